@@ -1,0 +1,212 @@
+package carillon
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Due is a waiting run whose wake has come, with all that a decision about it rests on.
+type Due struct {
+	Job   *Job
+	Run   Run
+	Guard *Guard // of a Guarded run
+	// Others are the job's unfinished runs, needed only where the overlap policy stops them (replace).
+	Others []Run
+	// Shift moves the successor's due time off one that is taken (by a manual run in that very millisecond).
+	Shift  Time
+	Worker string // who wants to claim it; empty: nobody yet, only see to it
+}
+
+// Verdict is what a decision came to.
+type Verdict uint8
+
+const (
+	Push   Verdict = iota + 1 // it may run: hand it to the workers. There is nothing to commit
+	Take                      // Change gives it to the worker
+	Ended                     // Change ends it: skipped
+	Behind                    // Change lets it wait for its turn
+)
+
+// Decide says what becomes of a due run at now: by the misfire policy if it is late, by the overlap policy if another
+// run of its job is unfinished, and otherwise it runs. Claiming a run by the clock plans its successor in the same
+// change, so that a schedule can neither stop nor fork.
+func (d Due) Decide(now Time) (Verdict, Change) {
+	if first, missed := d.missed(now); missed {
+		return Ended, d.skipTo(first, now)
+	}
+	if !d.Run.Has(Guarded) {
+		return d.start(now)
+	}
+	t := turnsOf(d.Guard)
+	if t.free(d.Run.ID.Due) {
+		return d.start(now)
+	}
+	switch d.policy(now) {
+	case OverlapQueue:
+		if len(t.Queue) > 0 && !slices.Contains(t.Queue, d.Run.ID.Due) {
+			return Ended, d.skip(fmt.Sprintf("overlap: %s waits already", RunID{d.Job.ID, t.Queue[0]}), now)
+		}
+	case OverlapQueueAll:
+		if len(t.Queue) >= maxQueued && !slices.Contains(t.Queue, d.Run.ID.Due) {
+			return Ended, d.skip(fmt.Sprintf("overlap: %d runs wait already", maxQueued), now)
+		}
+	case OverlapReplace:
+		return Behind, d.replace(t, now)
+	default:
+		return Ended, d.skip(fmt.Sprintf("overlap: %s is not finished", RunID{d.Job.ID, t.Holder}), now)
+	}
+	return Behind, d.queue(t, now)
+}
+
+// policy lets runs that catch up with missed times wait for each other: who asked for all of them would otherwise get
+// the first and a list of skips.
+func (d Due) policy(now Time) Overlap {
+	if d.Job.Overlap == OverlapSkip && d.Job.Misfire.Policy == MisfireAll && d.Run.ByClock() && now.Sub(d.Run.ID.Due) > grace {
+		return OverlapQueueAll
+	}
+	return d.Job.Overlap
+}
+
+// missed applies the misfire policy to a run by the clock that was never claimed.
+func (d Due) missed(now Time) (first Time, missed bool) {
+	if d.Run.Attempt > 0 || d.Run.Losses > 0 || !d.Run.ByClock() || d.Run.Has(Planned) {
+		return 0, false
+	}
+	first = d.Job.Misfire.first(&d.Job.Schedule, d.Run.Covers, now)
+	return first, first != d.Run.Covers
+}
+
+// skipTo records the due times before first as missed and plans first, or the next one to come if first is none.
+func (d Due) skipTo(first, now Time) Change {
+	run := d.Run.End(Skipped, "missed: nobody could run it at its time", now)
+	run.About = d.Job.about()
+	next, until := first, first-1
+	if first == 0 {
+		next, until = d.Job.Schedule.Next(now), now
+	}
+	if last := d.Job.Schedule.Last(until); last > d.Run.Covers {
+		run.Until = last
+	}
+	if first != 0 {
+		run.Reason = fmt.Sprintf("missed: %s runs in its place", RunID{d.Job.ID, first})
+	}
+	c := Change{Runs: []Run{run.expire(d.Job)}}
+	if next != 0 {
+		c.Runs = append(c.Runs, d.successor(next, false))
+	}
+	return d.leaveTurn(c)
+}
+
+func (d Due) start(now Time) (Verdict, Change) {
+	if d.Worker == "" {
+		return Push, Change{}
+	}
+	run := d.Run.Claim(d.Worker, now)
+	c := Change{Runs: []Run{run}}
+	if next := d.plan(&c.Runs[0], true); next != nil {
+		c.Runs = append(c.Runs, *next)
+	}
+	if run.Has(Guarded) {
+		if t := turnsOf(d.Guard); t.Holder != run.ID.Due { // a retry has its turn already
+			t = t.without(run.ID.Due)
+			t.Holder = run.ID.Due
+			c.Guards = []Guard{t.guard(*d.Guard)}
+		}
+	}
+	return Take, c
+}
+
+func (d Due) skip(reason string, now Time) Change {
+	run := d.Run.End(Skipped, reason, now).expire(d.Job)
+	run.About = d.Job.about()
+	c := Change{Runs: []Run{run}}
+	if next := d.plan(&c.Runs[0], false); next != nil {
+		c.Runs = append(c.Runs, *next)
+	}
+	c.Guards = []Guard{*d.Guard} // compared: what it was skipped for still holds
+	return c
+}
+
+func (d Due) queue(t turns, now Time) Change {
+	run := d.Run
+	run.Wake = now.Add(repairCheck)
+	c := Change{Runs: []Run{run}}
+	if next := d.plan(&c.Runs[0], true); next != nil {
+		c.Runs = append(c.Runs, *next)
+	}
+	if !slices.Contains(t.Queue, run.ID.Due) {
+		t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
+	}
+	c.Guards = []Guard{t.guard(*d.Guard)}
+	return c
+}
+
+// replace asks the holder to stop, drops whoever waited so far, and lets the run wait for the holder's end.
+func (d Due) replace(t turns, now Time) Change {
+	dropped := t.Queue
+	t.Queue = nil
+	c := d.queue(t, now)
+	for _, other := range d.Others {
+		switch {
+		case other.ID == d.Run.ID:
+		case other.ID.Due == t.Holder && other.State == Waiting: // between two attempts: gone already
+			c.Runs = append(c.Runs, other.ended(d.Job, Canceled, "replaced by "+d.Run.ID.String(), now))
+			c.Guards[0] = turnsOf(&c.Guards[0]).without(t.Holder).guard(c.Guards[0])
+			c.Runs[0].Wake = now
+		case other.ID.Due == t.Holder && !other.Has(Stop):
+			other.Flags |= Stop
+			other.Reason = "replaced by " + d.Run.ID.String()
+			c.Runs = append(c.Runs, other)
+		case slices.Contains(dropped, other.ID.Due) && other.State == Waiting:
+			c.Runs = append(c.Runs, other.ended(d.Job, Skipped, "replaced by "+d.Run.ID.String(), now))
+		}
+	}
+	return c
+}
+
+func (r Run) ended(job *Job, state State, reason string, now Time) Run {
+	r = r.End(state, reason, now).expire(job)
+	r.About = job.about()
+	return r
+}
+
+// plan returns the run that follows by the schedule, if run is by the clock and has none yet, and marks it as planned.
+func (d Due) plan(run *Run, counts bool) *Run {
+	if !run.ByClock() || run.Has(Planned) || !d.Job.Schedule.Recurring() {
+		return nil
+	}
+	run.Flags |= Planned
+	due := d.Job.Schedule.Next(run.Covers)
+	next := d.successor(due, counts)
+	if due == 0 || d.Job.Schedule.MaxRuns > 0 && int(next.Seq) >= d.Job.Schedule.MaxRuns {
+		return nil
+	}
+	return &next
+}
+
+// successor is the run by the clock at due. counts says whether the run before it counts for max_runs.
+func (d Due) successor(due Time, counts bool) Run {
+	next := NewRun(d.Job, due+d.Shift)
+	next.Covers, next.Seq = due, d.Run.Seq
+	if counts {
+		next.Seq++
+	}
+	return next
+}
+
+// leaveTurn compares the guard of a guarded run and takes the run out of it.
+func (d Due) leaveTurn(c Change) Change {
+	if d.Run.Has(Guarded) && d.Guard != nil {
+		c.Guards = []Guard{turnsOf(d.Guard).without(d.Run.ID.Due).guard(*d.Guard)}
+	}
+	return c
+}
+
+// Settle is the change that a finished attempt makes: the run as Finish left it, and its turn given up if it ended.
+func Settle(run Run, guard *Guard) Change {
+	c := Change{Runs: []Run{run}}
+	if run.State.Ended() && run.Has(Guarded) && guard != nil {
+		c.Guards = []Guard{turnsOf(guard).without(run.ID.Due).guard(*guard)}
+	}
+	return c
+}

@@ -1,0 +1,43 @@
+package carillon
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// The five ways in which a call can fail for a reason the caller can act on. Everything else is an outage.
+var (
+	ErrNotFound  = errors.New("not found")
+	ErrInvalid   = errors.New("invalid")
+	ErrConflict  = errors.New("conflict")           // the thing is in a state that does not allow it
+	ErrPermanent = errors.New("will never succeed") // do not retry
+	ErrLost      = errors.New("lost")               // the caller no longer holds what it acts for
+)
+
+// FieldError is bad input: which field, what was given, what would be right.
+type FieldError struct {
+	Field string // dotted path as in the JSON body, e.g. "schedule.cron"
+	Given string
+	Want  string
+}
+
+func (e *FieldError) Error() string {
+	given := e.Given
+	if len(given) > 80 {
+		given = given[:77] + "..."
+	}
+	return fmt.Sprintf("%s: %q is not valid: want %s", e.Field, given, e.Want)
+}
+
+func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+// In puts the error under a parent field.
+func (e *FieldError) In(parent string) *FieldError {
+	e.Field = strings.TrimSuffix(parent+"."+e.Field, ".")
+	return e
+}
+
+func invalid(field string, given any, want string, args ...any) *FieldError {
+	return &FieldError{Field: field, Given: fmt.Sprint(given), Want: fmt.Sprintf(want, args...)}
+}

@@ -1,0 +1,222 @@
+package carillon
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// What a job may weigh. Larger things belong into a store made for them; the payload then names the place.
+const (
+	MaxPayload    = 256 << 10
+	MaxResult     = 64 << 10
+	MaxCheckpoint = 64 << 10
+	maxLabels     = 32
+	maxTarget     = 64 << 10
+)
+
+// DefaultNamespace is the one namespace there is until tenants come.
+const DefaultNamespace = "default"
+
+// JobState is where a job stands. Finished is not stored: it is an active job without an unfinished run.
+type JobState uint8
+
+const (
+	Active JobState = iota + 1
+	Paused
+	Finished
+	JobCanceled
+)
+
+var jobStates = []string{"", "active", "paused", "finished", "canceled"}
+
+func (s JobState) String() string                { return jobStates[s] }
+func (s JobState) MarshalText() ([]byte, error)  { return []byte(s.String()), nil }
+func (s *JobState) UnmarshalText(b []byte) error { return unmarshalState(s, jobStates, b) }
+
+// Job is what to do and when. Its definition is immutable per version: an edit adds one.
+type Job struct {
+	Namespace string   `json:"namespace"`
+	ID        JobID    `json:"id"`
+	Rev       int32    `json:"-"`       // compared by Commit, rises with every write of the row
+	Version   int32    `json:"version"` // of the definition
+	State     JobState `json:"state"`
+	Created   Time     `json:"created_at"`
+	Updated   Time     `json:"updated_at"`
+	Definition
+}
+
+// JobVersion names one definition of a job.
+type JobVersion struct {
+	Job     JobID
+	Version int32
+}
+
+// Definition is the part of a job that people write. NewDefinition has the defaults; JSON is read over it.
+type Definition struct {
+	Name      string            `json:"name"`  // default: the type
+	Type      string            `json:"type"`  // what handlers register for; default: the kind of the target
+	Owner     string            `json:"owner"` // user or application; default "default"
+	Labels    map[string]string `json:"labels"`
+	Queue     string            `json:"queue"`    // default "default"
+	Priority  int               `json:"priority"` // 0-9, higher first; default 5
+	Payload   json.RawMessage   `json:"payload"`
+	Schedule  Schedule          `json:"schedule"`
+	Target    Target            `json:"target"`
+	Timeout   Duration          `json:"timeout"` // of one attempt; "0s": none. Default none, 30s for http
+	Retry     Retry             `json:"retry"`
+	Overlap   Overlap           `json:"overlap"` // default skip
+	Misfire   Misfire           `json:"misfire"` // default once
+	Retention Retention         `json:"retention"`
+}
+
+// Retention is how long what is finished is kept. A zero takes the server's default.
+type Retention struct {
+	Runs        Duration `json:"runs"`         // finished runs, and one-off jobs with them
+	Logs        Duration `json:"logs"`         // what runs printed
+	DeadLetters Duration `json:"dead_letters"` // runs that failed for good
+}
+
+// DefaultRetention is what a server keeps unless told otherwise.
+var DefaultRetention = Retention{
+	Runs: Duration(30 * 24 * time.Hour), Logs: Duration(7 * 24 * time.Hour), DeadLetters: Duration(90 * 24 * time.Hour),
+}
+
+// Or fills what is not set from the server's own rule.
+func (r Retention) Or(server Retention) Retention {
+	if r.Runs == 0 {
+		r.Runs = server.Runs
+	}
+	if r.Logs == 0 {
+		r.Logs = server.Logs
+	}
+	if r.DeadLetters == 0 {
+		r.DeadLetters = server.DeadLetters
+	}
+	return r
+}
+
+// NewDefinition is a definition with every default that does not depend on another field.
+func NewDefinition() Definition {
+	return Definition{
+		Owner: "default", Queue: "default", Priority: 5, Retry: defaultRetry(), Overlap: OverlapSkip,
+		Misfire: defaultMisfire(), Labels: map[string]string{}, Timeout: -1,
+	}
+}
+
+// Admit checks a definition and resolves what depends on now ("after" becomes "at"). It is the one gate: what the API,
+// the command line and Go callers submit all pass here, so a stored definition is always sound.
+func (d *Definition) Admit(now Time) error {
+	if err := d.admit(now); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (d *Definition) admit(now Time) *FieldError {
+	if err := d.Target.admit(); err != nil {
+		return err
+	}
+	if d.Type == "" {
+		if d.Target.Handler != nil {
+			return invalid("type", "", "the type that a worker registered a handler for, e.g. email.send")
+		}
+		d.Type = d.Target.Kind()
+	}
+	if d.Name == "" {
+		d.Name = d.Type
+	}
+	if d.Timeout < 0 {
+		d.Timeout = 0
+		if d.Target.HTTP != nil {
+			d.Timeout = Duration(30 * time.Second)
+		}
+	}
+	if string(d.Payload) == "null" {
+		d.Payload = nil
+	}
+	for _, check := range []func() *FieldError{d.admitNames, d.admitSizes, d.Retry.admit, d.Misfire.admit, d.admitPolicies} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return d.Schedule.admit(now)
+}
+
+func (d *Definition) admitNames() *FieldError {
+	if !printable(d.Name, 200) {
+		return invalid("name", d.Name, "1 to 200 printable characters")
+	}
+	for _, f := range []struct{ field, value string }{{"type", d.Type}, {"queue", d.Queue}, {"owner", d.Owner}} {
+		if !word(f.value, 64) {
+			return invalid(f.field, f.value, "1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit")
+		}
+	}
+	if len(d.Labels) > maxLabels {
+		return invalid("labels", len(d.Labels), "at most %d labels", maxLabels)
+	}
+	for key, value := range d.Labels {
+		if !word(key, 64) {
+			return invalid("labels", key, "keys of 1 to 64 characters of a-z A-Z 0-9 . _ - / @")
+		}
+		if value != "" && !printable(value, 128) {
+			return invalid("labels."+key, value, "at most 128 printable characters")
+		}
+	}
+	return nil
+}
+
+func (d *Definition) admitSizes() *FieldError {
+	if len(d.Payload) > MaxPayload {
+		return &FieldError{"payload", byteCount(len(d.Payload)), "at most 256 KiB of JSON; keep larger data elsewhere and pass its address"}
+	}
+	if len(d.Payload) > 0 && !json.Valid(d.Payload) {
+		return invalid("payload", string(d.Payload[:min(len(d.Payload), 60)]), "valid JSON")
+	}
+	if target, _ := json.Marshal(d.Target); len(target) > maxTarget {
+		return &FieldError{"target", byteCount(len(target)), "at most 64 KiB"}
+	}
+	return nil
+}
+
+func (d *Definition) admitPolicies() *FieldError {
+	const century = Duration(100 * 365 * 24 * time.Hour)
+	switch {
+	case d.Priority < 0 || d.Priority > 9:
+		return invalid("priority", d.Priority, "a number from 0 to 9, higher first")
+	case d.Timeout > Duration(365*24*time.Hour):
+		return invalid("timeout", d.Timeout, `at most 365d, or "0s" for none`)
+	case d.Timeout > 0 && d.Timeout < Duration(time.Millisecond):
+		return invalid("timeout", d.Timeout, `at least 1ms, or "0s" for none`)
+	case !slices.Contains(overlaps, d.Overlap):
+		return invalid("overlap", d.Overlap, "skip, queue, queue_all, replace or allow")
+	case d.Retention.Runs > century:
+		return invalid("retention.runs", d.Retention.Runs, "at most 36500d")
+	case d.Retention.Logs > century:
+		return invalid("retention.logs", d.Retention.Logs, "at most 36500d")
+	case d.Retention.DeadLetters > century:
+		return invalid("retention.dead_letters", d.Retention.DeadLetters, "at most 36500d")
+	}
+	return nil
+}
+
+// word is the grammar of identifiers that end up in paths, metrics and queue names.
+func word(s string, limit int) bool {
+	for i, r := range s {
+		alnum := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
+		if !alnum && (i == 0 || !strings.ContainsRune("._-/@", r)) {
+			return false
+		}
+	}
+	return s != "" && len(s) <= limit
+}
+
+func printable(s string, limit int) bool {
+	return s != "" && len(s) <= limit && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+}
+
+func byteCount(n int) string { return strconv.Itoa(n) + " bytes" }

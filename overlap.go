@@ -1,0 +1,94 @@
+package carillon
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// Overlap says what becomes of a due run while another run of the job is unfinished.
+type Overlap string
+
+const (
+	OverlapSkip     Overlap = "skip"      // it is skipped, and says so
+	OverlapQueue    Overlap = "queue"     // one waits; further ones are skipped
+	OverlapQueueAll Overlap = "queue_all" // all wait their turn
+	OverlapReplace  Overlap = "replace"   // the older one is stopped, and once it is gone this one starts
+	OverlapAllow    Overlap = "allow"     // they run side by side
+)
+
+var overlaps = []Overlap{OverlapSkip, OverlapQueue, OverlapQueueAll, OverlapReplace, OverlapAllow}
+
+// maxQueued bounds how many runs of one job may wait behind another: the list is part of the guard.
+const maxQueued = 1000
+
+// turns is what the overlap guard of a job holds: whose turn it is, and who waits behind it. A run has its turn from
+// its first claim to its end, so also while it waits for a retry.
+type turns struct {
+	Holder Time   `json:"holder,omitempty"`
+	Queue  []Time `json:"queue,omitempty"`
+}
+
+// OverlapKey is the key of a job's overlap guard.
+func OverlapKey(job JobID) string { return "overlap/" + job.String() }
+
+// NewOverlapGuard is the guard of a job none of whose runs has a turn.
+func NewOverlapGuard(job *Job) Guard {
+	return turns{}.guard(Guard{Namespace: job.Namespace, Key: OverlapKey(job.ID)})
+}
+
+func turnsOf(g *Guard) turns {
+	var t turns
+	if g != nil && len(g.Value) > 0 {
+		if err := json.Unmarshal(g.Value, &t); err != nil {
+			panic("overlap guard " + g.Key + " holds " + strconv.Quote(string(g.Value))) // only this file writes it
+		}
+	}
+	return t
+}
+
+func (t turns) guard(g Guard) Guard {
+	g.Value, _ = json.Marshal(t)
+	return g
+}
+
+// with gives a begun run its turn; where one has it already (they ran side by side until now) it comes behind, and
+// nobody else gets a turn before both have ended.
+func (t turns) with(due Time) turns {
+	if t.Holder == 0 {
+		t.Holder = due
+	} else {
+		t.Queue = append(slices.Clone(t.Queue), due)
+	}
+	return t
+}
+
+// without takes a run out, wherever it stands.
+func (t turns) without(due Time) turns {
+	if t.Holder == due {
+		t.Holder = 0
+	}
+	t.Queue = slices.DeleteFunc(slices.Clone(t.Queue), func(d Time) bool { return d == due })
+	return t
+}
+
+// free says that the run may take the turn now.
+func (t turns) free(due Time) bool {
+	return t.Holder == due || t.Holder == 0 && (len(t.Queue) == 0 || t.Queue[0] == due)
+}
+
+// Heir is the run that should be looked at when the guard's holder has ended; zero if none waits.
+func (g *Guard) Heir(job JobID) RunID {
+	if t := turnsOf(g); t.Holder == 0 && len(t.Queue) > 0 {
+		return RunID{job, t.Queue[0]}
+	}
+	return RunID{}
+}
+
+// Holder is the run whose turn it is; zero if none.
+func (g *Guard) Holder(job JobID) RunID {
+	if t := turnsOf(g); t.Holder != 0 {
+		return RunID{job, t.Holder}
+	}
+	return RunID{}
+}

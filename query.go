@@ -1,0 +1,156 @@
+package carillon
+
+import "time"
+
+// GuardQuery asks for guards by key, or for all keys that begin with Prefix.
+type GuardQuery struct {
+	Namespace string
+	Keys      []string
+	Prefix    string
+}
+
+// WakeQuery asks for unfinished runs with Wake up to Until, after a position in their order.
+type WakeQuery struct {
+	Shards []int // nil: all
+	Lane   *Lane // nil: all
+	After  WakePos
+	Until  Time
+	Limit  int
+}
+
+// WakePos is a place in the order of wakes.
+type WakePos struct {
+	Wake Time
+	ID   RunID
+}
+
+func (r *Run) WakePos() WakePos { return WakePos{r.Wake, r.ID} }
+
+// Less is the order of wakes: (Wake, Due, Job).
+func (p WakePos) Less(o WakePos) bool {
+	if p.Wake != o.Wake {
+		return p.Wake < o.Wake
+	}
+	if p.ID.Due != o.ID.Due {
+		return p.ID.Due < o.ID.Due
+	}
+	return p.ID.Job < o.ID.Job
+}
+
+// JobQuery asks for a page of jobs. Empty fields do not filter. States are of the job, Latest of its latest run by
+// due time that has begun or is due next: pending (not begun), running, failed (failed or canceled or skipped do not
+// count as succeeded), succeeded.
+type JobQuery struct {
+	Namespace   string
+	States      []JobState
+	Latest      []LatestState
+	Owner       string
+	Type        string
+	Name        string
+	LabelKey    string
+	LabelValue  string
+	CreatedFrom Time // inclusive
+	CreatedTo   Time // exclusive
+	Before      JobID
+	Limit       int
+}
+
+// LatestState sums up a job by its latest run.
+type LatestState string
+
+const (
+	LatestPending   LatestState = "pending"   // no run has begun yet
+	LatestRunning   LatestState = "running"   // a run is claimed or running
+	LatestFailed    LatestState = "failed"    // the latest ended run failed
+	LatestSucceeded LatestState = "succeeded" // the latest ended run succeeded
+)
+
+// JobPage is a page of jobs. Next is not zero if there may be more, even when Jobs is short or empty: a search gives up
+// its turn after a bounded number of rows instead of scanning millions.
+type JobPage struct {
+	Jobs []Job
+	Next JobID
+}
+
+// RunQuery asks for a page of runs. Empty fields do not filter.
+type RunQuery struct {
+	Namespace string
+	Job       JobID
+	States    []State
+	Worker    string
+	Dead      bool // dead letters only
+	From      Time // due at or after
+	To        Time // due before
+	After     string
+	Limit     int
+}
+
+// RunPage is a page of runs; Next, if not empty, is the After of the following page, as in JobPage.
+type RunPage struct {
+	Runs []Run
+	Next string
+}
+
+// Event is something that happened to a run or a job, told to whoever listens.
+type Event struct {
+	Kind EventKind
+	Run  Run   // for EventRun
+	Job  JobID // for all
+}
+
+// EventKind says what an event is about.
+type EventKind uint8
+
+const (
+	EventRun    EventKind = iota + 1 // a run changed: Run is its new value
+	EventJob                         // a job changed
+	EventMissed                      // the listener was too slow, and does not know what it missed
+)
+
+// EventFilter chooses events; empty fields do not filter.
+type EventFilter struct {
+	Namespace string
+	Job       JobID
+	Run       RunID
+}
+
+// Chunk is some lines that one attempt printed. Offset counts the lines of the attempt before it.
+type Chunk struct {
+	Namespace string
+	Run       RunID
+	Attempt   int32
+	Offset    int64
+	Lines     []Line
+	Keep      time.Duration // 0: by the server's rule
+}
+
+// Line is one line of output.
+type Line struct {
+	At      Time   `json:"at"`
+	Stream  string `json:"stream"` // stdout, stderr, or carillon for what Carillon itself has to say
+	Text    string `json:"text"`
+	Attempt int32  `json:"attempt"`
+	Offset  int64  `json:"-"`
+}
+
+// LogQuery asks for lines of a run, in the order printed, after a position.
+type LogQuery struct {
+	Namespace    string
+	Run          RunID
+	AfterAttempt int32
+	AfterOffset  int64 // lines of AfterAttempt up to and including this one are left out; -1: none
+	Limit        int
+}
+
+// LogSearch asks for lines that contain a text, newest day first.
+type LogSearch struct {
+	Namespace string
+	Text      string
+	Limit     int
+}
+
+// Hit is a line that a search found.
+type Hit struct {
+	Run RunID
+	Line
+}

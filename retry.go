@@ -1,0 +1,63 @@
+package carillon
+
+import (
+	"math"
+	"time"
+)
+
+// Retry says how often a failing run is tried again, and how long it waits in between.
+type Retry struct {
+	MaxAttempts int      `json:"max_attempts"` // failures after which the run is a dead letter; default 3
+	Backoff     Backoff  `json:"backoff"`      // default exponential
+	Delay       Duration `json:"delay"`        // before the second attempt; default 1s
+	MaxDelay    Duration `json:"max_delay"`    // cap of the delay before jitter; default 10m
+	Jitter      float64  `json:"jitter"`       // up to this share is added, never taken away; default 0.2
+	// MaxCrashes ends a run whose worker died this often while it ran: it would take down the next one too. Default 5.
+	MaxCrashes int `json:"max_crashes"`
+}
+
+// Backoff is how the delay grows from one failure to the next.
+type Backoff string
+
+const (
+	Exponential Backoff = "exponential" // doubles
+	Fixed       Backoff = "fixed"
+)
+
+func defaultRetry() Retry {
+	return Retry{
+		MaxAttempts: 3, Backoff: Exponential, Delay: Duration(time.Second), MaxDelay: Duration(10 * time.Minute),
+		Jitter: 0.2, MaxCrashes: 5,
+	}
+}
+
+// After is how long to wait after so many failures; random is from [0,1). Jitter only adds: a target that asked for
+// a pause gets at least that, and retries of a burst spread out instead of coming back together.
+func (r Retry) After(failures int, random float64) time.Duration {
+	delay := float64(r.Delay)
+	if r.Backoff == Exponential {
+		delay *= math.Pow(2, float64(max(failures-1, 0)))
+	}
+	delay = min(delay, float64(r.MaxDelay))
+	return time.Duration(delay * (1 + r.Jitter*random)).Truncate(time.Millisecond)
+}
+
+func (r *Retry) admit() *FieldError {
+	switch {
+	case r.MaxAttempts < 1 || r.MaxAttempts > 1000:
+		return invalid("retry.max_attempts", r.MaxAttempts, "a number from 1 to 1000")
+	case r.Backoff != Exponential && r.Backoff != Fixed:
+		return invalid("retry.backoff", r.Backoff, "exponential or fixed")
+	case r.Delay > Duration(365*24*time.Hour):
+		return invalid("retry.delay", r.Delay, "at most 365d")
+	case r.MaxDelay > Duration(365*24*time.Hour):
+		return invalid("retry.max_delay", r.MaxDelay, "at most 365d")
+	case r.MaxDelay < r.Delay:
+		return invalid("retry.max_delay", r.MaxDelay, "at least the delay, %s", r.Delay)
+	case !(r.Jitter >= 0 && r.Jitter <= 1):
+		return invalid("retry.jitter", r.Jitter, "a number from 0 to 1")
+	case r.MaxCrashes < 1 || r.MaxCrashes > 1000:
+		return invalid("retry.max_crashes", r.MaxCrashes, "a number from 1 to 1000")
+	}
+	return nil
+}

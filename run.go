@@ -1,0 +1,193 @@
+package carillon
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+)
+
+// State is where a run stands. A retry is Waiting again; what is due and not yet claimed is Waiting too.
+type State uint8
+
+const (
+	Waiting State = iota + 1
+	Claimed       // a worker holds it and has not begun
+	Running       // begun; written only for runs that outlast a moment
+	Succeeded
+	Failed // for good: a dead letter
+	Canceled
+	Skipped
+)
+
+var states = []string{"", "waiting", "claimed", "running", "succeeded", "failed", "canceled", "skipped"}
+
+func (s State) String() string                { return states[s] }
+func (s State) MarshalText() ([]byte, error)  { return []byte(s.String()), nil }
+func (s *State) UnmarshalText(b []byte) error { return unmarshalState(s, states, b) }
+
+// Ended states are terminal: the run has left the hot table for history and never comes back.
+func (s State) Ended() bool { return s >= Succeeded }
+
+// Held says that a worker has the run.
+func (s State) Held() bool { return s == Claimed || s == Running }
+
+func unmarshalState[S ~uint8](s *S, names []string, b []byte) error {
+	i := slices.Index(names[1:], string(b))
+	if i < 0 {
+		return invalid("state", string(b), "one of %v", names[1:])
+	}
+	*s = S(i + 1)
+	return nil
+}
+
+// Flags are what else is true of an unfinished run. They are bits because the hot row must stay narrow.
+type Flags uint8
+
+const (
+	Guarded Flags = 1 << iota // the job's overlap guard rules it: compare the guard when claiming or ending it
+	Planned                   // its successor has been planned already
+	OnHold                    // the job is paused: nobody claims it
+	Stop                      // somebody asked it to stop
+	Last                      // no further attempt: the job was canceled around it
+	Extra                     // not the one run of a one-off job: recurring, manual or retried, found by the index on job
+)
+
+// Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this one type.
+type Run struct {
+	ID        RunID
+	Namespace string
+	Queue     string
+	Worker    string // who holds it, or held it last
+	Reason    string // why it is in this state: the last error, what was skipped and why
+	About     *About // what history repeats of the job; nil in the hot path until somebody needs it
+	Output    *Output
+	Wake      Time // not later than this, somebody looks at it
+	Covers    Time // the scheduled time it stands for; none for manual runs
+	Until     Time // for skips: the last due time of the range that this record stands for
+	Claimed   Time // start of the current or last attempt
+	Started   Time
+	Ended     Time
+	Expires   Time // when history forgets it; 0: by the server's rule
+	RetryOf   Time // the due time of the finished run of this job that it repeats
+	Rev       int32
+	Version   int32 // of the job's definition
+	Seq       int32 // how many runs by the clock came before it
+	Attempt   int32 // claims so far
+	Failures  int32 // what max_attempts bounds
+	Losses    int32 // attempts that ended without a result: worker died, handed back, store away
+	Crashes   int32 // losses in which the worker died
+	State     State
+	Priority  int8
+	Flags     Flags
+}
+
+// About is what a person wants to know of a run without opening its job.
+type About struct {
+	Name, Type, Owner string
+}
+
+// Output is what a run hands back. It lives beside the run, not in its hot row: a nil field means no change.
+type Output struct {
+	Result     []byte
+	Checkpoint []byte
+}
+
+// Lane is what travels together to workers.
+type Lane struct {
+	Queue    string
+	Priority int8
+}
+
+func (r *Run) Lane() Lane             { return Lane{r.Queue, r.Priority} }
+func (r *Run) Has(f Flags) bool       { return r.Flags&f != 0 }
+func (r *Run) ByClock() bool          { return r.Covers != 0 && r.RetryOf == 0 }
+func (r *Run) Definition() JobVersion { return JobVersion{r.ID.Job, r.Version} }
+
+// Fence is one number made from due time and attempt. It rises over all claims of a job, so whoever is given two of
+// them knows which is newer: outside systems can refuse the older.
+func (r *Run) Fence() int64 { return int64(r.ID.Due)<<attemptBits | int64(r.Attempt) }
+
+// attemptBits leaves 43 bits for milliseconds, the year 2248; later due times keep the order within their run.
+const attemptBits = 20
+
+// MarshalJSON is the shape that the API documents.
+func (r Run) MarshalJSON() ([]byte, error) {
+	about := About{}
+	if r.About != nil {
+		about = *r.About
+	}
+	v := runJSON{
+		ID: r.ID, Job: r.ID.Job, Namespace: r.Namespace, State: r.State, Name: about.Name, Type: about.Type, Owner: about.Owner,
+		Queue: r.Queue, Priority: r.Priority, Version: r.Version, Attempt: r.Attempt, Failures: r.Failures, Losses: r.Losses,
+		Fence: strconv.FormatInt(r.Fence(), 10), Due: r.ID.Due, Covers: r.Covers, Until: r.Until, Claimed: r.Claimed,
+		Started: r.Started, Ended: r.Ended, Worker: r.Worker, Reason: r.Reason, Stopping: r.Has(Stop) && !r.State.Ended(),
+	}
+	if r.State == Waiting && !r.Has(OnHold) {
+		v.NextAttempt = max(r.Wake, r.ID.Due)
+	}
+	if r.RetryOf != 0 {
+		v.RetryOf = RunID{r.ID.Job, r.RetryOf}
+	}
+	if r.Output != nil {
+		v.Result, v.Checkpoint = text(r.Output.Result), text(r.Output.Checkpoint)
+	}
+	return json.Marshal(v)
+}
+
+type runJSON struct {
+	ID          RunID  `json:"id"`
+	Job         JobID  `json:"job_id"`
+	Namespace   string `json:"namespace"`
+	State       State  `json:"state"`
+	Name        string `json:"name,omitempty"`
+	Type        string `json:"type,omitempty"`
+	Owner       string `json:"owner,omitempty"`
+	Queue       string `json:"queue"`
+	Priority    int8   `json:"priority"`
+	Version     int32  `json:"version"`
+	Attempt     int32  `json:"attempt"`
+	Failures    int32  `json:"failures"`
+	Losses      int32  `json:"losses"`
+	Fence       string `json:"fence"` // text: JavaScript's numbers end at 2^53
+	Due         Time   `json:"due_at"`
+	Covers      Time   `json:"covers,omitzero"`
+	Until       Time   `json:"until,omitzero"`
+	NextAttempt Time   `json:"next_attempt_at,omitzero"`
+	Claimed     Time   `json:"claimed_at"`
+	Started     Time   `json:"started_at"`
+	Ended       Time   `json:"finished_at"`
+	Worker      string `json:"worker_id,omitempty"`
+	Reason      string `json:"reason,omitempty"`
+	Stopping    bool   `json:"stopping,omitempty"`
+	RetryOf     RunID  `json:"retry_of,omitzero"`
+	Result      any    `json:"result,omitempty"`
+	Checkpoint  any    `json:"checkpoint,omitempty"`
+}
+
+// text shows bytes as JSON if they are JSON, else as a string.
+func text(b []byte) any {
+	switch {
+	case len(b) == 0:
+		return nil
+	case json.Valid(b):
+		return json.RawMessage(b)
+	}
+	return string(b)
+}
+
+// NewRun is a job's run at due, waiting. The second and later runs of a job are Extra; a recurring job's always are.
+func NewRun(job *Job, due Time) Run {
+	r := Run{
+		ID: RunID{job.ID, due}, Namespace: job.Namespace, Queue: job.Queue, Priority: int8(job.Priority), Version: job.Version,
+		Wake: due, State: Waiting, About: job.about(),
+	}
+	if job.Schedule.Recurring() {
+		r.Flags |= Extra
+		if job.Overlap != OverlapAllow {
+			r.Flags |= Guarded
+		}
+	}
+	return r
+}
+
+func (j *Job) about() *About { return &About{Name: j.Name, Type: j.Type, Owner: j.Owner} }

@@ -1,0 +1,262 @@
+package carillon
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon/cron"
+)
+
+// MinEvery is the shortest period of a recurring job.
+const MinEvery = time.Second
+
+// Schedule says when a job is due. One-off: At (after "after" was resolved, or now). Recurring: Cron or Every.
+type Schedule struct {
+	At       Time     `json:"at,omitzero"`
+	After    Duration `json:"after,omitzero"` // from now; becomes At when the job is admitted
+	Cron     string   `json:"cron,omitempty"`
+	Timezone string   `json:"timezone,omitempty"` // IANA name, for Cron; default UTC
+	Every    Duration `json:"every,omitzero"`     // counted from StartsAt
+	StartsAt Time     `json:"starts_at,omitzero"` // no due time before; default for Every: one period from now
+	EndsAt   Time     `json:"ends_at,omitzero"`   // no due time after
+	MaxRuns  int      `json:"max_runs,omitzero"`  // by the clock; skipped due times do not count
+
+	times *cron.Schedule // Cron, parsed
+}
+
+// Recurring jobs plan a next run; one-offs have At.
+func (s *Schedule) Recurring() bool { return s.Cron != "" || s.Every != 0 }
+
+func (s *Schedule) admit(now Time) *FieldError {
+	var set []string
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"at", s.At != 0}, {"after", s.After != 0}, {"cron", s.Cron != ""}, {"every", s.Every != 0}} {
+		if f.set {
+			set = append(set, f.name)
+		}
+	}
+	if len(set) > 1 {
+		return invalid("schedule", strings.Join(set, " and "), "only one of at, after, cron or every; none means now")
+	}
+	if !s.Recurring() {
+		return s.admitOneOff(now)
+	}
+	if s.Every != 0 && s.Every < Duration(MinEvery) {
+		return invalid("schedule.every", s.Every, "at least %s", Duration(MinEvery))
+	}
+	if s.Every > Duration(100*365*24*time.Hour) {
+		return invalid("schedule.every", s.Every, "at most 36500d")
+	}
+	if s.Every != 0 && s.Timezone != "" {
+		return invalid("schedule.timezone", s.Timezone, "no timezone with every, which counts real time")
+	}
+	if err := s.parse(); err != nil {
+		return err
+	}
+	if s.MaxRuns < 0 {
+		return invalid("schedule.max_runs", s.MaxRuns, "a number above 0, or none")
+	}
+	if s.EndsAt != 0 && s.EndsAt <= max(s.StartsAt, now) {
+		return invalid("schedule.ends_at", s.EndsAt, "a time after now and after starts_at")
+	}
+	if every := s.period(); every != 0 && s.StartsAt == 0 {
+		s.StartsAt = now.Add(every)
+	}
+	if s.Next(now) == 0 {
+		return invalid("schedule", s.Cron+s.Every.String(), "at least one due time before ends_at")
+	}
+	return nil
+}
+
+func (s *Schedule) admitOneOff(now Time) *FieldError {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"timezone", s.Timezone != ""}, {"starts_at", s.StartsAt != 0}, {"ends_at", s.EndsAt != 0}, {"max_runs", s.MaxRuns != 0}} {
+		if f.set {
+			return invalid("schedule."+f.name, "a one-time job", "%s only together with cron or every", f.name)
+		}
+	}
+	if s.After > Duration(100*365*24*time.Hour) {
+		return invalid("schedule.after", s.After, "at most 36500d")
+	}
+	if s.At == 0 {
+		s.At = now.Add(s.After.Std())
+	}
+	s.After = 0
+	return nil
+}
+
+// parse compiles Cron. A schedule read from the store is parsed on first use.
+func (s *Schedule) parse() *FieldError {
+	if s.times != nil || s.Cron == "" {
+		return nil
+	}
+	if s.Timezone == "" {
+		s.Timezone = "UTC"
+	}
+	loc, err := zone(s.Timezone)
+	if err != nil {
+		return invalid("schedule.timezone", s.Timezone, "an IANA time zone such as Europe/Berlin or UTC")
+	}
+	s.times, err = cron.Parse(s.Cron, loc)
+	var bad *cron.Error
+	if errors.As(err, &bad) {
+		return invalid("schedule.cron", s.Cron, "%s in the %s (given %q)", bad.Want, bad.Field, bad.Given)
+	}
+	return nil
+}
+
+// zones keeps what was loaded: reading a zone from disk takes longer than planning a run. Only names that exist get in.
+var zones sync.Map
+
+func zone(name string) (*time.Location, error) {
+	if loc, ok := zones.Load(name); ok {
+		return loc.(*time.Location), nil
+	}
+	if name == "Local" { // would mean something else on every machine
+		return nil, ErrInvalid
+	}
+	loc, err := time.LoadLocation(name)
+	if err == nil {
+		zones.Store(name, loc)
+	}
+	return loc, err
+}
+
+// period is the fixed distance of due times, 0 for calendar schedules.
+func (s *Schedule) period() time.Duration {
+	if s.times != nil {
+		return s.times.Every()
+	}
+	return s.Every.Std()
+}
+
+// Next is the first due time after t; 0 if there is none.
+func (s *Schedule) Next(t Time) Time {
+	if !s.Recurring() {
+		if s.At > t {
+			return s.At
+		}
+		return 0
+	}
+	if s.parse() != nil {
+		return 0
+	}
+	t = max(t, s.StartsAt-1)
+	var next Time
+	if every := Time(s.period() / time.Millisecond); every != 0 {
+		next = s.StartsAt + ((t-s.StartsAt)/every+1)*every
+		if t < s.StartsAt {
+			next = s.StartsAt
+		}
+	} else if std := s.times.Next(t.Std()); !std.IsZero() {
+		next = TimeOf(std)
+	}
+	if next > maxTime || s.EndsAt != 0 && next > s.EndsAt {
+		return 0
+	}
+	return next
+}
+
+// Last is the latest due time at or before t; 0 if there is none. It makes downtime cheap: what was missed is not
+// counted one by one but jumped over.
+func (s *Schedule) Last(t Time) Time {
+	if !s.Recurring() {
+		if s.At <= t {
+			return s.At
+		}
+		return 0
+	}
+	if s.parse() != nil {
+		return 0
+	}
+	if s.EndsAt != 0 {
+		t = min(t, s.EndsAt)
+	}
+	var last Time
+	if every := Time(s.period() / time.Millisecond); every != 0 {
+		if t < s.StartsAt {
+			return 0
+		}
+		last = s.StartsAt + (t-s.StartsAt)/every*every
+	} else if std := s.times.Prev((t + 1).Std()); !std.IsZero() {
+		last = TimeOf(std)
+	}
+	if last < s.StartsAt {
+		return 0
+	}
+	return last
+}
+
+// Misfire says what becomes of due times that passed while nobody could run them.
+type Misfire struct {
+	Policy MisfirePolicy `json:"policy"` // default once
+	Max    int           `json:"max"`    // for all: run at most so many of them, the latest; default 100
+	Window Duration      `json:"window"` // for all: none that is older; default 24h
+}
+
+// MisfirePolicy is skip, once or all.
+type MisfirePolicy string
+
+const (
+	MisfireSkip MisfirePolicy = "skip" // record them as missed, go on with the next
+	MisfireOnce MisfirePolicy = "once" // run once for all of them
+	MisfireAll  MisfirePolicy = "all"  // run each, up to Max and Window
+)
+
+// grace is how late a run may start and still count as merely late, not missed.
+const grace = time.Minute
+
+func defaultMisfire() Misfire {
+	return Misfire{Policy: MisfireOnce, Max: 100, Window: Duration(24 * time.Hour)}
+}
+
+func (m *Misfire) admit() *FieldError {
+	switch {
+	case !slices.Contains([]MisfirePolicy{MisfireSkip, MisfireOnce, MisfireAll}, m.Policy):
+		return invalid("misfire.policy", m.Policy, "skip, once or all")
+	case m.Max < 1 || m.Max > 1000:
+		return invalid("misfire.max", m.Max, "a number from 1 to 1000")
+	case m.Window <= 0 || m.Window > Duration(366*24*time.Hour):
+		return invalid("misfire.window", m.Window, "more than 0s and at most 366d")
+	}
+	return nil
+}
+
+// first is the earliest due time from due on that should still run at now, given that due has come. It returns due
+// itself when nothing was missed, and 0 when all that has come was missed for good.
+func (m Misfire) first(s *Schedule, due, now Time) Time {
+	last := max(s.Last(now), due)
+	switch m.Policy {
+	case MisfireAll:
+		return m.firstOfAll(s, due, last, now)
+	case MisfireSkip:
+		if now.Sub(last) > grace {
+			return 0
+		}
+	}
+	return last
+}
+
+// firstOfAll walks back from the last due time, so the cost is bounded by Max and not by the downtime.
+func (m Misfire) firstOfAll(s *Schedule, due, last, now Time) Time {
+	oldest := max(due, now.Add(-m.Window.Std()))
+	if last < oldest {
+		return 0
+	}
+	first := last
+	for range m.Max - 1 {
+		before := s.Last(first - 1)
+		if before < oldest || before == 0 {
+			break
+		}
+		first = before
+	}
+	return first
+}
