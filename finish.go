@@ -10,6 +10,7 @@ type Outcome struct {
 	Kind       OutcomeKind
 	Reason     string
 	Output     *Output
+	Started    Time          // when the executor began
 	RetryAfter time.Duration // at least this long before the next attempt; 0: by the job's policy
 }
 
@@ -32,6 +33,11 @@ func (r Run) Claim(worker string, now Time) Run {
 	return r
 }
 
+// Plain says that a due run needs no decision: it has no guard, and is too fresh for the misfire policy to have a say.
+func (r *Run) Plain(now Time) bool {
+	return !r.Has(Guarded) && (r.Attempt > 0 || r.Losses > 0 || r.Covers == 0 || now.Sub(r.Covers) < MinEvery)
+}
+
 // Begin records that a claimed run is going on. Short runs end before anybody writes this.
 func (r Run) Begin(started Time) Run {
 	r.State, r.Started = Running, started
@@ -48,6 +54,9 @@ func (r Run) End(state State, reason string, now Time) Run {
 func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	if o.Output != nil {
 		r.Output = o.Output
+	}
+	if r.Started == 0 {
+		r.Started = o.Started
 	}
 	r.About, r.Reason = job.about(), o.Reason
 	switch o.Kind {
@@ -87,9 +96,11 @@ func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
 }
 
 func (r Run) expire(job *Job) Run {
-	keep := job.Retention.Runs
-	if keep != 0 {
+	if keep := job.Retention.Runs; keep != 0 {
 		r.Expires = r.Ended.Add(keep.Std())
+	}
+	if keep := job.Retention.DeadLetters; keep != 0 && r.State == Failed {
+		r.DeadExpires = r.Ended.Add(keep.Std())
 	}
 	return r
 }

@@ -65,6 +65,31 @@ const (
 	LatestSucceeded LatestState = "succeeded" // the latest ended run succeeded
 )
 
+// LatestOf sums up a job by its unfinished runs and by the ended one with the latest due time of those that had begun
+// (nil: none). What was skipped or canceled before it began says nothing about the job.
+func LatestOf(unfinished []Run, ended *Run) LatestState {
+	var latest *Run
+	for i := range unfinished {
+		run := &unfinished[i]
+		if run.State.Held() {
+			return LatestRunning
+		}
+		if run.Attempt > 0 && (latest == nil || latest.ID.Due < run.ID.Due) {
+			latest = run
+		}
+	}
+	if ended != nil && (latest == nil || latest.ID.Due < ended.ID.Due) {
+		latest = ended
+	}
+	switch {
+	case latest == nil || latest.State == Waiting:
+		return LatestPending
+	case latest.State == Succeeded:
+		return LatestSucceeded
+	}
+	return LatestFailed
+}
+
 // JobPage is a page of jobs. Next is not zero if there may be more, even when Jobs is short or empty: a search gives up
 // its turn after a bounded number of rows instead of scanning millions.
 type JobPage struct {

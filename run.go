@@ -1,10 +1,6 @@
 package carillon
 
-import (
-	"encoding/json"
-	"slices"
-	"strconv"
-)
+import "slices"
 
 // State is where a run stands. A retry is Waiting again; what is due and not yet claimed is Waiting too.
 type State uint8
@@ -68,17 +64,19 @@ type Run struct {
 	Started   Time
 	Ended     Time
 	Expires   Time // when history forgets it; 0: by the server's rule
-	RetryOf   Time // the due time of the finished run of this job that it repeats
-	Rev       int32
-	Version   int32 // of the job's definition
-	Seq       int32 // how many runs by the clock came before it
-	Attempt   int32 // claims so far
-	Failures  int32 // what max_attempts bounds
-	Losses    int32 // attempts that ended without a result: worker died, handed back, store away
-	Crashes   int32 // losses in which the worker died
-	State     State
-	Priority  int8
-	Flags     Flags
+	// DeadExpires is when the dead letters forget a Failed run; 0: by the server's rule.
+	DeadExpires Time
+	RetryOf     Time // the due time of the finished run of this job that it repeats
+	Rev         int32
+	Version     int32 // of the job's definition
+	Seq         int32 // how many runs by the clock came before it
+	Attempt     int32 // claims so far
+	Failures    int32 // what max_attempts bounds
+	Losses      int32 // attempts that ended without a result: worker died, handed back, store away
+	Crashes     int32 // losses in which the worker died
+	State       State
+	Priority    int8
+	Flags       Flags
 }
 
 // About is what a person wants to know of a run without opening its job.
@@ -109,71 +107,6 @@ func (r *Run) Fence() int64 { return int64(r.ID.Due)<<attemptBits | int64(r.Atte
 
 // attemptBits leaves 43 bits for milliseconds, the year 2248; later due times keep the order within their run.
 const attemptBits = 20
-
-// MarshalJSON is the shape that the API documents.
-func (r Run) MarshalJSON() ([]byte, error) {
-	about := About{}
-	if r.About != nil {
-		about = *r.About
-	}
-	v := runJSON{
-		ID: r.ID, Job: r.ID.Job, Namespace: r.Namespace, State: r.State, Name: about.Name, Type: about.Type, Owner: about.Owner,
-		Queue: r.Queue, Priority: r.Priority, Version: r.Version, Attempt: r.Attempt, Failures: r.Failures, Losses: r.Losses,
-		Fence: strconv.FormatInt(r.Fence(), 10), Due: r.ID.Due, Covers: r.Covers, Until: r.Until, Claimed: r.Claimed,
-		Started: r.Started, Ended: r.Ended, Worker: r.Worker, Reason: r.Reason, Stopping: r.Has(Stop) && !r.State.Ended(),
-	}
-	if r.State == Waiting && !r.Has(OnHold) {
-		v.NextAttempt = max(r.Wake, r.ID.Due)
-	}
-	if r.RetryOf != 0 {
-		v.RetryOf = RunID{r.ID.Job, r.RetryOf}
-	}
-	if r.Output != nil {
-		v.Result, v.Checkpoint = text(r.Output.Result), text(r.Output.Checkpoint)
-	}
-	return json.Marshal(v)
-}
-
-type runJSON struct {
-	ID          RunID  `json:"id"`
-	Job         JobID  `json:"job_id"`
-	Namespace   string `json:"namespace"`
-	State       State  `json:"state"`
-	Name        string `json:"name,omitempty"`
-	Type        string `json:"type,omitempty"`
-	Owner       string `json:"owner,omitempty"`
-	Queue       string `json:"queue"`
-	Priority    int8   `json:"priority"`
-	Version     int32  `json:"version"`
-	Attempt     int32  `json:"attempt"`
-	Failures    int32  `json:"failures"`
-	Losses      int32  `json:"losses"`
-	Fence       string `json:"fence"` // text: JavaScript's numbers end at 2^53
-	Due         Time   `json:"due_at"`
-	Covers      Time   `json:"covers,omitzero"`
-	Until       Time   `json:"until,omitzero"`
-	NextAttempt Time   `json:"next_attempt_at,omitzero"`
-	Claimed     Time   `json:"claimed_at"`
-	Started     Time   `json:"started_at"`
-	Ended       Time   `json:"finished_at"`
-	Worker      string `json:"worker_id,omitempty"`
-	Reason      string `json:"reason,omitempty"`
-	Stopping    bool   `json:"stopping,omitempty"`
-	RetryOf     RunID  `json:"retry_of,omitzero"`
-	Result      any    `json:"result,omitempty"`
-	Checkpoint  any    `json:"checkpoint,omitempty"`
-}
-
-// text shows bytes as JSON if they are JSON, else as a string.
-func text(b []byte) any {
-	switch {
-	case len(b) == 0:
-		return nil
-	case json.Valid(b):
-		return json.RawMessage(b)
-	}
-	return string(b)
-}
 
 // NewRun is a job's run at due, waiting. The second and later runs of a job are Extra; a recurring job's always are.
 func NewRun(job *Job, due Time) Run {

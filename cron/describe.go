@@ -256,11 +256,15 @@ func weekdayName(d int) string { return time.Weekday(d % 7).String() }
 
 // duration writes 1h30m as "1 hour 30 minutes", and a single unit without its number.
 func duration(d time.Duration) string {
-	var parts []string
-	for _, unit := range []struct {
+	units := []struct {
 		name string
 		size time.Duration
-	}{{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute}, {"second", time.Second}, {"millisecond", time.Millisecond}} {
+	}{
+		{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute},
+		{"second", time.Second}, {"millisecond", time.Millisecond},
+	}
+	var parts []string
+	for _, unit := range units {
 		n := d / unit.size
 		d %= unit.size
 		switch {

@@ -48,7 +48,7 @@ func (s *Schedule) Next(after time.Time) time.Time {
 	if s.every > 0 {
 		return s.nextTick(after)
 	}
-	t := max(after.Unix()+1, earliest)
+	t := within(after) + 1
 	for limit := min(t+horizon, latest); t < limit; {
 		sp := spanAt(s.loc, t)
 		lo := t + sp.offset
@@ -71,8 +71,8 @@ func (s *Schedule) Prev(before time.Time) time.Time {
 	if s.every > 0 {
 		return s.prevTick(before)
 	}
-	t := min(before.Unix(), latest-1)
-	if t == before.Unix() && before.Nanosecond() == 0 {
+	t := within(before)
+	if before.Nanosecond() == 0 || t == latest {
 		t--
 	}
 	for limit := max(t-horizon, earliest); t >= limit; {
@@ -88,6 +88,9 @@ func (s *Schedule) Prev(before time.Time) time.Time {
 	}
 	return time.Time{}
 }
+
+// within brings a time into the range of due times, give or take a second, before any arithmetic is done with it.
+func within(t time.Time) int64 { return max(earliest-1, min(t.Unix(), latest)) }
 
 func (s *Schedule) at(unix int64) time.Time { return time.Unix(unix, 0).In(s.loc) }
 

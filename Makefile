@@ -1,0 +1,48 @@
+# Carillon. `make help` lists what there is.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := bin/carillon
+TOOL := go tool -modfile=tools/go.mod
+
+# The race detector needs a C compiler; without one the tests run without it, and say so.
+CC_FOUND := $(shell command -v $${CC:-gcc} 2>/dev/null || command -v clang 2>/dev/null)
+RACE := $(if $(CC_FOUND),-race)
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## build, and serve on ./carillon-data
+	@exec $(BIN) serve
+
+build: ## build bin/carillon (no C compiler needed)
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -o $(BIN) ./cmd/carillon
+
+test: ## all tests
+ifeq ($(RACE),)
+	@echo "!!! no C compiler found: running the tests WITHOUT the race detector" >&2
+endif
+	$(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) go test $(RACE) -timeout 9m ./...
+
+check: ## formatting, vet, staticcheck, architecture
+	@out=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	  if [ -n "$$out" ]; then echo "not formatted (make format):"; echo "$$out"; exit 1; fi
+	go vet ./...
+	$(TOOL) staticcheck ./...
+	go test -run TestArchitecture .
+
+format: ## format all Go files
+	@$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')
+
+bench: ## measure on this machine: throughput, lateness, pickup, memory (see bench/README.md)
+	go run ./bench
+
+fuzz: ## a minute of every fuzz target
+	@for p in $$(grep -rl --include=*_test.go '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for f in $$(grep -ho '^func Fuzz[A-Za-z]*' $$p/*_test.go | cut -d' ' -f2); do \
+	    echo "== $$p $$f"; go test -run '^$$' -fuzz "^$$f$$" -fuzztime 60s $$p || exit 1; done; done
+
+clean: ## remove what was built
+	rm -rf bin
+
+.PHONY: help run build test check format bench fuzz clean

@@ -1,0 +1,134 @@
+package carillon_test
+
+import (
+	"bufio"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/carillon-run/carillon"
+
+// mayImport is the arrow rule: cmd -> node -> {api, scheduler, worker} -> ledger -> carillon <- adapter/*. A folder that
+// is not listed may import nothing of ours but the root package.
+var mayImport = map[string][]string{
+	".":            {"cron"},
+	"cron":         {},
+	"ledger":       {"."},
+	"scheduler":    {".", "ledger"},
+	"executor":     {"."},
+	"worker":       {".", "ledger", "executor"},
+	"api":          {".", "cron"},
+	"client":       {"."},
+	"porttest":     {".", "adapter/mem", "executor", "ledger", "scheduler", "worker"},
+	"node":         {".", "adapter/*", "api", "executor", "ledger", "scheduler", "worker"},
+	"cmd/carillon": {".", "client", "cron", "executor", "node"},
+	"bench":        {".", "adapter/sqlite", "executor", "node"},
+	"chaos":        {".", "client", "executor"},
+}
+
+// outside are the libraries that a folder may use, beyond the standard library. The core uses none.
+var outside = map[string][]string{
+	"scheduler":      {"golang.org/x/sync"},
+	"executor":       {"golang.org/x/sys"},
+	"adapter/sqlite": {"zombiezen.com/go/sqlite", "modernc.org/sqlite"},
+	"node":           {"golang.org/x/sync", "github.com/prometheus/client_golang"},
+	"cmd/carillon":   {"github.com/spf13", "github.com/goccy/go-yaml", "golang.org/x/term"},
+	"porttest":       {"github.com/google/go-cmp"},
+	"bench":          {"zombiezen.com/go/sqlite"},
+}
+
+const maxLines = 400
+
+// longer files, each with a reason.
+var longer = map[string]string{}
+
+func TestArchitecture(t *testing.T) {
+	forGoFiles(t, func(path string) {
+		test := strings.HasSuffix(path, "_test.go")
+		if n := lines(t, path); !test && n > maxLines && longer[path] == "" {
+			t.Errorf("%s has %d lines: at most %d, or a reason in arch_test.go", path, n, maxLines)
+		}
+		if test {
+			return // tests may wire anything together
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spec := range f.Imports {
+			imported, _ := strconv.Unquote(spec.Path.Value)
+			checkImport(t, path, filepath.ToSlash(filepath.Dir(path)), imported)
+		}
+	})
+}
+
+func checkImport(t *testing.T, path, dir, imported string) {
+	t.Helper()
+	if own, ok := strings.CutPrefix(imported, module); ok {
+		own = strings.TrimPrefix(own, "/")
+		if own == "" {
+			own = "."
+		}
+		for _, allowed := range allowedFor(dir) {
+			if allowed == own || strings.HasSuffix(allowed, "/*") && strings.HasPrefix(own, strings.TrimSuffix(allowed, "*")) {
+				return
+			}
+		}
+		t.Errorf("%s imports %s: the arrow rule in arch_test.go does not allow it", path, own)
+		return
+	}
+	if !strings.Contains(strings.SplitN(imported, "/", 2)[0], ".") {
+		return // standard library
+	}
+	for _, allowed := range outside[dir] {
+		if imported == allowed || strings.HasPrefix(imported, allowed+"/") {
+			return
+		}
+	}
+	t.Errorf("%s imports %s: outside libraries are listed by folder in arch_test.go", path, imported)
+}
+
+func allowedFor(dir string) []string {
+	if allowed, ok := mayImport[dir]; ok {
+		return allowed
+	}
+	return []string{"."}
+}
+
+func forGoFiles(t *testing.T, visit func(path string)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || d.Name() == "tools" || d.Name() == "testdata") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".go") {
+			visit(path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lines(t *testing.T, path string) (n int) {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		n++
+	}
+	return n
+}

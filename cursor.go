@@ -1,0 +1,122 @@
+package carillon
+
+import "slices"
+
+// DefaultLimit is how many rows a query without a Limit returns.
+const DefaultLimit = 100
+
+// RunPart is a stretch of the order in which FindRuns returns runs.
+type RunPart byte
+
+const (
+	PartUnfinished RunPart = 'u' // of all jobs: by (Due, Job), rising
+	PartEnded      RunPart = 'e' // of all jobs: by Place, falling; it follows PartUnfinished
+	PartJob        RunPart = 'j' // of one job: by (Due, Place), falling
+	PartDead       RunPart = 'd' // dead letters: by Place, falling
+)
+
+// Unended is the Place of an unfinished run among the runs of its job: before all that ended with the same due time.
+const Unended int64 = 1<<63 - 1
+
+// RunPos is a place in the order of FindRuns: the run that a page ended with. Place numbers ended runs in the order of
+// their ending; the store hands it out. Fields that the order of the part does not use are zero.
+type RunPos struct {
+	Part  RunPart
+	Due   Time
+	Job   JobID
+	Place int64
+}
+
+// String is the cursor that stands for the position. It is the same in every store, so that pages can be compared.
+func (p RunPos) String() string {
+	b := []byte{byte(p.Part)}
+	switch p.Part {
+	case PartUnfinished:
+		b = appendDigits(appendDigits(b, uint64(p.Due), idDigits), uint64(p.Job), idDigits)
+	case PartJob:
+		b = appendDigits(appendDigits(b, uint64(p.Due), idDigits), uint64(p.Place), idDigits)
+	default:
+		b = appendDigits(b, uint64(p.Place), idDigits)
+	}
+	return string(b)
+}
+
+// Start is the position that the page begins after: the given one, or what lies before the first run. It is strict: a
+// cursor of another kind of query would silently leave runs out.
+func (q *RunQuery) Start() (RunPos, error) {
+	if q.After == "" {
+		return q.first(), nil
+	}
+	p, ok := parseRunPos(q.After)
+	if first := q.first().Part; !ok || p.Part != first && (p.Part != PartEnded || first != PartUnfinished) {
+		return RunPos{}, invalid("cursor", q.After, "the cursor that the page before gave for the same query, unchanged")
+	}
+	return p, nil
+}
+
+func (q *RunQuery) first() RunPos {
+	switch {
+	case q.Dead:
+		return RunPos{Part: PartDead, Place: Unended}
+	case q.Job != 0:
+		return RunPos{Part: PartJob, Due: Never, Place: Unended}
+	}
+	return RunPos{Part: PartUnfinished}
+}
+
+func parseRunPos(s string) (RunPos, bool) {
+	if s == "" {
+		return RunPos{}, false
+	}
+	p := RunPos{Part: RunPart(s[0])}
+	digits := s[1:]
+	switch p.Part {
+	case PartEnded, PartDead:
+		place, ok := parseDigits(digits, idDigits)
+		p.Place = int64(place)
+		return p, ok && p.Place >= 0
+	case PartUnfinished, PartJob:
+		if len(digits) != 2*idDigits {
+			return RunPos{}, false
+		}
+		due, ok1 := parseDigits(digits[:idDigits], idDigits)
+		second, ok2 := parseDigits(digits[idDigits:], idDigits)
+		if p.Due = Time(due); p.Part == PartJob {
+			p.Place = int64(second)
+		} else {
+			p.Job = JobID(second)
+		}
+		return p, ok1 && ok2 && p.Due >= 0 && int64(second) >= 0
+	}
+	return RunPos{}, false
+}
+
+// Wants says whether a run is one that the query asks for, wherever it was read from.
+func (q *RunQuery) Wants(r *Run) bool {
+	return (q.Namespace == "" || q.Namespace == r.Namespace) &&
+		(q.Job == 0 || q.Job == r.ID.Job) &&
+		(len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
+		(q.Worker == "" || q.Worker == r.Worker) &&
+		(q.From == 0 || r.ID.Due >= q.From) &&
+		(q.To == 0 || r.ID.Due < q.To)
+}
+
+// Wants says whether a job is one that the query asks for, but for States and Latest, which follow from its runs.
+func (q *JobQuery) Wants(j *Job) bool {
+	value, labeled := j.Labels[q.LabelKey]
+	return (q.Namespace == "" || q.Namespace == j.Namespace) &&
+		(q.Owner == "" || q.Owner == j.Owner) &&
+		(q.Type == "" || q.Type == j.Type) &&
+		(q.Name == "" || q.Name == j.Name) &&
+		(q.LabelKey == "" || labeled && (q.LabelValue == "" || q.LabelValue == value)) &&
+		(q.CreatedFrom == 0 || j.Created >= q.CreatedFrom) &&
+		(q.CreatedTo == 0 || j.Created < q.CreatedTo)
+}
+
+// StateOf is the state of a job that follows from its runs: an active one without an unfinished run is Finished.
+func (j *Job) StateOf(unfinished []Run) JobState {
+	if j.State == Active && len(unfinished) == 0 {
+		return Finished
+	}
+	return j.State
+}

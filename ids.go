@@ -1,0 +1,53 @@
+package carillon
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// IDs makes job ids that rise with time: 41 bits of milliseconds, 10 bits of node, 12 bits of counter. Rising ids are
+// what lets every table append instead of scatter. The node number is leased from the store, so no two live processes
+// have the same; after the lease has run out no id is made, because somebody else may have the number by then.
+type IDs struct {
+	mu    sync.Mutex
+	node  int64
+	until Time
+	last  int64 // milliseconds since epoch << 12 | counter
+}
+
+const (
+	nodeBits    = 10
+	counterBits = 12
+	// MaxNodes is how many processes can make ids at the same time.
+	MaxNodes = 1 << nodeBits
+)
+
+// idEpoch gives 69 years from 2025 on.
+var idEpoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+
+// NewIDs makes ids with a node number that is leased until a time; Extend prolongs it.
+func NewIDs(node int, until Time) *IDs { return &IDs{node: int64(node), until: until} }
+
+// Extend says that the lease of the node number was renewed.
+func (g *IDs) Extend(until Time) {
+	g.mu.Lock()
+	g.until = max(g.until, until)
+	g.mu.Unlock()
+}
+
+// Next is a new id. It never goes back, whatever the clock does, and borrows from the next millisecond when more than
+// 4096 are asked for in one.
+func (g *IDs) Next(now Time) (JobID, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.last = max(g.last+1, (int64(now)-idEpoch)<<counterBits)
+	ms, counter := g.last>>counterBits, g.last&(1<<counterBits-1)
+	if Time(ms+idEpoch) >= g.until {
+		return 0, fmt.Errorf("the lease of node number %d ran out at %s", g.node, g.until)
+	}
+	return JobID(ms<<(nodeBits+counterBits) | g.node<<counterBits | counter), nil
+}
+
+// CreatedAround is the time that an id was made, to the millisecond unless ids were made faster than that.
+func (id JobID) CreatedAround() Time { return Time(int64(id)>>(nodeBits+counterBits) + idEpoch) }

@@ -1,0 +1,101 @@
+package ledger
+
+import (
+	"context"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+// maxDefinitions bounds how many definitions are remembered: enough for what is due about now, little enough that
+// payloads cannot fill the memory.
+const maxDefinitions = 20_000
+
+// Definitions remembers the definitions that were lately submitted or read. A definition never changes for its version,
+// so there is nothing to invalidate.
+type Definitions struct {
+	store carillon.Store
+
+	mu    sync.Mutex
+	known map[carillon.JobVersion]*carillon.Job
+	order []carillon.JobVersion // a ring: the oldest leaves first
+	next  int
+	bytes int
+}
+
+// maxDefinitionBytes bounds the payloads that are remembered.
+const maxDefinitionBytes = 32 << 20
+
+func newDefinitions(store carillon.Store) *Definitions {
+	return &Definitions{store: store, known: map[carillon.JobVersion]*carillon.Job{}}
+}
+
+// Get returns the jobs of the given versions, in their order; nil where there is none.
+func (d *Definitions) Get(ctx context.Context, ids []carillon.JobVersion) ([]*carillon.Job, error) {
+	jobs, missing := d.lookup(ids)
+	if len(missing) == 0 {
+		return jobs, nil
+	}
+	read, err := d.store.Jobs(ctx, missing)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[carillon.JobVersion]*carillon.Job, len(read))
+	for i := range read {
+		found[carillon.JobVersion{Job: read[i].ID, Version: read[i].Version}] = &read[i]
+	}
+	for i, job := range jobs {
+		if job == nil {
+			jobs[i] = found[ids[i]]
+		}
+	}
+	for _, job := range found {
+		if job.Schedule.Recurring() { // its next run needs it again; a one-off's is over
+			d.Remember(job)
+		}
+	}
+	return jobs, nil
+}
+
+func (d *Definitions) lookup(ids []carillon.JobVersion) (jobs []*carillon.Job, missing []carillon.JobVersion) {
+	jobs = make([]*carillon.Job, len(ids))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i, id := range ids {
+		if jobs[i] = d.known[id]; jobs[i] == nil {
+			missing = append(missing, id)
+		}
+	}
+	return jobs, missing
+}
+
+// Remember keeps a definition until newer ones push it out.
+func (d *Definitions) Remember(jobs ...*carillon.Job) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, job := range jobs {
+		id := carillon.JobVersion{Job: job.ID, Version: job.Version}
+		if d.known[id] != nil {
+			continue
+		}
+		for len(d.order)-d.next >= maxDefinitions || d.bytes > maxDefinitionBytes {
+			d.forgetOldest()
+		}
+		d.known[id] = job
+		d.bytes += len(job.Payload)
+		d.order = append(d.order, id)
+	}
+}
+
+func (d *Definitions) forgetOldest() {
+	id := d.order[d.next]
+	d.next++
+	if job := d.known[id]; job != nil {
+		d.bytes -= len(job.Payload)
+		delete(d.known, id)
+	}
+	if d.next > maxDefinitions {
+		d.order = append([]carillon.JobVersion(nil), d.order[d.next:]...)
+		d.next = 0
+	}
+}

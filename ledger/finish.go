@@ -1,0 +1,86 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Dues gathers for waiting runs what a decision about them rests on: the definition and, where they are guarded, the
+// guard. Runs whose job or guard is gone are left out.
+func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) ([]carillon.Due, error) {
+	ids := make([]carillon.JobVersion, len(runs))
+	for i := range runs {
+		ids[i] = runs[i].Definition()
+	}
+	jobs, err := l.Definitions.Get(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	guards, err := l.guards(ctx, runs)
+	if err != nil {
+		return nil, err
+	}
+	dues := make([]carillon.Due, 0, len(runs))
+	for i := range runs {
+		due := carillon.Due{Job: jobs[i], Run: runs[i], Worker: worker}
+		if runs[i].Has(carillon.Guarded) {
+			due.Guard = guards[runs[i].ID.Job]
+		}
+		if due.Job != nil && (due.Guard != nil || !runs[i].Has(carillon.Guarded)) {
+			dues = append(dues, due)
+		}
+	}
+	return dues, nil
+}
+
+// guards reads the overlap guards of the runs that have one.
+func (l *Ledger) guards(ctx context.Context, runs []carillon.Run) (map[carillon.JobID]*carillon.Guard, error) {
+	keys := map[string][]string{} // by namespace
+	jobs := map[string]carillon.JobID{}
+	for i := range runs {
+		if runs[i].Has(carillon.Guarded) {
+			key := carillon.OverlapKey(runs[i].ID.Job)
+			keys[runs[i].Namespace] = append(keys[runs[i].Namespace], key)
+			jobs[key] = runs[i].ID.Job
+		}
+	}
+	found := map[carillon.JobID]*carillon.Guard{}
+	for namespace, keys := range keys {
+		guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Keys: keys})
+		if err != nil {
+			return nil, err
+		}
+		for i := range guards {
+			found[jobs[guards[i].Key]] = &guards[i]
+		}
+	}
+	return found, nil
+}
+
+// Finish applies an outcome to an attempt, reading the run first. If the attempt no longer holds the run there is
+// nothing to do: whoever took it has said how it ended.
+func (l *Ledger) Finish(ctx context.Context, id carillon.RunID, attempt int32, o carillon.Outcome, random float64) error {
+	for range maxTries {
+		runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{id}, false)
+		if err != nil {
+			return err
+		}
+		if len(runs) == 0 || !runs[0].State.Held() || runs[0].Attempt != attempt {
+			return carillon.ErrLost
+		}
+		dues, err := l.Dues(ctx, runs, "")
+		if err != nil {
+			return err
+		}
+		if len(dues) == 0 {
+			return carillon.ErrNotFound
+		}
+		run := runs[0].Finish(dues[0].Job, o, carillon.Now(), random)
+		lost, err := l.Commit(ctx, []carillon.Change{carillon.Settle(run, dues[0].Guard)})
+		if err != nil || len(lost) == 0 {
+			return err
+		}
+	}
+	return errTooBusy
+}

@@ -1,0 +1,185 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/carillon-run/carillon"
+)
+
+// maxTries bounds how often a decision is made again after somebody was quicker.
+const maxTries = 100
+
+var errTooBusy = errors.New("the job changes too quickly to decide about it; try again")
+
+// EditJob gives a job a new definition. edit works on a copy of the present one and may be called more than once.
+func (l *Ledger) EditJob(ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error) {
+	return l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (carillon.Change, error) {
+		def := w.Job.Definition
+		if err := edit(&def); err != nil {
+			return carillon.Change{}, err
+		}
+		return w.Edit(def, now)
+	})
+}
+
+// CancelJob ends a job. No run of it is claimed after this has returned.
+func (l *Ledger) CancelJob(ctx context.Context, namespace string, id carillon.JobID, keepRunning bool) (carillon.Job, error) {
+	return l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (carillon.Change, error) {
+		return w.Cancel(keepRunning, now)
+	})
+}
+
+// PauseJob holds a job. No run of it is claimed after this has returned.
+func (l *Ledger) PauseJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error) {
+	return l.steerJob(ctx, namespace, id, carillon.Whole.Pause)
+}
+
+// ResumeJob lets a paused job go on.
+func (l *Ledger) ResumeJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error) {
+	return l.steerJob(ctx, namespace, id, carillon.Whole.Resume)
+}
+
+// RunNow adds a run that is due at once.
+func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID) (run carillon.Run, err error) {
+	_, err = l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
+		c, run, err = w.RunNow(now)
+		return c, err
+	})
+	return run, err
+}
+
+// RetryRun adds a run that repeats a finished one; if that was a dead letter, it no longer is.
+func (l *Ledger) RetryRun(ctx context.Context, namespace string, id carillon.RunID) (run carillon.Run, err error) {
+	_, err = l.steerJob(ctx, namespace, id.Job, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
+		of, dead, err := l.finished(ctx, namespace, id)
+		if err != nil {
+			return c, err
+		}
+		c, run, err = w.Retry(of, dead, now)
+		return c, err
+	})
+	return run, err
+}
+
+// CancelRun ends a waiting run, or asks a held one to stop.
+func (l *Ledger) CancelRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
+	if _, err := l.run(ctx, namespace, id); err != nil {
+		return carillon.Run{}, err
+	}
+	_, err := l.steerJob(ctx, namespace, id.Job, func(w carillon.Whole, now carillon.Time) (carillon.Change, error) {
+		return w.CancelRun(id, now)
+	})
+	if err != nil {
+		return carillon.Run{}, err
+	}
+	return l.run(ctx, namespace, id)
+}
+
+// SaveCheckpoint keeps a checkpoint for the next attempt, unless the attempt that saves it is no longer the one that
+// holds the run.
+func (l *Ledger) SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error {
+	if len(data) > carillon.MaxCheckpoint {
+		return &carillon.FieldError{Field: "checkpoint", Given: fmt.Sprintf("%d bytes", len(data)), Want: "at most 64 KiB"}
+	}
+	for range maxTries {
+		run, err := l.run(ctx, namespace, id)
+		if err != nil {
+			return err
+		}
+		if !run.State.Held() || run.Fence() != fence {
+			return fmt.Errorf("%w: attempt with fence %d no longer holds %s", carillon.ErrLost, fence, id)
+		}
+		run.Output = &carillon.Output{Checkpoint: data}
+		if lost, err := l.Commit(ctx, []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil || len(lost) == 0 {
+			return err
+		}
+	}
+	return errTooBusy
+}
+
+// steerJob reads a job with all that is unfinished of it, decides, commits, and does so again if somebody was quicker.
+func (l *Ledger) steerJob(ctx context.Context, namespace string, id carillon.JobID,
+	decide func(carillon.Whole, carillon.Time) (carillon.Change, error),
+) (carillon.Job, error) {
+	for range maxTries {
+		whole, err := l.Whole(ctx, namespace, id)
+		if err != nil {
+			return carillon.Job{}, err
+		}
+		change, err := decide(whole, carillon.Now())
+		if err != nil {
+			return carillon.Job{}, err
+		}
+		lost, err := l.Commit(ctx, []carillon.Change{change})
+		if err != nil {
+			return carillon.Job{}, err
+		}
+		if len(lost) == 0 {
+			if change.Job != nil {
+				return *change.Job, nil
+			}
+			return whole.Job, nil
+		}
+	}
+	return carillon.Job{}, errTooBusy
+}
+
+// Whole reads a job, then its unfinished runs, then its guard. The order matters: a run that is added after the job was
+// read raises the job's Rev or that of a run read here, so a decision that has not seen it loses.
+func (l *Ledger) Whole(ctx context.Context, namespace string, id carillon.JobID) (carillon.Whole, error) {
+	var w carillon.Whole
+	jobs, err := l.cfg.Store.Jobs(ctx, []carillon.JobVersion{{Job: id}})
+	if err != nil {
+		return w, err
+	}
+	if len(jobs) == 0 || jobs[0].Namespace != namespace {
+		return w, fmt.Errorf("%w: %s", carillon.ErrNotFound, id)
+	}
+	w.Job = jobs[0]
+	q := carillon.RunQuery{Namespace: namespace, Job: id, States: []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}, Limit: 1000}
+	for {
+		page, err := l.cfg.Store.FindRuns(ctx, q)
+		if err != nil {
+			return w, err
+		}
+		w.Runs = append(w.Runs, page.Runs...)
+		if page.Next == "" {
+			break
+		}
+		q.After = page.Next
+	}
+	guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Keys: []string{carillon.OverlapKey(id)}})
+	if err == nil && len(guards) > 0 {
+		w.Guard = &guards[0]
+	}
+	return w, err
+}
+
+func (l *Ledger) run(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
+	runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{id}, false)
+	if err != nil {
+		return carillon.Run{}, err
+	}
+	if len(runs) == 0 || runs[0].Namespace != namespace {
+		return carillon.Run{}, fmt.Errorf("%w: %s", carillon.ErrNotFound, id)
+	}
+	return runs[0], nil
+}
+
+// finished reads a finished run and says whether it is a dead letter.
+func (l *Ledger) finished(ctx context.Context, namespace string, id carillon.RunID) (of carillon.Run, dead bool, err error) {
+	of, err = l.run(ctx, namespace, id)
+	if err != nil && !errors.Is(err, carillon.ErrNotFound) {
+		return of, false, err
+	}
+	letters, findErr := l.cfg.Store.FindRuns(ctx, carillon.RunQuery{Namespace: namespace, Job: id.Job, Dead: true, From: id.Due, To: id.Due + 1, Limit: 1})
+	if findErr != nil {
+		return of, false, findErr
+	}
+	if len(letters.Runs) > 0 {
+		return letters.Runs[0], true, nil // kept longer than history
+	}
+	return of, false, err
+}

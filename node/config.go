@@ -1,0 +1,60 @@
+package node
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/executor"
+)
+
+// Config says what a node is made of. The zero value is a complete system on ./carillon-data, without an API address.
+type Config struct {
+	// Data is the directory for the embedded store, the logs and the token. Default ./carillon-data.
+	Data string
+	// Store is where jobs are kept: "sqlite:PATH", or "mem:" for a store that is gone with the process. Default: the
+	// SQLite file carillon.db in Data.
+	Store string
+	// Listen is the address of the API. Empty: no API, for applications that submit in process.
+	Listen string
+
+	// Concurrency is how many runs the inner worker performs at the same time. Default 64.
+	Concurrency int
+	// Queues that the inner worker serves. None: all.
+	Queues []string
+	// Drain is how long a stop waits for running work before it is handed back. Default 10s.
+	Drain time.Duration
+	// Handlers are the functions that handler targets call, by job type.
+	Handlers map[string]executor.Handler
+	// Commands says whether command targets run here. They need a call of executor.Supervise first in main.
+	Commands bool
+	// HTTPAllow are private networks that http targets may call.
+	HTTPAllow []netip.Prefix
+
+	// Retention of finished runs, logs and dead letters of jobs that do not say. Default carillon.DefaultRetention.
+	Retention carillon.Retention
+
+	Logger *slog.Logger // default slog.Default()
+}
+
+func (c Config) withDefaults() Config {
+	c.Data = cmp.Or(c.Data, "carillon-data")
+	c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(c.Data, "carillon.db"))
+	c.Concurrency = cmp.Or(c.Concurrency, 64)
+	c.Drain = cmp.Or(c.Drain, 10*time.Second)
+	c.Retention = c.Retention.Or(carillon.DefaultRetention)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return c
+}
+
+func (c Config) validate() error {
+	if c.Concurrency < 0 || c.Concurrency > 100_000 {
+		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 100000", c.Concurrency)
+	}
+	return os.MkdirAll(c.Data, 0o700)
+}

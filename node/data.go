@@ -1,0 +1,105 @@
+package node
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// The files of a data directory, besides the store's own.
+const (
+	lockFile    = "lock"          // held by the process that serves; says who that is
+	leashFile   = "commands.lock" // held by every supervisor of a command: see executor.HoldLeash
+	tokenFile   = "token"
+	addressFile = "address" // of the API, while it is served
+	logsDir     = "logs"
+)
+
+// lockData makes sure that only one process uses the directory: two schedulers on one embedded store would each take
+// the other's runs for abandoned.
+func lockData(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		who, _ := io.ReadAll(io.LimitReader(f, 200))
+		f.Close()
+		return nil, fmt.Errorf("the data directory %s is in use by %s: stop that one first, or choose another directory with --data",
+			dir, describe(strings.TrimSpace(string(who))))
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	return f, nil
+}
+
+func describe(who string) string {
+	if who == "" {
+		return "another process"
+	}
+	return who
+}
+
+// sign writes into the lock who holds it.
+func sign(lock *os.File, address string) error {
+	who := fmt.Sprintf("carillon process %d", os.Getpid())
+	if address != "" {
+		who += " serving " + address
+	}
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err := lock.WriteAt([]byte(who+"\n"), 0)
+	return err
+}
+
+// token reads the API's token, or makes one at the first start. Only the owner may read it.
+func token(dir string) (string, error) {
+	path := filepath.Join(dir, tokenFile)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		if t := strings.TrimSpace(string(b)); len(t) >= 16 {
+			return t, nil
+		}
+		return "", fmt.Errorf("%s holds no token of at least 16 characters: remove it to have a new one made", path)
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	raw := make([]byte, 32)
+	rand.Read(raw)
+	t := "carillon_" + hex.EncodeToString(raw)
+	return t, writeFile(path, t+"\n", 0o600)
+}
+
+// writeFile replaces a file as a whole, so that a reader or a crash never meets half of it.
+func writeFile(path, content string, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	if _, err := f.WriteString(content); err != nil {
+		return err
+	}
+	if err := errors.Join(f.Chmod(mode), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// randomID names this process start: never reused, so nothing of an older process can be taken for this one's.
+func randomID(prefix string) string {
+	raw := make([]byte, 8)
+	rand.Read(raw)
+	return prefix + hex.EncodeToString(raw)
+}

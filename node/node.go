@@ -1,0 +1,240 @@
+// Package node puts a node together: store, ledger, scheduler, worker and API. It is what `carillon serve` runs, and
+// what applications use that embed Carillon and register handlers in Go.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/disk"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/adapter/sqlite"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/worker"
+)
+
+// Node is one process that schedules, runs and serves.
+type Node struct {
+	cfg       Config
+	id        string
+	token     string
+	store     carillon.Store
+	logs      carillon.LogStore
+	bus       *mem.Bus
+	ledger    *ledger.Ledger
+	scheduler *scheduler.Scheduler
+	worker    *worker.Worker
+	metrics   *metrics
+	number    carillon.Guard
+	ids       *carillon.IDs
+	listener  net.Listener
+	close     []func() error // in reverse order of opening
+}
+
+// Open takes the data directory, opens the store and puts the parts together. Nothing runs before Run.
+func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	n := &Node{cfg: cfg, id: randomID("node_"), bus: mem.NewBus(), metrics: newMetrics()}
+	defer func() {
+		if err != nil {
+			n.shut()
+		}
+	}()
+	lock, err := lockData(cfg.Data)
+	if err != nil {
+		return nil, err
+	}
+	n.close = append(n.close, lock.Close)
+	if n.token, err = token(cfg.Data); err != nil {
+		return nil, err
+	}
+	if err := n.listen(lock); err != nil {
+		return nil, err
+	}
+	if err := n.openStores(); err != nil {
+		return nil, err
+	}
+	if n.number, n.ids, err = leaseNumber(ctx, n.store, n.id); err != nil {
+		return nil, fmt.Errorf("lease a node number: %w", err)
+	}
+	return n, n.assemble(ctx)
+}
+
+func (n *Node) listen(lock *os.File) error {
+	if n.cfg.Listen == "" {
+		return sign(lock, "")
+	}
+	listener, err := net.Listen("tcp", n.cfg.Listen)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", n.cfg.Listen, err)
+	}
+	n.listener = listener
+	n.close = append(n.close, func() error { listener.Close(); return nil })
+	path := filepath.Join(n.cfg.Data, addressFile)
+	n.close = append(n.close, func() error { return os.Remove(path) })
+	return errors.Join(sign(lock, n.URL()), writeFile(path, n.URL()+"\n", 0o600))
+}
+
+func (n *Node) openStores() error {
+	scheme, rest, _ := strings.Cut(n.cfg.Store, ":")
+	switch scheme {
+	case "sqlite":
+		store, err := sqlite.Open(strings.TrimPrefix(rest, "//"))
+		if err != nil {
+			return fmt.Errorf("open store %s: %w", n.cfg.Store, err)
+		}
+		n.store = store
+		n.close = append(n.close, store.Close)
+	case "mem":
+		n.store, n.logs = mem.NewStore(), mem.NewLogs()
+		return nil
+	default:
+		return fmt.Errorf("store: %q is not valid: want sqlite:PATH or mem:", n.cfg.Store)
+	}
+	logs, err := disk.NewLogs(filepath.Join(n.cfg.Data, logsDir))
+	n.logs = logs
+	return err
+}
+
+// assemble wires the parts. The ledger tells the worker first: a run that was just claimed begins before anything else.
+func (n *Node) assemble(ctx context.Context) error {
+	executors, err := n.executors(ctx)
+	if err != nil {
+		return err
+	}
+	queue := mem.NewQueue(mem.QueueConfig{})
+	timeline := mem.NewTimeline(mem.TimelineConfig{})
+	coordinator := mem.NewCoordinator()
+	n.ledger = ledger.New(ledger.Config{
+		Store: n.store, IDs: n.ids, Waiting: queue.Len,
+		Then: []func([]carillon.Change){n.noticed, n.routed, n.metrics.count, n.publish},
+	})
+	n.worker = worker.New(worker.Config{
+		ID: randomID("worker_"), Ledger: n.ledger, Store: n.store, Queue: queue, Logs: n.logs, Coordinator: coordinator,
+		Executors: executors, Queues: n.cfg.Queues, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Waiting: queue.Len,
+		Logger: n.cfg.Logger,
+	})
+	n.ledger.Fuse(n.worker)
+	n.scheduler = scheduler.New(scheduler.Config{
+		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: coordinator, Logs: n.logs, Ledger: n.ledger,
+		Holds:     func(_ string, id carillon.RunID, attempt int32) bool { return n.worker.Holds(id, attempt) },
+		Retention: n.cfg.Retention, Logger: n.cfg.Logger,
+	})
+	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 { return float64(queue.Len()) })
+	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 { held, _ := n.worker.Running(); return float64(held) })
+	n.metrics.gauge("carillon_worker_slots", "Runs that the worker can hold.", func() float64 { _, slots := n.worker.Running(); return float64(slots) })
+	return nil
+}
+
+func (n *Node) noticed(c []carillon.Change) { n.worker.Notice(c) }
+func (n *Node) routed(c []carillon.Change)  { n.scheduler.Route(c) }
+
+// publish tells listeners of every run and job that changed; without listeners it costs nothing.
+func (n *Node) publish(committed []carillon.Change) {
+	if !n.bus.Listening() {
+		return
+	}
+	var events []carillon.Event
+	for i := range committed {
+		for _, run := range committed[i].Runs {
+			events = append(events, carillon.Event{Kind: carillon.EventRun, Run: run, Job: run.ID.Job})
+		}
+		if job := committed[i].Job; job != nil {
+			events = append(events, carillon.Event{Kind: carillon.EventJob, Job: job.ID, Run: carillon.Run{Namespace: job.Namespace}})
+		}
+	}
+	n.bus.Publish(context.Background(), events)
+}
+
+// executors are what this node can run.
+func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, error) {
+	funcs := executor.NewFuncs()
+	for typ, handler := range n.cfg.Handlers {
+		funcs.Register(typ, handler)
+	}
+	all := map[string]executor.Executor{
+		"handler": funcs,
+		"http":    executor.NewHTTP(executor.HTTPConfig{Allow: n.cfg.HTTPAllow}),
+	}
+	if !n.cfg.Commands {
+		return all, nil
+	}
+	// Until the last supervisor of a former process is gone, what that process held may still be running here.
+	ctx, cancel := context.WithTimeout(ctx, leashWait)
+	defer cancel()
+	leash, err := executor.HoldLeash(ctx, filepath.Join(n.cfg.Data, leashFile))
+	if err != nil {
+		return nil, fmt.Errorf("wait for the commands of a former process to end: %w", err)
+	}
+	n.close = append(n.close, leash.Close)
+	all["command"] = executor.NewCommand(executor.CommandConfig{Leash: leash})
+	return all, nil
+}
+
+// leashWait is longer than any supervisor lets its command live without a worker.
+const leashWait = 15 * time.Second
+
+// URL is where the API is served; empty without one.
+func (n *Node) URL() string {
+	if n.listener == nil {
+		return ""
+	}
+	return "http://" + n.listener.Addr().String()
+}
+
+// TokenFile is where the token of the API is.
+func (n *Node) TokenFile() string { return filepath.Join(n.cfg.Data, tokenFile) }
+
+// Run works until ctx ends, then drains, flushes and closes.
+func (n *Node) Run(ctx context.Context) error {
+	defer n.shut()
+	written, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan error, 1)
+	go func() { ended <- n.ledger.Run(written) }()
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return n.scheduler.Run(ctx) })
+	g.Go(func() error { return n.worker.Run(ctx) })
+	g.Go(func() error { return n.serve(ctx) })
+	g.Go(func() error { return keepNumber(ctx, n.ledger, n.number, n.id, n.ids, n.cfg.Logger) })
+	err := g.Wait()
+	stopLedger()
+	return errors.Join(err, <-ended)
+}
+
+func (n *Node) shut() {
+	for i := len(n.close) - 1; i >= 0; i-- {
+		if err := n.close[i](); err != nil {
+			n.cfg.Logger.Error("close", "error", err)
+		}
+	}
+	n.close = nil
+}
+
+// Submit keeps new jobs in the default namespace; see carillon.NewDefinition for the defaults.
+func (n *Node) Submit(ctx context.Context, defs ...carillon.Definition) ([]carillon.Job, error) {
+	now := carillon.Now()
+	for i := range defs {
+		if err := defs[i].Admit(now); err != nil {
+			return nil, err
+		}
+	}
+	return n.ledger.Submit(ctx, carillon.DefaultNamespace, defs)
+}
+
+// Ledger is the door for further writes, Store the way to read what was written.
+func (n *Node) Ledger() *ledger.Ledger { return n.ledger }
+func (n *Node) Store() carillon.Store  { return n.store }

@@ -1,0 +1,42 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/api"
+)
+
+// serve answers the API until ctx ends. Requests that are going on then get a moment; whoever follows a log is let go.
+func (n *Node) serve(ctx context.Context) error {
+	if n.listener == nil {
+		return nil
+	}
+	requests, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	server := &http.Server{
+		Handler: api.New(api.Config{
+			Ledger: n.ledger, Store: n.store, Logs: n.logs, Bus: n.bus, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
+			Tokens:  map[string]api.Credential{n.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
+			Metrics: n.metrics.handler(),
+		}),
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 128 << 10,
+	}
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(time.Second, end)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
+		defer cancel()
+		if err := server.Shutdown(stop); err != nil {
+			server.Close()
+		}
+	})
+	if err := server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}

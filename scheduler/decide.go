@@ -1,0 +1,101 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// decide sees to due runs that may not simply run: their job has an overlap guard, or their time was missed. It is a
+// loop of its own so that its reads and commits do not hold up those that may.
+func (s *Scheduler) decide(ctx context.Context) error {
+	for ctx.Err() == nil {
+		select {
+		case <-s.decides.ready:
+		case <-s.looks.ready:
+		case <-ctx.Done():
+			return nil
+		}
+		runs := append(s.reread(ctx, s.looks.take()), s.decides.take()...)
+		for batch := range slices.Chunk(runs, wakeBatch) {
+			if err := s.settle(ctx, batch); err != nil && ctx.Err() == nil {
+				s.cfg.Logger.Error("decide about due runs", "error", err, "runs", len(batch))
+				pause(ctx, retryWait)
+				s.decides.add(batch...)
+			}
+		}
+	}
+	return nil
+}
+
+// reread fetches runs that somebody should look at; those that ended or began meanwhile need no look.
+func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon.Run {
+	if len(ids) == 0 {
+		return nil
+	}
+	runs, err := s.cfg.Store.Runs(ctx, ids, false)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Logger.Error("read runs to look at", "error", err)
+			pause(ctx, retryWait)
+			s.looks.add(ids...)
+		}
+		return nil
+	}
+	now := carillon.Now()
+	return slices.DeleteFunc(waiting(runs), func(r carillon.Run) bool { return r.Attempt > 0 && r.Wake > now })
+}
+
+// settle decides about a batch and commits what was decided. Whoever loses is read again: somebody was quicker, and
+// what he changed may or may not have settled the run.
+func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
+	dues, err := s.dues(ctx, runs)
+	if err != nil {
+		return err
+	}
+	now := carillon.Now()
+	var push []carillon.Run
+	var changes []carillon.Change
+	var again []carillon.RunID
+	for _, due := range dues {
+		switch verdict, c := due.Decide(now); verdict {
+		case carillon.Push:
+			push = append(push, due.Run)
+		default:
+			changes, again = append(changes, c), append(again, due.Run.ID)
+		}
+	}
+	s.push(ctx, push)
+	lost, err := s.cfg.Ledger.Commit(ctx, changes)
+	if err != nil {
+		s.looks.add(again...)
+		return err
+	}
+	for _, i := range lost {
+		s.looks.add(again[i])
+	}
+	if len(lost) > 0 {
+		pause(ctx, time.Millisecond)
+	}
+	return nil
+}
+
+// dues gathers what decisions rest on.
+func (s *Scheduler) dues(ctx context.Context, runs []carillon.Run) ([]carillon.Due, error) {
+	dues, err := s.cfg.Ledger.Dues(ctx, runs, "")
+	if err != nil {
+		return nil, err
+	}
+	for i := range dues {
+		if d := &dues[i]; d.Job.Overlap == carillon.OverlapReplace && d.Run.Has(carillon.Guarded) {
+			whole, err := s.cfg.Ledger.Whole(ctx, d.Job.Namespace, d.Job.ID)
+			if err != nil {
+				return nil, err
+			}
+			d.Others, d.Guard = whole.Runs, whole.Guard
+		}
+	}
+	return dues, nil
+}

@@ -1,0 +1,33 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const (
+	forgetEvery = time.Minute
+	forgetBatch = 200
+	forgetRest  = 20 * time.Millisecond // between two batches: work goes first
+)
+
+// forget removes what the retention rules no longer keep, in small batches.
+func (s *Scheduler) forget(ctx context.Context) error {
+	for pause(ctx, forgetEvery) {
+		for ctx.Err() == nil {
+			n, err := s.cfg.Store.Forget(ctx, s.cfg.Retention, carillon.Now(), forgetBatch)
+			if err != nil && ctx.Err() == nil {
+				s.cfg.Logger.Error("forget finished runs", "error", err)
+			}
+			if err != nil || n == 0 || !pause(ctx, forgetRest) {
+				break
+			}
+		}
+		if err := s.cfg.Logs.Trim(ctx, carillon.Now(), s.cfg.Retention.Logs.Std()); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Error("trim logs", "error", err)
+		}
+	}
+	return nil
+}

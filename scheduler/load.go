@@ -1,0 +1,63 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const (
+	loadPage   = 5000
+	refillWait = 50 * time.Millisecond
+	retryWait  = time.Second
+)
+
+// load keeps the timeline told of everything up to the horizon. Its first pass reads all that is unfinished and due,
+// which is also how runs of workers that died with the last process are found.
+func (s *Scheduler) load(ctx context.Context) error {
+	pos := carillon.WakePos{}
+	for ctx.Err() == nil {
+		until := carillon.Now().Add(s.cfg.Horizon)
+		s.frontier.Store(int64(until)) // before reading: see the field
+		var err error
+		if pos, err = s.loadUntil(ctx, pos, until); err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Error("load what is due next", "error", err)
+			pause(ctx, retryWait)
+			continue
+		}
+		s.loadRest(ctx, time.Now().Add(s.cfg.Horizon/2))
+	}
+	return nil
+}
+
+// loadUntil reads on from pos and returns how far it came.
+func (s *Scheduler) loadUntil(ctx context.Context, pos carillon.WakePos, until carillon.Time) (carillon.WakePos, error) {
+	for {
+		runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{After: pos, Until: until, Limit: loadPage})
+		if err != nil {
+			return pos, err
+		}
+		s.near(ctx, waiting(runs))
+		s.check(ctx, runs)
+		if len(runs) < loadPage {
+			return carillon.WakePos{Wake: until + 1}, nil
+		}
+		pos = runs[len(runs)-1].WakePos()
+	}
+}
+
+// loadRest fills lanes that have spilled until the horizon has to be moved.
+func (s *Scheduler) loadRest(ctx context.Context, end time.Time) {
+	for ctx.Err() == nil && time.Now().Before(end) {
+		wait := min(time.Until(end), time.Second)
+		waiting, err := s.refill(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Error("read on where memory had no room", "error", err)
+			wait = retryWait
+		} else if waiting {
+			wait = refillWait
+		}
+		pause(ctx, wait)
+	}
+}

@@ -1,0 +1,142 @@
+// Package scheduler sees to it that every unfinished run is looked at when its wake has come. Its loops each have a
+// file: load (store to timeline), wake (timeline to queue), decide (what is due but may not simply run), watch (dead
+// workers, and whatever slipped through) and forget (what nobody keeps any longer).
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/ledger"
+)
+
+// Config says what a scheduler works on.
+type Config struct {
+	Store       carillon.Store
+	Timeline    carillon.Timeline
+	Queue       carillon.Queue
+	Coordinator carillon.Coordinator
+	Logs        carillon.LogStore
+	Ledger      *ledger.Ledger
+
+	// Horizon is how far ahead the timeline knows the future. Default one minute.
+	Horizon time.Duration
+	// Sweep is how often states are scanned for what slipped through. Default 10 seconds.
+	Sweep time.Duration
+	// Holds says whether a live worker still has an attempt. Default: it does.
+	Holds func(worker string, run carillon.RunID, attempt int32) bool
+	// Retention is the server's rule for jobs that have none. Default carillon.DefaultRetention.
+	Retention carillon.Retention
+	Logger    *slog.Logger // default slog.Default()
+}
+
+// Scheduler owns all shards of its store.
+type Scheduler struct {
+	cfg Config
+
+	// frontier is the latest wake that the timeline is told of. It is raised before the store is read up to it, so a run
+	// that is committed meanwhile is seen by the reader or by Route, or by both, but never by neither.
+	frontier atomic.Int64
+
+	woken   signal // the timeline got something that may be nearer than its next
+	decides pile[carillon.Run]
+	looks   pile[carillon.RunID] // runs to be read again and decided about
+	members members
+
+	mu       sync.Mutex
+	overflow map[carillon.Lane]carillon.WakePos // lanes without room, and from where on the store knows more of them
+}
+
+func New(cfg Config) *Scheduler {
+	cfg.Horizon = cmp.Or(cfg.Horizon, time.Minute)
+	cfg.Sweep = cmp.Or(cfg.Sweep, 10*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
+	if cfg.Holds == nil {
+		cfg.Holds = func(string, carillon.RunID, int32) bool { return true }
+	}
+	return &Scheduler{
+		cfg: cfg, woken: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
+		overflow: map[carillon.Lane]carillon.WakePos{},
+	}
+}
+
+// Run works until ctx ends.
+func (s *Scheduler) Run(ctx context.Context) error {
+	watched, err := s.cfg.Coordinator.Watch(ctx)
+	if err != nil {
+		return err
+	}
+	select { // who is alive must be known before anything is taken from anybody
+	case list := <-watched:
+		s.members.set(list)
+	case <-ctx.Done():
+		return nil
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.load(ctx) })
+	g.Go(func() error { return s.wake(ctx) })
+	g.Go(func() error { return s.decide(ctx) })
+	g.Go(func() error { return s.watch(ctx, watched) })
+	g.Go(func() error { return s.forget(ctx) })
+	return g.Wait()
+}
+
+// Route takes what the ledger has committed and passes on what has to be woken: at once to the queue if it is due and
+// needs no decision, to the timeline if it is near, to nobody if it is far (the loader will find it).
+func (s *Scheduler) Route(committed []carillon.Change) {
+	now := carillon.Now()
+	var due, near []carillon.Run
+	for i := range committed {
+		c := &committed[i]
+		for k := range c.Runs {
+			run := &c.Runs[k]
+			switch {
+			case run.State == carillon.Waiting && !run.Has(carillon.OnHold):
+				if run.Wake <= now && run.Plain(now) {
+					due = append(due, *run)
+				} else if int64(run.Wake) <= s.frontier.Load() {
+					near = append(near, *run)
+				}
+			case run.State.Ended() && run.Has(carillon.Guarded) && len(c.Guards) > 0:
+				if heir := c.Guards[0].Heir(run.ID.Job); !heir.IsZero() {
+					s.looks.add(heir)
+				}
+			}
+		}
+	}
+	s.push(context.Background(), due)
+	s.near(context.Background(), near)
+}
+
+// push hands due runs to the workers. Where a lane has no room, the store remembers for it.
+func (s *Scheduler) push(ctx context.Context, runs []carillon.Run) {
+	if runs = s.roomy(runs); len(runs) == 0 {
+		return
+	}
+	refused, err := s.cfg.Queue.Push(ctx, runs)
+	if err != nil {
+		s.cfg.Logger.Error("push due runs", "error", err, "runs", len(runs)) // the sweeper finds them
+	}
+	s.spill(runs, refused)
+}
+
+// near tells the timeline of runs whose wake is inside the horizon.
+func (s *Scheduler) near(ctx context.Context, runs []carillon.Run) {
+	if runs = s.roomy(runs); len(runs) == 0 {
+		return
+	}
+	refused, err := s.cfg.Timeline.Add(ctx, runs)
+	if err != nil {
+		s.cfg.Logger.Error("add to the timeline", "error", err, "runs", len(runs)) // the sweeper finds them
+	}
+	s.spill(runs, refused)
+	s.woken.set()
+}

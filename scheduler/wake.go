@@ -1,0 +1,58 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const wakeBatch = 1000
+
+// wake passes on what is due. One timer waits for exactly the next wake, or to be told of something nearer.
+func (s *Scheduler) wake(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		now := carillon.Now()
+		runs, next, err := s.cfg.Timeline.Due(ctx, now, wakeBatch)
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Error("ask the timeline", "error", err)
+			pause(ctx, retryWait)
+			continue
+		}
+		s.pass(ctx, runs, now)
+		if len(runs) > 0 {
+			continue
+		}
+		timer.Reset(untilWake(next))
+		select {
+		case <-timer.C:
+		case <-s.woken:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// pass sends due runs on: to the workers, or to those who decide about runs that may not simply run.
+func (s *Scheduler) pass(ctx context.Context, runs []carillon.Run, now carillon.Time) {
+	plain := make([]carillon.Run, 0, len(runs))
+	for i := range runs {
+		if runs[i].Plain(now) {
+			plain = append(plain, runs[i])
+		} else {
+			s.decides.add(runs[i])
+		}
+	}
+	s.push(ctx, plain)
+}
+
+// untilWake is how long to sleep: to the very millisecond, not before it, and never for ever.
+func untilWake(next carillon.Time) time.Duration {
+	const longest = time.Minute
+	if next == 0 {
+		return longest
+	}
+	return min(max(time.Until(next.Std()), 0), longest)
+}

@@ -1,0 +1,130 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const (
+	// pullLoops is two so that one reads definitions while the other's claims are being committed.
+	pullLoops = 2
+	// The first claim of a burst is small, so that its runs start early; then claims grow, which is cheaper for each.
+	firstClaim = 64
+	largeClaim = 1000
+	// maxPendingEnds bounds what has ended and is not yet on disk: slots are free as soon as a run returns, so without
+	// a bound a fast worker would outrun the store without end.
+	maxPendingEnds = 20_000
+)
+
+// pull claims due runs as long as there are free slots.
+func (w *Worker) pull(ctx context.Context) {
+	size := firstClaim
+	for ctx.Err() == nil {
+		free := w.slots.wait(ctx)
+		if free == 0 || !w.endsCaughtUp(ctx) {
+			return
+		}
+		runs, ack, err := w.cfg.Queue.Pull(ctx, w.cfg.Queues, min(free, size))
+		if err != nil {
+			if ctx.Err() == nil {
+				w.cfg.Logger.Error("pull due runs", "error", err)
+				sleep(ctx, time.Second)
+			}
+			continue
+		}
+		if len(runs) == size {
+			size = min(2*size, largeClaim)
+		} else {
+			size = firstClaim
+		}
+		w.inHand.Add(int64(len(runs)))
+		for rest := runs; len(rest) > 0 && w.slots.wait(ctx) > 0; {
+			n := w.slots.take(len(rest))
+			w.claim(ctx, rest[:n])
+			rest = rest[n:]
+		}
+		w.inHand.Add(-int64(len(runs)))
+		if err := ack(ctx); err != nil && ctx.Err() == nil {
+			w.cfg.Logger.Error("acknowledge pulled runs", "error", err) // they come again, and claiming them again loses
+		}
+	}
+}
+
+func (w *Worker) endsCaughtUp(ctx context.Context) bool {
+	for w.pendingEnds.Load() > maxPendingEnds {
+		if !sleep(ctx, 5*time.Millisecond) {
+			return false
+		}
+	}
+	return true
+}
+
+// claim asks the ledger for runs, one slot being taken for each. Those that win begin by way of Notice; the others give
+// their slots back. Who loses needs no care: whoever was quicker has passed the run on.
+func (w *Worker) claim(ctx context.Context, runs []carillon.Run) {
+	dues, err := w.cfg.Ledger.Dues(ctx, runs, w.cfg.ID)
+	if err != nil {
+		w.slots.release(len(runs))
+		if ctx.Err() == nil {
+			w.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs)) // the sweeper pushes it again
+		}
+		return
+	}
+	w.expect(dues)
+	now := carillon.Now()
+	changes := make([]carillon.Change, len(dues))
+	taken := 0
+	for i, due := range dues {
+		verdict, c := due.Decide(now)
+		changes[i] = c
+		if verdict == carillon.Take {
+			taken++
+		}
+	}
+	lost, err := w.cfg.Ledger.Commit(context.WithoutCancel(ctx), changes)
+	if err != nil {
+		w.cfg.Logger.Error("claim", "error", err, "runs", len(runs))
+	}
+	w.forgo(dues, changes, lost, err, len(runs)-taken)
+}
+
+// expect keeps the definitions at hand until Notice begins the runs.
+func (w *Worker) expect(dues []carillon.Due) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range dues {
+		w.jobs[dues[i].Run.ID] = dues[i].Job
+	}
+}
+
+// forgo gives back the slots of runs that were not claimed after all.
+func (w *Worker) forgo(dues []carillon.Due, changes []carillon.Change, lost []int, err error, slots int) {
+	w.mu.Lock()
+	for i := range dues {
+		won := err == nil && (len(lost) == 0 || lost[0] != i)
+		if len(lost) > 0 && lost[0] == i {
+			lost = lost[1:]
+		}
+		if !won && len(changes[i].Runs) > 0 && changes[i].Runs[0].State == carillon.Claimed {
+			slots++
+		}
+		delete(w.jobs, dues[i].Run.ID)
+	}
+	w.mu.Unlock()
+	if slots > 0 {
+		w.slots.release(slots)
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
