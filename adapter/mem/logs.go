@@ -1,0 +1,116 @@
+package mem
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Logs keeps what runs print for as long as the process lives.
+type Logs struct {
+	mu   sync.Mutex
+	runs map[logKey][]kept // in the order printed
+}
+
+type logKey struct {
+	namespace string
+	run       carillon.RunID
+}
+
+type kept struct {
+	carillon.Line
+	written carillon.Time
+	keep    time.Duration
+}
+
+// NewLogs returns an empty log store.
+func NewLogs() *Logs { return &Logs{runs: map[logKey][]kept{}} }
+
+// defaultLimit is what a query without a limit gets: a log can be larger than memory.
+const defaultLimit = 1000
+
+func (l *Logs) Append(_ context.Context, chunks []carillon.Chunk) error {
+	now := carillon.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range chunks {
+		key := logKey{c.Namespace, c.Run}
+		for i, line := range c.Lines {
+			line.Attempt, line.Offset = c.Attempt, c.Offset+int64(i)
+			at, known := slices.BinarySearchFunc(l.runs[key], line, func(k kept, line carillon.Line) int {
+				return cmp.Or(cmp.Compare(k.Attempt, line.Attempt), cmp.Compare(k.Offset, line.Offset))
+			})
+			if !known {
+				l.runs[key] = slices.Insert(l.runs[key], at, kept{line, now, c.Keep})
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Logs) Read(_ context.Context, q carillon.LogQuery) ([]carillon.Line, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.runs[logKey{q.Namespace, q.Run}]
+	from, _ := slices.BinarySearchFunc(all, q, func(k kept, q carillon.LogQuery) int {
+		if c := cmp.Or(cmp.Compare(k.Attempt, q.AfterAttempt), cmp.Compare(k.Offset, q.AfterOffset)); c != 0 {
+			return c
+		}
+		return -1 // the position itself is left out
+	})
+	var lines []carillon.Line
+	for _, k := range all[from:] {
+		if len(lines) == cmp.Or(q.Limit, defaultLimit) {
+			break
+		}
+		lines = append(lines, k.Line)
+	}
+	return lines, nil
+}
+
+func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	newestFirst := func(a, b logKey) int {
+		return cmp.Or(cmp.Compare(b.run.Due, a.run.Due), cmp.Compare(b.run.Job, a.run.Job))
+	}
+	text := strings.ToLower(q.Text)
+	var hits []carillon.Hit
+	for _, key := range slices.SortedFunc(maps.Keys(l.runs), newestFirst) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if key.namespace != q.Namespace {
+			continue
+		}
+		for _, k := range l.runs[key] {
+			if len(hits) == cmp.Or(q.Limit, defaultLimit) {
+				return hits, nil
+			}
+			if strings.Contains(strings.ToLower(k.Text), text) {
+				hits = append(hits, carillon.Hit{Run: key.run, Line: k.Line})
+			}
+		}
+	}
+	return hits, nil
+}
+
+func (l *Logs) Trim(_ context.Context, now carillon.Time, keep time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, lines := range l.runs {
+		lines = slices.DeleteFunc(lines, func(k kept) bool { return k.written.Add(cmp.Or(k.keep, keep)) < now })
+		if len(lines) == 0 {
+			delete(l.runs, key)
+		} else {
+			l.runs[key] = lines
+		}
+	}
+	return nil
+}

@@ -1,0 +1,321 @@
+package mem
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/carillon-run/carillon"
+)
+
+// QueueConfig says how many due runs are held for workers.
+type QueueConfig struct {
+	MaxPerLane int // default 100,000
+}
+
+// Queue is a first-in-first-out list per lane. Lists are linked through a slab, so a drained lane leaves nothing behind.
+//
+// Runs are handed to a waiting puller by the push that brings them. Nobody is woken for nothing, and there is no moment
+// between a look and a sleep in which a run could be overlooked: as long as the lock is free, no puller waits for a
+// queue that has a run.
+type Queue struct {
+	maxPerLane int
+	waiting    atomic.Int64
+
+	mu      sync.Mutex
+	runs    slab[queued]
+	slots   map[carillon.RunID]int32
+	peak    int                // of slots since it was made
+	queues  map[string][]*lane // lanes with runs only
+	pullers []*puller          // those that wait, the longest first
+	turn    int64
+	found   []*lane // what take is choosing from, kept for the next call
+}
+
+type queued struct {
+	run        carillon.Run
+	prev, next int32
+}
+
+// lane is a list of runs, never empty: its ends are always there.
+type lane struct {
+	carillon.Lane
+	head, tail int32
+	n          int
+	served     int64 // the turn in which it was chosen last
+}
+
+type puller struct {
+	queues []string
+	max    int
+	runs   []carillon.Run
+	served chan struct{}
+}
+
+const none = -1
+
+// NewQueue returns an empty queue.
+func NewQueue(cfg QueueConfig) *Queue {
+	return &Queue{
+		maxPerLane: cmp.Or(cfg.MaxPerLane, 100_000),
+		slots:      map[carillon.RunID]int32{},
+		queues:     map[string][]*lane{},
+	}
+}
+
+// Len says how many runs wait. It takes no lock: the ledger asks before every flush.
+func (q *Queue) Len() int { return int(q.waiting.Load()) }
+
+// Depths says how many runs wait in each lane that has any.
+func (q *Queue) Depths() map[carillon.Lane]int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	depths := map[carillon.Lane]int{}
+	for _, lanes := range q.queues {
+		for _, l := range lanes {
+			depths[l.Lane] = l.n
+		}
+	}
+	return depths
+}
+
+func (q *Queue) Push(_ context.Context, runs []carillon.Run) (refused []int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i := range runs {
+		if !q.push(&runs[i]) {
+			refused = append(refused, i)
+		}
+	}
+	q.serve()
+	q.waiting.Store(int64(len(q.slots)))
+	return refused, nil
+}
+
+func (q *Queue) push(run *carillon.Run) bool {
+	if slot, known := q.slots[run.ID]; known {
+		old := &q.runs.at(slot).run
+		if run.Rev <= old.Rev {
+			return true
+		}
+		if run.Lane() == old.Lane() {
+			*old = *run // it keeps its place: news of a run are no reason to wait longer
+			return true
+		}
+		q.unlink(q.lane(old.Lane()), slot)
+	}
+	l := q.lane(run.Lane())
+	if l != nil && l.n >= q.maxPerLane {
+		return false
+	}
+	q.link(l, run, false)
+	return true
+}
+
+// Ack has nothing to do: what was pulled is no longer here.
+func acked(context.Context) error { return nil }
+
+// Pull takes nothing when ctx ends first.
+func (q *Queue) Pull(ctx context.Context, queues []string, max int) ([]carillon.Run, func(context.Context) error, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	q.mu.Lock()
+	if runs := q.take(queues, max); len(runs) > 0 {
+		q.waiting.Store(int64(len(q.slots)))
+		q.mu.Unlock()
+		return runs, acked, nil
+	}
+	p := &puller{queues: queues, max: max, served: make(chan struct{})}
+	q.pullers = append(q.pullers, p)
+	q.mu.Unlock()
+
+	select {
+	case <-p.served:
+		return p.runs, acked, nil
+	case <-ctx.Done():
+		q.leave(p)
+		return nil, nil, ctx.Err()
+	}
+}
+
+// leave gives back what a push handed to a puller that was on its way out.
+func (q *Queue) leave(p *puller) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if i := slices.Index(q.pullers, p); i >= 0 {
+		q.pullers = slices.Delete(q.pullers, i, i+1)
+	}
+	for i := range slices.Backward(p.runs) {
+		q.giveBack(&p.runs[i])
+	}
+	q.serve()
+	q.waiting.Store(int64(len(q.slots)))
+}
+
+// serve hands runs to those that wait for them, the longest waiting first.
+func (q *Queue) serve() {
+	if len(q.pullers) == 0 {
+		return
+	}
+	q.pullers = slices.DeleteFunc(q.pullers, func(p *puller) bool {
+		if len(q.slots) == 0 {
+			return false
+		}
+		p.runs = q.take(p.queues, p.max)
+		if len(p.runs) == 0 {
+			return false
+		}
+		close(p.served)
+		return true
+	})
+}
+
+// take removes up to max runs of the queues. Among the first of each lane it chooses the smallest rank, and goes on in
+// that lane until another one is next; of equals, the lane comes first that was chosen the longest ago.
+func (q *Queue) take(queues []string, max int) (runs []carillon.Run) {
+	q.found = q.found[:0]
+	for _, name := range queues {
+		q.found = append(q.found, q.queues[name]...)
+	}
+	if len(queues) == 0 {
+		for _, lanes := range q.queues {
+			q.found = append(q.found, lanes...)
+		}
+	}
+	total := 0
+	for _, l := range q.found {
+		total += l.n
+	}
+	if total = min(total, max); total <= 0 {
+		return nil
+	}
+	runs = make([]carillon.Run, 0, total)
+	for len(runs) < max {
+		l, until := q.choose()
+		if l == nil {
+			break
+		}
+		q.turn++
+		l.served = q.turn
+		for {
+			runs = append(runs, q.unlink(l, l.head))
+			if len(runs) == max || l.n == 0 || q.rank(l) >= until {
+				break
+			}
+		}
+	}
+	clear(q.found) // or a lane would live on here
+	q.shrink()
+	return runs
+}
+
+// step is what one level of priority weighs in milliseconds of waiting.
+const step = 10_000
+
+func (q *Queue) rank(l *lane) int64 {
+	return int64(q.runs.at(l.head).run.Wake) - int64(l.Priority)*step
+}
+
+// choose returns the lane that is next and the rank from which on another one is.
+func (q *Queue) choose() (best *lane, until int64) {
+	rank := int64(math.MaxInt64)
+	until = rank
+	for _, l := range q.found {
+		if l.n == 0 {
+			continue
+		}
+		switch r := q.rank(l); {
+		case best == nil || r < rank || r == rank && l.served < best.served:
+			best, rank, until = l, r, rank
+		case r < until:
+			until = r
+		}
+	}
+	return best, until
+}
+
+// giveBack puts a run back in front of its lane, full or not: it had its place already.
+func (q *Queue) giveBack(run *carillon.Run) {
+	if _, known := q.slots[run.ID]; known { // pushed again since
+		q.push(run)
+		return
+	}
+	q.link(q.lane(run.Lane()), run, true)
+}
+
+func (q *Queue) lane(want carillon.Lane) *lane {
+	for _, l := range q.queues[want.Queue] {
+		if l.Priority == want.Priority {
+			return l
+		}
+	}
+	return nil
+}
+
+// link adds a run to its lane, which is nil if there is none yet.
+func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
+	slot := q.runs.put(queued{run: *run, prev: none, next: none})
+	q.slots[run.ID] = slot
+	q.peak = max(q.peak, len(q.slots))
+	if l == nil {
+		l = &lane{Lane: run.Lane(), head: slot, tail: slot, n: 1}
+		q.queues[l.Queue] = append(q.queues[l.Queue], l)
+		return
+	}
+	if first {
+		q.runs.at(slot).next, q.runs.at(l.head).prev = l.head, slot
+		l.head = slot
+	} else {
+		q.runs.at(slot).prev, q.runs.at(l.tail).next = l.tail, slot
+		l.tail = slot
+	}
+	l.n++
+}
+
+// unlink takes a run out of its lane, and the lane out of the queue with its last run.
+func (q *Queue) unlink(l *lane, slot int32) carillon.Run {
+	v := q.runs.take(slot)
+	delete(q.slots, v.run.ID)
+	if v.prev != none {
+		q.runs.at(v.prev).next = v.next
+	} else {
+		l.head = v.next
+	}
+	if v.next != none {
+		q.runs.at(v.next).prev = v.prev
+	} else {
+		l.tail = v.prev
+	}
+	l.n--
+	if l.n == 0 {
+		q.close(l)
+	}
+	return v.run
+}
+
+func (q *Queue) close(l *lane) {
+	lanes := slices.DeleteFunc(q.queues[l.Queue], func(other *lane) bool { return other == l })
+	if len(lanes) == 0 {
+		delete(q.queues, l.Queue)
+		return
+	}
+	q.queues[l.Queue] = lanes
+}
+
+// shrink gives memory back after a burst: maps never do that by themselves.
+func (q *Queue) shrink() {
+	if len(q.slots) == 0 {
+		q.runs.reset()
+	}
+	if q.peak <= keptRoom || len(q.slots) > q.peak/4 {
+		return
+	}
+	slots := make(map[carillon.RunID]int32, len(q.slots))
+	maps.Copy(slots, q.slots)
+	q.slots, q.peak = slots, len(slots)
+}

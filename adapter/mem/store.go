@@ -1,0 +1,246 @@
+package mem
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Store is the reference model of carillon.Store: maps and sorted sets under one mutex. It keeps copies of what it is
+// given and hands out copies, so nobody can change a row but by Commit.
+type Store struct {
+	mu      sync.Mutex
+	jobs    map[carillon.JobID]*job
+	ids     sorted[carillon.JobID]
+	runs    map[carillon.RunID]carillon.Run // unfinished
+	dues    sorted[carillon.RunID]          // of runs, by (Due, Job)
+	wakes   sorted[carillon.WakePos]        // of runs
+	ofJob   map[carillon.JobID]*sorted[carillon.Time]
+	history table
+	dead    table
+	outputs map[carillon.RunID]carillon.Output
+	guards  map[guardKey]carillon.Guard
+}
+
+var _ carillon.Store = (*Store)(nil)
+
+// job is the latest definition and the older ones.
+type job struct {
+	carillon.Job
+	oneOff bool // when it was first submitted
+	older  map[int32]carillon.Definition
+}
+
+type guardKey struct{ namespace, key string }
+
+// NewStore returns an empty store.
+func NewStore() *Store {
+	return &Store{
+		jobs:    map[carillon.JobID]*job{},
+		ids:     sorted[carillon.JobID]{compare: cmp.Compare[carillon.JobID]},
+		runs:    map[carillon.RunID]carillon.Run{},
+		dues:    sorted[carillon.RunID]{compare: compareDues},
+		wakes:   sorted[carillon.WakePos]{compare: compareWakes},
+		ofJob:   map[carillon.JobID]*sorted[carillon.Time]{},
+		history: newTable(),
+		dead:    newTable(),
+		outputs: map[carillon.RunID]carillon.Output{},
+		guards:  map[guardKey]carillon.Guard{},
+	}
+}
+
+func compareDues(a, b carillon.RunID) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Job, b.Job))
+}
+
+func compareWakes(a, b carillon.WakePos) int {
+	return cmp.Or(cmp.Compare(a.Wake, b.Wake), compareDues(a.ID, b.ID))
+}
+
+// Commit implements carillon.Store.
+func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range changes {
+		if s.stands(&changes[i]) {
+			s.apply(&changes[i])
+		} else {
+			lost = append(lost, i)
+		}
+	}
+	return lost, nil
+}
+
+// stands compares every row before any is written.
+func (s *Store) stands(c *carillon.Change) bool {
+	if c.Job != nil && s.jobRev(c.Job.ID) != c.Job.Rev {
+		return false
+	}
+	for i := range c.Runs {
+		if s.runs[c.Runs[i].ID].Rev != c.Runs[i].Rev {
+			return false
+		}
+	}
+	for _, g := range c.Guards {
+		if s.guards[guardKey{g.Namespace, g.Key}].Rev != g.Rev {
+			return false
+		}
+	}
+	for _, id := range c.Redriven {
+		if s.dead.latest(id) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Store) jobRev(id carillon.JobID) int32 {
+	if j := s.jobs[id]; j != nil {
+		return j.Rev
+	}
+	return 0
+}
+
+func (s *Store) apply(c *carillon.Change) {
+	if c.Job != nil {
+		s.putJob(c.Job)
+	}
+	for i := range c.Runs {
+		s.putRun(&c.Runs[i])
+	}
+	for _, g := range c.Guards {
+		key := guardKey{g.Namespace, g.Key}
+		if g.Value == nil {
+			delete(s.guards, key)
+			continue
+		}
+		g.Rev++
+		g.Value = bytes.Clone(g.Value)
+		s.guards[key] = g
+	}
+	for _, id := range c.Redriven {
+		s.dead.remove(s.dead.latest(id).place)
+	}
+}
+
+// putJob writes the definition only if it is of another version; the one before stays readable.
+func (s *Store) putJob(given *carillon.Job) {
+	was := s.jobs[given.ID]
+	if was == nil {
+		j := &job{Job: *given, oneOff: !given.Schedule.Recurring(), older: map[int32]carillon.Definition{}}
+		j.Definition = cloneDefinition(given.Definition)
+		j.Rev = 1
+		s.jobs[given.ID] = j
+		s.ids.add(given.ID)
+		return
+	}
+	was.Rev++
+	was.State, was.Updated = given.State, given.Updated
+	if was.Version != given.Version {
+		was.older[was.Version] = was.Definition
+		was.Version, was.Definition = given.Version, cloneDefinition(given.Definition)
+	}
+}
+
+func (s *Store) putRun(given *carillon.Run) {
+	if given.Output != nil {
+		s.putOutput(given.ID, *given.Output)
+	}
+	run := s.unfinished(given)
+	s.removeRun(given.ID)
+	if !given.State.Ended() {
+		s.runs[given.ID] = run
+		s.dues.add(given.ID)
+		s.wakes.add(given.WakePos())
+		if s.ofJob[given.ID.Job] == nil {
+			s.ofJob[given.ID.Job] = &sorted[carillon.Time]{compare: cmp.Compare[carillon.Time]}
+		}
+		s.ofJob[given.ID.Job].add(given.ID.Due)
+		return
+	}
+	s.history.add(ended(given))
+	if given.State == carillon.Failed {
+		if was := s.dead.latest(given.ID); was != nil {
+			s.dead.remove(was.place)
+		}
+		run := ended(given)
+		run.Expires, run.DeadExpires = 0, given.DeadExpires
+		s.dead.add(run)
+	}
+}
+
+// unfinished is the row as it is kept. What a run is born with does not change.
+func (s *Store) unfinished(given *carillon.Run) carillon.Run {
+	run := *given
+	if was, found := s.runs[given.ID]; found {
+		run.Namespace, run.Covers, run.RetryOf, run.Seq = was.Namespace, was.Covers, was.RetryOf, was.Seq
+		run.Flags = run.Flags&^carillon.Extra | was.Flags&carillon.Extra
+	}
+	run.Rev++
+	run.About, run.Output = nil, nil
+	run.Until, run.Ended, run.Expires, run.DeadExpires = 0, 0, 0, 0
+	return run
+}
+
+// ended is the record that is left of a run.
+func ended(given *carillon.Run) carillon.Run {
+	run := *given
+	run.About, run.Output = &carillon.About{}, nil
+	if given.About != nil {
+		*run.About = *given.About
+	}
+	run.Rev, run.Wake, run.Flags, run.DeadExpires = 0, 0, 0, 0
+	return run
+}
+
+func (s *Store) removeRun(id carillon.RunID) {
+	was, found := s.runs[id]
+	if !found {
+		return
+	}
+	s.dues.remove(id)
+	s.wakes.remove(was.WakePos())
+	if of := s.ofJob[id.Job]; of != nil {
+		if of.remove(id.Due); len(of.blocks) == 0 {
+			delete(s.ofJob, id.Job)
+		}
+	}
+	delete(s.runs, id)
+}
+
+func (s *Store) putOutput(id carillon.RunID, given carillon.Output) {
+	kept := s.outputs[id]
+	if given.Result != nil {
+		kept.Result = bytes.Clone(given.Result)
+	}
+	if given.Checkpoint != nil {
+		kept.Checkpoint = bytes.Clone(given.Checkpoint)
+	}
+	if kept.Result != nil || kept.Checkpoint != nil {
+		s.outputs[id] = kept
+	}
+}
+
+func cloneDefinition(d carillon.Definition) carillon.Definition {
+	d.Labels, d.Payload = maps.Clone(d.Labels), slices.Clone(d.Payload)
+	if c := d.Target.Command; c != nil {
+		command := *c
+		command.Argv, command.Env = slices.Clone(c.Argv), maps.Clone(c.Env)
+		command.FatalExitCodes = slices.Clone(c.FatalExitCodes)
+		d.Target.Command = &command
+	}
+	if h := d.Target.HTTP; h != nil {
+		request := *h
+		request.Headers = maps.Clone(h.Headers)
+		d.Target.HTTP = &request
+	}
+	return d
+}

@@ -1,0 +1,67 @@
+package mem
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Forget implements carillon.Store. A one-off job goes with the last that is left of it.
+func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	forgotten := 0
+	for _, r := range overdue(&s.history, rule.Runs, now, func(r *record) carillon.Time { return r.Expires }) {
+		if forgotten == limit {
+			return forgotten, nil
+		}
+		s.history.remove(r.place)
+		s.clean(r.ID)
+		forgotten++
+	}
+	for _, r := range overdue(&s.dead, rule.DeadLetters, now, func(r *record) carillon.Time { return r.DeadExpires }) {
+		if forgotten == limit {
+			return forgotten, nil
+		}
+		s.dead.remove(r.place)
+		s.clean(r.ID)
+		forgotten++
+	}
+	return forgotten, nil
+}
+
+// overdue returns what a table need not keep at now: first what goes by the server's rule, in the order of its ending,
+// then what has an expiry of its own, earliest first. A rule of 0 keeps everything.
+func overdue(t *table, keep carillon.Duration, now carillon.Time, expiry func(*record) carillon.Time) []*record {
+	var byRule, byOwn []*record
+	for place := range t.places.after(0) {
+		r := t.rows[place]
+		switch own := expiry(r); {
+		case own == 0 && keep != 0 && r.Ended <= now.Add(-keep.Std()):
+			byRule = append(byRule, r)
+		case own != 0 && own <= now:
+			byOwn = append(byOwn, r)
+		}
+	}
+	slices.SortStableFunc(byOwn, func(a, b *record) int { return cmp.Compare(expiry(a), expiry(b)) })
+	return append(byRule, byOwn...)
+}
+
+// clean removes what only a forgotten run had need of.
+func (s *Store) clean(id carillon.RunID) {
+	if _, exists := s.run(id); !exists {
+		delete(s.outputs, id)
+	}
+	j := s.jobs[id.Job]
+	if j == nil || !j.oneOff || s.ofJob[id.Job] != nil || s.history.ofJob[id.Job] != nil || s.dead.ofJob[id.Job] != nil {
+		return
+	}
+	delete(s.jobs, id.Job)
+	s.ids.remove(id.Job)
+	delete(s.guards, guardKey{j.Namespace, carillon.OverlapKey(id.Job)})
+}

@@ -1,0 +1,226 @@
+package mem
+
+import (
+	"cmp"
+	"context"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+// TimelineConfig says how much of the near future is held.
+type TimelineConfig struct {
+	MaxPerLane int // default 100,000
+}
+
+// Timeline is a min-heap of runs by WakePos. The runs themselves lie still in a slab; the heap moves their keys.
+type Timeline struct {
+	maxPerLane int
+
+	mu    sync.Mutex
+	runs  slab[carillon.Run]
+	slots map[carillon.RunID]int32
+	lanes map[carillon.Lane]int
+	heap  []wake
+	place []int32 // by slot: where in the heap it is
+	due   []int32 // what Due is taking out, kept for the next call
+}
+
+// wake is what the heap compares, beside the number of the run, so that ordering does not touch the runs.
+type wake struct {
+	pos  carillon.WakePos
+	slot int32
+}
+
+// NewTimeline returns an empty timeline.
+func NewTimeline(cfg TimelineConfig) *Timeline {
+	return &Timeline{
+		maxPerLane: cmp.Or(cfg.MaxPerLane, 100_000),
+		slots:      map[carillon.RunID]int32{},
+		lanes:      map[carillon.Lane]int{},
+	}
+}
+
+func (t *Timeline) Add(_ context.Context, runs []carillon.Run) (refused []int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range runs {
+		if !t.add(&runs[i]) {
+			refused = append(refused, i)
+		}
+	}
+	return refused, nil
+}
+
+func (t *Timeline) add(run *carillon.Run) bool {
+	slot, known := t.slots[run.ID]
+	if known {
+		old := t.runs.at(slot)
+		if run.Rev <= old.Rev {
+			return true
+		}
+		if run.Queue == old.Queue && run.Priority == old.Priority {
+			*old = *run
+			t.move(int(t.place[slot]), wake{run.WakePos(), slot})
+			return true
+		}
+		t.drop(slot) // it changes lanes. Should the new one be full, the old value is still wrong: better none
+	}
+	lane := run.Lane()
+	n := t.lanes[lane]
+	if n >= t.maxPerLane {
+		return false
+	}
+	t.lanes[lane] = n + 1
+	slot = t.runs.put(*run)
+	t.slots[run.ID] = slot
+	for int(slot) >= len(t.place) {
+		t.place = append(t.place, 0)
+	}
+	t.heap = append(t.heap, wake{})
+	t.up(len(t.heap)-1, wake{run.WakePos(), slot})
+	return true
+}
+
+func (t *Timeline) Due(_ context.Context, now carillon.Time, limit int) (runs []carillon.Run, next carillon.Time, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.due = t.due[:0]
+	for len(t.due) < limit && len(t.heap) > 0 && t.heap[0].pos.Wake <= now {
+		t.due = append(t.due, t.heap[0].slot)
+		t.unheap(0)
+	}
+	if len(t.due) > 0 {
+		runs = make([]carillon.Run, len(t.due))
+		for i, slot := range t.due {
+			runs[i] = t.forget(slot)
+		}
+		t.shrink()
+	}
+	if len(t.heap) > 0 {
+		next = t.heap[0].pos.Wake
+	}
+	return runs, next, nil
+}
+
+func (t *Timeline) Remove(_ context.Context, ids []carillon.RunID) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, id := range ids {
+		if slot, ok := t.slots[id]; ok {
+			t.drop(slot)
+		}
+	}
+	t.shrink()
+	return nil
+}
+
+// Len says how many runs are held.
+func (t *Timeline) Len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.heap)
+}
+
+func (t *Timeline) drop(slot int32) {
+	t.unheap(int(t.place[slot]))
+	t.forget(slot)
+}
+
+// forget takes a run that has left the heap out of everything else.
+func (t *Timeline) forget(slot int32) carillon.Run {
+	run := t.runs.take(slot)
+	delete(t.slots, run.ID)
+	lane := run.Lane()
+	if n := t.lanes[lane]; n > 1 {
+		t.lanes[lane] = n - 1
+	} else {
+		delete(t.lanes, lane) // queues are named by users: a name must not stay for ever
+	}
+	return run
+}
+
+// keptRoom is how much may stay allocated for nothing.
+const keptRoom = 4096
+
+// shrink gives memory back after a burst. Maps never do that by themselves. Halving at a quarter makes each copy pay
+// for itself with the adds that must have come before.
+func (t *Timeline) shrink() {
+	if cap(t.heap) <= keptRoom || len(t.heap) > cap(t.heap)/4 {
+		return
+	}
+	t.heap = append(make([]wake, 0, max(2*len(t.heap), keptRoom/2)), t.heap...)
+	slots := make(map[carillon.RunID]int32, len(t.heap))
+	for _, w := range t.heap {
+		slots[w.pos.ID] = w.slot
+	}
+	t.slots = slots
+	if cap(t.due) > keptRoom {
+		t.due = nil
+	}
+	if len(t.heap) == 0 {
+		t.runs.reset()
+		t.place = nil
+	}
+}
+
+// The heap has four children to a node: half as many levels to write to as with two, and the children share two cache
+// lines.
+const children = 4
+
+// unheap removes the entry at i.
+func (t *Timeline) unheap(i int) {
+	last := len(t.heap) - 1
+	w := t.heap[last]
+	t.heap = t.heap[:last]
+	if i < last {
+		t.move(i, w)
+	}
+}
+
+// move puts w where it belongs, starting from the hole at i.
+func (t *Timeline) move(i int, w wake) {
+	if i > 0 && w.pos.Less(t.heap[(i-1)/children].pos) {
+		t.up(i, w)
+		return
+	}
+	t.down(i, w)
+}
+
+func (t *Timeline) up(i int, w wake) {
+	for i > 0 {
+		parent := (i - 1) / children
+		if !w.pos.Less(t.heap[parent].pos) {
+			break
+		}
+		t.set(i, t.heap[parent])
+		i = parent
+	}
+	t.set(i, w)
+}
+
+func (t *Timeline) down(i int, w wake) {
+	for {
+		first := i*children + 1
+		if first >= len(t.heap) {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+children, len(t.heap)); c++ {
+			if t.heap[c].pos.Less(t.heap[least].pos) {
+				least = c
+			}
+		}
+		if !t.heap[least].pos.Less(w.pos) {
+			break
+		}
+		t.set(i, t.heap[least])
+		i = least
+	}
+	t.set(i, w)
+}
+
+func (t *Timeline) set(i int, w wake) {
+	t.heap[i] = w
+	t.place[w.slot] = int32(i)
+}

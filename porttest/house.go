@@ -1,0 +1,144 @@
+package porttest
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/worker"
+)
+
+// House is a whole system in a synctest bubble: ledger, scheduler and worker over the store under test, and one handler,
+// which scenarios set. Hours pass in milliseconds.
+type House struct {
+	T      *testing.T
+	Store  carillon.Store
+	Ledger *ledger.Ledger
+	Worker *worker.Worker
+	Queue  *mem.Queue
+
+	// Handle performs every run. Default: it succeeds at once.
+	Handle executor.Handler
+
+	stop func()
+	mu   sync.Mutex
+	seen []Seen
+}
+
+// Seen is one attempt, as the handler saw it.
+type Seen struct {
+	Run     carillon.RunID
+	Attempt int32
+	Fence   int64
+	Start   carillon.Time
+	End     carillon.Time
+}
+
+// Live starts the house in the present bubble.
+func (h *House) Live(concurrency int) {
+	h.T.Helper()
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	ids := carillon.NewIDs(1, carillon.Never)
+	timeline, coordinator := mem.NewTimeline(mem.TimelineConfig{}), mem.NewCoordinator()
+	h.Queue = mem.NewQueue(mem.QueueConfig{})
+	logs := mem.NewLogs()
+	var sched *scheduler.Scheduler
+	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Waiting: h.Queue.Len, Then: []func([]carillon.Change){
+		func(c []carillon.Change) { h.Worker.Notice(c) }, func(c []carillon.Change) { sched.Route(c) },
+	}})
+	h.Worker = worker.New(worker.Config{
+		ID: "worker_" + time.Now().String(), Ledger: h.Ledger, Store: h.Store, Queue: h.Queue, Logs: logs, Coordinator: coordinator,
+		Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency, Waiting: h.Queue.Len, Logger: logger,
+	})
+	h.Ledger.Fuse(h.Worker)
+	sched = scheduler.New(scheduler.Config{
+		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs, Ledger: h.Ledger, Logger: logger,
+		Holds: func(_ string, id carillon.RunID, attempt int32) bool { return h.Worker.Holds(id, attempt) },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	written, flush := context.WithCancel(context.Background())
+	var parts, door sync.WaitGroup
+	door.Go(func() { h.Ledger.Run(written) })
+	parts.Go(func() { h.Worker.Run(ctx) })
+	parts.Go(func() {
+		synctest.Wait() // the worker has joined: its runs are not taken for abandoned
+		sched.Run(ctx)
+	})
+	h.stop = func() {
+		cancel()
+		parts.Wait()
+		flush()
+		door.Wait()
+	}
+}
+
+// Down stops the house, drained, for a while, and starts it again.
+func (h *House) Down(d time.Duration) {
+	h.stop()
+	time.Sleep(d)
+	h.Live(8)
+}
+
+// handlers runs every handler target through the house's Handle, and keeps what it saw.
+type handlers struct{ h *House }
+
+func (x handlers) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
+	seen := Seen{Run: task.Run.ID, Attempt: task.Run.Attempt, Fence: task.Run.Fence(), Start: carillon.Now()}
+	funcs := executor.NewFuncs()
+	funcs.Register(task.Job.Type, func(ctx context.Context, task executor.Task) error {
+		if x.h.Handle == nil {
+			return nil
+		}
+		return x.h.Handle(ctx, task)
+	})
+	outcome := funcs.Execute(ctx, task)
+	seen.End = carillon.Now()
+	x.h.mu.Lock()
+	defer x.h.mu.Unlock()
+	x.h.seen = append(x.h.seen, seen)
+	return outcome
+}
+
+// Seen are the attempts so far, in the order of their ends.
+func (h *House) Seen() []Seen {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]Seen(nil), h.seen...)
+}
+
+// Submit admits and submits one job whose target is the house's handler.
+func (h *House) Submit(edit func(*carillon.Definition)) carillon.Job {
+	h.T.Helper()
+	def := carillon.NewDefinition()
+	def.Type, def.Target.Handler = "test", &carillon.Handler{}
+	if edit != nil {
+		edit(&def)
+	}
+	if err := def.Admit(carillon.Now()); err != nil {
+		h.T.Fatal(err)
+	}
+	jobs, err := h.Ledger.Submit(context.Background(), carillon.DefaultNamespace, []carillon.Definition{def})
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	return jobs[0]
+}
+
+// Runs are all runs of a job, latest due first.
+func (h *House) Runs(job carillon.JobID) []carillon.Run {
+	h.T.Helper()
+	page, err := h.Store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: job, Limit: 1000})
+	if err != nil {
+		h.T.Fatal(err)
+	}
+	return page.Runs
+}
