@@ -69,7 +69,7 @@ func (d Due) policy(now Time) Overlap {
 
 // missed applies the misfire policy to a run by the clock that was never claimed.
 func (d Due) missed(now Time) (first Time, missed bool) {
-	if d.Run.Attempt > 0 || d.Run.Losses > 0 || !d.Run.ByClock() || d.Run.Has(Planned) {
+	if d.Run.Attempt > 0 || !d.Run.ByClock() || d.Run.Has(Planned) || !d.Run.Has(Missable) {
 		return 0, false
 	}
 	first = d.Job.Misfire.first(&d.Job.Schedule, d.Run.Covers, now)

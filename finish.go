@@ -33,9 +33,10 @@ func (r Run) Claim(worker string, now Time) Run {
 	return r
 }
 
-// Plain says that a due run needs no decision: it has no guard, and is too fresh for the misfire policy to have a say.
+// Plain says that a due run needs no decision: it has no guard, and the misfire policy has nothing to say about it or
+// it is too fresh for that.
 func (r *Run) Plain(now Time) bool {
-	return !r.Has(Guarded) && (r.Attempt > 0 || r.Losses > 0 || r.Covers == 0 || now.Sub(r.Covers) < MinEvery)
+	return !r.Has(Guarded) && (!r.Has(Missable) || r.Attempt > 0 || !r.ByClock() || now.Sub(r.Covers) < MinEvery)
 }
 
 // Begin records that a claimed run is going on. Short runs end before anybody writes this.
@@ -83,9 +84,10 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	return r.again(job, o, now, random)
 }
 
-// again puts the run back to waiting. A loss waits for nothing: it was not the run's fault.
+// again puts the run back to waiting. A loss waits for nothing, it was not the run's fault: it is awake since its due
+// time, so that it comes before everything that is due later.
 func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
-	r.State, r.Worker, r.Wake = Waiting, "", now
+	r.State, r.Worker, r.Wake = Waiting, "", r.ID.Due
 	if o.Kind == Retriable {
 		r.Wake = now.Add(max(job.Retry.After(int(r.Failures), random), o.RetryAfter))
 	}

@@ -34,6 +34,7 @@ func (id JobID) MarshalText() ([]byte, error) { return []byte(id.String()), nil 
 func (id RunID) MarshalText() ([]byte, error) { return []byte(id.String()), nil }
 
 func (id *JobID) UnmarshalText(b []byte) (err error) { *id, err = ParseJobID(string(b)); return err }
+
 func (id *RunID) UnmarshalText(b []byte) (err error) { *id, err = ParseRunID(string(b)); return err }
 
 // IsZero says that there is no such run; it keeps empty ids out of JSON.

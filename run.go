@@ -40,12 +40,13 @@ func unmarshalState[S ~uint8](s *S, names []string, b []byte) error {
 type Flags uint8
 
 const (
-	Guarded Flags = 1 << iota // the job's overlap guard rules it: compare the guard when claiming or ending it
-	Planned                   // its successor has been planned already
-	OnHold                    // the job is paused: nobody claims it
-	Stop                      // somebody asked it to stop
-	Last                      // no further attempt: the job was canceled around it
-	Extra                     // not the one run of a one-off job: recurring, manual or retried, found by the index on job
+	Guarded  Flags = 1 << iota // the job's overlap guard rules it: compare the guard when claiming or ending it
+	Planned                    // its successor has been planned already
+	OnHold                     // the job is paused: nobody claims it
+	Stop                       // somebody asked it to stop
+	Last                       // no further attempt: the job was canceled around it
+	Missable                   // its job's misfire policy may have something to say if it is late
+	Extra                      // not the one run of a one-off job: recurring, manual or retried, found by the index on job
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this one type.
@@ -113,6 +114,9 @@ func NewRun(job *Job, due Time) Run {
 	r := Run{
 		ID: RunID{job.ID, due}, Namespace: job.Namespace, Queue: job.Queue, Priority: int8(job.Priority), Version: job.Version,
 		Wake: due, State: Waiting, About: job.about(),
+	}
+	if job.Schedule.Recurring() || job.Misfire.Policy != MisfireOnce {
+		r.Flags |= Missable
 	}
 	if job.Schedule.Recurring() {
 		r.Flags |= Extra

@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 )
@@ -57,7 +58,11 @@ func (r Run) MarshalJSON() ([]byte, error) {
 	if r.Output != nil {
 		v.Result, v.Checkpoint = text(r.Output.Result), text(r.Output.Checkpoint)
 	}
-	return json.Marshal(v)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // whoever writes this into a page escapes it; on a terminal a reason should read as it is
+	err := enc.Encode(v)
+	return b.Bytes(), err
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, for clients. What only the store and its workers need (Rev, Seq and the

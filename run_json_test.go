@@ -2,6 +2,7 @@ package carillon
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,6 +56,19 @@ func TestRunJSONKeepsTextResultsStable(t *testing.T) {
 		if err != nil || string(second) != string(first) {
 			t.Errorf("result %q: first %s, then %s, %v", result, first, second, err)
 		}
+	}
+}
+
+func TestRunJSONLeavesEscapingToTheWriter(t *testing.T) {
+	run := Run{ID: RunID{1, 1}, State: Failed, Reason: "<a> && b"}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(run); err != nil || !strings.Contains(b.String(), run.Reason) {
+		t.Errorf("%s, %v", b.String(), err)
+	}
+	if text, err := json.Marshal(run); err != nil || strings.ContainsAny(string(text), "<>&") {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

@@ -160,6 +160,9 @@ func (r Run) moveTo(job *Job) Run {
 	if job.guarded() {
 		r.Flags |= Guarded
 	}
+	if job.Misfire.Policy != MisfireOnce {
+		r.Flags |= Missable
+	}
 	return r
 }
 

@@ -260,8 +260,11 @@ func duration(d time.Duration) string {
 		name string
 		size time.Duration
 	}{
-		{"day", 24 * time.Hour}, {"hour", time.Hour}, {"minute", time.Minute},
-		{"second", time.Second}, {"millisecond", time.Millisecond},
+		{"day", 24 * time.Hour},
+		{"hour", time.Hour},
+		{"minute", time.Minute},
+		{"second", time.Second},
+		{"millisecond", time.Millisecond},
 	}
 	var parts []string
 	for _, unit := range units {

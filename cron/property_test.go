@@ -114,8 +114,11 @@ func TestADateIsRefusedExactlyIfNoYearHasIt(t *testing.T) {
 }
 
 func TestTimesBeyondAllCalendarsAreHarmless(t *testing.T) {
-	extremes := []time.Time{{}, time.Unix(math.MinInt64/2, 0), time.Unix(math.MaxInt64/2, 999_999_999),
-		time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(50_000, 1, 1, 0, 0, 0, 0, time.UTC)}
+	extremes := []time.Time{
+		{},
+		time.Unix(math.MinInt64/2, 0), time.Unix(math.MaxInt64/2, 999_999_999),
+		time.Date(-5000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(50_000, 1, 1, 0, 0, 0, 0, time.UTC),
+	}
 	for _, expr := range []string{"* * * * * *", "0 3 * * *", "0 0 29 2 */7", "@every 90s"} {
 		s := parse(t, expr, zone(t, "Europe/Berlin"))
 		for _, extreme := range extremes {
@@ -152,12 +155,16 @@ func TestNoSearchTakesLong(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	zones := []*time.Location{time.UTC}
-	for _, name := range []string{"America/New_York", "Europe/Berlin", "Europe/Dublin", "Pacific/Apia", "Australia/Lord_Howe",
-		"Africa/Casablanca", "America/Metlakatla", "America/Santiago"} {
+	for _, name := range []string{
+		"America/New_York", "Europe/Berlin", "Europe/Dublin", "Pacific/Apia", "Australia/Lord_Howe",
+		"Africa/Casablanca", "America/Metlakatla", "America/Santiago",
+	} {
 		zones = append(zones, zone(f, name))
 	}
-	for i, expr := range []string{"* * * * *", "30 2 * * *", "*/7 1-5,9 */2 FEB,MAR-MAY FRI-MON", "0 0 29 2 */7", "@every 90s",
-		"@weekly", "59 59 23 31 12 ?", "0 0 30 2 *", "1,,2 * * * *", "5/ * * * *"} {
+	for i, expr := range []string{
+		"* * * * *", "30 2 * * *", "*/7 1-5,9 */2 FEB,MAR-MAY FRI-MON", "0 0 29 2 */7", "@every 90s",
+		"@weekly", "59 59 23 31 12 ?", "0 0 30 2 *", "1,,2 * * * *", "5/ * * * *",
+	} {
 		f.Add(expr, int64(i)*200_000_000, uint8(i))
 	}
 	f.Fuzz(func(t *testing.T, expr string, unix int64, zone uint8) {
@@ -184,8 +191,11 @@ func FuzzParse(f *testing.F) {
 
 func BenchmarkNext(b *testing.B) {
 	cases := []struct{ expr, zone string }{
-		{"*/5 * * * *", "UTC"}, {"*/5 * * * *", "America/New_York"},
-		{"0 3 * * 1-5", "UTC"}, {"0 3 * * 1-5", "America/New_York"}, {"@every 90s", "UTC"},
+		{"*/5 * * * *", "UTC"},
+		{"*/5 * * * *", "America/New_York"},
+		{"0 3 * * 1-5", "UTC"},
+		{"0 3 * * 1-5", "America/New_York"},
+		{"@every 90s", "UTC"},
 	}
 	for _, c := range append(cases, slowest...) {
 		b.Run(c.expr+" "+c.zone, func(b *testing.B) {

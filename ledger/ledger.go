@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -39,6 +40,8 @@ type Ledger struct {
 	cfg         Config
 	slots       Slots
 	Definitions *Definitions
+
+	failing atomic.Pointer[error] // of the last commit; nil: it went well
 
 	mu     sync.Mutex
 	starts line // everything but ends
@@ -143,6 +146,15 @@ func (l *Ledger) close(ctx context.Context) error {
 	}
 }
 
+// Failing is why the last commit did not go well; nil if it did. After a permanent error (a disk that cannot be trusted
+// any more) every further commit fails too.
+func (l *Ledger) Failing() error {
+	if err := l.failing.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // take removes the next batch: starts, and ends unless they should let starts go first. wait is how long to wait for
 // that if the batch is empty.
 func (l *Ledger) take(closing bool) (batch []entry, wait time.Duration) {
@@ -188,11 +200,13 @@ func (l *Ledger) flush(ctx context.Context, batch []entry) {
 	}
 	lost, err := l.cfg.Store.Commit(ctx, all)
 	if err != nil {
+		l.failing.Store(&err)
 		for _, e := range batch {
 			e.done(nil, err)
 		}
 		return
 	}
+	l.failing.Store(nil)
 	won := raise(all, lost)
 	for _, then := range l.cfg.Then { // before the answer: who hears that a run is his has been told of it
 		then(won)

@@ -1,15 +1,17 @@
 package node
 
 import (
+	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // The files of a data directory, besides the store's own.
@@ -23,31 +25,53 @@ const (
 
 // lockData makes sure that only one process uses the directory: two schedulers on one embedded store would each take
 // the other's runs for abandoned.
-func lockData(dir string) (*os.File, error) {
+func lockData(ctx context.Context, dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	if errors.Is(err, syscall.EWOULDBLOCK) {
-		who, _ := io.ReadAll(io.LimitReader(f, 200))
+	// A process that was killed while it started another one leaves a copy of the lock for a moment, in the child that
+	// has not become its program yet. So a lock of the dead is waited for; one of the living is not.
+	for end := time.Now().Add(lockWait); ; {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return f, nil
+		}
+		who := holderOf(f)
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			err = fmt.Errorf("lock %s: %w", f.Name(), err)
+		} else if who.alive() || time.Now().After(end) || ctx.Err() != nil {
+			err = fmt.Errorf("the data directory %s is in use by %s: stop that one first, or choose another directory with --data", dir, who)
+		} else {
+			time.Sleep(lockPoll)
+			continue
+		}
 		f.Close()
-		return nil, fmt.Errorf("the data directory %s is in use by %s: stop that one first, or choose another directory with --data",
-			dir, describe(strings.TrimSpace(string(who))))
+		return nil, err
 	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-	}
-	return f, nil
 }
 
-func describe(who string) string {
-	if who == "" {
-		return "another process"
-	}
-	return who
+const (
+	lockWait = 5 * time.Second
+	lockPoll = 10 * time.Millisecond
+)
+
+// lockHolder is what the lock file says of who holds it.
+type lockHolder string
+
+func holderOf(lock *os.File) lockHolder {
+	b := make([]byte, 200)
+	n, _ := lock.ReadAt(b, 0)
+	return lockHolder(strings.TrimSpace(string(b[:n])))
 }
+
+func (h lockHolder) alive() bool {
+	var pid int
+	_, err := fmt.Sscanf(string(h), "carillon process %d", &pid)
+	return err == nil && pid != os.Getpid() && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+}
+
+func (h lockHolder) String() string { return cmp.Or(string(h), "another process") }
 
 // sign writes into the lock who holds it.
 func sign(lock *os.File, address string) error {

@@ -54,7 +54,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 			n.shut()
 		}
 	}()
-	lock, err := lockData(cfg.Data)
+	lock, err := lockData(ctx, cfg.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func (n *Node) openStores() error {
 		n.store, n.logs = mem.NewStore(), mem.NewLogs()
 		return nil
 	default:
-		return fmt.Errorf("store: %q is not valid: want sqlite:PATH or mem:", n.cfg.Store)
+		return fmt.Errorf("store: %q is not valid: want sqlite:PATH, or mem: to keep nothing", n.cfg.Store)
 	}
 	logs, err := disk.NewLogs(filepath.Join(n.cfg.Data, logsDir))
 	n.logs = logs

@@ -22,7 +22,7 @@ func (n *Node) serve(ctx context.Context) error {
 		Handler: api.New(api.Config{
 			Ledger: n.ledger, Store: n.store, Logs: n.logs, Bus: n.bus, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
 			Tokens:  map[string]api.Credential{n.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
-			Metrics: n.metrics.handler(),
+			Metrics: n.metrics.handler(), Ready: n.ready,
 		}),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 128 << 10,
@@ -39,4 +39,13 @@ func (n *Node) serve(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// ready says why the node cannot be relied on: what was due is not loaded yet, or the store does not take writes.
+func (n *Node) ready() error {
+	var loading error
+	if !n.scheduler.Loaded() {
+		loading = errors.New("what is due is being loaded")
+	}
+	return errors.Join(loading, n.ledger.Failing())
 }

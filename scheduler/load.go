@@ -26,6 +26,7 @@ func (s *Scheduler) load(ctx context.Context) error {
 			pause(ctx, retryWait)
 			continue
 		}
+		s.loaded.Store(true)
 		s.loadRest(ctx, time.Now().Add(s.cfg.Horizon/2))
 	}
 	return nil

@@ -45,7 +45,8 @@ type Scheduler struct {
 	// that is committed meanwhile is seen by the reader or by Route, or by both, but never by neither.
 	frontier atomic.Int64
 
-	woken   signal // the timeline got something that may be nearer than its next
+	loaded  atomic.Bool // the first pass over the store is over
+	woken   signal      // the timeline got something that may be nearer than its next
 	decides pile[carillon.Run]
 	looks   pile[carillon.RunID] // runs to be read again and decided about
 	members members
@@ -88,6 +89,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.forget(ctx) })
 	return g.Wait()
 }
+
+// Loaded says whether everything that was due when the scheduler started is known by now.
+func (s *Scheduler) Loaded() bool { return s.loaded.Load() }
 
 // Route takes what the ledger has committed and passes on what has to be woken: at once to the queue if it is due and
 // needs no decision, to the timeline if it is near, to nobody if it is far (the loader will find it).

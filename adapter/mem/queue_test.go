@@ -1,7 +1,14 @@
 package mem_test
 
 import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
@@ -16,4 +23,135 @@ func TestQueue(t *testing.T) {
 
 func BenchmarkQueue(b *testing.B) {
 	porttest.BenchmarkQueue(b, func(*testing.B) carillon.Queue { return mem.NewQueue(mem.QueueConfig{}) })
+}
+
+func push(t *testing.T, q *mem.Queue, runs []carillon.Run) {
+	t.Helper()
+	if refused, err := q.Push(t.Context(), runs); err != nil || refused != nil {
+		t.Fatal(refused, err)
+	}
+}
+
+// pulls starts so many, and counts those that have been served.
+func pulls(ctx context.Context, q *mem.Queue, n, limit int, queues ...string) *atomic.Int32 {
+	served := new(atomic.Int32)
+	for range n {
+		go func() {
+			if runs, _, err := q.Pull(ctx, queues, limit); err == nil && len(runs) > 0 {
+				served.Add(1)
+			}
+		}()
+	}
+	return served
+}
+
+func TestQueueWaiting(t *testing.T) {
+	bubble := func(name string, f func(t *testing.T, ctx context.Context, q *mem.Queue)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				f(t, ctx, mem.NewQueue(mem.QueueConfig{}))
+			})
+		})
+	}
+	expect := func(t *testing.T, what string, served *atomic.Int32, want int32) {
+		t.Helper()
+		synctest.Wait()
+		if n := served.Load(); n != want {
+			t.Fatalf("%s: %d pulls were served, want %d", what, n, want)
+		}
+	}
+	bubble("a pull waits for hours and is served in the moment of the push", func(t *testing.T, ctx context.Context, q *mem.Queue) {
+		served := pulls(ctx, q, 1, 10)
+		time.Sleep(24 * time.Hour)
+		expect(t, "before", served, 0)
+		push(t, q, runs("a", 1, 1))
+		expect(t, "after", served, 1)
+	})
+	bubble("a push serves as many pulls as it has runs for", func(t *testing.T, ctx context.Context, q *mem.Queue) {
+		served := pulls(ctx, q, 10, 1)
+		synctest.Wait()
+		push(t, q, runs("a", 1, 3))
+		expect(t, "three runs", served, 3)
+		push(t, q, runs("a", 10, 20))
+		expect(t, "enough", served, 10)
+		if q.Len() != 13 {
+			t.Fatalf("%d are left", q.Len())
+		}
+	})
+	bubble("a push to another queue serves nobody", func(t *testing.T, ctx context.Context, q *mem.Queue) {
+		a, b := pulls(ctx, q, 2, 1, "a"), pulls(ctx, q, 2, 1, "b", "c")
+		synctest.Wait()
+		push(t, q, runs("c", 1, 2))
+		expect(t, "who asked for a", a, 0)
+		expect(t, "who asked for b or c", b, 2)
+	})
+	bubble("a pull ends at its deadline", func(t *testing.T, ctx context.Context, q *mem.Queue) {
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		begin := time.Now()
+		if _, _, err := q.Pull(ctx, nil, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 30*time.Second {
+			t.Fatal(err, time.Since(begin))
+		}
+		push(t, q, runs("a", 1, 1))
+		if q.Len() != 1 {
+			t.Fatal("somebody took the run")
+		}
+	})
+}
+
+func TestQueueCounts(t *testing.T) {
+	q := mem.NewQueue(mem.QueueConfig{})
+	urgent := runs("a", 50, 2)
+	urgent[0].Priority, urgent[1].Priority = 9, 9
+	push(t, q, slices.Concat(runs("a", 1, 3), runs("b", 10, 1), urgent))
+	want := map[carillon.Lane]int{{Queue: "a", Priority: 5}: 3, {Queue: "b", Priority: 5}: 1, {Queue: "a", Priority: 9}: 2}
+	if got := q.Depths(); q.Len() != 6 || !maps.Equal(got, want) {
+		t.Fatalf("%d runs, %v", q.Len(), got)
+	}
+	if _, _, err := q.Pull(t.Context(), []string{"a"}, 10); err != nil {
+		t.Fatal(err)
+	}
+	want = map[carillon.Lane]int{{Queue: "b", Priority: 5}: 1}
+	if got := q.Depths(); q.Len() != 1 || !maps.Equal(got, want) {
+		t.Fatalf("%d runs, %v", q.Len(), got)
+	}
+}
+
+// Otherwise 100,000 runs due at one instant in one queue would all go before the first of another.
+func TestEqualLanesTakeTurns(t *testing.T) {
+	q := mem.NewQueue(mem.QueueConfig{})
+	for i, queue := range []string{"a", "b", "c"} {
+		same := runs(queue, 1+10*i, 10)
+		for i := range same {
+			same[i].Wake = epoch
+		}
+		push(t, q, same)
+	}
+	for range 5 {
+		got, _, err := q.Pull(t.Context(), nil, 6)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := map[string]int{}
+		for _, r := range got {
+			count[r.Queue]++
+		}
+		if !maps.Equal(count, map[string]int{"a": 2, "b": 2, "c": 2}) {
+			t.Fatalf("%v", count)
+		}
+	}
+}
+
+func TestPullAllocatesItsResultOnly(t *testing.T) {
+	q, some := mem.NewQueue(mem.QueueConfig{}), runs("a", 1, 100)
+	push(t, q, runs("a", 1000, 1000))
+	n := testing.AllocsPerRun(100, func() {
+		push(t, q, some)
+		some, _, _ = q.Pull(t.Context(), nil, 100)
+	})
+	if n > 2 {
+		t.Errorf("%v allocations for a push and a pull", n)
+	}
 }

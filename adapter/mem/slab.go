@@ -6,12 +6,13 @@ package mem
 type slab[T any] struct {
 	pages []*page[T] // nil: nothing on it now
 	room  []int32    // the numbers of the pages that have room; the last is filled first
-	spare *page[T]   // one empty page is kept, or a queue that goes from 0 to 1 and back would allocate every time
+	spare []*page[T] // a few empty pages are kept: a queue that fills and drains all the time should not allocate
 }
 
 const (
 	pageBits = 7
 	pageSize = 1 << pageBits
+	maxSpare = 16 // of runs, some 400 KB
 )
 
 type page[T any] struct {
@@ -43,9 +44,10 @@ func (s *slab[T]) put(v T) int32 {
 }
 
 func (s *slab[T]) newPage() *page[T] {
-	p := s.spare
-	s.spare = nil
-	if p == nil {
+	var p *page[T]
+	if last := len(s.spare) - 1; last >= 0 {
+		p, s.spare = s.spare[last], s.spare[:last]
+	} else {
 		p = new(page[T])
 	}
 	for i := range p.free {
@@ -67,7 +69,10 @@ func (s *slab[T]) take(i int32) T {
 	p.free[p.n] = uint8(at)
 	p.n++
 	if p.n == pageSize {
-		s.pages[number], s.spare = nil, p
+		s.pages[number] = nil
+		if len(s.spare) < maxSpare {
+			s.spare = append(s.spare, p)
+		}
 	}
 	return v
 }

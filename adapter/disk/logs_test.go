@@ -1,0 +1,245 @@
+package disk
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const due carillon.Time = 1_800_000_000_000 // 2027-01-15
+
+var run = carillon.RunID{Job: 77, Due: due}
+
+// runFile is where the log of run is.
+var runFile = filepath.Join("default", "default", "2027-01-15", run.String()+".log")
+
+// logsIn are logs in a directory whose calls must not fail.
+type logsIn struct {
+	testing.TB
+	*Logs
+	dir string
+}
+
+func open(t testing.TB) logsIn {
+	t.Helper()
+	dir := t.TempDir()
+	logs, err := NewLogs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := logs.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return logsIn{t, logs, dir}
+}
+
+// say appends texts as the lines of the first attempt of run, beginning with the given offset.
+func (l logsIn) say(offset int64, texts ...string) {
+	l.Helper()
+	if err := l.Append(l.Context(), []carillon.Chunk{chunkOf(run, offset, texts...)}); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func chunkOf(run carillon.RunID, offset int64, texts ...string) carillon.Chunk {
+	c := carillon.Chunk{Namespace: "default", Run: run, Attempt: 1, Offset: offset}
+	for _, text := range texts {
+		c.Lines = append(c.Lines, carillon.Line{At: due, Stream: "stdout", Text: text})
+	}
+	return c
+}
+
+// heard is the texts of the log of run.
+func (l logsIn) heard() (texts []string) {
+	l.Helper()
+	lines, err := l.Read(l.Context(), carillon.LogQuery{Namespace: "default", Run: run, Limit: 100})
+	if err != nil {
+		l.Fatal(err)
+	}
+	for _, line := range lines {
+		texts = append(texts, line.Text)
+	}
+	return texts
+}
+
+func (l logsIn) expect(want ...string) {
+	l.Helper()
+	if got := l.heard(); !slices.Equal(got, want) {
+		l.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+func (l logsIn) file() string { return filepath.Join(l.dir, runFile) }
+
+func (l logsIn) write(name, content string) {
+	l.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		l.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func TestFilesAreMadeForPeople(t *testing.T) {
+	logs := open(t)
+	logs.say(0, "hello world", `C:\temp`, "two\nlines", "\x1b[31mred", "naïve\ttab", "\xff")
+	kept := chunkOf(run, 7, "kept")
+	kept.Keep = 48 * time.Hour
+	if err := logs.Append(t.Context(), []carillon.Chunk{kept}); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		runFile: `1 0 1800000000000 stdout hello world
+1 1 1800000000000 stdout C:\\temp
+1 2 1800000000000 stdout two\nlines
+1 3 1800000000000 stdout \x1b[31mred
+1 4 1800000000000 stdout naïve	tab
+1 5 1800000000000 stdout \xff
+`,
+		strings.Replace(runFile, "default/default", "default/keep-2d", 1): "1 7 1800000000000 stdout kept\n",
+	} {
+		if got, err := os.ReadFile(filepath.Join(logs.dir, file)); err != nil || string(got) != want {
+			t.Errorf("%s:\n%s%v", file, got, err)
+		}
+	}
+}
+
+// A crash may cut a line anywhere. Whoever sent it sends it again, and only that may be read.
+func TestATornLineIsNotRead(t *testing.T) {
+	text := `half \ of` + "\x01\n" + `it`
+	whole := string(appendRecord(nil, position{1, 1}, &carillon.Line{At: due, Stream: "stdout", Text: text}))
+	for cut := range len(whole) {
+		logs := open(t)
+		logs.write(logs.file(), "1 0 1800000000000 stdout first\n"+whole[:cut])
+		logs.expect("first")
+		logs.say(1, text, "last")
+		logs.expect("first", text, "last")
+	}
+}
+
+func TestWhatIsNoLineIsSkipped(t *testing.T) {
+	logs := open(t)
+	logs.write(logs.file(), strings.Join([]string{
+		"1 0 1800000000000 stdout first", "", "# a note by somebody", "1 1 x stdout no time", "1 1", "9999999999 1 1800000000000 stdout huge",
+		"1 1 1800000000000 stdout bad \\escape", "1 1 1800000000000 stdout \x00\x00\x00", "1 1 1800000000000 stdout ", "",
+	}, "\n"))
+	logs.expect("first", "")
+}
+
+func TestAFullDiskIsTold(t *testing.T) {
+	logs := open(t)
+	logs.say(0, "first")
+	logs.Logs.write = func(f *os.File, b []byte) (int, error) {
+		n, _ := f.Write(b[:len(b)-3])
+		return n, syscall.ENOSPC
+	}
+	err := logs.Append(t.Context(), []carillon.Chunk{chunkOf(run, 1, "second")})
+	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), run.String()) {
+		t.Fatal(err)
+	}
+	logs.Logs.write = (*os.File).Write
+	logs.say(1, "second")
+	logs.expect("first", "second")
+}
+
+func TestNothingIsTouchedOutside(t *testing.T) {
+	outside := t.TempDir()
+	for _, namespace := range []string{
+		"", ".", "..", "../x", "a/b", "/abs", ".hidden", "-x", "a\x00b", "ä", `a\b`, "a b", strings.Repeat("a", 65),
+	} {
+		logs := open(t)
+		c := chunkOf(run, 0, "x")
+		c.Namespace = namespace
+		_, readErr := logs.Read(t.Context(), carillon.LogQuery{Namespace: namespace, Run: run})
+		_, searchErr := logs.Search(t.Context(), carillon.LogSearch{Namespace: namespace})
+		for _, err := range []error{logs.Append(t.Context(), []carillon.Chunk{c}), readErr, searchErr} {
+			if !errors.Is(err, carillon.ErrInvalid) {
+				t.Errorf("namespace %q: %v", namespace, err)
+			}
+		}
+	}
+	for _, id := range []carillon.RunID{{}, {Job: -1, Due: 1}, {Job: 1, Due: -1}, {Job: 1, Due: 1 << 50}} {
+		if err := open(t).Append(t.Context(), []carillon.Chunk{chunkOf(id, 0, "x")}); !errors.Is(err, carillon.ErrInvalid) {
+			t.Errorf("run %v: %v", id, err)
+		}
+	}
+	logs := open(t)
+	if err := os.Symlink(outside, filepath.Join(logs.dir, "default")); err != nil {
+		t.Fatal(err)
+	}
+	if err := logs.Append(t.Context(), []carillon.Chunk{chunkOf(run, 0, "x")}); err == nil {
+		t.Error("a link out of the directory was followed")
+	}
+	if left, _ := os.ReadDir(outside); len(left) > 0 {
+		t.Errorf("%v was written outside", left)
+	}
+}
+
+// What has been read once is spoiled in place: who follows the log does not come there again.
+func TestFollowingReadsWhatIsNew(t *testing.T) {
+	logs := open(t)
+	for i := range int64(20_000) {
+		if i%1000 == 0 {
+			texts := make([]string, 1000)
+			for j := range texts {
+				texts[j] = fmt.Sprintf("line %d", i+int64(j))
+			}
+			logs.say(i, texts...)
+		}
+	}
+	from := func(offset int64) []carillon.Line {
+		lines, err := logs.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: offset, Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}
+	if lines := from(9_999); len(lines) != 10 || lines[0].Text != "line 10000" {
+		t.Fatalf("%+v", lines)
+	}
+	f, err := os.OpenFile(logs.file(), os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(strings.Repeat("x", 500_000)), 0); err != nil {
+		t.Fatal(err)
+	}
+	logs.say(20_000, "new")
+	if lines := from(19_998); len(lines) != 2 || lines[1].Text != "new" {
+		t.Fatalf("%+v", lines)
+	}
+	if lines := from(20_000); len(lines) != 0 {
+		t.Fatalf("%+v", lines)
+	}
+}
+
+func TestIndexesAreBounded(t *testing.T) {
+	logs := open(t)
+	for i := range maxIndexes + 100 {
+		id := carillon.RunID{Job: carillon.JobID(i + 1), Due: due}
+		if err := logs.Append(t.Context(), []carillon.Chunk{chunkOf(id, 0, "x")}); err != nil {
+			t.Fatal(err)
+		}
+		if lines, err := logs.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: id}); err != nil || len(lines) != 1 {
+			t.Fatal(lines, err)
+		}
+	}
+	if n := len(logs.indexes.files); n != maxIndexes {
+		t.Errorf("%d indexes", n)
+	}
+	if logs.indexes.size != 5*maxIndexes {
+		t.Errorf("size %d", logs.indexes.size)
+	}
+}

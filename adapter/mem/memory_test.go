@@ -1,0 +1,84 @@
+package mem_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+)
+
+const epoch carillon.Time = 1_800_000_000_000
+
+func runs(queue string, from, n int) []carillon.Run {
+	runs := make([]carillon.Run, n)
+	for i := range runs {
+		id := carillon.RunID{Job: carillon.JobID(from + i), Due: epoch + carillon.Time(i)}
+		runs[i] = carillon.Run{ID: id, Queue: queue, Priority: 5, Wake: id.Due, Rev: 1, State: carillon.Waiting}
+	}
+	return runs
+}
+
+// held is how many bytes are in use after f, more than before.
+func held(f func()) int {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int(after.HeapAlloc) - int(before.HeapAlloc)
+}
+
+func TestMemoryOfABurstGoesBack(t *testing.T) {
+	const many, limit = 200_000, 2 << 20 // a burst takes some 60 MB
+	t.Run("a timeline that has emptied", func(t *testing.T) {
+		timeline := mem.NewTimeline(mem.TimelineConfig{MaxPerLane: many})
+		if n := held(func() { burstOf(t, timeline, many); drain(t, timeline, many) }); n > limit {
+			t.Errorf("%d bytes are held", n)
+		}
+		runtime.KeepAlive(timeline)
+	})
+	t.Run("a timeline with one run left far ahead", func(t *testing.T) {
+		timeline := mem.NewTimeline(mem.TimelineConfig{MaxPerLane: many})
+		if n := held(func() { burstOf(t, timeline, many); drain(t, timeline, many-1) }); n > limit {
+			t.Errorf("%d bytes are held", n)
+		}
+		if timeline.Len() != 1 {
+			t.Errorf("%d runs are held", timeline.Len())
+		}
+	})
+	t.Run("a queue that was drained", func(t *testing.T) {
+		queue := mem.NewQueue(mem.QueueConfig{MaxPerLane: many})
+		n := held(func() {
+			if refused, err := queue.Push(t.Context(), runs("q", 1, many)); err != nil || refused != nil {
+				t.Fatal(len(refused), err)
+			}
+			for queue.Len() > 0 {
+				if _, _, err := queue.Pull(t.Context(), nil, 1000); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		if n > limit {
+			t.Errorf("%d bytes are held", n)
+		}
+		runtime.KeepAlive(queue)
+	})
+}
+
+func burstOf(t *testing.T, timeline *mem.Timeline, n int) {
+	if refused, err := timeline.Add(t.Context(), runs("q", 1, n)); err != nil || refused != nil {
+		t.Fatal(len(refused), err)
+	}
+}
+
+func drain(t *testing.T, timeline *mem.Timeline, n int) {
+	for n > 0 {
+		due, _, err := timeline.Due(t.Context(), carillon.Never, min(n, 1000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n -= len(due)
+	}
+}

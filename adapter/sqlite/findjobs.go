@@ -1,0 +1,147 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+	"zombiezen.com/go/sqlite"
+)
+
+// maxScan is after how many rows a search gives up its turn.
+const maxScan = 20_000
+
+// Newest first: by primary key, or, where a label and its value are asked for, by the key of job_label. The last column
+// says whether the row is wanted as far as plain columns can tell; the others are not even read.
+const (
+	jobFilter = `, (?2 IS NULL OR j.ns = ?2) AND (?3 IS NULL OR j.owner = ?3) AND (?4 IS NULL OR j.type = ?4) AND (?5 IS NULL OR j.name = ?5)
+  AND (?6 = 0 OR j.created >= ?6) AND (?7 = 0 OR j.created < ?7) AND (?8 = 0 OR (1 << j.state) & ?8)`
+
+	jobsBefore = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload` + jobFilter + `
+FROM job j WHERE j.id < ?1 ORDER BY j.id DESC`
+
+	jobsLabeled = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload` + jobFilter + `
+FROM job_label l CROSS JOIN job j ON j.id = l.job
+WHERE l.ns = ?2 AND l.key = ?9 AND l.value = ?10 AND l.job < ?1 ORDER BY l.job DESC`
+
+	jobWanted = 13
+)
+
+// FindJobs implements carillon.Store.
+func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
+	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
+	scanned := 0
+	err = s.read(ctx, func(r *reader) error {
+		query := jobsBefore
+		if q.Namespace != "" && q.LabelKey != "" && q.LabelValue != "" {
+			query = jobsLabeled
+		}
+		return r.rows(query, bindJobQuery(&q, query), func(stmt *sqlite.Stmt) (bool, error) {
+			job, wanted, err := r.wanted(&q, stmt)
+			if err != nil {
+				return false, err
+			}
+			if wanted && len(page.Jobs) == limit {
+				page.Next = page.Jobs[limit-1].ID
+				return false, nil
+			}
+			if wanted {
+				page.Jobs = append(page.Jobs, job)
+			}
+			if scanned++; scanned == maxScan {
+				page.Next = carillon.JobID(stmt.ColumnInt64(0))
+				return false, nil
+			}
+			return true, nil
+		})
+	})
+	return page, err
+}
+
+func bindJobQuery(q *carillon.JobQuery, query string) func(*sqlite.Stmt) {
+	return func(stmt *sqlite.Stmt) {
+		stmt.BindInt64(1, int64(cmp.Or(q.Before, math.MaxInt64)))
+		bindText(stmt, 2, q.Namespace)
+		bindText(stmt, 3, q.Owner)
+		bindText(stmt, 4, q.Type)
+		bindText(stmt, 5, q.Name)
+		stmt.BindInt64(6, int64(q.CreatedFrom))
+		stmt.BindInt64(7, int64(q.CreatedTo))
+		stored := int64(0)
+		for _, state := range q.States {
+			if state == carillon.Finished { // as what it is stored
+				state = carillon.Active
+			}
+			stored |= 1 << state
+		}
+		stmt.BindInt64(8, stored)
+		if query == jobsLabeled {
+			stmt.BindText(9, q.LabelKey)
+			stmt.BindText(10, q.LabelValue)
+		}
+	}
+}
+
+// wanted reads a job with the state that follows from its runs.
+func (r *reader) wanted(q *carillon.JobQuery, stmt *sqlite.Stmt) (job carillon.Job, wanted bool, err error) {
+	if !stmt.ColumnBool(jobWanted) {
+		return job, false, nil
+	}
+	if job, err = r.job(stmt); err != nil || !q.Wants(&job) {
+		return job, false, err
+	}
+	due := carillon.Time(stmt.ColumnInt64(6))
+	unfinished, err := r.unfinishedOf(job.ID, due, len(q.Latest) > 0)
+	if err != nil {
+		return job, false, err
+	}
+	job.State = job.StateOf(unfinished)
+	if len(q.States) > 0 && !slices.Contains(q.States, job.State) {
+		return job, false, nil
+	}
+	if len(q.Latest) == 0 {
+		return job, true, nil
+	}
+	ended, err := r.lastBegun(job.ID)
+	if err != nil {
+		return job, false, err
+	}
+	return job, slices.Contains(q.Latest, carillon.LatestOf(unfinished, ended)), nil
+}
+
+// The unfinished runs of a job: the one of a one-off by its key, all others by run_job. And the ended run with the latest
+// due time of those that had begun, by history_job.
+const (
+	firstOfJob  = `SELECT ` + runColumns + ` FROM run WHERE due = ? AND job = ? AND extra = 0`
+	extraOfJob  = `SELECT ` + runColumns + ` FROM run INDEXED BY run_job WHERE job = ? AND extra = 1`
+	latestBegun = `SELECT pos, ` + endedColumns + ` FROM history WHERE job = ? AND attempt > 0 ORDER BY due DESC, pos DESC LIMIT 1`
+)
+
+// unfinishedOf returns the unfinished runs of a job; unless all, only whether there is one.
+func (r *reader) unfinishedOf(id carillon.JobID, due carillon.Time, all bool) (runs []carillon.Run, err error) {
+	take := func(stmt *sqlite.Stmt) (bool, error) {
+		runs = append(runs, r.unfinished(stmt))
+		return all, nil
+	}
+	if due != 0 {
+		if err := r.rows(firstOfJob, byKey(carillon.RunID{Job: id, Due: due}), take); err != nil {
+			return nil, err
+		}
+	}
+	if len(runs) > 0 && !all {
+		return runs, nil
+	}
+	err = r.rows(extraOfJob, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(id)) }, take)
+	return runs, err
+}
+
+func (r *reader) lastBegun(id carillon.JobID) (last *carillon.Run, err error) {
+	err = r.rows(latestBegun, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(id)) }, func(stmt *sqlite.Stmt) (bool, error) {
+		run, _ := r.ended(stmt, false)
+		last = &run
+		return false, nil
+	})
+	return last, err
+}

@@ -1,0 +1,154 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"math"
+
+	"github.com/carillon-run/carillon"
+)
+
+// FindRuns implements carillon.Store. It merges streams of rows that are each in the order of the query.
+func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillon.RunPage, err error) {
+	start, err := q.Start()
+	if err != nil {
+		return page, err
+	}
+	f := finder{q: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit)}
+	err = s.read(ctx, func(r *reader) error {
+		for _, part := range parts(&q, start) {
+			streams := make([]*runStream, len(part))
+			for i, source := range part {
+				if streams[i], err = r.stream(&q, source, start); err != nil {
+					return err
+				}
+			}
+			if done, err := f.merge(streams); done || err != nil {
+				return err
+			}
+			start = carillon.RunPos{Part: carillon.PartEnded, Place: carillon.Unended} // for the part that follows, if any
+		}
+		return nil
+	})
+	return f.page, err
+}
+
+// parts says which streams make up the answer: those of one part are merged, the parts follow one another. Streams that
+// cannot hold what is asked for are left out.
+func parts(q *carillon.RunQuery, start carillon.RunPos) [][]source {
+	states := stateBits(q.States)
+	any := states == 0
+	hot := any || states&unfinishedStates != 0
+	past := any || states&^unfinishedStates != 0
+	switch start.Part {
+	case carillon.PartDead:
+		return [][]source{{deadLetters}}
+	case carillon.PartJob:
+		var merged []source
+		if hot {
+			merged = append(merged, jobFirst, jobExtra)
+		}
+		if past {
+			merged = append(merged, jobHistory)
+		}
+		return [][]source{merged}
+	}
+	var all [][]source
+	if hot && start.Part == carillon.PartUnfinished {
+		all = append(all, []source{allUnfinished})
+	} else if start.Part == carillon.PartUnfinished {
+		all = append(all, nil) // its place is taken, so that what follows starts at its beginning
+	}
+	if past {
+		all = append(all, endedSources(states))
+	}
+	return all
+}
+
+const unfinishedStates = 1<<carillon.Waiting | 1<<carillon.Claimed | 1<<carillon.Running
+
+func stateBits(states []carillon.State) (bits int64) {
+	for _, state := range states {
+		bits |= 1 << state
+	}
+	return bits
+}
+
+// endedSources goes through the few that did not succeed by themselves if only such are asked for.
+func endedSources(states int64) []source {
+	if states == 0 || states&(1<<carillon.Succeeded) != 0 {
+		return []source{allEnded}
+	}
+	var bad []source
+	for state, from := range map[carillon.State]source{
+		carillon.Failed: allFailed, carillon.Canceled: allCanceled, carillon.Skipped: allSkipped,
+	} {
+		if states&(1<<state) != 0 {
+			bad = append(bad, from)
+		}
+	}
+	return bad
+}
+
+// finder fills a page.
+type finder struct {
+	q       *carillon.RunQuery
+	limit   int
+	page    carillon.RunPage
+	last    carillon.RunPos // of the page
+	scanned int
+}
+
+// merge takes from the streams, first things first, until they end, the page is full, or the search has taken long
+// enough. done: the page is as it should be.
+func (f *finder) merge(streams []*runStream) (done bool, err error) {
+	for {
+		first := firstOf(streams)
+		if first == nil {
+			return false, nil
+		}
+		if first.wanted {
+			if len(f.page.Runs) == f.limit {
+				f.page.Next = f.last.String()
+				return true, nil
+			}
+			run, err := first.run()
+			if err != nil {
+				return false, err
+			}
+			f.page.Runs, f.last = append(f.page.Runs, run), first.pos
+		}
+		if f.scanned++; f.scanned == maxScan {
+			f.page.Next = first.pos.String()
+			return true, nil
+		}
+		if err := first.next(); err != nil {
+			return false, err
+		}
+	}
+}
+
+func firstOf(streams []*runStream) (first *runStream) {
+	for _, s := range streams {
+		if s.live && (first == nil || comesBefore(s.pos, first.pos)) {
+			first = s
+		}
+	}
+	return first
+}
+
+// comesBefore is the order of the parts that are merged of several streams: falling.
+func comesBefore(a, b carillon.RunPos) bool {
+	if a.Due != b.Due {
+		return a.Due > b.Due
+	}
+	return a.Place > b.Place
+}
+
+// within narrows a position in rising order to the due times that are asked for.
+func within(q *carillon.RunQuery, start carillon.RunPos) (due carillon.Time, job carillon.JobID) {
+	if start.Due < q.From {
+		return q.From, math.MinInt64
+	}
+	return start.Due, start.Job
+}

@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+	"zombiezen.com/go/sqlite"
+)
+
+// forgetter remembers how far history has been searched.
+type forgetter struct {
+	mu sync.Mutex // one at a time: positions of what is removed are given out again
+	// passed is a position up to which no record goes by the server's rule: it was removed, or has an expiry of its own.
+	passed int64
+}
+
+// past names a record of history or a dead letter.
+type past struct {
+	pos  int64
+	id   carillon.RunID
+	dead bool
+}
+
+// Forget implements carillon.Store. What is to go is found by a reader, so that the writer is held only to remove it.
+func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
+	if limit <= 0 {
+		return 0, nil
+	}
+	s.forget.mu.Lock()
+	defer s.forget.mu.Unlock()
+	var found []past
+	passed := s.forget.passed
+	err = s.read(ctx, func(r *reader) error {
+		var err error
+		found, passed, err = r.overdue(rule, now, limit, passed)
+		return err
+	})
+	if err != nil || len(found) == 0 {
+		s.forget.passed = passed
+		return 0, err
+	}
+	err = s.write(func(w *writer) error {
+		for _, p := range found {
+			if err := w.remove(p, &forgotten); err != nil {
+				return err
+			}
+		}
+		last, err := w.lastHistory.one()
+		passed = min(passed, last)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("forget: %w", err)
+	}
+	s.forget.passed = passed
+	return forgotten, nil
+}
+
+// What may go: by the server's rule in the order of ending, from where the last search stood, and by its own expiry by
+// history_expires; dead letters by dead_ended and dead_expires.
+const (
+	historyByRule = `SELECT pos, job, due, ended FROM history WHERE pos > ? AND expires IS NULL ORDER BY pos`
+	historyByOwn  = `SELECT pos, job, due FROM history INDEXED BY history_expires
+WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, pos`
+	deadByRule = `SELECT pos, job, due FROM dead INDEXED BY dead_ended WHERE ended <= ? AND expires IS NULL ORDER BY ended, pos`
+	deadByOwn  = `SELECT pos, job, due FROM dead INDEXED BY dead_expires
+WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, pos`
+	lastHistory = `SELECT coalesce(max(pos), 0) FROM history`
+)
+
+// maxYoung is behind how many records that are to be kept a search still looks for some that are not. Records come
+// nearly in the order of their time: that many may have come with a clock that was fast.
+const maxYoung = 1000
+
+func (r *reader) overdue(rule carillon.Retention, now carillon.Time, limit int, passed int64) (found []past, reached int64, err error) {
+	reached = passed
+	if rule.Runs != 0 {
+		if found, reached, err = r.overdueByRule(now.Add(-rule.Runs.Std()), limit, passed); err != nil {
+			return nil, passed, err
+		}
+	}
+	for _, from := range []struct {
+		query string
+		until carillon.Time
+		dead  bool
+		off   bool
+	}{
+		{historyByOwn, now, false, false},
+		{deadByRule, now.Add(-rule.DeadLetters.Std()), true, rule.DeadLetters == 0},
+		{deadByOwn, now, true, false},
+	} {
+		if from.off || len(found) >= limit {
+			continue
+		}
+		err := r.rows(from.query, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(from.until)) }, func(stmt *sqlite.Stmt) (bool, error) {
+			found = append(found, past{stmt.ColumnInt64(0), idOf(stmt), from.dead})
+			return len(found) < limit, nil
+		})
+		if err != nil {
+			return nil, passed, err
+		}
+	}
+	return found, reached, nil
+}
+
+func idOf(stmt *sqlite.Stmt) carillon.RunID {
+	return carillon.RunID{Job: carillon.JobID(stmt.ColumnInt64(1)), Due: carillon.Time(stmt.ColumnInt64(2))}
+}
+
+func (r *reader) overdueByRule(until carillon.Time, limit int, passed int64) (found []past, reached int64, err error) {
+	young, reached := 0, passed
+	err = r.rows(historyByRule, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, passed) }, func(stmt *sqlite.Stmt) (bool, error) {
+		pos := stmt.ColumnInt64(0)
+		if carillon.Time(stmt.ColumnInt64(3)) > until {
+			young++
+			return young < maxYoung, nil
+		}
+		if young == 0 {
+			reached = pos
+		}
+		found = append(found, past{pos: pos, id: idOf(stmt)})
+		return len(found) < limit, nil
+	})
+	return found, reached, err
+}
+
+// Removal, by primary keys. What a run handed back goes with the last record of it, a one-off job with the last of all.
+const (
+	deleteHistory = `DELETE FROM history WHERE pos = ?1 AND job = ?2 AND due = ?3`
+	deleteLetter  = `DELETE FROM dead WHERE pos = ?1 AND job = ?2 AND due = ?3`
+
+	unlessKept = ` WHERE job = ?1 AND due = ?2 AND NOT EXISTS (SELECT 1 FROM run WHERE due = ?2 AND job = ?1)
+  AND NOT EXISTS (SELECT 1 FROM history WHERE job = ?1 AND due = ?2) AND NOT EXISTS (SELECT 1 FROM dead WHERE job = ?1 AND due = ?2)`
+	deleteResult     = `DELETE FROM result` + unlessKept
+	deleteCheckpoint = `DELETE FROM checkpoint` + unlessKept
+
+	deleteJob = `DELETE FROM job WHERE id = ?1 AND due IS NOT NULL AND NOT EXISTS (SELECT 1 FROM run WHERE run.due = job.due AND run.job = ?1)
+  AND NOT EXISTS (SELECT 1 FROM run INDEXED BY run_job WHERE job = ?1 AND extra = 1)
+  AND NOT EXISTS (SELECT 1 FROM history WHERE job = ?1) AND NOT EXISTS (SELECT 1 FROM dead WHERE job = ?1)
+RETURNING ns, version, due, spec`
+	deleteDefinitions = `DELETE FROM definition WHERE job = ?`
+	dropGuard         = `DELETE FROM guard WHERE ns = ? AND key = ?`
+)
+
+// remove deletes one record and what was kept for its sake.
+func (w *writer) remove(p past, forgotten *int) error {
+	record := &w.deleteHistory
+	if p.dead {
+		record = &w.deleteLetter
+	}
+	record.int(1, p.pos)
+	record.int(2, int64(p.id.Job))
+	record.int(3, int64(p.id.Due))
+	if hit, err := record.hits(); !hit || err != nil {
+		return err
+	}
+	*forgotten++
+	for _, output := range []*statement{&w.deleteResult, &w.deleteCheckpoint} {
+		output.int(1, int64(p.id.Job))
+		output.int(2, int64(p.id.Due))
+		if err := output.exec(); err != nil {
+			return err
+		}
+	}
+	return w.removeJob(p.id.Job)
+}
+
+func (w *writer) removeJob(id carillon.JobID) error {
+	w.deleteJob.int(1, int64(id))
+	stmt := w.deleteJob.stmt
+	gone, err := stmt.Step()
+	if err != nil {
+		return err
+	}
+	if !gone {
+		return stmt.Reset()
+	}
+	namespace, version, due, spec := stmt.ColumnText(0), stmt.ColumnInt64(1), carillon.Time(stmt.ColumnInt64(2)), blob(stmt, 3)
+	if err := w.deleteJob.exec(); err != nil { // to its end
+		return err
+	}
+	if version > 1 {
+		w.deleteDefinitions.int(1, int64(id))
+		if err := w.deleteDefinitions.exec(); err != nil {
+			return err
+		}
+	}
+	w.dropGuard.text(1, namespace)
+	w.dropGuard.text(2, carillon.OverlapKey(id))
+	if err := w.dropGuard.exec(); err != nil {
+		return err
+	}
+	var was carillon.Definition
+	if err := decode(spec, due, &was); err != nil {
+		return err
+	}
+	return w.unlabel(namespace, id, was.Labels)
+}

@@ -1,0 +1,86 @@
+package sqlite
+
+import (
+	"context"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+	"zombiezen.com/go/sqlite"
+)
+
+// All by primary key.
+const (
+	insertGuard = `INSERT INTO guard (ns, key, rev, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING`
+	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3 WHERE ns = ?1 AND key = ?2 AND rev = ?4`
+	deleteGuard = `DELETE FROM guard WHERE ns = ?1 AND key = ?2 AND rev = ?3`
+)
+
+func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
+	switch {
+	case g.Value == nil && g.Rev == 0: // only compared: there must be none
+		w.seeGuard.text(1, g.Namespace)
+		w.seeGuard.text(2, g.Key)
+		rev, err := w.seeGuard.one()
+		return rev == 0, err
+	case g.Value == nil:
+		w.deleteGuard.text(1, g.Namespace)
+		w.deleteGuard.text(2, g.Key)
+		w.deleteGuard.int(3, int64(g.Rev))
+		return w.deleteGuard.hits()
+	case g.Rev == 0:
+		w.insertGuard.text(1, g.Namespace)
+		w.insertGuard.text(2, g.Key)
+		w.insertGuard.bytes(3, g.Value)
+		return w.insertGuard.hits()
+	}
+	w.updateGuard.text(1, g.Namespace)
+	w.updateGuard.text(2, g.Key)
+	w.updateGuard.bytes(3, g.Value)
+	w.updateGuard.int(4, int64(g.Rev))
+	return w.updateGuard.hits()
+}
+
+// By primary key; the second a range of it, which is read until a key no longer begins with the prefix.
+const (
+	guardByKey = `SELECT ns, key, rev, value FROM guard WHERE ns = ? AND key = ?`
+	guardsFrom = `SELECT ns, key, rev, value FROM guard WHERE ns = ? AND key >= ? ORDER BY key`
+)
+
+// Guards implements carillon.Store.
+func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []carillon.Guard, err error) {
+	err = s.read(ctx, func(r *reader) error {
+		if len(q.Keys) == 0 {
+			return r.rows(guardsFrom, func(stmt *sqlite.Stmt) {
+				stmt.BindText(1, q.Namespace)
+				stmt.BindText(2, q.Prefix)
+			}, func(stmt *sqlite.Stmt) (bool, error) {
+				g := r.guard(stmt)
+				if !strings.HasPrefix(g.Key, q.Prefix) {
+					return false, nil
+				}
+				found = append(found, g)
+				return true, nil
+			})
+		}
+		for _, key := range q.Keys {
+			err := r.rows(guardByKey, func(stmt *sqlite.Stmt) {
+				stmt.BindText(1, q.Namespace)
+				stmt.BindText(2, key)
+			}, func(stmt *sqlite.Stmt) (bool, error) {
+				found = append(found, r.guard(stmt))
+				return true, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (r *reader) guard(stmt *sqlite.Stmt) carillon.Guard {
+	return carillon.Guard{
+		Namespace: r.name(stmt, 0), Key: stmt.ColumnText(1), Rev: stmt.ColumnInt32(2), Value: blob(stmt, 3),
+	}
+}

@@ -1,0 +1,157 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/carillon-run/carillon"
+	"zombiezen.com/go/sqlite"
+)
+
+// By primary key; an older definition by the key of its table, beside the row of its job.
+const (
+	jobLatest = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload FROM job j WHERE j.id = ?`
+	jobOlder  = `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
+FROM job j CROSS JOIN definition d ON d.job = j.id AND d.version = ?2 WHERE j.id = ?1`
+)
+
+// Jobs implements carillon.Store.
+func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon.Job, error) {
+	found := make([]carillon.Job, 0, len(ids))
+	err := s.read(ctx, func(r *reader) error {
+		var older []carillon.JobVersion
+		for _, id := range ids {
+			job, exists, err := r.jobByKey(jobLatest, id)
+			if err != nil {
+				return err
+			}
+			switch {
+			case exists && (id.Version == 0 || id.Version == job.Version):
+				found = append(found, job)
+			case exists:
+				older = append(older, id)
+			}
+		}
+		for _, id := range older {
+			job, exists, err := r.jobByKey(jobOlder, id)
+			if err != nil {
+				return err
+			}
+			if exists {
+				found = append(found, job)
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (r *reader) jobByKey(query string, id carillon.JobVersion) (job carillon.Job, found bool, err error) {
+	stmt, err := r.conn.Prepare(query)
+	if err != nil {
+		return job, false, err
+	}
+	stmt.BindInt64(1, int64(id.Job))
+	if query == jobOlder {
+		stmt.BindInt64(2, int64(id.Version))
+	}
+	if found, err = stmt.Step(); !found || err != nil {
+		return job, false, err
+	}
+	if job, err = r.job(stmt); err != nil {
+		return job, false, err
+	}
+	return job, true, stmt.Reset()
+}
+
+// Where a run can be: unfinished, by primary key; in history, by history_job, the last of that name; or, once history
+// has forgotten it, among the dead letters, by dead_run.
+const (
+	runByKey     = `SELECT ` + runColumns + ` FROM run WHERE due = ?1 AND job = ?2`
+	historyByKey = `SELECT pos, ` + endedColumns + ` FROM history WHERE job = ?2 AND due = ?1 ORDER BY pos DESC LIMIT 1`
+	deadByKey    = `SELECT pos, ` + endedColumns + ` FROM dead WHERE job = ?2 AND due = ?1`
+)
+
+// Runs implements carillon.Store.
+func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
+	found := make([]carillon.Run, 0, len(ids))
+	err := s.read(ctx, func(r *reader) error {
+		for _, id := range ids {
+			run, exists, err := r.run(id)
+			if err != nil {
+				return err
+			}
+			if !exists {
+				continue
+			}
+			if whole {
+				if run.Output, err = r.output(id); err != nil {
+					return err
+				}
+			}
+			found = append(found, run)
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (r *reader) run(id carillon.RunID) (run carillon.Run, found bool, err error) {
+	for _, query := range []string{runByKey, historyByKey, deadByKey} {
+		err = r.rows(query, byKey(id), func(stmt *sqlite.Stmt) (bool, error) {
+			found = true
+			if query == runByKey {
+				run = r.unfinished(stmt)
+				return false, r.fillAbout(&run)
+			}
+			run, _ = r.ended(stmt, query == deadByKey)
+			return false, nil
+		})
+		if found || err != nil {
+			break
+		}
+	}
+	return run, found, err
+}
+
+func byKey(id carillon.RunID) func(*sqlite.Stmt) {
+	return func(stmt *sqlite.Stmt) {
+		stmt.BindInt64(1, int64(id.Due))
+		stmt.BindInt64(2, int64(id.Job))
+	}
+}
+
+// aboutJob is by primary key.
+const aboutJob = `SELECT name, type, owner FROM job WHERE id = ?`
+
+// fillAbout reads what an unfinished run does not repeat of its job.
+func (r *reader) fillAbout(run *carillon.Run) error {
+	run.About = &carillon.About{}
+	return r.rows(aboutJob, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(run.ID.Job)) }, func(stmt *sqlite.Stmt) (bool, error) {
+		*run.About = carillon.About{Name: r.name(stmt, 0), Type: r.name(stmt, 1), Owner: r.name(stmt, 2)}
+		return false, nil
+	})
+}
+
+// By primary key.
+const (
+	resultByKey     = `SELECT value FROM result WHERE due = ? AND job = ?`
+	checkpointByKey = `SELECT value FROM checkpoint WHERE due = ? AND job = ?`
+)
+
+// output reads what a run has handed back; nil if nothing.
+func (r *reader) output(id carillon.RunID) (*carillon.Output, error) {
+	var out carillon.Output
+	for query, to := range map[string]*[]byte{resultByKey: &out.Result, checkpointByKey: &out.Checkpoint} {
+		err := r.rows(query, byKey(id), func(stmt *sqlite.Stmt) (bool, error) {
+			*to = blob(stmt, 0)
+			return false, nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if out.Result == nil && out.Checkpoint == nil {
+		return nil, nil
+	}
+	return &out, nil
+}

@@ -1,0 +1,155 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
+)
+
+// readers is how many reads go on at once. They are short, and there are few cores to share.
+const readers = 4
+
+// Store is a carillon.Store in one file.
+type Store struct {
+	mu           sync.Mutex // guards what follows
+	writer       *writer
+	checkpointer *checkpointer
+	broken       error // the first error after which nothing may be written any more
+	forget       forgetter
+
+	idle   chan *reader
+	opened int // readers, idle or not
+	closed chan struct{}
+	once   sync.Once
+}
+
+var _ carillon.Store = (*Store)(nil)
+
+var errClosed = errors.New("the store is closed")
+
+// Open opens the file, makes it if there is none, and brings its schema up to date.
+func Open(path string) (*Store, error) {
+	conn, err := open(path, sqlite.OpenReadWrite|sqlite.OpenCreate|sqlite.OpenWAL, writerPragmas)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{idle: make(chan *reader, readers), closed: make(chan struct{})}
+	if err := migrate(conn); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	if s.writer, err = newWriter(conn); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	if os.Getenv("BG") != "" {
+		if s.checkpointer, err = newCheckpointer(path); err != nil {
+			return nil, err
+		}
+		sqlitex.ExecuteTransient(s.writer.conn, `PRAGMA wal_autocheckpoint=0`, nil)
+		go s.checkpointer.run()
+	}
+	for range readers {
+		conn, err := open(path, sqlite.OpenReadWrite|sqlite.OpenWAL, readerPragmas)
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+		s.idle <- &reader{conn: conn, names: map[string]string{}}
+		s.opened++
+	}
+	return s, nil
+}
+
+// The writer's cache holds the ends of the tables that all writes go to. Readers come by seldom and rely on the page
+// cache of the system.
+var (
+	writerPragmas = []string{`synchronous=FULL`, `cache_size=-65536`, `temp_store=MEMORY`, `wal_autocheckpoint=4000`}
+	readerPragmas = []string{`query_only=ON`, `cache_size=-2048`, `temp_store=MEMORY`}
+)
+
+func open(path string, flags sqlite.OpenFlags, pragmas []string) (*sqlite.Conn, error) {
+	conn, err := sqlite.OpenConn(path, flags)
+	if err != nil {
+		return nil, err
+	}
+	for _, pragma := range pragmas {
+		if err := sqlitex.ExecuteTransient(conn, `PRAGMA `+pragma, nil); err != nil {
+			conn.Close()
+			return nil, fmt.Errorf("open %s: %w", path, err)
+		}
+	}
+	return conn, nil
+}
+
+// Close waits for what is under way. What was committed is safe without it.
+func (s *Store) Close() error {
+	var err error
+	s.once.Do(func() {
+		close(s.closed)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.broken = errClosed
+		for range s.opened {
+			err = errors.Join(err, (<-s.idle).conn.Close())
+		}
+		if s.checkpointer != nil {
+			err = errors.Join(err, s.checkpointer.close())
+		}
+		err = errors.Join(err, s.writer.conn.Close()) // the last one brings the log back into the file
+	})
+	return err
+}
+
+// reader is a connection that only reads, and the strings it has seen: few namespaces, queues and workers are named by
+// many rows.
+type reader struct {
+	conn  *sqlite.Conn
+	names map[string]string
+	buf   []byte
+}
+
+// read runs a function on a connection of its own, with one view of all tables from its first statement to its last.
+func (s *Store) read(ctx context.Context, f func(r *reader) error) error {
+	select { // with both ready, the one below would choose at random
+	case <-s.closed:
+		return errClosed
+	default:
+	}
+	var r *reader
+	select {
+	case r = <-s.idle:
+	case <-s.closed:
+		return errClosed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { s.idle <- r }()
+	r.conn.SetInterrupt(ctx.Done())
+	err := r.exec(`BEGIN`)
+	if err == nil {
+		err = f(r)
+	}
+	r.conn.SetInterrupt(nil) // also resets what was left half read
+	if !r.conn.AutocommitEnabled() {
+		err = errors.Join(err, r.exec(`ROLLBACK`)) // nothing was written
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+func (r *reader) exec(query string) error {
+	stmt, err := r.conn.Prepare(query)
+	if err != nil {
+		return err
+	}
+	_, err = stmt.Step()
+	return err
+}

@@ -1,0 +1,112 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"math"
+
+	"github.com/carillon-run/carillon"
+	"zombiezen.com/go/sqlite"
+)
+
+// Two streams that together hold every unfinished run, each in the order of wakes: those that wake when they are due, by
+// the primary key, and those that left their due time, by run_wake. A lane that is asked for is compared here: its runs
+// may lie behind many of another one. ?5 is NULL for all lanes; ?3 is not used by the first.
+const (
+	wakesAtDue = `SELECT ` + runColumns + ` FROM run
+WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due AND (?5 IS NULL OR queue = ?5 AND prio = ?6) ORDER BY due, job`
+
+	wakesMoved = `SELECT ` + runColumns + ` FROM run INDEXED BY run_wake
+WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due AND (?5 IS NULL OR queue = ?5 AND prio = ?6) ORDER BY wake, due, job`
+)
+
+// Wakes implements carillon.Store.
+func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carillon.Run, err error) {
+	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
+	err = s.read(ctx, func(r *reader) error {
+		atDue, err := r.wakes(wakesAtDue, &q)
+		if err != nil {
+			return err
+		}
+		moved, err := r.wakes(wakesMoved, &q)
+		if err != nil {
+			return err
+		}
+		for len(found) < limit && (atDue.run != nil || moved.run != nil) {
+			first := atDue
+			if atDue.run == nil || moved.run != nil && moved.run.WakePos().Less(atDue.run.WakePos()) {
+				first = moved
+			}
+			found = append(found, *first.run)
+			if err := first.next(); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return found, err
+}
+
+// wakeStream is a statement that has read as far as run; nil at its end.
+type wakeStream struct {
+	reader *reader
+	stmt   *sqlite.Stmt
+	all    bool // shards
+	shards [carillon.Shards]bool
+	run    *carillon.Run
+	row    carillon.Run
+}
+
+func (r *reader) wakes(query string, q *carillon.WakeQuery) (*wakeStream, error) {
+	stmt, err := r.conn.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	stmt.BindInt64(1, int64(q.After.Wake))
+	if query == wakesAtDue {
+		stmt.BindInt64(2, int64(jobAtDue(q.After)))
+	} else {
+		stmt.BindInt64(2, int64(q.After.ID.Due))
+		stmt.BindInt64(3, int64(q.After.ID.Job))
+	}
+	stmt.BindInt64(4, int64(q.Until))
+	if q.Lane != nil {
+		stmt.BindText(5, q.Lane.Queue)
+		stmt.BindInt64(6, int64(q.Lane.Priority))
+	}
+	w := &wakeStream{reader: r, stmt: stmt, all: q.Shards == nil}
+	for _, shard := range q.Shards {
+		w.shards[shard] = true
+	}
+	return w, w.next()
+}
+
+// jobAtDue is the job after which those that wake when they are due go on at the moment of a position.
+func jobAtDue(after carillon.WakePos) carillon.JobID {
+	switch {
+	case after.ID.Due < after.Wake: // a run that was moved there comes before all that are due then
+		return math.MinInt64
+	case after.ID.Due > after.Wake: // and one that was moved forward behind them
+		return math.MaxInt64
+	}
+	return after.ID.Job
+}
+
+func (w *wakeStream) next() error {
+	for {
+		found, err := w.stmt.Step()
+		if err != nil {
+			return err
+		}
+		if !found {
+			w.run = nil
+			return w.stmt.Reset()
+		}
+		if !w.all && !w.shards[carillon.JobID(w.stmt.ColumnInt64(1)).Shard()] {
+			continue
+		}
+		w.row = w.reader.unfinished(w.stmt)
+		w.run = &w.row
+		return nil
+	}
+}

@@ -1,0 +1,86 @@
+package sqlite
+
+import (
+	"zombiezen.com/go/sqlite"
+)
+
+// writer is the connection that writes, with its statements prepared: looking them up would cost as much as some of
+// them take. The constant of each stands above the function that runs it.
+type writer struct {
+	conn                    *sqlite.Conn
+	begin, commit, rollback statement
+
+	insertJob, updateJob, readJob, moveJob, defineJob statement
+	insertLabel, deleteLabel                          statement
+	insertRun, updateRun, deleteRun                   statement
+	insertHistory, insertDead, deleteDead             statement
+	putResult, putCheckpoint                          statement
+	insertGuard, updateGuard, deleteGuard             statement
+	seeJob, seeRun, seeGuard, seeDead                 statement
+
+	lastHistory, deleteHistory, deleteLetter statement
+	deleteResult, deleteCheckpoint           statement
+	deleteJob, deleteDefinitions, dropGuard  statement
+}
+
+func newWriter(conn *sqlite.Conn) (*writer, error) {
+	w := &writer{conn: conn}
+	for _, p := range []struct {
+		stmt  *statement
+		query string
+	}{
+		{&w.begin, `BEGIN IMMEDIATE`},
+		{&w.commit, `COMMIT`},
+		{&w.rollback, `ROLLBACK`},
+		{&w.insertJob, insertJob},
+		{&w.updateJob, updateJob},
+		{&w.readJob, readJob},
+		{&w.moveJob, moveJob},
+		{&w.defineJob, defineJob},
+		{&w.insertLabel, insertLabel},
+		{&w.deleteLabel, deleteLabel},
+		{&w.insertRun, insertRun},
+		{&w.updateRun, updateRun},
+		{&w.deleteRun, deleteRun},
+		{&w.insertHistory, insertHistory},
+		{&w.insertDead, insertDead},
+		{&w.deleteDead, deleteDead},
+		{&w.putResult, putResult},
+		{&w.putCheckpoint, putCheckpoint},
+		{&w.insertGuard, insertGuard},
+		{&w.updateGuard, updateGuard},
+		{&w.deleteGuard, deleteGuard},
+		{&w.seeJob, seeJob},
+		{&w.seeRun, seeRun},
+		{&w.seeGuard, seeGuard},
+		{&w.seeDead, seeDead},
+		{&w.lastHistory, lastHistory},
+		{&w.deleteHistory, deleteHistory},
+		{&w.deleteLetter, deleteLetter},
+		{&w.deleteResult, deleteResult},
+		{&w.deleteCheckpoint, deleteCheckpoint},
+		{&w.deleteJob, deleteJob},
+		{&w.deleteDefinitions, deleteDefinitions},
+		{&w.dropGuard, dropGuard},
+	} {
+		if err := p.stmt.prepare(conn, p.query); err != nil {
+			return nil, err
+		}
+	}
+	return w, nil
+}
+
+// undo ends a transaction that went wrong. SQLite itself has ended it after some errors.
+func (w *writer) undo() error {
+	if w.conn.AutocommitEnabled() {
+		return nil
+	}
+	return w.rollback.exec()
+}
+
+func (w *writer) again() error {
+	if err := w.undo(); err != nil {
+		return err
+	}
+	return w.begin.exec()
+}

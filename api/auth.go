@@ -1,0 +1,69 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+)
+
+// Credential is who a token stands for. The namespace of everything a request touches is taken from here.
+type Credential struct {
+	Namespace string
+	Name      string // for logs
+}
+
+type key struct {
+	sum [sha256.Size]byte
+	Credential
+}
+
+// hashTokens leaves out what could let somebody in by accident: an empty token, a credential without a namespace.
+func hashTokens(tokens map[string]Credential) []key {
+	var keys []key
+	for token, credential := range tokens {
+		if token != "" && credential.Namespace != "" {
+			keys = append(keys, key{sha256.Sum256([]byte(token)), credential})
+		}
+	}
+	return keys
+}
+
+// authenticate looks at every key, whichever fits, so that the time it takes tells nothing.
+func (s *server) authenticate(r *http.Request) (Credential, bool) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
+		return Credential{}, false
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	var found Credential
+	ok := false
+	for _, k := range s.keys {
+		if subtle.ConstantTimeCompare(sum[:], k.sum[:]) == 1 {
+			found, ok = k.Credential, true
+		}
+	}
+	return found, ok
+}
+
+func (s *server) refuse(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
+	problem{
+		Type: "unauthorized", Title: "No valid token", Status: http.StatusUnauthorized,
+		Detail: `this needs the header "Authorization: Bearer <token>"; ` +
+			`carillon serve writes the token into the file "token" of its data directory`,
+	}.write(w)
+}
+
+type credentialKey struct{}
+
+func withCredential(r *http.Request, c Credential) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), credentialKey{}, c))
+}
+
+// namespace panics without a credential: a handler that runs before the token was checked is a bug, not a request
+// for the empty namespace.
+func namespace(r *http.Request) string {
+	return r.Context().Value(credentialKey{}).(Credential).Namespace
+}

@@ -1,0 +1,81 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// What a request may weigh.
+const (
+	maxBody      = 1 << 20
+	maxBatchBody = 16 << 20
+	maxBatch     = 1000
+	maxDepth     = 32
+)
+
+// readJSON reads a whole body of JSON, undecoded.
+func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if err := checkContentType(r); err != nil {
+		return nil, err
+	}
+	return readBody(w, r, limit)
+}
+
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, problem{
+			Type: "too-large", Title: "Too large", Status: http.StatusRequestEntityTooLarge,
+			Fault: &carillon.FieldError{
+				Field: "body", Given: fmt.Sprintf("more than %d bytes", limit), Want: fmt.Sprintf("at most %d bytes (%d KiB)", limit, limit>>10),
+			},
+		}
+	}
+	if err != nil {
+		return nil, invalid("body", "a body that ended early", "a complete body")
+	}
+	return body, nil
+}
+
+// readNothing is for routes without a body: a body that is ignored would be a wish that is not granted, in silence.
+func readNothing(w http.ResponseWriter, r *http.Request) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	body, err := readBody(w, r, maxBody)
+	if err != nil || len(bytes.TrimSpace(body)) == 0 {
+		return err
+	}
+	if err := checkContentType(r); err != nil {
+		return err
+	}
+	return decode(body, &struct{}{}, maxDepth)
+}
+
+func checkContentType(r *http.Request) error {
+	given := r.Header.Get("Content-Type")
+	media, params, err := mime.ParseMediaType(given)
+	charset := params["charset"]
+	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return unsupported("Content-Type", given, "application/json")
+	}
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return unsupported("Content-Encoding", encoding, "a body that is not compressed")
+	}
+	return nil
+}
+
+func unsupported(header, given, want string) error {
+	return problem{
+		Type: "unsupported-media-type", Title: "Unsupported media type", Status: http.StatusUnsupportedMediaType,
+		Fault: &carillon.FieldError{Field: header, Given: given, Want: want},
+	}
+}

@@ -1,0 +1,171 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/carillon-run/carillon"
+)
+
+func TestWhatIsNotNamedKeepsItsDefault(t *testing.T) {
+	got := carillon.NewDefinition()
+	err := decode([]byte(`{"retry":{"delay":"5s"},"misfire":"skip","retention":{"logs":"1d"},"labels":{"a":"b"}}`), &got, maxDepth)
+	want := carillon.NewDefinition()
+	want.Retry.Delay, want.Misfire.Policy = carillon.Duration(5e9), carillon.MisfireSkip
+	want.Retention.Logs, want.Labels = carillon.Duration(86400e9), map[string]string{"a": "b"}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(carillon.Schedule{})); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+}
+
+func TestAnEditReplacesScheduleTargetAndMapsAndMergesTheRest(t *testing.T) {
+	labels := map[string]string{"old": "1"}
+	before := carillon.NewDefinition()
+	before.Labels, before.Misfire.Policy = labels, carillon.MisfireAll
+	before.Schedule = carillon.Schedule{Cron: "0 3 * * *", Timezone: "Europe/Berlin", MaxRuns: 7}
+	before.Target = carillon.Target{Command: &carillon.Command{Argv: []string{"a", "b"}, Env: map[string]string{"A": "b"}, Dir: "/"}}
+	target := before.Target.Command
+
+	got := before
+	err := decode([]byte(`{"schedule":{"every":"1m"},"target":{"command":{"shell":"date"}},"labels":{"new":"2"},"misfire":{"max":3}}`), &got, maxDepth)
+	want := before
+	want.Schedule = carillon.Schedule{Every: carillon.Duration(60e9)}
+	want.Target = carillon.Target{Command: &carillon.Command{Shell: "date"}}
+	want.Labels = map[string]string{"new": "2"}
+	want.Misfire.Max = 3
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(carillon.Schedule{})); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	if labels["old"] != "1" || target.Shell != "" || len(target.Argv) != 2 {
+		t.Error("what the present definition shares was written to")
+	}
+}
+
+func TestThePayloadKeepsItsBytes(t *testing.T) {
+	for _, payload := range []string{
+		`{ "n" : 12345678901234567890.10 , "b":1e400 }`, `"\u00e9é\/"`, `[1,2,  3]`, `-0`, `true`, `""`, `{"":{}}`,
+		strings.Repeat("[", 31) + strings.Repeat("]", 31),
+	} {
+		var got carillon.Definition
+		if err := decode([]byte(`{"payload":`+payload+`}`), &got, maxDepth); err != nil || string(got.Payload) != payload {
+			t.Errorf("%s became %s, %v", payload, got.Payload, err)
+		}
+	}
+}
+
+func TestNullIsNoneWhereNoneIsPossible(t *testing.T) {
+	var got carillon.Definition
+	if err := decode([]byte(`{"payload":null,"schedule":{"at":null,"starts_at":null}}`), &got, maxDepth); err != nil {
+		t.Fatal(err)
+	}
+	if got.Schedule.At != 0 || string(got.Payload) != "null" {
+		t.Errorf("null became %v and %s", got.Schedule.At, got.Payload)
+	}
+}
+
+func TestAnUnknownFieldSaysWhatWasPerhapsMeant(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"target":{"command":{"agrv":[]}}}`: "a known field: argv, shell, env, dir, fatal_exit_codes; did you mean argv?",
+		`{"Name":"a"}`:                       "did you mean name?",
+		`{"cron":"* * * * *"}`:               "did you mean schedule.cron?",
+		`{"argv":[]}`:                        "did you mean target.command.argv?",
+		`{"shedule":{}}`:                     "did you mean schedule?",
+		`{"target":{"handler":{"name":1}}}`:  "no fields here",
+		`{"zzzzzz":1}`:                       "misfire, retention",
+	} {
+		var fault *carillon.FieldError
+		var def carillon.Definition
+		if err := decode([]byte(body), &def, maxDepth); !errors.As(err, &fault) || !strings.HasSuffix(fault.Want, want) {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+}
+
+func TestAFaultSaysWhatWasGiven(t *testing.T) {
+	for _, c := range []struct{ body, given, want string }{
+		{`{"name":5}`, "5", "text"},
+		{`{"name":null}`, "null", "text"},
+		{`{"name":{}}`, "an object", "text"},
+		{`{"name":[]}`, "a list", "text"},
+		{`{"name":true}`, "true", "text"},
+		{`{"priority":"5"}`, `"5"`, "a whole number"},
+		{`{"priority":1.5}`, "1.5", "a whole number"},
+		{`{"timeout":null}`, "null", `a duration such as "90s", "1h30m" or "30d", not negative`},
+		{`{"timeout":5}`, "5", `a duration such as "90s", "1h30m" or "30d", not negative`},
+		{`{"labels":[]}`, "a list", "an object of text"},
+		{`{"target":{"command":{"argv":"ls"}}}`, `"ls"`, "a list"},
+		{`{"retry":3}`, "3", "an object"},
+	} {
+		var fault *carillon.FieldError
+		var def carillon.Definition
+		if err := decode([]byte(c.body), &def, maxDepth); !errors.As(err, &fault) || fault.Given != c.given || fault.Want != c.want {
+			t.Errorf("%s: given %q want %q", c.body, fault.Given, fault.Want)
+		}
+	}
+}
+
+func TestSurrogatePairsAndEscapedBackslashesAreText(t *testing.T) {
+	for body, name := range map[string]string{
+		`{"name":"\ud83d\ude00"}`: "😀", `{"name":"\\ud800"}`: `\ud800`, `{"name":"\ufffd"}`: "\ufffd", `{"name":"\\\\"}`: `\\`,
+	} {
+		var def carillon.Definition
+		if err := decode([]byte(body), &def, maxDepth); err != nil || def.Name != name {
+			t.Errorf("%s became %q, %v", body, def.Name, err)
+		}
+	}
+}
+
+// FuzzDecode holds the decoder against encoding/json: it never panics, every refusal names a field, and what it accepts
+// encoding/json accepts too and reads as the same.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		`{"target":{"command":{"argv":["echo"],"env":{"A":"b"}}},"schedule":{"cron":"* * * * *"}}`, `{"misfire":"skip"}`,
+		`{"payload":{"a":[1,2,{"b":null}]},"retry":{"jitter":0.5}}`, `{"name":"\ud83d\ude00","name":1}`, `{"a":1]`, `[[[[`, `{"":{}}`,
+		`{"schedule":{"at":"2030-01-01T00:00:00Z","after":"5s"},"labels":{"a":"b"}}`, `{"jobs":[{},{"name":"a"}]}`, "{\"name\":\"\xff\"}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, into := range []any{&carillon.Definition{}, &batch{}, &struct{}{}} {
+			err := decode(body, into, maxDepth)
+			var fault *carillon.FieldError
+			if err != nil && (!errors.As(err, &fault) || fault.Field == "" || fault.Want == "") {
+				t.Errorf("%q is refused with %v", body, err)
+			}
+			if err != nil {
+				if !utf8.ValidString(fault.Given) && utf8.Valid(body) || len(fault.Field) > 5000 {
+					t.Errorf("%q is refused with an unreadable %v", body, err)
+				}
+				continue
+			}
+			agree(t, body, into)
+		}
+	})
+}
+
+func agree(t *testing.T, body []byte, got any) {
+	if !json.Valid(body) {
+		t.Fatalf("%q is accepted and is not JSON", body)
+	}
+	def, ok := got.(*carillon.Definition)
+	if !ok || strings.Contains(string(body), "misfire") { // the short form is our own
+		return
+	}
+	want := &carillon.Definition{}
+	if err := json.Unmarshal(body, want); err != nil {
+		t.Fatalf("%q: encoding/json says %v", body, err)
+	}
+	if string(want.Payload) == string(def.Payload) {
+		want.Payload, def.Payload = nil, nil
+	}
+	if !reflect.DeepEqual(want, def) {
+		t.Errorf("%q: %+v, encoding/json %+v", body, def, want)
+	}
+}

@@ -1,0 +1,28 @@
+package api
+
+import "strings"
+
+// RouteInfo is a line of the route table, for tests.
+type RouteInfo struct {
+	Method, Pattern, Path string
+	Public                bool
+	Query                 []string
+}
+
+// Routes is the route table, with an id of a job or run that does not exist in each path.
+func Routes(c Config) []RouteInfo {
+	s := &server{Config: c}
+	var all []RouteInfo
+	for _, rt := range s.table() {
+		id := "run_" + strings.Repeat("0", 12) + "1" + strings.Repeat("0", 9) + "1"
+		if strings.HasPrefix(rt.Pattern, "/v1/jobs/") {
+			id = "job_" + strings.Repeat("0", 12) + "1"
+		}
+		info := RouteInfo{rt.Method, rt.Pattern, strings.ReplaceAll(rt.Pattern, "{id}", id), rt.Public, nil}
+		for _, p := range rt.Query {
+			info.Query = append(info.Query, p.Name)
+		}
+		all = append(all, info)
+	}
+	return all
+}

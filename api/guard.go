@@ -1,0 +1,91 @@
+package api
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+)
+
+const requestHeader = "X-Request-Id"
+
+// guard is around everything: it names the request, keeps browsers from guessing, storing or being abused, turns a
+// panic into an answer, and logs. Neither headers nor bodies nor queries are logged, so neither are tokens or payloads.
+func (s *server) guard(next http.Handler) http.Handler {
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		problem{
+			Type: "cross-origin", Title: "Refused from another origin", Status: http.StatusForbidden,
+			Detail: "a web page of another origin may not change anything here",
+		}.write(w)
+	}))
+	next = origin.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		started := time.Now()
+		head := w.Header()
+		head.Set(requestHeader, newRequestID())
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("Cache-Control", "no-store")
+		head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		watched := &watch{ResponseWriter: w}
+		defer func() {
+			s.caught(watched, r, recover())
+			s.Logger.DebugContext(r.Context(), "request", "request", requestID(w), "method", r.Method, "route", r.Pattern,
+				"status", watched.status, "took", time.Since(started))
+		}()
+		next.ServeHTTP(watched, r)
+	})
+}
+
+// caught answers for a handler that panicked. One that cut the connection on purpose goes on doing so, and so does one
+// that had begun to answer: a broken connection is better than half an answer that looks whole.
+func (s *server) caught(w *watch, r *http.Request, cause any) {
+	if cause == nil {
+		return
+	}
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(cause)
+	}
+	s.Logger.ErrorContext(r.Context(), "panic", "request", requestID(w), "route", r.Pattern, "cause", fmt.Sprint(cause),
+		"stack", string(debug.Stack()))
+	if w.status != 0 {
+		panic(http.ErrAbortHandler)
+	}
+	problem{
+		Type: "internal", Title: "Internal error", Status: http.StatusInternalServerError,
+		Detail: "this is a bug; the server's log says more under request " + requestID(w),
+	}.write(w)
+}
+
+// watch remembers the status. Unwrap lets http.ResponseController reach the connection.
+type watch struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *watch) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *watch) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *watch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func newRequestID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+func requestID(w http.ResponseWriter) string { return w.Header().Get(requestHeader) }

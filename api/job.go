@@ -1,0 +1,203 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// jobView is a job as it is read back alone.
+type jobView struct {
+	carillon.Job
+	LastRun *carillon.Run `json:"last_run"`
+	NextRun *carillon.Run `json:"next_run"`
+}
+
+// job reads the job that the path names. One of another namespace does not exist.
+func (s *server) job(r *http.Request) (carillon.Job, error) {
+	id, err := carillon.ParseJobID(r.PathValue("id"))
+	if err != nil {
+		return carillon.Job{}, err
+	}
+	jobs, err := s.Store.Jobs(r.Context(), []carillon.JobVersion{{Job: id}})
+	if err != nil {
+		return carillon.Job{}, err
+	}
+	if len(jobs) == 0 || jobs[0].Namespace != namespace(r) {
+		return carillon.Job{}, notFound("job " + id.String())
+	}
+	return jobs[0], nil
+}
+
+func (s *server) getJob(w http.ResponseWriter, r *http.Request, _ *query) error {
+	job, err := s.job(r)
+	if err != nil {
+		return err
+	}
+	view, err := s.view(r.Context(), job)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("ETag", etag(job.Version))
+	return reply(w, http.StatusOK, view)
+}
+
+// view adds the runs that people look for first. Unfinished runs also tell whether an active job is finished.
+func (s *server) view(ctx context.Context, job carillon.Job) (jobView, error) {
+	view := jobView{Job: s.shown(job)}
+	var unfinished []carillon.Run
+	err := s.eachRun(ctx, ofJob(job, carillon.Waiting, carillon.Claimed, carillon.Running), func(run carillon.Run) bool {
+		unfinished = append(unfinished, run)
+		if run.State == carillon.Waiting { // latest due first, so the last one seen is the first one due
+			view.NextRun = &run
+		}
+		return true
+	})
+	if err != nil {
+		return view, err
+	}
+	view.State = job.StateOf(unfinished)
+	begun := ofJob(job, carillon.Claimed, carillon.Running, carillon.Succeeded, carillon.Failed, carillon.Canceled)
+	begun.Limit = 1
+	err = s.eachRun(ctx, begun, func(run carillon.Run) bool {
+		view.LastRun = &run
+		return false
+	})
+	return view, err
+}
+
+func ofJob(job carillon.Job, states ...carillon.State) carillon.RunQuery {
+	return carillon.RunQuery{Namespace: job.Namespace, Job: job.ID, States: states, Limit: maxLimit}
+}
+
+// maxPages bounds how far one request reads for a job's own runs: 20,000 unfinished ones are more than anybody has.
+const maxPages = 20
+
+// eachRun calls each for the runs of all pages until it returns false.
+func (s *server) eachRun(ctx context.Context, q carillon.RunQuery, each func(carillon.Run) bool) error {
+	for range maxPages {
+		found, err := s.Store.FindRuns(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, run := range found.Runs {
+			if !each(run) {
+				return nil
+			}
+		}
+		if found.Next == "" {
+			return nil
+		}
+		q.After = found.Next
+	}
+	return nil
+}
+
+// editJob reads the body over the present definition, each time anew if somebody else edits at the same time.
+func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error {
+	body, err := readJSON(w, r, maxBody)
+	if err != nil {
+		return err
+	}
+	job, err := s.job(r)
+	if err != nil {
+		return err
+	}
+	same, err := ifMatch(r, job)
+	if err != nil {
+		return err
+	}
+	edited, err := s.Ledger.EditJob(r.Context(), namespace(r), job.ID, func(def *carillon.Definition) error {
+		if !same(def) {
+			return mismatch("somebody else edited it just now")
+		}
+		if err := decode(body, def, maxDepth); err != nil {
+			return err
+		}
+		return def.Admit(carillon.Now())
+	})
+	if err != nil {
+		return err
+	}
+	return s.replyPresent(w, r, edited)
+}
+
+// ifMatch says whether a definition is the one that If-Match names. The ledger hands the present definition to an edit
+// but not its version, so it is compared with that of the version asked for: between the two no edit goes unnoticed.
+func ifMatch(r *http.Request, job carillon.Job) (same func(*carillon.Definition) bool, err error) {
+	given := r.Header.Get("If-Match")
+	if given == "" || given == "*" {
+		return func(*carillon.Definition) bool { return true }, nil
+	}
+	version, err := strconv.ParseUint(strings.Trim(given, `"`), 10, 31)
+	if err != nil {
+		return nil, invalid("If-Match", given, `one version as in the ETag, such as "3", or *`)
+	}
+	if int32(version) != job.Version {
+		return nil, mismatch(fmt.Sprintf("version %d was asked for, the present one is %d", version, job.Version))
+	}
+	before, err := json.Marshal(job.Definition)
+	return func(def *carillon.Definition) bool {
+		now, err := json.Marshal(def)
+		return err == nil && bytes.Equal(before, now)
+	}, err
+}
+
+func mismatch(detail string) error {
+	return problem{Type: "version-mismatch", Title: "Another version", Status: http.StatusPreconditionFailed, Detail: detail}
+}
+
+func (s *server) cancelJob(w http.ResponseWriter, r *http.Request, q *query) error {
+	keep := q.choice("running", "stop", "keep") == "keep"
+	if q.err != nil {
+		return q.err
+	}
+	id, err := carillon.ParseJobID(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	job, err := s.Ledger.CancelJob(r.Context(), namespace(r), id, keep)
+	if err != nil {
+		return err
+	}
+	return s.replyJob(w, http.StatusOK, job)
+}
+
+// replyPresent answers with a job that was there before, so it may have finished: the ledger knows only what is stored.
+func (s *server) replyPresent(w http.ResponseWriter, r *http.Request, job carillon.Job) error {
+	view, err := s.view(r.Context(), job)
+	if err != nil {
+		return err
+	}
+	return s.replyJob(w, http.StatusOK, view.Job)
+}
+
+// onJob is a route that does one thing to the job in its path.
+func (s *server) onJob(do func(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)) handler {
+	return func(w http.ResponseWriter, r *http.Request, _ *query) error {
+		id, err := carillon.ParseJobID(r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		job, err := do(r.Context(), namespace(r), id)
+		if err != nil {
+			return err
+		}
+		return s.replyPresent(w, r, job)
+	}
+}
+
+func (s *server) runNow(w http.ResponseWriter, r *http.Request, _ *query) error {
+	id, err := carillon.ParseJobID(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	run, err := s.Ledger.RunNow(r.Context(), namespace(r), id)
+	return replyNew(w, run, err)
+}

@@ -1,0 +1,148 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+type batch struct {
+	Jobs []carillon.Definition `json:"jobs"`
+}
+
+type jobList struct {
+	Items []carillon.Job `json:"items"`
+}
+
+func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error {
+	body, err := readJSON(w, r, maxBody)
+	if err != nil {
+		return err
+	}
+	def := carillon.NewDefinition()
+	if err := decode(body, &def, maxDepth); err != nil {
+		return err
+	}
+	if err := def.Admit(carillon.Now()); err != nil {
+		return err
+	}
+	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), []carillon.Definition{def})
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/v1/jobs/"+jobs[0].ID.String())
+	return s.replyJob(w, http.StatusCreated, jobs[0])
+}
+
+func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) error {
+	body, err := readJSON(w, r, maxBatchBody)
+	if err != nil {
+		return err
+	}
+	var b batch
+	if err := decode(body, &b, maxDepth+2); err != nil { // each job may be as deep as one submitted alone
+		return err
+	}
+	if len(b.Jobs) == 0 {
+		return invalid("jobs", "none", fmt.Sprintf("1 to %d jobs", maxBatch))
+	}
+	now := carillon.Now()
+	for i := range b.Jobs {
+		err := b.Jobs[i].Admit(now)
+		if fault, ok := err.(*carillon.FieldError); ok {
+			return fault.In("jobs[" + strconv.Itoa(i) + "]")
+		} else if err != nil {
+			return err
+		}
+	}
+	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), b.Jobs)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		jobs[i] = s.shown(jobs[i])
+	}
+	return reply(w, http.StatusCreated, jobList{jobs})
+}
+
+// shown is the job with what the server decides for it.
+func (s *server) shown(job carillon.Job) carillon.Job {
+	job.Retention = job.Retention.Or(s.Retention)
+	return job
+}
+
+func (s *server) replyJob(w http.ResponseWriter, status int, job carillon.Job) error {
+	w.Header().Set("ETag", etag(job.Version))
+	return reply(w, status, s.shown(job))
+}
+
+func etag(version int32) string { return strconv.Quote(strconv.Itoa(int(version))) }
+
+var (
+	jobStates    = []carillon.JobState{carillon.Active, carillon.Paused, carillon.Finished, carillon.JobCanceled}
+	latestStates = []carillon.LatestState{
+		carillon.LatestPending, carillon.LatestRunning, carillon.LatestFailed, carillon.LatestSucceeded,
+	}
+)
+
+func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) error {
+	want := carillon.JobQuery{
+		Namespace: namespace(r), Owner: q.text("owner"), Type: q.text("type"), Name: q.text("name"),
+		CreatedFrom: q.time("created_from"), CreatedTo: q.time("created_to"), Limit: q.limit(),
+	}
+	q.status(&want)
+	q.label(&want)
+	if after := q.cursor(); after != "" {
+		id, err := carillon.ParseJobID(after)
+		q.in("cursor", err)
+		want.Before = id
+	}
+	if q.err != nil {
+		return q.err
+	}
+	found, err := s.Store.FindJobs(r.Context(), want)
+	if err != nil {
+		return err
+	}
+	for i := range found.Jobs {
+		found.Jobs[i] = s.shown(found.Jobs[i])
+	}
+	next := ""
+	if found.Next != 0 {
+		next = found.Next.String()
+	}
+	return reply(w, http.StatusOK, newPage(found.Jobs, q.nextCursor(next)))
+}
+
+// status takes states of the job and of its latest run alike: people ask for "the failed ones" without minding whose
+// state that is.
+func (q *query) status(want *carillon.JobQuery) {
+	for _, word := range q.list("status") {
+		latest := carillon.LatestState(word)
+		i := slices.IndexFunc(jobStates, func(s carillon.JobState) bool { return s.String() == word })
+		switch {
+		case i >= 0:
+			want.States = append(want.States, jobStates[i])
+		case slices.Contains(latestStates, latest):
+			want.Latest = append(want.Latest, latest)
+		default:
+			q.fail("status", word, "active, paused, finished, canceled, pending, running, failed or succeeded, separated by commas")
+		}
+	}
+}
+
+func (q *query) label(want *carillon.JobQuery) {
+	given := q.text("label")
+	if given == "" {
+		return
+	}
+	key, value, ok := strings.Cut(given, ":")
+	if !ok || key == "" || value == "" {
+		q.fail("label", given, "key:value")
+	}
+	want.LabelKey, want.LabelValue = key, value
+}

@@ -1,0 +1,82 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// dueTime is one instant at which a job is due; for cron also as the wall clock of its zone shows it.
+type dueTime struct {
+	Due    carillon.Time `json:"due_at"`
+	Local  string        `json:"local,omitempty"`
+	Offset string        `json:"offset,omitempty"`
+}
+
+type dueTimes struct {
+	Timezone string    `json:"timezone,omitempty"`
+	Items    []dueTime `json:"items"`
+}
+
+func (s *server) nextTimes(w http.ResponseWriter, r *http.Request, q *query) error {
+	n := q.number("n", 10, maxLimit)
+	if q.err != nil {
+		return q.err
+	}
+	job, err := s.job(r)
+	if err != nil {
+		return err
+	}
+	var planned *carillon.Run
+	err = s.eachRun(r.Context(), ofJob(job, carillon.Waiting), func(run carillon.Run) bool {
+		if run.ByClock() && run.Attempt == 0 && !run.Has(carillon.Planned) {
+			planned = &run
+		}
+		return planned == nil
+	})
+	if err != nil {
+		return err
+	}
+	answer := dueTimes{Items: []dueTime{}}
+	if planned != nil {
+		answer = inZone(&job.Schedule, upcoming(&job, planned, carillon.Now(), n))
+	}
+	return reply(w, http.StatusOK, answer)
+}
+
+// upcoming is the next n due times from the planned run on, which also tells how many of max_runs are left.
+func upcoming(job *carillon.Job, planned *carillon.Run, now carillon.Time, n int) []carillon.Time {
+	schedule := &job.Schedule
+	if most := schedule.MaxRuns; most > 0 {
+		n = min(n, most-int(planned.Seq))
+	}
+	due := planned.ID.Due
+	if job.State == carillon.Paused && schedule.Recurring() && due <= now { // will be skipped when it is resumed
+		due = schedule.Next(now)
+	}
+	var times []carillon.Time
+	for len(times) < n && due != 0 {
+		times = append(times, due)
+		due = schedule.Next(max(due, now))
+	}
+	return times
+}
+
+func inZone(schedule *carillon.Schedule, times []carillon.Time) dueTimes {
+	answer := dueTimes{Items: []dueTime{}}
+	var zone *time.Location
+	if schedule.Cron != "" {
+		zone, _ = time.LoadLocation(schedule.Timezone) // was checked when the job was admitted
+		answer.Timezone = schedule.Timezone
+	}
+	for _, t := range times {
+		item := dueTime{Due: t}
+		if zone != nil {
+			local := t.Std().In(zone)
+			item.Local, item.Offset = local.Format("2006-01-02T15:04:05.000-07:00"), local.Format("-07:00")
+		}
+		answer.Items = append(answer.Items, item)
+	}
+	return answer
+}

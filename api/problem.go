@@ -1,0 +1,120 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// problem is an error as RFC 9457 wants it. Field, Given and Want are for what is wrong in the request.
+type problem struct {
+	Type    string // without its prefix
+	Title   string
+	Status  int
+	Detail  string
+	Fault   *carillon.FieldError
+	Reasons []string
+}
+
+const problemPrefix = "urn:carillon:problem:"
+
+func (p problem) Error() string { return p.Title + ": " + p.Detail }
+
+type problemJSON struct {
+	Type    string   `json:"type"`
+	Title   string   `json:"title"`
+	Status  int      `json:"status"`
+	Detail  string   `json:"detail"`
+	Field   *string  `json:"field,omitempty"`
+	Given   *string  `json:"given,omitempty"`
+	Want    *string  `json:"want,omitempty"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+func (p problem) write(w http.ResponseWriter) {
+	v := problemJSON{Type: problemPrefix + p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail, Reasons: p.Reasons}
+	if p.Fault != nil {
+		given := shorten(p.Fault.Given, maxGiven)
+		v.Field, v.Given, v.Want = &p.Fault.Field, &given, &p.Fault.Want
+		v.Detail = p.Fault.Error()
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	encode(w, v)
+}
+
+// encode leaves < > & as they are: nothing here is ever put into a page, and people read it.
+func encode(w http.ResponseWriter, v any) {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // the caller has gone
+}
+
+const maxGiven = 200
+
+// shorten cuts at a rune, so that what was valid text stays valid text.
+func shorten(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-3], "") + "..."
+}
+
+func invalid(field, given, want string) error {
+	return &carillon.FieldError{Field: field, Given: given, Want: want}
+}
+
+// fail answers with what went wrong. What is not the caller's business is logged instead.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := problemOf(err)
+	if p.Status >= 500 && r.Context().Err() == nil { // else the caller has gone, or the server is going
+		s.Logger.ErrorContext(r.Context(), "request failed", "request", requestID(w), "route", r.Pattern, "error", err)
+	}
+	if p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	p.write(w)
+}
+
+func problemOf(err error) problem {
+	var p problem
+	var fault *carillon.FieldError
+	switch {
+	case errors.As(err, &p):
+		return p
+	case errors.As(err, &fault):
+		return problem{Type: "invalid", Title: "Invalid input", Status: http.StatusBadRequest, Fault: fault}
+	case errors.Is(err, carillon.ErrNotFound):
+		return problem{Type: "not-found", Title: "Not found", Status: http.StatusNotFound, Detail: detail(err, carillon.ErrNotFound)}
+	case errors.Is(err, carillon.ErrConflict):
+		return problem{
+			Type: "conflict", Title: "Not possible in this state", Status: http.StatusConflict, Detail: detail(err, carillon.ErrConflict),
+		}
+	case errors.Is(err, carillon.ErrLost):
+		return problem{
+			Type: "lost", Title: "The run is somebody else's now", Status: http.StatusConflict,
+			Detail: "the fence is not that of the run's present attempt: stop working on it",
+		}
+	case errors.Is(err, carillon.ErrInvalid):
+		return problem{
+			Type: "invalid", Title: "Invalid input", Status: http.StatusBadRequest,
+			Fault: &carillon.FieldError{Field: "body", Want: detail(err, carillon.ErrInvalid)},
+		}
+	}
+	return problem{
+		Type: "unavailable", Title: "Not available", Status: http.StatusServiceUnavailable,
+		Detail: "the request could not be carried out now; whether a change took place is not known. Look, then try again",
+	}
+}
+
+// detail is what the error says beyond its sentinel.
+func detail(err, sentinel error) string {
+	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
+}
+
+func notFound(what string) error {
+	return problem{Type: "not-found", Title: "Not found", Status: http.StatusNotFound, Detail: "there is no " + what}
+}

@@ -1,0 +1,188 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/carillon-run/carillon"
+)
+
+// param is a query parameter that a route knows.
+type param struct {
+	Name  string
+	About string
+	Type  any // a value of the Go type that the description shows; nil: text
+}
+
+// query is the parameters of a request. Reading remembers the first error, so a handler looks at err once, at the end.
+type query struct {
+	values url.Values
+	place  string // what the parameters belong to: the path and the namespace
+	err    error
+}
+
+// readQuery refuses what the route does not know, as the body's decoder does: a misspelt filter that is ignored would
+// show, or with DELETE change, more than was asked for. The same goes for one that is empty.
+func readQuery(r *http.Request, params []param) (*query, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil || !utf8.ValidString(r.URL.RawQuery) {
+		return nil, invalid("query", r.URL.RawQuery, "name=value pairs, percent-encoded")
+	}
+	var known []string
+	for _, p := range params {
+		known = append(known, p.Name)
+	}
+	for name, given := range values {
+		switch {
+		case len(known) == 0:
+			return nil, invalid(shorten(name, maxGiven), name, "no query parameters here")
+		case !slices.Contains(known, name):
+			return nil, invalid(shorten(name, maxGiven), name, "a known parameter: "+strings.Join(known, ", ")+didYouMean(name, known))
+		case len(given) > 1:
+			return nil, invalid(name, strings.Join(given, " and "), "one value")
+		case given[0] == "" || !utf8.ValidString(given[0]):
+			return nil, invalid(name, given[0], "a value; leave the parameter out for none")
+		}
+	}
+	credential, _ := r.Context().Value(credentialKey{}).(Credential)
+	return &query{values: values, place: credential.Namespace + r.URL.Path}, nil
+}
+
+func (q *query) fail(field, given, want string) {
+	if q.err == nil {
+		q.err = invalid(field, given, want)
+	}
+}
+
+func (q *query) text(name string) string { return q.values.Get(name) }
+
+// list splits at commas.
+func (q *query) list(name string) []string {
+	if !q.values.Has(name) {
+		return nil
+	}
+	return strings.Split(q.values.Get(name), ",")
+}
+
+// choice is one of a few words, the first of them if not given.
+func (q *query) choice(name string, words ...string) string {
+	given := q.text(name)
+	if given == "" {
+		return words[0]
+	}
+	if !slices.Contains(words, given) {
+		q.fail(name, given, strings.Join(words, " or "))
+	}
+	return given
+}
+
+func (q *query) number(name string, otherwise, most int) int {
+	if !q.values.Has(name) {
+		return otherwise
+	}
+	n, err := strconv.Atoi(q.text(name))
+	if err != nil || n < 1 || n > most {
+		q.fail(name, q.text(name), fmt.Sprintf("a number from 1 to %d", most))
+	}
+	return n
+}
+
+func (q *query) time(name string) carillon.Time {
+	if !q.values.Has(name) {
+		return 0
+	}
+	t, err := carillon.ParseTime(q.text(name))
+	q.in(name, err)
+	return t
+}
+
+func (q *query) job(name string) carillon.JobID {
+	if !q.values.Has(name) {
+		return 0
+	}
+	id, err := carillon.ParseJobID(q.text(name))
+	q.in(name, err)
+	return id
+}
+
+func (q *query) states(name string) []carillon.State {
+	var states []carillon.State
+	for _, word := range q.list(name) {
+		var s carillon.State
+		q.in(name, s.UnmarshalText([]byte(word)))
+		states = append(states, s)
+	}
+	return states
+}
+
+// in remembers an error of a value's own grammar under the parameter's name.
+func (q *query) in(name string, err error) {
+	if fault, ok := err.(*carillon.FieldError); ok && fault != nil {
+		q.fail(name, fault.Given, fault.Want)
+	} else if err != nil && q.err == nil {
+		q.err = err
+	}
+}
+
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+)
+
+func (q *query) limit() int { return q.number("limit", defaultLimit, maxLimit) }
+
+// cursor is the store's own place in the list that an earlier page ended at. It is bound to the list it came from:
+// with other filters it would skip rows without a word.
+func (q *query) cursor() string {
+	given := q.text("cursor")
+	if given == "" {
+		return ""
+	}
+	place, err := base64.RawURLEncoding.Strict().DecodeString(given)
+	mark := q.mark()
+	if err != nil || len(place) <= len(mark) || string(place[:len(mark)]) != mark {
+		q.fail("cursor", given, "the next_cursor of the page before, with the same other parameters")
+		return ""
+	}
+	return string(place[len(mark):])
+}
+
+func (q *query) nextCursor(place string) *string {
+	if place == "" {
+		return nil
+	}
+	text := base64.RawURLEncoding.EncodeToString([]byte(q.mark() + place))
+	return &text
+}
+
+func (q *query) mark() string {
+	filters := url.Values{}
+	for name, value := range q.values {
+		if name != "cursor" && name != "limit" {
+			filters[name] = value
+		}
+	}
+	sum := sha256.Sum256([]byte(q.place + "?" + filters.Encode()))
+	return string(sum[:6])
+}
+
+// page is a list as every route answers with one.
+type page[T any] struct {
+	Items []T     `json:"items"`
+	Next  *string `json:"next_cursor"`
+}
+
+// newPage makes an empty list [], not null.
+func newPage[T any](items []T, next *string) page[T] {
+	if items == nil {
+		items = []T{}
+	}
+	return page[T]{items, next}
+}

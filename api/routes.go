@@ -1,0 +1,169 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+type handler = func(w http.ResponseWriter, r *http.Request, q *query) error
+
+var paging = []param{
+	{"cursor", "the next_cursor of the page before, with the same other parameters", nil},
+	{"limit", "how many at most, 1 to 1000, default 100", 0},
+}
+
+var stateParam = param{"state", "waiting, claimed, running, succeeded, failed, canceled, skipped; several separated by commas", nil}
+
+// table is every route there is. POST of an action answers with what it acted on.
+func (s *server) table() []route {
+	return slices.Concat(s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.otherRoutes())
+}
+
+func (s *server) jobRoutes() []route {
+	var job carillon.Job
+	return []route{
+		{
+			Method: "POST", Pattern: "/v1/jobs", Summary: "Submit a job", Takes: carillon.Definition{},
+			Status: 201, Gives: job, handle: s.submit,
+		},
+		{
+			Method: "POST", Pattern: "/v1/jobs/batch", Summary: "Submit up to 1000 jobs; one that is not valid refuses all",
+			Takes: batch{}, Status: 201, Gives: jobList{}, handle: s.submitBatch,
+		},
+		{
+			Method: "GET", Pattern: "/v1/jobs", Summary: "List jobs, newest first", Query: append([]param{
+				{"status", "of the job: active, paused, finished, canceled; of its latest run: pending, running, failed, succeeded. " +
+					"Several separated by commas", nil},
+				{"owner", "exactly this owner", nil},
+				{"type", "exactly this type", nil},
+				{"name", "exactly this name", nil},
+				{"label", "key:value", nil},
+				{"created_from", "created at or after", job.Created},
+				{"created_to", "created before", job.Created},
+			}, paging...),
+			Status: 200, Gives: page[carillon.Job]{}, handle: s.listJobs,
+		},
+		{
+			Method: "GET", Pattern: "/v1/jobs/{id}", Summary: "Read a job with its last and next run",
+			Status: 200, Gives: jobView{}, handle: s.getJob,
+		},
+		{
+			Method: "PATCH", Pattern: "/v1/jobs/{id}", Summary: "Edit a job: the fields given are read over the present ones",
+			Headers: []param{{"If-Match", "the version that is edited, as in the ETag; another one is refused", nil}},
+			Takes:   carillon.Definition{}, Status: 200, Gives: job, handle: s.editJob,
+		},
+		{
+			Method: "DELETE", Pattern: "/v1/jobs/{id}", Summary: "Cancel a job and what waits of it",
+			Query:  []param{{"running", "what becomes of running runs: stop (default) or keep", nil}},
+			Status: 200, Gives: job, handle: s.cancelJob,
+		},
+	}
+}
+
+func (s *server) jobActions() []route {
+	var job carillon.Job
+	return []route{
+		{
+			Method: "POST", Pattern: "/v1/jobs/{id}/pause", Summary: "Pause a job: nothing of it is claimed until it is resumed",
+			Status: 200, Gives: job, handle: s.onJob(s.Ledger.PauseJob),
+		},
+		{
+			Method: "POST", Pattern: "/v1/jobs/{id}/resume", Summary: "Resume a paused job",
+			Status: 200, Gives: job, handle: s.onJob(s.Ledger.ResumeJob),
+		},
+		{
+			Method: "POST", Pattern: "/v1/jobs/{id}/run", Summary: "Run a job now, besides its schedule",
+			Status: 201, Gives: carillon.Run{}, handle: s.runNow,
+		},
+		{
+			Method: "GET", Pattern: "/v1/jobs/{id}/next", Summary: "The next due times of a job",
+			Query:  []param{{"n", "how many, 1 to 1000, default 10", 0}},
+			Status: 200, Gives: dueTimes{}, handle: s.nextTimes,
+		},
+		{
+			Method: "GET", Pattern: "/v1/jobs/{id}/runs", Summary: "List the runs of a job, latest due first",
+			Query:  append([]param{stateParam}, paging...),
+			Status: 200, Gives: page[carillon.Run]{}, handle: s.listJobRuns,
+		},
+	}
+}
+
+func (s *server) runRoutes() []route {
+	var run carillon.Run
+	return []route{
+		{
+			Method: "GET", Pattern: "/v1/runs", Summary: "List runs: the unfinished by due time, then the finished, latest first",
+			Query: append([]param{
+				{"job", "of this job", run.ID.Job},
+				{"state", stateParam.About + ". Without it, runs that are due in the future are left out", nil},
+				{"worker", "held by this worker", nil},
+				{"due_from", "due at or after", run.ID.Due},
+				{"due_to", "due before", run.ID.Due},
+			}, paging...),
+			Status: 200, Gives: page[carillon.Run]{}, handle: s.listRuns,
+		},
+		{
+			Method: "GET", Pattern: "/v1/runs/{id}", Summary: "Read a run with its result and checkpoint",
+			Status: 200, Gives: run, handle: s.getRun,
+		},
+	}
+}
+
+func (s *server) runActions() []route {
+	var run carillon.Run
+	return []route{
+		{
+			Method: "POST", Pattern: "/v1/runs/{id}/cancel", Summary: "Cancel a waiting run, or ask a running one to stop",
+			Status: 200, Gives: run, handle: s.cancelRun,
+		},
+		{
+			Method: "POST", Pattern: "/v1/runs/{id}/retry", Summary: "Repeat a finished run with a new one",
+			Status: 201, Gives: run, handle: s.retryRun,
+		},
+		{
+			Method: "PUT", Pattern: "/v1/runs/{id}/checkpoint", Summary: "Save a checkpoint for the next attempt",
+			Headers: []param{{fenceHeader, "the fence of the attempt; needed", nil}},
+			Takes:   raw{}, Status: 204, handle: s.saveCheckpoint,
+		},
+		{
+			Method: "GET", Pattern: "/v1/runs/{id}/logs", Summary: "What a run printed, as text or, with Accept: application/json, as items",
+			Query: []param{
+				{"follow", "true: send lines as they come until the run has ended", nil},
+				{"attempt", "only of this attempt, from 1", 0},
+			},
+			Status: 200, Gives: logLines{}, handle: s.getLogs,
+		},
+		{
+			Method: "GET", Pattern: "/v1/dead-letters", Summary: "List the runs that failed for good, latest first", Query: paging,
+			Status: 200, Gives: page[carillon.Run]{}, handle: s.listDeadLetters,
+		},
+		{
+			Method: "POST", Pattern: "/v1/dead-letters/{id}/retry", Summary: "Repeat a dead letter with a new run, and take it off the list",
+			Status: 201, Gives: run, handle: s.retryDeadLetter,
+		},
+	}
+}
+
+func (s *server) otherRoutes() []route {
+	return []route{
+		{
+			Method: "GET", Pattern: "/v1/openapi.json", Summary: "This description",
+			Status: 200, Gives: json.RawMessage{}, handle: s.openAPI,
+		},
+		{
+			Method: "GET", Pattern: "/healthz", Summary: "Whether the process answers", Public: true,
+			Status: 200, Gives: status{}, handle: s.healthz,
+		},
+		{
+			Method: "GET", Pattern: "/readyz", Summary: "Whether jobs can be taken; 503 with the reasons if not", Public: true,
+			Status: 200, Gives: status{}, handle: s.readyz,
+		},
+		{
+			Method: "GET", Pattern: "/metrics", Summary: "Metrics in the text format of Prometheus",
+			Status: 200, Gives: raw{}, handle: s.metrics,
+		},
+	}
+}

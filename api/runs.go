@@ -1,0 +1,139 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+
+	"github.com/carillon-run/carillon"
+)
+
+func (s *server) listRuns(w http.ResponseWriter, r *http.Request, q *query) error {
+	want := carillon.RunQuery{
+		Job: q.job("job"), States: q.states("state"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to"),
+	}
+	if present := carillon.Now() + 1; want.States == nil && (want.To == 0 || want.To > present) {
+		want.To = present // a million planned runs would hide the few that are going on
+	}
+	return s.replyRuns(w, r, q, want)
+}
+
+func (s *server) listJobRuns(w http.ResponseWriter, r *http.Request, q *query) error {
+	job, err := s.job(r)
+	if err != nil {
+		return err
+	}
+	return s.replyRuns(w, r, q, carillon.RunQuery{Job: job.ID, States: q.states("state")})
+}
+
+func (s *server) listDeadLetters(w http.ResponseWriter, r *http.Request, q *query) error {
+	return s.replyRuns(w, r, q, carillon.RunQuery{Dead: true})
+}
+
+func (s *server) replyRuns(w http.ResponseWriter, r *http.Request, q *query, want carillon.RunQuery) error {
+	want.Namespace, want.After, want.Limit = namespace(r), q.cursor(), q.limit()
+	if q.err != nil {
+		return q.err
+	}
+	found, err := s.Store.FindRuns(r.Context(), want)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, newPage(found.Runs, q.nextCursor(found.Next)))
+}
+
+// run reads the run that the path names. One of another namespace does not exist.
+func (s *server) run(r *http.Request, whole bool) (carillon.Run, error) {
+	id, err := carillon.ParseRunID(r.PathValue("id"))
+	if err != nil {
+		return carillon.Run{}, err
+	}
+	runs, err := s.Store.Runs(r.Context(), []carillon.RunID{id}, whole)
+	if err != nil {
+		return carillon.Run{}, err
+	}
+	if len(runs) == 0 || runs[0].Namespace != namespace(r) {
+		return carillon.Run{}, notFound("run " + id.String())
+	}
+	return runs[0], nil
+}
+
+func (s *server) getRun(w http.ResponseWriter, r *http.Request, _ *query) error {
+	run, err := s.run(r, true)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, run)
+}
+
+func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, _ *query) error {
+	id, err := carillon.ParseRunID(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	run, err := s.Ledger.CancelRun(r.Context(), namespace(r), id)
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, run)
+}
+
+func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) error {
+	id, err := carillon.ParseRunID(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	run, err := s.Ledger.RetryRun(r.Context(), namespace(r), id)
+	return replyNew(w, run, err)
+}
+
+// retryDeadLetter is for dead letters only, so that pressing the button twice is one retry and a refusal.
+func (s *server) retryDeadLetter(w http.ResponseWriter, r *http.Request, q *query) error {
+	id, err := carillon.ParseRunID(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	found, err := s.Store.FindRuns(r.Context(), carillon.RunQuery{
+		Namespace: namespace(r), Job: id.Job, Dead: true, From: id.Due, To: id.Due + 1, Limit: 1,
+	})
+	if err != nil {
+		return err
+	}
+	if len(found.Runs) == 0 {
+		return notFound("dead letter " + id.String())
+	}
+	return s.retryRun(w, r, q)
+}
+
+func replyNew(w http.ResponseWriter, run carillon.Run, err error) error {
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/v1/runs/"+run.ID.String())
+	return reply(w, http.StatusCreated, run)
+}
+
+const fenceHeader = "Carillon-Fence"
+
+func (s *server) saveCheckpoint(w http.ResponseWriter, r *http.Request, _ *query) error {
+	id, err := carillon.ParseRunID(r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	given := r.Header.Get(fenceHeader)
+	fence, err := strconv.ParseInt(given, 10, 64)
+	if err != nil || fence < 1 {
+		return invalid(fenceHeader, given, "the fence of the attempt, a number: CARILLON_FENCE of a command")
+	}
+	data, err := readBody(w, r, carillon.MaxCheckpoint)
+	if err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		return invalid("body", "", "a checkpoint of 1 byte to 64 KiB")
+	}
+	if err := s.Ledger.SaveCheckpoint(r.Context(), namespace(r), id, fence, data); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

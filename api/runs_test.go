@@ -1,0 +1,129 @@
+package api_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-run/carillon"
+)
+
+func TestARunIsReadWithItsResultAndCheckpoint(t *testing.T) {
+	h := newHouse(t, nil)
+	id := h.submit(with(`"name":"a"`))
+	run := h.claim(id)
+	path, fence := "/v1/runs/"+run.ID.String(), "Carillon-Fence: "+strconv.FormatInt(run.Fence(), 10)
+	h.call("PUT", path+"/checkpoint", `{"page":17}`, fence, "Content-Type: text/plain").is(204)
+	h.finish(run, carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte(`{"sum":12345678901234567890}`)}})
+	a := h.call("GET", path, "").is(200)
+	if !strings.Contains(a.Body.String(), `"result":{"sum":12345678901234567890}`) || !strings.Contains(a.Body.String(), `"checkpoint":{"page":17}`) {
+		t.Errorf("read %s", a.Body)
+	}
+	if a.text("state") != "succeeded" || a.text("fence") != strconv.FormatInt(run.Fence(), 10) || a.text("worker_id") != "w1" || a.text("name") != "a" {
+		t.Errorf("read %s", a.Body)
+	}
+	list := h.call("GET", "/v1/jobs/"+id+"/runs", "").is(200)
+	if strings.Contains(list.Body.String(), "checkpoint") || !slices.Equal(list.items(), []string{run.ID.String()}) || !strings.Contains(list.Body.String(), `"next_cursor":null`) {
+		t.Errorf("listed %s", list.Body)
+	}
+}
+
+func TestACheckpointNeedsTheFenceOfThePresentAttempt(t *testing.T) {
+	h := newHouse(t, nil)
+	id := h.submit(with(`"retry":{"delay":"0s"}`))
+	first := h.claim(id)
+	path := "/v1/runs/" + first.ID.String() + "/checkpoint"
+	fence := func(n int64) string { return "Carillon-Fence: " + strconv.FormatInt(n, 10) }
+	h.call("PUT", path, "a").problem(400, "Carillon-Fence")
+	h.call("PUT", path, "a", "Carillon-Fence: first").problem(400, "Carillon-Fence")
+	h.call("PUT", path, "a", "Carillon-Fence: -1").problem(400, "Carillon-Fence")
+	h.call("PUT", path, "", fence(first.Fence())).problem(400, "body")
+	h.call("PUT", path, strings.Repeat("a", 64<<10), fence(first.Fence())).is(204)
+	h.call("PUT", path, strings.Repeat("a", 64<<10+1), fence(first.Fence())).problem(413, "body")
+	h.call("PUT", path, "a", fence(first.Fence()+1)).problem(409, "")
+	h.finish(first, carillon.Outcome{Kind: carillon.Retriable, Reason: "again"})
+	second := h.claim(id)
+	if a := h.call("PUT", path, "old", fence(first.Fence())).problem(409, ""); a.text("type") != "urn:carillon:problem:lost" {
+		t.Errorf("a stale fence is %s", a.Body)
+	}
+	h.call("PUT", path, "new", fence(second.Fence())).is(204)
+	if got := h.call("GET", "/v1/runs/"+first.ID.String(), "").text("checkpoint"); got != "new" {
+		t.Errorf("the checkpoint is %q", got)
+	}
+}
+
+func TestRunsAreCanceledAndRetried(t *testing.T) {
+	h := newHouse(t, nil)
+	waiting := h.submit(schedule(`"at":"2030-01-01T00:00:00Z"`))
+	planned := h.call("GET", "/v1/jobs/"+waiting, "").text("next_run.id")
+	h.call("POST", "/v1/runs/"+planned+"/retry", "").problem(409, "")
+	if got := h.call("POST", "/v1/runs/"+planned+"/cancel", "").is(200).text("state"); got != "canceled" {
+		t.Errorf("a waiting run is %s", got)
+	}
+	h.call("POST", "/v1/runs/"+planned+"/cancel", "").problem(409, "")
+	again := h.call("POST", "/v1/runs/"+planned+"/retry", "").is(201)
+	if again.text("retry_of") != planned || again.Header().Get("Location") != "/v1/runs/"+again.text("id") {
+		t.Errorf("retried: %v %s", again.Header(), again.Body)
+	}
+	h.claim(waiting)
+	if a := h.call("POST", "/v1/runs/"+again.text("id")+"/cancel", "").is(200); a.json()["stopping"] != true || a.text("state") != "claimed" {
+		t.Errorf("a running run is %s", a.Body)
+	}
+}
+
+func TestADeadLetterIsRetriedOnce(t *testing.T) {
+	h := newHouse(t, nil)
+	id := h.submit(with(`"retry":{"max_attempts":1}`))
+	run := h.claim(id)
+	letter := "/v1/dead-letters/" + run.ID.String() + "/retry"
+	h.call("POST", letter, "").problem(404, "")
+	h.finish(run, carillon.Outcome{Kind: carillon.Retriable, Reason: "exit code 1"})
+	list := h.call("GET", "/v1/dead-letters", "").is(200)
+	if !slices.Equal(list.items(), []string{run.ID.String()}) || !strings.Contains(list.Body.String(), `"reason":"exit code 1"`) {
+		t.Errorf("dead letters are %s", list.Body)
+	}
+	if again := h.call("POST", letter, "").is(201); again.text("retry_of") != run.ID.String() {
+		t.Errorf("retried: %s", again.Body)
+	}
+	h.call("POST", letter, "").problem(404, "")
+	if got := h.call("GET", "/v1/dead-letters", "").items(); len(got) > 0 {
+		t.Errorf("still dead: %v", got)
+	}
+	h.call("GET", "/v1/runs/"+run.ID.String(), "").is(200)
+}
+
+func TestRunsAreFoundByWhatTheyAre(t *testing.T) {
+	h := newHouse(t, nil)
+	later := h.submit(schedule(`"at":"2030-01-01T00:00:00Z"`))
+	planned := h.call("GET", "/v1/jobs/"+later, "").text("next_run.id")
+	done := h.claim(h.submit(echo))
+	h.finish(done, carillon.Outcome{Kind: carillon.Success})
+	job := h.submit(echo)
+	running := h.claim(job)
+	for query, want := range map[string][]string{
+		"":                                {running.ID.String(), done.ID.String()},
+		"state=waiting":                   {planned},
+		"state=claimed,succeeded":         {running.ID.String(), done.ID.String()},
+		"state=waiting,succeeded":         {planned, done.ID.String()},
+		"worker=w1&state=claimed":         {running.ID.String()},
+		"worker=w2":                       nil,
+		"job=" + job:                      {running.ID.String()},
+		"job=" + later:                    nil,
+		"job=" + later + "&state=waiting": {planned},
+		"job=job_0000000000001":           nil,
+		"due_from=2029-01-01T00:00:00Z":   nil,
+		"due_from=2029-01-01T00:00:00Z&state=waiting": {planned},
+		"due_to=2020-01-01T00:00:00Z":                 nil,
+		"due_to=2031-01-01T00:00:00Z":                 {running.ID.String(), done.ID.String()},
+	} {
+		if diff := cmp.Diff(want, h.call("GET", "/v1/runs?"+query, "").is(200).items()); diff != "" {
+			t.Errorf("%s: %s", query, diff)
+		}
+	}
+	if got := h.call("GET", "/v1/jobs/"+later+"/runs", "").is(200).items(); !slices.Equal(got, []string{planned}) {
+		t.Errorf("the job's own runs are %v", got)
+	}
+}

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"net/http"
+	"path"
+)
+
+type server struct {
+	Config
+	keys   []key
+	routes []route
+	mux    *http.ServeMux
+	about  []byte // the OpenAPI description
+}
+
+// route is one line of the table. Everything about it that can be checked or described without running it is here.
+type route struct {
+	Method  string
+	Pattern string
+	Summary string
+	Public  bool // needs no token
+	Query   []param
+	Headers []param
+	Takes   any // what the body is read into, for the description; nil: no body is accepted
+	Status  int // of success
+	Gives   any // what success answers with; nil: see the summary
+	handle  handler
+}
+
+func (s *server) route() {
+	s.routes = s.table()
+	s.mux = http.NewServeMux()
+	for _, rt := range s.routes {
+		s.mux.Handle(rt.Method+" "+rt.Pattern, s.serve(rt))
+	}
+	s.about = describe(s.routes)
+}
+
+// dispatch gives the request to its route. The mux answers unknown paths and methods in plain text and moves unclean
+// paths elsewhere, so it is asked first; what it does not know needs a token too, lest the difference between 401 and
+// 404 map out the server.
+func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
+	handler, pattern := s.mux.Handler(r)
+	clean := path.Clean(r.URL.Path) == r.URL.Path
+	if pattern != "" && clean {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	if _, ok := s.authenticate(r); !ok {
+		s.refuse(w)
+		return
+	}
+	if clean {
+		answer := headOnly{}
+		handler.ServeHTTP(answer, r)
+		if allow := answer.Header().Get("Allow"); allow != "" {
+			w.Header().Set("Allow", allow)
+			problem{
+				Type: "method-not-allowed", Title: "Method not allowed", Status: http.StatusMethodNotAllowed,
+				Detail: r.URL.Path + " answers to " + allow + ", not to " + shorten(r.Method, 20),
+			}.write(w)
+			return
+		}
+	}
+	s.fail(w, r, notFound("path "+shorten(r.URL.Path, maxGiven)))
+}
+
+// headOnly takes the headers of an answer and drops the rest.
+type headOnly http.Header
+
+func (h headOnly) Header() http.Header         { return http.Header(h) }
+func (h headOnly) Write(b []byte) (int, error) { return len(b), nil }
+func (h headOnly) WriteHeader(int)             {}
+
+// serve checks all that the table says about a route before the route itself is run.
+func (s *server) serve(rt route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !rt.Public {
+			credential, ok := s.authenticate(r)
+			if !ok {
+				s.refuse(w)
+				return
+			}
+			r = withCredential(r, credential)
+		}
+		q, err := readQuery(r, rt.Query)
+		if err == nil && rt.Takes == nil {
+			err = readNothing(w, r)
+		}
+		if err == nil {
+			err = rt.handle(w, r, q)
+		}
+		if err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// reply answers with JSON.
+func reply(w http.ResponseWriter, status int, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	encode(w, v)
+	return nil
+}

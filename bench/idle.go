@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const idleFor = 20 * time.Second
+
+// aheadScenario: a million jobs wait a day ahead. A fresh process is measured, as after a restart.
+func aheadScenario(ctx context.Context, b *bench) error {
+	dir := b.fresh()
+	h, err := b.open(dir, false, nil)
+	if err != nil {
+		return err
+	}
+	if err := b.fill(ctx, h, b.count(1_000_000), tomorrow()); err != nil {
+		return err
+	}
+	if err := h.stop(); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	b.say("measuring a fresh process for %s", idleFor)
+	out, err := exec.CommandContext(ctx, self, "-idle", dir).Output()
+	if err != nil {
+		return fmt.Errorf("measure an idle process: %w", err)
+	}
+	var rss, cpu float64
+	if _, err := fmt.Sscan(string(out), &rss, &cpu); err != nil {
+		return err
+	}
+	b.figure("ahead_rss", rss, "MB")
+	b.figure("ahead_cpu", cpu, "%_of_a_core")
+	return os.RemoveAll(dir)
+}
+
+// measureIdle runs in the fresh process: it prints its memory and its share of a core.
+func measureIdle(dir string) error {
+	h, err := new(bench).open(dir, true, nil)
+	if err != nil {
+		return err
+	}
+	time.Sleep(2 * time.Second) // loading is over
+	cpu, start := cpuTime(), time.Now()
+	time.Sleep(idleFor)
+	share := 100 * (cpuTime() - cpu).Seconds() / time.Since(start).Seconds()
+	fmt.Println(residentMB(), share)
+	return h.stop()
+}
+
+// cpuTime is what this process has used so far, in user and kernel mode.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// residentMB is the memory that this process holds.
+func residentMB() float64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		var kb float64
+		if n, _ := fmt.Sscanf(line, "VmRSS: %f kB", &kb); n == 1 {
+			return kb / 1024
+		}
+	}
+	return 0
+}

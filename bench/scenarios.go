@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// tomorrow is far enough ahead that nothing starts.
+func tomorrow() carillon.Schedule {
+	return carillon.Schedule{At: carillon.Now().Add(24 * time.Hour)}
+}
+
+// submitScenario: durable submits of single jobs from 16 callers, from one, and in bulk.
+func submitScenario(ctx context.Context, b *bench) error {
+	h, err := b.open(b.fresh(), false, nil)
+	if err != nil {
+		return err
+	}
+	for _, callers := range []int{16, 1} {
+		n, took := b.hammer(ctx, h, callers, 5*time.Second)
+		b.figure(fmt.Sprintf("submit_x%d", callers), float64(n)/took.Seconds(), "jobs/s")
+	}
+	n := b.count(200_000)
+	start := time.Now()
+	if err := b.fill(ctx, h, n, tomorrow()); err != nil {
+		return err
+	}
+	b.figure("submit_bulk", float64(n)/time.Since(start).Seconds(), "jobs/s")
+	return h.stop()
+}
+
+func (b *bench) hammer(ctx context.Context, h *house, callers int, d time.Duration) (int64, time.Duration) {
+	var n atomic.Int64
+	var wg sync.WaitGroup
+	start := time.Now()
+	for range callers {
+		wg.Go(func() {
+			for time.Since(start) < d && submit(ctx, h, 1, tomorrow()) == nil {
+				n.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	return n.Load(), time.Since(start)
+}
+
+// steadyScenario: jobs are submitted for now while others run and end; four submitters with 250 at a time.
+func steadyScenario(ctx context.Context, b *bench) error {
+	h, err := b.open(b.fresh(), true, nil)
+	if err != nil {
+		return err
+	}
+	const submitters, batch, ahead = 4, 250, 8000
+	var sent atomic.Int64
+	var failed atomic.Pointer[error]
+	var wg sync.WaitGroup
+	cpu := cpuTime()
+	start := time.Now()
+	for range submitters {
+		wg.Go(func() {
+			for time.Since(start) < 10*time.Second {
+				if sent.Load()-h.started.Load() > ahead {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				if err := submit(ctx, h, batch, carillon.Schedule{}); err != nil {
+					failed.Store(&err)
+					return
+				}
+				sent.Add(batch)
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	if err := empty(ctx, h); err != nil {
+		return err
+	}
+	took, n := time.Since(start), float64(sent.Load())
+	b.figure("steady", n/took.Seconds(), "jobs/s")
+	b.figure("steady_cpu", float64((cpuTime()-cpu).Microseconds())/n, "us/job")
+	return h.stop()
+}
+
+// drainScenario: a backlog of due jobs is read from the store, run, and recorded.
+func drainScenario(ctx context.Context, b *bench) error {
+	rate, err := b.drain(ctx, b.count(200_000))
+	if err == nil {
+		b.figure("drain", rate, "jobs/s")
+	}
+	return err
+}
+
+// drain fills a store with due jobs while nobody runs them, then measures from the start of a worker until all are
+// recorded as ended.
+func (b *bench) drain(ctx context.Context, n int) (float64, error) {
+	dir := b.fresh()
+	h, err := b.open(dir, false, nil)
+	if err != nil {
+		return 0, err
+	}
+	if err := b.fill(ctx, h, n, carillon.Schedule{}); err != nil {
+		return 0, err
+	}
+	if err := h.stop(); err != nil {
+		return 0, err
+	}
+	start := time.Now()
+	if h, err = b.open(dir, true, nil); err != nil {
+		return 0, err
+	}
+	ended := make(chan struct{})
+	go b.progress("ran", n, func() int { return int(h.started.Load()) }, ended)
+	err = empty(ctx, h)
+	took := time.Since(start)
+	close(ended)
+	if err != nil {
+		return 0, err
+	}
+	if got := int(h.started.Load()); got != n {
+		return 0, fmt.Errorf("%d jobs were submitted, %d ran", n, got)
+	}
+	if err := h.stop(); err != nil {
+		return 0, err
+	}
+	return float64(n) / took.Seconds(), os.RemoveAll(dir)
+}
+
+// instantScenario: many jobs are due at the very same millisecond.
+func instantScenario(ctx context.Context, b *bench) error {
+	n := b.count(100_000)
+	late := make([]time.Duration, n)
+	var at atomic.Int64
+	h, err := b.open(b.fresh(), true, func(run *carillon.Run) {
+		if i := at.Add(1) - 1; int(i) < n {
+			late[i] = time.Since(run.ID.Due.Std())
+		}
+	})
+	if err != nil {
+		return err
+	}
+	due := carillon.Now().Add(time.Duration(float64(n)/25_000*float64(time.Second)) + 2*time.Second)
+	if err := b.fill(ctx, h, n, carillon.Schedule{At: due}); err != nil {
+		return err
+	}
+	if left := time.Until(due.Std()); left < 0 {
+		return fmt.Errorf("filling took %s too long: the instant had passed", -left)
+	}
+	time.Sleep(time.Until(due.Std()))
+	if err := empty(ctx, h); err != nil {
+		return err
+	}
+	b.figure("instant_done", time.Since(due.Std()).Seconds(), "s")
+	b.percentiles("instant_lateness", late, time.Millisecond, "ms")
+	return h.stop()
+}
+
+// pickupScenario: how long a job that is submitted for now waits on an idle system, and one that is due in a moment.
+func pickupScenario(ctx context.Context, b *bench) error {
+	begun := make(chan time.Time, 1)
+	h, err := b.open(b.fresh(), true, func(*carillon.Run) { begun <- time.Now() })
+	if err != nil {
+		return err
+	}
+	time.Sleep(time.Second)
+	var pickup, timer []time.Duration
+	for range b.count(500) {
+		start := time.Now()
+		if err := submit(ctx, h, 1, carillon.Schedule{}); err != nil {
+			return err
+		}
+		pickup = append(pickup, (<-begun).Sub(start))
+		time.Sleep(5 * time.Millisecond)
+	}
+	for range b.count(200) {
+		due := carillon.Now().Add(20 * time.Millisecond)
+		if err := submit(ctx, h, 1, carillon.Schedule{At: due}); err != nil {
+			return err
+		}
+		timer = append(timer, (<-begun).Sub(due.Std()))
+	}
+	b.percentiles("pickup", pickup, time.Millisecond, "ms")
+	b.percentiles("timer", timer, time.Millisecond, "ms")
+	return h.stop()
+}
+
+// flatScenario: what a job costs must not depend on how many others wait.
+func flatScenario(ctx context.Context, b *bench) error {
+	var small []float64
+	for range 5 {
+		rate, err := b.drain(ctx, b.count(10_000))
+		if err != nil {
+			return err
+		}
+		small = append(small, rate)
+	}
+	slices.Sort(small)
+	large, err := b.drain(ctx, b.count(1_000_000))
+	if err != nil {
+		return err
+	}
+	b.figure("drain_backlog_10k", small[len(small)/2], "jobs/s")
+	b.figure("drain_backlog_1m", large, "jobs/s")
+	b.figure("backlog_cost_ratio", small[len(small)/2]/large, "x")
+	return nil
+}
+
+func (b *bench) percentiles(name string, d []time.Duration, unit time.Duration, text string) {
+	slices.Sort(d)
+	at := func(q float64) float64 { return float64(d[min(int(q*float64(len(d))), len(d)-1)]) / float64(unit) }
+	b.figure(name+"_p50", at(0.5), text)
+	b.figure(name+"_p99", at(0.99), text)
+	b.figure(name+"_max", at(1), text)
+}

@@ -1,0 +1,104 @@
+package chaos
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// poll waits for another process to have done something; there is no event for that here.
+func poll(t *testing.T, ctx context.Context, what string, done func() bool) {
+	t.Helper()
+	for !done() {
+		if ctx.Err() != nil {
+			t.Fatalf("waiting for %s: %v", what, ctx.Err())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func read(path string) []Line {
+	lines, _ := Read(path) // not there yet: no lines
+	return lines
+}
+
+func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, err := Start(ctx, buildBinary(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	witness := filepath.Join(t.TempDir(), "witness")
+	job, err := s.Client.Submit(ctx, witnessed(witness, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	poll(t, ctx, "the first start", func() bool { return len(read(witness)) > 0 })
+
+	if err := s.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, ctx, "the command to be killed by its supervisor", func() bool {
+		lines := read(witness)
+		return carillon.Now().Sub(lines[len(lines)-1].At) > 500*time.Millisecond
+	})
+	if err := s.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, ctx, "the second start", func() bool {
+		lines := read(witness)
+		return lines[len(lines)-1].Attempt == 2
+	})
+	run := carillon.RunID{Job: job.ID, Due: job.Schedule.At}
+	got, err := s.Client.Run(ctx, run)
+	if err != nil || got.Losses != 1 || got.Failures != 0 {
+		t.Errorf("after the thaw: %d losses, %d failures, %v; want one loss and no failure", got.Losses, got.Failures, err)
+	}
+
+	if _, err := s.Client.CancelRun(ctx, run); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, ctx, "the run to be canceled", func() bool {
+		got, err = s.Client.Run(ctx, run)
+		return err == nil && got.State == carillon.Canceled
+	})
+	lines := read(witness)
+	if last := lines[len(lines)-1]; last.At > got.Ended {
+		t.Errorf("canceled at %s, but its process lived at %s", got.Ended, last.At)
+	}
+	for _, broken := range Check(lines) {
+		t.Error(broken)
+	}
+}
+
+func TestASecondServerOnTheSameDirectoryIsRefusedByName(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	binary, data := buildBinary(t), t.TempDir()
+	s, err := Start(ctx, binary, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	out := refused(t, ctx, binary, data)
+	if want := "in use by carillon process "; !strings.Contains(out, want) || !strings.Contains(out, s.URL) {
+		t.Errorf("the second server said %q; want it to name the first", out)
+	}
+}
+
+func refused(t *testing.T, ctx context.Context, binary, data string) string {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, binary, "serve", "--data", data, "--listen", "127.0.0.1:0").CombinedOutput()
+	if err == nil {
+		t.Fatal("the second server ran")
+	}
+	return string(out)
+}

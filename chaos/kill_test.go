@@ -1,0 +1,259 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "seed of random choices (default: a new one, printed)")
+	kills = flag.Int("kills", 50, "how often the process is killed")
+)
+
+// TestMain is also the body of the jobs: the binary re-executes itself as their command.
+func TestMain(m *testing.M) {
+	if witness := os.Getenv("WITNESS"); witness != "" {
+		d, _ := time.ParseDuration(os.Getenv("WITNESS_FOR"))
+		if err := Body(witness, d); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	flag.Parse()
+	code := m.Run()
+	if path, _ := binary(); path != "" {
+		os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// binary is the program under test, built once.
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "carillon-chaos-")
+	if err != nil {
+		return "", err
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "carillon"), "../cmd/carillon")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("build carillon: %w\n%s", err, out)
+	}
+	return filepath.Join(dir, "carillon"), nil
+})
+
+func buildBinary(t *testing.T) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// witnessed is a job whose body is this binary.
+func witnessed(witness string, d time.Duration) carillon.Definition {
+	self, _ := os.Executable()
+	def := carillon.NewDefinition()
+	def.Name = "witness"
+	def.Target.Command = &carillon.Command{Argv: []string{self}, Env: map[string]string{"WITNESS": witness, "WITNESS_FOR": d.String()}}
+	def.Retry.MaxCrashes = 1000 // every kill takes down whatever runs: none of it is to blame
+	def.Retry.MaxAttempts = 5
+	return def
+}
+
+// load submits jobs of all kinds until ctx ends, and keeps the ids of those that were accepted.
+type load struct {
+	witness  string
+	mu       sync.Mutex
+	accepted []carillon.JobID
+	rnd      *rand.Rand
+	worst    time.Duration // until everything that a kill interrupted had started again
+}
+
+func (l *load) next() carillon.Definition {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	def := witnessed(l.witness, time.Duration(l.rnd.IntN(250))*time.Millisecond)
+	switch l.rnd.IntN(4) {
+	case 0:
+		def.Schedule.After = carillon.Duration(time.Duration(l.rnd.IntN(2000)) * time.Millisecond)
+	case 1:
+		def.Schedule.Every, def.Schedule.MaxRuns = carillon.Duration(time.Second), 3
+		def.Overlap = []carillon.Overlap{carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll}[l.rnd.IntN(3)]
+	}
+	return def
+}
+
+// life is how long the process may live this time.
+func (l *load) life() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Duration(50+l.rnd.IntN(450)) * time.Millisecond
+}
+
+func (l *load) run(ctx context.Context, c *client.Client) {
+	for ctx.Err() == nil {
+		job, err := c.Submit(ctx, l.next())
+		if err != nil {
+			return // killed, or about to be: nobody promised anything
+		}
+		l.mu.Lock()
+		l.accepted = append(l.accepted, job.ID)
+		l.mu.Unlock()
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+}
+
+func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	if *seed == 0 {
+		*seed = rand.Uint64()
+	}
+	t.Logf("-seed %d", *seed)
+	binary, data := buildBinary(t), t.TempDir()
+	l := &load{witness: filepath.Join(t.TempDir(), "witness"), rnd: rand.New(rand.NewPCG(*seed, 1))}
+	for i := range *kills {
+		s, err := Start(ctx, binary, data)
+		if err != nil {
+			t.Fatalf("start %d: %v", i, err)
+		}
+		if i%10 == 9 {
+			l.awaitRestarts(t, ctx, s.Ready)
+		}
+		loading, stop := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { l.run(loading, s.Client) })
+		}
+		select {
+		case <-time.After(l.life()):
+		case <-ctx.Done():
+		}
+		s.Kill()
+		stop()
+		wg.Wait()
+	}
+	s, err := Start(ctx, binary, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.awaitRestarts(t, ctx, s.Ready)
+	ended := awaitEnds(t, ctx, s.Client, l.accepted)
+	if err := s.Stop(); err != nil {
+		t.Errorf("stop: %v", err)
+	}
+	lines, err := Read(l.witness)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d kills, %d jobs accepted, %d runs ended; witnesses: %s; what was interrupted was started again within %s",
+		*kills, len(l.accepted), len(ended), Summary(lines), l.worst.Round(time.Millisecond))
+	for _, broken := range Check(lines) {
+		t.Error(broken)
+	}
+	checkEnds(t, lines, ended)
+}
+
+// awaitEnds waits until every run of every accepted job has ended, and returns the runs.
+func awaitEnds(t *testing.T, ctx context.Context, c *client.Client, jobs []carillon.JobID) map[carillon.RunID]carillon.Run {
+	t.Helper()
+	ended := map[carillon.RunID]carillon.Run{}
+	for _, job := range jobs {
+		for !jobEnded(t, ctx, c, job, ended) {
+			select {
+			case <-time.After(50 * time.Millisecond): // another process's progress has no event here
+			case <-ctx.Done():
+				t.Fatalf("%s has not ended: %v", job, ctx.Err())
+			}
+		}
+	}
+	return ended
+}
+
+func jobEnded(t *testing.T, ctx context.Context, c *client.Client, job carillon.JobID, ended map[carillon.RunID]carillon.Run) bool {
+	t.Helper()
+	n := 0
+	seen := map[carillon.RunID]bool{}
+	for run, err := range c.RunsOf(ctx, carillon.RunQuery{Job: job, Limit: 100}) {
+		if err != nil {
+			t.Fatalf("runs of %s: %v", job, err)
+		}
+		if seen[run.ID] {
+			t.Errorf("%s has two records", run.ID)
+		}
+		seen[run.ID] = true
+		if !run.State.Ended() {
+			return false
+		}
+		ended[run.ID] = run
+		n++
+	}
+	if n == 0 {
+		t.Errorf("lost: %s was accepted and has no run", job)
+	}
+	return true
+}
+
+// checkEnds compares records with witnesses: what succeeded was seen to end, what was seen to end is not forgotten.
+func checkEnds(t *testing.T, lines []Line, ended map[carillon.RunID]carillon.Run) {
+	t.Helper()
+	seen := map[carillon.RunID]bool{}
+	for _, l := range lines {
+		if l.Kind == "END" {
+			seen[l.Run] = true
+		}
+	}
+	for id, run := range ended {
+		if run.State == carillon.Succeeded && !seen[id] {
+			t.Errorf("%s is recorded as succeeded, but no witness saw it end", id)
+		}
+		if run.State != carillon.Succeeded && run.State != carillon.Skipped {
+			t.Errorf("%s ended as %s: %s", id, run.State, run.Reason)
+		}
+	}
+}
+
+// awaitRestarts: what was going on at the last kill starts again within ten seconds. Other lives are too short to tell:
+// a run may be claimed and the process be killed before its command has said a word.
+func (l *load) awaitRestarts(t *testing.T, ctx context.Context, ready time.Time) {
+	t.Helper()
+	for {
+		lines, err := Read(l.witness)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waiting := Interrupted(lines, carillon.TimeOf(ready))
+		for _, line := range lines {
+			if open, is := waiting[line.Run]; is && line.Attempt > open.Attempt {
+				delete(waiting, line.Run)
+			}
+		}
+		if len(waiting) == 0 {
+			l.worst = max(l.worst, time.Since(ready))
+			return
+		}
+		if time.Since(ready) > 10*time.Second || ctx.Err() != nil {
+			t.Errorf("10 s after a restart these have not started again: %v", slices.Collect(maps.Keys(waiting)))
+			return
+		}
+		time.Sleep(20 * time.Millisecond) // what other processes write has no event here
+	}
+}

@@ -1,0 +1,126 @@
+// Package chaos runs real processes under faults and checks what happened by witnesses of its own: job bodies append
+// lines to one file, and the checker reads that file. It never asks the system under test what happened.
+package chaos
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Line is what a job body wrote. Lines are appended with one write each to one file, so their order in the file is the
+// order in which they happened.
+type Line struct {
+	Kind    string // START, ALIVE or END
+	Run     carillon.RunID
+	Attempt int32
+	Fence   int64
+	At      carillon.Time
+}
+
+// Body is a job's program: it says that it started, that it lives, and that it ended. It is run by a re-executed test
+// binary as a command target.
+func Body(witness string, d time.Duration) error {
+	f, err := os.OpenFile(witness, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	say := func(kind string) error {
+		_, err := fmt.Fprintf(f, "%s %s %s %s %d\n", kind, os.Getenv("CARILLON_RUN_ID"), os.Getenv("CARILLON_ATTEMPT"),
+			os.Getenv("CARILLON_FENCE"), time.Now().UnixMilli())
+		return err
+	}
+	if err := say("START"); err != nil {
+		return err
+	}
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		time.Sleep(min(10*time.Millisecond, time.Until(end)))
+		if err := say("ALIVE"); err != nil {
+			return err
+		}
+	}
+	return say("END")
+}
+
+// Read returns the lines of a witness file.
+func Read(path string) ([]Line, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var lines []Line
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var l Line
+		var run string
+		if _, err := fmt.Sscan(s.Text(), &l.Kind, &run, &l.Attempt, &l.Fence, (*int64)(&l.At)); err != nil {
+			return nil, fmt.Errorf("witness line %q: %w", s.Text(), err)
+		}
+		if l.Run, err = carillon.ParseRunID(run); err != nil {
+			return nil, err
+		}
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+// Check returns what the lines say against the promises: nothing early, no two attempts of a job at once, and fences
+// that rise. A line of an older attempt after a newer one began is an overlap.
+func Check(lines []Line) (broken []string) {
+	newest := map[carillon.JobID]Line{}
+	ended := map[carillon.RunID]int{}
+	for _, l := range lines {
+		if l.Kind == "START" && l.At < l.Run.Due {
+			broken = append(broken, fmt.Sprintf("early: %s started at %s", l.Run, l.At))
+		}
+		if l.Kind == "END" {
+			ended[l.Run]++
+		}
+		before, any := newest[l.Run.Job]
+		switch {
+		case any && l.Fence < before.Fence:
+			broken = append(broken, fmt.Sprintf("overlap: %s of fence %d at %s, after fence %d began at %s", l.Kind, l.Fence, l.At, before.Fence, before.At))
+		case !any || l.Fence > before.Fence:
+			if l.Kind != "START" {
+				broken = append(broken, fmt.Sprintf("%s of %s attempt %d without START", l.Kind, l.Run, l.Attempt))
+			}
+			newest[l.Run.Job] = l
+		case l.Kind == "START":
+			broken = append(broken, fmt.Sprintf("twice: %s attempt %d started twice with one fence", l.Run, l.Attempt))
+		}
+	}
+	return broken
+}
+
+// Interrupted are the attempts that started and did not end before a time, with no newer attempt of their run.
+func Interrupted(lines []Line, before carillon.Time) map[carillon.RunID]Line {
+	open := map[carillon.RunID]Line{}
+	for _, l := range lines {
+		if l.At >= before {
+			continue
+		}
+		switch l.Kind {
+		case "START":
+			open[l.Run] = l
+		case "END":
+			delete(open, l.Run)
+		}
+	}
+	return open
+}
+
+// Summary counts what the witnesses saw.
+func Summary(lines []Line) string {
+	count := map[string]int{}
+	runs := map[carillon.RunID]bool{}
+	for _, l := range lines {
+		count[l.Kind]++
+		runs[l.Run] = true
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d runs, %d starts, %d ends", len(runs), count["START"], count["END"]))
+}

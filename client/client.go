@@ -1,0 +1,164 @@
+// Package client talks to a Carillon server over its HTTP API, with the types of package carillon.
+//
+//	c, err := client.New(client.Config{URL: "http://127.0.0.1:8420", Token: token})
+//	def := carillon.NewDefinition()
+//	def.Target.Command = &carillon.Command{Argv: []string{"echo", "hello"}}
+//	job, err := c.Submit(ctx, def)
+//
+// What the server refuses comes back as a *Problem, which also is one of carillon's sentinel errors for errors.Is; a
+// server that does not answer is an *Unreachable. No call is repeated: after an error on a call that changes something
+// nobody knows whether it happened, and whoever asked decides better than this package what to do about that. Only
+// following a log, which changes nothing, takes up a broken connection again.
+package client
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Config says where the server is.
+type Config struct {
+	URL   string // scheme, host and perhaps a path in front of /v1
+	Token string // what the server wrote to the file "token" of its data directory
+	// HTTP makes the requests. Default: a client of its own that follows no redirects and gives up on a silent
+	// network after 10 seconds. A Timeout in it also ends the following of logs.
+	HTTP *http.Client
+	// Timeout bounds each call but that for logs. Default 1m.
+	Timeout time.Duration
+}
+
+// Client talks to one server. It may be used by many goroutines at once.
+type Client struct {
+	base    *url.URL
+	token   string
+	http    *http.Client
+	timeout time.Duration
+}
+
+// New checks the address; it sends nothing.
+func New(c Config) (*Client, error) {
+	base, err := url.Parse(c.URL)
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, fmt.Errorf("%q is not valid: want the server's URL, such as http://127.0.0.1:8420", c.URL)
+	}
+	return &Client{base, c.Token, cmp.Or(c.HTTP, defaultHTTP()), cmp.Or(c.Timeout, time.Minute)}, nil
+}
+
+func defaultHTTP() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
+	return &http.Client{
+		Transport: transport,
+		// The API has no redirects, so one comes from something else in the way: show it instead of the login page behind it.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// request is one call of the API.
+type request struct {
+	method string
+	path   string
+	query  url.Values
+	header http.Header
+	body   any // nil: none; []byte: as it is; else as JSON
+}
+
+// call performs a request and reads the answer into out, unless that is nil.
+func (c *Client) call(ctx context.Context, r request, out any) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+	defer cancel()
+	answer, err := c.send(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	switch out := out.(type) {
+	case nil:
+		_, err = io.Copy(io.Discard, answer.Body) // so that the connection can be used again
+	case *[]byte:
+		*out, err = io.ReadAll(answer.Body)
+	default:
+		err = json.NewDecoder(answer.Body).Decode(out)
+	}
+	if err != nil {
+		return c.failed(ctx, fmt.Errorf("read the answer to %s %s: %w", r.method, answer.Request.URL.Path, err))
+	}
+	return nil
+}
+
+// send returns an answer of the 2xx kind, whose body the caller closes, or an error.
+func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
+	req, err := c.build(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := c.http.Do(req)
+	if err != nil {
+		var wrapped *url.Error // repeats method and URL
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return nil, c.failed(ctx, &Unreachable{URL: c.base.String(), Err: err})
+	}
+	if answer.StatusCode/100 != 2 {
+		defer answer.Body.Close()
+		return nil, readProblem(answer)
+	}
+	return answer, nil
+}
+
+func (c *Client) build(ctx context.Context, r request) (*http.Request, error) {
+	var body io.Reader
+	switch b := r.body.(type) {
+	case nil:
+	case []byte:
+		body = bytes.NewReader(b)
+	default:
+		text, err := json.Marshal(b)
+		if err != nil {
+			return nil, fmt.Errorf("write the body: %w", err)
+		}
+		body = bytes.NewReader(text)
+	}
+	u := c.base.JoinPath(r.path)
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), body)
+	if err != nil {
+		return nil, err
+	}
+	if r.header != nil {
+		req.Header = r.header.Clone()
+	}
+	if body != nil && req.Header.Get("Content-Type") == "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	return req, nil
+}
+
+var errTimeout = errors.New("no answer in time")
+
+// failed prefers the reason for which the caller, or the timeout, gave up over what that did to the connection.
+func (c *Client) failed(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case cause == nil:
+		return err
+	case errors.Is(cause, errTimeout):
+		return &Unreachable{URL: c.base.String(), Err: fmt.Errorf("%w: waited %s", cause, c.timeout)}
+	case cause == ctx.Err():
+		return cause
+	default:
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+}

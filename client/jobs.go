@@ -1,0 +1,184 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Detail is a job with what a person wants to know first.
+type Detail struct {
+	carillon.Job
+	LastRun *carillon.Run `json:"last_run"` // the latest that a worker has or that has ended, skipped ones left out
+	NextRun *carillon.Run `json:"next_run"` // the waiting run that is due first
+}
+
+// Changes are fields of a definition by their JSON names, for an edit. Schedule, target, labels and payload are replaced
+// as a whole; in retry, misfire and retention the fields that are not given stay.
+type Changes map[string]any
+
+// Submit hands in a job; when it returns without an error the job is on disk. Begin with carillon.NewDefinition: texts,
+// labels and policies that are empty are left to the server, but a priority of 0 is the lowest, not the default.
+func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
+	return c.submit(ctx, wire(def))
+}
+
+// SubmitJSON hands in a job that is JSON already, as it is. Fields that are not in it take the server's defaults.
+func (c *Client) SubmitJSON(ctx context.Context, def []byte) (carillon.Job, error) {
+	return c.submit(ctx, def)
+}
+
+func (c *Client) submit(ctx context.Context, body any) (job carillon.Job, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/jobs", body: body}, &job)
+	return job, err
+}
+
+// SubmitMany hands in up to 1000 jobs: all of them, or none if one is not valid.
+func (c *Client) SubmitMany(ctx context.Context, defs []carillon.Definition) ([]carillon.Job, error) {
+	list := make([]definition, len(defs))
+	for i, def := range defs {
+		list[i] = wire(def)
+	}
+	return c.submitMany(ctx, map[string]any{"jobs": list})
+}
+
+// SubmitManyJSON is SubmitMany for what is JSON already.
+func (c *Client) SubmitManyJSON(ctx context.Context, defs [][]byte) ([]carillon.Job, error) {
+	list := bytes.Join(defs, []byte(","))
+	return c.submitMany(ctx, slices.Concat([]byte(`{"jobs":[`), list, []byte(`]}`)))
+}
+
+func (c *Client) submitMany(ctx context.Context, body any) ([]carillon.Job, error) {
+	var answer Page[carillon.Job]
+	err := c.call(ctx, request{method: http.MethodPost, path: "/v1/jobs/batch", body: body}, &answer)
+	return answer.Items, err
+}
+
+// Job reads a job.
+func (c *Client) Job(ctx context.Context, id carillon.JobID) (job Detail, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: jobPath(id)}, &job)
+	return job, err
+}
+
+// Jobs goes over the jobs that match, newest first. Limit is the size of a page, not of the whole; Namespace and Before
+// are the server's business.
+func (c *Client) Jobs(ctx context.Context, q carillon.JobQuery) iter.Seq2[carillon.Job, error] {
+	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Job], error) {
+		return c.JobPage(ctx, q, cursor)
+	})
+}
+
+// JobPage reads one page of Jobs; the first has no cursor.
+func (c *Client) JobPage(ctx context.Context, q carillon.JobQuery, cursor string) (page Page[carillon.Job], err error) {
+	p := newParams(cursor, q.Limit)
+	status := texts(q.States)
+	for _, latest := range q.Latest {
+		status = append(status, string(latest))
+	}
+	p.list("status", status)
+	p.text("owner", q.Owner)
+	p.text("type", q.Type)
+	p.text("name", q.Name)
+	if q.LabelKey != "" {
+		p.text("label", q.LabelKey+":"+q.LabelValue)
+	}
+	p.time("created_from", q.CreatedFrom)
+	p.time("created_to", q.CreatedTo)
+	err = c.call(ctx, request{method: http.MethodGet, path: "/v1/jobs", query: p.Values}, &page)
+	return page, err
+}
+
+// Edit changes the definition. With a version other than 0 it is refused (ErrConflict) if that is not the present one:
+// whoever writes back what he has read gives it, so as not to undo somebody else's edit.
+func (c *Client) Edit(ctx context.Context, id carillon.JobID, changes Changes, version int32) (job carillon.Job, err error) {
+	header := http.Header{}
+	if version != 0 {
+		header.Set("If-Match", strconv.Quote(strconv.Itoa(int(version))))
+	}
+	err = c.call(ctx, request{method: http.MethodPatch, path: jobPath(id), header: header, body: changes}, &job)
+	return job, err
+}
+
+// Cancel ends the job and what waits of it. What runs is asked to stop, or left to its end if keep.
+func (c *Client) Cancel(ctx context.Context, id carillon.JobID, keep bool) (job carillon.Job, err error) {
+	query := url.Values{}
+	if keep {
+		query.Set("running", "keep")
+	}
+	err = c.call(ctx, request{method: http.MethodDelete, path: jobPath(id), query: query}, &job)
+	return job, err
+}
+
+// Pause holds the job: nothing of it is claimed until it is resumed.
+func (c *Client) Pause(ctx context.Context, id carillon.JobID) (job carillon.Job, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: jobPath(id) + "/pause"}, &job)
+	return job, err
+}
+
+// Resume lets the job go on.
+func (c *Client) Resume(ctx context.Context, id carillon.JobID) (job carillon.Job, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: jobPath(id) + "/resume"}, &job)
+	return job, err
+}
+
+// RunNow adds a run that is due at once.
+func (c *Client) RunNow(ctx context.Context, id carillon.JobID) (run carillon.Run, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: jobPath(id) + "/run"}, &run)
+	return run, err
+}
+
+// Times are the due times that a job has ahead of it.
+type Times struct {
+	Timezone string    `json:"timezone,omitempty"` // of a cron schedule
+	Items    []DueTime `json:"items"`
+}
+
+// DueTime is an instant, and for cron schedules what the clocks of the zone show then.
+type DueTime struct {
+	Due    carillon.Time `json:"due_at"`
+	Local  string        `json:"local,omitempty"`
+	Offset string        `json:"offset,omitempty"`
+}
+
+// Next reads up to n due times; fewer means that there are no more.
+func (c *Client) Next(ctx context.Context, id carillon.JobID, n int) (times Times, err error) {
+	query := url.Values{"n": {strconv.Itoa(n)}}
+	err = c.call(ctx, request{method: http.MethodGet, path: jobPath(id) + "/next", query: query}, &times)
+	return times, err
+}
+
+func jobPath(id carillon.JobID) string { return "/v1/jobs/" + id.String() }
+
+// definition is a carillon.Definition on its way to the server: its fields come before the embedded ones of the same
+// name, and leave out what is empty, for which the server has a default or no meaning.
+type definition struct {
+	carillon.Definition
+	Name    string             `json:"name,omitempty"`
+	Type    string             `json:"type,omitempty"`
+	Owner   string             `json:"owner,omitempty"`
+	Labels  map[string]string  `json:"labels,omitempty"`
+	Queue   string             `json:"queue,omitempty"`
+	Payload json.RawMessage    `json:"payload,omitempty"`
+	Timeout *carillon.Duration `json:"timeout,omitempty"`
+	Retry   carillon.Retry     `json:"retry,omitzero"`
+	Overlap carillon.Overlap   `json:"overlap,omitempty"`
+	Misfire carillon.Misfire   `json:"misfire,omitzero"`
+}
+
+func wire(d carillon.Definition) definition {
+	w := definition{
+		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue, Payload: d.Payload,
+		Retry: d.Retry, Overlap: d.Overlap, Misfire: d.Misfire,
+	}
+	if d.Timeout >= 0 { // below: not set, see carillon.NewDefinition
+		w.Timeout = &d.Timeout
+	}
+	return w
+}

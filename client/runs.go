@@ -1,0 +1,88 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"net/http"
+	"strconv"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Run reads a run, with its result and checkpoint.
+func (c *Client) Run(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: runPath(id)}, &run)
+	return run, err
+}
+
+// Runs goes over the runs that match: the unfinished, earliest due first, then the finished, latest end first; of one
+// job latest due first. Without States, those due in the future are left out. Limit is the size of a page; Namespace,
+// Dead and After do not apply.
+func (c *Client) Runs(ctx context.Context, q carillon.RunQuery) iter.Seq2[carillon.Run, error] {
+	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
+		return c.RunPage(ctx, q, cursor)
+	})
+}
+
+// RunPage reads one page of Runs; the first has no cursor.
+func (c *Client) RunPage(ctx context.Context, q carillon.RunQuery, cursor string) (Page[carillon.Run], error) {
+	p := newParams(cursor, q.Limit)
+	if q.Job != 0 {
+		p.text("job", q.Job.String())
+	}
+	p.list("state", texts(q.States))
+	p.text("worker", q.Worker)
+	p.time("due_from", q.From)
+	p.time("due_to", q.To)
+	return c.runPage(ctx, "/v1/runs", p)
+}
+
+// RunsOf goes over a job's runs, latest due first, planned ones too. Of the query only Job, States and Limit apply. Unlike
+// Runs it fails if there is no such job.
+func (c *Client) RunsOf(ctx context.Context, q carillon.RunQuery) iter.Seq2[carillon.Run, error] {
+	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
+		p := newParams(cursor, q.Limit)
+		p.list("state", texts(q.States))
+		return c.runPage(ctx, jobPath(q.Job)+"/runs", p)
+	})
+}
+
+// DeadLetters goes over the runs that failed for good, latest first, so many a page (0: the server's choice).
+func (c *Client) DeadLetters(ctx context.Context, limit int) iter.Seq2[carillon.Run, error] {
+	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
+		return c.runPage(ctx, "/v1/dead-letters", newParams(cursor, limit))
+	})
+}
+
+func (c *Client) runPage(ctx context.Context, path string, p params) (page Page[carillon.Run], err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: path, query: p.Values}, &page)
+	return page, err
+}
+
+// CancelRun ends a waiting run, or asks the one that a worker has to stop. The job's schedule goes on.
+func (c *Client) CancelRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: runPath(id) + "/cancel"}, &run)
+	return run, err
+}
+
+// RetryRun adds a run that repeats a finished one.
+func (c *Client) RetryRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: runPath(id) + "/retry"}, &run)
+	return run, err
+}
+
+// RetryDeadLetter adds a run that repeats a dead letter, and takes that off the list. It fails if the run is no dead
+// letter, or no longer: of two callers one gets the new run.
+func (c *Client) RetryDeadLetter(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/dead-letters/" + id.String() + "/retry"}, &run)
+	return run, err
+}
+
+// SaveCheckpoint keeps what the next attempt of the run shall receive. ErrLost: the run is no longer in the attempt that
+// the fence belongs to, so whoever calls should stop.
+func (c *Client) SaveCheckpoint(ctx context.Context, id carillon.RunID, fence int64, checkpoint []byte) error {
+	header := http.Header{"Carillon-Fence": {strconv.FormatInt(fence, 10)}, "Content-Type": {"application/octet-stream"}}
+	return c.call(ctx, request{method: http.MethodPut, path: runPath(id) + "/checkpoint", header: header, body: checkpoint}, nil)
+}
+
+func runPath(id carillon.RunID) string { return "/v1/runs/" + id.String() }

@@ -1,0 +1,210 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/carillon-run/carillon"
+)
+
+// definition are the flags that say what a job is: one flag for one field of its JSON. Only those that were given are
+// sent, so every default is the server's, and so is every check that needs more than the flag itself.
+type definition struct {
+	a      *app
+	edit   bool // "key-" takes an entry away
+	fields []*fieldFlag
+}
+
+// fieldFlag is a flag and the place of its value in the definition.
+type fieldFlag struct {
+	path  string // dotted, as in the API's errors
+	kind  string // for the help
+	parse func(text string, before any) (any, error)
+	text  string
+	value any // nil: not given
+}
+
+func (f *fieldFlag) String() string { return f.text }
+func (f *fieldFlag) Type() string   { return f.kind }
+
+func (f *fieldFlag) Set(text string) (err error) {
+	f.text = text
+	f.value, err = f.parse(text, f.value)
+	return err
+}
+
+func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
+	d := &definition{a: a, edit: edit}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	d.addTarget(flags)
+	d.add(flags, "name", "name", "text", text, "what people call it (default the type)")
+	d.add(flags, "type", "type", "word", text, "the kind of work, such as email.send (default command or http)")
+	d.add(flags, "owner", "owner", "word", text, `user or application (default "default")`)
+	d.add(flags, "queue", "queue", "word", text, `which workers take it (default "default")`)
+	d.add(flags, "priority", "priority", "0-9", number, "higher first (default 5)")
+	d.add(flags, "label", "labels", "key=value", d.pairs("="), "label; may be repeated")
+	d.add(flags, "payload", "payload", "JSON", d.payload, "JSON for the target; @file reads a file, - standard input")
+	d.addSchedule(flags)
+	d.add(flags, "timeout", "timeout", "duration", duration, "of one attempt; 0s for none (default none, 30s for http)")
+	d.add(flags, "max-attempts", "retry.max_attempts", "number", number, "failures after which the run is a dead letter (default 3)")
+	d.add(flags, "backoff", "retry.backoff", "word", text, "exponential or fixed (default exponential)")
+	d.add(flags, "retry-delay", "retry.delay", "duration", duration, "before the second attempt (default 1s)")
+	d.add(flags, "retry-max-delay", "retry.max_delay", "duration", duration, "the longest delay (default 10m)")
+	d.add(flags, "overlap", "overlap", "word", text, "when due while another run is unfinished: skip, queue, queue_all, replace or allow (default skip)")
+	d.add(flags, "misfire", "misfire.policy", "word", text, "what becomes of due times missed in a downtime: skip, once or all (default once)")
+	completeWords(cmd, "backoff", "exponential", "fixed")
+	completeWords(cmd, "overlap", "skip", "queue", "queue_all", "replace", "allow")
+	completeWords(cmd, "misfire", "skip", "once", "all")
+	completeWords(cmd, "method", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+	return d
+}
+
+func (d *definition) addTarget(flags *pflag.FlagSet) {
+	d.add(flags, "shell", "target.command.shell", "line", text, "run a line of /bin/sh instead of argv")
+	d.add(flags, "env", "target.command.env", "key=value", d.pairs("="), "environment of the command; may be repeated")
+	d.add(flags, "dir", "target.command.dir", "path", text, "working directory of the command, absolute")
+	d.add(flags, "fatal-exit-codes", "target.command.fatal_exit_codes", "codes", numbers, "exit codes, with commas between them, after which there is no retry")
+	d.add(flags, "http", "target.http.url", "URL", text, "make an HTTP request instead of running a command")
+	d.add(flags, "method", "target.http.method", "word", text, "of the request (default POST)")
+	d.add(flags, "header", "target.http.headers", "name:value", d.pairs(":"), "of the request; may be repeated")
+	d.add(flags, "body", "target.http.body", "text", text, "of the request, a template (default the payload)")
+	d.add(flags, "handler", "target.handler", "bool", empty, "call the function that a worker registered for the type")
+	flags.Lookup("handler").NoOptDefVal = "true"
+}
+
+func (d *definition) addSchedule(flags *pflag.FlagSet) {
+	d.add(flags, "at", "schedule.at", "time", d.instant, `run once at this time: "2026-03-29T02:30:00+01:00", or "2026-03-29 02:30" in the local zone`)
+	d.add(flags, "after", "schedule.after", "duration", duration, "run once, so long from now: 90s, 1h30m, 30d")
+	d.add(flags, "cron", "schedule.cron", "expression", text, "run again and again: 5 or 6 fields, or @hourly and the like")
+	d.add(flags, "tz", "schedule.timezone", "zone", text, "IANA time zone of --cron (default UTC)")
+	d.add(flags, "every", "schedule.every", "duration", duration, "run again and again, at least 1s apart")
+	d.add(flags, "starts-at", "schedule.starts_at", "time", d.instant, "no due time before")
+	d.add(flags, "ends-at", "schedule.ends_at", "time", d.instant, "no due time after")
+	d.add(flags, "max-runs", "schedule.max_runs", "number", number, "so many runs by the clock")
+}
+
+func (d *definition) add(flags *pflag.FlagSet, name, path, kind string, parse func(string, any) (any, error), usage string) {
+	f := &fieldFlag{path: path, kind: kind, parse: parse}
+	d.fields = append(d.fields, f)
+	flags.Var(f, name, usage)
+}
+
+// doc is a JSON object on its way to the server.
+type doc map[string]any
+
+// given is what the flags and the argv after them say.
+func (d *definition) given(argv []string) doc {
+	given := doc{}
+	for _, f := range d.fields {
+		if f.value != nil {
+			given.set(f.path, f.value)
+		}
+	}
+	if len(argv) > 0 {
+		given.set("target.command.argv", argv)
+	}
+	return given
+}
+
+func (o doc) set(path string, value any) {
+	name, rest, nested := strings.Cut(path, ".")
+	if !nested {
+		o[name] = value
+		return
+	}
+	if o[name] == nil {
+		o[name] = doc{}
+	}
+	o[name].(doc).set(rest, value)
+}
+
+// The forms that a flag's text can have. Each gets what the flag was given before, for those that may be repeated.
+
+func text(s string, _ any) (any, error) { return s, nil }
+
+// empty is an object without fields, for a flag that is only there or not.
+func empty(s string, _ any) (any, error) {
+	if there, err := strconv.ParseBool(s); err != nil || !there {
+		return nil, err
+	}
+	return doc{}, nil
+}
+
+func number(s string, _ any) (any, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return nil, fmt.Errorf("want a number")
+	}
+	return n, nil
+}
+
+func numbers(s string, before any) (any, error) {
+	list, _ := before.([]int)
+	for item := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(item))
+		if err != nil {
+			return nil, fmt.Errorf("want numbers with commas between them")
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
+func duration(s string, _ any) (any, error) {
+	d := new(carillon.Duration)
+	return s, d.Set(s)
+}
+
+func (d *definition) instant(s string, _ any) (any, error) {
+	t, err := parseInstant(s, d.a.zone)
+	if err != nil {
+		return nil, err
+	}
+	return t.Format(time.RFC3339Nano), nil
+}
+
+func (d *definition) pairs(separator string) func(string, any) (any, error) {
+	return func(s string, before any) (any, error) {
+		pairs, ok := before.(doc)
+		if !ok {
+			pairs = doc{}
+		}
+		key, value, ok := strings.Cut(s, separator)
+		switch {
+		case ok && key != "":
+			pairs[strings.TrimSpace(key)] = strings.TrimPrefix(value, " ")
+		case d.edit && len(s) > 1 && strings.HasSuffix(s, "-"):
+			pairs[strings.TrimSuffix(s, "-")] = nil
+		default:
+			return nil, fmt.Errorf("want key%svalue", separator)
+		}
+		return pairs, nil
+	}
+}
+
+func (d *definition) payload(s string, _ any) (any, error) {
+	data := []byte(s)
+	var err error
+	switch {
+	case s == "-":
+		data, err = io.ReadAll(d.a.in)
+	case strings.HasPrefix(s, "@"):
+		data, err = os.ReadFile(s[1:])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(data) {
+		return nil, fmt.Errorf(`want JSON, such as {"n":1}, "text" in quotes, @file or -`)
+	}
+	return json.RawMessage(data), nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+func (a *app) editCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "edit JOB [flags] [-- PROGRAM [ARG...]]",
+		Short: "Change a job; what is not given stays",
+		Long: `Changes the fields that are given and leaves the others. Runs that have not begun move to the new definition; one that
+has begun keeps its own. --label, --env and --header add to what is there or replace it, and "--label key-" takes one
+away. Giving --at, --after, --cron or --every replaces whichever of them the job had.`,
+		Example: `  carillon edit report --cron "0 4 * * MON-FRI"
+  carillon edit job_0f8j2v5r3c000 --priority 9 --label team=blue --label old-
+  carillon edit report --env LEVEL=debug -- /opt/report --verbose`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			before := len(args)
+			if dash := cmd.ArgsLenAtDash(); dash >= 0 {
+				before = dash
+			}
+			return one("job, its id or name, before a program after --")(cmd, args[:before])
+		},
+		ValidArgsFunction: a.completeJobs(),
+	}
+	def := a.definitionFlags(cmd, true)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		given := def.given(args[1:])
+		if len(given) == 0 {
+			return usage("nothing to change: give at least one flag, or a program after --")
+		}
+		return a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.edit(ctx, c, args[0], given)
+		})(cmd, args)
+	}
+	return cmd
+}
+
+func (a *app) edit(ctx context.Context, c *client.Client, name string, given doc) error {
+	id, err := findJob(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	was, err := c.Job(ctx, id)
+	if err != nil {
+		return err
+	}
+	changes, err := changesTo(was.Definition, given)
+	if err != nil {
+		return err
+	}
+	// The version, because parts of what is sent were read: an edit in between must not be undone by them.
+	job, err := c.Edit(ctx, id, changes, was.Version)
+	if err != nil {
+		return err
+	}
+	return a.done(job, "%s edited: version %d", job.ID, job.Version)
+}
+
+// changesTo fills up the fields that the API replaces as a whole with what the job has in them.
+func changesTo(was carillon.Definition, given doc) (client.Changes, error) {
+	text, err := json.Marshal(was)
+	if err != nil {
+		return nil, err
+	}
+	var present map[string]any
+	if err := json.Unmarshal(text, &present); err != nil {
+		return nil, err
+	}
+	changes := client.Changes{}
+	for field, value := range given {
+		change, nested := value.(doc)
+		switch {
+		case field == "schedule":
+			value = merged(without(present[field], change, whenFields), change)
+		case field == "target":
+			value = mergedTarget(present[field], change)
+		case field == "labels" && nested:
+			value = merged(present[field], change)
+		}
+		changes[field] = value
+	}
+	return changes, nil
+}
+
+// Fields of which a job has one: a new one takes the place of the old.
+var (
+	whenFields    = []string{"at", "after", "cron", "every"}
+	commandFields = []string{"argv", "shell"}
+)
+
+// without drops what one of the alternatives among the changes replaces, and what belonged to it alone.
+func without(present any, change doc, alternatives []string) any {
+	object, _ := present.(map[string]any)
+	for _, given := range alternatives {
+		if change[given] == nil {
+			continue
+		}
+		for _, old := range alternatives {
+			delete(object, old)
+		}
+		if given != "cron" {
+			delete(object, "timezone")
+		}
+	}
+	return object
+}
+
+// mergedTarget keeps what the target had if it stays of the same kind, and begins a new one if not.
+func mergedTarget(present any, change doc) doc {
+	kept, _ := present.(map[string]any)
+	target := doc{}
+	for kind, value := range change {
+		target[kind] = merged(without(kept[kind], value.(doc), commandFields), value.(doc))
+	}
+	return target
+}
+
+// merged is the present object with the changes in it, at every depth; nil takes a field away.
+func merged(present any, change doc) doc {
+	result := doc{}
+	object, _ := present.(map[string]any)
+	for field, value := range object {
+		result[field] = value
+	}
+	for field, value := range change {
+		nested, ok := value.(doc)
+		switch {
+		case value == nil:
+			delete(result, field)
+		case ok:
+			result[field] = merged(result[field], nested)
+		default:
+			result[field] = value
+		}
+	}
+	return result
+}

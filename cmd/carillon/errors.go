@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+// What the process says to the shell. Scripts rely on these; the root command's help lists them.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitUnreachable = 4
+	exitInterrupted = 130 // 128 + SIGINT, as shells have it
+)
+
+// usageError is about what was typed. It is told apart from failures, so that scripts do not try again.
+type usageError struct{ text string }
+
+func (e *usageError) Error() string { return e.text }
+
+func usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+
+// errQuiet ends with exit code 1 and no message: what happened has been shown already.
+var errQuiet = errors.New("failed")
+
+// exit prints the error as one line and turns it into the exit code.
+func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
+	if err == nil {
+		return exitOK
+	}
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // the person has seen enough, and knows
+		return exitInterrupted
+	}
+	if errors.Is(err, errQuiet) {
+		return exitFailed
+	}
+	code, text := exitCode(err), err.Error()
+	var away *client.Unreachable
+	var problem *client.Problem
+	switch {
+	case !a.began:
+		code = exitUsage
+		text += fmt.Sprintf(" (see %q)", cmd.CommandPath()+" --help")
+	case errors.As(err, &away):
+		text = a.describeUnreachable(away)
+	case errors.As(err, &problem) && problem.Status == http.StatusUnauthorized:
+		text = a.describeRefused()
+	}
+	fmt.Fprintln(a.err, "carillon: "+oneLine(text))
+	return code
+}
+
+func exitCode(err error) int {
+	var wrong *usageError
+	var away *client.Unreachable
+	switch {
+	case errors.As(err, &away):
+		return exitUnreachable
+	case errors.Is(err, carillon.ErrNotFound):
+		return exitNotFound
+	case errors.As(err, &wrong), errors.Is(err, carillon.ErrInvalid):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// oneLine keeps a message on its line, and a server's text from moving the terminal's cursor.
+func oneLine(s string) string {
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+}

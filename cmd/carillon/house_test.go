@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/worker"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const testToken = "a token of the test house"
+
+// house is a real server in a synctest bubble, the command line in front of it, and the transcript of what was typed.
+// The clock stands still unless somebody waits, so ids and times are the same in every run.
+type house struct {
+	t    *testing.T
+	app  app // copied for every command
+	env  map[string]string
+	in   string
+	text bytes.Buffer // the transcript
+}
+
+// inHouse runs a script of commands on Saturday 2026-03-28, the day before the clocks change in Berlin, and compares
+// the transcript with testdata/<name>.golden.
+func inHouse(t *testing.T, name string, script func(h *house)) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, 3, 28, 11, 0, 0, 0, time.UTC)))
+		h := &house{t: t, env: map[string]string{}}
+		listener := newPipes()
+		transport := &http.Transport{DialContext: listener.dial}
+		data := t.TempDir()
+		writeTestFile(t, filepath.Join(data, "token"), testToken+"\n")
+		writeTestFile(t, filepath.Join(data, "address"), "http://carillon.test\n")
+		h.env["CARILLON_DATA"] = data
+		zone, err := time.LoadLocation("Europe/Berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.app = app{env: func(name string) string { return h.env[name] }, now: time.Now, zone: zone, http: &http.Client{Transport: transport}}
+
+		stop := serveHouse(listener)
+		script(h)
+		transport.CloseIdleConnections()
+		stop()
+		golden(t, name, strings.ReplaceAll(h.text.String(), data, "DATA"))
+	})
+}
+
+// serveHouse is what package node does, on adapters that a bubble can hold.
+func serveHouse(listener net.Listener) (stop func()) {
+	store, logs, bus, queue := mem.NewStore(), mem.NewLogs(), mem.NewBus(), mem.NewQueue(mem.QueueConfig{})
+	coordinator, quiet := mem.NewCoordinator(), slog.New(slog.DiscardHandler)
+	var sched *scheduler.Scheduler
+	var work *worker.Worker
+	door := ledger.New(ledger.Config{
+		Store: store, IDs: carillon.NewIDs(1, carillon.Never), Waiting: queue.Len,
+		Then: []func([]carillon.Change){func(c []carillon.Change) { work.Notice(c) }, func(c []carillon.Change) { sched.Route(c) }},
+	})
+	work = worker.New(worker.Config{
+		ID: "worker_1", Ledger: door, Store: store, Queue: queue, Logs: logs, Coordinator: coordinator,
+		Executors: map[string]executor.Executor{"command": pretend{}}, Waiting: queue.Len, Logger: quiet,
+	})
+	door.Fuse(work)
+	sched = scheduler.New(scheduler.Config{
+		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator, Logs: logs,
+		Ledger: door, Logger: quiet,
+		Holds: func(_ string, id carillon.RunID, attempt int32) bool { return work.Holds(id, attempt) },
+	})
+	server := &http.Server{Handler: api.New(api.Config{
+		Ledger: door, Store: store, Logs: logs, Bus: bus,
+		Tokens: map[string]api.Credential{testToken: {Namespace: carillon.DefaultNamespace, Name: "test"}},
+	})}
+	ctx, cancel := context.WithCancel(context.Background())
+	written, flush := context.WithCancel(context.Background())
+	var parts, last sync.WaitGroup
+	last.Go(func() { _ = door.Run(written) })
+	parts.Go(func() { _ = work.Run(ctx) })
+	parts.Go(func() {
+		synctest.Wait() // the worker has joined: its runs are not taken for abandoned
+		_ = sched.Run(ctx)
+	})
+	parts.Go(func() { _ = server.Serve(listener) })
+	return func() {
+		_ = server.Close()
+		cancel()
+		parts.Wait()
+		flush()
+		last.Wait()
+	}
+}
+
+// pretend runs a few commands that need no process: echo, fail and sleep.
+type pretend struct{}
+
+func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
+	argv := task.Job.Target.Command.Argv
+	switch argv[0] {
+	case "echo":
+		task.Print("stdout", strings.Join(argv[1:], " "))
+	case "fail":
+		task.Print("stderr", strings.Join(argv[1:], " "))
+		return carillon.Outcome{Kind: carillon.Retriable, Reason: "exit code 1"}
+	case "sleep":
+		pause, _ := time.ParseDuration(argv[1])
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			time.Sleep(time.Second) // as a process would: whoever asked it to stop sees it stopping
+			return carillon.Outcome{Kind: carillon.Stopped, Reason: context.Cause(ctx).Error()}
+		}
+	}
+	return carillon.Outcome{Kind: carillon.Success}
+}
+
+// carillon runs a command and writes it down with what it said: standard error behind "!", the exit code if not 0.
+func (h *house) carillon(args ...string) string {
+	h.t.Helper()
+	out, code := h.run(args...)
+	fmt.Fprintf(&h.text, "$ carillon %s\n%s", quoteAll(args), out)
+	if code != 0 {
+		fmt.Fprintf(&h.text, "-> %d\n", code)
+	}
+	h.text.WriteString("\n")
+	return out
+}
+
+func (h *house) run(args ...string) (string, int) {
+	h.t.Helper()
+	var all bytes.Buffer
+	a := h.app
+	a.in, a.out, a.err = strings.NewReader(h.in), &all, &marked{&all}
+	code := a.run(h.t.Context(), args)
+	return all.String(), code
+}
+
+// later lets time pass, and what is due in it happen.
+func (h *house) later(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+	fmt.Fprintf(&h.text, "# %s later\n\n", compact(d))
+}
+
+// marked puts "! " in front of every line.
+type marked struct{ w io.Writer }
+
+func (m *marked) Write(b []byte) (int, error) {
+	for line := range bytes.Lines(b) {
+		if _, err := fmt.Fprintf(m.w, "! %s", line); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		writeTestFile(t, file, got)
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; run the test with -update to write it", err)
+	}
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); diff != "" {
+		t.Errorf("%s differs; -update writes it anew (-want +got):\n%s", file, diff)
+	}
+}
+
+func writeTestFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pipes is a network inside the process: unlike a socket, a wait on it lets a bubble's clock go on.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.conns <- there:
+		return here, nil
+	case <-p.closed:
+		return nil, errors.New("connection refused")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case conn := <-p.conns:
+		return conn, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }

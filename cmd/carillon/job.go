@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+func (a *app) jobCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "job JOB",
+		Short: "Show a job: what it runs, when, and how it went last",
+		Long:  `Shows everything about a job. JOB is its id, or its name if no other job has the same.`,
+		Example: `  carillon job job_0f8j2v5r3c000
+  carillon job report
+  carillon job report -o yaml`,
+		Args:              one("job, its id or name"),
+		ValidArgsFunction: a.completeJobs(),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := findJob(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			job, err := c.Job(ctx, id)
+			if err != nil {
+				return err
+			}
+			if a.format != "table" {
+				return a.show(job, nil)
+			}
+			next, err := c.Next(ctx, id, 3)
+			if err != nil {
+				return err
+			}
+			a.jobDetail(&job, next.Items)
+			return nil
+		}),
+	}
+}
+
+func (a *app) jobDetail(job *client.Detail, next []client.DueTime) {
+	t := a.tableTo(a.out)
+	defer t.end()
+	t.fact("Job", job.ID.String())
+	t.fact("Name", job.Name)
+	t.fact("State", job.State.String())
+	t.fact("Type", job.Type)
+	t.fact("Owner", job.Owner)
+	t.fact("Labels", pairsText(job.Labels))
+	t.fact("Schedule", a.scheduleWords(&job.Schedule))
+	times := []string{"-"}
+	for i, due := range next {
+		times = append(times[:i], a.when(due.Due))
+	}
+	t.facts("Next", times)
+	t.facts("Last run", a.runSummary(job.LastRun))
+	t.facts("Target", targetLines(&job.Target))
+	t.fact("Payload", payloadText(job.Payload))
+	t.fact("Queue", fmt.Sprintf("%s, priority %d", job.Queue, job.Priority))
+	t.fact("Timeout", timeoutText(job.Timeout))
+	t.fact("Retry", retryText(&job.Retry))
+	t.fact("Overlap", overlapText(job.Overlap))
+	t.fact("Misfire", misfireText(&job.Misfire))
+	t.fact("Kept", fmt.Sprintf("runs %s, logs %s, dead letters %s", job.Retention.Runs, job.Retention.Logs, job.Retention.DeadLetters))
+	t.fact("Version", strconv.Itoa(int(job.Version)))
+	t.fact("Created", a.when(job.Created))
+	if job.Updated != job.Created {
+		t.fact("Updated", a.when(job.Updated))
+	}
+}
+
+func (a *app) runSummary(run *carillon.Run) []string {
+	if run == nil {
+		return []string{"-"}
+	}
+	line := fmt.Sprintf("%s, due %s", a.stateWord(run), a.when(run.ID.Due))
+	if run.Started != 0 && run.Ended != 0 {
+		line += ", took " + took(run.Started, run.Ended)
+	}
+	lines := []string{line, run.ID.String()}
+	if run.Reason != "" {
+		lines = append(lines, shorten(run.Reason, 200))
+	}
+	return lines
+}
+
+func targetLines(target *carillon.Target) []string {
+	switch {
+	case target.Command != nil:
+		return commandLines(target.Command)
+	case target.HTTP != nil:
+		lines := []string{target.HTTP.Method + " " + target.HTTP.URL}
+		for _, name := range slices.Sorted(maps.Keys(target.HTTP.Headers)) {
+			lines = append(lines, "header "+name+": "+target.HTTP.Headers[name])
+		}
+		if target.HTTP.Body != "" {
+			lines = append(lines, "body "+shorten(target.HTTP.Body, 500))
+		}
+		return lines
+	case target.Handler != nil:
+		return []string{"the handler of the type"}
+	}
+	return []string{"-"}
+}
+
+func commandLines(command *carillon.Command) []string {
+	line := quoteAll(command.Argv)
+	if command.Shell != "" {
+		line = "/bin/sh: " + command.Shell
+	}
+	lines := []string{line}
+	if command.Dir != "" {
+		lines = append(lines, "in "+command.Dir)
+	}
+	if len(command.Env) > 0 {
+		lines = append(lines, "env "+pairsText(command.Env))
+	}
+	if len(command.FatalExitCodes) > 0 {
+		lines = append(lines, "fatal exit codes "+strings.Trim(fmt.Sprint(command.FatalExitCodes), "[]"))
+	}
+	return lines
+}
+
+// quoteAll shows where one argument ends and the next begins, as a shell would want it.
+func quoteAll(argv []string) string {
+	quoted := make([]string, len(argv))
+	for i, arg := range argv {
+		quoted[i] = arg
+		if arg == "" || strings.ContainsAny(arg, " \t\n\"'\\$`*?[]{}()<>|&;#~!") {
+			quoted[i] = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(quoted, " ")
+}
+
+func pairsText(pairs map[string]string) string {
+	list := make([]string, 0, len(pairs))
+	for _, key := range slices.Sorted(maps.Keys(pairs)) {
+		list = append(list, key+"="+pairs[key])
+	}
+	return strings.Join(list, ", ")
+}
+
+// payloadText keeps a large payload from pushing everything else off the screen.
+func payloadText(payload json.RawMessage) string {
+	const most = 1000
+	var b bytes.Buffer
+	if len(payload) == 0 || string(payload) == "null" || json.Compact(&b, payload) != nil {
+		return ""
+	}
+	if b.Len() > most {
+		return fmt.Sprintf("%s (%d bytes; -o json shows all)", shorten(b.String(), most), len(payload))
+	}
+	return b.String()
+}
+
+func timeoutText(timeout carillon.Duration) string {
+	if timeout == 0 {
+		return "none"
+	}
+	return timeout.String() + " for each attempt"
+}
+
+func retryText(r *carillon.Retry) string {
+	if r.MaxAttempts == 1 {
+		return "never"
+	}
+	text := fmt.Sprintf("up to %d attempts, %s apart", r.MaxAttempts, r.Delay)
+	if r.Backoff == carillon.Exponential {
+		text = fmt.Sprintf("up to %d attempts, %s apart, then twice as long each time up to %s", r.MaxAttempts, r.Delay, r.MaxDelay)
+	}
+	if r.Jitter > 0 {
+		text += fmt.Sprintf(", plus up to %.0f%%", r.Jitter*100)
+	}
+	return text + fmt.Sprintf("; given up after %d crashed workers", r.MaxCrashes)
+}
+
+func overlapText(o carillon.Overlap) string {
+	meaning := map[carillon.Overlap]string{
+		carillon.OverlapSkip:     "a run that is due while another is unfinished is skipped",
+		carillon.OverlapQueue:    "one run waits while another is unfinished",
+		carillon.OverlapQueueAll: "runs wait for each other, one after the other",
+		carillon.OverlapReplace:  "a run that is due stops the unfinished one and takes its place",
+		carillon.OverlapAllow:    "runs may go on at the same time",
+	}[o]
+	return strings.TrimSuffix(string(o)+": "+meaning, ": ")
+}
+
+func misfireText(m *carillon.Misfire) string {
+	switch m.Policy {
+	case carillon.MisfireSkip:
+		return "skip: due times missed in a downtime are not made up for"
+	case carillon.MisfireOnce:
+		return "once: one run makes up for all due times missed in a downtime"
+	case carillon.MisfireAll:
+		return fmt.Sprintf("all: each due time missed in a downtime runs, the latest %d of the last %s", m.Max, m.Window)
+	}
+	return string(m.Policy)
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+// listed is how many items a list shows unless told otherwise.
+const listed = 50
+
+// jobFilter are the flags of jobs.
+type jobFilter struct {
+	status                             []string
+	owner, kind, name, label, from, to string
+	limit                              int
+}
+
+func (a *app) jobsCommand() *cobra.Command {
+	var f jobFilter
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List jobs, newest first",
+		Long: `Lists jobs, newest first. --status takes states of the job (active, paused, finished, canceled) and of its latest run
+(pending, running, failed, succeeded); of the same kind any of them holds, of both kinds both must.`,
+		Example: `  carillon jobs
+  carillon jobs --status active,failed --owner billing
+  carillon jobs --label team=blue --created-from 24h -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
+			return a.listJobs(ctx, c, &f)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.status, "status", nil, "`states` of the job or of its latest run, with commas between them")
+	flags.StringVar(&f.owner, "owner", "", "exactly this `owner`")
+	flags.StringVar(&f.kind, "type", "", "exactly this `type`")
+	flags.StringVar(&f.name, "name", "", "exactly this `name`")
+	flags.StringVar(&f.label, "label", "", "exactly this label, as `key=value`")
+	flags.StringVar(&f.from, "created-from", "", "created at or after this `time`; a duration such as 24h means so long ago")
+	flags.StringVar(&f.to, "created-to", "", "created before this `time`")
+	flags.IntVar(&f.limit, "limit", listed, "at most so many; 0 is all")
+	completeWords(cmd, "status", jobStatuses...)
+	return cmd
+}
+
+var jobStatuses = []string{"active", "paused", "finished", "canceled", "pending", "running", "failed", "succeeded"}
+
+func (a *app) listJobs(ctx context.Context, c *client.Client, f *jobFilter) error {
+	q, err := a.jobQuery(f)
+	if err != nil {
+		return err
+	}
+	jobs, more, err := take(c.Jobs(ctx, q), f.limit)
+	if err != nil {
+		return err
+	}
+	defer a.noteMore(more, f.limit)
+	return a.show(jobs, func() { a.jobTable(jobs) })
+}
+
+func (a *app) jobQuery(f *jobFilter) (q carillon.JobQuery, err error) {
+	q = carillon.JobQuery{Owner: f.owner, Type: f.kind, Name: f.name, Limit: pageFor(f.limit)}
+	for _, status := range f.status {
+		var state carillon.JobState
+		switch {
+		case state.UnmarshalText([]byte(status)) == nil:
+			q.States = append(q.States, state)
+		case slices.Contains(jobStatuses, status):
+			q.Latest = append(q.Latest, carillon.LatestState(status))
+		default:
+			return q, usage("--status: %q is not valid: want one or more of %s", status, strings.Join(jobStatuses, ", "))
+		}
+	}
+	if f.label != "" {
+		var ok bool
+		if q.LabelKey, q.LabelValue, ok = strings.Cut(f.label, "="); !ok {
+			return q, usage("--label: %q is not valid: want key=value", f.label)
+		}
+	}
+	if q.CreatedFrom, err = a.instantFlag("created-from", f.from); err != nil {
+		return q, err
+	}
+	q.CreatedTo, err = a.instantFlag("created-to", f.to)
+	return q, err
+}
+
+func (a *app) jobTable(jobs []carillon.Job) {
+	t := a.table("ID", "NAME", "TYPE", "OWNER", "STATE", "SCHEDULE", "NEXT", "CREATED")
+	for _, job := range jobs {
+		t.row(job.ID.String(), shorten(job.Name, 40), job.Type, job.Owner, job.State.String(), shorten(scheduleShort(&job.Schedule), 40),
+			a.nextDue(&job), a.ago(job.Created))
+	}
+	t.end()
+}
+
+// nextDue is by the schedule alone: lists do not have the job's runs.
+func (a *app) nextDue(job *carillon.Job) string {
+	if job.State != carillon.Active {
+		return "-"
+	}
+	return a.ago(job.Schedule.Next(carillon.TimeOf(a.now())))
+}

@@ -1,0 +1,23 @@
+// Command carillon is the whole of Carillon in one binary: the server, and the command line that talks to it.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	_ "time/tzdata" // zones must not depend on what the machine has installed
+
+	"github.com/carillon-run/carillon/executor"
+)
+
+func main() {
+	// Commands run under this same binary, started again as their supervisor: in that role it never returns.
+	executor.Supervise()
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the first signal asks, a second one ends the process at once
+	code := newApp().run(ctx, os.Args[1:])
+	stop()
+	os.Exit(code)
+}

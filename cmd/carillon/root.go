@@ -1,0 +1,147 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+)
+
+// app is one call of the command line: where it reads and writes, its clock, and its global flags. Tests make their own.
+type app struct {
+	in       io.Reader
+	out, err io.Writer
+	env      func(string) string
+	now      func() time.Time
+	zone     *time.Location // times are shown in it
+	terminal bool           // out is one
+	http     *http.Client   // nil: the client's own
+
+	server, token, data string
+	format              string
+	noColor             bool
+
+	began bool // the command itself was reached; what goes wrong before is the usage
+}
+
+func newApp() *app {
+	return &app{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, now: time.Now, zone: time.Local,
+		terminal: term.IsTerminal(int(os.Stdout.Fd())),
+	}
+}
+
+// run performs one command line and returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	cmd, err := root.ExecuteContextC(ctx)
+	return a.exit(ctx, cmd, err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "carillon",
+		Short: "A job scheduler: one-time and recurring jobs, on time, at least once, never twice at once",
+		Long: `Carillon takes one-time and recurring jobs, keeps them safe, and runs each of them on time.
+
+"carillon serve" starts a server; every other command talks to one. It finds a server on this machine and
+its token through the data directory, so nothing needs to be set to begin with.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server reached.`,
+		Example: `  carillon serve
+  carillon submit --name hello --after 2s -- echo hello
+  carillon jobs
+  carillon logs -f run_0f8j2v5r3c0001jgq9k2w0m`,
+		SilenceErrors:     true, // exit prints them, in one form
+		SilenceUsage:      true,
+		DisableAutoGenTag: true,
+	}
+	root.AddGroup(
+		&cobra.Group{ID: "jobs", Title: "Jobs:"},
+		&cobra.Group{ID: "runs", Title: "Runs:"},
+		&cobra.Group{ID: "other", Title: "Server and tools:"},
+	)
+	root.SetFlagErrorFunc(flagError)
+	a.globalFlags(root)
+	a.add(root, "jobs", a.submitCommand(), a.jobsCommand(), a.jobCommand(), a.editCommand(), a.pauseCommand(),
+		a.resumeCommand(), a.cancelCommand(), a.nextCommand())
+	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
+	a.add(root, "other", serveCommand(), a.cronCommand(), a.versionCommand())
+	root.SetHelpCommandGroupID("other")
+	root.SetCompletionCommandGroupID("other")
+	return root
+}
+
+func (a *app) globalFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.server, "server", "", "server's `URL` (default $CARILLON_SERVER, else the local server's, else "+defaultServer+")")
+	flags.StringVar(&a.token, "token", "", "access `token` (default $CARILLON_TOKEN, else the local server's)")
+	flags.StringVar(&a.data, "data", cmp.Or(a.env("CARILLON_DATA"), defaultData), "data `directory` of the local server; also $CARILLON_DATA")
+	flags.StringVarP(&a.format, "output", "o", "table", "`format`: "+strings.Join(formats, ", "))
+	flags.BoolVar(&a.noColor, "no-color", false, "no colours on a terminal; also $NO_COLOR")
+	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.MarkPersistentFlagDirname("data")
+}
+
+// add puts commands under root. Each one, and each below it, notes that it was reached: an error from before that moment
+// is about flags and arguments, whichever part of cobra it comes from.
+func (a *app) add(root *cobra.Command, group string, commands ...*cobra.Command) {
+	for _, cmd := range commands {
+		cmd.GroupID = group
+		a.noteBegin(cmd)
+		root.AddCommand(cmd)
+	}
+}
+
+func (a *app) noteBegin(cmd *cobra.Command) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(formats, a.format) {
+				return usage("--output: %q is not valid: want %s", a.format, strings.Join(formats, ", "))
+			}
+			a.began = true
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		a.noteBegin(sub)
+	}
+}
+
+// flagError says it as every other error about a value does.
+func flagError(_ *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &bad) {
+		if errors.As(err, &number) && bad.GetFlag().Value.Type() == "int" {
+			return fmt.Errorf("--%s: %q is not valid: want a number", bad.GetFlag().Name, bad.GetValue())
+		}
+		return fmt.Errorf("--%s: %q is not valid: %w", bad.GetFlag().Name, shorten(bad.GetValue(), 80), bad.Unwrap())
+	}
+	return err
+}
+
+// one is for commands that take exactly one argument.
+func one(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return fmt.Errorf("want one %s; given %s", what, count(len(args), "argument"))
+		}
+		return nil
+	}
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var now, wait bool
+	cmd := &cobra.Command{
+		Use:   "run {RUN | --now JOB}",
+		Short: "Show a run, or run a job now",
+		Long: `Shows everything about a run. Given a job, shows its latest run.
+
+With --now adds a run of the job that is due at once; its schedule is not touched, and its overlap policy governs this
+run like any other.`,
+		Example: `  carillon run run_0f8j2v5r3c0001jgq9k2w0m
+  carillon run report
+  carillon run --now report --wait`,
+		Args: one("run, its id or its job"),
+	}
+	cmd.Flags().BoolVar(&now, "now", false, "run the job now")
+	cmd.Flags().BoolVar(&wait, "wait", false, "with --now: show the log and wait until the run has ended")
+	cmd.ValidArgsFunction = a.completeEither()
+	cmd.RunE = a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+		switch {
+		case now:
+			id, err := findJob(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			run, err := c.RunNow(ctx, id)
+			return a.started(ctx, c, run, err, wait)
+		case wait:
+			return usage("--wait goes with --now; \"carillon logs -f\" follows a run that is there already")
+		}
+		id, err := findRun(ctx, c, args[0])
+		if err != nil {
+			return err
+		}
+		run, err := c.Run(ctx, id)
+		if err != nil {
+			return err
+		}
+		return a.show(run, func() { a.runDetail(&run) })
+	})
+	return cmd
+}
+
+// started tells of a run that was added, and waits for it if asked to.
+func (a *app) started(ctx context.Context, c *client.Client, run carillon.Run, err error, wait bool) error {
+	if err != nil {
+		return err
+	}
+	if wait {
+		fmt.Fprintln(a.err, run.ID)
+		return a.wait(ctx, c, run.ID)
+	}
+	return a.done(run, "%s %s", run.ID, a.stateWord(&run))
+}
+
+func (a *app) runDetail(run *carillon.Run) {
+	t := a.tableTo(a.out)
+	defer t.end()
+	t.fact("Run", run.ID.String())
+	t.fact("Job", strings.TrimPrefix(runName(run)+", "+run.ID.Job.String(), "-, "))
+	t.fact("State", a.stateWord(run))
+	t.fact("Reason", run.Reason)
+	t.fact("Due", a.when(run.ID.Due))
+	if run.Covers != 0 && run.Covers != run.ID.Due {
+		t.fact("Stands for", a.when(run.Covers))
+	}
+	if run.Until != 0 {
+		t.fact("Up to", a.when(run.Until))
+	}
+	if run.State == carillon.Waiting && run.Wake > run.ID.Due {
+		t.fact("Next attempt", a.when(run.Wake))
+	}
+	if run.Claimed != 0 {
+		t.fact("Claimed", a.lateBy(run))
+		t.fact("Started", a.when(run.Started))
+	}
+	if run.Ended != 0 {
+		t.fact("Finished", a.when(run.Ended))
+	}
+	if run.Started != 0 && run.Ended != 0 {
+		t.fact("Took", took(run.Started, run.Ended))
+	}
+	t.fact("Attempts", fmt.Sprintf("%d (%s, lost %d)", run.Attempt, count(int(run.Failures), "failure"), run.Losses))
+	t.fact("Worker", run.Worker)
+	t.fact("Queue", fmt.Sprintf("%s, priority %d", run.Queue, run.Priority))
+	t.fact("Definition", fmt.Sprintf("version %d", run.Version))
+	if run.RetryOf != 0 {
+		t.fact("Retry of", carillon.RunID{Job: run.ID.Job, Due: run.RetryOf}.String())
+	}
+	if run.Output != nil {
+		t.fact("Result", payloadText(run.Output.Result))
+		t.fact("Checkpoint", payloadText(run.Output.Checkpoint))
+	}
+}
+
+// lateBy shows the claim, and for a first attempt how late it came: the figure that a scheduler is judged by.
+func (a *app) lateBy(run *carillon.Run) string {
+	text := a.stamp(run.Claimed)
+	if run.Attempt == 1 && run.Claimed >= run.ID.Due {
+		text += fmt.Sprintf(" (%s after due)", span(run.Claimed.Sub(run.ID.Due)))
+	}
+	return text
+}
+
+func (a *app) retryCommand() *cobra.Command {
+	var wait bool
+	cmd := &cobra.Command{
+		Use:   "retry RUN",
+		Short: "Repeat a finished run",
+		Long: `Adds a new run that repeats a finished one, whatever its end was; history is not reopened. A dead letter is taken off
+the list. Given a job, repeats its latest run.`,
+		Example: `  carillon retry run_0f8j2v5r3c0001jgq9k2w0m
+  carillon retry report --wait`,
+		Args:              one("run, its id or its job"),
+		ValidArgsFunction: a.completeRuns(carillon.Failed, carillon.Canceled, carillon.Succeeded),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := findRun(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			run, err := c.RetryRun(ctx, id)
+			return a.started(ctx, c, run, err, wait)
+		}),
+	}
+	cmd.Flags().BoolVar(&wait, "wait", false, "show the log and wait until the new run has ended")
+	return cmd
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+// runFilter are the flags of runs.
+type runFilter struct {
+	states           []string
+	worker, from, to string
+	limit            int
+}
+
+func (a *app) runsCommand() *cobra.Command {
+	var f runFilter
+	cmd := &cobra.Command{
+		Use:   "runs [JOB]",
+		Short: "List runs, of one job or of all",
+		Long: `Lists the runs of a job, latest due first; or of all jobs, first the unfinished, earliest due first, then the finished,
+latest end first. Of all jobs, runs that are due in the future are shown only with --state waiting.`,
+		Example: `  carillon runs
+  carillon runs report --limit 5
+  carillon runs --state failed --due-from 24h
+  carillon runs --state claimed,running -o json`,
+		Args:              cobra.MaximumNArgs(1),
+		ValidArgsFunction: a.completeJobs(),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.listRuns(ctx, c, &f, args)
+		}),
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.states, "state", nil, "one or more `states`, with commas between them")
+	flags.StringVar(&f.worker, "worker", "", "held, now or last, by this `worker`")
+	flags.StringVar(&f.from, "due-from", "", "due at or after this `time`; a duration such as 24h means so long ago")
+	flags.StringVar(&f.to, "due-to", "", "due before this `time`")
+	flags.IntVar(&f.limit, "limit", listed, "at most so many; 0 is all")
+	completeWords(cmd, "state", runStates...)
+	return cmd
+}
+
+var runStates = []string{"waiting", "claimed", "running", "succeeded", "failed", "canceled", "skipped"}
+
+func (a *app) listRuns(ctx context.Context, c *client.Client, f *runFilter, args []string) error {
+	q, err := a.runQuery(f)
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		if q.Job, err = findJob(ctx, c, args[0]); err != nil {
+			return err
+		}
+	}
+	all := c.Runs(ctx, q)
+	if q.Job != 0 && q.Worker == "" && q.From == 0 && q.To == 0 {
+		all = c.RunsOf(ctx, q) // has planned runs too, and knows whether there is such a job
+	}
+	runs, more, err := take(all, f.limit)
+	if err != nil {
+		return err
+	}
+	defer a.noteMore(more, f.limit)
+	return a.show(runs, func() { a.runTable(runs, q.Job == 0) })
+}
+
+func (a *app) runQuery(f *runFilter) (q carillon.RunQuery, err error) {
+	q = carillon.RunQuery{Worker: f.worker, Limit: pageFor(f.limit), States: make([]carillon.State, len(f.states))}
+	for i, text := range f.states {
+		if err := q.States[i].UnmarshalText([]byte(text)); err != nil {
+			return q, usage("--state: %q is not valid: want one or more of %s", text, strings.Join(runStates, ", "))
+		}
+	}
+	if q.From, err = a.instantFlag("due-from", f.from); err != nil {
+		return q, err
+	}
+	q.To, err = a.instantFlag("due-to", f.to)
+	return q, err
+}
+
+// runTable names the job of each run only where they are of different ones.
+func (a *app) runTable(runs []carillon.Run, named bool) {
+	header := []string{"ID", "STATE", "ATTEMPT", "DUE", "STARTED", "TOOK", "REASON"}
+	if named {
+		header = append([]string{"ID", "NAME"}, header[1:]...)
+	}
+	t := a.table(header...)
+	for _, run := range runs {
+		cells := []string{
+			run.ID.String(), a.stateWord(&run), strconv.Itoa(int(run.Attempt)), a.ago(run.ID.Due), a.ago(run.Started),
+			took(run.Started, run.Ended), shorten(run.Reason, 60),
+		}
+		if named {
+			cells = append([]string{cells[0], shorten(runName(&run), 30)}, cells[1:]...)
+		}
+		t.row(cells...)
+	}
+	t.end()
+}
+
+func runName(run *carillon.Run) string {
+	if run.About == nil {
+		return "-"
+	}
+	return run.About.Name
+}
+
+// stateWord is the state in a person's words: of a waiting run also what it waits for.
+func (a *app) stateWord(run *carillon.Run) string {
+	switch {
+	case run.State.Held() && run.Has(carillon.Stop):
+		return "stopping"
+	case run.State == carillon.Waiting && run.Has(carillon.OnHold):
+		return "paused"
+	case run.State == carillon.Waiting && run.Wake <= carillon.TimeOf(a.now()):
+		return "queued"
+	}
+	return run.State.String()
+}

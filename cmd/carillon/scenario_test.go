@@ -1,0 +1,173 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// idIn finds the first id with a prefix in what a command said.
+func idIn(out, prefix string) string {
+	_, rest, _ := strings.Cut(out, prefix)
+	end := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') })
+	if end < 0 {
+		end = len(rest)
+	}
+	return prefix + rest[:end]
+}
+
+func TestAOneTimeJobFromSubmitToLog(t *testing.T) {
+	inHouse(t, "one-time", func(h *house) {
+		h.carillon("jobs")
+		job := idIn(h.carillon("submit", "--name", "hello", "--after", "2s", "--label", "team=blue", "--", "echo", "hello", "world"), "job_")
+		h.carillon("jobs")
+		h.carillon("job", job)
+		h.carillon("runs", "hello")
+		h.later(3 * time.Second)
+		h.carillon("job", "hello")
+		run := idIn(h.carillon("runs"), "run_")
+		h.carillon("run", run)
+		h.carillon("run", run, "-o", "json")
+		h.carillon("logs", run)
+		h.carillon("logs", "hello", "--timestamps")
+		h.carillon("logs", "hello", "-o", "json")
+		h.carillon("logs", "hello", "-f", "-o", "yaml")
+		h.carillon("job", "hello", "-o", "yaml")
+		h.carillon("jobs", "--status", "finished,succeeded", "--label", "team=blue", "--created-from", "1h", "-o", "json")
+		h.carillon("jobs", "--status", "failed")
+		h.carillon("retry", run)
+	})
+}
+
+func TestARecurringJobIsHeldEditedAndCanceled(t *testing.T) {
+	inHouse(t, "recurring", func(h *house) {
+		h.carillon("submit", "--name", "report", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "--owner", "billing",
+			"--env", "LEVEL=info", "--timeout", "10m", "--", "echo", "it's done")
+		h.carillon("next", "report", "-n", "3")
+		h.carillon("next", "report", "-n", "1", "-o", "json")
+		h.carillon("pause", "report")
+		h.carillon("pause", "report")
+		h.carillon("runs", "report")
+		h.carillon("resume", "report")
+		h.carillon("edit", "report", "--priority", "9", "--cron", "0 4 * * MON-FRI", "--label", "team=blue", "--env", "LEVEL-", "--env", "TRACE=1")
+		h.carillon("edit", "report", "--label", "team-", "--", "echo", "better")
+		h.carillon("edit", "report")
+		h.carillon("edit", "report", "--every", "10m", "--max-runs", "5")
+		h.carillon("job", "report")
+		h.carillon("run", "--now", "report")
+		h.later(time.Second)
+		h.carillon("run", "--now", "report", "--wait")
+		h.carillon("cancel", "report", "--keep-running")
+		h.carillon("cancel", "report")
+		h.carillon("next", "report")
+		h.carillon("jobs")
+	})
+}
+
+func TestARunThatFailsForGoodIsADeadLetter(t *testing.T) {
+	inHouse(t, "dead", func(h *house) {
+		h.carillon("submit", "--wait", "--name", "import", "--max-attempts", "1", "--", "fail", "no such table")
+		h.in = "{name: sync, target: {command: {argv: [fail, no route to host]}}, retry: {max_attempts: 2, delay: 1s, jitter: 0}}"
+		h.carillon("submit", "-q", "-f", "-")
+		h.later(10 * time.Second)
+		out := h.carillon("dead")
+		h.carillon("dead", "retry")
+		h.carillon("dead", "retry", idIn(out, "run_"))
+		h.later(10 * time.Second)
+		h.carillon("runs", "--state", "failed", "--limit", "1")
+		h.carillon("cancel", "import")
+		h.carillon("dead", "retry", "--all")
+		h.carillon("dead", "-o", "yaml", "--limit", "0")
+	})
+}
+
+func TestWaitingForARun(t *testing.T) {
+	inHouse(t, "wait", func(h *house) {
+		h.carillon("submit", "--wait", "--name", "good", "--after", "90s", "--", "echo", "at last")
+		h.carillon("submit", "--wait", "-o", "json", "--name", "json", "--", "echo", "to standard error")
+		h.carillon("submit", "--name", "slow", "--", "sleep", "1h")
+		h.later(time.Second)
+		h.carillon("run", "slow")
+		h.carillon("cancel", "--keep-running", idIn(h.carillon("runs", "slow"), "run_"))
+		h.carillon("cancel", idIn(h.carillon("runs", "slow"), "run_"))
+		h.later(2 * time.Second)
+		h.carillon("run", "slow")
+		h.carillon("cancel", idIn(h.carillon("runs", "slow"), "run_"))
+		h.carillon("retry", "good", "--wait")
+	})
+}
+
+func TestJobsFromAFile(t *testing.T) {
+	inHouse(t, "file", func(h *house) {
+		h.in = "name: one\ntarget: {command: {argv: [echo, one]}}\nschedule: {at: 2026-03-28T13:00:00+01:00}\n"
+		h.carillon("submit", "-f", "-")
+		h.in = `[{"name":"two","target":{"handler":{}},"type":"demo","schedule":{"every":"30s"}},{"name":"three","target":{"http":{"url":"https://example.com"}}}]`
+		h.carillon("submit", "-f", "-")
+		h.in = "name: four\ntarget: {command: {shell: date}}\n---\n- name: five\n  target: {command: {agrv: [date]}}\n"
+		h.carillon("submit", "-f", "-")
+		h.carillon("submit", "-f", "-", "--name", "six")
+		h.in = "name: [\n"
+		h.carillon("submit", "-f", "-")
+		h.in = "max: .inf\n"
+		h.carillon("submit", "-f", "-")
+		h.in = ""
+		h.carillon("submit", "-f", "-")
+		h.carillon("submit", "-f", "missing.yaml")
+		h.carillon("jobs", "--type", "demo")
+	})
+}
+
+func TestErrorsAreOneLineAndHaveACode(t *testing.T) {
+	inHouse(t, "errors", func(h *house) {
+		h.carillon("submit")
+		h.carillon("submit", "--shell", "date", "--", "date")
+		h.carillon("submit", "--handler", "--env", "A=b")
+		h.carillon("submit", "--every", "soon", "--", "date")
+		h.carillon("submit", "--at", "tomorrow", "--", "date")
+		h.carillon("submit", "--label", "blue", "--", "date")
+		h.carillon("submit", "--payload", "{", "--", "date")
+		h.carillon("submit", "--cron", "61 * * * *", "--", "date")
+		h.carillon("submit", "--every", "1ms", "--", "date")
+		h.carillon("job")
+		h.carillon("job", "nobody")
+		h.carillon("job", "job_0000000000001")
+		h.carillon("job", "job_1")
+		h.carillon("run", "run_1")
+		h.carillon("pause", "run_00000000000010000000001")
+		h.carillon("logs", "run_00000000000010000000001")
+		h.carillon("jobs", "--status", "happy")
+		h.carillon("jobs", "--created-to", "soon")
+		h.carillon("jobs", "-o", "xml")
+		h.carillon("runs", "--state", "happy")
+		h.carillon("fly")
+		h.carillon("jobs", "--fly")
+		h.in = "name: twin\ntarget: {command: {argv: [echo]}}\n---\nname: twin\ntarget: {command: {argv: [echo]}}\n"
+		h.carillon("submit", "-q", "-f", "-")
+		h.later(time.Second)
+		h.carillon("pause", "twin")
+		h.carillon("jobs", "--limit", "1")
+		h.carillon("jobs", "--token", "wrong")
+		h.env["CARILLON_DATA"] = "elsewhere"
+		h.carillon("jobs", "--server", "carillon.test")
+	})
+}
+
+func TestCompletionAsksTheServer(t *testing.T) {
+	inHouse(t, "completion", func(h *house) {
+		h.carillon("submit", "-q", "--name", "alpha", "--every", "1h", "--", "echo", "a")
+		h.carillon("submit", "-q", "--name", "beta", "--", "echo", "b")
+		h.later(time.Second)
+		h.carillon("__complete", "job", "")
+		h.carillon("__complete", "pause", "job_")
+		h.carillon("__complete", "logs", "run_")
+		h.carillon("__complete", "job", "x")
+		h.carillon("__complete", "job", "job_0", "")
+		h.carillon("__complete", "jobs", "--status", "f")
+		h.carillon("__complete", "-o", "")
+		for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+			if out, code := h.run("completion", shell); code != 0 || !strings.Contains(out, "carillon") {
+				t.Errorf("completion %s: exit code %d, %d bytes", shell, code, len(out))
+			}
+		}
+	})
+}

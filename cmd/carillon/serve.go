@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/node"
+)
+
+const serveLong = `Serve the API, schedule and run jobs: a whole system in one process.
+
+Jobs are kept in an SQLite file in the data directory. At the first start a token is made and written to the file
+"token" there; every request but health checks needs it. The address is a loopback address unless you say otherwise.
+
+Every flag can also be set in the environment (--http-allow is CARILLON_HTTP_ALLOW) and in a YAML file named by --config
+(http_allow: ...). A flag wins over the environment, the environment over the file.`
+
+type serveFlags struct {
+	cfg       node.Config
+	config    string
+	httpAllow []string
+	logLevel  string
+	logFormat string
+}
+
+func serveCommand() *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Serve the API, schedule and run jobs", Long: serveLong, Args: cobra.NoArgs,
+		Example: "  carillon serve\n  carillon serve --listen 127.0.0.1:9000 --data /var/lib/carillon --concurrency 200\n" +
+			"  CARILLON_DATA=/var/lib/carillon carillon serve --config /etc/carillon.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := settle(cmd.Flags(), f.config, os.LookupEnv); err != nil {
+				return usage("%s", err)
+			}
+			if err := f.resolve(cmd.ErrOrStderr()); err != nil {
+				return usage("%s", err)
+			}
+			f.cfg.Data, _ = cmd.Flags().GetString("data")
+			return serve(cmd.Context(), f.cfg, cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "YAML file with these settings")
+	flags.StringVar(&f.cfg.Listen, "listen", "127.0.0.1:8420", "address of the API")
+	flags.StringVar(&f.cfg.Store, "store", "", "where jobs are kept: sqlite:PATH (default: carillon.db in the data directory), or mem: to try things out")
+	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time")
+	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve (default all)")
+	flags.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long a stop waits for running work before it is handed back")
+	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32")
+	f.cfg.Retention = carillon.DefaultRetention
+	flags.Var(&f.cfg.Retention.Runs, "retention-runs", "how long finished runs and their one-off jobs are kept")
+	flags.Var(&f.cfg.Retention.Logs, "retention-logs", "how long the output of runs is kept")
+	flags.Var(&f.cfg.Retention.DeadLetters, "retention-dead-letters", "how long dead letters are kept")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	return cmd
+}
+
+// resolve turns the flags that are text into what the node takes.
+func (f *serveFlags) resolve(stderr io.Writer) error {
+	for _, s := range f.httpAllow {
+		prefix, err := parsePrefix(s)
+		if err != nil {
+			return fmt.Errorf("http-allow: %q is not valid: want a network such as 10.0.0.0/8 or an address", s)
+		}
+		f.cfg.HTTPAllow = append(f.cfg.HTTPAllow, prefix)
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return fmt.Errorf("log-level: %q is not valid: want debug, info, warn or error", f.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch f.logFormat {
+	case "text":
+		f.cfg.Logger = slog.New(slog.NewTextHandler(stderr, options))
+	case "json":
+		f.cfg.Logger = slog.New(slog.NewJSONHandler(stderr, options))
+	default:
+		return fmt.Errorf("log-format: %q is not valid: want text or json", f.logFormat)
+	}
+	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 100_000 {
+		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 100000", f.cfg.Concurrency)
+	}
+	if _, _, err := net.SplitHostPort(f.cfg.Listen); err != nil {
+		return fmt.Errorf("listen: %q is not valid: want host:port, e.g. 127.0.0.1:8420", f.cfg.Listen)
+	}
+	f.cfg.Commands = true
+	return nil
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	if strings.Contains(s, "/") {
+		return netip.ParsePrefix(s)
+	}
+	addr, err := netip.ParseAddr(s)
+	return netip.PrefixFrom(addr, addr.BitLen()), err
+}
+
+func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
+	n, err := node.Open(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	greet(out, n, cfg)
+	err = n.Run(ctx)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// greet prints what a newcomer needs next: the address, the token, and a first job to paste.
+func greet(out io.Writer, n *node.Node, cfg node.Config) {
+	host, _, _ := net.SplitHostPort(cfg.Listen)
+	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsLoopback() {
+		fmt.Fprintf(out, "Listening on %s: whoever has the token can run commands on this machine. Put TLS in front of it.\n\n", cfg.Listen)
+	}
+	fmt.Fprintf(out, `Carillon %s is ready.
+
+  API    %s
+  token  %s
+
+A first job, in another terminal:
+
+  curl -s %s/v1/jobs -H "Authorization: Bearer $(cat %s)" -H 'Content-Type: application/json' \
+    -d '{"name":"hello","target":{"command":{"argv":["echo","hello"]}},"schedule":{"after":"2s"}}'
+
+or: carillon submit --data %s --name hello --after 2s --wait -- echo hello
+
+`, thisBuild().Version, n.URL(), n.TokenFile(), n.URL(), n.TokenFile(), cfg.Data)
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+func (a *app) pauseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause JOB",
+		Short: "Hold a job: nothing of it starts until it is resumed",
+		Long:  `Holds a job. What runs goes on to its end; due times that pass meanwhile are recorded as skipped.`,
+		Example: `  carillon pause report
+  carillon pause job_0f8j2v5r3c000`,
+		Args:              one("job, its id or name"),
+		ValidArgsFunction: a.completeJobs(carillon.Active),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.steer(ctx, c, args[0], c.Pause, "paused")
+		}),
+	}
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume JOB",
+		Short: "Let a paused job go on",
+		Long:  `Lets a paused job go on with its next due time. A one-time job whose time has passed runs now.`,
+		Example: `  carillon resume report
+  carillon resume job_0f8j2v5r3c000`,
+		Args:              one("job, its id or name"),
+		ValidArgsFunction: a.completeJobs(carillon.Paused),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.steer(ctx, c, args[0], c.Resume, "resumed")
+		}),
+	}
+}
+
+// steer does one thing to one job.
+func (a *app) steer(ctx context.Context, c *client.Client, name string,
+	do func(context.Context, carillon.JobID) (carillon.Job, error), word string,
+) error {
+	id, err := findJob(ctx, c, name)
+	if err != nil {
+		return err
+	}
+	job, err := do(ctx, id)
+	if err != nil {
+		return err
+	}
+	return a.done(job, "%s %s", job.ID, word)
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "cancel {JOB | RUN}",
+		Short: "Cancel a job for good, or one run of it",
+		Long: `Cancels a job, and what waits of it; what runs is asked to stop, or left to its end with --keep-running.
+Given a run, cancels that one and leaves the job's schedule as it is.`,
+		Example: `  carillon cancel report --keep-running
+  carillon cancel job_0f8j2v5r3c000
+  carillon cancel run_0f8j2v5r3c0001jgq9k2w0m`,
+		Args:              one("id of a job or run"),
+		ValidArgsFunction: a.completeEither(),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			if strings.HasPrefix(args[0], "run_") {
+				if keep {
+					return usage("--keep-running is for jobs: canceling a run means to stop it")
+				}
+				return a.cancelRun(ctx, c, args[0])
+			}
+			cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) { return c.Cancel(ctx, id, keep) }
+			return a.steer(ctx, c, args[0], cancel, "canceled")
+		}),
+	}
+	cmd.Flags().BoolVar(&keep, "keep-running", false, "leave what runs to its end")
+	return cmd
+}
+
+func (a *app) cancelRun(ctx context.Context, c *client.Client, given string) error {
+	id, err := carillon.ParseRunID(given)
+	if err != nil {
+		return err
+	}
+	run, err := c.CancelRun(ctx, id)
+	if err != nil {
+		return err
+	}
+	return a.done(run, "%s %s", run.ID, a.stateWord(&run))
+}
+
+func (a *app) nextCommand() *cobra.Command {
+	var n int
+	cmd := &cobra.Command{
+		Use:   "next JOB",
+		Short: "Show the next due times of a job",
+		Long: `Shows when a job is due next, in its own time zone (or the local one, if its schedule has none), in UTC and from now.
+For a paused job it is what would be due if it were resumed now.`,
+		Example: `  carillon next report
+  carillon next report -n 3 -o json`,
+		Args:              one("job, its id or name"),
+		ValidArgsFunction: a.completeJobs(carillon.Active, carillon.Paused),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := findJob(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			next, err := c.Next(ctx, id, n)
+			if err != nil {
+				return err
+			}
+			return a.show(next, func() { a.printNext(next) })
+		}),
+	}
+	cmd.Flags().IntVarP(&n, "number", "n", 10, "how many times to show")
+	return cmd
+}
+
+func (a *app) printNext(next client.Times) {
+	zone := a.zone
+	if next.Timezone != "" {
+		if loc, err := time.LoadLocation(next.Timezone); err == nil {
+			zone = loc
+		}
+	}
+	times := make([]time.Time, len(next.Items))
+	for i, item := range next.Items {
+		times[i] = item.Due.Std().In(zone)
+	}
+	if len(times) == 0 {
+		fmt.Fprintln(a.out, "No due time is left.")
+		return
+	}
+	a.printTimes(times)
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/cron"
+)
+
+// relative says how far t is from now, in one unit: "in 2m", "3s ago", "now". A unit is used from two of it on, so that
+// the error is never more than a third.
+func relative(t, now time.Time) string {
+	d := t.Sub(now)
+	if d.Abs() < time.Second {
+		return "now"
+	}
+	if d < 0 {
+		return span(-d) + " ago"
+	}
+	return "in " + span(d)
+}
+
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 2*day:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d < 2*365*day:
+		return fmt.Sprintf("%dd", d/day)
+	}
+	return fmt.Sprintf("%dy", d/(365*day))
+}
+
+// ago is relative for tables; none is a dash.
+func (a *app) ago(t carillon.Time) string {
+	if t == 0 || t == carillon.Never {
+		return "-"
+	}
+	return relative(t.Std(), a.now())
+}
+
+// stamp is an instant in the reader's zone, with the zone; milliseconds only where there are any.
+func (a *app) stamp(t carillon.Time) string {
+	layout := "2006-01-02 15:04:05 MST"
+	if t%1000 != 0 {
+		layout = "2006-01-02 15:04:05.000 MST"
+	}
+	return t.Std().In(a.zone).Format(layout)
+}
+
+// when is for detail views: the instant, and how far it is.
+func (a *app) when(t carillon.Time) string {
+	if t == 0 || t == carillon.Never {
+		return "-"
+	}
+	return a.stamp(t) + " (" + a.ago(t) + ")"
+}
+
+// took is how long something lasted, to three digits or so.
+func took(from, to carillon.Time) string {
+	if from == 0 || to < from {
+		return "-"
+	}
+	d := to.Sub(from)
+	if d > time.Minute {
+		d = d.Round(time.Second)
+	}
+	return carillon.Duration(d).String()
+}
+
+// scheduleShort fits into a table.
+func scheduleShort(s *carillon.Schedule) string {
+	switch {
+	case s.Cron != "" && s.Timezone != "" && s.Timezone != "UTC":
+		return s.Cron + " " + s.Timezone
+	case s.Cron != "":
+		return s.Cron
+	case s.Every != 0:
+		return "every " + s.Every.String()
+	}
+	return "once"
+}
+
+// scheduleWords says it in a sentence, with its bounds.
+func (a *app) scheduleWords(s *carillon.Schedule) string {
+	var b strings.Builder
+	switch {
+	case s.Cron != "":
+		fmt.Fprintf(&b, "%s (%s)", describe(s.Cron), scheduleShort(s))
+	case s.Every != 0:
+		b.WriteString("Every " + s.Every.String())
+	default:
+		return "Once, at " + a.when(s.At)
+	}
+	if s.StartsAt != 0 {
+		b.WriteString(", from " + a.stamp(s.StartsAt))
+	}
+	if s.EndsAt != 0 {
+		b.WriteString(", until " + a.stamp(s.EndsAt))
+	}
+	if s.MaxRuns != 0 {
+		fmt.Fprintf(&b, ", at most %s", count(s.MaxRuns, "run"))
+	}
+	return b.String()
+}
+
+// describe falls back to the expression itself: a newer server may know more than this binary.
+func describe(expression string) string {
+	s, err := cron.Parse(expression, time.UTC)
+	if err != nil {
+		return expression
+	}
+	return s.Describe()
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// shorten cuts a text for a table; what is left out is seen in the detail view.
+func shorten(s string, limit int) string {
+	s = oneLine(s)
+	if runes := []rune(s); len(runes) > limit {
+		return string(runes[:limit-1]) + "…"
+	}
+	return s
+}
+
+// compact writes 1h, not 1h0m0s.
+func compact(d time.Duration) string { return carillon.Duration(d).String() }

@@ -1,0 +1,101 @@
+package executor
+
+import (
+	"context"
+	"encoding/base64"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// answered is the class of a response: by the target's own word if it gives one, by the status otherwise.
+func answered(task Task, response *http.Response) carillon.Outcome {
+	o := byStatus(response)
+	switch said := strings.ToLower(response.Header.Get("Carillon-Outcome")); said {
+	case "":
+	case "success":
+		o = carillon.Outcome{Kind: carillon.Success}
+	case "retriable":
+		o.Kind, o.Reason = carillon.Retriable, "the target says retriable: "+statusText(response)
+	case "fatal":
+		o.Kind, o.Reason = carillon.Fatal, "the target says fatal: "+statusText(response)
+	default:
+		task.remark("Carillon-Outcome: %q is ignored: want success, retriable or fatal", said)
+	}
+	if o.Kind == carillon.Retriable {
+		o.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
+	}
+	return o
+}
+
+func byStatus(response *http.Response) carillon.Outcome {
+	switch status := response.StatusCode; {
+	case status >= 200 && status < 300:
+		return carillon.Outcome{Kind: carillon.Success}
+	case status >= 300 && status < 400:
+		return fatal("%s: redirects are not followed, this one leads to %q", statusText(response), location(response))
+	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
+		return retriable("%s", statusText(response))
+	case status >= 400 && status < 500:
+		return fatal("%s", statusText(response))
+	default:
+		return retriable("%s", statusText(response))
+	}
+}
+
+func statusText(response *http.Response) string {
+	return strings.TrimSpace("HTTP " + strconv.Itoa(response.StatusCode) + " " + http.StatusText(response.StatusCode))
+}
+
+func location(response *http.Response) string {
+	given := response.Header.Get("Location")
+	u, err := url.Parse(given)
+	if err != nil || given == "" {
+		return given
+	}
+	return shown(response.Request.URL.ResolveReference(u))
+}
+
+// maxRetryAfter bounds what a target may ask for: beyond a day it is more likely a mistake than a wish.
+const maxRetryAfter = 24 * time.Hour
+
+// retryAfter reads seconds or an HTTP date. What it cannot read is no wish.
+func retryAfter(value string, now time.Time) time.Duration {
+	value = strings.TrimSpace(value)
+	if value == "" {
+		return 0
+	}
+	if strings.Trim(value, "0123456789") == "" {
+		seconds, err := strconv.Atoi(value)
+		if err != nil || seconds > int(maxRetryAfter/time.Second) {
+			return maxRetryAfter
+		}
+		return time.Duration(seconds) * time.Second
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxRetryAfter)
+}
+
+// saveCheckpoint takes the checkpoint that a response carries. It goes by its own clock: the response has come, and the
+// attempt may be timing out.
+func saveCheckpoint(ctx context.Context, task Task, header string) {
+	if header == "" {
+		return
+	}
+	checkpoint, err := base64.StdEncoding.DecodeString(header)
+	if err == nil {
+		saving, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		err = task.save(saving, checkpoint)
+	}
+	if err != nil {
+		task.remark("the checkpoint in the response is not saved: %s", err)
+	}
+}

@@ -1,0 +1,89 @@
+package executor
+
+import (
+	"cmp"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// CommandConfig is how commands run. The zero value works.
+type CommandConfig struct {
+	// TempDir is where each attempt gets a private directory for its checkpoint and result. Default os.TempDir().
+	TempDir string
+	// Env names the variables of this process that commands see; no others reach them, because a server's
+	// environment holds its secrets. Default PATH, HOME, USER, LANG, TZ, TMPDIR.
+	Env []string
+	// MaxOutput is how many bytes of output of one attempt are kept. Default 16 MiB.
+	MaxOutput int64
+	// Grace is how long a command has between SIGTERM and SIGKILL when it times out or is asked to stop. Default 5s.
+	Grace time.Duration
+	// Leash, if set, is inherited by every supervisor and by no command: see HoldLeash.
+	Leash *os.File
+}
+
+func (c CommandConfig) withDefaults() CommandConfig {
+	c.TempDir = cmp.Or(c.TempDir, os.TempDir())
+	c.MaxOutput = cmp.Or(c.MaxOutput, 16<<20)
+	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	if c.Env == nil {
+		c.Env = []string{"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"}
+	}
+	return c
+}
+
+// supervisorName is argv[0] of a supervisor: how a program that is started again knows what it is.
+const supervisorName = "carillon-supervise"
+
+// defaultPath is for a worker that was started without any PATH.
+const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environ is everything that the command of a task finds in its environment, by name.
+func (c CommandConfig) environ(task Task, lookup func(string) (string, bool)) map[string]string {
+	env := map[string]string{"PATH": defaultPath}
+	for _, name := range c.Env {
+		if value, ok := lookup(name); ok {
+			env[name] = value
+		}
+	}
+	maps.Copy(env, task.Job.Target.Command.Env)
+	for _, f := range facts(task) { // last: nothing may pose as them
+		env["CARILLON_"+f.env] = f.value
+	}
+	return env
+}
+
+// fact is something about an attempt that its target is told.
+type fact struct{ env, header, value string }
+
+func facts(task Task) []fact {
+	run, job := &task.Run, task.Job
+	facts := []fact{
+		{"RUN_ID", "Run-Id", run.ID.String()},
+		{"JOB_ID", "Job-Id", run.ID.Job.String()},
+		{"JOB_NAME", "", job.Name},
+		{"JOB_TYPE", "", job.Type},
+		{"NAMESPACE", "Namespace", cmp.Or(run.Namespace, carillon.DefaultNamespace)},
+		{"ATTEMPT", "Attempt", strconv.Itoa(int(run.Attempt))},
+		{"FENCE", "Fence", strconv.FormatInt(run.Fence(), 10)},
+		{"DUE_AT", "Due-At", run.ID.Due.String()},
+	}
+	if run.Covers != 0 {
+		facts = append(facts, fact{"COVERS", "Covers", run.Covers.String()})
+	}
+	return facts
+}
+
+// pairs is an environment as execve takes it, sorted so that the same attempt always looks the same.
+func pairs(env map[string]string) []string {
+	list := make([]string, 0, len(env))
+	for name, value := range env {
+		list = append(list, name+"="+value)
+	}
+	slices.Sort(list)
+	return list
+}

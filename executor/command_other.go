@@ -1,0 +1,30 @@
+//go:build !linux
+
+package executor
+
+import (
+	"context"
+	"os"
+	"runtime"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Command refuses: what makes commands safe (child subreapers, CLOCK_BOOTTIME, /proc) exists on Linux only.
+type Command struct{}
+
+// NewCommand gives an executor that refuses every command.
+func NewCommand(CommandConfig) *Command { return &Command{} }
+
+// Execute is Retriable: a worker on Linux may take the next attempt.
+func (*Command) Execute(context.Context, Task) carillon.Outcome {
+	return retriable("commands run on Linux only: this worker runs on %s and could not keep them from outliving it", runtime.GOOS)
+}
+
+// Supervise does nothing here.
+func Supervise() {}
+
+// HoldLeash opens path and waits for nobody: without commands there are no supervisors.
+func HoldLeash(_ context.Context, path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+}

@@ -1,0 +1,152 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Executor performs one attempt of a run. It returns only when nothing of the attempt is left: its process tree is
+// gone, its call has returned. When ctx ends it stops; context.Cause(ctx) says why: one of the causes below decides
+// the Outcome.
+type Executor interface {
+	Execute(ctx context.Context, task Task) carillon.Outcome
+}
+
+// Why a worker ends an attempt: the causes of the context given to Execute. Each may be wrapped to say more, as in
+// fmt.Errorf("%w by ann", ErrStopped); the text becomes the reason of the run.
+var (
+	ErrTimeout   = errors.New("timed out")                    // Retriable
+	ErrStopped   = errors.New("stopped on request")           // Stopped
+	ErrLeaseOver = errors.New("the worker's lease was over")  // Lost, and killed without grace
+	ErrShutdown  = errors.New("the worker was shutting down") // Lost
+)
+
+// Task is one attempt to perform.
+type Task struct {
+	Run        carillon.Run
+	Job        *carillon.Job
+	Checkpoint []byte // last saved, nil if none
+
+	// Lease is the worker's; the worker extends it, commands are killed when it is over. nil: no end.
+	Lease *Lease
+
+	// Print takes one line of output. It is safe for concurrent use; stream is "stdout", "stderr" or "carillon".
+	Print func(stream, line string)
+
+	// Save saves a checkpoint under the fence of this attempt.
+	Save func(ctx context.Context, checkpoint []byte) error
+
+	result *result
+}
+
+// result is where a handler's result waits for the end of the attempt. It is shared by all copies of a Task.
+type result struct {
+	mu    sync.Mutex
+	bytes []byte
+}
+
+// Streams that lines are printed on.
+const (
+	stdout = "stdout"
+	stderr = "stderr"
+	remark = "carillon" // what Carillon itself has to say about the attempt
+)
+
+// SetResult sets what the run hands back if this attempt is its last; the last call counts. More than
+// carillon.MaxResult is refused.
+func (t Task) SetResult(b []byte) error {
+	if len(b) > carillon.MaxResult {
+		err := fmt.Errorf("a result of %d bytes is too large: at most %d; keep it elsewhere and hand back its address", len(b), carillon.MaxResult)
+		t.remark("%s", err) // also for whoever reads the log: handlers tend not to check
+		return err
+	}
+	if t.result == nil {
+		return errors.New("this task does not come from an executor: it has nowhere to put a result")
+	}
+	t.result.mu.Lock()
+	defer t.result.mu.Unlock()
+	t.result.bytes = append([]byte{}, b...)
+	return nil
+}
+
+func (t Task) output() *carillon.Output {
+	if t.result == nil {
+		return nil
+	}
+	t.result.mu.Lock()
+	defer t.result.mu.Unlock()
+	return outputOf(t.result.bytes)
+}
+
+// outputOf is nil without a result: a nil Output leaves what an earlier attempt handed back.
+func outputOf(result []byte) *carillon.Output {
+	if len(result) == 0 {
+		return nil
+	}
+	return &carillon.Output{Result: result}
+}
+
+func (t Task) print(stream, line string) {
+	if t.Print != nil {
+		t.Print(stream, line)
+	}
+}
+
+func (t Task) remark(format string, args ...any) {
+	t.print(remark, clean(fmt.Sprintf(format, args...)))
+}
+
+// save refuses here what the store would refuse later, with words that help.
+func (t Task) save(ctx context.Context, checkpoint []byte) error {
+	if len(checkpoint) > carillon.MaxCheckpoint {
+		return fmt.Errorf("a checkpoint of %d bytes is too large: at most %d", len(checkpoint), carillon.MaxCheckpoint)
+	}
+	if t.Save == nil {
+		return nil
+	}
+	return t.Save(ctx, checkpoint)
+}
+
+// ended is the outcome of an attempt that was ended from outside, by the cause of its context.
+func (t Task) ended(cause error) carillon.Outcome {
+	switch {
+	case errors.Is(cause, ErrStopped):
+		return carillon.Outcome{Kind: carillon.Stopped, Reason: reason(cause)}
+	case cause == ErrTimeout && t.Job != nil && t.Job.Timeout > 0:
+		return carillon.Outcome{Kind: carillon.Retriable, Reason: "timed out after " + t.Job.Timeout.String()}
+	case errors.Is(cause, ErrTimeout), errors.Is(cause, context.DeadlineExceeded):
+		return carillon.Outcome{Kind: carillon.Retriable, Reason: reason(cause)}
+	}
+	// Lease over, shutdown, or a plain cancel by the worker: either way the run had no say in it.
+	return carillon.Outcome{Kind: carillon.Lost, Reason: reason(cause)}
+}
+
+func retriable(format string, args ...any) carillon.Outcome {
+	return carillon.Outcome{Kind: carillon.Retriable, Reason: reason(fmt.Errorf(format, args...))}
+}
+
+func fatal(format string, args ...any) carillon.Outcome {
+	return carillon.Outcome{Kind: carillon.Fatal, Reason: reason(fmt.Errorf(format, args...))}
+}
+
+// maxReason keeps an error that quotes a whole document from being written to the run's row.
+const maxReason = 1000
+
+func reason(err error) string {
+	s := clean(err.Error())
+	if len(s) > maxReason {
+		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
+	}
+	return s
+}
+
+// clean makes text that every store takes: valid UTF-8, and no NUL, which PostgreSQL refuses.
+func clean(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	return strings.ReplaceAll(s, "\x00", "\uFFFD")
+}

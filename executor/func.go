@@ -1,0 +1,133 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Handler performs one attempt of a run inside the application. nil is success; Fatal(err) ends the run for good;
+// RetryAfter(d, err) asks for the next attempt not before d; any other error, and a panic, is retried by the job's
+// policy. It must return soon after ctx ends: nothing can kill it.
+type Handler func(ctx context.Context, task Task) error
+
+// Fatal marks an error as one that no further attempt can cure. It is carillon.ErrPermanent; Fatal(nil) is nil.
+func Fatal(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanent{err}
+}
+
+type permanent struct{ error }
+
+func (e *permanent) Unwrap() error        { return e.error }
+func (e *permanent) Is(target error) bool { return target == carillon.ErrPermanent }
+
+// RetryAfter is err and the wish that the next attempt starts not earlier than d from now.
+func RetryAfter(d time.Duration, err error) error {
+	if err == nil {
+		err = errors.New("asked to be tried again")
+	}
+	return &postponed{err, d}
+}
+
+type postponed struct {
+	error
+	after time.Duration
+}
+
+func (e *postponed) Unwrap() error { return e.error }
+
+// Funcs performs runs by functions that the application registers by job type.
+type Funcs struct {
+	mu       sync.RWMutex
+	handlers map[string]Handler
+}
+
+// NewFuncs has no handlers yet.
+func NewFuncs() *Funcs { return &Funcs{handlers: map[string]Handler{}} }
+
+// Register sets the handler of a job type. A second one for the same type is a mistake in the program and panics.
+func (f *Funcs) Register(jobType string, h Handler) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case h == nil:
+		panic("executor: nil handler for type " + jobType)
+	case f.handlers[jobType] != nil:
+		panic("executor: second handler for type " + jobType)
+	}
+	f.handlers[jobType] = h
+}
+
+// Types are the job types that have a handler, sorted: what a worker tells the scheduler it can do.
+func (f *Funcs) Types() []string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return slices.Sorted(maps.Keys(f.handlers))
+}
+
+// Execute calls the handler of the job's type.
+func (f *Funcs) Execute(ctx context.Context, task Task) carillon.Outcome {
+	f.mu.RLock()
+	h := f.handlers[task.Job.Type]
+	f.mu.RUnlock()
+	if h == nil {
+		// Retriable: another worker may have it, and during a deploy this one will soon.
+		return retriable("no handler for type %s is registered here", task.Job.Type)
+	}
+	given := task
+	given.result, given.Save, given.Print = &result{}, task.save, task.print
+	err := call(ctx, h, given)
+	o := given.handled(ctx, err)
+	o.Output = given.output()
+	return o
+}
+
+// handled: nil is success even after ctx has ended, because the work is done then. An error after that is put down to
+// the cause: a handler that reports ctx's own error, in whatever wrapping, must not turn a shutdown into a failure.
+func (t Task) handled(ctx context.Context, err error) carillon.Outcome {
+	switch {
+	case err == nil:
+		return carillon.Outcome{Kind: carillon.Success}
+	case ctx.Err() != nil:
+		return t.ended(context.Cause(ctx))
+	case errors.Is(err, carillon.ErrPermanent):
+		return carillon.Outcome{Kind: carillon.Fatal, Reason: reason(err)}
+	}
+	o := carillon.Outcome{Kind: carillon.Retriable, Reason: reason(err)}
+	if later := (*postponed)(nil); errors.As(err, &later) {
+		o.RetryAfter = max(later.after, 0)
+	}
+	return o
+}
+
+// call runs the handler in a goroutine of its own, so that runtime.Goexit (t.FailNow does that) ends the attempt and
+// not the worker's slot.
+func call(ctx context.Context, h Handler, task Task) error {
+	done := make(chan error, 1)
+	go func() {
+		err := errors.New("the handler ended its goroutine (runtime.Goexit)")
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v", p)
+				task.remark("panic: %v", p)
+				for line := range strings.Lines(string(debug.Stack())) {
+					task.remark("%s", strings.TrimRight(line, "\n"))
+				}
+			}
+			done <- err
+		}()
+		err = h(ctx, task)
+	}()
+	return <-done
+}

@@ -1,0 +1,193 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// HTTPConfig is how HTTP jobs reach out. The zero value works and reaches public addresses only.
+type HTTPConfig struct {
+	// Allow names networks that jobs may reach although they are private, loopback or otherwise special.
+	Allow []netip.Prefix
+
+	resolver *net.Resolver // for tests
+}
+
+// HTTP performs runs by requests.
+type HTTP struct {
+	client    *http.Client
+	transport *http.Transport
+}
+
+// NewHTTP makes an executor with a connection pool of its own. Jobs do not share cookies, follow redirects or use a
+// proxy from the environment: each would let one job decide where another one's request goes.
+func NewHTTP(config HTTPConfig) *HTTP {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: guard{config.Allow}.control, Resolver: config.resolver}
+	transport := &http.Transport{
+		DialContext:         dialer.DialContext,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: 10 * time.Second,
+		// How many run at once is the worker's business; only what lies idle is bounded here. It lies idle shortly:
+		// many servers close after 5 s, and a request sent into that moment fails without having been read.
+		MaxIdleConns:           256,
+		MaxIdleConnsPerHost:    32,
+		IdleConnTimeout:        3 * time.Second,
+		MaxResponseHeaderBytes: maxHeader,
+		DisableCompression:     true, // the result is what the server sent, and small
+	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &HTTP{client: &http.Client{Transport: transport, CheckRedirect: stay}, transport: transport}
+}
+
+// maxHeader has room for a checkpoint of full size in base64.
+const maxHeader = carillon.MaxCheckpoint*4/3 + 64<<10
+
+// Execute sends the request and reads the answer.
+func (h *HTTP) Execute(ctx context.Context, task Task) carillon.Outcome {
+	if ctx.Err() != nil {
+		return task.ended(context.Cause(ctx))
+	}
+	request, err := newRequest(ctx, task)
+	if err != nil {
+		return fatal("%w", err)
+	}
+	began := time.Now()
+	response, err := h.client.Do(request)
+	took := time.Since(began).Round(time.Millisecond)
+	where := request.Method + " " + shown(request.URL)
+	if err != nil {
+		return unanswered(ctx, task, where, err)
+	}
+	defer response.Body.Close()
+	task.remark("%s -> %d in %s", where, response.StatusCode, took)
+	body, err := readBody(task, response.Body)
+	saveCheckpoint(ctx, task, response.Header.Get("Carillon-Checkpoint"))
+	if err != nil && ctx.Err() != nil {
+		return task.ended(context.Cause(ctx))
+	}
+	o := answered(task, response)
+	if err != nil && o.Kind == carillon.Success {
+		o = retriable("the response broke off: %w", err) // whether the target has done its work is not known
+	}
+	o.Output = outputOf(body)
+	return o
+}
+
+func newRequest(ctx context.Context, task Task) (*http.Request, error) {
+	target := task.Job.Target.HTTP
+	body, err := requestBody(task, target)
+	if err != nil {
+		return nil, err
+	}
+	method := target.Method
+	if method == "" {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(ctx, method, target.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	header := request.Header
+	header.Set("User-Agent", "carillon")
+	if len(body) > 0 {
+		header.Set("Content-Type", "application/json")
+	}
+	// In lower case, which is the same to a server, because net/http takes the canonical name as leave to send the
+	// request again by itself: a job that allows one attempt must not arrive twice.
+	header["idempotency-key"] = []string{task.Run.ID.String()}
+	for name, value := range target.Headers {
+		switch lower := strings.ToLower(name); lower {
+		case "idempotency-key", "x-idempotency-key":
+			header[lower] = []string{value}
+		case "host":
+			request.Host = value
+		default:
+			header.Set(name, value)
+		}
+	}
+	for _, f := range facts(task) {
+		if f.header != "" {
+			header.Set("Carillon-"+f.header, f.value)
+		}
+	}
+	if task.Checkpoint != nil {
+		header.Set("Carillon-Checkpoint", base64.StdEncoding.EncodeToString(task.Checkpoint))
+	}
+	return request, nil
+}
+
+// requestBody is the template filled in, or else the payload, where the method takes one: a GET with a body is refused
+// by many servers, so there the payload goes only where a template puts it.
+func requestBody(task Task, target *carillon.HTTP) ([]byte, error) {
+	if target.Body == "" {
+		if target.Method == http.MethodGet || target.Method == http.MethodHead {
+			return nil, nil
+		}
+		return task.Job.Payload, nil
+	}
+	template, err := carillon.ParseTemplate(target.Body)
+	if err != nil {
+		return nil, fmt.Errorf("body: want %w", err)
+	}
+	body, err := template.Expand(&task.Run, task.Job)
+	if err != nil {
+		return nil, fmt.Errorf("body: %w", err)
+	}
+	return body, nil
+}
+
+// unanswered is the outcome of a request that got no response.
+func unanswered(ctx context.Context, task Task, where string, err error) carillon.Outcome {
+	if wrapped := (*url.Error)(nil); errors.As(err, &wrapped) {
+		err = wrapped.Err // without the URL, whose query may hold a secret
+	}
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		task.remark("%s: %s", where, refused)
+		return fatal("%w", refused)
+	}
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+		task.remark("%s: %s", where, err)
+		return task.ended(err)
+	}
+	task.remark("%s: %s", where, err)
+	return retriable("%w", err)
+}
+
+// readBody keeps the beginning of the body and reads a little on, so that the connection can be used again.
+func readBody(task Task, r io.Reader) ([]byte, error) {
+	body, err := io.ReadAll(io.LimitReader(r, carillon.MaxResult))
+	if err != nil {
+		return body, err
+	}
+	more, err := io.CopyN(io.Discard, r, 256<<10)
+	if more > 0 {
+		task.remark("the response is cut after %d bytes", carillon.MaxResult)
+	}
+	if err == io.EOF || more > 0 {
+		err = nil // what is not kept may break off
+	}
+	return body, err
+}
+
+// shown is a URL as it may appear in a log: without its query, which often holds a token.
+func shown(u *url.URL) string {
+	short := *u
+	short.User, short.Fragment = nil, ""
+	if short.RawQuery != "" {
+		short.RawQuery = "…"
+	}
+	return short.String()
+}

@@ -1,0 +1,56 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// HoldLeash opens path and waits, until ctx ends, for every process that holds it: a former worker on the same path and
+// all its supervisors. When it returns, no command of theirs is left. The file is then held by this process, and by
+// the supervisors it starts if it is given to NewCommand, until the last of them is gone.
+func HoldLeash(ctx context.Context, path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("leash: %w", err)
+	}
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		held, err := hold(f)
+		if held {
+			return f, nil
+		}
+		if err != nil {
+			f.Close()
+			return nil, fmt.Errorf("leash %s: %w", path, err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("leash %s is still held by another process or its commands: %w", path, context.Cause(ctx))
+		}
+	}
+}
+
+// hold takes the lock alone, which proves that nobody else has it, and then shares it. The kernel changes a lock by
+// letting go of it first, so another process may get in between; then everything begins again.
+func hold(f *os.File) (bool, error) {
+	for _, how := range []int{unix.LOCK_EX, unix.LOCK_SH} {
+		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		for err == unix.EINTR {
+			err = unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
+		}
+		if err == unix.EWOULDBLOCK {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,135 @@
+package executor
+
+import (
+	"encoding/binary"
+	"errors"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// What a worker and a supervisor say to each other over their socket: frames of one byte of kind, four of length, and
+// a body. The worker sends one spec, then leases and at most one stop; the supervisor sends one report, at the end.
+const (
+	frameSpec  = 's'
+	frameLease = 'l' // until when, nanoseconds of boottime
+	frameStop  = 't' // the grace in nanoseconds
+	frameEnd   = 'e'
+
+	frameHead = 5
+)
+
+func frame(kind byte, body []byte) []byte {
+	b := make([]byte, frameHead, frameHead+len(body))
+	b[0] = kind
+	binary.LittleEndian.PutUint32(b[1:], uint32(len(body)))
+	return append(b, body...)
+}
+
+func frameTime(kind byte, d time.Duration) []byte {
+	return frame(kind, binary.LittleEndian.AppendUint64(nil, uint64(d)))
+}
+
+// cutFrame takes the first whole frame off b.
+func cutFrame(b []byte) (kind byte, body, rest []byte, ok bool) {
+	if len(b) < frameHead {
+		return 0, nil, b, false
+	}
+	end := frameHead + int(binary.LittleEndian.Uint32(b[1:]))
+	if len(b) < end {
+		return 0, nil, b, false
+	}
+	return b[0], b[frameHead:end], b[end:], true
+}
+
+func bodyTime(body []byte) time.Duration {
+	if len(body) != 8 {
+		return 0 // in the past: a lease that cannot be read is over
+	}
+	return time.Duration(binary.LittleEndian.Uint64(body))
+}
+
+// spec is what a supervisor is to run. It travels over the socket, never as arguments or environment, which every user
+// of the machine can read with ps.
+type spec struct {
+	program string
+	argv    []string
+	env     []string
+	dir     string
+	scratch string        // removed by the supervisor if the worker is no longer there to do it
+	lease   time.Duration // boottime
+	leash   bool          // whether the next file descriptor after the socket is the leash
+}
+
+// encode joins with NUL bytes, which none of the parts can contain: the kernel ends them there.
+func (s spec) encode() []byte {
+	parts := []string{
+		s.program, s.dir, s.scratch, strconv.FormatInt(int64(s.lease), 10), strconv.FormatBool(s.leash), strconv.Itoa(len(s.argv)),
+	}
+	return []byte(strings.Join(append(append(parts, s.argv...), s.env...), "\x00"))
+}
+
+var errNUL = errors.New("a NUL byte in its arguments, directory or environment")
+
+// check refuses what would shift the parts of an encoded spec, or be cut short by the kernel.
+func (s spec) check() error {
+	for _, list := range [][]string{{s.program, s.dir, s.scratch}, s.argv, s.env} {
+		for _, part := range list {
+			if strings.IndexByte(part, 0) >= 0 {
+				return errNUL
+			}
+		}
+	}
+	return nil
+}
+
+func decodeSpec(b []byte) (s spec, ok bool) {
+	parts := strings.Split(string(b), "\x00")
+	if len(parts) < 7 {
+		return spec{}, false
+	}
+	lease, err1 := strconv.ParseInt(parts[3], 10, 64)
+	argc, err2 := strconv.Atoi(parts[5])
+	if err1 != nil || err2 != nil || argc < 1 || argc > len(parts)-6 {
+		return spec{}, false
+	}
+	return spec{
+		program: parts[0], dir: parts[1], scratch: parts[2], lease: time.Duration(lease), leash: parts[4] == "true",
+		argv: parts[6 : 6+argc], env: parts[6+argc:],
+	}, true
+}
+
+// ending is why a command's tree was ended.
+type ending byte
+
+const (
+	byItself   ending = iota + 1 // the command ended; what it left behind was killed
+	onRequest                    // it was told to stop
+	leaseOver                    // nobody extended the lease
+	orphaned                     // the worker is gone
+	notStarted                   // there was no process at all
+)
+
+// report is what a supervisor says when nothing of the attempt is left.
+type report struct {
+	how    ending
+	status syscall.WaitStatus // of the command
+	errno  syscall.Errno      // why it was not started
+}
+
+func (r report) encode() []byte {
+	b := binary.LittleEndian.AppendUint32([]byte{byte(r.how)}, uint32(r.status))
+	return frame(frameEnd, binary.LittleEndian.AppendUint32(b, uint32(r.errno)))
+}
+
+func decodeReport(b []byte) (report, bool) {
+	kind, body, _, ok := cutFrame(b)
+	if !ok || kind != frameEnd || len(body) != 9 {
+		return report{}, false
+	}
+	return report{
+		how: ending(body[0]), status: syscall.WaitStatus(binary.LittleEndian.Uint32(body[1:])),
+		errno: syscall.Errno(binary.LittleEndian.Uint32(body[5:])),
+	}, true
+}

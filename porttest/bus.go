@@ -1,0 +1,200 @@
+package porttest
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Bus checks what carillon.Bus promises. open returns one without listeners.
+func Bus(t *testing.T, open func(t *testing.T) carillon.Bus) {
+	run := func(name string, f func(busTest)) {
+		t.Run(name, func(t *testing.T) { f(busTest{t, open(t)}) })
+	}
+	run("an event reaches everybody who listens, whole and once", busEverybody)
+	run("publishing to nobody is no error", busNobody)
+	run("a filter lets through what it names", busFilter)
+	run("delivery ends with the context, and the channel is closed", busEnds)
+	run("a slow listener holds nobody up, loses events and gets one missed for each gap", busSlow)
+	run("listeners come and go while others publish", busConcurrent)
+}
+
+// busTest is a bus whose calls must not fail.
+type busTest struct {
+	testing.TB
+	carillon.Bus
+}
+
+func (t busTest) publish(events ...carillon.Event) {
+	t.Helper()
+	if err := t.Publish(t.Context(), events); err != nil {
+		t.Fatalf("publish: %v", err)
+	}
+}
+
+func (t busTest) listen(ctx context.Context, f carillon.EventFilter) <-chan carillon.Event {
+	t.Helper()
+	events, err := t.Subscribe(ctx, f)
+	if err != nil {
+		t.Fatalf("subscribe: %v", err)
+	}
+	return events
+}
+
+// next waits for an event.
+func (t busTest) next(events <-chan carillon.Event) carillon.Event {
+	t.Helper()
+	select {
+	case e, open := <-events:
+		if !open {
+			t.Fatal("the channel was closed")
+		}
+		return e
+	case <-patient(t).Done():
+		t.Fatal("no event came")
+	}
+	panic("unreachable")
+}
+
+func runEvent(r carillon.Run) carillon.Event {
+	return carillon.Event{Kind: carillon.EventRun, Run: r, Job: r.ID.Job}
+}
+
+func jobEvent(job carillon.JobID) carillon.Event {
+	return carillon.Event{Kind: carillon.EventJob, Job: job}
+}
+
+func busEverybody(t busTest) {
+	first, second := t.listen(t.Context(), carillon.EventFilter{}), t.listen(t.Context(), carillon.EventFilter{})
+	want := []carillon.Event{runEvent(sample(1, epoch)), jobEvent(7), runEvent(sample(2, epoch))}
+	t.publish(want[:2]...)
+	t.publish(want[2])
+	for _, events := range []<-chan carillon.Event{first, second} {
+		for _, w := range want {
+			same(t, "event", t.next(events), w)
+		}
+	}
+}
+
+func busNobody(t busTest) {
+	t.publish(jobEvent(1), jobEvent(2))
+	t.publish()
+	events := t.listen(t.Context(), carillon.EventFilter{})
+	t.publish(jobEvent(3))
+	same(t, "the first event after listening", t.next(events), jobEvent(3))
+}
+
+func busFilter(t busTest) {
+	elsewhere, later := sample(1, epoch), sample(1, epoch)
+	elsewhere.Namespace, elsewhere.ID.Job = "other", 5
+	later.ID.Due++
+	all := []carillon.Event{
+		runEvent(sample(1, epoch)), runEvent(sample(2, epoch)), runEvent(elsewhere), runEvent(later), jobEvent(1), jobEvent(2),
+	}
+	end := runEvent(sample(1, epoch)) // passes every filter but that for the other namespace
+	end.Run.Reason = "end"
+	for name, c := range map[string]struct {
+		filter carillon.EventFilter
+		want   []int
+	}{
+		"namespace": {carillon.EventFilter{Namespace: "default"}, []int{0, 1, 3, 4, 5}},
+		"job":       {carillon.EventFilter{Job: 1}, []int{0, 3, 4}},
+		"run":       {carillon.EventFilter{Run: sample(1, 0).ID}, []int{0}},
+		"two":       {carillon.EventFilter{Namespace: "default", Job: 1, Run: later.ID}, []int{3}},
+		"none":      {carillon.EventFilter{}, []int{0, 1, 2, 3, 4, 5}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		events := t.listen(ctx, c.filter)
+		t.publish(all...)
+		for _, i := range c.want {
+			same(t, name, t.next(events), all[i])
+		}
+		if name != "two" {
+			t.publish(end)
+			same(t, name+" and no more", t.next(events), end)
+		}
+		cancel()
+	}
+}
+
+func busEnds(t busTest) {
+	ctx, cancel := context.WithCancel(t.Context())
+	events := t.listen(ctx, carillon.EventFilter{})
+	t.publish(jobEvent(1))
+	cancel()
+	for { // what was on its way may still come
+		select {
+		case _, open := <-events:
+			if !open {
+				t.publish(jobEvent(2))
+				return
+			}
+		case <-patient(t).Done():
+			t.Fatal("the channel was not closed")
+		}
+	}
+}
+
+// busSlow numbers events, reads nothing until many are published, then looks for gaps in the numbers.
+func busSlow(t busTest) {
+	const many = 20_000
+	slow, other := t.listen(t.Context(), carillon.EventFilter{}), t.listen(t.Context(), carillon.EventFilter{})
+	next := carillon.JobID(1)
+	for ; next <= many; next++ {
+		t.publish(jobEvent(next))
+		t.next(other)
+	}
+	var last carillon.JobID
+	missed := false
+	for round := 0; last <= many; round++ { // until it has caught up with what is published meanwhile
+		e := t.next(slow)
+		if e.Kind == carillon.EventMissed {
+			if missed {
+				t.Fatalf("two missed after event %d", last)
+			}
+			missed = true
+			t.publish(jobEvent(next))
+			next++
+			continue
+		}
+		if e.Job <= last {
+			t.Fatalf("event %d came after %d", e.Job, last)
+		}
+		if gap := e.Job != last+1; gap != missed {
+			t.Fatalf("events %d, %d: missed was told: %v", last, e.Job, missed)
+		}
+		last, missed = e.Job, false
+		if len(slow) == 0 {
+			t.publish(jobEvent(next))
+			next++
+		}
+	}
+}
+
+func busConcurrent(t busTest) {
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for i := range 200 {
+				if err := t.Publish(t.Context(), []carillon.Event{jobEvent(carillon.JobID(i + 1))}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range 50 {
+				ctx, cancel := context.WithCancel(t.Context())
+				events, err := t.Subscribe(ctx, carillon.EventFilter{})
+				if err != nil {
+					t.Error(err)
+				}
+				go cancel()
+				for range events { // ends when it is closed
+				}
+			}
+		})
+	}
+	all.Wait()
+}

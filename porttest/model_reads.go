@@ -1,0 +1,162 @@
+package porttest
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// compare reads everything in both stores; of the definitions, unless all, those that the last step touched.
+func (w *world) compare(all bool) {
+	w.t.Helper()
+	w.compareRows(all)
+	w.compareWakes()
+	for range 3 {
+		w.compareJobPages()
+		w.compareRunPages()
+	}
+	w.compareRunPagesOf(carillon.RunQuery{})
+	w.compareRunPagesOf(carillon.RunQuery{Dead: true})
+}
+
+func both[T any](w *world, what string, read func(carillon.Store) (T, error)) T {
+	w.t.Helper()
+	want, err := read(w.model)
+	w.must(err)
+	got, err := read(w.store)
+	w.must(err)
+	w.equal(what, got, want)
+	return want
+}
+
+func (w *world) compareRows(all bool) {
+	w.t.Helper()
+	ctx := context.Background()
+	versions := make([]carillon.JobVersion, 0, 4*len(w.jobs))
+	for _, id := range w.jobs {
+		if !all && !w.touched[id] {
+			continue
+		}
+		for version := range int32(4) {
+			versions = append(versions, carillon.JobVersion{Job: id, Version: version})
+		}
+	}
+	both(w, "jobs", func(s carillon.Store) ([]carillon.Job, error) {
+		jobs, err := s.Jobs(ctx, versions)
+		return sortJobs(jobs), err
+	})
+	ids := slices.Collect(maps.Keys(w.runs))
+	for _, whole := range []bool{true, false} {
+		both(w, "runs", func(s carillon.Store) ([]carillon.Run, error) {
+			runs, err := s.Runs(ctx, ids, whole)
+			return sortRuns(runs), err
+		})
+	}
+	for _, namespace := range namespaces {
+		for _, prefix := range []string{"", "overlap/", "limit/", "limit/b"} {
+			both(w, "guards "+prefix, func(s carillon.Store) ([]carillon.Guard, error) {
+				guards, err := s.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Prefix: prefix})
+				return sortGuards(guards), err
+			})
+		}
+		both(w, "guards by key", func(s carillon.Store) ([]carillon.Guard, error) {
+			guards, err := s.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Keys: []string{"limit/a", "limit/b", "none"}})
+			return sortGuards(guards), err
+		})
+	}
+}
+
+func (w *world) compareWakes() {
+	w.t.Helper()
+	q := carillon.WakeQuery{Until: pick(w.rand, w.now, w.now+600_000, carillon.Never), Limit: pick(w.rand, 1, 3, 7)}
+	if w.rand.IntN(3) == 0 {
+		q.Lane = &carillon.Lane{Queue: pick(w.rand, queues...), Priority: int8(pick(w.rand, priorities...))}
+	}
+	if w.rand.IntN(3) == 0 {
+		for range 32 {
+			q.Shards = append(q.Shards, w.rand.IntN(carillon.Shards))
+		}
+	}
+	for {
+		page := both(w, "wakes", func(s carillon.Store) ([]carillon.Run, error) { return s.Wakes(context.Background(), q) })
+		if len(page) == 0 {
+			return
+		}
+		q.After = page[len(page)-1].WakePos()
+	}
+}
+
+func (w *world) compareJobPages() {
+	w.t.Helper()
+	maybe := func() bool { return w.rand.IntN(4) == 0 }
+	q := carillon.JobQuery{Limit: pick(w.rand, 1, 3, 100)}
+	if maybe() {
+		q.Namespace = pick(w.rand, namespaces...)
+	}
+	if maybe() {
+		q.States = []carillon.JobState{pick(w.rand, carillon.Active, carillon.Paused, carillon.Finished, carillon.JobCanceled), carillon.Paused}
+	}
+	if maybe() {
+		q.Latest = []carillon.LatestState{pick(w.rand, carillon.LatestPending, carillon.LatestRunning, carillon.LatestFailed, carillon.LatestSucceeded)}
+	}
+	if maybe() {
+		q.Owner = pick(w.rand, owners...)
+	}
+	if maybe() {
+		q.Type, q.Name = pick(w.rand, types...), pick(w.rand, append(types, "")...)
+	}
+	if maybe() {
+		q.LabelKey, q.LabelValue = pick(w.rand, labels...), pick(w.rand, append(labels, "")...)
+	}
+	if maybe() {
+		q.CreatedFrom = epoch + carillon.Time(w.rand.Int64N(int64(w.now-epoch)+1))
+		q.CreatedTo = q.CreatedFrom + 600_000
+	}
+	for {
+		page := both(w, "job page", func(s carillon.Store) (carillon.JobPage, error) { return s.FindJobs(context.Background(), q) })
+		if page.Next == 0 {
+			return
+		}
+		q.Before = page.Next
+	}
+}
+
+func (w *world) compareRunPages() {
+	w.t.Helper()
+	maybe := func() bool { return w.rand.IntN(3) == 0 }
+	q := carillon.RunQuery{Limit: pick(w.rand, 1, 2, 5, 100), Dead: w.rand.IntN(5) == 0}
+	if maybe() {
+		q.Namespace = pick(w.rand, namespaces...)
+	}
+	if len(w.jobs) > 0 && maybe() {
+		q.Job = pick(w.rand, w.jobs...)
+	}
+	if maybe() {
+		for range 1 + w.rand.IntN(3) {
+			q.States = append(q.States, carillon.State(1+w.rand.IntN(7)))
+		}
+	}
+	if maybe() {
+		q.Worker = pick(w.rand, workers...)
+	}
+	if maybe() {
+		q.From = epoch + carillon.Time(w.rand.Int64N(int64(w.now-epoch)+1))
+	}
+	if maybe() {
+		q.To = epoch + carillon.Time(w.rand.Int64N(int64(w.now-epoch)+600_000))
+	}
+	w.compareRunPagesOf(q)
+}
+
+func (w *world) compareRunPagesOf(q carillon.RunQuery) {
+	w.t.Helper()
+	for {
+		page := both(w, "run page", func(s carillon.Store) (carillon.RunPage, error) { return s.FindRuns(context.Background(), q) })
+		if page.Next == "" {
+			return
+		}
+		q.After = page.Next
+	}
+}

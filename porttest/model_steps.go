@@ -1,0 +1,236 @@
+package porttest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// What the worlds are made of: few of each, so that things meet.
+var (
+	namespaces = []string{"default", "other"}
+	queues     = []string{"default", "slow"}
+	priorities = []int{5, 9}
+	owners     = []string{"anna", "billing"}
+	types      = []string{"mail.send", "report"}
+	labels     = []string{"team", "env"}
+	workers    = []string{"worker-1", "worker-2"}
+)
+
+// change decides something by the rules on what the model holds now; seldom something the rules would not.
+func (w *world) change() (carillon.Change, bool) {
+	switch n := w.rand.IntN(100); {
+	case n < 22 || len(w.jobs) == 0:
+		return w.submit(), true
+	case n < 48:
+		return w.claim()
+	case n < 72:
+		return w.finish()
+	case n < 90:
+		return w.steer()
+	case n < 94:
+		return w.guard(), true
+	default:
+		return w.hostile()
+	}
+}
+
+func (w *world) submit() carillon.Change {
+	job := w.job(w.definition())
+	c := carillon.Submit(job, w.now)
+	if run := &c.Runs[0]; !run.Has(carillon.Guarded) && w.rand.IntN(5) == 0 { // already claimed by a free slot
+		*run = run.Claim(pick(w.rand, workers...), w.now)
+	}
+	return c
+}
+
+func (w *world) job(def carillon.Definition) *carillon.Job {
+	id, err := w.ids.Next(w.now)
+	w.must(err)
+	return &carillon.Job{ID: id, Namespace: pick(w.rand, namespaces...), Definition: def}
+}
+
+// definition is an admitted one of any kind.
+func (w *world) definition() carillon.Definition {
+	d := carillon.NewDefinition()
+	d.Type, d.Owner, d.Queue, d.Priority = pick(w.rand, types...), pick(w.rand, owners...), pick(w.rand, queues...), pick(w.rand, priorities...)
+	d.Payload, _ = json.Marshal(map[string]int{"n": w.rand.IntN(1000)})
+	d.Target = pick(w.rand,
+		carillon.Target{Handler: &carillon.Handler{}},
+		carillon.Target{Command: &carillon.Command{Argv: []string{"true", "<&>"}, Env: map[string]string{"A": "b"}}},
+		carillon.Target{HTTP: &carillon.HTTP{URL: "https://example.com/", Headers: map[string]string{"X-A": "b"}}},
+	)
+	d.Schedule = pick(w.rand,
+		carillon.Schedule{},
+		carillon.Schedule{After: carillon.Duration(w.rand.IntN(120)) * carillon.Duration(time.Second)},
+		carillon.Schedule{Cron: "*/2 * * * *", Timezone: "Europe/Berlin", MaxRuns: w.rand.IntN(5)},
+		carillon.Schedule{Every: carillon.Duration(30 * time.Second)},
+	)
+	d.Overlap = pick(w.rand, carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapReplace, carillon.OverlapAllow)
+	d.Misfire.Policy = pick(w.rand, carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll)
+	if w.rand.IntN(2) == 0 {
+		d.Retry.MaxAttempts = 1
+	}
+	if w.rand.IntN(3) == 0 {
+		d.Labels = map[string]string{pick(w.rand, labels...): pick(w.rand, labels...), "all": ""}
+	}
+	if w.rand.IntN(3) == 0 {
+		d.Retention.Runs = carillon.Duration(w.rand.IntN(3)) * carillon.Duration(2*time.Minute)
+		d.Retention.DeadLetters = carillon.Duration(w.rand.IntN(3)) * carillon.Duration(5*time.Minute)
+	}
+	w.must(d.Admit(w.now))
+	return d
+}
+
+// claim decides about one of the due runs.
+func (w *world) claim() (carillon.Change, bool) {
+	due, err := w.model.Wakes(context.Background(), carillon.WakeQuery{Until: w.now, Limit: 1000})
+	w.must(err)
+	due = slices.DeleteFunc(due, func(r carillon.Run) bool { return r.State != carillon.Waiting })
+	if len(due) == 0 {
+		return carillon.Change{}, false
+	}
+	run := pick(w.rand, due...)
+	whole, ok := w.whole(run.ID.Job)
+	if !ok {
+		return carillon.Change{}, false
+	}
+	d := carillon.Due{Job: &whole.Job, Run: run, Guard: whole.Guard, Others: whole.Runs, Worker: pick(w.rand, workers...)}
+	if run.Has(carillon.Guarded) && d.Guard == nil {
+		w.t.Fatalf("%s is guarded and has no guard", run.ID)
+	}
+	_, c := d.Decide(w.now)
+	return c, true
+}
+
+// finish lets a held run begin, end, or try again.
+func (w *world) finish() (carillon.Change, bool) {
+	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{States: []carillon.State{carillon.Claimed, carillon.Running}, Limit: 1000})
+	w.must(err)
+	if len(page.Runs) == 0 {
+		return carillon.Change{}, false
+	}
+	run := pick(w.rand, page.Runs...)
+	whole, ok := w.whole(run.ID.Job)
+	if !ok {
+		return carillon.Change{}, false
+	}
+	if run.State == carillon.Claimed && w.rand.IntN(4) == 0 {
+		run = run.Begin(w.now)
+		run.Wake = w.now + 60_000
+		return carillon.Change{Runs: []carillon.Run{run}}, true
+	}
+	o := carillon.Outcome{Kind: carillon.OutcomeKind(1 + w.rand.IntN(6)), Reason: "it was so"}
+	if w.rand.IntN(3) == 0 {
+		o.Output = &carillon.Output{Checkpoint: fmt.Appendf(nil, "%d", w.rand.IntN(1000))}
+	}
+	if o.Kind == carillon.Success && w.rand.IntN(2) == 0 {
+		o.Output = &carillon.Output{Result: pick(w.rand, []byte(`{"a":1}`), []byte{})}
+	}
+	return carillon.Settle(run.Finish(&whole.Job, o, w.now, w.rand.Float64()), whole.Guard), true
+}
+
+// steer does to a job what people do to jobs.
+func (w *world) steer() (c carillon.Change, ok bool) {
+	whole, ok := w.whole(pick(w.rand, w.jobs...))
+	if !ok {
+		return c, false
+	}
+	var err error
+	switch w.rand.IntN(10) {
+	case 0:
+		c, err = whole.Cancel(w.rand.IntN(2) == 0, w.now)
+	case 1, 2:
+		c, err = whole.Pause(w.now)
+	case 3, 4:
+		c, err = whole.Resume(w.now)
+	case 5:
+		c, err = whole.Edit(w.definition(), w.now)
+	case 6:
+		def := whole.Job.Definition // the same schedule, another name
+		def.Name = pick(w.rand, types...)
+		c, err = whole.Edit(def, w.now)
+	case 7:
+		c, _, err = whole.RunNow(w.now)
+	case 8:
+		c, err = w.retry(whole)
+	case 9:
+		if len(whole.Runs) == 0 {
+			return c, false
+		}
+		c, err = whole.CancelRun(pick(w.rand, whole.Runs...).ID, w.now)
+	}
+	return c, err == nil
+}
+
+func (w *world) retry(whole carillon.Whole) (carillon.Change, error) {
+	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: whole.Job.ID, Dead: w.rand.IntN(2) == 0})
+	w.must(err)
+	if len(page.Runs) == 0 {
+		return carillon.Change{}, carillon.ErrNotFound
+	}
+	of := pick(w.rand, page.Runs...)
+	dead, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: whole.Job.ID, Dead: true, From: of.ID.Due, To: of.ID.Due + 1})
+	w.must(err)
+	c, _, err := whole.Retry(of, len(dead.Runs) > 0, w.now)
+	return c, err
+}
+
+// whole reads a job with all that is unfinished of it.
+func (w *world) whole(id carillon.JobID) (whole carillon.Whole, ok bool) {
+	ctx := context.Background()
+	jobs, err := w.model.Jobs(ctx, []carillon.JobVersion{{Job: id}})
+	w.must(err)
+	if len(jobs) == 0 {
+		return whole, false
+	}
+	whole.Job = jobs[0]
+	unfinished := []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}
+	page, err := w.model.FindRuns(ctx, carillon.RunQuery{Job: id, States: unfinished, Limit: 10_000})
+	w.must(err)
+	whole.Runs = page.Runs
+	guards, err := w.model.Guards(ctx, carillon.GuardQuery{Namespace: whole.Job.Namespace, Keys: []string{carillon.OverlapKey(id)}})
+	w.must(err)
+	if len(guards) > 0 {
+		whole.Guard = &guards[0]
+	}
+	return whole, true
+}
+
+// guard writes or removes a small record.
+func (w *world) guard() carillon.Change {
+	g := carillon.Guard{Namespace: pick(w.rand, namespaces...), Key: pick(w.rand, "limit/a", "limit/b", "limit/b/c"), Rev: int32(w.rand.IntN(3))}
+	if w.rand.IntN(4) > 0 {
+		g.Value = fmt.Appendf(nil, "%d", w.rand.IntN(100))
+	}
+	return carillon.Change{Guards: []carillon.Guard{g}}
+}
+
+// hostile repeats what was decided long ago, in part or put together with something else.
+func (w *world) hostile() (carillon.Change, bool) {
+	if len(w.changes) == 0 {
+		return carillon.Change{}, false
+	}
+	c := pick(w.rand, w.changes...)
+	switch w.rand.IntN(4) {
+	case 0:
+		c.Guards = append(slices.Clone(c.Guards), w.guard().Guards...)
+	case 1:
+		if other, ok := w.finish(); ok && len(c.Runs) > 0 && !sharesRun(c, other) {
+			c.Runs = append(slices.Clone(c.Runs), other.Runs...)
+		}
+	case 2:
+		c.Redriven = []carillon.RunID{{Job: pick(w.rand, w.jobs...), Due: w.now}}
+	}
+	return c, true
+}
+
+func sharesRun(a, b carillon.Change) bool {
+	return slices.ContainsFunc(a.Runs, func(x carillon.Run) bool {
+		return slices.ContainsFunc(b.Runs, func(y carillon.Run) bool { return x.ID == y.ID })
+	})
+}

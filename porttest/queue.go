@@ -1,0 +1,343 @@
+package porttest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+)
+
+// queueTest is a queue whose calls must not fail.
+type queueTest struct {
+	testing.TB
+	carillon.Queue
+}
+
+func (t queueTest) push(runs ...carillon.Run) (refused []int) {
+	t.Helper()
+	refused, err := t.Push(t.Context(), runs)
+	if err != nil {
+		t.Fatalf("push: %v", err)
+	}
+	return refused
+}
+
+// pull expects that there is a run.
+func (t queueTest) pull(limit int, queues ...string) []carillon.Run {
+	t.Helper()
+	runs, err := pullAndAck(patient(t), t, queues, limit)
+	if err != nil {
+		t.Fatalf("pull: %v", err)
+	}
+	return runs
+}
+
+// pullAll pulls one by one, so that every choice is made anew.
+func (t queueTest) pullAll(n int, queues ...string) (runs []carillon.Run) {
+	t.Helper()
+	for range n {
+		runs = append(runs, t.pull(1, queues...)...)
+	}
+	return runs
+}
+
+func pullAndAck(ctx context.Context, q carillon.Queue, queues []string, limit int) ([]carillon.Run, error) {
+	runs, ack, err := q.Pull(ctx, queues, limit)
+	if err != nil {
+		return nil, err
+	}
+	return runs, ack(ctx)
+}
+
+// in is a sample for a lane.
+func in(queue string, priority int8, job int, wake carillon.Time) carillon.Run {
+	r := sample(job, wake)
+	r.Queue, r.Priority = queue, priority
+	return r
+}
+
+// Queue checks what carillon.Queue promises. open returns an empty one with room for so many runs per lane; 0: as many
+// as it likes.
+func Queue(t *testing.T, open func(t *testing.T, maxPerLane int) carillon.Queue) {
+	run := func(name string, room int, f func(queueTest)) {
+		t.Run(name, func(t *testing.T) { f(queueTest{t, open(t, room)}) })
+	}
+	run("a run comes whole", 0, queueWhole)
+	run("pull takes from the queues that were asked for", 0, queueNames)
+	run("pull without queues takes from any", 0, queueAny)
+	run("no more than max come, and the rest comes next", 0, queueMax)
+	run("runs of a lane come in the order they were pushed", 0, queueFIFO)
+	run("higher priorities come first", 0, queuePriority)
+	run("ten seconds of waiting weigh one step of priority", 0, queueAgeing)
+	run("priority 0 does not starve under a flood of priority 9", 0, queueStarve)
+	run("a lane without room refuses, and another lane does not", 2, queueRoom)
+	run("the same run twice may come once, with the higher rev", 0, queueTwice)
+	run("a run that was pulled may be pushed again", 0, queueAgain)
+	run("pull waits for a push", 0, queueWaits)
+	run("every waiting pull is served by a push of enough", 0, queueServesAll)
+	run("pull returns the error of its context, and takes nothing", 0, queueCanceled)
+	run("many push and many pull, and each run comes exactly once", 0, queueConcurrent)
+	run("pulls that give up lose nothing", 0, queueGiveUp)
+}
+
+func queueWhole(t queueTest) {
+	want := sample(1, epoch)
+	t.push(want)
+	same(t, "run", t.pull(10), []carillon.Run{want})
+}
+
+func queueNames(t queueTest) {
+	a, b, c := in("a", 5, 1, epoch), in("b", 5, 2, epoch), in("c", 9, 3, epoch)
+	t.push(c, b, a)
+	same(t, "of a", t.pull(10, "a"), []carillon.Run{a})
+	same(t, "of a and b", t.pull(10, "a", "b"), []carillon.Run{b})
+	same(t, "of c twice named", t.pull(10, "c", "c"), []carillon.Run{c})
+}
+
+func queueAny(t queueTest) {
+	a, b := in("a", 5, 1, epoch), in("b", 5, 2, epoch+1)
+	t.push(b, a)
+	same(t, "of any", t.pullAll(2), []carillon.Run{a, b})
+}
+
+func queueMax(t queueTest) {
+	for i := range 5 {
+		t.push(sample(i+1, epoch+carillon.Time(i)))
+	}
+	seen := map[carillon.RunID]bool{}
+	for len(seen) < 5 {
+		runs := t.pull(2)
+		if len(runs) > 2 {
+			t.Fatalf("asked for 2, got %d", len(runs))
+		}
+		for _, r := range runs {
+			seen[r.ID] = true
+		}
+	}
+}
+
+func queueFIFO(t queueTest) {
+	want := []carillon.Run{sample(3, epoch), sample(1, epoch), sample(2, epoch), sample(4, epoch+5)}
+	t.push(want[:2]...)
+	t.push(want[2:]...)
+	same(t, "order", idsOf(t.pullAll(4)), idsOf(want))
+}
+
+func queuePriority(t queueTest) {
+	var pushed, want []carillon.Run
+	for p := range int8(10) {
+		pushed = append(pushed, in("q", p, int(p)+1, epoch))
+	}
+	want = slices.Clone(pushed)
+	slices.Reverse(want)
+	t.push(pushed...)
+	same(t, "one by one", idsOf(t.pullAll(10)), idsOf(want))
+	t.push(pushed...)
+	same(t, "at once", idsOf(t.pull(10)), idsOf(want))
+}
+
+func queueAgeing(t queueTest) {
+	for steps := int8(1); steps < 10; steps++ {
+		weight := carillon.Time(steps) * 10_000
+		old := in("q", 0, 1, epoch)
+		sooner, later := in("q", steps, 2, epoch+weight-1), in("q", steps, 2, epoch+weight+1)
+		t.push(old, sooner)
+		same(t, "waited for less than it weighs", t.pullAll(2), []carillon.Run{sooner, old})
+		t.push(later, old)
+		same(t, "waited for more than it weighs", t.pullAll(2), []carillon.Run{old, later})
+	}
+}
+
+// queueStarve pushes as fast as it pulls, so the queue of priority 9 never empties.
+func queueStarve(t queueTest) {
+	const batch = 10
+	job, old := 1, in("q", 0, 1, epoch)
+	t.push(old)
+	for now := epoch; now < epoch+200_000; now += 1000 {
+		for range 2 * batch {
+			job++
+			t.push(in("q", 9, job, now))
+		}
+		if slices.Contains(idsOf(t.pull(batch)), old.ID) {
+			return
+		}
+	}
+	t.Fatal("not delivered after 200 s")
+}
+
+func queueRoom(t queueTest) {
+	other, urgent := in("other", 5, 4, epoch), in("default", 9, 5, epoch)
+	refused := t.push(sample(1, epoch), sample(2, epoch), sample(3, epoch), other, urgent)
+	same(t, "refused", refused, []int{2})
+	t.pullAll(4)
+	same(t, "refused with room", t.push(sample(6, epoch)), []int(nil))
+}
+
+func queueTwice(t queueTest) {
+	first := sample(1, epoch)
+	lower, higher, last := first, first, sample(2, epoch)
+	lower.Rev, higher.Rev, higher.Attempt = first.Rev-1, first.Rev+1, 9
+	t.push(first, lower, first, higher, first)
+	t.push(last)
+	var runs []carillon.Run
+	for len(runs) == 0 || runs[len(runs)-1].ID != last.ID {
+		runs = append(runs, t.pull(1)...)
+	}
+	for _, r := range runs[:len(runs)-1] {
+		same(t, "run", r, higher)
+	}
+	moved := higher
+	moved.Rev, moved.Queue = higher.Rev+1, "other"
+	t.push(higher)
+	t.push(moved)
+	same(t, "in its new queue", t.pull(10, "other"), []carillon.Run{moved})
+}
+
+func queueAgain(t queueTest) {
+	for range 3 {
+		t.push(sample(1, epoch))
+		same(t, "run", t.pull(1), []carillon.Run{sample(1, epoch)})
+	}
+}
+
+func queueWaits(t queueTest) {
+	got := make(chan []carillon.Run)
+	go func() {
+		runs, err := pullAndAck(patient(t), t, []string{"a"}, 10)
+		if err != nil {
+			t.Errorf("pull: %v", err)
+		}
+		got <- runs
+	}()
+	t.push(in("b", 5, 1, epoch))
+	t.push(in("a", 5, 2, epoch))
+	same(t, "run", idsOf(<-got), []carillon.RunID{sample(2, 0).ID})
+}
+
+func queueServesAll(t queueTest) {
+	const pulls = 20
+	var pulling sync.WaitGroup
+	runs := make([]carillon.Run, pulls)
+	for i := range runs {
+		runs[i] = sample(i+1, epoch)
+		pulling.Go(func() {
+			if _, err := pullAndAck(patient(t), t, nil, 1); err != nil {
+				t.Errorf("pull: %v", err)
+			}
+		})
+	}
+	t.push(runs...)
+	pulling.Wait()
+}
+
+func queueCanceled(t queueTest) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	t.push(sample(1, epoch))
+	if _, _, err := t.Pull(ended, nil, 1); !errors.Is(err, context.Canceled) {
+		t.Fatalf("pull with an ended context: %v", err)
+	}
+	same(t, "still there", len(t.pull(1)), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	returned := make(chan error)
+	go func() {
+		_, _, err := t.Pull(ctx, nil, 1)
+		returned <- err
+	}()
+	cancel()
+	if err := <-returned; !errors.Is(err, context.Canceled) {
+		t.Fatalf("pull while its context ends: %v", err)
+	}
+}
+
+// delivery counts what pullers get until all of it is there.
+type delivery struct {
+	mu   sync.Mutex
+	got  map[carillon.RunID]int
+	want int
+	all  context.CancelFunc // ends the pulls
+}
+
+func (d *delivery) add(runs []carillon.Run) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range runs {
+		d.got[r.ID]++
+	}
+	if len(d.got) == d.want {
+		d.all()
+	}
+}
+
+func (d *delivery) check(t testing.TB) {
+	t.Helper()
+	same(t, "different runs", len(d.got), d.want)
+	for id, n := range d.got {
+		if n != 1 {
+			t.Fatalf("%s came %d times", id, n)
+		}
+	}
+}
+
+func queueConcurrent(t queueTest) {
+	const pushers, pullers, each = 8, 8, 400
+	ctx, cancel := context.WithCancel(patient(t))
+	d := delivery{got: map[carillon.RunID]int{}, want: pushers * each, all: cancel}
+	var all sync.WaitGroup
+	for p := range pushers {
+		all.Go(func() {
+			for i := 0; i < each; i += 4 {
+				job := 1 + p*each + i
+				_, err := t.Push(t.Context(), []carillon.Run{
+					in("a", 1, job, epoch), in("b", 2, job+1, epoch), in("c", 3, job+2, epoch), in("c", 4, job+3, epoch),
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	asked := [][]string{nil, {"a"}, {"b", "c"}, {"a", "c"}}
+	for p := range pullers {
+		all.Go(func() {
+			for {
+				runs, err := pullAndAck(ctx, t, asked[p%len(asked)], 1+p)
+				if d.add(runs); err != nil {
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	d.check(t)
+}
+
+// queueGiveUp has pulls end at any moment, that of their delivery among them.
+func queueGiveUp(t queueTest) {
+	const runs = 500
+	ctx, cancel := context.WithCancel(patient(t))
+	d := delivery{got: map[carillon.RunID]int{}, want: runs, all: cancel}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				short, stop := context.WithCancel(ctx)
+				go stop()
+				got, err := pullAndAck(short, t, nil, 3)
+				if err == nil || errors.Is(err, context.Canceled) {
+					d.add(got)
+				} else {
+					t.Errorf("pull: %v", err)
+				}
+			}
+		})
+	}
+	for i := range runs {
+		t.push(sample(i+1, epoch))
+	}
+	all.Wait()
+	d.check(t)
+}

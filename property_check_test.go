@@ -1,0 +1,327 @@
+package carillon_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// commit writes a change, checks it against what it changes, and keeps the books.
+func (l *life) commit(what string, c carillon.Change) bool {
+	before := map[carillon.RunID]carillon.Run{}
+	var latest carillon.Job
+	if len(l.epochs) > 0 {
+		w := l.whole()
+		latest = w.Job
+		for _, run := range w.Runs {
+			before[run.ID] = run
+		}
+	}
+	lost, err := l.store.Commit(context.Background(), []carillon.Change{c})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.write(what, c, len(lost) == 0)
+	if len(lost) > 0 {
+		return false
+	}
+	if c.Job != nil {
+		l.noteJob(latest, *c.Job)
+	}
+	for _, run := range c.Runs {
+		was, known := before[run.ID]
+		if !known {
+			l.noteBirth(run, latest)
+		} else {
+			l.noteStep(was, run)
+		}
+		if run.State == carillon.Claimed && was.State != carillon.Claimed {
+			l.noteClaim(run, latest, before, c.Guards)
+		}
+		if run.State.Ended() {
+			l.noteEnd(run)
+		}
+	}
+	return true
+}
+
+func (l *life) write(what string, c carillon.Change, won bool) {
+	line := fmt.Sprintf("%9d %s", l.now-1_800_000_000_000, what)
+	if !won {
+		line += ": LOST"
+	}
+	for _, run := range c.Runs {
+		line += fmt.Sprintf("; %s %s #%d %q flags %06b", l.name(run.ID), run.State, run.Attempt, run.Reason, run.Flags)
+	}
+	for _, guard := range c.Guards {
+		line += fmt.Sprintf("; %s", guard.Value)
+	}
+	l.diary = append(l.diary, line)
+}
+
+func (l *life) noteJob(was, is carillon.Job) {
+	plain := func(s carillon.Schedule) string { b, _ := json.Marshal(s); return string(b) }
+	switch {
+	case was.ID == 0:
+		l.epochs = append(l.epochs, &epoch{schedule: is.Schedule, from: l.now})
+	case is.State == carillon.JobCanceled:
+		l.last().until = l.now
+	case plain(was.Schedule) != plain(is.Schedule):
+		next := &epoch{schedule: is.Schedule, from: l.now}
+		for _, at := range l.born {
+			if at == len(l.epochs)-1 {
+				next.planned = l.last().planned // the count carries on as long as a run by the clock is unfinished
+			}
+		}
+		l.last().until = l.now
+		l.epochs = append(l.epochs, next)
+	}
+}
+
+func (l *life) last() *epoch { return l.epochs[len(l.epochs)-1] }
+
+func (l *life) noteBirth(run carillon.Run, latest carillon.Job) {
+	if l.begun[run.ID] {
+		l.t.Errorf("%s has had a claim before, and is born again", l.name(run.ID))
+	}
+	if run.ByClock() {
+		l.born[run.ID] = len(l.epochs) - 1
+	}
+	if latest.State == carillon.JobCanceled {
+		l.t.Errorf("%s is born to a canceled job", l.name(run.ID))
+	}
+	if run.Has(carillon.Planned) && run.State == carillon.Claimed {
+		l.last().planned++
+	}
+}
+
+// legal are the steps that a run may take; an attempt is counted with the step to claimed, and only there.
+var legal = map[carillon.State][]carillon.State{
+	carillon.Waiting: {carillon.Waiting, carillon.Claimed, carillon.Skipped, carillon.Canceled},
+	carillon.Claimed: {
+		carillon.Claimed, carillon.Running, carillon.Waiting, carillon.Succeeded, carillon.Failed, carillon.Canceled,
+	},
+}
+
+func (l *life) noteStep(was, is carillon.Run) {
+	if !slices.Contains(legal[was.State], is.State) {
+		l.t.Errorf("%s goes from %s to %s", l.name(is.ID), was.State, is.State)
+	}
+	claim := was.State == carillon.Waiting && is.State == carillon.Claimed
+	if claim && is.Attempt != was.Attempt+1 || !claim && is.Attempt != was.Attempt {
+		l.t.Errorf("%s goes from %s to %s with attempts %d, %d", l.name(is.ID), was.State, is.State, was.Attempt, is.Attempt)
+	}
+	if was.Attempt > 0 && is.State == carillon.Skipped {
+		l.t.Errorf("%s has begun and is skipped: %s", l.name(is.ID), is.Reason)
+	}
+	if !was.Has(carillon.Planned) && is.Has(carillon.Planned) && !is.State.Ended() {
+		l.epochs[l.born[is.ID]].planned++
+	}
+	if was.State.Held() && is.State == carillon.Waiting {
+		if job := l.definition(is.Version); is.Failures > was.Failures {
+			l.notYet[is.ID] = l.now.Add(job.Retry.After(int(is.Failures), 0))
+		}
+	}
+	if !is.State.Held() {
+		delete(l.mine, is.ID)
+	} else if h, ok := l.mine[is.ID]; ok && l.rand.IntN(2) == 0 { // its worker may not have heard yet
+		h.run = is
+		h.run.Rev++
+		l.mine[is.ID] = h
+	}
+}
+
+// noteClaim checks what every claim is bound to.
+func (l *life) noteClaim(run carillon.Run, latest carillon.Job, before map[carillon.RunID]carillon.Run, guards []carillon.Guard) {
+	if latest.State != carillon.Active && latest.ID != 0 {
+		l.t.Errorf("%s is claimed while the job is %s", l.name(run.ID), latest.State)
+	}
+	if l.now < run.ID.Due || l.now < l.notYet[run.ID] {
+		l.t.Errorf("%s is claimed too early: due %s, retry not before %s", l.name(run.ID), run.ID.Due, l.notYet[run.ID])
+	}
+	if run.Attempt == 1 && run.Version != latest.Version && latest.ID != 0 {
+		l.t.Errorf("%s begins with version %d of %d", l.name(run.ID), run.Version, latest.Version)
+	}
+	if run.Fence() <= l.fences[run.ID] {
+		l.t.Errorf("%s is claimed with fence %d after %d", l.name(run.ID), run.Fence(), l.fences[run.ID])
+	}
+	if latest.Overlap != carillon.OverlapAllow {
+		for id, other := range before {
+			if id != run.ID && (other.State.Held() || run.Attempt == 1 && other.Attempt > 0) {
+				l.t.Errorf("%s is claimed while %s is %s, attempt %d", l.name(run.ID), l.name(id), other.State, other.Attempt)
+			}
+		}
+	}
+	l.begun[run.ID], l.fences[run.ID] = true, run.Fence()
+	run.Rev++
+	h := held{run: run}
+	if len(guards) > 0 {
+		guard := guards[0]
+		guard.Rev++
+		h.guard = &guard
+	}
+	l.mine[run.ID] = h
+}
+
+func (l *life) noteEnd(run carillon.Run) {
+	delete(l.mine, run.ID)
+	delete(l.notYet, run.ID)
+	run.Rev = 0
+	l.history = append(l.history, run)
+	if at, byClock := l.born[run.ID]; byClock {
+		l.epochs[at].records = append(l.epochs[at].records, run)
+		delete(l.born, run.ID)
+	}
+}
+
+// check is what holds between any two steps.
+func (l *life) check() {
+	l.t.Helper()
+	w := l.whole()
+	l.checkGuard(w)
+	l.checkWakes(w)
+	for i, e := range l.epochs {
+		if e.schedule.Recurring() {
+			l.checkTimes(e, i == len(l.epochs)-1, w)
+		}
+	}
+	if l.t.Failed() {
+		l.t.Fatalf("seed as logged, plus the number of lives before\n%s", l.story())
+	}
+}
+
+func (l *life) story() (s string) {
+	for _, line := range l.diary[max(0, len(l.diary)-60):] {
+		s += line + "\n"
+	}
+	return s
+}
+
+// checkGuard: who has the turn or waits for it is unfinished; who has begun has the turn or waits for it; and once a
+// guard is needed, no run is outside of it.
+func (l *life) checkGuard(w carillon.Whole) {
+	unfinished := map[carillon.Time]carillon.Run{}
+	for _, run := range w.Runs {
+		unfinished[run.ID.Due] = run
+	}
+	var line struct {
+		Holder carillon.Time   `json:"-"`
+		Number int64           `json:"holder"`
+		Queue  []int64         `json:"queue"`
+		In     map[int64]bool  `json:"-"`
+		_      carillon.RunID  `json:"-"`
+		_      json.RawMessage `json:"-"`
+	}
+	_ = line
+	holder, queue := turns(w.Guard)
+	inLine := queue
+	if holder != 0 {
+		inLine = append([]carillon.Time{holder}, queue...)
+		if run := unfinished[holder]; run.Attempt == 0 {
+			l.t.Errorf("the turn is that of %s, which is %s, attempt %d", l.name(carillon.RunID{Due: holder}), run.State, run.Attempt)
+		}
+	}
+	for i, due := range inLine {
+		run, ok := unfinished[due]
+		if !ok || !run.Has(carillon.Guarded) || slices.Contains(inLine[:i], due) {
+			l.t.Errorf("in line is %s, which is %s, guarded %v: %s", l.name(carillon.RunID{Due: due}), run.State, run.Has(carillon.Guarded), w.Guard.Value)
+		}
+	}
+	must := w.Job.Overlap != carillon.OverlapAllow && (w.Job.Schedule.Recurring() || len(w.Runs) > 1)
+	for _, run := range w.Runs {
+		if run.Has(carillon.Guarded) && run.Attempt > 0 && !slices.Contains(inLine, run.ID.Due) {
+			l.t.Errorf("%s has begun and is not in line: %s", l.name(run.ID), w.Guard.Value)
+		}
+		if must && !run.Has(carillon.Guarded) && w.Job.State != carillon.JobCanceled {
+			l.t.Errorf("overlap is %s and %s is not guarded", w.Job.Overlap, l.name(run.ID))
+		}
+	}
+}
+
+// checkWakes: somebody looks at every unfinished run, and not at those on hold.
+func (l *life) checkWakes(w carillon.Whole) {
+	for _, run := range w.Runs {
+		hold := run.Has(carillon.OnHold)
+		if run.State == carillon.Waiting && (hold != (w.Job.State == carillon.Paused) || run.Wake == carillon.Never && !hold) {
+			l.t.Errorf("the job is %s, %s is on hold: %v, wake %s", w.Job.State, l.name(run.ID), hold, run.Wake)
+		}
+		longest := max(run.ID.Due, l.notYet[run.ID].Add(time.Minute), l.now.Add(time.Minute))
+		if run.State == carillon.Waiting && !hold && run.Wake > longest {
+			l.t.Errorf("%s wakes at %s only", l.name(run.ID), run.Wake)
+		}
+	}
+}
+
+// checkTimes walks over the due times of an epoch: each is in exactly one record, and the next one is planned.
+func (l *life) checkTimes(e *epoch, present bool, w carillon.Whole) {
+	slices.SortFunc(e.records, func(a, b carillon.Run) int { return cmp.Compare(a.Covers, b.Covers) })
+	var open []carillon.Run
+	for _, run := range w.Runs {
+		if at, ok := l.born[run.ID]; ok && l.epochs[at] == e {
+			open = append(open, run)
+		}
+	}
+	all := slices.Concat(e.records, open)
+	slices.SortFunc(all, func(a, b carillon.Run) int { return cmp.Compare(a.Covers, b.Covers) })
+	next := e.schedule.Next(e.from)
+	for _, run := range all {
+		if run.Covers != next {
+			l.t.Errorf("%s stands for %s, but next in line is %s", l.name(run.ID), run.Covers, next)
+			return
+		}
+		next = e.schedule.Next(max(run.Covers, run.Until))
+	}
+	heads := slices.DeleteFunc(open, func(r carillon.Run) bool { return r.Has(carillon.Planned) })
+	begun := 0
+	for _, run := range all {
+		if run.Attempt > 0 {
+			begun++
+		}
+	}
+	counted := e.schedule.MaxRuns > 0 && e.planned >= e.schedule.MaxRuns
+	switch {
+	case e.schedule.MaxRuns > 0 && begun > e.schedule.MaxRuns:
+		l.t.Errorf("%d runs by the clock, at most %d were asked for", begun, e.schedule.MaxRuns)
+	case len(heads) > 1:
+		l.t.Errorf("the schedule has forked: %s and %s", l.name(heads[0].ID), l.name(heads[1].ID))
+	case len(heads) == 1 && (!present || e.until != 0):
+		l.t.Errorf("the schedule has ended, and %s is still planned", l.name(heads[0].ID))
+	case len(heads) == 1 && heads[0].Covers != all[len(all)-1].Covers:
+		l.t.Errorf("%s is planned already, but not the last", l.name(heads[0].ID))
+	case len(heads) == 0 && present && e.until == 0 && next != 0 && !counted:
+		l.t.Errorf("the schedule stands still before %s", next)
+	case e.until != 0 && next != 0 && next <= e.until && !counted:
+		l.t.Errorf("the schedule ended at %s, and nobody says what became of %s", e.until, next)
+	}
+}
+
+// turns reads a guard's value as only overlap.go writes it.
+func turns(g *carillon.Guard) (holder carillon.Time, queue []carillon.Time) {
+	if g == nil {
+		return 0, nil
+	}
+	var v struct {
+		Holder *json.RawMessage   `json:"holder"`
+		Queue  []*json.RawMessage `json:"queue"`
+	}
+	if err := json.Unmarshal(g.Value, &v); err != nil {
+		panic(err)
+	}
+	read := func(raw *json.RawMessage) (t carillon.Time) {
+		if raw != nil {
+			if err := json.Unmarshal(*raw, &t); err != nil {
+				panic(err)
+			}
+		}
+		return t
+	}
+	for _, raw := range v.Queue {
+		queue = append(queue, read(raw))
+	}
+	return read(v.Holder), queue
+}
