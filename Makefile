@@ -16,7 +16,7 @@ run: build ## build, and serve on ./carillon-data
 
 build: ## build bin/carillon (no C compiler needed)
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -trimpath -o $(BIN) ./cmd/carillon
+	CGO_ENABLED=0 go build -o $(BIN) ./cmd/carillon
 
 test: ## all tests
 ifeq ($(RACE),)

@@ -10,7 +10,7 @@ type Due struct {
 	Job   *Job
 	Run   Run
 	Guard *Guard // of a Guarded run
-	// Others are the job's unfinished runs, needed only where the overlap policy stops them (replace).
+	// Others are the job's unfinished runs, needed only where the decision depends on them: see NeedsOthers.
 	Others []Run
 	// Shift moves the successor's due time off one that is taken (by a manual run in that very millisecond).
 	Shift  Time
@@ -38,24 +38,41 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 		return d.start(now)
 	}
 	t := turnsOf(d.Guard)
-	if t.free(d.Run.ID.Due) {
+	if t.free(d.Run.ID.Due) && !d.crowded(t) {
 		return d.start(now)
+	}
+	if t.has(d.Run.ID.Due) { // it keeps its place, whatever the policy has become since
+		return Behind, d.queue(t, now)
 	}
 	switch d.policy(now) {
 	case OverlapQueue:
-		if len(t.Queue) > 0 && !slices.Contains(t.Queue, d.Run.ID.Due) {
+		if len(t.Queue) > 0 {
 			return Ended, d.skip(fmt.Sprintf("overlap: %s waits already", RunID{d.Job.ID, t.Queue[0]}), now)
 		}
 	case OverlapQueueAll:
-		if len(t.Queue) >= maxQueued && !slices.Contains(t.Queue, d.Run.ID.Due) {
+		if len(t.Queue) >= maxQueued {
 			return Ended, d.skip(fmt.Sprintf("overlap: %d runs wait already", maxQueued), now)
 		}
 	case OverlapReplace:
 		return Behind, d.replace(t, now)
 	default:
-		return Ended, d.skip(fmt.Sprintf("overlap: %s is not finished", RunID{d.Job.ID, t.Holder}), now)
+		return Ended, d.skip(fmt.Sprintf("overlap: %s is not finished", RunID{d.Job.ID, t.first()}), now)
 	}
 	return Behind, d.queue(t, now)
+}
+
+// NeedsOthers says that the decision must see the job's other runs, and the guard as it is after reading them: it stops
+// them (replace), or waits for those that ran side by side with it before an edit.
+func (d Due) NeedsOthers() bool {
+	t := turnsOf(d.Guard)
+	replaces := d.Job.Overlap == OverlapReplace && !t.free(d.Run.ID.Due) && !t.has(d.Run.ID.Due)
+	return d.Run.Has(Guarded) && (replaces || len(t.Beside) > 0)
+}
+
+// crowded says that a run which has its turn must still wait, because another one that began before the overlap policy
+// forbade it is going on. Only the holder can begin, so whoever is not held now stays so.
+func (d Due) crowded(t turns) bool {
+	return slices.ContainsFunc(d.Others, func(r Run) bool { return r.State.Held() && slices.Contains(t.Beside, r.ID.Due) })
 }
 
 // policy lets runs that catch up with missed times wait for each other: who asked for all of them would otherwise get
@@ -134,32 +151,40 @@ func (d Due) queue(t turns, now Time) Change {
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
-	if !slices.Contains(t.Queue, run.ID.Due) {
+	if !t.has(run.ID.Due) {
 		t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
 	}
 	c.Guards = []Guard{t.guard(*d.Guard)}
 	return c
 }
 
-// replace asks the holder to stop, drops whoever waited so far, and lets the run wait for the holder's end.
+// replace asks to stop whoever runs, ends whoever waits in line, and lets the run wait until they are gone. Who is in
+// line and not among the others stays there: it must be ended by somebody who has seen it.
 func (d Due) replace(t turns, now Time) Change {
-	dropped := t.Queue
-	t.Queue = nil
 	c := d.queue(t, now)
+	line := turnsOf(&c.Guards[0])
+	reason := "replaced by " + d.Run.ID.String()
 	for _, other := range d.Others {
 		switch {
-		case other.ID == d.Run.ID:
-		case other.ID.Due == t.Holder && other.State == Waiting: // between two attempts: gone already
-			c.Runs = append(c.Runs, other.ended(d.Job, Canceled, "replaced by "+d.Run.ID.String(), now))
-			c.Guards[0] = turnsOf(&c.Guards[0]).without(t.Holder).guard(c.Guards[0])
-			c.Runs[0].Wake = now
-		case other.ID.Due == t.Holder && !other.Has(Stop):
+		case !t.has(other.ID.Due):
+			continue
+		case other.State == Waiting && other.Attempt > 0: // between two attempts: gone already
+			other = other.ended(d.Job, Canceled, reason, now)
+			line = line.without(other.ID.Due)
+		case other.State == Waiting:
+			other = other.ended(d.Job, Skipped, reason, now)
+			line = line.without(other.ID.Due)
+		case other.Has(Stop):
+			continue
+		default:
 			other.Flags |= Stop
-			other.Reason = "replaced by " + d.Run.ID.String()
-			c.Runs = append(c.Runs, other)
-		case slices.Contains(dropped, other.ID.Due) && other.State == Waiting:
-			c.Runs = append(c.Runs, other.ended(d.Job, Skipped, "replaced by "+d.Run.ID.String(), now))
+			other.Reason = reason
 		}
+		c.Runs = append(c.Runs, other)
+	}
+	c.Guards[0] = line.guard(*d.Guard)
+	if line.free(d.Run.ID.Due) {
+		c.Runs[0].Wake = now
 	}
 	return c
 }

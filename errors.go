@@ -25,7 +25,7 @@ type FieldError struct {
 func (e *FieldError) Error() string {
 	given := e.Given
 	if len(given) > 80 {
-		given = given[:77] + "..."
+		given = strings.ToValidUTF8(given[:77], "") + "..."
 	}
 	return fmt.Sprintf("%s: %q is not valid: want %s", e.Field, given, e.Want)
 }

@@ -28,7 +28,7 @@ const (
 
 // Claim gives a waiting run to a worker.
 func (r Run) Claim(worker string, now Time) Run {
-	r.State, r.Worker, r.Claimed, r.Started = Claimed, worker, now, 0
+	r.State, r.Worker, r.Reason, r.Claimed, r.Started = Claimed, worker, "", now, 0
 	r.Attempt++
 	return r
 }
@@ -91,7 +91,7 @@ func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
 	if o.Kind == Retriable {
 		r.Wake = now.Add(max(job.Retry.After(int(r.Failures), random), o.RetryAfter))
 	}
-	if r.Has(OnHold) {
+	if r.Has(OnHold) && r.Wake <= now {
 		r.Wake = Never
 	}
 	return r

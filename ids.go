@@ -41,11 +41,12 @@ func (g *IDs) Extend(until Time) {
 func (g *IDs) Next(now Time) (JobID, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.last = max(g.last+1, (int64(now)-idEpoch)<<counterBits)
-	ms, counter := g.last>>counterBits, g.last&(1<<counterBits-1)
+	next := max(g.last+1, (int64(now)-idEpoch)<<counterBits)
+	ms, counter := next>>counterBits, next&(1<<counterBits-1)
 	if Time(ms+idEpoch) >= g.until {
 		return 0, fmt.Errorf("the lease of node number %d ran out at %s", g.node, g.until)
 	}
+	g.last = next // only now: a clock that was wrong for a moment must not stop ids for longer
 	return JobID(ms<<(nodeBits+counterBits) | g.node<<counterBits | counter), nil
 }
 

@@ -139,7 +139,7 @@ func (d *Definition) admit(now Time) *FieldError {
 	if string(d.Payload) == "null" {
 		d.Payload = nil
 	}
-	for _, check := range []func() *FieldError{d.admitNames, d.admitSizes, d.Retry.admit, d.Misfire.admit, d.admitPolicies} {
+	for _, check := range []func() *FieldError{d.admitNames, d.admitSizes, d.Retry.admit, d.Misfire.admit, d.admitPolicies, d.admitUnits} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -200,6 +200,31 @@ func (d *Definition) admitPolicies() *FieldError {
 		return invalid("retention.logs", d.Retention.Logs, "at most 36500d")
 	case d.Retention.DeadLetters > century:
 		return invalid("retention.dead_letters", d.Retention.DeadLetters, "at most 36500d")
+	}
+	return nil
+}
+
+// admitUnits refuses what Go callers can say and JSON cannot: a store could write it and never read it again.
+func (d *Definition) admitUnits() *FieldError {
+	for _, f := range []struct {
+		field string
+		value Duration
+	}{
+		{"timeout", d.Timeout}, {"retry.delay", d.Retry.Delay}, {"retry.max_delay", d.Retry.MaxDelay}, {"misfire.window", d.Misfire.Window},
+		{"schedule.after", d.Schedule.After}, {"schedule.every", d.Schedule.Every}, {"retention.runs", d.Retention.Runs},
+		{"retention.logs", d.Retention.Logs}, {"retention.dead_letters", d.Retention.DeadLetters},
+	} {
+		if f.value < 0 || f.value%Duration(time.Millisecond) != 0 {
+			return invalid(f.field, f.value, "whole milliseconds, not negative")
+		}
+	}
+	for _, f := range []struct {
+		field string
+		value Time
+	}{{"schedule.at", d.Schedule.At}, {"schedule.starts_at", d.Schedule.StartsAt}, {"schedule.ends_at", d.Schedule.EndsAt}} {
+		if f.value != 0 && (f.value <= minTime || f.value > maxTime) {
+			return invalid(f.field, f.value, "a time after 1970-01-01 and before the year 10000")
+		}
 	}
 	return nil
 }

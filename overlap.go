@@ -26,7 +26,8 @@ const maxQueued = 1000
 // its first claim to its end, so also while it waits for a retry.
 type turns struct {
 	Holder Time   `json:"holder,omitempty"`
-	Queue  []Time `json:"queue,omitempty"`
+	Beside []Time `json:"beside,omitempty"` // begun too: they ran side by side until an edit put an end to that
+	Queue  []Time `json:"queue,omitempty"`  // not begun
 }
 
 // OverlapKey is the key of a job's overlap guard.
@@ -58,23 +59,41 @@ func (t turns) with(due Time) turns {
 	if t.Holder == 0 {
 		t.Holder = due
 	} else {
-		t.Queue = append(slices.Clone(t.Queue), due)
+		t.Beside = append(slices.Clone(t.Beside), due)
 	}
 	return t
 }
 
 // without takes a run out, wherever it stands.
 func (t turns) without(due Time) turns {
+	gone := func(d Time) bool { return d == due }
+	t.Beside = slices.DeleteFunc(slices.Clone(t.Beside), gone)
+	t.Queue = slices.DeleteFunc(slices.Clone(t.Queue), gone)
 	if t.Holder == due {
 		t.Holder = 0
+		if len(t.Beside) > 0 {
+			t.Holder, t.Beside = t.Beside[0], t.Beside[1:]
+		}
 	}
-	t.Queue = slices.DeleteFunc(slices.Clone(t.Queue), func(d Time) bool { return d == due })
 	return t
 }
 
-// free says that the run may take the turn now.
+// has says that the run has its turn or a place in the line.
+func (t turns) has(due Time) bool {
+	return t.Holder == due || slices.Contains(t.Beside, due) || slices.Contains(t.Queue, due)
+}
+
+// free says that the run may take the turn now, unless somebody beside it is held.
 func (t turns) free(due Time) bool {
 	return t.Holder == due || t.Holder == 0 && (len(t.Queue) == 0 || t.Queue[0] == due)
+}
+
+// first is who is in the way: whose turn it is, or who is next.
+func (t turns) first() Time {
+	if t.Holder == 0 && len(t.Queue) > 0 {
+		return t.Queue[0]
+	}
+	return t.Holder
 }
 
 // Heir is the run that should be looked at when the guard's holder has ended; zero if none waits.

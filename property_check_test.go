@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 func (l *life) commit(what string, c carillon.Change) bool {
 	before := map[carillon.RunID]carillon.Run{}
 	var latest carillon.Job
-	if len(l.epochs) > 0 {
+	if len(l.eras) > 0 {
 		w := l.whole()
 		latest = w.Job
 		for _, run := range w.Runs {
@@ -31,10 +32,13 @@ func (l *life) commit(what string, c carillon.Change) bool {
 		return false
 	}
 	if c.Job != nil {
-		l.noteJob(latest, *c.Job)
+		l.noteJob(latest, c)
 	}
 	for _, run := range c.Runs {
 		was, known := before[run.ID]
+		if run.ByClock() && run.State == carillon.Waiting && !run.Has(carillon.Planned) {
+			l.born[run.ID] = len(l.eras) - 1 // an edit may take it along to the next schedule
+		}
 		if !known {
 			l.noteBirth(run, latest)
 		} else {
@@ -51,7 +55,7 @@ func (l *life) commit(what string, c carillon.Change) bool {
 }
 
 func (l *life) write(what string, c carillon.Change, won bool) {
-	line := fmt.Sprintf("%9d %s", l.now-1_800_000_000_000, what)
+	line := fmt.Sprintf("%9d %s", l.now-epoch, what)
 	if !won {
 		line += ": LOST"
 	}
@@ -59,38 +63,51 @@ func (l *life) write(what string, c carillon.Change, won bool) {
 		line += fmt.Sprintf("; %s %s #%d %q flags %06b", l.name(run.ID), run.State, run.Attempt, run.Reason, run.Flags)
 	}
 	for _, guard := range c.Guards {
-		line += fmt.Sprintf("; %s", guard.Value)
+		holder, beside, queue := turns(&guard)
+		line += "; turn " + l.name(carillon.RunID{Due: holder}) + " beside"
+		for _, due := range beside {
+			line += " " + l.name(carillon.RunID{Due: due})
+		}
+		line += " before"
+		for _, due := range queue {
+			line += " " + l.name(carillon.RunID{Due: due})
+		}
 	}
 	l.diary = append(l.diary, line)
 }
 
-func (l *life) noteJob(was, is carillon.Job) {
+func (l *life) noteJob(was carillon.Job, c carillon.Change) {
+	is := *c.Job
 	plain := func(s carillon.Schedule) string { b, _ := json.Marshal(s); return string(b) }
 	switch {
 	case was.ID == 0:
-		l.epochs = append(l.epochs, &epoch{schedule: is.Schedule, from: l.now})
+		l.eras = append(l.eras, &era{schedule: is.Schedule, from: l.now})
 	case is.State == carillon.JobCanceled:
 		l.last().until = l.now
 	case plain(was.Schedule) != plain(is.Schedule):
-		next := &epoch{schedule: is.Schedule, from: l.now}
-		for _, at := range l.born {
-			if at == len(l.epochs)-1 {
-				next.planned = l.last().planned // the count carries on as long as a run by the clock is unfinished
+		next := &era{schedule: is.Schedule, from: l.now}
+		next.planned = math.MaxInt32 // if nothing is planned, there is nothing to count
+		for _, run := range c.Runs {
+			if run.ByClock() && run.State == carillon.Waiting && !run.Has(carillon.Planned) {
+				next.planned = int(run.Seq) // the count carries on as long as a run by the clock is unfinished
 			}
 		}
+		if next.planned == math.MaxInt32 && is.Schedule.MaxRuns == 0 && is.Schedule.Next(l.now) != 0 && is.Schedule.Recurring() {
+			l.t.Errorf("the edit plans nothing, though %s is due next", is.Schedule.Next(l.now))
+		}
 		l.last().until = l.now
-		l.epochs = append(l.epochs, next)
+		l.eras = append(l.eras, next)
 	}
 }
 
-func (l *life) last() *epoch { return l.epochs[len(l.epochs)-1] }
+func (l *life) last() *era { return l.eras[len(l.eras)-1] }
 
 func (l *life) noteBirth(run carillon.Run, latest carillon.Job) {
 	if l.begun[run.ID] {
 		l.t.Errorf("%s has had a claim before, and is born again", l.name(run.ID))
 	}
-	if run.ByClock() {
-		l.born[run.ID] = len(l.epochs) - 1
+	if run.ByClock() && run.State == carillon.Claimed {
+		l.born[run.ID] = len(l.eras) - 1
 	}
 	if latest.State == carillon.JobCanceled {
 		l.t.Errorf("%s is born to a canceled job", l.name(run.ID))
@@ -120,7 +137,7 @@ func (l *life) noteStep(was, is carillon.Run) {
 		l.t.Errorf("%s has begun and is skipped: %s", l.name(is.ID), is.Reason)
 	}
 	if !was.Has(carillon.Planned) && is.Has(carillon.Planned) && !is.State.Ended() {
-		l.epochs[l.born[is.ID]].planned++
+		l.eras[l.born[is.ID]].planned++
 	}
 	if was.State.Held() && is.State == carillon.Waiting {
 		if job := l.definition(is.Version); is.Failures > was.Failures {
@@ -174,7 +191,7 @@ func (l *life) noteEnd(run carillon.Run) {
 	run.Rev = 0
 	l.history = append(l.history, run)
 	if at, byClock := l.born[run.ID]; byClock {
-		l.epochs[at].records = append(l.epochs[at].records, run)
+		l.eras[at].records = append(l.eras[at].records, run)
 		delete(l.born, run.ID)
 	}
 }
@@ -185,21 +202,11 @@ func (l *life) check() {
 	w := l.whole()
 	l.checkGuard(w)
 	l.checkWakes(w)
-	for i, e := range l.epochs {
+	for i, e := range l.eras {
 		if e.schedule.Recurring() {
-			l.checkTimes(e, i == len(l.epochs)-1, w)
+			l.checkTimes(e, i == len(l.eras)-1, w)
 		}
 	}
-	if l.t.Failed() {
-		l.t.Fatalf("seed as logged, plus the number of lives before\n%s", l.story())
-	}
-}
-
-func (l *life) story() (s string) {
-	for _, line := range l.diary[max(0, len(l.diary)-60):] {
-		s += line + "\n"
-	}
-	return s
 }
 
 // checkGuard: who has the turn or waits for it is unfinished; who has begun has the turn or waits for it; and once a
@@ -209,27 +216,20 @@ func (l *life) checkGuard(w carillon.Whole) {
 	for _, run := range w.Runs {
 		unfinished[run.ID.Due] = run
 	}
-	var line struct {
-		Holder carillon.Time   `json:"-"`
-		Number int64           `json:"holder"`
-		Queue  []int64         `json:"queue"`
-		In     map[int64]bool  `json:"-"`
-		_      carillon.RunID  `json:"-"`
-		_      json.RawMessage `json:"-"`
-	}
-	_ = line
-	holder, queue := turns(w.Guard)
-	inLine := queue
+	holder, beside, queue := turns(w.Guard)
+	inLine := slices.Concat(beside, queue)
 	if holder != 0 {
-		inLine = append([]carillon.Time{holder}, queue...)
-		if run := unfinished[holder]; run.Attempt == 0 {
-			l.t.Errorf("the turn is that of %s, which is %s, attempt %d", l.name(carillon.RunID{Due: holder}), run.State, run.Attempt)
-		}
+		inLine = slices.Concat([]carillon.Time{holder}, inLine)
+	} else if len(beside) > 0 {
+		l.t.Errorf("nobody has the turn, and somebody is beside: %s", w.Guard.Value)
 	}
 	for i, due := range inLine {
 		run, ok := unfinished[due]
 		if !ok || !run.Has(carillon.Guarded) || slices.Contains(inLine[:i], due) {
 			l.t.Errorf("in line is %s, which is %s, guarded %v: %s", l.name(carillon.RunID{Due: due}), run.State, run.Has(carillon.Guarded), w.Guard.Value)
+		}
+		if (run.Attempt > 0) == slices.Contains(queue, due) {
+			l.t.Errorf("%s has %d attempts: %s", l.name(carillon.RunID{Due: due}), run.Attempt, w.Guard.Value)
 		}
 	}
 	must := w.Job.Overlap != carillon.OverlapAllow && (w.Job.Schedule.Recurring() || len(w.Runs) > 1)
@@ -257,12 +257,12 @@ func (l *life) checkWakes(w carillon.Whole) {
 	}
 }
 
-// checkTimes walks over the due times of an epoch: each is in exactly one record, and the next one is planned.
-func (l *life) checkTimes(e *epoch, present bool, w carillon.Whole) {
+// checkTimes walks over the due times of an era: each is in exactly one record, and the next one is planned.
+func (l *life) checkTimes(e *era, present bool, w carillon.Whole) {
 	slices.SortFunc(e.records, func(a, b carillon.Run) int { return cmp.Compare(a.Covers, b.Covers) })
 	var open []carillon.Run
 	for _, run := range w.Runs {
-		if at, ok := l.born[run.ID]; ok && l.epochs[at] == e {
+		if at, ok := l.born[run.ID]; ok && l.eras[at] == e {
 			open = append(open, run)
 		}
 	}
@@ -301,27 +301,17 @@ func (l *life) checkTimes(e *epoch, present bool, w carillon.Whole) {
 }
 
 // turns reads a guard's value as only overlap.go writes it.
-func turns(g *carillon.Guard) (holder carillon.Time, queue []carillon.Time) {
+func turns(g *carillon.Guard) (holder carillon.Time, beside, queue []carillon.Time) {
 	if g == nil {
-		return 0, nil
+		return 0, nil, nil
 	}
 	var v struct {
-		Holder *json.RawMessage   `json:"holder"`
-		Queue  []*json.RawMessage `json:"queue"`
+		Holder carillon.Time   `json:"holder"`
+		Beside []carillon.Time `json:"beside"`
+		Queue  []carillon.Time `json:"queue"`
 	}
 	if err := json.Unmarshal(g.Value, &v); err != nil {
 		panic(err)
 	}
-	read := func(raw *json.RawMessage) (t carillon.Time) {
-		if raw != nil {
-			if err := json.Unmarshal(*raw, &t); err != nil {
-				panic(err)
-			}
-		}
-		return t
-	}
-	for _, raw := range v.Queue {
-		queue = append(queue, read(raw))
-	}
-	return read(v.Holder), queue
+	return v.Holder, v.Beside, v.Queue
 }

@@ -118,9 +118,10 @@ type RunPage struct {
 
 // Event is something that happened to a run or a job, told to whoever listens.
 type Event struct {
-	Kind EventKind
-	Run  Run   // for EventRun
-	Job  JobID // for all
+	Kind      EventKind
+	Namespace string
+	Run       Run   // for EventRun
+	Job       JobID // for all
 }
 
 // EventKind says what an event is about.

@@ -10,7 +10,7 @@ type Retry struct {
 	MaxAttempts int      `json:"max_attempts"` // failures after which the run is a dead letter; default 3
 	Backoff     Backoff  `json:"backoff"`      // default exponential
 	Delay       Duration `json:"delay"`        // before the second attempt; default 1s
-	MaxDelay    Duration `json:"max_delay"`    // cap of the delay before jitter; default 10m
+	MaxDelay    Duration `json:"max_delay"`    // cap of the delay before jitter; default 10m, or the delay if that is longer
 	Jitter      float64  `json:"jitter"`       // up to this share is added, never taken away; default 0.2
 	// MaxCrashes ends a run whose worker died this often while it ran: it would take down the next one too. Default 5.
 	MaxCrashes int `json:"max_crashes"`
@@ -26,8 +26,7 @@ const (
 
 func defaultRetry() Retry {
 	return Retry{
-		MaxAttempts: 3, Backoff: Exponential, Delay: Duration(time.Second), MaxDelay: Duration(10 * time.Minute),
-		Jitter: 0.2, MaxCrashes: 5,
+		MaxAttempts: 3, Backoff: Exponential, Delay: Duration(time.Second), Jitter: 0.2, MaxCrashes: 5,
 	}
 }
 
@@ -43,6 +42,9 @@ func (r Retry) After(failures int, random float64) time.Duration {
 }
 
 func (r *Retry) admit() *FieldError {
+	if r.MaxDelay == 0 {
+		r.MaxDelay = max(Duration(10*time.Minute), r.Delay)
+	}
 	switch {
 	case r.MaxAttempts < 1 || r.MaxAttempts > 1000:
 		return invalid("retry.max_attempts", r.MaxAttempts, "a number from 1 to 1000")

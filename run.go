@@ -60,7 +60,7 @@ type Run struct {
 	Output    *Output
 	Wake      Time // not later than this, somebody looks at it
 	Covers    Time // the scheduled time it stands for; none for manual runs
-	Until     Time // for skips: the last due time of the range that this record stands for
+	Until     Time // for skips, and cancels that came late: the last due time of the range that this record stands for
 	Claimed   Time // start of the current or last attempt
 	Started   Time
 	Ended     Time

@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ type Schedule struct {
 func (s *Schedule) Recurring() bool { return s.Cron != "" || s.Every != 0 }
 
 func (s *Schedule) admit(now Time) *FieldError {
+	s.times = nil // an edit may have changed what it was parsed from
 	var set []string
 	for _, f := range []struct {
 		name string
@@ -68,7 +70,7 @@ func (s *Schedule) admit(now Time) *FieldError {
 		s.StartsAt = now.Add(every)
 	}
 	if s.Next(now) == 0 {
-		return invalid("schedule", s.Cron+s.Every.String(), "at least one due time before ends_at")
+		return invalid("schedule", cmp.Or(s.Cron, s.Every.String()), "at least one due time before ends_at")
 	}
 	return nil
 }
@@ -107,7 +109,7 @@ func (s *Schedule) parse() *FieldError {
 	s.times, err = cron.Parse(s.Cron, loc)
 	var bad *cron.Error
 	if errors.As(err, &bad) {
-		return invalid("schedule.cron", s.Cron, "%s in the %s (given %q)", bad.Want, bad.Field, bad.Given)
+		return invalid("schedule.cron", s.Cron, "for the %s, instead of %q, %s", bad.Field, bad.Given, bad.Want)
 	}
 	return nil
 }
@@ -246,7 +248,7 @@ func (m Misfire) first(s *Schedule, due, now Time) Time {
 
 // firstOfAll walks back from the last due time, so the cost is bounded by Max and not by the downtime.
 func (m Misfire) firstOfAll(s *Schedule, due, last, now Time) Time {
-	oldest := max(due, now.Add(-m.Window.Std()))
+	oldest := max(due, now.Add(-max(m.Window.Std(), grace)))
 	if last < oldest {
 		return 0
 	}

@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -21,7 +22,7 @@ func Submit(job *Job, now Time) Change {
 	job.Version, job.State, job.Created, job.Updated = 1, Active, now, now
 	due := job.Schedule.At
 	if job.Schedule.Recurring() {
-		due = job.Schedule.Next(now)
+		due = cmp.Or(job.Schedule.Next(now), job.Schedule.Last(now)) // the last: ends_at came between Admit and here
 	}
 	run := NewRun(job, due)
 	run.Covers = due
@@ -38,13 +39,13 @@ func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 		return Change{}, fmt.Errorf("%w: %s is canceled already", ErrConflict, w.Job.ID)
 	}
 	job := w.Job
-	job.State, job.Updated = JobCanceled, now
+	job.State, job.Updated = JobCanceled, max(now, job.Updated)
 	c := Change{Job: &job}
 	t := turnsOf(w.Guard)
 	for _, run := range w.Runs {
 		switch {
 		case run.State == Waiting:
-			c.Runs = append(c.Runs, run.ended(&job, Canceled, "the job was canceled", now))
+			c.Runs = append(c.Runs, run.ended(&job, Canceled, "the job was canceled", now).through(&job.Schedule, now))
 			t = t.without(run.ID.Due)
 		case keep:
 			run.Flags |= Last
@@ -67,16 +68,29 @@ func (w Whole) Pause(now Time) (Change, error) {
 		return Change{}, fmt.Errorf("%w: %s is %s; only an active job can be paused", ErrConflict, w.Job.ID, w.Job.State)
 	}
 	job := w.Job
-	job.State, job.Updated = Paused, now
+	job.State, job.Updated = Paused, max(now, job.Updated)
 	c := Change{Job: &job}
 	for _, run := range w.Runs {
-		run.Flags |= OnHold
-		if run.State == Waiting {
-			run.Wake = Never
-		}
-		c.Runs = append(c.Runs, run)
+		c.Runs = append(c.Runs, run.hold(now))
 	}
 	return c, nil
+}
+
+// hold keeps a run from being claimed. The pause before a retry stays: it must not be shorter for being interrupted.
+func (r Run) hold(now Time) Run {
+	r.Flags |= OnHold
+	if r.State == Waiting && (r.Attempt == 0 || r.Wake <= now) {
+		r.Wake = Never
+	}
+	return r
+}
+
+// through lets the end of a planned run stand for all due times that have come by now: there will be no later record.
+func (r Run) through(s *Schedule, now Time) Run {
+	if last := s.Last(now); r.ByClock() && !r.Has(Planned) && last > r.Covers {
+		r.Until = last
+	}
+	return r
 }
 
 // Resume lets go what was held. Due times by the clock that passed meanwhile are recorded as skipped; a one-off whose
@@ -86,11 +100,11 @@ func (w Whole) Resume(now Time) (Change, error) {
 		return Change{}, fmt.Errorf("%w: %s is %s, not paused", ErrConflict, w.Job.ID, w.Job.State)
 	}
 	job := w.Job
-	job.State, job.Updated = Active, now
+	job.State, job.Updated = Active, max(now, job.Updated)
 	c := Change{Job: &job}
 	for _, run := range w.Runs {
 		run.Flags &^= OnHold
-		if run.State == Waiting {
+		if run.State == Waiting && run.Wake == Never {
 			run.Wake = max(run.ID.Due, now)
 		}
 		fresh := run.State == Waiting && run.Attempt == 0 && run.ByClock() && !run.Has(Planned)
@@ -104,99 +118,6 @@ func (w Whole) Resume(now Time) (Change, error) {
 		c.Runs = append(c.Runs, run)
 	}
 	return c, nil
-}
-
-// Edit gives the job a new definition, admitted by the caller, and moves to it every run that has not begun; a begun
-// run and its retries keep theirs. A changed schedule replaces the planned run.
-func (w Whole) Edit(def Definition, now Time) (Change, error) {
-	if w.Job.State == JobCanceled {
-		return Change{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
-	}
-	was := w.Job
-	job := w.Job
-	job.Definition, job.Updated = def, now
-	job.Version++
-	moved := !sameSchedule(was.Schedule, job.Schedule)
-	if moved && was.Schedule.Recurring() != job.Schedule.Recurring() {
-		return Change{}, invalid("schedule", "another kind of schedule",
-			"a recurring schedule for a recurring job and a time for a one-time job; submit a new job to change the kind")
-	}
-	c := Change{Job: &job}
-	t := turnsOf(w.Guard)
-	planned := false
-	for _, run := range w.Runs {
-		if run.Attempt > 0 || run.State != Waiting {
-			if job.guarded() && !run.Has(Guarded) {
-				run.Flags |= Guarded
-				t = t.with(run.ID.Due)
-				c.Runs = append(c.Runs, run)
-			}
-			continue
-		}
-		if moved && run.ByClock() && !run.Has(Planned) {
-			planned = true
-			c.Runs = append(c.Runs, run.ended(&job, Canceled, "the schedule was changed", now))
-			t = t.without(run.ID.Due)
-			continue
-		}
-		c.Runs = append(c.Runs, run.moveTo(&job))
-	}
-	if moved && (planned || job.Schedule.Recurring() || job.Schedule.At > now) {
-		c.Runs = append(c.Runs, w.replan(&job, now)...)
-	}
-	if w.Guard != nil {
-		c.Guards = []Guard{t.guard(*w.Guard)}
-	} else if job.guarded() {
-		c.Guards = []Guard{t.guard(NewOverlapGuard(&job))}
-	}
-	return c, nil
-}
-
-// guarded jobs have an overlap guard from the start; others get one with their second run.
-func (j *Job) guarded() bool { return j.Schedule.Recurring() && j.Overlap != OverlapAllow }
-
-func (r Run) moveTo(job *Job) Run {
-	r.Version, r.Queue, r.Priority, r.About = job.Version, job.Queue, int8(job.Priority), job.about()
-	if job.guarded() {
-		r.Flags |= Guarded
-	}
-	if job.Misfire.Policy != MisfireOnce {
-		r.Flags |= Missable
-	}
-	return r
-}
-
-// replan is the first run by the changed schedule; its number carries on from the one it replaces.
-func (w Whole) replan(job *Job, now Time) []Run {
-	due := job.Schedule.At
-	if job.Schedule.Recurring() {
-		due = job.Schedule.Next(now)
-	}
-	var seq int32
-	for _, run := range w.Runs {
-		if run.ByClock() {
-			seq = max(seq, run.Seq)
-			if run.State.Held() {
-				seq = max(seq, run.Seq+1)
-			}
-		}
-	}
-	if due == 0 || job.Schedule.MaxRuns > 0 && int(seq) >= job.Schedule.MaxRuns {
-		return nil
-	}
-	run := NewRun(job, w.free(job, due, false))
-	run.Covers, run.Seq = due, seq
-	run.Flags |= Extra // its due is not the one the job row was first written with
-	if job.State == Paused {
-		run.Flags |= OnHold
-		run.Wake = Never
-	}
-	return []Run{run}
-}
-
-func sameSchedule(a, b Schedule) bool {
-	a.times, b.times = nil, nil
-	return a == b
 }
 
 // RunNow adds a run that is due at once and stands for no scheduled time.
@@ -221,9 +142,13 @@ func (w Whole) add(of Run, now Time) (Change, Run, error) {
 		return Change{}, Run{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
 	}
 	job := w.Job
-	run := NewRun(&job, w.free(&job, now, true))
+	run := NewRun(&job, w.free(&job, w.unused(now, now), true))
+	job.Updated = max(job.Updated, run.ID.Due)
 	run.Flags |= Extra
 	run.Covers, run.RetryOf = of.Covers, of.ID.Due
+	if job.State == Paused {
+		run = run.hold(now)
+	}
 	c := Change{Job: &job}
 	if job.Overlap != OverlapAllow {
 		run.Flags |= Guarded
@@ -249,6 +174,16 @@ func (w Whole) guard(c Change) Change {
 	}
 	c.Guards = []Guard{t.guard(NewOverlapGuard(&w.Job))}
 	return c
+}
+
+// unused is the first millisecond from due on after the last one in which the job was changed. A run that was named by an
+// earlier one may have ended already, so that free does not see it, but its name stays taken: two runs of one name
+// would have the same fence. A clock that was set back by more than a moment is not waited for.
+func (w Whole) unused(due, now Time) Time {
+	if after := w.Job.Updated + 1; after > due && after.Sub(now) < time.Second {
+		return after
+	}
+	return due
 }
 
 // free is the first millisecond from due on that no unfinished run of the job has. A manual run also keeps off the due
@@ -280,8 +215,7 @@ func (w Whole) CancelRun(id RunID, now Time) (Change, error) {
 	c := Change{Runs: []Run{run.ended(&w.Job, Canceled, "canceled by request", now)}}
 	if next := d.plan(&c.Runs[0], false); next != nil && w.Job.State != JobCanceled {
 		if w.Job.State == Paused {
-			next.Flags |= OnHold
-			next.Wake = Never
+			*next = next.hold(now)
 		}
 		c.Runs = append(c.Runs, *next)
 	}

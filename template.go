@@ -144,7 +144,7 @@ func (t Template) Expand(run *Run, job *Job) ([]byte, error) {
 			b.WriteString(jsonText(fact(part.name, run, job)))
 		case len(job.Payload) == 0:
 			b.WriteString("null")
-		case len(part.steps) == 0 && job.Payload[0] != '"':
+		case len(part.steps) == 0 && !bytes.HasPrefix(bytes.TrimSpace(job.Payload), []byte{'"'}):
 			b.Write(job.Payload) // as it was given, its keys in their order
 		default:
 			if payload == nil {

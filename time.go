@@ -40,8 +40,16 @@ func (t Time) Add(d time.Duration) Time     { return t + Time(ceilMillis(d)) }
 func (t Time) Sub(o Time) time.Duration     { return time.Duration(t-o) * time.Millisecond }
 func (t Time) IsZero() bool                 { return t == 0 }
 func (t Time) String() string               { return t.Std().Format(timeLayout) }
-func ceilMillis(d time.Duration) int64      { return int64((d + time.Millisecond - 1) / time.Millisecond) }
 func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// ceilMillis rounds up below zero too, and cannot overflow.
+func ceilMillis(d time.Duration) int64 {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
+}
 
 const timeLayout = "2006-01-02T15:04:05.000Z07:00"
 

@@ -44,6 +44,8 @@ type RunLedger interface {
 	CancelRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// RetryRun adds a run that repeats a finished one; if that was a dead letter it is one no longer.
 	RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
+	// Redrive is RetryRun for dead letters only; anything else is not found.
+	Redrive(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// SaveCheckpoint is refused with ErrLost unless fence is that of the present attempt.
 	SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error
 }

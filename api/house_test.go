@@ -66,7 +66,7 @@ func (h *house) tell(changes []carillon.Change) {
 	var events []carillon.Event
 	for _, c := range changes {
 		for _, run := range c.Runs {
-			events = append(events, carillon.Event{Kind: carillon.EventRun, Run: run, Job: run.ID.Job})
+			events = append(events, carillon.Event{Kind: carillon.EventRun, Namespace: run.Namespace, Run: run, Job: run.ID.Job})
 		}
 	}
 	_ = h.bus.Publish(context.Background(), events)

@@ -64,8 +64,11 @@ func (s *server) view(ctx context.Context, job carillon.Job) (jobView, error) {
 	}
 	view.State = job.StateOf(unfinished)
 	begun := ofJob(job, carillon.Claimed, carillon.Running, carillon.Succeeded, carillon.Failed, carillon.Canceled)
-	begun.Limit = 1
+	begun.Limit = 10
 	err = s.eachRun(ctx, begun, func(run carillon.Run) bool {
+		if run.Attempt == 0 { // canceled before it began
+			return true
+		}
 		view.LastRun = &run
 		return false
 	})

@@ -87,21 +87,13 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) erro
 }
 
 // retryDeadLetter is for dead letters only, so that pressing the button twice is one retry and a refusal.
-func (s *server) retryDeadLetter(w http.ResponseWriter, r *http.Request, q *query) error {
+func (s *server) retryDeadLetter(w http.ResponseWriter, r *http.Request, _ *query) error {
 	id, err := carillon.ParseRunID(r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	found, err := s.Store.FindRuns(r.Context(), carillon.RunQuery{
-		Namespace: namespace(r), Job: id.Job, Dead: true, From: id.Due, To: id.Due + 1, Limit: 1,
-	})
-	if err != nil {
-		return err
-	}
-	if len(found.Runs) == 0 {
-		return notFound("dead letter " + id.String())
-	}
-	return s.retryRun(w, r, q)
+	run, err := s.Ledger.Redrive(r.Context(), namespace(r), id)
+	return replyNew(w, run, err)
 }
 
 func replyNew(w http.ResponseWriter, run carillon.Run, err error) error {

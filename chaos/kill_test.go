@@ -4,12 +4,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -35,18 +33,19 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	code := m.Run()
-	if path, _ := binary(); path != "" {
-		os.RemoveAll(filepath.Dir(path))
-	}
+	os.RemoveAll(builtIn) // empty: nothing was built
 	os.Exit(code)
 }
 
-// binary is the program under test, built once.
+// binary is the program under test, built once, in the directory builtIn.
+var builtIn string
+
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "carillon-chaos-")
 	if err != nil {
 		return "", err
 	}
+	builtIn = dir
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "carillon"), "../cmd/carillon")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -81,6 +80,7 @@ type load struct {
 	mu       sync.Mutex
 	accepted []carillon.JobID
 	rnd      *rand.Rand
+	killed   carillon.Time // the last time
 	worst    time.Duration // until everything that a kill interrupted had started again
 }
 
@@ -136,7 +136,7 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 			t.Fatalf("start %d: %v", i, err)
 		}
 		if i%10 == 9 {
-			l.awaitRestarts(t, ctx, s.Ready)
+			l.awaitRestarts(t, ctx, s.Client, s.Ready)
 		}
 		loading, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -148,6 +148,7 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 		case <-ctx.Done():
 		}
 		s.Kill()
+		l.killed = carillon.Now()
 		stop()
 		wg.Wait()
 	}
@@ -155,7 +156,7 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.awaitRestarts(t, ctx, s.Ready)
+	l.awaitRestarts(t, ctx, s.Client, s.Ready)
 	ended := awaitEnds(t, ctx, s.Client, l.accepted)
 	if err := s.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
@@ -233,14 +234,14 @@ func checkEnds(t *testing.T, lines []Line, ended map[carillon.RunID]carillon.Run
 
 // awaitRestarts: what was going on at the last kill starts again within ten seconds. Other lives are too short to tell:
 // a run may be claimed and the process be killed before its command has said a word.
-func (l *load) awaitRestarts(t *testing.T, ctx context.Context, ready time.Time) {
+func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client, ready time.Time) {
 	t.Helper()
 	for {
 		lines, err := Read(l.witness)
 		if err != nil {
 			t.Fatal(err)
 		}
-		waiting := Interrupted(lines, carillon.TimeOf(ready))
+		waiting := Interrupted(lines, l.killed)
 		for _, line := range lines {
 			if open, is := waiting[line.Run]; is && line.Attempt > open.Attempt {
 				delete(waiting, line.Run)
@@ -251,7 +252,10 @@ func (l *load) awaitRestarts(t *testing.T, ctx context.Context, ready time.Time)
 			return
 		}
 		if time.Since(ready) > 10*time.Second || ctx.Err() != nil {
-			t.Errorf("10 s after a restart these have not started again: %v", slices.Collect(maps.Keys(waiting)))
+			for id, line := range waiting {
+				run, err := c.Run(ctx, id)
+				t.Errorf("10 s after a restart attempt %d of %s has not started again: %+v, %v", line.Attempt, id, run, err)
+			}
 			return
 		}
 		time.Sleep(20 * time.Millisecond) // what other processes write has no event here

@@ -32,18 +32,19 @@ const (
 // connection that breaks is made again and goes on where it broke.
 func (c *Client) Logs(ctx context.Context, id carillon.RunID, q LogQuery) iter.Seq2[carillon.Line, error] {
 	return func(yield func(carillon.Line, error) bool) {
-		seen, stopped, tries, pause := 0, false, 0, firstPause
+		var seen, here position
+		stopped, tries, pause := false, 0, firstPause
+		take := func(line carillon.Line) bool {
+			if here = here.after(line); !seen.before(here) {
+				return true
+			}
+			seen, tries, pause = here, 0, firstPause
+			stopped = !yield(line, nil)
+			return !stopped
+		}
 		for {
-			skip := seen // the lines of a run are only ever added to, so the place to go on is a count
-			err := c.readLogs(ctx, id, q, func(line carillon.Line) bool {
-				if skip > 0 {
-					skip--
-					return true
-				}
-				seen, tries, pause = seen+1, 0, firstPause
-				stopped = !yield(line, nil)
-				return !stopped
-			})
+			here = position{}
+			err := c.readLogs(ctx, id, q, take)
 			if stopped || err == nil {
 				return
 			}
@@ -54,6 +55,24 @@ func (c *Client) Logs(ctx context.Context, id carillon.RunID, q LogQuery) iter.S
 			pause = min(2*pause, longPause)
 		}
 	}
+}
+
+// position is a place in a log: so many lines of an attempt, and all of those before. It is counted by attempt because a
+// server that crashed may have lost the last lines of one, but not of the next.
+type position struct {
+	attempt int32
+	lines   int
+}
+
+func (p position) after(line carillon.Line) position {
+	if line.Attempt != p.attempt {
+		return position{line.Attempt, 1}
+	}
+	return position{p.attempt, p.lines + 1}
+}
+
+func (p position) before(o position) bool {
+	return p.attempt < o.attempt || p.attempt == o.attempt && p.lines < o.lines
 }
 
 // readLogs hands each line of one answer to take as it comes, until that returns false.

@@ -44,7 +44,8 @@ func items(texts ...string) string {
 		if i > 0 {
 			b.WriteString(",")
 		}
-		fmt.Fprintf(&b, `{"at":"2026-03-28T12:00:00.000Z","stream":"stdout","text":%q,"attempt":1}`+"\n", text)
+		attempt := 1 + strings.Count(text, "'") // a' is of the second
+		fmt.Fprintf(&b, `{"at":"2026-03-28T12:00:00.000Z","stream":"stdout","text":%q,"attempt":%d}`+"\n", text, attempt)
 	}
 	return b.String()
 }
@@ -65,7 +66,10 @@ func TestFollowingALog(t *testing.T) {
 		"so is one that is no log":            {bodies: []string{`{"other":1}`}, broken: true},
 		"following goes on where it broke":    {bodies: []string{items("a"), items("a", "b"), items("a", "b", "c") + end}, follow: true, want: []string{"a", "b", "c"}, took: 500 * time.Millisecond},
 		"and waits for a server that is back": {bodies: []string{items("a"), "503", items("a", "b") + end}, follow: true, want: []string{"a", "b"}, took: 750 * time.Millisecond},
-		"but not for ever":                    {bodies: []string{items("a")}, follow: true, want: []string{"a"}, broken: true, took: 19750 * time.Millisecond},
+		"even if that has lost lines": {
+			bodies: []string{items("a", "b"), items("a", "c'") + end}, follow: true, want: []string{"a", "b", "c'"}, took: 250 * time.Millisecond,
+		},
+		"but not for ever": {bodies: []string{items("a")}, follow: true, want: []string{"a"}, broken: true, took: 19750 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -24,9 +24,9 @@ type attempt struct {
 	death   string // how the supervisor ended, if not by its own will
 }
 
-// supervisorEnv keeps the supervisor small: one processor, no garbage collection until 32 MiB. It has nothing else:
+// supervisorEnv keeps the supervisor small: one processor, no garbage collection before 16 MiB. It has nothing else:
 // the worker's environment may hold secrets.
-var supervisorEnv = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=32MiB"}
+var supervisorEnv = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=16MiB"}
 
 // start begins an attempt: a supervisor, told what to run, and readers of what the command prints.
 func (c *Command) start(task Task, spec spec) (_ *attempt, err error) {

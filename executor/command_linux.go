@@ -45,7 +45,7 @@ func (c *Command) Execute(ctx context.Context, task Task) carillon.Outcome {
 	}
 	ended := a.wait(ctx, task, s)
 	if ended.how == 0 {
-		killStrays([]string{"CARILLON_RUN_ID=" + task.Run.ID.String(), fmt.Sprintf("CARILLON_ATTEMPT=%d", task.Run.Attempt)})
+		killStrays("CARILLON_RUN_ID="+task.Run.ID.String(), fmt.Sprintf("CARILLON_ATTEMPT=%d", task.Run.Attempt))
 	}
 	a.drain()
 	if !errors.Is(context.Cause(ctx), ErrLeaseOver) && ended.how != leaseOver {
@@ -63,6 +63,13 @@ func (c *Command) spec(task Task, s *scratch) (spec, error) {
 	command := task.Job.Target.Command
 	env := c.config.environ(task, os.LookupEnv)
 	env["CARILLON_CHECKPOINT_FILE"], env["CARILLON_RESULT_FILE"] = s.path(checkpointFile), s.path(resultFile)
+	if c.config.Leash != nil {
+		mark, err := leashMark(c.config.Leash)
+		if err != nil {
+			return spec{}, fmt.Errorf("leash: %w", err)
+		}
+		env[leashVariable] = mark
+	}
 	argv := command.Argv
 	if command.Shell != "" {
 		argv = []string{"/bin/sh", "-c", command.Shell}
@@ -118,6 +125,8 @@ func (a *attempt) outcome(ctx context.Context, task Task, r report) carillon.Out
 		return task.ended(context.Cause(ctx))
 	case leaseOver:
 		return task.ended(ErrLeaseOver)
+	case withAll:
+		return task.ended(fmt.Errorf("%w: the command was sent a signal with it", ErrShutdown))
 	case notStarted:
 		name := append(slices.Clone(command.Argv), "/bin/sh")[0]
 		if slices.Contains([]syscall.Errno{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETXTBSY, unix.EINTR, unix.EIO}, r.errno) {

@@ -3,11 +3,13 @@ package executor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -126,7 +128,7 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		task, r := newTask(shell(`tr '\0' ' ' </proc/$PPID/environ; tr '\0' ' ' </proc/$PPID/cmdline; cat /proc/$PPID/comm`))
 		task.Job.Target.Command.Env = map[string]string{"TOKEN": "hunter2"}
 		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
-		want := "stdout: GOMAXPROCS=1 GOGC=off GOMEMLIMIT=32MiB carillon-supervise " + task.Run.ID.String() + " supervise"
+		want := "stdout: GOMAXPROCS=1 GOGC=off GOMEMLIMIT=16MiB carillon-supervise " + task.Run.ID.String() + " supervise"
 		if got := r.output(); got != want {
 			t.Error(got)
 		}
@@ -259,6 +261,30 @@ func TestAProgramThatDoesNotCallSuperviseIsNotRunAsOne(t *testing.T) {
 	if got, want := forgetfulSays(t), "3 this program does not call executor.Supervise() first in main, so it cannot run commands\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
+}
+
+func TestManyCommandsAtOnceEachHaveTheirOwnEnd(t *testing.T) {
+	t.Parallel()
+	c := NewCommand(CommandConfig{TempDir: t.TempDir()})
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			for j := range 8 {
+				code := (i + j) % 3
+				argv := []string{"sh", "-c", "echo $0; exit $1", fmt.Sprint(i, "/", j), strconv.Itoa(code)}
+				task, r := newTask(carillon.Target{Command: &carillon.Command{Argv: argv}})
+				o := c.Execute(context.Background(), task)
+				want := carillon.Outcome{Kind: carillon.Success}
+				if code > 0 {
+					want = retriable("exit status %d", code)
+				}
+				if o != want || r.output() != fmt.Sprint("stdout: ", i, "/", j) {
+					t.Errorf("%+v %q", o, r.output())
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestHoldLeash(t *testing.T) {

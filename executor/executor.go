@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,6 +115,7 @@ func (t Task) save(ctx context.Context, checkpoint []byte) error {
 
 // ended is the outcome of an attempt that was ended from outside, by the cause of its context.
 func (t Task) ended(cause error) carillon.Outcome {
+	cause = cmp.Or(cause, context.Canceled) // a loss at worst: never a panic in a worker's slot
 	switch {
 	case errors.Is(cause, ErrStopped):
 		return carillon.Outcome{Kind: carillon.Stopped, Reason: reason(cause)}

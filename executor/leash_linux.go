@@ -10,7 +10,7 @@ import (
 )
 
 // HoldLeash opens path and waits, until ctx ends, for every process that holds it: a former worker on the same path and
-// all its supervisors. When it returns, no command of theirs is left. The file is then held by this process, and by
+// all its supervisors. When it returns, nothing of their commands is left. The file is then held by this process, and by
 // the supervisors it starts if it is given to NewCommand, until the last of them is gone.
 func HoldLeash(ctx context.Context, path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -22,6 +22,9 @@ func HoldLeash(ctx context.Context, path string) (*os.File, error) {
 	for {
 		held, err := hold(f)
 		if held {
+			err = killLeashed(f)
+		}
+		if held && err == nil {
 			return f, nil
 		}
 		if err != nil {
@@ -35,6 +38,27 @@ func HoldLeash(ctx context.Context, path string) (*os.File, error) {
 			return nil, fmt.Errorf("leash %s is still held by another process or its commands: %w", path, context.Cause(ctx))
 		}
 	}
+}
+
+// leashVariable is in the environment of every command: which leash its supervisor held.
+const leashVariable = "CARILLON_LEASH"
+
+func leashMark(f *os.File) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%d:%d", st.Dev, st.Ino), nil
+}
+
+// killLeashed kills what supervisors could not: when they too were killed (pkill -9 -f carillon), the lock is free and
+// what their commands had started still runs.
+func killLeashed(f *os.File) error {
+	mark, err := leashMark(f)
+	if err == nil {
+		killStrays(leashVariable + "=" + mark)
+	}
+	return err
 }
 
 // hold takes the lock alone, which proves that nobody else has it, and then shares it. The kernel changes a lock by

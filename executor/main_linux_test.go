@@ -126,17 +126,19 @@ func (l *lifeline) env() map[string]string { return map[string]string{"LIFELINE"
 
 const holdOn = `exec 9>"$LIFELINE"; echo ready >&9; `
 
-// ready waits until n processes hold the lifeline.
-func (l *lifeline) ready(t *testing.T, n int) {
+// ready waits until n processes hold the lifeline, at least for one word of them, and gives what they said.
+func (l *lifeline) ready(t *testing.T, n int) (said string) {
 	t.Helper()
 	_ = l.read.SetReadDeadline(time.Now().Add(10 * time.Second))
-	for got, buf := 0, make([]byte, 4096); got < n; {
+	buf := make([]byte, 4096)
+	for said == "" || strings.Count(said, "ready") < n {
 		m, err := l.read.Read(buf)
 		if err != nil {
-			t.Fatalf("%d of %d processes are ready: %s", got, n, err)
+			t.Fatalf("%q of %d processes: %s", said, n, err)
 		}
-		got += strings.Count(string(buf[:m]), "ready")
+		said += string(buf[:m])
 	}
+	return said
 }
 
 // gone waits for the end of the last process.

@@ -32,9 +32,14 @@ func (o *output) copy(stream string, r io.Reader) {
 	buf, used := make([]byte, firstLine), 0
 	for {
 		n, err := r.Read(buf[used:])
+		rest := buf[:used+n]
+		if bytes.IndexByte(buf[used:used+n], '\n') >= 0 { // only what is new can end a line
+			rest = o.lines(stream, rest)
+		}
 		used += n
-		rest := o.lines(stream, buf[:used])
 		switch {
+		case o.used.Load() > o.max:
+			rest = nil
 		case len(rest) == len(buf) && len(buf) >= maxLine:
 			rest = o.piece(stream, rest)
 		case used == len(buf) && len(buf) < maxLine:

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -32,7 +33,7 @@ const socketFD = 3
 
 // supervisor stands between a worker and one command. It is one thread that waits for four things at once: word from
 // the worker, the worker's end, the end of the command, and a deadline. Nothing it does depends on the worker being
-// well.
+// well. Waiting allocates nothing, so that a command may run for months.
 type supervisor struct {
 	spec   spec
 	in     []byte // received and not yet understood
@@ -40,19 +41,22 @@ type supervisor struct {
 	killAt time.Duration // end of the grace; never until asked to stop
 	asked  bool
 	main   int // the command's pid
-	pidfd  int // -1 on kernels before 5.3
+	pidfd  int // -1 on kernels before 5.3, and when the command has ended
 	timer  int
 	status syscall.WaitStatus
 	reaped bool // the command's status is known
+
+	signals chan os.Signal // that this process got
 }
 
 const never = time.Duration(math.MaxInt64)
 
 func supervise() {
-	// Caught, not ignored: a service manager or a terminal may signal everybody, and then the command must be stopped
-	// in the worker's way. Ignored signals would stay ignored in the command.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
-	s := &supervisor{killAt: never, lease: never, pidfd: -1, timer: -1}
+	s := &supervisor{killAt: never, lease: never, pidfd: -1, timer: -1, signals: make(chan os.Signal, 1)}
+	// Caught and not obeyed: the command is stopped in the worker's way. Ignored signals would stay ignored in the
+	// command.
+	signal.Notify(s.signals, unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
+	_ = unix.SetNonblock(socketFD, true)
 	if !s.receive() {
 		return // the worker died before it said what to run
 	}
@@ -71,6 +75,9 @@ func supervise() {
 	}
 	how := s.watch()
 	s.killTree()
+	if how == byItself && s.signaledWithAll() {
+		how = withAll
+	}
 	s.report(report{how: how, status: s.status})
 }
 
@@ -110,12 +117,12 @@ func (s *supervisor) start() syscall.Errno {
 // watch returns when the tree has to go, and why.
 func (s *supervisor) watch() ending {
 	for {
-		open := s.read()
-		now := Boottime()
+		// Each is looked at once: the command may end between two looks, and then be taken for stopped.
+		open, ended, now := s.read(), s.mainEnded(), Boottime()
 		switch {
-		case s.mainEnded() && !s.asked:
+		case ended && !s.asked:
 			return byItself
-		case s.mainEnded(), now >= s.killAt:
+		case ended && s.groupEnded(), now >= s.killAt:
 			return onRequest
 		case !open:
 			return orphaned
@@ -130,7 +137,7 @@ func (s *supervisor) watch() ending {
 func (s *supervisor) read() (open bool) {
 	var buf [4096]byte
 	for {
-		n, _, err := unix.Recvfrom(socketFD, buf[:], unix.MSG_DONTWAIT)
+		n, err := unix.Read(socketFD, buf[:])
 		switch {
 		case err == unix.EINTR:
 			continue
@@ -177,19 +184,46 @@ func (s *supervisor) mainEnded() bool {
 	return s.reaped || err == nil && info.Signo != 0
 }
 
+// groupEnded says that nobody is left who was sent SIGTERM. The command may end before those it started: a shell does
+// at once, while the program that it waits for uses its grace.
+func (s *supervisor) groupEnded() bool {
+	s.reap()
+	return unix.Kill(-s.main, 0) == unix.ESRCH
+}
+
+// signaledWithAll says that the command failed because a service manager signaled every process of the service, this
+// one too. That is a shutdown, which must not cost the run an attempt. The two signals come in any order, and Go takes
+// a moment to pass one on: a failed attempt can wait for it.
+func (s *supervisor) signaledWithAll() bool {
+	wait := 20 * time.Millisecond
+	switch {
+	case s.status == 0:
+		return false
+	case s.status.Signaled() && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT}, s.status.Signal()):
+		wait = 200 * time.Millisecond
+	}
+	select {
+	case <-s.signals:
+		return true
+	case <-time.After(wait):
+		return false
+	}
+}
+
 // tidyEvery is how often orphans that ended while the command goes on are reaped.
 const tidyEvery = time.Second
 
 // sleep waits for the worker, the command or the instant until. The timer is on boottime: poll's own timeout would
 // stand still while the machine sleeps.
 func (s *supervisor) sleep(until time.Duration) {
+	before := s.reaped
 	s.reap()
-	if s.reaped {
+	if s.reaped != before {
 		return
 	}
 	timeout := tidyEvery
 	if s.pidfd < 0 {
-		timeout = 20 * time.Millisecond // nothing to poll for the command's end
+		timeout = 10 * time.Millisecond // nothing to poll for the end of the command, or of its group
 	}
 	if until != never {
 		at := unix.NsecToTimespec(max(int64(until), 1))

@@ -58,6 +58,8 @@ func (s *supervisor) reap() (reaped int, left bool) {
 			return reaped, true
 		case pid == s.main:
 			s.status, s.reaped = syscall.WaitStatus(status), true
+			_ = unix.Close(s.pidfd)
+			s.pidfd = -1 // always ready from now on
 		}
 		reaped++
 	}
@@ -125,10 +127,10 @@ func parent(pid int) int {
 
 // killStrays is for a supervisor that was itself killed: its command died with it, what the command had started is now
 // init's. They are known by their environment. It returns when two looks in a row find none.
-func killStrays(env []string) {
+func killStrays(env ...string) {
 	for quiet := 0; quiet < 2; quiet++ {
 		for pid := range processes() {
-			if stray(pid, env) {
+			if pid != os.Getpid() && stray(pid, env) {
 				quiet = -1
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +34,7 @@ var trees = []struct {
 		holdOn + `setsid sh -c '` + holdOn + `setsid sh -c "exec 9>\"\$LIFELINE\"; echo ready >&9; sleep 1000" & sleep 1000' & sleep 1000`, 3,
 	},
 	{"a stopped process", holdOn + `sh -c 'echo ready >&9; kill -STOP $$; sleep 1000' & sleep 1000`, 2},
-	{"many that fork all the time", holdOn + `i=0; while [ $i -lt 20 ]; do (while :; do (:) ; done) & i=$((i+1)); done; sleep 1000`, 1},
+	{"some that fork all the time", holdOn + `i=0; while [ $i -lt 5 ]; do (while :; do (:) ; done) & i=$((i+1)); done; sleep 1000`, 1},
 	{
 		"one that runs away: each fork leaves its session and its parent",
 		holdOn + `f() { setsid sh -c "$1" sh "$1" </dev/null & }; f 'setsid sh -c "$1" sh "$1" &'; sleep 1000`, 1,
@@ -63,7 +64,7 @@ func TestATreeDoesNotOutliveItsWorker(t *testing.T) {
 
 func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 	t.Parallel()
-	for _, c := range trees {
+	for _, c := range trees[2:5] { // the same code kills them all
 		t.Run("frozen: "+c.name, func(t *testing.T) {
 			t.Parallel()
 			life, w := newLifeline(t), worker{Shell: c.script, Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: time.Second}
@@ -92,6 +93,7 @@ func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 func TestATreeThatIsStopped(t *testing.T) {
 	t.Parallel()
 	const polite = `trap 'echo bye; exit 0' TERM; ` + holdOn + `echo started; while :; do sleep 0.01; done`
+	const inner = `sh -c 'trap "sleep 0.1; echo bye; exit 0" TERM; ` + holdOn + `echo started; while :; do sleep 0.01; done'; true`
 	const deaf = `trap '' TERM; ` + holdOn + `echo started; while :; do sleep 1000; done`
 	const daemon = `(setsid sh -c 'trap "" TERM; ` + holdOn + `sleep 1000' &); ` + holdOn + `echo started; sleep 1000`
 	for _, c := range []struct {
@@ -206,23 +208,54 @@ func TestASupervisorDoesNotHeedSignalsMeantForAll(t *testing.T) {
 	}
 }
 
-func TestALeaseThatIsExtendedGoesOn(t *testing.T) {
+func TestACommandThatIsSignaledWithItsWholeServiceIsLost(t *testing.T) {
+	t.Parallel()
+	lost := carillon.Outcome{Kind: carillon.Lost, Reason: "the worker was shutting down: the command was sent a signal with it"}
+	for script, want := range map[string]carillon.Outcome{
+		`kill -TERM $PPID; kill -TERM $$`:                  lost,
+		`(sleep 0.05; kill -TERM $PPID) & kill -TERM $$`:   retriable("killed by signal: terminated"), // what it left is killed first
+		`trap 'exit 7' INT; kill -INT $PPID; kill -INT $$`: lost,
+		`kill -TERM $PPID; exit 0`:                         {Kind: carillon.Success},
+		`kill -TERM $$`:                                    retriable("killed by signal: terminated"),
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			task, _ := newTask(shell(script))
+			same(t, run(t, CommandConfig{}, task), want)
+		})
+	}
+}
+
+func TestTheNextWorkerFindsWhatIsLeftWhenSupervisorsAreKilledToo(t *testing.T) {
 	t.Parallel()
 	life := newLifeline(t)
-	w := worker{Shell: holdOn + `read x <"$LIFELINE.2"`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: time.Second}
-	if err := unix.Mkfifo(life.path+".2", 0o600); err != nil {
-		t.Fatal(err)
+	w := worker{Shell: `setsid sh -c '` + holdOn + `sleep 1000' & echo $PPID >"$LIFELINE"; sleep 1000`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash"}
+	cmd, _ := w.start(t)
+	said := life.ready(t, 1)
+	for !regexp.MustCompile(`(?m)^\d+$`).MatchString(said) {
+		said += life.ready(t, 0)
 	}
+	supervisor, _ := strconv.Atoi(regexp.MustCompile(`(?m)^\d+$`).FindString(said))
+	_ = cmd.Process.Signal(unix.SIGSTOP) // or it would tidy up first
+	_ = unix.Kill(supervisor, unix.SIGKILL)
+	_ = cmd.Process.Kill()
+	holdLeash(t, w.Leash)
+	life.gone(t)
+}
+
+func TestALeaseThatIsExtendedGoesOn(t *testing.T) {
+	t.Parallel()
+	life, end := newLifeline(t), newLifeline(t)
+	w := worker{Shell: holdOn + `read x <"$END"`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 2 * time.Second}
+	w.Env["END"] = end.path
 	cmd, out := w.start(t)
 	life.ready(t, 1)
-	until := Boottime() + 2*w.Lease // there is no event for "nothing happened"
-	for Boottime() < until {
-		_ = life.read.SetReadDeadline(time.Now().Add(until - Boottime()))
-		if n, err := life.read.Read(make([]byte, 1)); n > 0 || err == nil || !os.IsTimeout(err) {
-			t.Fatalf("it ended: %v", err)
-		}
+	life.write.Close()
+	_ = life.read.SetReadDeadline(time.Now().Add(w.Lease * 3 / 2)) // there is no event for "nothing happened"
+	if _, err := life.read.Read(make([]byte, 1)); !os.IsTimeout(err) {
+		t.Fatalf("it ended: %v", err)
 	}
-	if err := os.WriteFile(life.path+".2", []byte("end\n"), 0); err != nil {
+	if _, err := end.write.WriteString("end\n"); err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil || out.String() != fmt.Sprintf("%d \n", carillon.Success) {

@@ -106,6 +106,7 @@ type ending byte
 const (
 	byItself   ending = iota + 1 // the command ended; what it left behind was killed
 	onRequest                    // it was told to stop
+	withAll                      // it failed when the whole service was sent a signal
 	leaseOver                    // nobody extended the lease
 	orphaned                     // the worker is gone
 	notStarted                   // there was no process at all

@@ -7,7 +7,7 @@ import (
 )
 
 // Dues gathers for waiting runs what a decision about them rests on: the definition and, where they are guarded, the
-// guard. Runs whose job or guard is gone are left out.
+// guard and, if need be, the other runs of the job. Runs whose job or guard is gone are left out.
 func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) ([]carillon.Due, error) {
 	ids := make([]carillon.JobVersion, len(runs))
 	for i := range runs {
@@ -27,9 +27,17 @@ func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) (
 		if runs[i].Has(carillon.Guarded) {
 			due.Guard = guards[runs[i].ID.Job]
 		}
-		if due.Job != nil && (due.Guard != nil || !runs[i].Has(carillon.Guarded)) {
-			dues = append(dues, due)
+		if due.Job == nil || due.Guard == nil && runs[i].Has(carillon.Guarded) {
+			continue
 		}
+		if due.NeedsOthers() {
+			whole, err := l.Whole(ctx, due.Job.Namespace, due.Job.ID)
+			if err != nil {
+				return nil, err
+			}
+			due.Others, due.Guard = whole.Runs, whole.Guard
+		}
+		dues = append(dues, due)
 	}
 	return dues, nil
 }

@@ -51,9 +51,21 @@ func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID
 }
 
 // RetryRun adds a run that repeats a finished one; if that was a dead letter, it no longer is.
-func (l *Ledger) RetryRun(ctx context.Context, namespace string, id carillon.RunID) (run carillon.Run, err error) {
+func (l *Ledger) RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
+	return l.retry(ctx, namespace, id, false)
+}
+
+// Redrive is RetryRun for dead letters only: of two at once, one finds that it is none any more.
+func (l *Ledger) Redrive(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
+	return l.retry(ctx, namespace, id, true)
+}
+
+func (l *Ledger) retry(ctx context.Context, namespace string, id carillon.RunID, onlyDead bool) (run carillon.Run, err error) {
 	_, err = l.steerJob(ctx, namespace, id.Job, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
 		of, dead, err := l.finished(ctx, namespace, id)
+		if err == nil && onlyDead && !dead {
+			err = fmt.Errorf("%w: %s is not a dead letter", carillon.ErrNotFound, id)
+		}
 		if err != nil {
 			return c, err
 		}

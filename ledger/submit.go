@@ -38,12 +38,13 @@ func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.D
 	}
 	fused := l.fuse(changes, now)
 	l.rememberDue(changes, now)
-	lost, err := l.Commit(ctx, changes)
+	// Not given up when the caller is: a slot whose run is committed is given back by the run, all others here.
+	lost, err := l.Commit(context.WithoutCancel(ctx), changes)
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf("%d of %d jobs have ids that exist already: is another process using this node number?", len(lost), len(defs))
 	}
 	if err != nil {
-		// If it was committed after all, the sweeper finds a claimed run that nobody holds.
+		// If the store committed it after all, the sweeper finds a claimed run that nobody holds.
 		if fused > 0 {
 			l.slots.Release(fused)
 		}

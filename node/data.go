@@ -23,10 +23,10 @@ const (
 	logsDir     = "logs"
 )
 
-// lockData makes sure that only one process uses the directory: two schedulers on one embedded store would each take
-// the other's runs for abandoned.
-func lockData(ctx context.Context, dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+// lock makes sure that only one process uses a directory or a file: two schedulers on one embedded store would each take
+// the other's runs for abandoned. It lasts until the node is shut.
+func (n *Node) lock(ctx context.Context, path, what string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -35,13 +35,14 @@ func lockData(ctx context.Context, dir string) (*os.File, error) {
 	for end := time.Now().Add(lockWait); ; {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
+			n.close = append(n.close, f.Close)
 			return f, nil
 		}
 		who := holderOf(f)
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			err = fmt.Errorf("lock %s: %w", f.Name(), err)
 		} else if who.alive() || time.Now().After(end) || ctx.Err() != nil {
-			err = fmt.Errorf("the data directory %s is in use by %s: stop that one first, or choose another directory with --data", dir, who)
+			err = fmt.Errorf("%s is in use by %s: stop that one first, or choose another with --data or --store", what, who)
 		} else {
 			time.Sleep(lockPoll)
 			continue
@@ -68,10 +69,19 @@ func holderOf(lock *os.File) lockHolder {
 func (h lockHolder) alive() bool {
 	var pid int
 	_, err := fmt.Sscanf(string(h), "carillon process %d", &pid)
-	return err == nil && pid != os.Getpid() && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
+	return err == nil && !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
 func (h lockHolder) String() string { return cmp.Or(string(h), "another process") }
+
+// private makes a file that only its owner may read, if there is none.
+func private(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
 
 // sign writes into the lock who holds it.
 func sign(lock *os.File, address string) error {

@@ -54,18 +54,17 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 			n.shut()
 		}
 	}()
-	lock, err := lockData(ctx, cfg.Data)
+	lock, err := n.lock(ctx, filepath.Join(cfg.Data, lockFile), "the data directory "+cfg.Data)
 	if err != nil {
 		return nil, err
 	}
-	n.close = append(n.close, lock.Close)
 	if n.token, err = token(cfg.Data); err != nil {
 		return nil, err
 	}
 	if err := n.listen(lock); err != nil {
 		return nil, err
 	}
-	if err := n.openStores(); err != nil {
+	if err := n.openStores(ctx); err != nil {
 		return nil, err
 	}
 	if n.number, n.ids, err = leaseNumber(ctx, n.store, n.id); err != nil {
@@ -89,12 +88,20 @@ func (n *Node) listen(lock *os.File) error {
 	return errors.Join(sign(lock, n.URL()), writeFile(path, n.URL()+"\n", 0o600))
 }
 
-func (n *Node) openStores() error {
+func (n *Node) openStores(ctx context.Context) error {
 	scheme, rest, _ := strings.Cut(n.cfg.Store, ":")
 	switch scheme {
 	case "sqlite":
-		store, err := sqlite.Open(strings.TrimPrefix(rest, "//"))
+		path := strings.TrimPrefix(rest, "//")
+		lock, err := n.lock(ctx, path+".lock", "the store "+path) // another data directory may name the same file
 		if err != nil {
+			return err
+		}
+		if err := private(path); err != nil {
+			return err
+		}
+		store, err := sqlite.Open(path)
+		if err := errors.Join(err, sign(lock, n.URL())); err != nil {
 			return fmt.Errorf("open store %s: %w", n.cfg.Store, err)
 		}
 		n.store = store
@@ -126,7 +133,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.worker = worker.New(worker.Config{
 		ID: randomID("worker_"), Ledger: n.ledger, Store: n.store, Queue: queue, Logs: n.logs, Coordinator: coordinator,
 		Executors: executors, Queues: n.cfg.Queues, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Waiting: queue.Len,
-		Logger: n.cfg.Logger,
+		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, Logger: n.cfg.Logger,
 	})
 	n.ledger.Fuse(n.worker)
 	n.scheduler = scheduler.New(scheduler.Config{
@@ -151,10 +158,10 @@ func (n *Node) publish(committed []carillon.Change) {
 	var events []carillon.Event
 	for i := range committed {
 		for _, run := range committed[i].Runs {
-			events = append(events, carillon.Event{Kind: carillon.EventRun, Run: run, Job: run.ID.Job})
+			events = append(events, carillon.Event{Kind: carillon.EventRun, Namespace: run.Namespace, Run: run, Job: run.ID.Job})
 		}
 		if job := committed[i].Job; job != nil {
-			events = append(events, carillon.Event{Kind: carillon.EventJob, Job: job.ID, Run: carillon.Run{Namespace: job.Namespace}})
+			events = append(events, carillon.Event{Kind: carillon.EventJob, Namespace: job.Namespace, Job: job.ID})
 		}
 	}
 	n.bus.Publish(context.Background(), events)

@@ -25,9 +25,12 @@ func (n *Node) serve(ctx context.Context) error {
 			Metrics: n.metrics.handler(), Ready: n.ready,
 		}),
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 128 << 10,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 32 << 10,
 	}
+	stopped := make(chan struct{})
 	context.AfterFunc(ctx, func() {
+		defer close(stopped)
 		time.AfterFunc(time.Second, end)
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
@@ -38,14 +41,20 @@ func (n *Node) serve(ctx context.Context) error {
 	if err := server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
+	<-stopped
 	return nil
 }
 
-// ready says why the node cannot be relied on: what was due is not loaded yet, or the store does not take writes.
+// ready says why the node cannot be relied on: what was due is not loaded yet, or the store does not take writes. It is
+// public, so what the store says goes to the log and not here.
 func (n *Node) ready() error {
-	var loading error
+	var reasons []error
 	if !n.scheduler.Loaded() {
-		loading = errors.New("what is due is being loaded")
+		reasons = append(reasons, errors.New("what is due is being loaded"))
 	}
-	return errors.Join(loading, n.ledger.Failing())
+	if err := n.ledger.Failing(); err != nil {
+		n.cfg.Logger.Error("not ready: the last commit failed", "error", err)
+		reasons = append(reasons, errors.New("the store does not take writes"))
+	}
+	return errors.Join(reasons...)
 }

@@ -58,6 +58,7 @@ func (h *House) Live(concurrency int) {
 	h.Worker = worker.New(worker.Config{
 		ID: "worker_" + time.Now().String(), Ledger: h.Ledger, Store: h.Store, Queue: h.Queue, Logs: logs, Coordinator: coordinator,
 		Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency, Waiting: h.Queue.Len, Logger: logger,
+		Look: func(ids []carillon.RunID) { sched.Look(ids) },
 	})
 	h.Ledger.Fuse(h.Worker)
 	sched = scheduler.New(scheduler.Config{

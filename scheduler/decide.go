@@ -51,7 +51,7 @@ func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon
 // settle decides about a batch and commits what was decided. Whoever loses is read again: somebody was quicker, and
 // what he changed may or may not have settled the run.
 func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
-	dues, err := s.dues(ctx, runs)
+	dues, err := s.cfg.Ledger.Dues(ctx, runs, "")
 	if err != nil {
 		return err
 	}
@@ -80,22 +80,4 @@ func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
 		pause(ctx, time.Millisecond)
 	}
 	return nil
-}
-
-// dues gathers what decisions rest on.
-func (s *Scheduler) dues(ctx context.Context, runs []carillon.Run) ([]carillon.Due, error) {
-	dues, err := s.cfg.Ledger.Dues(ctx, runs, "")
-	if err != nil {
-		return nil, err
-	}
-	for i := range dues {
-		if d := &dues[i]; d.Job.Overlap == carillon.OverlapReplace && d.Run.Has(carillon.Guarded) {
-			whole, err := s.cfg.Ledger.Whole(ctx, d.Job.Namespace, d.Job.ID)
-			if err != nil {
-				return nil, err
-			}
-			d.Others, d.Guard = whole.Runs, whole.Guard
-		}
-	}
-	return dues, nil
 }

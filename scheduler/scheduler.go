@@ -90,6 +90,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
+// Look has somebody decide about waiting runs again.
+func (s *Scheduler) Look(ids []carillon.RunID) { s.looks.add(ids...) }
+
 // Loaded says whether everything that was due when the scheduler started is known by now.
 func (s *Scheduler) Loaded() bool { return s.loaded.Load() }
 

@@ -108,14 +108,17 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run) {
 		run := due.Run.Finish(due.Job, outcomes[due.Run.ID], now, rand.Float64())
 		changes = append(changes, carillon.Settle(run, due.Guard))
 	}
+	var lost []int
 	if err == nil {
-		_, err = s.cfg.Ledger.Commit(ctx, changes)
+		lost, err = s.cfg.Ledger.Commit(ctx, changes)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.cfg.Logger.Error("take runs back", "error", err, "runs", len(gone))
 		return
 	}
-	s.cfg.Logger.Info("took back runs that nobody holds", "runs", len(changes))
+	if won := len(changes) - len(lost); won > 0 {
+		s.cfg.Logger.Info("took back runs that nobody holds", "runs", won)
+	}
 }
 
 // abandoned says whether a held run has lost its holder: its worker is gone (a crash) or does not know of it (a loss).

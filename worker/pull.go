@@ -62,7 +62,8 @@ func (w *Worker) endsCaughtUp(ctx context.Context) bool {
 }
 
 // claim asks the ledger for runs, one slot being taken for each. Those that win begin by way of Notice; the others give
-// their slots back. Who loses needs no care: whoever was quicker has passed the run on.
+// their slots back. Whoever changed a run that lost has passed it on; but it may have lost for its guard alone, which
+// another run of the job changed, and then somebody has to look at it again.
 func (w *Worker) claim(ctx context.Context, runs []carillon.Run) {
 	dues, err := w.cfg.Ledger.Dues(ctx, runs, w.cfg.ID)
 	if err != nil {
@@ -101,14 +102,18 @@ func (w *Worker) expect(dues []carillon.Due) {
 
 // forgo gives back the slots of runs that were not claimed after all.
 func (w *Worker) forgo(dues []carillon.Due, changes []carillon.Change, lost []int, err error, slots int) {
+	var again []carillon.RunID
 	w.mu.Lock()
 	for i := range dues {
 		won := err == nil && (len(lost) == 0 || lost[0] != i)
 		if len(lost) > 0 && lost[0] == i {
 			lost = lost[1:]
 		}
-		if !won && len(changes[i].Runs) > 0 && changes[i].Runs[0].State == carillon.Claimed {
+		if !won && changes[i].Runs[0].State == carillon.Claimed {
 			slots++
+		}
+		if !won && dues[i].Run.Has(carillon.Guarded) {
+			again = append(again, dues[i].Run.ID)
 		}
 		delete(w.jobs, dues[i].Run.ID)
 	}
@@ -116,6 +121,7 @@ func (w *Worker) forgo(dues []carillon.Due, changes []carillon.Change, lost []in
 	if slots > 0 {
 		w.slots.release(slots)
 	}
+	w.cfg.Look(again)
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

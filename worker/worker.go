@@ -30,7 +30,9 @@ type Config struct {
 	Drain       time.Duration // how long a stop waits for what runs; default 10s
 	// Waiting is how many due runs wait in the queue: a slot is not given to a new job while older ones could have it.
 	Waiting func() int
-	Logger  *slog.Logger // default slog.Default()
+	// Look is told of runs that lost a claim because of their job's guard: somebody should decide about them again.
+	Look   func(ids []carillon.RunID)
+	Logger *slog.Logger // default slog.Default()
 }
 
 // Lease times: see docs/guarantees.md. A worker lets go of its runs well before anybody else may take them.
@@ -60,6 +62,9 @@ func New(cfg Config) *Worker {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Waiting == nil {
 		cfg.Waiting = func() int { return 0 }
+	}
+	if cfg.Look == nil {
+		cfg.Look = func([]carillon.RunID) {}
 	}
 	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, jobs: map[carillon.RunID]*carillon.Job{}, dropped: make(chan struct{}, 1)}
 	w.slots.free, w.slots.freed = cfg.Concurrency, make(chan struct{}, 1)
@@ -103,13 +108,25 @@ func (w *Worker) drain() {
 	}
 	timer := time.AfterFunc(w.cfg.Drain, func() { w.cancelAll(executor.ErrShutdown) })
 	defer timer.Stop()
+	abandon := time.NewTimer(w.cfg.Drain + abandonAfter)
+	defer abandon.Stop()
 	for {
-		if running, _ := w.Running(); running == 0 {
+		running, _ := w.Running()
+		if running == 0 {
 			return
 		}
-		<-w.dropped
+		select {
+		case <-w.dropped:
+		case <-abandon.C:
+			w.cfg.Logger.Error("some runs do not stop when told to: leaving them behind", "runs", running)
+			return
+		}
 	}
 }
+
+// abandonAfter is how long a stop waits for those who do not listen. They end with the process; the next one takes their
+// runs back.
+const abandonAfter = 15 * time.Second
 
 func (w *Worker) cancelAll(why error) {
 	for _, a := range w.all() {
@@ -137,10 +154,12 @@ func (w *Worker) Notice(committed []carillon.Change) {
 		c := &committed[i]
 		for k := range c.Runs {
 			run := &c.Runs[k]
-			if a := w.held[run.ID]; a != nil {
+			a := w.held[run.ID]
+			switch {
+			case run.State == carillon.Claimed && run.Worker == w.cfg.ID && (a == nil || a.number() < run.Attempt):
+				w.begin(run, c) // the one before, if any, has ended and is about to be dropped
+			case a != nil:
 				a.notice(run)
-			} else if run.State == carillon.Claimed && run.Worker == w.cfg.ID {
-				w.begin(run, c)
 			}
 		}
 	}

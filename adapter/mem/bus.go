@@ -103,9 +103,8 @@ func (l *listener) close() {
 	close(l.events)
 }
 
-// matches: an event that does not say its namespace, as those of jobs do not, is for every namespace.
 func matches(f *carillon.EventFilter, e *carillon.Event) bool {
-	return (f.Namespace == "" || e.Run.Namespace == "" || e.Run.Namespace == f.Namespace) &&
+	return (f.Namespace == "" || e.Namespace == f.Namespace) &&
 		(f.Job == 0 || e.Job == f.Job) &&
 		(f.Run.IsZero() || e.Run.ID == f.Run)
 }

@@ -49,9 +49,7 @@ func (s *Store) write(f func(w *writer) error) error {
 		}
 	}
 	if err == nil {
-		if s.checkpointer != nil {
-			return s.tend()
-		}
+		s.tend()
 		return nil
 	}
 	undone := s.writer.undo()

@@ -50,7 +50,7 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 			if wanted {
 				page.Jobs = append(page.Jobs, job)
 			}
-			if scanned++; scanned == maxScan {
+			if scanned++; scanned == s.maxScan {
 				page.Next = carillon.JobID(stmt.ColumnInt64(0))
 				return false, nil
 			}

@@ -14,55 +14,57 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 	if err != nil {
 		return page, err
 	}
-	f := finder{q: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit)}
+	f := finder{limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
 	err = s.read(ctx, func(r *reader) error {
-		for _, part := range parts(&q, start) {
-			streams := make([]*runStream, len(part))
-			for i, source := range part {
-				if streams[i], err = r.stream(&q, source, start); err != nil {
+		for _, part := range partsFrom(&q, start) {
+			streams := make([]*runStream, len(part.sources))
+			for i, from := range part.sources {
+				if streams[i], err = r.stream(&q, from, part.start); err != nil {
 					return err
 				}
 			}
 			if done, err := f.merge(streams); done || err != nil {
 				return err
 			}
-			start = carillon.RunPos{Part: carillon.PartEnded, Place: carillon.Unended} // for the part that follows, if any
 		}
 		return nil
 	})
 	return f.page, err
 }
 
-// parts says which streams make up the answer: those of one part are merged, the parts follow one another. Streams that
-// cannot hold what is asked for are left out.
-func parts(q *carillon.RunQuery, start carillon.RunPos) [][]source {
+// part is a stretch of the answer: streams that are merged, and the position they begin after.
+type part struct {
+	start   carillon.RunPos
+	sources []source
+}
+
+// partsFrom says what makes up the answer from a position on. What cannot hold what is asked for is left out.
+func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 	states := stateBits(q.States)
-	any := states == 0
-	hot := any || states&unfinishedStates != 0
-	past := any || states&^unfinishedStates != 0
+	hot := states == 0 || states&unfinishedStates != 0
+	past := states == 0 || states&^unfinishedStates != 0
 	switch start.Part {
 	case carillon.PartDead:
-		return [][]source{{deadLetters}}
+		return []part{{start, []source{deadLetters}}}
 	case carillon.PartJob:
-		var merged []source
+		ofJob := part{start: start}
 		if hot {
-			merged = append(merged, jobFirst, jobExtra)
+			ofJob.sources = append(ofJob.sources, jobFirst, jobExtra)
 		}
 		if past {
-			merged = append(merged, jobHistory)
+			ofJob.sources = append(ofJob.sources, jobHistory)
 		}
-		return [][]source{merged}
-	}
-	var all [][]source
-	if hot && start.Part == carillon.PartUnfinished {
-		all = append(all, []source{allUnfinished})
-	} else if start.Part == carillon.PartUnfinished {
-		all = append(all, nil) // its place is taken, so that what follows starts at its beginning
+		return []part{ofJob}
+	case carillon.PartUnfinished:
+		if hot {
+			parts = append(parts, part{start, []source{allUnfinished}})
+		}
+		start = carillon.RunPos{Part: carillon.PartEnded, Place: carillon.Unended}
 	}
 	if past {
-		all = append(all, endedSources(states))
+		parts = append(parts, part{start, endedSources(states)})
 	}
-	return all
+	return parts
 }
 
 const unfinishedStates = 1<<carillon.Waiting | 1<<carillon.Claimed | 1<<carillon.Running
@@ -92,8 +94,8 @@ func endedSources(states int64) []source {
 
 // finder fills a page.
 type finder struct {
-	q       *carillon.RunQuery
 	limit   int
+	maxScan int
 	page    carillon.RunPage
 	last    carillon.RunPos // of the page
 	scanned int
@@ -118,7 +120,7 @@ func (f *finder) merge(streams []*runStream) (done bool, err error) {
 			}
 			f.page.Runs, f.last = append(f.page.Runs, run), first.pos
 		}
-		if f.scanned++; f.scanned == maxScan {
+		if f.scanned++; f.scanned == f.maxScan {
 			f.page.Next = first.pos.String()
 			return true, nil
 		}

@@ -25,7 +25,7 @@ func TestScratch(t *testing.T) {
 		t.Skip()
 	}
 	const jobs = 100_000
-	for range 6 {
+	for range 3 {
 		submits, claims, ends := scratchWork(jobs)
 		runtime.GC()
 		store := open(t)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"zombiezen.com/go/sqlite"
@@ -15,13 +15,19 @@ import (
 // readers is how many reads go on at once. They are short, and there are few cores to share.
 const readers = 4
 
+// busyTime is how long the writer waits for another process that writes, or for readers when the log must start again.
+const busyTime = 10 * time.Second
+
 // Store is a carillon.Store in one file.
 type Store struct {
-	mu           sync.Mutex // guards what follows
-	writer       *writer
-	checkpointer *checkpointer
-	broken       error // the first error after which nothing may be written any more
-	forget       forgetter
+	path    string
+	maxScan int
+	maxLog  int64
+
+	mu     sync.Mutex // guards what follows
+	writer *writer
+	broken error // the first error after which nothing may be written any more
+	forget forgetter
 
 	idle   chan *reader
 	opened int // readers, idle or not
@@ -39,7 +45,8 @@ func Open(path string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{idle: make(chan *reader, readers), closed: make(chan struct{})}
+	conn.SetBusyTimeout(busyTime)
+	s := &Store{path: path, maxScan: maxScan, maxLog: maxLog, idle: make(chan *reader, readers), closed: make(chan struct{})}
 	if err := migrate(conn); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -47,13 +54,6 @@ func Open(path string) (*Store, error) {
 	if s.writer, err = newWriter(conn); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	if os.Getenv("BG") != "" {
-		if s.checkpointer, err = newCheckpointer(path); err != nil {
-			return nil, err
-		}
-		sqlitex.ExecuteTransient(s.writer.conn, `PRAGMA wal_autocheckpoint=0`, nil)
-		go s.checkpointer.run()
 	}
 	for range readers {
 		conn, err := open(path, sqlite.OpenReadWrite|sqlite.OpenWAL, readerPragmas)
@@ -97,9 +97,6 @@ func (s *Store) Close() error {
 		s.broken = errClosed
 		for range s.opened {
 			err = errors.Join(err, (<-s.idle).conn.Close())
-		}
-		if s.checkpointer != nil {
-			err = errors.Join(err, s.checkpointer.close())
 		}
 		err = errors.Join(err, s.writer.conn.Close()) // the last one brings the log back into the file
 	})

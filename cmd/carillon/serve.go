@@ -137,7 +137,7 @@ A first job, in another terminal:
   curl -s %s/v1/jobs -H "Authorization: Bearer $(cat %s)" -H 'Content-Type: application/json' \
     -d '{"name":"hello","target":{"command":{"argv":["echo","hello"]}},"schedule":{"after":"2s"}}'
 
-or: carillon submit --data %s --name hello --after 2s --wait -- echo hello
+or: %s submit --data %s --name hello --after 2s --wait -- echo hello
 
-`, thisBuild().Version, n.URL(), n.TokenFile(), n.URL(), n.TokenFile(), cfg.Data)
+`, thisBuild().Version, n.URL(), n.TokenFile(), n.URL(), n.TokenFile(), os.Args[0], cfg.Data)
 }

@@ -96,7 +96,7 @@ CREATE TABLE history (
   reason   TEXT
 );
 CREATE INDEX history_job     ON history (job, due);
-CREATE INDEX history_bad     ON history (state, pos) WHERE state <> 4; -- not succeeded: costs a success nothing
+CREATE INDEX history_bad     ON history (state) WHERE state <> 4; -- and pos; costs a success nothing
 CREATE INDEX history_expires ON history (expires) WHERE expires IS NOT NULL;
 
 -- Runs that failed for good, until they are redriven or expire.

@@ -1,0 +1,129 @@
+package sqlite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+)
+
+const now carillon.Time = 1_800_000_000_000
+
+func openAt(t *testing.T, path string) *Store {
+	t.Helper()
+	store, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	return store
+}
+
+// fill submits jobs of which every tenth is of type "rare".
+func fill(t *testing.T, store *Store, jobs int) (rare []carillon.JobID) {
+	t.Helper()
+	ids := carillon.NewIDs(1, carillon.Never)
+	var changes []carillon.Change
+	for i := range jobs {
+		job := carillon.Job{Namespace: "default", Definition: carillon.NewDefinition()}
+		job.ID, _ = ids.Next(now)
+		job.Type, job.Target.Handler = "common", &carillon.Handler{}
+		if i%10 == 0 {
+			job.Type = "rare"
+			rare = append([]carillon.JobID{job.ID}, rare...)
+		}
+		job.Schedule.At, job.Timeout = now, 0
+		c := carillon.Submit(&job, now)
+		if i%2 == 0 {
+			c.Runs[0] = c.Runs[0].Claim("worker-"+job.Type, now).End(carillon.Succeeded, "", now)
+		}
+		changes = append(changes, c)
+	}
+	if lost, err := store.Commit(context.Background(), changes); len(lost) > 0 || err != nil {
+		t.Fatal(lost, err)
+	}
+	return rare
+}
+
+func TestASearchGivesUpItsTurnAndGoesOnWhereItStood(t *testing.T) {
+	store := openAt(t, filepath.Join(t.TempDir(), "carillon.db"))
+	store.maxScan = 7
+	want := fill(t, store, 100)
+	t.Run("jobs", func(t *testing.T) {
+		var got []carillon.JobID
+		pages, q := 0, carillon.JobQuery{Type: "rare"}
+		for {
+			page, err := store.FindJobs(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, job := range page.Jobs {
+				got = append(got, job.ID)
+			}
+			pages++
+			if q.Before = page.Next; page.Next == 0 {
+				break
+			}
+		}
+		check(t, got, want, pages)
+	})
+	t.Run("runs", func(t *testing.T) {
+		var got []carillon.JobID
+		pages, q := 0, carillon.RunQuery{Worker: "worker-rare"}
+		for {
+			page, err := store.FindRuns(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, run := range page.Runs {
+				got = append(got, run.ID.Job)
+			}
+			pages++
+			if q.After = page.Next; page.Next == "" {
+				break
+			}
+		}
+		check(t, got, want, pages)
+	})
+}
+
+func check(t *testing.T, got, want []carillon.JobID, pages int) {
+	t.Helper()
+	if len(got) != len(want) || pages != 15 { // 100 rows, 7 a turn
+		t.Fatalf("%d on %d pages, want %d", len(got), pages, len(want))
+	}
+	for i := range got {
+		if got[i] != want[i] {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	}
+}
+
+func TestTheLogIsCutWhenItIsTooLong(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "carillon.db")
+	store := openAt(t, path)
+	store.maxLog = 1 << 20
+	size := func() int64 {
+		info, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	ids := carillon.NewIDs(2, carillon.Never)
+	longest := int64(0)
+	for range 40 {
+		job := carillon.Job{Namespace: "default", Definition: carillon.NewDefinition()}
+		job.ID, _ = ids.Next(now)
+		job.Schedule.At, job.Timeout, job.Payload = now, 0, make([]byte, 100_000)
+		if _, err := store.Commit(context.Background(), []carillon.Change{carillon.Submit(&job, now)}); err != nil {
+			t.Fatal(err)
+		}
+		longest = max(longest, size())
+	}
+	if longest < 1<<19 || longest > 1<<20+200_000 {
+		t.Fatalf("the log got %d bytes long", longest)
+	}
+}

@@ -1,0 +1,84 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"zombiezen.com/go/sqlite"
+)
+
+// A query that falls back to a scan or a sort is as right as before and a thousand times slower, so plans are tested.
+func TestPlans(t *testing.T) {
+	store, err := Open(filepath.Join(t.TempDir(), "carillon.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for query, want := range map[string][]string{
+		wakesAtDue:    {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
+		wakesMoved:    {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
+		guardsFrom:    {"SEARCH guard USING PRIMARY KEY (ns=? AND key>?)"},
+		jobsBefore:    {"SEARCH j USING INTEGER PRIMARY KEY (rowid<?)"},
+		jobsLabeled:   {"SEARCH l USING PRIMARY KEY (ns=? AND key=? AND value=? AND job<?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"},
+		jobLatest:     {"SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"},
+		jobOlder:      {"SEARCH j USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH d USING INDEX sqlite_autoindex_definition_1 (job=? AND version=?)"},
+		runByKey:      {"SEARCH run USING PRIMARY KEY (due=? AND job=?)"},
+		historyByKey:  {"SEARCH history USING INDEX history_job (job=? AND due=?)"},
+		deadByKey:     {"SEARCH dead USING INDEX dead_run (job=? AND due=?)"},
+		firstOfJob:    {"SEARCH run USING PRIMARY KEY (due=? AND job=?)"},
+		extraOfJob:    {"SEARCH run USING INDEX run_job (job=?)"},
+		latestBegun:   {"SEARCH history USING INDEX history_job (job=?)"},
+		historyByRule: {"SEARCH history USING INTEGER PRIMARY KEY (rowid>?)"},
+		historyByOwn:  {"SEARCH history USING INDEX history_expires (expires>? AND expires<?)"},
+		deadByRule:    {"SEARCH dead USING INDEX dead_ended (ended<?)"},
+		deadByOwn:     {"SEARCH dead USING INDEX dead_expires (expires>? AND expires<?)"},
+		lastHistory:   {"SEARCH history"},
+
+		string(allUnfinished): {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
+		string(allEnded):      {"SEARCH history USING INTEGER PRIMARY KEY (rowid<?)"},
+		string(allFailed):     {"SEARCH history USING INDEX history_bad (state=? AND rowid<?)"},
+		string(jobFirst):      {"SEARCH run USING PRIMARY KEY (due=? AND job=?)", "SCALAR SUBQUERY 1", "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"},
+		string(jobExtra):      {"SEARCH run USING INDEX run_job (job=? AND due<?)"},
+		string(jobHistory):    {"SEARCH history USING INDEX history_job (job=? AND due<?)"},
+		string(deadLetters):   {"SEARCH dead USING INTEGER PRIMARY KEY (rowid<?)"},
+
+		updateRun:    {"SEARCH run USING PRIMARY KEY (due=? AND job=?)"},
+		deleteRun:    {"SEARCH run USING PRIMARY KEY (due=? AND job=?)"},
+		updateGuard:  {"SEARCH guard USING PRIMARY KEY (ns=? AND key=?)"},
+		deleteDead:   {"SEARCH dead USING INDEX dead_run (job=? AND due=?)"},
+		deleteLabel:  {"SEARCH job_label USING PRIMARY KEY (ns=? AND key=? AND value=? AND job=?)"},
+		deleteResult: {},
+		deleteJob:    {},
+	} {
+		plan := explain(t, store.writer.conn, query)
+		if len(want) > 0 && strings.Join(plan, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s\n  got  %q\n  want %q", query, plan, want)
+		}
+		for _, step := range plan {
+			if strings.HasPrefix(step, "SCAN") || strings.Contains(step, "TEMP B-TREE") {
+				t.Errorf("%s\n  %s", query, step)
+			}
+		}
+	}
+}
+
+func explain(t *testing.T, conn *sqlite.Conn, query string) (plan []string) {
+	t.Helper()
+	stmt, _, err := conn.PrepareTransient(`EXPLAIN QUERY PLAN ` + query)
+	if err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+	defer stmt.Finalize()
+	for {
+		found, err := stmt.Step()
+		if err != nil {
+			t.Fatalf("%s: %v", query, err)
+		}
+		if !found {
+			break
+		}
+		plan = append(plan, stmt.ColumnText(3))
+	}
+	return plan
+}

@@ -1,0 +1,152 @@
+package carillon
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Edit gives the job a new definition, admitted by the caller, and moves to it every run that has not begun; a begun
+// run and its retries keep theirs. A changed schedule replaces the planned run, unless the due time stays the same.
+func (w Whole) Edit(def Definition, now Time) (Change, error) {
+	if w.Job.State == JobCanceled {
+		return Change{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
+	}
+	e := edit{was: w, job: w.Job, turns: turnsOf(w.Guard), now: now}
+	e.job.Definition, e.job.Updated = def, max(now, e.job.Updated)
+	e.job.Version++
+	moved := !sameSchedule(w.Job.Schedule, e.job.Schedule)
+	if moved && w.Job.Schedule.Recurring() != e.job.Schedule.Recurring() {
+		return Change{}, invalid("schedule", "another kind of schedule",
+			"a recurring schedule for a recurring job and a time for a one-time job; submit a new job to change the kind")
+	}
+	e.move(moved)
+	e.guard()
+	c := Change{Job: &e.job, Runs: slices.Concat(e.ended, e.begun, e.rest)}
+	if w.Guard != nil {
+		c.Guards = []Guard{e.turns.guard(*w.Guard)}
+	} else if e.guarded {
+		c.Guards = []Guard{e.turns.guard(NewOverlapGuard(&e.job))}
+	}
+	return c, nil
+}
+
+func sameSchedule(a, b Schedule) bool {
+	a.times, b.times = nil, nil
+	return a == b
+}
+
+// edit is what becomes of a job and its runs.
+type edit struct {
+	was     Whole
+	job     Job
+	turns   turns
+	now     Time
+	ended   []Run
+	begun   []Run
+	rest    []Run // not begun
+	guarded bool
+}
+
+// move takes what has not begun to the new definition. moved says that the schedule is another one.
+func (e *edit) move(moved bool) {
+	var next *Run
+	if moved {
+		next = e.replan()
+	}
+	for _, run := range e.was.Runs {
+		switch planned := run.ByClock() && !run.Has(Planned); {
+		case run.Attempt > 0 || run.State != Waiting:
+			e.begun = append(e.begun, run)
+		case moved && planned && next != nil && next.Covers == run.Covers:
+			next = nil // it stands for the same due time by both schedules
+			e.rest = append(e.rest, run.moveTo(&e.job))
+		case moved && planned:
+			e.ended = append(e.ended, run.ended(&e.job, Canceled, "the schedule was changed", e.now).through(&e.was.Job.Schedule, e.now))
+			e.turns = e.turns.without(run.ID.Due)
+		default:
+			e.rest = append(e.rest, run.moveTo(&e.job))
+		}
+	}
+	// A one-off that has begun already does so again only at a time that is yet to come.
+	if next != nil && (len(e.ended) > 0 || e.job.Schedule.Recurring() || e.job.Schedule.At > e.now) {
+		e.rest = append(e.rest, *next)
+	}
+}
+
+func (r Run) moveTo(job *Job) Run {
+	r.Version, r.Queue, r.Priority, r.About = job.Version, job.Queue, int8(job.Priority), job.about()
+	if job.Misfire.Policy != MisfireOnce {
+		r.Flags |= Missable
+	}
+	return r
+}
+
+// replan is the first run by the changed schedule; its number carries on from the one it replaces.
+func (e *edit) replan() *Run {
+	var seq int32
+	after := e.now
+	for _, run := range e.was.Runs {
+		if run.ByClock() {
+			seq = max(seq, run.Seq)
+			if run.Has(Planned) { // it counts, and its time has been, even if the clock was set back since
+				seq, after = max(seq, run.Seq+1), max(after, run.Covers)
+			}
+		}
+	}
+	covers := e.job.Schedule.At
+	due := e.was.unused(covers, e.now)
+	if e.job.Schedule.Recurring() {
+		covers = e.job.Schedule.Next(after)
+		due = covers
+	}
+	if due == 0 || e.job.Schedule.MaxRuns > 0 && int(seq) >= e.job.Schedule.MaxRuns {
+		return nil
+	}
+	run := NewRun(&e.job, e.was.free(&e.job, due, false))
+	if run.ID.Due != covers && run.ID.Due.Sub(e.now) < time.Second {
+		e.job.Updated = max(e.job.Updated, run.ID.Due) // see unused
+	}
+	run.Covers, run.Seq = covers, seq
+	run.Flags |= Extra // its due is not the one the job row was first written with
+	if e.job.State == Paused {
+		run = run.hold(e.now)
+	}
+	return &run
+}
+
+// guard brings the runs under the overlap guard, or lets them go if they may overlap now. Where they ran side by side
+// so far, each gets a place in the line; who waits for a retry is written too, so that a claim that was decided before
+// they were in its way loses.
+func (e *edit) guard() {
+	begun := e.begun
+	e.begun = nil
+	e.guarded = e.job.Overlap != OverlapAllow && (e.job.Schedule.Recurring() || e.was.Guard != nil || len(begun)+len(e.rest) > 1)
+	if !e.guarded {
+		for i := range e.rest { // a begun run gives up its turn when it ends, not before
+			e.rest[i], e.turns = e.rest[i].letGo(e.turns, e.now)
+		}
+		return
+	}
+	if slices.ContainsFunc(begun, func(r Run) bool { return !r.Has(Guarded) }) {
+		e.begun = begun
+	}
+	for i := range e.begun {
+		if run := &e.begun[i]; !run.Has(Guarded) {
+			run.Flags |= Guarded
+			e.turns = e.turns.with(run.ID.Due)
+		}
+	}
+	for i := range e.rest {
+		e.rest[i].Flags |= Guarded
+	}
+}
+
+// letGo takes a run out of the guard's rule. If it waited for its turn, it need not wait any longer.
+func (r Run) letGo(t turns, now Time) (Run, turns) {
+	if t.has(r.ID.Due) && !r.Has(OnHold) {
+		r.Wake = now
+	}
+	r.Flags &^= Guarded
+	return r, t.without(r.ID.Due)
+}

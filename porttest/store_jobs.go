@@ -1,0 +1,144 @@
+package porttest
+
+import (
+	"github.com/carillon-run/carillon"
+)
+
+var storeJobs = []storeCase{
+	{"jobs come newest first, page by page", storeJobPages},
+	{"an active job without an unfinished run is finished, in lists and only there", storeJobFinished},
+	{"jobs are found by state", storeJobStates},
+	{"jobs are found by what became of their latest run", storeJobLatest},
+	{"jobs are found by namespace, owner, type, name and time", storeJobFilters},
+	{"jobs are found by label, as it is after an edit", storeJobLabels},
+	{"filters add up", func(t *storeTest) {
+		both, _ := t.submit(func(j *carillon.Job) { j.Owner, j.Type = "anna", "report" })
+		t.submit(func(j *carillon.Job) { j.Owner = "anna" })
+		t.submit(func(j *carillon.Job) { j.Type = "report" })
+		t.equal("found", jobIDs(t.findJobs(carillon.JobQuery{Owner: "anna", Type: "report"})), []carillon.JobID{both.ID})
+	}},
+}
+
+func storeJobPages(t *storeTest) {
+	var want []carillon.Job
+	for range 25 {
+		job, _ := t.submit(nil)
+		want = append(want, job)
+	}
+	for _, limit := range []int{0, 1, 5, 24, 25, 26} {
+		t.equal("jobs", t.findJobs(carillon.JobQuery{Limit: limit}), reversed(want))
+	}
+	page, err := t.store.FindJobs(t.Context(), carillon.JobQuery{Limit: 25})
+	t.must(err)
+	t.equal("after the last page", page.Next, carillon.JobID(0))
+}
+
+func storeJobFinished(t *storeTest) {
+	job, run := t.submit(nil)
+	state := func() carillon.JobState { t.Helper(); return t.findJobs(carillon.JobQuery{})[0].State }
+	t.equal("waiting", state(), carillon.Active)
+	run = t.claim(run, "worker-1")
+	t.equal("held", state(), carillon.Active)
+	t.end(run, carillon.Succeeded)
+	t.equal("ended", state(), carillon.Finished)
+	t.equal("stored", t.job(job.ID).State, carillon.Active)
+	extra := carillon.NewRun(&job, t.now+1)
+	extra.Flags |= carillon.Extra
+	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{extra}})
+	t.equal("run again", state(), carillon.Active)
+	job.Rev, job.State = 2, carillon.JobCanceled
+	extra.Rev = 1
+	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{extra.End(carillon.Canceled, "", t.now)}})
+	t.equal("canceled", state(), carillon.JobCanceled)
+}
+
+func storeJobStates(t *storeTest) {
+	active, _ := t.submit(nil)
+	recurring, _ := t.submit(every)
+	paused, _ := t.submit(nil)
+	paused.State = carillon.Paused
+	t.win(carillon.Change{Job: &paused})
+	finished, _ := t.finished(carillon.Succeeded, nil)
+	canceled, run := t.submit(nil)
+	canceled.State = carillon.JobCanceled
+	t.win(carillon.Change{Job: &canceled, Runs: []carillon.Run{run.End(carillon.Canceled, "", t.now)}})
+	for _, c := range []struct {
+		states []carillon.JobState
+		want   []carillon.JobID
+	}{
+		{[]carillon.JobState{carillon.Active}, []carillon.JobID{recurring.ID, active.ID}},
+		{[]carillon.JobState{carillon.Paused}, []carillon.JobID{paused.ID}},
+		{[]carillon.JobState{carillon.Finished}, []carillon.JobID{finished.ID}},
+		{[]carillon.JobState{carillon.JobCanceled}, []carillon.JobID{canceled.ID}},
+		{[]carillon.JobState{carillon.Finished, carillon.Paused}, []carillon.JobID{finished.ID, paused.ID}},
+	} {
+		t.equal("found", jobIDs(t.findJobs(carillon.JobQuery{States: c.states, Limit: 1})), c.want)
+	}
+}
+
+func storeJobLatest(t *storeTest) {
+	pending, _ := t.submit(nil)
+	running, run := t.submit(nil)
+	t.claim(run, "worker-1")
+	failed, _ := t.finished(carillon.Failed, nil)
+	succeeded, _ := t.finished(carillon.Succeeded, nil)
+	// A recurring one whose latest run succeeded, and after which one was skipped and the next waits.
+	recurring, first := t.submit(every)
+	ended := t.claim(first, "worker-1")
+	next, skipped := carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+1)
+	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.Succeeded, "", t.now), skipped.End(carillon.Skipped, "", t.now), next}})
+	for _, c := range []struct {
+		latest []carillon.LatestState
+		want   []carillon.JobID
+	}{
+		{[]carillon.LatestState{carillon.LatestPending}, []carillon.JobID{pending.ID}},
+		{[]carillon.LatestState{carillon.LatestRunning}, []carillon.JobID{running.ID}},
+		{[]carillon.LatestState{carillon.LatestFailed}, []carillon.JobID{failed.ID}},
+		{[]carillon.LatestState{carillon.LatestSucceeded}, []carillon.JobID{recurring.ID, succeeded.ID}},
+		{[]carillon.LatestState{carillon.LatestSucceeded, carillon.LatestRunning}, []carillon.JobID{recurring.ID, succeeded.ID, running.ID}},
+	} {
+		t.equal("found", jobIDs(t.findJobs(carillon.JobQuery{Latest: c.latest})), c.want)
+	}
+}
+
+func storeJobFilters(t *storeTest) {
+	plain, _ := t.submit(nil)
+	t.now += 1000
+	other, _ := t.submit(func(j *carillon.Job) { j.Namespace, j.Owner, j.Type, j.Name = "other", "anna", "report", "nightly" })
+	for name, c := range map[string]struct {
+		q    carillon.JobQuery
+		want []carillon.JobID
+	}{
+		"all":         {carillon.JobQuery{}, []carillon.JobID{other.ID, plain.ID}},
+		"namespace":   {carillon.JobQuery{Namespace: "other"}, []carillon.JobID{other.ID}},
+		"its own":     {carillon.JobQuery{Namespace: carillon.DefaultNamespace}, []carillon.JobID{plain.ID}},
+		"no such":     {carillon.JobQuery{Namespace: "none"}, nil},
+		"owner":       {carillon.JobQuery{Owner: "anna"}, []carillon.JobID{other.ID}},
+		"type":        {carillon.JobQuery{Type: "report"}, []carillon.JobID{other.ID}},
+		"name":        {carillon.JobQuery{Name: "nightly"}, []carillon.JobID{other.ID}},
+		"from":        {carillon.JobQuery{CreatedFrom: t.now}, []carillon.JobID{other.ID}},
+		"to":          {carillon.JobQuery{CreatedTo: t.now}, []carillon.JobID{plain.ID}},
+		"from and to": {carillon.JobQuery{CreatedFrom: t.now - 1000, CreatedTo: t.now + 1}, []carillon.JobID{other.ID, plain.ID}},
+	} {
+		t.equal(name, jobIDs(t.findJobs(c.q)), c.want)
+	}
+}
+
+func storeJobLabels(t *storeTest) {
+	a, _ := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a", "env": "prod"} })
+	b, _ := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "b", "flag": ""} })
+	t.submit(nil)
+	t.submit(func(j *carillon.Job) { j.Namespace, j.Labels = "other", map[string]string{"team": "a"} })
+	find := func(key, value string) []carillon.JobID {
+		t.Helper()
+		return jobIDs(t.findJobs(carillon.JobQuery{Namespace: carillon.DefaultNamespace, LabelKey: key, LabelValue: value, Limit: 1}))
+	}
+	t.equal("key", find("team", ""), []carillon.JobID{b.ID, a.ID})
+	t.equal("key without value", find("flag", ""), []carillon.JobID{b.ID})
+	t.equal("key and value", find("team", "a"), []carillon.JobID{a.ID})
+	t.equal("value of another key", find("env", "a"), []carillon.JobID(nil))
+	t.equal("any namespace", len(t.findJobs(carillon.JobQuery{LabelKey: "team", LabelValue: "a"})), 2)
+	a.Version, a.Labels = 2, map[string]string{"team": "b"}
+	t.win(carillon.Change{Job: &a})
+	t.equal("after the edit", [][]carillon.JobID{find("team", "a"), find("team", "b"), find("env", "prod")}, [][]carillon.JobID{nil, {b.ID, a.ID}, nil})
+}

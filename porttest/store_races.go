@@ -1,0 +1,264 @@
+package porttest
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+var storeRaces = []storeCase{
+	{"a job is lost if it exists already, does not exist, or is not as it was", storeLostJob},
+	{"a run is lost if it exists already, does not exist, or is not as it was", storeLostRun},
+	{"a guard is lost if it exists already, does not exist, or is not as it was", storeLostGuard},
+	{"a dead letter that does not exist cannot be redriven", func(t *storeTest) {
+		_, run := t.finished(carillon.Succeeded, nil)
+		t.lose(carillon.Change{Redriven: []carillon.RunID{run.ID}})
+	}},
+	{"a record of a run that never waited is lost if one of its name waits", func(t *storeTest) {
+		_, run := t.submit(nil)
+		record := run.End(carillon.Skipped, "missed", t.now)
+		record.Rev = 0
+		t.lose(carillon.Change{Runs: []carillon.Run{record}})
+		t.equal("run", t.run(run.ID), &run)
+	}},
+	{"a lost change leaves no trace, whichever of its rows was lost", storeNoTrace},
+	{"a submission is lost whole if a run of that name exists", storeLostSubmission},
+	{"changes are applied in order: a later one sees an earlier one", storeOrder},
+	{"lost changes are told by ascending index, and the others stand", storeLostIndexes},
+	{"an empty commit is no error", func(t *storeTest) { t.win() }},
+	{"nothing is committed or read when the context has ended", storeCanceled},
+}
+
+func storeLostJob(t *storeTest) {
+	job, _ := t.submit(nil)
+	again := job
+	again.Rev = 0
+	t.lose(carillon.Change{Job: &again})
+	none := job
+	none.ID++
+	t.lose(carillon.Change{Job: &none})
+	t.win(carillon.Change{Job: &job})
+	for _, version := range []int32{1, 2} { // on revision 1, which is gone
+		stale := job
+		stale.Version, stale.State = version, carillon.Paused
+		t.lose(carillon.Change{Job: &stale})
+	}
+	job.Rev = 2
+	t.equal("job", t.job(job.ID), &job)
+}
+
+func storeLostRun(t *storeTest) {
+	_, run := t.submit(nil)
+	again := run
+	again.Rev = 0
+	t.lose(carillon.Change{Runs: []carillon.Run{again}})
+	none := run
+	none.ID.Due++
+	t.lose(carillon.Change{Runs: []carillon.Run{none}})
+	stale := run
+	run = t.claim(run, "worker-1")
+	t.lose(carillon.Change{Runs: []carillon.Run{stale.Claim("worker-2", t.now)}})
+	t.lose(carillon.Change{Runs: []carillon.Run{stale.End(carillon.Canceled, "", t.now)}})
+	t.equal("run", t.run(run.ID), &run)
+	ended := t.end(run, carillon.Succeeded)
+	t.lose(carillon.Change{Runs: []carillon.Run{run.End(carillon.Failed, "", t.now)}})
+	t.lose(carillon.Change{Runs: []carillon.Run{run}})
+	t.equal("all", t.findRuns(carillon.RunQuery{}), []carillon.Run{ended})
+	t.equal("dead", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run(nil))
+}
+
+func storeLostGuard(t *storeTest) {
+	g := carillon.Guard{Namespace: "default", Key: "limit", Value: []byte("1")}
+	put := func(rev int32, value []byte) carillon.Change {
+		g.Rev, g.Value = rev, value
+		return carillon.Change{Guards: []carillon.Guard{g}}
+	}
+	t.lose(put(1, []byte("none")))
+	t.lose(put(1, nil))
+	t.win(put(0, nil)) // there must be none, and there is none
+	t.win(put(0, []byte("1")))
+	t.lose(put(0, []byte("again")))
+	t.lose(put(0, nil))
+	t.win(put(1, []byte("2")))
+	t.lose(put(1, []byte("stale")))
+	t.lose(put(1, nil))
+	t.equal("guard", t.guard("default", "limit"), &carillon.Guard{Namespace: "default", Key: "limit", Rev: 2, Value: []byte("2")})
+}
+
+// storeNoTrace puts one row that loses into a change that would do everything else there is to do.
+func storeNoTrace(t *storeTest) {
+	job, run := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
+	_, dead := t.finished(carillon.Failed, nil)
+	t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: "limit", Value: []byte("1")}}})
+	before := t.everything()
+	whole := func() carillon.Change {
+		edited := job
+		edited.Version, edited.Name, edited.Labels = 2, "edited", map[string]string{"team": "b"}
+		ended := run.End(carillon.Failed, "because", t.now)
+		ended.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
+		return carillon.Change{
+			Job:      &edited,
+			Runs:     []carillon.Run{ended, carillon.NewRun(&job, t.now+1)},
+			Guards:   []carillon.Guard{{Namespace: "default", Key: "limit", Rev: 1, Value: []byte("2")}, {Namespace: "default", Key: "new", Value: []byte("1")}},
+			Redriven: []carillon.RunID{dead.ID},
+		}
+	}
+	for name, spoil := range map[string]func(*carillon.Change){
+		"job":      func(c *carillon.Change) { c.Job.Rev = 7 },
+		"run":      func(c *carillon.Change) { c.Runs[0].Rev = 7 },
+		"new run":  func(c *carillon.Change) { c.Runs[1].ID = run.ID; c.Runs = c.Runs[1:] },
+		"guard":    func(c *carillon.Change) { c.Guards[0].Rev = 7 },
+		"no guard": func(c *carillon.Change) { c.Guards[1].Rev = 1 },
+		"letter":   func(c *carillon.Change) { c.Redriven[0].Due++ },
+	} {
+		c := whole()
+		spoil(&c)
+		t.lose(c)
+		t.equal("after a lost "+name, t.everything(), before)
+	}
+	t.win(whole())
+}
+
+// everything is all that can be read of the store by search.
+func (t *storeTest) everything() []any {
+	t.Helper()
+	jobs := t.findJobs(carillon.JobQuery{})
+	runs := t.findRuns(carillon.RunQuery{})
+	for i := range runs {
+		runs[i] = *t.run(runs[i].ID)
+	}
+	guards, err := t.store.Guards(t.Context(), carillon.GuardQuery{Namespace: "default"})
+	t.must(err)
+	var versions, labeled []carillon.Job
+	for _, job := range jobs {
+		found, err := t.store.Jobs(t.Context(), []carillon.JobVersion{{Job: job.ID, Version: 1}, {Job: job.ID, Version: 2}})
+		t.must(err)
+		versions = append(versions, found...)
+	}
+	for _, team := range []string{"a", "b"} {
+		labeled = append(labeled, t.findJobs(carillon.JobQuery{Namespace: "default", LabelKey: "team", LabelValue: team})...)
+	}
+	return []any{jobs, versions, labeled, runs, sortGuards(guards), t.findRuns(carillon.RunQuery{Dead: true})}
+}
+
+func storeLostSubmission(t *storeTest) {
+	other, first := t.submit(nil)
+	job := t.newJob(nil)
+	orphan := carillon.NewRun(job, t.now) // planted: nothing in the house would
+	orphan.Flags |= carillon.Extra
+	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{orphan}})
+	third := t.newJob(nil)
+	t.equal("lost", t.commit(carillon.Change{Runs: []carillon.Run{first.Claim("w", t.now)}}, carillon.Submit(job, t.now), carillon.Submit(third, t.now)), []int{1})
+	t.equal("job", t.job(job.ID), (*carillon.Job)(nil))
+	t.equal("the change before", t.run(first.ID).State, carillon.Claimed)
+	t.equal("the change after", t.job(third.ID).ID, third.ID)
+}
+
+func storeOrder(t *storeTest) {
+	submit := carillon.Submit(t.newJob(nil), t.now)
+	run := submit.Runs[0]
+	run.Rev = 1
+	claimed := run.Claim("worker-1", t.now)
+	other := run.Claim("worker-2", t.now)
+	held := claimed
+	held.Rev = 2
+	ended := held.End(carillon.Succeeded, "", t.now)
+	t.equal("lost", t.commit(
+		carillon.Change{Runs: []carillon.Run{claimed}}, // not there yet
+		submit,
+		carillon.Change{Runs: []carillon.Run{claimed}},
+		carillon.Change{Runs: []carillon.Run{other}}, // too late
+		carillon.Change{Runs: []carillon.Run{ended}},
+		carillon.Change{Runs: []carillon.Run{ended}}, // gone
+	), []int{0, 3, 5})
+	ended.Rev = 0
+	t.equal("run", t.run(run.ID), &ended)
+}
+
+func storeLostIndexes(t *storeTest) {
+	var changes []carillon.Change
+	var want []int
+	for i := range 100 {
+		c := carillon.Submit(t.newJob(nil), t.now)
+		if i%3 == 0 || i == 99 {
+			c.Job.Rev = 1
+			want = append(want, i)
+		}
+		changes = append(changes, c)
+	}
+	t.equal("lost", t.commit(changes...), want)
+	t.equal("won", len(t.findJobs(carillon.JobQuery{})), 100-len(want))
+}
+
+func storeCanceled(t *storeTest) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	job := t.newJob(nil)
+	_, err := t.store.Commit(ctx, []carillon.Change{carillon.Submit(job, t.now)})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("commit: %v", err)
+	}
+	if _, err := t.store.Jobs(ctx, []carillon.JobVersion{{Job: job.ID}}); !errors.Is(err, context.Canceled) {
+		t.Errorf("jobs: %v", err)
+	}
+	t.equal("job", t.job(job.ID), (*carillon.Job)(nil))
+}
+
+var storeConcurrent = []storeCase{
+	{"of many who write at the same time exactly one wins each revision", storeWriters},
+	{"what a commit wrote is there for whoever reads after it", storeReadYourWrites},
+}
+
+// storeWriters counts with a guard: every writer reads it, adds one, and tries again when it lost.
+func storeWriters(t *storeTest) {
+	const writers, each = 64, 3
+	t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: "count", Value: []byte("0")}}})
+	var all sync.WaitGroup
+	for range writers {
+		all.Go(func() {
+			for won := 0; won < each; {
+				guards, err := t.store.Guards(context.Background(), carillon.GuardQuery{Namespace: "default", Keys: []string{"count"}})
+				if len(guards) != 1 || err != nil {
+					t.Error(guards, err)
+					return
+				}
+				n, _ := strconv.Atoi(string(guards[0].Value))
+				guards[0].Value = strconv.AppendInt(nil, int64(n+1), 10)
+				lost, err := t.store.Commit(context.Background(), []carillon.Change{{Guards: guards}})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				won += 1 - len(lost)
+			}
+		})
+	}
+	all.Wait()
+	t.equal("count", string(t.guard("default", "count").Value), strconv.Itoa(writers*each))
+}
+
+func storeReadYourWrites(t *storeTest) {
+	var all sync.WaitGroup
+	for range 8 {
+		jobs := make([]*carillon.Job, 10)
+		for i := range jobs {
+			jobs[i] = t.newJob(nil)
+		}
+		all.Go(func() {
+			for _, job := range jobs {
+				c := carillon.Submit(job, t.now)
+				if lost, err := t.store.Commit(context.Background(), []carillon.Change{c}); len(lost) > 0 || err != nil {
+					t.Error(lost, err)
+				}
+				runs, err := t.store.Runs(context.Background(), []carillon.RunID{c.Runs[0].ID}, true)
+				if len(runs) != 1 || err != nil {
+					t.Error("a run that was committed is not there", err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,165 @@
+package porttest
+
+import (
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+var storeWakes = []storeCase{
+	{"unfinished runs come by wake, due and job, without what only people ask for", storeWakeOrder},
+	{"runs that wake at their due time and runs that were moved come in one order, page by page", storeWakePages},
+	{"a run that is moved is found at its new wake only", storeWakeMoved},
+	{"a run that waits for a person wakes never", storeWakeNever},
+	{"until is the last wake that is asked for", func(t *storeTest) {
+		ids := t.runsAt(t.now, t.now+1, t.now+2)
+		t.equal("found", idsOf(t.wakes(carillon.WakeQuery{Until: t.now + 1})), ids[:2])
+		t.equal("found", idsOf(t.wakes(carillon.WakeQuery{Until: t.now - 1})), []carillon.RunID{})
+	}},
+	{"wakes are of the lane that is asked for", storeWakeLane},
+	{"wakes are of the shards that are asked for", storeWakeShards},
+	{"a query without a limit returns the default number", func(t *storeTest) {
+		var dues []carillon.Time
+		for i := range carillon.DefaultLimit + 10 {
+			dues = append(dues, t.now+carillon.Time(i))
+		}
+		ids := t.runsAt(dues...)
+		t.equal("found", idsOf(t.wakes(carillon.WakeQuery{Until: carillon.Never})), ids[:carillon.DefaultLimit])
+	}},
+}
+
+// runsAt submits a job for each due time.
+func (t *storeTest) runsAt(dues ...carillon.Time) (ids []carillon.RunID) {
+	t.Helper()
+	var changes []carillon.Change
+	for _, due := range dues {
+		c := carillon.Submit(t.newJob(func(j *carillon.Job) { j.Schedule.At = due }), t.now)
+		changes = append(changes, c)
+		ids = append(ids, c.Runs[0].ID)
+	}
+	t.win(changes...)
+	return ids
+}
+
+// move changes when a run wakes.
+func (t *storeTest) move(id carillon.RunID, wake carillon.Time) {
+	t.Helper()
+	run := t.run(id)
+	run.Wake = wake
+	t.win(carillon.Change{Runs: []carillon.Run{*run}})
+}
+
+func storeWakeOrder(t *storeTest) {
+	_, first := t.submit(nil)
+	_, second := t.submit(nil)
+	_, later := t.submit(func(j *carillon.Job) { j.Schedule.At = t.now + 1 })
+	second.Output = &carillon.Output{Checkpoint: []byte("c")}
+	t.win(carillon.Change{Runs: []carillon.Run{second}})
+	second.Rev, second.Output = 2, nil
+	first = t.claim(first, "worker-1") // a claim does not move the wake
+	t.finished(carillon.Succeeded, nil)
+	first.About, second.About, later.About = nil, nil, nil
+	t.equal("wakes", t.wakes(carillon.WakeQuery{Until: carillon.Never}), []carillon.Run{first, second, later})
+}
+
+// storeWakePages has runs meet at one wake that were moved there from before and from behind, and others due then.
+func storeWakePages(t *storeTest) {
+	meet := t.now + 50
+	var want []carillon.WakePos
+	for i := range 30 {
+		due := t.now + carillon.Time(i%10)*10
+		id := t.runsAt(due)[0]
+		wake := due
+		if i%3 == 0 {
+			wake = meet
+		} else if i%7 == 0 {
+			wake = due + 5
+		}
+		if wake != due {
+			t.move(id, wake)
+		}
+		want = append(want, carillon.WakePos{Wake: wake, ID: id})
+	}
+	slices.SortFunc(want, func(a, b carillon.WakePos) int {
+		if a.Less(b) {
+			return -1
+		}
+		return 1
+	})
+	for _, limit := range []int{1, 2, 7, 100} {
+		var got []carillon.WakePos
+		q := carillon.WakeQuery{Until: carillon.Never, Limit: limit}
+		for page := t.wakes(q); len(page) > 0; page = t.wakes(q) {
+			for i := range page {
+				got = append(got, page[i].WakePos())
+			}
+			q.After = got[len(got)-1]
+		}
+		t.equal("wakes", got, want)
+	}
+}
+
+func storeWakeMoved(t *storeTest) {
+	ids := t.runsAt(t.now, t.now+10, t.now+20)
+	for _, wake := range []carillon.Time{t.now + 15, t.now + 30, t.now + 5, t.now} { // the last is its due time again
+		t.move(ids[0], wake)
+		want := []carillon.WakePos{{Wake: wake, ID: ids[0]}, {Wake: ids[1].Due, ID: ids[1]}, {Wake: ids[2].Due, ID: ids[2]}}
+		slices.SortFunc(want, func(a, b carillon.WakePos) int { return int(a.Wake - b.Wake) })
+		var got []carillon.WakePos
+		for _, run := range t.wakes(carillon.WakeQuery{Until: carillon.Never}) {
+			got = append(got, run.WakePos())
+		}
+		t.equal("wakes", got, want)
+	}
+}
+
+func storeWakeNever(t *storeTest) {
+	ids := t.runsAt(t.now, t.now+10)
+	t.move(ids[0], carillon.Never)
+	t.equal("soon", idsOf(t.wakes(carillon.WakeQuery{Until: t.now + 1_000_000})), ids[1:])
+	t.equal("ever", idsOf(t.wakes(carillon.WakeQuery{Until: carillon.Never})), []carillon.RunID{ids[1], ids[0]})
+}
+
+func storeWakeLane(t *storeTest) {
+	lanes := []carillon.Lane{{Queue: "default", Priority: 5}, {Queue: "default", Priority: 9}, {Queue: "slow", Priority: 5}}
+	want := map[carillon.Lane][]carillon.RunID{}
+	for i := range 12 {
+		lane := lanes[i%3]
+		_, run := t.submit(func(j *carillon.Job) {
+			j.Queue, j.Priority, j.Schedule.At = lane.Queue, int(lane.Priority), t.now+carillon.Time(i)
+		})
+		if i%2 == 0 {
+			t.move(run.ID, t.now+100+carillon.Time(i))
+		}
+		want[lane] = append(want[lane], run.ID)
+	}
+	for _, lane := range lanes {
+		var got []carillon.RunID
+		q := carillon.WakeQuery{Lane: &lane, Until: carillon.Never, Limit: 1}
+		for page := t.wakes(q); len(page) > 0; page = t.wakes(q) {
+			got, q.After = append(got, page[0].ID), page[0].WakePos()
+		}
+		slices.SortFunc(got, func(a, b carillon.RunID) int { return int(a.Due - b.Due) })
+		t.equal("of the lane", got, want[lane])
+	}
+	none := carillon.Lane{Queue: "slow", Priority: 9}
+	t.equal("of an empty lane", len(t.wakes(carillon.WakeQuery{Lane: &none, Until: carillon.Never})), 0)
+}
+
+func storeWakeShards(t *storeTest) {
+	var dues []carillon.Time
+	for i := range 60 {
+		dues = append(dues, t.now+carillon.Time(i))
+	}
+	ids := t.runsAt(dues...)
+	for i, id := range ids {
+		if i%4 == 0 {
+			t.move(id, id.Due+1000)
+		}
+	}
+	all := t.wakes(carillon.WakeQuery{Until: carillon.Never})
+	shards := []int{ids[0].Job.Shard(), ids[1].Job.Shard()}
+	want := slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool { return !slices.Contains(shards, r.ID.Job.Shard()) })
+	t.equal("two shards", t.wakes(carillon.WakeQuery{Shards: shards, Until: carillon.Never}), want)
+	t.equal("no shard", len(t.wakes(carillon.WakeQuery{Shards: []int{}, Until: carillon.Never})), 0)
+}

@@ -1,0 +1,126 @@
+package porttest
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+// ErrInjected is what a call returns that a wrapper of this package made fail.
+var ErrInjected = errors.New("injected failure")
+
+// fault is what becomes of a call.
+type fault uint8
+
+const (
+	fine    fault = iota
+	refused       // it is not made
+	unknown       // it is made, and its answer is lost
+)
+
+// Faulty is a store some of whose calls fail. After an error nothing is known of a Commit: callers must read again, and
+// these wrappers make them.
+type Faulty struct {
+	store carillon.Store
+	plan  func(method string, call int) fault
+
+	mu    sync.Mutex
+	calls map[string]int
+}
+
+var _ carillon.Store = (*Faulty)(nil)
+
+// Failing makes some calls of a method fail, counted from 1, before they do anything; none given: all.
+func Failing(store carillon.Store, method string, calls ...int) *Faulty {
+	return newFaulty(store, method, calls, refused)
+}
+
+// Unknown makes some calls of a method fail, counted from 1, after they did all they should; none given: all.
+func Unknown(store carillon.Store, method string, calls ...int) *Faulty {
+	return newFaulty(store, method, calls, unknown)
+}
+
+// Lossy makes a share of all calls fail, one half of them after they did all they should.
+func Lossy(store carillon.Store, random *rand.Rand, share float64) *Faulty {
+	return &Faulty{store: store, calls: map[string]int{}, plan: func(string, int) fault {
+		switch at := random.Float64(); {
+		case at < share/2:
+			return refused
+		case at < share:
+			return unknown
+		}
+		return fine
+	}}
+}
+
+func newFaulty(store carillon.Store, method string, calls []int, how fault) *Faulty {
+	if !slices.Contains([]string{"Commit", "Jobs", "Runs", "Guards", "Wakes", "FindJobs", "FindRuns", "Forget"}, method) {
+		panic("a store has no method " + method)
+	}
+	return &Faulty{store: store, calls: map[string]int{}, plan: func(called string, call int) fault {
+		if called == method && (len(calls) == 0 || slices.Contains(calls, call)) {
+			return how
+		}
+		return fine
+	}}
+}
+
+// Calls is how often a method was called.
+func (f *Faulty) Calls(method string) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls[method]
+}
+
+// around makes a call as planned. Plans are asked one at a time: a source of random numbers has no lock of its own.
+func around[T any](f *Faulty, method string, call func() (T, error)) (T, error) {
+	f.mu.Lock()
+	f.calls[method]++
+	how := f.plan(method, f.calls[method])
+	f.mu.Unlock()
+	var none T
+	if how == refused {
+		return none, ErrInjected
+	}
+	answer, err := call()
+	if how == unknown {
+		return none, ErrInjected
+	}
+	return answer, err
+}
+
+func (f *Faulty) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
+	return around(f, "Commit", func() ([]int, error) { return f.store.Commit(ctx, changes) })
+}
+
+func (f *Faulty) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon.Job, error) {
+	return around(f, "Jobs", func() ([]carillon.Job, error) { return f.store.Jobs(ctx, ids) })
+}
+
+func (f *Faulty) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
+	return around(f, "Runs", func() ([]carillon.Run, error) { return f.store.Runs(ctx, ids, whole) })
+}
+
+func (f *Faulty) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {
+	return around(f, "Guards", func() ([]carillon.Guard, error) { return f.store.Guards(ctx, q) })
+}
+
+func (f *Faulty) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	return around(f, "Wakes", func() ([]carillon.Run, error) { return f.store.Wakes(ctx, q) })
+}
+
+func (f *Faulty) FindJobs(ctx context.Context, q carillon.JobQuery) (carillon.JobPage, error) {
+	return around(f, "FindJobs", func() (carillon.JobPage, error) { return f.store.FindJobs(ctx, q) })
+}
+
+func (f *Faulty) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.RunPage, error) {
+	return around(f, "FindRuns", func() (carillon.RunPage, error) { return f.store.FindRuns(ctx, q) })
+}
+
+func (f *Faulty) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+	return around(f, "Forget", func() (int, error) { return f.store.Forget(ctx, rule, now, limit) })
+}
