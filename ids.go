@@ -52,3 +52,9 @@ func (g *IDs) Next(now Time) (JobID, error) {
 
 // CreatedAround is the time that an id was made, to the millisecond unless ids were made faster than that.
 func (id JobID) CreatedAround() Time { return Time(int64(id)>>(nodeBits+counterBits) + idEpoch) }
+
+// FirstID is the least id that could be made at a time: all made before are less.
+func FirstID(t Time) JobID {
+	const most = 1<<(63-nodeBits-counterBits) - 1 // milliseconds that fit
+	return JobID(max(0, min(int64(t)-idEpoch, most)) << (nodeBits + counterBits))
+}

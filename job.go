@@ -177,6 +177,9 @@ func (d *Definition) admitSizes() *FieldError {
 	if len(d.Payload) > 0 && !json.Valid(d.Payload) {
 		return invalid("payload", string(d.Payload[:min(len(d.Payload), 60)]), "valid JSON")
 	}
+	if d.Target.Handler != nil {
+		return nil
+	}
 	if target, _ := json.Marshal(d.Target); len(target) > maxTarget {
 		return &FieldError{"target", byteCount(len(target)), "at most 64 KiB"}
 	}
@@ -210,9 +213,15 @@ func (d *Definition) admitUnits() *FieldError {
 		field string
 		value Duration
 	}{
-		{"timeout", d.Timeout}, {"retry.delay", d.Retry.Delay}, {"retry.max_delay", d.Retry.MaxDelay}, {"misfire.window", d.Misfire.Window},
-		{"schedule.after", d.Schedule.After}, {"schedule.every", d.Schedule.Every}, {"retention.runs", d.Retention.Runs},
-		{"retention.logs", d.Retention.Logs}, {"retention.dead_letters", d.Retention.DeadLetters},
+		{"timeout", d.Timeout},
+		{"retry.delay", d.Retry.Delay},
+		{"retry.max_delay", d.Retry.MaxDelay},
+		{"misfire.window", d.Misfire.Window},
+		{"schedule.after", d.Schedule.After},
+		{"schedule.every", d.Schedule.Every},
+		{"retention.runs", d.Retention.Runs},
+		{"retention.logs", d.Retention.Logs},
+		{"retention.dead_letters", d.Retention.DeadLetters},
 	} {
 		if f.value < 0 || f.value%Duration(time.Millisecond) != 0 {
 			return invalid(f.field, f.value, "whole milliseconds, not negative")

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Store is the truth. It knows no rules: it compares revisions and keeps rows.
+// Store is the truth. It knows no rules: it compares revisions and keeps rows. A query without a Limit returns up to
+// DefaultLimit rows.
 type Store interface {
 	// Commit applies each change whose rows still have the revisions they carry (0: must not exist) and returns the
 	// ascending indexes of those that did not. Changes are independent and applied in order; the rows of one change
@@ -16,8 +17,8 @@ type Store interface {
 	// Jobs returns the definitions that exist, in no promised order. Version 0 asks for the latest.
 	Jobs(ctx context.Context, ids []JobVersion) ([]Job, error)
 
-	// Runs returns the runs that exist, unfinished or in history, in no promised order, with About filled in. whole
-	// adds Output.
+	// Runs returns the runs that exist, in no promised order, with About filled in: unfinished, else the last of that
+	// name in history, else, where history has forgotten it, the dead letter. whole adds Output.
 	Runs(ctx context.Context, ids []RunID, whole bool) ([]Run, error)
 
 	// Guards returns the guards that exist.
@@ -33,8 +34,10 @@ type Store interface {
 	// are unfinished, earliest due first, then the finished, latest end first. Of the dead letters: latest first.
 	FindRuns(ctx context.Context, q RunQuery) (RunPage, error)
 
-	// Forget removes up to limit finished runs, dead letters and one-off jobs that the rule no longer keeps at now, and
-	// says how many; 0 means that there is nothing left to remove.
+	// Forget removes up to limit finished runs and dead letters that neither their own expiry nor the rule (0: for ever)
+	// keeps at now, and says how many; 0 means that there is nothing left to remove. Output goes with the last record of
+	// its run; a one-off job goes, with its definitions and its overlap guard, when no run, record or dead letter of it
+	// is left.
 	Forget(ctx context.Context, rule Retention, now Time, limit int) (int, error)
 }
 

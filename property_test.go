@@ -47,7 +47,7 @@ type life struct {
 
 	mine    map[carillon.RunID]held // what workers hold, as they know it
 	stale   []decision              // decided and not yet committed
-	eras  []*era                // one for each schedule that the job has had
+	eras    []*era                  // one for each schedule that the job has had
 	born    map[carillon.RunID]int  // the era of unfinished runs by the clock
 	begun   map[carillon.RunID]bool // ever claimed
 	notYet  map[carillon.RunID]carillon.Time

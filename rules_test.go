@@ -2,10 +2,13 @@ package carillon_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // epoch is 2027-01-15T08:00:00Z, a Friday: when things happen in these tests.
@@ -93,10 +96,87 @@ func line(job *carillon.Job, holder carillon.Time, queue ...carillon.Time) *cari
 	return &guard
 }
 
-// withFlags is for comparing: a run, its flags added to.
-func withFlags(run carillon.Run, flags carillon.Flags) carillon.Run {
-	run.Flags |= flags
-	return run
+func runID(job *carillon.Job, due carillon.Time) string {
+	return carillon.RunID{Job: job.ID, Due: due}.String()
 }
 
-func id(job *carillon.Job, due carillon.Time) carillon.RunID { return carillon.RunID{Job: job.ID, Due: due} }
+// tell puts a change into words, one line for each row: due time, state, what else is true of it, and who is in line.
+// Times are since the epoch.
+func tell(c carillon.Change) []string {
+	var lines []string
+	if c.Job != nil {
+		lines = append(lines, fmt.Sprintf("job v%d %s", c.Job.Version, c.Job.State))
+	}
+	for i := range c.Runs {
+		lines = append(lines, tellRun(&c.Runs[i]))
+	}
+	for _, guard := range c.Guards {
+		holder, beside, queue := turns(&guard)
+		text := fmt.Sprintf("turn r%d", guard.Rev)
+		if holder != 0 {
+			text += " of " + since(holder)
+		}
+		for _, due := range beside {
+			text += " beside " + since(due)
+		}
+		for _, due := range queue {
+			text += " then " + since(due)
+		}
+		lines = append(lines, text)
+	}
+	for _, redriven := range c.Redriven {
+		lines = append(lines, "no dead letter "+since(redriven.Due))
+	}
+	return lines
+}
+
+func tellRun(run *carillon.Run) string {
+	text := fmt.Sprintf("%s r%d v%d %s", since(run.ID.Due), run.Rev, run.Version, run.State)
+	for _, f := range []struct {
+		flag carillon.Flags
+		name string
+	}{
+		{carillon.Guarded, "guarded"}, {carillon.Planned, "planned"}, {carillon.OnHold, "on-hold"}, {carillon.Stop, "stop"}, {carillon.Last, "last"},
+	} {
+		if run.Has(f.flag) {
+			text += " " + f.name
+		}
+	}
+	if run.Attempt > 0 {
+		text += fmt.Sprintf(" #%d", run.Attempt)
+	}
+	if run.Covers != run.ID.Due && run.Covers != 0 {
+		text += " covers " + since(run.Covers)
+	}
+	if run.Until != 0 {
+		text += " until " + since(run.Until)
+	}
+	if run.Seq > 0 {
+		text += fmt.Sprintf(" seq %d", run.Seq)
+	}
+	if run.Wake != run.ID.Due && !run.State.Ended() {
+		text += " wakes " + since(run.Wake)
+	}
+	if run.RetryOf != 0 {
+		text += " retries " + since(run.RetryOf)
+	}
+	if run.Reason != "" {
+		text += ": " + run.Reason
+	}
+	return text
+}
+
+func since(at carillon.Time) string {
+	if at == carillon.Never {
+		return "never"
+	}
+	return carillon.Duration(at.Sub(epoch)).String()
+}
+
+// expectChange compares a change with what is told of it.
+func expectChange(t *testing.T, c carillon.Change, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, tell(c), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the change (-want +got):\n%s", diff)
+	}
+}

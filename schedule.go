@@ -114,6 +114,9 @@ func (s *Schedule) parse() *FieldError {
 	return nil
 }
 
+// Ready parses a schedule that was read from a store. After that many may use it at once.
+func (s *Schedule) Ready() { s.parse() }
+
 // zones keeps what was loaded: reading a zone from disk takes longer than planning a run. Only names that exist get in.
 var zones sync.Map
 

@@ -192,7 +192,7 @@ func TestANameThatChangesItsAddressIsCheckedAtEveryDial(t *testing.T) {
 	h := NewHTTP(HTTPConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, resolver: rebinding.resolver()})
 	task, _ := newTask(carillon.Target{HTTP: &carillon.HTTP{Method: "POST", URL: "http://rebind.example:" + port}})
 	same(t, h.Execute(context.Background(), task), carillon.Outcome{Kind: carillon.Success})
-	h.transport.CloseIdleConnections()
+	h.pooled.CloseIdleConnections()
 	o := h.Execute(context.Background(), task)
 	if o.Kind != carillon.Fatal || !strings.HasPrefix(o.Reason, "127.0.0.3 is a loopback address") {
 		t.Errorf("%+v", o)

@@ -27,8 +27,8 @@ type HTTPConfig struct {
 
 // HTTP performs runs by requests.
 type HTTP struct {
-	client    *http.Client
-	transport *http.Transport
+	pooled *http.Client
+	fresh  *http.Client // a connection for each request
 }
 
 // NewHTTP makes an executor with a connection pool of its own. Jobs do not share cookies, follow redirects or use a
@@ -47,8 +47,22 @@ func NewHTTP(config HTTPConfig) *HTTP {
 		MaxResponseHeaderBytes: maxHeader,
 		DisableCompression:     true, // the result is what the server sent, and small
 	}
+	once := transport.Clone()
+	once.DisableKeepAlives = true
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &HTTP{client: &http.Client{Transport: transport, CheckRedirect: stay}, transport: transport}
+	return &HTTP{
+		pooled: &http.Client{Transport: transport, CheckRedirect: stay}, fresh: &http.Client{Transport: once, CheckRedirect: stay},
+	}
+}
+
+// client is the one that sends a request once. When a pooled connection breaks, net/http repeats what it takes to be
+// harmless, and a GET that starts something is common: a job that allows one attempt must not arrive twice.
+func (h *HTTP) client(method string) *http.Client {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions:
+		return h.fresh
+	}
+	return h.pooled
 }
 
 // maxHeader has room for a checkpoint of full size in base64.
@@ -64,7 +78,7 @@ func (h *HTTP) Execute(ctx context.Context, task Task) carillon.Outcome {
 		return fatal("%w", err)
 	}
 	began := time.Now()
-	response, err := h.client.Do(request)
+	response, err := h.client(request.Method).Do(request)
 	took := time.Since(began).Round(time.Millisecond)
 	where := request.Method + " " + shown(request.URL)
 	if err != nil {
@@ -104,8 +118,8 @@ func newRequest(ctx context.Context, task Task) (*http.Request, error) {
 	if len(body) > 0 {
 		header.Set("Content-Type", "application/json")
 	}
-	// In lower case, which is the same to a server, because net/http takes the canonical name as leave to send the
-	// request again by itself: a job that allows one attempt must not arrive twice.
+	// In lower case, which is the same to a server, because net/http takes the canonical name as leave to repeat the
+	// request: see client.
 	header["idempotency-key"] = []string{task.Run.ID.String()}
 	for name, value := range target.Headers {
 		switch lower := strings.ToLower(name); lower {

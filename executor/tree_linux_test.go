@@ -110,6 +110,11 @@ func TestATreeThatIsStopped(t *testing.T) {
 			"stdout: started\nstdout: bye",
 		},
 		{
+			"by a person, with a shell that ends at once and a program that uses its grace", inner, 1, ErrStopped, time.Hour,
+			carillon.Outcome{Kind: carillon.Stopped, Reason: "stopped on request"},
+			"stdout: started\nstdout: bye",
+		},
+		{
 			"by a person, and does not listen", deaf, 1, ErrStopped, 100 * time.Millisecond,
 			carillon.Outcome{Kind: carillon.Stopped, Reason: "stopped on request"},
 			"stdout: started",

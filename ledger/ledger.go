@@ -123,7 +123,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	for {
 		batch, wait := l.take(false)
 		if len(batch) > 0 {
-			l.flush(ctx, batch)
+			l.flush(context.WithoutCancel(ctx), batch) // a commit that was begun is not broken off
 			continue
 		}
 		timer.Reset(cmp.Or(wait, time.Hour))
@@ -155,6 +155,9 @@ func (l *Ledger) Failing() error {
 	return nil
 }
 
+// heldBatches bounds how many ends are held back, in batches: they are memory, and a longer wait for the last of them.
+const heldBatches = 4
+
 // take removes the next batch: starts, and ends unless they should let starts go first. wait is how long to wait for
 // that if the batch is empty.
 func (l *Ledger) take(closing bool) (batch []entry, wait time.Duration) {
@@ -163,7 +166,7 @@ func (l *Ledger) take(closing bool) (batch []entry, wait time.Duration) {
 	batch = l.starts.take(l.cfg.MaxBatch)
 	if l.ends.changes > 0 {
 		wait = l.cfg.HoldEnds - time.Since(l.ends.since)
-		hold := !closing && wait > 0 && l.ends.changes < 2*l.cfg.MaxBatch && l.cfg.Waiting() > 0
+		hold := !closing && wait > 0 && l.ends.changes < heldBatches*l.cfg.MaxBatch && l.cfg.Waiting() > 0
 		if !hold {
 			batch = append(batch, l.ends.take(l.cfg.MaxBatch)...)
 		}
@@ -184,6 +187,7 @@ func (w *line) take(limit int) []entry {
 	batch := w.entries[:n:n]
 	w.entries = w.entries[n:]
 	w.changes -= changes
+	w.since = time.Now() // of what is left, near enough
 	if len(w.entries) == 0 {
 		w.entries = nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/carillon-run/carillon"
 )
@@ -150,23 +151,48 @@ func (l *Ledger) Whole(ctx context.Context, namespace string, id carillon.JobID)
 		return w, fmt.Errorf("%w: %s", carillon.ErrNotFound, id)
 	}
 	w.Job = jobs[0]
-	q := carillon.RunQuery{Namespace: namespace, Job: id, States: []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}, Limit: 1000}
-	for {
-		page, err := l.cfg.Store.FindRuns(ctx, q)
-		if err != nil {
-			return w, err
-		}
-		w.Runs = append(w.Runs, page.Runs...)
-		if page.Next == "" {
-			break
-		}
-		q.After = page.Next
+	if w.Runs, err = l.unfinished(ctx, namespace, id); err != nil {
+		return w, err
 	}
 	guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Keys: []string{carillon.OverlapKey(id)}})
 	if err == nil && len(guards) > 0 {
 		w.Guard = &guards[0]
 	}
 	return w, err
+}
+
+// unfinished reads all that is unfinished of a job as it was at one instant. One page is that by itself. Between two
+// pages a run may be claimed and its successor be added behind the reader's back, so more than one page is read until
+// it comes out the same twice.
+func (l *Ledger) unfinished(ctx context.Context, namespace string, id carillon.JobID) ([]carillon.Run, error) {
+	var before []carillon.Run
+	for range maxTries {
+		runs, pages, err := l.unfinishedPages(ctx, namespace, id)
+		if err != nil || pages == 1 || before != nil && slices.EqualFunc(runs, before, sameRow) {
+			return runs, err
+		}
+		before = runs
+	}
+	return nil, errTooBusy
+}
+
+func sameRow(a, b carillon.Run) bool { return a.ID == b.ID && a.Rev == b.Rev }
+
+func (l *Ledger) unfinishedPages(ctx context.Context, namespace string, id carillon.JobID) (runs []carillon.Run, pages int, err error) {
+	q := carillon.RunQuery{
+		Namespace: namespace, Job: id, States: []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}, Limit: 1000,
+	}
+	for {
+		page, err := l.cfg.Store.FindRuns(ctx, q)
+		if err != nil {
+			return nil, 0, err
+		}
+		runs, pages = append(runs, page.Runs...), pages+1
+		if page.Next == "" {
+			return runs, pages, nil
+		}
+		q.After = page.Next
+	}
 }
 
 func (l *Ledger) run(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {

@@ -67,7 +67,11 @@ func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused int) 
 		if !ok {
 			break
 		}
-		_, c := carillon.Due{Job: changes[i].Job, Run: run, Worker: worker}.Decide(now)
+		verdict, c := carillon.Due{Job: changes[i].Job, Run: run, Worker: worker}.Decide(now)
+		if verdict != carillon.Take {
+			l.slots.Release(1)
+			continue
+		}
 		changes[i].Runs = c.Runs
 		fused++
 	}

@@ -28,6 +28,7 @@ var storeRaces = []storeCase{
 	{"a submission is lost whole if a run of that name exists", storeLostSubmission},
 	{"changes are applied in order: a later one sees an earlier one", storeOrder},
 	{"lost changes are told by ascending index, and the others stand", storeLostIndexes},
+	{"nothing of one namespace is found in another", storeNamespaces},
 	{"an empty commit is no error", func(t *storeTest) { t.win() }},
 	{"nothing is committed or read when the context has ended", storeCanceled},
 }
@@ -155,6 +156,27 @@ func storeLostSubmission(t *storeTest) {
 	t.equal("job", t.job(job.ID), (*carillon.Job)(nil))
 	t.equal("the change before", t.run(first.ID).State, carillon.Claimed)
 	t.equal("the change after", t.job(third.ID).ID, third.ID)
+}
+
+func storeNamespaces(t *storeTest) {
+	fill := func(namespace string) []any {
+		edit := func(j *carillon.Job) { j.Namespace, j.Labels = namespace, map[string]string{"team": "a"} }
+		job, run := t.submit(edit)
+		other, dead := t.finished(carillon.Failed, edit)
+		t.putGuards(namespace, "limit")
+		other.State = carillon.Finished
+		return []any{[]carillon.Job{other, job}, []carillon.Job{other, job}, []carillon.Run{run, dead}, []carillon.Run{dead}, []string{namespace + " limit"}}
+	}
+	want := map[string][]any{"a": fill("a"), "b": fill("b"), "ab": fill("ab")}
+	for namespace, want := range want {
+		t.equal(namespace, []any{
+			t.findJobs(carillon.JobQuery{Namespace: namespace}),
+			t.findJobs(carillon.JobQuery{Namespace: namespace, LabelKey: "team", LabelValue: "a"}),
+			t.findRuns(carillon.RunQuery{Namespace: namespace}),
+			t.findRuns(carillon.RunQuery{Namespace: namespace, Dead: true}),
+			t.guardKeys(carillon.GuardQuery{Namespace: namespace}),
+		}, want)
+	}
 }
 
 func storeOrder(t *storeTest) {

@@ -85,8 +85,16 @@ func storeDeadPages(t *storeTest) {
 func storeRunStates(t *storeTest) {
 	all := t.mixed()
 	for _, states := range [][]carillon.State{
-		{carillon.Waiting}, {carillon.Claimed}, {carillon.Running}, {carillon.Succeeded}, {carillon.Failed}, {carillon.Canceled}, {carillon.Skipped},
-		{carillon.Failed, carillon.Canceled}, {carillon.Skipped, carillon.Failed, carillon.Canceled}, {carillon.Waiting, carillon.Failed},
+		{carillon.Waiting},
+		{carillon.Claimed},
+		{carillon.Running},
+		{carillon.Succeeded},
+		{carillon.Failed},
+		{carillon.Canceled},
+		{carillon.Skipped},
+		{carillon.Failed, carillon.Canceled},
+		{carillon.Skipped, carillon.Failed, carillon.Canceled},
+		{carillon.Waiting, carillon.Failed},
 		{carillon.Claimed, carillon.Succeeded, carillon.Skipped},
 	} {
 		want := slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool { return !slices.Contains(states, r.State) })
@@ -156,8 +164,17 @@ func storeBadCursor(t *storeTest) {
 	}
 	ofAll, ofDead := next(carillon.RunQuery{}), next(carillon.RunQuery{Dead: true})
 	for _, q := range []carillon.RunQuery{
-		{After: "x"}, {After: ofAll + "0"}, {After: ofAll[1:]}, {After: ofAll[:len(ofAll)-1]}, {After: " " + ofAll}, {After: "e\x00"},
-		{After: ofDead}, {After: ofAll, Dead: true}, {After: ofAll, Job: all[0].ID.Job}, {After: "u" + ofDead[1:]}, {After: "ezzzzzzzzzzzzz"},
+		{After: "x"},
+		{After: ofAll + "0"},
+		{After: ofAll[1:]},
+		{After: ofAll[:len(ofAll)-1]},
+		{After: " " + ofAll},
+		{After: "e\x00"},
+		{After: ofDead},
+		{After: ofAll, Dead: true},
+		{After: ofAll, Job: all[0].ID.Job},
+		{After: "u" + ofDead[1:]},
+		{After: "ezzzzzzzzzzzzz"},
 	} {
 		_, err := t.store.FindRuns(t.Context(), q)
 		var field *carillon.FieldError

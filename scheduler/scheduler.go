@@ -52,7 +52,7 @@ type Scheduler struct {
 	members members
 
 	mu       sync.Mutex
-	overflow map[carillon.Lane]carillon.WakePos // lanes without room, and from where on the store knows more of them
+	overflow map[carillon.Lane]spilled // lanes without room: see spill.go
 }
 
 func New(cfg Config) *Scheduler {
@@ -65,7 +65,7 @@ func New(cfg Config) *Scheduler {
 	}
 	return &Scheduler{
 		cfg: cfg, woken: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
-		overflow: map[carillon.Lane]carillon.WakePos{},
+		overflow: map[carillon.Lane]spilled{},
 	}
 }
 

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,6 +13,12 @@ import (
 // Memory is bounded per lane, never over all: the backlog of one lane must not hide another's run. What a lane has no
 // room for is not held at all; the scheduler only remembers from where on the store knows more of that lane, and reads
 // on from there when there is room again.
+
+// spilled is where a lane goes on: the store knows all of it from there on.
+type spilled struct {
+	from  carillon.WakePos
+	first *carillon.Run // the one that had no room, if known: as long as there is none for it, nothing need be read
+}
 
 // roomy leaves out runs of lanes that have spilled, if they come after the place where the lane will be read on: taken
 // now, they would overtake everything that waits in the store.
@@ -22,7 +30,7 @@ func (s *Scheduler) roomy(runs []carillon.Run) []carillon.Run {
 	}
 	kept := make([]carillon.Run, 0, len(runs))
 	for i := range runs {
-		if from, spilled := s.overflow[runs[i].Lane()]; !spilled || runs[i].WakePos().Less(from) {
+		if lane, is := s.overflow[runs[i].Lane()]; !is || runs[i].WakePos().Less(lane.from) {
 			kept = append(kept, runs[i])
 		}
 	}
@@ -38,78 +46,80 @@ func (s *Scheduler) spill(runs []carillon.Run, refused []int) {
 	defer s.mu.Unlock()
 	for _, i := range refused {
 		lane, pos := runs[i].Lane(), runs[i].WakePos()
-		if from, spilled := s.overflow[lane]; !spilled || pos.Less(from) {
-			s.overflow[lane] = pos
+		if was, is := s.overflow[lane]; !is || pos.Less(was.from) {
+			first := runs[i]
+			s.overflow[lane] = spilled{pos, &first}
 		}
 	}
 }
 
-// spilled is a copy of the lanes that have more in the store.
-func (s *Scheduler) spilled() map[carillon.Lane]carillon.WakePos {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.overflow) == 0 {
-		return nil
+// mark notes where a lane goes on, unless it does so earlier already. The caller holds mu.
+func (s *Scheduler) mark(lane carillon.Lane, at spilled) {
+	if was, is := s.overflow[lane]; !is || at.from.Less(was.from) {
+		s.overflow[lane] = at
 	}
-	lanes := make(map[carillon.Lane]carillon.WakePos, len(s.overflow))
-	for lane, from := range s.overflow {
-		lanes[lane] = from
-	}
-	return lanes
 }
 
 const refillPage = 2000
 
-// refill reads on where lanes have spilled. It says whether any lane is still waiting for room.
+// refill offers runs to lanes that have spilled. It says whether any of them still waits for room.
 func (s *Scheduler) refill(ctx context.Context) (waiting bool, err error) {
-	for lane, from := range s.spilled() {
-		for ctx.Err() == nil {
-			more, err := s.refillLane(ctx, lane, from)
-			if err != nil {
+	s.mu.Lock()
+	lanes := slices.Collect(maps.Keys(s.overflow))
+	s.mu.Unlock()
+	for _, lane := range lanes {
+		for more := true; more && ctx.Err() == nil; {
+			if more, err = s.refillLane(ctx, lane); err != nil {
 				return true, err
 			}
-			if more == from {
-				break // no room yet, or nothing left
-			}
-			from = more
 		}
 	}
-	return len(s.spilled()) > 0, nil
-}
-
-// refillLane adds a page of the lane and returns from where to go on. It returns from itself when the lane took nothing,
-// and also when there is nothing left: then the lane has caught up and is no longer marked.
-func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane, from carillon.WakePos) (carillon.WakePos, error) {
-	s.mu.Lock()
-	delete(s.overflow, lane) // from here on Route adds again; what it adds and the page has too is one
-	s.mu.Unlock()
-	q := carillon.WakeQuery{Lane: &lane, After: before(from), Until: carillon.Time(s.frontier.Load()), Limit: refillPage}
-	runs, err := s.cfg.Store.Wakes(ctx, q)
-	if err != nil {
-		s.mark(lane, from)
-		return from, err
-	}
-	s.near(ctx, waiting(runs))
-	s.mu.Lock()
-	at, spilled := s.overflow[lane]
-	s.mu.Unlock()
-	switch {
-	case spilled:
-		return at, nil // as far as there was room
-	case len(runs) < refillPage:
-		return from, nil
-	}
-	next := runs[len(runs)-1].WakePos()
-	s.mark(lane, next)
-	return next, nil
-}
-
-func (s *Scheduler) mark(lane carillon.Lane, at carillon.WakePos) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if from, spilled := s.overflow[lane]; !spilled || at.Less(from) {
-		s.overflow[lane] = at
+	return len(s.overflow) > 0, nil
+}
+
+// refillLane reads on where the lane has spilled, and says whether there was room for a whole page and there is more.
+func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bool, err error) {
+	s.mu.Lock()
+	at, is := s.overflow[lane]
+	s.mu.Unlock()
+	if !is || at.first != nil && !s.fits(ctx, at.first) {
+		return false, nil
 	}
+	// The mark goes before the page is read: what is committed from now on comes by Route, what was committed before is
+	// in the page or after it. What comes by both is one.
+	s.mu.Lock()
+	delete(s.overflow, lane)
+	s.mu.Unlock()
+	q := carillon.WakeQuery{Lane: &lane, After: before(at.from), Until: carillon.Time(s.frontier.Load()), Limit: refillPage}
+	page, err := s.cfg.Store.Wakes(ctx, q)
+	if err != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mark(lane, at)
+		return false, err
+	}
+	s.near(ctx, waiting(page))
+	if len(page) < refillPage {
+		return false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, full := s.overflow[lane]
+	s.mark(lane, spilled{from: page[len(page)-1].WakePos()})
+	return !full, nil
+}
+
+// fits tries whether the lane has room again, where the run belongs by now.
+func (s *Scheduler) fits(ctx context.Context, run *carillon.Run) bool {
+	if now := carillon.Now(); run.Wake <= now && run.Plain(now) {
+		refused, err := s.cfg.Queue.Push(ctx, []carillon.Run{*run})
+		return err == nil && len(refused) == 0
+	}
+	refused, err := s.cfg.Timeline.Add(ctx, []carillon.Run{*run})
+	s.woken.set()
+	return err == nil && len(refused) == 0
 }
 
 // before is the position right before another, so that a query after it begins with that one.

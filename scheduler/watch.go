@@ -23,12 +23,18 @@ type members struct {
 	ids atomic.Pointer[map[string]bool]
 }
 
-func (m *members) set(list []carillon.Member) {
+// set takes the new list and says whether somebody is gone.
+func (m *members) set(list []carillon.Member) (gone bool) {
 	ids := make(map[string]bool, len(list))
 	for _, member := range list {
 		ids[member.ID] = true
 	}
-	m.ids.Store(&ids)
+	if was := m.ids.Swap(&ids); was != nil {
+		for id := range *was {
+			gone = gone || !ids[id]
+		}
+	}
+	return gone
 }
 
 func (m *members) alive(id string) bool { return (*m.ids.Load())[id] }
@@ -46,8 +52,9 @@ func (s *Scheduler) watch(ctx context.Context, watched <-chan []carillon.Member)
 				watched = nil
 				continue
 			}
-			s.members.set(list)
-			pos = s.sweepAll(ctx)
+			if s.members.set(list) {
+				pos = s.sweepAll(ctx)
+			}
 		case <-tick.C:
 			pos = s.sweep(ctx, pos)
 		case <-ctx.Done():

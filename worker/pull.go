@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// pullLoops is two so that one reads definitions while the other's claims are being committed.
-	pullLoops = 2
+	// pullLoops is more than one so that some read definitions while the claims of others are being committed.
+	pullLoops = 4
 	// The first claim of a burst is small, so that its runs start early; then claims grow, which is cheaper for each.
 	firstClaim = 64
 	largeClaim = 1000
 	// maxPendingEnds bounds what has ended and is not yet on disk: slots are free as soon as a run returns, so without
 	// a bound a fast worker would outrun the store without end.
-	maxPendingEnds = 20_000
+	maxPendingEnds = 32_000
 )
 
 // pull claims due runs as long as there are free slots.

@@ -18,12 +18,7 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 		return nil, nil
 	}
 	err = s.write(func(w *writer) error {
-		lost, err = w.apply(changes, false)
-		if errors.Is(err, errTorn) {
-			if err = w.again(); err == nil {
-				lost, err = w.apply(changes, true)
-			}
-		}
+		lost, err = w.apply(changes)
 		return err
 	})
 	if err != nil {
@@ -71,20 +66,37 @@ func breaks(err error) bool {
 // errTorn says that a change was written in part before one of its rows was seen to be lost.
 var errTorn = errors.New("a change was torn")
 
-// apply writes the changes in order and returns the indexes of the lost ones. A change of several rows is compared
-// first and written then. A submission is not, unless careful: its job is written first, and when that is new then so
-// are its runs; should that not hold, the change is torn and everything is done once more.
-func (w *writer) apply(changes []carillon.Change, careful bool) (lost []int, err error) {
+// wary is for how many commits changes are compared before they are written, once one was torn.
+const wary = 16
+
+// apply writes the changes in order and returns the indexes of the lost ones. It trusts that a change whose first row
+// stands will stand whole: to compare all rows first would cost a quarter more. Where that is wrong all is undone and
+// done again with care, and so are the next commits: who loses once may lose often.
+func (w *writer) apply(changes []carillon.Change) (lost []int, err error) {
+	if w.wary == 0 {
+		lost, err = w.putAll(changes, false)
+		if !errors.Is(err, errTorn) {
+			return lost, err
+		}
+		w.wary = wary
+		if err := w.again(); err != nil {
+			return nil, err
+		}
+	}
+	w.wary--
+	return w.putAll(changes, true)
+}
+
+func (w *writer) putAll(changes []carillon.Change, careful bool) (lost []int, err error) {
 	for i := range changes {
-		c := &changes[i]
 		stands := true
-		if careful || needsLook(c) {
-			if stands, err = w.stands(c); err != nil {
+		if careful {
+			if stands, err = w.stands(&changes[i]); err != nil {
 				return nil, err
 			}
 		}
 		if stands {
-			if stands, err = w.put(c); err != nil {
+			if stands, err = w.put(&changes[i]); err != nil {
 				return nil, err
 			}
 		}
@@ -95,81 +107,43 @@ func (w *writer) apply(changes []carillon.Change, careful bool) (lost []int, err
 	return lost, nil
 }
 
-// needsLook says that the first write of the change could succeed and a later one lose.
-func needsLook(c *carillon.Change) bool {
-	rows := len(c.Runs) + len(c.Guards) + len(c.Redriven)
-	if c.Job != nil {
-		rows++
-	}
-	if rows == 1 && len(c.Runs) == 1 { // a record that never waited must not hide a run that does
-		return c.Runs[0].Rev == 0 && c.Runs[0].State.Ended()
-	}
-	return rows > 1 && !submits(c)
-}
-
-func submits(c *carillon.Change) bool {
-	if c.Job == nil || c.Job.Rev != 0 || len(c.Redriven) > 0 {
-		return false
-	}
-	for i := range c.Runs {
-		if c.Runs[i].Rev != 0 || c.Runs[i].State.Ended() {
-			return false
-		}
-	}
-	for i := range c.Guards {
-		if c.Guards[i].Rev != 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // put writes a change row by row, each only if it is still as it was decided on. false: the first row is not, and
 // nothing was written.
 func (w *writer) put(c *carillon.Change) (won bool, err error) {
-	written := 0
-	note := func(hit bool, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case hit:
-			written++
-			return nil
-		case written == 0:
-			return errLost
-		}
-		return errTorn
+	p := progress{}
+	if c.Job != nil {
+		p.note(w.putJob(c.Job))
 	}
-	err = w.putRows(c, note)
-	if errors.Is(err, errLost) {
-		return false, nil
+	for i := 0; i < len(c.Runs) && p.on(); i++ {
+		p.note(w.putRun(&c.Runs[i]))
 	}
-	return err == nil, err
+	for i := 0; i < len(c.Guards) && p.on(); i++ {
+		p.note(w.putGuard(&c.Guards[i]))
+	}
+	for i := 0; i < len(c.Redriven) && p.on(); i++ {
+		p.note(w.redrive(c.Redriven[i]))
+	}
+	return p.on(), p.err
 }
 
-// errLost stays in this file: to the callers of the store a lost race is a value.
-var errLost = errors.New("lost")
+// progress is how far the rows of a change have been written.
+type progress struct {
+	written int
+	lost    bool
+	err     error
+}
 
-func (w *writer) putRows(c *carillon.Change, note func(bool, error) error) error {
-	if c.Job != nil {
-		if err := note(w.putJob(c.Job)); err != nil {
-			return err
-		}
+func (p *progress) on() bool { return !p.lost && p.err == nil }
+
+func (p *progress) note(hit bool, err error) {
+	switch {
+	case err != nil:
+		p.err = err
+	case hit:
+		p.written++
+	case p.written > 0:
+		p.err = errTorn
+	default:
+		p.lost = true
 	}
-	for i := range c.Runs {
-		if err := note(w.putRun(&c.Runs[i])); err != nil {
-			return err
-		}
-	}
-	for i := range c.Guards {
-		if err := note(w.putGuard(&c.Guards[i])); err != nil {
-			return err
-		}
-	}
-	for _, id := range c.Redriven {
-		if err := note(w.redrive(id)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"zombiezen.com/go/sqlite"
@@ -20,11 +21,11 @@ const (
   AND (?6 = 0 OR j.created >= ?6) AND (?7 = 0 OR j.created < ?7) AND (?8 = 0 OR (1 << j.state) & ?8)`
 
 	jobsBefore = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload` + jobFilter + `
-FROM job j WHERE j.id < ?1 ORDER BY j.id DESC`
+FROM job j WHERE j.id < ?1 AND j.id >= ?9 ORDER BY j.id DESC`
 
 	jobsLabeled = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload` + jobFilter + `
 FROM job_label l CROSS JOIN job j ON j.id = l.job
-WHERE l.ns = ?2 AND l.key = ?9 AND l.value = ?10 AND l.job < ?1 ORDER BY l.job DESC`
+WHERE l.ns = ?2 AND l.key = ?10 AND l.value = ?11 AND l.job < ?1 AND l.job >= ?9 ORDER BY l.job DESC`
 
 	jobWanted = 13
 )
@@ -62,7 +63,8 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 
 func bindJobQuery(q *carillon.JobQuery, query string) func(*sqlite.Stmt) {
 	return func(stmt *sqlite.Stmt) {
-		stmt.BindInt64(1, int64(cmp.Or(q.Before, math.MaxInt64)))
+		first, before := idRange(q)
+		stmt.BindInt64(1, int64(before))
 		bindText(stmt, 2, q.Namespace)
 		bindText(stmt, 3, q.Owner)
 		bindText(stmt, 4, q.Type)
@@ -77,11 +79,26 @@ func bindJobQuery(q *carillon.JobQuery, query string) func(*sqlite.Stmt) {
 			stored |= 1 << state
 		}
 		stmt.BindInt64(8, stored)
+		stmt.BindInt64(9, int64(first))
 		if query == jobsLabeled {
-			stmt.BindText(9, q.LabelKey)
-			stmt.BindText(10, q.LabelValue)
+			stmt.BindText(10, q.LabelKey)
+			stmt.BindText(11, q.LabelValue)
 		}
 	}
+}
+
+// idRange is where jobs of the time that is asked for can be. Ids rise with time, but a clock that was set back makes
+// them run ahead of it, and no more than a day, one hopes.
+func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
+	const day = carillon.Time(24 * time.Hour / time.Millisecond)
+	before = cmp.Or(q.Before, math.MaxInt64)
+	if q.CreatedFrom != 0 {
+		first = carillon.FirstID(q.CreatedFrom - day)
+	}
+	if q.CreatedTo != 0 {
+		before = min(before, carillon.FirstID(q.CreatedTo+day))
+	}
+	return first, before
 }
 
 // wanted reads a job with the state that follows from its runs.

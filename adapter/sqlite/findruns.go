@@ -45,7 +45,10 @@ func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 	past := states == 0 || states&^unfinishedStates != 0
 	switch start.Part {
 	case carillon.PartDead:
-		return []part{{start, []source{deadLetters}}}
+		if q.Job != 0 {
+			return []part{{start, []source{jobDead}}}
+		}
+		return []part{{start, []source{allDead}}}
 	case carillon.PartJob:
 		ofJob := part{start: start}
 		if hot {

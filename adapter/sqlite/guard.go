@@ -18,9 +18,7 @@ const (
 func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
 	switch {
 	case g.Value == nil && g.Rev == 0: // only compared: there must be none
-		w.seeGuard.text(1, g.Namespace)
-		w.seeGuard.text(2, g.Key)
-		rev, err := w.seeGuard.one()
+		rev, err := w.guardRev(g)
 		return rev == 0, err
 	case g.Value == nil:
 		w.deleteGuard.text(1, g.Namespace)

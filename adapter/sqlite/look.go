@@ -4,7 +4,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// What a row has for a revision; each by primary key, but for dead letters by dead_run.
+// The revision of a row, 0 if there is none; each by primary key, but for dead letters by dead_run.
 const (
 	seeJob   = `SELECT rev FROM job WHERE id = ?`
 	seeRun   = `SELECT rev FROM run WHERE due = ? AND job = ?`
@@ -21,17 +21,12 @@ func (w *writer) stands(c *carillon.Change) (bool, error) {
 		}
 	}
 	for i := range c.Runs {
-		run := &c.Runs[i]
-		w.seeRun.int(1, int64(run.ID.Due))
-		w.seeRun.int(2, int64(run.ID.Job))
-		if rev, err := w.seeRun.one(); err != nil || rev != int64(run.Rev) {
+		if rev, err := w.runRev(c.Runs[i].ID); err != nil || rev != int64(c.Runs[i].Rev) {
 			return false, err
 		}
 	}
 	for i := range c.Guards {
-		w.seeGuard.text(1, c.Guards[i].Namespace)
-		w.seeGuard.text(2, c.Guards[i].Key)
-		if rev, err := w.seeGuard.one(); err != nil || rev != int64(c.Guards[i].Rev) {
+		if rev, err := w.guardRev(&c.Guards[i]); err != nil || rev != int64(c.Guards[i].Rev) {
 			return false, err
 		}
 	}
@@ -43,4 +38,16 @@ func (w *writer) stands(c *carillon.Change) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+func (w *writer) runRev(id carillon.RunID) (int64, error) {
+	w.seeRun.int(1, int64(id.Due))
+	w.seeRun.int(2, int64(id.Job))
+	return w.seeRun.one()
+}
+
+func (w *writer) guardRev(g *carillon.Guard) (int64, error) {
+	w.seeGuard.text(1, g.Namespace)
+	w.seeGuard.text(2, g.Key)
+	return w.seeGuard.one()
 }

@@ -85,7 +85,11 @@ func (w *writer) update(run *carillon.Run) (bool, error) {
 
 // end moves a run out of the hot table; one that never was in it (Rev 0) is only recorded.
 func (w *writer) end(run *carillon.Run) (bool, error) {
-	if run.Rev != 0 {
+	if run.Rev == 0 {
+		if rev, err := w.runRev(run.ID); rev != 0 || err != nil {
+			return false, err
+		}
+	} else {
 		w.deleteRun.int(1, int64(run.ID.Due))
 		w.deleteRun.int(2, int64(run.ID.Job))
 		w.deleteRun.int(3, int64(run.Rev))

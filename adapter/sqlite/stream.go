@@ -35,8 +35,11 @@ WHERE due = (SELECT due FROM job WHERE id = ?6) AND job = ?6 AND extra = 0 AND d
 	jobHistory source = selectEnded + ` FROM history INDEXED BY history_job WHERE job = ?6 AND (due, pos) < (?7, ?8) ORDER BY due DESC, pos DESC`
 )
 
-// Dead letters before ?6, by the primary key; of one job too, they are few.
-const deadLetters source = selectEnded + ` AND (?7 = 0 OR job = ?7) FROM dead WHERE pos < ?6 ORDER BY pos DESC`
+// Dead letters before ?6: by the primary key, or those of the job ?7 by dead_run; these are few enough to be sorted.
+const (
+	allDead source = selectEnded + ` FROM dead WHERE pos < ?6 ORDER BY pos DESC`
+	jobDead source = selectEnded + ` FROM dead INDEXED BY dead_run WHERE job = ?7 AND due >= ?4 AND due < ?5 AND pos < ?6 ORDER BY pos DESC`
+)
 
 // runStream is a source that has been read as far as pos.
 type runStream struct {
@@ -72,7 +75,7 @@ func (r *reader) stream(q *carillon.RunQuery, from source, start carillon.RunPos
 		stmt.BindInt64(6, int64(q.Job))
 		stmt.BindInt64(7, int64(start.Due))
 		stmt.BindInt64(8, start.Place)
-	case deadLetters:
+	case jobDead:
 		stmt.BindInt64(6, start.Place)
 		stmt.BindInt64(7, int64(q.Job))
 	default:
@@ -124,6 +127,6 @@ func (s *runStream) run() (carillon.Run, error) {
 		run := s.reader.unfinished(s.stmt)
 		return run, s.reader.fillAbout(&run)
 	}
-	run, _ := s.reader.ended(s.stmt, s.source == deadLetters)
+	run, _ := s.reader.ended(s.stmt, s.source == allDead || s.source == jobDead)
 	return run, nil
 }

@@ -9,6 +9,7 @@ import (
 type writer struct {
 	conn                    *sqlite.Conn
 	begin, commit, rollback statement
+	wary                    int // commits that are still to be made with care
 
 	insertJob, updateJob, readJob, moveJob, defineJob statement
 	insertLabel, deleteLabel                          statement

@@ -1,0 +1,85 @@
+package carillon
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestACursorIsReadBackByTheQueryThatGaveItAndByNoOther(t *testing.T) {
+	queries := map[string]RunQuery{"all": {}, "job": {Job: 7}, "dead": {Dead: true}, "dead of a job": {Dead: true, Job: 7}}
+	for _, c := range []struct {
+		pos RunPos
+		of  []string
+	}{
+		{RunPos{Part: PartUnfinished, Due: 1_800_000_000_000, Job: 42}, []string{"all"}},
+		{RunPos{Part: PartEnded, Place: 9}, []string{"all"}},
+		{RunPos{Part: PartJob, Due: Never, Place: Unended}, []string{"job"}},
+		{RunPos{Part: PartJob, Due: 1, Place: 2}, []string{"job"}},
+		{RunPos{Part: PartDead, Place: 3}, []string{"dead", "dead of a job"}},
+	} {
+		for name, q := range queries {
+			q.After = c.pos.String()
+			got, err := q.Start()
+			var wanted bool
+			for _, of := range c.of {
+				wanted = wanted || of == name
+			}
+			var field *FieldError
+			if wanted && (got != c.pos || err != nil) || !wanted && (!errors.As(err, &field) || field.Field != "cursor") {
+				t.Errorf("%q for %s: %+v, %v", q.After, name, got, err)
+			}
+		}
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("u00001mcc5rrw907fjcq7h4041h")
+	f.Add("e0000000007m1d")
+	f.Fuzz(func(t *testing.T, s string) {
+		for _, q := range []RunQuery{{After: s}, {After: s, Job: 1}, {After: s, Dead: true}} {
+			if pos, err := q.Start(); err == nil && s != "" && pos.String() != s {
+				t.Errorf("%q is read as %+v, which is %q", s, pos, pos.String())
+			}
+		}
+	})
+}
+
+func TestAJobIsSummedUpByItsLatestRunThatBegan(t *testing.T) {
+	at := func(due Time, state State, attempt int32) Run {
+		return Run{ID: RunID{1, due}, State: state, Attempt: attempt}
+	}
+	ended := func(due Time, state State) *Run { r := at(due, state, 1); return &r }
+	for name, c := range map[string]struct {
+		unfinished []Run
+		ended      *Run
+		want       LatestState
+	}{
+		"nothing has begun":                  {[]Run{at(5, Waiting, 0)}, nil, LatestPending},
+		"nothing is left":                    {nil, nil, LatestPending},
+		"one is held":                        {[]Run{at(5, Waiting, 0), at(3, Claimed, 1)}, ended(4, Failed), LatestRunning},
+		"one runs":                           {[]Run{at(3, Running, 1)}, nil, LatestRunning},
+		"one waits for another attempt":      {[]Run{at(5, Waiting, 1)}, ended(4, Failed), LatestPending},
+		"an older one waits for another":     {[]Run{at(3, Waiting, 1)}, ended(4, Succeeded), LatestSucceeded},
+		"the last failed":                    {[]Run{at(5, Waiting, 0)}, ended(4, Failed), LatestFailed},
+		"the last was canceled when it ran":  {nil, ended(4, Canceled), LatestFailed},
+		"the last succeeded, the next waits": {[]Run{at(5, Waiting, 0)}, ended(4, Succeeded), LatestSucceeded},
+	} {
+		if got := LatestOf(c.unfinished, c.ended); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestFirstIDLiesBetweenTheIDsBeforeATimeAndThoseOfIt(t *testing.T) {
+	ids := NewIDs(MaxNodes-1, Never)
+	for _, now := range []Time{JobID(0).CreatedAround() + 2, 1_800_000_000_000, 3_000_000_000_000} {
+		before, _ := ids.Next(now - 1)
+		at, _ := ids.Next(now)
+		if before >= FirstID(now) || at < FirstID(now) {
+			t.Errorf("%s: %s and %s around %s", now, before, at, FirstID(now))
+		}
+	}
+	if FirstID(0) != 0 || FirstID(maxTime) < FirstID(3_000_000_000_000) {
+		t.Error("out of range")
+	}
+}

@@ -1,0 +1,283 @@
+package carillon_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapSkip))
+	run := planned(job, minute(1))
+	run.Seq = 3
+	verdict, c := carillon.Due{Job: job, Run: run, Guard: line(job, 0), Worker: worker}.Decide(minute(1) + 5)
+
+	claimed, next := run, planned(job, minute(2))
+	claimed.State, claimed.Worker, claimed.Claimed, claimed.Attempt = carillon.Claimed, worker, minute(1)+5, 1
+	claimed.Flags |= carillon.Planned
+	next.Seq, next.Rev = 4, 0
+	want := carillon.Change{Runs: []carillon.Run{claimed, next}, Guards: []carillon.Guard{*line(job, minute(1))}}
+	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(carillon.Guard{}, "Value")); verdict != carillon.Take || diff != "" {
+		t.Errorf("verdict %d (-want +got):\n%s", verdict, diff)
+	}
+	expectChange(t, c, "1m r5 v1 claimed guarded planned #1 seq 3", "2m r0 v1 waiting guarded seq 4", "turn r9 of 1m")
+}
+
+func TestWithoutAWorkerADueRunIsOnlyPassedOn(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapAllow))
+	verdict, c := carillon.Due{Job: job, Run: planned(job, minute(1))}.Decide(minute(1))
+	if verdict != carillon.Push {
+		t.Errorf("verdict %d, want push", verdict)
+	}
+	expectChange(t, c)
+}
+
+// The turn of a minutely job when its run of minute 5 is due, the run of minute 4 being in its way.
+var guards = []struct {
+	name   string
+	holder int // minutes
+	queue  []int
+}{
+	{"free", 0, nil},
+	{"its own", 5, nil},
+	{"its own, another waits", 5, []int{6}},
+	{"another's", 4, nil},
+	{"another's, one waits", 3, []int{4}},
+	{"another's, it waits", 4, []int{5}},
+	{"another's, it waits behind one", 3, []int{4, 5}},
+	{"nobody's, it is next", 0, []int{5}},
+	{"nobody's, another is next", 0, []int{4}},
+	{"nobody's, another is next, it waits", 0, []int{4, 5}},
+}
+
+func TestWhatEveryPolicySaysToEveryTurn(t *testing.T) {
+	const (
+		take   = carillon.Take
+		ended  = carillon.Ended
+		behind = carillon.Behind
+	)
+	for policy, verdicts := range map[carillon.Overlap][]carillon.Verdict{
+		//                         free  own   own   other   one waits waits   behind  next  other   other, waits
+		carillon.OverlapSkip:     {take, take, take, ended, ended, behind, behind, take, ended, behind},
+		carillon.OverlapQueue:    {take, take, take, behind, ended, behind, behind, take, ended, behind},
+		carillon.OverlapQueueAll: {take, take, take, behind, behind, behind, behind, take, behind, behind},
+		carillon.OverlapReplace:  {take, take, take, behind, behind, behind, behind, take, behind, behind},
+		carillon.OverlapAllow:    {take, take, take, take, take, take, take, take, take, take},
+	} {
+		for i, guard := range guards {
+			t.Run(string(policy)+" "+guard.name, func(t *testing.T) {
+				job := newJob(t, minutely(policy))
+				d := carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: lineOf(job, guard.holder, guard.queue), Worker: worker}
+				d.Others = othersIn(job, guard.holder, guard.queue)
+				verdict, c := d.Decide(minute(5))
+				if verdict != verdicts[i] {
+					t.Fatalf("verdict %d, want %d", verdict, verdicts[i])
+				}
+				checkDecision(t, d, verdict, c)
+			})
+		}
+	}
+}
+
+func lineOf(job *carillon.Job, holder int, queue []int) *carillon.Guard {
+	var dues []carillon.Time
+	for _, n := range queue {
+		dues = append(dues, minute(n))
+	}
+	if holder == 0 {
+		return line(job, 0, dues...)
+	}
+	return line(job, minute(holder), dues...)
+}
+
+// othersIn are the unfinished runs that a guard speaks of: the holder is running, those in the queue wait.
+func othersIn(job *carillon.Job, holder int, queue []int) (others []carillon.Run) {
+	if holder != 0 && holder != 5 {
+		others = append(others, claimed(planned(job, minute(holder))))
+	}
+	for _, n := range queue {
+		if run := planned(job, minute(n)); n != 5 {
+			run.Flags |= carillon.Planned
+			others = append(others, run)
+		}
+	}
+	return others
+}
+
+// checkDecision is what holds for every decision about a run by the clock that has no successor yet.
+func checkDecision(t *testing.T, d carillon.Due, verdict carillon.Verdict, c carillon.Change) {
+	t.Helper()
+	run, next := c.Runs[0], c.Runs[1]
+	states := map[carillon.Verdict]carillon.State{
+		carillon.Take: carillon.Claimed, carillon.Ended: carillon.Skipped, carillon.Behind: carillon.Waiting,
+	}
+	if run.ID != d.Run.ID || run.State != states[verdict] || !run.Has(carillon.Planned) || run.Rev != d.Run.Rev {
+		t.Errorf("the run became %s", tellRun(&run))
+	}
+	seq := int32(1)
+	if verdict == carillon.Ended {
+		seq = 0 // a skipped run does not count for max_runs
+	}
+	if next.Covers != minute(6) || next.ID.Due != minute(6) || next.State != carillon.Waiting || next.Seq != seq || next.Rev != 0 {
+		t.Errorf("the successor is %s, covers %s, number %d", tellRun(&next), since(next.Covers), next.Seq)
+	}
+	if !d.Run.Has(carillon.Guarded) {
+		return
+	}
+	holder, beside, queue := turns(d.Guard)
+	if verdict == carillon.Take && holder == d.Run.ID.Due {
+		if len(c.Guards) != 0 {
+			t.Errorf("a run that has its turn already writes the guard")
+		}
+		return
+	}
+	if len(c.Guards) != 1 || c.Guards[0].Rev != d.Guard.Rev || len(beside) > 0 {
+		t.Fatalf("the guard is not compared: %v", c.Guards)
+	}
+	nowHolder, _, nowQueue := turns(&c.Guards[0])
+	waits := slices.Contains(nowQueue, d.Run.ID.Due)
+	switch {
+	case verdict == carillon.Take && (nowHolder != d.Run.ID.Due || waits),
+		verdict == carillon.Behind && (nowHolder != holder || !waits),
+		verdict == carillon.Ended && (nowHolder != holder || !slices.Equal(nowQueue, queue)):
+		t.Errorf("verdict %d turns %s into %s", verdict, d.Guard.Value, c.Guards[0].Value)
+	}
+	if verdict == carillon.Behind && run.Wake != minute(5).Add(30*time.Second) && nowHolder != 0 {
+		t.Errorf("nobody looks again before %s", since(run.Wake))
+	}
+}
+
+func TestASkipSaysWhatWasInTheWay(t *testing.T) {
+	for name, c := range map[string]struct {
+		overlap carillon.Overlap
+		guard   func(*carillon.Job) *carillon.Guard
+		want    string
+	}{
+		"skip":       {carillon.OverlapSkip, func(j *carillon.Job) *carillon.Guard { return line(j, minute(4)) }, " is not finished"},
+		"skip, next": {carillon.OverlapSkip, func(j *carillon.Job) *carillon.Guard { return line(j, 0, minute(4)) }, " is not finished"},
+		"queue":      {carillon.OverlapQueue, func(j *carillon.Job) *carillon.Guard { return line(j, minute(3), minute(4)) }, " waits already"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, minutely(c.overlap))
+			_, change := carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: c.guard(job)}.Decide(minute(5))
+			run := change.Runs[0]
+			if want := "overlap: " + runID(job, minute(4)) + c.want; run.Reason != want {
+				t.Errorf("reason %q, want %q", run.Reason, want)
+			}
+			if run.Ended != minute(5) || run.About == nil || run.About.Name != job.Name || run.Until != 0 {
+				t.Errorf("the record: %+v", run)
+			}
+		})
+	}
+}
+
+func TestAQueueIsBounded(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapQueueAll))
+	var queue []carillon.Time
+	for n := range 1000 {
+		queue = append(queue, minute(-2000+n))
+	}
+	verdict, c := carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue...)}.Decide(minute(5))
+	if verdict != carillon.Ended || c.Runs[0].Reason != "overlap: 1000 runs wait already" {
+		t.Errorf("verdict %d, reason %q", verdict, c.Runs[0].Reason)
+	}
+	verdict, _ = carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue[1:]...)}.Decide(minute(5))
+	if verdict != carillon.Behind {
+		t.Errorf("with room for one: verdict %d", verdict)
+	}
+}
+
+func TestReplaceStopsWhoRunsAndEndsWhoWaits(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapReplace))
+	by := "replaced by " + runID(job, minute(5))
+	run := planned(job, minute(5))
+	waits := planned(job, minute(4))
+	waits.Flags |= carillon.Planned
+	stopping := claimed(planned(job, minute(3)))
+	stopping.Flags |= carillon.Stop
+	for name, c := range map[string]struct {
+		guard  *carillon.Guard
+		others []carillon.Run
+		want   []string
+	}{
+		"the holder runs": {
+			line(job, minute(3)),
+			[]carillon.Run{run, claimed(planned(job, minute(3)))},
+			[]string{"3m r5 v1 claimed guarded planned stop #1: " + by, "turn r9 of 3m then 5m"},
+		},
+		"the holder was asked already, another waits": {
+			line(job, minute(3), minute(4)),
+			[]carillon.Run{waits, stopping},
+			[]string{"4m r5 v1 skipped guarded planned: " + by, "turn r9 of 3m then 5m"},
+		},
+		"the holder is between two attempts": {
+			line(job, minute(3)),
+			[]carillon.Run{retrying(planned(job, minute(3)), minute(9))},
+			[]string{"3m r5 v1 canceled guarded planned #1: " + by, "turn r9 then 5m"},
+		},
+		"who is in line and was not seen stays": {
+			line(job, minute(3), minute(4)),
+			[]carillon.Run{claimed(planned(job, minute(3)))},
+			[]string{"3m r5 v1 claimed guarded planned stop #1: " + by, "turn r9 of 3m then 4m then 5m"},
+		},
+		"who is not in line is not in the way": {
+			line(job, minute(3)), []carillon.Run{manual(job, minute(4)+1), stopping}, []string{"turn r9 of 3m then 5m"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			verdict, change := carillon.Due{Job: job, Run: run, Guard: c.guard, Others: c.others}.Decide(minute(5))
+			if verdict != carillon.Behind {
+				t.Errorf("verdict %d", verdict)
+			}
+			wakes := " wakes 5m30s"
+			if holder, _, queue := turns(&change.Guards[0]); holder == 0 && queue[0] == minute(5) {
+				wakes = "" // at once: nobody will tell it
+			}
+			want := []string{"5m r5 v1 waiting guarded planned" + wakes, "6m r0 v1 waiting guarded seq 1"}
+			expectChange(t, change, append(want, c.want...)...)
+		})
+	}
+}
+
+func TestAScheduleEndsWithItsLastRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit  func(*carillon.Definition)
+		seq   int32
+		guard carillon.Time
+		want  []string
+	}{
+		"max_runs": {
+			func(d *carillon.Definition) { d.Schedule.MaxRuns = 3 }, 2, 0,
+			[]string{"5m r5 v1 claimed guarded planned #1 seq 2", "turn r9 of 5m"},
+		},
+		"max_runs, one left": {
+			func(d *carillon.Definition) { d.Schedule.MaxRuns = 4 }, 2, 0,
+			[]string{"5m r5 v1 claimed guarded planned #1 seq 2", "6m r0 v1 waiting guarded seq 3", "turn r9 of 5m"},
+		},
+		"max_runs, but this one is skipped": {
+			func(d *carillon.Definition) { d.Schedule.MaxRuns = 3 }, 2, minute(4), nil,
+		},
+		"ends_at": {
+			func(d *carillon.Definition) { d.Schedule.EndsAt = minute(6) - 1 }, 2, 0,
+			[]string{"5m r5 v1 claimed guarded planned #1 seq 2", "turn r9 of 5m"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, func(d *carillon.Definition) { minutely(carillon.OverlapSkip)(d); c.edit(d) })
+			run := planned(job, minute(5))
+			run.Seq = c.seq
+			_, change := carillon.Due{Job: job, Run: run, Guard: line(job, c.guard), Worker: worker}.Decide(minute(5))
+			if c.want == nil {
+				c.want = []string{
+					"5m r5 v1 skipped guarded planned seq 2: overlap: " + runID(job, minute(4)) + " is not finished",
+					"6m r0 v1 waiting guarded seq 2", "turn r9 of 4m",
+				}
+			}
+			expectChange(t, change, c.want...)
+		})
+	}
+}

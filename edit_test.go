@@ -1,0 +1,266 @@
+package carillon_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// change is an edit of the job's definition, admitted at now.
+func change(t *testing.T, w carillon.Whole, now carillon.Time, edit func(*carillon.Definition)) carillon.Change {
+	t.Helper()
+	def := w.Job.Definition
+	edit(&def)
+	if err := def.Admit(now); err != nil {
+		t.Fatal(err)
+	}
+	c, err := w.Edit(def, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestAnEditMovesWhatHasNotBegun(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapQueueAll))
+	w := whole(job, line(job, minute(1), minute(2)), planned(job, minute(9)), manual(job, minute(3)+1), behind(planned(job, minute(2))),
+		claimed(planned(job, minute(1))))
+	c := change(t, w, minute(4), func(d *carillon.Definition) { d.Queue, d.Priority, d.Name = "mail", 8, "other" })
+	expectChange(t, c, "job v2 active", "9m r5 v2 waiting guarded", "3m0.001s r5 v2 waiting guarded",
+		"2m r5 v2 waiting guarded planned wakes 2m30s", "turn r9 of 1m then 2m")
+	for _, run := range c.Runs {
+		if run.Lane() != (carillon.Lane{Queue: "mail", Priority: 8}) || run.About.Name != "other" {
+			t.Errorf("%s: lane %v, name %q", since(run.ID.Due), run.Lane(), run.About.Name)
+		}
+	}
+	if c.Job.Updated != minute(4) || c.Job.Created != epoch || c.Job.Rev != job.Rev {
+		t.Errorf("the job: %+v", c.Job)
+	}
+}
+
+func TestAChangedScheduleReplacesThePlannedRun(t *testing.T) {
+	every := func(d time.Duration) func(*carillon.Definition) {
+		return func(def *carillon.Definition) { def.Schedule = carillon.Schedule{Every: carillon.Duration(d)} }
+	}
+	for name, c := range map[string]struct {
+		runs func(*carillon.Job) []carillon.Run
+		edit func(*carillon.Definition)
+		want []string
+	}{
+		"it is yet to come": {
+			func(j *carillon.Job) []carillon.Run { return []carillon.Run{numbered(planned(j, minute(9)), 7)} }, every(time.Hour),
+			[]string{"9m r5 v1 canceled seq 7: the schedule was changed", "1h4m r0 v2 waiting seq 7"},
+		},
+		"it is late: its record stands for all that have come": {
+			func(j *carillon.Job) []carillon.Run { return []carillon.Run{numbered(planned(j, minute(1)), 7)} }, every(time.Hour),
+			[]string{"1m r5 v1 canceled until 4m seq 7: the schedule was changed", "1h4m r0 v2 waiting seq 7"},
+		},
+		"the due time stays the same": {
+			func(j *carillon.Job) []carillon.Run { return []carillon.Run{numbered(planned(j, minute(5)), 7)} },
+			func(d *carillon.Definition) { d.Schedule.EndsAt = minute(100) },
+			[]string{"5m r5 v2 waiting seq 7"},
+		},
+		"the due time is taken": {
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{manual(j, minute(64)), planned(j, minute(9))}
+			}, every(time.Hour),
+			[]string{"9m r5 v1 canceled: the schedule was changed", "1h4m r5 v2 waiting", "1h4m0.001s r0 v2 waiting covers 1h4m"},
+		},
+		"runs that have begun or wait for their turn stay": {
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{numbered(planned(j, minute(9)), 4), behind(planned(j, minute(2))), claimed(planned(j, minute(1)))}
+			}, every(time.Hour),
+			[]string{"9m r5 v1 canceled seq 4: the schedule was changed", "2m r5 v2 waiting planned wakes 2m30s", "1h4m r0 v2 waiting seq 4"},
+		},
+		"max_runs is reached": {
+			func(j *carillon.Job) []carillon.Run { return []carillon.Run{numbered(planned(j, minute(9)), 7)} },
+			func(d *carillon.Definition) { d.Schedule.MaxRuns = 7 },
+			[]string{"9m r5 v1 canceled seq 7: the schedule was changed"},
+		},
+		"max_runs is raised while the last one runs": {
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{numbered(claimed(planned(j, minute(1))), 4)}
+			},
+			func(d *carillon.Definition) { d.Schedule.MaxRuns = 6 },
+			[]string{"5m r0 v2 waiting seq 5"},
+		},
+		"max_runs is raised while the last one waits for a retry": {
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{numbered(retrying(planned(j, minute(1)), minute(8)), 4)}
+			},
+			func(d *carillon.Definition) { d.Schedule.MaxRuns = 6 },
+			[]string{"5m r0 v2 waiting seq 5"},
+		},
+		"max_runs is raised, but not enough": {
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{numbered(retrying(planned(j, minute(1)), minute(8)), 4)}
+			},
+			func(d *carillon.Definition) { d.Schedule.MaxRuns = 5 }, nil,
+		},
+		"the clock was set back: what has been is not planned again": {
+			func(j *carillon.Job) []carillon.Run { return []carillon.Run{claimed(planned(j, minute(6)))} },
+			func(d *carillon.Definition) { d.Schedule.MaxRuns = 60 },
+			[]string{"7m r0 v2 waiting seq 1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, minutely(carillon.OverlapAllow))
+			got := change(t, whole(job, nil, c.runs(job)...), minute(4), c.edit)
+			expectChange(t, got, append([]string{"job v2 active"}, c.want...)...)
+		})
+	}
+}
+
+func numbered(run carillon.Run, seq int32) carillon.Run {
+	run.Seq = seq
+	return run
+}
+
+func TestAnEditOfAPausedJobPlansOnHold(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapAllow))
+	job.State = carillon.Paused
+	run := planned(job, minute(1))
+	run.Flags, run.Wake = run.Flags|carillon.OnHold, carillon.Never
+	c := change(t, whole(job, nil, run), minute(4), func(d *carillon.Definition) { d.Schedule.Cron, d.Schedule.Every = "@hourly", 0 })
+	expectChange(t, c, "job v2 paused", "1m r5 v1 canceled until 4m: the schedule was changed", "1h r0 v2 waiting on-hold wakes never")
+}
+
+func TestAMovedOneOff(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*carillon.Definition)
+		runs func(*carillon.Job) []carillon.Run
+		at   carillon.Time
+		want []string
+	}{
+		"it waits": {nil, func(j *carillon.Job) []carillon.Run { return []carillon.Run{planned(j, minute(9))} }, minute(20), []string{
+			"9m r5 v1 canceled: the schedule was changed", "20m r0 v2 waiting",
+		}},
+		"it waits, and shall run at once": {nil, func(j *carillon.Job) []carillon.Run { return []carillon.Run{planned(j, minute(9))} }, minute(1), []string{
+			"9m r5 v1 canceled: the schedule was changed", "1m r0 v2 waiting",
+		}},
+		"it runs, and shall once more: they must not overlap": {
+			nil, func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{planned(j, minute(9)).Claim(worker, minute(9))}
+			}, minute(20),
+			[]string{"9m r5 v1 claimed guarded #1", "20m r0 v2 waiting guarded", "turn r0 of 9m"},
+		},
+		"it runs, and shall once more: they may overlap": {
+			func(d *carillon.Definition) { d.Overlap = carillon.OverlapAllow },
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{planned(j, minute(9)).Claim(worker, minute(9))}
+			}, minute(20),
+			[]string{"20m r0 v2 waiting"},
+		},
+		"it runs, and that time has been": {
+			nil, func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{planned(j, minute(9)).Claim(worker, minute(9))}
+			}, minute(1), nil,
+		},
+		"it has ended, and shall once more":    {nil, func(*carillon.Job) []carillon.Run { return nil }, minute(20), []string{"20m r0 v2 waiting"}},
+		"it has ended, and that time has been": {nil, func(*carillon.Job) []carillon.Run { return nil }, minute(1), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, func(d *carillon.Definition) {
+				d.Schedule.At = minute(9)
+				if c.edit != nil {
+					c.edit(d)
+				}
+			})
+			got := change(t, whole(job, nil, c.runs(job)...), minute(10), func(d *carillon.Definition) { d.Schedule.At = c.at })
+			expectChange(t, got, append([]string{"job v2 active"}, c.want...)...)
+		})
+	}
+}
+
+func TestAnEditCannotChangeTheKindOfSchedule(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapSkip))
+	_, err := whole(job, line(job, 0)).Edit(define(t, once(minute(9))), minute(1))
+	expectFieldError(t, err, "schedule", "another kind", "submit a new job")
+	job = newJob(t, once(minute(9)))
+	_, err = whole(job, nil).Edit(define(t, minutely(carillon.OverlapSkip)), minute(1))
+	expectFieldError(t, err, "schedule", "another kind", "submit a new job")
+}
+
+func overlap(o carillon.Overlap) func(*carillon.Definition) {
+	return func(d *carillon.Definition) { d.Overlap = o }
+}
+
+func TestFromAllowToSkipAllThatIsUnfinishedComesUnderTheGuard(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapAllow))
+	w := whole(job, nil, planned(job, minute(9)), manual(job, minute(3)+1), claimed(planned(job, minute(2))), retrying(planned(job, minute(1)), minute(8)))
+	c := change(t, w, minute(4), overlap(carillon.OverlapSkip))
+	expectChange(t, c, "job v2 active", "2m r5 v1 claimed guarded planned #1", "1m r5 v1 waiting guarded planned #1 wakes 8m",
+		"9m r5 v2 waiting guarded", "3m0.001s r5 v2 waiting guarded", "turn r0 of 2m beside 1m")
+}
+
+func TestFromSkipToAllowNobodyWaitsForHisTurnAnyLonger(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapQueueAll))
+	w := whole(job, line(job, minute(1), minute(2)), planned(job, minute(9)), behind(planned(job, minute(2))), claimed(planned(job, minute(1))))
+	c := change(t, w, minute(4), overlap(carillon.OverlapAllow))
+	expectChange(t, c, "job v2 active", "9m r5 v2 waiting", "2m r5 v2 waiting planned wakes 4m", "turn r9 of 1m")
+
+	// And back again: who began meanwhile is beside the one who has the turn. That one waits for a retry; a claim of it
+	// that was decided before must lose, so it is part of the change.
+	w = whole(c.Job, line(job, minute(1)), claimed(c.Runs[1]), retrying(planned(job, minute(1)), minute(8)))
+	c = change(t, w, minute(5), overlap(carillon.OverlapSkip))
+	expectChange(t, c, "job v3 active", "2m r5 v2 claimed guarded planned #1 wakes 4m", "1m r5 v1 waiting guarded planned #1 wakes 8m",
+		"turn r9 of 1m beside 2m")
+}
+
+func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapSkip))
+	first, second := retrying(planned(job, minute(1)), minute(5)), claimed(planned(job, minute(2)))
+	allowed := newJob(t, minutely(carillon.OverlapAllow)) // what they began with
+	guard := line(job, minute(1))
+	guard.Value = []byte(`{"holder":"2027-01-15T08:01:00.000Z","beside":["2027-01-15T08:02:00.000Z"]}`)
+	decide := func(run carillon.Run, others ...carillon.Run) (carillon.Verdict, carillon.Change) {
+		d := carillon.Due{Job: allowed, Run: run, Guard: guard, Others: others, Worker: worker}
+		if !d.NeedsOthers() {
+			t.Errorf("%s is decided without a look at the others", since(run.ID.Due))
+		}
+		return d.Decide(minute(6))
+	}
+	if verdict, c := decide(first, first, second); verdict != carillon.Behind {
+		t.Errorf("its turn, but another still runs: verdict %d, %v", verdict, tell(c))
+	} else {
+		expectChange(t, c, "1m r5 v1 waiting guarded planned #1 wakes 6m30s", "turn r9 of 1m beside 2m")
+	}
+	other := retrying(planned(job, minute(2)), minute(5))
+	if verdict, c := decide(first, first, other); verdict != carillon.Take {
+		t.Errorf("its turn, and nobody runs: verdict %d, %v", verdict, tell(c))
+	}
+	if verdict, c := decide(other, first, other); verdict != carillon.Behind {
+		t.Errorf("not its turn: verdict %d, %v", verdict, tell(c))
+	}
+	c := carillon.Settle(first.Claim(worker, minute(7)).End(carillon.Succeeded, "", minute(7)), guard)
+	expectChange(t, c, "1m r5 v1 succeeded guarded planned #2", "turn r9 of 2m")
+	// A run that is due meanwhile is skipped, or stops both.
+	_, c = carillon.Due{Job: job, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
+	if c.Runs[0].State != carillon.Skipped {
+		t.Errorf("%v", tell(c))
+	}
+	replace := newJob(t, minutely(carillon.OverlapReplace))
+	by := ": replaced by " + runID(job, minute(6))
+	_, c = carillon.Due{Job: replace, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
+	expectChange(t, c, "6m r5 v1 waiting guarded planned wakes 6m30s", "7m r0 v1 waiting guarded seq 1",
+		"1m r5 v1 canceled guarded planned #1"+by, "2m r5 v1 claimed guarded planned stop #1"+by, "turn r9 of 2m then 6m")
+}
+
+func TestAOneOffWithTwoRunsComesUnderTheGuardWhenOverlapIsForbidden(t *testing.T) {
+	job := newJob(t, func(d *carillon.Definition) { d.Schedule.At, d.Overlap = minute(9), carillon.OverlapAllow })
+	w := whole(job, nil, planned(job, minute(9)), manual(job, minute(3)).Claim(worker, minute(3)))
+	expectChange(t, change(t, w, minute(4), overlap(carillon.OverlapQueue)), "job v2 active", "3m r5 v1 claimed guarded #1",
+		"9m r5 v2 waiting guarded", "turn r0 of 3m")
+	// Alone it needs none.
+	w = whole(job, nil, planned(job, minute(9)))
+	expectChange(t, change(t, w, minute(4), overlap(carillon.OverlapQueue)), "job v2 active", "9m r5 v2 waiting")
+}
+
+func TestAnEditedMisfirePolicyReachesThePlannedRun(t *testing.T) {
+	job := newJob(t, once(minute(9)))
+	c := change(t, whole(job, nil, planned(job, minute(9))), minute(4), func(d *carillon.Definition) { d.Misfire.Policy = carillon.MisfireSkip })
+	if verdict, _ := (carillon.Due{Job: c.Job, Run: c.Runs[0], Worker: worker}).Decide(minute(20)); verdict != carillon.Ended {
+		t.Errorf("verdict %d: it is eleven minutes late, and the policy is skip", verdict)
+	}
+}

@@ -1,0 +1,223 @@
+package carillon_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/google/go-cmp/cmp"
+)
+
+var kinds = map[carillon.OutcomeKind]string{
+	carillon.Success: "success", carillon.Retriable: "retriable", carillon.Fatal: "fatal", carillon.Stopped: "stopped",
+	carillon.Lost: "lost", carillon.Crashed: "crashed",
+}
+
+func TestWhatEveryOutcomeMakesOfEveryRun(t *testing.T) {
+	const (
+		waiting, succeeded = carillon.Waiting, carillon.Succeeded
+		failed, canceled   = carillon.Failed, carillon.Canceled
+	)
+	type states = map[carillon.OutcomeKind]carillon.State
+	for name, c := range map[string]struct {
+		flags            carillon.Flags
+		failures, losses int32 // before; crashes are half of the losses
+		want             states
+	}{
+		"the first attempt": {0, 0, 0, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
+		"the last failure":  {0, 2, 0, states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
+		"the last crash":    {0, 0, 2, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: failed}},
+		"many losses":       {0, 0, 3, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: failed}},
+		"asked to stop":     {carillon.Stop, 0, 0, states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled}},
+		"asked to stop, the last failure": {
+			carillon.Stop, 2, 2, states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
+		},
+		"no further attempt": {carillon.Last, 0, 0, states{1: succeeded, 2: canceled, 3: failed, 4: canceled, 5: canceled, 6: canceled}},
+		"no further attempt, the last failure": {
+			carillon.Last, 2, 2, states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: canceled, 6: failed},
+		},
+		"on hold": {carillon.OnHold, 0, 0, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
+		"on hold, stop and last": {
+			carillon.OnHold | carillon.Stop | carillon.Last, 0, 0,
+			states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
+		},
+	} {
+		for kind, want := range c.want {
+			for _, running := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, running %v", name, kinds[kind], running), func(t *testing.T) {
+					job := newJob(t, func(d *carillon.Definition) { d.Retry.MaxCrashes = 2 })
+					run := claimed(planned(job, minute(1)))
+					run.Flags |= c.flags
+					run.Failures, run.Losses, run.Crashes = c.failures, c.losses, c.losses/2
+					if running {
+						run = run.Begin(minute(1) + 3)
+					}
+					checkFinish(t, job, run, kind, want)
+				})
+			}
+		}
+	}
+}
+
+func checkFinish(t *testing.T, job *carillon.Job, run carillon.Run, kind carillon.OutcomeKind, want carillon.State) {
+	t.Helper()
+	now := minute(2)
+	outcome := carillon.Outcome{Kind: kind, Reason: "why", Started: minute(1) + 3}
+	got := run.Finish(job, outcome, now, 0.5)
+	if got.State != want {
+		t.Fatalf("%s, want %s", got.State, want)
+	}
+	counts := func(r carillon.Run) [4]int32 { return [4]int32{r.Attempt, r.Failures, r.Losses, r.Crashes} }
+	expected := counts(run)
+	switch kind {
+	case carillon.Retriable, carillon.Fatal:
+		expected[1]++
+	case carillon.Lost:
+		expected[2]++
+	case carillon.Crashed:
+		expected[2]++
+		expected[3]++
+	}
+	if counts(got) != expected {
+		t.Errorf("attempt, failures, losses, crashes: %v, want %v", counts(got), expected)
+	}
+	if got.ID != run.ID || got.Rev != run.Rev || got.Version != run.Version || got.Claimed != run.Claimed || got.Started != minute(1)+3 {
+		t.Errorf("changed what it should not: %+v", got)
+	}
+	if got.State.Ended() {
+		if got.Ended != now || got.Wake != 0 || got.Has(carillon.OnHold) || got.Has(carillon.Stop) || got.Worker != run.Worker || got.About == nil {
+			t.Errorf("the record: %+v", got)
+		}
+		return
+	}
+	if got.Ended != 0 || got.Worker != "" || got.Flags != run.Flags {
+		t.Errorf("the waiting run: %+v", got)
+	}
+	switch retry := kind == carillon.Retriable; {
+	case retry && (got.Wake < now.Add(time.Second) || got.Wake > now.Add(5*time.Second)):
+		t.Errorf("tried again at %s", since(got.Wake))
+	case !retry && !run.Has(carillon.OnHold) && got.Wake > now:
+		t.Errorf("a loss waits until %s", since(got.Wake))
+	case !retry && run.Has(carillon.OnHold) && got.Wake != carillon.Never:
+		t.Errorf("on hold, and wakes at %s", since(got.Wake))
+	}
+}
+
+func TestReasonsOfAnEnd(t *testing.T) {
+	job := newJob(t, nil)
+	run := claimed(planned(job, minute(1)))
+	last := run
+	last.Flags |= carillon.Last
+	crashed := run
+	crashed.Crashes = 4
+	for want, got := range map[string]carillon.Run{
+		"":                         run.Finish(job, carillon.Outcome{Kind: carillon.Success, Reason: "noise"}, minute(2), 0),
+		"no luck":                  run.Finish(job, carillon.Outcome{Kind: carillon.Fatal, Reason: "no luck"}, minute(2), 0),
+		"later":                    run.Finish(job, carillon.Outcome{Kind: carillon.Retriable, Reason: "later"}, minute(2), 0),
+		"the job was canceled: no": last.Finish(job, carillon.Outcome{Kind: carillon.Retriable, Reason: "no"}, minute(2), 0),
+		"quarantined: its worker died 5 times while it ran": crashed.Finish(job, carillon.Outcome{Kind: carillon.Crashed}, minute(2), 0),
+	} {
+		if got.Reason != want {
+			t.Errorf("%s: %q, want %q", got.State, got.Reason, want)
+		}
+	}
+}
+
+func TestATargetThatAsksForAPauseGetsAtLeastThat(t *testing.T) {
+	job := newJob(t, func(d *carillon.Definition) { d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0 })
+	run := claimed(planned(job, minute(1)))
+	for asked, want := range map[time.Duration]time.Duration{
+		0: time.Minute, time.Second: time.Minute, time.Hour: time.Hour, time.Hour + 1: time.Hour + time.Millisecond,
+	} {
+		got := run.Finish(job, carillon.Outcome{Kind: carillon.Retriable, RetryAfter: asked}, minute(2), 0)
+		if got.Wake != minute(2).Add(want) {
+			t.Errorf("asked for %s, waits %s", asked, got.Wake.Sub(minute(2)))
+		}
+	}
+	got := run.Finish(job, carillon.Outcome{Kind: carillon.Retriable, RetryAfter: math.MaxInt64}, minute(2), 0)
+	if got.Wake < minute(2).Add(time.Minute) {
+		t.Errorf("asked for ever, wakes at %s", got.Wake)
+	}
+}
+
+func TestARetryOfAPausedJobKeepsItsPause(t *testing.T) {
+	job := newJob(t, func(d *carillon.Definition) { d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0 })
+	run := claimed(planned(job, minute(1)))
+	run.Flags |= carillon.OnHold
+	if got := run.Finish(job, carillon.Outcome{Kind: carillon.Retriable}, minute(2), 0); got.Wake != minute(3) || !got.Has(carillon.OnHold) {
+		t.Errorf("wakes at %s, on hold %v", since(got.Wake), got.Has(carillon.OnHold))
+	}
+}
+
+func TestEndsExpireByTheRuleOfTheirDefinition(t *testing.T) {
+	const day = carillon.Duration(24 * time.Hour)
+	job := newJob(t, func(d *carillon.Definition) { d.Retention = carillon.Retention{Runs: day, DeadLetters: 3 * day} })
+	run := claimed(planned(job, minute(1)))
+	ok := run.Finish(job, carillon.Outcome{Kind: carillon.Success}, minute(2), 0)
+	dead := run.Finish(job, carillon.Outcome{Kind: carillon.Fatal}, minute(2), 0)
+	again := run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, minute(2), 0)
+	got := [6]carillon.Time{ok.Expires, ok.DeadExpires, dead.Expires, dead.DeadExpires, again.Expires, again.DeadExpires}
+	a, b := minute(2).Add(day.Std()), minute(2).Add(3*day.Std())
+	if want := [6]carillon.Time{a, 0, a, b, 0, 0}; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	none := newJob(t, nil)
+	if got := run.Finish(none, carillon.Outcome{Kind: carillon.Fatal}, minute(2), 0); got.Expires != 0 || got.DeadExpires != 0 {
+		t.Errorf("the server's rule is written down: %s, %s", got.Expires, got.DeadExpires)
+	}
+}
+
+func TestAnOutputIsKeptIfThereIsOne(t *testing.T) {
+	job := newJob(t, nil)
+	run := claimed(planned(job, minute(1)))
+	run.Output = &carillon.Output{Checkpoint: []byte("3")}
+	got := run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, minute(2), 0)
+	if diff := cmp.Diff(run.Output, got.Output); diff != "" {
+		t.Error(diff)
+	}
+	result := &carillon.Output{Result: []byte("7")}
+	if got := run.Finish(job, carillon.Outcome{Kind: carillon.Success, Output: result}, minute(2), 0); got.Output != result {
+		t.Errorf("%+v", got.Output)
+	}
+}
+
+func TestAnEndGivesUpTheTurn(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapQueueAll))
+	run := claimed(planned(job, minute(1)))
+	guard := line(job, minute(1), minute(2), minute(3))
+	c := carillon.Settle(run.End(carillon.Succeeded, "", minute(4)), guard)
+	expectChange(t, c, "1m r5 v1 succeeded guarded planned #1", "turn r9 then 2m then 3m")
+	if heir := c.Guards[0].Heir(job.ID); heir != (carillon.RunID{Job: job.ID, Due: minute(2)}) {
+		t.Errorf("the heir is %s", heir)
+	}
+	// A retry keeps it, and a run that is not guarded has none.
+	expectChange(t, carillon.Settle(retrying(run, minute(4)), guard), "1m r5 v1 waiting guarded planned #2 wakes 4m")
+	free := run
+	free.Flags &^= carillon.Guarded
+	expectChange(t, carillon.Settle(free.End(carillon.Failed, "x", minute(4)), nil), "1m r5 v1 failed planned #1: x")
+	if guard.Holder(job.ID).Due != minute(1) || !guard.Heir(job.ID).IsZero() {
+		t.Errorf("holder %s, heir %s", guard.Holder(job.ID), guard.Heir(job.ID))
+	}
+}
+
+func TestFencesRise(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapSkip))
+	last := int64(-1)
+	for n := range 5 {
+		run := planned(job, minute(n))
+		for range 3 {
+			run = run.Claim(worker, run.ID.Due)
+			if run.Fence() <= last {
+				t.Fatalf("minute %d, attempt %d: fence %d after %d", n, run.Attempt, run.Fence(), last)
+			}
+			last = run.Fence()
+			run = run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, run.ID.Due, 0)
+		}
+	}
+	late := planned(job, at(t, "9999-12-31T00:00:00Z"))
+	if a, b := late.Claim(worker, 0), late.Claim(worker, 0).Claim(worker, 0); a.Fence() >= b.Fence() {
+		t.Errorf("far away, fences of one run are %d and %d", a.Fence(), b.Fence())
+	}
+}

@@ -1,0 +1,124 @@
+package ledger_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/ledger"
+)
+
+func TestDefinitionsAreReadOnceIfTheyAreNeededAgain(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		recurring := submit(t, l, every(time.Minute, carillon.OverlapSkip))
+		later := submit(t, l, func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(time.Hour) })
+		now := submit(t, l, nil)
+		ids := []carillon.JobVersion{{Job: later.ID, Version: 1}, {Job: 99, Version: 1}, {Job: recurring.ID, Version: 1}, {Job: now.ID, Version: 1}, {Job: later.ID, Version: 2}}
+		reads := func() int {
+			before := s.reads
+			jobs, err := l.Definitions.Get(t.Context(), ids)
+			if err != nil || len(jobs) != 5 {
+				t.Fatalf("%v, %v", jobs, err)
+			}
+			for i, want := range []carillon.JobID{later.ID, 0, recurring.ID, now.ID, 0} {
+				if (jobs[i] == nil) != (want == 0) || want != 0 && jobs[i].ID != want {
+					t.Errorf("number %d: %v, want %s", i, jobs[i], want)
+				}
+			}
+			return s.reads - before
+		}
+		if n := reads(); n != 4 { // what is due at once is remembered by its submit
+			t.Errorf("%d definitions are read, want 4", n)
+		}
+		if n := reads(); n != 3 { // a recurring one is needed again
+			t.Errorf("%d definitions are read the second time, want 3", n)
+		}
+	})
+}
+
+func remembered(t *testing.T, s *store, l *ledger.Ledger, id carillon.JobID) bool {
+	t.Helper()
+	before := s.reads
+	if _, err := l.Definitions.Get(t.Context(), []carillon.JobVersion{{Job: id, Version: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	return s.reads == before
+}
+
+func TestDefinitionsAreBoundedInNumberAndSize(t *testing.T) {
+	payload := json.RawMessage(`"` + strings.Repeat("x", 200<<10) + `"`)
+	body := strings.Repeat("y", 60<<10)
+	for name, c := range map[string]struct {
+		add, kept int
+		job       func(*carillon.Job)
+	}{
+		"many small ones":                  {45_000, 19_000, func(*carillon.Job) {}},
+		"few large ones":                   {400, 160, func(j *carillon.Job) { j.Payload = payload }},
+		"few with large requests":          {2000, 500, func(j *carillon.Job) { j.Target.HTTP = &carillon.HTTP{Body: body} }},
+		"few with large scripts":           {2000, 500, func(j *carillon.Job) { j.Target.Command = &carillon.Command{Shell: body} }},
+		"few with large lists":             {2000, 500, func(j *carillon.Job) { j.Target.Command = &carillon.Command{Argv: []string{body}} }},
+		"few with a large environment":     {2000, 500, func(j *carillon.Job) { j.Target.Command = &carillon.Command{Env: map[string]string{"A": body}} }},
+		"few with large headers to be set": {2000, 500, func(j *carillon.Job) { j.Target.HTTP = &carillon.HTTP{Headers: map[string]string{"A": body}} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore()
+			l := ledger.New(ledger.Config{Store: s})
+			for i := range c.add {
+				job := &carillon.Job{ID: carillon.JobID(i + 1), Version: 1}
+				c.job(job)
+				l.Definitions.Remember(job, job)
+			}
+			newest, oldest := carillon.JobID(c.add), carillon.JobID(1)
+			if !remembered(t, s, l, newest) || !remembered(t, s, l, newest-carillon.JobID(c.kept)/2) {
+				t.Errorf("the newest are forgotten")
+			}
+			if remembered(t, s, l, oldest) || remembered(t, s, l, newest-carillon.JobID(2*c.kept)) {
+				t.Errorf("the oldest are still there")
+			}
+		})
+	}
+}
+
+// plain gives definitions as a store does that writes them down: the schedule is not parsed yet.
+type plain struct{ carillon.Store }
+
+func (s plain) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon.Job, error) {
+	jobs, err := s.Store.Jobs(ctx, ids)
+	for i := range jobs {
+		written, _ := json.Marshal(jobs[i].Definition)
+		jobs[i].Definition = carillon.Definition{}
+		if err := json.Unmarshal(written, &jobs[i].Definition); err != nil {
+			return nil, err
+		}
+	}
+	return jobs, err
+}
+
+func TestADefinitionCanBeUsedByManyAtOnce(t *testing.T) { // the race detector is the judge
+	s := plain{newStore()}
+	def := define(t, func(d *carillon.Definition) { d.Schedule.Cron = "*/5 * * * *" })
+	job := carillon.Job{Namespace: "default", ID: 7, Definition: def}
+	if _, err := s.Commit(t.Context(), []carillon.Change{carillon.Submit(&job, carillon.Now())}); err != nil {
+		t.Fatal(err)
+	}
+	l := ledger.New(ledger.Config{Store: s})
+	ids := []carillon.JobVersion{{Job: 7, Version: 1}}
+	if _, err := l.Definitions.Get(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			jobs, err := l.Definitions.Get(context.Background(), ids)
+			if err != nil || jobs[0].Schedule.Next(carillon.Now()) == 0 || jobs[0].Schedule.Last(carillon.Now()) == 0 {
+				t.Errorf("%v, %v", jobs, err)
+			}
+		})
+	}
+	all.Wait()
+}

@@ -1,0 +1,260 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/ledger"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func TestAnIdleLedgerCommitsAtOnce(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		begin := time.Now()
+		for i := range 3 {
+			if lost, err := l.Commit(t.Context(), notes(i, 1)); err != nil || len(lost) > 0 {
+				t.Fatalf("lost %v, %v", lost, err)
+			}
+		}
+		if spent := time.Since(begin); spent > 0 || !slices.Equal(s.sizes(), []int{1, 1, 1}) {
+			t.Errorf("%v changes per commit, after %s", s.sizes(), spent)
+		}
+		if lost, err := l.Commit(t.Context(), nil); err != nil || len(lost) > 0 || len(s.sizes()) != 3 {
+			t.Errorf("a commit of nothing: %v, %v, commits %v", lost, err, s.sizes())
+		}
+	})
+}
+
+// busy holds the ledger in a commit while others bring what they want committed, and then lets it go on.
+func busy(t *testing.T, s *store, l *ledger.Ledger, bring ...[]carillon.Change) (lost [][]int, errs []error) {
+	gate := make(chan struct{})
+	s.set(func(s *store) { s.gate = gate })
+	var all sync.WaitGroup
+	all.Go(func() { l.Commit(context.Background(), []carillon.Change{note("first", 0)}) })
+	synctest.Wait()
+	lost, errs = make([][]int, len(bring)), make([]error, len(bring))
+	for i, changes := range bring {
+		all.Go(func() { lost[i], errs[i] = l.Commit(context.Background(), changes) })
+		synctest.Wait() // one after another
+	}
+	s.set(func(s *store) { s.gate = nil })
+	close(gate)
+	all.Wait()
+	return lost, errs
+}
+
+func TestABusyLedgerMergesWhatComesMeanwhile(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		busy(t, s, l, notes(0, 1), notes(1, 5), notes(6, 2))
+		if want := []int{1, 8}; !slices.Equal(s.sizes(), want) {
+			t.Errorf("commits of %v changes, want %v", s.sizes(), want)
+		}
+	})
+}
+
+func TestABatchIsBounded(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s, MaxBatch: 4}, func(t *testing.T, l *ledger.Ledger) {
+		busy(t, s, l, notes(0, 3), notes(3, 3), notes(6, 9), notes(15, 1))
+		if want := []int{1, 6, 9, 1}; !slices.Equal(s.sizes(), want) { // who comes as one goes as one
+			t.Errorf("commits of %v changes, want %v", s.sizes(), want)
+		}
+	})
+}
+
+func TestEachCallerHearsWhichOfHisOwnLost(t *testing.T) {
+	s := newStore()
+	var told []carillon.Change
+	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }}},
+		func(t *testing.T, l *ledger.Ledger) {
+			if _, err := l.Commit(t.Context(), []carillon.Change{note("taken", 0)}); err != nil {
+				t.Fatal(err)
+			}
+			told = nil
+			loser := note("taken", 0)
+			bring := [][]carillon.Change{
+				{note("a", 0), loser, note("b", 0)},
+				{note("c", 0)},
+				{loser},
+				{loser, note("a", 1), note("d", 7)}, // its second follows on what another caller brought
+			}
+			lost, errs := busy(t, s, l, bring...)
+			want := [][]int{{1}, nil, {0}, {0, 2}}
+			if diff := cmp.Diff(want, lost, cmpopts.EquateEmpty()); diff != "" || !slices.Equal(errs, make([]error, 4)) {
+				t.Errorf("errors %v, lost (-want +got):\n%s", errs, diff)
+			}
+			var keys []string
+			for _, c := range told {
+				keys = append(keys, c.Guards[0].Key)
+			}
+			if want := []string{"first", "a", "b", "c", "a"}; !slices.Equal(keys, want) {
+				t.Errorf("told of %v, want %v", keys, want)
+			}
+			revs := []int32{bring[0][0].Guards[0].Rev, bring[0][1].Guards[0].Rev, bring[3][1].Guards[0].Rev, bring[3][2].Guards[0].Rev}
+			if want := []int32{1, 0, 2, 7}; !slices.Equal(revs, want) {
+				t.Errorf("revisions %v, want %v: raised where it won, untouched where it lost", revs, want)
+			}
+		})
+}
+
+func TestEveryRowOfAWinnerHasItsNewRevision(t *testing.T) {
+	s := newStore()
+	var told []carillon.Change
+	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }}},
+		func(t *testing.T, l *ledger.Ledger) {
+			job := submit(t, l, every(time.Minute, carillon.OverlapSkip))
+			c := told[0]
+			if job.Rev != 1 || c.Job.Rev != 1 || c.Runs[0].Rev != 1 || c.Guards[0].Rev != 1 {
+				t.Errorf("job %d, told %d, run %d, guard %d", job.Rev, c.Job.Rev, c.Runs[0].Rev, c.Guards[0].Rev)
+			}
+			kept, err := s.Runs(t.Context(), []carillon.RunID{c.Runs[0].ID}, false)
+			if err != nil || len(kept) != 1 || kept[0].Rev != 1 {
+				t.Errorf("%v, %v", kept, err)
+			}
+		})
+}
+
+func TestAnErrorReachesAllCallers(t *testing.T) {
+	s := newStore()
+	outage := errors.New("the disk is away")
+	told := 0
+	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){func([]carillon.Change) { told++ }}}, func(t *testing.T, l *ledger.Ledger) {
+		s.set(func(s *store) { s.fail = outage })
+		bring := [][]carillon.Change{notes(0, 2), notes(2, 1)}
+		_, errs := busy(t, s, l, bring...)
+		if !errors.Is(errs[0], outage) || !errors.Is(errs[1], outage) || told > 0 || bring[0][0].Guards[0].Rev != 0 {
+			t.Errorf("errors %v, told %d times, revision %d", errs, told, bring[0][0].Guards[0].Rev)
+		}
+		if !errors.Is(l.Failing(), outage) {
+			t.Errorf("failing: %v", l.Failing())
+		}
+		s.set(func(s *store) { s.fail = nil })
+		if _, err := l.Commit(t.Context(), notes(9, 1)); err != nil || l.Failing() != nil {
+			t.Errorf("afterwards: %v, %v", err, l.Failing())
+		}
+	})
+}
+
+func TestACallerWhoGoesAwayHoldsNobodyUp(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		gate := make(chan struct{})
+		s.set(func(s *store) { s.gate = gate })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := l.Commit(ctx, notes(0, 1)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		close(gate)
+		if lost, err := l.Commit(t.Context(), notes(1, 1)); err != nil || len(lost) > 0 {
+			t.Errorf("the next: %v, %v", lost, err)
+		}
+		if !slices.Equal(s.sizes(), []int{1, 1}) {
+			t.Errorf("commits %v: what nobody waits for is committed all the same", s.sizes())
+		}
+	})
+}
+
+func TestEndsLetStartsGoFirstButNotForLong(t *testing.T) {
+	s := newStore()
+	var waiting atomic.Int64
+	within(t, ledger.Config{Store: s, Waiting: func() int { return int(waiting.Load()) }}, func(t *testing.T, l *ledger.Ledger) {
+		var ended atomic.Int64
+		begin := time.Now()
+		post := func() {
+			ended.Store(-1)
+			begin = time.Now()
+			l.Post([]carillon.Change{note("end", 0)}, func([]int, error) { ended.Store(int64(time.Since(begin))) })
+			synctest.Wait()
+		}
+		post()
+		if after := ended.Load(); after != 0 {
+			t.Errorf("nobody waits, and the end is written after %s", time.Duration(after))
+		}
+		waiting.Store(3)
+		post()
+		for i := range 4 {
+			time.Sleep(40 * time.Millisecond)
+			if _, err := l.Commit(t.Context(), notes(i, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if spent := time.Since(begin); ended.Load() != -1 || spent > time.Duration(i+1)*40*time.Millisecond {
+				t.Fatalf("start %d is written after %s, the end after %s", i, spent, time.Duration(ended.Load()))
+			}
+		}
+		time.Sleep(time.Second)
+		if after := time.Duration(ended.Load()); after != 200*time.Millisecond {
+			t.Errorf("the end is written after %s, want 200ms", after)
+		}
+	})
+}
+
+func TestManyEndsAreNotHeldBack(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s, MaxBatch: 10, Waiting: func() int { return 1 }}, func(t *testing.T, l *ledger.Ledger) {
+		var ended atomic.Int64
+		for i := range 100 {
+			l.Post(notes(i, 1), func([]int, error) { ended.Add(1) })
+		}
+		synctest.Wait()
+		if n := ended.Load(); n == 0 || n == 100 {
+			t.Errorf("%d of 100 ends are written at once, want those that are too many to hold", n)
+		}
+		time.Sleep(10 * time.Second)
+		if n := ended.Load(); n != 100 {
+			t.Errorf("%d of 100 ends are written in the end", n)
+		}
+		for _, n := range s.sizes() {
+			if n > 10 {
+				t.Errorf("a commit of %d", n)
+			}
+		}
+	})
+}
+
+func TestAClosingLedgerWritesWhatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStore()
+		gate := make(chan struct{})
+		s.gate = gate
+		l := ledger.New(ledger.Config{Store: s, Waiting: func() int { return 1 }})
+		ctx, stop := context.WithCancel(context.Background())
+		var running, callers sync.WaitGroup
+		running.Go(func() { l.Run(ctx) })
+		errs := make([]error, 3)
+		for i := range errs {
+			callers.Go(func() { _, errs[i] = l.Commit(context.Background(), notes(i, 1)) })
+			synctest.Wait()
+		}
+		ended := errors.New("not called")
+		l.Post(notes(9, 1), func(_ []int, err error) { ended = err })
+		stop() // one commit is under way, the rest waits
+		synctest.Wait()
+		close(gate)
+		running.Wait()
+		callers.Wait()
+		if err := errors.Join(append(errs, ended)...); err != nil {
+			t.Errorf("%v", err)
+		}
+		if total := s.sizes(); !slices.Equal(total, []int{1, 2, 1}) { // the end last
+			t.Errorf("commits %v", total)
+		}
+		if _, err := l.Commit(t.Context(), notes(20, 1)); !errors.Is(err, ledger.ErrClosed) {
+			t.Errorf("afterwards: %v", err)
+		}
+		l.Post(notes(21, 1), func(_ []int, err error) { ended = err })
+		if !errors.Is(ended, ledger.ErrClosed) {
+			t.Errorf("an end afterwards: %v", ended)
+		}
+	})
+}

@@ -1,0 +1,223 @@
+package scheduler_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/worker"
+)
+
+// house is a whole system in a bubble, put together from wrappers where a test wants some.
+type house struct {
+	t           *testing.T
+	truth       *mem.Store // what the test looks at
+	store       carillon.Store
+	coordinator *mem.Coordinator
+	nodes       []*node
+	concurrency int
+	handle      func(task executor.Task) // default: it succeeds at once
+
+	lane     int // room in each lane; default as mem has it
+	queue    func(carillon.Queue) carillon.Queue
+	timeline func(carillon.Timeline) carillon.Timeline
+
+	mu   sync.Mutex
+	seen []attempt
+	stop []func()
+}
+
+// attempt is what a handler saw.
+type attempt struct {
+	run        carillon.Run
+	start, end carillon.Time
+}
+
+// node is one process: its own ledger, scheduler and worker over the common store.
+type node struct {
+	id        string
+	ledger    *ledger.Ledger
+	scheduler *scheduler.Scheduler
+	worker    *worker.Worker
+}
+
+// in plays a test on a house, then stops the house and checks what must hold in all of them.
+func in(t *testing.T, build func(*house), play func(*house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{t: t, truth: mem.NewStore(), coordinator: mem.NewCoordinator(), concurrency: 8}
+		h.store = h.truth
+		if build != nil {
+			build(h)
+		}
+		h.live()
+		time.Sleep(time.Second)
+		play(h)
+		for _, stop := range h.stop {
+			stop()
+		}
+		h.checkNeverTwice()
+	})
+}
+
+// live starts one more node.
+func (h *house) live() *node {
+	n := &node{id: fmt.Sprintf("worker_%d", len(h.nodes))}
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	logs, waiting := mem.NewLogs(), mem.NewQueue(mem.QueueConfig{MaxPerLane: h.lane})
+	var queue carillon.Queue = waiting
+	var timeline carillon.Timeline = mem.NewTimeline(mem.TimelineConfig{MaxPerLane: h.lane})
+	if h.queue != nil {
+		queue = h.queue(queue)
+	}
+	if h.timeline != nil {
+		timeline = h.timeline(timeline)
+	}
+	n.ledger = ledger.New(ledger.Config{
+		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Waiting: waiting.Len,
+		Then: []func([]carillon.Change){func(c []carillon.Change) { n.worker.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
+	})
+	n.worker = worker.New(worker.Config{
+		ID: n.id, Ledger: n.ledger, Store: h.store, Queue: queue, Logs: logs, Coordinator: h.coordinator, Concurrency: h.concurrency,
+		Executors: map[string]executor.Executor{"handler": handlers{h}}, Waiting: waiting.Len, Logger: logger,
+		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) },
+	})
+	n.ledger.Fuse(n.worker)
+	n.scheduler = scheduler.New(scheduler.Config{
+		Store: h.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs, Ledger: n.ledger, Logger: logger,
+		Holds: func(who string, id carillon.RunID, attempt int32) bool { return who != n.id || n.worker.Holds(id, attempt) },
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	written, flush := context.WithCancel(context.Background())
+	var parts, door sync.WaitGroup
+	door.Go(func() { n.ledger.Run(written) })
+	parts.Go(func() { n.worker.Run(ctx) })
+	parts.Go(func() { n.scheduler.Run(ctx) })
+	h.nodes = append(h.nodes, n)
+	h.stop = append(h.stop, func() { cancel(); parts.Wait(); flush(); door.Wait() })
+	return n
+}
+
+// handlers performs every run with the house's handle, and keeps what it saw.
+type handlers struct{ h *house }
+
+func (x handlers) Execute(_ context.Context, task executor.Task) carillon.Outcome {
+	a := attempt{run: task.Run, start: carillon.Now()}
+	if x.h.handle != nil {
+		x.h.handle(task)
+	}
+	a.end = carillon.Now()
+	x.h.mu.Lock()
+	defer x.h.mu.Unlock()
+	x.h.seen = append(x.h.seen, a)
+	return carillon.Outcome{Kind: carillon.Success}
+}
+
+func (h *house) attempts() []attempt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.seen)
+}
+
+// submit submits n jobs of one definition, by the first node.
+func (h *house) submit(n int, edit func(*carillon.Definition)) []carillon.Job {
+	h.t.Helper()
+	defs := make([]carillon.Definition, n)
+	for i := range defs {
+		defs[i] = carillon.NewDefinition()
+		defs[i].Type, defs[i].Target.Handler = "test", &carillon.Handler{}
+		edit(&defs[i])
+		if err := defs[i].Admit(carillon.Now()); err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	jobs, err := h.nodes[0].ledger.Submit(context.Background(), "default", defs)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return jobs
+}
+
+func after(d time.Duration) func(*carillon.Definition) {
+	return func(def *carillon.Definition) { def.Schedule.After = carillon.Duration(d) }
+}
+
+func every(d time.Duration, overlap carillon.Overlap, max int) func(*carillon.Definition) {
+	return func(def *carillon.Definition) {
+		def.Schedule.Every, def.Schedule.MaxRuns, def.Overlap = carillon.Duration(d), max, overlap
+	}
+}
+
+// runs are all runs of a job, latest due first.
+func (h *house) runs(job carillon.JobID) []carillon.Run {
+	h.t.Helper()
+	page, err := h.truth.FindRuns(context.Background(), carillon.RunQuery{Namespace: "default", Job: job, Limit: 10_000})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return page.Runs
+}
+
+// expectAll says that each job has as many runs as it should, and all have succeeded.
+func (h *house) expectAll(jobs []carillon.Job, runs int) {
+	h.t.Helper()
+	for _, job := range jobs {
+		got := h.runs(job.ID)
+		for _, run := range got {
+			if run.State != carillon.Succeeded {
+				h.t.Errorf("%s is %s after %d attempts, %d losses: %s", run.ID, run.State, run.Attempt, run.Losses, run.Reason)
+			}
+		}
+		if len(got) != runs {
+			h.t.Errorf("%s has %d runs, want %d", job.ID, len(got), runs)
+		}
+	}
+}
+
+// expectLate says how late the first attempt of any run of the jobs may have begun.
+func (h *house) expectLate(jobs []carillon.Job, most time.Duration) {
+	h.t.Helper()
+	of := map[carillon.JobID]bool{}
+	for _, job := range jobs {
+		of[job.ID] = true
+	}
+	for _, a := range h.attempts() {
+		if late := a.start.Sub(a.run.ID.Due); of[a.run.ID.Job] && a.run.Attempt == 1 && late > most {
+			h.t.Errorf("%s begins %s late, at most %s is allowed", a.run.ID, late, most)
+			return
+		}
+	}
+}
+
+// checkNeverTwice: no attempt is early, and those of one run, and of one job unless it allows that, are disjoint.
+func (h *house) checkNeverTwice() {
+	h.t.Helper()
+	seen := h.attempts()
+	slices.SortStableFunc(seen, func(a, b attempt) int { return cmp.Compare(a.start, b.start) })
+	last := map[carillon.RunID]attempt{}
+	for _, a := range seen {
+		key := a.run.ID
+		if a.run.Has(carillon.Guarded) {
+			key.Due = 0 // of all runs of the job
+		}
+		if before, any := last[key]; any && before.end > a.start || a.start < a.run.ID.Due {
+			h.t.Errorf("early, or two at once:\n  %s %+v\n  %s %+v", before.run.ID, before, a.run.ID, a)
+		}
+		if before := last[a.run.ID]; before.run.Attempt >= a.run.Attempt {
+			h.t.Errorf("attempt %d of %s after attempt %d", a.run.Attempt, a.run.ID, before.run.Attempt)
+		}
+		last[key], last[a.run.ID] = a, a
+	}
+}

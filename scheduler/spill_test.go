@@ -1,0 +1,126 @@
+package scheduler_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/executor"
+)
+
+func slow(d time.Duration) func(executor.Task) { return func(executor.Task) { time.Sleep(d) } }
+
+func tiny(h *house) {
+	h.lane, h.concurrency = 3, 4
+	h.handle = slow(10 * time.Millisecond)
+}
+
+func lane(queue string, priority int, edit func(*carillon.Definition)) func(*carillon.Definition) {
+	return func(d *carillon.Definition) {
+		edit(d)
+		d.Queue, d.Priority = queue, priority
+	}
+}
+
+func TestALaneThatSpillsLosesNothing(t *testing.T) {
+	in(t, tiny, func(h *house) {
+		now := h.submit(300, lane("mail", 5, after(0)))
+		soon := h.submit(300, lane("mail", 5, after(20*time.Second)))
+		later := h.submit(100, lane("mail", 5, after(2*time.Minute))) // beyond the horizon
+		time.Sleep(time.Hour)
+		h.expectAll(now, 1)
+		h.expectAll(soon, 1)
+		h.expectAll(later, 1)
+		for _, a := range h.attempts() {
+			if a.run.Attempt > 1 {
+				t.Errorf("%s needed %d attempts", a.run.ID, a.run.Attempt)
+			}
+		}
+	})
+}
+
+func TestALaneThatSpillsGoesOnInOrder(t *testing.T) {
+	in(t, tiny, func(h *house) {
+		var jobs []carillon.Job
+		for i := range 100 { // due one after another, all before the first can be run
+			jobs = append(jobs, h.submit(1, lane("mail", 5, after(time.Minute+time.Duration(i)*time.Millisecond)))...)
+		}
+		time.Sleep(time.Hour)
+		h.expectAll(jobs, 1)
+		begun := h.attempts()
+		for i := range begun {
+			if i >= 16 && begun[i].run.ID.Due < begun[i-16].run.ID.Due { // four at a time, and some slack
+				t.Errorf("number %d was due %s before number %d", i, begun[i-16].run.ID.Due.Sub(begun[i].run.ID.Due), i-16)
+			}
+		}
+	})
+}
+
+func TestALaneThatSpillsDoesNotHoldUpOthers(t *testing.T) {
+	in(t, tiny, func(h *house) {
+		backlog := h.submit(2000, lane("mail", 5, after(0)))
+		other := h.submit(3, lane("other", 9, every(time.Second, carillon.OverlapSkip, 5)))
+		later := h.submit(3, lane("other", 9, after(3*time.Second)))
+		time.Sleep(10 * time.Second)
+		h.expectAll(other, 5)
+		h.expectAll(later, 1)
+		h.expectLate(append(other, later...), 20*time.Millisecond)
+		time.Sleep(time.Hour)
+		h.expectAll(backlog, 1)
+	})
+}
+
+func TestABacklogOfLongRunsIsWorkedOffToItsEnd(t *testing.T) {
+	in(t, func(h *house) { tiny(h); h.handle = slow(time.Hour) }, func(h *house) {
+		jobs := h.submit(40, lane("mail", 5, after(0)))
+		time.Sleep(10*time.Hour + time.Minute) // four at a time
+		h.expectAll(jobs, 1)
+		h.expectLate(jobs, 9*time.Hour+10*time.Second)
+	})
+}
+
+func TestRecurringJobsInATinyLaneKeepTheirTimes(t *testing.T) {
+	for _, overlap := range []carillon.Overlap{carillon.OverlapSkip, carillon.OverlapAllow, carillon.OverlapQueueAll} {
+		t.Run(string(overlap), func(t *testing.T) {
+			in(t, tiny, func(h *house) {
+				jobs := h.submit(40, lane("mail", 5, every(10*time.Second, overlap, 6)))
+				time.Sleep(10 * time.Minute)
+				h.expectAll(jobs, 6)
+				h.expectLate(jobs, 2*time.Second)
+			})
+		})
+	}
+}
+
+func TestEditsReachRunsThatSpilled(t *testing.T) {
+	in(t, tiny, func(h *house) {
+		jobs := h.submit(60, lane("mail", 5, after(30*time.Second)))
+		for i, job := range jobs {
+			var err error
+			switch i % 3 {
+			case 0:
+				_, err = h.nodes[0].ledger.CancelJob(context.Background(), "default", job.ID, false)
+			case 1:
+				_, err = h.nodes[0].ledger.EditJob(context.Background(), "default", job.ID, func(d *carillon.Definition) error {
+					d.Queue = "other"
+					return d.Admit(carillon.Now())
+				})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		for i, job := range jobs {
+			run := h.runs(job.ID)[0]
+			want := carillon.Succeeded
+			if i%3 == 0 {
+				want = carillon.Canceled
+			}
+			if run.State != want || i%3 == 1 && run.Queue != "other" {
+				t.Errorf("job %d: %s in %s", i, run.State, run.Queue)
+			}
+		}
+	})
+}
