@@ -5,7 +5,7 @@ BIN := bin/carillon
 TOOL := go tool -modfile=tools/go.mod
 
 # The race detector needs a C compiler; without one the tests run without it, and say so.
-CC_FOUND := $(shell command -v $${CC:-gcc} 2>/dev/null || command -v clang 2>/dev/null)
+CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
 
 help: ## this list

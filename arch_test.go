@@ -40,7 +40,7 @@ var outside = map[string][]string{
 	"node":           {"golang.org/x/sync", "github.com/prometheus/client_golang"},
 	"cmd/carillon":   {"github.com/spf13", "github.com/goccy/go-yaml", "golang.org/x/term"},
 	"porttest":       {"github.com/google/go-cmp"},
-	"bench":          {"zombiezen.com/go/sqlite"},
+	"bench":          {"golang.org/x/sync", "zombiezen.com/go/sqlite"},
 }
 
 const maxLines = 400

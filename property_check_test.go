@@ -82,6 +82,7 @@ func (l *life) noteJob(was carillon.Job, c carillon.Change) {
 	switch {
 	case was.ID == 0:
 		l.eras = append(l.eras, &era{schedule: is.Schedule, from: l.now})
+	case was.State == carillon.JobCanceled: // again
 	case is.State == carillon.JobCanceled:
 		l.last().until = l.now
 	case plain(was.Schedule) != plain(is.Schedule):
@@ -123,6 +124,7 @@ var legal = map[carillon.State][]carillon.State{
 	carillon.Claimed: {
 		carillon.Claimed, carillon.Running, carillon.Waiting, carillon.Succeeded, carillon.Failed, carillon.Canceled,
 	},
+	carillon.Running: {carillon.Running, carillon.Waiting, carillon.Succeeded, carillon.Failed, carillon.Canceled},
 }
 
 func (l *life) noteStep(was, is carillon.Run) {

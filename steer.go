@@ -33,13 +33,13 @@ func Submit(job *Job, now Time) Change {
 	return c
 }
 
-// Cancel ends the job: what waits is canceled with it, what runs is asked to stop, or left to its end if keep.
+// Cancel ends the job: what waits is canceled with it, what runs is asked to stop, or left to its end if keep. To cancel
+// it again does no harm: who did not hear the answer may ask twice, and who kept what ran may stop it now.
 func (w Whole) Cancel(keep bool, now Time) (Change, error) {
-	if w.Job.State == JobCanceled {
-		return Change{}, fmt.Errorf("%w: %s is canceled already", ErrConflict, w.Job.ID)
-	}
 	job := w.Job
-	job.State, job.Updated = JobCanceled, max(now, job.Updated)
+	if job.State != JobCanceled {
+		job.State, job.Updated = JobCanceled, max(now, job.Updated)
+	}
 	c := Change{Job: &job}
 	t := turnsOf(w.Guard)
 	for _, run := range w.Runs {

@@ -281,7 +281,10 @@ func TestAJobIsPausedResumedRunAndCanceled(t *testing.T) {
 	if a := h.call("GET", "/v1/runs/"+running.ID.String(), "").is(200); a.text("state") != "claimed" || a.json()["stopping"] != nil {
 		t.Errorf("kept: %s", a.Body)
 	}
-	h.call("DELETE", job, "").problem(409, "")
+	h.call("DELETE", job, "").is(200)
+	if a := h.call("GET", "/v1/runs/"+running.ID.String(), "").is(200); a.json()["stopping"] != true {
+		t.Errorf("canceled again, without keep: %s", a.Body)
+	}
 	h.call("POST", job+"/run", "").problem(409, "")
 }
 

@@ -66,13 +66,15 @@ func main() {
 		exit(measureIdle(*idle))
 	}
 	b := &bench{dir: *dir, scale: *scale}
+	clean := func() {}
 	if b.dir == "" {
 		temp, err := os.MkdirTemp("", "carillon-bench-")
 		if err != nil {
 			exit(err)
 		}
 		b.dir = temp
-		defer os.RemoveAll(temp)
+		clean = func() { os.RemoveAll(temp) }
+		defer clean()
 	}
 	b.say("%s, %d cores, %s; data in %s", runtime.Version(), runtime.NumCPU(), runtime.GOARCH, b.dir)
 	for _, s := range scenarios {
@@ -83,7 +85,7 @@ func main() {
 		start := time.Now()
 		b.say("begin")
 		if err := s.run(context.Background(), b); err != nil {
-			os.RemoveAll(b.dir)
+			clean()
 			exit(fmt.Errorf("%s: %w", s.name, err))
 		}
 		b.say("done in %s", time.Since(start).Round(time.Second))

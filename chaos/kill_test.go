@@ -78,7 +78,7 @@ func witnessed(witness string, d time.Duration) carillon.Definition {
 type load struct {
 	witness  string
 	mu       sync.Mutex
-	accepted []carillon.JobID
+	accepted []carillon.Job
 	rnd      *rand.Rand
 	killed   carillon.Time // the last time
 	worst    time.Duration // until everything that a kill interrupted had started again
@@ -112,7 +112,7 @@ func (l *load) run(ctx context.Context, c *client.Client) {
 			return // killed, or about to be: nobody promised anything
 		}
 		l.mu.Lock()
-		l.accepted = append(l.accepted, job.ID)
+		l.accepted = append(l.accepted, job)
 		l.mu.Unlock()
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -131,12 +131,19 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 	binary, data := buildBinary(t), t.TempDir()
 	l := &load{witness: filepath.Join(t.TempDir(), "witness"), rnd: rand.New(rand.NewPCG(*seed, 1))}
 	for i := range *kills {
+		if i%5 == 4 { // also while it starts
+			if err := StartAndKill(binary, data, l.life()/5); err != nil {
+				t.Fatal(err)
+			}
+			l.killed = carillon.Now()
+			continue
+		}
 		s, err := Start(ctx, binary, data)
 		if err != nil {
 			t.Fatalf("start %d: %v", i, err)
 		}
-		if i%10 == 9 {
-			l.awaitRestarts(t, ctx, s.Client, s.Ready)
+		if i%10 == 8 {
+			l.awaitRestarts(t, ctx, s.Client, s.Began)
 		}
 		loading, stop := context.WithCancel(ctx)
 		var wg sync.WaitGroup
@@ -156,7 +163,7 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.awaitRestarts(t, ctx, s.Client, s.Ready)
+	l.awaitRestarts(t, ctx, s.Client, s.Began)
 	ended := awaitEnds(t, ctx, s.Client, l.accepted)
 	if err := s.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
@@ -174,7 +181,7 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 }
 
 // awaitEnds waits until every run of every accepted job has ended, and returns the runs.
-func awaitEnds(t *testing.T, ctx context.Context, c *client.Client, jobs []carillon.JobID) map[carillon.RunID]carillon.Run {
+func awaitEnds(t *testing.T, ctx context.Context, c *client.Client, jobs []carillon.Job) map[carillon.RunID]carillon.Run {
 	t.Helper()
 	ended := map[carillon.RunID]carillon.Run{}
 	for _, job := range jobs {
@@ -182,20 +189,21 @@ func awaitEnds(t *testing.T, ctx context.Context, c *client.Client, jobs []caril
 			select {
 			case <-time.After(50 * time.Millisecond): // another process's progress has no event here
 			case <-ctx.Done():
-				t.Fatalf("%s has not ended: %v", job, ctx.Err())
+				t.Fatalf("%s has not ended: %v", job.ID, ctx.Err())
 			}
 		}
 	}
 	return ended
 }
 
-func jobEnded(t *testing.T, ctx context.Context, c *client.Client, job carillon.JobID, ended map[carillon.RunID]carillon.Run) bool {
+// jobEnded says that all runs of a job have ended, as many as it should have.
+func jobEnded(t *testing.T, ctx context.Context, c *client.Client, job carillon.Job, ended map[carillon.RunID]carillon.Run) bool {
 	t.Helper()
-	n := 0
+	ran := 0
 	seen := map[carillon.RunID]bool{}
-	for run, err := range c.RunsOf(ctx, carillon.RunQuery{Job: job, Limit: 100}) {
+	for run, err := range c.RunsOf(ctx, carillon.RunQuery{Job: job.ID, Limit: 100}) {
 		if err != nil {
-			t.Fatalf("runs of %s: %v", job, err)
+			t.Fatalf("runs of %s: %v", job.ID, err)
 		}
 		if seen[run.ID] {
 			t.Errorf("%s has two records", run.ID)
@@ -205,10 +213,12 @@ func jobEnded(t *testing.T, ctx context.Context, c *client.Client, job carillon.
 			return false
 		}
 		ended[run.ID] = run
-		n++
+		if run.State == carillon.Succeeded {
+			ran++
+		}
 	}
-	if n == 0 {
-		t.Errorf("lost: %s was accepted and has no run", job)
+	if want := max(job.Schedule.MaxRuns, 1); ran != want {
+		t.Errorf("lost: %s was accepted and ran %d times, want %d", job.ID, ran, want)
 	}
 	return true
 }
@@ -234,7 +244,7 @@ func checkEnds(t *testing.T, lines []Line, ended map[carillon.RunID]carillon.Run
 
 // awaitRestarts: what was going on at the last kill starts again within ten seconds. Other lives are too short to tell:
 // a run may be claimed and the process be killed before its command has said a word.
-func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client, ready time.Time) {
+func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client, began time.Time) {
 	t.Helper()
 	for {
 		lines, err := Read(l.witness)
@@ -248,13 +258,14 @@ func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client
 			}
 		}
 		if len(waiting) == 0 {
-			l.worst = max(l.worst, time.Since(ready))
+			l.worst = max(l.worst, time.Since(began))
 			return
 		}
-		if time.Since(ready) > 10*time.Second || ctx.Err() != nil {
+		if time.Since(began) > 10*time.Second || ctx.Err() != nil {
 			for id, line := range waiting {
 				run, err := c.Run(ctx, id)
-				t.Errorf("10 s after a restart attempt %d of %s has not started again: %+v, %v", line.Attempt, id, run, err)
+				t.Errorf("killed at %s, process began at %s: attempt %d of %s (started %s) has not started again: %s %d by %s, claimed %s, %v",
+					l.killed, carillon.TimeOf(began), line.Attempt, id, line.At, run.State, run.Attempt, run.Worker, run.Claimed, err)
 			}
 			return
 		}

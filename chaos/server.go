@@ -19,7 +19,7 @@ type Server struct {
 	Client *client.Client
 	URL    string
 	Token  string
-	Ready  time.Time
+	Began  time.Time // the process
 
 	cmd  *exec.Cmd
 	done chan error
@@ -32,6 +32,7 @@ func Start(ctx context.Context, binary, data string, args ...string) (*Server, e
 	s := &Server{done: make(chan error, 1)}
 	s.cmd = exec.Command(binary, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0", "--log-level", "warn"}, args...)...)
 	s.cmd.Stderr = os.Stderr
+	s.Began = time.Now()
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -41,8 +42,21 @@ func Start(ctx context.Context, binary, data string, args ...string) (*Server, e
 		return nil, err
 	}
 	c, err := client.New(client.Config{URL: s.URL, Token: s.Token})
-	s.Client, s.Ready = c, time.Now()
+	s.Client = c
 	return s, err
+}
+
+// StartAndKill kills a process so soon that it may not even be ready.
+func StartAndKill(binary, data string, after time.Duration) error {
+	s := &Server{done: make(chan error, 1)}
+	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", "127.0.0.1:0", "--log-level", "warn")
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	go func() { s.done <- s.cmd.Wait() }()
+	time.Sleep(after)
+	s.Kill()
+	return nil
 }
 
 // await polls for the address and for readiness: what it waits for is another process.

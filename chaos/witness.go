@@ -73,13 +73,9 @@ func Read(path string) ([]Line, error) {
 // that rise. A line of an older attempt after a newer one began is an overlap.
 func Check(lines []Line) (broken []string) {
 	newest := map[carillon.JobID]Line{}
-	ended := map[carillon.RunID]int{}
 	for _, l := range lines {
 		if l.Kind == "START" && l.At < l.Run.Due {
 			broken = append(broken, fmt.Sprintf("early: %s started at %s", l.Run, l.At))
-		}
-		if l.Kind == "END" {
-			ended[l.Run]++
 		}
 		before, any := newest[l.Run.Job]
 		switch {

@@ -58,7 +58,8 @@ func supervise() {
 	signal.Notify(s.signals, unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
 	_ = unix.SetNonblock(socketFD, true)
 	if !s.receive() {
-		return // the worker died before it said what to run
+		s.tidy() // the worker died before this began, perhaps after it had said what to run
+		return
 	}
 	closeOthers(s.spec.leash)
 	if s.asked {
@@ -244,8 +245,13 @@ func poll(timeout time.Duration, fds ...unix.PollFd) {
 
 // report is the last word. Without a worker to hear it, what the worker would have tidied up is left to this process.
 func (s *supervisor) report(r report) {
-	_, err := unix.SendmsgN(socketFD, r.encode(), nil, nil, unix.MSG_NOSIGNAL)
-	if err != nil && s.spec.scratch != "" {
+	if _, err := unix.SendmsgN(socketFD, r.encode(), nil, nil, unix.MSG_NOSIGNAL); err != nil {
+		s.tidy()
+	}
+}
+
+func (s *supervisor) tidy() {
+	if s.spec.scratch != "" {
 		removeAll(s.spec.scratch)
 	}
 }

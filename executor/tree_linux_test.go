@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -163,6 +164,37 @@ func TestAnAttemptThatMustNotBeginDoesNot(t *testing.T) {
 	same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Lost, Reason: ErrLeaseOver.Error()})
 	if r.output() != "" {
 		t.Error(r.output())
+	}
+}
+
+func TestASupervisorWhoseWorkerDiedFirstStartsNothingAndTidiesUp(t *testing.T) {
+	t.Parallel()
+	task, _ := newTask(shell("touch " + t.TempDir() + "/started"))
+	parent := t.TempDir()
+	s, err := newScratch(parent, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.remove()
+	spec, err := NewCommand(CommandConfig{}).spec(task, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs, err := socketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = ours.Write(frame(frameSpec, spec.encode()))
+	ours.Close() // as the kernel does for a worker that dies
+	a := &attempt{}
+	if err := a.launch([]*os.File{os.Stdin, os.Stdout, os.Stderr, theirs}, task); err != nil {
+		t.Fatal(err)
+	}
+	theirs.Close()
+	_, _ = a.process.Wait()
+	started, _ := os.ReadDir(filepath.Dir(strings.TrimPrefix(task.Job.Target.Command.Shell, "touch ")))
+	if left, _ := os.ReadDir(parent); len(left) > 0 || len(started) > 0 {
+		t.Errorf("left: %v, started: %v", left, started)
 	}
 }
 

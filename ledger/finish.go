@@ -27,8 +27,12 @@ func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) (
 		if runs[i].Has(carillon.Guarded) {
 			due.Guard = guards[runs[i].ID.Job]
 		}
-		if due.Job == nil || due.Guard == nil && runs[i].Has(carillon.Guarded) {
+		if due.Job == nil {
 			continue
+		}
+		if due.Guard == nil && runs[i].Has(carillon.Guarded) { // not there: nobody has a turn
+			guard := carillon.NewOverlapGuard(due.Job)
+			due.Guard = &guard
 		}
 		if due.NeedsOthers() {
 			whole, err := l.Whole(ctx, due.Job.Namespace, due.Job.ID)

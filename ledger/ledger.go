@@ -42,6 +42,7 @@ type Ledger struct {
 	Definitions *Definitions
 
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
+	broken  chan error            // capacity 1: the first permanent error
 
 	mu     sync.Mutex
 	starts line // everything but ends
@@ -68,7 +69,7 @@ func New(cfg Config) *Ledger {
 	if cfg.Waiting == nil {
 		cfg.Waiting = func() int { return 0 }
 	}
-	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1)}
+	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1)}
 }
 
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of those that won carry their
@@ -146,8 +147,11 @@ func (l *Ledger) close(ctx context.Context) error {
 	}
 }
 
-// Failing is why the last commit did not go well; nil if it did. After a permanent error (a disk that cannot be trusted
-// any more) every further commit fails too.
+// Broken delivers the first permanent error of the store: after it (a disk that cannot be trusted any more) every further
+// commit fails too.
+func (l *Ledger) Broken() <-chan error { return l.broken }
+
+// Failing is why the last commit did not go well; nil if it did.
 func (l *Ledger) Failing() error {
 	if err := l.failing.Load(); err != nil {
 		return *err
@@ -156,7 +160,7 @@ func (l *Ledger) Failing() error {
 }
 
 // heldBatches bounds how many ends are held back, in batches: they are memory, and a longer wait for the last of them.
-const heldBatches = 4
+const heldBatches = 8
 
 // take removes the next batch: starts, and ends unless they should let starts go first. wait is how long to wait for
 // that if the batch is empty.
@@ -205,6 +209,12 @@ func (l *Ledger) flush(ctx context.Context, batch []entry) {
 	lost, err := l.cfg.Store.Commit(ctx, all)
 	if err != nil {
 		l.failing.Store(&err)
+		if errors.Is(err, carillon.ErrPermanent) {
+			select {
+			case l.broken <- err:
+			default:
+			}
+		}
 		for _, e := range batch {
 			e.done(nil, err)
 		}

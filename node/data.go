@@ -21,6 +21,7 @@ const (
 	tokenFile   = "token"
 	addressFile = "address" // of the API, while it is served
 	logsDir     = "logs"
+	tempDir     = "tmp" // of commands, one directory an attempt
 )
 
 // lock makes sure that only one process uses a directory or a file: two schedulers on one embedded store would each take

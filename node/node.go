@@ -138,8 +138,8 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.ledger.Fuse(n.worker)
 	n.scheduler = scheduler.New(scheduler.Config{
 		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: coordinator, Logs: n.logs, Ledger: n.ledger,
-		Holds:     func(_ string, id carillon.RunID, attempt int32) bool { return n.worker.Holds(id, attempt) },
-		Retention: n.cfg.Retention, Logger: n.cfg.Logger,
+		Holds: func(run *carillon.Run) bool { return n.worker.Holds(run) },
+		Alone: true, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
 	})
 	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 { return float64(queue.Len()) })
 	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 { held, _ := n.worker.Running(); return float64(held) })
@@ -188,7 +188,14 @@ func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, err
 		return nil, fmt.Errorf("wait for the commands of a former process to end: %w", err)
 	}
 	n.close = append(n.close, leash.Close)
-	all["command"] = executor.NewCommand(executor.CommandConfig{Leash: leash})
+	temp := filepath.Join(n.cfg.Data, tempDir)
+	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700)); err != nil { // what killed attempts left behind
+		return nil, err
+	}
+	if temp, err = filepath.Abs(temp); err != nil { // commands have working directories of their own
+		return nil, err
+	}
+	all["command"] = executor.NewCommand(executor.CommandConfig{Leash: leash, TempDir: temp})
 	return all, nil
 }
 
@@ -209,15 +216,27 @@ func (n *Node) TokenFile() string { return filepath.Join(n.cfg.Data, tokenFile) 
 // Run works until ctx ends, then drains, flushes and closes.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.shut()
+	if err := n.worker.Join(ctx); err != nil { // before anything is committed as claimed by it
+		return err
+	}
 	written, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
-	go func() { ended <- n.ledger.Run(written) }()
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		select {
+		case err := <-n.ledger.Broken():
+			return err // better a process that ends, and is started again, than one that can keep nothing
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	go func() { ended <- n.ledger.Run(written) }()
 	g.Go(func() error { return n.scheduler.Run(ctx) })
 	g.Go(func() error { return n.worker.Run(ctx) })
 	g.Go(func() error { return n.serve(ctx) })
-	g.Go(func() error { return keepNumber(ctx, n.ledger, n.number, n.id, n.ids, n.cfg.Logger) })
+	g.Go(func() error { return n.keepNumber(ctx) })
 	err := g.Wait()
+	n.releaseNumber()
 	stopLedger()
 	return errors.Join(err, <-ended)
 }

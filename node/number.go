@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -16,6 +15,7 @@ import (
 const (
 	numberLease = time.Hour
 	numberRenew = 10 * time.Minute
+	numberLook  = 15 * time.Second
 	numberSpace = "system" // namespace of guards that belong to no tenant
 )
 
@@ -39,9 +39,6 @@ func leaseNumber(ctx context.Context, store carillon.Store, node string) (carill
 			taken[g.Key] = g
 		}
 		n, guard := freeNumber(taken, now)
-		if n < 0 {
-			return carillon.Guard{}, nil, fmt.Errorf("all %d node numbers are leased: wait for one to run out", carillon.MaxNodes)
-		}
 		until := now.Add(numberLease)
 		guard.Value = holder(node, until)
 		lost, err := store.Commit(ctx, []carillon.Change{{Guards: []carillon.Guard{guard}}})
@@ -62,12 +59,24 @@ func freeNumber(taken map[string]carillon.Guard, now carillon.Time) (int, carill
 		if !ok {
 			return n, carillon.Guard{Namespace: numberSpace, Key: numberKey(n)}
 		}
-		var h numberHolder
-		if err := json.Unmarshal(g.Value, &h); err == nil && h.Until < now {
+		if holderOfNumber(g).Until < now {
 			return n, g
 		}
 	}
-	return -1, carillon.Guard{}
+	// A process that crashes and is started again every second leaves a lease each time. This one has the store to itself
+	// (see Node.lock), so whoever holds a number is dead, and the number that was leased first has been idle the longest.
+	oldest := 0
+	for n := range carillon.MaxNodes {
+		if holderOfNumber(taken[numberKey(n)]).Until < holderOfNumber(taken[numberKey(oldest)]).Until {
+			oldest = n
+		}
+	}
+	return oldest, taken[numberKey(oldest)]
+}
+
+func holderOfNumber(g carillon.Guard) (h numberHolder) {
+	_ = json.Unmarshal(g.Value, &h) // only this file writes it; what cannot be read is free
+	return h
 }
 
 func holder(node string, until carillon.Time) []byte {
@@ -75,33 +84,60 @@ func holder(node string, until carillon.Time) []byte {
 	return b
 }
 
-// committer is the ledger: the one door for writes.
-type committer interface {
-	Commit(ctx context.Context, changes []carillon.Change) ([]int, error)
-}
-
-// keepNumber renews the lease until ctx ends. If it cannot, ids stop being made when the lease is over.
-func keepNumber(ctx context.Context, door committer, guard carillon.Guard, node string, ids *carillon.IDs, log *slog.Logger) error {
-	tick := time.NewTicker(numberRenew)
+// keepNumber renews the lease until ctx ends. If it cannot, ids stop being made when the lease is over. It looks at the
+// clock often, because a machine that slept may wake up with a lease that is over.
+func (n *Node) keepNumber(ctx context.Context) error {
+	tick := time.NewTicker(numberLook)
 	defer tick.Stop()
+	renewed := carillon.Now()
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
-		until := carillon.Now().Add(numberLease)
-		guard.Value = holder(node, until)
-		changes := []carillon.Change{{Guards: []carillon.Guard{guard}}}
-		lost, err := door.Commit(ctx, changes)
-		switch {
+		now := carillon.Now()
+		if now.Sub(renewed) < numberRenew {
+			continue
+		}
+		until := now.Add(numberLease)
+		switch won, err := n.writeNumber(ctx, until); {
 		case err != nil:
-			log.Error("renew the lease of the node number", "error", err)
-		case len(lost) > 0:
-			return fmt.Errorf("somebody else took node number %s", guard.Key)
+			n.cfg.Logger.Error("renew the lease of the node number", "error", err)
+		case !won:
+			return fmt.Errorf("somebody else took node number %s", n.number.Key)
 		default:
-			guard = changes[0].Guards[0]
-			ids.Extend(until)
+			n.ids.Extend(until)
+			renewed = now
 		}
 	}
+}
+
+// releaseNumber lets the next process have the number at once.
+func (n *Node) releaseNumber() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := n.writeNumber(ctx, carillon.Now()); err != nil {
+		n.cfg.Logger.Error("release the node number", "error", err) // its lease runs out
+	}
+}
+
+// writeNumber commits until when this node has its number. If that loses, it may be to its own former write, whose answer
+// was lost: then it is read again.
+func (n *Node) writeNumber(ctx context.Context, until carillon.Time) (won bool, err error) {
+	for range 2 {
+		n.number.Value = holder(n.id, until)
+		changes := []carillon.Change{{Guards: []carillon.Guard{n.number}}}
+		lost, err := n.ledger.Commit(ctx, changes)
+		if err != nil || len(lost) == 0 {
+			n.number = changes[0].Guards[0]
+			return err == nil, err
+		}
+		guards, err := n.store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Keys: []string{n.number.Key}})
+		if err != nil || len(guards) == 0 || holderOfNumber(guards[0]).Node != n.id {
+			return false, err
+		}
+		n.number = guards[0]
+	}
+	return false, nil
 }

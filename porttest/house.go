@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -63,17 +62,17 @@ func (h *House) Live(concurrency int) {
 	h.Ledger.Fuse(h.Worker)
 	sched = scheduler.New(scheduler.Config{
 		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs, Ledger: h.Ledger, Logger: logger,
-		Holds: func(_ string, id carillon.RunID, attempt int32) bool { return h.Worker.Holds(id, attempt) },
+		Holds: func(run *carillon.Run) bool { return h.Worker.Holds(run) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
+	if err := h.Worker.Join(ctx); err != nil {
+		h.T.Fatal(err)
+	}
 	door.Go(func() { h.Ledger.Run(written) })
 	parts.Go(func() { h.Worker.Run(ctx) })
-	parts.Go(func() {
-		synctest.Wait() // the worker has joined: its runs are not taken for abandoned
-		sched.Run(ctx)
-	})
+	parts.Go(func() { sched.Run(ctx) })
 	h.stop = func() {
 		cancel()
 		parts.Wait()

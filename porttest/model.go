@@ -3,9 +3,11 @@ package porttest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +40,7 @@ func Model(t *testing.T, open func(t *testing.T) carillon.Store) {
 }
 
 // modelTime is when a model check has gone on long enough: under the race detector some engines crawl.
-const modelTime = 5 * time.Second
+const modelTime = 3 * time.Second
 
 // world is what happened so far, in both stores.
 type world struct {
@@ -83,6 +85,9 @@ func (w *world) commit(batch []carillon.Change) {
 	w.must(err)
 	got, err := w.store.Commit(context.Background(), batch)
 	w.must(err)
+	if !slices.Equal(got, want) {
+		w.t.Logf("committed:\n%s", describe(batch))
+	}
 	w.equal("lost", got, want)
 	w.touched = map[carillon.JobID]bool{}
 	for _, c := range batch {
@@ -99,9 +104,32 @@ func (w *world) commit(batch []carillon.Change) {
 	}
 }
 
+// describe says what a batch that went wrong was.
+func describe(batch []carillon.Change) string {
+	var b strings.Builder
+	for i, c := range batch {
+		fmt.Fprintf(&b, "%d:", i)
+		if c.Job != nil {
+			fmt.Fprintf(&b, " job %s r%d v%d %s;", c.Job.ID, c.Job.Rev, c.Job.Version, c.Job.State)
+		}
+		for _, run := range c.Runs {
+			fmt.Fprintf(&b, " run %s r%d %s;", run.ID, run.Rev, run.State)
+		}
+		for _, g := range c.Guards {
+			fmt.Fprintf(&b, " guard %s %s r%d %q;", g.Namespace, g.Key, g.Rev, g.Value)
+		}
+		for _, id := range c.Redriven {
+			fmt.Fprintf(&b, " redriven %s;", id)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
 func (w *world) forget(limit int) int {
 	rule := carillon.Retention{
-		Runs: carillon.Duration(w.rand.IntN(3)) * carillon.Duration(time.Minute), DeadLetters: carillon.Duration(w.rand.IntN(3)) * carillon.Duration(2*time.Minute),
+		Runs:        carillon.Duration(w.rand.IntN(3)) * carillon.Duration(time.Minute),
+		DeadLetters: carillon.Duration(w.rand.IntN(3)) * carillon.Duration(2*time.Minute),
 	}
 	want, err := w.model.Forget(context.Background(), rule, w.now, limit)
 	w.must(err)

@@ -218,7 +218,9 @@ func (w *world) hostile() (carillon.Change, bool) {
 	c := pick(w.rand, w.changes...)
 	switch w.rand.IntN(4) {
 	case 0:
-		c.Guards = append(slices.Clone(c.Guards), w.guard().Guards...)
+		if other := w.guard(); !sharesGuard(c, other.Guards[0]) { // a change names no row twice
+			c.Guards = append(slices.Clone(c.Guards), other.Guards...)
+		}
 	case 1:
 		if other, ok := w.finish(); ok && len(c.Runs) > 0 && !sharesRun(c, other) {
 			c.Runs = append(slices.Clone(c.Runs), other.Runs...)
@@ -233,4 +235,8 @@ func sharesRun(a, b carillon.Change) bool {
 	return slices.ContainsFunc(a.Runs, func(x carillon.Run) bool {
 		return slices.ContainsFunc(b.Runs, func(y carillon.Run) bool { return x.ID == y.ID })
 	})
+}
+
+func sharesGuard(c carillon.Change, g carillon.Guard) bool {
+	return slices.ContainsFunc(c.Guards, func(o carillon.Guard) bool { return o.Namespace == g.Namespace && o.Key == g.Key })
 }

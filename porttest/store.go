@@ -160,7 +160,8 @@ func (t *storeTest) wakes(q carillon.WakeQuery) []carillon.Run {
 // findJobs follows the pages to the end.
 func (t *storeTest) findJobs(q carillon.JobQuery) (jobs []carillon.Job) {
 	t.Helper()
-	for {
+	for pages := 0; ; pages++ {
+		t.goesOn(pages)
 		page, err := t.store.FindJobs(context.Background(), q)
 		t.must(err)
 		if q.Limit > 0 && len(page.Jobs) > q.Limit {
@@ -177,7 +178,8 @@ func (t *storeTest) findJobs(q carillon.JobQuery) (jobs []carillon.Job) {
 // findRuns follows the pages to the end.
 func (t *storeTest) findRuns(q carillon.RunQuery) (runs []carillon.Run) {
 	t.Helper()
-	for {
+	for pages := 0; ; pages++ {
+		t.goesOn(pages)
 		page, err := t.store.FindRuns(context.Background(), q)
 		t.must(err)
 		if q.Limit > 0 && len(page.Runs) > q.Limit {
@@ -188,6 +190,14 @@ func (t *storeTest) findRuns(q carillon.RunQuery) (runs []carillon.Run) {
 			return runs
 		}
 		q.After = page.Next
+	}
+}
+
+// goesOn stops a test whose pages do not end.
+func (t *storeTest) goesOn(pages int) {
+	t.Helper()
+	if pages > 10_000 {
+		t.Fatal("the pages do not end")
 	}
 }
 

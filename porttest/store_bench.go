@@ -46,7 +46,10 @@ func benchmarkMixed(b *testing.B, open func(b *testing.B) carillon.Store, jobs i
 	var spent time.Duration
 	for range b.N {
 		store, work := open(b), newBenchWork(jobs)
-		submits, claims, ends := slices.Collect(slices.Chunk(work.submits, third)), slices.Collect(slices.Chunk(work.claims, third)), slices.Collect(slices.Chunk(work.ends, third))
+		cut := func(changes []carillon.Change) [][]carillon.Change {
+			return slices.Collect(slices.Chunk(changes, third))
+		}
+		submits, claims, ends := cut(work.submits), cut(work.claims), cut(work.ends)
 		var mixed []carillon.Change
 		for i := range len(submits) + 2 {
 			for lag, kind := range [][][]carillon.Change{submits, claims, ends} {

@@ -101,9 +101,11 @@ func storeNoTrace(t *storeTest) {
 		ended := run.End(carillon.Failed, "because", t.now)
 		ended.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
 		return carillon.Change{
-			Job:      &edited,
-			Runs:     []carillon.Run{ended, carillon.NewRun(&job, t.now+1)},
-			Guards:   []carillon.Guard{{Namespace: "default", Key: "limit", Rev: 1, Value: []byte("2")}, {Namespace: "default", Key: "new", Value: []byte("1")}},
+			Job:  &edited,
+			Runs: []carillon.Run{ended, carillon.NewRun(&job, t.now+1)},
+			Guards: []carillon.Guard{
+				{Namespace: "default", Key: "limit", Rev: 1, Value: []byte("2")}, {Namespace: "default", Key: "new", Value: []byte("1")},
+			},
 			Redriven: []carillon.RunID{dead.ID},
 		}
 	}
@@ -152,7 +154,8 @@ func storeLostSubmission(t *storeTest) {
 	orphan.Flags |= carillon.Extra
 	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{orphan}})
 	third := t.newJob(nil)
-	t.equal("lost", t.commit(carillon.Change{Runs: []carillon.Run{first.Claim("w", t.now)}}, carillon.Submit(job, t.now), carillon.Submit(third, t.now)), []int{1})
+	before := carillon.Change{Runs: []carillon.Run{first.Claim("w", t.now)}}
+	t.equal("lost", t.commit(before, carillon.Submit(job, t.now), carillon.Submit(third, t.now)), []int{1})
 	t.equal("job", t.job(job.ID), (*carillon.Job)(nil))
 	t.equal("the change before", t.run(first.ID).State, carillon.Claimed)
 	t.equal("the change after", t.job(third.ID).ID, third.ID)
@@ -165,7 +168,8 @@ func storeNamespaces(t *storeTest) {
 		other, dead := t.finished(carillon.Failed, edit)
 		t.putGuards(namespace, "limit")
 		other.State = carillon.Finished
-		return []any{[]carillon.Job{other, job}, []carillon.Job{other, job}, []carillon.Run{run, dead}, []carillon.Run{dead}, []string{namespace + " limit"}}
+		jobs := []carillon.Job{other, job}
+		return []any{jobs, jobs, []carillon.Run{run, dead}, []carillon.Run{dead}, []string{namespace + " limit"}}
 	}
 	want := map[string][]any{"a": fill("a"), "b": fill("b"), "ab": fill("ab")}
 	for namespace, want := range want {

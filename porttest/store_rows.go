@@ -231,9 +231,11 @@ func storeNameAgain(t *storeTest) {
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{again}})
 	again.Rev = 1
 	t.equal("unfinished", t.run(run.ID), &again)
-	ended := t.end(again, carillon.Succeeded)
+	t.now++
+	ended := t.end(again, carillon.Failed)
 	t.equal("ended", t.run(run.ID), &ended)
 	t.equal("both", t.findRuns(carillon.RunQuery{Job: job.ID, Limit: 1}), []carillon.Run{ended, run})
+	t.equal("the last one's letter", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run{ended})
 }
 
 func storeDead(t *storeTest) {

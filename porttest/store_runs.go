@@ -147,7 +147,9 @@ func storeRunPagesMove(t *storeTest) {
 
 func storeRunLastPage(t *storeTest) {
 	all := t.mixed()
-	for _, q := range []carillon.RunQuery{{Limit: len(all)}, {Limit: 1, Job: all[0].ID.Job}, {Limit: 2, Dead: true}, {Limit: 1, States: []carillon.State{carillon.Claimed}}} {
+	for _, q := range []carillon.RunQuery{
+		{Limit: len(all)}, {Limit: 1, Job: all[0].ID.Job}, {Limit: 2, Dead: true}, {Limit: 1, States: []carillon.State{carillon.Claimed}},
+	} {
 		page, err := t.store.FindRuns(t.Context(), q)
 		t.must(err)
 		t.equal("next", page.Next, "")

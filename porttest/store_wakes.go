@@ -90,6 +90,7 @@ func storeWakePages(t *storeTest) {
 		var got []carillon.WakePos
 		q := carillon.WakeQuery{Until: carillon.Never, Limit: limit}
 		for page := t.wakes(q); len(page) > 0; page = t.wakes(q) {
+			t.goesOn(len(got))
 			for i := range page {
 				got = append(got, page[i].WakePos())
 			}
@@ -137,6 +138,7 @@ func storeWakeLane(t *storeTest) {
 		var got []carillon.RunID
 		q := carillon.WakeQuery{Lane: &lane, Until: carillon.Never, Limit: 1}
 		for page := t.wakes(q); len(page) > 0; page = t.wakes(q) {
+			t.goesOn(len(got))
 			got, q.After = append(got, page[0].ID), page[0].WakePos()
 		}
 		slices.SortFunc(got, func(a, b carillon.RunID) int { return int(a.Due - b.Due) })

@@ -18,7 +18,7 @@ func (s *Scheduler) decide(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		}
-		runs := append(s.reread(ctx, s.looks.take()), s.decides.take()...)
+		runs := append(s.reread(ctx, s.looks.take()), s.takeAsked()...)
 		for batch := range slices.Chunk(runs, wakeBatch) {
 			if err := s.settle(ctx, batch); err != nil && ctx.Err() == nil {
 				s.cfg.Logger.Error("decide about due runs", "error", err, "runs", len(batch))
@@ -28,6 +28,37 @@ func (s *Scheduler) decide(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// maxAsked is how many runs of one lane may wait to be decided about.
+const maxAsked = 10_000
+
+// ask leaves runs to be decided about. Where a lane has no room, the store remembers for it.
+func (s *Scheduler) ask(runs []carillon.Run) {
+	if runs = s.roomy(runs); len(runs) == 0 {
+		return
+	}
+	kept := make([]carillon.Run, 0, len(runs))
+	var refused []int
+	s.mu.Lock()
+	for i := range runs {
+		if lane := runs[i].Lane(); s.asked[lane] < maxAsked {
+			s.asked[lane]++
+			kept = append(kept, runs[i])
+		} else {
+			refused = append(refused, i)
+		}
+	}
+	s.mu.Unlock()
+	s.decides.add(kept...)
+	s.spill(runs, refused)
+}
+
+func (s *Scheduler) takeAsked() []carillon.Run {
+	s.mu.Lock()
+	clear(s.asked)
+	s.mu.Unlock()
+	return s.decides.take()
 }
 
 // reread fetches runs that somebody should look at; those that ended or began meanwhile need no look.
@@ -70,8 +101,7 @@ func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
 	s.push(ctx, push)
 	lost, err := s.cfg.Ledger.Commit(ctx, changes)
 	if err != nil {
-		s.looks.add(again...)
-		return err
+		return err // decide tries the whole batch again
 	}
 	for _, i := range lost {
 		s.looks.add(again[i])

@@ -9,7 +9,7 @@ import (
 
 const (
 	forgetEvery = time.Minute
-	forgetBatch = 200
+	forgetBatch = 500
 	forgetRest  = 20 * time.Millisecond // between two batches: work goes first
 )
 

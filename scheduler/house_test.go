@@ -34,9 +34,10 @@ type house struct {
 	queue    func(carillon.Queue) carillon.Queue
 	timeline func(carillon.Timeline) carillon.Timeline
 
-	mu   sync.Mutex
-	seen []attempt
-	stop []func()
+	mu        sync.Mutex
+	seen      []attempt
+	stop      []func()
+	unheardOf carillon.JobID
 }
 
 // attempt is what a handler saw.
@@ -97,11 +98,14 @@ func (h *house) live() *node {
 	n.ledger.Fuse(n.worker)
 	n.scheduler = scheduler.New(scheduler.Config{
 		Store: h.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs, Ledger: n.ledger, Logger: logger,
-		Holds: func(who string, id carillon.RunID, attempt int32) bool { return who != n.id || n.worker.Holds(id, attempt) },
+		Holds: func(run *carillon.Run) bool { return run.Worker != n.id || n.worker.Holds(run) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
+	if err := n.worker.Join(ctx); err != nil {
+		h.t.Fatal(err)
+	}
 	door.Go(func() { n.ledger.Run(written) })
 	parts.Go(func() { n.worker.Run(ctx) })
 	parts.Go(func() { n.scheduler.Run(ctx) })

@@ -51,14 +51,26 @@ func (s *Scheduler) loadUntil(ctx context.Context, pos carillon.WakePos, until c
 // loadRest fills lanes that have spilled until the horizon has to be moved.
 func (s *Scheduler) loadRest(ctx context.Context, end time.Time) {
 	for ctx.Err() == nil && time.Now().Before(end) {
-		wait := min(time.Until(end), time.Second)
 		waiting, err := s.refill(ctx)
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err != nil && ctx.Err() == nil:
 			s.cfg.Logger.Error("read on where memory had no room", "error", err)
-			wait = retryWait
-		} else if waiting {
-			wait = refillWait
+			pause(ctx, retryWait)
+		case waiting:
+			pause(ctx, refillWait)
+		default:
+			s.untilSpill(ctx, time.Until(end))
 		}
-		pause(ctx, wait)
+	}
+}
+
+// untilSpill waits until a lane spills, at most so long.
+func (s *Scheduler) untilSpill(ctx context.Context, longest time.Duration) {
+	timer := time.NewTimer(longest)
+	defer timer.Stop()
+	select {
+	case <-s.spills:
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }

@@ -30,8 +30,10 @@ type Config struct {
 	Horizon time.Duration
 	// Sweep is how often states are scanned for what slipped through. Default 10 seconds.
 	Sweep time.Duration
-	// Holds says whether a live worker still has an attempt. Default: it does.
-	Holds func(worker string, run carillon.RunID, attempt int32) bool
+	// Holds says whether the run's live worker still has its present attempt. Default: it does.
+	Holds func(run *carillon.Run) bool
+	// Alone says that no other process uses the store: then a worker that is not a member is dead, however fresh its claim.
+	Alone bool
 	// Retention is the server's rule for jobs that have none. Default carillon.DefaultRetention.
 	Retention carillon.Retention
 	Logger    *slog.Logger // default slog.Default()
@@ -50,9 +52,12 @@ type Scheduler struct {
 	decides pile[carillon.Run]
 	looks   pile[carillon.RunID] // runs to be read again and decided about
 	members members
+	gone    signal // a member is
 
 	mu       sync.Mutex
 	overflow map[carillon.Lane]spilled // lanes without room: see spill.go
+	spills   signal                    // there is one more of them
+	asked    map[carillon.Lane]int     // how many of each lane are in decides
 }
 
 func New(cfg Config) *Scheduler {
@@ -61,11 +66,11 @@ func New(cfg Config) *Scheduler {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
 	if cfg.Holds == nil {
-		cfg.Holds = func(string, carillon.RunID, int32) bool { return true }
+		cfg.Holds = func(*carillon.Run) bool { return true }
 	}
 	return &Scheduler{
-		cfg: cfg, woken: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
-		overflow: map[carillon.Lane]spilled{},
+		cfg: cfg, woken: newSignal(), gone: newSignal(), spills: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
+		members: members{left: map[string]bool{}}, overflow: map[carillon.Lane]spilled{}, asked: map[carillon.Lane]int{},
 	}
 }
 
@@ -85,7 +90,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.load(ctx) })
 	g.Go(func() error { return s.wake(ctx) })
 	g.Go(func() error { return s.decide(ctx) })
-	g.Go(func() error { return s.watch(ctx, watched) })
+	g.Go(func() error { return s.follow(ctx, watched) })
+	g.Go(func() error { return s.watch(ctx) })
 	g.Go(func() error { return s.forget(ctx) })
 	return g.Wait()
 }
@@ -135,9 +141,20 @@ func (s *Scheduler) push(ctx context.Context, runs []carillon.Run) {
 	s.spill(runs, refused)
 }
 
-// near tells the timeline of runs whose wake is inside the horizon.
+// near tells the timeline of runs whose wake is inside the horizon. What is due already goes past it: a timeline that is
+// full of later runs must not hold it up.
 func (s *Scheduler) near(ctx context.Context, runs []carillon.Run) {
-	if runs = s.roomy(runs); len(runs) == 0 {
+	now := carillon.Now()
+	var due, later []carillon.Run
+	for i := range runs {
+		if runs[i].Wake <= now {
+			due = append(due, runs[i])
+		} else {
+			later = append(later, runs[i])
+		}
+	}
+	s.pass(ctx, due, now)
+	if runs = s.roomy(later); len(runs) == 0 {
 		return
 	}
 	refused, err := s.cfg.Timeline.Add(ctx, runs)

@@ -49,6 +49,7 @@ func (s *Scheduler) spill(runs []carillon.Run, refused []int) {
 		if was, is := s.overflow[lane]; !is || pos.Less(was.from) {
 			first := runs[i]
 			s.overflow[lane] = spilled{pos, &first}
+			s.spills.set()
 		}
 	}
 }
@@ -113,9 +114,14 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 
 // fits tries whether the lane has room again, where the run belongs by now.
 func (s *Scheduler) fits(ctx context.Context, run *carillon.Run) bool {
-	if now := carillon.Now(); run.Wake <= now && run.Plain(now) {
+	switch now := carillon.Now(); {
+	case run.Wake <= now && run.Plain(now):
 		refused, err := s.cfg.Queue.Push(ctx, []carillon.Run{*run})
 		return err == nil && len(refused) == 0
+	case run.Wake <= now:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.asked[run.Lane()] < maxAsked
 	}
 	refused, err := s.cfg.Timeline.Add(ctx, []carillon.Run{*run})
 	s.woken.set()

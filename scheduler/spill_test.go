@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,25 +59,25 @@ func TestALaneThatSpillsGoesOnInOrder(t *testing.T) {
 }
 
 func TestALaneThatSpillsDoesNotHoldUpOthers(t *testing.T) {
-	in(t, tiny, func(h *house) {
-		backlog := h.submit(2000, lane("mail", 5, after(0)))
-		other := h.submit(3, lane("other", 9, every(time.Second, carillon.OverlapSkip, 5)))
-		later := h.submit(3, lane("other", 9, after(3*time.Second)))
+	in(t, func(h *house) { tiny(h); h.handle = slow(50 * time.Millisecond) }, func(h *house) {
+		backlog := h.submit(600, lane("mail", 5, after(0)))
+		other := h.submit(2, lane("other", 9, every(time.Second, carillon.OverlapSkip, 5)))
+		later := h.submit(1, lane("other", 9, after(3*time.Second)))
 		time.Sleep(10 * time.Second)
 		h.expectAll(other, 5)
 		h.expectAll(later, 1)
-		h.expectLate(append(other, later...), 20*time.Millisecond)
+		h.expectLate(append(other, later...), 60*time.Millisecond)
 		time.Sleep(time.Hour)
 		h.expectAll(backlog, 1)
 	})
 }
 
 func TestABacklogOfLongRunsIsWorkedOffToItsEnd(t *testing.T) {
-	in(t, func(h *house) { tiny(h); h.handle = slow(time.Hour) }, func(h *house) {
+	in(t, func(h *house) { tiny(h); h.handle = slow(time.Minute) }, func(h *house) {
 		jobs := h.submit(40, lane("mail", 5, after(0)))
-		time.Sleep(10*time.Hour + time.Minute) // four at a time
+		time.Sleep(11 * time.Minute) // four at a time
 		h.expectAll(jobs, 1)
-		h.expectLate(jobs, 9*time.Hour+10*time.Second)
+		h.expectLate(jobs, 9*time.Minute+10*time.Second)
 	})
 }
 
@@ -91,6 +92,23 @@ func TestRecurringJobsInATinyLaneKeepTheirTimes(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestAMemoryFullOfLaterRunsDoesNotHoldUpNearerOnes(t *testing.T) {
+	in(t, tiny, func(h *house) {
+		later := h.submit(10, lane("mail", 5, after(50*time.Second)))
+		nearer := slices.Concat(
+			h.submit(2, lane("mail", 5, every(2*time.Second, carillon.OverlapSkip, 10))),
+			h.submit(2, lane("mail", 5, every(3*time.Second, carillon.OverlapAllow, 10))),
+		)
+		soon := h.submit(5, lane("mail", 5, after(5*time.Second)))
+		time.Sleep(45 * time.Second)
+		h.expectAll(nearer, 10)
+		h.expectAll(soon, 1)
+		h.expectLate(append(nearer, soon...), 200*time.Millisecond)
+		time.Sleep(time.Minute)
+		h.expectAll(later, 1)
+	})
 }
 
 func TestEditsReachRunsThatSpilled(t *testing.T) {

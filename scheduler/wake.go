@@ -38,14 +38,16 @@ func (s *Scheduler) wake(ctx context.Context) error {
 // pass sends due runs on: to the workers, or to those who decide about runs that may not simply run.
 func (s *Scheduler) pass(ctx context.Context, runs []carillon.Run, now carillon.Time) {
 	plain := make([]carillon.Run, 0, len(runs))
+	var others []carillon.Run
 	for i := range runs {
 		if runs[i].Plain(now) {
 			plain = append(plain, runs[i])
 		} else {
-			s.decides.add(runs[i])
+			others = append(others, runs[i])
 		}
 	}
 	s.push(ctx, plain)
+	s.ask(others)
 }
 
 // untilWake is how long to sleep: to the very millisecond, not before it, and never for ever.

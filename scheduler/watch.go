@@ -3,7 +3,7 @@ package scheduler
 import (
 	"context"
 	"math/rand/v2"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -14,47 +14,77 @@ const (
 	sweepPage = 5000
 	// handover is how long a claimed run may be unknown to the live worker that it was given to.
 	handover = 5 * time.Second
+	// joining is how long the word of a new worker may take to get here; its first claims may be quicker.
+	joining = time.Second
 	// overdue is how long after its wake a waiting run is told again to the timeline.
 	overdue = 10 * time.Second
 )
 
-// members are those alive, by id.
+// members are those alive, and those who were, by id. Ids are never used again.
 type members struct {
-	ids atomic.Pointer[map[string]bool]
+	mu    sync.Mutex
+	alive map[string]bool
+	left  map[string]bool
 }
 
 // set takes the new list and says whether somebody is gone.
 func (m *members) set(list []carillon.Member) (gone bool) {
-	ids := make(map[string]bool, len(list))
+	alive := make(map[string]bool, len(list))
 	for _, member := range list {
-		ids[member.ID] = true
+		alive[member.ID] = true
 	}
-	if was := m.ids.Swap(&ids); was != nil {
-		for id := range *was {
-			gone = gone || !ids[id]
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.alive {
+		if !alive[id] {
+			m.left[id] = true
+			gone = true
 		}
 	}
+	m.alive = alive
 	return gone
 }
 
-func (m *members) alive(id string) bool { return (*m.ids.Load())[id] }
+// dead says whether the worker that made a claim is gone. One that was never heard of may have joined just now.
+func (m *members) dead(worker string, claimed, now carillon.Time, alone bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	since := now.Sub(claimed) // negative if the clock was set back: then nobody knows, and a restart is likelier
+	return !m.alive[worker] && (alone || m.left[worker] || since > joining || since < 0)
+}
 
-// watch takes runs back from workers that are gone, and goes round over all that should have been looked at by now:
-// it scans states, not a side index, so nothing can be stuck for ever.
-func (s *Scheduler) watch(ctx context.Context, watched <-chan []carillon.Member) error {
-	tick := time.NewTicker(s.cfg.Sweep)
-	defer tick.Stop()
-	var pos carillon.WakePos
+// follow keeps the list of members fresh, whatever else is going on: a sweep that takes long must not judge by an old
+// one.
+func (s *Scheduler) follow(ctx context.Context, watched <-chan []carillon.Member) error {
 	for {
 		select {
 		case list, ok := <-watched:
 			if !ok {
-				watched = nil
-				continue
+				return nil
 			}
 			if s.members.set(list) {
-				pos = s.sweepAll(ctx)
+				s.gone.set()
 			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// watch takes runs back from workers that are gone, and goes round over all that should have been looked at by now:
+// it scans states, not a side index, so nothing can be stuck for ever.
+func (s *Scheduler) watch(ctx context.Context) error {
+	tick := time.NewTicker(s.cfg.Sweep)
+	defer tick.Stop()
+	first := time.NewTimer(2 * joining) // for what was claimed right before the last process died
+	defer first.Stop()
+	var pos carillon.WakePos
+	for {
+		select {
+		case <-s.gone:
+			pos = s.sweepAll(ctx)
+		case <-first.C:
+			pos = s.sweepAll(ctx)
 		case <-tick.C:
 			pos = s.sweep(ctx, pos)
 		case <-ctx.Done():
@@ -133,9 +163,9 @@ func (s *Scheduler) abandoned(run *carillon.Run, now carillon.Time) (carillon.Ou
 	switch {
 	case !run.State.Held():
 		return carillon.Outcome{}, false
-	case !s.members.alive(run.Worker):
+	case s.members.dead(run.Worker, run.Claimed, now, s.cfg.Alone):
 		return carillon.Outcome{Kind: carillon.Crashed, Reason: "its worker " + run.Worker + " died"}, true
-	case now.Sub(run.Claimed) > handover && !s.cfg.Holds(run.Worker, run.ID, run.Attempt):
+	case now.Sub(run.Claimed) > handover && !s.cfg.Holds(run):
 		return carillon.Outcome{Kind: carillon.Lost, Reason: "its worker " + run.Worker + " does not know of it"}, true
 	}
 	return carillon.Outcome{}, false

@@ -15,9 +15,11 @@ import (
 
 // attempt is one claim of a run by this worker, from the commit of the claim to the commit of its end.
 type attempt struct {
-	w   *Worker
-	id  carillon.RunID
-	out output
+	w        *Worker
+	id       carillon.RunID
+	before   *attempt      // of the same run, which may not have returned yet
+	returned chan struct{} // closed when nothing of the attempt is left
+	out      output
 
 	mu        sync.Mutex
 	job       *carillon.Job // nil: not read yet
@@ -41,7 +43,13 @@ func (a *attempt) execute() {
 	if why != nil {
 		cancel(why)
 	}
+	if a.before != nil {
+		a.before.stop(executor.ErrLeaseOver)
+		<-a.before.returned
+		a.before = nil
+	}
 	outcome := a.perform(ctx, run)
+	close(a.returned)
 	cancel(nil)
 	outcome.Started = a.began
 	a.out.flush(a)
@@ -117,7 +125,7 @@ func (a *attempt) notice(run *carillon.Run) {
 	a.mu.Lock()
 	mine := run.State.Held() && run.Attempt == a.run.Attempt
 	finishing := a.finishing
-	if mine {
+	if mine && run.Rev > a.run.Rev {
 		a.run = *run
 	}
 	a.mu.Unlock()

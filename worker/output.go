@@ -2,13 +2,18 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/carillon-run/carillon"
 )
 
-// maxHeldLines bounds what is kept of an attempt's output while the log store does not take it.
-const maxHeldLines = 10_000
+const (
+	// flushLines are written at once by whoever prints: a run that prints faster than that waits for the disk.
+	flushLines = 1000
+	// maxHeldLines bounds what is kept of an attempt's output while the log store does not take it.
+	maxHeldLines = 10_000
+)
 
 // output collects the lines of one attempt on their way to the log store.
 type output struct {
@@ -19,15 +24,31 @@ type output struct {
 	writing sync.Mutex // keeps chunks in order
 }
 
-// print takes one line. It never waits for the log store: a full disk must not stop work.
+// print takes one line. A log store that takes nothing, such as a full disk, does not stop the run: what there is no room
+// for is dropped, and said so in its place.
 func (a *attempt) print(stream, text string) {
-	o := &a.out
+	if a.out.add(stream, text) {
+		a.out.flush(a)
+	}
+}
+
+// add keeps a line and says whether it is time to write.
+func (o *output) add(stream, text string) (full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.lines) >= maxHeldLines {
 		o.dropped++
-		return
+		return false
 	}
+	if o.dropped > 0 {
+		o.append("carillon", fmt.Sprintf("%d lines are missing here: the log store did not take them", o.dropped))
+		o.dropped = 0
+	}
+	o.append(stream, text)
+	return len(o.lines)%flushLines == 0
+}
+
+func (o *output) append(stream, text string) {
 	o.lines = append(o.lines, carillon.Line{At: carillon.Now(), Stream: stream, Text: text, Offset: o.next})
 	o.next++
 }
@@ -37,14 +58,8 @@ func (o *output) flush(a *attempt) {
 	o.writing.Lock()
 	defer o.writing.Unlock()
 	o.mu.Lock()
-	lines, dropped := o.lines, o.dropped
-	o.lines, o.dropped = nil, 0
-	if dropped > 0 {
-		lines = append(lines, carillon.Line{
-			At: carillon.Now(), Stream: "carillon", Offset: o.next, Text: "some lines were lost: the log store did not take them in time",
-		})
-		o.next++
-	}
+	lines := o.lines
+	o.lines = nil
 	o.mu.Unlock()
 	if len(lines) == 0 {
 		return

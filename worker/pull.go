@@ -15,18 +15,23 @@ const (
 	largeClaim = 1000
 	// maxPendingEnds bounds what has ended and is not yet on disk: slots are free as soon as a run returns, so without
 	// a bound a fast worker would outrun the store without end.
-	maxPendingEnds = 32_000
+	maxPendingEnds = 40_000
 )
 
 // pull claims due runs as long as there are free slots.
 func (w *Worker) pull(ctx context.Context) {
 	size := firstClaim
 	for ctx.Err() == nil {
-		free := w.slots.wait(ctx)
-		if free == 0 || !w.endsCaughtUp(ctx) {
+		if !w.endsCaughtUp(ctx) {
 			return
 		}
-		runs, ack, err := w.cfg.Queue.Pull(ctx, w.cfg.Queues, min(free, size))
+		asked := w.slots.ask(ctx, size)
+		if asked == 0 {
+			return
+		}
+		runs, ack, err := w.cfg.Queue.Pull(ctx, w.cfg.Queues, asked)
+		w.inHand.Add(int64(len(runs)))
+		taken := w.slots.answered(asked, len(runs))
 		if err != nil {
 			if ctx.Err() == nil {
 				w.cfg.Logger.Error("pull due runs", "error", err)
@@ -34,16 +39,19 @@ func (w *Worker) pull(ctx context.Context) {
 			}
 			continue
 		}
-		if len(runs) == size {
+		if len(runs) == asked {
 			size = min(2*size, largeClaim)
 		} else {
 			size = firstClaim
 		}
-		w.inHand.Add(int64(len(runs)))
-		for rest := runs; len(rest) > 0 && w.slots.wait(ctx) > 0; {
-			n := w.slots.take(len(rest))
-			w.claim(ctx, rest[:n])
-			rest = rest[n:]
+		for rest := runs; len(rest) > 0; {
+			if taken == 0 { // submits were quicker
+				if taken = w.slots.takeSome(ctx, len(rest)); taken == 0 {
+					break // stopping: the store has them
+				}
+			}
+			w.claim(ctx, rest[:taken])
+			rest, taken = rest[taken:], 0
 		}
 		w.inHand.Add(-int64(len(runs)))
 		if err := ack(ctx); err != nil && ctx.Err() == nil {
@@ -85,10 +93,11 @@ func (w *Worker) claim(ctx context.Context, runs []carillon.Run) {
 		}
 	}
 	lost, err := w.cfg.Ledger.Commit(context.WithoutCancel(ctx), changes)
-	if err != nil {
-		w.cfg.Logger.Error("claim", "error", err, "runs", len(runs))
-	}
 	w.forgo(dues, changes, lost, err, len(runs)-taken)
+	if err != nil {
+		w.cfg.Logger.Error("claim", "error", err, "runs", len(runs)) // the sweeper tries again
+		sleep(ctx, time.Second)
+	}
 }
 
 // expect keeps the definitions at hand until Notice begins the runs.
@@ -112,7 +121,7 @@ func (w *Worker) forgo(dues []carillon.Due, changes []carillon.Change, lost []in
 		if !won && changes[i].Runs[0].State == carillon.Claimed {
 			slots++
 		}
-		if !won && dues[i].Run.Has(carillon.Guarded) {
+		if !won && err == nil && dues[i].Run.Has(carillon.Guarded) {
 			again = append(again, dues[i].Run.ID)
 		}
 		delete(w.jobs, dues[i].Run.ID)

@@ -17,7 +17,8 @@ const (
 
 // tend extends the lease of what runs. When the worker's session is lost, or the process was frozen for longer than the
 // lease, it lets go of everything. It waits for nothing else: a slow disk must not end healthy runs.
-func (w *Worker) tend(ctx context.Context, lost <-chan struct{}) {
+func (w *Worker) tend(ctx context.Context, stop context.CancelCauseFunc) {
+	lost := w.lost
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
 	for {
@@ -27,6 +28,7 @@ func (w *Worker) tend(ctx context.Context, lost <-chan struct{}) {
 		case <-lost:
 			w.cfg.Logger.Error("the worker's session is lost: stopping its runs")
 			w.cancelAll(executor.ErrLeaseOver)
+			stop(errSessionLost)
 			lost = nil
 		case <-ctx.Done():
 			return

@@ -5,6 +5,7 @@ package worker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -40,11 +41,14 @@ const leaseTime = 5 * time.Second
 
 // Worker performs runs. What the ledger commits as claimed by it, it begins.
 type Worker struct {
-	cfg   Config
-	lease executor.Lease
-	slots slots
-	base  context.Context // of all attempts; ends when the worker has let go of everything
-	end   context.CancelFunc
+	cfg    Config
+	lease  executor.Lease
+	slots  slots
+	joined context.Context // until the worker leaves
+	leave  context.CancelFunc
+	lost   <-chan struct{} // closed if its session ends before that
+	base   context.Context // of all attempts; ends when the worker has let go of everything
+	end    context.CancelFunc
 
 	mu       sync.Mutex
 	held     map[carillon.RunID]*attempt
@@ -72,19 +76,26 @@ func New(cfg Config) *Worker {
 	return w
 }
 
-// Run works until ctx ends: then it claims nothing more, waits up to Drain for what runs, and hands back the rest.
+// Join makes the worker known. It comes before Run, and before anything can be committed as claimed by this worker: a run
+// of somebody unknown is taken for abandoned.
+func (w *Worker) Join(ctx context.Context) (err error) {
+	joined, leave := context.WithCancel(context.WithoutCancel(ctx))
+	w.joined, w.leave = joined, leave
+	w.lost, err = w.cfg.Coordinator.Join(joined, carillon.Member{ID: w.cfg.ID, Kind: "worker"})
+	w.lease.Extend(executor.Boottime() + leaseTime)
+	return err
+}
+
+// Run works until ctx ends: then it claims nothing more, waits up to Drain for what runs, and hands back the rest. It ends
+// with an error when the worker's session is lost.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.end()
-	joined, leave := context.WithCancel(context.WithoutCancel(ctx))
-	defer leave()
-	lost, err := w.cfg.Coordinator.Join(joined, carillon.Member{ID: w.cfg.ID, Kind: "worker"})
-	if err != nil {
-		return err
-	}
-	w.lease.Extend(executor.Boottime() + leaseTime)
+	defer w.leave()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	var tended sync.WaitGroup
-	tended.Go(func() { w.tend(joined, lost) })
-	tended.Go(func() { w.record(joined) })
+	tended.Go(func() { w.tend(w.joined, stop) })
+	tended.Go(func() { w.record(w.joined) })
 	context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -96,10 +107,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	pullers.Wait()
 	w.drain()
-	leave()
+	w.leave()
 	tended.Wait()
+	if cause := context.Cause(ctx); errors.Is(cause, errSessionLost) {
+		return cause
+	}
 	return nil
 }
+
+var errSessionLost = errors.New("the worker's session is lost")
 
 // drain waits for what runs, and hands back what takes too long.
 func (w *Worker) drain() {
@@ -156,8 +172,10 @@ func (w *Worker) Notice(committed []carillon.Change) {
 			run := &c.Runs[k]
 			a := w.held[run.ID]
 			switch {
-			case run.State == carillon.Claimed && run.Worker == w.cfg.ID && (a == nil || a.number() < run.Attempt):
-				w.begin(run, c) // the one before, if any, has ended and is about to be dropped
+			case a != nil && a.number() >= run.Attempt:
+				a.notice(run)
+			case run.State == carillon.Claimed && w.expects(run, c):
+				w.begin(run, c, a)
 			case a != nil:
 				a.notice(run)
 			}
@@ -165,9 +183,18 @@ func (w *Worker) Notice(committed []carillon.Change) {
 	}
 }
 
-// begin starts the attempt. Its slot was taken before the claim was committed. The caller holds mu.
-func (w *Worker) begin(run *carillon.Run, c *carillon.Change) {
-	a := &attempt{w: w, id: run.ID, run: *run, job: c.Job}
+// expects says that the run was claimed by this worker just now: by a pull that waits for it, or fused with its submit.
+// Any other change of a run that is this worker's by name only, because the answer to its claim was lost, begins nothing:
+// there is no slot for it, and somebody may have asked it to stop. The sweeper takes it back. The caller holds mu.
+func (w *Worker) expects(run *carillon.Run, c *carillon.Change) bool {
+	fused := c.Job != nil && c.Job.Rev == 1
+	return run.Worker == w.cfg.ID && (fused || w.jobs[run.ID] != nil)
+}
+
+// begin starts the attempt. Its slot was taken before the claim was committed. Should an attempt before it still be going
+// on here, it waits for that to end. The caller holds mu.
+func (w *Worker) begin(run *carillon.Run, c *carillon.Change, before *attempt) {
+	a := &attempt{w: w, id: run.ID, run: *run, job: c.Job, before: before, returned: make(chan struct{})}
 	if a.job == nil {
 		a.job = w.jobs[run.ID]
 	}
@@ -194,12 +221,17 @@ func (w *Worker) drop(a *attempt) {
 	}
 }
 
-// Holds says whether the worker has that attempt.
-func (w *Worker) Holds(id carillon.RunID, attempt int32) bool {
+// Holds says whether the worker has that attempt. What the row says is noticed by the way: a request to stop whose commit
+// was not answered has not been told to anybody yet.
+func (w *Worker) Holds(run *carillon.Run) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	a := w.held[id]
-	return a != nil && a.number() == attempt
+	a := w.held[run.ID]
+	if a == nil || a.number() != run.Attempt {
+		return false
+	}
+	a.notice(run)
+	return true
 }
 
 // Reserve takes a free slot for a job that is being submitted, unless older due runs wait for one.
@@ -233,52 +265,4 @@ func (w *Worker) Running() (held, slots int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.held), w.cfg.Concurrency
-}
-
-// slots are the attempts that may still begin.
-type slots struct {
-	mu    sync.Mutex
-	free  int
-	freed chan struct{} // capacity 1
-}
-
-// take takes up to n.
-func (s *slots) take(n int) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n = min(n, s.free)
-	s.free -= n
-	return n
-}
-
-func (s *slots) release(n int) {
-	s.mu.Lock()
-	s.free += n
-	s.mu.Unlock()
-	s.wakeOne()
-}
-
-func (s *slots) wakeOne() {
-	select {
-	case s.freed <- struct{}{}:
-	default:
-	}
-}
-
-// wait returns how many are free, at least one; 0 when ctx has ended.
-func (s *slots) wait(ctx context.Context) int {
-	for {
-		s.mu.Lock()
-		free := s.free
-		s.mu.Unlock()
-		if free > 0 {
-			s.wakeOne() // there may be another who waits
-			return free
-		}
-		select {
-		case <-s.freed:
-		case <-ctx.Done():
-			return 0
-		}
-	}
 }

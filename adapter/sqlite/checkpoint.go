@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/carillon-run/carillon"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
@@ -20,6 +21,6 @@ func (s *Store) tend() {
 		return
 	}
 	if err := sqlitex.ExecuteTransient(s.writer.conn, `PRAGMA wal_checkpoint(TRUNCATE)`, nil); err != nil && breaks(err) {
-		s.broken = fmt.Errorf("the store takes no more writes after: checkpoint: %w", err)
+		s.broken = fmt.Errorf("%w: the store takes no more writes after: checkpoint: %w", carillon.ErrPermanent, err)
 	}
 }

@@ -49,7 +49,8 @@ func (s *Store) write(f func(w *writer) error) error {
 	}
 	undone := s.writer.undo()
 	if undone != nil || breaks(err) {
-		s.broken = fmt.Errorf("the store takes no more writes after: %w", errors.Join(err, undone))
+		s.broken = fmt.Errorf("%w: the store takes no more writes after: %w", carillon.ErrPermanent, errors.Join(err, undone))
+		return s.broken
 	}
 	return err
 }
@@ -66,15 +67,15 @@ func breaks(err error) bool {
 // errTorn says that a change was written in part before one of its rows was seen to be lost.
 var errTorn = errors.New("a change was torn")
 
-// wary is for how many commits changes are compared before they are written, once one was torn.
+// wary is for how many commits changes are written with care once one was torn.
 const wary = 16
 
 // apply writes the changes in order and returns the indexes of the lost ones. It trusts that a change whose first row
-// stands will stand whole: to compare all rows first would cost a quarter more. Where that is wrong all is undone and
-// done again with care, and so are the next commits: who loses once may lose often.
+// stands will stand whole: not to would cost a quarter more. Where that is wrong all is undone and done again with care,
+// and so are the next commits: who loses once may lose often.
 func (w *writer) apply(changes []carillon.Change) (lost []int, err error) {
 	if w.wary == 0 {
-		lost, err = w.putAll(changes, false)
+		lost, err = putAll(changes, w.put)
 		if !errors.Is(err, errTorn) {
 			return lost, err
 		}
@@ -84,27 +85,35 @@ func (w *writer) apply(changes []carillon.Change) (lost []int, err error) {
 		}
 	}
 	w.wary--
-	return w.putAll(changes, true)
+	return putAll(changes, w.putWithCare)
 }
 
-func (w *writer) putAll(changes []carillon.Change, careful bool) (lost []int, err error) {
+func putAll(changes []carillon.Change, put func(*carillon.Change) (bool, error)) (lost []int, err error) {
 	for i := range changes {
-		stands := true
-		if careful {
-			if stands, err = w.stands(&changes[i]); err != nil {
-				return nil, err
-			}
+		won, err := put(&changes[i])
+		if err != nil {
+			return nil, err
 		}
-		if stands {
-			if stands, err = w.put(&changes[i]); err != nil {
-				return nil, err
-			}
-		}
-		if !stands {
+		if !won {
 			lost = append(lost, i)
 		}
 	}
 	return lost, nil
+}
+
+// putWithCare writes a change so that it can be taken back by itself.
+func (w *writer) putWithCare(c *carillon.Change) (won bool, err error) {
+	if err := w.savepoint.exec(); err != nil {
+		return false, err
+	}
+	won, err = w.put(c)
+	if errors.Is(err, errTorn) {
+		won, err = false, w.rollbackTo.exec()
+	}
+	if err != nil {
+		return false, err
+	}
+	return won, w.release.exec()
 }
 
 // put writes a change row by row, each only if it is still as it was decided on. false: the first row is not, and

@@ -79,7 +79,7 @@ func TestAFullDiskUndoesTheCommitAndALaterOneMaySucceed(t *testing.T) {
 	}
 	restore := swap(t, path+"-wal", "/dev/full")
 	_, err := store.Commit(ctx, guard("k", 1, "2"))
-	if lite.ErrCode(err).ToPrimary() != lite.ResultFull {
+	if lite.ErrCode(err).ToPrimary() != lite.ResultFull || errors.Is(err, carillon.ErrPermanent) {
 		t.Errorf("on a full disk: %v", err)
 	}
 	restore()
@@ -103,12 +103,12 @@ func TestAfterAnErrorOfTheDiskNothingIsWritten(t *testing.T) {
 	}
 	restore := swap(t, path+"-wal", "/dev/null")
 	_, first := store.Commit(ctx, guard("k", 1, "2"))
-	if lite.ErrCode(first) != lite.ResultIOErrFsync {
+	if lite.ErrCode(first) != lite.ResultIOErrFsync || !errors.Is(first, carillon.ErrPermanent) {
 		t.Errorf("when the disk cannot sync: %v", first)
 	}
 	restore()
 	_, second := store.Commit(ctx, guard("k", 1, "3"))
-	if lite.ErrCode(second) != lite.ResultIOErrFsync || errors.Is(second, first) {
+	if lite.ErrCode(second) != lite.ResultIOErrFsync || !errors.Is(second, carillon.ErrPermanent) {
 		t.Errorf("after it: %v", second)
 	}
 	if _, err := store.Forget(ctx, carillon.DefaultRetention, 1, 1); err != nil {

@@ -13,12 +13,15 @@ const (
 	insertGuard = `INSERT INTO guard (ns, key, rev, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING`
 	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3 WHERE ns = ?1 AND key = ?2 AND rev = ?4`
 	deleteGuard = `DELETE FROM guard WHERE ns = ?1 AND key = ?2 AND rev = ?3`
+	seeGuard    = `SELECT rev FROM guard WHERE ns = ?1 AND key = ?2`
 )
 
 func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
 	switch {
 	case g.Value == nil && g.Rev == 0: // only compared: there must be none
-		rev, err := w.guardRev(g)
+		w.seeGuard.text(1, g.Namespace)
+		w.seeGuard.text(2, g.Key)
+		rev, err := w.seeGuard.one()
 		return rev == 0, err
 	case g.Value == nil:
 		w.deleteGuard.text(1, g.Namespace)

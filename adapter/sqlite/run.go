@@ -17,6 +17,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CON
 WHERE due = ?1 AND job = ?2 AND rev = ?3`
 
 	deleteRun = `DELETE FROM run WHERE due = ? AND job = ? AND rev = ?`
+	seeRun    = `SELECT rev FROM run WHERE due = ? AND job = ?`
 )
 
 // putRun writes one run where it belongs now.
@@ -86,7 +87,9 @@ func (w *writer) update(run *carillon.Run) (bool, error) {
 // end moves a run out of the hot table; one that never was in it (Rev 0) is only recorded.
 func (w *writer) end(run *carillon.Run) (bool, error) {
 	if run.Rev == 0 {
-		if rev, err := w.runRev(run.ID); rev != 0 || err != nil {
+		w.seeRun.int(1, int64(run.ID.Due))
+		w.seeRun.int(2, int64(run.ID.Job))
+		if rev, err := w.seeRun.one(); rev != 0 || err != nil { // a record must not hide a run that waits
 			return false, err
 		}
 	} else {

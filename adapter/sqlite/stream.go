@@ -31,8 +31,10 @@ const (
 const (
 	jobFirst source = `SELECT ` + runColumns + runFilter + ` FROM run
 WHERE due = (SELECT due FROM job WHERE id = ?6) AND job = ?6 AND extra = 0 AND due < ?7`
-	jobExtra   source = `SELECT ` + runColumns + runFilter + ` FROM run INDEXED BY run_job WHERE job = ?6 AND extra = 1 AND due < ?7 ORDER BY due DESC`
-	jobHistory source = selectEnded + ` FROM history INDEXED BY history_job WHERE job = ?6 AND (due, pos) < (?7, ?8) ORDER BY due DESC, pos DESC`
+	jobExtra source = `SELECT ` + runColumns + runFilter + ` FROM run INDEXED BY run_job
+WHERE job = ?6 AND extra = 1 AND due < ?7 ORDER BY due DESC`
+	jobHistory source = selectEnded + ` FROM history INDEXED BY history_job
+WHERE job = ?6 AND (due, pos) < (?7, ?8) ORDER BY due DESC, pos DESC`
 )
 
 // Dead letters before ?6: by the primary key, or those of the job ?7 by dead_run; these are few enough to be sorted.

@@ -7,9 +7,10 @@ import (
 // writer is the connection that writes, with its statements prepared: looking them up would cost as much as some of
 // them take. The constant of each stands above the function that runs it.
 type writer struct {
-	conn                    *sqlite.Conn
-	begin, commit, rollback statement
-	wary                    int // commits that are still to be made with care
+	conn                           *sqlite.Conn
+	begin, commit, rollback        statement
+	savepoint, rollbackTo, release statement
+	wary                           int // commits that are still to be made with care
 
 	insertJob, updateJob, readJob, moveJob, defineJob statement
 	insertLabel, deleteLabel                          statement
@@ -17,7 +18,7 @@ type writer struct {
 	insertHistory, insertDead, deleteDead             statement
 	putResult, putCheckpoint                          statement
 	insertGuard, updateGuard, deleteGuard             statement
-	seeJob, seeRun, seeGuard, seeDead                 statement
+	seeRun, seeGuard                                  statement
 
 	lastHistory, deleteHistory, deleteLetter statement
 	deleteResult, deleteCheckpoint           statement
@@ -33,6 +34,9 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 		{&w.begin, `BEGIN IMMEDIATE`},
 		{&w.commit, `COMMIT`},
 		{&w.rollback, `ROLLBACK`},
+		{&w.savepoint, `SAVEPOINT change`},
+		{&w.rollbackTo, `ROLLBACK TO change`},
+		{&w.release, `RELEASE change`},
 		{&w.insertJob, insertJob},
 		{&w.updateJob, updateJob},
 		{&w.readJob, readJob},
@@ -51,10 +55,8 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 		{&w.insertGuard, insertGuard},
 		{&w.updateGuard, updateGuard},
 		{&w.deleteGuard, deleteGuard},
-		{&w.seeJob, seeJob},
 		{&w.seeRun, seeRun},
 		{&w.seeGuard, seeGuard},
-		{&w.seeDead, seeDead},
 		{&w.lastHistory, lastHistory},
 		{&w.deleteHistory, deleteHistory},
 		{&w.deleteLetter, deleteLetter},

@@ -87,7 +87,7 @@ func serveHouse(listener net.Listener) (stop func()) {
 	sched = scheduler.New(scheduler.Config{
 		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator, Logs: logs,
 		Ledger: door, Logger: quiet,
-		Holds: func(_ string, id carillon.RunID, attempt int32) bool { return work.Holds(id, attempt) },
+		Holds: func(run *carillon.Run) bool { return work.Holds(run) },
 	})
 	server := &http.Server{Handler: api.New(api.Config{
 		Ledger: door, Store: store, Logs: logs, Bus: bus,
@@ -97,11 +97,9 @@ func serveHouse(listener net.Listener) (stop func()) {
 	written, flush := context.WithCancel(context.Background())
 	var parts, last sync.WaitGroup
 	last.Go(func() { _ = door.Run(written) })
+	_ = work.Join(ctx) // in memory it works
 	parts.Go(func() { _ = work.Run(ctx) })
-	parts.Go(func() {
-		synctest.Wait() // the worker has joined: its runs are not taken for abandoned
-		_ = sched.Run(ctx)
-	})
+	parts.Go(func() { _ = sched.Run(ctx) })
 	parts.Go(func() { _ = server.Serve(listener) })
 	return func() {
 		_ = server.Close()

@@ -124,7 +124,7 @@ func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
 // greet prints what a newcomer needs next: the address, the token, and a first job to paste.
 func greet(out io.Writer, n *node.Node, cfg node.Config) {
 	host, _, _ := net.SplitHostPort(cfg.Listen)
-	if ip, err := netip.ParseAddr(host); err == nil && !ip.IsLoopback() {
+	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
 		fmt.Fprintf(out, "Listening on %s: whoever has the token can run commands on this machine. Put TLS in front of it.\n\n", cfg.Listen)
 	}
 	fmt.Fprintf(out, `Carillon %s is ready.

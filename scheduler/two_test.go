@@ -1,0 +1,83 @@
+package scheduler_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+func TestTwoSchedulersAtOnceAreHarmless(t *testing.T) {
+	in(t, func(h *house) { h.handle = slow(3 * time.Second) }, func(h *house) {
+		h.live()
+		time.Sleep(time.Second)
+		jobs := mixed(h)
+		time.Sleep(time.Hour)
+		for runs, of := range jobs {
+			h.expectAll(of, runs)
+			h.expectLate(of, 30*time.Second) // what one node is told of, the other hears of by its sweep
+		}
+		by := map[string]int{}
+		for _, a := range h.attempts() {
+			by[a.run.Worker]++
+			if a.run.Attempt > 1 {
+				h.t.Errorf("%s needed %d attempts", a.run.ID, a.run.Attempt)
+			}
+		}
+		if by["worker_0"] == 0 || by["worker_1"] == 0 {
+			h.t.Errorf("attempts by worker: %v", by)
+		}
+	})
+}
+
+func TestWhatOneNodeStartsTheOtherSteers(t *testing.T) {
+	in(t, nil, func(h *house) {
+		other := h.live().ledger
+		time.Sleep(time.Second)
+		ctx := context.Background()
+		canceled := h.submit(1, after(10*time.Second))[0]
+		paused := h.submit(1, after(10*time.Second))[0]
+		edited := h.submit(1, after(10*time.Second))[0]
+		if _, err := other.CancelJob(ctx, "default", canceled.ID, false); err != nil {
+			h.t.Fatal(err)
+		}
+		if _, err := other.PauseJob(ctx, "default", paused.ID); err != nil {
+			h.t.Fatal(err)
+		}
+		if _, err := other.EditJob(ctx, "default", edited.ID, func(d *carillon.Definition) error {
+			d.Schedule = carillon.Schedule{After: carillon.Duration(30 * time.Minute)}
+			return d.Admit(carillon.Now())
+		}); err != nil {
+			h.t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		if n := len(h.attempts()); n != 0 {
+			h.t.Fatalf("%d attempts of jobs that were canceled, paused or moved", n)
+		}
+		if _, err := other.ResumeJob(ctx, "default", paused.ID); err != nil {
+			h.t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		h.expectAll([]carillon.Job{paused}, 1)
+		if runs := h.runs(edited.ID); runs[0].State != carillon.Succeeded || runs[0].Version != 2 {
+			h.t.Errorf("%s, version %d", runs[0].State, runs[0].Version)
+		}
+		if runs := h.runs(canceled.ID); len(runs) != 1 || runs[0].State != carillon.Canceled {
+			h.t.Errorf("%+v", runs)
+		}
+	})
+}
+
+func TestANodeThatLeavesHandsItsWorkToTheOther(t *testing.T) {
+	in(t, func(h *house) { h.concurrency = 2; h.handle = slow(time.Minute) }, func(h *house) {
+		h.live()
+		time.Sleep(time.Second)
+		jobs := h.submit(8, after(0))
+		time.Sleep(time.Second)
+		h.stop[0]() // drained for ten seconds, then what runs is handed back
+		h.stop = h.stop[1:]
+		time.Sleep(time.Hour)
+		h.expectAll(jobs, 1)
+	})
+}

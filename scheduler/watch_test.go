@@ -1,0 +1,222 @@
+package scheduler_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/executor"
+)
+
+// claimFor writes a claim of a waiting run as another process would: nobody here is told.
+func (h *house) claimFor(worker string, run carillon.Run) carillon.Run {
+	h.t.Helper()
+	dues, err := h.nodes[0].ledger.Dues(context.Background(), []carillon.Run{run}, worker)
+	if err != nil || len(dues) != 1 {
+		h.t.Fatalf("%d dues, %v", len(dues), err)
+	}
+	_, c := dues[0].Decide(carillon.Now())
+	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
+		h.t.Fatalf("lost %v, %v", lost, err)
+	}
+	return c.Runs[0]
+}
+
+func TestTheRunsOfADeadWorkerAreTakenBackAsCrashes(t *testing.T) {
+	in(t, nil, func(h *house) {
+		if _, err := h.coordinator.Join(context.Background(), carillon.Member{ID: "worker_x", Kind: "worker"}); err != nil {
+			h.t.Fatal(err)
+		}
+		synctest.Wait()
+		var held []carillon.Run
+		for _, run := range []carillon.Run{
+			h.unheard(nil),
+			h.unheard(func(d *carillon.Definition) {
+				d.Schedule.Every, d.Schedule.StartsAt = carillon.Duration(time.Hour), carillon.Now()
+			}),
+		} {
+			held = append(held, h.claimFor("worker_x", run))
+		}
+		time.Sleep(30 * time.Second)
+		if n := len(h.attempts()); n != 0 {
+			h.t.Fatalf("%d attempts while their worker is alive", n)
+		}
+		begin := carillon.Now()
+		h.coordinator.Lose("worker_x")
+		time.Sleep(time.Second)
+		for _, run := range held {
+			runs, err := h.truth.Runs(context.Background(), []carillon.RunID{run.ID}, false)
+			if err != nil || len(runs) != 1 {
+				h.t.Fatal(runs, err)
+			}
+			got := runs[0]
+			if got.State != carillon.Succeeded || got.Attempt != 2 || got.Losses != 1 || got.Crashes != 1 || got.Failures != 0 || got.Worker == "worker_x" {
+				h.t.Errorf("%+v", got)
+			}
+			if late := got.Claimed.Sub(begin); late > 100*time.Millisecond {
+				h.t.Errorf("begun again after %s", late)
+			}
+		}
+	})
+}
+
+// unheard writes a job that is due now as another process would: nobody here is told, and the sweep will find it later.
+func (h *house) unheard(edit func(*carillon.Definition)) carillon.Run {
+	h.t.Helper()
+	def := carillon.NewDefinition()
+	def.Type, def.Target.Handler = "test", &carillon.Handler{}
+	if edit != nil {
+		edit(&def)
+	}
+	if err := def.Admit(carillon.Now() - 1); err != nil {
+		h.t.Fatal(err)
+	}
+	h.unheardOf++
+	job := &carillon.Job{Namespace: "default", ID: h.unheardOf, Definition: def}
+	c := carillon.Submit(job, carillon.Now()-1)
+	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
+		h.t.Fatal(lost, err)
+	}
+	run := c.Runs[0]
+	run.Rev++
+	return run
+}
+
+func TestAWorkerThatKillsItsWorkersIsQuarantined(t *testing.T) {
+	in(t, nil, func(h *house) {
+		run := h.claimFor("worker_long_gone", h.unheard(func(d *carillon.Definition) { d.Retry.MaxCrashes = 1 }))
+		time.Sleep(time.Minute)
+		run = h.runs(run.ID.Job)[0]
+		if run.State != carillon.Failed || run.Crashes != 1 || len(h.attempts()) != 0 {
+			h.t.Errorf("%s after %d crashes: %s", run.State, run.Crashes, run.Reason)
+		}
+	})
+}
+
+func TestAClaimThatItsWorkerDoesNotKnowOfIsTakenBackAsALoss(t *testing.T) {
+	in(t, nil, func(h *house) {
+		begin := carillon.Now()
+		job := h.claimFor(h.nodes[0].id, h.unheard(nil)).ID.Job // the answer of the commit was lost
+		time.Sleep(5 * time.Second)
+		if run := h.runs(job)[0]; run.State != carillon.Claimed || run.Losses != 0 {
+			h.t.Errorf("after 5s: %s, %d losses", run.State, run.Losses)
+		}
+		time.Sleep(time.Minute)
+		run := h.runs(job)[0]
+		if run.State != carillon.Succeeded || run.Losses != 1 || run.Crashes != 0 || run.Attempt != 2 {
+			h.t.Errorf("%s after %d attempts, %d losses, %d crashes", run.State, run.Attempt, run.Losses, run.Crashes)
+		}
+		if late := run.Claimed.Sub(begin); late > 16*time.Second {
+			h.t.Errorf("taken back after %s", late)
+		}
+	})
+}
+
+func TestARunThatIsGoingOnIsLeftAlone(t *testing.T) {
+	in(t, func(h *house) { h.handle = slow(3 * time.Hour) }, func(h *house) {
+		jobs := h.submit(3, after(0))
+		time.Sleep(4 * time.Hour)
+		h.expectAll(jobs, 1)
+		if n := len(h.attempts()); n != 3 {
+			h.t.Errorf("%d attempts", n)
+		}
+	})
+}
+
+// gated is a store whose wakes can be held up.
+type gated struct {
+	carillon.Store
+	mu   sync.Mutex
+	gate chan struct{}
+}
+
+func (s *gated) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	s.mu.Lock()
+	gate := s.gate
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
+	return s.Store.Wakes(ctx, q)
+}
+
+func TestAWorkerThatJoinsDuringASweepIsNotTakenForDead(t *testing.T) {
+	var store *gated
+	in(t, func(h *house) { store = &gated{Store: h.truth}; h.store = store }, func(h *house) {
+		gate := make(chan struct{})
+		store.mu.Lock()
+		store.gate = gate
+		store.mu.Unlock()
+		time.Sleep(15 * time.Second) // a sweep has begun
+		run := h.unheard(nil)
+		if _, err := h.coordinator.Join(context.Background(), carillon.Member{ID: "worker_new", Kind: "worker"}); err != nil {
+			h.t.Fatal(err)
+		}
+		h.claimFor("worker_new", run)
+		store.mu.Lock()
+		store.gate = nil
+		store.mu.Unlock()
+		close(gate)
+		time.Sleep(time.Second)
+		if got := h.runs(run.ID.Job)[0]; got.State != carillon.Claimed || got.Losses != 0 {
+			h.t.Errorf("%s, %d losses: %s", got.State, got.Losses, got.Reason)
+		}
+		h.coordinator.Lose("worker_new")
+		time.Sleep(time.Second)
+		if got := h.runs(run.ID.Job)[0]; got.State != carillon.Succeeded || got.Crashes != 1 {
+			h.t.Errorf("after its death: %s, %d crashes", got.State, got.Crashes)
+		}
+	})
+}
+
+func TestTheNextInLineBeginsWhenItsTurnComes(t *testing.T) {
+	in(t, func(h *house) { h.handle = slow(25 * time.Second) }, func(h *house) {
+		job := h.submit(1, every(10*time.Second, carillon.OverlapQueueAll, 4))[0]
+		time.Sleep(10 * time.Minute)
+		h.expectAll([]carillon.Job{job}, 4)
+		seen := h.attempts()
+		for i := 1; i < len(seen); i++ {
+			if pause := seen[i].start.Sub(seen[i-1].end); pause > 10*time.Millisecond {
+				h.t.Errorf("number %d begins %s after the end of the one before", i, pause)
+			}
+		}
+	})
+}
+
+func TestRunsThatLoseTheTurnAreLookedAtAgainAtOnce(t *testing.T) {
+	in(t, func(h *house) { h.concurrency = 4 }, func(h *house) {
+		release := make(chan struct{})
+		h.mu.Lock()
+		h.handle = func(task executor.Task) {
+			if task.Job.Queue == "blocker" {
+				<-release
+			}
+		}
+		h.mu.Unlock()
+		job := h.submit(1, func(d *carillon.Definition) {
+			d.Schedule.Every, d.Overlap = carillon.Duration(24*time.Hour), carillon.OverlapQueueAll
+		})[0]
+		h.submit(4, func(d *carillon.Definition) { d.Queue = "blocker" }) // all slots are taken
+		time.Sleep(time.Second)
+		for range 30 {
+			if _, err := h.nodes[0].ledger.RunNow(context.Background(), "default", job.ID); err != nil {
+				h.t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		begin := carillon.Now()
+		close(release)
+		time.Sleep(5 * time.Minute)
+		seen := slices.DeleteFunc(h.attempts(), func(a attempt) bool { return a.run.ID.Job != job.ID })
+		if len(seen) != 30 {
+			h.t.Fatalf("%d of 30 runs were performed", len(seen))
+		}
+		if spent := seen[29].end.Sub(begin); spent > time.Second {
+			h.t.Errorf("thirty runs that take no time took %s", spent)
+		}
+	})
+}

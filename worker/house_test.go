@@ -1,0 +1,341 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/worker"
+)
+
+// house is a whole system in a bubble. Its parts start one by one, so that a test can choose the order.
+type house struct {
+	t           *testing.T
+	store       *store
+	logs        *logs
+	queue       *mem.Queue
+	coordinator *mem.Coordinator
+	ledger      *ledger.Ledger
+	worker      *worker.Worker
+	scheduler   *scheduler.Scheduler
+
+	concurrency int           // default 4
+	drain       time.Duration // default as the worker has it
+	handle      executor.Handler
+
+	parts, door sync.WaitGroup
+	ctx         context.Context
+	cancel      context.CancelFunc
+	ended       chan error // of the worker
+
+	mu     sync.Mutex
+	seen   []attempt // in the order of their starts
+	atOnce int
+	most   int
+}
+
+// attempt is what a handler saw.
+type attempt struct {
+	run        carillon.Run
+	start, end carillon.Time
+	cause      error // why its context had ended when it returned
+}
+
+// in plays a test on a house that lives, and stops it.
+func in(t *testing.T, build func(*house), play func(*house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, build)
+		h.live()
+		time.Sleep(time.Second)
+		play(h)
+		h.stop()
+	})
+}
+
+func newHouse(t *testing.T, build func(*house)) *house {
+	h := &house{
+		t: t, store: &store{Store: mem.NewStore()}, logs: &logs{Logs: mem.NewLogs()}, queue: mem.NewQueue(mem.QueueConfig{}),
+		coordinator: mem.NewCoordinator(), concurrency: 4, ended: make(chan error, 1),
+	}
+	if build != nil {
+		build(h)
+	}
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	h.ledger = ledger.New(ledger.Config{
+		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Waiting: h.queue.Len,
+		Then: []func([]carillon.Change){func(c []carillon.Change) { h.worker.Notice(c) }, func(c []carillon.Change) { h.scheduler.Route(c) }},
+	})
+	h.worker = worker.New(worker.Config{
+		ID: "worker_1", Ledger: h.ledger, Store: h.store, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator,
+		Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: h.concurrency, Drain: h.drain,
+		Waiting: h.queue.Len, Look: func(ids []carillon.RunID) { h.scheduler.Look(ids) }, Logger: logger,
+	})
+	h.ledger.Fuse(h.worker)
+	h.scheduler = scheduler.New(scheduler.Config{
+		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: h.queue, Coordinator: h.coordinator, Logs: h.logs,
+		Ledger: h.ledger, Holds: func(run *carillon.Run) bool { return h.worker.Holds(run) }, Logger: logger,
+	})
+	return h
+}
+
+// live starts everything in the order of a node.
+func (h *house) live() {
+	h.t.Helper()
+	h.join()
+	h.runLedger()
+	h.runScheduler()
+	h.runWorker()
+}
+
+func (h *house) join() {
+	h.t.Helper()
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	if err := h.worker.Join(h.ctx); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func (h *house) runLedger() {
+	written, flush := context.WithCancel(context.Background())
+	h.door.Go(func() { h.ledger.Run(written) })
+	go func() { <-h.ctx.Done(); h.parts.Wait(); flush() }()
+}
+
+func (h *house) runScheduler() { h.parts.Go(func() { h.scheduler.Run(h.ctx) }) }
+func (h *house) runWorker()    { h.parts.Go(func() { h.ended <- h.worker.Run(h.ctx) }) }
+
+func (h *house) stop() {
+	h.cancel()
+	h.parts.Wait()
+	h.door.Wait()
+}
+
+// handlers performs every run with the house's handle, and keeps what it saw.
+type handlers struct{ h *house }
+
+func (x handlers) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
+	h := x.h
+	h.mu.Lock()
+	at := len(h.seen)
+	h.seen = append(h.seen, attempt{run: task.Run, start: carillon.Now()})
+	h.atOnce++
+	h.most = max(h.most, h.atOnce)
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.seen[at].end, h.seen[at].cause = carillon.Now(), context.Cause(ctx)
+		h.atOnce--
+		h.mu.Unlock()
+	}()
+	funcs := executor.NewFuncs()
+	funcs.Register(task.Job.Type, func(ctx context.Context, task executor.Task) error {
+		if h.handle == nil {
+			return nil
+		}
+		return h.handle(ctx, task)
+	})
+	return funcs.Execute(ctx, task)
+}
+
+func slow(d time.Duration) executor.Handler {
+	return func(context.Context, executor.Task) error { time.Sleep(d); return nil }
+}
+
+func untilStopped(ctx context.Context, _ executor.Task) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// attempts are those of a job, or all, in the order of their starts.
+func (h *house) attempts(jobs ...carillon.JobID) (list []attempt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, a := range h.seen {
+		if len(jobs) == 0 || slices.Contains(jobs, a.run.ID.Job) {
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// trySubmit submits n jobs of one definition.
+func (h *house) trySubmit(n int, edit func(*carillon.Definition)) ([]carillon.Job, error) {
+	defs := make([]carillon.Definition, n)
+	for i := range defs {
+		defs[i] = carillon.NewDefinition()
+		defs[i].Type, defs[i].Target.Handler = "test", &carillon.Handler{}
+		if edit != nil {
+			edit(&defs[i])
+		}
+		if err := defs[i].Admit(carillon.Now()); err != nil {
+			return nil, err
+		}
+	}
+	return h.ledger.Submit(context.Background(), carillon.DefaultNamespace, defs)
+}
+
+func (h *house) submit(n int, edit func(*carillon.Definition)) []carillon.Job {
+	h.t.Helper()
+	jobs, err := h.trySubmit(n, edit)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return jobs
+}
+
+func after(d time.Duration) func(*carillon.Definition) {
+	return func(def *carillon.Definition) { def.Schedule.After = carillon.Duration(d) }
+}
+
+// run is the latest run of a job.
+func (h *house) run(job carillon.JobID) carillon.Run {
+	h.t.Helper()
+	return h.runs(job)[0]
+}
+
+func (h *house) runs(job carillon.JobID) []carillon.Run {
+	h.t.Helper()
+	page, err := h.store.Store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: job, Limit: 1000})
+	if err != nil || len(page.Runs) == 0 {
+		h.t.Fatalf("%d runs of %s, %v", len(page.Runs), job, err)
+	}
+	return page.Runs
+}
+
+// expect compares the state, the attempts and the losses of a run.
+func (h *house) expect(run carillon.Run, state carillon.State, attempts, losses int32) {
+	h.t.Helper()
+	if run.State != state || run.Attempt != attempts || run.Losses != losses {
+		h.t.Errorf("%s is %s after %d attempts and %d losses (%s), want %s, %d, %d",
+			run.ID, run.State, run.Attempt, run.Losses, run.Reason, state, attempts, losses)
+	}
+}
+
+// expectSlots says that the worker runs exactly as many at once as it may: no slot was lost, and none made up. Some of the
+// jobs are fused with their submit, the others pulled.
+func (h *house) expectSlots() {
+	h.t.Helper()
+	h.handle = slow(5 * time.Second)
+	h.mu.Lock()
+	h.most = h.atOnce
+	h.mu.Unlock()
+	h.submit(h.concurrency+1, nil)
+	h.submit(h.concurrency+1, after(time.Second))
+	time.Sleep(time.Minute)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.most != h.concurrency {
+		h.t.Errorf("%d runs at once, want %d", h.most, h.concurrency)
+	}
+}
+
+var errInjected = errors.New("injected failure")
+
+// store is a mem store whose commits can be slow, be refused, or be made and their answer lost.
+type store struct {
+	*mem.Store
+	mu      sync.Mutex
+	refuse  func([]carillon.Change) bool // not made
+	forget  func([]carillon.Change) bool // made, and answered with an error
+	delay   time.Duration                // between the commit and its answer
+	commits int
+	states  map[carillon.RunID][]carillon.State // as committed
+	longest int                                 // keys or ids that one query asked for
+}
+
+func (s *store) set(refuse, forget func([]carillon.Change) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse, s.forget = refuse, forget
+}
+
+func (s *store) Commit(ctx context.Context, changes []carillon.Change) ([]int, error) {
+	s.mu.Lock()
+	s.commits++
+	refuse := s.refuse != nil && s.refuse(changes)
+	forget := s.forget != nil && s.forget(changes)
+	delay := s.delay
+	s.mu.Unlock()
+	if refuse {
+		return nil, errInjected
+	}
+	lost, err := s.Store.Commit(ctx, changes)
+	s.mu.Lock()
+	if s.states == nil {
+		s.states = map[carillon.RunID][]carillon.State{}
+	}
+	for i, c := range changes {
+		for _, run := range c.Runs {
+			if !slices.Contains(lost, i) {
+				s.states[run.ID] = append(s.states[run.ID], run.State)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if delay > 0 {
+		time.Sleep(delay)
+	}
+	if forget {
+		return nil, errInjected
+	}
+	return lost, err
+}
+
+func (s *store) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {
+	s.asked(len(q.Keys))
+	return s.Store.Guards(ctx, q)
+}
+
+func (s *store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
+	s.asked(len(ids))
+	return s.Store.Runs(ctx, ids, whole)
+}
+
+func (s *store) asked(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.longest = max(s.longest, n)
+}
+
+func (s *store) counts() (commits, longest int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.commits, s.longest
+}
+
+func (s *store) history(id carillon.RunID) []carillon.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.states[id])
+}
+
+// always and never are faults for any commit; once is one for the first commit that has such a run.
+func always([]carillon.Change) bool { return true }
+
+func once(is func(carillon.Run) bool) func([]carillon.Change) bool {
+	done := false
+	return func(changes []carillon.Change) bool {
+		for _, c := range changes {
+			if !done && slices.ContainsFunc(c.Runs, is) {
+				done = true
+				return true
+			}
+		}
+		return false
+	}
+}
+
+func isClaim(run carillon.Run) bool { return run.State == carillon.Claimed && !run.Has(carillon.Stop) }
+func isStop(run carillon.Run) bool  { return run.Has(carillon.Stop) }

@@ -1,0 +1,183 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/executor"
+)
+
+// logs is a mem log store that can take its time, and fail.
+type logs struct {
+	*mem.Logs
+	mu      sync.Mutex
+	failing bool
+	takes   time.Duration
+	longest int // lines that one call brought
+}
+
+func (l *logs) turn(failing bool, takes time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failing, l.takes = failing, takes
+}
+
+func (l *logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
+	l.mu.Lock()
+	for _, c := range chunks {
+		l.longest = max(l.longest, len(c.Lines))
+	}
+	failing, takes := l.failing, l.takes
+	l.mu.Unlock()
+	if takes > 0 {
+		time.Sleep(takes)
+	}
+	if failing {
+		return errInjected
+	}
+	return l.Logs.Append(ctx, chunks)
+}
+
+// printed is all that is kept of a run's output.
+func (h *house) printed(run carillon.Run) []carillon.Line {
+	h.t.Helper()
+	lines, err := h.logs.Read(context.Background(), carillon.LogQuery{
+		Namespace: run.Namespace, Run: run.ID, AfterAttempt: 0, AfterOffset: -1, Limit: 1_000_000,
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return lines
+}
+
+// expectPrinted says that the lines are the numbers from 0 to n-1, where so many numbers are left out as a line in their
+// place says.
+func (h *house) expectPrinted(lines []carillon.Line, n int) (gaps int) {
+	h.t.Helper()
+	next := 0
+	for i, line := range lines {
+		missing := 0
+		if line.Stream == "carillon" {
+			if _, err := fmt.Sscanf(line.Text, "%d lines are missing here", &missing); err != nil {
+				h.t.Fatalf("line %d: %q", i, line.Text)
+			}
+			next += missing
+			gaps++
+			continue
+		}
+		if line.Text != strconv.Itoa(next) {
+			h.t.Fatalf("line %d is %q, want %d (after %d gaps)", i, line.Text, next, gaps)
+		}
+		next++
+	}
+	if next != n {
+		h.t.Errorf("%d of %d lines are kept or said to be missing, in %d lines", next, n, len(lines))
+	}
+	return gaps
+}
+
+func TestAllThatIsPrintedArrivesInOrder(t *testing.T) {
+	const n = 200_000
+	in(t, func(h *house) {
+		h.handle = func(_ context.Context, task executor.Task) error {
+			for i := range n {
+				task.Print("stdout", strconv.Itoa(i))
+			}
+			return nil
+		}
+	}, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(time.Minute)
+		h.expect(h.run(job), carillon.Succeeded, 1, 0)
+		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
+			t.Errorf("%d gaps", gaps)
+		}
+	})
+}
+
+// printEvery prints numbers, some at a time.
+func printEvery(n, burst int, pause time.Duration) executor.Handler {
+	return func(ctx context.Context, task executor.Task) error {
+		for i := range n {
+			task.Print("stdout", strconv.Itoa(i))
+			if i%burst == burst-1 {
+				time.Sleep(pause)
+			}
+		}
+		return ctx.Err()
+	}
+}
+
+func TestOutputThatTheLogStoreDoesNotTakeIsCountedInItsPlace(t *testing.T) {
+	const n = 50_000
+	in(t, func(h *house) { h.handle = printEvery(n, 1000, time.Second) }, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(5 * time.Second)
+		h.logs.turn(true, 0)
+		time.Sleep(20 * time.Second)
+		h.logs.turn(false, 0)
+		time.Sleep(time.Minute)
+		h.expect(h.run(job), carillon.Succeeded, 1, 0) // it was not stopped
+		lines := h.printed(h.run(job))
+		if gaps := h.expectPrinted(lines, n); gaps != 1 {
+			t.Errorf("%d gaps, want 1", gaps)
+		}
+		if len(lines) < n-11_000 {
+			t.Errorf("%d of %d lines are kept: an outage may cost what there is no room for, which is 10000 lines", len(lines), n)
+		}
+	})
+}
+
+func TestAShortOutageOfTheLogStoreCostsNothing(t *testing.T) {
+	const n = 20_000
+	in(t, func(h *house) { h.handle = printEvery(n, 500, time.Second) }, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(3 * time.Second)
+		h.logs.turn(true, 300*time.Millisecond)
+		time.Sleep(10 * time.Second)
+		h.logs.turn(false, 0)
+		time.Sleep(time.Minute)
+		h.expect(h.run(job), carillon.Succeeded, 1, 0)
+		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
+			t.Errorf("%d gaps", gaps)
+		}
+	})
+}
+
+func TestAGapAtTheEndOfTheOutputIsCountedToo(t *testing.T) {
+	const n = 30_000
+	in(t, nil, func(h *house) {
+		h.handle = func(_ context.Context, task executor.Task) error {
+			h.logs.turn(true, 0)
+			for i := range n {
+				task.Print("stdout", strconv.Itoa(i))
+			}
+			h.logs.turn(false, 0)
+			return nil
+		}
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(time.Minute)
+		h.expectPrinted(h.printed(h.run(job)), n)
+	})
+}
+
+// A log store that is slow to fail takes what is held out of sight while it tries, and gives it back with more.
+func TestWhatIsHeldOfAnOutputStaysBounded(t *testing.T) {
+	in(t, func(h *house) { h.handle = printEvery(500_000, 1000, 10*time.Millisecond) }, func(h *house) {
+		h.logs.turn(true, time.Second)
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(5 * time.Minute)
+		h.logs.turn(false, 0)
+		time.Sleep(5 * time.Minute)
+		h.expect(h.run(job), carillon.Succeeded, 1, 0)
+		if h.logs.longest > 20_000 {
+			t.Errorf("%d lines were held, want about 10000 at most", h.logs.longest)
+		}
+	})
+}

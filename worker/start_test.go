@@ -1,0 +1,101 @@
+package worker_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// A worker that is not known yet when its first claim is read was taken for dead, and the run began twice.
+func TestAJobRunsOnceHoweverEarlyItIsSubmitted(t *testing.T) {
+	const rounds = 100
+	for name, start := range map[string]func(h *house, submit func()){
+		"while the parts start": func(h *house, submit func()) {
+			h.join()
+			h.runLedger()
+			go submit()
+			h.runScheduler()
+			h.runWorker()
+		},
+		"when all parts have just started": func(h *house, submit func()) {
+			h.live()
+			submit()
+		},
+		"a moment before": func(h *house, submit func()) {
+			h.join()
+			h.runLedger()
+			submit()
+			h.runScheduler()
+			h.runWorker()
+		},
+		"between the scheduler and the worker": func(h *house, submit func()) {
+			h.join()
+			h.runLedger()
+			h.runScheduler()
+			submit()
+			h.runWorker()
+		},
+		"an hour before the scheduler and the worker run": func(h *house, submit func()) {
+			h.join()
+			h.runLedger()
+			submit()
+			time.Sleep(time.Hour)
+			h.runScheduler()
+			h.runWorker()
+		},
+		"an hour before anything runs": func(h *house, submit func()) {
+			go submit() // waits in the ledger
+			time.Sleep(time.Hour)
+			h.live()
+		},
+	} {
+		for _, delay := range []time.Duration{0, 20 * time.Millisecond} {
+			t.Run(fmt.Sprintf("%s, commits answered after %s", name, delay), func(t *testing.T) {
+				for range rounds {
+					synctest.Test(t, func(t *testing.T) { playStart(t, delay, start) })
+				}
+			})
+		}
+	}
+}
+
+func playStart(t *testing.T, delay time.Duration, start func(h *house, submit func())) {
+	h := newHouse(t, func(h *house) { h.handle, h.store.delay = slow(200*time.Millisecond), delay })
+	got := make(chan []carillon.Job, 1)
+	start(h, func() { got <- h.submit(3, nil) })
+	jobs := <-got
+	time.Sleep(time.Minute)
+	h.stop()
+	for _, job := range jobs {
+		h.expect(h.run(job.ID), carillon.Succeeded, 1, 0)
+		if n := len(h.attempts(job.ID)); n != 1 {
+			t.Errorf("%d attempts, want 1", n)
+		}
+	}
+}
+
+func TestAJobOfAnEarlierProcessRunsOnce(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			first := newHouse(t, nil)
+			first.join()
+			first.runLedger()
+			jobs := first.submit(20, after(time.Minute))
+			first.stop()
+			time.Sleep(time.Hour)
+			h := newHouse(t, func(h *house) { h.store, h.handle = first.store, slow(time.Second) })
+			h.live()
+			time.Sleep(time.Minute)
+			h.stop()
+			for _, job := range jobs {
+				h.expect(h.run(job.ID), carillon.Succeeded, 1, 0)
+			}
+			if n := len(h.attempts()); n != len(jobs) {
+				t.Errorf("%d attempts of %d jobs", n, len(jobs))
+			}
+		})
+	}
+}
