@@ -173,6 +173,15 @@ func TestAMovedOneOff(t *testing.T) {
 	}
 }
 
+func TestAMovedOneOffLeavesTheLine(t *testing.T) {
+	job := newJob(t, once(minute(9)))
+	waits := planned(job, minute(9))
+	waits.Flags, waits.Wake = waits.Flags|carillon.Guarded, minute(9).Add(30*time.Second)
+	w := whole(job, line(job, minute(8), minute(9)), waits, manual(job, minute(8)).Claim(worker, minute(8)))
+	c := change(t, w, minute(10), func(d *carillon.Definition) { d.Schedule.At = minute(20) })
+	expectChange(t, c, "job v2 active", "9m r5 v1 canceled guarded: the schedule was changed", "20m r0 v2 waiting guarded", "turn r9 of 8m")
+}
+
 func TestAnEditCannotChangeTheKindOfSchedule(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	_, err := whole(job, line(job, 0)).Edit(define(t, once(minute(9))), minute(1))

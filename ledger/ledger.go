@@ -41,6 +41,8 @@ type Ledger struct {
 	slots       Slots
 	Definitions *Definitions
 
+	flushing chan struct{} // capacity 1: full from a commit until its listeners were told
+
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
 	broken  chan error            // capacity 1: the first permanent error
 
@@ -69,7 +71,7 @@ func New(cfg Config) *Ledger {
 	if cfg.Waiting == nil {
 		cfg.Waiting = func() int { return 0 }
 	}
-	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1)}
+	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1), flushing: make(chan struct{}, 1)}
 }
 
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of those that won carry their
@@ -198,7 +200,15 @@ func (w *line) take(limit int) []entry {
 	return batch
 }
 
+// Told returns when everything that the store has committed by now has been told to those who listen (see Config.Then).
+func (l *Ledger) Told() {
+	l.flushing <- struct{}{}
+	<-l.flushing
+}
+
 func (l *Ledger) flush(ctx context.Context, batch []entry) {
+	l.flushing <- struct{}{}
+	defer func() { <-l.flushing }()
 	all := batch[0].changes
 	if len(batch) > 1 {
 		all = nil

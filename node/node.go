@@ -221,6 +221,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	written, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan error, 1)
+	stopped := ctx
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		select {
@@ -236,6 +237,9 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.serve(ctx) })
 	g.Go(func() error { return n.keepNumber(ctx) })
 	err := g.Wait()
+	if stopped.Err() != nil && errors.Is(err, context.Canceled) {
+		err = nil // it was told to stop before it had begun
+	}
 	n.releaseNumber()
 	stopLedger()
 	return errors.Join(err, <-ended)

@@ -58,7 +58,17 @@ func (s *Scheduler) takeAsked() []carillon.Run {
 	s.mu.Lock()
 	clear(s.asked)
 	s.mu.Unlock()
-	return s.decides.take()
+	return unique(s.decides.take())
+}
+
+// unique leaves one of each run: while commits fail, the same runs are asked about again and again.
+func unique(runs []carillon.Run) []carillon.Run {
+	seen := make(map[carillon.RunID]bool, len(runs))
+	return slices.DeleteFunc(runs, func(r carillon.Run) bool {
+		twice := seen[r.ID]
+		seen[r.ID] = true
+		return twice
+	})
 }
 
 // reread fetches runs that somebody should look at; those that ended or began meanwhile need no look.

@@ -52,7 +52,7 @@ func (a *attempt) execute() {
 	close(a.returned)
 	cancel(nil)
 	outcome.Started = a.began
-	a.out.flush(a)
+	a.out.end(a)
 	a.w.pendingEnds.Add(1)
 	a.w.slots.release(1)
 	a.finish(outcome)

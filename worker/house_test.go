@@ -120,6 +120,7 @@ func (h *house) stop() {
 	h.cancel()
 	h.parts.Wait()
 	h.door.Wait()
+	time.Sleep(4 * time.Hour) // for handlers that do not listen
 }
 
 // handlers performs every run with the house's handle, and keeps what it saw.
@@ -321,7 +322,7 @@ func (s *store) history(id carillon.RunID) []carillon.State {
 	return slices.Clone(s.states[id])
 }
 
-// always and never are faults for any commit; once is one for the first commit that has such a run.
+// always is a fault of any commit, once of the first one that has such a run.
 func always([]carillon.Change) bool { return true }
 
 func once(is func(carillon.Run) bool) func([]carillon.Change) bool {

@@ -19,6 +19,7 @@ const (
 type output struct {
 	mu      sync.Mutex
 	lines   []carillon.Line
+	taken   int   // lines that the log store is being given
 	next    int64 // offset of the next line
 	dropped int64
 	writing sync.Mutex // keeps chunks in order
@@ -36,16 +37,29 @@ func (a *attempt) print(stream, text string) {
 func (o *output) add(stream, text string) (full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.lines) >= maxHeldLines {
+	if len(o.lines)+o.taken >= maxHeldLines {
 		o.dropped++
 		return false
 	}
+	o.sayDropped()
+	o.append(stream, text)
+	return len(o.lines)%flushLines == 0
+}
+
+// sayDropped puts into the place of lines that were dropped how many they are. The caller holds mu.
+func (o *output) sayDropped() {
 	if o.dropped > 0 {
 		o.append("carillon", fmt.Sprintf("%d lines are missing here: the log store did not take them", o.dropped))
 		o.dropped = 0
 	}
-	o.append(stream, text)
-	return len(o.lines)%flushLines == 0
+}
+
+// end flushes what is left when nothing more will be printed.
+func (o *output) end(a *attempt) {
+	o.mu.Lock()
+	o.sayDropped()
+	o.mu.Unlock()
+	o.flush(a)
 }
 
 func (o *output) append(stream, text string) {
@@ -59,7 +73,7 @@ func (o *output) flush(a *attempt) {
 	defer o.writing.Unlock()
 	o.mu.Lock()
 	lines := o.lines
-	o.lines = nil
+	o.lines, o.taken = nil, len(lines)
 	o.mu.Unlock()
 	if len(lines) == 0 {
 		return
@@ -70,11 +84,15 @@ func (o *output) flush(a *attempt) {
 		chunk.Keep = a.job.Retention.Logs.Std()
 	}
 	a.mu.Unlock()
-	if err := a.w.cfg.Logs.Append(context.WithoutCancel(a.w.base), []carillon.Chunk{chunk}); err != nil {
-		a.w.cfg.Logger.Error("keep output", "run", chunk.Run, "error", err)
-		o.mu.Lock()
+	err := a.w.cfg.Logs.Append(context.WithoutCancel(a.w.base), []carillon.Chunk{chunk})
+	o.mu.Lock()
+	o.taken = 0
+	if err != nil {
 		o.lines = append(lines, o.lines...) // tried again with the next flush
-		o.mu.Unlock()
+	}
+	o.mu.Unlock()
+	if err != nil {
+		a.w.cfg.Logger.Error("keep output", "run", chunk.Run, "error", err)
 	}
 }
 

@@ -27,8 +27,11 @@ func (w *Worker) tend(ctx context.Context, stop context.CancelCauseFunc) {
 			w.extend()
 		case <-lost:
 			w.cfg.Logger.Error("the worker's session is lost: stopping its runs")
-			w.cancelAll(executor.ErrLeaseOver)
+			w.mu.Lock()
+			w.gone = true
+			w.mu.Unlock()
 			stop(errSessionLost)
+			w.cancelAll(executor.ErrLeaseOver)
 			lost = nil
 		case <-ctx.Done():
 			return

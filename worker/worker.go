@@ -54,6 +54,7 @@ type Worker struct {
 	held     map[carillon.RunID]*attempt
 	jobs     map[carillon.RunID]*carillon.Job // definitions of runs about to be claimed
 	draining bool
+	gone     bool // its session is lost: nothing is its own any more
 
 	inHand      atomic.Int64  // pulled and not yet claimed
 	pendingEnds atomic.Int64  // ended and not yet on disk
@@ -188,7 +189,7 @@ func (w *Worker) Notice(committed []carillon.Change) {
 // there is no slot for it, and somebody may have asked it to stop. The sweeper takes it back. The caller holds mu.
 func (w *Worker) expects(run *carillon.Run, c *carillon.Change) bool {
 	fused := c.Job != nil && c.Job.Rev == 1
-	return run.Worker == w.cfg.ID && (fused || w.jobs[run.ID] != nil)
+	return run.Worker == w.cfg.ID && (fused || w.jobs[run.ID] != nil) && !w.gone
 }
 
 // begin starts the attempt. Its slot was taken before the claim was committed. Should an attempt before it still be going

@@ -41,11 +41,12 @@ func serveCommand() *cobra.Command {
 		Example: "  carillon serve\n  carillon serve --listen 127.0.0.1:9000 --data /var/lib/carillon --concurrency 200\n" +
 			"  CARILLON_DATA=/var/lib/carillon carillon serve --config /etc/carillon.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := settle(cmd.Flags(), f.config, os.LookupEnv); err != nil {
+			set, err := settle(cmd.Flags(), f.config, os.LookupEnv)
+			if err != nil {
 				return usage("%s", err)
 			}
 			if err := f.resolve(cmd.ErrOrStderr()); err != nil {
-				return usage("%s", err)
+				return usage("%s", set.explain(err))
 			}
 			f.cfg.Data, _ = cmd.Flags().GetString("data")
 			return serve(cmd.Context(), f.cfg, cmd.OutOrStdout())
@@ -89,6 +90,9 @@ func (f *serveFlags) resolve(stderr io.Writer) error {
 		f.cfg.Logger = slog.New(slog.NewJSONHandler(stderr, options))
 	default:
 		return fmt.Errorf("log-format: %q is not valid: want text or json", f.logFormat)
+	}
+	if f.cfg.Drain < 0 {
+		return fmt.Errorf("drain: %s is not valid: want a duration such as 10s, not negative", f.cfg.Drain)
 	}
 	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 100_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 100000", f.cfg.Concurrency)

@@ -14,15 +14,16 @@ import (
 
 // settle gives flags that were not set on the command line their value from the environment, or else from a config
 // file. Errors say where a bad value came from; a key that means nothing is refused, not ignored.
-func settle(flags *pflag.FlagSet, config string, env func(string) (string, bool)) error {
+func settle(flags *pflag.FlagSet, config string, env func(string) (string, bool)) (origins, error) {
 	if value, ok := env("CARILLON_CONFIG"); ok && config == "" {
 		config = value
 	}
 	file, err := readSettings(flags, config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var bad error
+	set := origins{}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if f.Changed || !isSetting(f.Name) {
 			return
@@ -35,11 +36,24 @@ func settle(flags *pflag.FlagSet, config string, env func(string) (string, bool)
 		if !ok {
 			return
 		}
+		set[f.Name] = from
 		if err := flags.Set(f.Name, value); err != nil {
 			bad = errors.Join(bad, fmt.Errorf("%s: %q from %s is not valid: %s", f.Name, value, from, reasonOf(err)))
 		}
 	})
-	return bad
+	return set, bad
+}
+
+// origins says for flags that were not set on the command line where their value comes from.
+type origins map[string]string
+
+// explain adds to an error that begins with a flag's name where the value came from.
+func (o origins) explain(err error) error {
+	flag, _, _ := strings.Cut(err.Error(), ":")
+	if from, ok := o[flag]; ok {
+		return fmt.Errorf("%w (from %s)", err, from)
+	}
+	return err
 }
 
 // isSetting tells the server's own flags from those of the command line around it.
@@ -79,7 +93,7 @@ func readSettings(flags *pflag.FlagSet, path string) (map[string]string, error) 
 		if flags.Lookup(name) == nil || !isSetting(name) || strings.Contains(key, "-") {
 			return nil, fmt.Errorf("config %s: unknown key %q: want one of %s", path, key, strings.Join(keys(flags), ", "))
 		}
-		text, err := settingText(value)
+		text, err := settingText(flags.Lookup(name), value)
 		if err != nil {
 			return nil, fmt.Errorf("config %s: %s: %w", path, key, err)
 		}
@@ -88,16 +102,28 @@ func readSettings(flags *pflag.FlagSet, path string) (map[string]string, error) 
 	return settings, nil
 }
 
-func settingText(value any) (string, error) {
+// settingText is a value of the file as a flag takes it.
+func settingText(flag *pflag.Flag, value any) (string, error) {
 	switch v := value.(type) {
-	case []any:
-		items := make([]string, len(v))
-		for i, item := range v {
-			items[i] = fmt.Sprint(item)
-		}
-		return strings.Join(items, ","), nil
+	case nil:
+		return "", errors.New("want a value, or no such line")
+	case bool:
+		return "", fmt.Errorf("want a text or a number, not %t", v)
 	case map[string]any:
 		return "", errors.New("want a value or a list, not a mapping")
+	case []any:
+		if !strings.HasSuffix(flag.Value.Type(), "Slice") {
+			return "", fmt.Errorf("want one value, not the list %q", strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]"))
+		}
+		items := make([]string, len(v))
+		for i, item := range v {
+			text, err := settingText(flag, item)
+			if err != nil {
+				return "", err
+			}
+			items[i] = text
+		}
+		return strings.Join(items, ","), nil
 	}
 	return fmt.Sprint(value), nil
 }

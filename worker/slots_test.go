@@ -1,0 +1,187 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/executor"
+)
+
+func TestNoMoreRunsGoOnAtOnceThanThereAreSlots(t *testing.T) {
+	for _, concurrency := range []int{1, 2, 7} {
+		t.Run(fmt.Sprintf("%d slots", concurrency), func(t *testing.T) {
+			in(t, func(h *house) { h.concurrency, h.handle = concurrency, slow(50*time.Millisecond) }, func(h *house) {
+				var submits sync.WaitGroup
+				for i := range 20 {
+					submits.Go(func() {
+						for k := range 10 {
+							if _, err := h.trySubmit(1+k%3, after(time.Duration(i*k%4)*30*time.Millisecond)); err != nil {
+								t.Error(err)
+							}
+							time.Sleep(time.Duration(i) * time.Millisecond)
+						}
+					})
+				}
+				submits.Wait()
+				time.Sleep(5 * time.Minute)
+				page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Limit: 1000})
+				if err != nil || len(page.Runs) != 20*(4*1+3*2+3*3) {
+					t.Fatalf("%d runs, %v", len(page.Runs), err)
+				}
+				for _, run := range page.Runs {
+					h.expect(run, carillon.Succeeded, 1, 0)
+				}
+				if h.most != concurrency {
+					t.Errorf("%d runs at once, want %d", h.most, concurrency)
+				}
+				h.expectSlots()
+			})
+		})
+	}
+}
+
+// started is the order in which jobs began.
+func (h *house) started() (jobs []carillon.JobID) {
+	for _, a := range h.attempts() {
+		jobs = append(jobs, a.run.ID.Job)
+	}
+	return jobs
+}
+
+func TestAWorkerTakesNoMoreThanItCanRun(t *testing.T) {
+	priority := func(p int, d time.Duration) func(*carillon.Definition) {
+		return func(def *carillon.Definition) { def.Priority, def.Schedule.After = p, carillon.Duration(d) }
+	}
+	for name, wait := range map[string]time.Duration{"pulled": time.Second, "the first ones fused": 0} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(h *house) { h.concurrency, h.handle = 2, slow(5*time.Second) }, func(h *house) {
+				for p := range 10 {
+					h.submit(1, priority(p%8, wait))
+				}
+				time.Sleep(wait + time.Second)
+				urgent := h.submit(1, priority(9, 0))[0].ID
+				time.Sleep(5 * time.Minute)
+				got := h.started()
+				if len(got) != 11 || got[2] != urgent {
+					t.Errorf("the urgent job %s is not the third to begin: %v", urgent, got)
+				}
+			})
+		})
+	}
+}
+
+// takeAway writes that nobody holds the run, as a sweeper would.
+func (h *house) takeAway(job carillon.JobID) {
+	h.t.Helper()
+	whole, err := h.ledger.Whole(context.Background(), carillon.DefaultNamespace, job)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	run := whole.Runs[0].Finish(&whole.Job, carillon.Outcome{Kind: carillon.Lost, Reason: "taken away"}, carillon.Now(), 0)
+	if lost, err := h.ledger.Commit(context.Background(), []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil || len(lost) > 0 {
+		h.t.Fatal(lost, err)
+	}
+}
+
+func TestAnAttemptWhoseRunWasTakenAwayIsStoppedAndItsResultRefused(t *testing.T) {
+	in(t, func(h *house) {
+		h.handle = func(ctx context.Context, task executor.Task) error {
+			if task.Run.Attempt == 1 {
+				<-ctx.Done()
+				time.Sleep(7 * time.Second) // slow to go, and then it claims to have done its work
+			}
+			return task.SetResult(fmt.Appendf(nil, "attempt %d", task.Run.Attempt))
+		}
+	}, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(3 * time.Second)
+		h.takeAway(job)
+		time.Sleep(time.Minute)
+		h.expect(h.run(job), carillon.Succeeded, 2, 1)
+		a := h.attempts()
+		if len(a) != 2 || !errors.Is(a[0].cause, executor.ErrLeaseOver) || a[1].start < a[0].end {
+			t.Fatalf("attempts: %+v", a)
+		}
+		runs, err := h.store.Runs(context.Background(), []carillon.RunID{h.run(job).ID}, true)
+		if err != nil || runs[0].Output == nil || string(runs[0].Output.Result) != "attempt 2" {
+			t.Errorf("output %+v, %v", runs[0].Output, err)
+		}
+		h.expectSlots()
+	})
+}
+
+func TestDrain(t *testing.T) {
+	stopped := func(h *house) (took time.Duration) {
+		begin := time.Now()
+		h.cancel()
+		if err := <-h.ended; err != nil {
+			t.Errorf("the worker ended with %v", err)
+		}
+		return time.Since(begin)
+	}
+	t.Run("runs that end in time finish, and nothing new begins", func(t *testing.T) {
+		in(t, func(h *house) { h.drain, h.handle = 10*time.Second, slow(8*time.Second) }, func(h *house) {
+			jobs := h.submit(6, nil) // four run, two wait
+			time.Sleep(time.Second)
+			if took := stopped(h); took != 7*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			for i, job := range jobs {
+				if run := h.run(job.ID); i < 4 {
+					h.expect(run, carillon.Succeeded, 1, 0)
+				} else {
+					h.expect(run, carillon.Waiting, 0, 0)
+				}
+			}
+		})
+	})
+	t.Run("runs that do not are handed back as a loss", func(t *testing.T) {
+		in(t, func(h *house) { h.drain, h.handle = 10*time.Second, untilStopped }, func(h *house) {
+			job := h.submit(1, nil)[0].ID
+			time.Sleep(time.Second)
+			if took := stopped(h); took != 10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			run := h.run(job)
+			h.expect(run, carillon.Waiting, 1, 1)
+			if run.Failures != 0 || run.Reason != executor.ErrShutdown.Error() {
+				t.Errorf("%d failures, %q", run.Failures, run.Reason)
+			}
+		})
+	})
+	t.Run("a handler that does not listen does not hold up the stop for ever", func(t *testing.T) {
+		in(t, func(h *house) { h.drain, h.handle = 10*time.Second, slow(time.Hour) }, func(h *house) {
+			job := h.submit(1, nil)[0].ID
+			time.Sleep(time.Second)
+			if took := stopped(h); took != 25*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if run := h.run(job); !run.State.Held() {
+				t.Errorf("it is %s while its handler goes on", run.State)
+			}
+		})
+	})
+}
+
+func TestAWorkerWhoseSessionIsLostLetsGoOfItsRuns(t *testing.T) {
+	in(t, func(h *house) { h.handle = untilStopped }, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(time.Second)
+		h.coordinator.Lose("worker_1")
+		if err := <-h.ended; err == nil {
+			t.Error("the worker ended without an error")
+		}
+		if a := h.attempts(); len(a) != 1 || !errors.Is(a[0].cause, executor.ErrLeaseOver) {
+			t.Errorf("attempts: %+v", a)
+		}
+		time.Sleep(time.Minute) // a claim that was on its way is taken back by the next sweep
+		if run := h.run(job); run.State != carillon.Waiting || run.Losses == 0 || run.Failures != 0 {
+			t.Errorf("%s, %d losses, %d failures: %s", run.State, run.Losses, run.Failures, run.Reason)
+		}
+	})
+}
