@@ -2,7 +2,6 @@ package executor
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -63,7 +62,7 @@ func FuzzOutput(f *testing.F) {
 		}
 		drop := strings.NewReplacer("\n", "", "\r", "", "\uFFFD", "")
 		if g, w := drop.Replace(got.String()), drop.Replace(clean(string(written))); g != w && !strings.Contains(string(written), goesOn) {
-			t.Fatal(fmt.Sprintf("got %.100q\nwant %.100q", g, w))
+			t.Fatalf("got %.100q\nwant %.100q", g, w)
 		}
 	})
 }

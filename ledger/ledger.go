@@ -41,8 +41,6 @@ type Ledger struct {
 	slots       Slots
 	Definitions *Definitions
 
-	flushing chan struct{} // capacity 1: full from a commit until its listeners were told
-
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
 	broken  chan error            // capacity 1: the first permanent error
 
@@ -71,12 +69,15 @@ func New(cfg Config) *Ledger {
 	if cfg.Waiting == nil {
 		cfg.Waiting = func() int { return 0 }
 	}
-	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1), flushing: make(chan struct{}, 1)}
+	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1)}
 }
 
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of those that won carry their
 // new Rev afterwards. If ctx ends first, nothing is known.
 func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
+	if len(changes) == 0 {
+		return nil, nil
+	}
 	type result struct {
 		lost []int
 		err  error
@@ -97,10 +98,6 @@ func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error
 }
 
 func (l *Ledger) add(to *line, e entry) {
-	if len(e.changes) == 0 {
-		e.done(nil, nil)
-		return
-	}
 	l.mu.Lock()
 	if l.closed {
 		l.mu.Unlock()
@@ -119,34 +116,32 @@ func (l *Ledger) add(to *line, e entry) {
 	}
 }
 
-// Run commits until ctx ends, then what is left, and refuses what comes later.
+// Run commits until ctx ends, then what is left, and refuses what comes later. While listeners are told of one commit, the
+// next is being written.
 func (l *Ledger) Run(ctx context.Context) error {
-	timer := time.NewTimer(time.Hour)
-	defer timer.Stop()
-	for {
-		batch, wait := l.take(false)
-		if len(batch) > 0 {
-			l.flush(context.WithoutCancel(ctx), batch) // a commit that was begun is not broken off
+	committed := make(chan commit, 1)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for c := range committed {
+			l.tell(c)
+		}
+	})
+	for ctx.Err() == nil {
+		if batch := l.take(false); len(batch) > 0 {
+			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that was begun is not broken off
 			continue
 		}
-		timer.Reset(cmp.Or(wait, time.Hour))
 		select {
 		case <-l.signal:
-		case <-timer.C:
 		case <-ctx.Done():
-			return l.close(ctx)
 		}
 	}
-}
-
-func (l *Ledger) close(ctx context.Context) error {
-	for {
-		batch, _ := l.take(true)
-		if len(batch) == 0 {
-			return nil
-		}
-		l.flush(context.WithoutCancel(ctx), batch)
+	for batch := l.take(true); len(batch) > 0; batch = l.take(true) {
+		l.flush(context.WithoutCancel(ctx), batch, committed)
 	}
+	close(committed)
+	telling.Wait()
+	return nil
 }
 
 // Broken delivers the first permanent error of the store: after it (a disk that cannot be trusted any more) every further
@@ -164,23 +159,25 @@ func (l *Ledger) Failing() error {
 // heldBatches bounds how many ends are held back, in batches: they are memory, and a longer wait for the last of them.
 const heldBatches = 8
 
-// take removes the next batch: starts, and ends unless they should let starts go first. wait is how long to wait for
-// that if the batch is empty.
-func (l *Ledger) take(closing bool) (batch []entry, wait time.Duration) {
+// take removes the next batch: starts, and ends unless they should let starts go first. Where there are no starts at the
+// moment but due runs wait for a worker, some are about to come: then only a few ends are written in between.
+func (l *Ledger) take(closing bool) (batch []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	batch = l.starts.take(l.cfg.MaxBatch)
 	if l.ends.changes > 0 {
-		wait = l.cfg.HoldEnds - time.Since(l.ends.since)
-		hold := !closing && wait > 0 && l.ends.changes < heldBatches*l.cfg.MaxBatch && l.cfg.Waiting() > 0
-		if !hold {
+		first := !closing && l.cfg.Waiting() > 0 && l.ends.changes < heldBatches*l.cfg.MaxBatch && time.Since(l.ends.since) < l.cfg.HoldEnds
+		switch {
+		case !first:
 			batch = append(batch, l.ends.take(l.cfg.MaxBatch)...)
+		case len(batch) == 0:
+			batch = l.ends.take(l.cfg.MaxBatch / 4)
 		}
 	}
 	if len(batch) == 0 && closing {
 		l.closed = true
 	}
-	return batch, max(wait, 0)
+	return batch
 }
 
 // take removes entries until they hold about limit changes, at least one.
@@ -200,15 +197,14 @@ func (w *line) take(limit int) []entry {
 	return batch
 }
 
-// Told returns when everything that the store has committed by now has been told to those who listen (see Config.Then).
-func (l *Ledger) Told() {
-	l.flushing <- struct{}{}
-	<-l.flushing
+// commit is what the store has written for a batch.
+type commit struct {
+	batch []entry
+	all   []carillon.Change
+	lost  []int
 }
 
-func (l *Ledger) flush(ctx context.Context, batch []entry) {
-	l.flushing <- struct{}{}
-	defer func() { <-l.flushing }()
+func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- commit) {
 	all := batch[0].changes
 	if len(batch) > 1 {
 		all = nil
@@ -216,26 +212,50 @@ func (l *Ledger) flush(ctx context.Context, batch []entry) {
 			all = append(all, e.changes...)
 		}
 	}
+	if len(all) == 0 { // somebody wants to know when all before was told
+		committed <- commit{batch: batch}
+		return
+	}
 	lost, err := l.cfg.Store.Commit(ctx, all)
 	if err != nil {
-		l.failing.Store(&err)
-		if errors.Is(err, carillon.ErrPermanent) {
-			select {
-			case l.broken <- err:
-			default:
-			}
-		}
+		l.fail(err)
 		for _, e := range batch {
 			e.done(nil, err)
 		}
 		return
 	}
 	l.failing.Store(nil)
-	won := raise(all, lost)
-	for _, then := range l.cfg.Then { // before the answer: who hears that a run is his has been told of it
-		then(won)
+	committed <- commit{batch, all, lost}
+}
+
+func (l *Ledger) fail(err error) {
+	l.failing.Store(&err)
+	if errors.Is(err, carillon.ErrPermanent) {
+		select {
+		case l.broken <- err:
+		default:
+		}
 	}
-	answer(batch, lost)
+}
+
+// tell tells the listeners of a commit, and then its callers: who hears that a run is his has been told of it.
+func (l *Ledger) tell(c commit) {
+	if won := raise(c.all, c.lost); len(won) > 0 {
+		for _, then := range l.cfg.Then {
+			then(won)
+		}
+	}
+	answer(c.batch, c.lost)
+}
+
+// Told returns when everything that the store has committed by now has been told to those who listen (see Config.Then).
+func (l *Ledger) Told(ctx context.Context) {
+	done := make(chan struct{})
+	l.add(&l.starts, entry{nil, func([]int, error) { close(done) }})
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
 }
 
 // raise gives the rows of the changes that won their new Rev, and returns those changes.

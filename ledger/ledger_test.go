@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -165,61 +164,67 @@ func TestACallerWhoGoesAwayHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-func TestEndsLetStartsGoFirstButNotForLong(t *testing.T) {
+// behind has a start and some ends come while a commit is under way, and returns the sizes of all commits.
+func behind(t *testing.T, cfg ledger.Config, ends int) (sizes []int) {
+	t.Helper()
 	s := newStore()
-	var waiting atomic.Int64
-	within(t, ledger.Config{Store: s, Waiting: func() int { return int(waiting.Load()) }}, func(t *testing.T, l *ledger.Ledger) {
-		var ended atomic.Int64
-		begin := time.Now()
-		post := func() {
-			ended.Store(-1)
-			begin = time.Now()
-			l.Post([]carillon.Change{note("end", 0)}, func([]int, error) { ended.Store(int64(time.Since(begin))) })
+	cfg.Store = s
+	within(t, cfg, func(t *testing.T, l *ledger.Ledger) {
+		gate := make(chan struct{})
+		s.set(func(s *store) { s.gate = gate })
+		var starts, posts sync.WaitGroup
+		start := func(i int) {
+			starts.Go(func() {
+				if _, err := l.Commit(t.Context(), notes(i, 1)); err != nil {
+					t.Error(err)
+				}
+			})
 			synctest.Wait()
 		}
-		post()
-		if after := ended.Load(); after != 0 {
-			t.Errorf("nobody waits, and the end is written after %s", time.Duration(after))
+		start(0)
+		for i := range ends {
+			posts.Add(1)
+			l.Post(notes(10+i, 1), func(_ []int, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				posts.Done()
+			})
 		}
-		waiting.Store(3)
-		post()
-		for i := range 4 {
-			time.Sleep(40 * time.Millisecond)
-			if _, err := l.Commit(t.Context(), notes(i, 1)); err != nil {
-				t.Fatal(err)
-			}
-			if spent := time.Since(begin); ended.Load() != -1 || spent > time.Duration(i+1)*40*time.Millisecond {
-				t.Fatalf("start %d is written after %s, the end after %s", i, spent, time.Duration(ended.Load()))
-			}
-		}
-		time.Sleep(time.Second)
-		if after := time.Duration(ended.Load()); after != 200*time.Millisecond {
-			t.Errorf("the end is written after %s, want 200ms", after)
-		}
+		start(1)
+		close(gate)
+		starts.Wait()
+		posts.Wait()
+		sizes = s.sizes()
 	})
+	return sizes
 }
 
-func TestManyEndsAreNotHeldBack(t *testing.T) {
-	s := newStore()
-	within(t, ledger.Config{Store: s, MaxBatch: 10, Waiting: func() int { return 1 }}, func(t *testing.T, l *ledger.Ledger) {
-		var ended atomic.Int64
-		for i := range 100 {
-			l.Post(notes(i, 1), func([]int, error) { ended.Add(1) })
-		}
-		synctest.Wait()
-		if n := ended.Load(); n == 0 || n == 100 {
-			t.Errorf("%d of 100 ends are written at once, want those that are too many to hold", n)
-		}
-		time.Sleep(10 * time.Second)
-		if n := ended.Load(); n != 100 {
-			t.Errorf("%d of 100 ends are written in the end", n)
-		}
-		for _, n := range s.sizes() {
-			if n > 10 {
-				t.Errorf("a commit of %d", n)
+func TestEndsLetStartsGoFirstWhileDueRunsWait(t *testing.T) {
+	some := func() int { return 3 }
+	for _, c := range []struct {
+		name string
+		cfg  ledger.Config
+		ends int
+		want []int
+	}{
+		{"nobody waits: a start and the ends are one commit", ledger.Config{}, 3, []int{1, 4}},
+		{"due runs wait: the start goes first", ledger.Config{Waiting: some}, 3, []int{1, 1, 3}},
+		{"ends that were held for long enough go along", ledger.Config{Waiting: some, HoldEnds: 1}, 3, []int{1, 4}},
+		{"a few at a time while no start comes", ledger.Config{Waiting: some, MaxBatch: 8}, 6, []int{1, 1, 2, 2, 2}},
+		{"too many to hold go along, a batch at a time", ledger.Config{Waiting: some, MaxBatch: 4}, 33, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := behind(t, c.cfg, c.ends)
+			if c.want == nil {
+				if got[1] != 1+c.cfg.MaxBatch {
+					t.Errorf("commits of %v: the second should hold a start and %d ends", got, c.cfg.MaxBatch)
+				}
+			} else if !slices.Equal(got, c.want) {
+				t.Errorf("commits of %v, want %v", got, c.want)
 			}
-		}
-	})
+		})
+	}
 }
 
 func TestAClosingLedgerWritesWhatItHas(t *testing.T) {

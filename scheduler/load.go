@@ -70,6 +70,7 @@ func (s *Scheduler) untilSpill(ctx context.Context, longest time.Duration) {
 	defer timer.Stop()
 	select {
 	case <-s.spills:
+		pause(ctx, refillWait) // it has just been full: without this a full lane would be read again and again
 	case <-timer.C:
 	case <-ctx.Done():
 	}

@@ -114,14 +114,9 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 
 // fits tries whether the lane has room again, where the run belongs by now.
 func (s *Scheduler) fits(ctx context.Context, run *carillon.Run) bool {
-	switch now := carillon.Now(); {
-	case run.Wake <= now && run.Plain(now):
+	if run.Wake <= carillon.Now() { // even if it may not simply run: who claims it decides about it too
 		refused, err := s.cfg.Queue.Push(ctx, []carillon.Run{*run})
 		return err == nil && len(refused) == 0
-	case run.Wake <= now:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.asked[run.Lane()] < maxAsked
 	}
 	refused, err := s.cfg.Timeline.Add(ctx, []carillon.Run{*run})
 	s.woken.set()

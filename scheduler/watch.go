@@ -130,7 +130,7 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run) {
 	now := carillon.Now()
 	var gone []carillon.Run
 	outcomes := map[carillon.RunID]carillon.Outcome{}
-	s.cfg.Ledger.Told() // a worker hears of its claims a moment after the store shows them
+	s.cfg.Ledger.Told(ctx) // a worker hears of its claims a moment after the store shows them
 	for i := range runs {
 		if outcome, is := s.abandoned(&runs[i], now); is {
 			gone = append(gone, runs[i])
