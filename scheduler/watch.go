@@ -76,8 +76,11 @@ func (s *Scheduler) follow(ctx context.Context, watched <-chan []carillon.Member
 func (s *Scheduler) watch(ctx context.Context) error {
 	tick := time.NewTicker(s.cfg.Sweep)
 	defer tick.Stop()
-	first := time.NewTimer(2 * joining) // for what was claimed right before the last process died
+	first := time.NewTimer(2 * joining) // for what was claimed right before another process died, see members.dead
 	defer first.Stop()
+	if s.cfg.Alone {
+		first.Stop()
+	}
 	var pos carillon.WakePos
 	for {
 		select {
