@@ -240,8 +240,14 @@ func TestASupervisorDoesNotHeedSignalsMeantForAll(t *testing.T) {
 	t.Parallel()
 	task, r := newTask(shell(`kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; trap; grep SigIgn /proc/self/status`))
 	same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
-	if got := r.output(); got != "stdout: SigIgn:\t0000000000000000" {
-		t.Errorf("the command ignores signals: %s", got)
+	var ignored uint64
+	if _, err := fmt.Sscanf(r.output(), "stdout: SigIgn:\t%x", &ignored); err != nil {
+		t.Fatal(err)
+	}
+	for _, sig := range []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE, unix.SIGTERM} {
+		if ignored&(1<<(sig-1)) != 0 { // others may be ignored by whoever runs this test
+			t.Errorf("the command ignores %s", sig)
+		}
 	}
 }
 
