@@ -102,8 +102,9 @@ func (r *Run) Has(f Flags) bool       { return r.Flags&f != 0 }
 func (r *Run) ByClock() bool          { return r.Covers != 0 && r.RetryOf == 0 }
 func (r *Run) Definition() JobVersion { return JobVersion{r.ID.Job, r.Version} }
 
-// Fence is one number made from due time and attempt. It rises over all claims of a job, so whoever is given two of
-// them knows which is newer: outside systems can refuse the older.
+// Fence is one number made from due time and attempt. It rises with every attempt of a run and from one due time of a job
+// to the next, so whoever is given two of them knows which is newer: outside systems can refuse the older. Where runs of a
+// job are claimed out of the order of their due times (a manual run overtakes a late one) it does not follow that order.
 func (r *Run) Fence() int64 { return int64(r.ID.Due)<<attemptBits | int64(r.Attempt) }
 
 // attemptBits leaves 43 bits for milliseconds, the year 2248; later due times keep the order within their run.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	_ "time/tzdata" // schedules must not depend on what zones the machine has installed
 
 	"golang.org/x/sync/errgroup"
 
