@@ -46,9 +46,10 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	stopped := time.Now()
 	poll(t, ctx, "the command to be killed by its supervisor", func() bool {
-		lines := read(witness)
-		return carillon.Now().Sub(lines[len(lines)-1].At) > 500*time.Millisecond
+		lines := read(witness) // on a busy machine it may be silent for a moment before its lease is over
+		return time.Since(stopped) > 6*time.Second && carillon.Now().Sub(lines[len(lines)-1].At) > time.Second
 	})
 	if err := s.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
