@@ -32,10 +32,14 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
+		want := fmt.Sprintf("at most %d bytes (%d KiB)", limit, limit>>10)
+		if limit > carillon.MaxPayload { // a payload is what makes a job large
+			want += "; the payload of a job may have 256 KiB"
+		}
 		return nil, problem{
 			Type: "too-large", Title: "Too large", Status: http.StatusRequestEntityTooLarge,
 			Fault: &carillon.FieldError{
-				Field: "body", Given: fmt.Sprintf("more than %d bytes", limit), Want: fmt.Sprintf("at most %d bytes (%d KiB)", limit, limit>>10),
+				Field: "body", Given: fmt.Sprintf("more than %d bytes", limit), Want: want,
 			},
 		}
 	}

@@ -19,7 +19,9 @@ func (s *Scheduler) load(ctx context.Context) error {
 	pos := carillon.WakePos{}
 	for ctx.Err() == nil {
 		until := carillon.Now().Add(s.cfg.Horizon)
-		s.frontier.Store(int64(until)) // before reading: see the field
+		if int64(until) > s.frontier.Load() { // it never goes back, even if the clock does
+			s.frontier.Store(int64(until)) // before reading: see the field
+		}
 		var err error
 		if pos, err = s.loadUntil(ctx, pos, until); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("load what is due next", "error", err)
