@@ -12,8 +12,6 @@ type Due struct {
 	Guard *Guard // of a Guarded run
 	// Others are the job's unfinished runs, needed only where the decision depends on them: see NeedsOthers.
 	Others []Run
-	// Shift moves the successor's due time off one that is taken (by a manual run in that very millisecond).
-	Shift  Time
 	Worker string // who wants to claim it; empty: nobody yet, only see to it
 }
 
@@ -211,7 +209,7 @@ func (d Due) plan(run *Run, counts bool) *Run {
 
 // successor is the run by the clock at due. counts says whether the run before it counts for max_runs.
 func (d Due) successor(due Time, counts bool) Run {
-	next := NewRun(d.Job, due+d.Shift)
+	next := NewRun(d.Job, due)
 	next.Covers, next.Seq = due, d.Run.Seq
 	if counts {
 		next.Seq++

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"runtime/pprof"
 	"strings"
 	"time"
@@ -47,9 +46,6 @@ type bench struct {
 
 func main() {
 	executor.Supervise()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(300) // as carillon serve does
-	}
 	only := flag.String("only", "", "scenarios to run, comma-separated (default all)")
 	dir := flag.String("dir", "", "where to put data (default: a temporary directory)")
 	scale := flag.Float64("scale", 1, "share of the jobs of each scenario, for a quick look")

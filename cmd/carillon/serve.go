@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -113,14 +112,7 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return netip.PrefixFrom(addr, addr.BitLen()), err
 }
 
-// serveGC trades memory for time: what lives is small (some ten megabytes), what passes through is much, so collecting
-// seldom costs little memory and saves a tenth of the processor under load. The environment variable GOGC wins.
-const serveGC = 300
-
 func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(serveGC)
-	}
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
 		return err
