@@ -34,8 +34,8 @@ check: ## formatting, vet, staticcheck, architecture
 format: ## format all Go files
 	@$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')
 
-bench: ## measure on this machine: throughput, lateness, pickup, memory (see bench/README.md)
-	go run ./bench
+bench: ## measure on this machine, e.g. ARGS="--store postgres" (see bench/README.md)
+	go run ./bench $(ARGS)
 
 fuzz: ## a minute of every fuzz target
 	@for p in $$(grep -rl --include=*_test.go '^func Fuzz' . | xargs -n1 dirname | sort -u); do \

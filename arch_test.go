@@ -22,25 +22,29 @@ var mayImport = map[string][]string{
 	"ledger":       {"."},
 	"scheduler":    {".", "ledger"},
 	"executor":     {"."},
-	"worker":       {".", "ledger", "executor"},
+	"desk":         {".", "ledger"},
+	"worker":       {".", "executor"},
 	"api":          {".", "cron"},
 	"client":       {"."},
-	"porttest":     {".", "adapter/mem", "executor", "ledger", "scheduler", "worker"},
-	"node":         {".", "adapter/*", "api", "executor", "ledger", "scheduler", "worker"},
-	"cmd/carillon": {".", "client", "cron", "executor", "node"},
-	"bench":        {".", "adapter/sqlite", "executor", "node"},
-	"chaos":        {".", "client", "executor"},
+	"porttest":     {".", "adapter/mem", "desk", "executor", "ledger", "scheduler", "worker"},
+	"node":         {".", "adapter/*", "api", "desk", "executor", "ledger", "scheduler", "worker"},
+	"cmd/carillon": {".", "client", "cron", "executor", "node", "worker"},
+	"bench":        {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
+	"chaos":        {".", "client", "executor", "porttest/server"},
+	"examples/go":  {".", "client", "executor", "worker"},
 }
 
 // outside are the libraries that a folder may use, beyond the standard library. The core uses none.
 var outside = map[string][]string{
-	"scheduler":      {"golang.org/x/sync"},
-	"executor":       {"golang.org/x/sys"},
-	"adapter/sqlite": {"zombiezen.com/go/sqlite", "modernc.org/sqlite"},
-	"node":           {"golang.org/x/sync", "github.com/prometheus/client_golang"},
-	"cmd/carillon":   {"github.com/spf13", "github.com/goccy/go-yaml", "golang.org/x/term"},
-	"porttest":       {"github.com/google/go-cmp"},
-	"bench":          {"golang.org/x/sync", "zombiezen.com/go/sqlite"},
+	"scheduler":        {"golang.org/x/sync"},
+	"executor":         {"golang.org/x/sys"},
+	"adapter/sqlite":   {"zombiezen.com/go/sqlite", "modernc.org/sqlite"},
+	"adapter/postgres": {"github.com/jackc/pgx/v5"},
+	"adapter/mysql":    {"github.com/go-sql-driver/mysql"},
+	"node":             {"golang.org/x/sync", "github.com/prometheus/client_golang"},
+	"cmd/carillon":     {"github.com/spf13", "github.com/goccy/go-yaml", "golang.org/x/term"},
+	"porttest":         {"github.com/google/go-cmp"},
+	"bench":            {"golang.org/x/sync", "zombiezen.com/go/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql"},
 }
 
 const maxLines = 400

@@ -97,6 +97,23 @@ func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
 	return r
 }
 
+// Records says that the run is as an outcome of the given attempt has left it: a report of it that comes again was recorded
+// the first time. What others make of a run, who take it back or stop it, reads differently.
+func (r *Run) Records(attempt int32, o *Outcome) bool {
+	if r.Attempt != attempt || r.State.Held() {
+		return false
+	}
+	switch o.Kind {
+	case Success:
+		return r.State == Succeeded
+	case Stopped:
+		return r.State == Canceled
+	case Fatal:
+		return r.State == Failed && r.Reason == o.Reason
+	}
+	return r.State != Succeeded && r.Reason == o.Reason
+}
+
 func (r Run) expire(job *Job) Run {
 	if keep := job.Retention.Runs; keep != 0 {
 		r.Expires = r.Ended.Add(keep.Std())

@@ -35,7 +35,8 @@ type Store interface {
 	FindRuns(ctx context.Context, q RunQuery) (RunPage, error)
 
 	// Forget removes up to limit finished runs and dead letters that neither their own expiry nor the rule (0: for ever)
-	// keeps at now, and says how many; 0 means that there is nothing left to remove. Output goes with the last record of
+	// keeps at now, and says how many; 0 means that there is nothing left to remove. Where a whole partition of history
+	// may go it goes at once, however many that are. Output goes with the last record of
 	// its run; a one-off job goes, with its definitions and its overlap guard, when no run, record or dead letter of it
 	// is left.
 	Forget(ctx context.Context, rule Retention, now Time, limit int) (int, error)
@@ -79,18 +80,78 @@ type LogStore interface {
 	Trim(ctx context.Context, now Time, keep time.Duration) error
 }
 
-// Coordinator says who is alive. It grants nothing.
+// Coordinator keeps the sessions of nodes and workers, by its own clock. It grants nothing: which shards a node sees to
+// follows from the list of members (see ShardsOf), and two nodes that both believe a shard to be theirs are harmless.
 type Coordinator interface {
-	// Join makes the member visible to all until ctx ends or lost is closed.
-	Join(ctx context.Context, m Member) (lost <-chan struct{}, err error)
-	// Watch delivers the members now and after every change. Who is missing is gone for good: whatever it held may be
-	// taken from it.
-	Watch(ctx context.Context) (<-chan []Member, error)
+	// Join opens sessions. Ids are random per start and never used again.
+	Join(ctx context.Context, members []Member) error
+	// Beat prolongs sessions and keeps what their members say they hold. It returns the ids whose session is over; such
+	// a session never comes back.
+	Beat(ctx context.Context, beats []Beat) (gone []string, err error)
+	// Leave ends sessions. Ending one that is over is no error.
+	Leave(ctx context.Context, ids []string) error
+	// Members returns everybody whose session is not over, by id. With expire it first ends the sessions that no beat has
+	// prolonged for SessionTime: a session is over when somebody has ended it, not by the mere passing of time, so that
+	// after an outage of the coordinator those who are still there can go on.
+	Members(ctx context.Context, expire bool) ([]Member, error)
+	// Holds returns what the given members said with their last beat.
+	Holds(ctx context.Context, ids []string) ([]Holding, error)
+	// Now is the time by the coordinator's clock.
+	Now(ctx context.Context) (Time, error)
 }
 
-// Member is one process that joined. IDs are random per start, never reused.
+// Member is one process that joined.
 type Member struct {
 	ID   string
-	Kind string // "node" or "worker"
-	Addr string
+	Kind string // KindNode or KindWorker
+	Addr string // of a node: where it serves the API; of a worker: what it calls itself
+}
+
+// The kinds of members.
+const (
+	KindNode   = "node"
+	KindWorker = "worker"
+)
+
+// Beat says that a member is alive, and which runs it holds.
+type Beat struct {
+	ID    string
+	Holds []Held
+}
+
+// Held names an attempt. The number is what makes its fence, see Run.Fence.
+type Held struct {
+	Run     RunID
+	Attempt int32
+}
+
+// Holding is what a member said with its last beat, and when that came by the coordinator's clock.
+type Holding struct {
+	ID   string
+	At   Time
+	Runs []Held
+}
+
+// Intake is where applications leave jobs inside their own database transactions.
+type Intake interface {
+	// Left returns what waits to be admitted for jobs of the shards (nil: all), oldest first.
+	Left(ctx context.Context, shards []int, limit int) ([]Submission, error)
+	// Settle removes what was admitted, and keeps what was refused with the reason.
+	Settle(ctx context.Context, admitted []JobID, refused []Refusal) error
+	// Refused returns refusals of a namespace, latest first, before an id (0: from the latest on).
+	Refused(ctx context.Context, namespace string, before JobID, limit int) ([]Refusal, error)
+}
+
+// Submission is a job that was left in an Intake: its id is known already, its definition is the JSON that the API takes.
+type Submission struct {
+	ID        JobID
+	Namespace string
+	At        Time
+	Body      []byte
+}
+
+// Refusal is a submission that was not admitted, and why.
+type Refusal struct {
+	Submission
+	Reason string
 }

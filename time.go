@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,8 +33,18 @@ func TimeOf(t time.Time) Time {
 	return Time(ms)
 }
 
-// Now is the present instant, rounded down: a decision must not see a time that has not come yet.
-func Now() Time { return Time(time.Now().UnixMilli()) }
+// Now is the present instant by the store's clock, rounded down: a decision must not see a time that has not come yet.
+func Now() Time { return Time(time.Now().Add(time.Duration(ahead.Load())).UnixMilli()) }
+
+// ahead is how far the store's clock is ahead of this machine's. It is one for the whole process, as the clock that it
+// corrects is: nodes that share a store decide by one clock, not each by its own.
+var ahead atomic.Int64
+
+// SetAhead says how far the store's clock was found to be ahead of this machine's.
+func SetAhead(d time.Duration) { ahead.Store(int64(d)) }
+
+// Until is how long it is until then, to the nanosecond; negative if it has passed.
+func (t Time) Until() time.Duration { return time.Until(t.Std()) - time.Duration(ahead.Load()) }
 
 func (t Time) Std() time.Time               { return time.UnixMilli(int64(t)).UTC() }
 func (t Time) Add(d time.Duration) Time     { return t + Time(ceilMillis(d)) }

@@ -19,7 +19,12 @@ type Config struct {
 	Retention carillon.Retention    // the server's own, shown where a job sets none; default carillon.DefaultRetention
 	Ready     func() error          // why the server cannot take jobs; joined errors are reasons of their own. Default ready
 	Metrics   http.Handler          // default none: /metrics is not found
-	Logger    *slog.Logger          // default discards
+
+	Desk    carillon.Desk                                    // for workers that dial in; default none: they are not found
+	Secret  []byte                                           // signs the tokens of attempts, the same on all nodes; default one of this API's own
+	Members func(context.Context) ([]carillon.Member, error) // nodes and workers; default none
+
+	Logger *slog.Logger // default discards
 }
 
 // Ledger is the one door for writes. Definitions are admitted by the caller.
@@ -57,8 +62,8 @@ func New(c Config) http.Handler {
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }
 	}
-	s := &server{Config: c, keys: hashTokens(c.Tokens)}
-	s.Tokens = nil // only their hashes stay
+	s := &server{Config: c, keys: hashTokens(c.Tokens), seal: newSeal(c.Secret)}
+	s.Tokens, s.Secret = nil, nil // only what is made of them stays
 	s.route()
 	return s.guard(http.HandlerFunc(s.dispatch))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/ledger"
 )
 
@@ -30,14 +31,26 @@ type house struct {
 	ledger *ledger.Ledger
 	logs   *mem.Logs
 	bus    *mem.Bus
+	queue  *mem.Queue
+	desk   *desk.Desk
 	log    *bytes.Buffer
 }
 
 // newHouse starts a house; change, if not nil, has a say in how it is set up.
 func newHouse(t *testing.T, change func(*api.Config)) *house {
 	t.Helper()
-	h := &house{t: t, store: mem.NewStore(), logs: mem.NewLogs(), bus: mem.NewBus(), log: &bytes.Buffer{}}
-	h.ledger = ledger.New(ledger.Config{Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Then: []func([]carillon.Change){h.tell}})
+	h := &house{
+		t: t, store: mem.NewStore(), logs: mem.NewLogs(), bus: mem.NewBus(), queue: mem.NewQueue(mem.QueueConfig{}), log: &bytes.Buffer{},
+	}
+	h.ledger = ledger.New(ledger.Config{
+		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never),
+		Then: []func([]carillon.Change){func(c []carillon.Change) { h.desk.Notice(c) }, h.tell},
+	})
+	coordinator := mem.NewCoordinator()
+	h.desk = desk.New(desk.Config{
+		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: coordinator, Logger: slog.New(slog.DiscardHandler),
+		Nodes: func() []string { return []string{"http://node.test"} },
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	go func() { stopped <- h.ledger.Run(ctx) }()
@@ -48,7 +61,8 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 		}
 	})
 	config := api.Config{
-		Ledger: h.ledger, Store: h.store, Logs: h.logs, Bus: h.bus,
+		Ledger: h.ledger, Store: h.store, Logs: h.logs, Bus: h.bus, Desk: h.desk,
+		Members: func(ctx context.Context) ([]carillon.Member, error) { return coordinator.Members(ctx, false) },
 		Tokens: map[string]api.Credential{
 			token: {Namespace: "blue", Name: "tester"}, otherToken: {Namespace: "red", Name: "stranger"},
 		},

@@ -18,16 +18,23 @@ type jobList struct {
 	Items []carillon.Job `json:"items"`
 }
 
+// Define reads a definition that was submitted at a time, with its defaults, and admits it. Jobs that are submitted in some
+// other way than to this API are read by it too, so that what is right is right everywhere.
+func Define(body []byte, at carillon.Time) (carillon.Definition, error) {
+	def := carillon.NewDefinition()
+	if err := decode(body, &def, maxDepth); err != nil {
+		return def, err
+	}
+	return def, def.Admit(at)
+}
+
 func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error {
 	body, err := readJSON(w, r, maxBody)
 	if err != nil {
 		return err
 	}
-	def := carillon.NewDefinition()
-	if err := decode(body, &def, maxDepth); err != nil {
-		return err
-	}
-	if err := def.Admit(carillon.Now()); err != nil {
+	def, err := Define(body, carillon.Now())
+	if err != nil {
 		return err
 	}
 	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), []carillon.Definition{def})

@@ -369,8 +369,8 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 	run := "/v1/runs/" + failed.ID.String()
 	for _, rt := range h.routes() {
 		path := strings.Replace(strings.Replace(rt.Pattern, "/v1/jobs/{id}", "/v1/jobs/"+id, 1), "{id}", failed.ID.String(), 1)
-		if !strings.Contains(rt.Pattern, "{id}") {
-			continue
+		if !strings.Contains(rt.Pattern, "{id}") || strings.HasPrefix(rt.Pattern, "/v1/workers/") {
+			continue // sessions of workers belong to no namespace; what they may say about runs their tokens decide
 		}
 		body, fence := "", "Carillon-Fence: 1"
 		if rt.Method == "PATCH" || rt.Method == "PUT" {

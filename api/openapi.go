@@ -86,9 +86,12 @@ func (rt route) parameters(schemas schemas) []object {
 		}
 		parameters = append(parameters, object{"name": p.Name, "in": in, "description": p.About, "required": in == "path" || p.Name == fenceHeader, "schema": schema})
 	}
-	if strings.HasPrefix(rt.Pattern, "/v1/jobs/{id}") {
+	switch {
+	case strings.HasPrefix(rt.Pattern, "/v1/jobs/{id}"):
 		add("path", param{"id", "of the job", carillon.JobID(0)})
-	} else if strings.Contains(rt.Pattern, "{id}") {
+	case strings.HasPrefix(rt.Pattern, "/v1/workers/{id}"):
+		add("path", param{"id", "of the worker, as it was told when it registered", nil})
+	case strings.Contains(rt.Pattern, "{id}"):
 		add("path", param{"id", "of the run", carillon.RunID{}})
 	}
 	for _, p := range rt.Query {

@@ -8,6 +8,7 @@ import (
 type server struct {
 	Config
 	keys   []key
+	seal   *seal
 	routes []route
 	mux    *http.ServeMux
 	about  []byte // the OpenAPI description

@@ -3,10 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,33 +15,31 @@ import (
 	"github.com/carillon-run/carillon/node"
 )
 
-// house is a node on a data directory with one no-op handler.
+// house is a node in this process with one no-op handler.
 type house struct {
 	node    *node.Node
 	started atomic.Int64
-	onStart func(run *carillon.Run) // nil: nothing
-	stop    func() error
+	stop    func() error // may be called again
 }
 
-// slots is how many no-op handlers may run at once: they end at once, so this is how many claims can be on their way.
-const slots = 4000
+const (
+	// slots is how many no-op handlers may run at once: they end at once, so this is how many claims can be on their way.
+	slots = 4000
+	// nobody runs anything: the node keeps jobs.
+	nobody = -1
+)
 
-// open starts a node. A node that serves no queue keeps jobs and runs none.
-func (b *bench) open(dir string, serve bool, onStart func(*carillon.Run)) (*house, error) {
-	h := &house{onStart: onStart}
-	cfg := node.Config{
-		Data: dir, Concurrency: slots, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
-		Handlers: map[string]executor.Handler{"bench": func(_ context.Context, task executor.Task) error {
-			if h.onStart != nil {
-				h.onStart(&task.Run)
-			}
-			h.started.Add(1)
-			return nil
-		}},
-	}
-	if !serve {
-		cfg.Queues = []string{"nobody"}
-	}
+// open starts a node. onStart, if not nil, is called at the start of every run.
+func open(cfg node.Config, onStart func(*carillon.Run)) (*house, error) {
+	h := &house{}
+	cfg.Logger = logger()
+	cfg.Handlers = map[string]executor.Handler{"bench": func(_ context.Context, task executor.Task) error {
+		if onStart != nil {
+			onStart(&task.Run)
+		}
+		h.started.Add(1)
+		return nil
+	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
@@ -52,14 +49,41 @@ func (b *bench) open(dir string, serve bool, onStart func(*carillon.Run)) (*hous
 	h.node = n
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	h.stop = func() error { cancel(); return <-done }
+	h.stop = sync.OnceValue(func() error { cancel(); return <-done })
 	return h, nil
 }
 
-// fresh is a new data directory.
-func (b *bench) fresh() string {
-	b.opened++
-	return filepath.Join(b.dir, fmt.Sprintf("%s-%d", b.scene, b.opened))
+// house opens a node in a fresh place; leave closes it and removes what it left there.
+func (b *bench) house(ctx context.Context, concurrency int, onStart func(*carillon.Run)) (place, *house, error) {
+	at, err := b.fresh(ctx)
+	if err != nil {
+		return place{}, nil, err
+	}
+	h, err := open(at.config(concurrency), onStart)
+	if err == nil {
+		b.houses = append(b.houses, h)
+	}
+	return at, h, err
+}
+
+// abandon stops what a scenario that failed has left running, so that the next one has the machine to itself.
+func (b *bench) abandon() (err error) {
+	for _, h := range b.houses {
+		err = errors.Join(err, h.stop())
+	}
+	b.houses = nil
+	return err
+}
+
+func (b *bench) leave(ctx context.Context, at place, h *house) error {
+	if err := h.stop(); err != nil {
+		return err
+	}
+	return b.discard(ctx, at)
+}
+
+func logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
 var payload = func() json.RawMessage {
@@ -132,13 +156,36 @@ func (b *bench) progress(what string, of int, done func() int, ended <-chan stru
 	}
 }
 
-// empty waits until no unfinished run is left: every end is on disk.
-func empty(ctx context.Context, h *house) error {
-	for {
-		runs, err := h.node.Store().Wakes(ctx, carillon.WakeQuery{Until: carillon.Never - 1, Limit: 1})
-		if err != nil || len(runs) == 0 {
-			return err
+func (h *house) ran() int   { return int(h.started.Load()) }
+func (h *house) end() error { return h.stop() }
+
+// empty waits until n jobs have run and no unfinished run is left: every end is on disk. The store is not asked before
+// all have begun, which costs it nothing while it is measured.
+func (h *house) empty(ctx context.Context, n int) error {
+	if err := until(ctx, func() bool { return h.ran() >= n }); err != nil {
+		return err
+	}
+	return h.settled(ctx)
+}
+
+// settled waits until no unfinished run is left.
+func (h *house) settled(ctx context.Context) error {
+	var failed error
+	err := until(ctx, func() bool {
+		var runs []carillon.Run
+		runs, failed = h.node.Store().Wakes(ctx, carillon.WakeQuery{Until: carillon.Never - 1, Limit: 1})
+		return failed != nil || len(runs) == 0
+	})
+	return errors.Join(err, failed)
+}
+
+// until looks every other millisecond whether something is so.
+func until(ctx context.Context, so func() bool) error {
+	for !so() {
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		time.Sleep(2 * time.Millisecond)
 	}
+	return nil
 }

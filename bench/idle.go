@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"time"
@@ -14,38 +14,34 @@ const idleFor = 20 * time.Second
 
 // aheadScenario: a million jobs wait a day ahead. A fresh process is measured, as after a restart.
 func aheadScenario(ctx context.Context, b *bench) error {
-	dir := b.fresh()
-	h, err := b.open(dir, false, nil)
+	at, err := b.fresh(ctx)
 	if err != nil {
 		return err
 	}
-	if err := b.fill(ctx, h, b.count(1_000_000), tomorrow()); err != nil {
-		return err
-	}
-	if err := h.stop(); err != nil {
-		return err
-	}
-	self, err := os.Executable()
-	if err != nil {
+	if err := b.backlog(ctx, at, b.count(1_000_000), tomorrow()); err != nil {
 		return err
 	}
 	b.say("measuring a fresh process for %s", idleFor)
-	out, err := exec.CommandContext(ctx, self, "-idle", dir).Output()
+	c, err := b.spawn("idle")
 	if err != nil {
+		return err
+	}
+	err = c.tell(orders{Data: at.data, Store: at.store})
+	if err := errors.Join(err, c.end()); err != nil {
 		return fmt.Errorf("measure an idle process: %w", err)
 	}
 	var rss, cpu float64
-	if _, err := fmt.Sscan(string(out), &rss, &cpu); err != nil {
-		return err
+	if _, err := fmt.Sscan(c.said, &rss, &cpu); err != nil {
+		return fmt.Errorf("read what an idle process said: %w", err)
 	}
 	b.figure("ahead_rss", rss, "MB")
 	b.figure("ahead_cpu", cpu, "%_of_a_core")
-	return os.RemoveAll(dir)
+	return b.discard(ctx, at)
 }
 
 // measureIdle runs in the fresh process: it prints its memory and its share of a core.
-func measureIdle(dir string) error {
-	h, err := new(bench).open(dir, true, nil)
+func measureIdle(o orders) error {
+	h, err := open(place{data: o.Data, store: o.Store}.config(slots), nil)
 	if err != nil {
 		return err
 	}

@@ -1,5 +1,6 @@
-// Command bench measures Carillon on this machine: how much it carries, how late it starts, what it costs while idle.
-// It shows progress on standard error and ends with one line per figure on standard output:
+// Command bench measures Carillon on this machine: how much it carries, how late it starts, what it costs while idle, on
+// the embedded store or on a private server of a database. It shows progress on standard error and ends, on standard
+// output, with one line per figure and a table of the bars:
 //
 //	bench: <name> <value> <unit>
 //
@@ -8,12 +9,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/carillon-run/carillon/executor"
@@ -21,102 +27,152 @@ import (
 
 // scenario measures something and reports figures.
 type scenario struct {
-	name string
-	run  func(context.Context, *bench) error
+	name   string
+	run    func(context.Context, *bench) error
+	shared bool // it needs a store that several processes can use
 }
 
 var scenarios = []scenario{
-	{"plain", plainCycle},
-	{"submit", submitScenario},
-	{"steady", steadyScenario},
-	{"drain", drainScenario},
-	{"instant", instantScenario},
-	{"pickup", pickupScenario},
-	{"ahead", aheadScenario},
-	{"flat", flatScenario},
+	{"plain", plainScenario, false},
+	{"submit", submitScenario, false},
+	{"steady", steadyScenario, false},
+	{"drain", drainScenario, false},
+	{"instant", instantScenario, false},
+	{"pickup", pickupScenario, false},
+	{"ahead", aheadScenario, false},
+	{"flat", flatScenario, false},
+	{"remote", remoteScenario, false},
+	{"nodes", nodesScenario, true},
+	{"held", heldScenario, true},
 }
 
 type bench struct {
-	dir    string // for data directories, each scenario its own
-	scale  float64
-	lines  []string
-	scene  string
-	opened int
+	kind    *kind
+	engine  engine
+	dir     string // for data directories, each scenario its own
+	profile string // empty: none
+	scale   float64
+	hold    time.Duration
+
+	scene   string
+	opened  int // places
+	spawned int // processes
+	houses  []*house
+	figures []figure
 }
 
 func main() {
 	executor.Supervise()
+	var b bench
+	store := flag.String("store", "sqlite", "what to measure: sqlite, or postgres or mysql, which start a private server")
 	only := flag.String("only", "", "scenarios to run, comma-separated (default all)")
 	dir := flag.String("dir", "", "where to put data (default: a temporary directory)")
-	scale := flag.Float64("scale", 1, "share of the jobs of each scenario, for a quick look")
-	idle := flag.String("idle", "", "internal: measure an idle node on this data directory")
-	profile := flag.String("cpuprofile", "", "write a CPU profile of the whole run to this file")
+	flag.Float64Var(&b.scale, "scale", 1, "share of the jobs of each scenario, for a quick look")
+	flag.DurationVar(&b.hold, "hold", 5*time.Minute, "how long the transaction of the scenario held has been open")
+	flag.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the whole run to this file, and of other processes to files beside it")
+	role := flag.String("role", "", "internal: a part of a scenario, told by standard input what to do")
 	flag.Parse()
-	if *profile != "" {
-		f, err := os.Create(*profile)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := b.profiled(func() error {
+		if *role != "" {
+			return play(*role, os.Stdin)
+		}
+		chosen, err := b.choose(*store, *only)
 		if err != nil {
-			exit(err)
+			return err
 		}
-		if err := pprof.StartCPUProfile(f); err != nil {
-			exit(err)
-		}
-		defer pprof.StopCPUProfile()
-	}
-	if *idle != "" {
-		exit(measureIdle(*idle))
-	}
-	b := &bench{dir: *dir, scale: *scale}
-	clean := func() {}
-	if b.dir == "" {
-		temp, err := os.MkdirTemp("", "carillon-bench-")
-		if err != nil {
-			exit(err)
-		}
-		b.dir = temp
-		clean = func() { os.RemoveAll(temp) }
-		defer clean()
-	}
-	b.say("%s, %d cores, %s; data in %s", runtime.Version(), runtime.NumCPU(), runtime.GOARCH, b.dir)
-	for _, s := range scenarios {
-		if *only != "" && !strings.Contains(","+*only+",", ","+s.name+",") {
-			continue
-		}
-		b.scene = s.name
-		start := time.Now()
-		b.say("begin")
-		if err := s.run(context.Background(), b); err != nil {
-			clean()
-			exit(fmt.Errorf("%s: %w", s.name, err))
-		}
-		b.say("done in %s", time.Since(start).Round(time.Second))
-	}
-	for _, line := range b.lines {
-		fmt.Println(line)
-	}
-}
-
-func exit(err error) {
+		return b.measure(ctx, *dir, chosen)
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
-	os.Exit(0)
+}
+
+// choose finds the kind of store and the scenarios by their names.
+func (b *bench) choose(store, only string) (chosen []scenario, err error) {
+	at := slices.IndexFunc(kinds, func(k kind) bool { return k.name == store })
+	if at < 0 {
+		return nil, fmt.Errorf("store: %q is not valid: want sqlite, postgres or mysql", store)
+	}
+	b.kind = &kinds[at]
+	for name := range strings.SplitSeq(only, ",") {
+		if only != "" && !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.name == name }) {
+			return nil, fmt.Errorf("only: there is no scenario %q", name)
+		}
+	}
+	for _, s := range scenarios {
+		switch {
+		case only != "" && !slices.Contains(strings.Split(only, ","), s.name):
+		case s.shared && !b.kind.shared:
+			fmt.Fprintf(os.Stderr, "bench: %s is left out: %s is for one node alone\n", s.name, store)
+		default:
+			chosen = append(chosen, s)
+		}
+	}
+	return chosen, nil
+}
+
+// measure runs the scenarios and prints what they found. One that fails does not take the others with it.
+func (b *bench) measure(ctx context.Context, dir string, chosen []scenario) (err error) {
+	b.dir = dir
+	if dir == "" {
+		if b.dir, err = os.MkdirTemp("", "carillon-bench-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(b.dir)
+	} else {
+		dir = filepath.Join(dir, b.kind.name)
+	}
+	b.scene = b.kind.name
+	if b.engine, err = b.kind.start(ctx, dir); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.engine.stop()) }()
+	about, err := b.engine.about(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the server about itself: %w", err)
+	}
+	b.say("%s", about)
+	b.say("%s, %d cores, %s; data in %s", runtime.Version(), runtime.NumCPU(), runtime.GOARCH, b.dir)
+	for _, s := range chosen {
+		b.scene = s.name
+		start := time.Now()
+		b.say("begin")
+		if failed := s.run(ctx, b); failed != nil {
+			b.say("!!! FAILED: %s", failed)
+			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed), b.abandon())
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		b.say("done in %s", time.Since(start).Round(time.Second))
+	}
+	b.report(os.Stdout, about)
+	return err
+}
+
+// profiled runs a function, under a profiler if that is asked for.
+func (b *bench) profiled(f func() error) error {
+	if b.profile == "" {
+		return f()
+	}
+	file, err := os.Create(b.profile)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return err
+	}
+	err = f()
+	pprof.StopCPUProfile()
+	return errors.Join(err, file.Close())
 }
 
 // say shows progress.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%s %-8s %s\n", time.Now().Format("15:04:05"), b.scene, fmt.Sprintf(format, args...))
-}
-
-// figure reports a result.
-func (b *bench) figure(name string, value float64, unit string) {
-	text := fmt.Sprintf("%.0f", value)
-	if value < 100 {
-		text = fmt.Sprintf("%.2f", value)
-	}
-	line := fmt.Sprintf("bench: %s %s %s", name, text, unit)
-	b.lines = append(b.lines, line)
-	b.say("%s", line)
 }
 
 func (b *bench) count(n int) int { return max(int(float64(n)*b.scale), 100) }

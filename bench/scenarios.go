@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,7 +20,7 @@ func tomorrow() carillon.Schedule {
 
 // submitScenario: durable submits of single jobs from 16 callers, from one, and in bulk.
 func submitScenario(ctx context.Context, b *bench) error {
-	h, err := b.open(b.fresh(), false, nil)
+	at, h, err := b.house(ctx, nobody, nil)
 	if err != nil {
 		return err
 	}
@@ -38,7 +37,7 @@ func submitScenario(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.figure("submit_bulk", float64(n)/time.Since(start).Seconds(), "jobs/s")
-	return h.stop()
+	return b.leave(ctx, at, h)
 }
 
 func (b *bench) hammer(ctx context.Context, h *house, callers int, d time.Duration) (rate float64, err error) {
@@ -62,7 +61,7 @@ func (b *bench) hammer(ctx context.Context, h *house, callers int, d time.Durati
 
 // steadyScenario: jobs are submitted for now while others run and end; four submitters with 250 at a time.
 func steadyScenario(ctx context.Context, b *bench) error {
-	h, err := b.open(b.fresh(), true, nil)
+	at, h, err := b.house(ctx, slots, nil)
 	if err != nil {
 		return err
 	}
@@ -91,7 +90,7 @@ func steadyScenario(ctx context.Context, b *bench) error {
 	if err := failed.Load(); err != nil {
 		return *err
 	}
-	if err := empty(ctx, h); err != nil {
+	if err := h.empty(ctx, int(sent.Load())); err != nil {
 		return err
 	}
 	took, n := time.Since(start), float64(sent.Load())
@@ -100,74 +99,36 @@ func steadyScenario(ctx context.Context, b *bench) error {
 	}
 	b.figure("steady", n/took.Seconds(), "jobs/s")
 	b.figure("steady_cpu", float64((cpuTime()-cpu).Microseconds())/n, "us/job")
-	return h.stop()
+	return b.leave(ctx, at, h)
 }
 
 // drainScenario: a backlog of due jobs is read from the store, run, and recorded.
 func drainScenario(ctx context.Context, b *bench) error {
-	rate, _, err := b.drain(ctx, b.count(200_000))
-	if err == nil {
-		b.figure("drain", rate, "jobs/s")
-	}
-	return err
-}
-
-// drain fills a store with due jobs while nobody runs them, then measures from opening it with a worker until all are
-// recorded as ended; warm leaves out the time until the first has started.
-func (b *bench) drain(ctx context.Context, n int) (rate, warm float64, err error) {
-	dir := b.fresh()
-	h, err := b.open(dir, false, nil)
+	rate, err := b.drainRate(ctx, b.count(200_000), inside)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	if err := b.fill(ctx, h, n, carillon.Schedule{}); err != nil {
-		return 0, 0, err
+	b.figure("drain", rate, "jobs/s")
+	if plain := b.known("plain_cycle"); plain != nil {
+		b.figure("drain_of_plain", 100*rate/plain.value, "%")
 	}
-	if err := h.stop(); err != nil {
-		return 0, 0, err
-	}
-	start := time.Now()
-	var first atomic.Pointer[time.Time]
-	if h, err = b.open(dir, true, func(*carillon.Run) {
-		if first.Load() == nil {
-			now := time.Now()
-			first.CompareAndSwap(nil, &now)
-		}
-	}); err != nil {
-		return 0, 0, err
-	}
-	ended := make(chan struct{})
-	go b.progress("ran", n, func() int { return int(h.started.Load()) }, ended)
-	err = empty(ctx, h)
-	end := time.Now()
-	close(ended)
-	if err != nil {
-		return 0, 0, err
-	}
-	if got := int(h.started.Load()); got != n {
-		return 0, 0, fmt.Errorf("%d jobs were submitted, %d ran", n, got)
-	}
-	if err := h.stop(); err != nil {
-		return 0, 0, err
-	}
-	jobs := float64(n)
-	return jobs / end.Sub(start).Seconds(), jobs / end.Sub(*first.Load()).Seconds(), os.RemoveAll(dir)
+	return nil
 }
 
 // instantScenario: many jobs are due at the very same millisecond.
 func instantScenario(ctx context.Context, b *bench) error {
 	n := b.count(100_000)
 	late := make([]time.Duration, n)
-	var at atomic.Int64
-	h, err := b.open(b.fresh(), true, func(run *carillon.Run) {
-		if i := at.Add(1) - 1; int(i) < n {
+	var next atomic.Int64
+	at, h, err := b.house(ctx, slots, func(run *carillon.Run) {
+		if i := next.Add(1) - 1; int(i) < n {
 			late[i] = time.Since(run.ID.Due.Std())
 		}
 	})
 	if err != nil {
 		return err
 	}
-	due := carillon.Now().Add(time.Duration(float64(n)/25_000*float64(time.Second)) + 2*time.Second)
+	due := carillon.Now().Add(time.Duration(float64(n)/b.kind.bulk*float64(time.Second)) + 2*time.Second)
 	if err := b.fill(ctx, h, n, carillon.Schedule{At: due}); err != nil {
 		return err
 	}
@@ -175,21 +136,21 @@ func instantScenario(ctx context.Context, b *bench) error {
 		return fmt.Errorf("filling took %s too long: the instant had passed", -left)
 	}
 	time.Sleep(time.Until(due.Std()))
-	if err := empty(ctx, h); err != nil {
+	if err := h.empty(ctx, n); err != nil {
 		return err
 	}
-	if ran := int(h.started.Load()); ran != n {
+	if ran := h.ran(); ran != n {
 		return fmt.Errorf("%d jobs were submitted, %d ran", n, ran)
 	}
 	b.figure("instant_done", time.Since(due.Std()).Seconds(), "s")
 	b.percentiles("instant_lateness", late, time.Millisecond, "ms")
-	return h.stop()
+	return b.leave(ctx, at, h)
 }
 
 // pickupScenario: how long a job that is submitted for now waits on an idle system, and one that is due in a moment.
 func pickupScenario(ctx context.Context, b *bench) error {
 	begun := make(chan time.Time, 1)
-	h, err := b.open(b.fresh(), true, func(*carillon.Run) { begun <- time.Now() })
+	at, h, err := b.house(ctx, slots, func(*carillon.Run) { begun <- time.Now() })
 	if err != nil {
 		return err
 	}
@@ -212,21 +173,21 @@ func pickupScenario(ctx context.Context, b *bench) error {
 	}
 	b.percentiles("pickup", pickup, time.Millisecond, "ms")
 	b.percentiles("timer", timer, time.Millisecond, "ms")
-	return h.stop()
+	return b.leave(ctx, at, h)
 }
 
 // flatScenario: what a job costs must not depend on how many others wait.
 func flatScenario(ctx context.Context, b *bench) error {
 	var small []float64
 	for range 5 {
-		_, warm, err := b.drain(ctx, b.count(10_000))
+		rate, err := b.warmDrain(ctx, b.count(10_000))
 		if err != nil {
 			return err
 		}
-		small = append(small, warm)
+		small = append(small, rate)
 	}
 	slices.Sort(small)
-	_, large, err := b.drain(ctx, b.count(1_000_000))
+	large, err := b.warmDrain(ctx, b.count(1_000_000))
 	if err != nil {
 		return err
 	}
@@ -234,6 +195,27 @@ func flatScenario(ctx context.Context, b *bench) error {
 	b.figure("drain_backlog_1m", large, "jobs/s")
 	b.figure("backlog_cost_ratio", small[len(small)/2]/large, "x")
 	return nil
+}
+
+// warmDrain leaves out the time until the first job has started, which would weigh more on a small backlog.
+func (b *bench) warmDrain(ctx context.Context, n int) (rate float64, err error) {
+	at, err := b.fresh(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var first atomic.Pointer[time.Time]
+	_, end, err := b.drain(ctx, at, n, func(at place) (crew, error) {
+		return open(at.config(slots), func(*carillon.Run) {
+			if first.Load() == nil {
+				now := time.Now()
+				first.CompareAndSwap(nil, &now)
+			}
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	return float64(n) / end.Sub(*first.Load()).Seconds(), b.discard(ctx, at)
 }
 
 func (b *bench) percentiles(name string, d []time.Duration, unit time.Duration, text string) {

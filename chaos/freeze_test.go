@@ -12,23 +12,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// poll waits for another process to have done something; there is no event for that here.
-func poll(t *testing.T, ctx context.Context, what string, done func() bool) {
-	t.Helper()
-	for !done() {
-		if ctx.Err() != nil {
-			t.Fatalf("waiting for %s: %v", what, ctx.Err())
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-func read(path string) []Line {
-	lines, _ := Read(path) // not there yet: no lines
-	return lines
-}
-
 func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	s, err := Start(ctx, buildBinary(t), t.TempDir())
@@ -81,6 +66,7 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 }
 
 func TestASecondServerOnTheSameDirectoryIsRefusedByName(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	binary, data := buildBinary(t), t.TempDir()

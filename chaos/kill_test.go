@@ -3,10 +3,7 @@ package chaos
 import (
 	"context"
 	"flag"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -16,63 +13,7 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-var (
-	seed  = flag.Uint64("seed", 0, "seed of random choices (default: a new one, printed)")
-	kills = flag.Int("kills", 50, "how often the process is killed")
-)
-
-// TestMain is also the body of the jobs: the binary re-executes itself as their command.
-func TestMain(m *testing.M) {
-	if witness := os.Getenv("WITNESS"); witness != "" {
-		d, _ := time.ParseDuration(os.Getenv("WITNESS_FOR"))
-		if err := Body(witness, d); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	flag.Parse()
-	code := m.Run()
-	os.RemoveAll(builtIn) // empty: nothing was built
-	os.Exit(code)
-}
-
-// binary is the program under test, built once, in the directory builtIn.
-var builtIn string
-
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "carillon-chaos-")
-	if err != nil {
-		return "", err
-	}
-	builtIn = dir
-	build := exec.Command("go", "build", "-o", filepath.Join(dir, "carillon"), "../cmd/carillon")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("build carillon: %w\n%s", err, out)
-	}
-	return filepath.Join(dir, "carillon"), nil
-})
-
-func buildBinary(t *testing.T) string {
-	t.Helper()
-	path, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// witnessed is a job whose body is this binary.
-func witnessed(witness string, d time.Duration) carillon.Definition {
-	self, _ := os.Executable()
-	def := carillon.NewDefinition()
-	def.Name = "witness"
-	def.Target.Command = &carillon.Command{Argv: []string{self}, Env: map[string]string{"WITNESS": witness, "WITNESS_FOR": d.String()}}
-	def.Retry.MaxCrashes = 1000 // every kill takes down whatever runs: none of it is to blame
-	def.Retry.MaxAttempts = 5
-	return def
-}
+var kills = flag.Int("kills", 50, "how often the process is killed")
 
 // load submits jobs of all kinds until ctx ends, and keeps the ids of those that were accepted.
 type load struct {
@@ -122,14 +63,11 @@ func (l *load) run(ctx context.Context, c *client.Client) {
 }
 
 func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	if *seed == 0 {
-		*seed = rand.Uint64()
-	}
-	t.Logf("-seed %d", *seed)
 	binary, data := buildBinary(t), t.TempDir()
-	l := &load{witness: filepath.Join(t.TempDir(), "witness"), rnd: rand.New(rand.NewPCG(*seed, 1))}
+	l := &load{witness: filepath.Join(t.TempDir(), "witness"), rnd: random(t)}
 	for i := range *kills {
 		if i%5 == 4 { // also while it starts
 			if err := StartAndKill(binary, data, l.life()/5); err != nil {

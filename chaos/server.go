@@ -3,12 +3,12 @@ package chaos
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/carillon-run/carillon/client"
@@ -16,88 +16,89 @@ import (
 
 // Server is a real process of the carillon binary on a data directory.
 type Server struct {
-	Client *client.Client
+	*Process
+	Client *client.Client // set when it is ready, as is the rest
 	URL    string
 	Token  string
 	Began  time.Time // the process
 
-	cmd  *exec.Cmd
-	done chan error
+	data string
 }
 
-// Start runs `carillon serve` on a free port and returns when it is ready.
+// Launch runs `carillon serve` on a free port, and does not wait for it to be ready.
+func Launch(binary, data string, log io.Writer, args ...string) (*Server, error) {
+	_ = os.Remove(filepath.Join(data, "address")) // of a killed process
+	cmd := exec.Command(binary, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
+	cmd.Stderr = log
+	s := &Server{data: data, Began: time.Now()}
+	var err error
+	s.Process, err = launch(cmd)
+	return s, err
+}
+
+// Start runs `carillon serve` and returns when it is ready.
 func Start(ctx context.Context, binary, data string, args ...string) (*Server, error) {
-	address := filepath.Join(data, "address")
-	_ = os.Remove(address) // of a killed process
-	s := &Server{done: make(chan error, 1)}
-	s.cmd = exec.Command(binary, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0", "--log-level", "warn"}, args...)...)
-	s.cmd.Stderr = os.Stderr
-	s.Began = time.Now()
-	if err := s.cmd.Start(); err != nil {
+	s, err := Launch(binary, data, os.Stderr, append([]string{"--log-level", "warn"}, args...)...)
+	if err != nil {
 		return nil, err
 	}
-	go func() { s.done <- s.cmd.Wait() }()
-	if err := s.await(ctx, address, filepath.Join(data, "token")); err != nil {
+	if err := s.Ready(ctx); err != nil {
 		s.Kill()
 		return nil, err
 	}
-	c, err := client.New(client.Config{URL: s.URL, Token: s.Token})
-	s.Client = c
-	return s, err
+	return s, nil
 }
 
 // StartAndKill kills a process so soon that it may not even be ready.
 func StartAndKill(binary, data string, after time.Duration) error {
-	s := &Server{done: make(chan error, 1)}
-	s.cmd = exec.Command(binary, "serve", "--data", data, "--listen", "127.0.0.1:0", "--log-level", "warn")
-	if err := s.cmd.Start(); err != nil {
+	s, err := Launch(binary, data, nil)
+	if err != nil {
 		return err
 	}
-	go func() { s.done <- s.cmd.Wait() }()
 	time.Sleep(after)
 	s.Kill()
 	return nil
 }
 
-// await polls for the address and for readiness: what it waits for is another process.
-func (s *Server) await(ctx context.Context, address, token string) error {
+// Ready polls for the address and for readiness: what it waits for is another process.
+func (s *Server) Ready(ctx context.Context) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
-		case err := <-s.done:
-			s.done <- err
-			return fmt.Errorf("carillon serve ended: %v", err)
+		case <-s.ended:
+			return fmt.Errorf("carillon serve ended: %v", s.err)
 		case <-ctx.Done():
 			return fmt.Errorf("carillon serve is not ready: %w", ctx.Err())
 		case <-tick.C:
 		}
-		url, err1 := os.ReadFile(address)
-		secret, err2 := os.ReadFile(token)
-		if err1 != nil || err2 != nil {
+		url, token, ok := s.where()
+		if !ok || unready(url) != "" {
 			continue
 		}
-		s.URL, s.Token = strings.TrimSpace(string(url)), strings.TrimSpace(string(secret))
-		if answer, err := http.Get(s.URL + "/readyz"); err == nil {
-			answer.Body.Close()
-			if answer.StatusCode == http.StatusOK {
-				return nil
-			}
-		}
+		c, err := client.New(client.Config{URL: url, Token: token})
+		s.URL, s.Token, s.Client = url, token, c
+		return err
 	}
 }
 
-// Kill ends the process with SIGKILL.
-func (s *Server) Kill() {
-	_ = s.cmd.Process.Kill()
-	s.done <- <-s.done
+// where is what the process has written down about itself; ok: it has.
+func (s *Server) where() (url, token string, ok bool) {
+	address, err1 := os.ReadFile(filepath.Join(s.data, "address"))
+	secret, err2 := os.ReadFile(filepath.Join(s.data, "token"))
+	return strings.TrimSpace(string(address)), strings.TrimSpace(string(secret)), err1 == nil && err2 == nil
 }
 
-// Stop asks the process to drain and end.
-func (s *Server) Stop() error {
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	return <-s.done
+// unready is why a server says that it is not ready; empty: it is.
+func unready(url string) string {
+	answer, err := http.Get(url + "/readyz")
+	if err != nil {
+		return err.Error()
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		return ""
+	}
+	why, _ := io.ReadAll(answer.Body)
+	return answer.Status + ": " + string(why)
 }
-
-// Signal sends any signal.
-func (s *Server) Signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }

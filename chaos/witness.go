@@ -3,9 +3,11 @@
 package chaos
 
 import (
-	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,48 +27,44 @@ type Line struct {
 // Body is a job's program: it says that it started, that it lives, and that it ended. It is run by a re-executed test
 // binary as a command target.
 func Body(witness string, d time.Duration) error {
-	f, err := os.OpenFile(witness, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+	f, err := open(witness)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	say := func(kind string) error {
-		_, err := fmt.Fprintf(f, "%s %s %s %s %d\n", kind, os.Getenv("CARILLON_RUN_ID"), os.Getenv("CARILLON_ATTEMPT"),
-			os.Getenv("CARILLON_FENCE"), time.Now().UnixMilli())
-		return err
-	}
-	if err := say("START"); err != nil {
-		return err
-	}
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		time.Sleep(min(10*time.Millisecond, time.Until(end)))
-		if err := say("ALIVE"); err != nil {
-			return err
-		}
-	}
-	return say("END")
+	v := voice{f, os.Getenv("CARILLON_RUN_ID"), os.Getenv("CARILLON_ATTEMPT"), os.Getenv("CARILLON_FENCE")}
+	return errors.Join(v.live(context.Background(), d), v.say("END"))
 }
 
-// Read returns the lines of a witness file.
-func Read(path string) ([]Line, error) {
-	f, err := os.Open(path)
+// Read returns the lines of a witness file, without one that is just being written.
+func Read(path string) (lines []Line, err error) {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	var lines []Line
-	for s := bufio.NewScanner(f); s.Scan(); {
-		var l Line
-		var run string
-		if _, err := fmt.Sscan(s.Text(), &l.Kind, &run, &l.Attempt, &l.Fence, (*int64)(&l.At)); err != nil {
-			return nil, fmt.Errorf("witness line %q: %w", s.Text(), err)
+	for text := range strings.Lines(string(b)) {
+		if !strings.HasSuffix(text, "\n") {
+			break
 		}
-		if l.Run, err = carillon.ParseRunID(run); err != nil {
-			return nil, err
+		l, err := parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("witness line %q: %w", text, err)
 		}
 		lines = append(lines, l)
 	}
 	return lines, nil
+}
+
+func parse(text string) (Line, error) {
+	f := strings.Fields(text)
+	if len(f) != 5 {
+		return Line{}, errors.New("want kind, run, attempt, fence and time")
+	}
+	run, err1 := carillon.ParseRunID(f[1])
+	attempt, err2 := strconv.ParseInt(f[2], 10, 32)
+	fence, err3 := strconv.ParseInt(f[3], 10, 64)
+	at, err4 := strconv.ParseInt(f[4], 10, 64)
+	return Line{f[0], run, int32(attempt), fence, carillon.Time(at)}, errors.Join(err1, err2, err3, err4)
 }
 
 // Check returns what the lines say against the promises: nothing early, no two attempts of a job at once, and fences

@@ -21,6 +21,9 @@ type Config struct {
 	Store carillon.Store
 	IDs   *carillon.IDs // for Submit
 
+	// Flushers is how many commits may be under way at the same time: more than one where the store can use it. Then what
+	// is told of two of them may come in either order. Default 1.
+	Flushers int
 	// MaxBatch bounds the changes of one commit: a larger one makes everybody wait longer for little gain. Default 4000.
 	MaxBatch int
 
@@ -64,6 +67,7 @@ type entry struct {
 }
 
 func New(cfg Config) *Ledger {
+	cfg.Flushers = cmp.Or(cfg.Flushers, 1)
 	cfg.MaxBatch = cmp.Or(cfg.MaxBatch, 4000)
 	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 200*time.Millisecond)
 	if cfg.Waiting == nil {
@@ -110,6 +114,10 @@ func (l *Ledger) add(to *line, e entry) {
 	to.entries = append(to.entries, e)
 	to.changes += len(e.changes)
 	l.mu.Unlock()
+	l.wake()
+}
+
+func (l *Ledger) wake() {
 	select {
 	case l.signal <- struct{}{}:
 	default:
@@ -126,6 +134,17 @@ func (l *Ledger) Run(ctx context.Context) error {
 			l.tell(c)
 		}
 	})
+	var flushing sync.WaitGroup
+	for range l.cfg.Flushers {
+		flushing.Go(func() { l.flushAll(ctx, committed) })
+	}
+	flushing.Wait()
+	close(committed)
+	telling.Wait()
+	return nil
+}
+
+func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
 	for ctx.Err() == nil {
 		if batch := l.take(false); len(batch) > 0 {
 			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that was begun is not broken off
@@ -139,9 +158,6 @@ func (l *Ledger) Run(ctx context.Context) error {
 	for batch := l.take(true); len(batch) > 0; batch = l.take(true) {
 		l.flush(context.WithoutCancel(ctx), batch, committed)
 	}
-	close(committed)
-	telling.Wait()
-	return nil
 }
 
 // Broken delivers the first permanent error of the store: after it (a disk that cannot be trusted any more) every further
@@ -176,6 +192,9 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	}
 	if len(batch) == 0 && closing {
 		l.closed = true
+	}
+	if len(l.starts.entries)+len(l.ends.entries) > 0 {
+		l.wake() // another flusher may be free
 	}
 	return batch
 }
@@ -212,10 +231,6 @@ func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- comm
 			all = append(all, e.changes...)
 		}
 	}
-	if len(all) == 0 { // somebody wants to know when all before was told
-		committed <- commit{batch: batch}
-		return
-	}
 	lost, err := l.cfg.Store.Commit(ctx, all)
 	if err != nil {
 		l.fail(err)
@@ -246,16 +261,6 @@ func (l *Ledger) tell(c commit) {
 		}
 	}
 	answer(c.batch, c.lost)
-}
-
-// Told returns when everything that the store has committed by now has been told to those who listen (see Config.Then).
-func (l *Ledger) Told(ctx context.Context) {
-	done := make(chan struct{})
-	l.add(&l.starts, entry{nil, func([]int, error) { close(done) }})
-	select {
-	case <-done:
-	case <-ctx.Done():
-	}
 }
 
 // raise gives the rows of the changes that won their new Rev, and returns those changes.

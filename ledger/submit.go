@@ -10,11 +10,11 @@ import (
 
 // Slots are the free places of a worker at hand.
 type Slots interface {
-	// Reserve takes a free slot that serves the queue, unless a due run waits that could take it. The worker begins
-	// whatever is committed as claimed by it, so nothing has to be handed over afterwards.
-	Reserve(queue string) (worker string, ok bool)
-	// Release gives reserved slots back whose runs were not committed.
-	Release(n int)
+	// Reserve takes a free slot for a run that is about to be submitted, unless a due run waits that could take it. When
+	// the run is committed as claimed, whoever the slot belongs to begins it; nothing has to be handed over afterwards.
+	Reserve(run *carillon.Run) (worker string, ok bool)
+	// Release gives the slots back that were reserved for runs which were not committed.
+	Release(ids []carillon.RunID)
 }
 
 // Fuse lets due jobs be submitted already claimed by these slots. It is called before Run.
@@ -45,7 +45,7 @@ func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.D
 	}
 	if err != nil {
 		// If the store committed it after all, the sweeper finds a claimed run that nobody holds.
-		if fused > 0 {
+		if len(fused) > 0 {
 			l.slots.Release(fused)
 		}
 		return nil, err
@@ -53,27 +53,27 @@ func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.D
 	return slices.Clone(jobs), nil // the originals are remembered, and shared
 }
 
-// fuse claims due runs for free slots, in place, and says how many.
-func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused int) {
+// fuse claims due runs for free slots, in place, and says which.
+func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused []carillon.RunID) {
 	if l.slots == nil {
-		return 0
+		return nil
 	}
 	for i := range changes {
 		run := changes[i].Runs[0]
 		if run.Wake > now || !run.Plain(now) {
 			continue
 		}
-		worker, ok := l.slots.Reserve(run.Queue)
+		worker, ok := l.slots.Reserve(&run)
 		if !ok {
 			break
 		}
 		verdict, c := carillon.Due{Job: changes[i].Job, Run: run, Worker: worker}.Decide(now)
 		if verdict != carillon.Take {
-			l.slots.Release(1)
+			l.slots.Release([]carillon.RunID{run.ID})
 			continue
 		}
 		changes[i].Runs = c.Runs
-		fused++
+		fused = append(fused, run.ID)
 	}
 	return fused
 }

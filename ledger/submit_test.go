@@ -12,15 +12,15 @@ import (
 // slots are some free places of a worker that serves the queue "default".
 type slots struct{ free int }
 
-func (s *slots) Reserve(queue string) (string, bool) {
-	if s.free == 0 || queue != "default" {
+func (s *slots) Reserve(run *carillon.Run) (string, bool) {
+	if s.free == 0 || run.Queue != "default" {
 		return "", false
 	}
 	s.free--
 	return "worker_1", true
 }
 
-func (s *slots) Release(n int) { s.free += n }
+func (s *slots) Release(ids []carillon.RunID) { s.free += len(ids) }
 
 func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 	for name, c := range map[string]struct {

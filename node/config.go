@@ -17,15 +17,21 @@ import (
 type Config struct {
 	// Data is the directory for the embedded store, the logs and the token. Default ./carillon-data.
 	Data string
-	// Store is where jobs are kept: "sqlite:PATH", or "mem:" for a store that is gone with the process. Default: the
-	// SQLite file carillon.db in Data.
+	// Store is where jobs are kept: "postgres://…" or "mysql://…", which any number of nodes share, "sqlite:PATH" for this
+	// one alone, or "mem:" for a store that is gone with the process. Default: the SQLite file carillon.db in Data.
 	Store string
+	// StoreReplica is a copy of the store, by the same kind of URL, that lists, history and search may be read from.
+	StoreReplica string
 	// Listen is the address of the API. Empty: no API, for applications that submit in process.
 	Listen string
 
-	// Concurrency is how many runs the inner worker performs at the same time. Default 64.
+	// Advertise is the URL under which other nodes and workers reach the API. Default: made from Listen, and from the name
+	// of this machine if that names no host.
+	Advertise string
+
+	// Concurrency is how many runs the inner worker performs at the same time. Default 64; negative: there is none.
 	Concurrency int
-	// Queues that the inner worker serves. None: all.
+	// Queues that the inner worker serves, "name" or "name=weight". None: all.
 	Queues []string
 	// Drain is how long a stop waits for running work before it is handed back. Default 10s.
 	Drain time.Duration
@@ -53,8 +59,8 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() error {
-	if c.Concurrency < 0 || c.Concurrency > 100_000 {
-		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 100000", c.Concurrency)
+	if c.Concurrency > 100_000 {
+		return fmt.Errorf("concurrency: %d is not valid: want a number up to 100000", c.Concurrency)
 	}
 	return os.MkdirAll(c.Data, 0o700)
 }

@@ -9,16 +9,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 	_ "time/tzdata" // schedules must not depend on what zones the machine has installed
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/adapter/disk"
 	"github.com/carillon-run/carillon/adapter/mem"
-	"github.com/carillon-run/carillon/adapter/sqlite"
+	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/ledger"
 	"github.com/carillon-run/carillon/scheduler"
@@ -29,13 +28,16 @@ import (
 type Node struct {
 	cfg       Config
 	id        string
-	token     string
-	store     carillon.Store
-	logs      carillon.LogStore
+	secrets   secrets
+	backend   *backend
 	bus       *mem.Bus
 	ledger    *ledger.Ledger
+	desk      *desk.Desk
 	scheduler *scheduler.Scheduler
-	worker    *worker.Worker
+	worker    *worker.Worker // nil: none inside
+	peers     *peers         // nil: there are none
+	clock     clock
+	advertise string
 	metrics   *metrics
 	number    carillon.Guard
 	ids       *carillon.IDs
@@ -59,16 +61,16 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.token, err = token(cfg.Data); err != nil {
-		return nil, err
-	}
 	if err := n.listen(lock); err != nil {
 		return nil, err
 	}
-	if err := n.openStores(ctx); err != nil {
+	if n.backend, err = n.open(ctx); err != nil {
 		return nil, err
 	}
-	if n.number, n.ids, err = leaseNumber(ctx, n.store, n.id); err != nil {
+	if n.secrets, err = n.share(ctx); err != nil {
+		return nil, err
+	}
+	if n.number, n.ids, err = leaseNumber(ctx, n.backend.store, n.id, n.backend.shared); err != nil {
 		return nil, fmt.Errorf("lease a node number: %w", err)
 	}
 	return n, n.assemble(ctx)
@@ -86,74 +88,71 @@ func (n *Node) listen(lock *os.File) error {
 	n.close = append(n.close, func() error { listener.Close(); return nil })
 	path := filepath.Join(n.cfg.Data, addressFile)
 	n.close = append(n.close, func() error { return os.Remove(path) })
+	n.advertise = n.advertised()
 	return errors.Join(sign(lock, n.URL()), writeFile(path, n.URL()+"\n", 0o600))
 }
 
-func (n *Node) openStores(ctx context.Context) error {
-	scheme, rest, _ := strings.Cut(n.cfg.Store, ":")
-	switch scheme {
-	case "sqlite":
-		path := strings.TrimPrefix(rest, "//")
-		lock, err := n.lock(ctx, path+".lock", "the store "+path) // another data directory may name the same file
-		if err != nil {
-			return err
-		}
-		if err := private(path); err != nil {
-			return err
-		}
-		store, err := sqlite.Open(path)
-		if err := errors.Join(err, sign(lock, n.URL())); err != nil {
-			return fmt.Errorf("open store %s: %w", n.cfg.Store, err)
-		}
-		n.store = store
-		n.close = append(n.close, store.Close)
-	case "mem":
-		n.store, n.logs = mem.NewStore(), mem.NewLogs()
-		return nil
-	default:
-		return fmt.Errorf("store: %q is not valid: want sqlite:PATH, or mem: to keep nothing", n.cfg.Store)
-	}
-	logs, err := disk.NewLogs(filepath.Join(n.cfg.Data, logsDir))
-	n.logs = logs
-	return err
-}
-
-// assemble wires the parts. The ledger tells the worker first: a run that was just claimed begins before anything else.
+// assemble wires the parts. The ledger tells the desk first: a run that was just claimed begins before anything else.
 func (n *Node) assemble(ctx context.Context) error {
 	executors, err := n.executors(ctx)
 	if err != nil {
 		return err
 	}
-	queue := mem.NewQueue(mem.QueueConfig{})
-	timeline := mem.NewTimeline(mem.TimelineConfig{})
-	coordinator := mem.NewCoordinator()
+	b := n.backend
+	due := mem.NewQueue(mem.QueueConfig{})
+	var queue carillon.Queue = due
+	if b.shared {
+		n.peers = newPeers(due, n.peerAddresses, n.secrets.node, n.cfg.Logger)
+		queue = n.peers
+	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: n.store, IDs: n.ids, Waiting: queue.Len,
+		Store: b.store, IDs: n.ids, Waiting: due.Len, Flushers: b.flushers,
 		Then: []func([]carillon.Change){n.noticed, n.routed, n.metrics.count, n.publish},
 	})
-	n.worker = worker.New(worker.Config{
-		ID: randomID("worker_"), Ledger: n.ledger, Store: n.store, Queue: queue, Logs: n.logs, Coordinator: coordinator,
-		Executors: executors, Queues: n.cfg.Queues, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Waiting: queue.Len,
-		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, Logger: n.cfg.Logger,
+	n.desk = desk.New(desk.Config{
+		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator, Waiting: due.Len,
+		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, Nodes: n.addresses, Logger: n.cfg.Logger,
 	})
-	n.ledger.Fuse(n.worker)
-	n.scheduler = scheduler.New(scheduler.Config{
-		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: coordinator, Logs: n.logs, Ledger: n.ledger,
-		Holds: func(run *carillon.Run) bool { return n.worker.Holds(run) },
-		Alone: true, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
-	})
-	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 { return float64(queue.Len()) })
-	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 { held, _ := n.worker.Running(); return float64(held) })
-	n.metrics.gauge("carillon_worker_slots", "Runs that the worker can hold.", func() float64 { _, slots := n.worker.Running(); return float64(slots) })
+	n.ledger.Fuse(n.desk)
+	if n.cfg.Concurrency > 0 {
+		n.worker = worker.New(worker.Config{
+			Desk: desk.Inner{Desk: n.desk}, Inside: true, Name: n.advertise, Executors: executors, Queues: n.cfg.Queues,
+			Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Logger: n.cfg.Logger,
+		})
+	}
+	sched := scheduler.Config{
+		Store: b.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: b.coordinator, Logs: b.logs,
+		Ledger: n.ledger, Intake: b.intake, Admit: api.Define, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
+	}
+	if b.shared {
+		sched.Node = n.id
+	}
+	n.scheduler = scheduler.New(sched)
+	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 { return float64(due.Len()) })
+	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 { held, _ := n.running(); return float64(held) })
+	n.metrics.gauge("carillon_worker_slots", "Runs that the worker can hold.", func() float64 { _, slots := n.running(); return float64(slots) })
 	return nil
 }
 
-func (n *Node) noticed(c []carillon.Change) { n.worker.Notice(c) }
+func (n *Node) running() (held, slots int) {
+	if n.worker == nil {
+		return 0, 0
+	}
+	return n.worker.Running()
+}
+
+func (n *Node) noticed(c []carillon.Change) {
+	n.desk.Notice(c)
+	if n.worker != nil {
+		n.worker.Notice(c)
+	}
+}
 func (n *Node) routed(c []carillon.Change)  { n.scheduler.Route(c) }
 
 // publish tells listeners of every run and job that changed; without listeners it costs nothing.
 func (n *Node) publish(committed []carillon.Change) {
-	if !n.bus.Listening() {
+	far := n.backend.bus
+	if !n.bus.Listening() && far == nil {
 		return
 	}
 	var events []carillon.Event
@@ -166,6 +165,9 @@ func (n *Node) publish(committed []carillon.Change) {
 		}
 	}
 	n.bus.Publish(context.Background(), events)
+	if far != nil {
+		far.Publish(context.Background(), events)
+	}
 }
 
 // executors are what this node can run.
@@ -217,10 +219,11 @@ func (n *Node) TokenFile() string { return filepath.Join(n.cfg.Data, tokenFile) 
 // Run works until ctx ends, then drains, flushes and closes.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.shut()
-	if err := n.worker.Join(ctx); err != nil { // before anything is committed as claimed by it
+	if err := n.join(context.WithoutCancel(ctx)); err != nil { // before its shards can be anybody's
 		return err
 	}
 	written, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopLedger()
 	ended := make(chan error, 1)
 	stopped := ctx
 	g, ctx := errgroup.WithContext(ctx)
@@ -234,9 +237,19 @@ func (n *Node) Run(ctx context.Context) error {
 	})
 	go func() { ended <- n.ledger.Run(written) }()
 	g.Go(func() error { return n.scheduler.Run(ctx) })
-	g.Go(func() error { return n.worker.Run(ctx) })
+	if n.worker != nil {
+		g.Go(func() error { return n.worker.Run(ctx) })
+	}
 	g.Go(func() error { return n.serve(ctx) })
 	g.Go(func() error { return n.keepNumber(ctx) })
+	g.Go(func() error { return n.beat(ctx) })
+	g.Go(func() error { return n.compareClocks(ctx) })
+	if n.peers != nil {
+		g.Go(func() error { return n.peers.run(ctx) })
+	}
+	if n.backend.bus != nil {
+		g.Go(func() error { n.backend.bus.Run(ctx); return nil })
+	}
 	err := g.Wait()
 	if stopped.Err() != nil && errors.Is(err, context.Canceled) {
 		err = nil // it was told to stop before it had begun
@@ -268,4 +281,4 @@ func (n *Node) Submit(ctx context.Context, defs ...carillon.Definition) ([]caril
 
 // Ledger is the door for further writes, Store the way to read what was written.
 func (n *Node) Ledger() *ledger.Ledger { return n.ledger }
-func (n *Node) Store() carillon.Store  { return n.store }
+func (n *Node) Store() carillon.Store  { return n.backend.store }

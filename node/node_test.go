@@ -99,10 +99,10 @@ func TestTheTokenIsMadeOnceAndKept(t *testing.T) {
 	for range 2 {
 		n := open(t, Config{Data: data})
 		b, err := os.ReadFile(n.TokenFile())
-		if err != nil || strings.TrimSpace(string(b)) != n.token || len(n.token) < 32 {
+		if err != nil || strings.TrimSpace(string(b)) != n.secrets.token || len(n.secrets.token) < 32 {
 			t.Errorf("token file %q, %v", b, err)
 		}
-		tokens = append(tokens, n.token)
+		tokens = append(tokens, n.secrets.token)
 		n.shut()
 	}
 	if tokens[0] != tokens[1] {
@@ -223,10 +223,10 @@ func TestHealthAndMetricsAreServed(t *testing.T) {
 		{"/healthz", "", 200, `"ok"`},
 		{"/metrics", "", 401, ""},
 		{"/metrics", "carillon_wrong_wrong_wrong", 401, ""},
-		{"/metrics", n.token, 200, `carillon_jobs_submitted_total{namespace="default",queue="default"} 1`},
-		{"/metrics", n.token, 200, "carillon_worker_slots 7"},
+		{"/metrics", n.secrets.token, 200, `carillon_jobs_submitted_total{namespace="default",queue="default"} 1`},
+		{"/metrics", n.secrets.token, 200, "carillon_worker_slots 7"},
 		{"/v1/jobs", "", 401, ""},
-		{"/v1/jobs", n.token, 200, `"type":"test"`},
+		{"/v1/jobs", n.secrets.token, 200, `"type":"test"`},
 	} {
 		if status, body := get(c.path, c.token); status != c.status || !strings.Contains(body, c.has) {
 			t.Errorf("%s with token %q: %d %s, want %d and %s", c.path, c.token, status, body, c.status, c.has)
@@ -243,7 +243,7 @@ func (badDisk) Commit(context.Context, []carillon.Change) ([]int, error) { retur
 
 func TestAPermanentErrorOfTheStoreEndsTheNode(t *testing.T) {
 	n := open(t, Config{Data: t.TempDir(), Store: "mem:"})
-	n.store, n.metrics = badDisk{mem.NewStore()}, newMetrics()
+	n.backend.store, n.metrics = badDisk{mem.NewStore()}, newMetrics()
 	if err := n.assemble(t.Context()); err != nil {
 		t.Fatal(err)
 	}

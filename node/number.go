@@ -27,7 +27,7 @@ type numberHolder struct {
 func numberKey(n int) string { return fmt.Sprintf("node/%04d", n) }
 
 // leaseNumber takes the lowest free number.
-func leaseNumber(ctx context.Context, store carillon.Store, node string) (carillon.Guard, *carillon.IDs, error) {
+func leaseNumber(ctx context.Context, store carillon.Store, node string, shared bool) (carillon.Guard, *carillon.IDs, error) {
 	for range 10 {
 		now := carillon.Now()
 		guards, err := store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Prefix: "node/"})
@@ -38,7 +38,10 @@ func leaseNumber(ctx context.Context, store carillon.Store, node string) (carill
 		for _, g := range guards {
 			taken[g.Key] = g
 		}
-		n, guard := freeNumber(taken, now)
+		n, guard, ok := freeNumber(taken, now, shared)
+		if !ok {
+			return carillon.Guard{}, nil, fmt.Errorf("all %d are leased: a crashed node's is free again after %s", numbers, numberLease)
+		}
 		until := now.Add(numberLease)
 		guard.Value = holder(node, until)
 		lost, err := store.Commit(ctx, []carillon.Change{{Guards: []carillon.Guard{guard}}})
@@ -53,25 +56,31 @@ func leaseNumber(ctx context.Context, store carillon.Store, node string) (carill
 	return carillon.Guard{}, nil, errors.New("could not lease a node number: others were quicker ten times")
 }
 
-func freeNumber(taken map[string]carillon.Guard, now carillon.Time) (int, carillon.Guard) {
-	for n := range carillon.MaxNodes {
+// numbers leaves the last one to the database, which makes ids itself: see carillon.Intake.
+const numbers = carillon.MaxNodes - 1
+
+func freeNumber(taken map[string]carillon.Guard, now carillon.Time, shared bool) (int, carillon.Guard, bool) {
+	for n := range numbers {
 		g, ok := taken[numberKey(n)]
 		if !ok {
-			return n, carillon.Guard{Namespace: numberSpace, Key: numberKey(n)}
+			return n, carillon.Guard{Namespace: numberSpace, Key: numberKey(n)}, true
 		}
 		if holderOfNumber(g).Until < now {
-			return n, g
+			return n, g, true
 		}
+	}
+	if shared {
+		return 0, carillon.Guard{}, false
 	}
 	// A process that crashes and is started again every second leaves a lease each time. This one has the store to itself
 	// (see Node.lock), so whoever holds a number is dead, and the number that was leased first has been idle the longest.
 	oldest := 0
-	for n := range carillon.MaxNodes {
+	for n := range numbers {
 		if holderOfNumber(taken[numberKey(n)]).Until < holderOfNumber(taken[numberKey(oldest)]).Until {
 			oldest = n
 		}
 	}
-	return oldest, taken[numberKey(oldest)]
+	return oldest, taken[numberKey(oldest)], true
 }
 
 func holderOfNumber(g carillon.Guard) (h numberHolder) {
@@ -133,7 +142,7 @@ func (n *Node) writeNumber(ctx context.Context, until carillon.Time) (won bool, 
 			n.number = changes[0].Guards[0]
 			return err == nil, err
 		}
-		guards, err := n.store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Keys: []string{n.number.Key}})
+		guards, err := n.backend.store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Keys: []string{n.number.Key}})
 		if err != nil || len(guards) == 0 || holderOfNumber(guards[0]).Node != n.id {
 			return false, err
 		}

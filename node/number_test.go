@@ -13,7 +13,7 @@ func TestTheLowestFreeNumberIsTaken(t *testing.T) {
 	store := mem.NewStore()
 	lease := func(node string) string {
 		t.Helper()
-		guard, _, err := leaseNumber(t.Context(), store, node)
+		guard, _, err := leaseNumber(t.Context(), store, node, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestANodeStartsThoughAllNumbersAreLeased(t *testing.T) {
 		if i == 700 {
 			until = now.Add(time.Second * 30) // the one leased first
 		}
-		write(t, n.store, i, until)
+		write(t, n.backend.store, i, until)
 	}
 	n.shut()
 	n = open(t, cfg)

@@ -19,11 +19,7 @@ func (n *Node) serve(ctx context.Context) error {
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	server := &http.Server{
-		Handler: api.New(api.Config{
-			Ledger: n.ledger, Store: n.store, Logs: n.logs, Bus: n.bus, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
-			Tokens:  map[string]api.Credential{n.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
-			Metrics: n.metrics.handler(), Ready: n.ready,
-		}),
+		Handler: n.handler(),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
@@ -45,12 +41,36 @@ func (n *Node) serve(ctx context.Context) error {
 	return nil
 }
 
+// handler is the API, and beside it what nodes ask each other for.
+func (n *Node) handler() http.Handler {
+	var bus carillon.Bus = n.bus
+	if n.backend.bus != nil {
+		bus = relay{n.bus, n.backend.bus}
+	}
+	public := api.New(api.Config{
+		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Bus: bus, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
+		Tokens:  map[string]api.Credential{n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
+		Metrics: n.metrics.handler(), Ready: n.ready, Desk: n.desk, Secret: n.secrets.runs,
+		Members: func(ctx context.Context) ([]carillon.Member, error) { return n.backend.coordinator.Members(ctx, false) },
+	})
+	if n.peers == nil {
+		return public
+	}
+	mux := http.NewServeMux()
+	mux.Handle("POST "+peersPath, n.peers.handler(func(ids []carillon.RunID) { n.scheduler.Look(ids) }))
+	mux.Handle("/", public)
+	return mux
+}
+
 // ready says why the node cannot be relied on: what was due is not loaded yet, or the store does not take writes. It is
 // public, so what the store says goes to the log and not here.
 func (n *Node) ready() error {
 	var reasons []error
 	if !n.scheduler.Loaded() {
 		reasons = append(reasons, errors.New("what is due is being loaded"))
+	}
+	if err := n.clock.wrong(); err != nil {
+		reasons = append(reasons, err)
 	}
 	if err := n.ledger.Failing(); err != nil {
 		n.cfg.Logger.Error("not ready: the last commit failed", "error", err)

@@ -1,150 +1,316 @@
 package porttest
 
 import (
-	"cmp"
-	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
 
-// Coordinator checks what carillon.Coordinator promises. open returns one without members. If it has a method
-// Lose(id string) that takes a member away as an outage would, that is tried as well.
-func Coordinator(t *testing.T, open func(t *testing.T) carillon.Coordinator) {
+// CoordinatorTest is what Coordinator needs to check one.
+type CoordinatorTest struct {
+	// Open returns a coordinator without members.
+	Open func(t *testing.T) carillon.Coordinator
+	// Again returns another one with the same members, as another node would have it. Default: the same.
+	Again func(t *testing.T, c carillon.Coordinator) carillon.Coordinator
+	// Age lets so much time pass for every session that is there.
+	Age func(t *testing.T, c carillon.Coordinator, by time.Duration)
+	// Bubble runs every case in a bubble of testing/synctest, for coordinators whose clock is that of the process.
+	Bubble bool
+}
+
+// Coordinator checks what carillon.Coordinator promises.
+func Coordinator(t *testing.T, c CoordinatorTest) {
 	run := func(name string, f func(coordinatorTest)) {
-		t.Run(name, func(t *testing.T) { f(coordinatorTest{t, open(t)}) })
+		t.Run(name, func(t *testing.T) {
+			if c.Bubble {
+				synctest.Test(t, func(t *testing.T) { f(c.open(t)) })
+			} else {
+				f(c.open(t))
+			}
+		})
 	}
-	run("watch delivers the members at once, even if there are none", coordinatorNow)
-	run("a member comes whole to every watcher, before and after it joined", coordinatorJoin)
-	run("a member is gone when its context ends, and the others stay", coordinatorLeave)
-	run("who looks late sees the latest list, and holds nobody up", coordinatorLate)
-	run("a watch ends with its context, and the channel is closed", coordinatorEnds)
-	run("who is lost is told, and is gone", coordinatorLost)
+	run("at first nobody is there", coordinatorNobody)
+	run("a member comes whole, and the list is in the order of ids", coordinatorJoin)
+	run("an id that is there already does not join again", coordinatorTwice)
+	run("a member is gone after leave, and the others stay", coordinatorLeave)
+	run("who beats stays, who does not is ended by the first who asks for it", coordinatorExpire)
+	run("time alone ends no session: after an outage everybody goes on", coordinatorOutage)
+	run("a beat of the gone is told so, and does not bring them back", coordinatorGone)
+	run("what members hold comes back as they said it with their last beat", coordinatorHolds)
+	run("many hold much", coordinatorMuch)
+	run("two coordinators see each other's members", coordinatorBoth)
+	run("the clock goes forward, and beats are by it", coordinatorClock)
+	run("many use it at once", coordinatorConcurrent)
 }
 
+// coordinatorTest is a coordinator whose calls must not fail.
 type coordinatorTest struct {
-	testing.TB
+	*testing.T
 	carillon.Coordinator
+	again carillon.Coordinator
+	age   func(by time.Duration)
 }
 
-func (t coordinatorTest) join(ctx context.Context, m carillon.Member) (lost <-chan struct{}) {
+func (c CoordinatorTest) open(t *testing.T) coordinatorTest {
+	first := c.Open(t)
+	test := coordinatorTest{t, first, first, func(by time.Duration) { c.Age(t, first, by) }}
+	if c.Again != nil {
+		test.again = c.Again(t, first)
+	}
+	return test
+}
+
+func (t coordinatorTest) join(members ...carillon.Member) {
 	t.Helper()
-	lost, err := t.Join(ctx, m)
-	if err != nil {
+	if err := t.Join(t.Context(), members); err != nil {
 		t.Fatalf("join: %v", err)
 	}
-	return lost
 }
 
-func (t coordinatorTest) watch(ctx context.Context) <-chan []carillon.Member {
+func (t coordinatorTest) leave(members ...carillon.Member) {
 	t.Helper()
-	lists, err := t.Watch(ctx)
-	if err != nil {
-		t.Fatalf("watch: %v", err)
+	if err := t.Leave(t.Context(), memberIDs(members)); err != nil {
+		t.Fatalf("leave: %v", err)
 	}
-	return lists
 }
 
-// see reads until the list is what it should be; lists of the time before may come first.
-func (t coordinatorTest) see(lists <-chan []carillon.Member, want ...carillon.Member) {
+// beat says that members are alive and hold nothing, and returns those that are gone.
+func (t coordinatorTest) beat(members ...carillon.Member) []string {
 	t.Helper()
-	var got []carillon.Member
-	for {
-		select {
-		case list, open := <-lists:
-			if !open {
-				t.Fatal("the channel was closed")
-			}
-			got = slices.Clone(list)
-			slices.SortFunc(got, func(a, b carillon.Member) int { return cmp.Compare(a.ID, b.ID) })
-			if slices.Equal(got, want) {
-				return
-			}
-		case <-patient(t).Done():
-			t.Fatalf("the last list was %v, want %v", got, want)
+	var beats []carillon.Beat
+	for _, m := range members {
+		beats = append(beats, carillon.Beat{ID: m.ID})
+	}
+	return t.say(beats...)
+}
+
+func (t coordinatorTest) say(beats ...carillon.Beat) []string {
+	t.Helper()
+	gone, err := t.Beat(t.Context(), beats)
+	if err != nil {
+		t.Fatalf("beat: %v", err)
+	}
+	slices.Sort(gone)
+	return gone
+}
+
+// there compares the list of members.
+func (t coordinatorTest) there(expire bool, want ...carillon.Member) {
+	t.Helper()
+	for _, c := range []carillon.Coordinator{t.Coordinator, t.again} {
+		got, err := c.Members(t.Context(), expire)
+		if err != nil {
+			t.Fatalf("members: %v", err)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("members are %v, want %v", got, want)
 		}
 	}
+}
+
+// held is what members said they hold, in the order of their ids.
+func (t coordinatorTest) held(members ...carillon.Member) (runs [][]carillon.Held) {
+	t.Helper()
+	list, err := t.again.Holds(t.Context(), memberIDs(members))
+	if err != nil {
+		t.Fatalf("holds: %v", err)
+	}
+	slices.SortFunc(list, func(a, b carillon.Holding) int { return slices.Compare([]byte(a.ID), []byte(b.ID)) })
+	for _, h := range list {
+		runs = append(runs, h.Runs)
+	}
+	return runs
 }
 
 func member(i int) carillon.Member {
-	return carillon.Member{ID: fmt.Sprintf("member-%03d", i), Kind: "worker", Addr: fmt.Sprintf("10.0.0.%d:7000", i)}
+	return carillon.Member{ID: fmt.Sprintf("member-%03d", i), Kind: carillon.KindWorker, Addr: fmt.Sprintf("10.0.0.%d:7000", i)}
 }
 
-func coordinatorNow(t coordinatorTest) {
-	t.see(t.watch(t.Context()))
-	t.join(t.Context(), member(1))
-	t.see(t.watch(t.Context()), member(1))
+func memberIDs(members []carillon.Member) (ids []string) {
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
+func coordinatorNobody(t coordinatorTest) {
+	t.there(false)
+	t.there(true)
+	t.join()
+	t.leave()
+	same(t, "gone", t.beat(), []string(nil))
+	same(t, "holds of nobody", t.held(), [][]carillon.Held(nil))
+	same(t, "holds of who is not there", t.held(member(1)), [][]carillon.Held(nil))
 }
 
 func coordinatorJoin(t coordinatorTest) {
-	before := t.watch(t.Context())
-	t.join(t.Context(), member(1))
-	between := t.watch(t.Context())
-	t.join(t.Context(), member(2))
-	for _, lists := range []<-chan []carillon.Member{before, between, t.watch(t.Context())} {
-		t.see(lists, member(1), member(2))
+	node := carillon.Member{ID: "Zulu", Kind: carillon.KindNode, Addr: "http://10.0.0.1:7878"}
+	bare := carillon.Member{ID: "zulu-ä'\"\\", Kind: carillon.KindWorker}
+	t.join(member(2), bare)
+	t.join(member(1), node)
+	t.there(false, node, member(1), member(2), bare)
+	t.there(true, node, member(1), member(2), bare)
+}
+
+func coordinatorTwice(t coordinatorTest) {
+	t.join(member(1))
+	if err := t.Join(t.Context(), []carillon.Member{member(2), member(1)}); !errors.Is(err, carillon.ErrConflict) {
+		t.Fatalf("join again: %v", err)
 	}
+	t.there(false, member(1))
 }
 
 func coordinatorLeave(t coordinatorTest) {
-	lists := t.watch(t.Context())
-	ctx, leave := context.WithCancel(t.Context())
-	t.join(t.Context(), member(1))
-	t.join(ctx, member(2))
-	t.join(t.Context(), member(3))
-	t.see(lists, member(1), member(2), member(3))
-	leave()
-	t.see(lists, member(1), member(3))
+	t.join(member(1), member(2), member(3))
+	t.leave(member(2), member(4))
+	t.there(false, member(1), member(3))
+	t.leave(member(2))
+	t.leave(member(1), member(3))
+	t.there(false)
 }
 
-func coordinatorLate(t coordinatorTest) {
-	late := t.watch(t.Context())
-	var all []carillon.Member
-	for i := range 100 {
-		all = append(all, member(i))
-		t.join(t.Context(), member(i))
+func coordinatorExpire(t coordinatorTest) {
+	t.join(member(1), member(2), member(3))
+	t.age(carillon.SessionTime - time.Second)
+	t.there(true, member(1), member(2), member(3))
+	same(t, "gone", t.beat(member(2)), []string(nil))
+	t.age(2 * time.Second)
+	t.there(false, member(1), member(2), member(3))
+	t.there(true, member(2))
+	t.there(false, member(2))
+}
+
+func coordinatorOutage(t coordinatorTest) {
+	t.join(member(1), member(2))
+	t.age(time.Hour)
+	t.there(false, member(1), member(2))
+	same(t, "gone", t.beat(member(1), member(2)), []string(nil))
+	t.there(true, member(1), member(2))
+}
+
+func coordinatorGone(t coordinatorTest) {
+	t.join(member(1), member(2), member(3))
+	t.leave(member(1))
+	t.age(2 * carillon.SessionTime)
+	same(t, "gone", t.beat(member(2)), []string(nil))
+	t.there(true, member(2))
+	for range 2 {
+		same(t, "gone", t.beat(member(1), member(2), member(3), member(9)), memberIDs([]carillon.Member{member(1), member(3), member(9)}))
+		t.there(false, member(2))
 	}
-	t.see(t.watch(t.Context()), all...)
-	t.see(late, all...)
+	same(t, "holds", t.held(member(1), member(2), member(3)), [][]carillon.Held{nil})
 }
 
-func coordinatorEnds(t coordinatorTest) {
-	ctx, cancel := context.WithCancel(t.Context())
-	lists := t.watch(ctx)
-	cancel()
-	for {
-		select {
-		case _, open := <-lists:
-			if !open {
-				t.join(t.Context(), member(1)) // nobody is told, and nobody minds
-				return
-			}
-		case <-patient(t).Done():
-			t.Fatal("the channel was not closed")
+func coordinatorHolds(t coordinatorTest) {
+	t.join(member(1), member(2), member(3))
+	held := func(job carillon.JobID, due carillon.Time, attempt int32) carillon.Held {
+		return carillon.Held{Run: carillon.RunID{Job: job, Due: due}, Attempt: attempt}
+	}
+	first := []carillon.Held{held(1<<62, epoch, 1), held(7, epoch-100_000, 1<<30), held(8, epoch+1, 2)}
+	t.say(carillon.Beat{ID: member(1).ID, Holds: first}, carillon.Beat{ID: member(2).ID, Holds: first[1:2]})
+	same(t, "holds", t.held(member(1), member(2), member(3)), [][]carillon.Held{first, first[1:2], nil})
+	t.say(carillon.Beat{ID: member(1).ID, Holds: first[:1]}, carillon.Beat{ID: member(2).ID})
+	same(t, "later", t.held(member(1), member(2)), [][]carillon.Held{first[:1], nil})
+	first[0].Attempt = 9 // what was said stays said
+	same(t, "of one", t.held(member(1)), [][]carillon.Held{{held(1<<62, epoch, 1)}})
+}
+
+func coordinatorMuch(t coordinatorTest) {
+	const members, runs = 50, 2000
+	rnd := random(t)
+	var all []carillon.Member
+	var beats []carillon.Beat
+	var want [][]carillon.Held
+	for i := range members {
+		all = append(all, member(i))
+		var holds []carillon.Held
+		for range runs {
+			run := carillon.RunID{Job: carillon.JobID(1 + rnd.Int64N(1<<62)), Due: epoch + carillon.Time(rnd.IntN(100_000))}
+			holds = append(holds, carillon.Held{Run: run, Attempt: 1 + rnd.Int32N(3)})
+		}
+		beats, want = append(beats, carillon.Beat{ID: member(i).ID, Holds: holds}), append(want, holds)
+	}
+	t.join(all...)
+	for range 2 { // the second time nothing has changed
+		same(t, "gone", t.say(beats...), []string(nil))
+		if got := t.held(all...); !slices.EqualFunc(got, want, slices.Equal[[]carillon.Held]) { // a readable difference takes seconds
+			t.Fatal("they hold something else than they said")
 		}
 	}
 }
 
-func coordinatorLost(t coordinatorTest) {
-	loser, ok := t.Coordinator.(interface{ Lose(id string) })
-	if !ok {
-		t.Skip("there is no way to lose a member")
+func coordinatorBoth(t coordinatorTest) {
+	t.join(member(1))
+	other := t
+	other.Coordinator, other.again = t.again, t.Coordinator
+	other.join(member(2))
+	t.there(true, member(1), member(2))
+	same(t, "gone", other.beat(member(1), member(2)), []string(nil))
+	other.leave(member(1))
+	same(t, "gone", t.beat(member(1), member(2)), []string{member(1).ID})
+}
+
+func coordinatorClock(t coordinatorTest) {
+	now := func() carillon.Time {
+		now, err := t.Now(t.Context())
+		if err != nil {
+			t.Fatalf("now: %v", err)
+		}
+		return now
 	}
-	lists := t.watch(t.Context())
-	lost, kept := t.join(t.Context(), member(1)), t.join(t.Context(), member(2))
-	t.see(lists, member(1), member(2))
-	loser.Lose(member(1).ID)
-	select {
-	case <-lost:
-	case <-patient(t).Done():
-		t.Fatal("the lost member was not told")
+	start := now()
+	t.join(member(1))
+	for range 2 {
+		before := now()
+		t.beat(member(1))
+		list, err := t.Holds(t.Context(), []string{member(1).ID})
+		if err != nil || len(list) != 1 || list[0].At < before || list[0].At > now() || before < start {
+			t.Fatalf("started at %d, between %d and %d: %+v %v", start, before, now(), list, err)
+		}
 	}
-	t.see(lists, member(2))
-	select {
-	case <-kept:
-		t.Fatal("the other member was told, too")
-	default:
+}
+
+// coordinatorConcurrent lets some come and go while others stay, and all of them beat for all, in any order.
+func coordinatorConcurrent(t coordinatorTest) {
+	var stay []carillon.Member
+	for i := range 20 {
+		stay = append(stay, member(i))
 	}
+	t.join(stay...)
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			c := t
+			if g%2 == 1 {
+				c.Coordinator = t.again
+			}
+			for i := range 20 {
+				own := member(100 + g*20 + i)
+				if err := c.Join(t.Context(), []carillon.Member{own}); err != nil {
+					t.Error(err)
+				}
+				var beats []carillon.Beat
+				for j := range stay {
+					beats = append(beats, carillon.Beat{ID: stay[(j*(1+2*g)+i)%len(stay)].ID})
+				}
+				if gone, err := c.Beat(t.Context(), append(beats, carillon.Beat{ID: own.ID})); err != nil || len(gone) > 0 {
+					t.Errorf("gone %v, %v", gone, err)
+				}
+				if _, err := c.Members(t.Context(), true); err != nil {
+					t.Error(err)
+				}
+				if err := c.Leave(t.Context(), []string{own.ID}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.there(true, stay...)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/ledger"
 	"github.com/carillon-run/carillon/scheduler"
@@ -23,6 +24,7 @@ type House struct {
 	Store  carillon.Store
 	Ledger *ledger.Ledger
 	Worker *worker.Worker
+	Desk   *desk.Desk
 	Queue  *mem.Queue
 
 	// Handle performs every run. Default: it succeeds at once.
@@ -52,24 +54,24 @@ func (h *House) Live(concurrency int) {
 	logs := mem.NewLogs()
 	var sched *scheduler.Scheduler
 	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Waiting: h.Queue.Len, Then: []func([]carillon.Change){
-		func(c []carillon.Change) { h.Worker.Notice(c) }, func(c []carillon.Change) { sched.Route(c) },
+		func(c []carillon.Change) { h.Desk.Notice(c); h.Worker.Notice(c) }, func(c []carillon.Change) { sched.Route(c) },
 	}})
-	h.Worker = worker.New(worker.Config{
-		ID: "worker_" + time.Now().String(), Ledger: h.Ledger, Store: h.Store, Queue: h.Queue, Logs: logs, Coordinator: coordinator,
-		Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency, Waiting: h.Queue.Len, Logger: logger,
+	h.Desk = desk.New(desk.Config{
+		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator, Waiting: h.Queue.Len, Logger: logger,
 		Look: func(ids []carillon.RunID) { sched.Look(ids) },
 	})
-	h.Ledger.Fuse(h.Worker)
+	began := time.Now()
+	h.Worker = worker.New(worker.Config{
+		Desk: desk.Inner{Desk: h.Desk}, Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency,
+		Logger: logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
+	})
+	h.Ledger.Fuse(h.Desk)
 	sched = scheduler.New(scheduler.Config{
 		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs, Ledger: h.Ledger, Logger: logger,
-		Holds: func(run *carillon.Run) bool { return h.Worker.Holds(run) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
-	if err := h.Worker.Join(ctx); err != nil {
-		h.T.Fatal(err)
-	}
 	door.Go(func() { h.Ledger.Run(written) })
 	parts.Go(func() { h.Worker.Run(ctx) })
 	parts.Go(func() { sched.Run(ctx) })

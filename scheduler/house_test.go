@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/ledger"
 	"github.com/carillon-run/carillon/scheduler"
@@ -48,7 +49,8 @@ type attempt struct {
 
 // node is one process: its own ledger, scheduler and worker over the common store.
 type node struct {
-	id        string
+	id        string // of the node
+	desk      *desk.Desk
 	ledger    *ledger.Ledger
 	scheduler *scheduler.Scheduler
 	worker    *worker.Worker
@@ -75,7 +77,7 @@ func in(t *testing.T, build func(*house), play func(*house)) {
 
 // live starts one more node.
 func (h *house) live() *node {
-	n := &node{id: fmt.Sprintf("worker_%d", len(h.nodes))}
+	n := &node{id: fmt.Sprintf("node_%d", len(h.nodes))}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	logs, waiting := mem.NewLogs(), mem.NewQueue(mem.QueueConfig{MaxPerLane: h.lane})
 	var queue carillon.Queue = waiting
@@ -88,30 +90,50 @@ func (h *house) live() *node {
 	}
 	n.ledger = ledger.New(ledger.Config{
 		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Waiting: waiting.Len,
-		Then: []func([]carillon.Change){func(c []carillon.Change) { n.worker.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
+		Then: []func([]carillon.Change){func(c []carillon.Change) { n.desk.Notice(c); n.worker.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
 	})
-	n.worker = worker.New(worker.Config{
-		ID: n.id, Ledger: n.ledger, Store: h.store, Queue: queue, Logs: logs, Coordinator: h.coordinator, Concurrency: h.concurrency,
-		Executors: map[string]executor.Executor{"handler": handlers{h}}, Waiting: waiting.Len, Logger: logger,
+	n.desk = desk.New(desk.Config{
+		Store: h.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator, Waiting: waiting.Len, Logger: logger,
 		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) },
 	})
-	n.ledger.Fuse(n.worker)
+	began := time.Now()
+	n.worker = worker.New(worker.Config{
+		Desk: desk.Inner{Desk: n.desk}, Concurrency: h.concurrency, Executors: map[string]executor.Executor{"handler": handlers{h}},
+		Logger: logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
+	})
+	n.ledger.Fuse(n.desk)
 	n.scheduler = scheduler.New(scheduler.Config{
 		Store: h.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs, Ledger: n.ledger, Logger: logger,
-		Holds: func(run *carillon.Run) bool { return run.Worker != n.id || n.worker.Holds(run) },
+		Node: n.id,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
-	if err := n.worker.Join(ctx); err != nil {
+	if err := h.coordinator.Join(ctx, []carillon.Member{{ID: n.id, Kind: carillon.KindNode}}); err != nil {
 		h.t.Fatal(err)
 	}
+	parts.Go(func() { h.beat(ctx, n.id) })
 	door.Go(func() { n.ledger.Run(written) })
 	parts.Go(func() { n.worker.Run(ctx) })
 	parts.Go(func() { n.scheduler.Run(ctx) })
 	h.nodes = append(h.nodes, n)
 	h.stop = append(h.stop, func() { cancel(); parts.Wait(); flush(); door.Wait() })
 	return n
+}
+
+// beat keeps a member alive.
+func (h *house) beat(ctx context.Context, id string) {
+	tick := time.NewTicker(carillon.BeatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			h.coordinator.Beat(ctx, []carillon.Beat{{ID: id}})
+		case <-ctx.Done():
+			h.coordinator.Leave(context.Background(), []string{id})
+			return
+		}
+	}
 }
 
 // handlers performs every run with the house's handle, and keeps what it saw.

@@ -18,6 +18,9 @@ const (
 func (s *Scheduler) load(ctx context.Context) error {
 	pos := carillon.WakePos{}
 	for ctx.Err() == nil {
+		if s.reload.taken() { // shards have come, and with a node that is gone went what only it knew of
+			pos = carillon.WakePos{}
+		}
 		until := carillon.Now().Add(s.cfg.Horizon)
 		if int64(until) > s.frontier.Load() { // it never goes back, even if the clock does
 			s.frontier.Store(int64(until)) // before reading: see the field
@@ -37,7 +40,7 @@ func (s *Scheduler) load(ctx context.Context) error {
 // loadUntil reads on from pos and returns how far it came.
 func (s *Scheduler) loadUntil(ctx context.Context, pos carillon.WakePos, until carillon.Time) (carillon.WakePos, error) {
 	for {
-		runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{After: pos, Until: until, Limit: loadPage})
+		runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{Shards: s.members.shards(), After: pos, Until: until, Limit: loadPage})
 		if err != nil {
 			return pos, err
 		}
@@ -52,7 +55,7 @@ func (s *Scheduler) loadUntil(ctx context.Context, pos carillon.WakePos, until c
 
 // loadRest fills lanes that have spilled until the horizon has to be moved.
 func (s *Scheduler) loadRest(ctx context.Context, end time.Time) {
-	for ctx.Err() == nil && time.Now().Before(end) {
+	for ctx.Err() == nil && time.Now().Before(end) && len(s.reload) == 0 {
 		waiting, err := s.refill(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil:
@@ -74,6 +77,8 @@ func (s *Scheduler) untilSpill(ctx context.Context, longest time.Duration) {
 	case <-s.spills:
 		pause(ctx, refillWait) // it has just been full: without this a full lane would be read again and again
 	case <-timer.C:
+	case <-s.reload:
+		s.reload.set() // load takes it
 	case <-ctx.Done():
 	}
 }

@@ -1,6 +1,7 @@
 // Package scheduler sees to it that every unfinished run is looked at when its wake has come. Its loops each have a
-// file: load (store to timeline), wake (timeline to queue), decide (what is due but may not simply run), watch (dead
-// workers, and whatever slipped through) and forget (what nobody keeps any longer).
+// file: load (store to timeline), wake (timeline to queue), decide (what is due but may not simply run), members (who is
+// alive, and which shards are this node's), watch (dead workers, and whatever slipped through), intake (jobs that were
+// left in the database) and forget (what nobody keeps any longer).
 package scheduler
 
 import (
@@ -26,20 +27,25 @@ type Config struct {
 	Logs        carillon.LogStore
 	Ledger      *ledger.Ledger
 
+	// Intake is where applications leave jobs, Admit reads what they left as the API reads what it is sent. Default none.
+	Intake carillon.Intake
+	Admit  func(body []byte, at carillon.Time) (carillon.Definition, error)
+
 	// Horizon is how far ahead the timeline knows the future. Default one minute.
 	Horizon time.Duration
 	// Sweep is how often states are scanned for what slipped through. Default 10 seconds.
 	Sweep time.Duration
-	// Holds says whether the run's live worker still has its present attempt. Default: it does.
-	Holds func(run *carillon.Run) bool
-	// Alone says that no other process uses the store: then a worker that is not a member is dead, however fresh its claim.
-	Alone bool
+	// Node is the id under which this node joined. Empty: it is the only one, and sees to all shards.
+	Node string
 	// Retention is the server's rule for jobs that have none. Default carillon.DefaultRetention.
 	Retention carillon.Retention
 	Logger    *slog.Logger // default slog.Default()
 }
 
-// Scheduler owns all shards of its store.
+// Scheduler sees to the shards that are its node's.
+//
+// Whoever commits a change sees to what follows from it (Route), whatever the shard. The owner of the shard is the one who
+// loads what comes later, and repairs what nobody saw to.
 type Scheduler struct {
 	cfg Config
 
@@ -53,6 +59,7 @@ type Scheduler struct {
 	looks   pile[carillon.RunID] // runs to be read again and decided about
 	members members
 	gone    signal // a member is
+	reload  signal // the nodes, and so the shards of this one, may have changed
 
 	mu       sync.Mutex
 	overflow map[carillon.Lane]spilled // lanes without room: see spill.go
@@ -65,34 +72,32 @@ func New(cfg Config) *Scheduler {
 	cfg.Sweep = cmp.Or(cfg.Sweep, 10*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
-	if cfg.Holds == nil {
-		cfg.Holds = func(*carillon.Run) bool { return true }
-	}
 	return &Scheduler{
-		cfg: cfg, woken: newSignal(), gone: newSignal(), spills: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
-		members: members{left: map[string]bool{}}, overflow: map[carillon.Lane]spilled{}, asked: map[carillon.Lane]int{},
+		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(), spills: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
+		members: members{start: carillon.Now()}, overflow: map[carillon.Lane]spilled{}, asked: map[carillon.Lane]int{},
 	}
 }
 
 // Run works until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
-	watched, err := s.cfg.Coordinator.Watch(ctx)
-	if err != nil {
-		return err
-	}
-	select { // who is alive must be known before anything is taken from anybody
-	case list := <-watched:
-		s.members.set(list)
-	case <-ctx.Done():
-		return nil
+	for { // who is alive must be known before anything is taken from anybody
+		err := s.look(ctx, false)
+		if err == nil {
+			break
+		}
+		s.cfg.Logger.Error("ask who is alive", "error", err)
+		if !pause(ctx, lookEvery) {
+			return nil
+		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.load(ctx) })
 	g.Go(func() error { return s.wake(ctx) })
 	g.Go(func() error { return s.decide(ctx) })
-	g.Go(func() error { return s.follow(ctx, watched) })
+	g.Go(func() error { return s.follow(ctx) })
 	g.Go(func() error { return s.watch(ctx) })
 	g.Go(func() error { return s.forget(ctx) })
+	g.Go(func() error { return s.admit(ctx) })
 	return g.Wait()
 }
 

@@ -93,7 +93,7 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	s.mu.Lock()
 	delete(s.overflow, lane)
 	s.mu.Unlock()
-	q := carillon.WakeQuery{Lane: &lane, After: before(at.from), Until: carillon.Time(s.frontier.Load()), Limit: refillPage}
+	q := carillon.WakeQuery{Shards: s.members.shards(), Lane: &lane, After: before(at.from), Until: carillon.Time(s.frontier.Load()), Limit: refillPage}
 	page, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
 		s.mu.Lock()
@@ -148,6 +148,16 @@ func (s signal) set() {
 	select {
 	case s <- struct{}{}:
 	default:
+	}
+}
+
+// taken says whether it was set, and resets it.
+func (s signal) taken() bool {
+	select {
+	case <-s:
+		return true
+	default:
+		return false
 	}
 }
 

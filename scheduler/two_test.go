@@ -25,7 +25,7 @@ func TestTwoSchedulersAtOnceAreHarmless(t *testing.T) {
 				h.t.Errorf("%s needed %d attempts", a.run.ID, a.run.Attempt)
 			}
 		}
-		if by["worker_0"] == 0 || by["worker_1"] == 0 {
+		if by[h.nodes[0].worker.ID()] == 0 || by[h.nodes[1].worker.ID()] == 0 {
 			h.t.Errorf("attempts by worker: %v", by)
 		}
 	})

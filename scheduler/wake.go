@@ -56,5 +56,5 @@ func untilWake(next carillon.Time) time.Duration {
 	if next == 0 {
 		return longest
 	}
-	return min(max(time.Until(next.Std()), 0), longest)
+	return min(max(next.Until(), 0), longest)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/ledger"
 	"github.com/carillon-run/carillon/scheduler"
@@ -25,12 +26,14 @@ type house struct {
 	store       *store
 	logs        *logs
 	queue       *mem.Queue
-	coordinator *mem.Coordinator
+	coordinator *coordinator
 	ledger      *ledger.Ledger
+	desk        *desk.Desk
 	worker      *worker.Worker
 	scheduler   *scheduler.Scheduler
 
 	concurrency int           // default 4
+	between     *wire         // between worker and desk; nil: it is inside
 	drain       time.Duration // default as the worker has it
 	handle      executor.Handler
 
@@ -67,7 +70,7 @@ func in(t *testing.T, build func(*house), play func(*house)) {
 func newHouse(t *testing.T, build func(*house)) *house {
 	h := &house{
 		t: t, store: &store{Store: mem.NewStore()}, logs: &logs{Logs: mem.NewLogs()}, queue: mem.NewQueue(mem.QueueConfig{}),
-		coordinator: mem.NewCoordinator(), concurrency: 4, ended: make(chan error, 1),
+		coordinator: &coordinator{Coordinator: mem.NewCoordinator()}, concurrency: 4, ended: make(chan error, 1),
 	}
 	if build != nil {
 		build(h)
@@ -75,17 +78,26 @@ func newHouse(t *testing.T, build func(*house)) *house {
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h.ledger = ledger.New(ledger.Config{
 		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Waiting: h.queue.Len,
-		Then: []func([]carillon.Change){func(c []carillon.Change) { h.worker.Notice(c) }, func(c []carillon.Change) { h.scheduler.Route(c) }},
+		Then: []func([]carillon.Change){func(c []carillon.Change) { h.desk.Notice(c); h.worker.Notice(c) }, func(c []carillon.Change) { h.scheduler.Route(c) }},
 	})
+	h.desk = desk.New(desk.Config{
+		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: h.queue.Len,
+		Look: func(ids []carillon.RunID) { h.scheduler.Look(ids) }, Logger: logger,
+	})
+	began := time.Now()
+	var counter carillon.Desk = desk.Inner{Desk: h.desk}
+	if h.between != nil {
+		h.between.Desk = h.desk
+		counter = h.between
+	}
 	h.worker = worker.New(worker.Config{
-		ID: "worker_1", Ledger: h.ledger, Store: h.store, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator,
-		Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: h.concurrency, Drain: h.drain,
-		Waiting: h.queue.Len, Look: func(ids []carillon.RunID) { h.scheduler.Look(ids) }, Logger: logger,
+		Desk: counter, Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: h.concurrency,
+		Drain: h.drain, Logger: logger, Inside: h.between == nil, Clock: func() time.Duration { return time.Since(began) },
 	})
-	h.ledger.Fuse(h.worker)
+	h.ledger.Fuse(h.desk)
 	h.scheduler = scheduler.New(scheduler.Config{
 		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: h.queue, Coordinator: h.coordinator, Logs: h.logs,
-		Ledger: h.ledger, Holds: func(run *carillon.Run) bool { return h.worker.Holds(run) }, Logger: logger,
+		Ledger: h.ledger, Logger: logger,
 	})
 	return h
 }
@@ -102,9 +114,6 @@ func (h *house) live() {
 func (h *house) join() {
 	h.t.Helper()
 	h.ctx, h.cancel = context.WithCancel(context.Background())
-	if err := h.worker.Join(h.ctx); err != nil {
-		h.t.Fatal(err)
-	}
 }
 
 func (h *house) runLedger() {

@@ -1,17 +1,17 @@
 package worker
 
 import (
-	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
 
 const (
-	// flushLines are written at once by whoever prints: a run that prints faster than that waits for the disk.
+	// flushLines are reported at once by whoever prints: a run that prints faster than that waits for the log store.
 	flushLines = 1000
-	// maxHeldLines bounds what is kept of an attempt's output while the log store does not take it.
+	// maxHeldLines bounds what is kept of an attempt's output while it is not taken.
 	maxHeldLines = 10_000
 )
 
@@ -19,25 +19,30 @@ const (
 type output struct {
 	mu      sync.Mutex
 	lines   []carillon.Line
-	taken   int   // lines that the log store is being given
-	next    int64 // offset of the next line
+	away    int        // lines that are being reported
+	back    *sync.Cond // they are not any more
+	next    int64      // offset of the next line
 	dropped int64
-	writing sync.Mutex // keeps chunks in order
 }
 
 // print takes one line. A log store that takes nothing, such as a full disk, does not stop the run: what there is no room
 // for is dropped, and said so in its place.
 func (a *attempt) print(stream, text string) {
 	if a.out.add(stream, text) {
-		a.out.flush(a)
+		r := carillon.Report{Held: a.Held(), Token: a.Token, Lines: a.out.take()}
+		if len(r.Lines) == 0 {
+			return
+		}
+		receipts, err := a.w.cfg.Desk.Report(a.w.base, a.w.ID(), []carillon.Report{r})
+		a.out.taken(r.Lines, err == nil && receipts[0] != carillon.Again)
 	}
 }
 
-// add keeps a line and says whether it is time to write.
+// add keeps a line and says whether it is time to report.
 func (o *output) add(stream, text string) (full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.lines)+o.taken >= maxHeldLines {
+	if len(o.lines)+o.away >= maxHeldLines {
 		o.dropped++
 		return false
 	}
@@ -54,50 +59,60 @@ func (o *output) sayDropped() {
 	}
 }
 
-// end flushes what is left when nothing more will be printed.
-func (o *output) end(a *attempt) {
-	o.mu.Lock()
-	o.sayDropped()
-	o.mu.Unlock()
-	o.flush(a)
-}
-
 func (o *output) append(stream, text string) {
 	o.lines = append(o.lines, carillon.Line{At: carillon.Now(), Stream: stream, Text: text, Offset: o.next})
 	o.next++
 }
 
-// flush hands what has been printed to the log store.
-func (o *output) flush(a *attempt) {
-	o.writing.Lock()
-	defer o.writing.Unlock()
+// take lends out what has been printed, in order: nothing while lines before it are still away.
+func (o *output) take() []carillon.Line {
 	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.away > 0 {
+		return nil
+	}
 	lines := o.lines
-	o.lines, o.taken = nil, len(lines)
-	o.mu.Unlock()
+	o.lines, o.away = nil, len(lines)
+	return lines
+}
+
+// taken says that lines that were lent out have been kept, or comes back with them to be tried again.
+func (o *output) taken(lines []carillon.Line, kept bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if len(lines) == 0 {
 		return
 	}
-	a.mu.Lock()
-	chunk := carillon.Chunk{Namespace: a.run.Namespace, Run: a.run.ID, Attempt: a.run.Attempt, Offset: lines[0].Offset, Lines: lines}
-	if a.job != nil {
-		chunk.Keep = a.job.Retention.Logs.Std()
+	o.away = 0
+	if !kept {
+		o.lines = append(lines, o.lines...)
 	}
-	a.mu.Unlock()
-	err := a.w.cfg.Logs.Append(context.WithoutCancel(a.w.base), []carillon.Chunk{chunk})
-	o.mu.Lock()
-	o.taken = 0
-	if err != nil {
-		o.lines = append(lines, o.lines...) // tried again with the next flush
-	}
-	o.mu.Unlock()
-	if err != nil {
-		a.w.cfg.Logger.Error("keep output", "run", chunk.Run, "error", err)
+	if o.back != nil {
+		o.back.Broadcast()
 	}
 }
 
-func (o *output) pending() bool {
+// rest is what is left when nothing more will be printed. It waits for what is away, but not for an outage.
+func (o *output) rest() []carillon.Line {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.lines) > 0
+	if o.away > 0 {
+		o.back = sync.NewCond(&o.mu)
+		late := false
+		timer := time.AfterFunc(restWait, func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			late = true
+			o.back.Broadcast()
+		})
+		defer timer.Stop()
+		for o.away > 0 && !late {
+			o.back.Wait()
+		}
+	}
+	o.sayDropped()
+	return o.lines
 }
+
+// restWait is how long an end waits for a report of lines that is on its way.
+const restWait = 2 * time.Second

@@ -9,58 +9,23 @@ import (
 type slots struct {
 	mu    sync.Mutex
 	free  int
-	asked int           // for so many of the free ones somebody waits at the queue
-	freed chan struct{} // capacity 1: there may be something to ask for, or to take
+	freed chan struct{} // capacity 1: there may be some to take
 }
 
-// ask waits until there are free slots that nobody asks for yet, and asks for up to n of them; 0 when ctx has ended. Who
-// waits at the queue holds no slot: a job that is submitted meanwhile can have it. But no more is pulled than could be
-// run, because what a worker has in hand no other worker can take, and no priority can overtake.
-func (s *slots) ask(ctx context.Context, n int) int {
+// take waits until there are free slots and takes half of them, at least one; 0 when ctx has ended. The other half is for
+// those who ask beside: while one batch of claims is being written, the next can be asked for.
+func (s *slots) take(ctx context.Context) int {
 	for {
 		s.mu.Lock()
-		got := min(n, s.free-s.asked)
-		if got > 0 {
-			s.asked += got
-			s.mu.Unlock()
-			s.wake() // there may be more for another who waits
-			return got
-		}
+		n := (s.free + 1) / 2
+		s.free -= n
+		left := s.free > 0
 		s.mu.Unlock()
-		select {
-		case <-s.freed:
-		case <-ctx.Done():
-			return 0
-		}
-	}
-}
-
-// answered ends the asking for n slots and takes those that are used: as many as are still free.
-func (s *slots) answered(n, used int) (taken int) {
-	s.mu.Lock()
-	s.asked -= n
-	taken = min(used, s.free)
-	s.free -= taken
-	s.mu.Unlock()
-	s.wake()
-	return taken
-}
-
-// take takes up to n free slots.
-func (s *slots) take(n int) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n = min(n, s.free)
-	s.free -= n
-	return n
-}
-
-// takeSome waits until there are free slots and takes up to n; 0 when ctx has ended.
-func (s *slots) takeSome(ctx context.Context, n int) int {
-	for {
-		if got := s.take(n); got > 0 {
-			s.wake()
-			return got
+		if n > 0 {
+			if left {
+				s.wake()
+			}
+			return n
 		}
 		select {
 		case <-s.freed:
@@ -71,6 +36,9 @@ func (s *slots) takeSome(ctx context.Context, n int) int {
 }
 
 func (s *slots) release(n int) {
+	if n == 0 {
+		return
+	}
 	s.mu.Lock()
 	s.free += n
 	s.mu.Unlock()

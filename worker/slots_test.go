@@ -170,20 +170,32 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-func TestAWorkerWhoseSessionIsLostLetsGoOfItsRuns(t *testing.T) {
-	in(t, func(h *house) { h.handle = untilStopped }, func(h *house) {
+func TestAWorkerWhoseSessionIsLostLetsGoOfItsRunsAndOpensANewOne(t *testing.T) {
+	in(t, func(h *house) {
+		h.handle = func(ctx context.Context, task executor.Task) error {
+			if task.Run.Attempt == 1 {
+				return untilStopped(ctx, task)
+			}
+			return nil
+		}
+	}, func(h *house) {
+		time.Sleep(carillon.SessionTime) // after which the coordinator takes no stranger for one from before its start
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(time.Second)
-		h.coordinator.Lose("worker_1")
-		if err := <-h.ended; err == nil {
-			t.Error("the worker ended without an error")
+		before := h.worker.ID()
+		if err := h.coordinator.Leave(context.Background(), []string{before}); err != nil {
+			t.Fatal(err)
 		}
-		if a := h.attempts(); len(a) != 1 || !errors.Is(a[0].cause, executor.ErrLeaseOver) {
+		time.Sleep(30 * time.Second)
+		if a := h.attempts(); len(a) != 2 || !errors.Is(a[0].cause, executor.ErrLeaseOver) || a[1].start < a[0].end {
 			t.Errorf("attempts: %+v", a)
 		}
-		time.Sleep(time.Minute) // a claim that was on its way is taken back by the next sweep
-		if run := h.run(job); run.State != carillon.Waiting || run.Losses == 0 || run.Failures != 0 {
-			t.Errorf("%s, %d losses, %d failures: %s", run.State, run.Losses, run.Failures, run.Reason)
+		if run := h.run(job); run.State != carillon.Succeeded || run.Failures != 0 {
+			t.Errorf("%s, %d failures: %s", run.State, run.Failures, run.Reason)
 		}
+		if h.worker.ID() == before {
+			t.Error("the worker goes on with a session that was ended")
+		}
+		h.expectSlots()
 	})
 }

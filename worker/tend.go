@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -10,90 +11,145 @@ import (
 
 const (
 	tendEvery = 200 * time.Millisecond
-	// briefly is how long a run goes on before the store is told that it runs: most have ended by then, and one more
+	// briefly is how long a run goes on before the desk is told that it runs: most have ended by then, and one more
 	// write for each would cost as much as its claim.
 	briefly = 100 * time.Millisecond
 )
 
-// tend extends the lease of what runs. When the worker's session is lost, or the process was frozen for longer than the
-// lease, it lets go of everything. It waits for nothing else: a slow disk must not end healthy runs.
-func (w *Worker) tend(ctx context.Context, stop context.CancelCauseFunc) {
-	lost := w.lost
-	tick := time.NewTicker(tendEvery)
+// register opens a session, trying until there is one; false when ctx has ended.
+func (w *Worker) register(ctx context.Context) bool {
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		sent := w.cfg.Clock()
+		id, err := w.cfg.Desk.Register(ctx, w.cfg.Name)
+		if err == nil {
+			w.mu.Lock()
+			w.id = id
+			w.mu.Unlock()
+			w.lease.Extend(sent + carillon.LeaseTime)
+			w.answered()
+			w.cfg.Logger.Debug("registered", "worker", id)
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		w.silent("register", err)
+		if !sleep(ctx, wait) {
+			return false
+		}
+	}
+}
+
+// beat prolongs the session and the lease. The lease counts from when the beat was sent: whoever answered it knows of no
+// later moment at which this worker was alive. When the session is over, everything is let go of and a new one is opened.
+func (w *Worker) beat(ctx context.Context) {
+	tick := time.NewTicker(carillon.BeatEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			w.extend()
-		case <-lost:
-			w.cfg.Logger.Error("the worker's session is lost: stopping its runs")
-			w.mu.Lock()
-			w.gone = true
-			w.mu.Unlock()
-			stop(errSessionLost)
-			w.cancelAll(executor.ErrLeaseOver)
-			lost = nil
 		case <-ctx.Done():
 			return
 		}
+		sent := w.cfg.Clock()
+		orders, err := w.cfg.Desk.Beat(ctx, w.ID(), w.holds())
+		switch {
+		case err == nil:
+			w.checkLease()
+			w.lease.Extend(sent + carillon.LeaseTime)
+			w.answered()
+			w.obey(orders.Stop)
+		case errors.Is(err, carillon.ErrLost):
+			w.cfg.Logger.Error("the worker's session is over: stopping its runs, opening a new one")
+			w.cancelAll(executor.ErrLeaseOver)
+			w.register(ctx)
+		case ctx.Err() == nil:
+			w.silent("prolong the session", err)
+		}
 	}
 }
 
-// record writes what was printed and what has begun.
+func (w *Worker) obey(stop []carillon.Order) {
+	for _, order := range stop {
+		w.mu.Lock()
+		a := w.held[order.Run]
+		w.mu.Unlock()
+		switch {
+		case a == nil || a.Run.Attempt != order.Attempt:
+		case order.Lost:
+			a.take()
+		default:
+			a.stop(stopped(order.Reason))
+		}
+	}
+}
+
+// keepLease stops everything when the lease is over: no beat was answered, or the process was frozen. Commands were killed
+// by their supervisors then, so the rest stops too.
+func (w *Worker) keepLease(ctx context.Context) {
+	for sleep(ctx, tendEvery) {
+		w.checkLease()
+	}
+}
+
+func (w *Worker) checkLease() {
+	if w.cfg.Clock() <= w.lease.Until() {
+		return
+	}
+	if running, _ := w.Running(); running > 0 {
+		w.cfg.Logger.Error("no beat was answered for longer than the lease: stopping the runs", "lease", carillon.LeaseTime)
+	}
+	w.cancelAll(executor.ErrLeaseOver)
+}
+
+// record reports what was printed and what has begun.
 func (w *Worker) record(ctx context.Context) {
 	for sleep(ctx, tendEvery) {
-		w.flushOutput()
-		w.markBegun(ctx)
-	}
-}
-
-// extend prolongs the lease. Over is over: commands were killed by their supervisors then, so the rest stops too.
-func (w *Worker) extend() {
-	now := executor.Boottime()
-	if now > w.lease.Until() {
-		w.cfg.Logger.Error("this process stood still for longer than its lease: stopping its runs", "lease", leaseTime)
-		w.cancelAll(executor.ErrLeaseOver)
-	}
-	w.lease.Extend(now + leaseTime)
-}
-
-func (w *Worker) flushOutput() {
-	for _, a := range w.all() {
-		if a.out.pending() {
-			a.out.flush(a)
+		now := carillon.Now()
+		var reports []carillon.Report
+		var of []*attempt
+		for _, a := range w.all() {
+			if r, any := a.news(now); any {
+				reports, of = append(reports, r), append(of, a)
+			}
 		}
-	}
-}
-
-// markBegun records the runs that have been going on for a moment. A run that ends while this is being written is read
-// again by its finish.
-func (w *Worker) markBegun(ctx context.Context) {
-	now := carillon.Now()
-	var changes []carillon.Change
-	var begun []*attempt
-	for _, a := range w.all() {
-		a.mu.Lock()
-		if !a.begun && !a.finishing && a.began != 0 && now.Sub(a.began) > briefly {
-			changes = append(changes, carillon.Change{Runs: []carillon.Run{a.run.Begin(a.began)}})
-			begun = append(begun, a)
-		}
-		a.mu.Unlock()
-	}
-	if len(changes) == 0 {
-		return
-	}
-	lost, err := w.cfg.Ledger.Commit(ctx, changes)
-	if err != nil {
-		w.cfg.Logger.Error("record what runs", "error", err, "runs", len(changes))
-		return
-	}
-	for i, a := range begun {
-		if len(lost) > 0 && lost[0] == i {
-			lost = lost[1:] // changed meanwhile: the next turn marks it
+		if len(reports) == 0 {
 			continue
 		}
-		a.mu.Lock()
-		a.begun = true
+		receipts, err := w.cfg.Desk.Report(ctx, w.ID(), reports)
+		if err != nil {
+			w.silent("report what runs", err)
+		}
+		for i, a := range of {
+			a.told(&reports[i], err == nil && receipts[i] != carillon.Again)
+			if err == nil && receipts[i] == carillon.Refused {
+				a.take()
+			}
+		}
+	}
+}
+
+// news are what the attempt has to say while it goes on. Whoever takes them calls told afterwards.
+func (a *attempt) news(now carillon.Time) (r carillon.Report, any bool) {
+	r = carillon.Report{Held: a.Held(), Token: a.Token}
+	a.mu.Lock()
+	if a.finishing {
 		a.mu.Unlock()
+		return r, false
+	}
+	if !a.begun && a.began != 0 && now.Sub(a.began) > briefly {
+		r.Begun = a.began
+	}
+	a.mu.Unlock()
+	r.Lines = a.out.take()
+	return r, r.Begun != 0 || len(r.Lines) > 0
+}
+
+func (a *attempt) told(r *carillon.Report, ok bool) {
+	a.out.taken(r.Lines, ok)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ok && r.Begun != 0 {
+		a.begun = true
 	}
 }

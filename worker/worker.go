@@ -1,5 +1,6 @@
-// Package worker claims due runs and performs them. Its parts each have a file: pull (claim), execute (one attempt),
-// output (what it prints), tend (lease, what goes on, what should stop).
+// Package worker performs runs. It gets them from a desk: that of the node it is part of, or, by way of package client,
+// that of any node it can dial. Its parts each have a file: pull (get work), execute (one attempt), output (what it
+// prints), report (what became of it) and tend (session, lease, what should stop).
 package worker
 
 import (
@@ -13,90 +14,74 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
-	"github.com/carillon-run/carillon/ledger"
 )
 
 // Config says what a worker works on.
 type Config struct {
-	ID          string // random per start, never reused
-	Ledger      *ledger.Ledger
-	Store       carillon.Store
-	Queue       carillon.Queue
-	Logs        carillon.LogStore
-	Coordinator carillon.Coordinator
-	Executors   map[string]executor.Executor // by kind of target
+	Desk      carillon.Desk
+	Name      string                       // what it calls itself, for people
+	Executors map[string]executor.Executor // by kind of target: "command", "http", "handler"
 
-	Queues      []string      // none: all
+	// Queues to serve, "name" or "name=weight"; none: all. Weights share the slots while several have work.
+	Queues      []string
 	Concurrency int           // attempts at the same time; default 64
 	Drain       time.Duration // how long a stop waits for what runs; default 10s
-	// Waiting is how many due runs wait in the queue: a slot is not given to a new job while older ones could have it.
-	Waiting func() int
-	// Look is told of runs that lost a claim because of their job's guard: somebody should decide about them again.
-	Look   func(ids []carillon.RunID)
-	Logger *slog.Logger // default slog.Default()
+	Logger      *slog.Logger  // default slog.Default()
+
+	// Inside says that the desk is in the same process: its answers cannot be lost, so it does not matter how long they take.
+	Inside bool
+	// Clock is what leases are measured by. Default executor.Boottime; in a test bubble, which has a time of its own, that.
+	Clock func() time.Duration
 }
 
-// Lease times: see docs/guarantees.md. A worker lets go of its runs well before anybody else may take them.
-const leaseTime = 5 * time.Second
-
-// Worker performs runs. What the ledger commits as claimed by it, it begins.
+// Worker performs runs.
 type Worker struct {
-	cfg    Config
-	lease  executor.Lease
-	slots  slots
-	joined context.Context // until the worker leaves
-	leave  context.CancelFunc
-	lost   <-chan struct{} // closed if its session ends before that
-	base   context.Context // of all attempts; ends when the worker has let go of everything
-	end    context.CancelFunc
+	cfg   Config
+	lease executor.Lease
+	slots slots
+	base  context.Context // of all attempts; ends when the worker has let go of everything
+	end   context.CancelFunc
 
 	mu       sync.Mutex
+	id       string // of the present session
 	held     map[carillon.RunID]*attempt
-	jobs     map[carillon.RunID]*carillon.Job // definitions of runs about to be claimed
 	draining bool
-	gone     bool // its session is lost: nothing is its own any more
 
-	inHand      atomic.Int64  // pulled and not yet claimed
-	pendingEnds atomic.Int64  // ended and not yet on disk
-	dropped     chan struct{} // capacity 1: an attempt is over
+	ends    ends
+	dropped chan struct{} // capacity 1: an attempt is over
+	away    atomic.Bool   // the desk does not answer
 }
 
 func New(cfg Config) *Worker {
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 64)
 	cfg.Drain = cmp.Or(cfg.Drain, 10*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	if cfg.Waiting == nil {
-		cfg.Waiting = func() int { return 0 }
+	if cfg.Clock == nil {
+		cfg.Clock = executor.Boottime
 	}
-	if cfg.Look == nil {
-		cfg.Look = func([]carillon.RunID) {}
-	}
-	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, jobs: map[carillon.RunID]*carillon.Job{}, dropped: make(chan struct{}, 1)}
+	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1)}
 	w.slots.free, w.slots.freed = cfg.Concurrency, make(chan struct{}, 1)
+	w.ends.ready = make(chan struct{}, 1)
 	w.base, w.end = context.WithCancel(context.Background())
 	return w
 }
 
-// Join makes the worker known. It comes before Run, and before anything can be committed as claimed by this worker: a run
-// of somebody unknown is taken for abandoned.
-func (w *Worker) Join(ctx context.Context) (err error) {
-	joined, leave := context.WithCancel(context.WithoutCancel(ctx))
-	w.joined, w.leave = joined, leave
-	w.lost, err = w.cfg.Coordinator.Join(joined, carillon.Member{ID: w.cfg.ID, Kind: "worker"})
-	w.lease.Extend(executor.Boottime() + leaseTime)
-	return err
-}
-
-// Run works until ctx ends: then it claims nothing more, waits up to Drain for what runs, and hands back the rest. It ends
-// with an error when the worker's session is lost.
+// Run works until ctx ends: then it asks for nothing more, waits up to Drain for what runs, and hands back the rest. While
+// the desk does not answer it keeps what it has to report, and tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.end()
-	defer w.leave()
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	var tended sync.WaitGroup
-	tended.Go(func() { w.tend(w.joined, stop) })
-	tended.Go(func() { w.record(w.joined) })
+	if !w.register(ctx) {
+		return nil
+	}
+	tending, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var loops sync.WaitGroup
+	loops.Go(func() { w.beat(tending) })
+	loops.Go(func() { w.keepLease(tending) })
+	loops.Go(func() { w.record(tending) })
+	for range reportLoops {
+		loops.Go(func() { w.report(tending) })
+	}
 	context.AfterFunc(ctx, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -108,15 +93,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	pullers.Wait()
 	w.drain()
+	stop()
+	loops.Wait()
 	w.leave()
-	tended.Wait()
-	if cause := context.Cause(ctx); errors.Is(cause, errSessionLost) {
-		return cause
-	}
 	return nil
 }
-
-var errSessionLost = errors.New("the worker's session is lost")
 
 // drain waits for what runs, and hands back what takes too long.
 func (w *Worker) drain() {
@@ -135,15 +116,29 @@ func (w *Worker) drain() {
 		select {
 		case <-w.dropped:
 		case <-abandon.C:
-			w.cfg.Logger.Error("some runs do not stop when told to: leaving them behind", "runs", running)
+			w.cfg.Logger.Error("some runs do not stop when told to, or their ends cannot be reported: leaving them behind", "runs", running)
 			return
 		}
 	}
 }
 
-// abandonAfter is how long a stop waits for those who do not listen. They end with the process; the next one takes their
-// runs back.
+// abandonAfter is how long a stop waits for those who do not listen. They end with the process; their runs are taken back.
 const abandonAfter = 15 * time.Second
+
+func (w *Worker) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := w.cfg.Desk.Leave(ctx, w.ID()); err != nil && !errors.Is(err, carillon.ErrLost) {
+		w.cfg.Logger.Error("end the session", "error", err) // it runs out
+	}
+}
+
+// ID is what the worker is known by at present; it changes when its session is lost.
+func (w *Worker) ID() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.id
+}
 
 func (w *Worker) cancelAll(why error) {
 	for _, a := range w.all() {
@@ -161,104 +156,50 @@ func (w *Worker) all() []*attempt {
 	return all
 }
 
-// Notice takes what the ledger has committed: runs that are now this worker's begin, runs that it holds and somebody
-// else changed are stopped or brought up to date. It sees changes in the order of their commits, so a request to stop
-// cannot overtake the claim.
-func (w *Worker) Notice(committed []carillon.Change) {
+// begin starts the attempt that a task is. Should an attempt before it still be going on here, it waits for that to end.
+func (w *Worker) begin(task carillon.Task) {
+	a := &attempt{w: w, Task: task, returned: make(chan struct{})}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	for i := range committed {
-		c := &committed[i]
-		for k := range c.Runs {
-			run := &c.Runs[k]
-			a := w.held[run.ID]
-			switch {
-			case a != nil && a.number() >= run.Attempt:
-				a.notice(run)
-			case run.State == carillon.Claimed && w.expects(run, c):
-				w.begin(run, c, a)
-			case a != nil:
-				a.notice(run)
-			}
-		}
+	a.before = w.held[task.Run.ID]
+	w.held[task.Run.ID] = a
+	w.mu.Unlock()
+	if task.Run.Has(carillon.Stop) {
+		a.stop(stopped(task.Run.Reason))
 	}
-}
-
-// expects says that the run was claimed by this worker just now: by a pull that waits for it, or fused with its submit.
-// Any other change of a run that is this worker's by name only, because the answer to its claim was lost, begins nothing:
-// there is no slot for it, and somebody may have asked it to stop. The sweeper takes it back. The caller holds mu.
-func (w *Worker) expects(run *carillon.Run, c *carillon.Change) bool {
-	fused := c.Job != nil && c.Job.Rev == 1
-	return run.Worker == w.cfg.ID && (fused || w.jobs[run.ID] != nil) && !w.gone
-}
-
-// begin starts the attempt. Its slot was taken before the claim was committed. Should an attempt before it still be going
-// on here, it waits for that to end. The caller holds mu.
-func (w *Worker) begin(run *carillon.Run, c *carillon.Change, before *attempt) {
-	a := &attempt{w: w, id: run.ID, run: *run, job: c.Job, before: before, returned: make(chan struct{})}
-	if a.job == nil {
-		a.job = w.jobs[run.ID]
-	}
-	delete(w.jobs, run.ID)
-	if len(c.Guards) > 0 {
-		guard := c.Guards[0]
-		a.guard = &guard
-	}
-	w.held[run.ID] = a
 	go a.execute()
 }
 
-// drop forgets an attempt whose end is on disk, or not its own to write.
+// drop forgets an attempt whose end was reported.
 func (w *Worker) drop(a *attempt) {
 	w.mu.Lock()
-	if w.held[a.id] == a {
-		delete(w.held, a.id)
+	if w.held[a.Run.ID] == a {
+		delete(w.held, a.Run.ID)
 	}
 	w.mu.Unlock()
-	w.pendingEnds.Add(-1)
 	select {
 	case w.dropped <- struct{}{}:
 	default:
 	}
 }
 
-// Holds says whether the worker has that attempt. What the row says is noticed by the way: a request to stop whose commit
-// was not answered has not been told to anybody yet.
-func (w *Worker) Holds(run *carillon.Run) bool {
+// Notice takes what the ledger of the same process has committed, so that the worker inside a node stops at once what
+// somebody asked to stop or took away. Others hear of it with their next beat.
+func (w *Worker) Notice(committed []carillon.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	a := w.held[run.ID]
-	if a == nil || a.number() != run.Attempt {
-		return false
-	}
-	a.notice(run)
-	return true
-}
-
-// Reserve takes a free slot for a job that is being submitted, unless older due runs wait for one.
-func (w *Worker) Reserve(queue string) (worker string, ok bool) {
-	if w.cfg.Waiting() > 0 || w.inHand.Load() > 0 || !w.serves(queue) || w.pendingEnds.Load() > maxPendingEnds {
-		return "", false
-	}
-	w.mu.Lock()
-	draining := w.draining
-	w.mu.Unlock()
-	if draining {
-		return "", false
-	}
-	return w.cfg.ID, w.slots.take(1) == 1
-}
-
-// Release gives reserved slots back.
-func (w *Worker) Release(n int) { w.slots.release(n) }
-
-func (w *Worker) serves(queue string) bool {
-	for _, q := range w.cfg.Queues {
-		if q == queue {
-			return true
+	for i := range committed {
+		for k := range committed[i].Runs {
+			run := &committed[i].Runs[k]
+			a := w.held[run.ID]
+			switch {
+			case a == nil || run.Attempt < a.Run.Attempt:
+			case !run.State.Held() || run.Attempt > a.Run.Attempt:
+				a.take()
+			case run.Has(carillon.Stop):
+				a.stop(stopped(run.Reason))
+			}
 		}
 	}
-	return len(w.cfg.Queues) == 0
 }
 
 // Running is how many attempts the worker holds, and how many it could.
@@ -266,4 +207,15 @@ func (w *Worker) Running() (held, slots int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.held), w.cfg.Concurrency
+}
+
+// holds are the attempts whose end has no receipt yet.
+func (w *Worker) holds() []carillon.Held {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	list := make([]carillon.Held, 0, len(w.held))
+	for _, a := range w.held {
+		list = append(list, a.Held())
+	}
+	return list
 }

@@ -4,104 +4,128 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
 	"github.com/carillon-run/carillon"
 )
 
-// Coordinator knows the members of one process. They are gone when they leave: a process does not outlive itself.
+// Coordinator knows the members of one node: the node itself, and the workers that dial in.
+//
+// Sessions end with the process. Workers that dialed in to the process before are still there, and hold what it gave
+// them; so during the first SessionTime whoever beats is taken for one of those.
 type Coordinator struct {
+	start carillon.Time
+
 	mu       sync.Mutex
-	members  map[string]seat
-	watchers map[chan []carillon.Member]struct{}
+	sessions map[string]*session
+	over     map[string]bool // sessions that ended while strangers are still taken in
 }
 
-type seat struct {
+type session struct {
 	carillon.Member
-	lost chan struct{}
+	beat  carillon.Time
+	holds []carillon.Held
 }
 
 // NewCoordinator returns a coordinator without members.
 func NewCoordinator() *Coordinator {
-	return &Coordinator{members: map[string]seat{}, watchers: map[chan []carillon.Member]struct{}{}}
+	return &Coordinator{start: carillon.Now(), sessions: map[string]*session{}, over: map[string]bool{}}
 }
 
-// Join refuses an ID that is there already.
-func (c *Coordinator) Join(ctx context.Context, m carillon.Member) (<-chan struct{}, error) {
+// Join refuses an id that is there already.
+func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, taken := c.members[m.ID]; taken {
-		return nil, fmt.Errorf("join %s: %w", m.ID, carillon.ErrConflict)
-	}
-	s := seat{m, make(chan struct{})}
-	c.members[m.ID] = s
-	c.tell()
-	context.AfterFunc(ctx, func() { c.remove(s) })
-	return s.lost, nil
-}
-
-// Lose takes a member away as if its connection had been lost. It is for tests: in one process nothing else does that.
-func (c *Coordinator) Lose(id string) {
-	c.mu.Lock()
-	s, ok := c.members[id]
-	c.mu.Unlock()
-	if ok && c.remove(s) {
-		close(s.lost)
-	}
-}
-
-// remove says whether it was this call that removed it.
-func (c *Coordinator) remove(s seat) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.members[s.ID].lost != s.lost {
-		return false
-	}
-	delete(c.members, s.ID)
-	c.tell()
-	return true
-}
-
-// Watch delivers the latest list only: who looks late sees what is, not what was. The channel is closed when ctx ends.
-func (c *Coordinator) Watch(ctx context.Context) (<-chan []carillon.Member, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w := make(chan []carillon.Member, 1)
-	w <- c.list()
-	c.watchers[w] = struct{}{}
-	context.AfterFunc(ctx, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.watchers, w)
-		close(w)
-	})
-	return w, nil
-}
-
-func (c *Coordinator) tell() {
-	for w := range c.watchers {
-		select {
-		case <-w: // it has not looked yet; that list is old now
-		default:
+	for _, m := range members {
+		if c.sessions[m.ID] != nil {
+			return fmt.Errorf("join %s: %w", m.ID, carillon.ErrConflict)
 		}
-		w <- c.list() // there is room: only this function sends, under the lock
+	}
+	for _, m := range members {
+		c.sessions[m.ID] = &session{Member: m, beat: carillon.Now()}
+	}
+	return nil
+}
+
+func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []string, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	now := carillon.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range beats {
+		s := c.sessions[b.ID]
+		if s == nil && !c.over[b.ID] && c.early(now) {
+			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.KindWorker}}
+			c.sessions[b.ID] = s
+		}
+		if s == nil {
+			gone = append(gone, b.ID)
+			continue
+		}
+		s.beat, s.holds = now, slices.Clone(b.Holds)
+	}
+	return gone, nil
+}
+
+func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		c.end(id)
+	}
+	return nil
+}
+
+// early says that a stranger may be somebody who dialed in to the process before.
+func (c *Coordinator) early(now carillon.Time) bool { return now.Sub(c.start) < carillon.SessionTime }
+
+func (c *Coordinator) end(id string) {
+	delete(c.sessions, id)
+	if c.early(carillon.Now()) {
+		c.over[id] = true
 	}
 }
 
-// list is a new slice each time, because each watcher owns what it gets.
-func (c *Coordinator) list() []carillon.Member {
-	list := make([]carillon.Member, 0, len(c.members))
-	for s := range maps.Values(c.members) {
+func (c *Coordinator) Members(ctx context.Context, expire bool) ([]carillon.Member, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	now := carillon.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]carillon.Member, 0, len(c.sessions))
+	for id, s := range c.sessions {
+		if expire && now.Sub(s.beat) > carillon.SessionTime {
+			c.end(id)
+			continue
+		}
 		list = append(list, s.Member)
 	}
 	slices.SortFunc(list, func(a, b carillon.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return list
+	return list, nil
 }
+
+func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.Holding, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, id := range ids {
+		if s := c.sessions[id]; s != nil {
+			list = append(list, carillon.Holding{ID: id, At: s.beat, Runs: slices.Clone(s.holds)})
+		}
+	}
+	return list, nil
+}
+
+func (c *Coordinator) Now(context.Context) (carillon.Time, error) { return carillon.Now(), nil }

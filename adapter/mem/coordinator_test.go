@@ -1,9 +1,9 @@
 package mem_test
 
 import (
-	"errors"
-	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
@@ -11,31 +11,32 @@ import (
 )
 
 func TestCoordinator(t *testing.T) {
-	porttest.Coordinator(t, func(*testing.T) carillon.Coordinator { return mem.NewCoordinator() })
+	porttest.Coordinator(t, porttest.CoordinatorTest{
+		Open:   func(*testing.T) carillon.Coordinator { return mem.NewCoordinator() },
+		Age:    func(_ *testing.T, _ carillon.Coordinator, by time.Duration) { time.Sleep(by) },
+		Bubble: true,
+	})
 }
 
-func TestAnIDJoinsOnce(t *testing.T) {
-	c := mem.NewCoordinator()
-	if _, err := c.Join(t.Context(), carillon.Member{ID: "m"}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Join(t.Context(), carillon.Member{ID: "m"}); !errors.Is(err, carillon.ErrConflict) {
-		t.Fatal(err)
-	}
-}
-
-func TestWatchHoldsTheLatestListOnly(t *testing.T) {
-	c := mem.NewCoordinator()
-	lists, err := c.Watch(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 100 {
-		if _, err := c.Join(t.Context(), carillon.Member{ID: fmt.Sprint(i)}); err != nil {
-			t.Fatal(err)
+func TestWhoDialedInToTheProcessBeforeIsTakenInForASessionsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := mem.NewCoordinator()
+		beat := func(id string) bool {
+			gone, err := c.Beat(t.Context(), []carillon.Beat{{ID: id}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(gone) == 0
 		}
-	}
-	if list := <-lists; len(list) != 100 || len(lists) != 0 {
-		t.Fatalf("%d members, %d more lists", len(list), len(lists))
-	}
+		if !beat("worker_early") {
+			t.Error("a worker of before is refused")
+		}
+		time.Sleep(carillon.SessionTime)
+		if beat("worker_late") {
+			t.Error("one who was silent for too long is taken in")
+		}
+		if !beat("worker_early") {
+			t.Error("the one who was taken in is forgotten")
+		}
+	})
 }

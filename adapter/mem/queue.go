@@ -50,6 +50,7 @@ type lane struct {
 }
 
 type puller struct {
+	spare  bool
 	queues []string
 	max    int
 	runs   []carillon.Run
@@ -121,16 +122,27 @@ func acked(context.Context) error { return nil }
 
 // Pull takes nothing when ctx ends first.
 func (q *Queue) Pull(ctx context.Context, queues []string, max int) ([]carillon.Run, func(context.Context) error, error) {
+	return q.pull(ctx, puller{queues: queues, max: max})
+}
+
+// Spare is Pull for what nobody else here waits for.
+func (q *Queue) Spare(ctx context.Context, queues []string, max int) ([]carillon.Run, error) {
+	runs, _, err := q.pull(ctx, puller{spare: true, queues: queues, max: max})
+	return runs, err
+}
+
+func (q *Queue) pull(ctx context.Context, wants puller) ([]carillon.Run, func(context.Context) error, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
 	}
 	q.mu.Lock()
-	if runs := q.take(queues, max); len(runs) > 0 {
+	if runs := q.take(wants.queues, wants.max); len(runs) > 0 {
 		q.waiting.Store(int64(len(q.slots)))
 		q.mu.Unlock()
 		return runs, acked, nil
 	}
-	p := &puller{queues: queues, max: max, served: make(chan struct{})}
+	p := &wants
+	p.served = make(chan struct{})
 	q.pullers = append(q.pullers, p)
 	q.mu.Unlock()
 
@@ -157,13 +169,18 @@ func (q *Queue) leave(p *puller) {
 	q.waiting.Store(int64(len(q.slots)))
 }
 
-// serve hands runs to those that wait for them, the longest waiting first.
+// serve hands runs to those that wait for them, the longest waiting first, and then to those who only want what is spare.
 func (q *Queue) serve() {
+	q.serveThose(false)
+	q.serveThose(true)
+}
+
+func (q *Queue) serveThose(spare bool) {
 	if len(q.pullers) == 0 {
 		return
 	}
 	q.pullers = slices.DeleteFunc(q.pullers, func(p *puller) bool {
-		if len(q.slots) == 0 {
+		if len(q.slots) == 0 || p.spare != spare {
 			return false
 		}
 		p.runs = q.take(p.queues, p.max)
@@ -318,4 +335,13 @@ func (q *Queue) shrink() {
 	slots := make(map[carillon.RunID]int32, len(q.slots))
 	maps.Copy(slots, q.slots)
 	q.slots, q.peak = slots, len(slots)
+}
+
+// Take is Pull without waiting.
+func (q *Queue) Take(queues []string, max int) []carillon.Run {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	runs := q.take(queues, max)
+	q.waiting.Store(int64(len(q.slots)))
+	return runs
 }

@@ -14,6 +14,29 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
+// Migration is one step of the schema: numbered, forward only, one transaction.
+type Migration struct {
+	Version int64
+	Name    string
+	SQL     string
+}
+
+// Migrations are all steps that this program knows, first things first.
+func Migrations() (all []Migration) {
+	names, err := fs.Glob(migrations, "migration/*.sql") // sorted
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	for _, name := range names {
+		script, err := migrations.ReadFile(name)
+		if err != nil {
+			panic(err) // it is built in
+		}
+		all = append(all, Migration{numberOf(name), strings.TrimPrefix(name, "migration/"), string(script)})
+	}
+	return all
+}
+
 // migrate brings the file to the version of this program: numbered files, forward only, one transaction each. A file
 // that a newer program has written is refused: to write to it would be to guess.
 func migrate(conn *sqlite.Conn) error {

@@ -59,8 +59,8 @@ func (a *app) root() *cobra.Command {
 		Short: "A job scheduler: one-time and recurring jobs, on time, at least once, never twice at once",
 		Long: `Carillon takes one-time and recurring jobs, keeps them safe, and runs each of them on time.
 
-"carillon serve" starts a server; every other command talks to one. It finds a server on this machine and
-its token through the data directory, so nothing needs to be set to begin with.
+"carillon serve" starts a server, "carillon worker" performs its runs on other machines; every other command talks to a
+server. It finds one on this machine and its token through the data directory, so nothing needs to be set to begin with.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server reached.`,
 		Example: `  carillon serve
@@ -81,7 +81,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 	a.add(root, "jobs", a.submitCommand(), a.jobsCommand(), a.jobCommand(), a.editCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.cancelCommand(), a.nextCommand())
 	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
-	a.add(root, "other", serveCommand(), a.cronCommand(), a.versionCommand())
+	a.add(root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.workersCommand(), a.cronCommand(), a.versionCommand())
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
 	return root

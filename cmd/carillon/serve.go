@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,10 +16,12 @@ import (
 	"github.com/carillon-run/carillon/node"
 )
 
-const serveLong = `Serve the API, schedule and run jobs: a whole system in one process.
+const serveLong = `Serve the API, schedule and run jobs: a whole system in one process, or one node of many.
 
-Jobs are kept in an SQLite file in the data directory. At the first start a token is made and written to the file
-"token" there; every request but health checks needs it. The address is a loopback address unless you say otherwise.
+Jobs are kept in an SQLite file in the data directory, or in a database that --store names: nodes with the same database
+are a cluster. At the first start a token is made and written to the file "token" in the data directory; every request
+but health checks needs it, and all nodes of a cluster have the same. The address is a loopback address unless you say
+otherwise.
 
 Every flag can also be set in the environment (--http-allow is CARILLON_HTTP_ALLOW) and in a YAML file named by --config
 (http_allow: ...). A flag wins over the environment, the environment over the file.`
@@ -55,9 +55,11 @@ func serveCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "YAML file with these settings")
 	flags.StringVar(&f.cfg.Listen, "listen", "127.0.0.1:8420", "address of the API")
-	flags.StringVar(&f.cfg.Store, "store", "", "where jobs are kept: sqlite:PATH (default: carillon.db in the data directory), or mem: to try things out")
-	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time")
-	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve (default all)")
+	flags.StringVar(&f.cfg.Store, "store", "", "where jobs are kept: postgres://…, mysql://…, sqlite:PATH (default: carillon.db in the data directory), or mem: to try things out")
+	flags.StringVar(&f.cfg.StoreReplica, "store-replica", "", "`URL` of a copy of the store that lists, history and search are read from")
+	flags.StringVar(&f.cfg.Advertise, "advertise", "", "`URL` under which other nodes and workers reach this one (default: made from --listen)")
+	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time; 0: none, workers that dial in do the work")
+	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve, as name or name=weight (default all)")
 	flags.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long a stop waits for running work before it is handed back")
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32")
 	f.cfg.Retention = carillon.DefaultRetention
@@ -71,45 +73,27 @@ func serveCommand() *cobra.Command {
 
 // resolve turns the flags that are text into what the node takes.
 func (f *serveFlags) resolve(stderr io.Writer) error {
-	for _, s := range f.httpAllow {
-		prefix, err := parsePrefix(s)
-		if err != nil {
-			return fmt.Errorf("http-allow: %q is not valid: want a network such as 10.0.0.0/8 or an address", s)
-		}
-		f.cfg.HTTPAllow = append(f.cfg.HTTPAllow, prefix)
+	var err error
+	if f.cfg.HTTPAllow, err = networks(f.httpAllow); err != nil {
+		return err
 	}
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return fmt.Errorf("log-level: %q is not valid: want debug, info, warn or error", f.logLevel)
-	}
-	options := &slog.HandlerOptions{Level: level}
-	switch f.logFormat {
-	case "text":
-		f.cfg.Logger = slog.New(slog.NewTextHandler(stderr, options))
-	case "json":
-		f.cfg.Logger = slog.New(slog.NewJSONHandler(stderr, options))
-	default:
-		return fmt.Errorf("log-format: %q is not valid: want text or json", f.logFormat)
+	if f.cfg.Logger, err = newLogger(stderr, f.logLevel, f.logFormat); err != nil {
+		return err
 	}
 	if f.cfg.Drain < 0 {
 		return fmt.Errorf("drain: %s is not valid: want a duration such as 10s, not negative", f.cfg.Drain)
 	}
-	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 100_000 {
-		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 100000", f.cfg.Concurrency)
+	if f.cfg.Concurrency < 0 || f.cfg.Concurrency > 100_000 {
+		return fmt.Errorf("concurrency: %d is not valid: want a number from 0 to 100000", f.cfg.Concurrency)
+	}
+	if f.cfg.Concurrency == 0 {
+		f.cfg.Concurrency = -1
 	}
 	if _, _, err := net.SplitHostPort(f.cfg.Listen); err != nil {
 		return fmt.Errorf("listen: %q is not valid: want host:port, e.g. 127.0.0.1:8420", f.cfg.Listen)
 	}
 	f.cfg.Commands = true
 	return nil
-}
-
-func parsePrefix(s string) (netip.Prefix, error) {
-	if strings.Contains(s, "/") {
-		return netip.ParsePrefix(s)
-	}
-	addr, err := netip.ParseAddr(s)
-	return netip.PrefixFrom(addr, addr.BitLen()), err
 }
 
 func serve(ctx context.Context, cfg node.Config, out io.Writer) error {

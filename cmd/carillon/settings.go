@@ -25,7 +25,7 @@ func settle(flags *pflag.FlagSet, config string, env func(string) (string, bool)
 	var bad error
 	set := origins{}
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || !isSetting(f.Name) {
+		if f.Changed || !isSetting(f) {
 			return
 		}
 		from, value, ok := "the environment ("+envName(f.Name)+")", "", false
@@ -56,10 +56,13 @@ func (o origins) explain(err error) error {
 	return err
 }
 
-// isSetting tells the server's own flags from those of the command line around it.
-func isSetting(flag string) bool {
-	return !slices.Contains([]string{"help", "config", "server", "token", "output", "no-color"}, flag)
+// isSetting tells a command's own settings from the flags of the command line around it, unless they are marked as such.
+func isSetting(f *pflag.Flag) bool {
+	return f.Annotations[setting] != nil || !slices.Contains([]string{"help", "config", "server", "token", "output", "no-color"}, f.Name)
 }
+
+// setting marks a flag that can also be set in the environment and in a file, though other commands have one of that name.
+const setting = "setting"
 
 func envName(flag string) string {
 	return "CARILLON_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
@@ -90,7 +93,7 @@ func readSettings(flags *pflag.FlagSet, path string) (map[string]string, error) 
 	settings := map[string]string{}
 	for key, value := range raw {
 		name := strings.ReplaceAll(key, "_", "-")
-		if flags.Lookup(name) == nil || !isSetting(name) || strings.Contains(key, "-") {
+		if flag := flags.Lookup(name); flag == nil || !isSetting(flag) || strings.Contains(key, "-") {
 			return nil, fmt.Errorf("config %s: unknown key %q: want one of %s", path, key, strings.Join(keys(flags), ", "))
 		}
 		text, err := settingText(flags.Lookup(name), value)
@@ -131,7 +134,7 @@ func settingText(flag *pflag.Flag, value any) (string, error) {
 func keys(flags *pflag.FlagSet) []string {
 	var names []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if isSetting(f.Name) {
+		if isSetting(f) {
 			names = append(names, strings.ReplaceAll(f.Name, "-", "_"))
 		}
 	})

@@ -30,7 +30,7 @@ func settled(t *testing.T, args []string, env map[string]string, file string) (m
 	_, err = settle(cmd.Flags(), config, func(key string) (string, bool) { v, ok := env[key]; return v, ok })
 	values := map[string]string{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if isSetting(f.Name) {
+		if isSetting(f) {
 			values[f.Name] = f.Value.String()
 		}
 	})
@@ -40,6 +40,7 @@ func settled(t *testing.T, args []string, env map[string]string, file string) (m
 // settings are all that serve has, each with three values that are not the default: for the file, the environment and the
 // command line.
 var settings = map[string][3]string{
+	"advertise":              {"http://file", "http://env", "http://flag"},
 	"concurrency":            {"11", "12", "13"},
 	"data":                   {"/file", "/env", "/flag"},
 	"drain":                  {"11s", "12s", "13s"},
@@ -52,6 +53,7 @@ var settings = map[string][3]string{
 	"retention-logs":         {"14h", "15h", "16h"},
 	"retention-runs":         {"17h", "18h", "19h"},
 	"store":                  {"sqlite:/file", "sqlite:/env", "sqlite:/flag"},
+	"store-replica":          {"postgres://file", "postgres://env", "postgres://flag"},
 }
 
 func TestEverySettingCanComeFromTheFlagTheEnvironmentAndTheFile(t *testing.T) {
@@ -155,9 +157,8 @@ func refuse(t *testing.T, args ...string) (message string) {
 
 func TestBadValuesAreRefusedWithWhatIsWanted(t *testing.T) {
 	for _, c := range [][3]string{
-		{"concurrency", "0", "from 1 to 100000"},
-		{"concurrency", "100001", "from 1 to 100000"},
-		{"concurrency", "-1", "from 1 to 100000"},
+		{"concurrency", "100001", "from 0 to 100000"},
+		{"concurrency", "-1", "from 0 to 100000"},
 		{"http-allow", "10.0.0.0/99", "10.0.0.0/8"},
 		{"http-allow", "example.com", "a network"},
 		{"log-level", "loud", "debug, info, warn or error"},
@@ -179,7 +180,7 @@ func TestBadValuesAreRefusedWithWhatIsWanted(t *testing.T) {
 
 func TestABadValueFromTheFileIsRefusedWithItsPlace(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "carillon.yaml")
-	for key, value := range map[string]string{"concurrency": "0", "log_level": "loud", "http_allow": "[10.0.0.0/99]", "listen": "\"8420\""} {
+	for key, value := range map[string]string{"concurrency": "-3", "log_level": "loud", "http_allow": "[10.0.0.0/99]", "listen": "\"8420\""} {
 		writeTestFile(t, config, key+": "+value+"\n")
 		message := refuse(t, "--config", config)
 		for _, want := range []string{strings.ReplaceAll(key, "_", "-"), strings.Trim(value, `[]"`), config} {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"os"
+	"errors"
 	"path/filepath"
 	"time"
 
@@ -10,38 +10,49 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// plainCycle is the limit that the engine sets: insert, claim and finish the same rows with prepared statements in
-// batches of 1000 on one connection, durable, with nothing around it.
-func plainCycle(_ context.Context, b *bench) error {
-	dir := b.fresh()
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	conn, err := sqlite.OpenConn(filepath.Join(dir, "plain.db"), sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL)
+// embedded is SQLite in this process.
+type embedded struct{}
+
+func startEmbedded(context.Context, string) (engine, error) { return embedded{}, nil }
+
+func (embedded) about(context.Context) (string, error) {
+	return "SQLite " + sqlite.Version + ", journal_mode=WAL, synchronous=FULL", nil
+}
+
+func (embedded) create(context.Context, string) (string, error) { return "", nil }
+func (embedded) drop(context.Context, string) error             { return nil }
+func (embedded) stop() error                                    { return nil }
+
+func (embedded) hold(context.Context, place) (func() error, error) {
+	return nil, errors.New("an embedded store has nobody beside its node")
+}
+
+// plain uses prepared statements in batches of 1000 on one connection, durable: the limit that the engine sets.
+func (embedded) plain(_ context.Context, at place, n int) (rate float64, err error) {
+	conn, err := sqlite.OpenConn(filepath.Join(at.data, "plain.db"), sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer conn.Close()
 	for _, pragma := range []string{"synchronous=FULL", "cache_size=-65536", "temp_store=MEMORY", "wal_autocheckpoint=4000"} {
 		if err := sqlitex.ExecuteTransient(conn, "PRAGMA "+pragma, nil); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	if err := sqlitex.ExecuteScript(conn, plainSchema, nil); err != nil {
-		return err
+		return 0, err
 	}
-	n := b.count(200_000)
 	base := time.Now().UnixMilli()
 	start := time.Now()
 	for i := 0; i < n; i += 1000 {
+		first, last := base+int64(i), base+int64(min(i+1000, n))
 		for _, step := range []func(*sqlite.Conn, int64) error{plainInsert, plainClaim, plainFinish} {
-			if err := plainBatch(conn, base+int64(i), step); err != nil {
-				return err
+			if err := plainBatch(conn, first, last, step); err != nil {
+				return 0, err
 			}
 		}
 	}
-	b.figure("plain_cycle", float64(n)/time.Since(start).Seconds(), "jobs/s")
-	return nil
+	return float64(n) / time.Since(start).Seconds(), nil
 }
 
 const plainSchema = `
@@ -52,13 +63,13 @@ CREATE TABLE history(seq INTEGER PRIMARY KEY, job INTEGER NOT NULL, due INTEGER 
   attempt INTEGER NOT NULL, state INTEGER NOT NULL, worker TEXT, type TEXT NOT NULL);
 CREATE INDEX history_job ON history(job, due);`
 
-func plainBatch(conn *sqlite.Conn, first int64, step func(*sqlite.Conn, int64) error) (err error) {
+func plainBatch(conn *sqlite.Conn, first, last int64, step func(*sqlite.Conn, int64) error) (err error) {
 	end, err := sqlitex.ImmediateTransaction(conn)
 	if err != nil {
 		return err
 	}
 	defer end(&err)
-	for id := first; id < first+1000; id++ {
+	for id := first; id < last; id++ {
 		if err := step(conn, id); err != nil {
 			return err
 		}

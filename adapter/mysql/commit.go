@@ -1,0 +1,149 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// maxTries bounds how often a commit is tried while others keep changing what it looks at.
+const maxTries = 30
+
+// errMissed says that a row was not as a change was decided on.
+var errMissed = errors.New("a row was not as it was")
+
+// Commit implements carillon.Store. It does not stop half way when ctx ends: the others in the batch would pay for it. It
+// trusts that all rows are as they were, which costs no look at them. Where that is wrong all is undone and done again
+// with care.
+func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	err = s.use(context.WithoutCancel(ctx), func(l *link) error {
+		careful := false
+		return l.insist(func() (err error) {
+			lost, err = l.write(changes, careful)
+			if missed(err) && len(changes) == 1 {
+				lost, err = []int{0}, nil
+			}
+			careful = careful || missed(err)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, tried("commit", err)
+	}
+	return lost, nil
+}
+
+// insist runs a transaction again for as long as others are in its way.
+func (l *link) insist(transaction func() error) error {
+	for try := 1; ; try++ {
+		err := transaction()
+		if err == nil || try == maxTries || !missed(err) && !inTheWay(err) {
+			return err
+		}
+		if inTheWay(err) {
+			if err := l.pause(try); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func missed(err error) bool {
+	n := number(err)
+	return n == duplicate || n == outOfRange || errors.Is(err, errMissed)
+}
+
+// inTheWay says that the transaction was undone because it and another waited for each other.
+func inTheWay(err error) bool {
+	n := number(err)
+	return n == deadlock || n == lockTimeout
+}
+
+// pause lets others go first, the longer the more often they were in the way.
+func (l *link) pause(try int) error {
+	wait := time.NewTimer(time.Duration(rand.Int64N(int64(min(try, 20)) * int64(time.Millisecond))))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return nil
+	case <-l.ctx.Done():
+		return context.Cause(l.ctx)
+	}
+}
+
+// beginWrite locks no gaps between rows: with them, two who append would wait for each other. What must not exist is
+// locked by making it exist (see segment).
+const beginWrite = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION`
+
+// write writes the changes in a transaction. careful: it looks first which of them have lost; else an error says that
+// one has.
+func (l *link) write(changes []carillon.Change, careful bool) (lost []int, err error) {
+	p := plan{}
+	if edits := editedJobs(changes); careful || len(edits) > 0 {
+		if err := l.exec([]byte(beginWrite)); err != nil {
+			return nil, err
+		}
+		if lost, err = l.look(&p, changes, edits, careful); err != nil {
+			return nil, l.end(err)
+		}
+		if len(lost) == len(changes) {
+			return lost, l.end(nil)
+		}
+	} else {
+		p.script.add(beginWrite)
+	}
+	if err := p.write(changes, lost); err != nil {
+		return nil, l.end(err)
+	}
+	p.script.add(`COMMIT`)
+	for _, packet := range p.script.all() {
+		if err := l.exec(packet); err != nil {
+			return nil, l.end(err)
+		}
+	}
+	return lost, nil
+}
+
+// look locks and reads what the plan has to know: the jobs that are edited, and with care everything that is compared.
+func (l *link) look(p *plan, changes []carillon.Change, edits []carillon.JobID, careful bool) (lost []int, err error) {
+	if careful {
+		return l.judge(p, changes)
+	}
+	if p.jobs, err = l.lockJobs(edits); err != nil {
+		return nil, err
+	}
+	revs := map[carillon.JobID]int32{}
+	for id, job := range p.jobs {
+		revs[id] = job.rev
+	}
+	for i := range changes {
+		job := changes[i].Job
+		if job == nil {
+			continue
+		}
+		if rev, looked := revs[job.ID]; looked && rev != job.Rev || !looked && job.Rev != 0 {
+			return nil, errMissed
+		}
+		revs[job.ID] = job.Rev + 1
+	}
+	return nil, nil
+}
+
+// editedJobs are the jobs that exist and are written: what becomes of their definition depends on what it is.
+func editedJobs(changes []carillon.Change) (ids []carillon.JobID) {
+	for i := range changes {
+		if job := changes[i].Job; job != nil && job.Rev != 0 {
+			ids = append(ids, job.ID)
+		}
+	}
+	return ids
+}

@@ -1,0 +1,180 @@
+package mysql
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const (
+	dayLength = carillon.Time(24 * time.Hour / time.Millisecond)
+	daysAhead = 3 * dayLength
+	// straggle is how long after the end of a day a record of it may still be written.
+	straggle = carillon.Time(time.Hour / time.Millisecond)
+	// bulk is how many records make a day so large that it is dropped as a whole. Fewer are removed one by one, when the
+	// time of each has come.
+	bulk = 100_000
+)
+
+// day is a partition of history: records that ended from one time to before another.
+type day struct {
+	name     string
+	from, to carillon.Time
+}
+
+const partitions = `SELECT PARTITION_NAME, PARTITION_DESCRIPTION FROM information_schema.PARTITIONS
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'history' AND PARTITION_DESCRIPTION <> 'MAXVALUE'`
+
+// days returns the partitions that have an end, earliest first.
+func (l *link) days() (all []day, err error) {
+	err = l.query(func(r row) error {
+		to, err := strconv.ParseInt(r.text(1), 10, 64)
+		all = append(all, day{name: r.text(0), to: carillon.Time(to)})
+		return err
+	}, partitions)
+	slices.SortFunc(all, func(a, b day) int { return int(a.to - b.to) })
+	for i := 1; i < len(all); i++ {
+		all[i].from = all[i-1].to
+	}
+	return all, err
+}
+
+// A change of the partitions waits for those who are using the table, and all others wait for it: not for long, see parse.
+const (
+	splitLast = `ALTER TABLE history REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
+	oneDay    = `PARTITION ? VALUES LESS THAN (?),`
+	dropDay   = `ALTER TABLE history DROP PARTITION ?`
+)
+
+// addDays makes partitions ahead of time. Where none was made in time the last one takes the records, so that no commit
+// fails, and they are moved from there.
+func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
+	s.forget.mu.Lock()
+	enough := now+daysAhead/2 < s.forget.ahead
+	s.forget.mu.Unlock()
+	if enough {
+		return nil
+	}
+	_, err := s.alone(ctx, "partitions", s.timeout, func(l *link) error {
+		all, err := l.days()
+		if err != nil {
+			return err
+		}
+		today := now - now%dayLength
+		last := today // what is older goes into one
+		if len(all) > 0 {
+			last = max(last, all[len(all)-1].to)
+		}
+		var b []byte
+		if len(all) == 0 || all[len(all)-1].to < today {
+			b = appendSQL(b, oneDay, dayName(today), today)
+		}
+		for last < today+daysAhead {
+			last += dayLength
+			b = appendSQL(b, oneDay, dayName(last), last)
+		}
+		if len(b) > 0 {
+			err = l.insist(func() error { return l.exec(appendSQL(nil, splitLast, raw(b))) })
+		}
+		if err == nil {
+			s.forget.mu.Lock()
+			s.forget.ahead = last
+			s.forget.mu.Unlock()
+		}
+		return err
+	})
+	return tried("add days to history", err)
+}
+
+// dayName names a day by its end.
+func dayName(to carillon.Time) raw { return raw("until_" + to.Std().Format("20060102")) }
+
+// Of one partition: whether it has a record, many, or one that must stay.
+const (
+	anyOfDay   = `SELECT 1 FROM history PARTITION (?) LIMIT 1`
+	manyOfDay  = `SELECT 1 FROM history PARTITION (?) LIMIT 1 OFFSET ?`
+	keptOfDay  = `SELECT 1 FROM history PARTITION (?) FORCE INDEX (history_expires) WHERE expires > ? LIMIT 1`
+	afterOfDay = `SELECT pos, job, due, ended FROM history PARTITION (?) FORCE INDEX (PRIMARY) WHERE pos > ? ORDER BY pos LIMIT ?`
+)
+
+// forgetDays drops the earliest days if all of them may go. It returns up to when the others are to be forgotten one by
+// one: a large day that has begun to go by the rule waits for its end.
+func (s *Store) forgetDays(l *link, until, now carillon.Time, limit int) (forgotten int, rest carillon.Time, err error) {
+	all, err := l.days()
+	if err != nil {
+		return 0, 0, err
+	}
+	for _, d := range all {
+		if d.from > until {
+			break
+		}
+		whole := d.to+straggle <= until
+		large, err := l.has(manyOfDay, raw(d.name), s.bulk-1)
+		if err != nil {
+			return 0, 0, err
+		}
+		if large && !whole {
+			return 0, d.from - 1, nil
+		}
+		if !whole {
+			break
+		}
+		if forgotten, err = s.forgetDay(l, d, large, now, limit); forgotten > 0 || err != nil {
+			return forgotten, 0, err
+		}
+	}
+	return 0, until, nil
+}
+
+// forgetDay goes through a large day, limit records at a time, to remove what only they had need of, and then drops it.
+// One that is empty is dropped at once.
+func (s *Store) forgetDay(l *link, d day, large bool, now carillon.Time, limit int) (forgotten int, err error) {
+	stays, query, args := false, anyOfDay, []any{raw(d.name)}
+	if large {
+		query, args = keptOfDay, append(args, now)
+	}
+	if stays, err = l.has(query, args...); stays || err != nil {
+		return 0, err
+	}
+	s.forget.mu.Lock()
+	defer s.forget.mu.Unlock()
+	if s.forget.day != d.name {
+		s.forget.day, s.forget.passed = d.name, 0
+	}
+	var found []past
+	err = l.query(func(r row) error { found = append(found, pastOf(r, false)); return nil }, afterOfDay, raw(d.name), s.forget.passed, limit)
+	if err != nil {
+		return 0, err
+	}
+	if len(found) > 0 {
+		still := raw(appendSQL(nil, `(h.ended < ? OR h.ended >= ?)`, d.from, d.to))
+		if err := l.insist(func() error { return l.cleanAlone(found, still) }); err != nil {
+			return 0, err
+		}
+		s.forget.passed = found[len(found)-1].pos
+	}
+	if len(found) == limit {
+		return limit, nil
+	}
+	drop := func() error { return l.exec(appendSQL(nil, dropDay, raw(d.name))) }
+	return len(found), tried("drop "+d.name, l.insist(drop))
+}
+
+func (l *link) cleanAlone(found []past, still raw) error {
+	if err := l.exec([]byte(beginWrite)); err != nil {
+		return err
+	}
+	if err := l.clean(found, still); err != nil {
+		return l.end(err)
+	}
+	return l.exec([]byte(`COMMIT`))
+}
+
+// has says whether a query finds anything.
+func (l *link) has(query string, args ...any) (found bool, err error) {
+	err = l.query(func(row) error { found = true; return nil }, query, args...)
+	return found, err
+}

@@ -1,0 +1,109 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Empty removes everything but the schema.
+func (s *Store) Empty(ctx context.Context) error {
+	const deleteAll = `DELETE FROM job; DELETE FROM definition; DELETE FROM job_label; DELETE FROM run; DELETE FROM history; DELETE FROM dead;
+DELETE FROM result; DELETE FROM checkpoint; DELETE FROM guard`
+	return s.use(ctx, func(l *link) error { return l.exec([]byte(deleteAll)) })
+}
+
+// Bound sets after how many rows a search gives up its turn, and how many records make a large day.
+func (s *Store) Bound(maxScan, bulk int) { s.maxScan, s.bulk = maxScan, bulk }
+
+// Exec runs statements.
+func (s *Store) Exec(ctx context.Context, statements string) error {
+	return s.use(ctx, func(l *link) error { return l.exec([]byte(statements)) })
+}
+
+// Query returns the rows of an answer as text.
+func (s *Store) Query(ctx context.Context, query string) (answer [][]string, err error) {
+	err = s.use(ctx, func(l *link) error {
+		return l.query(func(r row) error {
+			var line []string
+			for _, v := range r.values {
+				if b, ok := v.([]byte); ok {
+					v = string(b)
+				}
+				line = append(line, fmt.Sprint(v))
+			}
+			answer = append(answer, line)
+			return nil
+		}, query)
+	})
+	return answer, err
+}
+
+// Planned is a query as it is sent, and the indexes by which it must go.
+type Planned struct {
+	Query string
+	Keys  []string
+	Sorts bool
+}
+
+// Queries are all that look at more than they were told to by key, and those who write by key.
+func Queries() map[string]Planned {
+	id, ids := carillon.RunID{Job: 5, Due: 7}, []carillon.RunID{{Job: 5, Due: 7}, {Job: 6, Due: 8}}
+	run := &carillon.Run{ID: id, Rev: 3}
+	fill := func(query string, args ...any) string { return string(appendSQL(nil, query, args...)) }
+	pair := func(b []byte, id carillon.RunID) []byte { return appendSQL(b, `(?,?)`, id.Job, id.Due) }
+	three := string(comparedRun(nil, run)) + `,(1,2,3))`
+	wanted, wantedJob := raw(`ns = 'a'`), raw(`j.ns = 'a'`)
+	still := raw(`h.ended > 5`)
+	return map[string]Planned{
+		"wakesOfAll":     {fill(wakesOfAll, 1, 2, 3, 1, 2, 1, 9, raw(`AND shard IN (1,2)`), 10), []string{"run_wake"}, false},
+		"wakesOfLane":    {fill(wakesOfLane, 1, 2, 3, 1, 2, 1, 9, raw(``), "q", 5, 10), []string{"run_lane"}, false},
+		"guardsByKey":    {fill(guardsByKey, raw(`('a','b'),('a','c')`)), []string{"PRIMARY"}, false},
+		"guardsUntil":    {fill(guardsUntil, "a", "b", "c"), []string{"PRIMARY"}, false},
+		"guardsFrom":     {fill(guardsFrom, "a", "", 0, ""), []string{"PRIMARY"}, false},
+		"jobsLatest":     {fill(jobsLatest, raw(`1,2,3`)), []string{"PRIMARY"}, false},
+		"jobsOlder":      {fill(jobsOlder, raw(`(1,2),(2,3)`)), []string{"PRIMARY", "PRIMARY"}, false},
+		"runsByKey":      {fill(runsByKey, list(ids, dueJob)), []string{"PRIMARY"}, false},
+		"historyByKey":   {fill(historyByKey, list(ids, pair)), []string{"history_job"}, false},
+		"deadByKey":      {fill(deadByKey, list(ids, pair)), []string{"PRIMARY"}, false},
+		"resultsByKey":   {fill(resultsByKey, list(ids, dueJob)), []string{"PRIMARY"}, false},
+		"jobsBefore":     {fill(jobsBefore, wantedJob, wantedJob, wantedJob, 9, 1, 10), []string{"PRIMARY", "run_job"}, false},
+		"jobsLabeled":    {fill(jobsLabeled, wantedJob, wantedJob, wantedJob, 9, 1, "a", "b", "c", 10), []string{"PRIMARY", "PRIMARY", "run_job"}, false},
+		"unfinishedOf":   {fill(unfinishedOf, raw(`1,2,3`)), []string{"run_job"}, false},
+		"lastBegunOf":    {fill(lastBegunOf, 5), []string{"history_job"}, false},
+		"allUnfinished":  {fill(allUnfinished.query, wanted, 1, 2, 1, 9, 10), []string{"PRIMARY"}, false},
+		"allEnded":       {fill(allEnded.query, wanted, 9, 10), []string{"PRIMARY"}, false},
+		"endedIn":        {fill(endedIn(carillon.Failed).query, wanted, 9, 5, 10), []string{"history_state"}, false},
+		"allDead":        {fill(allDead.query, wanted, 9, 10), []string{"dead_pos"}, false},
+		"jobUnended":     {fill(jobUnended.query, wanted, 5, 9, 10), []string{"run_job"}, false},
+		"jobEnded":       {fill(jobEnded.query, wanted, 5, 7, 9, 7, 10), []string{"history_job"}, false},
+		"jobDead":        {fill(jobDead.query, wanted, 9, 5, 10), []string{"PRIMARY"}, true},
+		"historyByRule":  {fill(historyByRule, 9, 10), []string{"history_expires"}, false},
+		"historyByOwn":   {fill(historyByOwn, 9, 10), []string{"history_expires"}, false},
+		"deadByRule":     {fill(deadByRule, 9, 10), []string{"dead_expires"}, false},
+		"deadByOwn":      {fill(deadByOwn, 9, 10), []string{"dead_expires"}, false},
+		"lockJobs":       {fill(lockJobs, raw(`1,2,3`)), []string{"PRIMARY"}, false},
+		"lockRuns":       {fill(lockRuns, list(ids, dueJob)), []string{"PRIMARY"}, false},
+		"lockGuards":     {fill(lockGuards, raw(`('a','b'),('a','c')`)), []string{"PRIMARY"}, false},
+		"lockDead":       {fill(lockDead, list(ids, pair)), []string{"PRIMARY"}, false},
+		"updateRuns":     {alike([]*carillon.Run{run})[0].update + three, []string{"PRIMARY"}, false},
+		"deleteRuns":     {deleteRuns + three, []string{"PRIMARY"}, false},
+		"deleteDead":     {deleteDead + `(1,2),(2,3))`, []string{"PRIMARY"}, false},
+		"deleteGuards":   {deleteGuards + `('a','b',1),('a','c',1))`, []string{"PRIMARY"}, false},
+		"updateJob":      {fill(updateJob, 1, 2, 3), []string{"PRIMARY"}, false},
+		"updateGuard":    {fill(updateGuard, "v", "a", "b", 1), []string{"PRIMARY"}, false},
+		"unlabelJob":     {fill(unlabelJob, 5), []string{"job_label_job"}, false},
+		"deleteHistory":  {deleteHistory + `(1,1800000000000),(2,1800000000000))`, []string{"PRIMARY"}, false},
+		"deleteLetters":  {deleteLetters + `(1,2,3),(2,3,4))`, []string{"PRIMARY"}, false},
+		"deleteResults":  {fill(deleteResults, list(ids, dueJob), still), []string{"PRIMARY", "history_job", "PRIMARY", "PRIMARY"}, false},
+		"lockOneOffs":    {fill(lockOneOffs, raw(`1,2,3`)), []string{"PRIMARY"}, false},
+		"idleOneOffs":    {fill(idleOneOffs, raw(`1,2,3`), still), []string{"PRIMARY", "history_job", "PRIMARY", "run_job"}, false},
+		"deleteJobs":     {fill(deleteJobs, raw(`1,2,3`)), []string{"PRIMARY"}, false},
+		"deleteLabels":   {fill(deleteLabels, raw(`1,2,3`)), []string{"job_label_job"}, false},
+		"dropGuards":     {fill(dropGuards, raw(`('a','b'),('a','c')`)), []string{"PRIMARY"}, false},
+		"keptOfDay":      {fill(keptOfDay, raw(`later`), 5), []string{"history_expires"}, false},
+		"afterOfDay":     {fill(afterOfDay, raw(`later`), 5, 10), []string{"PRIMARY"}, false},
+		"deleteOldNames": {fill(deleteDefinitions, raw(`1,2,3`)), []string{"PRIMARY"}, false},
+	}
+}

@@ -1,0 +1,229 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// maxScan is after how many rows a search gives up its turn.
+const maxScan = 20_000
+
+// Newest first: by primary key, or, where a label and its value are asked for, by the key of job_label. The last two
+// columns say whether the row is wanted and whether a run of it is unfinished; what is large of the others is not sent.
+const (
+	jobOrNone = jobColumns + `, j.version, j.name, j.type, j.owner, IF(?, j.spec, NULL), IF(?, j.payload, NULL), ?,
+  EXISTS (SELECT 1 FROM run u FORCE INDEX (run_job) WHERE u.job = j.id)`
+
+	jobsBefore = `SELECT ` + jobOrNone + `
+FROM job j FORCE INDEX (PRIMARY) WHERE j.id < ? AND j.id >= ? ORDER BY j.id DESC LIMIT ?`
+
+	jobsLabeled = `SELECT ` + jobOrNone + `
+FROM job_label l FORCE INDEX (PRIMARY) STRAIGHT_JOIN job j FORCE INDEX (PRIMARY) ON j.id = l.job
+WHERE l.job < ? AND l.job >= ?` + " AND l.ns = ? AND l.`key` = ? AND l.value = ? ORDER BY l.job DESC LIMIT ?"
+
+	jobWanted     = 13
+	jobUnfinished = 14
+)
+
+// FindJobs implements carillon.Store.
+func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
+	f := jobFinder{q: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit), wanted: wantedJobs(&q)}
+	f.first, f.before = idRange(&q)
+	err = s.view(ctx, func(l *link) error {
+		// Pages grow: most searches find what they want among the first rows.
+		for size := f.limit + 1; ; size = min(2*size, most) {
+			if done, err := f.scan(l, min(size, s.maxScan-f.scanned)); done || err != nil {
+				return err
+			}
+			if f.scanned == s.maxScan {
+				f.page.Next = f.before
+				return nil
+			}
+		}
+	})
+	return f.page, tried("find jobs", err)
+}
+
+// jobFinder fills a page.
+type jobFinder struct {
+	q             *carillon.JobQuery
+	limit         int
+	wanted        raw
+	first, before carillon.JobID // where it still has to look
+	page          carillon.JobPage
+	scanned       int
+}
+
+// candidate is a job that is wanted as far as its own row can tell.
+type candidate struct {
+	carillon.Job
+	unfinished bool
+}
+
+// scan goes through some rows. done: the page is as it should be.
+func (f *jobFinder) scan(l *link, size int) (done bool, err error) {
+	query, args := jobsBefore, []any{f.wanted, f.wanted, f.wanted, f.before, f.first}
+	if f.q.Namespace != "" && f.q.LabelKey != "" && f.q.LabelValue != "" {
+		query, args = jobsLabeled, append(args, f.q.Namespace, f.q.LabelKey, f.q.LabelValue)
+	}
+	var candidates []candidate
+	scanned := 0
+	err = l.query(func(r row) error {
+		scanned++
+		f.before = carillon.JobID(r.int(0))
+		if !r.bool(jobWanted) {
+			return nil
+		}
+		job, err := r.job()
+		candidates = append(candidates, candidate{job, r.bool(jobUnfinished)})
+		return err
+	}, query, append(args, size)...)
+	if err != nil {
+		return false, err
+	}
+	f.scanned += scanned
+	if len(f.q.Latest) > 0 {
+		if candidates, err = l.withLatest(candidates, f.q.Latest); err != nil {
+			return false, err
+		}
+	}
+	for _, c := range candidates {
+		if len(f.page.Jobs) == f.limit {
+			f.page.Next = f.page.Jobs[f.limit-1].ID
+			return true, nil
+		}
+		if c.State == carillon.Active && !c.unfinished {
+			c.State = carillon.Finished
+		}
+		f.page.Jobs = append(f.page.Jobs, c.Job)
+	}
+	return scanned < size, nil
+}
+
+// idRange is where jobs of the time that is asked for can be. Ids rise with time, but a clock that was set back makes
+// them run ahead of it, and no more than a day, one hopes.
+func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
+	const day = carillon.Time(24 * time.Hour / time.Millisecond)
+	before = cmp.Or(q.Before, math.MaxInt64)
+	if q.CreatedFrom != 0 {
+		first = carillon.FirstID(q.CreatedFrom - day)
+	}
+	if q.CreatedTo != 0 {
+		before = min(before, carillon.FirstID(q.CreatedTo+day))
+	}
+	return first, before
+}
+
+// wantedJobs writes what a query asks for, but for Latest.
+func wantedJobs(q *carillon.JobQuery) raw {
+	var all conditions
+	all.text(`j.ns = ?`, q.Namespace)
+	all.text(`j.owner = ?`, q.Owner)
+	all.text(`j.type = ?`, q.Type)
+	all.text(`j.name = ?`, q.Name)
+	all.time(`j.created >= ?`, q.CreatedFrom)
+	all.time(`j.created < ?`, q.CreatedTo)
+	if q.LabelKey != "" {
+		var label conditions
+		label.text(`a.value = ?`, q.LabelValue)
+		all.add("EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` = ? AND ?)", q.LabelKey, label.all())
+	}
+	if len(q.States) > 0 {
+		all.add(`(?)`, raw(strings.Join(wantedStates(q.States), ` OR `)))
+	}
+	return all.all()
+}
+
+// wantedStates knows that a finished job is an active one without an unfinished run.
+func wantedStates(states []carillon.JobState) (any []string) {
+	const unfinished = `EXISTS (SELECT 1 FROM run w FORCE INDEX (run_job) WHERE w.job = j.id)`
+	for _, state := range states {
+		stored, also := state, ``
+		switch state {
+		case carillon.Active:
+			also = ` AND ` + unfinished
+		case carillon.Finished:
+			stored, also = carillon.Active, ` AND NOT `+unfinished
+		}
+		any = append(any, string(appendSQL(nil, `j.state = ?`, stored))+also)
+	}
+	return any
+}
+
+// conditions are parts of a WHERE, all of which must hold.
+type conditions []string
+
+func (c *conditions) add(condition string, args ...any) {
+	*c = append(*c, string(appendSQL(nil, condition, args...)))
+}
+
+func (c *conditions) text(condition, value string) {
+	if value != "" {
+		c.add(condition, value)
+	}
+}
+
+func (c *conditions) time(condition string, value carillon.Time) {
+	if value != 0 {
+		c.add(condition, value)
+	}
+}
+
+func (c *conditions) all() raw {
+	if len(*c) == 0 {
+		return `1`
+	}
+	return raw(strings.Join(*c, ` AND `))
+}
+
+// The unfinished runs of jobs by run_job, and of each the ended run with the latest due time of those that had begun, by
+// history_job.
+const (
+	unfinishedOf = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_job) WHERE job IN (?)`
+	lastBegunOf  = `(SELECT pos, ` + endedColumns + ` FROM history FORCE INDEX (history_job) WHERE job = ? AND attempt > 0
+ORDER BY due DESC, pos DESC LIMIT 1)`
+)
+
+// withLatest leaves those whose latest run is as it should be.
+func (l *link) withLatest(jobs []candidate, latest []carillon.LatestState) (left []candidate, err error) {
+	const atOnce = 100 // a query for each
+	for some := range slices.Chunk(jobs, atOnce) {
+		ids := make([]carillon.JobID, len(some))
+		for i := range some {
+			ids[i] = some[i].ID
+		}
+		unfinished, ended := map[carillon.JobID][]carillon.Run{}, map[carillon.JobID]*carillon.Run{}
+		err := l.query(func(r row) error {
+			run := r.unfinished()
+			unfinished[run.ID.Job] = append(unfinished[run.ID.Job], run)
+			return nil
+		}, unfinishedOf, ints(ids))
+		if err != nil {
+			return nil, err
+		}
+		queries := make([]string, len(ids))
+		for i, id := range ids {
+			queries[i] = string(appendSQL(nil, lastBegunOf, id))
+		}
+		err = l.query(func(r row) error {
+			run, _ := r.ended(false)
+			ended[run.ID.Job] = &run
+			return nil
+		}, strings.Join(queries, ` UNION ALL `))
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range some {
+			if slices.Contains(latest, carillon.LatestOf(unfinished[c.ID], ended[c.ID])) {
+				left = append(left, c)
+			}
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,138 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// FindRuns implements carillon.Store. It merges streams of rows that are each in the order of the query.
+func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillon.RunPage, err error) {
+	start, err := q.Start()
+	if err != nil {
+		return page, err
+	}
+	f := finder{limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
+	err = s.view(ctx, func(l *link) error {
+		if err := f.fill(l, &q, start); err != nil {
+			return err
+		}
+		return l.fillAbout(f.page.Runs)
+	})
+	return f.page, tried("find runs", err)
+}
+
+func (f *finder) fill(l *link, q *carillon.RunQuery, start carillon.RunPos) error {
+	for _, part := range partsFrom(q, start) {
+		streams := make([]*runStream, len(part.sources))
+		for i, from := range part.sources {
+			streams[i] = &runStream{link: l, query: q, source: from, pos: part.start, size: f.limit + 1}
+			if err := streams[i].next(); err != nil {
+				return err
+			}
+		}
+		if done, err := f.merge(streams); done || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// part is a stretch of the answer: streams that are merged, and the position they begin after.
+type part struct {
+	start   carillon.RunPos
+	sources []source
+}
+
+// partsFrom says what makes up the answer from a position on. What cannot hold what is asked for is left out.
+func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
+	hot, past := len(q.States) == 0, []source{allEnded}
+	if len(q.States) > 0 {
+		past = nil
+	}
+	for _, state := range q.States {
+		if !state.Ended() {
+			hot = true
+		} else if from := endedIn(state); !slices.Contains(past, from) {
+			past = append(past, from)
+		}
+	}
+	switch start.Part {
+	case carillon.PartDead:
+		if q.Job != 0 {
+			return []part{{start, []source{jobDead}}}
+		}
+		return []part{{start, []source{allDead}}}
+	case carillon.PartJob:
+		ofJob := part{start: start}
+		if hot {
+			ofJob.sources = append(ofJob.sources, jobUnended)
+		}
+		if len(past) > 0 {
+			ofJob.sources = append(ofJob.sources, jobEnded)
+		}
+		return []part{ofJob}
+	case carillon.PartUnfinished:
+		if hot {
+			parts = append(parts, part{start, []source{allUnfinished}})
+		}
+		start = carillon.RunPos{Part: carillon.PartEnded, Place: carillon.Unended}
+	}
+	if len(past) > 0 {
+		parts = append(parts, part{start, past})
+	}
+	return parts
+}
+
+// finder fills a page.
+type finder struct {
+	limit   int
+	maxScan int
+	page    carillon.RunPage
+	last    carillon.RunPos // of the page
+	scanned int
+}
+
+// merge takes from the streams, first things first, until they end, the page is full, or the search has taken long
+// enough. done: the page is as it should be.
+func (f *finder) merge(streams []*runStream) (done bool, err error) {
+	for {
+		first := firstOf(streams)
+		if first == nil {
+			return false, nil
+		}
+		if first.wanted {
+			if len(f.page.Runs) == f.limit {
+				f.page.Next = f.last.String()
+				return true, nil
+			}
+			f.page.Runs, f.last = append(f.page.Runs, first.run), first.pos
+		}
+		if f.scanned++; f.scanned == f.maxScan {
+			f.page.Next = first.pos.String()
+			return true, nil
+		}
+		if err := first.next(); err != nil {
+			return false, err
+		}
+	}
+}
+
+func firstOf(streams []*runStream) (first *runStream) {
+	for _, s := range streams {
+		if s.live && (first == nil || comesBefore(s.pos, first.pos)) {
+			first = s
+		}
+	}
+	return first
+}
+
+// comesBefore is the order of the parts that are merged of several streams: falling.
+func comesBefore(a, b carillon.RunPos) bool {
+	if a.Due != b.Due {
+		return a.Due > b.Due
+	}
+	return a.Place > b.Place
+}

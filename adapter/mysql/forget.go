@@ -1,0 +1,202 @@
+package mysql
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+// forgetter remembers how far a day that will be dropped has been gone through.
+type forgetter struct {
+	mu     sync.Mutex // guards what follows
+	day    string
+	passed int64
+	ahead  carillon.Time // up to here days have been made
+}
+
+// past names a record of history or a dead letter.
+type past struct {
+	pos   int64
+	id    carillon.RunID
+	ended carillon.Time
+	dead  bool
+}
+
+// Forget implements carillon.Store. One node at a time does it; another one finds nothing to do. A large day of history
+// goes as a whole, later than its first records might.
+func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
+	if limit <= 0 {
+		return 0, ctx.Err()
+	}
+	if err := s.addDays(ctx, now); err != nil {
+		return 0, tried("forget", err)
+	}
+	_, err = s.alone(ctx, "forgetting", 0, func(l *link) error {
+		until := carillon.Time(0)
+		if rule.Runs != 0 {
+			until = now.Add(-rule.Runs.Std())
+			var err error
+			if forgotten, until, err = s.forgetDays(l, until, now, limit); forgotten > 0 || err != nil {
+				return err
+			}
+		}
+		found, err := l.overdue(rule, until, now, limit)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		forgotten = len(found)
+		return l.insist(func() error { return l.remove(found) })
+	})
+	if err != nil {
+		return 0, tried("forget", err)
+	}
+	return forgotten, nil
+}
+
+// What may go, by the server's rule or by its own expiry: both by history_expires and dead_expires.
+const (
+	historyByRule = `SELECT pos, job, due, ended FROM history FORCE INDEX (history_expires)
+WHERE expires IS NULL AND ended <= ? ORDER BY ended, pos LIMIT ?`
+	historyByOwn = `SELECT pos, job, due, ended FROM history FORCE INDEX (history_expires)
+WHERE expires <= ? ORDER BY expires, ended, pos LIMIT ?`
+	deadByRule = `SELECT pos, job, due, ended FROM dead FORCE INDEX (dead_expires)
+WHERE expires IS NULL AND ended <= ? ORDER BY ended, pos LIMIT ?`
+	deadByOwn = `SELECT pos, job, due, ended FROM dead FORCE INDEX (dead_expires)
+WHERE expires <= ? ORDER BY expires, ended, pos LIMIT ?`
+)
+
+// overdue returns up to limit of what need not be kept. until is for history; 0: all is kept that has no expiry.
+func (l *link) overdue(rule carillon.Retention, until, now carillon.Time, limit int) (found []past, err error) {
+	for _, from := range []struct {
+		query string
+		until carillon.Time
+		dead  bool
+		off   bool
+	}{
+		{historyByRule, until, false, rule.Runs == 0},
+		{historyByOwn, now, false, false},
+		{deadByRule, now.Add(-rule.DeadLetters.Std()), true, rule.DeadLetters == 0},
+		{deadByOwn, now, true, false},
+	} {
+		if from.off || len(found) == limit {
+			continue
+		}
+		err := l.query(func(r row) error {
+			found = append(found, pastOf(r, from.dead))
+			return nil
+		}, from.query, from.until, limit-len(found))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+func pastOf(r row, dead bool) past {
+	return past{r.int(0), carillon.RunID{Job: carillon.JobID(r.int(1)), Due: carillon.Time(r.int(2))}, carillon.Time(r.int(3)), dead}
+}
+
+// By primary key; deadOfPos compares the place too, for the letter may be another one by now.
+const (
+	deleteHistory = `DELETE h FROM history h FORCE INDEX (PRIMARY) WHERE (pos, ended) IN (`
+	deleteLetters = `DELETE dead FROM dead FORCE INDEX (PRIMARY) WHERE (job, due, pos) IN (`
+)
+
+// remove deletes records and what was kept for their sake, in a transaction.
+func (l *link) remove(found []past) error {
+	var p plan
+	p.script.add(beginWrite)
+	i := slices.IndexFunc(found, func(f past) bool { return f.dead })
+	if i < 0 {
+		i = len(found)
+	}
+	many(&p.script, deleteHistory, found[:i], func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.pos, f.ended) }, `)`, false)
+	many(&p.script, deleteLetters, found[i:], func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.pos) }, `)`, false)
+	err := l.send(&p.script)
+	if err == nil {
+		err = l.clean(found, `1`)
+	}
+	if err != nil {
+		return l.end(err)
+	}
+	return l.exec([]byte(`COMMIT`))
+}
+
+func (l *link) send(s *script) error {
+	for _, packet := range s.all() {
+		if err := l.exec(packet); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// What a run handed back goes with the last record of it, a one-off job with the last of all. The last ? of each is what
+// history still holds.
+const (
+	unlessKept = ` WHERE (o.due, o.job) IN (?) AND NOT EXISTS (SELECT 1 FROM run r FORCE INDEX (PRIMARY) WHERE r.due = o.due AND r.job = o.job)
+  AND NOT EXISTS (SELECT 1 FROM dead d FORCE INDEX (PRIMARY) WHERE d.job = o.job AND d.due = o.due)
+  AND NOT EXISTS (SELECT 1 FROM history h FORCE INDEX (history_job) WHERE h.job = o.job AND h.due = o.due AND ?)`
+	deleteResults     = `DELETE o FROM result o FORCE INDEX (PRIMARY)` + unlessKept
+	deleteCheckpoints = `DELETE o FROM checkpoint o FORCE INDEX (PRIMARY)` + unlessKept
+
+	lockOneOffs = `SELECT id, ns FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) AND due IS NOT NULL FOR UPDATE`
+	idleOneOffs = `SELECT j.id FROM job j FORCE INDEX (PRIMARY) WHERE j.id IN (?)
+  AND NOT EXISTS (SELECT 1 FROM run r FORCE INDEX (run_job) WHERE r.job = j.id)
+  AND NOT EXISTS (SELECT 1 FROM dead d FORCE INDEX (PRIMARY) WHERE d.job = j.id)
+  AND NOT EXISTS (SELECT 1 FROM history h FORCE INDEX (history_job) WHERE h.job = j.id AND ?)`
+
+	deleteJobs        = `DELETE job FROM job FORCE INDEX (PRIMARY) WHERE id IN (?)`
+	deleteDefinitions = `DELETE definition FROM definition FORCE INDEX (PRIMARY) WHERE job IN (?)`
+	deleteLabels      = `DELETE job_label FROM job_label FORCE INDEX (job_label_job) WHERE job IN (?)`
+	dropGuards        = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`) IN (?)"
+)
+
+// clean removes what only forgotten runs had need of. still says of a row h of history that it is not forgotten.
+func (l *link) clean(found []past, still raw) error {
+	for some := range slices.Chunk(found, most) {
+		ids := list(some, func(b []byte, f past) []byte { return dueJob(b, f.id) })
+		var s script
+		s.add(deleteResults, ids, still)
+		s.add(deleteCheckpoints, ids, still)
+		if err := l.send(&s); err != nil {
+			return err
+		}
+		if err := l.cleanJobs(list(some, func(b []byte, f past) []byte { return appendValue(b, f.id.Job) }), still); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanJobs locks the jobs and their guards before it looks whether anything of them is left: a run is inserted only
+// together with one of these, or beside another run.
+func (l *link) cleanJobs(ids, still raw) error {
+	spaces := map[carillon.JobID]string{}
+	err := l.query(func(r row) error { spaces[carillon.JobID(r.int(0))] = r.text(1); return nil }, lockOneOffs, ids)
+	if err != nil || len(spaces) == 0 {
+		return err
+	}
+	var jobs []carillon.JobID
+	for id := range spaces {
+		jobs = append(jobs, id)
+	}
+	slices.Sort(jobs)
+	overlapKey := func(b []byte, id carillon.JobID) []byte { return appendGuardKey(b, guardKey{spaces[id], carillon.OverlapKey(id)}) }
+	if err := l.query(func(row) error { return nil }, lockGuards, list(jobs, overlapKey)); err != nil {
+		return err
+	}
+	var idle []carillon.JobID
+	err = l.query(func(r row) error { idle = append(idle, carillon.JobID(r.int(0))); return nil }, idleOneOffs, ints(jobs), still)
+	if err != nil || len(idle) == 0 {
+		return err
+	}
+	var s script
+	s.add(deleteJobs, ints(idle))
+	s.add(deleteDefinitions, ints(idle))
+	s.add(deleteLabels, ints(idle))
+	s.add(dropGuards, list(idle, overlapKey))
+	return l.send(&s)
+}

@@ -1,0 +1,74 @@
+package mysql
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// All by primary key.
+const (
+	insertGuards = "INSERT INTO guard (ns, `key`, rev, value) VALUES "
+	updateGuard  = "UPDATE guard SET rev = rev + 1, value = ? WHERE ns = ? AND `key` = ? AND rev = ?"
+	deleteGuards = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`, rev) IN ("
+)
+
+func (p *plan) putGuards() {
+	many(&p.script, insertGuards, p.newGuards, func(b []byte, g *carillon.Guard) []byte {
+		return appendSQL(b, `(?,?,1,?)`, g.Namespace, g.Key, string(g.Value)) // none is seen not to exist: see takeGuard
+	}, ``, false)
+	slices.SortFunc(p.guards, func(a, b *carillon.Guard) int { return strings.Compare(a.Namespace+a.Key, b.Namespace+b.Key) })
+	for _, g := range p.guards {
+		p.script.add(updateGuard, g.Value, g.Namespace, g.Key, g.Rev)
+		p.script.add(mustBe, 1)
+	}
+	many(&p.script, deleteGuards, p.gone, func(b []byte, g *carillon.Guard) []byte {
+		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, max(g.Rev, 1))
+	}, `)`, true)
+}
+
+// By primary key; the second a range of it.
+const (
+	guardsByKey = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`) IN (?)"
+	guardsFrom  = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE ns = ? AND `key` >= ? AND LEFT(`key`, ?) = ? ORDER BY `key`"
+	guardsUntil = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE ns = ? AND `key` >= ? AND `key` < ? ORDER BY `key`"
+)
+
+// Guards implements carillon.Store.
+func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []carillon.Guard, err error) {
+	take := func(r row) error {
+		found = append(found, carillon.Guard{Namespace: r.name(0), Key: r.text(1), Rev: int32(r.int(2)), Value: r.bytes(3)})
+		return nil
+	}
+	err = s.use(ctx, func(l *link) error {
+		if len(q.Keys) == 0 {
+			if end := afterAll(q.Prefix); end != "" {
+				return l.query(take, guardsUntil, q.Namespace, q.Prefix, end)
+			}
+			return l.query(take, guardsFrom, q.Namespace, q.Prefix, len(q.Prefix), q.Prefix)
+		}
+		for some := range slices.Chunk(q.Keys, most) {
+			keys := list(some, func(b []byte, key string) []byte { return appendGuardKey(b, guardKey{q.Namespace, key}) })
+			if err := l.query(take, guardsByKey, keys); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return found, tried("read guards", err)
+}
+
+// afterAll is the first text behind all that begin with a prefix; none if there is no such text.
+func afterAll(prefix string) string {
+	b := []byte(prefix)
+	for len(b) > 0 && b[len(b)-1] == 0xff {
+		b = b[:len(b)-1]
+	}
+	if len(b) == 0 {
+		return ""
+	}
+	b[len(b)-1]++
+	return string(b)
+}

@@ -1,0 +1,89 @@
+package mysql
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// The job row, by primary key. What is due is written once, see the column. An edited row has been locked and compared.
+const (
+	insertJobs = `INSERT INTO job`
+
+	updateJob = `UPDATE job SET rev = rev + 1, state = ?, updated = ? WHERE id = ?`
+
+	moveJob = `REPLACE INTO definition (job, version, ns, name, type, owner, spec, payload)
+SELECT id, version, ns, name, type, owner, spec, payload FROM job WHERE id = ?`
+
+	defineJob = `UPDATE job SET rev = rev + 1, version = ?, state = ?, updated = ?, name = ?, type = ?, owner = ?, spec = ?, payload = ?
+WHERE id = ?`
+
+	unlabelJob = `DELETE job_label FROM job_label FORCE INDEX (job_label_job) WHERE job = ?`
+)
+
+func (p *plan) putJobs() error {
+	var labels []label
+	rows := make([]newJob, len(p.newJobs))
+	for i, job := range p.newJobs {
+		row := newJob{Job: job}
+		if !job.Schedule.Recurring() {
+			row.due = job.Schedule.At
+		}
+		var err error
+		if row.spec, err = encode(&job.Definition, row.due); err != nil {
+			return err
+		}
+		rows[i] = row
+		labels = appendLabels(labels, job.Namespace, job)
+		p.remember(job.ID, storedJob{version: job.Version, ns: job.Namespace, due: row.due})
+	}
+	insert(&p.script, insertJobs, jobRow, rows, ``)
+	for _, job := range p.edited {
+		stored := p.jobs[job.ID]
+		if stored.version == job.Version {
+			p.script.add(updateJob, job.State, job.Updated, job.ID)
+			continue
+		}
+		spec, err := encode(&job.Definition, stored.due)
+		if err != nil {
+			return err
+		}
+		p.script.add(moveJob, job.ID)
+		p.script.add(defineJob, job.Version, job.State, job.Updated, job.Name, job.Type, job.Owner, spec, []byte(job.Payload), job.ID)
+		p.script.add(unlabelJob, job.ID)
+		labels = appendLabels(labels, stored.ns, job)
+		stored.version = job.Version
+		p.remember(job.ID, stored)
+	}
+	p.putLabels(labels)
+	return nil
+}
+
+// remember keeps what a later segment may have to know.
+func (p *plan) remember(id carillon.JobID, job storedJob) {
+	if p.jobs != nil {
+		p.jobs[id] = job
+	}
+}
+
+// insertLabels is by primary key; only jobs that have some pay for them.
+const insertLabels = "INSERT IGNORE INTO job_label (ns, `key`, value, job) VALUES "
+
+type label struct {
+	ns, key, value string
+	job            carillon.JobID
+}
+
+func appendLabels(to []label, ns string, job *carillon.Job) []label {
+	for _, key := range slices.Sorted(maps.Keys(job.Labels)) {
+		to = append(to, label{ns, key, job.Labels[key], job.ID})
+	}
+	return to
+}
+
+func (p *plan) putLabels(labels []label) {
+	many(&p.script, insertLabels, labels, func(b []byte, l label) []byte {
+		return appendSQL(b, `(?,?,?,?)`, l.ns, l.key, l.value, l.job)
+	}, ``, false)
+}

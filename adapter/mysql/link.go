@@ -1,0 +1,154 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// link is a connection for the length of a call. It speaks to the driver itself: database/sql would convert every value
+// of every row on its way.
+type link struct {
+	ctx   context.Context
+	conn  driverConn
+	names map[string]string // few namespaces, queues and workers are named by many rows
+}
+
+type driverConn interface {
+	driver.ExecerContext
+	driver.QueryerContext
+}
+
+// use runs a function on a connection of its own.
+func (s *Store) use(ctx context.Context, f func(l *link) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	within, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
+	defer cancel()
+	conn, err := s.db.Conn(within)
+	if err == nil {
+		defer conn.Close()
+		err = conn.Raw(func(c any) error { return f(&link{ctx: within, conn: c.(driverConn), names: map[string]string{}}) })
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case within.Err() != nil:
+		return context.Cause(within)
+	}
+	return err
+}
+
+var errTimeout = errors.New("the database did not answer in time")
+
+// exec runs the statements of a packet.
+func (l *link) exec(packet []byte) error {
+	_, err := l.conn.ExecContext(l.ctx, string(packet), nil)
+	return err
+}
+
+// query hands the rows of an answer to a function.
+func (l *link) query(each func(r row) error, query string, args ...any) error {
+	rows, err := l.conn.QueryContext(l.ctx, string(appendSQL(nil, query, args...)), nil)
+	if err != nil {
+		return err
+	}
+	r := row{l, make([]driver.Value, len(rows.Columns()))}
+	for {
+		err := rows.Next(r.values)
+		if errors.Is(err, io.EOF) {
+			return rows.Close()
+		}
+		if err == nil {
+			err = each(r)
+		}
+		if err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+}
+
+// view runs a function that sees one state of all tables from its first query to its last.
+func (s *Store) view(ctx context.Context, f func(l *link) error) error {
+	const begin = `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`
+	return s.use(ctx, func(l *link) error {
+		if err := l.exec([]byte(begin)); err != nil {
+			return err
+		}
+		return l.end(f(l))
+	})
+}
+
+// end ends a transaction that wrote nothing, or whose statements failed.
+func (l *link) end(err error) error {
+	return errors.Join(err, l.exec([]byte(`ROLLBACK`)))
+}
+
+// row is a row of an answer. It is good until the next one is read.
+type row struct {
+	link   *link
+	values []driver.Value
+}
+
+// int reads a number; NULL is 0.
+func (r row) int(column int) int64 {
+	n, _ := r.values[column].(int64)
+	return n
+}
+
+func (r row) bool(column int) bool { return r.int(column) != 0 }
+
+// bytes reads bytes; NULL is nil.
+func (r row) bytes(column int) []byte {
+	b, _ := r.values[column].([]byte)
+	if b == nil {
+		return nil
+	}
+	return append([]byte{}, b...)
+}
+
+func (r row) text(column int) string {
+	b, _ := r.values[column].([]byte)
+	return string(b)
+}
+
+// name reads a text that many rows share, without allocating it again.
+func (r row) name(column int) string {
+	b, _ := r.values[column].([]byte)
+	if s, known := r.link.names[string(b)]; known {
+		return s
+	}
+	s := string(b)
+	r.link.names[s] = s
+	return s
+}
+
+// What the server says when a statement failed.
+const (
+	duplicate   = 1062
+	lockTimeout = 1205
+	deadlock    = 1213
+	outOfRange  = 1690 // see mustBe
+)
+
+func number(err error) uint16 {
+	if failed := (*mysql.MySQLError)(nil); errors.As(err, &failed) {
+		return failed.Number
+	}
+	return 0
+}
+
+// tried says what was tried when an error came.
+func tried(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

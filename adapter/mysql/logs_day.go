@@ -1,0 +1,62 @@
+package mysql
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/carillon-run/carillon"
+)
+
+// logDay is a partition of log: what was printed by the runs that were due in it. The first one has everything before it
+// as well, and each takes over what belongs to those before it that were dropped.
+type logDay struct {
+	name     string
+	from, to carillon.Time // from <= due < to
+}
+
+// Out: name and bound of each partition, in order.
+const listLogDays = `SELECT PARTITION_NAME, PARTITION_DESCRIPTION FROM information_schema.PARTITIONS
+WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'log' ORDER BY PARTITION_ORDINAL_POSITION`
+
+func (l *link) logDays() (days []logDay, err error) {
+	from := carillon.Time(math.MinInt64)
+	err = l.query(func(r row) error {
+		d := logDay{name: r.text(0), from: from, to: carillon.Never}
+		if bound := r.text(1); bound != "MAXVALUE" {
+			ms, err := strconv.ParseInt(bound, 10, 64)
+			if err != nil {
+				return err
+			}
+			d.to = carillon.Time(ms)
+		}
+		days, from = append(days, d), d.to
+		return nil
+	}, listLogDays)
+	return days, err
+}
+
+// In: partitions. What the last one has already is moved to where it belongs, which is quick as long as it has nothing.
+const splitLastLogDay = `ALTER TABLE log REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
+
+// planLogDays makes the partitions of today and some days after it, and returns all. After a long time without, today's
+// gets what belongs to the days between.
+func (l *link) planLogDays(now carillon.Time) ([]logDay, error) {
+	days, err := l.logDays()
+	if err != nil {
+		return nil, err
+	}
+	planned, today := days[len(days)-1].from, now-now%dayLength
+	var b []byte
+	for end := today + dayLength; end <= today+dayLength+daysAhead; end += dayLength {
+		if end > planned {
+			b = appendSQL(b, oneDay, dayName(end), end)
+		}
+	}
+	if len(b) == 0 {
+		return days, nil
+	}
+	if err := l.exec(appendSQL(nil, splitLastLogDay, raw(b))); err != nil {
+		return nil, tried("add days", err)
+	}
+	return l.logDays()
+}

@@ -1,0 +1,145 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Trim drops the partitions in which nothing is kept any more: a day with a million pieces costs as much as one with few.
+// So that most days end that way it has patience with what is over while the rest of its day is not: pieces may stay as
+// long again as they are kept, but not for more than trimPatience. On the way it makes the partitions of the next days.
+//
+// One node at a time trims; while another one is at it there is nothing to do.
+func (logs *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
+	_, err := logs.store.alone(ctx, "log", 0, func(l *link) error {
+		days, err := l.planLogDays(now)
+		if err != nil {
+			return err
+		}
+		t := logTrim{l, now, keep}
+		for _, d := range days {
+			if err := t.day(d); err != nil {
+				return tried("partition "+d.name, err)
+			}
+		}
+		return nil
+	})
+	return tried("trim logs", err)
+}
+
+// trimPatience is a day, until the last of the day is over too, and half of one for those who go on after midnight.
+const trimPatience = 36 * time.Hour
+
+type logTrim struct {
+	*link
+	now  carillon.Time
+	keep time.Duration
+}
+
+// logClass is what was printed by the runs of a day and is kept equally long.
+type logClass struct {
+	keep        int64         // as stored
+	first, last carillon.Time // written
+}
+
+func (t logTrim) day(d logDay) error {
+	classes, err := t.classes(d)
+	if err != nil {
+		return err
+	}
+	if d.to <= t.now && t.over(classes) {
+		return t.drop(d)
+	}
+	for _, c := range classes {
+		patience := min(t.keepOf(c), trimPatience)
+		if before := t.before(c); c.last < before || c.first < before.Add(-patience) {
+			if err := t.delete(d, c.keep, before); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (t logTrim) keepOf(c logClass) time.Duration {
+	return cmp.Or(time.Duration(c.keep)*time.Millisecond, t.keep)
+}
+
+// before is when what is over was written.
+func (t logTrim) before(c logClass) carillon.Time { return t.now.Add(-t.keepOf(c)) }
+
+// over says that all of the classes are.
+func (t logTrim) over(classes []logClass) bool {
+	for _, c := range classes {
+		if c.last >= t.before(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// In: partition, keep. Out: the next larger keep, and when the first piece of it was written; when the last was. Each is
+// one entry of log_keep. To ask for all of them with GROUP BY may read the whole index, as the statistics will have it.
+const (
+	nextLogClass = `SELECT keep, written FROM log PARTITION (?) FORCE INDEX (log_keep) WHERE keep > ? ORDER BY keep, written LIMIT 1`
+	lastInClass  = `SELECT written FROM log PARTITION (?) FORCE INDEX (log_keep) WHERE keep = ? ORDER BY written DESC LIMIT 1`
+)
+
+func (t logTrim) classes(d logDay) (classes []logClass, err error) {
+	for keep := int64(-1); ; {
+		c, found, err := t.classAfter(d, keep)
+		if err != nil || !found {
+			return classes, err
+		}
+		classes, keep = append(classes, c), c.keep
+	}
+}
+
+func (t logTrim) classAfter(d logDay, keep int64) (c logClass, found bool, err error) {
+	err = t.query(func(r row) error {
+		c, found = logClass{keep: r.int(0), first: carillon.Time(r.int(1))}, true
+		return nil
+	}, nextLogClass, raw(d.name), keep)
+	if err == nil && found {
+		err = t.query(func(r row) error { c.last = carillon.Time(r.int(0)); return nil }, lastInClass, raw(d.name), c.keep)
+	}
+	return c, found, err
+}
+
+// In: partition.
+const (
+	lockLog    = `LOCK TABLES log WRITE`
+	dropLogDay = `ALTER TABLE log DROP PARTITION ?`
+	unlockLog  = `UNLOCK TABLES`
+)
+
+// drop looks again with the table to itself: a run that is late by days may have printed something just now.
+func (t logTrim) drop(d logDay) error {
+	if err := t.exec([]byte(lockLog)); err != nil {
+		return err
+	}
+	classes, err := t.classes(d)
+	if err == nil && t.over(classes) {
+		err = t.exec(appendSQL(nil, dropLogDay, raw(d.name)))
+	}
+	if unlocked := t.exec([]byte(unlockLog)); err == nil {
+		err = unlocked
+	}
+	return err
+}
+
+// In: partition, keep, before when, how many. By log_keep.
+const deletePieces = `DELETE FROM log PARTITION (?) WHERE keep = ? AND written < ? LIMIT ?`
+
+// delete removes some at a time, so that nobody waits long for what it has locked.
+func (t logTrim) delete(d logDay, keep int64, before carillon.Time) error {
+	for {
+		n, err := t.do(deletePieces, raw(d.name), keep, before, most)
+		if err != nil || n < most {
+			return err
+		}
+	}
+}

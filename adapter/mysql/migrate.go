@@ -1,0 +1,134 @@
+package mysql
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+)
+
+//go:embed migration/*.sql
+var migrations embed.FS
+
+// Migration is one step of the schema: numbered, forward only, safe to repeat.
+type Migration struct {
+	Version int
+	Name    string
+	SQL     string
+}
+
+// Migrations are all steps that this program knows, first things first.
+func Migrations() []Migration {
+	names, err := fs.Glob(migrations, "migration/*.sql") // sorted
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	all := make([]Migration, len(names))
+	for i, path := range names {
+		script, err := migrations.ReadFile(path)
+		name := strings.TrimPrefix(path, "migration/")
+		digits, _, _ := strings.Cut(name, "_")
+		version, bad := strconv.Atoi(digits)
+		if err := errors.Join(err, bad); err != nil {
+			panic(err) // it was built in wrong
+		}
+		all[i] = Migration{version, name, string(script)}
+	}
+	return all
+}
+
+const (
+	schemaExists  = `SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'migration'`
+	schemaVersion = `SELECT coalesce(max(version), 0) FROM migration`
+	createSchema  = `CREATE TABLE IF NOT EXISTS migration (version INT PRIMARY KEY, name VARBINARY(255) NOT NULL, applied BIGINT NOT NULL) ENGINE=InnoDB`
+
+	recordMigration = `INSERT INTO migration (version, name, applied) VALUES (?, ?, UNIX_TIMESTAMP(NOW(3)) * 1000)`
+)
+
+// migrate brings the schema to the version of this program. One that a newer program has migrated is refused: to write to
+// it would be to guess. It needs no right to change the schema where there is nothing to change.
+func (s *Store) migrate(ctx context.Context, keep bool) error {
+	all := Migrations()
+	newest, applied := all[len(all)-1].Version, 0
+	err := s.use(ctx, func(l *link) (err error) {
+		applied, err = l.schemaVersion()
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case applied > newest:
+		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use the program that wrote it, or a newer one",
+			applied, newest)
+	case applied == newest:
+		return nil
+	case keep:
+		return fmt.Errorf("the database has schema version %d, this program needs %d: migrate it", applied, newest)
+	}
+	done, err := s.alone(ctx, "migration", s.timeout, func(l *link) error { return l.migrate(all) })
+	if err == nil && !done {
+		return errors.New("another node's migration takes too long")
+	}
+	return err
+}
+
+// migrate applies what another node has not applied. A crash in the middle of a step leaves what it has done: MySQL
+// cannot undo it. The step is then repeated from its beginning.
+func (l *link) migrate(all []Migration) error {
+	if err := l.exec([]byte(createSchema)); err != nil {
+		return err
+	}
+	applied, err := l.schemaVersion()
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		if m.Version <= applied {
+			continue
+		}
+		err := l.exec([]byte(m.SQL))
+		if err == nil {
+			err = l.exec(appendSQL(nil, recordMigration, m.Version, m.Name))
+		}
+		if err != nil {
+			return tried("migrate to "+m.Name, err)
+		}
+	}
+	return nil
+}
+
+func (l *link) schemaVersion() (version int, err error) {
+	exists, err := l.has(schemaExists)
+	if err != nil || !exists {
+		return 0, err
+	}
+	err = l.query(func(r row) error { version = int(r.int(0)); return nil }, schemaVersion)
+	return version, err
+}
+
+// The server's own locks are named for all its databases, and end with the connection.
+const (
+	takeLock = `SELECT GET_LOCK(CONCAT('carillon/', ?, '/', MD5(DATABASE())), ?)`
+	freeLock = `DO RELEASE_LOCK(CONCAT('carillon/', ?, '/', MD5(DATABASE())))`
+)
+
+// alone runs a function while no other node does what has the same name. done is false if it was another's turn for too
+// long.
+func (s *Store) alone(ctx context.Context, what string, patience time.Duration, f func(l *link) error) (done bool, err error) {
+	err = s.use(ctx, func(l *link) error {
+		err := l.query(func(r row) error { done = r.bool(0); return nil }, takeLock, what, int(patience.Seconds()))
+		if err != nil || !done {
+			return tried("wait for the other nodes' "+what, err)
+		}
+		err = f(l)
+		if freed := l.exec(appendSQL(nil, freeLock, what)); err == nil {
+			err = freed
+		}
+		return err
+	})
+	return done, err
+}

@@ -1,0 +1,11 @@
+-- Who is alive: a row for every node and worker, written about once a second and read whole. Times are by the clock of
+-- this database.
+CREATE TABLE IF NOT EXISTS session (
+  id     VARBINARY(255)  NOT NULL,
+  kind   VARBINARY(255)  NOT NULL,
+  addr   VARBINARY(1000) NOT NULL,
+  joined BIGINT          NOT NULL,
+  beat   BIGINT          NOT NULL,
+  holds  LONGBLOB        NOT NULL,    -- the attempts that it said it holds, see session_holds.go
+  PRIMARY KEY (id)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC STATS_PERSISTENT=0 DEFAULT CHARSET=utf8mb4;

@@ -1,0 +1,126 @@
+package mysql_test
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mysql"
+)
+
+// A query that falls back to a scan or a sort is as right as before and a thousand times slower, so plans are tested. The
+// tables are nearly empty, which is when an engine is most tempted to scan.
+func TestPlans(t *testing.T) {
+	store := openAt(t, database(t))
+	changes := submits(t, 300, func(i int, job *carillon.Job) { job.Labels = map[string]string{"k": strconv.Itoa(i)} })
+	win(t, store, changes...)
+	for i, c := range changes[:200] {
+		end := ended(c, now)
+		if i%2 == 0 {
+			end.Runs[0].State = carillon.Failed
+		}
+		end.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
+		end.Guards = guard(strconv.Itoa(i), 0, "v").Guards
+		changes[i] = end
+	}
+	win(t, store, changes[:200]...)
+	const (
+		access, key, extra = 3, 5, 9
+	)
+	for name, q := range mysql.Queries() {
+		plan, err := store.Query(t.Context(), `EXPLAIN `+q.Query)
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, q.Query)
+			continue
+		}
+		var keys []string
+		for _, step := range plan {
+			keys = append(keys, step[key])
+			sorts := strings.Contains(step[extra], "filesort") || strings.Contains(step[extra], "temporary")
+			if step[access] == "ALL" || step[access] == "index" || sorts != q.Sorts {
+				t.Errorf("%s: %v", name, step)
+			}
+		}
+		if !slices.Equal(keys, q.Keys) {
+			t.Errorf("%s goes by %v, want %v\n%v", name, keys, q.Keys, plan)
+		}
+	}
+}
+
+// rowsRead is how many rows a call makes the server read.
+func rowsRead(t *testing.T, store *mysql.Store, call func() error) (n int) {
+	t.Helper()
+	if err := store.Exec(t.Context(), `FLUSH STATUS`); err != nil {
+		t.Fatal(err)
+	}
+	if err := call(); err != nil {
+		t.Fatal(err)
+	}
+	counts, err := store.Query(t.Context(), `SHOW SESSION STATUS LIKE 'Handler_read%'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range counts {
+		read, _ := strconv.Atoi(count[1])
+		n += read
+	}
+	return n
+}
+
+// A backlog that is due at one instant is the hard case: the order of wakes says nothing until the last column.
+func TestAPageOfWakesCostsItsOwnSize(t *testing.T) {
+	store, err := mysql.Open(t.Context(), database(t), mysql.Config{Connections: 1}) // whose counts are one connection's
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const backlog, limit = 20_000, 100
+	changes := submits(t, backlog, func(i int, job *carillon.Job) {
+		if i%1000 == 999 {
+			job.Queue = "small"
+		}
+	})
+	win(t, store, changes...)
+	half := changes[backlog/2].Runs[0]
+	lane := &carillon.Lane{Queue: "small", Priority: 5}
+	for _, c := range []struct {
+		q     carillon.WakeQuery
+		found int
+		most  int
+	}{
+		{carillon.WakeQuery{}, limit, 2 * limit},
+		{carillon.WakeQuery{After: half.WakePos()}, limit, 2 * limit},
+		{carillon.WakeQuery{Lane: lane}, backlog / 1000, 100},
+		{carillon.WakeQuery{Lane: lane, After: half.WakePos()}, backlog / 2000, 100},
+		{carillon.WakeQuery{After: half.WakePos(), Shards: []int{1, 7, 8, 9, 20, 33, 47, 63}}, limit, 8 * 2 * limit},
+		{carillon.WakeQuery{Lane: lane, After: half.WakePos(), Shards: []int{1, 7}}, -1, 100},
+	} {
+		c.q.Until, c.q.Limit = now, limit
+		var runs []carillon.Run
+		n := rowsRead(t, store, func() (err error) {
+			runs, err = store.Wakes(t.Context(), c.q)
+			return err
+		})
+		if c.found >= 0 && len(runs) != c.found || n > c.most {
+			t.Errorf("%+v: %d rows read for %d", c.q, n, len(runs))
+		}
+	}
+	for name, call := range map[string]func() error{
+		"jobs": func() error { _, err := store.FindJobs(t.Context(), carillon.JobQuery{Limit: limit}); return err },
+		"runs": func() error { _, err := store.FindRuns(t.Context(), carillon.RunQuery{Limit: limit}); return err },
+		"one job's runs": func() error {
+			_, err := store.FindRuns(t.Context(), carillon.RunQuery{Limit: limit, Job: half.ID.Job})
+			return err
+		},
+		"jobs by label": func() error {
+			_, err := store.FindJobs(t.Context(), carillon.JobQuery{Namespace: "default", LabelKey: "k", LabelValue: "v"})
+			return err
+		},
+	} {
+		if n := rowsRead(t, store, call); n > 6*limit {
+			t.Errorf("%s: %d rows read", name, n)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package mysql
+
+import (
+	"github.com/carillon-run/carillon"
+)
+
+// The hot table, by primary key. An update leaves alone what a run is born with. Runs that become the same are updated by
+// one statement: those that a worker claims at a time differ in nothing but their keys.
+const (
+	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
+  crashes, state, prio, flags, extra, ns, queue, worker, reason`
+
+	insertRuns = `INSERT INTO run`
+
+	updateRuns = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?, version = ?, attempt = ?, failures = ?,
+  losses = ?, crashes = ?, state = ?, prio = ?, flags = ?, queue = ?, worker = ?, reason = ?
+WHERE (due, job, rev) IN (`
+
+	deleteRuns = `DELETE run FROM run FORCE INDEX (PRIMARY) WHERE (due, job, rev) IN (`
+)
+
+func (p *plan) putRuns() {
+	insert(&p.script, insertRuns, runRow, p.newRuns, ``)
+	for _, group := range alike(p.updated) {
+		many(&p.script, group.update, group.runs, comparedRun, `)`, true)
+	}
+	many(&p.script, deleteRuns, p.left, comparedRun, `)`, true)
+}
+
+// comparedRun writes the key of a run and its revision; that of one that this commit inserts is 1.
+func comparedRun(b []byte, run *carillon.Run) []byte {
+	return appendSQL(b, `(?,?,?)`, run.ID.Due, run.ID.Job, max(run.Rev, 1))
+}
+
+// group is runs that are updated in the same way.
+type group struct {
+	update string
+	runs   []*carillon.Run
+}
+
+func alike(runs []*carillon.Run) (groups []group) {
+	index := map[string]int{}
+	var b []byte
+	for _, run := range runs {
+		var wake any = run.Wake
+		if run.Wake == run.ID.Due {
+			wake = raw(`due`)
+		}
+		b = appendSQL(b[:0], updateRuns, wake, run.Claimed, run.Started, run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes,
+			run.State, run.Priority, run.Flags&^carillon.Extra, run.Queue, run.Worker, run.Reason)
+		i, known := index[string(b)]
+		if !known {
+			i = len(groups)
+			groups = append(groups, group{update: string(b)})
+			index[groups[i].update] = i
+		}
+		groups[i].runs = append(groups[i].runs, run)
+	}
+	return groups
+}
+
+// unfinished reads runColumns, without About.
+func (r row) unfinished() carillon.Run {
+	run := carillon.Run{
+		ID:   carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))},
+		Wake: carillon.Time(r.int(2)), Covers: carillon.Time(r.int(3)), Claimed: carillon.Time(r.int(4)), Started: carillon.Time(r.int(5)),
+		RetryOf: carillon.Time(r.int(6)), Rev: int32(r.int(7)), Version: int32(r.int(8)), Seq: int32(r.int(9)), Attempt: int32(r.int(10)),
+		Failures: int32(r.int(11)), Losses: int32(r.int(12)), Crashes: int32(r.int(13)),
+		State: carillon.State(r.int(14)), Priority: int8(r.int(15)), Flags: carillon.Flags(r.int(16)),
+		Namespace: r.name(18), Queue: r.name(19), Worker: r.name(20), Reason: r.text(21),
+	}
+	if r.bool(17) {
+		run.Flags |= carillon.Extra
+	}
+	return run
+}

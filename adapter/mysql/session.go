@@ -1,0 +1,194 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Coordinator keeps sessions in a table. Its clock is the database's.
+type Coordinator struct{ store *Store }
+
+// NewCoordinator uses the store's connections.
+func NewCoordinator(store *Store) *Coordinator { return &Coordinator{store} }
+
+var _ carillon.Coordinator = (*Coordinator)(nil)
+
+// clock is the database's time in milliseconds, the same for all of a statement. UNIX_TIMESTAMP(NOW(3)) would be shorter,
+// and an hour wrong for an hour a year where the server's time zone turns its clocks back.
+const clock = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
+
+// In: a row for each of id, kind, addr.
+const joinSessions = `INSERT INTO session (id, kind, addr, joined, beat, holds) VALUES ?`
+
+// Join refuses all if one of the ids is there already.
+func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
+	if len(members) == 0 {
+		return nil
+	}
+	rows := list(members, func(b []byte, m carillon.Member) []byte {
+		return appendSQL(b, `(?, ?, ?, `+clock+`, `+clock+`, '')`, m.ID, m.Kind, m.Addr)
+	})
+	err := c.store.use(ctx, func(l *link) error {
+		_, err := l.do(joinSessions, rows)
+		return err
+	})
+	if number(err) == duplicate {
+		err = fmt.Errorf("%w: %w", carillon.ErrConflict, err)
+	}
+	return tried(fmt.Sprintf("join %d sessions", len(members)), err)
+}
+
+// Beat takes many beats in one statement, and the last word of who beats twice at once. Sessions are locked in the order
+// of their ids, here and where they end, so those who wait for each other cannot wait in a circle.
+func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []string, err error) {
+	last := slices.Clone(beats)
+	slices.Reverse(last)
+	slices.SortStableFunc(last, func(a, b carillon.Beat) int { return cmp.Compare(a.ID, b.ID) })
+	last = slices.CompactFunc(last, func(a, b carillon.Beat) bool { return a.ID == b.ID })
+	err = c.store.use(ctx, func(l *link) error {
+		for len(last) > 0 {
+			n, missing, err := l.beat(last)
+			if err != nil {
+				return err
+			}
+			gone, last = append(gone, missing...), last[n:]
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("beat for %d sessions: %w", len(beats), err)
+	}
+	return gone, nil
+}
+
+// In: ids, what they hold in the same order, ids. By primary key. What is still held is not written again: the server
+// compares.
+const beatSessions = `UPDATE session SET beat = ` + clock + `, holds = ELT(FIELD(id, ?), ?) WHERE id IN (?)`
+
+// In: ids. By primary key.
+const livingSessions = `SELECT id FROM session WHERE id IN (?)`
+
+// beat takes the first n beats, as many as fit into a statement. It asks who is gone if fewer rows have changed than there
+// are ids. Two beats in a millisecond are one change, so that may be nobody; and as a session that is gone does not come
+// back, who is there afterwards was there before.
+func (l *link) beat(beats []carillon.Beat) (n int, gone []string, err error) {
+	var ids []string
+	var holds [][]byte
+	for size := 0; n < len(beats) && n < most && size < packetSize; n++ {
+		packed := packHolds(beats[n].Holds)
+		ids, holds, size = append(ids, beats[n].ID), append(holds, packed), size+len(packed)
+	}
+	changed, err := l.do(beatSessions, texts(ids), list(holds, appendText[[]byte]), texts(ids))
+	if err != nil || changed == int64(n) {
+		return n, nil, err
+	}
+	living := map[string]bool{}
+	err = l.query(func(r row) error { living[r.text(0)] = true; return nil }, livingSessions, texts(ids))
+	gone = slices.DeleteFunc(ids, func(id string) bool { return living[id] })
+	return n, gone, err
+}
+
+// In: ids. By primary key.
+const leaveSessions = `DELETE FROM session WHERE id IN (?)`
+
+func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
+	err := c.store.use(ctx, func(l *link) error {
+		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
+			if _, err := l.do(leaveSessions, texts(some)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return tried(fmt.Sprintf("leave %d sessions", len(ids)), err)
+}
+
+// In: ids, SessionTime. By primary key: whoever else is in the table is not locked, nor waited for.
+const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock + ` - ?`
+
+// Members looks first and ends by name what it has seen to be late, if it still is. Most of the time that is nobody.
+func (c *Coordinator) Members(ctx context.Context, expire bool) (members []carillon.Member, err error) {
+	err = c.store.use(ctx, func(l *link) (err error) {
+		var late []string
+		members, late, err = l.members()
+		if err != nil || !expire || len(late) == 0 {
+			return err
+		}
+		for some := range slices.Chunk(late, most) {
+			if _, err := l.do(expireSessions, texts(some), carillon.SessionTime.Milliseconds()); err != nil {
+				return err
+			}
+		}
+		members, _, err = l.members()
+		return err
+	})
+	return members, tried("list sessions", err)
+}
+
+// In: SessionTime. Out: a session, and whether it is late.
+const listSessions = `SELECT id, kind, addr, beat < ` + clock + ` - ? FROM session ORDER BY id`
+
+func (l *link) members() (members []carillon.Member, late []string, err error) {
+	err = l.query(func(r row) error {
+		m := carillon.Member{ID: r.text(0), Kind: r.name(1), Addr: r.text(2)}
+		members = append(members, m)
+		if r.bool(3) {
+			late = append(late, m.ID)
+		}
+		return nil
+	}, listSessions, carillon.SessionTime.Milliseconds())
+	return members, late, err
+}
+
+// In: ids. By primary key.
+const readHolds = `SELECT id, beat, holds FROM session WHERE id IN (?) ORDER BY id`
+
+func (c *Coordinator) Holds(ctx context.Context, ids []string) (holdings []carillon.Holding, err error) {
+	err = c.store.use(ctx, func(l *link) error {
+		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
+			err := l.query(func(r row) error {
+				runs, err := unpackHolds(r.bytes(2))
+				holdings = append(holdings, carillon.Holding{ID: r.text(0), At: carillon.Time(r.int(1)), Runs: runs})
+				return err
+			}, readHolds, texts(some))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return holdings, tried(fmt.Sprintf("read what %d sessions hold", len(ids)), err)
+}
+
+const readClock = `SELECT ` + clock
+
+func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
+	err = c.store.use(ctx, func(l *link) error {
+		return l.query(func(r row) error { now = carillon.Time(r.int(0)); return nil }, readClock)
+	})
+	return now, tried("read the clock of the database", err)
+}
+
+// The rows that a statement looks for and does not find are not locked against those who write them.
+const readCommitted = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; `
+
+// do runs a statement as a transaction of its own, again if others were in the way, and says how many rows it has changed.
+func (l *link) do(statement string, args ...any) (changed int64, err error) {
+	packet := string(appendSQL([]byte(readCommitted), statement, args...))
+	for try := 1; ; try++ {
+		result, err := l.conn.ExecContext(l.ctx, packet, nil)
+		if err == nil {
+			return result.RowsAffected()
+		}
+		if !inTheWay(err) || try == maxTries {
+			return 0, err
+		}
+		if err := l.pause(try); err != nil {
+			return 0, err
+		}
+	}
+}

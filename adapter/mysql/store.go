@@ -1,0 +1,98 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/go-sql-driver/mysql"
+)
+
+// Config is how a store is opened. The zero value is a good one.
+type Config struct {
+	// KeepSchema leaves the schema as it is: one that is not of this program is refused instead of migrated.
+	KeepSchema bool
+	// Connections is how many calls go on at once, each on a connection of its own. Default 16.
+	Connections int
+	// Timeout is how long a call may take before the server is taken to be out of reach. Default 30 s.
+	Timeout time.Duration
+}
+
+// Store is a carillon.Store in a database.
+type Store struct {
+	db      *sql.DB
+	timeout time.Duration
+	maxScan int
+	bulk    int
+	forget  forgetter
+}
+
+var _ carillon.Store = (*Store)(nil)
+
+// Open connects to a database, mysql://user:password@host:port/database, and brings its schema up to date. With
+// ?tls=true the connection is encrypted and the server's certificate checked; tls=skip-verify and tls=preferred ask for
+// less.
+func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
+	timeout := cmp.Or(cfg.Timeout, 30*time.Second)
+	settings, err := parse(address, timeout)
+	if err != nil {
+		return nil, err
+	}
+	connector, err := mysql.NewConnector(settings)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", settings.Addr, err)
+	}
+	s := &Store{db: sql.OpenDB(connector), timeout: timeout, maxScan: maxScan, bulk: bulk}
+	connections := cmp.Or(cfg.Connections, 16)
+	s.db.SetMaxOpenConns(connections)
+	s.db.SetMaxIdleConns(connections)
+	s.db.SetConnMaxIdleTime(5 * time.Minute)
+	err = s.migrate(ctx, cfg.KeepSchema)
+	if err == nil {
+		err = s.addDays(ctx, carillon.TimeOf(time.Now()))
+	}
+	if err != nil {
+		s.db.Close()
+		return nil, fmt.Errorf("open %s/%s: %w", settings.Addr, settings.DBName, err)
+	}
+	return s, nil
+}
+
+// Close ends the connections. What was committed is safe without it.
+func (s *Store) Close() error { return s.db.Close() }
+
+// parse turns an address into the driver's settings.
+func parse(address string, timeout time.Duration) (*mysql.Config, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("the database's address is no URL: %w", err.(*url.Error).Err) // not the address: it has the password
+	}
+	database := strings.TrimPrefix(u.Path, "/")
+	if u.Scheme != "mysql" || u.Hostname() == "" || database == "" || strings.Contains(database, "/") {
+		return nil, fmt.Errorf("%q is no address of a database: want mysql://user:password@host:port/database", u.Redacted())
+	}
+	c := mysql.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr, c.DBName = "tcp", u.Hostname()+":"+cmp.Or(u.Port(), "3306"), database
+	if strings.Contains(u.Hostname(), ":") {
+		c.Addr = "[" + u.Hostname() + "]:" + cmp.Or(u.Port(), "3306")
+	}
+	for key, values := range u.Query() {
+		if key != "tls" {
+			return nil, fmt.Errorf("%q is not an option of the database's address: only tls is", key)
+		}
+		c.TLSConfig = values[0]
+	}
+	c.MultiStatements = true
+	c.RejectReadOnly = true // a server that has become a replica: connect again
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(timeout, 10*time.Second), timeout+5*time.Second, timeout+5*time.Second
+	c.Logger = &mysql.NopLogger{} // what it would say is in the errors
+	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES'", "innodb_lock_wait_timeout": "5", "lock_wait_timeout": "5"}
+	return c, c.Apply(mysql.Charset("binary", ""))
+}

@@ -1,0 +1,170 @@
+package mysql
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// raw is a piece of SQL that stands for itself among the arguments.
+type raw string
+
+// appendSQL writes a query with its arguments in the places of its question marks. The session's character set is binary
+// and its sql_mode is ours, so a text is its bytes with the few escaped that would end it.
+func appendSQL(b []byte, query string, args ...any) []byte {
+	for _, arg := range args {
+		before, after, found := strings.Cut(query, "?")
+		if !found {
+			panic("more arguments than places: " + before)
+		}
+		b = appendValue(append(b, before...), arg)
+		query = after
+	}
+	return append(b, query...)
+}
+
+func appendValue(b []byte, value any) []byte {
+	switch v := value.(type) {
+	case nil:
+		return append(b, "NULL"...)
+	case raw:
+		return append(b, v...)
+	case string:
+		return appendText(b, v)
+	case []byte:
+		if v == nil {
+			return append(b, "NULL"...)
+		}
+		return appendText(b, v)
+	case bool:
+		if v {
+			return append(b, '1')
+		}
+		return append(b, '0')
+	case int:
+		return strconv.AppendInt(b, int64(v), 10)
+	case int64:
+		return strconv.AppendInt(b, v, 10)
+	case int32:
+		return strconv.AppendInt(b, int64(v), 10)
+	case int8:
+		return strconv.AppendInt(b, int64(v), 10)
+	case carillon.Time:
+		return strconv.AppendInt(b, int64(v), 10)
+	case carillon.JobID:
+		return strconv.AppendInt(b, int64(v), 10)
+	case carillon.State:
+		return strconv.AppendInt(b, int64(v), 10)
+	case carillon.JobState:
+		return strconv.AppendInt(b, int64(v), 10)
+	case carillon.Flags:
+		return strconv.AppendInt(b, int64(v), 10)
+	}
+	panic(fmt.Sprintf("no SQL for a %T", value))
+}
+
+func appendText[T string | []byte](b []byte, text T) []byte {
+	b = append(b, '\'')
+	for i := range len(text) {
+		switch c := text[i]; c {
+		case '\'', '\\':
+			b = append(b, '\\', c)
+		case 0:
+			b = append(b, '\\', '0')
+		case 0x1a:
+			b = append(b, '\\', 'Z')
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '\'')
+}
+
+// or is the value, or NULL for none.
+func or(t carillon.Time) any {
+	if t == 0 {
+		return nil
+	}
+	return t
+}
+
+// list writes the rows of a list, e.g. of IN (...).
+func list[T any](items []T, row func(b []byte, item T) []byte) raw {
+	var b []byte
+	for i, item := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = row(b, item)
+	}
+	return raw(b)
+}
+
+func ints[T ~int | ~int64 | ~uint8](items []T) raw {
+	return list(items, func(b []byte, item T) []byte { return strconv.AppendInt(b, int64(item), 10) })
+}
+
+func texts(items []string) raw { return list(items, appendText[string]) }
+
+// dueJob writes the key of a run, jobDue that of a dead letter.
+func dueJob(b []byte, id carillon.RunID) []byte { return appendSQL(b, `(?,?)`, id.Due, id.Job) }
+func jobDue(b []byte, id carillon.RunID) []byte { return appendSQL(b, `(?,?)`, id.Job, id.Due) }
+
+// most is how many rows a statement names. MariaDB would make a table of a longer list and join it.
+const most = 900
+
+// packetSize is at what length a packet is sent. The server takes 16 MiB by default; a row may still be added.
+const packetSize = 4 << 20
+
+// script gathers statements into few packets.
+type script struct {
+	packets [][]byte
+	buf     []byte
+}
+
+func (s *script) add(query string, args ...any) {
+	s.next()
+	s.buf = appendSQL(s.buf, query, args...)
+}
+
+// next makes room for a statement.
+func (s *script) next() {
+	if len(s.buf) > packetSize {
+		s.packets = append(s.packets, s.buf)
+		s.buf = nil
+	}
+	if len(s.buf) > 0 {
+		s.buf = append(s.buf, ';')
+	}
+}
+
+// all returns the packets.
+func (s *script) all() [][]byte { return append(s.packets, s.buf) }
+
+// mustBe fails if the statement before it did not write that many rows, and with it the packet: what is behind it is not
+// executed. Outside of a stored program only an expression can raise an error: a sum that is too large for a number.
+const mustBe = `SET @rows = 9223372036854775807 + (ROW_COUNT() <> ?)`
+
+// many writes statements over many items: what comes before them, each of them, and what comes behind. exact: every item
+// must hit its row.
+func many[T any](s *script, before string, items []T, item func(b []byte, item T) []byte, behind string, exact bool) {
+	for len(items) > 0 {
+		s.next()
+		s.buf = append(s.buf, before...)
+		n := 0
+		for n < len(items) && n < most && (n == 0 || len(s.buf) < packetSize) {
+			if n > 0 {
+				s.buf = append(s.buf, ',')
+			}
+			s.buf = item(s.buf, items[n])
+			n++
+		}
+		s.buf = append(s.buf, behind...)
+		if exact {
+			s.buf = appendSQL(append(s.buf, ';'), mustBe, n)
+		}
+		items = items[n:]
+	}
+}

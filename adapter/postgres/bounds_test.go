@@ -1,0 +1,77 @@
+package postgres_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/postgres"
+)
+
+// bounded is a store whose searches give up after seven rows, with jobs of which every tenth is of type "rare".
+func bounded(t *testing.T) (store *postgres.Store, rare []carillon.JobID) {
+	t.Helper()
+	store = open(t, database(t), postgres.Config{})
+	store.ScanAtMost(7)
+	ids := carillon.NewIDs(1, carillon.Never)
+	var changes []carillon.Change
+	for i := range 100 {
+		job := carillon.Job{Namespace: "default", Definition: carillon.NewDefinition()}
+		job.ID, _ = ids.Next(now)
+		job.Type, job.Target.Handler = "common", &carillon.Handler{}
+		if i%10 == 0 {
+			job.Type = "rare"
+			rare = append(rare, job.ID)
+		}
+		job.Schedule.At, job.Timeout = now, 0
+		c := carillon.Submit(&job, now)
+		if i%2 == 0 {
+			c.Runs[0] = c.Runs[0].Claim("worker-"+job.Type, now).End(carillon.Succeeded, "", now)
+		}
+		changes = append(changes, c)
+	}
+	if lost, err := store.Commit(context.Background(), changes); len(lost) > 0 || err != nil {
+		t.Fatal(lost, err)
+	}
+	slices.Reverse(rare)
+	return store, rare
+}
+
+func TestASearchGivesUpItsTurnAndGoesOnWhereItStood(t *testing.T) {
+	store, want := bounded(t)
+	var jobs, runs []carillon.JobID
+	jobPages, runPages := 0, 0
+	for q := (carillon.JobQuery{Type: "rare"}); ; {
+		page, err := store.FindJobs(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range page.Jobs {
+			jobs = append(jobs, job.ID)
+		}
+		jobPages++
+		if q.Before = page.Next; page.Next == 0 {
+			break
+		}
+	}
+	for q := (carillon.RunQuery{Worker: "worker-rare"}); ; {
+		page, err := store.FindRuns(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range page.Runs {
+			runs = append(runs, run.ID.Job)
+		}
+		runPages++
+		if q.After = page.Next; page.Next == "" {
+			break
+		}
+	}
+	if !slices.Equal(jobs, want) || !slices.Equal(runs, want) {
+		t.Errorf("jobs %v, runs %v, want %v", jobs, runs, want)
+	}
+	if jobPages != 15 || runPages != 15 { // 100 rows, 7 a turn
+		t.Errorf("%d and %d pages", jobPages, runPages)
+	}
+}

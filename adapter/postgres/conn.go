@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// conn is what is known of a connection. It is kept with it.
+type conn struct {
+	*pgconn.PgConn
+	// direct: the server itself is at the other end, and keeps what is prepared. A pooler hands each transaction to any of
+	// its own connections; to it every statement is sent in full.
+	direct   bool
+	prepared map[string]bool
+}
+
+const connKey = "carillon"
+
+// settings switch off what a plan must not do. Tables that were empty when they were last looked at, or never were, make
+// reading all of them seem cheap; they grow by a million rows before anybody looks again.
+var settings = statement{"", `SELECT set_config('enable_seqscan', 'off', $1::boolean), set_config('enable_hashjoin', 'off', $1::boolean),
+  set_config('enable_mergejoin', 'off', $1::boolean), set_config('enable_bitmapscan', 'off', $1::boolean),
+  set_config('plan_cache_mode', 'force_generic_plan', $1::boolean), set_config('jit', 'off', $1::boolean),
+  set_config('idle_in_transaction_session_timeout', '60s', $1::boolean)`}
+
+// begin makes a connection ready. Whether it is a direct one shows in the number of the process that serves it: a pooler
+// has none to tell, and makes one up.
+func begin(ctx context.Context, pg *pgx.Conn) error {
+	c := &conn{PgConn: pg.PgConn(), prepared: map[string]bool{}}
+	var pid uint32
+	err := c.do(ctx, transaction{plain: true}, call{statement: &statement{"", `SELECT pg_backend_pid()`}, row: func(r *row) error {
+		pid = binary.BigEndian.Uint32(r.next())
+		return nil
+	}})
+	if err != nil {
+		return err
+	}
+	if c.direct = pid == c.PID(); c.direct {
+		err = c.do(ctx, transaction{plain: true}, call{statement: &settings, params: [][]byte{boolParam(false)}})
+	}
+	c.CustomData()[connKey] = c
+	return err
+}
+
+// with runs a function on a connection of a pool.
+func (s *Store) with(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, c *conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	pooled, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer pooled.Release() // one that is in a transaction, or broken, is closed
+	return f(ctx, pooled.Conn().PgConn().CustomData()[connKey].(*conn))
+}
+
+// read runs calls that read, each with a view of its own.
+func (s *Store) read(ctx context.Context, calls ...call) error {
+	return s.with(ctx, s.readers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
+}
+
+// transaction is what is around a batch of calls: nothing unless said, that is, a transaction of their own.
+type transaction struct {
+	begin  string // opens one before the calls
+	commit bool   // ends one after them
+	plain  bool   // no settings
+}
+
+// do sends calls in one go and reads what comes back. After an error none of them has happened, unless the connection was
+// lost on the way.
+func (c *conn) do(ctx context.Context, tx transaction, calls ...call) error {
+	if c.direct {
+		if err := c.prepare(ctx, calls); err != nil {
+			return err
+		}
+	}
+	var batch pgconn.Batch
+	extra := 0 // results before those of the calls
+	if tx.begin != "" {
+		batch.ExecParams(tx.begin, nil, nil, nil, nil)
+		extra++
+	}
+	if !c.direct && !tx.plain {
+		batch.ExecParams(settings.sql, [][]byte{boolParam(true)}, nil, binaryForm, nil)
+		extra++
+	}
+	for i := range calls {
+		if c.direct && calls[i].name != "" {
+			batch.ExecPrepared(calls[i].name, calls[i].params, binaryForm, binaryForm)
+		} else {
+			batch.ExecParams(calls[i].sql, calls[i].params, nil, binaryForm, binaryForm)
+		}
+	}
+	if tx.commit {
+		batch.ExecParams("COMMIT", nil, nil, nil, nil)
+	}
+	return readResults(c.ExecBatch(ctx, &batch), extra, calls)
+}
+
+var binaryForm = []int16{1}
+
+func readResults(results *pgconn.MultiResultReader, extra int, calls []call) (err error) {
+	var shared names
+	for i := -extra; results.NextResult(); i++ {
+		reader := results.ResultReader()
+		for reader.NextRow() {
+			if i >= 0 && i < len(calls) && calls[i].row != nil && err == nil {
+				err = calls[i].row(&row{values: reader.Values(), names: &shared})
+			}
+		}
+		if _, failed := reader.Close(); failed != nil && err == nil && i >= 0 && i < len(calls) {
+			err = fmt.Errorf("%s: %w", calls[i].name, failed)
+		}
+	}
+	failed := results.Close()
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// prepare prepares what the connection has not prepared yet.
+func (c *conn) prepare(ctx context.Context, calls []call) error {
+	for i := range calls {
+		name := calls[i].name
+		if name == "" || c.prepared[name] {
+			continue
+		}
+		if _, err := c.Prepare(ctx, name, calls[i].sql, nil); err != nil {
+			return fmt.Errorf("prepare %s: %w", name, err)
+		}
+		c.prepared[name] = true
+	}
+	return nil
+}
+
+// code is what PostgreSQL calls an error; empty if it is not one of its.
+func code(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}

@@ -1,0 +1,127 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// daysAhead is for how many days history has a partition ahead of time. Without one a record goes to history_rest, where
+// it is just as safe, and only costs more to remove.
+const daysAhead = 3
+
+const wholeDay = 24 * time.Hour
+
+const (
+	listDays = `SELECT c.relname, now() FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'carillon.history'::regclass`
+
+	// patience bounds how long everybody who reads or writes history may have to wait for the lock.
+	patience = `SET LOCAL lock_timeout = '100ms'`
+
+	createDay = `CREATE TABLE carillon.%s (LIKE carillon.history);
+ALTER TABLE carillon.history ATTACH PARTITION carillon.%[1]s FOR VALUES FROM (%d) TO (%d)`
+
+	isEmpty = `SELECT NOT EXISTS (SELECT FROM carillon.%s)`
+
+	// dropDay looks again, now that nothing can come any more.
+	dropDay = `LOCK TABLE carillon.%[1]s IN ACCESS EXCLUSIVE MODE;
+DO $$ BEGIN IF NOT EXISTS (SELECT FROM carillon.%[1]s) THEN DROP TABLE carillon.%[1]s; END IF; END $$`
+)
+
+// addDays makes the partitions of today and of the days to come.
+func (s *Store) addDays(ctx context.Context) error {
+	known, today, err := s.listDays(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range daysAhead + 1 {
+		from := today.Add(time.Duration(i) * wholeDay)
+		if name := dayName(from); !slices.Contains(known, name) {
+			sql := fmt.Sprintf(createDay, name, firstPlace(from), firstPlace(from.Add(wholeDay)))
+			if err := s.changeDays(ctx, sql); err != nil {
+				return fmt.Errorf("add %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// tendDays adds days that come and drops days that were forgotten.
+func (s *Store) tendDays(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	if err := s.addDays(ctx); err != nil {
+		return err
+	}
+	known, today, err := s.listDays(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range known {
+		from, err := time.Parse(dayLayout, name)
+		if err != nil || !from.Add(wholeDay).Before(today) { // not a day, or not yet over for long enough
+			continue
+		}
+		var empty bool
+		if err := s.readers.QueryRow(ctx, fmt.Sprintf(isEmpty, name), pgx.QueryExecModeExec).Scan(&empty); err != nil && !refused(err) {
+			return err
+		}
+		if !empty {
+			continue
+		}
+		if err := s.changeDays(ctx, fmt.Sprintf(dropDay, name)); err != nil {
+			return fmt.Errorf("drop %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+const dayLayout = "history_20060102"
+
+func dayName(t time.Time) string    { return t.Format(dayLayout) }
+func firstPlace(t time.Time) int64  { return t.UnixMilli() << placeBits }
+func startOf(t time.Time) time.Time { return t.UTC().Truncate(wholeDay) }
+func refused(err error) bool        { return code(err) != "" && !strings.HasPrefix(code(err), "57") }
+
+// listDays returns the partitions there are, and which day it is for the server.
+func (s *Store) listDays(ctx context.Context) (names []string, today time.Time, err error) {
+	rows, err := s.readers.Query(ctx, listDays, pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, today, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name, &today); err != nil {
+			return nil, today, err
+		}
+		names = append(names, name)
+	}
+	return names, startOf(today), rows.Err()
+}
+
+// changeDays changes the partitions, one node at a time. That the server refuses it, because somebody holds a lock, or was
+// quicker, or we have not the right to, is no error: there is a next time, and history_rest until then.
+func (s *Store) changeDays(ctx context.Context, sql string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, s.writers, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, patience, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, lockMigrations, pgx.QueryExecModeExec, int64(migrationLock)); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+	if refused(err) {
+		return nil
+	}
+	return err
+}

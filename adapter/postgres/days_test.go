@@ -1,0 +1,115 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/jackc/pgx/v5"
+)
+
+// oldDay is a day of history long ago, made as the store makes them.
+const (
+	oldDay = `CREATE TABLE carillon.history_20200101 (LIKE carillon.history);
+ALTER TABLE carillon.history ATTACH PARTITION carillon.history_20200101
+FOR VALUES FROM (1577836800000::bigint << 20) TO (1577923200000::bigint << 20)`
+	oldDays   = `SELECT count(*) FROM pg_class WHERE relname = 'history_20200101'`
+	oldRecord = `INSERT INTO carillon.history SELECT (1577836800000::bigint << 20) + 1, job, due, covers, until, claimed, started, ended, expires,
+retry_of, version, seq, attempt, failures, losses, crashes, state, prio, ns, queue, name, type, owner, worker, reason FROM carillon.history`
+)
+
+// ended commits a run and its end.
+func ended(t *testing.T, store *postgres.Store) carillon.Run {
+	t.Helper()
+	submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
+	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.Succeeded, "", now)
+	commit(t, store, submit)
+	return submit.Runs[0]
+}
+
+func forgetAll(t *testing.T, store *postgres.Store) (forgotten int) {
+	t.Helper()
+	forgotten, err := store.Forget(context.Background(), carillon.Retention{Runs: 1}, now+1000, 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return forgotten
+}
+
+func TestADayOfHistoryIsDroppedWhenAllOfItIsForgotten(t *testing.T) {
+	url := database(t)
+	store := open(t, url, postgres.Config{})
+	ended(t, store)
+	execute(t, url, oldDay)
+	execute(t, url, oldRecord)
+	tend := func(want int64) {
+		t.Helper()
+		if err := store.TendDays(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if got := number(t, url, oldDays); got != want {
+			t.Errorf("%d such days, want %d", got, want)
+		}
+	}
+	tend(1)
+	if got := forgetAll(t, store); got != 2 {
+		t.Errorf("forgot %d, want the old record and the new one", got)
+	}
+	reader, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close(context.Background())
+	if _, err := reader.Exec(context.Background(), `BEGIN; SELECT FROM carillon.history`); err != nil {
+		t.Fatal(err)
+	}
+	tend(1) // it does not wait for somebody who reads
+	if _, err := reader.Exec(context.Background(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	tend(0)
+}
+
+func TestARecordForWhoseDayThereIsNoPartitionIsKept(t *testing.T) {
+	url := database(t)
+	store := open(t, url, postgres.Config{})
+	execute(t, url, `DO $$ DECLARE day text; BEGIN
+  FOR day IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'carillon.history'::regclass AND c.relname <> 'history_rest'
+  LOOP EXECUTE 'DROP TABLE carillon.' || day; END LOOP; END $$`)
+	run := ended(t, store)
+	if err := store.TendDays(context.Background()); err != nil { // today is taken by what is in the rest
+		t.Fatal(err)
+	}
+	found, err := store.Runs(context.Background(), []carillon.RunID{run.ID}, false)
+	if len(found) != 1 || err != nil {
+		t.Fatal(found, err)
+	}
+	if got := forgetAll(t, store); got != 1 {
+		t.Errorf("forgot %d", got)
+	}
+}
+
+func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
+	url := database(t)
+	store := open(t, url, postgres.Config{})
+	submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
+	submit.Job.Labels = map[string]string{"team": "a"}
+	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.Failed, "because", now)
+	submit.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
+	submit.Guards = []carillon.Guard{carillon.NewOverlapGuard(submit.Job)}
+	commit(t, store, submit)
+	job := *submit.Job
+	job.Rev, job.Version = 1, 2
+	commit(t, store, carillon.Change{Job: &job})
+	forgotten, err := store.Forget(context.Background(), carillon.Retention{Runs: 1, DeadLetters: 1}, now+1000, 100)
+	if forgotten != 2 || err != nil {
+		t.Fatal(forgotten, err)
+	}
+	for _, table := range []string{"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "guard"} {
+		if got := number(t, url, `SELECT count(*) FROM carillon.`+table); got != 0 {
+			t.Errorf("%d rows left in %s", got, table)
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// What tests outside of the package need of its inside.
+
+// ScanAtMost bounds a search to a few rows.
+func (s *Store) ScanAtMost(rows int) { s.maxScan = rows }
+
+// Empty removes everything, on a connection that the store has already.
+func (s *Store) Empty(ctx context.Context) error {
+	_, err := s.writers.Exec(ctx, `DELETE FROM carillon.job; DELETE FROM carillon.definition; DELETE FROM carillon.job_label;
+DELETE FROM carillon.run; DELETE FROM carillon.history; DELETE FROM carillon.dead; DELETE FROM carillon.result;
+DELETE FROM carillon.checkpoint; DELETE FROM carillon.guard`, pgx.QueryExecModeSimpleProtocol)
+	return err
+}
+
+// TendDays is what Forget does once an hour.
+func (s *Store) TendDays(ctx context.Context) error { return s.tendDays(ctx) }
+
+// Settings is what every session or transaction begins with; $1 says for how long.
+var Settings = settings.sql
+
+// Statement is one that the store runs again and again. Sorts: it may, because it finds little.
+type Statement struct {
+	Name, SQL string
+	Sorts     bool
+}
+
+// Statements are all of them.
+func Statements() (all []Statement) {
+	for _, s := range []*rowStatement{
+		insertRun, updateRun, deleteRun, holdRun, freeRun, lockRun, insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel,
+		lockJob, insertHistory, insertDead, redrive, lockDead, putResult, putCheckpoint, insertGuard, updateGuard, deleteGuard, holdGuard,
+		freeGuard, lockGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, wakesInShards, dueInShards, firstOfJobs,
+		extraOfJobs, latestBegun, deleteResults, deleteCheckpoints, deleteJobs,
+	} {
+		all = append(all, Statement{s.name, s.sql, false})
+	}
+	for _, s := range []statement{
+		guardsByKey, guardsByPrefix, jobsByKey, aboutJobs, allEnded, allDead, allBad, jobHistory,
+		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners, lockTurns,
+	} {
+		all = append(all, Statement{s.name, s.sql, false})
+	}
+	for _, s := range []statement{jobsBefore, jobsLabeled, jobUnfinished, jobDead} {
+		all = append(all, Statement{s.name, s.sql, true})
+	}
+	return all
+}

@@ -1,0 +1,197 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// maxScan is after how many rows a search gives up its turn.
+const maxScan = 20_000
+
+// Newest first: by primary key, or, where a label and its value are asked for, by the key of job_label. What plain columns
+// tell to be unwanted is counted and not read: of it there is only the id.
+const (
+	jobFilter = `($3::text IS NULL OR j.ns = $3) AND ($4::text IS NULL OR j.owner = $4) AND ($5::text IS NULL OR j.type = $5)
+  AND ($6::text IS NULL OR j.name = $6) AND ($7::bigint = 0 OR j.created >= $7) AND ($8::bigint = 0 OR j.created < $8)
+  AND ($9::integer = 0 OR (1 << j.state) & $9 <> 0) AS wanted`
+
+	readWanted = `
+SELECT s.id, s.wanted, ` + jobColumns + `, ` + definitionColumns + `
+FROM s LEFT JOIN LATERAL (SELECT * FROM carillon.job j WHERE s.wanted AND j.id = s.id) j ON true ORDER BY s.id DESC`
+)
+
+var (
+	jobsBefore = statement{"jobs_before", `WITH s AS MATERIALIZED (SELECT j.id, ` + jobFilter + `
+  FROM carillon.job j WHERE j.id < $1::bigint AND j.id >= $2::bigint ORDER BY j.id DESC LIMIT $10::bigint)` + readWanted}
+
+	jobsLabeled = statement{"jobs_labeled", `WITH s AS MATERIALIZED (SELECT j.id, ` + jobFilter + `
+  FROM (SELECT l.job FROM carillon.job_label l WHERE l.ns = $3 AND l.key = $11::text AND l.value = $12::text AND l.job < $1::bigint AND l.job >= $2::bigint
+    ORDER BY l.job DESC LIMIT $10::bigint) l JOIN carillon.job j ON j.id = l.job)` + readWanted}
+)
+
+// foundJob is a row that a search has come to.
+type foundJob struct {
+	id     carillon.JobID
+	wanted bool
+	job    carillon.Job
+	due    carillon.Time
+}
+
+// FindJobs implements carillon.Store.
+func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
+	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
+	err = s.view(ctx, func(ctx context.Context, v *view) error {
+		scanned := 0
+		for piece := limit + 1; ; piece = min(4*piece, 5000) {
+			piece = min(piece, s.maxScan-scanned)
+			some, err := v.jobs(ctx, &q, piece)
+			if err != nil {
+				return err
+			}
+			for i := range some {
+				if some[i].wanted && len(page.Jobs) == limit {
+					page.Next = page.Jobs[limit-1].ID
+					return nil
+				}
+				if some[i].wanted {
+					page.Jobs = append(page.Jobs, some[i].job)
+				}
+				q.Before = some[i].id
+			}
+			if scanned += len(some); len(some) < piece {
+				return nil
+			}
+			if scanned == s.maxScan {
+				page.Next = q.Before
+				return nil
+			}
+		}
+	})
+	return page, err
+}
+
+// jobs reads the next piece, each job with the state that follows from its runs.
+func (v *view) jobs(ctx context.Context, q *carillon.JobQuery, piece int) (some []foundJob, err error) {
+	ask := jobCall(q, piece)
+	ask.row = func(r *row) (err error) {
+		found := foundJob{id: carillon.JobID(r.int()), wanted: r.bool()}
+		if found.wanted {
+			if found.job, found.due, err = r.job(); err != nil {
+				return err
+			}
+			found.wanted = q.Wants(&found.job)
+		}
+		some = append(some, found)
+		return nil
+	}
+	if err := v.read(ctx, ask); err != nil {
+		return nil, err
+	}
+	return some, v.judge(ctx, q, some)
+}
+
+func jobCall(q *carillon.JobQuery, piece int) call {
+	first, before := idRange(q)
+	stored := 0
+	for _, state := range q.States {
+		if state == carillon.Finished { // as what it is stored
+			state = carillon.Active
+		}
+		stored |= 1 << state
+	}
+	ask := call{statement: &jobsBefore, params: [][]byte{
+		int8Param(int64(before)), int8Param(int64(first)), textOrNull(q.Namespace), textOrNull(q.Owner), textOrNull(q.Type), textOrNull(q.Name),
+		int8Param(int64(q.CreatedFrom)), int8Param(int64(q.CreatedTo)), int4Param(stored), int8Param(int64(piece)),
+	}}
+	if q.Namespace != "" && q.LabelKey != "" && q.LabelValue != "" {
+		ask.statement = &jobsLabeled
+		ask.params = append(ask.params, textParam(q.LabelKey), textParam(q.LabelValue))
+	}
+	return ask
+}
+
+// idRange is where jobs of the time that is asked for can be. Ids rise with time, but a clock that was set back makes
+// them run ahead of it, and no more than a day, one hopes.
+func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
+	const day = carillon.Time(24 * time.Hour / time.Millisecond)
+	before = cmp.Or(q.Before, math.MaxInt64)
+	if q.CreatedFrom != 0 {
+		first = carillon.FirstID(q.CreatedFrom - day)
+	}
+	if q.CreatedTo != 0 {
+		before = min(before, carillon.FirstID(q.CreatedTo+day))
+	}
+	return first, before
+}
+
+// The unfinished runs of jobs: the one of a one-off by its key, all others by run_job. And the ended run with the latest
+// due time of those that had begun, by history_job; of several the last is seen to by who asks.
+var (
+	firstOfJobs = forRows("first_of_jobs", `shard int2 key, due int8 key, job int8 key`, `SELECT `+runColumns+`
+FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job AND NOT r.extra`)
+
+	extraOfJobs = forRows("extra_of_jobs", `job int8 key, most int8`, `SELECT r.* FROM ROWS x CROSS JOIN LATERAL (
+  SELECT `+runColumns+` FROM carillon.run r WHERE r.job = x.job AND r.extra LIMIT x.most) r`)
+
+	latestBegun = forRows("latest_begun", `q_job int8 key`, `SELECT h.* FROM ROWS x
+CROSS JOIN LATERAL (SELECT max(l.due) AS due FROM carillon.history l WHERE l.job = x.q_job AND l.attempt > 0 OFFSET 0) last
+CROSS JOIN LATERAL (SELECT pos, `+endedColumns+` FROM carillon.history h WHERE h.job = x.q_job AND h.due = last.due AND h.attempt > 0 OFFSET 0) h`)
+)
+
+// judge fills in the state of the jobs that are still wanted, and drops those that are not because of it.
+func (v *view) judge(ctx context.Context, q *carillon.JobQuery, some []foundJob) error {
+	first, extra, begun := newRows(firstOfJobs), newRows(extraOfJobs), newRows(latestBegun)
+	for i := range some {
+		if !some[i].wanted {
+			continue
+		}
+		if some[i].due != 0 {
+			first.runKey(carillon.RunID{Job: some[i].id, Due: some[i].due})
+		}
+		extra.begin()
+		extra.int(int64(some[i].id))
+		if len(q.Latest) > 0 {
+			extra.null() // all of them
+		} else {
+			extra.int(1) // is there one?
+		}
+		begun.begin()
+		begun.int(int64(some[i].id))
+	}
+	if extra.count == 0 {
+		return nil
+	}
+	unfinished := map[carillon.JobID][]carillon.Run{}
+	take := func(r *row) error {
+		run := r.unfinished()
+		unfinished[run.ID.Job] = append(unfinished[run.ID.Job], run)
+		return nil
+	}
+	ended, last := map[carillon.JobID]*carillon.Run{}, map[carillon.JobID]int64{}
+	calls := []call{first.call(), extra.call()}
+	calls[0].row, calls[1].row = take, take
+	if len(q.Latest) > 0 {
+		calls = append(calls, begun.call())
+		calls[2].row = func(r *row) error {
+			if run, pos := r.ended(false); pos > last[run.ID.Job] {
+				ended[run.ID.Job], last[run.ID.Job] = &run, pos
+			}
+			return nil
+		}
+	}
+	if err := v.read(ctx, calls...); err != nil {
+		return err
+	}
+	for i := range some {
+		f := &some[i]
+		f.job.State = f.job.StateOf(unfinished[f.id])
+		f.wanted = f.wanted && (len(q.States) == 0 || slices.Contains(q.States, f.job.State)) &&
+			(len(q.Latest) == 0 || slices.Contains(q.Latest, carillon.LatestOf(unfinished[f.id], ended[f.id])))
+	}
+	return nil
+}

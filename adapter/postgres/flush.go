@@ -1,0 +1,241 @@
+package postgres
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// flush gathers the rows of many changes by what is to be done with them. It keeps its buffers from one batch to the next.
+type flush struct {
+	insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel rows
+	insertRun, updateRun, deleteRun, holdRun, freeRun                       rows
+	insertHistory, insertDead, redrive                                      rows
+	putResult, putCheckpoint                                                rows
+	insertGuard, updateGuard, deleteGuard, holdGuard, freeGuard             rows
+
+	runs   []*carillon.Run
+	guards []*carillon.Guard
+	calls  []call
+	seen   map[rowKey]struct{}
+	held   map[guardKey]struct{}
+}
+
+// rowKey names a run; with due 0 the job; with due below 0 the dead letter of the run.
+type rowKey = carillon.RunID
+
+type guardKey struct{ namespace, key string }
+
+func newFlush() *flush {
+	f := &flush{seen: map[rowKey]struct{}{}, held: map[guardKey]struct{}{}}
+	for _, p := range f.statements() {
+		*p.rows = newRows(p.of)
+	}
+	return f
+}
+
+type gathered struct {
+	rows *rows
+	of   *rowStatement
+}
+
+// statements are in the order in which they run. Everybody locks rows in this order, and in that of their keys, so that two
+// batches seldom wait for each other in a circle. What holds a place gives it back at once.
+func (f *flush) statements() []gathered {
+	return []gathered{
+		{&f.insertJob, insertJob},
+		{&f.insertLabel, insertLabel},
+		{&f.keepDefinition, keepDefinition},
+		{&f.dropLabels, dropLabels},
+		{&f.addLabel, addLabel},
+		{&f.updateJob, updateJob},
+		{&f.insertRun, insertRun},
+		{&f.holdRun, holdRun},
+		{&f.freeRun, freeRun},
+		{&f.updateRun, updateRun},
+		{&f.deleteRun, deleteRun},
+		{&f.holdGuard, holdGuard},
+		{&f.freeGuard, freeGuard},
+		{&f.insertGuard, insertGuard},
+		{&f.updateGuard, updateGuard},
+		{&f.deleteGuard, deleteGuard},
+		{&f.redrive, redrive},
+		{&f.insertHistory, insertHistory},
+		{&f.insertDead, insertDead},
+		{&f.putResult, putResult},
+		{&f.putCheckpoint, putCheckpoint},
+	}
+}
+
+// maxWeight is how many bytes of payloads and the like one batch carries: thousands of the largest would be more than a
+// message can hold.
+const maxWeight = 32 << 20
+
+// span is how many of the changes can be written at once: up to the first that names a row which one before it named too.
+// That one must see what the other wrote.
+func (f *flush) span(changes []carillon.Change) int {
+	clear(f.seen)
+	clear(f.held)
+	total := 0
+	for i := range changes {
+		total += weight(&changes[i])
+		if (!f.fresh(&changes[i]) || total > maxWeight) && i > 0 {
+			return i
+		}
+	}
+	return len(changes)
+}
+
+func weight(c *carillon.Change) (bytes int) {
+	if c.Job != nil {
+		bytes += len(c.Job.Payload)
+	}
+	for i := range c.Runs {
+		if bytes += len(c.Runs[i].Reason); c.Runs[i].Output != nil {
+			bytes += len(c.Runs[i].Output.Result) + len(c.Runs[i].Output.Checkpoint)
+		}
+	}
+	for i := range c.Guards {
+		bytes += len(c.Guards[i].Value)
+	}
+	return bytes
+}
+
+// fresh says that no row of the change was named before, and notes them.
+func (f *flush) fresh(c *carillon.Change) bool {
+	before := len(f.seen) + len(f.held)
+	named := 0
+	see := func(key rowKey) { f.seen[key] = struct{}{}; named++ }
+	if c.Job != nil {
+		see(rowKey{Job: c.Job.ID})
+	}
+	for i := range c.Runs {
+		see(c.Runs[i].ID)
+		if c.Runs[i].State == carillon.Failed {
+			see(rowKey{Job: c.Runs[i].ID.Job, Due: -c.Runs[i].ID.Due})
+		}
+	}
+	for _, id := range c.Redriven {
+		see(rowKey{Job: id.Job, Due: -id.Due})
+	}
+	for i := range c.Guards {
+		f.held[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}] = struct{}{}
+		named++
+	}
+	return len(f.seen)+len(f.held) == before+named
+}
+
+// gather sorts the rows of the changes; lost, if it is there, says which to leave out.
+func (f *flush) gather(changes []carillon.Change, lost func(int) bool) error {
+	for _, p := range f.statements() {
+		p.rows.reset()
+	}
+	f.runs, f.guards = f.runs[:0], f.guards[:0]
+	for i := range changes {
+		if lost != nil && lost(i) {
+			continue
+		}
+		c := &changes[i]
+		if c.Job != nil {
+			if err := f.job(c.Job); err != nil {
+				return err
+			}
+		}
+		for j := range c.Runs {
+			f.runs = append(f.runs, &c.Runs[j])
+			f.end(&c.Runs[j])
+		}
+		for j := range c.Guards {
+			f.guards = append(f.guards, &c.Guards[j])
+		}
+		for _, id := range c.Redriven {
+			f.redrive.deadKey(id)
+		}
+	}
+	slices.SortFunc(f.runs, byID)
+	for _, run := range f.runs {
+		f.run(run)
+	}
+	slices.SortFunc(f.guards, func(a, b *carillon.Guard) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Key, b.Key))
+	})
+	for _, g := range f.guards {
+		f.guard(g)
+	}
+	return nil
+}
+
+func byID(a, b *carillon.Run) int {
+	return cmp.Or(cmp.Compare(a.ID.Due, b.ID.Due), cmp.Compare(a.ID.Job, b.ID.Job))
+}
+
+func (f *flush) job(job *carillon.Job) error {
+	if job.Rev == 0 {
+		f.insertLabel.insertLabels(job)
+		return f.insertJob.insertJob(job)
+	}
+	f.keepDefinition.jobVersion(job)
+	f.dropLabels.jobVersion(job)
+	f.addLabel.addLabels(job)
+	return f.updateJob.updateJob(job)
+}
+
+// end writes what has no order but that of the changes: records.
+func (f *flush) end(run *carillon.Run) {
+	if run.State.Ended() {
+		f.insertHistory.record(run, run.Expires)
+		if run.State == carillon.Failed {
+			f.insertDead.record(run, run.DeadExpires)
+		}
+	}
+	if run.Output == nil {
+		return
+	}
+	if run.Output.Result != nil {
+		f.putResult.output(run, run.Output.Result)
+	}
+	if run.Output.Checkpoint != nil {
+		f.putCheckpoint.output(run, run.Output.Checkpoint)
+	}
+}
+
+// run writes one run where it belongs now.
+func (f *flush) run(run *carillon.Run) {
+	switch {
+	case run.State.Ended() && run.Rev == 0:
+		f.holdRun.runKey(run.ID)
+		f.freeRun.runKey(run.ID)
+	case run.State.Ended():
+		f.deleteRun.deleteRun(run)
+	case run.Rev == 0:
+		f.insertRun.insertRun(run)
+	default:
+		f.updateRun.updateRun(run)
+	}
+}
+
+func (f *flush) guard(g *carillon.Guard) {
+	switch {
+	case g.Value == nil && g.Rev == 0: // only compared: there must be none
+		f.holdGuard.guard(g)
+		f.freeGuard.guard(g)
+	case g.Value == nil:
+		f.deleteGuard.guard(g)
+	case g.Rev == 0:
+		f.insertGuard.guard(g)
+	default:
+		f.updateGuard.guard(g)
+	}
+}
+
+// batch is what was gathered, as calls.
+func (f *flush) batch() []call {
+	f.calls = f.calls[:0]
+	for _, p := range f.statements() {
+		if p.rows.count > 0 {
+			f.calls = append(f.calls, p.rows.call())
+		}
+	}
+	return f.calls
+}

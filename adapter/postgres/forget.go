@@ -1,0 +1,191 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// forgetter remembers how far history has been searched.
+type forgetter struct {
+	mu sync.Mutex // one at a time
+	// passed is a place up to which no record goes by the server's rule: it was removed, or has an expiry of its own.
+	passed int64
+	days   time.Time // when the days of history were last seen to
+}
+
+// past names a record of history or a dead letter.
+type past struct {
+	pos  int64
+	id   carillon.RunID
+	dead bool
+}
+
+// Forget implements carillon.Store. Records go one by one, with what was kept for their sake; a day of history that is
+// empty then is dropped as a whole, so that nothing is left to clean up.
+func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
+	if limit <= 0 {
+		return 0, ctx.Err()
+	}
+	s.forget.mu.Lock()
+	defer s.forget.mu.Unlock()
+	found, err := s.overdue(ctx, rule, now, limit)
+	if err == nil && len(found) > 0 {
+		forgotten, err = s.remove(ctx, found)
+	}
+	if err == nil && time.Since(s.forget.days) > time.Hour {
+		s.forget.days = time.Now()
+		err = s.tendDays(ctx)
+	}
+	if err != nil {
+		return forgotten, fmt.Errorf("forget: %w", err)
+	}
+	return forgotten, nil
+}
+
+// What may go: by the server's rule in the order of ending, from where the last search stood, and by its own expiry by
+// history_expires; dead letters by dead_ended and dead_expires. $1 is where to begin or how far to go, $2 how many.
+var (
+	historyByRule = statement{"history_by_rule", `SELECT pos, job, due, ended FROM carillon.history
+WHERE pos > $1::bigint AND expires IS NULL ORDER BY pos LIMIT $2::bigint`}
+	historyByOwn = statement{"history_by_own", `SELECT pos, job, due FROM carillon.history
+WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, pos LIMIT $2::bigint`}
+	deadByRule = statement{"dead_by_rule", `SELECT pos, job, due FROM carillon.dead
+WHERE ended <= $1::bigint AND expires IS NULL ORDER BY ended, pos LIMIT $2::bigint`}
+	deadByOwn = statement{"dead_by_own", `SELECT pos, job, due FROM carillon.dead
+WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, pos LIMIT $2::bigint`}
+)
+
+func (s *Store) overdue(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (found []past, err error) {
+	if rule.Runs != 0 {
+		if found, err = s.overdueByRule(ctx, now.Add(-rule.Runs.Std()), limit); err != nil {
+			return nil, err
+		}
+	}
+	for _, from := range []struct {
+		statement *statement
+		until     carillon.Time
+		dead      bool
+		off       bool
+	}{
+		{&historyByOwn, now, false, false},
+		{&deadByRule, now.Add(-rule.DeadLetters.Std()), true, rule.DeadLetters == 0},
+		{&deadByOwn, now, true, false},
+	} {
+		if from.off || len(found) >= limit {
+			continue
+		}
+		params := [][]byte{int8Param(int64(from.until)), int8Param(int64(limit - len(found)))}
+		err := s.read(ctx, call{from.statement, params, func(r *row) error {
+			found = append(found, past{r.int(), r.runID(), from.dead})
+			return nil
+		}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// maxYoung is behind how many records that are to be kept a search still looks for some that are not. Records come
+// nearly in the order of their time: that many may have come with a clock that was fast.
+const maxYoung = 1000
+
+// settled is how old a place is before nothing can come before it any more: who got a place may commit later than others.
+const settled = time.Hour
+
+func (s *Store) overdueByRule(ctx context.Context, until carillon.Time, limit int) (found []past, err error) {
+	young, reached := 0, s.forget.passed
+	params := [][]byte{int8Param(s.forget.passed), int8Param(int64(limit + maxYoung))}
+	err = s.read(ctx, call{&historyByRule, params, func(r *row) error {
+		p := past{pos: r.int(), id: r.runID()}
+		switch ended := carillon.Time(r.int()); {
+		case ended > until:
+			young++
+		case len(found) < limit:
+			found = append(found, p)
+			if young == 0 {
+				reached = p.pos
+			}
+		}
+		return nil
+	}})
+	if err == nil {
+		s.forget.passed = min(reached, max(s.forget.passed, time.Now().Add(-settled).UnixMilli()<<placeBits))
+	}
+	return found, err
+}
+
+// Removal, set by set. What a run handed back goes with the last record of it, a one-off job with the last of all. The job
+// and its guard are locked before it is asked what else is left: who adds a run compares one of them. OFFSET 0 keeps
+// each question by itself: as a join it might be answered with half of a key.
+var (
+	deleteHistory = statement{"delete_history", `WITH hit AS (DELETE FROM carillon.history h USING unnest($1::bigint[]) x(pos) WHERE h.pos = x.pos RETURNING 1)
+SELECT count(*) FROM hit`}
+	deleteLetters = statement{"delete_letters", `WITH hit AS (DELETE FROM carillon.dead d USING unnest($1::bigint[]) x(pos) WHERE d.pos = x.pos RETURNING 1)
+SELECT count(*) FROM hit`}
+
+	lockOwners = statement{"lock_owners", `SELECT 1 FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id FOR UPDATE OF j`}
+	lockTurns  = statement{"lock_turns", `SELECT 1 FROM unnest($1::bigint[], $2::text[]) x(id, key) JOIN carillon.job j ON j.id = x.id
+CROSS JOIN LATERAL (SELECT 1 FROM carillon.guard g WHERE g.ns = j.ns AND g.key = x.key OFFSET 0 FOR UPDATE) g`}
+
+	unlessKept = ` USING ROWS x WHERE o.job = x.job AND o.due = x.due
+  AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job OFFSET 0)
+  AND NOT EXISTS (SELECT FROM carillon.history h WHERE h.job = x.job AND h.due = x.due OFFSET 0)
+  AND NOT EXISTS (SELECT FROM carillon.dead d WHERE d.job = x.job AND d.due = x.due OFFSET 0)`
+	deleteResults     = forRows("delete_results", `shard int2 key, due int8 key, job int8 key`, `DELETE FROM carillon.result o`+unlessKept)
+	deleteCheckpoints = forRows("delete_checkpoints", `shard int2 key, due int8 key, job int8 key`, `DELETE FROM carillon.checkpoint o`+unlessKept)
+
+	deleteJobs = forRows("delete_jobs", `shard int2 key, id int8 key, turn text key`, `WITH gone AS (DELETE FROM carillon.job j USING ROWS x
+  WHERE j.id = x.id AND j.due IS NOT NULL
+  AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.shard = x.shard AND r.due = j.due AND r.job = j.id OFFSET 0)
+  AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.job = j.id AND r.extra OFFSET 0)
+  AND NOT EXISTS (SELECT FROM carillon.history h WHERE h.job = j.id OFFSET 0)
+  AND NOT EXISTS (SELECT FROM carillon.dead d WHERE d.job = j.id OFFSET 0) RETURNING j.id, j.ns, x.turn),
+older AS (DELETE FROM carillon.definition d USING gone WHERE d.job = gone.id),
+labels AS (DELETE FROM carillon.job_label l USING gone WHERE l.job = gone.id)
+DELETE FROM carillon.guard g USING gone WHERE g.ns = gone.ns AND g.key = gone.turn`)
+)
+
+// remove deletes records and what was kept for their sake, in one transaction.
+func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err error) {
+	var history, letters []int64
+	var jobs []carillon.JobID
+	var turns []string
+	results, checkpoints, owners := newRows(deleteResults), newRows(deleteCheckpoints), newRows(deleteJobs)
+	seen := map[carillon.JobID]bool{}
+	for _, p := range found {
+		if p.dead {
+			letters = append(letters, p.pos)
+		} else {
+			history = append(history, p.pos)
+		}
+		results.runKey(p.id)
+		checkpoints.runKey(p.id)
+		if job := p.id.Job; !seen[job] {
+			seen[job] = true
+			turn := carillon.OverlapKey(job)
+			jobs, turns = append(jobs, job), append(turns, turn)
+			owners.begin()
+			owners.int(int64(job.Shard()))
+			owners.int(int64(job))
+			owners.text(turn)
+		}
+	}
+	count := func(r *row) error { forgotten += int(r.int()); return nil }
+	calls := []call{
+		{&lockOwners, [][]byte{int8Array(jobs)}, nil},
+		{&lockTurns, [][]byte{int8Array(jobs), textArray(turns)}, nil},
+		{&deleteHistory, [][]byte{int8Array(history)}, count},
+		{&deleteLetters, [][]byte{int8Array(letters)}, count},
+		results.call(), checkpoints.call(), owners.call(),
+	}
+	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
+	if err != nil {
+		return 0, err
+	}
+	return forgotten, nil
+}

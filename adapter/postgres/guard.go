@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/carillon-run/carillon"
+)
+
+// All by primary key, and as strict as those of runs. A guard that must not be there is held as such a run is.
+var (
+	insertGuard = forRows("insert_guard", `ns text, key text key, rev int4, value bytea`,
+		`INSERT INTO carillon.guard (ns, key, rev, value) SELECT ns, key, 1, value FROM ROWS x`)
+
+	updateGuard = forRows("update_guard", `ns text, key text key, rev int4, value bytea`,
+		`WITH hit AS (UPDATE carillon.guard g SET rev = g.rev + 1, value = x.value
+  FROM ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = x.rev RETURNING 1)
+SELECT 1 / (count(*) = COUNT)::int FROM hit`)
+
+	deleteGuard = forRows("delete_guard", `ns text, key text key, rev int4, value bytea`,
+		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = x.rev RETURNING 1)
+SELECT 1 / (count(*) = COUNT)::int FROM hit`)
+
+	holdGuard = forRows("hold_guard", `ns text, key text key, rev int4, value bytea`,
+		`INSERT INTO carillon.guard (ns, key, rev, value) SELECT ns, key, 0, '' FROM ROWS x`)
+
+	freeGuard = forRows("free_guard", `ns text, key text key, rev int4, value bytea`,
+		`DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = 0`)
+
+	// lockGuard returns the revisions of those that exist.
+	lockGuard = forRows("lock_guard", `ns text, key text key, rev int4, value bytea`,
+		`SELECT g.ns, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.ns = x.ns AND g.key = x.key FOR UPDATE OF g`)
+)
+
+func (r *rows) guard(g *carillon.Guard) {
+	r.begin()
+	r.text(g.Namespace)
+	r.text(g.Key)
+	r.int(int64(g.Rev))
+	r.bytes(g.Value)
+}
+
+// By primary key; the second a range of it.
+var (
+	guardsByKey = statement{"guards_by_key", `SELECT g.* FROM unnest($2::text[]) k(key)
+CROSS JOIN LATERAL (SELECT g.ns, g.key, g.rev, g.value FROM carillon.guard g WHERE g.ns = $1::text AND g.key = k.key LIMIT 1) g`}
+
+	guardsByPrefix = statement{"guards_by_prefix", `SELECT g.ns, g.key, g.rev, g.value
+FROM carillon.guard g WHERE g.ns = $1::text AND g.key >= $2::text AND starts_with(g.key, $2::text)
+  AND ($3::text IS NULL OR g.key < $3::text) ORDER BY g.key`}
+)
+
+// Guards implements carillon.Store.
+func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []carillon.Guard, err error) {
+	ask := call{statement: &guardsByKey, params: [][]byte{textParam(q.Namespace), textArray(q.Keys)}}
+	if len(q.Keys) == 0 {
+		ask = call{statement: &guardsByPrefix, params: [][]byte{textParam(q.Namespace), textParam(q.Prefix), behind(q.Prefix)}}
+	}
+	ask.row = func(r *row) error {
+		found = append(found, carillon.Guard{Namespace: r.name(), Key: r.text(), Rev: int32(r.int()), Value: r.bytes()})
+		return nil
+	}
+	return found, s.read(ctx, ask)
+}
+
+// behind is the least text after all that begin with a prefix, if it is easily told; NULL: not.
+func behind(prefix string) []byte {
+	if prefix == "" || prefix[len(prefix)-1] >= 0x7e {
+		return nil
+	}
+	b := textParam(prefix)
+	b[len(b)-1]++
+	return b
+}

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"github.com/carillon-run/carillon"
+)
+
+// endedRow are the columns of history and dead, in the order that record writes them and ended reads them.
+const (
+	endedRow = `job int8 key, due int8 key, covers int8, until int8, claimed int8, started int8, ended int8, expires int8, retry_of int8,
+  version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, prio int2,
+  ns text, queue text, name text, type text, owner text, worker text, reason text`
+
+	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
+  crashes, state, prio, ns, queue, name, type, owner, worker, reason`
+
+	// placeNow is the first place of this millisecond, by the server's clock.
+	placeNow = `(SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint << 20)`
+)
+
+// placeBits is how many records can have a place in one millisecond.
+const placeBits = 20
+
+// History appends. A dead letter replaces one of the same run by dead_run.
+var (
+	insertHistory = forRows("insert_history", endedRow, `INSERT INTO carillon.history (pos, `+endedColumns+`)
+SELECT `+placeNow+` | (nextval('carillon.place') & 1048575), `+endedColumns+` FROM ROWS x`)
+
+	insertDead = forRows("insert_dead", endedRow, `INSERT INTO carillon.dead (pos, `+endedColumns+`)
+SELECT nextval('carillon.place'), `+endedColumns+` FROM ROWS x
+ON CONFLICT (job, due) DO UPDATE SET (pos, `+endedColumns+`) = (SELECT excluded.*)`)
+
+	// redrive removes dead letters, each of which must be there; by dead_run.
+	redrive = forRows("redrive", `job int8 key, due int8 key`,
+		`WITH hit AS (DELETE FROM carillon.dead d USING ROWS x WHERE d.job = x.job AND d.due = x.due RETURNING 1)
+SELECT 1 / (count(*) = COUNT)::int FROM hit`)
+
+	// lockDead returns those that exist.
+	lockDead = forRows("lock_dead", `job int8 key, due int8 key`,
+		`SELECT d.job, d.due FROM ROWS x JOIN carillon.dead d ON d.job = x.job AND d.due = x.due FOR UPDATE OF d`)
+)
+
+// record writes an ended run from memory: nothing is read back.
+func (r *rows) record(run *carillon.Run, expires carillon.Time) {
+	r.begin()
+	r.int(int64(run.ID.Job))
+	r.int(int64(run.ID.Due))
+	r.int(int64(run.Covers))
+	r.int(int64(run.Until))
+	r.int(int64(run.Claimed))
+	r.int(int64(run.Started))
+	r.int(int64(run.Ended))
+	r.intOrNull(int64(expires))
+	r.int(int64(run.RetryOf))
+	r.int(int64(run.Version))
+	r.int(int64(run.Seq))
+	r.int(int64(run.Attempt))
+	r.int(int64(run.Failures))
+	r.int(int64(run.Losses))
+	r.int(int64(run.Crashes))
+	r.int(int64(run.State))
+	r.int(int64(run.Priority))
+	r.text(run.Namespace)
+	r.text(run.Queue)
+	about := run.About
+	if about == nil {
+		about = &carillon.About{}
+	}
+	r.text(about.Name)
+	r.text(about.Type)
+	r.text(about.Owner)
+	r.text(run.Worker)
+	r.text(run.Reason)
+}
+
+func (r *rows) deadKey(id carillon.RunID) {
+	r.begin()
+	r.int(int64(id.Job))
+	r.int(int64(id.Due))
+}
+
+// ended reads pos and endedColumns. dead says which of its two expiries the row carries.
+func (r *row) ended(dead bool) (run carillon.Run, pos int64) {
+	pos = r.int()
+	run = carillon.Run{
+		ID:     carillon.RunID{Job: carillon.JobID(r.int()), Due: carillon.Time(r.int())},
+		Covers: carillon.Time(r.int()), Until: carillon.Time(r.int()), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
+		Ended: carillon.Time(r.int()), Expires: carillon.Time(r.int()), RetryOf: carillon.Time(r.int()),
+		Version: int32(r.int()), Seq: int32(r.int()), Attempt: int32(r.int()), Failures: int32(r.int()),
+		Losses: int32(r.int()), Crashes: int32(r.int()),
+		State: carillon.State(r.int()), Priority: int8(r.int()), Namespace: r.name(), Queue: r.name(),
+		About:  &carillon.About{Name: r.name(), Type: r.name(), Owner: r.name()},
+		Worker: r.name(), Reason: r.text(),
+	}
+	if dead {
+		run.Expires, run.DeadExpires = 0, run.Expires
+	}
+	return run, pos
+}
+
+// What runs hand back, by primary key; the last one is kept.
+const output = `job int8 key, due int8 key, ns text, value bytea key`
+
+var (
+	putResult = forRows("put_result", output, `INSERT INTO carillon.result (job, due, ns, value) SELECT job, due, ns, value FROM ROWS x
+ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
+	putCheckpoint = forRows("put_checkpoint", output, `INSERT INTO carillon.checkpoint (job, due, ns, value) SELECT job, due, ns, value FROM ROWS x
+ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
+)
+
+func (r *rows) output(run *carillon.Run, value []byte) {
+	r.deadKey(run.ID)
+	r.text(run.Namespace)
+	r.bytes(value)
+}

@@ -1,0 +1,97 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Intake is the table that carillon.submit, a function of the database, leaves jobs in: see migration/0004_submit.sql.
+type Intake struct{ store *Store }
+
+// NewIntake uses the store's connections.
+func NewIntake(store *Store) *Intake { return &Intake{store} }
+
+// $1 shards, NULL for all, $2 limit. By intake_left.
+var readIntake = statement{"read_intake", `
+SELECT id, ns, at, body FROM carillon.intake WHERE state = 0 AND ($1::int[] IS NULL OR shard = ANY($1::int[])) ORDER BY id LIMIT $2::int`}
+
+// Left goes by the ids, which rise with time. A transaction that took long may still leave one before those that were seen.
+func (n *Intake) Left(ctx context.Context, shards []int, limit int) (left []carillon.Submission, err error) {
+	var wanted []byte
+	if shards != nil {
+		list := make([]int32, len(shards))
+		for i, shard := range shards {
+			list[i] = int32(shard)
+		}
+		wanted = int4Array(list)
+	}
+	err = n.store.read(ctx, call{&readIntake, [][]byte{wanted, int4Param(cmp.Or(limit, carillon.DefaultLimit))}, func(r *row) error {
+		left = append(left, submission(r))
+		return nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("read the intake: %w", err)
+	}
+	return left, nil
+}
+
+func submission(r *row) carillon.Submission {
+	return carillon.Submission{ID: carillon.JobID(r.int()), Namespace: r.name(), At: carillon.Time(r.int()), Body: r.bytes()}
+}
+
+// $1 ids
+var admitIntake = statement{"admit_intake", `DELETE FROM carillon.intake WHERE id = ANY($1::bigint[]) AND state = 0`}
+
+// $1 ids, $2 reasons
+var refuseIntake = statement{"refuse_intake", `
+UPDATE carillon.intake SET state = 1, reason = ($2::text[])[array_position($1::bigint[], id)]
+WHERE id = ANY($1::bigint[]) AND state = 0`}
+
+// $1 namespaces, $2 the first id that is kept. By intake_refused.
+var forgetRefusals = statement{"forget_refusals", `
+DELETE FROM carillon.intake WHERE state = 1 AND ns = ANY($1::text[]) AND id < $2::bigint`}
+
+// refusalsKept is as long as a dead letter is kept unless told otherwise.
+const refusalsKept = 90 * 24 * time.Hour
+
+// Settle also forgets old refusals, of the namespaces that get new ones.
+func (n *Intake) Settle(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
+	calls := []call{{statement: &admitIntake, params: [][]byte{int8Array(admitted)}}}
+	if len(refused) > 0 {
+		var ids []carillon.JobID
+		var reasons, namespaces []string
+		for i := range refused {
+			ids, reasons, namespaces = append(ids, refused[i].ID), append(reasons, refused[i].Reason), append(namespaces, refused[i].Namespace)
+		}
+		first := carillon.FirstID(carillon.Now().Add(-refusalsKept))
+		calls = append(calls,
+			call{statement: &refuseIntake, params: [][]byte{int8Array(ids), textArray(reasons)}},
+			call{statement: &forgetRefusals, params: [][]byte{textArray(namespaces), int8Param(int64(first))}})
+	}
+	if err := n.store.beside(ctx, calls...); err != nil {
+		return fmt.Errorf("settle %d jobs of the intake: %w", len(admitted)+len(refused), err)
+	}
+	return nil
+}
+
+// $1 namespace, $2 id to begin before, $3 limit. By intake_refused.
+var readRefusals = statement{"read_refusals", `
+SELECT id, ns, at, body, reason FROM carillon.intake WHERE state = 1 AND ns = $1::text AND id < $2::bigint ORDER BY id DESC LIMIT $3::int`}
+
+func (n *Intake) Refused(ctx context.Context, namespace string, before carillon.JobID, limit int) (refused []carillon.Refusal, err error) {
+	from := cmp.Or(int64(before), math.MaxInt64)
+	params := [][]byte{textParam(namespace), int8Param(from), int4Param(cmp.Or(limit, carillon.DefaultLimit))}
+	err = n.store.read(ctx, call{&readRefusals, params, func(r *row) error {
+		refused = append(refused, carillon.Refusal{Submission: submission(r), Reason: r.text()})
+		return nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("read refused jobs: %w", err)
+	}
+	return refused, nil
+}

@@ -1,0 +1,169 @@
+package postgres
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// readPieces is how many pieces are read at a time: 2 MiB of text, or less. The statements have it in their text: a plan must
+// know that it is few.
+const readPieces = 32
+
+// inOrder makes a plan read in the order of an index, even if all seems to be so little that sorting it is as good.
+var inOrder = statement{"in_order", `SELECT set_config('enable_sort', 'off', true)`}
+
+// visible is what the last trim has left.
+const visible = `CASE WHEN keep = 0 THEN written >= (SELECT before FROM carillon.log_horizon WHERE one)
+    ELSE written + keep >= (SELECT at FROM carillon.log_horizon WHERE one) END`
+
+// $1 namespace, $2 due, $3 job, $4 attempt and $5 offset to read on after, $6..$8 attempt, first and lines of the piece before.
+// By the primary key.
+var readLog = statement{"read_log", `
+SELECT attempt, first, lines, body FROM carillon.log
+WHERE ns = $1::text AND due = $2::bigint AND job = $3::bigint AND (attempt, first, lines) > ($6::int, $7::bigint, $8::int)
+  AND (attempt > $4::int OR first + lines > $5::bigint + 1)
+  AND ` + visible + `
+ORDER BY attempt, first, lines LIMIT 32`}
+
+// defaultLines is what a query without a limit gets: a log can be larger than memory.
+const defaultLines = 1000
+
+func (l *Logs) Read(ctx context.Context, q carillon.LogQuery) (lines []carillon.Line, err error) {
+	limit, after := cmp.Or(q.Limit, defaultLines), max(q.AfterOffset, -1)
+	next := piece{attempt: q.AfterAttempt, first: after - pieceLines}
+	attempt, offset := q.AfterAttempt, after // of the last line taken; what is sent again overlaps
+	for {
+		var pieces []piece
+		err := l.store.read(ctx, call{statement: &inOrder}, call{&readLog, [][]byte{
+			textParam(q.Namespace), int8Param(int64(q.Run.Due)), int8Param(int64(q.Run.Job)), int4Param(int(q.AfterAttempt)), int8Param(after),
+			int4Param(int(next.attempt)), int8Param(next.first), int4Param(int(next.lines)),
+		}, func(r *row) error {
+			pieces = append(pieces, piece{attempt: int32(r.int()), first: r.int(), lines: int32(r.int()), body: r.bytes()})
+			return nil
+		}})
+		for i := 0; i < len(pieces) && err == nil; i++ {
+			p := &pieces[i]
+			if p.attempt != attempt {
+				attempt, offset = p.attempt, -1
+			}
+			err = l.lines(p, func(line carillon.Line) {
+				if line.Offset > offset && len(lines) < limit {
+					lines, offset = append(lines, line), line.Offset
+				}
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read log of %s: %w", q.Run, err)
+		}
+		if len(pieces) < readPieces || len(lines) == limit {
+			return lines, nil
+		}
+		next = pieces[len(pieces)-1]
+	}
+}
+
+// lines calls f for the lines of a piece.
+func (l *Logs) lines(p *piece, f func(carillon.Line)) error {
+	heads, texts, err := l.unpack(p.body)
+	if err != nil {
+		return err
+	}
+	offset := p.first
+	return eachLine(heads, texts, func(at carillon.Time, stream string, text []byte) {
+		f(carillon.Line{At: at, Stream: stream, Text: string(text), Attempt: p.attempt, Offset: offset})
+		offset++
+	})
+}
+
+// What a search looks at before it is content with what it has found: some seconds of work, however much there is.
+const (
+	searchPieces = 20_000
+	searchBytes  = 256 << 20
+)
+
+// $1 namespace, $2..$6 due, job, attempt, first and lines of the piece before. By the primary key, backwards.
+var searchLog = statement{"search_log", `
+SELECT due, job, attempt, first, lines, body FROM carillon.log
+WHERE ns = $1::text AND due <= $2::bigint
+  AND (due, job, attempt, first, lines) < ($2::bigint, $3::bigint, $4::int, $5::bigint, $6::int)
+  AND ` + visible + `
+ORDER BY due DESC, job DESC, attempt DESC, first DESC, lines DESC LIMIT 32`}
+
+// Search goes back from the latest run, and within a run from its last line.
+func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
+	s := search{text: bytes.ToLower([]byte(q.Text)), limit: cmp.Or(q.Limit, defaultLines), seen: map[seenLine]bool{}}
+	next := piece{
+		run: carillon.RunID{Due: math.MaxInt64, Job: math.MaxInt64}, attempt: math.MaxInt32, first: math.MaxInt64, lines: math.MaxInt32,
+	}
+	for looked := 0; looked < searchPieces && s.bytes < searchBytes; looked += readPieces {
+		var pieces []piece
+		err := l.store.read(ctx, call{statement: &inOrder}, call{&searchLog, [][]byte{
+			textParam(q.Namespace), int8Param(int64(next.run.Due)), int8Param(int64(next.run.Job)),
+			int4Param(int(next.attempt)), int8Param(next.first), int4Param(int(next.lines)),
+		}, func(r *row) error {
+			p := piece{run: carillon.RunID{Due: carillon.Time(r.int()), Job: carillon.JobID(r.int())}}
+			p.attempt, p.first, p.lines, p.body = int32(r.int()), r.int(), int32(r.int()), r.bytes()
+			pieces = append(pieces, p)
+			return nil
+		}})
+		for i := 0; i < len(pieces) && err == nil; i++ {
+			err = s.piece(l, &pieces[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("search logs: %w", err)
+		}
+		if len(pieces) < readPieces || len(s.hits) == s.limit {
+			break
+		}
+		next = pieces[len(pieces)-1]
+	}
+	return s.hits, nil
+}
+
+type search struct {
+	text  []byte // in lower case
+	limit int
+	bytes int
+	hits  []carillon.Hit
+	seen  map[seenLine]bool // of hits only: what was sent twice is found once
+}
+
+type seenLine struct {
+	run     carillon.RunID
+	attempt int32
+	offset  int64
+}
+
+func (s *search) piece(l *Logs, p *piece) error {
+	heads, texts, err := l.unpack(p.body)
+	if err != nil {
+		return err
+	}
+	s.bytes += len(texts)
+	if !bytes.Contains(bytes.ToLower(texts), s.text) { // most pieces; line by line would take longer
+		return nil
+	}
+	var found []carillon.Hit
+	offset := p.first
+	err = eachLine(heads, texts, func(at carillon.Time, stream string, text []byte) {
+		if bytes.Contains(bytes.ToLower(text), s.text) {
+			line := carillon.Line{At: at, Stream: stream, Text: string(text), Attempt: p.attempt, Offset: offset}
+			found = append(found, carillon.Hit{Run: p.run, Line: line})
+		}
+		offset++
+	})
+	for _, hit := range slices.Backward(found) {
+		key := seenLine{p.run, p.attempt, hit.Offset}
+		if len(s.hits) < s.limit && !s.seen[key] {
+			s.seen[key] = true
+			s.hits = append(s.hits, hit)
+		}
+	}
+	return err
+}

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// merge reads the stretches of several shards as one, in order, and not much more of them than is asked for: each in small
+// pieces, and only those again that ran out.
+type merge struct {
+	by    *rowStatement
+	read  func(ctx context.Context, calls ...call) error
+	lane  *carillon.Lane
+	until carillon.Time
+	pos   func(*carillon.Run) carillon.WakePos // what they are in the order of
+
+	stretches []*stretch
+	pending   []*carillon.Run // read and not yet handed out, in order
+}
+
+// stretch is the part of a shard that was not read yet.
+type stretch struct {
+	shard int
+	moved bool
+	after carillon.WakePos
+	quota int // how much of it was asked for last
+	got   int
+}
+
+func (m *merge) add(shard int, moved bool, after carillon.WakePos) {
+	m.stretches = append(m.stretches, &stretch{shard: shard, moved: moved, after: after})
+}
+
+// next returns the limit runs that follow; fewer at the end.
+func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
+	for {
+		behind := m.holdUp(limit)
+		if len(behind) == 0 {
+			break
+		}
+		if err := m.fill(ctx, behind, 3*limit/len(m.stretches)+8); err != nil {
+			return nil, err
+		}
+	}
+	n := min(limit, len(m.pending))
+	some := make([]carillon.Run, n)
+	for i, run := range m.pending[:n] {
+		some[i] = *run
+	}
+	m.pending = m.pending[n:]
+	return some, nil
+}
+
+// holdUp returns the stretches in which something may lie that comes before the last of limit pending runs.
+func (m *merge) holdUp(limit int) []*stretch {
+	if len(m.pending) < limit {
+		return m.stretches
+	}
+	last := m.pos(m.pending[limit-1])
+	var behind []*stretch
+	for _, s := range m.stretches {
+		if s.after.Less(last) {
+			behind = append(behind, s)
+		}
+	}
+	return behind
+}
+
+// maxQuota bounds a piece, however often its stretch ran out.
+const maxQuota = 4096
+
+// fill reads a piece of some stretches: their share, or twice as much as the last time.
+func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
+	ask := newRows(m.by)
+	byShard := map[[2]int]*stretch{}
+	for _, s := range of {
+		s.got, s.quota = 0, min(max(share, 2*s.quota), maxQuota)
+		byShard[[2]int{s.shard, int(bit(s.moved))}] = s
+		m.ask(&ask, s)
+	}
+	query := ask.call()
+	query.row = func(r *row) error {
+		moved, run := r.bool(), r.unfinished()
+		m.pending = append(m.pending, &run)
+		s := byShard[[2]int{run.ID.Job.Shard(), int(bit(moved))}]
+		s.got++
+		s.after = m.pos(&run)
+		return nil
+	}
+	if err := m.read(ctx, query); err != nil {
+		return err
+	}
+	slices.SortFunc(m.pending, func(a, b *carillon.Run) int {
+		if m.pos(a).Less(m.pos(b)) {
+			return -1
+		}
+		return 1
+	})
+	m.stretches = slices.DeleteFunc(m.stretches, func(s *stretch) bool { return s.quota > 0 && s.got < s.quota })
+	return nil
+}
+
+func (m *merge) ask(ask *rows, s *stretch) {
+	ask.begin()
+	ask.int(int64(s.shard))
+	ask.bool(s.moved)
+	ask.int(int64(s.after.Wake))
+	ask.int(int64(s.after.ID.Due))
+	ask.int(int64(s.after.ID.Job))
+	ask.int(int64(m.until))
+	if m.lane != nil {
+		ask.text(m.lane.Queue)
+		ask.int(int64(m.lane.Priority))
+	} else {
+		ask.null()
+		ask.null()
+	}
+	ask.int(int64(s.quota))
+}

@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed migration/*.sql
+var migrations embed.FS
+
+// Migration is one step of the schema: numbered, forward only, one transaction.
+type Migration struct {
+	Version int
+	Name    string
+	SQL     string
+}
+
+// Migrations are all steps that this program knows, first things first.
+func Migrations() []Migration {
+	names, err := fs.Glob(migrations, "migration/*.sql") // sorted
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	all := make([]Migration, len(names))
+	for i, path := range names {
+		script, err := migrations.ReadFile(path)
+		name := strings.TrimPrefix(path, "migration/")
+		digits, _, _ := strings.Cut(name, "_")
+		version, bad := strconv.Atoi(digits)
+		if err := errors.Join(err, bad); err != nil {
+			panic(err) // it was built in wrong
+		}
+		all[i] = Migration{version, name, string(script)}
+	}
+	return all
+}
+
+// migrationLock is held while a migration is applied: ten nodes may start at once.
+const migrationLock = 0x636172696c6c6f6e // "carillon"
+
+const (
+	schemaExists  = `SELECT to_regclass('carillon.migration') IS NOT NULL`
+	schemaVersion = `SELECT coalesce(max(version), 0) FROM carillon.migration`
+	createSchema  = `CREATE SCHEMA IF NOT EXISTS carillon;
+CREATE TABLE IF NOT EXISTS carillon.migration (version integer PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now())`
+	lockMigrations  = `SELECT pg_advisory_xact_lock($1)`
+	recordMigration = `INSERT INTO carillon.migration (version, name) VALUES ($1, $2)`
+)
+
+// migrate brings the schema to the version of this program. One that a newer program has migrated is refused: to write to
+// it would be to guess. It needs no right to change the schema where there is nothing to change.
+func (s *Store) migrate(ctx context.Context, keep bool) error {
+	all := Migrations()
+	newest := all[len(all)-1].Version
+	pooled, err := s.writers.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer pooled.Release()
+	applied, err := appliedVersion(ctx, pooled.Conn())
+	switch {
+	case err != nil:
+		return err
+	case applied > newest:
+		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use the program that wrote it, or a newer one",
+			applied, newest)
+	case applied < newest && keep:
+		return fmt.Errorf("the database has schema version %d, this program needs %d: migrate it", applied, newest)
+	}
+	for _, m := range all {
+		if m.Version > applied {
+			if err := m.apply(ctx, pooled.Conn()); err != nil {
+				return fmt.Errorf("migrate to %s: %w", m.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+func appliedVersion(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+},
+) (version int, err error) {
+	var exists bool
+	if err := q.QueryRow(ctx, schemaExists, pgx.QueryExecModeExec).Scan(&exists); err != nil || !exists {
+		return 0, err
+	}
+	err = q.QueryRow(ctx, schemaVersion, pgx.QueryExecModeExec).Scan(&version)
+	return version, err
+}
+
+func (m *Migration) apply(ctx context.Context, conn *pgx.Conn) error {
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockMigrations, pgx.QueryExecModeExec, int64(migrationLock)); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, createSchema, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		// Another node may have been quicker; what it applied must not be applied again.
+		if applied, err := appliedVersion(ctx, tx); err != nil || applied >= m.Version {
+			return err
+		}
+		if _, err := tx.Exec(ctx, m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, recordMigration, pgx.QueryExecModeExec, m.Version, m.Name)
+		return err
+	})
+}

@@ -1,0 +1,33 @@
+-- Who is alive. A beat updates its row in place: no index has a column that it changes, and a page has room for the second
+-- version, so it leaves nothing for the indexes to clean up.
+
+CREATE FUNCTION carillon.clock() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
+  AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+COMMENT ON FUNCTION carillon.clock() IS 'milliseconds since 1970 by the clock of the database, rounded down';
+
+CREATE TABLE carillon.session (
+  id     text   COLLATE "C" PRIMARY KEY,
+  kind   text   NOT NULL,
+  addr   text   NOT NULL,
+  joined bigint NOT NULL,
+  beat   bigint NOT NULL,
+  holds  bytea  NOT NULL              -- the attempts that it said it holds, see session_holds.go
+) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+
+ALTER TABLE carillon.session ALTER COLUMN holds SET STORAGE EXTERNAL; -- packed already
+
+-- beat prolongs sessions, in the order given, and returns those that are there. It is a loop because a join of two things of
+-- unknown size may be planned the wrong way round. What is still held is not written again: a long list lives outside of
+-- its row, and stays there.
+CREATE FUNCTION carillon.beat(ids text[], holds bytea[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+  said record;
+BEGIN
+  FOR said IN SELECT * FROM unnest(ids, holds) AS x(id, holds) LOOP
+    UPDATE carillon.session s SET beat = carillon.clock(), holds = CASE WHEN s.holds = said.holds THEN s.holds ELSE said.holds END
+      WHERE s.id = said.id;
+    IF FOUND THEN
+      RETURN NEXT said.id;
+    END IF;
+  END LOOP;
+END $$;

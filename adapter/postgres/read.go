@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/carillon-run/carillon"
+)
+
+// jobsByKey is by primary key; an older definition by the key of its table, beside the row of its job.
+var jobsByKey = statement{"jobs_by_key", `WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::integer[]) u(id, version))
+SELECT ` + jobColumns + `, ` + definitionColumns + `
+FROM q JOIN carillon.job j ON j.id = q.id WHERE q.version = 0 OR q.version = j.version
+UNION ALL
+SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
+FROM q JOIN carillon.definition d ON d.job = q.id AND d.version = q.version
+CROSS JOIN LATERAL (SELECT * FROM carillon.job j WHERE j.id = d.job OFFSET 0) j WHERE q.version <> 0 AND q.version <> j.version`}
+
+// Jobs implements carillon.Store.
+func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon.Job, error) {
+	jobs, versions := make([]carillon.JobID, len(ids)), make([]int32, len(ids))
+	for i, id := range ids {
+		jobs[i], versions[i] = id.Job, id.Version
+	}
+	found := make([]carillon.Job, 0, len(ids))
+	err := s.read(ctx, call{&jobsByKey, [][]byte{int8Array(jobs), int4Array(versions)}, func(r *row) error {
+		job, _, err := r.job()
+		found = append(found, job)
+		return err
+	}})
+	return found, err
+}
+
+// Where a run can be: unfinished, by primary key; in history, by history_job, the last of that name; or, once history
+// has forgotten it, among the dead letters, by dead_run. Which record is the last is seen to by who asks: to sort them
+// would tempt the server to walk through history in that order.
+var (
+	runsByKey = forRows("runs_by_key", `shard int2 key, due int8 key, job int8 key`, `SELECT `+runColumns+`, j.name, j.type, j.owner
+FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job LEFT JOIN carillon.job j ON j.id = r.job`)
+
+	historyByKey = forRows("history_by_key", `q_job int8 key, q_due int8 key`, `SELECT pos, `+endedColumns+`
+FROM ROWS x JOIN carillon.history h ON h.job = x.q_job AND h.due = x.q_due`)
+
+	deadByKey = forRows("dead_by_key", `q_job int8 key, q_due int8 key`, `SELECT pos, `+endedColumns+`
+FROM ROWS x JOIN carillon.dead d ON d.job = x.q_job AND d.due = x.q_due`)
+)
+
+// Runs implements carillon.Store. It looks for a run in the order in which it moves, so that it is not missed on its way.
+func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
+	found := map[carillon.RunID]*carillon.Run{}
+	unfinished := newRows(runsByKey)
+	for _, id := range ids {
+		unfinished.runKey(id)
+	}
+	hot := unfinished.call()
+	hot.row = func(r *row) error {
+		run := r.withAbout()
+		found[run.ID] = &run
+		return nil
+	}
+	err := s.read(ctx, hot)
+	if err == nil && len(found) < len(ids) {
+		err = s.endedRuns(ctx, ids, found)
+	}
+	if err == nil && whole {
+		err = s.outputs(ctx, found)
+	}
+	if err != nil {
+		return nil, err
+	}
+	runs := make([]carillon.Run, 0, len(found))
+	for _, id := range ids {
+		if run := found[id]; run != nil {
+			runs = append(runs, *run)
+		}
+	}
+	return runs, nil
+}
+
+// withAbout reads runColumns and what the job's row says.
+func (r *row) withAbout() carillon.Run {
+	run := r.unfinished()
+	run.About = &carillon.About{Name: r.name(), Type: r.name(), Owner: r.name()}
+	return run
+}
+
+// endedRuns looks for the runs that were not found yet.
+func (s *Store) endedRuns(ctx context.Context, ids []carillon.RunID, found map[carillon.RunID]*carillon.Run) error {
+	history, dead := newRows(historyByKey), newRows(deadByKey)
+	for _, id := range ids {
+		if found[id] == nil {
+			history.deadKey(id)
+			dead.deadKey(id)
+		}
+	}
+	last := map[carillon.RunID]int64{}
+	fromHistory, fromDead := history.call(), dead.call()
+	fromHistory.row = func(r *row) error {
+		if run, pos := r.ended(false); pos > last[run.ID] {
+			found[run.ID], last[run.ID] = &run, pos
+		}
+		return nil
+	}
+	fromDead.row = func(r *row) error {
+		if run, _ := r.ended(true); found[run.ID] == nil {
+			found[run.ID] = &run
+		}
+		return nil
+	}
+	return s.read(ctx, fromHistory, fromDead)
+}
+
+// By primary key.
+var (
+	resultByKey = forRows("result_by_key", `job int8 key, due int8 key`,
+		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.result o ON o.job = x.job AND o.due = x.due`)
+	checkpointByKey = forRows("checkpoint_by_key", `job int8 key, due int8 key`,
+		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.checkpoint o ON o.job = x.job AND o.due = x.due`)
+)
+
+// outputs reads what the runs have handed back.
+func (s *Store) outputs(ctx context.Context, found map[carillon.RunID]*carillon.Run) error {
+	results, checkpoints := newRows(resultByKey), newRows(checkpointByKey)
+	for id := range found {
+		results.deadKey(id)
+		checkpoints.deadKey(id)
+	}
+	of := func(r *row) *carillon.Output {
+		run := found[r.runID()]
+		if run.Output == nil {
+			run.Output = &carillon.Output{}
+		}
+		return run.Output
+	}
+	result, checkpoint := results.call(), checkpoints.call()
+	result.row = func(r *row) error { of(r).Result = r.bytes(); return nil }
+	checkpoint.row = func(r *row) error { of(r).Checkpoint = r.bytes(); return nil }
+	return s.read(ctx, result, checkpoint)
+}

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"github.com/carillon-run/carillon"
+)
+
+// The hot table, by primary key (shard, due, job). Each statement fails the batch unless it finds all of its rows as they
+// were decided on: an insert by the key, the others by dividing by zero. An update leaves alone what a run is born with,
+// and touches no index unless the wake changes.
+var (
+	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, wake int8, covers int8, claimed int8, started int8,
+  retry_of int8, version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, prio int2, flags int2,
+  extra bool, ns text, queue text, worker text, reason text`,
+		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
+  crashes, state, prio, flags, extra, ns, queue, worker, reason)
+SELECT shard, due, job, wake, covers, claimed, started, retry_of, 1, version, seq, attempt, failures, losses,
+  crashes, state, prio, flags, extra, ns, queue, worker, reason FROM ROWS x`)
+
+	updateRun = forRows("update_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8, claimed int8, started int8,
+  version int4, attempt int4, failures int4, losses int4, crashes int4, state int2, prio int2, flags int2,
+  queue text, worker text, reason text`,
+		`WITH hit AS (UPDATE carillon.run r SET rev = r.rev + 1, wake = x.wake, claimed = x.claimed, started = x.started, version = x.version,
+  attempt = x.attempt, failures = x.failures, losses = x.losses, crashes = x.crashes, state = x.state, prio = x.prio, flags = x.flags,
+  queue = x.queue, worker = x.worker, reason = x.reason
+  FROM ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = x.rev RETURNING 1)
+SELECT 1 / (count(*) = COUNT)::int FROM hit`)
+
+	deleteRun = forRows("delete_run", `shard int2 key, due int8 key, job int8 key, rev int4`,
+		`WITH hit AS (DELETE FROM carillon.run r USING ROWS x
+  WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = x.rev RETURNING 1)
+SELECT 1 / (count(*) = COUNT)::int FROM hit`)
+)
+
+// A run that must not be there: only who takes its place can be sure that nobody else does meanwhile. It is given back at
+// once.
+var (
+	holdRun = forRows("hold_run", `shard int2 key, due int8 key, job int8 key`,
+		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
+  crashes, state, prio, flags, extra, ns, queue, worker, reason)
+SELECT shard, due, job, due, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, '', '', '', '' FROM ROWS x`)
+
+	freeRun = forRows("free_run", `shard int2 key, due int8 key, job int8 key`,
+		`DELETE FROM carillon.run r USING ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = 0`)
+)
+
+// lockRun returns the revisions of those that exist.
+var lockRun = forRows("lock_run", `shard int2 key, due int8 key, job int8 key`,
+	`SELECT r.job, r.due, r.rev FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job FOR UPDATE OF r`)
+
+func (r *rows) runKey(id carillon.RunID) {
+	r.begin()
+	r.int(int64(id.Job.Shard()))
+	r.int(int64(id.Due))
+	r.int(int64(id.Job))
+}
+
+func (r *rows) insertRun(run *carillon.Run) {
+	r.runKey(run.ID)
+	r.int(int64(run.Wake))
+	r.int(int64(run.Covers))
+	r.int(int64(run.Claimed))
+	r.int(int64(run.Started))
+	r.int(int64(run.RetryOf))
+	r.int(int64(run.Version))
+	r.int(int64(run.Seq))
+	r.runCounts(run)
+	r.bool(run.Has(carillon.Extra))
+	r.text(run.Namespace)
+	r.text(run.Queue)
+	r.text(run.Worker)
+	r.text(run.Reason)
+}
+
+func (r *rows) runCounts(run *carillon.Run) {
+	r.int(int64(run.Attempt))
+	r.int(int64(run.Failures))
+	r.int(int64(run.Losses))
+	r.int(int64(run.Crashes))
+	r.int(int64(run.State))
+	r.int(int64(run.Priority))
+	r.int(int64(run.Flags &^ carillon.Extra))
+}
+
+func (r *rows) updateRun(run *carillon.Run) {
+	r.runKey(run.ID)
+	r.int(int64(run.Rev))
+	r.int(int64(run.Wake))
+	r.int(int64(run.Claimed))
+	r.int(int64(run.Started))
+	r.int(int64(run.Version))
+	r.runCounts(run)
+	r.text(run.Queue)
+	r.text(run.Worker)
+	r.text(run.Reason)
+}
+
+func (r *rows) deleteRun(run *carillon.Run) {
+	r.runKey(run.ID)
+	r.int(int64(run.Rev))
+}
+
+// runColumns are what unfinished reads.
+const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retry_of, r.rev, r.version, r.seq, r.attempt, r.failures,
+  r.losses, r.crashes, r.state, r.prio, r.flags, r.extra, r.ns, r.queue, r.worker, r.reason`
+
+// unfinished reads a row of the hot table, without About.
+func (r *row) unfinished() carillon.Run {
+	run := carillon.Run{
+		ID:   carillon.RunID{Due: carillon.Time(r.int()), Job: carillon.JobID(r.int())},
+		Wake: carillon.Time(r.int()), Covers: carillon.Time(r.int()), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
+		RetryOf: carillon.Time(r.int()),
+		Rev:     int32(r.int()), Version: int32(r.int()), Seq: int32(r.int()), Attempt: int32(r.int()), Failures: int32(r.int()),
+		Losses: int32(r.int()), Crashes: int32(r.int()),
+		State: carillon.State(r.int()), Priority: int8(r.int()), Flags: carillon.Flags(r.int()),
+	}
+	if r.bool() {
+		run.Flags |= carillon.Extra
+	}
+	run.Namespace, run.Queue, run.Worker, run.Reason = r.name(), r.name(), r.name(), r.text()
+	return run
+}

@@ -1,0 +1,156 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Coordinator keeps sessions in a table. Its clock is the database's.
+type Coordinator struct{ store *Store }
+
+// NewCoordinator uses the store's connections.
+func NewCoordinator(store *Store) *Coordinator { return &Coordinator{store} }
+
+// $1 ids, $2 kinds, $3 addresses
+var joinSessions = statement{"join_sessions", `
+INSERT INTO carillon.session (id, kind, addr, joined, beat, holds)
+SELECT x.id, x.kind, x.addr, now.ms, now.ms, ''
+FROM unnest($1::text[], $2::text[], $3::text[]) x(id, kind, addr), (SELECT carillon.clock() AS ms) now`}
+
+// Join refuses ids that are there already.
+func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
+	var ids, kinds, addrs []string
+	for _, m := range members {
+		ids, kinds, addrs = append(ids, m.ID), append(kinds, m.Kind), append(addrs, m.Addr)
+	}
+	err := c.store.write(ctx, call{statement: &joinSessions, params: [][]byte{textArray(ids), textArray(kinds), textArray(addrs)}})
+	if code(err) == uniqueViolation {
+		err = fmt.Errorf("%w: %w", carillon.ErrConflict, err)
+	}
+	if err != nil {
+		return fmt.Errorf("join %s: %w", strings.Join(ids, ", "), err)
+	}
+	return nil
+}
+
+const uniqueViolation = "23505"
+
+// $1 ids, $2 holds; returns the ids that have a session
+var beatSessions = statement{"beat_sessions", `SELECT carillon.beat($1::text[], $2::bytea[])`}
+
+// Beat takes the last word of who beats twice at once.
+func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []string, err error) {
+	left := map[string][]byte{}
+	for _, b := range beats {
+		left[b.ID] = packHolds(b.Holds)
+	}
+	ids := slices.Sorted(maps.Keys(left)) // the order in which rows are locked: two that beat for the same wait for each other in one order
+	var holds [][]byte
+	for _, id := range ids {
+		holds = append(holds, left[id])
+	}
+	err = c.store.write(ctx, call{&beatSessions, [][]byte{textArray(ids), byteaArray(holds)}, func(r *row) error {
+		delete(left, r.text())
+		return nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("beat for %d sessions: %w", len(ids), err)
+	}
+	for _, b := range beats {
+		if _, over := left[b.ID]; over {
+			gone = append(gone, b.ID)
+			delete(left, b.ID)
+		}
+	}
+	return gone, nil
+}
+
+// $1 ids
+var endSessions = statement{"end_sessions", `DELETE FROM carillon.session WHERE id = ANY($1::text[])`}
+
+func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
+	if err := c.store.write(ctx, call{statement: &endSessions, params: [][]byte{textArray(ids)}}); err != nil {
+		return fmt.Errorf("leave %s: %w", strings.Join(ids, ", "), err)
+	}
+	return nil
+}
+
+var listSessions = statement{"list_sessions", `SELECT id, kind, addr FROM carillon.session ORDER BY id`}
+
+// $1 SessionTime in milliseconds. Whose row is locked is passed over: it beats just now, or somebody else ends it. So this
+// waits for nobody, and cannot be part of a circle of those who wait for each other.
+var expireSessions = statement{"expire_sessions", `
+WITH ended AS (
+  DELETE FROM carillon.session WHERE id = ANY(ARRAY(
+    SELECT id FROM carillon.session WHERE beat < carillon.clock() - $1::bigint FOR UPDATE SKIP LOCKED)) RETURNING id
+)
+SELECT id, kind, addr FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
+
+func (c *Coordinator) Members(ctx context.Context, expire bool) (members []carillon.Member, err error) {
+	add := func(r *row) error {
+		members = append(members, carillon.Member{ID: r.text(), Kind: r.name(), Addr: r.text()})
+		return nil
+	}
+	if expire {
+		err = c.store.write(ctx, call{&expireSessions, [][]byte{int8Param(carillon.SessionTime.Milliseconds())}, add})
+	} else {
+		err = c.store.read(ctx, call{&listSessions, nil, add})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list sessions: %w", err)
+	}
+	return members, nil
+}
+
+// $1 ids
+var readHolds = statement{"read_holds", `SELECT id, beat, holds FROM carillon.session WHERE id = ANY($1::text[]) ORDER BY id`}
+
+func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.Holding, err error) {
+	err = c.store.read(ctx, call{&readHolds, [][]byte{textArray(ids)}, func(r *row) (err error) {
+		h := carillon.Holding{ID: r.text(), At: carillon.Time(r.int())}
+		h.Runs, err = unpackHolds(r.next())
+		list = append(list, h)
+		return err
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("read what %d sessions hold: %w", len(ids), err)
+	}
+	return list, nil
+}
+
+var readClock = statement{"read_clock", `SELECT carillon.clock()`}
+
+func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
+	err = c.store.read(ctx, call{&readClock, nil, func(r *row) error {
+		now = carillon.Time(r.int())
+		return nil
+	}})
+	if err != nil {
+		return 0, fmt.Errorf("read the clock of the database: %w", err)
+	}
+	return now, nil
+}
+
+// write runs calls as one transaction on a connection of the commits: each of these is short, and so is the wait for one.
+func (s *Store) write(ctx context.Context, calls ...call) error {
+	return s.with(ctx, s.writers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
+}
+
+// beside runs calls that write as one transaction on a connection of the reads: no commit has to wait for them.
+func (s *Store) beside(ctx context.Context, calls ...call) error {
+	return s.with(ctx, s.readers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
+}
+
+func byteaArray(values [][]byte) []byte {
+	c := column{oid: oidBytea, key: true}
+	c.reset()
+	for _, v := range values {
+		add(&c, v)
+	}
+	return c.params(nil)[0]
+}

@@ -1,0 +1,128 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+)
+
+// statement is SQL and the name it is prepared under.
+type statement struct {
+	name string
+	sql  string
+}
+
+// call is a statement with its parameters, all in binary form; row, if it is there, is handed each row of the result.
+type call struct {
+	*statement
+	params [][]byte
+	row    func(r *row) error
+}
+
+// rowStatement writes or locks many rows: in its SQL, ROWS stands for a table of the columns, a row each, and COUNT for the
+// number of them.
+type rowStatement struct {
+	statement
+	columns []column
+	counted bool
+}
+
+var columnTypes = map[string]struct {
+	name string
+	oid  uint32
+	size int
+}{
+	"int8": {"bigint", oidInt8, 8}, "int4": {"integer", oidInt4, 4}, "int2": {"smallint", oidInt2, 2},
+	"bool": {"boolean", oidBool, 1}, "text": {"text", oidText, 0}, "bytea": {"bytea", oidBytea, 0},
+}
+
+// forRows makes a statement; columns are name and type each, and "key" for one that is never the same for all rows.
+func forRows(name, columns, sql string) *rowStatement {
+	s := &rowStatement{statement: statement{name: name}, counted: strings.Contains(sql, "COUNT")}
+	var arrays, chosen []string
+	param := 0
+	for spec := range strings.SplitSeq(columns, ",") {
+		words := strings.Fields(spec)
+		kind := columnTypes[words[1]]
+		c := column{oid: kind.oid, size: kind.size, key: len(words) > 2}
+		param++
+		arrays = append(arrays, fmt.Sprintf("unnest($%d::%s[]) AS %s", param, kind.name, words[0]))
+		if c.key {
+			chosen = append(chosen, "u."+words[0])
+		} else {
+			param++
+			chosen = append(chosen, fmt.Sprintf("coalesce(u.%s, $%d::%s) AS %s", words[0], param, kind.name, words[0]))
+		}
+		s.columns = append(s.columns, c)
+	}
+	// Side by side in a SELECT, the arrays are unpacked in step. In FROM each would be a table of its own first.
+	rows := fmt.Sprintf("(SELECT %s FROM (SELECT %s) u)", strings.Join(chosen, ", "), strings.Join(arrays, ", "))
+	s.sql = strings.NewReplacer("ROWS", rows, "COUNT", fmt.Sprintf("$%d::bigint", param+1)).Replace(sql)
+	return s
+}
+
+// rows are the rows that one statement is to write, gathered column by column. They are used again and again.
+type rows struct {
+	of      *rowStatement
+	columns []column
+	count   int
+	at      int // the column that is written next
+	values  [][]byte
+}
+
+func newRows(of *rowStatement) rows {
+	r := rows{of: of, columns: append([]column(nil), of.columns...)}
+	r.reset()
+	return r
+}
+
+func (r *rows) reset() {
+	r.count = 0
+	for i := range r.columns {
+		r.columns[i].reset()
+	}
+}
+
+// begin begins a row: its values follow in the order of the columns.
+func (r *rows) begin() { r.count, r.at = r.count+1, 0 }
+
+func (r *rows) int(v int64) { r.columns[r.at].int(v); r.at++ }
+
+// intOrNull writes NULL for 0.
+func (r *rows) intOrNull(v int64) {
+	if v == 0 {
+		r.null()
+		return
+	}
+	r.int(v)
+}
+
+func (r *rows) bool(v bool) { r.columns[r.at].int(int64(bit(v))); r.at++ }
+
+func (r *rows) text(s string) {
+	add(&r.columns[r.at], clean(s))
+	r.at++
+}
+
+// bytes writes NULL for nil.
+func (r *rows) bytes(b []byte) {
+	if b == nil {
+		r.null()
+		return
+	}
+	add(&r.columns[r.at], b)
+	r.at++
+}
+
+func (r *rows) null() { r.columns[r.at].null(); r.at++ }
+
+// call is the statement with the rows gathered so far.
+func (r *rows) call() call {
+	r.values = r.values[:0]
+	for i := range r.columns {
+		r.values = r.columns[i].params(r.values)
+	}
+	if r.of.counted {
+		r.values = append(r.values, int8Param(int64(r.count)))
+	}
+	return call{statement: &r.of.statement, params: r.values}
+}

@@ -1,0 +1,63 @@
+package postgres_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/porttest"
+)
+
+func TestStore(t *testing.T) {
+	url := database(t)
+	porttest.Store(t, func(t *testing.T) carillon.Store { return emptied(t, url, postgres.Config{}) })
+}
+
+func TestModel(t *testing.T) {
+	url := database(t)
+	porttest.Model(t, func(t *testing.T) carillon.Store {
+		return &borrowed{Store: emptied(t, url, postgres.Config{}), model: mem.NewStore(), own: map[string]string{}}
+	})
+}
+
+// borrowed lends a store the cursors of a model. The check compares them, but the places in them are a store's own: here
+// they are times, and none is given out twice.
+type borrowed struct {
+	carillon.Store
+	model *mem.Store
+	own   map[string]string // by the model's
+}
+
+func (b *borrowed) Commit(ctx context.Context, changes []carillon.Change) ([]int, error) {
+	if _, err := b.model.Commit(ctx, changes); err != nil {
+		return nil, err
+	}
+	return b.Store.Commit(ctx, changes)
+}
+
+func (b *borrowed) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+	if _, err := b.model.Forget(ctx, rule, now, limit); err != nil {
+		return 0, err
+	}
+	return b.Store.Forget(ctx, rule, now, limit)
+}
+
+func (b *borrowed) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.RunPage, error) {
+	model, err := b.model.FindRuns(ctx, q)
+	if err != nil {
+		return carillon.RunPage{}, err
+	}
+	q.After = b.own[q.After]
+	page, err := b.Store.FindRuns(ctx, q)
+	if page.Next != "" && model.Next != "" {
+		b.own[model.Next], page.Next = page.Next, model.Next
+	}
+	return page, err
+}
+
+func BenchmarkStore(b *testing.B) {
+	url := database(b)
+	porttest.BenchmarkStore(b, func(b *testing.B) carillon.Store { return emptied(b, url, postgres.Config{}) })
+}

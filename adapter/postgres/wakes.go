@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Stretches of the hot table, one for each shard, each read from a position on and not further than a quota: those that
+// wake when they are due, by the primary key, and those that left their due time, by run_wake. Together they are one
+// statement, so that a run that moves from one to the other is in one of them. dueInShards is all by the primary key.
+var (
+	wakesInShards = forRows("wakes_in_shards", `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key, after_job int8 key,
+  until int8, queue text, prio int2, quota int8`,
+		`WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
+SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until AND r.wake = r.due
+    AND (x.queue IS NULL OR r.queue = x.queue AND r.prio = x.prio) ORDER BY r.due, r.job LIMIT x.quota) r WHERE NOT x.moved
+UNION ALL
+SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job) AND r.wake <= x.until AND r.wake <> r.due
+    AND (x.queue IS NULL OR r.queue = x.queue AND r.prio = x.prio) ORDER BY r.wake, r.due, r.job LIMIT x.quota) r WHERE x.moved`)
+
+	dueInShards = forRows("due_in_shards", `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key, after_job int8 key,
+  until int8, queue text, prio int2, quota int8`,
+		`SELECT x.moved, r.* FROM ROWS x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until ORDER BY r.due, r.job LIMIT x.quota) r`)
+)
+
+// Wakes implements carillon.Store.
+func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	m := merge{by: wakesInShards, read: s.read, lane: q.Lane, until: q.Until, pos: (*carillon.Run).WakePos}
+	for _, shard := range shardsOf(q.Shards) {
+		m.add(shard, false, carillon.WakePos{ID: atDue(q.After)})
+		m.add(shard, true, q.After)
+	}
+	return m.next(ctx, cmp.Or(q.Limit, carillon.DefaultLimit))
+}
+
+func shardsOf(shards []int) []int {
+	if shards == nil {
+		shards = make([]int, carillon.Shards)
+		for i := range shards {
+			shards[i] = i
+		}
+		return shards
+	}
+	shards = slices.Clone(shards)
+	slices.Sort(shards)
+	return slices.Compact(shards)
+}
+
+// atDue is the run after which those that wake when they are due go on from a position.
+func atDue(after carillon.WakePos) carillon.RunID {
+	switch {
+	case after.ID.Due < after.Wake: // a run that was moved there comes before all that are due then
+		return carillon.RunID{Due: after.Wake, Job: math.MinInt64}
+	case after.ID.Due > after.Wake: // and one that was moved forward behind them
+		return carillon.RunID{Due: after.Wake, Job: math.MaxInt64}
+	}
+	return after.ID
+}

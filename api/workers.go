@@ -1,0 +1,308 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/carillon-run/carillon"
+)
+
+// The messages of workers, as docs/worker-protocol.md describes them. workers_wire.go has tasks and reports.
+type (
+	registration struct {
+		Name string `json:"name"` // what the worker calls itself; default: its address
+	}
+	registered struct {
+		Worker    string            `json:"worker"`
+		Nodes     []string          `json:"nodes"`
+		BeatEvery carillon.Duration `json:"beat_every"`
+		Lease     carillon.Duration `json:"lease"`
+		PullWait  carillon.Duration `json:"pull_wait"`
+		PullLate  carillon.Duration `json:"pull_late"`
+	}
+	pull struct {
+		Queues []string `json:"queues"` // "name" or "name=weight"; none: of any
+		Max    int      `json:"max"`    // default 1
+	}
+	heartbeat struct {
+		Holds []hold `json:"holds"`
+	}
+	hold struct {
+		Run   string `json:"run"`
+		Fence string `json:"fence"`
+	}
+	orders struct {
+		Stop  []order  `json:"stop"`
+		Nodes []string `json:"nodes"`
+	}
+	order struct {
+		Run    carillon.RunID `json:"run"`
+		Fence  string         `json:"fence"`
+		Lost   bool           `json:"lost"`
+		Reason string         `json:"reason"`
+	}
+	receipts struct {
+		Receipts []carillon.Receipt `json:"receipts"`
+	}
+	member struct {
+		ID   string `json:"id"`
+		Kind string `json:"kind"`
+		Addr string `json:"addr"`
+	}
+	memberList struct {
+		Items []member `json:"items"`
+	}
+)
+
+func (s *server) workerRoutes() []route {
+	return []route{
+		{
+			Method: "GET", Pattern: "/v1/workers", Summary: "List the nodes and workers that are alive",
+			Status: 200, Gives: memberList{}, handle: s.listMembers,
+		},
+		{
+			Method: "POST", Pattern: "/v1/workers", Summary: "Register a worker", Takes: registration{},
+			Status: 201, Gives: registered{}, handle: s.register,
+		},
+		{
+			Method: "POST", Pattern: "/v1/workers/{id}/pull", Summary: "Wait for due runs, and claim them for the worker", Takes: pull{},
+			Status: 200, Gives: tasks{}, handle: s.pull,
+		},
+		{
+			Method: "POST", Pattern: "/v1/workers/{id}/report", Summary: "Hand in what attempts have to say: begun, lines, checkpoint, end",
+			Takes: reports{}, Status: 200, Gives: receipts{}, handle: s.report,
+		},
+		{
+			Method: "POST", Pattern: "/v1/workers/{id}/heartbeat", Summary: "Prolong the worker's session; 410 if it is over", Takes: heartbeat{},
+			Status: 200, Gives: orders{}, handle: s.beat,
+		},
+		{
+			Method: "DELETE", Pattern: "/v1/workers/{id}", Summary: "End the worker's session",
+			Status: 204, handle: s.leave,
+		},
+	}
+}
+
+// What one message may hold. A worker with more to say sends another.
+const (
+	maxPull    = 1000
+	maxReports = 10_000
+	maxName    = 200
+	maxWeight  = 100
+)
+
+// atDesk calls the desk. Its ErrLost is about the session here, not about a run.
+func (s *server) atDesk(call func(carillon.Desk) error) error {
+	if s.Desk == nil {
+		return notFound("desk for workers on this server")
+	}
+	err := call(s.Desk)
+	if errors.Is(err, carillon.ErrLost) {
+		return problem{
+			Type: "session-over", Title: "The session is over", Status: http.StatusGone,
+			Detail: "stop what was begun under it, register again, and hand in under the new id what has ended",
+		}
+	}
+	return err
+}
+
+func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) error {
+	var given registration
+	if err := readMessage(w, r, &given); err != nil {
+		return err
+	}
+	if given.Name == "" {
+		given.Name, _, _ = net.SplitHostPort(r.RemoteAddr)
+	}
+	if len(given.Name) > maxName || strings.ContainsFunc(given.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return invalid("name", given.Name, "1 to 200 printable characters, such as host:pid")
+	}
+	answer := registered{
+		BeatEvery: carillon.Duration(carillon.BeatEvery), Lease: carillon.Duration(carillon.LeaseTime),
+		PullWait: carillon.Duration(carillon.PullWait), PullLate: carillon.Duration(carillon.PullLate),
+	}
+	err := s.atDesk(func(desk carillon.Desk) (err error) {
+		answer.Worker, err = desk.Register(r.Context(), given.Name)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	answer.Nodes = s.nodes(r.Context())
+	return reply(w, http.StatusCreated, answer)
+}
+
+// nodes are where the API is served. A worker that is not told now learns it with its first heartbeat.
+func (s *server) nodes(ctx context.Context) []string {
+	nodes := []string{}
+	members, err := s.members(ctx)
+	if err != nil {
+		s.Logger.WarnContext(ctx, "list the nodes for a worker", "error", err)
+	}
+	for _, m := range members {
+		if m.Kind == carillon.KindNode && m.Addr != "" {
+			nodes = append(nodes, m.Addr)
+		}
+	}
+	return nodes
+}
+
+func (s *server) members(ctx context.Context) ([]carillon.Member, error) {
+	if s.Members == nil {
+		return nil, nil
+	}
+	return s.Members(ctx)
+}
+
+func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) error {
+	members, err := s.members(r.Context())
+	if err != nil {
+		return err
+	}
+	list := memberList{Items: []member{}}
+	for _, m := range members {
+		list.Items = append(list.Items, member{m.ID, m.Kind, m.Addr})
+	}
+	return reply(w, http.StatusOK, list)
+}
+
+func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
+	given := pull{Max: 1}
+	if err := readMessage(w, r, &given); err != nil {
+		return err
+	}
+	if err := given.check(); err != nil {
+		return err
+	}
+	return s.atDesk(func(desk carillon.Desk) error {
+		tasks, err := desk.Pull(r.Context(), carillon.Pull{Worker: r.PathValue("id"), Queues: given.Queues, Max: given.Max})
+		if err == nil {
+			s.writeTasks(w, tasks)
+		}
+		return err
+	})
+}
+
+// queueName is the grammar of queues, see carillon.Definition.
+var queueName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}$`)
+
+func (p *pull) check() error {
+	if p.Max < 1 || p.Max > maxPull {
+		return invalid("max", strconv.Itoa(p.Max), "a number from 1 to "+strconv.Itoa(maxPull))
+	}
+	seen := map[string]bool{}
+	for i, queue := range p.Queues {
+		field := "queues[" + strconv.Itoa(i) + "]"
+		name, weight, weighted := strings.Cut(queue, "=")
+		n, err := strconv.Atoi(weight)
+		switch {
+		case !queueName.MatchString(name):
+			return invalid(field, queue, "a queue, such as mail, or mail=3 to give it a weight")
+		case weighted && (err != nil || n < 1 || n > maxWeight || weight != strconv.Itoa(n)):
+			return invalid(field, queue, "a weight from 1 to "+strconv.Itoa(maxWeight)+" behind the =")
+		case seen[name]:
+			return invalid(field, queue, "each queue once")
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
+	var given heartbeat
+	if err := readMessage(w, r, &given); err != nil {
+		return err
+	}
+	holds := make([]carillon.Held, len(given.Holds))
+	for i, h := range given.Holds {
+		held, err := attemptOf(h.Run, h.Fence)
+		if err != nil {
+			return err.In("holds[" + strconv.Itoa(i) + "]")
+		}
+		holds[i] = held
+	}
+	answer := orders{Stop: []order{}, Nodes: []string{}}
+	err := s.atDesk(func(desk carillon.Desk) error {
+		told, err := desk.Beat(r.Context(), r.PathValue("id"), holds)
+		for _, o := range told.Stop {
+			answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
+		}
+		answer.Nodes = append(answer.Nodes, told.Nodes...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, answer)
+}
+
+func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
+	err := s.atDesk(func(desk carillon.Desk) error { return desk.Leave(r.Context(), r.PathValue("id")) })
+	if err == nil {
+		w.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+// report passes on what comes with the right token, and refuses the rest in its place.
+func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error {
+	all, err := readReports(w, r)
+	if err != nil {
+		return err
+	}
+	answer := receipts{make([]carillon.Receipt, len(all))}
+	var proved []carillon.Report
+	var places []int
+	for i := range all {
+		answer.Receipts[i] = carillon.Refused
+		if s.seal.proves(all[i].Token, namespace(r), all[i].Held) {
+			proved, places = append(proved, all[i]), append(places, i)
+		}
+	}
+	err = s.atDesk(func(desk carillon.Desk) error {
+		if len(proved) == 0 {
+			return nil
+		}
+		got, err := desk.Report(r.Context(), r.PathValue("id"), proved)
+		for i := range got {
+			answer.Receipts[places[i]] = got[i]
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return reply(w, http.StatusOK, answer)
+}
+
+// readMessage reads the body of a worker's message. What a worker holds can be much, so all may be large.
+func readMessage(w http.ResponseWriter, r *http.Request, into any) error {
+	body, err := readJSON(w, r, maxBatchBody)
+	if err != nil {
+		return err
+	}
+	return decode(body, into, maxDepth)
+}
+
+func readReports(w http.ResponseWriter, r *http.Request) ([]carillon.Report, error) {
+	body, err := readJSON(w, r, maxBatchBody)
+	if err != nil {
+		return nil, err
+	}
+	var given reports
+	var ok bool
+	if given.Reports, ok = quickReports(body); !ok {
+		given.Reports = nil
+		err = decode(body, &given, maxDepth)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return given.reports()
+}

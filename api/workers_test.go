@@ -1,0 +1,307 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/api"
+)
+
+// register opens a session and returns the path of the worker.
+func (h *house) register() string {
+	h.t.Helper()
+	return "/v1/workers/" + h.call("POST", "/v1/workers", `{"name":"test:1"}`).is(201).text("worker")
+}
+
+// push brings the waiting run of a job to where workers pull it from.
+func (h *house) push(job string) {
+	h.t.Helper()
+	id, err := carillon.ParseJobID(job)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	found, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: "blue", Job: id, States: []carillon.State{carillon.Waiting}})
+	if err == nil {
+		_, err = h.queue.Push(context.Background(), found.Runs)
+	}
+	if err != nil || len(found.Runs) == 0 {
+		h.t.Fatalf("nothing to push: %v", err)
+	}
+}
+
+type wireTask struct {
+	Run, Fence, Token string
+	Attempt           int
+}
+
+// pull submits a job and pulls its run.
+func (h *house) pull(worker, job string) wireTask {
+	h.t.Helper()
+	h.push(h.submit(job))
+	var got struct{ Tasks []wireTask }
+	a := h.call("POST", worker+"/pull", `{"max":10}`).is(200)
+	if err := json.Unmarshal(a.Body.Bytes(), &got); err != nil || len(got.Tasks) != 1 {
+		h.t.Fatalf("%v: %s", err, a.Body)
+	}
+	return got.Tasks[0]
+}
+
+func (t wireTask) report(fields string) string {
+	return fmt.Sprintf(`{"run":%q,"fence":%q,"token":%q%s}`, t.Run, t.Fence, t.Token, fields)
+}
+
+func (h *house) report(worker string, reports ...string) string {
+	h.t.Helper()
+	a := h.call("POST", worker+"/report", `{"reports":[`+strings.Join(reports, ",")+`]}`).is(200)
+	return strings.TrimSpace(a.Body.String())
+}
+
+const mail = `{"name":"Grüße \"x\"","type":"mail","target":{"handler":{}},"payload":{ "a" : 1 },"labels":{"k":"v"},"timeout":"30s"}`
+
+func TestAWorkerRegistersAndIsTold(t *testing.T) {
+	h := newHouse(t, nil)
+	got := h.call("POST", "/v1/workers", `{"name":"host:1"}`).is(201).json()
+	worker, _ := got["worker"].(string)
+	wait := carillon.Duration(carillon.PullWait).String()
+	want := map[string]any{"worker": worker, "nodes": []any{}, "beat_every": "1s", "lease": "5s", "pull_wait": wait, "pull_late": "3s"}
+	if diff := cmp.Diff(want, got); diff != "" || !strings.HasPrefix(worker, "worker_") {
+		t.Error(diff)
+	}
+	members := strings.TrimSpace(h.call("GET", "/v1/workers", "").is(200).Body.String())
+	if want := `{"items":[{"id":"` + worker + `","kind":"worker","addr":"host:1"}]}`; members != want {
+		t.Errorf("members are %s, want %s", members, want)
+	}
+	h.call("DELETE", "/v1/workers/"+worker, "").is(204)
+	h.call("DELETE", "/v1/workers/"+worker, "").is(204)
+	if members := h.call("GET", "/v1/workers", "").is(200).items(); len(members) > 0 {
+		t.Errorf("%v have not left", members)
+	}
+	h.call("POST", "/v1/workers/"+worker+"/pull", `{}`).problem(410, "")
+}
+
+func TestARegistrationTellsOfAllNodes(t *testing.T) {
+	members := []carillon.Member{
+		{ID: "node_1", Kind: carillon.KindNode, Addr: "http://a"},
+		{ID: "node_2", Kind: carillon.KindNode},
+		{ID: "worker_1", Kind: carillon.KindWorker, Addr: "x"},
+		{ID: "node_3", Kind: carillon.KindNode, Addr: "http://c"},
+	}
+	var away error
+	h := newHouse(t, func(c *api.Config) {
+		c.Members = func(context.Context) ([]carillon.Member, error) { return members, away }
+	})
+	if got := h.call("POST", "/v1/workers", `{}`).is(201).json()["nodes"]; !cmp.Equal(got, []any{"http://a", "http://c"}) {
+		t.Errorf("nodes are %v", got)
+	}
+	away, members = errors.New("coordinator away"), nil
+	if got := h.call("POST", "/v1/workers", `{}`).is(201).json()["nodes"]; !cmp.Equal(got, []any{}) {
+		t.Errorf("nodes are %v", got)
+	}
+	h.call("GET", "/v1/workers", "").problem(503, "")
+}
+
+func TestATaskHasWhatItsWorkerNeeds(t *testing.T) {
+	h := newHouse(t, nil)
+	worker := h.register()
+	h.push(h.submit(mail))
+	a := h.call("POST", worker+"/pull", `{"queues":["default=3","other"],"max":5}`).is(200)
+	var got struct{ Tasks []map[string]any }
+	if err := json.Unmarshal(a.Body.Bytes(), &got); err != nil || len(got.Tasks) != 1 {
+		t.Fatalf("%v: %s", err, a.Body)
+	}
+	if !strings.Contains(a.Body.String(), `"payload":{ "a" : 1 }`) {
+		t.Errorf("the payload is not what was submitted: %s", a.Body)
+	}
+	task := got.Tasks[0]
+	id, err := carillon.ParseRunID(task["run"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := carillon.Run{ID: id, Attempt: 1}
+	want := map[string]any{
+		"run": id.String(), "fence": fmt.Sprint(run.Fence()), "attempt": 1.0, "token": task["token"], "namespace": "blue",
+		"job_id": id.Job.String(), "name": `Grüße "x"`, "type": "mail", "queue": "default", "priority": 5.0, "due_at": id.Due.String(),
+		"covers": id.Due.String(), "timeout": "30s", "payload": map[string]any{"a": 1.0},
+		"target": map[string]any{"handler": map[string]any{}}, "labels": map[string]any{"k": "v"},
+	}
+	if diff := cmp.Diff(want, task); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAPullWithNothingToDoIsAnEmptyAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		worker, began := h.register(), time.Now()
+		a := h.call("POST", worker+"/pull", `{}`).is(200)
+		if got := strings.TrimSpace(a.Body.String()); got != `{"tasks":[]}` || time.Since(began) != carillon.PullWait {
+			t.Errorf("%s after %s", got, time.Since(began))
+		}
+	})
+}
+
+func TestWhatAWorkerReportsIsRecorded(t *testing.T) {
+	h := newHouse(t, nil)
+	worker := h.register()
+	task := h.pull(worker, mail)
+	if got := h.report(worker, task.report(`,"lines":[{"text":"one"},{"stream":"stderr","text":"two"}],"checkpoint":{"page": 7}`)); got != `{"receipts":["recorded"]}` {
+		t.Error(got)
+	}
+	end := task.report(`,"lines":[{"text":"two again","offset":1},{"text":"three"}],` +
+		`"end":{"outcome":"retriable","reason":"no route","retry_after":"1s","started_at":"2026-01-01T00:00:00Z"}`)
+	for range 2 { // the second time because the answer was lost
+		if got := h.report(worker, end); got != `{"receipts":["recorded"]}` {
+			t.Error(got)
+		}
+	}
+	run := h.call("GET", "/v1/runs/"+task.Run, "").is(200).json()
+	if run["state"] != "waiting" || run["reason"] != "no route" || run["failures"] != 1.0 || !cmp.Equal(run["checkpoint"], map[string]any{"page": 7.0}) {
+		t.Errorf("the run is %v", run)
+	}
+	if got := h.call("GET", "/v1/runs/"+task.Run+"/logs", "").Body.String(); got != "one\ntwo\nthree\n" {
+		t.Errorf("the log is %q", got)
+	}
+}
+
+func TestResultsAndCheckpointsMayBeAnyBytes(t *testing.T) {
+	h := newHouse(t, nil)
+	worker := h.register()
+	for fields, want := range map[string]any{
+		`"result":{"n":  1}`:             map[string]any{"n": 1.0},
+		`"result":"text"`:                "text",
+		`"result_base64":"aGVsbG8K"`:     "hello\n",
+		`"result":null`:                  nil,
+		`"result_base64":"eyJuIjoxfQ=="`: map[string]any{"n": 1.0},
+	} {
+		task := h.pull(worker, mail)
+		if got := h.report(worker, task.report(`,"end":{"outcome":"success",`+fields+`}`)); got != `{"receipts":["recorded"]}` {
+			t.Error(got)
+		}
+		run := h.call("GET", "/v1/runs/"+task.Run, "").is(200).json()
+		if run["state"] != "succeeded" || !cmp.Equal(run["result"], want) {
+			t.Errorf("%s: %v is %v, want %v", fields, run["state"], run["result"], want)
+		}
+	}
+}
+
+func TestTheNextAttemptGetsTheCheckpoint(t *testing.T) {
+	h := newHouse(t, nil)
+	worker := h.register()
+	for saved, want := range map[string]string{
+		`"checkpoint":{"page":  7}`:          `"checkpoint":{"page":  7}}`,
+		`"checkpoint_base64":"eyJwIjo3fQo="`: `"checkpoint_base64":"eyJwIjo3fQo="}`, // JSON and a line feed
+		`"checkpoint_base64":"/w=="`:         `"checkpoint_base64":"/w=="}`,
+	} {
+		task := h.pull(worker, mail)
+		h.report(worker, task.report(`,`+saved+`,"end":{"outcome":"lost"}`))
+		h.push("job_" + task.Run[4:17])
+		if a := h.call("POST", worker+"/pull", `{}`).is(200); !strings.Contains(a.Body.String(), want) {
+			t.Errorf("%s: %s", saved, a.Body)
+		}
+	}
+}
+
+func TestAReportWithoutTheTokenOfItsAttemptIsRefusedAlone(t *testing.T) {
+	h := newHouse(t, nil)
+	worker := h.register()
+	one, two := h.pull(worker, mail), h.pull(worker, mail)
+	const success = `,"end":{"outcome":"success"}`
+	wrong, cut, none, other := one, one, one, one
+	wrong.Token, cut.Token, none.Token, other.Token = strings.Repeat("A", 22), one.Token[1:], "", two.Token
+	got := h.report(worker, wrong.report(success), cut.report(success), none.report(success), two.report(success), other.report(success))
+	if want := `{"receipts":["refused","refused","refused","recorded","refused"]}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if state := h.call("GET", "/v1/runs/"+one.Run, "").text("state"); state != "claimed" {
+		t.Errorf("the run is %s", state)
+	}
+	stranger := "Authorization: Bearer " + otherToken
+	a := h.call("POST", worker+"/report", `{"reports":[`+one.report(success)+`]}`, stranger).is(200)
+	if got := strings.TrimSpace(a.Body.String()); got != `{"receipts":["refused"]}` {
+		t.Errorf("a token of another namespace: %s", got)
+	}
+}
+
+func TestNodesThatShareTheSecretTakeEachOthersTokens(t *testing.T) {
+	secrets := map[string]bool{"the secret of the cluster": true, "another": false}
+	for secret, same := range secrets {
+		h := newHouse(t, func(c *api.Config) { c.Secret = []byte("the secret of the cluster") })
+		worker := h.register()
+		task := h.pull(worker, mail)
+		h.Handler = api.New(api.Config{
+			Ledger: h.ledger, Store: h.store, Logs: h.logs, Desk: h.desk, Secret: []byte(secret),
+			Tokens: map[string]api.Credential{token: {Namespace: "blue"}},
+		})
+		got := h.report(worker, task.report(`,"end":{"outcome":"success"}`))
+		if taken := got == `{"receipts":["recorded"]}`; taken != same {
+			t.Errorf("with %q: %s", secret, got)
+		}
+	}
+}
+
+func TestABeatTellsWhatToStop(t *testing.T) {
+	h := newHouse(t, nil)
+	worker := h.register()
+	one, two := h.pull(worker, mail), h.pull(worker, mail)
+	h.call("POST", "/v1/runs/"+one.Run+"/cancel", "").is(200)
+	h.report(worker, two.report(`,"end":{"outcome":"success"}`))
+	holds := fmt.Sprintf(`{"holds":[{"run":%q,"fence":%q},{"run":%q,"fence":%q}]}`, one.Run, one.Fence, two.Run, two.Fence)
+	h.call("POST", worker+"/heartbeat", holds).is(200)
+	var got struct {
+		Stop []struct {
+			Run, Fence, Reason string
+			Lost               bool
+		}
+		Nodes []string
+	}
+	a := h.call("POST", worker+"/heartbeat", holds).is(200)
+	if err := json.Unmarshal(a.Body.Bytes(), &got); err != nil || len(got.Stop) != 2 || len(got.Nodes) != 1 {
+		t.Fatalf("%v: %s", err, a.Body)
+	}
+	if s := got.Stop[0]; s.Run != one.Run || s.Fence != one.Fence || s.Lost {
+		t.Errorf("the canceled one: %+v", s)
+	}
+	if s := got.Stop[1]; s.Run != two.Run || s.Fence != two.Fence || !s.Lost || s.Reason == "" {
+		t.Errorf("the ended one: %+v", s)
+	}
+}
+
+func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
+	h := newHouse(t, func(c *api.Config) { c.Desk = outage{c.Desk} })
+	for path, body := range map[string]string{"": `{}`, "/w/pull": `{}`, "/w/heartbeat": `{}`} {
+		if a := h.call("POST", "/v1/workers"+path, body).problem(503, ""); a.Header().Get("Retry-After") == "" {
+			t.Errorf("%s does not say when to try again", path)
+		}
+	}
+}
+
+// outage is a desk whose store is away.
+type outage struct{ carillon.Desk }
+
+var errAway = errors.New("store away")
+
+func (outage) Register(context.Context, string) (string, error)             { return "", errAway }
+func (outage) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { return nil, errAway }
+func (outage) Beat(context.Context, string, []carillon.Held) (carillon.Orders, error) {
+	return carillon.Orders{}, errAway
+}
+
+func TestWithoutADeskWorkersAreNotFound(t *testing.T) {
+	h := newHouse(t, func(c *api.Config) { c.Desk, c.Members = nil, nil })
+	for _, path := range []string{"", "/w/pull", "/w/report", "/w/heartbeat"} {
+		h.call("POST", "/v1/workers"+path, `{}`).problem(404, "")
+	}
+	h.call("DELETE", "/v1/workers/w", "").problem(404, "")
+	if got := h.call("GET", "/v1/workers", "").is(200).items(); len(got) > 0 {
+		t.Errorf("members are %v", got)
+	}
+}

@@ -1,0 +1,56 @@
+package api
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"hash"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+// seal makes and checks the tokens of attempts. A token is bound to (namespace, run, attempt, fence) and kept nowhere:
+// every node that has the secret can check what any other has made.
+type seal struct{ macs sync.Pool }
+
+const tokenBytes = 16 // of the 32 that HMAC-SHA256 gives: nobody guesses 128 bits, and every task carries them
+
+// newSeal makes up a secret if it is given none: right for one node alone, and for no other safe.
+func newSeal(secret []byte) *seal {
+	if len(secret) == 0 {
+		secret = make([]byte, sha256.Size)
+		_, _ = rand.Read(secret) // never fails
+	}
+	return &seal{sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
+}
+
+// token is what whoever was given the attempt shows.
+func (s *seal) token(namespace string, held carillon.Held) string {
+	var text [24]byte
+	return string(s.append(text[:0], namespace, held))
+}
+
+// append is token for one of many tasks.
+func (s *seal) append(b []byte, namespace string, held carillon.Held) []byte {
+	mac := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(mac)
+	mac.Reset()
+	run := carillon.Run{ID: held.Run, Attempt: held.Attempt}
+	var facts [28]byte // of fixed length and in front, so that no namespace can be read as a part of them
+	binary.BigEndian.PutUint64(facts[0:], uint64(held.Run.Job))
+	binary.BigEndian.PutUint64(facts[8:], uint64(held.Run.Due))
+	binary.BigEndian.PutUint32(facts[16:], uint32(held.Attempt))
+	binary.BigEndian.PutUint64(facts[20:], uint64(run.Fence()))
+	mac.Write(facts[:])
+	mac.Write([]byte(namespace))
+	var sum [sha256.Size]byte
+	return base64.RawURLEncoding.AppendEncode(b, mac.Sum(sum[:0])[:tokenBytes])
+}
+
+// proves says whether the token is that of the attempt, in the same time whichever it is.
+func (s *seal) proves(token, namespace string, held carillon.Held) bool {
+	return hmac.Equal([]byte(token), []byte(s.token(namespace, held)))
+}

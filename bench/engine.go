@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/carillon-run/carillon/node"
+)
+
+// engine keeps the jobs: a library in this process, or a server that was started for this run.
+type engine interface {
+	// about names its version and the settings that matter.
+	about(ctx context.Context) (string, error)
+	// create makes an empty database and returns the URL that a node opens it by; empty: the file in the data directory.
+	create(ctx context.Context, name string) (store string, err error)
+	drop(ctx context.Context, name string) error
+	// plain does what n jobs cost at the very least in a database of its own: insert, claim and finish their rows.
+	plain(ctx context.Context, at place, n int) (rate float64, err error)
+	// hold opens a transaction that goes on seeing the database as it is now.
+	hold(ctx context.Context, at place) (release func() error, err error)
+	stop() error
+}
+
+// kind is what can be measured.
+type kind struct {
+	name   string
+	start  func(ctx context.Context, dir string) (engine, error) // dir is the server's; empty: a temporary one
+	shared bool                                                  // several nodes can use one database
+	bulk   float64                                               // jobs a second that it is sure to take in bulk
+	bars   []bar
+}
+
+var kinds = []kind{
+	{name: "sqlite", start: startEmbedded, bulk: 25_000, bars: []bar{
+		{figure: "submit_x16", limit: 15_000},
+		{figure: "steady", limit: 30_000},
+		{figure: "drain", limit: 45_000},
+		{figure: "instant_lateness_p99", limit: 2000, atMost: true},
+		{figure: "pickup_p50", limit: 1.5, atMost: true},
+		{figure: "pickup_p99", limit: 10, atMost: true},
+		{figure: "ahead_rss", limit: 100, atMost: true},
+		{figure: "ahead_cpu", limit: 1, atMost: true},
+		{figure: "backlog_cost_ratio", limit: 1.3, atMost: true},
+	}},
+	{name: "postgres", start: startPostgres, shared: true, bulk: 12_000, bars: []bar{
+		{figure: "drain", limit: 35_000},
+		{figure: "steady", limit: 25_000},
+		{figure: "drain_of_plain", limit: 50},
+		{figure: "remote_ratio", limit: 70},
+		{figure: "nodes_ratio", limit: 80},
+		{figure: "held_ratio", limit: 70},
+	}},
+	{name: "mysql", start: startMariaDB, shared: true, bulk: 5_000, bars: []bar{
+		{figure: "drain", limit: 12_000},
+		{figure: "remote_ratio", limit: 70},
+	}},
+}
+
+// place is where nodes keep what they have.
+type place struct {
+	name  string // of the database
+	data  string // directory; nodes that share the database have one each
+	store string
+}
+
+// fresh is a place where nobody has been.
+func (b *bench) fresh(ctx context.Context) (place, error) {
+	b.opened++
+	at := place{name: fmt.Sprintf("%s_%d", b.scene, b.opened)}
+	at.data = filepath.Join(b.dir, at.name)
+	if err := os.MkdirAll(at.data, 0o700); err != nil {
+		return place{}, err
+	}
+	var err error
+	if at.store, err = b.engine.create(ctx, at.name); err != nil {
+		return place{}, fmt.Errorf("create the database %s: %w", at.name, err)
+	}
+	return at, nil
+}
+
+// discard makes room: what is not needed any more must not be checkpointed and cleaned beside what is measured next.
+func (b *bench) discard(ctx context.Context, at place) error {
+	if err := b.engine.drop(ctx, at.name); err != nil {
+		return fmt.Errorf("drop the database %s: %w", at.name, err)
+	}
+	return os.RemoveAll(at.data)
+}
+
+func (at place) config(concurrency int) node.Config {
+	return node.Config{Data: at.data, Store: at.store, Concurrency: concurrency}
+}
+
+func plainScenario(ctx context.Context, b *bench) error {
+	at, err := b.fresh(ctx)
+	if err != nil {
+		return err
+	}
+	rate, err := b.engine.plain(ctx, at, b.count(200_000))
+	if err != nil {
+		return err
+	}
+	b.figure("plain_cycle", rate, "jobs/s")
+	return b.discard(ctx, at)
+}

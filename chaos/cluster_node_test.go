@@ -1,0 +1,136 @@
+package chaos
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-run/carillon"
+)
+
+// every is a job for every step of a time that begins soon, due one after the other.
+func every(step, length time.Duration) (defs []carillon.Definition, begin carillon.Time) {
+	begin = carillon.Now().Add(3 * time.Second)
+	for at := time.Duration(0); at < length; at += step {
+		def := handledJob("default", Work{})
+		def.Schedule.At = begin.Add(at)
+		defs = append(defs, def)
+	}
+	return defs, begin
+}
+
+// lateness is how late each run started first.
+func lateness(lines []Line) map[carillon.RunID]time.Duration {
+	late := map[carillon.RunID]time.Duration{}
+	for _, l := range lines {
+		if _, known := late[l.Run]; l.Kind == "START" && !known {
+			late[l.Run] = l.At.Sub(l.Run.Due)
+		}
+	}
+	return late
+}
+
+func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, e *engine) {
+		c := newCluster(t, e.database(t), 2*time.Minute)
+		c.start("node-1", "node-2", "node-3")
+		c.handlers("worker-1", "default")
+		c.handlers("worker-2", "default")
+		c.members(carillon.KindWorker, 2)
+		defs, begin := every(200*time.Millisecond, 30*time.Second)
+		accepted := c.submit(defs...)
+		last(c.ctx, begin.Add(5*time.Second).Until())
+		killed := carillon.Now()
+		c.nodes["node-2"].Kill()
+
+		runs := c.all()
+		c.complete(accepted, runs)
+		lines := c.truthful(runs)
+		worst, back := time.Duration(0), time.Duration(0)
+		for id, late := range lateness(lines) {
+			after := id.Due.Sub(killed)
+			worst = max(worst, late)
+			if late > time.Second {
+				back = max(back, after)
+			}
+			if late > time.Second && after > 10*time.Second {
+				t.Errorf("started %s late, %s after a node was killed: %s", late, after, row(runs[id]))
+			}
+		}
+		t.Logf("on time again for what was due %s after the kill; the latest start was %s late", back, worst)
+	})
+}
+
+func TestTwoOwnersOfAShardRunNothingTwice(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, e *engine) {
+		c := newCluster(t, e.database(t), 2*time.Minute)
+		c.start("node-1", "node-2")
+		c.handlers("worker-1", "default")
+		c.handlers("worker-2", "default")
+		c.members(carillon.KindWorker, 2)
+		defs, begin := every(20*time.Millisecond, 24*time.Second)
+		accepted := c.submit(defs...)
+		recurring := handledJob("default", Work{For: carillon.Duration(50 * time.Millisecond)})
+		recurring.Schedule.Every, recurring.Schedule.MaxRuns = carillon.Duration(time.Second), 15
+		accepted = append(accepted, c.submit(repeat(recurring, 40)...)...)
+
+		last(c.ctx, begin.Add(2*time.Second).Until())
+		frozen := c.nodes["node-1"]
+		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		c.members(carillon.KindNode, 1) // the other has all shards
+		last(c.ctx, begin.Add(13*time.Second).Until())
+		if err := frozen.Signal(syscall.SIGCONT); err != nil { // it believes that half of them are its own
+			t.Fatal(err)
+		}
+		c.members(carillon.KindNode, 2)
+
+		runs := c.all()
+		c.complete(accepted, runs)
+		lines := c.truthful(runs)
+		for id, run := range runs {
+			if run.State == carillon.Succeeded && run.Attempt-run.Losses != 1 {
+				t.Errorf("%s has more attempts than losses explain: %s", id, row(run))
+			}
+		}
+		t.Logf("%d runs; witnesses: %s", len(runs), Summary(lines))
+	})
+}
+
+// The clock of a database cannot be set, but on PostgreSQL the function that reads it can be replaced.
+func TestANodeWhoseClockDiffersFromTheStoresIsNotReady(t *testing.T) {
+	t.Parallel()
+	e := engines[0]
+	store := e.database(t)
+	c := newCluster(t, store, time.Minute)
+	c.start("node-1")
+	if err := c.nodes["node-1"].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := pgx.Connect(c.ctx, store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close(c.ctx)
+	const ahead = `CREATE OR REPLACE FUNCTION carillon.clock() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
+  AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 3000 $$`
+	if _, err := db.Exec(c.ctx, ahead); err != nil {
+		t.Fatal(err)
+	}
+	s := c.launch("node-1")
+	var why string
+	poll(t, c.ctx, "the node to say that its clock is wrong", func() bool {
+		url, _, ok := s.where()
+		if ok {
+			why = unready(url)
+		}
+		return strings.Contains(why, "clock differs")
+	})
+	t.Log(why)
+}

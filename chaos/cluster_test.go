@@ -1,0 +1,284 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+// cluster is some nodes on one database, and workers that dial in to them. Each process has a name, under which a killed one
+// is started again. When the test has failed it says what the processes had to say.
+type cluster struct {
+	t       *testing.T
+	ctx     context.Context
+	binary  string
+	store   string
+	dir     string
+	logDir  string
+	witness string // what the bodies of all jobs write to
+
+	mu        sync.Mutex
+	nodes     map[string]*Server
+	addresses map[string]string // of nodes
+	processes []named
+	logs      map[string]*os.File
+}
+
+type named struct {
+	name string
+	*Process
+}
+
+var logs = flag.String("logs", "", "directory to keep what the processes and the bodies of jobs write (default: none, the end is shown when a test fails)")
+
+// handled is the type of jobs whose body is a handler.
+const handled = "witness"
+
+func newCluster(t *testing.T, store string, limit time.Duration) *cluster {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	dir := t.TempDir()
+	logDir := dir
+	if *logs != "" {
+		logDir = filepath.Join(*logs, t.Name())
+		if err := os.MkdirAll(logDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := &cluster{
+		t: t, ctx: ctx, binary: buildBinary(t), store: store, dir: dir, logDir: logDir, witness: filepath.Join(logDir, "witness"),
+		nodes: map[string]*Server{}, addresses: map[string]string{}, logs: map[string]*os.File{},
+	}
+	t.Cleanup(func() {
+		cancel()
+		c.close()
+	})
+	return c
+}
+
+// close ends the processes, the last started first, and tells of those that had ended by themselves.
+func (c *cluster) close() {
+	for i := len(c.processes) - 1; i >= 0; i-- {
+		if p := c.processes[i]; p.Crashed() {
+			c.t.Errorf("%s has ended by itself: %v", p.name, p.err)
+		} else {
+			p.Kill()
+		}
+	}
+	for name, log := range c.logs {
+		log.Close()
+		if c.t.Failed() {
+			c.t.Logf("the last words of %s:\n%s", name, tail(log.Name(), 30))
+		}
+	}
+}
+
+func tail(path string, n int) string {
+	b, _ := os.ReadFile(path)
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
+
+// log is where the process of that name writes, also when it is started again.
+func (c *cluster) log(name string) *os.File {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.logs[name] == nil {
+		f, err := os.OpenFile(filepath.Join(c.logDir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			c.t.Error(err)
+		}
+		c.logs[name] = f
+	}
+	return c.logs[name]
+}
+
+func (c *cluster) keep(name string, p *Process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.processes = append(c.processes, named{name, p})
+}
+
+// launch starts a node; it may not be ready yet. It has the same address every time, unless args say otherwise.
+func (c *cluster) launch(name string, args ...string) *Server {
+	args = append([]string{"--store", c.store, "--concurrency", "0", "--listen", c.address(name)}, args...)
+	s, err := Launch(c.binary, filepath.Join(c.dir, name), c.log(name), args...)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.keep(name, s.Process)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes[name] = s
+	return s
+}
+
+// address is one that nobody uses, and that no connection to somewhere else gets while the node is not there.
+func (c *cluster) address(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.addresses[name] == "" {
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)) // below what the kernel chooses from
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			c.addresses[name] = address
+		}
+	}
+	return c.addresses[name]
+}
+
+// start starts nodes and returns when they are ready and know each other.
+func (c *cluster) start(names ...string) {
+	c.t.Helper()
+	for _, name := range names {
+		c.launch(name)
+	}
+	for _, name := range names {
+		c.ready(name)
+	}
+	c.members(carillon.KindNode, len(c.nodes))
+}
+
+func (c *cluster) ready(name string) *Server {
+	c.t.Helper()
+	if err := c.nodes[name].Ready(c.ctx); err != nil {
+		c.t.Fatalf("%s: %v", name, err)
+	}
+	return c.nodes[name]
+}
+
+// members waits until so many of a kind are there.
+func (c *cluster) members(kind string, want int) {
+	c.t.Helper()
+	poll(c.t, c.ctx, fmt.Sprintf("%d members of kind %s", want, kind), func() bool {
+		var all []carillon.Member
+		c.insist(func(ctx context.Context, api *client.Client) (err error) {
+			all, err = api.Members(ctx)
+			return err
+		})
+		all = slices.DeleteFunc(all, func(m carillon.Member) bool { return m.Kind != kind })
+		return len(all) == want
+	})
+}
+
+// where are the addresses of the nodes, and their token.
+func (c *cluster) where() (urls []string, token string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, s := range c.nodes {
+		if url, secret, ok := s.where(); ok {
+			urls, token = append(urls, url), secret
+		}
+	}
+	return urls, token
+}
+
+// commands starts `carillon worker` for the queues.
+func (c *cluster) commands(name, queues string, args ...string) *Process {
+	urls, token := c.where()
+	cmd := exec.Command(c.binary, append([]string{
+		"worker", "--server", strings.Join(urls, ","), "--token", token, "--name", name, "--queues", queues, "--concurrency", "8",
+		"--data", filepath.Join(c.dir, name),
+	}, args...)...)
+	return c.run(name, cmd)
+}
+
+// handlers starts a worker with handlers for the queues.
+func (c *cluster) handlers(name, queues string) *Process {
+	self, _ := os.Executable()
+	urls, token := c.where()
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), "HANDLERS="+c.witness, "NAME="+name, "QUEUES="+queues, "TOKEN="+token,
+		"SERVERS="+strings.Join(urls, ","), "GORACE=atexit_sleep_ms=0")
+	return c.run(name, cmd)
+}
+
+func (c *cluster) run(name string, cmd *exec.Cmd) *Process {
+	log := c.log(name)
+	cmd.Stdout, cmd.Stderr = log, log
+	p, err := launch(cmd)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.keep(name, p)
+	return p
+}
+
+// ask tries one node after the other, a random one first, until one answers. Once round: an error if none did.
+func (c *cluster) ask(question func(ctx context.Context, api *client.Client) error) error {
+	urls, token := c.where()
+	err := errors.New("no node has an address")
+	for _, i := range rand.Perm(len(urls)) {
+		var api *client.Client
+		api, err = client.New(client.Config{URL: urls[i], Token: token, HTTP: quick, Timeout: 5 * time.Second})
+		if err == nil {
+			err = question(context.WithoutCancel(c.ctx), api) // after the end, too, somebody asks what went wrong
+		}
+		if err == nil {
+			break
+		}
+	}
+	return err
+}
+
+// insist asks until somebody answers.
+func (c *cluster) insist(question func(ctx context.Context, api *client.Client) error) {
+	c.t.Helper()
+	for {
+		err := c.ask(question)
+		if err == nil {
+			return
+		}
+		if c.ctx.Err() != nil {
+			c.t.Fatalf("no node answers: %v", err)
+		}
+		last(c.ctx, 50*time.Millisecond)
+	}
+}
+
+// submit hands in jobs and does not give up before they are accepted, which may be more than once if an answer is lost.
+func (c *cluster) submit(defs ...carillon.Definition) (jobs []carillon.Job) {
+	c.t.Helper()
+	for part := range slices.Chunk(defs, 500) {
+		c.insist(func(ctx context.Context, api *client.Client) error {
+			taken, err := api.SubmitMany(ctx, part)
+			jobs = append(jobs, taken...)
+			return err
+		})
+	}
+	return jobs
+}
+
+// handledJob is a job whose body is a handler.
+func handledJob(queue string, work Work) carillon.Definition {
+	def := carillon.NewDefinition()
+	def.Name, def.Type, def.Queue, def.Target.Handler = "handled", handled, queue, &carillon.Handler{}
+	def.Payload, _ = json.Marshal(work)
+	def.Retry.MaxCrashes, def.Retry.MaxAttempts = 1000, 5
+	return def
+}
+
+// commandJob is a job whose body is a command.
+func (c *cluster) commandJob(queue string, d time.Duration) carillon.Definition {
+	def := witnessed(c.witness, d)
+	def.Queue = queue
+	return def
+}
+
+// only is the run of a one-off job.
+func only(job carillon.Job) carillon.RunID { return carillon.RunID{Job: job.ID, Due: job.Schedule.At} }

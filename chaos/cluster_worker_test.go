@@ -1,0 +1,184 @@
+package chaos
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// runsOf are the runs of one-off jobs.
+func runsOf(jobs []carillon.Job) (ids []carillon.RunID) {
+	for _, job := range jobs {
+		ids = append(ids, only(job))
+	}
+	return ids
+}
+
+func repeat(def carillon.Definition, n int) []carillon.Definition {
+	defs := make([]carillon.Definition, n)
+	for i := range defs {
+		defs[i] = def
+	}
+	return defs
+}
+
+// expect compares what is recorded of an ended run.
+func (c *cluster) expect(run carillon.Run, attempt, losses int32) {
+	c.t.Helper()
+	if run.State != carillon.Succeeded || run.Attempt != attempt || run.Losses != losses || run.Failures != 0 {
+		c.t.Errorf("want it succeeded in attempt %d, with %d losses and no failure: %s", attempt, losses, row(run))
+	}
+}
+
+func TestAKilledWorkersRunsStartElsewhereWithinTenSecondsAndOthersAreNotDisturbed(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, e *engine) {
+		c := newCluster(t, e.database(t), 2*time.Minute)
+		c.start("node-1", "node-2", "node-3")
+		dies := []*Process{c.handlers("dies-1", "moving"), c.commands("dies-2", "moving-commands")}
+		const takes = 8 * time.Second
+		moving := runsOf(c.submit(append(repeat(handledJob("moving", Work{For: carillon.Duration(takes)}), 10),
+			repeat(c.commandJob("moving-commands", takes), 2)...)...))
+		c.started(1, moving...)
+		c.handlers("lives-1", "moving,steady")
+		c.commands("lives-2", "moving-commands,steady-commands")
+		const long = 25 * time.Second // longer than every lease, session and restart
+		steady := runsOf(c.submit(handledJob("steady", Work{For: carillon.Duration(long)}), c.commandJob("steady-commands", long)))
+		c.started(1, steady...)
+
+		killed := carillon.Now()
+		for _, p := range dies {
+			p.Kill()
+		}
+		worst := time.Duration(0)
+		for id, at := range c.started(2, moving...) {
+			worst = max(worst, at.Sub(killed))
+			if at.Sub(killed) > 10*time.Second {
+				t.Errorf("started again %s after its worker was killed: %s", at.Sub(killed), row(c.get(id)))
+			}
+		}
+		t.Logf("runs of a killed worker started again within %s", worst)
+		for i, name := range []string{"node-1", "node-2", "node-3"} {
+			if i == 1 {
+				c.nodes[name].Kill()
+			} else if err := c.nodes[name].Stop(); err != nil {
+				t.Errorf("stop %s: %v", name, err)
+			}
+			c.launch(name)
+			c.ready(name)
+		}
+
+		for _, run := range c.ended(steady...) {
+			c.expect(run, 1, 0)
+		}
+		for _, run := range c.ended(moving...) {
+			c.expect(run, 2, 1)
+		}
+		c.truthful(c.all())
+	})
+}
+
+func TestAFrozenWorkersResultIsRefusedAndItsCommandsAreKilledMeanwhile(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, e *engine) {
+		c := newCluster(t, e.database(t), 2*time.Minute)
+		c.start("node-1", "node-2")
+		frozen := c.commands("frozen", "default")
+		job := only(c.submit(c.commandJob("default", 16*time.Second))[0])
+		c.started(1, job)
+		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		stopped := carillon.Now()
+		silent := c.silent()
+		t.Logf("its command was killed %s after the freeze", silent.Sub(stopped))
+		if silent.Sub(stopped) > carillon.SessionTime {
+			t.Errorf("its command lived until %s, longer than the worker's session", silent)
+		}
+		c.commands("other", "default")
+		t.Logf("its run started again %s after the freeze", c.started(2, job)[job].Sub(stopped))
+		last(c.ctx, stopped.Add(12*time.Second).Until())
+		if err := frozen.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		poll(t, c.ctx, "its result to be refused", func() bool { return c.said("frozen", "result refused") })
+		c.expect(c.ended(job)[0], 2, 1)
+		c.truthful(c.all())
+	})
+}
+
+// What a frozen process does when it thaws cannot be undone, so the bodies may overlap here: what counts is one result.
+func TestAFrozenHandlersSuccessIsRefusedAndTheRunThatReplacedItStands(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, e *engine) {
+		c := newCluster(t, e.database(t), time.Minute)
+		c.start("node-1", "node-2")
+		frozen := c.handlers("frozen", "default")
+		job := only(c.submit(handledJob("default", Work{For: carillon.Duration(6 * time.Second)}))[0])
+		began := c.started(1, job)[job]
+		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		c.handlers("other", "default")
+		c.started(2, job)
+		last(c.ctx, began.Add(12*time.Second).Until())
+		if err := frozen.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		run := c.ended(job)[0]
+		c.expect(run, 2, 1)
+		if run.Output == nil || string(run.Output.Result) != "2" {
+			t.Errorf("want the result of attempt 2: %s", row(run))
+		}
+	})
+}
+
+func TestSIGTERMLetsRunningWorkEndOrHandsItBack(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, e *engine) {
+		c := newCluster(t, e.database(t), 2*time.Minute)
+		c.start("node-1")
+		c.launch("node-2", "--concurrency", "4", "--queues", "inner", "--drain", "4s") // the last of a flag counts
+		c.ready("node-2")
+		c.commands("worker", "outer", "--drain", "4s")
+		t.Run("of a node", func(t *testing.T) { c.drains(t, "node-2", "inner") })
+		t.Run("of a worker", func(t *testing.T) { c.drains(t, "worker", "outer") })
+		c.truthful(c.all())
+	})
+}
+
+// drains: what a process runs that is told to stop ends if it is short and is handed back if it is long.
+func (c *cluster) drains(t *testing.T, name, queue string) {
+	i := slices.IndexFunc(c.processes, func(p named) bool { return p.name == name })
+	p := c.processes[i]
+	jobs := c.submit(c.commandJob(queue, 2*time.Second), c.commandJob(queue, 12*time.Second))
+	short, long := only(jobs[0]), only(jobs[1])
+	c.started(1, short, long)
+	ended := make(chan error, 1)
+	asked := time.Now()
+	go func() { ended <- p.Stop() }()
+	poll(t, c.ctx, name+" to drain", func() bool { return c.said(name, "waiting for running work") })
+	late := only(c.submit(c.commandJob(queue, 0))[0]) // nobody is there for it yet
+	select {
+	case err := <-ended:
+		t.Logf("ended %s after SIGTERM", time.Since(asked).Round(time.Millisecond))
+		if err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	case <-c.ctx.Done():
+		t.Fatal("it does not end")
+	}
+	if run := c.get(late); run.Attempt != 0 {
+		t.Errorf("claimed by a process that was stopping: %s", row(run))
+	}
+	if run := c.get(long); run.State != carillon.Waiting || run.Losses != 1 || run.Failures != 0 {
+		t.Errorf("want it handed back, with one loss and no failure: %s", row(run))
+	}
+	c.expect(c.get(short), 1, 0)
+	c.commands("after-"+queue, queue)
+	c.expect(c.ended(long)[0], 2, 1)
+	c.expect(c.ended(late)[0], 1, 0)
+}

@@ -1,0 +1,131 @@
+package chaos
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-run/carillon/porttest/server"
+)
+
+// engine is a kind of database that a cluster can share. Tests whose faults do not touch the server share one, with a
+// database each.
+type engine struct {
+	name  string
+	start func(ctx context.Context, dir string, settings ...string) (*server.Server, error)
+	// quick settings forget what was told last when the machine crashes; kept ones do not when the server is killed.
+	quick, kept []string
+	create      func(ctx context.Context, server *url.URL, database string) error
+
+	mu     sync.Mutex
+	shared *server.Server
+	made   atomic.Int32 // databases
+}
+
+var engines = []*engine{
+	{
+		name: "postgres", start: server.StartPostgres, create: createPostgres,
+		quick: []string{"fsync=off", "max_connections=600"}, kept: []string{"fsync=off", "max_connections=600"},
+	},
+	{
+		name: "mariadb", start: server.StartMariaDB, create: createMariaDB,
+		quick: []string{"innodb_flush_log_at_trx_commit=0", "innodb_doublewrite=0", "max-connections=600"},
+		kept:  []string{"innodb_flush_log_at_trx_commit=1", "max-connections=600"},
+	},
+}
+
+// onEach runs a test on every kind of database, side by side.
+func onEach(t *testing.T, test func(t *testing.T, e *engine)) {
+	for _, e := range engines {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, e)
+		})
+	}
+}
+
+// own starts a server that faults may be done to.
+func (e *engine) own(t *testing.T) *server.Server {
+	t.Helper()
+	s, err := e.start(context.Background(), "", e.kept...)
+	if server.Missing(err) {
+		t.Skip("!!! SKIPPED: " + err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// database makes an empty database on the shared server and returns its URL.
+func (e *engine) database(t *testing.T) string {
+	t.Helper()
+	s, err := e.share()
+	if server.Missing(err) {
+		t.Skip("!!! SKIPPED: " + err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("chaos%d", e.made.Add(1))
+	if err := e.create(t.Context(), at, name); err != nil {
+		t.Fatalf("create database %s: %v", name, err)
+	}
+	at.Path = "/" + name
+	return at.String()
+}
+
+func (e *engine) share() (_ *server.Server, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.shared == nil {
+		e.shared, err = e.start(context.Background(), "", e.quick...)
+	}
+	return e.shared, err
+}
+
+func (e *engine) stop() {
+	if e.shared != nil {
+		_ = e.shared.Stop()
+	}
+}
+
+func createPostgres(ctx context.Context, server *url.URL, database string) error {
+	conn, err := pgx.Connect(ctx, server.String())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "CREATE DATABASE "+database)
+	return err
+}
+
+func createMariaDB(ctx context.Context, server *url.URL, database string) error {
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = server.User.Username(), "tcp", server.Host, strings.TrimPrefix(server.Path, "/")
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	_, err = db.ExecContext(ctx, "CREATE DATABASE "+database)
+	return err
+}

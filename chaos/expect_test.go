@@ -1,0 +1,193 @@
+package chaos
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+// quick keeps no connections: whoever answers next may be another process.
+var quick = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+
+var unfinished = []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}
+
+// lines are what the bodies have written so far.
+func (c *cluster) lines() []Line { return read(c.witness) }
+
+// started waits until the bodies of runs have begun an attempt of at least that number, and returns when each did.
+func (c *cluster) started(attempt int32, runs ...carillon.RunID) map[carillon.RunID]carillon.Time {
+	c.t.Helper()
+	var began map[carillon.RunID]carillon.Time
+	poll(c.t, c.ctx, "runs to start", func() bool {
+		began = map[carillon.RunID]carillon.Time{}
+		of := map[carillon.RunID]bool{}
+		for _, id := range runs {
+			of[id] = true
+		}
+		for _, l := range c.lines() {
+			if l.Kind == "START" && l.Attempt >= attempt && of[l.Run] && began[l.Run] == 0 {
+				began[l.Run] = l.At
+			}
+		}
+		return len(began) == len(runs)
+	})
+	return began
+}
+
+// silent waits until no body has written anything for a second, and returns when the last one did.
+func (c *cluster) silent() carillon.Time {
+	c.t.Helper()
+	var at carillon.Time
+	poll(c.t, c.ctx, "the bodies to be silent", func() bool {
+		for _, l := range c.lines() {
+			at = max(at, l.At)
+		}
+		return carillon.Now().Sub(at) > time.Second
+	})
+	return at
+}
+
+// said looks for words in the log of a process.
+func (c *cluster) said(name, words string) bool {
+	b, _ := os.ReadFile(c.log(name).Name())
+	return bytes.Contains(b, []byte(words))
+}
+
+// get reads a run.
+func (c *cluster) get(id carillon.RunID) (run carillon.Run) {
+	c.t.Helper()
+	c.insist(func(ctx context.Context, api *client.Client) (err error) {
+		run, err = api.Run(ctx, id)
+		return err
+	})
+	return run
+}
+
+// ended waits until the runs have ended and returns them.
+func (c *cluster) ended(ids ...carillon.RunID) (runs []carillon.Run) {
+	c.t.Helper()
+	for _, id := range ids {
+		run := c.get(id)
+		for ; !run.State.Ended(); run = c.get(id) {
+			if c.ctx.Err() != nil {
+				c.t.Fatalf("has not ended: %s", row(run))
+			}
+			last(c.ctx, 100*time.Millisecond)
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// row is all that is known of a run.
+func row(run carillon.Run) string {
+	b, _ := json.Marshal(run)
+	return string(b)
+}
+
+// settled waits until nothing is unfinished.
+func (c *cluster) settled() {
+	c.t.Helper()
+	for {
+		var open []carillon.Run
+		c.insist(func(ctx context.Context, api *client.Client) error {
+			open = nil
+			for run, err := range api.Runs(ctx, carillon.RunQuery{States: unfinished, Limit: 5}) {
+				if open = append(open, run); err != nil || len(open) == 5 {
+					return err
+				}
+			}
+			return nil
+		})
+		if len(open) == 0 {
+			return
+		}
+		if c.ctx.Err() != nil {
+			for _, run := range open {
+				c.t.Errorf("has not ended: %s", row(run))
+			}
+			c.t.FailNow()
+		}
+		last(c.ctx, 100*time.Millisecond)
+	}
+}
+
+// all waits until nothing is unfinished and returns every run there is.
+func (c *cluster) all() map[carillon.RunID]carillon.Run {
+	c.t.Helper()
+	c.settled()
+	runs := map[carillon.RunID]carillon.Run{}
+	cursor := ""
+	for {
+		var page client.Page[carillon.Run]
+		c.insist(func(ctx context.Context, api *client.Client) (err error) {
+			page, err = api.RunPage(ctx, carillon.RunQuery{Limit: 1000}, cursor)
+			return err
+		})
+		for _, run := range page.Items {
+			if before, twice := runs[run.ID]; twice {
+				c.t.Errorf("ended twice: %s and %s", row(before), row(run))
+			}
+			runs[run.ID] = run
+		}
+		if cursor = page.Next; cursor == "" {
+			return runs
+		}
+	}
+}
+
+// complete checks that every accepted job has run as often as it should, in the end.
+func (c *cluster) complete(accepted []carillon.Job, runs map[carillon.RunID]carillon.Run) {
+	c.t.Helper()
+	succeeded, failed := map[carillon.JobID]int{}, map[carillon.JobID]int{}
+	for id, run := range runs {
+		switch run.State {
+		case carillon.Succeeded:
+			succeeded[id.Job]++
+		case carillon.Failed:
+			failed[id.Job]++
+			if run.Reason != errAsked.Error() {
+				c.t.Errorf("failed: %s", row(run))
+			}
+		case carillon.Skipped:
+		default:
+			c.t.Errorf("ended as %s: %s", run.State, row(run))
+		}
+	}
+	for _, job := range accepted {
+		var work Work
+		_ = json.Unmarshal(job.Payload, &work) // commands have none
+		want, got := max(job.Schedule.MaxRuns, 1), succeeded[job.ID]
+		if work.Fatal {
+			got = failed[job.ID]
+		}
+		if got != want {
+			c.t.Errorf("lost: %s (%s) was accepted at %s and ran %d times, want %d", job.ID, job.Type, job.Created, got, want)
+		}
+	}
+}
+
+// truthful checks the promises on what the bodies wrote, and the records against it.
+func (c *cluster) truthful(runs map[carillon.RunID]carillon.Run) []Line {
+	c.t.Helper()
+	lines := c.lines()
+	seen := map[carillon.RunID]bool{}
+	for _, l := range lines {
+		seen[l.Run] = seen[l.Run] || l.Kind == "END"
+	}
+	for _, broken := range Check(lines) {
+		c.t.Error(broken)
+	}
+	for id, run := range runs {
+		if run.State == carillon.Succeeded && !seen[id] {
+			c.t.Errorf("no witness saw it end: %s", row(run))
+		}
+	}
+	return lines
+}

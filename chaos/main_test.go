@@ -1,0 +1,155 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/worker"
+)
+
+var seed = flag.Uint64("seed", 0, "seed of random choices (default: a new one, printed)")
+
+// random makes choices that can be repeated.
+func random(t *testing.T) *rand.Rand {
+	t.Helper()
+	s := *seed
+	if s == 0 {
+		s = rand.Uint64()
+	}
+	t.Logf("-seed %d", s)
+	return rand.New(rand.NewPCG(s, 1))
+}
+
+// TestMain is also the body of the jobs, and a worker that has handlers: the binary re-executes itself as these.
+func TestMain(m *testing.M) {
+	var err error
+	switch {
+	case os.Getenv("WITNESS") != "":
+		d, _ := time.ParseDuration(os.Getenv("WITNESS_FOR"))
+		err = Body(os.Getenv("WITNESS"), d)
+	case os.Getenv("HANDLERS") != "":
+		err = handle(os.Getenv("HANDLERS"))
+	default:
+		os.Exit(test(m))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// test runs the tests. More of them at once than there are processors, unless told otherwise: they mostly wait.
+func test(m *testing.M) int {
+	parallel := flag.Lookup("test.parallel")
+	was := parallel.Value.String()
+	flag.Parse()
+	if parallel.Value.String() == was {
+		_ = parallel.Value.Set("24")
+	}
+	defer func() {
+		for _, e := range engines {
+			e.stop()
+		}
+		os.RemoveAll(builtIn) // empty: nothing was built
+	}()
+	return m.Run()
+}
+
+// handle is a worker that performs handler targets and writes down what happens: the main of another process.
+func handle(witness string) error {
+	handler, err := Handler(witness)
+	if err != nil {
+		return err
+	}
+	funcs := executor.NewFuncs()
+	funcs.Register(handled, handler)
+	desk, err := client.NewDesk(client.DeskConfig{Servers: strings.Split(os.Getenv("SERVERS"), ","), Token: os.Getenv("TOKEN")})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	return worker.New(worker.Config{
+		Desk: desk, Name: os.Getenv("NAME"), Queues: strings.Split(os.Getenv("QUEUES"), ","), Concurrency: 32, Drain: 4 * time.Second,
+		Executors: map[string]executor.Executor{"handler": funcs},
+	}).Run(ctx)
+}
+
+// binary is the program under test, built once, in the directory builtIn.
+var builtIn string
+
+var binary = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "carillon-chaos-")
+	if err != nil {
+		return "", err
+	}
+	builtIn = dir
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "carillon"), "../cmd/carillon")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("build carillon: %w\n%s", err, out)
+	}
+	return filepath.Join(dir, "carillon"), nil
+})
+
+func buildBinary(t *testing.T) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// witnessed is a job whose body is this binary.
+func witnessed(witness string, d time.Duration) carillon.Definition {
+	self, _ := os.Executable()
+	def := carillon.NewDefinition()
+	def.Name = "witness"
+	def.Target.Command = &carillon.Command{Argv: []string{self}, Env: map[string]string{
+		"WITNESS": witness, "WITNESS_FOR": d.String(),
+		"GORACE": "atexit_sleep_ms=0", // the race detector would let every body last a second longer
+	}}
+	def.Retry.MaxCrashes = 1000 // every kill takes down whatever runs: none of it is to blame
+	def.Retry.MaxAttempts = 5
+	return def
+}
+
+// poll waits for another process to have done something; there is no event for that here.
+func poll(t *testing.T, ctx context.Context, what string, done func() bool) {
+	t.Helper()
+	for !done() {
+		if ctx.Err() != nil {
+			t.Fatalf("waiting for %s: %v", what, ctx.Err())
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// last waits for a fault to have lasted so long: the time is what the fault is made of.
+func last(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func read(path string) []Line {
+	lines, _ := Read(path) // not there yet: no lines
+	return lines
+}

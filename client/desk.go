@@ -1,0 +1,163 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// DeskConfig says where the servers are that a worker works for.
+type DeskConfig struct {
+	Servers []string // URLs of nodes, or of what stands in front of them; at least one
+	Token   string
+	// HTTP makes the requests. Default: a client of its own that uses no proxy, follows no redirects and speaks HTTP/1.1.
+	HTTP *http.Client
+}
+
+// Desk is a carillon.Desk on other machines. Its calls go to one node; when that does not answer, to the next. It learns
+// all nodes from those it talks to, so it survives the loss of any, also of all that it was given. It may be used by many
+// goroutines at once.
+type Desk struct {
+	token string
+	http  *http.Client
+
+	mu    sync.Mutex
+	nodes []*node // the current one first
+}
+
+var _ carillon.Desk = (*Desk)(nil)
+
+// How long one try may take. A beat that is not answered must leave time for another before the lease is over; a pull
+// that is answered later begins nothing; reports can be large.
+const (
+	registerLimit = 5 * time.Second
+	beatLimit     = 1500 * time.Millisecond
+	pullLimit     = carillon.PullLate
+	reportLimit   = 10 * time.Second
+)
+
+// NewDesk checks the addresses; it sends nothing.
+func NewDesk(c DeskConfig) (*Desk, error) {
+	d := &Desk{token: c.Token, http: cmp.Or(c.HTTP, deskHTTP())}
+	for _, server := range c.Servers {
+		base, err := parseServer(server)
+		if err != nil {
+			return nil, err
+		}
+		d.nodes = append(d.nodes, &node{base: base, given: true})
+	}
+	if len(d.nodes) == 0 {
+		return nil, errors.New("no server is given: want at least one URL, such as http://127.0.0.1:8420")
+	}
+	d.shuffle()
+	return d, nil
+}
+
+func deskHTTP() *http.Client {
+	// With HTTP/2 all calls share one connection, and one that has died silently fails them all until the kernel notices.
+	one := new(http.Protocols)
+	one.SetHTTP1(true)
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:         (&net.Dialer{Timeout: beatLimit, KeepAlive: 5 * time.Second}).DialContext,
+			TLSHandshakeTimeout: 3 * time.Second,
+			MaxIdleConnsPerHost: 16, // pulls, reports and beats go side by side
+			IdleConnTimeout:     time.Minute,
+			Protocols:           one,
+			DisableCompression:  true, // more work for both sides than the bytes are worth
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// Register opens a session.
+func (d *Desk) Register(ctx context.Context, name string) (worker string, err error) {
+	var answer struct {
+		Worker string   `json:"worker"`
+		Nodes  []string `json:"nodes"`
+	}
+	err = d.call(ctx, registerLimit, request{method: http.MethodPost, path: "/v1/workers", body: map[string]string{"name": name}}, &answer)
+	if err == nil {
+		d.learn(answer.Nodes)
+	}
+	return answer.Worker, err
+}
+
+// Pull asks one node only: what another might have claimed in the meantime would be claimed in vain.
+func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+	var body []byte
+	r := request{method: http.MethodPost, path: workerPath(p.Worker, "/pull"), body: pullJSON{p.Queues, min(p.Max, maxPull)}}
+	if err := d.try(ctx, d.order()[0], pullLimit, r, &body); err != nil {
+		return nil, err
+	}
+	tasks, err := readTasks(body, p.Worker)
+	if err != nil {
+		return nil, fmt.Errorf("read the answer to a pull: %w", err)
+	}
+	return tasks, nil
+}
+
+// Report hands in as many at once as one message takes.
+func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
+	receipts := make([]carillon.Receipt, len(reports))
+	pieces, of := cut(reports)
+	for sent := 0; sent < len(pieces); {
+		body, n := appendReports(pieces[sent:])
+		var answer struct {
+			Receipts []carillon.Receipt `json:"receipts"`
+		}
+		err := d.call(ctx, reportLimit, request{method: http.MethodPost, path: workerPath(worker, "/report"), body: body}, &answer)
+		if err != nil {
+			return nil, err
+		}
+		if len(answer.Receipts) != n {
+			return nil, fmt.Errorf("%d receipts came for %d reports", len(answer.Receipts), n)
+		}
+		for i, receipt := range answer.Receipts {
+			whole := &receipts[of[sent+i]]
+			if *whole == "" || *whole == carillon.Recorded { // the first piece that was not recorded speaks for all
+				*whole = receipt
+			}
+		}
+		sent += n
+	}
+	return receipts, nil
+}
+
+// Beat prolongs the session, and learns which nodes there are.
+func (d *Desk) Beat(ctx context.Context, worker string, holds []carillon.Held) (carillon.Orders, error) {
+	var answer ordersJSON
+	err := d.call(ctx, beatLimit, request{method: http.MethodPost, path: workerPath(worker, "/heartbeat"), body: appendHolds(holds)}, &answer)
+	if err != nil {
+		return carillon.Orders{}, err
+	}
+	d.learn(answer.Nodes)
+	return answer.orders()
+}
+
+// Leave ends the session.
+func (d *Desk) Leave(ctx context.Context, worker string) error {
+	return d.call(ctx, beatLimit, request{method: http.MethodDelete, path: workerPath(worker, "")}, nil)
+}
+
+func workerPath(worker, action string) string {
+	return "/v1/workers/" + url.PathEscape(worker) + action
+}
+
+// parseServer is strict, so that a mistake is found at the start and not by every call.
+func parseServer(server string) (*url.URL, error) {
+	base, err := url.Parse(strings.TrimSpace(server))
+	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
+		return nil, fmt.Errorf("%q is not valid: want a server's URL, such as http://127.0.0.1:8420", server)
+	}
+	return base, nil
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon/node"
+)
+
+const migrateLong = `Bring the schema of a store to what this program needs.
+
+"carillon serve" does this by itself when it starts, also when ten nodes start at once. Use this command where servers
+may not change a schema: run it with an account that may, or print the SQL and apply it yourself.`
+
+func migrateCommand() *cobra.Command {
+	var store string
+	var show bool
+	cmd := &cobra.Command{
+		Use: "migrate", Short: "Bring a store's schema up to date, or print the SQL", Long: migrateLong, Args: cobra.NoArgs,
+		Example: "  carillon migrate --store postgres://carillon@db/jobs\n  carillon migrate --store mysql: --print > schema.sql",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if store == "" {
+				store = os.Getenv("CARILLON_STORE")
+			}
+			steps, err := node.Migrations(store)
+			if err != nil {
+				return usage("%s", err)
+			}
+			out := cmd.OutOrStdout()
+			if show {
+				for _, step := range steps {
+					fmt.Fprintf(out, "-- %s\n\n%s\n", step.Name, step.SQL)
+				}
+				return nil
+			}
+			if err := node.Migrate(cmd.Context(), store); err != nil {
+				return err
+			}
+			fmt.Fprintf(out, "The schema of %s is up to date: %s.\n", node.Redact(store), steps[len(steps)-1].Name)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&store, "store", "", "the `URL` of the store; also $CARILLON_STORE")
+	cmd.Flags().BoolVar(&show, "print", false, "print the SQL of all steps, and change nothing")
+	return cmd
+}

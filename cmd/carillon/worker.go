@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/worker"
+)
+
+const workerLong = `Perform runs for servers: on other machines, or in other processes on this one.
+
+A worker dials out to the servers and listens on nothing. It needs no access to their database, only the token. Of several
+servers it works with one, and goes on to another when that does not answer; it learns of servers that it was not told of.
+It runs command and http targets; handlers are for workers of your own, see docs/worker-protocol.md.
+
+SIGTERM and Ctrl-C let it finish what it runs, for up to --drain; the rest is handed back and runs again elsewhere.
+
+Every flag can also be set in the environment (--http-allow is CARILLON_HTTP_ALLOW) and in a YAML file named by --config
+(http_allow: ...). A flag wins over the environment, the environment over the file.`
+
+type workerFlags struct {
+	cfg       worker.Config
+	config    string
+	servers   []string
+	tokenFile string
+	data      string
+	httpAllow []string
+	networks  []netip.Prefix
+	logLevel  string
+	logFormat string
+}
+
+func (a *app) workerCommand() *cobra.Command {
+	var f workerFlags
+	cmd := &cobra.Command{
+		Use: "worker", Short: "Perform runs for servers", Long: workerLong, Args: cobra.NoArgs,
+		Example: "  carillon worker\n  carillon worker --server https://a.example:8420,https://b.example:8420 --token-file /etc/carillon/token\n" +
+			"  carillon worker --queues mail=3,reports --concurrency 200",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			set, err := settle(cmd.Flags(), f.config, os.LookupEnv)
+			if err != nil {
+				return usage("%s", err)
+			}
+			if err := f.resolve(cmd.ErrOrStderr()); err != nil {
+				return usage("%s", set.explain(err))
+			}
+			return a.work(cmd.Context(), &f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.config, "config", "", "YAML file with these settings")
+	flags.StringSliceVar(&f.servers, "server", nil, "servers' `URLs` (default the local server's, else "+defaultServer+")")
+	_ = flags.SetAnnotation("server", setting, []string{"true"})
+	flags.StringVar(&f.tokenFile, "token-file", "", "file with the access token, instead of --token")
+	flags.StringVar(&f.cfg.Name, "name", "", "what it is called in lists of workers (default host:pid)")
+	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve, mail=3 gives one a weight (default all)")
+	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time")
+	flags.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long a stop waits for running work before it is handed back")
+	flags.StringVar(&f.data, "data", "", "`directory` for temporary files of commands, of no other worker (default a temporary one); a local server and its token are found there too")
+	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32")
+	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	return cmd
+}
+
+// share is a queue, perhaps with its weight.
+var share = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}(=([1-9][0-9]?|100))?$`)
+
+// resolve turns the flags that are text into what the worker takes.
+func (f *workerFlags) resolve(stderr io.Writer) (err error) {
+	if f.networks, err = networks(f.httpAllow); err != nil {
+		return err
+	}
+	if f.cfg.Logger, err = newLogger(stderr, f.logLevel, f.logFormat); err != nil {
+		return err
+	}
+	for _, queue := range f.cfg.Queues {
+		if !share.MatchString(queue) {
+			return fmt.Errorf("queues: %q is not valid: want a queue such as mail, or mail=3 with a weight from 1 to 100", queue)
+		}
+	}
+	if f.cfg.Drain < 0 {
+		return fmt.Errorf("drain: %s is not valid: want a duration such as 10s, not negative", f.cfg.Drain)
+	}
+	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 50_000 {
+		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 50000", f.cfg.Concurrency)
+	}
+	if f.cfg.Name == "" {
+		host, _ := os.Hostname()
+		f.cfg.Name = fmt.Sprintf("%s:%d", cmp.Or(host, "worker"), os.Getpid())
+	}
+	return nil
+}
+
+// work runs the worker until it is told to stop.
+func (a *app) work(ctx context.Context, f *workerFlags) error {
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	servers, token, err := a.employers(f)
+	if err != nil {
+		return err
+	}
+	desk, err := client.NewDesk(client.DeskConfig{Servers: servers, Token: token, HTTP: a.http})
+	if err != nil {
+		return usage("server: %s", err)
+	}
+	executors, release, err := f.executors(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := release(); err != nil {
+			f.cfg.Logger.Error("clean up", "error", err)
+		}
+	}()
+	fmt.Fprintf(a.out, "Carillon %s, a worker for %s\n\n  name    %s\n  queues  %s\n  slots   %d\n\n", thisBuild().Version,
+		strings.Join(servers, ", "), f.cfg.Name, cmp.Or(strings.Join(f.cfg.Queues, ", "), "all"), f.cfg.Concurrency)
+	f.cfg.Desk, f.cfg.Executors = &hiring{Desk: desk, fail: fail, out: a.out}, executors
+	err = worker.New(f.cfg).Run(ctx)
+	var refused *refusal
+	if errors.As(context.Cause(ctx), &refused) {
+		return refused
+	}
+	return err
+}
+
+// employers are the servers to work for, and the token to show them.
+func (a *app) employers(f *workerFlags) (servers []string, token string, err error) {
+	a.data = cmp.Or(f.data, a.data)
+	local := true
+	for _, server := range f.servers {
+		to := place{withScheme(server), "--server"}
+		servers, local = append(servers, to.url), local && a.trusts(to)
+	}
+	if len(servers) == 0 {
+		servers = []string{a.locate().url}
+	}
+	switch {
+	case a.token != "":
+		return servers, a.token, nil
+	case f.tokenFile != "":
+		text, err := os.ReadFile(f.tokenFile)
+		if err != nil {
+			return nil, "", usage("token-file: %s", err)
+		}
+		return servers, strings.TrimSpace(string(text)), nil
+	case a.env("CARILLON_TOKEN") != "" || !local:
+		return servers, a.env("CARILLON_TOKEN"), nil
+	}
+	token, err = a.credential(place{servers[0], "the data directory"})
+	return servers, token, err
+}
+
+// executors are for what a program without handlers can run.
+func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Executor, release func() error, err error) {
+	dir, remove := f.data, func() error { return nil }
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "carillon-worker-"); err != nil {
+			return nil, nil, err
+		}
+		remove = func() error { return os.RemoveAll(dir) }
+	}
+	all, unleash, err := executorsIn(ctx, dir, f.networks)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("data: %s cannot be used; has another worker the same one? %w", dir, err), remove())
+	}
+	return all, func() error { return errors.Join(unleash(), remove()) }, nil
+}
+
+// executorsIn does not use the names that a server has in its data directory: it may be the same one.
+func executorsIn(ctx context.Context, dir string, allow []netip.Prefix) (map[string]executor.Executor, func() error, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	return executor.All(ctx, executor.AllConfig{
+		HTTPAllow: allow, Leash: filepath.Join(dir, "worker.lock"), TempDir: filepath.Join(dir, "worker-tmp"),
+	})
+}
+
+// hiring is the desk of a worker that has just been started: it tells when the worker is registered, and ends the start
+// if the servers will never have it.
+type hiring struct {
+	carillon.Desk
+	fail context.CancelCauseFunc
+	out  io.Writer
+	done bool
+}
+
+func (h *hiring) Register(ctx context.Context, name string) (string, error) {
+	id, err := h.Desk.Register(ctx, name)
+	var problem *client.Problem
+	switch {
+	case h.done:
+	case err == nil:
+		h.done = true
+		fmt.Fprintf(h.out, "Registered as %s.\n", id)
+	case errors.As(err, &problem) && problem.Status/100 == 4:
+		h.fail(&refusal{problem})
+	}
+	return id, err
+}
+
+// refusal is not what other commands are refused with: theirs is about the token that they found.
+type refusal struct{ problem *client.Problem }
+
+func (r *refusal) Error() string {
+	if r.problem.Status == 401 {
+		return "the server does not accept the token: give it with --token, --token-file or CARILLON_TOKEN"
+	}
+	return "the server does not take this worker: " + r.problem.Error()
+}

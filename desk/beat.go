@@ -1,0 +1,188 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// beatTime bounds one write of sessions: better to try again than to wait past the end of every lease.
+const beatTime = 2 * time.Second
+
+// Beat implements carillon.Desk. A request to stop whose commit was not answered, or that another node took, has not been
+// told to anybody here; so what the worker has held for more than a beat is read, and it is told what it should stop.
+func (d *Desk) Beat(ctx context.Context, worker string, holds []carillon.Held) (carillon.Orders, error) {
+	gone, err := d.prolong(ctx, carillon.Beat{ID: worker, Holds: d.withClaims(worker, holds)})
+	if err != nil {
+		return carillon.Orders{}, fmt.Errorf("prolong the session of %s: %w", worker, err)
+	}
+	if gone {
+		d.forget(worker)
+		return carillon.Orders{}, fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
+	}
+	d.takeBack(ctx, worker, holds)
+	orders := carillon.Orders{Nodes: d.cfg.Nodes()}
+	long := d.long(worker, holds)
+	if len(long) == 0 {
+		return orders, nil
+	}
+	if orders.Stop, err = d.check(ctx, long); err != nil {
+		d.cfg.Logger.Error("read what workers hold", "error", err, "runs", len(long)) // with the next beat
+	}
+	return orders, nil
+}
+
+// withClaims adds what is just being given to the worker: however long that takes, nobody should take it away meanwhile.
+func (d *Desk) withClaims(worker string, holds []carillon.Held) []carillon.Held {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, c := range d.claiming {
+		if c.worker == worker {
+			holds = append(holds[:len(holds):len(holds)], carillon.Held{Run: id, Attempt: c.attempt})
+		}
+	}
+	for id, w := range d.reserved {
+		if w.worker == worker {
+			holds = append(holds[:len(holds):len(holds)], carillon.Held{Run: id, Attempt: 1})
+		}
+	}
+	return holds
+}
+
+// long are the attempts that the worker listed with its last beat already.
+func (d *Desk) long(worker string, holds []carillon.Held) (long []carillon.Held) {
+	v := d.alive(worker)
+	now := make(map[carillon.Held]bool, len(holds))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, h := range holds {
+		if v.holds[h] {
+			long = append(long, h)
+		}
+		now[h] = true
+	}
+	v.holds = now
+	return long
+}
+
+// check says which attempts should stop, because somebody asked for it or because their run is not theirs any more.
+func (d *Desk) check(ctx context.Context, holds []carillon.Held) (stop []carillon.Order, err error) {
+	ids := make([]carillon.RunID, len(holds))
+	for i, h := range holds {
+		ids[i] = h.Run
+	}
+	runs, err := d.cfg.Store.Runs(ctx, ids, false)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[carillon.RunID]*carillon.Run, len(runs))
+	for i := range runs {
+		found[runs[i].ID] = &runs[i]
+	}
+	for _, h := range holds {
+		switch run := found[h.Run]; {
+		case run == nil || !run.State.Held() || run.Attempt != h.Attempt:
+			stop = append(stop, carillon.Order{Held: h, Lost: true, Reason: "the run is not this attempt's any more"})
+		case run.Has(carillon.Stop):
+			stop = append(stop, carillon.Order{Held: h, Reason: run.Reason})
+		}
+	}
+	return stop, nil
+}
+
+// takeBack ends attempts that were given out here and that their worker does not list, although it would by now if the
+// answer to its pull had reached it. What other nodes gave out is found by the scheduler's sweep.
+func (d *Desk) takeBack(ctx context.Context, worker string, holds []carillon.Held) {
+	now := carillon.Now()
+	listed := make(map[carillon.Held]bool, len(holds))
+	for _, h := range holds {
+		listed[h] = true
+	}
+	var lost []carillon.Report
+	d.mu.Lock()
+	for id, h := range d.handed {
+		if _, giving := d.claiming[id]; giving {
+			continue
+		}
+		held := carillon.Held{Run: id, Attempt: h.run.Attempt}
+		if h.run.Worker == worker && now.Sub(h.run.Claimed) > carillon.Handover && !listed[held] {
+			lost = append(lost, carillon.Report{Held: held, End: &carillon.Outcome{
+				Kind: carillon.Lost, Reason: "its worker " + worker + " does not know of it",
+			}})
+		}
+	}
+	d.mu.Unlock()
+	if len(lost) == 0 {
+		return
+	}
+	if _, err := d.Report(ctx, worker, lost); err != nil {
+		d.cfg.Logger.Error("take back what a worker does not know of", "error", err, "runs", len(lost)) // with the next beat
+		return
+	}
+	d.cfg.Logger.Info("took back runs that their worker does not know of", "runs", len(lost), "worker", worker)
+}
+
+// beats gathers beats that come at the same time into one write.
+type beats struct {
+	mu      sync.Mutex
+	waiting []beating
+	busy    bool
+}
+
+type beating struct {
+	beat   carillon.Beat
+	answer chan answer
+}
+
+type answer struct {
+	gone bool
+	err  error
+}
+
+func (d *Desk) prolong(ctx context.Context, beat carillon.Beat) (gone bool, err error) {
+	b := beating{beat, make(chan answer, 1)}
+	d.beats.mu.Lock()
+	d.beats.waiting = append(d.beats.waiting, b)
+	if !d.beats.busy {
+		d.beats.busy = true
+		go d.writeBeats()
+	}
+	d.beats.mu.Unlock()
+	select {
+	case a := <-b.answer:
+		return a.gone, a.err
+	case <-ctx.Done():
+		return false, ctx.Err()
+	}
+}
+
+// writeBeats writes until nobody waits.
+func (d *Desk) writeBeats() {
+	for {
+		d.beats.mu.Lock()
+		batch := d.beats.waiting
+		d.beats.waiting = nil
+		d.beats.busy = len(batch) > 0
+		d.beats.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		all := make([]carillon.Beat, len(batch))
+		for i := range batch {
+			all[i] = batch[i].beat
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), beatTime)
+		gone, err := d.cfg.Coordinator.Beat(ctx, all)
+		cancel()
+		over := make(map[string]bool, len(gone))
+		for _, id := range gone {
+			over[id] = true
+		}
+		for _, b := range batch {
+			b.answer <- answer{over[b.beat.ID], err}
+		}
+	}
+}

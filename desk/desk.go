@@ -1,0 +1,186 @@
+// Package desk is where workers come for work: it claims due runs for them, takes what they report, and tells them what
+// to stop. The worker inside a node uses it directly, others by way of the API. Its parts each have a file: pull (claim),
+// fuse (submit and claim in one), report (what became of a run) and beat (who is alive and holds what).
+package desk
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/ledger"
+)
+
+// Config says what a desk works on.
+type Config struct {
+	Store       carillon.Store
+	Ledger      *ledger.Ledger
+	Queue       carillon.Queue
+	Logs        carillon.LogStore
+	Coordinator carillon.Coordinator
+
+	// Waiting is how many due runs wait in the queue: a free slot is not given to a new job while older ones could have it.
+	Waiting func() int
+	// Look is told of runs that lost a claim because of their job's guard: somebody should decide about them again.
+	Look func(ids []carillon.RunID)
+	// Nodes are the addresses that workers can dial.
+	Nodes  func() []string
+	Logger *slog.Logger // default slog.Default()
+}
+
+// Desk implements carillon.Desk.
+type Desk struct {
+	cfg    Config
+	inHand atomic.Int64 // pulled and not yet claimed
+	beats  beats
+
+	mu       sync.Mutex
+	claiming map[carillon.RunID]claim
+	handed   map[carillon.RunID]*handed
+	waiting  []*waiter // pulls that wait and have room
+	reserved map[carillon.RunID]*waiter
+	workers  map[string]*visitor
+	size     int // of the next claim
+}
+
+// claim is a run that is about to be given to a worker: its commit or the pull that asked for it is under way.
+type claim struct {
+	worker  string
+	attempt int32
+	job     *carillon.Job
+}
+
+// handed is a run that was given out here, as last committed: with it an end can be decided without a read. It is a mere
+// memory; where it is missing or old, the store is asked.
+type handed struct {
+	run   carillon.Run
+	job   *carillon.Job
+	guard *carillon.Guard
+}
+
+// visitor is what a desk remembers of a worker.
+type visitor struct {
+	seen  time.Time // when its session was last known to be alive
+	holds map[carillon.Held]bool
+}
+
+func New(cfg Config) *Desk {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.Waiting == nil {
+		cfg.Waiting = func() int { return 0 }
+	}
+	if cfg.Look == nil {
+		cfg.Look = func([]carillon.RunID) {}
+	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = func() []string { return nil }
+	}
+	return &Desk{
+		cfg: cfg, claiming: map[carillon.RunID]claim{}, handed: map[carillon.RunID]*handed{},
+		reserved: map[carillon.RunID]*waiter{}, workers: map[string]*visitor{}, size: firstClaim,
+	}
+}
+
+// Register implements carillon.Desk.
+func (d *Desk) Register(ctx context.Context, name string) (string, error) {
+	return d.register(ctx, "worker_", name)
+}
+
+func (d *Desk) register(ctx context.Context, prefix, name string) (string, error) {
+	raw := make([]byte, 10)
+	rand.Read(raw)
+	id := prefix + hex.EncodeToString(raw)
+	if err := d.cfg.Coordinator.Join(ctx, []carillon.Member{{ID: id, Kind: carillon.KindWorker, Addr: name}}); err != nil {
+		return "", fmt.Errorf("open a session: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.workers[id] = &visitor{seen: time.Now()}
+	return id, nil
+}
+
+// Inner is the desk as the worker of the same process sees it: what such a worker holds ends with the process, see
+// carillon.InnerWorker.
+type Inner struct{ *Desk }
+
+func (d Inner) Register(ctx context.Context, name string) (string, error) {
+	return d.register(ctx, carillon.InnerPrefix, name)
+}
+
+// Leave implements carillon.Desk.
+func (d *Desk) Leave(ctx context.Context, worker string) error {
+	if err := d.cfg.Coordinator.Leave(ctx, []string{worker}); err != nil {
+		return fmt.Errorf("end the session of %s: %w", worker, err)
+	}
+	d.forget(worker)
+	return nil
+}
+
+// forget drops what is remembered of a worker that is gone.
+func (d *Desk) forget(worker string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.workers, worker)
+	for id, h := range d.handed {
+		if h.run.Worker == worker {
+			delete(d.handed, id)
+		}
+	}
+}
+
+// Notice takes what the ledger has committed: what was claimed here is remembered, what was submitted already claimed goes
+// to the pull that waits for it, and what others changed or ended is brought up to date.
+func (d *Desk) Notice(committed []carillon.Change) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range committed {
+		c := &committed[i]
+		for k := range c.Runs {
+			run := &c.Runs[k]
+			h := d.handed[run.ID]
+			switch {
+			case run.State == carillon.Claimed && (h == nil || h.run.Attempt < run.Attempt):
+				d.hand(run, c)
+			case h == nil || run.Rev <= h.run.Rev:
+			case run.State.Held() && run.Attempt == h.run.Attempt:
+				h.run = *run
+			default:
+				delete(d.handed, run.ID)
+			}
+		}
+	}
+}
+
+// hand remembers a claim that was made here. The caller holds mu.
+func (d *Desk) hand(run *carillon.Run, c *carillon.Change) {
+	h := &handed{run: *run, job: d.claiming[run.ID].job}
+	if w := d.reserved[run.ID]; w != nil {
+		h.job = c.Job
+		delete(d.reserved, run.ID)
+		defer w.deliver(carillon.Task{Run: *run, Job: c.Job})
+	}
+	if h.job == nil {
+		return // its claim was not answered, so nobody knows of it: it is taken back when its worker does not list it
+	}
+	if len(c.Guards) > 0 {
+		guard := c.Guards[0]
+		h.guard = &guard
+	}
+	for id := range d.handed { // workers that went to another desk leave some behind
+		if len(d.handed) < maxHanded {
+			break
+		}
+		delete(d.handed, id)
+	}
+	d.handed[run.ID] = h
+}
+
+// maxHanded bounds what is remembered.
+const maxHanded = 200_000

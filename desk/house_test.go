@@ -1,0 +1,170 @@
+package desk_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/desk"
+	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/scheduler"
+)
+
+// house is nodes on one store without a worker: a test is the worker.
+type house struct {
+	*testing.T
+	store       *mem.Store
+	logs        *mem.Logs
+	coordinator *mem.Coordinator
+	nodes       []*node
+	stop        []func()
+}
+
+type node struct {
+	*desk.Desk
+	ledger    *ledger.Ledger
+	scheduler *scheduler.Scheduler
+}
+
+// in plays a test in a bubble on so many nodes.
+func in(t *testing.T, nodes int, play func(h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{T: t, store: mem.NewStore(), logs: mem.NewLogs(), coordinator: mem.NewCoordinator()}
+		defer func() {
+			for _, stop := range h.stop {
+				stop()
+			}
+		}()
+		for range nodes {
+			h.live()
+		}
+		time.Sleep(2 * carillon.SessionTime) // longer than anybody is taken for one of a process before
+		play(h)
+	})
+}
+
+func (h *house) live() {
+	n := &node{}
+	id, queue, quiet := fmt.Sprintf("node_%d", len(h.nodes)), mem.NewQueue(mem.QueueConfig{}), slog.New(slog.DiscardHandler)
+	n.ledger = ledger.New(ledger.Config{
+		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Waiting: queue.Len,
+		Then: []func([]carillon.Change){func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
+	})
+	n.Desk = desk.New(desk.Config{
+		Store: h.store, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: queue.Len, Logger: quiet,
+		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, Nodes: func() []string { return []string{"http://" + id} },
+	})
+	n.ledger.Fuse(n.Desk)
+	n.scheduler = scheduler.New(scheduler.Config{
+		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: h.coordinator, Logs: h.logs,
+		Ledger: n.ledger, Logger: quiet, Node: id,
+	})
+	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: id, Kind: carillon.KindNode}}); err != nil {
+		h.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	written, flush := context.WithCancel(context.Background())
+	var parts, door sync.WaitGroup
+	door.Go(func() { _ = n.ledger.Run(written) })
+	parts.Go(func() { _ = n.scheduler.Run(ctx) })
+	parts.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = h.coordinator.Beat(ctx, []carillon.Beat{{ID: id}})
+			time.Sleep(carillon.BeatEvery)
+		}
+	})
+	h.nodes = append(h.nodes, n)
+	h.stop = append(h.stop, func() { cancel(); parts.Wait(); flush(); door.Wait() })
+}
+
+func (h *house) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *house) register(n *node) string {
+	h.Helper()
+	id, err := n.Register(context.Background(), "test")
+	h.must(err)
+	return id
+}
+
+// submit submits a job to a node without waiting for it to be claimed: fused runs go to pulls that wait.
+func (h *house) submit(n *node, edit func(*carillon.Definition)) carillon.JobID {
+	h.Helper()
+	def := carillon.NewDefinition()
+	def.Type, def.Target.Handler = "test", &carillon.Handler{}
+	if edit != nil {
+		edit(&def)
+	}
+	h.must(def.Admit(carillon.Now()))
+	jobs, err := n.ledger.Submit(context.Background(), carillon.DefaultNamespace, []carillon.Definition{def})
+	h.must(err)
+	return jobs[0].ID
+}
+
+func (h *house) pull(n *node, worker string, max int, queues ...string) []carillon.Task {
+	h.Helper()
+	tasks, err := n.Pull(context.Background(), carillon.Pull{Worker: worker, Queues: queues, Max: max})
+	h.must(err)
+	return tasks
+}
+
+// one pulls until there is a task.
+func (h *house) one(n *node, worker string) carillon.Task {
+	h.Helper()
+	for range 60 {
+		if tasks := h.pull(n, worker, 1); len(tasks) == 1 {
+			return tasks[0]
+		}
+	}
+	h.Fatal("nothing to do")
+	return carillon.Task{}
+}
+
+func (h *house) report(n *node, worker string, r carillon.Report) carillon.Receipt {
+	h.Helper()
+	receipts, err := n.Report(context.Background(), worker, []carillon.Report{r})
+	h.must(err)
+	return receipts[0]
+}
+
+func end(task carillon.Task, kind carillon.OutcomeKind, reason string) carillon.Report {
+	return carillon.Report{Held: task.Held(), End: &carillon.Outcome{Kind: kind, Reason: reason}}
+}
+
+// beat beats once a second for a while.
+func (h *house) beat(n *node, worker string, d time.Duration, tasks ...carillon.Task) (stop []carillon.Order) {
+	h.Helper()
+	var holds []carillon.Held
+	for i := range tasks {
+		holds = append(holds, tasks[i].Held())
+	}
+	for until := time.Now().Add(d); ; time.Sleep(carillon.BeatEvery) {
+		orders, err := n.Beat(context.Background(), worker, holds)
+		h.must(err)
+		stop = append(stop, orders.Stop...)
+		if !time.Now().Before(until) {
+			return stop
+		}
+	}
+}
+
+func (h *house) run(job carillon.JobID) carillon.Run {
+	h.Helper()
+	page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: job, Limit: 10})
+	h.must(err)
+	if len(page.Runs) == 0 {
+		h.Fatalf("%s has no run", job)
+	}
+	return page.Runs[0]
+}

@@ -1,0 +1,224 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// The first claim of a burst is small, so that its runs start early; then claims grow, which is cheaper for each.
+const (
+	firstClaim = 64
+	largeClaim = 1000
+)
+
+// waiter is a pull that waits for something to do. It has room for so many runs; some of it may be promised to jobs that
+// are being submitted.
+type waiter struct {
+	worker string
+	queues []string
+	room   int
+	awaken context.CancelFunc // ends its wait at the queue
+
+	mu       sync.Mutex
+	tasks    []carillon.Task
+	promised sync.WaitGroup
+}
+
+// Pull implements carillon.Desk.
+func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+	if err := d.known(ctx, p.Worker); err != nil {
+		return nil, err
+	}
+	names, shares := sharesOf(p.Queues)
+	wait, cancel := context.WithTimeout(ctx, carillon.PullWait)
+	defer cancel()
+	w := &waiter{worker: p.Worker, queues: names, room: p.Max, awaken: cancel}
+	d.mu.Lock()
+	d.waiting = append(d.waiting, w)
+	size := min(p.Max, d.size)
+	d.mu.Unlock()
+
+	runs, ack, err := d.pull(wait, names, shares, size)
+	d.inHand.Add(int64(len(runs)))
+	defer d.inHand.Add(-int64(len(runs)))
+	over := d.close(w, len(runs), size)
+	if err != nil && wait.Err() == nil {
+		return nil, fmt.Errorf("pull due runs: %w", err)
+	}
+	var tasks []carillon.Task
+	if len(runs) > over {
+		tasks = d.claim(context.WithoutCancel(ctx), runs[:len(runs)-over], p.Worker)
+	}
+	if over > 0 { // they go back to where they came from; whoever asks next has them
+		d.cfg.Queue.Push(context.WithoutCancel(ctx), runs[len(runs)-over:])
+	}
+	if ack != nil {
+		if err := ack(context.WithoutCancel(ctx)); err != nil {
+			d.cfg.Logger.Error("acknowledge pulled runs", "error", err) // they come again, and claiming them again loses
+		}
+	}
+	w.promised.Wait()
+	return append(tasks, w.tasks...), nil
+}
+
+// close ends the wait of a pull that got some runs from the queue, and says how many of them are too many, because their
+// room was promised to jobs that are being submitted. After it nothing more is promised.
+func (d *Desk) close(w *waiter, got, size int) (over int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.waiting, w); i >= 0 {
+		d.waiting = slices.Delete(d.waiting, i, i+1)
+	}
+	if got == size {
+		d.size = min(2*max(size, firstClaim), largeClaim)
+	} else {
+		d.size = firstClaim
+	}
+	return max(0, got-w.room)
+}
+
+// known says whether the worker's session is alive, asking the coordinator if it was not heard of lately: what is claimed
+// for a worker that is gone would be taken back at once, while it begins.
+func (d *Desk) known(ctx context.Context, worker string) error {
+	d.mu.Lock()
+	v := d.workers[worker]
+	fresh := v != nil && time.Since(v.seen) < carillon.LeaseTime
+	d.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	members, err := d.cfg.Coordinator.Members(ctx, false)
+	if err != nil {
+		return fmt.Errorf("ask who is alive: %w", err)
+	}
+	if !slices.ContainsFunc(members, func(m carillon.Member) bool { return m.ID == worker }) {
+		return fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
+	}
+	d.alive(worker)
+	return nil
+}
+
+func (d *Desk) alive(worker string) *visitor {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v := d.workers[worker]
+	if v == nil {
+		v = &visitor{}
+		d.workers[worker] = v
+	}
+	v.seen = time.Now()
+	return v
+}
+
+// claim asks the ledger for runs and returns those that were given. Whoever changed a run that lost has passed it on; but
+// it may have lost for its guard alone, which another run of the job changed, and then somebody has to look at it again.
+func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) []carillon.Task {
+	dues, err := d.cfg.Ledger.Dues(ctx, runs, worker)
+	if err != nil {
+		d.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs)) // the sweeper pushes it again
+		pause(ctx, time.Second)
+		return nil
+	}
+	d.expect(dues)
+	defer d.unexpect(dues)
+	now := carillon.Now()
+	changes := make([]carillon.Change, len(dues))
+	for i, due := range dues {
+		_, changes[i] = due.Decide(now)
+	}
+	lost, err := d.cfg.Ledger.Commit(ctx, changes)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			d.cfg.Logger.Error("claim", "error", err, "runs", len(runs)) // the sweeper tries again
+			pause(ctx, time.Second)
+		}
+		return nil
+	}
+	var again []carillon.RunID
+	tasks := make([]carillon.Task, 0, len(dues))
+	for i := range dues {
+		won := len(lost) == 0 || lost[0] != i
+		switch {
+		case !won:
+			lost = lost[1:]
+			if dues[i].Run.Has(carillon.Guarded) {
+				again = append(again, dues[i].Run.ID)
+			}
+		case changes[i].Runs[0].State == carillon.Claimed && changes[i].Runs[0].Worker == worker:
+			tasks = append(tasks, d.task(&changes[i], dues[i].Job))
+		}
+	}
+	d.cfg.Look(again)
+	return d.withCheckpoints(ctx, tasks)
+}
+
+// task is what the worker gets: the run as it is by now, somebody may have asked it to stop meanwhile.
+func (d *Desk) task(c *carillon.Change, job *carillon.Job) carillon.Task {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	run := c.Runs[0]
+	if h := d.handed[run.ID]; h != nil && h.run.Attempt == run.Attempt {
+		run = h.run
+	}
+	return carillon.Task{Run: run, Job: job}
+}
+
+func (d *Desk) expect(dues []carillon.Due) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range dues {
+		d.claiming[dues[i].Run.ID] = claim{dues[i].Worker, dues[i].Run.Attempt + 1, dues[i].Job}
+	}
+}
+
+func (d *Desk) unexpect(dues []carillon.Due) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range dues {
+		delete(d.claiming, dues[i].Run.ID)
+	}
+}
+
+// withCheckpoints adds what attempts before have saved. Runs whose checkpoint cannot be read now are left out: nobody
+// lists them, so they are taken back.
+func (d *Desk) withCheckpoints(ctx context.Context, tasks []carillon.Task) []carillon.Task {
+	var ids []carillon.RunID
+	for i := range tasks {
+		if tasks[i].Run.Attempt > 1 {
+			ids = append(ids, tasks[i].Run.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return tasks
+	}
+	runs, err := d.cfg.Store.Runs(ctx, ids, true)
+	if err != nil {
+		d.cfg.Logger.Error("read checkpoints", "error", err, "runs", len(ids))
+		return slices.DeleteFunc(tasks, func(t carillon.Task) bool { return t.Run.Attempt > 1 })
+	}
+	saved := make(map[carillon.RunID][]byte, len(runs))
+	for i := range runs {
+		if runs[i].Output != nil {
+			saved[runs[i].ID] = runs[i].Output.Checkpoint
+		}
+	}
+	for i := range tasks {
+		tasks[i].Checkpoint = saved[tasks[i].Run.ID]
+	}
+	return tasks
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,244 @@
+package desk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/carillon-run/carillon"
+)
+
+// maxTries bounds how often reports are decided about again after somebody was quicker.
+const maxTries = 10
+
+// Report implements carillon.Desk. What is remembered of the runs decides at once; where that is missing or was old, the
+// store is read and it is decided again.
+func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
+	receipts := make([]carillon.Receipt, len(reports))
+	open := make([]int, len(reports)) // those without a receipt
+	for i := range open {
+		open[i] = i
+	}
+	for try := 0; len(open) > 0; try++ {
+		if try == maxTries {
+			return nil, errors.New("the runs change too quickly to record what was reported; try again")
+		}
+		if err := d.recall(ctx, worker, reports, open, try > 0, receipts); err != nil {
+			return nil, err
+		}
+		open = without(open, receipts)
+		if try == 0 && !d.keepLines(ctx, reports, open) {
+			defer again(reports, receipts)
+		}
+		if err := d.record(ctx, reports, open, receipts); err != nil {
+			return nil, err
+		}
+		open = without(open, receipts)
+	}
+	return receipts, nil
+}
+
+// again asks for lines that were not kept once more. Those of an attempt that has ended are not asked for: a log store that
+// takes nothing, such as a full disk, holds up no result.
+func again(reports []carillon.Report, receipts []carillon.Receipt) {
+	for i := range reports {
+		if len(reports[i].Lines) > 0 && reports[i].End == nil && receipts[i] == carillon.Recorded {
+			receipts[i] = carillon.Again
+		}
+	}
+}
+
+func without(open []int, receipts []carillon.Receipt) (rest []int) {
+	for _, i := range open {
+		if receipts[i] == "" {
+			rest = append(rest, i)
+		}
+	}
+	return rest
+}
+
+// recall makes sure that the run of each report is remembered, reading those that are not, or all with again. Reports of
+// attempts that hold nothing any more get their receipt.
+func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Report, open []int, again bool, receipts []carillon.Receipt) error {
+	byRun := map[carillon.RunID][]int{}
+	var ids []carillon.RunID
+	d.mu.Lock()
+	for _, i := range open {
+		r := &reports[i]
+		if h := d.handed[r.Run]; !again && h != nil && h.run.Attempt == r.Attempt && (!h.run.Has(carillon.Guarded) || h.guard != nil) {
+			continue
+		}
+		if byRun[r.Run] == nil {
+			ids = append(ids, r.Run)
+		}
+		byRun[r.Run] = append(byRun[r.Run], i)
+	}
+	d.mu.Unlock()
+	if len(ids) == 0 {
+		return nil
+	}
+	runs, err := d.cfg.Store.Runs(ctx, ids, false)
+	if err != nil {
+		return fmt.Errorf("read reported runs: %w", err)
+	}
+	found := map[carillon.RunID]*carillon.Run{}
+	var held []carillon.Run
+	for k := range runs {
+		found[runs[k].ID] = &runs[k]
+		for _, i := range byRun[runs[k].ID] {
+			if runs[k].State.Held() && runs[k].Attempt == reports[i].Attempt {
+				held = append(held, runs[k])
+				break
+			}
+		}
+	}
+	if err := d.remember(ctx, held); err != nil {
+		return err
+	}
+	for id, is := range byRun {
+		for _, i := range is {
+			if run := found[id]; run == nil || !run.State.Held() || run.Attempt != reports[i].Attempt {
+				receipts[i] = d.verdict(run, worker, &reports[i])
+			}
+		}
+	}
+	return nil
+}
+
+// verdict is the receipt for a report of an attempt that no longer holds its run.
+func (d *Desk) verdict(run *carillon.Run, worker string, r *carillon.Report) carillon.Receipt {
+	if run != nil && r.End != nil && run.Records(r.Attempt, r.End) {
+		return carillon.Recorded
+	}
+	d.cfg.Logger.Warn("report refused: the attempt no longer holds its run", "run", r.Run, "attempt", r.Attempt, "worker", worker)
+	return carillon.Refused
+}
+
+// remember keeps runs that are held, with their definitions and guards, as they were read just now.
+func (d *Desk) remember(ctx context.Context, runs []carillon.Run) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	dues, err := d.cfg.Ledger.Dues(ctx, runs, "")
+	if err != nil {
+		return fmt.Errorf("read what reported runs rest on: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range dues {
+		due := &dues[i]
+		d.handed[due.Run.ID] = &handed{run: due.Run, job: due.Job, guard: due.Guard}
+	}
+	return nil
+}
+
+// keepLines hands output to the log store.
+func (d *Desk) keepLines(ctx context.Context, reports []carillon.Report, open []int) (kept bool) {
+	var chunks []carillon.Chunk
+	d.mu.Lock()
+	for _, i := range open {
+		r := &reports[i]
+		if h := d.handed[r.Run]; len(r.Lines) > 0 && h != nil {
+			chunks = append(chunks, carillon.Chunk{
+				Namespace: h.run.Namespace, Run: r.Run, Attempt: r.Attempt, Offset: r.Lines[0].Offset, Lines: r.Lines,
+				Keep: h.job.Retention.Logs.Std(),
+			})
+		}
+	}
+	d.mu.Unlock()
+	if len(chunks) == 0 {
+		return true
+	}
+	err := d.cfg.Logs.Append(ctx, chunks)
+	if err != nil {
+		d.cfg.Logger.Error("keep output", "runs", len(chunks), "error", err)
+	}
+	return err == nil
+}
+
+// record commits what the reports say about their runs. Those that won get their receipt.
+func (d *Desk) record(ctx context.Context, reports []carillon.Report, open []int, receipts []carillon.Receipt) error {
+	now := carillon.Now()
+	var ends, marks []carillon.Change
+	var endOf, markOf []int
+	d.mu.Lock()
+	for _, i := range open {
+		r := &reports[i]
+		h := d.handed[r.Run]
+		switch {
+		case h == nil || h.run.Attempt != r.Attempt || h.job == nil: // taken away while we looked: the next turn reads it
+		case r.End != nil:
+			ends, endOf = append(ends, h.end(r, now)), append(endOf, i)
+		case r.Checkpoint != nil || r.Begun != 0 && h.run.State == carillon.Claimed:
+			marks, markOf = append(marks, h.mark(r)), append(markOf, i)
+		default:
+			receipts[i] = carillon.Recorded
+		}
+	}
+	d.mu.Unlock()
+	answers := make(chan error, 2)
+	go d.commit(ctx, marks, markOf, receipts, d.cfg.Ledger.Commit, answers)
+	d.commit(ctx, ends, endOf, receipts, d.post, answers)
+	return errors.Join(<-answers, <-answers)
+}
+
+type committer func(context.Context, []carillon.Change) ([]int, error)
+
+func (d *Desk) commit(ctx context.Context, changes []carillon.Change, of []int, receipts []carillon.Receipt, with committer, answer chan<- error) {
+	if len(changes) == 0 {
+		answer <- nil
+		return
+	}
+	lost, err := with(ctx, changes)
+	if err != nil {
+		answer <- err
+		return
+	}
+	for k, i := range of {
+		if len(lost) > 0 && lost[0] == k {
+			lost = lost[1:]
+			continue
+		}
+		receipts[i] = carillon.Recorded
+	}
+	answer <- nil
+}
+
+// post commits ends, which let starts go first.
+func (d *Desk) post(ctx context.Context, changes []carillon.Change) ([]int, error) {
+	type answer struct {
+		lost []int
+		err  error
+	}
+	done := make(chan answer, 1)
+	d.cfg.Ledger.Post(changes, func(lost []int, err error) { done <- answer{lost, err} })
+	select {
+	case a := <-done:
+		return a.lost, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (h *handed) end(r *carillon.Report, now carillon.Time) carillon.Change {
+	run := h.run
+	if r.Checkpoint != nil {
+		run.Output = &carillon.Output{Checkpoint: r.Checkpoint}
+		if r.End.Output != nil && r.End.Output.Result != nil {
+			r.End.Output.Checkpoint = r.Checkpoint
+		}
+	}
+	return carillon.Settle(run.Finish(h.job, *r.End, now, rand.Float64()), h.guard)
+}
+
+func (h *handed) mark(r *carillon.Report) carillon.Change {
+	run := h.run
+	if r.Begun != 0 && run.State == carillon.Claimed {
+		run = run.Begin(r.Begun)
+	}
+	if r.Checkpoint != nil {
+		run.Output = &carillon.Output{Checkpoint: r.Checkpoint}
+	}
+	return carillon.Change{Runs: []carillon.Run{run}}
+}

@@ -1,0 +1,86 @@
+package desk
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// share is how much of a pull a queue gets while others have something to do as well.
+type share struct {
+	queue  string
+	weight int
+}
+
+// sharesOf reads "name" and "name=weight". Without any weight there are no shares: then priority and waiting time alone
+// decide over all queues.
+func sharesOf(queues []string) (names []string, shares []share) {
+	weighted := false
+	for _, q := range queues {
+		name, text, has := strings.Cut(q, "=")
+		weight := 1
+		if n, err := strconv.Atoi(text); has && err == nil && n > 0 {
+			weight, weighted = n, true
+		}
+		names, shares = append(names, name), append(shares, share{name, weight})
+	}
+	if !weighted {
+		shares = nil
+	}
+	return names, shares
+}
+
+// taker is a queue that can be looked into without waiting; one that cannot knows no shares.
+type taker interface {
+	Take(queues []string, max int) []carillon.Run
+}
+
+// pull takes from the queues by their shares, then whatever there is, and waits only if there is nothing at all.
+func (d *Desk) pull(ctx context.Context, names []string, shares []share, max int) ([]carillon.Run, func(context.Context) error, error) {
+	queue, can := d.cfg.Queue.(taker)
+	if shares == nil || !can {
+		return d.cfg.Queue.Pull(ctx, names, max)
+	}
+	var runs []carillon.Run
+	for i, n := range lots(shares, max) {
+		if n > 0 {
+			runs = append(runs, queue.Take([]string{shares[i].queue}, n)...)
+		}
+	}
+	if rest := max - len(runs); rest > 0 && len(runs) > 0 {
+		runs = append(runs, queue.Take(names, rest)...)
+	}
+	if len(runs) > 0 {
+		return runs, nil, nil
+	}
+	return d.cfg.Queue.Pull(ctx, names, max)
+}
+
+// lots draws for each of n places which queue it goes to, so that over many small pulls too the shares come out right.
+func lots(shares []share, n int) []int {
+	total := 0
+	for _, s := range shares {
+		total += s.weight
+	}
+	drawn := make([]int, len(shares))
+	for i, s := range shares { // whole parts are certain, only the rest is drawn
+		drawn[i] = n * s.weight / total
+	}
+	rest := n
+	for _, got := range drawn {
+		rest -= got
+	}
+	for range rest {
+		at := rand.IntN(total)
+		for i, s := range shares {
+			if at -= s.weight; at < 0 {
+				drawn[i]++
+				break
+			}
+		}
+	}
+	return drawn
+}

@@ -1,0 +1,52 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// AllConfig says what a process can run. The zero value runs http targets that are on public addresses.
+type AllConfig struct {
+	Handlers  map[string]Handler // by job type
+	HTTPAllow []netip.Prefix     // private networks that http targets may call
+	// Leash and TempDir are a file and a directory that no other process uses; both are made if they do not exist, and
+	// what is in the directory is removed. Without them command targets are not run here.
+	Leash, TempDir string
+}
+
+// leashWait is longer than any supervisor lets its command live without a worker.
+const leashWait = 15 * time.Second
+
+// All makes an executor for each kind of target that the process can run. release lets go of what they hold; it comes
+// after the last attempt.
+func All(ctx context.Context, c AllConfig) (all map[string]Executor, release func() error, err error) {
+	funcs := NewFuncs()
+	for jobType, handler := range c.Handlers {
+		funcs.Register(jobType, handler)
+	}
+	all = map[string]Executor{"handler": funcs, "http": NewHTTP(HTTPConfig{Allow: c.HTTPAllow})}
+	if c.Leash == "" {
+		return all, func() error { return nil }, nil
+	}
+	// Until the last supervisor of a former process is gone, what that process held may still be running here.
+	ctx, cancel := context.WithTimeout(ctx, leashWait)
+	defer cancel()
+	leash, err := HoldLeash(ctx, c.Leash)
+	if err != nil {
+		return nil, nil, fmt.Errorf("wait for the commands of a former process to end: %w", err)
+	}
+	temp, err := filepath.Abs(c.TempDir) // commands have working directories of their own
+	if err == nil {
+		err = errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700)) // what killed attempts left behind
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, leash.Close())
+	}
+	all["command"] = NewCommand(CommandConfig{Leash: leash, TempDir: temp})
+	return all, leash.Close, nil
+}

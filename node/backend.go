@@ -1,0 +1,98 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/disk"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/adapter/mysql"
+	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/adapter/sqlite"
+)
+
+// backend is what a store's URL stands for: the store, and what else that engine does for a node.
+type backend struct {
+	store       carillon.Store
+	logs        carillon.LogStore
+	coordinator carillon.Coordinator
+	intake      carillon.Intake // nil: none
+	bus         *postgres.Bus   // nil: nodes tell each other nothing, and poll
+	shared      bool            // other nodes may use it
+	flushers    int
+}
+
+// open opens the store that the configuration names.
+func (n *Node) open(ctx context.Context) (*backend, error) {
+	b := &backend{flushers: 1}
+	var err error
+	switch scheme, rest, _ := strings.Cut(n.cfg.Store, ":"); scheme {
+	case "sqlite":
+		err = n.openFile(ctx, b, strings.TrimPrefix(rest, "//"))
+	case "mem":
+		b.store, b.logs, b.coordinator = mem.NewStore(), mem.NewLogs(), mem.NewCoordinator()
+	case "postgres", "postgresql":
+		err = n.openPostgres(ctx, b)
+	case "mysql", "mariadb":
+		err = n.openMySQL(ctx, b)
+	default:
+		return nil, fmt.Errorf("store: %q is not valid: want postgres://…, mysql://…, sqlite:PATH, or mem: to keep nothing", Redact(n.cfg.Store))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open store %s: %w", Redact(n.cfg.Store), err)
+	}
+	return b, nil
+}
+
+func (n *Node) openFile(ctx context.Context, b *backend, path string) error {
+	lock, err := n.lock(ctx, path+".lock", "the store "+path) // another data directory may name the same file
+	if err != nil {
+		return err
+	}
+	if err := private(path); err != nil {
+		return err
+	}
+	store, err := sqlite.Open(path)
+	if err := errors.Join(err, sign(lock, n.URL())); err != nil {
+		return err
+	}
+	n.close = append(n.close, store.Close)
+	logs, err := disk.NewLogs(filepath.Join(n.cfg.Data, logsDir))
+	b.store, b.logs, b.coordinator = store, logs, mem.NewCoordinator()
+	return err
+}
+
+func (n *Node) openPostgres(ctx context.Context, b *backend) error {
+	store, err := postgres.Open(ctx, n.cfg.Store, postgres.Config{})
+	if err != nil {
+		return err
+	}
+	n.close = append(n.close, store.Close)
+	b.store, b.logs, b.coordinator = store, postgres.NewLogs(store), postgres.NewCoordinator(store)
+	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{Logger: n.cfg.Logger})
+	b.shared, b.flushers = true, 2
+	return nil
+}
+
+func (n *Node) openMySQL(ctx context.Context, b *backend) error {
+	store, err := mysql.Open(ctx, n.cfg.Store, mysql.Config{})
+	if err != nil {
+		return err
+	}
+	n.close = append(n.close, store.Close)
+	b.store, b.logs, b.coordinator = store, mysql.NewLogs(store), mysql.NewCoordinator(store)
+	b.shared, b.flushers = true, 2
+	return nil
+}
+
+// replica is a copy of the store that lags behind by a moment.
+type replica struct {
+	store carillon.Store
+	logs  carillon.LogStore
+	lag   func(context.Context) (time.Duration, error)
+}

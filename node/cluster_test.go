@@ -1,0 +1,183 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/porttest/server"
+)
+
+// onBoth plays a test on both databases.
+func onBoth(t *testing.T, play func(t *testing.T, store string)) {
+	t.Run("postgres", func(t *testing.T) { t.Parallel(); play(t, server.Postgres(t).URL) })
+	t.Run("mariadb", func(t *testing.T) { t.Parallel(); play(t, server.MariaDB(t).URL) })
+}
+
+// member starts a node that serves one queue with a handler.
+func member(t *testing.T, store, queue string, handle executor.Handler) *Node {
+	t.Helper()
+	n := open(t, Config{
+		Data: t.TempDir(), Store: store, Listen: "127.0.0.1:0", Queues: []string{queue}, Concurrency: 4,
+		Handlers: map[string]executor.Handler{"test": handle},
+	})
+	start(t, n)
+	return n
+}
+
+// until polls for something that another process, or a loop of a node, is about to do.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("not within half a minute: " + what)
+		}
+	}
+}
+
+func TestNodesThatShareADatabaseAreACluster(t *testing.T) {
+	onBoth(t, func(t *testing.T, store string) {
+		ran := make(chan string, 100)
+		handler := func(by string) executor.Handler {
+			return func(_ context.Context, task executor.Task) error { ran <- by + " " + task.Job.Name; return nil }
+		}
+		a, b := member(t, store, "a", handler("a")), member(t, store, "b", handler("b"))
+		if a.secrets.token != b.secrets.token || a.secrets.node != b.secrets.node || a.number.Key == b.number.Key {
+			t.Errorf("tokens %q and %q, numbers %s and %s", a.secrets.token, b.secrets.token, a.number.Key, b.number.Key)
+		}
+		until(t, "each node has its share of the shards", func() bool {
+			all := slices.Sorted(slices.Values(append(slices.Clone(a.scheduler.Shards()), b.scheduler.Shards()...)))
+			return len(all) == carillon.Shards && len(slices.Compact(all)) == carillon.Shards
+		})
+		want := map[string]bool{}
+		for i, n := range []*Node{a, b, a, b} { // each is given jobs for its own queue and for the other's, now and in a moment
+			for _, queue := range []string{"a", "b"} {
+				def := definition("test", time.Duration(i/2)*700*time.Millisecond)
+				def.Queue, def.Name = queue, fmt.Sprintf("%s%d", queue, i)
+				if _, err := n.Submit(t.Context(), def); err != nil {
+					t.Fatal(err)
+				}
+				want[queue+" "+def.Name] = true
+			}
+		}
+		for range len(want) {
+			select {
+			case got := <-ran:
+				if !want[got] {
+					t.Errorf("%q ran", got)
+				}
+				delete(want, got)
+			case <-time.After(30 * time.Second):
+				t.Fatalf("did not run: %v", want)
+			}
+		}
+	})
+}
+
+func TestANodeThatStopsLeavesItsShardsToTheOthers(t *testing.T) {
+	onBoth(t, func(t *testing.T, store string) {
+		ran := make(chan carillon.RunID, 10)
+		handle := func(_ context.Context, task executor.Task) error { ran <- task.Run.ID; return nil }
+		a := open(t, Config{Data: t.TempDir(), Store: store, Listen: "127.0.0.1:0", Concurrency: -1})
+		stop := start(t, a)
+		until(t, "the node is ready", func() bool { return a.ready() == nil })
+		jobs, err := a.Submit(t.Context(), definition("test", 2*time.Second)) // only this node's memory knows of it
+		if err != nil {
+			t.Fatal(err)
+		}
+		member(t, store, "default", handle)
+		stop()
+		select {
+		case got := <-ran:
+			if late := carillon.Now().Sub(got.Due); got.Job != jobs[0].ID || late > 5*time.Second {
+				t.Errorf("%s ran %s late", got, late)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("the job of a node that stopped does not run")
+		}
+	})
+}
+
+func TestAJobThatIsSubmittedInATransactionIsAdmittedAfterItsCommit(t *testing.T) {
+	store := server.Postgres(t).URL
+	ran := make(chan carillon.RunID, 10)
+	n := member(t, store, "default", func(_ context.Context, task executor.Task) error { ran <- task.Run.ID; return nil })
+	until(t, "the node is ready", func() bool { return n.ready() == nil })
+	conn, err := pgx.Connect(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	submit := func(body string, commit bool) (id carillon.JobID) {
+		t.Helper()
+		tx, err := conn.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var text string
+		if err := tx.QueryRow(t.Context(), `SELECT carillon.submit($1::jsonb)`, body).Scan(&text); err != nil {
+			t.Fatal(err)
+		}
+		if id, err = carillon.ParseJobID(text); err != nil {
+			t.Fatal(err)
+		}
+		end := tx.Rollback
+		if commit {
+			end = tx.Commit
+		}
+		if err := end(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	gone := submit(`{"type":"test","target":{"handler":{}}}`, false)
+	kept := submit(`{"type":"test","target":{"handler":{}},"payload":{"n":12345678901234567890}}`, true)
+	committed := time.Now()
+	if got := <-ran; got.Job != kept {
+		t.Errorf("%s ran, want %s", got.Job, kept)
+	}
+	t.Logf("ran %s after its commit", time.Since(committed).Round(time.Millisecond))
+	jobs, err := n.Store().Jobs(t.Context(), []carillon.JobVersion{{Job: gone}, {Job: kept}})
+	if err != nil || len(jobs) != 1 || strings.ReplaceAll(string(jobs[0].Payload), " ", "") != `{"n":12345678901234567890}` {
+		t.Errorf("%+v, %v", jobs, err)
+	}
+	refused := submit(`{"type":"test","target":{"handler":{}},"schedule":{"cron":"99 * * * *"}}`, true)
+	until(t, "the refused one is shown", func() bool {
+		list, err := n.backend.intake.Refused(t.Context(), carillon.DefaultNamespace, 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list) == 1 && list[0].ID == refused && strings.Contains(list[0].Reason, "schedule.cron")
+	})
+}
+
+func TestANodeWhoseClockIsWrongIsNotReady(t *testing.T) {
+	n := open(t, Config{Data: t.TempDir(), Listen: "127.0.0.1:0"})
+	start(t, n)
+	until(t, "the node is ready", func() bool { return n.ready() == nil })
+	defer carillon.SetAhead(0)
+	before := carillon.Now()
+	n.setClock(-90*time.Second, time.Millisecond)
+	if err := n.ready(); err == nil || !strings.Contains(err.Error(), "1m30s") {
+		t.Errorf("ready: %v", err)
+	}
+	if now := carillon.Now(); now > before-80_000 {
+		t.Errorf("it decides by %s, not by the store's clock", now)
+	}
+	resp, err := http.Get(n.URL() + "/readyz")
+	if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("%v, %v", resp, err)
+	}
+	n.setClock(300*time.Millisecond, time.Millisecond)
+	if err := n.ready(); err != nil {
+		t.Error(err)
+	}
+}

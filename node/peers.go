@@ -1,0 +1,228 @@
+package node
+
+import (
+	"bytes"
+	"context"
+	"crypto/subtle"
+	"encoding/gob"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+)
+
+// peersPath is where a node gives other nodes the due runs that its own workers do not take.
+const peersPath = "/cluster/due"
+
+// peers is a node's queue of due runs, joined to those of the other nodes: while somebody here waits for work and there is
+// none, the others are asked for what they have to spare. So it does not matter to which node a worker dials in, or which
+// node's shard a run belongs to. What travels is advice, as all in a queue: who receives it claims the run like any other.
+type peers struct {
+	*mem.Queue
+	addresses func() []string
+	token     string
+	client    *http.Client
+	logger    *slog.Logger
+
+	mu     sync.Mutex
+	asking map[*demand]bool
+	wanted chan struct{} // closed when somebody begins to ask
+}
+
+// demand is a pull that waits here.
+type demand struct {
+	queues []string
+	max    int
+}
+
+// wanted is what one node asks another for.
+type wanted struct {
+	Queues []string // none: any
+	Max    int
+}
+
+const (
+	peersWait = 2 * time.Second // how long a node waits for another to have something
+	peersMax  = 1000
+	// peersLook is after how long the giver looks whether what it gave away was claimed: the answer may have been lost.
+	peersLook = 3 * time.Second
+)
+
+func newPeers(queue *mem.Queue, addresses func() []string, token string, logger *slog.Logger) *peers {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil
+	return &peers{
+		Queue: queue, addresses: addresses, token: token, logger: logger, client: &http.Client{Transport: transport, Timeout: peersWait + 3*time.Second},
+		asking: map[*demand]bool{}, wanted: make(chan struct{}),
+	}
+}
+
+// Pull implements carillon.Queue.
+func (p *peers) Pull(ctx context.Context, queues []string, max int) ([]carillon.Run, func(context.Context) error, error) {
+	if runs := p.Take(queues, max); len(runs) > 0 {
+		return runs, func(context.Context) error { return nil }, nil
+	}
+	d := &demand{queues, max}
+	p.mu.Lock()
+	p.asking[d] = true
+	close(p.wanted)
+	p.wanted = make(chan struct{})
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.asking, d)
+	}()
+	return p.Queue.Pull(ctx, queues, max)
+}
+
+// want sums up who waits here; ok: somebody does. Otherwise it returns what to wait for.
+func (p *peers) want() (w wanted, ok bool, until <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	any := false
+	seen := map[string]bool{}
+	for d := range p.asking {
+		w.Max = min(w.Max+d.max, peersMax)
+		any = any || len(d.queues) == 0
+		for _, q := range d.queues {
+			if !seen[q] {
+				seen[q] = true
+				w.Queues = append(w.Queues, q)
+			}
+		}
+	}
+	if any {
+		w.Queues = nil
+	}
+	return w, w.Max > 0, p.wanted
+}
+
+// run asks every other node, each in a loop of its own.
+func (p *peers) run(ctx context.Context) error {
+	loops := map[string]context.CancelFunc{}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		now := map[string]bool{}
+		for _, address := range p.addresses() {
+			now[address] = true
+			if loops[address] == nil {
+				loop, stop := context.WithCancel(ctx)
+				loops[address] = stop
+				go p.ask(loop, address)
+			}
+		}
+		for address, stop := range loops {
+			if !now[address] {
+				stop()
+				delete(loops, address)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// ask takes from one node what it has to spare, whenever somebody here waits for work.
+func (p *peers) ask(ctx context.Context, address string) {
+	failed := false
+	for ctx.Err() == nil {
+		w, ok, until := p.want()
+		if !ok {
+			select {
+			case <-until:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		runs, err := p.fetch(ctx, address, w)
+		if err != nil && ctx.Err() == nil {
+			if !failed {
+				p.logger.Warn("ask another node for due runs: trying again", "node", address, "error", err)
+			}
+			failed = true
+			sleep(ctx, time.Second)
+			continue
+		}
+		failed = false
+		if _, err := p.Push(ctx, runs); err != nil && ctx.Err() == nil {
+			p.logger.Error("keep due runs of another node", "error", err, "runs", len(runs)) // it looks after them itself
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+func (p *peers) fetch(ctx context.Context, address string, w wanted) (runs []carillon.Run, err error) {
+	var body bytes.Buffer
+	if err := gob.NewEncoder(&body).Encode(w); err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(address, "/")+peersPath, &body)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Authorization", "Bearer "+p.token)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("answered %s", resp.Status)
+	}
+	return runs, gob.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(&runs)
+}
+
+// handler gives other nodes what nobody here waits for. Later it has somebody look at the runs again, in case the answer
+// did not arrive.
+func (p *peers) handler(look func([]carillon.RunID)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if subtle.ConstantTimeCompare([]byte(given), []byte(p.token)) != 1 {
+			http.Error(w, "for nodes of this cluster only", http.StatusUnauthorized)
+			return
+		}
+		var want wanted
+		if err := gob.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&want); err != nil {
+			http.Error(w, "not understood: do all nodes have the same version?", http.StatusBadRequest)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), peersWait)
+		defer cancel()
+		runs, err := p.Spare(ctx, want.Queues, min(want.Max, peersMax))
+		if err != nil && r.Context().Err() != nil {
+			return // nobody listens; nothing was taken
+		}
+		if len(runs) > 0 {
+			ids := make([]carillon.RunID, len(runs))
+			for i := range runs {
+				ids[i] = runs[i].ID
+				runs[i].About, runs[i].Output = nil, nil
+			}
+			time.AfterFunc(peersLook, func() { look(ids) })
+		}
+		var body bytes.Buffer
+		if err := gob.NewEncoder(&body).Encode(runs); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.Write(body.Bytes())
+	}
+}

@@ -1,0 +1,173 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// join makes the node known to the others.
+func (n *Node) join(ctx context.Context) error {
+	member := carillon.Member{ID: n.id, Kind: carillon.KindNode, Addr: n.advertise}
+	if err := n.backend.coordinator.Join(ctx, []carillon.Member{member}); err != nil {
+		return fmt.Errorf("join the cluster: %w", err)
+	}
+	return nil
+}
+
+// beat keeps the node's session. One that was lost, because the process was frozen or cut off, is opened again: a node
+// holds nothing that somebody else could have been given but shards, and two who see to one are harmless.
+func (n *Node) beat(ctx context.Context) error {
+	tick := time.NewTicker(carillon.BeatEvery)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			if err := n.backend.coordinator.Leave(leave, []string{n.id}); err != nil {
+				n.cfg.Logger.Error("leave the cluster", "error", err) // its session runs out
+			}
+			return nil
+		}
+		err := n.beatOnce(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			n.cfg.Logger.Error("prolong the node's session: trying again", "error", err)
+		}
+		failing = err != nil
+	}
+}
+
+func (n *Node) beatOnce(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	gone, err := n.backend.coordinator.Beat(ctx, []carillon.Beat{{ID: n.id}})
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	n.cfg.Logger.Warn("the node's session was over: joining again")
+	return n.join(ctx)
+}
+
+// addresses are where workers find nodes.
+func (n *Node) addresses() (list []string) {
+	for _, m := range n.scheduler.Members() {
+		if m.Kind == carillon.KindNode && m.Addr != "" {
+			list = append(list, m.Addr)
+		}
+	}
+	return list
+}
+
+// peerAddresses are those of the other nodes.
+func (n *Node) peerAddresses() (list []string) {
+	for _, m := range n.scheduler.Members() {
+		if m.Kind == carillon.KindNode && m.Addr != "" && m.ID != n.id {
+			list = append(list, m.Addr)
+		}
+	}
+	return list
+}
+
+// advertised is the URL under which others reach this node.
+func (n *Node) advertised() string {
+	if n.cfg.Advertise != "" || n.listener == nil {
+		return n.cfg.Advertise
+	}
+	host, port, _ := net.SplitHostPort(n.listener.Addr().String())
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		if name, err := os.Hostname(); err == nil {
+			host = name
+		}
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// clock is how this machine's clock compares to the store's.
+type clock struct {
+	ahead atomic.Int64 // of the store's, as last measured
+}
+
+const (
+	clockEvery = 10 * time.Second
+	// maxAhead is how far clocks may differ before a node says that it cannot be relied on.
+	maxAhead = time.Second
+)
+
+// compareClocks measures how far the store's clock is ahead and corrects this process by it, so that nothing starts early
+// by the clock that all nodes share.
+func (n *Node) compareClocks(ctx context.Context) error {
+	if !n.backend.shared {
+		return nil
+	}
+	for {
+		if ahead, sure, err := n.measureClock(ctx); err == nil {
+			n.setClock(ahead, sure)
+		} else if ctx.Err() == nil {
+			n.cfg.Logger.Error("read the store's clock", "error", err)
+		}
+		select {
+		case <-time.After(clockEvery):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// measureClock asks a few times and believes the quickest answer; sure is how far off that may be.
+func (n *Node) measureClock(ctx context.Context) (ahead, sure time.Duration, err error) {
+	sure = time.Hour
+	for range 5 {
+		asked := time.Now()
+		at, err := n.backend.coordinator.Now(ctx)
+		took := time.Since(asked)
+		if err != nil {
+			return 0, 0, err
+		}
+		if took < sure {
+			ahead, sure = at.Std().Sub(asked.Add(took/2)), took
+		}
+	}
+	return ahead, sure + time.Millisecond, nil
+}
+
+func (n *Node) setClock(ahead, sure time.Duration) {
+	if ahead.Abs() <= sure { // no difference that could be told from the way there and back
+		ahead = 0
+	}
+	before := time.Duration(n.clock.ahead.Swap(int64(ahead)))
+	carillon.SetAhead(ahead)
+	if far := ahead.Abs() > maxAhead; far != (before.Abs() > maxAhead) {
+		n.cfg.Logger.Warn("this machine's clock compared to the store's", "store_is_ahead_by", ahead.Round(time.Millisecond), "ready", !far)
+	}
+}
+
+// wrong says that the clocks differ by more than they may.
+func (c *clock) wrong() error {
+	if ahead := time.Duration(c.ahead.Load()); ahead.Abs() > maxAhead {
+		return fmt.Errorf("this machine's clock differs from the store's by %s: want less than %s; is time synchronization running?", ahead.Abs().Round(time.Millisecond), maxAhead)
+	}
+	return nil
+}
+
+// Redact leaves the password out of a store's URL.
+func Redact(store string) string {
+	u, err := url.Parse(store)
+	if err != nil {
+		var bad *url.Error
+		if errors.As(err, &bad) {
+			return "(not a URL)"
+		}
+		return store
+	}
+	return u.Redacted()
+}

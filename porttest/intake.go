@@ -1,0 +1,287 @@
+package porttest
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+)
+
+// IntakeTest is what Intake needs to check one.
+type IntakeTest struct {
+	// Open returns an intake in which nothing is left.
+	Open func(t *testing.T) carillon.Intake
+	// Leave leaves a job there, as an application would.
+	Leave func(t *testing.T, namespace, body string) carillon.JobID
+}
+
+// Intake checks what carillon.Intake promises.
+func Intake(t *testing.T, c IntakeTest) {
+	run := func(name string, f func(intakeTest)) {
+		t.Run(name, func(t *testing.T) {
+			leave := func(namespace, body string) carillon.JobID { t.Helper(); return c.Leave(t, namespace, body) }
+			f(intakeTest{t, c.Open(t), leave})
+		})
+	}
+	run("at first there is nothing", intakeNothing)
+	run("what was left comes whole, oldest first, until it is settled", intakeLeft)
+	run("numbers in what was left keep their digits", intakeNumbers)
+	run("each shard has its own", intakeShards)
+	run("what was admitted is gone", intakeAdmitted)
+	run("what was refused is kept with the reason, and waits no more", intakeRefused)
+	run("settling again, or what nobody left, changes nothing", intakeAgain)
+	run("refusals come in pages, latest first, to their namespace", intakePages)
+	run("many leave, look and settle at once", intakeConcurrent)
+}
+
+// intakeTest is an intake whose calls must not fail.
+type intakeTest struct {
+	*testing.T
+	carillon.Intake
+	leave func(namespace, body string) carillon.JobID
+}
+
+func (t intakeTest) left(shards []int, limit int) (ids []carillon.JobID) {
+	t.Helper()
+	left, err := t.Left(t.Context(), shards, limit)
+	if err != nil {
+		t.Fatalf("left: %v", err)
+	}
+	for _, s := range left {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+func (t intakeTest) settle(admitted []carillon.JobID, refused ...carillon.Refusal) {
+	t.Helper()
+	if err := t.Settle(t.Context(), admitted, refused); err != nil {
+		t.Fatalf("settle: %v", err)
+	}
+}
+
+// refuse refuses what was left, for a reason each.
+func (t intakeTest) refuse(reasons map[carillon.JobID]string) {
+	t.Helper()
+	left, err := t.Left(t.Context(), nil, 1000)
+	if err != nil {
+		t.Fatalf("left: %v", err)
+	}
+	var refused []carillon.Refusal
+	for _, s := range left {
+		if reason, is := reasons[s.ID]; is {
+			refused = append(refused, carillon.Refusal{Submission: s, Reason: reason})
+		}
+	}
+	t.settle(nil, refused...)
+}
+
+func (t intakeTest) refused(namespace string, before carillon.JobID, limit int) []carillon.Refusal {
+	t.Helper()
+	refused, err := t.Refused(t.Context(), namespace, before, limit)
+	if err != nil {
+		t.Fatalf("refused: %v", err)
+	}
+	return refused
+}
+
+// leftBody is a job that says which it is.
+func leftBody(i int) string {
+	return fmt.Sprintf(`{"name": "job %d", "target": {"command": {"argv": ["true"]}}, "payload": {"n": %d}}`, i, i)
+}
+
+// decoded is JSON without its spaces and the order of its fields; numbers stay as they are written.
+func decoded(t testing.TB, body []byte) (v any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.UseNumber()
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return v
+}
+
+func intakeNothing(t intakeTest) {
+	same(t, "left", t.left(nil, 10), []carillon.JobID(nil))
+	same(t, "refused", len(t.refused("default", 0, 10)), 0)
+	t.settle(nil)
+}
+
+func intakeLeft(t intakeTest) {
+	before := carillon.Now()
+	var ids []carillon.JobID
+	for i := range 5 {
+		ids = append(ids, t.leave("default", leftBody(i)))
+	}
+	ids = append(ids, t.leave("other", leftBody(5)))
+	slices.Sort(ids)
+	same(t, "left", t.left(nil, 10), ids)
+	same(t, "again", t.left(nil, 10), ids)
+	same(t, "the first two", t.left(nil, 2), ids[:2])
+	left, err := t.Left(t.Context(), nil, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range left {
+		if s.At < before-1 || s.At > carillon.Now()+1 || s.ID <= 0 || s.Namespace != []string{"default", "other"}[i/5] {
+			t.Errorf("%+v", s)
+		}
+		same(t, "body", decoded(t, s.Body), decoded(t, []byte(leftBody(i))))
+	}
+}
+
+func intakeNumbers(t intakeTest) {
+	body := `{"target": {"handler": {}}, "type": "a", "payload": [12345678901234567890.10, 0.1, 1.00, -7, 9007199254740993]}`
+	t.leave("default", body)
+	left, err := t.Left(t.Context(), nil, 10)
+	if err != nil || len(left) != 1 {
+		t.Fatal(left, err)
+	}
+	same(t, "body", decoded(t, left[0].Body), decoded(t, []byte(body)))
+}
+
+func intakeShards(t intakeTest) {
+	by := map[int][]carillon.JobID{}
+	for i := range 100 {
+		id := t.leave("default", leftBody(i))
+		by[id.Shard()] = append(by[id.Shard()], id)
+	}
+	var odd []int
+	var want []carillon.JobID
+	for shard, ids := range by {
+		same(t, fmt.Sprintf("shard %d", shard), t.left([]int{shard}, 100), ids)
+		if shard%2 == 1 {
+			odd, want = append(odd, shard), append(want, ids...)
+		}
+	}
+	slices.Sort(want)
+	same(t, "odd shards", t.left(odd, 100), want)
+	same(t, "no shards", t.left([]int{}, 100), []carillon.JobID(nil))
+}
+
+func intakeAdmitted(t intakeTest) {
+	a, b, c := t.leave("default", leftBody(1)), t.leave("default", leftBody(2)), t.leave("default", leftBody(3))
+	t.settle([]carillon.JobID{a, c})
+	same(t, "left", t.left(nil, 10), []carillon.JobID{b})
+	same(t, "refused", len(t.refused("default", 0, 10)), 0)
+}
+
+func intakeRefused(t intakeTest) {
+	a, b := t.leave("default", leftBody(1)), t.leave("default", leftBody(2))
+	left, err := t.Left(t.Context(), nil, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := carillon.Refusal{Submission: left[1], Reason: `schedule.cron: "99 * * * *" is not valid`}
+	t.settle([]carillon.JobID{a}, want)
+	same(t, "left", t.left(nil, 10), []carillon.JobID(nil))
+	same(t, "refused", t.refused("default", 0, 10), []carillon.Refusal{want})
+	same(t, "id", want.ID, b)
+}
+
+func intakeAgain(t intakeTest) {
+	a, b := t.leave("default", leftBody(1)), t.leave("default", leftBody(2))
+	left, err := t.Left(t.Context(), nil, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := carillon.Refusal{Submission: left[1], Reason: "first"}
+	t.settle([]carillon.JobID{a}, first)
+	t.settle([]carillon.JobID{a, b, 12345}, carillon.Refusal{Submission: left[1], Reason: "second"},
+		carillon.Refusal{Submission: carillon.Submission{ID: 54321, Namespace: "default"}, Reason: "nobody left it"})
+	same(t, "refused", t.refused("default", 0, 10), []carillon.Refusal{first})
+	same(t, "left", t.left(nil, 10), []carillon.JobID(nil))
+}
+
+func intakePages(t intakeTest) {
+	reasons := map[carillon.JobID]string{}
+	var ours []carillon.JobID
+	for i := range 7 {
+		id := t.leave("default", leftBody(i))
+		ours, reasons[id] = append(ours, id), fmt.Sprint("reason ", i)
+	}
+	theirs := t.leave("other", leftBody(9))
+	reasons[theirs] = "theirs"
+	t.refuse(reasons)
+	slices.Sort(ours)
+	slices.Reverse(ours)
+	for limit := 1; limit <= 8; limit++ {
+		var got []carillon.JobID
+		for page := t.refused("default", 0, limit); len(page) > 0; page = t.refused("default", got[len(got)-1], limit) {
+			for _, r := range page {
+				got = append(got, r.ID)
+				same(t, "reason", r.Reason, reasons[r.ID])
+			}
+		}
+		same(t, fmt.Sprintf("pages of %d", limit), got, ours)
+	}
+	same(t, "theirs", t.refused("other", 0, 10)[0].ID, theirs)
+	same(t, "nobody's", len(t.refused("third", 0, 10)), 0)
+}
+
+// intakeConcurrent has two that admit everything: each sees what the other has not settled yet, nothing is lost.
+func intakeConcurrent(t intakeTest) {
+	const leavers, each = 4, 50
+	var leaving, admitting sync.WaitGroup
+	var mu sync.Mutex
+	left, admitted, refused := map[carillon.JobID]bool{}, map[carillon.JobID]bool{}, map[carillon.JobID]bool{}
+	for g := range leavers {
+		leaving.Go(func() {
+			for i := range each {
+				id := t.leave("default", leftBody(g*each+i))
+				mu.Lock()
+				if left[id] {
+					t.Errorf("id %s twice", id)
+				}
+				left[id] = true
+				mu.Unlock()
+			}
+		})
+	}
+	done := make(chan struct{})
+	for range 2 {
+		admitting.Go(func() {
+			for last := false; ; {
+				found, err := t.Left(t.Context(), nil, 20)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var yes []carillon.JobID
+				var no []carillon.Refusal
+				mu.Lock()
+				for _, s := range found {
+					if s.ID%3 == 0 {
+						no, refused[s.ID] = append(no, carillon.Refusal{Submission: s, Reason: "by three"}), true
+					} else {
+						yes, admitted[s.ID] = append(yes, s.ID), true
+					}
+				}
+				mu.Unlock()
+				if err := t.Settle(t.Context(), yes, no); err != nil {
+					t.Error(err)
+					return
+				}
+				if len(found) == 0 && last {
+					return
+				}
+				select {
+				case <-done:
+					last = true
+				default:
+				}
+			}
+		})
+	}
+	leaving.Wait()
+	close(done)
+	admitting.Wait()
+	same(t, "jobs", len(admitted)+len(refused), leavers*each)
+	same(t, "jobs left", len(left), leavers*each)
+	same(t, "left over", t.left(nil, 10), []carillon.JobID(nil))
+	same(t, "refused", len(t.refused("default", 0, 1000)), len(refused))
+}

@@ -1,0 +1,286 @@
+// Package server starts private servers of the databases that tests and benchmarks need: on a free port of the loopback
+// interface, in a directory of their own, and never longer than the process that started them.
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ErrMissing says that a program is not installed, and how to get it.
+var ErrMissing = errors.New("not installed")
+
+// Missing says that a server could not be started because its program is not installed.
+func Missing(err error) bool { return errors.Is(err, ErrMissing) }
+
+// Server is a server program and its directory. It can be stopped and started again at the same address.
+type Server struct {
+	URL string // how clients reach it
+	Dir string // all it has: settings, data, log
+
+	argv      []string
+	port      int
+	as        *syscall.Credential // nil: as we are
+	ready     func(*Server) bool
+	gracious  syscall.Signal // asks it to stop
+	crash     syscall.Signal // ends it as a crash would, and is what it gets when our process dies
+	temporary bool           // Dir goes with the server
+
+	mu    sync.Mutex // guards what follows
+	pid   int        // 0: not running
+	ended chan struct{}
+}
+
+// patience is how long a server may take to start or to stop.
+const patience = 30 * time.Second
+
+// Start starts the server and waits until it answers.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pid != 0 {
+		return nil
+	}
+	if err := s.launch(); err != nil {
+		return fmt.Errorf("start %s: %w", s.argv[0], err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !s.ready(s) {
+		select {
+		case <-s.ended:
+			s.pid = 0
+			return fmt.Errorf("start %s: it ended at once: %s", s.argv[0], s.lastWords())
+		case <-ctx.Done():
+			s.end(s.crash)
+			return fmt.Errorf("start %s: %w: %s", s.argv[0], ctx.Err(), s.lastWords())
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// launch starts the program from a thread that lives as long as it does: the kernel takes the end of the thread that
+// started a child for the end of its parent.
+func (s *Server) launch() error {
+	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(s.argv[0], s.argv[1:]...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = s.Dir, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: s.crash, Credential: s.as}
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			cmd.Wait() // how it ended is in its log
+		}
+		close(ended)
+	}()
+	if err := <-started; err != nil {
+		return err
+	}
+	s.pid, s.ended = cmd.Process.Pid, ended
+	return nil
+}
+
+func (s *Server) logPath() string { return filepath.Join(s.Dir, "log") }
+
+// lastWords is the end of the server's log.
+func (s *Server) lastWords() string {
+	b, _ := os.ReadFile(s.logPath())
+	return strings.TrimSpace(string(b[max(0, len(b)-2000):]))
+}
+
+// Stop ends the server in good order, and removes its directory if it was a temporary one.
+func (s *Server) Stop() error {
+	err := s.halt(s.gracious)
+	if s.temporary {
+		err = errors.Join(err, os.RemoveAll(s.Dir))
+	}
+	return err
+}
+
+// Kill ends the server as a crash would. Start brings it back.
+func (s *Server) Kill() error { return s.halt(s.crash) }
+
+// Restart ends the server in good order and starts it again.
+func (s *Server) Restart(ctx context.Context) error {
+	if err := s.halt(s.gracious); err != nil {
+		return err
+	}
+	return s.Start(ctx)
+}
+
+func (s *Server) halt(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end(sig)
+}
+
+// end is called with mu held.
+func (s *Server) end(sig syscall.Signal) error {
+	if s.pid == 0 {
+		return nil
+	}
+	for _, sig := range []syscall.Signal{sig, s.crash, syscall.SIGKILL} {
+		syscall.Kill(s.pid, sig) // it may be gone already
+		select {
+		case <-s.ended:
+			s.pid = 0
+			return nil
+		case <-time.After(patience):
+		}
+	}
+	return fmt.Errorf("stop %s: it does not end", s.argv[0])
+}
+
+// Pid is the number of the server's first process; 0 if it is not running.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pid
+}
+
+// Signal sends a signal to all processes of the server, such as SIGSTOP and SIGCONT to freeze and thaw it.
+func (s *Server) Signal(sig syscall.Signal) error {
+	pid := s.Pid()
+	if pid == 0 {
+		return errors.New("the server is not running")
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return err
+	}
+	pids := []int{pid}
+	for _, child := range strings.Fields(string(b)) {
+		n, _ := strconv.Atoi(child)
+		pids = append(pids, n)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	return nil
+}
+
+// place is a directory for a server and whoever it must run as.
+func place(dir, name string) (s *Server, err error) {
+	s = &Server{Dir: dir, temporary: dir == ""}
+	if s.as, err = otherUser(); err != nil {
+		return nil, err
+	}
+	if s.temporary {
+		if s.Dir, err = os.MkdirTemp("", "carillon-"+name+"-"); err != nil {
+			return nil, err
+		}
+	} else if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	if s.as != nil {
+		err = os.Chown(s.Dir, int(s.as.Uid), int(s.as.Gid))
+	}
+	if s.port == 0 && err == nil {
+		s.port, err = freePort()
+	}
+	return s, err
+}
+
+// otherUser is whom to run as where we are root, which database servers refuse to be.
+func otherUser() (*syscall.Credential, error) {
+	if os.Geteuid() != 0 {
+		return nil, nil
+	}
+	for _, name := range []string{"postgres", "nobody"} {
+		if u, err := user.Lookup(name); err == nil {
+			uid, _ := strconv.Atoi(u.Uid)
+			gid, _ := strconv.Atoi(u.Gid)
+			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+		}
+	}
+	return nil, errors.New("root may not run database servers, and there is neither a user postgres nor nobody")
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// listens says that somebody accepts connections at the server's port.
+func listens(s *Server) bool {
+	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// program finds a program in the path or in one of the places, of which the last in the order of versions wins.
+func program(name, toInstall string, places ...string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	var found []string
+	for _, place := range places {
+		paths, _ := filepath.Glob(filepath.Join(place, name))
+		found = append(found, paths...)
+	}
+	if len(found) == 0 {
+		return "", fmt.Errorf("%s is %w: %s", name, ErrMissing, toInstall)
+	}
+	return slices.MaxFunc(found, func(a, b string) int {
+		return (len(a)-len(b))*2 + strings.Compare(a, b) // version 9 comes before version 10
+	}), nil
+}
+
+// run runs a program of the server to its end.
+func (s *Server) run(ctx context.Context, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir, cmd.SysProcAttr = s.Dir, &syscall.SysProcAttr{Credential: s.as}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", name, err, out)
+	}
+	return nil
+}
+
+// forTest ties a server to a test, which is skipped, loudly, where the program is not installed.
+func forTest(t testing.TB, start func(ctx context.Context) (*Server, error)) *Server {
+	t.Helper()
+	s, err := start(context.Background())
+	if Missing(err) {
+		t.Skip("!!! SKIPPED: " + err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}

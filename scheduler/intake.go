@@ -1,0 +1,56 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const (
+	intakeEvery = 250 * time.Millisecond
+	intakeBatch = 500
+)
+
+// admit takes in the jobs that applications have left inside their own database transactions. A submission that was
+// admitted and not removed is admitted again after a crash: then its job exists, and it is only removed.
+func (s *Scheduler) admit(ctx context.Context) error {
+	if s.cfg.Intake == nil {
+		return nil
+	}
+	for wait := intakeEvery; pause(ctx, wait); {
+		n, err := s.admitSome(ctx)
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Error("admit submitted jobs", "error", err)
+		}
+		if wait = intakeEvery; n == intakeBatch {
+			wait = time.Millisecond
+		}
+	}
+	return nil
+}
+
+func (s *Scheduler) admitSome(ctx context.Context) (int, error) {
+	left, err := s.cfg.Intake.Left(ctx, s.members.shards(), intakeBatch)
+	if err != nil || len(left) == 0 {
+		return 0, err
+	}
+	now := carillon.Now()
+	var changes []carillon.Change
+	var admitted []carillon.JobID
+	var refused []carillon.Refusal
+	for _, submission := range left {
+		def, err := s.cfg.Admit(submission.Body, submission.At)
+		if err != nil {
+			refused = append(refused, carillon.Refusal{Submission: submission, Reason: err.Error()})
+			continue
+		}
+		job := carillon.Job{Namespace: submission.Namespace, ID: submission.ID, Definition: def}
+		changes = append(changes, carillon.Submit(&job, now))
+		admitted = append(admitted, submission.ID)
+	}
+	if _, err := s.cfg.Ledger.Commit(ctx, changes); err != nil { // who lost exists already
+		return len(left), err
+	}
+	return len(left), s.cfg.Intake.Settle(ctx, admitted, refused)
+}

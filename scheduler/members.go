@@ -1,0 +1,184 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const (
+	lookEvery = 500 * time.Millisecond
+	// steady is the longest between two good looks at the members that counts as no outage.
+	steady = 3 * time.Second
+)
+
+// members are those alive, and what follows from it.
+type members struct {
+	start carillon.Time
+
+	mu    sync.Mutex
+	list  []carillon.Member
+	alive map[string]bool
+	nodes int
+	owned []int // nil: all shards
+}
+
+// set takes a new list. gone: somebody is. moved: nodes have come or gone.
+func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
+	alive := make(map[string]bool, len(list))
+	var nodes []string
+	for _, member := range list {
+		alive[member.ID] = true
+		if member.Kind == carillon.KindNode {
+			nodes = append(nodes, member.ID)
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, member := range m.list {
+		if !alive[member.ID] {
+			gone = true
+			moved = moved || member.Kind == carillon.KindNode
+		}
+	}
+	moved = moved || len(nodes) != m.nodes
+	m.list, m.alive, m.nodes = list, alive, len(nodes)
+	if node != "" && moved {
+		m.owned = carillon.ShardsOf(node, nodes)
+		if len(m.owned) == carillon.Shards {
+			m.owned = nil
+		} else if m.owned == nil {
+			m.owned = []int{} // none, which is not all
+		}
+	}
+	return gone, moved
+}
+
+func (m *members) shards() []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.owned
+}
+
+// has says whether a worker is alive. Where sessions are not kept by the store, those who dialed in to the process before
+// this one have a while to say that they are still there.
+func (m *members) has(worker string, now carillon.Time, alone bool) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.alive[worker] || alone && !carillon.InnerWorker(worker) && now.Sub(m.start) <= carillon.SessionTime
+}
+
+// Members are those alive, as last heard.
+func (s *Scheduler) Members() []carillon.Member {
+	s.members.mu.Lock()
+	defer s.members.mu.Unlock()
+	return s.members.list
+}
+
+// Shards are those that this node sees to; nil: all.
+func (s *Scheduler) Shards() []int { return s.members.shards() }
+
+// follow keeps the list of members fresh, whatever else is going on: a sweep that takes long must not judge by an old one.
+// Sessions are ended only while the coordinator has been answering for a session's time: after an outage, of it or of this
+// process, those who are still there must have had the time to say so.
+func (s *Scheduler) follow(ctx context.Context) error {
+	last, since := time.Now(), time.Now() // of the last good look, and of the first of an unbroken row
+	for pause(ctx, lookEvery) {
+		now := time.Now()
+		if now.Sub(last) > steady {
+			since = now
+		}
+		if err := s.look(ctx, now.Sub(since) > carillon.SessionTime); err == nil {
+			last = time.Now()
+		} else if ctx.Err() == nil {
+			s.cfg.Logger.Error("ask who is alive", "error", err)
+		}
+	}
+	return nil
+}
+
+// look asks who is alive.
+func (s *Scheduler) look(ctx context.Context, expire bool) error {
+	ctx, cancel := context.WithTimeout(ctx, steady)
+	defer cancel()
+	list, err := s.cfg.Coordinator.Members(ctx, expire)
+	if err != nil {
+		return err
+	}
+	gone, moved := s.members.set(list, s.cfg.Node)
+	if gone {
+		s.gone.set()
+	}
+	if moved {
+		s.reload.set()
+	}
+	return nil
+}
+
+// holders is who is alive and holds what.
+type holders struct {
+	members *members
+	alone   bool
+	held    map[string]holding // by worker
+}
+
+type holding struct {
+	at   carillon.Time
+	runs map[carillon.Held]bool
+}
+
+// holders learns what is needed to judge about runs that were read before: whoever claimed one of them had joined by then,
+// so a worker that is not on a list made now is gone.
+func (s *Scheduler) holders(ctx context.Context, runs []carillon.Run, now carillon.Time) (*holders, error) {
+	h := &holders{members: &s.members, alone: s.cfg.Node == "", held: map[string]holding{}}
+	unknown := false
+	var ask []string
+	for i := range runs {
+		run := &runs[i]
+		switch {
+		case !run.State.Held():
+		case !s.members.has(run.Worker, now, h.alone):
+			unknown = true
+		case now.Sub(run.Claimed) > carillon.Handover:
+			if _, asked := h.held[run.Worker]; !asked {
+				h.held[run.Worker] = holding{}
+				ask = append(ask, run.Worker)
+			}
+		}
+	}
+	if unknown {
+		if err := s.look(ctx, false); err != nil {
+			return nil, err
+		}
+	}
+	if len(ask) == 0 {
+		return h, nil
+	}
+	list, err := s.cfg.Coordinator.Holds(ctx, ask)
+	for _, said := range list {
+		runs := make(map[carillon.Held]bool, len(said.Runs))
+		for _, run := range said.Runs {
+			runs[run] = true
+		}
+		h.held[said.ID] = holding{said.At, runs}
+	}
+	return h, err
+}
+
+// abandoned says whether a held run has lost its holder: its worker is gone (a crash), or did not list it although it would
+// have by then if it had ever heard of it (a loss).
+func (h *holders) abandoned(run *carillon.Run, now carillon.Time) (carillon.Outcome, bool) {
+	if !run.State.Held() {
+		return carillon.Outcome{}, false
+	}
+	if !h.members.has(run.Worker, now, h.alone) {
+		return carillon.Outcome{Kind: carillon.Crashed, Reason: "its worker " + run.Worker + " died"}, true
+	}
+	held := h.held[run.Worker]
+	if held.at.Sub(run.Claimed) > carillon.Handover && !held.runs[carillon.Held{Run: run.ID, Attempt: run.Attempt}] {
+		return carillon.Outcome{Kind: carillon.Lost, Reason: "its worker " + run.Worker + " does not know of it"}, true
+	}
+	return carillon.Outcome{}, false
+}

@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const (
+	// reportLoops is more than one so that ends go on being reported while a batch of them waits to be written.
+	reportLoops = 4
+	// maxReports bounds one report.
+	maxReports = 2000
+	// maxPendingEnds bounds what has ended and is not yet recorded: slots are free as soon as a run returns, so without
+	// a bound a fast worker would outrun the store without end.
+	maxPendingEnds = 40_000
+)
+
+// ends are the results that have no receipt yet.
+type ends struct {
+	mu      sync.Mutex
+	waiting []ended
+	pending int // waiting, or on their way
+	ready   chan struct{}
+}
+
+type ended struct {
+	*attempt
+	report carillon.Report
+}
+
+func (e *ends) add(a *attempt, r carillon.Report) {
+	e.mu.Lock()
+	e.waiting = append(e.waiting, ended{a, r})
+	e.pending++
+	e.mu.Unlock()
+	e.wake()
+}
+
+func (e *ends) wake() {
+	select {
+	case e.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take waits for results and takes some; none when ctx has ended.
+func (e *ends) take(ctx context.Context) []ended {
+	for {
+		e.mu.Lock()
+		n := min(len(e.waiting), maxReports)
+		batch := e.waiting[:n:n]
+		e.waiting = e.waiting[n:]
+		more := len(e.waiting) > 0
+		if !more {
+			e.waiting = nil
+		}
+		e.mu.Unlock()
+		if more {
+			e.wake()
+		}
+		if n > 0 {
+			return batch
+		}
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (e *ends) settled(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pending -= n
+}
+
+// caughtUp waits until not too many ends are pending.
+func (e *ends) caughtUp(ctx context.Context) bool {
+	for {
+		e.mu.Lock()
+		pending := e.pending
+		e.mu.Unlock()
+		if pending <= maxPendingEnds {
+			return true
+		}
+		if !sleep(ctx, 5*time.Millisecond) {
+			return false
+		}
+	}
+}
+
+// report hands in results until each has its receipt: a result is never given up for an outage.
+func (w *Worker) report(ctx context.Context) {
+	for {
+		batch := w.ends.take(ctx)
+		if len(batch) == 0 {
+			return
+		}
+		reports := make([]carillon.Report, len(batch))
+		for i := range batch {
+			reports[i] = batch[i].report
+		}
+		receipts, ok := w.insist(ctx, reports)
+		for i := range batch {
+			if ok && receipts[i] == carillon.Refused {
+				w.cfg.Logger.Warn("result refused: the attempt no longer holds its run", "run", batch[i].Run.ID, "attempt", batch[i].Run.Attempt)
+			}
+			w.drop(batch[i].attempt)
+		}
+		w.ends.settled(len(batch))
+	}
+}
+
+// insist repeats a report until it is answered; it gives up only when the worker does.
+func (w *Worker) insist(ctx context.Context, reports []carillon.Report) (receipts []carillon.Receipt, ok bool) {
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		receipts, err := w.cfg.Desk.Report(ctx, w.ID(), reports)
+		if err == nil {
+			return receipts, true
+		}
+		w.silent("report results", err)
+		if !sleep(ctx, wait) {
+			w.cfg.Logger.Error("results not recorded: their runs will be performed again", "runs", len(reports), "error", err)
+			return nil, false
+		}
+	}
+}
