@@ -17,6 +17,8 @@ type Config struct {
 	Bus       carillon.Bus          // default none: following a log then relies on its poll alone
 	Tokens    map[string]Credential // by token; default none, so that every request is refused
 	Retention carillon.Retention    // the server's own, shown where a job sets none; default carillon.DefaultRetention
+	Replica   *Replica              // default none: lists are read from Store
+	Intake    carillon.Intake       // for what was refused; default none
 	Ready     func() error          // why the server cannot take jobs; joined errors are reasons of their own. Default ready
 	Metrics   http.Handler          // default none: /metrics is not found
 

@@ -111,7 +111,7 @@ func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) erro
 	if q.err != nil {
 		return q.err
 	}
-	found, err := s.Store.FindJobs(r.Context(), want)
+	found, err := list(s, w, r, func(from carillon.Store) (carillon.JobPage, error) { return from.FindJobs(r.Context(), want) })
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ var stateParam = param{"state", "waiting, claimed, running, succeeded, failed, c
 
 // table is every route there is. POST of an action answers with what it acted on.
 func (s *server) table() []route {
-	return slices.Concat(s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workerRoutes(), s.otherRoutes())
+	return slices.Concat(s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workerRoutes(), s.refusedRoutes(), s.otherRoutes())
 }
 
 func (s *server) jobRoutes() []route {

@@ -34,7 +34,7 @@ func (s *server) replyRuns(w http.ResponseWriter, r *http.Request, q *query, wan
 	if q.err != nil {
 		return q.err
 	}
-	found, err := s.Store.FindRuns(r.Context(), want)
+	found, err := list(s, w, r, func(from carillon.Store) (carillon.RunPage, error) { return from.FindRuns(r.Context(), want) })
 	if err != nil {
 		return err
 	}

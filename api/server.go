@@ -7,6 +7,7 @@ import (
 
 type server struct {
 	Config
+	behind behind
 	keys   []key
 	seal   *seal
 	routes []route

@@ -31,7 +31,7 @@ func (s *scan) report() (r report) {
 		r.Begun = s.time()
 	}
 	if s.has(`,"end":{"outcome":"`) {
-		r.End = &end{Outcome: s.text()}
+		r.End = &reportEnd{Outcome: s.text()}
 		if s.has(`,"reason":"`) {
 			r.End.Reason = s.text()
 		}

@@ -143,20 +143,20 @@ type report struct {
 	Fence            string          `json:"fence"`
 	Token            string          `json:"token"`
 	Begun            carillon.Time   `json:"begun_at"`
-	Lines            []line          `json:"lines"`
+	Lines            []reportLine    `json:"lines"`
 	Checkpoint       json.RawMessage `json:"checkpoint"`
 	CheckpointBase64 string          `json:"checkpoint_base64"`
-	End              *end            `json:"end,omitempty"`
+	End              *reportEnd      `json:"end,omitempty"`
 }
 
-type line struct {
+type reportLine struct {
 	At     carillon.Time `json:"at"`     // default now
 	Stream string        `json:"stream"` // default stdout
 	Text   string        `json:"text"`
 	Offset *int          `json:"offset,omitempty"` // lines of the attempt before it; default: one more than the line before
 }
 
-type end struct {
+type reportEnd struct {
 	Outcome      string            `json:"outcome"`
 	Reason       string            `json:"reason"`
 	Result       json.RawMessage   `json:"result"`
@@ -217,7 +217,7 @@ func fenceOf(held carillon.Held) string {
 	return strconv.FormatInt(run.Fence(), 10)
 }
 
-func readLines(given []line, attempt int32, now carillon.Time) ([]carillon.Line, *carillon.FieldError) {
+func readLines(given []reportLine, attempt int32, now carillon.Time) ([]carillon.Line, *carillon.FieldError) {
 	if len(given) == 0 {
 		return nil, nil
 	}
@@ -280,7 +280,7 @@ var outcomes = map[string]carillon.OutcomeKind{
 // maxReason cuts instead of refusing: a report with a long traceback would otherwise come again and again.
 const maxReason = 1 << 10
 
-func (e *end) outcome() (*carillon.Outcome, *carillon.FieldError) {
+func (e *reportEnd) outcome() (*carillon.Outcome, *carillon.FieldError) {
 	kind, ok := outcomes[e.Outcome]
 	if !ok {
 		return nil, &carillon.FieldError{Field: "outcome", Given: e.Outcome, Want: "success, retriable, fatal, stopped or lost"}

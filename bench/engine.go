@@ -26,7 +26,7 @@ type engine interface {
 // kind is what can be measured.
 type kind struct {
 	name   string
-	start  func(ctx context.Context, dir string) (engine, error) // dir is the server's; empty: a temporary one
+	start  func(ctx context.Context, dir string) (engine, error) // dir is the server's
 	shared bool                                                  // several nodes can use one database
 	bulk   float64                                               // jobs a second that it is sure to take in bulk
 	bars   []bar

@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"slices"
@@ -116,17 +115,17 @@ func (b *bench) choose(store, only string) (chosen []scenario, err error) {
 
 // measure runs the scenarios and prints what they found. One that fails does not take the others with it.
 func (b *bench) measure(ctx context.Context, dir string, chosen []scenario) (err error) {
-	b.dir = dir
-	if dir == "" {
-		if b.dir, err = os.MkdirTemp("", "carillon-bench-"); err != nil {
-			return err
-		}
-		defer os.RemoveAll(b.dir)
-	} else {
-		dir = filepath.Join(dir, b.kind.name)
+	if b.dir, err = os.MkdirTemp(dir, "carillon-bench-"); err != nil {
+		return err
 	}
+	defer os.RemoveAll(b.dir)
+	server, err := os.MkdirTemp(dir, "carillon-bench-server-") // beside it: a server may run as somebody who has no business there
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(server)
 	b.scene = b.kind.name
-	if b.engine, err = b.kind.start(ctx, dir); err != nil {
+	if b.engine, err = b.kind.start(ctx, server); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.engine.stop()) }()

@@ -106,31 +106,57 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 	return tasks, nil
 }
 
-// Report hands in as many at once as one message takes.
+// Report hands in as many at once as one message takes. A report that the server cannot understand must not hold up the
+// others for ever: it is found by sending each alone, and reduced to the fact that it was refused.
 func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
 	receipts := make([]carillon.Receipt, len(reports))
 	pieces, of := cut(reports)
-	for sent := 0; sent < len(pieces); {
-		body, n := appendReports(pieces[sent:])
-		var answer struct {
-			Receipts []carillon.Receipt `json:"receipts"`
-		}
-		err := d.call(ctx, reportLimit, request{method: http.MethodPost, path: workerPath(worker, "/report"), body: body}, &answer)
-		if err != nil {
+	for sent, most := 0, maxReports; sent < len(pieces); {
+		body, n := appendReports(pieces[sent:min(len(pieces), sent+most)])
+		got, err := d.report(ctx, worker, body, n)
+		switch {
+		case errors.Is(err, carillon.ErrInvalid) && n > 1:
+			most = 1
+			continue
+		case errors.Is(err, carillon.ErrInvalid) && reducible(&pieces[sent]):
+			pieces[sent] = reduced(&pieces[sent], err)
+			continue
+		case err != nil:
 			return nil, err
 		}
-		if len(answer.Receipts) != n {
-			return nil, fmt.Errorf("%d receipts came for %d reports", len(answer.Receipts), n)
-		}
-		for i, receipt := range answer.Receipts {
+		for i, receipt := range got {
 			whole := &receipts[of[sent+i]]
-			if *whole == "" || *whole == carillon.Recorded { // the first piece that was not recorded speaks for all
-				*whole = receipt
+			if *whole == "" || *whole == carillon.Recorded || pieces[sent+i].End != nil {
+				*whole = receipt // the first that was not recorded speaks for all pieces; but an end for everything before it
 			}
 		}
 		sent += n
 	}
 	return receipts, nil
+}
+
+func (d *Desk) report(ctx context.Context, worker string, body []byte, n int) ([]carillon.Receipt, error) {
+	var answer struct {
+		Receipts []carillon.Receipt `json:"receipts"`
+	}
+	err := d.call(ctx, reportLimit, request{method: http.MethodPost, path: workerPath(worker, "/report"), body: body}, &answer)
+	if err == nil && len(answer.Receipts) != n {
+		err = fmt.Errorf("%d receipts came for %d reports", len(answer.Receipts), n)
+	}
+	return answer.Receipts, err
+}
+
+// reducible says that something is left to leave out.
+func reducible(r *carillon.Report) bool {
+	return len(r.Lines) > 0 || r.Checkpoint != nil || r.Begun != 0 || r.End != nil && (r.End.Output != nil || r.End.Kind != carillon.Fatal)
+}
+
+func reduced(r *carillon.Report, why error) carillon.Report {
+	less := carillon.Report{Held: r.Held, Token: r.Token}
+	if r.End != nil {
+		less.End = &carillon.Outcome{Kind: carillon.Fatal, Reason: "the server refused what the worker reported: " + why.Error()}
+	}
+	return less
 }
 
 // Beat prolongs the session, and learns which nodes there are.

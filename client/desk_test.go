@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,7 +33,14 @@ type cluster struct {
 	queue *mem.Queue
 	logs  *mem.Logs
 	desk  *desk.Desk
-	nodes []string // what they advertise
+	nodes atomic.Value // []string: what they advertise
+}
+
+func (c *cluster) advertise(nodes ...string) { c.nodes.Store(nodes) }
+
+func (c *cluster) advertised() []string {
+	nodes, _ := c.nodes.Load().([]string)
+	return nodes
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -44,7 +52,7 @@ func newCluster(t *testing.T) *cluster {
 	})
 	c.desk = desk.New(desk.Config{
 		Store: c.store, Ledger: c.door, Queue: c.queue, Logs: c.logs, Coordinator: mem.NewCoordinator(),
-		Nodes: func() []string { return c.nodes }, Logger: slog.New(slog.DiscardHandler),
+		Nodes: c.advertised, Logger: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -59,7 +67,7 @@ func (c *cluster) handler() http.Handler {
 		Ledger: c.door, Store: c.store, Logs: c.logs, Desk: c.desk, Secret: []byte("shared"),
 		Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace}},
 		Members: func(context.Context) (members []carillon.Member, err error) {
-			for _, addr := range c.nodes {
+			for _, addr := range c.advertised() {
 				members = append(members, carillon.Member{ID: addr, Kind: carillon.KindNode, Addr: addr})
 			}
 			return members, nil
@@ -230,6 +238,42 @@ func TestManyReportsGoInSeveralMessages(t *testing.T) {
 	}
 }
 
+func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
+	c, ctx := newCluster(t), t.Context()
+	web, _ := c.serve()
+	d := newDesk(t, web.URL)
+	worker := must(d.Register(ctx, "test"))(t)
+	ends := []carillon.Outcome{
+		{Kind: carillon.Success},
+		{Kind: carillon.Success, Output: &carillon.Output{Result: make([]byte, carillon.MaxResult+1)}},
+		{Kind: carillon.Crashed},
+		{},
+		{Kind: carillon.Retriable, RetryAfter: math.MaxInt64},
+		{Kind: carillon.Success},
+	}
+	var reports []carillon.Report
+	for i := range ends {
+		c.due(mail())
+		task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
+		reports = append(reports, carillon.Report{Held: task.Held(), Token: task.Token, End: &ends[i], Lines: []carillon.Line{
+			{Stream: "info", Text: "a"}, {Stream: "stderr", Text: "b", Offset: 7},
+		}})
+	}
+	receipts := must(d.Report(ctx, worker, reports))(t)
+	for i, want := range []carillon.State{carillon.Succeeded, carillon.Failed, carillon.Failed, carillon.Failed, carillon.Waiting, carillon.Succeeded} {
+		run := must(c.store.Runs(ctx, []carillon.RunID{reports[i].Run}, false))(t)[0]
+		if run.State != want || receipts[i] != carillon.Recorded || (want == carillon.Failed) != strings.Contains(run.Reason, "is not valid") {
+			t.Errorf("the end %+v is %s, the run %s: %s", ends[i], receipts[i], run.State, run.Reason)
+		}
+		if again := must(d.Report(ctx, worker, reports[i:i+1]))(t); again[0] != carillon.Recorded && want == carillon.Succeeded {
+			t.Errorf("the same end again is %s", again[0])
+		}
+	}
+	if lines := must(c.logs.Read(ctx, carillon.LogQuery{Namespace: carillon.DefaultNamespace, Run: reports[0].Run, AfterOffset: -1}))(t); len(lines) != 2 {
+		t.Errorf("the log is %+v", lines)
+	}
+}
+
 func TestOrdersAndTheEndOfASession(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, _ := c.serve()
@@ -306,12 +350,12 @@ func TestAWorkerSurvivesTheLossOfAllServersItWasGiven(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	first, _ := c.serve()
 	second, _ := c.serve()
-	c.nodes = []string{first.URL, second.URL}
+	c.advertise(first.URL, second.URL)
 	d := newDesk(t, first.URL)
 	worker := must(d.Register(ctx, "test"))(t)
 	first.Close()
 	must(d.Beat(ctx, worker, nil))(t)
-	c.nodes = []string{second.URL}
+	c.advertise(second.URL)
 	must(d.Beat(ctx, worker, nil))(t)
 	c.due(mail())
 	if tasks := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t); len(tasks) != 1 {
@@ -337,7 +381,7 @@ func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestNodesOutOfReachCostLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ctx := newCluster(t), t.Context()
-		c.nodes = []string{"http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3"}
+		c.advertise("http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3")
 		nodes := network{"balancer": c.handler()}
 		d := must(client.NewDesk(client.DeskConfig{Servers: []string{"http://balancer"}, Token: token, HTTP: &http.Client{Transport: nodes}}))(t)
 		worker := must(d.Register(ctx, "test"))(t)

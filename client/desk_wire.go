@@ -127,7 +127,7 @@ func appendHeld(b []byte, h carillon.Held) []byte {
 // appendReports writes the first n reports: as many as fit one message.
 func appendReports(reports []carillon.Report) (body []byte, n int) {
 	body = append(body, `{"reports":[`...)
-	for n < len(reports) && n < maxReports && len(body) < maxReportBytes {
+	for n < len(reports) && len(body) < maxReportBytes {
 		if n > 0 {
 			body = append(body, ',')
 		}
@@ -151,9 +151,12 @@ func cut(reports []carillon.Report) (pieces []carillon.Report, of []int) {
 	return pieces, of
 }
 
-// fitting is how many of the lines, at least one, go into one report.
+// fitting is how many of the lines, at least one, go into one report: those that follow each other, up to a size.
 func fitting(lines []carillon.Line) (n int) {
-	for size := 0; n < len(lines) && (n == 0 || size+len(lines[n].Text) <= maxLineBytes); n++ {
+	for size := 0; n < len(lines); n++ {
+		if n > 0 && (size+len(lines[n].Text) > maxLineBytes || lines[n].Offset != lines[n-1].Offset+1) {
+			break
+		}
 		size += len(lines[n].Text) + 80 // for what is around it
 	}
 	return n
@@ -169,7 +172,7 @@ func appendReport(b []byte, r *carillon.Report) []byte {
 		if b = append(b, ','); i == 0 {
 			b = append(b, `"lines":[`...)
 		}
-		b = appendText(append(b, `{"stream":`...), l.Stream)
+		b = append(append(append(b, `{"stream":"`...), stream(l.Stream)...), '"')
 		if l.At != 0 {
 			b = appendTime(b, `,"at":`, l.At)
 		}
@@ -184,6 +187,14 @@ func appendReport(b []byte, r *carillon.Report) []byte {
 		b = appendEnd(b, r.End)
 	}
 	return append(b, '}')
+}
+
+// stream is one that the server knows: handlers may print to any.
+func stream(name string) string {
+	if name == "stderr" || name == "carillon" {
+		return name
+	}
+	return "stdout"
 }
 
 var outcomes = map[carillon.OutcomeKind]string{
@@ -202,11 +213,13 @@ func appendEnd(b []byte, o *carillon.Outcome) []byte {
 		b = appendTime(b, `,"started_at":`, o.Started)
 	}
 	if o.RetryAfter > 0 {
-		wait := carillon.Duration((o.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)) // the wire has no finer ones
+		wait := carillon.Duration((min(o.RetryAfter, maxWait) + time.Millisecond - 1).Truncate(time.Millisecond)) // the wire has no finer ones
 		b = append(append(append(b, `,"retry_after":"`...), wait.String()...), '"')
 	}
 	return append(b, '}')
 }
+
+const maxWait = 100 * 365 * 24 * time.Hour // what is meant to be for ever
 
 func appendTime(b []byte, name string, t carillon.Time) []byte {
 	return append(append(append(append(b, name...), '"'), t.String()...), '"')

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"strconv"
@@ -51,6 +52,22 @@ func (c *Client) RunsOf(ctx context.Context, q carillon.RunQuery) iter.Seq2[cari
 func (c *Client) DeadLetters(ctx context.Context, limit int) iter.Seq2[carillon.Run, error] {
 	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
 		return c.runPage(ctx, "/v1/dead-letters", newParams(cursor, limit))
+	})
+}
+
+// Refusal is a job that an application submitted inside its database and that was not admitted, and why.
+type Refusal struct {
+	ID     carillon.JobID  `json:"id"`
+	At     carillon.Time   `json:"submitted_at"`
+	Reason string          `json:"reason"`
+	Job    json.RawMessage `json:"job"`
+}
+
+// Refused goes over the jobs that were submitted inside a database and refused, latest first.
+func (c *Client) Refused(ctx context.Context, limit int) iter.Seq2[Refusal, error] {
+	return pages(ctx, func(ctx context.Context, cursor string) (page Page[Refusal], err error) {
+		err = c.call(ctx, request{method: http.MethodGet, path: "/v1/refused", query: newParams(cursor, limit).Values}, &page)
+		return page, err
 	})
 }
 

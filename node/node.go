@@ -30,6 +30,7 @@ type Node struct {
 	id        string
 	secrets   secrets
 	backend   *backend
+	copy      *api.Replica // nil: none
 	bus       *mem.Bus
 	ledger    *ledger.Ledger
 	desk      *desk.Desk
@@ -68,6 +69,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	if n.secrets, err = n.share(ctx); err != nil {
+		return nil, err
+	}
+	if n.copy, err = n.replica(ctx); err != nil {
 		return nil, err
 	}
 	if n.number, n.ids, err = leaseNumber(ctx, n.backend.store, n.id, n.backend.shared); err != nil {

@@ -50,7 +50,7 @@ func (n *Node) handler() http.Handler {
 	public := api.New(api.Config{
 		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Bus: bus, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
 		Tokens:  map[string]api.Credential{n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
-		Metrics: n.metrics.handler(), Ready: n.ready, Desk: n.desk, Secret: n.secrets.runs,
+		Metrics: n.metrics.handler(), Ready: n.ready, Desk: n.desk, Secret: n.secrets.runs, Replica: n.copy, Intake: n.backend.intake,
 		Members: func(ctx context.Context) ([]carillon.Member, error) { return n.backend.coordinator.Members(ctx, false) },
 	})
 	if n.peers == nil {

@@ -227,61 +227,64 @@ func intakePages(t intakeTest) {
 func intakeConcurrent(t intakeTest) {
 	const leavers, each = 4, 50
 	var leaving, admitting sync.WaitGroup
-	var mu sync.Mutex
-	left, admitted, refused := map[carillon.JobID]bool{}, map[carillon.JobID]bool{}, map[carillon.JobID]bool{}
+	var left, admitted, refused sync.Map
 	for g := range leavers {
 		leaving.Go(func() {
 			for i := range each {
 				id := t.leave("default", leftBody(g*each+i))
-				mu.Lock()
-				if left[id] {
+				if _, twice := left.LoadOrStore(id, true); twice {
 					t.Errorf("id %s twice", id)
 				}
-				left[id] = true
-				mu.Unlock()
 			}
 		})
 	}
 	done := make(chan struct{})
 	for range 2 {
-		admitting.Go(func() {
-			for last := false; ; {
-				found, err := t.Left(t.Context(), nil, 20)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				var yes []carillon.JobID
-				var no []carillon.Refusal
-				mu.Lock()
-				for _, s := range found {
-					if s.ID%3 == 0 {
-						no, refused[s.ID] = append(no, carillon.Refusal{Submission: s, Reason: "by three"}), true
-					} else {
-						yes, admitted[s.ID] = append(yes, s.ID), true
-					}
-				}
-				mu.Unlock()
-				if err := t.Settle(t.Context(), yes, no); err != nil {
-					t.Error(err)
-					return
-				}
-				if len(found) == 0 && last {
-					return
-				}
-				select {
-				case <-done:
-					last = true
-				default:
-				}
-			}
-		})
+		admitting.Go(func() { t.admitAll(done, &admitted, &refused) })
 	}
 	leaving.Wait()
 	close(done)
 	admitting.Wait()
-	same(t, "jobs", len(admitted)+len(refused), leavers*each)
-	same(t, "jobs left", len(left), leavers*each)
+	count := func(m *sync.Map) (n int) {
+		m.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	same(t, "jobs left", count(&left), leavers*each)
+	same(t, "jobs settled", count(&admitted)+count(&refused), leavers*each)
 	same(t, "left over", t.left(nil, 10), []carillon.JobID(nil))
-	same(t, "refused", len(t.refused("default", 0, 1000)), len(refused))
+	same(t, "refused", len(t.refused("default", 0, 1000)), count(&refused))
+}
+
+// admitAll settles what it finds, until there is nothing more after done.
+func (t intakeTest) admitAll(done <-chan struct{}, admitted, refused *sync.Map) {
+	for last := false; ; {
+		found, err := t.Left(t.Context(), nil, 20)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		var yes []carillon.JobID
+		var no []carillon.Refusal
+		for _, s := range found {
+			if s.ID%3 == 0 {
+				refused.Store(s.ID, true)
+				no = append(no, carillon.Refusal{Submission: s, Reason: "by three"})
+			} else {
+				admitted.Store(s.ID, true)
+				yes = append(yes, s.ID)
+			}
+		}
+		if err := t.Settle(t.Context(), yes, no); err != nil {
+			t.Error(err)
+			return
+		}
+		if len(found) == 0 && last {
+			return
+		}
+		select {
+		case <-done:
+			last = true
+		default:
+		}
+	}
 }

@@ -87,7 +87,8 @@ const beginWrite = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSA
 // write writes the changes in a transaction. careful: it looks first which of them have lost; else an error says that
 // one has.
 func (l *link) write(changes []carillon.Change, careful bool) (lost []int, err error) {
-	p := plan{}
+	p := plan{script: script{buf: l.store.buffer()}}
+	defer func() { l.store.buffers.Put(&p.script.buf) }()
 	if edits := editedJobs(changes); careful || len(edits) > 0 {
 		if err := l.exec([]byte(beginWrite)); err != nil {
 			return nil, err
@@ -105,10 +106,8 @@ func (l *link) write(changes []carillon.Change, careful bool) (lost []int, err e
 		return nil, l.end(err)
 	}
 	p.script.add(`COMMIT`)
-	for _, packet := range p.script.all() {
-		if err := l.exec(packet); err != nil {
-			return nil, l.end(err)
-		}
+	if err := l.send(&p.script); err != nil {
+		return nil, l.end(err)
 	}
 	return lost, nil
 }

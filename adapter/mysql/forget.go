@@ -37,6 +37,8 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 		until := carillon.Time(0)
 		if rule.Runs != 0 {
 			until = now.Add(-rule.Runs.Std())
+		}
+		if rule.Runs != 0 && !s.keep {
 			var err error
 			if forgotten, until, err = s.forgetDays(l, until, now, limit); forgotten > 0 || err != nil {
 				return err
@@ -124,15 +126,6 @@ func (l *link) remove(found []past) error {
 	return l.exec([]byte(`COMMIT`))
 }
 
-func (l *link) send(s *script) error {
-	for _, packet := range s.all() {
-		if err := l.exec(packet); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // What a run handed back goes with the last record of it, a one-off job with the last of all. The last ? of each is what
 // history still holds.
 const (
@@ -184,7 +177,9 @@ func (l *link) cleanJobs(ids, still raw) error {
 		jobs = append(jobs, id)
 	}
 	slices.Sort(jobs)
-	overlapKey := func(b []byte, id carillon.JobID) []byte { return appendGuardKey(b, guardKey{spaces[id], carillon.OverlapKey(id)}) }
+	overlapKey := func(b []byte, id carillon.JobID) []byte {
+		return appendGuardKey(b, guardKey{spaces[id], carillon.OverlapKey(id)})
+	}
 	if err := l.query(func(row) error { return nil }, lockGuards, list(jobs, overlapKey)); err != nil {
 		return err
 	}

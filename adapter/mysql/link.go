@@ -13,6 +13,7 @@ import (
 // link is a connection for the length of a call. It speaks to the driver itself: database/sql would convert every value
 // of every row on its way.
 type link struct {
+	store *Store
 	ctx   context.Context
 	conn  driverConn
 	names map[string]string // few namespaces, queues and workers are named by many rows
@@ -33,7 +34,7 @@ func (s *Store) use(ctx context.Context, f func(l *link) error) error {
 	conn, err := s.db.Conn(within)
 	if err == nil {
 		defer conn.Close()
-		err = conn.Raw(func(c any) error { return f(&link{ctx: within, conn: c.(driverConn), names: map[string]string{}}) })
+		err = conn.Raw(func(c any) error { return f(&link{s, within, c.(driverConn), map[string]string{}}) })
 	}
 	switch {
 	case err == nil:
@@ -86,9 +87,13 @@ func (s *Store) view(ctx context.Context, f func(l *link) error) error {
 	})
 }
 
-// end ends a transaction that wrote nothing, or whose statements failed.
+// end ends a transaction that wrote nothing, or whose statements failed. Where not even that can be said the connection
+// is not used again.
 func (l *link) end(err error) error {
-	return errors.Join(err, l.exec([]byte(`ROLLBACK`)))
+	if l.exec([]byte(`ROLLBACK`)) != nil {
+		return errors.Join(err, driver.ErrBadConn)
+	}
+	return err
 }
 
 // row is a row of an answer. It is good until the next one is read.

@@ -51,7 +51,7 @@ const (
 
 // migrate brings the schema to the version of this program. One that a newer program has migrated is refused: to write to
 // it would be to guess. It needs no right to change the schema where there is nothing to change.
-func (s *Store) migrate(ctx context.Context, keep bool) error {
+func (s *Store) migrate(ctx context.Context) error {
 	all := Migrations()
 	newest, applied := all[len(all)-1].Version, 0
 	err := s.use(ctx, func(l *link) (err error) {
@@ -66,7 +66,7 @@ func (s *Store) migrate(ctx context.Context, keep bool) error {
 			applied, newest)
 	case applied == newest:
 		return nil
-	case keep:
+	case s.keep:
 		return fmt.Errorf("the database has schema version %d, this program needs %d: migrate it", applied, newest)
 	}
 	done, err := s.alone(ctx, "migration", s.timeout, func(l *link) error { return l.migrate(all) })

@@ -2,6 +2,7 @@ package mysql_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -190,43 +191,49 @@ func TestAJobIsNotForgottenWhileARunOfItComes(t *testing.T) {
 	}
 }
 
-func TestAServerThatComesBackIsFoundAgain(t *testing.T) {
+func TestAServerThatComesBackIsFoundAgainAndHasWhatItSaidItHas(t *testing.T) {
 	s := server.MariaDB(t, "innodb_flush_log_at_trx_commit=1")
 	store := openAt(t, s.URL)
-	win(t, store, guard("k", 0, "0"))
-	rev := int32(1)
 	restart := func() error { return s.Restart(t.Context()) }
 	for name, stop := range map[string]func() error{"restarted": restart, "killed": s.Kill} {
 		ctx, cancel := context.WithCancel(t.Context())
-		var failed atomic.Int32
+		var said []string
+		failed := 0
+		begun := make(chan struct{})
 		var busy sync.WaitGroup
 		busy.Go(func() { // somebody writes all the time
 			for n := 0; ctx.Err() == nil; n++ {
-				_, err := store.Commit(context.Background(), []carillon.Change{guard(fmt.Sprintf("%s/%d", name, n), 0, "x")})
-				if err != nil {
-					failed.Add(1)
+				key := fmt.Sprintf("%s/%d", name, n)
+				if _, err := store.Commit(context.Background(), []carillon.Change{guard(key, 0, "x")}); err != nil {
+					failed++
+				} else {
+					said = append(said, key)
+				}
+				if n == 20 {
+					close(begun)
 				}
 			}
 		})
+		<-begun
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
 		if s.Pid() == 0 {
-			_, err := store.Commit(t.Context(), []carillon.Change{guard("k", rev, "1")})
+			_, err := store.Commit(t.Context(), []carillon.Change{guard("none", 0, "x")})
 			_, err2 := store.Guards(t.Context(), carillon.GuardQuery{})
-			if err == nil || err2 == nil {
-				t.Error("a server that is not there answered")
-			}
-			if err := s.Start(t.Context()); err != nil {
-				t.Fatal(err)
+			if err == nil || err2 == nil || errors.Is(errors.Join(err, err2), carillon.ErrPermanent) {
+				t.Errorf("a server that is not there: %v, %v", err, err2)
 			}
 		}
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		win(t, store, guard(name, 0, "x")) // at the first attempt
 		cancel()
 		busy.Wait()
-		win(t, store, guard("k", rev, "1")) // at the first attempt
-		rev++
-		if failed.Load() == 0 {
-			t.Errorf("%s: nobody noticed", name)
+		kept, err := store.Guards(t.Context(), carillon.GuardQuery{Namespace: "default", Keys: said})
+		if err != nil || len(kept) != len(said) || failed == 0 {
+			t.Errorf("%s: %d of %d are left, %d failed: %v", name, len(kept), len(said), failed, err)
 		}
 	}
 }

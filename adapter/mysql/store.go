@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -15,7 +16,8 @@ import (
 
 // Config is how a store is opened. The zero value is a good one.
 type Config struct {
-	// KeepSchema leaves the schema as it is: one that is not of this program is refused instead of migrated.
+	// KeepSchema leaves the schema as it is: one that is not of this program is refused instead of migrated, and history
+	// gets no partitions and loses none. Then no right to change tables is needed.
 	KeepSchema bool
 	// Connections is how many calls go on at once, each on a connection of its own. Default 16.
 	Connections int
@@ -27,15 +29,17 @@ type Config struct {
 type Store struct {
 	db      *sql.DB
 	timeout time.Duration
+	keep    bool
 	maxScan int
 	bulk    int
+	buffers sync.Pool // of *[]byte
 	forget  forgetter
 }
 
 var _ carillon.Store = (*Store)(nil)
 
-// Open connects to a database, mysql://user:password@host:port/database, and brings its schema up to date. With
-// ?tls=true the connection is encrypted and the server's certificate checked; tls=skip-verify and tls=preferred ask for
+// Open connects to a database, mysql://user:password@host:port/database, and brings its schema up to date; mariadb: is the
+// same. With ?tls=true the connection is encrypted and the server's certificate checked; tls=skip-verify and tls=preferred ask for
 // less.
 func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
 	timeout := cmp.Or(cfg.Timeout, 30*time.Second)
@@ -47,12 +51,12 @@ func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", settings.Addr, err)
 	}
-	s := &Store{db: sql.OpenDB(connector), timeout: timeout, maxScan: maxScan, bulk: bulk}
+	s := &Store{db: sql.OpenDB(connector), timeout: timeout, keep: cfg.KeepSchema, maxScan: maxScan, bulk: bulk}
 	connections := cmp.Or(cfg.Connections, 16)
 	s.db.SetMaxOpenConns(connections)
 	s.db.SetMaxIdleConns(connections)
 	s.db.SetConnMaxIdleTime(5 * time.Minute)
-	err = s.migrate(ctx, cfg.KeepSchema)
+	err = s.migrate(ctx)
 	if err == nil {
 		err = s.addDays(ctx, carillon.TimeOf(time.Now()))
 	}
@@ -73,7 +77,7 @@ func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 		return nil, fmt.Errorf("the database's address is no URL: %w", err.(*url.Error).Err) // not the address: it has the password
 	}
 	database := strings.TrimPrefix(u.Path, "/")
-	if u.Scheme != "mysql" || u.Hostname() == "" || database == "" || strings.Contains(database, "/") {
+	if u.Scheme != "mysql" && u.Scheme != "mariadb" || u.Hostname() == "" || database == "" || strings.Contains(database, "/") {
 		return nil, fmt.Errorf("%q is no address of a database: want mysql://user:password@host:port/database", u.Redacted())
 	}
 	c := mysql.NewConfig()

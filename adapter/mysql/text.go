@@ -115,8 +115,8 @@ func jobDue(b []byte, id carillon.RunID) []byte { return appendSQL(b, `(?,?)`, i
 // most is how many rows a statement names. MariaDB would make a table of a longer list and join it.
 const most = 900
 
-// packetSize is at what length a packet is sent. The server takes 16 MiB by default; a row may still be added.
-const packetSize = 4 << 20
+// packetSize is at what length a packet is sent; a row may still be added. Servers take at least 4 MiB by default, MariaDB 16.
+const packetSize = 2 << 20
 
 // script gathers statements into few packets.
 type script struct {
@@ -140,8 +140,23 @@ func (s *script) next() {
 	}
 }
 
-// all returns the packets.
-func (s *script) all() [][]byte { return append(s.packets, s.buf) }
+// send sends the packets, one after another.
+func (l *link) send(s *script) error {
+	for _, packet := range append(s.packets, s.buf) {
+		if err := l.exec(packet); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buffer returns room for a packet: to let it grow anew would cost a commit of thousands of rows a tenth of its time.
+func (s *Store) buffer() []byte {
+	if b, ok := s.buffers.Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return nil
+}
 
 // mustBe fails if the statement before it did not write that many rows, and with it the packet: what is behind it is not
 // executed. Outside of a stored program only an expression can raise an error: a sum that is too large for a number.

@@ -36,6 +36,7 @@ func (b *Bus) send(ctx context.Context) {
 		if err := b.store.beside(ctx, call{statement: &notify, params: [][]byte{textParam(payload)}}); err != nil && ctx.Err() == nil {
 			b.config.Logger.Warn("events were not sent to other nodes", "error", err)
 			b.keepMissed()
+			pause = retryAtMost
 		}
 		select {
 		case <-time.After(pause):

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/carillon-run/carillon"
 )
@@ -30,49 +29,41 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 }
 
 // maxTries is how often a batch is done again because others got in between. Each time somebody got on.
-const maxTries = 50
+const maxTries = 100
 
-// commit writes changes no two of which name the same row. It trusts that all of them stand; where one does not, the
-// database has undone everything, and it is done again with care.
-func (s *Store) commit(ctx context.Context, f *flush, changes []carillon.Change) (lost []int, err error) {
+// commit writes changes no two of which name the same row. It trusts that all of them stand. Where one does not, the
+// database has undone everything: then it is seen which ones lost, and the others are written, unless somebody has got in
+// between again. A change whose rows are not as it was decided on has lost at that moment, whatever they become.
+func (s *Store) commit(ctx context.Context, f *flush, changes []carillon.Change) (gone []int, err error) {
 	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
-		if err := f.gather(changes, nil); err != nil {
-			return err
-		}
-		err := c.do(ctx, transaction{}, f.batch()...)
+		err := f.write(ctx, c, changes, nil)
 		for try := 0; again(err) && try < maxTries; try++ {
-			lost, err = f.commitWithCare(ctx, c, changes)
+			if gone, err = lost(ctx, c, changes); err == nil {
+				err = f.write(ctx, c, changes, gone)
+			}
 		}
 		return err
 	})
-	return lost, err
+	return gone, err
+}
+
+// write writes the changes but for those that are lost, as one transaction and in one round trip.
+func (f *flush) write(ctx context.Context, c *conn, changes []carillon.Change, lost []int) error {
+	if err := f.gather(changes, lost); err != nil {
+		return err
+	}
+	batch := f.batch()
+	if len(batch) == 0 {
+		return nil
+	}
+	return c.do(ctx, transaction{}, batch...)
 }
 
 // again says that it was not an outage: a row was not as expected, or two transactions stood in each other's way.
 func again(err error) bool {
-	const divisionByZero, uniqueViolation, serializationFailure, deadlock = "22012", "23505", "40001", "40P01"
-	return slices.Contains([]string{divisionByZero, uniqueViolation, serializationFailure, deadlock}, code(err))
-}
-
-// commitWithCare locks and reads all rows that are compared before it writes those of the changes that stand. What is not
-// there cannot be locked: should somebody else insert it meanwhile, the batch fails once more.
-func (f *flush) commitWithCare(ctx context.Context, c *conn, changes []carillon.Change) (lost []int, err error) {
-	rows := newLocks()
-	if err = c.do(ctx, transaction{begin: `BEGIN`}, rows.calls(changes)...); err == nil {
-		for i := range changes {
-			if !rows.stand(&changes[i]) {
-				lost = append(lost, i)
-			}
-		}
-		isLost := func(i int) bool { _, found := slices.BinarySearch(lost, i); return found }
-		if err = f.gather(changes, isLost); err == nil {
-			err = c.do(ctx, transaction{commit: true}, f.batch()...)
-		}
+	switch code(err) {
+	case "22012", "23505", "40001", "40P01": // division by zero, unique violation, serialization failure, deadlock
+		return true
 	}
-	if err != nil && c.TxStatus() != 'I' && !c.IsClosed() {
-		if undone := c.do(ctx, transaction{plain: true}, call{statement: &statement{"", `ROLLBACK`}}); undone != nil {
-			return nil, undone
-		}
-	}
-	return lost, err
+	return false
 }

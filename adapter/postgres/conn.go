@@ -67,9 +67,8 @@ func (s *Store) read(ctx context.Context, calls ...call) error {
 
 // transaction is what is around a batch of calls: nothing unless said, that is, a transaction of their own.
 type transaction struct {
-	begin  string // opens one before the calls
-	commit bool   // ends one after them
-	plain  bool   // no settings
+	begin string // opens one that is to outlast the calls
+	plain bool   // no settings
 }
 
 // do sends calls in one go and reads what comes back. After an error none of them has happened, unless the connection was
@@ -96,9 +95,6 @@ func (c *conn) do(ctx context.Context, tx transaction, calls ...call) error {
 		} else {
 			batch.ExecParams(calls[i].sql, calls[i].params, nil, binaryForm, binaryForm)
 		}
-	}
-	if tx.commit {
-		batch.ExecParams("COMMIT", nil, nil, nil, nil)
 	}
 	return readResults(c.ExecBatch(ctx, &batch), extra, calls)
 }

@@ -34,9 +34,9 @@ type Statement struct {
 // Statements are all of them.
 func Statements() (all []Statement) {
 	for _, s := range []*rowStatement{
-		insertRun, updateRun, deleteRun, holdRun, freeRun, lockRun, insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel,
-		lockJob, insertHistory, insertDead, redrive, lockDead, putResult, putCheckpoint, insertGuard, updateGuard, deleteGuard, holdGuard,
-		freeGuard, lockGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, wakesInShards, dueInShards, firstOfJobs,
+		insertRun, updateRun, deleteRun, freeRun, seeRun, insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel,
+		seeJob, insertHistory, insertDead, redrive, seeDead, putResult, putCheckpoint, insertGuard, updateGuard, deleteGuard,
+		freeGuard, seeGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, wakesInShards, dueInShards, firstOfJobs,
 		extraOfJobs, latestBegun, deleteResults, deleteCheckpoints, deleteJobs,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})

@@ -10,10 +10,10 @@ import (
 // flush gathers the rows of many changes by what is to be done with them. It keeps its buffers from one batch to the next.
 type flush struct {
 	insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel rows
-	insertRun, updateRun, deleteRun, holdRun, freeRun                       rows
+	insertRun, freeRun, updateRun, deleteRun                                rows
 	insertHistory, insertDead, redrive                                      rows
 	putResult, putCheckpoint                                                rows
-	insertGuard, updateGuard, deleteGuard, holdGuard, freeGuard             rows
+	insertGuard, freeGuard, updateGuard, deleteGuard                        rows
 
 	runs   []*carillon.Run
 	guards []*carillon.Guard
@@ -41,7 +41,7 @@ type gathered struct {
 }
 
 // statements are in the order in which they run. Everybody locks rows in this order, and in that of their keys, so that two
-// batches seldom wait for each other in a circle. What holds a place gives it back at once.
+// batches seldom wait for each other in a circle.
 func (f *flush) statements() []gathered {
 	return []gathered{
 		{&f.insertJob, insertJob},
@@ -51,13 +51,11 @@ func (f *flush) statements() []gathered {
 		{&f.addLabel, addLabel},
 		{&f.updateJob, updateJob},
 		{&f.insertRun, insertRun},
-		{&f.holdRun, holdRun},
 		{&f.freeRun, freeRun},
 		{&f.updateRun, updateRun},
 		{&f.deleteRun, deleteRun},
-		{&f.holdGuard, holdGuard},
-		{&f.freeGuard, freeGuard},
 		{&f.insertGuard, insertGuard},
+		{&f.freeGuard, freeGuard},
 		{&f.updateGuard, updateGuard},
 		{&f.deleteGuard, deleteGuard},
 		{&f.redrive, redrive},
@@ -126,14 +124,15 @@ func (f *flush) fresh(c *carillon.Change) bool {
 	return len(f.seen)+len(f.held) == before+named
 }
 
-// gather sorts the rows of the changes; lost, if it is there, says which to leave out.
-func (f *flush) gather(changes []carillon.Change, lost func(int) bool) error {
+// gather sorts the rows of the changes but for those that are lost, which come in ascending order.
+func (f *flush) gather(changes []carillon.Change, lost []int) error {
 	for _, p := range f.statements() {
 		p.rows.reset()
 	}
 	f.runs, f.guards = f.runs[:0], f.guards[:0]
 	for i := range changes {
-		if lost != nil && lost(i) {
+		if len(lost) > 0 && lost[0] == i {
+			lost = lost[1:]
 			continue
 		}
 		c := &changes[i]
@@ -204,12 +203,12 @@ func (f *flush) end(run *carillon.Run) {
 func (f *flush) run(run *carillon.Run) {
 	switch {
 	case run.State.Ended() && run.Rev == 0:
-		f.holdRun.runKey(run.ID)
+		f.insertRun.insertRun(run, 0)
 		f.freeRun.runKey(run.ID)
 	case run.State.Ended():
 		f.deleteRun.deleteRun(run)
 	case run.Rev == 0:
-		f.insertRun.insertRun(run)
+		f.insertRun.insertRun(run, 1)
 	default:
 		f.updateRun.updateRun(run)
 	}
@@ -218,12 +217,12 @@ func (f *flush) run(run *carillon.Run) {
 func (f *flush) guard(g *carillon.Guard) {
 	switch {
 	case g.Value == nil && g.Rev == 0: // only compared: there must be none
-		f.holdGuard.guard(g)
+		f.insertGuard.insertGuard(g)
 		f.freeGuard.guard(g)
 	case g.Value == nil:
 		f.deleteGuard.guard(g)
 	case g.Rev == 0:
-		f.insertGuard.guard(g)
+		f.insertGuard.insertGuard(g)
 	default:
 		f.updateGuard.guard(g)
 	}

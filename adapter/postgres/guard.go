@@ -6,10 +6,11 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// All by primary key, and as strict as those of runs. A guard that must not be there is held as such a run is.
+// All by primary key, and as strict as those of runs. The place of a guard that must not be there is taken as that of such
+// a run is.
 var (
 	insertGuard = forRows("insert_guard", `ns text, key text key, rev int4, value bytea`,
-		`INSERT INTO carillon.guard (ns, key, rev, value) SELECT ns, key, 1, value FROM ROWS x`)
+		`INSERT INTO carillon.guard (ns, key, rev, value) SELECT ns, key, rev, value FROM ROWS x`)
 
 	updateGuard = forRows("update_guard", `ns text, key text key, rev int4, value bytea`,
 		`WITH hit AS (UPDATE carillon.guard g SET rev = g.rev + 1, value = x.value
@@ -20,15 +21,12 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
-	holdGuard = forRows("hold_guard", `ns text, key text key, rev int4, value bytea`,
-		`INSERT INTO carillon.guard (ns, key, rev, value) SELECT ns, key, 0, '' FROM ROWS x`)
-
 	freeGuard = forRows("free_guard", `ns text, key text key, rev int4, value bytea`,
 		`DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = 0`)
 
-	// lockGuard returns the revisions of those that exist.
-	lockGuard = forRows("lock_guard", `ns text, key text key, rev int4, value bytea`,
-		`SELECT g.ns, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.ns = x.ns AND g.key = x.key FOR UPDATE OF g`)
+	// seeGuard returns the revisions of those that exist.
+	seeGuard = forRows("see_guard", `ns text, key text key, rev int4, value bytea`,
+		`SELECT g.ns, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.ns = x.ns AND g.key = x.key`)
 )
 
 func (r *rows) guard(g *carillon.Guard) {
@@ -37,6 +35,14 @@ func (r *rows) guard(g *carillon.Guard) {
 	r.text(g.Key)
 	r.int(int64(g.Rev))
 	r.bytes(g.Value)
+}
+
+func (r *rows) insertGuard(g *carillon.Guard) {
+	placed := *g
+	if placed.Rev = 1; g.Value == nil {
+		placed.Rev, placed.Value = 0, []byte{}
+	}
+	r.guard(&placed)
 }
 
 // By primary key; the second a range of it.

@@ -34,9 +34,9 @@ ON CONFLICT (job, due) DO UPDATE SET (pos, `+endedColumns+`) = (SELECT excluded.
 		`WITH hit AS (DELETE FROM carillon.dead d USING ROWS x WHERE d.job = x.job AND d.due = x.due RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
-	// lockDead returns those that exist.
-	lockDead = forRows("lock_dead", `job int8 key, due int8 key`,
-		`SELECT d.job, d.due FROM ROWS x JOIN carillon.dead d ON d.job = x.job AND d.due = x.due FOR UPDATE OF d`)
+	// seeDead returns those that exist.
+	seeDead = forRows("see_dead", `job int8 key, due int8 key`,
+		`SELECT d.job, d.due FROM ROWS x JOIN carillon.dead d ON d.job = x.job AND d.due = x.due`)
 )
 
 // record writes an ended run from memory: nothing is read back.

@@ -10,7 +10,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Intake is the table that carillon.submit, a function of the database, leaves jobs in: see migration/0004_submit.sql.
+// Intake is the table in which carillon.submit leaves jobs, a function that applications call inside their own transactions:
+//
+//	SELECT carillon.submit('{"type": "email.send", "target": {"handler": {}}}')
+//
+// Nobody may call it until that is granted: see migration/0004_submit.sql. The definition is kept as jsonb writes it: numbers
+// keep their digits, but of a field that is there twice only the last one is left.
 type Intake struct{ store *Store }
 
 // NewIntake uses the store's connections.

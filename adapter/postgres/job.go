@@ -46,8 +46,8 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 	insertLabel = forRows("insert_label", `job int8 key, ns text, key text, value text`,
 		`INSERT INTO carillon.job_label (job, ns, key, value) SELECT job, ns, key, value FROM ROWS x ON CONFLICT DO NOTHING`)
 
-	// lockJob returns the revisions of those that exist.
-	lockJob = forRows("lock_job", `id int8 key`, `SELECT j.id, j.rev FROM ROWS x JOIN carillon.job j ON j.id = x.id FOR UPDATE OF j`)
+	// seeJob returns the revisions of those that exist.
+	seeJob = forRows("see_job", `id int8 key`, `SELECT j.id, j.rev FROM ROWS x JOIN carillon.job j ON j.id = x.id`)
 )
 
 func (r *rows) insertJob(job *carillon.Job) error {

@@ -8,12 +8,12 @@ import (
 // were decided on: an insert by the key, the others by dividing by zero. An update leaves alone what a run is born with,
 // and touches no index unless the wake changes.
 var (
-	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, wake int8, covers int8, claimed int8, started int8,
+	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8, covers int8, claimed int8, started int8,
   retry_of int8, version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, prio int2, flags int2,
   extra bool, ns text, queue text, worker text, reason text`,
 		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
   crashes, state, prio, flags, extra, ns, queue, worker, reason)
-SELECT shard, due, job, wake, covers, claimed, started, retry_of, 1, version, seq, attempt, failures, losses,
+SELECT shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
   crashes, state, prio, flags, extra, ns, queue, worker, reason FROM ROWS x`)
 
 	updateRun = forRows("update_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8, claimed int8, started int8,
@@ -31,21 +31,14 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 )
 
-// A run that must not be there: only who takes its place can be sure that nobody else does meanwhile. It is given back at
-// once.
-var (
-	holdRun = forRows("hold_run", `shard int2 key, due int8 key, job int8 key`,
-		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, prio, flags, extra, ns, queue, worker, reason)
-SELECT shard, due, job, due, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, '', '', '', '' FROM ROWS x`)
+// freeRun gives back the places of runs that must not be there. Only who takes such a place can be sure that nobody else
+// does meanwhile: they are inserted like the others, with revision 0.
+var freeRun = forRows("free_run", `shard int2 key, due int8 key, job int8 key`,
+	`DELETE FROM carillon.run r USING ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = 0`)
 
-	freeRun = forRows("free_run", `shard int2 key, due int8 key, job int8 key`,
-		`DELETE FROM carillon.run r USING ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = 0`)
-)
-
-// lockRun returns the revisions of those that exist.
-var lockRun = forRows("lock_run", `shard int2 key, due int8 key, job int8 key`,
-	`SELECT r.job, r.due, r.rev FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job FOR UPDATE OF r`)
+// seeRun returns the revisions of those that exist.
+var seeRun = forRows("see_run", `shard int2 key, due int8 key, job int8 key`,
+	`SELECT r.job, r.due, r.rev FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job`)
 
 func (r *rows) runKey(id carillon.RunID) {
 	r.begin()
@@ -54,8 +47,9 @@ func (r *rows) runKey(id carillon.RunID) {
 	r.int(int64(id.Job))
 }
 
-func (r *rows) insertRun(run *carillon.Run) {
+func (r *rows) insertRun(run *carillon.Run, rev int64) {
 	r.runKey(run.ID)
+	r.int(rev)
 	r.int(int64(run.Wake))
 	r.int(int64(run.Covers))
 	r.int(int64(run.Claimed))

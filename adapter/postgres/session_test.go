@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -25,4 +26,54 @@ func TestCoordinator(t *testing.T) {
 			execute(t, url, fmt.Sprintf(`UPDATE carillon.session SET beat = beat - %d`, by.Milliseconds()))
 		},
 	})
+}
+
+// Somebody may look for old sessions while their beats, which were late, are being written.
+func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
+	url := database(t)
+	coordinator, conn := postgres.NewCoordinator(open(t, url, postgres.Config{})), client(t, url)
+	late, gone := carillon.Member{ID: "late", Kind: carillon.KindWorker}, carillon.Member{ID: "gone", Kind: carillon.KindWorker}
+	if err := coordinator.Join(t.Context(), []carillon.Member{late, gone}); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, `UPDATE carillon.session SET beat = beat - 60000`)
+	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT carillon.beat('{late}', '{""}')`); err != nil {
+		t.Fatal(err)
+	}
+	for _, end := range []string{"", "COMMIT"} {
+		if members, err := coordinator.Members(t.Context(), true); err != nil || !slices.Equal(members, []carillon.Member{late}) {
+			t.Fatalf("%v %v", members, err)
+		}
+		if _, err := conn.Exec(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if members, err := coordinator.Members(t.Context(), true); err != nil || !slices.Equal(members, []carillon.Member{late}) {
+		t.Fatalf("%v %v", members, err)
+	}
+}
+
+func TestWhatIsHeldTakesHalfOfItsSize(t *testing.T) {
+	url := database(t)
+	coordinator := postgres.NewCoordinator(open(t, url, postgres.Config{}))
+	if err := coordinator.Join(t.Context(), []carillon.Member{{ID: "a"}}); err != nil {
+		t.Fatal(err)
+	}
+	ids, now := carillon.NewIDs(1, carillon.Never), carillon.Now()
+	var holds []carillon.Held
+	for i := range 1000 {
+		due := now + carillon.Time(i)
+		job, err := ids.Next(due)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds = append(holds, carillon.Held{Run: carillon.RunID{Job: job, Due: due}, Attempt: 1})
+	}
+	if gone, err := coordinator.Beat(t.Context(), []carillon.Beat{{ID: "a", Holds: holds}}); err != nil || len(gone) > 0 {
+		t.Fatal(gone, err)
+	}
+	var size int
+	if err := client(t, url).QueryRow(t.Context(), `SELECT octet_length(holds) FROM carillon.session`).Scan(&size); err != nil || size > 10_000 {
+		t.Errorf("%d bytes for %d runs: %v", size, len(holds), err)
+	}
 }

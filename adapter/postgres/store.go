@@ -58,7 +58,7 @@ func Open(ctx context.Context, url string, config Config) (*Store, error) {
 
 // prepare takes as long as it takes: a migration may have to write a large table anew.
 func (s *Store) prepare(ctx context.Context, config Config) error {
-	if err := s.migrate(ctx, config.KeepSchema); err != nil {
+	if err := s.migrate(ctx, config.KeepSchema); err != nil || config.KeepSchema {
 		return err
 	}
 	s.forget.days = time.Now()

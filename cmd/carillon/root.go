@@ -79,7 +79,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 	root.SetFlagErrorFunc(flagError)
 	a.globalFlags(root)
 	a.add(root, "jobs", a.submitCommand(), a.jobsCommand(), a.jobCommand(), a.editCommand(), a.pauseCommand(),
-		a.resumeCommand(), a.cancelCommand(), a.nextCommand())
+		a.resumeCommand(), a.cancelCommand(), a.nextCommand(), a.refusedCommand())
 	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
 	a.add(root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.workersCommand(), a.cronCommand(), a.versionCommand())
 	root.SetHelpCommandGroupID("other")

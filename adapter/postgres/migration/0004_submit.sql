@@ -96,7 +96,7 @@ BEGIN
   PERFORM carillon.check_target(job);
 END $$;
 
-CREATE FUNCTION carillon.check_target(job jsonb) RETURNS void LANGUAGE plpgsql IMMUTABLE AS $$
+CREATE FUNCTION carillon.check_target(job jsonb) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
   target CONSTANT jsonb := coalesce(job -> 'target', '{}');
   field text;
