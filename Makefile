@@ -18,11 +18,14 @@ build: ## build bin/carillon (no C compiler needed)
 	@mkdir -p bin
 	CGO_ENABLED=0 go build -o $(BIN) ./cmd/carillon
 
-test: ## all tests
+test: servers ## all tests, against real database servers
 ifeq ($(RACE),)
 	@echo "!!! no C compiler found: running the tests WITHOUT the race detector" >&2
 endif
 	$(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) go test $(RACE) -timeout 9m ./...
+
+servers: ## install the database servers that tests need, where that may be done
+	@tools/servers
 
 check: ## formatting, vet, staticcheck, architecture
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); \
@@ -45,4 +48,4 @@ fuzz: ## a minute of every fuzz target
 clean: ## remove what was built
 	rm -rf bin
 
-.PHONY: help run build test check format bench fuzz clean
+.PHONY: help run build test servers check format bench fuzz clean

@@ -3,6 +3,7 @@ package desk
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ func (d *Desk) Beat(ctx context.Context, worker string, holds []carillon.Held) (
 	if len(long) == 0 {
 		return orders, nil
 	}
-	if orders.Stop, err = d.check(ctx, long); err != nil {
+	if orders.Stop, err = d.check(ctx, long); err != nil && ctx.Err() == nil {
 		d.cfg.Logger.Error("read what workers hold", "error", err, "runs", len(long)) // with the next beat
 	}
 	return orders, nil
@@ -37,32 +38,38 @@ func (d *Desk) Beat(ctx context.Context, worker string, holds []carillon.Held) (
 
 // withClaims adds what is just being given to the worker: however long that takes, nobody should take it away meanwhile.
 func (d *Desk) withClaims(worker string, holds []carillon.Held) []carillon.Held {
+	holds = slices.Clip(holds)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for id, c := range d.claiming {
 		if c.worker == worker {
-			holds = append(holds[:len(holds):len(holds)], carillon.Held{Run: id, Attempt: c.attempt})
+			holds = append(holds, carillon.Held{Run: id, Attempt: c.attempt})
 		}
 	}
 	for id, w := range d.reserved {
 		if w.worker == worker {
-			holds = append(holds[:len(holds):len(holds)], carillon.Held{Run: id, Attempt: 1})
+			holds = append(holds, carillon.Held{Run: id, Attempt: 1})
 		}
 	}
 	return holds
 }
 
-// long are the attempts that the worker listed with its last beat already.
+// maxChecked bounds how many runs a beat reads: a worker that holds more hears of a stop some beats later.
+const maxChecked = 1000
+
+// long are attempts that the worker listed with its last beat already, some of them if they are very many.
 func (d *Desk) long(worker string, holds []carillon.Held) (long []carillon.Held) {
 	v := d.alive(worker)
 	now := make(map[carillon.Held]bool, len(holds))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, h := range holds {
-		if v.holds[h] {
+		now[h] = true
+	}
+	for h := range v.holds { // in an order that is another one each time
+		if now[h] && len(long) < maxChecked {
 			long = append(long, h)
 		}
-		now[h] = true
 	}
 	v.holds = now
 	return long

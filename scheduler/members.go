@@ -80,6 +80,20 @@ func (s *Scheduler) Members() []carillon.Member {
 // Shards are those that this node sees to; nil: all.
 func (s *Scheduler) Shards() []int { return s.members.shards() }
 
+// assemble waits a moment until no more nodes come: those that start together would otherwise each load, and try to claim,
+// what belongs to the others.
+func (s *Scheduler) assemble(ctx context.Context) {
+	for range 4 {
+		if s.cfg.Node == "" || !pause(ctx, lookEvery) {
+			return
+		}
+		before := s.Members()
+		if err := s.look(ctx, false); err == nil && len(s.Members()) == len(before) {
+			return
+		}
+	}
+}
+
 // follow keeps the list of members fresh, whatever else is going on: a sweep that takes long must not judge by an old one.
 // Sessions are ended only while the coordinator has been answering for a session's time: after an outage, of it or of this
 // process, those who are still there must have had the time to say so.

@@ -85,11 +85,14 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		if err == nil {
 			break
 		}
-		s.cfg.Logger.Error("ask who is alive", "error", err)
+		if ctx.Err() == nil {
+			s.cfg.Logger.Error("ask who is alive", "error", err)
+		}
 		if !pause(ctx, lookEvery) {
 			return nil
 		}
 	}
+	s.assemble(ctx)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.load(ctx) })
 	g.Go(func() error { return s.wake(ctx) })

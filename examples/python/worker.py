@@ -36,11 +36,11 @@ def call(path, body, timeout, method="POST"):
 
 def perform(task, key):
     """Runs the handler, then hands in the end until there is a receipt. Whatever that says, nothing is left to do."""
-    report = {"run": key[0], "fence": key[1], "token": task["token"]}
-    try: report["end"] = {"outcome": "success", "result": HANDLERS[task["type"]](task, task["stop"])}
+    report, start = {"run": key[0], "fence": key[1], "token": task["token"]}, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    try: report["end"] = {"outcome": "success", "started_at": start, "result": HANDLERS[task["type"]](task, task["stop"])}
     except Exception as e:
         failed = {"outcome": "fatal" if isinstance(e, Fatal) else "retriable", "reason": "%s: %s" % (type(e).__name__, e)}
-        report["end"] = task.get("halted", failed)
+        report["end"] = {"started_at": start, **task.get("halted", failed)}
         report["lines"] = [{"stream": "stderr", "text": line} for line in traceback.format_exc().splitlines()]
     while key in held:
         try: call("/%s/report" % me["worker"], {"reports": [report]}, 10) and held.pop(key)

@@ -77,14 +77,23 @@ perform() {
 	echo "{\"holds\":[$held}]}" >"$work/holds"
 	setsid "$@" <"$work/task" >"$work/printed" 2>&1 & # a process group of its own: all of it can be killed
 	echo $! >"$work/pid"
-	while kill -0 $! 2>/dev/null; do # a signal to this script ends the wait early
+	token="\"token\":\"$(field token "$work/task")\""
+	echo "{\"reports\":[$held,$token,\"begun_at\":\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\"}]}" >"$work/report"
+	post POST "/$(cat "$work/worker")/report" "$work/report" 3 receipt # lost, the run is only shown as claimed
+	wait $!
+	code=$?
+	while kill -0 $! 2>/dev/null; do # a signal to this script has ended the wait early
 		wait $!
 		code=$?
 	done
 	rm -f "$work/pid"
-	case $code in 0) end='"success"' ;; 100) end='"fatal","reason":"exit code 100"' ;; *) end="\"retriable\",\"reason\":\"exit code $code\"" ;; esac
+	case $code in
+	0) end='"success"' ;;
+	100) end='"fatal","reason":"exit code 100"' ;;
+	*) end="\"retriable\",\"reason\":\"exit code $code\"" ;;
+	esac
 	[ "$code" = 0 ] || [ ! -e "$work/halted" ] || end="\"$(cat "$work/halted")\""
-	held="$held,\"token\":\"$(field token "$work/task")\","
+	held="$held,$token,"
 	printf '%s\n' "{\"reports\":[$held$(lines "$work/printed")\"end\":{\"outcome\":$end}}]}" >"$work/report" # echo may undo escapes
 	while post POST "/$(cat "$work/worker")/report" "$work/report" 10 receipt && [ "$status" != 200 ]; do
 		case $status in 4??) echo "{\"reports\":[$held\"end\":{\"outcome\":$end}}]}" >"$work/report" ;; esac # the lines are at fault
