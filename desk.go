@@ -26,9 +26,9 @@ type Desk interface {
 	Pull(ctx context.Context, p Pull) ([]Task, error)
 	// Report hands in what attempts have to say, and returns a receipt for each. After an error nothing is known.
 	Report(ctx context.Context, worker string, reports []Report) ([]Receipt, error)
-	// Beat prolongs the worker's session. holds are all attempts that it has been given and whose end has no receipt yet.
+	// Beat prolongs the worker's session. It holds all attempts that it has been given and whose end has no receipt yet.
 	// ErrLost: the session is over, whatever the worker held may be somebody else's by now.
-	Beat(ctx context.Context, worker string, holds []Held) (Orders, error)
+	Beat(ctx context.Context, b Beat) (Orders, error)
 	// Leave ends the session.
 	Leave(ctx context.Context, worker string) error
 }

@@ -85,8 +85,9 @@ type LogStore interface {
 type Coordinator interface {
 	// Join opens sessions. Ids are random per start and never used again.
 	Join(ctx context.Context, members []Member) error
-	// Beat prolongs sessions and keeps what their members say they hold. It returns the ids whose session is over; such
-	// a session never comes back.
+	// Beat prolongs sessions and keeps what their members say they hold. A beat that comes after one with a higher number
+	// was held up on its way, and says nothing any more. It returns the ids whose session is over; such a session never
+	// comes back.
 	Beat(ctx context.Context, beats []Beat) (gone []string, err error)
 	// Leave ends sessions. Ending one that is over is no error.
 	Leave(ctx context.Context, ids []string) error
@@ -115,8 +116,9 @@ const (
 
 // Beat says that a member is alive, and which runs it holds.
 type Beat struct {
-	ID    string
-	Holds []Held
+	ID     string
+	Number int64 // rises from beat to beat of a session; 0: not numbered
+	Holds  []Held
 }
 
 // Held names an attempt. The number is what makes its fence, see Run.Fence.

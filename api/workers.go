@@ -31,7 +31,8 @@ type (
 		Max    int      `json:"max"`    // default 1
 	}
 	heartbeat struct {
-		Holds []hold `json:"holds"`
+		Number int    `json:"number,omitzero"` // rises from one to the next
+		Holds  []hold `json:"holds"`
 	}
 	hold struct {
 		Run   string `json:"run"`
@@ -219,6 +220,9 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err := readMessage(w, r, &given); err != nil {
 		return err
 	}
+	if given.Number < 0 {
+		return invalid("number", strconv.Itoa(given.Number), "a number that rises from one heartbeat to the next, or none")
+	}
 	holds := make([]carillon.Held, len(given.Holds))
 	for i, h := range given.Holds {
 		held, err := attemptOf(h.Run, h.Fence)
@@ -229,7 +233,7 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 	}
 	answer := orders{Stop: []order{}, Nodes: []string{}}
 	err := s.atDesk(func(desk carillon.Desk) error {
-		told, err := desk.Beat(r.Context(), r.PathValue("id"), holds)
+		told, err := desk.Beat(r.Context(), carillon.Beat{ID: r.PathValue("id"), Number: int64(given.Number), Holds: holds})
 		for _, o := range told.Stop {
 			answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
 		}

@@ -267,6 +267,9 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 	if err := json.Unmarshal(a.Body.Bytes(), &got); err != nil || len(got.Stop) != 2 || len(got.Nodes) != 1 {
 		t.Fatalf("%v: %s", err, a.Body)
 	}
+	if got.Stop[0].Run != one.Run { // in no promised order
+		got.Stop[0], got.Stop[1] = got.Stop[1], got.Stop[0]
+	}
 	if s := got.Stop[0]; s.Run != one.Run || s.Fence != one.Fence || s.Lost {
 		t.Errorf("the canceled one: %+v", s)
 	}
@@ -291,7 +294,7 @@ var errAway = errors.New("store away")
 
 func (outage) Register(context.Context, string) (string, error)             { return "", errAway }
 func (outage) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { return nil, errAway }
-func (outage) Beat(context.Context, string, []carillon.Held) (carillon.Orders, error) {
+func (outage) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
 	return carillon.Orders{}, errAway
 }
 

@@ -85,7 +85,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	case nil:
 		_, err = io.Copy(io.Discard, answer.Body) // so that the connection can be used again
 	case *[]byte:
-		*out, err = io.ReadAll(answer.Body)
+		*out, err = readAll(answer)
 	default:
 		err = json.NewDecoder(answer.Body).Decode(out)
 	}
@@ -93,6 +93,16 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 		return c.failed(ctx, fmt.Errorf("read the answer to %s %s: %w", r.method, answer.Request.URL.Path, err))
 	}
 	return nil
+}
+
+// readAll asks for memory once where the length is known: answers to pulls are large, and come all the time.
+func readAll(answer *http.Response) ([]byte, error) {
+	var b bytes.Buffer
+	if n := answer.ContentLength; n > 0 && n < 16<<20 {
+		b.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := b.ReadFrom(answer.Body)
+	return b.Bytes(), err
 }
 
 // send returns an answer of the 2xx kind, whose body the caller closes, or an error.

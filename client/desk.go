@@ -160,9 +160,9 @@ func reduced(r *carillon.Report, why error) carillon.Report {
 }
 
 // Beat prolongs the session, and learns which nodes there are.
-func (d *Desk) Beat(ctx context.Context, worker string, holds []carillon.Held) (carillon.Orders, error) {
+func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
 	var answer ordersJSON
-	err := d.call(ctx, beatLimit, request{method: http.MethodPost, path: workerPath(worker, "/heartbeat"), body: appendHolds(holds)}, &answer)
+	err := d.call(ctx, beatLimit, request{method: http.MethodPost, path: workerPath(b.ID, "/heartbeat"), body: appendBeat(b)}, &answer)
 	if err != nil {
 		return carillon.Orders{}, err
 	}

@@ -22,7 +22,7 @@ func (e endless) Leave(context.Context, string) error              { return nil 
 
 func (e endless) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { return e.tasks, nil }
 
-func (e endless) Beat(context.Context, string, []carillon.Held) (carillon.Orders, error) {
+func (e endless) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
 	return carillon.Orders{}, nil
 }
 
@@ -49,7 +49,9 @@ func (r *recorder) WriteHeader(status int) { r.status = status }
 func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	s.ServeHTTP(w, r)
-	return &http.Response{StatusCode: w.status, Header: w.header, Body: io.NopCloser(&w.Buffer), Request: r}, nil
+	return &http.Response{
+		StatusCode: w.status, Header: w.header, Body: io.NopCloser(&w.Buffer), ContentLength: int64(w.Len()), Request: r,
+	}, nil
 }
 
 func benchDesk(b *testing.B) (*client.Desk, []carillon.Task) {

@@ -284,8 +284,8 @@ func TestOrdersAndTheEndOfASession(t *testing.T) {
 	if _, err := c.door.CancelRun(ctx, job.Namespace, task.Run.ID); err != nil {
 		t.Fatal(err)
 	}
-	must(d.Beat(ctx, worker, []carillon.Held{task.Held()}))(t)
-	orders := must(d.Beat(ctx, worker, []carillon.Held{task.Held()}))(t)
+	must(d.Beat(ctx, carillon.Beat{ID: worker, Holds: []carillon.Held{task.Held()}}))(t)
+	orders := must(d.Beat(ctx, carillon.Beat{ID: worker, Holds: []carillon.Held{task.Held()}}))(t)
 	if len(orders.Stop) != 1 || orders.Stop[0].Held != task.Held() || orders.Stop[0].Lost {
 		t.Errorf("orders are %+v", orders)
 	}
@@ -322,7 +322,7 @@ func TestEveryCallButAPullGoesOnToTheNextNode(t *testing.T) {
 		for range 10 { // each begins with one of the two at random
 			d := newDesk(t, bad, good.URL)
 			worker := must(d.Register(ctx, "test"))(t)
-			must(d.Beat(ctx, worker, nil))(t)
+			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 			before := calls.Load()
 			if _, err := d.Report(ctx, worker, []carillon.Report{{Held: carillon.Held{Run: carillon.RunID{Job: 1, Due: 1}, Attempt: 1}}}); err != nil {
 				t.Error(err)
@@ -354,9 +354,9 @@ func TestAWorkerSurvivesTheLossOfAllServersItWasGiven(t *testing.T) {
 	d := newDesk(t, first.URL)
 	worker := must(d.Register(ctx, "test"))(t)
 	first.Close()
-	must(d.Beat(ctx, worker, nil))(t)
+	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 	c.advertise(second.URL)
-	must(d.Beat(ctx, worker, nil))(t)
+	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 	c.due(mail())
 	if tasks := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t); len(tasks) != 1 {
 		t.Errorf("%d tasks from the second node", len(tasks))
@@ -387,19 +387,19 @@ func TestNodesOutOfReachCostLittle(t *testing.T) {
 		worker := must(d.Register(ctx, "test"))(t)
 		began := time.Now()
 		for range 10 {
-			must(d.Beat(ctx, worker, nil))(t)
+			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("with all well, beats took %s", took)
 		}
 		nodes["balancer"] = nil
-		if _, err := d.Beat(ctx, worker, nil); err == nil || time.Since(began) != 4500*time.Millisecond {
+		if _, err := d.Beat(ctx, carillon.Beat{ID: worker}); err == nil || time.Since(began) != 4500*time.Millisecond {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		nodes["balancer"] = c.handler()
 		began = time.Now()
 		for range 10 {
-			must(d.Beat(ctx, worker, nil))(t)
+			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("after the outage, beats took %s", took)
@@ -460,7 +460,7 @@ func TestACallThatIsGivenUpBlamesNobody(t *testing.T) {
 		if _, err := d.Pull(ctx, carillon.Pull{Worker: "w", Max: 1}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("given up: %v", err)
 		}
-		if _, err := d.Beat(ctx, "w", nil); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := d.Beat(ctx, carillon.Beat{ID: "w"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("given up: %v", err)
 		}
 		nodes["a"] = c.handler()

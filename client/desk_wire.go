@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
@@ -57,7 +58,7 @@ const (
 )
 
 func readTasks(body []byte, worker string) ([]carillon.Task, error) {
-	var answer tasksJSON
+	answer := tasksJSON{make([]taskJSON, 0, min(bytes.Count(body, []byte(`{"run":"`)), maxPull))}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return nil, err
 	}
@@ -104,10 +105,11 @@ func (o *ordersJSON) orders() (carillon.Orders, error) {
 	return told, nil
 }
 
-func appendHolds(holds []carillon.Held) []byte {
-	b := make([]byte, 0, 16+80*len(holds))
-	b = append(b, `{"holds":[`...)
-	for i, h := range holds {
+func appendBeat(beat carillon.Beat) []byte {
+	b := make([]byte, 0, 48+80*len(beat.Holds))
+	b = strconv.AppendInt(append(b, `{"number":`...), beat.Number, 10)
+	b = append(b, `,"holds":[`...)
+	for i, h := range beat.Holds {
 		if i > 0 {
 			b = append(b, ',')
 		}

@@ -15,8 +15,9 @@ const beatTime = 2 * time.Second
 
 // Beat implements carillon.Desk. A request to stop whose commit was not answered, or that another node took, has not been
 // told to anybody here; so what the worker has held for more than a beat is read, and it is told what it should stop.
-func (d *Desk) Beat(ctx context.Context, worker string, holds []carillon.Held) (carillon.Orders, error) {
-	gone, err := d.prolong(ctx, carillon.Beat{ID: worker, Holds: d.withClaims(worker, holds)})
+func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
+	worker, holds := b.ID, b.Holds
+	gone, err := d.prolong(ctx, carillon.Beat{ID: worker, Number: b.Number, Holds: d.withClaims(worker, holds)})
 	if err != nil {
 		return carillon.Orders{}, fmt.Errorf("prolong the session of %s: %w", worker, err)
 	}

@@ -138,7 +138,7 @@ func TestAWorkerWhoseSessionIsOverIsToldSoAndGetsNothing(t *testing.T) {
 	in(t, 2, func(h *house) {
 		worker := h.register(h.nodes[0])
 		time.Sleep(2 * carillon.SessionTime)
-		if _, err := h.nodes[0].Beat(context.Background(), worker, nil); !errors.Is(err, carillon.ErrLost) {
+		if _, err := h.nodes[0].Beat(context.Background(), carillon.Beat{ID: worker}); !errors.Is(err, carillon.ErrLost) {
 			t.Errorf("beat: %v", err)
 		}
 		for i, n := range h.nodes {

@@ -150,7 +150,7 @@ func (h *house) beat(n *node, worker string, d time.Duration, tasks ...carillon.
 		holds = append(holds, tasks[i].Held())
 	}
 	for until := time.Now().Add(d); ; time.Sleep(carillon.BeatEvery) {
-		orders, err := n.Beat(context.Background(), worker, holds)
+		orders, err := n.Beat(context.Background(), carillon.Beat{ID: worker, Holds: holds})
 		h.must(err)
 		stop = append(stop, orders.Stop...)
 		if !time.Now().Before(until) {

@@ -52,11 +52,14 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 		return nil, fmt.Errorf("pull due runs: %w", err)
 	}
 	var tasks []carillon.Task
+	back := runs[len(runs)-over:]
 	if len(runs) > over {
-		tasks = d.claim(context.WithoutCancel(ctx), runs[:len(runs)-over], p.Worker)
+		var heavy []carillon.Run
+		tasks, heavy = d.claim(context.WithoutCancel(ctx), runs[:len(runs)-over], p.Worker)
+		back = append(heavy, back...)
 	}
-	if over > 0 { // they go back to where they came from; whoever asks next has them
-		d.cfg.Queue.Push(context.WithoutCancel(ctx), runs[len(runs)-over:])
+	if len(back) > 0 { // they go back to where they came from; whoever asks next has them
+		d.cfg.Queue.Push(context.WithoutCancel(ctx), back)
 	}
 	if ack != nil {
 		if err := ack(context.WithoutCancel(ctx)); err != nil {
@@ -116,14 +119,27 @@ func (d *Desk) alive(worker string) *visitor {
 	return v
 }
 
-// claim asks the ledger for runs and returns those that were given. Whoever changed a run that lost has passed it on; but
+// maxBytes bounds the payloads of one answer: a thousand of the largest would not arrive in time.
+const maxBytes = 16 << 20
+
+// claim asks the ledger for runs and returns those that were given, and those that were too much for one answer. Whoever changed a run that lost has passed it on; but
 // it may have lost for its guard alone, which another run of the job changed, and then somebody has to look at it again.
-func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) []carillon.Task {
+func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (tasks []carillon.Task, heavy []carillon.Run) {
 	dues, err := d.cfg.Ledger.Dues(ctx, runs, worker)
 	if err != nil {
 		d.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs)) // the sweeper pushes it again
 		pause(ctx, time.Second)
-		return nil
+		return nil, nil
+	}
+	bytes := 0
+	for i := range dues {
+		if bytes += len(dues[i].Job.Payload); bytes > maxBytes && i > 0 {
+			for _, due := range dues[i:] {
+				heavy = append(heavy, due.Run)
+			}
+			dues = dues[:i]
+			break
+		}
 	}
 	d.expect(dues)
 	defer d.unexpect(dues)
@@ -138,10 +154,10 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) []
 			d.cfg.Logger.Error("claim", "error", err, "runs", len(runs)) // the sweeper tries again
 			pause(ctx, time.Second)
 		}
-		return nil
+		return nil, heavy
 	}
 	var again []carillon.RunID
-	tasks := make([]carillon.Task, 0, len(dues))
+	tasks = make([]carillon.Task, 0, len(dues))
 	for i := range dues {
 		won := len(lost) == 0 || lost[0] != i
 		switch {
@@ -155,7 +171,7 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) []
 		}
 	}
 	d.cfg.Look(again)
-	return d.withCheckpoints(ctx, tasks)
+	return d.withCheckpoints(ctx, tasks), heavy
 }
 
 // task is what the worker gets: the run as it is by now, somebody may have asked it to stop meanwhile.

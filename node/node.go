@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"time"
 	_ "time/tzdata" // schedules must not depend on what zones the machine has installed
 
 	"golang.org/x/sync/errgroup"
@@ -151,7 +150,7 @@ func (n *Node) noticed(c []carillon.Change) {
 		n.worker.Notice(c)
 	}
 }
-func (n *Node) routed(c []carillon.Change)  { n.scheduler.Route(c) }
+func (n *Node) routed(c []carillon.Change) { n.scheduler.Route(c) }
 
 // publish tells listeners of every run and job that changed; without listeners it costs nothing.
 func (n *Node) publish(committed []carillon.Change) {
@@ -176,38 +175,16 @@ func (n *Node) publish(committed []carillon.Change) {
 
 // executors are what this node can run.
 func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, error) {
-	funcs := executor.NewFuncs()
-	for typ, handler := range n.cfg.Handlers {
-		funcs.Register(typ, handler)
+	cfg := executor.AllConfig{Handlers: n.cfg.Handlers, HTTPAllow: n.cfg.HTTPAllow}
+	if n.cfg.Commands && n.cfg.Concurrency > 0 {
+		cfg.Leash, cfg.TempDir = filepath.Join(n.cfg.Data, leashFile), filepath.Join(n.cfg.Data, tempDir)
 	}
-	all := map[string]executor.Executor{
-		"handler": funcs,
-		"http":    executor.NewHTTP(executor.HTTPConfig{Allow: n.cfg.HTTPAllow}),
+	all, release, err := executor.All(ctx, cfg)
+	if err == nil {
+		n.close = append(n.close, release)
 	}
-	if !n.cfg.Commands {
-		return all, nil
-	}
-	// Until the last supervisor of a former process is gone, what that process held may still be running here.
-	ctx, cancel := context.WithTimeout(ctx, leashWait)
-	defer cancel()
-	leash, err := executor.HoldLeash(ctx, filepath.Join(n.cfg.Data, leashFile))
-	if err != nil {
-		return nil, fmt.Errorf("wait for the commands of a former process to end: %w", err)
-	}
-	n.close = append(n.close, leash.Close)
-	temp := filepath.Join(n.cfg.Data, tempDir)
-	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700)); err != nil { // what killed attempts left behind
-		return nil, err
-	}
-	if temp, err = filepath.Abs(temp); err != nil { // commands have working directories of their own
-		return nil, err
-	}
-	all["command"] = executor.NewCommand(executor.CommandConfig{Leash: leash, TempDir: temp})
-	return all, nil
+	return all, err
 }
-
-// leashWait is longer than any supervisor lets its command live without a worker.
-const leashWait = 15 * time.Second
 
 // URL is where the API is served; empty without one.
 func (n *Node) URL() string {

@@ -43,6 +43,7 @@ func Coordinator(t *testing.T, c CoordinatorTest) {
 	run("time alone ends no session: after an outage everybody goes on", coordinatorOutage)
 	run("a beat of the gone is told so, and does not bring them back", coordinatorGone)
 	run("what members hold comes back as they said it with their last beat", coordinatorHolds)
+	run("a beat that was held up on its way says nothing any more", coordinatorOld)
 	run("many hold much", coordinatorMuch)
 	run("two coordinators see each other's members", coordinatorBoth)
 	run("the clock goes forward, and beats are by it", coordinatorClock)
@@ -219,6 +220,30 @@ func coordinatorHolds(t coordinatorTest) {
 	same(t, "later", t.held(member(1), member(2)), [][]carillon.Held{first[:1], nil})
 	first[0].Attempt = 9 // what was said stays said
 	same(t, "of one", t.held(member(1)), [][]carillon.Held{{held(1<<62, epoch, 1)}})
+}
+
+func coordinatorOld(t coordinatorTest) {
+	t.join(member(1), member(2))
+	held := func(job carillon.JobID) []carillon.Held {
+		return []carillon.Held{{Run: carillon.RunID{Job: job, Due: epoch}, Attempt: 1}}
+	}
+	say := func(number int64, job carillon.JobID) {
+		t.Helper()
+		beats := []carillon.Beat{{ID: member(1).ID, Number: number, Holds: held(job)}, {ID: member(2).ID, Number: 10 * number, Holds: held(job)}}
+		same(t, "gone", len(t.say(beats...)), 0)
+	}
+	say(7, 1)
+	say(9, 2)
+	say(8, 3)
+	say(9, 4)
+	same(t, "holds after old beats", t.held(member(1), member(2)), [][]carillon.Held{held(2), held(2)})
+	say(10, 5)
+	same(t, "holds after a newer one", t.held(member(1), member(2)), [][]carillon.Held{held(5), held(5)})
+	t.say(carillon.Beat{ID: member(1).ID, Holds: held(6)})
+	same(t, "holds after one without a number", t.held(member(1)), [][]carillon.Held{held(6)})
+	t.age(carillon.SessionTime + time.Second)
+	say(3, 7)
+	t.there(true)
 }
 
 func coordinatorMuch(t coordinatorTest) {

@@ -14,6 +14,9 @@ const (
 	// briefly is how long a run goes on before the desk is told that it runs: most have ended by then, and one more
 	// write for each would cost as much as its claim.
 	briefly = 100 * time.Millisecond
+	// beatTime bounds a beat: what it says must not be so old when it arrives that a run which has begun since would seem
+	// to be missing. Shorter than what is left of Handover when the last run may begin.
+	beatTime = carillon.Handover - carillon.PullLate - 100*time.Millisecond
 )
 
 // register opens a session, trying until there is one; false when ctx has ended.
@@ -45,14 +48,16 @@ func (w *Worker) register(ctx context.Context) bool {
 func (w *Worker) beat(ctx context.Context) {
 	tick := time.NewTicker(carillon.BeatEvery)
 	defer tick.Stop()
-	for {
+	for number := int64(1); ; number++ {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
 		sent := w.cfg.Clock()
-		orders, err := w.cfg.Desk.Beat(ctx, w.ID(), w.holds())
+		try, cancel := context.WithTimeout(ctx, beatTime)
+		orders, err := w.cfg.Desk.Beat(try, carillon.Beat{ID: w.ID(), Number: number, Holds: w.holds()})
+		cancel()
 		switch {
 		case err == nil:
 			w.checkLease()

@@ -24,8 +24,9 @@ type Coordinator struct {
 
 type session struct {
 	carillon.Member
-	beat  carillon.Time
-	holds []carillon.Held
+	beat   carillon.Time
+	number int64
+	holds  []carillon.Held
 }
 
 // NewCoordinator returns a coordinator without members.
@@ -68,7 +69,9 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []s
 			gone = append(gone, b.ID)
 			continue
 		}
-		s.beat, s.holds = now, slices.Clone(b.Holds)
+		if b.Number == 0 || b.Number > s.number {
+			s.beat, s.number, s.holds = now, max(b.Number, s.number), slices.Clone(b.Holds)
+		}
 	}
 	return gone, nil
 }

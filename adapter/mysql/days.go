@@ -50,13 +50,11 @@ const (
 )
 
 // addDays makes partitions ahead of time. Where none was made in time the last one takes the records, so that no commit
-// fails, and they are moved from there.
+// fails, and they are moved from there. To move very many would stop all commits for long: then they stay, history has no
+// further days, and records are removed one by one.
 func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
-	if s.keep {
-		return nil
-	}
 	s.forget.mu.Lock()
-	enough := now+daysAhead/2 < s.forget.ahead
+	enough := s.keep || now+daysAhead/2 < s.forget.ahead
 	s.forget.mu.Unlock()
 	if enough {
 		return nil
@@ -66,21 +64,13 @@ func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
 		if err != nil {
 			return err
 		}
-		today := now - now%dayLength
-		last := today // what is older goes into one
-		if len(all) > 0 {
-			last = max(last, all[len(all)-1].to)
+		large, err := l.has(manyOfDay, raw(`later`), s.bulk-1)
+		if err != nil {
+			return err
 		}
-		var b []byte
-		if len(all) == 0 || all[len(all)-1].to < today {
-			b = appendSQL(b, oneDay, dayName(today), today)
-		}
-		for last < today+daysAhead {
-			last += dayLength
-			b = appendSQL(b, oneDay, dayName(last), last)
-		}
-		if len(b) > 0 {
-			err = l.insist(func() error { return l.exec(appendSQL(nil, splitLast, raw(b))) })
+		days, last := newDays(all, now)
+		if len(days) > 0 && !large {
+			err = l.insist(func() error { return l.exec(appendSQL(nil, splitLast, days)) })
 		}
 		if err == nil {
 			s.forget.mu.Lock()
@@ -90,6 +80,25 @@ func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
 		return err
 	})
 	return tried("add days to history", err)
+}
+
+// newDays writes the days that are still to be made, and says when the last of all ends. What is older than today goes
+// into one.
+func newDays(all []day, now carillon.Time) (days raw, last carillon.Time) {
+	today := now - now%dayLength
+	if len(all) > 0 {
+		last = all[len(all)-1].to
+	}
+	var b []byte
+	if last < today {
+		b = appendSQL(b, oneDay, dayName(today), today)
+		last = today
+	}
+	for last < today+daysAhead {
+		last += dayLength
+		b = appendSQL(b, oneDay, dayName(last), last)
+	}
+	return raw(b), last
 }
 
 // dayName names a day by its end.

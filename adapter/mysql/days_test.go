@@ -158,3 +158,22 @@ func TestRecordsForWhichNoDayWasMadeAreKeptAndMoved(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+func TestTooManyRecordsToBeMovedStayWhereTheyAre(t *testing.T) {
+	store := openAt(t, database(t))
+	store.Bound(1000, 3)
+	changes := submits(t, 3, nil)
+	win(t, store, changes...)
+	for _, c := range changes {
+		win(t, store, ended(c, now))
+	}
+	if n := forgetAll(t, store, now+dayLength); n != 0 {
+		t.Errorf("forgot %d", n)
+	}
+	if got := count(t, store, `SELECT count(*) FROM history PARTITION (later)`); got != "3" {
+		t.Errorf("%s", got)
+	}
+	if n := forgetAll(t, store, now+40*dayLength); n != 3 {
+		t.Errorf("forgot %d", n)
+	}
+}

@@ -61,7 +61,7 @@ func Queries() map[string]Planned {
 		"wakesOfLane":    {fill(wakesOfLane, 1, 2, 3, 1, 2, 1, 9, raw(``), "q", 5, 10), []string{"run_lane"}, false},
 		"guardsByKey":    {fill(guardsByKey, raw(`('a','b'),('a','c')`)), []string{"PRIMARY"}, false},
 		"guardsUntil":    {fill(guardsUntil, "a", "b", "c"), []string{"PRIMARY"}, false},
-		"guardsFrom":     {fill(guardsFrom, "a", "", 0, ""), []string{"PRIMARY"}, false},
+		"guardsFrom":     {fill(guardsFrom, "a", ""), []string{"PRIMARY"}, false},
 		"jobsLatest":     {fill(jobsLatest, raw(`1,2,3`)), []string{"PRIMARY"}, false},
 		"jobsOlder":      {fill(jobsOlder, raw(`(1,2),(2,3)`)), []string{"PRIMARY", "PRIMARY"}, false},
 		"runsByKey":      {fill(runsByKey, list(ids, dueJob)), []string{"PRIMARY"}, false},

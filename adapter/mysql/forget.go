@@ -100,7 +100,7 @@ func pastOf(r row, dead bool) past {
 	return past{r.int(0), carillon.RunID{Job: carillon.JobID(r.int(1)), Due: carillon.Time(r.int(2))}, carillon.Time(r.int(3)), dead}
 }
 
-// By primary key; deadOfPos compares the place too, for the letter may be another one by now.
+// By primary key. Of a dead letter the place is compared too: it may be another one by now.
 const (
 	deleteHistory = `DELETE h FROM history h FORCE INDEX (PRIMARY) WHERE (pos, ended) IN (`
 	deleteLetters = `DELETE dead FROM dead FORCE INDEX (PRIMARY) WHERE (job, due, pos) IN (`

@@ -29,10 +29,10 @@ func (p *plan) putGuards() {
 	}, `)`, true)
 }
 
-// By primary key; the second a range of it.
+// By primary key; the other two a range of it.
 const (
 	guardsByKey = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`) IN (?)"
-	guardsFrom  = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE ns = ? AND `key` >= ? AND LEFT(`key`, ?) = ? ORDER BY `key`"
+	guardsFrom  = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE ns = ? AND `key` >= ? ORDER BY `key`"
 	guardsUntil = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE ns = ? AND `key` >= ? AND `key` < ? ORDER BY `key`"
 )
 
@@ -47,7 +47,7 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 			if end := afterAll(q.Prefix); end != "" {
 				return l.query(take, guardsUntil, q.Namespace, q.Prefix, end)
 			}
-			return l.query(take, guardsFrom, q.Namespace, q.Prefix, len(q.Prefix), q.Prefix)
+			return l.query(take, guardsFrom, q.Namespace, q.Prefix)
 		}
 		for some := range slices.Chunk(q.Keys, most) {
 			keys := list(some, func(b []byte, key string) []byte { return appendGuardKey(b, guardKey{q.Namespace, key}) })
@@ -60,7 +60,7 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 	return found, tried("read guards", err)
 }
 
-// afterAll is the first text behind all that begin with a prefix; none if there is no such text.
+// afterAll is the first text behind all that begin with a prefix; empty if nothing is behind them.
 func afterAll(prefix string) string {
 	b := []byte(prefix)
 	for len(b) > 0 && b[len(b)-1] == 0xff {

@@ -241,7 +241,8 @@ func TestAServerThatComesBackIsFoundAgainAndHasWhatItSaidItHas(t *testing.T) {
 // Frozen is what a server looks like behind a network that drops everything.
 func TestACallToAServerThatDoesNotAnswerEnds(t *testing.T) {
 	s := server.MariaDB(t)
-	store, err := mysql.Open(t.Context(), s.URL, mysql.Config{Timeout: time.Second})
+	openAt(t, s.URL) // makes the tables, which may take longer
+	store, err := mysql.Open(t.Context(), s.URL, mysql.Config{Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

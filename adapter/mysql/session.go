@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/carillon-run/carillon"
 )
@@ -65,9 +66,11 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []s
 	return gone, nil
 }
 
-// In: ids, what they hold in the same order, ids. By primary key. What is still held is not written again: the server
-// compares.
-const beatSessions = `UPDATE session SET beat = ` + clock + `, holds = ELT(FIELD(id, ?), ?) WHERE id IN (?)`
+// In: ids, what they hold in the same order, ids, numbers, ids, ids, numbers. By primary key. What is still held is not
+// written again: the server compares. Beats without a number are as good as any.
+const beatSessions = `UPDATE session SET beat = ` + clock + `, holds = ELT(FIELD(id, ?), ?),
+  number = GREATEST(number, CAST(ELT(FIELD(id, ?), ?) AS SIGNED))
+WHERE id IN (?) AND (ELT(FIELD(id, ?), ?) = 0 OR CAST(ELT(FIELD(id, ?), ?) AS SIGNED) > number)`
 
 // In: ids. By primary key.
 const livingSessions = `SELECT id FROM session WHERE id IN (?)`
@@ -77,12 +80,14 @@ const livingSessions = `SELECT id FROM session WHERE id IN (?)`
 // back, who is there afterwards was there before.
 func (l *link) beat(beats []carillon.Beat) (n int, gone []string, err error) {
 	var ids []string
+	var numbers []int64
 	var holds [][]byte
 	for size := 0; n < len(beats) && n < most && size < packetSize; n++ {
 		packed := packHolds(beats[n].Holds)
-		ids, holds, size = append(ids, beats[n].ID), append(holds, packed), size+len(packed)
+		ids, numbers, holds, size = append(ids, beats[n].ID), append(numbers, beats[n].Number), append(holds, packed), size+len(packed)
 	}
-	changed, err := l.do(beatSessions, texts(ids), list(holds, appendText[[]byte]), texts(ids))
+	named, numbered := texts(ids), list(numbers, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) })
+	changed, err := l.do(beatSessions, named, list(holds, appendText[[]byte]), named, numbered, named, named, numbered, named, numbered)
 	if err != nil || changed == int64(n) {
 		return n, nil, err
 	}

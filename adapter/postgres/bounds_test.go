@@ -75,3 +75,38 @@ func TestASearchGivesUpItsTurnAndGoesOnWhereItStood(t *testing.T) {
 		t.Errorf("%d and %d pages", jobPages, runPages)
 	}
 }
+
+func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
+	store := open(t, database(t), postgres.Config{})
+	store.ScanAtMost(3)
+	changes := submissions(t, carillon.NewIDs(1, carillon.Never), 1000)
+	var want []carillon.RunID
+	for i := range changes {
+		if i%100 == 99 {
+			changes[i].Runs[0].Priority = 9
+			want = append(want, changes[i].Runs[0].ID)
+		}
+		if i%200 == 99 {
+			changes[i].Runs[0].Wake++
+		}
+	}
+	commit(t, store, changes...)
+	var got []carillon.RunID
+	q := carillon.WakeQuery{Until: carillon.Never, Lane: &carillon.Lane{Queue: "default", Priority: 9}, Limit: 2}
+	for len(got) <= len(want) {
+		page, err := store.Wakes(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(page) == 0 {
+			break
+		}
+		for i := range page {
+			got, q.After = append(got, page[i].ID), page[i].WakePos()
+		}
+	}
+	slices.SortFunc(got, func(a, b carillon.RunID) int { return int(a.Job - b.Job) })
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -38,7 +38,7 @@ func (s *Store) commit(ctx context.Context, f *flush, changes []carillon.Change)
 	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
 		err := f.write(ctx, c, changes, nil)
 		for try := 0; again(err) && try < maxTries; try++ {
-			if gone, err = lost(ctx, c, changes); err == nil {
+			if gone, err = losers(ctx, c, changes); err == nil {
 				err = f.write(ctx, c, changes, gone)
 			}
 		}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -103,20 +104,21 @@ var binaryForm = []int16{1}
 
 func readResults(results *pgconn.MultiResultReader, extra int, calls []call) (err error) {
 	var shared names
-	for i := -extra; results.NextResult(); i++ {
+	at := -extra // the call whose result is read
+	for ; results.NextResult(); at++ {
 		reader := results.ResultReader()
 		for reader.NextRow() {
-			if i >= 0 && i < len(calls) && calls[i].row != nil && err == nil {
-				err = calls[i].row(&row{values: reader.Values(), names: &shared})
+			if at >= 0 && calls[at].row != nil && err == nil {
+				err = calls[at].row(&row{values: reader.Values(), names: &shared})
 			}
-		}
-		if _, failed := reader.Close(); failed != nil && err == nil && i >= 0 && i < len(calls) {
-			err = fmt.Errorf("%s: %w", calls[i].name, failed)
 		}
 	}
 	failed := results.Close()
-	if err == nil {
-		err = failed
+	if failed != nil && at >= 0 && at < len(calls) {
+		failed = fmt.Errorf("%s: %w", cmp.Or(calls[at].name, calls[at].sql), failed)
+	}
+	if failed != nil {
+		return failed
 	}
 	return err
 }

@@ -9,7 +9,7 @@ import (
 // What tests outside of the package need of its inside.
 
 // ScanAtMost bounds a search to a few rows.
-func (s *Store) ScanAtMost(rows int) { s.maxScan = rows }
+func (s *Store) ScanAtMost(rows int) { s.maxScan, s.maxReach = rows, rows }
 
 // Empty removes everything, on a connection that the store has already.
 func (s *Store) Empty(ctx context.Context) error {

@@ -15,6 +15,7 @@ type flush struct {
 	putResult, putCheckpoint                                                rows
 	insertGuard, freeGuard, updateGuard, deleteGuard                        rows
 
+	jobs   []*carillon.Job
 	runs   []*carillon.Run
 	guards []*carillon.Guard
 	calls  []call
@@ -124,12 +125,12 @@ func (f *flush) fresh(c *carillon.Change) bool {
 	return len(f.seen)+len(f.held) == before+named
 }
 
-// gather sorts the rows of the changes but for those that are lost, which come in ascending order.
+// gather takes the rows of the changes but for those that are lost, which come in ascending order.
 func (f *flush) gather(changes []carillon.Change, lost []int) error {
 	for _, p := range f.statements() {
 		p.rows.reset()
 	}
-	f.runs, f.guards = f.runs[:0], f.guards[:0]
+	f.jobs, f.runs, f.guards = f.jobs[:0], f.runs[:0], f.guards[:0]
 	for i := range changes {
 		if len(lost) > 0 && lost[0] == i {
 			lost = lost[1:]
@@ -137,9 +138,7 @@ func (f *flush) gather(changes []carillon.Change, lost []int) error {
 		}
 		c := &changes[i]
 		if c.Job != nil {
-			if err := f.job(c.Job); err != nil {
-				return err
-			}
+			f.jobs = append(f.jobs, c.Job)
 		}
 		for j := range c.Runs {
 			f.runs = append(f.runs, &c.Runs[j])
@@ -152,7 +151,20 @@ func (f *flush) gather(changes []carillon.Change, lost []int) error {
 			f.redrive.deadKey(id)
 		}
 	}
-	slices.SortFunc(f.runs, byID)
+	return f.sort()
+}
+
+// sort puts the rows that others may write too in the order of their keys.
+func (f *flush) sort() error {
+	slices.SortFunc(f.jobs, func(a, b *carillon.Job) int { return cmp.Compare(a.ID, b.ID) })
+	for _, job := range f.jobs {
+		if err := f.job(job); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(f.runs, func(a, b *carillon.Run) int {
+		return cmp.Or(cmp.Compare(a.ID.Due, b.ID.Due), cmp.Compare(a.ID.Job, b.ID.Job))
+	})
 	for _, run := range f.runs {
 		f.run(run)
 	}
@@ -163,10 +175,6 @@ func (f *flush) gather(changes []carillon.Change, lost []int) error {
 		f.guard(g)
 	}
 	return nil
-}
-
-func byID(a, b *carillon.Run) int {
-	return cmp.Or(cmp.Compare(a.ID.Due, b.ID.Due), cmp.Compare(a.ID.Job, b.ID.Job))
 }
 
 func (f *flush) job(job *carillon.Job) error {

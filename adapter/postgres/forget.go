@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,10 +154,8 @@ DELETE FROM carillon.guard g USING gone WHERE g.ns = gone.ns AND g.key = gone.tu
 // remove deletes records and what was kept for their sake, in one transaction.
 func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err error) {
 	var history, letters []int64
+	results, checkpoints := newRows(deleteResults), newRows(deleteCheckpoints)
 	var jobs []carillon.JobID
-	var turns []string
-	results, checkpoints, owners := newRows(deleteResults), newRows(deleteCheckpoints), newRows(deleteJobs)
-	seen := map[carillon.JobID]bool{}
 	for _, p := range found {
 		if p.dead {
 			letters = append(letters, p.pos)
@@ -165,15 +164,18 @@ func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err er
 		}
 		results.runKey(p.id)
 		checkpoints.runKey(p.id)
-		if job := p.id.Job; !seen[job] {
-			seen[job] = true
-			turn := carillon.OverlapKey(job)
-			jobs, turns = append(jobs, job), append(turns, turn)
-			owners.begin()
-			owners.int(int64(job.Shard()))
-			owners.int(int64(job))
-			owners.text(turn)
-		}
+		jobs = append(jobs, p.id.Job)
+	}
+	slices.Sort(jobs) // who locks several does so in order
+	jobs = slices.Compact(jobs)
+	turns := make([]string, len(jobs))
+	owners := newRows(deleteJobs)
+	for i, job := range jobs {
+		turns[i] = carillon.OverlapKey(job)
+		owners.begin()
+		owners.int(int64(job.Shard()))
+		owners.int(int64(job))
+		owners.text(turns[i])
 	}
 	count := func(r *row) error { forgotten += int(r.int()); return nil }
 	calls := []call{
@@ -183,7 +185,14 @@ func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err er
 		{&deleteLetters, [][]byte{int8Array(letters)}, count},
 		results.call(), checkpoints.call(), owners.call(),
 	}
-	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
+	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
+		err := c.do(ctx, transaction{}, calls...)
+		for try := 0; again(err) && try < maxTries; try++ {
+			forgotten = 0
+			err = c.do(ctx, transaction{}, calls...)
+		}
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}

@@ -13,6 +13,7 @@ type merge struct {
 	by    *rowStatement
 	read  func(ctx context.Context, calls ...call) error
 	lane  *carillon.Lane
+	reach int // how many runs are looked at for those of the lane
 	until carillon.Time
 	pos   func(*carillon.Run) carillon.WakePos // what they are in the order of
 
@@ -25,8 +26,9 @@ type stretch struct {
 	shard int
 	moved bool
 	after carillon.WakePos
-	quota int // how much of it was asked for last
-	got   int
+	quota int  // how much of it was asked for last
+	got   int  // how much of that there was
+	cut   bool // there may be more of the lane, further on
 }
 
 func (m *merge) add(shard int, moved bool, after carillon.WakePos) {
@@ -68,25 +70,31 @@ func (m *merge) holdUp(limit int) []*stretch {
 	return behind
 }
 
-// maxQuota bounds a piece, however often its stretch ran out.
-const maxQuota = 4096
+const (
+	// maxQuota bounds a piece, however often its stretch ran out.
+	maxQuota = 4096
+	// maxReach is how many runs of other lanes are passed over at a time: behind millions of them a statement would take
+	// too long.
+	maxReach = 20_000
+)
 
 // fill reads a piece of some stretches: their share, or twice as much as the last time.
 func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 	ask := newRows(m.by)
 	byShard := map[[2]int]*stretch{}
 	for _, s := range of {
-		s.got, s.quota = 0, min(max(share, 2*s.quota), maxQuota)
+		s.got, s.quota, s.cut = 0, min(max(share, 2*s.quota), maxQuota), false
 		byShard[[2]int{s.shard, int(bit(s.moved))}] = s
 		m.ask(&ask, s)
 	}
 	query := ask.call()
 	query.row = func(r *row) error {
-		moved, run := r.bool(), r.unfinished()
-		m.pending = append(m.pending, &run)
+		moved, cut, run := r.bool(), r.bool(), r.unfinished()
 		s := byShard[[2]int{run.ID.Job.Shard(), int(bit(moved))}]
-		s.got++
-		s.after = m.pos(&run)
+		s.got, s.cut, s.after = s.got+1, s.cut || cut, m.pos(&run)
+		if m.lane == nil || run.Lane() == *m.lane {
+			m.pending = append(m.pending, &run)
+		}
 		return nil
 	}
 	if err := m.read(ctx, query); err != nil {
@@ -98,7 +106,7 @@ func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 		}
 		return 1
 	})
-	m.stretches = slices.DeleteFunc(m.stretches, func(s *stretch) bool { return s.quota > 0 && s.got < s.quota })
+	m.stretches = slices.DeleteFunc(m.stretches, func(s *stretch) bool { return s.quota > 0 && s.got < s.quota && !s.cut })
 	return nil
 }
 
@@ -113,9 +121,11 @@ func (m *merge) ask(ask *rows, s *stretch) {
 	if m.lane != nil {
 		ask.text(m.lane.Queue)
 		ask.int(int64(m.lane.Priority))
+		ask.int(int64(m.reach))
 	} else {
 		ask.null()
 		ask.null()
+		ask.int(int64(s.quota))
 	}
 	ask.int(int64(s.quota))
 }

@@ -40,21 +40,22 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 
 const uniqueViolation = "23505"
 
-// $1 ids, $2 holds; returns the ids that have a session
-var beatSessions = statement{"beat_sessions", `SELECT carillon.beat($1::text[], $2::bytea[])`}
+// $1 ids, $2 numbers, $3 holds; returns the ids that have a session
+var beatSessions = statement{"beat_sessions", `SELECT carillon.beat($1::text[], $2::bigint[], $3::bytea[])`}
 
 // Beat takes the last word of who beats twice at once.
 func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []string, err error) {
-	left := map[string][]byte{}
+	left := map[string]carillon.Beat{}
 	for _, b := range beats {
-		left[b.ID] = packHolds(b.Holds)
+		left[b.ID] = b
 	}
 	ids := slices.Sorted(maps.Keys(left)) // the order in which rows are locked: two that beat for the same wait for each other in one order
+	var numbers []int64
 	var holds [][]byte
 	for _, id := range ids {
-		holds = append(holds, left[id])
+		numbers, holds = append(numbers, left[id].Number), append(holds, packHolds(left[id].Holds))
 	}
-	err = c.store.write(ctx, call{&beatSessions, [][]byte{textArray(ids), byteaArray(holds)}, func(r *row) error {
+	err = c.store.write(ctx, call{&beatSessions, [][]byte{textArray(ids), int8Array(numbers), byteaArray(holds)}, func(r *row) error {
 		delete(left, r.text())
 		return nil
 	}})

@@ -31,16 +31,18 @@ type Store struct {
 	writers *pgxpool.Pool
 	readers *pgxpool.Pool
 	timeout time.Duration
-	maxScan int
-	flushes sync.Pool // of *flush
-	forget  forgetter
+
+	maxScan  int
+	maxReach int
+	flushes  sync.Pool // of *flush
+	forget   forgetter
 }
 
 var _ carillon.Store = (*Store)(nil)
 
 // Open connects to the database and brings the schema carillon in it up to date.
 func Open(ctx context.Context, url string, config Config) (*Store, error) {
-	s := &Store{timeout: cmp.Or(config.Timeout, 30*time.Second), maxScan: maxScan}
+	s := &Store{timeout: cmp.Or(config.Timeout, 30*time.Second), maxScan: maxScan, maxReach: maxReach}
 	s.flushes.New = func() any { return newFlush() }
 	var err error
 	if s.writers, err = connect(url, cmp.Or(config.Writers, 4)); err != nil {

@@ -53,7 +53,8 @@ def tend():
         sent, mine, orders = clock(), dict(held), {}
         try:
             if not me["lease"]: me["worker"] = call("", {"name": "python:%d" % os.getpid()}, 5)["worker"]
-            answer = call("/%s/heartbeat" % me["worker"], {"holds": [{"run": run, "fence": fence} for run, fence in mine]}, 1.5)
+            holds = [{"run": run, "fence": fence} for run, fence in mine]
+            answer = call("/%s/heartbeat" % me["worker"], {"number": int(sent * 1000), "holds": holds}, 1.5)
             me["lease"] = sent + 5 if answer else 0  # from the send on: whoever answered knows of no later sign of life
             orders = {(o["run"], o["fence"]): o["reason"] for o in answer["stop"]} if answer else {}
         except OSError as e: print(e, file=sys.stderr)

@@ -5,7 +5,7 @@
 #
 # The program gets the task as JSON on its standard input. What it prints is the log. Exit code 0 is success, 100 is
 # fatal, any other is retried by the job's policy. Told to stop, it gets SIGTERM, and SIGKILL a second later; when the
-# lease is over, or this script is gone, SIGKILL at once.
+# lease is over, or this script is gone, SIGKILL at once. Time limits of jobs are not kept: put timeout(1) before it.
 set -u
 queue=$1
 shift
@@ -44,7 +44,8 @@ register() {
 tend() {
 	while sleep 1; do
 		sent=$(now)
-		post POST "/$(cat "$work/worker")/heartbeat" "$work/holds" 1.5 orders
+		sed "s/^{/{\"number\":$sent,/" "$work/holds" >"$work/beat"
+		post POST "/$(cat "$work/worker")/heartbeat" "$work/beat" 1.5 orders
 		case $status in
 		200) echo "$sent" >"$work/lease" ;;
 		410) touch "$work/over" ;;

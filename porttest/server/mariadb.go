@@ -46,14 +46,15 @@ func StartMariaDB(ctx context.Context, dir string, settings ...string) (*Server,
 	s.argv = []string{
 		mariadbd, "--no-defaults", "--datadir=" + s.data(), "--port=" + strconv.Itoa(s.port), "--bind-address=127.0.0.1",
 		"--socket=" + filepath.Join(s.socketDir(), "socket"), "--pid-file=" + filepath.Join(s.Dir, "pid"), "--init-file=" + first,
-		"--skip-log-bin", "--skip-name-resolve", "--max-connections=200",
+		"--skip-log-bin", "--skip-name-resolve", "--tmpdir=" + s.Dir, "--max-connections=200",
 	}
 	for _, setting := range settings {
 		s.argv = append(s.argv, "--"+setting)
 	}
 	err = os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS carillon;\n"), 0o644)
 	if err == nil {
-		err = s.run(ctx, install, "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db")
+		err = s.run(ctx, install, "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db",
+			"--tmpdir="+s.Dir) // servers that share one remove each other's files
 	}
 	if err == nil {
 		err = s.Start(ctx)

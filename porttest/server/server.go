@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -199,7 +200,7 @@ func place(dir, name string) (s *Server, err error) {
 	if s.as != nil {
 		err = os.Chown(s.Dir, int(s.as.Uid), int(s.as.Gid))
 	}
-	if s.port == 0 && err == nil {
+	if err == nil {
 		s.port, err = freePort()
 	}
 	return s, err
@@ -220,13 +221,17 @@ func otherUser() (*syscall.Credential, error) {
 	return nil, errors.New("root may not run database servers, and there is neither a user postgres nor nobody")
 }
 
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort is one that nobody listens at, and none of those that the system gives to outgoing connections: it must still be
+// free when the server is started again.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 15_000 + rand.IntN(15_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, err
 }
 
 // listens says that somebody accepts connections at the server's port.

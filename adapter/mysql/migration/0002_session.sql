@@ -6,6 +6,7 @@ CREATE TABLE IF NOT EXISTS session (
   addr   VARBINARY(1000) NOT NULL,
   joined BIGINT          NOT NULL,
   beat   BIGINT          NOT NULL,
+  number BIGINT          NOT NULL DEFAULT 0, -- of the last beat; one with a lower number comes too late
   holds  LONGBLOB        NOT NULL,    -- the attempts that it said it holds, see session_holds.go
   PRIMARY KEY (id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC STATS_PERSISTENT=0 DEFAULT CHARSET=utf8mb4;

@@ -11,6 +11,7 @@ CREATE TABLE carillon.session (
   addr   text   NOT NULL,
   joined bigint NOT NULL,
   beat   bigint NOT NULL,
+  number bigint NOT NULL DEFAULT 0,   -- of the last beat; one with a lower number comes too late
   holds  bytea  NOT NULL              -- the attempts that it said it holds, see session_holds.go
 ) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
@@ -19,14 +20,15 @@ ALTER TABLE carillon.session ALTER COLUMN holds SET STORAGE EXTERNAL; -- packed 
 -- beat prolongs sessions, in the order given, and returns those that are there. It is a loop because a join of two things of
 -- unknown size may be planned the wrong way round. What is still held is not written again: a long list lives outside of
 -- its row, and stays there.
-CREATE FUNCTION carillon.beat(ids text[], holds bytea[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
+CREATE FUNCTION carillon.beat(ids text[], numbers bigint[], holds bytea[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
   said record;
 BEGIN
-  FOR said IN SELECT * FROM unnest(ids, holds) AS x(id, holds) LOOP
-    UPDATE carillon.session s SET beat = carillon.clock(), holds = CASE WHEN s.holds = said.holds THEN s.holds ELSE said.holds END
-      WHERE s.id = said.id;
-    IF FOUND THEN
+  FOR said IN SELECT * FROM unnest(ids, numbers, holds) AS x(id, number, holds) LOOP
+    UPDATE carillon.session s SET beat = carillon.clock(), number = greatest(s.number, said.number),
+        holds = CASE WHEN s.holds = said.holds THEN s.holds ELSE said.holds END
+      WHERE s.id = said.id AND (said.number = 0 OR said.number > s.number);
+    IF FOUND OR EXISTS (SELECT 1 FROM carillon.session s WHERE s.id = said.id) THEN
       RETURN NEXT said.id;
     END IF;
   END LOOP;
