@@ -55,7 +55,9 @@ func onEach(t *testing.T, test func(t *testing.T, e *engine)) {
 // own starts a server that faults may be done to.
 func (e *engine) own(t *testing.T) *server.Server {
 	t.Helper()
+	e.mu.Lock() // two that are set up at once would get in each other's way
 	s, err := e.start(context.Background(), "", e.kept...)
+	e.mu.Unlock()
 	if server.Missing(err) {
 		t.Skip("!!! SKIPPED: " + err.Error())
 	}

@@ -114,8 +114,8 @@ func (l *link) remove(found []past) error {
 	if i < 0 {
 		i = len(found)
 	}
-	many(&p.script, deleteHistory, found[:i], func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.pos, f.ended) }, `)`, false)
-	many(&p.script, deleteLetters, found[i:], func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.pos) }, `)`, false)
+	many(&p.script, deleteHistory, found[:i], func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.pos, f.ended) }, `)`, 0)
+	many(&p.script, deleteLetters, found[i:], func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.pos) }, `)`, 0)
 	err := l.send(&p.script)
 	if err == nil {
 		err = l.clean(found, `1`)

@@ -16,7 +16,7 @@ const (
 
 // putEnded writes ended runs from memory: nothing is read back.
 func (p *plan) putEnded() {
-	many(&p.script, deleteDead, p.redriven, jobDue, `)`, true)
+	many(&p.script, deleteDead, p.redriven, jobDue, `)`, 1)
 	insert(&p.script, insertHistory, historyRow, p.ended, ``)
 	insert(&p.script, replaceDead, deadRow, p.failed, ``)
 }
@@ -64,6 +64,6 @@ func (p *plan) putOutputs() {
 	put := func(b []byte, o output) []byte {
 		return appendSQL(b, `(?,?,?,?)`, o.run.ID.Due, o.run.ID.Job, o.run.Namespace, o.value)
 	}
-	many(&p.script, putResults, results, put, keepLast, false)
-	many(&p.script, putCheckpoints, checkpoints, put, keepLast, false)
+	many(&p.script, putResults, results, put, keepLast, 0)
+	many(&p.script, putCheckpoints, checkpoints, put, keepLast, 0)
 }

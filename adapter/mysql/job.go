@@ -85,5 +85,5 @@ func appendLabels(to []label, ns string, job *carillon.Job) []label {
 func (p *plan) putLabels(labels []label) {
 	many(&p.script, insertLabels, labels, func(b []byte, l label) []byte {
 		return appendSQL(b, `(?,?,?,?)`, l.ns, l.key, l.value, l.job)
-	}, ``, false)
+	}, ``, 0)
 }

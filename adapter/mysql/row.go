@@ -39,7 +39,7 @@ func insert[T any](s *script, into string, columns []column[T], rows []T, behind
 			before = ','
 		}
 		return append(b, ')')
-	}, behind, false)
+	}, behind, 0)
 }
 
 func (c *column[T]) differs(rows []T) bool {

@@ -5,26 +5,50 @@ import (
 )
 
 // The hot table, by primary key. An update leaves alone what a run is born with. Runs that become the same are updated by
-// one statement: those that a worker claims at a time differ in nothing but their keys.
+// one statement: those that a worker claims at a time differ in nothing but their keys. Those that differ are inserted
+// though they exist (see guard.go), which costs each twice as much, but a statement for each would cost six times.
 const (
 	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
   crashes, state, prio, flags, extra, ns, queue, worker, reason`
 
 	insertRuns = `INSERT INTO run`
 
-	updateRuns = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?, version = ?, attempt = ?, failures = ?,
+	updateAlike = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?, version = ?, attempt = ?, failures = ?,
   losses = ?, crashes = ?, state = ?, prio = ?, flags = ?, queue = ?, worker = ?, reason = ?
 WHERE (due, job, rev) IN (`
+
+	updateRuns = `INSERT INTO run (due, job, shard, rev, wake, claimed, started, version, attempt, failures, losses, crashes,
+  state, prio, flags, queue, worker, reason) VALUES `
+	ifRun = ` ON DUPLICATE KEY UPDATE wake = IF(rev = VALUES(rev), VALUES(wake), wake), claimed = IF(rev = VALUES(rev), VALUES(claimed), claimed),
+  started = IF(rev = VALUES(rev), VALUES(started), started), version = IF(rev = VALUES(rev), VALUES(version), version),
+  attempt = IF(rev = VALUES(rev), VALUES(attempt), attempt), failures = IF(rev = VALUES(rev), VALUES(failures), failures),
+  losses = IF(rev = VALUES(rev), VALUES(losses), losses), crashes = IF(rev = VALUES(rev), VALUES(crashes), crashes),
+  state = IF(rev = VALUES(rev), VALUES(state), state), prio = IF(rev = VALUES(rev), VALUES(prio), prio),
+  flags = IF(rev = VALUES(rev), VALUES(flags), flags), queue = IF(rev = VALUES(rev), VALUES(queue), queue),
+  worker = IF(rev = VALUES(rev), VALUES(worker), worker), reason = IF(rev = VALUES(rev), VALUES(reason), reason),
+  rev = rev + (rev = VALUES(rev))`
 
 	deleteRuns = `DELETE run FROM run FORCE INDEX (PRIMARY) WHERE (due, job, rev) IN (`
 )
 
+// few is for how many runs a statement of their own does not pay.
+const few = 6
+
 func (p *plan) putRuns() {
 	insert(&p.script, insertRuns, runRow, p.newRuns, ``)
+	var different []*carillon.Run
 	for _, group := range alike(p.updated) {
-		many(&p.script, group.update, group.runs, comparedRun, `)`, true)
+		if len(group.runs) < few {
+			different = append(different, group.runs...)
+			continue
+		}
+		many(&p.script, group.update, group.runs, comparedRun, `)`, 1)
 	}
-	many(&p.script, deleteRuns, p.left, comparedRun, `)`, true)
+	many(&p.script, updateRuns, different, func(b []byte, r *carillon.Run) []byte {
+		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(), r.Rev, r.Wake, r.Claimed, r.Started,
+			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority, r.Flags&^carillon.Extra, r.Queue, r.Worker, r.Reason)
+	}, ifRun, changed)
+	many(&p.script, deleteRuns, p.left, comparedRun, `)`, 1)
 }
 
 // comparedRun writes the key of a run and its revision; that of one that this commit inserts is 1.
@@ -46,7 +70,7 @@ func alike(runs []*carillon.Run) (groups []group) {
 		if run.Wake == run.ID.Due {
 			wake = raw(`due`)
 		}
-		b = appendSQL(b[:0], updateRuns, wake, run.Claimed, run.Started, run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes,
+		b = appendSQL(b[:0], updateAlike, wake, run.Claimed, run.Started, run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes,
 			run.State, run.Priority, run.Flags&^carillon.Extra, run.Queue, run.Worker, run.Reason)
 		i, known := index[string(b)]
 		if !known {

@@ -162,9 +162,9 @@ func (s *Store) buffer() []byte {
 // executed. Outside of a stored program only an expression can raise an error: a sum that is too large for a number.
 const mustBe = `SET @rows = 9223372036854775807 + (ROW_COUNT() <> ?)`
 
-// many writes statements over many items: what comes before them, each of them, and what comes behind. exact: every item
-// must hit its row.
-func many[T any](s *script, before string, items []T, item func(b []byte, item T) []byte, behind string, exact bool) {
+// many writes statements over many items: what comes before them, each of them, and what comes behind. hits is how many
+// rows each item must count for (see mustBe); 0: it does not matter.
+func many[T any](s *script, before string, items []T, item func(b []byte, item T) []byte, behind string, hits int) {
 	for len(items) > 0 {
 		s.next()
 		s.buf = append(s.buf, before...)
@@ -177,8 +177,8 @@ func many[T any](s *script, before string, items []T, item func(b []byte, item T
 			n++
 		}
 		s.buf = append(s.buf, behind...)
-		if exact {
-			s.buf = appendSQL(append(s.buf, ';'), mustBe, n)
+		if hits > 0 {
+			s.buf = appendSQL(append(s.buf, ';'), mustBe, n*hits)
 		}
 		items = items[n:]
 	}

@@ -11,6 +11,12 @@ import (
 // ScanAtMost bounds a search to a few rows.
 func (s *Store) ScanAtMost(rows int) { s.maxScan, s.maxReach = rows, rows }
 
+// Direct says whether the server itself is at the other end.
+func (s *Store) Direct(ctx context.Context) (direct bool, err error) {
+	err = s.with(ctx, s.readers, func(_ context.Context, c *conn) error { direct = c.direct; return nil })
+	return direct, err
+}
+
 // Empty removes everything, on a connection that the store has already.
 func (s *Store) Empty(ctx context.Context) error {
 	_, err := s.writers.Exec(ctx, `DELETE FROM carillon.job; DELETE FROM carillon.definition; DELETE FROM carillon.job_label;
