@@ -1,6 +1,9 @@
 package chaos
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -48,5 +51,19 @@ func TestTheCheckerFindsWhatIsBroken(t *testing.T) {
 				t.Errorf("found %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+func TestALineThatIsJustBeingWrittenIsLeftOut(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "witness")
+	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: 10}, Attempt: 2}
+	whole := fmt.Sprintf("START %s 2 %d 11\n", run.ID, run.Fence())
+	if err := os.WriteFile(path, []byte(whole+whole[:20]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := Read(path)
+	want := Line{Kind: "START", Run: run.ID, Attempt: 2, Fence: run.Fence(), At: 11}
+	if err != nil || len(lines) != 1 || lines[0] != want {
+		t.Errorf("read %v, %v; want %v", lines, err, want)
 	}
 }

@@ -31,7 +31,8 @@ type house struct {
 	concurrency int
 	handle      func(task executor.Task) // default: it succeeds at once
 
-	lane     int // room in each lane; default as mem has it
+	both     bool // every node believes that all shards are its own
+	lane     int  // room in each lane; default as mem has it
 	queue    func(carillon.Queue) carillon.Queue
 	timeline func(carillon.Timeline) carillon.Timeline
 
@@ -102,10 +103,14 @@ func (h *house) live() *node {
 		Logger: logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
 	})
 	n.ledger.Fuse(n.desk)
-	n.scheduler = scheduler.New(scheduler.Config{
+	cfg := scheduler.Config{
 		Store: h.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs, Ledger: n.ledger, Logger: logger,
 		Node: n.id,
-	})
+	}
+	if h.both {
+		cfg.Node = ""
+	}
+	n.scheduler = scheduler.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup

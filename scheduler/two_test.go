@@ -8,8 +8,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-func TestTwoSchedulersAtOnceAreHarmless(t *testing.T) {
-	in(t, func(h *house) { h.handle = slow(3 * time.Second) }, func(h *house) {
+func TestNodesShareTheShards(t *testing.T) { playTwo(t, false) }
+
+func TestTwoOwnersOfEveryShardAreHarmless(t *testing.T) { playTwo(t, true) }
+
+func playTwo(t *testing.T, both bool) {
+	in(t, func(h *house) { h.both, h.handle = both, slow(3*time.Second) }, func(h *house) {
 		h.live()
 		time.Sleep(time.Second)
 		jobs := mixed(h)

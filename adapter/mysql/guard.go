@@ -1,8 +1,10 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/carillon-run/carillon"
 )
@@ -19,6 +21,11 @@ const (
 )
 
 func (p *plan) putGuards() {
+	for _, guards := range [][]*carillon.Guard{p.newGuards, p.guards} { // who goes in one order is in nobody's way for ever
+		slices.SortFunc(guards, func(a, b *carillon.Guard) int {
+			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Key, b.Key))
+		})
+	}
 	many(&p.script, insertGuards, p.newGuards, func(b []byte, g *carillon.Guard) []byte {
 		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, string(g.Value)) // none is seen not to exist: see takeGuard
 	}, ``, 0)
