@@ -13,9 +13,13 @@ const (
 	forgetRest  = 20 * time.Millisecond // between two batches: work goes first
 )
 
-// forget removes what the retention rules no longer keep, in small batches.
+// forget removes what the retention rules no longer keep, in small batches. One node does it for all: the one that has the
+// first shard.
 func (s *Scheduler) forget(ctx context.Context) error {
 	for pause(ctx, forgetEvery) {
+		if !s.members.owns(0) {
+			continue
+		}
 		for ctx.Err() == nil {
 			n, err := s.cfg.Store.Forget(ctx, s.cfg.Retention, carillon.Now(), forgetBatch)
 			if err != nil && ctx.Err() == nil {

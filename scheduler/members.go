@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,6 +61,12 @@ func (m *members) shards() []int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.owned
+}
+
+// owns says whether a shard is this node's.
+func (m *members) owns(shard int) bool {
+	owned := m.shards()
+	return owned == nil || slices.Contains(owned, shard)
 }
 
 // has says whether a worker is alive. Where sessions are not kept by the store, those who dialed in to the process before

@@ -37,7 +37,7 @@ func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, url, `UPDATE carillon.session SET beat = beat - 60000`)
-	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT carillon.beat('{late}', '{""}')`); err != nil {
+	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT carillon.beat('{late}', '{0}', '{""}')`); err != nil {
 		t.Fatal(err)
 	}
 	for _, end := range []string{"", "COMMIT"} {
