@@ -1,6 +1,9 @@
 package carillon
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // GuardQuery asks for guards by key, or for all keys that begin with Prefix.
 type GuardQuery struct {
@@ -13,6 +16,8 @@ type GuardQuery struct {
 type WakeQuery struct {
 	Shards []int // nil: all
 	Lane   *Lane // nil: all
+	// Full are lanes whose waiting runs nobody has room for: a store that can pass over them cheaply leaves them out.
+	Full  []Lane
 	After  WakePos
 	Until  Time
 	Limit  int
@@ -25,6 +30,13 @@ type WakePos struct {
 }
 
 func (r *Run) WakePos() WakePos { return WakePos{r.Wake, r.ID} }
+
+// Wants says whether a run is of the shards and lanes that are asked for and not of a full one.
+func (q *WakeQuery) Wants(run *Run) bool {
+	lane := run.Lane()
+	return (q.Shards == nil || slices.Contains(q.Shards, run.ID.Job.Shard())) && (q.Lane == nil || *q.Lane == lane) &&
+		(run.State != Waiting || !slices.Contains(q.Full, lane))
+}
 
 // Less is the order of wakes: (Wake, Due, Job).
 func (p WakePos) Less(o WakePos) bool {

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -81,15 +82,17 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	c.start("node-1", "node-2")
 	c.handlers("worker-1", "default")
 	c.commands("worker-2", "commands")
-	last(c.ctx, carillon.SessionTime+3*time.Second) // only who has watched for so long ends the sessions of others
-	const takes = carillon.Duration(12 * time.Second)
-	// Few, so that most of what is asked of the database is who is alive: there is little else to keep connections open.
+	const takes = carillon.Duration(18 * time.Second)
 	defs := []carillon.Definition{handledJob("default", Work{For: takes}), c.commandJob("commands", takes.Std())}
 	for i := range defs {
 		defs[i].Retry.MaxCrashes = 1 // the first time it is taken for a crash it is quarantined
 	}
 	running := runsOf(c.submit(defs...))
 	c.started(1, running...)
+	sessions := c.sessions()
+	// Only who has watched for so long ends the sessions of others, and then little else is asked of the database: what was
+	// asked last before the freeze, and is done after it, is to end the sessions of those who are silent.
+	last(c.ctx, carillon.SessionTime+3*time.Second)
 
 	if err := db.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -108,6 +111,9 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	}
 	thawed := carillon.Now()
 	runs := c.ended(running...)
+	if now := c.sessions(); !slices.Equal(now, sessions) {
+		t.Errorf("sessions that were alive all the time were ended: before the freeze there were %v, then %v", sessions, now)
+	}
 	worst := time.Duration(0)
 	for _, l := range c.lines() {
 		if l.Kind == "START" && l.Attempt == 2 {

@@ -166,14 +166,23 @@ func (c *cluster) ready(name string) *Server {
 func (c *cluster) members(kind string, want int) {
 	c.t.Helper()
 	poll(c.t, c.ctx, fmt.Sprintf("%d members of kind %s", want, kind), func() bool {
-		var all []carillon.Member
-		c.insist(func(ctx context.Context, api *client.Client) (err error) {
-			all, err = api.Members(ctx)
-			return err
-		})
-		all = slices.DeleteFunc(all, func(m carillon.Member) bool { return m.Kind != kind })
-		return len(all) == want
+		return len(slices.DeleteFunc(c.sessions(), func(id string) bool { return !strings.HasPrefix(id, kind) })) == want
 	})
+}
+
+// sessions are the ids of all members, in order.
+func (c *cluster) sessions() (ids []string) {
+	c.t.Helper()
+	var members []carillon.Member
+	c.insist(func(ctx context.Context, api *client.Client) (err error) {
+		members, err = api.Members(ctx)
+		return err
+	})
+	for _, m := range members {
+		ids = append(ids, m.ID)
+	}
+	slices.Sort(ids)
+	return ids
 }
 
 // where are the addresses of the nodes, and their token.

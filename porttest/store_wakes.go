@@ -18,6 +18,7 @@ var storeWakes = []storeCase{
 	}},
 	{"wakes are of the lane that is asked for", storeWakeLane},
 	{"wakes are of the shards that are asked for", storeWakeShards},
+	{"what a full lane holds, and all of the others, is found behind what waits in it", storeWakeFull},
 	{"a query without a limit returns the default number", func(t *storeTest) {
 		var dues []carillon.Time
 		for i := range carillon.DefaultLimit + 10 {
@@ -47,6 +48,48 @@ func (t *storeTest) move(id carillon.RunID, wake carillon.Time) {
 	run := t.run(id)
 	run.Wake = wake
 	t.win(carillon.Change{Runs: []carillon.Run{*run}})
+}
+
+func storeWakeFull(t *storeTest) {
+	var want []carillon.RunID
+	for i := range 600 {
+		_, run := t.submit(func(j *carillon.Job) {
+			j.Schedule.At, j.Queue, j.Priority = t.now+carillon.Time(i), "full", 3
+			switch i % 100 {
+			case 40:
+				j.Queue = "ful"
+			case 50:
+				j.Priority = 4
+			case 60:
+				j.Queue = "other"
+			}
+		})
+		if i%100 == 70 {
+			run = t.claim(run, "worker-1")
+		}
+		if i%100 == 80 {
+			t.move(run.ID, t.now+1000)
+		}
+		if i%100 >= 40 && i%100 <= 70 && i%10 == 0 {
+			want = append(want, run.ID)
+		}
+	}
+	full := []carillon.Lane{{Queue: "full", Priority: 3}, {Queue: "empty", Priority: 0}}
+	q := carillon.WakeQuery{Full: full, Until: carillon.Never, Limit: 7}
+	var got []carillon.RunID
+	for {
+		page := t.wakes(q)
+		for i := range page {
+			if page[i].Lane() != full[0] || page[i].State != carillon.Waiting { // those may be left out, and need not
+				got = append(got, page[i].ID)
+			}
+		}
+		if len(page) < q.Limit {
+			break
+		}
+		q.After = page[len(page)-1].WakePos()
+	}
+	t.equal("found", got, want)
 }
 
 func storeWakeOrder(t *storeTest) {

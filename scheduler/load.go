@@ -40,7 +40,7 @@ func (s *Scheduler) load(ctx context.Context) error {
 // loadUntil reads on from pos and returns how far it came.
 func (s *Scheduler) loadUntil(ctx context.Context, pos carillon.WakePos, until carillon.Time) (carillon.WakePos, error) {
 	for {
-		runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{Shards: s.members.shards(), After: pos, Until: until, Limit: loadPage})
+		runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{Shards: s.members.shards(), Full: s.full(pos), After: pos, Until: until, Limit: loadPage})
 		if err != nil {
 			return pos, err
 		}

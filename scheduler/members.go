@@ -91,7 +91,7 @@ func (s *Scheduler) Shards() []int { return s.members.shards() }
 // what belongs to the others.
 func (s *Scheduler) assemble(ctx context.Context) {
 	for range 4 {
-		if s.cfg.Node == "" || !pause(ctx, lookEvery) {
+		if before := s.members.shards(); before == nil || !pause(ctx, lookEvery) { // all are its own: it is the first
 			return
 		}
 		before := s.Members()

@@ -54,6 +54,18 @@ func (s *Scheduler) spill(runs []carillon.Run, refused []int) {
 	}
 }
 
+// full are the lanes that will be read on from somewhere before a position: what comes behind it need not be read twice.
+func (s *Scheduler) full(pos carillon.WakePos) (lanes []carillon.Lane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for lane, at := range s.overflow {
+		if !pos.Less(at.from) {
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
+}
+
 // mark notes where a lane goes on, unless it does so earlier already. The caller holds mu.
 func (s *Scheduler) mark(lane carillon.Lane, at spilled) {
 	if was, is := s.overflow[lane]; !is || at.from.Less(was.from) {

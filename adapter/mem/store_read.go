@@ -128,7 +128,7 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 			break
 		}
 		run := s.runs[pos.ID]
-		if (q.Shards == nil || slices.Contains(q.Shards, pos.ID.Job.Shard())) && (q.Lane == nil || *q.Lane == run.Lane()) {
+		if q.Wants(&run) {
 			found = append(found, run)
 		}
 	}

@@ -48,7 +48,7 @@ func (p *plan) write(changes []carillon.Change, lost []int) error {
 			if err := p.flush(); err != nil {
 				return err
 			}
-			p.segment = newSegment(len(changes) - i)
+			p.segment = newSegment(0) // there may be many
 		}
 		p.take(c)
 	}
@@ -65,10 +65,20 @@ func newSegment(size int) segment {
 
 // touches says that the change has a row that one before it has too.
 func (g *segment) touches(c *carillon.Change) bool {
-	return c.Job != nil && g.touchedJobs[c.Job.ID] ||
-		slices.ContainsFunc(c.Runs, func(r carillon.Run) bool { return g.touchedRuns[r.ID] }) ||
-		slices.ContainsFunc(c.Guards, func(o carillon.Guard) bool { return g.touchedGuards[guardKey{o.Namespace, o.Key}] }) ||
-		slices.ContainsFunc(c.Redriven, func(id carillon.RunID) bool { return g.touchedRuns[id] })
+	if c.Job != nil && g.touchedJobs[c.Job.ID] {
+		return true
+	}
+	for i := range c.Runs {
+		if g.touchedRuns[c.Runs[i].ID] {
+			return true
+		}
+	}
+	for i := range c.Guards {
+		if g.touchedGuards[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}] {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.Redriven, func(id carillon.RunID) bool { return g.touchedRuns[id] })
 }
 
 func (g *segment) take(c *carillon.Change) {

@@ -61,12 +61,13 @@ func (b *borrowed) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.
 	return page, err
 }
 
-// BenchmarkStore uses a server that has every commit on disk when it returns.
+// BenchmarkStore uses a server that has every commit on disk when it returns. Tables are made anew: rows that were deleted
+// are cleaned up for a while afterwards, which would count for the next one.
 func BenchmarkStore(b *testing.B) {
 	s := server.MariaDB(b, "innodb_flush_log_at_trx_commit=1", "innodb_doublewrite=1", "innodb_buffer_pool_size=1G", "innodb_log_file_size=1G")
 	store := openAt(b, s.URL)
 	porttest.BenchmarkStore(b, func(b *testing.B) carillon.Store {
-		if err := store.Empty(b.Context()); err != nil {
+		if err := store.Exec(b.Context(), `TRUNCATE job; TRUNCATE run; TRUNCATE history`); err != nil {
 			b.Fatal(err)
 		}
 		return store

@@ -17,7 +17,8 @@ const (
 ORDER BY wake, due, job LIMIT ?`
 )
 
-// Wakes implements carillon.Store.
+// Wakes implements carillon.Store. Lanes that are full come too: to look for what is behind millions of their runs could take
+// longer than a statement may.
 func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carillon.Run, err error) {
 	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
 	shards := raw(``)

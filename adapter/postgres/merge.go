@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"math"
 	"slices"
+	"strconv"
 
 	"github.com/carillon-run/carillon"
 )
@@ -12,8 +14,8 @@ import (
 type merge struct {
 	by    *rowStatement
 	read  func(ctx context.Context, calls ...call) error
-	lane  *carillon.Lane
-	reach int // how many runs are looked at for those of the lane
+	lanes *carillon.WakeQuery // nil: all
+	reach int                 // how many runs are looked at for those of the lanes
 	until carillon.Time
 	pos   func(*carillon.Run) carillon.WakePos // what they are in the order of
 
@@ -42,7 +44,7 @@ func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 		if len(behind) == 0 {
 			break
 		}
-		if err := m.fill(ctx, behind, 3*limit/len(m.stretches)+8); err != nil {
+		if err := m.fill(ctx, behind, m.share(limit)); err != nil {
 			return nil, err
 		}
 	}
@@ -53,6 +55,19 @@ func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 	}
 	m.pending = m.pending[n:]
 	return some, nil
+}
+
+// share is how much of a stretch to read at first: its part, and a little more, since shards are not quite alike. Those who
+// left their due time are few; the others make up the page.
+func (m *merge) share(limit int) int {
+	many := 1
+	for _, s := range m.stretches {
+		if !s.moved {
+			many++
+		}
+	}
+	part := limit / many
+	return part + 2*int(math.Sqrt(float64(part))) + 8
 }
 
 // holdUp returns the stretches in which something may lie that comes before the last of limit pending runs.
@@ -92,7 +107,7 @@ func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 		moved, cut, run := r.bool(), r.bool(), r.unfinished()
 		s := byShard[[2]int{run.ID.Job.Shard(), int(bit(moved))}]
 		s.got, s.cut, s.after = s.got+1, s.cut || cut, m.pos(&run)
-		if m.lane == nil || run.Lane() == *m.lane {
+		if m.lanes == nil || m.lanes.Wants(&run) {
 			m.pending = append(m.pending, &run)
 		}
 		return nil
@@ -118,14 +133,28 @@ func (m *merge) ask(ask *rows, s *stretch) {
 	ask.int(int64(s.after.ID.Due))
 	ask.int(int64(s.after.ID.Job))
 	ask.int(int64(m.until))
-	if m.lane != nil {
-		ask.text(m.lane.Queue)
-		ask.int(int64(m.lane.Priority))
-		ask.int(int64(m.reach))
+	if m.lanes != nil && m.lanes.Lane != nil {
+		ask.text(m.lanes.Lane.Queue)
+		ask.int(int64(m.lanes.Lane.Priority))
 	} else {
 		ask.null()
 		ask.null()
-		ask.int(int64(s.quota))
 	}
+	if m.lanes != nil && len(m.lanes.Full) > 0 {
+		ask.text(m.skip())
+	} else {
+		ask.null()
+	}
+	ask.int(int64(m.reach))
 	ask.int(int64(s.quota))
+}
+
+// skip lists the lanes that are full, each between two line breaks, which no queue has in its name.
+func (m *merge) skip() string {
+	text := []byte{'\n'}
+	for _, lane := range m.lanes.Full {
+		text = append(append(text, lane.Queue...), '=')
+		text = append(strconv.AppendInt(text, int64(lane.Priority), 10), '\n')
+	}
+	return string(text)
 }

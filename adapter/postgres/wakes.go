@@ -11,18 +11,28 @@ import (
 
 // Stretches of the hot table, one for each shard, each read from a position on: those that wake when they are due, by the
 // primary key, and those that left their due time, by run_wake. Together they are one statement, so that a run that moves
-// from one to the other is in one of them. Of a lane there are up to quota runs among the next reach ones; cut says that
-// the run is the last of those, and of which lane it is does not matter then. dueInShards is all by the primary key.
+// from one to the other is in one of them. Where lanes are chosen there are up to quota runs among the next reach ones; cut
+// says that the run is the last of those, and of which lane it is does not matter then. dueInShards is all by the primary key.
 const (
 	stretchRow = `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key, after_job int8 key, until int8, queue text, prio int2,
-  reach int8, quota int8`
+  skip text, reach int8, quota int8`
 
 	ofLane = `, row_number() OVER () = x.reach AS cut`
-	inLane = ` WHERE x.queue IS NULL OR r.cut OR r.queue = x.queue AND r.prio = x.prio LIMIT x.quota) r`
+	inLane = ` WHERE r.cut OR (x.queue IS NULL OR r.queue = x.queue AND r.prio = x.prio)
+  AND NOT (r.state = 1 AND position(E'\n' || r.queue || '=' || r.prio || E'\n' IN coalesce(x.skip, '')) > 0) LIMIT x.quota) r`
 )
 
 var (
 	wakesInShards = forRows("wakes_in_shards", stretchRow, `WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
+SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until AND r.wake = r.due
+  ORDER BY r.due, r.job LIMIT x.quota) r WHERE NOT x.moved
+UNION ALL
+SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job) AND r.wake <= x.until AND r.wake <> r.due
+  ORDER BY r.wake, r.due, r.job LIMIT x.quota) r WHERE x.moved`)
+
+	wakesInLanes = forRows("wakes_in_lanes", stretchRow, `WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
 SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT r.cut, `+runColumns+` FROM (SELECT r.*`+ofLane+` FROM (SELECT * FROM carillon.run r
   WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until AND r.wake = r.due
   ORDER BY r.due, r.job LIMIT x.reach) r) r`+inLane+` WHERE NOT x.moved
@@ -38,7 +48,10 @@ SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT r.cut, `+runColumns+` FROM
 
 // Wakes implements carillon.Store.
 func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
-	m := merge{by: wakesInShards, read: s.read, lane: q.Lane, reach: s.maxReach, until: q.Until, pos: (*carillon.Run).WakePos}
+	m := merge{by: wakesInShards, read: s.read, until: q.Until, pos: (*carillon.Run).WakePos}
+	if q.Lane != nil || len(q.Full) > 0 {
+		m.by, m.reach, m.lanes = wakesInLanes, s.maxReach, &q
+	}
 	for _, shard := range shardsOf(q.Shards) {
 		m.add(shard, false, carillon.WakePos{ID: atDue(q.After)})
 		m.add(shard, true, q.After)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"slices"
 
 	"github.com/carillon-run/carillon"
 	"zombiezen.com/go/sqlite"
@@ -53,6 +54,7 @@ type wakeStream struct {
 	stmt   *sqlite.Stmt
 	all    bool // shards
 	shards [carillon.Shards]bool
+	full   []carillon.Lane
 	run    *carillon.Run
 	row    carillon.Run
 }
@@ -74,7 +76,7 @@ func (r *reader) wakes(query string, q *carillon.WakeQuery) (*wakeStream, error)
 		stmt.BindText(5, q.Lane.Queue)
 		stmt.BindInt64(6, int64(q.Lane.Priority))
 	}
-	w := &wakeStream{reader: r, stmt: stmt, all: q.Shards == nil}
+	w := &wakeStream{reader: r, stmt: stmt, all: q.Shards == nil, full: q.Full}
 	for _, shard := range q.Shards {
 		w.shards[shard] = true
 	}
@@ -105,8 +107,20 @@ func (w *wakeStream) next() error {
 		if !w.all && !w.shards[carillon.JobID(w.stmt.ColumnInt64(1)).Shard()] {
 			continue
 		}
+		if len(w.full) > 0 && w.hasNoRoom() {
+			continue
+		}
 		w.row = w.reader.unfinished(w.stmt)
 		w.run = &w.row
 		return nil
 	}
+}
+
+// hasNoRoom says that the row waits in a lane that is full.
+func (w *wakeStream) hasNoRoom() bool {
+	if carillon.State(w.stmt.ColumnInt32(14)) != carillon.Waiting {
+		return false
+	}
+	prio, queue := int8(w.stmt.ColumnInt32(15)), w.reader.name(w.stmt, 19)
+	return slices.Contains(w.full, carillon.Lane{Queue: queue, Priority: prio})
 }
