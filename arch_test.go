@@ -14,7 +14,7 @@ import (
 
 const module = "github.com/carillon-run/carillon"
 
-// mayImport is the arrow rule: cmd -> node -> {api, scheduler, worker} -> ledger -> carillon <- adapter/*. A folder that
+// mayImport is the arrow rule: cmd -> node -> {api, scheduler, desk, worker} -> ledger -> carillon <- adapter/*. A folder that
 // is not listed may import nothing of ours but the root package.
 var mayImport = map[string][]string{
 	".":            {"cron"},

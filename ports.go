@@ -91,10 +91,11 @@ type Coordinator interface {
 	Beat(ctx context.Context, beats []Beat) (gone []string, err error)
 	// Leave ends sessions. Ending one that is over is no error.
 	Leave(ctx context.Context, ids []string) error
-	// Members returns everybody whose session is not over, by id. With expire it first ends the sessions that no beat has
-	// prolonged for SessionTime: a session is over when somebody has ended it, not by the mere passing of time, so that
-	// after an outage of the coordinator those who are still there can go on.
-	Members(ctx context.Context, expire bool) ([]Member, error)
+	// Members returns everybody whose session is not over, by id. Unless the coordinator's clock has passed expire, it first
+	// ends the sessions that no beat has prolonged for SessionTime: a session is over when somebody has ended it, not by the
+	// mere passing of time, so that after an outage of the coordinator those who are still there can go on. A call that was
+	// held up by that outage comes after expire, and ends nothing.
+	Members(ctx context.Context, expire Time) ([]Member, error)
 	// Holds returns what the given members said with their last beat.
 	Holds(ctx context.Context, ids []string) ([]Holding, error)
 	// Now is the time by the coordinator's clock.

@@ -99,7 +99,7 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	}
 	defer db.Signal(syscall.SIGCONT) // frozen it could not be stopped
 	frozen := carillon.Now()
-	stopped := c.silent().Sub(frozen)
+	stopped := c.silent(frozen).Sub(frozen)
 	t.Logf("the work was stopped %s after the freeze", stopped)
 	if stopped > carillon.SessionTime+time.Second {
 		t.Errorf("work went on for %s after the freeze: the lease is %s", stopped, carillon.LeaseTime)

@@ -93,7 +93,7 @@ func TestAFrozenWorkersResultIsRefusedAndItsCommandsAreKilledMeanwhile(t *testin
 			t.Fatal(err)
 		}
 		stopped := carillon.Now()
-		silent := c.silent()
+		silent := c.silent(stopped)
 		t.Logf("its command was killed %s after the freeze", silent.Sub(stopped))
 		if silent.Sub(stopped) > carillon.SessionTime {
 			t.Errorf("its command lived until %s, longer than the worker's session", silent)

@@ -40,15 +40,17 @@ func (c *cluster) started(attempt int32, runs ...carillon.RunID) map[carillon.Ru
 	return began
 }
 
-// silent waits until no body has written anything for a second, and returns when the last one did.
-func (c *cluster) silent() carillon.Time {
+// silent waits until a lease that was prolonged last at a time must be over and no body has written anything for a second,
+// and returns when the last one did. On a busy machine bodies may be silent for a moment before.
+func (c *cluster) silent(prolonged carillon.Time) carillon.Time {
 	c.t.Helper()
 	var at carillon.Time
 	poll(c.t, c.ctx, "the bodies to be silent", func() bool {
 		for _, l := range c.lines() {
 			at = max(at, l.At)
 		}
-		return carillon.Now().Sub(at) > time.Second
+		now := carillon.Now()
+		return now.Sub(prolonged) > carillon.LeaseTime+time.Second && now.Sub(at) > time.Second
 	})
 	return at
 }

@@ -25,7 +25,7 @@ func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 		d.forget(worker)
 		return carillon.Orders{}, fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
 	}
-	d.takeBack(ctx, worker, holds)
+	d.takeBack(worker, holds)
 	orders := carillon.Orders{Nodes: d.cfg.Nodes()}
 	long := d.long(worker, holds)
 	if len(long) == 0 {
@@ -102,8 +102,9 @@ func (d *Desk) check(ctx context.Context, holds []carillon.Held) (stop []carillo
 }
 
 // takeBack ends attempts that were given out here and that their worker does not list, although it would by now if the
-// answer to its pull had reached it. What other nodes gave out is found by the scheduler's sweep.
-func (d *Desk) takeBack(ctx context.Context, worker string, holds []carillon.Held) {
+// answer to its pull had reached it. What other nodes gave out is found by the scheduler's sweep, and so is what this does
+// not manage to take back: nothing of it is remembered here any more.
+func (d *Desk) takeBack(worker string, holds []carillon.Held) {
 	now := carillon.Now()
 	listed := make(map[carillon.Held]bool, len(holds))
 	for _, h := range holds {
@@ -117,6 +118,7 @@ func (d *Desk) takeBack(ctx context.Context, worker string, holds []carillon.Hel
 		}
 		held := carillon.Held{Run: id, Attempt: h.run.Attempt}
 		if h.run.Worker == worker && now.Sub(h.run.Claimed) > carillon.Handover && !listed[held] {
+			delete(d.handed, id)
 			lost = append(lost, carillon.Report{Held: held, End: &carillon.Outcome{
 				Kind: carillon.Lost, Reason: "its worker " + worker + " does not know of it",
 			}})
@@ -126,11 +128,22 @@ func (d *Desk) takeBack(ctx context.Context, worker string, holds []carillon.Hel
 	if len(lost) == 0 {
 		return
 	}
-	if _, err := d.Report(ctx, worker, lost); err != nil {
-		d.cfg.Logger.Error("take back what a worker does not know of", "error", err, "runs", len(lost)) // with the next beat
-		return
-	}
-	d.cfg.Logger.Info("took back runs that their worker does not know of", "runs", len(lost), "worker", worker)
+	go func() { // the worker waits for the answer to its beat
+		ctx, cancel := context.WithTimeout(context.Background(), carillon.Handover)
+		defer cancel()
+		receipts, err := d.Report(ctx, worker, lost)
+		if err != nil {
+			d.cfg.Logger.Error("take back what a worker does not know of", "error", err, "runs", len(lost))
+			return
+		}
+		taken := 0
+		for _, receipt := range receipts {
+			if receipt == carillon.Recorded {
+				taken++
+			}
+		}
+		d.cfg.Logger.Info("took back runs that their worker does not know of", "runs", taken, "worker", worker)
+	}()
 }
 
 // beats gathers beats that come at the same time into one write.

@@ -96,7 +96,7 @@ func (d *Desk) known(ctx context.Context, worker string) error {
 	if fresh {
 		return nil
 	}
-	members, err := d.cfg.Coordinator.Members(ctx, false)
+	members, err := d.cfg.Coordinator.Members(ctx, 0)
 	if err != nil {
 		return fmt.Errorf("ask who is alive: %w", err)
 	}

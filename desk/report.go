@@ -100,10 +100,20 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 		for _, i := range is {
 			if run := found[id]; run == nil || !run.State.Held() || run.Attempt != reports[i].Attempt {
 				receipts[i] = d.verdict(run, worker, &reports[i])
+				d.drop(reports[i].Held)
 			}
 		}
 	}
 	return nil
+}
+
+// drop forgets an attempt that no longer holds its run.
+func (d *Desk) drop(held carillon.Held) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.handed[held.Run]; h != nil && h.run.Attempt == held.Attempt {
+		delete(d.handed, held.Run)
+	}
 }
 
 // verdict is the receipt for a report of an attempt that no longer holds its run.

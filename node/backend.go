@@ -76,7 +76,7 @@ func (n *Node) openPostgres(ctx context.Context, b *backend) error {
 	}
 	n.close = append(n.close, store.Close)
 	b.store, b.logs, b.coordinator = store, postgres.NewLogs(store), postgres.NewCoordinator(store)
-	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{Logger: n.cfg.Logger})
+	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{URL: n.cfg.StoreListen, Logger: n.cfg.Logger})
 	b.shared, b.flushers = true, 2
 	return nil
 }

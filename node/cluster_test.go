@@ -181,3 +181,22 @@ func TestANodeWhoseClockIsWrongIsNotReady(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestASchemaThatWasAppliedByHandIsTakenAsItIs(t *testing.T) {
+	store := server.Postgres(t).URL
+	conn, err := pgx.Connect(t.Context(), store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	script, err := Script(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Exec(t.Context(), script, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	n := open(t, Config{Data: t.TempDir(), Store: store, Listen: "127.0.0.1:0"})
+	start(t, n)
+	until(t, "the node is ready", func() bool { return n.ready() == nil })
+}

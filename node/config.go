@@ -20,6 +20,9 @@ type Config struct {
 	// Store is where jobs are kept: "postgres://…" or "mysql://…", which any number of nodes share, "sqlite:PATH" for this
 	// one alone, or "mem:" for a store that is gone with the process. Default: the SQLite file carillon.db in Data.
 	Store string
+	// StoreListen is where to listen for what other nodes say, if Store goes through a pooler that cannot be listened
+	// through: the URL of the PostgreSQL server itself. Default: Store.
+	StoreListen string
 	// StoreReplica is a copy of the store, by the same kind of URL, that lists, history and search may be read from.
 	StoreReplica string
 	// Listen is the address of the API. Empty: no API, for applications that submit in process.

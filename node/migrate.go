@@ -10,31 +10,17 @@ import (
 	"github.com/carillon-run/carillon/adapter/sqlite"
 )
 
-// Migration is one step of a store's schema.
-type Migration struct {
-	Name string
-	SQL  string
-}
-
-// Migrations are all steps of the schema for the kind of store that a URL names, first things first.
-func Migrations(store string) (all []Migration, err error) {
+// Script is the schema for the kind of store that a URL names, as SQL that can be applied by hand.
+func Script(store string) (string, error) {
 	switch scheme, _, _ := strings.Cut(store, ":"); scheme {
 	case "postgres", "postgresql":
-		for _, m := range postgres.Migrations() {
-			all = append(all, Migration{m.Name, m.SQL})
-		}
+		return postgres.Script(), nil
 	case "mysql", "mariadb":
-		for _, m := range mysql.Migrations() {
-			all = append(all, Migration{m.Name, m.SQL})
-		}
+		return mysql.Script(), nil
 	case "sqlite":
-		for _, m := range sqlite.Migrations() {
-			all = append(all, Migration{m.Name, m.SQL})
-		}
-	default:
-		return nil, fmt.Errorf("store: %q is not valid: want postgres://…, mysql://… or sqlite:PATH", Redact(store))
+		return sqlite.Script(), nil
 	}
-	return all, nil
+	return "", fmt.Errorf("store: %q is not valid: want postgres://…, mysql://… or sqlite:PATH", Redact(store))
 }
 
 // Migrate brings the schema of a store to what this program needs. `serve` does so by itself; this is for those whose
@@ -50,7 +36,7 @@ func Migrate(ctx context.Context, store string) error {
 	case "sqlite":
 		opened, err = sqlite.Open(strings.TrimPrefix(rest, "//"))
 	default:
-		_, err = Migrations(store)
+		_, err = Script(store)
 		return err
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	_ "time/tzdata" // schedules must not depend on what zones the machine has installed
 
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,7 @@ type Node struct {
 	worker    *worker.Worker // nil: none inside
 	peers     *peers         // nil: there are none
 	clock     clock
+	beaten    atomic.Int64 // when the store last took a beat of this node, in milliseconds
 	advertise string
 	metrics   *metrics
 	number    carillon.Guard

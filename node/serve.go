@@ -51,7 +51,7 @@ func (n *Node) handler() http.Handler {
 		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Bus: bus, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
 		Tokens:  map[string]api.Credential{n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
 		Metrics: n.metrics.handler(), Ready: n.ready, Desk: n.desk, Secret: n.secrets.runs, Replica: n.copy, Intake: n.backend.intake,
-		Members: func(ctx context.Context) ([]carillon.Member, error) { return n.backend.coordinator.Members(ctx, false) },
+		Members: func(ctx context.Context) ([]carillon.Member, error) { return n.backend.coordinator.Members(ctx, 0) },
 	})
 	if n.peers == nil {
 		return public
@@ -72,9 +72,8 @@ func (n *Node) ready() error {
 	if err := n.clock.wrong(); err != nil {
 		reasons = append(reasons, err)
 	}
-	if err := n.ledger.Failing(); err != nil {
-		n.cfg.Logger.Error("not ready: the last commit failed", "error", err)
-		reasons = append(reasons, errors.New("the store does not take writes"))
+	if err := n.reachable(); err != nil {
+		reasons = append(reasons, err)
 	}
 	return errors.Join(reasons...)
 }

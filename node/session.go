@@ -19,6 +19,7 @@ func (n *Node) join(ctx context.Context) error {
 	if err := n.backend.coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
 	}
+	n.beaten.Store(time.Now().UnixMilli())
 	return nil
 }
 
@@ -51,8 +52,12 @@ func (n *Node) beatOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	gone, err := n.backend.coordinator.Beat(ctx, []carillon.Beat{{ID: n.id}})
-	if err != nil || len(gone) == 0 {
+	if err != nil {
 		return err
+	}
+	n.beaten.Store(time.Now().UnixMilli())
+	if len(gone) == 0 {
+		return nil
 	}
 	n.cfg.Logger.Warn("the node's session was over: joining again")
 	return n.join(ctx)
@@ -95,6 +100,25 @@ func (n *Node) advertised() string {
 // clock is how this machine's clock compares to the store's.
 type clock struct {
 	ahead atomic.Int64 // of the store's, as last measured
+}
+
+// maxSilence is for how long a store may not have taken a beat before the node says that it cannot be relied on.
+const maxSilence = 3 * time.Second
+
+// reachable says whether the store takes writes. A node that others share it with writes a beat every second; one that is
+// alone goes by its last commit.
+func (n *Node) reachable() error {
+	if n.backend.shared {
+		if since := time.Since(time.UnixMilli(n.beaten.Load())); since > maxSilence {
+			return errors.New("the store does not answer")
+		}
+		return nil
+	}
+	if err := n.ledger.Failing(); err != nil {
+		n.cfg.Logger.Error("not ready: the last commit failed", "error", err)
+		return errors.New("the store does not take writes")
+	}
+	return nil
 }
 
 const (

@@ -41,6 +41,7 @@ func Coordinator(t *testing.T, c CoordinatorTest) {
 	run("a member is gone after leave, and the others stay", coordinatorLeave)
 	run("who beats stays, who does not is ended by the first who asks for it", coordinatorExpire)
 	run("time alone ends no session: after an outage everybody goes on", coordinatorOutage)
+	run("who asks too late ends no session", coordinatorLate)
 	run("a beat of the gone is told so, and does not bring them back", coordinatorGone)
 	run("what members hold comes back as they said it with their last beat", coordinatorHolds)
 	run("a beat that was held up on its way says nothing any more", coordinatorOld)
@@ -105,7 +106,11 @@ func (t coordinatorTest) say(beats ...carillon.Beat) []string {
 func (t coordinatorTest) there(expire bool, want ...carillon.Member) {
 	t.Helper()
 	for _, c := range []carillon.Coordinator{t.Coordinator, t.again} {
-		got, err := c.Members(t.Context(), expire)
+		until := carillon.Time(0)
+		if expire {
+			until = carillon.Never
+		}
+		got, err := c.Members(t.Context(), until)
 		if err != nil {
 			t.Fatalf("members: %v", err)
 		}
@@ -222,6 +227,24 @@ func coordinatorHolds(t coordinatorTest) {
 	same(t, "of one", t.held(member(1)), [][]carillon.Held{{held(1<<62, epoch, 1)}})
 }
 
+func coordinatorLate(t coordinatorTest) {
+	t.join(member(1))
+	t.age(10 * carillon.SessionTime)
+	now, err := t.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, expire := range []carillon.Time{0, 1, now - 1000} { // what was sent before an outage is carried out after it
+		list, err := t.Members(t.Context(), expire)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%v, %v", list, err)
+		}
+	}
+	if list, err := t.Members(t.Context(), now+60_000); err != nil || len(list) != 0 {
+		t.Fatalf("in time: %v, %v", list, err)
+	}
+}
+
 func coordinatorOld(t coordinatorTest) {
 	t.join(member(1), member(2))
 	held := func(job carillon.JobID) []carillon.Held {
@@ -327,7 +350,7 @@ func coordinatorConcurrent(t coordinatorTest) {
 				if gone, err := c.Beat(t.Context(), append(beats, carillon.Beat{ID: own.ID})); err != nil || len(gone) > 0 {
 					t.Errorf("gone %v, %v", gone, err)
 				}
-				if _, err := c.Members(t.Context(), true); err != nil {
+				if _, err := c.Members(t.Context(), carillon.Never); err != nil {
 					t.Error(err)
 				}
 				if err := c.Leave(t.Context(), []string{own.ID}); err != nil {

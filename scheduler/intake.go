@@ -18,11 +18,13 @@ func (s *Scheduler) admit(ctx context.Context) error {
 	if s.cfg.Intake == nil {
 		return nil
 	}
+	failing := false // said once, not four times a second
 	for wait := intakeEvery; pause(ctx, wait); {
 		n, err := s.admitSome(ctx)
-		if err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Error("admit submitted jobs", "error", err)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.cfg.Logger.Error("admit submitted jobs: trying again", "error", err)
 		}
+		failing = err != nil
 		if wait = intakeEvery; n == intakeBatch {
 			wait = time.Millisecond
 		}

@@ -26,7 +26,8 @@ type members struct {
 	owned []int // nil: all shards
 }
 
-// set takes a new list. gone: somebody is. moved: nodes have come or gone.
+// set takes a new list. gone: somebody is. moved: nodes have come, or a node or the worker inside of one is gone, and with it
+// what only that node knew of.
 func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 	alive := make(map[string]bool, len(list))
 	var nodes []string
@@ -41,7 +42,7 @@ func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 	for _, member := range m.list {
 		if !alive[member.ID] {
 			gone = true
-			moved = moved || member.Kind == carillon.KindNode
+			moved = moved || member.Kind == carillon.KindNode || carillon.InnerWorker(member.ID)
 		}
 	}
 	moved = moved || len(nodes) != m.nodes
@@ -95,7 +96,7 @@ func (s *Scheduler) assemble(ctx context.Context) {
 			return
 		}
 		before := s.Members()
-		if err := s.look(ctx, false); err == nil && len(s.Members()) == len(before) {
+		if err := s.look(ctx, 0); err == nil && len(s.Members()) == len(before) {
 			return
 		}
 	}
@@ -105,23 +106,30 @@ func (s *Scheduler) assemble(ctx context.Context) {
 // Sessions are ended only while the coordinator has been answering for a session's time: after an outage, of it or of this
 // process, those who are still there must have had the time to say so.
 func (s *Scheduler) follow(ctx context.Context) error {
+	failing := false
 	last, since := time.Now(), time.Now() // of the last good look, and of the first of an unbroken row
 	for pause(ctx, lookEvery) {
 		now := time.Now()
 		if now.Sub(last) > steady {
 			since = now
 		}
-		if err := s.look(ctx, now.Sub(since) > carillon.SessionTime); err == nil {
-			last = time.Now()
-		} else if ctx.Err() == nil {
-			s.cfg.Logger.Error("ask who is alive", "error", err)
+		expire := carillon.Time(0)
+		if now.Sub(since) > carillon.SessionTime {
+			expire = carillon.Now().Add(steady) // held up for longer than that, it must end nothing any more
 		}
+		err := s.look(ctx, expire)
+		if err == nil {
+			last = time.Now()
+		} else if !failing && ctx.Err() == nil {
+			s.cfg.Logger.Error("ask who is alive: trying again", "error", err)
+		}
+		failing = err != nil
 	}
 	return nil
 }
 
 // look asks who is alive.
-func (s *Scheduler) look(ctx context.Context, expire bool) error {
+func (s *Scheduler) look(ctx context.Context, expire carillon.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, steady)
 	defer cancel()
 	list, err := s.cfg.Coordinator.Members(ctx, expire)
@@ -170,7 +178,7 @@ func (s *Scheduler) holders(ctx context.Context, runs []carillon.Run, now carill
 		}
 	}
 	if unknown {
-		if err := s.look(ctx, false); err != nil {
+		if err := s.look(ctx, 0); err != nil {
 			return nil, err
 		}
 	}

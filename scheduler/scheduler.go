@@ -81,7 +81,7 @@ func New(cfg Config) *Scheduler {
 // Run works until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
 	for { // who is alive must be known before anything is taken from anybody
-		err := s.look(ctx, false)
+		err := s.look(ctx, 0)
 		if err == nil {
 			break
 		}

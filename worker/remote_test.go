@@ -75,7 +75,7 @@ func (c *coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]string
 	return c.Coordinator.Beat(ctx, beats)
 }
 
-func (c *coordinator) Members(ctx context.Context, expire bool) ([]carillon.Member, error) {
+func (c *coordinator) Members(ctx context.Context, expire carillon.Time) ([]carillon.Member, error) {
 	if err := c.failing(); err != nil {
 		return nil, err
 	}

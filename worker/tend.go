@@ -62,6 +62,7 @@ func (w *Worker) beat(ctx context.Context) {
 		case err == nil:
 			w.checkLease()
 			w.lease.Extend(sent + carillon.LeaseTime)
+			w.over.Store(false)
 			w.answered()
 			w.obey(orders.Stop)
 		case errors.Is(err, carillon.ErrLost):
@@ -101,8 +102,8 @@ func (w *Worker) checkLease() {
 	if w.cfg.Clock() <= w.lease.Until() {
 		return
 	}
-	if running, _ := w.Running(); running > 0 {
-		w.cfg.Logger.Error("no beat was answered for longer than the lease: stopping the runs", "lease", carillon.LeaseTime)
+	if running, _ := w.Running(); running > 0 && !w.over.Swap(true) {
+		w.cfg.Logger.Error("no beat was answered for longer than the lease: stopping the runs", "lease", carillon.LeaseTime, "runs", running)
 	}
 	w.cancelAll(executor.ErrLeaseOver)
 }

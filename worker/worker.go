@@ -50,6 +50,7 @@ type Worker struct {
 	ends    ends
 	dropped chan struct{} // capacity 1: an attempt is over
 	away    atomic.Bool   // the desk does not answer
+	over    atomic.Bool   // the lease is, and that was said
 }
 
 func New(cfg Config) *Worker {

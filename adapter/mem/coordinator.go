@@ -98,7 +98,7 @@ func (c *Coordinator) end(id string) {
 	}
 }
 
-func (c *Coordinator) Members(ctx context.Context, expire bool) ([]carillon.Member, error) {
+func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) ([]carillon.Member, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (c *Coordinator) Members(ctx context.Context, expire bool) ([]carillon.Memb
 	defer c.mu.Unlock()
 	list := make([]carillon.Member, 0, len(c.sessions))
 	for id, s := range c.sessions {
-		if expire && now.Sub(s.beat) > carillon.SessionTime {
+		if now <= expire && now.Sub(s.beat) > carillon.SessionTime {
 			c.end(id)
 			continue
 		}

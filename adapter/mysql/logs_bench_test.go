@@ -86,7 +86,7 @@ func BenchmarkBeat(b *testing.B) {
 	}
 	b.Run("members", func(b *testing.B) {
 		for b.Loop() {
-			t.members(true)
+			t.members(carillon.Never)
 		}
 	})
 }

@@ -41,12 +41,22 @@ func Migrations() []Migration {
 	return all
 }
 
+// Script is all of it as SQL for people who apply it by hand: what is recorded there is not applied again.
+func Script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s;\n", createSchema)
+	for _, m := range Migrations() {
+		fmt.Fprintf(&b, "\n-- %s\n%s\n%s;\n", m.Name, m.SQL, appendSQL(nil, recordMigration, m.Version, m.Name))
+	}
+	return b.String()
+}
+
 const (
 	schemaExists  = `SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'migration'`
 	schemaVersion = `SELECT coalesce(max(version), 0) FROM migration`
 	createSchema  = `CREATE TABLE IF NOT EXISTS migration (version INT PRIMARY KEY, name VARBINARY(255) NOT NULL, applied BIGINT NOT NULL) ENGINE=InnoDB`
 
-	recordMigration = `INSERT INTO migration (version, name, applied) VALUES (?, ?, UNIX_TIMESTAMP(NOW(3)) * 1000)`
+	recordMigration = `INSERT INTO migration (version, name, applied) VALUES (?, ?, ` + clock + `)`
 )
 
 // migrate brings the schema to the version of this program. One that a newer program has migrated is refused: to write to

@@ -112,19 +112,20 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 	return tried(fmt.Sprintf("leave %d sessions", len(ids)), err)
 }
 
-// In: ids, SessionTime. By primary key: whoever else is in the table is not locked, nor waited for.
-const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock + ` - ?`
+// In: ids, SessionTime, until when sessions may be ended. By primary key: whoever else is in the table is not locked, nor
+// waited for.
+const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock + ` - ? AND ` + clock + ` <= ?`
 
 // Members looks first and ends by name what it has seen to be late, if it still is. Most of the time that is nobody.
-func (c *Coordinator) Members(ctx context.Context, expire bool) (members []carillon.Member, err error) {
+func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
 	err = c.store.use(ctx, func(l *link) (err error) {
 		var late []string
 		members, late, err = l.members()
-		if err != nil || !expire || len(late) == 0 {
+		if err != nil || expire == 0 || len(late) == 0 {
 			return err
 		}
 		for some := range slices.Chunk(late, most) {
-			if _, err := l.do(expireSessions, texts(some), carillon.SessionTime.Milliseconds()); err != nil {
+			if _, err := l.do(expireSessions, texts(some), carillon.SessionTime.Milliseconds(), int64(expire)); err != nil {
 				return err
 			}
 		}

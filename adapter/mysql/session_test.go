@@ -100,7 +100,7 @@ func (t sessionsTest) beat(beats ...carillon.Beat) (gone []string) {
 	return gone
 }
 
-func (t sessionsTest) members(expire bool) (ids []string) {
+func (t sessionsTest) members(expire carillon.Time) (ids []string) {
 	t.Helper()
 	members, err := t.Members(t.Context(), expire)
 	if err != nil {
@@ -145,11 +145,11 @@ func sessionsEnd(t sessionsTest) {
 	t.age("a", carillon.SessionTime+time.Second)
 	t.age("b", carillon.SessionTime+time.Second)
 	t.age("c", carillon.SessionTime-time.Second)
-	t.same("looked at", t.members(false), []string{"a", "b", "c"})
+	t.same("looked at", t.members(0), []string{"a", "b", "c"})
 	t.same("gone", t.beat(carillon.Beat{ID: "b"}), nil)
-	t.same("ended", t.members(true), []string{"b", "c"})
+	t.same("ended", t.members(carillon.Never), []string{"b", "c"})
 	t.same("gone", t.beat(carillon.Beat{ID: "a"}, carillon.Beat{ID: "b"}), []string{"a"})
-	t.same("at last", t.members(false), []string{"b", "c"})
+	t.same("at last", t.members(0), []string{"b", "c"})
 }
 
 func sessionsBeatFast(t sessionsTest) {
@@ -173,7 +173,7 @@ func sessionsBytes(t sessionsTest) {
 	ids := []string{"A", "a", "a ", `a'\"%?`, "a\x00", "ä", "\xff"}
 	t.join(ids...)
 	slices.Sort(ids)
-	t.same("members", t.members(false), ids)
+	t.same("members", t.members(0), ids)
 	for _, id := range ids {
 		t.same("gone", t.beat(carillon.Beat{ID: id, Holds: []carillon.Held{{Attempt: 1}}}), nil)
 		if err := t.Leave(t.Context(), []string{id}); err != nil {
@@ -189,7 +189,7 @@ func sessionsJoinTwice(t sessionsTest) {
 	if !errors.Is(err, carillon.ErrConflict) {
 		t.Errorf("joined twice: %v", err)
 	}
-	t.same("members", t.members(false), []string{"a"})
+	t.same("members", t.members(0), []string{"a"})
 }
 
 func sessionsMany(t sessionsTest) {
@@ -259,7 +259,7 @@ func sessionsAtOnce(t sessionsTest) {
 					slices.Reverse(mine)
 				}
 				t.same("gone", t.beat(mine...), []string{"never"})
-				t.members(true)
+				t.members(carillon.Never)
 				if err := t.Leave(t.Context(), []string{id, "never"}); err != nil {
 					t.Error(err)
 				}
@@ -267,7 +267,7 @@ func sessionsAtOnce(t sessionsTest) {
 		})
 	}
 	all.Wait()
-	if n := len(t.members(true)); n != len(beats) {
+	if n := len(t.members(carillon.Never)); n != len(beats) {
 		t.Errorf("%d are left", n)
 	}
 }
@@ -325,7 +325,7 @@ func sessionsContext(t sessionsTest) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, beat := t.Beat(ctx, []carillon.Beat{{ID: "a"}})
-	_, members := t.Members(ctx, true)
+	_, members := t.Members(ctx, carillon.Never)
 	_, holds := t.Holds(ctx, []string{"a"})
 	_, now := t.Now(ctx)
 	for _, err := range []error{t.Join(ctx, []carillon.Member{{ID: "a"}}), t.Leave(ctx, []string{"a"}), beat, members, holds, now} {

@@ -42,6 +42,16 @@ func Migrations() []Migration {
 	return all
 }
 
+// Script is all of it as SQL for people who apply it by hand: what is recorded there is not applied again.
+func Script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s;\n", createSchema)
+	for _, m := range Migrations() {
+		fmt.Fprintf(&b, "\n-- %s\nBEGIN;\n%s\nINSERT INTO carillon.migration (version, name) VALUES (%d, '%s');\nCOMMIT;\n", m.Name, m.SQL, m.Version, m.Name)
+	}
+	return b.String()
+}
+
 // migrationLock is held while a migration is applied: ten nodes may start at once.
 const migrationLock = 0x636172696c6c6f6e // "carillon"
 

@@ -83,22 +83,24 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 
 var listSessions = statement{"list_sessions", `SELECT id, kind, addr FROM carillon.session ORDER BY id`}
 
-// $1 SessionTime in milliseconds. Whose row is locked is passed over: it beats just now, or somebody else ends it. So this
+// $1 SessionTime in milliseconds, $2 until when sessions may be ended. Whose row is locked is passed over: it beats just now, or somebody else ends it. So this
 // waits for nobody, and cannot be part of a circle of those who wait for each other.
 var expireSessions = statement{"expire_sessions", `
 WITH ended AS (
   DELETE FROM carillon.session WHERE id = ANY(ARRAY(
-    SELECT id FROM carillon.session WHERE beat < carillon.clock() - $1::bigint FOR UPDATE SKIP LOCKED)) RETURNING id
+    SELECT id FROM carillon.session WHERE beat < carillon.clock() - $1::bigint AND carillon.clock() <= $2::bigint
+    FOR UPDATE SKIP LOCKED)) RETURNING id
 )
 SELECT id, kind, addr FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
 
-func (c *Coordinator) Members(ctx context.Context, expire bool) (members []carillon.Member, err error) {
+func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
 	add := func(r *row) error {
 		members = append(members, carillon.Member{ID: r.text(), Kind: r.name(), Addr: r.text()})
 		return nil
 	}
-	if expire {
-		err = c.store.write(ctx, call{&expireSessions, [][]byte{int8Param(carillon.SessionTime.Milliseconds())}, add})
+	if expire != 0 {
+		params := [][]byte{int8Param(carillon.SessionTime.Milliseconds()), int8Param(int64(expire))}
+		err = c.store.write(ctx, call{&expireSessions, params, add})
 	} else {
 		err = c.store.read(ctx, call{&listSessions, nil, add})
 	}

@@ -35,7 +35,7 @@ func TestAReplicaKnowsHowFarItIsBehind(t *testing.T) {
 	}
 	seen := postgres.NewCoordinator(behind)
 	until("the session is there", func() bool {
-		members, err := seen.Members(t.Context(), false)
+		members, err := seen.Members(t.Context(), 0)
 		return err == nil && len(members) == 1
 	})
 	if now := lag(behind); now > 5*time.Second {

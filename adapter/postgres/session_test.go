@@ -41,14 +41,14 @@ func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, end := range []string{"", "COMMIT"} {
-		if members, err := coordinator.Members(t.Context(), true); err != nil || !slices.Equal(members, []carillon.Member{late}) {
+		if members, err := coordinator.Members(t.Context(), carillon.Never); err != nil || !slices.Equal(members, []carillon.Member{late}) {
 			t.Fatalf("%v %v", members, err)
 		}
 		if _, err := conn.Exec(t.Context(), end); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if members, err := coordinator.Members(t.Context(), true); err != nil || !slices.Equal(members, []carillon.Member{late}) {
+	if members, err := coordinator.Members(t.Context(), carillon.Never); err != nil || !slices.Equal(members, []carillon.Member{late}) {
 		t.Fatalf("%v %v", members, err)
 	}
 }

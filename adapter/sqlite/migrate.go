@@ -37,6 +37,19 @@ func Migrations() (all []Migration) {
 	return all
 }
 
+// Script is all of it as SQL for people who apply it by hand: what is recorded there is not applied again.
+func Script() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s;\n", migrationTable)
+	for _, m := range Migrations() {
+		fmt.Fprintf(&b, "\n-- %s\nBEGIN;\n%s\nINSERT INTO migration (version, name, applied) VALUES (%d, 'migration/%s', unixepoch() * 1000);\nCOMMIT;\n",
+			m.Name, m.SQL, m.Version, m.Name)
+	}
+	return b.String()
+}
+
+const migrationTable = `CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied INTEGER NOT NULL)`
+
 // migrate brings the file to the version of this program: numbered files, forward only, one transaction each. A file
 // that a newer program has written is refused: to write to it would be to guess.
 func migrate(conn *sqlite.Conn) error {
@@ -44,8 +57,7 @@ func migrate(conn *sqlite.Conn) error {
 	if err != nil {
 		return err
 	}
-	const table = `CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied INTEGER NOT NULL)`
-	if err := sqlitex.ExecuteTransient(conn, table, nil); err != nil {
+	if err := sqlitex.ExecuteTransient(conn, migrationTable, nil); err != nil {
 		return fmt.Errorf("prepare migrations: %w", err)
 	}
 	applied, err := appliedVersion(conn)

@@ -24,25 +24,23 @@ func migrateCommand() *cobra.Command {
 			if store == "" {
 				store = os.Getenv("CARILLON_STORE")
 			}
-			steps, err := node.Migrations(store)
+			script, err := node.Script(store)
 			if err != nil {
 				return usage("%s", err)
 			}
 			out := cmd.OutOrStdout()
 			if show {
-				for _, step := range steps {
-					fmt.Fprintf(out, "-- %s\n\n%s\n", step.Name, step.SQL)
-				}
+				fmt.Fprint(out, script)
 				return nil
 			}
 			if err := node.Migrate(cmd.Context(), store); err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "The schema of %s is up to date: %s.\n", node.Redact(store), steps[len(steps)-1].Name)
+			fmt.Fprintf(out, "The schema of %s is up to date.\n", node.Redact(store))
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&store, "store", "", "the `URL` of the store; also $CARILLON_STORE")
-	cmd.Flags().BoolVar(&show, "print", false, "print the SQL of all steps, and change nothing")
+	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, and change nothing")
 	return cmd
 }

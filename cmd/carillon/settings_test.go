@@ -53,6 +53,7 @@ var settings = map[string][3]string{
 	"retention-logs":         {"14h", "15h", "16h"},
 	"retention-runs":         {"17h", "18h", "19h"},
 	"store":                  {"sqlite:/file", "sqlite:/env", "sqlite:/flag"},
+	"store-listen":           {"postgres://file", "postgres://env", "postgres://flag"},
 	"store-replica":          {"postgres://file", "postgres://env", "postgres://flag"},
 }
 
