@@ -11,6 +11,7 @@ import (
 
 const (
 	lookEvery = 500 * time.Millisecond
+	assembly  = 100 * time.Millisecond
 	// steady is the longest between two good looks at the members that counts as no outage.
 	steady = 3 * time.Second
 )
@@ -91,12 +92,12 @@ func (s *Scheduler) Shards() []int { return s.members.shards() }
 // assemble waits a moment until no more nodes come: those that start together would otherwise each load, and try to claim,
 // what belongs to the others.
 func (s *Scheduler) assemble(ctx context.Context) {
-	for range 4 {
-		if before := s.members.shards(); before == nil || !pause(ctx, lookEvery) { // all are its own: it is the first
+	for range 10 {
+		before := len(s.Members())
+		if s.cfg.Node == "" || !pause(ctx, assembly) {
 			return
 		}
-		before := s.Members()
-		if err := s.look(ctx, 0); err == nil && len(s.Members()) == len(before) {
+		if err := s.look(ctx, 0); err == nil && len(s.Members()) == before {
 			return
 		}
 	}
