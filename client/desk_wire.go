@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"strconv"
@@ -58,9 +57,13 @@ const (
 )
 
 func readTasks(body []byte, worker string) ([]carillon.Task, error) {
-	answer := tasksJSON{make([]taskJSON, 0, min(bytes.Count(body, []byte(`{"run":"`)), maxPull))}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return nil, err
+	var answer tasksJSON
+	ok := false
+	if answer.Tasks, ok = quickTasks(body); !ok {
+		answer.Tasks = nil
+		if err := json.Unmarshal(body, &answer); err != nil {
+			return nil, err
+		}
 	}
 	tasks := make([]carillon.Task, len(answer.Tasks))
 	jobs := make([]carillon.Job, len(answer.Tasks))
