@@ -79,7 +79,7 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	case int(r.Crashes) >= job.Retry.MaxCrashes:
 		return r.End(Failed, "quarantined: its worker died "+plural(int(r.Crashes), "time")+" while it ran", now).expire(job)
 	case r.Has(Last):
-		return r.End(Canceled, "the job was canceled: "+o.Reason, now).expire(job)
+		return r.End(Canceled, afterCancel+o.Reason, now).expire(job)
 	}
 	return r.again(job, o, now, random)
 }
@@ -108,11 +108,12 @@ func (r *Run) Records(attempt int32, o *Outcome) bool {
 		return r.State == Succeeded
 	case Stopped:
 		return r.State == Canceled
-	case Fatal:
-		return r.State == Failed && r.Reason == o.Reason
 	}
-	return r.State != Succeeded && r.Reason == o.Reason
+	return r.State != Succeeded && (r.Reason == o.Reason || r.Reason == afterCancel+o.Reason)
 }
+
+// afterCancel begins the reason of a run that would have been tried again, had its job not been canceled.
+const afterCancel = "the job was canceled: "
 
 func (r Run) expire(job *Job) Run {
 	if keep := job.Retention.Runs; keep != 0 {

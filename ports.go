@@ -35,8 +35,8 @@ type Store interface {
 	FindRuns(ctx context.Context, q RunQuery) (RunPage, error)
 
 	// Forget removes up to limit finished runs and dead letters that neither their own expiry nor the rule (0: for ever)
-	// keeps at now, and says how many; 0 means that there is nothing left to remove. Where a whole partition of history
-	// may go it goes at once, however many that are. Output goes with the last record of
+	// keeps at now, and says how many; 0 means that there is nothing left to remove. Where a large partition of history
+	// may go as a whole, a store may drop it at once. Output goes with the last record of
 	// its run; a one-off job goes, with its definitions and its overlap guard, when no run, record or dead letter of it
 	// is left.
 	Forget(ctx context.Context, rule Retention, now Time, limit int) (int, error)

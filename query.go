@@ -18,9 +18,9 @@ type WakeQuery struct {
 	Lane   *Lane // nil: all
 	// Full are lanes whose waiting runs nobody has room for: a store that can pass over them cheaply leaves them out.
 	Full  []Lane
-	After  WakePos
-	Until  Time
-	Limit  int
+	After WakePos
+	Until Time
+	Limit int
 }
 
 // WakePos is a place in the order of wakes.

@@ -173,6 +173,16 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) e
 	return reply(w, http.StatusOK, list)
 }
 
+// workerOf is the worker that the path names. Nodes and the workers inside of them are members too, but nobody may speak for
+// them here.
+func workerOf(r *http.Request) (string, error) {
+	id := r.PathValue("id")
+	if !strings.HasPrefix(id, "worker_") {
+		return "", notFound("worker " + id)
+	}
+	return id, nil
+}
+
 func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
 	given := pull{Max: 1}
 	if err := readMessage(w, r, &given); err != nil {
@@ -181,10 +191,14 @@ func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err := given.check(); err != nil {
 		return err
 	}
+	worker, err := workerOf(r)
+	if err != nil {
+		return err
+	}
 	return s.atDesk(func(desk carillon.Desk) error {
-		tasks, err := desk.Pull(r.Context(), carillon.Pull{Worker: r.PathValue("id"), Queues: given.Queues, Max: given.Max})
+		tasks, err := desk.Pull(r.Context(), carillon.Pull{Worker: worker, Queues: given.Queues, Max: given.Max})
 		if err == nil {
-			s.writeTasks(w, tasks)
+			s.writeTasks(w, namespace(r), tasks)
 		}
 		return err
 	})
@@ -231,9 +245,13 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 		}
 		holds[i] = held
 	}
+	worker, err := workerOf(r)
+	if err != nil {
+		return err
+	}
 	answer := orders{Stop: []order{}, Nodes: []string{}}
-	err := s.atDesk(func(desk carillon.Desk) error {
-		told, err := desk.Beat(r.Context(), carillon.Beat{ID: r.PathValue("id"), Number: int64(given.Number), Holds: holds})
+	err = s.atDesk(func(desk carillon.Desk) error {
+		told, err := desk.Beat(r.Context(), carillon.Beat{ID: worker, Number: int64(given.Number), Holds: holds})
 		for _, o := range told.Stop {
 			answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
 		}
@@ -247,7 +265,11 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 }
 
 func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
-	err := s.atDesk(func(desk carillon.Desk) error { return desk.Leave(r.Context(), r.PathValue("id")) })
+	worker, err := workerOf(r)
+	if err != nil {
+		return err
+	}
+	err = s.atDesk(func(desk carillon.Desk) error { return desk.Leave(r.Context(), worker) })
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}

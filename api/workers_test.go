@@ -280,7 +280,7 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 
 func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) { c.Desk = outage{c.Desk} })
-	for path, body := range map[string]string{"": `{}`, "/w/pull": `{}`, "/w/heartbeat": `{}`} {
+	for path, body := range map[string]string{"": `{}`, "/worker_1/pull": `{}`, "/worker_1/heartbeat": `{}`} {
 		if a := h.call("POST", "/v1/workers"+path, body).problem(503, ""); a.Header().Get("Retry-After") == "" {
 			t.Errorf("%s does not say when to try again", path)
 		}
@@ -300,11 +300,20 @@ func (outage) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
 
 func TestWithoutADeskWorkersAreNotFound(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) { c.Desk, c.Members = nil, nil })
-	for _, path := range []string{"", "/w/pull", "/w/report", "/w/heartbeat"} {
+	for _, path := range []string{"", "/worker_1/pull", "/worker_1/report", "/worker_1/heartbeat"} {
 		h.call("POST", "/v1/workers"+path, `{}`).problem(404, "")
 	}
-	h.call("DELETE", "/v1/workers/w", "").problem(404, "")
+	h.call("DELETE", "/v1/workers/worker_1", "").problem(404, "")
 	if got := h.call("GET", "/v1/workers", "").is(200).items(); len(got) > 0 {
 		t.Errorf("members are %v", got)
+	}
+}
+
+func TestNobodySpeaksForANodeOrTheWorkerInsideOfOne(t *testing.T) {
+	h := newHouse(t, nil)
+	for _, id := range []string{"node_1", "inner_1", "w"} {
+		h.call("POST", "/v1/workers/"+id+"/pull", `{}`).problem(404, "")
+		h.call("POST", "/v1/workers/"+id+"/heartbeat", `{"holds":[]}`).problem(404, "")
+		h.call("DELETE", "/v1/workers/"+id, "").problem(404, "")
 	}
 }

@@ -43,14 +43,14 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxPooled = 4 << 20 // one answer with large payloads must not stay in memory for good
 
-func (s *server) writeTasks(w http.ResponseWriter, tasks []carillon.Task) {
+func (s *server) writeTasks(w http.ResponseWriter, namespace string, tasks []carillon.Task) {
 	buffer := buffers.Get().(*[]byte)
 	b := append((*buffer)[:0], `{"tasks":[`...)
 	for i := range tasks {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = s.appendTask(b, &tasks[i])
+		b = s.appendTask(b, namespace, &tasks[i])
 	}
 	b = append(b, "]}\n"...)
 	w.Header().Set("Content-Type", "application/json")
@@ -61,13 +61,14 @@ func (s *server) writeTasks(w http.ResponseWriter, tasks []carillon.Task) {
 	}
 }
 
-// appendTask writes by hand what encoding/json would take four times as long for.
-func (s *server) appendTask(b []byte, t *carillon.Task) []byte {
+// appendTask writes by hand what encoding/json would take four times as long for. The token is for the namespace of whoever
+// pulled it: that is who reports.
+func (s *server) appendTask(b []byte, namespace string, t *carillon.Task) []byte {
 	run, job := &t.Run, t.Job
 	b = append(append(b, `{"run":"`...), run.ID.String()...)
 	b = strconv.AppendInt(append(b, `","fence":"`...), run.Fence(), 10)
 	b = strconv.AppendInt(append(b, `","attempt":`...), int64(run.Attempt), 10)
-	b = s.seal.append(append(b, `,"token":"`...), run.Namespace, t.Held())
+	b = s.seal.append(append(b, `,"token":"`...), namespace, t.Held())
 	b = appendText(append(b, `","namespace":`...), run.Namespace)
 	b = append(append(b, `,"job_id":"`...), run.ID.Job.String()...)
 	b = appendText(append(b, `","name":`...), job.Name)

@@ -28,7 +28,7 @@ func TestATaskIsWrittenAsItIsDescribed(t *testing.T) {
 			}
 			given := carillon.Task{Run: run, Job: job, Checkpoint: []byte(checkpoint)}
 			var got, described any
-			text := s.appendTask(nil, &given)
+			text := s.appendTask(nil, "blue", &given)
 			if err := json.Unmarshal(text, &got); err != nil {
 				t.Fatalf("%s: %v: %s", name, err, text)
 			}

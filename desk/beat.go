@@ -16,8 +16,9 @@ const beatTime = 2 * time.Second
 // Beat implements carillon.Desk. A request to stop whose commit was not answered, or that another node took, has not been
 // told to anybody here; so what the worker has held for more than a beat is read, and it is told what it should stop.
 func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
-	worker, holds := b.ID, b.Holds
-	gone, err := d.prolong(ctx, carillon.Beat{ID: worker, Number: b.Number, Holds: d.withClaims(worker, holds)})
+	worker, now := b.ID, carillon.Now()
+	b.Holds = d.withClaims(worker, b.Holds)
+	gone, err := d.prolong(ctx, b)
 	if err != nil {
 		return carillon.Orders{}, fmt.Errorf("prolong the session of %s: %w", worker, err)
 	}
@@ -25,9 +26,9 @@ func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 		d.forget(worker)
 		return carillon.Orders{}, fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
 	}
-	d.takeBack(worker, holds)
+	d.takeBack(worker, b.Holds, now)
 	orders := carillon.Orders{Nodes: d.cfg.Nodes()}
-	long := d.long(worker, holds)
+	long := d.long(worker, b.Holds)
 	if len(long) == 0 {
 		return orders, nil
 	}
@@ -103,22 +104,21 @@ func (d *Desk) check(ctx context.Context, holds []carillon.Held) (stop []carillo
 
 // takeBack ends attempts that were given out here and that their worker does not list, although it would by now if the
 // answer to its pull had reached it. What other nodes gave out is found by the scheduler's sweep, and so is what this does
-// not manage to take back: nothing of it is remembered here any more.
-func (d *Desk) takeBack(worker string, holds []carillon.Held) {
-	now := carillon.Now()
+// not manage to take back: nothing of it is remembered here any more. The list is as old as now is.
+func (d *Desk) takeBack(worker string, holds []carillon.Held, now carillon.Time) {
 	listed := make(map[carillon.Held]bool, len(holds))
 	for _, h := range holds {
 		listed[h] = true
 	}
 	var lost []carillon.Report
 	d.mu.Lock()
-	for id, h := range d.handed {
+	for id, h := range d.handed.of[worker] {
 		if _, giving := d.claiming[id]; giving {
 			continue
 		}
 		held := carillon.Held{Run: id, Attempt: h.run.Attempt}
-		if h.run.Worker == worker && now.Sub(h.run.Claimed) > carillon.Handover && !listed[held] {
-			delete(d.handed, id)
+		if now.Sub(h.run.Claimed) > carillon.Handover && !listed[held] {
+			d.handed.drop(id)
 			lost = append(lost, carillon.Report{Held: held, End: &carillon.Outcome{
 				Kind: carillon.Lost, Reason: "its worker " + worker + " does not know of it",
 			}})

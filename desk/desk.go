@@ -43,10 +43,11 @@ type Desk struct {
 
 	mu       sync.Mutex
 	claiming map[carillon.RunID]claim
-	handed   map[carillon.RunID]*handed
+	handed   memory
 	waiting  []*waiter // pulls that wait and have room
 	reserved map[carillon.RunID]*waiter
 	workers  map[string]*visitor
+	pruned   time.Time
 	size     int // of the next claim
 }
 
@@ -55,20 +56,6 @@ type claim struct {
 	worker  string
 	attempt int32
 	job     *carillon.Job
-}
-
-// handed is a run that was given out here, as last committed: with it an end can be decided without a read. It is a mere
-// memory; where it is missing or old, the store is asked.
-type handed struct {
-	run   carillon.Run
-	job   *carillon.Job
-	guard *carillon.Guard
-}
-
-// visitor is what a desk remembers of a worker.
-type visitor struct {
-	seen  time.Time // when its session was last known to be alive
-	holds map[carillon.Held]bool
 }
 
 func New(cfg Config) *Desk {
@@ -83,7 +70,7 @@ func New(cfg Config) *Desk {
 		cfg.Nodes = func() []string { return nil }
 	}
 	return &Desk{
-		cfg: cfg, claiming: map[carillon.RunID]claim{}, handed: map[carillon.RunID]*handed{},
+		cfg: cfg, claiming: map[carillon.RunID]claim{}, handed: newMemory(),
 		reserved: map[carillon.RunID]*waiter{}, workers: map[string]*visitor{}, size: firstClaim,
 	}
 }
@@ -123,18 +110,6 @@ func (d *Desk) Leave(ctx context.Context, worker string) error {
 	return nil
 }
 
-// forget drops what is remembered of a worker that is gone.
-func (d *Desk) forget(worker string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.workers, worker)
-	for id, h := range d.handed {
-		if h.run.Worker == worker {
-			delete(d.handed, id)
-		}
-	}
-}
-
 // Notice takes what the ledger has committed: what was claimed here is remembered, what was submitted already claimed goes
 // to the pull that waits for it, and what others changed or ended is brought up to date.
 func (d *Desk) Notice(committed []carillon.Change) {
@@ -144,7 +119,7 @@ func (d *Desk) Notice(committed []carillon.Change) {
 		c := &committed[i]
 		for k := range c.Runs {
 			run := &c.Runs[k]
-			h := d.handed[run.ID]
+			h := d.handed.runs[run.ID]
 			switch {
 			case run.State == carillon.Claimed && (h == nil || h.run.Attempt < run.Attempt):
 				d.hand(run, c)
@@ -152,7 +127,7 @@ func (d *Desk) Notice(committed []carillon.Change) {
 			case run.State.Held() && run.Attempt == h.run.Attempt:
 				h.run = *run
 			default:
-				delete(d.handed, run.ID)
+				d.handed.drop(run.ID)
 			}
 		}
 	}
@@ -173,14 +148,5 @@ func (d *Desk) hand(run *carillon.Run, c *carillon.Change) {
 		guard := c.Guards[0]
 		h.guard = &guard
 	}
-	for id := range d.handed { // workers that went to another desk leave some behind
-		if len(d.handed) < maxHanded {
-			break
-		}
-		delete(d.handed, id)
-	}
-	d.handed[run.ID] = h
+	d.handed.put(h)
 }
-
-// maxHanded bounds what is remembered.
-const maxHanded = 200_000

@@ -107,18 +107,6 @@ func (d *Desk) known(ctx context.Context, worker string) error {
 	return nil
 }
 
-func (d *Desk) alive(worker string) *visitor {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	v := d.workers[worker]
-	if v == nil {
-		v = &visitor{}
-		d.workers[worker] = v
-	}
-	v.seen = time.Now()
-	return v
-}
-
 // maxBytes bounds the payloads of one answer: a thousand of the largest would not arrive in time.
 const maxBytes = 16 << 20
 
@@ -179,7 +167,7 @@ func (d *Desk) task(c *carillon.Change, job *carillon.Job) carillon.Task {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	run := c.Runs[0]
-	if h := d.handed[run.ID]; h != nil && h.run.Attempt == run.Attempt {
+	if h := d.handed.runs[run.ID]; h != nil && h.run.Attempt == run.Attempt {
 		run = h.run
 	}
 	return carillon.Task{Run: run, Job: job}

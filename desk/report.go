@@ -15,7 +15,7 @@ const maxTries = 10
 // Report implements carillon.Desk. What is remembered of the runs decides at once; where that is missing or was old, the
 // store is read and it is decided again.
 func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
-	receipts := make([]carillon.Receipt, len(reports))
+	receipts, kept := make([]carillon.Receipt, len(reports)), true
 	open := make([]int, len(reports)) // those without a receipt
 	for i := range open {
 		open[i] = i
@@ -28,20 +28,23 @@ func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Rep
 			return nil, err
 		}
 		open = without(open, receipts)
-		if try == 0 && !d.keepLines(ctx, reports, open) {
-			defer again(reports, receipts)
+		if try == 0 {
+			kept = d.keepLines(ctx, reports, open)
 		}
 		if err := d.record(ctx, reports, open, receipts); err != nil {
 			return nil, err
 		}
 		open = without(open, receipts)
 	}
+	if !kept {
+		askAgain(reports, receipts)
+	}
 	return receipts, nil
 }
 
-// again asks for lines that were not kept once more. Those of an attempt that has ended are not asked for: a log store that
+// askAgain asks for lines that were not kept once more. Those of an attempt that has ended are not asked for: a log store that
 // takes nothing, such as a full disk, holds up no result.
-func again(reports []carillon.Report, receipts []carillon.Receipt) {
+func askAgain(reports []carillon.Report, receipts []carillon.Receipt) {
 	for i := range reports {
 		if len(reports[i].Lines) > 0 && reports[i].End == nil && receipts[i] == carillon.Recorded {
 			receipts[i] = carillon.Again
@@ -66,7 +69,7 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]
-		if h := d.handed[r.Run]; !again && h != nil && h.run.Attempt == r.Attempt && (!h.run.Has(carillon.Guarded) || h.guard != nil) {
+		if h := d.handed.runs[r.Run]; !again && h != nil && h.run.Attempt == r.Attempt && (!h.run.Has(carillon.Guarded) || h.guard != nil) {
 			continue
 		}
 		if byRun[r.Run] == nil {
@@ -111,8 +114,8 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 func (d *Desk) drop(held carillon.Held) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.handed[held.Run]; h != nil && h.run.Attempt == held.Attempt {
-		delete(d.handed, held.Run)
+	if h := d.handed.runs[held.Run]; h != nil && h.run.Attempt == held.Attempt {
+		d.handed.drop(held.Run)
 	}
 }
 
@@ -138,7 +141,7 @@ func (d *Desk) remember(ctx context.Context, runs []carillon.Run) error {
 	defer d.mu.Unlock()
 	for i := range dues {
 		due := &dues[i]
-		d.handed[due.Run.ID] = &handed{run: due.Run, job: due.Job, guard: due.Guard}
+		d.handed.put(&handed{run: due.Run, job: due.Job, guard: due.Guard})
 	}
 	return nil
 }
@@ -149,7 +152,7 @@ func (d *Desk) keepLines(ctx context.Context, reports []carillon.Report, open []
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]
-		if h := d.handed[r.Run]; len(r.Lines) > 0 && h != nil {
+		if h := d.handed.runs[r.Run]; len(r.Lines) > 0 && h != nil {
 			chunks = append(chunks, carillon.Chunk{
 				Namespace: h.run.Namespace, Run: r.Run, Attempt: r.Attempt, Offset: r.Lines[0].Offset, Lines: r.Lines,
 				Keep: h.job.Retention.Logs.Std(),
@@ -175,7 +178,7 @@ func (d *Desk) record(ctx context.Context, reports []carillon.Report, open []int
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]
-		h := d.handed[r.Run]
+		h := d.handed.runs[r.Run]
 		switch {
 		case h == nil || h.run.Attempt != r.Attempt || h.job == nil: // taken away while we looked: the next turn reads it
 		case r.End != nil:

@@ -70,7 +70,7 @@ func (n *Node) openFile(ctx context.Context, b *backend, path string) error {
 }
 
 func (n *Node) openPostgres(ctx context.Context, b *backend) error {
-	store, err := postgres.Open(ctx, n.cfg.Store, postgres.Config{})
+	store, err := postgres.Open(ctx, n.cfg.Store, postgres.Config{Logger: n.cfg.Logger})
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (n *Node) replica(ctx context.Context) (*api.Replica, error) {
 	}
 	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
 	case "postgres", "postgresql":
-		store, err = postgres.Open(ctx, url, postgres.Config{KeepSchema: true})
+		store, err = postgres.Open(ctx, url, postgres.Config{KeepSchema: true, Logger: n.cfg.Logger})
 	case "mysql", "mariadb":
 		store, err = mysql.Open(ctx, url, mysql.Config{KeepSchema: true})
 	default:

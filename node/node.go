@@ -40,6 +40,7 @@ type Node struct {
 	clock     clock
 	beaten    atomic.Int64 // when the store last took a beat of this node, in milliseconds
 	advertise string
+	confused  atomic.Bool // another node advertises the same, and that was said
 	metrics   *metrics
 	number    carillon.Guard
 	ids       *carillon.IDs
@@ -69,6 +70,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.backend, err = n.open(ctx); err != nil {
 		return nil, err
 	}
+	if err := n.readClock(ctx); err != nil { // before anything is decided by it
+		return nil, err
+	}
 	if n.secrets, err = n.share(ctx); err != nil {
 		return nil, err
 	}
@@ -78,7 +82,13 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.number, n.ids, err = leaseNumber(ctx, n.backend.store, n.id, n.backend.shared); err != nil {
 		return nil, fmt.Errorf("lease a node number: %w", err)
 	}
-	return n, n.assemble(ctx)
+	if err := n.assemble(ctx); err != nil {
+		free := n.number
+		free.Value = holder(n.id, carillon.Now())
+		_, freed := n.backend.store.Commit(context.WithoutCancel(ctx), []carillon.Change{{Guards: []carillon.Guard{free}}})
+		return nil, errors.Join(err, freed)
+	}
+	return n, nil
 }
 
 func (n *Node) listen(lock *os.File) error {

@@ -13,8 +13,8 @@ import (
 // The number of a node is a part of every job id that it makes. It is leased from the store: a guard for each number
 // says until when it is taken. A number is free again once its lease has run out, so a crash needs no clean-up.
 const (
-	numberLease = time.Hour
-	numberRenew = 10 * time.Minute
+	numberLease = 10 * time.Minute
+	numberRenew = 2 * time.Minute
 	numberLook  = 15 * time.Second
 	numberSpace = "system" // namespace of guards that belong to no tenant
 )

@@ -76,8 +76,13 @@ func (n *Node) addresses() (list []string) {
 // peerAddresses are those of the other nodes.
 func (n *Node) peerAddresses() (list []string) {
 	for _, m := range n.scheduler.Members() {
-		if m.Kind == carillon.KindNode && m.Addr != "" && m.ID != n.id {
+		switch {
+		case m.Kind != carillon.KindNode || m.Addr == "" || m.ID == n.id:
+		case m.Addr != n.advertise:
 			list = append(list, m.Addr)
+		case !n.confused.Swap(true):
+			n.cfg.Logger.Error("another node says that it is reached at this node's address: set --listen or --advertise to one that other machines reach",
+				"address", m.Addr, "node", m.ID)
 		}
 	}
 	return list
@@ -100,6 +105,7 @@ func (n *Node) advertised() string {
 // clock is how this machine's clock compares to the store's.
 type clock struct {
 	ahead atomic.Int64 // of the store's, as last measured
+	known atomic.Bool  // it was measured
 }
 
 // maxSilence is for how long a store may not have taken a beat before the node says that it cannot be relied on.
@@ -125,6 +131,8 @@ const (
 	clockEvery = 10 * time.Second
 	// maxAhead is how far clocks may differ before a node says that it cannot be relied on.
 	maxAhead = time.Second
+	// maxUnsure is how long an answer may take on its way to be believed.
+	maxUnsure = 100 * time.Millisecond
 )
 
 // compareClocks measures how far the store's clock is ahead and corrects this process by it, so that nothing starts early
@@ -134,17 +142,27 @@ func (n *Node) compareClocks(ctx context.Context) error {
 		return nil
 	}
 	for {
-		if ahead, sure, err := n.measureClock(ctx); err == nil {
-			n.setClock(ahead, sure)
-		} else if ctx.Err() == nil {
-			n.cfg.Logger.Error("read the store's clock", "error", err)
-		}
 		select {
 		case <-time.After(clockEvery):
 		case <-ctx.Done():
 			return nil
 		}
+		if err := n.readClock(ctx); err != nil && ctx.Err() == nil {
+			n.cfg.Logger.Error("compare clocks", "error", err)
+		}
 	}
+}
+
+func (n *Node) readClock(ctx context.Context) error {
+	if !n.backend.shared {
+		return nil
+	}
+	ahead, sure, err := n.measureClock(ctx)
+	if err != nil {
+		return fmt.Errorf("read the store's clock: %w", err)
+	}
+	n.setClock(ahead, sure)
+	return nil
 }
 
 // measureClock asks a few times and believes the quickest answer; sure is how far off that may be.
@@ -164,7 +182,13 @@ func (n *Node) measureClock(ctx context.Context) (ahead, sure time.Duration, err
 	return ahead, sure + time.Millisecond, nil
 }
 
+// setClock takes a measurement, unless it is so unsure that the one before is better: a database that answers slowly must not
+// undo what was known.
 func (n *Node) setClock(ahead, sure time.Duration) {
+	if sure > maxUnsure && n.clock.known.Load() {
+		return
+	}
+	n.clock.known.Store(true)
 	if ahead.Abs() <= sure { // no difference that could be told from the way there and back
 		ahead = 0
 	}

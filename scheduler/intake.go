@@ -25,7 +25,7 @@ func (s *Scheduler) admit(ctx context.Context) error {
 			s.cfg.Logger.Error("admit submitted jobs: trying again", "error", err)
 		}
 		failing = err != nil
-		if wait = intakeEvery; n == intakeBatch {
+		if wait = intakeEvery; err == nil && n == intakeBatch {
 			wait = time.Millisecond
 		}
 	}

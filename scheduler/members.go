@@ -12,6 +12,7 @@ import (
 const (
 	lookEvery = 500 * time.Millisecond
 	assembly  = 100 * time.Millisecond
+	straggle  = 3 * time.Second
 	// steady is the longest between two good looks at the members that counts as no outage.
 	steady = 3 * time.Second
 )
@@ -57,6 +58,12 @@ func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 		}
 	}
 	return gone, moved
+}
+
+func (m *members) nodesAlive() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.nodes
 }
 
 func (m *members) shards() []int {
@@ -109,8 +116,14 @@ func (s *Scheduler) assemble(ctx context.Context) {
 func (s *Scheduler) follow(ctx context.Context) error {
 	failing := false
 	last, since := time.Now(), time.Now() // of the last good look, and of the first of an unbroken row
+	var reload time.Time                  // once more a while after a node has left: until then it may have taken requests
 	for pause(ctx, lookEvery) {
 		now := time.Now()
+		if !reload.IsZero() && now.After(reload) {
+			reload = time.Time{}
+			s.reload.set()
+		}
+		nodes := s.members.nodesAlive()
 		if now.Sub(last) > steady {
 			since = now
 		}
@@ -125,6 +138,9 @@ func (s *Scheduler) follow(ctx context.Context) error {
 			s.cfg.Logger.Error("ask who is alive: trying again", "error", err)
 		}
 		failing = err != nil
+		if s.members.nodesAlive() < nodes {
+			reload = now.Add(straggle)
+		}
 	}
 	return nil
 }
@@ -133,6 +149,12 @@ func (s *Scheduler) follow(ctx context.Context) error {
 func (s *Scheduler) look(ctx context.Context, expire carillon.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, steady)
 	defer cancel()
+	select { // one at a time: an older list must not replace a newer one
+	case s.looking <- struct{}{}:
+		defer func() { <-s.looking }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	list, err := s.cfg.Coordinator.Members(ctx, expire)
 	if err != nil {
 		return err

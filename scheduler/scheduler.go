@@ -58,8 +58,9 @@ type Scheduler struct {
 	decides pile[carillon.Run]
 	looks   pile[carillon.RunID] // runs to be read again and decided about
 	members members
-	gone    signal // a member is
-	reload  signal // the nodes, and so the shards of this one, may have changed
+	looking chan struct{} // capacity 1: held by who asks for the members
+	gone    signal        // a member is
+	reload  signal        // the nodes, and so the shards of this one, may have changed
 
 	mu       sync.Mutex
 	overflow map[carillon.Lane]spilled // lanes without room: see spill.go
@@ -73,7 +74,7 @@ func New(cfg Config) *Scheduler {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
 	return &Scheduler{
-		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(), spills: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
+		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(), looking: make(chan struct{}, 1), spills: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
 		members: members{start: carillon.Now()}, overflow: map[carillon.Lane]spilled{}, asked: map[carillon.Lane]int{},
 	}
 }

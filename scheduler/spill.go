@@ -16,8 +16,9 @@ import (
 
 // spilled is where a lane goes on: the store knows all of it from there on.
 type spilled struct {
-	from  carillon.WakePos
-	first *carillon.Run // the one that had no room, if known: as long as there is none for it, nothing need be read
+	from    carillon.WakePos
+	first   *carillon.Run // the one that had no room, if known: as long as there is none for it, nothing need be read
+	foreign bool          // runs of other nodes' shards were kept out too: nobody but this node knows of them yet
 }
 
 // roomy leaves out runs of lanes that have spilled, if they come after the place where the lane will be read on: taken
@@ -30,8 +31,14 @@ func (s *Scheduler) roomy(runs []carillon.Run) []carillon.Run {
 	}
 	kept := make([]carillon.Run, 0, len(runs))
 	for i := range runs {
-		if lane, is := s.overflow[runs[i].Lane()]; !is || runs[i].WakePos().Less(lane.from) {
+		lane, is := s.overflow[runs[i].Lane()]
+		if !is || runs[i].WakePos().Less(lane.from) {
 			kept = append(kept, runs[i])
+			continue
+		}
+		if !lane.foreign && !s.members.owns(runs[i].ID.Job.Shard()) {
+			lane.foreign = true
+			s.overflow[runs[i].Lane()] = lane
 		}
 	}
 	return kept
@@ -46,10 +53,15 @@ func (s *Scheduler) spill(runs []carillon.Run, refused []int) {
 	defer s.mu.Unlock()
 	for _, i := range refused {
 		lane, pos := runs[i].Lane(), runs[i].WakePos()
-		if was, is := s.overflow[lane]; !is || pos.Less(was.from) {
+		was, is := s.overflow[lane]
+		foreign := was.foreign || !s.members.owns(runs[i].ID.Job.Shard())
+		if !is || pos.Less(was.from) {
 			first := runs[i]
-			s.overflow[lane] = spilled{pos, &first}
+			s.overflow[lane] = spilled{pos, &first, foreign}
 			s.spills.set()
+		} else if foreign != was.foreign {
+			was.foreign = foreign
+			s.overflow[lane] = was
 		}
 	}
 }
@@ -68,8 +80,13 @@ func (s *Scheduler) full(pos carillon.WakePos) (lanes []carillon.Lane) {
 
 // mark notes where a lane goes on, unless it does so earlier already. The caller holds mu.
 func (s *Scheduler) mark(lane carillon.Lane, at spilled) {
-	if was, is := s.overflow[lane]; !is || at.from.Less(was.from) {
+	was, is := s.overflow[lane]
+	at.foreign = at.foreign || was.foreign
+	if !is || at.from.Less(was.from) {
 		s.overflow[lane] = at
+	} else {
+		was.foreign = at.foreign
+		s.overflow[lane] = was
 	}
 }
 
@@ -105,7 +122,11 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	s.mu.Lock()
 	delete(s.overflow, lane)
 	s.mu.Unlock()
-	q := carillon.WakeQuery{Shards: s.members.shards(), Lane: &lane, After: before(at.from), Until: carillon.Time(s.frontier.Load()), Limit: refillPage}
+	shards := s.members.shards()
+	if at.foreign {
+		shards = nil
+	}
+	q := carillon.WakeQuery{Shards: shards, Lane: &lane, After: before(at.from), Until: carillon.Time(s.frontier.Load()), Limit: refillPage}
 	page, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
 		s.mu.Lock()
@@ -120,7 +141,7 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, full := s.overflow[lane]
-	s.mark(lane, spilled{from: page[len(page)-1].WakePos()})
+	s.mark(lane, spilled{from: page[len(page)-1].WakePos(), foreign: at.foreign})
 	return !full, nil
 }
 

@@ -85,3 +85,14 @@ func TestANodeThatLeavesHandsItsWorkToTheOther(t *testing.T) {
 		h.expectAll(jobs, 1)
 	})
 }
+
+func TestWhatALaneHasNoRoomForOfAnotherNodesShardIsNotLate(t *testing.T) {
+	in(t, func(h *house) { h.lane, h.concurrency = 100, 8 }, func(h *house) {
+		h.live()
+		time.Sleep(time.Second)
+		jobs := h.submit(3000, after(20*time.Second)) // to the first node, half of them of the other's shards
+		time.Sleep(10 * time.Minute)
+		h.expectAll(jobs, 1)
+		h.expectLate(jobs, 10*time.Second)
+	})
+}

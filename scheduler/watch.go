@@ -48,10 +48,13 @@ func (s *Scheduler) sweep(ctx context.Context, pos carillon.WakePos) carillon.Wa
 	if err != nil {
 		if ctx.Err() == nil {
 			s.cfg.Logger.Error("sweep", "error", err)
+			s.again(ctx)
 		}
 		return carillon.WakePos{}
 	}
-	s.check(ctx, runs)
+	if !s.check(ctx, runs) {
+		s.again(ctx)
+	}
 	var late []carillon.Run
 	for _, run := range waiting(runs) {
 		if now.Sub(run.Wake) > overdue {
@@ -65,15 +68,22 @@ func (s *Scheduler) sweep(ctx context.Context, pos carillon.WakePos) carillon.Wa
 	return runs[len(runs)-1].WakePos()
 }
 
-// check takes back what nobody holds any more. Whoever loses the race to do so is found by the next sweep.
-func (s *Scheduler) check(ctx context.Context, runs []carillon.Run) {
+// again has everything swept once more in a moment: who is gone must not wait for the next round.
+func (s *Scheduler) again(ctx context.Context) {
+	pause(ctx, retryWait)
+	s.gone.set()
+}
+
+// check takes back what nobody holds any more, and says whether it could. Whoever loses the race to do so is found by the
+// next sweep.
+func (s *Scheduler) check(ctx context.Context, runs []carillon.Run) (done bool) {
 	now := carillon.Now()
 	holders, err := s.holders(ctx, runs, now)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.cfg.Logger.Error("ask who holds what", "error", err)
 		}
-		return
+		return false
 	}
 	var gone []carillon.Run
 	outcomes := map[carillon.RunID]carillon.Outcome{}
@@ -84,7 +94,7 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run) {
 		}
 	}
 	if len(gone) == 0 {
-		return
+		return true
 	}
 	dues, err := s.cfg.Ledger.Dues(ctx, gone, "")
 	changes := make([]carillon.Change, 0, len(dues))
@@ -98,9 +108,12 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run) {
 	}
 	if err != nil && ctx.Err() == nil {
 		s.cfg.Logger.Error("take runs back", "error", err, "runs", len(gone))
-		return
+	}
+	if err != nil {
+		return false
 	}
 	if won := len(changes) - len(lost); won > 0 {
 		s.cfg.Logger.Info("took back runs that nobody holds", "runs", won)
 	}
+	return true
 }

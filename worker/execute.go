@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -36,12 +37,10 @@ func (a *attempt) execute() {
 	if why != nil {
 		cancel(why)
 	}
-	if a.before != nil {
-		a.before.stop(executor.ErrLeaseOver)
-		<-a.before.returned
-		a.before = nil
+	outcome, free := a.follow(ctx)
+	if free {
+		outcome = a.perform(ctx)
 	}
-	outcome := a.perform(ctx)
 	close(a.returned)
 	cancel(nil)
 	outcome.Started = a.began
@@ -51,6 +50,25 @@ func (a *attempt) execute() {
 	report := carillon.Report{Held: a.Held(), Token: a.Token, Lines: a.out.rest(), End: &outcome}
 	a.w.slots.release(1)
 	a.w.ends.add(a, report)
+}
+
+// follow waits for the attempt before this one to end. Where that does not listen, this one can still be stopped.
+func (a *attempt) follow(ctx context.Context) (outcome carillon.Outcome, free bool) {
+	if a.before == nil {
+		return outcome, true
+	}
+	a.before.stop(executor.ErrLeaseOver)
+	select {
+	case <-a.before.returned:
+		a.before = nil
+		return outcome, true
+	case <-ctx.Done():
+	}
+	outcome = carillon.Outcome{Kind: carillon.Lost, Reason: context.Cause(ctx).Error()}
+	if errors.Is(context.Cause(ctx), executor.ErrStopped) {
+		outcome.Kind = carillon.Stopped
+	}
+	return outcome, false
 }
 
 func (a *attempt) perform(ctx context.Context) carillon.Outcome {
@@ -87,6 +105,15 @@ func (a *attempt) take() {
 	a.mu.Unlock()
 	if !finishing {
 		a.stop(executor.ErrLeaseOver)
+	}
+}
+
+func (a *attempt) goesOn() bool {
+	select {
+	case <-a.returned:
+		return false
+	default:
+		return true
 	}
 }
 

@@ -18,24 +18,33 @@ func (w *Worker) pull(ctx context.Context) {
 		if !w.ends.caughtUp(ctx) {
 			return
 		}
+		if w.cfg.Clock() > w.lease.Until() { // what came now would have to be handed back
+			sleep(ctx, tendEvery)
+			continue
+		}
 		n := w.slots.take(ctx)
 		if n == 0 {
 			return
 		}
 		sent := w.cfg.Clock()
-		tasks, err := w.cfg.Desk.Pull(ctx, carillon.Pull{Worker: w.ID(), Queues: w.cfg.Queues, Max: n})
-		w.slots.release(n - min(n, len(tasks)))
+		id := w.ID()
+		tasks, err := w.cfg.Desk.Pull(ctx, carillon.Pull{Worker: id, Queues: w.cfg.Queues, Max: n})
+		tasks = tasks[:min(n, len(tasks))] // no desk gives more
+		w.slots.release(n - len(tasks))
 		late := w.late(sent)
 		for i := range tasks {
-			if late != "" || i >= n {
-				w.handBack(tasks[i], late)
-				continue
+			if late == "" && !w.begin(tasks[i], id) {
+				late = "it was claimed for a session that is over"
 			}
-			w.begin(tasks[i])
+			if late != "" {
+				w.handBack(tasks[i], late)
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			w.silent("ask for runs", err)
-			sleep(ctx, 200*time.Millisecond)
+		}
+		if err != nil || late != "" {
+			sleep(ctx, tendEvery)
 		}
 	}
 }

@@ -167,3 +167,46 @@ func TestWhenTheStoreIsAwayForLongerThanTheLeaseRunningWorkIsStoppedAndLost(t *t
 		h.expectSlots()
 	})
 }
+
+func TestWhatWasClaimedForASessionThatIsOverIsNotBegun(t *testing.T) {
+	in(t, remote, func(h *house) {
+		time.Sleep(2 * carillon.SessionTime)
+		h.between.set(func() { h.between.slow = 2 * time.Second }) // the answer is on its way while the session ends
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(200 * time.Millisecond)
+		before := h.worker.ID()
+		if err := h.coordinator.Leave(context.Background(), []string{before}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for _, a := range h.attempts(job) {
+			if a.run.Worker == before {
+				t.Errorf("attempt %d was begun for a session that was over", a.run.Attempt)
+			}
+		}
+		if run := h.run(job); run.State != carillon.Succeeded || run.Failures != 0 {
+			t.Errorf("%s, %d failures: %s", run.State, run.Failures, run.Reason)
+		}
+	})
+}
+
+func TestAnAttemptThatWaitsForOneThatDoesNotListenCanBeStopped(t *testing.T) {
+	in(t, func(h *house) {
+		h.handle = func(_ context.Context, task executor.Task) error {
+			if task.Run.Attempt == 1 {
+				time.Sleep(time.Hour)
+			}
+			return nil
+		}
+	}, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(3 * time.Second)
+		h.takeAway(job)
+		time.Sleep(3 * time.Second)
+		if _, err := h.ledger.CancelJob(context.Background(), carillon.DefaultNamespace, job, false); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		h.expect(h.run(job), carillon.Canceled, 2, 1)
+	})
+}

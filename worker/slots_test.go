@@ -133,12 +133,14 @@ func TestDrain(t *testing.T) {
 			if took := stopped(h); took != 7*time.Second {
 				t.Errorf("it took %s", took)
 			}
-			for i, job := range jobs {
-				if run := h.run(job.ID); i < 4 {
-					h.expect(run, carillon.Succeeded, 1, 0)
-				} else {
-					h.expect(run, carillon.Waiting, 0, 0)
-				}
+			states := map[carillon.State]int{}
+			for _, job := range jobs {
+				run := h.run(job.ID)
+				h.expect(run, run.State, int32(len(h.attempts(job.ID))), 0)
+				states[run.State]++
+			}
+			if states[carillon.Succeeded] != 4 || states[carillon.Waiting] != 2 {
+				t.Errorf("%v", states)
 			}
 		})
 	})

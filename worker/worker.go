@@ -42,10 +42,9 @@ type Worker struct {
 	base  context.Context // of all attempts; ends when the worker has let go of everything
 	end   context.CancelFunc
 
-	mu       sync.Mutex
-	id       string // of the present session
-	held     map[carillon.RunID]*attempt
-	draining bool
+	mu   sync.Mutex
+	id   string // of the present session
+	held map[carillon.RunID]*attempt
 
 	ends    ends
 	dropped chan struct{} // capacity 1: an attempt is over
@@ -83,11 +82,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	for range reportLoops {
 		loops.Go(func() { w.report(tending) })
 	}
-	context.AfterFunc(ctx, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.draining = true
-	})
 	var pullers sync.WaitGroup
 	for range pullLoops {
 		pullers.Go(func() { w.pull(ctx) })
@@ -157,10 +151,15 @@ func (w *Worker) all() []*attempt {
 	return all
 }
 
-// begin starts the attempt that a task is. Should an attempt before it still be going on here, it waits for that to end.
-func (w *Worker) begin(task carillon.Task) {
+// begin starts the attempt that a task is, unless the session that it was claimed for is over: then it may be somebody
+// else's already. Should an attempt before it still be going on here, it waits for that to end.
+func (w *Worker) begin(task carillon.Task, session string) bool {
 	a := &attempt{w: w, Task: task, returned: make(chan struct{})}
 	w.mu.Lock()
+	if w.id != session {
+		w.mu.Unlock()
+		return false
+	}
 	a.before = w.held[task.Run.ID]
 	w.held[task.Run.ID] = a
 	w.mu.Unlock()
@@ -168,6 +167,7 @@ func (w *Worker) begin(task carillon.Task) {
 		a.stop(stopped(task.Run.Reason))
 	}
 	go a.execute()
+	return true
 }
 
 // drop forgets an attempt whose end was reported.
@@ -175,6 +175,9 @@ func (w *Worker) drop(a *attempt) {
 	w.mu.Lock()
 	if w.held[a.Run.ID] == a {
 		delete(w.held, a.Run.ID)
+		if a.before != nil && a.before.goesOn() { // the next attempt has to wait for it too
+			w.held[a.Run.ID] = a.before
+		}
 	}
 	w.mu.Unlock()
 	select {

@@ -25,7 +25,7 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	err = s.use(context.WithoutCancel(ctx), func(l *link) error {
+	err = s.useSoon(context.WithoutCancel(ctx), func(l *link) error {
 		careful := false
 		return l.insist(func() (err error) {
 			lost, err = l.write(changes, careful)

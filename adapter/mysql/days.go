@@ -25,7 +25,7 @@ type day struct {
 	from, to carillon.Time
 }
 
-const partitions = `SELECT PARTITION_NAME, PARTITION_DESCRIPTION FROM information_schema.PARTITIONS
+const listDays = `SELECT PARTITION_NAME, PARTITION_DESCRIPTION FROM information_schema.PARTITIONS
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'history' AND PARTITION_DESCRIPTION <> 'MAXVALUE'`
 
 // days returns the partitions that have an end, earliest first.
@@ -34,7 +34,7 @@ func (l *link) days() (all []day, err error) {
 		to, err := strconv.ParseInt(r.text(1), 10, 64)
 		all = append(all, day{name: r.text(0), to: carillon.Time(to)})
 		return err
-	}, partitions)
+	}, listDays)
 	slices.SortFunc(all, func(a, b day) int { return int(a.to - b.to) })
 	for i := 1; i < len(all); i++ {
 		all[i].from = all[i-1].to
@@ -42,7 +42,7 @@ func (l *link) days() (all []day, err error) {
 	return all, err
 }
 
-// A change of the partitions waits for those who are using the table, and all others wait for it: not for long, see parse.
+// Both are run by change: others wait for them.
 const (
 	splitLast = `ALTER TABLE history REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
 	oneDay    = `PARTITION ? VALUES LESS THAN (?),`
@@ -54,12 +54,12 @@ const (
 // further days, and records are removed one by one.
 func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
 	s.forget.mu.Lock()
-	enough := s.keep || now+daysAhead/2 < s.forget.ahead
+	enough := now+daysAhead/2 < s.forget.ahead
 	s.forget.mu.Unlock()
-	if enough {
+	if enough || s.history.areFixed() || s.history.wait(now) {
 		return nil
 	}
-	_, err := s.alone(ctx, "partitions", s.timeout, func(l *link) error {
+	err := s.alone(ctx, "partitions", func(l *link) error {
 		all, err := l.days()
 		if err != nil {
 			return err
@@ -69,10 +69,11 @@ func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
 			return err
 		}
 		days, last := newDays(all, now)
+		done := true
 		if len(days) > 0 && !large {
-			err = l.insist(func() error { return l.exec(appendSQL(nil, splitLast, days)) })
+			done, err = l.change(&s.history, now, func() error { return l.exec(appendSQL(nil, splitLast, days)) })
 		}
-		if err == nil {
+		if done {
 			s.forget.mu.Lock()
 			s.forget.ahead = last
 			s.forget.mu.Unlock()
@@ -113,7 +114,7 @@ const (
 )
 
 // forgetDays drops the earliest days if all of them may go. It returns up to when the others are to be forgotten one by
-// one: a large day that has begun to go by the rule waits for its end.
+// one: a large day that has begun to go by the rule waits for its end, and for a time when nobody uses the table.
 func (s *Store) forgetDays(l *link, until, now carillon.Time, limit int) (forgotten int, rest carillon.Time, err error) {
 	all, err := l.days()
 	if err != nil {
@@ -136,6 +137,9 @@ func (s *Store) forgetDays(l *link, until, now carillon.Time, limit int) (forgot
 		}
 		if forgotten, err = s.forgetDay(l, d, large, now, limit); forgotten > 0 || err != nil {
 			return forgotten, 0, err
+		}
+		if large && s.history.wait(now) {
+			return 0, d.from - 1, nil
 		}
 	}
 	return 0, until, nil
@@ -171,8 +175,8 @@ func (s *Store) forgetDay(l *link, d day, large bool, now carillon.Time, limit i
 	if len(found) == limit {
 		return limit, nil
 	}
-	drop := func() error { return l.exec(appendSQL(nil, dropDay, raw(d.name))) }
-	return len(found), tried("drop "+d.name, l.insist(drop))
+	_, err = l.change(&s.history, now, func() error { return l.exec(appendSQL(nil, dropDay, raw(d.name))) })
+	return len(found), tried("drop "+d.name, err)
 }
 
 func (l *link) cleanAlone(found []past, still raw) error {

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -14,12 +15,45 @@ DELETE FROM result; DELETE FROM checkpoint; DELETE FROM guard`
 	return s.use(ctx, func(l *link) error { return l.exec([]byte(deleteAll)) })
 }
 
-// Bound sets after how many rows a search gives up its turn, and how many records make a large day.
-func (s *Store) Bound(maxScan, bulk int) { s.maxScan, s.bulk = maxScan, bulk }
+// Bound sets after how many rows a search gives up its turn, and how many records or pieces are too many to be moved.
+func (s *Store) Bound(maxScan, bulk int) { s.maxScan, s.bulk, s.bulkPieces = maxScan, bulk, bulk }
 
 // Exec runs statements.
 func (s *Store) Exec(ctx context.Context, statements string) error {
 	return s.use(ctx, func(l *link) error { return l.exec([]byte(statements)) })
+}
+
+// During runs a function while a transaction is open that has run a query, on one of the connections for reading.
+func (s *Store) During(ctx context.Context, query string, f func()) error {
+	return s.view(ctx, func(l *link) error {
+		_, err := l.has(query)
+		f()
+		return err
+	})
+}
+
+// View runs a query in a view, and a function before it.
+func (s *Store) View(ctx context.Context, query string, before func()) error {
+	return s.view(ctx, func(l *link) error {
+		before()
+		_, err := l.has(query)
+		return err
+	})
+}
+
+// Apply applies migrations where a call may take no longer than a timeout.
+func (s *Store) Apply(ctx context.Context, address string, timeout time.Duration, all []Migration) error {
+	settings, err := parse(address, timeout)
+	if err != nil {
+		return err
+	}
+	settings.ReadTimeout, s.timeout = timeout, timeout
+	return s.apply(ctx, settings, all)
+}
+
+// Migrating runs a function while no node can migrate.
+func (s *Store) Migrating(ctx context.Context, f func() error) error {
+	return s.alone(ctx, "migration", func(*link) error { return f() })
 }
 
 // Query returns the rows of an answer as text.

@@ -33,9 +33,10 @@ WHERE l.job < ? AND l.job >= ?` + " AND l.ns = ? AND l.`key` = ? AND l.value = ?
 
 // FindJobs implements carillon.Store.
 func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
-	f := jobFinder{q: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit), wanted: wantedJobs(&q)}
-	f.first, f.before = idRange(&q)
+	var f jobFinder
 	err = s.view(ctx, func(l *link) error {
+		f = jobFinder{q: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit), wanted: wantedJobs(&q)}
+		f.first, f.before = idRange(&q)
 		// Pages grow: most searches find what they want among the first rows.
 		for size := f.limit + 1; ; size = min(2*size, most) {
 			if done, err := f.scan(l, min(size, s.maxScan-f.scanned)); done || err != nil {

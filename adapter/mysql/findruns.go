@@ -14,8 +14,9 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 	if err != nil {
 		return page, err
 	}
-	f := finder{limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
+	var f finder
 	err = s.view(ctx, func(l *link) error {
+		f = finder{limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
 		if err := f.fill(l, &q, start); err != nil {
 			return err
 		}

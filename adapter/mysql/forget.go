@@ -33,12 +33,12 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 	if err := s.addDays(ctx, now); err != nil {
 		return 0, tried("forget", err)
 	}
-	_, err = s.alone(ctx, "forgetting", 0, func(l *link) error {
+	err = s.alone(ctx, "forgetting", func(l *link) error {
 		until := carillon.Time(0)
 		if rule.Runs != 0 {
 			until = now.Add(-rule.Runs.Std())
 		}
-		if rule.Runs != 0 && !s.keep {
+		if rule.Runs != 0 && !s.history.areFixed() {
 			var err error
 			if forgotten, until, err = s.forgetDays(l, until, now, limit); forgotten > 0 || err != nil {
 				return err

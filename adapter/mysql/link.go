@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -26,16 +27,21 @@ type driverConn interface {
 
 // use runs a function on a connection of its own.
 func (s *Store) use(ctx context.Context, f func(l *link) error) error {
+	return s.useOf(ctx, s.others, f)
+}
+
+// useSoon is for what must not wait until others have read.
+func (s *Store) useSoon(ctx context.Context, f func(l *link) error) error {
+	return s.useOf(ctx, s.writers, f)
+}
+
+func (s *Store) useOf(ctx context.Context, pool *sql.DB, f func(l *link) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	within, cancel := context.WithTimeoutCause(ctx, s.timeout, errTimeout)
 	defer cancel()
-	conn, err := s.db.Conn(within)
-	if err == nil {
-		defer conn.Close()
-		err = conn.Raw(func(c any) error { return f(&link{s, within, c.(driverConn), map[string]string{}}) })
-	}
+	err := s.connect(within, pool, f)
 	switch {
 	case err == nil:
 		return nil
@@ -45,6 +51,16 @@ func (s *Store) use(ctx context.Context, f func(l *link) error) error {
 		return context.Cause(within)
 	}
 	return err
+}
+
+// connect is use without an end.
+func (s *Store) connect(ctx context.Context, pool *sql.DB, f func(l *link) error) error {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Raw(func(c any) error { return f(&link{s, ctx, c.(driverConn), map[string]string{}}) })
 }
 
 var errTimeout = errors.New("the database did not answer in time")
@@ -76,14 +92,22 @@ func (l *link) query(each func(r row) error, query string, args ...any) error {
 	}
 }
 
-// view runs a function that sees one state of all tables from its first query to its last.
+// view runs a function that sees one state of all tables from its first query to its last. If partitions were changed
+// since that state it runs it once more, so the function must begin afresh.
 func (s *Store) view(ctx context.Context, f func(l *link) error) error {
 	const begin = `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`
-	return s.use(ctx, func(l *link) error {
+	look := func(l *link) error {
 		if err := l.exec([]byte(begin)); err != nil {
 			return err
 		}
 		return l.end(f(l))
+	}
+	return s.use(ctx, func(l *link) error {
+		err := look(l)
+		if number(err) == tableChanged {
+			err = look(l)
+		}
+		return err
 	})
 }
 
@@ -137,11 +161,21 @@ func (r row) name(column int) string {
 
 // What the server says when a statement failed.
 const (
-	duplicate   = 1062
-	lockTimeout = 1205
-	deadlock    = 1213
-	outOfRange  = 1690 // see mustBe
+	noRightToDatabase = 1044
+	duplicate         = 1062
+	noRightToTable    = 1142
+	lockTimeout       = 1205
+	deadlock          = 1213
+	noRight           = 1227
+	tableChanged      = 1412
+	outOfRange        = 1690 // see mustBe
 )
+
+// refused says that the account has not the right.
+func refused(err error) bool {
+	n := number(err)
+	return n == noRightToDatabase || n == noRightToTable || n == noRight
+}
 
 func number(err error) uint16 {
 	if failed := (*mysql.MySQLError)(nil); errors.As(err, &failed) {

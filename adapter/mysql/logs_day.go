@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"math"
 	"strconv"
 
@@ -35,11 +36,32 @@ func (l *link) logDays() (days []logDay, err error) {
 	return days, err
 }
 
-// In: partitions. What the last one has already is moved to where it belongs, which is quick as long as it has nothing.
-const splitLastLogDay = `ALTER TABLE log REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
+// addLogDays makes partitions before anything is printed. Another node that is at it, or trims, does the same.
+func (s *Store) addLogDays(ctx context.Context, now carillon.Time) error {
+	if s.log.areFixed() {
+		return nil
+	}
+	err := s.alone(ctx, "log", func(l *link) error {
+		_, err := l.planLogDays(now)
+		return err
+	})
+	return tried("plan logs", err)
+}
+
+// bulkPieces is how many pieces are too many to be moved, as nobody can print meanwhile. A piece may be as large as many
+// records of history.
+const bulkPieces = 10_000
+
+// In: how many there must be; by log_keep, which is small. In: partitions; what the last one has is moved to where it
+// belongs, which is quick as long as that is nothing.
+const (
+	manyLaterPieces = `SELECT 1 FROM log PARTITION (later) FORCE INDEX (log_keep) LIMIT 1 OFFSET ?`
+	splitLastLogDay = `ALTER TABLE log REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
+)
 
 // planLogDays makes the partitions of today and some days after it, and returns all. After a long time without, today's
-// gets what belongs to the days between.
+// gets what belongs to the days between. Where very much has come for which no day was made in time it stays there, and there
+// are no further days until most of it has been removed piece by piece.
 func (l *link) planLogDays(now carillon.Time) ([]logDay, error) {
 	days, err := l.logDays()
 	if err != nil {
@@ -55,8 +77,13 @@ func (l *link) planLogDays(now carillon.Time) ([]logDay, error) {
 	if len(b) == 0 {
 		return days, nil
 	}
-	if err := l.exec(appendSQL(nil, splitLastLogDay, raw(b))); err != nil {
-		return nil, tried("add days", err)
+	large, err := l.has(manyLaterPieces, l.store.bulkPieces-1)
+	if err != nil || large {
+		return days, err
+	}
+	done, err := l.change(&l.store.log, now, func() error { return l.exec(appendSQL(nil, splitLastLogDay, raw(b))) })
+	if err != nil || !done {
+		return days, tried("add days", err)
 	}
 	return l.logDays()
 }

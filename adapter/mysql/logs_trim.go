@@ -14,7 +14,7 @@ import (
 //
 // One node at a time trims; while another one is at it there is nothing to do.
 func (logs *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
-	_, err := logs.store.alone(ctx, "log", 0, func(l *link) error {
+	err := logs.store.alone(ctx, "log", func(l *link) error {
 		days, err := l.planLogDays(now)
 		if err != nil {
 			return err
@@ -51,7 +51,9 @@ func (t logTrim) day(d logDay) error {
 		return err
 	}
 	if d.to <= t.now && t.over(classes) {
-		return t.drop(d)
+		if err := t.drop(d); err != nil || !t.store.log.areFixed() {
+			return err
+		}
 	}
 	for _, c := range classes {
 		patience := min(t.keepOf(c), trimPatience)
@@ -118,6 +120,11 @@ const (
 
 // drop looks again with the table to itself: a run that is late by days may have printed something just now.
 func (t logTrim) drop(d logDay) error {
+	_, err := t.change(&t.store.log, t.now, func() error { return t.dropAlone(d) })
+	return err
+}
+
+func (t logTrim) dropAlone(d logDay) error {
 	if err := t.exec([]byte(lockLog)); err != nil {
 		return err
 	}

@@ -210,7 +210,7 @@ func trimMany(t logsTest) {
 }
 
 func trimAlone(t logsTest) {
-	_, err := t.store.alone(t.Context(), "log", 0, func(*link) error {
+	err := t.store.alone(t.Context(), "log", func(*link) error {
 		t.trim(today(0), aDay)
 		if got := t.days(); len(got) != 1 {
 			t.Errorf("two at once: %v", got)

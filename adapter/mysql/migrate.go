@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 //go:embed migration/*.sql
@@ -61,7 +63,7 @@ const (
 
 // migrate brings the schema to the version of this program. One that a newer program has migrated is refused: to write to
 // it would be to guess. It needs no right to change the schema where there is nothing to change.
-func (s *Store) migrate(ctx context.Context) error {
+func (s *Store) migrate(ctx context.Context, settings *mysql.Config) error {
 	all := Migrations()
 	newest, applied := all[len(all)-1].Version, 0
 	err := s.use(ctx, func(l *link) (err error) {
@@ -79,7 +81,24 @@ func (s *Store) migrate(ctx context.Context) error {
 	case s.keep:
 		return fmt.Errorf("the database has schema version %d, this program needs %d: migrate it", applied, newest)
 	}
-	done, err := s.alone(ctx, "migration", s.timeout, func(l *link) error { return l.migrate(all) })
+	return s.apply(ctx, settings, all)
+}
+
+// apply takes as long as it takes, on a connection that waits for it. Only to wait for another node's turn has an end.
+func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []Migration) error {
+	patient := settings.Clone()
+	patient.ReadTimeout = 0
+	connector, err := mysql.NewConnector(patient)
+	if err != nil {
+		return err
+	}
+	db := pool(connector, 1)
+	defer db.Close()
+	done := false
+	err = s.connect(ctx, db, func(l *link) (err error) {
+		done, err = l.alone("migration", s.timeout, func() error { return l.migrate(all) })
+		return err
+	})
 	if err == nil && !done {
 		return errors.New("another node's migration takes too long")
 	}
@@ -126,19 +145,24 @@ const (
 	freeLock = `DO RELEASE_LOCK(CONCAT('carillon/', ?, '/', MD5(DATABASE())))`
 )
 
-// alone runs a function while no other node does what has the same name. done is false if it was another's turn for too
-// long.
-func (s *Store) alone(ctx context.Context, what string, patience time.Duration, f func(l *link) error) (done bool, err error) {
-	err = s.use(ctx, func(l *link) error {
-		err := l.query(func(r row) error { done = r.bool(0); return nil }, takeLock, what, int(patience.Seconds()))
-		if err != nil || !done {
-			return tried("wait for the other nodes' "+what, err)
-		}
-		err = f(l)
-		if freed := l.exec(appendSQL(nil, freeLock, what)); err == nil {
-			err = freed
-		}
+// alone runs a function unless another node is doing what has the same name.
+func (s *Store) alone(ctx context.Context, what string, f func(l *link) error) error {
+	return s.use(ctx, func(l *link) error {
+		_, err := l.alone(what, 0, func() error { return f(l) })
 		return err
 	})
-	return done, err
+}
+
+// alone runs a function while no other node does what has the same name. done is false if it was another's turn for too
+// long.
+func (l *link) alone(what string, patience time.Duration, f func() error) (done bool, err error) {
+	err = l.query(func(r row) error { done = r.bool(0); return nil }, takeLock, what, int(patience.Seconds()))
+	if err != nil || !done {
+		return false, tried("wait for the other nodes' "+what, err)
+	}
+	err = f()
+	if freed := l.exec(appendSQL(nil, freeLock, what)); err == nil {
+		err = freed
+	}
+	return true, err
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/carillon-run/carillon/adapter/mysql"
 )
@@ -71,6 +72,24 @@ func TestAMigrationIsRepeatedAfterACrashInTheMiddle(t *testing.T) {
 	again := openAt(t, strings.Replace(sharedServer(t).URL, "/carillon", "/"+databaseOf(t, store), 1))
 	win(t, again, submits(t, 1, nil)...)
 	win(t, again, guard("k", 1, "2"))
+}
+
+func TestAMigrationMayTakeLongerThanACall(t *testing.T) {
+	url := database(t)
+	store := openAt(t, url)
+	slow := []mysql.Migration{{Version: 99, Name: "0099_slow.sql", SQL: "DO SLEEP(0.5);"}}
+	if err := store.Apply(t.Context(), url, 100*time.Millisecond, slow); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhoWaitsForAnotherNodesMigrationIsToldSo(t *testing.T) {
+	url := database(t)
+	store, other := openAt(t, url), openAt(t, url)
+	err := other.Migrating(t.Context(), func() error { return store.Apply(t.Context(), url, time.Second, mysql.Migrations()) })
+	if err == nil || err.Error() != "another node's migration takes too long" {
+		t.Errorf("got %v", err)
+	}
 }
 
 func databaseOf(t *testing.T, store *mysql.Store) string {

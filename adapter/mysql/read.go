@@ -70,6 +70,7 @@ const (
 func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
 	found := make([]carillon.Run, 0, len(ids))
 	err := s.view(ctx, func(l *link) error {
+		found = found[:0]
 		for some := range slices.Chunk(ids, most) {
 			runs, err := l.runs(some)
 			if err != nil {

@@ -33,7 +33,7 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 	rows := list(members, func(b []byte, m carillon.Member) []byte {
 		return appendSQL(b, `(?, ?, ?, `+clock+`, `+clock+`, '')`, m.ID, m.Kind, m.Addr)
 	})
-	err := c.store.use(ctx, func(l *link) error {
+	err := c.store.useSoon(ctx, func(l *link) error {
 		_, err := l.do(joinSessions, rows)
 		return err
 	})
@@ -50,7 +50,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []s
 	slices.Reverse(last)
 	slices.SortStableFunc(last, func(a, b carillon.Beat) int { return cmp.Compare(a.ID, b.ID) })
 	last = slices.CompactFunc(last, func(a, b carillon.Beat) bool { return a.ID == b.ID })
-	err = c.store.use(ctx, func(l *link) error {
+	err = c.store.useSoon(ctx, func(l *link) error {
 		for len(last) > 0 {
 			n, missing, err := l.beat(last)
 			if err != nil {
@@ -101,7 +101,7 @@ func (l *link) beat(beats []carillon.Beat) (n int, gone []string, err error) {
 const leaveSessions = `DELETE FROM session WHERE id IN (?)`
 
 func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
-	err := c.store.use(ctx, func(l *link) error {
+	err := c.store.useSoon(ctx, func(l *link) error {
 		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
 			if _, err := l.do(leaveSessions, texts(some)); err != nil {
 				return err
@@ -118,7 +118,7 @@ const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock
 
 // Members looks first and ends by name what it has seen to be late, if it still is. Most of the time that is nobody.
 func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
-	err = c.store.use(ctx, func(l *link) (err error) {
+	err = c.store.useSoon(ctx, func(l *link) (err error) {
 		var late []string
 		members, late, err = l.members()
 		if err != nil || expire == 0 || len(late) == 0 {
@@ -154,7 +154,7 @@ func (l *link) members() (members []carillon.Member, late []string, err error) {
 const readHolds = `SELECT id, beat, holds FROM session WHERE id IN (?) ORDER BY id`
 
 func (c *Coordinator) Holds(ctx context.Context, ids []string) (holdings []carillon.Holding, err error) {
-	err = c.store.use(ctx, func(l *link) error {
+	err = c.store.useSoon(ctx, func(l *link) error {
 		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
 			err := l.query(func(r row) error {
 				runs, err := unpackHolds(r.bytes(2))
@@ -173,7 +173,7 @@ func (c *Coordinator) Holds(ctx context.Context, ids []string) (holdings []caril
 const readClock = `SELECT ` + clock
 
 func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
-	err = c.store.use(ctx, func(l *link) error {
+	err = c.store.useSoon(ctx, func(l *link) error {
 		return l.query(func(r row) error { now = carillon.Time(r.int(0)); return nil }, readClock)
 	})
 	return now, tried("read the clock of the database", err)

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"sync"
@@ -17,23 +20,33 @@ import (
 // Config is how a store is opened. The zero value is a good one.
 type Config struct {
 	// KeepSchema leaves the schema as it is: one that is not of this program is refused instead of migrated, and history
-	// gets no partitions and loses none. Then no right to change tables is needed.
+	// and logs get no partitions and lose none. Then no right to change tables is needed.
 	KeepSchema bool
-	// Connections is how many calls go on at once, each on a connection of its own. Default 16.
+	// Writers is how many commits and calls of a coordinator go on at once, each on a connection of its own: a beat must not
+	// wait for lists. Default 6.
+	Writers int
+	// Connections is how many other calls go on at once. Default 10.
 	Connections int
 	// Timeout is how long a call may take before the server is taken to be out of reach. Default 30 s.
 	Timeout time.Duration
+	// Logger hears it, once, if the account may not change partitions. Default slog.Default().
+	Logger *slog.Logger
 }
 
 // Store is a carillon.Store in a database.
 type Store struct {
-	db      *sql.DB
+	writers *sql.DB
+	others  *sql.DB
 	timeout time.Duration
 	keep    bool
-	maxScan int
-	bulk    int
 	buffers sync.Pool // of *[]byte
 	forget  forgetter
+
+	maxScan, bulk, bulkPieces int
+
+	history, log partitions
+	logger       *slog.Logger
+	warn         sync.Once
 }
 
 var _ carillon.Store = (*Store)(nil)
@@ -51,24 +64,40 @@ func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", settings.Addr, err)
 	}
-	s := &Store{db: sql.OpenDB(connector), timeout: timeout, keep: cfg.KeepSchema, maxScan: maxScan, bulk: bulk}
-	connections := cmp.Or(cfg.Connections, 16)
-	s.db.SetMaxOpenConns(connections)
-	s.db.SetMaxIdleConns(connections)
-	s.db.SetConnMaxIdleTime(5 * time.Minute)
-	err = s.migrate(ctx)
-	if err == nil {
-		err = s.addDays(ctx, carillon.TimeOf(time.Now()))
+	s := &Store{
+		writers: pool(connector, cmp.Or(cfg.Writers, 6)), others: pool(connector, cmp.Or(cfg.Connections, 10)),
+		timeout: timeout, keep: cfg.KeepSchema, maxScan: maxScan, bulk: bulk, bulkPieces: bulkPieces,
+		history: partitions{fixed: cfg.KeepSchema}, log: partitions{fixed: cfg.KeepSchema}, logger: cmp.Or(cfg.Logger, slog.Default()),
 	}
-	if err != nil {
-		s.db.Close()
+	if err := s.prepare(ctx, settings); err != nil {
+		s.Close()
 		return nil, fmt.Errorf("open %s/%s: %w", settings.Addr, settings.DBName, err)
 	}
 	return s, nil
 }
 
+func pool(connector driver.Connector, connections int) *sql.DB {
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	return db
+}
+
+// prepare makes the schema, and the partitions of the next days before anything is written.
+func (s *Store) prepare(ctx context.Context, settings *mysql.Config) error {
+	if err := s.migrate(ctx, settings); err != nil {
+		return err
+	}
+	now := carillon.TimeOf(time.Now())
+	if err := s.addDays(ctx, now); err != nil {
+		return err
+	}
+	return s.addLogDays(ctx, now)
+}
+
 // Close ends the connections. What was committed is safe without it.
-func (s *Store) Close() error { return s.db.Close() }
+func (s *Store) Close() error { return errors.Join(s.writers.Close(), s.others.Close()) }
 
 // parse turns an address into the driver's settings.
 func parse(address string, timeout time.Duration) (*mysql.Config, error) {
@@ -97,6 +126,6 @@ func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 	c.RejectReadOnly = true // a server that has become a replica: connect again
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(timeout, 10*time.Second), timeout+5*time.Second, timeout+5*time.Second
 	c.Logger = &mysql.NopLogger{} // what it would say is in the errors
-	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES'", "innodb_lock_wait_timeout": "5", "lock_wait_timeout": "5"}
+	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES'", "innodb_lock_wait_timeout": "5", "lock_wait_timeout": usualPatience}
 	return c, c.Apply(mysql.Charset("binary", ""))
 }

@@ -30,6 +30,9 @@ func (b *Bus) send(ctx context.Context) {
 		}
 		pause := b.config.Every
 		payload, missed := b.take()
+		if payload == "" {
+			continue
+		}
 		if missed {
 			pause *= missedPause
 		}
@@ -46,7 +49,7 @@ func (b *Bus) send(ctx context.Context) {
 	}
 }
 
-// take is the next notification.
+// take is the next notification; empty if there is nothing to say: what the signal was for may have gone with the one before.
 func (b *Bus) take() (payload string, missed bool) {
 	b.mu.Lock()
 	names := slices.Collect(maps.Keys(b.pending))
@@ -55,6 +58,9 @@ func (b *Bus) take() (payload string, missed bool) {
 	b.overflow = false
 	b.mu.Unlock()
 	if !missed {
+		if len(names) == 0 {
+			return "", false
+		}
 		if payload, fits := packNames(b.sender, names); fits {
 			return payload, false
 		}

@@ -247,3 +247,18 @@ func TestBusListenerThatIsSlowHearsThatItMissedSomething(t *testing.T) {
 	publish(t, bus, jobEvent(last+1))
 	slow.expect(jobEvent(last + 1))
 }
+
+func TestBusSendsNothingWhereNothingIsPending(t *testing.T) {
+	bus := postgres.NewBus(nil, postgres.BusConfig{})
+	publish(t, bus, jobEvent(1))
+	if payload, missed := bus.Take(); payload == "" || missed {
+		t.Errorf("%q %v", payload, missed)
+	}
+	if payload, missed := bus.Take(); payload != "" || missed {
+		t.Errorf("%q %v", payload, missed)
+	}
+	publish(t, bus, missed)
+	if payload, missed := bus.Take(); payload == "" || !missed {
+		t.Errorf("%q %v", payload, missed)
+	}
+}

@@ -59,10 +59,13 @@ func (f *flush) write(ctx context.Context, c *conn, changes []carillon.Change, l
 	return c.do(ctx, transaction{}, batch...)
 }
 
-// again says that it was not an outage: a row was not as expected, or two transactions stood in each other's way.
+// again says that it was not an outage: a row was not as expected, two transactions stood in each other's way, or the day of
+// a record was made.
 func again(err error) bool {
 	switch code(err) {
-	case "22012", "23505", "40001", "40P01": // division by zero, unique violation, serialization failure, deadlock
+	case "22012", "40001", "40P01": // division by zero, serialization failure, deadlock
+		return true
+	case uniqueViolation, checkViolation:
 		return true
 	}
 	return false

@@ -24,11 +24,16 @@ type conn struct {
 const connKey = "carillon"
 
 // settings switch off what a plan must not do. Tables that were empty when they were last looked at, or never were, make
-// reading all of them seem cheap; they grow by a million rows before anybody looks again.
+// reading all of them seem cheap; they grow by a million rows before anybody looks again. And who waited for a row sees
+// what became of it, whatever the server's default is.
 var settings = statement{"", `SELECT set_config('enable_seqscan', 'off', $1::boolean), set_config('enable_hashjoin', 'off', $1::boolean),
   set_config('enable_mergejoin', 'off', $1::boolean), set_config('enable_bitmapscan', 'off', $1::boolean),
   set_config('plan_cache_mode', 'force_generic_plan', $1::boolean), set_config('jit', 'off', $1::boolean),
-  set_config('idle_in_transaction_session_timeout', '60s', $1::boolean)`}
+  set_config('idle_in_transaction_session_timeout', '60s', $1::boolean),
+  set_config('default_transaction_isolation', 'read committed', $1::boolean)`}
+
+// isolate says the same of a transaction that has begun already, as its first statement.
+const isolate = `SET transaction_isolation = 'read committed'`
 
 // begin makes a connection ready. Whether it is a direct one shows in the number of the process that serves it: a pooler
 // has none to tell, and makes one up.
@@ -69,7 +74,7 @@ func (s *Store) read(ctx context.Context, calls ...call) error {
 // transaction is what is around a batch of calls: nothing unless said, that is, a transaction of their own.
 type transaction struct {
 	begin string // opens one that is to outlast the calls
-	plain bool   // no settings
+	plain bool   // no settings: there is no need, or they were made
 }
 
 // do sends calls in one go and reads what comes back. After an error none of them has happened, unless the connection was
@@ -82,11 +87,15 @@ func (c *conn) do(ctx context.Context, tx transaction, calls ...call) error {
 	}
 	var batch pgconn.Batch
 	extra := 0 // results before those of the calls
-	if tx.begin != "" {
-		batch.ExecParams(tx.begin, nil, nil, nil, nil)
+	first, set := tx.begin, !c.direct && !tx.plain
+	if set {
+		first = cmp.Or(first, isolate)
+	}
+	if first != "" {
+		batch.ExecParams(first, nil, nil, nil, nil)
 		extra++
 	}
-	if !c.direct && !tx.plain {
+	if set {
 		batch.ExecParams(settings.sql, [][]byte{boolParam(true)}, nil, binaryForm, nil)
 		extra++
 	}
@@ -105,13 +114,17 @@ var binaryForm = []int16{1}
 func readResults(results *pgconn.MultiResultReader, extra int, calls []call) (err error) {
 	var shared names
 	at := -extra // the call whose result is read
-	for ; results.NextResult(); at++ {
+	for results.NextResult() {
 		reader := results.ResultReader()
 		for reader.NextRow() {
 			if at >= 0 && calls[at].row != nil && err == nil {
 				err = calls[at].row(&row{values: reader.Values(), names: &shared})
 			}
 		}
+		if _, broken := reader.Close(); broken != nil {
+			break
+		}
+		at++
 	}
 	failed := results.Close()
 	if failed != nil && at >= 0 && at < len(calls) {

@@ -105,12 +105,12 @@ func (s *Store) listDays(ctx context.Context) (names []string, today time.Time, 
 	return names, startOf(today), rows.Err()
 }
 
-// changeDays changes the partitions, one node at a time. That the server refuses it, because somebody holds a lock, or was
-// quicker, or we have not the right to, is no error: there is a next time, and history_rest until then.
+// changeDays changes the partitions, one node at a time. That the server refuses it is no error: there is a next time, and
+// history_rest until then. It is said once, unless it passes by itself: somebody holds a lock, or was quicker.
 func (s *Store) changeDays(ctx context.Context, sql string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	err := pgx.BeginFunc(ctx, s.writers, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, s.writers, seesOthers, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, patience, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
@@ -120,7 +120,14 @@ func (s *Store) changeDays(ctx context.Context, sql string) error {
 		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		return err
 	})
+	switch code(err) {
+	case lockNotAvailable, duplicateTable, undefinedTable:
+		return nil
+	}
 	if refused(err) {
+		s.refusal.Do(func() {
+			s.logger.Warn("the days of history cannot be changed, history_rest takes what has none", "error", err)
+		})
 		return nil
 	}
 	return err

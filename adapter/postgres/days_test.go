@@ -1,8 +1,14 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
@@ -17,6 +23,10 @@ FOR VALUES FROM (1577836800000::bigint << 20) TO (1577923200000::bigint << 20)`
 	oldDays   = `SELECT count(*) FROM pg_class WHERE relname = 'history_20200101'`
 	oldRecord = `INSERT INTO carillon.history SELECT (1577836800000::bigint << 20) + 1, job, due, covers, until, claimed, started, ended, expires,
 retry_of, version, seq, attempt, failures, losses, crashes, state, prio, ns, queue, name, type, owner, worker, reason FROM carillon.history`
+	dropDays = `DO $$ DECLARE day text; BEGIN
+  FOR day IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = 'carillon.history'::regclass AND c.relname <> 'history_rest'
+  LOOP EXECUTE 'DROP TABLE carillon.' || day; END LOOP; END $$`
 )
 
 // ended commits a run and its end.
@@ -74,10 +84,7 @@ func TestADayOfHistoryIsDroppedWhenAllOfItIsForgotten(t *testing.T) {
 func TestARecordForWhoseDayThereIsNoPartitionIsKept(t *testing.T) {
 	url := database(t)
 	store := open(t, url, postgres.Config{})
-	execute(t, url, `DO $$ DECLARE day text; BEGIN
-  FOR day IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-    WHERE i.inhparent = 'carillon.history'::regclass AND c.relname <> 'history_rest'
-  LOOP EXECUTE 'DROP TABLE carillon.' || day; END LOOP; END $$`)
+	execute(t, url, dropDays)
 	run := ended(t, store)
 	if err := store.TendDays(context.Background()); err != nil { // today is taken by what is in the rest
 		t.Fatal(err)
@@ -88,6 +95,63 @@ func TestARecordForWhoseDayThereIsNoPartitionIsKept(t *testing.T) {
 	}
 	if got := forgetAll(t, store); got != 1 {
 		t.Errorf("forgot %d", got)
+	}
+}
+
+func TestARecordOnItsWayToTheRestWhileItsDayIsMadeIsCommitted(t *testing.T) {
+	url := database(t)
+	store, tending := open(t, url, postgres.Config{}), client(t, url)
+	execute(t, url, dropDays)
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	sql := fmt.Sprintf(`BEGIN; CREATE TABLE carillon.today (LIKE carillon.history);
+ALTER TABLE carillon.history ATTACH PARTITION carillon.today FOR VALUES FROM (%d::bigint << 20) TO (%d::bigint << 20)`,
+		today.UnixMilli(), today.AddDate(0, 0, 2).UnixMilli())
+	if _, err := tending.Exec(t.Context(), sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	var committing sync.WaitGroup
+	committing.Go(func() { ended(t, store) })
+	untilBlocked(t, url)
+	if _, err := tending.Exec(t.Context(), `COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	committing.Wait()
+	if got := number(t, url, `SELECT count(*) FROM carillon.today`); got != 1 {
+		t.Errorf("%d records", got)
+	}
+}
+
+func TestWhatCouldNotBeForgottenIsForgottenTheNextTime(t *testing.T) {
+	url := database(t)
+	store := open(t, url, postgres.Config{})
+	ended(t, store)
+	execute(t, url, oldDay)
+	execute(t, url, oldRecord)
+	execute(t, url, `CREATE FUNCTION carillon.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
+CREATE TRIGGER fail BEFORE DELETE ON carillon.history FOR EACH ROW EXECUTE FUNCTION carillon.fail()`)
+	_, err := store.Forget(context.Background(), carillon.Retention{Runs: 1}, now+1000, 100)
+	if err == nil || !strings.Contains(err.Error(), "delete_history: ") { // what failed, and not what comes after it
+		t.Errorf("got %v", err)
+	}
+	execute(t, url, `DROP TRIGGER fail ON carillon.history`)
+	if got := forgetAll(t, store); got != 2 {
+		t.Errorf("forgot %d, want both", got)
+	}
+}
+
+func TestThatDaysCannotBeMadeIsSaidOnce(t *testing.T) {
+	url := database(t)
+	open(t, url, postgres.Config{})
+	execute(t, url, dropDays)
+	var said bytes.Buffer
+	store := open(t, guest(t, url), postgres.Config{KeepSchema: true, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	for range 2 {
+		if err := store.TendDays(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if lines := strings.Count(said.String(), "\n"); lines != 1 || !strings.Contains(said.String(), "permission denied") {
+		t.Errorf("said %q", said.String())
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-run/carillon"
 )
 
 // What tests outside of the package need of its inside.
@@ -27,6 +29,19 @@ DELETE FROM carillon.checkpoint; DELETE FROM carillon.guard`, pgx.QueryExecModeS
 
 // TendDays is what Forget does once an hour.
 func (s *Store) TendDays(ctx context.Context) error { return s.tendDays(ctx) }
+
+// Try writes a change as Commit does, but only once.
+func (s *Store) Try(ctx context.Context, change carillon.Change) error {
+	return s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
+		return newFlush().write(ctx, c, []carillon.Change{change}, nil)
+	})
+}
+
+// Span is how many of the changes go into one batch.
+func Span(changes []carillon.Change) int { return newFlush().span(changes) }
+
+// Take is the next notification.
+func (b *Bus) Take() (payload string, missed bool) { return b.take() }
 
 // Settings is what every session or transaction begins with; $1 says for how long.
 var Settings = settings.sql

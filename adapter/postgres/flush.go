@@ -88,7 +88,7 @@ func (f *flush) span(changes []carillon.Change) int {
 
 func weight(c *carillon.Change) (bytes int) {
 	if c.Job != nil {
-		bytes += len(c.Job.Payload)
+		bytes += len(c.Job.Payload) + sizes(c.Job.Labels) + targetWeight(&c.Job.Target)
 	}
 	for i := range c.Runs {
 		if bytes += len(c.Runs[i].Reason); c.Runs[i].Output != nil {
@@ -97,6 +97,26 @@ func weight(c *carillon.Change) (bytes int) {
 	}
 	for i := range c.Guards {
 		bytes += len(c.Guards[i].Value)
+	}
+	return bytes
+}
+
+func targetWeight(t *carillon.Target) (bytes int) {
+	if c := t.Command; c != nil {
+		bytes += len(c.Shell) + len(c.Dir) + sizes(c.Env)
+		for _, arg := range c.Argv {
+			bytes += len(arg)
+		}
+	}
+	if h := t.HTTP; h != nil {
+		bytes += len(h.URL) + len(h.Body) + sizes(h.Headers)
+	}
+	return bytes
+}
+
+func sizes(texts map[string]string) (bytes int) {
+	for key, value := range texts {
+		bytes += len(key) + len(value)
 	}
 	return bytes
 }

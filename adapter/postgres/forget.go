@@ -25,17 +25,20 @@ type past struct {
 	dead bool
 }
 
-// Forget implements carillon.Store. Records go one by one, with what was kept for their sake; a day of history that is
-// empty then is dropped as a whole, so that nothing is left to clean up.
+// Forget implements carillon.Store. Records go by their keys, all that were found in one transaction, with what was kept for
+// their sake. Once an hour, days of history that are over and empty are dropped, and with them what deleting leaves behind.
 func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
 	if limit <= 0 {
 		return 0, ctx.Err()
 	}
 	s.forget.mu.Lock()
 	defer s.forget.mu.Unlock()
-	found, err := s.overdue(ctx, rule, now, limit)
+	found, reached, err := s.overdue(ctx, rule, now, limit)
 	if err == nil && len(found) > 0 {
 		forgotten, err = s.remove(ctx, found)
+	}
+	if err == nil {
+		s.forget.passed = reached
 	}
 	if err == nil && time.Since(s.forget.days) > time.Hour {
 		s.forget.days = time.Now()
@@ -60,10 +63,12 @@ WHERE ended <= $1::bigint AND expires IS NULL ORDER BY ended, pos LIMIT $2::bigi
 WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, pos LIMIT $2::bigint`}
 )
 
-func (s *Store) overdue(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (found []past, err error) {
+// overdue returns what may go, and what will have been passed when it is gone.
+func (s *Store) overdue(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (found []past, reached int64, err error) {
+	reached = s.forget.passed
 	if rule.Runs != 0 {
-		if found, err = s.overdueByRule(ctx, now.Add(-rule.Runs.Std()), limit); err != nil {
-			return nil, err
+		if found, reached, err = s.overdueByRule(ctx, now.Add(-rule.Runs.Std()), limit); err != nil {
+			return nil, 0, err
 		}
 	}
 	for _, from := range []struct {
@@ -85,10 +90,10 @@ func (s *Store) overdue(ctx context.Context, rule carillon.Retention, now carill
 			return nil
 		}})
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	return found, nil
+	return found, reached, nil
 }
 
 // maxYoung is behind how many records that are to be kept a search still looks for some that are not. Records come
@@ -98,7 +103,7 @@ const maxYoung = 1000
 // settled is how old a place is before nothing can come before it any more: who got a place may commit later than others.
 const settled = time.Hour
 
-func (s *Store) overdueByRule(ctx context.Context, until carillon.Time, limit int) (found []past, err error) {
+func (s *Store) overdueByRule(ctx context.Context, until carillon.Time, limit int) (found []past, reached int64, err error) {
 	young, reached := 0, s.forget.passed
 	params := [][]byte{int8Param(s.forget.passed), int8Param(int64(limit + maxYoung))}
 	err = s.read(ctx, call{&historyByRule, params, func(r *row) error {
@@ -114,10 +119,7 @@ func (s *Store) overdueByRule(ctx context.Context, until carillon.Time, limit in
 		}
 		return nil
 	}})
-	if err == nil {
-		s.forget.passed = min(reached, max(s.forget.passed, time.Now().Add(-settled).UnixMilli()<<placeBits))
-	}
-	return found, err
+	return found, min(reached, max(s.forget.passed, time.Now().Add(-settled).UnixMilli()<<placeBits)), err
 }
 
 // Removal, set by set. What a run handed back goes with the last record of it, a one-off job with the last of all. The job

@@ -17,7 +17,7 @@ const (
 	placeNow = `(SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint << 20)`
 )
 
-// placeBits is how many records can have a place in one millisecond.
+// placeBits is how many bits of a place tell records of one millisecond apart.
 const placeBits = 20
 
 // History appends. A dead letter replaces one of the same run by dead_run.

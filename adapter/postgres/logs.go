@@ -122,6 +122,6 @@ func (l *Logs) insert(ctx context.Context, pieces []piece) error {
 	return nil
 }
 
-// checkViolation is what a statement gets that was on its way to log_other while the day of its rows got a partition of its
-// own. The next one sees that.
+// checkViolation is what a statement gets that was on its way to log_other, or history_rest, while the day of its rows got a
+// partition of its own. The next one sees that.
 const checkViolation = "23514"

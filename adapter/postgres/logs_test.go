@@ -223,6 +223,20 @@ func TestADayIsNotDroppedUnderAReader(t *testing.T) {
 	}
 }
 
+func TestADayThatMayNotBeDroppedIsEmptied(t *testing.T) {
+	logs, now := openLogs(t), carillon.Now()
+	logs.addDay(-3)
+	due, name := day(-3)
+	logs.say(carillon.RunID{Job: 1, Due: due}, 0, "x")
+	logs.say(carillon.RunID{Job: 1, Due: now}, 0, "x")
+	_, today := day(0)
+	guests := logsIn{t, postgres.NewLogs(open(t, guest(t, logs.url), postgres.Config{KeepSchema: true})), logs.url}
+	guests.trim(now.Add(30*24*time.Hour), time.Hour)
+	if rows, there := logs.parts()[name]; !there || rows > 0 || logs.parts()[today] > 0 {
+		t.Errorf("%v", logs.parts())
+	}
+}
+
 // Nodes append to days that others add, trim and drop meanwhile.
 func TestDaysComeAndGoWhileManyAppend(t *testing.T) {
 	logs := openLogs(t)

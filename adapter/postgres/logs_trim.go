@@ -50,7 +50,7 @@ var setLogHorizon = statement{"set_log_horizon", `
 UPDATE carillon.log_horizon SET at = greatest(at, $1::bigint), before = greatest(before, $2::bigint)`}
 
 // Trim hides what is old at once. Its rows go with the whole day where all of it is old, and one by one where a job has its
-// own time, or where something of an old day is still kept.
+// own time, where something of an old day is still kept, or where we may not drop it.
 func (l *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
 	before := now.Add(-keep)
 	params := [][]byte{int8Param(int64(now)), int8Param(int64(before))}
@@ -98,15 +98,18 @@ func (l *Logs) trimPartition(ctx context.Context, part string, before carillon.T
 // $1 partition
 var dropLogDay = statement{"drop_log_day", `SELECT carillon.drop_log_day($1::text)`}
 
-// drop drops a day, unless something in it is kept; then it is not settled. One that others are reading is left as it is:
+// drop drops a day, unless something in it is kept, or we have not the right to; then it is not settled. One that others are reading is left as it is:
 // everybody who writes would wait behind the drop, and there will be another trim.
 func (l *Logs) drop(ctx context.Context, part string) (settled bool, err error) {
 	err = l.store.beside(ctx, call{&dropLogDay, [][]byte{textParam(part)}, func(r *row) error {
 		settled = r.bool()
 		return nil
 	}})
-	if code(err) == lockNotAvailable {
+	switch code(err) {
+	case lockNotAvailable:
 		return true, nil
+	case notAllowed:
+		return false, nil
 	}
 	return settled, err
 }
@@ -115,6 +118,8 @@ func (l *Logs) drop(ctx context.Context, part string) (settled bool, err error) 
 const (
 	lockNotAvailable = "55P03"
 	undefinedTable   = "42P01"
+	duplicateTable   = "42P07"
+	notAllowed       = "42501"
 )
 
 // Some of the rows of a partition whose own time is over. By log_keep.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/carillon-run/carillon/adapter/postgres"
 	"github.com/carillon-run/carillon/porttest/server"
@@ -94,6 +95,40 @@ func number(t testing.TB, url, sql string) (n int64) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// guest is the URL by which somebody connects who may read and write what is there now, but not change the schema.
+func guest(t testing.TB, of string) string {
+	t.Helper()
+	u, err := url.Parse(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := "guest_of_" + u.Path[1:]
+	execute(t, of, fmt.Sprintf(`CREATE ROLE %[1]s LOGIN; GRANT USAGE ON SCHEMA carillon TO %[1]s;
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA carillon TO %[1]s; GRANT USAGE ON ALL SEQUENCES IN SCHEMA carillon TO %[1]s`, role))
+	t.Cleanup(func() { execute(t, of, fmt.Sprintf(`DROP OWNED BY %[1]s; DROP ROLE %[1]s`, role)) })
+	u.User = url.User(role)
+	return u.String()
+}
+
+// untilBlocked returns when somebody waits for a lock in the database.
+func untilBlocked(t testing.TB, url string) {
+	t.Helper()
+	conn := client(t, url)
+	const query = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		var waiting int
+		if err := conn.QueryRow(t.Context(), query).Scan(&waiting); err != nil {
+			t.Fatal(err)
+		}
+		if waiting > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("nobody waits")
+		}
+	}
 }
 
 // emptied opens a store on a database that others have used, after it was emptied: many times as fast as a new one.

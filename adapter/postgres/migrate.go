@@ -106,8 +106,11 @@ func appliedVersion(ctx context.Context, q interface {
 	return version, err
 }
 
+// seesOthers is for who waits for a lock: what others did until they let go of it is seen then, whatever the server's default is.
+var seesOthers = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
+
 func (m *Migration) apply(ctx context.Context, conn *pgx.Conn) error {
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, conn, seesOthers, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockMigrations, pgx.QueryExecModeExec, int64(migrationLock)); err != nil {
 			return err
 		}

@@ -10,7 +10,12 @@ import (
 )
 
 func TestTenNodesMayStartAtOnceOnAnEmptyDatabase(t *testing.T) {
-	url := database(t)
+	startTen(t, database(t))
+}
+
+// startTen opens ten stores at once on an empty database.
+func startTen(t *testing.T, url string) {
+	t.Helper()
 	var all sync.WaitGroup
 	for range 10 {
 		all.Go(func() {

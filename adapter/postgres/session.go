@@ -83,13 +83,14 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 
 var listSessions = statement{"list_sessions", `SELECT id, kind, addr FROM carillon.session ORDER BY id`}
 
-// $1 SessionTime in milliseconds, $2 until when sessions may be ended. Whose row is locked is passed over: it beats just now, or somebody else ends it. So this
-// waits for nobody, and cannot be part of a circle of those who wait for each other.
+// $1 SessionTime in milliseconds, $2 until when sessions may be ended. The clock is read once: who is old by it is so before
+// $2. Whose row is locked is passed over: it beats just now, or somebody else ends it. So this waits for nobody, and cannot
+// be part of a circle of those who wait for each other.
 var expireSessions = statement{"expire_sessions", `
-WITH ended AS (
+WITH now AS MATERIALIZED (SELECT carillon.clock() AS ms), ended AS (
   DELETE FROM carillon.session WHERE id = ANY(ARRAY(
-    SELECT id FROM carillon.session WHERE beat < carillon.clock() - $1::bigint AND carillon.clock() <= $2::bigint
-    FOR UPDATE SKIP LOCKED)) RETURNING id
+    SELECT s.id FROM now, carillon.session s WHERE s.beat < now.ms - $1::bigint AND now.ms <= $2::bigint
+    FOR UPDATE OF s SKIP LOCKED)) RETURNING id
 )
 SELECT id, kind, addr FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
 
@@ -126,10 +127,11 @@ func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.
 	return list, nil
 }
 
+// It is read where nobody waits behind a long list.
 var readClock = statement{"read_clock", `SELECT carillon.clock()`}
 
 func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
-	err = c.store.read(ctx, call{&readClock, nil, func(r *row) error {
+	err = c.store.write(ctx, call{&readClock, nil, func(r *row) error {
 		now = carillon.Time(r.int())
 		return nil
 	}})

@@ -1,8 +1,10 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,4 +78,28 @@ func TestWhatIsHeldTakesHalfOfItsSize(t *testing.T) {
 	if err := client(t, url).QueryRow(t.Context(), `SELECT octet_length(holds) FROM carillon.session`).Scan(&size); err != nil || size > 10_000 {
 		t.Errorf("%d bytes for %d runs: %v", size, len(holds), err)
 	}
+}
+
+func TestTheClockIsReadWhileAllReadsWait(t *testing.T) {
+	url := database(t)
+	store, conn := open(t, url, postgres.Config{Readers: 1}), client(t, url)
+	if _, err := conn.Exec(t.Context(), `BEGIN; LOCK TABLE carillon.job`); err != nil {
+		t.Fatal(err)
+	}
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		if _, err := store.Jobs(context.Background(), []carillon.JobVersion{{Job: 1}}); err != nil {
+			t.Error(err)
+		}
+	})
+	untilBlocked(t, url)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if _, err := postgres.NewCoordinator(store).Now(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := conn.Exec(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	reading.Wait()
 }

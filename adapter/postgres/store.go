@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -15,7 +16,8 @@ import (
 
 // Config is how a store is opened. The zero value is a good one.
 type Config struct {
-	// KeepSchema leaves the schema as it is: one that is not of this program is refused instead of migrated.
+	// KeepSchema leaves the schema as it is: one that is not of this program is refused instead of migrated. Days of history
+	// and of logs come and go all the same, where the database lets us.
 	KeepSchema bool
 	// Writers is how many writes go on at once, each on a connection of its own: two commits keep a server busy, and others
 	// that write seldom must not wait for them. Default 4.
@@ -24,6 +26,8 @@ type Config struct {
 	Readers int
 	// Timeout is how long a call may take before the server is taken to be out of reach. Default 30 s.
 	Timeout time.Duration
+	// Logger hears what is no error but keeps something from being as it should. Default slog.Default().
+	Logger *slog.Logger
 }
 
 // Store is a carillon.Store in a PostgreSQL database.
@@ -31,18 +35,22 @@ type Store struct {
 	writers *pgxpool.Pool
 	readers *pgxpool.Pool
 	timeout time.Duration
+	logger  *slog.Logger
 
 	maxScan  int
 	maxReach int
 	flushes  sync.Pool // of *flush
 	forget   forgetter
+	refusal  sync.Once // says that days cannot be changed
 }
 
 var _ carillon.Store = (*Store)(nil)
 
 // Open connects to the database and brings the schema carillon in it up to date.
 func Open(ctx context.Context, url string, config Config) (*Store, error) {
-	s := &Store{timeout: cmp.Or(config.Timeout, 30*time.Second), maxScan: maxScan, maxReach: maxReach}
+	s := &Store{
+		timeout: cmp.Or(config.Timeout, 30*time.Second), logger: cmp.Or(config.Logger, slog.Default()), maxScan: maxScan, maxReach: maxReach,
+	}
 	s.flushes.New = func() any { return newFlush() }
 	var err error
 	if s.writers, err = connect(url, cmp.Or(config.Writers, 4)); err != nil {

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/carillon-run/carillon"
@@ -55,6 +56,27 @@ func (b *borrowed) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.
 		b.own[model.Next], page.Next = page.Next, model.Next
 	}
 	return page, err
+}
+
+func TestABatchIsBoundedByAllThatAJobCarries(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	for name, set := range map[string]func(d *carillon.Definition){
+		"payload": func(d *carillon.Definition) { d.Payload = []byte(large) },
+		"labels":  func(d *carillon.Definition) { d.Labels = map[string]string{"a": large} },
+		"argv":    func(d *carillon.Definition) { d.Target.Command = &carillon.Command{Argv: []string{large}} },
+		"shell":   func(d *carillon.Definition) { d.Target.Command = &carillon.Command{Shell: large} },
+		"env":     func(d *carillon.Definition) { d.Target.Command = &carillon.Command{Env: map[string]string{"A": large}} },
+		"headers": func(d *carillon.Definition) { d.Target.HTTP = &carillon.HTTP{Headers: map[string]string{"A": large}} },
+		"body":    func(d *carillon.Definition) { d.Target.HTTP = &carillon.HTTP{Body: large} },
+	} {
+		changes := submissions(t, carillon.NewIDs(1, carillon.Never), 100)
+		for i := range changes {
+			set(&changes[i].Job.Definition)
+		}
+		if got := postgres.Span(changes); got > 32 {
+			t.Errorf("%s: %d MiB at once", name, got)
+		}
+	}
 }
 
 func BenchmarkStore(b *testing.B) {

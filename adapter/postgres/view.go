@@ -25,7 +25,7 @@ func (s *Store) view(ctx context.Context, f func(ctx context.Context, v *view) e
 }
 
 func (v *view) read(ctx context.Context, calls ...call) error {
-	tx := transaction{}
+	tx := transaction{plain: v.begun}
 	if !v.begun {
 		tx.begin, v.begun = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY`, true
 	}

@@ -97,8 +97,8 @@ func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 	if f.cfg.Drain < 0 {
 		return fmt.Errorf("drain: %s is not valid: want a duration such as 10s, not negative", f.cfg.Drain)
 	}
-	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 50_000 {
-		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 50000", f.cfg.Concurrency)
+	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 40_000 {
+		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 40000", f.cfg.Concurrency)
 	}
 	if f.cfg.Name == "" {
 		host, _ := os.Hostname()
