@@ -82,7 +82,7 @@ func (n *Node) openPostgres(ctx context.Context, b *backend) error {
 }
 
 func (n *Node) openMySQL(ctx context.Context, b *backend) error {
-	store, err := mysql.Open(ctx, n.cfg.Store, mysql.Config{})
+	store, err := mysql.Open(ctx, n.cfg.Store, mysql.Config{Logger: n.cfg.Logger})
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (n *Node) replica(ctx context.Context) (*api.Replica, error) {
 	case "postgres", "postgresql":
 		store, err = postgres.Open(ctx, url, postgres.Config{KeepSchema: true, Logger: n.cfg.Logger})
 	case "mysql", "mariadb":
-		store, err = mysql.Open(ctx, url, mysql.Config{KeepSchema: true})
+		store, err = mysql.Open(ctx, url, mysql.Config{KeepSchema: true, Logger: n.cfg.Logger})
 	default:
 		return nil, fmt.Errorf("store-replica: %q is not valid: want postgres://… or mysql://…", Redact(url))
 	}

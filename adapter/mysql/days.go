@@ -155,6 +155,9 @@ func (s *Store) forgetDay(l *link, d day, large bool, now carillon.Time, limit i
 	if stays, err = l.has(query, args...); stays || err != nil {
 		return 0, err
 	}
+	if !large {
+		return 0, s.dropDay(l, d, now)
+	}
 	s.forget.mu.Lock()
 	defer s.forget.mu.Unlock()
 	if s.forget.day != d.name {
@@ -175,8 +178,12 @@ func (s *Store) forgetDay(l *link, d day, large bool, now carillon.Time, limit i
 	if len(found) == limit {
 		return limit, nil
 	}
-	_, err = l.change(&s.history, now, func() error { return l.exec(appendSQL(nil, dropDay, raw(d.name))) })
-	return len(found), tried("drop "+d.name, err)
+	return len(found), s.dropDay(l, d, now)
+}
+
+func (s *Store) dropDay(l *link, d day, now carillon.Time) error {
+	_, err := l.change(&s.history, now, func() error { return l.exec(appendSQL(nil, dropDay, raw(d.name))) })
+	return tried("drop "+d.name, err)
 }
 
 func (l *link) cleanAlone(found []past, still raw) error {

@@ -203,7 +203,7 @@ func TestAViewBeginsAgainWhenPartitionsWereChanged(t *testing.T) {
 			if tries++; tries > 1 {
 				return
 			}
-			if err := other.Exec(t.Context(), `ALTER TABLE history DROP PARTITION `+strings.Split(partitionsOf(t, other, "history"), ",")[0]); err != nil {
+			if err := other.Exec(t.Context(), `ALTER TABLE history REORGANIZE PARTITION later INTO (PARTITION later VALUES LESS THAN MAXVALUE)`); err != nil {
 				t.Error(err)
 			}
 		})
