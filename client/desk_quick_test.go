@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http/httptest"
 	"reflect"
 	"strings"
@@ -101,7 +100,7 @@ func TestAnAnswerThatIsCutOffIsNotReadTheQuickWay(t *testing.T) {
 	whole := strings.TrimSpace(string(body))
 	for n := range len(whole) {
 		if _, ok := quickTasks(body[:n]); ok {
-			t.Fatal(fmt.Sprintf("%d of %d bytes pass for an answer", n, len(whole)))
+			t.Fatalf("%d of %d bytes pass for an answer", n, len(whole))
 		}
 	}
 }
