@@ -58,6 +58,7 @@ type Scheduler struct {
 	decides pile[carillon.Run]
 	looks   pile[carillon.RunID] // runs to be read again and decided about
 	members members
+	floor   floor         // of watch
 	looking chan struct{} // capacity 1: held by who asks for the members
 	gone    signal        // a member is
 	reload  signal        // the nodes, and so the shards of this one, may have changed

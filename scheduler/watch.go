@@ -26,9 +26,48 @@ func (s *Scheduler) watch(ctx context.Context) error {
 		case <-s.gone:
 			pos = s.sweepAll(ctx)
 		case <-tick.C:
+			if pos == (carillon.WakePos{}) {
+				pos = s.floor.start()
+			}
 			pos = s.sweep(ctx, pos)
 		case <-ctx.Done():
 			return nil
+		}
+	}
+}
+
+// floor is where what is unfinished began when somebody looked last. Rounds begin there: before it may lie much that has ended
+// and that the store could not clean up yet. Now and then one begins at the very beginning, since a run may be added there.
+type floor struct {
+	pos   carillon.WakePos
+	until time.Time // when to begin at the beginning again
+}
+
+const (
+	floorTime = 5 * time.Minute
+	// floorAge is how far behind the present it stays: clocks differ.
+	floorAge = time.Minute
+)
+
+func (f *floor) start() carillon.WakePos {
+	if time.Now().After(f.until) {
+		return carillon.WakePos{}
+	}
+	return f.pos
+}
+
+// raise notes where the runs of the first page of a round begin.
+func (f *floor) raise(from carillon.WakePos, runs []carillon.Run, now carillon.Time) {
+	switch {
+	case from == (carillon.WakePos{}):
+		f.until = time.Now().Add(floorTime)
+	case from != f.pos:
+		return // a later page
+	}
+	f.pos = carillon.WakePos{Wake: now.Add(-floorAge)}
+	if len(runs) > 0 {
+		if first := before(runs[0].WakePos()); first.Less(f.pos) {
+			f.pos = first
 		}
 	}
 }
@@ -52,6 +91,7 @@ func (s *Scheduler) sweep(ctx context.Context, pos carillon.WakePos) carillon.Wa
 		}
 		return carillon.WakePos{}
 	}
+	s.floor.raise(pos, runs, now)
 	if !s.check(ctx, runs) {
 		s.again(ctx)
 	}
