@@ -34,7 +34,7 @@ type Config struct {
 	HoldEnds time.Duration
 
 	// Then are told, in order and one commit at a time, what was committed. Rows carry their new Rev. They must be quick
-	// and must not wait for the ledger. A worker takes from here what it has claimed, a scheduler what has to be woken.
+	// and must not wait for the ledger. A desk takes from here what was claimed for its workers, a scheduler what has to be woken.
 	Then []func(committed []carillon.Change)
 }
 

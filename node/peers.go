@@ -41,8 +41,8 @@ type demand struct {
 	max    int
 }
 
-// wanted is what one node asks another for.
-type wanted struct {
+// request is what one node asks another for.
+type request struct {
 	Queues []string // none: any
 	Max    int
 }
@@ -83,7 +83,7 @@ func (p *peers) Pull(ctx context.Context, queues []string, max int) ([]carillon.
 }
 
 // want sums up who waits here; ok: somebody does. Otherwise it returns what to wait for.
-func (p *peers) want() (w wanted, ok bool, until <-chan struct{}) {
+func (p *peers) want() (w request, ok bool, until <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	any := false
@@ -168,7 +168,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-func (p *peers) fetch(ctx context.Context, address string, w wanted) (runs []carillon.Run, err error) {
+func (p *peers) fetch(ctx context.Context, address string, w request) (runs []carillon.Run, err error) {
 	var body bytes.Buffer
 	if err := gob.NewEncoder(&body).Encode(w); err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func (p *peers) handler(look func([]carillon.RunID)) http.HandlerFunc {
 			http.Error(w, "for nodes of this cluster only", http.StatusUnauthorized)
 			return
 		}
-		var want wanted
+		var want request
 		if err := gob.NewDecoder(io.LimitReader(r.Body, 1<<20)).Decode(&want); err != nil {
 			http.Error(w, "not understood: do all nodes have the same version?", http.StatusBadRequest)
 			return

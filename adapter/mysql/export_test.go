@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/stored"
 )
 
 // Empty removes everything but the schema.
@@ -42,7 +43,7 @@ func (s *Store) View(ctx context.Context, query string, before func()) error {
 }
 
 // Apply applies migrations where a call may take no longer than a timeout.
-func (s *Store) Apply(ctx context.Context, address string, timeout time.Duration, all []Migration) error {
+func (s *Store) Apply(ctx context.Context, address string, timeout time.Duration, all []stored.Migration) error {
 	settings, err := parse(address, timeout)
 	if err != nil {
 		return err

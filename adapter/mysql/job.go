@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/stored"
 )
 
 // The job row, by primary key. What is due is written once, see the column. An edited row has been locked and compared.
@@ -30,31 +31,32 @@ func (p *plan) putJobs() error {
 		if !job.Schedule.Recurring() {
 			row.due = job.Schedule.At
 		}
-		var err error
-		if row.spec, err = encode(&job.Definition, row.due); err != nil {
+		spec, err := stored.Encode(&job.Definition, row.due)
+		if err != nil {
 			return err
 		}
+		row.spec = string(spec)
 		rows[i] = row
 		labels = appendLabels(labels, job.Namespace, job)
 		p.remember(job.ID, storedJob{version: job.Version, ns: job.Namespace, due: row.due})
 	}
 	insert(&p.script, insertJobs, jobRow, rows, ``)
 	for _, job := range p.edited {
-		stored := p.jobs[job.ID]
-		if stored.version == job.Version {
+		was := p.jobs[job.ID]
+		if was.version == job.Version {
 			p.script.add(updateJob, job.State, job.Updated, job.ID)
 			continue
 		}
-		spec, err := encode(&job.Definition, stored.due)
+		spec, err := stored.Encode(&job.Definition, was.due)
 		if err != nil {
 			return err
 		}
 		p.script.add(moveJob, job.ID)
-		p.script.add(defineJob, job.Version, job.State, job.Updated, job.Name, job.Type, job.Owner, spec, []byte(job.Payload), job.ID)
+		p.script.add(defineJob, job.Version, job.State, job.Updated, job.Name, job.Type, job.Owner, string(spec), []byte(job.Payload), job.ID)
 		p.script.add(unlabelJob, job.ID)
-		labels = appendLabels(labels, stored.ns, job)
-		stored.version = job.Version
-		p.remember(job.ID, stored)
+		labels = appendLabels(labels, was.ns, job)
+		was.version = job.Version
+		p.remember(job.ID, was)
 	}
 	p.putLabels(labels)
 	return nil

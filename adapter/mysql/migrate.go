@@ -5,43 +5,19 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/carillon-run/carillon/stored"
 )
 
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// Migration is one step of the schema: numbered, forward only, safe to repeat.
-type Migration struct {
-	Version int
-	Name    string
-	SQL     string
-}
-
 // Migrations are all steps that this program knows, first things first.
-func Migrations() []Migration {
-	names, err := fs.Glob(migrations, "migration/*.sql") // sorted
-	if err != nil {
-		panic(err) // the pattern is wrong
-	}
-	all := make([]Migration, len(names))
-	for i, path := range names {
-		script, err := migrations.ReadFile(path)
-		name := strings.TrimPrefix(path, "migration/")
-		digits, _, _ := strings.Cut(name, "_")
-		version, bad := strconv.Atoi(digits)
-		if err := errors.Join(err, bad); err != nil {
-			panic(err) // it was built in wrong
-		}
-		all[i] = Migration{version, name, string(script)}
-	}
-	return all
-}
+func Migrations() []stored.Migration { return stored.Migrations(migrations) }
 
 // Script is all of it as SQL for people who apply it by hand: what is recorded there is not applied again.
 func Script() string {
@@ -85,7 +61,7 @@ func (s *Store) migrate(ctx context.Context, settings *mysql.Config) error {
 }
 
 // apply takes as long as it takes, on a connection that waits for it. Only to wait for another node's turn has an end.
-func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []Migration) error {
+func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []stored.Migration) error {
 	patient := settings.Clone()
 	patient.ReadTimeout = 0
 	connector, err := mysql.NewConnector(patient)
@@ -107,7 +83,7 @@ func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []Migrati
 
 // migrate applies what another node has not applied. A crash in the middle of a step leaves what it has done: MySQL
 // cannot undo it. The step is then repeated from its beginning.
-func (l *link) migrate(all []Migration) error {
+func (l *link) migrate(all []stored.Migration) error {
 	if err := l.exec([]byte(createSchema)); err != nil {
 		return err
 	}

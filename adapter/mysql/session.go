@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/stored"
 )
 
 // Coordinator keeps sessions in a table. Its clock is the database's.
@@ -83,7 +84,7 @@ func (l *link) beat(beats []carillon.Beat) (n int, gone []string, err error) {
 	var numbers []int64
 	var holds [][]byte
 	for size := 0; n < len(beats) && n < most && size < packetSize; n++ {
-		packed := packHolds(beats[n].Holds)
+		packed := stored.PackHolds(beats[n].Holds)
 		ids, numbers, holds, size = append(ids, beats[n].ID), append(numbers, beats[n].Number), append(holds, packed), size+len(packed)
 	}
 	named, numbered := texts(ids), list(numbers, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) })
@@ -157,7 +158,7 @@ func (c *Coordinator) Holds(ctx context.Context, ids []string) (holdings []caril
 	err = c.store.useSoon(ctx, func(l *link) error {
 		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
 			err := l.query(func(r row) error {
-				runs, err := unpackHolds(r.bytes(2))
+				runs, err := stored.UnpackHolds(r.bytes(2))
 				holdings = append(holdings, carillon.Holding{ID: r.text(0), At: carillon.Time(r.int(1)), Runs: runs})
 				return err
 			}, readHolds, texts(some))

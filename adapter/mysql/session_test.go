@@ -334,16 +334,3 @@ func sessionsContext(t sessionsTest) {
 		}
 	}
 }
-
-func FuzzUnpackHolds(f *testing.F) {
-	f.Add(packHolds([]carillon.Held{{Run: carillon.RunID{Job: 7, Due: 1 << 40}, Attempt: 3}, {Run: carillon.RunID{Job: -1}, Attempt: -1}}))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		holds, err := unpackHolds(b)
-		if err != nil {
-			return
-		}
-		if again, err := unpackHolds(packHolds(holds)); err != nil || !slices.Equal(again, holds) {
-			t.Errorf("%v became %v: %v", holds, again, err)
-		}
-	})
-}

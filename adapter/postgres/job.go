@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/stored"
 )
 
 // The job row, by primary key. What is due is written once, see the column.
@@ -55,7 +56,7 @@ func (r *rows) insertJob(job *carillon.Job) error {
 	if !job.Schedule.Recurring() {
 		due = job.Schedule.At
 	}
-	spec, err := encode(&job.Definition, due)
+	spec, err := stored.Encode(&job.Definition, due)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (r *rows) definition(d *carillon.Definition, spec []byte) {
 const unknownDue carillon.Time = -1
 
 func (r *rows) updateJob(job *carillon.Job) error {
-	spec, err := encode(&job.Definition, unknownDue)
+	spec, err := stored.Encode(&job.Definition, unknownDue)
 	if err != nil {
 		return err
 	}
@@ -141,7 +142,7 @@ func (r *row) job() (job carillon.Job, due carillon.Time, err error) {
 	job.Version, job.Name, job.Type, job.Owner = int32(r.int()), r.name(), r.name(), r.name()
 	spec := r.next()
 	job.Payload = r.bytes()
-	if err := decode(spec, due, &job.Definition); err != nil {
+	if err := stored.Decode(spec, due, &job.Definition); err != nil {
 		return job, due, fmt.Errorf("%s: %w", job.ID, err)
 	}
 	return job, due, nil

@@ -3,44 +3,18 @@ package postgres
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
-	"io/fs"
-	"strconv"
 	"strings"
 
+	"github.com/carillon-run/carillon/stored"
 	"github.com/jackc/pgx/v5"
 )
 
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// Migration is one step of the schema: numbered, forward only, one transaction.
-type Migration struct {
-	Version int
-	Name    string
-	SQL     string
-}
-
 // Migrations are all steps that this program knows, first things first.
-func Migrations() []Migration {
-	names, err := fs.Glob(migrations, "migration/*.sql") // sorted
-	if err != nil {
-		panic(err) // the pattern is wrong
-	}
-	all := make([]Migration, len(names))
-	for i, path := range names {
-		script, err := migrations.ReadFile(path)
-		name := strings.TrimPrefix(path, "migration/")
-		digits, _, _ := strings.Cut(name, "_")
-		version, bad := strconv.Atoi(digits)
-		if err := errors.Join(err, bad); err != nil {
-			panic(err) // it was built in wrong
-		}
-		all[i] = Migration{version, name, string(script)}
-	}
-	return all
-}
+func Migrations() []stored.Migration { return stored.Migrations(migrations) }
 
 // Script is all of it as SQL for people who apply it by hand: what is recorded there is not applied again.
 func Script() string {
@@ -86,7 +60,7 @@ func (s *Store) migrate(ctx context.Context, keep bool) error {
 	}
 	for _, m := range all {
 		if m.Version > applied {
-			if err := m.apply(ctx, pooled.Conn()); err != nil {
+			if err := apply(ctx, pooled.Conn(), m); err != nil {
 				return fmt.Errorf("migrate to %s: %w", m.Name, err)
 			}
 		}
@@ -109,7 +83,7 @@ func appliedVersion(ctx context.Context, q interface {
 // seesOthers is for who waits for a lock: what others did until they let go of it is seen then, whatever the server's default is.
 var seesOthers = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
-func (m *Migration) apply(ctx context.Context, conn *pgx.Conn) error {
+func apply(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
 	return pgx.BeginTxFunc(ctx, conn, seesOthers, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockMigrations, pgx.QueryExecModeExec, int64(migrationLock)); err != nil {
 			return err

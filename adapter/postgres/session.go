@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/stored"
 )
 
 // Coordinator keeps sessions in a table. Its clock is the database's.
@@ -53,7 +54,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []s
 	var numbers []int64
 	var holds [][]byte
 	for _, id := range ids {
-		numbers, holds = append(numbers, left[id].Number), append(holds, packHolds(left[id].Holds))
+		numbers, holds = append(numbers, left[id].Number), append(holds, stored.PackHolds(left[id].Holds))
 	}
 	err = c.store.write(ctx, call{&beatSessions, [][]byte{textArray(ids), int8Array(numbers), byteaArray(holds)}, func(r *row) error {
 		delete(left, r.text())
@@ -117,7 +118,7 @@ var readHolds = statement{"read_holds", `SELECT id, beat, holds FROM carillon.se
 func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.Holding, err error) {
 	err = c.store.read(ctx, call{&readHolds, [][]byte{textArray(ids)}, func(r *row) (err error) {
 		h := carillon.Holding{ID: r.text(), At: carillon.Time(r.int())}
-		h.Runs, err = unpackHolds(r.next())
+		h.Runs, err = stored.UnpackHolds(r.next())
 		list = append(list, h)
 		return err
 	}})

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/stored"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -193,7 +194,7 @@ func (w *writer) removeJob(id carillon.JobID) error {
 		return err
 	}
 	var was carillon.Definition
-	if err := decode(spec, due, &was); err != nil {
+	if err := stored.Decode(spec, due, &was); err != nil {
 		return err
 	}
 	return w.unlabel(namespace, id, was.Labels)

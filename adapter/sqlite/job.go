@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/stored"
 )
 
 // The job row, by primary key. What is due is written once, see the column.
@@ -46,7 +47,7 @@ func (w *writer) submit(job *carillon.Job) (bool, error) {
 		due = job.Schedule.At
 		stmt.int(7, int64(due))
 	}
-	spec, err := encode(&job.Definition, due)
+	spec, err := stored.Encode(&job.Definition, due)
 	if err != nil {
 		return false, err
 	}
@@ -80,10 +81,10 @@ func (w *writer) define(job *carillon.Job) (bool, error) {
 		return false, err
 	}
 	var was carillon.Definition
-	if err := decode(old, due, &was); err != nil {
+	if err := stored.Decode(old, due, &was); err != nil {
 		return false, err
 	}
-	spec, err := encode(&job.Definition, due)
+	spec, err := stored.Encode(&job.Definition, due)
 	if err != nil {
 		return false, err
 	}

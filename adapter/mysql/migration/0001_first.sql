@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS job (
   name    VARBINARY(1000) NOT NULL,
   type    VARBINARY(255) NOT NULL,
   owner   VARBINARY(255) NOT NULL DEFAULT 'default',
-  spec    LONGBLOB,                   -- JSON of what is not usual in the definition (see spec.go); NULL: nothing
+  spec    LONGBLOB,                   -- JSON of what is not usual in the definition (see stored/spec.go); NULL: nothing
   payload LONGBLOB,
   PRIMARY KEY (id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;

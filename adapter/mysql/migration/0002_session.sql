@@ -7,6 +7,6 @@ CREATE TABLE IF NOT EXISTS session (
   joined BIGINT          NOT NULL,
   beat   BIGINT          NOT NULL,
   number BIGINT          NOT NULL DEFAULT 0, -- of the last beat; one with a lower number comes too late
-  holds  LONGBLOB        NOT NULL,    -- the attempts that it said it holds, see session_holds.go
+  holds  LONGBLOB        NOT NULL,    -- the attempts that it said it holds, see stored/holds.go
   PRIMARY KEY (id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC STATS_PERSISTENT=0 DEFAULT CHARSET=utf8mb4;

@@ -14,7 +14,7 @@ CREATE TABLE carillon.job (
   name    text     NOT NULL,
   type    text     NOT NULL,
   owner   text     NOT NULL,
-  spec    bytea,                      -- JSON of what is not usual in the definition (see spec.go); NULL: nothing
+  spec    bytea,                      -- JSON of what is not usual in the definition (see stored/spec.go); NULL: nothing
   payload bytea                       -- JSON too, as it was given: not every one of them is a text to PostgreSQL
 );
 

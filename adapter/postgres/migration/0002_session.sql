@@ -12,7 +12,7 @@ CREATE TABLE carillon.session (
   joined bigint NOT NULL,
   beat   bigint NOT NULL,
   number bigint NOT NULL DEFAULT 0,   -- of the last beat; one with a lower number comes too late
-  holds  bytea  NOT NULL              -- the attempts that it said it holds, see session_holds.go
+  holds  bytea  NOT NULL              -- the attempts that it said it holds, see stored/holds.go
 ) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
 ALTER TABLE carillon.session ALTER COLUMN holds SET STORAGE EXTERNAL; -- packed already

@@ -13,7 +13,7 @@ CREATE TABLE job (
   name    TEXT    NOT NULL,
   type    TEXT    NOT NULL,
   owner   TEXT    NOT NULL,
-  spec    TEXT,                       -- JSON of what is not usual in the definition (see spec.go); NULL: nothing
+  spec    TEXT,                       -- JSON of what is not usual in the definition (see stored/spec.go); NULL: nothing
   payload BLOB
 );
 

@@ -1,4 +1,4 @@
-package postgres
+package stored
 
 import (
 	"encoding/binary"
@@ -7,9 +7,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// packHolds writes attempts as differences to the one before. They are sent every second, and runs that are held together
+// PackHolds writes attempts as differences to the one before. They are sent every second, and runs that are held together
 // were mostly due together: about half of the 20 bytes that each of them has.
-func packHolds(holds []carillon.Held) []byte {
+func PackHolds(holds []carillon.Held) []byte {
 	b := make([]byte, 0, 12*len(holds))
 	var last carillon.Held
 	for _, h := range holds {
@@ -23,7 +23,8 @@ func packHolds(holds []carillon.Held) []byte {
 
 var errHolds = errors.New("what a session holds is written in a way that this program does not know")
 
-func unpackHolds(b []byte) (holds []carillon.Held, err error) {
+// UnpackHolds undoes PackHolds.
+func UnpackHolds(b []byte) (holds []carillon.Held, err error) {
 	var h carillon.Held
 	for len(b) > 0 {
 		var fields [3]int64

@@ -1,4 +1,6 @@
-package postgres
+// Package stored is what stores in SQL write alike: definitions, what workers hold, the steps of a schema. Bytes that one of them
+// wrote mean the same to all.
+package stored
 
 import (
 	"encoding/json"
@@ -34,8 +36,8 @@ var usual = carillon.Definition{
 	Misfire: carillon.Misfire{Policy: "once", Max: 100, Window: carillon.Duration(24 * time.Hour)},
 }
 
-// encode returns the spec of a definition whose job row says due; nil if there is nothing to say.
-func encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
+// Encode returns the spec of a definition whose job row says due; nil if there is nothing to say.
+func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
 	s := spec{Labels: d.Labels}
 	differs := len(d.Labels) > 0
 	differs = unless(&s.Queue, &d.Queue, usual.Queue) || differs
@@ -68,13 +70,13 @@ func unless[T comparable](to **T, value *T, usual T) bool {
 	return true
 }
 
-// decode fills in the part of a definition that encode wrote.
-func decode(b []byte, due carillon.Time, d *carillon.Definition) error {
+// Decode fills in the part of a definition that Encode wrote.
+func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	d.Queue, d.Priority, d.Timeout, d.Retry, d.Overlap, d.Misfire, d.Retention =
 		usual.Queue, usual.Priority, usual.Timeout, usual.Retry, usual.Overlap, usual.Misfire, usual.Retention
 	d.Schedule = carillon.Schedule{At: due}
 	d.Target = carillon.Target{Handler: &carillon.Handler{}}
-	if b == nil {
+	if len(b) == 0 {
 		d.Labels = map[string]string{}
 		return nil
 	}

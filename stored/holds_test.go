@@ -1,0 +1,22 @@
+package stored_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/stored"
+)
+
+func FuzzUnPackHolds(f *testing.F) {
+	f.Add(stored.PackHolds([]carillon.Held{{Run: carillon.RunID{Job: 7, Due: 1 << 40}, Attempt: 3}, {Run: carillon.RunID{Job: -1}, Attempt: -1}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		holds, err := stored.UnpackHolds(b)
+		if err != nil {
+			return
+		}
+		if again, err := stored.UnpackHolds(stored.PackHolds(holds)); err != nil || !slices.Equal(again, holds) {
+			t.Errorf("%v became %v: %v", holds, again, err)
+		}
+	})
+}
