@@ -33,6 +33,18 @@ func lateness(lines []Line) map[carillon.RunID]time.Duration {
 	return late
 }
 
+// overtaken says that a run was more than a second late because nobody saw to it: others, due a second later, had started
+// well before. Where the machine itself stood still for a second all are late, and none is overtaken.
+func overtaken(id carillon.RunID, late map[carillon.RunID]time.Duration) bool {
+	began := id.Due.Add(late[id])
+	for other := range late {
+		if other.Due.Sub(id.Due) >= time.Second && began.Sub(other.Due.Add(late[other])) > 200*time.Millisecond {
+			return true
+		}
+	}
+	return false
+}
+
 func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, e *engine) {
@@ -42,7 +54,10 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 		c.handlers("worker-2", "default")
 		c.members(carillon.KindWorker, 2)
 		defs, begin := every(200*time.Millisecond, 30*time.Second)
-		accepted := c.submit(defs...)
+		var accepted []carillon.Job
+		for _, def := range defs { // one by one, so that every node has some to see to
+			accepted = append(accepted, c.submit(def)...)
+		}
 		last(c.ctx, begin.Add(5*time.Second).Until())
 		killed := carillon.Now()
 		c.nodes["node-2"].Kill()
@@ -51,15 +66,20 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 		c.complete(accepted, runs)
 		lines := c.truthful(runs)
 		worst, back := time.Duration(0), time.Duration(0)
-		for id, late := range lateness(lines) {
+		late := lateness(lines)
+		for id := range late {
 			after := id.Due.Sub(killed)
-			worst = max(worst, late)
-			if late > time.Second {
-				back = max(back, after)
+			worst = max(worst, late[id])
+			if !overtaken(id, late) {
+				continue
 			}
-			if late > time.Second && after > 10*time.Second {
-				t.Errorf("started %s late, %s after a node was killed: %s", late, after, row(runs[id]))
+			back = max(back, after)
+			if after > 10*time.Second {
+				t.Errorf("started %s late, %s after a node was killed: %s", late[id], after, row(runs[id]))
 			}
+		}
+		if back == 0 {
+			t.Error("nothing was late: the node that was killed had nothing to see to")
 		}
 		t.Logf("on time again for what was due %s after the kill; the latest start was %s late", back, worst)
 	})
