@@ -61,10 +61,13 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 
 // NeedsOthers says that the decision must see the job's other runs, and the guard as it is after reading them: it stops
 // them (replace), or waits for those that ran side by side with it before an edit.
-func (d Due) NeedsOthers() bool {
+func (d *Due) NeedsOthers() bool {
+	if !d.Run.Has(Guarded) {
+		return false
+	}
 	t := turnsOf(d.Guard)
 	replaces := d.Job.Overlap == OverlapReplace && !t.free(d.Run.ID.Due) && !t.has(d.Run.ID.Due)
-	return d.Run.Has(Guarded) && (replaces || len(t.Beside) > 0)
+	return replaces || len(t.Beside) > 0
 }
 
 // crowded says that a run which has its turn must still wait, because another one that began before the overlap policy

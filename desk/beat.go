@@ -43,14 +43,9 @@ func (d *Desk) withClaims(worker string, holds []carillon.Held) []carillon.Held 
 	holds = slices.Clip(holds)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for id, c := range d.claiming {
-		if c.worker == worker {
-			holds = append(holds, carillon.Held{Run: id, Attempt: c.attempt})
-		}
-	}
-	for id, w := range d.reserved {
-		if w.worker == worker {
-			holds = append(holds, carillon.Held{Run: id, Attempt: 1})
+	for h := d.handed.of[worker]; h != nil; h = h.after {
+		if h.giving {
+			holds = append(holds, carillon.Held{Run: h.run.ID, Attempt: h.run.Attempt})
 		}
 	}
 	return holds
@@ -106,19 +101,25 @@ func (d *Desk) check(ctx context.Context, holds []carillon.Held) (stop []carillo
 // answer to its pull had reached it. What other nodes gave out is found by the scheduler's sweep, and so is what this does
 // not manage to take back: nothing of it is remembered here any more. The list is as old as now is.
 func (d *Desk) takeBack(worker string, holds []carillon.Held, now carillon.Time) {
-	listed := make(map[carillon.Held]bool, len(holds))
-	for _, h := range holds {
-		listed[h] = true
-	}
+	var old []*handed
 	var lost []carillon.Report
 	d.mu.Lock()
-	for id, h := range d.handed.of[worker] {
-		if _, giving := d.claiming[id]; giving {
-			continue
+	for h := d.handed.of[worker]; h != nil; h = h.after {
+		if !h.giving && now.Sub(h.run.Claimed) > carillon.Handover {
+			old = append(old, h)
 		}
-		held := carillon.Held{Run: id, Attempt: h.run.Attempt}
-		if now.Sub(h.run.Claimed) > carillon.Handover && !listed[held] {
-			d.handed.drop(id)
+	}
+	if len(old) > 0 {
+		listed := make(map[carillon.Held]bool, len(holds))
+		for _, h := range holds {
+			listed[h] = true
+		}
+		for _, h := range old {
+			held := carillon.Held{Run: h.run.ID, Attempt: h.run.Attempt}
+			if listed[held] {
+				continue
+			}
+			d.handed.drop(h)
 			lost = append(lost, carillon.Report{Held: held, End: &carillon.Outcome{
 				Kind: carillon.Lost, Reason: "its worker " + worker + " does not know of it",
 			}})

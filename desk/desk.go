@@ -41,21 +41,12 @@ type Desk struct {
 	inHand atomic.Int64 // pulled and not yet claimed
 	beats  beats
 
-	mu       sync.Mutex
-	claiming map[carillon.RunID]claim
-	handed   memory
-	waiting  []*waiter // pulls that wait and have room
-	reserved map[carillon.RunID]*waiter
-	workers  map[string]*visitor
-	pruned   time.Time
-	size     int // of the next claim
-}
-
-// claim is a run that is about to be given to a worker: its commit or the pull that asked for it is under way.
-type claim struct {
-	worker  string
-	attempt int32
-	job     *carillon.Job
+	mu      sync.Mutex
+	handed  memory
+	waiting []*waiter // pulls that wait and have room
+	workers map[string]*visitor
+	pruned  time.Time
+	size    int // of the next claim
 }
 
 func New(cfg Config) *Desk {
@@ -69,10 +60,7 @@ func New(cfg Config) *Desk {
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() []string { return nil }
 	}
-	return &Desk{
-		cfg: cfg, claiming: map[carillon.RunID]claim{}, handed: newMemory(),
-		reserved: map[carillon.RunID]*waiter{}, workers: map[string]*visitor{}, size: firstClaim,
-	}
+	return &Desk{cfg: cfg, handed: newMemory(), workers: map[string]*visitor{}, size: firstClaim}
 }
 
 // Register implements carillon.Desk.
@@ -121,32 +109,29 @@ func (d *Desk) Notice(committed []carillon.Change) {
 			run := &c.Runs[k]
 			h := d.handed.runs[run.ID]
 			switch {
-			case run.State == carillon.Claimed && (h == nil || h.run.Attempt < run.Attempt):
-				d.hand(run, c)
 			case h == nil || run.Rev <= h.run.Rev:
-			case run.State.Held() && run.Attempt == h.run.Attempt:
+			case run.State.Held() && run.Attempt == h.run.Attempt && run.Worker == h.run.Worker:
 				h.run = *run
+				if !h.committed {
+					d.given(h, c)
+				}
 			default:
-				d.handed.drop(run.ID)
+				d.handed.drop(h)
 			}
 		}
 	}
 }
 
-// hand remembers a claim that was made here. The caller holds mu.
-func (d *Desk) hand(run *carillon.Run, c *carillon.Change) {
-	h := &handed{run: *run, job: d.claiming[run.ID].job}
-	if w := d.reserved[run.ID]; w != nil {
-		h.job = c.Job
-		delete(d.reserved, run.ID)
-		defer w.deliver(carillon.Task{Run: *run, Job: c.Job})
-	}
-	if h.job == nil {
-		return // its claim was not answered, so nobody knows of it: it is taken back when its worker does not list it
-	}
+// given notes that a claim that was made here has been committed. The caller holds mu.
+func (d *Desk) given(h *handed, c *carillon.Change) {
+	h.committed = true
 	if len(c.Guards) > 0 {
 		guard := c.Guards[0]
 		h.guard = &guard
 	}
-	d.handed.put(h)
+	if h.waiter != nil {
+		h.job, h.giving = c.Job, false
+		h.waiter.deliver(carillon.Task{Run: h.run, Job: c.Job})
+		h.waiter = nil
+	}
 }

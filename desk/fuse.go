@@ -18,7 +18,7 @@ func (d *Desk) Reserve(run *carillon.Run) (worker string, ok bool) {
 		if w.room > 0 && (len(w.queues) == 0 || slices.Contains(w.queues, run.Queue)) {
 			w.room--
 			w.promised.Add(1)
-			d.reserved[run.ID] = w
+			d.handed.put(&handed{run: run.Claim(w.worker, carillon.Now()), giving: true, waiter: w})
 			return w.worker, true
 		}
 	}
@@ -30,10 +30,10 @@ func (d *Desk) Release(ids []carillon.RunID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
-		if w := d.reserved[id]; w != nil {
-			delete(d.reserved, id)
-			w.room++
-			w.promised.Done()
+		if h := d.handed.runs[id]; h != nil && h.waiter != nil {
+			d.handed.drop(h)
+			h.waiter.room++
+			h.waiter.promised.Done()
 		}
 	}
 }

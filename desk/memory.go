@@ -11,43 +11,62 @@ type handed struct {
 	run   carillon.Run
 	job   *carillon.Job
 	guard *carillon.Guard
+
+	// giving: its commit, or the pull that asked for it, is under way. Until then run is what it will be.
+	giving    bool
+	committed bool
+	waiter    *waiter // who has promised room to a job that is being submitted, and gets it; nil: it was pulled
+
+	before, after *handed // in the list of its worker
 }
 
 // memory is what was given out here, to whom. It is nothing but that: where something is missing or old, the store is
 // asked. The caller holds the desk's mu.
 type memory struct {
 	runs map[carillon.RunID]*handed
-	of   map[string]map[carillon.RunID]*handed // by worker
+	of   map[string]*handed // the first of each worker that has any
 }
 
 func newMemory() memory {
-	return memory{runs: map[carillon.RunID]*handed{}, of: map[string]map[carillon.RunID]*handed{}}
+	return memory{runs: map[carillon.RunID]*handed{}, of: map[string]*handed{}}
 }
 
 func (m *memory) put(h *handed) {
-	m.drop(h.run.ID)
-	m.runs[h.run.ID] = h
-	if m.of[h.run.Worker] == nil {
-		m.of[h.run.Worker] = map[carillon.RunID]*handed{}
+	if old := m.runs[h.run.ID]; old != nil {
+		m.unlink(old)
 	}
-	m.of[h.run.Worker][h.run.ID] = h
+	m.runs[h.run.ID] = h
+	first := m.of[h.run.Worker]
+	h.before, h.after = nil, first
+	if first != nil {
+		first.before = h
+	}
+	m.of[h.run.Worker] = h
 }
 
-func (m *memory) drop(id carillon.RunID) {
-	h := m.runs[id]
-	if h == nil {
-		return
-	}
-	delete(m.runs, id)
-	delete(m.of[h.run.Worker], id)
-	if len(m.of[h.run.Worker]) == 0 {
+func (m *memory) drop(h *handed) {
+	delete(m.runs, h.run.ID)
+	m.unlink(h)
+}
+
+func (m *memory) unlink(h *handed) {
+	switch {
+	case h.before != nil:
+		h.before.after = h.after
+	case h.after != nil:
+		m.of[h.run.Worker] = h.after
+	default:
 		delete(m.of, h.run.Worker)
 	}
+	if h.after != nil {
+		h.after.before = h.before
+	}
+	h.before, h.after = nil, nil
 }
 
 func (m *memory) dropAll(worker string) {
-	for id := range m.of[worker] {
-		delete(m.runs, id)
+	for h := m.of[worker]; h != nil; h = h.after {
+		delete(m.runs, h.run.ID)
 	}
 	delete(m.of, worker)
 }

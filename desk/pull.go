@@ -129,13 +129,13 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 			break
 		}
 	}
-	d.expect(dues)
-	defer d.unexpect(dues)
 	now := carillon.Now()
 	changes := make([]carillon.Change, len(dues))
-	for i, due := range dues {
-		_, changes[i] = due.Decide(now)
+	for i := range dues {
+		_, changes[i] = dues[i].Decide(now)
 	}
+	giving := d.expect(dues, changes)
+	defer d.unexpect(giving)
 	lost, err := d.cfg.Ledger.Commit(ctx, changes)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
@@ -145,47 +145,65 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 		return nil, heavy
 	}
 	var again []carillon.RunID
-	tasks = make([]carillon.Task, 0, len(dues))
-	for i := range dues {
-		won := len(lost) == 0 || lost[0] != i
-		switch {
-		case !won:
-			lost = lost[1:]
-			if dues[i].Run.Has(carillon.Guarded) {
-				again = append(again, dues[i].Run.ID)
-			}
-		case changes[i].Runs[0].State == carillon.Claimed && changes[i].Runs[0].Worker == worker:
-			tasks = append(tasks, d.task(&changes[i], dues[i].Job))
+	for _, i := range lost {
+		if dues[i].Run.Has(carillon.Guarded) {
+			again = append(again, dues[i].Run.ID)
 		}
 	}
 	d.cfg.Look(again)
-	return d.withCheckpoints(ctx, tasks), heavy
+	return d.withCheckpoints(ctx, d.tasks(giving, dues, changes, lost)), heavy
 }
 
-// task is what the worker gets: the run as it is by now, somebody may have asked it to stop meanwhile.
-func (d *Desk) task(c *carillon.Change, job *carillon.Job) carillon.Task {
+// expect remembers the runs that are about to be given to a worker, each at the index of its change.
+func (d *Desk) expect(dues []carillon.Due, changes []carillon.Change) []handed {
+	giving := make([]handed, len(dues)) // one piece of memory for all of them
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	run := c.Runs[0]
-	if h := d.handed.runs[run.ID]; h != nil && h.run.Attempt == run.Attempt {
-		run = h.run
+	for i := range changes {
+		run := &changes[i].Runs[0]
+		if run.State != carillon.Claimed || run.Worker != dues[i].Worker {
+			continue // it was decided otherwise
+		}
+		if was := d.handed.runs[run.ID]; was != nil && was.committed && was.run.Attempt >= run.Attempt {
+			continue // this will lose
+		}
+		giving[i] = handed{run: *run, job: dues[i].Job, giving: true}
+		d.handed.put(&giving[i])
 	}
-	return carillon.Task{Run: run, Job: job}
+	return giving
 }
 
-func (d *Desk) expect(dues []carillon.Due) {
+// tasks are those that won, each as it is by now: somebody may have asked it to stop meanwhile.
+func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Change, lost []int) []carillon.Task {
+	tasks := make([]carillon.Task, 0, len(giving))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range dues {
-		d.claiming[dues[i].Run.ID] = claim{dues[i].Worker, dues[i].Run.Attempt + 1, dues[i].Job}
+	for i := range giving {
+		run := &changes[i].Runs[0]
+		switch {
+		case len(lost) > 0 && lost[0] == i:
+			lost = lost[1:]
+			continue
+		case run.State != carillon.Claimed || run.Worker != dues[i].Worker:
+			continue
+		case giving[i].committed:
+			run = &giving[i].run
+		}
+		tasks = append(tasks, carillon.Task{Run: *run, Job: dues[i].Job})
 	}
+	return tasks
 }
 
-func (d *Desk) unexpect(dues []carillon.Due) {
+// unexpect ends the handing over, and forgets what was not committed: nobody here knows what became of it.
+func (d *Desk) unexpect(giving []handed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range dues {
-		delete(d.claiming, dues[i].Run.ID)
+	for i := range giving {
+		h := &giving[i]
+		h.giving = false
+		if !h.committed && d.handed.runs[h.run.ID] == h {
+			d.handed.drop(h)
+		}
 	}
 }
 

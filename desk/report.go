@@ -69,7 +69,7 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]
-		if h := d.handed.runs[r.Run]; !again && h != nil && h.run.Attempt == r.Attempt && (!h.run.Has(carillon.Guarded) || h.guard != nil) {
+		if h := d.handed.runs[r.Run]; !again && h.holds(r) && (!h.run.Has(carillon.Guarded) || h.guard != nil) {
 			continue
 		}
 		if byRun[r.Run] == nil {
@@ -114,8 +114,8 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 func (d *Desk) drop(held carillon.Held) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.handed.runs[held.Run]; h != nil && h.run.Attempt == held.Attempt {
-		d.handed.drop(held.Run)
+	if h := d.handed.runs[held.Run]; h != nil && h.run.Attempt == held.Attempt && !h.giving {
+		d.handed.drop(h)
 	}
 }
 
@@ -141,7 +141,9 @@ func (d *Desk) remember(ctx context.Context, runs []carillon.Run) error {
 	defer d.mu.Unlock()
 	for i := range dues {
 		due := &dues[i]
-		d.handed.put(&handed{run: due.Run, job: due.Job, guard: due.Guard})
+		if h := d.handed.runs[due.Run.ID]; h == nil || h.committed {
+			d.handed.put(&handed{run: due.Run, job: due.Job, guard: due.Guard, committed: true})
+		}
 	}
 	return nil
 }
@@ -152,7 +154,10 @@ func (d *Desk) keepLines(ctx context.Context, reports []carillon.Report, open []
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]
-		if h := d.handed.runs[r.Run]; len(r.Lines) > 0 && h != nil {
+		if len(r.Lines) == 0 {
+			continue
+		}
+		if h := d.handed.runs[r.Run]; h != nil && h.job != nil {
 			chunks = append(chunks, carillon.Chunk{
 				Namespace: h.run.Namespace, Run: r.Run, Attempt: r.Attempt, Offset: r.Lines[0].Offset, Lines: r.Lines,
 				Keep: h.job.Retention.Logs.Std(),
@@ -180,7 +185,7 @@ func (d *Desk) record(ctx context.Context, reports []carillon.Report, open []int
 		r := &reports[i]
 		h := d.handed.runs[r.Run]
 		switch {
-		case h == nil || h.run.Attempt != r.Attempt || h.job == nil: // taken away while we looked: the next turn reads it
+		case !h.holds(r): // taken away while we looked: the next turn reads it
 		case r.End != nil:
 			ends, endOf = append(ends, h.end(r, now)), append(endOf, i)
 		case r.Checkpoint != nil || r.Begun != 0 && h.run.State == carillon.Claimed:
@@ -232,6 +237,11 @@ func (d *Desk) post(ctx context.Context, changes []carillon.Change) ([]int, erro
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// holds says that what is remembered is the attempt that the report is about.
+func (h *handed) holds(r *carillon.Report) bool {
+	return h != nil && h.committed && h.job != nil && h.run.Attempt == r.Attempt
 }
 
 func (h *handed) end(r *carillon.Report, now carillon.Time) carillon.Change {

@@ -13,7 +13,8 @@ import (
 
 // Executor performs one attempt of a run. It returns only when nothing of the attempt is left: its process tree is
 // gone, its call has returned. When ctx ends it stops; context.Cause(ctx) says why: one of the causes below decides
-// the Outcome.
+// the Outcome. A handler that ends its goroutine ends the caller's, so each attempt needs one of its own, and who waits for
+// the outcome defers that: one more goroutine for every attempt would cost more than the rest of it.
 type Executor interface {
 	Execute(ctx context.Context, task Task) carillon.Outcome
 }
@@ -103,14 +104,18 @@ func (t Task) remark(format string, args ...any) {
 }
 
 // save refuses here what the store would refuse later, with words that help.
-func (t Task) save(ctx context.Context, checkpoint []byte) error {
-	if len(checkpoint) > carillon.MaxCheckpoint {
-		return fmt.Errorf("a checkpoint of %d bytes is too large: at most %d", len(checkpoint), carillon.MaxCheckpoint)
+func (t Task) save(ctx context.Context, checkpoint []byte) error { return bounded(t.Save)(ctx, checkpoint) }
+
+func bounded(save func(context.Context, []byte) error) func(context.Context, []byte) error {
+	return func(ctx context.Context, checkpoint []byte) error {
+		if len(checkpoint) > carillon.MaxCheckpoint {
+			return fmt.Errorf("a checkpoint of %d bytes is too large: at most %d", len(checkpoint), carillon.MaxCheckpoint)
+		}
+		if save == nil {
+			return nil
+		}
+		return save(ctx, checkpoint)
 	}
-	if t.Save == nil {
-		return nil
-	}
-	return t.Save(ctx, checkpoint)
 }
 
 // ended is the outcome of an attempt that was ended from outside, by the cause of its context.

@@ -85,13 +85,17 @@ func (f *Funcs) Execute(ctx context.Context, task Task) carillon.Outcome {
 		// Retriable: another worker may have it, and during a deploy this one will soon.
 		return retriable("no handler for type %s is registered here", task.Job.Type)
 	}
-	given := task
-	given.result, given.Save, given.Print = &result{}, task.save, task.print
-	err := call(ctx, h, given)
-	o := given.handled(ctx, err)
-	o.Output = given.output()
+	task.result, task.Save = &result{}, bounded(task.Save)
+	if task.Print == nil {
+		task.Print = discard
+	}
+	err := call(ctx, h, task)
+	o := task.handled(ctx, err)
+	o.Output = task.output()
 	return o
 }
+
+func discard(string, string) {}
 
 // handled: nil is success even after ctx has ended, because the work is done then. An error after that is put down to
 // the cause: a handler that reports ctx's own error, in whatever wrapping, must not turn a shutdown into a failure.
@@ -111,23 +115,16 @@ func (t Task) handled(ctx context.Context, err error) carillon.Outcome {
 	return o
 }
 
-// call runs the handler in a goroutine of its own, so that runtime.Goexit (t.FailNow does that) ends the attempt and
-// not the worker's slot.
-func call(ctx context.Context, h Handler, task Task) error {
-	done := make(chan error, 1)
-	go func() {
-		err := errors.New("the handler ended its goroutine (runtime.Goexit)")
-		defer func() {
-			if p := recover(); p != nil {
-				err = fmt.Errorf("panic: %v", p)
-				task.remark("panic: %v", p)
-				for line := range strings.Lines(string(debug.Stack())) {
-					task.remark("%s", strings.TrimRight(line, "\n"))
-				}
+// call turns a panic into an error. runtime.Goexit (t.FailNow does that) it cannot: see Executor.
+func call(ctx context.Context, h Handler, task Task) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			task.remark("panic: %v", p)
+			for line := range strings.Lines(string(debug.Stack())) {
+				task.remark("%s", strings.TrimRight(line, "\n"))
 			}
-			done <- err
-		}()
-		err = h(ctx, task)
+		}
 	}()
-	return <-done
+	return h(ctx, task)
 }

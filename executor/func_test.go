@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -50,10 +49,6 @@ func TestFuncs(t *testing.T) {
 			carillon.Outcome{Kind: carillon.Retriable, Reason: "asked to be tried again", RetryAfter: time.Minute},
 		},
 		{"a panic is retriable", func(context.Context, Task) error { panic("oh no") }, nil, retriable("panic: oh no")},
-		{
-			"the end of the goroutine is retriable", func(context.Context, Task) error { runtime.Goexit(); return nil }, nil,
-			retriable("the handler ended its goroutine (runtime.Goexit)"),
-		},
 		{
 			"a result is handed back", func(_ context.Context, task Task) error { return task.SetResult([]byte(`{"n":1}`)) }, nil,
 			carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},

@@ -155,14 +155,7 @@ func (s *Scheduler) push(ctx context.Context, runs []carillon.Run) {
 // full of later runs must not hold it up.
 func (s *Scheduler) near(ctx context.Context, runs []carillon.Run) {
 	now := carillon.Now()
-	var due, later []carillon.Run
-	for i := range runs {
-		if runs[i].Wake <= now {
-			due = append(due, runs[i])
-		} else {
-			later = append(later, runs[i])
-		}
-	}
+	due, later := split(runs, func(r *carillon.Run) bool { return r.Wake <= now })
 	s.pass(ctx, due, now)
 	if runs = s.roomy(later); len(runs) == 0 {
 		return

@@ -163,13 +163,33 @@ func before(p carillon.WakePos) carillon.WakePos {
 }
 
 func waiting(runs []carillon.Run) []carillon.Run {
-	kept := runs[:0:0]
+	kept, _ := split(runs, func(r *carillon.Run) bool { return r.State == carillon.Waiting && !r.Has(carillon.OnHold) })
+	return kept
+}
+
+// split tells those of which something is so from the rest. Most often it is so of all or of none: then nothing is copied.
+func split(runs []carillon.Run, is func(*carillon.Run) bool) (yes, no []carillon.Run) {
+	n := 0
 	for i := range runs {
-		if runs[i].State == carillon.Waiting && !runs[i].Has(carillon.OnHold) {
-			kept = append(kept, runs[i])
+		if is(&runs[i]) {
+			n++
 		}
 	}
-	return kept
+	switch n {
+	case len(runs):
+		return runs, nil
+	case 0:
+		return nil, runs
+	}
+	yes, no = make([]carillon.Run, 0, n), make([]carillon.Run, 0, len(runs)-n)
+	for i := range runs {
+		if is(&runs[i]) {
+			yes = append(yes, runs[i])
+		} else {
+			no = append(no, runs[i])
+		}
+	}
+	return yes, no
 }
 
 // signal wakes one loop; setting it twice is once.

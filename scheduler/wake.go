@@ -37,15 +37,7 @@ func (s *Scheduler) wake(ctx context.Context) error {
 
 // pass sends due runs on: to the workers, or to those who decide about runs that may not simply run.
 func (s *Scheduler) pass(ctx context.Context, runs []carillon.Run, now carillon.Time) {
-	plain := make([]carillon.Run, 0, len(runs))
-	var others []carillon.Run
-	for i := range runs {
-		if runs[i].Plain(now) {
-			plain = append(plain, runs[i])
-		} else {
-			others = append(others, runs[i])
-		}
-	}
+	plain, others := split(runs, func(r *carillon.Run) bool { return r.Plain(now) })
 	s.push(ctx, plain)
 	s.ask(others)
 }

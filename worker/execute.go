@@ -15,9 +15,8 @@ import (
 type attempt struct {
 	w *Worker
 	carillon.Task
-	before   *attempt      // of the same run, which may not have returned yet
-	returned chan struct{} // closed when nothing of the attempt is left
-	out      output
+	before *attempt // of the same run, which may not have returned yet
+	out    output
 
 	mu        sync.Mutex
 	cancel    context.CancelCauseFunc
@@ -25,9 +24,14 @@ type attempt struct {
 	began     carillon.Time
 	begun     bool // the desk knows that it is running
 	finishing bool
+	over      bool          // nothing of the attempt is left
+	returned  chan struct{} // closed then; made when somebody waits for it
 }
 
-// execute performs the attempt. The slot is free when the executor has returned, not when the end is recorded.
+// goexit is the outcome of a handler that never returned to anybody: t.FailNow ends its goroutine, for example.
+var goexit = carillon.Outcome{Kind: carillon.Retriable, Reason: "the handler ended its goroutine (runtime.Goexit)"}
+
+// execute performs the attempt, in a goroutine of its own.
 func (a *attempt) execute() {
 	ctx, cancel := context.WithCancelCause(a.w.base)
 	a.mu.Lock()
@@ -37,19 +41,49 @@ func (a *attempt) execute() {
 	if why != nil {
 		cancel(why)
 	}
-	outcome, free := a.follow(ctx)
+	outcome := goexit
+	defer func() {
+		cancel(nil)
+		a.finish(&outcome)
+	}()
+	ended, free := a.follow(ctx)
 	if free {
-		outcome = a.perform(ctx)
+		ended = a.perform(ctx)
 	}
-	close(a.returned)
-	cancel(nil)
+	outcome = ended
+}
+
+// finish hands in how the attempt ended. The slot is free when the executor has returned, not when the end is recorded.
+func (a *attempt) finish(outcome *carillon.Outcome) {
 	outcome.Started = a.began
 	a.mu.Lock()
 	a.finishing = true
+	a.leave()
 	a.mu.Unlock()
-	report := carillon.Report{Held: a.Held(), Token: a.Token, Lines: a.out.rest(), End: &outcome}
+	report := carillon.Report{Held: a.Held(), Token: a.Token, Lines: a.out.rest(), End: outcome}
 	a.w.slots.release(1)
 	a.w.ends.add(a, report)
+}
+
+// leave says that nothing of the attempt is left. The caller holds mu.
+func (a *attempt) leave() {
+	a.over = true
+	if a.returned != nil {
+		close(a.returned)
+	}
+}
+
+// gone is closed when nothing of the attempt is left.
+func (a *attempt) gone() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.returned == nil {
+		a.returned = make(chan struct{})
+		if a.over {
+			close(a.returned)
+		}
+	}
+	return a.returned
 }
 
 // follow waits for the attempt before this one to end. Where that does not listen, this one can still be stopped.
@@ -59,7 +93,7 @@ func (a *attempt) follow(ctx context.Context) (outcome carillon.Outcome, free bo
 	}
 	a.before.stop(executor.ErrLeaseOver)
 	select {
-	case <-a.before.returned:
+	case <-a.before.gone():
 		a.before = nil
 		return outcome, true
 	case <-ctx.Done():
@@ -109,12 +143,9 @@ func (a *attempt) take() {
 }
 
 func (a *attempt) goesOn() bool {
-	select {
-	case <-a.returned:
-		return false
-	default:
-		return true
-	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.over
 }
 
 func stopped(reason string) error { return fmt.Errorf("%w: %s", executor.ErrStopped, reason) }

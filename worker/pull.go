@@ -62,8 +62,7 @@ func (w *Worker) late(sent time.Duration) string {
 
 // handBack returns a run that was not begun.
 func (w *Worker) handBack(task carillon.Task, why string) {
-	a := &attempt{w: w, Task: task, returned: make(chan struct{}), finishing: true}
-	close(a.returned)
+	a := &attempt{w: w, Task: task, finishing: true, over: true}
 	w.mu.Lock()
 	if w.held[task.Run.ID] == nil {
 		w.held[task.Run.ID] = a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -197,6 +198,28 @@ func TestAWorkerWhoseSessionIsLostLetsGoOfItsRunsAndOpensANewOne(t *testing.T) {
 		}
 		if h.worker.ID() == before {
 			t.Error("the worker goes on with a session that was ended")
+		}
+		h.expectSlots()
+	})
+}
+
+func TestAHandlerThatEndsItsGoroutineIsTriedAgainAndLosesNoSlot(t *testing.T) {
+	in(t, nil, func(h *house) {
+		h.handle = func(_ context.Context, task executor.Task) error {
+			if task.Run.Attempt == 1 {
+				runtime.Goexit()
+			}
+			return nil
+		}
+		jobs := h.submit(3, nil)
+		time.Sleep(time.Second)
+		run := h.run(jobs[0].ID)
+		if h.expect(run, carillon.Waiting, 1, 0); run.Failures != 1 || run.Reason != "the handler ended its goroutine (runtime.Goexit)" {
+			t.Errorf("%d failures, %q", run.Failures, run.Reason)
+		}
+		time.Sleep(10 * time.Minute)
+		for _, job := range jobs {
+			h.expect(h.run(job.ID), carillon.Succeeded, 2, 0)
 		}
 		h.expectSlots()
 	})

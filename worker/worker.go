@@ -154,7 +154,7 @@ func (w *Worker) all() []*attempt {
 // begin starts the attempt that a task is, unless the session that it was claimed for is over: then it may be somebody
 // else's already. Should an attempt before it still be going on here, it waits for that to end.
 func (w *Worker) begin(task carillon.Task, session string) bool {
-	a := &attempt{w: w, Task: task, returned: make(chan struct{})}
+	a := &attempt{w: w, Task: task}
 	w.mu.Lock()
 	if w.id != session {
 		w.mu.Unlock()
@@ -194,6 +194,9 @@ func (w *Worker) Notice(committed []carillon.Change) {
 	for i := range committed {
 		for k := range committed[i].Runs {
 			run := &committed[i].Runs[k]
+			if own := run.Worker == w.id && !run.Has(carillon.Stop); own && (run.State == carillon.Claimed || run.State == carillon.Succeeded) {
+				continue // what it asked for itself, which is nearly everything: not worth a look
+			}
 			a := w.held[run.ID]
 			switch {
 			case a == nil || run.Attempt < a.Run.Attempt:
