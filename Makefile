@@ -9,7 +9,7 @@ CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build, and serve on ./carillon-data
 	@exec $(BIN) serve
@@ -31,6 +31,7 @@ check: ## formatting, vet, staticcheck, architecture
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$out" ]; then echo "not formatted (make format):"; echo "$$out"; exit 1; fi
 	go vet ./...
+	cd bench/peers && go vet ./...
 	$(TOOL) staticcheck ./...
 	go test -run TestArchitecture .
 
@@ -40,6 +41,9 @@ format: ## format all Go files
 bench: ## measure on this machine, e.g. ARGS="--store postgres" (see bench/README.md)
 	go run ./bench $(ARGS)
 
+bench-peers: ## measure beside other schedulers, e.g. PEERS=carillon-postgres,river (see bench/peers/README.md)
+	cd bench/peers && go run . $(if $(PEERS),--peers $(PEERS)) $(ARGS)
+
 fuzz: ## a minute of every fuzz target
 	@for p in $$(grep -rl --include=*_test.go '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
 	  for f in $$(grep -ho '^func Fuzz[A-Za-z]*' $$p/*_test.go | cut -d' ' -f2); do \
@@ -48,4 +52,4 @@ fuzz: ## a minute of every fuzz target
 clean: ## remove what was built
 	rm -rf bin
 
-.PHONY: help run build test servers check format bench fuzz clean
+.PHONY: help run build test servers check format bench bench-peers fuzz clean

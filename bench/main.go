@@ -52,6 +52,7 @@ type bench struct {
 	profile string // empty: none
 	scale   float64
 	hold    time.Duration
+	strict  bool // a figure that got worse is an error
 
 	scene   string
 	opened  int // places
@@ -69,6 +70,8 @@ func main() {
 	flag.Float64Var(&b.scale, "scale", 1, "share of the jobs of each scenario, for a quick look")
 	flag.DurationVar(&b.hold, "hold", 5*time.Minute, "how long the transaction of the scenario held has been open")
 	flag.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the whole run to this file, and of other processes to files beside it")
+	record := flag.Bool("record", false, "write the figures of this run to "+recordFile)
+	flag.BoolVar(&b.strict, "strict", false, "a figure that is worse than recorded is an error")
 	role := flag.String("role", "", "internal: a part of a scenario, told by standard input what to do")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -81,7 +84,10 @@ func main() {
 		if err != nil {
 			return err
 		}
-		return b.measure(ctx, *dir, chosen)
+		if err := b.guarded(*record); err != nil {
+			return err
+		}
+		return b.measure(ctx, *dir, chosen, *record)
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -114,7 +120,7 @@ func (b *bench) choose(store, only string) (chosen []scenario, err error) {
 }
 
 // measure runs the scenarios and prints what they found. One that fails does not take the others with it.
-func (b *bench) measure(ctx context.Context, dir string, chosen []scenario) (err error) {
+func (b *bench) measure(ctx context.Context, dir string, chosen []scenario, record bool) (err error) {
 	if b.dir, err = os.MkdirTemp(dir, "carillon-bench-"); err != nil {
 		return err
 	}
@@ -149,6 +155,11 @@ func (b *bench) measure(ctx context.Context, dir string, chosen []scenario) (err
 		b.say("done in %s", time.Since(start).Round(time.Second))
 	}
 	b.report(os.Stdout, about)
+	whole := err == nil
+	err = errors.Join(err, b.guard(os.Stdout))
+	if record && whole { // a run in which something failed is nothing to go by
+		err = errors.Join(err, b.record(os.Stdout))
+	}
 	return err
 }
 

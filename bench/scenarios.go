@@ -69,7 +69,7 @@ func steadyScenario(ctx context.Context, b *bench) error {
 	var sent atomic.Int64
 	var failed atomic.Pointer[error]
 	var wg sync.WaitGroup
-	cpu := cpuTime()
+	from := spentSoFar()
 	start := time.Now()
 	for range submitters {
 		wg.Go(func() {
@@ -93,22 +93,29 @@ func steadyScenario(ctx context.Context, b *bench) error {
 	if err := h.empty(ctx, int(sent.Load())); err != nil {
 		return err
 	}
-	took, n := time.Since(start), float64(sent.Load())
+	took, to, n := time.Since(start), spentSoFar(), float64(sent.Load())
 	if ran := float64(h.started.Load()); ran != n {
 		return fmt.Errorf("%.0f jobs were submitted, %.0f ran", n, ran)
 	}
 	b.figure("steady", n/took.Seconds(), "jobs/s")
-	b.figure("steady_cpu", float64((cpuTime()-cpu).Microseconds())/n, "us/job")
+	b.spentOn("steady", n, from, to)
 	return b.leave(ctx, at, h)
 }
 
 // drainScenario: a backlog of due jobs is read from the store, run, and recorded.
 func drainScenario(ctx context.Context, b *bench) error {
-	rate, err := b.drainRate(ctx, b.count(200_000), inside)
+	n := b.count(200_000)
+	var from, to spent
+	rate, err := b.drainRate(ctx, n, func(at place) (crew, error) {
+		from = spentSoFar()
+		c, err := inside(at)
+		return metered{c, &to}, err
+	})
 	if err != nil {
 		return err
 	}
 	b.figure("drain", rate, "jobs/s")
+	b.spentOn("drain", float64(n), from, to)
 	if plain := b.known("plain_cycle"); plain != nil {
 		b.figure("drain_of_plain", 100*rate/plain.value, "%")
 	}

@@ -64,7 +64,7 @@ func without(open []int, receipts []carillon.Receipt) (rest []int) {
 // recall makes sure that the run of each report is remembered, reading those that are not, or all with again. Reports of
 // attempts that hold nothing any more get their receipt.
 func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Report, open []int, again bool, receipts []carillon.Receipt) error {
-	byRun := map[carillon.RunID][]int{}
+	byRun := map[carillon.RunID][]int{} // of those that are not remembered
 	var ids []carillon.RunID
 	d.mu.Lock()
 	for _, i := range open {
@@ -178,8 +178,9 @@ func (d *Desk) keepLines(ctx context.Context, reports []carillon.Report, open []
 // record commits what the reports say about their runs. Those that won get their receipt.
 func (d *Desk) record(ctx context.Context, reports []carillon.Report, open []int, receipts []carillon.Receipt) error {
 	now := carillon.Now()
-	var ends, marks []carillon.Change
-	var endOf, markOf []int
+	ends, endOf := make([]carillon.Change, 0, len(open)), make([]int, 0, len(open))
+	var marks []carillon.Change
+	var markOf []int
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]

@@ -18,6 +18,9 @@ type attempt struct {
 	before *attempt // of the same run, which may not have returned yet
 	out    output
 
+	outcome carillon.Outcome // when it has ended, with the lines that were not reported before
+	rest    []carillon.Line
+
 	mu        sync.Mutex
 	cancel    context.CancelCauseFunc
 	why       error // to stop, if that was asked before there was a context to cancel
@@ -44,7 +47,7 @@ func (a *attempt) execute() {
 	outcome := goexit
 	defer func() {
 		cancel(nil)
-		a.finish(&outcome)
+		a.finish(outcome)
 	}()
 	ended, free := a.follow(ctx)
 	if free {
@@ -54,15 +57,15 @@ func (a *attempt) execute() {
 }
 
 // finish hands in how the attempt ended. The slot is free when the executor has returned, not when the end is recorded.
-func (a *attempt) finish(outcome *carillon.Outcome) {
-	outcome.Started = a.began
+func (a *attempt) finish(outcome carillon.Outcome) {
 	a.mu.Lock()
 	a.finishing = true
 	a.leave()
 	a.mu.Unlock()
-	report := carillon.Report{Held: a.Held(), Token: a.Token, Lines: a.out.rest(), End: outcome}
+	a.outcome, a.rest = outcome, a.out.rest()
+	a.outcome.Started = a.began
 	a.w.slots.release(1)
-	a.w.ends.add(a, report)
+	a.w.ends.add(a)
 }
 
 // leave says that nothing of the attempt is left. The caller holds mu.

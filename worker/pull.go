@@ -62,14 +62,14 @@ func (w *Worker) late(sent time.Duration) string {
 
 // handBack returns a run that was not begun.
 func (w *Worker) handBack(task carillon.Task, why string) {
-	a := &attempt{w: w, Task: task, finishing: true, over: true}
+	a := &attempt{w: w, Task: task, finishing: true, over: true, outcome: carillon.Outcome{Kind: carillon.Lost, Reason: why}}
 	w.mu.Lock()
 	if w.held[task.Run.ID] == nil {
 		w.held[task.Run.ID] = a
 	}
 	w.mu.Unlock()
 	w.slots.release(1)
-	w.ends.add(a, carillon.Report{Held: task.Held(), Token: task.Token, End: &carillon.Outcome{Kind: carillon.Lost, Reason: why}})
+	w.ends.add(a)
 }
 
 // silent says once that the desk does not answer; whatever works next says that it does again.

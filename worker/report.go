@@ -21,19 +21,14 @@ const (
 // ends are the results that have no receipt yet.
 type ends struct {
 	mu      sync.Mutex
-	waiting []ended
-	pending int // waiting, or on their way
+	waiting []*attempt // each with its outcome
+	pending int        // waiting, or on their way
 	ready   chan struct{}
 }
 
-type ended struct {
-	*attempt
-	report carillon.Report
-}
-
-func (e *ends) add(a *attempt, r carillon.Report) {
+func (e *ends) add(a *attempt) {
 	e.mu.Lock()
-	e.waiting = append(e.waiting, ended{a, r})
+	e.waiting = append(e.waiting, a)
 	e.pending++
 	e.mu.Unlock()
 	e.wake()
@@ -47,7 +42,7 @@ func (e *ends) wake() {
 }
 
 // take waits for results and takes some; none when ctx has ended.
-func (e *ends) take(ctx context.Context) []ended {
+func (e *ends) take(ctx context.Context) []*attempt {
 	for {
 		e.mu.Lock()
 		n := min(len(e.waiting), maxReports)
@@ -102,14 +97,14 @@ func (w *Worker) report(ctx context.Context) {
 		}
 		reports := make([]carillon.Report, len(batch))
 		for i := range batch {
-			reports[i] = batch[i].report
+			reports[i] = carillon.Report{Held: batch[i].Held(), Token: batch[i].Token, Lines: batch[i].rest, End: &batch[i].outcome}
 		}
 		receipts, ok := w.insist(ctx, reports)
 		for i := range batch {
 			if ok && receipts[i] == carillon.Refused {
 				w.cfg.Logger.Warn("result refused: the attempt no longer holds its run", "run", batch[i].Run.ID, "attempt", batch[i].Run.Attempt)
 			}
-			w.drop(batch[i].attempt)
+			w.drop(batch[i])
 		}
 		w.ends.settled(len(batch))
 	}

@@ -38,6 +38,9 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 			if atDue.run == nil || moved.run != nil && moved.run.WakePos().Less(atDue.run.WakePos()) {
 				first = moved
 			}
+			if len(found) == cap(found) { // in few steps: most pages are full or nearly empty
+				found = slices.Grow(found, min(limit-len(found), max(16*len(found), 64)))
+			}
 			found = append(found, *first.run)
 			if err := first.next(); err != nil {
 				return err
