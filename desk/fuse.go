@@ -25,6 +25,9 @@ func (d *Desk) Reserve(run *carillon.Run) (worker string, ok bool) {
 	return "", false
 }
 
+// Starting says that due runs wait and that some are on their way to a worker.
+func (d *Desk) Starting() bool { return d.inHand.Load() > 0 && d.cfg.Waiting() > 0 }
+
 // Release takes promises back whose runs were not committed.
 func (d *Desk) Release(ids []carillon.RunID) {
 	d.mu.Lock()

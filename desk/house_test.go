@@ -54,7 +54,7 @@ func (h *house) live() {
 	n := &node{}
 	id, queue, quiet := fmt.Sprintf("node_%d", len(h.nodes)), mem.NewQueue(mem.QueueConfig{}), slog.New(slog.DiscardHandler)
 	n.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Waiting: queue.Len,
+		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.Starting() },
 		Then: []func([]carillon.Change){func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
 	})
 	n.Desk = desk.New(desk.Config{

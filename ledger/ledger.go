@@ -27,10 +27,10 @@ type Config struct {
 	// MaxBatch bounds the changes of one commit: a larger one makes everybody wait longer for little gain. Default 4000.
 	MaxBatch int
 
-	// Waiting is how many due runs wait for a worker. While some do, ends are held back so that starts go first: a start
-	// that waits is a late job, an end that waits is only a late record. Default: none wait.
-	Waiting func() int
-	// HoldEnds bounds that. Default 200ms.
+	// Starting says that more starts are about to come: due runs wait, and some are on their way to a worker. Then ends are
+	// held back: a start that waits is a late job, an end that waits is only a late record. Default: never.
+	Starting func() bool
+	// HoldEnds bounds that. Default 300ms.
 	HoldEnds time.Duration
 
 	// Then are told, in order and one commit at a time, what was committed. Rows carry their new Rev. They must be quick
@@ -55,23 +55,20 @@ type Ledger struct {
 }
 
 // line is what waits to be committed.
-type line struct {
-	entries []entry
-	changes int
-	since   time.Time // when the oldest came
-}
+type line []entry
 
 type entry struct {
 	changes []carillon.Change
 	done    func(lost []int, err error)
+	since   time.Time // it waits
 }
 
 func New(cfg Config) *Ledger {
 	cfg.Flushers = cmp.Or(cfg.Flushers, 1)
 	cfg.MaxBatch = cmp.Or(cfg.MaxBatch, 4000)
-	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 200*time.Millisecond)
-	if cfg.Waiting == nil {
-		cfg.Waiting = func() int { return 0 }
+	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 300*time.Millisecond)
+	if cfg.Starting == nil {
+		cfg.Starting = func() bool { return false }
 	}
 	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1)}
 }
@@ -87,7 +84,7 @@ func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []
 		err  error
 	}
 	done := make(chan result, 1)
-	l.add(&l.starts, entry{changes, func(lost []int, err error) { done <- result{lost, err} }})
+	l.add(&l.starts, entry{changes: changes, done: func(lost []int, err error) { done <- result{lost, err} }})
 	select {
 	case r := <-done:
 		return r.lost, r.err
@@ -98,7 +95,7 @@ func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []
 
 // Post commits ends of runs without waiting; done is called from the ledger's own goroutine and must be quick.
 func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error)) {
-	l.add(&l.ends, entry{changes, done})
+	l.add(&l.ends, entry{changes: changes, done: done})
 }
 
 func (l *Ledger) add(to *line, e entry) {
@@ -108,11 +105,8 @@ func (l *Ledger) add(to *line, e entry) {
 		e.done(nil, ErrClosed)
 		return
 	}
-	if len(to.entries) == 0 {
-		to.since = time.Now()
-	}
-	to.entries = append(to.entries, e)
-	to.changes += len(e.changes)
+	e.since = time.Now()
+	*to = append(*to, e)
 	l.mu.Unlock()
 	l.wake()
 }
@@ -145,17 +139,25 @@ func (l *Ledger) Run(ctx context.Context) error {
 }
 
 func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
+	held := time.NewTimer(0) // ends may be: it is looked at them again
+	defer held.Stop()
 	for ctx.Err() == nil {
-		if batch := l.take(false); len(batch) > 0 {
+		batch, wait := l.take(false)
+		if len(batch) > 0 {
 			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that was begun is not broken off
 			continue
 		}
+		held.Stop()
+		if wait > 0 {
+			held.Reset(wait)
+		}
 		select {
 		case <-l.signal:
+		case <-held.C:
 		case <-ctx.Done():
 		}
 	}
-	for batch := l.take(true); len(batch) > 0; batch = l.take(true) {
+	for batch, _ := l.take(true); len(batch) > 0; batch, _ = l.take(true) {
 		l.flush(context.WithoutCancel(ctx), batch, committed)
 	}
 }
@@ -172,46 +174,38 @@ func (l *Ledger) Failing() error {
 	return nil
 }
 
-// heldBatches bounds how many ends are held back, in batches: they are memory, and a longer wait for the last of them.
-const heldBatches = 8
-
-// take removes the next batch: starts, and ends unless they should let starts go first. Where there are no starts at the
-// moment but due runs wait for a worker, some are about to come: then only a few ends are written in between.
-func (l *Ledger) take(closing bool) (batch []entry) {
+// take removes the next batch: starts, and ends unless they should let starts go first. If it is empty because ends are
+// held back, it says for how long at most.
+func (l *Ledger) take(closing bool) (batch []entry, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	batch = l.starts.take(l.cfg.MaxBatch)
-	if l.ends.changes > 0 {
-		first := !closing && l.cfg.Waiting() > 0 && l.ends.changes < heldBatches*l.cfg.MaxBatch && time.Since(l.ends.since) < l.cfg.HoldEnds
-		switch {
-		case !first:
+	if len(l.ends) > 0 {
+		wait = l.cfg.HoldEnds - time.Since(l.ends[0].since)
+		if closing || wait <= 0 || !l.cfg.Starting() {
 			batch = append(batch, l.ends.take(l.cfg.MaxBatch)...)
-		case len(batch) == 0:
-			batch = l.ends.take(l.cfg.MaxBatch / 4)
 		}
 	}
 	if len(batch) == 0 && closing {
 		l.closed = true
 	}
-	if len(l.starts.entries)+len(l.ends.entries) > 0 {
+	if len(batch) > 0 && len(l.starts)+len(l.ends) > 0 {
 		l.wake() // another flusher may be free
 	}
-	return batch
+	return batch, wait
 }
 
 // take removes entries until they hold about limit changes, at least one.
 func (w *line) take(limit int) []entry {
 	n, changes := 0, 0
-	for n < len(w.entries) && changes < limit {
-		changes += len(w.entries[n].changes)
+	for n < len(*w) && changes < limit {
+		changes += len((*w)[n].changes)
 		n++
 	}
-	batch := w.entries[:n:n]
-	w.entries = w.entries[n:]
-	w.changes -= changes
-	w.since = time.Now() // of what is left, near enough
-	if len(w.entries) == 0 {
-		w.entries = nil
+	batch := (*w)[:n:n]
+	*w = (*w)[n:]
+	if len(*w) == 0 {
+		*w = nil
 	}
 	return batch
 }

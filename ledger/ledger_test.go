@@ -201,7 +201,7 @@ func behind(t *testing.T, cfg ledger.Config, ends int) (sizes []int) {
 }
 
 func TestEndsLetStartsGoFirstWhileDueRunsWait(t *testing.T) {
-	some := func() int { return 3 }
+	starting := func() bool { return true }
 	for _, c := range []struct {
 		name string
 		cfg  ledger.Config
@@ -209,22 +209,30 @@ func TestEndsLetStartsGoFirstWhileDueRunsWait(t *testing.T) {
 		want []int
 	}{
 		{"nobody waits: a start and the ends are one commit", ledger.Config{}, 3, []int{1, 4}},
-		{"due runs wait: the start goes first", ledger.Config{Waiting: some}, 3, []int{1, 1, 3}},
-		{"ends that were held for long enough go along", ledger.Config{Waiting: some, HoldEnds: -1}, 3, []int{1, 4}},
-		{"a few at a time while no start comes", ledger.Config{Waiting: some, MaxBatch: 8}, 6, []int{1, 1, 2, 2, 2}},
-		{"too many to hold go along, a batch at a time", ledger.Config{Waiting: some, MaxBatch: 4}, 33, nil},
+		{"starts are about to come: the ends let them go first", ledger.Config{Starting: starting}, 3, []int{1, 1, 3}},
+		{"ends that were held for long enough go along", ledger.Config{Starting: starting, HoldEnds: -1}, 3, []int{1, 4}},
+		{"a batch at a time", ledger.Config{Starting: starting, MaxBatch: 4}, 9, []int{1, 1, 4, 4, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := behind(t, c.cfg, c.ends)
-			if c.want == nil {
-				if got[1] != 1+c.cfg.MaxBatch {
-					t.Errorf("commits of %v: the second should hold a start and %d ends", got, c.cfg.MaxBatch)
-				}
-			} else if !slices.Equal(got, c.want) {
+			if got := behind(t, c.cfg, c.ends); !slices.Equal(got, c.want) {
 				t.Errorf("commits of %v, want %v", got, c.want)
 			}
 		})
 	}
+}
+
+// Nobody tells the ledger that the starts which it waits for will not come: the ends go when their time is over.
+func TestEndsAreHeldForSoLongAtMost(t *testing.T) {
+	within(t, ledger.Config{Store: newStore(), Starting: func() bool { return true }, HoldEnds: 7 * time.Second}, func(t *testing.T, l *ledger.Ledger) {
+		for i := range 3 {
+			began, done := time.Now(), make(chan error, 1)
+			l.Post(notes(i, 1), func(_ []int, err error) { done <- err })
+			if err := <-done; err != nil || time.Since(began) != 7*time.Second {
+				t.Errorf("an end was written after %s: %v", time.Since(began), err)
+			}
+			time.Sleep(time.Second)
+		}
+	})
 }
 
 func TestAClosingLedgerWritesWhatItHas(t *testing.T) {
@@ -232,7 +240,7 @@ func TestAClosingLedgerWritesWhatItHas(t *testing.T) {
 		s := newStore()
 		gate := make(chan struct{})
 		s.gate = gate
-		l := ledger.New(ledger.Config{Store: s, Waiting: func() int { return 1 }})
+		l := ledger.New(ledger.Config{Store: s, Starting: func() bool { return true }})
 		ctx, stop := context.WithCancel(context.Background())
 		var running, callers sync.WaitGroup
 		running.Go(func() { l.Run(ctx) })

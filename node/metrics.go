@@ -19,6 +19,27 @@ type metrics struct {
 	delay    *prometheus.HistogramVec
 	duration *prometheus.HistogramVec
 	commits  prometheus.Histogram
+	last     laneMetrics // whose numbers were looked up last: most of a commit is one lane's
+}
+
+// laneMetrics are the numbers of one queue of a namespace.
+type laneMetrics struct {
+	namespace, queue string
+	jobs, attempts   prometheus.Counter
+	delay, duration  prometheus.Observer
+	ended            [carillon.Skipped + 1]prometheus.Counter // by state, looked up when there is one
+}
+
+func (m *metrics) lane(namespace, queue string) *laneMetrics {
+	if l := &m.last; l.jobs != nil && l.namespace == namespace && l.queue == queue {
+		return l
+	}
+	m.last = laneMetrics{
+		namespace: namespace, queue: queue, jobs: m.jobs.WithLabelValues(namespace, queue),
+		attempts: m.attempts.WithLabelValues(namespace, queue), delay: m.delay.WithLabelValues(namespace, queue),
+		duration: m.duration.WithLabelValues(namespace, queue),
+	}
+	return &m.last
 }
 
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600}
@@ -55,13 +76,13 @@ func (m *metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
-// count is told of every commit.
+// count is told of every commit, of one at a time.
 func (m *metrics) count(committed []carillon.Change) {
 	m.commits.Observe(float64(len(committed)))
 	for i := range committed {
 		c := &committed[i]
 		if c.Job != nil && c.Job.Rev == 1 {
-			m.jobs.WithLabelValues(c.Job.Namespace, c.Job.Queue).Inc()
+			m.lane(c.Job.Namespace, c.Job.Queue).jobs.Inc()
 		}
 		for k := range c.Runs {
 			m.countRun(&c.Runs[k])
@@ -70,16 +91,19 @@ func (m *metrics) count(committed []carillon.Change) {
 }
 
 func (m *metrics) countRun(run *carillon.Run) {
-	switch {
+	switch l := m.lane(run.Namespace, run.Queue); {
 	case run.State == carillon.Claimed && run.Started == 0 && !run.Has(carillon.Stop):
-		m.attempts.WithLabelValues(run.Namespace, run.Queue).Inc()
+		l.attempts.Inc()
 		if run.Attempt == 1 {
-			m.delay.WithLabelValues(run.Namespace, run.Queue).Observe(run.Claimed.Sub(run.ID.Due).Seconds())
+			l.delay.Observe(run.Claimed.Sub(run.ID.Due).Seconds())
 		}
 	case run.State.Ended():
-		m.ended.WithLabelValues(run.Namespace, run.Queue, run.State.String()).Inc()
+		if l.ended[run.State] == nil {
+			l.ended[run.State] = m.ended.WithLabelValues(run.Namespace, run.Queue, run.State.String())
+		}
+		l.ended[run.State].Inc()
 		if run.Started != 0 {
-			m.duration.WithLabelValues(run.Namespace, run.Queue).Observe(run.Ended.Sub(run.Started).Seconds())
+			l.duration.Observe(run.Ended.Sub(run.Started).Seconds())
 		}
 	}
 }

@@ -121,7 +121,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		queue = n.peers
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: b.store, IDs: n.ids, Waiting: due.Len, Flushers: b.flushers,
+		Store: b.store, IDs: n.ids, Starting: func() bool { return n.desk.Starting() }, Flushers: b.flushers,
 		Then: []func([]carillon.Change){n.noticed, n.routed, n.metrics.count, n.publish},
 	})
 	n.desk = desk.New(desk.Config{
@@ -167,13 +167,14 @@ func (n *Node) routed(c []carillon.Change) { n.scheduler.Route(c) }
 // publish tells listeners of every run and job that changed; without listeners it costs nothing.
 func (n *Node) publish(committed []carillon.Change) {
 	far := n.backend.bus
-	if !n.bus.Listening() && far == nil {
+	if !n.bus.Listening() && (far == nil || far.Full()) {
 		return
 	}
-	var events []carillon.Event
+	events := make([]carillon.Event, 0, len(committed))
 	for i := range committed {
-		for _, run := range committed[i].Runs {
-			events = append(events, carillon.Event{Kind: carillon.EventRun, Namespace: run.Namespace, Run: run, Job: run.ID.Job})
+		for k := range committed[i].Runs {
+			run := &committed[i].Runs[k]
+			events = append(events, carillon.Event{Kind: carillon.EventRun, Namespace: run.Namespace, Run: *run, Job: run.ID.Job})
 		}
 		if job := committed[i].Job; job != nil {
 			events = append(events, carillon.Event{Kind: carillon.EventJob, Namespace: job.Namespace, Job: job.ID})

@@ -53,7 +53,7 @@ func (h *House) Live(concurrency int) {
 	h.Queue = mem.NewQueue(mem.QueueConfig{})
 	logs := mem.NewLogs()
 	var sched *scheduler.Scheduler
-	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Waiting: h.Queue.Len, Then: []func([]carillon.Change){
+	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Starting: func() bool { return h.Desk.Starting() }, Then: []func([]carillon.Change){
 		func(c []carillon.Change) { h.Desk.Notice(c); h.Worker.Notice(c) }, func(c []carillon.Change) { sched.Route(c) },
 	}})
 	h.Desk = desk.New(desk.Config{

@@ -90,7 +90,7 @@ func (h *house) live() *node {
 		timeline = h.timeline(timeline)
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Waiting: waiting.Len,
+		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.desk.Starting() },
 		Then: []func([]carillon.Change){func(c []carillon.Change) { n.desk.Notice(c); n.worker.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
 	})
 	n.desk = desk.New(desk.Config{

@@ -77,7 +77,7 @@ func newHouse(t *testing.T, build func(*house)) *house {
 	}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Waiting: h.queue.Len,
+		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Starting: func() bool { return h.desk.Starting() },
 		Then: []func([]carillon.Change){func(c []carillon.Change) { h.desk.Notice(c); h.worker.Notice(c) }, func(c []carillon.Change) { h.scheduler.Route(c) }},
 	})
 	h.desk = desk.New(desk.Config{

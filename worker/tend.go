@@ -137,7 +137,6 @@ func (w *Worker) record(ctx context.Context) {
 
 // news are what the attempt has to say while it goes on. Whoever takes them calls told afterwards.
 func (a *attempt) news(now carillon.Time) (r carillon.Report, any bool) {
-	r = carillon.Report{Held: a.Held(), Token: a.Token}
 	a.mu.Lock()
 	if a.finishing {
 		a.mu.Unlock()
@@ -147,8 +146,11 @@ func (a *attempt) news(now carillon.Time) (r carillon.Report, any bool) {
 		r.Begun = a.began
 	}
 	a.mu.Unlock()
-	r.Lines = a.out.take()
-	return r, r.Begun != 0 || len(r.Lines) > 0
+	if r.Lines = a.out.take(); r.Begun == 0 && len(r.Lines) == 0 {
+		return r, false
+	}
+	r.Held, r.Token = a.Held(), a.Token
+	return r, true
 }
 
 func (a *attempt) told(r *carillon.Report, ok bool) {

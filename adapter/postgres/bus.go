@@ -74,6 +74,14 @@ func (b *Bus) Publish(_ context.Context, events []carillon.Event) error {
 	return nil
 }
 
+// Full says that nobody need publish at present: more has happened than one notification can say, so who listens will hear
+// that it missed some.
+func (b *Bus) Full() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.overflow
+}
+
 func (b *Bus) note(e *carillon.Event) {
 	if e.Kind == carillon.EventMissed || len(b.pending) >= maxNames {
 		b.overflow = true
