@@ -32,15 +32,13 @@ func decode(body []byte, into any, maxDepth int) error {
 
 type decoder struct {
 	body     []byte
-	json     *json.Decoder
+	json     tokens
 	depth    int
 	maxDepth int
 }
 
 func newDecoder(body []byte, depth, maxDepth int) *decoder {
-	d := &decoder{body: body, json: json.NewDecoder(bytes.NewReader(body)), depth: depth, maxDepth: maxDepth}
-	d.json.UseNumber()
-	return d
+	return &decoder{body: body, json: tokensOf(body), depth: depth, maxDepth: maxDepth}
 }
 
 // value reads the next value into v, as v's type wants it.

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/node"
 )
@@ -55,11 +57,33 @@ func open(cfg node.Config, onStart func(*carillon.Run)) (*house, error) {
 
 // house opens a node in a fresh place; leave closes it and removes what it left there.
 func (b *bench) house(ctx context.Context, concurrency int, onStart func(*carillon.Run)) (place, *house, error) {
+	return b.start(ctx, func(at place) node.Config { return at.config(concurrency) }, onStart)
+}
+
+// serving is a house that runs nothing and can be called over HTTP.
+func (b *bench) serving(ctx context.Context) (place, *house, error) {
+	return b.start(ctx, func(at place) node.Config {
+		cfg := at.config(nobody)
+		cfg.Listen = loopback
+		return cfg
+	}, nil)
+}
+
+// caller talks to the house over HTTP.
+func (h *house) caller() (*client.Client, error) {
+	token, err := os.ReadFile(h.node.TokenFile())
+	if err != nil {
+		return nil, err
+	}
+	return client.New(client.Config{URL: h.node.URL(), Token: strings.TrimSpace(string(token))})
+}
+
+func (b *bench) start(ctx context.Context, config func(at place) node.Config, onStart func(*carillon.Run)) (place, *house, error) {
 	at, err := b.fresh(ctx)
 	if err != nil {
 		return place{}, nil, err
 	}
-	h, err := open(at.config(concurrency), onStart)
+	h, err := open(config(at), onStart)
 	if err == nil {
 		b.houses = append(b.houses, h)
 	}

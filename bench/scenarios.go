@@ -18,19 +18,31 @@ func tomorrow() carillon.Schedule {
 	return carillon.Schedule{At: carillon.Now().Add(24 * time.Hour)}
 }
 
-// submitScenario: durable submits of single jobs from 16 callers, from one, and in bulk.
+// submitScenario: durable submits of single jobs from 16 callers, from one, from 16 over HTTP, and in bulk.
 func submitScenario(ctx context.Context, b *bench) error {
-	at, h, err := b.house(ctx, nobody, nil)
+	at, h, err := b.serving(ctx)
 	if err != nil {
 		return err
 	}
 	for _, callers := range []int{16, 1} {
-		rate, err := b.hammer(ctx, h, callers, 5*time.Second)
+		rate, err := hammer(callers, func() error { return submit(ctx, h, 1, tomorrow()) })
 		if err != nil {
 			return err
 		}
 		b.figure(fmt.Sprintf("submit_x%d", callers), rate, "jobs/s")
 	}
+	caller, err := h.caller()
+	if err != nil {
+		return err
+	}
+	rate, err := hammer(16, func() error {
+		_, err := caller.Submit(ctx, definition(tomorrow()))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	b.figure("submit_http_x16", rate, "jobs/s")
 	n := b.count(200_000)
 	start := time.Now()
 	if err := b.fill(ctx, h, n, tomorrow()); err != nil {
@@ -40,14 +52,15 @@ func submitScenario(ctx context.Context, b *bench) error {
 	return b.leave(ctx, at, h)
 }
 
-func (b *bench) hammer(ctx context.Context, h *house, callers int, d time.Duration) (rate float64, err error) {
+// hammer has so many callers do the same, one time after the other, for five seconds.
+func hammer(callers int, do func() error) (rate float64, err error) {
 	var n atomic.Int64
 	var g errgroup.Group
 	start := time.Now()
 	for range callers {
 		g.Go(func() error {
-			for time.Since(start) < d {
-				if err := submit(ctx, h, 1, tomorrow()); err != nil {
+			for time.Since(start) < 5*time.Second {
+				if err := do(); err != nil {
 					return err
 				}
 				n.Add(1)

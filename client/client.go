@@ -55,6 +55,7 @@ func New(c Config) (*Client, error) {
 
 func defaultHTTP() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 64 // many callers may share a client: all of them talk to one host
 	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	return &http.Client{
 		Transport: transport,
