@@ -42,7 +42,7 @@ bench: ## measure on this machine, e.g. ARGS="--store postgres" (see bench/READM
 	go run ./bench $(ARGS)
 
 bench-peers: ## measure beside other schedulers, e.g. PEERS=carillon-postgres,river (see bench/peers/README.md)
-	cd bench/peers && go run . $(if $(PEERS),--peers $(PEERS)) $(ARGS)
+	cd bench/peers && go build -o ../../bin/bench-peers . && exec ../../bin/bench-peers $(if $(PEERS),--peers $(PEERS)) $(ARGS)
 
 fuzz: ## a minute of every fuzz target
 	@for p in $$(grep -rl --include=*_test.go '^func Fuzz' . | xargs -n1 dirname | sort -u); do \

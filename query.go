@@ -16,7 +16,8 @@ type GuardQuery struct {
 type WakeQuery struct {
 	Shards []int // nil: all
 	Lane   *Lane // nil: all
-	// Full are lanes whose waiting runs nobody has room for: a store that can pass over them cheaply leaves them out.
+	// Full are lanes whose waiting runs nobody has room for: a store may leave them out. One that has passed over many stops
+	// there, however few it has found, and returns the last that it passed over as well: see More.
 	Full  []Lane
 	After WakePos
 	Until Time
@@ -36,6 +37,16 @@ func (q *WakeQuery) Wants(run *Run) bool {
 	lane := run.Lane()
 	return (q.Shards == nil || slices.Contains(q.Shards, run.ID.Job.Shard())) && (q.Lane == nil || *q.Lane == lane) &&
 		(run.State != Waiting || !slices.Contains(q.Full, lane))
+}
+
+// More says that there may be something behind a page: it has as many runs as were asked for, or it ends with one of a full
+// lane, where the store has stopped.
+func (q *WakeQuery) More(page []Run) bool {
+	if len(page) == 0 {
+		return false
+	}
+	last := &page[len(page)-1]
+	return len(page) >= q.Limit || last.State == Waiting && slices.Contains(q.Full, last.Lane())
 }
 
 // Less is the order of wakes: (Wake, Due, Job).

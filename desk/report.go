@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/carillon-run/carillon"
 )
@@ -224,20 +225,34 @@ func (d *Desk) commit(ctx context.Context, changes []carillon.Change, of []int, 
 	answer <- nil
 }
 
+// endsAtOnce is how many ends are posted together: starts that come have to wait for them.
+const endsAtOnce = 500
+
 // post commits ends, which let starts go first.
-func (d *Desk) post(ctx context.Context, changes []carillon.Change) ([]int, error) {
+func (d *Desk) post(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
 	type answer struct {
-		lost []int
-		err  error
+		first int
+		lost  []int
+		err   error
 	}
-	done := make(chan answer, 1)
-	d.cfg.Ledger.Post(changes, func(lost []int, err error) { done <- answer{lost, err} })
-	select {
-	case a := <-done:
-		return a.lost, a.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	pieces := (len(changes) + endsAtOnce - 1) / endsAtOnce
+	done := make(chan answer, pieces)
+	for first := 0; first < len(changes); first += endsAtOnce {
+		d.cfg.Ledger.Post(changes[first:min(first+endsAtOnce, len(changes))], func(lost []int, err error) { done <- answer{first, lost, err} })
 	}
+	for range pieces {
+		select {
+		case a := <-done:
+			for _, i := range a.lost {
+				lost = append(lost, a.first+i)
+			}
+			err = errors.Join(err, a.err)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	slices.Sort(lost)
+	return lost, err
 }
 
 // holds says that what is remembered is the attempt that the report is about.

@@ -93,7 +93,8 @@ func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []
 	}
 }
 
-// Post commits ends of runs without waiting; done is called from the ledger's own goroutine and must be quick.
+// Post commits ends of runs without waiting; done is called from the ledger's own goroutine and must be quick. Many ends are
+// better posted in pieces: the ledger keeps what was posted at once together.
 func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error)) {
 	l.add(&l.ends, entry{changes: changes, done: done})
 }
@@ -139,25 +140,17 @@ func (l *Ledger) Run(ctx context.Context) error {
 }
 
 func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
-	held := time.NewTimer(0) // ends may be: it is looked at them again
-	defer held.Stop()
 	for ctx.Err() == nil {
-		batch, wait := l.take(false)
-		if len(batch) > 0 {
+		if batch := l.take(false); len(batch) > 0 {
 			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that was begun is not broken off
 			continue
 		}
-		held.Stop()
-		if wait > 0 {
-			held.Reset(wait)
-		}
 		select {
 		case <-l.signal:
-		case <-held.C:
 		case <-ctx.Done():
 		}
 	}
-	for batch, _ := l.take(true); len(batch) > 0; batch, _ = l.take(true) {
+	for batch := l.take(true); len(batch) > 0; batch = l.take(true) {
 		l.flush(context.WithoutCancel(ctx), batch, committed)
 	}
 }
@@ -174,25 +167,28 @@ func (l *Ledger) Failing() error {
 	return nil
 }
 
-// take removes the next batch: starts, and ends unless they should let starts go first. If it is empty because ends are
-// held back, it says for how long at most.
-func (l *Ledger) take(closing bool) (batch []entry, wait time.Duration) {
+// take removes the next batch: starts, and ends unless they should let starts go first. Where none is in line at the moment
+// but some are about to come, only a few ends are written in between: a writer that stands still helps nobody.
+func (l *Ledger) take(closing bool) (batch []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	batch = l.starts.take(l.cfg.MaxBatch)
 	if len(l.ends) > 0 {
-		wait = l.cfg.HoldEnds - time.Since(l.ends[0].since)
-		if closing || wait <= 0 || !l.cfg.Starting() {
+		hold := !closing && l.cfg.Starting() && time.Since(l.ends[0].since) < l.cfg.HoldEnds
+		switch {
+		case !hold:
 			batch = append(batch, l.ends.take(l.cfg.MaxBatch)...)
+		case len(batch) == 0:
+			batch = l.ends.take(l.cfg.MaxBatch / 8)
 		}
 	}
 	if len(batch) == 0 && closing {
 		l.closed = true
 	}
-	if len(batch) > 0 && len(l.starts)+len(l.ends) > 0 {
+	if len(l.starts)+len(l.ends) > 0 {
 		l.wake() // another flusher may be free
 	}
-	return batch, wait
+	return batch
 }
 
 // take removes entries until they hold about limit changes, at least one.

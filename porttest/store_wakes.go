@@ -84,7 +84,7 @@ func storeWakeFull(t *storeTest) {
 				got = append(got, page[i].ID)
 			}
 		}
-		if len(page) < q.Limit {
+		if !q.More(page) {
 			break
 		}
 		q.After = page[len(page)-1].WakePos()

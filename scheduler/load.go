@@ -17,56 +17,103 @@ const (
 // which is also how runs of workers that died with the last process are found.
 func (s *Scheduler) load(ctx context.Context) error {
 	pos := carillon.WakePos{}
+	var behind []stretch
 	for ctx.Err() == nil {
 		if s.reload.taken() { // shards have come, and with a node that is gone went what only it knew of
-			pos = carillon.WakePos{}
+			pos, behind = carillon.WakePos{}, nil
 		}
-		until := carillon.Now().Add(s.cfg.Horizon)
+		now := carillon.Now()
+		until := now.Add(s.cfg.Horizon)
 		if int64(until) > s.frontier.Load() { // it never goes back, even if the clock does
 			s.frontier.Store(int64(until)) // before reading: see the field
 		}
-		var err error
-		if pos, err = s.loadUntil(ctx, pos, until); err != nil && ctx.Err() == nil {
+		more, err := s.loadAll(ctx, stretch{pos, until}.at(now))
+		if err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("load what is due next", "error", err)
 			pause(ctx, retryWait)
 			continue
 		}
+		pos, behind = carillon.WakePos{Wake: until + 1}, append(behind, more...)
 		s.loaded.Store(true)
-		s.loadRest(ctx, time.Now().Add(s.cfg.Horizon/2))
+		behind = s.loadRest(ctx, behind, time.Now().Add(s.cfg.Horizon/2))
 	}
 	return nil
 }
 
-// loadUntil reads on from pos and returns how far it came.
-func (s *Scheduler) loadUntil(ctx context.Context, pos carillon.WakePos, until carillon.Time) (carillon.WakePos, error) {
-	for {
-		runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{Shards: s.members.shards(), Full: s.full(pos), After: pos, Until: until, Limit: loadPage})
-		if err != nil {
-			return pos, err
-		}
-		s.near(ctx, waiting(runs))
-		s.check(ctx, runs)
-		if len(runs) < loadPage {
-			return carillon.WakePos{Wake: until + 1}, nil
-		}
-		pos = runs[len(runs)-1].WakePos()
-	}
+// stretch is a part of the order of wakes that was not read yet.
+type stretch struct {
+	after carillon.WakePos
+	until carillon.Time
 }
 
-// loadRest fills lanes that have spilled until the horizon has to be moved.
-func (s *Scheduler) loadRest(ctx context.Context, end time.Time) {
+// at is the stretch in two: what is due, of which there may be millions, must not hold up what comes next.
+func (st stretch) at(now carillon.Time) []stretch {
+	if st.after.Wake > now {
+		return []stretch{st}
+	}
+	return []stretch{{st.after, now}, {carillon.WakePos{Wake: now + 1}, st.until}}
+}
+
+// loadAll reads stretches, each as far as its lanes have room. What is left may have runs of other lanes in it.
+func (s *Scheduler) loadAll(ctx context.Context, all []stretch) (left []stretch, err error) {
+	for _, st := range all {
+		for {
+			if len(s.full(st.after)) > 0 {
+				left = append(left, st)
+				break
+			}
+			more, err := s.loadPage(ctx, &st)
+			if err != nil {
+				return nil, err
+			}
+			if !more {
+				break
+			}
+		}
+	}
+	return left, nil
+}
+
+// loadPage reads on in a stretch, and says whether there is more of it.
+func (s *Scheduler) loadPage(ctx context.Context, st *stretch) (more bool, err error) {
+	q := carillon.WakeQuery{Shards: s.members.shards(), Full: s.full(st.after), After: st.after, Until: st.until, Limit: loadPage}
+	runs, err := s.cfg.Store.Wakes(ctx, q)
+	if err != nil {
+		return true, err
+	}
+	s.near(ctx, waiting(runs))
+	s.check(ctx, runs)
+	if !q.More(runs) {
+		return false, nil
+	}
+	st.after = runs[len(runs)-1].WakePos()
+	return true, nil
+}
+
+// loadRest fills lanes that have spilled until the horizon has to be moved. Beside that it looks through what is behind full
+// lanes, taking its time: others are working on those.
+func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Time) []stretch {
+	var next time.Time // to look behind
 	for ctx.Err() == nil && time.Now().Before(end) && len(s.reload) == 0 {
 		waiting, err := s.refill(ctx)
+		if began := time.Now(); err == nil && len(behind) > 0 && !began.Before(next) {
+			var more bool
+			if more, err = s.loadPage(ctx, &behind[0]); !more {
+				behind = behind[1:]
+			}
+			next = time.Now().Add(3 * time.Since(began))
+		}
 		switch {
 		case err != nil && ctx.Err() == nil:
 			s.cfg.Logger.Error("read on where memory had no room", "error", err)
 			pause(ctx, retryWait)
-		case waiting:
+		case waiting || len(behind) > 0:
 			pause(ctx, refillWait)
 		default:
 			s.untilSpill(ctx, time.Until(end))
 		}
 	}
+	return behind
 }
 
 // untilSpill waits until a lane spills, at most so long.

@@ -15,7 +15,7 @@ const (
 	maxReports = 2000
 	// maxPendingEnds bounds what has ended and is not yet recorded: slots are free as soon as a run returns, so without
 	// a bound a fast worker would outrun the store without end.
-	maxPendingEnds = 50_000
+	maxPendingEnds = 20_000
 )
 
 // ends are the results that have no receipt yet.

@@ -110,3 +110,44 @@ func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
+	for _, atMost := range []int{1, 64, 500, 100_000} {
+		store := open(t, database(t), postgres.Config{})
+		store.ScanAtMost(atMost)
+		changes := submissions(t, carillon.NewIDs(1, carillon.Never), 2000)
+		var want []carillon.RunID
+		for i := range changes {
+			if i%100 == 99 {
+				changes[i].Runs[0].Priority = 9
+				want = append(want, changes[i].Runs[0].ID)
+			}
+			if i%300 == 99 {
+				changes[i].Runs[0].Wake++
+			}
+		}
+		commit(t, store, changes...)
+		var got []carillon.RunID
+		pages, q := 0, carillon.WakeQuery{Until: carillon.Never, Full: []carillon.Lane{{Queue: "default", Priority: 5}}, Limit: 2}
+		for more := true; more; pages++ {
+			page, err := store.Wakes(context.Background(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range page {
+				if q.Wants(&page[i]) {
+					got = append(got, page[i].ID)
+				}
+				q.After = page[i].WakePos()
+			}
+			more = q.More(page)
+		}
+		slices.SortFunc(got, func(a, b carillon.RunID) int { return int(a.Job - b.Job) })
+		if !slices.Equal(got, want) {
+			t.Errorf("at most %d: got %v, want %v", atMost, got, want)
+		}
+		if few := len(want)/q.Limit + 1; (pages > few) != (atMost <= 64) {
+			t.Errorf("at most %d: %d pages; %d without a stop", atMost, pages, few)
+		}
+	}
+}

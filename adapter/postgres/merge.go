@@ -31,6 +31,7 @@ type stretch struct {
 	quota int  // how much of it was asked for last
 	got   int  // how much of that there was
 	cut   bool // there may be more of the lane, further on
+	last  carillon.Run
 }
 
 func (m *merge) add(shard int, moved bool, after carillon.WakePos) {
@@ -47,6 +48,9 @@ func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 		if err := m.fill(ctx, behind, m.share(limit)); err != nil {
 			return nil, err
 		}
+		if some := m.stopped(limit); some != nil {
+			return some, nil
+		}
 	}
 	n := min(limit, len(m.pending))
 	some := make([]carillon.Run, n)
@@ -55,6 +59,34 @@ func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 	}
 	m.pending = m.pending[n:]
 	return some, nil
+}
+
+// stopped is what was found up to where the first stretch was cut, and the run that it was cut at, if that is fewer than
+// limit: enough runs of full lanes were passed over for one read. A lane that is asked for is looked for to the end.
+func (m *merge) stopped(limit int) []carillon.Run {
+	if m.lanes == nil || m.lanes.Lane != nil {
+		return nil
+	}
+	var first *stretch
+	for _, s := range m.stretches {
+		if s.cut && (first == nil || s.after.Less(first.after)) {
+			first = s
+		}
+	}
+	if first == nil || m.lanes.Wants(&first.last) {
+		return nil
+	}
+	some := make([]carillon.Run, 0, limit)
+	for _, run := range m.pending {
+		if !m.pos(run).Less(first.after) {
+			break
+		}
+		some = append(some, *run)
+	}
+	if len(some) >= limit {
+		return nil
+	}
+	return append(some, first.last)
 }
 
 // share is how much of a stretch to read at first: its part, and a little more, since shards are not quite alike. Those who
@@ -107,6 +139,9 @@ func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 		moved, cut, run := r.bool(), r.bool(), r.unfinished()
 		s := byShard[[2]int{run.ID.Job.Shard(), int(bit(moved))}]
 		s.got, s.cut, s.after = s.got+1, s.cut || cut, m.pos(&run)
+		if cut {
+			s.last = run
+		}
 		if m.lanes == nil || m.lanes.Wants(&run) {
 			m.pending = append(m.pending, &run)
 		}

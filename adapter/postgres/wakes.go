@@ -51,6 +51,9 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 	m := merge{by: wakesInShards, read: s.read, until: q.Until, pos: (*carillon.Run).WakePos}
 	if q.Lane != nil || len(q.Full) > 0 {
 		m.by, m.reach, m.lanes = wakesInLanes, s.maxReach, &q
+		if q.Lane == nil { // of each shard: altogether it is as much as in a lane
+			m.reach = max(m.reach/len(shardsOf(q.Shards)), 1)
+		}
 	}
 	first, err := s.firstDues(ctx, &q)
 	if err != nil {
@@ -67,10 +70,12 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 	return m.next(ctx, cmp.Or(q.Limit, carillon.DefaultLimit))
 }
 
-// By the place of rows in the table, not by an index: each page is read once, whatever shards its rows are of. $1 is how large
-// the table may be for that.
+// By the place of rows in the table, not by an index: each page is read once, whatever shards its rows are of. Only where more
+// rows are dead than alive, as far as the server knows, and the table is smaller than $1; asked once, not for every row.
 var firstDues = statement{"first_dues", `SELECT r.shard, min(r.due) FROM carillon.run r
-WHERE r.ctid >= '(0,0)'::tid AND pg_relation_size('carillon.run') < $1::bigint GROUP BY r.shard`}
+WHERE r.ctid >= '(0,0)'::tid AND (SELECT pg_relation_size(t) < $1::bigint
+  AND pg_stat_get_dead_tuples(t) > greatest(100000, pg_stat_get_live_tuples(t)) FROM (SELECT 'carillon.run'::regclass AS t) t)
+GROUP BY r.shard`}
 
 // maxTable is up to what size the table is gone through to find out where shards begin: about a third of a second.
 const maxTable = 512 << 20

@@ -127,3 +127,29 @@ func TestTheLogIsCutWhenItIsTooLong(t *testing.T) {
 		t.Fatalf("the log got %d bytes long", longest)
 	}
 }
+
+func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
+	store := openAt(t, filepath.Join(t.TempDir(), "carillon.db"))
+	store.maxScan = 7
+	fill(t, store, 200) // 100 of them are finished
+	q := carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}, Until: carillon.Never, Limit: 1000}
+	pages, passed := 0, map[carillon.RunID]bool{}
+	for {
+		page, err := store.Wakes(context.Background(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages++
+		if !q.More(page) {
+			break
+		}
+		if len(page) != 1 || passed[page[0].ID] {
+			t.Fatalf("page %d has %d runs, want one that was not there before", pages, len(page))
+		}
+		passed[page[0].ID] = true
+		q.After = page[0].WakePos()
+	}
+	if pages != 100/7+1 {
+		t.Errorf("%d pages, want %d", pages, 100/7+1)
+	}
+}

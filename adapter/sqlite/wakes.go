@@ -25,11 +25,11 @@ WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due AND (?5 IS 
 func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carillon.Run, err error) {
 	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
 	err = s.read(ctx, func(r *reader) error {
-		atDue, err := r.wakes(wakesAtDue, &q)
+		atDue, err := r.wakes(wakesAtDue, &q, s.maxScan)
 		if err != nil {
 			return err
 		}
-		moved, err := r.wakes(wakesMoved, &q)
+		moved, err := r.wakes(wakesMoved, &q, s.maxScan)
 		if err != nil {
 			return err
 		}
@@ -42,6 +42,9 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 				found = slices.Grow(found, min(limit-len(found), max(16*len(found), 64)))
 			}
 			found = append(found, *first.run)
+			if first.stopped {
+				break
+			}
 			if err := first.next(); err != nil {
 				return err
 			}
@@ -60,9 +63,12 @@ type wakeStream struct {
 	full   []carillon.Lane
 	run    *carillon.Run
 	row    carillon.Run
+
+	passed  int  // how many runs of full lanes may still be passed over: while somebody reads, the write-ahead log grows
+	stopped bool // run is the last of those
 }
 
-func (r *reader) wakes(query string, q *carillon.WakeQuery) (*wakeStream, error) {
+func (r *reader) wakes(query string, q *carillon.WakeQuery, pass int) (*wakeStream, error) {
 	stmt, err := r.conn.Prepare(query)
 	if err != nil {
 		return nil, err
@@ -79,7 +85,7 @@ func (r *reader) wakes(query string, q *carillon.WakeQuery) (*wakeStream, error)
 		stmt.BindText(5, q.Lane.Queue)
 		stmt.BindInt64(6, int64(q.Lane.Priority))
 	}
-	w := &wakeStream{reader: r, stmt: stmt, all: q.Shards == nil, full: q.Full}
+	w := &wakeStream{reader: r, stmt: stmt, all: q.Shards == nil, full: q.Full, passed: pass}
 	for _, shard := range q.Shards {
 		w.shards[shard] = true
 	}
@@ -111,7 +117,10 @@ func (w *wakeStream) next() error {
 			continue
 		}
 		if len(w.full) > 0 && w.hasNoRoom() {
-			continue
+			if w.passed--; w.passed > 0 {
+				continue
+			}
+			w.stopped = true
 		}
 		w.row = w.reader.unfinished(w.stmt)
 		w.run = &w.row
