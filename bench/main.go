@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -63,6 +64,9 @@ type bench struct {
 
 func main() {
 	executor.Supervise()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(200) // as `carillon` does
+	}
 	var b bench
 	store := flag.String("store", "sqlite", "what to measure: sqlite, or postgres or mysql, which start a private server")
 	only := flag.String("only", "", "scenarios to run, comma-separated (default all)")

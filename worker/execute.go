@@ -15,7 +15,8 @@ import (
 type attempt struct {
 	w *Worker
 	carillon.Task
-	before *attempt // of the same run, which may not have returned yet
+	asked  time.Duration // when, by the worker's clock
+	before *attempt      // of the same run, which may not have returned yet
 	out    output
 
 	outcome carillon.Outcome // when it has ended, with the lines that were not reported before

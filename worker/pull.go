@@ -33,7 +33,7 @@ func (w *Worker) pull(ctx context.Context) {
 		w.slots.release(n - len(tasks))
 		late := w.late(sent)
 		for i := range tasks {
-			if late == "" && !w.begin(tasks[i], id) {
+			if late == "" && !w.begin(tasks[i], id, sent) {
 				late = "it was claimed for a session that is over"
 			}
 			if late != "" {

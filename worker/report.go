@@ -13,23 +13,26 @@ const (
 	reportLoops = 4
 	// maxReports bounds one report.
 	maxReports = 2000
-	// maxPendingEnds bounds what has ended and is not yet recorded: slots are free as soon as a run returns, so without
-	// a bound a fast worker would outrun the store without end.
-	maxPendingEnds = 20_000
+	// maxPending bounds what has ended and is not yet recorded, in bytes: slots are free as soon as a run returns, so without
+	// a bound a fast worker would outrun the store without end. It is some 100,000 small runs: a burst of them starts first
+	// and is recorded after.
+	maxPending = 64 << 20
+	// weight is about what a run without a payload takes.
+	weight = 400
 )
 
 // ends are the results that have no receipt yet.
 type ends struct {
 	mu      sync.Mutex
 	waiting []*attempt // each with its outcome
-	pending int        // waiting, or on their way
+	pending int        // bytes of those that wait or are on their way
 	ready   chan struct{}
 }
 
 func (e *ends) add(a *attempt) {
 	e.mu.Lock()
 	e.waiting = append(e.waiting, a)
-	e.pending++
+	e.pending += a.weight()
 	e.mu.Unlock()
 	e.wake()
 }
@@ -67,10 +70,24 @@ func (e *ends) take(ctx context.Context) []*attempt {
 	}
 }
 
-func (e *ends) settled(n int) {
+func (e *ends) settled(batch []*attempt) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.pending -= n
+	for _, a := range batch {
+		e.pending -= a.weight()
+	}
+}
+
+// weight is about how many bytes an attempt that has ended holds in memory.
+func (a *attempt) weight() int {
+	n := weight + len(a.Job.Payload) + len(a.outcome.Reason)
+	if out := a.outcome.Output; out != nil {
+		n += len(out.Result)
+	}
+	for i := range a.rest {
+		n += len(a.rest[i].Text)
+	}
+	return n
 }
 
 // caughtUp waits until not too many ends are pending.
@@ -79,7 +96,7 @@ func (e *ends) caughtUp(ctx context.Context) bool {
 		e.mu.Lock()
 		pending := e.pending
 		e.mu.Unlock()
-		if pending <= maxPendingEnds {
+		if pending <= maxPending {
 			return true
 		}
 		if !sleep(ctx, 5*time.Millisecond) {
@@ -106,7 +123,7 @@ func (w *Worker) report(ctx context.Context) {
 			}
 			w.drop(batch[i])
 		}
-		w.ends.settled(len(batch))
+		w.ends.settled(batch)
 	}
 }
 

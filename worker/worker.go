@@ -153,8 +153,8 @@ func (w *Worker) all() []*attempt {
 
 // begin starts the attempt that a task is, unless the session that it was claimed for is over: then it may be somebody
 // else's already. Should an attempt before it still be going on here, it waits for that to end.
-func (w *Worker) begin(task carillon.Task, session string) bool {
-	a := &attempt{w: w, Task: task}
+func (w *Worker) begin(task carillon.Task, session string, asked time.Duration) bool {
+	a := &attempt{w: w, Task: task, asked: asked}
 	w.mu.Lock()
 	if w.id != session {
 		w.mu.Unlock()
@@ -216,13 +216,16 @@ func (w *Worker) Running() (held, slots int) {
 	return len(w.held), w.cfg.Concurrency
 }
 
-// holds are the attempts whose end has no receipt yet.
-func (w *Worker) holds() []carillon.Held {
+// holds are the attempts whose end has no receipt yet. Those that were asked for within the last beat are left out: they were
+// claimed even later, so the next beat is early enough to list them, and most have ended by then.
+func (w *Worker) holds() (list []carillon.Held) {
+	now := w.cfg.Clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	list := make([]carillon.Held, 0, len(w.held))
 	for _, a := range w.held {
-		list = append(list, a.Held())
+		if now-a.asked >= carillon.BeatEvery {
+			list = append(list, a.Held())
+		}
 	}
 	return list
 }

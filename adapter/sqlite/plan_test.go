@@ -21,7 +21,7 @@ func TestPlans(t *testing.T) {
 		guardsFrom:    {"SEARCH guard USING PRIMARY KEY (ns=? AND key>?)"},
 		jobsBefore:    {"SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		jobsLabeled:   {"SEARCH l USING PRIMARY KEY (ns=? AND key=? AND value=? AND job>? AND job<?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"},
-		jobLatest:     {"SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"},
+		jobsFrom:      {"SEARCH j USING INTEGER PRIMARY KEY (rowid>?)"},
 		jobOlder:      {"SEARCH j USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH d USING INDEX sqlite_autoindex_definition_1 (job=? AND version=?)"},
 		runByKey:      {"SEARCH run USING PRIMARY KEY (due=? AND job=?)"},
 		historyByKey:  {"SEARCH history USING INDEX history_job (job=? AND due=?)"},

@@ -9,8 +9,8 @@ import (
 
 // By primary key; an older definition by the key of its table, beside the row of its job.
 const (
-	jobLatest = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload FROM job j WHERE j.id = ?`
-	jobOlder  = `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
+	jobsFrom = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload FROM job j WHERE j.id >= ? ORDER BY j.id`
+	jobOlder = `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
 FROM job j CROSS JOIN definition d ON d.job = j.id AND d.version = ?2 WHERE j.id = ?1`
 )
 
@@ -19,20 +19,18 @@ func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon
 	found := make([]carillon.Job, 0, len(ids))
 	err := s.read(ctx, func(r *reader) error {
 		var older []carillon.JobVersion
-		for _, id := range ids {
-			job, exists, err := r.jobByKey(jobLatest, id)
-			if err != nil {
-				return err
-			}
-			switch {
-			case exists && (id.Version == 0 || id.Version == job.Version):
+		err := r.latest(ids, func(id carillon.JobVersion, job carillon.Job) {
+			if id.Version == 0 || id.Version == job.Version {
 				found = append(found, job)
-			case exists:
+			} else {
 				older = append(older, id)
 			}
+		})
+		if err != nil {
+			return err
 		}
 		for _, id := range older {
-			job, exists, err := r.jobByKey(jobOlder, id)
+			job, exists, err := r.older(id)
 			if err != nil {
 				return err
 			}
@@ -45,15 +43,54 @@ func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon
 	return found, err
 }
 
-func (r *reader) jobByKey(query string, id carillon.JobVersion) (job carillon.Job, found bool, err error) {
-	stmt, err := r.conn.Prepare(query)
+// nearby is how many rows are stepped over to the next one that is wanted: to search for it anew would take longer.
+const nearby = 8
+
+// latest reads the newest versions of jobs. Those that are due one after the other mostly lie so too.
+func (r *reader) latest(ids []carillon.JobVersion, each func(id carillon.JobVersion, job carillon.Job)) error {
+	stmt, err := r.conn.Prepare(jobsFrom)
+	if err != nil {
+		return err
+	}
+	at, on := carillon.JobID(0), false // the row that the statement stands on, if it does
+	for _, id := range ids {
+		for n := 0; !on || at != id.Job; n++ {
+			if !on || at > id.Job || n == nearby {
+				if err := stmt.Reset(); err != nil {
+					return err
+				}
+				stmt.BindInt64(1, int64(id.Job))
+				n = nearby
+			}
+			if on, err = stmt.Step(); err != nil {
+				return err
+			}
+			if on {
+				at = carillon.JobID(stmt.ColumnInt64(0))
+			}
+			if !on || at > id.Job {
+				break
+			}
+		}
+		if !on || at != id.Job {
+			continue
+		}
+		job, err := r.job(stmt)
+		if err != nil {
+			return err
+		}
+		each(id, job)
+	}
+	return stmt.Reset()
+}
+
+func (r *reader) older(id carillon.JobVersion) (job carillon.Job, found bool, err error) {
+	stmt, err := r.conn.Prepare(jobOlder)
 	if err != nil {
 		return job, false, err
 	}
 	stmt.BindInt64(1, int64(id.Job))
-	if query == jobOlder {
-		stmt.BindInt64(2, int64(id.Version))
-	}
+	stmt.BindInt64(2, int64(id.Version))
 	if found, err = stmt.Step(); !found || err != nil {
 		return job, false, err
 	}

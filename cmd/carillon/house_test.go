@@ -82,7 +82,7 @@ func serveHouse(listener net.Listener) (stop func()) {
 	var work *worker.Worker
 	var counter *desk.Desk
 	door := ledger.New(ledger.Config{
-		Store: store, IDs: carillon.NewIDs(1, carillon.Never), Waiting: queue.Len,
+		Store: store, IDs: carillon.NewIDs(1, carillon.Never), Starting: func() bool { return counter.Starting() },
 		Then: []func([]carillon.Change){func(c []carillon.Change) { counter.Notice(c); work.Notice(c) }, func(c []carillon.Change) { sched.Route(c) }},
 	})
 	counter = desk.New(desk.Config{Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator, Waiting: queue.Len, Logger: quiet})
