@@ -184,9 +184,10 @@ func (h *house) ran() int   { return int(h.started.Load()) }
 func (h *house) end() error { return h.stop() }
 
 // empty waits until n jobs have run and no unfinished run is left: every end is on disk. The store is not asked before
-// all have begun, which costs it nothing while it is measured.
+// the worker has let go of all, which costs it nothing while it is measured.
 func (h *house) empty(ctx context.Context, n int) error {
-	if err := until(ctx, func() bool { return h.ran() >= n }); err != nil {
+	over := func() bool { held, _ := h.node.Running(); return held == 0 && h.ran() >= n }
+	if err := until(ctx, over); err != nil {
 		return err
 	}
 	return h.settled(ctx)

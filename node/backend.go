@@ -27,11 +27,14 @@ type backend struct {
 	bus         *postgres.Bus   // nil: nodes tell each other nothing, and poll
 	shared      bool            // other nodes may use it
 	flushers    int
+	// pending bounds, in bytes, what the node's worker has ended and not yet recorded. Where there is one writer, a burst starts
+	// before it is recorded, so it is more; where there are two, an end holds up no start.
+	pending int
 }
 
 // open opens the store that the configuration names.
 func (n *Node) open(ctx context.Context) (*backend, error) {
-	b := &backend{flushers: 1}
+	b := &backend{flushers: 1, pending: 64 << 20}
 	var err error
 	switch scheme, rest, _ := strings.Cut(n.cfg.Store, ":"); scheme {
 	case "sqlite":
@@ -77,7 +80,7 @@ func (n *Node) openPostgres(ctx context.Context, b *backend) error {
 	n.close = append(n.close, store.Close)
 	b.store, b.logs, b.coordinator = store, postgres.NewLogs(store), postgres.NewCoordinator(store)
 	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{URL: n.cfg.StoreListen, Logger: n.cfg.Logger})
-	b.shared, b.flushers = true, 2
+	b.shared, b.flushers, b.pending = true, 2, 12<<20
 	return nil
 }
 
@@ -88,7 +91,7 @@ func (n *Node) openMySQL(ctx context.Context, b *backend) error {
 	}
 	n.close = append(n.close, store.Close)
 	b.store, b.logs, b.coordinator = store, mysql.NewLogs(store), mysql.NewCoordinator(store)
-	b.shared, b.flushers = true, 2
+	b.shared, b.flushers, b.pending = true, 2, 12<<20
 	return nil
 }
 

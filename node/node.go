@@ -121,7 +121,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		queue = n.peers
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: b.store, IDs: n.ids, Starting: func() bool { return n.desk.Starting() }, Flushers: b.flushers,
+		Store: b.store, IDs: n.ids, Starting: func() bool { return b.flushers == 1 && n.desk.Starting() }, Flushers: b.flushers,
 		Then: []func([]carillon.Change){n.noticed, n.routed, n.metrics.count, n.publish},
 	})
 	n.desk = desk.New(desk.Config{
@@ -132,7 +132,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	if n.cfg.Concurrency > 0 {
 		n.worker = worker.New(worker.Config{
 			Desk: desk.Inner{Desk: n.desk}, Inside: true, Name: n.advertise, Executors: executors, Queues: n.cfg.Queues,
-			Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Logger: n.cfg.Logger,
+			Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending, Logger: n.cfg.Logger,
 		})
 	}
 	sched := scheduler.Config{
@@ -144,12 +144,13 @@ func (n *Node) assemble(ctx context.Context) error {
 	}
 	n.scheduler = scheduler.New(sched)
 	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 { return float64(due.Len()) })
-	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 { held, _ := n.running(); return float64(held) })
-	n.metrics.gauge("carillon_worker_slots", "Runs that the worker can hold.", func() float64 { _, slots := n.running(); return float64(slots) })
+	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 { held, _ := n.Running(); return float64(held) })
+	n.metrics.gauge("carillon_worker_slots", "Runs that the worker can hold.", func() float64 { _, slots := n.Running(); return float64(slots) })
 	return nil
 }
 
-func (n *Node) running() (held, slots int) {
+// Running is how many runs this node's own worker holds, until their ends are on disk, and how many it could.
+func (n *Node) Running() (held, slots int) {
 	if n.worker == nil {
 		return 0, 0
 	}

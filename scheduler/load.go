@@ -8,8 +8,11 @@ import (
 )
 
 const (
-	loadPage   = 5000
-	refillWait = 50 * time.Millisecond
+	// The first page is small, so that what is due first starts soon; then they grow: the shards of a page are read beside
+	// each other, and of a small one more is read that does not belong to it.
+	firstPage  = 2000
+	largePage  = 20_000
+	refillWait = 100 * time.Millisecond
 	retryWait  = time.Second
 )
 
@@ -57,17 +60,13 @@ func (st stretch) at(now carillon.Time) []stretch {
 // loadAll reads stretches, each as far as its lanes have room. What is left may have runs of other lanes in it.
 func (s *Scheduler) loadAll(ctx context.Context, all []stretch) (left []stretch, err error) {
 	for _, st := range all {
-		for {
+		for size, more := firstPage, true; more; size = min(4*size, largePage) {
 			if len(s.full(st.after)) > 0 {
 				left = append(left, st)
 				break
 			}
-			more, err := s.loadPage(ctx, &st)
-			if err != nil {
+			if more, err = s.loadPage(ctx, &st, size); err != nil {
 				return nil, err
-			}
-			if !more {
-				break
 			}
 		}
 	}
@@ -75,8 +74,8 @@ func (s *Scheduler) loadAll(ctx context.Context, all []stretch) (left []stretch,
 }
 
 // loadPage reads on in a stretch, and says whether there is more of it.
-func (s *Scheduler) loadPage(ctx context.Context, st *stretch) (more bool, err error) {
-	q := carillon.WakeQuery{Shards: s.members.shards(), Full: s.full(st.after), After: st.after, Until: st.until, Limit: loadPage}
+func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more bool, err error) {
+	q := carillon.WakeQuery{Shards: s.members.shards(), Full: s.full(st.after), After: st.after, Until: st.until, Limit: size}
 	runs, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
 		return true, err
@@ -98,7 +97,7 @@ func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Tim
 		waiting, err := s.refill(ctx)
 		if began := time.Now(); err == nil && len(behind) > 0 && !began.Before(next) {
 			var more bool
-			if more, err = s.loadPage(ctx, &behind[0]); !more {
+			if more, err = s.loadPage(ctx, &behind[0], firstPage); !more {
 				behind = behind[1:]
 			}
 			next = time.Now().Add(3 * time.Since(began))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -90,7 +91,11 @@ func (s *Scheduler) mark(lane carillon.Lane, at spilled) {
 	}
 }
 
-const refillPage = 2000
+// A page of a lane that has spilled is about as large as there was room for the last time, from small to large.
+const (
+	smallRefill = 100
+	largeRefill = 10_000
+)
 
 // refill offers runs to lanes that have spilled. It says whether any of them still waits for room.
 func (s *Scheduler) refill(ctx context.Context) (waiting bool, err error) {
@@ -113,6 +118,7 @@ func (s *Scheduler) refill(ctx context.Context) (waiting bool, err error) {
 func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bool, err error) {
 	s.mu.Lock()
 	at, is := s.overflow[lane]
+	size := max(s.room[lane], smallRefill)
 	s.mu.Unlock()
 	if !is || at.first != nil && !s.fits(ctx, at.first) {
 		return false, nil
@@ -126,7 +132,7 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	if at.foreign {
 		shards = nil
 	}
-	q := carillon.WakeQuery{Shards: shards, Lane: &lane, After: before(at.from), Until: carillon.Time(s.frontier.Load()), Limit: refillPage}
+	q := carillon.WakeQuery{Shards: shards, Lane: &lane, After: before(at.from), Until: carillon.Time(s.frontier.Load()), Limit: size}
 	page, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
 		s.mu.Lock()
@@ -135,12 +141,17 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 		return false, err
 	}
 	s.near(ctx, waiting(page))
-	if len(page) < refillPage {
-		return false, nil
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, full := s.overflow[lane]
+	if len(page) < size {
+		delete(s.room, lane)
+		return false, nil
+	}
+	rest, full := s.overflow[lane]
+	s.room[lane] = min(2*size, largeRefill)
+	if full {
+		s.room[lane] = 2 * sort.Search(len(page), func(i int) bool { return !page[i].WakePos().Less(rest.from) })
+	}
 	s.mark(lane, spilled{from: page[len(page)-1].WakePos(), foreign: at.foreign})
 	return !full, nil
 }

@@ -13,16 +13,13 @@ const (
 	reportLoops = 4
 	// maxReports bounds one report.
 	maxReports = 2000
-	// maxPending bounds what has ended and is not yet recorded, in bytes: slots are free as soon as a run returns, so without
-	// a bound a fast worker would outrun the store without end. It is some 100,000 small runs: a burst of them starts first
-	// and is recorded after.
-	maxPending = 64 << 20
-	// weight is about what a run without a payload takes.
+	// weight is about how many bytes a run without a payload takes.
 	weight = 400
 )
 
 // ends are the results that have no receipt yet.
 type ends struct {
+	limit   int // of pending
 	mu      sync.Mutex
 	waiting []*attempt // each with its outcome
 	pending int        // bytes of those that wait or are on their way
@@ -96,7 +93,7 @@ func (e *ends) caughtUp(ctx context.Context) bool {
 		e.mu.Lock()
 		pending := e.pending
 		e.mu.Unlock()
-		if pending <= maxPending {
+		if pending <= e.limit {
 			return true
 		}
 		if !sleep(ctx, 5*time.Millisecond) {

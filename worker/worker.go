@@ -26,6 +26,9 @@ type Config struct {
 	Queues      []string
 	Concurrency int           // attempts at the same time; default 64
 	Drain       time.Duration // how long a stop waits for what runs; default 10s
+	// Pending bounds what has ended and is not yet recorded, in bytes. Slots are free as soon as a run returns, so without a
+	// bound a fast worker would outrun the store without end. Default 12 MB, some 20,000 small runs.
+	Pending int
 	Logger      *slog.Logger  // default slog.Default()
 
 	// Inside says that the desk is in the same process: its answers cannot be lost, so it does not matter how long they take.
@@ -55,13 +58,14 @@ type Worker struct {
 func New(cfg Config) *Worker {
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 64)
 	cfg.Drain = cmp.Or(cfg.Drain, 10*time.Second)
+	cfg.Pending = cmp.Or(cfg.Pending, 12<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Clock == nil {
 		cfg.Clock = executor.Boottime
 	}
 	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1)}
 	w.slots.free, w.slots.freed = cfg.Concurrency, make(chan struct{}, 1)
-	w.ends.ready = make(chan struct{}, 1)
+	w.ends.limit, w.ends.ready = cfg.Pending, make(chan struct{}, 1)
 	w.base, w.end = context.WithCancel(context.Background())
 	return w
 }
