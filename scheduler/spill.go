@@ -150,7 +150,8 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	rest, full := s.overflow[lane]
 	s.room[lane] = min(2*size, largeRefill)
 	if full {
-		s.room[lane] = 2 * sort.Search(len(page), func(i int) bool { return !page[i].WakePos().Less(rest.from) })
+		fitted := sort.Search(len(page), func(i int) bool { return !page[i].WakePos().Less(rest.from) })
+		s.room[lane] = min(2*fitted, largeRefill)
 	}
 	s.mark(lane, spilled{from: page[len(page)-1].WakePos(), foreign: at.foreign})
 	return !full, nil

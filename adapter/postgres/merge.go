@@ -28,6 +28,7 @@ type stretch struct {
 	shard int
 	moved bool
 	after carillon.WakePos
+	turns int  // how often it was asked for
 	quota int  // how much of it was asked for last
 	got   int  // how much of that there was
 	cut   bool // there may be more of the lane, further on
@@ -99,7 +100,7 @@ func (m *merge) share(limit int) int {
 		}
 	}
 	part := limit / many
-	return part + 2*int(math.Sqrt(float64(part))) + 8
+	return part + int(math.Sqrt(float64(part))) + 4
 }
 
 // holdUp returns the stretches in which something may lie that comes before the last of limit pending runs.
@@ -125,12 +126,12 @@ const (
 	maxReach = 20_000
 )
 
-// fill reads a piece of some stretches: their share, or twice as much as the last time.
+// fill reads a piece of some stretches: their share, then a quarter of that, and more each time: most that ran out lack little.
 func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 	ask := newRows(m.by)
 	byShard := map[[2]int]*stretch{}
 	for _, s := range of {
-		s.got, s.quota, s.cut = 0, min(max(share, 2*s.quota), maxQuota), false
+		s.got, s.quota, s.cut = 0, s.next(share), false
 		byShard[[2]int{s.shard, int(bit(s.moved))}] = s
 		m.ask(&ask, s)
 	}
@@ -158,6 +159,13 @@ func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 	})
 	m.stretches = slices.DeleteFunc(m.stretches, func(s *stretch) bool { return s.quota > 0 && s.got < s.quota && !s.cut })
 	return nil
+}
+
+func (s *stretch) next(share int) int {
+	if s.turns++; s.turns == 1 {
+		return min(share, maxQuota)
+	}
+	return min(max(share/4, 16)<<min(s.turns-2, 12), maxQuota)
 }
 
 func (m *merge) ask(ask *rows, s *stretch) {
