@@ -23,6 +23,7 @@ ifeq ($(RACE),)
 	@echo "!!! no C compiler found: running the tests WITHOUT the race detector" >&2
 endif
 	$(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) go test $(RACE) -timeout 9m ./...
+	cd bench/peers && go test . ./peer ./report
 
 servers: ## install the database servers that tests need, where that may be done
 	@tools/servers
@@ -31,7 +32,7 @@ check: ## formatting, vet, staticcheck, architecture
 	@out=$$($(TOOL) gofumpt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	  if [ -n "$$out" ]; then echo "not formatted (make format):"; echo "$$out"; exit 1; fi
 	go vet ./...
-	cd bench/peers && go vet ./...
+	cd bench/peers && go vet . ./peer ./result ./report ./carillon
 	$(TOOL) staticcheck ./...
 	go test -run TestArchitecture .
 

@@ -254,3 +254,24 @@ func printable(s string, limit int) bool {
 }
 
 func byteCount(n int) string { return strconv.Itoa(n) + " bytes" }
+
+// Weight is about how many bytes a job holds of what can be large.
+func (j *Job) Weight() int {
+	n := len(j.Payload)
+	if c := j.Target.Command; c != nil {
+		n += len(c.Shell)
+		for _, arg := range c.Argv {
+			n += len(arg)
+		}
+		for name, value := range c.Env {
+			n += len(name) + len(value)
+		}
+	}
+	if h := j.Target.HTTP; h != nil {
+		n += len(h.URL) + len(h.Body)
+		for name, value := range h.Headers {
+			n += len(name) + len(value)
+		}
+	}
+	return n
+}

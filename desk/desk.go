@@ -130,8 +130,8 @@ func (d *Desk) given(h *handed, c *carillon.Change) {
 		h.guard = &guard
 	}
 	if h.waiter != nil {
-		h.job, h.giving = c.Job, false
-		h.waiter.deliver(carillon.Task{Run: h.run, Job: c.Job})
+		h.giving = false
+		h.waiter.deliver(carillon.Task{Run: h.run, Job: h.job})
 		h.waiter = nil
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -214,6 +215,36 @@ func TestOutputThatCannotBeKeptIsAskedForAgain(t *testing.T) {
 		kept, err := h.logs.Read(context.Background(), carillon.LogQuery{Namespace: "default", Run: task.Run.ID, AfterOffset: -1, Limit: 9})
 		if err != nil || len(kept) != 2 {
 			t.Errorf("%+v, %v", kept, err)
+		}
+	})
+}
+
+// A pull that waits has promised room to a job that is being submitted; then its worker leaves, or the desk forgets it.
+func TestAPromiseEndsWithItsWorker(t *testing.T) {
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		worker := h.register(n)
+		pulled := make(chan int, 1)
+		go func() {
+			tasks, _ := n.Pull(context.Background(), carillon.Pull{Worker: worker, Max: 3})
+			pulled <- len(tasks)
+		}()
+		synctest.Wait()
+		job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace, Definition: carillon.NewDefinition()}
+		run := carillon.NewRun(&job, carillon.Now())
+		if got, ok := n.Reserve(&run, &job); !ok || got != worker {
+			t.Fatalf("reserved for %q, %v", got, ok)
+		}
+		h.must(n.Leave(context.Background(), worker))
+		n.Release([]carillon.RunID{run.ID}) // its submit failed after all: there is nothing left to take back
+		time.Sleep(2 * carillon.PullWait)
+		select {
+		case tasks := <-pulled:
+			if tasks != 0 {
+				t.Errorf("%d tasks", tasks)
+			}
+		default:
+			t.Error("the pull waits for a promise that nobody keeps")
 		}
 	})
 }

@@ -33,7 +33,7 @@ func newMemory() memory {
 
 func (m *memory) put(h *handed) {
 	if old := m.runs[h.run.ID]; old != nil {
-		m.unlink(old)
+		m.drop(old)
 	}
 	m.runs[h.run.ID] = h
 	first := m.of[h.run.Worker]
@@ -47,6 +47,18 @@ func (m *memory) put(h *handed) {
 func (m *memory) drop(h *handed) {
 	delete(m.runs, h.run.ID)
 	m.unlink(h)
+	h.letGo()
+}
+
+// letGo takes back the promise that was made for a run, if it still is one, and lets go of what others of its batch would keep
+// in memory.
+func (h *handed) letGo() {
+	if w := h.waiter; w != nil {
+		h.waiter = nil
+		w.room++
+		w.promised.Done()
+	}
+	h.job, h.guard = nil, nil
 }
 
 func (m *memory) unlink(h *handed) {
@@ -67,6 +79,7 @@ func (m *memory) unlink(h *handed) {
 func (m *memory) dropAll(worker string) {
 	for h := m.of[worker]; h != nil; h = h.after {
 		delete(m.runs, h.run.ID)
+		h.letGo()
 	}
 	delete(m.of, worker)
 }

@@ -188,6 +188,11 @@ func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Ch
 			continue
 		case giving[i].committed:
 			run = &giving[i].run
+		default: // somebody else tried to claim it at the same time, and stands in its place
+			if h := d.handed.runs[run.ID]; h == nil || !h.committed {
+				giving[i] = handed{run: *run, job: dues[i].Job, giving: true, committed: true}
+				d.handed.put(&giving[i])
+			}
 		}
 		tasks = append(tasks, carillon.Task{Run: *run, Job: dues[i].Job})
 	}

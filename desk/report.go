@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -24,6 +25,9 @@ func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Rep
 	for try := 0; len(open) > 0; try++ {
 		if try == maxTries {
 			return nil, errors.New("the runs change too quickly to record what was reported; try again")
+		}
+		if try > 1 {
+			pause(ctx, time.Duration(try)*time.Millisecond) // somebody here is in the middle of something
 		}
 		if err := d.recall(ctx, worker, reports, open, try > 0, receipts); err != nil {
 			return nil, err

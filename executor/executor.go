@@ -104,7 +104,9 @@ func (t Task) remark(format string, args ...any) {
 }
 
 // save refuses here what the store would refuse later, with words that help.
-func (t Task) save(ctx context.Context, checkpoint []byte) error { return bounded(t.Save)(ctx, checkpoint) }
+func (t Task) save(ctx context.Context, checkpoint []byte) error {
+	return bounded(t.Save)(ctx, checkpoint)
+}
 
 func bounded(save func(context.Context, []byte) error) func(context.Context, []byte) error {
 	return func(ctx context.Context, checkpoint []byte) error {

@@ -26,27 +26,6 @@ type Definitions struct {
 // maxDefinitionBytes bounds the payloads and targets that are remembered.
 const maxDefinitionBytes = 32 << 20
 
-// weight is about how many bytes a definition holds of what can be large.
-func weight(job *carillon.Job) int {
-	n := len(job.Payload)
-	if c := job.Target.Command; c != nil {
-		n += len(c.Shell)
-		for _, arg := range c.Argv {
-			n += len(arg)
-		}
-		for name, value := range c.Env {
-			n += len(name) + len(value)
-		}
-	}
-	if h := job.Target.HTTP; h != nil {
-		n += len(h.URL) + len(h.Body)
-		for name, value := range h.Headers {
-			n += len(name) + len(value)
-		}
-	}
-	return n
-}
-
 func newDefinitions(store carillon.Store) *Definitions {
 	return &Definitions{store: store, known: map[carillon.JobVersion]*carillon.Job{}}
 }
@@ -104,7 +83,7 @@ func (d *Definitions) Remember(jobs ...*carillon.Job) {
 			d.forgetOldest()
 		}
 		d.known[id] = job
-		d.bytes += weight(job)
+		d.bytes += job.Weight()
 		d.order = append(d.order, id)
 	}
 }
@@ -113,7 +92,7 @@ func (d *Definitions) forgetOldest() {
 	id := d.order[d.next]
 	d.next++
 	if job := d.known[id]; job != nil {
-		d.bytes -= weight(job)
+		d.bytes -= job.Weight()
 		delete(d.known, id)
 	}
 	if d.next > maxDefinitions {

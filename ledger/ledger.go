@@ -179,7 +179,7 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 		case !hold:
 			batch = append(batch, l.ends.take(l.cfg.MaxBatch)...)
 		case len(batch) == 0:
-			batch = l.ends.take(l.cfg.MaxBatch / 8)
+			batch = l.ends.take(max(l.cfg.MaxBatch/8, 1))
 		}
 	}
 	if len(batch) == 0 && closing {

@@ -34,7 +34,7 @@ type backend struct {
 
 // open opens the store that the configuration names.
 func (n *Node) open(ctx context.Context) (*backend, error) {
-	b := &backend{flushers: 1, pending: 64 << 20}
+	b := &backend{flushers: 1, pending: 128 << 20}
 	var err error
 	switch scheme, rest, _ := strings.Cut(n.cfg.Store, ":"); scheme {
 	case "sqlite":
@@ -80,7 +80,7 @@ func (n *Node) openPostgres(ctx context.Context, b *backend) error {
 	n.close = append(n.close, store.Close)
 	b.store, b.logs, b.coordinator = store, postgres.NewLogs(store), postgres.NewCoordinator(store)
 	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{URL: n.cfg.StoreListen, Logger: n.cfg.Logger})
-	b.shared, b.flushers, b.pending = true, 2, 12<<20
+	b.shared, b.flushers, b.pending = true, 2, 24<<20
 	return nil
 }
 
@@ -91,7 +91,7 @@ func (n *Node) openMySQL(ctx context.Context, b *backend) error {
 	}
 	n.close = append(n.close, store.Close)
 	b.store, b.logs, b.coordinator = store, mysql.NewLogs(store), mysql.NewCoordinator(store)
-	b.shared, b.flushers, b.pending = true, 2, 12<<20
+	b.shared, b.flushers, b.pending = true, 2, 24<<20
 	return nil
 }
 

@@ -207,4 +207,6 @@ func storeWakeShards(t *storeTest) {
 	want := slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool { return !slices.Contains(shards, r.ID.Job.Shard()) })
 	t.equal("two shards", t.wakes(carillon.WakeQuery{Shards: shards, Until: carillon.Never}), want)
 	t.equal("no shard", len(t.wakes(carillon.WakeQuery{Shards: []int{}, Until: carillon.Never})), 0)
+	full := []carillon.Lane{all[0].Lane()}
+	t.equal("no shard, and a full lane", len(t.wakes(carillon.WakeQuery{Shards: []int{}, Full: full, Until: carillon.Never})), 0)
 }

@@ -30,7 +30,7 @@ func (s *Scheduler) load(ctx context.Context) error {
 		if int64(until) > s.frontier.Load() { // it never goes back, even if the clock does
 			s.frontier.Store(int64(until)) // before reading: see the field
 		}
-		more, err := s.loadAll(ctx, stretch{pos, until}.at(now))
+		more, err := s.loadAll(ctx, stretch{pos, until}, now)
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("load what is due next", "error", err)
 			pause(ctx, retryWait)
@@ -49,25 +49,25 @@ type stretch struct {
 	until carillon.Time
 }
 
-// at is the stretch in two: what is due, of which there may be millions, must not hold up what comes next.
-func (st stretch) at(now carillon.Time) []stretch {
-	if st.after.Wake > now {
-		return []stretch{st}
-	}
-	return []stretch{{st.after, now}, {carillon.WakePos{Wake: now + 1}, st.until}}
-}
-
-// loadAll reads stretches, each as far as its lanes have room. What is left may have runs of other lanes in it.
-func (s *Scheduler) loadAll(ctx context.Context, all []stretch) (left []stretch, err error) {
-	for _, st := range all {
+// loadAll reads a stretch: what is due as far as its lanes have room, for of that there may be millions, and all of what comes
+// next. What is left may have due runs of other lanes in it.
+func (s *Scheduler) loadAll(ctx context.Context, st stretch, now carillon.Time) (left []stretch, err error) {
+	if st.after.Wake <= now {
+		due := stretch{st.after, now}
+		st.after = carillon.WakePos{Wake: now + 1}
 		for size, more := firstPage, true; more; size = min(4*size, largePage) {
-			if len(s.full(st.after)) > 0 {
-				left = append(left, st)
+			if len(s.full(due.after)) > 0 {
+				left = append(left, due)
 				break
 			}
-			if more, err = s.loadPage(ctx, &st, size); err != nil {
+			if more, err = s.loadPage(ctx, &due, size); err != nil {
 				return nil, err
 			}
+		}
+	}
+	for size, more := firstPage, true; more; size = min(4*size, largePage) {
+		if more, err = s.loadPage(ctx, &st, size); err != nil {
+			return nil, err
 		}
 	}
 	return left, nil
@@ -92,7 +92,7 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 // loadRest fills lanes that have spilled until the horizon has to be moved. Beside that it looks through what is behind full
 // lanes, taking its time: others are working on those.
 func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Time) []stretch {
-	var next time.Time // to look behind
+	var next time.Time // when to look behind, a quarter of the time
 	for ctx.Err() == nil && time.Now().Before(end) && len(s.reload) == 0 {
 		waiting, err := s.refill(ctx)
 		if began := time.Now(); err == nil && len(behind) > 0 && !began.Before(next) {
@@ -106,7 +106,9 @@ func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Tim
 		case err != nil && ctx.Err() == nil:
 			s.cfg.Logger.Error("read on where memory had no room", "error", err)
 			pause(ctx, retryWait)
-		case waiting || len(behind) > 0:
+		case len(behind) > 0:
+			pause(ctx, min(max(time.Until(next), time.Millisecond), refillWait))
+		case waiting:
 			pause(ctx, refillWait)
 		default:
 			s.untilSpill(ctx, time.Until(end))

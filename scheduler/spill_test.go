@@ -177,3 +177,45 @@ func TestEditsReachRunsThatSpilled(t *testing.T) {
 		}
 	})
 }
+
+// put leaves jobs in the store as a process before this one has.
+func (h *house) put(n int, edit func(*carillon.Definition)) (jobs []carillon.Job) {
+	h.t.Helper()
+	now := carillon.Now()
+	var changes []carillon.Change
+	for range n {
+		def := carillon.NewDefinition()
+		def.Type, def.Target.Handler = "test", &carillon.Handler{}
+		edit(&def)
+		if err := def.Admit(now); err != nil {
+			h.t.Fatal(err)
+		}
+		h.unheardOf++
+		job := &carillon.Job{ID: h.unheardOf, Namespace: carillon.DefaultNamespace, Definition: def}
+		changes = append(changes, carillon.Submit(job, now))
+		jobs = append(jobs, *job)
+	}
+	if lost, err := h.truth.Commit(context.Background(), changes); len(lost) > 0 || err != nil {
+		h.t.Fatal(lost, err)
+	}
+	return jobs
+}
+
+func TestABacklogThatWasThereBeforeTheStartHoldsUpNoOtherLane(t *testing.T) {
+	var due, soon, mail []carillon.Job
+	in(t, func(h *house) {
+		tiny(h)
+		mail = h.put(7000, lane("mail", 5, after(0)))
+		due = h.put(2, lane("urgent", 9, after(time.Millisecond)))
+		soon = h.put(2, lane("urgent", 9, after(6*time.Second)))
+		time.Sleep(2 * time.Second)
+	}, func(h *house) {
+		time.Sleep(10 * time.Second)
+		h.expectAll(due, 1)
+		h.expectAll(soon, 1)
+		h.expectLate(due, 4*time.Second) // two of them before there was anybody
+		h.expectLate(soon, 200*time.Millisecond)
+		time.Sleep(5 * time.Minute)
+		h.expectAll(mail, 1)
+	})
+}

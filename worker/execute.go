@@ -32,9 +32,6 @@ type attempt struct {
 	returned  chan struct{} // closed then; made when somebody waits for it
 }
 
-// goexit is the outcome of a handler that never returned to anybody: t.FailNow ends its goroutine, for example.
-var goexit = carillon.Outcome{Kind: carillon.Retriable, Reason: "the handler ended its goroutine (runtime.Goexit)"}
-
 // execute performs the attempt, in a goroutine of its own.
 func (a *attempt) execute() {
 	ctx, cancel := context.WithCancelCause(a.w.base)
@@ -45,16 +42,31 @@ func (a *attempt) execute() {
 	if why != nil {
 		cancel(why)
 	}
-	outcome := goexit
+	var outcome carillon.Outcome
 	defer func() {
+		if outcome.Kind == 0 { // a handler ended its goroutine: t.FailNow does that, for example
+			outcome = carillon.Outcome{Kind: carillon.Retriable, Reason: "the handler ended its goroutine (runtime.Goexit)"}
+			if ctx.Err() != nil {
+				outcome = ended(ctx)
+			}
+		}
 		cancel(nil)
 		a.finish(outcome)
 	}()
-	ended, free := a.follow(ctx)
+	before, free := a.follow(ctx)
 	if free {
-		ended = a.perform(ctx)
+		before = a.perform(ctx)
 	}
-	outcome = ended
+	outcome = before
+}
+
+// ended is the outcome of an attempt that had no say in its end.
+func ended(ctx context.Context) carillon.Outcome {
+	o := carillon.Outcome{Kind: carillon.Lost, Reason: context.Cause(ctx).Error()}
+	if errors.Is(context.Cause(ctx), executor.ErrStopped) {
+		o.Kind = carillon.Stopped
+	}
+	return o
 }
 
 // finish hands in how the attempt ended. The slot is free when the executor has returned, not when the end is recorded.
@@ -102,11 +114,7 @@ func (a *attempt) follow(ctx context.Context) (outcome carillon.Outcome, free bo
 		return outcome, true
 	case <-ctx.Done():
 	}
-	outcome = carillon.Outcome{Kind: carillon.Lost, Reason: context.Cause(ctx).Error()}
-	if errors.Is(context.Cause(ctx), executor.ErrStopped) {
-		outcome.Kind = carillon.Stopped
-	}
-	return outcome, false
+	return ended(ctx), false
 }
 
 func (a *attempt) perform(ctx context.Context) carillon.Outcome {

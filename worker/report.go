@@ -13,8 +13,8 @@ const (
 	reportLoops = 4
 	// maxReports bounds one report.
 	maxReports = 2000
-	// weight is about how many bytes a run without a payload takes.
-	weight = 400
+	// weight is about how many bytes a run without a payload takes here and at a desk in the same process.
+	weight = 1200
 )
 
 // ends are the results that have no receipt yet.
@@ -77,7 +77,7 @@ func (e *ends) settled(batch []*attempt) {
 
 // weight is about how many bytes an attempt that has ended holds in memory.
 func (a *attempt) weight() int {
-	n := weight + len(a.Job.Payload) + len(a.outcome.Reason)
+	n := weight + a.Job.Weight() + len(a.Checkpoint) + len(a.outcome.Reason)
 	if out := a.outcome.Output; out != nil {
 		n += len(out.Result)
 	}

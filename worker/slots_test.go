@@ -224,3 +224,21 @@ func TestAHandlerThatEndsItsGoroutineIsTriedAgainAndLosesNoSlot(t *testing.T) {
 		h.expectSlots()
 	})
 }
+
+func TestAHandlerThatEndsItsGoroutineWhenToldToStopLosesNoAttempt(t *testing.T) {
+	in(t, func(h *house) { h.drain = time.Second }, func(h *house) {
+		h.handle = func(ctx context.Context, _ executor.Task) error {
+			<-ctx.Done()
+			runtime.Goexit()
+			return nil
+		}
+		job := h.submit(1, func(d *carillon.Definition) { d.Retry.MaxAttempts = 1 })[0]
+		time.Sleep(time.Second)
+		h.cancel()
+		h.parts.Wait()
+		h.door.Wait()
+		if run := h.run(job.ID); run.State != carillon.Waiting || run.Losses != 1 || run.Failures != 0 {
+			t.Errorf("%s after %d losses and %d failures: %s", run.State, run.Losses, run.Failures, run.Reason)
+		}
+	})
+}

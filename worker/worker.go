@@ -27,9 +27,9 @@ type Config struct {
 	Concurrency int           // attempts at the same time; default 64
 	Drain       time.Duration // how long a stop waits for what runs; default 10s
 	// Pending bounds what has ended and is not yet recorded, in bytes. Slots are free as soon as a run returns, so without a
-	// bound a fast worker would outrun the store without end. Default 12 MB, some 20,000 small runs.
+	// bound a fast worker would outrun the store without end. Default 24 MB, less than 20,000 runs.
 	Pending int
-	Logger      *slog.Logger  // default slog.Default()
+	Logger  *slog.Logger // default slog.Default()
 
 	// Inside says that the desk is in the same process: its answers cannot be lost, so it does not matter how long they take.
 	Inside bool
@@ -58,7 +58,7 @@ type Worker struct {
 func New(cfg Config) *Worker {
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 64)
 	cfg.Drain = cmp.Or(cfg.Drain, 10*time.Second)
-	cfg.Pending = cmp.Or(cfg.Pending, 12<<20)
+	cfg.Pending = cmp.Or(cfg.Pending, 24<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Clock == nil {
 		cfg.Clock = executor.Boottime
@@ -220,14 +220,14 @@ func (w *Worker) Running() (held, slots int) {
 	return len(w.held), w.cfg.Concurrency
 }
 
-// holds are the attempts whose end has no receipt yet. Those that were asked for within the last beat are left out: they were
-// claimed even later, so the next beat is early enough to list them, and most have ended by then.
+// holds are the attempts whose end has no receipt yet. Inside a node those that were asked for within the last beat are left
+// out: they were claimed even later, so the next beat is early enough to list them, and most have ended by then.
 func (w *Worker) holds() (list []carillon.Held) {
 	now := w.cfg.Clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.held {
-		if now-a.asked >= carillon.BeatEvery {
+		if !w.cfg.Inside || now-a.asked >= carillon.BeatEvery {
 			list = append(list, a.Held())
 		}
 	}

@@ -43,14 +43,16 @@ func (m *merge) add(shard int, moved bool, after carillon.WakePos) {
 func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 	for {
 		behind := m.holdUp(limit)
+		if cut := m.cutFirst(); cut != nil {
+			if behind = m.before(cut.after); len(behind) == 0 {
+				return m.upTo(cut, limit), nil
+			}
+		}
 		if len(behind) == 0 {
 			break
 		}
 		if err := m.fill(ctx, behind, m.share(limit)); err != nil {
 			return nil, err
-		}
-		if some := m.stopped(limit); some != nil {
-			return some, nil
 		}
 	}
 	n := min(limit, len(m.pending))
@@ -62,32 +64,43 @@ func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 	return some, nil
 }
 
-// stopped is what was found up to where the first stretch was cut, and the run that it was cut at, if that is fewer than
-// limit: enough runs of full lanes were passed over for one read. A lane that is asked for is looked for to the end.
-func (m *merge) stopped(limit int) []carillon.Run {
+// cutFirst is the stretch that was cut the earliest: enough runs of full lanes were passed over for one read. nil if none was.
+// A lane that is asked for is looked for to the end.
+func (m *merge) cutFirst() (first *stretch) {
 	if m.lanes == nil || m.lanes.Lane != nil {
 		return nil
 	}
-	var first *stretch
 	for _, s := range m.stretches {
-		if s.cut && (first == nil || s.after.Less(first.after)) {
+		if s.cut && !m.lanes.Wants(&s.last) && (first == nil || s.after.Less(first.after)) {
 			first = s
 		}
 	}
-	if first == nil || m.lanes.Wants(&first.last) {
-		return nil
+	return first
+}
+
+// before are the stretches in which something may lie that comes before a position.
+func (m *merge) before(pos carillon.WakePos) (behind []*stretch) {
+	for _, s := range m.stretches {
+		if s.after.Less(pos) {
+			behind = append(behind, s)
+		}
 	}
+	return behind
+}
+
+// upTo is what was found before a stretch was cut, and the run that it was cut at, so that who asked can go on from there.
+func (m *merge) upTo(cut *stretch, limit int) []carillon.Run {
 	some := make([]carillon.Run, 0, limit)
 	for _, run := range m.pending {
-		if !m.pos(run).Less(first.after) {
+		if len(some) == limit || !m.pos(run).Less(cut.after) {
 			break
 		}
 		some = append(some, *run)
 	}
-	if len(some) >= limit {
-		return nil
+	if len(some) < limit {
+		some = append(some, cut.last)
 	}
-	return append(some, first.last)
+	return some
 }
 
 // share is how much of a stretch to read at first: its part, and a little more, since shards are not quite alike. Those who
@@ -108,14 +121,7 @@ func (m *merge) holdUp(limit int) []*stretch {
 	if len(m.pending) < limit {
 		return m.stretches
 	}
-	last := m.pos(m.pending[limit-1])
-	var behind []*stretch
-	for _, s := range m.stretches {
-		if s.after.Less(last) {
-			behind = append(behind, s)
-		}
-	}
-	return behind
+	return m.before(m.pos(m.pending[limit-1]))
 }
 
 const (

@@ -48,6 +48,9 @@ SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT r.cut, `+runColumns+` FROM
 
 // Wakes implements carillon.Store.
 func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	if q.Shards != nil && len(q.Shards) == 0 {
+		return nil, ctx.Err()
+	}
 	m := merge{by: wakesInShards, read: s.read, until: q.Until, pos: (*carillon.Run).WakePos}
 	if q.Lane != nil || len(q.Full) > 0 {
 		m.by, m.reach, m.lanes = wakesInLanes, s.maxReach, &q

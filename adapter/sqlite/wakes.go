@@ -23,6 +23,9 @@ WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due AND (?5 IS 
 
 // Wakes implements carillon.Store.
 func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carillon.Run, err error) {
+	if q.Shards != nil && len(q.Shards) == 0 {
+		return nil, ctx.Err()
+	}
 	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
 	err = s.read(ctx, func(r *reader) error {
 		atDue, err := r.wakes(wakesAtDue, &q, s.maxScan)

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/node"
+	"github.com/carillon-run/carillon/worker"
+)
+
+// desk is a node as others see it: by its address and token.
+type desk struct {
+	url, token string
+	client     *client.Client
+	stop       func() // ends the worker, if there is one
+}
+
+func dial(n *node.Node) (*desk, error) {
+	token, err := os.ReadFile(n.TokenFile())
+	if err != nil {
+		return nil, err
+	}
+	d := &desk{url: n.URL(), token: strings.TrimSpace(string(token)), stop: func() {}}
+	// Sixteen callers share one client: a connection is kept for each of them.
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy, transport.MaxIdleConnsPerHost = nil, 64
+	d.client, err = client.New(client.Config{URL: d.url, Token: d.token, HTTP: &http.Client{Transport: transport}})
+	return d, err
+}
+
+func (d *desk) submit(ctx context.Context, defs []carillon.Definition) (err error) {
+	if len(defs) == 1 {
+		_, err = d.client.Submit(ctx, defs[0])
+	} else {
+		_, err = d.client.SubmitMany(ctx, defs)
+	}
+	return err
+}
+
+// work is what a worker of its own does, but in this process, so that it is one process that is measured.
+func (d *desk) work(handle executor.Handler) error {
+	remote, err := client.NewDesk(client.DeskConfig{Servers: []string{d.url}, Token: d.token})
+	if err != nil {
+		return err
+	}
+	funcs := executor.NewFuncs()
+	funcs.Register("bench", handle)
+	w := worker.New(worker.Config{
+		Desk: remote, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs}, Concurrency: slots, Logger: logger(),
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := w.Run(ctx); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+	}()
+	d.stop = func() { cancel(); <-done }
+	return nil
+}

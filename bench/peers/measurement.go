@@ -1,0 +1,272 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon/bench/peers/peer"
+	"github.com/carillon-run/carillon/bench/peers/result"
+)
+
+// step is a scenario, or one of its sizes.
+type step struct {
+	scenario string
+	size     int  // as in result.Figure; multiplied by the scale where it counts jobs
+	big      bool // large, or takes long: one round
+	run      func(ctx context.Context, m *measurement) error
+	fits     func(p scheduler) (why string)                       // nil: it fits all
+	alone    func(ctx context.Context, b *bench, round int) error // instead of run: not of a scheduler
+}
+
+func (s step) unfit(p scheduler) string {
+	if s.fits == nil {
+		return ""
+	}
+	return s.fits(p)
+}
+
+// about begins a reason that is of one size only.
+func (s step) about() string {
+	if s.size == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d: ", s.size)
+}
+
+// Limits on what a scheduler may take. Peers are measured until they are over, then by what they had done.
+const (
+	patience    = 60 * time.Second  // a stretch that is measured
+	patienceBig = 180 * time.Second // a million at one instant
+	filling     = 120 * time.Second // handing in
+	fillingBig  = 300 * time.Second // handing in more than a million
+	answering   = 60 * time.Second  // anything else
+)
+
+func fillLimit(jobs int) time.Duration {
+	if jobs > 1_000_000 {
+		return fillingBig
+	}
+	return filling
+}
+
+// measurement is one scheduler in one step in one round.
+type measurement struct {
+	*bench
+	peer     scheduler
+	step     step
+	round    int
+	at       place
+	prepared bool
+	children []*child
+}
+
+// jobs is the size of the step where that is a number of jobs.
+func (m *measurement) jobs() int { return m.count(m.step.size) }
+
+// start starts a process of the scheduler; the first one makes what the store needs.
+func (m *measurement) start(ctx context.Context) (*child, error) {
+	c, err := m.spawn(ctx, m.peer, m.at)
+	if err != nil {
+		return nil, err
+	}
+	m.children = append(m.children, c)
+	if !m.prepared {
+		if _, err := c.ask(ctx, peer.Command{Do: "prepare"}, 5*time.Minute); err != nil {
+			return nil, err
+		}
+		m.prepared = true
+	}
+	return c, nil
+}
+
+// endAll ends what is still there.
+func (m *measurement) endAll() {
+	for _, c := range m.children {
+		c.in.Close()
+	}
+	for _, c := range m.children {
+		c.end()
+	}
+	m.children = nil
+}
+
+// work has a child begin to run jobs.
+func (m *measurement) work(ctx context.Context, c *child) error {
+	_, err := c.ask(ctx, peer.Command{Do: "work"}, answering)
+	return err
+}
+
+// fill hands jobs in by a process that then ends, and lets the server come to rest.
+func (m *measurement) fill(ctx context.Context, jobs int, job peer.Job) error {
+	c, err := m.start(ctx)
+	if err != nil {
+		return err
+	}
+	if err := m.fillBy(ctx, c, jobs, job); err != nil {
+		return err
+	}
+	c.end()
+	return m.settle(ctx, m.at)
+}
+
+func (m *measurement) fillBy(ctx context.Context, c *child, jobs int, job peer.Job) error {
+	if jobs == 0 {
+		return nil
+	}
+	if rate := m.bulk[m.peer.name]; rate > 0 && float64(jobs)/rate > 2*fillLimit(jobs).Seconds() {
+		return fmt.Errorf("handing in %d jobs would take about %.0f s, which is more than %s", jobs, float64(jobs)/rate, fillLimit(jobs))
+	}
+	m.say("handing in %d jobs", jobs)
+	_, err := c.ask(ctx, peer.Command{Do: "fill", Jobs: jobs, Job: job}, fillLimit(jobs))
+	var over late
+	if errors.As(err, &over) {
+		return fmt.Errorf("handing in %d jobs took more than %s", jobs, over.limit)
+	}
+	return err
+}
+
+// affordable is how many of so many jobs a scheduler can be handed in within a minute; the note says so if that is not all.
+func (m *measurement) affordable(ctx context.Context, jobs int) (n int, note string, err error) {
+	rate := m.bulk[m.peer.name]
+	if rate == 0 {
+		if rate, err = m.probe(ctx); err != nil {
+			return 0, "", err
+		}
+		m.bulk[m.peer.name] = rate
+	}
+	if n = max(int(rate*patience.Seconds())/1000*1000, 1000); n >= jobs {
+		return jobs, "", nil
+	}
+	return n, fmt.Sprintf("%d jobs: handing in %d takes too long", n, jobs), nil
+}
+
+// probe finds out roughly how quickly a scheduler takes jobs, in a place of its own.
+func (m *measurement) probe(ctx context.Context) (rate float64, err error) {
+	const jobs = 1000
+	p := &measurement{bench: m.bench, peer: m.peer, step: m.step}
+	if p.at, err = m.fresh(ctx, m.peer); err != nil {
+		return 0, err
+	}
+	c, err := p.start(ctx)
+	if err == nil {
+		begin := time.Now()
+		err = p.fillBy(ctx, c, jobs, peer.Job{Due: tomorrow()})
+		rate = jobs / seconds(begin, time.Now())
+	}
+	p.endAll()
+	if err = errors.Join(err, m.discard(p.at)); err != nil || m.at.engine != "redis" {
+		return rate, err
+	}
+	m.prepared = false // there is one Redis for all places
+	return rate, nil
+}
+
+// notes are what a figure says beside its value.
+func notes(list ...string) string {
+	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), "; ")
+}
+
+// stuff puts jobs into the store by whatever is quickest.
+func (m *measurement) stuff(ctx context.Context, c *child, jobs int, ended bool) error {
+	if jobs == 0 {
+		return nil
+	}
+	m.say("putting %d jobs into the store", jobs)
+	_, err := c.ask(ctx, peer.Command{Do: "stuff", Jobs: jobs, Ended: ended}, fillingBig)
+	var over late
+	var cannot peer.Cannot
+	switch {
+	case errors.As(err, &over):
+		return fmt.Errorf("putting %d jobs into the store took more than %s", jobs, over.limit)
+	case errors.As(err, &cannot) && !ended:
+		return m.fillBy(ctx, c, jobs, peer.Job{Due: tomorrow()})
+	}
+	return err
+}
+
+func tomorrow() int64 { return time.Now().Add(24 * time.Hour).Truncate(time.Second).UnixMicro() }
+
+// figure notes a result of this step.
+func (m *measurement) figure(name string, value float64, unit, note string) {
+	f := result.Figure{
+		Scenario: m.step.scenario, Peer: m.peer.name, Size: m.size(), Name: name, Unit: unit, Round: m.round, Value: value, Note: note,
+	}
+	m.note(f)
+}
+
+// size is what a figure says: nodes as they are, jobs as many as there were.
+func (m *measurement) size() int {
+	if m.step.scenario == "nodes" {
+		return m.step.size
+	}
+	return m.jobs()
+}
+
+func (b *bench) note(f result.Figure) {
+	b.result.Figures = append(b.result.Figures, f)
+	note := ""
+	if f.Note != "" {
+		note = " (" + f.Note + ")"
+	}
+	size := ""
+	if f.Size != 0 {
+		size = fmt.Sprintf(" at %d", f.Size)
+	}
+	b.say("%s%s: %s %s%s", f.Name, size, number(f.Value), f.Unit, note)
+}
+
+// times notes percentiles.
+func (m *measurement) times(t peer.Times, note string) {
+	if t.N == 0 {
+		return
+	}
+	m.figure("p50", t.P50, "ms", note)
+	m.figure("p99", t.P99, "ms", note)
+	m.figure("max", t.Max, "ms", note)
+}
+
+// spent is what this scheduler and its server have used so far.
+func (m *measurement) spent(c *child) (own, server usage) {
+	return usageOf(c.cmd.Process.Pid), usageOf(m.at.server)
+}
+
+func seconds(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 1e-6) }
+
+// pause waits, unless we are stopped.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// counted waits until as many have started in these processes together, and says when; over: it did not get there.
+func counted(ctx context.Context, children []*child, jobs int, limit time.Duration) (ran int, at time.Time, over bool, err error) {
+	return count(ctx, children, peer.Command{Do: "count"}, jobs, limit)
+}
+
+func count(ctx context.Context, children []*child, ask peer.Command, jobs int, limit time.Duration) (ran int, at time.Time, over bool, err error) {
+	for begin := time.Now(); ; {
+		ran = 0
+		for _, c := range children {
+			a, err := c.ask(ctx, ask, answering)
+			if err != nil {
+				return ran, at, false, err
+			}
+			ran += a.Jobs
+		}
+		at = time.Now()
+		if ran >= jobs || at.Sub(begin) > limit {
+			return ran, at, ran < jobs, nil
+		}
+		if err := pause(ctx, 5*time.Millisecond); err != nil {
+			return ran, at, false, err
+		}
+	}
+}

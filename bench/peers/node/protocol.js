@@ -1,0 +1,192 @@
+// How bench/peers drives a scheduler, in JavaScript: what package peer (../peer) is in Go. Commands come as JSON lines on
+// standard input, each is answered with one on standard output. A peer is an object with the methods of Go's peer.Peer,
+// in small letters; each returns a promise, and throws Cannot for what it does not have.
+
+import { createInterface } from "node:readline";
+
+/** The answer of a scheduler that does not have what was asked for, and why. */
+export class Cannot extends Error {}
+
+/** now is unix milliseconds with a fraction: Date.now() has none, and pickup takes few of them. */
+const now = () => performance.timeOrigin + performance.now();
+
+const sleep = (ms) => new Promise((wake) => setTimeout(wake, ms));
+
+/** payload is a job's, as all peers send it: the keys and their order are those of Go's Job.Payload. */
+export function payload(job = {}) {
+  return {
+    ...(job.due ? { due: job.due } : {}),
+    ...(job.sleep ? { sleep: job.sleep } : {}),
+    customer: "c-1029384756",
+    subject: "Your order has been shipped",
+    template: "order-shipped-v3",
+    locale: "en-GB",
+    items: [4711, 4712, 4713],
+    note: "two hundred bytes is what people usually send",
+  };
+}
+
+/** dayAhead is when the jobs of submit and stuff are due. */
+export const dayAhead = () => new Date(Date.now() + 24 * 3600 * 1000);
+
+/** dueAt is when a job is due, undefined for now. */
+export const dueAt = (job) => (job?.due ? new Date(Math.ceil(job.due / 1000)) : undefined);
+
+/** inBatches hands so many jobs over, size at a time, by so many callers at once. */
+export async function inBatches(jobs, size, callers, hand) {
+  let left = jobs;
+  const caller = async () => {
+    while (left > 0) {
+      const n = Math.min(size, left);
+      left -= n;
+      await hand(n);
+    }
+  };
+  await Promise.all(Array.from({ length: callers }, caller));
+}
+
+/** Recorder is told of every start. */
+export class Recorder {
+  ran = 0;
+  #late = [];
+  #next;
+
+  /** start is the first thing that a job does. What it returns is what is left to wait for; nothing for most jobs. */
+  start(job) {
+    const at = now();
+    this.ran++;
+    if (job.due) this.#late.push(at - job.due / 1000);
+    if (this.#next) {
+      this.#next(at);
+      this.#next = undefined;
+    }
+    return job.sleep > 0 ? sleep(job.sleep) : undefined;
+  }
+
+  /** next is the time of the next start. */
+  next() {
+    return new Promise((tell) => {
+      this.#next = tell;
+    });
+  }
+
+  /** late is how late those that have started were, and forgets them. */
+  late() {
+    const late = timesOf(this.#late);
+    this.#late = [];
+    return late;
+  }
+}
+
+/** timesOf are percentiles of milliseconds, cut to microseconds. */
+function timesOf(waits) {
+  if (waits.length === 0) return undefined;
+  const sorted = Float64Array.from(waits).sort();
+  const at = (q) => Math.trunc(sorted[Math.min(Math.floor(q * sorted.length), sorted.length - 1)] * 1000) / 1000;
+  return { n: sorted.length, p50: at(0.5), p99: at(0.99), max: at(1) };
+}
+
+/** serve answers commands until there are none. Whatever still runs then ends with the process, as with a kill. */
+export async function serve(peer) {
+  answer({ hello: await peer.hello() });
+  const started = new Recorder();
+  for await (const line of createInterface({ input: process.stdin })) {
+    let command;
+    try {
+      command = JSON.parse(line);
+    } catch (err) {
+      console.error("not a command:", line, err.message);
+      process.exit(1);
+    }
+    try {
+      answer(await perform(peer, started, command));
+    } catch (err) {
+      if (err instanceof Cannot) answer({ cannot: err.message });
+      else answer({ error: `${command.do}: ${err?.message || err}` });
+    }
+  }
+  process.exit(0);
+}
+
+/** answer leaves out what is nothing, as Go does. */
+function answer(a) {
+  process.stdout.write(JSON.stringify(a, (_, v) => (v === 0 || v === "" || v === false ? undefined : v)) + "\n");
+}
+
+async function perform(peer, started, c) {
+  const begin = now();
+  switch (c.do) {
+    case "prepare":
+      await peer.prepare();
+      break;
+    case "submit":
+      return submit(peer, c);
+    case "fill":
+      await peer.fill(c.jobs, c.job ?? {});
+      break;
+    case "stuff":
+      await peer.stuff(c.jobs, c.ended ?? false);
+      break;
+    case "work":
+      await peer.work(started);
+      break;
+    case "count":
+      return { jobs: started.ran };
+    case "await":
+      return awaitEnd(peer, started, c);
+    case "pickup":
+      return pickup(peer, started, c);
+    case "recur":
+      await peer.recur(c.jobs, c.every, started);
+      break;
+    default:
+      throw new Error("no such command");
+  }
+  return { jobs: c.jobs, seconds: (now() - begin) / 1000 };
+}
+
+/** submit: so many clients, each handing in one job after the other. */
+async function submit(peer, c) {
+  let jobs = 0;
+  const begin = now();
+  const client = async () => {
+    while ((now() - begin) / 1000 < c.seconds) {
+      await peer.submit();
+      jobs++;
+    }
+  };
+  await Promise.all(Array.from({ length: c.clients }, client));
+  return { jobs, seconds: (now() - begin) / 1000 };
+}
+
+/** awaitEnd: until so many have started here and nothing that is due is left in the store, which is not asked before. */
+async function awaitEnd(peer, started, c) {
+  const begin = now();
+  for (;;) {
+    let left = 1;
+    if (c.store || started.ran >= (c.jobs ?? 0)) left = await peer.unfinished();
+    const seconds = (now() - begin) / 1000;
+    if (left === 0 || seconds > c.seconds) {
+      return { jobs: started.ran, seconds, at: Math.round(now() * 1000), over: left > 0, late: started.late() };
+    }
+    await sleep(5);
+  }
+}
+
+/** pickup: from the call that hands a job in to its start, one at a time. */
+async function pickup(peer, started, c) {
+  const waits = [];
+  for (let i = 0; i < c.jobs; i++) {
+    const next = started.next();
+    const begin = now();
+    await peer.now();
+    let timer;
+    const tooLate = new Promise((_, reject) => {
+      timer = setTimeout(() => reject(new Error("a job that was handed in did not start for 30 s")), 30_000);
+    });
+    waits.push((await Promise.race([next, tooLate])) - begin);
+    clearTimeout(timer);
+    await sleep(c.gap ?? 0);
+  }
+  return { jobs: waits.length, late: timesOf(waits) };
+}

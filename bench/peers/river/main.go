@@ -1,0 +1,186 @@
+// Command river is River as bench/peers measures it: jobs in PostgreSQL, worked in this process.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-run/carillon/bench/peers/peer"
+)
+
+const (
+	// As in River's own benchmark command.
+	fetchCooldown     = 2 * time.Millisecond
+	fetchPollInterval = 20 * time.Millisecond
+	maxWorkers        = 2000
+
+	// River takes a job back from a worker that has died when the job should have ended long ago: the sooner, the shorter
+	// jobs may be. An hour by default, which is longer than anybody watches a benchmark.
+	jobTimeout  = 10 * time.Second
+	rescueAfter = 11 * time.Second
+
+	// Its benchmark leaves the pool at the default of four; sixteen clients that submit at once need one each, beside
+	// those of the client itself.
+	poolSize = 32
+
+	callers = 4
+	batch   = 5000 // of InsertManyFast, as in its benchmark
+)
+
+func main() {
+	if err := serve(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func serve(ctx context.Context) error {
+	config, err := pgxpool.ParseConfig(os.Getenv("POSTGRES"))
+	if err != nil {
+		return err
+	}
+	config.MaxConns = poolSize
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	insert, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Logger: logger()})
+	if err != nil {
+		return err
+	}
+	peer.Serve(&rivers{pool: pool, client: insert})
+	return nil
+}
+
+// logger lets through what went wrong; a slow fetch on a busy machine is a warning, and no news here.
+func logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+}
+
+// rivers is River behind peer.Peer.
+type rivers struct {
+	pool   *pgxpool.Pool
+	client *river.Client[pgx.Tx] // only inserts until Work
+	asking *pgx.Conn             // of Unfinished, so that asking takes no connection from the pool
+}
+
+func (r *rivers) Hello() peer.Hello {
+	return peer.Hello{
+		Name: "river", Version: version(), Engine: "postgres",
+		Settings: fmt.Sprintf("as in its benchmark command: FetchCooldown %v, FetchPollInterval %v, MaxWorkers %d, LISTEN/NOTIFY; "+
+			"pool of %d; JobTimeout %v and RescueStuckJobsAfter %v (defaults: 1 min, 1 h), so that jobs of a dead worker come back soon; "+
+			"bulk: InsertManyFast (COPY), %d callers x %d. Its leader moves due jobs every 5 s, looking 5 s ahead: not to be set",
+			fetchCooldown, fetchPollInterval, maxWorkers, poolSize, jobTimeout, rescueAfter, callers, batch),
+		Durable: "on disk (PostgreSQL's commit)",
+		History: "every job, as a row with its last attempt, for 24 h",
+	}
+}
+
+// version is that of the module that this was built with.
+func version() string {
+	build, _ := debug.ReadBuildInfo()
+	for _, m := range build.Deps {
+		if m.Path == "github.com/riverqueue/river" {
+			return m.Version
+		}
+	}
+	return "unknown"
+}
+
+func (r *rivers) Prepare(ctx context.Context) error {
+	migrator, err := rivermigrate.New(riverpgxv5.New(r.pool), &rivermigrate.Config{Logger: logger()})
+	if err != nil {
+		return err
+	}
+	_, err = migrator.Migrate(ctx, rivermigrate.DirectionUp, nil)
+	return err
+}
+
+func (r *rivers) Submit(ctx context.Context) error {
+	_, err := r.client.Insert(ctx, task{}, &river.InsertOpts{ScheduledAt: time.Now().Add(24 * time.Hour)})
+	return err
+}
+
+func (r *rivers) Now(ctx context.Context, job peer.Job) error {
+	_, err := r.client.Insert(ctx, task{job}, nil)
+	return err
+}
+
+func (r *rivers) Fill(ctx context.Context, jobs int, job peer.Job) error {
+	var opts *river.InsertOpts
+	if job.Due != 0 {
+		opts = &river.InsertOpts{ScheduledAt: time.UnixMicro(job.Due)}
+	}
+	params := make([]river.InsertManyParams, min(jobs, batch))
+	for i := range params {
+		params[i] = river.InsertManyParams{Args: task{job}, InsertOpts: opts}
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(callers)
+	for left := jobs; left > 0; left -= batch {
+		g.Go(func() error {
+			_, err := r.client.InsertManyFast(ctx, params[:min(left, batch)])
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+func (r *rivers) Work(ctx context.Context, started *peer.Recorder) error {
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &worker{started: started})
+	river.AddWorker(workers, &recurringWorker{started: started})
+	client, err := river.NewClient(riverpgxv5.New(r.pool), &river.Config{
+		FetchCooldown: fetchCooldown, FetchPollInterval: fetchPollInterval,
+		Queues:     map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: maxWorkers}},
+		JobTimeout: jobTimeout, RescueStuckJobsAfter: rescueAfter,
+		Workers: workers, Logger: logger(),
+	})
+	if err != nil {
+		return err
+	}
+	r.client = client
+	return client.Start(ctx)
+}
+
+func (r *rivers) Recur(_ context.Context, jobs int, every time.Duration) error {
+	periodic := make([]*river.PeriodicJob, jobs)
+	for i := range periodic {
+		periodic[i] = river.NewPeriodicJob(river.PeriodicInterval(every),
+			func() (river.JobArgs, *river.InsertOpts) { return recurring{}, nil }, nil)
+	}
+	_, err := r.client.PeriodicJobs().AddManySafely(periodic)
+	return err
+}
+
+// unfinished is answered from the index that River fetches by (state, queue, priority, scheduled_at, id), one look for each
+// state, so asking every few milliseconds costs a drain nothing.
+const unfinished = `SELECT count(*) FROM unnest('{available,running,retryable,scheduled}'::river_job_state[]) AS s(state), LATERAL (
+  SELECT FROM river_job j WHERE j.state = s.state AND j.queue = 'default' AND j.priority = 1 AND j.scheduled_at <= now() LIMIT 1) AS one`
+
+func (r *rivers) Unfinished(ctx context.Context) (left int, err error) {
+	if r.asking == nil {
+		conn, err := pgx.Connect(ctx, os.Getenv("POSTGRES"))
+		if err != nil {
+			return 0, err
+		}
+		// A table that was never analyzed may look small enough to be read from end to end.
+		if _, err := conn.Exec(ctx, `SET enable_seqscan = off; SET enable_bitmapscan = off`); err != nil {
+			return 0, err
+		}
+		r.asking = conn
+	}
+	err = r.asking.QueryRow(ctx, unfinished).Scan(&left)
+	return left, err
+}
