@@ -108,7 +108,7 @@ func (b *book) groups() []group {
 		},
 		{
 			title: "Backlog", plots: []plot{backlogPlot},
-			about:  "The rate over the first 200,000 jobs (or all, if fewer) while so many are due: what a job costs must not depend on how many others wait.",
+			about:  "The rate at which jobs are recorded, for a minute or until all are, while so many are due: what a job costs must not depend on how many others wait.",
 			tables: []question{{columns: b.rates("backlog", "due", "rate"), flat: true}, {title: "The same from the first start on", columns: b.rates("backlog", "due", "rate_warm"), flat: true}},
 		},
 		{
