@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (b *bench) fresh(ctx context.Context, p scheduler) (at place, err error) {
 	if err := os.MkdirAll(at.dir, 0o700); err != nil {
 		return at, err
 	}
-	at.env = append(os.Environ(), "DIR="+at.dir)
+	at.env = append(os.Environ(), "DIR="+at.dir, "GOGC="+cmp.Or(os.Getenv("GOGC"), "200")) // as the program carillon sets it for itself
 	switch p.engine {
 	case "postgres":
 		at.database, at.server = fmt.Sprintf("peers_%d", b.places), b.servers.postgres.Pid()
