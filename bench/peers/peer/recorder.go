@@ -3,18 +3,26 @@ package peer
 import (
 	"bytes"
 	"encoding/json"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Recorder is told of every start.
+// Recorder is told of every start, by thousands of goroutines at once: what it does must not be what is measured, so they share
+// no lock.
 type Recorder struct {
-	ran  atomic.Int64
+	ran   atomic.Int64
+	next  atomic.Pointer[chan time.Time] // somebody waits for the next start
+	parts [64]part
+}
+
+// part is what some of the starts have said.
+type part struct {
 	mu   sync.Mutex
 	late []time.Duration
-	next chan time.Time // somebody waits for the next start
+	_    [64]byte // a cache line of its own
 }
 
 // Start is the first thing that a job does: it says how late it is, and then does what the payload asks for.
@@ -53,16 +61,15 @@ func quickly(payload []byte) (j Job, ok bool) {
 func (r *Recorder) At(now time.Time, j Job) {
 	r.ran.Add(1)
 	if j.Due != 0 {
-		r.mu.Lock()
-		r.late = append(r.late, now.Sub(time.UnixMicro(j.Due)))
-		r.mu.Unlock()
+		p := &r.parts[rand.IntN(len(r.parts))]
+		p.mu.Lock()
+		p.late = append(p.late, now.Sub(time.UnixMicro(j.Due)))
+		p.mu.Unlock()
 	}
-	r.mu.Lock()
-	next := r.next
-	r.next = nil
-	r.mu.Unlock()
-	if next != nil {
-		next <- now
+	if r.next.Load() != nil {
+		if next := r.next.Swap(nil); next != nil {
+			*next <- now
+		}
 	}
 	if j.Sleep > 0 {
 		time.Sleep(time.Duration(j.Sleep) * time.Millisecond)
@@ -74,19 +81,22 @@ func (r *Recorder) Ran() int { return int(r.ran.Load()) }
 
 // Next is where the time of the next start is told.
 func (r *Recorder) Next() <-chan time.Time {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.next = make(chan time.Time, 1)
-	return r.next
+	next := make(chan time.Time, 1)
+	r.next.Store(&next)
+	return next
 }
 
 // Late is how late those that have started were, and forgets them.
 func (r *Recorder) Late() Times {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	late := TimesOf(r.late)
-	r.late = nil
-	return late
+	var all []time.Duration
+	for i := range r.parts {
+		p := &r.parts[i]
+		p.mu.Lock()
+		all = append(all, p.late...)
+		p.late = nil
+		p.mu.Unlock()
+	}
+	return TimesOf(all)
 }
 
 // Times are percentiles, in milliseconds.
