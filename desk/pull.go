@@ -189,7 +189,11 @@ func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Ch
 		case giving[i].committed:
 			run = &giving[i].run
 		default: // somebody else tried to claim it at the same time, and stands in its place
-			if h := d.handed.runs[run.ID]; h == nil || !h.committed {
+			h := d.handed.runs[run.ID]
+			if h != nil && !h.committed {
+				d.handed.drop(h)
+			}
+			if h == nil || !h.committed {
 				giving[i] = handed{run: *run, job: dues[i].Job, giving: true, committed: true}
 				d.handed.put(&giving[i])
 			}

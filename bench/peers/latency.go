@@ -124,11 +124,7 @@ func ahead(ctx context.Context, m *measurement) error {
 	if err := m.stuff(ctx, c, m.jobs(), false); err != nil {
 		return err
 	}
-	c.end()
-	if err := m.settle(ctx, m.at); err != nil {
-		return err
-	}
-	if c, err = m.start(ctx); err != nil {
+	if c, err = m.restart(ctx, c); err != nil {
 		return err
 	}
 	if err := m.work(ctx, c); err != nil {

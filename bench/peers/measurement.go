@@ -246,6 +246,15 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// restart ends a process and starts another one in its place, as after a deploy.
+func (m *measurement) restart(ctx context.Context, c *child) (*child, error) {
+	c.end()
+	if err := m.settle(ctx, m.at); err != nil {
+		return nil, err
+	}
+	return m.start(ctx)
+}
+
 // counted waits until as many have started in these processes together, and says when; over: it did not get there.
 func counted(ctx context.Context, children []*child, jobs int, limit time.Duration) (ran int, at time.Time, over bool, err error) {
 	return count(ctx, children, peer.Command{Do: "count"}, jobs, limit)

@@ -232,11 +232,7 @@ func history(ctx context.Context, m *measurement) error {
 	if err := m.fillBy(ctx, c, jobs, peer.Job{}); err != nil {
 		return err
 	}
-	c.end()
-	if err := m.settle(ctx, m.at); err != nil {
-		return err
-	}
-	if c, err = m.start(ctx); err != nil {
+	if c, err = m.restart(ctx, c); err != nil {
 		return err
 	}
 	d, err := m.drainBy(ctx, c, jobs)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -67,23 +66,12 @@ type queue struct {
 
 func (q *queue) Hello() peer.Hello {
 	return peer.Hello{
-		Name: "asynq", Version: version(), Engine: "redis",
+		Name: "asynq", Version: peer.Version("github.com/hibiken/asynq"), Engine: "redis",
 		Settings: fmt.Sprintf("Concurrency %d, TaskCheckInterval %v (default 1 s), DelayedTaskCheckInterval %v (default 5 s), retries without delay; "+
 			"no bulk API: %d callers of Enqueue. Due times are whole seconds, rounded down", concurrency, taskCheckInterval, delayedTaskCheckInterval, callers),
 		Durable: "in Redis' memory; on disk as its appendfsync says",
 		History: "nothing but daily counts: a task that has ended is deleted (the default, Retention 0)",
 	}
-}
-
-// version is that of the module that this was built with.
-func version() string {
-	build, _ := debug.ReadBuildInfo()
-	for _, m := range build.Deps {
-		if m.Path == "github.com/hibiken/asynq" {
-			return m.Version
-		}
-	}
-	return "unknown"
 }
 
 // Prepare has no schema to make; it only finds out whether Redis is there.

@@ -9,6 +9,7 @@ package peer
 import (
 	"context"
 	"encoding/json"
+	"runtime/debug"
 	"time"
 )
 
@@ -46,6 +47,17 @@ type Hello struct {
 	Settings string `json:"settings"` // what was set, for the reader of the figures
 	Durable  string `json:"durable"`  // what a submit that has returned survives
 	History  string `json:"history"`  // what is kept of a job that has ended
+}
+
+// Version is that of a module that this program was built with.
+func Version(module string) string {
+	build, _ := debug.ReadBuildInfo()
+	for _, m := range build.Deps {
+		if m.Path == module {
+			return m.Version
+		}
+	}
+	return "unknown"
 }
 
 // Job is what the payload of a job begins with; the payload is filled up to about 200 bytes.

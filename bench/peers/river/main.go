@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -77,7 +76,7 @@ type rivers struct {
 
 func (r *rivers) Hello() peer.Hello {
 	return peer.Hello{
-		Name: "river", Version: version(), Engine: "postgres",
+		Name: "river", Version: peer.Version("github.com/riverqueue/river"), Engine: "postgres",
 		Settings: fmt.Sprintf("as in its benchmark command: FetchCooldown %v, FetchPollInterval %v, MaxWorkers %d, LISTEN/NOTIFY; "+
 			"pool of %d; JobTimeout %v and RescueStuckJobsAfter %v (defaults: 1 min, 1 h), so that jobs of a dead worker come back soon; "+
 			"bulk: InsertManyFast (COPY), %d callers x %d. Its leader moves due jobs every 5 s, looking 5 s ahead: not to be set",
@@ -85,17 +84,6 @@ func (r *rivers) Hello() peer.Hello {
 		Durable: "on disk (PostgreSQL's commit)",
 		History: "every job, as a row with its last attempt, for 24 h",
 	}
-}
-
-// version is that of the module that this was built with.
-func version() string {
-	build, _ := debug.ReadBuildInfo()
-	for _, m := range build.Deps {
-		if m.Path == "github.com/riverqueue/river" {
-			return m.Version
-		}
-	}
-	return "unknown"
 }
 
 func (r *rivers) Prepare(ctx context.Context) error {

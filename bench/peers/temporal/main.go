@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"time"
 
 	enums "go.temporal.io/api/enums/v1"
@@ -54,24 +53,13 @@ type temporal struct {
 
 func (t *temporal) Hello() peer.Hello {
 	return peer.Hello{
-		Name: "temporal", Version: "server " + serverVersion + " (CLI " + cliVersion + "; newer ones exist), Go SDK " + version(), Engine: "sqlite",
+		Name: "temporal", Version: "server " + serverVersion + " (CLI " + cliVersion + "; newer ones exist), Go SDK " + peer.Version("go.temporal.io/sdk"), Engine: "sqlite",
 		Settings: fmt.Sprintf("server start-dev with a database file, journal_mode=WAL, synchronous=FULL, rate limits out of the way; a job is a workflow "+
 			"that ends in its first task, one that sleeps has one activity with heartbeats; %d pollers, eager start for jobs due now; "+
 			"no bulk API: %d callers of ExecuteWorkflow. A development server: production runs on other databases", pollers, callers),
 		Durable: "on disk (SQLite, synchronous=FULL)",
 		History: "every event of every workflow, for 24 h",
 	}
-}
-
-// version is that of the SDK that this was built with.
-func version() string {
-	build, _ := debug.ReadBuildInfo()
-	for _, m := range build.Deps {
-		if m.Path == "go.temporal.io/sdk" {
-			return m.Version
-		}
-	}
-	return "unknown"
 }
 
 func (t *temporal) Prepare(ctx context.Context) error {
