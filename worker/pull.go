@@ -32,11 +32,11 @@ func (w *Worker) pull(ctx context.Context) {
 		tasks = tasks[:min(n, len(tasks))] // no desk gives more
 		w.slots.release(n - len(tasks))
 		late := w.late(sent)
-		for i := range tasks {
-			if late == "" && !w.begin(tasks[i], id, sent) {
-				late = "it was claimed for a session that is over"
-			}
-			if late != "" {
+		if late == "" && !w.begin(tasks, id, sent) {
+			late = "it was claimed for a session that is over"
+		}
+		if late != "" {
+			for i := range tasks {
 				w.handBack(tasks[i], late)
 			}
 		}

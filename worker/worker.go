@@ -42,6 +42,7 @@ type Worker struct {
 	cfg   Config
 	lease executor.Lease
 	slots slots
+	hands hands
 	base  context.Context // of all attempts; ends when the worker has let go of everything
 	end   context.CancelFunc
 
@@ -66,6 +67,7 @@ func New(cfg Config) *Worker {
 	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1)}
 	w.slots.free, w.slots.freed = cfg.Concurrency, make(chan struct{}, 1)
 	w.ends.limit, w.ends.ready = cfg.Pending, make(chan struct{}, 1)
+	w.hands.init()
 	w.base, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -74,6 +76,7 @@ func New(cfg Config) *Worker {
 // the desk does not answer it keeps what it has to report, and tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.end()
+	defer w.hands.close()
 	if !w.register(ctx) {
 		return nil
 	}
@@ -155,22 +158,26 @@ func (w *Worker) all() []*attempt {
 	return all
 }
 
-// begin starts the attempt that a task is, unless the session that it was claimed for is over: then it may be somebody
-// else's already. Should an attempt before it still be going on here, it waits for that to end.
-func (w *Worker) begin(task carillon.Task, session string, asked time.Duration) bool {
-	a := &attempt{w: w, Task: task, asked: asked}
+// begin starts the attempts that tasks are, unless the session that they were claimed for is over: then they may be somebody
+// else's already. Should an attempt before one of them still be going on here, it waits for that to end.
+func (w *Worker) begin(tasks []carillon.Task, session string, asked time.Duration) bool {
+	list := make([]*attempt, len(tasks))
 	w.mu.Lock()
 	if w.id != session {
 		w.mu.Unlock()
 		return false
 	}
-	a.before = w.held[task.Run.ID]
-	w.held[task.Run.ID] = a
-	w.mu.Unlock()
-	if task.Run.Has(carillon.Stop) {
-		a.stop(stopped(task.Run.Reason))
+	for i := range tasks {
+		a := &attempt{w: w, Task: tasks[i], asked: asked, before: w.held[tasks[i].Run.ID]}
+		list[i], w.held[a.Run.ID] = a, a
 	}
-	go a.execute()
+	w.mu.Unlock()
+	for _, a := range list {
+		if a.Run.Has(carillon.Stop) {
+			a.stop(stopped(a.Run.Reason))
+		}
+	}
+	w.hands.give(list)
 	return true
 }
 

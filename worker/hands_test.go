@@ -1,0 +1,33 @@
+package worker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+func TestAttemptsThatTakeLongHoldUpNobody(t *testing.T) {
+	const slots = 1000 // more than are kept idle
+	in(t, func(h *house) { h.concurrency, h.handle = slots, slow(time.Minute) }, func(h *house) {
+		for wave := range 3 { // the first has new hands, the others have those that are left, and some more
+			began := carillon.Now()
+			h.submit(slots, nil)
+			time.Sleep(10 * time.Second)
+			list := h.attempts()
+			if len(list) != slots*(wave+1) {
+				t.Fatalf("wave %d: %d attempts have begun, want %d", wave, len(list), slots*(wave+1))
+			}
+			for _, a := range list[slots*wave:] {
+				if late := a.start.Sub(began); late > 100*time.Millisecond {
+					t.Fatalf("wave %d: an attempt began %s late", wave, late)
+				}
+			}
+			time.Sleep(10 * time.Minute)
+		}
+		if h.most != slots {
+			t.Errorf("%d at once, want %d", h.most, slots)
+		}
+		h.expectSlots()
+	})
+}
