@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -30,7 +31,7 @@ func (s *Scheduler) load(ctx context.Context) error {
 		if int64(until) > s.frontier.Load() { // it never goes back, even if the clock does
 			s.frontier.Store(int64(until)) // before reading: see the field
 		}
-		more, err := s.loadAll(ctx, stretch{pos, until}, now)
+		more, err := s.loadAll(ctx, stretch{after: pos, until: until}, now)
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("load what is due next", "error", err)
 			pause(ctx, retryWait)
@@ -43,20 +44,22 @@ func (s *Scheduler) load(ctx context.Context) error {
 	return nil
 }
 
-// stretch is a part of the order of wakes that was not read yet.
+// stretch is a part of the order of wakes that was not read yet. What it has of some lanes need not be read there: they were full
+// when the stretch was left, and are read on from before it to its end by refill.
 type stretch struct {
 	after carillon.WakePos
 	until carillon.Time
+	lanes []carillon.Lane
 }
 
 // loadAll reads a stretch: what is due as far as its lanes have room, for of that there may be millions, and all of what comes
 // next. What is left may have due runs of other lanes in it.
 func (s *Scheduler) loadAll(ctx context.Context, st stretch, now carillon.Time) (left []stretch, err error) {
 	if st.after.Wake <= now {
-		due := stretch{st.after, now}
+		due := stretch{after: st.after, until: now}
 		st.after = carillon.WakePos{Wake: now + 1}
 		for size, more := firstPage, true; more; size = min(4*size, largePage) {
-			if len(s.full(due.after)) > 0 {
+			if due.lanes = s.full(due.after); len(due.lanes) > 0 {
 				left = append(left, due)
 				break
 			}
@@ -75,7 +78,12 @@ func (s *Scheduler) loadAll(ctx context.Context, st stretch, now carillon.Time) 
 
 // loadPage reads on in a stretch, and says whether there is more of it.
 func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more bool, err error) {
-	q := carillon.WakeQuery{Shards: s.members.shards(), Full: s.full(st.after), After: st.after, Until: st.until, Limit: size}
+	for _, lane := range s.full(st.after) {
+		if !slices.Contains(st.lanes, lane) {
+			st.lanes = append(st.lanes, lane)
+		}
+	}
+	q := carillon.WakeQuery{Shards: s.members.shards(), Full: st.lanes, After: st.after, Until: st.until, Limit: size}
 	runs, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
 		return true, err

@@ -12,6 +12,7 @@ import (
 const (
 	lookEvery = 500 * time.Millisecond
 	assembly  = 100 * time.Millisecond
+	solitude  = 25 * time.Millisecond
 	straggle  = 3 * time.Second
 	// steady is the longest between two good looks at the members that counts as no outage.
 	steady = 3 * time.Second
@@ -97,11 +98,14 @@ func (s *Scheduler) Members() []carillon.Member {
 func (s *Scheduler) Shards() []int { return s.members.shards() }
 
 // assemble waits a moment until no more nodes come: those that start together would otherwise each load, and try to claim,
-// what belongs to the others.
+// what belongs to the others. Who seems to be alone waits less: most likely it is.
 func (s *Scheduler) assemble(ctx context.Context) {
 	for range 10 {
-		before := len(s.Members())
-		if s.cfg.Node == "" || !pause(ctx, assembly) {
+		before, wait := len(s.Members()), assembly
+		if s.members.nodesAlive() < 2 {
+			wait = solitude
+		}
+		if s.cfg.Node == "" || !pause(ctx, wait) {
 			return
 		}
 		if err := s.look(ctx, 0); err == nil && len(s.Members()) == before {

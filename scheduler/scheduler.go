@@ -63,11 +63,11 @@ type Scheduler struct {
 	gone    signal        // a member is
 	reload  signal        // the nodes, and so the shards of this one, may have changed
 
-	mu       sync.Mutex
-	overflow map[carillon.Lane]spilled // lanes without room: see spill.go
-	room     map[carillon.Lane]int     // how much of them to read on
-	spills   signal                    // there is one more of them
-	asked    map[carillon.Lane]int     // how many of each lane are in decides
+	mu        sync.Mutex
+	overflow  map[carillon.Lane]spilled // lanes without room: see spill.go
+	refilling map[carillon.Lane]refilling
+	spills    signal                // there is one more of them
+	asked     map[carillon.Lane]int // how many of each lane are in decides
 }
 
 func New(cfg Config) *Scheduler {
@@ -77,7 +77,7 @@ func New(cfg Config) *Scheduler {
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
 	return &Scheduler{
 		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(), looking: make(chan struct{}, 1), spills: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
-		members: members{start: carillon.Now()}, overflow: map[carillon.Lane]spilled{}, room: map[carillon.Lane]int{}, asked: map[carillon.Lane]int{},
+		members: members{start: carillon.Now()}, overflow: map[carillon.Lane]spilled{}, refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
 	}
 }
 

@@ -91,11 +91,30 @@ func (s *Scheduler) mark(lane carillon.Lane, at spilled) {
 	}
 }
 
-// A page of a lane that has spilled is about as large as there was room for the last time, from small to large.
+// A lane that has spilled is read on page by page until it is full again. What of the last page has no room is read once more
+// later, so pages go by what there was room for the last time.
 const (
 	smallRefill = 100
 	largeRefill = 10_000
 )
+
+// refilling is how a lane is read on.
+type refilling struct {
+	last int // how many runs there was room for the last time; 0: not known
+	now  int // and this time, so far
+}
+
+// size of the next page.
+func (r refilling) size() int {
+	size := r.last // what has gone since then is most likely as much
+	switch {
+	case r.now > 0 && r.last > 0:
+		size = r.now / 4 // more has gone
+	case r.now > 0:
+		size = 2 * r.now
+	}
+	return min(max(size, smallRefill), largeRefill)
+}
 
 // refill offers runs to lanes that have spilled. It says whether any of them still waits for room.
 func (s *Scheduler) refill(ctx context.Context) (waiting bool, err error) {
@@ -118,11 +137,12 @@ func (s *Scheduler) refill(ctx context.Context) (waiting bool, err error) {
 func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bool, err error) {
 	s.mu.Lock()
 	at, is := s.overflow[lane]
-	size := max(s.room[lane], smallRefill)
+	reading := s.refilling[lane]
 	s.mu.Unlock()
 	if !is || at.first != nil && !s.fits(ctx, at.first) {
 		return false, nil
 	}
+	size := reading.size()
 	// The mark goes before the page is read: what is committed from now on comes by Route, what was committed before is
 	// in the page or after it. What comes by both is one.
 	s.mu.Lock()
@@ -144,14 +164,15 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(page) < size {
-		delete(s.room, lane)
+		delete(s.refilling, lane)
 		return false, nil
 	}
 	rest, full := s.overflow[lane]
-	s.room[lane] = min(2*size, largeRefill)
 	if full {
 		fitted := sort.Search(len(page), func(i int) bool { return !page[i].WakePos().Less(rest.from) })
-		s.room[lane] = min(2*fitted, largeRefill)
+		s.refilling[lane] = refilling{last: reading.now + fitted}
+	} else {
+		s.refilling[lane] = refilling{last: reading.last, now: reading.now + size}
 	}
 	s.mark(lane, spilled{from: page[len(page)-1].WakePos(), foreign: at.foreign})
 	return !full, nil

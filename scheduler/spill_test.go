@@ -112,15 +112,57 @@ func TestAMemoryFullOfLaterRunsDoesNotHoldUpNearerOnes(t *testing.T) {
 	})
 }
 
-// counted counts how often a store is asked for wakes.
+// counted counts how often a store is asked for wakes, and how many runs it returned.
 type counted struct {
 	carillon.Store
-	wakes atomic.Int64
+	wakes, runs atomic.Int64
 }
 
 func (s *counted) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
 	s.wakes.Add(1)
-	return s.Store.Wakes(ctx, q)
+	runs, err := s.Store.Wakes(ctx, q)
+	s.runs.Add(int64(len(runs)))
+	return runs, err
+}
+
+// slowly is a store that takes its time, and passes over few runs of full lanes at once.
+type slowly struct{ counted }
+
+func (s *slowly) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	const reach = 100
+	time.Sleep(10 * time.Millisecond)
+	if len(q.Full) == 0 {
+		return s.counted.Wakes(ctx, q)
+	}
+	all := q
+	all.Full, all.Limit = nil, min(q.Limit, reach)
+	runs, err := s.Store.Wakes(ctx, all)
+	var page []carillon.Run
+	for i := range runs {
+		if q.Wants(&runs[i]) || i == reach-1 {
+			page = append(page, runs[i])
+		}
+	}
+	s.runs.Add(int64(len(page)))
+	return page, err
+}
+
+func TestABacklogIsReadOnceThoughItsLaneIsFull(t *testing.T) {
+	const backlog = 40_000
+	var store *slowly
+	var mail []carillon.Job
+	in(t, func(h *house) {
+		h.lane, h.concurrency, h.handle = 5000, 100, slow(10*time.Millisecond)
+		store = &slowly{counted{Store: h.truth}}
+		h.store = store
+		mail = h.put(backlog, lane("mail", 5, after(0)))
+	}, func(h *house) {
+		time.Sleep(time.Minute)
+		h.expectAll(mail, 1)
+		if n := store.runs.Load(); n > backlog*3/2 {
+			t.Errorf("%d runs were read of a backlog of %d", n, backlog)
+		}
+	})
 }
 
 func TestAFullLaneIsNotReadAgainAndAgain(t *testing.T) {
