@@ -44,19 +44,19 @@ func (r *rows) record(run *carillon.Run, expires carillon.Time) {
 	r.begin()
 	r.int(int64(run.ID.Job))
 	r.int(int64(run.ID.Due))
-	r.int(int64(run.Covers))
-	r.int(int64(run.Until))
-	r.int(int64(run.Claimed))
-	r.int(int64(run.Started))
+	r.intUnless(int64(run.ID.Due), int64(run.Covers))
+	r.intOrNull(int64(run.Until))
+	r.intOrNull(int64(run.Claimed))
+	r.intOrNull(int64(run.Started))
 	r.int(int64(run.Ended))
 	r.intOrNull(int64(expires))
-	r.int(int64(run.RetryOf))
+	r.intOrNull(int64(run.RetryOf))
 	r.int(int64(run.Version))
-	r.int(int64(run.Seq))
+	r.intOrNull(int64(run.Seq))
 	r.int(int64(run.Attempt))
-	r.int(int64(run.Failures))
-	r.int(int64(run.Losses))
-	r.int(int64(run.Crashes))
+	r.intOrNull(int64(run.Failures))
+	r.intOrNull(int64(run.Losses))
+	r.intOrNull(int64(run.Crashes))
 	r.int(int64(run.State))
 	r.int(int64(run.Priority))
 	r.text(run.Namespace)
@@ -68,8 +68,8 @@ func (r *rows) record(run *carillon.Run, expires carillon.Time) {
 	r.text(about.Name)
 	r.text(about.Type)
 	r.text(about.Owner)
-	r.text(run.Worker)
-	r.text(run.Reason)
+	r.textOrNull(run.Worker)
+	r.textOrNull(run.Reason)
 }
 
 func (r *rows) deadKey(id carillon.RunID) {
@@ -81,9 +81,10 @@ func (r *rows) deadKey(id carillon.RunID) {
 // ended reads pos and endedColumns. dead says which of its two expiries the row carries.
 func (r *row) ended(dead bool) (run carillon.Run, pos int64) {
 	pos = r.int()
+	id := carillon.RunID{Job: carillon.JobID(r.int()), Due: carillon.Time(r.int())}
 	run = carillon.Run{
-		ID:     carillon.RunID{Job: carillon.JobID(r.int()), Due: carillon.Time(r.int())},
-		Covers: carillon.Time(r.int()), Until: carillon.Time(r.int()), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
+		ID:     id,
+		Covers: carillon.Time(r.intOr(int64(id.Due))), Until: carillon.Time(r.int()), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
 		Ended: carillon.Time(r.int()), Expires: carillon.Time(r.int()), RetryOf: carillon.Time(r.int()),
 		Version: int32(r.int()), Seq: int32(r.int()), Attempt: int32(r.int()), Failures: int32(r.int()),
 		Losses: int32(r.int()), Crashes: int32(r.int()),

@@ -6,28 +6,55 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// jobsByKey is by primary key; an older definition by the key of its table, beside the row of its job.
-var jobsByKey = statement{"jobs_by_key", `WITH q AS MATERIALIZED (SELECT * FROM unnest($1::bigint[], $2::integer[]) u(id, version))
-SELECT ` + jobColumns + `, ` + definitionColumns + `
-FROM q JOIN carillon.job j ON j.id = q.id WHERE q.version = 0 OR q.version = j.version
-UNION ALL
-SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
-FROM q JOIN carillon.definition d ON d.job = q.id AND d.version = q.version
-CROSS JOIN LATERAL (SELECT * FROM carillon.job j WHERE j.id = d.job OFFSET 0) j WHERE q.version <> 0 AND q.version <> j.version`}
+// Definitions are nearly always the latest, which are in the rows of their jobs, by primary key; an older one is found by the key
+// of its table, beside that row.
+var (
+	jobsByKey = statement{"jobs_by_key", `SELECT ` + jobColumns + `, ` + definitionColumns + ` FROM carillon.job j WHERE j.id = ANY ($1::bigint[])`}
+
+	olderByKey = statement{"older_by_key", `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
+FROM unnest($1::bigint[], $2::integer[]) q(id, version) JOIN carillon.definition d ON d.job = q.id AND d.version = q.version
+CROSS JOIN LATERAL (SELECT * FROM carillon.job j WHERE j.id = d.job OFFSET 0) j`}
+)
 
 // Jobs implements carillon.Store.
 func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon.Job, error) {
-	jobs, versions := make([]carillon.JobID, len(ids)), make([]int32, len(ids))
+	asked := make([]carillon.JobID, len(ids))
 	for i, id := range ids {
-		jobs[i], versions[i] = id.Job, id.Version
+		asked[i] = id.Job
+	}
+	latest := make([]carillon.Job, 0, len(ids))
+	if err := s.jobs(ctx, &jobsByKey, &latest, int8Array(asked)); err != nil {
+		return nil, err
+	}
+	place := make(map[carillon.JobID]int, len(latest))
+	for i := range latest {
+		place[latest[i].ID] = i
 	}
 	found := make([]carillon.Job, 0, len(ids))
-	err := s.read(ctx, call{&jobsByKey, [][]byte{int8Array(jobs), int4Array(versions)}, func(r *row) error {
+	var older []carillon.JobID
+	var versions []int32
+	for _, id := range ids {
+		i, is := place[id.Job]
+		switch {
+		case !is:
+		case id.Version == 0 || id.Version == latest[i].Version:
+			found = append(found, latest[i])
+		default:
+			older, versions = append(older, id.Job), append(versions, id.Version)
+		}
+	}
+	if len(older) == 0 {
+		return found, nil
+	}
+	return found, s.jobs(ctx, &olderByKey, &found, int8Array(older), int4Array(versions))
+}
+
+func (s *Store) jobs(ctx context.Context, by *statement, found *[]carillon.Job, params ...[]byte) error {
+	return s.read(ctx, call{by, params, func(r *row) error {
 		job, _, err := r.job()
-		found = append(found, job)
+		*found = append(*found, job)
 		return err
 	}})
-	return found, err
 }
 
 // Where a run can be: unfinished, by primary key; in history, by history_job, the last of that name; or, once history

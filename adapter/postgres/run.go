@@ -51,41 +51,41 @@ func (r *rows) insertRun(run *carillon.Run, rev int64) {
 	r.runKey(run.ID)
 	r.int(rev)
 	r.int(int64(run.Wake))
-	r.int(int64(run.Covers))
-	r.int(int64(run.Claimed))
-	r.int(int64(run.Started))
-	r.int(int64(run.RetryOf))
+	r.intUnless(int64(run.ID.Due), int64(run.Covers))
+	r.intOrNull(int64(run.Claimed))
+	r.intOrNull(int64(run.Started))
+	r.intOrNull(int64(run.RetryOf))
 	r.int(int64(run.Version))
-	r.int(int64(run.Seq))
+	r.intOrNull(int64(run.Seq))
 	r.runCounts(run)
 	r.bool(run.Has(carillon.Extra))
 	r.text(run.Namespace)
 	r.text(run.Queue)
-	r.text(run.Worker)
-	r.text(run.Reason)
+	r.textOrNull(run.Worker)
+	r.textOrNull(run.Reason)
 }
 
 func (r *rows) runCounts(run *carillon.Run) {
-	r.int(int64(run.Attempt))
-	r.int(int64(run.Failures))
-	r.int(int64(run.Losses))
-	r.int(int64(run.Crashes))
+	r.intOrNull(int64(run.Attempt))
+	r.intOrNull(int64(run.Failures))
+	r.intOrNull(int64(run.Losses))
+	r.intOrNull(int64(run.Crashes))
 	r.int(int64(run.State))
 	r.int(int64(run.Priority))
-	r.int(int64(run.Flags &^ carillon.Extra))
+	r.intOrNull(int64(run.Flags &^ carillon.Extra))
 }
 
 func (r *rows) updateRun(run *carillon.Run) {
 	r.runKey(run.ID)
 	r.int(int64(run.Rev))
 	r.int(int64(run.Wake))
-	r.int(int64(run.Claimed))
-	r.int(int64(run.Started))
+	r.intOrNull(int64(run.Claimed))
+	r.intOrNull(int64(run.Started))
 	r.int(int64(run.Version))
 	r.runCounts(run)
 	r.text(run.Queue)
-	r.text(run.Worker)
-	r.text(run.Reason)
+	r.textOrNull(run.Worker)
+	r.textOrNull(run.Reason)
 }
 
 func (r *rows) deleteRun(run *carillon.Run) {
@@ -99,9 +99,10 @@ const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retr
 
 // unfinished reads a row of the hot table, without About.
 func (r *row) unfinished() carillon.Run {
+	id := carillon.RunID{Due: carillon.Time(r.int()), Job: carillon.JobID(r.int())}
 	run := carillon.Run{
-		ID:   carillon.RunID{Due: carillon.Time(r.int()), Job: carillon.JobID(r.int())},
-		Wake: carillon.Time(r.int()), Covers: carillon.Time(r.int()), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
+		ID:   id,
+		Wake: carillon.Time(r.int()), Covers: carillon.Time(r.intOr(int64(id.Due))), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
 		RetryOf: carillon.Time(r.int()),
 		Rev:     int32(r.int()), Version: int32(r.int()), Seq: int32(r.int()), Attempt: int32(r.int()), Failures: int32(r.int()),
 		Losses: int32(r.int()), Crashes: int32(r.int()),

@@ -89,7 +89,12 @@ func (r *rows) int(v int64) { r.columns[r.at].int(v); r.at++ }
 
 // intOrNull writes NULL for 0.
 func (r *rows) intOrNull(v int64) {
-	if v == 0 {
+	r.intUnless(0, v)
+}
+
+// intUnless writes NULL for the usual value.
+func (r *rows) intUnless(usual, v int64) {
+	if v == usual {
 		r.null()
 		return
 	}
@@ -101,6 +106,15 @@ func (r *rows) bool(v bool) { r.columns[r.at].int(int64(bit(v))); r.at++ }
 func (r *rows) text(s string) {
 	add(&r.columns[r.at], clean(s))
 	r.at++
+}
+
+// textOrNull writes NULL for an empty one.
+func (r *rows) textOrNull(s string) {
+	if s == "" {
+		r.null()
+		return
+	}
+	r.text(s)
 }
 
 // bytes writes NULL for nil.

@@ -203,6 +203,15 @@ func (r *row) int() int64 {
 	return 0
 }
 
+// intOr reads a number; NULL is the usual one.
+func (r *row) intOr(usual int64) int64 {
+	if r.values[r.at] == nil {
+		r.at++
+		return usual
+	}
+	return r.int()
+}
+
 func (r *row) bool() bool {
 	v := r.next()
 	return len(v) > 0 && v[0] != 0
