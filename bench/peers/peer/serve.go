@@ -148,7 +148,7 @@ func (s *server) submit(ctx context.Context, c Command) (Answer, error) {
 func (s *server) await(ctx context.Context, c Command) (Answer, error) {
 	begin := time.Now()
 	for {
-		left := 1
+		left, at := 1, time.Now() // if nothing is left when it is asked, it was over before: to ask takes time
 		if c.Store || s.started.Ran() >= c.Jobs {
 			var err error
 			if left, err = s.peer.Unfinished(ctx); err != nil {
@@ -157,7 +157,7 @@ func (s *server) await(ctx context.Context, c Command) (Answer, error) {
 		}
 		over := time.Since(begin).Seconds() > c.Seconds
 		if left == 0 || over {
-			return Answer{Jobs: s.started.Ran(), Seconds: time.Since(begin).Seconds(), At: time.Now().UnixMicro(), Over: left > 0, Late: s.started.Late()}, nil
+			return Answer{Jobs: s.started.Ran(), Seconds: time.Since(begin).Seconds(), At: at.UnixMicro(), Over: left > 0, Late: s.started.Late()}, nil
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
