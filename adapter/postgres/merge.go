@@ -142,6 +142,7 @@ func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 		m.ask(&ask, s)
 	}
 	query := ask.call()
+	got, wanted := 0, 0
 	query.row = func(r *row) error {
 		moved, cut, run := r.bool(), r.bool(), r.unfinished()
 		s := byShard[[2]int{run.ID.Job.Shard(), int(bit(moved))}]
@@ -149,13 +150,18 @@ func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 		if cut {
 			s.last = run
 		}
+		got++
 		if m.lanes == nil || m.lanes.Wants(&run) {
 			m.pending = append(m.pending, &run)
+			wanted++
 		}
 		return nil
 	}
 	if err := m.read(ctx, query); err != nil {
 		return err
+	}
+	if m.by == wakesInShards && m.lanes != nil && 2*wanted < got { // few are of the lanes: the server leaves out the others
+		m.by = wakesInLanes
 	}
 	slices.SortFunc(m.pending, func(a, b *carillon.Run) int {
 		if m.pos(a).Less(m.pos(b)) {
@@ -189,21 +195,35 @@ func (m *merge) ask(ask *rows, s *stretch) {
 		ask.null()
 		ask.null()
 	}
-	if m.lanes != nil && len(m.lanes.Full) > 0 {
-		ask.text(m.skip())
-	} else {
-		ask.null()
-	}
+	m.askFull(ask)
 	ask.int(int64(m.reach))
 	ask.int(int64(s.quota))
 }
 
-// skip lists the lanes that are full, each between two line breaks, which no queue has in its name.
-func (m *merge) skip() string {
-	text := []byte{'\n'}
-	for _, lane := range m.lanes.Full {
-		text = append(append(text, lane.Queue...), '=')
-		text = append(strconv.AppendInt(text, int64(lane.Priority), 10), '\n')
+// askFull names the lanes that are full: one by its columns, which is quicker to compare, several in a list, each between two
+// line breaks, which no queue has in its name.
+func (m *merge) askFull(ask *rows) {
+	var full []carillon.Lane
+	if m.lanes != nil {
+		full = m.lanes.Full
 	}
-	return string(text)
+	switch len(full) {
+	case 0:
+		ask.null()
+		ask.null()
+		ask.null()
+	case 1:
+		ask.text(full[0].Queue)
+		ask.int(int64(full[0].Priority))
+		ask.null()
+	default:
+		list := []byte{'\n'}
+		for _, lane := range full {
+			list = append(append(list, lane.Queue...), '=')
+			list = append(strconv.AppendInt(list, int64(lane.Priority), 10), '\n')
+		}
+		ask.null()
+		ask.null()
+		ask.text(string(list))
+	}
 }
