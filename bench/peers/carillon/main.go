@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -169,16 +168,13 @@ func (s *system) shut() error {
 
 // handle is the job. Of one that recurs the due time of the run counts.
 func (s *system) handle(_ context.Context, task executor.Task) error {
-	now := time.Now()
-	var j peer.Job
-	if err := json.Unmarshal(task.Job.Payload, &j); err != nil {
-		return executor.Fatal(err)
-	}
-	if s.recurs.Load() {
-		j.Due = task.Run.ID.Due.Std().UnixMicro()
-	}
-	if r := s.started.Load(); r != nil {
-		r.At(now, j)
+	r := s.started.Load()
+	switch {
+	case r == nil:
+	case s.recurs.Load():
+		r.At(time.Now(), peer.Job{Due: task.Run.ID.Due.Std().UnixMicro()})
+	default:
+		r.Start(task.Job.Payload)
 	}
 	return nil
 }
