@@ -42,6 +42,7 @@ type Client struct {
 	token   string
 	http    *http.Client
 	timeout time.Duration
+	flights flights
 }
 
 // New checks the address; it sends nothing.
@@ -50,7 +51,7 @@ func New(c Config) (*Client, error) {
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
 		return nil, fmt.Errorf("%q is not valid: want the server's URL, such as http://127.0.0.1:8420", c.URL)
 	}
-	return &Client{base, c.Token, cmp.Or(c.HTTP, defaultHTTP()), cmp.Or(c.Timeout, time.Minute)}, nil
+	return &Client{base: base, token: c.Token, http: cmp.Or(c.HTTP, defaultHTTP()), timeout: cmp.Or(c.Timeout, time.Minute)}, nil
 }
 
 func defaultHTTP() *http.Client {

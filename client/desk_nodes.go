@@ -42,7 +42,7 @@ func (d *Desk) call(ctx context.Context, limit time.Duration, r request, out any
 
 // try asks one node, and makes another one the current one if it does not answer.
 func (d *Desk) try(ctx context.Context, n *node, limit time.Duration, r request, out any) error {
-	c := &Client{n.base, d.token, d.http, limit}
+	c := &Client{base: n.base, token: d.token, http: d.http, timeout: limit}
 	err := c.call(ctx, r, out)
 	failed := elsewhere(err)
 	if failed && ctx.Err() != nil { // the caller has given up, which says nothing about the node
