@@ -47,11 +47,12 @@ type Ledger struct {
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
 	broken  chan error            // capacity 1: the first permanent error
 
-	mu     sync.Mutex
-	starts line // everything but ends
-	ends   line
-	closed bool
-	signal chan struct{} // capacity 1: there is something to flush
+	mu      sync.Mutex
+	starts  line // everything but ends
+	ends    line
+	closed  bool
+	writing int           // changes that are being written, counted as gather.go does
+	signal  chan struct{} // capacity 1: there is something to flush
 }
 
 // line is what waits to be committed.
@@ -143,6 +144,7 @@ func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
 	for ctx.Err() == nil {
 		if batch := l.take(false); len(batch) > 0 {
 			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that was begun is not broken off
+			l.gather(line(batch))
 			continue
 		}
 		select {
@@ -172,6 +174,9 @@ func (l *Ledger) Failing() error {
 func (l *Ledger) take(closing bool) (batch []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !closing && !l.worthwhile() {
+		return nil
+	}
 	batch = l.starts.take(l.cfg.MaxBatch)
 	if len(l.ends) > 0 {
 		hold := !closing && l.cfg.Starting() && time.Since(l.ends[0].since) < l.cfg.HoldEnds
@@ -185,6 +190,7 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	if len(batch) == 0 && closing {
 		l.closed = true
 	}
+	l.writing += line(batch).count()
 	if len(l.starts)+len(l.ends) > 0 {
 		l.wake() // another flusher may be free
 	}

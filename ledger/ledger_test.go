@@ -61,6 +61,43 @@ func TestABusyLedgerMergesWhatComesMeanwhile(t *testing.T) {
 	})
 }
 
+func TestCallersThatComeBackAtOnceShareCommits(t *testing.T) {
+	for _, flushers := range []int{1, 2} {
+		const callers, rounds = 16, 100
+		s := newStore()
+		s.slow = time.Millisecond
+		within(t, ledger.Config{Store: s, Flushers: flushers}, func(t *testing.T, l *ledger.Ledger) {
+			var all sync.WaitGroup
+			for i := range callers {
+				all.Go(func() {
+					for k := range rounds {
+						if _, err := l.Commit(t.Context(), notes(rounds*i+k, 1)); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			if n := len(s.sizes()); n > rounds*3/2 {
+				t.Errorf("%d flushers: %d commits for %d rounds of %d callers", flushers, n, rounds, callers)
+			}
+		})
+	}
+}
+
+func TestAChangeDoesNotWaitForACommitOfAFew(t *testing.T) {
+	s := newStore()
+	s.slow = time.Second
+	within(t, ledger.Config{Store: s, Flushers: 2}, func(t *testing.T, l *ledger.Ledger) {
+		go l.Commit(t.Context(), notes(0, 1))
+		synctest.Wait()
+		began := time.Now()
+		if _, err := l.Commit(t.Context(), notes(1, 1)); err != nil || time.Since(began) > time.Second {
+			t.Errorf("took %s, %v", time.Since(began), err)
+		}
+	})
+}
+
 func TestABatchIsBounded(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s, MaxBatch: 4}, func(t *testing.T, l *ledger.Ledger) {

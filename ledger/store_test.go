@@ -20,6 +20,7 @@ type store struct {
 	mu      sync.Mutex
 	commits []int         // how many changes each had
 	gate    chan struct{} // if set, a commit waits for one
+	slow    time.Duration // what a commit takes
 	fail    error         // if set, commits end with it
 	before  func(read string)
 	reads   int // definitions that were asked for
@@ -38,6 +39,7 @@ func (s *store) Commit(ctx context.Context, changes []carillon.Change) ([]int, e
 			return nil, ctx.Err()
 		}
 	}
+	time.Sleep(s.slow)
 	s.mu.Lock()
 	s.commits = append(s.commits, len(changes))
 	fail := s.fail
