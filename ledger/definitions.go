@@ -9,7 +9,7 @@ import (
 
 // maxDefinitions bounds how many definitions are remembered: enough for what is due about now, little enough that
 // payloads cannot fill the memory.
-const maxDefinitions = 20_000
+const maxDefinitions = 50_000
 
 // Definitions remembers the definitions that were lately submitted or read. A definition never changes for its version,
 // so there is nothing to invalidate.

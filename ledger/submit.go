@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -78,10 +79,11 @@ func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused []car
 	return fused
 }
 
-// rememberDue keeps the definitions that somebody will ask for in a moment.
+// rememberDue keeps the definitions that somebody will ask for soon: later there are others that were handed in after them.
 func (l *Ledger) rememberDue(changes []carillon.Change, now carillon.Time) {
+	soon := now.Add(time.Minute)
 	for i := range changes {
-		if c := &changes[i]; c.Runs[0].Wake <= now {
+		if c := &changes[i]; c.Runs[0].Wake <= soon {
 			l.Definitions.Remember(c.Job)
 		}
 	}
