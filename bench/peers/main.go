@@ -25,6 +25,9 @@ import (
 // root is the repository, seen from the folder that this program is run in.
 const root = "../.."
 
+// book is where the figures are that the report is made of.
+const book = "results.json"
+
 type flags struct {
 	peers, only, dir, results string
 	rounds, roundsBig         int
@@ -40,7 +43,7 @@ func main() {
 	flag.IntVar(&f.roundsBig, "rounds-big", 1, "the same for scenarios that are large or take long")
 	flag.Float64Var(&f.scale, "scale", 1, "share of the jobs of each scenario, for a quick look")
 	flag.StringVar(&f.dir, "dir", "", "where to put data, the servers' too (default: a temporary directory)")
-	flag.StringVar(&f.results, "results", "", "where figures are kept (default results.json; a look, with another scale than 1, is kept only if this is set)")
+	flag.StringVar(&f.results, "results", "", "where figures are kept (default "+book+", which the report is made of; a look, with another scale than 1, is kept only if this is set)")
 	flag.BoolVar(&f.report, "report", false, "measure nothing: write the report from what is kept")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -53,7 +56,7 @@ func main() {
 
 func (f *flags) run(ctx context.Context) error {
 	if f.results == "" && f.scale == 1 {
-		f.results = "results.json"
+		f.results = book
 	}
 	if f.report {
 		runs, err := load(f.results)
@@ -75,7 +78,7 @@ func (f *flags) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	if err != nil || f.results == "" || f.scale != 1 {
+	if err != nil || f.results != book { // elsewhere it is a look that nobody else is shown
 		return err
 	}
 	runs, err := load(f.results)
@@ -115,7 +118,7 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		return err
 	}
 	b.result = result.Run{
-		At: time.Now().Format(time.RFC3339), Commit: commit(), Machine: machine(), Servers: map[string]string{}, Rounds: b.rounds, Scale: b.scale,
+		At: time.Now().Format(time.RFC3339), Commit: commit(), Machine: machine(), Servers: map[string]string{}, Rounds: b.rounds, RoundsBig: b.roundsBig, Scale: b.scale,
 	}
 	defer func() { err = errors.Join(err, b.servers.stop()) }()
 	b.startServers(ctx)

@@ -274,7 +274,7 @@ func count(ctx context.Context, children []*child, ask peer.Command, jobs int, l
 		if ran >= jobs || at.Sub(begin) > limit {
 			return ran, at, ran < jobs, nil
 		}
-		if err := pause(ctx, 5*time.Millisecond); err != nil {
+		if err := pause(ctx, time.Duration(len(children))*5*time.Millisecond); err != nil { // to ask costs those who work
 			return ran, at, false, err
 		}
 	}

@@ -62,8 +62,8 @@ func (b *book) outcomes() (list []outcome) {
 		add(
 			b.atMost("10M a day ahead on "+on(c)+", memory", key{"ahead", c, 10_000_000, "rss"}, 100, "MB"),
 			b.atMost("10M a day ahead on "+on(c)+", share of a core", key{"ahead", c, 10_000_000, "cpu"}, 1, "%"),
-			b.flat("backlog of 10k to 10M on "+on(c), "backlog", c, 10_000, 10_000_000),
-			b.warm("backlog of 10k to 10M on "+on(c)+", from the first start on", c),
+			b.flatBy("backlog of 10k to 10M on "+on(c)+", from the first start on", key{"backlog", c, anySize, "rate_warm"}, 10_000, 10_000_000),
+			b.withStart("backlog of 10k to 10M on "+on(c)+", with the start of the process", c),
 			b.flat("history of 0 to 10M on "+on(c), "history", c, 0, 10_000_000),
 		)
 	}
@@ -110,10 +110,21 @@ func (b *book) times(what string, ours, theirs key, limit float64) outcome {
 	o := outcome{what: what, bar: fmt.Sprintf(">= %vx", limit)}
 	if x, y, p := b.together(ours, theirs); p != nil && y.median() > 0 {
 		v := x.median() / y.median()
-		o.page, o.met = p, v >= limit
-		o.measured = fmt.Sprintf("%s (%s to %s)", exact(v), number(x.median()), number(y.median()))
+		o.page, o.met = p, v >= limit && x.sound()
+		o.measured = fmt.Sprintf("%s (%s to %s)%s", exact(v), number(x.median()), number(y.median()), x.but())
 	}
 	return o
+}
+
+// sound says that nothing has to be said about a figure: one that was cut off, or of jobs that started twice, meets no bar.
+func (c *cell) sound() bool { return len(c.notes) == 0 }
+
+// but is what has to be said.
+func (c *cell) but() string {
+	if c.sound() {
+		return ""
+	}
+	return ", but " + strings.Join(c.notes, "; ")
 }
 
 // exact has a digit more than factor: 2.96x must not be shown as 3.0x beside a bar of 3.
@@ -124,8 +135,8 @@ func (b *book) share(what string, ours, limit key, percent float64) outcome {
 	o := outcome{what: what, bar: fmt.Sprintf(">= %v %%", percent)}
 	if x, y, p := b.together(ours, limit); p != nil && y.median() > 0 {
 		v := 100 * x.median() / y.median()
-		o.page, o.met = p, v >= percent
-		o.measured = fmt.Sprintf("%.1f %% (%s of %s)", v, number(x.median()), number(y.median()))
+		o.page, o.met = p, v >= percent && x.sound()
+		o.measured = fmt.Sprintf("%.1f %% (%s of %s)%s", v, number(x.median()), number(y.median()), x.but())
 	}
 	return o
 }
@@ -134,7 +145,7 @@ func (b *book) atLeast(what string, k key, limit float64, unit string) outcome {
 	o := b.shown(what, k, unit)
 	o.bar, o.noBar = ">= "+bound(limit)+" "+unit, false
 	if c, p := b.pick(k); p != nil && c != nil {
-		o.met = c.median() >= limit
+		o.met = c.median() >= limit && c.sound()
 	}
 	return o
 }
@@ -143,7 +154,7 @@ func (b *book) atMost(what string, k key, limit float64, unit string) outcome {
 	o := b.shown(what, k, unit)
 	o.bar, o.noBar = "<= "+bound(limit)+" "+unit, false
 	if c, p := b.pick(k); p != nil && c != nil {
-		o.met = c.median() <= limit
+		o.met = c.median() <= limit && c.sound()
 	}
 	return o
 }
@@ -160,13 +171,13 @@ func bound(v float64) string {
 func (b *book) shown(what string, k key, unit string) outcome {
 	o := outcome{what: what, noBar: true}
 	if c, p := b.pick(k); c != nil {
-		o.page, o.measured = p, c.spread()+" "+unit
+		o.page, o.measured = p, c.spread()+" "+unit+c.but()
 	}
 	return o
 }
 
 // rival is the peer that comes closest to ours or is farthest ahead of it, each in a run that has both.
-func (b *book) rival(ours key, peers []string, lower bool) (name string, x, y float64, p *page) {
+func (b *book) rival(ours key, peers []string, lower bool) (name string, x *cell, y float64, p *page) {
 	worst := 0.0
 	for _, peer := range peers {
 		theirs := ours
@@ -176,7 +187,7 @@ func (b *book) rival(ours key, peers []string, lower bool) (name string, x, y fl
 			continue
 		}
 		if v, ok := better(cx.median(), cy.median(), lower); ok && (p == nil || v < worst) {
-			worst, name, x, y, p = v, peer, cx.median(), cy.median(), at
+			worst, name, x, y, p = v, peer, cx, cy.median(), at
 		}
 	}
 	return name, x, y, p
@@ -186,8 +197,9 @@ func (b *book) rival(ours key, peers []string, lower bool) (name string, x, y fl
 func (b *book) timesBest(what string, ours key, peers []string, limit float64) outcome {
 	o := outcome{what: what, bar: fmt.Sprintf(">= %vx", limit)}
 	if name, x, y, p := b.rival(ours, peers, false); p != nil {
-		o.page, o.met = p, x/y >= limit
-		o.measured = fmt.Sprintf("%s (%s to %s of %s)", exact(x/y), number(x), number(y), escaped(name))
+		v := x.median() / y
+		o.page, o.met = p, v >= limit && x.sound()
+		o.measured = fmt.Sprintf("%s (%s to %s of %s)%s", exact(v), number(x.median()), number(y), escaped(name), x.but())
 	}
 	return o
 }
@@ -199,8 +211,9 @@ func (b *book) least(what string, ours key, peers []string, limit float64) outco
 		o.bar = "< 1"
 	}
 	if name, x, y, p := b.rival(ours, peers, true); p != nil {
-		o.page, o.met = p, x/y <= limit && x < y
-		o.measured = fmt.Sprintf("%.2f (%s to %s of %s)", x/y, number(x), number(y), escaped(name))
+		v := x.median() / y
+		o.page, o.met = p, v <= limit && v < 1 && x.sound()
+		o.measured = fmt.Sprintf("%.2f (%s to %s of %s)%s", v, number(x.median()), number(y), escaped(name), x.but())
 	}
 	return o
 }
@@ -210,8 +223,8 @@ func (b *book) proportion(c string) outcome {
 	o := outcome{what: "1M at one instant on " + on(c) + ", done, of 100k's", bar: "<= 12x"}
 	if x, y, p := b.together(key{"instant", c, 1_000_000, "seconds"}, key{"instant", c, 100_000, "seconds"}); p != nil && y.median() > 0 {
 		v := x.median() / y.median()
-		o.page, o.met = p, v <= 12
-		o.measured = fmt.Sprintf("%s (%s s to %s s)", exact(v), number(x.median()), number(y.median()))
+		o.page, o.met = p, v <= 12 && x.sound() && y.sound()
+		o.measured = fmt.Sprintf("%s (%s s to %s s)%s%s", exact(v), number(x.median()), number(y.median()), x.but(), y.but())
 	}
 	return o
 }
@@ -230,9 +243,9 @@ func (b *book) flatBy(what string, of key, from, to int) outcome {
 	return o
 }
 
-// warm has no bar: it leaves out the time until the first start, which weighs more on a small backlog.
-func (b *book) warm(what, c string) outcome {
-	o := b.flatBy(what, key{"backlog", c, anySize, "rate_warm"}, 10_000, 10_000_000)
+// withStart has no bar: the time until the first start of a job is not what a job costs, and weighs more on a small backlog.
+func (b *book) withStart(what, c string) outcome {
+	o := b.flat(what, "backlog", c, 10_000, 10_000_000)
 	o.bar, o.noBar = "", true
 	return o
 }

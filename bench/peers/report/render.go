@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/carillon-run/carillon/bench/peers/result"
 )
 
 // markdown is all that stands between the markers.
@@ -37,7 +39,7 @@ func (b *book) opening() string {
 		if p.mark != "" {
 			name = "**Run " + p.mark + "**"
 		}
-		fmt.Fprintf(&out, "%s: %s, commit %s, %s, %s", name, escaped(r.At), escaped(r.Commit), escaped(r.Machine), count(r.Rounds, "round"))
+		fmt.Fprintf(&out, "%s: %s, commit %s, %s, %s", name, escaped(r.At), escaped(r.Commit), escaped(r.Machine), roundsOf(r))
 		for _, s := range sortedKeys(r.Servers) {
 			fmt.Fprintf(&out, "; %s: %s", engineName(s), escaped(r.Servers[s]))
 		}
@@ -197,4 +199,13 @@ func better(ours, theirs float64, lower bool) (float64, bool) {
 		return theirs / ours, true
 	}
 	return ours / theirs, true
+}
+
+// roundsOf says how often things were measured; what is large, mostly less often.
+func roundsOf(r result.Run) string {
+	text := count(r.Rounds, "round")
+	if r.RoundsBig > 0 && r.RoundsBig != r.Rounds {
+		text += fmt.Sprintf(" (%d of what is large)", r.RoundsBig)
+	}
+	return text
 }

@@ -5,15 +5,16 @@ import "github.com/carillon-run/carillon/bench/peers/peer"
 
 // Run is one run: figures of different runs are never compared.
 type Run struct {
-	At      string            `json:"at"` // RFC 3339
-	Commit  string            `json:"commit"`
-	Machine string            `json:"machine"`
-	Servers map[string]string `json:"servers"` // postgres, redis: version and settings
-	Rounds  int               `json:"rounds"`
-	Scale   float64           `json:"scale"` // below 1: a look, not a measurement
-	Peers   []peer.Hello      `json:"peers"`
-	Absent  []Absent          `json:"absent"`
-	Figures []Figure          `json:"figures"`
+	At        string            `json:"at"` // RFC 3339
+	Commit    string            `json:"commit"`
+	Machine   string            `json:"machine"`
+	Servers   map[string]string `json:"servers"` // postgres, redis: version and settings
+	Rounds    int               `json:"rounds"`
+	RoundsBig int               `json:"rounds_big"` // of scenarios that are large or take long
+	Scale     float64           `json:"scale"`      // below 1: a look, not a measurement
+	Peers     []peer.Hello      `json:"peers"`
+	Absent    []Absent          `json:"absent"`
+	Figures   []Figure          `json:"figures"`
 }
 
 // Absent is a peer that could not be measured, or a scenario that a peer does not have.
