@@ -6,7 +6,7 @@
 //	job, err := c.Submit(ctx, def)
 //
 // What the server refuses comes back as a *Problem, which also is one of carillon's sentinel errors for errors.Is; a
-// server that does not answer is an *Unreachable. No call is repeated: after an error on a call that changes something
+// server that does not answer is an *Unreachable. No call is repeated that may have happened: after an error on a call that changes something
 // nobody knows whether it happened, and whoever asked decides better than this package what to do about that. Only
 // following a log, which changes nothing, takes up a broken connection again.
 package client

@@ -27,7 +27,8 @@ type Changes map[string]any
 // Submit hands in a job; when it returns without an error the job is on disk. Begin with carillon.NewDefinition: texts,
 // labels and policies that are empty are left to the server, but a priority of 0 is the lowest, not the default.
 //
-// Jobs that many goroutines hand in at the same time travel together; what one of them did wrong is no matter to the others.
+// Jobs that many goroutines hand in at the same time travel together, with no values of their contexts; what one of them did wrong is no
+// matter to the others.
 func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
 	return c.join(ctx, def)
 }
@@ -35,6 +36,11 @@ func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.
 // SubmitJSON hands in a job that is JSON already, as it is. Fields that are not in it take the server's defaults.
 func (c *Client) SubmitJSON(ctx context.Context, def []byte) (carillon.Job, error) {
 	return c.submit(ctx, def)
+}
+
+func (c *Client) submit(ctx context.Context, body []byte) (job carillon.Job, err error) {
+	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/jobs", body: body}, &job)
+	return job, err
 }
 
 // SubmitMany hands in up to 1000 jobs: all of them, or none if one is not valid.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"runtime"
 	"sync"
 	"time"
@@ -13,16 +12,16 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Submits that are made at the same time travel together: while as many requests are under way as keep a server busy, those who
-// come gather for the next one. A caller that is alone never waits, and many share the price of a request, of which the jobs
-// themselves are the least part.
+// Submits that are made at the same time travel together: while two are under way, those who come gather for the next request.
+// A caller that is alone never waits, and many share the price of a request, of which the jobs themselves are the least part.
 
 const (
 	// maxFlights is how many requests are under way before submits gather.
 	maxFlights = 2
-	// maxJoint bounds what gathers for one request, and maxLight how large a job may be to travel with others, in bytes.
-	maxJoint = 256
-	maxLight = 16 << 10
+	// maxJoint bounds what gathers for one request, and maxLight how large a job may be to travel with others, in bytes: together
+	// they stay below what a proxy lets through.
+	maxJoint = 64
+	maxLight = 8 << 10
 )
 
 // flights are the submits under way.
@@ -32,9 +31,9 @@ type flights struct {
 	gathering *joint // the next to go; nil: nobody waits
 }
 
-// joint is a request for the jobs of several callers, each at its index.
+// joint is a request for the jobs of several callers.
 type joint struct {
-	bodies [][]byte
+	bodies [][]byte      // each caller's at its index; nil: it has given up
 	landed chan struct{} // closed when the answer is there
 	jobs   []carillon.Job
 	err    error
@@ -42,50 +41,67 @@ type joint struct {
 
 // join hands in a job by a request of its own, or with others.
 func (c *Client) join(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+	defer cancel()
 	body, err := json.Marshal(wire(def))
 	if err != nil {
 		return carillon.Job{}, fmt.Errorf("write the body: %w", err)
 	}
-	if len(body) > maxLight {
+	if ctx.Err() != nil || len(body) > maxLight {
 		return c.submit(ctx, body)
 	}
-	f := &c.flights
+	j, at := c.flights.board(c, body)
+	if j == nil {
+		defer c.flights.next(c)
+		return c.submit(ctx, body)
+	}
+	select {
+	case <-j.landed:
+	case <-ctx.Done():
+		c.flights.leave(j, at)
+		return carillon.Job{}, c.failed(ctx, ctx.Err())
+	}
+	if errors.Is(j.err, carillon.ErrInvalid) { // for one of them all were refused: by itself each hears what is wrong with it, if anything is
+		return c.submit(ctx, body)
+	}
+	if j.err != nil {
+		return carillon.Job{}, j.err
+	}
+	return j.jobs[at], nil
+}
+
+// board takes a place in the next joint; nil: there is no need, the caller flies alone.
+func (f *flights) board(c *Client, body []byte) (j *joint, at int) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	if f.flying < maxFlights {
 		f.flying++
-		f.mu.Unlock()
-		defer c.next()
-		return c.submit(ctx, body)
+		return nil, 0
 	}
 	if f.gathering == nil {
 		f.gathering = &joint{landed: make(chan struct{})}
 	}
-	j, at := f.gathering, len(f.gathering.bodies)
+	j, at = f.gathering, len(f.gathering.bodies)
 	j.bodies = append(j.bodies, body)
 	if len(j.bodies) == maxJoint { // it does not wait for others to land
 		f.gathering = nil
 		f.flying++
 		go c.fly(j)
 	}
-	f.mu.Unlock()
-	select {
-	case <-j.landed:
-	case <-ctx.Done():
-		return carillon.Job{}, c.failed(ctx, ctx.Err())
+	return j, at
+}
+
+// leave gives a place back, unless the joint has gone: then nobody knows, as with any request.
+func (f *flights) leave(j *joint, at int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gathering == j {
+		j.bodies[at] = nil
 	}
-	var refused *Problem
-	switch {
-	case j.err == nil:
-		return j.jobs[at], nil
-	case errors.As(j.err, &refused) && refused.Status/100 == 4 && len(j.bodies) > 1:
-		return c.submit(ctx, body) // for one of them all were: by itself each hears what is wrong with it, if anything is
-	}
-	return carillon.Job{}, j.err
 }
 
 // next lets those go who have gathered, now that a request has landed.
-func (c *Client) next() {
-	f := &c.flights
+func (f *flights) next(c *Client) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.gathering == nil {
@@ -96,16 +112,46 @@ func (c *Client) next() {
 	f.gathering = nil
 }
 
+var errNotSent = errors.New("the request was not sent")
+
 // fly sends a joint. It is of several callers, so none of them can call it off.
 func (c *Client) fly(j *joint) {
-	j.jobs, j.err = c.SubmitManyJSON(context.Background(), j.bodies)
-	if j.err == nil && len(j.jobs) != len(j.bodies) {
-		j.err = fmt.Errorf("%d jobs were handed in and the server answered with %d", len(j.bodies), len(j.jobs))
+	j.err = errNotSent
+	defer c.flights.next(c)
+	defer func() {
+		want := c.flights.waiting() + len(j.bodies)
+		close(j.landed)
+		c.flights.await(want)
+	}()
+	var bodies [][]byte
+	var places []int
+	for at, body := range j.bodies {
+		if body != nil {
+			bodies, places = append(bodies, body), append(places, at)
+		}
 	}
-	want := c.flights.waiting() + len(j.bodies)
-	close(j.landed)
-	c.flights.await(want)
-	c.next()
+	if len(bodies) == 0 {
+		return
+	}
+	jobs, err := c.submitAll(context.Background(), bodies)
+	if err == nil && len(jobs) != len(bodies) {
+		err = fmt.Errorf("%d jobs were handed in and the server answered with %d", len(bodies), len(jobs))
+	}
+	j.jobs, j.err = make([]carillon.Job, len(j.bodies)), err
+	for i := range jobs {
+		if err == nil {
+			j.jobs[places[i]] = jobs[i]
+		}
+	}
+}
+
+// submitAll does not wrap one job in a list: what is wrong with it would be said of a field in that list.
+func (c *Client) submitAll(ctx context.Context, bodies [][]byte) ([]carillon.Job, error) {
+	if len(bodies) > 1 {
+		return c.SubmitManyJSON(ctx, bodies)
+	}
+	job, err := c.submit(ctx, bodies[0])
+	return []carillon.Job{job}, err
 }
 
 func (f *flights) waiting() int {
@@ -123,9 +169,4 @@ func (f *flights) await(want int) {
 	for try, begin := 0, time.Now(); try < maxYields && f.waiting() < want && time.Since(begin) < moment; try++ {
 		runtime.Gosched()
 	}
-}
-
-func (c *Client) submit(ctx context.Context, body []byte) (job carillon.Job, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/jobs", body: body}, &job)
-	return job, err
 }

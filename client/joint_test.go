@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -97,7 +98,7 @@ func TestSubmitsAtTheSameTimeTravelTogether(t *testing.T) {
 			}
 			ids[jobs[i].ID] = true
 		}
-		if n := a.requests.Load(); n > 5 {
+		if n := a.requests.Load(); n > 10 {
 			t.Errorf("%d requests for %d jobs", n, len(defs))
 		}
 	})
@@ -124,6 +125,22 @@ func TestWhatOneSubmitDidWrongIsNoMatterToOthers(t *testing.T) {
 	})
 }
 
+func TestOneThatIsNextByItselfHearsOfItsOwnField(t *testing.T) {
+	inAir(t, func(t *testing.T, a *airport) {
+		defs := echoes(3) // two go at once
+		for i := range defs {
+			defs[i].Queue = "no queue"
+		}
+		_, errs := a.submitAll(t.Context(), defs)
+		for i, err := range errs {
+			var problem *client.Problem
+			if !errors.As(err, &problem) || problem.Field != "queue" {
+				t.Errorf("job %d: %v, want what is wrong with its queue", i, err)
+			}
+		}
+	})
+}
+
 func TestACallerThatGivesUpTakesNobodyWithIt(t *testing.T) {
 	inAir(t, func(t *testing.T, a *airport) {
 		var others sync.WaitGroup
@@ -142,6 +159,13 @@ func TestACallerThatGivesUpTakesNobodyWithIt(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		close(a.open)
 		others.Wait()
+		var names []string
+		for _, job := range collect(t, a.Jobs(t.Context(), carillon.JobQuery{})) {
+			names = append(names, job.Name)
+		}
+		if slices.Sort(names); !slices.Equal(names, []string{"first 0", "first 1", "goes on"}) {
+			t.Errorf("there are %q: what was given up before it went must not be handed in", names)
+		}
 	})
 }
 
@@ -159,16 +183,18 @@ func TestALargeJobTravelsAlone(t *testing.T) {
 }
 
 func TestWhereNobodyKnowsWhatHappenedNothingIsRepeated(t *testing.T) {
-	inAir(t, func(t *testing.T, a *airport) {
-		a.status = http.StatusBadGateway
-		_, errs := a.submitAll(t.Context(), echoes(10))
-		for i, err := range errs {
-			if err == nil {
-				t.Errorf("job %d was taken", i)
+	for _, status := range []int{http.StatusBadGateway, http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusUnauthorized} {
+		inAir(t, func(t *testing.T, a *airport) {
+			a.status = status
+			_, errs := a.submitAll(t.Context(), echoes(10))
+			for i, err := range errs {
+				if err == nil {
+					t.Errorf("%d: job %d was taken", status, i)
+				}
 			}
-		}
-		if n := a.requests.Load(); n != 3 {
-			t.Errorf("%d requests, want 3: two that went at once and one for the others", n)
-		}
-	})
+			if n := a.requests.Load(); n != 3 {
+				t.Errorf("%d: %d requests, want 3: two that went at once and one for the others", status, n)
+			}
+		})
+	}
 }

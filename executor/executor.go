@@ -13,8 +13,9 @@ import (
 
 // Executor performs one attempt of a run. It returns only when nothing of the attempt is left: its process tree is
 // gone, its call has returned. When ctx ends it stops; context.Cause(ctx) says why: one of the causes below decides
-// the Outcome. A handler that ends its goroutine ends the caller's, so each attempt needs one of its own, and who waits for
-// the outcome defers that: one more goroutine for every attempt would cost more than the rest of it.
+// the Outcome. A handler that ends its goroutine ends the caller's, so who calls does nothing else in it, and defers what follows
+// from the outcome: one more goroutine for every attempt would cost more than the rest of it. Attempts follow each other in the same
+// goroutine: what a handler sets there (a locked thread, labels) it has to take back.
 type Executor interface {
 	Execute(ctx context.Context, task Task) carillon.Outcome
 }

@@ -23,8 +23,14 @@ type Definitions struct {
 	bytes int
 }
 
-// maxDefinitionBytes bounds the payloads and targets that are remembered.
-const maxDefinitionBytes = 32 << 20
+// maxDefinitionBytes bounds what is remembered in bytes.
+const maxDefinitionBytes = 48 << 20
+
+// weight is about how many bytes a definition takes.
+func weight(job *carillon.Job) int {
+	const itself = 500
+	return itself + job.Weight()
+}
 
 func newDefinitions(store carillon.Store) *Definitions {
 	return &Definitions{store: store, known: map[carillon.JobVersion]*carillon.Job{}}
@@ -83,7 +89,7 @@ func (d *Definitions) Remember(jobs ...*carillon.Job) {
 			d.forgetOldest()
 		}
 		d.known[id] = job
-		d.bytes += job.Weight()
+		d.bytes += weight(job)
 		d.order = append(d.order, id)
 	}
 }
@@ -92,7 +98,7 @@ func (d *Definitions) forgetOldest() {
 	id := d.order[d.next]
 	d.next++
 	if job := d.known[id]; job != nil {
-		d.bytes -= job.Weight()
+		d.bytes -= weight(job)
 		delete(d.known, id)
 	}
 	if d.next > maxDefinitions {

@@ -51,7 +51,8 @@ type Ledger struct {
 	starts  line // everything but ends
 	ends    line
 	closed  bool
-	writing int           // changes that are being written, counted as gather.go does
+	writing int           // changes that are being written, and what follows: see gather.go
+	hurried int           // commits until callers are waited for again
 	signal  chan struct{} // capacity 1: there is something to flush
 }
 
@@ -62,6 +63,7 @@ type entry struct {
 	changes []carillon.Change
 	done    func(lost []int, err error)
 	since   time.Time // it waits
+	posted  bool      // nobody waits for it
 }
 
 func New(cfg Config) *Ledger {
@@ -97,7 +99,7 @@ func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []
 // Post commits ends of runs without waiting; done is called from the ledger's own goroutine and must be quick. Many ends are
 // better posted in pieces: the ledger keeps what was posted at once together.
 func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error)) {
-	l.add(&l.ends, entry{changes: changes, done: done})
+	l.add(&l.ends, entry{changes: changes, done: done, posted: true})
 }
 
 func (l *Ledger) add(to *line, e entry) {
@@ -149,6 +151,7 @@ func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
 		}
 		select {
 		case <-l.signal:
+		case <-l.overdue():
 		case <-ctx.Done():
 		}
 	}

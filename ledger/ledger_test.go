@@ -98,6 +98,22 @@ func TestAChangeDoesNotWaitForACommitOfAFew(t *testing.T) {
 	})
 }
 
+func TestACommitThatIsStuckHoldsUpNobodyForLong(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s, Flushers: 2}, func(t *testing.T, l *ledger.Ledger) {
+		gate := make(chan struct{})
+		s.set(func(s *store) { s.gate = gate })
+		go l.Commit(t.Context(), notes(0, 10))
+		synctest.Wait()
+		s.set(func(s *store) { s.gate = nil })
+		began := time.Now()
+		if _, err := l.Commit(t.Context(), notes(10, 1)); err != nil || time.Since(began) > 100*time.Millisecond {
+			t.Errorf("took %s beside a commit that is stuck, %v", time.Since(began), err)
+		}
+		close(gate)
+	})
+}
+
 func TestABatchIsBounded(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s, MaxBatch: 4}, func(t *testing.T, l *ledger.Ledger) {

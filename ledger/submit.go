@@ -3,7 +3,6 @@ package ledger
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -27,15 +26,14 @@ func (l *Ledger) Fuse(slots Slots) { l.slots = slots }
 // for the whole life of the run instead of three and two, with the same fence and the same repair.
 func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.Definition) ([]carillon.Job, error) {
 	now := carillon.Now()
-	jobs := make([]carillon.Job, len(defs))
 	changes := make([]carillon.Change, len(defs))
 	for i := range defs {
 		id, err := l.cfg.IDs.Next(now)
 		if err != nil {
 			return nil, err
 		}
-		jobs[i] = carillon.Job{Namespace: namespace, ID: id, Definition: defs[i]}
-		changes[i] = carillon.Submit(&jobs[i], now)
+		// Each by itself: one that is remembered must not keep the others in memory.
+		changes[i] = carillon.Submit(&carillon.Job{Namespace: namespace, ID: id, Definition: defs[i]}, now)
 	}
 	fused := l.fuse(changes, now)
 	l.rememberDue(changes, now)
@@ -51,7 +49,11 @@ func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.D
 		}
 		return nil, err
 	}
-	return slices.Clone(jobs), nil // the originals are remembered, and shared
+	jobs := make([]carillon.Job, len(changes)) // the originals are remembered, and shared
+	for i := range changes {
+		jobs[i] = *changes[i].Job
+	}
+	return jobs, nil
 }
 
 // fuse claims due runs for free slots, in place, and says which.
@@ -79,7 +81,7 @@ func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused []car
 	return fused
 }
 
-// rememberDue keeps the definitions that somebody will ask for soon: later there are others that were handed in after them.
+// rememberDue keeps the definitions that somebody will ask for soon. Those of later runs would be pushed out before they are needed.
 func (l *Ledger) rememberDue(changes []carillon.Change, now carillon.Time) {
 	soon := now.Add(time.Minute)
 	for i := range changes {

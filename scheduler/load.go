@@ -88,7 +88,8 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 	if err != nil {
 		return true, err
 	}
-	s.near(ctx, waiting(runs))
+	wanted, _ := split(runs, q.Wants) // a store may return others too
+	s.near(ctx, waiting(wanted))
 	s.check(ctx, runs)
 	if !q.More(runs) {
 		return false, nil
@@ -102,7 +103,7 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Time) []stretch {
 	var next time.Time // when to look behind, a quarter of the time
 	for ctx.Err() == nil && time.Now().Before(end) && len(s.reload) == 0 {
-		waiting, err := s.refill(ctx)
+		waiting, err := s.refill(ctx, end)
 		if began := time.Now(); err == nil && len(behind) > 0 && !began.Before(next) {
 			var more bool
 			if more, err = s.loadPage(ctx, &behind[0], firstPage); !more {

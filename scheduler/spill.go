@@ -116,13 +116,13 @@ func (r refilling) size() int {
 	return min(max(size, smallRefill), largeRefill)
 }
 
-// refill offers runs to lanes that have spilled. It says whether any of them still waits for room.
-func (s *Scheduler) refill(ctx context.Context) (waiting bool, err error) {
+// refill offers runs to lanes that have spilled, for so long at most. It says whether any of them still waits for room.
+func (s *Scheduler) refill(ctx context.Context, end time.Time) (waiting bool, err error) {
 	s.mu.Lock()
 	lanes := slices.Collect(maps.Keys(s.overflow))
 	s.mu.Unlock()
 	for _, lane := range lanes {
-		for more := true; more && ctx.Err() == nil; {
+		for more := true; more && ctx.Err() == nil && len(s.reload) == 0 && time.Now().Before(end); {
 			if more, err = s.refillLane(ctx, lane); err != nil {
 				return true, err
 			}
@@ -158,6 +158,7 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.mark(lane, at)
+		delete(s.refilling, lane)
 		return false, err
 	}
 	s.near(ctx, waiting(page))

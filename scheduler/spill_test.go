@@ -150,15 +150,17 @@ func (s *slowly) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Ru
 func TestABacklogIsReadOnceThoughItsLaneIsFull(t *testing.T) {
 	const backlog = 40_000
 	var store *slowly
-	var mail []carillon.Job
+	var mail, urgent []carillon.Job
 	in(t, func(h *house) {
 		h.lane, h.concurrency, h.handle = 5000, 100, slow(10*time.Millisecond)
 		store = &slowly{counted{Store: h.truth}}
 		h.store = store
 		mail = h.put(backlog, lane("mail", 5, after(0)))
+		urgent = h.put(3, lane("urgent", 9, after(0))) // found when the other lane has been read to its end for long
 	}, func(h *house) {
 		time.Sleep(time.Minute)
 		h.expectAll(mail, 1)
+		h.expectAll(urgent, 1)
 		if n := store.runs.Load(); n > backlog*3/2 {
 			t.Errorf("%d runs were read of a backlog of %d", n, backlog)
 		}

@@ -32,7 +32,7 @@ type attempt struct {
 	returned  chan struct{} // closed then; made when somebody waits for it
 }
 
-// execute performs the attempt, in a goroutine of its own.
+// execute performs the attempt, in a goroutine that does nothing else meanwhile.
 func (a *attempt) execute() {
 	ctx, cancel := context.WithCancelCause(a.w.base)
 	a.mu.Lock()

@@ -26,6 +26,11 @@ func (h *hands) init() { h.more.L = &h.mu }
 func (h *hands) give(attempts []*attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.next > len(h.todo)/2 { // what is done takes no more room than what is not
+		n := copy(h.todo, h.todo[h.next:])
+		clear(h.todo[n:])
+		h.todo, h.next = h.todo[:n], 0
+	}
 	h.todo = append(h.todo, attempts...)
 	h.call()
 }
@@ -78,6 +83,6 @@ func (h *hands) take() *attempt {
 func (h *hands) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = true
+	h.closed, h.idle = true, 0
 	h.more.Broadcast()
 }

@@ -32,7 +32,7 @@ func (w *Worker) pull(ctx context.Context) {
 		tasks = tasks[:min(n, len(tasks))] // no desk gives more
 		w.slots.release(n - len(tasks))
 		late := w.late(sent)
-		if late == "" && !w.begin(tasks, id, sent) {
+		if late == "" && len(tasks) > 0 && !w.begin(tasks, id, sent) {
 			late = "it was claimed for a session that is over"
 		}
 		if late != "" {

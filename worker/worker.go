@@ -1,6 +1,6 @@
 // Package worker performs runs. It gets them from a desk: that of the node it is part of, or, by way of package client,
-// that of any node it can dial. Its parts each have a file: pull (get work), execute (one attempt), output (what it
-// prints), report (what became of it) and tend (session, lease, what should stop).
+// that of any node it can dial. Its parts each have a file: pull (get work), hands (who does it), execute (one attempt), output (what
+// it prints), report (what became of it) and tend (session, lease, what should stop).
 package worker
 
 import (

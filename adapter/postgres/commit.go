@@ -63,7 +63,7 @@ func (f *flush) write(ctx context.Context, c *conn, changes []carillon.Change, l
 // a record was made.
 func again(err error) bool {
 	switch code(err) {
-	case "22012", "40001", "40P01": // division by zero, serialization failure, deadlock
+	case "22012", "40001", deadlock: // division by zero, serialization failure
 		return true
 	case uniqueViolation, checkViolation:
 		return true

@@ -20,7 +20,7 @@ const (
 	listDays = `SELECT c.relname, now() FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'carillon.history'::regclass`
 
-	// patience bounds how long everybody who reads or writes history may have to wait for the lock.
+	// patience bounds how long everybody who wants a table may have to wait behind who changes it.
 	patience = `SET LOCAL lock_timeout = '100ms'`
 
 	createDay = `CREATE TABLE carillon.%s (LIKE carillon.history);

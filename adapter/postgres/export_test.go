@@ -63,7 +63,7 @@ func Statements() (all []Statement) {
 		all = append(all, Statement{s.name, s.sql, false})
 	}
 	for _, s := range []statement{
-		guardsByKey, guardsByPrefix, jobsByKey, aboutJobs, allEnded, allDead, allBad, jobHistory,
+		guardsByKey, guardsByPrefix, jobsByKey, olderByKey, aboutJobs, allEnded, allDead, allBad, jobHistory,
 		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners, lockTurns,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})

@@ -13,8 +13,9 @@ const (
 	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
   crashes, state, prio, ns, queue, name, type, owner, worker, reason`
 
-	// placeNow is the first place of this millisecond, by the server's clock.
+	// placeNow is the first place of this millisecond, by the server's clock, and place one of them.
 	placeNow = `(SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint << 20)`
+	place    = placeNow + ` | (nextval('carillon.place') & 1048575)`
 )
 
 // placeBits is how many bits of a place tell records of one millisecond apart.
@@ -23,10 +24,10 @@ const placeBits = 20
 // History appends. A dead letter replaces one of the same run by dead_run.
 var (
 	insertHistory = forRows("insert_history", endedRow, `INSERT INTO carillon.history (pos, `+endedColumns+`)
-SELECT `+placeNow+` | (nextval('carillon.place') & 1048575), `+endedColumns+` FROM ROWS x`)
+SELECT `+place+`, `+endedColumns+` FROM ROWS x`)
 
 	insertDead = forRows("insert_dead", endedRow, `INSERT INTO carillon.dead (pos, `+endedColumns+`)
-SELECT nextval('carillon.place'), `+endedColumns+` FROM ROWS x
+SELECT `+place+`, `+endedColumns+` FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET (pos, `+endedColumns+`) = (SELECT excluded.*)`)
 
 	// redrive removes dead letters, each of which must be there; by dead_run.

@@ -117,6 +117,7 @@ func (l *Logs) drop(ctx context.Context, part string) (settled bool, err error) 
 // What PostgreSQL calls what is no failure here.
 const (
 	lockNotAvailable = "55P03"
+	deadlock         = "40P01"
 	undefinedTable   = "42P01"
 	duplicateTable   = "42P07"
 	notAllowed       = "42501"

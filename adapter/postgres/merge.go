@@ -12,7 +12,7 @@ import (
 // merge reads the stretches of several shards as one, in order, and not much more of them than is asked for: each in small
 // pieces, and only those again that ran out.
 type merge struct {
-	by    *rowStatement
+	by    *rowStatement // wakesInLanes once few of what came were of the lane that is asked for
 	read  func(ctx context.Context, calls ...call) error
 	lanes *carillon.WakeQuery // nil: all
 	reach int                 // how many runs are looked at for those of the lanes

@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/carillon-run/carillon/stored"
 	"github.com/jackc/pgx/v5"
@@ -83,7 +84,28 @@ func appliedVersion(ctx context.Context, q interface {
 // seesOthers is for who waits for a lock: what others did until they let go of it is seen then, whatever the server's default is.
 var seesOthers = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
+// apply tries again and again where somebody holds a table that is to be changed, a dump for example: whoever waits for such a lock
+// for long makes everybody else wait who wants the table, so it waits in small pieces.
 func apply(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
+	for {
+		err := applyOnce(ctx, conn, m)
+		switch code(err) {
+		case lockNotAvailable, deadlock:
+		default:
+			return err
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// lockPause is long compared with patience, so that others get on.
+const lockPause = time.Second
+
+func applyOnce(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
 	return pgx.BeginTxFunc(ctx, conn, seesOthers, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockMigrations, pgx.QueryExecModeExec, int64(migrationLock)); err != nil {
 			return err
@@ -93,6 +115,9 @@ func apply(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
 		}
 		// Another node may have been quicker; what it applied must not be applied again.
 		if applied, err := appliedVersion(ctx, tx); err != nil || applied >= m.Version {
+			return err
+		}
+		if _, err := tx.Exec(ctx, patience, pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, m.SQL, pgx.QueryExecModeSimpleProtocol); err != nil {

@@ -46,7 +46,8 @@ func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon
 	if len(older) == 0 {
 		return found, nil
 	}
-	return found, s.jobs(ctx, &olderByKey, &found, int8Array(older), int4Array(versions))
+	err := s.jobs(ctx, &olderByKey, &found, int8Array(older), int4Array(versions))
+	return found, err
 }
 
 func (s *Store) jobs(ctx context.Context, by *statement, found *[]carillon.Job, params ...[]byte) error {

@@ -51,7 +51,7 @@ func (r *rows) insertRun(run *carillon.Run, rev int64) {
 	r.runKey(run.ID)
 	r.int(rev)
 	r.int(int64(run.Wake))
-	r.intUnless(int64(run.ID.Due), int64(run.Covers))
+	r.int(int64(run.Covers)) // always: it says whether the next run is to be planned
 	r.intOrNull(int64(run.Claimed))
 	r.intOrNull(int64(run.Started))
 	r.intOrNull(int64(run.RetryOf))
@@ -99,10 +99,9 @@ const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retr
 
 // unfinished reads a row of the hot table, without About.
 func (r *row) unfinished() carillon.Run {
-	id := carillon.RunID{Due: carillon.Time(r.int()), Job: carillon.JobID(r.int())}
 	run := carillon.Run{
-		ID:   id,
-		Wake: carillon.Time(r.int()), Covers: carillon.Time(r.intOr(int64(id.Due))), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
+		ID:   carillon.RunID{Due: carillon.Time(r.int()), Job: carillon.JobID(r.int())},
+		Wake: carillon.Time(r.int()), Covers: carillon.Time(r.int()), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
 		RetryOf: carillon.Time(r.int()),
 		Rev:     int32(r.int()), Version: int32(r.int()), Seq: int32(r.int()), Attempt: int32(r.int()), Failures: int32(r.int()),
 		Losses: int32(r.int()), Crashes: int32(r.int()),

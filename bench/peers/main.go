@@ -78,7 +78,7 @@ func (f *flags) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	if err != nil || f.results != book { // elsewhere it is a look that nobody else is shown
+	if err != nil || f.scale != 1 || filepath.Clean(f.results) != book { // elsewhere it is a look that nobody else is shown
 		return err
 	}
 	runs, err := load(f.results)

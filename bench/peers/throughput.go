@@ -160,6 +160,9 @@ func nodesDrain(ctx context.Context, m *measurement) error {
 	if ran == 0 {
 		return fmt.Errorf("no job had started after %s", patience)
 	}
+	if ran > jobs {
+		note = notes(note, fmt.Sprintf("%d starts of %d jobs", ran, jobs))
+	}
 	m.figure("rate", float64(min(ran, jobs))/seconds(begin, at), "jobs/s", notes(note, few))
 	return nil
 }
@@ -193,13 +196,18 @@ func backlog(ctx context.Context, m *measurement) error {
 	if err := m.work(ctx, c); err != nil {
 		return err
 	}
-	early, first, over, err := counted(ctx, []*child{c}, 1, patience)
+	_, first, over, err := counted(ctx, []*child{c}, 1, patience)
 	if err == nil && over {
 		err = fmt.Errorf("no job had started after %s", patience)
 	}
 	if err != nil {
 		return err
 	}
+	a, err := c.ask(ctx, peer.Command{Do: "count", Ends: true}, answering)
+	if err != nil {
+		return err
+	}
+	early, since := a.Jobs, time.Now()    // ends, as what follows
 	want := min(jobs, m.count(3_000_000)) // a minute's work or all of it: long enough that it does not matter what is under way when the clock stops
 	ran, at, over, err := count(ctx, []*child{c}, peer.Command{Do: "count", Ends: true}, want, patience-time.Since(begin))
 	if err != nil {
@@ -210,8 +218,9 @@ func backlog(ctx context.Context, m *measurement) error {
 		note = fmt.Sprintf("stopped after %.0f s", patience.Seconds())
 	}
 	m.figure("rate", float64(ran)/seconds(begin, at), "jobs/s", note)
+	m.figure("first", first.Sub(begin).Seconds(), "s", "")
 	if ran > early { // without the time until the first start, which weighs more on a small backlog
-		m.figure("rate_warm", float64(ran-early)/seconds(first, at), "jobs/s", note)
+		m.figure("rate_warm", float64(ran-early)/seconds(since, at), "jobs/s", note)
 	}
 	return nil
 }

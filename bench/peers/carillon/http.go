@@ -27,7 +27,7 @@ func dial(n *node.Node) (*desk, error) {
 		return nil, err
 	}
 	d := &desk{url: n.URL(), token: strings.TrimSpace(string(token)), stop: func() {}}
-	// Sixteen callers share one client: a connection is kept for each of them.
+	// Callers share one client, as they do in a service; connections are kept.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy, transport.MaxIdleConnsPerHost = nil, 64
 	d.client, err = client.New(client.Config{URL: d.url, Token: d.token, HTTP: &http.Client{Transport: transport}})

@@ -18,6 +18,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/bench/peers/peer"
 	"github.com/carillon-run/carillon/executor"
@@ -49,6 +51,7 @@ func main() {
 type system struct {
 	name    string
 	started atomic.Pointer[peer.Recorder]
+	asking  *pgx.Conn   // of Unfinished
 	recurs  atomic.Bool // jobs here recur, and have no due time in their payload
 
 	mu      sync.Mutex // guards what follows, while it is opened
@@ -70,7 +73,7 @@ func (s *system) Hello() peer.Hello {
 	case "carillon-sqlite":
 		h.Engine = "sqlite"
 	case "carillon-http":
-		h.Settings = fmt.Sprintf("node, callers and worker of %d slots, in one process, talk over HTTP; bulk: 4 callers with 1000 jobs each", slots)
+		h.Settings = fmt.Sprintf("node, callers and worker of %d slots, in one process, talk over HTTP; callers share one Go client, which joins what they hand in at the same time; bulk: 4 callers with 1000 jobs each", slots)
 	}
 	return h
 }
@@ -200,8 +203,29 @@ func (s *system) Unfinished(ctx context.Context) (int, error) {
 	if held, _ := n.Running(); held > 0 { // their ends are not on disk yet: the store need not be asked
 		return held, nil
 	}
-	runs, err := n.Store().Wakes(ctx, carillon.WakeQuery{Until: carillon.Now().Add(time.Hour), Limit: 1})
+	soon := carillon.Now().Add(time.Hour)
+	if s.name != "carillon-sqlite" {
+		return s.unfinishedPostgres(ctx, soon)
+	}
+	runs, err := n.Store().Wakes(ctx, carillon.WakeQuery{Until: soon, Limit: 1})
 	return len(runs), err
+}
+
+// unfinishedPostgres asks by one statement: its answer is about the moment in which it is asked.
+func (s *system) unfinishedPostgres(ctx context.Context, until carillon.Time) (left int, err error) {
+	if s.asking == nil {
+		conn, err := pgx.Connect(ctx, os.Getenv("POSTGRES"))
+		if err != nil {
+			return 0, err
+		}
+		if _, err := conn.Exec(ctx, `SET enable_seqscan = off; SET enable_bitmapscan = off`); err != nil {
+			return 0, err
+		}
+		s.asking = conn
+	}
+	err = s.asking.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM generate_series(0, $1::int - 1) s
+CROSS JOIN LATERAL (SELECT FROM carillon.run r WHERE r.shard = s AND r.due <= $2 LIMIT 1) r LIMIT 1) one`, carillon.Shards, int64(until)).Scan(&left)
+	return left, err
 }
 
 // Held is how many runs the node's worker has whose ends are not on disk. A worker that dials in is not the node's: then nobody

@@ -111,7 +111,7 @@ func (b *book) times(what string, ours, theirs key, limit float64) outcome {
 	if x, y, p := b.together(ours, theirs); p != nil && y.median() > 0 {
 		v := x.median() / y.median()
 		o.page, o.met = p, v >= limit && x.sound()
-		o.measured = fmt.Sprintf("%s (%s to %s)%s", exact(v), number(x.median()), number(y.median()), x.but())
+		o.measured = fmt.Sprintf("%s (%s to %s)%s", exact(v), number(x.median()), number(y.median()), x.but()+y.but())
 	}
 	return o
 }
@@ -177,7 +177,7 @@ func (b *book) shown(what string, k key, unit string) outcome {
 }
 
 // rival is the peer that comes closest to ours or is farthest ahead of it, each in a run that has both.
-func (b *book) rival(ours key, peers []string, lower bool) (name string, x *cell, y float64, p *page) {
+func (b *book) rival(ours key, peers []string, lower bool) (name string, x, y *cell, p *page) {
 	worst := 0.0
 	for _, peer := range peers {
 		theirs := ours
@@ -187,7 +187,7 @@ func (b *book) rival(ours key, peers []string, lower bool) (name string, x *cell
 			continue
 		}
 		if v, ok := better(cx.median(), cy.median(), lower); ok && (p == nil || v < worst) {
-			worst, name, x, y, p = v, peer, cx, cy.median(), at
+			worst, name, x, y, p = v, peer, cx, cy, at
 		}
 	}
 	return name, x, y, p
@@ -197,9 +197,9 @@ func (b *book) rival(ours key, peers []string, lower bool) (name string, x *cell
 func (b *book) timesBest(what string, ours key, peers []string, limit float64) outcome {
 	o := outcome{what: what, bar: fmt.Sprintf(">= %vx", limit)}
 	if name, x, y, p := b.rival(ours, peers, false); p != nil {
-		v := x.median() / y
+		v := x.median() / y.median()
 		o.page, o.met = p, v >= limit && x.sound()
-		o.measured = fmt.Sprintf("%s (%s to %s of %s)%s", exact(v), number(x.median()), number(y), escaped(name), x.but())
+		o.measured = fmt.Sprintf("%s (%s to %s of %s)%s", exact(v), number(x.median()), number(y.median()), escaped(name), x.but()+y.but())
 	}
 	return o
 }
@@ -211,9 +211,9 @@ func (b *book) least(what string, ours key, peers []string, limit float64) outco
 		o.bar = "< 1"
 	}
 	if name, x, y, p := b.rival(ours, peers, true); p != nil {
-		v := x.median() / y
+		v := x.median() / y.median()
 		o.page, o.met = p, v <= limit && v < 1 && x.sound()
-		o.measured = fmt.Sprintf("%.2f (%s to %s of %s)%s", v, number(x.median()), number(y), escaped(name), x.but())
+		o.measured = fmt.Sprintf("%.2f (%s to %s of %s)%s", v, number(x.median()), number(y.median()), escaped(name), x.but()+y.but())
 	}
 	return o
 }
@@ -239,6 +239,12 @@ func (b *book) flatBy(what string, of key, from, to int) outcome {
 	if v, p, sizes := b.flatness(of, from, to); p != nil {
 		o.page, o.met = p, v <= 1.2
 		o.measured = fmt.Sprintf("%s over %d sizes", exact(v), len(sizes))
+		for _, size := range sizes {
+			of.size = size
+			c := p.find(of)
+			o.met = o.met && (c.sound() || of.scenario == "backlog") // which is measured for a minute at most
+			o.measured += c.but()
+		}
 	}
 	return o
 }

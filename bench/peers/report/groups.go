@@ -108,7 +108,7 @@ func (b *book) groups() []group {
 		},
 		{
 			title: "Backlog", plots: []plot{backlogPlot},
-			about:  "The rate at which jobs are recorded, for a minute or until all are, while so many are due: what a job costs must not depend on how many others wait.",
+			about:  "The rate at which jobs are recorded, for a minute or until all are, while so many are due: what a job costs must not depend on how many others wait. The clock starts with the order to work, so that the first start, which comes after the program has opened its store, weighs more on few jobs; the second table is from the first start on.",
 			tables: []question{{columns: b.rates("backlog", "due", "rate"), flat: true}, {title: "The same from the first start on", columns: b.rates("backlog", "due", "rate_warm"), flat: true}},
 		},
 		{

@@ -112,7 +112,9 @@ func TestLowerIsBetterForTimes(t *testing.T) {
 }
 
 func TestFlatIsMeasuredAllTheWayInOneRun(t *testing.T) {
-	size := func(n int, v float64) []result.Figure { return rounds("backlog", "carillon-postgres", n, "rate_warm", v) }
+	size := func(n int, v float64) []result.Figure {
+		return rounds("backlog", "carillon-postgres", n, "rate_warm", v)
+	}
 	whole := madeUp("2026-01-01T00:00:00Z", size(10_000, 60_000), size(1_000_000, 48_000), size(10_000_000, 50_000))
 	has(t, markdown(whole), "| backlog of 10k to 10M on PostgreSQL, from the first start on, cost at worst | <= 1.2x | 1.25x over 3 sizes | **NOT MET** |")
 	part := madeUp("2026-01-02T00:00:00Z", size(10_000, 60_000), size(100_000, 59_000))
