@@ -9,7 +9,7 @@ import (
 
 // maxDefinitions bounds how many definitions are remembered: enough for what is due about now, little enough that
 // payloads cannot fill the memory.
-const maxDefinitions = 50_000
+const maxDefinitions = 100_000
 
 // Definitions remembers the definitions that were lately submitted or read. A definition never changes for its version,
 // so there is nothing to invalidate.
@@ -24,7 +24,7 @@ type Definitions struct {
 }
 
 // maxDefinitionBytes bounds what is remembered in bytes.
-const maxDefinitionBytes = 48 << 20
+const maxDefinitionBytes = 80 << 20
 
 // weight is about how many bytes a definition takes.
 func weight(job *carillon.Job) int {
@@ -69,8 +69,11 @@ func (d *Definitions) lookup(ids []carillon.JobVersion) (jobs []*carillon.Job, m
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, id := range ids {
-		if jobs[i] = d.known[id]; jobs[i] == nil {
+		switch jobs[i] = d.known[id]; {
+		case jobs[i] == nil:
 			missing = append(missing, id)
+		case !jobs[i].Schedule.Recurring(): // its run is claimed now, and most need no second attempt
+			d.forget(id)
 		}
 	}
 	return jobs, missing
@@ -94,13 +97,16 @@ func (d *Definitions) Remember(jobs ...*carillon.Job) {
 	}
 }
 
-func (d *Definitions) forgetOldest() {
-	id := d.order[d.next]
-	d.next++
+func (d *Definitions) forget(id carillon.JobVersion) {
 	if job := d.known[id]; job != nil {
 		d.bytes -= weight(job)
 		delete(d.known, id)
 	}
+}
+
+func (d *Definitions) forgetOldest() {
+	d.forget(d.order[d.next])
+	d.next++
 	if d.next > maxDefinitions {
 		d.order = append([]carillon.JobVersion(nil), d.order[d.next:]...)
 		d.next = 0

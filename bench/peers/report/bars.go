@@ -51,7 +51,11 @@ func (b *book) outcomes() (list []outcome) {
 			middle.name, tail.name = "p50", "p99"
 			add(b.atMost(at.what+" on "+on(c)+", p50", middle, p50, "ms"), b.atMost(at.what+" on "+on(c)+", p99", tail, 5, "ms"))
 		}
-		add(b.least("pickup on "+on(c)+", p50, of the best peer's on "+on(c), key{"pickup", c, anySize, "p50"}, b.rivals(b.engineOf(c)), 1))
+		where, rivals := on(c), b.rivals(b.engineOf(c))
+		if c == lite { // nobody else keeps jobs there
+			where, rivals = "any engine", b.rivals("")
+		}
+		add(b.least("pickup on "+on(c)+", p50, of the best peer's on "+where, key{"pickup", c, anySize, "p50"}, rivals, 1))
 	}
 	add(
 		b.times("submit from 16 callers on PostgreSQL, of River's", submit(pg), submit("river"), 5),
