@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -71,9 +72,9 @@ var scenarios = []struct {
 		h.expect(job.ID, "failed 1 never")
 	}},
 	{"a checkpoint reaches the next attempt", func(h *House) {
-		var got []string
+		var got texts
 		h.Handle = func(ctx context.Context, task executor.Task) error {
-			got = append(got, string(task.Checkpoint))
+			got.add(string(task.Checkpoint))
 			if err := task.Save(ctx, fmt.Appendf(nil, "step %d", task.Run.Attempt)); err != nil {
 				return err
 			}
@@ -85,8 +86,8 @@ var scenarios = []struct {
 		job := h.Submit(nil)
 		time.Sleep(time.Minute)
 		h.expect(job.ID, "succeeded 3")
-		if want := []string{"", "step 1", "step 2"}; !slices.Equal(got, want) {
-			h.T.Errorf("checkpoints %q, want %q", got, want)
+		if want := []string{"", "step 1", "step 2"}; !slices.Equal(got.all(), want) {
+			h.T.Errorf("checkpoints %q, want %q", got.all(), want)
 		}
 	}},
 	{"overlap skip: a due time is skipped while a run goes on, and says so", func(h *House) {
@@ -186,9 +187,9 @@ var scenarios = []struct {
 		}
 	}},
 	{"an edit moves what has not begun to the new definition", func(h *House) {
-		var payloads []string
+		var payloads texts
 		h.Handle = func(_ context.Context, task executor.Task) error {
-			payloads = append(payloads, string(task.Job.Payload))
+			payloads.add(string(task.Job.Payload))
 			return nil
 		}
 		job := h.Submit(func(d *carillon.Definition) {
@@ -202,8 +203,8 @@ var scenarios = []struct {
 			h.T.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if want := []string{`"old"`, `"new"`}; !slices.Equal(payloads, want) {
-			h.T.Errorf("payloads %s, want %s", payloads, want)
+		if want := []string{`"old"`, `"new"`}; !slices.Equal(payloads.all(), want) {
+			h.T.Errorf("payloads %s, want %s", payloads.all(), want)
 		}
 	}},
 	{"a run that takes longer than its timeout is stopped and tried again", func(h *House) {
@@ -214,4 +215,22 @@ var scenarios = []struct {
 		time.Sleep(time.Hour)
 		h.expectLike(job.ID, "failed timed out after 5s")
 	}},
+}
+
+// texts are what handlers saw.
+type texts struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (t *texts) add(text string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.list = append(t.list, text)
+}
+
+func (t *texts) all() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.list)
 }
