@@ -103,14 +103,18 @@ func (q *RunQuery) Wants(r *Run) bool {
 
 // Wants says whether a job is one that the query asks for, but for States and Latest, which follow from its runs.
 func (q *JobQuery) Wants(j *Job) bool {
-	value, labeled := j.Labels[q.LabelKey]
 	return (q.Namespace == "" || q.Namespace == j.Namespace) &&
 		(q.Owner == "" || q.Owner == j.Owner) &&
 		(q.Type == "" || q.Type == j.Type) &&
 		(q.Name == "" || q.Name == j.Name) &&
-		(q.LabelKey == "" || labeled && (q.LabelValue == "" || q.LabelValue == value)) &&
+		!slices.ContainsFunc(q.Labels, func(l Label) bool { return !j.has(l) }) &&
 		(q.CreatedFrom == 0 || j.Created >= q.CreatedFrom) &&
 		(q.CreatedTo == 0 || j.Created < q.CreatedTo)
+}
+
+func (j *Job) has(l Label) bool {
+	value, labeled := j.Labels[l.Key]
+	return labeled && (l.Value == "" || l.Value == value)
 }
 
 // StateOf is the state of a job that follows from its runs: an active one without an unfinished run is Finished.

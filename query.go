@@ -70,12 +70,23 @@ type JobQuery struct {
 	Owner       string
 	Type        string
 	Name        string
-	LabelKey    string
-	LabelValue  string
-	CreatedFrom Time // inclusive
-	CreatedTo   Time // exclusive
+	Labels      []Label // all of them must be there
+	CreatedFrom Time    // inclusive
+	CreatedTo   Time    // exclusive
 	Before      JobID
 	Limit       int
+}
+
+// Label is a label that a query asks for; an empty Value means any value.
+type Label struct{ Key, Value string }
+
+// IndexedLabel is the label by which a store can find jobs: the first with a value, in a namespace. The others filter.
+func (q *JobQuery) IndexedLabel() (Label, bool) {
+	i := slices.IndexFunc(q.Labels, func(l Label) bool { return l.Key != "" && l.Value != "" })
+	if q.Namespace == "" || i < 0 {
+		return Label{}, false
+	}
+	return q.Labels[i], true
 }
 
 // LatestState sums up a job by its latest run.

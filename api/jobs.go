@@ -143,13 +143,11 @@ func (q *query) status(want *carillon.JobQuery) {
 }
 
 func (q *query) label(want *carillon.JobQuery) {
-	given := q.text("label")
-	if given == "" {
-		return
+	for _, given := range q.values["label"] {
+		key, value, ok := strings.Cut(given, ":")
+		if !ok || key == "" || value == "" {
+			q.fail("label", given, "key:value")
+		}
+		want.Labels = append(want.Labels, carillon.Label{Key: key, Value: value})
 	}
-	key, value, ok := strings.Cut(given, ":")
-	if !ok || key == "" || value == "" {
-		q.fail("label", given, "key:value")
-	}
-	want.LabelKey, want.LabelValue = key, value
 }

@@ -18,7 +18,7 @@ import (
 type param struct {
 	Name  string
 	About string
-	Type  any // a value of the Go type that the description shows; nil: text
+	Type  any // a value of the Go type that the description shows; nil: text; a list: it can be given several times
 }
 
 // query is the parameters of a request. Reading remembers the first error, so a handler looks at err once, at the end.
@@ -35,9 +35,12 @@ func readQuery(r *http.Request, params []param) (*query, error) {
 	if err != nil || !utf8.ValidString(r.URL.RawQuery) {
 		return nil, invalid("query", r.URL.RawQuery, "name=value pairs, percent-encoded")
 	}
-	var known []string
+	var known, many []string
 	for _, p := range params {
 		known = append(known, p.Name)
+		if _, list := p.Type.([]string); list {
+			many = append(many, p.Name)
+		}
 	}
 	for name, given := range values {
 		switch {
@@ -45,9 +48,9 @@ func readQuery(r *http.Request, params []param) (*query, error) {
 			return nil, invalid(shorten(name, maxGiven), name, "no query parameters here")
 		case !slices.Contains(known, name):
 			return nil, invalid(shorten(name, maxGiven), name, "a known parameter: "+strings.Join(known, ", ")+didYouMean(name, known))
-		case len(given) > 1:
+		case len(given) > 1 && !slices.Contains(many, name):
 			return nil, invalid(name, strings.Join(given, " and "), "one value")
-		case given[0] == "" || !utf8.ValidString(given[0]):
+		case slices.ContainsFunc(given, func(s string) bool { return s == "" || !utf8.ValidString(s) }):
 			return nil, invalid(name, given[0], "a value; leave the parameter out for none")
 		}
 	}

@@ -40,7 +40,7 @@ func (s *server) jobRoutes() []route {
 				{"owner", "exactly this owner", nil},
 				{"type", "exactly this type", nil},
 				{"name", "exactly this name", nil},
-				{"label", "key:value", nil},
+				{"label", "key:value, exactly this label; several times: all of them", []string{}},
 				{"created_from", "created at or after", job.Created},
 				{"created_to", "created before", job.Created},
 			}, paging...),

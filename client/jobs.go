@@ -89,8 +89,8 @@ func (c *Client) JobPage(ctx context.Context, q carillon.JobQuery, cursor string
 	p.text("owner", q.Owner)
 	p.text("type", q.Type)
 	p.text("name", q.Name)
-	if q.LabelKey != "" {
-		p.text("label", q.LabelKey+":"+q.LabelValue)
+	for _, label := range q.Labels {
+		p.Add("label", label.Key+":"+label.Value)
 	}
 	p.time("created_from", q.CreatedFrom)
 	p.time("created_to", q.CreatedTo)

@@ -171,7 +171,7 @@ func TestListsGoOverAllPages(t *testing.T) {
 	for want, q := range map[string]carillon.JobQuery{
 		"cba": {Limit: 1},
 		"b": {
-			Owner: "billing", Type: "report", Name: "b", LabelKey: "team", LabelValue: "blue", CreatedTo: hour,
+			Owner: "billing", Type: "report", Name: "b", Labels: []carillon.Label{{Key: "team", Value: "blue"}}, CreatedTo: hour,
 			States: []carillon.JobState{carillon.Active, carillon.Paused}, Latest: []carillon.LatestState{carillon.LatestPending},
 		},
 		"": {CreatedFrom: hour},

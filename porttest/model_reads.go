@@ -108,7 +108,10 @@ func (w *world) compareJobPages() {
 		q.Type, q.Name = pick(w.rand, types...), pick(w.rand, append(types, "")...)
 	}
 	if maybe() {
-		q.LabelKey, q.LabelValue = pick(w.rand, labels...), pick(w.rand, append(labels, "")...)
+		q.Labels = []carillon.Label{{Key: pick(w.rand, labels...), Value: pick(w.rand, append(labels, "")...)}}
+		if maybe() {
+			q.Labels = append(q.Labels, carillon.Label{Key: pick(w.rand, labels...), Value: pick(w.rand, append(labels, "")...)})
+		}
 	}
 	if maybe() {
 		q.CreatedFrom = epoch + carillon.Time(w.rand.Int64N(int64(w.now-epoch)+1))

@@ -121,7 +121,7 @@ func storeForgetJob(t *storeTest) {
 		t.equal("job", t.jobAt(job.ID, version), (*carillon.Job)(nil))
 	}
 	t.equal("guard", t.guard(job.Namespace, carillon.OverlapKey(job.ID)), (*carillon.Guard)(nil))
-	t.equal("labeled", jobIDs(t.findJobs(carillon.JobQuery{Namespace: job.Namespace, LabelKey: "team", LabelValue: "a"})), []carillon.JobID{other.ID})
+	t.equal("labeled", jobIDs(t.findJobs(carillon.JobQuery{Namespace: job.Namespace, Labels: []carillon.Label{{Key: "team", Value: "a"}}})), []carillon.JobID{other.ID})
 	run.Rev = 0
 	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{run}}) // one of the same name finds nothing of the old one
 	t.equal("output", t.run(run.ID).Output, (*carillon.Output)(nil))

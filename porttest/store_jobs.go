@@ -131,13 +131,21 @@ func storeJobLabels(t *storeTest) {
 	t.submit(func(j *carillon.Job) { j.Namespace, j.Labels = "other", map[string]string{"team": "a"} })
 	find := func(key, value string) []carillon.JobID {
 		t.Helper()
-		return jobIDs(t.findJobs(carillon.JobQuery{Namespace: carillon.DefaultNamespace, LabelKey: key, LabelValue: value, Limit: 1}))
+		return jobIDs(t.findJobs(carillon.JobQuery{Namespace: carillon.DefaultNamespace, Labels: []carillon.Label{{Key: key, Value: value}}, Limit: 1}))
 	}
 	t.equal("key", find("team", ""), []carillon.JobID{b.ID, a.ID})
 	t.equal("key without value", find("flag", ""), []carillon.JobID{b.ID})
 	t.equal("key and value", find("team", "a"), []carillon.JobID{a.ID})
 	t.equal("value of another key", find("env", "a"), []carillon.JobID(nil))
-	t.equal("any namespace", len(t.findJobs(carillon.JobQuery{LabelKey: "team", LabelValue: "a"})), 2)
+	both := func(labels ...carillon.Label) []carillon.JobID {
+		t.Helper()
+		return jobIDs(t.findJobs(carillon.JobQuery{Namespace: carillon.DefaultNamespace, Labels: labels, Limit: 1}))
+	}
+	t.equal("two labels of one job", both(carillon.Label{Key: "team", Value: "a"}, carillon.Label{Key: "env", Value: "prod"}), []carillon.JobID{a.ID})
+	t.equal("a value and a key", both(carillon.Label{Key: "flag"}, carillon.Label{Key: "team", Value: "b"}), []carillon.JobID{b.ID})
+	t.equal("labels of two jobs", both(carillon.Label{Key: "team", Value: "b"}, carillon.Label{Key: "env", Value: "prod"}), []carillon.JobID(nil))
+	t.equal("two values of one key", both(carillon.Label{Key: "team", Value: "a"}, carillon.Label{Key: "team", Value: "b"}), []carillon.JobID(nil))
+	t.equal("any namespace", len(t.findJobs(carillon.JobQuery{Labels: []carillon.Label{{Key: "team", Value: "a"}}})), 2)
 	a.Version, a.Labels = 2, map[string]string{"team": "b"}
 	t.win(carillon.Change{Job: &a})
 	t.equal("after the edit", [][]carillon.JobID{find("team", "a"), find("team", "b"), find("env", "prod")}, [][]carillon.JobID{nil, {b.ID, a.ID}, nil})

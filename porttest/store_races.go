@@ -142,7 +142,7 @@ func (t *storeTest) everything() []any {
 		versions = append(versions, found...)
 	}
 	for _, team := range []string{"a", "b"} {
-		labeled = append(labeled, t.findJobs(carillon.JobQuery{Namespace: "default", LabelKey: "team", LabelValue: team})...)
+		labeled = append(labeled, t.findJobs(carillon.JobQuery{Namespace: "default", Labels: []carillon.Label{{Key: "team", Value: team}}})...)
 	}
 	return []any{jobs, versions, labeled, runs, sortGuards(guards), t.findRuns(carillon.RunQuery{Dead: true})}
 }
@@ -175,7 +175,7 @@ func storeNamespaces(t *storeTest) {
 	for namespace, want := range want {
 		t.equal(namespace, []any{
 			t.findJobs(carillon.JobQuery{Namespace: namespace}),
-			t.findJobs(carillon.JobQuery{Namespace: namespace, LabelKey: "team", LabelValue: "a"}),
+			t.findJobs(carillon.JobQuery{Namespace: namespace, Labels: []carillon.Label{{Key: "team", Value: "a"}}}),
 			t.findRuns(carillon.RunQuery{Namespace: namespace}),
 			t.findRuns(carillon.RunQuery{Namespace: namespace, Dead: true}),
 			t.guardKeys(carillon.GuardQuery{Namespace: namespace}),

@@ -70,8 +70,8 @@ type candidate struct {
 // scan goes through some rows. done: the page is as it should be.
 func (f *jobFinder) scan(l *link, size int) (done bool, err error) {
 	query, args := jobsBefore, []any{f.wanted, f.wanted, f.wanted, f.before, f.first}
-	if f.q.Namespace != "" && f.q.LabelKey != "" && f.q.LabelValue != "" {
-		query, args = jobsLabeled, append(args, f.q.Namespace, f.q.LabelKey, f.q.LabelValue)
+	if label, ok := f.q.IndexedLabel(); ok {
+		query, args = jobsLabeled, append(args, f.q.Namespace, label.Key, label.Value)
 	}
 	var candidates []candidate
 	scanned := 0
@@ -130,10 +130,10 @@ func wantedJobs(q *carillon.JobQuery) raw {
 	all.text(`j.name = ?`, q.Name)
 	all.time(`j.created >= ?`, q.CreatedFrom)
 	all.time(`j.created < ?`, q.CreatedTo)
-	if q.LabelKey != "" {
+	for _, l := range q.Labels {
 		var label conditions
-		label.text(`a.value = ?`, q.LabelValue)
-		all.add("EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` = ? AND ?)", q.LabelKey, label.all())
+		label.text(`a.value = ?`, l.Value)
+		all.add("EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` = ? AND ?)", l.Key, label.all())
 	}
 	if len(q.States) > 0 {
 		all.add(`(?)`, raw(strings.Join(wantedStates(q.States), ` OR `)))

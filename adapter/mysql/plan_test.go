@@ -115,7 +115,7 @@ func TestAPageOfWakesCostsItsOwnSize(t *testing.T) {
 			return err
 		},
 		"jobs by label": func() error {
-			_, err := store.FindJobs(t.Context(), carillon.JobQuery{Namespace: "default", LabelKey: "k", LabelValue: "v"})
+			_, err := store.FindJobs(t.Context(), carillon.JobQuery{Namespace: "default", Labels: []carillon.Label{{Key: "k", Value: "v"}}})
 			return err
 		},
 	} {

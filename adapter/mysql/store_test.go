@@ -141,7 +141,7 @@ func TestASpaceAtTheEndAndTheCaseCount(t *testing.T) {
 		if len(runs) != 1 || err != nil || runs[0].Queue != name {
 			t.Errorf("lane %q: %v %v", name, runs, err)
 		}
-		for _, q := range []carillon.JobQuery{{Namespace: "default", LabelKey: "k", LabelValue: name}, {LabelKey: "k", LabelValue: name}, {Owner: name}} {
+		for _, q := range []carillon.JobQuery{{Namespace: "default", Labels: []carillon.Label{{Key: "k", Value: name}}}, {Labels: []carillon.Label{{Key: "k", Value: name}}}, {Owner: name}} {
 			jobs, err := store.FindJobs(t.Context(), q)
 			if len(jobs.Jobs) != 1 || err != nil || jobs.Jobs[0].Queue != name {
 				t.Errorf("%+v: %v %v", q, jobs.Jobs, err)

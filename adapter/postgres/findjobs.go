@@ -108,9 +108,9 @@ func jobCall(q *carillon.JobQuery, piece int) call {
 		int8Param(int64(before)), int8Param(int64(first)), textOrNull(q.Namespace), textOrNull(q.Owner), textOrNull(q.Type), textOrNull(q.Name),
 		int8Param(int64(q.CreatedFrom)), int8Param(int64(q.CreatedTo)), int4Param(stored), int8Param(int64(piece)),
 	}}
-	if q.Namespace != "" && q.LabelKey != "" && q.LabelValue != "" {
+	if label, ok := q.IndexedLabel(); ok {
 		ask.statement = &jobsLabeled
-		ask.params = append(ask.params, textParam(q.LabelKey), textParam(q.LabelValue))
+		ask.params = append(ask.params, textParam(label.Key), textParam(label.Value))
 	}
 	return ask
 }

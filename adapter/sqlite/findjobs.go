@@ -36,10 +36,11 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 	scanned := 0
 	err = s.read(ctx, func(r *reader) error {
 		query := jobsBefore
-		if q.Namespace != "" && q.LabelKey != "" && q.LabelValue != "" {
+		label, labeled := q.IndexedLabel()
+		if labeled {
 			query = jobsLabeled
 		}
-		return r.rows(query, bindJobQuery(&q, query), func(stmt *sqlite.Stmt) (bool, error) {
+		return r.rows(query, bindJobQuery(&q, label), func(stmt *sqlite.Stmt) (bool, error) {
 			job, wanted, err := r.wanted(&q, stmt)
 			if err != nil {
 				return false, err
@@ -61,7 +62,7 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 	return page, err
 }
 
-func bindJobQuery(q *carillon.JobQuery, query string) func(*sqlite.Stmt) {
+func bindJobQuery(q *carillon.JobQuery, label carillon.Label) func(*sqlite.Stmt) {
 	return func(stmt *sqlite.Stmt) {
 		first, before := idRange(q)
 		stmt.BindInt64(1, int64(before))
@@ -80,9 +81,9 @@ func bindJobQuery(q *carillon.JobQuery, query string) func(*sqlite.Stmt) {
 		}
 		stmt.BindInt64(8, stored)
 		stmt.BindInt64(9, int64(first))
-		if query == jobsLabeled {
-			stmt.BindText(10, q.LabelKey)
-			stmt.BindText(11, q.LabelValue)
+		if label.Key != "" {
+			stmt.BindText(10, label.Key)
+			stmt.BindText(11, label.Value)
 		}
 	}
 }

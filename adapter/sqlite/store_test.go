@@ -72,7 +72,7 @@ func everything(t *testing.T, s *sqlite.Store) []any {
 	t.Helper()
 	ctx := context.Background()
 	jobs, err1 := s.FindJobs(ctx, carillon.JobQuery{})
-	labeled, err2 := s.FindJobs(ctx, carillon.JobQuery{Namespace: "default", LabelKey: "team", LabelValue: "a"})
+	labeled, err2 := s.FindJobs(ctx, carillon.JobQuery{Namespace: "default", Labels: []carillon.Label{{Key: "team", Value: "a"}}})
 	runs, err3 := s.FindRuns(ctx, carillon.RunQuery{})
 	dead, err4 := s.FindRuns(ctx, carillon.RunQuery{Dead: true})
 	whole, err5 := s.Runs(ctx, []carillon.RunID{runs.Runs[0].ID, runs.Runs[1].ID}, true)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type definition struct {
 type fieldFlag struct {
 	path  string // dotted, as in the API's errors
 	kind  string // for the help
+	many  bool   // may be repeated
 	parse func(text string, before any) (any, error)
 	text  string
 	value any // nil: not given
@@ -93,7 +95,7 @@ func (d *definition) addSchedule(flags *pflag.FlagSet) {
 }
 
 func (d *definition) add(flags *pflag.FlagSet, name, path, kind string, parse func(string, any) (any, error), usage string) {
-	f := &fieldFlag{path: path, kind: kind, parse: parse}
+	f := &fieldFlag{path: path, kind: kind, parse: parse, many: slices.Contains([]string{"label", "env", "header", "fatal-exit-codes"}, name)}
 	d.fields = append(d.fields, f)
 	flags.Var(f, name, usage)
 }
@@ -178,15 +180,20 @@ func (d *definition) pairs(separator string) func(string, any) (any, error) {
 		if !ok {
 			pairs = doc{}
 		}
-		key, value, ok := strings.Cut(s, separator)
+		key, text, ok := strings.Cut(s, separator)
+		var value any = strings.TrimPrefix(text, " ")
 		switch {
 		case ok && key != "":
-			pairs[strings.TrimSpace(key)] = strings.TrimPrefix(value, " ")
+			key = strings.TrimSpace(key)
 		case d.edit && len(s) > 1 && strings.HasSuffix(s, "-"):
-			pairs[strings.TrimSuffix(s, "-")] = nil
+			key, value = strings.TrimSuffix(s, "-"), nil
 		default:
 			return nil, fmt.Errorf("want key%svalue", separator)
 		}
+		if _, given := pairs[key]; given {
+			return nil, fmt.Errorf("want each key once")
+		}
+		pairs[key] = value
 		return pairs, nil
 	}
 }

@@ -16,9 +16,9 @@ const listed = 50
 
 // jobFilter are the flags of jobs.
 type jobFilter struct {
-	status                             []string
-	owner, kind, name, label, from, to string
-	limit                              int
+	status, labels              []string
+	owner, kind, name, from, to string
+	limit                       int
 }
 
 func (a *app) jobsCommand() *cobra.Command {
@@ -30,7 +30,7 @@ func (a *app) jobsCommand() *cobra.Command {
 (pending, running, failed, succeeded); of the same kind any of them holds, of both kinds both must.`,
 		Example: `  carillon jobs
   carillon jobs --status active,failed --owner billing
-  carillon jobs --label team=blue --created-from 24h -o json`,
+  carillon jobs --label team=blue --label env=prod --created-from 24h -o json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
@@ -42,7 +42,7 @@ func (a *app) jobsCommand() *cobra.Command {
 	flags.StringVar(&f.owner, "owner", "", "exactly this `owner`")
 	flags.StringVar(&f.kind, "type", "", "exactly this `type`")
 	flags.StringVar(&f.name, "name", "", "exactly this `name`")
-	flags.StringVar(&f.label, "label", "", "exactly this label, as `key=value`")
+	flags.StringArrayVar(&f.labels, "label", nil, "exactly this label, as `key=value`; several times: all of them")
 	flags.StringVar(&f.from, "created-from", "", "created at or after this `time`; a duration such as 24h means so long ago")
 	flags.StringVar(&f.to, "created-to", "", "created before this `time`")
 	flags.IntVar(&f.limit, "limit", listed, "at most so many; 0 is all")
@@ -78,11 +78,12 @@ func (a *app) jobQuery(f *jobFilter) (q carillon.JobQuery, err error) {
 			return q, usage("--status: %q is not valid: want one or more of %s", status, strings.Join(jobStatuses, ", "))
 		}
 	}
-	if f.label != "" {
-		var ok bool
-		if q.LabelKey, q.LabelValue, ok = strings.Cut(f.label, "="); !ok {
-			return q, usage("--label: %q is not valid: want key=value", f.label)
+	for _, label := range f.labels {
+		key, value, _ := strings.Cut(label, "=")
+		if key == "" || value == "" {
+			return q, usage("--label: %q is not valid: want key=value", label)
 		}
+		q.Labels = append(q.Labels, carillon.Label{Key: key, Value: value})
 	}
 	if q.CreatedFrom, err = a.instantFlag("created-from", f.from); err != nil {
 		return q, err

@@ -104,6 +104,7 @@ func (a *app) add(root *cobra.Command, group string, commands ...*cobra.Command)
 	for _, cmd := range commands {
 		cmd.GroupID = group
 		a.noteBegin(cmd)
+		onceEach(cmd)
 		root.AddCommand(cmd)
 	}
 }

@@ -19,7 +19,7 @@ func idIn(out, prefix string) string {
 func TestAOneTimeJobFromSubmitToLog(t *testing.T) {
 	inHouse(t, "one-time", func(h *house) {
 		h.carillon("jobs")
-		job := idIn(h.carillon("submit", "--name", "hello", "--after", "2s", "--label", "team=blue", "--", "echo", "hello", "world"), "job_")
+		job := idIn(h.carillon("submit", "--name", "hello", "--after", "2s", "--label", "team=blue", "--label", "env=prod", "--", "echo", "hello", "world"), "job_")
 		h.carillon("jobs")
 		h.carillon("job", job)
 		h.carillon("runs", "hello")
@@ -35,6 +35,8 @@ func TestAOneTimeJobFromSubmitToLog(t *testing.T) {
 		h.carillon("job", "hello", "-o", "yaml")
 		h.carillon("jobs", "--status", "finished,succeeded", "--label", "team=blue", "--created-from", "1h", "-o", "json")
 		h.carillon("jobs", "--status", "failed")
+		h.carillon("jobs", "--label", "team=red", "--label", "env=prod")
+		h.carillon("jobs", "--label", "team=blue", "--label", "env=prod")
 		h.carillon("retry", run)
 	})
 }
@@ -125,6 +127,9 @@ func TestErrorsAreOneLineAndHaveACode(t *testing.T) {
 		h.carillon("submit", "--every", "soon", "--", "date")
 		h.carillon("submit", "--at", "tomorrow", "--", "date")
 		h.carillon("submit", "--label", "blue", "--", "date")
+		h.carillon("submit", "--env", "A=b", "--env", "A=c", "--", "date")
+		h.carillon("submit", "--cron", "@daily", "--cron", "@hourly", "--", "date")
+		h.carillon("jobs", "--owner", "a", "--owner", "b")
 		h.carillon("submit", "--payload", "{", "--", "date")
 		h.carillon("submit", "--cron", "61 * * * *", "--", "date")
 		h.carillon("submit", "--every", "1ms", "--", "date")
