@@ -211,7 +211,7 @@ func TestFromSkipToAllowNobodyWaitsForHisTurnAnyLonger(t *testing.T) {
 
 	// And back again: who began meanwhile is beside the one who has the turn. That one waits for a retry; a claim of it
 	// that was decided before must lose, so it is part of the change.
-	w = whole(c.Job, line(job, minute(1)), claimed(c.Runs[1]), retrying(planned(job, minute(1)), minute(8)))
+	w = whole(c.Job, line(job, minute(1)), c.Runs[1].Claim("worker_0", minute(4)), retrying(planned(job, minute(1)), minute(8)))
 	c = change(t, w, minute(5), overlap(carillon.OverlapSkip))
 	expectChange(t, c, "job v3 active", "2m r5 v2 claimed guarded planned #1 wakes 4m", "1m r5 v1 waiting guarded planned #1 wakes 8m",
 		"turn r9 of 1m beside 2m")

@@ -26,8 +26,10 @@ const (
 	Crashed // its worker died
 )
 
-// Claim gives a waiting run to a worker.
+// Claim gives a waiting run to a worker. A run that waited its turn has a wake in the future; from its claim on the watch
+// loop must find it, in case the worker dies. A run that only waited for its due time keeps its wake, so no index moves.
 func (r Run) Claim(worker string, now Time) Run {
+	r.Wake = min(r.Wake, now)
 	r.State, r.Worker, r.Reason, r.Claimed, r.Started = Claimed, worker, "", now, 0
 	r.Attempt++
 	return r

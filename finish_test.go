@@ -202,6 +202,33 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 	}
 }
 
+func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
+	now := minute(3)
+	for name, job := range map[string]*carillon.Job{
+		"queue": newJob(t, minutely(carillon.OverlapQueue)), "queue_all": newJob(t, minutely(carillon.OverlapQueueAll)),
+		"replace": newJob(t, minutely(carillon.OverlapReplace)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, second := claimed(planned(job, minute(1))), planned(job, minute(2))
+			due := carillon.Due{Job: job, Run: second, Guard: line(job, minute(1)), Others: []carillon.Run{first}}
+			_, behind := due.Decide(minute(2))
+			waits := behind.Runs[0]
+			if waits.State != carillon.Waiting || waits.Wake <= minute(2) {
+				t.Fatalf("%s, wake %s", waits.State, waits.Wake)
+			}
+			free := carillon.Settle(first.Finish(job, carillon.Outcome{Kind: carillon.Success}, minute(2)+1, 0), &behind.Guards[0]).Guards[0]
+			verdict, c := carillon.Due{Job: job, Run: waits, Guard: &free, Worker: worker}.Decide(minute(2) + 2)
+			if got := c.Runs[0]; verdict != carillon.Take || got.State != carillon.Claimed || got.Wake != minute(2)+2 {
+				t.Errorf("%s, wake %s after a claim at %s", got.State, got.Wake, minute(2)+2)
+			}
+		})
+	}
+	plain := planned(newJob(t, nil), minute(1))
+	if got := plain.Claim(worker, now); got.Wake != plain.Wake {
+		t.Errorf("the claim of a plain run moves its wake from %s to %s", plain.Wake, got.Wake)
+	}
+}
+
 func TestFencesRise(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	last := int64(-1)

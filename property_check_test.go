@@ -252,6 +252,9 @@ func (l *life) checkWakes(w carillon.Whole) {
 		if run.State == carillon.Waiting && (hold != (w.Job.State == carillon.Paused) || run.Wake == carillon.Never && !hold) {
 			l.t.Errorf("the job is %s, %s is on hold: %v, wake %s", w.Job.State, l.name(run.ID), hold, run.Wake)
 		}
+		if run.State.Held() && run.Wake > l.now {
+			l.t.Errorf("%s is held, and wakes at %s only", l.name(run.ID), run.Wake)
+		}
 		longest := max(run.ID.Due, l.notYet[run.ID].Add(time.Minute), l.now.Add(time.Minute))
 		if run.State == carillon.Waiting && !hold && run.Wake > longest {
 			l.t.Errorf("%s wakes at %s only", l.name(run.ID), run.Wake)

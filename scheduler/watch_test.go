@@ -25,7 +25,7 @@ func (h *house) claimFor(worker string, run carillon.Run) carillon.Run {
 	return c.Runs[0]
 }
 
-// join makes a worker known that is not here; hold beats for it from then on, until lose ends its session.
+// join makes a worker known that is not here; hold beats for it from then on, until lose ends its session or the worker dies.
 func (h *house) join(worker string) {
 	h.t.Helper()
 	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: worker, Kind: carillon.KindWorker}}); err != nil {
@@ -33,19 +33,25 @@ func (h *house) join(worker string) {
 	}
 }
 
-func (h *house) hold(worker string, runs []carillon.Run) {
+func (h *house) hold(worker string, runs []carillon.Run) (die func()) {
+	ctx, die := context.WithCancel(context.Background())
 	beat := carillon.Beat{ID: worker}
 	for _, run := range runs {
 		beat.Holds = append(beat.Holds, carillon.Held{Run: run.ID, Attempt: run.Attempt})
 	}
 	go func() {
 		for {
-			if gone, err := h.coordinator.Beat(context.Background(), []carillon.Beat{beat}); err != nil || len(gone) > 0 {
+			if gone, err := h.coordinator.Beat(ctx, []carillon.Beat{beat}); err != nil || len(gone) > 0 {
 				return
 			}
-			time.Sleep(carillon.BeatEvery)
+			select {
+			case <-time.After(carillon.BeatEvery):
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
+	return die
 }
 
 func (h *house) lose(worker string) {
