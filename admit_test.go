@@ -118,6 +118,8 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"owner", "", "1 to 64", func(d *D) { d.Owner = "" }},
 		{"name", "a\nb", "printable", func(d *D) { d.Name = "a\nb" }},
 		{"name", "\xff", "printable", func(d *D) { d.Name = "\xff" }},
+		{"name", "job_06w1zyvjw0000", "id of a job", func(d *D) { d.Name = "job_06w1zyvjw0000" }},
+		{"name", "run_06w201zb4000001m7g2kev2", "id of a job or run", func(d *D) { d.Name = "run_06w201zb4000001m7g2kev2" }},
 		{"name", "x", "200", func(d *D) { d.Name = strings.Repeat("x", 201) }},
 		{"labels", "33", "32", func(d *D) { d.Labels = labels }},
 		{"labels", "a b", "keys", func(d *D) { d.Labels = map[string]string{"a b": ""} }},

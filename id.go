@@ -63,6 +63,17 @@ func ParseRunID(s string) (RunID, error) {
 	return RunID{}, invalid("id", s, "a run id: run_ and %d characters of 0-9 a-z without i l o u", idDigits+dueDigits)
 }
 
+// isID says that a text is the id of a job or of a run. Names cannot be one: where both are taken, a name like that would
+// never be found.
+func isID(s string) bool {
+	if !strings.HasPrefix(s, jobPrefix) && !strings.HasPrefix(s, runPrefix) {
+		return false
+	}
+	_, notJob := ParseJobID(s)
+	_, notRun := ParseRunID(s)
+	return notJob == nil || notRun == nil
+}
+
 func appendDigits(b []byte, n uint64, digits int) []byte {
 	for shift := 5 * (digits - 1); shift >= 0; shift -= 5 {
 		b = append(b, alphabet[n>>shift&31])

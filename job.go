@@ -151,6 +151,9 @@ func (d *Definition) admitNames() *FieldError {
 	if !printable(d.Name, 200) {
 		return invalid("name", d.Name, "1 to 200 printable characters")
 	}
+	if isID(d.Name) {
+		return invalid("name", d.Name, "a name that does not look like the id of a job or run")
+	}
 	for _, f := range []struct{ field, value string }{{"type", d.Type}, {"queue", d.Queue}, {"owner", d.Owner}} {
 		if !word(f.value, 64) {
 			return invalid(f.field, f.value, "1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit")

@@ -43,7 +43,7 @@ away. Giving --at, --after, --cron or --every replaces whichever of them the job
 }
 
 func (a *app) edit(ctx context.Context, c *client.Client, name string, given doc) error {
-	id, err := findJob(ctx, c, name)
+	id, err := a.findJob(ctx, c, name)
 	if err != nil {
 		return err
 	}

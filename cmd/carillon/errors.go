@@ -24,11 +24,14 @@ const (
 )
 
 // usageError is about what was typed. It is told apart from failures, so that scripts do not try again.
-type usageError struct{ text string }
+type usageError struct {
+	text  string
+	lines []string // shown below it
+}
 
 func (e *usageError) Error() string { return e.text }
 
-func usage(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
+func usage(format string, args ...any) error { return &usageError{text: fmt.Sprintf(format, args...)} }
 
 // errQuiet ends with exit code 1 and no message: what happened has been shown already.
 var errQuiet = errors.New("failed")
@@ -57,6 +60,12 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 		text = a.describeRefused()
 	}
 	fmt.Fprintln(a.err, "carillon: "+oneLine(text))
+	var wrong *usageError
+	if errors.As(err, &wrong) {
+		for _, line := range wrong.lines {
+			fmt.Fprintln(a.err, oneLine(line))
+		}
+	}
 	return code
 }
 

@@ -12,40 +12,69 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// findJob takes an id, or a name that only one job has.
-func findJob(ctx context.Context, c *client.Client, given string) (carillon.JobID, error) {
-	if strings.HasPrefix(given, "job_") {
-		return carillon.ParseJobID(given)
+// findJob takes an id or a name. A name means the one job of that name that is neither finished nor canceled, else the
+// newest of that name: names are used again and again, and old jobs must not make them useless.
+func (a *app) findJob(ctx context.Context, c *client.Client, given string) (carillon.JobID, error) {
+	if id, err := carillon.ParseJobID(given); err == nil {
+		return id, nil
 	}
-	if strings.HasPrefix(given, "run_") {
+	if _, err := carillon.ParseRunID(given); err == nil {
 		return 0, usage("%s is a run: want the id or name of a job", given)
 	}
-	const shown = 3
-	jobs, more, err := take(c.Jobs(ctx, carillon.JobQuery{Name: given, Limit: shown + 1}), shown)
+	const shown = 5
+	live := carillon.JobQuery{Name: given, States: []carillon.JobState{carillon.Active, carillon.Paused}, Limit: shown + 1}
+	jobs, more, err := take(c.Jobs(ctx, live), shown)
 	switch {
 	case err != nil:
 		return 0, err
-	case len(jobs) == 0:
-		return 0, fmt.Errorf("no job is named %q: %w", given, carillon.ErrNotFound)
 	case len(jobs) == 1:
 		return jobs[0].ID, nil
+	case len(jobs) > 1:
+		return 0, a.severalNamed(given, jobs, more)
 	}
-	ids := make([]string, len(jobs))
-	for i, job := range jobs {
-		ids[i] = job.ID.String()
+	if jobs, more, err = take(c.Jobs(ctx, carillon.JobQuery{Name: given, Limit: 2}), 1); err != nil {
+		return 0, err
+	}
+	if len(jobs) == 0 {
+		return 0, noJobNamed(given)
 	}
 	if more {
-		ids = append(ids, "…")
+		fmt.Fprintf(a.err, "carillon: several jobs were named %q and none is active: taking the newest, %s (%s, created %s)\n",
+			oneLine(given), jobs[0].ID, jobs[0].State, a.ago(jobs[0].Created))
 	}
-	return 0, usage("more than one job is named %q: give one of the ids %s", given, strings.Join(ids, ", "))
+	return jobs[0].ID, nil
 }
 
-// findRun takes the id of a run; that or the name of a job means its latest run.
-func findRun(ctx context.Context, c *client.Client, given string) (carillon.RunID, error) {
-	if strings.HasPrefix(given, "run_") {
-		return carillon.ParseRunID(given)
+func noJobNamed(given string) error {
+	for prefix, digits := range map[string]int{"job_": 13, "run_": 23} {
+		if strings.HasPrefix(given, prefix) {
+			return fmt.Errorf("no job is named %q, and an id is %s and %d characters of 0-9 a-z without i l o u: %w", given, prefix, digits, carillon.ErrNotFound)
+		}
 	}
-	id, err := findJob(ctx, c, given)
+	return fmt.Errorf("no job is named %q: %w", given, carillon.ErrNotFound)
+}
+
+// severalNamed lists what there is to choose from.
+func (a *app) severalNamed(name string, jobs []carillon.Job, more bool) error {
+	var text strings.Builder
+	t := a.tableTo(&text)
+	for _, job := range jobs {
+		fmt.Fprintf(t.w, "  %s\t%s\t%s\tcreated %s\n", job.ID, job.State, scheduleShort(&job.Schedule), a.ago(job.Created))
+	}
+	t.end()
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	if more {
+		lines = append(lines, "  …")
+	}
+	return &usageError{text: fmt.Sprintf("more than one job named %q is active or paused: give the id of one of them", name), lines: lines}
+}
+
+// findRun takes the id of a run; the id or name of a job means its latest run.
+func (a *app) findRun(ctx context.Context, c *client.Client, given string) (carillon.RunID, error) {
+	if id, err := carillon.ParseRunID(given); err == nil {
+		return id, nil
+	}
+	id, err := a.findJob(ctx, c, given)
 	if err != nil {
 		return carillon.RunID{}, err
 	}

@@ -20,14 +20,15 @@ func (a *app) jobCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "job JOB",
 		Short: "Show a job: what it runs, when, and how it went last",
-		Long:  `Shows everything about a job. JOB is its id, or its name if no other job has the same.`,
+		Long: `Shows everything about a job. JOB is its id or its name. A name means the job of that name that is active or paused,
+else the newest.`,
 		Example: `  carillon job job_0f8j2v5r3c000
   carillon job report
   carillon job report -o yaml`,
 		Args:              one("job, its id or name"),
 		ValidArgsFunction: a.completeJobs(),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := findJob(ctx, c, args[0])
+			id, err := a.findJob(ctx, c, args[0])
 			if err != nil {
 				return err
 			}

@@ -25,7 +25,7 @@ job, shows its latest run.`,
 		Args:              one("run, its id or its job"),
 		ValidArgsFunction: a.completeRuns(),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := findRun(ctx, c, args[0])
+			id, err := a.findRun(ctx, c, args[0])
 			if err != nil {
 				return err
 			}

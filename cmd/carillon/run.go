@@ -31,7 +31,7 @@ run like any other.`,
 	cmd.RunE = a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 		switch {
 		case now:
-			id, err := findJob(ctx, c, args[0])
+			id, err := a.findJob(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
@@ -40,7 +40,7 @@ run like any other.`,
 		case wait:
 			return usage("--wait goes with --now; \"carillon logs -f\" follows a run that is there already")
 		}
-		id, err := findRun(ctx, c, args[0])
+		id, err := a.findRun(ctx, c, args[0])
 		if err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ the list. Given a job, repeats its latest run.`,
 		Args:              one("run, its id or its job"),
 		ValidArgsFunction: a.completeRuns(carillon.Failed, carillon.Canceled, carillon.Succeeded),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := findRun(ctx, c, args[0])
+			id, err := a.findRun(ctx, c, args[0])
 			if err != nil {
 				return err
 			}

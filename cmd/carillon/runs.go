@@ -53,7 +53,7 @@ func (a *app) listRuns(ctx context.Context, c *client.Client, f *runFilter, args
 		return err
 	}
 	if len(args) == 1 {
-		if q.Job, err = findJob(ctx, c, args[0]); err != nil {
+		if q.Job, err = a.findJob(ctx, c, args[0]); err != nil {
 			return err
 		}
 	}

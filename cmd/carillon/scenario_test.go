@@ -83,6 +83,40 @@ func TestARunThatFailsForGoodIsADeadLetter(t *testing.T) {
 	})
 }
 
+func TestANameMeansTheJobThatIsNotOver(t *testing.T) {
+	inHouse(t, "names", func(h *house) {
+		// The banner of the server and the README both submit a job named hello.
+		h.carillon("submit", "--name", "hello", "--after", "2s", "--", "echo", "first")
+		h.later(5 * time.Second)
+		h.carillon("submit", "--name", "hello", "--after", "2s", "--", "echo", "second")
+		h.carillon("runs", "hello")
+		h.later(5 * time.Second)
+		h.carillon("logs", "hello")
+		h.carillon("submit", "-q", "--name", "hello", "--cron", "@daily", "--", "echo", "a")
+		twin := idIn(h.carillon("submit", "-q", "--name", "hello", "--every", "5m", "--", "echo", "b"), "job_")
+		h.carillon("pause", twin)
+		h.carillon("cancel", "hello")
+		h.carillon("cancel", twin)
+		h.carillon("next", "hello", "-n", "1")
+		h.carillon("cancel", "hello")
+		h.carillon("run", "--now", "hello")
+	})
+}
+
+func TestANameCanBeginLikeAnID(t *testing.T) {
+	inHouse(t, "ids", func(h *house) {
+		h.carillon("submit", "-q", "--name", "run_backup", "--every", "1h", "--", "echo", "a")
+		h.carillon("submit", "-q", "--name", "job_1", "--every", "1h", "--", "echo", "b")
+		h.carillon("next", "run_backup", "-n", "1")
+		h.carillon("pause", "job_1")
+		h.carillon("run", "run_backup")
+		h.carillon("cancel", "run_backup")
+		h.carillon("job", "job_2")
+		h.carillon("logs", "run_2")
+		h.carillon("submit", "--name", "job_06w1zyvjw0000", "--", "date")
+	})
+}
+
 func TestWaitingForARun(t *testing.T) {
 	inHouse(t, "wait", func(h *house) {
 		h.carillon("submit", "--wait", "--name", "good", "--after", "90s", "--", "echo", "at last")

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ func (a *app) resumeCommand() *cobra.Command {
 func (a *app) steer(ctx context.Context, c *client.Client, name string,
 	do func(context.Context, carillon.JobID) (carillon.Job, error), word string,
 ) error {
-	id, err := findJob(ctx, c, name)
+	id, err := a.findJob(ctx, c, name)
 	if err != nil {
 		return err
 	}
@@ -70,11 +69,11 @@ Given a run, cancels that one and leaves the job's schedule as it is.`,
 		Args:              one("id of a job or run"),
 		ValidArgsFunction: a.completeEither(),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			if strings.HasPrefix(args[0], "run_") {
+			if run, err := carillon.ParseRunID(args[0]); err == nil {
 				if keep {
 					return usage("--keep-running is for jobs: canceling a run means to stop it")
 				}
-				return a.cancelRun(ctx, c, args[0])
+				return a.cancelRun(ctx, c, run)
 			}
 			cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) { return c.Cancel(ctx, id, keep) }
 			return a.steer(ctx, c, args[0], cancel, "canceled")
@@ -84,11 +83,7 @@ Given a run, cancels that one and leaves the job's schedule as it is.`,
 	return cmd
 }
 
-func (a *app) cancelRun(ctx context.Context, c *client.Client, given string) error {
-	id, err := carillon.ParseRunID(given)
-	if err != nil {
-		return err
-	}
+func (a *app) cancelRun(ctx context.Context, c *client.Client, id carillon.RunID) error {
 	run, err := c.CancelRun(ctx, id)
 	if err != nil {
 		return err
@@ -108,7 +103,7 @@ For a paused job it is what would be due if it were resumed now.`,
 		Args:              one("job, its id or name"),
 		ValidArgsFunction: a.completeJobs(carillon.Active, carillon.Paused),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := findJob(ctx, c, args[0])
+			id, err := a.findJob(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
