@@ -85,10 +85,11 @@ type LogStore interface {
 type Coordinator interface {
 	// Join opens sessions. Ids are random per start and never used again.
 	Join(ctx context.Context, members []Member) error
-	// Beat prolongs sessions and keeps what their members say they hold. A beat that comes after one with a higher number
-	// was held up on its way, and says nothing any more. It returns the ids whose session is over; such a session never
-	// comes back.
-	Beat(ctx context.Context, beats []Beat) (gone []string, err error)
+	// Beat prolongs sessions and keeps what their members say they hold. It answers each beat, at the same index. A beat that
+	// comes after, or together with, one of a higher number of the same member was held up on its way: it is old and changes
+	// nothing. Of beats without a number that come together the last counts, the others are old. A beat that is repeated
+	// changes nothing the second time, and may be answered as it was the first time. A session that is over never comes back.
+	Beat(ctx context.Context, beats []Beat) ([]Standing, error)
 	// Leave ends sessions. Ending one that is over is no error.
 	Leave(ctx context.Context, ids []string) error
 	// Members returns everybody whose session is not over, by id. Unless the coordinator's clock has passed expire, it first
@@ -121,6 +122,15 @@ type Beat struct {
 	Number int64 // rises from beat to beat of a session; 0: not numbered
 	Holds  []Held
 }
+
+// Standing is what a beat meant to the session of its member.
+type Standing uint8
+
+const (
+	StandingOver      Standing = iota // the session is over
+	StandingOld                       // the session goes on, and what the beat says is no longer true
+	StandingProlonged                 // the session was prolonged, and what the beat says is kept
+)
 
 // Held names an attempt. The number is what makes its fence, see Run.Fence.
 type Held struct {

@@ -18,16 +18,19 @@ const beatTime = 2 * time.Second
 func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
 	worker, now := b.ID, carillon.Now()
 	b.Holds = d.withClaims(worker, b.Holds)
-	gone, err := d.prolong(ctx, b)
+	standing, err := d.prolong(ctx, b)
 	if err != nil {
 		return carillon.Orders{}, fmt.Errorf("prolong the session of %s: %w", worker, err)
 	}
-	if gone {
+	orders := carillon.Orders{Nodes: d.cfg.Nodes()}
+	switch standing {
+	case carillon.StandingOver:
 		d.forget(worker)
 		return carillon.Orders{}, fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
+	case carillon.StandingOld: // a later beat has said what the worker holds; to act on this one would take runs that go on
+		return orders, nil
 	}
 	d.takeBack(worker, b.Holds, now)
-	orders := carillon.Orders{Nodes: d.cfg.Nodes()}
 	long := d.long(worker, b.Holds)
 	if len(long) == 0 {
 		return orders, nil
@@ -160,11 +163,11 @@ type beating struct {
 }
 
 type answer struct {
-	gone bool
-	err  error
+	standing carillon.Standing
+	err      error
 }
 
-func (d *Desk) prolong(ctx context.Context, beat carillon.Beat) (gone bool, err error) {
+func (d *Desk) prolong(ctx context.Context, beat carillon.Beat) (carillon.Standing, error) {
 	b := beating{beat, make(chan answer, 1)}
 	d.beats.mu.Lock()
 	d.beats.waiting = append(d.beats.waiting, b)
@@ -175,9 +178,9 @@ func (d *Desk) prolong(ctx context.Context, beat carillon.Beat) (gone bool, err 
 	d.beats.mu.Unlock()
 	select {
 	case a := <-b.answer:
-		return a.gone, a.err
+		return a.standing, a.err
 	case <-ctx.Done():
-		return false, ctx.Err()
+		return 0, ctx.Err()
 	}
 }
 
@@ -197,14 +200,14 @@ func (d *Desk) writeBeats() {
 			all[i] = batch[i].beat
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), beatTime)
-		gone, err := d.cfg.Coordinator.Beat(ctx, all)
+		standings, err := d.cfg.Coordinator.Beat(ctx, all)
 		cancel()
-		over := make(map[string]bool, len(gone))
-		for _, id := range gone {
-			over[id] = true
-		}
-		for _, b := range batch {
-			b.answer <- answer{over[b.beat.ID], err}
+		for i, b := range batch {
+			a := answer{err: err}
+			if err == nil {
+				a.standing = standings[i]
+			}
+			b.answer <- a
 		}
 	}
 }

@@ -51,12 +51,12 @@ func (n *Node) beat(ctx context.Context) error {
 func (n *Node) beatOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	gone, err := n.backend.coordinator.Beat(ctx, []carillon.Beat{{ID: n.id}})
+	standings, err := n.backend.coordinator.Beat(ctx, []carillon.Beat{{ID: n.id}})
 	if err != nil {
 		return err
 	}
 	n.beaten.Store(time.Now().UnixMilli())
-	if len(gone) == 0 {
+	if standings[0] != carillon.StandingOver {
 		return nil
 	}
 	n.cfg.Logger.Warn("the node's session was over: joining again")

@@ -45,6 +45,7 @@ func Coordinator(t *testing.T, c CoordinatorTest) {
 	run("a beat of the gone is told so, and does not bring them back", coordinatorGone)
 	run("what members hold comes back as they said it with their last beat", coordinatorHolds)
 	run("a beat that was held up on its way says nothing any more", coordinatorOld)
+	run("of several beats of a member at once the one with the highest number counts", coordinatorTogether)
 	run("many hold much", coordinatorMuch)
 	run("two coordinators see each other's members", coordinatorBoth)
 	run("the clock goes forward, and beats are by it", coordinatorClock)
@@ -92,14 +93,25 @@ func (t coordinatorTest) beat(members ...carillon.Member) []string {
 	return t.say(beats...)
 }
 
-func (t coordinatorTest) say(beats ...carillon.Beat) []string {
+func (t coordinatorTest) say(beats ...carillon.Beat) (gone []string) {
 	t.Helper()
-	gone, err := t.Beat(t.Context(), beats)
-	if err != nil {
-		t.Fatalf("beat: %v", err)
+	for i, standing := range t.standings(beats...) {
+		if standing == carillon.StandingOver {
+			gone = append(gone, beats[i].ID)
+		}
 	}
 	slices.Sort(gone)
 	return gone
+}
+
+// standings is the answer to each beat.
+func (t coordinatorTest) standings(beats ...carillon.Beat) []carillon.Standing {
+	t.Helper()
+	standings, err := t.Beat(t.Context(), beats)
+	if err != nil || len(standings) != len(beats) {
+		t.Fatalf("%d answers to %d beats: %v", len(standings), len(beats), err)
+	}
+	return standings
 }
 
 // there compares the list of members.
@@ -250,23 +262,40 @@ func coordinatorOld(t coordinatorTest) {
 	held := func(job carillon.JobID) []carillon.Held {
 		return []carillon.Held{{Run: carillon.RunID{Job: job, Due: epoch}, Attempt: 1}}
 	}
-	say := func(number int64, job carillon.JobID) {
+	const old, prolonged = carillon.StandingOld, carillon.StandingProlonged
+	say := func(number int64, job carillon.JobID, want carillon.Standing) {
 		t.Helper()
 		beats := []carillon.Beat{{ID: member(1).ID, Number: number, Holds: held(job)}, {ID: member(2).ID, Number: 10 * number, Holds: held(job)}}
-		same(t, "gone", len(t.say(beats...)), 0)
+		same(t, "standings", t.standings(beats...), []carillon.Standing{want, want})
 	}
-	say(7, 1)
-	say(9, 2)
-	say(8, 3)
-	say(9, 4)
+	say(7, 1, prolonged)
+	say(9, 2, prolonged)
+	say(8, 3, old)
+	same(t, "gone after a beat that is repeated", t.say(carillon.Beat{ID: member(1).ID, Number: 9, Holds: held(4)}), []string(nil))
 	same(t, "holds after old beats", t.held(member(1), member(2)), [][]carillon.Held{held(2), held(2)})
-	say(10, 5)
+	say(10, 5, prolonged)
 	same(t, "holds after a newer one", t.held(member(1), member(2)), [][]carillon.Held{held(5), held(5)})
 	t.say(carillon.Beat{ID: member(1).ID, Holds: held(6)})
 	same(t, "holds after one without a number", t.held(member(1)), [][]carillon.Held{held(6)})
 	t.age(carillon.SessionTime + time.Second)
-	say(3, 7)
+	say(3, 7, old)
 	t.there(true)
+}
+
+// coordinatorTogether has a node write several beats of one worker at once, in any order: they came by different connections.
+func coordinatorTogether(t coordinatorTest) {
+	const over, old, prolonged = carillon.StandingOver, carillon.StandingOld, carillon.StandingProlonged
+	t.join(member(1), member(2), member(3), member(9))
+	t.leave(member(9))
+	beat := func(i int, number int64, job carillon.JobID) carillon.Beat {
+		return carillon.Beat{ID: member(i).ID, Number: number, Holds: []carillon.Held{{Run: carillon.RunID{Job: job, Due: epoch}, Attempt: 1}}}
+	}
+	same(t, "standings", t.standings(
+		beat(2, 2, 1), beat(1, 8, 2), beat(9, 2, 3), beat(1, 7, 4), beat(2, 3, 5), beat(9, 1, 6), beat(3, 0, 7), beat(2, 1, 8), beat(3, 0, 9),
+	), []carillon.Standing{old, prolonged, over, old, prolonged, over, old, old, prolonged})
+	same(t, "holds", t.held(member(1), member(2), member(3)), [][]carillon.Held{beat(1, 8, 2).Holds, beat(2, 3, 5).Holds, beat(3, 0, 9).Holds})
+	same(t, "later", t.standings(beat(1, 7, 1), beat(2, 4, 2), beat(1, 6, 3)), []carillon.Standing{old, prolonged, old})
+	same(t, "holds later", t.held(member(1), member(2)), [][]carillon.Held{beat(1, 8, 2).Holds, beat(2, 4, 2).Holds})
 }
 
 func coordinatorMuch(t coordinatorTest) {
@@ -347,8 +376,9 @@ func coordinatorConcurrent(t coordinatorTest) {
 				for j := range stay {
 					beats = append(beats, carillon.Beat{ID: stay[(j*(1+2*g)+i)%len(stay)].ID})
 				}
-				if gone, err := c.Beat(t.Context(), append(beats, carillon.Beat{ID: own.ID})); err != nil || len(gone) > 0 {
-					t.Errorf("gone %v, %v", gone, err)
+				said, err := c.Beat(t.Context(), append(beats, carillon.Beat{ID: own.ID}))
+				if err != nil || slices.Contains(said, carillon.StandingOver) {
+					t.Errorf("standings %v, %v", said, err)
 				}
 				if _, err := c.Members(t.Context(), carillon.Never); err != nil {
 					t.Error(err)

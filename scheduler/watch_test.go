@@ -41,7 +41,8 @@ func (h *house) hold(worker string, runs []carillon.Run) (die func()) {
 	}
 	go func() {
 		for {
-			if gone, err := h.coordinator.Beat(ctx, []carillon.Beat{beat}); err != nil || len(gone) > 0 {
+			said, err := h.coordinator.Beat(ctx, []carillon.Beat{beat})
+			if err != nil || said[0] == carillon.StandingOver {
 				return
 			}
 			select {

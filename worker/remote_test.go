@@ -68,7 +68,7 @@ func (c *coordinator) failing() error {
 	return nil
 }
 
-func (c *coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]string, error) {
+func (c *coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
 	if err := c.failing(); err != nil {
 		return nil, err
 	}

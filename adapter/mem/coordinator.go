@@ -52,28 +52,36 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 	return nil
 }
 
-func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []string, err error) {
+func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	now := carillon.Now()
+	standings, now := make([]carillon.Standing, len(beats)), carillon.Now()
+	latest := make(map[string]int, len(beats)) // of each member, the index of the beat that counts
+	for i, b := range beats {
+		if k, any := latest[b.ID]; !any || b.Number >= beats[k].Number {
+			latest[b.ID] = i
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, b := range beats {
+	for i, b := range beats {
 		s := c.sessions[b.ID]
 		if s == nil && !c.over[b.ID] && c.early(now) {
 			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.KindWorker}}
 			c.sessions[b.ID] = s
 		}
-		if s == nil {
-			gone = append(gone, b.ID)
-			continue
-		}
-		if b.Number == 0 || b.Number > s.number {
+		switch {
+		case s == nil:
+			standings[i] = carillon.StandingOver
+		case latest[b.ID] != i || b.Number != 0 && b.Number <= s.number:
+			standings[i] = carillon.StandingOld
+		default:
+			standings[i] = carillon.StandingProlonged
 			s.beat, s.number, s.holds = now, max(b.Number, s.number), slices.Clone(b.Holds)
 		}
 	}
-	return gone, nil
+	return standings, nil
 }
 
 func (c *Coordinator) Leave(ctx context.Context, ids []string) error {

@@ -22,11 +22,11 @@ func TestWhoDialedInToTheProcessBeforeIsTakenInForASessionsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := mem.NewCoordinator()
 		beat := func(id string) bool {
-			gone, err := c.Beat(t.Context(), []carillon.Beat{{ID: id}})
+			standings, err := c.Beat(t.Context(), []carillon.Beat{{ID: id}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return len(gone) == 0
+			return standings[0] == carillon.StandingProlonged
 		}
 		if !beat("worker_early") {
 			t.Error("a worker of before is refused")

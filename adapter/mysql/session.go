@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -44,27 +43,29 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 	return tried(fmt.Sprintf("join %d sessions", len(members)), err)
 }
 
-// Beat takes many beats in one statement, and the last word of who beats twice at once. Sessions are locked in the order
-// of their ids, here and where they end, so those who wait for each other cannot wait in a circle.
-func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []string, err error) {
-	last := slices.Clone(beats)
-	slices.Reverse(last)
-	slices.SortStableFunc(last, func(a, b carillon.Beat) int { return cmp.Compare(a.ID, b.ID) })
-	last = slices.CompactFunc(last, func(a, b carillon.Beat) bool { return a.ID == b.ID })
-	err = c.store.useSoon(ctx, func(l *link) error {
-		for len(last) > 0 {
-			n, missing, err := l.beat(last)
+// Beat takes many beats in one statement. Sessions are locked in the order of their ids, here and where they end, so two
+// calls that wait for each other's sessions cannot deadlock.
+func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
+	latest := stored.LatestBeats(beats)
+	said := make([]carillon.Beat, len(latest))
+	for k, i := range latest {
+		said[k] = beats[i]
+	}
+	standings := make(map[string]carillon.Standing, len(said))
+	err := c.store.useSoon(ctx, func(l *link) error {
+		for rest := said; len(rest) > 0; {
+			n, err := l.beat(rest, standings)
 			if err != nil {
 				return err
 			}
-			gone, last = append(gone, missing...), last[n:]
+			rest = rest[n:]
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("beat for %d sessions: %w", len(beats), err)
 	}
-	return gone, nil
+	return stored.Standings(beats, latest, standings), nil
 }
 
 // In: ids, what they hold in the same order, ids, numbers, ids, ids, numbers. By primary key. What is still held is not
@@ -74,12 +75,13 @@ const beatSessions = `UPDATE session SET beat = ` + clock + `, holds = ELT(FIELD
 WHERE id IN (?) AND (ELT(FIELD(id, ?), ?) = 0 OR CAST(ELT(FIELD(id, ?), ?) AS SIGNED) > number)`
 
 // In: ids. By primary key.
-const livingSessions = `SELECT id FROM session WHERE id IN (?)`
+const livingSessions = `SELECT id, number FROM session WHERE id IN (?)`
 
-// beat takes the first n beats, as many as fit into a statement. It asks who is gone if fewer rows have changed than there
-// are ids. Two beats in a millisecond are one change, so that may be nobody; and as a session that is gone does not come
-// back, who is there afterwards was there before.
-func (l *link) beat(beats []carillon.Beat) (n int, gone []string, err error) {
+// beat takes the first n beats, as many as fit into a statement. If fewer rows have changed than there are ids, it reads what is
+// there now. Two beats without a number in a millisecond are one change, so that may be all of them; and as a session that is
+// gone does not come back, who is there afterwards was there before. A row with a higher number was there before the beat, or
+// came right behind it: in both cases the beat is old by now.
+func (l *link) beat(beats []carillon.Beat, standings map[string]carillon.Standing) (n int, err error) {
 	var ids []string
 	var numbers []int64
 	var holds [][]byte
@@ -89,13 +91,28 @@ func (l *link) beat(beats []carillon.Beat) (n int, gone []string, err error) {
 	}
 	named, numbered := texts(ids), list(numbers, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) })
 	changed, err := l.do(beatSessions, named, list(holds, appendText[[]byte]), named, numbered, named, named, numbered, named, numbered)
-	if err != nil || changed == int64(n) {
-		return n, nil, err
+	if err != nil {
+		return n, err
 	}
-	living := map[string]bool{}
-	err = l.query(func(r row) error { living[r.text(0)] = true; return nil }, livingSessions, texts(ids))
-	gone = slices.DeleteFunc(ids, func(id string) bool { return living[id] })
-	return n, gone, err
+	if changed == int64(n) {
+		for _, id := range ids {
+			standings[id] = carillon.StandingProlonged
+		}
+		return n, nil
+	}
+	last := make(map[string]int64, n)
+	err = l.query(func(r row) error { last[r.text(0)] = r.int(1); return nil }, livingSessions, named)
+	for i, id := range ids {
+		switch number, there := last[id]; {
+		case !there:
+			standings[id] = carillon.StandingOver
+		case numbers[i] != 0 && number > numbers[i]:
+			standings[id] = carillon.StandingOld
+		default:
+			standings[id] = carillon.StandingProlonged
+		}
+	}
+	return n, err
 }
 
 // In: ids. By primary key.

@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/carillon-run/carillon"
@@ -41,35 +39,28 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 
 const uniqueViolation = "23505"
 
-// $1 ids, $2 numbers, $3 holds; returns the ids that have a session
+// $1 ids, $2 numbers, $3 holds; returns a standing for each
 var beatSessions = statement{"beat_sessions", `SELECT carillon.beat($1::text[], $2::bigint[], $3::bytea[])`}
 
-// Beat takes the last word of who beats twice at once.
-func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) (gone []string, err error) {
-	left := map[string]carillon.Beat{}
-	for _, b := range beats {
-		left[b.ID] = b
-	}
-	ids := slices.Sorted(maps.Keys(left)) // the order in which rows are locked: two that beat for the same wait for each other in one order
+func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
+	latest := stored.LatestBeats(beats)
+	var ids []string
 	var numbers []int64
 	var holds [][]byte
-	for _, id := range ids {
-		numbers, holds = append(numbers, left[id].Number), append(holds, stored.PackHolds(left[id].Holds))
+	for _, i := range latest {
+		ids, numbers, holds = append(ids, beats[i].ID), append(numbers, beats[i].Number), append(holds, stored.PackHolds(beats[i].Holds))
 	}
-	err = c.store.write(ctx, call{&beatSessions, [][]byte{textArray(ids), int8Array(numbers), byteaArray(holds)}, func(r *row) error {
-		delete(left, r.text())
+	standings := make(map[string]carillon.Standing, len(ids))
+	next := 0
+	err := c.store.write(ctx, call{&beatSessions, [][]byte{textArray(ids), int8Array(numbers), byteaArray(holds)}, func(r *row) error {
+		standings[ids[next]] = carillon.Standing(r.int())
+		next++
 		return nil
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("beat for %d sessions: %w", len(ids), err)
 	}
-	for _, b := range beats {
-		if _, over := left[b.ID]; over {
-			gone = append(gone, b.ID)
-			delete(left, b.ID)
-		}
-	}
-	return gone, nil
+	return stored.Standings(beats, latest, standings), nil
 }
 
 // $1 ids
