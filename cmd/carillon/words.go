@@ -9,34 +9,51 @@ import (
 	"github.com/carillon-run/carillon/cron"
 )
 
-// relative says how far t is from now, in one unit: "in 2m", "3s ago", "now". A unit is used from two of it on, so that
-// the error is never more than a third.
+// relative says how far t is from now: "in 2m", "3s ago", "now".
 func relative(t, now time.Time) string {
 	d := t.Sub(now)
-	if d.Abs() < time.Second {
+	switch {
+	case d.Abs() < time.Second/2:
 		return "now"
+	case d < 0:
+		return span(max(-d, time.Second)) + " ago"
 	}
-	if d < 0 {
-		return span(-d) + " ago"
-	}
-	return "in " + span(d)
+	return "in " + span(max(d, time.Second))
 }
 
+// units of a span, largest first.
+var units = []struct {
+	name string
+	size time.Duration
+}{
+	{"y", 365 * 24 * time.Hour},
+	{"d", 24 * time.Hour},
+	{"h", time.Hour},
+	{"m", time.Minute},
+	{"s", time.Second},
+	{"ms", time.Millisecond},
+}
+
+// span is a duration rounded to the nearest: in its largest unit, and below 10 of it in the next one too, so that it is never
+// wrong by more than a twentieth. Seconds have no fraction: 1h52m, 3d, 12h, 45s, 7ms.
 func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%dms", d.Milliseconds())
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < 2*time.Hour:
-		return fmt.Sprintf("%dm", d/time.Minute)
-	case d < 2*day:
-		return fmt.Sprintf("%dh", d/time.Hour)
-	case d < 2*365*day:
-		return fmt.Sprintf("%dd", d/day)
+	for i, unit := range units {
+		precision := unit.size
+		if d < 10*unit.size && unit.size > time.Second {
+			precision = units[i+1].size
+		}
+		// Rounding can bring it up to one of a larger unit: 59m59.9s is 1h, not 60m.
+		d := d.Round(precision)
+		if d < unit.size && unit.size > time.Millisecond {
+			continue
+		}
+		text := fmt.Sprintf("%d%s", d/unit.size, unit.name)
+		if rest := d % unit.size; rest > 0 {
+			text += fmt.Sprintf("%d%s", rest/precision, units[i+1].name)
+		}
+		return text
 	}
-	return fmt.Sprintf("%dy", d/(365*day))
+	return "0ms"
 }
 
 // ago is relative for tables; none is a dash.
