@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,9 +8,11 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/owned"
 )
 
 const (
@@ -26,21 +27,69 @@ const (
 )
 
 // place is a server's URL, and where it was learned: an error that cannot reach it says so.
-type place struct{ url, from string }
+type place struct {
+	url, from string
+	found     bool // in the data directory: the person who typed the command did not name it
+}
 
 // locate looks for the server: what was typed, the environment, the local server's own word, the default.
-func (a *app) locate() place {
-	address := filepath.Join(a.data, addressFile)
+func (a *app) locate() (place, error) {
 	switch {
 	case a.server != "":
-		return place{withScheme(a.server), "--server"}
+		return place{url: withScheme(a.server), from: "--server"}, nil
 	case a.env("CARILLON_SERVER") != "":
-		return place{withScheme(a.env("CARILLON_SERVER")), "CARILLON_SERVER"}
+		return place{url: withScheme(a.env("CARILLON_SERVER")), from: "CARILLON_SERVER"}, nil
 	}
-	if text, err := os.ReadFile(address); err == nil && len(strings.TrimSpace(string(text))) > 0 {
-		return place{withScheme(strings.TrimSpace(string(text))), address}
+	text, err := a.local(addressFile, owned.Users.Read)
+	if err != nil {
+		return place{}, fmt.Errorf("find the local server: %w; or name a server with --server or CARILLON_SERVER", err)
 	}
-	return place{defaultServer, "the default"}
+	if text == "" {
+		return place{url: defaultServer, from: "the default"}, nil
+	}
+	to := place{withScheme(text), filepath.Join(a.data, addressFile), true}
+	if !onThisMachine(to.url) {
+		return place{}, fmt.Errorf("%s names a server that is not followed: %s is not an address of this machine; name the server with --server or CARILLON_SERVER if you mean it",
+			to.from, to.url)
+	}
+	return to, nil
+}
+
+// local reads what a server has left in the data directory; empty if it has not. A directory that came with a repository,
+// or that another user made, must not decide which server gets this user's jobs and runs commands on its workers. The
+// owner of a directory that was named is believed: root looks after servers that run as other users.
+func (a *app) local(file string, read func(owned.Users, string) ([]byte, error)) (string, error) {
+	path, users := filepath.Join(a.data, file), owned.Me()
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if a.data != defaultData {
+		if uid, err := owned.Owner(a.data); err == nil {
+			users = append(users, uid)
+		}
+	}
+	if err := users.Directory(a.data); err != nil {
+		return "", err
+	}
+	text, err := read(users, path)
+	return strings.TrimSpace(string(text)), err
+}
+
+// onThisMachine says that a URL has an address of this machine. Names do not count: a server writes down an address.
+func onThisMachine(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	if ip == nil || ip.IsLoopback() || ip.IsUnspecified() {
+		return ip != nil
+	}
+	own, _ := net.InterfaceAddrs()
+	return slices.ContainsFunc(own, func(a net.Addr) bool {
+		network, ok := a.(*net.IPNet)
+		return ok && network.IP.Equal(ip)
+	})
 }
 
 // withScheme lets people write localhost:8420.
@@ -51,23 +100,41 @@ func withScheme(server string) string {
 	return "http://" + server
 }
 
-// credential is the token to send. The local one opens this machine's server and nobody else's: it is not sent to a
-// place on the network that --server or the environment named.
+// credential is the token to send. A token that was named goes to a server that was named, or to the default address: an
+// address that a file names gets the token beside that file. The local token in turn opens this machine's server and no
+// other: it is not sent to a place on the network that --server or the environment named.
 func (a *app) credential(to place) (string, error) {
-	if token := cmp.Or(a.token, a.env("CARILLON_TOKEN")); token != "" {
-		return token, nil
+	named, from, err := a.namedToken()
+	if err != nil || named != "" && !to.found {
+		return named, err
 	}
 	if !a.trusts(to) {
 		return "", nil
 	}
-	text, err := os.ReadFile(filepath.Join(a.data, tokenFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil // the server says whether it needs one
-	}
+	beside, err := a.local(tokenFile, owned.Users.ReadSecret)
 	if err != nil {
 		return "", fmt.Errorf("read the local token: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	if named != "" && named != beside {
+		return "", usage("the token from %s is not sent to %s: that address is from the file %s, and a token goes only to a server that you name; name the server with --server or CARILLON_SERVER, or leave the token out",
+			from, to.url, to.from)
+	}
+	return beside, nil // if empty, the server says whether it needs one
+}
+
+// namedToken is the one that was typed, or is in a file that was named, or in the environment.
+func (a *app) namedToken() (token, from string, err error) {
+	switch {
+	case a.token != "":
+		return a.token, "--token", nil
+	case a.tokenFile != "":
+		text, err := os.ReadFile(a.tokenFile)
+		if err != nil {
+			return "", "", usage("token-file: %s", err)
+		}
+		return strings.TrimSpace(string(text)), "--token-file", nil
+	}
+	return a.env("CARILLON_TOKEN"), "CARILLON_TOKEN", nil
 }
 
 // trusts says that the place is on this machine, by its address or because the data directory names it.
@@ -85,7 +152,10 @@ func (a *app) trusts(to place) bool {
 
 // connect makes the client. Nothing is sent yet.
 func (a *app) connect() (*client.Client, error) {
-	to := a.locate()
+	to, err := a.locate()
+	if err != nil {
+		return nil, err
+	}
 	token, err := a.credential(to)
 	if err != nil {
 		return nil, err
@@ -99,14 +169,14 @@ func (a *app) connect() (*client.Client, error) {
 
 // describeUnreachable says what was tried, and how to get a server.
 func (a *app) describeUnreachable(away *client.Unreachable) string {
-	to := a.locate()
+	to, _ := a.locate()
 	return fmt.Sprintf("%v (address from %s); start a server with \"carillon serve\", or name one with --server or CARILLON_SERVER",
 		away, to.from)
 }
 
 // describeRefused says which token was refused, or where one was looked for.
 func (a *app) describeRefused() string {
-	to := a.locate()
+	to, _ := a.locate()
 	file := filepath.Join(a.data, tokenFile)
 	token, _ := a.credential(to)
 	var found string

@@ -54,8 +54,8 @@ func inHouse(t *testing.T, name string, script func(h *house)) {
 		listener := newPipes()
 		transport := &http.Transport{DialContext: listener.dial}
 		data := t.TempDir()
-		writeTestFile(t, filepath.Join(data, "token"), testToken+"\n")
-		writeTestFile(t, filepath.Join(data, "address"), "http://carillon.test\n")
+		writePrivateFile(t, filepath.Join(data, "token"), testToken+"\n")
+		writePrivateFile(t, filepath.Join(data, "address"), "http://127.0.0.1:8420\n")
 		h.env["CARILLON_DATA"] = data
 		zone, err := time.LoadLocation("Europe/Berlin")
 		if err != nil {
@@ -198,6 +198,15 @@ func golden(t *testing.T, name, got string) {
 func writeTestFile(t *testing.T, path, content string) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writePrivateFile is for a data directory: what others can write or read there is not believed.
+func writePrivateFile(t *testing.T, path, content string) {
+	t.Helper()
+	dir := filepath.Dir(path)
+	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -29,6 +29,7 @@ type app struct {
 	http     *http.Client   // nil: the client's own
 
 	server, token, data string
+	tokenFile           string // a worker's
 	format              string
 	noColor             bool
 

@@ -186,6 +186,7 @@ func TestErrorsAreOneLineAndHaveACode(t *testing.T) {
 		h.carillon("pause", "twin")
 		h.carillon("jobs", "--limit", "1")
 		h.carillon("jobs", "--token", "wrong")
+		h.carillon("jobs", "--token", "wrong", "--server", "127.0.0.1:8420")
 		h.env["CARILLON_DATA"] = "elsewhere"
 		h.carillon("jobs", "--server", "carillon.test")
 	})

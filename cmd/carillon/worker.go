@@ -141,28 +141,23 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 
 // employers are the servers to work for, and the token to show them.
 func (a *app) employers(f *workerFlags) (servers []string, token string, err error) {
-	a.data = cmp.Or(f.data, a.data)
-	local := true
-	for _, server := range f.servers {
-		to := place{withScheme(server), "--server"}
-		servers, local = append(servers, to.url), local && a.trusts(to)
-	}
-	if len(servers) == 0 {
-		servers = []string{a.locate().url}
-	}
-	switch {
-	case a.token != "":
-		return servers, a.token, nil
-	case f.tokenFile != "":
-		text, err := os.ReadFile(f.tokenFile)
+	a.data, a.tokenFile = cmp.Or(f.data, a.data), f.tokenFile
+	if len(f.servers) == 0 {
+		to, err := a.locate()
 		if err != nil {
-			return nil, "", usage("token-file: %s", err)
+			return nil, "", err
 		}
-		return servers, strings.TrimSpace(string(text)), nil
-	case a.env("CARILLON_TOKEN") != "" || !local:
-		return servers, a.env("CARILLON_TOKEN"), nil
+		token, err = a.credential(to)
+		return []string{to.url}, token, err
 	}
-	token, err = a.credential(place{servers[0], "the data directory"})
+	to := place{from: "--server"}
+	for _, server := range f.servers {
+		servers = append(servers, withScheme(server))
+		if to.url == "" || a.trusts(to) { // the token goes to all of them, so the one that is trusted least decides
+			to.url = withScheme(server)
+		}
+	}
+	token, err = a.credential(to)
 	return servers, token, err
 }
 

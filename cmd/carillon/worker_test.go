@@ -162,25 +162,34 @@ func TestAWorkerThatIsRefusedSaysWhy(t *testing.T) {
 
 func TestAWorkersTokenIsForThoseItIsMeantFor(t *testing.T) {
 	data := t.TempDir()
-	writeTestFile(t, filepath.Join(data, "token"), "local\n")
-	writeTestFile(t, filepath.Join(data, "file"), "filed\n")
+	writePrivateFile(t, filepath.Join(data, "token"), "local\n")
+	writePrivateFile(t, filepath.Join(data, "file"), "filed\n")
+	address := t.TempDir() // where a server is at work
+	writePrivateFile(t, filepath.Join(address, "token"), "beside\n")
+	writePrivateFile(t, filepath.Join(address, "address"), "http://127.0.0.1:1\n")
 	file := filepath.Join(data, "file")
 	for name, c := range map[string]struct {
 		flags      workerFlags
 		token, env string
 		want       string
+		wantErr    string
 	}{
-		"the local one for a local server":      {workerFlags{servers: []string{"localhost:1", "http://127.0.0.1:2"}, data: data}, "", "", "local"},
-		"the local one without any server":      {workerFlags{data: data}, "", "", "local"},
-		"not the local one for other machines":  {workerFlags{servers: []string{"localhost:1", "https://carillon.example"}, data: data}, "", "", ""},
-		"that of the environment for any":       {workerFlags{servers: []string{"https://carillon.example"}, data: data}, "", "env", "env"},
-		"that of the file over the environment": {workerFlags{tokenFile: file}, "", "env", "filed"},
-		"that of the flag over all":             {workerFlags{tokenFile: file}, "flag", "env", "flag"},
+		"the local one for a local server":               {workerFlags{servers: []string{"localhost:1", "http://127.0.0.1:2"}, data: data}, "", "", "local", ""},
+		"the local one without any server":               {workerFlags{data: data}, "", "", "local", ""},
+		"not the local one for other machines":           {workerFlags{servers: []string{"localhost:1", "https://carillon.example"}, data: data}, "", "", "", ""},
+		"that of the environment for any":                {workerFlags{servers: []string{"https://carillon.example"}, data: data}, "", "env", "env", ""},
+		"that of the file over the environment":          {workerFlags{tokenFile: file}, "", "env", "filed", ""},
+		"the one beside the address of a file":           {workerFlags{data: address}, "", "", "beside", ""},
+		"that of the environment not to such an address": {workerFlags{data: address}, "", "env", "", "CARILLON_TOKEN is not sent to http://127.0.0.1:1"},
+		"that of a named file not to such an address":    {workerFlags{data: address, tokenFile: file}, "", "", "", "--token-file is not sent to"},
+		"that of the flag over all":                      {workerFlags{tokenFile: file}, "flag", "env", "flag", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := offline()
 			a.token, a.env = c.token, func(key string) string { return map[string]string{"CARILLON_TOKEN": c.env}[key] }
-			if _, got, err := a.employers(&c.flags); got != c.want || err != nil {
+			a.data = t.TempDir()
+			_, got, err := a.employers(&c.flags)
+			if got != c.want || (err != nil) != (c.wantErr != "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
