@@ -42,17 +42,27 @@ func (c *Client) RunPage(ctx context.Context, q carillon.RunQuery, cursor string
 // Runs it fails if there is no such job.
 func (c *Client) RunsOf(ctx context.Context, q carillon.RunQuery) iter.Seq2[carillon.Run, error] {
 	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
-		p := newParams(cursor, q.Limit)
-		p.list("state", texts(q.States))
-		return c.runPage(ctx, jobPath(q.Job)+"/runs", p)
+		return c.RunsOfPage(ctx, q, cursor)
 	})
+}
+
+// RunsOfPage reads one page of RunsOf; the first has no cursor.
+func (c *Client) RunsOfPage(ctx context.Context, q carillon.RunQuery, cursor string) (Page[carillon.Run], error) {
+	p := newParams(cursor, q.Limit)
+	p.list("state", texts(q.States))
+	return c.runPage(ctx, jobPath(q.Job)+"/runs", p)
 }
 
 // DeadLetters goes over the runs that failed for good, latest first, so many a page (0: the server's choice).
 func (c *Client) DeadLetters(ctx context.Context, limit int) iter.Seq2[carillon.Run, error] {
 	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
-		return c.runPage(ctx, "/v1/dead-letters", newParams(cursor, limit))
+		return c.DeadLetterPage(ctx, limit, cursor)
 	})
+}
+
+// DeadLetterPage reads one page of DeadLetters; the first has no cursor.
+func (c *Client) DeadLetterPage(ctx context.Context, limit int, cursor string) (Page[carillon.Run], error) {
+	return c.runPage(ctx, "/v1/dead-letters", newParams(cursor, limit))
 }
 
 // Refusal is a job that an application submitted inside its database and that was not admitted, and why.
@@ -65,10 +75,15 @@ type Refusal struct {
 
 // Refused goes over the jobs that were submitted inside a database and refused, latest first.
 func (c *Client) Refused(ctx context.Context, limit int) iter.Seq2[Refusal, error] {
-	return pages(ctx, func(ctx context.Context, cursor string) (page Page[Refusal], err error) {
-		err = c.call(ctx, request{method: http.MethodGet, path: "/v1/refused", query: newParams(cursor, limit).Values}, &page)
-		return page, err
+	return pages(ctx, func(ctx context.Context, cursor string) (Page[Refusal], error) {
+		return c.RefusedPage(ctx, limit, cursor)
 	})
+}
+
+// RefusedPage reads one page of Refused; the first has no cursor.
+func (c *Client) RefusedPage(ctx context.Context, limit int, cursor string) (page Page[Refusal], err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: "/v1/refused", query: newParams(cursor, limit).Values}, &page)
+	return page, err
 }
 
 func (c *Client) runPage(ctx context.Context, path string, p params) (page Page[carillon.Run], err error) {

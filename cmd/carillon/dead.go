@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) deadCommand() *cobra.Command {
-	var limit int
+	var p paging
 	cmd := &cobra.Command{
 		Use:   "dead",
 		Short: "List dead letters: runs that failed for good",
@@ -23,15 +23,16 @@ func (a *app) deadCommand() *cobra.Command {
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
-			runs, more, err := take(c.DeadLetters(ctx, pageFor(limit)), limit)
+			runs, err := readList(ctx, p, func(cursor string, size int) (client.Page[carillon.Run], error) {
+				return c.DeadLetterPage(ctx, size, cursor)
+			})
 			if err != nil {
 				return err
 			}
-			defer a.noteMore(more, limit)
-			return a.show(runs, func() { a.runTable(runs, true) })
+			return showList(a, runs, "dead letters", func(runs []carillon.Run) { a.runTable(runs, true) })
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0 is all")
+	p.flags(cmd)
 	cmd.AddCommand(a.deadRetryCommand())
 	return cmd
 }
@@ -69,7 +70,7 @@ those that cannot be repeated, because their job was canceled, are named and sta
 
 // retryAll first reads the whole list: it grows again while its runs fail anew, and would never end.
 func (a *app) retryAll(ctx context.Context, c *client.Client) error {
-	dead, _, err := take(c.DeadLetters(ctx, pageFor(0)), 0)
+	dead, _, err := take(c.DeadLetters(ctx, 1000), 0)
 	if err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (a *app) retryAll(ctx context.Context, c *client.Client) error {
 			return err
 		}
 	}
-	if err := a.done(added, "%s retried", count(len(added), "dead letter")); err != nil {
+	if err := a.done(items[carillon.Run]{added}, "%s retried", count(len(added), "dead letter")); err != nil {
 		return err
 	}
 	if refused > 0 {

@@ -119,21 +119,6 @@ func take[T any](all iter.Seq2[T, error], limit int) (items []T, more bool, err 
 	return items, false, nil
 }
 
-// pageFor is a page with room for the one item more that tells whether there are any.
-func pageFor(limit int) int {
-	if limit <= 0 {
-		return 1000
-	}
-	return limit + 1
-}
-
-// noteMore keeps a list from being taken for the whole.
-func (a *app) noteMore(more bool, limit int) {
-	if more {
-		fmt.Fprintf(a.err, "carillon: there are more than these %d: --limit sets how many to show, 0 is all\n", limit)
-	}
-}
-
 // instantFlag reads a time, or a duration as so long ago.
 func (a *app) instantFlag(name, given string) (carillon.Time, error) {
 	if given == "" {

@@ -46,7 +46,7 @@ type house struct {
 }
 
 // inHouse runs a script of commands on Saturday 2026-03-28, the day before the clocks change in Berlin, and compares
-// the transcript with testdata/<name>.golden.
+// the transcript with testdata/<name>.golden; without a name the script itself looks at what was said.
 func inHouse(t *testing.T, name string, script func(h *house)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 3, 28, 11, 0, 0, 0, time.UTC)))
@@ -67,6 +67,9 @@ func inHouse(t *testing.T, name string, script func(h *house)) {
 		script(h)
 		transport.CloseIdleConnections()
 		stop()
+		if name == "" {
+			return
+		}
 		golden(t, name, workerIDs.ReplaceAllString(strings.ReplaceAll(h.text.String(), data, "DATA"), "${1}_1"))
 	})
 }

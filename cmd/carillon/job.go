@@ -36,7 +36,7 @@ else the newest.`,
 			if err != nil {
 				return err
 			}
-			if a.format != "table" {
+			if !a.forPeople() {
 				return a.show(job, nil)
 			}
 			next, err := c.Next(ctx, id, 3)

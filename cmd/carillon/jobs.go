@@ -11,14 +11,11 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// listed is how many items a list shows unless told otherwise.
-const listed = 50
-
 // jobFilter are the flags of jobs.
 type jobFilter struct {
 	status, labels              []string
 	owner, kind, name, from, to string
-	limit                       int
+	paging
 }
 
 func (a *app) jobsCommand() *cobra.Command {
@@ -45,7 +42,7 @@ func (a *app) jobsCommand() *cobra.Command {
 	flags.StringArrayVar(&f.labels, "label", nil, "exactly this label, as `key=value`; several times: all of them")
 	flags.StringVar(&f.from, "created-from", "", "created at or after this `time`; a duration such as 24h means so long ago")
 	flags.StringVar(&f.to, "created-to", "", "created before this `time`")
-	flags.IntVar(&f.limit, "limit", listed, "at most so many; 0 is all")
+	f.paging.flags(cmd)
 	completeWords(cmd, "status", jobStatuses...)
 	return cmd
 }
@@ -57,16 +54,18 @@ func (a *app) listJobs(ctx context.Context, c *client.Client, f *jobFilter) erro
 	if err != nil {
 		return err
 	}
-	jobs, more, err := take(c.Jobs(ctx, q), f.limit)
+	jobs, err := readList(ctx, f.paging, func(cursor string, size int) (client.Page[carillon.Job], error) {
+		q.Limit = size
+		return c.JobPage(ctx, q, cursor)
+	})
 	if err != nil {
 		return err
 	}
-	defer a.noteMore(more, f.limit)
-	return a.show(jobs, func() { a.jobTable(jobs) })
+	return showList(a, jobs, "jobs", a.jobTable)
 }
 
 func (a *app) jobQuery(f *jobFilter) (q carillon.JobQuery, err error) {
-	q = carillon.JobQuery{Owner: f.owner, Type: f.kind, Name: f.name, Limit: pageFor(f.limit)}
+	q = carillon.JobQuery{Owner: f.owner, Type: f.kind, Name: f.name}
 	for _, status := range f.status {
 		var state carillon.JobState
 		switch {
@@ -95,7 +94,7 @@ func (a *app) jobQuery(f *jobFilter) (q carillon.JobQuery, err error) {
 func (a *app) jobTable(jobs []carillon.Job) {
 	t := a.table("ID", "NAME", "TYPE", "OWNER", "STATE", "SCHEDULE", "NEXT", "CREATED")
 	for _, job := range jobs {
-		t.row(job.ID.String(), shorten(job.Name, 40), job.Type, job.Owner, job.State.String(), shorten(scheduleShort(&job.Schedule), 40),
+		t.row(job.ID.String(), a.cut(job.Name, 40), job.Type, job.Owner, job.State.String(), a.cut(scheduleShort(&job.Schedule), 40),
 			a.nextDue(&job), a.ago(job.Created))
 	}
 	t.end()

@@ -40,7 +40,7 @@ job, shows its latest run.`,
 
 func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID, q client.LogQuery, times bool) error {
 	lines := c.Logs(ctx, id, q)
-	if a.format != "table" && !q.Follow {
+	if !a.forPeople() && !q.Follow {
 		all, _, err := take(lines, 0)
 		if err != nil {
 			return err

@@ -7,11 +7,18 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 )
 
-var formats = []string{"table", "json", "yaml"}
+var formats = []string{"table", "wide", "json", "yaml"}
+
+// wide says that the table may be wider than a terminal, and so has more columns.
+func (a *app) wide() bool { return a.format == "wide" }
+
+// forPeople says that a table is asked for, and not the API's object.
+func (a *app) forPeople() bool { return a.format == "table" || a.wide() }
 
 // show prints a value in the format asked for; table prints it for people.
 func (a *app) show(value any, table func()) error {
@@ -102,13 +109,17 @@ type table struct {
 	text    bytes.Buffer
 	w       *tabwriter.Writer // to text
 	colours bool
+	width   int // of the terminal; 0: whatever is needed
 	header  []string
+	rows    [][]string
 }
 
 func (a *app) table(header ...string) *table {
 	t := a.tableTo(a.out)
 	t.header = header
-	t.write(header, func(int, string) colour { return bold })
+	if a.terminal && !a.wide() {
+		t.width = a.width
+	}
 	return t
 }
 
@@ -120,20 +131,50 @@ func (a *app) tableTo(w io.Writer) *table {
 }
 
 func (t *table) row(cells ...string) {
-	t.write(cells, func(i int, cell string) colour {
-		if t.header[i] == "STATE" {
-			return stateColour(cell)
+	for i := range cells {
+		cells[i] = oneLine(cells[i])
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// fit cuts the last column, which has the longest texts, to what the terminal has left for it.
+func (t *table) fit() {
+	const least, gap = 20, 2
+	last, used := len(t.header)-1, 0
+	for column := range last {
+		widest := utf8.RuneCountInString(t.header[column])
+		for _, cells := range t.rows {
+			widest = max(widest, utf8.RuneCountInString(cells[column]))
 		}
-		return plain
-	})
+		used += widest + gap
+	}
+	for _, cells := range t.rows {
+		cells[last] = shorten(cells[last], max(least, t.width-used))
+	}
 }
 
 func (t *table) write(cells []string, of func(i int, cell string) colour) {
 	painted := make([]string, len(cells))
 	for i, cell := range cells {
-		painted[i] = paint(t.colours, of(i, cell), oneLine(cell))
+		painted[i] = paint(t.colours, of(i, cell), cell)
 	}
 	fmt.Fprintln(t.w, strings.Join(painted, "\t"))
+}
+
+// writeRows is put off until all rows are there: how wide a column is follows from all of them.
+func (t *table) writeRows() {
+	if t.width > 0 {
+		t.fit()
+	}
+	t.write(t.header, func(int, string) colour { return bold })
+	for _, cells := range t.rows {
+		t.write(cells, func(i int, cell string) colour {
+			if t.header[i] == "STATE" {
+				return stateColour(cell)
+			}
+			return plain
+		})
+	}
 }
 
 // fact is a line of a detail view. Empty values are left out: what is not there need not be read.
@@ -160,6 +201,9 @@ func (t *table) facts(name string, values []string) {
 
 // end prints the table, without the spaces that tabwriter leaves where the last cell of a row is empty.
 func (t *table) end() {
+	if t.header != nil {
+		t.writeRows()
+	}
 	_ = t.w.Flush()
 	var b strings.Builder
 	for line := range strings.Lines(t.text.String()) {

@@ -9,7 +9,7 @@ import (
 )
 
 func (a *app) refusedCommand() *cobra.Command {
-	var limit int
+	var p paging
 	cmd := &cobra.Command{
 		Use:   "refused",
 		Short: "List jobs that were submitted inside a database and refused",
@@ -20,20 +20,21 @@ not valid, latest first, with the reason. Nothing of them ran.`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
-			list, more, err := take(c.Refused(ctx, pageFor(limit)), limit)
+			refused, err := readList(ctx, p, func(cursor string, size int) (client.Page[client.Refusal], error) {
+				return c.RefusedPage(ctx, size, cursor)
+			})
 			if err != nil {
 				return err
 			}
-			defer a.noteMore(more, limit)
-			return a.show(list, func() {
+			return showList(a, refused, "refused jobs", func(list []client.Refusal) {
 				t := a.table("ID", "SUBMITTED", "REASON")
 				for _, r := range list {
-					t.row(r.ID.String(), a.ago(r.At), shorten(r.Reason, 120))
+					t.row(r.ID.String(), a.ago(r.At), r.Reason)
 				}
 				t.end()
 			})
 		}),
 	}
-	cmd.Flags().IntVar(&limit, "limit", listed, "at most so many; 0 is all")
+	p.flags(cmd)
 	return cmd
 }

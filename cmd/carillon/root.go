@@ -26,6 +26,7 @@ type app struct {
 	now      func() time.Time
 	zone     *time.Location // times are shown in it
 	terminal bool           // out is one
+	width    int            // of that, in columns; 0: not known
 	http     *http.Client   // nil: the client's own
 
 	server, token, data string
@@ -37,9 +38,10 @@ type app struct {
 }
 
 func newApp() *app {
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
 	return &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, now: time.Now, zone: time.Local,
-		terminal: term.IsTerminal(int(os.Stdout.Fd())),
+		terminal: err == nil, width: width,
 	}
 }
 

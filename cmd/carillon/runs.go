@@ -15,7 +15,7 @@ import (
 type runFilter struct {
 	states           []string
 	worker, from, to string
-	limit            int
+	paging
 }
 
 func (a *app) runsCommand() *cobra.Command {
@@ -40,7 +40,7 @@ latest end first. Of all jobs, runs that are due in the future are shown only wi
 	flags.StringVar(&f.worker, "worker", "", "held, now or last, by this `worker`")
 	flags.StringVar(&f.from, "due-from", "", "due at or after this `time`; a duration such as 24h means so long ago")
 	flags.StringVar(&f.to, "due-to", "", "due before this `time`")
-	flags.IntVar(&f.limit, "limit", listed, "at most so many; 0 is all")
+	f.paging.flags(cmd)
 	completeWords(cmd, "state", runStates...)
 	return cmd
 }
@@ -57,20 +57,22 @@ func (a *app) listRuns(ctx context.Context, c *client.Client, f *runFilter, args
 			return err
 		}
 	}
-	all := c.Runs(ctx, q)
+	page := c.RunPage
 	if q.Job != 0 && q.Worker == "" && q.From == 0 && q.To == 0 {
-		all = c.RunsOf(ctx, q) // has planned runs too, and knows whether there is such a job
+		page = c.RunsOfPage // has planned runs too, and knows whether there is such a job
 	}
-	runs, more, err := take(all, f.limit)
+	runs, err := readList(ctx, f.paging, func(cursor string, size int) (client.Page[carillon.Run], error) {
+		q.Limit = size
+		return page(ctx, q, cursor)
+	})
 	if err != nil {
 		return err
 	}
-	defer a.noteMore(more, f.limit)
-	return a.show(runs, func() { a.runTable(runs, q.Job == 0) })
+	return showList(a, runs, "runs", func(runs []carillon.Run) { a.runTable(runs, q.Job == 0) })
 }
 
 func (a *app) runQuery(f *runFilter) (q carillon.RunQuery, err error) {
-	q = carillon.RunQuery{Worker: f.worker, Limit: pageFor(f.limit), States: make([]carillon.State, len(f.states))}
+	q = carillon.RunQuery{Worker: f.worker, States: make([]carillon.State, len(f.states))}
 	for i, text := range f.states {
 		if err := q.States[i].UnmarshalText([]byte(text)); err != nil {
 			return q, usage("--state: %q is not valid: want one or more of %s", text, strings.Join(runStates, ", "))
@@ -93,10 +95,10 @@ func (a *app) runTable(runs []carillon.Run, named bool) {
 	for _, run := range runs {
 		cells := []string{
 			run.ID.String(), a.stateWord(&run), strconv.Itoa(int(run.Attempt)), a.ago(run.ID.Due), a.ago(run.Started),
-			took(run.Started, run.Ended), shorten(run.Reason, 60),
+			took(run.Started, run.Ended), run.Reason,
 		}
 		if named {
-			cells = append([]string{cells[0], shorten(runName(&run), 30)}, cells[1:]...)
+			cells = append([]string{cells[0], a.cut(runName(&run), 30)}, cells[1:]...)
 		}
 		t.row(cells...)
 	}

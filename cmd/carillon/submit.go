@@ -194,7 +194,7 @@ func (a *app) submitted(jobs []carillon.Job, many, quiet bool) error {
 		return nil
 	}
 	if many {
-		return a.show(jobs, func() { a.jobTable(jobs) })
+		return a.show(items[carillon.Job]{jobs}, func() { a.jobTable(jobs) })
 	}
 	return a.show(jobs[0], func() { a.submittedBlock(a.out, &jobs[0]) })
 }

@@ -27,7 +27,7 @@ func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) err
 			return err
 		}
 		w := a.err
-		if line.Stream == "stdout" && a.format == "table" {
+		if line.Stream == "stdout" && a.forPeople() {
 			w = a.out
 		}
 		fmt.Fprintln(w, line.Text)

@@ -154,5 +154,13 @@ func shorten(s string, limit int) string {
 	return s
 }
 
+// cut shortens a text on a terminal, where a long one would break the table; a script gets it whole.
+func (a *app) cut(s string, limit int) string {
+	if !a.terminal || a.wide() {
+		return oneLine(s)
+	}
+	return shorten(s, limit)
+}
+
 // compact writes 1h, not 1h0m0s.
 func compact(d time.Duration) string { return carillon.Duration(d).String() }

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon/client"
+)
+
+// list is what -o json and -o yaml print for a list: the same object as the API answers with.
+type list[T any] struct {
+	Items []T     `json:"items"`
+	Next  *string `json:"next_cursor"`
+}
+
+// items is a list that the API answers with as a whole.
+type items[T any] struct {
+	Items []T `json:"items"`
+}
+
+// paging are the flags of lists.
+type paging struct {
+	limit  limit
+	cursor string
+}
+
+func (p *paging) flags(cmd *cobra.Command) {
+	p.limit = listed
+	cmd.Flags().Var(&p.limit, "limit", "at most so many; 0 is all")
+	cmd.Flags().StringVar(&p.cursor, "cursor", "", "go on where a list ended: the `next_cursor` that -o json printed, with the same other flags")
+}
+
+// listed is how many items a list shows unless told otherwise.
+const listed = 50
+
+// limit is how many items to show; 0 is all.
+type limit int
+
+func (l *limit) String() string { return strconv.Itoa(int(*l)) }
+func (l *limit) Type() string   { return "number" }
+
+func (l *limit) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return errors.New("want a number from 0; 0 is all")
+	}
+	*l = limit(n)
+	return nil
+}
+
+// readList reads as many pages as the limit needs. Its cursor is where the items end, if there are more of them.
+func readList[T any](ctx context.Context, p paging, page func(cursor string, size int) (client.Page[T], error)) (list[T], error) {
+	const most = 1000
+	all := list[T]{Items: []T{}} // an empty list is [] in JSON
+	for cursor := p.cursor; ; {
+		size := most
+		if p.limit > 0 {
+			size = min(most, int(p.limit)-len(all.Items))
+		}
+		next, err := page(cursor, size)
+		if err != nil {
+			return all, err
+		}
+		all.Items = append(all.Items, next.Items...)
+		if cursor = next.Next; cursor == "" {
+			return all, nil
+		}
+		if p.limit > 0 && len(all.Items) >= int(p.limit) {
+			if more, err := anyAfter(cursor, page); !more || err != nil {
+				return all, err
+			}
+			all.Next = &cursor
+			return all, nil
+		}
+	}
+}
+
+// anyAfter says whether anything follows: a cursor alone says only that the server has not looked at everything.
+func anyAfter[T any](cursor string, page func(cursor string, size int) (client.Page[T], error)) (bool, error) {
+	for cursor != "" {
+		next, err := page(cursor, 1)
+		if err != nil || len(next.Items) > 0 {
+			return err == nil, err
+		}
+		cursor = next.Next
+	}
+	return false, nil
+}
+
+// showList prints a list; what names its items, for people who see none.
+func showList[T any](a *app, all list[T], what string, table func(items []T)) error {
+	err := a.show(all, func() {
+		if len(all.Items) == 0 {
+			fmt.Fprintln(a.err, "no "+what)
+			return
+		}
+		table(all.Items)
+	})
+	if err == nil && all.Next != nil { // a part must not be taken for the whole
+		fmt.Fprintf(a.err, "carillon: there are more %s than the %d shown: --limit sets how many to show, 0 is all\n", what, len(all.Items))
+	}
+	return err
+}
