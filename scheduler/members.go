@@ -20,7 +20,7 @@ const (
 
 // members are those alive, and what follows from it.
 type members struct {
-	start carillon.Time
+	start time.Time
 
 	mu    sync.Mutex
 	list  []carillon.Member
@@ -81,10 +81,10 @@ func (m *members) owns(shard int) bool {
 
 // has says whether a worker is alive. Where sessions are not kept by the store, those who dialed in to the process before
 // this one have a while to say that they are still there.
-func (m *members) has(worker string, now carillon.Time, alone bool) bool {
+func (m *members) has(worker string, alone bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.alive[worker] || alone && !carillon.InnerWorker(worker) && now.Sub(m.start) <= carillon.SessionTime
+	return m.alive[worker] || alone && !carillon.InnerWorker(worker) && time.Since(m.start) <= carillon.SessionTime
 }
 
 // Members are those alive, as last heard.
@@ -195,7 +195,7 @@ func (s *Scheduler) holders(ctx context.Context, runs []carillon.Run, now carill
 		run := &runs[i]
 		switch {
 		case !run.State.Held():
-		case !s.members.has(run.Worker, now, h.alone):
+		case !s.members.has(run.Worker, h.alone):
 			unknown = true
 		case now.Sub(run.Claimed) > carillon.Handover:
 			if _, asked := h.held[run.Worker]; !asked {
@@ -229,7 +229,7 @@ func (h *holders) abandoned(run *carillon.Run, now carillon.Time) (carillon.Outc
 	if !run.State.Held() {
 		return carillon.Outcome{}, false
 	}
-	if !h.members.has(run.Worker, now, h.alone) {
+	if !h.members.has(run.Worker, h.alone) {
 		return carillon.Outcome{Kind: carillon.Crashed, Reason: "its worker " + run.Worker + " died"}, true
 	}
 	held := h.held[run.Worker]

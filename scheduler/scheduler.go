@@ -77,7 +77,7 @@ func New(cfg Config) *Scheduler {
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
 	return &Scheduler{
 		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(), looking: make(chan struct{}, 1), spills: newSignal(), decides: newPile[carillon.Run](), looks: newPile[carillon.RunID](),
-		members: members{start: carillon.Now()}, overflow: map[carillon.Lane]spilled{}, refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
+		members: members{start: time.Now()}, overflow: map[carillon.Lane]spilled{}, refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -14,8 +15,10 @@ import (
 //
 // Sessions end with the process. Workers that dialed in to the process before are still there, and hold what it gave
 // them; so during the first SessionTime whoever beats is taken for one of those.
+//
+// Sessions are measured by the monotonic clock: setting the machine's clock ends none, and keeps none.
 type Coordinator struct {
-	start carillon.Time
+	start time.Time
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -24,14 +27,15 @@ type Coordinator struct {
 
 type session struct {
 	carillon.Member
-	beat   carillon.Time
+	beat   time.Time
+	at     carillon.Time // of the beat, for people and rules
 	number int64
 	holds  []carillon.Held
 }
 
 // NewCoordinator returns a coordinator without members.
 func NewCoordinator() *Coordinator {
-	return &Coordinator{start: carillon.Now(), sessions: map[string]*session{}, over: map[string]bool{}}
+	return &Coordinator{start: time.Now(), sessions: map[string]*session{}, over: map[string]bool{}}
 }
 
 // Join refuses an id that is there already.
@@ -47,7 +51,7 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 		}
 	}
 	for _, m := range members {
-		c.sessions[m.ID] = &session{Member: m, beat: carillon.Now()}
+		c.sessions[m.ID] = &session{Member: m, beat: time.Now(), at: carillon.Now()}
 	}
 	return nil
 }
@@ -56,7 +60,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	standings, now := make([]carillon.Standing, len(beats)), carillon.Now()
+	standings, now := make([]carillon.Standing, len(beats)), time.Now()
 	latest := make(map[string]int, len(beats)) // of each member, the index of the beat that counts
 	for i, b := range beats {
 		if k, any := latest[b.ID]; !any || b.Number >= beats[k].Number {
@@ -67,7 +71,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	defer c.mu.Unlock()
 	for i, b := range beats {
 		s := c.sessions[b.ID]
-		if s == nil && !c.over[b.ID] && c.early(now) {
+		if s == nil && !c.over[b.ID] && c.early() {
 			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.KindWorker}}
 			c.sessions[b.ID] = s
 		}
@@ -78,7 +82,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 			standings[i] = carillon.StandingOld
 		default:
 			standings[i] = carillon.StandingProlonged
-			s.beat, s.number, s.holds = now, max(b.Number, s.number), slices.Clone(b.Holds)
+			s.beat, s.at, s.number, s.holds = now, carillon.Now(), max(b.Number, s.number), slices.Clone(b.Holds)
 		}
 	}
 	return standings, nil
@@ -97,11 +101,11 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 }
 
 // early says that a stranger may be somebody who dialed in to the process before.
-func (c *Coordinator) early(now carillon.Time) bool { return now.Sub(c.start) < carillon.SessionTime }
+func (c *Coordinator) early() bool { return time.Since(c.start) < carillon.SessionTime }
 
 func (c *Coordinator) end(id string) {
 	delete(c.sessions, id)
-	if c.early(carillon.Now()) {
+	if c.early() {
 		c.over[id] = true
 	}
 }
@@ -115,7 +119,7 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) ([]cari
 	defer c.mu.Unlock()
 	list := make([]carillon.Member, 0, len(c.sessions))
 	for id, s := range c.sessions {
-		if now <= expire && now.Sub(s.beat) > carillon.SessionTime {
+		if now <= expire && time.Since(s.beat) > carillon.SessionTime {
 			c.end(id)
 			continue
 		}
@@ -133,7 +137,7 @@ func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.
 	defer c.mu.Unlock()
 	for _, id := range ids {
 		if s := c.sessions[id]; s != nil {
-			list = append(list, carillon.Holding{ID: id, At: s.beat, Runs: slices.Clone(s.holds)})
+			list = append(list, carillon.Holding{ID: id, At: s.at, Runs: slices.Clone(s.holds)})
 		}
 	}
 	return list, nil

@@ -1,6 +1,7 @@
 package mem_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,35 @@ func TestWhoDialedInToTheProcessBeforeIsTakenInForASessionsTime(t *testing.T) {
 		}
 		if !beat("worker_early") {
 			t.Error("the one who was taken in is forgotten")
+		}
+	})
+}
+
+func TestSessionsAreMeasuredByTimeThatNobodyCanSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer carillon.SetAhead(0)
+		c := mem.NewCoordinator()
+		worker := carillon.Member{ID: "worker_a", Kind: carillon.KindWorker}
+		if err := c.Join(t.Context(), []carillon.Member{worker}); err != nil {
+			t.Fatal(err)
+		}
+		there := func() bool {
+			list, err := c.Members(t.Context(), carillon.Never)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.Equal(list, []carillon.Member{worker})
+		}
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+			carillon.SetAhead(ahead)
+			time.Sleep(time.Second)
+			if !there() {
+				t.Fatalf("the session is over because the clock was set by %s", ahead)
+			}
+		}
+		time.Sleep(carillon.SessionTime)
+		if there() {
+			t.Error("a clock that was set back keeps a session without beats")
 		}
 	})
 }

@@ -1,0 +1,63 @@
+package porttest
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// clocks are scenarios in which the machine's clock is set. SetAhead stands for that: it moves what Now says, and leaves alone
+// what measures durations.
+var clocks = []struct {
+	name string
+	play func(*House)
+}{
+	{"a clock that is set forward stops nothing that runs, and starts nothing twice", func(h *House) {
+		h.Handle = sleepFor(time.Minute)
+		job := h.Submit(nil)
+		time.Sleep(20*time.Second + 300*time.Millisecond) // the next look at the members comes before the next beat
+		for range 3 {
+			carillon.SetAhead(time.Hour)
+			time.Sleep(3 * time.Second)
+			carillon.SetAhead(0)
+			time.Sleep(3 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		h.expect(job.ID, "succeeded 1")
+	}},
+	{"a clock that is set forward after a restart leaves workers the time to say that they are there", func(h *House) {
+		defer carillon.SetAhead(0)
+		ctx := context.Background()
+		must := func(err error) {
+			h.T.Helper()
+			if err != nil {
+				h.T.Fatal(err)
+			}
+		}
+		h.Handle = untilStopped
+		for range 8 { // the worker of the house has no room for more
+			h.Submit(nil)
+		}
+		time.Sleep(time.Second)
+		worker, err := h.Desk.Register(ctx, "far")
+		must(err)
+		job := h.Submit(func(d *carillon.Definition) { d.Queue = "far" })
+		tasks, err := h.Desk.Pull(ctx, carillon.Pull{Worker: worker, Queues: []string{"far"}, Max: 1})
+		must(err)
+		h.Down(0)
+		time.Sleep(time.Second)
+		carillon.SetAhead(time.Hour)
+		other, err := h.Desk.Register(ctx, "other")
+		must(err)
+		time.Sleep(time.Second)
+		must(h.Desk.Leave(ctx, other)) // whoever leaves has all runs looked at
+		time.Sleep(time.Second)
+		_, err = h.Desk.Beat(ctx, carillon.Beat{ID: worker, Number: 9, Holds: []carillon.Held{tasks[0].Held()}})
+		must(err)
+		time.Sleep(time.Second)
+		h.expect(job.ID, "claimed 1")
+		_, err = h.Desk.Report(ctx, worker, []carillon.Report{{Held: tasks[0].Held(), End: &carillon.Outcome{Kind: carillon.Success}}})
+		must(err)
+	}},
+}
