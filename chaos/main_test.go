@@ -44,6 +44,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv("HANDLERS") != "":
 		err = handle(os.Getenv("HANDLERS"))
 	default:
+		syscall.Umask(0o022) // other users must not be able to write in data directories
 		os.Exit(test(m))
 	}
 	if err != nil {

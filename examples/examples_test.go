@@ -33,7 +33,7 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{t: t, log: &output{}}
 	logger := slog.New(slog.NewTextHandler(h.log, nil))
-	n, err := node.Open(t.Context(), node.Config{Data: t.TempDir(), Store: "mem:", Listen: "127.0.0.1:0", Queues: []string{"inside"}, Logger: logger})
+	n, err := node.Open(t.Context(), node.Config{Data: filepath.Join(t.TempDir(), "data"), Store: "mem:", Listen: "127.0.0.1:0", Queues: []string{"inside"}, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

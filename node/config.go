@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/owned"
 )
 
 // Config says what a node is made of. The zero value is a complete system on ./carillon-data, without an API address.
@@ -65,5 +66,11 @@ func (c Config) validate() error {
 	if c.Concurrency > 100_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number up to 100000", c.Concurrency)
 	}
-	return os.MkdirAll(c.Data, 0o700)
+	if err := os.MkdirAll(c.Data, 0o700); err != nil {
+		return err
+	}
+	if err := owned.Me().Directory(c.Data); err != nil {
+		return fmt.Errorf("data: %w", err)
+	}
+	return nil
 }

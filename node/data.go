@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/carillon-run/carillon/internal/owned"
 )
 
 // The files of a data directory, besides the store's own.
@@ -97,10 +99,11 @@ func sign(lock *os.File, address string) error {
 	return err
 }
 
-// token reads the API's token, or makes one at the first start. Only the owner may read it.
+// token reads the API's token, or makes one at the first start. A token that another user can read or has written is
+// refused: that user could run commands as this one.
 func token(dir string) (string, error) {
 	path := filepath.Join(dir, tokenFile)
-	b, err := os.ReadFile(path)
+	b, err := owned.Me().ReadSecret(path)
 	if err == nil {
 		if t := strings.TrimSpace(string(b)); len(t) >= 16 {
 			return t, nil

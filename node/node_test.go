@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +22,12 @@ import (
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// TestMain gives tests a umask with which their temporary directories can be data directories.
+func TestMain(m *testing.M) {
+	syscall.Umask(0o022)
+	os.Exit(m.Run())
+}
 
 func open(t *testing.T, cfg Config) *Node {
 	t.Helper()
@@ -90,6 +97,46 @@ func TestWhatANodeKeepsIsPrivate(t *testing.T) {
 		if got := mode(t, file); got != 0o600 {
 			t.Errorf("%s has mode %o", file, got)
 		}
+	}
+}
+
+func TestADirectoryOrATokenThatOthersReachIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		spoil func(data string) error
+		want  []string
+	}{
+		"others can write in the directory": {
+			func(data string) error { return os.Chmod(data, 0o777) }, []string{"DATA", "0777", `"chmod go-w DATA"`},
+		},
+		"the directory is another user's": {
+			func(data string) error { return os.Chown(data, 54321, -1) }, []string{"DATA belongs to user 54321", `"chown -R `},
+		},
+		"others can read the token": {
+			func(data string) error { return os.Chmod(filepath.Join(data, tokenFile), 0o644) }, []string{"DATA/token", "0644", `"chmod 600 DATA/token"`},
+		},
+		"the token is another user's": {
+			func(data string) error { return os.Chown(filepath.Join(data, tokenFile), 54321, -1) }, []string{"DATA/token belongs to user 54321"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data := t.TempDir()
+			open(t, Config{Data: data}).shut()
+			if err := c.spoil(data); errors.Is(err, os.ErrPermission) {
+				t.Skip("only root can give files away")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			n, err := Open(t.Context(), Config{Data: data, Logger: quiet})
+			if err == nil {
+				n.shut()
+				t.Fatal("it is used")
+			}
+			for _, want := range c.want {
+				if want = strings.ReplaceAll(want, "DATA", data); !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q", err, want)
+				}
+			}
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/owned"
 	"github.com/carillon-run/carillon/worker"
 )
 
@@ -172,7 +173,7 @@ func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Ex
 	}
 	all, unleash, err := executorsIn(ctx, dir, f.networks)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("data: %s cannot be used; has another worker the same one? %w", dir, err), remove())
+		return nil, nil, errors.Join(fmt.Errorf("data: %w", err), remove())
 	}
 	return all, func() error { return errors.Join(unleash(), remove()) }, nil
 }
@@ -180,6 +181,9 @@ func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Ex
 // executorsIn does not use the names that a server has in its data directory: it may be the same one.
 func executorsIn(ctx context.Context, dir string, allow []netip.Prefix) (map[string]executor.Executor, func() error, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, nil, err
+	}
+	if err := owned.Me().Directory(dir); err != nil {
 		return nil, nil, err
 	}
 	return executor.All(ctx, executor.AllConfig{

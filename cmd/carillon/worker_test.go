@@ -39,7 +39,7 @@ func (s *screen) String() string {
 // realNode is a node that runs nothing itself, and the data directory that its clients look into.
 func realNode(t *testing.T) (*node.Node, string) {
 	t.Helper()
-	data := t.TempDir()
+	data := filepath.Join(t.TempDir(), "data")
 	n, err := node.Open(t.Context(), node.Config{
 		Data: data, Store: "mem:", Listen: "127.0.0.1:0", Concurrency: -1, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -197,7 +197,7 @@ func TestAWorkersTokenIsForThoseItIsMeantFor(t *testing.T) {
 }
 
 func TestTwoWorkersDoNotShareADirectory(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "data")
 	f := workerFlags{data: dir}
 	_, release, err := f.executors(t.Context())
 	if err != nil {
