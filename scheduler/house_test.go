@@ -51,6 +51,7 @@ type attempt struct {
 // node is one process: its own ledger, scheduler and worker over the common store.
 type node struct {
 	id        string // of the node
+	store     *gated // what this node reads and writes: its reads can be held up
 	desk      *desk.Desk
 	ledger    *ledger.Ledger
 	scheduler *scheduler.Scheduler
@@ -76,9 +77,13 @@ func in(t *testing.T, build func(*house), play func(*house)) {
 	})
 }
 
+// apart is how much later each node's scheduler starts than that of the node before. Those that are there load anew when
+// a node joins; without this all nodes would read the store at the same moments for ever.
+const apart = 2300 * time.Millisecond
+
 // live starts one more node.
 func (h *house) live() *node {
-	n := &node{id: fmt.Sprintf("node_%d", len(h.nodes))}
+	n := &node{id: fmt.Sprintf("node_%d", len(h.nodes)), store: &gated{Store: h.store}}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	logs, waiting := mem.NewLogs(), mem.NewQueue(mem.QueueConfig{MaxPerLane: h.lane})
 	var queue carillon.Queue = waiting
@@ -90,11 +95,11 @@ func (h *house) live() *node {
 		timeline = h.timeline(timeline)
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.desk.Starting() },
+		Store: n.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.desk.Starting() },
 		Then: []func([]carillon.Change){func(c []carillon.Change) { n.desk.Notice(c); n.worker.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
 	})
 	n.desk = desk.New(desk.Config{
-		Store: h.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator, Waiting: waiting.Len, Logger: logger,
+		Store: n.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator, Waiting: waiting.Len, Logger: logger,
 		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) },
 	})
 	began := time.Now()
@@ -104,7 +109,7 @@ func (h *house) live() *node {
 	})
 	n.ledger.Fuse(n.desk)
 	cfg := scheduler.Config{
-		Store: h.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs, Ledger: n.ledger, Logger: logger,
+		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs, Ledger: n.ledger, Logger: logger,
 		Node: n.id,
 	}
 	if h.both {
@@ -120,7 +125,8 @@ func (h *house) live() *node {
 	parts.Go(func() { h.beat(ctx, n.id) })
 	door.Go(func() { n.ledger.Run(written) })
 	parts.Go(func() { n.worker.Run(ctx) })
-	parts.Go(func() { n.scheduler.Run(ctx) })
+	late := time.Duration(len(h.nodes)) * apart
+	parts.Go(func() { time.Sleep(late); n.scheduler.Run(ctx) })
 	h.nodes = append(h.nodes, n)
 	h.stop = append(h.stop, func() { cancel(); parts.Wait(); flush(); door.Wait() })
 	return n
@@ -165,6 +171,11 @@ func (h *house) attempts() []attempt {
 // submit submits n jobs of one definition, by the first node.
 func (h *house) submit(n int, edit func(*carillon.Definition)) []carillon.Job {
 	h.t.Helper()
+	return h.submitBy(h.nodes[0], n, edit)
+}
+
+func (h *house) submitBy(by *node, n int, edit func(*carillon.Definition)) []carillon.Job {
+	h.t.Helper()
 	defs := make([]carillon.Definition, n)
 	for i := range defs {
 		defs[i] = carillon.NewDefinition()
@@ -174,7 +185,7 @@ func (h *house) submit(n int, edit func(*carillon.Definition)) []carillon.Job {
 			h.t.Fatal(err)
 		}
 	}
-	jobs, err := h.nodes[0].ledger.Submit(context.Background(), "default", defs)
+	jobs, err := by.ledger.Submit(context.Background(), "default", defs)
 	if err != nil {
 		h.t.Fatal(err)
 	}

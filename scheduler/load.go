@@ -17,30 +17,71 @@ const (
 	retryWait  = time.Second
 )
 
-// load keeps the timeline told of everything up to the horizon. Its first pass reads all that is unfinished and due,
+// reading is how far the loader has come. Everything up to until was read, but for what due and behind have yet to read.
+type reading struct {
+	until  carillon.Time
+	moved  time.Time // when the loader began to read up to it; zero: it has not yet
+	due    []stretch // read as quickly as the store answers, as far as lanes have room
+	size   int       // of the next page of due; 0: the first
+	behind []stretch // behind full lanes
+}
+
+// load keeps the timeline told of everything up to the horizon. At its start it reads all that is unfinished and due,
 // which is also how runs of workers that died with the last process are found.
 func (s *Scheduler) load(ctx context.Context) error {
-	pos := carillon.WakePos{}
-	var behind []stretch
+	var r reading
 	for ctx.Err() == nil {
-		if s.reload.taken() { // shards have come, and with a node that is gone went what only it knew of
-			pos, behind = carillon.WakePos{}, nil
+		if s.reload.taken() || r.until == 0 { // shards have come, and with a node that is gone went what only it knew of
+			now := carillon.Now()
+			r = reading{until: now, due: []stretch{{until: now}}}
 		}
-		now := carillon.Now()
-		until := now.Add(s.cfg.Horizon)
-		if int64(until) > s.frontier.Load() { // it never goes back, even if the clock does
-			s.frontier.Store(int64(until)) // before reading: see the field
-		}
-		more, err := s.loadAll(ctx, stretch{after: pos, until: until}, now)
-		if err != nil && ctx.Err() == nil {
+		if err := s.loadSome(ctx, &r); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("load what is due next", "error", err)
 			pause(ctx, retryWait)
-			continue
 		}
-		pos, behind = carillon.WakePos{Wake: until + 1}, append(behind, more...)
-		s.loaded.Store(true)
-		behind = s.loadRest(ctx, behind, time.Now().Add(s.cfg.Horizon/2))
 	}
+	return nil
+}
+
+// loadSome does what is next. The future goes before what is due already: of that there may be millions, and while they are
+// read the future must not run out. But the first page of what is due goes first, so that something starts.
+func (s *Scheduler) loadSome(ctx context.Context, r *reading) error {
+	switch {
+	case r.size > 0 && time.Since(r.moved) >= s.cfg.Horizon/2:
+		return s.advance(ctx, r)
+	case len(r.due) > 0:
+		return s.loadDue(ctx, r)
+	}
+	s.loaded.Store(true)
+	end := r.moved.Add(s.cfg.Horizon / 2)
+	if least := time.Now().Add(refillWait); end.Before(least) {
+		end = least // a slow store must not keep full lanes from being filled
+	}
+	r.behind = s.loadRest(ctx, r.behind, end)
+	return nil
+}
+
+// advance moves the horizon and reads all up to it. Where this process was held up for long, what became due meanwhile is left to
+// loadDue. Where the clock was set back, other nodes may have committed runs that come before until and that they did not
+// keep (see reach); so the future is read anew.
+func (s *Scheduler) advance(ctx context.Context, r *reading) error {
+	began, now := time.Now(), carillon.Now()
+	st := stretch{after: carillon.WakePos{Wake: r.until + 1}, until: now.Add(s.cfg.Horizon)}
+	due := r.due
+	switch {
+	case !r.moved.IsZero() && st.until.Sub(r.until) < began.Sub(r.moved)-skew/2:
+		st.after.Wake = now
+	case now.Sub(r.until) > s.cfg.Horizon:
+		due = append(slices.Clip(due), stretch{after: st.after, until: now})
+		st.after.Wake = now + 1
+	}
+	for size, more := firstPage, true; more; size = min(4*size, largePage) {
+		var err error
+		if more, err = s.loadPage(ctx, &st, size); err != nil {
+			return err
+		}
+	}
+	r.until, r.moved, r.due = st.until, began, due
 	return nil
 }
 
@@ -52,28 +93,24 @@ type stretch struct {
 	lanes []carillon.Lane
 }
 
-// loadAll reads a stretch: what is due as far as its lanes have room, for of that there may be millions, and all of what comes
-// next. What is left may have due runs of other lanes in it.
-func (s *Scheduler) loadAll(ctx context.Context, st stretch, now carillon.Time) (left []stretch, err error) {
-	if st.after.Wake <= now {
-		due := stretch{after: st.after, until: now}
-		st.after = carillon.WakePos{Wake: now + 1}
-		for size, more := firstPage, true; more; size = min(4*size, largePage) {
-			if due.lanes = s.full(due.after); len(due.lanes) > 0 {
-				left = append(left, due)
-				break
-			}
-			if more, err = s.loadPage(ctx, &due, size); err != nil {
-				return nil, err
-			}
+// loadDue reads a page of what is due. Where a lane has no room the rest is left to loadRest: it may have due runs of other
+// lanes in it.
+func (s *Scheduler) loadDue(ctx context.Context, r *reading) error {
+	st := &r.due[0]
+	more := true
+	if st.lanes = s.full(st.after); len(st.lanes) > 0 {
+		r.behind, more = append(r.behind, *st), false
+	} else {
+		var err error
+		if more, err = s.loadPage(ctx, st, max(r.size, firstPage)); err != nil {
+			return err
 		}
 	}
-	for size, more := firstPage, true; more; size = min(4*size, largePage) {
-		if more, err = s.loadPage(ctx, &st, size); err != nil {
-			return nil, err
-		}
+	r.size = min(max(4*r.size, 4*firstPage), largePage)
+	if !more {
+		r.due = r.due[1:]
 	}
-	return left, nil
+	return nil
 }
 
 // loadPage reads on in a stretch, and says whether there is more of it.

@@ -31,7 +31,9 @@ type Config struct {
 	Intake carillon.Intake
 	Admit  func(body []byte, at carillon.Time) (carillon.Definition, error)
 
-	// Horizon is how far ahead the timeline knows the future. Default one minute.
+	// Horizon is how far ahead the loader reads the future of this node's shards. Default 10 seconds in a cluster, so that
+	// what is due later than that is known to the owner of its shard even if the node that committed it is frozen or gone by
+	// then. Alone one minute: this node commits everything itself.
 	Horizon time.Duration
 	// Sweep is how often states are scanned for what slipped through. Default 10 seconds.
 	Sweep time.Duration
@@ -48,10 +50,6 @@ type Config struct {
 // loads what comes later, and repairs what nobody saw to.
 type Scheduler struct {
 	cfg Config
-
-	// frontier is the latest wake that the timeline is told of. It is raised before the store is read up to it, so a run
-	// that is committed meanwhile is seen by the reader or by Route, or by both, but never by neither.
-	frontier atomic.Int64
 
 	loaded  atomic.Bool // the first pass over the store is over
 	woken   signal      // the timeline got something that may be nearer than its next
@@ -71,7 +69,10 @@ type Scheduler struct {
 }
 
 func New(cfg Config) *Scheduler {
-	cfg.Horizon = cmp.Or(cfg.Horizon, time.Minute)
+	if cfg.Node == "" {
+		cfg.Horizon = cmp.Or(cfg.Horizon, time.Minute)
+	}
+	cfg.Horizon = cmp.Or(cfg.Horizon, 10*time.Second)
 	cfg.Sweep = cmp.Or(cfg.Sweep, 10*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
@@ -113,10 +114,19 @@ func (s *Scheduler) Look(ids []carillon.RunID) { s.looks.add(ids...) }
 // Loaded says whether everything that was due when the scheduler started is known by now.
 func (s *Scheduler) Loaded() bool { return s.loaded.Load() }
 
+// skew is how far the clocks of two nodes may be apart: above half of it a node says that it is not ready.
+const skew = 2 * time.Second
+
+// reach is up to which wake the node that commits a run keeps it in its own timeline, whatever the shard. It is the furthest
+// that the owner of the shard, whose clock may be ahead, can have read before the commit: each node reads up to the horizon,
+// at times of its own. So a run that was committed during such a read is in its page, or kept, or both, but never neither.
+func (s *Scheduler) reach(now carillon.Time) carillon.Time { return now.Add(s.cfg.Horizon + skew) }
+
 // Route takes what the ledger has committed and passes on what has to be woken: at once to the queue if it is due and
-// needs no decision, to the timeline if it is near, to nobody if it is far (the loader will find it).
+// needs no decision, to the timeline if it is near, to nobody if it is far (the owner's loader will find it).
 func (s *Scheduler) Route(committed []carillon.Change) {
 	now := carillon.Now()
+	reach := s.reach(now)
 	var due, near []carillon.Run
 	for i := range committed {
 		c := &committed[i]
@@ -126,7 +136,7 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 			case run.State == carillon.Waiting && !run.Has(carillon.OnHold):
 				if run.Wake <= now && run.Plain(now) {
 					due = append(due, *run)
-				} else if int64(run.Wake) <= s.frontier.Load() {
+				} else if run.Wake <= reach {
 					near = append(near, *run)
 				}
 			case run.State.Ended() && run.Has(carillon.Guarded) && len(c.Guards) > 0:

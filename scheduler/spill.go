@@ -152,7 +152,7 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	if at.foreign {
 		shards = nil
 	}
-	q := carillon.WakeQuery{Shards: shards, Lane: &lane, After: before(at.from), Until: carillon.Time(s.frontier.Load()), Limit: size}
+	q := carillon.WakeQuery{Shards: shards, Lane: &lane, After: before(at.from), Until: s.reach(carillon.Now()), Limit: size}
 	page, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
 		s.mu.Lock()

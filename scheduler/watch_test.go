@@ -3,7 +3,6 @@ package scheduler_test
 import (
 	"context"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -161,38 +160,14 @@ func TestARunThatIsGoingOnIsLeftAlone(t *testing.T) {
 	})
 }
 
-// gated is a store whose wakes can be held up.
-type gated struct {
-	carillon.Store
-	mu   sync.Mutex
-	gate chan struct{}
-}
-
-func (s *gated) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
-	s.mu.Lock()
-	gate := s.gate
-	s.mu.Unlock()
-	if gate != nil {
-		<-gate
-	}
-	return s.Store.Wakes(ctx, q)
-}
-
 func TestAWorkerThatJoinsDuringASweepIsNotTakenForDead(t *testing.T) {
-	var store *gated
-	in(t, func(h *house) { store = &gated{Store: h.truth}; h.store = store }, func(h *house) {
-		gate := make(chan struct{})
-		store.mu.Lock()
-		store.gate = gate
-		store.mu.Unlock()
+	in(t, nil, func(h *house) {
+		open := h.nodes[0].store.shut()
 		time.Sleep(15 * time.Second) // a sweep has begun
 		run := h.unheard(nil)
 		h.join("worker_new")
 		h.hold("worker_new", []carillon.Run{h.claimFor("worker_new", run)})
-		store.mu.Lock()
-		store.gate = nil
-		store.mu.Unlock()
-		close(gate)
+		open()
 		time.Sleep(time.Second)
 		if got := h.runs(run.ID.Job)[0]; got.State != carillon.Claimed || got.Losses != 0 {
 			h.t.Errorf("%s, %d losses: %s", got.State, got.Losses, got.Reason)
