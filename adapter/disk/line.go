@@ -3,7 +3,6 @@ package disk
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -13,19 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// position is the place of a line in what a run prints.
-type position struct {
-	attempt int32
-	offset  int64
-}
-
-func (p position) compare(o position) int {
-	return cmp.Or(cmp.Compare(p.attempt, o.attempt), cmp.Compare(p.offset, o.offset))
-}
-
-func (p position) less(o position) bool { return p.compare(o) < 0 }
-
-// record is a line of a file. Its text is still escaped and valid until the next one is read.
+// record is a line of a file without its run. Its text is still escaped and valid until the next one is read.
 type record struct {
 	position
 	at     carillon.Time
@@ -41,7 +28,14 @@ func (r *record) line() carillon.Line {
 	return carillon.Line{At: r.at, Stream: r.stream, Text: string(text), Attempt: r.attempt, Offset: r.offset}
 }
 
-func appendRecord(b []byte, p position, line *carillon.Line) []byte {
+// runWidth is the length of a run's id and the space behind it.
+var runWidth = len(carillon.RunID{}.String()) + 1
+
+// runText is what the lines of a run begin with.
+func runText(run carillon.RunID) []byte { return []byte(run.String() + " ") }
+
+func appendRecord(b, runText []byte, p position, line *carillon.Line) []byte {
+	b = append(b, runText...)
 	b = strconv.AppendInt(b, int64(p.attempt), 10)
 	b = append(b, ' ')
 	b = strconv.AppendInt(b, p.offset, 10)
@@ -54,7 +48,7 @@ func appendRecord(b []byte, p position, line *carillon.Line) []byte {
 	return append(b, '\n')
 }
 
-// parse reads what appendRecord wrote, without the line's end. Everything else is not a record.
+// parse reads what appendRecord wrote, without the run and the line's end. Everything else is not a record.
 func parse(b []byte) (r record, ok bool) {
 	var fields [4][]byte
 	for i := range fields {
@@ -120,9 +114,6 @@ func appendEscape(b []byte, c byte) []byte {
 	return hex.AppendEncode(append(b, `\x`...), []byte{c})
 }
 
-// torn ends a line that a crash or a full disk has cut off. It is no valid escape, not even after half of one.
-const torn = `\~torn\~` + "\n"
-
 // plain says whether b could have been written by appendEscaped.
 func plain(b []byte) bool {
 	if bytes.IndexByte(b, 0) >= 0 { // a hole that a power cut has left
@@ -170,49 +161,42 @@ func appendPlain(to, b []byte) (_ []byte, ok bool) {
 	}
 }
 
-// reader reads the records of a file and passes over everything else.
+// reader reads the lines of a segment one after the other.
 type reader struct {
 	src  *bufio.Reader
 	long []byte // a line that is longer than the buffer of src
 	next int64  // where in the file the next line begins
 }
 
-func newReader(f io.ReaderAt, from, to int64) *reader {
-	r := &reader{src: bufio.NewReaderSize(nil, 16<<10)}
-	r.reset(f, from, to)
-	return r
+func newReader(f io.ReaderAt, to int64) *reader {
+	return &reader{src: bufio.NewReaderSize(io.NewSectionReader(f, 0, to), 256<<10)}
 }
 
-func (r *reader) reset(f io.ReaderAt, from, to int64) {
-	r.src.Reset(io.NewSectionReader(f, from, to-from))
-	r.next = from
-}
-
-// read returns the next record and where it begins. io.EOF means that there is none yet: a line without an end is not
-// read, as somebody may be writing it.
-func (r *reader) read() (rec record, at int64, err error) {
-	for {
-		line, err := r.line()
-		if err != nil {
-			return record{}, 0, err
+// line returns the next line without its end, and where it begins. It is valid until the next one is read. io.EOF means
+// that there is none: a line without an end is torn.
+func (r *reader) line() (line []byte, at int64, err error) {
+	line, err = r.src.ReadSlice('\n')
+	if errors.Is(err, bufio.ErrBufferFull) {
+		r.long = r.long[:0]
+		for errors.Is(err, bufio.ErrBufferFull) {
+			r.long = append(r.long, line...)
+			line, err = r.src.ReadSlice('\n')
 		}
-		at, r.next = r.next, r.next+int64(len(line))
-		if rec, ok := parse(line[:len(line)-1]); ok {
-			return rec, at, nil
-		}
-	}
-}
-
-func (r *reader) line() ([]byte, error) {
-	line, err := r.src.ReadSlice('\n')
-	if !errors.Is(err, bufio.ErrBufferFull) {
-		return line, err
-	}
-	r.long = r.long[:0]
-	for errors.Is(err, bufio.ErrBufferFull) {
 		r.long = append(r.long, line...)
-		line, err = r.src.ReadSlice('\n')
+		line = r.long
 	}
-	r.long = append(r.long, line...)
-	return r.long, err
+	if err != nil {
+		return nil, 0, err
+	}
+	at, r.next = r.next, r.next+int64(len(line))
+	return line[:len(line)-1], at, nil
+}
+
+// splitRun takes the run off a line.
+func splitRun(line []byte) (run carillon.RunID, rest []byte, ok bool) {
+	if len(line) < runWidth || line[runWidth-1] != ' ' {
+		return run, nil, false
+	}
+	run, err := carillon.ParseRunID(string(line[:runWidth-1]))
+	return run, line[runWidth:], err == nil
 }

@@ -1,29 +1,54 @@
 package disk
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/carillon-run/carillon"
 )
 
+// limits are what makes a segment full, and what is held for all of them. Tests have smaller ones.
+type limits struct {
+	size    int64 // bytes of a segment
+	extents int   // of a segment
+	held    int   // extents in memory, of all segments
+	files   int   // open at the same time
+}
+
+// A held extent weighs about 100 bytes. The size stays far below 4 GiB, which is as far as an extent can point.
+var defaultLimits = limits{size: 64 << 20, extents: 1 << 17, held: 1 << 18, files: 32}
+
 // Logs is a carillon.LogStore under one directory. One process at a time writes to it.
 type Logs struct {
-	root    *os.Root
-	days    days
-	indexes indexes
-	// writing has a lock for every file, shared by some: looking at the last byte and writing after it is one step.
-	writing [64]sync.Mutex
+	root   *os.Root
+	limits limits
 	// write is (*os.File).Write, except in tests of a full disk.
 	write func(*os.File, []byte) (int, error)
+
+	mu       sync.Mutex
+	packs    map[place]*pack
+	held     int        // extents in memory
+	gathered int        // those of open segments among them
+	full     []*segment // to be sealed
+	files    []*segment // whose files are open
+	uses     int64      // of files, so far
+	skips    skips
+}
+
+// pack is the segments of a place.
+type pack struct {
+	segments []*segment
+	open     *segment // the one of them that takes lines, or nil
 }
 
 // NewLogs opens the directory, and makes it if it is not there.
-func NewLogs(dir string) (*Logs, error) {
+func NewLogs(dir string) (*Logs, error) { return newLogs(dir, defaultLimits) }
+
+func newLogs(dir string, limits limits) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
@@ -31,91 +56,138 @@ func NewLogs(dir string) (*Logs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	return &Logs{
-		root:    root,
-		days:    days{root: root, open: map[place]*os.Root{}},
-		indexes: indexes{files: map[fileKey]*index{}},
-		write:   (*os.File).Write,
-	}, nil
+	l := &Logs{root: root, limits: limits, write: (*os.File).Write, packs: map[place]*pack{}, skips: skips{}}
+	if err := l.load(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open logs: %w", err), l.Close())
+	}
+	return l, nil
 }
 
-// Close lets go of the directory.
+// Close lets go of the directory. Segments that are not full go on with the next start.
 func (l *Logs) Close() error {
-	l.days.close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.files {
+		_ = s.file.Close()
+		s.file = nil
+	}
+	l.files = nil
 	return l.root.Close()
 }
 
 // Append has written some of the chunks when it returns an error. The caller may send all of them again.
 func (l *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	places := make([]place, len(chunks))
-	for i, c := range chunks {
+	for i := range chunks {
+		c := &chunks[i]
 		p, err := placeOf(c.Namespace, c.Run, c.Keep)
 		if err != nil {
 			return fmt.Errorf("append to log: %w", err)
 		}
 		places[i] = p
 	}
-	var b []byte
-	for i, c := range chunks {
+	var batches []*batch // one for each place, so it is few
+	for i := range chunks {
+		at := slices.IndexFunc(batches, func(b *batch) bool { return b.place == places[i] })
+		if at < 0 {
+			at = len(batches)
+			batches = append(batches, &batch{place: places[i]})
+		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for j := range c.Lines {
-			b = appendRecord(b, position{c.Attempt, c.Offset + int64(j)}, &c.Lines[j])
+		if err := l.gather(batches[at], &chunks[i]); err != nil {
+			return err
 		}
-		if i+1 < len(chunks) && chunks[i+1].Run == c.Run && places[i+1] == places[i] {
-			continue // one write for all that goes to one file
+	}
+	for _, b := range batches {
+		if err := l.flush(b); err != nil {
+			return err
 		}
-		if err := l.append(places[i], c.Run, b); err != nil {
-			return fmt.Errorf("append to log of %s: %w", c.Run, err)
-		}
-		b = b[:0]
 	}
 	return nil
 }
 
-func (l *Logs) append(p place, run carillon.RunID, b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
-	lock := l.lock(run)
-	lock.Lock()
-	defer lock.Unlock()
-	return l.days.in(p, true, func(day *os.Root) error {
-		f, err := day.OpenFile(fileName(run), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o640)
-		if err != nil {
-			return err
-		}
-		return cmp.Or(l.appendTo(f, b), f.Close())
-	})
+// batch is what one write appends to a segment.
+type batch struct {
+	place
+	text    []byte
+	extents []extent // counted from the beginning of the batch
+	keep    carillon.Duration
 }
 
-func (l *Logs) appendTo(f *os.File, b []byte) error {
-	cut, err := isTorn(f)
+// lineHead is about what a line has besides its text.
+const lineHead = 64
+
+// largeBatch is written before it is complete, so that a large chunk is not in memory twice.
+const largeBatch = 1 << 20
+
+func (l *Logs) gather(b *batch, c *carillon.Chunk) error {
+	run, size := runText(c.Run), 0
+	for i := range c.Lines {
+		size += len(c.Lines[i].Text) + lineHead
+	}
+	b.text = slices.Grow(b.text, min(size, largeBatch))
+	for i := range c.Lines {
+		e := extent{run: c.Run, first: c.Offset + int64(i), attempt: c.Attempt, lines: 1, at: uint32(len(b.text))}
+		b.text = appendRecord(b.text, run, e.begin(), &c.Lines[i])
+		e.size = uint32(len(b.text)) - e.at
+		if n := len(b.extents); n == 0 || !b.extents[n-1].join(e) {
+			b.extents = append(b.extents, e)
+		}
+		b.keep = max(b.keep, carillon.Duration(c.Keep))
+		if len(b.text) >= largeBatch {
+			if err := l.flush(b); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Logs) flush(b *batch) error {
+	if len(b.text) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	err := l.append(b)
+	full := l.takeFull()
+	l.mu.Unlock()
+	_ = l.seal(full) // in the time of the caller whose lines made them full; after a failure Trim tries again, and says so
+	if err != nil {
+		return fmt.Errorf("append to log of %s: %w", b.extents[0].run, err)
+	}
+	b.text, b.extents, b.keep = b.text[:0], b.extents[:0], 0
+	return nil
+}
+
+// append writes a batch to the open segment of its place. On failure the segment is as it was before.
+func (l *Logs) append(b *batch) error {
+	if l.held > 4*l.limits.held {
+		return errors.New("too much is in memory, because indexes cannot be written")
+	}
+	now := carillon.Now()
+	s, err := l.openFor(b.place, int64(len(b.text)), now)
 	if err != nil {
 		return err
 	}
-	if cut {
-		b = append([]byte(torn), b...)
+	if _, err := l.write(s.file, b.text); err != nil {
+		if s.file.Truncate(s.size) != nil {
+			l.fill(s) // what follows its last line is never read
+		}
+		return err
 	}
-	_, err = l.write(f, b)
-	return err
-}
-
-func (l *Logs) lock(run carillon.RunID) *sync.Mutex {
-	return &l.writing[(uint64(run.Job)*31+uint64(run.Due))%uint64(len(l.writing))]
-}
-
-// isTorn says that the file's last line has no end.
-func isTorn(f *os.File) (bool, error) {
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
-		return false, err
+	for _, e := range b.extents {
+		e.at += uint32(s.size)
+		more := s.add(e)
+		l.held += more
+		l.gathered += more
 	}
-	if !info.Mode().IsRegular() {
-		return false, &fs.PathError{Op: "append", Path: f.Name(), Err: fs.ErrInvalid}
+	s.size += int64(len(b.text))
+	s.wrote(now, b.keep.Std())
+	if s.size >= l.limits.size || len(s.held) >= l.limits.extents {
+		l.fill(s)
 	}
-	var last [1]byte
-	_, err = f.ReadAt(last[:], info.Size()-1)
-	return last[0] != '\n', err
+	l.fillLargest()
+	return nil
 }

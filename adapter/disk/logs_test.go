@@ -18,8 +18,8 @@ const due carillon.Time = 1_800_000_000_000 // 2027-01-15
 
 var run = carillon.RunID{Job: 77, Due: due}
 
-// runFile is where the log of run is.
-var runFile = filepath.Join("default", "default", "2027-01-15", run.String()+".log")
+// lineStart is what a line of run begins with in a segment.
+var lineStart = run.String() + " "
 
 // logsIn are logs in a directory whose calls must not fail.
 type logsIn struct {
@@ -28,19 +28,26 @@ type logsIn struct {
 	dir string
 }
 
-func open(t testing.TB) logsIn {
+func open(t testing.TB) logsIn { return openIn(t, t.TempDir(), defaultLimits) }
+
+func openIn(t testing.TB, dir string, limits limits) logsIn {
 	t.Helper()
-	dir := t.TempDir()
-	logs, err := NewLogs(dir)
+	logs, err := newLogs(dir, limits)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := logs.Close(); err != nil {
+		if err := logs.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 			t.Error(err)
 		}
 	})
 	return logsIn{t, logs, dir}
+}
+
+// restart is what a crash leaves for the next process: nothing is said at the end.
+func (l logsIn) restart() logsIn {
+	l.Helper()
+	return openIn(l.TB, l.dir, l.limits)
 }
 
 // say appends texts as the lines of the first attempt of run, beginning with the given offset.
@@ -79,7 +86,34 @@ func (l logsIn) expect(want ...string) {
 	}
 }
 
-func (l logsIn) file() string { return filepath.Join(l.dir, runFile) }
+// files are those with the suffix, of all namespaces and classes.
+func (l logsIn) files(suffix string) []string {
+	l.Helper()
+	names, err := filepath.Glob(filepath.Join(l.dir, "*", "*", "*"+suffix))
+	if err != nil {
+		l.Fatal(err)
+	}
+	return names
+}
+
+// file is the only segment.
+func (l logsIn) file() string {
+	l.Helper()
+	names := l.files(".log")
+	if len(names) != 1 {
+		l.Fatalf("the segments are %q", names)
+	}
+	return names[0]
+}
+
+func (l logsIn) content(name string) string {
+	l.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return string(b)
+}
 
 func (l logsIn) write(name, content string) {
 	l.Helper()
@@ -95,45 +129,58 @@ func TestFilesAreMadeForPeople(t *testing.T) {
 	logs := open(t)
 	logs.say(0, "hello world", `C:\temp`, "two\nlines", "\x1b[31mred", "naïve\ttab", "\xff")
 	kept := chunkOf(run, 7, "kept")
-	kept.Keep = 48 * time.Hour
+	kept.Keep = 47 * time.Hour
 	if err := logs.Append(t.Context(), []carillon.Chunk{kept}); err != nil {
 		t.Fatal(err)
 	}
-	for file, want := range map[string]string{
-		runFile: `1 0 1800000000000 stdout hello world
-1 1 1800000000000 stdout C:\\temp
-1 2 1800000000000 stdout two\nlines
-1 3 1800000000000 stdout \x1b[31mred
-1 4 1800000000000 stdout naïve	tab
-1 5 1800000000000 stdout \xff
+	for class, want := range map[string]string{
+		"default": `RUN 1 0 1800000000000 stdout hello world
+RUN 1 1 1800000000000 stdout C:\\temp
+RUN 1 2 1800000000000 stdout two\nlines
+RUN 1 3 1800000000000 stdout \x1b[31mred
+RUN 1 4 1800000000000 stdout naïve	tab
+RUN 1 5 1800000000000 stdout \xff
 `,
-		strings.Replace(runFile, "default/default", "default/keep-2d", 1): "1 7 1800000000000 stdout kept\n",
+		"keep-2d": "RUN 1 7 1800000000000 stdout kept\n",
 	} {
-		if got, err := os.ReadFile(filepath.Join(logs.dir, file)); err != nil || string(got) != want {
-			t.Errorf("%s:\n%s%v", file, got, err)
+		names, err := filepath.Glob(filepath.Join(logs.dir, "default", class, "20??-??-??T??-??-??.???.log"))
+		if err != nil || len(names) != 1 {
+			t.Fatal(class, names, err)
+		}
+		if got := strings.ReplaceAll(logs.content(names[0]), run.String(), "RUN"); got != want {
+			t.Errorf("%s:\n%s", names[0], got)
 		}
 	}
 }
 
-// A crash may cut a line anywhere. Whoever sent it sends it again, and only that may be read.
+func segmentIn(dir string) string {
+	return filepath.Join(dir, "default", "default", stemOf(carillon.Now())+".log")
+}
+
+// A crash can cut a line anywhere. The worker that sent it sends it again, and only that is read.
 func TestATornLineIsNotRead(t *testing.T) {
 	text := `half \ of` + "\x01\n" + `it`
-	whole := string(appendRecord(nil, position{1, 1}, &carillon.Line{At: due, Stream: "stdout", Text: text}))
+	whole := string(appendRecord(nil, runText(run), position{1, 1}, &carillon.Line{At: due, Stream: "stdout", Text: text}))
 	for cut := range len(whole) {
-		logs := open(t)
-		logs.write(logs.file(), "1 0 1800000000000 stdout first\n"+whole[:cut])
+		dir := t.TempDir()
+		logsIn{TB: t}.write(segmentIn(dir), lineStart+"1 0 1800000000000 stdout first\n"+whole[:cut])
+		logs := openIn(t, dir, defaultLimits)
 		logs.expect("first")
 		logs.say(1, text, "last")
 		logs.expect("first", text, "last")
+		logs.file() // it goes on with the same segment
+		logs.restart().expect("first", text, "last")
 	}
 }
 
 func TestWhatIsNoLineIsSkipped(t *testing.T) {
-	logs := open(t)
-	logs.write(logs.file(), strings.Join([]string{
-		"1 0 1800000000000 stdout first", "", "# a note by somebody", "1 1 x stdout no time", "1 1", "9999999999 1 1800000000000 stdout huge",
-		"1 1 1800000000000 stdout bad \\escape", "1 1 1800000000000 stdout \x00\x00\x00", "1 1 1800000000000 stdout ", "",
-	}, "\n"))
+	dir := t.TempDir()
+	lines := []string{
+		"1 0 1800000000000 stdout first", "", "# a note by a person", "1 1 x stdout no time", "1 1", "9999999999 1 1800000000000 stdout huge",
+		"1 1 1800000000000 stdout bad \\escape", "1 1 1800000000000 stdout \x00\x00\x00", "1 1 1800000000000 stdout ",
+	}
+	logsIn{TB: t}.write(segmentIn(dir), "no run 1 1 1800000000000 stdout x\n"+lineStart+strings.Join(lines, "\n"+lineStart)+"\n")
+	logs := openIn(t, dir, defaultLimits)
 	logs.expect("first", "")
 }
 
@@ -186,60 +233,44 @@ func TestNothingIsTouchedOutside(t *testing.T) {
 	}
 }
 
-// What has been read once is spoiled in place: who follows the log does not come there again.
+// What was printed before is spoiled in place: a caller that follows the log does not come there again.
 func TestFollowingReadsWhatIsNew(t *testing.T) {
-	logs := open(t)
-	for i := range int64(20_000) {
-		if i%1000 == 0 {
-			texts := make([]string, 1000)
-			for j := range texts {
-				texts[j] = fmt.Sprintf("line %d", i+int64(j))
+	for name, limits := range map[string]limits{"open": defaultLimits, "sealed": {size: 1 << 19, extents: 1000, held: 1 << 18, files: 2}} {
+		t.Run(name, func(t *testing.T) {
+			logs := openIn(t, t.TempDir(), limits)
+			for i := int64(0); i < 20_000; i += 1000 {
+				texts := make([]string, 1000)
+				for j := range texts {
+					texts[j] = fmt.Sprintf("line %d", i+int64(j))
+				}
+				logs.say(i, texts...)
 			}
-			logs.say(i, texts...)
-		}
-	}
-	from := func(offset int64) []carillon.Line {
-		lines, err := logs.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: offset, Limit: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return lines
-	}
-	if lines := from(9_999); len(lines) != 10 || lines[0].Text != "line 10000" {
-		t.Fatalf("%+v", lines)
-	}
-	f, err := os.OpenFile(logs.file(), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := f.WriteAt([]byte(strings.Repeat("x", 500_000)), 0); err != nil {
-		t.Fatal(err)
-	}
-	logs.say(20_000, "new")
-	if lines := from(19_998); len(lines) != 2 || lines[1].Text != "new" {
-		t.Fatalf("%+v", lines)
-	}
-	if lines := from(20_000); len(lines) != 0 {
-		t.Fatalf("%+v", lines)
-	}
-}
-
-func TestIndexesAreBounded(t *testing.T) {
-	logs := open(t)
-	for i := range maxIndexes + 100 {
-		id := carillon.RunID{Job: carillon.JobID(i + 1), Due: due}
-		if err := logs.Append(t.Context(), []carillon.Chunk{chunkOf(id, 0, "x")}); err != nil {
-			t.Fatal(err)
-		}
-		if lines, err := logs.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: id}); err != nil || len(lines) != 1 {
-			t.Fatal(lines, err)
-		}
-	}
-	if n := len(logs.indexes.files); n != maxIndexes {
-		t.Errorf("%d indexes", n)
-	}
-	if logs.indexes.size != 5*maxIndexes {
-		t.Errorf("size %d", logs.indexes.size)
+			from := func(offset int64) []carillon.Line {
+				q := carillon.LogQuery{Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: offset, Limit: 10}
+				lines, err := logs.Read(t.Context(), q)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return lines
+			}
+			if lines := from(9_999); len(lines) != 10 || lines[0].Text != "line 10000" {
+				t.Fatalf("%+v", lines)
+			}
+			f, err := os.OpenFile(logs.files(".log")[0], os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			if _, err := f.WriteAt([]byte(strings.Repeat("x", 400_000)), 0); err != nil {
+				t.Fatal(err)
+			}
+			logs.say(20_000, "new")
+			if lines := from(19_999); len(lines) != 1 || lines[0].Text != "new" {
+				t.Fatalf("%+v", lines)
+			}
+			if lines := from(20_000); len(lines) != 0 {
+				t.Fatalf("%+v", lines)
+			}
+		})
 	}
 }

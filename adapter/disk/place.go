@@ -1,29 +1,21 @@
 package disk
 
 import (
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
+	"cmp"
+	"path"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/carillon-run/carillon"
 )
 
-// place is a directory of logs. Its parts are checked or made here, never taken from outside as they are.
+// place is a directory of segments. Its parts are checked or made here, never taken from outside as they are.
 type place struct {
-	namespace, class, day string
+	namespace, class string
 }
 
-const (
-	defaultClass = "default"
-	keepPrefix   = "keep-"
-	dayLayout    = time.DateOnly
-	suffix       = ".log"
-)
+func (p place) path() string { return path.Join(p.namespace, p.class) }
 
 func placeOf(namespace string, run carillon.RunID, keep time.Duration) (place, error) {
 	if err := checkNamespace(namespace); err != nil {
@@ -32,7 +24,7 @@ func placeOf(namespace string, run carillon.RunID, keep time.Duration) (place, e
 	if again, err := carillon.ParseRunID(run.String()); err != nil || again != run {
 		return place{}, &carillon.FieldError{Field: "run", Given: run.String(), Want: "a run id"}
 	}
-	return place{namespace, classOf(keep), run.Due.Std().Format(dayLayout)}, nil
+	return place{namespace, classOf(keep)}, nil
 }
 
 // checkNamespace admits Carillon's words without a slash. They begin with a letter or digit, so ".." is none.
@@ -48,103 +40,69 @@ func checkNamespace(s string) error {
 	return nil
 }
 
-// classOf writes a keep as people write it in their jobs. Finer than a millisecond is rounded up.
+const (
+	defaultClass = "default"
+	keepPrefix   = "keep-"
+)
+
+const day = 24 * time.Hour
+
+// classes are the longest times that the lines of a class are kept. They are few, so that jobs that each have a retention
+// of their own still share segments. A segment goes when its last line may go, whatever its class.
+var classes = []time.Duration{
+	10 * time.Minute, time.Hour, 6 * time.Hour, day, 2 * day, 3 * day, 7 * day, 14 * day, 30 * day, 60 * day, 90 * day,
+	180 * day, 365 * day, 3650 * day, 36500 * day,
+}
+
+// classOf names the class of lines that are kept so long; 0 is by the server's rule.
 func classOf(keep time.Duration) string {
 	if keep <= 0 {
 		return defaultClass
 	}
-	const ms = time.Millisecond
-	return keepPrefix + carillon.Duration((keep+ms-1)/ms*ms).String()
+	i, _ := slices.BinarySearch(classes, keep)
+	return keepPrefix + carillon.Duration(classes[min(i, len(classes)-1)]).String()
 }
 
-// keepOf is how long a class is kept. What is neither is not ours, and is left alone.
+// keepOf is the longest time that a class is kept. A directory of another name is not ours, and is left alone.
 func keepOf(class string, byDefault time.Duration) (keep time.Duration, ok bool) {
 	if class == defaultClass {
 		return byDefault, true
 	}
 	text, ok := strings.CutPrefix(class, keepPrefix)
 	d, err := carillon.ParseDuration(text)
-	return d.Std(), ok && err == nil && d > 0
+	return d.Std(), ok && err == nil && slices.Contains(classes, d.Std())
 }
 
-func (p place) path() string { return filepath.Join(p.namespace, p.class, p.day) }
+// A segment is named by the time at which it began, in UTC. Names sort by time.
+const stemLayout = "2006-01-02T15-04-05.000"
 
-func fileName(run carillon.RunID) string { return run.String() + suffix }
+// The files of a segment: its lines, the index of a sealed one, and an index that is being written.
+const (
+	logSuffix     = ".log"
+	indexSuffix   = ".idx"
+	writingSuffix = ".idx.tmp"
+)
 
-func runOf(fileName string) (carillon.RunID, bool) {
-	name, ok := strings.CutSuffix(fileName, suffix)
-	run, err := carillon.ParseRunID(name)
-	return run, ok && err == nil
+func stemOf(began carillon.Time) string { return began.Std().UTC().Format(stemLayout) }
+
+// beganAt reads the name of a file of a segment. Other files are not ours.
+func beganAt(stem string) (carillon.Time, bool) {
+	at, err := time.Parse(stemLayout, stem)
+	return carillon.Time(at.UnixMilli()), err == nil && stemOf(carillon.Time(at.UnixMilli())) == stem
 }
 
-// days keeps some day directories open: appends go to one or two of them, and walking there through os.Root costs more
-// than writing a line.
-type days struct {
-	root *os.Root
-
-	mu   sync.Mutex
-	open map[place]*os.Root
+// position is the place of a line in what a run prints.
+type position struct {
+	attempt int32
+	offset  int64
 }
 
-const maxOpenDays = 32
-
-// in calls f with the directory. It may have been closed here or removed by Trim in between: then once more.
-func (d *days) in(p place, create bool, f func(*os.Root) error) error {
-	var err error
-	for range 5 {
-		var dir *os.Root
-		if dir, err = d.get(p, create); err == nil {
-			err = f(dir)
-		}
-		gone := errors.Is(err, os.ErrClosed) || create && errors.Is(err, fs.ErrNotExist)
-		if !gone {
-			return err
-		}
-		d.forget(p)
-	}
-	return fmt.Errorf("directory %s keeps vanishing: %w", p.path(), err)
+func (p position) compare(o position) int {
+	return cmp.Or(cmp.Compare(p.attempt, o.attempt), cmp.Compare(p.offset, o.offset))
 }
 
-func (d *days) get(p place, create bool) (*os.Root, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if dir := d.open[p]; dir != nil {
-		return dir, nil
-	}
-	if create {
-		if err := d.root.MkdirAll(p.path(), 0o750); err != nil {
-			return nil, err
-		}
-	}
-	dir, err := d.root.OpenRoot(p.path())
-	if err != nil {
-		return nil, err
-	}
-	for other, old := range d.open {
-		if len(d.open) < maxOpenDays {
-			break
-		}
-		delete(d.open, other)
-		_ = old.Close() // who is using it just now finishes; who comes next is told, and opens it again
-	}
-	d.open[p] = dir
-	return dir, nil
-}
+func (p position) less(o position) bool { return p.compare(o) < 0 }
 
-func (d *days) forget(p place) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if dir := d.open[p]; dir != nil {
-		delete(d.open, p)
-		_ = dir.Close()
-	}
-}
-
-func (d *days) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for p, dir := range d.open {
-		delete(d.open, p)
-		_ = dir.Close()
-	}
+func compareRuns(a, b carillon.RunID) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Job, b.Job))
 }

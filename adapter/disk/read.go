@@ -1,12 +1,10 @@
 package disk
 
 import (
+	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"slices"
 
@@ -17,97 +15,149 @@ import (
 const defaultLimit = 1000
 
 func (l *Logs) Read(ctx context.Context, q carillon.LogQuery) ([]carillon.Line, error) {
-	p, err := placeOf(q.Namespace, q.Run, 0)
-	if err != nil {
+	if _, err := placeOf(q.Namespace, q.Run, 0); err != nil {
 		return nil, fmt.Errorf("read log: %w", err)
 	}
-	lines, err := l.read(ctx, p, q)
+	after := position{q.AfterAttempt, q.AfterOffset}
+	m := merge{logs: l, run: q.Run, text: runText(q.Run)}
+	defer m.close()
+	if err := m.find(ctx, q.Namespace, after); err != nil {
+		return nil, fmt.Errorf("read log of %s: %w", q.Run, err)
+	}
+	lines, err := m.lines(after, cmp.Or(q.Limit, defaultLimit))
 	if err != nil {
 		return nil, fmt.Errorf("read log of %s: %w", q.Run, err)
 	}
 	return lines, nil
 }
 
-func (l *Logs) read(ctx context.Context, p place, q carillon.LogQuery) ([]carillon.Line, error) {
-	classes, err := l.names(p.namespace)
-	if err != nil {
-		return nil, err
+// merge reads what segments have of a run as one log. What was sent twice is in it twice, and is read once.
+type merge struct {
+	logs    *Logs
+	run     carillon.RunID
+	text    []byte    // what the run's lines begin with
+	sources []*source // by their next extent
+	open    []*cursor
+
+	segment *segment // whose file is open
+	file    *os.File
+}
+
+// source gives the extents of the run that are in one segment, in order.
+type source struct {
+	*segment
+	page []extent // the next ones, never none
+	next int      // which extent of a sealed segment comes after the page; 0: none
+}
+
+// find looks for the run in all segments that can have it.
+func (m *merge) find(ctx context.Context, namespace string, after position) error {
+	l := m.logs
+	var sealed []*segment
+	l.mu.Lock()
+	skip := l.skips.of(namespace, m.run, after)
+	for p, k := range l.packs {
+		if p.namespace != namespace {
+			continue
+		}
+		for _, s := range k.segments {
+			switch {
+			case !s.due.has(m.run.Due) || skip[s]:
+			case s.sealed > 0:
+				sealed = append(sealed, s)
+			default:
+				if page := s.after(m.run, after); len(page) > 0 {
+					m.sources = append(m.sources, &source{segment: s, page: page})
+				}
+			}
+		}
 	}
-	after := position{q.AfterAttempt, q.AfterOffset}
-	var m merge
-	for _, p.class = range classes {
-		if _, ok := keepOf(p.class, 0); !ok {
-			continue
+	l.mu.Unlock()
+	var without []*segment
+	for _, s := range sealed {
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		f, stretches, err := l.open(ctx, fileKey{p, q.Run})
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		src, err := m.lookUp(s, after)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		defer f.Close()
-		m.add(f, stretches, after)
+		if src == nil {
+			without = append(without, s)
+		} else {
+			m.sources = append(m.sources, src)
+		}
 	}
-	slices.SortStableFunc(m.later, func(a, b *cursor) int { return a.first.compare(b.first) })
-	return m.lines(after, cmp.Or(q.Limit, defaultLimit))
+	slices.SortFunc(m.sources, compareSources)
+	l.mu.Lock()
+	l.skips.note(namespace, m.run, after, without)
+	l.mu.Unlock()
+	return nil
 }
 
-// open opens a log and says what is in it.
-func (l *Logs) open(ctx context.Context, key fileKey) (f *os.File, stretches []stretch, err error) {
-	err = l.days.in(key.place, false, func(day *os.Root) (err error) {
-		f, err = day.Open(fileName(key.run))
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	x := l.indexes.find(key)
-	stretches, err = x.update(ctx, f)
-	if err != nil {
-		return nil, nil, errors.Join(err, f.Close())
-	}
-	l.indexes.weigh(key, x, stretches)
-	return f, stretches, nil
-}
+func compareSources(a, b *source) int { return compareExtents(a.page[0], b.page[0]) }
 
-// names lists a small directory. What is not there, or is a file that somebody has put there, is empty.
-func (l *Logs) names(dir string) ([]string, error) {
-	f, err := l.root.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+// lookUp searches the index of a sealed segment. It returns nil if the segment has nothing of the run after the position.
+func (m *merge) lookUp(s *segment, after position) (*source, error) {
+	f, err := m.logs.root.Open(s.name(indexSuffix))
 	if err != nil {
-		return nil, err
+		return nil, ifThere(err) // removed by Trim
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.IsDir() {
+	src := &source{segment: s}
+	if src.next, err = findExtents(f, s, m.run, after); err != nil {
 		return nil, err
 	}
-	names, err := f.Readdirnames(-1)
-	slices.Sort(names)
-	return names, err
+	if more, err := src.read(f, m.run, after); err != nil || !more {
+		return nil, err
+	}
+	return src, nil
 }
 
-// merge reads stretches as one log. It opens each only when its turn comes, so it holds as many as overlap.
-type merge struct {
-	later []*cursor // by first
-	open  []*cursor
-}
-
-type cursor struct {
-	stretch
-	file  io.ReaderAt
-	src   *reader
-	ahead record // the line at hand, once src is there
-}
-
-func (m *merge) add(f *os.File, stretches []stretch, after position) {
-	for _, s := range stretches {
-		if after.less(s.last) {
-			m.later = append(m.later, &cursor{stretch: s, file: f})
+// read fills the page with extents that reach beyond a position.
+func (src *source) read(f *os.File, run carillon.RunID, after position) (more bool, err error) {
+	for {
+		n := min(indexPage, src.sealed-src.next)
+		if n <= 0 {
+			return false, nil
+		}
+		page, err := readExtents(f, src.next, n)
+		if err != nil {
+			return false, err
+		}
+		src.next += n
+		src.page = slices.DeleteFunc(page, func(e extent) bool { return e.run == run && !after.less(e.end()) })
+		if other := slices.IndexFunc(src.page, func(e extent) bool { return e.run != run }); other >= 0 {
+			src.page, src.next = src.page[:other], 0
+			return len(src.page) > 0, nil
+		}
+		if len(src.page) > 0 {
+			return true, nil
 		}
 	}
+}
+
+// pop takes the next extent of the first source.
+func (m *merge) pop(after position) (extent, *segment, error) {
+	src := m.sources[0]
+	e := src.page[0]
+	src.page = src.page[1:]
+	m.sources = m.sources[1:]
+	if len(src.page) == 0 && src.next > 0 {
+		f, err := m.logs.root.Open(src.name(indexSuffix))
+		if err == nil {
+			_, err = src.read(f, m.run, after)
+			_ = f.Close()
+		}
+		if ifThere(err) != nil {
+			return e, nil, err
+		}
+	}
+	if len(src.page) > 0 {
+		at, _ := slices.BinarySearchFunc(m.sources, src, compareSources)
+		m.sources = slices.Insert(m.sources, at, src)
+	}
+	return e, src.segment, nil
 }
 
 func (m *merge) lines(after position, limit int) (lines []carillon.Line, err error) {
@@ -122,44 +172,92 @@ func (m *merge) lines(after position, limit int) (lines []carillon.Line, err err
 	return lines, nil
 }
 
-// next returns the stretch that has the first line after a position.
+// next returns the cursor that has the first line after a position. It opens an extent only if that can have an earlier
+// line than the open ones, so what was sent twice is mostly not read twice.
 func (m *merge) next(after position) (least *cursor, err error) {
-	consider := func(c *cursor) (more bool) {
-		more, e := c.advance(after)
+	consider := func(c *cursor) bool {
+		more := c.advance(after)
 		if more && (least == nil || c.ahead.less(least.ahead.position)) {
 			least = c
 		}
-		err = cmp.Or(err, e)
 		return more
 	}
 	m.open = slices.DeleteFunc(m.open, func(c *cursor) bool { return !consider(c) })
-	for len(m.later) > 0 && (least == nil || !least.ahead.less(m.later[0].first)) {
-		if c := m.later[0]; consider(c) {
+	following := position{after.attempt, after.offset + 1}
+	for len(m.sources) > 0 && (least == nil || least.ahead.position != following) {
+		first := &m.sources[0].page[0]
+		if least != nil && !first.begin().less(least.ahead.position) {
+			break
+		}
+		e, s, err := m.pop(after)
+		if err != nil {
+			return nil, err
+		}
+		if !after.less(e.end()) {
+			continue
+		}
+		c, err := m.load(s, e)
+		if err != nil {
+			return nil, err
+		}
+		if consider(c) {
 			m.open = append(m.open, c)
 		}
-		m.later = m.later[1:]
 	}
-	return least, err
+	return least, nil
+}
+
+// cursor is an extent that is being read.
+type cursor struct {
+	run   []byte // what its lines begin with
+	rest  []byte
+	ahead record // the line at hand, if it has an attempt
+	any   bool   // there is one
+}
+
+// load reads an extent. Where Trim has removed the segment meanwhile, it is empty.
+func (m *merge) load(s *segment, e extent) (*cursor, error) {
+	if m.segment != s {
+		m.close()
+		f, err := m.logs.root.Open(s.name(logSuffix))
+		if err != nil {
+			return &cursor{}, ifThere(err)
+		}
+		m.segment, m.file = s, f
+	}
+	c := &cursor{run: m.text, rest: make([]byte, e.size)}
+	n, err := m.file.ReadAt(c.rest, int64(e.at))
+	if n < len(c.rest) { // cut by a person
+		c.rest, err = c.rest[:n], nil
+	}
+	return c, err
+}
+
+func (m *merge) close() {
+	if m.file != nil {
+		_ = m.file.Close()
+		m.segment, m.file = nil, nil
+	}
 }
 
 // advance reads on to the first line after a position; what it has at hand may be that already.
-func (c *cursor) advance(after position) (more bool, err error) {
-	if c.src == nil {
-		c.src = newReader(c.file, c.from(after), c.end)
-	} else if after.less(c.ahead.position) {
-		return true, nil
+func (c *cursor) advance(after position) (more bool) {
+	if c.any && after.less(c.ahead.position) {
+		return true
 	}
 	for {
-		rec, _, err := c.src.read()
-		if errors.Is(err, io.EOF) {
-			return false, nil
+		line, rest, ok := bytes.Cut(c.rest, []byte{'\n'})
+		if !ok {
+			return false
 		}
-		if err != nil {
-			return false, err
+		c.rest = rest
+		text, ok := bytes.CutPrefix(line, c.run)
+		if !ok {
+			continue
 		}
-		if after.less(rec.position) {
-			c.ahead = rec
-			return true, nil
+		if rec, ok := parse(text); ok && after.less(rec.position) {
+			c.ahead, c.any = rec, true
+			return true
 		}
 	}
 }

@@ -7,114 +7,60 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math"
-	"os"
 	"slices"
-	"time"
 	"unicode/utf8"
 
 	"github.com/carillon-run/carillon"
 )
 
-// Search reads the files themselves, day by day from the newest; within a day in no order, because a day may have more
-// files than there is memory to sort them.
+// Search reads the segments themselves, those with the latest due times first, each from end to end. It ends when no other
+// segment can have a line of a later day than those found. Within a day hits are in no order.
 func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
 	if err := checkNamespace(q.Namespace); err != nil {
 		return nil, fmt.Errorf("search logs: %w", err)
 	}
-	places, err := l.places(q.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("search logs: %w", err)
-	}
-	slices.SortStableFunc(places, func(a, b place) int { return cmp.Compare(b.day, a.day) })
-	s := search{
-		text:  bytes.ToLower([]byte(q.Text)),
-		limit: cmp.Or(q.Limit, defaultLimit),
-		seen:  map[seen]bool{},
-		src:   newReader(nil, 0, 0),
-	}
-	for _, p := range places {
-		err := l.eachLog(ctx, p, func(day *os.Root, name string, run carillon.RunID) error {
-			return s.file(ctx, day, name, run)
-		})
-		if errors.Is(err, errEnough) {
+	s := search{text: bytes.ToLower([]byte(q.Text)), limit: cmp.Or(q.Limit, defaultLimit), seen: map[seen]bool{}}
+	segments := l.newestFirst(q.Namespace)
+	for i, part := range segments {
+		if err := s.segment(ctx, l, part); err != nil {
+			return nil, fmt.Errorf("search logs in %s: %w", part.name, err)
+		}
+		if i+1 < len(segments) && s.enough(dayOf(segments[i+1].latest)) {
 			break
 		}
-		if err != nil {
-			return nil, fmt.Errorf("search logs of %s: %w", p.day, err)
-		}
 	}
+	s.cut()
 	return s.hits, nil
 }
 
-// places are the days of a namespace, of all classes.
-func (l *Logs) places(namespace string) (places []place, err error) {
-	classes, err := l.names(namespace)
-	if err != nil {
-		return nil, err
-	}
-	for _, class := range classes {
-		if _, ok := keepOf(class, 0); !ok {
-			continue
-		}
-		days, err := l.names(namespace + "/" + class)
-		if err != nil {
-			return nil, err
-		}
-		for _, day := range days {
-			if _, err := time.Parse(dayLayout, day); err == nil {
-				places = append(places, place{namespace, class, day})
-			}
-		}
-	}
-	return places, nil
+// part is a segment as far as it was written when the search began.
+type part struct {
+	name   string
+	size   int64
+	latest carillon.Time
 }
 
-// eachLog calls f for every log of a day. It lists some at a time: a day may have millions.
-func (l *Logs) eachLog(ctx context.Context, p place, f func(day *os.Root, name string, run carillon.RunID) error) error {
-	day, err := l.root.OpenRoot(p.path())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed by Trim
-	}
-	if err != nil {
-		return err
-	}
-	defer day.Close()
-	list, err := day.Open(".")
-	if err != nil {
-		return err
-	}
-	defer list.Close()
-	for {
-		names, err := list.Readdirnames(256)
-		for _, name := range names {
-			run, ok := runOf(name)
-			if !ok {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := f(day, name, run); err != nil {
-				return err
+func (l *Logs) newestFirst(namespace string) (parts []part) {
+	l.mu.Lock()
+	for p, k := range l.packs {
+		for _, s := range k.segments {
+			if p.namespace == namespace && s.size > 0 {
+				parts = append(parts, part{s.name(logSuffix), s.size, s.due.max})
 			}
 		}
-		if err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		}
 	}
+	l.mu.Unlock()
+	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(b.latest, a.latest), cmp.Compare(b.name, a.name)) })
+	return parts
 }
+
+func dayOf(t carillon.Time) int64 { return int64(t) / day.Milliseconds() }
 
 type search struct {
 	text  []byte // in lower case
 	limit int
 	hits  []carillon.Hit
 	seen  map[seen]bool // of hits only: what was sent twice is found once
-	src   *reader
 	lower []byte
 }
 
@@ -123,21 +69,15 @@ type seen struct {
 	position
 }
 
-// errEnough ends a search that has found as much as was asked for.
-var errEnough = errors.New("enough")
-
-func (s *search) file(ctx context.Context, day *os.Root, name string, run carillon.RunID) error {
-	f, err := day.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+func (s *search) segment(ctx context.Context, l *Logs, part part) error {
+	f, err := l.root.Open(part.name)
 	if err != nil {
-		return err
+		return ifThere(err)
 	}
 	defer f.Close()
-	s.src.reset(f, 0, math.MaxInt64)
-	for n := 1; ; n++ {
-		rec, _, err := s.src.read()
+	r := newReader(f, part.size)
+	for n := 0; ; n++ {
+		line, _, err := r.line()
 		if err == nil && n%1024 == 0 {
 			err = ctx.Err()
 		}
@@ -147,14 +87,54 @@ func (s *search) file(ctx context.Context, day *os.Root, name string, run carill
 		if err != nil {
 			return err
 		}
-		if s.contains(rec.text) && !s.seen[seen{run, rec.position}] {
-			s.seen[seen{run, rec.position}] = true
-			s.hits = append(s.hits, carillon.Hit{Run: run, Line: rec.line()})
-			if len(s.hits) == s.limit {
-				return errEnough
-			}
+		if len(line) > runWidth && s.contains(textOf(line[runWidth:])) {
+			s.hit(line)
 		}
 	}
+}
+
+// textOf is what comes after attempt, offset, time and stream.
+func textOf(rest []byte) []byte {
+	for range 4 {
+		space := bytes.IndexByte(rest, ' ')
+		if space < 0 {
+			return nil
+		}
+		rest = rest[space+1:]
+	}
+	return rest
+}
+
+// hit takes a line that has the text, if it is one.
+func (s *search) hit(line []byte) {
+	run, rest, ok := splitRun(line)
+	if !ok {
+		return
+	}
+	rec, ok := parse(rest)
+	if !ok || s.seen[seen{run, rec.position}] {
+		return
+	}
+	s.seen[seen{run, rec.position}] = true
+	s.hits = append(s.hits, carillon.Hit{Run: run, Line: rec.line()})
+	if len(s.hits) >= 4*s.limit {
+		s.cut()
+	}
+}
+
+// cut keeps as many hits as are asked for, of the latest days.
+func (s *search) cut() {
+	slices.SortStableFunc(s.hits, func(a, b carillon.Hit) int { return cmp.Compare(dayOf(b.Run.Due), dayOf(a.Run.Due)) })
+	for _, hit := range s.hits[min(s.limit, len(s.hits)):] {
+		delete(s.seen, seen{hit.Run, position{hit.Attempt, hit.Offset}})
+	}
+	s.hits = s.hits[:min(s.limit, len(s.hits))]
+}
+
+// enough says that lines of the given day and before are not needed any more.
+func (s *search) enough(day int64) bool {
+	s.cut()
+	return len(s.hits) == s.limit && dayOf(s.hits[s.limit-1].Run.Due) >= day
 }
 
 // contains compares without regard to case.

@@ -5,69 +5,83 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"slices"
 	"time"
 
 	"github.com/carillon-run/carillon"
 )
 
-// Trim removes the logs to which nothing was added for as long as they are kept, then the days that are empty.
+// Trim removes the segments whose last line may go. A line goes with its segment, so Trim also seals those that have been
+// open for long: an eighth of the time that they are kept, but between a minute and six hours.
 func (l *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
-	namespaces, err := l.names(".")
+	l.mu.Lock()
+	expired := l.age(now, keep)
+	full := l.takeFull()
+	l.mu.Unlock()
+	err := l.seal(full)
+	for _, s := range expired {
+		e := ctx.Err()
+		if e == nil {
+			e = l.removeSegment(s)
+		}
+		l.mu.Lock()
+		s.sealing = false
+		l.mu.Unlock()
+		if e != nil {
+			err = errors.Join(err, e)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("trim logs: %w", err)
 	}
-	for _, namespace := range namespaces {
-		if checkNamespace(namespace) != nil {
-			continue
-		}
-		places, err := l.places(namespace)
-		if err != nil {
-			return fmt.Errorf("trim logs: %w", err)
-		}
-		for _, p := range places {
-			if err := l.trimDay(ctx, p, now, keep); err != nil {
-				return fmt.Errorf("trim logs of %s: %w", p.path(), err)
+	return nil
+}
+
+// age returns the segments that are to be removed, and fills those that are to be sealed.
+func (l *Logs) age(now carillon.Time, keep time.Duration) (expired []*segment) {
+	for p, k := range l.packs {
+		classKeep, _ := keepOf(p.class, keep)
+		open := min(max(classKeep/8, time.Minute), 6*time.Hour)
+		for _, s := range k.segments {
+			there, same := true, true
+			if s.sealed == 0 {
+				there, same = l.look(s)
+			}
+			switch {
+			case s.sealing:
+			case s.gone(keep) < now || !there:
+				l.retire(s)
+				expired = append(expired, s)
+			case s.sealed == 0 && (s != k.open || s.began.Add(open) < now || !same):
+				l.fill(s)
 			}
 		}
 	}
-	return nil
+	return expired
 }
 
-func (l *Logs) trimDay(ctx context.Context, p place, now carillon.Time, keep time.Duration) error {
-	keep, _ = keepOf(p.class, keep)
-	day, err := time.Parse(dayLayout, p.day)
-	if err != nil {
-		return err
-	}
-	before := now.Std().Add(-keep)
-	if !day.Before(before) {
-		return nil // no run prints before it is due, so nothing here is old enough: spare the listing
-	}
-	err = l.eachLog(ctx, p, func(day *os.Root, name string, run carillon.RunID) error {
-		return l.trimFile(day, name, run, before)
-	})
-	if err != nil {
-		return err
-	}
-	// "It exists" is what Go calls a directory that is not empty.
-	if err := l.root.Remove(p.path()); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
+// look says whether a person has removed, cut or edited the file: what would be appended to it could not be read.
+func (l *Logs) look(s *segment) (there, same bool) {
+	info, err := l.root.Lstat(s.name(logSuffix))
+	return !errors.Is(err, fs.ErrNotExist), err == nil && info.Size() == s.size
 }
 
-// trimFile looks and removes under the lock of the file's writers, or a line could be written to a file without a name.
-func (l *Logs) trimFile(day *os.Root, name string, run carillon.RunID, before time.Time) error {
-	lock := l.lock(run)
-	lock.Lock()
-	defer lock.Unlock()
-	info, err := day.Lstat(name)
-	if err == nil && info.ModTime().Before(before) {
-		err = day.Remove(name)
+// removeSegment removes the lines first: an index without them is removed at the next start.
+func (l *Logs) removeSegment(s *segment) error {
+	if err := l.remove(s.name(logSuffix)); err != nil {
+		return err
 	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err := l.remove(s.name(indexSuffix)); err != nil {
+		return err
 	}
-	return err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := l.packs[s.place]
+	k.segments = slices.DeleteFunc(k.segments, func(other *segment) bool { return other == s })
+	if len(k.segments) == 0 {
+		delete(l.packs, s.place)
+	}
+	l.held -= s.drop()
+	l.skips.forget(s)
+	return nil
 }

@@ -3,6 +3,7 @@ package disk
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -12,78 +13,148 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-func (l logsIn) exists(path ...string) bool {
-	_, err := os.Stat(filepath.Join(append([]string{l.dir}, path...)...))
-	return err == nil
-}
-
-// age makes the log of run so much older.
-func (l logsIn) age(d time.Duration) {
+// trim trims at so long from now.
+func (l logsIn) trim(later, keep time.Duration) {
 	l.Helper()
-	then := due.Std().Add(-d)
-	if err := os.Chtimes(l.file(), then, then); err != nil {
+	if err := l.Trim(l.Context(), carillon.Now().Add(later), keep); err != nil {
 		l.Fatal(err)
 	}
 }
 
-func TestTrimRemovesEmptyDays(t *testing.T) {
-	logs, later := open(t), due.Add(48*time.Hour)
-	logs.say(0, "old")
-	logs.age(0)
-	if err := logs.Trim(t.Context(), later, 24*time.Hour); err != nil {
-		t.Fatal(err)
+func (l logsIn) keep(id carillon.RunID, keep time.Duration, texts ...string) {
+	l.Helper()
+	c := chunkOf(id, 0, texts...)
+	c.Keep = keep
+	if err := l.Append(l.Context(), []carillon.Chunk{c}); err != nil {
+		l.Fatal(err)
 	}
-	if logs.exists("default", "default", "2027-01-15") || !logs.exists("default", "default") {
-		t.Error("the day is still there, or its class is not")
+}
+
+func (l logsIn) has(id carillon.RunID) bool {
+	l.Helper()
+	lines, err := l.Read(l.Context(), carillon.LogQuery{Namespace: "default", Run: id})
+	if err != nil {
+		l.Fatal(err)
 	}
-	logs.expect()
-	logs.say(1, "new")
-	logs.expect("new")
+	return len(lines) > 0
+}
+
+func TestTrimGoesByTheLongestKeepOfASegment(t *testing.T) {
+	long, short, byRule := carillon.RunID{Job: 1, Due: due}, carillon.RunID{Job: 2, Due: due}, carillon.RunID{Job: 3, Due: due}
+	for name, limits := range map[string]limits{"open": defaultLimits, "sealed": {size: 1, extents: 1, held: 1, files: 1}} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, restart %v", name, restart), func(t *testing.T) {
+				logs := openIn(t, t.TempDir(), limits)
+				logs.keep(short, 9*time.Minute, "short")
+				logs.keep(byRule, 0, "by rule")
+				logs.keep(long, 48*time.Hour, "long")
+				for _, step := range []struct {
+					later time.Duration
+					want  [3]bool
+				}{
+					{8 * time.Minute, [3]bool{true, true, true}},
+					{11 * time.Minute, [3]bool{false, true, true}},
+					{25 * time.Hour, [3]bool{false, false, true}},
+					{49 * time.Hour, [3]bool{}},
+				} {
+					if restart {
+						logs = logs.restart()
+					}
+					logs.trim(step.later, 24*time.Hour)
+					if got := [3]bool{logs.has(short), logs.has(byRule), logs.has(long)}; got != step.want {
+						t.Errorf("after %s there are %v", step.later, got)
+					}
+				}
+				if left := append(logs.files(".log"), logs.files(".idx")...); len(left) > 0 || logs.held != 0 || len(logs.Logs.files) > 0 {
+					t.Errorf("left are %q, %d extents", left, logs.held)
+				}
+				logs.say(0, "new")
+				logs.expect("new")
+			})
+		}
+	}
+}
+
+// A line goes with its segment, so a run that prints for days must not keep the lines of all others.
+func TestTrimSealsWhatIsOpenForLong(t *testing.T) {
+	logs := open(t)
+	logs.say(0, "first")
+	logs.trim(20*time.Hour/8, 24*time.Hour)
+	if n := len(logs.files(".idx")); n != 0 {
+		t.Errorf("%d are sealed too early", n)
+	}
+	logs.trim(3*time.Hour+time.Minute, 24*time.Hour)
+	if n := len(logs.files(".idx")); n != 1 {
+		t.Errorf("%d are sealed", n)
+	}
+	logs.say(1, "second")
+	logs.expect("first", "second")
+	if n := len(logs.files(".log")); n != 2 {
+		t.Errorf("%d segments", n)
+	}
 }
 
 func TestTrimLeavesTheRestAlone(t *testing.T) {
-	logs, later := open(t), due.Add(48*time.Hour)
-	logs.say(0, "young")
-	logs.age(-47 * time.Hour)
-	note := filepath.Join(logs.dir, "default", "default", "2027-01-15", "note.txt")
-	foreign := filepath.Join(logs.dir, "default", "mine", "2027-01-15", filepath.Base(runFile))
-	for _, name := range []string{note, foreign, filepath.Join(logs.dir, "default", "default", "today", "x.log"), filepath.Join(logs.dir, "README")} {
+	logs := open(t)
+	logs.say(0, "old")
+	class := filepath.Join(logs.dir, "default", "default")
+	foreign := []string{
+		filepath.Join(class, "note.txt"), filepath.Join(class, "note.log"), filepath.Join(class, "x.idx"), filepath.Join(class, "2027-01-15", run.String()+".log"),
+		filepath.Join(logs.dir, "default", "mine", "2027-01-15T10-00-00.000.log"), filepath.Join(logs.dir, "README"),
+	}
+	for _, name := range foreign {
 		logs.write(name, "x")
-		if err := os.Chtimes(name, due.Std(), due.Std()); err != nil {
-			t.Fatal(err)
-		}
 	}
-	if err := logs.Trim(t.Context(), later, 24*time.Hour); err != nil {
-		t.Fatal(err)
-	}
-	logs.expect("young")
-	logs.age(0)
-	if err := logs.Trim(t.Context(), later, 24*time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	logs = logs.restart()
+	logs.trim(48*time.Hour, 24*time.Hour)
 	logs.expect()
-	for _, name := range []string{note, foreign} {
+	for _, name := range foreign {
 		if _, err := os.Stat(name); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
+func TestAfterAPersonRemovedTheFilesItGoesOn(t *testing.T) {
+	logs := open(t)
+	logs.say(0, "removed")
+	if err := os.RemoveAll(filepath.Join(logs.dir, "default")); err != nil {
+		t.Fatal(err)
+	}
+	logs.expect()
+	logs.trim(0, time.Hour)
+	logs.say(1, "new")
+	logs.expect("new")
+	logs.restart().expect("new")
+}
+
+func TestAfterAPersonCutAFileItGoesOn(t *testing.T) {
+	logs := open(t)
+	logs.say(0, "cut", "off")
+	if err := os.Truncate(logs.file(), 10); err != nil {
+		t.Fatal(err)
+	}
+	logs.expect()
+	logs.trim(0, time.Hour)
+	logs.say(2, "new")
+	logs.expect("new")
+	logs.restart().expect("new")
+}
+
 func TestTrimEndsWithItsContext(t *testing.T) {
 	logs := open(t)
 	logs.say(0, "old")
-	logs.age(0)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := logs.Trim(ctx, due.Add(48*time.Hour), time.Hour); !errors.Is(err, context.Canceled) {
+	if err := logs.Trim(ctx, carillon.Now().Add(48*time.Hour), time.Hour); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	logs.expect("old")
 }
 
-// Days vanish under the hands of those who write, and nobody notices.
+// Segments vanish while others write and read, and no call fails.
 func TestTrimWhileOthersAppend(t *testing.T) {
-	logs := open(t)
+	logs := openIn(t, t.TempDir(), limits{size: 1 << 20, extents: 10, held: 30, files: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	var trimming, appending sync.WaitGroup
 	trimming.Go(func() {

@@ -1,0 +1,176 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// load finds the segments that former processes have left. Those without an index are read from end to end; there is at
+// most about one for each place, because all others were sealed.
+func (l *Logs) load() error {
+	namespaces, err := l.names(".")
+	if err != nil {
+		return err
+	}
+	for _, namespace := range namespaces {
+		if checkNamespace(namespace) != nil {
+			continue
+		}
+		classes, err := l.names(namespace)
+		if err != nil {
+			return err
+		}
+		for _, class := range classes {
+			if _, ok := keepOf(class, 0); !ok {
+				continue
+			}
+			if err := l.loadPack(place{namespace, class}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Logs) loadPack(p place) error {
+	names, err := l.names(p.path())
+	if err != nil {
+		return err
+	}
+	var open []*segment
+	for _, name := range names {
+		stem, suffix, _ := strings.Cut(name, logSuffix)
+		began, ours := beganAt(stem)
+		if !ours || suffix != "" || !strings.HasSuffix(name, logSuffix) {
+			if err := l.removeLeftover(p, name, names); err != nil {
+				return err
+			}
+			continue
+		}
+		s := newSegment(p, began)
+		if err := l.loadSegment(s); err != nil {
+			return err
+		}
+		k := l.pack(p)
+		k.segments = append(k.segments, s)
+		if s.sealed == 0 {
+			open = append(open, s)
+		}
+	}
+	for i, s := range open {
+		last := i == len(open)-1 && s.size < l.limits.size && len(s.held) < l.limits.extents
+		if last {
+			l.packs[p].open = s
+			l.gathered += len(s.held)
+		} else {
+			l.fill(s)
+		}
+	}
+	l.fillLargest()
+	_ = l.seal(l.takeFull()) // on a full disk the server starts all the same; Trim tries again
+	return nil
+}
+
+// removeLeftover removes an index that was not finished, or whose segment is gone. Other files are not ours.
+func (l *Logs) removeLeftover(p place, name string, names []string) error {
+	stem, unfinished := strings.CutSuffix(name, writingSuffix)
+	if !unfinished {
+		stem, _ = strings.CutSuffix(name, indexSuffix)
+		if _, hasLines := slices.BinarySearch(names, stem+logSuffix); hasLines {
+			return nil
+		}
+	}
+	if _, ours := beganAt(stem); !ours || stem == name {
+		return nil
+	}
+	return l.remove(p.path() + "/" + name)
+}
+
+func (l *Logs) loadSegment(s *segment) error {
+	f, err := l.root.OpenFile(s.name(logSuffix), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "open", Path: s.name(logSuffix), Err: fs.ErrInvalid}
+	}
+	if sealed, err := l.readHead(s, info.Size()); err != nil || sealed {
+		return err
+	}
+	fresh := newSegment(s.place, s.began)
+	if err := l.scan(fresh, f); err != nil {
+		return err
+	}
+	*s = *fresh
+	if s.size < info.Size() { // a crash has torn the last line
+		if err := f.Truncate(s.size); err != nil {
+			return err
+		}
+	}
+	keep, _ := keepOf(s.class, 0) // each chunk's own is not known any more
+	s.wrote(carillon.Time(info.ModTime().UnixMilli()), keep)
+	return nil
+}
+
+// scan makes the index of a segment from its lines. Whatever is not a line is passed over.
+func (l *Logs) scan(s *segment, f io.ReaderAt) error {
+	r := newReader(f, math.MaxInt64)
+	for {
+		line, at, err := r.line()
+		if errors.Is(err, io.EOF) {
+			s.size = r.next
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		run, rest, ok := splitRun(line)
+		if !ok {
+			continue
+		}
+		rec, ok := parse(rest)
+		if !ok || at > math.MaxUint32 {
+			continue
+		}
+		l.held += s.add(extent{
+			run: run, first: rec.offset, attempt: rec.attempt, lines: 1, at: uint32(at), size: uint32(r.next - at),
+		})
+	}
+}
+
+// names lists a directory in order. What is not there, or is a file that a person has put there, is empty.
+func (l *Logs) names(dir string) ([]string, error) {
+	f, err := l.root.Open(dir)
+	if err != nil {
+		return nil, ifThere(err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.IsDir() {
+		return nil, err
+	}
+	names, err := f.Readdirnames(-1)
+	slices.Sort(names)
+	return names, err
+}
+
+func (l *Logs) remove(name string) error { return ifThere(l.root.Remove(name)) }
+
+// ifThere makes nothing of an error that says that a file is not there.
+func ifThere(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
