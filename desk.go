@@ -20,8 +20,8 @@ const (
 // Desk is where a worker gets its runs and hands in what became of them: the node that it is part of, or the way to one
 // over HTTP. Every call may be repeated; what was said already is said once.
 type Desk interface {
-	// Register opens a session for a worker that calls itself name, and returns the id that it is known by.
-	Register(ctx context.Context, name string) (worker string, err error)
+	// Register opens a session for a worker, and returns the id that it is known by.
+	Register(ctx context.Context, r Registration) (worker string, err error)
 	// Pull waits up to PullWait for due runs and returns up to Max, claimed by the worker. None is no error.
 	Pull(ctx context.Context, p Pull) ([]Task, error)
 	// Report hands in what attempts have to say, and returns a receipt for each. After an error nothing is known.
@@ -31,6 +31,12 @@ type Desk interface {
 	Beat(ctx context.Context, b Beat) (Orders, error)
 	// Leave ends the session.
 	Leave(ctx context.Context, worker string) error
+}
+
+// Registration is what a worker tells about itself when it registers.
+type Registration struct {
+	Name string // what it calls itself, for people
+	Profile
 }
 
 // Pull asks for work.

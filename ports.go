@@ -2,6 +2,8 @@ package carillon
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -108,6 +110,28 @@ type Member struct {
 	ID   string
 	Kind string // KindNode or KindWorker
 	Addr string // of a node: where it serves the API; of a worker: what it calls itself
+	Profile
+	Joined Time // by the coordinator's clock; Join ignores it
+}
+
+// Profile is what a process tells about itself when it joins: for people, and to explain why a run waits. Nothing is
+// decided by it, and any of it may be missing.
+type Profile struct {
+	Host    string   `json:"host,omitempty"`
+	Version string   `json:"version,omitempty"` // of the program
+	Queues  []string `json:"queues,omitempty"`  // that a worker serves, "name" or "name=weight"; none: all
+	Slots   int      `json:"slots,omitempty"`   // runs that a worker performs at the same time; 0: not told
+}
+
+// Serves says whether a worker with this profile takes runs of a queue.
+func (p *Profile) Serves(queue string) bool {
+	return len(p.Queues) == 0 || slices.ContainsFunc(p.Queues, func(served string) bool { return QueueName(served) == queue })
+}
+
+// QueueName is the queue that "name" or "name=weight" names.
+func QueueName(served string) string {
+	name, _, _ := strings.Cut(served, "=")
+	return name
 }
 
 // The kinds of members.

@@ -25,6 +25,8 @@ type Config struct {
 	Desk    carillon.Desk                                    // for workers that dial in; default none: they are not found
 	Secret  []byte                                           // signs the tokens of attempts, the same on all nodes; default one of this API's own
 	Members func(context.Context) ([]carillon.Member, error) // nodes and workers; default none
+	// Holds is what members said with their last beat; default: not known.
+	Holds func(ctx context.Context, ids []string) ([]carillon.Holding, error)
 
 	Logger *slog.Logger // default discards
 }

@@ -63,6 +63,7 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 	config := api.Config{
 		Ledger: h.ledger, Store: h.store, Logs: h.logs, Bus: h.bus, Desk: h.desk,
 		Members: func(ctx context.Context) ([]carillon.Member, error) { return coordinator.Members(ctx, 0) },
+		Holds:   coordinator.Holds,
 		Tokens: map[string]api.Credential{
 			token: {Namespace: "blue", Name: "tester"}, otherToken: {Namespace: "red", Name: "stranger"},
 		},

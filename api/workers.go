@@ -16,7 +16,11 @@ import (
 // The messages of workers, as docs/worker-protocol.md describes them. workers_wire.go has tasks and reports.
 type (
 	registration struct {
-		Name string `json:"name"` // what the worker calls itself; default: its address
+		Name    string   `json:"name"`    // what the worker calls itself; default: its address
+		Host    string   `json:"host"`    // the machine it runs on
+		Version string   `json:"version"` // of the worker's program
+		Queues  []string `json:"queues"`  // "name" or "name=weight"; none: of any
+		Slots   int      `json:"slots"`   // runs at the same time; default: not told
 	}
 	registered struct {
 		Worker    string            `json:"worker"`
@@ -50,14 +54,6 @@ type (
 	}
 	receipts struct {
 		Receipts []carillon.Receipt `json:"receipts"`
-	}
-	member struct {
-		ID   string `json:"id"`
-		Kind string `json:"kind"`
-		Addr string `json:"addr"`
-	}
-	memberList struct {
-		Items []member `json:"items"`
 	}
 )
 
@@ -95,6 +91,8 @@ const (
 	maxPull    = 1000
 	maxReports = 10_000
 	maxName    = 200
+	maxSlots   = 100_000
+	maxQueues  = 1000
 	maxWeight  = 100
 )
 
@@ -121,15 +119,17 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 	if given.Name == "" {
 		given.Name, _, _ = net.SplitHostPort(r.RemoteAddr)
 	}
-	if len(given.Name) > maxName || strings.ContainsFunc(given.Name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return invalid("name", given.Name, "1 to 200 printable characters, such as host:pid")
+	if err := given.check(); err != nil {
+		return err
 	}
 	answer := registered{
 		BeatEvery: carillon.Duration(carillon.BeatEvery), Lease: carillon.Duration(carillon.LeaseTime),
 		PullWait: carillon.Duration(carillon.PullWait), PullLate: carillon.Duration(carillon.PullLate),
 	}
 	err := s.atDesk(func(desk carillon.Desk) (err error) {
-		answer.Worker, err = desk.Register(r.Context(), given.Name)
+		answer.Worker, err = desk.Register(r.Context(), carillon.Registration{Name: given.Name, Profile: carillon.Profile{
+			Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
+		}})
 		return err
 	})
 	if err != nil {
@@ -137,6 +137,25 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 	}
 	answer.Nodes = s.nodes(r.Context())
 	return reply(w, http.StatusCreated, answer)
+}
+
+func (g *registration) check() error {
+	for _, field := range []struct{ name, given, want string }{
+		{"name", g.Name, "1 to 200 printable characters, such as host:pid"},
+		{"host", g.Host, "up to 200 printable characters"},
+		{"version", g.Version, "up to 200 printable characters"},
+	} {
+		if len(field.given) > maxName || strings.ContainsFunc(field.given, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return invalid(field.name, field.given, field.want)
+		}
+	}
+	if g.Slots < 0 || g.Slots > maxSlots {
+		return invalid("slots", strconv.Itoa(g.Slots), "a number from 1 to "+strconv.Itoa(maxSlots)+", or none")
+	}
+	if len(g.Queues) > maxQueues {
+		return invalid("queues", strconv.Itoa(len(g.Queues))+" queues", "up to "+strconv.Itoa(maxQueues)+", or none for all")
+	}
+	return checkQueues(g.Queues)
 }
 
 // nodes are where the API is served. A worker that is not told now learns it with its first heartbeat.
@@ -152,25 +171,6 @@ func (s *server) nodes(ctx context.Context) []string {
 		}
 	}
 	return nodes
-}
-
-func (s *server) members(ctx context.Context) ([]carillon.Member, error) {
-	if s.Members == nil {
-		return nil, nil
-	}
-	return s.Members(ctx)
-}
-
-func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) error {
-	members, err := s.members(r.Context())
-	if err != nil {
-		return err
-	}
-	list := memberList{Items: []member{}}
-	for _, m := range members {
-		list.Items = append(list.Items, member{m.ID, m.Kind, m.Addr})
-	}
-	return reply(w, http.StatusOK, list)
 }
 
 // workerOf is the worker that the path names. Nodes and the workers inside of them are members too, but nobody may speak for
@@ -211,8 +211,12 @@ func (p *pull) check() error {
 	if p.Max < 1 || p.Max > maxPull {
 		return invalid("max", strconv.Itoa(p.Max), "a number from 1 to "+strconv.Itoa(maxPull))
 	}
+	return checkQueues(p.Queues)
+}
+
+func checkQueues(queues []string) error {
 	seen := map[string]bool{}
-	for i, queue := range p.Queues {
+	for i, queue := range queues {
 		field := "queues[" + strconv.Itoa(i) + "]"
 		name, weight, weighted := strings.Cut(queue, "=")
 		n, err := strconv.Atoi(weight)

@@ -76,9 +76,16 @@ func TestAWorkerRegistersAndIsTold(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || !strings.HasPrefix(worker, "worker_") {
 		t.Error(diff)
 	}
-	members := strings.TrimSpace(h.call("GET", "/v1/workers", "").is(200).Body.String())
-	if want := `{"items":[{"id":"` + worker + `","kind":"worker","addr":"host:1"}]}`; members != want {
-		t.Errorf("members are %s, want %s", members, want)
+	members := h.members()
+	if len(members) != 1 {
+		t.Fatalf("members are %v", members)
+	}
+	times := members[0]
+	want = map[string]any{
+		"id": worker, "kind": "worker", "addr": "host:1", "joined_at": times["joined_at"], "beat_at": times["beat_at"], "used": 0.0,
+	}
+	if diff := cmp.Diff(want, members[0]); diff != "" {
+		t.Error(diff)
 	}
 	h.call("DELETE", "/v1/workers/"+worker, "").is(204)
 	h.call("DELETE", "/v1/workers/"+worker, "").is(204)
@@ -86,6 +93,75 @@ func TestAWorkerRegistersAndIsTold(t *testing.T) {
 		t.Errorf("%v have not left", members)
 	}
 	h.call("POST", "/v1/workers/"+worker+"/pull", `{}`).problem(410, "")
+}
+
+// members are the nodes and workers as the API shows them.
+func (h *house) members(headers ...string) (list []map[string]any) {
+	h.t.Helper()
+	for _, item := range h.call("GET", "/v1/workers", "", headers...).is(200).json()["items"].([]any) {
+		list = append(list, item.(map[string]any))
+	}
+	return list
+}
+
+func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
+	h := newHouse(t, nil)
+	body := `{"name":"mail-7","host":"a.example","version":"v1.2.3","queues":["mail=3","default"],"slots":8}`
+	worker := h.call("POST", "/v1/workers", body).is(201).text("worker")
+	h.push(h.submit(mail))
+	a := h.call("POST", "/v1/workers/"+worker+"/pull", `{"max":5}`).is(200)
+	var got struct{ Tasks []struct{ Run, Fence string } }
+	if err := json.Unmarshal(a.Body.Bytes(), &got); err != nil || len(got.Tasks) != 1 {
+		t.Fatalf("%v: %s", err, a.Body)
+	}
+	task := got.Tasks[0]
+	h.call("POST", "/v1/workers/"+worker+"/heartbeat", fmt.Sprintf(`{"holds":[{"run":"%s","fence":"%s"}]}`, task.Run, task.Fence)).is(200)
+
+	members := h.members()
+	if len(members) != 1 {
+		t.Fatalf("members are %v", members)
+	}
+	times := members[0]
+	want := map[string]any{
+		"id": worker, "kind": "worker", "addr": "mail-7", "host": "a.example", "version": "v1.2.3", "queues": []any{"mail=3", "default"},
+		"slots": 8.0, "used": 1.0, "joined_at": times["joined_at"], "beat_at": times["beat_at"],
+		"running": []any{map[string]any{
+			"run": task.Run, "attempt": 1.0, "name": `Grüße "x"`, "state": "claimed", "claimed_at": h.call("GET", "/v1/runs/"+task.Run, "").text("claimed_at"),
+		}},
+	}
+	if diff := cmp.Diff(want, members[0]); diff != "" {
+		t.Error(diff)
+	}
+	stranger := h.members("Authorization: Bearer " + otherToken)
+	if len(stranger) != 1 || stranger[0]["used"] != 1.0 || stranger[0]["running"] != nil {
+		t.Errorf("another namespace sees %v", stranger)
+	}
+}
+
+func TestANodeSaysHowManyShardsItSeesTo(t *testing.T) {
+	h := newHouse(t, func(c *api.Config) {
+		c.Members = func(context.Context) ([]carillon.Member, error) {
+			return []carillon.Member{{ID: "node_1", Kind: carillon.KindNode}, {ID: "node_2", Kind: carillon.KindNode}}, nil
+		}
+	})
+	sum := 0.0
+	for _, m := range h.members() {
+		shards, _ := m["shards"].(float64)
+		sum += shards
+	}
+	if sum != carillon.Shards {
+		t.Errorf("nodes see to %v shards of %d", sum, carillon.Shards)
+	}
+}
+
+func TestARegistrationIsChecked(t *testing.T) {
+	h := newHouse(t, nil)
+	for body, field := range map[string]string{
+		`{"host":"a\u0007"}`: "host", `{"version":"` + strings.Repeat("v", 201) + `"}`: "version", `{"slots":-1}`: "slots",
+		`{"slots":100001}`: "slots", `{"queues":["mail","mail=2"]}`: "queues[1]", `{"queues":["a b"]}`: "queues[0]",
+	} {
+		h.call("POST", "/v1/workers", body).problem(400, field)
+	}
 }
 
 func TestARegistrationTellsOfAllNodes(t *testing.T) {
@@ -292,8 +368,10 @@ type outage struct{ carillon.Desk }
 
 var errAway = errors.New("store away")
 
-func (outage) Register(context.Context, string) (string, error)             { return "", errAway }
+func (outage) Register(context.Context, carillon.Registration) (string, error) { return "", errAway }
+
 func (outage) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { return nil, errAway }
+
 func (outage) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
 	return carillon.Orders{}, errAway
 }

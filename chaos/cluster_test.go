@@ -173,7 +173,7 @@ func (c *cluster) members(kind string, want int) {
 // sessions are the ids of all members, in order.
 func (c *cluster) sessions() (ids []string) {
 	c.t.Helper()
-	var members []carillon.Member
+	var members []client.Member
 	c.insist(func(ctx context.Context, api *client.Client) (err error) {
 		members, err = api.Members(ctx)
 		return err

@@ -80,12 +80,12 @@ func deskHTTP() *http.Client {
 }
 
 // Register opens a session.
-func (d *Desk) Register(ctx context.Context, name string) (worker string, err error) {
+func (d *Desk) Register(ctx context.Context, r carillon.Registration) (worker string, err error) {
 	var answer struct {
 		Worker string   `json:"worker"`
 		Nodes  []string `json:"nodes"`
 	}
-	err = d.call(ctx, registerLimit, request{method: http.MethodPost, path: "/v1/workers", body: map[string]string{"name": name}}, &answer)
+	err = d.call(ctx, registerLimit, request{method: http.MethodPost, path: "/v1/workers", body: registrationJSON{r.Name, r.Profile}}, &answer)
 	if err == nil {
 		d.learn(answer.Nodes)
 	}

@@ -17,8 +17,10 @@ import (
 // endless always has the same tasks, and takes every report: what is left is the way between server and worker.
 type endless struct{ tasks []carillon.Task }
 
-func (e endless) Register(context.Context, string) (string, error) { return "worker_1", nil }
-func (e endless) Leave(context.Context, string) error              { return nil }
+func (e endless) Register(context.Context, carillon.Registration) (string, error) {
+	return "worker_1", nil
+}
+func (e endless) Leave(context.Context, string) error { return nil }
 
 func (e endless) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { return e.tasks, nil }
 

@@ -117,7 +117,7 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, _ := c.serve()
 	d := newDesk(t, web.URL)
-	worker := must(d.Register(ctx, "test"))(t)
+	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 	command, call := mail(), mail()
 	command.Target = carillon.Target{Command: &carillon.Command{
 		Argv: []string{"a", "<b>"}, Env: map[string]string{"K": "v"}, Dir: "/", FatalExitCodes: []int{3},
@@ -161,7 +161,7 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 	}))
 	defer web.Close()
 	d := newDesk(t, web.URL)
-	worker := must(d.Register(ctx, "test"))(t)
+	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 	c.due(mail())
 	task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
 	report := carillon.Report{
@@ -203,7 +203,7 @@ func TestManyReportsGoInSeveralMessages(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, calls := c.serve()
 	d := newDesk(t, web.URL)
-	worker := must(d.Register(ctx, "test"))(t)
+	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 	c.due(mail())
 	task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
 	reports := make([]carillon.Report, 10)
@@ -242,7 +242,7 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, _ := c.serve()
 	d := newDesk(t, web.URL)
-	worker := must(d.Register(ctx, "test"))(t)
+	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 	ends := []carillon.Outcome{
 		{Kind: carillon.Success},
 		{Kind: carillon.Success, Output: &carillon.Output{Result: make([]byte, carillon.MaxResult+1)}},
@@ -278,7 +278,7 @@ func TestOrdersAndTheEndOfASession(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, _ := c.serve()
 	d := newDesk(t, web.URL)
-	worker := must(d.Register(ctx, "test"))(t)
+	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 	job := c.due(mail())
 	task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
 	if _, err := c.door.CancelRun(ctx, job.Namespace, task.Run.ID); err != nil {
@@ -321,7 +321,7 @@ func TestEveryCallButAPullGoesOnToTheNextNode(t *testing.T) {
 	for _, bad := range broken {
 		for range 10 { // each begins with one of the two at random
 			d := newDesk(t, bad, good.URL)
-			worker := must(d.Register(ctx, "test"))(t)
+			worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 			before := calls.Load()
 			if _, err := d.Report(ctx, worker, []carillon.Report{{Held: carillon.Held{Run: carillon.RunID{Job: 1, Due: 1}, Attempt: 1}}}); err != nil {
@@ -339,7 +339,7 @@ func TestARefusalIsNotTakenElsewhere(t *testing.T) {
 	one, calls1 := c.serve()
 	two, calls2 := c.serve()
 	d := must(client.NewDesk(client.DeskConfig{Servers: []string{one.URL, two.URL}, Token: "wrong"}))(t)
-	_, err := d.Register(t.Context(), "test")
+	_, err := d.Register(t.Context(), carillon.Registration{Name: "test"})
 	var problem *client.Problem
 	if !errors.As(err, &problem) || problem.Status != 401 || calls1.Load()+calls2.Load() != 1 {
 		t.Errorf("%d calls: %v", calls1.Load()+calls2.Load(), err)
@@ -352,7 +352,7 @@ func TestAWorkerSurvivesTheLossOfAllServersItWasGiven(t *testing.T) {
 	second, _ := c.serve()
 	c.advertise(first.URL, second.URL)
 	d := newDesk(t, first.URL)
-	worker := must(d.Register(ctx, "test"))(t)
+	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 	first.Close()
 	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 	c.advertise(second.URL)
@@ -384,7 +384,7 @@ func TestNodesOutOfReachCostLittle(t *testing.T) {
 		c.advertise("http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3")
 		nodes := network{"balancer": c.handler()}
 		d := must(client.NewDesk(client.DeskConfig{Servers: []string{"http://balancer"}, Token: token, HTTP: &http.Client{Transport: nodes}}))(t)
-		worker := must(d.Register(ctx, "test"))(t)
+		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 		began := time.Now()
 		for range 10 {
 			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
@@ -412,7 +412,7 @@ func TestASilentNodeIsLeftAfterOnePull(t *testing.T) {
 		c, ctx := newCluster(t), t.Context()
 		nodes := network{"a": c.handler(), "b": c.handler()}
 		d := must(client.NewDesk(client.DeskConfig{Servers: []string{"http://a", "http://b"}, Token: token, HTTP: &http.Client{Transport: nodes}}))(t)
-		worker := must(d.Register(ctx, "test"))(t)
+		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 		whole := network{"a": nodes["a"], "b": nodes["b"]}
 		failed := 0
 		for _, silent := range []string{"a", "b"} {
@@ -432,7 +432,7 @@ func TestASilentNodeIsLeftAfterOnePull(t *testing.T) {
 			}
 			nodes[silent] = whole[silent]
 			time.Sleep(time.Minute) // the failure is forgotten
-			worker = must(d.Register(ctx, "test"))(t)
+			worker = must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 		}
 		if failed == 0 {
 			t.Error("no pull met the silent node")
@@ -443,7 +443,7 @@ func TestASilentNodeIsLeftAfterOnePull(t *testing.T) {
 func TestAnOutageNamesAllServersThatWereTried(t *testing.T) {
 	nodes := network{"a": nil, "b": nil}
 	d := must(client.NewDesk(client.DeskConfig{Servers: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: nodes}}))(t)
-	_, err := d.Register(t.Context(), "test")
+	_, err := d.Register(t.Context(), carillon.Registration{Name: "test"})
 	var away *client.Unreachable
 	if !errors.As(err, &away) || !strings.Contains(err.Error(), "http://a") || !strings.Contains(err.Error(), "http://b") {
 		t.Errorf("%v", err)
@@ -464,7 +464,7 @@ func TestACallThatIsGivenUpBlamesNobody(t *testing.T) {
 			t.Errorf("given up: %v", err)
 		}
 		nodes["a"] = c.handler()
-		must(d.Register(t.Context(), "test"))(t)
+		must(d.Register(t.Context(), carillon.Registration{Name: "test"}))(t)
 	})
 }
 

@@ -12,6 +12,10 @@ import (
 
 // The messages of docs/worker-protocol.md, as this side of them needs them.
 type (
+	registrationJSON struct {
+		Name string `json:"name,omitempty"`
+		carillon.Profile
+	}
 	pullJSON struct {
 		Queues []string `json:"queues,omitempty"`
 		Max    int      `json:"max"`

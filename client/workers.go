@@ -7,19 +7,36 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
+// Member is a node or a worker that is alive.
+type Member struct {
+	ID      string        `json:"id"`
+	Kind    string        `json:"kind"` // carillon.KindNode or KindWorker
+	Addr    string        `json:"addr"` // of a node: where it serves the API; of a worker: what it calls itself
+	Host    string        `json:"host,omitempty"`
+	Version string        `json:"version,omitempty"`
+	Joined  carillon.Time `json:"joined_at,omitzero"`
+	Beat    carillon.Time `json:"beat_at,omitzero"`  // of its last beat
+	Shards  *int          `json:"shards,omitempty"`  // of a node: how many it sees to
+	Queues  []string      `json:"queues,omitempty"`  // of a worker: "name" or "name=weight"; none: all
+	Slots   int           `json:"slots,omitempty"`   // of a worker: runs at the same time; 0: it did not tell
+	Used    *int          `json:"used,omitempty"`    // slots in use, by its last beat
+	Running []Running     `json:"running,omitempty"` // some of what it holds
+}
+
+// Running is a run that a worker holds.
+type Running struct {
+	Run     carillon.RunID `json:"run"`
+	Attempt int32          `json:"attempt"`
+	Name    string         `json:"name"` // of the job
+	State   carillon.State `json:"state"`
+	Claimed carillon.Time  `json:"claimed_at"`
+}
+
 // Members reads which nodes and workers are alive.
-func (c *Client) Members(ctx context.Context) ([]carillon.Member, error) {
+func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	var list struct {
-		Items []struct {
-			ID   string `json:"id"`
-			Kind string `json:"kind"`
-			Addr string `json:"addr"`
-		} `json:"items"`
+		Items []Member `json:"items"`
 	}
 	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workers"}, &list)
-	members := make([]carillon.Member, len(list.Items))
-	for i, m := range list.Items {
-		members[i] = carillon.Member(m)
-	}
-	return members, err
+	return list.Items, err
 }

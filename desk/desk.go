@@ -64,15 +64,16 @@ func New(cfg Config) *Desk {
 }
 
 // Register implements carillon.Desk.
-func (d *Desk) Register(ctx context.Context, name string) (string, error) {
-	return d.register(ctx, "worker_", name)
+func (d *Desk) Register(ctx context.Context, r carillon.Registration) (string, error) {
+	return d.register(ctx, "worker_", r)
 }
 
-func (d *Desk) register(ctx context.Context, prefix, name string) (string, error) {
+func (d *Desk) register(ctx context.Context, prefix string, r carillon.Registration) (string, error) {
 	raw := make([]byte, 10)
 	rand.Read(raw)
 	id := prefix + hex.EncodeToString(raw)
-	if err := d.cfg.Coordinator.Join(ctx, []carillon.Member{{ID: id, Kind: carillon.KindWorker, Addr: name}}); err != nil {
+	member := carillon.Member{ID: id, Kind: carillon.KindWorker, Addr: r.Name, Profile: r.Profile}
+	if err := d.cfg.Coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return "", fmt.Errorf("open a session: %w", err)
 	}
 	d.mu.Lock()
@@ -85,8 +86,8 @@ func (d *Desk) register(ctx context.Context, prefix, name string) (string, error
 // carillon.InnerWorker.
 type Inner struct{ *Desk }
 
-func (d Inner) Register(ctx context.Context, name string) (string, error) {
-	return d.register(ctx, carillon.InnerPrefix, name)
+func (d Inner) Register(ctx context.Context, r carillon.Registration) (string, error) {
+	return d.register(ctx, carillon.InnerPrefix, r)
 }
 
 // Leave implements carillon.Desk.

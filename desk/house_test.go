@@ -93,7 +93,7 @@ func (h *house) must(err error) {
 
 func (h *house) register(n *node) string {
 	h.Helper()
-	id, err := n.Register(context.Background(), "test")
+	id, err := n.Register(context.Background(), carillon.Registration{Name: "test"})
 	h.must(err)
 	return id
 }

@@ -33,6 +33,9 @@ type Config struct {
 	// of this machine if that names no host.
 	Advertise string
 
+	// Version of the program, which `carillon workers` shows. Default: not told.
+	Version string
+
 	// Concurrency is how many runs the inner worker performs at the same time. Default 64; negative: there is none.
 	Concurrency int
 	// Queues that the inner worker serves, "name" or "name=weight". None: all.

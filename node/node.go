@@ -132,7 +132,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	if n.cfg.Concurrency > 0 {
 		n.worker = worker.New(worker.Config{
 			Desk: desk.Inner{Desk: n.desk}, Inside: true, Name: n.advertise, Executors: executors, Queues: n.cfg.Queues,
-			Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending, Logger: n.cfg.Logger,
+			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending, Logger: n.cfg.Logger,
 		})
 	}
 	sched := scheduler.Config{

@@ -15,7 +15,8 @@ import (
 
 // join makes the node known to the others.
 func (n *Node) join(ctx context.Context) error {
-	member := carillon.Member{ID: n.id, Kind: carillon.KindNode, Addr: n.advertise}
+	member := carillon.Member{ID: n.id, Kind: carillon.KindNode, Addr: n.advertise, Profile: carillon.Profile{Version: n.cfg.Version}}
+	member.Host, _ = os.Hostname() // not told where the machine does not know it
 	if err := n.backend.coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
 	}

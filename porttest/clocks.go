@@ -40,7 +40,7 @@ var clocks = []struct {
 			h.Submit(nil)
 		}
 		time.Sleep(time.Second)
-		worker, err := h.Desk.Register(ctx, "far")
+		worker, err := h.Desk.Register(ctx, carillon.Registration{Name: "far"})
 		must(err)
 		job := h.Submit(func(d *carillon.Definition) { d.Queue = "far" })
 		tasks, err := h.Desk.Pull(ctx, carillon.Pull{Worker: worker, Queues: []string{"far"}, Max: 1})
@@ -48,7 +48,7 @@ var clocks = []struct {
 		h.Down(0)
 		time.Sleep(time.Second)
 		carillon.SetAhead(time.Hour)
-		other, err := h.Desk.Register(ctx, "other")
+		other, err := h.Desk.Register(ctx, carillon.Registration{Name: "other"})
 		must(err)
 		time.Sleep(time.Second)
 		must(h.Desk.Leave(ctx, other)) // whoever leaves has all runs looked at

@@ -21,9 +21,12 @@ const (
 
 // register opens a session, trying until there is one; false when ctx has ended.
 func (w *Worker) register(ctx context.Context) bool {
+	r := carillon.Registration{Name: w.cfg.Name, Profile: carillon.Profile{
+		Host: w.cfg.Host, Version: w.cfg.Version, Queues: w.cfg.Queues, Slots: w.cfg.Concurrency,
+	}}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		sent := w.cfg.Clock()
-		id, err := w.cfg.Desk.Register(ctx, w.cfg.Name)
+		id, err := w.cfg.Desk.Register(ctx, r)
 		if err == nil {
 			w.mu.Lock()
 			w.id = id

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,8 @@ import (
 type Config struct {
 	Desk      carillon.Desk
 	Name      string                       // what it calls itself, for people
+	Host      string                       // the machine, for people; default its host name
+	Version   string                       // of the program, for people; default not told
 	Executors map[string]executor.Executor // by kind of target: "command", "http", "handler"
 
 	// Queues to serve, "name" or "name=weight"; none: all. Weights share the slots while several have work.
@@ -61,6 +64,9 @@ func New(cfg Config) *Worker {
 	cfg.Drain = cmp.Or(cfg.Drain, 10*time.Second)
 	cfg.Pending = cmp.Or(cfg.Pending, 24<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.Host == "" {
+		cfg.Host, _ = os.Hostname() // not told where the machine does not know it
+	}
 	if cfg.Clock == nil {
 		cfg.Clock = executor.Boottime
 	}

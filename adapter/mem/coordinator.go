@@ -50,8 +50,10 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 			return fmt.Errorf("join %s: %w", m.ID, carillon.ErrConflict)
 		}
 	}
+	now := carillon.Now()
 	for _, m := range members {
-		c.sessions[m.ID] = &session{Member: m, beat: time.Now(), at: carillon.Now()}
+		m.Queues, m.Joined = slices.Clone(m.Queues), now
+		c.sessions[m.ID] = &session{Member: m, beat: time.Now(), at: now}
 	}
 	return nil
 }
@@ -72,7 +74,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	for i, b := range beats {
 		s := c.sessions[b.ID]
 		if s == nil && !c.over[b.ID] && c.early() {
-			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.KindWorker}}
+			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.KindWorker, Joined: carillon.Now()}}
 			c.sessions[b.ID] = s
 		}
 		switch {

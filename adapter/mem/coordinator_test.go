@@ -1,7 +1,6 @@
 package mem_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,7 +54,7 @@ func TestSessionsAreMeasuredByTimeThatNobodyCanSet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return slices.Equal(list, []carillon.Member{worker})
+			return len(list) == 1 && list[0].ID == worker.ID
 		}
 		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 			carillon.SetAhead(ahead)

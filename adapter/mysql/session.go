@@ -22,8 +22,8 @@ var _ carillon.Coordinator = (*Coordinator)(nil)
 // and an hour wrong for an hour a year where the server's time zone turns its clocks back.
 const clock = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
 
-// In: a row for each of id, kind, addr.
-const joinSessions = `INSERT INTO session (id, kind, addr, joined, beat, holds) VALUES ?`
+// In: a row for each of id, kind, addr, profile.
+const joinSessions = `INSERT INTO session (id, kind, addr, profile, joined, beat, holds) VALUES ?`
 
 // Join refuses all if one of the ids is there already.
 func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
@@ -31,7 +31,7 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 		return nil
 	}
 	rows := list(members, func(b []byte, m carillon.Member) []byte {
-		return appendSQL(b, `(?, ?, ?, `+clock+`, `+clock+`, '')`, m.ID, m.Kind, m.Addr)
+		return appendSQL(b, `(?, ?, ?, ?, `+clock+`, `+clock+`, '')`, m.ID, m.Kind, m.Addr, stored.PackProfile(m.Profile))
 	})
 	err := c.store.useSoon(ctx, func(l *link) error {
 		_, err := l.do(joinSessions, rows)
@@ -154,13 +154,15 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (member
 }
 
 // In: SessionTime. Out: a session, and whether it is late.
-const listSessions = `SELECT id, kind, addr, beat < ` + clock + ` - ? FROM session ORDER BY id`
+const listSessions = `SELECT id, kind, addr, profile, joined, beat < ` + clock + ` - ? FROM session ORDER BY id`
 
 func (l *link) members() (members []carillon.Member, late []string, err error) {
 	err = l.query(func(r row) error {
-		m := carillon.Member{ID: r.text(0), Kind: r.name(1), Addr: r.text(2)}
+		m := carillon.Member{
+			ID: r.text(0), Kind: r.name(1), Addr: r.text(2), Profile: stored.UnpackProfile(r.text(3)), Joined: carillon.Time(r.int(4)),
+		}
 		members = append(members, m)
-		if r.bool(3) {
+		if r.bool(5) {
 			late = append(late, m.ID)
 		}
 		return nil

@@ -15,19 +15,21 @@ type Coordinator struct{ store *Store }
 // NewCoordinator uses the store's connections.
 func NewCoordinator(store *Store) *Coordinator { return &Coordinator{store} }
 
-// $1 ids, $2 kinds, $3 addresses
+// $1 ids, $2 kinds, $3 addresses, $4 profiles
 var joinSessions = statement{"join_sessions", `
-INSERT INTO carillon.session (id, kind, addr, joined, beat, holds)
-SELECT x.id, x.kind, x.addr, now.ms, now.ms, ''
-FROM unnest($1::text[], $2::text[], $3::text[]) x(id, kind, addr), (SELECT carillon.clock() AS ms) now`}
+INSERT INTO carillon.session (id, kind, addr, profile, joined, beat, holds)
+SELECT x.id, x.kind, x.addr, x.profile, now.ms, now.ms, ''
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) x(id, kind, addr, profile), (SELECT carillon.clock() AS ms) now`}
 
 // Join refuses ids that are there already.
 func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
-	var ids, kinds, addrs []string
+	var ids, kinds, addrs, profiles []string
 	for _, m := range members {
 		ids, kinds, addrs = append(ids, m.ID), append(kinds, m.Kind), append(addrs, m.Addr)
+		profiles = append(profiles, stored.PackProfile(m.Profile))
 	}
-	err := c.store.write(ctx, call{statement: &joinSessions, params: [][]byte{textArray(ids), textArray(kinds), textArray(addrs)}})
+	params := [][]byte{textArray(ids), textArray(kinds), textArray(addrs), textArray(profiles)}
+	err := c.store.write(ctx, call{statement: &joinSessions, params: params})
 	if code(err) == uniqueViolation {
 		err = fmt.Errorf("%w: %w", carillon.ErrConflict, err)
 	}
@@ -73,7 +75,7 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 	return nil
 }
 
-var listSessions = statement{"list_sessions", `SELECT id, kind, addr FROM carillon.session ORDER BY id`}
+var listSessions = statement{"list_sessions", `SELECT id, kind, addr, profile, joined FROM carillon.session ORDER BY id`}
 
 // $1 SessionTime in milliseconds, $2 until when sessions may be ended. The clock is read once: who is old by it is so before
 // $2. Whose row is locked is passed over: it beats just now, or somebody else ends it. So this waits for nobody, and cannot
@@ -84,11 +86,13 @@ WITH now AS MATERIALIZED (SELECT carillon.clock() AS ms), ended AS (
     SELECT s.id FROM now, carillon.session s WHERE s.beat < now.ms - $1::bigint AND now.ms <= $2::bigint
     FOR UPDATE OF s SKIP LOCKED)) RETURNING id
 )
-SELECT id, kind, addr FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
+SELECT id, kind, addr, profile, joined FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
 
 func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
 	add := func(r *row) error {
-		members = append(members, carillon.Member{ID: r.text(), Kind: r.name(), Addr: r.text()})
+		m := carillon.Member{ID: r.text(), Kind: r.name(), Addr: r.text(), Profile: stored.UnpackProfile(r.text())}
+		m.Joined = carillon.Time(r.int())
+		members = append(members, m)
 		return nil
 	}
 	if expire != 0 {

@@ -98,6 +98,7 @@ func (f *serveFlags) resolve(stderr io.Writer) error {
 }
 
 func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
+	cfg.Version = thisBuild().Version
 	n, err := node.Open(ctx, cfg)
 	if err != nil {
 		return err

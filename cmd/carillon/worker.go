@@ -132,6 +132,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 	fmt.Fprintf(a.out, "Carillon %s, a worker for %s\n\n  name    %s\n  queues  %s\n  slots   %d\n\n", thisBuild().Version,
 		strings.Join(servers, ", "), f.cfg.Name, cmp.Or(strings.Join(f.cfg.Queues, ", "), "all"), f.cfg.Concurrency)
 	f.cfg.Desk, f.cfg.Executors = &hiring{Desk: desk, fail: fail, out: a.out}, executors
+	f.cfg.Version = thisBuild().Version
 	err = worker.New(f.cfg).Run(ctx)
 	var refused *refusal
 	if errors.As(context.Cause(ctx), &refused) {
@@ -200,8 +201,8 @@ type hiring struct {
 	done bool
 }
 
-func (h *hiring) Register(ctx context.Context, name string) (string, error) {
-	id, err := h.Desk.Register(ctx, name)
+func (h *hiring) Register(ctx context.Context, r carillon.Registration) (string, error) {
+	id, err := h.Desk.Register(ctx, r)
 	var problem *client.Problem
 	switch {
 	case h.done:

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -94,8 +96,18 @@ func TestAWorkerPerformsRunsUntilItIsStopped(t *testing.T) {
 		t.Errorf("called with %s", got)
 	}
 	list, listed := commandLine(t.Context(), "workers", "--data", data)
-	if <-listed != exitOK || !strings.Contains(list.String(), "worker  under test\n") || !strings.Contains(list.String(), "node    "+n.URL()+"\n") {
-		t.Errorf("workers are\n%s", list)
+	ok := <-listed == exitOK
+	if text := list.String(); !ok || !regexp.MustCompile(`worker  under test +calls=3,default +[01]/7 `).MatchString(text) ||
+		!strings.Contains(text, "node    "+n.URL()+" ") {
+		t.Errorf("workers are\n%s", text)
+	}
+	list, listed = commandLine(t.Context(), "workers", "--data", data, "-o", "wide")
+	<-listed
+	host, _ := os.Hostname()
+	for _, want := range []string{"under test", "calls=3,default", host, thisBuild().Version, strconv.Itoa(carillon.Shards)} {
+		if !strings.Contains(list.String(), want) {
+			t.Errorf("workers do not say %s:\n%s", want, list)
+		}
 	}
 	stop()
 	if got := <-code; got != exitOK {

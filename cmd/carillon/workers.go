@@ -1,25 +1,27 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
 )
-
-// memberView is a member as -o json shows it.
-type memberView struct {
-	ID   string `json:"id"`
-	Kind string `json:"kind"`
-	Addr string `json:"addr"`
-}
 
 func (a *app) workersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "workers",
-		Short: "List the nodes and workers that are alive",
+		Short: "List the nodes and workers that are alive, and what they run",
+		Long: `Lists the nodes and workers that are alive. SLOTS are those in use, by the worker's last beat, and how many it has;
+RUNNING are names of the jobs whose runs it performs. -o wide adds the machine, the version, the shards that a node sees
+to, since when it is there and its last beat; -o json has the runs.`,
 		Example: `  carillon workers
+  carillon workers -o wide
   carillon runs --worker worker_1d0e6f0b5c9a44f2a7b3`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -28,17 +30,91 @@ func (a *app) workersCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			views := make([]memberView, len(members))
-			for i, m := range members {
-				views[i] = memberView(m)
-			}
-			return a.show(views, func() {
-				t := a.table("ID", "KIND", "ADDRESS OR NAME")
-				for _, v := range views {
-					t.row(v.ID, v.Kind, v.Addr)
-				}
-				t.end()
-			})
+			return a.show(items[client.Member]{members}, func() { a.workerTable(members) })
 		}),
 	}
+}
+
+func (a *app) workerTable(members []client.Member) {
+	if a.wide() {
+		t := a.table("ID", "KIND", "ADDRESS OR NAME", "HOST", "VERSION", "QUEUES", "SLOTS", "SHARDS", "SINCE", "LAST BEAT", "RUNNING")
+		for i := range members {
+			m := &members[i]
+			t.row(m.ID, m.Kind, cmp.Or(m.Addr, "-"), cmp.Or(m.Host, "-"), cmp.Or(m.Version, "-"), queuesOf(m), slotsOf(m), shardsOf(m),
+				a.ago(m.Joined), a.ago(m.Beat), runningOf(m))
+		}
+		t.end()
+		return
+	}
+	t := a.table("ID", "KIND", "ADDRESS OR NAME", "QUEUES", "SLOTS", "RUNNING")
+	for i := range members {
+		m := &members[i]
+		t.row(m.ID, m.Kind, a.cut(cmp.Or(m.Addr, "-"), 24), a.cut(queuesOf(m), 14), slotsOf(m), runningOf(m))
+	}
+	t.end()
+}
+
+func queuesOf(m *client.Member) string {
+	if m.Kind != carillon.KindWorker {
+		return "-"
+	}
+	return cmp.Or(strings.Join(m.Queues, ","), "all")
+}
+
+// slotsOf is used/total; a worker of another program may not have told its total.
+func slotsOf(m *client.Member) string {
+	if m.Kind != carillon.KindWorker {
+		return "-"
+	}
+	used, total := "?", "?"
+	if m.Used != nil {
+		used = strconv.Itoa(*m.Used)
+	}
+	if m.Slots > 0 {
+		total = strconv.Itoa(m.Slots)
+	}
+	return used + "/" + total
+}
+
+func shardsOf(m *client.Member) string {
+	if m.Shards == nil {
+		return "-"
+	}
+	return strconv.Itoa(*m.Shards)
+}
+
+// maxNames is how many jobs RUNNING names: a worker may hold thousands.
+const maxNames = 20
+
+// runningOf names jobs, each once with how often, and says how many more runs there are.
+func runningOf(m *client.Member) string {
+	var names []string
+	counts := map[string]int{}
+	more := max(used(m), len(m.Running))
+	for _, r := range m.Running {
+		if counts[r.Name] == 0 {
+			if len(names) == maxNames {
+				continue
+			}
+			names = append(names, r.Name)
+		}
+		counts[r.Name]++
+		more--
+	}
+	for i, name := range names {
+		if n := counts[name]; n > 1 {
+			names[i] = fmt.Sprintf("%s x%d", name, n)
+		}
+	}
+	if more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return cmp.Or(strings.Join(names, ", "), "-")
+}
+
+func used(m *client.Member) int {
+	if m.Used == nil {
+		return 0
+	}
+	return *m.Used
 }

@@ -13,7 +13,7 @@ def echo(task, stop):
     return {"echo": wish, "attempt": task["attempt"]}
 
 HANDLERS, SLOTS, queues, servers = {"echo": echo}, 4, sys.argv[1:], os.environ["CARILLON_SERVER"].split(",")
-me = {"worker": "", "lease": 0}  # the session, and until when what was begun under it may go on; 0: it is over
+ABOUT, me = {"host": os.uname().nodename, "queues": queues, "slots": SLOTS}, {"worker": "", "lease": 0}  # the session, and until when what was begun under it may go on; 0: it is over
 held, done = {}, threading.Event()  # held: tasks whose end has no receipt yet, by run and fence
 clock = lambda: time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))  # goes on while the machine sleeps
 units = {"ms": .001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -52,7 +52,7 @@ def tend():
     while held or not done.is_set():
         sent, mine, orders = clock(), dict(held), {}
         try:
-            if not me["lease"]: me["worker"] = call("", {"name": "python:%d" % os.getpid()}, 5)["worker"]
+            if not me["lease"]: me["worker"] = call("", {"name": "python:%d" % os.getpid(), **ABOUT}, 5)["worker"]
             holds = [{"run": run, "fence": fence} for run, fence in mine]
             answer = call("/%s/heartbeat" % me["worker"], {"number": int(sent * 1000), "holds": holds}, 1.5)
             me["lease"] = sent + 5 if answer else 0  # from the send on: whoever answered knows of no later sign of life

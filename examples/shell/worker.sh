@@ -29,7 +29,7 @@ post() {
 field() { tr , '\n' <"$2" | sed -n 's/^{*"'"$1"'":"\([^"]*\)".*/\1/p' | head -n 1; }
 
 register() {
-	echo "{\"name\":\"shell:$$\"}" >"$work/name"
+	echo "{\"name\":\"shell:$$\",\"host\":\"$(uname -n)\",\"queues\":[\"$queue\"],\"slots\":1}" >"$work/name"
 	sent=$(now)
 	post POST "" "$work/name" 5 registered
 	case $status in

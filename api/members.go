@@ -1,0 +1,148 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/carillon-run/carillon"
+)
+
+// member is a node or a worker that is alive.
+type member struct {
+	ID      string        `json:"id"`
+	Kind    string        `json:"kind"`
+	Addr    string        `json:"addr"`
+	Host    string        `json:"host,omitempty"`
+	Version string        `json:"version,omitempty"`
+	Joined  carillon.Time `json:"joined_at,omitzero"`
+	Beat    carillon.Time `json:"beat_at,omitzero"` // of its last beat
+	// Of a node.
+	Shards *int `json:"shards,omitempty"` // how many it sees to
+	// Of a worker.
+	Queues  []string  `json:"queues,omitempty"` // "name" or "name=weight"; none: all
+	Slots   int       `json:"slots,omitempty"`  // runs at the same time; none: it did not tell
+	Used    *int      `json:"used,omitempty"`   // slots in use, by its last beat
+	Running []running `json:"running,omitempty"`
+}
+
+// running is a run that a worker holds.
+type running struct {
+	Run     carillon.RunID `json:"run"`
+	Attempt int32          `json:"attempt"`
+	Name    string         `json:"name"` // of the job
+	State   carillon.State `json:"state"`
+	Claimed carillon.Time  `json:"claimed_at"`
+}
+
+type memberList struct {
+	Items []member `json:"items"`
+}
+
+// How many runs the list names: of one worker, and of all.
+const (
+	maxRunningOf = 100
+	maxRunning   = 1000
+)
+
+func (s *server) members(ctx context.Context) ([]carillon.Member, error) {
+	if s.Members == nil {
+		return nil, nil
+	}
+	return s.Members(ctx)
+}
+
+func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) error {
+	members, err := s.members(r.Context())
+	if err != nil {
+		return err
+	}
+	held, err := s.holdings(r.Context(), members)
+	if err != nil {
+		return err
+	}
+	runs := s.namesOf(r.Context(), namespace(r), held)
+	var nodes []string
+	for _, m := range members {
+		if m.Kind == carillon.KindNode {
+			nodes = append(nodes, m.ID)
+		}
+	}
+	list := memberList{Items: []member{}}
+	for _, m := range members {
+		item := member{
+			ID: m.ID, Kind: m.Kind, Addr: m.Addr, Host: m.Host, Version: m.Version, Joined: m.Joined, Queues: m.Queues, Slots: m.Slots,
+		}
+		if m.Kind == carillon.KindNode {
+			shards := len(carillon.ShardsOf(m.ID, nodes))
+			item.Shards = &shards
+		}
+		if said, ok := held[m.ID]; ok {
+			item.says(said, runs)
+		}
+		list.Items = append(list.Items, item)
+	}
+	return reply(w, http.StatusOK, list)
+}
+
+// says adds what the member said with its last beat.
+func (m *member) says(said carillon.Holding, runs map[carillon.RunID]*carillon.Run) {
+	m.Beat = said.At
+	if m.Kind != carillon.KindWorker {
+		return
+	}
+	used := len(said.Runs)
+	m.Used = &used
+	for _, h := range said.Runs {
+		run := runs[h.Run]
+		if run == nil || !run.State.Held() || run.Attempt != h.Attempt || len(m.Running) == maxRunningOf {
+			continue
+		}
+		r := running{Run: run.ID, Attempt: run.Attempt, State: run.State, Claimed: run.Claimed}
+		if run.About != nil {
+			r.Name = run.About.Name
+		}
+		m.Running = append(m.Running, r)
+	}
+}
+
+// holdings is what each member said with its last beat.
+func (s *server) holdings(ctx context.Context, members []carillon.Member) (map[string]carillon.Holding, error) {
+	if s.Holds == nil || len(members) == 0 {
+		return nil, nil
+	}
+	ids := make([]string, len(members))
+	for i := range members {
+		ids[i] = members[i].ID
+	}
+	list, err := s.Holds(ctx, ids)
+	held := make(map[string]carillon.Holding, len(list))
+	for _, h := range list {
+		held[h.ID] = h
+	}
+	return held, err
+}
+
+// namesOf reads some of the runs that are held, of one namespace. Who is alive is worth knowing also while the store does
+// not answer, so an error is only logged.
+func (s *server) namesOf(ctx context.Context, namespace string, held map[string]carillon.Holding) map[carillon.RunID]*carillon.Run {
+	var ids []carillon.RunID
+	for _, h := range held {
+		for i := 0; i < len(h.Runs) && i < maxRunningOf && len(ids) < maxRunning; i++ {
+			ids = append(ids, h.Runs[i].Run)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	list, err := s.Store.Runs(ctx, ids, false)
+	if err != nil {
+		s.Logger.WarnContext(ctx, "read what workers hold", "error", err)
+	}
+	runs := make(map[carillon.RunID]*carillon.Run, len(list))
+	for i := range list {
+		if list[i].Namespace == namespace {
+			runs[list[i].ID] = &list[i]
+		}
+	}
+	return runs
+}

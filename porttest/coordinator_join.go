@@ -1,0 +1,52 @@
+package porttest
+
+import (
+	"errors"
+
+	"github.com/carillon-run/carillon"
+)
+
+func coordinatorJoin(t coordinatorTest) {
+	node := carillon.Member{ID: "Zulu", Kind: carillon.KindNode, Addr: "http://10.0.0.1:7878"}
+	bare := carillon.Member{ID: "zulu-ä'\"\\", Kind: carillon.KindWorker}
+	t.join(member(2), bare)
+	t.join(member(1), node)
+	t.there(false, node, member(1), member(2), bare)
+	t.there(true, node, member(1), member(2), bare)
+}
+
+func coordinatorProfile(t coordinatorTest) {
+	told := member(1)
+	told.Profile = carillon.Profile{Host: "höst'\"\\", Version: "v1.2.3", Queues: []string{"mail=3", "default"}, Slots: 64}
+	node := carillon.Member{ID: "zulu", Kind: carillon.KindNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1}
+	before, err := t.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.join(told, node)
+	told.Queues[0] = "what was told stays told"
+	after, err := t.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := t.Members(t.Context(), 0)
+	if err != nil || len(list) != 2 {
+		t.Fatalf("members: %v, %v", list, err)
+	}
+	for _, m := range list {
+		if m.Joined < before || m.Joined > after {
+			t.Errorf("%s joined at %s, want between %s and %s", m.ID, m.Joined, before, after)
+		}
+	}
+	told.Queues, node.Joined = []string{"mail=3", "default"}, 0
+	t.there(false, told, node)
+	t.there(true, told, node)
+}
+
+func coordinatorTwice(t coordinatorTest) {
+	t.join(member(1))
+	if err := t.Join(t.Context(), []carillon.Member{member(2), member(1)}); !errors.Is(err, carillon.ErrConflict) {
+		t.Fatalf("join again: %v", err)
+	}
+	t.there(false, member(1))
+}
