@@ -24,14 +24,19 @@ const (
 )
 
 // usageError is about what was typed. It is told apart from failures, so that scripts do not try again.
-type usageError struct {
-	text  string
-	lines []string // shown below it
-}
+type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error { return &usageError{text: fmt.Sprintf(format, args...)} }
+
+// noted is an error with lines to show below it.
+type noted struct {
+	error
+	lines []string
+}
+
+func (n *noted) Unwrap() error { return n.error }
 
 // errQuiet ends with exit code 1 and no message: what happened has been shown already.
 var errQuiet = errors.New("failed")
@@ -60,9 +65,9 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 		text = a.describeRefused()
 	}
 	fmt.Fprintln(a.err, "carillon: "+oneLine(text))
-	var wrong *usageError
-	if errors.As(err, &wrong) {
-		for _, line := range wrong.lines {
+	var more *noted
+	if errors.As(err, &more) {
+		for _, line := range more.lines {
 			fmt.Fprintln(a.err, oneLine(line))
 		}
 	}

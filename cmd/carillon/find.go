@@ -66,7 +66,7 @@ func (a *app) severalNamed(name string, jobs []carillon.Job, more bool) error {
 	if more {
 		lines = append(lines, "  …")
 	}
-	return &usageError{text: fmt.Sprintf("more than one job named %q is active or paused: give the id of one of them", name), lines: lines}
+	return &noted{usage("more than one job named %q is active or paused: give the id of one of them", name), lines}
 }
 
 // findRun takes the id of a run; the id or name of a job means its latest run.

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
-
-	"github.com/goccy/go-yaml"
 )
 
 var formats = []string{"table", "wide", "json", "yaml"}
@@ -33,7 +31,7 @@ func (a *app) show(value any, table func()) error {
 		// By way of JSON, so that names, order and the forms of times and ids are the same in both.
 		text, err := indented(value)
 		if err == nil {
-			text, err = yaml.JSONToYAML(text)
+			text, err = toYAML(text)
 		}
 		if err == nil {
 			_, err = a.out.Write(text)

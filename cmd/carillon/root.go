@@ -26,6 +26,7 @@ type app struct {
 	now      func() time.Time
 	zone     *time.Location // times are shown in it
 	terminal bool           // out is one
+	progress bool           // err is one: it can show how far something is
 	width    int            // of that, in columns; 0: not known
 	http     *http.Client   // nil: the client's own
 
@@ -41,7 +42,7 @@ func newApp() *app {
 	width, _, err := term.GetSize(int(os.Stdout.Fd()))
 	return &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, now: time.Now, zone: time.Local,
-		terminal: err == nil, width: width,
+		terminal: err == nil, width: width, progress: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 }
 

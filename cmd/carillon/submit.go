@@ -1,20 +1,15 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/client"
 )
 
 func (a *app) submitCommand() *cobra.Command {
@@ -26,8 +21,9 @@ func (a *app) submitCommand() *cobra.Command {
 		Long: `Submits a job and prints its id. What it runs is a program with its arguments, --shell, --http or --handler.
 When it runs is --at, --after, --cron or --every; without one of them it runs now.
 
-With -f the job comes from a file in JSON or YAML with the fields of the API, or several as a list: all of them are
-accepted, or none if one is not valid.
+With -f jobs come from a file with the fields of the API: one job, a list of them, JSON lines, or several YAML documents. Up
+to 1000 of them are accepted, or none if one is not valid; more are sent 1000 at a time, and an error says how many were
+accepted before it. What "carillon job -o yaml" prints can be submitted again: that is a new job.
 
 With --wait the log lines of the (first) run are shown as they come, and the exit code is 0 only if it succeeded.`,
 		Example: `  carillon submit --name hello --after 2s -- echo hello
@@ -56,20 +52,20 @@ With --wait the log lines of the (first) run are shown as they come, and the exi
 		if err != nil {
 			return err
 		}
-		jobs, err := submit(cmd.Context(), c, defs)
-		if err != nil {
-			return err
-		}
-		if wait {
+		jobs, err := a.submit(cmd.Context(), c, file, defs)
+		if wait && err == nil {
 			return a.submitAndWait(cmd.Context(), c, jobs[0])
 		}
-		return a.submitted(jobs, file != "" && len(jobs) != 1, quiet)
+		if len(jobs) > 0 { // also if the rest of them was refused
+			err = errors.Join(a.submitted(jobs, len(defs) != 1, quiet), err)
+		}
+		return err
 	}
 	return cmd
 }
 
 // submission is what to send: definitions from the file, or the one from the flags.
-func (a *app) submission(file string, given doc) ([][]byte, error) {
+func (a *app) submission(file string, given doc) ([]written, error) {
 	if file != "" {
 		if len(given) > 0 {
 			return nil, usage("-f takes the whole job from the file: no other flag says what a job is, and no program follows")
@@ -80,7 +76,7 @@ func (a *app) submission(file string, given doc) ([][]byte, error) {
 		return nil, err
 	}
 	body, err := json.Marshal(given)
-	return [][]byte{body}, err
+	return []written{{body: body}}, err
 }
 
 // checkTarget says it in words of the command line; the server would speak of JSON.
@@ -113,76 +109,6 @@ func checkTarget(given doc) error {
 		return usage("--method, --header and --body are for --http")
 	}
 	return nil
-}
-
-func submit(ctx context.Context, c *client.Client, defs [][]byte) ([]carillon.Job, error) {
-	if len(defs) != 1 {
-		return c.SubmitManyJSON(ctx, defs)
-	}
-	job, err := c.SubmitJSON(ctx, defs[0])
-	return []carillon.Job{job}, err
-}
-
-// readDefinitions reads one definition, a list of them, or several YAML documents of either.
-func (a *app) readDefinitions(file string) ([][]byte, error) {
-	text, err := a.readFile(file)
-	if err != nil {
-		return nil, usage("-f: %v", err)
-	}
-	documents := [][]byte{bytes.TrimSpace(text)}
-	if !json.Valid(text) {
-		if documents, err = yamlDocuments(text); err != nil {
-			return nil, usage("-f: %s: %s", file, yaml.FormatError(err, false, false))
-		}
-	}
-	var defs [][]byte
-	for _, document := range documents {
-		var list []json.RawMessage
-		if json.Unmarshal(document, &list) != nil {
-			list = []json.RawMessage{document}
-		}
-		for _, def := range list {
-			defs = append(defs, def)
-		}
-	}
-	if len(defs) == 0 {
-		return nil, usage("-f: %s holds no job", file)
-	}
-	return defs, nil
-}
-
-func (a *app) readFile(file string) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(a.in)
-	}
-	return os.ReadFile(file)
-}
-
-// yamlDocuments turns each document into JSON, keeping the order of fields.
-func yamlDocuments(text []byte) ([][]byte, error) {
-	var documents [][]byte
-	decoder := yaml.NewDecoder(bytes.NewReader(text), yaml.UseOrderedMap())
-	for {
-		var value any
-		err := decoder.Decode(&value)
-		if errors.Is(err, io.EOF) {
-			return documents, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if value == nil { // nothing between two separators
-			continue
-		}
-		document, err := yaml.MarshalWithOptions(value, yaml.JSON())
-		if err != nil {
-			return nil, err
-		}
-		if document = bytes.TrimSpace(document); !json.Valid(document) {
-			return nil, fmt.Errorf("it holds a value that JSON does not have, such as .inf")
-		}
-		documents = append(documents, document)
-	}
 }
 
 // submitted tells what was accepted.

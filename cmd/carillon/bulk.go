@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+// What the API takes in one batch; the bytes with room for what is around the jobs.
+const (
+	batchJobs  = 1000
+	batchBytes = 15 << 20
+)
+
+// submit hands in all jobs, in as many batches as they need. With an error it returns those that were accepted before.
+func (a *app) submit(ctx context.Context, c *client.Client, file string, defs []written) (jobs []carillon.Job, err error) {
+	if len(defs) == 1 {
+		job, err := c.SubmitJSON(ctx, defs[0].body)
+		if err != nil {
+			return nil, inFile(file, defs, err)
+		}
+		return []carillon.Job{job}, nil
+	}
+	for len(jobs) < len(defs) {
+		batch := nextBatch(defs[len(jobs):])
+		bodies := make([][]byte, len(batch))
+		for i := range batch {
+			bodies[i] = batch[i].body
+		}
+		accepted, err := c.SubmitManyJSON(ctx, bodies)
+		if err != nil {
+			a.clearProgress()
+			return jobs, &noted{inFile(file, batch, err), []string{acceptedBefore(defs, len(jobs), len(batch), err)}}
+		}
+		jobs = append(jobs, accepted...)
+		if a.progress && len(defs) > batchJobs {
+			fmt.Fprintf(a.err, "\r%d of %d jobs submitted", len(jobs), len(defs))
+		}
+	}
+	a.clearProgress()
+	return jobs, nil
+}
+
+func (a *app) clearProgress() {
+	if a.progress {
+		fmt.Fprint(a.err, "\r\x1b[K")
+	}
+}
+
+func nextBatch(defs []written) []written {
+	size := 0
+	for i := range defs {
+		if size += len(defs[i].body) + 1; i == batchJobs || i > 0 && size > batchBytes {
+			return defs[:i]
+		}
+	}
+	return defs
+}
+
+// inFile says where in the file the job stands that was refused.
+func inFile(file string, batch []written, err error) error {
+	var problem *client.Problem
+	if file == "" || !errors.As(err, &problem) || problem.Field == "" {
+		return err
+	}
+	at, field := 0, problem.Field
+	if len(batch) > 1 {
+		number, path, _ := strings.Cut(strings.TrimPrefix(field, "jobs["), "]")
+		i, bad := strconv.Atoi(number)
+		if bad != nil || i >= len(batch) {
+			return err // about the batch as a whole
+		}
+		at, field = i, strings.TrimPrefix(path, ".")
+	}
+	refused := *problem
+	refused.Field = field
+	if line := batch[at].lineAt(field); line > 0 {
+		return fmt.Errorf("%s, line %d: %w", fileName(file), line, &refused)
+	}
+	return fmt.Errorf("%s, job %d: %w", fileName(file), at+1, &refused)
+}
+
+func fileName(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return file
+}
+
+// acceptedBefore says what became of the jobs of a file when one batch of it failed.
+func acceptedBefore(defs []written, before, batch int, err error) string {
+	var problem *client.Problem
+	text := "Nothing of it was submitted."
+	if before > 0 {
+		text = fmt.Sprintf("The first %s submitted, %s; those after were not.", were(before), upTo(defs[:before]))
+	}
+	if errors.As(err, &problem) && problem.Status < 500 {
+		return text
+	}
+	last := before + batch
+	text = fmt.Sprintf("Whether jobs %d to %d (%s) were submitted is not known.", before+1, last, upTo(defs[before:last]))
+	if before > 0 {
+		text = fmt.Sprintf("The first %s submitted, %s. ", were(before), upTo(defs[:before])) + text
+	}
+	if last < len(defs) {
+		text += " Those after were not."
+	}
+	return text
+}
+
+func were(n int) string {
+	if n == 1 {
+		return "job was"
+	}
+	return fmt.Sprintf("%d jobs were", n)
+}
+
+// upTo is the last line of a part of a file; lines are not known of YAML with anchors.
+func upTo(defs []written) string {
+	last := defs[len(defs)-1]
+	if last.line == 0 {
+		return "by their order in the file"
+	}
+	return fmt.Sprintf("up to the one at line %d", last.line)
+}

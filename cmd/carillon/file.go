@@ -1,0 +1,172 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+// written is one job of a file, and where it stands there.
+type written struct {
+	body []byte   // JSON
+	line int      // where it begins
+	node ast.Node // YAML that it was; nil: JSON
+}
+
+// readDefinitions reads one job, a list of them, a list as the API answers with, or any number of either: one JSON value
+// after another, or YAML documents.
+func (a *app) readDefinitions(file string) ([]written, error) {
+	text, err := a.readFile(file)
+	if err != nil {
+		return nil, usage("-f: %v", err)
+	}
+	defs, complete, err := jsonDefinitions(text)
+	if err != nil && complete == 0 { // not even one value is JSON
+		if defs, err = yamlDefinitions(text); err != nil {
+			err = errors.New(yaml.FormatError(err, false, false))
+		}
+	}
+	if err != nil {
+		return nil, usage("-f: %s: %v", fileName(file), err)
+	}
+	if len(defs) == 0 {
+		return nil, usage("-f: %s holds no job", fileName(file))
+	}
+	printed := 0
+	for i := range defs {
+		if rest, ok := withoutReadOnly(defs[i].body); ok {
+			defs[i].body = rest
+			printed++
+		}
+	}
+	if printed > 0 {
+		fmt.Fprintf(a.err, "carillon: -f: %s has %s as Carillon prints them: their ids and states are left out, and new jobs are submitted\n",
+			fileName(file), count(printed, "job"))
+	}
+	return defs, nil
+}
+
+func (a *app) readFile(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(a.in)
+	}
+	return os.ReadFile(file)
+}
+
+// jsonDefinitions reads JSON values, one after the other. complete is how many of them were read before an error.
+func jsonDefinitions(text []byte) (defs []written, complete int, err error) {
+	lines := lineCounter{text: text}
+	for at := 0; ; complete++ {
+		at += spaceBefore(text[at:])
+		if at == len(text) {
+			return defs, complete, nil
+		}
+		dec := json.NewDecoder(bytes.NewReader(text[at:]))
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, complete, fmt.Errorf("line %d: want JSON: %w", lines.at(at+int(dec.InputOffset())), err)
+		}
+		for _, offset := range itemOffsets(value) {
+			var def json.RawMessage
+			_ = json.NewDecoder(bytes.NewReader(value[offset:])).Decode(&def) // it is valid: all of it was read
+			defs = append(defs, written{body: def, line: lines.at(at + offset)})
+		}
+		at += int(dec.InputOffset())
+	}
+}
+
+// itemOffsets are the places of the jobs in a value: of the items of a list, or of the value itself.
+func itemOffsets(value []byte) (offsets []int) {
+	dec := json.NewDecoder(bytes.NewReader(value))
+	switch first, _ := dec.Token(); first {
+	case json.Delim('['):
+	case json.Delim('{'):
+		if key, _ := dec.Token(); key != "items" {
+			return []int{0}
+		}
+		if list, _ := dec.Token(); list != json.Delim('[') {
+			return []int{0}
+		}
+	default:
+		return []int{0}
+	}
+	for dec.More() {
+		at := int(dec.InputOffset())
+		offsets = append(offsets, at+spaceBefore(value[at:]))
+		var skipped json.RawMessage
+		_ = dec.Decode(&skipped)
+	}
+	return offsets
+}
+
+// spaceBefore counts what stands between two values, commas and colons too.
+func spaceBefore(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t\r\n,:\ufeff")) }
+
+// lineCounter turns rising offsets into line numbers.
+type lineCounter struct {
+	text  []byte
+	seen  int
+	lines int
+}
+
+func (l *lineCounter) at(offset int) int {
+	offset = min(offset, len(l.text))
+	l.lines += bytes.Count(l.text[l.seen:offset], []byte("\n"))
+	l.seen = offset
+	return l.lines + 1
+}
+
+// readOnly are the fields of a job that the server fills in: those that a job has and a definition has not.
+var readOnly = func() map[string]bool {
+	fields := map[string]bool{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[client.Detail]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		fields[name] = true
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[carillon.Definition]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		delete(fields, name)
+	}
+	return fields
+}()
+
+// withoutReadOnly takes the read-only fields out of a job as "job -o yaml" prints it, which is one with the id of a job. In any
+// other definition such a field is a wish that cannot be granted: the server refuses it.
+func withoutReadOnly(body []byte) (rest []byte, printed bool) {
+	dec := json.NewDecoder(bytes.NewReader(body))
+	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
+		return body, false
+	}
+	kept := [][]byte{}
+	for dec.More() {
+		key, _ := dec.Token()
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return body, false
+		}
+		name, _ := key.(string)
+		if name == "id" {
+			var id carillon.JobID
+			printed = json.Unmarshal(value, &id) == nil && id != 0
+		}
+		if !readOnly[name] {
+			quoted, _ := json.Marshal(name)
+			kept = append(kept, bytes.Join([][]byte{quoted, value}, []byte(":")))
+		}
+	}
+	if !printed {
+		return body, false
+	}
+	return append(append([]byte("{"), bytes.Join(kept, []byte(","))...), '}'), true
+}
