@@ -36,11 +36,16 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 		return d.start(now)
 	}
 	t := turnsOf(d.Guard)
+	if d.Run.ID.Due > now && t.has(d.Run.ID.Due) { // its turn came in the moment that its name is ahead; see unused
+		c := d.wait(now)
+		c.Runs[0].Wake = d.Run.ID.Due
+		return Behind, c
+	}
 	if t.free(d.Run.ID.Due) && !d.crowded(t) {
 		return d.start(now)
 	}
 	if t.has(d.Run.ID.Due) { // it keeps its place, whatever the policy has become since
-		return Behind, d.queue(t, now)
+		return Behind, d.wait(now)
 	}
 	switch d.policy(now) {
 	case OverlapQueue:
@@ -48,6 +53,9 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 			return Ended, d.skip(fmt.Sprintf("overlap: %s waits already", RunID{d.Job.ID, t.Queue[0]}), now)
 		}
 	case OverlapQueueAll:
+		if len(t.Queue) >= maxQueued && d.Run.RetryOf != 0 {
+			return Behind, d.wait(now)
+		}
 		if len(t.Queue) >= maxQueued {
 			return Ended, d.skip(fmt.Sprintf("overlap: %d runs wait already", maxQueued), now)
 		}
@@ -66,7 +74,7 @@ func (d *Due) NeedsOthers() bool {
 		return false
 	}
 	t := turnsOf(d.Guard)
-	replaces := d.Job.Overlap == OverlapReplace && !t.free(d.Run.ID.Due) && !t.has(d.Run.ID.Due)
+	replaces := d.Job.Overlap == OverlapReplace && d.Run.RetryOf == 0 && !t.free(d.Run.ID.Due) && !t.has(d.Run.ID.Due)
 	return replaces || len(t.Beside) > 0
 }
 
@@ -76,9 +84,12 @@ func (d Due) crowded(t turns) bool {
 	return slices.ContainsFunc(d.Others, func(r Run) bool { return r.State.Held() && slices.Contains(t.Beside, r.ID.Due) })
 }
 
-// policy lets runs that catch up with missed times wait for each other: who asked for all of them would otherwise get
-// the first and a list of skips.
+// policy lets runs that catch up with missed times, or that repeat finished ones, wait for each other: a person who asked
+// for all of them would otherwise get the first and a list of skips.
 func (d Due) policy(now Time) Overlap {
+	if d.Run.RetryOf != 0 {
+		return OverlapQueueAll
+	}
 	if d.Job.Overlap == OverlapSkip && d.Job.Misfire.Policy == MisfireAll && d.Run.ByClock() && now.Sub(d.Run.ID.Due) > grace {
 		return OverlapQueueAll
 	}
@@ -145,29 +156,35 @@ func (d Due) skip(reason string, now Time) Change {
 	return c
 }
 
-func (d Due) queue(t turns, now Time) Change {
+// wait has the run looked at again later. The guard is neither changed nor compared: a thousand runs that wait in one line
+// would make each other lose. If the turn became free meanwhile, the claim that loses to this is decided again.
+func (d Due) wait(now Time) Change {
 	run := d.Run
 	run.Wake = now.Add(repairCheck)
 	c := Change{Runs: []Run{run}}
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
-	if !t.has(run.ID.Due) {
-		t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
-	}
+	return c
+}
+
+func (d Due) queue(t turns, now Time) Change {
+	c := d.wait(now)
+	t.Queue = append(slices.Clone(t.Queue), d.Run.ID.Due)
 	c.Guards = []Guard{t.guard(*d.Guard)}
 	return c
 }
 
 // replace asks to stop whoever runs, ends whoever waits in line, and lets the run wait until they are gone. Who is in
-// line and not among the others stays there: it must be ended by somebody who has seen it.
+// line and not among the others stays there: it must be ended by somebody who has seen it. A run that repeats another
+// stays too, behind this one: it would be lost.
 func (d Due) replace(t turns, now Time) Change {
 	c := d.queue(t, now)
 	line := turnsOf(&c.Guards[0])
 	reason := "replaced by " + d.Run.ID.String()
 	for _, other := range d.Others {
 		switch {
-		case !t.has(other.ID.Due):
+		case !t.has(other.ID.Due), other.RetryOf != 0 && other.Attempt == 0:
 			continue
 		case other.State == Waiting && other.Attempt > 0: // between two attempts: gone already
 			other = other.ended(d.Job, Canceled, reason, now)
@@ -183,6 +200,7 @@ func (d Due) replace(t turns, now Time) Change {
 		}
 		c.Runs = append(c.Runs, other)
 	}
+	line = line.before(d.Run.ID.Due, d.Others)
 	c.Guards[0] = line.guard(*d.Guard)
 	if line.free(d.Run.ID.Due) {
 		c.Runs[0].Wake = now

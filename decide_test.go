@@ -135,6 +135,12 @@ func checkDecision(t *testing.T, d carillon.Due, verdict carillon.Verdict, c car
 		}
 		return
 	}
+	if verdict == carillon.Behind && slices.Contains(queue, d.Run.ID.Due) {
+		if len(c.Guards) != 0 {
+			t.Errorf("a run that has its place already writes the guard")
+		}
+		return
+	}
 	if len(c.Guards) != 1 || c.Guards[0].Rev != d.Guard.Rev || len(beside) > 0 {
 		t.Fatalf("the guard is not compared: %v", c.Guards)
 	}

@@ -145,7 +145,7 @@ func (e *edit) guard() {
 // letGo takes a run out of the guard's rule. If it waited for its turn, it need not wait any longer.
 func (r Run) letGo(t turns, now Time) (Run, turns) {
 	if t.has(r.ID.Due) && !r.Has(OnHold) {
-		r.Wake = now
+		r.Wake = max(r.ID.Due, now)
 	}
 	r.Flags &^= Guarded
 	return r, t.without(r.ID.Due)

@@ -16,8 +16,8 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 	}{
 		"beside the planned one, under the same guard": {
 			func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(1)), planned(j, minute(3))) },
-			minutely(carillon.OverlapSkip),
-			[]string{"job v1 active", "2m0.005s r0 v1 waiting guarded", "turn r9 of 1m"},
+			minutely(carillon.OverlapQueue),
+			[]string{"job v1 active", "2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r9 of 1m then 2m0.005s"},
 		},
 		"overlap is allowed": {
 			func(j *carillon.Job) carillon.Whole { return whole(j, nil, planned(j, minute(3))) },
@@ -27,27 +27,31 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 		"the first run of a one-off waits: both get a guard": {
 			func(j *carillon.Job) carillon.Whole { return whole(j, nil, planned(j, minute(9))) },
 			once(minute(9)),
-			[]string{"job v1 active", "9m r5 v1 waiting guarded", "2m0.005s r0 v1 waiting guarded", "turn r0"},
+			[]string{"job v1 active", "9m r5 v1 waiting guarded", "2m0.005s r0 v1 waiting guarded", "turn r0 then 2m0.005s"},
 		},
 		"the first run of a one-off is claimed: it has the turn": {
 			func(j *carillon.Job) carillon.Whole {
 				return whole(j, nil, planned(j, minute(1)).Claim(worker, minute(1)))
 			},
-			once(minute(1)),
-			[]string{"job v1 active", "1m r5 v1 claimed guarded #1", "2m0.005s r0 v1 waiting guarded", "turn r0 of 1m"},
+			queued(once(minute(1))),
+			[]string{
+				"job v1 active", "1m r5 v1 claimed guarded #1", "2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r0 of 1m then 2m0.005s",
+			},
 		},
 		"the first run of a one-off waits for a retry: it has the turn": {
 			func(j *carillon.Job) carillon.Whole {
 				run := planned(j, minute(1)).Claim(worker, minute(1))
 				return whole(j, nil, run.Finish(&carillon.Job{Definition: j.Definition}, carillon.Outcome{Kind: carillon.Lost}, minute(1), 0))
 			},
-			once(minute(1)),
-			[]string{"job v1 active", "1m r5 v1 waiting guarded #1", "2m0.005s r0 v1 waiting guarded", "turn r0 of 1m"},
+			queued(once(minute(1))),
+			[]string{
+				"job v1 active", "1m r5 v1 waiting guarded #1", "2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r0 of 1m then 2m0.005s",
+			},
 		},
 		"the first run of a one-off has ended": {
 			func(j *carillon.Job) carillon.Whole { return whole(j, nil) },
 			once(minute(1)),
-			[]string{"job v1 active", "2m0.005s r0 v1 waiting guarded", "turn r0"},
+			[]string{"job v1 active", "2m0.005s r0 v1 waiting guarded", "turn r0 then 2m0.005s"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -64,12 +68,16 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 	}
 }
 
+func queued(edit func(*carillon.Definition)) func(*carillon.Definition) {
+	return func(d *carillon.Definition) { edit(d); d.Overlap = carillon.OverlapQueue }
+}
+
 func once(at carillon.Time) func(*carillon.Definition) {
 	return func(d *carillon.Definition) { d.Schedule.At = at }
 }
 
 func TestAManualRunHasANameOfItsOwn(t *testing.T) {
-	job := newJob(t, minutely(carillon.OverlapSkip))
+	job := newJob(t, minutely(carillon.OverlapQueueAll))
 	for name, c := range map[string]struct{ now, updated, want carillon.Time }{
 		"not that of a time by the clock":               {minute(2), epoch, minute(2) + 1},
 		"not that of an unfinished run":                 {minute(2) + 5, epoch, minute(2) + 7},
@@ -136,7 +144,7 @@ func TestRetryRepeatsAFinishedRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"job v4 active", "5m0.007s r0 v4 waiting guarded covers 1m retries 1m", "turn r9"}
+		want := []string{"job v4 active", "5m0.007s r0 v4 waiting guarded covers 1m retries 1m", "turn r9 then 5m0.007s"}
 		if dead {
 			want = append(want, "no dead letter 1m")
 		}

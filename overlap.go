@@ -78,6 +78,20 @@ func (t turns) without(due Time) turns {
 	return t
 }
 
+// before moves a run in front of those in line that repeat another.
+func (t turns) before(due Time, others []Run) turns {
+	repeats := func(d Time) bool {
+		return slices.ContainsFunc(others, func(r Run) bool { return r.ID.Due == d && r.RetryOf != 0 })
+	}
+	t = t.without(due)
+	i := len(t.Queue)
+	for i > 0 && repeats(t.Queue[i-1]) {
+		i--
+	}
+	t.Queue = slices.Insert(t.Queue, i, due)
+	return t
+}
+
 // has says that the run has its turn or a place in the line.
 func (t turns) has(due Time) bool {
 	return t.Holder == due || slices.Contains(t.Beside, due) || slices.Contains(t.Queue, due)

@@ -138,6 +138,9 @@ func (l *life) noteStep(was, is carillon.Run) {
 	if was.Attempt > 0 && is.State == carillon.Skipped {
 		l.t.Errorf("%s has begun and is skipped: %s", l.name(is.ID), is.Reason)
 	}
+	if is.RetryOf != 0 && is.State == carillon.Skipped {
+		l.t.Errorf("%s repeats another and is skipped: %s", l.name(is.ID), is.Reason)
+	}
 	if !was.Has(carillon.Planned) && is.Has(carillon.Planned) && !is.State.Ended() {
 		l.eras[l.born[is.ID]].planned++
 	}

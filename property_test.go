@@ -328,6 +328,7 @@ func (l *life) name(id carillon.RunID) string { return fmt.Sprintf("+%d", id.Due
 
 // settle lets everything come to its end: no run may be left that is due, and nobody may be left in line.
 func (l *life) settle() {
+	l.now += 1000 // a run that was asked for may be named by a time that is a moment ahead
 	if w := l.whole(); w.Job.State == carillon.Paused {
 		c, _ := w.Resume(l.now)
 		l.commit("resume at last", c)

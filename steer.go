@@ -112,7 +112,7 @@ func (w Whole) Resume(now Time) (Change, error) {
 			d := Due{Job: &job, Run: run, Guard: w.Guard}
 			skipped := d.skipTo(0, now)
 			skipped.Runs[0].Reason = "the job was paused"
-			c.Runs = append(c.Runs, skipped.Runs...)
+			c.Runs, c.Guards = append(c.Runs, skipped.Runs...), skipped.Guards
 			continue
 		}
 		c.Runs = append(c.Runs, run)
@@ -150,12 +150,81 @@ func (w Whole) add(of Run, now Time) (Change, Run, error) {
 		run = run.hold(now)
 	}
 	c := Change{Job: &job}
+	var err error
 	if job.Overlap != OverlapAllow {
 		run.Flags |= Guarded
 		c = w.guard(c)
+		c, err = w.line(c, &run, now)
 	}
 	c.Runs = append(c.Runs, run)
-	return c, run, nil
+	return c, run, err
+}
+
+// line gives a run that was asked for its place in the line, in the change that adds it: what was accepted is not skipped
+// afterwards. Where the overlap policy would skip it, it is refused instead. A run that repeats another waits its turn
+// under every policy, because it would otherwise be lost. Under replace a run that repeats none is given no place: it
+// looks for its turn itself, and stops what runs.
+func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
+	const advice = "wait until it has ended or cancel it, or let the job's overlap be queue_all or allow"
+	if w.Job.Overlap == OverlapReplace && run.RetryOf == 0 {
+		return c, nil
+	}
+	t := turnsOf(&c.Guards[0])
+	if w.Job.Overlap != OverlapReplace {
+		c, t = w.lineUp(c, t, now)
+	}
+	switch {
+	case len(t.Queue) >= maxQueued:
+		return c, fmt.Errorf("%w: %d runs of %s wait already; try again when some of them have ended", ErrConflict, maxQueued, w.Job.ID)
+	case run.RetryOf != 0:
+	case w.Job.Overlap == OverlapSkip && t.first() != 0:
+		return c, fmt.Errorf("%w: %s is not finished, and the job's overlap is skip: %s", ErrConflict, RunID{w.Job.ID, t.first()}, advice)
+	case w.Job.Overlap == OverlapQueue && len(t.Queue) > 0 && (t.Holder != 0 || len(t.Queue) > 1):
+		return c, fmt.Errorf("%w: %s waits already, and the job's overlap is queue, which lets one run wait: %s",
+			ErrConflict, RunID{w.Job.ID, t.Queue[len(t.Queue)-1]}, advice)
+	}
+	t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
+	if !t.free(run.ID.Due) && !run.Has(OnHold) {
+		run.Wake = now.Add(repairCheck) // the end of the run before it wakes it
+	}
+	c.Guards[0] = t.guard(c.Guards[0])
+	return c, nil
+}
+
+// lineUp puts the run in line that is due and would take the free turn as soon as a worker has a slot: what is asked for
+// now comes behind it. Like every run in line it has its successor planned.
+func (w Whole) lineUp(c Change, t turns, now Time) (Change, turns) {
+	i := w.next(now)
+	if t.first() != 0 || i < 0 {
+		return c, t
+	}
+	d := Due{Job: &w.Job, Run: w.Runs[i]}
+	if _, missed := d.missed(now); missed {
+		return c, t
+	}
+	d.Run.Flags |= Guarded
+	next := d.plan(&d.Run, true)
+	c.Runs = append(slices.DeleteFunc(c.Runs, func(r Run) bool { return r.ID == d.Run.ID }), d.Run)
+	if next != nil {
+		c.Runs = append(c.Runs, *next)
+	}
+	t.Queue = []Time{d.Run.ID.Due}
+	return c, t
+}
+
+// next is the earliest run that is due and has not begun, -1 if there is none. Due times that pass while a recurring job
+// is paused are skipped when it is resumed, so they are in no run's way.
+func (w Whole) next(now Time) int {
+	earliest := -1
+	for i, run := range w.Runs {
+		if run.State != Waiting || run.Attempt > 0 || run.ID.Due > now || run.Has(OnHold) && run.ByClock() && w.Job.Schedule.Recurring() {
+			continue
+		}
+		if earliest < 0 || run.ID.Due < w.Runs[earliest].ID.Due {
+			earliest = i
+		}
+	}
+	return earliest
 }
 
 // guard brings the job's unfinished runs under an overlap guard, once there is more than one run to rule.

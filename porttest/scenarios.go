@@ -138,14 +138,38 @@ var scenarios = []struct {
 		h.Handle = sleepFor(time.Minute)
 		job := h.Submit(nil)
 		time.Sleep(time.Second)
-		run, err := h.Ledger.RunNow(context.Background(), "default", job.ID)
-		if err != nil {
+		if _, err := h.Ledger.RunNow(context.Background(), "default", job.ID); !errors.Is(err, carillon.ErrConflict) {
+			h.T.Errorf("while one runs: %v", err)
+		}
+		time.Sleep(time.Hour)
+		if _, err := h.Ledger.RunNow(context.Background(), "default", job.ID); err != nil {
 			h.T.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if got := h.Runs(job.ID)[0]; got.ID != run.ID || got.State != carillon.Skipped {
-			h.T.Errorf("manual run: %s %s %s", got.ID, got.State, got.Reason)
+		h.expect(job.ID, "succeeded 1", "succeeded 1")
+	}},
+	{"dead letters that are retried wait for each other, and all of them run", func(h *House) {
+		fails := true
+		h.Handle = func(context.Context, executor.Task) error {
+			if fails {
+				return errors.New("not yet")
+			}
+			time.Sleep(time.Minute)
+			return nil
 		}
+		job := h.Submit(func(d *carillon.Definition) {
+			d.Schedule.Every, d.Schedule.MaxRuns, d.Retry.MaxAttempts = carillon.Duration(time.Minute), 5, 1
+		})
+		time.Sleep(time.Hour)
+		fails = false
+		for _, letter := range h.Runs(job.ID) {
+			if _, err := h.Ledger.Redrive(context.Background(), "default", letter.ID); err != nil {
+				h.T.Fatal(err)
+			}
+		}
+		time.Sleep(5*time.Minute + 5*time.Second)
+		h.expectLike(job.ID, "succeeded", "succeeded", "succeeded", "succeeded", "succeeded",
+			"failed", "failed", "failed", "failed", "failed")
 	}},
 	{"canceling a job ends what waits and stops what runs", func(h *House) {
 		h.Handle = untilStopped

@@ -42,8 +42,9 @@ func (a *app) deadRetryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retry {RUN | --all}",
 		Short: "Repeat a dead letter, or all of them, and take it off the list",
-		Long: `Adds a new run that repeats the dead letter, and takes that off the list. With --all does so for all that there are;
-those that cannot be repeated, because their job was canceled, are named and stay.`,
+		Long: `Adds a new run that repeats the dead letter, and takes that off the list. The new runs of a job wait for each other,
+unless its overlap is allow. With --all does so for all that there are. Those that cannot be repeated now stay on the
+list, and the exit code is 1: their job was canceled, or 1000 of its runs wait already.`,
 		Example: `  carillon dead retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon dead retry --all`,
 		ValidArgsFunction: a.completeRuns(carillon.Failed),
@@ -74,25 +75,52 @@ func (a *app) retryAll(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	added, refused := []carillon.Run{}, 0
+	added, left := []carillon.Run{}, &leftover{reasons: map[carillon.JobID]string{}, count: map[carillon.JobID]int{}}
 	for _, letter := range dead {
+		if left.reasons[letter.ID.Job] != "" { // it would be refused for the same reason
+			left.count[letter.ID.Job]++
+			continue
+		}
 		run, err := c.RetryDeadLetter(ctx, letter.ID)
 		switch {
 		case err == nil:
 			added = append(added, run)
-		case errors.Is(err, carillon.ErrNotFound): // somebody else was quicker
+		case errors.Is(err, carillon.ErrNotFound): // another caller was quicker
 		case errors.Is(err, carillon.ErrConflict):
-			refused++
-			fmt.Fprintf(a.err, "carillon: %s: %s\n", letter.ID, oneLine(err.Error()))
+			left.add(letter.ID.Job, err)
 		default:
 			return err
 		}
 	}
-	if err := a.done(items[carillon.Run]{added}, "%s retried", count(len(added), "dead letter")); err != nil {
+	text := count(len(added), "dead letter") + " retried"
+	if n := left.total(); n > 0 {
+		text += fmt.Sprintf(", %d left", n)
+	}
+	if err := a.done(items[carillon.Run]{added}, "%s", text); err != nil || len(left.jobs) == 0 {
 		return err
 	}
-	if refused > 0 {
-		return errQuiet
+	for _, job := range left.jobs {
+		fmt.Fprintf(a.err, "carillon: %d of %s left: %s\n", left.count[job], job, oneLine(left.reasons[job]))
 	}
-	return nil
+	return errQuiet
+}
+
+// leftover counts the dead letters that were refused, by job: the reason is one of the job's.
+type leftover struct {
+	jobs    []carillon.JobID
+	reasons map[carillon.JobID]string
+	count   map[carillon.JobID]int
+}
+
+func (l *leftover) add(job carillon.JobID, reason error) {
+	l.jobs = append(l.jobs, job)
+	l.reasons[job] = reason.Error()
+	l.count[job]++
+}
+
+func (l *leftover) total() (n int) {
+	for _, of := range l.count {
+		n += of
+	}
+	return n
 }

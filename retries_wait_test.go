@@ -1,0 +1,163 @@
+package carillon_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+)
+
+var guarding = []carillon.Overlap{
+	carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapReplace,
+}
+
+// failed is a run of the job that failed for good.
+func failed(job *carillon.Job, due carillon.Time) carillon.Run {
+	return claimed(planned(job, due)).End(carillon.Failed, "exit status 1", due+1)
+}
+
+// added applies a change to what is known of a job.
+func added(w carillon.Whole, c carillon.Change) carillon.Whole {
+	w.Job, w.Guard = *c.Job, &c.Guards[0]
+	for _, run := range c.Runs {
+		if run.Rev == 0 {
+			w.Runs = append(w.Runs, run)
+		}
+	}
+	return w
+}
+
+func TestRetriedRunsWaitTheirTurnUnderEveryPolicy(t *testing.T) {
+	for _, policy := range guarding {
+		t.Run(string(policy), func(t *testing.T) {
+			job := newJob(t, minutely(policy))
+			w := whole(job, line(job, minute(4)), claimed(planned(job, minute(4))), planned(job, minute(9)))
+			for n := range 3 {
+				c, run, err := w.Retry(failed(job, minute(1+n)), true, minute(5)+1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if run.Wake != minute(5)+1+30_000 {
+					t.Errorf("it wakes at %s", since(run.Wake))
+				}
+				w = added(w, c)
+			}
+			holder, _, queue := turns(w.Guard)
+			if holder != minute(4) || len(queue) != 3 {
+				t.Fatalf("the line is %s", w.Guard.Value)
+			}
+			for _, run := range w.Runs[2:] {
+				d := carillon.Due{Job: job, Run: run, Guard: w.Guard, Others: w.Runs, Worker: worker}
+				verdict, c := d.Decide(minute(6))
+				if verdict != carillon.Behind || len(c.Runs) != 1 || c.Runs[0].State != carillon.Waiting || len(c.Guards) != 0 {
+					t.Errorf("verdict %d: %v", verdict, tell(c))
+				}
+			}
+			free := carillon.Settle(w.Runs[0].End(carillon.Succeeded, "", minute(6)), w.Guard).Guards[0]
+			verdict, _ := carillon.Due{Job: job, Run: w.Runs[2], Guard: &free, Others: w.Runs[1:], Worker: worker}.Decide(minute(6))
+			if verdict != carillon.Take {
+				t.Errorf("the first in line, once the turn is free: verdict %d", verdict)
+			}
+		})
+	}
+}
+
+func TestARetryThatCannotWaitIsRefusedAndStaysADeadLetter(t *testing.T) {
+	for _, policy := range guarding {
+		job := newJob(t, minutely(policy))
+		var queue []carillon.Time
+		for n := range 1000 {
+			queue = append(queue, minute(-2000+n))
+		}
+		_, _, err := whole(job, line(job, minute(-3000), queue...)).Retry(failed(job, minute(1)), true, minute(5))
+		if !errors.Is(err, carillon.ErrConflict) || !strings.Contains(err.Error(), "1000 runs of "+job.ID.String()+" wait already") {
+			t.Errorf("%s: %v", policy, err)
+		}
+		if _, _, err = whole(job, line(job, minute(-3000), queue[1:]...)).Retry(failed(job, minute(1)), true, minute(5)); err != nil {
+			t.Errorf("%s, with room for one: %v", policy, err)
+		}
+	}
+}
+
+func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapSkip)) // allow, when the run was added without a place in line
+	run := manual(job, minute(5)+1)
+	run.RetryOf = minute(1)
+	verdict, c := carillon.Due{Job: job, Run: run, Guard: line(job, minute(4)), Worker: worker}.Decide(minute(6))
+	if verdict != carillon.Behind {
+		t.Errorf("verdict %d", verdict)
+	}
+	expectChange(t, c, "5m0.001s r5 v1 waiting guarded wakes 6m30s retries 1m", "turn r9 of 4m then 5m0.001s")
+
+	var queue []carillon.Time
+	for n := range 1000 {
+		queue = append(queue, minute(-2000+n))
+	}
+	verdict, c = carillon.Due{Job: job, Run: run, Guard: line(job, minute(4), queue...), Worker: worker}.Decide(minute(6))
+	if verdict != carillon.Behind {
+		t.Errorf("verdict %d where the line is full", verdict)
+	}
+	expectChange(t, c, "5m0.001s r5 v1 waiting guarded wakes 6m30s retries 1m")
+}
+
+func TestReplaceGoesBeforeRetriedRunsAndLeavesThemInLine(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapReplace))
+	by := "replaced by " + runID(job, minute(5))
+	retry, waits := manual(job, minute(2)+1), planned(job, minute(4))
+	retry.RetryOf = minute(1)
+	waits.Flags |= carillon.Planned
+	verdict, c := carillon.Due{
+		Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(3), minute(2)+1, minute(4)),
+		Others: []carillon.Run{retry, claimed(planned(job, minute(3))), waits},
+	}.Decide(minute(5))
+	if verdict != carillon.Behind {
+		t.Errorf("verdict %d", verdict)
+	}
+	expectChange(t, c, "5m r5 v1 waiting guarded planned wakes 5m30s", "6m r0 v1 waiting guarded seq 1",
+		"3m r5 v1 claimed guarded planned stop #1: "+by, "4m r5 v1 skipped guarded planned: "+by, "turn r9 of 3m then 5m then 2m0.001s")
+}
+
+func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		policy carillon.Overlap
+		whole  func(*carillon.Job) carillon.Whole
+		want   string // part of the refusal; empty: accepted
+	}{
+		"skip, one runs": {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole {
+			return whole(j, line(j, minute(1)), claimed(planned(j, minute(1))), planned(j, minute(9)))
+		}, " is not finished, and the job's overlap is skip"},
+		"skip, one is due and waits for a worker": {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole {
+			return whole(j, line(j, 0), planned(j, minute(1)))
+		}, " is not finished, and the job's overlap is skip"},
+		"skip, one is due and on hold, and will be skipped": {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole {
+			run := planned(j, minute(1))
+			run.Flags |= carillon.OnHold
+			return whole(j, line(j, 0), run)
+		}, ""},
+		"skip, none is due":          {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, 0), planned(j, minute(9))) }, ""},
+		"queue, one runs":            {carillon.OverlapQueue, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(1))) }, ""},
+		"queue, one runs, one waits": {carillon.OverlapQueue, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(0), minute(1))) }, " waits already, and the job's overlap is queue"},
+		"queue, one is next":         {carillon.OverlapQueue, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, 0, minute(1))) }, ""},
+		"queue_all":                  {carillon.OverlapQueueAll, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(0), minute(1))) }, ""},
+		"replace":                    {carillon.OverlapReplace, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(0), minute(1))) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, minutely(c.policy))
+			change, run, err := c.whole(job).RunNow(minute(1) + 5)
+			if c.want != "" {
+				if !errors.Is(err, carillon.ErrConflict) || !strings.Contains(err.Error(), runID(job, minute(1))+c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, queue := turns(&change.Guards[0])
+			if placed := len(queue) > 0 && queue[len(queue)-1] == run.ID.Due; placed != (c.policy != carillon.OverlapReplace) {
+				t.Errorf("the line is %s", change.Guards[0].Value)
+			}
+		})
+	}
+}
