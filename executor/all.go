@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,6 +18,9 @@ type AllConfig struct {
 	// Leash and TempDir are a file and a directory that no other process uses; both are made if they do not exist, and
 	// what is in the directory is removed. Without them command targets are not run here.
 	Leash, TempDir string
+	// AllowSetuid lets commands gain privileges: see CommandConfig.
+	AllowSetuid bool
+	Logger      *slog.Logger // default slog.Default()
 }
 
 // leashWait is longer than any supervisor lets its command live without a worker.
@@ -47,6 +51,6 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 	if err != nil {
 		return nil, nil, errors.Join(err, leash.Close())
 	}
-	all["command"] = NewCommand(CommandConfig{Leash: leash, TempDir: temp})
+	all["command"] = NewCommand(CommandConfig{Leash: leash, TempDir: temp, AllowSetuid: c.AllowSetuid, Logger: c.Logger})
 	return all, leash.Close, nil
 }

@@ -3,7 +3,7 @@ package executor
 import (
 	"context"
 	"errors"
-	"io"
+	"log/slog"
 	"os"
 	"strconv"
 	"sync"
@@ -21,6 +21,7 @@ type attempt struct {
 	pipes   []*tailReader
 	readers sync.WaitGroup
 	grace   time.Duration
+	logger  *slog.Logger
 	death   string // how the supervisor ended, if not by its own will
 }
 
@@ -30,7 +31,7 @@ var supervisorEnv = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=16MiB"}
 
 // start begins an attempt: a supervisor, told what to run, and readers of what the command prints.
 func (c *Command) start(task Task, spec spec) (_ *attempt, err error) {
-	a := &attempt{grace: c.config.Grace}
+	a := &attempt{grace: c.config.Grace, logger: c.config.Logger}
 	var theirs []*os.File // the supervisor's ends
 	defer func() {
 		for _, f := range theirs {
@@ -89,7 +90,7 @@ func (a *attempt) wait(ctx context.Context, task Task, s *scratch) report {
 	var helpers sync.WaitGroup
 	helpers.Go(func() { a.tend(ctx, ended, task.Lease) })
 	helpers.Go(func() { s.watch(tending, task) })
-	b, _ := io.ReadAll(a.socket)
+	r := a.listen(task)
 	state, err := a.process.Wait()
 	done()
 	close(ended)
@@ -99,8 +100,36 @@ func (a *attempt) wait(ctx context.Context, task Task, s *scratch) report {
 	} else {
 		a.death = state.String()
 	}
-	r, _ := decodeReport(b)
 	return r
+}
+
+// listen returns the supervisor's report, a zero one if there is none. Before that it passes on what the supervisor has to
+// say: people have to see to a process that cannot be killed.
+func (a *attempt) listen(task Task) (r report) {
+	var in []byte
+	buf := make([]byte, 512)
+	for {
+		n, err := a.socket.Read(buf)
+		in = append(in, buf[:n]...)
+		for {
+			kind, body, rest, ok := cutFrame(in)
+			if !ok {
+				break
+			}
+			switch kind {
+			case frameAlive:
+				task.remark("%s: the attempt goes on until that process ends", body)
+				a.logger.Error("a process of a command cannot be killed: its run does not end, and may be started again beside it",
+					"run", task.Run.ID, "process", string(body))
+			case frameEnd:
+				r = decodeReport(body)
+			}
+			in = rest
+		}
+		if err != nil {
+			return r
+		}
+	}
 }
 
 // tend passes the lease on while it is extended, and the order to stop when ctx ends. It goes on with the lease during

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"cmp"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -22,6 +23,12 @@ type CommandConfig struct {
 	MaxOutput int64
 	// Grace is how long a command has between SIGTERM and SIGKILL when it times out or is asked to stop. Default 5s.
 	Grace time.Duration
+	// AllowSetuid lets commands gain privileges by programs that change their user (sudo, su) or carry capabilities. A process
+	// that has another user cannot be killed unless this process is root: timeouts, cancels and leases then do not end it, and
+	// its run can start a second time beside it. Default: commands have no_new_privs.
+	AllowSetuid bool
+	// Logger is told of processes that cannot be killed. Default slog.Default().
+	Logger *slog.Logger
 	// Leash, if set, is inherited by every supervisor and by no command: see HoldLeash.
 	Leash *os.File
 }
@@ -30,6 +37,7 @@ func (c CommandConfig) withDefaults() CommandConfig {
 	c.TempDir = cmp.Or(c.TempDir, os.TempDir())
 	c.MaxOutput = cmp.Or(c.MaxOutput, 16<<20)
 	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Env == nil {
 		c.Env = []string{"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"}
 	}

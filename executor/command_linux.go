@@ -85,6 +85,7 @@ func (c *Command) spec(task Task, s *scratch) (spec, error) {
 	}
 	made := spec{
 		program: program, argv: argv, env: pairs(env), dir: command.Dir, scratch: s.dir, lease: never, leash: c.config.Leash != nil,
+		setuid: c.config.AllowSetuid,
 	}
 	if task.Lease != nil {
 		made.lease = task.Lease.Until()

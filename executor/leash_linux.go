@@ -3,7 +3,9 @@ package executor
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,7 +15,7 @@ import (
 // all its supervisors. When it returns, nothing of their commands is left. The file is then held by this process, and by
 // the supervisors it starts if it is given to NewCommand, until the last of them is gone.
 func HoldLeash(ctx context.Context, path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("leash: %w", err)
 	}
@@ -25,6 +27,9 @@ func HoldLeash(ctx context.Context, path string) (*os.File, error) {
 			err = killLeashed(f)
 		}
 		if held && err == nil {
+			err = f.Truncate(0)
+		}
+		if held && err == nil {
 			return f, nil
 		}
 		if err != nil {
@@ -34,10 +39,16 @@ func HoldLeash(ctx context.Context, path string) (*os.File, error) {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			said, _ := io.ReadAll(io.NewSectionReader(f, 0, 4096)) // by supervisors: what they cannot kill
 			f.Close()
-			return nil, fmt.Errorf("leash %s is still held by another process or its commands: %w", path, context.Cause(ctx))
+			return nil, fmt.Errorf("leash %s is still held by another process or its commands: %s%w", path, asList(said), context.Cause(ctx))
 		}
 	}
+}
+
+// asList makes the lines of a leash a part of an error.
+func asList(said []byte) string {
+	return strings.ReplaceAll(string(said), "\n", "; ")
 }
 
 // leashVariable is in the environment of every command: which leash its supervisor held.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"runtime"
 	"strings"
 	"syscall"
@@ -24,8 +25,11 @@ func TestMain(m *testing.M) {
 		forgetful() // an application that does not call Supervise
 	}
 	Supervise()
-	if os.Getenv("TEST_ROLE") == "worker" {
+	switch os.Getenv("TEST_ROLE") {
+	case "worker":
 		standIn()
+	case "sudo":
+		sudo()
 	}
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // they wait for leases and processes, not for processors
@@ -46,6 +50,11 @@ type worker struct {
 	Temp  string
 	Leash string
 	Lease time.Duration // extended all the time; 0: none
+
+	UID         int // whom it runs as; 0: the user of the test
+	AllowSetuid bool
+
+	said logLines
 }
 
 // standIn is the main of a worker process.
@@ -68,13 +77,34 @@ func standIn() {
 			}
 		}()
 	}
-	o := NewCommand(CommandConfig{TempDir: w.Temp, Leash: leash}).Execute(context.Background(), task)
+	task.Print = func(stream, line string) {
+		if stream == remark {
+			fmt.Println(line)
+		}
+	}
+	config := CommandConfig{TempDir: w.Temp, Leash: leash, AllowSetuid: w.AllowSetuid, Grace: 10 * time.Millisecond}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGUSR1) // the time of the run is over
+	go func() { <-signals; cancel(ErrTimeout) }()
+	o := NewCommand(config).Execute(ctx, task)
 	fmt.Printf("%d %s\n", o.Kind, o.Reason)
 	syscall.Exit(0)
 }
 
-// start runs the worker; its standard output is what it thinks of the outcome.
-func (w worker) start(t *testing.T) (*exec.Cmd, *strings.Builder) {
+// logLines is where a worker's log goes: lines that a test waits for, and the test's own.
+type logLines chan string
+
+func (l logLines) Write(b []byte) (int, error) {
+	select {
+	case l <- string(b):
+	default:
+	}
+	return os.Stderr.Write(b)
+}
+
+// start runs the worker; its standard output is what it thinks of the outcome, and what the run's log has of Carillon.
+func (w *worker) start(t *testing.T) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
 	spec, err := json.Marshal(w)
 	if err != nil {
@@ -82,7 +112,11 @@ func (w worker) start(t *testing.T) (*exec.Cmd, *strings.Builder) {
 	}
 	cmd := exec.Command("/proc/self/exe")
 	out := &strings.Builder{}
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "TEST_ROLE=worker", "TEST_WORKER="+string(spec)), out, os.Stderr
+	w.said = make(logLines, 100)
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "TEST_ROLE=worker", "TEST_WORKER="+string(spec)), out, w.said
+	if w.UID != 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.UID), Gid: uint32(w.UID)}}
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +140,12 @@ type lifeline struct {
 
 func newLifeline(t *testing.T) *lifeline {
 	t.Helper()
-	l := &lifeline{path: t.TempDir() + "/lifeline"}
+	return newLifelineIn(t, t.TempDir())
+}
+
+func newLifelineIn(t *testing.T, dir string) *lifeline {
+	t.Helper()
+	l := &lifeline{path: dir + "/lifeline"}
 	if err := unix.Mkfifo(l.path, 0o600); err != nil {
 		t.Fatal(err)
 	}

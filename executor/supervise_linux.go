@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"os/signal"
@@ -47,12 +48,13 @@ type supervisor struct {
 	reaped bool // the command's status is known
 
 	signals chan os.Signal // that this process got
+	alive   map[int]bool   // processes that cannot be killed, and that was said
 }
 
 const never = time.Duration(math.MaxInt64)
 
 func supervise() {
-	s := &supervisor{killAt: never, lease: never, pidfd: -1, timer: -1, signals: make(chan os.Signal, 1)}
+	s := &supervisor{killAt: never, lease: never, pidfd: -1, timer: -1, signals: make(chan os.Signal, 1), alive: map[int]bool{}}
 	// Caught and not obeyed: the command is stopped in the worker's way. Ignored signals would stay ignored in the
 	// command.
 	signal.Notify(s.signals, unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
@@ -98,6 +100,11 @@ func (s *supervisor) start() syscall.Errno {
 	_ = os.WriteFile("/proc/self/comm", []byte("supervise"), 0) // ps would say "exe"
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err.(syscall.Errno)
+	}
+	if !s.spec.setuid { // this thread forks the command, which inherits it for good
+		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+			return err.(syscall.Errno)
+		}
 	}
 	timer, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
@@ -241,6 +248,20 @@ func poll(timeout time.Duration, fds ...unix.PollFd) {
 		ms = int(timeout.Milliseconds())
 	}
 	_, _ = unix.Poll(fds, ms)
+}
+
+// cannotKill tells the worker of a process that is not this user's, once, and writes it into the leash for the next one.
+func (s *supervisor) cannotKill(pid int, err error) {
+	if s.alive[pid] {
+		return
+	}
+	s.alive[pid] = true
+	name, user := program(pid)
+	text := fmt.Sprintf("process %d (%s) of user %s cannot be killed: %s", pid, name, user, err)
+	_, _ = unix.SendmsgN(socketFD, frame(frameAlive, []byte(text)), nil, nil, unix.MSG_NOSIGNAL)
+	if s.spec.leash {
+		_, _ = unix.Write(socketFD+1, []byte(text+"\n"))
+	}
 }
 
 // report is the last word. Without a worker to hear it, what the worker would have tidied up is left to this process.

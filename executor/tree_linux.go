@@ -19,7 +19,9 @@ func (s *supervisor) killTree() {
 	pause := shortest
 	for {
 		for _, pid := range children() {
-			kill(pid)
+			if err := kill(pid); err == unix.EPERM {
+				s.cannotKill(pid, err)
+			}
 		}
 		reaped, left := s.reap()
 		switch {
@@ -37,11 +39,11 @@ func (s *supervisor) killTree() {
 // kill takes the child's whole process group first. The kernel does that in one step, which no fork can escape; one by
 // one, a process that forks fast enough could. The dead child's membership keeps the group's number ours meanwhile,
 // and a group with a descendant in it has no others: joining one takes the same session, and the command began its own.
-func kill(pid int) {
+func kill(pid int) error {
 	if group, err := unix.Getpgid(pid); err == nil && group > 1 && group != unix.Getpgrp() {
 		_ = unix.Kill(-group, unix.SIGKILL)
 	}
-	_ = unix.Kill(pid, unix.SIGKILL)
+	return unix.Kill(pid, unix.SIGKILL)
 }
 
 // reap takes the dead children off the process table, and says how many there were and whether any child is left.
@@ -123,6 +125,21 @@ func parent(pid int) int {
 	}
 	ppid, _ := strconv.Atoi(fields[1])
 	return ppid
+}
+
+// program is the name of a process and its user.
+func program(pid int) (name, user string) {
+	status, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	for line := range strings.Lines(string(status)) {
+		key, value, _ := strings.Cut(line, ":")
+		switch key {
+		case "Name":
+			name = strings.TrimSpace(value)
+		case "Uid":
+			user = strings.Fields(value)[1] // the effective one
+		}
+	}
+	return name, user
 }
 
 // killStrays is for a supervisor that was itself killed: its command died with it, what the command had started is now

@@ -10,11 +10,13 @@ import (
 )
 
 // What a worker and a supervisor say to each other over their socket: frames of one byte of kind, four of length, and
-// a body. The worker sends one spec, then leases and at most one stop; the supervisor sends one report, at the end.
+// a body. The worker sends one spec, then leases and at most one stop; the supervisor names processes that it cannot kill,
+// and sends one report, at the end.
 const (
 	frameSpec  = 's'
 	frameLease = 'l' // until when, nanoseconds of boottime
 	frameStop  = 't' // the grace in nanoseconds
+	frameAlive = 'a' // text: a process that cannot be killed
 	frameEnd   = 'e'
 
 	frameHead = 5
@@ -60,12 +62,14 @@ type spec struct {
 	scratch string        // removed by the supervisor if the worker is no longer there to do it
 	lease   time.Duration // boottime
 	leash   bool          // whether the next file descriptor after the socket is the leash
+	setuid  bool          // whether the command may gain privileges
 }
 
 // encode joins with NUL bytes, which none of the parts can contain: the kernel ends them there.
 func (s spec) encode() []byte {
 	parts := []string{
-		s.program, s.dir, s.scratch, strconv.FormatInt(int64(s.lease), 10), strconv.FormatBool(s.leash), strconv.Itoa(len(s.argv)),
+		s.program, s.dir, s.scratch, strconv.FormatInt(int64(s.lease), 10), strconv.FormatBool(s.leash), strconv.FormatBool(s.setuid),
+		strconv.Itoa(len(s.argv)),
 	}
 	return []byte(strings.Join(append(append(parts, s.argv...), s.env...), "\x00"))
 }
@@ -86,17 +90,17 @@ func (s spec) check() error {
 
 func decodeSpec(b []byte) (s spec, ok bool) {
 	parts := strings.Split(string(b), "\x00")
-	if len(parts) < 7 {
+	if len(parts) < 8 {
 		return spec{}, false
 	}
 	lease, err1 := strconv.ParseInt(parts[3], 10, 64)
-	argc, err2 := strconv.Atoi(parts[5])
-	if err1 != nil || err2 != nil || argc < 1 || argc > len(parts)-6 {
+	argc, err2 := strconv.Atoi(parts[6])
+	if err1 != nil || err2 != nil || argc < 1 || argc > len(parts)-7 {
 		return spec{}, false
 	}
 	return spec{
 		program: parts[0], dir: parts[1], scratch: parts[2], lease: time.Duration(lease), leash: parts[4] == "true",
-		argv: parts[6 : 6+argc], env: parts[6+argc:],
+		setuid: parts[5] == "true", argv: parts[7 : 7+argc], env: parts[7+argc:],
 	}, true
 }
 
@@ -124,13 +128,12 @@ func (r report) encode() []byte {
 	return frame(frameEnd, binary.LittleEndian.AppendUint32(b, uint32(r.errno)))
 }
 
-func decodeReport(b []byte) (report, bool) {
-	kind, body, _, ok := cutFrame(b)
-	if !ok || kind != frameEnd || len(body) != 9 {
-		return report{}, false
+func decodeReport(body []byte) report {
+	if len(body) != 9 {
+		return report{}
 	}
 	return report{
 		how: ending(body[0]), status: syscall.WaitStatus(binary.LittleEndian.Uint32(body[1:])),
 		errno: syscall.Errno(binary.LittleEndian.Uint32(body[5:])),
-	}, true
+	}
 }

@@ -46,6 +46,8 @@ type Config struct {
 	Handlers map[string]executor.Handler
 	// Commands says whether command targets run here. They need a call of executor.Supervise first in main.
 	Commands bool
+	// AllowSetuid lets commands gain privileges by sudo, su and the like: see executor.CommandConfig.
+	AllowSetuid bool
 	// HTTPAllow are private networks that http targets may call.
 	HTTPAllow []netip.Prefix
 

@@ -189,7 +189,7 @@ func (n *Node) publish(committed []carillon.Change) {
 
 // executors are what this node can run.
 func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, error) {
-	cfg := executor.AllConfig{Handlers: n.cfg.Handlers, HTTPAllow: n.cfg.HTTPAllow}
+	cfg := executor.AllConfig{Handlers: n.cfg.Handlers, HTTPAllow: n.cfg.HTTPAllow, AllowSetuid: n.cfg.AllowSetuid, Logger: n.cfg.Logger}
 	if n.cfg.Commands && n.cfg.Concurrency > 0 {
 		cfg.Leash, cfg.TempDir = filepath.Join(n.cfg.Data, leashFile), filepath.Join(n.cfg.Data, tempDir)
 	}

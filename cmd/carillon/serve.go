@@ -26,6 +26,10 @@ otherwise.
 Every flag can also be set in the environment (--http-allow is CARILLON_HTTP_ALLOW) and in a YAML file named by --config
 (http_allow: ...). A flag wins over the environment, the environment over the file.`
 
+// allowSetuid is the help of a flag that serve and worker have.
+const allowSetuid = "let commands use sudo, su and other programs that change their user; unless this process runs as root it cannot " +
+	"kill them then: they outlive timeouts, cancels and leases, and a run can start a second time beside them"
+
 type serveFlags struct {
 	cfg       node.Config
 	config    string
@@ -63,6 +67,7 @@ func serveCommand() *cobra.Command {
 	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve, as name or name=weight (default all)")
 	flags.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long a stop waits for running work before it is handed back")
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32")
+	flags.BoolVar(&f.cfg.AllowSetuid, "allow-setuid", false, allowSetuid)
 	f.cfg.Retention = carillon.DefaultRetention
 	flags.Var(&f.cfg.Retention.Runs, "retention-runs", "how long finished runs and their one-off jobs are kept")
 	flags.Var(&f.cfg.Retention.Logs, "retention-logs", "how long the output of runs is kept")

@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -70,6 +71,10 @@ func envName(flag string) string {
 
 // reasonOf is what pflag has to say without its preamble.
 func reasonOf(err error) string {
+	var bad *strconv.NumError
+	if errors.As(err, &bad) && bad.Func == "ParseBool" {
+		return "want true or false"
+	}
 	_, reason, ok := strings.Cut(err.Error(), "flag: ")
 	if !ok {
 		return err.Error()
@@ -111,6 +116,9 @@ func settingText(flag *pflag.Flag, value any) (string, error) {
 	case nil:
 		return "", errors.New("want a value, or no such line")
 	case bool:
+		if flag.Value.Type() == "bool" {
+			return strconv.FormatBool(v), nil
+		}
 		return "", fmt.Errorf("want a text or a number, not %t", v)
 	case map[string]any:
 		return "", errors.New("want a value or a list, not a mapping")

@@ -40,6 +40,7 @@ func settled(t *testing.T, args []string, env map[string]string, file string) (m
 // settings are all that serve has, each with three values that are not the default: for the file, the environment and the
 // command line.
 var settings = map[string][3]string{
+	"allow-setuid":           {"true", "false", "true"},
 	"advertise":              {"http://file", "http://env", "http://flag"},
 	"concurrency":            {"11", "12", "13"},
 	"data":                   {"/file", "/env", "/flag"},
@@ -118,6 +119,7 @@ func TestWhatIsWrongWithASettingIsSaidWithItsPlace(t *testing.T) {
 		"a list of mappings":               {nil, "queues:\n  - name: a\n", []string{"carillon.yaml", "queues"}},
 		"a list for one text":              {nil, "listen: [a, b]\n", []string{"carillon.yaml", "listen"}},
 		"a truth for a text":               {nil, "store: true\n", []string{"carillon.yaml", "store"}},
+		"a word for a truth":               {nil, "allow_setuid: maybe\n", []string{"carillon.yaml", "allow-setuid", `"maybe"`, "want true or false"}},
 		"no mapping at all":                {nil, "- a\n- b\n", []string{"carillon.yaml"}},
 		"the same key twice":               {nil, "drain: 1s\ndrain: 2s\n", []string{"carillon.yaml", "drain"}},
 		"a bad number in the environment":  {map[string]string{"CARILLON_CONCURRENCY": "many"}, "", []string{"CARILLON_CONCURRENCY", "concurrency", `"many"`}},

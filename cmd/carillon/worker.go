@@ -43,6 +43,8 @@ type workerFlags struct {
 	networks  []netip.Prefix
 	logLevel  string
 	logFormat string
+
+	allowSetuid bool
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -74,6 +76,7 @@ func (a *app) workerCommand() *cobra.Command {
 	flags.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long a stop waits for running work before it is handed back")
 	flags.StringVar(&f.data, "data", "", "`directory` for temporary files of commands, of no other worker (default a temporary one); a local server and its token are found there too")
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32")
+	flags.BoolVar(&f.allowSetuid, "allow-setuid", false, allowSetuid)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	return cmd
@@ -172,7 +175,7 @@ func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Ex
 		}
 		remove = func() error { return os.RemoveAll(dir) }
 	}
-	all, unleash, err := executorsIn(ctx, dir, f.networks)
+	all, unleash, err := f.executorsIn(ctx, dir)
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("data: %w", err), remove())
 	}
@@ -180,7 +183,7 @@ func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Ex
 }
 
 // executorsIn does not use the names that a server has in its data directory: it may be the same one.
-func executorsIn(ctx context.Context, dir string, allow []netip.Prefix) (map[string]executor.Executor, func() error, error) {
+func (f *workerFlags) executorsIn(ctx context.Context, dir string) (map[string]executor.Executor, func() error, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -188,7 +191,8 @@ func executorsIn(ctx context.Context, dir string, allow []netip.Prefix) (map[str
 		return nil, nil, err
 	}
 	return executor.All(ctx, executor.AllConfig{
-		HTTPAllow: allow, Leash: filepath.Join(dir, "worker.lock"), TempDir: filepath.Join(dir, "worker-tmp"),
+		HTTPAllow: f.networks, Leash: filepath.Join(dir, "worker.lock"), TempDir: filepath.Join(dir, "worker-tmp"),
+		AllowSetuid: f.allowSetuid, Logger: f.cfg.Logger,
 	})
 }
 
