@@ -145,6 +145,8 @@ type Beat struct {
 	ID     string
 	Number int64 // rises from beat to beat of a session; 0: not numbered
 	Holds  []Held
+	// Stopping says that the worker waits for no pull any more: what it does not list here it will never begin.
+	Stopping bool
 }
 
 // Standing is what a beat meant to the session of its member.

@@ -221,6 +221,12 @@ func (d *decoder) scalar(path string, v reflect.Value) error {
 			return wrong(path, token, "text")
 		}
 		v.SetString(text)
+	case reflect.Bool:
+		is, ok := token.(bool)
+		if !ok {
+			return wrong(path, token, "true or false")
+		}
+		v.SetBool(is)
 	case reflect.Int:
 		n, err := strconv.ParseInt(number(token), 10, v.Type().Bits())
 		if err != nil {

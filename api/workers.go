@@ -37,6 +37,8 @@ type (
 	heartbeat struct {
 		Number int    `json:"number,omitzero"` // rises from one to the next
 		Holds  []hold `json:"holds"`
+		// Stopping: the worker waits for no pull any more, and begins nothing that it does not list here.
+		Stopping bool `json:"stopping,omitzero"`
 	}
 	hold struct {
 		Run   string `json:"run"`
@@ -255,7 +257,7 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 	}
 	answer := orders{Stop: []order{}, Nodes: []string{}}
 	err = s.atDesk(func(desk carillon.Desk) error {
-		told, err := desk.Beat(r.Context(), carillon.Beat{ID: worker, Number: int64(given.Number), Holds: holds})
+		told, err := desk.Beat(r.Context(), carillon.Beat{ID: worker, Number: int64(given.Number), Holds: holds, Stopping: given.Stopping})
 		for _, o := range told.Stop {
 			answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
 		}

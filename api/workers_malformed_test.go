@@ -52,6 +52,7 @@ var malformedMessages = []struct{ route, name, body, field string }{
 	{"/w/heartbeat", "a number below zero", `{"number":-1,"holds":[]}`, "number"},
 	{"/w/heartbeat", "a number that is text", `{"number":"1","holds":[]}`, "number"},
 	{"/w/heartbeat", "a number beyond 64 bits", `{"number":9223372036854775808}`, "number"},
+	{"/w/heartbeat", "stopping that is text", `{"holds":[],"stopping":"yes"}`, "stopping"},
 	{"/w/heartbeat", "holds that are an object", `{"holds":{}}`, "holds"},
 	{"/w/heartbeat", "holds that are null", `{"holds":null}`, "holds"},
 	{"/w/heartbeat", "a hold that is a run", `{"holds":["run_00000000000010000000001"]}`, "holds[0]"},

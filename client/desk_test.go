@@ -297,6 +297,22 @@ func TestOrdersAndTheEndOfASession(t *testing.T) {
 	}
 }
 
+func TestAWorkerThatSaysThatItStopsIsGivenNothingMore(t *testing.T) {
+	c, ctx := newCluster(t), t.Context()
+	web, _ := c.serve()
+	d := newDesk(t, web.URL)
+	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1, Stopping: true}))(t)
+	job := c.due(mail())
+	if tasks := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t); len(tasks) > 0 {
+		t.Errorf("it was given %d runs", len(tasks))
+	}
+	page := must(c.store.FindRuns(ctx, carillon.RunQuery{Namespace: job.Namespace, Job: job.ID, Limit: 2}))(t)
+	if len(page.Runs) != 1 || page.Runs[0].State != carillon.Waiting || page.Runs[0].Losses > 0 {
+		t.Errorf("%+v", page.Runs)
+	}
+}
+
 func TestEveryCallButAPullGoesOnToTheNextNode(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	good, calls := c.serve()

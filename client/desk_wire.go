@@ -122,7 +122,11 @@ func appendBeat(beat carillon.Beat) []byte {
 		}
 		b = append(appendHeld(b, h), '}')
 	}
-	return append(b, "]}"...)
+	b = append(b, ']')
+	if beat.Stopping {
+		b = append(b, `,"stopping":true`...)
+	}
+	return append(b, '}')
 }
 
 // appendHeld begins an object with the attempt that it is about.

@@ -30,7 +30,10 @@ func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 	case carillon.StandingOld: // a later beat has said what the worker holds; to act on this one would take runs that go on
 		return orders, nil
 	}
-	d.takeBack(worker, b.Holds, now)
+	if b.Stopping {
+		d.stops(worker)
+	}
+	d.takeBack(b, now)
 	long := d.long(worker, b.Holds)
 	if len(long) == 0 {
 		return orders, nil
@@ -102,19 +105,21 @@ func (d *Desk) check(ctx context.Context, holds []carillon.Held) (stop []carillo
 
 // takeBack ends attempts that were given out here and that their worker does not list, although it would by now if the
 // answer to its pull had reached it. What other nodes gave out is found by the scheduler's sweep, and so is what this does
-// not manage to take back: nothing of it is remembered here any more. The list is as old as now is.
-func (d *Desk) takeBack(worker string, holds []carillon.Held, now carillon.Time) {
+// not manage to take back: nothing of it is remembered here any more. The list is as old as now is. A worker that is stopping
+// begins nothing that it does not list, so there is nothing to wait for.
+func (d *Desk) takeBack(b carillon.Beat, now carillon.Time) {
+	worker := b.ID
 	var old []*handed
 	var lost []carillon.Report
 	d.mu.Lock()
 	for h := d.handed.of[worker]; h != nil; h = h.after {
-		if !h.giving && now.Sub(h.run.Claimed) > carillon.Handover {
+		if !h.giving && (b.Stopping || now.Sub(h.run.Claimed) > carillon.Handover) {
 			old = append(old, h)
 		}
 	}
 	if len(old) > 0 {
-		listed := make(map[carillon.Held]bool, len(holds))
-		for _, h := range holds {
+		listed := make(map[carillon.Held]bool, len(b.Holds))
+		for _, h := range b.Holds {
 			listed[h] = true
 		}
 		for _, h := range old {
@@ -129,25 +134,40 @@ func (d *Desk) takeBack(worker string, holds []carillon.Held, now carillon.Time)
 		}
 	}
 	d.mu.Unlock()
-	if len(lost) == 0 {
+	if len(lost) > 0 {
+		go d.recordLost(worker, lost) // the worker waits for the answer to its beat
+	}
+}
+
+// recordLost ends attempts that their worker never heard of. What it does not manage to end the scheduler's sweep takes back.
+func (d *Desk) recordLost(worker string, lost []carillon.Report) {
+	ctx, cancel := context.WithTimeout(context.Background(), carillon.Handover)
+	defer cancel()
+	receipts, err := d.Report(ctx, worker, lost)
+	if err != nil {
+		d.cfg.Logger.Error("take back what a worker does not know of", "error", err, "runs", len(lost))
 		return
 	}
-	go func() { // the worker waits for the answer to its beat
-		ctx, cancel := context.WithTimeout(context.Background(), carillon.Handover)
-		defer cancel()
-		receipts, err := d.Report(ctx, worker, lost)
-		if err != nil {
-			d.cfg.Logger.Error("take back what a worker does not know of", "error", err, "runs", len(lost))
-			return
+	taken := 0
+	for _, receipt := range receipts {
+		if receipt == carillon.Recorded {
+			taken++
 		}
-		taken := 0
-		for _, receipt := range receipts {
-			if receipt == carillon.Recorded {
-				taken++
-			}
+	}
+	d.cfg.Logger.Info("took back runs that their worker does not know of", "runs", taken, "worker", worker)
+}
+
+// stops notes that a worker asks for nothing more.
+func (d *Desk) stops(worker string) {
+	v := d.alive(worker)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	v.stops = true
+	for _, w := range d.waiting {
+		if w.worker == worker {
+			w.awaken()
 		}
-		d.cfg.Logger.Info("took back runs that their worker does not know of", "runs", taken, "worker", worker)
-	}()
+	}
 }
 
 // beats gathers beats that come at the same time into one write.

@@ -88,6 +88,7 @@ func (m *memory) dropAll(worker string) {
 type visitor struct {
 	seen  time.Time // when its session was last known to be alive
 	holds map[carillon.Held]bool
+	stops bool // it asks for nothing more
 }
 
 // forget drops what is remembered of a worker that is gone.

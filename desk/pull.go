@@ -35,6 +35,10 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 	if err := d.known(ctx, p.Worker); err != nil {
 		return nil, err
 	}
+	if d.unwanted(ctx, p.Worker) != "" { // it has said that it asks for nothing more
+		pause(ctx, carillon.PullWait)
+		return nil, ctx.Err()
+	}
 	names, shares := sharesOf(p.Queues)
 	wait, cancel := context.WithTimeout(ctx, carillon.PullWait)
 	defer cancel()
@@ -67,7 +71,29 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 		}
 	}
 	w.promised.Wait()
-	return append(tasks, w.tasks...), nil
+	tasks = append(tasks, w.tasks...)
+	if why := d.unwanted(ctx, p.Worker); why != "" && len(tasks) > 0 {
+		lost := make([]carillon.Report, len(tasks))
+		for i := range tasks {
+			lost[i] = carillon.Report{Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.Lost, Reason: why}}
+		}
+		d.recordLost(p.Worker, lost)
+		return nil, ctx.Err()
+	}
+	return tasks, nil
+}
+
+// unwanted says why the answer to a pull reaches nobody: then what was claimed for it is handed back at once.
+func (d *Desk) unwanted(ctx context.Context, worker string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch v := d.workers[worker]; {
+	case v != nil && v.stops:
+		return "the worker is stopping"
+	case ctx.Err() != nil:
+		return "the worker gave up its pull"
+	}
+	return ""
 }
 
 // close ends the wait of a pull that got some runs from the queue, and says how many of them are too many, because their

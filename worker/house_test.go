@@ -40,7 +40,8 @@ type house struct {
 	parts, door sync.WaitGroup
 	ctx         context.Context
 	cancel      context.CancelFunc
-	ended       chan error // of the worker
+	endWorker   context.CancelFunc // tells the worker alone to stop
+	ended       chan error         // of the worker
 
 	mu     sync.Mutex
 	seen   []attempt // in the order of their starts
@@ -123,7 +124,11 @@ func (h *house) runLedger() {
 }
 
 func (h *house) runScheduler() { h.parts.Go(func() { h.scheduler.Run(h.ctx) }) }
-func (h *house) runWorker()    { h.parts.Go(func() { h.ended <- h.worker.Run(h.ctx) }) }
+func (h *house) runWorker() {
+	ctx, cancel := context.WithCancel(h.ctx)
+	h.endWorker = cancel
+	h.parts.Go(func() { h.ended <- h.worker.Run(ctx) })
+}
 
 func (h *house) stop() {
 	h.cancel()

@@ -32,6 +32,9 @@ func (w *Worker) pull(ctx context.Context) {
 		tasks = tasks[:min(n, len(tasks))] // no desk gives more
 		w.slots.release(n - len(tasks))
 		late := w.late(sent)
+		if ctx.Err() != nil {
+			late = "the worker is stopping"
+		}
 		if late == "" && len(tasks) > 0 && !w.begin(tasks, id, sent) {
 			late = "it was claimed for a session that is over"
 		}

@@ -19,6 +19,7 @@ type wire struct {
 	slow    time.Duration // of pulls, before the answer
 	away    bool          // reports do not arrive
 	deaf    bool          // reports arrive, their answers do not
+	unheard bool          // the desk does not notice that a pull was given up
 	reports int
 }
 
@@ -29,12 +30,33 @@ func (w *wire) set(f func()) {
 }
 
 func (w *wire) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+	if w.unheard {
+		return w.pullUnheard(ctx, p)
+	}
+	return w.pullSlowly(ctx, p)
+}
+
+func (w *wire) pullSlowly(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
 	tasks, err := w.Desk.Pull(ctx, p)
 	w.mu.Lock()
 	slow := w.slow
 	w.mu.Unlock()
 	time.Sleep(slow)
 	return tasks, err
+}
+
+func (w *wire) pullUnheard(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+	answered := make(chan []carillon.Task, 1)
+	go func() {
+		tasks, _ := w.pullSlowly(context.WithoutCancel(ctx), p)
+		answered <- tasks
+	}()
+	select {
+	case tasks := <-answered:
+		return tasks, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 func (w *wire) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {

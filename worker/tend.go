@@ -54,12 +54,13 @@ func (w *Worker) beat(ctx context.Context) {
 	for number := int64(1); ; number++ {
 		select {
 		case <-tick.C:
+		case <-w.hurry:
 		case <-ctx.Done():
 			return
 		}
 		sent := w.cfg.Clock()
 		try, cancel := context.WithTimeout(ctx, beatTime)
-		orders, err := w.cfg.Desk.Beat(try, carillon.Beat{ID: w.ID(), Number: number, Holds: w.holds()})
+		orders, err := w.cfg.Desk.Beat(try, w.beatNow(number))
 		cancel()
 		switch {
 		case err == nil:
@@ -76,6 +77,12 @@ func (w *Worker) beat(ctx context.Context) {
 			w.silent("prolong the session", err)
 		}
 	}
+}
+
+// beatNow reads stopping first: what a pull brought before the worker gave up the last of them is listed.
+func (w *Worker) beatNow(number int64) carillon.Beat {
+	stopping := w.stopping.Load()
+	return carillon.Beat{ID: w.ID(), Number: number, Holds: w.holds(), Stopping: stopping}
 }
 
 func (w *Worker) obey(stop []carillon.Order) {

@@ -57,6 +57,9 @@ type Worker struct {
 	dropped chan struct{} // capacity 1: an attempt is over
 	away    atomic.Bool   // the desk does not answer
 	over    atomic.Bool   // the lease is, and that was said
+
+	stopping atomic.Bool   // it has given up its pulls, and asks for no more
+	hurry    chan struct{} // capacity 1: beat now
 }
 
 func New(cfg Config) *Worker {
@@ -70,7 +73,7 @@ func New(cfg Config) *Worker {
 	if cfg.Clock == nil {
 		cfg.Clock = executor.Boottime
 	}
-	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1)}
+	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	w.slots.free, w.slots.freed = cfg.Concurrency, make(chan struct{}, 1)
 	w.ends.limit, w.ends.ready = cfg.Pending, make(chan struct{}, 1)
 	w.hands.init()
@@ -100,6 +103,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		pullers.Go(func() { w.pull(ctx) })
 	}
 	pullers.Wait()
+	w.stopping.Store(true) // a node may just be claiming for a pull that was given up; it hears of that now
+	w.hurry <- struct{}{}
 	w.drain()
 	stop()
 	loops.Wait()
