@@ -104,7 +104,7 @@ func (s *Schedule) parse() *FieldError {
 	}
 	loc, err := zone(s.Timezone)
 	if err != nil {
-		return invalid("schedule.timezone", s.Timezone, "an IANA time zone such as Europe/Berlin or UTC")
+		return invalid("schedule.timezone", s.Timezone, "%s", wantZone(s.Timezone))
 	}
 	s.times, err = cron.Parse(s.Cron, loc)
 	var bad *cron.Error

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/carillon-run/carillon/internal/suggest"
 )
 
 // fields are the JSON names of a struct, in its order.
@@ -38,7 +40,7 @@ func (f *fields) hint(name string) string {
 	if len(f.names) == 0 {
 		return "no fields here"
 	}
-	hint := didYouMean(name, f.names)
+	hint := suggest.DidYouMean(name, f.names)
 	if below := f.below(name); hint == "" && below != "" {
 		hint = "; did you mean " + below + "?"
 	}

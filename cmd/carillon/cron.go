@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/cron"
 )
 
@@ -83,7 +84,11 @@ func (a *app) explain(expression, zone, from string, n int) error {
 func loadZone(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "Local" { // which would mean something else on the server
-		return nil, usage("--tz: %q is not valid: want an IANA time zone such as Europe/Berlin or UTC", name)
+		hint := ""
+		if like := carillon.ZoneLike(name); like != "" {
+			hint = "; did you mean " + like + "?"
+		}
+		return nil, usage("--tz: %q is not valid: want an IANA time zone such as Europe/Berlin or UTC%s", name, hint)
 	}
 	return loc, nil
 }

@@ -55,6 +55,7 @@ func TestCronErrorsNameTheField(t *testing.T) {
 		{"cron", "@fortnightly"},
 		{"cron", "@daily", "--tz", "Mars/Olympus"},
 		{"cron", "@daily", "--tz", "Local"},
+		{"cron", "@daily", "--tz", "europe/berlin"},
 		{"cron", "@daily", "--from", "noon"},
 		{"cron", "@daily", "-n", "0"},
 		{"cron", "@daily", "-n", "many"},

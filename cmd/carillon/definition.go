@@ -76,7 +76,7 @@ func (d *definition) addTarget(flags *pflag.FlagSet) {
 	d.add(flags, "dir", "target.command.dir", "path", text, "working directory of the command, absolute")
 	d.add(flags, "fatal-exit-codes", "target.command.fatal_exit_codes", "codes", numbers, "exit codes, with commas between them, after which there is no retry")
 	d.add(flags, "http", "target.http.url", "URL", text, "make an HTTP request instead of running a command")
-	d.add(flags, "method", "target.http.method", "word", text, "of the request (default POST)")
+	d.add(flags, "method", "target.http.method", "word", upper, "of the request (default POST)")
 	d.add(flags, "header", "target.http.headers", "name:value", d.pairs(":"), "of the request; may be repeated")
 	d.add(flags, "body", "target.http.body", "text", text, "of the request, a template (default the payload)")
 	d.add(flags, "handler", "target.handler", "bool", empty, "call the function that a worker registered for the type")
@@ -132,6 +132,8 @@ func (o doc) set(path string, value any) {
 // The forms that a flag's text can have. Each gets what the flag was given before, for those that may be repeated.
 
 func text(s string, _ any) (any, error) { return s, nil }
+
+func upper(s string, _ any) (any, error) { return strings.ToUpper(s), nil }
 
 // empty is an object without fields, for a flag that is only there or not.
 func empty(s string, _ any) (any, error) {

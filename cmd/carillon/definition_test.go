@@ -42,7 +42,7 @@ func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {
 		{`echo --name x`, `{"target":{"command":{"argv":["echo","--name","x"]}}}`},
 		{`--priority 0 -- date -u`, `{"priority":0,"target":{"command":{"argv":["date","-u"]}}}`},
 		{`--shell date --env A=b --env C=d=e --dir /tmp --fatal-exit-codes 3,4`, `{"target":{"command":{"dir":"/tmp","env":{"A":"b","C":"d=e"},"fatal_exit_codes":[3,4],"shell":"date"}}}`},
-		{`--http https://x.org --method PUT --header A:b --body hi`, `{"target":{"http":{"body":"hi","headers":{"A":"b"},"method":"PUT","url":"https://x.org"}}}`},
+		{`--http https://x.org --method put --header A:b --body hi`, `{"target":{"http":{"body":"hi","headers":{"A":"b"},"method":"PUT","url":"https://x.org"}}}`},
 		{`--handler --type email.send --name n --owner o --queue q`, `{"name":"n","owner":"o","queue":"q","target":{"handler":{}},"type":"email.send"}`},
 		{`--label a=b --label c= --payload {"n":1}`, `{"labels":{"a":"b","c":""},"payload":{"n":1}}`},
 		{`--payload @` + payload, `{"payload":{"from":"file"}}`},

@@ -16,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/carillon-run/carillon/internal/suggest"
 )
 
 // app is one call of the command line: where it reads and writes, its clock, and its global flags. Tests make their own.
@@ -73,6 +75,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
   carillon logs -f run_0f8j2v5r3c0001jgq9k2w0m`,
 		SilenceErrors:     true, // exit prints them, in one form
 		SilenceUsage:      true,
+		RunE:              nothingNamed,
+		Args:              cobra.ArbitraryArgs, // nothingNamed has the better words for a command that there is not
 		DisableAutoGenTag: true,
 	}
 	root.AddGroup(
@@ -128,8 +132,29 @@ func (a *app) noteBegin(cmd *cobra.Command) {
 	}
 }
 
+// nothingNamed is called where no command was found: without arguments for the help.
+func nothingNamed(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return cmd.Help()
+	}
+	var known []string
+	for _, sub := range cmd.Commands() {
+		known = append(known, sub.Name())
+	}
+	return fmt.Errorf("there is no command %q%s", args[0], suggest.DidYouMean(args[0], known))
+}
+
 // flagError says it as every other error about a value does.
-func flagError(_ *cobra.Command, err error) error {
+func flagError(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		if near := suggest.Nearest(unknown.GetSpecifiedName(), known); near != "" {
+			return fmt.Errorf("unknown flag: --%s; did you mean --%s?", unknown.GetSpecifiedName(), near)
+		}
+		return err
+	}
 	var bad *pflag.InvalidValueError
 	var number *strconv.NumError
 	if errors.As(err, &bad) {

@@ -179,7 +179,10 @@ func TestErrorsAreOneLineAndHaveACode(t *testing.T) {
 		h.carillon("jobs", "-o", "xml")
 		h.carillon("runs", "--state", "happy")
 		h.carillon("fly")
+		h.carillon("subimt")
 		h.carillon("jobs", "--fly")
+		h.carillon("submit", "--nmae", "x", "--", "date")
+		h.carillon("submit", "--cron", "@daily", "--tz", "europe/berlin", "--", "date")
 		h.in = "name: twin\ntarget: {command: {argv: [echo]}}\n---\nname: twin\ntarget: {command: {argv: [echo]}}\n"
 		h.carillon("submit", "-q", "-f", "-")
 		h.later(time.Second)

@@ -1,9 +1,18 @@
-package api
+// Package suggest finds the name that was probably meant.
+package suggest
 
 import "strings"
 
-// didYouMean is a hint if one of the known names is close to the given one.
-func didYouMean(given string, known []string) string {
+// DidYouMean is a hint if one of the known names is close to the given one.
+func DidYouMean(given string, known []string) string {
+	if best := Nearest(given, known); best != "" {
+		return "; did you mean " + best + "?"
+	}
+	return ""
+}
+
+// Nearest is the known name that is close to the given one, "" if none is.
+func Nearest(given string, known []string) string {
 	best, distance := "", 3
 	if len(given) > 40 {
 		return "" // no name is that long, and comparing costs the product of both lengths
@@ -14,10 +23,7 @@ func didYouMean(given string, known []string) string {
 			best, distance = name, d
 		}
 	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
+	return best
 }
 
 // editDistance counts insertions, deletions, replacements and swaps of neighbours, which are what fingers get wrong.
