@@ -18,7 +18,10 @@ type WakeQuery struct {
 	Lane   *Lane // nil: all
 	// Full are lanes whose waiting runs nobody has room for: a store may leave them out. One that has passed over many stops
 	// there, however few it has found, and returns the last that it passed over as well: see More.
-	Full  []Lane
+	Full []Lane
+	// Held asks only for runs that a worker holds; not together with Lane. A store passes over those that wait as it does over full lanes: it may stop
+	// after many, and then returns the last that it passed over as well.
+	Held  bool
 	After WakePos
 	Until Time
 	Limit int
@@ -32,21 +35,26 @@ type WakePos struct {
 
 func (r *Run) WakePos() WakePos { return WakePos{r.Wake, r.ID} }
 
-// Wants says whether a run is of the shards and lanes that are asked for and not of a full one.
+// Wants says whether a run is of the shards and lanes that are asked for, not of a full one, and held if that is asked for.
 func (q *WakeQuery) Wants(run *Run) bool {
 	lane := run.Lane()
 	return (q.Shards == nil || slices.Contains(q.Shards, run.ID.Job.Shard())) && (q.Lane == nil || *q.Lane == lane) &&
-		(run.State != Waiting || !slices.Contains(q.Full, lane))
+		!q.passes(run)
 }
 
-// More says that there may be something behind a page: it has as many runs as were asked for, or it ends with one of a full
-// lane, where the store has stopped.
+// passes says that a run waits and is passed over.
+func (q *WakeQuery) passes(run *Run) bool {
+	return run.State == Waiting && (q.Held || slices.Contains(q.Full, run.Lane()))
+}
+
+// More says that there may be something behind a page: it has as many runs as were asked for, or it ends with one that was
+// passed over, where the store has stopped.
 func (q *WakeQuery) More(page []Run) bool {
 	if len(page) == 0 {
 		return false
 	}
 	last := &page[len(page)-1]
-	return len(page) >= q.Limit || last.State == Waiting && slices.Contains(q.Full, last.Lane())
+	return len(page) >= q.Limit || q.passes(last)
 }
 
 // Less is the order of wakes: (Wake, Due, Job).

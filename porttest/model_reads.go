@@ -79,6 +79,7 @@ func (w *world) compareWakes() {
 			q.Shards = append(q.Shards, w.rand.IntN(carillon.Shards))
 		}
 	}
+	q.Held = q.Lane == nil && w.rand.IntN(3) == 0
 	for {
 		page := both(w, "wakes", func(s carillon.Store) ([]carillon.Run, error) { return s.Wakes(context.Background(), q) })
 		if len(page) == 0 {

@@ -95,7 +95,7 @@ func (t *storeTest) submit(edit func(*carillon.Job)) (carillon.Job, carillon.Run
 // claim gives a run to a worker; end ends it. Both return the run as it is stored then.
 func (t *storeTest) claim(run carillon.Run, worker string) carillon.Run {
 	t.Helper()
-	run = run.Claim(worker, t.now)
+	run = run.Claim(worker, max(t.now, run.ID.Due)) // never early
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	run.Rev++
 	return run

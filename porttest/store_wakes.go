@@ -19,6 +19,7 @@ var storeWakes = []storeCase{
 	{"wakes are of the lane that is asked for", storeWakeLane},
 	{"wakes are of the shards that are asked for", storeWakeShards},
 	{"what a full lane holds, and all of the others, is found behind what waits in it", storeWakeFull},
+	{"held runs are found behind those that wait", storeWakeHeld},
 	{"a query without a limit returns the default number", func(t *storeTest) {
 		var dues []carillon.Time
 		for i := range carillon.DefaultLimit + 10 {
@@ -209,4 +210,39 @@ func storeWakeShards(t *storeTest) {
 	t.equal("no shard", len(t.wakes(carillon.WakeQuery{Shards: []int{}, Until: carillon.Never})), 0)
 	full := []carillon.Lane{all[0].Lane()}
 	t.equal("no shard, and a full lane", len(t.wakes(carillon.WakeQuery{Shards: []int{}, Full: full, Until: carillon.Never})), 0)
+}
+
+func storeWakeHeld(t *storeTest) {
+	var want []carillon.RunID
+	for i := range 600 {
+		_, run := t.submit(func(j *carillon.Job) { j.Schedule.At = t.now + carillon.Time(i) })
+		if i%70 != 69 {
+			continue
+		}
+		claimed := run.Claim("worker_1", t.now+carillon.Time(i))
+		if i%140 == 69 {
+			claimed = claimed.Begin(t.now + carillon.Time(i))
+		}
+		if i == 209 {
+			claimed.Wake++ // it left its due time
+		}
+		t.win(carillon.Change{Runs: []carillon.Run{claimed}})
+		want = append(want, run.ID)
+	}
+	for _, limit := range []int{1, 3, 1000} {
+		var got []carillon.RunID
+		q := carillon.WakeQuery{Held: true, Until: t.now + 500, Limit: limit}
+		for more, pages := true, 0; more; pages++ {
+			t.goesOn(pages)
+			page := t.wakes(q)
+			for i := range page {
+				if q.Wants(&page[i]) {
+					got = append(got, page[i].ID)
+				}
+				q.After = page[i].WakePos()
+			}
+			more = q.More(page)
+		}
+		t.equal("held runs", got, want[:7])
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -233,5 +234,38 @@ func TestASearchGivesUpItsTurnAndGoesOnWhereItStood(t *testing.T) {
 	}
 	if found != 3 || pages != 15 {
 		t.Errorf("%d runs on %d pages", found, pages)
+	}
+}
+
+func TestAReadOfHeldRunsStopsAfterManyThatWait(t *testing.T) {
+	store := openAt(t, database(t))
+	store.Bound(7, 100)
+	changes := submits(t, 100, nil)
+	var want, got []carillon.RunID
+	for i := range changes {
+		if i%40 < 2 || i == 27 { // the 28th is the last that a read looks at
+			changes[i].Runs[0] = changes[i].Runs[0].Claim("w", changes[i].Runs[0].Wake)
+			want = append(want, changes[i].Runs[0].ID)
+		}
+	}
+	win(t, store, changes...)
+	pages := 0
+	for q := (carillon.WakeQuery{Held: true, Until: carillon.Never, Limit: 5}); ; pages++ {
+		page, err := store.Wakes(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range page {
+			if q.Wants(&page[i]) {
+				got = append(got, page[i].ID)
+			}
+			q.After = page[i].WakePos()
+		}
+		if !q.More(page) {
+			break
+		}
+	}
+	if !slices.Equal(got, want) || pages < 10 {
+		t.Errorf("%d pages, got %v, want %v", pages, got, want)
 	}
 }

@@ -3,6 +3,7 @@ package mysql
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"github.com/carillon-run/carillon"
 )
@@ -15,10 +16,15 @@ const (
 	wakesOfAll  = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ? ORDER BY wake, due, job LIMIT ?`
 	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ? AND queue = ? AND prio = ?
 ORDER BY wake, due, job LIMIT ?`
+
+	// Held runs among so many in the order, and the last of so many: to look for what is behind millions that wait could take
+	// longer than a statement may. They are one view.
+	wakesHeld = `SELECT ` + runColumns + ` FROM (SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ?
+ORDER BY wake, due, job LIMIT ?) some WHERE state <> 1 ORDER BY wake, due, job LIMIT ?`
+	wakesCut = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ? ORDER BY wake, due, job LIMIT ?, 1`
 )
 
-// Wakes implements carillon.Store. Lanes that are full come too: to look for what is behind millions of their runs could take
-// longer than a statement may.
+// Wakes implements carillon.Store. Lanes that are full come too.
 func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carillon.Run, err error) {
 	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
 	shards := raw(``)
@@ -28,18 +34,52 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 		}
 		shards = `AND shard IN (` + ints(q.Shards) + `)`
 	}
-	wake, due, job := q.After.Wake, q.After.ID.Due, q.After.ID.Job
-	args := []any{wake, due, job, wake, due, wake, q.Until, shards}
-	query := wakesOfAll
+	if q.Held {
+		err = s.view(ctx, func(l *link) error {
+			found = nil
+			return s.wakesHeld(l, &q, shards, limit, &found)
+		})
+		return found, tried("read held runs", err)
+	}
+	query, args := wakesOfAll, append(after(q.After, q.Until), shards)
 	if q.Lane != nil {
 		query = wakesOfLane
 		args = append(args, q.Lane.Queue, q.Lane.Priority)
 	}
-	err = s.use(ctx, func(l *link) error {
-		return l.query(func(r row) error {
-			found = append(found, r.unfinished())
-			return nil
-		}, query, append(args, limit)...)
-	})
+	err = s.use(ctx, func(l *link) error { return l.query(into(&found), query, append(args, limit)...) })
 	return found, tried("read wakes", err)
+}
+
+// after are the arguments of afterWake.
+func after(pos carillon.WakePos, until carillon.Time) []any {
+	return []any{pos.Wake, pos.ID.Due, pos.ID.Job, pos.Wake, pos.ID.Due, pos.Wake, until}
+}
+
+func into(runs *[]carillon.Run) func(row) error {
+	return func(r row) error {
+		*runs = append(*runs, r.unfinished())
+		return nil
+	}
+}
+
+// wakesHeld reads held runs among the next maxScan, and the one that it stops at if that waits: who asks goes on from there.
+func (s *Store) wakesHeld(l *link, q *carillon.WakeQuery, shards raw, limit int, found *[]carillon.Run) error {
+	for pos := q.After; ; {
+		var cut []carillon.Run
+		args := append(after(pos, q.Until), shards)
+		if err := l.query(into(found), wakesHeld, append(slices.Clip(args), s.maxScan, limit-len(*found))...); err != nil {
+			return err
+		}
+		if err := l.query(into(&cut), wakesCut, append(slices.Clip(args), s.maxScan-1)...); err != nil {
+			return err
+		}
+		switch {
+		case len(cut) == 0 || len(*found) == limit:
+			return nil
+		case cut[0].State == carillon.Waiting:
+			*found = append(*found, cut[0])
+			return nil
+		}
+		pos = cut[0].WakePos()
+	}
 }

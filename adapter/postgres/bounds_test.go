@@ -112,15 +112,24 @@ func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
 }
 
 func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
+	testStops(t, carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}}, func(run *carillon.Run) { run.Priority = 9 })
+}
+
+func TestAReadOfHeldRunsStopsAfterManyThatWait(t *testing.T) {
+	testStops(t, carillon.WakeQuery{Held: true}, func(run *carillon.Run) { *run = run.Claim("w", run.Wake) })
+}
+
+// testStops makes some runs such that a query wants them, and expects it to find them all, in several pages if it stops.
+func testStops(t *testing.T, query carillon.WakeQuery, want func(*carillon.Run)) {
 	for _, atMost := range []int{1, 64, 500, 100_000} {
 		store := open(t, database(t), postgres.Config{})
 		store.ScanAtMost(atMost)
 		changes := submissions(t, carillon.NewIDs(1, carillon.Never), 2000)
-		var want []carillon.RunID
+		var wanted []carillon.RunID
 		for i := range changes {
 			if i%100 == 99 || changes[i].Job.ID.Shard() == 5 { // many of one shard, more than is read of it at a time
-				changes[i].Runs[0].Priority = 9
-				want = append(want, changes[i].Runs[0].ID)
+				want(&changes[i].Runs[0])
+				wanted = append(wanted, changes[i].Runs[0].ID)
 			}
 			if i%300 == 99 {
 				changes[i].Runs[0].Wake++
@@ -128,7 +137,8 @@ func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
 		}
 		commit(t, store, changes...)
 		var got []carillon.RunID
-		pages, q := 0, carillon.WakeQuery{Until: carillon.Never, Full: []carillon.Lane{{Queue: "default", Priority: 5}}, Limit: 2}
+		pages, q := 0, query
+		q.Until, q.Limit = carillon.Never, 2
 		for more := true; more; pages++ {
 			page, err := store.Wakes(context.Background(), q)
 			if err != nil {
@@ -143,10 +153,10 @@ func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
 			more = q.More(page)
 		}
 		slices.SortFunc(got, func(a, b carillon.RunID) int { return int(a.Job - b.Job) })
-		if !slices.Equal(got, want) {
-			t.Errorf("at most %d: got %v, want %v", atMost, got, want)
+		if !slices.Equal(got, wanted) {
+			t.Errorf("at most %d: got %v, want %v", atMost, got, wanted)
 		}
-		if few := len(want)/q.Limit + 1; (pages > few) != (atMost <= 64) {
+		if few := len(wanted)/q.Limit + 1; (pages > few) != (atMost <= 64) {
 			t.Errorf("at most %d: %d pages; %d without a stop", atMost, pages, few)
 		}
 	}

@@ -64,7 +64,7 @@ func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 	return some, nil
 }
 
-// cutFirst is the stretch that was cut the earliest: enough runs of full lanes were passed over for one read. nil if none was.
+// cutFirst is the stretch that was cut the earliest: enough waiting runs were passed over for one read. nil if none was.
 // A lane that is asked for is looked for to the end.
 func (m *merge) cutFirst() (first *stretch) {
 	if m.lanes == nil || m.lanes.Lane != nil {
@@ -196,6 +196,7 @@ func (m *merge) ask(ask *rows, s *stretch) {
 		ask.null()
 	}
 	m.askFull(ask)
+	ask.bool(m.lanes != nil && m.lanes.Held)
 	ask.int(int64(m.reach))
 	ask.int(int64(s.quota))
 }

@@ -132,7 +132,13 @@ func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
 	store := openAt(t, filepath.Join(t.TempDir(), "carillon.db"))
 	store.maxScan = 7
 	fill(t, store, 200) // 100 of them are finished
-	q := carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}, Until: carillon.Never, Limit: 1000}
+	testStops(t, store, carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}, Until: carillon.Never, Limit: 1000})
+	testStops(t, store, carillon.WakeQuery{Held: true, Until: carillon.Never, Limit: 1000})
+}
+
+// testStops expects a query to pass over 100 runs, 7 a page.
+func testStops(t *testing.T, store *Store, q carillon.WakeQuery) {
+	t.Helper()
 	pages, passed := 0, map[carillon.RunID]bool{}
 	for {
 		page, err := store.Wakes(context.Background(), q)

@@ -64,10 +64,11 @@ type wakeStream struct {
 	all    bool // shards
 	shards [carillon.Shards]bool
 	full   []carillon.Lane
+	held   bool
 	run    *carillon.Run
 	row    carillon.Run
 
-	passed  int  // how many runs of full lanes may still be passed over: while somebody reads, the write-ahead log grows
+	passed  int  // how many waiting runs may still be passed over: while somebody reads, the write-ahead log grows
 	stopped bool // run is the last of those
 }
 
@@ -88,7 +89,7 @@ func (r *reader) wakes(query string, q *carillon.WakeQuery, pass int) (*wakeStre
 		stmt.BindText(5, q.Lane.Queue)
 		stmt.BindInt64(6, int64(q.Lane.Priority))
 	}
-	w := &wakeStream{reader: r, stmt: stmt, all: q.Shards == nil, full: q.Full, passed: pass}
+	w := &wakeStream{reader: r, stmt: stmt, all: q.Shards == nil, full: q.Full, held: q.Held, passed: pass}
 	for _, shard := range q.Shards {
 		w.shards[shard] = true
 	}
@@ -119,7 +120,7 @@ func (w *wakeStream) next() error {
 		if !w.all && !w.shards[carillon.JobID(w.stmt.ColumnInt64(1)).Shard()] {
 			continue
 		}
-		if len(w.full) > 0 && w.hasNoRoom() {
+		if (w.held || len(w.full) > 0) && w.passes() {
 			if w.passed--; w.passed > 0 {
 				continue
 			}
@@ -131,10 +132,13 @@ func (w *wakeStream) next() error {
 	}
 }
 
-// hasNoRoom says that the row waits in a lane that is full.
-func (w *wakeStream) hasNoRoom() bool {
+// passes says that the row waits, and is passed over: in a lane that is full, or because held runs are asked for.
+func (w *wakeStream) passes() bool {
 	if carillon.State(w.stmt.ColumnInt32(14)) != carillon.Waiting {
 		return false
+	}
+	if w.held {
+		return true
 	}
 	prio, queue := int8(w.stmt.ColumnInt32(15)), w.reader.name(w.stmt, 19)
 	return slices.Contains(w.full, carillon.Lane{Queue: queue, Priority: prio})
