@@ -38,8 +38,8 @@ func (a *app) submit(ctx context.Context, c *client.Client, file string, defs []
 			return jobs, &noted{inFile(file, batch, err), []string{acceptedBefore(defs, len(jobs), len(batch), err)}}
 		}
 		jobs = append(jobs, accepted...)
-		if a.progress && len(defs) > batchJobs {
-			fmt.Fprintf(a.err, "\r%d of %d jobs submitted", len(jobs), len(defs))
+		if a.errTerminal && len(defs) > batchJobs {
+			fmt.Fprintf(a.rawErr, "\r%d of %d jobs submitted", len(jobs), len(defs))
 		}
 	}
 	a.clearProgress()
@@ -47,8 +47,8 @@ func (a *app) submit(ctx context.Context, c *client.Client, file string, defs []
 }
 
 func (a *app) clearProgress() {
-	if a.progress {
-		fmt.Fprint(a.err, "\r\x1b[K")
+	if a.errTerminal {
+		fmt.Fprint(a.rawErr, "\r\x1b[K")
 	}
 }
 

@@ -90,5 +90,6 @@ func exitCode(err error) int {
 
 // oneLine keeps a message on its line, and a server's text from moving the terminal's cursor.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+	s = strings.ToValidUTF8(s, "\ufffd") // a lone byte can begin a control sequence, too
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || isC1(r) }), " ")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +14,7 @@ import (
 
 func (a *app) logsCommand() *cobra.Command {
 	var q client.LogQuery
-	var times bool
+	var times, raw bool
 	cmd := &cobra.Command{
 		Use:   "logs RUN",
 		Short: "Show what a run printed",
@@ -29,12 +30,16 @@ job, shows its latest run.`,
 			if err != nil {
 				return err
 			}
+			if raw {
+				a.out, a.terminal = a.raw, false
+			}
 			return a.printLogs(ctx, c, id, q, times)
 		}),
 	}
 	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "stay, and show lines as they come")
 	cmd.Flags().IntVar(&q.Attempt, "attempt", 0, "only of this attempt")
 	cmd.Flags().BoolVarP(&times, "timestamps", "t", false, "show when each line was printed, and where to")
+	cmd.Flags().BoolVar(&raw, "raw", false, "send control characters to a terminal as they are; elsewhere they always are")
 	return cmd
 }
 
@@ -68,7 +73,7 @@ func (a *app) printLine(line carillon.Line, times bool) error {
 	case "yaml":
 		return a.show([]carillon.Line{line}, nil)
 	}
-	text := line.Text
+	text := a.lineFor(a.out, line.Text)
 	if line.Stream == "carillon" {
 		text = a.paint(yellow, text)
 	}
@@ -78,4 +83,12 @@ func (a *app) printLine(line carillon.Line, times bool) error {
 	}
 	_, err := fmt.Fprintln(a.out, text)
 	return err
+}
+
+// lineFor is what a job printed, as it goes to w.
+func (a *app) lineFor(w io.Writer, text string) string {
+	if _, terminal := w.(*safeTerminal); terminal {
+		return endColours(text)
+	}
+	return text
 }

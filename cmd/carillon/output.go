@@ -89,7 +89,11 @@ func stateColour(state string) colour {
 
 // colours says whether to paint what goes to w: only a person at a terminal is helped by it.
 func (a *app) colours(w io.Writer) bool {
-	return w == a.out && a.terminal && !a.noColor && a.env("NO_COLOR") == "" && a.env("TERM") != "dumb"
+	return w == a.out && a.terminal && a.wantsColours()
+}
+
+func (a *app) wantsColours() bool {
+	return !a.noColor && a.env("NO_COLOR") == "" && a.env("TERM") != "dumb"
 }
 
 func (a *app) paint(c colour, text string) string { return paint(a.colours(a.out), c, text) }

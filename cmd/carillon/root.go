@@ -28,28 +28,38 @@ type app struct {
 	now      func() time.Time
 	zone     *time.Location // times are shown in it
 	terminal bool           // out is one
-	progress bool           // err is one: it can show how far something is
 	width    int            // of that, in columns; 0: not known
 	http     *http.Client   // nil: the client's own
+	// errTerminal says that err is a terminal, which can show how far something is.
+	errTerminal bool
 
 	server, token, data string
 	tokenFile           string // a worker's
 	format              string
 	noColor             bool
 
-	began bool // the command itself was reached; what goes wrong before is the usage
+	// raw and rawErr are out and err as they are, even if that is a terminal.
+	raw, rawErr io.Writer
+	began       bool // the command itself was reached; what goes wrong before is the usage
 }
 
 func newApp() *app {
 	width, _, err := term.GetSize(int(os.Stdout.Fd()))
 	return &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, now: time.Now, zone: time.Local,
-		terminal: err == nil, width: width, progress: term.IsTerminal(int(os.Stderr.Fd())),
+		terminal: err == nil, width: width, errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
 	}
 }
 
 // run performs one command line and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
+	a.raw, a.rawErr = a.out, a.err
+	if a.terminal {
+		a.out = &safeTerminal{a.out, a.wantsColours}
+	}
+	if a.errTerminal {
+		a.err = &safeTerminal{a.err, a.wantsColours}
+	}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(a.in)

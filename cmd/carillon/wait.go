@@ -30,7 +30,7 @@ func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) err
 		if line.Stream == "stdout" && a.forPeople() {
 			w = a.out
 		}
-		fmt.Fprintln(w, line.Text)
+		fmt.Fprintln(w, a.lineFor(w, line.Text))
 	}
 	run, err := c.Run(ctx, id)
 	if err != nil {

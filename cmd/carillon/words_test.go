@@ -94,7 +94,7 @@ func TestColouredColumnsStayStraight(t *testing.T) {
 }
 
 func TestControlCharactersOfAServerDoNotReachTheTerminal(t *testing.T) {
-	if got := oneLine("a\x1b[2Jb\r\nc\td"); strings.ContainsAny(got, "\x1b\r\n\t") {
+	if got := oneLine("a\x1b[2Jb\r\nc\td\u009b2Je\x9b2Jf"); got != "a [2Jb c d 2Je\ufffd2Jf" {
 		t.Errorf("%q", got)
 	}
 }
