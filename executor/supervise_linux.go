@@ -98,6 +98,8 @@ func (s *supervisor) receive() bool {
 // the command as the leader of a session of its own.
 func (s *supervisor) start() syscall.Errno {
 	_ = os.WriteFile("/proc/self/comm", []byte("supervise"), 0) // ps would say "exe"
+	// The command has the same user: without this it could trace its supervisor. From here on /proc/self is root's.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err.(syscall.Errno)
 	}

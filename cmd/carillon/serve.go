@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/owned"
 	"github.com/carillon-run/carillon/node"
 )
 
@@ -51,6 +52,9 @@ func serveCommand() *cobra.Command {
 			}
 			if err := f.resolve(cmd.ErrOrStderr()); err != nil {
 				return usage("%s", set.explain(err))
+			}
+			if err := owned.HideProcess(); err != nil {
+				f.cfg.Logger.Warn("commands of this user can read the environment of this process", "error", err)
 			}
 			f.cfg.Data, _ = cmd.Flags().GetString("data")
 			return serve(cmd.Context(), f.cfg, cmd.OutOrStdout())

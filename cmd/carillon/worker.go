@@ -62,6 +62,9 @@ func (a *app) workerCommand() *cobra.Command {
 			if err := f.resolve(cmd.ErrOrStderr()); err != nil {
 				return usage("%s", set.explain(err))
 			}
+			if err := owned.HideProcess(); err != nil {
+				f.cfg.Logger.Warn("commands of this user can read the environment of this process", "error", err)
+			}
 			return a.work(cmd.Context(), &f)
 		},
 	}
