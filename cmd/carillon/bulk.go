@@ -79,10 +79,15 @@ func inFile(file string, batch []written, err error) error {
 	}
 	refused := *problem
 	refused.Field = field
-	if line := batch[at].lineAt(field); line > 0 {
-		return fmt.Errorf("%s, line %d: %w", fileName(file), line, &refused)
+	return fmt.Errorf("%s: %w", inLine(file, &batch[at], at, field), &refused)
+}
+
+// inLine is the place of a field in a file: by its line, or, where that is not known, by the number of the job.
+func inLine(file string, def *written, number int, field string) string {
+	if line := def.lineAt(field); line > 0 {
+		return fmt.Sprintf("%s, line %d", fileName(file), line)
 	}
-	return fmt.Errorf("%s, job %d: %w", fileName(file), at+1, &refused)
+	return fmt.Sprintf("%s, job %d", fileName(file), number+1)
 }
 
 func fileName(file string) string {

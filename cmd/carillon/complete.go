@@ -17,10 +17,10 @@ const (
 	completions    = 50
 )
 
-// complete is a function for cobra that offers what find returns for the first argument.
+// complete is a function for cobra that offers what find returns for the first argument, or for each if there can be several.
 func (a *app) complete(find func(ctx context.Context, c *client.Client) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+		if len(args) > 0 && !strings.HasSuffix(cmd.Use, "...") {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		c, err := a.connect()

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -29,11 +30,16 @@ away. Giving --at, --after, --cron or --every replaces whichever of them the job
 		},
 		ValidArgsFunction: a.completeJobs(),
 	}
+	var late bool
 	def := a.definitionFlags(cmd, true)
+	lateFlag(cmd, &late)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := def.given(args[1:])
 		if len(given) == 0 {
 			return usage("nothing to change: give at least one flag, or a program after --")
+		}
+		if err := a.refuseLate(given, late); err != nil {
+			return err
 		}
 		return a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.edit(ctx, c, args[0], given)
@@ -60,7 +66,30 @@ func (a *app) edit(ctx context.Context, c *client.Client, name string, given doc
 	if err != nil {
 		return err
 	}
-	return a.done(job, "%s edited: version %d", job.ID, job.Version)
+	if !a.forPeople() {
+		return a.show(job, nil)
+	}
+	next, err := c.Next(ctx, id, 1)
+	if err != nil {
+		return err
+	}
+	a.edited(was.Definition, &job, next.Items)
+	return nil
+}
+
+// edited says what has changed, and when the job is due after that.
+func (a *app) edited(was carillon.Definition, job *carillon.Job, next []client.DueTime) {
+	fmt.Fprintf(a.out, "%s edited: version %d\n", job.ID, job.Version)
+	lines := changed(was, job.Definition)
+	if len(lines) == 0 {
+		fmt.Fprintln(a.out, "  nothing is different from before")
+	}
+	for _, line := range lines {
+		fmt.Fprintln(a.out, "  "+oneLine(line))
+	}
+	if len(next) > 0 {
+		fmt.Fprintln(a.out, "  next due "+a.whenIn(next[0].Due, a.zoneOf(&job.Schedule)))
+	}
 }
 
 // changesTo fills up the fields that the API replaces as a whole with what the job has in them.

@@ -38,6 +38,11 @@ type noted struct {
 
 func (n *noted) Unwrap() error { return n.error }
 
+// told is an error that has been printed already; its exit code counts.
+type told struct{ error }
+
+func (t *told) Unwrap() error { return t.error }
+
 // errQuiet ends with exit code 1 and no message: what happened has been shown already.
 var errQuiet = errors.New("failed")
 
@@ -51,6 +56,10 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 	}
 	if errors.Is(err, errQuiet) {
 		return exitFailed
+	}
+	var printed *told
+	if errors.As(err, &printed) {
+		return exitCode(err)
 	}
 	code, text := exitCode(err), err.Error()
 	var away *client.Unreachable

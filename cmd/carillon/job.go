@@ -59,11 +59,7 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime) {
 	t.fact("Owner", job.Owner)
 	t.fact("Labels", pairsText(job.Labels))
 	t.fact("Schedule", a.scheduleWords(&job.Schedule))
-	times := []string{"-"}
-	for i, due := range next {
-		times = append(times[:i], a.when(due.Due))
-	}
-	t.facts("Next", times)
+	t.facts("Next", a.nextTimes(job, next))
 	t.facts("Last run", a.runSummary(job.LastRun))
 	t.facts("Target", targetLines(&job.Target))
 	t.fact("Payload", payloadText(job.Payload))
@@ -78,6 +74,24 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime) {
 	if job.Updated != job.Created {
 		t.fact("Updated", a.when(job.Updated))
 	}
+}
+
+// nextTimes are the due times ahead in the job's own zone; for a job that has none, when its run is tried again.
+func (a *app) nextTimes(job *client.Detail, next []client.DueTime) (times []string) {
+	for _, due := range next {
+		times = append(times, a.whenIn(due.Due, a.zoneOf(&job.Schedule)))
+	}
+	if run := job.NextRun; len(times) == 0 && run != nil {
+		text := a.when(max(run.ID.Due, run.Wake))
+		if run.Attempt > 0 {
+			text += fmt.Sprintf(", attempt %d of %s", run.Attempt+1, run.ID)
+		}
+		times = append(times, text)
+	}
+	if len(times) == 0 {
+		return []string{"-"}
+	}
+	return times
 }
 
 func (a *app) runSummary(run *carillon.Run) []string {

@@ -176,6 +176,16 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
+// some is for commands that take one argument or more.
+func some(what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return fmt.Errorf("want a %s, or several of them; given none", what)
+		}
+		return nil
+	}
+}
+
 // one is for commands that take exactly one argument.
 func one(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,7 +93,7 @@ func (a *app) runDetail(run *carillon.Run) {
 	if run.Started != 0 && run.Ended != 0 {
 		t.fact("Took", took(run.Started, run.Ended))
 	}
-	t.fact("Attempts", fmt.Sprintf("%d (%s, lost %d)", run.Attempt, count(int(run.Failures), "failure"), run.Losses))
+	t.fact("Attempts", attemptsText(run))
 	t.fact("Worker", run.Worker)
 	t.fact("Queue", fmt.Sprintf("%s, priority %d", run.Queue, run.Priority))
 	t.fact("Definition", fmt.Sprintf("version %d", run.Version))
@@ -103,6 +104,22 @@ func (a *app) runDetail(run *carillon.Run) {
 		t.fact("Result", payloadText(run.Output.Result))
 		t.fact("Checkpoint", payloadText(run.Output.Checkpoint))
 	}
+}
+
+// attemptsText says what became of the attempts that did not succeed.
+func attemptsText(run *carillon.Run) string {
+	var bad []string
+	if run.Failures > 0 {
+		bad = append(bad, fmt.Sprintf("%d failed", run.Failures))
+	}
+	if run.Losses > 0 {
+		bad = append(bad, fmt.Sprintf("%d lost with the worker", run.Losses))
+	}
+	text := strconv.Itoa(int(run.Attempt))
+	if len(bad) > 0 {
+		text += " (" + strings.Join(bad, ", ") + ")"
+	}
+	return text
 }
 
 // lateBy shows the claim, and for a first attempt how late it came: the figure that a scheduler is judged by.

@@ -117,6 +117,43 @@ func TestANameCanBeginLikeAnID(t *testing.T) {
 	})
 }
 
+func TestSeveralJobsAtOnce(t *testing.T) {
+	inHouse(t, "several", func(h *house) {
+		a := idIn(h.carillon("submit", "-q", "--name", "a", "--every", "1h", "--", "echo"), "job_")
+		h.carillon("submit", "-q", "--name", "b", "--every", "1h", "--", "echo")
+		h.carillon("pause", a, "b", "c")
+		h.carillon("resume", a, "b", "-o", "json")
+		h.carillon("submit", "-q", "--name", "slow", "--", "sleep", "1h")
+		h.later(time.Second)
+		h.carillon("cancel", idIn(h.carillon("runs", "slow"), "run_"), "b", a)
+		h.carillon("cancel")
+		h.carillon("__complete", "cancel", "x", "job_")
+	})
+}
+
+func TestWhatAPersonMayHaveMeantOtherwise(t *testing.T) {
+	inHouse(t, "meant", func(h *house) {
+		h.carillon("submit", "--at", "2020-01-01", "--", "date")
+		h.carillon("submit", "-q", "--at", "2020-01-01", "--late", "--", "date")
+		h.carillon("submit", "-q", "--at", "2026-03-28 11:59:30", "--", "date")
+		h.in = "name: old\nschedule:\n  at: 2020-01-01T00:00:00Z\ntarget: {command: {argv: [date]}}\n"
+		h.carillon("submit", "-q", "-f", "-")
+		h.carillon("submit", "-q", "-f", "-", "--late")
+		h.carillon("submit", "-q", "echo", "hi", "--name", "foo")
+		h.carillon("submit", "-q", "--", "echo", "hi", "--name", "foo")
+		h.carillon("submit", "-q", "ls", "--color", "-f")
+		h.carillon("submit", "-q", "--name", "later", "--at", "2026-03-29 09:00", "--", "date")
+		h.carillon("edit", "later", "--at", "2025-03-29 09:00")
+		h.carillon("edit", "later", "--at", "2026-03-30 09:00", "--priority", "9", "--label", "a=b", "--payload", `{"n":1}`)
+		h.carillon("edit", "later", "--priority", "9")
+		h.in = "name: flaky\ntarget: {command: {argv: [fail, no]}}\nretry: {delay: 5m, jitter: 0}\n"
+		h.carillon("submit", "-q", "-f", "-")
+		h.later(time.Second)
+		h.carillon("job", "flaky")
+		h.carillon("run", "flaky")
+	})
+}
+
 func TestWaitingForARun(t *testing.T) {
 	inHouse(t, "wait", func(h *house) {
 		h.carillon("submit", "--wait", "--name", "good", "--after", "90s", "--", "echo", "at last")

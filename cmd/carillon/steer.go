@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -13,30 +14,30 @@ import (
 
 func (a *app) pauseCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "pause JOB",
+		Use:   "pause JOB...",
 		Short: "Hold a job: nothing of it starts until it is resumed",
 		Long:  `Holds a job. What runs goes on to its end; due times that pass meanwhile are recorded as skipped.`,
 		Example: `  carillon pause report
-  carillon pause job_0f8j2v5r3c000`,
-		Args:              one("job, its id or name"),
+  carillon pause report job_0f8j2v5r3c000`,
+		Args:              some("job, its id or name"),
 		ValidArgsFunction: a.completeJobs(carillon.Active),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.steer(ctx, c, args[0], c.Pause, "paused")
+			return a.each(args, func(name string) (any, string, error) { return a.steer(ctx, c, name, c.Pause, "paused") })
 		}),
 	}
 }
 
 func (a *app) resumeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "resume JOB",
+		Use:   "resume JOB...",
 		Short: "Let a paused job go on",
 		Long:  `Lets a paused job go on with its next due time. A one-time job whose time has passed runs now.`,
 		Example: `  carillon resume report
   carillon resume job_0f8j2v5r3c000`,
-		Args:              one("job, its id or name"),
+		Args:              some("job, its id or name"),
 		ValidArgsFunction: a.completeJobs(carillon.Paused),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.steer(ctx, c, args[0], c.Resume, "resumed")
+			return a.each(args, func(name string) (any, string, error) { return a.steer(ctx, c, name, c.Resume, "resumed") })
 		}),
 	}
 }
@@ -44,51 +45,80 @@ func (a *app) resumeCommand() *cobra.Command {
 // steer does one thing to one job.
 func (a *app) steer(ctx context.Context, c *client.Client, name string,
 	do func(context.Context, carillon.JobID) (carillon.Job, error), word string,
-) error {
+) (any, string, error) {
 	id, err := a.findJob(ctx, c, name)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	job, err := do(ctx, id)
-	if err != nil {
-		return err
+	return job, fmt.Sprintf("%s %s", job.ID, word), err
+}
+
+// each does one thing to several jobs or runs, one after the other, and goes on after an error: every other one was named
+// as well. The exit code is that of the first error.
+func (a *app) each(names []string, do func(name string) (thing any, said string, err error)) error {
+	var done []any
+	var first error
+	for _, name := range names {
+		thing, said, err := do(name)
+		switch {
+		case err != nil && len(names) == 1:
+			return err
+		case err != nil:
+			fmt.Fprintf(a.err, "carillon: %s: %s\n", oneLine(name), oneLine(err.Error()))
+			first = cmp.Or(first, err)
+			continue
+		case a.forPeople():
+			fmt.Fprintln(a.out, said)
+		}
+		done = append(done, thing)
 	}
-	return a.done(job, "%s %s", job.ID, word)
+	if !a.forPeople() {
+		if len(names) == 1 {
+			return a.show(done[0], nil)
+		}
+		if err := a.show(items[any]{append([]any{}, done...)}, nil); err != nil {
+			return err
+		}
+	}
+	if first != nil {
+		return &told{first}
+	}
+	return nil
 }
 
 func (a *app) cancelCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
-		Use:   "cancel {JOB | RUN}",
-		Short: "Cancel a job for good, or one run of it",
+		Use:   "cancel {JOB | RUN}...",
+		Short: "Cancel jobs for good, or single runs",
 		Long: `Cancels a job, and what waits of it; what runs is asked to stop, or left to its end with --keep-running.
 Given a run, cancels that one and leaves the job's schedule as it is.`,
 		Example: `  carillon cancel report --keep-running
-  carillon cancel job_0f8j2v5r3c000
+  carillon cancel job_0f8j2v5r3c000 job_0f8j2v5r3c001
   carillon cancel run_0f8j2v5r3c0001jgq9k2w0m`,
-		Args:              one("id of a job or run"),
+		Args:              some("job or run"),
 		ValidArgsFunction: a.completeEither(),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			if run, err := carillon.ParseRunID(args[0]); err == nil {
-				if keep {
-					return usage("--keep-running is for jobs: canceling a run means to stop it")
+			return a.each(args, func(name string) (any, string, error) {
+				if run, err := carillon.ParseRunID(name); err == nil {
+					return a.cancelRun(ctx, c, run, keep)
 				}
-				return a.cancelRun(ctx, c, run)
-			}
-			cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) { return c.Cancel(ctx, id, keep) }
-			return a.steer(ctx, c, args[0], cancel, "canceled")
+				cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) { return c.Cancel(ctx, id, keep) }
+				return a.steer(ctx, c, name, cancel, "canceled")
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&keep, "keep-running", false, "leave what runs to its end")
 	return cmd
 }
 
-func (a *app) cancelRun(ctx context.Context, c *client.Client, id carillon.RunID) error {
-	run, err := c.CancelRun(ctx, id)
-	if err != nil {
-		return err
+func (a *app) cancelRun(ctx context.Context, c *client.Client, id carillon.RunID, keep bool) (any, string, error) {
+	if keep {
+		return nil, "", usage("--keep-running is for jobs: canceling a run means to stop it")
 	}
-	return a.done(run, "%s %s", run.ID, a.stateWord(&run))
+	run, err := c.CancelRun(ctx, id)
+	return run, fmt.Sprintf("%s %s", run.ID, a.stateWord(&run)), err
 }
 
 func (a *app) nextCommand() *cobra.Command {

@@ -14,7 +14,7 @@ import (
 
 func (a *app) submitCommand() *cobra.Command {
 	var file string
-	var wait, quiet bool
+	var wait, quiet, late bool
 	cmd := &cobra.Command{
 		Use:   "submit [flags] [--] PROGRAM [ARG...]",
 		Short: "Submit a job: a command, an HTTP request or a handler; now, later or again and again",
@@ -39,11 +39,19 @@ With --wait the log lines of the (first) run are shown as they come, and the exi
 	cmd.Flags().BoolVar(&wait, "wait", false, "show the log and wait until the run has ended")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id and nothing else")
 	def := a.definitionFlags(cmd, false)
+	lateFlag(cmd, &late)
 	_ = cmd.MarkFlagFilename("file", "json", "yaml", "yml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		defs, err := a.submission(file, def.given(args))
+		given := def.given(args)
+		defs, err := a.submission(file, given)
 		if err != nil {
 			return err
+		}
+		if err := errors.Join(a.refuseLate(given, late), a.refuseLateIn(file, defs, late)); err != nil {
+			return err
+		}
+		if cmd.ArgsLenAtDash() < 0 {
+			a.noteFlagsBehind(cmd, args)
 		}
 		if wait && len(defs) != 1 {
 			return usage("--wait is for one job, not for %d", len(defs))

@@ -65,20 +65,34 @@ func (a *app) ago(t carillon.Time) string {
 }
 
 // stamp is an instant in the reader's zone, with the zone; milliseconds only where there are any.
-func (a *app) stamp(t carillon.Time) string {
+func (a *app) stamp(t carillon.Time) string { return stampIn(t, a.zone) }
+
+func stampIn(t carillon.Time, zone *time.Location) string {
 	layout := "2006-01-02 15:04:05 MST"
 	if t%1000 != 0 {
 		layout = "2006-01-02 15:04:05.000 MST"
 	}
-	return t.Std().In(a.zone).Format(layout)
+	return t.Std().In(zone).Format(layout)
 }
 
 // when is for detail views: the instant, and how far it is.
-func (a *app) when(t carillon.Time) string {
+func (a *app) when(t carillon.Time) string { return a.whenIn(t, a.zone) }
+
+func (a *app) whenIn(t carillon.Time, zone *time.Location) string {
 	if t == 0 || t == carillon.Never {
 		return "-"
 	}
-	return a.stamp(t) + " (" + a.ago(t) + ")"
+	return stampIn(t, zone) + " (" + a.ago(t) + ")"
+}
+
+// zoneOf is where the due times of a schedule are told: in its own zone, else in the reader's.
+func (a *app) zoneOf(s *carillon.Schedule) *time.Location {
+	if s.Timezone != "" {
+		if zone, err := time.LoadLocation(s.Timezone); err == nil {
+			return zone
+		}
+	}
+	return a.zone
 }
 
 // took is how long something lasted, to three digits or so.

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+)
+
+func lateFlag(cmd *cobra.Command, late *bool) {
+	cmd.Flags().BoolVar(late, "late", false, "take a time of --at that has passed: the job is due at once")
+}
+
+// refuseLate asks again about a time that has passed more than a minute ago. The API takes it and runs the job at once,
+// which is right for a program that is late; a person has more likely mistyped the year.
+func (a *app) refuseLate(given doc, late bool) error {
+	schedule, _ := given["schedule"].(doc)
+	text, _ := schedule["at"].(string)
+	if words := a.passed(text); words != "" && !late {
+		return usage("--at: %s", words)
+	}
+	return nil
+}
+
+// refuseLateIn is refuseLate for the jobs of a file.
+func (a *app) refuseLateIn(file string, defs []written, late bool) error {
+	if file == "" {
+		return nil
+	}
+	for i := range defs {
+		var def struct {
+			Schedule struct{ At string }
+		}
+		if late || !bytes.Contains(defs[i].body, []byte(`"at"`)) || json.Unmarshal(defs[i].body, &def) != nil {
+			continue
+		}
+		if words := a.passed(def.Schedule.At); words != "" {
+			return usage("%s: schedule.at: %s", inLine(file, &defs[i], i, "schedule.at"), words)
+		}
+	}
+	return nil
+}
+
+// passed says since when a time has passed; "" if it has not, or by less than a minute.
+func (a *app) passed(text string) string {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil || a.now().Sub(at) < time.Minute {
+		return ""
+	}
+	return fmt.Sprintf("%s has passed (%s): the job would run at once; say --late if that is meant",
+		a.stamp(carillon.TimeOf(at)), relative(at, a.now()))
+}
+
+// noteFlagsBehind warns of flags that were meant for this command and that the program gets, because they follow it.
+func (a *app) noteFlagsBehind(cmd *cobra.Command, argv []string) {
+	for _, arg := range argv {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		if strings.HasPrefix(arg, "--") && name != "help" && cmd.Flags().Lookup(name) != nil {
+			fmt.Fprintf(a.err, "carillon: --%s follows the program and is given to it; flags of carillon go before %q. Write -- in front of the program if that is meant.\n",
+				oneLine(name), oneLine(argv[0]))
+			return
+		}
+	}
+}
