@@ -121,6 +121,8 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"name", "job_06w1zyvjw0000", "id of a job", func(d *D) { d.Name = "job_06w1zyvjw0000" }},
 		{"name", "run_06w201zb4000001m7g2kev2", "id of a job or run", func(d *D) { d.Name = "run_06w201zb4000001m7g2kev2" }},
 		{"name", "x", "200", func(d *D) { d.Name = strings.Repeat("x", 201) }},
+		{"name", "é", "1 to 200 printable characters", func(d *D) { d.Name = strings.Repeat("é", 201) }},
+		{"labels.a", "é", "at most 128 printable characters", func(d *D) { d.Labels = map[string]string{"a": strings.Repeat("é", 129)} }},
 		{"labels", "33", "32", func(d *D) { d.Labels = labels }},
 		{"labels", "a b", "keys", func(d *D) { d.Labels = map[string]string{"a b": ""} }},
 		{"labels.a", "\x00", "128", func(d *D) { d.Labels = map[string]string{"a": "\x00"} }},
@@ -165,10 +167,10 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 
 func TestWhatIsJustAllowed(t *testing.T) {
 	def := define(t, func(d *carillon.Definition) {
-		d.Name = strings.Repeat("ü", 100)
+		d.Name = strings.Repeat("ü", 200)
 		d.Type = "9" + strings.Repeat("/", 63)
 		d.Queue, d.Owner = "a.b_c-d/e@f", "A"
-		d.Labels = map[string]string{"k": strings.Repeat("v", 128), "empty": ""}
+		d.Labels = map[string]string{"k": strings.Repeat("é", 128), "empty": ""}
 		d.Payload = []byte(`"` + strings.Repeat("x", 256<<10-2) + `"`)
 		d.Priority, d.Timeout = 9, carillon.Duration(365*24*time.Hour)
 		d.Retry = carillon.Retry{MaxAttempts: 1000, Backoff: carillon.Fixed, MaxCrashes: 1000, Jitter: 1}

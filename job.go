@@ -253,7 +253,7 @@ func word(s string, limit int) bool {
 }
 
 func printable(s string, limit int) bool {
-	return s != "" && len(s) <= limit && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	return s != "" && utf8.RuneCountInString(s) <= limit && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
 func byteCount(n int) string { return strconv.Itoa(n) + " bytes" }

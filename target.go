@@ -26,7 +26,7 @@ type Command struct {
 
 // HTTP is a request. 2xx is success, 4xx is fatal except 408, 409, 425 and 429, anything else is retriable.
 type HTTP struct {
-	Method  string            `json:"method"` // default POST
+	Method  string            `json:"method,omitempty"` // default POST
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
 	// Body is a template with ${run.id}, ${payload.a.b} and the like (see template.go). Empty: the payload itself.

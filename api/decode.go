@@ -92,6 +92,9 @@ func (d *decoder) own(path string, into json.Unmarshaler) error {
 		}
 		return invalid(path, fault.Given, fault.Want)
 	}
+	if t, ok := into.(*carillon.Time); ok && *t == 0 && err == nil && string(value) != "null" { // it would be taken for none
+		return invalid(path, strings.Trim(string(value), `"`), "a time after 1970-01-01, or null for none")
+	}
 	return err
 }
 
@@ -117,12 +120,20 @@ func (d *decoder) object(path string, v reflect.Value) error {
 	if whole[v.Type()] {
 		v.SetZero()
 	}
+	another := oneWhen(v.Type())
+	parent := path
 	return d.members(path, len(fields.names), func(path, name string) error {
 		i, ok := fields.index[name]
 		if !ok {
 			return invalid(path, name, fields.hint(name))
 		}
-		return d.value(path, v.Field(i))
+		if err := another(parent, name); err != nil {
+			return err
+		}
+		if err := d.value(path, v.Field(i)); err != nil {
+			return err
+		}
+		return fields.checkGiven(path, name, v.Field(i))
 	})
 }
 

@@ -12,9 +12,10 @@ import (
 
 // fields are the JSON names of a struct, in its order.
 type fields struct {
-	of    reflect.Type
-	names []string
-	index map[string]int
+	of      reflect.Type
+	names   []string
+	index   map[string]int
+	leftOut map[string]bool // zero stands for "not given"
 }
 
 var known sync.Map // reflect.Type -> *fields
@@ -23,12 +24,13 @@ func fieldsOf(t reflect.Type) *fields {
 	if f, ok := known.Load(t); ok {
 		return f.(*fields)
 	}
-	f := &fields{of: t, index: map[string]int{}}
+	f := &fields{of: t, index: map[string]int{}, leftOut: map[string]bool{}}
 	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		if t.Field(i).IsExported() && name != "" && name != "-" {
 			f.index[name] = i
 			f.names = append(f.names, name)
+			f.leftOut[name] = t.Field(i).Type.Kind() == reflect.String || options == "omitzero" && name != "after"
 		}
 	}
 	known.Store(t, f)

@@ -148,6 +148,24 @@ var malformed = []struct{ name, body, field string }{
 	{"a priority of 10", with(`"priority":10`), "priority"},
 	{"a priority of -1", with(`"priority":-1`), "priority"},
 
+	// Fields that were given and hold nothing.
+	{"a cron that is empty", schedule(`"cron":""`), "schedule.cron"},
+	{"an every of zero", schedule(`"every":"0s"`), "schedule.every"},
+	{"a cron, and an every of zero", schedule(`"cron":"* * * * *","every":"0s"`), "schedule"},
+	{"a cron, and an after of zero", schedule(`"cron":"* * * * *","after":"0s"`), "schedule"},
+	{"an after of zero, and a cron", schedule(`"after":"0s","cron":"* * * * *"`), "schedule"},
+	{"a zone that is empty", schedule(`"cron":"* * * * *","timezone":""`), "schedule.timezone"},
+	{"max_runs of zero", schedule(`"every":"1m","max_runs":0`), "schedule.max_runs"},
+	{"an at of 1970", schedule(`"at":"1970-01-01T00:00:00Z"`), "schedule.at"},
+	{"a name that is empty", with(`"name":""`), "name"},
+	{"a type that is empty", with(`"type":""`), "type"},
+	{"an owner that is empty", with(`"owner":""`), "owner"},
+	{"a queue that is empty", with(`"queue":""`), "queue"},
+	{"a shell line that is empty", command(`"argv":["echo"],"shell":""`), "target.command.shell"},
+	{"a directory that is empty", command(`"argv":["echo"],"dir":""`), "target.command.dir"},
+	{"a method that is empty", request(`"url":"https://example.com","method":""`), "target.http.method"},
+	{"a body that is empty", request(`"url":"https://example.com","body":""`), "target.http.body"},
+
 	// Schedules.
 	{"a cron with 61 minutes", schedule(`"cron":"61 * * * *"`), "schedule.cron"},
 	{"a cron with four fields", schedule(`"cron":"* * * *"`), "schedule.cron"},

@@ -32,13 +32,22 @@ type fieldFlag struct {
 	parse func(text string, before any) (any, error)
 	text  string
 	value any // nil: not given
+	// optional says that an empty text takes the field away.
+	optional bool
 }
+
+// removed is the value of a field that an edit takes away.
+type removed struct{}
 
 func (f *fieldFlag) String() string { return f.text }
 func (f *fieldFlag) Type() string   { return f.kind }
 
 func (f *fieldFlag) Set(text string) (err error) {
 	f.text = text
+	if f.optional && text == "" {
+		f.value = removed{}
+		return nil
+	}
 	f.value, err = f.parse(text, f.value)
 	return err
 }
@@ -92,6 +101,9 @@ func (d *definition) addSchedule(flags *pflag.FlagSet) {
 	d.add(flags, "starts-at", "schedule.starts_at", "time", d.instant, "no due time before")
 	d.add(flags, "ends-at", "schedule.ends_at", "time", d.instant, "no due time after")
 	d.add(flags, "max-runs", "schedule.max_runs", "number", number, "so many runs by the clock")
+	for _, f := range d.fields {
+		f.optional = d.edit && slices.Contains([]string{"schedule.timezone", "schedule.starts_at", "schedule.ends_at", "schedule.max_runs"}, f.path)
+	}
 }
 
 func (d *definition) add(flags *pflag.FlagSet, name, path, kind string, parse func(string, any) (any, error), usage string) {
@@ -107,7 +119,11 @@ type doc map[string]any
 func (d *definition) given(argv []string) doc {
 	given := doc{}
 	for _, f := range d.fields {
-		if f.value != nil {
+		switch f.value.(type) {
+		case nil:
+		case removed:
+			given.set(f.path, nil)
+		default:
 			given.set(f.path, f.value)
 		}
 	}

@@ -17,7 +17,8 @@ func (a *app) editCommand() *cobra.Command {
 		Short: "Change a job; what is not given stays",
 		Long: `Changes the fields that are given and leaves the others. Runs that have not begun move to the new definition; one that
 has begun keeps its own. --label, --env and --header add to what is there or replace it, and "--label key-" takes one
-away. Giving --at, --after, --cron or --every replaces whichever of them the job had.`,
+away. Giving --at, --after, --cron or --every replaces whichever of them the job had. An empty --starts-at, --ends-at,
+--max-runs or --tz takes that away.`,
 		Example: `  carillon edit report --cron "0 4 * * MON-FRI"
   carillon edit job_0f8j2v5r3c000 --priority 9 --label team=blue --label old-
   carillon edit report --env LEVEL=debug -- /opt/report --verbose`,

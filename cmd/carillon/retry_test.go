@@ -17,3 +17,18 @@ func TestRetriedRunsWaitForEachOtherAndAManualRunThatWouldBeSkippedIsRefused(t *
 		h.carillon("run", "--now", "slow")
 	})
 }
+
+func TestAFieldThatIsGivenSaysSomething(t *testing.T) {
+	inHouse(t, "given", func(h *house) {
+		h.carillon("submit", "--cron", "", "--", "echo")
+		h.carillon("submit", "--every", "0", "--", "echo")
+		h.carillon("submit", "--every", "1m", "--max-runs", "0", "--", "echo")
+		h.carillon("submit", "--name", "", "--", "echo")
+		h.carillon("submit", "--starts-at", "", "--every", "1m", "--", "echo")
+		h.in = "target: {command: {argv: [echo]}}\nschedule: {cron: \"\"}\n"
+		h.carillon("submit", "-f", "-")
+		h.carillon("submit", "-q", "--name", "a", "--cron", "0 3 * * *", "--tz", "Europe/Berlin", "--max-runs", "3", "--starts-at", "2027-03-26", "--ends-at", "2028-03-26", "--", "echo")
+		h.carillon("edit", "a", "--starts-at", "", "--ends-at", "", "--max-runs", "", "--tz", "")
+		h.carillon("job", "a")
+	})
+}

@@ -1,0 +1,61 @@
+package api
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/carillon-run/carillon"
+)
+
+// absent are the types in which an empty text, and zero in a field that is left out when it is written, say that a field was
+// not given. Where it was given as just that, it is refused: a variable that is not set must not turn
+// a schedule into "now". Zero has a meaning in all other fields: a timeout of "0s" is none.
+var absent = map[reflect.Type]bool{
+	reflect.TypeFor[carillon.Definition](): true, reflect.TypeFor[carillon.Schedule](): true,
+	reflect.TypeFor[carillon.Command](): true, reflect.TypeFor[carillon.HTTP](): true,
+}
+
+// wantInstead is what is right for some fields that were given as nothing.
+var wantInstead = map[string]string{
+	"cron":     "an expression such as 0 3 * * MON-FRI; leave the field out for a job that runs once",
+	"every":    "at least 1s; leave the field out for a job that runs once",
+	"max_runs": "a number above 0; leave the field out for no limit",
+	"body":     "a template; leave the field out to send the payload",
+}
+
+// checkGiven refuses a field that was given and holds nothing.
+func (f *fields) checkGiven(path, name string, v reflect.Value) error {
+	if !absent[f.of] || !v.IsZero() || !f.leftOut[name] || v.Type() == reflect.TypeFor[carillon.Time]() { // null is no time
+		return nil
+	}
+	given := ""
+	if text, ok := v.Interface().(interface{ String() string }); ok && v.Kind() != reflect.String {
+		given = text.String()
+	} else if v.Kind() == reflect.Int {
+		given = "0"
+	}
+	want := wantInstead[name]
+	if want == "" {
+		want = "a value that is not empty; leave the field out for its default"
+	}
+	return invalid(path, given, want)
+}
+
+// whens are the fields of a schedule of which it has one, in the order in which errors name them.
+var whens = []string{"at", "after", "cron", "every"}
+
+// oneWhen refuses a second one, also where the first was a zero: after "0s" is now.
+func oneWhen(of reflect.Type) func(path, name string) error {
+	var given []string
+	return func(path, name string) error {
+		if of != reflect.TypeFor[carillon.Schedule]() || !slices.Contains(whens, name) {
+			return nil
+		}
+		if given = append(given, name); len(given) == 1 {
+			return nil
+		}
+		slices.SortFunc(given, func(a, b string) int { return slices.Index(whens, a) - slices.Index(whens, b) })
+		return invalid(path, strings.Join(given, " and "), "only one of at, after, cron or every; none means now")
+	}
+}
