@@ -60,11 +60,14 @@ type Queue interface {
 	// Push returns the indexes of those that their lane had no room for; they are still in the store.
 	Push(ctx context.Context, runs []Run) (refused []int, err error)
 	// Pull waits for at least one run of the queues (none given: of any) and returns up to max. Higher priorities come
-	// first, but every ten seconds of waiting weigh as much as one step of priority, so nothing starves.
+	// first, but every AgeStep of waiting weighs as much as one step of priority, so nothing starves: see Run.Before.
 	// Ack means claimed or refused, not finished. Waiting for the end would pin a log-based queue behind its slowest
 	// run; what covers a crash is the run's Wake.
 	Pull(ctx context.Context, queues []string, max int) (runs []Run, ack func(context.Context) error, err error)
 }
+
+// AgeStep is how long a due run waits until that weighs as much as one step of priority.
+const AgeStep = 10 * time.Second
 
 // Bus tells whoever listens, at most once. Nothing depends on it but speed.
 type Bus interface {

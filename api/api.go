@@ -25,6 +25,9 @@ type Config struct {
 	Desk    carillon.Desk                                    // for workers that dial in; default none: they are not found
 	Secret  []byte                                           // signs the tokens of attempts, the same on all nodes; default one of this API's own
 	Members func(context.Context) ([]carillon.Member, error) // nodes and workers; default none
+	// Alive are nodes and workers as last heard, without a read: to warn at once of a queue that no worker serves.
+	// Default: no such warnings.
+	Alive func() []carillon.Member
 	// Holds is what members said with their last beat; default: not known.
 	Holds func(ctx context.Context, ids []string) ([]carillon.Holding, error)
 

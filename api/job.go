@@ -202,5 +202,5 @@ func (s *server) runNow(w http.ResponseWriter, r *http.Request, _ *query) error 
 		return err
 	}
 	run, err := s.Ledger.RunNow(r.Context(), namespace(r), id)
-	return replyNew(w, run, err)
+	return s.replyNew(w, r, run, err)
 }

@@ -41,6 +41,7 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error 
 	if err != nil {
 		return err
 	}
+	s.warn(w, r, jobs...)
 	w.Header().Set("Location", "/v1/jobs/"+jobs[0].ID.String())
 	return s.replyJob(w, http.StatusCreated, jobs[0])
 }
@@ -70,6 +71,7 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	if err != nil {
 		return err
 	}
+	s.warn(w, r, jobs...)
 	for i := range jobs {
 		jobs[i] = s.shown(jobs[i])
 	}

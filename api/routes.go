@@ -106,8 +106,8 @@ func (s *server) runRoutes() []route {
 			Status: 200, Gives: page[carillon.Run]{}, handle: s.listRuns,
 		},
 		{
-			Method: "GET", Pattern: "/v1/runs/{id}", Summary: "Read a run with its result and checkpoint",
-			Status: 200, Gives: run, handle: s.getRun,
+			Method: "GET", Pattern: "/v1/runs/{id}", Summary: "Read a run with its result and checkpoint, and what it waits for",
+			Status: 200, Gives: runView{}, handle: s.getRun,
 		},
 	}
 }

@@ -62,7 +62,7 @@ func (s *server) getRun(w http.ResponseWriter, r *http.Request, _ *query) error 
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, run)
+	return reply(w, http.StatusOK, runView{run, s.waitsFor(r.Context(), &run)})
 }
 
 func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, _ *query) error {
@@ -83,7 +83,7 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) erro
 		return err
 	}
 	run, err := s.Ledger.RetryRun(r.Context(), namespace(r), id)
-	return replyNew(w, run, err)
+	return s.replyNew(w, r, run, err)
 }
 
 // retryDeadLetter is for dead letters only, so that pressing the button twice is one retry and a refusal.
@@ -93,13 +93,14 @@ func (s *server) retryDeadLetter(w http.ResponseWriter, r *http.Request, _ *quer
 		return err
 	}
 	run, err := s.Ledger.Redrive(r.Context(), namespace(r), id)
-	return replyNew(w, run, err)
+	return s.replyNew(w, r, run, err)
 }
 
-func replyNew(w http.ResponseWriter, run carillon.Run, err error) error {
+func (s *server) replyNew(w http.ResponseWriter, r *http.Request, run carillon.Run, err error) error {
 	if err != nil {
 		return err
 	}
+	s.warnOf(w, r, 1, func(int) string { return run.Queue })
 	w.Header().Set("Location", "/v1/runs/"+run.ID.String())
 	return reply(w, http.StatusCreated, run)
 }

@@ -91,6 +91,8 @@ func (s schemas) properties(t reflect.Type, into object) {
 	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
+		case field.Anonymous && field.Type == reflect.TypeFor[carillon.Run]():
+			s.properties(reflect.TypeFor[runShape](), into)
 		case field.Anonymous:
 			s.properties(field.Type, into)
 		case field.IsExported() && name != "" && name != "-":

@@ -13,6 +13,7 @@ type server struct {
 	routes []route
 	mux    *http.ServeMux
 	about  []byte // the OpenAPI description
+	recent recent
 }
 
 // route is one line of the table. Everything about it that can be checked or described without running it is here.

@@ -64,8 +64,9 @@ func (c *cluster) said(name, words string) bool {
 // get reads a run.
 func (c *cluster) get(id carillon.RunID) (run carillon.Run) {
 	c.t.Helper()
-	c.insist(func(ctx context.Context, api *client.Client) (err error) {
-		run, err = api.Run(ctx, id)
+	c.insist(func(ctx context.Context, api *client.Client) error {
+		detail, err := api.Run(ctx, id)
+		run = detail.Run
 		return err
 	})
 	return run

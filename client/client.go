@@ -32,6 +32,9 @@ type Config struct {
 	// HTTP makes the requests. Default: a client of its own that follows no redirects and gives up on a silent
 	// network after 10 seconds. A Timeout in it also ends the following of logs.
 	HTTP *http.Client
+	// Warn is told what the server warns of: it took the job, but no live worker serves the job's queue, for example.
+	// Default: nothing is done with it. Calls of several goroutines may be made at the same time.
+	Warn func(text string)
 	// Timeout bounds each call but that for logs. Default 1m.
 	Timeout time.Duration
 }
@@ -42,6 +45,7 @@ type Client struct {
 	token   string
 	http    *http.Client
 	timeout time.Duration
+	warn    func(text string)
 	flights flights
 }
 
@@ -51,7 +55,12 @@ func New(c Config) (*Client, error) {
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
 		return nil, fmt.Errorf("%q is not valid: want the server's URL, such as http://127.0.0.1:8420", c.URL)
 	}
-	return &Client{base: base, token: c.Token, http: cmp.Or(c.HTTP, defaultHTTP()), timeout: cmp.Or(c.Timeout, time.Minute)}, nil
+	if c.Warn == nil {
+		c.Warn = func(string) {}
+	}
+	return &Client{
+		base: base, token: c.Token, http: cmp.Or(c.HTTP, defaultHTTP()), timeout: cmp.Or(c.Timeout, time.Minute), warn: c.Warn,
+	}, nil
 }
 
 func defaultHTTP() *http.Client {
@@ -124,6 +133,9 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	if answer.StatusCode/100 != 2 {
 		defer answer.Body.Close()
 		return nil, readProblem(answer)
+	}
+	for _, text := range answer.Header["Carillon-Warning"] {
+		c.warn(text)
 	}
 	return answer, nil
 }

@@ -10,8 +10,37 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Run reads a run, with its result and checkpoint.
-func (c *Client) Run(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
+// RunDetail is a run with what it waits for.
+type RunDetail struct {
+	carillon.Run
+	WaitsFor *carillon.Wait // nil: it does not wait
+}
+
+// UnmarshalJSON reads what a run writes itself, and what the server adds to it.
+func (d *RunDetail) UnmarshalJSON(b []byte) error {
+	var more struct {
+		WaitsFor *carillon.Wait `json:"waits_for"`
+	}
+	if err := json.Unmarshal(b, &more); err != nil {
+		return err
+	}
+	d.WaitsFor = more.WaitsFor
+	return d.Run.UnmarshalJSON(b)
+}
+
+// MarshalJSON writes the JSON that UnmarshalJSON reads.
+func (d RunDetail) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(d.Run)
+	if err != nil || d.WaitsFor == nil {
+		return text, err
+	}
+	more, err := json.Marshal(d.WaitsFor)
+	text = append(text[:len(text)-1], `,"waits_for":`...)
+	return append(append(text, more...), '}'), err
+}
+
+// Run reads a run, with its result and checkpoint, and what it waits for.
+func (c *Client) Run(ctx context.Context, id carillon.RunID) (run RunDetail, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: runPath(id)}, &run)
 	return run, err
 }

@@ -140,9 +140,11 @@ func (h *house) until(job carillon.JobID, want func(carillon.Run) bool) carillon
 	var last carillon.Run
 	for began := time.Now(); time.Since(began) < patience; {
 		for run, err := range h.RunsOf(h.t.Context(), carillon.RunQuery{Job: job}) {
-			if err == nil {
-				last, err = h.Run(h.t.Context(), run.ID)
+			if err != nil {
+				h.t.Fatal(err)
 			}
+			detail, err := h.Run(h.t.Context(), run.ID)
+			last = detail.Run
 			if err != nil {
 				h.t.Fatal(err)
 			}

@@ -52,6 +52,7 @@ func (n *Node) handler() http.Handler {
 		Tokens:  map[string]api.Credential{n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
 		Metrics: n.metrics.handler(), Ready: n.ready, Desk: n.desk, Secret: n.secrets.runs, Replica: n.copy, Intake: n.backend.intake,
 		Members: func(ctx context.Context) ([]carillon.Member, error) { return n.backend.coordinator.Members(ctx, 0) },
+		Alive:   n.scheduler.Members,
 		Holds:   n.backend.coordinator.Holds,
 	})
 	if n.peers == nil {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -232,7 +233,7 @@ func (q *Queue) take(queues []string, max int) (runs []carillon.Run) {
 }
 
 // step is what one level of priority weighs in milliseconds of waiting.
-const step = 10_000
+const step = int64(carillon.AgeStep / time.Millisecond)
 
 func (q *Queue) rank(l *lane) int64 {
 	return int64(q.runs.at(l.head).run.Wake) - int64(l.Priority)*step

@@ -160,7 +160,7 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Config{URL: to.url, Token: token, HTTP: a.http})
+	c, err := client.New(client.Config{URL: to.url, Token: token, HTTP: a.http, Warn: a.warn})
 	if err != nil {
 		return nil, usage("%s: %v", to.from, err)
 	}

@@ -56,6 +56,9 @@ func (a *app) done(value any, format string, args ...any) error {
 	return a.show(value, func() { fmt.Fprintf(a.out, format+"\n", args...) })
 }
 
+// warn shows what the server warns of. It goes beside the answer, which a script may read.
+func (a *app) warn(text string) { fmt.Fprintln(a.err, "carillon: warning: "+oneLine(text)) }
+
 // colour is an ANSI code of two digits. All have the same length, because tabwriter counts them as width: a column stays
 // straight only if every cell of it carries the same number of them.
 type colour string

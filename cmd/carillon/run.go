@@ -66,12 +66,16 @@ func (a *app) started(ctx context.Context, c *client.Client, run carillon.Run, e
 	return a.done(run, "%s %s", run.ID, a.stateWord(&run))
 }
 
-func (a *app) runDetail(run *carillon.Run) {
+func (a *app) runDetail(detail *client.RunDetail) {
+	run := &detail.Run
 	t := a.tableTo(a.out)
 	defer t.end()
 	t.fact("Run", run.ID.String())
 	t.fact("Job", strings.TrimPrefix(runName(run)+", "+run.ID.Job.String(), "-, "))
 	t.fact("State", a.stateWord(run))
+	if wait := detail.WaitsFor; wait != nil && wait.Kind != carillon.WaitTime { // the times are shown below
+		t.fact("Waits", wait.Text)
+	}
 	t.fact("Reason", run.Reason)
 	t.fact("Due", a.when(run.ID.Due))
 	if run.Covers != 0 && run.Covers != run.ID.Due {

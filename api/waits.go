@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// runView is a run as it is read back alone.
+type runView struct {
+	carillon.Run
+	WaitsFor *carillon.Wait `json:"waits_for,omitempty"`
+}
+
+// MarshalJSON adds to the fields that a run writes itself.
+func (v runView) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(v.Run)
+	if err != nil || v.WaitsFor == nil {
+		return text, err
+	}
+	more, err := json.Marshal(v.WaitsFor)
+	text = append(text[:len(text)-1], `,"waits_for":`...)
+	return append(append(text, more...), '}'), err
+}
+
+// waitsFor works out why a run waits. What cannot be read is left out of the answer: the run itself was read.
+func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait {
+	if run.State != carillon.Waiting {
+		return nil
+	}
+	now, around := carillon.Now(), carillon.Around{}
+	if run.Has(carillon.Guarded) {
+		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{Namespace: run.Namespace, Keys: []string{carillon.OverlapKey(run.ID.Job)}})
+		if err != nil {
+			s.Logger.WarnContext(ctx, "read the overlap guard of a run that waits", "error", err)
+		} else if len(guards) == 1 {
+			around.Guard = &guards[0]
+		}
+	}
+	wait := run.WaitsFor(carillon.Around{Guard: around.Guard, Blind: true}, now)
+	if wait == nil || wait.Kind != carillon.WaitUnknown || s.Members == nil {
+		return wait
+	}
+	members, err := s.members(ctx)
+	if err != nil {
+		s.Logger.WarnContext(ctx, "list the workers for a run that waits", "error", err)
+		return wait
+	}
+	around.Members, around.Used = members, s.used(ctx, members)
+	if around.Ahead, err = s.ahead(ctx, run, now); err != nil {
+		s.Logger.WarnContext(ctx, "count the runs before one that waits", "error", err)
+	}
+	return run.WaitsFor(around, now)
+}
+
+// used is how many slots each worker uses, as far as that is known.
+func (s *server) used(ctx context.Context, members []carillon.Member) map[string]int {
+	held, err := s.holdings(ctx, members)
+	if err != nil {
+		s.Logger.WarnContext(ctx, "read what workers hold", "error", err)
+	}
+	used := make(map[string]int, len(held))
+	for id, h := range held {
+		used[id] = len(h.Runs)
+	}
+	return used
+}
+
+const (
+	highest = 9  // priority
+	maxLook = 20 // pages that are read to count the runs before one
+)
+
+// ahead counts the due runs of the same queue that workers take before the given one, up to carillon.MaxAhead. It reads one
+// lane after the other: what an older run of a lower priority is worth follows from its age.
+func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time) (n int, err error) {
+	pages := 0
+	for priority := int8(highest); priority >= 0; priority-- {
+		until := run.Wake.Add(time.Duration(priority-run.Priority) * carillon.AgeStep)
+		q := carillon.WakeQuery{
+			Lane: &carillon.Lane{Queue: run.Queue, Priority: priority}, Until: min(now, until), Limit: carillon.MaxAhead,
+		}
+		for {
+			if pages++; pages > maxLook {
+				return carillon.MaxAhead, nil // there are so many that are held or due that it can only be far behind
+			}
+			page, err := s.Store.Wakes(ctx, q)
+			if err != nil {
+				return n, err
+			}
+			for i := range page {
+				other := &page[i]
+				if other.State == carillon.Waiting && other.ID != run.ID && other.Before(run) {
+					if n++; n == carillon.MaxAhead {
+						return n, nil
+					}
+				}
+			}
+			if !q.More(page) {
+				break
+			}
+			q.After = page[len(page)-1].WakePos()
+		}
+	}
+	return n, nil
+}
+
+// warningHeader tells whoever submits something that it was taken, and what may be wrong with it nevertheless.
+const warningHeader = "Carillon-Warning"
+
+// freshFor is for how long a list of members is good enough to warn by.
+const freshFor = 500 * time.Millisecond
+
+// recent is the list of members that was read last.
+type recent struct {
+	mu      sync.Mutex
+	at      time.Time
+	members []carillon.Member
+}
+
+// warn adds a warning for each queue of the jobs that no live worker serves. It goes by the list that the node has in memory, so a job
+// whose queue is served costs nothing. Only where that list says no the members are read: a worker may just have come.
+func (s *server) warn(w http.ResponseWriter, r *http.Request, jobs ...carillon.Job) {
+	s.warnOf(w, r, len(jobs), func(i int) string { return jobs[i].Queue })
+}
+
+func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, queueOf func(i int) string) {
+	if s.Alive == nil {
+		return
+	}
+	alive := s.Alive()
+	var seen map[string]bool
+	for i := range n {
+		queue := queueOf(i)
+		if _, none := carillon.Unserved(queue, alive); !none || seen[queue] {
+			continue
+		}
+		if seen == nil {
+			seen = map[string]bool{}
+		}
+		seen[queue] = true
+		members, err := s.fresh(r.Context())
+		if err != nil {
+			s.Logger.WarnContext(r.Context(), "list the workers for a warning", "error", err)
+			return
+		}
+		if text, none := carillon.Unserved(queue, members); none {
+			w.Header().Add(warningHeader, text)
+		}
+	}
+}
+
+func (s *server) fresh(ctx context.Context) ([]carillon.Member, error) {
+	s.recent.mu.Lock()
+	defer s.recent.mu.Unlock()
+	if time.Since(s.recent.at) < freshFor {
+		return s.recent.members, nil
+	}
+	members, err := s.members(ctx)
+	if err == nil {
+		s.recent.at, s.recent.members = time.Now(), members
+	}
+	return members, err
+}

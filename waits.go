@@ -1,0 +1,162 @@
+package carillon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// WaitKind is what kind of thing a waiting run waits for.
+type WaitKind string
+
+const (
+	WaitTime    WaitKind = "time"    // its due time or its next attempt
+	WaitResume  WaitKind = "resume"  // its job is paused
+	WaitTurn    WaitKind = "turn"    // another run of its job
+	WaitWorker  WaitKind = "worker"  // a worker that serves its queue: there is none
+	WaitSlot    WaitKind = "slot"    // a free slot: all are taken
+	WaitClaim   WaitKind = "claim"   // a worker that could take it has not done so yet
+	WaitUnknown WaitKind = "unknown" // a worker; which there are cannot be read now
+)
+
+// Wait says what a waiting run waits for. It is worked out when a person asks, and stored nowhere.
+type Wait struct {
+	Kind  WaitKind `json:"kind"`
+	Text  string   `json:"text"`            // a sentence for people
+	Until Time     `json:"until,omitzero"`  // WaitTime
+	Run   RunID    `json:"run,omitzero"`    // WaitTurn: the run whose turn it is, or who is next
+	Ahead *int     `json:"ahead,omitempty"` // due runs of its queue that come before it, up to MaxAhead
+}
+
+// MaxAhead bounds how many runs are counted before a run that waits: so many means so many or more.
+const MaxAhead = 1000
+
+// Around is what surrounds a waiting run, as far as it is known.
+type Around struct {
+	Guard   *Guard         // of a Guarded run
+	Members []Member       // who is alive
+	Blind   bool           // that could not be read
+	Used    map[string]int // slots in use, by worker; a worker that is not in it has not told
+	Ahead   int            // due runs that come before it, up to MaxAhead
+}
+
+// WaitsFor says what a waiting run waits for at now; nil if it does not wait.
+func (r *Run) WaitsFor(a Around, now Time) *Wait {
+	if r.State != Waiting {
+		return nil
+	}
+	if r.Has(OnHold) {
+		return &Wait{Kind: WaitResume, Text: "its job is paused: it waits until the job is resumed"}
+	}
+	if t := turnsOf(a.Guard); r.Has(Guarded) && t.has(r.ID.Due) && !t.free(r.ID.Due) {
+		first := RunID{r.ID.Job, t.first()}
+		return &Wait{Kind: WaitTurn, Run: first, Text: fmt.Sprintf("it waits its turn behind %s of the same job", first)}
+	}
+	if r.Wake > now {
+		what := "it is due at "
+		if r.Attempt > 0 {
+			what = "its next attempt is at "
+		}
+		return &Wait{Kind: WaitTime, Until: r.Wake, Text: what + r.Wake.String()}
+	}
+	return r.waitsForWorker(a)
+}
+
+// waitsForWorker is for a run that is due, and whose turn it is.
+func (r *Run) waitsForWorker(a Around) *Wait {
+	if a.Blind {
+		return &Wait{Kind: WaitUnknown, Text: "it is due; which workers are alive cannot be read now"}
+	}
+	if text, none := Unserved(r.Queue, a.Members); none {
+		return &Wait{Kind: WaitWorker, Text: text}
+	}
+	workers, slots, free, told := 0, 0, 0, true
+	for i := range a.Members {
+		m := &a.Members[i]
+		if m.Kind != KindWorker || !m.Serves(r.Queue) {
+			continue
+		}
+		used, known := a.Used[m.ID]
+		told = told && known && m.Slots > 0
+		workers, slots, free = workers+1, slots+m.Slots, free+max(0, m.Slots-used)
+	}
+	w := &Wait{Kind: WaitClaim, Ahead: &a.Ahead}
+	serve := fmt.Sprintf("%s the queue %q", serves(workers), r.Queue)
+	switch {
+	case told && free == 0:
+		w.Kind = WaitSlot
+		w.Text = fmt.Sprintf("%s, and %s taken", serve, slotsAre(slots))
+	case told:
+		w.Text = fmt.Sprintf("%s, with %d of %d slots free: it starts in a moment", serve, free, slots)
+	default:
+		w.Text = serve
+	}
+	switch {
+	case a.Ahead >= MaxAhead:
+		w.Text += fmt.Sprintf("; %d or more due runs come before it", MaxAhead)
+	case a.Ahead == 1:
+		w.Text += "; 1 due run comes before it"
+	case a.Ahead > 1:
+		w.Text += fmt.Sprintf("; %d due runs come before it", a.Ahead)
+	case w.Kind == WaitSlot:
+		w.Text += "; it is the next"
+	}
+	return w
+}
+
+func serves(workers int) string {
+	if workers == 1 {
+		return "1 worker serves"
+	}
+	return fmt.Sprintf("%d workers serve", workers)
+}
+
+func slotsAre(n int) string {
+	if n == 1 {
+		return "its 1 slot is"
+	}
+	return fmt.Sprintf("all %d slots are", n)
+}
+
+// maxServed is how many queues a sentence names.
+const maxServed = 10
+
+// Unserved says that none of the members takes runs of a queue, in a sentence that names the queues which are served.
+func Unserved(queue string, members []Member) (text string, none bool) {
+	var served []string
+	workers := 0
+	for i := range members {
+		m := &members[i]
+		if m.Kind != KindWorker {
+			continue
+		}
+		if m.Serves(queue) {
+			return "", false
+		}
+		workers++
+		for _, name := range m.Queues {
+			served = append(served, QueueName(name))
+		}
+	}
+	if workers == 0 {
+		return fmt.Sprintf("no worker is alive to serve the queue %q", queue), true
+	}
+	slices.Sort(served)
+	served = slices.Compact(served)
+	more := ""
+	if len(served) > maxServed {
+		more = fmt.Sprintf(" and %d more", len(served)-maxServed)
+		served = served[:maxServed]
+	}
+	return fmt.Sprintf("no live worker serves the queue %q; those that are alive serve %s%s", queue, strings.Join(served, ", "), more), true
+}
+
+// Before says whether another due run is taken by workers before this one: see Queue.Pull.
+func (r *Run) Before(o *Run) bool {
+	if a, b := r.rank(), o.rank(); a != b {
+		return a < b
+	}
+	return r.WakePos().Less(o.WakePos())
+}
+
+func (r *Run) rank() int64 { return int64(r.Wake) - int64(r.Priority)*AgeStep.Milliseconds() }

@@ -1,0 +1,110 @@
+package carillon
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
+	const now = Time(1_800_000_000_000)
+	worker := func(id string, slots int, queues ...string) Member {
+		return Member{ID: id, Kind: KindWorker, Profile: Profile{Queues: queues, Slots: slots}}
+	}
+	node := Member{ID: "node", Kind: KindNode}
+	due := Run{ID: RunID{7, now - 1000}, State: Waiting, Queue: "mail", Wake: now - 1000}
+	with := func(change func(*Run)) Run {
+		run := due
+		change(&run)
+		return run
+	}
+	guarded := with(func(r *Run) { r.Flags, r.Wake = Guarded, now+30_000 })
+	guard := turns{Holder: now - 5000, Queue: []Time{guarded.ID.Due}}.guard(Guard{})
+	n := func(i int) *int { return &i }
+	for name, c := range map[string]struct {
+		run    Run
+		around Around
+		want   *Wait
+	}{
+		"one that is held waits for nothing": {with(func(r *Run) { r.State = Running }), Around{}, nil},
+		"one of a paused job": {
+			with(func(r *Run) { r.Flags, r.Wake = OnHold, Never }),
+			Around{},
+			&Wait{Kind: WaitResume, Text: "its job is paused: it waits until the job is resumed"},
+		},
+		"one that is due later": {
+			with(func(r *Run) { r.Wake = now + 1000 }),
+			Around{},
+			&Wait{Kind: WaitTime, Until: now + 1000, Text: "it is due at 2027-01-15T08:00:01.000Z"},
+		},
+		"one between two attempts": {
+			with(func(r *Run) { r.Wake, r.Attempt = now+1000, 1 }),
+			Around{},
+			&Wait{Kind: WaitTime, Until: now + 1000, Text: "its next attempt is at 2027-01-15T08:00:01.000Z"},
+		},
+		"one behind another of its job": {
+			guarded,
+			Around{Guard: &guard},
+			&Wait{Kind: WaitTurn, Run: RunID{7, now - 5000}, Text: "it waits its turn behind " + RunID{7, now - 5000}.String() + " of the same job"},
+		},
+		"no worker at all": {
+			due,
+			Around{Members: []Member{node}},
+			&Wait{Kind: WaitWorker, Text: `no worker is alive to serve the queue "mail"`},
+		},
+		"no worker for its queue": {
+			due,
+			Around{Members: []Member{node, worker("a", 1, "b=2", "a"), worker("b", 1, "a")}},
+			&Wait{Kind: WaitWorker, Text: `no live worker serves the queue "mail"; those that are alive serve a, b`},
+		},
+		"nobody knows the workers": {
+			due,
+			Around{Blind: true},
+			&Wait{Kind: WaitUnknown, Text: "it is due; which workers are alive cannot be read now"},
+		},
+		"all slots are taken": {
+			due,
+			Around{Members: []Member{worker("a", 2, "mail=3"), worker("b", 1), worker("c", 9, "x")}, Used: map[string]int{"a": 2, "b": 1, "c": 0}, Ahead: 2},
+			&Wait{Kind: WaitSlot, Ahead: n(2), Text: `2 workers serve the queue "mail", and all 3 slots are taken; 2 due runs come before it`},
+		},
+		"the only slot is taken": {
+			due,
+			Around{Members: []Member{worker("a", 1)}, Used: map[string]int{"a": 1}},
+			&Wait{Kind: WaitSlot, Ahead: n(0), Text: `1 worker serves the queue "mail", and its 1 slot is taken; it is the next`},
+		},
+		"a slot is free": {
+			due,
+			Around{Members: []Member{worker("a", 2)}, Used: map[string]int{"a": 1}, Ahead: 1},
+			&Wait{Kind: WaitClaim, Ahead: n(1), Text: `1 worker serves the queue "mail", with 1 of 2 slots free: it starts in a moment; 1 due run comes before it`},
+		},
+		"a worker that does not tell its slots": {
+			due,
+			Around{Members: []Member{worker("a", 0), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 1}, Ahead: MaxAhead},
+			&Wait{Kind: WaitClaim, Ahead: n(1000), Text: `2 workers serve the queue "mail"; 1000 or more due runs come before it`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, c.run.WaitsFor(c.around, now)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestAHigherPriorityComesBeforeUntilTheOtherHasWaitedLonger(t *testing.T) {
+	run := func(priority int8, wake time.Duration) Run {
+		return Run{ID: RunID{Job: JobID(priority)}, Priority: priority, Wake: Time(wake.Milliseconds())}
+	}
+	low := run(4, 0)
+	for _, c := range []struct {
+		other Run
+		want  bool
+	}{
+		{run(5, AgeStep-time.Millisecond), true}, {run(5, AgeStep+time.Millisecond), false}, {run(3, 0), false}, {run(4, 1), false},
+	} {
+		if got := c.other.Before(&low); got != c.want {
+			t.Errorf("priority %d of %d ms: %v", c.other.Priority, c.other.Wake, got)
+		}
+	}
+}
