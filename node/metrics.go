@@ -1,7 +1,9 @@
 package node
 
 import (
+	"context"
 	"net/http"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -10,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// metrics counts what the ledger commits. Labels are few: a job type or an owner as a label would grow without bound.
+// metrics counts what the ledger commits. Labels are few and bounded: a job type or an owner as a label would not be.
 type metrics struct {
 	registry *prometheus.Registry
 	jobs     *prometheus.CounterVec
@@ -19,7 +21,10 @@ type metrics struct {
 	delay    *prometheus.HistogramVec
 	duration *prometheus.HistogramVec
 	commits  prometheus.Histogram
-	last     laneMetrics // whose numbers were looked up last: most of a commit is one lane's
+
+	mu    sync.Mutex
+	lanes map[[2]string]*laneMetrics // by namespace and queue
+	last  *laneMetrics               // of the run that was counted last: most of a commit is one lane's
 }
 
 // laneMetrics are the numbers of one queue of a namespace.
@@ -27,26 +32,76 @@ type laneMetrics struct {
 	namespace, queue string
 	jobs, attempts   prometheus.Counter
 	delay, duration  prometheus.Observer
-	ended            [carillon.Skipped + 1]prometheus.Counter // by state, looked up when there is one
+	ended            [carillon.Skipped + 1]prometheus.Counter // by state
 }
 
+const (
+	// maxLanes is how many queues are counted by name, about 50 series each. Any caller can make up names.
+	maxLanes = 200
+	// otherLane is what the rest is counted under. It cannot be the name of a queue.
+	otherLane = "_other"
+)
+
 func (m *metrics) lane(namespace, queue string) *laneMetrics {
-	if l := &m.last; l.jobs != nil && l.namespace == namespace && l.queue == queue {
+	if l := m.last; l != nil && l.namespace == namespace && l.queue == queue {
 		return l
 	}
-	m.last = laneMetrics{
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.last = m.find(namespace, queue)
+	return m.last
+}
+
+// find makes the numbers of a lane at its first sight, all of them, so that they begin at 0: to Prometheus a counter that
+// is born with 1 has not risen. It is called with the lock held.
+func (m *metrics) find(namespace, queue string) *laneMetrics {
+	if l := m.lanes[[2]string{namespace, queue}]; l != nil {
+		return l
+	}
+	if len(m.lanes) >= maxLanes && queue != otherLane {
+		return m.find(otherLane, otherLane)
+	}
+	l := &laneMetrics{
 		namespace: namespace, queue: queue, jobs: m.jobs.WithLabelValues(namespace, queue),
 		attempts: m.attempts.WithLabelValues(namespace, queue), delay: m.delay.WithLabelValues(namespace, queue),
 		duration: m.duration.WithLabelValues(namespace, queue),
 	}
-	return &m.last
+	for state := range l.ended {
+		if state := carillon.State(state); state.Ended() {
+			l.ended[state] = m.ended.WithLabelValues(namespace, queue, state.String())
+		}
+	}
+	m.lanes[[2]string{namespace, queue}] = l
+	return l
+}
+
+// seenTimeline has the lanes of runs counted from before they are due: after a restart the first that the node hears of
+// a queue is that its run is loaded.
+type seenTimeline struct {
+	carillon.Timeline
+	metrics *metrics
+}
+
+func (t *seenTimeline) Add(ctx context.Context, runs []carillon.Run) ([]int, error) {
+	t.metrics.seen(runs)
+	return t.Timeline.Add(ctx, runs)
+}
+
+func (m *metrics) seen(runs []carillon.Run) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range runs {
+		if i == 0 || runs[i].Queue != runs[i-1].Queue || runs[i].Namespace != runs[i-1].Namespace {
+			m.find(runs[i].Namespace, runs[i].Queue)
+		}
+	}
 }
 
 var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600}
 
 func newMetrics() *metrics {
 	m := &metrics{
-		registry: prometheus.NewRegistry(),
+		registry: prometheus.NewRegistry(), lanes: map[[2]string]*laneMetrics{},
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_jobs_submitted_total", Help: "Jobs accepted.",
 		}, []string{"namespace", "queue"}),
@@ -68,6 +123,7 @@ func newMetrics() *metrics {
 	}
 	m.registry.MustRegister(m.jobs, m.ended, m.attempts, m.delay, m.duration, m.commits,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.lane(carillon.DefaultNamespace, carillon.NewDefinition().Queue)
 	return m
 }
 
@@ -98,9 +154,6 @@ func (m *metrics) countRun(run *carillon.Run) {
 			l.delay.Observe(run.Claimed.Sub(run.ID.Due).Seconds())
 		}
 	case run.State.Ended():
-		if l.ended[run.State] == nil {
-			l.ended[run.State] = m.ended.WithLabelValues(run.Namespace, run.Queue, run.State.String())
-		}
 		l.ended[run.State].Inc()
 		if run.Started != 0 {
 			l.duration.Observe(run.Ended.Sub(run.Started).Seconds())
