@@ -34,6 +34,7 @@ type Store interface {
 
 	// FindRuns returns a page of runs with About filled in. Of one job: latest due first. Of all jobs: first those that
 	// are unfinished, earliest due first, then the finished, latest end first. Of the dead letters: latest first.
+	// Records that nodes wrote in the same millisecond may come in any order.
 	FindRuns(ctx context.Context, q RunQuery) (RunPage, error)
 
 	// Forget removes up to limit finished runs and dead letters that neither their own expiry nor the rule (0: for ever)

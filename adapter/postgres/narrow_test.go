@@ -66,7 +66,9 @@ func TestDeadLettersOfSeveralConnectionsComeLatestFirst(t *testing.T) {
 		run := c.Runs[0]
 		run.Rev = 1
 		commit(i, carillon.Change{Runs: []carillon.Run{run.End(carillon.Failed, "exit code 1", now)}})
-		for carillon.Now() == now { // places are told apart by their millisecond
+		// Dead letters of one millisecond come in the order of the connections' sequences. The server rounds to the nearest
+		// millisecond and this process rounds down, so the next letter waits for the second one.
+		for written := carillon.Now(); carillon.Now() <= written+1; {
 			runtime.Gosched()
 		}
 	}
