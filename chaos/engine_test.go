@@ -58,12 +58,7 @@ func (e *engine) own(t *testing.T) *server.Server {
 	e.mu.Lock() // two that are set up at once would get in each other's way
 	s, err := e.start(context.Background(), "", e.kept...)
 	e.mu.Unlock()
-	if server.Missing(err) {
-		t.Skip("!!! SKIPPED: " + err.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	server.Need(t, err)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)
@@ -76,12 +71,7 @@ func (e *engine) own(t *testing.T) *server.Server {
 func (e *engine) database(t *testing.T) string {
 	t.Helper()
 	s, err := e.share()
-	if server.Missing(err) {
-		t.Skip("!!! SKIPPED: " + err.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	server.Need(t, err)
 	at, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)

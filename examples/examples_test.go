@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/node"
+	"github.com/carillon-run/carillon/porttest/server"
 )
 
 // house is a node whose own worker serves another queue.
@@ -78,12 +80,12 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// need skips a test whose tools are missing, and says so loudly: what is skipped in silence is never fixed.
+// need ends a test whose tools are missing, and says so loudly: what is skipped in silence is never fixed.
 func need(t *testing.T, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			t.Skipf("!!! SKIPPED: %s is not installed, so the example that needs it was not run", tool)
+			server.Need(t, fmt.Errorf("%s is %w: apt-get install %s", tool, server.ErrMissing, tool))
 		}
 	}
 }
@@ -95,13 +97,13 @@ func (h *house) start(argv ...string) (stop func()) {
 	// An address that nobody answers at comes first: a worker goes on to the next.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "CARILLON_TOKEN=" + h.token, "CARILLON_SERVER=http://127.0.0.1:1," + h.url}
 	out := &output{}
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, 10*time.Second
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, patience
 	if err := cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
 	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
-		kill := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		kill := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 		err := cmd.Wait()
 		kill.Stop()
 		if err != nil {
@@ -132,7 +134,7 @@ func (h *house) submit(queue, payload string, change func(*carillon.Definition))
 }
 
 // patience is for a machine that does many other things.
-const patience = time.Minute
+const patience = 3 * time.Minute
 
 // until looks at the job's run until it is as wanted.
 func (h *house) until(job carillon.JobID, want func(carillon.Run) bool) carillon.Run {

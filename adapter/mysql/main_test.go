@@ -39,12 +39,7 @@ func sharedServer(t testing.TB) *server.Server {
 			"innodb_flush_log_at_trx_commit=0", "innodb_doublewrite=0", "innodb_buffer_pool_size=128M", "innodb_log_file_size=64M",
 			"innodb_flush_method=nosync", "sync_frm=0")
 	})
-	if server.Missing(shared.err) {
-		t.Skip("!!! SKIPPED: " + shared.err.Error())
-	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
+	server.Need(t, shared.err)
 	return shared.server
 }
 

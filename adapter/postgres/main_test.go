@@ -41,12 +41,7 @@ func sharedServer(t testing.TB) *server.Server {
 		shared.server, shared.err = server.StartPostgres(context.Background(), "",
 			"fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off", "shared_buffers=256MB")
 	})
-	if server.Missing(shared.err) {
-		t.Skip("!!! SKIPPED: " + shared.err.Error())
-	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
+	server.Need(t, shared.err)
 	return shared.server
 }
 
@@ -117,7 +112,7 @@ func untilBlocked(t testing.TB, url string) {
 	t.Helper()
 	conn := client(t, url)
 	const query = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		var waiting int
 		if err := conn.QueryRow(t.Context(), query).Scan(&waiting); err != nil {
 			t.Fatal(err)

@@ -28,6 +28,35 @@ var ErrMissing = errors.New("not installed")
 // Missing says that a server could not be started because its program is not installed.
 func Missing(err error) bool { return errors.Is(err, ErrMissing) }
 
+// Demanded says whether a test must fail where a program that it needs is not installed: CARILLON_REQUIRE_SERVERS is 1, or it
+// is not set and CI is true, as on most build machines. Elsewhere such a test is skipped.
+func Demanded() bool {
+	if value := os.Getenv("CARILLON_REQUIRE_SERVERS"); value != "" {
+		return yes(value)
+	}
+	return yes(os.Getenv("CI"))
+}
+
+func yes(value string) bool {
+	is, err := strconv.ParseBool(value)
+	return err == nil && is
+}
+
+// Need ends a test that cannot go on because of err: it is skipped, loudly, where a program is not installed that is not
+// demanded, and fails otherwise. Without an error it does nothing.
+func Need(t testing.TB, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+	case Missing(err) && Demanded():
+		t.Fatalf("!!! MISSING, and servers are demanded (CI or CARILLON_REQUIRE_SERVERS is set): %v", err)
+	case Missing(err):
+		t.Skipf("!!! SKIPPED: %v", err)
+	default:
+		t.Fatal(err)
+	}
+}
+
 // Server is a server program and its directory. It can be stopped and started again at the same address.
 type Server struct {
 	URL string // how clients reach it
@@ -46,8 +75,8 @@ type Server struct {
 	ended chan struct{}
 }
 
-// patience is how long a server may take to start or to stop.
-const patience = 30 * time.Second
+// patience is how long a server may take to start or to stop, on a machine that does many other things.
+const patience = 2 * time.Minute
 
 // Start starts the server and waits until it answers.
 func (s *Server) Start(ctx context.Context) error {
@@ -272,16 +301,11 @@ func (s *Server) run(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// forTest ties a server to a test, which is skipped, loudly, where the program is not installed.
+// forTest ties a server to a test. Need says what becomes of the test where the program is not installed.
 func forTest(t testing.TB, start func(ctx context.Context) (*Server, error)) *Server {
 	t.Helper()
 	s, err := start(context.Background())
-	if Missing(err) {
-		t.Skip("!!! SKIPPED: " + err.Error())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	Need(t, err)
 	t.Cleanup(func() {
 		if err := s.Stop(); err != nil {
 			t.Error(err)

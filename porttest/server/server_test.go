@@ -1,9 +1,12 @@
 package server_test
 
 import (
+	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -50,5 +53,41 @@ func TestAServerAnswersUntilItIsStoppedAndAgainWhenItIsStarted(t *testing.T) {
 	}
 	if _, err := os.Stat(pg.Dir); !os.IsNotExist(err) {
 		t.Error("its directory is left:", err)
+	}
+}
+
+// verdict is a test that writes down how it was ended.
+type verdict struct {
+	testing.TB
+	words string
+}
+
+func (v *verdict) Helper()                           {}
+func (v *verdict) Skipf(format string, args ...any)  { v.words = fmt.Sprintf(format, args...) }
+func (v *verdict) Fatalf(format string, args ...any) { v.words = fmt.Sprintf(format, args...) }
+func (v *verdict) Fatal(args ...any)                 { v.words = fmt.Sprint(args...) }
+
+func TestAMissingServerFailsTheTestWhereItIsDemandedAndSkipsItElsewhere(t *testing.T) {
+	missing := fmt.Errorf("postgres is %w: apt-get install postgresql", server.ErrMissing)
+	for _, c := range []struct {
+		ci, require string
+		err         error
+		want        string
+	}{
+		{"", "", missing, "!!! SKIPPED: postgres is not installed"},
+		{"false", "", missing, "!!! SKIPPED"},
+		{"true", "", missing, "!!! MISSING"},
+		{"1", "", missing, "!!! MISSING"},
+		{"true", "0", missing, "!!! SKIPPED"},
+		{"", "1", missing, "!!! MISSING"},
+		{"", "", errors.New("the disk is full"), "the disk is full"},
+		{"true", "1", nil, ""},
+	} {
+		t.Setenv("CI", c.ci)
+		t.Setenv("CARILLON_REQUIRE_SERVERS", c.require)
+		v := &verdict{}
+		if server.Need(v, c.err); !strings.HasPrefix(v.words, c.want) || c.want == "" && v.words != "" {
+			t.Errorf("CI=%q CARILLON_REQUIRE_SERVERS=%q, %v: %q, want %q", c.ci, c.require, c.err, v.words, c.want)
+		}
 	}
 }
