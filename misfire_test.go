@@ -172,9 +172,9 @@ func TestADecadeOfDowntimeIsJumpedOver(t *testing.T) {
 			job := newJob(t, func(d *carillon.Definition) { d.Schedule, d.Misfire.Policy, d.Misfire.Max = s, policy, 1000 })
 			run := planned(job, job.Schedule.Next(epoch))
 			run.Flags &^= carillon.Guarded
-			begin := time.Now()
+			begin := time.Now() // to step through 300 million due times takes minutes, on any machine
 			_, c := carillon.Due{Job: job, Run: run}.Decide(epoch.Add(10 * 365 * 24 * time.Hour))
-			if spent := time.Since(begin); len(c.Runs) != 2 || c.Runs[0].Until == 0 || spent > time.Second {
+			if spent := time.Since(begin); len(c.Runs) != 2 || c.Runs[0].Until == 0 || spent > 20*time.Second {
 				t.Errorf("%s: %v after %s", policy, tell(c), spent)
 			}
 		}

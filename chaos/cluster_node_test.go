@@ -74,7 +74,7 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 				continue
 			}
 			back = max(back, after)
-			if after > 10*time.Second {
+			if after > 10*time.Second && late[id] > time.Second+c.machine.allowance(id.Due.Std(), id.Due.Add(late[id]).Std()) {
 				t.Errorf("started %s late, %s after a node was killed: %s", late[id], after, row(runs[id]))
 			}
 		}
@@ -128,7 +128,7 @@ func TestANodeWhoseClockDiffersFromTheStoresIsNotReady(t *testing.T) {
 	t.Parallel()
 	e := engines[0]
 	store := e.database(t)
-	c := newCluster(t, store, time.Minute)
+	c := newCluster(t, store, 2*time.Minute)
 	c.start("node-1")
 	if err := c.nodes["node-1"].Stop(); err != nil {
 		t.Fatal(err)

@@ -31,6 +31,8 @@ type cluster struct {
 	dir     string
 	logDir  string
 	witness string // what the bodies of all jobs write to
+	machine *machine
+	entry   string // an address that stays: see front
 
 	mu        sync.Mutex
 	nodes     map[string]*Server
@@ -46,12 +48,18 @@ type named struct {
 
 var logs = flag.String("logs", "", "directory to keep what the processes and the bodies of jobs write (default: none, the end is shown when a test fails)")
 
+// hang is a time after which a test that waits for something gives up. It judges nothing: however busy the machine is, what is
+// waited for has happened long before.
+const hang = 6 * time.Minute
+
 // handled is the type of jobs whose body is a handler.
 const handled = "witness"
 
+// newCluster is for a test that takes as long as limit, on a machine that is not busy.
 func newCluster(t *testing.T, store string, limit time.Duration) *cluster {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	binary := buildBinary(t) // may take long: its time is not the test's
+	ctx, cancel := context.WithTimeout(t.Context(), limit+hang)
 	dir := t.TempDir()
 	logDir := dir
 	if *logs != "" {
@@ -61,8 +69,8 @@ func newCluster(t *testing.T, store string, limit time.Duration) *cluster {
 		}
 	}
 	c := &cluster{
-		t: t, ctx: ctx, binary: buildBinary(t), store: store, dir: dir, logDir: logDir, witness: filepath.Join(logDir, "witness"),
-		nodes: map[string]*Server{}, addresses: map[string]string{}, logs: map[string]*os.File{},
+		t: t, ctx: ctx, binary: binary, store: store, dir: dir, logDir: logDir, witness: filepath.Join(logDir, "witness"),
+		machine: watchMachine(t), nodes: map[string]*Server{}, addresses: map[string]string{}, logs: map[string]*os.File{},
 	}
 	t.Cleanup(func() {
 		cancel()
@@ -197,23 +205,31 @@ func (c *cluster) where() (urls []string, token string) {
 	return urls, token
 }
 
+// servers are what a worker that starts now is given, and the token: the nodes that there are, and one address that stays, as
+// deployments have. All nodes that a worker knows may be gone before it has heard of others.
+func (c *cluster) servers() (list, token string) {
+	urls, token := c.where()
+	return strings.Join(append(urls, c.front()), ","), token
+}
+
 // commands starts `carillon worker` for the queues.
 func (c *cluster) commands(name, queues string, args ...string) *Process {
-	urls, token := c.where()
+	servers, token := c.servers()
 	cmd := exec.Command(c.binary, append([]string{
-		"worker", "--server", strings.Join(urls, ","), "--token", token, "--name", name, "--queues", queues, "--concurrency", "8",
+		"worker", "--server", servers, "--token", token, "--name", name, "--queues", queues, "--concurrency", "8",
 		"--data", filepath.Join(c.dir, name),
 	}, args...)...)
 	return c.run(name, cmd)
 }
 
 // handlers starts a worker with handlers for the queues.
-func (c *cluster) handlers(name, queues string) *Process {
+func (c *cluster) handlers(name, queues string, env ...string) *Process {
 	self, _ := os.Executable()
-	urls, token := c.where()
+	servers, token := c.servers()
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), "HANDLERS="+c.witness, "NAME="+name, "QUEUES="+queues, "TOKEN="+token,
-		"SERVERS="+strings.Join(urls, ","), "GORACE=atexit_sleep_ms=0")
+		"SERVERS="+servers, "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(cmd.Env, env...)
 	return c.run(name, cmd)
 }
 
@@ -287,6 +303,19 @@ func (c *cluster) commandJob(queue string, d time.Duration) carillon.Definition 
 	def := witnessed(c.witness, d)
 	def.Queue = queue
 	return def
+}
+
+// interrupted is a command whose first attempt lasts until it is stopped. What a test has to do meanwhile may take as long as
+// it takes on a busy machine. Later attempts take so long.
+func (c *cluster) interrupted(queue string, later time.Duration) carillon.Definition {
+	def := c.commandJob(queue, later)
+	def.Target.Command.Env["WITNESS_FIRST"] = time.Hour.String()
+	return def
+}
+
+// interruptedHandler is the same with a handler.
+func interruptedHandler(queue string, later time.Duration) carillon.Definition {
+	return handledJob(queue, Work{For: carillon.Duration(later), First: carillon.Duration(time.Hour)})
 }
 
 // only is the run of a one-off job.

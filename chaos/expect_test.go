@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -158,14 +160,13 @@ func (c *cluster) complete(accepted []carillon.Job, runs map[carillon.RunID]cari
 			if run.Reason != errAsked.Error() {
 				c.t.Errorf("failed: %s", row(run))
 			}
-		case carillon.Skipped:
+		case carillon.Skipped: // see explained
 		default:
 			c.t.Errorf("ended as %s: %s", run.State, row(run))
 		}
 	}
 	for _, job := range accepted {
-		var work Work
-		_ = json.Unmarshal(job.Payload, &work) // commands have none
+		work := workOf(job)
 		want, got := max(job.Schedule.MaxRuns, 1), succeeded[job.ID]
 		if work.Fatal {
 			got = failed[job.ID]
@@ -174,6 +175,73 @@ func (c *cluster) complete(accepted []carillon.Job, runs map[carillon.RunID]cari
 			c.t.Errorf("lost: %s (%s) was accepted at %s and ran %d times, want %d", job.ID, job.Type, job.Created, got, want)
 		}
 	}
+	for _, broken := range explained(accepted, runs) {
+		c.t.Error(broken)
+	}
+}
+
+func workOf(job carillon.Job) (work Work) {
+	_ = json.Unmarshal(job.Payload, &work) // commands have none
+	return work
+}
+
+// explained checks that every skip of an accepted job has a reason that its definition and its other runs bear out, and that
+// every attempt is accounted for: the last one, the losses, and failures that were asked for.
+func explained(accepted []carillon.Job, runs map[carillon.RunID]carillon.Run) (broken []string) {
+	jobs := map[carillon.JobID]carillon.Job{}
+	for _, job := range accepted {
+		jobs[job.ID] = job
+	}
+	for id, run := range runs {
+		job, known := jobs[id.Job]
+		if !known {
+			continue
+		}
+		if why := unexplained(&job, run, runs); why != "" {
+			broken = append(broken, why+": "+row(run))
+		}
+	}
+	return broken
+}
+
+func unexplained(job *carillon.Job, run carillon.Run, runs map[carillon.RunID]carillon.Run) string {
+	asked := workOf(*job)
+	switch run.State {
+	case carillon.Skipped:
+		return unexplainedSkip(job, run, runs)
+	case carillon.Succeeded:
+		if run.Attempt != run.Losses+run.Failures+1 {
+			return "more attempts than losses and failures explain"
+		}
+		if run.Failures > asked.Fails || run.Losses == 0 && run.Failures != asked.Fails {
+			return fmt.Sprintf("asked to fail %d times", asked.Fails)
+		}
+	case carillon.Failed:
+		if run.Attempt != run.Losses+run.Failures {
+			return "more attempts than losses and failures explain"
+		}
+	}
+	return ""
+}
+
+func unexplainedSkip(job *carillon.Job, run carillon.Run, runs map[carillon.RunID]carillon.Run) string {
+	if !job.Schedule.Recurring() {
+		return "a one-off was skipped"
+	}
+	kind, rest, _ := strings.Cut(run.Reason, ": ")
+	name, what, _ := strings.Cut(rest, " ")
+	other, err := carillon.ParseRunID(name)
+	if _, exists := runs[other]; err != nil || !exists || other.Job != job.ID {
+		return "skipped for the sake of a run that the job does not have"
+	}
+	switch {
+	case kind == "overlap" && what == "is not finished" && job.Overlap == carillon.OverlapSkip && other.Due < run.ID.Due:
+	case kind == "overlap" && what == "waits already" && job.Overlap == carillon.OverlapQueue && other.Due < run.ID.Due:
+	case kind == "missed" && what == "runs in its place" && other.Due > run.ID.Due:
+	default:
+		return "skipped for a reason that its job does not give"
+	}
+	return ""
 }
 
 // truthful checks the promises on what the bodies wrote, and the records against it.
@@ -183,6 +251,9 @@ func (c *cluster) truthful(runs map[carillon.RunID]carillon.Run) []Line {
 	seen := map[carillon.RunID]bool{}
 	for _, l := range lines {
 		seen[l.Run] = seen[l.Run] || l.Kind == "END"
+		if run, known := runs[l.Run]; known && l.Attempt > run.Attempt {
+			c.t.Errorf("a witness saw attempt %d: %s", l.Attempt, row(run))
+		}
 	}
 	for _, broken := range Check(lines) {
 		c.t.Error(broken)

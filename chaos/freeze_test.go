@@ -14,9 +14,10 @@ import (
 
 func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	binary := buildBinary(t)
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
-	s, err := Start(ctx, buildBinary(t), t.TempDir())
+	s, err := Start(ctx, binary, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,9 +68,9 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 
 func TestASecondServerOnTheSameDirectoryIsRefusedByName(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
 	binary, data := buildBinary(t), t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
 	s, err := Start(ctx, binary, data)
 	if err != nil {
 		t.Fatal(err)

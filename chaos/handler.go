@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 // Work is the payload of a job whose body is a handler: what it does besides bearing witness.
 type Work struct {
 	For   carillon.Duration `json:"for"`             // how long it takes
+	First carillon.Duration `json:"first,omitempty"` // how long the first attempt takes instead; 0: as long as the others
 	Fails int32             `json:"fails,omitempty"` // so many first attempts fail
 	Fatal bool              `json:"fatal,omitempty"` // it fails for good
 }
@@ -36,7 +38,11 @@ func Handler(witness string) (executor.Handler, error) {
 			return executor.Fatal(err)
 		}
 		v := voice{f, task.Run.ID.String(), strconv.Itoa(int(task.Run.Attempt)), strconv.FormatInt(task.Run.Fence(), 10)}
-		if err := v.live(ctx, work.For.Std()); err != nil {
+		takes := work.For
+		if task.Run.Attempt == 1 {
+			takes = cmp.Or(work.First, takes)
+		}
+		if err := v.live(ctx, takes.Std()); err != nil {
 			return err
 		}
 		switch {

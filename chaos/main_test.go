@@ -1,10 +1,13 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -39,7 +42,11 @@ func TestMain(m *testing.M) {
 	var err error
 	switch {
 	case os.Getenv("WITNESS") != "":
-		d, _ := time.ParseDuration(os.Getenv("WITNESS_FOR"))
+		takes := os.Getenv("WITNESS_FOR")
+		if os.Getenv("CARILLON_ATTEMPT") == "1" {
+			takes = cmp.Or(os.Getenv("WITNESS_FIRST"), takes)
+		}
+		d, _ := time.ParseDuration(takes)
 		err = Body(os.Getenv("WITNESS"), d)
 	case os.Getenv("HANDLERS") != "":
 		err = handle(os.Getenv("HANDLERS"))
@@ -79,7 +86,9 @@ func handle(witness string) error {
 	}
 	funcs := executor.NewFuncs()
 	funcs.Register(handled, handler)
-	desk, err := client.NewDesk(client.DeskConfig{Servers: strings.Split(os.Getenv("SERVERS"), ","), Token: os.Getenv("TOKEN")})
+	desk, err := client.NewDesk(client.DeskConfig{
+		Servers: strings.Split(os.Getenv("SERVERS"), ","), Token: os.Getenv("TOKEN"), HTTP: reaches(os.Getenv("ONLY")),
+	})
 	if err != nil {
 		return err
 	}
@@ -89,6 +98,20 @@ func handle(witness string) error {
 		Desk: desk, Name: os.Getenv("NAME"), Queues: strings.Split(os.Getenv("QUEUES"), ","), Concurrency: 32, Drain: 4 * time.Second,
 		Executors: map[string]executor.Executor{"handler": funcs},
 	}).Run(ctx)
+}
+
+// reaches is an HTTP client for a worker that the network lets reach one node only; nil for an empty address: any node.
+func reaches(address string) *http.Client {
+	if address == "" {
+		return nil
+	}
+	dial := func(ctx context.Context, network, to string) (net.Conn, error) {
+		if to != address {
+			return nil, fmt.Errorf("%s is out of reach: want %s", to, address)
+		}
+		return (&net.Dialer{}).DialContext(ctx, network, to)
+	}
+	return &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16}}
 }
 
 // binary is the program under test, built once, in the directory builtIn.

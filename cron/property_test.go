@@ -132,15 +132,15 @@ func TestTimesBeyondAllCalendarsAreHarmless(t *testing.T) {
 	}
 }
 
-// The budget is 1 ms; the test allows ten times that for the race detector and a busy machine, and takes the best of
-// three. What it guards against is a search that goes on for years of seconds.
+// The budget is 1 ms; the test allows ten times that for the race detector. On a busy machine any try may be interrupted, so
+// one of many has to be quick. What it guards against is a search that goes on for years of seconds: no try of it is.
 func TestNoSearchTakesLong(t *testing.T) {
 	for _, slow := range slowest {
 		s := parse(t, slow.expr, zone(t, slow.zone))
 		for year := 1850; year <= 2450; year += 25 {
 			from := time.Date(year, 3, 1, 0, 0, 0, 0, time.UTC)
 			best := time.Hour
-			for range 3 {
+			for try := 0; best > 10*time.Millisecond && try < 50; try++ {
 				start := time.Now()
 				s.Next(from)
 				s.Prev(from)
@@ -179,11 +179,15 @@ func FuzzParse(f *testing.F) {
 		if s.Describe() == "" {
 			t.Fatalf("%q has no description", expr)
 		}
-		start := time.Now()
-		if err := agree(s, time.Unix(unix, 0)); err != nil {
-			t.Fatalf("%q in %v: %v", expr, s.Location(), err)
+		took := time.Hour
+		for try := 0; took > 100*time.Millisecond && try < 20; try++ { // one of many: a busy machine interrupts any
+			start := time.Now()
+			if err := agree(s, time.Unix(unix, 0)); err != nil {
+				t.Fatalf("%q in %v: %v", expr, s.Location(), err)
+			}
+			took = time.Since(start)
 		}
-		if took := time.Since(start); took > 100*time.Millisecond {
+		if took > 100*time.Millisecond {
 			t.Fatalf("%q in %v from %d takes %v", expr, s.Location(), unix, took)
 		}
 	})

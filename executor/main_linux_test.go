@@ -168,7 +168,7 @@ const holdOn = `exec 9>"$LIFELINE"; echo ready >&9; `
 // ready waits until n processes hold the lifeline, at least for one word of them, and gives what they said.
 func (l *lifeline) ready(t *testing.T, n int) (said string) {
 	t.Helper()
-	_ = l.read.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = l.read.SetReadDeadline(time.Now().Add(hang))
 	buf := make([]byte, 4096)
 	for said == "" || strings.Count(said, "ready") < n {
 		m, err := l.read.Read(buf)
@@ -184,7 +184,7 @@ func (l *lifeline) ready(t *testing.T, n int) (said string) {
 func (l *lifeline) gone(t *testing.T) {
 	t.Helper()
 	l.write.Close()
-	_ = l.read.SetReadDeadline(time.Now().Add(10 * time.Second))
+	_ = l.read.SetReadDeadline(time.Now().Add(hang))
 	buf := make([]byte, 64<<10)
 	for {
 		if n, err := l.read.Read(buf); n == 0 {
@@ -198,7 +198,7 @@ func (l *lifeline) gone(t *testing.T) {
 
 func holdLeash(t *testing.T, path string) *os.File {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()
 	f, err := HoldLeash(ctx, path)
 	if err != nil {

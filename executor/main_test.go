@@ -12,9 +12,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
+// hang is a time after which a test that waits gives up. It judges nothing: it is far above what a busy machine needs.
+const hang = 2 * time.Minute
+
 // leaked gives goroutines that are ending a moment to do so.
 func leaked(before int) string {
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+	for deadline := time.Now().Add(hang / 4); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			buf := make([]byte, 1<<20)
 			return string(buf[:runtime.Stack(buf, true)])
@@ -73,7 +76,7 @@ func (r *record) until(t *testing.T, want string) {
 
 func receive(t *testing.T, from <-chan string, want string) {
 	t.Helper()
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(hang)
 	for {
 		select {
 		case got := <-from:
@@ -94,7 +97,7 @@ func within[T any](t *testing.T, f func() T) T {
 	select {
 	case v := <-done:
 		return v
-	case <-time.After(20 * time.Second):
+	case <-time.After(hang):
 		buf := make([]byte, 1<<20)
 		t.Fatalf("it does not return\n%s", bytes.TrimSpace(buf[:runtime.Stack(buf, true)]))
 		panic("unreachable")

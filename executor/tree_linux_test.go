@@ -68,7 +68,7 @@ func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 	for _, c := range trees[2:5] { // the same code kills them all
 		t.Run("frozen: "+c.name, func(t *testing.T) {
 			t.Parallel()
-			life, w := newLifeline(t), worker{Shell: c.script, Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: time.Second}
+			life, w := newLifeline(t), worker{Shell: c.script, Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 2 * time.Second}
 			w.Env = life.env()
 			cmd, out := w.start(t)
 			life.ready(t, c.holds)
@@ -77,7 +77,8 @@ func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 			}
 			frozen := Boottime()
 			life.gone(t)
-			if took := Boottime() - frozen; took > w.Lease+time.Second {
+			// A busy machine may be late, but not as late as the grace, of which a lease that is over has none.
+			if took := Boottime() - frozen; took > w.Lease+4*time.Second {
 				t.Errorf("the tree was there %s after the freeze, its lease was %s", took, w.Lease)
 			}
 			_ = cmd.Process.Signal(unix.SIGCONT)
@@ -289,7 +290,7 @@ func TestTheNextWorkerFindsWhatIsLeftWhenSupervisorsAreKilledToo(t *testing.T) {
 func TestALeaseThatIsExtendedGoesOn(t *testing.T) {
 	t.Parallel()
 	life, end := newLifeline(t), newLifeline(t)
-	w := worker{Shell: holdOn + `read x <"$END"`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 2 * time.Second}
+	w := worker{Shell: holdOn + `read x <"$END"`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 4 * time.Second} // a busy machine must not miss it
 	w.Env["END"] = end.path
 	cmd, out := w.start(t)
 	life.ready(t, 1)

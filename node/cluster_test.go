@@ -33,12 +33,15 @@ func member(t *testing.T, store, queue string, handle executor.Handler) *Node {
 	return n
 }
 
+// hang is a time after which a test that waits gives up. It judges nothing: it is far above what a busy machine needs.
+const hang = 2 * time.Minute
+
 // until polls for something that another process, or a loop of a node, is about to do.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(hang); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("not within half a minute: " + what)
+			t.Fatalf("not within %s: %s", hang, what)
 		}
 	}
 }
@@ -75,7 +78,7 @@ func TestNodesThatShareADatabaseAreACluster(t *testing.T) {
 					t.Errorf("%q ran", got)
 				}
 				delete(want, got)
-			case <-time.After(30 * time.Second):
+			case <-time.After(hang):
 				t.Fatalf("did not run: %v", want)
 			}
 		}
@@ -93,14 +96,18 @@ func TestANodeThatStopsLeavesItsShardsToTheOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		member(t, store, "default", handle)
+		other := member(t, store, "default", handle)
+		// The sweep takes up what is overdue by ten seconds. The run does not wait for that, so it goes before this one.
+		if _, err := other.Submit(t.Context(), definition("test", 12*time.Second)); err != nil {
+			t.Fatal(err)
+		}
 		stop()
 		select {
 		case got := <-ran:
-			if late := carillon.Now().Sub(got.Due); got.Job != jobs[0].ID || late > 5*time.Second {
-				t.Errorf("%s ran %s late", got, late)
+			if got.Job != jobs[0].ID {
+				t.Errorf("%s ran first, want the job of the node that stopped", got)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(hang):
 			t.Fatal("the job of a node that stopped does not run")
 		}
 	})

@@ -42,7 +42,7 @@ func same(t testing.TB, what string, got, want any) {
 
 // patient is a context for what must happen soon, and fails the test by its end if it does not.
 func patient(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

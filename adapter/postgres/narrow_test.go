@@ -106,7 +106,7 @@ func TestAMigrationThatWaitsForATableHoldsUpNobody(t *testing.T) {
 		migrated <- err
 	}()
 	untilBlocked(t, url)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // they would wait for ever
 	defer cancel()
 	if _, err := other.Exec(ctx, `SELECT FROM carillon.run`); err != nil {
 		t.Errorf("others wait: %v", err)

@@ -132,7 +132,7 @@ func TestAWorkerFindsTheLocalServer(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	out, code := commandLine(ctx, "worker", "--data", data)
-	for began := time.Now(); !strings.Contains(out.String(), "Registered as") && time.Since(began) < time.Minute; {
+	for began := time.Now(); !strings.Contains(out.String(), "Registered as") && time.Since(began) < 3*time.Minute; {
 		<-time.After(10 * time.Millisecond)
 	}
 	stop()
