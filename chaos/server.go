@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,12 +29,25 @@ type Server struct {
 // Launch runs `carillon serve` on a free port, and does not wait for it to be ready.
 func Launch(binary, data string, log io.Writer, args ...string) (*Server, error) {
 	_ = os.Remove(filepath.Join(data, "address")) // of a killed process
-	cmd := exec.Command(binary, append([]string{"serve", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
+	flags := lastOfEach(append([]string{"--data", data, "--listen", "127.0.0.1:0"}, args...))
+	cmd := exec.Command(binary, append([]string{"serve"}, flags...)...)
 	cmd.Stderr = log
 	s := &Server{data: data, Began: time.Now()}
 	var err error
 	s.Process, err = launch(cmd)
 	return s, err
+}
+
+// lastOfEach keeps the last value of each flag: carillon takes a flag only once. Flags and values are given in pairs.
+func lastOfEach(pairs []string) (flags []string) {
+	values := map[string]string{}
+	for pair := range slices.Chunk(pairs, 2) {
+		values[pair[0]] = pair[1]
+	}
+	for name, value := range values {
+		flags = append(flags, name, value)
+	}
+	return flags
 }
 
 // Start runs `carillon serve` and returns when it is ready.
