@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -189,6 +190,16 @@ func expect(t *testing.T, run carillon.Run, state carillon.State, attempts int32
 
 func held(run carillon.Run) bool { return run.State.Held() }
 
+func running(run carillon.Run) bool { return run.State == carillon.Running }
+
+// expectTimes checks that a worker reports times exactly enough: a run was claimed, then started, then ended.
+func expectTimes(t *testing.T, run carillon.Run) {
+	t.Helper()
+	if run.Started < run.Claimed || run.Ended != 0 && run.Ended < run.Started {
+		t.Errorf("claimed at %s, started at %s, ended at %s", run.Claimed, run.Started, run.Ended)
+	}
+}
+
 func TestTheWorkerInPython(t *testing.T) {
 	t.Parallel()
 	need(t, "python3")
@@ -201,6 +212,8 @@ func TestTheWorkerInPython(t *testing.T) {
 	brief := h.submit("python", `{"sleep":600}`, func(d *carillon.Definition) {
 		d.Timeout, d.Retry.MaxAttempts = carillon.Duration(100*time.Millisecond), 1
 	})
+	unknown := h.submit("python", `{}`, func(d *carillon.Definition) { d.Type, d.Retry.MaxAttempts = "nosuch", 2 })
+	counted := h.submit("python", `{"to":5,"fail_at":3}`, func(d *carillon.Definition) { d.Type = "count" })
 
 	run := h.ended(good)
 	expect(t, run, carillon.Succeeded, 1, "")
@@ -211,14 +224,27 @@ func TestTheWorkerInPython(t *testing.T) {
 	if err := json.Unmarshal(run.Output.Result, &result); err != nil || result.Echo["a"] != "ü" || result.Attempt != 1 {
 		t.Errorf("the result is %s", run.Output.Result)
 	}
+	expectTimes(t, run)
 	run = h.ended(again)
 	expect(t, run, carillon.Succeeded, 2, "")
-	if text := h.printed(run.ID); !strings.Contains(text, "RuntimeError: not this time") {
-		t.Errorf("it printed %q", text)
+	expectTimes(t, run)
+	text := h.printed(run.ID)
+	for _, want := range []string{"attempt 1 of echo\n", "RuntimeError: not this time\n", "attempt 2 of echo\n"} {
+		if strings.Count(text, want) != 1 {
+			t.Errorf("it printed %q, want %q once", text, want)
+		}
 	}
 	expect(t, h.ended(never), carillon.Failed, 1, "not ever")
 	expect(t, h.ended(brief), carillon.Failed, 1, "time was over")
-	run = h.until(slow, held)
+	expect(t, h.ended(unknown), carillon.Failed, 2, `LookupError: this worker has no handler for type 'nosuch', only for count, echo`)
+	run = h.ended(counted)
+	expect(t, run, carillon.Succeeded, 2, "")
+	if text := h.printed(run.ID); strings.ReplaceAll(string(run.Output.Result), " ", "") != `{"from":3,"to":5}` || !strings.Contains(text, "counting from 0\n") ||
+		!strings.Contains(text, "counting from 3\n") {
+		t.Errorf("it printed %q, the result is %s: want it to go on from its checkpoint", text, run.Output.Result)
+	}
+	run = h.until(slow, running)
+	expectTimes(t, run)
 	if _, err := h.CancelRun(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +272,8 @@ esac
 	}
 	stop := h.start("shell/worker.sh", "shell", program)
 	slow := h.submit("shell", `{"sleep":600}`, nil)
-	run := h.until(slow, held)
+	run := h.until(slow, running)
+	expectTimes(t, run)
 	if _, err := h.CancelRun(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -256,6 +283,7 @@ esac
 	never := h.submit("shell", `{"refuse":true}`, nil)
 	run = h.ended(good)
 	expect(t, run, carillon.Succeeded, 1, "")
+	expectTimes(t, run)
 	if text := h.printed(run.ID); !strings.Contains(text, `"payload":{"a":"ü, \"x\""}`) || !strings.Contains(text, `and a "quote" \ with a tab`) {
 		t.Errorf("it printed %q", text)
 	}
@@ -312,9 +340,24 @@ func (h *house) gone(name string) {
 	}
 }
 
-func TestThePythonWorkerHasAtMost80Lines(t *testing.T) {
-	text, err := os.ReadFile("python/worker.py")
-	if n := bytes.Count(text, []byte("\n")); err != nil || n > 80 {
-		t.Errorf("%d lines, %v", n, err)
+// The files by which the two loops of the script tell each other something are read at any time.
+func TestTheWorkerInShellNeverReadsAHalfWrittenFile(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("shell/worker.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bad := regexp.MustCompile(`>"\$work/(lease|holds|worker|pid|halted)"`).FindString(string(script)); bad != "" {
+		t.Errorf("%s is emptied before it is written", bad)
+	}
+	put := regexp.MustCompile(`(?s)\nput\(\) \{.*?\n\}\n`).FindString(string(script))
+	race := `set -u; work=$1; loop=main` + put + `
+put lease 1
+{ for i in 1 2 3 4 5; do for k in 1 2 3 4 5 6 7 8 9 0; do put lease "$i$k"; done; done; touch "$work/end"; } &
+while [ ! -e "$work/end" ]; do age=$((100 - $(cat "$work/lease"))); done
+echo "$age"`
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", race, "race", t.TempDir()).CombinedOutput()
+	if got := strings.TrimSpace(string(out)); err != nil || got != "50" {
+		t.Errorf("%v: %s", err, out)
 	}
 }

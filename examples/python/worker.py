@@ -1,80 +1,315 @@
-"""A worker for Carillon with Python's standard library alone; docs/worker-protocol.md has the rules that it keeps.
-CARILLON_SERVER=http://a:8420,http://b:8420 CARILLON_TOKEN=... python3 worker.py QUEUE..."""
-import http.client, json, os, re, signal, sys, threading, time, traceback, urllib.request
+#!/usr/bin/env python3
+"""A worker for Carillon with Python's standard library alone.
 
-class Fatal(Exception): """Raised by a handler: no further attempt can help. Any other exception is retried."""
+    CARILLON_SERVER=http://a:8420,http://b:8420 CARILLON_TOKEN=... python3 worker.py QUEUE...
 
-def echo(task, stop):
-    """A handler: what it returns is the result. stop is set when it should end early; nothing can end it by force."""
-    wish = task["payload"]
-    if stop.wait(wish.get("sleep", 0)): raise InterruptedError("stopped while asleep")
-    if wish.get("refuse"): raise Fatal("not ever")
-    if wish.get("fail", 0) >= task["attempt"]: raise RuntimeError("not this time")
-    return {"echo": wish, "attempt": task["attempt"]}
+The first part has the handlers: replace them with your own. The second part asks Carillon for runs, calls the handlers
+and reports what became of the runs. It keeps the rules of docs/worker-protocol.md; the comments name them.
+"""
 
-HANDLERS, SLOTS, queues, servers = {"echo": echo}, 4, sys.argv[1:], os.environ["CARILLON_SERVER"].split(",")
-ABOUT, me = {"host": os.uname().nodename, "queues": queues, "slots": SLOTS}, {"worker": "", "lease": 0}  # the session, and until when what was begun under it may go on; 0: it is over
-held, done = {}, threading.Event()  # held: tasks whose end has no receipt yet, by run and fence
-clock = lambda: time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))  # goes on while the machine sleeps
-units = {"ms": .001, "s": 1, "m": 60, "h": 3600, "d": 86400}
-seconds = lambda text: sum(float(n) * units[unit] for n, unit in re.findall(r"([\d.]+)(ms|[smhd])", text))
+import http.client
+import json
+import math
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+import urllib.error
+import urllib.request
+from datetime import datetime, timezone
 
-def call(path, body, timeout, method="POST"):
-    """Asks one server after the other. None: the session is over. ValueError: the same would be refused again."""
-    for server in list(servers):
-        head = {"Authorization": "Bearer " + os.environ["CARILLON_TOKEN"], "Content-Type": "application/json"}
-        request = urllib.request.Request(server + "/v1/workers" + path, body and json.dumps(body).encode(), head, method=method)
+SLOTS = 4  # how many runs this worker performs at the same time
+
+
+# ---------------------------------------------------------------------------------------------------------- handlers
+
+
+class Fatal(Exception):
+    """A handler raises it when no further attempt can help. After any other exception the job's retry policy decides."""
+
+
+def echo(task):
+    """Returns its payload as the result of the run.
+
+    task.stop is set when the run was canceled, has timed out or is lost. Nothing can end a Python thread by force, so a
+    handler that takes long has to look at it.
+    """
+    wish = task.payload or {}
+    task.print(f"attempt {task.attempt} of echo")
+    if task.stop.wait(wish.get("sleep", 0)):
+        raise InterruptedError("stopped while asleep")
+    if wish.get("refuse"):
+        raise Fatal("not ever")
+    if wish.get("fail", 0) >= task.attempt:
+        raise RuntimeError("not this time")
+    return {"echo": wish, "attempt": task.attempt}
+
+
+def count(task):
+    """Counts, and saves a checkpoint after each step. An attempt that follows a crash goes on from the last one."""
+    begin = task.checkpoint or 0
+    task.print(f"counting from {begin}")
+    for number in range(begin + 1, task.payload["to"] + 1):
+        task.save(number)
+        if task.stop.wait(task.payload.get("pause", 0)):
+            raise InterruptedError(f"stopped at {number}")
+        if number == task.payload.get("fail_at") and task.attempt == 1:
+            raise RuntimeError(f"failed at {number}")
+    return {"from": begin, "to": task.payload["to"]}
+
+
+HANDLERS = {"echo": echo, "count": count}  # by the type of the job
+
+
+# ------------------------------------------------------------------------------------------------------- the protocol
+
+BEAT_EVERY, LEASE, PULL_LATE = 1, 5, 3  # seconds, as the server says when a worker registers
+TELL_EVERY = 0.2  # seconds between two looks for something to report
+SHORT = 0.1  # what takes less need not be shown as running
+
+
+class SessionOver(Exception):
+    """The server does not know this worker any more: rule 6."""
+
+
+class Refused(Exception):
+    """The server does not understand a message. It would refuse the same message again."""
+
+
+def clock():
+    """Seconds by a clock that goes on while the machine sleeps and that nobody can set: rule 4."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def timestamp():
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds(duration):
+    """The seconds of a duration such as 1m30s."""
+    units = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+    return sum(float(number) * units[unit] for number, unit in re.findall(r"([\d.]+)(ms|[smhd])", duration))
+
+
+class Task:
+    """One attempt of a run: what a handler needs, and what is to be reported of it."""
+
+    def __init__(self, given):
+        self.name = {"run": given["run"], "fence": given["fence"]}
+        self.token = given["token"]
+        self.type, self.attempt, self.payload = given["type"], given["attempt"], given["payload"]
+        self.checkpoint = given.get("checkpoint")  # what an attempt before this one has saved
+        self.stop = threading.Event()
+        self.halted = None  # the outcome to report if the handler fails after it was told to stop
+
+        self.began, self.began_at = clock(), timestamp()
+        self.deadline = self.began + seconds(given["timeout"]) if "timeout" in given else math.inf  # rule 8
+        self.sending = threading.Lock()  # one report of an attempt at a time
+        self.changing = threading.Lock()  # guards what follows
+        self.shown = False  # as running
+        self.lines, self.sent_lines = [], 0
+        self.unsaved = None  # a checkpoint
+
+    def print(self, text, stream="stdout"):
+        """Writes to the run's log."""
+        with self.changing:
+            for line in str(text).splitlines():
+                self.lines.append({"stream": stream, "text": line, "at": timestamp()})
+
+    def save(self, checkpoint):
+        """Saves how far the attempt has come. If it fails or is lost, the next attempt finds that in task.checkpoint."""
+        with self.changing:
+            self.unsaved = {"checkpoint": checkpoint}
+
+    def halt(self, outcome, reason):
+        """Asks the handler to end, for the first reason that there is."""
+        self.halted = self.halted or {"outcome": outcome, "reason": reason}
+        self.stop.set()
+
+    def news(self):
+        """What was not reported yet: fields of a report, and how many lines are among them."""
+        with self.changing:
+            news, count = {}, len(self.lines)
+            if not self.shown and clock() - self.began >= SHORT:
+                news["begun_at"] = self.began_at
+            if self.lines:
+                first = dict(self.lines[0], offset=self.sent_lines)  # the same line twice is kept once
+                news["lines"] = [first] + self.lines[1:]
+            if self.unsaved:
+                news.update(self.unsaved)
+            return news, count
+
+    def told(self, news, lines):
+        """The server has recorded the news, and so many of the lines."""
+        with self.changing:
+            self.shown = self.shown or "begun_at" in news
+            self.lines, self.sent_lines = self.lines[lines:], self.sent_lines + lines
+            if self.unsaved and self.unsaved.get("checkpoint") == news.get("checkpoint"):
+                self.unsaved = None
+
+
+class Worker:
+    def __init__(self, servers, token, queues):
+        self.servers, self.token, self.queues = servers, token, queues
+        self.session = ""  # "": none
+        self.lease = 0  # until when this worker may work for the session: rule 2
+        self.held = {}  # tasks whose end has no receipt yet, by run and fence
+        self.stopping = threading.Event()
+
+    def run(self):
+        """Works until it is told to stop, then finishes what runs."""
+        tending = threading.Thread(target=self.tend, daemon=True)
+        tending.start()
+        threading.Thread(target=self.tell_all, daemon=True).start()
+        while not self.stopping.is_set():
+            if not self.pull():
+                time.sleep(0.1)
+        tending.join()
+
+    def pull(self):
+        """Asks for as many runs as there are free slots and begins them. False: there was nothing to ask for."""
+        session, sent, free = self.session, clock(), SLOTS - len(self.held)
+        if not session or not free:
+            return False
         try:
-            answer = json.loads(urllib.request.urlopen(request, timeout=timeout).read() or "{}")
-            servers[:] = servers + [node for node in answer.get("nodes", []) if node not in servers]
-            return answer
-        except (OSError, http.client.HTTPException) as e:
-            if getattr(e, "code", 503) == 410: return None
-            if getattr(e, "code", 503) < 500: raise ValueError(e.read().decode())
-            servers[:] = [other for other in servers if other != server] + [server]  # the last to be asked from now on
-    raise ConnectionError("no server answers")
+            answer = self.call("POST", f"/{session}/pull", {"queues": self.queues, "max": free}, timeout=PULL_LATE)
+        except (ConnectionError, SessionOver):
+            return False
+        if session != self.session or clock() > min(sent + PULL_LATE, self.lease):
+            return False  # rule 3: another worker may have these runs by now
+        for given in answer["tasks"]:
+            task = Task(given)
+            self.held[given["run"], given["fence"]] = task
+            threading.Thread(target=self.perform, args=[task], daemon=True).start()
+        return True
 
-def perform(task, key):
-    """Runs the handler, then hands in the end until there is a receipt. Whatever that says, nothing is left to do."""
-    report, start = {"run": key[0], "fence": key[1], "token": task["token"]}, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    try: report["end"] = {"outcome": "success", "started_at": start, "result": HANDLERS[task["type"]](task, task["stop"])}
-    except Exception as e:
-        failed = {"outcome": "fatal" if isinstance(e, Fatal) else "retriable", "reason": "%s: %s" % (type(e).__name__, e)}
-        report["end"] = {"started_at": start, **task.get("halted", failed)}
-        report["lines"] = [{"stream": "stderr", "text": line} for line in traceback.format_exc().splitlines()]
-    while key in held:
-        try: call("/%s/report" % me["worker"], {"reports": [report]}, 10) and held.pop(key)
-        except ValueError as e: report.update(lines=[], end={"outcome": "fatal", "reason": str(e)})
-        except OSError: time.sleep(1)
-
-def tend():
-    """Says every second what is held, and stops what it is told to, what timed out, and all when the lease is over."""
-    while held or not done.is_set():
-        sent, mine, orders = clock(), dict(held), {}
+    def perform(self, task):
+        """Calls the handler of a task, then reports the end until there is a receipt: rule 5."""
+        end = {"started_at": task.began_at}
         try:
-            if not me["lease"]: me["worker"] = call("", {"name": "python:%d" % os.getpid(), **ABOUT}, 5)["worker"]
-            holds = [{"run": run, "fence": fence} for run, fence in mine]
-            answer = call("/%s/heartbeat" % me["worker"], {"number": int(sent * 1000), "holds": holds}, 1.5)
-            me["lease"] = sent + 5 if answer else 0  # from the send on: whoever answered knows of no later sign of life
-            orders = {(o["run"], o["fence"]): o["reason"] for o in answer["stop"]} if answer else {}
-        except OSError as e: print(e, file=sys.stderr)
-        for key, task in mine.items():
-            why = "stopped" if key in orders else "lost" if clock() > me["lease"] else "retriable" if clock() > task["deadline"] else ""
-            if why: task.setdefault("halted", {"outcome": why, "reason": orders.get(key, "its time was over")}); task["stop"].set()
-        time.sleep(max(0, sent + 1 - clock()))
-    call("/" + me["worker"], None, 1.5, "DELETE")
+            if task.type not in HANDLERS:
+                known = ", ".join(sorted(HANDLERS))
+                raise LookupError(f"this worker has no handler for type {task.type!r}, only for {known}")
+            end.update(outcome="success", result=HANDLERS[task.type](task))
+        except Exception as e:
+            task.print(traceback.format_exc(), "stderr")
+            kind = "fatal" if isinstance(e, Fatal) else "retriable"  # a later version of this worker may know the type
+            end.update(task.halted or {"outcome": kind, "reason": f"{type(e).__name__}: {e}"})
+        while not self.tell(task, end):
+            time.sleep(1)
+        del self.held[task.name["run"], task.name["fence"]]
 
-signal.signal(signal.SIGTERM, lambda *_: done.set())
-threading.excepthook = lambda failure: (traceback.print_exception(failure.exc_value), os._exit(1))
-tending = threading.Thread(target=tend, daemon=True)
-tending.start()
-while not done.is_set():
-    sent, free, answer = clock(), SLOTS - len(held), None
-    try: answer = free and me["lease"] and call("/%s/pull" % me["worker"], {"queues": queues, "max": free}, 3)
-    except OSError: pass
-    for task in answer["tasks"] if answer and clock() < min(sent + 3, me["lease"]) else []:  # later it may be somebody else's
-        key = task["run"], task["fence"]
-        held[key] = {**task, "stop": threading.Event(), "deadline": clock() + seconds(task.get("timeout", "9999d"))}
-        threading.Thread(target=perform, args=(held[key], key), daemon=True).start()
-    if not answer: time.sleep(0.2)
-tending.join()
+    def tell(self, task, end=None):
+        """Reports what is new of a task. False: not all of it was recorded, and it has to be told again."""
+        with task.sending:
+            news, lines = task.news()
+            if not news and not end:
+                return True
+            report = {**task.name, "token": task.token, **news, **({"end": end} if end else {})}
+            try:
+                answer = self.call("POST", f"/{self.session or 'none'}/report", {"reports": [report]}, timeout=10)
+            except ConnectionError:
+                return False
+            except Refused as e:
+                task.told(news, lines)  # it must not hold up the end
+                if end:
+                    end.clear()
+                    end.update(outcome="fatal", reason=f"the server refused what the worker reported: {e}")
+                return False
+            receipt = answer["receipts"][0]
+            if receipt == "refused":
+                task.halt("lost", "it does not hold its run any more")
+            if receipt == "again" and not end:  # its lines were not kept
+                lines = 0
+            task.told(news, lines)
+            return True
+
+    def tell_all(self):
+        """Reports what runs, what it has printed and how far it has come."""
+        while True:
+            for task in list(self.held.values()):
+                self.tell(task)
+            time.sleep(TELL_EVERY)
+
+    def tend(self):
+        """Says every second which tasks are held, rule 1, and stops those that must not go on."""
+        while self.held or not self.stopping.is_set():
+            sent, orders = clock(), {}
+            try:
+                if not self.session:
+                    self.register()
+                orders = self.beat()
+            except SessionOver:
+                self.session, self.lease = "", 0
+            except ConnectionError as e:
+                print(e, file=sys.stderr)
+            for name, task in list(self.held.items()):
+                if name in orders:
+                    task.halt("stopped", orders[name])  # rule 7
+                elif clock() > self.lease:
+                    task.halt("lost", "the lease of its worker was over")
+                elif clock() > task.deadline:
+                    task.halt("retriable", "its time was over")
+            time.sleep(max(0, sent + BEAT_EVERY - clock()))
+        if self.session:
+            self.call("DELETE", f"/{self.session}", None, timeout=1.5)  # rule 9
+
+    def register(self):
+        """Opens a session. What it says of itself is for people: `carillon workers` shows it."""
+        sent = clock()
+        about = {"name": f"python:{os.getpid()}", "host": os.uname().nodename, "queues": self.queues, "slots": SLOTS}
+        self.session = self.call("POST", "", about, timeout=5)["worker"]
+        self.lease = sent + LEASE
+
+    def beat(self):
+        """Extends the lease, counted from before the heartbeat was sent. Returns the reasons to stop, by run and fence."""
+        sent = clock()
+        holds = [task.name for task in list(self.held.values())]
+        beat = {"number": int(sent * 1000), "holds": holds}
+        answer = self.call("POST", f"/{self.session}/heartbeat", beat, timeout=1.5)
+        self.lease = sent + LEASE
+        return {(order["run"], order["fence"]): order["reason"] for order in answer["stop"]}
+
+    def call(self, method, path, body, timeout):
+        """Asks one server after the other until one answers."""
+        for server in list(self.servers):
+            request = urllib.request.Request(server + "/v1/workers" + path, method=method)
+            request.add_header("Authorization", "Bearer " + self.token)
+            if body is not None:
+                request.add_header("Content-Type", "application/json")
+                request.data = json.dumps(body).encode()
+            try:
+                with urllib.request.urlopen(request, timeout=timeout) as answer:
+                    found = json.loads(answer.read() or "{}")
+                self.servers += [node for node in found.get("nodes", []) if node not in self.servers]
+                return found
+            except urllib.error.HTTPError as e:
+                if e.code == 410:
+                    raise SessionOver from e
+                if e.code < 500:
+                    raise Refused(e.read().decode()) from e
+            except (OSError, http.client.HTTPException):
+                pass
+            self.servers = [other for other in self.servers if other != server] + [server]  # asked last from now on
+        raise ConnectionError("no server answers: " + ", ".join(self.servers))
+
+
+def die(failure):
+    """A thread that fails would leave a worker that does half of its work: the process ends instead."""
+    traceback.print_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
+    os._exit(1)
+
+
+def main():
+    worker = Worker(os.environ["CARILLON_SERVER"].split(","), os.environ["CARILLON_TOKEN"], queues=sys.argv[1:])
+    threading.excepthook = die
+    for sig in signal.SIGTERM, signal.SIGINT:
+        signal.signal(sig, lambda *_: worker.stopping.set())
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()

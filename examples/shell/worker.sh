@@ -17,6 +17,21 @@ printf 'Authorization: Bearer %s\nContent-Type: application/json\n' "$CARILLON_T
 # now is in whole seconds, by a clock that goes on while the machine sleeps and that nobody can set.
 now() { cut -d. -f1 /proc/uptime 2>/dev/null || date +%s; }
 
+# put NAME TEXT writes a file that the other loop of this script may be reading. It is written whole beside its place and then
+# moved there, so the reader finds the old text or the new one, and never an empty file. $loop keeps the two writers apart.
+loop=main
+put() {
+	printf '%s\n' "$2" >"$work/$1.$loop"
+	mv "$work/$1.$loop" "$work/$1"
+}
+
+# stamp is the present time: with milliseconds where date knows them (GNU), else with seconds.
+stamp() {
+	time=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
+	case $time in *N*) time=$(date -u +%Y-%m-%dT%H:%M:%SZ) ;; esac
+	echo "$time"
+}
+
 # post METHOD PATH BODY-FILE SECONDS NAME asks one server after the other. The status is in $status, the answer in $work/NAME.
 post() {
 	for server in $servers; do
@@ -33,7 +48,7 @@ register() {
 	sent=$(now)
 	post POST "" "$work/name" 5 registered
 	case $status in
-	201) field worker "$work/registered" >"$work/worker" && echo "$sent" >"$work/lease" && rm -f "$work/over" ;;
+	201) put worker "$(field worker "$work/registered")" && put lease "$sent" && rm -f "$work/over" ;;
 	4??) cat "$work/registered" >&2 && exit 1 ;;
 	*) sleep 1 ;;
 	esac
@@ -42,12 +57,13 @@ register() {
 # tend says every second what is held, and stops it when it is told to or the lease is over. Whole seconds may be off by
 # one, so four of them are all that is left of a lease of five.
 tend() {
+	loop=tend
 	while sleep 1; do
 		sent=$(now)
 		sed "s/^{/{\"number\":$sent,/" "$work/holds" >"$work/beat"
 		post POST "/$(cat "$work/worker")/heartbeat" "$work/beat" 1.5 orders
 		case $status in
-		200) echo "$sent" >"$work/lease" ;;
+		200) put lease "$sent" ;;
 		410) touch "$work/over" ;;
 		esac
 		if [ -e "$work/over" ] || [ $(($(now) - $(cat "$work/lease"))) -ge 4 ] || ! kill -0 $$ 2>/dev/null; then
@@ -61,7 +77,7 @@ tend() {
 
 halt() {
 	[ -e "$work/pid" ] || return
-	[ -e "$work/halted" ] || echo "$1" >"$work/halted"
+	[ -e "$work/halted" ] || put halted "$1"
 	kill "-$2" "-$(cat "$work/pid")" 2>/dev/null
 }
 
@@ -75,11 +91,12 @@ lines() {
 perform() {
 	held="{\"run\":\"$(field run "$work/task")\",\"fence\":\"$(field fence "$work/task")\""
 	rm -f "$work/halted"
-	echo "{\"holds\":[$held}]}" >"$work/holds"
+	put holds "{\"holds\":[$held}]}"
+	began=$(stamp)
 	setsid "$@" <"$work/task" >"$work/printed" 2>&1 & # a process group of its own: all of it can be killed
-	echo $! >"$work/pid"
+	put pid $!
 	token="\"token\":\"$(field token "$work/task")\""
-	echo "{\"reports\":[$held,$token,\"begun_at\":\"$(date -u +%Y-%m-%dT%H:%M:%SZ)\"}]}" >"$work/report"
+	echo "{\"reports\":[$held,$token,\"begun_at\":\"$began\"}]}" >"$work/report"
 	post POST "/$(cat "$work/worker")/report" "$work/report" 3 receipt # lost, the run is only shown as claimed
 	wait $!
 	code=$?
@@ -94,17 +111,18 @@ perform() {
 	*) end="\"retriable\",\"reason\":\"exit code $code\"" ;;
 	esac
 	[ "$code" = 0 ] || [ ! -e "$work/halted" ] || end="\"$(cat "$work/halted")\""
+	end="$end,\"started_at\":\"$began\""
 	held="$held,$token,"
 	printf '%s\n' "{\"reports\":[$held$(lines "$work/printed")\"end\":{\"outcome\":$end}}]}" >"$work/report" # echo may undo escapes
 	while post POST "/$(cat "$work/worker")/report" "$work/report" 10 receipt && [ "$status" != 200 ]; do
 		case $status in 4??) echo "{\"reports\":[$held\"end\":{\"outcome\":$end}}]}" >"$work/report" ;; esac # the lines are at fault
 		sleep 1
 	done
-	echo '{"holds":[]}' >"$work/holds"
+	put holds '{"holds":[]}'
 }
 
 touch "$work/over" "$work/empty"
-echo '{"holds":[]}' >"$work/holds"
+put holds '{"holds":[]}'
 echo "{\"queues\":[\"$queue\"],\"max\":1}" >"$work/pull"
 done=
 trap 'done=1' TERM INT
