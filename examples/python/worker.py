@@ -268,7 +268,7 @@ class Worker:
         """Extends the lease, counted from before the heartbeat was sent. Returns the reasons to stop, by run and fence."""
         sent = clock()
         holds = [task.name for task in list(self.held.values())]
-        beat = {"number": int(sent * 1000), "holds": holds}
+        beat = {"number": int(sent * 1000), "holds": holds, "stopping": self.stopping.is_set()}
         answer = self.call("POST", f"/{self.session}/heartbeat", beat, timeout=1.5)
         self.lease = sent + LEASE
         return {(order["run"], order["fence"]): order["reason"] for order in answer["stop"]}
