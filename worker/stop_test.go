@@ -50,3 +50,18 @@ func TestWhatIsClaimedForAWorkerThatStopsIsHandedBackAtOnce(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatAWorkerHasJustBegunGoesOnWhileItStops(t *testing.T) {
+	for name, build := range map[string]func(*house){"inside a node": func(*house) {}, "elsewhere": remote} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(h *house) { h.handle, h.drain = slow(3*time.Second), time.Minute; build(h) }, func(h *house) {
+				time.Sleep(100 * time.Millisecond) // a pull of this second has just begun
+				job := h.submit(1, nil)[0].ID
+				time.Sleep(300 * time.Millisecond) // it has begun, and no beat has listed it
+				h.endWorker()
+				time.Sleep(10 * time.Second)
+				h.expect(h.run(job), carillon.Succeeded, 1, 0)
+			})
+		})
+	}
+}

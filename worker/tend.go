@@ -82,7 +82,7 @@ func (w *Worker) beat(ctx context.Context) {
 // beatNow reads stopping first: what a pull brought before the worker gave up the last of them is listed.
 func (w *Worker) beatNow(number int64) carillon.Beat {
 	stopping := w.stopping.Load()
-	return carillon.Beat{ID: w.ID(), Number: number, Holds: w.holds(), Stopping: stopping}
+	return carillon.Beat{ID: w.ID(), Number: number, Holds: w.holds(stopping), Stopping: stopping}
 }
 
 func (w *Worker) obey(stop []carillon.Order) {

@@ -239,13 +239,14 @@ func (w *Worker) Running() (held, slots int) {
 }
 
 // holds are the attempts whose end has no receipt yet. Inside a node those that were asked for within the last beat are left
-// out: they were claimed even later, so the next beat is early enough to list them, and most have ended by then.
-func (w *Worker) holds() (list []carillon.Held) {
+// out: they were claimed even later, so the next beat is early enough to list them, and most have ended by then. But a worker
+// that is stopping lists all: the desk takes back at once what it does not list.
+func (w *Worker) holds(stopping bool) (list []carillon.Held) {
 	now := w.cfg.Clock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.held {
-		if !w.cfg.Inside || now-a.asked >= carillon.BeatEvery {
+		if !w.cfg.Inside || stopping || now-a.asked >= carillon.BeatEvery {
 			list = append(list, a.Held())
 		}
 	}
