@@ -156,11 +156,24 @@ func (h *house) carillon(args ...string) string {
 
 func (h *house) run(args ...string) (string, int) {
 	h.t.Helper()
+	return h.runIn(h.t.Context(), args...)
+}
+
+func (h *house) runIn(ctx context.Context, args ...string) (string, int) {
 	var all bytes.Buffer
 	a := h.app
 	a.in, a.out, a.err = strings.NewReader(h.in), &all, &marked{&all}
-	code := a.run(h.t.Context(), args)
+	code := a.run(ctx, args)
 	return all.String(), code
+}
+
+// interrupt is carillon with Ctrl-C after so long.
+func (h *house) interrupt(after time.Duration, args ...string) {
+	h.t.Helper()
+	ctx, cancel := context.WithCancel(h.t.Context())
+	defer time.AfterFunc(after, cancel).Stop()
+	out, code := h.runIn(ctx, args...)
+	fmt.Fprintf(&h.text, "$ carillon %s\n%s^C -> %d\n\n", quoteAll(args), out, code)
 }
 
 // later lets time pass, and what is due in it happen.

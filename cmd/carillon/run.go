@@ -95,7 +95,11 @@ func (a *app) runDetail(detail *client.RunDetail) {
 		t.fact("Finished", a.when(run.Ended))
 	}
 	if run.Started != 0 && run.Ended != 0 {
-		t.fact("Took", took(run.Started, run.Ended))
+		text := took(run.Started, run.Ended)
+		if run.Attempt > 1 {
+			text += ", the last attempt"
+		}
+		t.fact("Took", text)
 	}
 	t.fact("Attempts", attemptsText(run))
 	t.fact("Worker", run.Worker)

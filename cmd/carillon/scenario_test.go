@@ -4,6 +4,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-run/carillon"
 )
 
 // idIn finds the first id with a prefix in what a command said.
@@ -167,7 +171,53 @@ func TestWaitingForARun(t *testing.T) {
 		h.carillon("run", "slow")
 		h.carillon("cancel", idIn(h.carillon("runs", "slow"), "run_"))
 		h.carillon("retry", "good", "--wait")
+		h.in = "name: flaky\ntarget: {command: {argv: [fail, no]}}\nretry: {max_attempts: 2, delay: 5m, jitter: 0}\n"
+		h.carillon("submit", "-f", "-", "--wait")
+		h.in = "name: quick\ntarget: {command: {argv: [fail, no]}}\nretry: {max_attempts: 3, delay: 10ms, jitter: 0}\n"
+		h.carillon("submit", "-f", "-", "--wait")
+		h.carillon("submit", "--cron", "10 12 * * *", "--tz", "Europe/Berlin", "--wait", "--", "echo", "at noon")
+		h.carillon("run", "flaky")
 	})
+}
+
+func TestAnInterruptedWaitSaysThatTheRunGoesOn(t *testing.T) {
+	inHouse(t, "interrupted", func(h *house) {
+		h.interrupt(3500*time.Millisecond, "submit", "--name", "slow", "--wait", "--", "sleep", "1m")
+		h.carillon("submit", "-q", "--name", "held", "--every", "1h", "--", "date")
+		h.carillon("pause", "held")
+		h.interrupt(3500*time.Millisecond, "run", "--now", "held", "--wait")
+	})
+}
+
+func TestAWaitSaysEachThingOnce(t *testing.T) {
+	a, out := offline()
+	a.err = out
+	now := carillon.TimeOf(a.now())
+	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: now.Add(time.Hour)}, State: carillon.Waiting, Wake: now.Add(time.Hour)}
+	w := watcher{a: a}
+	w.tell(&run)
+	w.tell(&run)
+	run.ID.Due, run.Wake = now, now
+	w.tell(&run)
+	w.tell(&run)
+	run.State, run.Attempt = carillon.Claimed, 1
+	w.tell(&run)
+	run.State, run.Failures, run.Reason, run.Wake = carillon.Waiting, 1, "exit code 1", now.Add(5*time.Minute)
+	w.tell(&run)
+	w.tell(&run)
+	run.State, run.Attempt, run.Losses, run.Reason = carillon.Running, 3, 1, ""
+	w.tell(&run)
+	run.State, run.Flags = carillon.Waiting, carillon.OnHold
+	w.tell(&run)
+	got := strings.ReplaceAll(out.String(), carillon.RunID{Job: 1, Due: now.Add(time.Hour)}.String(), "RUN")
+	if diff := cmp.Diff(`carillon: waits for RUN, due 2026-03-26 13:00:00 UTC (in 1h)
+carillon: queued: no worker has taken it yet
+carillon: attempt 1 failed: exit code 1; next attempt in 5m
+carillon: attempt 2 was lost with its worker; attempt 3 has begun
+carillon: waits until its job is resumed
+`, got); diff != "" {
+		t.Error(diff)
+	}
 }
 
 func TestJobsFromAFile(t *testing.T) {

@@ -25,7 +25,8 @@ With -f jobs come from a file with the fields of the API: one job, a list of the
 to 1000 of them are accepted, or none if one is not valid; more are sent 1000 at a time, and an error says how many were
 accepted before it. What "carillon job -o yaml" prints can be submitted again: that is a new job.
 
-With --wait the log lines of the (first) run are shown as they come, and the exit code is 0 only if it succeeded.`,
+With --wait the log lines of the (first) run are shown as they come, and the exit code is 0 only if it succeeded. Standard
+error says what it waits for: the due time, a worker, the next attempt. Ctrl-C ends the waiting, not the run.`,
 		Example: `  carillon submit --name hello --after 2s -- echo hello
   carillon submit --wait --shell 'df -h | grep /$'
   carillon submit --name report --cron "0 3 * * MON-FRI" --tz Europe/Berlin -- /opt/report --all

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
@@ -22,27 +24,15 @@ func (a *app) submitAndWait(ctx context.Context, c *client.Client, job carillon.
 
 // wait follows a run to its end. Only success is a nil error.
 func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) error {
-	for line, err := range c.Logs(ctx, id, client.LogQuery{Follow: true}) {
-		if err != nil {
-			return err
-		}
-		w := a.err
-		if line.Stream == "stdout" && a.forPeople() {
-			w = a.out
-		}
-		fmt.Fprintln(w, a.lineFor(w, line.Text))
+	run, err := a.follow(ctx, c, id)
+	if ctx.Err() != nil {
+		fmt.Fprintf(a.err, "carillon: no longer waiting; %s goes on. See it with \"carillon run %s\", stop it with \"carillon cancel %s\".\n", id, id, id)
+		return ctx.Err()
 	}
-	run, err := c.Run(ctx, id)
 	if err != nil {
 		return err
 	}
-	verdict := fmt.Sprintf("%s %s", run.ID, run.State)
-	if run.Started != 0 {
-		verdict += " after " + took(run.Started, run.Ended)
-	}
-	if run.Reason != "" {
-		verdict += ": " + run.Reason
-	}
+	verdict := verdictOf(&run)
 	if err := a.show(run, func() { fmt.Fprintln(a.err, oneLine(verdict)) }); err != nil {
 		return err
 	}
@@ -53,4 +43,128 @@ func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) err
 		return errors.New(verdict + ": the log has ended, the run has not")
 	}
 	return errQuiet
+}
+
+// verdictOf sums up a run that has ended. After several attempts the time of the last one would say little.
+func verdictOf(run *carillon.Run) string {
+	verdict := fmt.Sprintf("%s %s", run.ID, run.State)
+	switch {
+	case run.Attempt > 1:
+		verdict += fmt.Sprintf(" after %d attempts, %s after it was due", run.Attempt, took(run.ID.Due, run.Ended))
+	case run.Started != 0:
+		verdict += " after " + took(run.Started, run.Ended)
+	}
+	if run.Reason != "" {
+		verdict += ": " + run.Reason
+	}
+	return verdict
+}
+
+// follow prints what the run prints, and says between its lines what it waits for.
+func (a *app) follow(ctx context.Context, c *client.Client, id carillon.RunID) (carillon.Run, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	type printed struct {
+		line carillon.Line
+		err  error
+	}
+	lines := make(chan printed)
+	go func() {
+		defer close(lines)
+		for line, err := range c.Logs(ctx, id, client.LogQuery{Follow: true}) {
+			select {
+			case lines <- printed{line, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	watch := watcher{a: a}
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		select {
+		case p, more := <-lines:
+			if !more {
+				return c.Run(ctx, id)
+			}
+			if p.err != nil {
+				return carillon.Run{}, p.err
+			}
+			a.printFollowed(p.line)
+		case <-look.C:
+			// An error says nothing about the run: the log, which waits for a server to come back, ends the wait.
+			if run, err := c.Run(ctx, id); err == nil {
+				watch.tell(&run)
+			}
+			look.Reset(watch.pause())
+		}
+	}
+}
+
+// printFollowed keeps standard output for that of the run.
+func (a *app) printFollowed(line carillon.Line) {
+	w := a.err
+	if line.Stream == "stdout" && a.forPeople() {
+		w = a.out
+	}
+	fmt.Fprintln(w, a.lineFor(w, line.Text))
+}
+
+// watcher says what a run waits for, each thing once.
+type watcher struct {
+	a        *app
+	looks    int
+	said     string
+	failures int32
+	losses   int32
+}
+
+// pause is short at first, when most runs end, and long enough later not to burden a server for hours.
+func (w *watcher) pause() time.Duration {
+	if w.looks < 60 {
+		return time.Second
+	}
+	return 5 * time.Second
+}
+
+func (w *watcher) tell(run *carillon.Run) {
+	w.looks++
+	if run.State.Ended() {
+		return // the verdict follows
+	}
+	text := w.words(run)
+	w.failures, w.losses = run.Failures, run.Losses
+	if what, _, _ := strings.Cut(text, ","); text != "" && what != w.said { // the rest may be how long it still takes
+		w.said = what
+		fmt.Fprintln(w.a.err, oneLine("carillon: "+text))
+	}
+}
+
+func (w *watcher) words(run *carillon.Run) string {
+	var ended string
+	switch {
+	case run.Failures > w.failures && run.Reason != "":
+		ended = fmt.Sprintf("attempt %d failed: %s; ", run.Failures+run.Losses, run.Reason)
+	case run.Failures > w.failures:
+		ended = fmt.Sprintf("attempt %d failed; ", run.Failures+run.Losses)
+	case run.Losses > w.losses:
+		ended = fmt.Sprintf("attempt %d was lost with its worker; ", run.Failures+run.Losses)
+	}
+	now := carillon.TimeOf(w.a.now())
+	switch {
+	case ended != "" && run.State.Held():
+		return ended + fmt.Sprintf("attempt %d has begun", run.Attempt)
+	case run.State != carillon.Waiting:
+		return ""
+	case run.Has(carillon.OnHold):
+		return ended + "waits until its job is resumed"
+	case run.Wake > now && run.Attempt > 0 && ended != "":
+		return ended + "next attempt " + w.a.ago(run.Wake)
+	case run.Wake > now && run.Attempt == 0 && run.ID.Due > now:
+		return "waits for " + run.ID.String() + ", due " + w.a.when(run.ID.Due)
+	case run.Wake <= now && w.looks > 2: // not in the moment between due and claimed
+		return "queued: no worker has taken it yet"
+	}
+	return ended
 }
