@@ -117,7 +117,26 @@ func (d *Definition) Admit(now Time) error {
 	return nil
 }
 
+// AdmitEdit is Admit for a definition that takes the place of another. A schedule that stays the same is not judged by the
+// clock again: after ends_at it would be refused, and with it the change of a name.
+func (d *Definition) AdmitEdit(was *Definition, now Time) error {
+	if !sameSchedule(was.Schedule, d.Schedule) {
+		return d.Admit(now)
+	}
+	if err := d.admitAllButSchedule(); err != nil {
+		return err
+	}
+	return nil
+}
+
 func (d *Definition) admit(now Time) *FieldError {
+	if err := d.admitAllButSchedule(); err != nil {
+		return err
+	}
+	return d.Schedule.admit(now)
+}
+
+func (d *Definition) admitAllButSchedule() *FieldError {
 	if err := d.Target.admit(); err != nil {
 		return err
 	}
@@ -144,7 +163,7 @@ func (d *Definition) admit(now Time) *FieldError {
 			return err
 		}
 	}
-	return d.Schedule.admit(now)
+	return nil
 }
 
 func (d *Definition) admitNames() *FieldError {

@@ -120,10 +120,11 @@ func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error
 		if !same(def) {
 			return mismatch("somebody else edited it just now")
 		}
+		was := *def
 		if err := decode(body, def, maxDepth); err != nil {
 			return err
 		}
-		return def.Admit(carillon.Now())
+		return def.AdmitEdit(&was, carillon.Now())
 	})
 	if err != nil {
 		return err

@@ -32,3 +32,13 @@ func TestAFieldThatIsGivenSaysSomething(t *testing.T) {
 		h.carillon("job", "a")
 	})
 }
+
+func TestAfterItsEndAJobCanBeEditedButForItsSchedule(t *testing.T) {
+	inHouse(t, "ended", func(h *house) {
+		h.carillon("submit", "-q", "--name", "a", "--every", "1m", "--ends-at", "2026-03-28 12:05", "--", "echo")
+		h.later(10 * time.Minute)
+		h.carillon("edit", "a", "--name", "b", "--max-attempts", "7")
+		h.carillon("edit", "b", "--every", "2m")
+		h.carillon("edit", "b", "--ends-at", "2026-03-28 12:30")
+	})
+}
