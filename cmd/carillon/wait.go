@@ -32,7 +32,7 @@ func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) err
 	if err != nil {
 		return err
 	}
-	verdict := verdictOf(&run)
+	verdict := verdictOf(&run.Run)
 	if err := a.show(run, func() { fmt.Fprintln(a.err, oneLine(verdict)) }); err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func verdictOf(run *carillon.Run) string {
 }
 
 // follow prints what the run prints, and says between its lines what it waits for.
-func (a *app) follow(ctx context.Context, c *client.Client, id carillon.RunID) (carillon.Run, error) {
+func (a *app) follow(ctx context.Context, c *client.Client, id carillon.RunID) (client.RunDetail, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	type printed struct {
@@ -89,13 +89,13 @@ func (a *app) follow(ctx context.Context, c *client.Client, id carillon.RunID) (
 				return c.Run(ctx, id)
 			}
 			if p.err != nil {
-				return carillon.Run{}, p.err
+				return client.RunDetail{}, p.err
 			}
 			a.printFollowed(p.line)
 		case <-look.C:
 			// An error says nothing about the run: the log, which waits for a server to come back, ends the wait.
 			if run, err := c.Run(ctx, id); err == nil {
-				watch.tell(&run)
+				watch.tell(&run.Run)
 			}
 			look.Reset(watch.pause())
 		}
