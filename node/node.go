@@ -40,7 +40,8 @@ type Node struct {
 	clock     clock
 	beaten    atomic.Int64 // when the store last took a beat of this node, in milliseconds
 	advertise string
-	confused  atomic.Bool // another node advertises the same, and that was said
+	twins     twins
+	confused  bool // another node advertises the same, and that was said
 	metrics   *metrics
 	number    carillon.Guard
 	ids       *carillon.IDs

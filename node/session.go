@@ -74,17 +74,18 @@ func (n *Node) addresses() (list []string) {
 	return list
 }
 
-// peerAddresses are those of the other nodes.
+// peerAddresses are those of the other nodes. One goroutine asks for them, once a second.
 func (n *Node) peerAddresses() (list []string) {
-	for _, m := range n.scheduler.Members() {
-		switch {
-		case m.Kind != carillon.KindNode || m.Addr == "" || m.ID == n.id:
-		case m.Addr != n.advertise:
+	members := n.scheduler.Members()
+	for _, m := range members {
+		if m.Kind == carillon.KindNode && m.Addr != "" && m.ID != n.id && m.Addr != n.advertise {
 			list = append(list, m.Addr)
-		case !n.confused.Swap(true):
-			n.cfg.Logger.Error("another node says that it is reached at this node's address: set --listen or --advertise to one that other machines reach",
-				"address", m.Addr, "node", m.ID)
 		}
+	}
+	if twin, ok := n.twins.find(members, n.id, n.advertise, time.Now()); ok && !n.confused {
+		n.confused = true
+		n.cfg.Logger.Error("another node says that it is reached at this node's address: set --listen or --advertise to one that other machines reach",
+			"address", twin.Addr, "node", twin.ID)
 	}
 	return list
 }
