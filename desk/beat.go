@@ -16,7 +16,7 @@ const beatTime = 2 * time.Second
 // Beat implements carillon.Desk. A request to stop whose commit was not answered, or that another node took, has not been
 // told to anybody here; so what the worker has held for more than a beat is read, and it is told what it should stop.
 func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
-	worker, now := b.ID, carillon.Now()
+	worker, now := b.ID, time.Now()
 	b.Holds = d.withClaims(worker, b.Holds)
 	standing, err := d.prolong(ctx, b)
 	if err != nil {
@@ -107,13 +107,13 @@ func (d *Desk) check(ctx context.Context, holds []carillon.Held) (stop []carillo
 // answer to its pull had reached it. What other nodes gave out is found by the scheduler's sweep, and so is what this does
 // not manage to take back: nothing of it is remembered here any more. The list is as old as now is. A worker that is stopping
 // begins nothing that it does not list, so there is nothing to wait for.
-func (d *Desk) takeBack(b carillon.Beat, now carillon.Time) {
+func (d *Desk) takeBack(b carillon.Beat, now time.Time) {
 	worker := b.ID
 	var old []*handed
 	var lost []carillon.Report
 	d.mu.Lock()
 	for h := d.handed.of[worker]; h != nil; h = h.after {
-		if !h.giving && (b.Stopping || now.Sub(h.run.Claimed) > carillon.Handover) {
+		if !h.giving && (b.Stopping || now.Sub(h.since) > carillon.Handover) {
 			old = append(old, h)
 		}
 	}

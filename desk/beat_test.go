@@ -49,3 +49,28 @@ func TestABeatThatWasHeldUpTakesNothingAway(t *testing.T) {
 		})
 	}
 }
+
+func TestAClockThatIsSetTakesNoFreshClaimBack(t *testing.T) {
+	defer carillon.SetAhead(0)
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		worker := h.register(n)
+		job := h.submit(n, nil)
+		task := h.one(n, worker)
+		carillon.SetAhead(time.Minute)
+		h.beat(n, worker, 0) // sent before the answer to the pull came
+		time.Sleep(500 * time.Millisecond)
+		h.beat(n, worker, 20*time.Second, task)
+		if run := h.run(job); run.State != carillon.Claimed || run.Losses != 0 {
+			h.Errorf("%s, %d losses: %s", run.State, run.Losses, run.Reason)
+		}
+		carillon.SetAhead(-time.Hour)
+		lost := h.submit(n, nil)
+		h.one(n, worker)
+		h.beat(n, worker, 6*time.Second, task) // the answer never comes
+		time.Sleep(time.Second)
+		if run := h.run(lost); run.State != carillon.Waiting || run.Losses != 1 {
+			h.Errorf("a lost answer: %s, %d losses", run.State, run.Losses)
+		}
+	})
+}

@@ -11,6 +11,7 @@ type handed struct {
 	run   carillon.Run
 	job   *carillon.Job
 	guard *carillon.Guard
+	since time.Time // when this desk began to give it, by the monotonic clock: the time of the claim can be set
 
 	// giving: its commit, or the pull that asked for it, is under way. Until then run is what it will be.
 	giving    bool
@@ -36,6 +37,7 @@ func (m *memory) put(h *handed) {
 		m.drop(old)
 	}
 	m.runs[h.run.ID] = h
+	h.since = time.Now()
 	first := m.of[h.run.Worker]
 	h.before, h.after = nil, first
 	if first != nil {

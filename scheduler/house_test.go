@@ -31,8 +31,9 @@ type house struct {
 	concurrency int
 	handle      func(task executor.Task) // default: it succeeds at once
 
-	both     bool // every node believes that all shards are its own
-	lane     int  // room in each lane; default as mem has it
+	both     bool     // every node believes that all shards are its own
+	queues   []string // that the workers serve; default all
+	lane     int      // room in each lane; default as mem has it
 	queue    func(carillon.Queue) carillon.Queue
 	timeline func(carillon.Timeline) carillon.Timeline
 
@@ -104,7 +105,7 @@ func (h *house) live() *node {
 	})
 	began := time.Now()
 	n.worker = worker.New(worker.Config{
-		Desk: desk.Inner{Desk: n.desk}, Concurrency: h.concurrency, Executors: map[string]executor.Executor{"handler": handlers{h}},
+		Desk: desk.Inner{Desk: n.desk}, Concurrency: h.concurrency, Queues: h.queues, Executors: map[string]executor.Executor{"handler": handlers{h}},
 		Logger: logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
 	})
 	n.ledger.Fuse(n.desk)

@@ -127,7 +127,7 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 	}
 	wanted, _ := split(runs, q.Wants) // a store may return others too
 	s.near(ctx, waiting(wanted))
-	s.check(ctx, runs)
+	s.check(ctx, runs, nil)
 	if !q.More(runs) {
 		return false, nil
 	}

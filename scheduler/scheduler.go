@@ -1,7 +1,7 @@
 // Package scheduler sees to it that every unfinished run is looked at when its wake has come. Its loops each have a
 // file: load (store to timeline), wake (timeline to queue), decide (what is due but may not simply run), members (who is
-// alive, and which shards are this node's), watch (dead workers, and whatever slipped through), intake (jobs that were
-// left in the database) and forget (what nobody keeps any longer).
+// alive, and which shards are this node's), watch (runs whose worker is dead or does not know of them), sweep (whatever
+// slipped through), intake (jobs that were left in the database) and forget (what nobody keeps any longer).
 package scheduler
 
 import (
@@ -35,7 +35,7 @@ type Config struct {
 	// what is due later than that is known to the owner of its shard even if the node that committed it is frozen or gone by
 	// then. Alone one minute: this node commits everything itself.
 	Horizon time.Duration
-	// Sweep is how often states are scanned for what slipped through. Default 10 seconds.
+	// Sweep is how often states are scanned for what slipped through, held runs twice as often. Default 10 seconds.
 	Sweep time.Duration
 	// Node is the id under which this node joined. Empty: it is the only one, and sees to all shards.
 	Node string
@@ -56,7 +56,7 @@ type Scheduler struct {
 	decides pile[carillon.Run]
 	looks   pile[carillon.RunID] // runs to be read again and decided about
 	members members
-	floor   floor         // of watch
+	floor   floor         // of watch and sweep
 	looking chan struct{} // capacity 1: held by who asks for the members
 	gone    signal        // a member is
 	reload  signal        // the nodes, and so the shards of this one, may have changed
@@ -103,6 +103,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.decide(ctx) })
 	g.Go(func() error { return s.follow(ctx) })
 	g.Go(func() error { return s.watch(ctx) })
+	g.Go(func() error { return s.sweep(ctx) })
 	g.Go(func() error { return s.forget(ctx) })
 	g.Go(func() error { return s.admit(ctx) })
 	return g.Wait()

@@ -72,3 +72,99 @@ func (h *house) finishFor(id carillon.RunID, outcome carillon.Outcome) {
 		h.t.Fatalf("lost %v, %v", lost, err)
 	}
 }
+
+// claimAt writes a claim as a node would whose clock says something else.
+func (h *house) claimAt(worker string, run carillon.Run, at carillon.Time) carillon.Run {
+	h.t.Helper()
+	run = run.Claim(worker, carillon.Now())
+	run.Claimed = at
+	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil || len(lost) > 0 {
+		h.t.Fatalf("lost %v, %v", lost, err)
+	}
+	return run
+}
+
+func TestAClaimIsJudgedByNoClockButThatOfTheNodeThatJudges(t *testing.T) {
+	for _, off := range []time.Duration{-time.Hour, -6 * time.Second, 0, 3 * time.Second, time.Hour} {
+		t.Run("a claim of a node whose clock is off by "+off.String(), func(t *testing.T) {
+			in(t, nil, func(h *house) {
+				h.join("worker_x")
+				h.join("worker_y")
+				stop := h.hold("worker_x", nil)
+				time.Sleep(4500 * time.Millisecond) // half way between two beats
+				run := h.claimAt("worker_x", h.unheard(nil), carillon.Now().Add(off))
+				h.lose("worker_y") // all held runs are looked at, before the worker's next beat
+				time.Sleep(600 * time.Millisecond)
+				stop()
+				h.hold("worker_x", []carillon.Run{run})
+				time.Sleep(time.Minute)
+				if got := h.runs(run.ID.Job)[0]; got.State != carillon.Claimed || got.Losses != 0 {
+					h.t.Errorf("the run that its worker lists is %s, %d losses: %s", got.State, got.Losses, got.Reason)
+				}
+				begin := carillon.Now()
+				lost := h.claimAt("worker_x", h.unheard(nil), begin.Add(off)) // its worker never hears of it
+				time.Sleep(5 * time.Second)
+				if got := h.runs(lost.ID.Job)[0]; got.State != carillon.Claimed {
+					h.t.Errorf("the run that its worker does not list is %s after 5s", got.State)
+				}
+				time.Sleep(time.Minute)
+				got := h.runs(lost.ID.Job)[0]
+				if got.State != carillon.Succeeded || got.Losses != 1 {
+					h.t.Errorf("the run that its worker does not list is %s, %d losses", got.State, got.Losses)
+				} else if late := got.Claimed.Sub(begin); late > 16*time.Second {
+					h.t.Errorf("it is taken back after %s", late)
+				}
+			})
+		})
+	}
+}
+
+func TestAnAnswerThatComesLateAndABeatThatComesLateTakeNothingBack(t *testing.T) {
+	in(t, nil, func(h *house) {
+		h.join("worker_x")
+		h.join("worker_y")
+		die := h.hold("worker_x", nil)
+		time.Sleep(4500 * time.Millisecond)
+		run := h.claimAt("worker_x", h.unheard(nil), carillon.Now().Add(-time.Hour))
+		h.lose("worker_y")                  // all held runs are looked at
+		time.Sleep(2900 * time.Millisecond) // the answer comes, and with it a beat that was sent before
+		die()
+		time.Sleep(1900 * time.Millisecond)
+		if _, err := h.coordinator.Beat(context.Background(), []carillon.Beat{{ID: "worker_x"}}); err != nil {
+			h.t.Fatal(err)
+		}
+		time.Sleep(1900 * time.Millisecond)
+		h.hold("worker_x", []carillon.Run{run})
+		time.Sleep(time.Minute)
+		if got := h.runs(run.ID.Job)[0]; got.State != carillon.Claimed || got.Losses != 0 {
+			h.t.Errorf("%s, %d losses: %s", got.State, got.Losses, got.Reason)
+		}
+	})
+}
+
+func TestBehindABacklogADeadWorkersRunsAreTakenOverAndLostAnswersNoticed(t *testing.T) {
+	in(t, func(h *house) {
+		h.lane, h.queues = 1000, []string{"default"}
+		h.put(100_000, lane("unserved", 5, after(0)))
+		time.Sleep(time.Second)
+	}, func(h *house) {
+		time.Sleep(20 * time.Second)
+		h.nodes[0].store.slowly(500 * time.Millisecond)
+		h.join("worker_x")
+		h.join("worker_y")
+		h.hold("worker_y", nil)
+		begin := carillon.Now()
+		lost := h.claimAt("worker_y", h.unheard(nil), begin)
+		die := h.hold("worker_x", []carillon.Run{h.claimAt("worker_x", h.unheard(nil), begin)})
+		time.Sleep(20 * time.Second)
+		died := carillon.Now()
+		die()
+		time.Sleep(20 * time.Second)
+		if got := h.runs(lost.ID.Job)[0]; got.State != carillon.Succeeded || got.Losses != 1 || got.Claimed.Sub(begin) > 16*time.Second {
+			h.t.Errorf("the run that its worker does not know of is %s, %d losses, after %s", got.State, got.Losses, got.Claimed.Sub(begin))
+		}
+		if got := h.runs(lost.ID.Job + 1)[0]; got.State != carillon.Succeeded || got.Crashes != 1 || got.Claimed.Sub(died) > 10*time.Second {
+			h.t.Errorf("the run of the dead worker is %s, %d crashes, after %s", got.State, got.Crashes, got.Claimed.Sub(died))
+		}
+	})
+}

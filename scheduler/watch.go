@@ -8,134 +8,89 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-const (
-	// sweepPage bounds what one sweep reads: it goes round in pages instead of reading a long backlog at once.
-	sweepPage = 5000
-	// overdue is how long after its wake a waiting run is told again to the timeline.
-	overdue = 10 * time.Second
-)
-
-// watch takes runs back from workers that are gone, and goes round over all that should have been looked at by now:
-// it scans states, not a side index, so nothing can be stuck for ever.
+// watch takes held runs back from workers that are gone or do not know of them. It reads the held runs themselves, whatever
+// else it was told, so no run can be stuck with a worker for ever.
 func (s *Scheduler) watch(ctx context.Context) error {
-	tick := time.NewTicker(s.cfg.Sweep)
-	defer tick.Stop()
-	var pos carillon.WakePos
+	next := time.NewTimer(s.cfg.Sweep / 2)
+	defer next.Stop()
+	suspects := suspects{}
 	for {
+		var from carillon.WakePos
 		select {
-		case <-s.gone:
-			pos = s.sweepAll(ctx)
-		case <-tick.C:
-			if pos == (carillon.WakePos{}) {
-				pos = s.floor.start()
-			}
-			pos = s.sweep(ctx, pos)
+		case <-s.gone: // from the very beginning: the runs of a dead worker must not wait for another look
+		case <-next.C:
+			from = s.floor.start(s.members.shards())
 		case <-ctx.Done():
 			return nil
 		}
-	}
-}
-
-// floor is where what is unfinished began when somebody looked last. Rounds begin there: before it may lie much that has ended
-// and that the store could not clean up yet. Now and then one begins at the very beginning, since a run may be added there.
-type floor struct {
-	pos   carillon.WakePos
-	until time.Time // when to begin at the beginning again
-}
-
-const (
-	floorTime = 5 * time.Minute
-	// floorAge is how far behind the present it stays: clocks differ.
-	floorAge = time.Minute
-)
-
-func (f *floor) start() carillon.WakePos {
-	if time.Now().After(f.until) {
-		return carillon.WakePos{}
-	}
-	return f.pos
-}
-
-// raise notes where the runs of the first page of a round begin.
-func (f *floor) raise(from carillon.WakePos, runs []carillon.Run, now carillon.Time) {
-	switch {
-	case from == (carillon.WakePos{}):
-		f.until = time.Now().Add(floorTime)
-	case from != f.pos:
-		return // a later page
-	}
-	f.pos = carillon.WakePos{Wake: now.Add(-floorAge)}
-	if len(runs) > 0 {
-		if first := before(runs[0].WakePos()); first.Less(f.pos) {
-			f.pos = first
-		}
-	}
-}
-
-func (s *Scheduler) sweepAll(ctx context.Context) (pos carillon.WakePos) {
-	for {
-		if pos = s.sweep(ctx, pos); pos == (carillon.WakePos{}) {
-			return pos
-		}
-	}
-}
-
-// sweep looks at one page of what is due and returns where the next begins: at the start again after the last.
-func (s *Scheduler) sweep(ctx context.Context, pos carillon.WakePos) carillon.WakePos {
-	now := carillon.Now()
-	runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{Shards: s.members.shards(), After: pos, Until: now, Limit: sweepPage})
-	if err != nil {
-		if ctx.Err() == nil {
-			s.cfg.Logger.Error("sweep", "error", err)
+		began := time.Now()
+		if !s.checkHeld(ctx, from, &suspects) {
 			s.again(ctx)
 		}
-		return carillon.WakePos{}
+		next.Reset(s.nextLook(&suspects, time.Since(began)))
 	}
-	s.floor.raise(pos, runs, now)
-	if !s.check(ctx, runs) {
-		s.again(ctx)
-	}
-	var late []carillon.Run
-	for _, run := range waiting(runs) {
-		if now.Sub(run.Wake) > overdue {
-			late = append(late, run)
-		}
-	}
-	s.near(ctx, late)
-	if len(runs) < sweepPage {
-		return carillon.WakePos{}
-	}
-	return runs[len(runs)-1].WakePos()
 }
 
-// again has everything swept once more in a moment: who is gone must not wait for the next round.
+// nextLook is how long the watch loop waits after a look that took so long. Suspects are looked at again as soon as they can
+// be judged. Where millions of waiting runs have to be passed over, the store must have time for other things.
+func (s *Scheduler) nextLook(suspects *suspects, took time.Duration) time.Duration {
+	wait := max(s.cfg.Sweep/2, 9*took)
+	if len(*suspects) == 0 {
+		return wait
+	}
+	return min(wait, max(suspects.wait(time.Now()), took))
+}
+
+// heldPage is how many held runs are judged at a time.
+const heldPage = 5000
+
+// checkHeld looks at all held runs from a position on, and says whether it could.
+func (s *Scheduler) checkHeld(ctx context.Context, from carillon.WakePos, were *suspects) bool {
+	// A claim does not leave a wake that is later than itself; but it was made by the clock of another node.
+	now := carillon.Now()
+	q := carillon.WakeQuery{Shards: s.members.shards(), Held: true, After: from, Until: now.Add(skew), Limit: heldPage}
+	seen := looking{now: now, were: *were, are: suspects{}, holdings: map[string]holding{}}
+	for more := true; more; {
+		runs, err := s.cfg.Store.Wakes(ctx, q)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.cfg.Logger.Error("read held runs", "error", err)
+			}
+			return false
+		}
+		if more = q.More(runs); more {
+			q.After = runs[len(runs)-1].WakePos()
+		}
+		held, _ := split(runs, q.Wants)
+		if !s.check(ctx, held, &seen) {
+			return false
+		}
+	}
+	*were = seen.are
+	return true
+}
+
+// again has everything looked at once more in a moment: runs of a worker that is gone must not wait for the next look.
 func (s *Scheduler) again(ctx context.Context) {
 	pause(ctx, retryWait)
 	s.gone.set()
 }
 
-// check takes back what nobody holds any more, and says whether it could. Whoever loses the race to do so is found by the
-// next sweep.
-func (s *Scheduler) check(ctx context.Context, runs []carillon.Run) (done bool) {
-	now := carillon.Now()
-	holders, err := s.holders(ctx, runs, now)
+// check takes back what no worker holds any more, and says whether it could: runs of workers that are gone and, if seen is
+// given, of workers that do not know of them. What is changed meanwhile by another node is found by the next look.
+func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *looking) (done bool) {
+	outcomes, err := s.abandoned(ctx, runs, seen)
 	if err != nil {
 		if ctx.Err() == nil {
 			s.cfg.Logger.Error("ask who holds what", "error", err)
 		}
 		return false
 	}
-	var gone []carillon.Run
-	outcomes := map[carillon.RunID]carillon.Outcome{}
-	for i := range runs {
-		if outcome, is := holders.abandoned(&runs[i], now); is {
-			gone = append(gone, runs[i])
-			outcomes[runs[i].ID] = outcome
-		}
-	}
-	if len(gone) == 0 {
+	if len(outcomes) == 0 {
 		return true
 	}
+	gone, _ := split(runs, func(r *carillon.Run) bool { _, is := outcomes[r.ID]; return is })
+	now := carillon.Now()
 	dues, err := s.cfg.Ledger.Dues(ctx, gone, "")
 	changes := make([]carillon.Change, 0, len(dues))
 	for _, due := range dues {
@@ -156,4 +111,34 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run) (done bool) 
 		s.cfg.Logger.Info("took back runs that nobody holds", "runs", won)
 	}
 	return true
+}
+
+// abandoned says which held runs have lost their holder, and how: the worker is gone (a crash), or does not know of the run
+// (a loss). The runs were read before: a worker joins before it claims, so one that is not on a list made now is gone.
+func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *looking) (map[carillon.RunID]carillon.Outcome, error) {
+	alone, unknown := s.cfg.Node == "", false
+	for i := range runs {
+		unknown = unknown || runs[i].State.Held() && !s.members.has(runs[i].Worker, alone)
+	}
+	if unknown {
+		if err := s.look(ctx, 0); err != nil {
+			return nil, err
+		}
+	}
+	if seen != nil {
+		if err := s.learn(ctx, runs, seen); err != nil {
+			return nil, err
+		}
+	}
+	outcomes := map[carillon.RunID]carillon.Outcome{}
+	for i := range runs {
+		switch run := &runs[i]; {
+		case !run.State.Held():
+		case !s.members.has(run.Worker, alone):
+			outcomes[run.ID] = carillon.Outcome{Kind: carillon.Crashed, Reason: "its worker " + run.Worker + " died"}
+		case seen != nil && seen.unknown(run, time.Now()):
+			outcomes[run.ID] = carillon.Outcome{Kind: carillon.Lost, Reason: "its worker " + run.Worker + " does not know of it"}
+		}
+	}
+	return outcomes, nil
 }

@@ -34,6 +34,7 @@ func (h *house) join(worker string) {
 
 func (h *house) hold(worker string, runs []carillon.Run) (die func()) {
 	ctx, die := context.WithCancel(context.Background())
+	h.t.Cleanup(die)
 	beat := carillon.Beat{ID: worker}
 	for _, run := range runs {
 		beat.Holds = append(beat.Holds, carillon.Held{Run: run.ID, Attempt: run.Attempt})

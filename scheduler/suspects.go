@@ -1,0 +1,109 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// A live worker lists with each beat what it holds. A run that it holds by the store and does not list was claimed just now, or
+// the answer to its pull was lost. No clock tells the two apart: the claim has the time of one machine, the beat that of
+// another, and both can be set. So the watch loop goes by what it sees itself: it suspects such a run when it sees it first, and
+// takes it back if a beat that came at least Handover later does not list it either.
+
+// suspects are held runs that their live worker did not list when the watch loop looked last.
+type suspects map[claim]suspect
+
+// claim names one claim of a run.
+type claim struct {
+	carillon.Held
+	worker string
+}
+
+type suspect struct {
+	since time.Time // when the watch loop saw it first, by its monotonic clock
+	// beat is the last one of the worker at a look that was Handover later, or more: the next one decides. 0: no such look yet.
+	beat carillon.Time
+}
+
+// maxSuspects bounds the memory. Further ones are suspected when some of these are gone.
+const maxSuspects = 10_000
+
+// wait is how long it is until one of them can be judged.
+func (s suspects) wait(now time.Time) time.Duration {
+	wait := carillon.Handover
+	for _, one := range s {
+		left := carillon.Handover - now.Sub(one.since)
+		if one.beat != 0 {
+			left = carillon.BeatEvery + 100*time.Millisecond
+		}
+		wait = min(wait, left)
+	}
+	return max(wait, 0)
+}
+
+// looking is one look at all held runs.
+type looking struct {
+	now       carillon.Time
+	were, are suspects
+	holdings  map[string]holding // by worker, of those asked
+}
+
+type holding struct {
+	at   carillon.Time
+	runs map[carillon.Held]bool
+}
+
+// fresh says that a run was most likely claimed since the last beat of its worker. If the clocks say so wrongly it is looked at
+// a little later; nothing else depends on it.
+func fresh(run *carillon.Run, now carillon.Time) bool {
+	age := now.Sub(run.Claimed)
+	return age >= 0 && age < 2*carillon.BeatEvery
+}
+
+// learn asks what the live workers of some runs hold.
+func (s *Scheduler) learn(ctx context.Context, runs []carillon.Run, seen *looking) error {
+	var workers []string
+	for i := range runs {
+		run := &runs[i]
+		if _, asked := seen.holdings[run.Worker]; asked || fresh(run, seen.now) || !s.members.has(run.Worker, s.cfg.Node == "") {
+			continue
+		}
+		seen.holdings[run.Worker] = holding{}
+		workers = append(workers, run.Worker)
+	}
+	if len(workers) == 0 {
+		return nil
+	}
+	list, err := s.cfg.Coordinator.Holds(ctx, workers)
+	for _, said := range list {
+		runs := make(map[carillon.Held]bool, len(said.Runs))
+		for _, run := range said.Runs {
+			runs[run] = true
+		}
+		seen.holdings[said.ID] = holding{said.At, runs}
+	}
+	return err
+}
+
+// unknown says that the worker of a held run does not know of it, and notes suspects.
+func (l *looking) unknown(run *carillon.Run, now time.Time) bool {
+	key := claim{carillon.Held{Run: run.ID, Attempt: run.Attempt}, run.Worker}
+	said, asked := l.holdings[run.Worker]
+	was, suspected := l.were[key]
+	switch {
+	case !asked || said.at == 0 || said.runs[key.Held] || !suspected && fresh(run, l.now):
+		return false
+	case !suspected:
+		was = suspect{since: now}
+	case was.beat == 0 && now.Sub(was.since) >= carillon.Handover:
+		was.beat = said.at
+	case was.beat != 0 && said.at != was.beat:
+		return true
+	}
+	if len(l.are) < maxSuspects {
+		l.are[key] = was
+	}
+	return false
+}
