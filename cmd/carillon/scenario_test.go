@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
 )
 
 // idIn finds the first id with a prefix in what a command said.
@@ -193,29 +194,31 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 	a, out := offline()
 	a.err = out
 	now := carillon.TimeOf(a.now())
-	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: now.Add(time.Hour)}, State: carillon.Waiting, Wake: now.Add(time.Hour)}
+	id := carillon.RunID{Job: 1, Due: now.Add(time.Hour)}
+	run := client.RunDetail{Run: carillon.Run{ID: id, State: carillon.Waiting, Wake: id.Due}, WaitsFor: &carillon.Wait{Kind: carillon.WaitTime, Until: id.Due}}
 	w := watcher{a: a}
 	w.tell(&run)
 	w.tell(&run)
-	run.ID.Due, run.Wake = now, now
+	run.Wake, run.WaitsFor = now, &carillon.Wait{Kind: carillon.WaitSlot, Text: "all 3 slots are taken; 2 due runs come before it"}
 	w.tell(&run)
+	run.WaitsFor.Text = "all 3 slots are taken; it is the next"
 	w.tell(&run)
-	run.State, run.Attempt = carillon.Claimed, 1
+	run.State, run.Attempt, run.WaitsFor = carillon.Claimed, 1, nil
 	w.tell(&run)
 	run.State, run.Failures, run.Reason, run.Wake = carillon.Waiting, 1, "exit code 1", now.Add(5*time.Minute)
+	run.WaitsFor = &carillon.Wait{Kind: carillon.WaitTime, Until: run.Wake}
 	w.tell(&run)
 	w.tell(&run)
-	run.State, run.Attempt, run.Losses, run.Reason = carillon.Running, 3, 1, ""
+	run.State, run.Attempt, run.Losses, run.Reason, run.WaitsFor = carillon.Running, 3, 1, "", nil
 	w.tell(&run)
-	run.State, run.Flags = carillon.Waiting, carillon.OnHold
+	run.State, run.WaitsFor = carillon.Waiting, &carillon.Wait{Kind: carillon.WaitResume, Text: "it waits until its job is resumed"}
 	w.tell(&run)
-	got := strings.ReplaceAll(out.String(), carillon.RunID{Job: 1, Due: now.Add(time.Hour)}.String(), "RUN")
 	if diff := cmp.Diff(`carillon: waits for RUN, due 2026-03-26 13:00:00 UTC (in 1h)
-carillon: queued: no worker has taken it yet
-carillon: attempt 1 failed: exit code 1; next attempt in 5m
+carillon: all 3 slots are taken; 2 due runs come before it
+carillon: attempt 1 failed: exit code 1; next attempt at 2026-03-26 12:05:00 UTC (in 5m)
 carillon: attempt 2 was lost with its worker; attempt 3 has begun
-carillon: waits until its job is resumed
-`, got); diff != "" {
+carillon: it waits until its job is resumed
+`, strings.ReplaceAll(out.String(), id.String(), "RUN")); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -95,7 +94,7 @@ func (a *app) follow(ctx context.Context, c *client.Client, id carillon.RunID) (
 		case <-look.C:
 			// An error says nothing about the run: the log, which waits for a server to come back, ends the wait.
 			if run, err := c.Run(ctx, id); err == nil {
-				watch.tell(&run.Run)
+				watch.tell(&run)
 			}
 			look.Reset(watch.pause())
 		}
@@ -128,43 +127,57 @@ func (w *watcher) pause() time.Duration {
 	return 5 * time.Second
 }
 
-func (w *watcher) tell(run *carillon.Run) {
+func (w *watcher) tell(run *client.RunDetail) {
 	w.looks++
 	if run.State.Ended() {
 		return // the verdict follows
 	}
-	text := w.words(run)
+	ended, waits := w.ended(&run.Run), w.waits(run)
 	w.failures, w.losses = run.Failures, run.Losses
-	if what, _, _ := strings.Cut(text, ","); text != "" && what != w.said { // the rest may be how long it still takes
-		w.said = what
-		fmt.Fprintln(w.a.err, oneLine("carillon: "+text))
+	what := w.said // by its kind: the text also says how many runs are before it, which changes all the time
+	if run.WaitsFor != nil && waits != "" {
+		what = fmt.Sprint(run.WaitsFor.Kind, run.WaitsFor.Until)
 	}
+	switch {
+	case ended != "" && waits != "":
+		ended += "; "
+		w.said = what
+	case ended != "" && run.State.Held():
+		ended += fmt.Sprintf("; attempt %d has begun", run.Attempt)
+	case ended == "" && (waits == "" || what == w.said):
+		return
+	default:
+		w.said = what
+	}
+	fmt.Fprintln(w.a.err, oneLine("carillon: "+ended+waits))
 }
 
-func (w *watcher) words(run *carillon.Run) string {
-	var ended string
+// ended says how the latest attempt ended that has ended since the last look.
+func (w *watcher) ended(run *carillon.Run) string {
 	switch {
 	case run.Failures > w.failures && run.Reason != "":
-		ended = fmt.Sprintf("attempt %d failed: %s; ", run.Failures+run.Losses, run.Reason)
+		return fmt.Sprintf("attempt %d failed: %s", run.Failures+run.Losses, run.Reason)
 	case run.Failures > w.failures:
-		ended = fmt.Sprintf("attempt %d failed; ", run.Failures+run.Losses)
+		return fmt.Sprintf("attempt %d failed", run.Failures+run.Losses)
 	case run.Losses > w.losses:
-		ended = fmt.Sprintf("attempt %d was lost with its worker; ", run.Failures+run.Losses)
+		return fmt.Sprintf("attempt %d was lost with its worker", run.Failures+run.Losses)
 	}
+	return ""
+}
+
+// waits says what a run waits for; "" if it does not, or only for the moment between due and claimed.
+func (w *watcher) waits(run *client.RunDetail) string {
 	now := carillon.TimeOf(w.a.now())
+	wait := run.WaitsFor
 	switch {
-	case ended != "" && run.State.Held():
-		return ended + fmt.Sprintf("attempt %d has begun", run.Attempt)
-	case run.State != carillon.Waiting:
+	case wait == nil || wait.Kind == carillon.WaitTime && wait.Until <= now:
 		return ""
-	case run.Has(carillon.OnHold):
-		return ended + "waits until its job is resumed"
-	case run.Wake > now && run.Attempt > 0 && ended != "":
-		return ended + "next attempt " + w.a.ago(run.Wake)
-	case run.Wake > now && run.Attempt == 0 && run.ID.Due > now:
-		return "waits for " + run.ID.String() + ", due " + w.a.when(run.ID.Due)
-	case run.Wake <= now && w.looks > 2: // not in the moment between due and claimed
-		return "queued: no worker has taken it yet"
+	case wait.Kind == carillon.WaitTime && run.Attempt > 0:
+		return "next attempt at " + w.a.when(wait.Until)
+	case wait.Kind == carillon.WaitTime:
+		return fmt.Sprintf("waits for %s, due %s", run.ID, w.a.when(wait.Until))
+	case w.looks <= 2 && run.Wake <= now && wait.Kind != carillon.WaitResume && wait.Kind != carillon.WaitWorker:
+		return ""
 	}
-	return ended
+	return wait.Text
 }
