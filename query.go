@@ -83,6 +83,7 @@ type JobQuery struct {
 	CreatedTo   Time    // exclusive
 	Before      JobID
 	Limit       int
+	WithLast    bool // each job with its last run
 }
 
 // Label is a label that a query asks for; an empty Value means any value.
@@ -110,32 +111,44 @@ const (
 // LatestOf sums up a job by its unfinished runs and by the ended one with the latest due time of those that had begun
 // (nil: none). What was skipped or canceled before it began says nothing about the job.
 func LatestOf(unfinished []Run, ended *Run) LatestState {
-	var latest *Run
-	for i := range unfinished {
-		run := &unfinished[i]
-		if run.State.Held() {
-			return LatestRunning
-		}
-		if run.Attempt > 0 && (latest == nil || latest.ID.Due < run.ID.Due) {
-			latest = run
-		}
-	}
-	if ended != nil && (latest == nil || latest.ID.Due < ended.ID.Due) {
-		latest = ended
-	}
-	switch {
+	switch latest := LastOf(unfinished, ended); {
 	case latest == nil || latest.State == Waiting:
 		return LatestPending
+	case latest.State.Held():
+		return LatestRunning
 	case latest.State == Succeeded:
 		return LatestSucceeded
 	}
 	return LatestFailed
 }
 
+// LastOf is the run that a job is summed up by: the latest by due time that a worker holds, else the latest that has begun;
+// nil if none has. It has neither About nor Output.
+func LastOf(unfinished []Run, ended *Run) *Run {
+	last := ended
+	for i := range unfinished {
+		run := &unfinished[i]
+		if run.Attempt == 0 {
+			continue
+		}
+		held, before := run.State.Held(), last != nil && last.State.Held()
+		if last == nil || held && !before || held == before && last.ID.Due < run.ID.Due {
+			last = run
+		}
+	}
+	if last == nil {
+		return nil
+	}
+	run := *last
+	run.About, run.Output = nil, nil
+	return &run
+}
+
 // JobPage is a page of jobs. Next is not zero if there may be more, even when Jobs is short or empty: a search gives up
 // its turn after a bounded number of rows instead of scanning millions.
 type JobPage struct {
 	Jobs []Job
+	Last []*Run // WithLast: of each of the Jobs, see LastOf; nil: none has begun
 	Next JobID
 }
 

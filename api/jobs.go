@@ -14,6 +14,12 @@ type batch struct {
 	Jobs []carillon.Definition `json:"jobs"`
 }
 
+// listedJob is a job on a page of many.
+type listedJob struct {
+	carillon.Job
+	LastRun *carillon.Run `json:"last_run"`
+}
+
 type jobList struct {
 	Items []carillon.Job `json:"items"`
 }
@@ -101,7 +107,7 @@ var (
 func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) error {
 	want := carillon.JobQuery{
 		Namespace: namespace(r), Owner: q.text("owner"), Type: q.text("type"), Name: q.text("name"),
-		CreatedFrom: q.time("created_from"), CreatedTo: q.time("created_to"), Limit: q.limit(),
+		CreatedFrom: q.time("created_from"), CreatedTo: q.time("created_to"), Limit: q.limit(), WithLast: true,
 	}
 	q.status(&want)
 	q.label(&want)
@@ -117,14 +123,18 @@ func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) erro
 	if err != nil {
 		return err
 	}
-	for i := range found.Jobs {
-		found.Jobs[i] = s.shown(found.Jobs[i])
+	items := make([]listedJob, len(found.Jobs))
+	for i := range items {
+		items[i].Job = s.shown(found.Jobs[i])
+		if found.Last != nil {
+			items[i].LastRun = found.Last[i]
+		}
 	}
 	next := ""
 	if found.Next != 0 {
 		next = found.Next.String()
 	}
-	return reply(w, http.StatusOK, newPage(found.Jobs, q.nextCursor(next)))
+	return reply(w, http.StatusOK, newPage(items, q.nextCursor(next)))
 }
 
 // status takes states of the job and of its latest run alike: people ask for "the failed ones" without minding whose

@@ -391,3 +391,35 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 	}
 	h.call("GET", run, "").is(200)
 }
+
+func TestAListOfJobsHasTheLastRunOfEach(t *testing.T) {
+	h := newHouse(t, nil)
+	h.submit(with(`"name":"none"`))
+	failed := h.claim(h.submit(with(`"name":"failed","retry":{"max_attempts":1}`)))
+	h.finish(failed, carillon.Outcome{Kind: carillon.Retriable, Reason: "exit status 3"})
+	running := h.claim(h.submit(with(`"name":"running"`)))
+	type last struct{ ID, State, Reason string }
+	var page struct {
+		Items []struct {
+			Name string
+			Last *last `json:"last_run"`
+		}
+	}
+	a := h.call("GET", "/v1/jobs", "").is(200)
+	if err := json.Unmarshal(a.Body.Bytes(), &page); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]*last{}
+	for _, item := range page.Items {
+		got[item.Name] = item.Last
+	}
+	want := map[string]*last{
+		"none": nil, "failed": {failed.ID.String(), "failed", "exit status 3"}, "running": {running.ID.String(), "claimed", ""},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if !strings.Contains(a.Body.String(), `"last_run":null`) {
+		t.Errorf("a job that has not run does not say so: %s", a.Body)
+	}
+}

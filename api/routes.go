@@ -44,7 +44,7 @@ func (s *server) jobRoutes() []route {
 				{"created_from", "created at or after", job.Created},
 				{"created_to", "created before", job.Created},
 			}, paging...),
-			Status: 200, Gives: page[carillon.Job]{}, handle: s.listJobs,
+			Status: 200, Gives: page[listedJob]{}, handle: s.listJobs,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs/{id}", Summary: "Read a job with its last and next run",

@@ -169,7 +169,7 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 			t.Errorf("%s is referred to and not described", name)
 		}
 	}
-	for _, name := range []string{"Definition", "Job", "JobView", "Run", "JobPage", "RunPage", "Problem", "Schedule", "Target", "Retry", "Task", "Report", "ReportLine"} {
+	for _, name := range []string{"Definition", "Job", "JobView", "Run", "ListedJobPage", "RunPage", "Problem", "Schedule", "Target", "Retry", "Task", "Report", "ReportLine"} {
 		if doc.Components.Schemas[name] == nil {
 			t.Errorf("%s is not described", name)
 		}

@@ -20,6 +20,12 @@ type Detail struct {
 	NextRun *carillon.Run `json:"next_run"` // the waiting run that is due first
 }
 
+// ListedJob is a job on a page of many.
+type ListedJob struct {
+	carillon.Job
+	LastRun *carillon.Run `json:"last_run"` // the latest that has begun; nil: none
+}
+
 // Changes are fields of a definition by their JSON names, for an edit. Schedule, target, labels and payload are replaced
 // as a whole; in retry, misfire and retention the fields that are not given stay.
 type Changes map[string]any
@@ -72,14 +78,14 @@ func (c *Client) Job(ctx context.Context, id carillon.JobID) (job Detail, err er
 
 // Jobs goes over the jobs that match, newest first. Limit is the size of a page, not of the whole; Namespace and Before
 // are the server's business.
-func (c *Client) Jobs(ctx context.Context, q carillon.JobQuery) iter.Seq2[carillon.Job, error] {
-	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Job], error) {
+func (c *Client) Jobs(ctx context.Context, q carillon.JobQuery) iter.Seq2[ListedJob, error] {
+	return pages(ctx, func(ctx context.Context, cursor string) (Page[ListedJob], error) {
 		return c.JobPage(ctx, q, cursor)
 	})
 }
 
 // JobPage reads one page of Jobs; the first has no cursor.
-func (c *Client) JobPage(ctx context.Context, q carillon.JobQuery, cursor string) (page Page[carillon.Job], err error) {
+func (c *Client) JobPage(ctx context.Context, q carillon.JobQuery, cursor string) (page Page[ListedJob], err error) {
 	p := newParams(cursor, q.Limit)
 	status := texts(q.States)
 	for _, latest := range q.Latest {

@@ -92,7 +92,7 @@ func (w *world) compareWakes() {
 func (w *world) compareJobPages() {
 	w.t.Helper()
 	maybe := func() bool { return w.rand.IntN(4) == 0 }
-	q := carillon.JobQuery{Limit: pick(w.rand, 1, 3, 100)}
+	q := carillon.JobQuery{Limit: pick(w.rand, 1, 3, 100), WithLast: maybe()}
 	if maybe() {
 		q.Namespace = pick(w.rand, namespaces...)
 	}

@@ -9,6 +9,7 @@ var storeJobs = []storeCase{
 	{"an active job without an unfinished run is finished, in lists and only there", storeJobFinished},
 	{"jobs are found by state", storeJobStates},
 	{"jobs are found by what became of their latest run", storeJobLatest},
+	{"jobs come with their last run", storeJobLast},
 	{"jobs are found by namespace, owner, type, name and time", storeJobFilters},
 	{"jobs are found by label, as it is after an edit", storeJobLabels},
 	{"filters add up", func(t *storeTest) {
@@ -98,6 +99,57 @@ func storeJobLatest(t *storeTest) {
 		{[]carillon.LatestState{carillon.LatestSucceeded, carillon.LatestRunning}, []carillon.JobID{recurring.ID, succeeded.ID, running.ID}},
 	} {
 		t.equal("found", jobIDs(t.findJobs(carillon.JobQuery{Latest: c.latest})), c.want)
+	}
+}
+
+func storeJobLast(t *storeTest) {
+	t.submit(nil) // none has begun
+	_, run := t.submit(nil)
+	running := t.claim(run, "worker-1")
+	_, failed := t.finished(carillon.Failed, nil)
+	// A recurring one: one succeeded, a later one was skipped, one waits for its next attempt, one has not begun.
+	recurring, first := t.submit(every)
+	ended := t.claim(first, "worker-1")
+	skipped, retried, next := carillon.NewRun(&recurring, first.ID.Due+1), carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+3)
+	retried.Attempt, retried.Reason, retried.Wake = 1, "exit status 1", t.now+1000
+	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.Succeeded, "", t.now), skipped.End(carillon.Skipped, "", t.now), retried, next}})
+	// A held one counts before one that is due later.
+	double, early := t.submit(every)
+	held := t.claim(early, "worker-1")
+	later := carillon.NewRun(&double, early.ID.Due+1)
+	later.Attempt = 3
+	t.win(carillon.Change{Runs: []carillon.Run{later}})
+
+	page, err := t.store.FindJobs(t.Context(), carillon.JobQuery{WithLast: true, Limit: 4})
+	if err != nil || len(page.Last) != len(page.Jobs) {
+		t.Fatalf("%d jobs with %d last runs, %v", len(page.Jobs), len(page.Last), err)
+	}
+	rest, err := t.store.FindJobs(t.Context(), carillon.JobQuery{WithLast: true, Before: page.Next})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type last struct {
+		ID     carillon.RunID
+		State  carillon.State
+		Reason string
+		About  *carillon.About
+	}
+	var got []last
+	for _, r := range append(page.Last, rest.Last...) {
+		if r == nil {
+			r = &carillon.Run{}
+		}
+		got = append(got, last{r.ID, r.State, r.Reason, r.About})
+	}
+	t.equal("last runs", got, []last{
+		{held.ID, carillon.Claimed, held.Reason, nil},
+		{retried.ID, carillon.Waiting, "exit status 1", nil},
+		{failed.ID, carillon.Failed, failed.Reason, nil},
+		{running.ID, carillon.Claimed, running.Reason, nil},
+		{},
+	})
+	if page, err := t.store.FindJobs(t.Context(), carillon.JobQuery{}); err != nil || page.Last != nil {
+		t.Errorf("not asked for: %v, %v", page.Last, err)
 	}
 }
 

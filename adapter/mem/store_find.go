@@ -29,6 +29,9 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (carillon.Job
 			break
 		}
 		page.Jobs = append(page.Jobs, job)
+		if q.WithLast {
+			page.Last = append(page.Last, carillon.LastOf(s.unfinishedOf(id), s.lastBegun(id)))
+		}
 	}
 	return page, nil
 }

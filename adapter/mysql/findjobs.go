@@ -39,12 +39,15 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 		f.first, f.before = idRange(&q)
 		// Pages grow: most searches find what they want among the first rows.
 		for size := f.limit + 1; ; size = min(2*size, most) {
-			if done, err := f.scan(l, min(size, s.maxScan-f.scanned)); done || err != nil {
+			done, err := f.scan(l, min(size, s.maxScan-f.scanned))
+			if err != nil {
 				return err
 			}
-			if f.scanned == s.maxScan {
-				f.page.Next = f.before
-				return nil
+			if !done && f.scanned == s.maxScan {
+				f.page.Next, done = f.before, true
+			}
+			if done {
+				return f.addLast(l)
 			}
 		}
 	})
@@ -191,32 +194,17 @@ const (
 ORDER BY due DESC, pos DESC LIMIT 1)`
 )
 
+// atOnce is of how many jobs the runs are read together: each has a query of its own.
+const atOnce = 100
+
 // withLatest leaves those whose latest run is as it should be.
 func (l *link) withLatest(jobs []candidate, latest []carillon.LatestState) (left []candidate, err error) {
-	const atOnce = 100 // a query for each
 	for some := range slices.Chunk(jobs, atOnce) {
 		ids := make([]carillon.JobID, len(some))
 		for i := range some {
 			ids[i] = some[i].ID
 		}
-		unfinished, ended := map[carillon.JobID][]carillon.Run{}, map[carillon.JobID]*carillon.Run{}
-		err := l.query(func(r row) error {
-			run := r.unfinished()
-			unfinished[run.ID.Job] = append(unfinished[run.ID.Job], run)
-			return nil
-		}, unfinishedOf, ints(ids))
-		if err != nil {
-			return nil, err
-		}
-		queries := make([]string, len(ids))
-		for i, id := range ids {
-			queries[i] = string(appendSQL(nil, lastBegunOf, id))
-		}
-		err = l.query(func(r row) error {
-			run, _ := r.ended(false)
-			ended[run.ID.Job] = &run
-			return nil
-		}, strings.Join(queries, ` UNION ALL `))
+		unfinished, ended, err := l.runsOf(ids)
 		if err != nil {
 			return nil, err
 		}
@@ -227,4 +215,48 @@ func (l *link) withLatest(jobs []candidate, latest []carillon.LatestState) (left
 		}
 	}
 	return left, nil
+}
+
+// addLast adds to a page that is full the runs that its jobs are summed up by, if they are asked for.
+func (f *jobFinder) addLast(l *link) error {
+	if !f.q.WithLast {
+		return nil
+	}
+	for some := range slices.Chunk(f.page.Jobs, atOnce) {
+		ids := make([]carillon.JobID, len(some))
+		for i := range some {
+			ids[i] = some[i].ID
+		}
+		unfinished, ended, err := l.runsOf(ids)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			f.page.Last = append(f.page.Last, carillon.LastOf(unfinished[id], ended[id]))
+		}
+	}
+	return nil
+}
+
+// runsOf reads the unfinished runs of some jobs, and of each the ended one with the latest due time of those that had begun.
+func (l *link) runsOf(ids []carillon.JobID) (unfinished map[carillon.JobID][]carillon.Run, ended map[carillon.JobID]*carillon.Run, err error) {
+	unfinished, ended = map[carillon.JobID][]carillon.Run{}, map[carillon.JobID]*carillon.Run{}
+	err = l.query(func(r row) error {
+		run := r.unfinished()
+		unfinished[run.ID.Job] = append(unfinished[run.ID.Job], run)
+		return nil
+	}, unfinishedOf, ints(ids))
+	if err != nil {
+		return nil, nil, err
+	}
+	queries := make([]string, len(ids))
+	for i, id := range ids {
+		queries[i] = string(appendSQL(nil, lastBegunOf, id))
+	}
+	err = l.query(func(r row) error {
+		run, _ := r.ended(false)
+		ended[run.ID.Job] = &run
+		return nil
+	}, strings.Join(queries, ` UNION ALL `))
+	return unfinished, ended, err
 }

@@ -46,33 +46,43 @@ type foundJob struct {
 func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
 	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
 	err = s.view(ctx, func(ctx context.Context, v *view) error {
-		scanned := 0
-		for piece := limit + 1; ; piece = min(4*piece, 5000) {
-			piece = min(piece, s.maxScan-scanned)
-			some, err := v.jobs(ctx, &q, piece)
-			if err != nil {
-				return err
-			}
-			for i := range some {
-				if some[i].wanted && len(page.Jobs) == limit {
-					page.Next = page.Jobs[limit-1].ID
-					return nil
-				}
-				if some[i].wanted {
-					page.Jobs = append(page.Jobs, some[i].job)
-				}
-				q.Before = some[i].id
-			}
-			if scanned += len(some); len(some) < piece {
-				return nil
-			}
-			if scanned == s.maxScan {
-				page.Next = q.Before
-				return nil
-			}
+		found, err := s.findJobs(ctx, v, q, limit, &page)
+		if err != nil || !q.WithLast {
+			return err
 		}
+		page.Last, err = v.lastOf(ctx, found)
+		return err
 	})
 	return page, err
+}
+
+// findJobs fills the page, but for Last, and returns what the jobs on it were found as.
+func (s *Store) findJobs(ctx context.Context, v *view, q carillon.JobQuery, limit int, page *carillon.JobPage) (found []foundJob, err error) {
+	scanned := 0
+	for piece := limit + 1; ; piece = min(4*piece, 5000) {
+		piece = min(piece, s.maxScan-scanned)
+		some, err := v.jobs(ctx, &q, piece)
+		if err != nil {
+			return nil, err
+		}
+		for i := range some {
+			if some[i].wanted && len(page.Jobs) == limit {
+				page.Next = page.Jobs[limit-1].ID
+				return found, nil
+			}
+			if some[i].wanted {
+				page.Jobs, found = append(page.Jobs, some[i].job), append(found, some[i])
+			}
+			q.Before = some[i].id
+		}
+		if scanned += len(some); len(some) < piece {
+			return found, nil
+		}
+		if scanned == s.maxScan {
+			page.Next = q.Before
+			return found, nil
+		}
+	}
 }
 
 // jobs reads the next piece, each job with the state that follows from its runs.
@@ -143,8 +153,39 @@ CROSS JOIN LATERAL (SELECT max(l.due) AS due FROM carillon.history l WHERE l.job
 CROSS JOIN LATERAL (SELECT pos, `+endedColumns+` FROM carillon.history h WHERE h.job = x.q_job AND h.due = last.due AND h.attempt > 0 OFFSET 0) h`)
 )
 
+// lastOf are the runs that jobs are summed up by.
+func (v *view) lastOf(ctx context.Context, jobs []foundJob) ([]*carillon.Run, error) {
+	unfinished, ended, err := v.runsOf(ctx, jobs, true)
+	last := make([]*carillon.Run, len(jobs))
+	for i := range jobs {
+		last[i] = carillon.LastOf(unfinished[jobs[i].id], ended[jobs[i].id])
+	}
+	return last, err
+}
+
 // judge fills in the state of the jobs that are still wanted, and drops those that are not because of it.
 func (v *view) judge(ctx context.Context, q *carillon.JobQuery, some []foundJob) error {
+	unfinished, ended, err := v.runsOf(ctx, some, len(q.Latest) > 0)
+	if err != nil {
+		return err
+	}
+	for i := range some {
+		f := &some[i]
+		f.job.State = f.job.StateOf(unfinished[f.id])
+		f.wanted = f.wanted && (len(q.States) == 0 || slices.Contains(q.States, f.job.State)) &&
+			(len(q.Latest) == 0 || slices.Contains(q.Latest, carillon.LatestOf(unfinished[f.id], ended[f.id])))
+	}
+	return nil
+}
+
+type (
+	runsByJob map[carillon.JobID][]carillon.Run
+	lastByJob map[carillon.JobID]*carillon.Run
+)
+
+// runsOf reads the unfinished runs of the jobs that are wanted; unless all, only whether there is one. With all also the
+// ended run with the latest due time of those that had begun.
+func (v *view) runsOf(ctx context.Context, some []foundJob, all bool) (unfinished runsByJob, ended lastByJob, err error) {
 	first, extra, begun := newRows(firstOfJobs), newRows(extraOfJobs), newRows(latestBegun)
 	for i := range some {
 		if !some[i].wanted {
@@ -155,7 +196,7 @@ func (v *view) judge(ctx context.Context, q *carillon.JobQuery, some []foundJob)
 		}
 		extra.begin()
 		extra.int(int64(some[i].id))
-		if len(q.Latest) > 0 {
+		if all {
 			extra.null() // all of them
 		} else {
 			extra.int(1) // is there one?
@@ -164,18 +205,18 @@ func (v *view) judge(ctx context.Context, q *carillon.JobQuery, some []foundJob)
 		begun.int(int64(some[i].id))
 	}
 	if extra.count == 0 {
-		return nil
+		return nil, nil, nil
 	}
-	unfinished := map[carillon.JobID][]carillon.Run{}
+	unfinished, ended = runsByJob{}, lastByJob{}
 	take := func(r *row) error {
 		run := r.unfinished()
 		unfinished[run.ID.Job] = append(unfinished[run.ID.Job], run)
 		return nil
 	}
-	ended, last := map[carillon.JobID]*carillon.Run{}, map[carillon.JobID]int64{}
 	calls := []call{first.call(), extra.call()}
 	calls[0].row, calls[1].row = take, take
-	if len(q.Latest) > 0 {
+	if all {
+		last := map[carillon.JobID]int64{}
 		calls = append(calls, begun.call())
 		calls[2].row = func(r *row) error {
 			if run, pos := r.ended(false); pos > last[run.ID.Job] {
@@ -184,14 +225,5 @@ func (v *view) judge(ctx context.Context, q *carillon.JobQuery, some []foundJob)
 			return nil
 		}
 	}
-	if err := v.read(ctx, calls...); err != nil {
-		return err
-	}
-	for i := range some {
-		f := &some[i]
-		f.job.State = f.job.StateOf(unfinished[f.id])
-		f.wanted = f.wanted && (len(q.States) == 0 || slices.Contains(q.States, f.job.State)) &&
-			(len(q.Latest) == 0 || slices.Contains(q.Latest, carillon.LatestOf(unfinished[f.id], ended[f.id])))
-	}
-	return nil
+	return unfinished, ended, v.read(ctx, calls...)
 }

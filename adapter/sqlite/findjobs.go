@@ -52,6 +52,13 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 			if wanted {
 				page.Jobs = append(page.Jobs, job)
 			}
+			if wanted && q.WithLast {
+				last, err := r.lastOf(job.ID, carillon.Time(stmt.ColumnInt64(6)))
+				if err != nil {
+					return false, err
+				}
+				page.Last = append(page.Last, last)
+			}
 			if scanned++; scanned == s.maxScan {
 				page.Next = carillon.JobID(stmt.ColumnInt64(0))
 				return false, nil
@@ -162,4 +169,14 @@ func (r *reader) lastBegun(id carillon.JobID) (last *carillon.Run, err error) {
 		return false, nil
 	})
 	return last, err
+}
+
+// lastOf is the run that a job is summed up by. due is that of a one-off.
+func (r *reader) lastOf(id carillon.JobID, due carillon.Time) (*carillon.Run, error) {
+	unfinished, err := r.unfinishedOf(id, due, true)
+	if err != nil {
+		return nil, err
+	}
+	ended, err := r.lastBegun(id)
+	return carillon.LastOf(unfinished, ended), err
 }

@@ -55,7 +55,7 @@ func noJobNamed(given string) error {
 }
 
 // severalNamed lists what there is to choose from.
-func (a *app) severalNamed(name string, jobs []carillon.Job, more bool) error {
+func (a *app) severalNamed(name string, jobs []client.ListedJob, more bool) error {
 	var text strings.Builder
 	t := a.tableTo(&text)
 	for _, job := range jobs {

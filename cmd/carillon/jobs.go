@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -54,7 +55,7 @@ func (a *app) listJobs(ctx context.Context, c *client.Client, f *jobFilter) erro
 	if err != nil {
 		return err
 	}
-	jobs, err := readList(ctx, f.paging, func(cursor string, size int) (client.Page[carillon.Job], error) {
+	jobs, err := readList(ctx, f.paging, func(cursor string, size int) (client.Page[client.ListedJob], error) {
 		q.Limit = size
 		return c.JobPage(ctx, q, cursor)
 	})
@@ -91,13 +92,35 @@ func (a *app) jobQuery(f *jobFilter) (q carillon.JobQuery, err error) {
 	return q, err
 }
 
-func (a *app) jobTable(jobs []carillon.Job) {
-	t := a.table("ID", "NAME", "TYPE", "OWNER", "STATE", "SCHEDULE", "NEXT", "CREATED")
+func (a *app) jobTable(jobs []client.ListedJob) {
+	if a.wide() {
+		t := a.table("ID", "NAME", "TYPE", "OWNER", "STATE", "SCHEDULE", "NEXT", "CREATED", "LAST")
+		for _, job := range jobs {
+			t.row(job.ID.String(), job.Name, job.Type, job.Owner, job.State.String(), scheduleShort(&job.Schedule),
+				a.nextDue(&job.Job), a.ago(job.Created), a.lastRun(job.LastRun))
+		}
+		t.end()
+		return
+	}
+	t := a.table("ID", "NAME", "STATE", "SCHEDULE", "NEXT", "LAST")
 	for _, job := range jobs {
-		t.row(job.ID.String(), a.cut(job.Name, 40), job.Type, job.Owner, job.State.String(), a.cut(scheduleShort(&job.Schedule), 40),
-			a.nextDue(&job), a.ago(job.Created))
+		t.row(job.ID.String(), a.cut(job.Name, 30), job.State.String(), a.cut(scheduleShort(&job.Schedule), 30), a.nextDue(&job.Job),
+			a.lastRun(job.LastRun))
 	}
 	t.end()
+}
+
+// lastRun says what became of a job's last run, or what it does.
+func (a *app) lastRun(run *carillon.Run) string {
+	switch {
+	case run == nil:
+		return "-"
+	case run.State.Ended():
+		return strings.TrimSuffix(fmt.Sprintf("%s %s: %s", run.State, a.ago(run.Ended), run.Reason), ": ")
+	case run.State.Held():
+		return fmt.Sprintf("%s for %s", a.stateWord(run), span(a.now().Sub(run.Claimed.Std())))
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%s for attempt %d: %s", a.stateWord(run), run.Attempt+1, run.Reason), ": ")
 }
 
 // nextDue is by the schedule alone: lists do not have the job's runs.

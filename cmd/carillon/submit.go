@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
 )
 
 func (a *app) submitCommand() *cobra.Command {
@@ -129,9 +130,18 @@ func (a *app) submitted(jobs []carillon.Job, many, quiet bool) error {
 		return nil
 	}
 	if many {
-		return a.show(items[carillon.Job]{jobs}, func() { a.jobTable(jobs) })
+		return a.show(items[carillon.Job]{jobs}, func() { a.jobTable(fresh(jobs)) })
 	}
 	return a.show(jobs[0], func() { a.submittedBlock(a.out, &jobs[0]) })
+}
+
+// fresh are jobs none of which has run.
+func fresh(jobs []carillon.Job) []client.ListedJob {
+	list := make([]client.ListedJob, len(jobs))
+	for i := range jobs {
+		list[i].Job = jobs[i]
+	}
+	return list
 }
 
 func (a *app) submittedBlock(w io.Writer, job *carillon.Job) {
