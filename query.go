@@ -195,7 +195,8 @@ type EventFilter struct {
 	Run       RunID
 }
 
-// Chunk is some lines that one attempt printed. Offset counts the lines of the attempt before it.
+// Chunk is some lines that one attempt printed. Offset counts the lines of the attempt before it. The notice that the desk
+// writes at the beginning of a later attempt has offset -1.
 type Chunk struct {
 	Namespace string
 	Run       RunID
@@ -211,7 +212,7 @@ type Line struct {
 	Stream  string `json:"stream"` // stdout, stderr, or carillon for what Carillon itself has to say
 	Text    string `json:"text"`
 	Attempt int32  `json:"attempt"`
-	Offset  int64  `json:"-"`
+	Offset  int64  `json:"-"` // lines of the attempt before it; -1 for the notice with which a later attempt begins
 }
 
 // LogQuery asks for lines of a run, in the order printed, after a position.
@@ -219,7 +220,7 @@ type LogQuery struct {
 	Namespace    string
 	Run          RunID
 	AfterAttempt int32
-	AfterOffset  int64 // lines of AfterAttempt up to and including this one are left out; -1: none
+	AfterOffset  int64 // lines of AfterAttempt up to and including this one are left out; -1: only its notice
 	Limit        int
 }
 

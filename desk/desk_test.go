@@ -3,6 +3,7 @@ package desk_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,8 +68,15 @@ func TestWhatAnAttemptThatLostItsRunReportsIsRefused(t *testing.T) {
 			t.Error(got)
 		}
 		lines, err := h.logs.Read(context.Background(), carillon.LogQuery{Namespace: "default", Run: task.Run.ID, AfterOffset: -1, Limit: 9})
-		if run := h.run(job); err != nil || len(lines) > 0 || run.State != carillon.Succeeded || run.Crashes != 1 {
+		if run := h.run(job); err != nil || len(lines) != 1 || run.State != carillon.Succeeded || run.Crashes != 1 {
 			t.Errorf("%+v, %d lines, %v", run, len(lines), err)
+		}
+		notice := carillon.Line{
+			At: task.Run.Claimed, Stream: "carillon", Attempt: 2, Offset: -1,
+			Text: fmt.Sprintf("--- attempt 2, on %s; attempt 1 ended: its worker %s died", second, first),
+		}
+		if len(lines) == 1 && lines[0] != notice {
+			t.Errorf("the log begins with %+v, want %+v", lines[0], notice)
 		}
 	})
 }

@@ -177,7 +177,9 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 		}
 	}
 	d.cfg.Look(again)
-	return d.withCheckpoints(ctx, d.tasks(giving, dues, changes, lost)), heavy
+	tasks = d.tasks(giving, dues, changes, lost)
+	d.notice(ctx, dues, tasks)
+	return d.withCheckpoints(ctx, tasks), heavy
 }
 
 // expect remembers the runs that are about to be given to a worker, each at the index of its change.

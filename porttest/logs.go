@@ -24,6 +24,7 @@ func Logs(t *testing.T, open func(t *testing.T) carillon.LogStore) {
 	run("the same run, attempt and offset twice is once", logsTwice)
 	run("lines come in the order printed, whatever came first", logsOrder)
 	run("reading goes on after a position, up to a limit", logsPages)
+	run("the notice of an attempt comes before its lines", logsNotice)
 	run("a run that printed nothing has no lines", logsNothing)
 	run("runs and namespaces do not see each other's lines", logsApart)
 	run("search finds a text in any case, up to a limit, newest day first", logsSearch)
@@ -171,6 +172,22 @@ func logsPages(t logsTest) {
 	same(t, "after the end", from(4, 0), []carillon.Line(nil))
 	t.append(printed(logRun, 4, 1, 2))
 	same(t, "what was added since", from(4, 0), linesAt(4, 1, 3))
+}
+
+func logsNotice(t logsTest) {
+	t.append(printed(logRun, 1, 0, 2), printed(logRun, 2, 0, 2))
+	t.append(printed(logRun, 2, -1, 1), printed(logRun, 3, -1, 1))
+	t.append(printed(logRun, 2, -1, 1))
+	want := slices.Concat(linesAt(1, 0, 2), linesAt(2, -1, 2), linesAt(3, -1, 0))
+	same(t, "lines", t.read(carillon.LogQuery{Run: logRun}), want)
+	from := func(attempt int32, offset int64) []carillon.Line {
+		return t.read(carillon.LogQuery{Run: logRun, AfterAttempt: attempt, AfterOffset: offset})
+	}
+	same(t, "after the attempt before", from(1, 1), want[2:])
+	same(t, "with the notice", from(2, -2), want[2:])
+	same(t, "without it", from(2, -1), want[3:])
+	same(t, "one by one", t.read(carillon.LogQuery{Run: logRun, AfterAttempt: 2, AfterOffset: 0, Limit: 1}), want[4:5])
+	same(t, "hits", len(t.search("line", 10)), 6)
 }
 
 func logsNothing(t logsTest) {

@@ -31,11 +31,14 @@ WHERE ns = $1::text AND due = $2::bigint AND job = $3::bigint AND (attempt, firs
   AND ` + visible + `
 ORDER BY attempt, first, lines LIMIT 32`}
 
+// beforeNotice is before all lines of an attempt: its notice has offset -1.
+const beforeNotice = -2
+
 // defaultLines is what a query without a limit gets: a log can be larger than memory.
 const defaultLines = 1000
 
 func (l *Logs) Read(ctx context.Context, q carillon.LogQuery) (lines []carillon.Line, err error) {
-	limit, after := cmp.Or(q.Limit, defaultLines), max(q.AfterOffset, -1)
+	limit, after := cmp.Or(q.Limit, defaultLines), max(q.AfterOffset, beforeNotice)
 	next := piece{attempt: q.AfterAttempt, first: after - pieceLines}
 	attempt, offset := q.AfterAttempt, after // of the last line taken; what is sent again overlaps
 	for {
@@ -50,7 +53,7 @@ func (l *Logs) Read(ctx context.Context, q carillon.LogQuery) (lines []carillon.
 		for i := 0; i < len(pieces) && err == nil; i++ {
 			p := &pieces[i]
 			if p.attempt != attempt {
-				attempt, offset = p.attempt, -1
+				attempt, offset = p.attempt, beforeNotice
 			}
 			err = l.lines(p, func(line carillon.Line) {
 				if line.Offset > offset && len(lines) < limit {

@@ -1,0 +1,50 @@
+package desk
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// noticeWait is how long the hand-out of later attempts waits for the log store. A notice is a convenience.
+const noticeWait = time.Second
+
+// notice begins the log of each attempt after the first: which one it is, where it runs, and how the one before ended. Only
+// the desk can say the last: a claim clears the reason, and a worker that died has said nothing.
+func (d *Desk) notice(ctx context.Context, before []carillon.Due, tasks []carillon.Task) {
+	var chunks []carillon.Chunk
+	for i := range tasks {
+		run := &tasks[i].Run
+		if run.Attempt <= 1 {
+			continue
+		}
+		for len(before) > 0 && before[0].Run.ID != run.ID { // both are in the same order
+			before = before[1:]
+		}
+		if len(before) > 0 {
+			chunks = append(chunks, noticeChunk(&before[0].Run, run, tasks[i].Job.Retention.Logs.Std()))
+		}
+	}
+	if len(chunks) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, noticeWait)
+	defer cancel()
+	if err := d.cfg.Logs.Append(ctx, chunks); err != nil {
+		d.cfg.Logger.Error("keep output", "runs", len(chunks), "error", err)
+	}
+}
+
+func noticeChunk(was, run *carillon.Run, keep time.Duration) carillon.Chunk {
+	text := fmt.Sprintf("--- attempt %d, on %s", run.Attempt, run.Worker)
+	if was.Reason != "" {
+		text += fmt.Sprintf("; attempt %d ended: %s", was.Attempt, strings.Join(strings.Fields(was.Reason), " "))
+	}
+	return carillon.Chunk{
+		Namespace: run.Namespace, Run: run.ID, Attempt: run.Attempt, Offset: -1, Keep: keep,
+		Lines: []carillon.Line{{At: run.Claimed, Stream: "carillon", Text: text}},
+	}
+}
