@@ -212,7 +212,7 @@ type Line struct {
 	Stream  string `json:"stream"` // stdout, stderr, or carillon for what Carillon itself has to say
 	Text    string `json:"text"`
 	Attempt int32  `json:"attempt"`
-	Offset  int64  `json:"-"` // lines of the attempt before it; -1 for the notice with which a later attempt begins
+	Offset  int64  `json:"offset"` // lines of the attempt before it; -1 for the notice with which a later attempt begins
 }
 
 // LogQuery asks for lines of a run, in the order printed, after a position.

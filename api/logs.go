@@ -19,7 +19,10 @@ const (
 
 func (s *server) getLogs(w http.ResponseWriter, r *http.Request, q *query) error {
 	follow := q.choice("follow", "false", "true") == "true" && r.Method != http.MethodHead
-	attempt := int32(q.number("attempt", 0, math.MaxInt32))
+	want := logQuery{
+		attempt: int32(q.number("attempt", 0, math.MaxInt32)), tail: q.number("tail", 0, math.MaxInt32),
+		since: q.time("since"), after: q.linePlace("after"),
+	}
 	if q.err != nil {
 		return q.err
 	}
@@ -31,7 +34,10 @@ func (s *server) getLogs(w http.ResponseWriter, r *http.Request, q *query) error
 	if err != nil {
 		return err
 	}
-	t := s.newTail(w, r, run, attempt)
+	t, err := s.newTail(w, r, run, want)
+	if err != nil {
+		return err
+	}
 	if follow {
 		err = t.follow(r.Context(), events)
 	} else {
@@ -67,17 +73,25 @@ type tail struct {
 	control *http.ResponseController
 	run     carillon.Run
 	attempt int32 // 0: of all attempts
+	since   carillon.Time
 	json    bool
 	begun   bool
 	sent    int
 	place   carillon.LogQuery // after the last line sent
 }
 
-func (s *server) newTail(w http.ResponseWriter, r *http.Request, run carillon.Run, attempt int32) *tail {
-	return &tail{
-		s: s, w: w, control: http.NewResponseController(w), run: run, attempt: attempt, json: wantsJSON(r.Header.Get("Accept")),
-		place: carillon.LogQuery{Namespace: run.Namespace, Run: run.ID, AfterAttempt: attempt, AfterOffset: -1, Limit: logPage},
+func (s *server) newTail(w http.ResponseWriter, r *http.Request, run carillon.Run, want logQuery) (*tail, error) {
+	from, err := (&seek{s.Logs, &run, want}).start(r.Context())
+	if err != nil {
+		return nil, err
 	}
+	return &tail{
+		s: s, w: w, control: http.NewResponseController(w), run: run, attempt: want.attempt, since: want.since,
+		json: wantsJSON(r.Header.Get("Accept")),
+		place: carillon.LogQuery{
+			Namespace: run.Namespace, Run: run.ID, AfterAttempt: from.attempt, AfterOffset: from.offset, Limit: logPage,
+		},
+	}, nil
 }
 
 // wantsJSON goes by the first of the two types that is named.
@@ -146,8 +160,10 @@ func (t *tail) send(ctx context.Context) error {
 			if t.attempt != 0 && line.Attempt != t.attempt {
 				return nil
 			}
-			if err := t.write(line); err != nil {
-				return err
+			if line.At >= t.since {
+				if err := t.write(line); err != nil {
+					return err
+				}
 			}
 			t.place.AfterAttempt, t.place.AfterOffset = line.Attempt, line.Offset
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,6 +59,47 @@ func TestLogsAreLinesOrItems(t *testing.T) {
 	}
 	h.call("HEAD", logs+"?follow=true", "").is(200)
 	h.call("GET", "/v1/runs/run_00000000000010000000001/logs?follow=true", "").problem(404, "")
+}
+
+func TestThePartOfALogThatIsAskedForIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		id := h.submit(with(`"retry":{"delay":"1h","jitter":0}`))
+		first := h.claim(id)
+		began := carillon.Now()
+		for i := range 1300 { // a line a second
+			h.print(first, int64(i), fmt.Sprint("1:", i))
+			time.Sleep(time.Second)
+		}
+		h.finish(first, carillon.Outcome{Kind: carillon.Retriable})
+		time.Sleep(time.Hour)
+		second := h.claim(id)
+		h.print(second, 0, "2:0", "2:1", "2:2")
+		h.finish(second, carillon.Outcome{Kind: carillon.Success})
+		all := strings.Split(strings.TrimSpace(h.call("GET", "/v1/runs/"+first.ID.String()+"/logs", "").is(200).Body.String()), "\n")
+		logs := "/v1/runs/" + first.ID.String() + "/logs?"
+		since := func(d time.Duration) string { return "since=" + began.Add(d).String() }
+		last := func(n int) []string { return all[len(all)-n:] }
+		for query, want := range map[string][]string{
+			"tail=1": last(1), "tail=3": last(3), "tail=4": last(4), "tail=5": last(5), "tail=1000": last(1000), "tail=1303": all, "tail=99999": all,
+			"tail=2&attempt=1": all[1298:1300], "tail=2&attempt=2": last(2), "attempt=2&tail=7": last(3), "attempt=7&tail=7": nil,
+			since(0): all, since(-time.Hour): all, since(700 * time.Second): all[700:], since(1299*time.Second + 1): last(3),
+			since(1301 * time.Second): last(3), since(9 * time.Hour): nil, since(700*time.Second) + "&tail=10": last(10),
+			since(1299*time.Second) + "&tail=900": last(4), since(700*time.Second) + "&attempt=1": all[700:1300],
+			"after=1:1298": last(4), "after=2:2": nil, "after=1:5&attempt=2": last(3), "follow=true&tail=2": last(2),
+		} {
+			var sent []string
+			if text := h.call("GET", logs+query, "").is(200).Body.String(); text != "" {
+				sent = strings.Split(strings.TrimSpace(text), "\n")
+			}
+			if !slices.Equal(sent, want) {
+				t.Errorf("%s: %d lines %.60q, want %d %.60q", query, len(sent), sent, len(want), want)
+			}
+		}
+		for query, field := range map[string]string{"tail=0": "tail", "tail=x": "tail", "since=x": "since", "after=1": "after", "after=0:1": "after", "after=x:y": "after"} {
+			h.call("GET", logs+query, "").problem(400, field)
+		}
+	})
 }
 
 func TestALongLogIsSentWhole(t *testing.T) {

@@ -17,8 +17,10 @@ import (
 
 // LogQuery says which lines of a run to read.
 type LogQuery struct {
-	Attempt int  // only of this one; 0: of all, one after the other
-	Follow  bool // stay until the run (or the attempt) has ended
+	Attempt int           // only of this one; 0: of all, one after the other
+	Follow  bool          // stay until the run (or the attempt) has ended
+	Tail    int           // only the last so many lines; 0: all
+	Since   carillon.Time // only lines printed then or later
 }
 
 // How long following a log outlives its connection: a server that restarts is back by then.
@@ -32,19 +34,18 @@ const (
 // connection that breaks is made again and goes on where it broke.
 func (c *Client) Logs(ctx context.Context, id carillon.RunID, q LogQuery) iter.Seq2[carillon.Line, error] {
 	return func(yield func(carillon.Line, error) bool) {
-		var seen, here position
+		var seen *carillon.Line
 		stopped, tries, pause := false, 0, firstPause
 		take := func(line carillon.Line) bool {
-			if here = here.after(line); !seen.before(here) {
+			if seen != nil && !isAfter(&line, seen) {
 				return true
 			}
-			seen, tries, pause = here, 0, firstPause
+			seen, tries, pause = &line, 0, firstPause
 			stopped = !yield(line, nil)
 			return !stopped
 		}
 		for {
-			here = position{}
-			err := c.readLogs(ctx, id, q, take)
+			err := c.readLogs(ctx, id, q, seen, take)
 			if stopped || err == nil {
 				return
 			}
@@ -57,27 +58,21 @@ func (c *Client) Logs(ctx context.Context, id carillon.RunID, q LogQuery) iter.S
 	}
 }
 
-// position is a place in a log: so many lines of an attempt, and all of those before. It is counted by attempt because a
-// server that crashed may have lost the last lines of one, but not of the next.
-type position struct {
-	attempt int32
-	lines   int
+func isAfter(line, other *carillon.Line) bool {
+	return line.Attempt > other.Attempt || line.Attempt == other.Attempt && line.Offset > other.Offset
 }
 
-func (p position) after(line carillon.Line) position {
-	if line.Attempt != p.attempt {
-		return position{line.Attempt, 1}
-	}
-	return position{p.attempt, p.lines + 1}
-}
-
-func (p position) before(o position) bool {
-	return p.attempt < o.attempt || p.attempt == o.attempt && p.lines < o.lines
-}
-
-// readLogs hands each line of one answer to take as it comes, until that returns false.
-func (c *Client) readLogs(ctx context.Context, id carillon.RunID, q LogQuery, take func(carillon.Line) bool) error {
+// readLogs hands each line of one answer to take as it comes, until that returns false. Lines up to seen are not asked for.
+func (c *Client) readLogs(ctx context.Context, id carillon.RunID, q LogQuery, seen *carillon.Line, take func(carillon.Line) bool) error {
 	query := url.Values{}
+	if seen != nil {
+		query.Set("after", fmt.Sprintf("%d:%d", seen.Attempt, seen.Offset))
+	} else if q.Tail > 0 {
+		query.Set("tail", strconv.Itoa(q.Tail))
+	}
+	if q.Since != 0 {
+		query.Set("since", q.Since.String())
+	}
 	if q.Attempt > 0 {
 		query.Set("attempt", strconv.Itoa(q.Attempt))
 	}

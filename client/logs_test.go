@@ -45,7 +45,7 @@ func items(texts ...string) string {
 			b.WriteString(",")
 		}
 		attempt := 1 + strings.Count(text, "'") // a' is of the second
-		fmt.Fprintf(&b, `{"at":"2026-03-28T12:00:00.000Z","stream":"stdout","text":%q,"attempt":%d}`+"\n", text, attempt)
+		fmt.Fprintf(&b, `{"at":"2026-03-28T12:00:00.000Z","stream":"stdout","text":%q,"attempt":%d,"offset":%d}`+"\n", text, attempt, i)
 	}
 	return b.String()
 }
@@ -60,10 +60,14 @@ func TestFollowingALog(t *testing.T) {
 		broken bool
 		took   time.Duration
 	}{
-		"all at once":                         {bodies: []string{items("a", "b") + end}, want: []string{"a", "b"}},
-		"nothing printed":                     {bodies: []string{items() + end}},
-		"a log that breaks off is an error":   {bodies: []string{items("a")}, want: []string{"a"}, broken: true},
-		"so is one that is no log":            {bodies: []string{`{"other":1}`}, broken: true},
+		"all at once":                       {bodies: []string{items("a", "b") + end}, want: []string{"a", "b"}},
+		"nothing printed":                   {bodies: []string{items() + end}},
+		"a log that breaks off is an error": {bodies: []string{items("a")}, want: []string{"a"}, broken: true},
+		"so is one that is no log":          {bodies: []string{`{"other":1}`}, broken: true},
+		"following goes on after the last line": {
+			bodies: []string{items("a", "b"), strings.Replace(items("c"), `"offset":0`, `"offset":2`, 1) + end}, follow: true,
+			want: []string{"a", "b", "c"}, took: 250 * time.Millisecond,
+		},
 		"following goes on where it broke":    {bodies: []string{items("a"), items("a", "b"), items("a", "b", "c") + end}, follow: true, want: []string{"a", "b", "c"}, took: 500 * time.Millisecond},
 		"and waits for a server that is back": {bodies: []string{items("a"), "503", items("a", "b") + end}, follow: true, want: []string{"a", "b"}, took: 750 * time.Millisecond},
 		"even if that has lost lines": {

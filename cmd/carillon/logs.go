@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,40 +14,132 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
+// logFlags is what a person wants of a log.
+type logFlags struct {
+	client.LogQuery
+	since      string
+	times, raw bool
+}
+
 func (a *app) logsCommand() *cobra.Command {
-	var q client.LogQuery
-	var times, raw bool
+	var f logFlags
 	cmd := &cobra.Command{
 		Use:   "logs RUN",
 		Short: "Show what a run printed",
-		Long: `Shows what a run printed, oldest first; with -f stays and shows lines as they come, until the run has ended. Given a
-job, shows its latest run.`,
+		Long: `Shows what a run printed, oldest first. Given a job, shows its latest run. A later attempt begins with a line that says
+how the one before ended.
+
+With -f it stays and shows lines as they come, until the run has ended; given a job, until that has no more runs: after
+a run come the next ones, each under a line with its id.
+
+On a terminal control characters are shown as escapes; colours are let through.`,
 		Example: `  carillon logs run_0f8j2v5r3c0001jgq9k2w0m
   carillon logs -f report
+  carillon logs report --tail 20
+  carillon logs report --since 10m
   carillon logs report --attempt 2 --timestamps`,
 		Args:              one("run, its id or its job"),
 		ValidArgsFunction: a.completeRuns(),
-		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			id, err := a.findRun(ctx, c, args[0])
-			if err != nil {
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) (err error) {
+			if f.Since, err = a.instantFlag("since", f.since); err != nil {
 				return err
 			}
-			if raw {
+			if f.Tail < 0 {
+				return usage("--tail: %d is not valid: want a number from 1; 0 is all", f.Tail)
+			}
+			if f.raw {
 				a.out, a.terminal = a.raw, false
 			}
-			return a.printLogs(ctx, c, id, q, times)
+			return a.logs(ctx, c, args[0], f)
 		}),
 	}
-	cmd.Flags().BoolVarP(&q.Follow, "follow", "f", false, "stay, and show lines as they come")
-	cmd.Flags().IntVar(&q.Attempt, "attempt", 0, "only of this attempt")
-	cmd.Flags().BoolVarP(&times, "timestamps", "t", false, "show when each line was printed, and where to")
-	cmd.Flags().BoolVar(&raw, "raw", false, "send control characters to a terminal as they are; elsewhere they always are")
+	cmd.Flags().BoolVarP(&f.Follow, "follow", "f", false, "stay, and show lines as they come; of a job: of its next runs, too")
+	cmd.Flags().IntVar(&f.Attempt, "attempt", 0, "only of this attempt")
+	cmd.Flags().IntVarP(&f.Tail, "tail", "n", 0, "only the last so many `lines`")
+	cmd.Flags().StringVar(&f.since, "since", "", "only lines printed since this `time`, or so long ago: 10m")
+	cmd.Flags().BoolVarP(&f.times, "timestamps", "t", false, "show when each line was printed, and where to")
+	cmd.Flags().BoolVar(&f.raw, "raw", false, "send control characters to a terminal as they are; elsewhere they always are")
 	return cmd
 }
 
-func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID, q client.LogQuery, times bool) error {
-	lines := c.Logs(ctx, id, q)
-	if !a.forPeople() && !q.Follow {
+func (a *app) logs(ctx context.Context, c *client.Client, given string, f logFlags) error {
+	if id, err := carillon.ParseRunID(given); err == nil {
+		return a.printLogs(ctx, c, id, f)
+	}
+	job, err := a.findJob(ctx, c, given)
+	if err != nil {
+		return err
+	}
+	run, err := latestRun(ctx, c, job)
+	if err != nil {
+		return err
+	}
+	if !f.Follow || f.Attempt != 0 {
+		return a.printLogs(ctx, c, run, f)
+	}
+	return a.followJob(ctx, c, run, f)
+}
+
+// nextRunPoll is how often a person who follows a job asks for its next run, while none is planned.
+const nextRunPoll = 2 * time.Second
+
+// followJob shows what a run of a job prints, and the runs after it, until there are no more.
+func (a *app) followJob(ctx context.Context, c *client.Client, run carillon.RunID, f logFlags) error {
+	for {
+		if err := a.printLogs(ctx, c, run, f); err != nil {
+			return err
+		}
+		f.Tail = 0 // the next runs are shown from their beginning
+		next, err := nextRun(ctx, c, run)
+		for ; err == nil && next.IsZero(); next, err = nextRun(ctx, c, run) {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(nextRunPoll):
+			}
+		}
+		if errors.Is(err, errNoMoreRuns) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		run = next
+		if a.forPeople() {
+			due := run.Due.Std().In(a.zone).Format("2006-01-02 15:04:05 MST")
+			fmt.Fprintln(a.out, a.paint(dim, fmt.Sprintf("--- %s, due %s", run, due)))
+		}
+	}
+}
+
+// errNoMoreRuns says that a job is over.
+var errNoMoreRuns = errors.New("the job has no more runs")
+
+// nextRun is the first run of the job after a run that runs or will, or has run meanwhile; zero if none is planned yet.
+func nextRun(ctx context.Context, c *client.Client, after carillon.RunID) (next carillon.RunID, err error) {
+	const enough = 100
+	job, err := c.Job(ctx, after.Job) // before its runs: what is planned by then is among them
+	if err != nil {
+		return next, err
+	}
+	runs, _, err := take(c.RunsOf(ctx, carillon.RunQuery{Job: after.Job, Limit: enough}), enough)
+	if err != nil {
+		return next, err
+	}
+	for _, run := range runs { // latest due first
+		if run.ID.Due > after.Due && (run.Attempt > 0 || run.State == carillon.Waiting) {
+			next = run.ID
+		}
+	}
+	if next.IsZero() && (job.State == carillon.Finished || job.State == carillon.JobCanceled) {
+		return next, errNoMoreRuns
+	}
+	return next, nil
+}
+
+func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID, f logFlags) error {
+	lines := c.Logs(ctx, id, f.LogQuery)
+	if !a.forPeople() && !f.Follow {
 		all, _, err := take(lines, 0)
 		if err != nil {
 			return err
@@ -56,7 +150,7 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID
 		if err != nil {
 			return err
 		}
-		if err := a.printLine(line, times); err != nil {
+		if err := a.printLine(line, f.times); err != nil {
 			return err
 		}
 	}

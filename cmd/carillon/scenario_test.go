@@ -46,6 +46,26 @@ func TestAOneTimeJobFromSubmitToLog(t *testing.T) {
 	})
 }
 
+func TestLogsOfSeveralAttemptsAndRuns(t *testing.T) {
+	inHouse(t, "logs", func(h *house) {
+		h.in = `{"name":"flaky","retry":{"max_attempts":3,"backoff":"fixed","delay":"5s","jitter":0},"target":{"command":{"argv":["fail","no such host"]}}}`
+		h.carillon("submit", "-f", "-")
+		h.in = ""
+		h.carillon("logs", "-f", "flaky")
+		h.carillon("logs", "flaky", "--attempt", "2")
+		h.carillon("logs", "flaky", "-n", "1")
+		h.carillon("logs", "flaky", "--tail", "2", "--timestamps")
+		h.carillon("logs", "flaky", "--since", "4s")
+		h.carillon("logs", "flaky", "--since", "2026-03-28T12:00:03+01:00", "--tail", "1", "-o", "json")
+		h.carillon("logs", "flaky", "--tail", "-1")
+		h.carillon("logs", "flaky", "--since", "yesterday")
+		h.carillon("submit", "--name", "tick", "--every", "1m", "--max-runs", "3", "--", "echo", "tick")
+		h.later(90 * time.Second)
+		h.carillon("logs", "-f", "tick") // its next runs, too, until it has no more
+		h.carillon("logs", "tick")
+	})
+}
+
 func TestARecurringJobIsHeldEditedAndCanceled(t *testing.T) {
 	inHouse(t, "recurring", func(h *house) {
 		h.carillon("submit", "--name", "report", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "--owner", "billing",
