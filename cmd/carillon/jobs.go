@@ -25,7 +25,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		Use:   "jobs",
 		Short: "List jobs, newest first",
 		Long: `Lists jobs, newest first. --status takes states of the job (active, paused, finished, canceled) and of its latest run
-(pending, running, failed, succeeded); of the same kind any of them holds, of both kinds both must.`,
+(pending, running, failed, succeeded). Job states are ORed, run states are ORed, and the two groups are ANDed.`,
 		Example: `  carillon jobs
   carillon jobs --status active,failed --owner billing
   carillon jobs --label team=blue --label env=prod --created-from 24h -o json`,

@@ -65,7 +65,7 @@ func serveCommand() *cobra.Command {
 	flags.StringVar(&f.cfg.Listen, "listen", "127.0.0.1:8420", "address of the API")
 	flags.StringVar(&f.cfg.Store, "store", "", "where jobs are kept: postgres://…, mysql://…, sqlite:PATH (default: carillon.db in the data directory), or mem: to try things out")
 	flags.StringVar(&f.cfg.StoreReplica, "store-replica", "", "`URL` of a copy of the store that lists, history and search are read from")
-	flags.StringVar(&f.cfg.StoreListen, "store-listen", "", "`URL` of the PostgreSQL server itself, if --store goes through PgBouncer; only to hear sooner of other nodes")
+	flags.StringVar(&f.cfg.StoreListen, "store-listen", "", "`URL` of the PostgreSQL server itself, if --store goes through PgBouncer; with it this node hears sooner of events on other nodes")
 	flags.StringVar(&f.cfg.Advertise, "advertise", "", "`URL` under which other nodes and workers reach this one (default: made from --listen)")
 	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time; 0: none, workers that dial in do the work")
 	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve, as name or name=weight (default all)")
