@@ -28,9 +28,13 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return readBody(w, r, limit)
 }
 
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, err error) {
 	var tooLarge *http.MaxBytesError
+	if r.ContentLength > limit { // what it announces it may never send
+		err = &http.MaxBytesError{Limit: limit}
+	} else {
+		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	}
 	if errors.As(err, &tooLarge) {
 		want := fmt.Sprintf("at most %d bytes (%d KiB)", limit, limit>>10)
 		if limit > carillon.MaxPayload { // a payload is what makes a job large
@@ -45,6 +49,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	if err != nil {
 		return nil, invalid("body", "a body that ended early", "a complete body")
+	}
+	if watched, ok := w.(*watch); ok {
+		watched.bodyRead = true
 	}
 	return body, nil
 }

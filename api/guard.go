@@ -30,9 +30,10 @@ func (s *server) guard(next http.Handler) http.Handler {
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("Cache-Control", "no-store")
 		head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
-		watched := &watch{ResponseWriter: w}
+		watched := &watch{ResponseWriter: w, bodyRead: r.ContentLength == 0}
 		defer func() {
 			s.caught(watched, r, recover())
+			watched.leaveBody()
 			s.Logger.DebugContext(r.Context(), "request", "request", requestID(w), "method", r.Method, "route", r.Pattern,
 				"status", watched.status, "took", time.Since(started))
 		}()
@@ -60,15 +61,30 @@ func (s *server) caught(w *watch, r *http.Request, cause any) {
 	}.write(w)
 }
 
-// watch remembers the status. Unwrap lets http.ResponseController reach the connection.
+// watch remembers the status, and whether the body was read. Unwrap lets http.ResponseController reach the connection.
 type watch struct {
 	http.ResponseWriter
-	status int
+	status   int
+	bodyRead bool // or there is none
+}
+
+// refused says that the request is refused whatever its body is. Its answer must not wait for a body that may never come,
+// as net/http has it: the connection is closed instead.
+func (w *watch) refused() bool { return w.status >= http.StatusBadRequest && !w.bodyRead }
+
+// leaveBody keeps net/http from reading the rest of the body after the answer.
+func (w *watch) leaveBody() {
+	if w.refused() {
+		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now())
+	}
 }
 
 func (w *watch) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status
+	}
+	if w.refused() {
+		w.Header().Set("Connection", "close")
 	}
 	w.ResponseWriter.WriteHeader(status)
 }

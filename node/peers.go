@@ -195,6 +195,7 @@ func (p *peers) handler(look func([]carillon.RunID)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if subtle.ConstantTimeCompare([]byte(given), []byte(p.token)) != 1 {
+			w.Header().Set("Connection", "close") // and do not wait for the body
 			http.Error(w, "for nodes of this cluster only", http.StatusUnauthorized)
 			return
 		}
