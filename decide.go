@@ -130,17 +130,21 @@ func (d Due) start(now Time) (Verdict, Change) {
 	if d.Worker == "" {
 		return Push, Change{}
 	}
-	run := d.Run.Claim(d.Worker, now)
+	at, t := now, turns{}
+	if d.Run.Has(Guarded) {
+		t = turnsOf(d.Guard)
+		at = max(at, t.Claimed+1)
+	}
+	run := d.Run.Claim(d.Worker, at)
+	run.Wake = min(d.Run.Wake, now)
 	c := Change{Runs: []Run{run}}
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
-	if run.Has(Guarded) {
-		if t := turnsOf(d.Guard); t.Holder != run.ID.Due { // a retry has its turn already
-			t = t.without(run.ID.Due)
-			t.Holder = run.ID.Due
-			c.Guards = []Guard{t.guard(*d.Guard)}
-		}
+	if run.Has(Guarded) && t.Holder != run.ID.Due { // a retry has its turn already
+		t = t.without(run.ID.Due)
+		t.Holder, t.Claimed = run.ID.Due, run.Claimed
+		c.Guards = []Guard{t.guard(*d.Guard)}
 	}
 	return Take, c
 }
@@ -188,7 +192,7 @@ func (d Due) replace(t turns, now Time) Change {
 			continue
 		case other.State == Waiting && other.Attempt > 0: // between two attempts: gone already
 			other = other.ended(d.Job, Canceled, reason, now)
-			line = line.without(other.ID.Due)
+			line = line.ended(&other)
 		case other.State == Waiting:
 			other = other.ended(d.Job, Skipped, reason, now)
 			line = line.without(other.ID.Due)
@@ -250,7 +254,7 @@ func (d Due) leaveTurn(c Change) Change {
 func Settle(run Run, guard *Guard) Change {
 	c := Change{Runs: []Run{run}}
 	if run.State.Ended() && run.Has(Guarded) && guard != nil {
-		c.Guards = []Guard{turnsOf(guard).without(run.ID.Due).guard(*guard)}
+		c.Guards = []Guard{turnsOf(guard).ended(&run).guard(*guard)}
 	}
 	return c
 }

@@ -54,7 +54,7 @@ type Task struct {
 	Token      string // proves to a node that whoever shows it was given this attempt; empty inside a node
 }
 
-func (t *Task) Held() Held { return Held{t.Run.ID, t.Run.Attempt} }
+func (t *Task) Held() Held { return t.Run.Held() }
 
 // Report is what an attempt has to say: any of its fields, in this order.
 type Report struct {

@@ -28,9 +28,10 @@ const (
 
 // Claim gives a waiting run to a worker. A run that waited its turn has a wake in the future; from its claim on the watch
 // loop must find it, in case the worker dies. A run that only waited for its due time keeps its wake, so no index moves.
+// The time of the claim never goes back from attempt to attempt, even if the clock does: it makes the fence.
 func (r Run) Claim(worker string, now Time) Run {
 	r.Wake = min(r.Wake, now)
-	r.State, r.Worker, r.Reason, r.Claimed, r.Started = Claimed, worker, "", now, 0
+	r.State, r.Worker, r.Reason, r.Claimed, r.Started = Claimed, worker, "", max(now, r.Claimed), 0
 	r.Attempt++
 	return r
 }
@@ -101,8 +102,8 @@ func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
 
 // Records says that the run is as an outcome of the given attempt has left it: a report of it that comes again was recorded
 // the first time. What others make of a run, who take it back or stop it, reads differently.
-func (r *Run) Records(attempt int32, o *Outcome) bool {
-	if r.Attempt != attempt || r.State.Held() {
+func (r *Run) Records(attempt Held, o *Outcome) bool {
+	if r.Held() != attempt || r.State.Held() {
 		return false
 	}
 	switch o.Kind {

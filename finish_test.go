@@ -229,22 +229,43 @@ func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
 	}
 }
 
-func TestFencesRise(t *testing.T) {
+func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
-	last := int64(-1)
-	for n := range 5 {
+	guard := carillon.NewOverlapGuard(job)
+	last := int64(0)
+	claim := func(run carillon.Run, now carillon.Time) carillon.Run {
+		t.Helper()
+		verdict, c := carillon.Due{Job: job, Run: run, Guard: &guard, Worker: worker}.Decide(now)
+		if verdict != carillon.Take {
+			t.Fatalf("verdict %d", verdict)
+		}
+		if len(c.Guards) > 0 {
+			guard = c.Guards[0]
+		}
+		if got := c.Runs[0].Fence(); got <= last {
+			t.Fatalf("%s, attempt %d: fence %d after %d", run.ID, c.Runs[0].Attempt, got, last)
+		}
+		last = c.Runs[0].Fence()
+		return c.Runs[0]
+	}
+	for _, n := range []int{3, 1, 4, 2} { // in whatever order they are claimed
 		run := planned(job, minute(n))
-		for range 3 {
-			run = run.Claim(worker, run.ID.Due)
-			if run.Fence() <= last {
-				t.Fatalf("minute %d, attempt %d: fence %d after %d", n, run.Attempt, run.Fence(), last)
-			}
-			last = run.Fence()
-			run = run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, run.ID.Due, 0)
+		run.Flags &^= carillon.Missable
+		for k := range 3 {
+			now := minute(5) - carillon.Time(1000*k+n) // by nodes whose clocks are behind
+			run = claim(run, now)
+			run = run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, now, 0)
+		}
+		run = claim(run, minute(5))
+		if c := carillon.Settle(run.Finish(job, carillon.Outcome{Kind: carillon.Success}, minute(5), 0), &guard); len(c.Guards) > 0 {
+			guard = c.Guards[0]
 		}
 	}
-	late := planned(job, at(t, "9999-12-31T00:00:00Z"))
-	if a, b := late.Claim(worker, 0), late.Claim(worker, 0).Claim(worker, 0); a.Fence() >= b.Fence() {
-		t.Errorf("far away, fences of one run are %d and %d", a.Fence(), b.Fence())
+}
+
+func TestAnAttemptIsNamedByItsRunAndItsFence(t *testing.T) {
+	run := planned(newJob(t, nil), minute(1)).Claim(worker, minute(2))
+	if held := run.Held(); held.Run != run.ID || held.Fence != run.Fence() || held.Attempt() != 1 || held.Claimed() != minute(2) {
+		t.Errorf("%+v", held)
 	}
 }

@@ -28,6 +28,9 @@ type turns struct {
 	Holder Time   `json:"holder,omitempty"`
 	Beside []Time `json:"beside,omitempty"` // begun too: they ran side by side until an edit put an end to that
 	Queue  []Time `json:"queue,omitempty"`  // not begun
+	// Claimed is the latest claim of the job that is known here: of each holder's first attempt, and of the last attempt of every
+	// run that has ended. The next claim is later, so fences rise from run to run, whichever node's clock is behind.
+	Claimed Time `json:"claimed,omitempty"`
 }
 
 // OverlapKey is the key of a job's overlap guard.
@@ -75,6 +78,13 @@ func (t turns) without(due Time) turns {
 			t.Holder, t.Beside = t.Beside[0], t.Beside[1:]
 		}
 	}
+	return t
+}
+
+// ended takes out a run that has ended, and remembers when its last attempt was claimed.
+func (t turns) ended(run *Run) turns {
+	t = t.without(run.ID.Due)
+	t.Claimed = max(t.Claimed, run.Claimed)
 	return t
 }
 

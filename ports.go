@@ -162,11 +162,17 @@ const (
 	StandingProlonged                 // the session was prolonged, and what the beat says is kept
 )
 
-// Held names an attempt. The number is what makes its fence, see Run.Fence.
+// Held names an attempt by its run and its fence, see Run.Fence.
 type Held struct {
-	Run     RunID
-	Attempt int32
+	Run   RunID
+	Fence int64
 }
+
+// Attempt is the number of the attempt, which is a part of its fence.
+func (h Held) Attempt() int32 { return int32(h.Fence & (1<<attemptBits - 1)) }
+
+// Claimed is when the attempt was claimed, which is the other part.
+func (h Held) Claimed() Time { return Time(h.Fence >> attemptBits) }
 
 // Holding is what a member said with its last beat, and when that came by the coordinator's clock.
 type Holding struct {

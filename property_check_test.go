@@ -172,6 +172,12 @@ func (l *life) noteClaim(run carillon.Run, latest carillon.Job, before map[caril
 	if run.Fence() <= l.fences[run.ID] {
 		l.t.Errorf("%s is claimed with fence %d after %d", l.name(run.ID), run.Fence(), l.fences[run.ID])
 	}
+	if latest.Overlap != carillon.OverlapAllow && run.Has(carillon.Guarded) {
+		if run.Fence() <= l.guarded {
+			l.t.Errorf("%s is claimed with fence %d, not above %d of a run before it", l.name(run.ID), run.Fence(), l.guarded)
+		}
+		l.guarded = run.Fence()
+	}
 	if latest.Overlap != carillon.OverlapAllow {
 		for id, other := range before {
 			if id != run.ID && (other.State.Held() || run.Attempt == 1 && other.Attempt > 0) {

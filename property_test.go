@@ -52,6 +52,7 @@ type life struct {
 	begun   map[carillon.RunID]bool // ever claimed
 	notYet  map[carillon.RunID]carillon.Time
 	fences  map[carillon.RunID]int64
+	guarded int64 // the highest fence of a run that the guard ruled when it was claimed
 	history []carillon.Run
 }
 

@@ -17,10 +17,10 @@ func TestAReportThatComesAgainIsToldFromOneThatCameTooLate(t *testing.T) {
 		"lost":      {Kind: carillon.Lost, Reason: "shutting down"},
 	}
 	for name, said := range outcomes {
-		if recorded := held.Finish(job, said, 2000, 0); !recorded.Records(1, &said) {
+		if recorded := held.Finish(job, said, 2000, 0); !recorded.Records(held.Held(), &said) {
 			t.Errorf("%s was recorded, and a second report of it is refused", name)
 		}
-		if held.Records(1, &said) {
+		if held.Records(held.Held(), &said) {
 			t.Errorf("%s passes for recorded while the run is held", name)
 		}
 		for what, other := range map[string]carillon.Run{
@@ -29,7 +29,7 @@ func TestAReportThatComesAgainIsToldFromOneThatCameTooLate(t *testing.T) {
 			"was claimed anew, and ended": held.Finish(job, carillon.Outcome{Kind: carillon.Lost, Reason: "x"}, 2000, 0).
 				Claim("worker_2", 3000).Finish(job, said, 4000, 0),
 		} {
-			if other.Records(1, &said) {
+			if other.Records(held.Held(), &said) {
 				t.Errorf("%s passes for recorded though the run %s", name, what)
 			}
 		}

@@ -102,12 +102,17 @@ func (r *Run) Has(f Flags) bool       { return r.Flags&f != 0 }
 func (r *Run) ByClock() bool          { return r.Covers != 0 && r.RetryOf == 0 }
 func (r *Run) Definition() JobVersion { return JobVersion{r.ID.Job, r.Version} }
 
-// Fence is one number made from due time and attempt. It rises with every attempt of a run and from one due time of a job
-// to the next, so whoever is given two of them knows which is newer: outside systems can refuse the older. Where runs of a
-// job are claimed out of the order of their due times (a manual run overtakes a late one) it does not follow that order.
-func (r *Run) Fence() int64 { return int64(r.ID.Due)<<attemptBits | int64(r.Attempt) }
+// Fence is one number made from the time of the claim and the attempt. It rises with every attempt of a run, and over all
+// claims of a job whose runs do not overlap, in whatever order they are claimed: outside systems can refuse the lower of two.
+// No claim is given the fence of another one of its run, not even of one that the store has lost in a failover.
+func (r *Run) Fence() int64 {
+	return int64(r.Claimed)<<attemptBits | int64(r.Attempt)&(1<<attemptBits-1)
+}
 
-// attemptBits leaves 43 bits for milliseconds, the year 2248; later due times keep the order within their run.
+// Held names the run's present attempt.
+func (r *Run) Held() Held { return Held{r.ID, r.Fence()} }
+
+// attemptBits leaves 43 bits for milliseconds, the year 2248.
 const attemptBits = 20
 
 // NewRun is a job's run at due, waiting. The second and later runs of a job are Extra; a recurring job's always are.

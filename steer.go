@@ -46,7 +46,7 @@ func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 		switch {
 		case run.State == Waiting:
 			c.Runs = append(c.Runs, run.ended(&job, Canceled, "the job was canceled", now).through(&job.Schedule, now))
-			t = t.without(run.ID.Due)
+			t = t.ended(&run)
 		case keep:
 			run.Flags |= Last
 			c.Runs = append(c.Runs, run)

@@ -11,7 +11,7 @@ func templateCase() (*Run, *Job) {
 	job.Payload = json.RawMessage(`{"z":1,"name":"Ann \"A\" <b> É\n","big":12345678901234567890,"f":1.50,"no":null,"yes":true,
 		"list":[1,"two",{"three":3}],"deep":{"a-b":{"c_d":[[7]]}},"":"empty","s":"\ud83d\ude00"}`)
 	run := NewRun(job, 1_774_000_000_000)
-	run.Attempt, run.Covers = 3, run.ID.Due
+	run.Attempt, run.Covers, run.Claimed = 3, run.ID.Due, run.ID.Due
 	return &run, job
 }
 

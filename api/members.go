@@ -94,7 +94,7 @@ func (m *member) says(said carillon.Holding, runs map[carillon.RunID]*carillon.R
 	m.Used = &used
 	for _, h := range said.Runs {
 		run := runs[h.Run]
-		if run == nil || !run.State.Held() || run.Attempt != h.Attempt || len(m.Running) == maxRunningOf {
+		if run == nil || !run.State.Held() || run.Fence() != h.Fence || len(m.Running) == maxRunningOf {
 			continue
 		}
 		r := running{Run: run.ID, Attempt: run.Attempt, State: run.State, Claimed: run.Claimed}

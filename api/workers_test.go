@@ -202,7 +202,11 @@ func TestATaskHasWhatItsWorkerNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := carillon.Run{ID: id, Attempt: 1}
+	runs, err := h.store.Runs(t.Context(), []carillon.RunID{id}, false)
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	run := runs[0]
 	want := map[string]any{
 		"run": id.String(), "fence": fmt.Sprint(run.Fence()), "attempt": 1.0, "token": task["token"], "namespace": "blue",
 		"job_id": id.Job.String(), "name": `Grüße "x"`, "type": "mail", "queue": "default", "priority": 5.0, "due_at": id.Due.String(),

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// seal makes and checks the tokens of attempts. A token is bound to (namespace, run, attempt, fence) and kept nowhere:
+// seal makes and checks the tokens of attempts. A token is bound to (namespace, run, fence) and kept nowhere:
 // every node that has the secret can check what any other has made.
 type seal struct{ macs sync.Pool }
 
@@ -38,12 +38,10 @@ func (s *seal) append(b []byte, namespace string, held carillon.Held) []byte {
 	mac := s.macs.Get().(hash.Hash)
 	defer s.macs.Put(mac)
 	mac.Reset()
-	run := carillon.Run{ID: held.Run, Attempt: held.Attempt}
-	var facts [28]byte // of fixed length and in front, so that no namespace can be read as a part of them
+	var facts [24]byte // of fixed length and in front, so that no namespace can be read as a part of them
 	binary.BigEndian.PutUint64(facts[0:], uint64(held.Run.Job))
 	binary.BigEndian.PutUint64(facts[8:], uint64(held.Run.Due))
-	binary.BigEndian.PutUint32(facts[16:], uint32(held.Attempt))
-	binary.BigEndian.PutUint64(facts[20:], uint64(run.Fence()))
+	binary.BigEndian.PutUint64(facts[16:], uint64(held.Fence))
 	mac.Write(facts[:])
 	mac.Write([]byte(namespace))
 	var sum [sha256.Size]byte

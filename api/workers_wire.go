@@ -185,7 +185,7 @@ func (r *report) read(into *carillon.Report, now carillon.Time) (fault *carillon
 		return fault
 	}
 	into.Token, into.Begun = r.Token, r.Begun
-	if into.Lines, fault = readLines(r.Lines, into.Attempt, now); fault != nil {
+	if into.Lines, fault = readLines(r.Lines, into.Attempt(), now); fault != nil {
 		return fault
 	}
 	if into.Checkpoint, fault = bytesOf("checkpoint", r.Checkpoint, r.CheckpointBase64, carillon.MaxCheckpoint); fault != nil {
@@ -199,24 +199,21 @@ func (r *report) read(into *carillon.Report, now carillon.Time) (fault *carillon
 	return nil
 }
 
-// attemptOf reads an attempt by its run and fence, of which the one is a part of the other.
+// attemptOf reads an attempt by its run and fence.
 func attemptOf(run, fence string) (carillon.Held, *carillon.FieldError) {
 	id, err := carillon.ParseRunID(run)
 	if err != nil {
 		return carillon.Held{}, &carillon.FieldError{Field: "run", Given: run, Want: "the run of a task: run_ and 23 characters"}
 	}
 	n, err := strconv.ParseInt(fence, 10, 64)
-	held := carillon.Held{Run: id, Attempt: int32(n & (1<<20 - 1))}
-	if err != nil || held.Attempt == 0 || fenceOf(held) != fence {
+	held := carillon.Held{Run: id, Fence: n}
+	if err != nil || n < 0 || held.Attempt() == 0 || fenceOf(held) != fence {
 		return held, &carillon.FieldError{Field: "fence", Given: fence, Want: "the fence that came with the run, as text"}
 	}
 	return held, nil
 }
 
-func fenceOf(held carillon.Held) string {
-	run := carillon.Run{ID: held.Run, Attempt: held.Attempt}
-	return strconv.FormatInt(run.Fence(), 10)
-}
+func fenceOf(held carillon.Held) string { return strconv.FormatInt(held.Fence, 10) }
 
 func readLines(given []reportLine, attempt int32, now carillon.Time) ([]carillon.Line, *carillon.FieldError) {
 	if len(given) == 0 {

@@ -16,7 +16,7 @@ func history(text ...string) []Line {
 	for _, s := range text {
 		f := strings.Fields(s)
 		due, attempt, at := number(f[1]), number(f[2]), number(f[3])
-		run := carillon.Run{ID: carillon.RunID{Job: 1, Due: carillon.Time(due)}, Attempt: int32(attempt)}
+		run := carillon.Run{ID: carillon.RunID{Job: 1, Due: carillon.Time(due)}, Claimed: carillon.Time(due), Attempt: int32(attempt)}
 		lines = append(lines, Line{Kind: f[0], Run: run.ID, Attempt: run.Attempt, Fence: run.Fence(), At: carillon.Time(at)})
 	}
 	return lines

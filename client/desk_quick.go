@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"strconv"
 
 	"github.com/carillon-run/carillon"
 )
@@ -30,7 +31,8 @@ func (s *scan) task(before *taskJSON) (t taskJSON) {
 	id, err := carillon.ParseRunID(s.text(""))
 	t.Run, s.bad = id, s.bad || err != nil
 	s.must(`,"fence":"`)
-	s.text("")
+	t.Fence, err = strconv.ParseInt(s.text(""), 10, 64)
+	s.bad = s.bad || err != nil
 	s.must(`,"attempt":`)
 	t.Attempt = int32(s.number())
 	s.must(`,"token":"`)

@@ -135,7 +135,7 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 		stored := must(c.store.Runs(ctx, []carillon.RunID{got.Run.ID}, false))(t)[0]
 		want := carillon.Run{
 			ID: stored.ID, Namespace: stored.Namespace, Queue: stored.Queue, Priority: stored.Priority, Covers: stored.Covers,
-			Attempt: 1, State: carillon.Claimed, Worker: worker,
+			Attempt: 1, State: carillon.Claimed, Claimed: stored.Claimed, Worker: worker,
 		}
 		if diff := cmp.Diff(want, got.Run); diff != "" || got.Run.Fence() != stored.Fence() || got.Token == "" {
 			t.Errorf("the run (-want +got):\n%s", diff)
@@ -340,7 +340,7 @@ func TestEveryCallButAPullGoesOnToTheNextNode(t *testing.T) {
 			worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 			before := calls.Load()
-			if _, err := d.Report(ctx, worker, []carillon.Report{{Held: carillon.Held{Run: carillon.RunID{Job: 1, Due: 1}, Attempt: 1}}}); err != nil {
+			if _, err := d.Report(ctx, worker, []carillon.Report{{Held: carillon.Held{Run: carillon.RunID{Job: 1, Due: 1}, Fence: 1}}}); err != nil {
 				t.Error(err)
 			}
 			if err := d.Leave(ctx, worker); err != nil || calls.Load() != before+2 {

@@ -23,9 +23,10 @@ type (
 	tasksJSON struct {
 		Tasks []taskJSON `json:"tasks"`
 	}
-	// taskJSON leaves out what the run's id says as well: job, due time and fence.
+	// taskJSON leaves out what the run's id says as well: job and due time.
 	taskJSON struct {
 		Run              carillon.RunID    `json:"run"`
+		Fence            int64             `json:"fence,string"`
 		Attempt          int32             `json:"attempt"`
 		Token            string            `json:"token"`
 		Namespace        string            `json:"namespace"`
@@ -92,6 +93,7 @@ func (t *taskJSON) fill(task *carillon.Task, job *carillon.Job) {
 	}
 	task.Run = carillon.Run{
 		ID: t.Run, Namespace: t.Namespace, Queue: t.Queue, Priority: t.Priority, Covers: t.Covers, Attempt: t.Attempt, State: carillon.Claimed,
+		Claimed: carillon.Held{Fence: t.Fence}.Claimed(),
 	}
 	task.Job, task.Token, task.Checkpoint = job, t.Token, t.Checkpoint
 	if t.CheckpointBase64 != nil {
@@ -106,7 +108,7 @@ func (o *ordersJSON) orders() (carillon.Orders, error) {
 		if err != nil {
 			return told, err
 		}
-		held := carillon.Held{Run: s.Run, Attempt: int32(fence & (1<<20 - 1))}
+		held := carillon.Held{Run: s.Run, Fence: fence}
 		told.Stop = append(told.Stop, carillon.Order{Held: held, Lost: s.Lost, Reason: s.Reason})
 	}
 	return told, nil
@@ -131,9 +133,8 @@ func appendBeat(beat carillon.Beat) []byte {
 
 // appendHeld begins an object with the attempt that it is about.
 func appendHeld(b []byte, h carillon.Held) []byte {
-	run := carillon.Run{ID: h.Run, Attempt: h.Attempt}
 	b = append(append(b, `{"run":"`...), h.Run.String()...)
-	b = strconv.AppendInt(append(b, `","fence":"`...), run.Fence(), 10)
+	b = strconv.AppendInt(append(b, `","fence":"`...), h.Fence, 10)
 	return append(b, '"')
 }
 

@@ -38,7 +38,7 @@ func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 	if len(long) == 0 {
 		return orders, nil
 	}
-	if orders.Stop, err = d.check(ctx, long); err != nil && ctx.Err() == nil {
+	if orders.Stop, err = d.check(ctx, worker, long); err != nil && ctx.Err() == nil {
 		d.cfg.Logger.Error("read what workers hold", "error", err, "runs", len(long)) // with the next beat
 	}
 	return orders, nil
@@ -51,7 +51,7 @@ func (d *Desk) withClaims(worker string, holds []carillon.Held) []carillon.Held 
 	defer d.mu.Unlock()
 	for h := d.handed.of[worker]; h != nil; h = h.after {
 		if h.giving {
-			holds = append(holds, carillon.Held{Run: h.run.ID, Attempt: h.run.Attempt})
+			holds = append(holds, h.run.Held())
 		}
 	}
 	return holds
@@ -79,7 +79,7 @@ func (d *Desk) long(worker string, holds []carillon.Held) (long []carillon.Held)
 }
 
 // check says which attempts should stop, because somebody asked for it or because their run is not theirs any more.
-func (d *Desk) check(ctx context.Context, holds []carillon.Held) (stop []carillon.Order, err error) {
+func (d *Desk) check(ctx context.Context, worker string, holds []carillon.Held) (stop []carillon.Order, err error) {
 	ids := make([]carillon.RunID, len(holds))
 	for i, h := range holds {
 		ids[i] = h.Run
@@ -94,7 +94,7 @@ func (d *Desk) check(ctx context.Context, holds []carillon.Held) (stop []carillo
 	}
 	for _, h := range holds {
 		switch run := found[h.Run]; {
-		case run == nil || !run.State.Held() || run.Attempt != h.Attempt:
+		case run == nil || !run.State.Held() || run.Held() != h || run.Worker != worker:
 			stop = append(stop, carillon.Order{Held: h, Lost: true, Reason: "the run is not this attempt's any more"})
 		case run.Has(carillon.Stop):
 			stop = append(stop, carillon.Order{Held: h, Reason: run.Reason})
@@ -123,7 +123,7 @@ func (d *Desk) takeBack(b carillon.Beat, now time.Time) {
 			listed[h] = true
 		}
 		for _, h := range old {
-			held := carillon.Held{Run: h.run.ID, Attempt: h.run.Attempt}
+			held := h.run.Held()
 			if listed[held] {
 				continue
 			}

@@ -240,7 +240,7 @@ func TestAPromiseEndsWithItsWorker(t *testing.T) {
 		synctest.Wait()
 		job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace, Definition: carillon.NewDefinition()}
 		run := carillon.NewRun(&job, carillon.Now())
-		if got, ok := n.Reserve(&run, &job); !ok || got != worker {
+		if got, ok := n.Reserve(&run, &job, carillon.Now()); !ok || got != worker {
 			t.Fatalf("reserved for %q, %v", got, ok)
 		}
 		h.must(n.Leave(context.Background(), worker))

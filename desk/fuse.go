@@ -8,7 +8,7 @@ import (
 
 // Reserve promises room of a pull that waits to a run that is about to be submitted, unless older due runs wait for it.
 // When the commit is noticed the run goes to that pull, so nothing has to be handed over afterwards.
-func (d *Desk) Reserve(run *carillon.Run, job *carillon.Job) (worker string, ok bool) {
+func (d *Desk) Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool) {
 	if d.cfg.Waiting() > 0 || d.inHand.Load() > 0 {
 		return "", false
 	}
@@ -18,7 +18,7 @@ func (d *Desk) Reserve(run *carillon.Run, job *carillon.Job) (worker string, ok 
 		if w.room > 0 && (len(w.queues) == 0 || slices.Contains(w.queues, run.Queue)) {
 			w.room--
 			w.promised.Add(1)
-			d.handed.put(&handed{run: run.Claim(w.worker, carillon.Now()), job: job, giving: true, waiter: w})
+			d.handed.put(&handed{run: run.Claim(w.worker, now), job: job, giving: true, waiter: w})
 			return w.worker, true
 		}
 	}

@@ -95,7 +95,7 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 	for k := range runs {
 		found[runs[k].ID] = &runs[k]
 		for _, i := range byRun[runs[k].ID] {
-			if runs[k].State.Held() && runs[k].Attempt == reports[i].Attempt {
+			if runs[k].State.Held() && runs[k].Held() == reports[i].Held {
 				held = append(held, runs[k])
 				break
 			}
@@ -106,7 +106,7 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 	}
 	for id, is := range byRun {
 		for _, i := range is {
-			if run := found[id]; run == nil || !run.State.Held() || run.Attempt != reports[i].Attempt {
+			if run := found[id]; run == nil || !run.State.Held() || run.Held() != reports[i].Held {
 				receipts[i] = d.verdict(run, worker, &reports[i])
 				d.drop(reports[i].Held)
 			}
@@ -119,17 +119,17 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 func (d *Desk) drop(held carillon.Held) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if h := d.handed.runs[held.Run]; h != nil && h.run.Attempt == held.Attempt && !h.giving {
+	if h := d.handed.runs[held.Run]; h != nil && h.run.Held() == held && !h.giving {
 		d.handed.drop(h)
 	}
 }
 
 // verdict is the receipt for a report of an attempt that no longer holds its run.
 func (d *Desk) verdict(run *carillon.Run, worker string, r *carillon.Report) carillon.Receipt {
-	if run != nil && r.End != nil && run.Records(r.Attempt, r.End) {
+	if run != nil && r.End != nil && run.Records(r.Held, r.End) {
 		return carillon.Recorded
 	}
-	d.cfg.Logger.Warn("report refused: the attempt no longer holds its run", "run", r.Run, "attempt", r.Attempt, "worker", worker)
+	d.cfg.Logger.Warn("report refused: the attempt no longer holds its run", "run", r.Run, "attempt", r.Attempt(), "worker", worker)
 	return carillon.Refused
 }
 
@@ -164,7 +164,7 @@ func (d *Desk) keepLines(ctx context.Context, reports []carillon.Report, open []
 		}
 		if h := d.handed.runs[r.Run]; h != nil && h.job != nil {
 			chunks = append(chunks, carillon.Chunk{
-				Namespace: h.run.Namespace, Run: r.Run, Attempt: r.Attempt, Offset: r.Lines[0].Offset, Lines: r.Lines,
+				Namespace: h.run.Namespace, Run: r.Run, Attempt: r.Attempt(), Offset: r.Lines[0].Offset, Lines: r.Lines,
 				Keep: h.job.Retention.Logs.Std(),
 			})
 		}
@@ -261,7 +261,7 @@ func (d *Desk) post(ctx context.Context, changes []carillon.Change) (lost []int,
 
 // holds says that what is remembered is the attempt that the report is about.
 func (h *handed) holds(r *carillon.Report) bool {
-	return h != nil && h.committed && h.job != nil && h.run.Attempt == r.Attempt
+	return h != nil && h.committed && h.job != nil && h.run.Held() == r.Held
 }
 
 func (h *handed) end(r *carillon.Report, now carillon.Time) carillon.Change {

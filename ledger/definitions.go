@@ -11,8 +11,9 @@ import (
 // payloads cannot fill the memory.
 const maxDefinitions = 100_000
 
-// Definitions remembers the definitions that were lately submitted or read. A definition never changes for its version,
-// so there is nothing to invalidate.
+// Definitions remembers the definitions that were lately submitted or read. A definition never changes for its version, but a
+// database that fails over may lose the latest version, and give its number out again. So all are forgotten when the store
+// did not answer: no definition of before a failover is used after it.
 type Definitions struct {
 	store carillon.Store
 
@@ -44,6 +45,7 @@ func (d *Definitions) Get(ctx context.Context, ids []carillon.JobVersion) ([]*ca
 	}
 	read, err := d.store.Jobs(ctx, missing)
 	if err != nil {
+		d.ForgetAll()
 		return nil, err
 	}
 	found := make(map[carillon.JobVersion]*carillon.Job, len(read))
@@ -95,6 +97,13 @@ func (d *Definitions) Remember(jobs ...*carillon.Job) {
 		d.bytes += weight(job)
 		d.order = append(d.order, id)
 	}
+}
+
+// ForgetAll forgets what is remembered: the store was away, and may have lost what it had confirmed.
+func (d *Definitions) ForgetAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.known, d.order, d.next, d.bytes = map[carillon.JobVersion]*carillon.Job{}, nil, 0, 0
 }
 
 func (d *Definitions) forget(id carillon.JobVersion) {

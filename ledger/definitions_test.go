@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -125,4 +126,25 @@ func TestADefinitionCanBeUsedByManyAtOnce(t *testing.T) { // the race detector i
 		})
 	}
 	all.Wait()
+}
+
+func TestDefinitionsAreForgottenWhenTheStoreWasAway(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		job := submit(t, l, every(time.Hour, carillon.OverlapSkip))
+		if _, err := l.Definitions.Get(t.Context(), []carillon.JobVersion{{Job: job.ID, Version: job.Version}}); err != nil {
+			t.Fatal(err)
+		}
+		if !remembered(t, s, l, job.ID) {
+			t.Fatal("a definition that was read is not remembered")
+		}
+		s.set(func(s *store) { s.fail = errors.New("the primary is gone") })
+		if _, err := l.Commit(t.Context(), notes(0, 1)); err == nil {
+			t.Fatal("the commit went well")
+		}
+		s.set(func(s *store) { s.fail = nil })
+		if remembered(t, s, l, job.ID) { // another edit may have been given its version since
+			t.Error("a definition of before the failover is used after it")
+		}
+	})
 }

@@ -244,6 +244,7 @@ func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- comm
 
 func (l *Ledger) fail(err error) {
 	l.failing.Store(&err)
+	l.Definitions.ForgetAll()
 	if errors.Is(err, carillon.ErrPermanent) {
 		select {
 		case l.broken <- err:

@@ -12,7 +12,7 @@ import (
 type Slots interface {
 	// Reserve takes a free slot for a run that is about to be submitted, unless a due run waits that could take it. When
 	// the run is committed as claimed, whoever the slot belongs to begins it; nothing has to be handed over afterwards.
-	Reserve(run *carillon.Run, job *carillon.Job) (worker string, ok bool)
+	Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool)
 	// Release gives the slots back that were reserved for runs which were not committed.
 	Release(ids []carillon.RunID)
 }
@@ -66,7 +66,7 @@ func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused []car
 		if run.Wake > now || !run.Plain(now) {
 			continue
 		}
-		worker, ok := l.slots.Reserve(&run, changes[i].Job)
+		worker, ok := l.slots.Reserve(&run, changes[i].Job, now)
 		if !ok {
 			break
 		}

@@ -12,7 +12,7 @@ import (
 // slots are some free places of a worker that serves the queue "default".
 type slots struct{ free int }
 
-func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job) (string, bool) {
+func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job, _ carillon.Time) (string, bool) {
 	if s.free == 0 || run.Queue != "default" {
 		return "", false
 	}

@@ -42,6 +42,9 @@ func (n *Node) beat(ctx context.Context) error {
 			return nil
 		}
 		err := n.beatOnce(ctx)
+		if err != nil {
+			n.ledger.Definitions.ForgetAll() // of a store that fails over, this is what an idle node hears
+		}
 		if err != nil && !failing && ctx.Err() == nil {
 			n.cfg.Logger.Error("prolong the node's session: trying again", "error", err)
 		}

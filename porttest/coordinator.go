@@ -214,15 +214,15 @@ func coordinatorGone(t coordinatorTest) {
 
 func coordinatorHolds(t coordinatorTest) {
 	t.join(member(1), member(2), member(3))
-	held := func(job carillon.JobID, due carillon.Time, attempt int32) carillon.Held {
-		return carillon.Held{Run: carillon.RunID{Job: job, Due: due}, Attempt: attempt}
+	held := func(job carillon.JobID, due carillon.Time, fence int64) carillon.Held {
+		return carillon.Held{Run: carillon.RunID{Job: job, Due: due}, Fence: fence}
 	}
-	first := []carillon.Held{held(1<<62, epoch, 1), held(7, epoch-100_000, 1<<30), held(8, epoch+1, 2)}
+	first := []carillon.Held{held(1<<62, epoch, 1), held(7, epoch-100_000, 1<<62|1), held(8, epoch+1, int64(epoch+7)<<20|2)}
 	t.say(carillon.Beat{ID: member(1).ID, Holds: first}, carillon.Beat{ID: member(2).ID, Holds: first[1:2]})
 	same(t, "holds", t.held(member(1), member(2), member(3)), [][]carillon.Held{first, first[1:2], nil})
 	t.say(carillon.Beat{ID: member(1).ID, Holds: first[:1]}, carillon.Beat{ID: member(2).ID})
 	same(t, "later", t.held(member(1), member(2)), [][]carillon.Held{first[:1], nil})
-	first[0].Attempt = 9 // what was said stays said
+	first[0].Fence = 9 // what was said stays said
 	same(t, "of one", t.held(member(1)), [][]carillon.Held{{held(1<<62, epoch, 1)}})
 }
 
@@ -247,7 +247,7 @@ func coordinatorLate(t coordinatorTest) {
 func coordinatorOld(t coordinatorTest) {
 	t.join(member(1), member(2))
 	held := func(job carillon.JobID) []carillon.Held {
-		return []carillon.Held{{Run: carillon.RunID{Job: job, Due: epoch}, Attempt: 1}}
+		return []carillon.Held{{Run: carillon.RunID{Job: job, Due: epoch}, Fence: 1}}
 	}
 	const old, prolonged = carillon.StandingOld, carillon.StandingProlonged
 	say := func(number int64, job carillon.JobID, want carillon.Standing) {
@@ -275,7 +275,7 @@ func coordinatorTogether(t coordinatorTest) {
 	t.join(member(1), member(2), member(3), member(9))
 	t.leave(member(9))
 	beat := func(i int, number int64, job carillon.JobID) carillon.Beat {
-		return carillon.Beat{ID: member(i).ID, Number: number, Holds: []carillon.Held{{Run: carillon.RunID{Job: job, Due: epoch}, Attempt: 1}}}
+		return carillon.Beat{ID: member(i).ID, Number: number, Holds: []carillon.Held{{Run: carillon.RunID{Job: job, Due: epoch}, Fence: 1}}}
 	}
 	same(t, "standings", t.standings(
 		beat(2, 2, 1), beat(1, 8, 2), beat(9, 2, 3), beat(1, 7, 4), beat(2, 3, 5), beat(9, 1, 6), beat(3, 0, 7), beat(2, 1, 8), beat(3, 0, 9),
@@ -296,7 +296,7 @@ func coordinatorMuch(t coordinatorTest) {
 		var holds []carillon.Held
 		for range runs {
 			run := carillon.RunID{Job: carillon.JobID(1 + rnd.Int64N(1<<62)), Due: epoch + carillon.Time(rnd.IntN(100_000))}
-			holds = append(holds, carillon.Held{Run: run, Attempt: 1 + rnd.Int32N(3)})
+			holds = append(holds, carillon.Held{Run: run, Fence: 1 + rnd.Int64N(1<<62)})
 		}
 		beats, want = append(beats, carillon.Beat{ID: member(i).ID, Holds: holds}), append(want, holds)
 	}

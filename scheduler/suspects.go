@@ -89,7 +89,7 @@ func (s *Scheduler) learn(ctx context.Context, runs []carillon.Run, seen *lookin
 
 // unknown says that the worker of a held run does not know of it, and notes suspects.
 func (l *looking) unknown(run *carillon.Run, now time.Time) bool {
-	key := claim{carillon.Held{Run: run.ID, Attempt: run.Attempt}, run.Worker}
+	key := claim{run.Held(), run.Worker}
 	said, asked := l.holdings[run.Worker]
 	was, suspected := l.were[key]
 	switch {

@@ -111,7 +111,7 @@ func TestAClaimIsJudgedByNoClockButThatOfTheNodeThatJudges(t *testing.T) {
 				got := h.runs(lost.ID.Job)[0]
 				if got.State != carillon.Succeeded || got.Losses != 1 {
 					h.t.Errorf("the run that its worker does not list is %s, %d losses", got.State, got.Losses)
-				} else if late := got.Claimed.Sub(begin); late > 16*time.Second {
+				} else if late := got.Ended.Sub(begin); late > 16*time.Second {
 					h.t.Errorf("it is taken back after %s", late)
 				}
 			})

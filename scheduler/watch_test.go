@@ -37,7 +37,7 @@ func (h *house) hold(worker string, runs []carillon.Run) (die func()) {
 	h.t.Cleanup(die)
 	beat := carillon.Beat{ID: worker}
 	for _, run := range runs {
-		beat.Holds = append(beat.Holds, carillon.Held{Run: run.ID, Attempt: run.Attempt})
+		beat.Holds = append(beat.Holds, run.Held())
 	}
 	go func() {
 		for {

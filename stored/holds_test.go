@@ -9,7 +9,7 @@ import (
 )
 
 func FuzzUnPackHolds(f *testing.F) {
-	f.Add(stored.PackHolds([]carillon.Held{{Run: carillon.RunID{Job: 7, Due: 1 << 40}, Attempt: 3}, {Run: carillon.RunID{Job: -1}, Attempt: -1}}))
+	f.Add(stored.PackHolds([]carillon.Held{{Run: carillon.RunID{Job: 7, Due: 1 << 40}, Fence: 1<<60 | 3}, {Run: carillon.RunID{Job: -1}, Fence: -1}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		holds, err := stored.UnpackHolds(b)
 		if err != nil {

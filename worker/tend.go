@@ -91,7 +91,7 @@ func (w *Worker) obey(stop []carillon.Order) {
 		a := w.held[order.Run]
 		w.mu.Unlock()
 		switch {
-		case a == nil || a.Run.Attempt != order.Attempt:
+		case a == nil || a.Held() != order.Held:
 		case order.Lost:
 			a.take()
 		default:

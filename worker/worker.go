@@ -222,7 +222,7 @@ func (w *Worker) Notice(committed []carillon.Change) {
 			a := w.held[run.ID]
 			switch {
 			case a == nil || run.Attempt < a.Run.Attempt:
-			case !run.State.Held() || run.Attempt > a.Run.Attempt:
+			case !run.State.Held() || run.Fence() != a.Run.Fence():
 				a.take()
 			case run.Has(carillon.Stop):
 				a.stop(stopped(run.Reason))

@@ -71,14 +71,14 @@ func BenchmarkBeat(b *testing.B) {
 			t.join(id)
 			holds := make([]carillon.Held, 50)
 			for j := range holds {
-				holds[j] = carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i+j) << 30, Due: someRun.Due + carillon.Time(j)}, Attempt: 1}
+				holds[j] = carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i+j) << 30, Due: someRun.Due + carillon.Time(j)}, Fence: int64(someRun.Due+carillon.Time(j))<<20 | 1}
 			}
 			beats = append(beats, carillon.Beat{ID: id, Holds: holds})
 		}
 		b.Run(fmt.Sprintf("%d sessions that hold 50 runs each", many), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				for j := range beats {
-					beats[j].Holds[i%50].Attempt++
+					beats[j].Holds[i%50].Fence++
 				}
 				t.beat(beats...)
 			}

@@ -166,7 +166,7 @@ func sessionsBeatFast(t sessionsTest) {
 
 func sessionsBeatTwice(t sessionsTest) {
 	t.join("a")
-	first, last := []carillon.Held{{Attempt: 1}}, []carillon.Held{{Attempt: 2}}
+	first, last := []carillon.Held{{Fence: 1}}, []carillon.Held{{Fence: 2}}
 	t.same("gone", t.beat(carillon.Beat{ID: "a", Holds: first}, carillon.Beat{ID: "x"}, carillon.Beat{ID: "a", Holds: last}, carillon.Beat{ID: "x"}),
 		[]string{"x", "x"})
 	if h := t.holds("a"); len(h) != 1 || !slices.Equal(h[0].Runs, last) {
@@ -180,7 +180,7 @@ func sessionsBytes(t sessionsTest) {
 	slices.Sort(ids)
 	t.same("members", t.members(0), ids)
 	for _, id := range ids {
-		t.same("gone", t.beat(carillon.Beat{ID: id, Holds: []carillon.Held{{Attempt: 1}}}), nil)
+		t.same("gone", t.beat(carillon.Beat{ID: id, Holds: []carillon.Held{{Fence: 1}}}), nil)
 		if err := t.Leave(t.Context(), []string{id}); err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func sessionsMany(t sessionsTest) {
 	for i := range many {
 		b := carillon.Beat{ID: fmt.Sprintf("member-%05d", i)}
 		for j := range i % 7 {
-			b.Holds = append(b.Holds, carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i) << 40, Due: now - carillon.Time(j)}, Attempt: int32(j)})
+			b.Holds = append(b.Holds, carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i) << 40, Due: now - carillon.Time(j)}, Fence: int64(j)})
 		}
 		ids, beats = append(ids, b.ID), append(beats, b)
 		if i%100 == 50 {
@@ -233,7 +233,7 @@ func sessionsHoldMuch(t sessionsTest) {
 	t.join("a", "b", "c")
 	held := make([]carillon.Held, 300_000)
 	for i := range held {
-		held[i] = carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i*i) << 20, Due: carillon.Time(i * i)}, Attempt: 1}
+		held[i] = carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i*i) << 20, Due: carillon.Time(i * i)}, Fence: 1}
 	}
 	t.same("gone", t.beat(carillon.Beat{ID: "a", Holds: held}, carillon.Beat{ID: "b", Holds: held}, carillon.Beat{ID: "c", Holds: held[:1]}), nil)
 	for _, h := range t.holds("a", "b") {

@@ -77,7 +77,7 @@ func TestWhatIsHeldTakesHalfOfItsSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		holds = append(holds, carillon.Held{Run: carillon.RunID{Job: job, Due: due}, Attempt: 1})
+		holds = append(holds, carillon.Held{Run: carillon.RunID{Job: job, Due: due}, Fence: int64(due+3)<<20 | 1})
 	}
 	if said, err := coordinator.Beat(t.Context(), []carillon.Beat{{ID: "a", Holds: holds}}); err != nil || said[0] != carillon.StandingProlonged {
 		t.Fatal(said, err)
