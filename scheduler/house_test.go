@@ -29,7 +29,8 @@ type house struct {
 	coordinator *mem.Coordinator
 	nodes       []*node
 	concurrency int
-	handle      func(task executor.Task) // default: it succeeds at once
+	handle      func(task executor.Task)                  // default: it succeeds at once
+	outcome     func(task executor.Task) carillon.Outcome // default: success
 
 	both     bool     // every node believes that all shards are its own
 	queues   []string // that the workers serve; default all
@@ -160,6 +161,9 @@ func (x handlers) Execute(_ context.Context, task executor.Task) carillon.Outcom
 	x.h.mu.Lock()
 	defer x.h.mu.Unlock()
 	x.h.seen = append(x.h.seen, a)
+	if x.h.outcome != nil {
+		return x.h.outcome(task)
+	}
 	return carillon.Outcome{Kind: carillon.Success}
 }
 
