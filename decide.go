@@ -23,12 +23,16 @@ const (
 	Take                      // Change gives it to the worker
 	Ended                     // Change ends it: skipped
 	Behind                    // Change lets it wait for its turn
+	Stay                      // it is on hold: there is nothing to commit, and a resume passes it on
 )
 
 // Decide says what becomes of a due run at now: by the misfire policy if it is late, by the overlap policy if another
 // run of its job is unfinished, and otherwise it runs. Claiming a run by the clock plans its successor in the same
-// change, so that a schedule can neither stop nor fork.
+// change, so that a schedule can neither stop nor fork. A run on hold does none of this, whatever its wake.
 func (d Due) Decide(now Time) (Verdict, Change) {
+	if d.Run.Has(OnHold) {
+		return Stay, Change{}
+	}
 	if first, missed := d.missed(now); missed {
 		return Ended, d.skipTo(first, now)
 	}

@@ -54,6 +54,28 @@ var guards = []struct {
 	{"nobody's, another is next, it waits", 0, []int{4, 5}},
 }
 
+func TestNothingBecomesOfARunOnHold(t *testing.T) {
+	for _, overlap := range []carillon.Overlap{carillon.OverlapAllow, carillon.OverlapSkip, carillon.OverlapReplace} {
+		for name, of := range map[string]func(*carillon.Job) carillon.Run{
+			"due": func(j *carillon.Job) carillon.Run { return planned(j, minute(1)) },
+			"retrying": func(j *carillon.Job) carillon.Run {
+				return retrying(planned(j, minute(1)), minute(2))
+			},
+		} {
+			job := newJob(t, minutely(overlap))
+			run := of(job)
+			run.Flags |= carillon.OnHold
+			for _, by := range []string{"", worker} {
+				due := carillon.Due{Job: job, Run: run, Guard: line(job, 0), Worker: by}
+				verdict, c := due.Decide(minute(90))
+				if verdict != carillon.Stay || len(c.Runs)+len(c.Guards) > 0 || c.Job != nil {
+					t.Errorf("%s, %s, worker %q: verdict %d, %+v", overlap, name, by, verdict, c)
+				}
+			}
+		}
+	}
+}
+
 func TestWhatEveryPolicySaysToEveryTurn(t *testing.T) {
 	const (
 		take   = carillon.Take

@@ -7,7 +7,7 @@ import (
 )
 
 // Dues gathers for waiting runs what a decision about them rests on: the definition and, where they are guarded, the
-// guard and, if need be, the other runs of the job. Runs whose job or guard is gone are left out.
+// guard and, if need be, the other runs of the job. Runs whose job is gone and waiting runs on hold are left out.
 func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) ([]carillon.Due, error) {
 	ids := make([]carillon.JobVersion, len(runs))
 	for i := range runs {
@@ -27,7 +27,7 @@ func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) (
 		if runs[i].Has(carillon.Guarded) {
 			due.Guard = guards[runs[i].ID.Job]
 		}
-		if due.Job == nil {
+		if due.Job == nil || runs[i].State == carillon.Waiting && runs[i].Has(carillon.OnHold) {
 			continue
 		}
 		if due.Guard == nil && runs[i].Has(carillon.Guarded) { // not there: nobody has a turn

@@ -241,3 +241,21 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 		}
 	})
 }
+
+func TestAWaitingRunOnHoldIsNotDecidedAbout(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		waits, held := submit(t, l, nil), submit(t, l, nil)
+		claim(t, l, unfinished(t, s.Store, held.ID)[0])
+		for _, job := range []carillon.Job{waits, held} {
+			if _, err := l.PauseJob(t.Context(), "default", job.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		runs := slices.Concat(unfinished(t, s.Store, waits.ID), unfinished(t, s.Store, held.ID))
+		dues, err := l.Dues(t.Context(), runs, "worker_2")
+		if err != nil || len(dues) != 1 || dues[0].Run.ID.Job != held.ID { // which may have to be taken back
+			t.Errorf("%+v, %v", dues, err)
+		}
+	})
+}

@@ -103,8 +103,8 @@ func (w *world) claim() (carillon.Change, bool) {
 	if run.Has(carillon.Guarded) && d.Guard == nil {
 		w.t.Fatalf("%s is guarded and has no guard", run.ID)
 	}
-	_, c := d.Decide(w.now)
-	return c, true
+	verdict, c := d.Decide(w.now)
+	return c, verdict != carillon.Stay
 }
 
 // finish lets a held run begin, end, or try again.

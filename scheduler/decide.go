@@ -104,6 +104,7 @@ func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
 		switch verdict, c := due.Decide(now); verdict {
 		case carillon.Push:
 			push = append(push, due.Run)
+		case carillon.Stay:
 		default:
 			changes, again = append(changes, c), append(again, due.Run.ID)
 		}
