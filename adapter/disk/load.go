@@ -109,6 +109,9 @@ func (l *Logs) loadSegment(s *segment) error {
 	if sealed, err := l.readHead(s, info.Size()); err != nil || sealed {
 		return err
 	}
+	if err := l.remove(s.name(indexSuffix)); err != nil { // if there is one, it does not fit
+		return err
+	}
 	fresh := newSegment(s.place, s.began)
 	if err := l.scan(fresh, f); err != nil {
 		return err

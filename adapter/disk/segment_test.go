@@ -76,6 +76,20 @@ func TestAnIndexThatDoesNotFitIsMadeAnew(t *testing.T) {
 	}
 }
 
+// A person cut a sealed segment. It takes lines again, and its old index must not come back when it is long enough again.
+func TestAnIndexThatDoesNotFitDoesNotComeBack(t *testing.T) {
+	logs := openIn(t, t.TempDir(), sealing)
+	logs.say(0, "a", "b")
+	if err := os.Truncate(logs.file(), int64(len(logs.content(logs.file())))-1); err != nil {
+		t.Fatal(err)
+	}
+	logs.limits = defaultLimits
+	logs = logs.restart()
+	logs.expect("a")
+	logs.say(1, "b", "c")
+	logs.restart().expect("a", "b", "c")
+}
+
 func TestWithoutASealedIndexReadingGoesOn(t *testing.T) {
 	logs := openIn(t, t.TempDir(), limits{size: 1 << 20, extents: 2, held: 1 << 18, files: 32})
 	logs.say(0, "a")
