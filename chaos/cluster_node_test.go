@@ -55,9 +55,15 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 		c.members(carillon.KindWorker, 2)
 		defs, begin := every(200*time.Millisecond, 30*time.Second)
 		var accepted []carillon.Job
-		for _, def := range defs { // one by one, so that every node has some to see to
-			accepted = append(accepted, c.submit(def)...)
+		const batches = 30
+		for first := range batches { // each through another node, and of all times, so that every node always has some to see to
+			var batch []carillon.Definition
+			for i := first; i < len(defs); i += batches {
+				batch = append(batch, defs[i])
+			}
+			accepted = append(accepted, c.submit(batch...)...)
 		}
+		inTime := carillon.Now() < begin // a machine that is too busy for that tells nothing about lateness
 		last(c.ctx, begin.Add(5*time.Second).Until())
 		killed := carillon.Now()
 		c.nodes["node-2"].Kill()
@@ -78,7 +84,7 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 				t.Errorf("started %s late, %s after a node was killed: %s", late[id], after, row(runs[id]))
 			}
 		}
-		if back == 0 {
+		if back == 0 && inTime {
 			t.Error("nothing was late: the node that was killed had nothing to see to")
 		}
 		t.Logf("on time again for what was due %s after the kill; the latest start was %s late", back, worst)
