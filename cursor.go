@@ -95,10 +95,27 @@ func parseRunPos(s string) (RunPos, bool) {
 func (q *RunQuery) Wants(r *Run) bool {
 	return (q.Namespace == "" || q.Namespace == r.Namespace) &&
 		(q.Job == 0 || q.Job == r.ID.Job) &&
-		(len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
+		q.wantsState(r) &&
 		(q.Worker == "" || q.Worker == r.Worker) &&
 		(q.From == 0 || r.ID.Due >= q.From) &&
 		(q.To == 0 || r.ID.Due < q.To)
+}
+
+func (q *RunQuery) wantsState(r *Run) bool {
+	if len(q.States) == 0 && len(q.Statuses) == 0 || slices.Contains(q.States, r.State) {
+		return true
+	}
+	status, any := r.Status(q.Now)
+	return any && slices.Contains(q.Statuses, status)
+}
+
+// Within are the states that wanted runs can be in; none: any. Stores look among those, and ask Wants about each.
+func (q *RunQuery) Within() []State {
+	states := slices.Clone(q.States)
+	for _, status := range q.Statuses {
+		states = append(states, status.Within()...)
+	}
+	return states
 }
 
 // Wants says whether a job is one that the query asks for, but for States and Latest, which follow from its runs.

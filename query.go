@@ -152,11 +152,14 @@ type JobPage struct {
 	Next JobID
 }
 
-// RunQuery asks for a page of runs. Empty fields do not filter.
+// RunQuery asks for a page of runs. Empty fields do not filter. A run is wanted if it is in one of the States, or has one of
+// the Statuses at Now.
 type RunQuery struct {
 	Namespace string
 	Job       JobID
 	States    []State
+	Statuses  []Status
+	Now       Time // for Statuses
 	Worker    string
 	Dead      bool // dead letters only
 	From      Time // due at or after

@@ -27,6 +27,48 @@ func (s State) Ended() bool { return s >= Succeeded }
 // Held says that a worker has the run.
 func (s State) Held() bool { return s == Claimed || s == Running }
 
+// Status is a word for some runs of a state, which people see in its place. It is not stored: it follows from the run and
+// the time.
+type Status string
+
+const (
+	StatusQueued   Status = "queued"   // waiting, and its time has come
+	StatusPaused   Status = "paused"   // waiting until its job is resumed
+	StatusStopping Status = "stopping" // held, and asked to stop
+)
+
+// Within are the states that the runs of a status can be in; none: there is no such status.
+func (s Status) Within() []State {
+	switch s {
+	case StatusQueued, StatusPaused:
+		return []State{Waiting}
+	case StatusStopping:
+		return []State{Claimed, Running}
+	}
+	return nil
+}
+
+// Status is the word that people see for the run at now, if that is not its state.
+func (r *Run) Status(now Time) (s Status, any bool) {
+	switch {
+	case r.State.Held() && r.Has(Stop):
+		return StatusStopping, true
+	case r.State == Waiting && r.Has(OnHold):
+		return StatusPaused, true
+	case r.State == Waiting && r.Wake <= now:
+		return StatusQueued, true
+	}
+	return "", false
+}
+
+// Shown is the word that people see for the run at now: its status, else its state.
+func (r *Run) Shown(now Time) string {
+	if s, any := r.Status(now); any {
+		return string(s)
+	}
+	return r.State.String()
+}
+
 func unmarshalState[S ~uint8](s *S, names []string, b []byte) error {
 	i := slices.Index(names[1:], string(b))
 	if i < 0 {

@@ -12,6 +12,7 @@ type runJSON struct {
 	Job         JobID           `json:"job_id"`
 	Namespace   string          `json:"namespace"`
 	State       State           `json:"state"`
+	Status      string          `json:"status"`
 	Name        string          `json:"name,omitempty"`
 	Type        string          `json:"type,omitempty"`
 	Owner       string          `json:"owner,omitempty"`
@@ -44,7 +45,7 @@ func (r Run) MarshalJSON() ([]byte, error) {
 		about = *r.About
 	}
 	v := runJSON{
-		ID: r.ID, Job: r.ID.Job, Namespace: r.Namespace, State: r.State, Name: about.Name, Type: about.Type, Owner: about.Owner,
+		ID: r.ID, Job: r.ID.Job, Namespace: r.Namespace, State: r.State, Status: r.Shown(Now()), Name: about.Name, Type: about.Type, Owner: about.Owner,
 		Queue: r.Queue, Priority: r.Priority, Version: r.Version, Attempt: r.Attempt, Failures: r.Failures, Losses: r.Losses,
 		Fence: strconv.FormatInt(r.Fence(), 10), Due: r.ID.Due, Covers: r.Covers, Until: r.Until, Claimed: r.Claimed,
 		Started: r.Started, Ended: r.Ended, Worker: r.Worker, Reason: r.Reason, Stopping: r.Has(Stop) && !r.State.Ended(),
@@ -65,7 +66,7 @@ func (r Run) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, for clients. What only the store and its workers need (Rev, Seq and the
+// UnmarshalJSON reads what MarshalJSON writes, for clients. Status follows from the rest and the time. What only the store and its workers need (Rev, Seq and the
 // like) is not in there and stays zero; writing the run again gives the same JSON.
 func (r *Run) UnmarshalJSON(b []byte) error {
 	var v runJSON

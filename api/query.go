@@ -116,15 +116,25 @@ func (q *query) job(name string) carillon.JobID {
 	return id
 }
 
-func (q *query) states(name string) []carillon.State {
-	var states []carillon.State
+// states are words that people see for runs: states, and the statuses that are some runs of a state.
+func (q *query) states(name string, want *carillon.RunQuery) {
 	for _, word := range q.list(name) {
-		var s carillon.State
-		q.in(name, s.UnmarshalText([]byte(word)))
-		states = append(states, s)
+		var state carillon.State
+		status := carillon.Status(word)
+		switch {
+		case state.UnmarshalText([]byte(word)) == nil:
+			want.States = append(want.States, state)
+		case status.Within() != nil:
+			want.Statuses = append(want.Statuses, status)
+		default:
+			q.fail(name, word, runWords+", separated by commas")
+		}
 	}
-	return states
+	want.Now = carillon.Now()
 }
+
+// runWords are the states of runs, and the words for some runs of a state.
+const runWords = "waiting, queued, paused, claimed, running, stopping, succeeded, failed, canceled, skipped"
 
 // in remembers an error of a value's own grammar under the parameter's name.
 func (q *query) in(name string, err error) {

@@ -15,7 +15,7 @@ var paging = []param{
 	{"limit", "how many at most, 1 to 1000, default 100", 0},
 }
 
-var stateParam = param{"state", "waiting, claimed, running, succeeded, failed, canceled, skipped; several separated by commas", nil}
+var stateParam = param{"state", runWords + "; several separated by commas", nil}
 
 // table is every route there is. POST of an action answers with what it acted on.
 func (s *server) table() []route {

@@ -123,7 +123,7 @@ func TestParametersOutOfRangeAreRefused(t *testing.T) {
 		"/v1/jobs?status=idle": "status", "/v1/jobs?status=active,": "status", "/v1/jobs?limit=0": "limit", "/v1/jobs?limit=1001": "limit",
 		"/v1/jobs?limit=ten": "limit", "/v1/jobs?limit=-1": "limit", "/v1/jobs?cursor=x": "cursor", "/v1/jobs?cursor=AAAAAAAAAAAAAAAA": "cursor",
 		"/v1/jobs?label=team": "label", "/v1/jobs?label=a:b&label=": "label", "/v1/jobs?name=a&name=b": "name", "/v1/jobs?label=:blue": "label", "/v1/jobs?created_from=yesterday": "created_from",
-		"/v1/jobs?created_to=2030-01-01": "created_to", "/v1/runs?state=queued": "state", "/v1/runs?job=5": "job", "/v1/runs?job=run_1": "job",
+		"/v1/jobs?created_to=2030-01-01": "created_to", "/v1/runs?state=happy": "state", "/v1/runs?state=queued,": "state", "/v1/runs?job=5": "job", "/v1/runs?job=run_1": "job",
 		"/v1/runs?due_from=1": "due_from", "/v1/runs?due_to=1": "due_to", "/v1/runs?cursor=%00": "cursor", "/v1/dead-letters?limit=1e3": "limit",
 		job + "/next?n=0": "n", job + "/next?n=1001": "n", run + "/logs?follow=yes": "follow", run + "/logs?attempt=0": "attempt",
 		run + "/logs?attempt=9999999999": "attempt", "/v1/jobs/1": "id", "/v1/jobs/JOB_0000000000001": "id", "/v1/jobs/job_000000000000i": "id",

@@ -2,17 +2,17 @@ package api
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/carillon-run/carillon"
 )
 
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request, q *query) error {
-	want := carillon.RunQuery{
-		Job: q.job("job"), States: q.states("state"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to"),
-	}
-	if present := carillon.Now() + 1; want.States == nil && (want.To == 0 || want.To > present) {
-		want.To = present // a million planned runs would hide the few that are going on
+	want := carillon.RunQuery{Job: q.job("job"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to")}
+	q.states("state", &want)
+	if present := want.Now + 1; want.States == nil && !slices.Contains(want.Statuses, carillon.StatusPaused) && (want.To == 0 || want.To > present) {
+		want.To = present // a million planned runs would hide the few that are going on, and what is queued or stopping is due
 	}
 	return s.replyRuns(w, r, q, want)
 }
@@ -22,7 +22,9 @@ func (s *server) listJobRuns(w http.ResponseWriter, r *http.Request, q *query) e
 	if err != nil {
 		return err
 	}
-	return s.replyRuns(w, r, q, carillon.RunQuery{Job: job.ID, States: q.states("state")})
+	want := carillon.RunQuery{Job: job.ID}
+	q.states("state", &want)
+	return s.replyRuns(w, r, q, want)
 }
 
 func (s *server) listDeadLetters(w http.ResponseWriter, r *http.Request, q *query) error {

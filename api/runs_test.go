@@ -127,3 +127,40 @@ func TestRunsAreFoundByWhatTheyAre(t *testing.T) {
 		t.Errorf("the job's own runs are %v", got)
 	}
 }
+
+func TestRunsAreFoundByTheWordThatIsShownForThem(t *testing.T) {
+	h := newHouse(t, nil)
+	queued := h.run(h.submit(with(`"name":"queued"`)))
+	future := h.submit(schedule(`"at":"2030-01-01T00:00:00Z"`))
+	h.call("POST", "/v1/jobs/"+future+"/pause", "").is(200)
+	h.submit(schedule(`"at":"2031-01-01T00:00:00Z"`))
+	running := h.claim(h.submit(with(`"name":"running"`)))
+	stopping := h.claim(h.submit(with(`"name":"stopping"`)))
+	h.call("POST", "/v1/runs/"+stopping.ID.String()+"/cancel", "").is(200)
+	paused := h.run(future)
+	for words, want := range map[string][]string{
+		"queued": {queued}, "paused": {paused}, "stopping": {stopping.ID.String()}, "claimed": {running.ID.String(), stopping.ID.String()},
+		"queued,stopping": {queued, stopping.ID.String()}, "stopping,paused": {stopping.ID.String(), paused}, "running": nil,
+	} {
+		a := h.call("GET", "/v1/runs?state="+words, "").is(200)
+		if got := a.items(); !slices.Equal(got, want) {
+			t.Errorf("%s: found %v, want %v", words, got, want)
+		}
+		if one := strings.Count(words, ",") == 0 && words != "claimed"; one && len(want) > 0 && !strings.Contains(a.Body.String(), `"status":"`+words+`"`) {
+			t.Errorf("%s is not what is shown: %s", words, a.Body)
+		}
+	}
+	if got := h.call("GET", "/v1/jobs/"+future+"/runs?state=paused", "").is(200).items(); !slices.Equal(got, []string{paused}) {
+		t.Errorf("of one job: %v", got)
+	}
+}
+
+// run is the id of a job's one run.
+func (h *house) run(job string) string {
+	h.t.Helper()
+	ids := h.call("GET", "/v1/jobs/"+job+"/runs", "").is(200).items()
+	if len(ids) != 1 {
+		h.t.Fatalf("the job has the runs %v", ids)
+	}
+	return ids[0]
+}

@@ -110,6 +110,7 @@ type runShape struct {
 	Job         carillon.JobID  `json:"job_id"`
 	Namespace   string          `json:"namespace"`
 	State       carillon.State  `json:"state"`
+	Status      string          `json:"status"`
 	Name        string          `json:"name"`
 	Type        string          `json:"type"`
 	Owner       string          `json:"owner"`

@@ -60,11 +60,20 @@ func (c *Client) RunPage(ctx context.Context, q carillon.RunQuery, cursor string
 	if q.Job != 0 {
 		p.text("job", q.Job.String())
 	}
-	p.list("state", texts(q.States))
+	p.list("state", words(&q))
 	p.text("worker", q.Worker)
 	p.time("due_from", q.From)
 	p.time("due_to", q.To)
 	return c.runPage(ctx, "/v1/runs", p)
+}
+
+// words are the states and statuses that are asked for. Now is the server's business.
+func words(q *carillon.RunQuery) []string {
+	words := texts(q.States)
+	for _, status := range q.Statuses {
+		words = append(words, string(status))
+	}
+	return words
 }
 
 // RunsOf goes over a job's runs, latest due first, planned ones too. Of the query only Job, States and Limit apply. Unlike
@@ -78,7 +87,7 @@ func (c *Client) RunsOf(ctx context.Context, q carillon.RunQuery) iter.Seq2[cari
 // RunsOfPage reads one page of RunsOf; the first has no cursor.
 func (c *Client) RunsOfPage(ctx context.Context, q carillon.RunQuery, cursor string) (Page[carillon.Run], error) {
 	p := newParams(cursor, q.Limit)
-	p.list("state", texts(q.States))
+	p.list("state", words(&q))
 	return c.runPage(ctx, jobPath(q.Job)+"/runs", p)
 }
 

@@ -143,6 +143,10 @@ func (w *world) compareRunPages() {
 		}
 	}
 	if maybe() {
+		q.Statuses = []carillon.Status{pick(w.rand, carillon.StatusQueued, carillon.StatusPaused, carillon.StatusStopping)}
+		q.Now = w.now
+	}
+	if maybe() {
 		q.Worker = pick(w.rand, workers...)
 	}
 	if maybe() {

@@ -12,6 +12,7 @@ var storeRuns = []storeCase{
 	{"of one job come its runs by due time, latest first, unfinished or not", storeRunsOfJob},
 	{"dead letters come latest first", storeDeadPages},
 	{"runs are found by state", storeRunStates},
+	{"runs are found by the word that people see for them", storeRunStatuses},
 	{"runs are found by worker, due time and namespace", storeRunFilters},
 	{"a page goes on where the one before ended, though runs end in between", storeRunPagesMove},
 	{"the last page has no next", storeRunLastPage},
@@ -184,4 +185,50 @@ func storeBadCursor(t *storeTest) {
 			t.Errorf("%q: %v", q.After, err)
 		}
 	}
+}
+
+func storeRunStatuses(t *storeTest) {
+	at := func(due carillon.Time) (run carillon.Run) {
+		t.Helper()
+		_, run = t.submit(func(j *carillon.Job) { j.Schedule.At = due })
+		return run
+	}
+	change := func(run carillon.Run, f func(*carillon.Run)) carillon.Run {
+		t.Helper()
+		f(&run)
+		t.win(carillon.Change{Runs: []carillon.Run{run}})
+		run.Rev++
+		return run
+	}
+	queued, late := at(t.now-50), at(t.now)
+	later := at(t.now + 1)
+	retried := change(at(t.now-40), func(r *carillon.Run) { r.Attempt, r.Wake = 1, t.now+1000 })
+	paused := change(at(t.now-30), func(r *carillon.Run) { r.Flags |= carillon.OnHold; r.Wake = carillon.Never })
+	running := t.claim(at(t.now-20), "worker-1")
+	stopping := change(t.claim(at(t.now-10), "worker-1"), func(r *carillon.Run) { r.Flags |= carillon.Stop; r.Reason = "asked to" })
+	t.finished(carillon.Canceled, nil)
+	_, failed := t.finished(carillon.Failed, nil)
+	for name, c := range map[string]struct {
+		states   []carillon.State
+		statuses []carillon.Status
+		want     []carillon.Run
+	}{
+		"queued":             {nil, []carillon.Status{carillon.StatusQueued}, []carillon.Run{queued, late}},
+		"paused":             {nil, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused}},
+		"stopping":           {nil, []carillon.Status{carillon.StatusStopping}, []carillon.Run{stopping}},
+		"queued or stopping": {nil, []carillon.Status{carillon.StatusStopping, carillon.StatusQueued}, []carillon.Run{queued, stopping, late}},
+		"paused or failed":   {[]carillon.State{carillon.Failed}, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused, failed}},
+		"stopping or waiting": {
+			[]carillon.State{carillon.Waiting}, []carillon.Status{carillon.StatusStopping}, []carillon.Run{queued, retried, paused, stopping, late, later},
+		},
+		"paused or claimed": {[]carillon.State{carillon.Claimed}, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused, running, stopping}},
+	} {
+		for _, limit := range []int{0, 1, 2} {
+			t.equal(name, t.findRuns(carillon.RunQuery{States: c.states, Statuses: c.statuses, Now: t.now, Limit: limit}), c.want)
+		}
+	}
+	own := carillon.RunQuery{Job: stopping.ID.Job, Statuses: []carillon.Status{carillon.StatusStopping}, Now: t.now}
+	t.equal("of one job", t.findRuns(own), []carillon.Run{stopping})
+	own.Job = running.ID.Job
+	t.equal("of another", t.findRuns(own), []carillon.Run(nil))
 }

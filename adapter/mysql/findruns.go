@@ -49,11 +49,12 @@ type part struct {
 
 // partsFrom says what makes up the answer from a position on. What cannot hold what is asked for is left out.
 func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
-	hot, past := len(q.States) == 0, []source{allEnded}
-	if len(q.States) > 0 {
+	states := q.Within()
+	hot, past := len(states) == 0, []source{allEnded}
+	if len(states) > 0 {
 		past = nil
 	}
-	for _, state := range q.States {
+	for _, state := range states {
 		if !state.Ended() {
 			hot = true
 		} else if from := endedIn(state); !slices.Contains(past, from) {

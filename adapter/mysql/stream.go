@@ -118,7 +118,8 @@ func (s *runStream) read() error {
 	err := s.link.query(func(r row) error {
 		next := streamRow{place: carillon.Unended}
 		if s.source.hot {
-			next.run, next.wanted = r.unfinished(), r.bool(runWanted)
+			next.run = r.unfinished()
+			next.wanted = r.bool(runWanted) && s.query.Wants(&next.run)
 		} else {
 			next.run, next.place = r.ended(s.source.dead)
 			next.wanted = r.bool(endedWanted)
@@ -138,8 +139,8 @@ func wantedRuns(q *carillon.RunQuery) raw {
 	all.text(`worker = ?`, q.Worker)
 	all.time(`due >= ?`, q.From)
 	all.time(`due < ?`, q.To)
-	if len(q.States) > 0 {
-		all.add(`state IN (?)`, ints(q.States))
+	if states := q.Within(); len(states) > 0 {
+		all.add(`state IN (?)`, ints(states))
 	}
 	return all.all()
 }

@@ -35,8 +35,9 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 // parts are the stretches of the answer from a position on, each some streams that are merged. What cannot hold what is
 // asked for is left out.
 func (v *view) parts(q *carillon.RunQuery, start carillon.RunPos, limit int) (parts [][]*runStream) {
-	hot := len(q.States) == 0 || slices.ContainsFunc(q.States, func(s carillon.State) bool { return !s.Ended() })
-	past := len(q.States) == 0 || slices.ContainsFunc(q.States, carillon.State.Ended)
+	states := q.Within()
+	hot := len(states) == 0 || slices.ContainsFunc(states, func(s carillon.State) bool { return !s.Ended() })
+	past := len(states) == 0 || slices.ContainsFunc(states, carillon.State.Ended)
 	stream := func(read source) *runStream { return &runStream{read: read, after: start, piece: limit + 1} }
 	switch start.Part {
 	case carillon.PartDead:
@@ -61,12 +62,12 @@ func (v *view) parts(q *carillon.RunQuery, start carillon.RunPos, limit int) (pa
 	}
 	switch {
 	case !past:
-	case len(q.States) == 0 || slices.Contains(q.States, carillon.Succeeded):
+	case len(states) == 0 || slices.Contains(states, carillon.Succeeded):
 		parts = append(parts, []*runStream{stream(v.records(&allEnded, false))})
 	default: // the few that did not succeed, by themselves
 		var bad []*runStream
 		for _, state := range []carillon.State{carillon.Failed, carillon.Canceled, carillon.Skipped} {
-			if slices.Contains(q.States, state) {
+			if slices.Contains(states, state) {
 				bad = append(bad, stream(v.bad(state)))
 			}
 		}

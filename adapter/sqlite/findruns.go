@@ -14,7 +14,7 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 	if err != nil {
 		return page, err
 	}
-	f := finder{limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
+	f := finder{query: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
 	err = s.read(ctx, func(r *reader) error {
 		for _, part := range partsFrom(&q, start) {
 			streams := make([]*runStream, len(part.sources))
@@ -40,7 +40,7 @@ type part struct {
 
 // partsFrom says what makes up the answer from a position on. What cannot hold what is asked for is left out.
 func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
-	states := stateBits(q.States)
+	states := stateBits(q.Within())
 	hot := states == 0 || states&unfinishedStates != 0
 	past := states == 0 || states&^unfinishedStates != 0
 	switch start.Part {
@@ -97,6 +97,7 @@ func endedSources(states int64) []source {
 
 // finder fills a page.
 type finder struct {
+	query   *carillon.RunQuery
 	limit   int
 	maxScan int
 	page    carillon.RunPage
@@ -112,14 +113,14 @@ func (f *finder) merge(streams []*runStream) (done bool, err error) {
 		if first == nil {
 			return false, nil
 		}
-		if first.wanted {
+		run, wanted, err := f.wanted(first)
+		if err != nil {
+			return false, err
+		}
+		if wanted {
 			if len(f.page.Runs) == f.limit {
 				f.page.Next = f.last.String()
 				return true, nil
-			}
-			run, err := first.run()
-			if err != nil {
-				return false, err
 			}
 			f.page.Runs, f.last = append(f.page.Runs, run), first.pos
 		}
@@ -131,6 +132,15 @@ func (f *finder) merge(streams []*runStream) (done bool, err error) {
 			return false, err
 		}
 	}
+}
+
+// wanted reads the row unless its plain columns say that it is not wanted.
+func (f *finder) wanted(s *runStream) (run carillon.Run, wanted bool, err error) {
+	if !s.wanted {
+		return run, false, nil
+	}
+	run, err = s.run()
+	return run, f.query.Wants(&run), err
 }
 
 func firstOf(streams []*runStream) (first *runStream) {

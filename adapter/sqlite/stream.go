@@ -62,7 +62,7 @@ func (r *reader) stream(q *carillon.RunQuery, from source, start carillon.RunPos
 	}
 	bindText(stmt, 1, q.Namespace)
 	bindText(stmt, 2, q.Worker)
-	stmt.BindInt64(3, stateBits(q.States))
+	stmt.BindInt64(3, stateBits(q.Within()))
 	stmt.BindInt64(4, int64(q.From))
 	stmt.BindInt64(5, int64(cmp.Or(q.To, math.MaxInt64)))
 	switch from {

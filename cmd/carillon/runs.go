@@ -45,7 +45,7 @@ latest end first. Of all jobs, runs that are due in the future are shown only wi
 	return cmd
 }
 
-var runStates = []string{"waiting", "claimed", "running", "succeeded", "failed", "canceled", "skipped"}
+var runStates = []string{"waiting", "queued", "paused", "claimed", "running", "stopping", "succeeded", "failed", "canceled", "skipped"}
 
 func (a *app) listRuns(ctx context.Context, c *client.Client, f *runFilter, args []string) error {
 	q, err := a.runQuery(f)
@@ -72,9 +72,16 @@ func (a *app) listRuns(ctx context.Context, c *client.Client, f *runFilter, args
 }
 
 func (a *app) runQuery(f *runFilter) (q carillon.RunQuery, err error) {
-	q = carillon.RunQuery{Worker: f.worker, States: make([]carillon.State, len(f.states))}
-	for i, text := range f.states {
-		if err := q.States[i].UnmarshalText([]byte(text)); err != nil {
+	q = carillon.RunQuery{Worker: f.worker}
+	for _, text := range f.states {
+		var state carillon.State
+		status := carillon.Status(text)
+		switch {
+		case state.UnmarshalText([]byte(text)) == nil:
+			q.States = append(q.States, state)
+		case status.Within() != nil:
+			q.Statuses = append(q.Statuses, status)
+		default:
 			return q, usage("--state: %q is not valid: want one or more of %s", text, strings.Join(runStates, ", "))
 		}
 	}
@@ -113,14 +120,4 @@ func runName(run *carillon.Run) string {
 }
 
 // stateWord is the state in a person's words: of a waiting run also what it waits for.
-func (a *app) stateWord(run *carillon.Run) string {
-	switch {
-	case run.State.Held() && run.Has(carillon.Stop):
-		return "stopping"
-	case run.State == carillon.Waiting && run.Has(carillon.OnHold):
-		return "paused"
-	case run.State == carillon.Waiting && run.Wake <= carillon.TimeOf(a.now()):
-		return "queued"
-	}
-	return run.State.String()
-}
+func (a *app) stateWord(run *carillon.Run) string { return run.Shown(carillon.TimeOf(a.now())) }
