@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ type AllConfig struct {
 	Logger      *slog.Logger // default slog.Default()
 }
 
+// errInUse is for a leash that a living process holds.
+var errInUse = errors.New("in use")
+
 // leashWait is longer than any supervisor lets its command live without a worker.
 const leashWait = 15 * time.Second
 
@@ -40,7 +44,17 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 	// Until the last supervisor of a former process is gone, what that process held may still be running here.
 	ctx, cancel := context.WithTimeout(ctx, leashWait)
 	defer cancel()
-	leash, err := HoldLeash(ctx, c.Leash)
+	leash, err := holdLeash(ctx, c.Leash, func(pid int) {
+		logger := cmp.Or(c.Logger, slog.Default())
+		if pid != 0 {
+			logger.Warn("the directory for commands is used by another process: waiting a moment for its end", "file", c.Leash, "pid", pid)
+			return
+		}
+		logger.Info("waiting for the commands of a former process to end", "file", c.Leash, "at_most", leashWait)
+	})
+	if errors.Is(err, errInUse) {
+		return nil, nil, err
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("wait for the commands of a former process to end: %w", err)
 	}
@@ -52,5 +66,6 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 		return nil, nil, errors.Join(err, leash.Close())
 	}
 	all["command"] = NewCommand(CommandConfig{Leash: leash, TempDir: temp, AllowSetuid: c.AllowSetuid, Logger: c.Logger})
-	return all, leash.Close, nil
+	// Unsigned, so that this process can take it again though a supervisor is not gone yet.
+	return all, func() error { return errors.Join(leash.Truncate(0), leash.Close()) }, nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -143,7 +142,7 @@ func TestWhatACommandIsGiven(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer leaky.Close()
-		leash := holdLeash(t, t.TempDir()+"/leash")
+		leash := holdLeashOf(t, t.TempDir()+"/leash")
 		unsetCloseOnExec(t, leaky)
 		task, r := newTask(shell(`for f in /proc/self/fd/*; do echo ${f##*/}; done; ls /proc/$PPID/fd 2>/dev/null | wc -l`))
 		same(t, run(t, CommandConfig{Leash: leash}, task), carillon.Outcome{Kind: carillon.Success})
@@ -294,14 +293,35 @@ func TestManyCommandsAtOnceEachHaveTheirOwnEnd(t *testing.T) {
 func TestHoldLeash(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/leash"
-	first := holdLeash(t, path)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := HoldLeash(ctx, path); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("held twice: %v", err)
+	first := holdLeashOf(t, path)
+	want := fmt.Sprintf("%s is in use by carillon process %d", path, os.Getpid())
+	said := 0
+	if _, err := holdLeash(context.Background(), path, func(pid int) { said = pid }); said != os.Getpid() || err == nil || !strings.Contains(err.Error(), want) {
+		t.Fatalf("held twice, by %d: %v, want %q", said, err, want)
 	}
+	if err := first.Truncate(0); err != nil { // as left by a process that is gone: its commands are waited for
+		t.Fatal(err)
+	}
+	waiting := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		second, err := holdLeash(context.Background(), path, func(int) { close(waiting) })
+		if err == nil {
+			err = second.Close()
+		}
+		done <- err
+	}()
+	<-waiting // it says so at once, and once
 	first.Close()
-	holdLeash(t, path)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	third := holdLeashOf(t, path)
+	_ = third.Truncate(0)
+	if _, err := holdLeash(ctx, path, func(int) { cancel() }); !errors.Is(err, context.Canceled) {
+		t.Errorf("a wait that is given up: %v", err)
+	}
 	if _, err := HoldLeash(context.Background(), "/no/such/dir/leash"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no error for a path that cannot be opened: %v", err)
 	}

@@ -24,7 +24,11 @@ func (*Command) Execute(context.Context, Task) carillon.Outcome {
 // Supervise does nothing here.
 func Supervise() {}
 
-// HoldLeash opens path and waits for nobody: without commands there are no supervisors.
-func HoldLeash(_ context.Context, path string) (*os.File, error) {
+// HoldLeash opens path and does not wait: without commands there are no supervisors.
+func HoldLeash(ctx context.Context, path string) (*os.File, error) {
+	return holdLeash(ctx, path, nil)
+}
+
+func holdLeash(_ context.Context, path string, _ func(int)) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 }

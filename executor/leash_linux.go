@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,44 +12,101 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HoldLeash opens path and waits, until ctx ends, for every process that holds it: a former worker on the same path and
-// all its supervisors. When it returns, nothing of their commands is left. The file is then held by this process, and by
-// the supervisors it starts if it is given to NewCommand, until the last of them is gone.
+// HoldLeash opens path and waits, until ctx ends, for the supervisors of a former process that held it. When it returns,
+// nothing of their commands is left. The file is then held by this process, and by the supervisors it starts if it is given
+// to NewCommand, until the last of them is gone. For a process that holds it and stays alive there is no long wait.
 func HoldLeash(ctx context.Context, path string) (*os.File, error) {
+	return holdLeash(ctx, path, func(int) {})
+}
+
+// livingWait is for a process that was killed and has not quite ended: it looks alive until then.
+const livingWait = time.Second
+
+// holdLeash calls waiting once if it has to wait, with the process that holds the leash, 0 if that has ended.
+func holdLeash(ctx context.Context, path string, waiting func(pid int)) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("leash: %w", err)
 	}
+	if err := waitForLeash(ctx, f, waiting); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func waitForLeash(ctx context.Context, f *os.File, waiting func(pid int)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	var living time.Duration
+	for first := true; ; first = false {
 		held, err := hold(f)
-		if held {
-			err = killLeashed(f)
-		}
 		if held && err == nil {
-			err = f.Truncate(0)
+			err = errors.Join(killLeashed(f), signLeash(f))
 		}
-		if held && err == nil {
-			return f, nil
+		switch {
+		case err != nil:
+			return fmt.Errorf("leash %s: %w", f.Name(), err)
+		case held:
+			return nil
 		}
-		if err != nil {
-			f.Close()
-			return nil, fmt.Errorf("leash %s: %w", path, err)
+		said, _ := io.ReadAll(io.NewSectionReader(f, 0, 4096))
+		pid, alive := leashHolder(said)
+		if !alive {
+			living = 0
+		} else if living == 0 {
+			living = Boottime()
+		} else if Boottime()-living > livingWait {
+			return fmt.Errorf("%s is %w by carillon process %d: stop that one first, or choose another directory with --data", f.Name(), errInUse, pid)
+		}
+		if first {
+			waiting(pid)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			said, _ := io.ReadAll(io.NewSectionReader(f, 0, 4096)) // by supervisors: what they cannot kill
-			f.Close()
-			return nil, fmt.Errorf("leash %s is still held by another process or its commands: %s%w", path, asList(said), context.Cause(ctx))
+			return fmt.Errorf("leash %s is still held by commands of a process that has ended: %s%w", f.Name(), asList(said), context.Cause(ctx))
 		}
 	}
 }
 
-// asList makes the lines of a leash a part of an error.
+// holderLine is the first line of a leash: who holds it. The start is what tells a process from a later one with its number.
+const holderLine = "carillon process %d started %s\n"
+
+// signLeash says who holds the leash. What supervisors of a former process wrote there is of no use any more.
+func signLeash(f *os.File) error {
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(f, holderLine, os.Getpid(), startOf(os.Getpid()))
+	return err
+}
+
+// leashHolder is the process that signed the leash, if it is alive.
+func leashHolder(said []byte) (pid int, alive bool) {
+	var started string
+	if _, err := fmt.Sscanf(string(said), holderLine, &pid, &started); err != nil {
+		return 0, false
+	}
+	if startOf(pid) != started {
+		return 0, false
+	}
+	return pid, true
+}
+
+// startOf is when a process started, in ticks since the machine did; "" if there is none, or if it has ended and its parent
+// has not taken note.
+func startOf(pid int) string {
+	if fields := statOf(pid); len(fields) > 19 && fields[0] != "Z" && fields[0] != "X" {
+		return fields[19]
+	}
+	return ""
+}
+
+// asList makes what supervisors wrote into a leash, the processes that they cannot kill, a part of an error.
 func asList(said []byte) string {
-	return strings.ReplaceAll(string(said), "\n", "; ")
+	_, lines, _ := strings.Cut(string(said), "\n")
+	return strings.ReplaceAll(lines, "\n", "; ")
 }
 
 // leashVariable is in the environment of every command: which leash its supervisor held.

@@ -196,7 +196,7 @@ func (l *lifeline) gone(t *testing.T) {
 	}
 }
 
-func holdLeash(t *testing.T, path string) *os.File {
+func holdLeashOf(t *testing.T, path string) *os.File {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hang)
 	defer cancel()

@@ -149,7 +149,7 @@ func TestAProcessThatCannotBeKilledIsNamed(t *testing.T) {
 	}
 	_ = unix.Kill(pid, unix.SIGKILL)
 	life.gone(t)
-	holdLeash(t, w.Leash)
+	holdLeashOf(t, w.Leash)
 	if !strings.Contains(out.String(), name) {
 		t.Errorf("the run's log says %q", out)
 	}

@@ -112,14 +112,18 @@ func processes() func(yield func(int) bool) {
 	}
 }
 
-// parent reads the fourth field of /proc/pid/stat. The second is the program's name in parentheses, which may itself
-// contain spaces and parentheses.
-func parent(pid int) int {
+// statOf gives the fields of /proc/pid/stat from the third on, none if there is no such process. The second is the
+// program's name in parentheses, which may itself contain spaces and parentheses.
+func statOf(pid int) []string {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return 0
+		return nil
 	}
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	return strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+}
+
+func parent(pid int) int {
+	fields := statOf(pid)
 	if len(fields) < 2 {
 		return 0
 	}

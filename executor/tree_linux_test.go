@@ -55,7 +55,7 @@ func TestATreeDoesNotOutliveItsWorker(t *testing.T) {
 				t.Fatal(err)
 			}
 			life.gone(t)
-			holdLeash(t, w.Leash) // the supervisor has gone too, and has tidied up
+			holdLeashOf(t, w.Leash) // the supervisor has gone too, and has tidied up
 			if left, _ := os.ReadDir(w.Temp); len(left) > 0 {
 				t.Errorf("left in the temporary directory: %v", left)
 			}
@@ -283,7 +283,7 @@ func TestTheNextWorkerFindsWhatIsLeftWhenSupervisorsAreKilledToo(t *testing.T) {
 	_ = cmd.Process.Signal(unix.SIGSTOP) // or it would tidy up first
 	_ = unix.Kill(supervisor, unix.SIGKILL)
 	_ = cmd.Process.Kill()
-	holdLeash(t, w.Leash)
+	holdLeashOf(t, w.Leash)
 	life.gone(t)
 }
 
