@@ -8,6 +8,14 @@ TOOL := go tool -modfile=tools/go.mod
 CC_FOUND := $(shell command -v "$$(go env CC)" 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
 
+# What "carillon version" says; empty outside of a repository.
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
+STAMP := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+GOBIN := $(shell go env GOBIN)
+INSTALL_TO = $(if $(PREFIX),$(DESTDIR)$(PREFIX)/bin,$(if $(GOBIN),$(GOBIN),$(shell go env GOPATH)/bin))
+
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -16,7 +24,12 @@ run: build ## build, and serve on ./carillon-data
 
 build: ## build bin/carillon (no C compiler needed)
 	@mkdir -p bin
-	CGO_ENABLED=0 go build -o $(BIN) ./cmd/carillon
+	CGO_ENABLED=0 go build -ldflags '$(STAMP)' -o $(BIN) ./cmd/carillon
+
+install: build ## copy bin/carillon to PREFIX/bin; without PREFIX to where go install puts programs
+	install -d $(INSTALL_TO)
+	install -m 755 $(BIN) $(INSTALL_TO)/carillon
+	@echo "installed $(INSTALL_TO)/carillon"
 
 # Packages whose tests start whole clusters come last, one at a time: they have the machine for themselves then.
 # The timeouts only end what hangs.
@@ -59,4 +72,4 @@ fuzz: ## a minute of every fuzz target
 clean: ## remove what was built
 	rm -rf bin
 
-.PHONY: help run build test servers check format bench bench-peers fuzz clean
+.PHONY: help run build install test servers check format bench bench-peers fuzz clean

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	_ "time/tzdata" // schedules must not depend on what zones the machine has installed
 
@@ -201,12 +202,17 @@ func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, err
 	return all, err
 }
 
-// URL is where the API is served; empty without one.
+// URL is where the API is served, for clients on this machine; empty without one. A node that listens on all addresses is
+// reached at the loopback one: no client can dial 0.0.0.0 or [::] everywhere.
 func (n *Node) URL() string {
 	if n.listener == nil {
 		return ""
 	}
-	return "http://" + n.listener.Addr().String()
+	address, ok := n.listener.Addr().(*net.TCPAddr)
+	if !ok || !address.IP.IsUnspecified() {
+		return "http://" + n.listener.Addr().String()
+	}
+	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(address.Port))
 }
 
 // TokenFile is where the token of the API is.

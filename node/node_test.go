@@ -322,3 +322,13 @@ func TestALedgerDeliversAPermanentError(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestANodeOnAllAddressesSaysALoopbackURL(t *testing.T) {
+	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
+		n := open(t, Config{Data: t.TempDir(), Listen: listen})
+		if !strings.HasPrefix(n.URL(), "http://127.0.0.1:") {
+			t.Errorf("listening on %s, the URL is %s", listen, n.URL())
+		}
+		n.shut()
+	}
+}

@@ -46,6 +46,7 @@ func serveCommand() *cobra.Command {
 		Example: "  carillon serve\n  carillon serve --listen 127.0.0.1:9000 --data /var/lib/carillon --concurrency 200\n" +
 			"  CARILLON_DATA=/var/lib/carillon carillon serve --config /etc/carillon.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			noteUnknown(cmd, os.Environ())
 			set, err := settle(cmd.Flags(), f.config, os.LookupEnv)
 			if err != nil {
 				return usage("%s", err)

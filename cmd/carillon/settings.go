@@ -10,7 +10,10 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/carillon-run/carillon/internal/suggest"
 )
 
 // settle gives flags that were not set on the command line their value from the environment, or else from a config
@@ -48,13 +51,38 @@ func settle(flags *pflag.FlagSet, config string, env func(string) (string, bool)
 // origins says for flags that were not set on the command line where their value comes from.
 type origins map[string]string
 
-// explain adds to an error that begins with a flag's name where the value came from.
+// explain adds to an error that begins with a flag's name where the value came from: the flag itself, or elsewhere.
 func (o origins) explain(err error) error {
-	flag, _, _ := strings.Cut(err.Error(), ":")
+	flag, _, named := strings.Cut(err.Error(), ":")
 	if from, ok := o[flag]; ok {
 		return fmt.Errorf("%w (from %s)", err, from)
 	}
+	if named && !strings.Contains(flag, " ") {
+		return fmt.Errorf("--%w", err)
+	}
 	return err
+}
+
+// noteUnknown warns of variables of the environment that look like settings and are none: a misspelt one would be left out
+// in silence. It does not refuse them, because other programs may have variables of that name too.
+func noteUnknown(cmd *cobra.Command, environ []string) {
+	known := []string{"CARILLON_CONFIG", "CARILLON_LEASH"}
+	for _, c := range cmd.Root().Commands() { // one environment serves servers, workers and the command line
+		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, envName(f.Name)) })
+	}
+	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) { known = append(known, envName(f.Name)) })
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		if strings.HasPrefix(name, "CARILLON_") && !slices.Contains(known, name) && !slices.Contains(given, name) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s is set, and is no setting of Carillon%s\n", oneLine(name), suggest.DidYouMean(name, known))
+		}
+	}
+}
+
+// given are the variables that commands get: a server that a job starts has them.
+var given = []string{
+	"CARILLON_RUN_ID", "CARILLON_JOB_ID", "CARILLON_JOB_NAME", "CARILLON_JOB_TYPE", "CARILLON_NAMESPACE", "CARILLON_ATTEMPT", "CARILLON_FENCE",
+	"CARILLON_DUE_AT", "CARILLON_COVERS", "CARILLON_CHECKPOINT_FILE", "CARILLON_RESULT_FILE",
 }
 
 // isSetting tells a command's own settings from the flags of the command line around it, unless they are marked as such.

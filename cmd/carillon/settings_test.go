@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -209,6 +210,41 @@ func TestHelpListsEverySetting(t *testing.T) {
 	for _, want := range []string{"--config ", "CARILLON_HTTP_ALLOW", "http_allow"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%s is not in the help", want)
+		}
+	}
+}
+
+func TestAVariableThatIsNoSettingIsNamed(t *testing.T) {
+	a, out := offline()
+	cmd, _, err := a.root().Find([]string{"serve"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Root().SetErr(out)
+	noteUnknown(cmd, []string{
+		"CARILLON_LISTEN=127.0.0.1:1", "CARILLON_TOKEN=x", "CARILLON_CONFIG=y", "CARILLON_RUN_ID=run_1", "CARILLONS=1", "PATH=/bin",
+		"CARILLON_CONCURENCY=3", "CARILLON_COLOUR_OF_BELLS=blue",
+	})
+	want := `carillon: CARILLON_CONCURENCY is set, and is no setting of Carillon; did you mean CARILLON_CONCURRENCY?
+carillon: CARILLON_COLOUR_OF_BELLS is set, and is no setting of Carillon
+`
+	if out.String() != want {
+		t.Errorf("%s\nwant %s", out, want)
+	}
+}
+
+func TestAnErrorNamesTheFlagOrWhereElseTheValueComesFrom(t *testing.T) {
+	bad := errors.New(`listen: "x" is not valid: want host:port`)
+	for from, want := range map[string]string{
+		"":         `--listen: "x" is not valid: want host:port`,
+		"the file": `listen: "x" is not valid: want host:port (from the file)`,
+	} {
+		set := origins{}
+		if from != "" {
+			set["listen"] = from
+		}
+		if got := set.explain(bad).Error(); got != want {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set when a release is built: -ldflags "-X main.version=v1.2.3".
-var version string
+// version and commit are set by make: -ldflags "-X main.version=v1.2.3 -X main.commit=…".
+var version, commit string
 
 // build says what this binary is.
 type build struct {
@@ -21,12 +21,12 @@ type build struct {
 }
 
 func thisBuild() build {
-	b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = cmp.Or(b.Version, info.Main.Version)
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				b.Commit = s.Value
+				b.Commit = cmp.Or(b.Commit, s.Value)
 			}
 		}
 	}
@@ -45,7 +45,7 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			return a.show(b, func() {
-				fmt.Fprintf(a.out, "carillon %s (%s, %s)\n", b.Version, b.Go, b.Platform)
+				fmt.Fprintf(a.out, "carillon %s (%s, %s, %s)\n", b.Version, cmp.Or(b.Commit, "commit not known"), b.Go, b.Platform)
 			})
 		},
 	}

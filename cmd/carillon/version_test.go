@@ -17,3 +17,12 @@ func TestVersionNamesTheBuild(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
+
+func TestVersionHasTheCommitThatMakeStamped(t *testing.T) {
+	version, commit = "v1.2.3", "0123456789abcdef"
+	defer func() { version, commit = "", "" }()
+	a, out := offline()
+	if code := a.run(t.Context(), []string{"version"}); code != 0 || !strings.HasPrefix(out.String(), "carillon v1.2.3 (0123456789abcdef, go") {
+		t.Error(code, out)
+	}
+}

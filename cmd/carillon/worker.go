@@ -55,6 +55,7 @@ func (a *app) workerCommand() *cobra.Command {
 			"  carillon worker --queues mail=3,reports --concurrency 200",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			noteUnknown(cmd, os.Environ())
 			set, err := settle(cmd.Flags(), f.config, os.LookupEnv)
 			if err != nil {
 				return usage("%s", err)

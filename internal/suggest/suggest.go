@@ -18,7 +18,7 @@ func Nearest(given string, known []string) string {
 		return "" // no name is that long, and comparing costs the product of both lengths
 	}
 	for _, name := range known {
-		d := editDistance(strings.ToLower(given), name)
+		d := editDistance(strings.ToLower(given), strings.ToLower(name))
 		if d < distance && d < len(name) && d*2 <= len(name) {
 			best, distance = name, d
 		}

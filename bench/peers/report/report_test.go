@@ -160,7 +160,7 @@ func TestDurabilityAndHistoryAreReadFromWhatIsSaid(t *testing.T) {
 		t.Error("a Redis is on disk only if it always syncs")
 	}
 	for said, want := range map[string]bool{
-		"every run, with its attempts, kept": true, "every job, as a row, for 24 h": true,
+		"every run, with its counts of attempts and its last attempt, kept": true, "every job, as a row, for 24 h": true,
 		"nothing": false, "none: deleted": false, "it keeps nothing": false, "": false,
 	} {
 		if got := keeps(peer.Hello{History: said}); got != want {
