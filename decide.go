@@ -40,9 +40,9 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 		return d.start(now)
 	}
 	t := turnsOf(d.Guard)
-	if d.Run.ID.Due > now && t.has(d.Run.ID.Due) { // its turn came in the moment that its name is ahead; see unused
+	if ready := d.Run.ready(now); ready > now && t.has(d.Run.ID.Due) { // its turn came in the moment that its name is ahead
 		c := d.wait(now)
-		c.Runs[0].Wake = d.Run.ID.Due
+		c.Runs[0].Wake = ready
 		return Behind, c
 	}
 	if t.free(d.Run.ID.Due) && !d.crowded(t) {

@@ -3,7 +3,6 @@ package carillon
 import (
 	"fmt"
 	"slices"
-	"time"
 )
 
 // Edit gives the job a new definition, admitted by the caller, and moves to it every run that has not begun; a begun
@@ -25,7 +24,7 @@ func (w Whole) Edit(def Definition, now Time) (Change, error) {
 	c := Change{Job: &e.job, Runs: slices.Concat(e.ended, e.begun, e.rest)}
 	if w.Guard != nil {
 		c.Guards = []Guard{e.turns.guard(*w.Guard)}
-	} else if e.guarded {
+	} else if e.guarded || e.turns.Named != 0 {
 		c.Guards = []Guard{e.turns.guard(NewOverlapGuard(&e.job))}
 	}
 	return c, nil
@@ -85,17 +84,17 @@ func (r Run) moveTo(job *Job) Run {
 // replan is the first run by the changed schedule; its number carries on from the one it replaces.
 func (e *edit) replan() *Run {
 	var seq int32
-	after := e.now
+	after := max(e.now, e.was.Ran) // what has been is not planned again, even if the clock was set back since
 	for _, run := range e.was.Runs {
 		if run.ByClock() {
 			seq = max(seq, run.Seq)
-			if run.Has(Planned) { // it counts, and its time has been, even if the clock was set back since
+			if run.Has(Planned) { // it counts, and its time has been
 				seq, after = max(seq, run.Seq+1), max(after, run.Covers)
 			}
 		}
 	}
 	covers := e.job.Schedule.At
-	due := e.was.unused(covers, e.now)
+	due := e.was.unused(covers)
 	if e.job.Schedule.Recurring() {
 		covers = e.job.Schedule.Next(after)
 		due = covers
@@ -104,10 +103,10 @@ func (e *edit) replan() *Run {
 		return nil
 	}
 	run := NewRun(&e.job, e.was.free(&e.job, due, false))
-	if run.ID.Due != covers && run.ID.Due.Sub(e.now) < time.Second {
-		e.job.Updated = max(e.job.Updated, run.ID.Due) // see unused
-	}
 	run.Covers, run.Seq = covers, seq
+	if due != covers { // see unused
+		e.turns.Named, run.Wake = run.ID.Due, run.ready(e.now)
+	}
 	run.Flags |= Extra // its due is not the one the job row was first written with
 	if e.job.State == Paused {
 		run = run.hold(e.now)
@@ -145,7 +144,7 @@ func (e *edit) guard() {
 // letGo takes a run out of the guard's rule. If it waited for its turn, it need not wait any longer.
 func (r Run) letGo(t turns, now Time) (Run, turns) {
 	if t.has(r.ID.Due) && !r.Has(OnHold) {
-		r.Wake = max(r.ID.Due, now)
+		r.Wake = r.ready(now)
 	}
 	r.Flags &^= Guarded
 	return r, t.without(r.ID.Due)

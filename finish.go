@@ -90,7 +90,7 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 // again puts the run back to waiting. A loss waits for nothing, it was not the run's fault: it is awake since its due
 // time, so that it comes before everything that is due later.
 func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
-	r.State, r.Worker, r.Wake = Waiting, "", r.ID.Due
+	r.State, r.Worker, r.Wake = Waiting, "", min(r.ID.Due, now)
 	if o.Kind == Retriable {
 		r.Wake = now.Add(max(job.Retry.After(int(r.Failures), random), o.RetryAfter))
 	}

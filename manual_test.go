@@ -22,7 +22,7 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 		"overlap is allowed": {
 			func(j *carillon.Job) carillon.Whole { return whole(j, nil, planned(j, minute(3))) },
 			minutely(carillon.OverlapAllow),
-			[]string{"job v1 active", "2m0.005s r0 v1 waiting"},
+			[]string{"job v1 active", "2m0.005s r0 v1 waiting", "turn r0"},
 		},
 		"the first run of a one-off waits: both get a guard": {
 			func(j *carillon.Job) carillon.Whole { return whole(j, nil, planned(j, minute(9))) },
@@ -72,6 +72,10 @@ func queued(edit func(*carillon.Definition)) func(*carillon.Definition) {
 	return func(d *carillon.Definition) { edit(d); d.Overlap = carillon.OverlapQueue }
 }
 
+func beside(edit func(*carillon.Definition)) func(*carillon.Definition) {
+	return func(d *carillon.Definition) { edit(d); d.Overlap = carillon.OverlapAllow }
+}
+
 func once(at carillon.Time) func(*carillon.Definition) {
 	return func(d *carillon.Definition) { d.Schedule.At = at }
 }
@@ -84,42 +88,49 @@ func TestAManualRunHasANameOfItsOwn(t *testing.T) {
 		"not that of one that was added just now":       {minute(2) + 20, minute(2) + 20, minute(2) + 21},
 		"nor of several":                                {minute(2) + 20, minute(2) + 29, minute(2) + 30},
 		"nor of one by the clock after those":           {minute(3) - 2, minute(3) - 1, minute(3) + 1},
-		"but a clock that was set back is no obstacle":  {minute(2) + 20, minute(99), minute(2) + 20},
+		"and a clock that was set back is no excuse":    {minute(2) + 20, minute(99), minute(99) + 1},
 		"and one that was set back a little is no harm": {minute(2) + 20, minute(2) + 520, minute(2) + 521},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := whole(job, line(job, 0), manual(job, minute(2)+5), manual(job, minute(2)+6))
 			w.Job.Updated = c.updated
 			change, run, err := w.RunNow(c.now)
-			if err != nil || run.ID.Due != c.want || change.Job.Updated < run.ID.Due || change.Job.Updated < c.updated {
+			if err != nil || run.ID.Due != c.want || change.Job.Updated != c.updated {
 				t.Errorf("due %s, want %s; the job was updated %s; %v", since(run.ID.Due), since(c.want), since(change.Job.Updated), err)
+			}
+			w.Guard, w.Runs = &change.Guards[0], nil // it has ended
+			if _, again, err := w.RunNow(c.now); err != nil || again.ID.Due <= run.ID.Due {
+				t.Errorf("the next one is due %s, %v", since(again.ID.Due), err)
 			}
 		})
 	}
 }
 
 func TestNoTwoRunsOfAJobHaveOneName(t *testing.T) {
-	job := newJob(t, once(epoch))
+	job := newJob(t, beside(once(epoch)))
 	w := whole(job, nil)
 	seen := map[carillon.RunID]bool{{Job: job.ID, Due: epoch}: true} // the first run has ended
 	for i, act := range []func() (carillon.Change, error){
 		func() (carillon.Change, error) { c, _, err := w.RunNow(epoch); return c, err },
 		func() (carillon.Change, error) { c, _, err := w.RunNow(epoch); return c, err },
-		func() (carillon.Change, error) { return w.Edit(define(t, once(epoch-5)), epoch) },
-		func() (carillon.Change, error) { return w.Edit(define(t, once(epoch+2)), epoch) },
+		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(epoch-5))), epoch) },
+		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(epoch+2))), epoch) },
 		func() (carillon.Change, error) { c, _, err := w.RunNow(epoch + 1); return c, err },
-		func() (carillon.Change, error) { return w.Edit(define(t, once(epoch+3)), epoch+2) },
+		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(epoch+3))), epoch+2) },
 		func() (carillon.Change, error) { return w.Pause(epoch + 2) },
 		func() (carillon.Change, error) { return w.Resume(epoch + 2) },
 		func() (carillon.Change, error) { c, _, err := w.RunNow(epoch + 2); return c, err },
-		func() (carillon.Change, error) { return w.Edit(define(t, once(minute(1))), epoch+5) },
-		func() (carillon.Change, error) { return w.Edit(define(t, once(epoch+4)), epoch+6) },
+		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(minute(1)))), epoch+5) },
+		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(epoch+4))), epoch+6) },
 	} {
 		c, err := act()
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.Job = *c.Job
+		if len(c.Guards) > 0 {
+			w.Guard = &c.Guards[0]
+		}
 		for _, run := range c.Runs {
 			if run.State != carillon.Waiting {
 				continue
@@ -209,12 +220,12 @@ func TestWhilePausedNewRunsAreOnHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectChange(t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold wakes never")
+	expectChange(t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold wakes never", "turn r0")
 	c, run, err := w.Retry(planned(job, minute(1)).End(carillon.Failed, "", minute(1)), true, minute(2)+1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectChange(t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold covers 1m wakes never retries 1m", "no dead letter 1m")
+	expectChange(t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold covers 1m wakes never retries 1m", "turn r0", "no dead letter 1m")
 
 	resumed, err := carillon.Whole{Job: *c.Job, Runs: []carillon.Run{run}}.Resume(minute(2).Add(time.Hour))
 	if err != nil {

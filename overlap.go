@@ -31,6 +31,8 @@ type turns struct {
 	// Claimed is the latest claim of the job that is known here: of each holder's first attempt, and of the last attempt of every
 	// run that has ended. The next claim is later, so fences rise from run to run, whichever node's clock is behind.
 	Claimed Time `json:"claimed,omitempty"`
+	// Named is the latest name that was given to a run which was asked for; see unused.
+	Named Time `json:"named,omitempty"`
 }
 
 // OverlapKey is the key of a job's overlap guard.

@@ -1,6 +1,9 @@
 package carillon
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // State is where a run stands. A retry is Waiting again; what is due and not yet claimed is Waiting too.
 type State uint8
@@ -156,6 +159,21 @@ func (r *Run) Held() Held { return Held{r.ID, r.Fence()} }
 
 // attemptBits leaves 43 bits for milliseconds, the year 2248.
 const attemptBits = 20
+
+// moment is how far the name of a run may be ahead of the clock and be waited for.
+const moment = time.Second
+
+// ready is when a waiting run may begin, from now on: at its due time. Where that is far ahead only because a name was
+// needed that no run has had (the clock was set back, or thousands of runs were asked for at once), it is not waited for.
+func (r *Run) ready(now Time) Time {
+	switch {
+	case r.ID.Due == r.Covers || r.ID.Due.Sub(now) < moment:
+		return max(r.ID.Due, now)
+	case r.ByClock():
+		return max(r.Covers, now)
+	}
+	return now
+}
 
 // NewRun is a job's run at due, waiting. The second and later runs of a job are Extra; a recurring job's always are.
 func NewRun(job *Job, due Time) Run {

@@ -15,6 +15,9 @@ type Whole struct {
 	Job   Job
 	Runs  []Run  // unfinished
 	Guard *Guard // nil if the job has none
+	// Ran is the latest scheduled time that has a record of a run by the clock, one that was canceled before it began left
+	// out. Only an edit needs it.
+	Ran Time
 }
 
 // Submit is the change that brings a new job into being, with its first run. Namespace and ID are set by the caller.
@@ -38,7 +41,7 @@ func Submit(job *Job, now Time) Change {
 func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 	job := w.Job
 	if job.State != JobCanceled {
-		job.State, job.Updated = JobCanceled, max(now, job.Updated)
+		job.State = JobCanceled
 	}
 	c := Change{Job: &job}
 	t := turnsOf(w.Guard)
@@ -68,7 +71,7 @@ func (w Whole) Pause(now Time) (Change, error) {
 		return Change{}, fmt.Errorf("%w: %s is %s; only an active job can be paused", ErrConflict, w.Job.ID, w.Job.State)
 	}
 	job := w.Job
-	job.State, job.Updated = Paused, max(now, job.Updated)
+	job.State = Paused
 	c := Change{Job: &job}
 	for _, run := range w.Runs {
 		c.Runs = append(c.Runs, run.hold(now))
@@ -100,12 +103,12 @@ func (w Whole) Resume(now Time) (Change, error) {
 		return Change{}, fmt.Errorf("%w: %s is %s, not paused", ErrConflict, w.Job.ID, w.Job.State)
 	}
 	job := w.Job
-	job.State, job.Updated = Active, max(now, job.Updated)
+	job.State = Active
 	c := Change{Job: &job}
 	for _, run := range w.Runs {
 		run.Flags &^= OnHold
 		if run.State == Waiting && run.Wake == Never {
-			run.Wake = max(run.ID.Due, now)
+			run.Wake = run.ready(now)
 		}
 		fresh := run.State == Waiting && run.Attempt == 0 && run.ByClock() && !run.Has(Planned)
 		if fresh && run.Covers <= now && job.Schedule.Recurring() {
@@ -125,10 +128,14 @@ func (w Whole) RunNow(now Time) (Change, Run, error) {
 	return w.add(Run{}, now)
 }
 
-// Retry adds a run that repeats a finished one. History is not reopened: the new run says what it repeats.
+// Retry adds a run that repeats a finished one. History is not reopened: the new run says what it repeats. A run that waits
+// for its next attempt makes that now.
 func (w Whole) Retry(of Run, dead bool, now Time) (Change, Run, error) {
+	if i := slices.IndexFunc(w.Runs, func(r Run) bool { return r.ID == of.ID }); i >= 0 {
+		return w.tryNow(w.Runs[i], now)
+	}
 	if !of.State.Ended() {
-		return Change{}, Run{}, fmt.Errorf("%w: %s is %s; only a finished run can be retried", ErrConflict, of.ID, of.State)
+		return Change{}, Run{}, fmt.Errorf("%w: %s changes just now; try again", ErrConflict, of.ID)
 	}
 	c, run, err := w.add(of, now)
 	if dead {
@@ -137,15 +144,31 @@ func (w Whole) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 	return c, run, err
 }
 
+func (w Whole) tryNow(run Run, now Time) (Change, Run, error) {
+	var why string
+	switch {
+	case run.State != Waiting:
+		why = "is " + run.State.String() + "; only a run that has ended, or that waits for its next attempt, can be retried"
+	case run.Has(OnHold):
+		why = "is on hold: " + w.Job.ID.String() + " is paused; resume it"
+	case run.Attempt == 0:
+		why = "has not begun, and is due at " + run.ID.Due.String() + "; to run the job now as well, add a run with \"run --now " + w.Job.ID.String() + "\""
+	default:
+		run.Wake = now
+		return Change{Runs: []Run{run}}, run, nil
+	}
+	return Change{}, Run{}, fmt.Errorf("%w: %s %s", ErrConflict, run.ID, why)
+}
+
 func (w Whole) add(of Run, now Time) (Change, Run, error) {
 	if w.Job.State == JobCanceled {
 		return Change{}, Run{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
 	}
 	job := w.Job
-	run := NewRun(&job, w.free(&job, w.unused(now, now), true))
-	job.Updated = max(job.Updated, run.ID.Due)
+	run := NewRun(&job, w.free(&job, w.unused(now), true))
 	run.Flags |= Extra
 	run.Covers, run.RetryOf = of.Covers, of.ID.Due
+	run.Wake = run.ready(now)
 	if job.State == Paused {
 		run = run.hold(now)
 	}
@@ -155,7 +178,12 @@ func (w Whole) add(of Run, now Time) (Change, Run, error) {
 		run.Flags |= Guarded
 		c = w.guard(c)
 		c, err = w.line(c, &run, now)
+	} else {
+		c.Guards = []Guard{w.turnGuard()}
 	}
+	t := turnsOf(&c.Guards[0])
+	t.Named = run.ID.Due
+	c.Guards[0] = t.guard(c.Guards[0])
 	c.Runs = append(c.Runs, run)
 	return c, run, err
 }
@@ -217,7 +245,7 @@ func (w Whole) lineUp(c Change, t turns, now Time) (Change, turns) {
 func (w Whole) next(now Time) int {
 	earliest := -1
 	for i, run := range w.Runs {
-		if run.State != Waiting || run.Attempt > 0 || run.ID.Due > now || run.Has(OnHold) && run.ByClock() && w.Job.Schedule.Recurring() {
+		if run.State != Waiting || run.Attempt > 0 || run.ready(now) > now || run.Has(OnHold) && run.ByClock() && w.Job.Schedule.Recurring() {
 			continue
 		}
 		if earliest < 0 || run.ID.Due < w.Runs[earliest].ID.Due {
@@ -227,32 +255,38 @@ func (w Whole) next(now Time) int {
 	return earliest
 }
 
+// turnGuard is the job's guard, or a new one.
+func (w Whole) turnGuard() Guard {
+	if w.Guard != nil {
+		return *w.Guard
+	}
+	return NewOverlapGuard(&w.Job)
+}
+
 // guard brings the job's unfinished runs under an overlap guard, once there is more than one run to rule.
 func (w Whole) guard(c Change) Change {
-	if w.Guard != nil {
-		c.Guards = []Guard{*w.Guard}
-		return c
-	}
-	t := turns{}
+	c.Guards = []Guard{w.turnGuard()}
+	t := turnsOf(&c.Guards[0])
 	for _, run := range w.Runs {
+		if run.Has(Guarded) {
+			continue
+		}
 		run.Flags |= Guarded
 		if run.Attempt > 0 {
 			t = t.with(run.ID.Due)
 		}
 		c.Runs = append(c.Runs, run)
 	}
-	c.Guards = []Guard{t.guard(NewOverlapGuard(&w.Job))}
+	c.Guards[0] = t.guard(c.Guards[0])
 	return c
 }
 
-// unused is the first millisecond from due on after the last one in which the job was changed. A run that was named by an
-// earlier one may have ended already, so that free does not see it, but its name stays taken: two runs of one name
-// would have the same fence. A clock that was set back by more than a moment is not waited for.
-func (w Whole) unused(due, now Time) Time {
-	if after := w.Job.Updated + 1; after > due && after.Sub(now) < time.Second {
-		return after
-	}
-	return due
+// unused is the first millisecond from due on after all that have named a run which was asked for, and after the last edit. A
+// run that was named by an earlier one may have ended already, so that free does not see it, but its name stays taken: two
+// runs of one name would have the same fence. So names run ahead of a clock that was set back, and of one that
+// is slower than the runs that are asked for; see ready.
+func (w Whole) unused(due Time) Time {
+	return max(due, w.Job.Updated+1, turnsOf(w.Guard).Named+1)
 }
 
 // free is the first millisecond from due on that no unfinished run of the job has. A manual run also keeps off the due

@@ -120,7 +120,7 @@ func (s *server) runActions() []route {
 			Status: 200, Gives: run, handle: s.cancelRun,
 		},
 		{
-			Method: "POST", Pattern: "/v1/runs/{id}/retry", Summary: "Repeat a finished run with a new one",
+			Method: "POST", Pattern: "/v1/runs/{id}/retry", Summary: "Repeat a finished run with a new one, or have one that waits for its next attempt tried now (200)",
 			Status: 201, Gives: run, handle: s.retryRun,
 		},
 		{

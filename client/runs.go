@@ -135,7 +135,8 @@ func (c *Client) CancelRun(ctx context.Context, id carillon.RunID) (run carillon
 	return run, err
 }
 
-// RetryRun adds a run that repeats a finished one.
+// RetryRun adds a run that repeats a finished one. A run that waits for its next attempt makes that now, and is returned
+// itself.
 func (c *Client) RetryRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: runPath(id) + "/retry"}, &run)
 	return run, err

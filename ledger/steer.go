@@ -16,13 +16,43 @@ var errTooBusy = errors.New("the job changes too quickly to decide about it; try
 
 // EditJob gives a job a new definition. edit works on a copy of the present one and may be called more than once.
 func (l *Ledger) EditJob(ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error) {
-	return l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (carillon.Change, error) {
+	return l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
 		def := w.Job.Definition
 		if err := edit(&def); err != nil {
-			return carillon.Change{}, err
+			return c, err
+		}
+		if w.Ran, err = l.ran(ctx, &w.Job); err != nil {
+			return c, err
 		}
 		return w.Edit(def, now)
 	})
+}
+
+// ran is the latest scheduled time of a recurring job that has a record; see carillon.Whole. Runs that were asked for stand
+// in between and are passed over. What has not ended by now is among the unfinished runs that were read before.
+func (l *Ledger) ran(ctx context.Context, job *carillon.Job) (carillon.Time, error) {
+	if !job.Schedule.Recurring() {
+		return 0, nil
+	}
+	q := carillon.RunQuery{
+		Namespace: job.Namespace, Job: job.ID, Limit: 1000,
+		States: []carillon.State{carillon.Succeeded, carillon.Failed, carillon.Canceled, carillon.Skipped},
+	}
+	for range maxTries {
+		page, err := l.cfg.Store.FindRuns(ctx, q)
+		if err != nil {
+			return 0, err
+		}
+		for _, run := range page.Runs { // latest due first
+			if run.ByClock() && (run.State != carillon.Canceled || run.Attempt > 0) {
+				return max(run.Covers, run.Until), nil
+			}
+		}
+		if q.After = page.Next; page.Next == "" {
+			break
+		}
+	}
+	return 0, nil
 }
 
 // CancelJob ends a job. No run of it is claimed after this has returned.
@@ -51,7 +81,8 @@ func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID
 	return run, err
 }
 
-// RetryRun adds a run that repeats a finished one; if that was a dead letter, it no longer is.
+// RetryRun adds a run that repeats a finished one; if that was a dead letter, it no longer is. A run that waits for its next
+// attempt makes that now, and is returned itself.
 func (l *Ledger) RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
 	return l.retry(ctx, namespace, id, false)
 }

@@ -259,3 +259,26 @@ func TestAWaitingRunOnHoldIsNotDecidedAbout(t *testing.T) {
 		}
 	})
 }
+
+func TestAnEditAfterTheClockWasSetBackPlansNothingThatHasRun(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		job := submit(t, l, every(time.Minute, carillon.OverlapSkip))
+		first := unfinished(t, s.Store, job.ID)[0]
+		time.Sleep(time.Minute)
+		claimed := claim(t, l, first)
+		if err := l.Finish(t.Context(), first.ID, claimed.Attempt, carillon.Outcome{Kind: carillon.Success}, 0); err != nil {
+			t.Fatal(err)
+		}
+		carillon.SetAhead(-30 * time.Second)
+		defer carillon.SetAhead(0)
+		if _, err := l.EditJob(t.Context(), "default", job.ID, func(d *carillon.Definition) error { d.Schedule.MaxRuns = 7; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range unfinished(t, s.Store, job.ID) {
+			if run.ID == first.ID {
+				t.Errorf("%s has run, and is planned again", run.ID)
+			}
+		}
+	})
+}

@@ -15,6 +15,12 @@ func TestRetriedRunsWaitForEachOtherAndAManualRunThatWouldBeSkippedIsRefused(t *
 		h.carillon("submit", "-q", "--name", "slow", "--", "sleep", "1h")
 		h.later(time.Second)
 		h.carillon("run", "--now", "slow")
+		h.carillon("retry", "slow")
+		h.carillon("submit", "-q", "--name", "import", "--retry-delay", "1h", "--", "fail", "no such table")
+		h.later(time.Second)
+		h.carillon("retry", "import")
+		h.later(time.Second)
+		h.carillon("runs", "import")
 	})
 }
 

@@ -143,9 +143,9 @@ func (a *app) retryCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
-		Short: "Repeat a finished run",
+		Short: "Repeat a finished run, or have a waiting one tried again now",
 		Long: `Adds a new run that repeats a finished one, whatever its end was; history is not reopened. A dead letter is taken off
-the list. Given a job, repeats its latest run.`,
+the list. A run that waits for its next attempt is tried again now instead. Given a job, takes its latest run.`,
 		Example: `  carillon retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon retry report --wait`,
 		Args:              one("run, its id or its job"),
@@ -156,6 +156,9 @@ the list. Given a job, repeats its latest run.`,
 				return err
 			}
 			run, err := c.RetryRun(ctx, id)
+			if err == nil && run.ID == id && !wait {
+				return a.done(run, "%s is tried again now", id)
+			}
 			return a.started(ctx, c, run, err, wait)
 		}),
 	}
