@@ -230,7 +230,7 @@ func TestTheWorkerInPython(t *testing.T) {
 	expectTimes(t, run)
 	text := h.printed(run.ID)
 	for _, want := range []string{"attempt 1 of echo\n", "RuntimeError: not this time\n", "attempt 2 of echo\n"} {
-		if strings.Count(text, want) != 1 {
+		if strings.Count("\n"+text, "\n"+want) != 1 { // a whole line
 			t.Errorf("it printed %q, want %q once", text, want)
 		}
 	}
