@@ -79,7 +79,7 @@ func newHouse(t *testing.T, build func(*house)) *house {
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h.ledger = ledger.New(ledger.Config{
 		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Starting: func() bool { return h.desk.Starting() },
-		Then: []func([]carillon.Change){func(c []carillon.Change) { h.desk.Notice(c); h.worker.Notice(c) }, func(c []carillon.Change) { h.scheduler.Route(c) }},
+		Then: []func([]carillon.Change){h.notice, func(c []carillon.Change) { h.scheduler.Route(c) }},
 	})
 	h.desk = desk.New(desk.Config{
 		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: h.queue.Len,
@@ -101,6 +101,14 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		Ledger: h.ledger, Logger: logger,
 	})
 	return h
+}
+
+// notice tells the worker only if it is inside: others hear of changes with their beats.
+func (h *house) notice(c []carillon.Change) {
+	h.desk.Notice(c)
+	if h.between == nil {
+		h.worker.Notice(c)
+	}
 }
 
 // live starts everything in the order of a node.

@@ -1,0 +1,72 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/executor"
+)
+
+// The store counts from when a beat came, so the worker must count from when it sent the beat: the answer may take long.
+func TestTheLeaseCountsFromWhenABeatWasSent(t *testing.T) {
+	const slow = 1500 * time.Millisecond
+	in(t, func(h *house) { remote(h); h.handle = untilStopped }, func(h *house) {
+		time.Sleep(2 * carillon.SessionTime)
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(3 * time.Second)
+		var sent carillon.Time
+		h.between.set(func() {
+			h.between.beat = func(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
+				if sent != 0 {
+					return carillon.Orders{}, errInjected
+				}
+				sent = carillon.Now()
+				orders, err := h.between.Desk.Beat(ctx, b)
+				time.Sleep(slow)
+				return orders, err
+			}
+		})
+		time.Sleep(2 * carillon.SessionTime)
+		a := h.attempts(job)[0]
+		if !errors.Is(a.cause, executor.ErrLeaseOver) || a.end.Sub(sent) > carillon.LeaseTime+time.Second/2 {
+			t.Errorf("stopped %s after the last good beat was sent: %v", a.end.Sub(sent), a.cause)
+		}
+	})
+}
+
+func TestAWorkerWhoseSessionIsOverStopsItsRunsAtOnce(t *testing.T) {
+	in(t, func(h *house) { remote(h); h.handle, h.concurrency = untilStopped, 1 }, func(h *house) {
+		time.Sleep(2 * carillon.SessionTime)
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(3*time.Second + 500*time.Millisecond)
+		began := carillon.Now()
+		if err := h.coordinator.Leave(context.Background(), []string{h.worker.ID()}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(600 * time.Millisecond) // its next beat, half a second later, is answered with that
+		a := h.attempts(job)[0]
+		if !errors.Is(a.cause, executor.ErrLeaseOver) || a.end == 0 || a.end.Sub(began) > 500*time.Millisecond {
+			t.Errorf("ended %s after its session: %v", a.end.Sub(began), a.cause)
+		}
+	})
+}
+
+// However long a claim takes, what is just being given to a worker counts as listed by it.
+func TestWhatIsJustBeingGivenIsPartOfBeats(t *testing.T) {
+	in(t, remote, func(h *house) {
+		time.Sleep(2 * carillon.SessionTime)
+		h.store.mu.Lock()
+		h.store.delay = 2 * time.Second
+		h.store.mu.Unlock()
+		go h.submit(1, nil) // it is fused with its claim
+		time.Sleep(carillon.BeatEvery + 500*time.Millisecond)
+		said, err := h.coordinator.Holds(context.Background(), []string{h.worker.ID()})
+		if err != nil || len(said) != 1 || len(said[0].Runs) != 1 {
+			t.Errorf("%+v, %v", said, err)
+		}
+		time.Sleep(carillon.SessionTime)
+	})
+}
