@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"sync/atomic"
 	"time"
@@ -210,17 +209,4 @@ func (c *clock) wrong() error {
 		return fmt.Errorf("this machine's clock differs from the store's by %s: want less than %s; is time synchronization running?", ahead.Abs().Round(time.Millisecond), maxAhead)
 	}
 	return nil
-}
-
-// Redact leaves the password out of a store's URL.
-func Redact(store string) string {
-	u, err := url.Parse(store)
-	if err != nil {
-		var bad *url.Error
-		if errors.As(err, &bad) {
-			return "(not a URL)"
-		}
-		return store
-	}
-	return u.Redacted()
 }
