@@ -97,14 +97,14 @@ func (a *app) jobTable(jobs []client.ListedJob) {
 		t := a.table("ID", "NAME", "TYPE", "OWNER", "STATE", "SCHEDULE", "NEXT", "CREATED", "LAST")
 		for _, job := range jobs {
 			t.row(job.ID.String(), job.Name, job.Type, job.Owner, job.State.String(), scheduleShort(&job.Schedule),
-				a.nextDue(&job.Job), a.ago(job.Created), a.lastRun(job.LastRun))
+				a.nextDue(&job.Job, job.LastRun), a.ago(job.Created), a.lastRun(job.LastRun))
 		}
 		t.end()
 		return
 	}
 	t := a.table("ID", "NAME", "STATE", "SCHEDULE", "NEXT", "LAST")
 	for _, job := range jobs {
-		t.row(job.ID.String(), a.cut(job.Name, 30), job.State.String(), a.cut(scheduleShort(&job.Schedule), 30), a.nextDue(&job.Job),
+		t.row(job.ID.String(), a.cut(job.Name, 30), job.State.String(), a.cut(scheduleShort(&job.Schedule), 30), a.nextDue(&job.Job, job.LastRun),
 			a.lastRun(job.LastRun))
 	}
 	t.end()
@@ -123,10 +123,16 @@ func (a *app) lastRun(run *carillon.Run) string {
 	return strings.TrimSuffix(fmt.Sprintf("%s for attempt %d: %s", a.stateWord(run), run.Attempt+1, run.Reason), ": ")
 }
 
-// nextDue is by the schedule alone: lists do not have the job's runs.
-func (a *app) nextDue(job *carillon.Job) string {
-	if job.State != carillon.Active {
+// nextDue is when the job starts something next: the next attempt of its last run, the time of a one-time job that has not
+// begun, which may have passed if it is queued, or the next time of its schedule.
+func (a *app) nextDue(job *carillon.Job, last *carillon.Run) string {
+	switch {
+	case job.State != carillon.Active:
 		return "-"
+	case last != nil && last.State == carillon.Waiting:
+		return a.ago(last.Wake)
+	case last == nil && !job.Schedule.Recurring():
+		return a.ago(job.Schedule.At)
 	}
 	return a.ago(job.Schedule.Next(carillon.TimeOf(a.now())))
 }

@@ -144,7 +144,7 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID
 		if err != nil {
 			return err
 		}
-		return a.show(all, nil)
+		return a.show(items[carillon.Line]{all}, nil)
 	}
 	for line, err := range lines {
 		if err != nil {

@@ -176,6 +176,7 @@ func TestWhatAPersonMayHaveMeantOtherwise(t *testing.T) {
 		h.later(time.Second)
 		h.carillon("job", "flaky")
 		h.carillon("run", "flaky")
+		h.carillon("jobs", "--name", "flaky")
 	})
 }
 
