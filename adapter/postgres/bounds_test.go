@@ -115,10 +115,6 @@ func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
 	testStops(t, carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}}, func(run *carillon.Run) { run.Priority = 9 })
 }
 
-func TestAReadOfHeldRunsStopsAfterManyThatWait(t *testing.T) {
-	testStops(t, carillon.WakeQuery{Held: true}, func(run *carillon.Run) { *run = run.Claim("w", run.Wake) })
-}
-
 // testStops makes some runs such that a query wants them, and expects it to find them all, in several pages if it stops.
 func testStops(t *testing.T, query carillon.WakeQuery, want func(*carillon.Run)) {
 	for _, atMost := range []int{1, 64, 500, 100_000} {

@@ -196,7 +196,6 @@ func (m *merge) ask(ask *rows, s *stretch) {
 		ask.null()
 	}
 	m.askFull(ask)
-	ask.bool(m.lanes != nil && m.lanes.Held)
 	ask.int(int64(m.reach))
 	ask.int(int64(s.quota))
 }

@@ -11,16 +11,16 @@ import (
 
 // Stretches of the hot table, one for each shard, each read from a position on: those that wake when they are due, by the
 // primary key, and those that left their due time, by run_wake. Together they are one statement, so that a run that moves
-// from one to the other is in one of them. Where lanes or held runs are chosen there are up to quota runs among the next reach ones; cut
+// from one to the other is in one of them. Where lanes are chosen there are up to quota runs among the next reach ones; cut
 // says that the run is the last of those, and of which lane it is does not matter then. That is more work for each of them, so a
 // lane that most runs are of is read like all. dueInShards is all by the primary key.
 const (
 	stretchRow = `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key, after_job int8 key, until int8, queue text, prio int2,
-  full_queue text, full_prio int2, full text, held bool, reach int8, quota int8`
+  full_queue text, full_prio int2, full text, reach int8, quota int8`
 
 	ofLane = `, row_number() OVER () = x.reach AS cut`
 	inLane = ` WHERE r.cut OR (x.queue IS NULL OR r.queue = x.queue AND r.prio = x.prio)
-  AND NOT (r.state = 1 AND (x.held OR coalesce(r.queue = x.full_queue AND r.prio = x.full_prio, position(E'\n' || r.queue || '=' || r.prio || E'\n' IN x.full) > 0, false)))
+  AND NOT (r.state = 1 AND coalesce(r.queue = x.full_queue AND r.prio = x.full_prio, position(E'\n' || r.queue || '=' || r.prio || E'\n' IN x.full) > 0, false))
   LIMIT x.quota) r`
 )
 
@@ -32,6 +32,16 @@ SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM
 UNION ALL
 SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
   WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job) AND r.wake <= x.until AND r.wake <> r.due
+  ORDER BY r.wake, r.due, r.job LIMIT x.quota) r WHERE x.moved`)
+
+	// Held runs alone: those that wait are passed over on the way, which takes a fraction of what it takes to count them.
+	heldInShards = forRows("held_in_shards", stretchRow, `WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
+SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until AND r.wake = r.due AND r.state <> 1
+  ORDER BY r.due, r.job LIMIT x.quota) r WHERE NOT x.moved
+UNION ALL
+SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job) AND r.wake <= x.until AND r.wake <> r.due AND r.state <> 1
   ORDER BY r.wake, r.due, r.job LIMIT x.quota) r WHERE x.moved`)
 
 	wakesInLanes = forRows("wakes_in_lanes", stretchRow, `WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
@@ -54,7 +64,9 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 		return nil, ctx.Err()
 	}
 	m := merge{by: wakesInShards, read: s.read, until: q.Until, pos: (*carillon.Run).WakePos}
-	if q.Lane != nil || len(q.Full) > 0 || q.Held {
+	if q.Held {
+		m.by = heldInShards
+	} else if q.Lane != nil || len(q.Full) > 0 {
 		m.reach, m.lanes = s.maxReach, &q
 	}
 	if q.Lane == nil && m.lanes != nil { // of each shard: altogether it is as much as in a lane
