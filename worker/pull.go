@@ -75,12 +75,19 @@ func (w *Worker) handBack(task carillon.Task, why string) {
 	w.ends.add(a)
 }
 
-// silent says once that the desk does not answer; whatever works next says that it does again.
+// sayEvery is how often a worker that no server answers says so again.
+const sayEvery = time.Minute
+
+// silent says that the desk does not answer, and again every minute; whatever works next says that it does again. The error
+// names the servers that were tried.
 func (w *Worker) silent(what string, err error) {
 	if errors.Is(err, carillon.ErrLost) {
 		return // the next beat hears of it and opens a new session
 	}
-	if !w.away.Swap(true) {
+	now := w.cfg.Clock()
+	last := w.said.Load()
+	due := !w.away.Swap(true) || now-time.Duration(last) >= sayEvery
+	if due && w.said.CompareAndSwap(last, int64(now)) {
 		w.cfg.Logger.Error("the control node does not answer: trying again", "while", what, "error", err)
 	}
 }

@@ -56,6 +56,7 @@ type Worker struct {
 	ends    ends
 	dropped chan struct{} // capacity 1: an attempt is over
 	away    atomic.Bool   // the desk does not answer
+	said    atomic.Int64  // when that was said last, by the clock
 	over    atomic.Bool   // the lease is, and that was said
 
 	stopping atomic.Bool   // it has given up its pulls, and asks for no more

@@ -1,0 +1,38 @@
+package worker_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker"
+)
+
+// unreachable is the way to a desk that is not there.
+type unreachable struct{ carillon.Desk }
+
+func (unreachable) Register(context.Context, carillon.Registration) (string, error) {
+	return "", errInjected
+}
+
+func TestAWorkerThatReachesNoServerSaysSoEveryMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		began := time.Now()
+		w := worker.New(worker.Config{
+			Desk: unreachable{}, Logger: slog.New(slog.NewTextHandler(&log, nil)), Clock: func() time.Duration { return time.Since(began) },
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+30*time.Second)
+		defer cancel()
+		if err := w.Run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), errInjected.Error()); n != 6 {
+			t.Errorf("said %d times in five and a half minutes:\n%s", n, log.String())
+		}
+	})
+}
