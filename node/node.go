@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
-	_ "time/tzdata" // schedules must not depend on what zones the machine has installed
+	_ "time/tzdata" // for machines without zones; those that a machine has come first
 
 	"golang.org/x/sync/errgroup"
 

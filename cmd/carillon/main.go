@@ -7,7 +7,7 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
-	_ "time/tzdata" // zones must not depend on what the machine has installed
+	_ "time/tzdata" // for machines without zones; those that a machine has come first
 
 	"github.com/carillon-run/carillon/executor"
 )
