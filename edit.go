@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -16,8 +17,7 @@ func (w Whole) Edit(def Definition, now Time) (Change, error) {
 	e.job.Version++
 	moved := !sameSchedule(w.Job.Schedule, e.job.Schedule)
 	if moved && w.Job.Schedule.Recurring() != e.job.Schedule.Recurring() {
-		return Change{}, invalid("schedule", "another kind of schedule",
-			"a recurring schedule for a recurring job and a time for a one-time job; submit a new job to change the kind")
+		return Change{}, otherKind(&e.job.Schedule)
 	}
 	e.move(moved)
 	e.guard()
@@ -28,6 +28,14 @@ func (w Whole) Edit(def Definition, now Time) (Change, error) {
 		c.Guards = []Guard{e.turns.guard(NewOverlapGuard(&e.job))}
 	}
 	return c, nil
+}
+
+// otherKind refuses to make a one-time job of a recurring one, or the other way round.
+func otherKind(s *Schedule) *FieldError {
+	if s.Recurring() {
+		return invalid("schedule", cmp.Or(s.Cron, s.Every.String()), "a time: the job runs once, and cannot become a recurring one; submit a new job")
+	}
+	return invalid("schedule", "at or after", "cron or every: the job is recurring, and cannot become one that runs once; submit a new job")
 }
 
 func sameSchedule(a, b Schedule) bool {

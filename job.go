@@ -120,6 +120,9 @@ func (d *Definition) Admit(now Time) error {
 // AdmitEdit is Admit for a definition that takes the place of another. A schedule that stays the same is not judged by the
 // clock again: after ends_at it would be refused, and with it the change of a name.
 func (d *Definition) AdmitEdit(was *Definition, now Time) error {
+	if was.Schedule.Recurring() != d.Schedule.Recurring() {
+		return otherKind(&d.Schedule)
+	}
 	if !sameSchedule(was.Schedule, d.Schedule) {
 		return d.Admit(now)
 	}

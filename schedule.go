@@ -55,7 +55,7 @@ func (s *Schedule) admit(now Time) *FieldError {
 		return invalid("schedule.every", s.Every, "at most 36500d")
 	}
 	if s.Every != 0 && s.Timezone != "" {
-		return invalid("schedule.timezone", s.Timezone, "no timezone with every, which counts real time")
+		return invalid("schedule.timezone", s.Timezone, "no timezone with every, which counts real time; it goes with cron")
 	}
 	if err := s.parse(); err != nil {
 		return err
@@ -77,11 +77,21 @@ func (s *Schedule) admit(now Time) *FieldError {
 
 func (s *Schedule) admitOneOff(now Time) *FieldError {
 	for _, f := range []struct {
-		name string
-		set  bool
-	}{{"timezone", s.Timezone != ""}, {"starts_at", s.StartsAt != 0}, {"ends_at", s.EndsAt != 0}, {"max_runs", s.MaxRuns != 0}} {
+		name  string
+		set   bool
+		value any
+	}{
+		{"timezone", s.Timezone != "", s.Timezone},
+		{"starts_at", s.StartsAt != 0, s.StartsAt},
+		{"ends_at", s.EndsAt != 0, s.EndsAt},
+		{"max_runs", s.MaxRuns != 0, s.MaxRuns},
+	} {
+		want := "no " + f.name + " for a job that runs once; it goes with cron or every"
+		if f.name == "timezone" {
+			want = "no timezone for a job that runs once; at says its offset itself, as in 2026-11-18T09:00:00+01:00"
+		}
 		if f.set {
-			return invalid("schedule."+f.name, "a one-time job", "%s only together with cron or every", f.name)
+			return invalid("schedule."+f.name, f.value, "%s", want)
 		}
 	}
 	if s.After > Duration(100*365*24*time.Hour) {

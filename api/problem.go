@@ -73,6 +73,9 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status >= 500 && r.Context().Err() == nil { // else the caller has gone, or the server is going
 		s.Logger.ErrorContext(r.Context(), "request failed", "request", requestID(w), "route", r.Pattern, "error", err)
 	}
+	if p.Type == "unavailable" && r.Method == http.MethodGet {
+		p.Detail = "the store does not answer now; try again"
+	}
 	if p.Status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}

@@ -20,7 +20,8 @@ type Slots interface {
 // Fuse lets due jobs be submitted already claimed by these slots. It is called before Run.
 func (l *Ledger) Fuse(slots Slots) { l.slots = slots }
 
-// Submit keeps new jobs, whose definitions were admitted, and returns when they are on disk: all of them, or none.
+// Submit keeps new jobs, whose definitions were admitted, and returns when they are on disk. Each is there whole or not
+// at all. After an error some of them may be there: PostgreSQL writes more than 32 MiB in several transactions.
 //
 // A job that is due at once is written already claimed if a slot is free for it ("fused"): two writes and one commit
 // for the whole life of the run instead of three and two, with the same fence and the same repair.
