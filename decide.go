@@ -249,7 +249,7 @@ func (d Due) successor(due Time, counts bool) Run {
 // leaveTurn compares the guard of a guarded run and takes the run out of it.
 func (d Due) leaveTurn(c Change) Change {
 	if d.Run.Has(Guarded) && d.Guard != nil {
-		c.Guards = []Guard{turnsOf(d.Guard).without(d.Run.ID.Due).guard(*d.Guard)}
+		c.Guards = []Guard{turnsOf(d.Guard).ended(&d.Run).guard(*d.Guard)}
 	}
 	return c
 }

@@ -257,6 +257,15 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 			run = run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, now, 0)
 		}
 		run = claim(run, minute(5))
+		if n == 1 { // it is canceled between two attempts
+			run = run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, minute(5), 0)
+			c, err := whole(job, &guard, run).CancelRun(run.ID, minute(5))
+			if err != nil {
+				t.Fatal(err)
+			}
+			guard = c.Guards[0]
+			continue
+		}
 		if c := carillon.Settle(run.Finish(job, carillon.Outcome{Kind: carillon.Success}, minute(5), 0), &guard); len(c.Guards) > 0 {
 			guard = c.Guards[0]
 		}
