@@ -88,6 +88,15 @@ type Order struct {
 	Reason string
 }
 
+// WorkerPrefix begins the ids of workers that dial in; 20 hexadecimal digits follow.
+const WorkerPrefix = "worker_"
+
+// DialedInWorker says that an id has the form of those that servers give to workers that dial in.
+func DialedInWorker(worker string) bool {
+	digits, ok := strings.CutPrefix(worker, WorkerPrefix)
+	return ok && len(digits) == 20 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
 // InnerPrefix begins the ids of workers that are part of a node. Others dial in, and outlive the node that they dialed.
 const InnerPrefix = "inner_"
 

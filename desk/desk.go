@@ -65,7 +65,7 @@ func New(cfg Config) *Desk {
 
 // Register implements carillon.Desk.
 func (d *Desk) Register(ctx context.Context, r carillon.Registration) (string, error) {
-	return d.register(ctx, "worker_", r)
+	return d.register(ctx, carillon.WorkerPrefix, r)
 }
 
 func (d *Desk) register(ctx context.Context, prefix string, r carillon.Registration) (string, error) {

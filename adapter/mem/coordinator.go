@@ -14,7 +14,8 @@ import (
 // Coordinator knows the members of one node: the node itself, and the workers that dial in.
 //
 // Sessions end with the process. Workers that dialed in to the process before are still there, and hold what it gave
-// them; so during the first SessionTime whoever beats is taken for one of those.
+// them; so during the first SessionTime a worker that beats is taken for one of those, if its id has the form of the ids
+// that servers give out.
 //
 // Sessions are measured by the monotonic clock: setting the machine's clock ends none, and keeps none.
 type Coordinator struct {
@@ -73,7 +74,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	defer c.mu.Unlock()
 	for i, b := range beats {
 		s := c.sessions[b.ID]
-		if s == nil && !c.over[b.ID] && c.early() {
+		if s == nil && !c.over[b.ID] && c.early() && carillon.DialedInWorker(b.ID) {
 			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.KindWorker, Joined: carillon.Now()}}
 			c.sessions[b.ID] = s
 		}

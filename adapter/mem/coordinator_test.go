@@ -28,17 +28,35 @@ func TestWhoDialedInToTheProcessBeforeIsTakenInForASessionsTime(t *testing.T) {
 			}
 			return standings[0] == carillon.StandingProlonged
 		}
-		if !beat("worker_early") {
+		const early, late = "worker_00112233445566778899", "worker_aabbccddeeff00112233"
+		if !beat(early) {
 			t.Error("a worker of before is refused")
 		}
 		time.Sleep(carillon.SessionTime)
-		if beat("worker_late") {
+		if beat(late) {
 			t.Error("one who was silent for too long is taken in")
 		}
-		if !beat("worker_early") {
+		if !beat(early) {
 			t.Error("the one who was taken in is forgotten")
 		}
 	})
+}
+
+func TestAnIDThatNoServerGivesOutIsNotTakenInAfterAStart(t *testing.T) {
+	c := mem.NewCoordinator()
+	ids := []string{
+		"", "madeup", "worker_", "worker_early", "worker_0011223344556677889", "worker_001122334455667788990",
+		"worker_0011223344556677889G", "worker_AABBCCDDEEFF00112233", "node_00112233445566778899", "inner_00112233445566778899",
+	}
+	for _, id := range ids {
+		standings, err := c.Beat(t.Context(), []carillon.Beat{{ID: id}})
+		if err != nil || standings[0] != carillon.StandingOver {
+			t.Errorf("%q: %v, %v; want that its session is over", id, standings, err)
+		}
+	}
+	if members, err := c.Members(t.Context(), 0); err != nil || len(members) != 0 {
+		t.Errorf("members %v, %v; want none", members, err)
+	}
 }
 
 func TestSessionsAreMeasuredByTimeThatNobodyCanSet(t *testing.T) {
