@@ -30,6 +30,9 @@ type Config struct {
 	Waiting func() int
 	// Look is told of runs that lost a claim because of their job's guard: somebody should decide about them again.
 	Look func(ids []carillon.RunID)
+	// PushBack takes due runs that were pulled and not claimed back to the queue, and sees to those that their lane has no
+	// room for by now. Default: they go to the queue, and those without room wait until a sweep finds them.
+	PushBack func(runs []carillon.Run)
 	// Nodes are the addresses that workers can dial.
 	Nodes  func() []string
 	Logger *slog.Logger // default slog.Default()
@@ -56,6 +59,9 @@ func New(cfg Config) *Desk {
 	}
 	if cfg.Look == nil {
 		cfg.Look = func([]carillon.RunID) {}
+	}
+	if cfg.PushBack == nil {
+		cfg.PushBack = func(runs []carillon.Run) { _, _ = cfg.Queue.Push(context.Background(), runs) }
 	}
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() []string { return nil }

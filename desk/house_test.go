@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,8 +23,27 @@ type house struct {
 	store       *mem.Store
 	logs        *mem.Logs
 	coordinator *mem.Coordinator
+	lanes       lanes
 	nodes       []*node
 	stop        []func()
+}
+
+// lanes are those of every queue of the house. While they are full, each run that is pushed is refused.
+type lanes struct{ full atomic.Bool }
+
+type boundedQueue struct {
+	*mem.Queue
+	lanes *lanes
+}
+
+func (q boundedQueue) Push(ctx context.Context, runs []carillon.Run) (refused []int, err error) {
+	if !q.lanes.full.Load() {
+		return q.Queue.Push(ctx, runs)
+	}
+	for i := range runs {
+		refused = append(refused, i)
+	}
+	return refused, nil
 }
 
 type node struct {
@@ -52,7 +72,7 @@ func in(t *testing.T, nodes int, play func(h *house)) {
 
 func (h *house) live() {
 	n := &node{}
-	id, queue, quiet := fmt.Sprintf("node_%d", len(h.nodes)), mem.NewQueue(mem.QueueConfig{}), slog.New(slog.DiscardHandler)
+	id, queue, quiet := fmt.Sprintf("node_%d", len(h.nodes)), boundedQueue{mem.NewQueue(mem.QueueConfig{}), &h.lanes}, slog.New(slog.DiscardHandler)
 	n.ledger = ledger.New(ledger.Config{
 		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.Starting() },
 		Then: []func([]carillon.Change){func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
@@ -60,6 +80,7 @@ func (h *house) live() {
 	n.Desk = desk.New(desk.Config{
 		Store: h.store, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: queue.Len, Logger: quiet,
 		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, Nodes: func() []string { return []string{"http://" + id} },
+		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 	})
 	n.ledger.Fuse(n.Desk)
 	n.scheduler = scheduler.New(scheduler.Config{

@@ -62,8 +62,8 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 		tasks, heavy = d.claim(context.WithoutCancel(ctx), runs[:len(runs)-over], p.Worker)
 		back = append(heavy, back...)
 	}
-	if len(back) > 0 { // they go back to where they came from; whoever asks next has them
-		d.cfg.Queue.Push(context.WithoutCancel(ctx), back)
+	if len(back) > 0 { // they go back to where they came from; the next pull has them
+		d.cfg.PushBack(back)
 	}
 	if ack != nil {
 		if err := ack(context.WithoutCancel(ctx)); err != nil {

@@ -128,7 +128,8 @@ func (n *Node) assemble(ctx context.Context) error {
 	})
 	n.desk = desk.New(desk.Config{
 		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator, Waiting: due.Len,
-		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, Nodes: n.addresses, Logger: n.cfg.Logger,
+		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
+		Nodes: n.addresses, Logger: n.cfg.Logger,
 	})
 	n.ledger.Fuse(n.desk)
 	if n.cfg.Concurrency > 0 {

@@ -58,7 +58,7 @@ func (h *House) Live(concurrency int) {
 	}})
 	h.Desk = desk.New(desk.Config{
 		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator, Waiting: h.Queue.Len, Logger: logger,
-		Look: func(ids []carillon.RunID) { sched.Look(ids) },
+		Look: func(ids []carillon.RunID) { sched.Look(ids) }, PushBack: func(runs []carillon.Run) { sched.PushBack(runs) },
 	})
 	began := time.Now()
 	h.Worker = worker.New(worker.Config{

@@ -102,7 +102,7 @@ func (h *house) live() *node {
 	})
 	n.desk = desk.New(desk.Config{
 		Store: n.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator, Waiting: waiting.Len, Logger: logger,
-		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) },
+		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 	})
 	began := time.Now()
 	n.worker = worker.New(worker.Config{

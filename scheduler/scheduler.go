@@ -151,6 +151,9 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 	s.near(context.Background(), near)
 }
 
+// PushBack takes back due runs that a worker was not given after all.
+func (s *Scheduler) PushBack(runs []carillon.Run) { s.push(context.Background(), runs) }
+
 // push hands due runs to the workers. Where a lane has no room, the store remembers for it.
 func (s *Scheduler) push(ctx context.Context, runs []carillon.Run) {
 	if runs = s.roomy(runs); len(runs) == 0 {
