@@ -187,6 +187,9 @@ func (d Due) queue(t turns, now Time) Change {
 // line and not among the others stays there: it must be ended by somebody who has seen it. A run that repeats another
 // stays too, behind this one: it would be lost.
 func (d Due) replace(t turns, now Time) Change {
+	t.Replaced += d.unbegun(t)
+	guard := t.guard(*d.Guard)
+	d.Guard = &guard // what is planned now is counted by it
 	c := d.queue(t, now)
 	line := turnsOf(&c.Guards[0])
 	reason := "replaced by " + d.Run.ID.String()
@@ -216,6 +219,16 @@ func (d Due) replace(t turns, now Time) Change {
 	return c
 }
 
+// unbegun counts the runs by the clock that replace ends before they began.
+func (d Due) unbegun(t turns) (n int) {
+	for i := range d.Others {
+		if other := &d.Others[i]; other.ByClock() && other.State == Waiting && other.Attempt == 0 && t.has(other.ID.Due) {
+			n++
+		}
+	}
+	return n
+}
+
 func (r Run) ended(job *Job, state State, reason string, now Time) Run {
 	r = r.End(state, reason, now).expire(job)
 	r.About = job.about()
@@ -230,10 +243,16 @@ func (d Due) plan(run *Run, counts bool) *Run {
 	run.Flags |= Planned
 	due := d.Job.Schedule.Next(run.Covers)
 	next := d.successor(due, counts)
-	if due == 0 || d.Job.Schedule.MaxRuns > 0 && int(next.Seq) >= d.Job.Schedule.MaxRuns {
+	if due == 0 || d.usedUp(&next) {
 		return nil
 	}
 	return &next
+}
+
+// usedUp says that max_runs leaves no room for a next run by the clock.
+func (d Due) usedUp(next *Run) bool {
+	limit := d.Job.Schedule.MaxRuns
+	return limit > 0 && int(next.Seq) >= limit && int(next.Seq)-turnsOf(d.Guard).Replaced >= limit
 }
 
 // successor is the run by the clock at due. counts says whether the run before it counts for max_runs.

@@ -309,3 +309,18 @@ func TestAScheduleEndsWithItsLastRun(t *testing.T) {
 		})
 	}
 }
+
+func TestARunThatIsReplacedBeforeItBeganDoesNotCountForMaxRuns(t *testing.T) {
+	job := newJob(t, func(d *carillon.Definition) { minutely(carillon.OverlapReplace)(d); d.Schedule.MaxRuns = 3 })
+	holder, guard := claimed(planned(job, minute(1))), *line(job, minute(1)) // it does not stop
+	others, run := []carillon.Run{holder}, planned(job, minute(2))
+	run.Seq = 1
+	for n := 3; n < 10; n++ { // each replaces the one before, which has not begun
+		verdict, c := carillon.Due{Job: job, Run: run, Guard: &guard, Others: others}.Decide(run.ID.Due)
+		if verdict != carillon.Behind || len(c.Runs) < 2 || c.Runs[1].Covers != minute(n) {
+			t.Fatalf("%s, the second of three to begin: verdict %d, %v", since(run.Covers), verdict, tell(c))
+		}
+		others, guard, run = []carillon.Run{holder, c.Runs[0]}, c.Guards[0], c.Runs[1]
+		run.Rev = 1
+	}
+}

@@ -107,7 +107,10 @@ func (e *edit) replan() *Run {
 		covers = e.job.Schedule.Next(after)
 		due = covers
 	}
-	if due == 0 || e.job.Schedule.MaxRuns > 0 && int(seq) >= e.job.Schedule.MaxRuns {
+	if seq == 0 { // counting begins anew
+		e.turns.Replaced = 0
+	}
+	if due == 0 || e.job.Schedule.MaxRuns > 0 && int(seq)-e.turns.Replaced >= e.job.Schedule.MaxRuns {
 		return nil
 	}
 	run := NewRun(&e.job, e.was.free(&e.job, due, false))

@@ -33,6 +33,9 @@ type turns struct {
 	Claimed Time `json:"claimed,omitempty"`
 	// Named is the latest name that was given to a run which was asked for; see unused.
 	Named Time `json:"named,omitempty"`
+	// Replaced counts runs by the clock that were replaced in line before they began. Their successors were numbered as if
+	// they would run, and a due time that was skipped does not count for max_runs.
+	Replaced int `json:"replaced,omitempty"`
 }
 
 // OverlapKey is the key of a job's overlap guard.
