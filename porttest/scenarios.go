@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,9 +150,9 @@ var scenarios = []struct {
 		h.expect(job.ID, "succeeded 1", "succeeded 1")
 	}},
 	{"dead letters that are retried wait for each other, and all of them run", func(h *House) {
-		fails := true
+		var mended atomic.Bool
 		h.Handle = func(context.Context, executor.Task) error {
-			if fails {
+			if !mended.Load() {
 				return errors.New("not yet")
 			}
 			time.Sleep(time.Minute)
@@ -161,7 +162,7 @@ var scenarios = []struct {
 			d.Schedule.Every, d.Schedule.MaxRuns, d.Retry.MaxAttempts = carillon.Duration(time.Minute), 5, 1
 		})
 		time.Sleep(time.Hour)
-		fails = false
+		mended.Store(true)
 		for _, letter := range h.Runs(job.ID) {
 			if _, err := h.Ledger.Redrive(context.Background(), "default", letter.ID); err != nil {
 				h.T.Fatal(err)
