@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/postgres"
 	"github.com/carillon-run/carillon/adapter/sqlite"
 	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/internal/outage"
 )
 
 // backend is what a store's URL stands for: the store, and what else that engine does for a node.
@@ -51,7 +52,19 @@ func (n *Node) open(ctx context.Context) (*backend, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", Redact(n.cfg.Store), err)
 	}
+	n.watch(b)
 	return b, nil
+}
+
+// watch has the node notice when its store is away. A database keeps logs and sessions too; beside a file, logs are files of
+// their own, and sessions are in memory.
+func (n *Node) watch(b *backend) {
+	b.store = n.outage.Store(b.store)
+	if !b.shared {
+		b.logs = outage.New("the store of logs", n.cfg.Logger).Logs(b.logs)
+		return
+	}
+	b.logs, b.coordinator, b.intake = n.outage.Logs(b.logs), n.outage.Coordinator(b.coordinator), n.outage.Intake(b.intake)
 }
 
 func (n *Node) openFile(ctx context.Context, b *backend, path string) error {
@@ -79,7 +92,7 @@ func (n *Node) openPostgres(ctx context.Context, b *backend) error {
 	}
 	n.close = append(n.close, store.Close)
 	b.store, b.logs, b.coordinator = store, postgres.NewLogs(store), postgres.NewCoordinator(store)
-	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{URL: n.cfg.StoreListen, Logger: n.cfg.Logger})
+	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{URL: n.cfg.StoreListen, Logger: n.outage.Logger()})
 	b.shared, b.flushers, b.pending = true, 2, 24<<20
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/outage"
 	"github.com/carillon-run/carillon/ledger"
 	"github.com/carillon-run/carillon/scheduler"
 	"github.com/carillon-run/carillon/worker"
@@ -30,6 +32,7 @@ type Node struct {
 	cfg       Config
 	id        string
 	secrets   secrets
+	outage    *outage.Outage // of the store
 	backend   *backend
 	copy      *api.Replica // nil: none
 	bus       *mem.Bus
@@ -56,7 +59,8 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, id: randomID("node_"), bus: mem.NewBus(), metrics: newMetrics()}
+	n := &Node{cfg: cfg, id: randomID("node_"), bus: mem.NewBus(), metrics: newMetrics(), outage: outage.New("the store", cfg.Logger)}
+	n.cfg.Logger = slog.New(outage.Handler(cfg.Logger.Handler()))
 	defer func() {
 		if err != nil {
 			n.shut()

@@ -1,8 +1,8 @@
 package porttest
 
 import (
+	"cmp"
 	"context"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -29,6 +29,10 @@ type House struct {
 
 	// Handle performs every run. Default: it succeeds at once.
 	Handle executor.Handler
+	// Coordinator keeps the sessions. Default: one in memory, anew with each start.
+	Coordinator carillon.Coordinator
+	// Logger hears what all parts log. Default: it goes nowhere.
+	Logger *slog.Logger
 
 	stop func()
 	mu   sync.Mutex
@@ -47,9 +51,12 @@ type Seen struct {
 // Live starts the house in the present bubble.
 func (h *House) Live(concurrency int) {
 	h.T.Helper()
-	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	logger := cmp.Or(h.Logger, slog.New(slog.DiscardHandler))
 	ids := carillon.NewIDs(1, carillon.Never)
-	timeline, coordinator := mem.NewTimeline(mem.TimelineConfig{}), mem.NewCoordinator()
+	timeline, coordinator := mem.NewTimeline(mem.TimelineConfig{}), h.Coordinator
+	if coordinator == nil {
+		coordinator = mem.NewCoordinator()
+	}
 	h.Queue = mem.NewQueue(mem.QueueConfig{})
 	logs := mem.NewLogs()
 	var sched *scheduler.Scheduler
@@ -82,6 +89,9 @@ func (h *House) Live(concurrency int) {
 		door.Wait()
 	}
 }
+
+// Stop stops the house, drained.
+func (h *House) Stop() { h.stop() }
 
 // Down stops the house, drained, for a while, and starts it again.
 func (h *House) Down(d time.Duration) {

@@ -93,7 +93,7 @@ func (w *Worker) silent(what string, err error) {
 }
 
 func (w *Worker) answered() {
-	if w.away.Swap(false) {
+	if w.away.Swap(false) && !w.cfg.Inside { // a node says itself that its store works again
 		w.cfg.Logger.Info("the control node answers again")
 	}
 }

@@ -1,0 +1,167 @@
+package outage
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Store is the store, watched.
+func (o *Outage) Store(s carillon.Store) carillon.Store { return &store{s, o} }
+
+// Logs is a store of logs, watched.
+func (o *Outage) Logs(l carillon.LogStore) carillon.LogStore { return &logs{l, o} }
+
+// Coordinator is a coordinator, watched. One in memory succeeds while the store is away: do not watch it.
+func (o *Outage) Coordinator(c carillon.Coordinator) carillon.Coordinator { return &coordinator{c, o} }
+
+// Intake is an intake, watched; nil if there is none.
+func (o *Outage) Intake(i carillon.Intake) carillon.Intake {
+	if i == nil {
+		return nil
+	}
+	return &intake{i, o}
+}
+
+type store struct {
+	carillon.Store
+	*Outage
+}
+
+func (s *store) Commit(ctx context.Context, changes []carillon.Change) ([]int, error) {
+	turn := s.begin()
+	lost, err := s.Store.Commit(ctx, changes)
+	return lost, s.end(turn, write, err)
+}
+
+func (s *store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon.Job, error) {
+	turn := s.begin()
+	jobs, err := s.Store.Jobs(ctx, ids)
+	return jobs, s.end(turn, read, err)
+}
+
+func (s *store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
+	turn := s.begin()
+	runs, err := s.Store.Runs(ctx, ids, whole)
+	return runs, s.end(turn, read, err)
+}
+
+func (s *store) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {
+	turn := s.begin()
+	guards, err := s.Store.Guards(ctx, q)
+	return guards, s.end(turn, read, err)
+}
+
+func (s *store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	turn := s.begin()
+	runs, err := s.Store.Wakes(ctx, q)
+	return runs, s.end(turn, read, err)
+}
+
+func (s *store) FindJobs(ctx context.Context, q carillon.JobQuery) (carillon.JobPage, error) {
+	turn := s.begin()
+	page, err := s.Store.FindJobs(ctx, q)
+	return page, s.end(turn, search, err)
+}
+
+func (s *store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.RunPage, error) {
+	turn := s.begin()
+	page, err := s.Store.FindRuns(ctx, q)
+	return page, s.end(turn, search, err)
+}
+
+// Forget removes much at a time, and counts as a search: it can take too long by itself.
+func (s *store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+	turn := s.begin()
+	n, err := s.Store.Forget(ctx, rule, now, limit)
+	return n, s.end(turn, search, err)
+}
+
+type logs struct {
+	carillon.LogStore
+	*Outage
+}
+
+func (l *logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
+	turn := l.begin()
+	return l.end(turn, write, l.LogStore.Append(ctx, chunks))
+}
+
+func (l *logs) Read(ctx context.Context, q carillon.LogQuery) ([]carillon.Line, error) {
+	turn := l.begin()
+	lines, err := l.LogStore.Read(ctx, q)
+	return lines, l.end(turn, search, err)
+}
+
+func (l *logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
+	turn := l.begin()
+	hits, err := l.LogStore.Search(ctx, q)
+	return hits, l.end(turn, search, err)
+}
+
+func (l *logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
+	turn := l.begin()
+	return l.end(turn, search, l.LogStore.Trim(ctx, now, keep))
+}
+
+type coordinator struct {
+	carillon.Coordinator
+	*Outage
+}
+
+func (c *coordinator) Join(ctx context.Context, members []carillon.Member) error {
+	turn := c.begin()
+	return c.end(turn, write, c.Coordinator.Join(ctx, members))
+}
+
+func (c *coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
+	turn := c.begin()
+	standings, err := c.Coordinator.Beat(ctx, beats)
+	return standings, c.end(turn, write, err)
+}
+
+func (c *coordinator) Leave(ctx context.Context, ids []string) error {
+	turn := c.begin()
+	return c.end(turn, write, c.Coordinator.Leave(ctx, ids))
+}
+
+func (c *coordinator) Members(ctx context.Context, expire carillon.Time) ([]carillon.Member, error) {
+	turn := c.begin()
+	members, err := c.Coordinator.Members(ctx, expire)
+	return members, c.end(turn, read, err)
+}
+
+func (c *coordinator) Holds(ctx context.Context, ids []string) ([]carillon.Holding, error) {
+	turn := c.begin()
+	holdings, err := c.Coordinator.Holds(ctx, ids)
+	return holdings, c.end(turn, read, err)
+}
+
+func (c *coordinator) Now(ctx context.Context) (carillon.Time, error) {
+	turn := c.begin()
+	now, err := c.Coordinator.Now(ctx)
+	return now, c.end(turn, read, err)
+}
+
+type intake struct {
+	carillon.Intake
+	*Outage
+}
+
+func (i *intake) Left(ctx context.Context, shards []int, limit int) ([]carillon.Submission, error) {
+	turn := i.begin()
+	left, err := i.Intake.Left(ctx, shards, limit)
+	return left, i.end(turn, read, err)
+}
+
+func (i *intake) Settle(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
+	turn := i.begin()
+	return i.end(turn, write, i.Intake.Settle(ctx, admitted, refused))
+}
+
+func (i *intake) Refused(ctx context.Context, namespace string, before carillon.JobID, limit int) ([]carillon.Refusal, error) {
+	turn := i.begin()
+	refusals, err := i.Intake.Refused(ctx, namespace, before, limit)
+	return refusals, i.end(turn, search, err)
+}
