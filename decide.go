@@ -185,7 +185,7 @@ func (d Due) queue(t turns, now Time) Change {
 
 // replace asks to stop whoever runs, ends whoever waits in line, and lets the run wait until they are gone. Who is in
 // line and not among the others stays there: it must be ended by somebody who has seen it. A run that repeats another
-// stays too, behind this one: it would be lost.
+// goes on, or stays in line behind this one: a person asked for it, and it would be lost.
 func (d Due) replace(t turns, now Time) Change {
 	t.Replaced += d.unbegun(t)
 	guard := t.guard(*d.Guard)
@@ -195,7 +195,7 @@ func (d Due) replace(t turns, now Time) Change {
 	reason := "replaced by " + d.Run.ID.String()
 	for _, other := range d.Others {
 		switch {
-		case !t.has(other.ID.Due), other.RetryOf != 0 && other.Attempt == 0:
+		case !t.has(other.ID.Due), other.RetryOf != 0:
 			continue
 		case other.State == Waiting && other.Attempt > 0: // between two attempts: gone already
 			other = other.ended(d.Job, Canceled, reason, now)

@@ -161,3 +161,23 @@ func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 		})
 	}
 }
+
+func TestReplaceStopsNoRetriedRun(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapReplace))
+	for name, retry := range map[string]carillon.Run{
+		"it runs":                       claimed(manual(job, minute(2)+1)),
+		"it waits for its next attempt": retrying(manual(job, minute(2)+1), minute(9)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			retry.RetryOf = minute(1)
+			verdict, c := carillon.Due{
+				Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(2)+1), Others: []carillon.Run{retry},
+			}.Decide(minute(5))
+			if verdict != carillon.Behind {
+				t.Errorf("verdict %d", verdict)
+			}
+			expectChange(t, c, "5m r5 v1 waiting guarded planned wakes 5m30s", "6m r0 v1 waiting guarded seq 1",
+				"turn r9 of 2m0.001s then 5m")
+		})
+	}
+}

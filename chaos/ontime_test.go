@@ -19,8 +19,9 @@ import (
 var freezeFor = flag.Duration("freeze", 45*time.Second, "for how long one of two nodes is frozen every ten seconds")
 
 const (
-	freezeEvery   = 10 * time.Second
-	longestFreeze = 6 * time.Second // shorter than a session, so that no shard changes its owner
+	freezeEvery = 10 * time.Second
+	// longestFreeze is so much shorter than a session that no shard changes its owner, also if the machine is slow after it.
+	longestFreeze = carillon.SessionTime - 3*carillon.BeatEvery
 	soonest       = 20 * time.Second
 	latest        = 90 * time.Second
 	onTime        = time.Second
