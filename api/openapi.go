@@ -104,14 +104,20 @@ func (rt route) parameters(schemas schemas) []object {
 }
 
 func (rt route) responses(schemas schemas) object {
-	success := object{"description": http.StatusText(rt.Status)}
-	if rt.Gives != nil {
-		success["content"] = content(schemas, rt.Gives, false)
-	}
-	failure := object{"description": "A problem", "content": object{
+	answers := object{"default": object{"description": "A problem", "content": object{
 		"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}},
-	}}
-	return object{strconv.Itoa(rt.Status): success, "default": failure}
+	}}}
+	for _, status := range []int{rt.Status, rt.Or} {
+		if status == 0 {
+			continue
+		}
+		success := object{"description": http.StatusText(status)}
+		if rt.Gives != nil {
+			success["content"] = content(schemas, rt.Gives, false)
+		}
+		answers[strconv.Itoa(status)] = success
+	}
+	return answers
 }
 
 func content(schemas schemas, body any, whole bool) object {

@@ -121,7 +121,7 @@ func (s *server) runActions() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/runs/{id}/retry", Summary: "Repeat a finished run with a new one, or have one that waits for its next attempt tried now (200)",
-			Status: 201, Gives: run, handle: s.retryRun,
+			Status: 201, Or: 200, Gives: run, handle: s.retryRun,
 		},
 		{
 			Method: "PUT", Pattern: "/v1/runs/{id}/checkpoint", Summary: "Save a checkpoint for the next attempt",

@@ -85,6 +85,10 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) erro
 		return err
 	}
 	run, err := s.Ledger.RetryRun(r.Context(), namespace(r), id)
+	if err == nil && run.ID == id { // it waited for its next attempt, which is made now: no run was added
+		s.warnOf(w, r, 1, func(int) string { return run.Queue })
+		return reply(w, http.StatusOK, run)
+	}
 	return s.replyNew(w, r, run, err)
 }
 

@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,6 +73,27 @@ func TestRunsAreCanceledAndRetried(t *testing.T) {
 	h.claim(waiting)
 	if a := h.call("POST", "/v1/runs/"+again.text("id")+"/cancel", "").is(200); a.json()["stopping"] != true || a.text("state") != "claimed" {
 		t.Errorf("a running run is %s", a.Body)
+	}
+}
+
+func TestARetryOfARunThatWaitsForItsNextAttemptAnswersWithTheSameRun(t *testing.T) {
+	h := newHouse(t, nil)
+	run := h.claim(h.submit(with(`"retry":{"delay":"1h"}`)))
+	h.finish(run, carillon.Outcome{Kind: carillon.Retriable, Reason: "again"})
+	path := "/v1/runs/" + run.ID.String() + "/retry"
+	a := h.call("POST", path, "").is(200)
+	if _, located := a.Header()["Location"]; located || a.text("id") != run.ID.String() {
+		t.Errorf("retried: %v %s", a.Header(), a.Body)
+	}
+	var described struct {
+		Paths map[string]map[string]struct{ Responses map[string]any }
+	}
+	if err := json.Unmarshal(h.call("GET", "/v1/openapi.json", "").is(200).Body.Bytes(), &described); err != nil {
+		t.Fatal(err)
+	}
+	answers := slices.Sorted(maps.Keys(described.Paths["/v1/runs/{id}/retry"]["post"].Responses))
+	if !slices.Equal(answers, []string{"200", "201", "default"}) {
+		t.Errorf("the description has the answers %v", answers)
 	}
 }
 

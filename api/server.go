@@ -26,6 +26,7 @@ type route struct {
 	Headers []param
 	Takes   any // what the body is read into, for the description; nil: no body is accepted
 	Status  int // of success
+	Or      int // another status of success, which is answered with the same; 0: none
 	Gives   any // what success answers with; nil: see the summary
 	handle  handler
 }
