@@ -108,7 +108,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"target.http.headers", "a b", "header", request(carillon.HTTP{URL: "http://x/", Headers: map[string]string{"a b": "1"}})},
 		{"target.http.headers", "A", "one line", request(carillon.HTTP{URL: "http://x/", Headers: map[string]string{"A": "1\r\nB: 2"}})},
 		{"target.http.headers", "carillon-run", "Carillon-", request(carillon.HTTP{URL: "http://x/", Headers: map[string]string{"carillon-run": "1"}})},
-		{"target.http.body", "${nothing}", "does not exist", request(carillon.HTTP{URL: "http://x/", Body: "${nothing}"})},
+		{"target.http.body", "${nothing}", "one of ${run.id}", request(carillon.HTTP{URL: "http://x/", Body: "${nothing}"})},
 		{"type", "", "registered", func(d *D) { d.Type = "" }},
 		{"type", "a b", "1 to 64", func(d *D) { d.Type = "a b" }},
 		{"type", ".a", "letter or digit", func(d *D) { d.Type = ".a" }},

@@ -18,7 +18,7 @@ const module = "github.com/carillon-run/carillon"
 // mayImport is the arrow rule: cmd -> node -> {api, scheduler, desk, worker} -> ledger -> carillon <- adapter/*. A folder that
 // is not listed may import nothing of ours but the root package.
 var mayImport = map[string][]string{
-	".":                {"cron"},
+	".":                {"cron", "internal/suggest"},
 	"cron":             {},
 	"ledger":           {"."},
 	"scheduler":        {".", "ledger"},

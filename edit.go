@@ -33,9 +33,15 @@ func (w Whole) Edit(def Definition, now Time) (Change, error) {
 // otherKind refuses to make a one-time job of a recurring one, or the other way round.
 func otherKind(s *Schedule) *FieldError {
 	if s.Recurring() {
-		return invalid("schedule", cmp.Or(s.Cron, s.Every.String()), "a time: the job runs once, and cannot become a recurring one; submit a new job")
+		return invalid("schedule", cmp.Or(s.Cron, s.Every.String()), "at or after; for a schedule submit a new job").
+			because("a one-time job cannot become a recurring job")
 	}
-	return invalid("schedule", "at or after", "cron or every: the job is recurring, and cannot become one that runs once; submit a new job")
+	given := s.At.String()
+	if s.After != 0 { // not admitted yet
+		given = s.After.String()
+	}
+	return invalid("schedule", given, "cron or every; for a single time submit a new job").
+		because("a recurring job cannot become a one-time job")
 }
 
 func sameSchedule(a, b Schedule) bool {

@@ -185,10 +185,16 @@ func TestAMovedOneOffLeavesTheLine(t *testing.T) {
 func TestAnEditCannotChangeTheKindOfSchedule(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	_, err := whole(job, line(job, 0)).Edit(define(t, once(minute(9))), minute(1))
-	expectFieldError(t, err, "schedule", "", "submit a new job")
+	expectFieldError(t, err, "schedule", minute(9).String(), "submit a new job")
+	if want := "schedule: a recurring job cannot become a one-time job: want cron or every; for a single time submit a new job"; err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
 	job = newJob(t, once(minute(9)))
 	_, err = whole(job, nil).Edit(define(t, minutely(carillon.OverlapSkip)), minute(1))
 	expectFieldError(t, err, "schedule", "", "submit a new job")
+	if want := "schedule: a one-time job cannot become a recurring job: want at or after; for a schedule submit a new job"; err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
 }
 
 func overlap(o carillon.Overlap) func(*carillon.Definition) {

@@ -20,9 +20,13 @@ type FieldError struct {
 	Field string // dotted path as in the JSON body, e.g. "schedule.cron"
 	Given string
 	Want  string
+	Wrong string // what is wrong with it, as a clause; default: that the given value is not valid
 }
 
 func (e *FieldError) Error() string {
+	if e.Wrong != "" {
+		return fmt.Sprintf("%s: %s: want %s", e.Field, e.Wrong, e.Want)
+	}
 	given := e.Given
 	if len(given) > 80 {
 		given = strings.ToValidUTF8(given[:77], "") + "..."
@@ -35,6 +39,12 @@ func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
 // In puts the error under a parent field.
 func (e *FieldError) In(parent string) *FieldError {
 	e.Field = strings.TrimSuffix(parent+"."+e.Field, ".")
+	return e
+}
+
+// because says what is wrong in place of "is not valid".
+func (e *FieldError) because(wrong string) *FieldError {
+	e.Wrong = wrong
 	return e
 }
 

@@ -197,7 +197,7 @@ func (d *Definition) admitNames() *FieldError {
 
 func (d *Definition) admitSizes() *FieldError {
 	if len(d.Payload) > MaxPayload {
-		return &FieldError{"payload", byteCount(len(d.Payload)), "at most 256 KiB of JSON; keep larger data elsewhere and pass its address"}
+		return invalid("payload", byteCount(len(d.Payload)), "at most 256 KiB of JSON; keep larger data elsewhere and pass its address")
 	}
 	if len(d.Payload) > 0 && !json.Valid(d.Payload) {
 		return invalid("payload", string(d.Payload[:min(len(d.Payload), 60)]), "valid JSON")
@@ -206,7 +206,7 @@ func (d *Definition) admitSizes() *FieldError {
 		return nil
 	}
 	if target, _ := json.Marshal(d.Target); len(target) > maxTarget {
-		return &FieldError{"target", byteCount(len(target)), "at most 64 KiB"}
+		return invalid("target", byteCount(len(target)), "at most 64 KiB")
 	}
 	return nil
 }

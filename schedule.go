@@ -119,7 +119,7 @@ func (s *Schedule) parse() *FieldError {
 	s.times, err = cron.Parse(s.Cron, loc)
 	var bad *cron.Error
 	if errors.As(err, &bad) {
-		return invalid("schedule.cron", s.Cron, "for the %s, instead of %q, %s", bad.Field, bad.Given, bad.Want)
+		return invalid("schedule.cron", s.Cron, "%s", bad.Want).because(bad.Wrong())
 	}
 	return nil
 }

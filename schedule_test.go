@@ -134,7 +134,7 @@ func TestSchedulesAreRefusedWithAReason(t *testing.T) {
 		"the machine's own zone":  {carillon.Schedule{Cron: "@daily", Timezone: "Local"}, "schedule.timezone", "Local", "IANA"},
 		"a path as a zone":        {carillon.Schedule{Cron: "@daily", Timezone: "../etc/passwd"}, "schedule.timezone", "../etc/passwd", "IANA"},
 		"no cron":                 {carillon.Schedule{Cron: "* * *"}, "schedule.cron", "* * *", "5 fields"},
-		"a minute too far":        {carillon.Schedule{Cron: "60 * * * *"}, "schedule.cron", "60 * * * *", "for the minute"},
+		"a minute too far":        {carillon.Schedule{Cron: "60 * * * *"}, "schedule.cron", "60 * * * *", "a number from 0 to 59"},
 		"a date that never comes": {carillon.Schedule{Cron: "0 0 30 2 *"}, "schedule.cron", "0 0 30 2 *", "day"},
 		"runs below zero":         {carillon.Schedule{Every: hour, MaxRuns: -1}, "schedule.max_runs", "-1", "above 0"},
 		"it is over":              {carillon.Schedule{Every: hour, EndsAt: epoch}, "schedule.ends_at", "2027-01-15T08:00:00.000Z", "after now"},
@@ -149,6 +149,21 @@ func TestSchedulesAreRefusedWithAReason(t *testing.T) {
 			def.Type, def.Target.Handler, def.Schedule = "test", &carillon.Handler{}, c.given
 			expectFieldError(t, def.Admit(epoch), c.field, c.was, c.wants)
 		})
+	}
+}
+
+func TestErrorsAboutCronSayWhichFieldIsWrong(t *testing.T) {
+	for expression, want := range map[string]string{
+		"61 * * * *":    `schedule.cron: minute "61" is out of range: want a number from 0 to 59, a range a-b, a step */n, or a list`,
+		"0 3 * * MOO":   `schedule.cron: day of week "MOO" is not valid: want a number from 0 to 7 (0 and 7 are Sunday) or a name from SUN to SAT, a range a-b, a step */n, or a list`,
+		"0 3 * *":       `schedule.cron: "0 3 * *" is not valid: want 5 fields (minute hour day-of-month month day-of-week), or 6 with second first; not 4`,
+		"0 3 * * * UTC": `schedule.cron: "UTC" is a time zone: want the fields alone: the time zone goes into timezone, or --tz on the command line`,
+	} {
+		def := carillon.NewDefinition()
+		def.Type, def.Target.Handler, def.Schedule.Cron = "test", &carillon.Handler{}, expression
+		if err := def.Admit(epoch); err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", expression, err, want)
+		}
 	}
 }
 

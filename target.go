@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -128,8 +129,9 @@ func (h *HTTP) admit() *FieldError {
 			return invalid("headers", name, "a name that does not begin with Carillon-, which Carillon sets itself")
 		}
 	}
-	if err := CheckTemplate(h.Body); err != nil {
-		return invalid("body", h.Body, "%s", err)
+	var bad *templateError
+	if errors.As(CheckTemplate(h.Body), &bad) {
+		return invalid("body", h.Body, "%s", bad.want).because(bad.wrong)
 	}
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-run/carillon/internal/suggest"
 )
 
 // Template is text with placeholders such as ${run.id} or ${payload.user.emails[0]}, for JSON bodies. A placeholder
@@ -40,6 +42,15 @@ var placeholders = []string{
 
 const payloadPlaceholder = "payload"
 
+// templateError is what is wrong with a template, and what would be right.
+type templateError struct{ wrong, want string }
+
+func (e *templateError) Error() string { return e.wrong + ": want " + e.want }
+
+func badTemplate(wrong, want string, args ...any) error {
+	return &templateError{wrong: wrong, want: fmt.Sprintf(want, args...)}
+}
+
 // CheckTemplate says whether a template uses only placeholders that exist.
 func CheckTemplate(s string) error {
 	_, err := ParseTemplate(s)
@@ -59,10 +70,10 @@ func ParseTemplate(s string) (Template, error) {
 		}
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed {
-			return Template{}, fmt.Errorf("a } for the ${ before %q, or $${ for a literal ${", head(rest))
+			return Template{}, badTemplate("no } behind ${", "a } for the ${ before %q, or $${ for a literal ${", head(rest))
 		}
 		if count++; count > maxPlaceholders {
-			return Template{}, fmt.Errorf("at most %d placeholders", maxPlaceholders)
+			return Template{}, badTemplate("too many placeholders", "at most %d", maxPlaceholders)
 		}
 		part, err := parsePlaceholder(name)
 		if err != nil {
@@ -98,10 +109,24 @@ func parsePlaceholder(name string) (templatePart, error) {
 	path, ok := strings.CutPrefix(name, payloadPlaceholder)
 	steps, valid := parseSteps(path)
 	if !ok || !valid {
-		return templatePart{}, fmt.Errorf("no ${%s}, which does not exist; there are ${%s}, ${payload} and paths into it such as ${payload.a.b[0]}",
-			head(name), strings.Join(placeholders, "}, ${"))
+		return templatePart{}, badTemplate("unknown placeholder ${"+head(name)+"}",
+			"one of ${%s}, ${payload} and paths into it such as ${payload.a.b[0]}%s", strings.Join(placeholders, "}, ${"), placeholderLike(name))
 	}
 	return templatePart{name: payloadPlaceholder, steps: steps}, nil
+}
+
+// placeholderLike is a hint at the placeholder that was probably meant; a path into the payload keeps its steps.
+func placeholderLike(name string) string {
+	like := suggest.Nearest(name, placeholders)
+	if end := strings.IndexAny(name+".", ".["); like == "" && suggest.Nearest(name[:end], []string{payloadPlaceholder}) != "" {
+		if _, valid := parseSteps(name[end:]); valid {
+			like = payloadPlaceholder + name[end:]
+		}
+	}
+	if like == "" {
+		return ""
+	}
+	return "; did you mean ${" + like + "}?"
 }
 
 // parseSteps reads ".a.b[0]".

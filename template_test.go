@@ -70,26 +70,28 @@ func TestTemplatesWithoutAPayloadOrACoveredTime(t *testing.T) {
 }
 
 func TestTemplatesAreChecked(t *testing.T) {
-	known := "there are ${run.id}, ${run.attempt}, ${run.fence}, ${run.due_at}, ${run.covers}, ${job.id}, ${job.name}, ${job.type}, " +
+	known := "want one of ${run.id}, ${run.attempt}, ${run.fence}, ${run.due_at}, ${run.covers}, ${job.id}, ${job.name}, ${job.type}, " +
 		"${payload} and paths into it such as ${payload.a.b[0]}"
 	for template, want := range map[string]string{
-		"${run.name}":            "no ${run.name}, which does not exist; " + known,
-		"${}":                    "no ${}, which does not exist; " + known,
-		"a ${run.id":             `a } for the ${ before "run.id", or $${ for a literal ${`,
-		"${ run.id }":            "no ${ run.id }",
-		"${payloads}":            "no ${payloads}",
-		"${payload.}":            "no ${payload.}",
-		"${payload..a}":          "no ${payload..a}",
-		"${payload[}":            "no ${payload[}",
-		"${payload[a]}":          "no ${payload[a]}",
-		"${payload[-1]}":         "no ${payload[-1]}",
-		"${payload[0}":           "no ${payload[0}",
-		"${payload[0]a}":         "no ${payload[0]a}",
-		"${payload.a b}":         "no ${payload.a b}",
-		"${payload[4294967296]}": "no ${payload[4294967296]}",
-		"${env.HOME}":            "no ${env.HOME}",
-		"${payload" + strings.Repeat(".a", maxTemplateSteps+1) + "}": "no ${payload.a.a",
-		strings.Repeat("${run.id}", maxPlaceholders+1):               "at most 100 placeholders",
+		"${run.name}":            "unknown placeholder ${run.name}: " + known,
+		"${}":                    "unknown placeholder ${}: " + known,
+		"${run.ids}":             "unknown placeholder ${run.ids}: " + known + "; did you mean ${run.id}?",
+		"${paylod.x}":            "unknown placeholder ${paylod.x}: " + known + "; did you mean ${payload.x}?",
+		"${payloads}":            "unknown placeholder ${payloads}: " + known + "; did you mean ${payload}?",
+		"a ${run.id":             `no } behind ${: want a } for the ${ before "run.id", or $${ for a literal ${`,
+		"${ run.id }":            "unknown placeholder ${ run.id }",
+		"${payload.}":            "unknown placeholder ${payload.}",
+		"${payload..a}":          "unknown placeholder ${payload..a}",
+		"${payload[}":            "unknown placeholder ${payload[}",
+		"${payload[a]}":          "unknown placeholder ${payload[a]}",
+		"${payload[-1]}":         "unknown placeholder ${payload[-1]}",
+		"${payload[0}":           "unknown placeholder ${payload[0}",
+		"${payload[0]a}":         "unknown placeholder ${payload[0]a}",
+		"${payload.a b}":         "unknown placeholder ${payload.a b}",
+		"${payload[4294967296]}": "unknown placeholder ${payload[4294967296]}",
+		"${env.HOME}":            "unknown placeholder ${env.HOME}",
+		"${payload" + strings.Repeat(".a", maxTemplateSteps+1) + "}": "unknown placeholder ${payload.a.a",
+		strings.Repeat("${run.id}", maxPlaceholders+1):               "too many placeholders: want at most 100",
 	} {
 		if err := CheckTemplate(template); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", template, err, want)

@@ -32,6 +32,11 @@ type Problem struct {
 func (p *Problem) Error() string {
 	switch {
 	case p.Field != "":
+		// The detail says what is wrong in the server's words. Its field can be one of a batch, jobs[3].name, whose caller
+		// knows it as name.
+		if field, wrong, ok := strings.Cut(p.Detail, ": "); ok && strings.HasSuffix(field, p.Field) {
+			return p.Field + ": " + wrong
+		}
 		return fmt.Sprintf("%s: %q is not valid: want %s", p.Field, p.Given, p.Want)
 	case len(p.Reasons) > 0:
 		return "not ready: " + strings.Join(p.Reasons, "; ")

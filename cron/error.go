@@ -1,6 +1,9 @@
 package cron
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Error says which field of an expression is wrong, what was given there, and what would have been right. It is meant
 // to be shown to whoever wrote the expression.
@@ -11,6 +14,20 @@ type Error struct {
 }
 
 // Error quotes what was given in ASCII, since it may hold anything and may end up in a log or a terminal.
-func (e *Error) Error() string {
-	return fmt.Sprintf("%s: %+q is not valid: want %s", e.Field, e.Given, e.Want)
+func (e *Error) Error() string { return e.wrong("%+q") + ": want " + e.Want }
+
+// Wrong is the first half of the error: minute "61" is out of range.
+func (e *Error) Wrong() string { return e.wrong("%q") }
+
+func (e *Error) wrong(quoted string) string {
+	text := fmt.Sprintf(quoted, e.Given)
+	switch {
+	case e.Want == wantNoZone:
+		return text + " is a time zone"
+	case e.Field == "expression":
+		return text + " is not valid"
+	case strings.Trim(e.Given, "0123456789") == "":
+		return e.Field + " " + text + " is out of range"
+	}
+	return e.Field + " " + text + " is not valid"
 }

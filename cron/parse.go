@@ -12,6 +12,7 @@ const maxLength = 256
 const (
 	wantFields = "5 fields (minute hour day-of-month month day-of-week), or 6 with second first"
 	wantMacro  = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every with a duration"
+	wantNoZone = "the fields alone: the time zone goes into timezone, or --tz on the command line"
 	wantEvery  = "a duration of at least 1s in whole milliseconds, such as @every 90s or @every 1h30m"
 )
 
@@ -26,10 +27,25 @@ func Parse(expr string, loc *time.Location) (*Schedule, error) {
 	if err := checkText(s.expr); err != nil {
 		return nil, err
 	}
-	if err := s.read(strings.Fields(s.expr)); err != nil {
+	texts := strings.Fields(s.expr)
+	if err := s.read(texts); err != nil {
+		if last := texts[len(texts)-1]; isZone(strings.Trim(last, "()")) {
+			return nil, &Error{"expression", last, wantNoZone}
+		}
 		return nil, err
 	}
 	return s, nil
+}
+
+// isZone says that a text is the name of a time zone, or written like one in the wrong case. No field looks like that.
+func isZone(text string) bool {
+	area, city, slash := strings.Cut(text, "/")
+	letters := func(s string) bool { return s != "" && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z') }
+	if !letters(text) {
+		return false
+	}
+	_, err := time.LoadLocation(text)
+	return err == nil || slash && len(area) > 3 && letters(city)
 }
 
 func (s *Schedule) read(texts []string) error {
@@ -37,7 +53,7 @@ func (s *Schedule) read(texts []string) error {
 		return s.readEvery(texts[1:])
 	}
 	if strings.Contains(texts[0], "TZ=") {
-		return &Error{"expression", texts[0], "no zone in front of the fields: it is set beside the expression"}
+		return &Error{"expression", texts[0], wantNoZone}
 	}
 	if strings.HasPrefix(texts[0], "@") {
 		fields, ok := macro(s.expr)

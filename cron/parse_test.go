@@ -71,6 +71,7 @@ const (
 	wantFields  = "5 fields (minute hour day-of-month month day-of-week), or 6 with second first"
 	wantMacro   = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every with a duration"
 	wantEvery   = "a duration of at least 1s in whole milliseconds, such as @every 90s or @every 1h30m"
+	wantNoZone  = "the fields alone: the time zone goes into timezone, or --tz on the command line"
 	wantASCII   = "printable ASCII characters only"
 )
 
@@ -120,7 +121,13 @@ func TestErrorsNameTheFieldAndWhatWouldBeRight(t *testing.T) {
 		{"a line break", "0 0 * *\n*", cron.Error{"expression", "0 0 * *\n*", wantASCII}},
 		{"an escape sequence", "0 0 * * \x1b[31m", cron.Error{"expression", "0 0 * * \x1b[31m", wantASCII}},
 		{"more than 256 bytes", strings.Repeat("1,", 200) + "1 * * * *", cron.Error{"expression", strings.Repeat("1,", 16) + "...", "at most 256 bytes, not 409"}},
-		{"a zone in front", "CRON_TZ=UTC 0 0 * * *", cron.Error{"expression", "CRON_TZ=UTC", "no zone in front of the fields: it is set beside the expression"}},
+		{"a zone in front", "CRON_TZ=UTC 0 0 * * *", cron.Error{"expression", "CRON_TZ=UTC", wantNoZone}},
+		{"a zone behind, as lists print it", "0 3 * * MON-FRI Europe/Berlin", cron.Error{"expression", "Europe/Berlin", wantNoZone}},
+		{"a zone in brackets", "0 3 * * MON-FRI (America/Argentina/Ushuaia)", cron.Error{"expression", "(America/Argentina/Ushuaia)", wantNoZone}},
+		{"a zone without a slash", "0 3 * * * UTC", cron.Error{"expression", "UTC", wantNoZone}},
+		{"a zone behind six fields", "0 0 3 * * * Europe/Berlin", cron.Error{"expression", "Europe/Berlin", wantNoZone}},
+		{"a zone behind a macro", "@daily Europe/Berlin", cron.Error{"expression", "Europe/Berlin", wantNoZone}},
+		{"a step that is no number", "0 0 * * MON/TUE", cron.Error{"day of week", "MON/TUE", "a step from 1 to 6 after the /"}},
 		{"an unknown macro", "@reboot", cron.Error{"expression", "@reboot", wantMacro}},
 		{"a macro with more to it", "@daily 5", cron.Error{"expression", "@daily 5", wantMacro}},
 		{"@every without a duration", "@every", cron.Error{"expression", "@every", wantEvery}},
@@ -149,7 +156,7 @@ func TestErrorsNameTheFieldAndWhatWouldBeRight(t *testing.T) {
 
 func TestAnErrorReadsAsASentence(t *testing.T) {
 	_, err := cron.Parse("61 * * * *", nil)
-	want := `minute: "61" is not valid: want a number from 0 to 59, a range a-b, a step */n, or a list`
+	want := `minute "61" is out of range: want a number from 0 to 59, a range a-b, a step */n, or a list`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

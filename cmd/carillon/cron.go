@@ -69,7 +69,7 @@ func (a *app) explain(expression, zone, from string, n int) error {
 	schedule, err := cron.Parse(expression, loc)
 	var bad *cron.Error
 	if errors.As(err, &bad) {
-		return usage("%s: %q is not valid: want %s", bad.Field, bad.Given, bad.Want)
+		return usage("%s: want %s", bad.Wrong(), bad.Want)
 	}
 	// "@every" is counted from the start, as it will be from the moment at which a job is submitted.
 	times := upcoming(schedule.Anchor(start), start, n)
