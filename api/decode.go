@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/carillon-run/carillon"
 )
@@ -23,22 +23,37 @@ func decode(body []byte, into any, maxDepth int) error {
 	if err := checkText(body); err != nil {
 		return err
 	}
-	d := newDecoder(body, 0, maxDepth)
-	if err := d.value("", reflect.ValueOf(into).Elem()); err != nil {
+	if err := checkSyntax(body); err != nil {
 		return err
 	}
-	return d.end()
+	d := &decoder{body: body, json: lexer{body: body}, maxDepth: maxDepth}
+	return d.value("", reflect.ValueOf(into).Elem())
+}
+
+// checkSyntax says where JSON stops being JSON. That is a fault of the body and not of a field: the place where a reader
+// notices a missing quote or brace can be far behind the mistake.
+func checkSyntax(body []byte) error {
+	if json.Valid(body) { // takes a fifth of the time that finding the fault takes
+		return nil
+	}
+	var bad *json.SyntaxError
+	if !errors.As(json.Unmarshal(body, new(json.RawMessage)), &bad) {
+		return nil
+	}
+	at := min(int(bad.Offset), len(body))
+	before := body[:max(0, at-1)]
+	line, column := 1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	return &carillon.FieldError{
+		Field: "body", Given: strings.ToValidUTF8(string(body[max(0, at-20):min(len(body), at+10)]), ""), Want: "JSON",
+		Wrong: fmt.Sprintf("%s at line %d, column %d (byte %d)", strings.TrimPrefix(bad.Error(), "json: "), line, column, at),
+	}
 }
 
 type decoder struct {
 	body     []byte
-	json     tokens
+	json     lexer
 	depth    int
 	maxDepth int
-}
-
-func newDecoder(body []byte, depth, maxDepth int) *decoder {
-	return &decoder{body: body, json: tokensOf(body), depth: depth, maxDepth: maxDepth}
 }
 
 // value reads the next value into v, as v's type wants it.
@@ -67,30 +82,25 @@ func (d *decoder) value(path string, v reflect.Value) error {
 // raw keeps a value byte for byte. Its inside is looked at for what is ambiguous all the same, unless it is too big:
 // then it is refused later anyway, and remembering its keys could take far more memory than it has itself.
 func (d *decoder) raw(path string, into *json.RawMessage) error {
-	var value json.RawMessage
-	if err := d.json.Decode(&value); err != nil {
-		return d.syntax(path, err)
-	}
+	value := d.json.raw()
 	*into = value
 	if len(value) > carillon.MaxPayload {
 		return nil
 	}
-	return newDecoder(value, d.depth, d.maxDepth).skip(path)
+	return (&decoder{body: value, json: lexer{body: value}, depth: d.depth, maxDepth: d.maxDepth}).skip(path)
 }
 
 // own lets a type read its own grammar, and says where it was if that fails.
 func (d *decoder) own(path string, into json.Unmarshaler) error {
-	var value json.RawMessage
-	if err := d.json.Decode(&value); err != nil {
-		return d.syntax(path, err)
-	}
+	value := d.json.raw()
 	err := into.UnmarshalJSON(value)
 	var fault *carillon.FieldError
 	if errors.As(err, &fault) {
 		if string(value) == "null" {
 			fault.Given = "null"
 		}
-		return invalid(path, fault.Given, fault.Want)
+		fault.Field = path
+		return fault
 	}
 	if t, ok := into.(*carillon.Time); ok && *t == 0 && err == nil && string(value) != "null" { // it would be taken for none
 		return invalid(path, strings.Trim(string(value), `"`), "a time after 1970-01-01, or null for none")
@@ -106,10 +116,7 @@ var whole = map[reflect.Type]bool{reflect.TypeFor[carillon.Schedule](): true, re
 
 func (d *decoder) object(path string, v reflect.Value) error {
 	fields := fieldsOf(v.Type())
-	token, err := d.token(path)
-	if err != nil {
-		return err
-	}
+	token := d.json.token()
 	if text, ok := token.(string); ok && shorthand[v.Type()] != "" {
 		v.Field(fields.index[shorthand[v.Type()]]).SetString(text)
 		return nil
@@ -161,14 +168,9 @@ func (d *decoder) members(path string, most int, each func(path, name string) er
 		return err
 	}
 	seen := map[string]bool{}
-	near := path // a fault between two fields is most likely the end of the first: "priority":05
-	for d.json.More() {
-		token, err := d.token(near)
-		if err != nil {
-			return err
-		}
-		name, at := token.(string), join(path, token.(string))
-		near = at
+	for d.json.more() {
+		name := d.json.token().(string)
+		at := join(path, name)
 		if seen[name] {
 			return invalid(at, shorten(name, maxGiven)+" twice", "each field once")
 		}
@@ -179,7 +181,8 @@ func (d *decoder) members(path string, most int, each func(path, name string) er
 			return invalid(orBody(path), "more than "+strconv.Itoa(most)+" entries", "at most "+strconv.Itoa(most))
 		}
 	}
-	return d.leave(path)
+	d.leave()
+	return nil
 }
 
 func (d *decoder) list(path string, v reflect.Value) error {
@@ -209,7 +212,7 @@ func (d *decoder) items(path string, most int, each func(path string) error) err
 	if err := d.enter(path); err != nil {
 		return err
 	}
-	for i := 0; d.json.More(); i++ {
+	for i := 0; d.json.more(); i++ {
 		if i == most {
 			return invalid(path, "more than "+strconv.Itoa(most)+" items", "at most "+strconv.Itoa(most))
 		}
@@ -217,19 +220,17 @@ func (d *decoder) items(path string, most int, each func(path string) error) err
 			return err
 		}
 	}
-	return d.leave(path)
+	d.leave()
+	return nil
 }
 
 func (d *decoder) scalar(path string, v reflect.Value) error {
-	token, err := d.token(path)
-	if err != nil {
-		return err
-	}
+	token := d.json.token()
 	switch v.Kind() {
 	case reflect.String:
 		text, ok := token.(string)
 		if !ok {
-			return wrong(path, token, "text")
+			return notText(path, token)
 		}
 		v.SetString(text)
 	case reflect.Bool:
@@ -258,10 +259,7 @@ func (d *decoder) scalar(path string, v reflect.Value) error {
 
 // skip checks a value that nobody reads further.
 func (d *decoder) skip(path string) error {
-	token, err := d.token(path)
-	if err != nil {
-		return err
-	}
+	token := d.json.token()
 	switch token {
 	case json.Delim('{'):
 		return d.members(path, len(d.body), func(path, _ string) error { return d.skip(path) })
@@ -272,11 +270,10 @@ func (d *decoder) skip(path string) error {
 }
 
 func (d *decoder) open(path string, delim json.Delim, want string) error {
-	token, err := d.token(path)
-	if err == nil && token != delim {
-		err = wrong(path, token, want)
+	if token := d.json.token(); token != delim {
+		return wrong(path, token, want)
 	}
-	return err
+	return nil
 }
 
 func (d *decoder) enter(path string) error {
@@ -287,48 +284,30 @@ func (d *decoder) enter(path string) error {
 	return nil
 }
 
-func (d *decoder) leave(path string) error {
+func (d *decoder) leave() {
 	d.depth--
-	_, err := d.token(path)
-	return err
-}
-
-func (d *decoder) end() error {
-	token, err := d.json.Token()
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if err != nil {
-		return d.syntax("", err)
-	}
-	return invalid("body", "after the end: "+given(token), "one JSON object and nothing after it")
-}
-
-func (d *decoder) token(path string) (json.Token, error) {
-	token, err := d.json.Token()
-	if err != nil {
-		return nil, d.syntax(path, err)
-	}
-	return token, nil
-}
-
-// syntax says where JSON stopped being JSON.
-func (d *decoder) syntax(path string, err error) error {
-	at := int(d.json.InputOffset())
-	var bad *json.SyntaxError
-	if errors.As(err, &bad) && int(bad.Offset) > at {
-		at = int(bad.Offset)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return invalid(orBody(path), "an end at byte "+strconv.Itoa(len(d.body)), "complete JSON")
-	}
-	around := d.body[max(0, min(at, len(d.body))-20):min(len(d.body), at+10)]
-	why := strings.TrimPrefix(err.Error(), "json: ")
-	return invalid(orBody(path), strings.ToValidUTF8(string(around), ""), "valid JSON ("+why+", byte "+strconv.Itoa(at)+")")
+	d.json.token()
 }
 
 func wrong(path string, token json.Token, want string) error {
 	return invalid(orBody(path), given(token), want)
+}
+
+// notText is for a number or a word where a text belongs. In YAML it looks like text, so the error shows the quotes.
+func notText(path string, token json.Token) error {
+	var what string
+	switch token.(type) {
+	case json.Number:
+		what = "a number"
+	case bool:
+		what = "a boolean"
+	default:
+		return wrong(path, token, "text")
+	}
+	text := shorten(given(token), maxGiven)
+	return &carillon.FieldError{
+		Field: orBody(path), Given: text, Want: "text, in quotes: " + strconv.Quote(text), Wrong: text + " is " + what,
+	}
 }
 
 func given(token json.Token) string {

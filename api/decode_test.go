@@ -90,11 +90,11 @@ func TestAnUnknownFieldSaysWhatWasPerhapsMeant(t *testing.T) {
 
 func TestAFaultSaysWhatWasGiven(t *testing.T) {
 	for _, c := range []struct{ body, given, want string }{
-		{`{"name":5}`, "5", "text"},
+		{`{"name":5}`, "5", `text, in quotes: "5"`},
 		{`{"name":null}`, "null", "text"},
 		{`{"name":{}}`, "an object", "text"},
 		{`{"name":[]}`, "a list", "text"},
-		{`{"name":true}`, "true", "text"},
+		{`{"name":true}`, "true", `text, in quotes: "true"`},
 		{`{"priority":"5"}`, `"5"`, "a whole number"},
 		{`{"priority":1.5}`, "1.5", "a whole number"},
 		{`{"timeout":null}`, "null", `a duration such as "90s", "1h30m" or "30d", not negative`},
@@ -107,6 +107,34 @@ func TestAFaultSaysWhatWasGiven(t *testing.T) {
 		var def carillon.Definition
 		if err := decode([]byte(c.body), &def, maxDepth); !errors.As(err, &fault) || fault.Given != c.given || fault.Want != c.want {
 			t.Errorf("%s: given %q want %q", c.body, fault.Given, fault.Want)
+		}
+	}
+}
+
+func TestANumberWhereTextBelongsIsToBeQuoted(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"target":{"command":{"argv":["sleep",3]}}}`:     `target.command.argv[1]: 3 is a number: want text, in quotes: "3"`,
+		`{"target":{"command":{"env":{"DEBUG":true}}}}`:   `target.command.env.DEBUG: true is a boolean: want text, in quotes: "true"`,
+		`{"target":{"http":{"headers":{"X-Count":1e3}}}}`: `target.http.headers.X-Count: 1e3 is a number: want text, in quotes: "1e3"`,
+		`{"labels":{"team":7}}`:                           `labels.team: 7 is a number: want text, in quotes: "7"`,
+		`{"labels":{"team":null}}`:                        `labels.team: "null" is not valid: want text`,
+	} {
+		var def carillon.Definition
+		if err := decode([]byte(body), &def, maxDepth); err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", body, err, want)
+		}
+	}
+}
+
+func TestWhatIsNotJSONIsAFaultOfTheBodyWithItsPlace(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"name":"charge",}`:     `body: invalid character '}' looking for beginning of object key string at line 1, column 18 (byte 18): want JSON`,
+		"{\n \"priority\":05\n}": `body: invalid character '5' after object key:value pair at line 2, column 14 (byte 16): want JSON`,
+		`{"name":"a`:             `body: unexpected end of JSON input at line 1, column 10 (byte 10): want JSON`,
+	} {
+		var def carillon.Definition
+		if err := decode([]byte(body), &def, maxDepth); err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", body, err, want)
 		}
 	}
 }

@@ -356,6 +356,9 @@ func TestAnOutageIsAnAnswerWithoutInternals(t *testing.T) {
 		if strings.Contains(a.Body.String(), "hunter2") || a.Header().Get("Retry-After") == "" {
 			t.Errorf("%s: %v %s", path, a.Header(), a.Body)
 		}
+		if got, want := a.text("detail"), "the store does not answer now; try again"; got != want {
+			t.Errorf("%s: a read says %q, want %q", path, got, want)
+		}
 	}
 	if !strings.Contains(h.log.String(), "hunter2") {
 		t.Error("the cause is not logged")

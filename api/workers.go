@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/carillon-run/carillon"
 )
@@ -92,7 +93,7 @@ func (s *server) workerRoutes() []route {
 const (
 	maxPull    = 1000
 	maxReports = 10_000
-	maxName    = 200
+	maxName    = 200 // characters
 	maxSlots   = 100_000
 	maxQueues  = 1000
 	maxWeight  = 100
@@ -147,7 +148,7 @@ func (g *registration) check() error {
 		{"host", g.Host, "up to 200 printable characters"},
 		{"version", g.Version, "up to 200 printable characters"},
 	} {
-		if len(field.given) > maxName || strings.ContainsFunc(field.given, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if utf8.RuneCountInString(field.given) > maxName || strings.ContainsFunc(field.given, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			return invalid(field.name, field.given, field.want)
 		}
 	}

@@ -123,6 +123,18 @@ func TestAMalformedMessageOfAWorkerIsRefusedWithItsField(t *testing.T) {
 	}
 }
 
+func TestTheNameOfAWorkerIsCountedInCharacters(t *testing.T) {
+	h := newHouse(t, nil)
+	for _, field := range []string{"name", "host", "version"} {
+		body := func(n int) string { return `{"name":"w","` + field + `":"` + strings.Repeat("ü", n) + `"}` }
+		if field == "name" {
+			body = func(n int) string { return `{"name":"` + strings.Repeat("ü", n) + `"}` }
+		}
+		h.call("POST", "/v1/workers", body(200)).is(201)
+		h.call("POST", "/v1/workers", body(201)).problem(400, field)
+	}
+}
+
 func TestALongReasonIsCutNotRefused(t *testing.T) {
 	h := newHouse(t, nil)
 	worker := h.register()

@@ -363,6 +363,8 @@ func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 	for path, body := range map[string]string{"": `{}`, "/worker_1/pull": `{}`, "/worker_1/heartbeat": `{}`} {
 		if a := h.call("POST", "/v1/workers"+path, body).problem(503, ""); a.Header().Get("Retry-After") == "" {
 			t.Errorf("%s does not say when to try again", path)
+		} else if !strings.Contains(a.text("detail"), "whether a change took place is not known") {
+			t.Errorf("%s does not say that it may have taken place: %s", path, a.Body)
 		}
 	}
 }
