@@ -32,6 +32,9 @@ type place struct {
 	found     bool // in the data directory: the person who typed the command did not name it
 }
 
+// fromDefault is where a server may be of which nothing is known. Every process of the machine can listen there.
+const fromDefault = "the default"
+
 // locate looks for the server: what was typed, the environment, the local server's own word, the default.
 func (a *app) locate() (place, error) {
 	switch {
@@ -45,7 +48,7 @@ func (a *app) locate() (place, error) {
 		return place{}, fmt.Errorf("find the local server: %w; or name a server with --server or CARILLON_SERVER", err)
 	}
 	if text == "" {
-		return place{url: defaultServer, from: "the default"}, nil
+		return place{url: defaultServer, from: fromDefault}, nil
 	}
 	to := place{withScheme(text), filepath.Join(a.data, addressFile), true}
 	if !onThisMachine(to.url) {
@@ -101,8 +104,8 @@ func withScheme(server string) string {
 }
 
 // credential is the token to send. A token that was named goes to a server that was named, or to the default address: an
-// address that a file names gets the token beside that file. The local token in turn opens this machine's server and no
-// other: it is not sent to a place on the network that --server or the environment named.
+// address that a file names gets the token beside that file. The local token in turn opens the server of its directory and
+// no other: it is not sent to a place on the network that --server or the environment named, nor to the default address.
 func (a *app) credential(to place) (string, error) {
 	named, from, err := a.namedToken()
 	if err != nil || named != "" && !to.found {
@@ -114,6 +117,10 @@ func (a *app) credential(to place) (string, error) {
 	beside, err := a.local(tokenFile, owned.Users.ReadSecret)
 	if err != nil {
 		return "", fmt.Errorf("read the local token: %w", err)
+	}
+	if to.found && beside == "" {
+		return "", fmt.Errorf("%s names a server that is not followed: there is no token beside it, and a server leaves one; name the server with --server or CARILLON_SERVER if you mean it",
+			to.from)
 	}
 	if named != "" && named != beside {
 		return "", usage("the token from %s is not sent to %s: that address is from the file %s, and a token goes only to a server that you name; name the server with --server or CARILLON_SERVER, or leave the token out",
@@ -137,10 +144,11 @@ func (a *app) namedToken() (token, from string, err error) {
 	return a.env("CARILLON_TOKEN"), "CARILLON_TOKEN", nil
 }
 
-// trusts says that the place is on this machine, by its address or because the data directory names it.
+// trusts says that the local token can be sent to a place: the data directory names it, or a person has named a loopback
+// address. Where neither names a place, no server of the directory runs: a server leaves its address while it serves.
 func (a *app) trusts(to place) bool {
-	if to.from != "--server" && to.from != "CARILLON_SERVER" {
-		return true
+	if to.found || to.from == fromDefault {
+		return to.found
 	}
 	u, err := url.Parse(to.url)
 	if err != nil {
@@ -179,6 +187,7 @@ func (a *app) describeRefused() string {
 	to, _ := a.locate()
 	file := filepath.Join(a.data, tokenFile)
 	token, _ := a.credential(to)
+	_, none := os.Stat(file)
 	var found string
 	switch {
 	case a.token != "":
@@ -187,7 +196,9 @@ func (a *app) describeRefused() string {
 		found = "does not accept the token from CARILLON_TOKEN"
 	case token != "":
 		found = "does not accept the token from " + file + ": is that its data directory? Name another with --data"
-	case !a.trusts(to):
+	case to.from == fromDefault && none == nil:
+		found = "wants a token, and that of " + file + " is not sent there: its server does not run. Name the data directory of the server with --data; or name the server with --server or CARILLON_SERVER, or a token with --token or CARILLON_TOKEN"
+	case to.from != fromDefault && !a.trusts(to):
 		found = "wants a token, and the local one is not sent to another machine: give one with --token or CARILLON_TOKEN"
 	default:
 		found = "wants a token, and there is none in " + file + ": name its data directory with --data, or a token with --token or CARILLON_TOKEN"

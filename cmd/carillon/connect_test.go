@@ -20,8 +20,12 @@ var discoveries = map[string]struct {
 	wantErr       string // instead of a token
 }{
 	"nothing is known": {want: place{url: defaultServer, from: "the default"}},
-	"the local server has left its token": {
-		files: map[string]string{"token": "local\n"}, want: place{url: defaultServer, from: "the default"}, wantToken: "local",
+	"the local token does not go to the default address: its server does not run, and another process may listen there": {
+		files: map[string]string{"token": "local\n"}, want: place{url: defaultServer, from: "the default"},
+	},
+	"an address without a token beside it is not that of a server": {
+		files: map[string]string{"address": "http://127.0.0.1:1"},
+		want:  place{"http://127.0.0.1:1", "DATA/address", true}, wantErr: "no token beside it",
 	},
 	"the local server is at another address": {
 		files: map[string]string{"token": "local", "address": "http://127.0.0.2:9000\n"},
@@ -158,7 +162,8 @@ func TestRootUsesTheServerOfAnotherUserIfItsDirectoryIsNamed(t *testing.T) {
 	a, _ := offline()
 	a.data = t.TempDir()
 	writePrivateFile(t, filepath.Join(a.data, "token"), "local")
-	for _, path := range []string{"token", "."} {
+	writePrivateFile(t, filepath.Join(a.data, "address"), "http://127.0.0.1:1")
+	for _, path := range []string{"token", "address", "."} {
 		if err := os.Chown(filepath.Join(a.data, path), 54321, -1); err != nil {
 			t.Fatal(err)
 		}
@@ -175,6 +180,7 @@ func TestRootUsesTheServerOfAnotherUserIfItsDirectoryIsNamed(t *testing.T) {
 func TestATokenThatCannotBeReadIsAnError(t *testing.T) {
 	a, out := offline()
 	data := t.TempDir()
+	writePrivateFile(t, filepath.Join(data, "address"), "http://127.0.0.1:1")
 	if err := os.Mkdir(filepath.Join(data, "token"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -182,6 +188,30 @@ func TestATokenThatCannotBeReadIsAnError(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
+
+// The server of the directory has stopped, and another process of the machine has the default address.
+func TestATokenThatIsNotSentIsNamedInTheRefusal(t *testing.T) {
+	a, out := offline()
+	a.http = &http.Client{Transport: transport(func(r *http.Request) *http.Response {
+		if sent := r.Header.Get("Authorization"); sent != "" {
+			t.Errorf("%s gets %q", r.URL, sent)
+		}
+		return &http.Response{StatusCode: 401, Body: http.NoBody, Request: r}
+	})}
+	data := t.TempDir()
+	writePrivateFile(t, filepath.Join(data, "token"), "local")
+	code := a.run(t.Context(), []string{"jobs", "--data", data})
+	for _, want := range []string{filepath.Join(data, "token"), "is not sent", "--server"} {
+		if code != exitFailed || !strings.Contains(out.String(), want) {
+			t.Errorf("exit code %d, want %s: %s", code, want, out)
+		}
+	}
+}
+
+// transport answers requests without a network.
+type transport func(*http.Request) *http.Response
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r), nil }
 
 func TestNoServerSaysWhatWasTriedAndHowToStartOne(t *testing.T) {
 	a, out := offline()

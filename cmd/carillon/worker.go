@@ -157,6 +157,10 @@ func (a *app) employers(f *workerFlags) (servers []string, token string, err err
 			return nil, "", err
 		}
 		token, err = a.credential(to)
+		if err == nil && token == "" { // every server wants one: what takes a worker without it is another process
+			err = usage("no server is named, and none runs in %s: start one with \"carillon serve\", name its data directory with --data, or name a server with --server",
+				a.data)
+		}
 		return []string{to.url}, token, err
 	}
 	to := place{from: "--server"}

@@ -176,7 +176,8 @@ func TestAWorkersTokenIsForThoseItIsMeantFor(t *testing.T) {
 	data := t.TempDir()
 	writePrivateFile(t, filepath.Join(data, "token"), "local\n")
 	writePrivateFile(t, filepath.Join(data, "file"), "filed\n")
-	address := t.TempDir() // where a server is at work
+	bare, address := t.TempDir(), t.TempDir() // what a repository can bring along, and where a server is at work
+	writePrivateFile(t, filepath.Join(bare, "address"), "http://127.0.0.1:1\n")
 	writePrivateFile(t, filepath.Join(address, "token"), "beside\n")
 	writePrivateFile(t, filepath.Join(address, "address"), "http://127.0.0.1:1\n")
 	file := filepath.Join(data, "file")
@@ -187,11 +188,12 @@ func TestAWorkersTokenIsForThoseItIsMeantFor(t *testing.T) {
 		wantErr    string
 	}{
 		"the local one for a local server":               {workerFlags{servers: []string{"localhost:1", "http://127.0.0.1:2"}, data: data}, "", "", "local", ""},
-		"the local one without any server":               {workerFlags{data: data}, "", "", "local", ""},
+		"none where no server runs":                      {workerFlags{data: data}, "", "", "", "no server is named"},
 		"not the local one for other machines":           {workerFlags{servers: []string{"localhost:1", "https://carillon.example"}, data: data}, "", "", "", ""},
 		"that of the environment for any":                {workerFlags{servers: []string{"https://carillon.example"}, data: data}, "", "env", "env", ""},
 		"that of the file over the environment":          {workerFlags{tokenFile: file}, "", "env", "filed", ""},
 		"the one beside the address of a file":           {workerFlags{data: address}, "", "", "beside", ""},
+		"none to an address without one":                 {workerFlags{data: bare}, "", "", "", "no token beside it"},
 		"that of the environment not to such an address": {workerFlags{data: address}, "", "env", "", "CARILLON_TOKEN is not sent to http://127.0.0.1:1"},
 		"that of a named file not to such an address":    {workerFlags{data: address, tokenFile: file}, "", "", "", "--token-file is not sent to"},
 		"that of the flag over all":                      {workerFlags{tokenFile: file}, "flag", "env", "flag", ""},
