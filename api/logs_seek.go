@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"math"
 	"sort"
 	"strconv"
 	"strings"
@@ -101,13 +102,16 @@ func (s *seek) attempts() (first, last int32) {
 	return 1, s.run.Attempt
 }
 
-// tail is the place before the last lines. It counts offsets, so where lines are missing it finds a few less. Notices
-// between attempts come on top.
+// mostAttempts is how many attempts a tail is taken from: each costs some reads.
+const mostAttempts = 100
+
+// tail is the place before the last lines. It counts offsets, so where lines are missing it finds a few less, as it does where
+// the last mostAttempts have not printed as many. Notices between attempts come on top.
 func (s *seek) tail(ctx context.Context) (linePlace, error) {
-	const mostAttempts = 100
 	need := int64(s.query.tail)
 	first, last := s.attempts()
-	for attempt := last; attempt >= max(first, last-mostAttempts); attempt-- {
+	first = max(first, last-mostAttempts+1)
+	for attempt := last; attempt >= first; attempt-- {
 		end, err := s.end(ctx, attempt)
 		if err != nil {
 			return linePlace{}, err
@@ -117,7 +121,7 @@ func (s *seek) tail(ctx context.Context) (linePlace, error) {
 		}
 		need -= end + 1
 	}
-	return linePlace{}, nil
+	return linePlace{first, noticeOffset - 1}, nil
 }
 
 // end is the offset of the last line of an attempt; noticeOffset if it printed none.
@@ -130,9 +134,12 @@ func (s *seek) end(ctx context.Context, attempt int32) (int64, error) {
 		}
 		return line.Offset, ok && err == nil && line.Attempt == attempt
 	}
+	const most = math.MaxInt64 - 1 // counted from noticeOffset it still is an int64
 	high := int64(noticeOffset)
-	for next, more := beyond(high); more; next, more = beyond(high) {
-		high = 2*next + 1
+	for next, more := beyond(high); more && high < most; next, more = beyond(high) {
+		if high = most; next < most/2 {
+			high = 2*next + 1
+		}
 	}
 	n := sort.Search(int(high-noticeOffset), func(i int) bool {
 		_, more := beyond(noticeOffset + int64(i))

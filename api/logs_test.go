@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -100,6 +101,37 @@ func TestThePartOfALogThatIsAskedForIsSent(t *testing.T) {
 			h.call("GET", logs+query, "").problem(400, field)
 		}
 	})
+}
+
+func TestTheTailOfManyAttemptsIsNotTheWholeLog(t *testing.T) {
+	h := newHouse(t, nil)
+	job := h.submit(with(`"retry":{"max_attempts":1000,"delay":"0s"}`))
+	var run carillon.Run
+	for i := range 150 {
+		run = h.claim(job)
+		h.print(run, 0, fmt.Sprint(i+1))
+		h.finish(run, carillon.Outcome{Kind: carillon.Retriable})
+	}
+	for tail, first := range map[int]string{1: "150", 100: "51", 140: "51", 150: "51", 9999: "51"} { // 100 attempts are looked at
+		text := h.call("GET", fmt.Sprintf("/v1/runs/%s/logs?tail=%d", run.ID, tail), "").is(200).Body.String()
+		if got, _, _ := strings.Cut(text, "\n"); got != first || !strings.HasSuffix(text, "150\n") {
+			t.Errorf("the last %d begin with %q, want %q", tail, got, first)
+		}
+	}
+}
+
+func TestALineWithTheLargestOffsetDoesNotKeepAReaderSearching(t *testing.T) {
+	for _, offset := range []int64{1 << 53, math.MaxInt64 / 2, math.MaxInt64/2 + 1, math.MaxInt64 - 1, math.MaxInt64} {
+		for _, query := range []string{"tail=1", "since=2020-01-01T00:00:00Z", "since=2099-01-01T00:00:00Z&tail=2"} {
+			h := newHouse(t, func(c *api.Config) { c.Logs = &flaky{c.Logs, 500} })
+			run := h.claim(h.submit(echo))
+			h.print(run, 0, "a")
+			h.print(run, offset, "z")
+			if a := h.call("GET", fmt.Sprintf("/v1/runs/%s/logs?%s", run.ID, query), ""); a.Code != 200 {
+				t.Errorf("offset %d, %s: %s", offset, query, a.Body)
+			}
+		}
+	}
 }
 
 func TestALongLogIsSentWhole(t *testing.T) {

@@ -133,7 +133,7 @@ func (s *server) runActions() []route {
 			Query: []param{
 				{"follow", "true: send lines as they come until the run has ended", nil},
 				{"attempt", "only of this attempt, from 1", 0},
-				{"tail", "only the last so many lines", 0},
+				{"tail", "only the last so many lines, of the last 100 attempts at most", 0},
 				{"since", "only lines that were printed at this time or later", carillon.Time(0)},
 				{"after", "only lines after the one of this attempt and offset, such as 1:41", nil},
 			},

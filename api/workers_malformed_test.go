@@ -76,6 +76,7 @@ var malformedMessages = []struct{ route, name, body, field string }{
 	{"/w/report", "a line without its own kind of stream", lines(`{"stream":"stdlog"}`), "reports[1].lines[1].stream"},
 	{"/w/report", "a line that is null", lines(`{"text":null}`), "reports[1].lines[1].text"},
 	{"/w/report", "an offset below zero", reporting(`,"lines":[{"offset":-1}]`), "reports[1].lines[0].offset"},
+	{"/w/report", "an offset beyond 2^53", reporting(`,"lines":[{"offset":9007199254740993}]`), "reports[1].lines[0].offset"},
 	{"/w/report", "an offset that leaves lines out", lines(`{"text":"c","offset":2}`), "reports[1].lines[1].offset"},
 	{"/w/report", "an offset that is text", lines(`{"offset":"1"}`), "reports[1].lines[1].offset"},
 	{"/w/report", "a checkpoint of 65 KiB", reporting(`,"checkpoint":"` + strings.Repeat("a", 65<<10) + `"`), "reports[1].checkpoint"},

@@ -215,6 +215,9 @@ func attemptOf(run, fence string) (carillon.Held, *carillon.FieldError) {
 
 func fenceOf(held carillon.Held) string { return strconv.FormatInt(held.Fence, 10) }
 
+// maxOffset is the largest offset that a worker can give a line: JavaScript's numbers end there, and stores count on from it.
+const maxOffset = 1 << 53
+
 func readLines(given []reportLine, attempt int32, now carillon.Time) ([]carillon.Line, *carillon.FieldError) {
 	if len(given) == 0 {
 		return nil, nil
@@ -231,7 +234,7 @@ func readLines(given []reportLine, attempt int32, now carillon.Time) ([]carillon
 			return nil, &carillon.FieldError{Field: field("stream"), Given: l.Stream, Want: "stdout, stderr, or carillon for the worker's own words"}
 		}
 		if l.Offset != nil {
-			if *l.Offset < 0 || i > 0 && int64(*l.Offset) != next {
+			if *l.Offset < 0 || int64(*l.Offset) > maxOffset || i > 0 && int64(*l.Offset) != next {
 				return nil, &carillon.FieldError{
 					Field: field("offset"), Given: strconv.Itoa(*l.Offset), Want: "how many lines the attempt printed before it, one more with each line",
 				}
