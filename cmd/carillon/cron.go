@@ -93,19 +93,6 @@ func loadZone(name string) (*time.Location, error) {
 	return loc, nil
 }
 
-// parseInstant reads RFC 3339, or a date and perhaps a time of day as the zone's clocks show it.
-func parseInstant(s string, loc *time.Location) (time.Time, error) {
-	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
-		return t, nil
-	}
-	for _, layout := range []string{"2006-01-02", "2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
-		if t, err := time.ParseInLocation(layout, s, loc); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, errors.New(`want a time such as "2026-03-29T02:30:00+01:00", "2026-03-29 02:30" or "2026-03-29"`)
-}
-
 func upcoming(s *cron.Schedule, after time.Time, n int) []time.Time {
 	var times []time.Time
 	for t := s.Next(after); len(times) < n && !t.IsZero(); t = s.Next(t) {

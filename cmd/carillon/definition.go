@@ -93,13 +93,13 @@ func (d *definition) addTarget(flags *pflag.FlagSet) {
 }
 
 func (d *definition) addSchedule(flags *pflag.FlagSet) {
-	d.add(flags, "at", "schedule.at", "time", d.instant, `run once at this time: "2026-03-29T02:30:00+01:00", or "2026-03-29 02:30" in the local zone`)
+	d.add(flags, "at", "schedule.at", "time", instant, `run once at this time: "2026-03-29T02:30:00+01:00", or "2026-03-29 02:30" in the zone of --tz, else of this machine`)
 	d.add(flags, "after", "schedule.after", "duration", duration, "run once, after this delay: 90s, 1h30m, 30d")
 	d.add(flags, "cron", "schedule.cron", "expression", text, "run again and again: 5 or 6 fields, or @hourly and the like")
-	d.add(flags, "tz", "schedule.timezone", "zone", text, "IANA time zone of --cron (default UTC)")
+	d.add(flags, "tz", "schedule.timezone", "zone", text, "IANA time zone of --cron (default UTC), and of times without an offset")
 	d.add(flags, "every", "schedule.every", "duration", duration, "run again and again, at least 1s apart")
-	d.add(flags, "starts-at", "schedule.starts_at", "time", d.instant, "no run is due before this time")
-	d.add(flags, "ends-at", "schedule.ends_at", "time", d.instant, "no due time after")
+	d.add(flags, "starts-at", "schedule.starts_at", "time", instant, "no run is due before this time")
+	d.add(flags, "ends-at", "schedule.ends_at", "time", instant, "no due time after")
 	d.add(flags, "max-runs", "schedule.max_runs", "number", number, "at most this many scheduled runs")
 	for _, f := range d.fields {
 		f.optional = d.edit && slices.Contains([]string{"schedule.timezone", "schedule.starts_at", "schedule.ends_at", "schedule.max_runs"}, f.path)
@@ -184,12 +184,15 @@ func duration(s string, _ any) (any, error) {
 	return s, d.Set(s)
 }
 
-func (d *definition) instant(s string, _ any) (any, error) {
-	t, err := parseInstant(s, d.a.zone)
-	if err != nil {
+func instant(s string, _ any) (any, error) {
+	at, wall, err := readTime(s)
+	switch {
+	case err != nil:
 		return nil, err
+	case wall != nil:
+		return wall, nil // see resolveTimes
 	}
-	return t.Format(time.RFC3339Nano), nil
+	return at.Format(time.RFC3339Nano), nil
 }
 
 func (d *definition) pairs(separator string) func(string, any) (any, error) {

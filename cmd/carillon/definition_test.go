@@ -19,7 +19,13 @@ func parsed(t *testing.T, a *app, edit bool, args ...string) (doc, string) {
 	cmd.Flags().SetInterspersed(false)
 	def := a.definitionFlags(cmd, edit)
 	var given doc
-	cmd.RunE = func(_ *cobra.Command, argv []string) error { given = def.given(argv); return nil }
+	cmd.RunE = func(_ *cobra.Command, argv []string) error {
+		given = def.given(argv)
+		if edit {
+			return nil
+		}
+		return a.resolveTimes(given, nil)
+	}
 	cmd.SetArgs(args)
 	if err := cmd.ExecuteContext(t.Context()); err != nil {
 		t.Fatal(err)
@@ -50,7 +56,7 @@ func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {
 		{`--after 90s`, `{"schedule":{"after":"90s"}}`},
 		{`--at 2026-03-29T02:30:00+01:00`, `{"schedule":{"at":"2026-03-29T02:30:00+01:00"}}`},
 		{`--at 2026-03-29T02:30`, `{"schedule":{"at":"2026-03-29T02:30:00Z"}}`},
-		{`--cron @daily --tz Europe/Berlin --starts-at 2026-04-01 --ends-at 2026-05-01 --max-runs 3`, `{"schedule":{"cron":"@daily","ends_at":"2026-05-01T00:00:00Z","max_runs":3,"starts_at":"2026-04-01T00:00:00Z","timezone":"Europe/Berlin"}}`},
+		{`--cron @daily --tz Europe/Berlin --starts-at 2026-04-01 --ends-at 2026-05-01 --max-runs 3`, `{"schedule":{"cron":"@daily","ends_at":"2026-05-01T00:00:00+02:00","max_runs":3,"starts_at":"2026-04-01T00:00:00+02:00","timezone":"Europe/Berlin"}}`},
 		{`--every 30d --timeout 0s`, `{"schedule":{"every":"30d"},"timeout":"0s"}`},
 		{`--max-attempts 5 --backoff fixed --retry-delay 2s --retry-max-delay 1m`, `{"retry":{"backoff":"fixed","delay":"2s","max_attempts":5,"max_delay":"1m"}}`},
 		{`--overlap queue_all --misfire all`, `{"misfire":{"policy":"all"},"overlap":"queue_all"}`},

@@ -18,7 +18,7 @@ func (a *app) editCommand() *cobra.Command {
 		Long: `Changes the fields that are given and leaves the others. Runs that have not begun move to the new definition; one that
 has begun keeps its own. --label, --env and --header add to what is there or replace it, and "--label key-" takes one
 away. Giving --at, --after, --cron or --every replaces whichever of them the job had. An empty --starts-at, --ends-at,
---max-runs or --tz takes that away.`,
+--max-runs or --tz takes that away. A time without an offset is one in the zone of --tz, else in the job's own.`,
 		Example: `  carillon edit report --cron "0 4 * * MON-FRI"
   carillon edit job_0f8j2v5r3c000 --priority 9 --label team=blue --label old-
   carillon edit report --env LEVEL=debug -- /opt/report --verbose`,
@@ -39,23 +39,26 @@ away. Giving --at, --after, --cron or --every replaces whichever of them the job
 		if len(given) == 0 {
 			return usage("nothing to change: give at least one flag, or a program after --")
 		}
-		if err := a.refuseLate(given, late); err != nil {
-			return err
-		}
 		return a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.edit(ctx, c, args[0], given)
+			return a.edit(ctx, c, args[0], given, late)
 		})(cmd, args)
 	}
 	return cmd
 }
 
-func (a *app) edit(ctx context.Context, c *client.Client, name string, given doc) error {
+func (a *app) edit(ctx context.Context, c *client.Client, name string, given doc, late bool) error {
 	id, err := a.findJob(ctx, c, name)
 	if err != nil {
 		return err
 	}
 	was, err := c.Job(ctx, id)
 	if err != nil {
+		return err
+	}
+	if err := a.resolveTimes(given, &was.Schedule); err != nil {
+		return err
+	}
+	if err := a.refuseLate(given, late); err != nil {
 		return err
 	}
 	changes, err := changesTo(was.Definition, given)

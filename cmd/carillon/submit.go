@@ -21,6 +21,9 @@ func (a *app) submitCommand() *cobra.Command {
 		Short: "Submit a job: a command, an HTTP request or a handler; now, later or again and again",
 		Long: `Submits a job and prints its id. What it runs is a program with its arguments, --shell, --http or --handler.
 When it runs is --at, --after, --cron or --every; without one of them it runs now.
+A time without an offset is one in the zone of --tz. Without --tz it is one in UTC for a job with --cron, and in the zone
+of this machine for any other. A time that the clocks skip is taken as the end of the gap, of one that they show twice
+the first counts.
 
 With -f jobs come from a file with the fields of the API: one job, a list of them, JSON lines, or several YAML documents. Up
 to 1000 of them are accepted, or none if one is not valid; more are sent 1000 at a time, and an error says how many were
@@ -31,6 +34,7 @@ error says what it waits for: the due time, a worker, the next attempt. Ctrl-C e
 		Example: `  carillon submit --name hello --after 2s -- echo hello
   carillon submit --wait --shell 'df -h | grep /$'
   carillon submit --name report --cron "0 3 * * MON-FRI" --tz Europe/Berlin -- /opt/report --all
+  carillon submit --name remind --at "2026-11-18 09:00" --tz Europe/Berlin -- /opt/remind
   carillon submit --http https://example.com/hook --payload '{"n":1}' --every 30s --max-runs 10
   carillon submit --handler --type email.send --payload @mail.json
   carillon submit -f jobs.yaml`,
@@ -45,6 +49,9 @@ error says what it waits for: the due time, a worker, the next attempt. Ctrl-C e
 	_ = cmd.MarkFlagFilename("file", "json", "yaml", "yml")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		given := def.given(args)
+		if err := a.resolveTimes(given, nil); err != nil {
+			return err
+		}
 		defs, err := a.submission(file, given)
 		if err != nil {
 			return err
@@ -111,8 +118,10 @@ func checkTarget(given doc) error {
 	switch {
 	case len(found) == 0:
 		return usage("nothing to run: give a program after --, or --shell, --http, --handler or -f")
-	case len(found) > 1:
-		return usage("only one of %s", strings.Join(found, ", "))
+	case len(found) == 2:
+		return usage("give %s or %s, not both", found[0], found[1])
+	case len(found) > 2:
+		return usage("give only one of %s", strings.Join(found, ", "))
 	case command != nil && found[0] != "a program" && found[0] != "--shell":
 		return usage("--env, --dir and --fatal-exit-codes are for commands, not for %s", found[0])
 	case request != nil && found[0] != "--http":

@@ -110,8 +110,8 @@ func took(from, to carillon.Time) string {
 // scheduleShort fits into a table.
 func scheduleShort(s *carillon.Schedule) string {
 	switch {
-	case s.Cron != "" && s.Timezone != "" && s.Timezone != "UTC":
-		return s.Cron + " " + s.Timezone
+	case s.Cron != "" && otherZone(s) != "":
+		return s.Cron + " (" + otherZone(s) + ")" // in brackets, so that it is not copied as a part of the expression
 	case s.Cron != "":
 		return s.Cron
 	case s.Every != 0:
@@ -120,22 +120,34 @@ func scheduleShort(s *carillon.Schedule) string {
 	return "once"
 }
 
+// otherZone is the zone of a cron expression, "" if it is the default.
+func otherZone(s *carillon.Schedule) string {
+	if s.Timezone == "UTC" {
+		return ""
+	}
+	return s.Timezone
+}
+
 // scheduleWords says it in a sentence, with its bounds.
 func (a *app) scheduleWords(s *carillon.Schedule) string {
 	var b strings.Builder
 	switch {
 	case s.Cron != "":
-		fmt.Fprintf(&b, "%s (%s)", describe(s.Cron), scheduleShort(s))
+		b.WriteString(describe(s.Cron) + " (" + s.Cron)
+		if zone := otherZone(s); zone != "" {
+			b.WriteString(", " + zone)
+		}
+		b.WriteString(")")
 	case s.Every != 0:
 		b.WriteString("Every " + s.Every.String())
 	default:
 		return "Once, at " + a.when(s.At)
 	}
 	if s.StartsAt != 0 {
-		b.WriteString(", from " + a.stamp(s.StartsAt))
+		b.WriteString(", from " + stampIn(s.StartsAt, a.zoneOf(s)))
 	}
 	if s.EndsAt != 0 {
-		b.WriteString(", until " + a.stamp(s.EndsAt))
+		b.WriteString(", until " + stampIn(s.EndsAt, a.zoneOf(s)))
 	}
 	if s.MaxRuns != 0 {
 		fmt.Fprintf(&b, ", at most %s", count(s.MaxRuns, "run"))

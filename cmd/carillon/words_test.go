@@ -37,11 +37,11 @@ func TestSchedulesInWords(t *testing.T) {
 	a, _ := offline()
 	at := carillon.TimeOf(time.Date(2026, 3, 26, 12, 0, 2, 0, time.UTC))
 	for want, s := range map[string]carillon.Schedule{
-		"Once, at 2026-03-26 12:00:02 UTC (in 2s)":                     {At: at},
-		"At 03:00, Monday through Friday (0 3 * * MON-FRI Asia/Tokyo)": {Cron: "0 3 * * MON-FRI", Timezone: "Asia/Tokyo"},
-		"At 00:00 (@daily), until 2026-03-26 12:00:02 UTC":             {Cron: "@daily", Timezone: "UTC", EndsAt: at},
-		"Every 90s, from 2026-03-26 12:00:02 UTC, at most 1 run":       {Every: carillon.Duration(90 * time.Second), StartsAt: at, MaxRuns: 1},
-		"something newer than this (something newer than this)":        {Cron: "something newer than this"},
+		"Once, at 2026-03-26 12:00:02 UTC (in 2s)":                      {At: at},
+		"At 03:00, Monday through Friday (0 3 * * MON-FRI, Asia/Tokyo)": {Cron: "0 3 * * MON-FRI", Timezone: "Asia/Tokyo"},
+		"At 00:00 (@daily), until 2026-03-26 12:00:02 UTC":              {Cron: "@daily", Timezone: "UTC", EndsAt: at},
+		"Every 90s, from 2026-03-26 12:00:02 UTC, at most 1 run":        {Every: carillon.Duration(90 * time.Second), StartsAt: at, MaxRuns: 1},
+		"something newer than this (something newer than this)":         {Cron: "something newer than this"},
 	} {
 		if got := a.scheduleWords(&s); got != strings.Replace(want, "90s", "1m30s", 1) {
 			t.Errorf("%q, want %q", got, want)
