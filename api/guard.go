@@ -72,10 +72,15 @@ type watch struct {
 // as net/http has it: the connection is closed instead.
 func (w *watch) refused() bool { return w.status >= http.StatusBadRequest && !w.bodyRead }
 
-// leaveBody keeps net/http from reading the rest of the body after the answer.
+// unreadGrace is how long the body of a refused request is still read after the answer. Closing the connection while the
+// body comes would reset it, and a reset can reach the caller before it has read the answer. It is what net/http grants
+// bodies of more than 256 KiB.
+const unreadGrace = 500 * time.Millisecond
+
+// leaveBody keeps net/http from waiting for the rest of the body after the answer.
 func (w *watch) leaveBody() {
 	if w.refused() {
-		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now())
+		_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now().Add(unreadGrace))
 	}
 }
 

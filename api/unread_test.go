@@ -2,15 +2,17 @@ package api_test
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// A caller that announces a body is answered before the body comes, if the answer does not depend on it: else anybody could
+// A caller that announces a body is answered before the body comes, if the answer does not depend on it: else every caller could
 // hold connections open, and a person would wait a minute to hear that the token is wrong.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	h := newHouse(t, nil)
@@ -64,6 +66,38 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A connection that is closed while its body comes is reset, and a reset takes the answer away from a caller that has not
+// read it yet. So the server reads on for a moment.
+func TestARefusedBodyThatComesIsTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, nil)
+		conn, err := h.serve(0).Transport.(*http.Transport).DialContext(t.Context(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		const size = 200_000
+		if _, err := fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: carillon\r\nContent-Length: %d\r\n\r\n", size); err != nil {
+			t.Fatal(err)
+		}
+		r := bufio.NewReader(conn)
+		answer, err := http.ReadResponse(r, nil)
+		if err != nil || answer.StatusCode != 401 {
+			t.Fatalf("%v, %v", answer, err)
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(200 * time.Millisecond) // the body is on its way
+		if n, err := conn.Write(make([]byte, size)); err != nil {
+			t.Errorf("the server has taken %d of %d bytes: %v", n, size, err)
+		}
+		if _, err := r.ReadByte(); err != io.EOF {
+			t.Errorf("the connection is not closed: %v", err)
+		}
+	})
 }
 
 func TestARefusalAfterTheBodyKeepsTheConnection(t *testing.T) {
