@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,15 +64,21 @@ func (s *server) view(ctx context.Context, job carillon.Job) (jobView, error) {
 		return view, err
 	}
 	view.State = job.StateOf(unfinished)
-	begun := ofJob(job, carillon.Claimed, carillon.Running, carillon.Succeeded, carillon.Failed, carillon.Canceled)
-	begun.Limit = 10
-	err = s.eachRun(ctx, begun, func(run carillon.Run) bool {
+	ended := ofJob(job, carillon.Succeeded, carillon.Failed, carillon.Canceled)
+	ended.Limit = 10
+	begun := unfinished
+	var last *carillon.Run
+	err = s.eachRun(ctx, ended, func(run carillon.Run) bool {
 		if run.Attempt == 0 { // canceled before it began
 			return true
 		}
-		view.LastRun = &run
+		last, begun = &run, append(begun, run)
 		return false
 	})
+	if last = carillon.LastOf(unfinished, last); last != nil {
+		i := slices.IndexFunc(begun, func(run carillon.Run) bool { return run.ID == last.ID })
+		view.LastRun = &begun[i] // with its name, which LastOf leaves out
+	}
 	return view, err
 }
 
@@ -79,7 +86,7 @@ func ofJob(job carillon.Job, states ...carillon.State) carillon.RunQuery {
 	return carillon.RunQuery{Namespace: job.Namespace, Job: job.ID, States: states, Limit: maxLimit}
 }
 
-// maxPages bounds how far one request reads for a job's own runs: 20,000 unfinished ones are more than anybody has.
+// maxPages bounds how far one request reads for a job's own runs: 20,000 unfinished ones are more than a job has.
 const maxPages = 20
 
 // eachRun calls each for the runs of all pages until it returns false.
@@ -102,7 +109,7 @@ func (s *server) eachRun(ctx context.Context, q carillon.RunQuery, each func(car
 	return nil
 }
 
-// editJob reads the body over the present definition, each time anew if somebody else edits at the same time.
+// editJob reads the body over the present definition, each time anew if another edit of the job comes between.
 func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error {
 	body, err := readJSON(w, r, maxBody)
 	if err != nil {
@@ -118,7 +125,7 @@ func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	}
 	edited, err := s.Ledger.EditJob(r.Context(), namespace(r), job.ID, func(def *carillon.Definition) error {
 		if !same(def) {
-			return mismatch("somebody else edited it just now")
+			return mismatch("another request edited it just now")
 		}
 		was := *def
 		if err := decode(body, def, maxDepth); err != nil {

@@ -395,6 +395,29 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 	h.call("GET", run, "").is(200)
 }
 
+func TestTheLastRunOfAJobIsTheOneThatTheListShows(t *testing.T) {
+	h := newHouse(t, nil)
+	job := h.submit(with(`"schedule":{"every":"1h"},"overlap":"allow","retry":{"delay":"1h"}`))
+	same := func(moment string, want carillon.Run) {
+		t.Helper()
+		one := h.call("GET", "/v1/jobs/"+job, "").is(200)
+		list := h.call("GET", "/v1/jobs", "").is(200).json()["items"].([]any)[0].(map[string]any)["last_run"].(map[string]any)
+		if one.text("last_run.id") != want.ID.String() || list["id"] != want.ID.String() || one.text("last_run.name") == "" {
+			t.Errorf("%s: %s; the list has %v, want %s", moment, one.Body, list["id"], want.ID)
+		}
+	}
+	first := h.claim(job)
+	h.finish(first, carillon.Outcome{Kind: carillon.Success})
+	second := h.claim(job)
+	same("the second is claimed", second)
+	h.finish(second, carillon.Outcome{Kind: carillon.Retriable, Reason: "again"})
+	same("the second waits for its next attempt", second)
+	third := h.call("POST", "/v1/jobs/"+job+"/run", "").is(201).text("id")
+	same("another run waits to begin", second)
+	h.call("POST", "/v1/runs/"+third+"/cancel", "").is(200)
+	same("it was canceled before it began", second)
+}
+
 func TestAListOfJobsHasTheLastRunOfEach(t *testing.T) {
 	h := newHouse(t, nil)
 	h.submit(with(`"name":"none"`))

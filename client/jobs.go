@@ -16,7 +16,7 @@ import (
 // Detail is a job with what a person wants to know first.
 type Detail struct {
 	carillon.Job
-	LastRun *carillon.Run `json:"last_run"` // the latest that a worker has or that has ended, skipped ones left out
+	LastRun *carillon.Run `json:"last_run"` // the one that a worker holds, else the latest that has begun; nil: none
 	NextRun *carillon.Run `json:"next_run"` // the waiting run that is due first
 }
 
