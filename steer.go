@@ -193,7 +193,6 @@ func (w Whole) add(of Run, now Time) (Change, Run, error) {
 // under every policy, because it would otherwise be lost. Under replace a run that repeats none is given no place: it
 // looks for its turn itself, and stops what runs.
 func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
-	const advice = "wait until it has ended or cancel it, or let the job's overlap be queue_all or allow"
 	if w.Job.Overlap == OverlapReplace && run.RetryOf == 0 {
 		return c, nil
 	}
@@ -206,10 +205,11 @@ func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
 		return c, fmt.Errorf("%w: %d runs of %s wait already; try again when some of them have ended", ErrConflict, maxQueued, w.Job.ID)
 	case run.RetryOf != 0:
 	case w.Job.Overlap == OverlapSkip && t.first() != 0:
-		return c, fmt.Errorf("%w: %s is not finished, and the job's overlap is skip: %s", ErrConflict, RunID{w.Job.ID, t.first()}, advice)
+		return c, fmt.Errorf("%w: %s is not finished, and the job's overlap is skip: %s",
+			ErrConflict, RunID{w.Job.ID, t.first()}, w.advice(t.first()))
 	case w.Job.Overlap == OverlapQueue && len(t.Queue) > 0 && (t.Holder != 0 || len(t.Queue) > 1):
 		return c, fmt.Errorf("%w: %s waits already, and the job's overlap is queue, which lets one run wait: %s",
-			ErrConflict, RunID{w.Job.ID, t.Queue[len(t.Queue)-1]}, advice)
+			ErrConflict, RunID{w.Job.ID, t.Queue[len(t.Queue)-1]}, w.advice(t.Queue[len(t.Queue)-1]))
 	}
 	t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
 	if !t.free(run.ID.Due) && !run.Has(OnHold) {
@@ -217,6 +217,17 @@ func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
 	}
 	c.Guards[0] = t.guard(c.Guards[0])
 	return c, nil
+}
+
+// advice is what a caller can do about the run that a manual run is refused for.
+func (w Whole) advice(due Time) string {
+	const others = "wait until it has ended or cancel it, or let the job's overlap be queue_all or allow"
+	for i := range w.Runs {
+		if run := &w.Runs[i]; run.ID.Due == due && run.State == Waiting && run.Attempt > 0 {
+			return fmt.Sprintf("have its next attempt made now (\"carillon retry %s\"), %s", run.ID, others)
+		}
+	}
+	return others
 }
 
 // lineUp puts the run in line that is due and would take the free turn as soon as a worker has a slot: what is asked for

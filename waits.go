@@ -22,10 +22,11 @@ const (
 // Wait says what a waiting run waits for. It is worked out when a person asks, and stored nowhere.
 type Wait struct {
 	Kind  WaitKind `json:"kind"`
-	Text  string   `json:"text"`            // a sentence for people
-	Until Time     `json:"until,omitzero"`  // WaitTime
-	Run   RunID    `json:"run,omitzero"`    // WaitTurn: the run whose turn it is, or who is next
-	Ahead *int     `json:"ahead,omitempty"` // due runs of its queue that come before it, up to MaxAhead
+	Text  string   `json:"text"`           // a sentence for people
+	Until Time     `json:"until,omitzero"` // WaitTime
+	Run   RunID    `json:"run,omitzero"`   // WaitTurn: the run whose turn it is, or who is next
+	// Ahead is how many runs come before it: of WaitTurn unfinished runs of its job, else due runs of its queue, up to MaxAhead.
+	Ahead *int `json:"ahead,omitempty"`
 }
 
 // MaxAhead bounds how many runs are counted before a run that waits: so many means so many or more.
@@ -49,8 +50,7 @@ func (r *Run) WaitsFor(a Around, now Time) *Wait {
 		return &Wait{Kind: WaitResume, Text: "its job is paused: it waits until the job is resumed"}
 	}
 	if t := turnsOf(a.Guard); r.Has(Guarded) && t.has(r.ID.Due) && !t.free(r.ID.Due) {
-		first := RunID{r.ID.Job, t.first()}
-		return &Wait{Kind: WaitTurn, Run: first, Text: fmt.Sprintf("it waits its turn behind %s of the same job", first)}
+		return r.waitsItsTurn(t)
 	}
 	if r.Wake > now {
 		what := "it is due at "
@@ -60,6 +60,21 @@ func (r *Run) WaitsFor(a Around, now Time) *Wait {
 		return &Wait{Kind: WaitTime, Until: r.Wake, Text: what + r.Wake.String()}
 	}
 	return r.waitsForWorker(a)
+}
+
+// waitsItsTurn is for a run that has a place in the line of its job.
+func (r *Run) waitsItsTurn(t turns) *Wait {
+	queued := slices.Index(t.Queue, r.ID.Due) // -1: it has begun, beside the run whose turn it is
+	ahead, place := len(t.Beside)+queued, queued
+	if t.Holder != 0 { // else the first of the line is the one that it is behind
+		ahead, place = ahead+1, place+1
+	}
+	first := RunID{r.ID.Job, t.first()}
+	w := &Wait{Kind: WaitTurn, Run: first, Ahead: &ahead, Text: fmt.Sprintf("it waits its turn behind %s of the same job", first)}
+	if place > 0 {
+		w.Text += fmt.Sprintf(", as number %d in line", place)
+	}
+	return w
 }
 
 // waitsForWorker is for a run that is due, and whose turn it is.
@@ -87,7 +102,11 @@ func (r *Run) waitsForWorker(a Around) *Wait {
 		w.Kind = WaitSlot
 		w.Text = fmt.Sprintf("%s, and %s taken", serve, slotsAre(slots))
 	case told:
-		w.Text = fmt.Sprintf("%s, with %d of %d slots free: it starts in a moment", serve, free, slots)
+		// A slot that was taken after the last heartbeat still counts as free here, so the sentence names its source.
+		w.Text = fmt.Sprintf("%s, with %d of %d slots free by %s", serve, free, slots, heartbeats(workers))
+		if a.Ahead == 0 {
+			w.Text += ": it starts in a moment"
+		}
 	default:
 		w.Text = serve
 	}
@@ -99,7 +118,7 @@ func (r *Run) waitsForWorker(a Around) *Wait {
 	case a.Ahead > 1:
 		w.Text += fmt.Sprintf("; %d due runs come before it", a.Ahead)
 	case w.Kind == WaitSlot:
-		w.Text += "; it is the next"
+		w.Text += "; it is the next of its queue"
 	}
 	return w
 }
@@ -109,6 +128,13 @@ func serves(workers int) string {
 		return "1 worker serves"
 	}
 	return fmt.Sprintf("%d workers serve", workers)
+}
+
+func heartbeats(workers int) string {
+	if workers == 1 {
+		return "its last heartbeat"
+	}
+	return "their last heartbeats"
 }
 
 func slotsAre(n int) string {

@@ -21,6 +21,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 	}
 	guarded := with(func(r *Run) { r.Flags, r.Wake = Guarded, now+30_000 })
 	guard := turns{Holder: now - 5000, Queue: []Time{guarded.ID.Due}}.guard(Guard{})
+	long := turns{Holder: now - 5000, Beside: []Time{now - 4500}, Queue: []Time{now - 4000, guarded.ID.Due}}.guard(Guard{})
 	n := func(i int) *int { return &i }
 	for name, c := range map[string]struct {
 		run    Run
@@ -46,7 +47,18 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		"one behind another of its job": {
 			guarded,
 			Around{Guard: &guard},
-			&Wait{Kind: WaitTurn, Run: RunID{7, now - 5000}, Text: "it waits its turn behind " + RunID{7, now - 5000}.String() + " of the same job"},
+			&Wait{
+				Kind: WaitTurn, Run: RunID{7, now - 5000}, Ahead: n(1),
+				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() + " of the same job, as number 1 in line",
+			},
+		},
+		"one behind several others of its job": {
+			guarded,
+			Around{Guard: &long},
+			&Wait{
+				Kind: WaitTurn, Run: RunID{7, now - 5000}, Ahead: n(3),
+				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() + " of the same job, as number 2 in line",
+			},
 		},
 		"no worker at all": {
 			due,
@@ -71,12 +83,17 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		"the only slot is taken": {
 			due,
 			Around{Members: []Member{worker("a", 1)}, Used: map[string]int{"a": 1}},
-			&Wait{Kind: WaitSlot, Ahead: n(0), Text: `1 worker serves the queue "mail", and its 1 slot is taken; it is the next`},
+			&Wait{Kind: WaitSlot, Ahead: n(0), Text: `1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`},
 		},
 		"a slot is free": {
 			due,
 			Around{Members: []Member{worker("a", 2)}, Used: map[string]int{"a": 1}, Ahead: 1},
-			&Wait{Kind: WaitClaim, Ahead: n(1), Text: `1 worker serves the queue "mail", with 1 of 2 slots free: it starts in a moment; 1 due run comes before it`},
+			&Wait{Kind: WaitClaim, Ahead: n(1), Text: `1 worker serves the queue "mail", with 1 of 2 slots free by its last heartbeat; 1 due run comes before it`},
+		},
+		"slots are free, and it is the next": {
+			due,
+			Around{Members: []Member{worker("a", 2), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 0}},
+			&Wait{Kind: WaitClaim, Ahead: n(0), Text: `2 workers serve the queue "mail", with 2 of 3 slots free by their last heartbeats: it starts in a moment`},
 		},
 		"a worker that does not tell its slots": {
 			due,

@@ -49,11 +49,11 @@ func TestARunSaysWhyItWaits(t *testing.T) {
 	is(last, "worker", `no live worker serves the queue "mail"; those that are alive serve a, b`)
 	members[0].Queues = []string{"mail=3"}
 	held = []carillon.Holding{{ID: "w1", Runs: []carillon.Held{{}}}}
-	is(urgent, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; it is the next`)
+	is(urgent, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`)
 	is(first, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; 1 due run comes before it`)
 	is(last, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; 2 due runs come before it`)
 	held[0].Runs = nil
-	is(first, "claim", `1 worker serves the queue "mail", with 1 of 1 slots free: it starts in a moment; 1 due run comes before it`)
+	is(first, "claim", `1 worker serves the queue "mail", with 1 of 1 slots free by its last heartbeat; 1 due run comes before it`)
 	away = errors.New("coordinator away")
 	is(last, "unknown", "it is due; which workers are alive cannot be read now")
 	h.call("POST", "/v1/jobs/"+last+"/pause", "").is(200)
@@ -68,7 +68,8 @@ func TestARunInALineSaysBehindWhichOne(t *testing.T) {
 	h.behind(queued)
 	a := h.call("GET", "/v1/runs/"+queued, "").is(200)
 	want := map[string]any{
-		"kind": "turn", "run": running.ID.String(), "text": "it waits its turn behind " + running.ID.String() + " of the same job",
+		"kind": "turn", "run": running.ID.String(), "ahead": 1.0,
+		"text": "it waits its turn behind " + running.ID.String() + " of the same job, as number 1 in line",
 	}
 	if diff := cmp.Diff(want, a.json()["waits_for"]); diff != "" {
 		t.Error(diff)

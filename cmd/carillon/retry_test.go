@@ -18,6 +18,7 @@ func TestRetriedRunsWaitForEachOtherAndAManualRunThatWouldBeSkippedIsRefused(t *
 		h.carillon("retry", "slow")
 		h.carillon("submit", "-q", "--name", "import", "--retry-delay", "1h", "--", "fail", "no such table")
 		h.later(time.Second)
+		h.carillon("run", "--now", "import")
 		h.carillon("retry", "import")
 		h.later(time.Second)
 		h.carillon("runs", "import")

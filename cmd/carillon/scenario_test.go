@@ -222,7 +222,7 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 	w.tell(&run)
 	run.Wake, run.WaitsFor = now, &carillon.Wait{Kind: carillon.WaitSlot, Text: "all 3 slots are taken; 2 due runs come before it"}
 	w.tell(&run)
-	run.WaitsFor.Text = "all 3 slots are taken; it is the next"
+	run.WaitsFor.Text = "all 3 slots are taken; it is the next of its queue"
 	w.tell(&run)
 	run.State, run.Attempt, run.WaitsFor = carillon.Claimed, 1, nil
 	w.tell(&run)
