@@ -2,6 +2,7 @@ package carillon
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"time"
 )
@@ -86,6 +87,25 @@ type Order struct {
 	Held
 	Lost   bool
 	Reason string
+}
+
+// NodeAddresses are where workers can dial nodes. Those that beat within the last two seconds come first: a node that is killed
+// stays a member for SessionTime. Otherwise the order is random, so that workers spread over the nodes.
+func NodeAddresses(members []Member, now Time) []string {
+	var fresh, rest []string
+	for i := range members {
+		switch m := &members[i]; {
+		case m.Kind != KindNode || m.Addr == "":
+		case now.Sub(m.Beat) <= 2*BeatEvery:
+			fresh = append(fresh, m.Addr)
+		default:
+			rest = append(rest, m.Addr)
+		}
+	}
+	for _, list := range [][]string{fresh, rest} {
+		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	}
+	return append(fresh, rest...)
 }
 
 // WorkerPrefix begins the ids of workers that dial in; 20 hexadecimal digits follow.

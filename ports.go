@@ -116,6 +116,7 @@ type Member struct {
 	Addr string // of a node: where it serves the API; of a worker: what it calls itself
 	Profile
 	Joined Time // by the coordinator's clock; Join ignores it
+	Beat   Time // when the last beat, or the join, came, by the same clock; Join ignores it
 }
 
 // Profile is what a process tells about itself when it joins: for people, and to explain why a run waits. Nothing is

@@ -163,17 +163,11 @@ func (g *registration) check() error {
 
 // nodes are where the API is served. A worker that is not told now learns it with its first heartbeat.
 func (s *server) nodes(ctx context.Context) []string {
-	nodes := []string{}
 	members, err := s.members(ctx)
 	if err != nil {
 		s.Logger.WarnContext(ctx, "list the nodes for a worker", "error", err)
 	}
-	for _, m := range members {
-		if m.Kind == carillon.KindNode && m.Addr != "" {
-			nodes = append(nodes, m.Addr)
-		}
-	}
-	return nodes
+	return append([]string{}, carillon.NodeAddresses(members, carillon.Now())...) // never null
 }
 
 // workerOf is the worker that the path names. Nodes and the workers inside of them are members too, but nobody may speak for

@@ -164,18 +164,18 @@ func TestARegistrationIsChecked(t *testing.T) {
 	}
 }
 
-func TestARegistrationTellsOfAllNodes(t *testing.T) {
+func TestARegistrationTellsOfAllNodesThoseThatBeatLatelyFirst(t *testing.T) {
 	members := []carillon.Member{
 		{ID: "node_1", Kind: carillon.KindNode, Addr: "http://a"},
 		{ID: "node_2", Kind: carillon.KindNode},
 		{ID: "worker_1", Kind: carillon.KindWorker, Addr: "x"},
-		{ID: "node_3", Kind: carillon.KindNode, Addr: "http://c"},
+		{ID: "node_3", Kind: carillon.KindNode, Addr: "http://c", Beat: carillon.Now().Add(time.Minute)},
 	}
 	var away error
 	h := newHouse(t, func(c *api.Config) {
 		c.Members = func(context.Context) ([]carillon.Member, error) { return members, away }
 	})
-	if got := h.call("POST", "/v1/workers", `{}`).is(201).json()["nodes"]; !cmp.Equal(got, []any{"http://a", "http://c"}) {
+	if got := h.call("POST", "/v1/workers", `{}`).is(201).json()["nodes"]; !cmp.Equal(got, []any{"http://c", "http://a"}) {
 		t.Errorf("nodes are %v", got)
 	}
 	away, members = errors.New("coordinator away"), nil

@@ -24,8 +24,8 @@ type DeskConfig struct {
 }
 
 // Desk is a carillon.Desk on other machines. Its calls go to one node; when that does not answer, to the next. It learns
-// all nodes from those it talks to, so it survives the loss of any, also of all that it was given. It may be used by many
-// goroutines at once.
+// all nodes from those it talks to, so it survives the loss of any, also of all that it was given; and it keeps some that are
+// listed no longer, to be tried last. Names are resolved anew for each connection. It may be used by many goroutines at once.
 type Desk struct {
 	token string
 	http  *http.Client

@@ -17,13 +17,21 @@ import (
 // node is a place where the API is served.
 type node struct {
 	base   *url.URL
-	given  bool      // by whoever set up the worker: never dropped
+	given  bool      // by the operator of the worker: never dropped
+	former bool      // it was listed once, and is not in the last list: tried after all others
 	failed time.Time // when it did not answer the last time
 }
 
 // remembered is how long a node that did not answer is asked only after all others: nodes may tell of addresses that
 // this machine cannot reach, and each try of those costs a second.
 const remembered = 10 * time.Second
+
+// Former nodes are kept for a worker whose given servers and listed nodes are all gone. A call tries few of them, those first
+// that did not fail for the longest time: each can cost a second, and meanwhile a given server may be back.
+const (
+	maxFormer  = 16
+	formerOnce = 2
+)
 
 // call asks one node after the other, each for so long, until one answers. That is harmless: at a desk everything may be
 // said twice.
@@ -53,7 +61,7 @@ func (d *Desk) try(ctx context.Context, n *node, limit time.Duration, r request,
 	if failed {
 		n.failed = time.Now()
 	} else {
-		n.failed = time.Time{}
+		n.failed, n.former = time.Time{}, false
 		d.prefer(n)
 	}
 	return over(err)
@@ -77,14 +85,16 @@ func over(err error) error {
 	return err
 }
 
-// order is in which order nodes are asked: the current one, then those that have not failed lately, then the others;
-// among those alike the given ones first, which are sure to be meant for this machine.
+// order is in which order nodes are asked: the current one, then those that have not failed lately, then the others, then a
+// few former ones; among those alike the given ones first, which are sure to be meant for this machine.
 func (d *Desk) order() []*node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
 	rank := func(n *node) int {
 		switch failing := now.Sub(n.failed) < remembered; {
+		case n.former:
+			return 4
 		case failing && !n.given:
 			return 3
 		case failing:
@@ -95,7 +105,15 @@ func (d *Desk) order() []*node {
 		return 0
 	}
 	nodes := slices.Clone(d.nodes)
-	slices.SortStableFunc(nodes, func(a, b *node) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(nodes, func(a, b *node) int {
+		if a.former && b.former {
+			return a.failed.Compare(b.failed)
+		}
+		return rank(a) - rank(b)
+	})
+	if first := slices.IndexFunc(nodes, func(n *node) bool { return n.former }); first >= 0 {
+		nodes = nodes[:min(len(nodes), first+formerOnce)]
+	}
 	return nodes
 }
 
@@ -106,27 +124,56 @@ func (d *Desk) prefer(n *node) {
 	}
 }
 
-// learn takes over which nodes there are. What has failed lately stays known as that, also under its old entry.
+// learn takes over which nodes there are, in the order of the list: nodes put those first that are most likely alive. What has
+// failed lately stays known as that. Nodes that are listed no longer become former ones, of which the last are kept.
 func (d *Desk) learn(addresses []string) {
 	if len(addresses) == 0 {
 		return // a node that does not know yet, rather than a cluster without nodes
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	listed := map[string]bool{}
+	known := make(map[string]*node, len(d.nodes))
+	for _, n := range d.nodes {
+		known[n.key()] = n
+	}
+	var listed []*node
 	for _, address := range addresses {
 		base, err := parseServer(address)
 		if err != nil {
 			continue
 		}
-		key := strings.TrimSuffix(base.String(), "/")
-		listed[key] = true
-		if !slices.ContainsFunc(d.nodes, func(n *node) bool { return n.key() == key }) {
-			at := 1 + rand.IntN(len(d.nodes)) // not in front of the current one
-			d.nodes = slices.Insert(d.nodes, at, &node{base: base})
+		n := &node{base: base}
+		if was := known[n.key()]; was != nil {
+			n = was
+		}
+		n.former = false
+		if !slices.Contains(listed, n) {
+			listed = append(listed, n)
 		}
 	}
-	d.nodes = slices.DeleteFunc(d.nodes, func(n *node) bool { return !n.given && !listed[n.key()] })
+	d.nodes = arrange(d.nodes, listed)
+}
+
+// arrange puts the current node first, then the listed ones, then those that were given, then the former ones that are kept:
+// those that were in the list before this one first. A current node that answers stays that, listed or not.
+func arrange(nodes, listed []*node) []*node {
+	current := nodes[0]
+	var given, former []*node
+	for _, n := range nodes {
+		switch {
+		case slices.Contains(listed, n):
+		case n.given || n == current && n.failed.IsZero():
+			given = append(given, n)
+		case len(former) < maxFormer:
+			n.former = true
+			former = append(former, n)
+		}
+	}
+	all := slices.Concat(listed, given, former)
+	if i := slices.Index(all, current); i > 0 && !current.former {
+		all = slices.Insert(slices.Delete(all, i, i+1), 0, current)
+	}
+	return all
 }
 
 func (n *node) key() string { return strings.TrimSuffix(n.base.String(), "/") }

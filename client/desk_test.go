@@ -491,3 +491,90 @@ func TestOnlyAddressesMakeADesk(t *testing.T) {
 		}
 	}
 }
+
+func TestADeskKeepsTheLastNodesThatWereListedAndTriesThemLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ctx := newCluster(t), t.Context()
+		nodes := network{"a": c.handler(), "former": c.handler(), "new": c.handler()}
+		d := must(client.NewDesk(client.DeskConfig{Servers: []string{"http://a"}, Token: token, HTTP: &http.Client{Transport: nodes}}))(t)
+		c.advertise("http://a", "http://former")
+		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+		c.advertise("http://a", "http://new")
+		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+		delete(nodes, "former") // it swallows what is sent to it
+		nodes["a"] = nil
+		began := time.Now()
+		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+		if took := time.Since(began); took != 0 {
+			t.Errorf("the former node was tried before the new one: it took %s", took)
+		}
+		nodes["new"], nodes["former"] = nil, c.handler()
+		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+		must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)
+	})
+}
+
+func TestOfFormerNodesADeskKeepsFewAndTriesTwoAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ctx := newCluster(t), t.Context()
+		tried := map[string]int{}
+		nodes := network{"a": c.handler()}
+		d := must(client.NewDesk(client.DeskConfig{
+			Servers: []string{"http://a"}, Token: token, HTTP: &http.Client{Transport: counting{nodes, tried}},
+		}))(t)
+		for i := range 40 {
+			c.advertise("http://a", fmt.Sprintf("http://node%02d", i))
+			must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+		}
+		c.advertise("http://a")
+		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+		nodes["a"] = nil
+		for range 20 {
+			began := time.Now()
+			if _, err := d.Beat(ctx, carillon.Beat{ID: worker}); err == nil || time.Since(began) > 3*time.Second {
+				t.Fatalf("after %s: %v", time.Since(began), err)
+			}
+		}
+		delete(tried, "a")
+		for i := range 16 {
+			if tried[fmt.Sprintf("node%02d", 39-i)] == 0 {
+				t.Errorf("node%02d was not tried", 39-i)
+			}
+		}
+		if len(tried) != 16 {
+			t.Errorf("tried %v, want the last 16", tried)
+		}
+	})
+}
+
+// counting counts requests by host.
+type counting struct {
+	network
+	tried map[string]int
+}
+
+func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.tried[r.URL.Host]++
+	return c.network.RoundTrip(r)
+}
+
+func TestANameIsResolvedAnewForEachConnection(t *testing.T) {
+	c, ctx := newCluster(t), t.Context()
+	var at atomic.Value
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address != "cluster.example:80" {
+			t.Errorf("dialed %s", address)
+		}
+		return new(net.Dialer).DialContext(ctx, network, at.Load().(string))
+	}}
+	defer transport.CloseIdleConnections()
+	d := must(client.NewDesk(client.DeskConfig{Servers: []string{"http://cluster.example"}, Token: token, HTTP: &http.Client{Transport: transport}}))(t)
+	first, second := httptest.NewServer(c.handler()), httptest.NewServer(c.handler())
+	defer second.Close()
+	at.Store(first.Listener.Addr().String())
+	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	first.Close()
+	transport.CloseIdleConnections()
+	at.Store(second.Listener.Addr().String())
+	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+}

@@ -67,13 +67,8 @@ func (n *Node) beatOnce(ctx context.Context) error {
 }
 
 // addresses are where workers find nodes.
-func (n *Node) addresses() (list []string) {
-	for _, m := range n.scheduler.Members() {
-		if m.Kind == carillon.KindNode && m.Addr != "" {
-			list = append(list, m.Addr)
-		}
-	}
-	return list
+func (n *Node) addresses() []string {
+	return carillon.NodeAddresses(n.scheduler.Members(), carillon.Now())
 }
 
 // peerAddresses are those of the other nodes. One goroutine asks for them, once a second.

@@ -34,13 +34,27 @@ func coordinatorProfile(t coordinatorTest) {
 		t.Fatalf("members: %v, %v", list, err)
 	}
 	for _, m := range list {
-		if m.Joined < before || m.Joined > after {
-			t.Errorf("%s joined at %s, want between %s and %s", m.ID, m.Joined, before, after)
+		if m.Joined < before || m.Joined > after || m.Beat != m.Joined {
+			t.Errorf("%s joined at %s, and beat at %s: want both between %s and %s", m.ID, m.Joined, m.Beat, before, after)
 		}
 	}
+	coordinatorLastBeat(t, after)
 	told.Queues, node.Joined = []string{"mail=3", "default"}, 0
 	t.there(false, told, node)
 	t.there(true, told, node)
+}
+
+// coordinatorLastBeat has the member "zulu" beat, and looks when that came.
+func coordinatorLastBeat(t coordinatorTest, after carillon.Time) {
+	if _, err := t.Beat(t.Context(), []carillon.Beat{{ID: "zulu"}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, expire := range []carillon.Time{0, carillon.Never} {
+		list, err := t.Members(t.Context(), expire)
+		if err != nil || len(list) != 2 || list[1].ID != "zulu" || list[1].Beat < after {
+			t.Fatalf("after a beat: %v, %v; want that it came at %s or later", list, err, after)
+		}
+	}
 }
 
 func coordinatorTwice(t coordinatorTest) {

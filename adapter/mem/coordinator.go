@@ -126,7 +126,9 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) ([]cari
 			c.end(id)
 			continue
 		}
-		list = append(list, s.Member)
+		m := s.Member
+		m.Beat = s.at
+		list = append(list, m)
 	}
 	slices.SortFunc(list, func(a, b carillon.Member) int { return cmp.Compare(a.ID, b.ID) })
 	return list, nil

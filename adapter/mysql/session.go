@@ -154,15 +154,16 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (member
 }
 
 // In: SessionTime. Out: a session, and whether it is late.
-const listSessions = `SELECT id, kind, addr, profile, joined, beat < ` + clock + ` - ? FROM session ORDER BY id`
+const listSessions = `SELECT id, kind, addr, profile, joined, beat, beat < ` + clock + ` - ? FROM session ORDER BY id`
 
 func (l *link) members() (members []carillon.Member, late []string, err error) {
 	err = l.query(func(r row) error {
 		m := carillon.Member{
-			ID: r.text(0), Kind: r.name(1), Addr: r.text(2), Profile: stored.UnpackProfile(r.text(3)), Joined: carillon.Time(r.int(4)),
+			ID: r.text(0), Kind: r.name(1), Addr: r.text(2), Profile: stored.UnpackProfile(r.text(3)),
+			Joined: carillon.Time(r.int(4)), Beat: carillon.Time(r.int(5)),
 		}
 		members = append(members, m)
-		if r.bool(5) {
+		if r.bool(6) {
 			late = append(late, m.ID)
 		}
 		return nil

@@ -75,7 +75,7 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 	return nil
 }
 
-var listSessions = statement{"list_sessions", `SELECT id, kind, addr, profile, joined FROM carillon.session ORDER BY id`}
+var listSessions = statement{"list_sessions", `SELECT id, kind, addr, profile, joined, beat FROM carillon.session ORDER BY id`}
 
 // $1 SessionTime in milliseconds, $2 until when sessions may be ended. The clock is read once: who is old by it is so before
 // $2. Whose row is locked is passed over: it beats just now, or somebody else ends it. So this waits for nobody, and cannot
@@ -86,12 +86,12 @@ WITH now AS MATERIALIZED (SELECT carillon.clock() AS ms), ended AS (
     SELECT s.id FROM now, carillon.session s WHERE s.beat < now.ms - $1::bigint AND now.ms <= $2::bigint
     FOR UPDATE OF s SKIP LOCKED)) RETURNING id
 )
-SELECT id, kind, addr, profile, joined FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
+SELECT id, kind, addr, profile, joined, beat FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
 
 func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
 	add := func(r *row) error {
 		m := carillon.Member{ID: r.text(), Kind: r.name(), Addr: r.text(), Profile: stored.UnpackProfile(r.text())}
-		m.Joined = carillon.Time(r.int())
+		m.Joined, m.Beat = carillon.Time(r.int()), carillon.Time(r.int())
 		members = append(members, m)
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 // are says that members are the given ones, whenever they joined.
 func are(got []carillon.Member, want ...carillon.Member) bool {
 	for i := range got {
-		got[i].Joined = 0
+		got[i].Joined, got[i].Beat = 0, 0
 	}
 	return reflect.DeepEqual(got, want)
 }
