@@ -40,7 +40,7 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 		return d.start(now)
 	}
 	t := turnsOf(d.Guard)
-	if ready := d.Run.ready(now); ready > now && t.has(d.Run.ID.Due) { // its turn came in the moment that its name is ahead
+	if ready := d.Run.ready(now); d.Run.Attempt == 0 && ready > now && t.has(d.Run.ID.Due) { // its turn came in the moment that its name is ahead
 		c := d.wait(now)
 		c.Runs[0].Wake = ready
 		return Behind, c
@@ -183,8 +183,8 @@ func (d Due) queue(t turns, now Time) Change {
 	return c
 }
 
-// replace asks to stop whoever runs, ends whoever waits in line, and lets the run wait until they are gone. Who is in
-// line and not among the others stays there: it must be ended by somebody who has seen it. A run that repeats another
+// replace asks the run that has the turn to stop, ends those that wait in line, and lets this one wait until they are gone.
+// A run that is in line and not among Others stays there: only a decision that has seen it can end it. A run that repeats another
 // goes on, or stays in line behind this one: a person asked for it, and it would be lost.
 func (d Due) replace(t turns, now Time) Change {
 	t.Replaced += d.unbegun(t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // Edit gives the job a new definition, admitted by the caller, and moves to it every run that has not begun; a begun
@@ -15,7 +16,7 @@ func (w Whole) Edit(def Definition, now Time) (Change, error) {
 	e := edit{was: w, job: w.Job, turns: turnsOf(w.Guard), now: now}
 	e.job.Definition, e.job.Updated = def, max(now, e.job.Updated)
 	e.job.Version++
-	moved := !sameSchedule(w.Job.Schedule, e.job.Schedule)
+	moved := !w.Job.Schedule.Equal(e.job.Schedule)
 	if moved && w.Job.Schedule.Recurring() != e.job.Schedule.Recurring() {
 		return Change{}, otherKind(&e.job.Schedule)
 	}
@@ -42,11 +43,6 @@ func otherKind(s *Schedule) *FieldError {
 	}
 	return invalid("schedule", given, "cron or every; for a single time submit a new job").
 		because("a recurring job cannot become a one-time job")
-}
-
-func sameSchedule(a, b Schedule) bool {
-	a.times, b.times = nil, nil
-	return a == b
 }
 
 // edit is what becomes of a job and its runs.
@@ -95,10 +91,17 @@ func (r Run) moveTo(job *Job) Run {
 	return r
 }
 
+// maxBack is how far a clock that is set back is believed to have been right before. Beyond it the clock was wrong: an edit
+// must be able to bring a schedule back from the year 2036.
+const maxBack = time.Hour
+
 // replan is the first run by the changed schedule; its number carries on from the one it replaces.
 func (e *edit) replan() *Run {
 	var seq int32
-	after := max(e.now, e.was.Ran) // what has been is not planned again, even if the clock was set back since
+	after := e.now
+	if e.was.Ran.Sub(e.now) < maxBack { // what has been is not planned again, even if the clock was set back since
+		after = max(after, e.was.Ran)
+	}
 	for _, run := range e.was.Runs {
 		if run.ByClock() {
 			seq = max(seq, run.Seq)

@@ -123,7 +123,7 @@ func (d *Definition) AdmitEdit(was *Definition, now Time) error {
 	if was.Schedule.Recurring() != d.Schedule.Recurring() {
 		return otherKind(&d.Schedule)
 	}
-	if !sameSchedule(was.Schedule, d.Schedule) {
+	if !was.Schedule.Equal(d.Schedule) {
 		return d.Admit(now)
 	}
 	if err := d.admitAllButSchedule(); err != nil {

@@ -233,3 +233,16 @@ func TestWhilePausedNewRunsAreOnHold(t *testing.T) {
 	}
 	expectChange(t, resumed, "job v1 active", "2m0.001s r0 v1 waiting covers 1m wakes 1h2m retries 1m")
 }
+
+func TestARunWhoseTurnHasComeWaitsForAWorker(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapQueue))
+	run := planned(job, minute(2))
+	run.Flags |= carillon.Planned
+	run.Wake = minute(3) // as of a run in line
+	if w := run.WaitsFor(carillon.Around{Guard: line(job, 0, minute(2))}, minute(2)+1); w.Kind != carillon.WaitWorker {
+		t.Errorf("%+v", w)
+	}
+	if w := run.WaitsFor(carillon.Around{Guard: line(job, minute(1), minute(2))}, minute(2)+1); w.Kind != carillon.WaitTurn {
+		t.Errorf("while another has the turn: %+v", w)
+	}
+}

@@ -31,6 +31,12 @@ type Schedule struct {
 // Recurring jobs plan a next run; one-offs have At.
 func (s *Schedule) Recurring() bool { return s.Cron != "" || s.Every != 0 }
 
+// Equal says that two schedules have the same due times by the same words.
+func (s Schedule) Equal(other Schedule) bool {
+	s.times, other.times = nil, nil
+	return s == other
+}
+
 func (s *Schedule) admit(now Time) *FieldError {
 	s.times = nil // an edit may have changed what it was parsed from
 	var set []string

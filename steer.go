@@ -40,9 +40,7 @@ func Submit(job *Job, now Time) Change {
 // it again does no harm: who did not hear the answer may ask twice, and who kept what ran may stop it now.
 func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 	job := w.Job
-	if job.State != JobCanceled {
-		job.State = JobCanceled
-	}
+	job.State = JobCanceled
 	c := Change{Job: &job}
 	t := turnsOf(w.Guard)
 	for _, run := range w.Runs {
@@ -154,7 +152,7 @@ func (w Whole) tryNow(run Run, now Time) (Change, Run, error) {
 	case run.Attempt == 0:
 		why = "has not begun, and is due at " + run.ID.Due.String() + "; to run the job now as well, add a run with \"run --now " + w.Job.ID.String() + "\""
 	default:
-		run.Wake = now
+		run.Wake = min(run.Wake, now) // a run that was lost is due already, and keeps its place in the queue
 		return Change{Runs: []Run{run}}, run, nil
 	}
 	return Change{}, Run{}, fmt.Errorf("%w: %s %s", ErrConflict, run.ID, why)

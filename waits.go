@@ -52,7 +52,7 @@ func (r *Run) WaitsFor(a Around, now Time) *Wait {
 	if t := turnsOf(a.Guard); r.Has(Guarded) && t.has(r.ID.Due) && !t.free(r.ID.Due) {
 		return r.waitsItsTurn(t)
 	}
-	if r.Wake > now {
+	if r.Wake > now && !r.next(a.Guard, now) {
 		what := "it is due at "
 		if r.Attempt > 0 {
 			what = "its next attempt is at "
@@ -75,6 +75,12 @@ func (r *Run) waitsItsTurn(t turns) *Wait {
 		w.Text += fmt.Sprintf(", as number %d in line", place)
 	}
 	return w
+}
+
+// next says that a run waited in line and its turn has come. Its wake is still that of a run in line, which the claim corrects.
+func (r *Run) next(guard *Guard, now Time) bool {
+	t := turnsOf(guard)
+	return r.Has(Guarded) && r.Attempt == 0 && t.has(r.ID.Due) && t.free(r.ID.Due) && r.ready(now) <= now
 }
 
 // waitsForWorker is for a run that is due, and whose turn it is.

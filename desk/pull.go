@@ -156,10 +156,13 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 		}
 	}
 	now := carillon.Now()
-	changes := make([]carillon.Change, len(dues))
-	for i := range dues {
-		_, changes[i] = dues[i].Decide(now)
+	changes, decided := make([]carillon.Change, 0, len(dues)), dues[:0]
+	for _, due := range dues {
+		if verdict, c := due.Decide(now); verdict != carillon.Stay {
+			changes, decided = append(changes, c), append(decided, due)
+		}
 	}
+	dues = decided
 	giving := d.expect(dues, changes)
 	defer d.unexpect(giving)
 	lost, err := d.cfg.Ledger.Commit(ctx, changes)

@@ -45,7 +45,9 @@ func (d *Definitions) Get(ctx context.Context, ids []carillon.JobVersion) ([]*ca
 	}
 	read, err := d.store.Jobs(ctx, missing)
 	if err != nil {
-		d.ForgetAll()
+		if ctx.Err() == nil { // the caller did not give up: the store was away
+			d.ForgetAll()
+		}
 		return nil, err
 	}
 	found := make(map[carillon.JobVersion]*carillon.Job, len(read))

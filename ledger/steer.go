@@ -21,8 +21,10 @@ func (l *Ledger) EditJob(ctx context.Context, namespace string, id carillon.JobI
 		if err := edit(&def); err != nil {
 			return c, err
 		}
-		if w.Ran, err = l.ran(ctx, &w.Job); err != nil {
-			return c, err
+		if !w.Job.Schedule.Equal(def.Schedule) {
+			if w.Ran, err = l.ran(ctx, &w.Job); err != nil {
+				return c, err
+			}
 		}
 		return w.Edit(def, now)
 	})

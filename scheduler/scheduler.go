@@ -59,6 +59,7 @@ type Scheduler struct {
 	floor   floor         // of watch and sweep
 	looking chan struct{} // capacity 1: held by who asks for the members
 	gone    signal        // a member is
+	latest  carillon.Time // of watch: the highest that the clock has been; it may be set back
 	reload  signal        // the nodes, and so the shards of this one, may have changed
 
 	mu        sync.Mutex

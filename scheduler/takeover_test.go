@@ -168,3 +168,57 @@ func TestBehindABacklogADeadWorkersRunsAreTakenOverAndLostAnswersNoticed(t *test
 		}
 	})
 }
+
+func TestADeadWorkersRunsAreTakenOverThoughTheClockWasSetBack(t *testing.T) {
+	for name, guarded := range map[string]bool{"without a guard": false, "with a guard": true} {
+		t.Run(name, func(t *testing.T) {
+			defer carillon.SetAhead(0)
+			in(t, nil, func(h *house) {
+				carillon.SetAhead(time.Hour)
+				time.Sleep(time.Second)
+				h.join("worker_x")
+				run := h.claimFor("worker_x", h.unheard(func(d *carillon.Definition) {
+					if guarded {
+						d.Schedule = carillon.Schedule{Every: carillon.Duration(2 * time.Hour), StartsAt: carillon.Now()}
+					}
+				}))
+				die := h.hold("worker_x", []carillon.Run{run})
+				time.Sleep(20 * time.Second)
+				carillon.SetAhead(0)
+				time.Sleep(3 * time.Second)
+				die()
+				time.Sleep(15 * time.Second)
+				for _, got := range h.runs(run.ID.Job) {
+					if got.ID == run.ID && (got.State != carillon.Succeeded || got.Crashes != 1) {
+						h.t.Errorf("15 s after its worker died it is %s, %d crashes", got.State, got.Crashes)
+					}
+				}
+			})
+		})
+	}
+}
+
+// blind is a coordinator that cannot say what members hold.
+type blind struct{ carillon.Coordinator }
+
+func (blind) Holds(context.Context, []string) ([]carillon.Holding, error) { return nil, errAway }
+
+func TestADeadWorkersRunsAreTakenOverThoughItIsNotKnownWhatTheLivingHold(t *testing.T) {
+	in(t, func(h *house) { h.members = blind{h.coordinator} }, func(h *house) {
+		h.join("worker_x")
+		h.join("worker_y")
+		dead, alive := h.claimFor("worker_x", h.unheard(nil)), h.claimFor("worker_y", h.unheard(nil))
+		die := h.hold("worker_x", []carillon.Run{dead})
+		h.hold("worker_y", []carillon.Run{alive})
+		time.Sleep(5 * time.Second)
+		die()
+		time.Sleep(15 * time.Second)
+		if got := h.runs(dead.ID.Job)[0]; got.State != carillon.Succeeded || got.Crashes != 1 {
+			h.t.Errorf("the run of the dead worker is %s, %d crashes", got.State, got.Crashes)
+		}
+		if got := h.runs(alive.ID.Job)[0]; got.State != carillon.Claimed {
+			h.t.Errorf("the run of the living worker is %s", got.State)
+		}
+		h.lose("worker_y")
+	})
+}

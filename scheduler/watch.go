@@ -16,15 +16,17 @@ func (s *Scheduler) watch(ctx context.Context) error {
 	suspects := suspects{}
 	for {
 		var from carillon.WakePos
+		urgent := false
 		select {
 		case <-s.gone: // from the very beginning: the runs of a dead worker must not wait for another look
+			urgent = true
 		case <-next.C:
 			from = s.floor.start(s.members.shards())
 		case <-ctx.Done():
 			return nil
 		}
 		began := time.Now()
-		if !s.checkHeld(ctx, from, &suspects) {
+		if !s.checkHeld(ctx, heldLook{from: from, urgent: urgent}, &suspects) {
 			s.again(ctx)
 		}
 		next.Reset(s.nextLook(&suspects, time.Since(began)))
@@ -44,13 +46,24 @@ func (s *Scheduler) nextLook(suspects *suspects, took time.Duration) time.Durati
 // heldPage is how many held runs are judged at a time.
 const heldPage = 5000
 
-// checkHeld looks at all held runs from a position on, and says whether it could.
-func (s *Scheduler) checkHeld(ctx context.Context, from carillon.WakePos, were *suspects) bool {
-	// A claim does not leave a wake that is later than itself; but it was made by the clock of another node.
+// heldLook is one look at held runs from a position on. One that is not urgent makes room for one that is.
+type heldLook struct {
+	from   carillon.WakePos
+	urgent bool
+}
+
+// checkHeld looks at held runs, and says whether it could.
+func (s *Scheduler) checkHeld(ctx context.Context, look heldLook, were *suspects) bool {
+	// A claim does not leave a wake that is later than itself. But it was made by the clock of another node, or by this
+	// node's before that was set back.
 	now := carillon.Now()
-	q := carillon.WakeQuery{Shards: s.members.shards(), Held: true, After: from, Until: now.Add(skew), Limit: heldPage}
+	s.latest = max(s.latest, now)
+	q := carillon.WakeQuery{Shards: s.members.shards(), Held: true, After: look.from, Until: s.latest.Add(skew), Limit: heldPage}
 	seen := looking{now: now, were: *were, are: suspects{}, holdings: map[string]holding{}}
 	for more := true; more; {
+		if !look.urgent && len(s.gone) > 0 { // a worker has died: behind a backlog this look may take long
+			return true
+		}
 		runs, err := s.cfg.Store.Wakes(ctx, q)
 		if err != nil {
 			if ctx.Err() == nil {
@@ -80,14 +93,12 @@ func (s *Scheduler) again(ctx context.Context) {
 // given, of workers that do not know of them. What is changed meanwhile by another node is found by the next look.
 func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *looking) (done bool) {
 	outcomes, err := s.abandoned(ctx, runs, seen)
-	if err != nil {
-		if ctx.Err() == nil {
-			s.cfg.Logger.Error("ask who holds what", "error", err)
-		}
-		return false
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Error("ask who holds what", "error", err)
 	}
+	judged := err == nil
 	if len(outcomes) == 0 {
-		return true
+		return judged
 	}
 	gone, _ := split(runs, func(r *carillon.Run) bool { _, is := outcomes[r.ID]; return is })
 	now := carillon.Now()
@@ -108,9 +119,9 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *lookin
 		return false
 	}
 	if won := len(changes) - len(lost); won > 0 {
-		s.cfg.Logger.Info("took back runs that nobody holds", "runs", won)
+		s.cfg.Logger.Info("took back runs that no worker holds", "runs", won)
 	}
-	return true
+	return judged
 }
 
 // abandoned says which held runs have lost their holder, and how: the worker is gone (a crash), or does not know of the run
@@ -125,9 +136,10 @@ func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *lo
 			return nil, err
 		}
 	}
+	var err error
 	if seen != nil {
-		if err := s.learn(ctx, runs, seen); err != nil {
-			return nil, err
+		if err = s.learn(ctx, runs, seen); err != nil {
+			seen = nil // what the living hold is not known; the runs of the dead are taken back all the same
 		}
 	}
 	outcomes := map[carillon.RunID]carillon.Outcome{}
@@ -140,5 +152,5 @@ func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *lo
 			outcomes[run.ID] = carillon.Outcome{Kind: carillon.Lost, Reason: "its worker " + run.Worker + " does not know of it"}
 		}
 	}
-	return outcomes, nil
+	return outcomes, err
 }
