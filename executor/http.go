@@ -153,7 +153,7 @@ func requestBody(task Task, target *carillon.HTTP) ([]byte, error) {
 	}
 	template, err := carillon.ParseTemplate(target.Body)
 	if err != nil {
-		return nil, fmt.Errorf("body: want %w", err)
+		return nil, fmt.Errorf("body: %w", err)
 	}
 	body, err := template.Expand(&task.Run, task.Job)
 	if err != nil {

@@ -160,7 +160,7 @@ func TestHTTPRequests(t *testing.T) {
 	})
 	t.Run("are refused for a template that cannot be", func(t *testing.T) {
 		o, _ := callOnce(t, carillon.HTTP{Body: "${nope}"}, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
-		if o.Kind != carillon.Fatal || !strings.HasPrefix(o.Reason, "body: want no ${nope}") {
+		if o.Kind != carillon.Fatal || !strings.HasPrefix(o.Reason, "body: unknown placeholder ${nope}") {
 			t.Error(o)
 		}
 	})
