@@ -20,6 +20,9 @@ var absent = map[reflect.Type]bool{
 var wantInstead = map[string]string{
 	"cron":     "an expression such as 0 3 * * MON-FRI; leave the field out for a job that runs once",
 	"every":    "at least 1s; leave the field out for a job that runs once",
+	"shell":    "a line for /bin/sh; leave the field out where argv is given",
+	"type":     "a word such as email.send; a command or an HTTP request can leave the field out",
+	"url":      "an absolute http:// or https:// URL",
 	"max_runs": "a number above 0; leave the field out for no limit",
 	"body":     "a template; leave the field out to send the payload",
 }

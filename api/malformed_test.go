@@ -340,3 +340,18 @@ func TestABodyOfTheWrongKindIsRefused(t *testing.T) {
 	}
 	h.empty()
 }
+
+func TestAnEmptyFieldWithoutADefaultIsNotSaidToHaveOne(t *testing.T) {
+	h := newHouse(t, nil)
+	for body, want := range map[string]string{
+		request(`"url":""`):      "an absolute http:// or https:// URL",
+		command(`"shell":""`):    "a line for /bin/sh; leave the field out where argv is given",
+		with(`"owner":""`):       "a value that is not empty; leave the field out for its default",
+		with(`"type":""`):        "a word such as email.send; a command or an HTTP request can leave the field out",
+		schedule(`"every":"0s"`): "at least 1s; leave the field out for a job that runs once",
+	} {
+		if got := h.call("POST", "/v1/jobs", body).is(400).text("want"); got != want {
+			t.Errorf("%s: want %q, got %q", body, want, got)
+		}
+	}
+}
