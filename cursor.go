@@ -131,7 +131,7 @@ func (q *JobQuery) Wants(j *Job) bool {
 
 func (j *Job) has(l Label) bool {
 	value, labeled := j.Labels[l.Key]
-	return labeled && (l.Value == "" || l.Value == value)
+	return labeled && l.Value == value
 }
 
 // StateOf is the state of a job that follows from its runs: an active one without an unfinished run is Finished.

@@ -86,16 +86,15 @@ type JobQuery struct {
 	WithLast    bool // each job with its last run
 }
 
-// Label is a label that a query asks for; an empty Value means any value.
+// Label is a label that a query asks for, with exactly this value, which can be empty.
 type Label struct{ Key, Value string }
 
-// IndexedLabel is the label by which a store can find jobs: the first with a value, in a namespace. The others filter.
+// IndexedLabel is the label by which a store can find jobs: the first, in a namespace. The others filter.
 func (q *JobQuery) IndexedLabel() (Label, bool) {
-	i := slices.IndexFunc(q.Labels, func(l Label) bool { return l.Key != "" && l.Value != "" })
-	if q.Namespace == "" || i < 0 {
+	if q.Namespace == "" || len(q.Labels) == 0 {
 		return Label{}, false
 	}
-	return q.Labels[i], true
+	return q.Labels[0], true
 }
 
 // LatestState sums up a job by its latest run.

@@ -157,7 +157,7 @@ func (q *query) status(want *carillon.JobQuery) {
 func (q *query) label(want *carillon.JobQuery) {
 	for _, given := range q.values["label"] {
 		key, value, ok := strings.Cut(given, ":")
-		if !ok || key == "" || value == "" {
+		if !ok || key == "" {
 			q.fail("label", given, "key:value")
 		}
 		want.Labels = append(want.Labels, carillon.Label{Key: key, Value: value})

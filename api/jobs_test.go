@@ -92,7 +92,7 @@ func TestJobsAreFoundByWhatTheyAre(t *testing.T) {
 	h.finish(h.claim(failed), carillon.Outcome{Kind: carillon.Retriable, Reason: "no"})
 	done := h.submit(with(`"name":"b","owner":"bob","labels":{"team":"blue"}`))
 	h.finish(h.claim(done), carillon.Outcome{Kind: carillon.Success})
-	running := h.submit(with(`"name":"b","labels":{"team":"blue","url":"a:b"},"schedule":{"every":"1h"}`))
+	running := h.submit(with(`"name":"b","labels":{"team":"blue","url":"a:b","flag":""},"schedule":{"every":"1h"}`))
 	h.claim(running)
 	paused := h.submit(schedule(`"every":"1h"`))
 	h.call("POST", "/v1/jobs/"+paused+"/pause", "").is(200)
@@ -118,6 +118,10 @@ func TestJobsAreFoundByWhatTheyAre(t *testing.T) {
 		"label=team:red&label=url:a:b":   nil,
 		"label=team:blue&label=team:red": nil,
 		"label=url:a:b":                  {running},
+		"label=flag:":                    {running},
+		"label=team:":                    nil,
+		"label=other:":                   nil,
+		"label=flag:&label=team:blue":    {running},
 		"created_from=2001-01-01T00:00:00Z&name=a":                                           {failed},
 		"created_to=2001-01-01T00:00:00Z":                                                    nil,
 		"created_from=2001-01-01T00:00:00%2B02:00&created_to=2999-01-01T00:00:00Z&owner=bob": {done},

@@ -109,7 +109,7 @@ func (w *world) compareJobPages() {
 		q.Type, q.Name = pick(w.rand, types...), pick(w.rand, append(types, "")...)
 	}
 	if maybe() {
-		q.Labels = []carillon.Label{{Key: pick(w.rand, labels...), Value: pick(w.rand, append(labels, "")...)}}
+		q.Labels = []carillon.Label{{Key: pick(w.rand, append(labels, "all")...), Value: pick(w.rand, append(labels, "")...)}}
 		if maybe() {
 			q.Labels = append(q.Labels, carillon.Label{Key: pick(w.rand, labels...), Value: pick(w.rand, append(labels, "")...)})
 		}

@@ -185,8 +185,8 @@ func storeJobLabels(t *storeTest) {
 		t.Helper()
 		return jobIDs(t.findJobs(carillon.JobQuery{Namespace: carillon.DefaultNamespace, Labels: []carillon.Label{{Key: key, Value: value}}, Limit: 1}))
 	}
-	t.equal("key", find("team", ""), []carillon.JobID{b.ID, a.ID})
-	t.equal("key without value", find("flag", ""), []carillon.JobID{b.ID})
+	t.equal("empty value of a key that has others", find("team", ""), []carillon.JobID(nil))
+	t.equal("empty value", find("flag", ""), []carillon.JobID{b.ID})
 	t.equal("key and value", find("team", "a"), []carillon.JobID{a.ID})
 	t.equal("value of another key", find("env", "a"), []carillon.JobID(nil))
 	both := func(labels ...carillon.Label) []carillon.JobID {
@@ -194,7 +194,7 @@ func storeJobLabels(t *storeTest) {
 		return jobIDs(t.findJobs(carillon.JobQuery{Namespace: carillon.DefaultNamespace, Labels: labels, Limit: 1}))
 	}
 	t.equal("two labels of one job", both(carillon.Label{Key: "team", Value: "a"}, carillon.Label{Key: "env", Value: "prod"}), []carillon.JobID{a.ID})
-	t.equal("a value and a key", both(carillon.Label{Key: "flag"}, carillon.Label{Key: "team", Value: "b"}), []carillon.JobID{b.ID})
+	t.equal("a value and an empty one", both(carillon.Label{Key: "flag"}, carillon.Label{Key: "team", Value: "b"}), []carillon.JobID{b.ID})
 	t.equal("labels of two jobs", both(carillon.Label{Key: "team", Value: "b"}, carillon.Label{Key: "env", Value: "prod"}), []carillon.JobID(nil))
 	t.equal("two values of one key", both(carillon.Label{Key: "team", Value: "a"}, carillon.Label{Key: "team", Value: "b"}), []carillon.JobID(nil))
 	t.equal("any namespace", len(t.findJobs(carillon.JobQuery{Labels: []carillon.Label{{Key: "team", Value: "a"}}})), 2)

@@ -14,7 +14,7 @@ import (
 // maxScan is after how many rows a search gives up its turn.
 const maxScan = 20_000
 
-// Newest first: by primary key, or, where a label and its value are asked for, by the key of job_label. The last two
+// Newest first: by primary key, or, where a label is asked for, by the key of job_label. The last two
 // columns say whether the row is wanted and whether a run of it is unfinished; what is large of the others is not sent.
 const (
 	jobOrNone = jobColumns + `, j.version, j.name, j.type, j.owner, IF(?, j.spec, NULL), IF(?, j.payload, NULL), ?,
@@ -134,9 +134,7 @@ func wantedJobs(q *carillon.JobQuery) raw {
 	all.time(`j.created >= ?`, q.CreatedFrom)
 	all.time(`j.created < ?`, q.CreatedTo)
 	for _, l := range q.Labels {
-		var label conditions
-		label.text(`a.value = ?`, l.Value)
-		all.add("EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` = ? AND ?)", l.Key, label.all())
+		all.add("EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` = ? AND a.value = ?)", l.Key, l.Value)
 	}
 	if len(q.States) > 0 {
 		all.add(`(?)`, raw(strings.Join(wantedStates(q.States), ` OR `)))

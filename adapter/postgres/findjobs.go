@@ -13,7 +13,7 @@ import (
 // maxScan is after how many rows a search gives up its turn.
 const maxScan = 20_000
 
-// Newest first: by primary key, or, where a label and its value are asked for, by the key of job_label. What plain columns
+// Newest first: by primary key, or, where a label is asked for, by the key of job_label. What plain columns
 // tell to be unwanted is counted and not read: of it there is only the id.
 const (
 	jobFilter = `($3::text IS NULL OR j.ns = $3) AND ($4::text IS NULL OR j.owner = $4) AND ($5::text IS NULL OR j.type = $5)

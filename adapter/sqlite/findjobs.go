@@ -14,7 +14,7 @@ import (
 // maxScan is after how many rows a search gives up its turn.
 const maxScan = 20_000
 
-// Newest first: by primary key, or, where a label and its value are asked for, by the key of job_label. The last column
+// Newest first: by primary key, or, where a label is asked for, by the key of job_label. The last column
 // says whether the row is wanted as far as plain columns can tell; the others are not even read.
 const (
 	jobFilter = `, (?2 IS NULL OR j.ns = ?2) AND (?3 IS NULL OR j.owner = ?3) AND (?4 IS NULL OR j.type = ?4) AND (?5 IS NULL OR j.name = ?5)

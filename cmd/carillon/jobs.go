@@ -79,8 +79,8 @@ func (a *app) jobQuery(f *jobFilter) (q carillon.JobQuery, err error) {
 		}
 	}
 	for _, label := range f.labels {
-		key, value, _ := strings.Cut(label, "=")
-		if key == "" || value == "" {
+		key, value, ok := strings.Cut(label, "=")
+		if !ok || key == "" {
 			return q, usage("--label: %q is not valid: want key=value", label)
 		}
 		q.Labels = append(q.Labels, carillon.Label{Key: key, Value: value})

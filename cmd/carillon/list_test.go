@@ -117,3 +117,18 @@ func TestATableFitsTheTerminalAndNothingIsCutElsewhere(t *testing.T) {
 		}
 	}
 }
+
+func TestJobsAreFoundByALabelWithAnEmptyValue(t *testing.T) {
+	inHouse(t, "", func(h *house) {
+		h.run("submit", "-q", "--name", "flagged", "--label", "flag=", "--", "true")
+		h.run("submit", "-q", "--name", "other", "--label", "flag=red", "--", "true")
+		if out, code := h.run("jobs", "--label", "flag="); code != 0 || !strings.Contains(out, "flagged") || strings.Contains(out, "other") {
+			t.Errorf("%d, %s", code, out)
+		}
+		for _, wrong := range []string{"flag", "=red"} {
+			if out, code := h.run("jobs", "--label", wrong); code != exitUsage {
+				t.Errorf("%s: %d, %s", wrong, code, out)
+			}
+		}
+	})
+}
