@@ -83,7 +83,7 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 	return tasks, nil
 }
 
-// unwanted says why the answer to a pull reaches nobody: then what was claimed for it is handed back at once.
+// unwanted says why the answer to a pull does not reach its worker: then what was claimed for it is handed back at once.
 func (d *Desk) unwanted(ctx context.Context, worker string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()

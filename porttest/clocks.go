@@ -51,7 +51,7 @@ var clocks = []struct {
 		other, err := h.Desk.Register(ctx, carillon.Registration{Name: "other"})
 		must(err)
 		time.Sleep(time.Second)
-		must(h.Desk.Leave(ctx, other)) // whoever leaves has all runs looked at
+		must(h.Desk.Leave(ctx, other)) // when a member leaves, all runs are looked at
 		time.Sleep(time.Second)
 		_, err = h.Desk.Beat(ctx, carillon.Beat{ID: worker, Number: 9, Holds: []carillon.Held{tasks[0].Held()}})
 		must(err)

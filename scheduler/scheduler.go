@@ -1,7 +1,7 @@
 // Package scheduler sees to it that every unfinished run is looked at when its wake has come. Its loops each have a
 // file: load (store to timeline), wake (timeline to queue), decide (what is due but may not simply run), members (who is
 // alive, and which shards are this node's), watch (runs whose worker is dead or does not know of them), sweep (whatever
-// slipped through), intake (jobs that were left in the database) and forget (what nobody keeps any longer).
+// slipped through), intake (jobs that were left in the database) and forget (what retention no longer keeps).
 package scheduler
 
 import (
@@ -125,7 +125,7 @@ const skew = 2 * time.Second
 func (s *Scheduler) reach(now carillon.Time) carillon.Time { return now.Add(s.cfg.Horizon + skew) }
 
 // Route takes what the ledger has committed and passes on what has to be woken: at once to the queue if it is due and
-// needs no decision, to the timeline if it is near, to nobody if it is far (the owner's loader will find it).
+// needs no decision, to the timeline if it is near, nowhere if it is far (the owner's loader will find it).
 func (s *Scheduler) Route(committed []carillon.Change) {
 	now := carillon.Now()
 	reach := s.reach(now)

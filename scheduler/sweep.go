@@ -30,7 +30,7 @@ func (s *Scheduler) sweep(ctx context.Context) error {
 	return nil
 }
 
-// floor is where what is unfinished began when somebody looked last. Rounds begin there: before it may lie much that has ended
+// floor is where unfinished runs began at the last look. Rounds begin there: before it may lie much that has ended
 // and that the store could not clean up yet. Now and then one begins at the very beginning, since a run may be added there.
 type floor struct {
 	mu     sync.Mutex

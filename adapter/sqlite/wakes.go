@@ -68,7 +68,7 @@ type wakeStream struct {
 	run    *carillon.Run
 	row    carillon.Run
 
-	passed  int  // how many waiting runs may still be passed over: while somebody reads, the write-ahead log grows
+	passed  int  // how many waiting runs may still be passed over: the write-ahead log grows while a reader reads
 	stopped bool // run is the last of those
 }
 
