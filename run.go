@@ -85,13 +85,14 @@ func unmarshalState[S ~uint8](s *S, names []string, b []byte) error {
 type Flags uint8
 
 const (
-	Guarded  Flags = 1 << iota // the job's overlap guard rules it: compare the guard when claiming or ending it
-	Planned                    // its successor has been planned already
-	OnHold                     // the job is paused: nobody claims it
-	Stop                       // somebody asked it to stop
-	Last                       // no further attempt: the job was canceled around it
-	Missable                   // its job's misfire policy may have something to say if it is late
-	Extra                      // not the one run of a one-off job: recurring, manual or retried, found by the index on job
+	Guarded    Flags = 1 << iota // the job's overlap guard rules it: compare the guard when claiming or ending it
+	Planned                      // its successor has been planned already
+	OnHold                       // the job is paused: nobody claims it
+	Stop                         // somebody asked it to stop
+	Last                         // no further attempt: the job was canceled around it
+	Missable                     // its job's misfire policy may have something to say if it is late
+	Extra                        // not the one run of a one-off job: recurring, manual or retried, found by the index on job
+	OwnPayload                   // it was asked for with a payload of its own, which is in Output and takes the place of its job's
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this one type.
@@ -130,16 +131,26 @@ type About struct {
 	Name, Type, Owner string
 }
 
-// Output is what a run hands back. It lives beside the run, not in its hot row: a nil field means no change.
+// Output is what a run hands back, and what was handed to it alone. It lives beside the run, not in its hot row: a nil field
+// means no change.
 type Output struct {
 	Result     []byte
 	Checkpoint []byte
+	Payload    []byte // JSON, see OwnPayload; written with the insert of the run
 }
 
 // Lane is what travels together to workers.
 type Lane struct {
 	Queue    string
 	Priority int8
+}
+
+// ownPayload is the payload that was given to the run alone; nil: it has its job's, or was read without.
+func (r *Run) ownPayload() []byte {
+	if r.Output == nil {
+		return nil
+	}
+	return r.Output.Payload
 }
 
 func (r *Run) Lane() Lane             { return Lane{r.Queue, r.Priority} }

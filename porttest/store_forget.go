@@ -111,7 +111,7 @@ func storeForgetJob(t *storeTest) {
 	job, run := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
 	other, _ := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
 	job.Version = 2
-	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
+	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("1")}
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{run}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)}})
 	run.Rev, run.Output = 2, nil
 	t.end(run, carillon.Succeeded)

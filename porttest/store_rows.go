@@ -28,6 +28,7 @@ var storeRows = []storeCase{
 	{"a failed run is a dead letter too, until it is redriven", storeDead},
 	{"the last result and the last checkpoint are kept, and only shown when asked for", storeOutputs},
 	{"an empty result is a result", storeEmptyOutput},
+	{"a payload of a run's own stays beside it, whatever else the run hands back", storeOwnPayload},
 	{"what does not exist is left out", func(t *storeTest) {
 		job, run := t.submit(nil)
 		t.equal("job", t.jobAt(job.ID, 7), (*carillon.Job)(nil))
@@ -105,7 +106,7 @@ func storeWholeRun(t *storeTest) {
 	t.equal("inserted", t.run(run.ID), &run)
 	run.Queue, run.Worker, run.Reason, run.Wake, run.Claimed, run.Started = "slow", "w2", "exit code 2", t.now+5, t.now+1, t.now+2
 	run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes = 3, 5, 3, 2, 2
-	run.State, run.Priority, run.Flags = carillon.Running, 9, carillon.Extra|carillon.Planned|carillon.OnHold|carillon.Stop|carillon.Last
+	run.State, run.Priority, run.Flags = carillon.Running, 9, carillon.Extra|carillon.Planned|carillon.OnHold|carillon.Stop|carillon.Last|carillon.OwnPayload
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	run.Rev = 2
 	t.equal("updated", t.run(run.ID), &run)
@@ -277,4 +278,33 @@ func storeEmptyOutput(t *storeTest) {
 	if out == nil || out.Result == nil || out.Checkpoint != nil || !slices.Equal(out.Result, []byte{}) {
 		t.Fatalf("got %+v", out)
 	}
+}
+
+func storeOwnPayload(t *storeTest) {
+	job, run := t.submit(nil)
+	own := carillon.NewRun(&job, run.ID.Due+1)
+	own.Flags |= carillon.Extra | carillon.OwnPayload
+	own.Output = &carillon.Output{Payload: []byte(`{"n":1, "m":"ü"}`)}
+	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{own}})
+	own.Rev = 1
+	given := own.Output.Payload
+	t.equal("own", t.run(own.ID).Output, &carillon.Output{Payload: given})
+	t.equal("of the other run", t.run(run.ID).Output, (*carillon.Output)(nil))
+	if got := t.run(own.ID); !got.Has(carillon.OwnPayload) || t.run(run.ID).Has(carillon.OwnPayload) {
+		t.Errorf("the flags are %b", got.Flags)
+	}
+	own.Output = &carillon.Output{Checkpoint: []byte("c")}
+	t.win(carillon.Change{Runs: []carillon.Run{own}})
+	own.Rev, own.Output = 2, nil
+	own = t.end(own, carillon.Failed)
+	kept := &carillon.Output{Checkpoint: []byte("c"), Payload: given}
+	t.equal("after the end", t.run(own.ID).Output, kept)
+	t.now += 2 * hourMillis
+	t.equal("forgotten", t.forget(carillon.Retention{Runs: hour.Runs}), 1)
+	t.equal("of a dead letter", t.run(own.ID).Output, kept)
+	t.equal("forgotten", t.forget(hour), 1)
+	own.Rev, own.State = 0, carillon.Waiting
+	job.Rev++
+	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{own}}) // one of the same name finds nothing of the old one
+	t.equal("of the next of that name", t.run(own.ID).Output, (*carillon.Output)(nil))
 }

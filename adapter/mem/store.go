@@ -224,7 +224,10 @@ func (s *Store) putOutput(id carillon.RunID, given carillon.Output) {
 	if given.Checkpoint != nil {
 		kept.Checkpoint = bytes.Clone(given.Checkpoint)
 	}
-	if kept.Result != nil || kept.Checkpoint != nil {
+	if given.Payload != nil {
+		kept.Payload = bytes.Clone(given.Payload)
+	}
+	if kept.Result != nil || kept.Checkpoint != nil || kept.Payload != nil {
 		s.outputs[id] = kept
 	}
 }

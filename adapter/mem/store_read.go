@@ -52,7 +52,9 @@ func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]c
 			continue
 		}
 		if output, kept := s.outputs[id]; whole && kept {
-			run.Output = &carillon.Output{Result: bytes.Clone(output.Result), Checkpoint: bytes.Clone(output.Checkpoint)}
+			run.Output = &carillon.Output{
+				Result: bytes.Clone(output.Result), Checkpoint: bytes.Clone(output.Checkpoint), Payload: bytes.Clone(output.Payload),
+			}
 		}
 		found = append(found, run)
 	}

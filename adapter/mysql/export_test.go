@@ -12,7 +12,7 @@ import (
 // Empty removes everything but the schema.
 func (s *Store) Empty(ctx context.Context) error {
 	const deleteAll = `DELETE FROM job; DELETE FROM definition; DELETE FROM job_label; DELETE FROM run; DELETE FROM history; DELETE FROM dead;
-DELETE FROM result; DELETE FROM checkpoint; DELETE FROM guard`
+DELETE FROM result; DELETE FROM checkpoint; DELETE FROM run_payload; DELETE FROM guard`
 	return s.use(ctx, func(l *link) error { return l.exec([]byte(deleteAll)) })
 }
 
@@ -103,6 +103,7 @@ func Queries() map[string]Planned {
 		"historyByKey":   {fill(historyByKey, list(ids, pair)), []string{"history_job"}, false},
 		"deadByKey":      {fill(deadByKey, list(ids, pair)), []string{"PRIMARY"}, false},
 		"resultsByKey":   {fill(resultsByKey, list(ids, dueJob)), []string{"PRIMARY"}, false},
+		"payloadsByKey":  {fill(payloadsByKey, list(ids, dueJob)), []string{"PRIMARY"}, false},
 		"jobsBefore":     {fill(jobsBefore, wantedJob, wantedJob, wantedJob, 9, 1, 10), []string{"PRIMARY", "run_job"}, false},
 		"jobsLabeled":    {fill(jobsLabeled, wantedJob, wantedJob, wantedJob, 9, 1, "a", "b", "c", 10), []string{"PRIMARY", "PRIMARY", "run_job"}, false},
 		"unfinishedOf":   {fill(unfinishedOf, raw(`1,2,3`)), []string{"run_job"}, false},
@@ -130,6 +131,7 @@ func Queries() map[string]Planned {
 		"unlabelJob":     {fill(unlabelJob, 5), []string{"job_label_job"}, false},
 		"deleteHistory":  {deleteHistory + `(1,1800000000000),(2,1800000000000))`, []string{"PRIMARY"}, false},
 		"deleteLetters":  {deleteLetters + `(1,2,3),(2,3,4))`, []string{"PRIMARY"}, false},
+		"deletePayloads": {fill(deletePayloads, list(ids, dueJob), still), []string{"PRIMARY", "history_job", "PRIMARY", "PRIMARY"}, false},
 		"deleteResults":  {fill(deleteResults, list(ids, dueJob), still), []string{"PRIMARY", "history_job", "PRIMARY", "PRIMARY"}, false},
 		"lockOneOffs":    {fill(lockOneOffs, raw(`1,2,3`)), []string{"PRIMARY"}, false},
 		"idleOneOffs":    {fill(idleOneOffs, raw(`1,2,3`), still), []string{"PRIMARY", "history_job", "PRIMARY", "run_job"}, false},

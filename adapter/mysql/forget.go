@@ -126,7 +126,7 @@ func (l *link) remove(found []past) error {
 	return l.exec([]byte(`COMMIT`))
 }
 
-// What a run handed back goes with the last record of it, a one-off job with the last of all. The last ? of each is what
+// What lies beside a run goes with the last record of it, a one-off job with the last of all. The last ? of each is what
 // history still holds.
 const (
 	unlessKept = ` WHERE (o.due, o.job) IN (?) AND NOT EXISTS (SELECT 1 FROM run r FORCE INDEX (PRIMARY) WHERE r.due = o.due AND r.job = o.job)
@@ -134,6 +134,7 @@ const (
   AND NOT EXISTS (SELECT 1 FROM history h FORCE INDEX (history_job) WHERE h.job = o.job AND h.due = o.due AND ?)`
 	deleteResults     = `DELETE o FROM result o FORCE INDEX (PRIMARY)` + unlessKept
 	deleteCheckpoints = `DELETE o FROM checkpoint o FORCE INDEX (PRIMARY)` + unlessKept
+	deletePayloads    = `DELETE o FROM run_payload o FORCE INDEX (PRIMARY)` + unlessKept
 
 	lockOneOffs = `SELECT id, ns FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) AND due IS NOT NULL FOR UPDATE`
 	idleOneOffs = `SELECT j.id FROM job j FORCE INDEX (PRIMARY) WHERE j.id IN (?)
@@ -154,6 +155,7 @@ func (l *link) clean(found []past, still raw) error {
 		var s script
 		s.add(deleteResults, ids, still)
 		s.add(deleteCheckpoints, ids, still)
+		s.add(deletePayloads, ids, still)
 		if err := l.send(&s); err != nil {
 			return err
 		}

@@ -40,10 +40,11 @@ func (r row) ended(dead bool) (run carillon.Run, pos int64) {
 	return run, r.int(0)
 }
 
-// What runs hand back, by primary key; the last one is kept.
+// What lies beside runs, by primary key; the last one is kept.
 const (
 	putResults     = `INSERT INTO result (due, job, ns, value) VALUES `
 	putCheckpoints = `INSERT INTO checkpoint (due, job, ns, value) VALUES `
+	putPayloads    = `INSERT INTO run_payload (due, job, ns, value) VALUES `
 	keepLast       = ` ON DUPLICATE KEY UPDATE value = VALUES(value)`
 )
 
@@ -52,7 +53,7 @@ func (p *plan) putOutputs() {
 		run   *carillon.Run
 		value []byte
 	}
-	var results, checkpoints []output
+	var results, checkpoints, payloads []output
 	for _, run := range p.outputs {
 		if run.Output.Result != nil {
 			results = append(results, output{run, run.Output.Result})
@@ -60,10 +61,14 @@ func (p *plan) putOutputs() {
 		if run.Output.Checkpoint != nil {
 			checkpoints = append(checkpoints, output{run, run.Output.Checkpoint})
 		}
+		if run.Output.Payload != nil {
+			payloads = append(payloads, output{run, run.Output.Payload})
+		}
 	}
 	put := func(b []byte, o output) []byte {
 		return appendSQL(b, `(?,?,?,?)`, o.run.ID.Due, o.run.ID.Job, o.run.Namespace, o.value)
 	}
 	many(&p.script, putResults, results, put, keepLast, 0)
 	many(&p.script, putCheckpoints, checkpoints, put, keepLast, 0)
+	many(&p.script, putPayloads, payloads, put, keepLast, 0)
 }

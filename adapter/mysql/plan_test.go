@@ -21,7 +21,7 @@ func TestPlans(t *testing.T) {
 		if i%2 == 0 {
 			end.Runs[0].State = carillon.Failed
 		}
-		end.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
+		end.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
 		end.Guards = guard(strconv.Itoa(i), 0, "v").Guards
 		changes[i] = end
 	}

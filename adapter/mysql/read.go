@@ -156,9 +156,10 @@ func (l *link) fillAbout(runs []carillon.Run) error {
 const (
 	resultsByKey     = `SELECT due, job, value FROM result FORCE INDEX (PRIMARY) WHERE (due, job) IN (?)`
 	checkpointsByKey = `SELECT due, job, value FROM checkpoint FORCE INDEX (PRIMARY) WHERE (due, job) IN (?)`
+	payloadsByKey    = `SELECT due, job, value FROM run_payload FORCE INDEX (PRIMARY) WHERE (due, job) IN (?)`
 )
 
-// fillOutput reads what runs have handed back.
+// fillOutput reads what lies beside runs.
 func (l *link) fillOutput(runs []carillon.Run) error {
 	if len(runs) == 0 {
 		return nil
@@ -168,6 +169,7 @@ func (l *link) fillOutput(runs []carillon.Run) error {
 	for query, part := range map[string]func(*carillon.Output) *[]byte{
 		resultsByKey:     func(o *carillon.Output) *[]byte { return &o.Result },
 		checkpointsByKey: func(o *carillon.Output) *[]byte { return &o.Checkpoint },
+		payloadsByKey:    func(o *carillon.Output) *[]byte { return &o.Payload },
 	} {
 		err := l.query(func(r row) error {
 			id := carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))}

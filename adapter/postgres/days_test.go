@@ -161,7 +161,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
 	submit.Job.Labels = map[string]string{"team": "a"}
 	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.Failed, "because", now)
-	submit.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
+	submit.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
 	submit.Guards = []carillon.Guard{carillon.NewOverlapGuard(submit.Job)}
 	commit(t, store, submit)
 	job := *submit.Job
@@ -171,7 +171,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	if forgotten != 2 || err != nil {
 		t.Fatal(forgotten, err)
 	}
-	for _, table := range []string{"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "guard"} {
+	for _, table := range []string{"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "run_payload", "guard"} {
 		if got := number(t, url, `SELECT count(*) FROM carillon.`+table); got != 0 {
 			t.Errorf("%d rows left in %s", got, table)
 		}

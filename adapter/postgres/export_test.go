@@ -23,7 +23,7 @@ func (s *Store) Direct(ctx context.Context) (direct bool, err error) {
 func (s *Store) Empty(ctx context.Context) error {
 	_, err := s.writers.Exec(ctx, `DELETE FROM carillon.job; DELETE FROM carillon.definition; DELETE FROM carillon.job_label;
 DELETE FROM carillon.run; DELETE FROM carillon.history; DELETE FROM carillon.dead; DELETE FROM carillon.result;
-DELETE FROM carillon.checkpoint; DELETE FROM carillon.guard`, pgx.QueryExecModeSimpleProtocol)
+DELETE FROM carillon.checkpoint; DELETE FROM carillon.run_payload; DELETE FROM carillon.guard`, pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 
@@ -56,9 +56,9 @@ type Statement struct {
 func Statements() (all []Statement) {
 	for _, s := range []*rowStatement{
 		insertRun, updateRun, deleteRun, freeRun, seeRun, insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel,
-		seeJob, insertHistory, insertDead, redrive, seeDead, putResult, putCheckpoint, insertGuard, updateGuard, deleteGuard,
-		freeGuard, seeGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, wakesInShards, dueInShards, firstOfJobs,
-		extraOfJobs, latestBegun, deleteResults, deleteCheckpoints, deleteJobs,
+		seeJob, insertHistory, insertDead, redrive, seeDead, putResult, putCheckpoint, putPayload, insertGuard, updateGuard, deleteGuard,
+		freeGuard, seeGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, payloadByKey, wakesInShards, dueInShards, firstOfJobs,
+		extraOfJobs, latestBegun, deleteResults, deleteCheckpoints, deletePayloads, deleteJobs,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
 	}

@@ -12,7 +12,7 @@ type flush struct {
 	insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel rows
 	insertRun, freeRun, updateRun, deleteRun                                rows
 	insertHistory, insertDead, redrive                                      rows
-	putResult, putCheckpoint                                                rows
+	putResult, putCheckpoint, putPayload                                    rows
 	insertGuard, freeGuard, updateGuard, deleteGuard                        rows
 
 	jobs   []*carillon.Job
@@ -64,6 +64,7 @@ func (f *flush) statements() []gathered {
 		{&f.insertDead, insertDead},
 		{&f.putResult, putResult},
 		{&f.putCheckpoint, putCheckpoint},
+		{&f.putPayload, putPayload},
 	}
 }
 
@@ -91,8 +92,9 @@ func weight(c *carillon.Change) (bytes int) {
 		bytes += len(c.Job.Payload) + sizes(c.Job.Labels) + targetWeight(&c.Job.Target)
 	}
 	for i := range c.Runs {
-		if bytes += len(c.Runs[i].Reason); c.Runs[i].Output != nil {
-			bytes += len(c.Runs[i].Output.Result) + len(c.Runs[i].Output.Checkpoint)
+		bytes += len(c.Runs[i].Reason)
+		if out := c.Runs[i].Output; out != nil {
+			bytes += len(out.Result) + len(out.Checkpoint) + len(out.Payload)
 		}
 	}
 	for i := range c.Guards {
@@ -224,6 +226,9 @@ func (f *flush) end(run *carillon.Run) {
 	}
 	if run.Output.Checkpoint != nil {
 		f.putCheckpoint.output(run, run.Output.Checkpoint)
+	}
+	if run.Output.Payload != nil {
+		f.putPayload.output(run, run.Output.Payload)
 	}
 }
 

@@ -122,7 +122,7 @@ func (s *Store) overdueByRule(ctx context.Context, until carillon.Time, limit in
 	return found, min(reached, max(s.forget.passed, time.Now().Add(-settled).UnixMilli()<<placeBits)), err
 }
 
-// Removal, set by set. What a run handed back goes with the last record of it, a one-off job with the last of all. The job
+// Removal, set by set. What lies beside a run goes with the last record of it, a one-off job with the last of all. The job
 // and its guard are locked before it is asked what else is left: who adds a run compares one of them. OFFSET 0 keeps
 // each question by itself: as a join it might be answered with half of a key.
 var (
@@ -141,6 +141,7 @@ CROSS JOIN LATERAL (SELECT 1 FROM carillon.guard g WHERE g.ns = j.ns AND g.key =
   AND NOT EXISTS (SELECT FROM carillon.dead d WHERE d.job = x.job AND d.due = x.due OFFSET 0)`
 	deleteResults     = forRows("delete_results", `shard int2 key, due int8 key, job int8 key`, `DELETE FROM carillon.result o`+unlessKept)
 	deleteCheckpoints = forRows("delete_checkpoints", `shard int2 key, due int8 key, job int8 key`, `DELETE FROM carillon.checkpoint o`+unlessKept)
+	deletePayloads    = forRows("delete_payloads", `shard int2 key, due int8 key, job int8 key`, `DELETE FROM carillon.run_payload o`+unlessKept)
 
 	deleteJobs = forRows("delete_jobs", `shard int2 key, id int8 key, turn text key`, `WITH gone AS (DELETE FROM carillon.job j USING ROWS x
   WHERE j.id = x.id AND j.due IS NOT NULL
@@ -156,7 +157,7 @@ DELETE FROM carillon.guard g USING gone WHERE g.ns = gone.ns AND g.key = gone.tu
 // remove deletes records and what was kept for their sake, in one transaction.
 func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err error) {
 	var history, letters []int64
-	results, checkpoints := newRows(deleteResults), newRows(deleteCheckpoints)
+	results, checkpoints, payloads := newRows(deleteResults), newRows(deleteCheckpoints), newRows(deletePayloads)
 	var jobs []carillon.JobID
 	for _, p := range found {
 		if p.dead {
@@ -166,6 +167,7 @@ func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err er
 		}
 		results.runKey(p.id)
 		checkpoints.runKey(p.id)
+		payloads.runKey(p.id)
 		jobs = append(jobs, p.id.Job)
 	}
 	slices.Sort(jobs) // who locks several does so in order
@@ -185,7 +187,7 @@ func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err er
 		{&lockTurns, [][]byte{int8Array(jobs), textArray(turns)}, nil},
 		{&deleteHistory, [][]byte{int8Array(history)}, count},
 		{&deleteLetters, [][]byte{int8Array(letters)}, count},
-		results.call(), checkpoints.call(), owners.call(),
+		results.call(), checkpoints.call(), payloads.call(), owners.call(),
 	}
 	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
 		err := c.do(ctx, transaction{}, calls...)

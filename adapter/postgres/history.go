@@ -99,13 +99,15 @@ func (r *row) ended(dead bool) (run carillon.Run, pos int64) {
 	return run, pos
 }
 
-// What runs hand back, by primary key; the last one is kept.
+// What lies beside runs, by primary key; the last one is kept.
 const output = `job int8 key, due int8 key, ns text, value bytea key`
 
 var (
 	putResult = forRows("put_result", output, `INSERT INTO carillon.result (job, due, ns, value) SELECT job, due, ns, value FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
 	putCheckpoint = forRows("put_checkpoint", output, `INSERT INTO carillon.checkpoint (job, due, ns, value) SELECT job, due, ns, value FROM ROWS x
+ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
+	putPayload = forRows("put_payload", output, `INSERT INTO carillon.run_payload (job, due, ns, value) SELECT job, due, ns, value FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
 )
 

@@ -15,7 +15,7 @@ import (
 
 var (
 	// A join filter that compares is a key of which only a part was looked up.
-	reads = regexp.MustCompile(`Seq Scan on (run|job|history|dead|guard|definition|result|checkpoint)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`)
+	reads = regexp.MustCompile(`Seq Scan on (run|job|history|dead|guard|definition|result|checkpoint|run_payload)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`)
 	sorts = regexp.MustCompile(`(?m)(^|->) *Sort  `)
 )
 

@@ -143,14 +143,17 @@ var (
 		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.result o ON o.job = x.job AND o.due = x.due`)
 	checkpointByKey = forRows("checkpoint_by_key", `job int8 key, due int8 key`,
 		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.checkpoint o ON o.job = x.job AND o.due = x.due`)
+	payloadByKey = forRows("payload_by_key", `job int8 key, due int8 key`,
+		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.run_payload o ON o.job = x.job AND o.due = x.due`)
 )
 
-// outputs reads what the runs have handed back.
+// outputs reads what lies beside the runs.
 func (s *Store) outputs(ctx context.Context, found map[carillon.RunID]*carillon.Run) error {
-	results, checkpoints := newRows(resultByKey), newRows(checkpointByKey)
+	results, checkpoints, payloads := newRows(resultByKey), newRows(checkpointByKey), newRows(payloadByKey)
 	for id := range found {
 		results.deadKey(id)
 		checkpoints.deadKey(id)
+		payloads.deadKey(id)
 	}
 	of := func(r *row) *carillon.Output {
 		run := found[r.runID()]
@@ -159,8 +162,9 @@ func (s *Store) outputs(ctx context.Context, found map[carillon.RunID]*carillon.
 		}
 		return run.Output
 	}
-	result, checkpoint := results.call(), checkpoints.call()
+	result, checkpoint, payload := results.call(), checkpoints.call(), payloads.call()
 	result.row = func(r *row) error { of(r).Result = r.bytes(); return nil }
 	checkpoint.row = func(r *row) error { of(r).Checkpoint = r.bytes(); return nil }
-	return s.read(ctx, result, checkpoint)
+	payload.row = func(r *row) error { of(r).Payload = r.bytes(); return nil }
+	return s.read(ctx, result, checkpoint, payload)
 }

@@ -127,7 +127,7 @@ func (r *reader) overdueByRule(until carillon.Time, limit int, passed int64) (fo
 	return found, reached, err
 }
 
-// Removal, by primary keys. What a run handed back goes with the last record of it, a one-off job with the last of all.
+// Removal, by primary keys. What lies beside a run goes with the last record of it, a one-off job with the last of all.
 const (
 	deleteHistory = `DELETE FROM history WHERE pos = ?1 AND job = ?2 AND due = ?3`
 	deleteLetter  = `DELETE FROM dead WHERE pos = ?1 AND job = ?2 AND due = ?3`
@@ -136,6 +136,7 @@ const (
   AND NOT EXISTS (SELECT 1 FROM history WHERE job = ?1 AND due = ?2) AND NOT EXISTS (SELECT 1 FROM dead WHERE job = ?1 AND due = ?2)`
 	deleteResult     = `DELETE FROM result` + unlessKept
 	deleteCheckpoint = `DELETE FROM checkpoint` + unlessKept
+	deletePayload    = `DELETE FROM run_payload` + unlessKept
 
 	deleteJob = `DELETE FROM job WHERE id = ?1 AND due IS NOT NULL AND NOT EXISTS (SELECT 1 FROM run WHERE run.due = job.due AND run.job = ?1)
   AND NOT EXISTS (SELECT 1 FROM run INDEXED BY run_job WHERE job = ?1 AND extra = 1)
@@ -158,7 +159,7 @@ func (w *writer) remove(p past, forgotten *int) error {
 		return err
 	}
 	*forgotten++
-	for _, output := range []*statement{&w.deleteResult, &w.deleteCheckpoint} {
+	for _, output := range []*statement{&w.deleteResult, &w.deleteCheckpoint, &w.deletePayload} {
 		output.int(1, int64(p.id.Job))
 		output.int(2, int64(p.id.Due))
 		if err := output.exec(); err != nil {

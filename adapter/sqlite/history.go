@@ -80,11 +80,13 @@ func (r *reader) ended(stmt *sqlite.Stmt, dead bool) (run carillon.Run, pos int6
 	return run, stmt.ColumnInt64(0)
 }
 
-// What runs hand back, by primary key; the last one is kept.
+// What lies beside runs, by primary key; the last one is kept.
 const (
 	putResult = `INSERT INTO result (due, job, ns, value) VALUES (?, ?, ?, ?)
 ON CONFLICT (due, job) DO UPDATE SET value = excluded.value`
 	putCheckpoint = `INSERT INTO checkpoint (due, job, ns, value) VALUES (?, ?, ?, ?)
+ON CONFLICT (due, job) DO UPDATE SET value = excluded.value`
+	putPayload = `INSERT INTO run_payload (due, job, ns, value) VALUES (?, ?, ?, ?)
 ON CONFLICT (due, job) DO UPDATE SET value = excluded.value`
 )
 
@@ -92,7 +94,7 @@ func (w *writer) putOutput(run *carillon.Run) error {
 	for _, p := range []struct {
 		stmt  *statement
 		value []byte
-	}{{&w.putResult, run.Output.Result}, {&w.putCheckpoint, run.Output.Checkpoint}} {
+	}{{&w.putResult, run.Output.Result}, {&w.putCheckpoint, run.Output.Checkpoint}, {&w.putPayload, run.Output.Payload}} {
 		if p.value == nil {
 			continue
 		}

@@ -38,7 +38,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	edited, run := job, c.Runs[0]
 	edited.Rev, edited.Version, edited.Labels = 1, 2, map[string]string{"team": "b"}
 	run.Rev = 1
-	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
+	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
 	ended := run.End(carillon.Failed, "", now)
 	commit(carillon.Change{Job: &edited, Runs: []carillon.Run{ended}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)}})
 	if n := count(t, store, "job_label"); n != 1 {
@@ -47,7 +47,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	if n, err := store.Forget(context.Background(), carillon.Retention{Runs: 1, DeadLetters: 1}, now+10, 10); n != 2 || err != nil {
 		t.Fatal(n, err)
 	}
-	for _, table := range []string{"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "guard"} {
+	for _, table := range []string{"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "run_payload", "guard"} {
 		if n := count(t, store, table); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)
 		}

@@ -173,12 +173,13 @@ func (r *reader) fillAbout(run *carillon.Run) error {
 const (
 	resultByKey     = `SELECT value FROM result WHERE due = ? AND job = ?`
 	checkpointByKey = `SELECT value FROM checkpoint WHERE due = ? AND job = ?`
+	payloadByKey    = `SELECT value FROM run_payload WHERE due = ? AND job = ?`
 )
 
-// output reads what a run has handed back; nil if nothing.
+// output reads what lies beside a run; nil if nothing.
 func (r *reader) output(id carillon.RunID) (*carillon.Output, error) {
 	var out carillon.Output
-	for query, to := range map[string]*[]byte{resultByKey: &out.Result, checkpointByKey: &out.Checkpoint} {
+	for query, to := range map[string]*[]byte{resultByKey: &out.Result, checkpointByKey: &out.Checkpoint, payloadByKey: &out.Payload} {
 		err := r.rows(query, byKey(id), func(stmt *sqlite.Stmt) (bool, error) {
 			*to = blob(stmt, 0)
 			return false, nil
@@ -187,7 +188,7 @@ func (r *reader) output(id carillon.RunID) (*carillon.Output, error) {
 			return nil, err
 		}
 	}
-	if out.Result == nil && out.Checkpoint == nil {
+	if out.Result == nil && out.Checkpoint == nil && out.Payload == nil {
 		return nil, nil
 	}
 	return &out, nil

@@ -16,13 +16,13 @@ type writer struct {
 	insertLabel, deleteLabel                          statement
 	insertRun, updateRun, deleteRun                   statement
 	insertHistory, insertDead, deleteDead             statement
-	putResult, putCheckpoint                          statement
+	putResult, putCheckpoint, putPayload              statement
 	insertGuard, updateGuard, deleteGuard             statement
 	seeRun, seeGuard                                  statement
 
-	lastHistory, deleteHistory, deleteLetter statement
-	deleteResult, deleteCheckpoint           statement
-	deleteJob, deleteDefinitions, dropGuard  statement
+	lastHistory, deleteHistory, deleteLetter      statement
+	deleteResult, deleteCheckpoint, deletePayload statement
+	deleteJob, deleteDefinitions, dropGuard       statement
 }
 
 func newWriter(conn *sqlite.Conn) (*writer, error) {
@@ -52,6 +52,7 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 		{&w.deleteDead, deleteDead},
 		{&w.putResult, putResult},
 		{&w.putCheckpoint, putCheckpoint},
+		{&w.putPayload, putPayload},
 		{&w.insertGuard, insertGuard},
 		{&w.updateGuard, updateGuard},
 		{&w.deleteGuard, deleteGuard},
@@ -62,6 +63,7 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 		{&w.deleteLetter, deleteLetter},
 		{&w.deleteResult, deleteResult},
 		{&w.deleteCheckpoint, deleteCheckpoint},
+		{&w.deletePayload, deletePayload},
 		{&w.deleteJob, deleteJob},
 		{&w.deleteDefinitions, deleteDefinitions},
 		{&w.dropGuard, dropGuard},

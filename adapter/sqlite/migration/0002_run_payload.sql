@@ -1,0 +1,8 @@
+-- The payload of a run that was asked for with one of its own, in place of its job's.
+CREATE TABLE run_payload (
+  due   INTEGER NOT NULL,
+  job   INTEGER NOT NULL,
+  ns    TEXT    NOT NULL,
+  value BLOB    NOT NULL,
+  PRIMARY KEY (due, job)
+) WITHOUT ROWID;
