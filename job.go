@@ -196,17 +196,25 @@ func (d *Definition) admitNames() *FieldError {
 }
 
 func (d *Definition) admitSizes() *FieldError {
-	if len(d.Payload) > MaxPayload {
-		return invalid("payload", byteCount(len(d.Payload)), "at most 256 KiB of JSON; keep larger data elsewhere and pass its address")
-	}
-	if len(d.Payload) > 0 && !json.Valid(d.Payload) {
-		return invalid("payload", string(d.Payload[:min(len(d.Payload), 60)]), "valid JSON")
+	if err := admitPayload(d.Payload); err != nil {
+		return err
 	}
 	if d.Target.Handler != nil {
 		return nil
 	}
 	if target, _ := json.Marshal(d.Target); len(target) > maxTarget {
 		return invalid("target", byteCount(len(target)), "at most 64 KiB")
+	}
+	return nil
+}
+
+// admitPayload checks a payload, of a job or of one run of it.
+func admitPayload(payload json.RawMessage) *FieldError {
+	switch {
+	case len(payload) > MaxPayload:
+		return invalid("payload", byteCount(len(payload)), "at most 256 KiB of JSON; keep larger data elsewhere and pass its address")
+	case len(payload) > 0 && !json.Valid(payload):
+		return invalid("payload", string(payload[:min(len(payload), 60)]), "valid JSON")
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, c.edit)
-			change, run, err := c.w(job).RunNow(minute(2) + 5)
+			change, run, err := c.w(job).RunNow(nil, minute(2)+5)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -94,12 +94,12 @@ func TestAManualRunHasANameOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := whole(job, line(job, 0), manual(job, minute(2)+5), manual(job, minute(2)+6))
 			w.Job.Updated = c.updated
-			change, run, err := w.RunNow(c.now)
+			change, run, err := w.RunNow(nil, c.now)
 			if err != nil || run.ID.Due != c.want || change.Job.Updated != c.updated {
 				t.Errorf("due %s, want %s; the job was updated %s; %v", since(run.ID.Due), since(c.want), since(change.Job.Updated), err)
 			}
 			w.Guard, w.Runs = &change.Guards[0], nil // it has ended
-			if _, again, err := w.RunNow(c.now); err != nil || again.ID.Due <= run.ID.Due {
+			if _, again, err := w.RunNow(nil, c.now); err != nil || again.ID.Due <= run.ID.Due {
 				t.Errorf("the next one is due %s, %v", since(again.ID.Due), err)
 			}
 		})
@@ -111,15 +111,15 @@ func TestNoTwoRunsOfAJobHaveOneName(t *testing.T) {
 	w := whole(job, nil)
 	seen := map[carillon.RunID]bool{{Job: job.ID, Due: epoch}: true} // the first run has ended
 	for i, act := range []func() (carillon.Change, error){
-		func() (carillon.Change, error) { c, _, err := w.RunNow(epoch); return c, err },
-		func() (carillon.Change, error) { c, _, err := w.RunNow(epoch); return c, err },
+		func() (carillon.Change, error) { c, _, err := w.RunNow(nil, epoch); return c, err },
+		func() (carillon.Change, error) { c, _, err := w.RunNow(nil, epoch); return c, err },
 		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(epoch-5))), epoch) },
 		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(epoch+2))), epoch) },
-		func() (carillon.Change, error) { c, _, err := w.RunNow(epoch + 1); return c, err },
+		func() (carillon.Change, error) { c, _, err := w.RunNow(nil, epoch+1); return c, err },
 		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(epoch+3))), epoch+2) },
 		func() (carillon.Change, error) { return w.Pause(epoch + 2) },
 		func() (carillon.Change, error) { return w.Resume(epoch + 2) },
-		func() (carillon.Change, error) { c, _, err := w.RunNow(epoch + 2); return c, err },
+		func() (carillon.Change, error) { c, _, err := w.RunNow(nil, epoch+2); return c, err },
 		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(minute(1)))), epoch+5) },
 		func() (carillon.Change, error) { return w.Edit(define(t, beside(once(epoch+4))), epoch+6) },
 	} {
@@ -189,7 +189,7 @@ func TestRepetitionsOfRepetitionsSayWhatTheyRepeat(t *testing.T) {
 	if err != nil || second.RetryOf != first.ID.Due || second.Covers != minute(1) || second.ByClock() {
 		t.Errorf("retries %s, covers %s, %v", since(second.RetryOf), since(second.Covers), err)
 	}
-	_, third, _ := whole(job, nil).RunNow(minute(8) + 1)
+	_, third, _ := whole(job, nil).RunNow(nil, minute(8)+1)
 	_, fourth, _ := whole(job, nil).Retry(third.End(carillon.Failed, "", minute(9)), false, minute(9)+1)
 	if fourth.RetryOf != third.ID.Due || fourth.Covers != 0 || fourth.ByClock() {
 		t.Errorf("of a manual one: retries %s, covers %s", since(fourth.RetryOf), fourth.Covers)
@@ -204,7 +204,7 @@ func TestWhatCannotBeRunOrRetried(t *testing.T) {
 	job.State = carillon.JobCanceled
 	_, _, err = whole(job, nil).Retry(ended, true, minute(2))
 	expectConflict(t, err)
-	_, _, err = whole(job, nil).RunNow(minute(2))
+	_, _, err = whole(job, nil).RunNow(nil, minute(2))
 	expectConflict(t, err)
 	_, err = whole(job, nil).Edit(job.Definition, minute(2))
 	if !errors.Is(err, carillon.ErrConflict) {
@@ -216,7 +216,7 @@ func TestWhilePausedNewRunsAreOnHold(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
 	job.State = carillon.Paused
 	w := whole(job, nil)
-	c, _, err := w.RunNow(minute(2) + 1)
+	c, _, err := w.RunNow(nil, minute(2)+1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ func TestThousandsOfRunsThatAreAskedForWhileTheClockStandsHaveNamesOfTheirOwn(t 
 		w := whole(job, nil) // every run has ended before the next is asked for
 		seen := map[carillon.RunID]bool{}
 		for range 1500 {
-			c, run, err := w.RunNow(minute(2))
+			c, run, err := w.RunNow(nil, minute(2))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func TestRunsAndPausesLeaveTheTimeOfTheLastEdit(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
 	w := whole(job, nil, planned(job, minute(9)))
 	for name, act := range map[string]func() (carillon.Change, error){
-		"run now": func() (carillon.Change, error) { c, _, err := w.RunNow(minute(2)); return c, err },
+		"run now": func() (carillon.Change, error) { c, _, err := w.RunNow(nil, minute(2)); return c, err },
 		"pause":   func() (carillon.Change, error) { return w.Pause(minute(2)) },
 		"cancel":  func() (carillon.Change, error) { return w.Cancel(false, minute(2)) },
 	} {

@@ -284,7 +284,7 @@ func (l *life) steer() {
 		c, err = w.Resume(l.now)
 	case n < 30:
 		what = "run now"
-		c, _, err = w.RunNow(l.now)
+		c, _, err = w.RunNow(nil, l.now)
 	case n < 34 && len(l.history) > 0:
 		of := pick(l.rand, l.history...)
 		what = "retry " + l.name(of.ID)

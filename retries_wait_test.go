@@ -144,7 +144,7 @@ func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, minutely(c.policy))
-			change, run, err := c.whole(job).RunNow(minute(1) + 5)
+			change, run, err := c.whole(job).RunNow(nil, minute(1)+5)
 			if c.want != "" {
 				if !errors.Is(err, carillon.ErrConflict) || !strings.Contains(err.Error(), runID(job, minute(1))+c.want) {
 					t.Errorf("%v, want %q", err, c.want)

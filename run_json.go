@@ -34,6 +34,7 @@ type runJSON struct {
 	Reason      string          `json:"reason,omitempty"`
 	Stopping    bool            `json:"stopping,omitempty"`
 	RetryOf     RunID           `json:"retry_of,omitzero"`
+	Payload     json.RawMessage `json:"payload,omitempty"` // its own, not its job's
 	Result      json.RawMessage `json:"result,omitempty"`
 	Checkpoint  json.RawMessage `json:"checkpoint,omitempty"`
 }
@@ -57,7 +58,7 @@ func (r Run) MarshalJSON() ([]byte, error) {
 		v.RetryOf = RunID{r.ID.Job, r.RetryOf}
 	}
 	if r.Output != nil {
-		v.Result, v.Checkpoint = text(r.Output.Result), text(r.Output.Checkpoint)
+		v.Result, v.Checkpoint, v.Payload = text(r.Output.Result), text(r.Output.Checkpoint), r.Output.Payload
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -81,8 +82,8 @@ func (r *Run) UnmarshalJSON(b []byte) error {
 	if about := (About{v.Name, v.Type, v.Owner}); about != (About{}) {
 		r.About = &about
 	}
-	if v.Result != nil || v.Checkpoint != nil {
-		r.Output = &Output{Result: v.Result, Checkpoint: v.Checkpoint}
+	if v.Result != nil || v.Checkpoint != nil || v.Payload != nil {
+		r.Output = &Output{Result: v.Result, Checkpoint: v.Checkpoint, Payload: v.Payload}
 	}
 	if v.Stopping {
 		r.Flags |= Stop

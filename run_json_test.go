@@ -22,7 +22,7 @@ func TestRunJSONRoundTrip(t *testing.T) {
 		"an ended run, with all that history keeps": {
 			ID: id, State: Succeeded, Namespace: "default", Queue: "mail", Priority: 9, About: &About{"hello", "demo", "me"},
 			Attempt: 1, Claimed: id.Due, Started: id.Due, Ended: id.Due + 7, RetryOf: id.Due - 1000,
-			Output: &Output{Result: []byte(`{"rows":3}`), Checkpoint: []byte(`"page 2"`)},
+			Output: &Output{Result: []byte(`{"rows":3}`), Checkpoint: []byte(`"page 2"`), Payload: []byte(`null`)},
 		},
 		"a range of skipped due times": {ID: id, State: Skipped, Until: id.Due + 60_000, Reason: "missed"},
 	} {

@@ -2,6 +2,7 @@ package carillon
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -121,13 +122,17 @@ func (w Whole) Resume(now Time) (Change, error) {
 	return c, nil
 }
 
-// RunNow adds a run that is due at once and stands for no scheduled time.
-func (w Whole) RunNow(now Time) (Change, Run, error) {
-	return w.add(Run{}, now)
+// RunNow adds a run that is due at once and stands for no scheduled time. With a payload it gets that one and not the job's;
+// the JSON null is none at all.
+func (w Whole) RunNow(payload json.RawMessage, now Time) (Change, Run, error) {
+	if err := admitPayload(payload); err != nil {
+		return Change{}, Run{}, err
+	}
+	return w.add(Run{}, payload, now)
 }
 
 // Retry adds a run that repeats a finished one. History is not reopened: the new run says what it repeats. A run that waits
-// for its next attempt makes that now.
+// for its next attempt makes that now. A payload that the finished one had of its own (of.Output) goes on to the new one.
 func (w Whole) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 	if i := slices.IndexFunc(w.Runs, func(r Run) bool { return r.ID == of.ID }); i >= 0 {
 		return w.tryNow(w.Runs[i], now)
@@ -135,7 +140,7 @@ func (w Whole) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 	if !of.State.Ended() {
 		return Change{}, Run{}, fmt.Errorf("%w: %s changes just now; try again", ErrConflict, of.ID)
 	}
-	c, run, err := w.add(of, now)
+	c, run, err := w.add(of, of.ownPayload(), now)
 	if dead {
 		c.Redriven = []RunID{of.ID}
 	}
@@ -158,7 +163,7 @@ func (w Whole) tryNow(run Run, now Time) (Change, Run, error) {
 	return Change{}, Run{}, fmt.Errorf("%w: %s %s", ErrConflict, run.ID, why)
 }
 
-func (w Whole) add(of Run, now Time) (Change, Run, error) {
+func (w Whole) add(of Run, payload []byte, now Time) (Change, Run, error) {
 	if w.Job.State == JobCanceled {
 		return Change{}, Run{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
 	}
@@ -166,6 +171,9 @@ func (w Whole) add(of Run, now Time) (Change, Run, error) {
 	run := NewRun(&job, w.free(&job, w.unused(now), true))
 	run.Flags |= Extra
 	run.Covers, run.RetryOf = of.Covers, of.ID.Due
+	if payload != nil {
+		run.Flags, run.Output = run.Flags|OwnPayload, &Output{Payload: payload}
+	}
 	run.Wake = run.ready(now)
 	if job.State == Paused {
 		run = run.hold(now)

@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 
@@ -48,7 +49,7 @@ type JobLedger interface {
 	CancelJob(ctx context.Context, namespace string, id carillon.JobID, keepRunning bool) (carillon.Job, error)
 	PauseJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)
 	ResumeJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)
-	RunNow(ctx context.Context, namespace string, id carillon.JobID) (carillon.Run, error)
+	RunNow(ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage) (carillon.Run, error)
 }
 
 // RunLedger writes runs.

@@ -58,6 +58,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 
 // readNothing is for routes without a body: a body that is ignored would be a wish that is not granted, in silence.
 func readNothing(w http.ResponseWriter, r *http.Request) error {
+	return readOptional(w, r, &struct{}{})
+}
+
+// readOptional reads a body of JSON over what into points to, if there is one.
+func readOptional(w http.ResponseWriter, r *http.Request, into any) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
@@ -68,7 +73,7 @@ func readNothing(w http.ResponseWriter, r *http.Request) error {
 	if err := checkContentType(r); err != nil {
 		return err
 	}
-	return decode(body, &struct{}{}, maxDepth)
+	return decode(body, into, maxDepth)
 }
 
 func checkContentType(r *http.Request) error {

@@ -204,11 +204,20 @@ func (s *server) onJob(do func(ctx context.Context, namespace string, id carillo
 	}
 }
 
+// runRequest is what a run that is asked for may be given.
+type runRequest struct {
+	Payload json.RawMessage `json:"payload"`
+}
+
 func (s *server) runNow(w http.ResponseWriter, r *http.Request, _ *query) error {
 	id, err := carillon.ParseJobID(r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	run, err := s.Ledger.RunNow(r.Context(), namespace(r), id)
+	var want runRequest
+	if err := readOptional(w, r, &want); err != nil {
+		return err
+	}
+	run, err := s.Ledger.RunNow(r.Context(), namespace(r), id, want.Payload)
 	return s.replyNew(w, r, run, err)
 }

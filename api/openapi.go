@@ -66,7 +66,7 @@ func (rt route) describe(schemas schemas) object {
 		operation["parameters"] = parameters
 	}
 	if rt.Takes != nil {
-		operation["requestBody"] = object{"required": true, "content": content(schemas, rt.Takes, rt.Method == http.MethodPost)}
+		operation["requestBody"] = object{"required": !rt.MayTake, "content": content(schemas, rt.Takes, rt.Method == http.MethodPost)}
 	}
 	return operation
 }

@@ -75,8 +75,8 @@ func (s *server) jobActions() []route {
 			Status: 200, Gives: job, handle: s.onJob(s.Ledger.ResumeJob),
 		},
 		{
-			Method: "POST", Pattern: "/v1/jobs/{id}/run", Summary: "Run a job now, besides its schedule",
-			Status: 201, Gives: carillon.Run{}, handle: s.runNow,
+			Method: "POST", Pattern: "/v1/jobs/{id}/run", Summary: "Run a job now, besides its schedule, with a payload for this run if one is given",
+			Takes: runRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, handle: s.runNow,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs/{id}/next", Summary: "The next due times of a job",
@@ -106,7 +106,7 @@ func (s *server) runRoutes() []route {
 			Status: 200, Gives: page[carillon.Run]{}, handle: s.listRuns,
 		},
 		{
-			Method: "GET", Pattern: "/v1/runs/{id}", Summary: "Read a run with its result and checkpoint, and what it waits for",
+			Method: "GET", Pattern: "/v1/runs/{id}", Summary: "Read a run with its result, checkpoint and own payload, and what it waits for",
 			Status: 200, Gives: runView{}, handle: s.getRun,
 		},
 	}

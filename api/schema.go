@@ -134,4 +134,5 @@ type runShape struct {
 	RetryOf     carillon.RunID  `json:"retry_of"`
 	Result      json.RawMessage `json:"result"`
 	Checkpoint  json.RawMessage `json:"checkpoint"`
+	Payload     json.RawMessage `json:"payload"`
 }

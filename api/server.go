@@ -24,10 +24,11 @@ type route struct {
 	Public  bool // needs no token
 	Query   []param
 	Headers []param
-	Takes   any // what the body is read into, for the description; nil: no body is accepted
-	Status  int // of success
-	Or      int // another status of success, which is answered with the same; 0: none
-	Gives   any // what success answers with; nil: see the summary
+	Takes   any  // what the body is read into, for the description; nil: no body is accepted
+	MayTake bool // the body may be left out
+	Status  int  // of success
+	Or      int  // another status of success, which is answered with the same; 0: none
+	Gives   any  // what success answers with; nil: see the summary
 	handle  handler
 }
 

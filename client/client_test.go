@@ -84,7 +84,7 @@ func TestNoCallIsRepeatedAndNoRedirectFollowed(t *testing.T) {
 	}))
 	defer web.Close()
 	c := newClient(t, web.URL)
-	_, err := c.RunNow(t.Context(), 1)
+	_, err := c.RunNow(t.Context(), 1, nil)
 	var away *client.Unreachable
 	if !errors.As(err, &away) || calls.Load() != 1 {
 		t.Errorf("%d calls: %v", calls.Load(), err)

@@ -137,9 +137,13 @@ func (c *Client) Resume(ctx context.Context, id carillon.JobID) (job carillon.Jo
 	return job, err
 }
 
-// RunNow adds a run that is due at once.
-func (c *Client) RunNow(ctx context.Context, id carillon.JobID) (run carillon.Run, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: jobPath(id) + "/run"}, &run)
+// RunNow adds a run that is due at once. With a payload it gets that one and not the job's; nil: the job's.
+func (c *Client) RunNow(ctx context.Context, id carillon.JobID, payload json.RawMessage) (run carillon.Run, err error) {
+	r := request{method: http.MethodPost, path: jobPath(id) + "/run"}
+	if payload != nil {
+		r.body = map[string]json.RawMessage{"payload": payload}
+	}
+	err = c.call(ctx, r, &run)
 	return run, err
 }
 

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"iter"
 	"net/http"
@@ -130,7 +131,8 @@ func TestJobsFromSubmitToCancel(t *testing.T) {
 	if resumed := must(s.Resume(ctx, job.ID))(t); resumed.State != carillon.Active {
 		t.Errorf("resumed: %s", resumed.State)
 	}
-	if run := must(s.RunNow(ctx, job.ID))(t); run.ID.Job != job.ID || run.State != carillon.Waiting {
+	run := must(s.RunNow(ctx, job.ID, json.RawMessage(`{"own":1}`)))(t)
+	if run.ID.Job != job.ID || run.State != carillon.Waiting || run.Output == nil || string(run.Output.Payload) != `{"own":1}` {
 		t.Errorf("run now: %+v", run)
 	}
 	if next := must(s.Next(ctx, job.ID, 3))(t); len(next.Items) != 1 || next.Items[0].Due != edited.Schedule.At {

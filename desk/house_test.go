@@ -21,6 +21,7 @@ import (
 type house struct {
 	*testing.T
 	store       *mem.Store
+	read        carillon.Store // what desks read from; nil: store
 	logs        *mem.Logs
 	coordinator *mem.Coordinator
 	lanes       lanes
@@ -77,8 +78,12 @@ func (h *house) live() {
 		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.Starting() },
 		Then: []func([]carillon.Change){func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
 	})
+	var read carillon.Store = h.store
+	if h.read != nil {
+		read = h.read
+	}
 	n.Desk = desk.New(desk.Config{
-		Store: h.store, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: queue.Len, Logger: quiet,
+		Store: read, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: queue.Len, Logger: quiet,
 		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, Nodes: func() []string { return []string{"http://" + id} },
 		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 	})

@@ -136,6 +136,14 @@ func (d *Desk) known(ctx context.Context, worker string) error {
 // maxBytes bounds the payloads of one answer: a thousand of the largest would not arrive in time.
 const maxBytes = 16 << 20
 
+// weight is what a run adds to an answer. A payload of its own is read once it is claimed: till then it is taken for a large one.
+func weight(due *carillon.Due) int {
+	if due.Run.Has(carillon.OwnPayload) {
+		return carillon.MaxPayload
+	}
+	return len(due.Job.Payload)
+}
+
 // claim asks the ledger for runs and returns those that were given, and those that were too much for one answer. Whoever changed a run that lost has passed it on; but
 // it may have lost for its guard alone, which another run of the job changed, and then somebody has to look at it again.
 func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (tasks []carillon.Task, heavy []carillon.Run) {
@@ -147,7 +155,7 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 	}
 	bytes := 0
 	for i := range dues {
-		if bytes += len(dues[i].Job.Payload); bytes > maxBytes && i > 0 {
+		if bytes += weight(&dues[i]); bytes > maxBytes && i > 0 {
 			for _, due := range dues[i:] {
 				heavy = append(heavy, due.Run)
 			}
@@ -182,7 +190,7 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 	d.cfg.Look(again)
 	tasks = d.tasks(giving, dues, changes, lost)
 	d.notice(ctx, dues, tasks)
-	return d.withCheckpoints(ctx, tasks), heavy
+	return d.withOutputs(ctx, tasks), heavy
 }
 
 // expect remembers the runs that are about to be given to a worker, each at the index of its change.
@@ -245,35 +253,6 @@ func (d *Desk) unexpect(giving []handed) {
 			d.handed.drop(h)
 		}
 	}
-}
-
-// withCheckpoints adds what attempts before have saved. Runs whose checkpoint cannot be read now are left out: nobody
-// lists them, so they are taken back.
-func (d *Desk) withCheckpoints(ctx context.Context, tasks []carillon.Task) []carillon.Task {
-	var ids []carillon.RunID
-	for i := range tasks {
-		if tasks[i].Run.Attempt > 1 {
-			ids = append(ids, tasks[i].Run.ID)
-		}
-	}
-	if len(ids) == 0 {
-		return tasks
-	}
-	runs, err := d.cfg.Store.Runs(ctx, ids, true)
-	if err != nil {
-		d.cfg.Logger.Error("read checkpoints", "error", err, "runs", len(ids))
-		return slices.DeleteFunc(tasks, func(t carillon.Task) bool { return t.Run.Attempt > 1 })
-	}
-	saved := make(map[carillon.RunID][]byte, len(runs))
-	for i := range runs {
-		if runs[i].Output != nil {
-			saved[runs[i].ID] = runs[i].Output.Checkpoint
-		}
-	}
-	for i := range tasks {
-		tasks[i].Checkpoint = saved[tasks[i].Run.ID]
-	}
-	return tasks
 }
 
 func pause(ctx context.Context, d time.Duration) {

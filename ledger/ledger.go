@@ -33,7 +33,7 @@ type Config struct {
 	// HoldEnds bounds that. Default 300ms.
 	HoldEnds time.Duration
 
-	// Then are told, in order and one commit at a time, what was committed. Rows carry their new Rev. They must be quick
+	// Then are told, in order and one commit at a time, what was committed. Rows carry their new Rev, runs no Output. They must be quick
 	// and must not wait for the ledger. A desk takes from here what was claimed for its workers, a scheduler what has to be woken.
 	Then []func(committed []carillon.Change)
 }
@@ -263,7 +263,8 @@ func (l *Ledger) tell(c commit) {
 	answer(c.batch, c.lost)
 }
 
-// raise gives the rows of the changes that won their new Rev, and returns those changes.
+// raise gives the rows of the changes that won their new Rev, and returns those changes. What lies beside a run is written
+// now: it is let go, lest it stay in memory with a run that waits, and be written again with its claim.
 func raise(all []carillon.Change, lost []int) []carillon.Change {
 	won := all
 	if len(lost) > 0 {
@@ -280,6 +281,7 @@ func raise(all []carillon.Change, lost []int) []carillon.Change {
 		}
 		for k := range c.Runs {
 			c.Runs[k].Rev++
+			c.Runs[k].Output = nil
 		}
 		for k := range c.Guards {
 			c.Guards[k].Rev++

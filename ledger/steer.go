@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -74,10 +75,10 @@ func (l *Ledger) ResumeJob(ctx context.Context, namespace string, id carillon.Jo
 	return l.steerJob(ctx, namespace, id, carillon.Whole.Resume)
 }
 
-// RunNow adds a run that is due at once.
-func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID) (run carillon.Run, err error) {
+// RunNow adds a run that is due at once, with a payload of its own unless that is nil.
+func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage) (run carillon.Run, err error) {
 	_, err = l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
-		c, run, err = w.RunNow(now)
+		c, run, err = w.RunNow(payload, now)
 		return c, err
 	})
 	return run, err
@@ -229,7 +230,11 @@ func (l *Ledger) unfinishedPages(ctx context.Context, namespace string, id caril
 }
 
 func (l *Ledger) run(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
-	runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{id}, false)
+	return l.read(ctx, namespace, id, false)
+}
+
+func (l *Ledger) read(ctx context.Context, namespace string, id carillon.RunID, whole bool) (carillon.Run, error) {
+	runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{id}, whole)
 	if err != nil {
 		return carillon.Run{}, err
 	}
@@ -239,9 +244,9 @@ func (l *Ledger) run(ctx context.Context, namespace string, id carillon.RunID) (
 	return runs[0], nil
 }
 
-// finished reads a finished run and says whether it is a dead letter.
+// finished reads a finished run, with what was handed to it alone, and says whether it is a dead letter.
 func (l *Ledger) finished(ctx context.Context, namespace string, id carillon.RunID) (of carillon.Run, dead bool, err error) {
-	of, err = l.run(ctx, namespace, id)
+	of, err = l.read(ctx, namespace, id, true)
 	if err != nil && !errors.Is(err, carillon.ErrNotFound) {
 		return of, false, err
 	}
@@ -250,7 +255,9 @@ func (l *Ledger) finished(ctx context.Context, namespace string, id carillon.Run
 		return of, false, findErr
 	}
 	if len(letters.Runs) > 0 {
-		return letters.Runs[0], true, nil // kept longer than history
+		letter := letters.Runs[0] // kept longer than history
+		letter.Output = of.Output
+		return letter, true, nil
 	}
 	return of, false, err
 }

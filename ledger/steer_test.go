@@ -31,7 +31,7 @@ func meanwhile(s *store, read string, n int, do func()) (done *bool) {
 // What somebody else may do to a job while a decision about it is being made.
 var others = map[string]func(t *testing.T, l *ledger.Ledger, s *store, job carillon.JobID){
 	"somebody adds a run": func(t *testing.T, l *ledger.Ledger, _ *store, job carillon.JobID) {
-		if _, err := l.RunNow(t.Context(), "default", job); err != nil {
+		if _, err := l.RunNow(t.Context(), "default", job, nil); err != nil {
 			t.Fatal(err)
 		}
 	},
@@ -131,11 +131,11 @@ func TestJobsOfOtherNamespacesAreNotThere(t *testing.T) {
 			"pause":      func() error { _, err := l.PauseJob(ctx, "other", job.ID); return err },
 			"resume":     func() error { _, err := l.ResumeJob(ctx, "other", job.ID); return err },
 			"edit":       func() error { _, err := l.EditJob(ctx, "other", job.ID, nil); return err },
-			"run now":    func() error { _, err := l.RunNow(ctx, "other", job.ID); return err },
+			"run now":    func() error { _, err := l.RunNow(ctx, "other", job.ID, nil); return err },
 			"retry":      func() error { _, err := l.RetryRun(ctx, "other", run.ID); return err },
 			"cancel run": func() error { _, err := l.CancelRun(ctx, "other", run.ID); return err },
 			"checkpoint": func() error { return l.SaveCheckpoint(ctx, "other", run.ID, run.Fence(), []byte("1")) },
-			"no such":    func() error { _, err := l.RunNow(ctx, "default", 99); return err },
+			"no such":    func() error { _, err := l.RunNow(ctx, "default", 99, nil); return err },
 		} {
 			if err := do(); !errors.Is(err, carillon.ErrNotFound) {
 				t.Errorf("%s: %v", name, err)

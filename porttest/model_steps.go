@@ -155,7 +155,7 @@ func (w *world) steer() (c carillon.Change, ok bool) {
 		def.Name = pick(w.rand, types...)
 		c, err = whole.Edit(def, w.now)
 	case 7:
-		c, _, err = whole.RunNow(w.now)
+		c, _, err = whole.RunNow(pick(w.rand, nil, json.RawMessage(`{"own":1}`), json.RawMessage(`null`)), w.now)
 	case 8:
 		c, err = w.retry(whole)
 	case 9:
@@ -174,6 +174,11 @@ func (w *world) retry(whole carillon.Whole) (carillon.Change, error) {
 		return carillon.Change{}, carillon.ErrNotFound
 	}
 	of := pick(w.rand, page.Runs...)
+	withOutput, err := w.model.Runs(context.Background(), []carillon.RunID{of.ID}, true)
+	w.must(err)
+	if len(withOutput) > 0 {
+		of.Output = withOutput[0].Output
+	}
 	dead, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: whole.Job.ID, Dead: true, From: of.ID.Due, To: of.ID.Due + 1})
 	w.must(err)
 	c, _, err := whole.Retry(of, len(dead.Runs) > 0, w.now)

@@ -139,11 +139,11 @@ var scenarios = []struct {
 		h.Handle = sleepFor(time.Minute)
 		job := h.Submit(nil)
 		time.Sleep(time.Second)
-		if _, err := h.Ledger.RunNow(context.Background(), "default", job.ID); !errors.Is(err, carillon.ErrConflict) {
+		if _, err := h.Ledger.RunNow(context.Background(), "default", job.ID, nil); !errors.Is(err, carillon.ErrConflict) {
 			h.T.Errorf("while one runs: %v", err)
 		}
 		time.Sleep(time.Hour)
-		if _, err := h.Ledger.RunNow(context.Background(), "default", job.ID); err != nil {
+		if _, err := h.Ledger.RunNow(context.Background(), "default", job.ID, nil); err != nil {
 			h.T.Fatal(err)
 		}
 		time.Sleep(time.Hour)

@@ -211,7 +211,7 @@ func TestRunsThatLoseTheTurnAreLookedAtAgainAtOnce(t *testing.T) {
 		h.submit(4, func(d *carillon.Definition) { d.Queue = "blocker" }) // all slots are taken
 		time.Sleep(time.Second)
 		for range 30 {
-			if _, err := h.nodes[0].ledger.RunNow(context.Background(), "default", job.ID); err != nil {
+			if _, err := h.nodes[0].ledger.RunNow(context.Background(), "default", job.ID, nil); err != nil {
 				h.t.Fatal(err)
 			}
 		}

@@ -220,11 +220,17 @@ func (d *definition) pairs(separator string) func(string, any) (any, error) {
 }
 
 func (d *definition) payload(s string, _ any) (any, error) {
+	payload, err := d.a.readPayload(s)
+	return payload, err
+}
+
+// readPayload reads the value of a --payload.
+func (a *app) readPayload(s string) (json.RawMessage, error) {
 	data := []byte(s)
 	var err error
 	switch {
 	case s == "-":
-		data, err = io.ReadAll(d.a.in)
+		data, err = io.ReadAll(a.in)
 	case strings.HasPrefix(s, "@"):
 		data, err = os.ReadFile(s[1:])
 	}
@@ -234,5 +240,5 @@ func (d *definition) payload(s string, _ any) (any, error) {
 	if !json.Valid(data) {
 		return nil, fmt.Errorf(`want JSON, such as {"n":1}, "text" in quotes, @file or -`)
 	}
-	return json.RawMessage(data), nil
+	return data, nil
 }

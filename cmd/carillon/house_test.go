@@ -117,7 +117,7 @@ func serveHouse(listener net.Listener) (stop func()) {
 	}
 }
 
-// pretend runs a few commands that need no process: echo, fail and sleep.
+// pretend runs a few commands that need no process: echo, cat (its payload), fail and sleep.
 type pretend struct{}
 
 func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
@@ -127,6 +127,8 @@ func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome
 	switch argv[0] {
 	case "echo":
 		task.Print("stdout", strings.Join(argv[1:], " "))
+	case "cat":
+		task.Print("stdout", string(task.Job.Payload))
 	case "fail":
 		task.Print("stderr", strings.Join(argv[1:], " "))
 		return carillon.Outcome{Kind: carillon.Retriable, Reason: "exit code 1"}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,32 +15,41 @@ import (
 
 func (a *app) runCommand() *cobra.Command {
 	var now, wait bool
+	var payload string
 	cmd := &cobra.Command{
 		Use:   "run {RUN | --now JOB}",
 		Short: "Show a run, or run a job now",
 		Long: `Shows everything about a run. Given a job, shows its latest run.
 
 With --now adds a run of the job that is due at once; its schedule is not touched, and its overlap policy governs this
-run like any other.`,
+run like any other. With --payload this run gets that payload and not the job's, and so does a later retry of it.`,
 		Example: `  carillon run run_0f8j2v5r3c0001jgq9k2w0m
   carillon run report
-  carillon run --now report --wait`,
+  carillon run --now report --wait
+  carillon run --now report --payload '{"month":"2026-03"}'`,
 		Args: one("run, its id or its job"),
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "run the job now")
 	cmd.Flags().BoolVar(&wait, "wait", false, "with --now: show the log and wait until the run has ended")
+	cmd.Flags().StringVar(&payload, "payload", "", "with --now: `JSON` for this run in place of the job's; @file reads a file, - standard input")
 	cmd.ValidArgsFunction = a.completeEither()
 	cmd.RunE = a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 		switch {
 		case now:
+			own, err := a.ownPayload(cmd, payload)
+			if err != nil {
+				return err
+			}
 			id, err := a.findJob(ctx, c, args[0])
 			if err != nil {
 				return err
 			}
-			run, err := c.RunNow(ctx, id)
+			run, err := c.RunNow(ctx, id, own)
 			return a.started(ctx, c, run, err, wait)
 		case wait:
 			return usage("--wait goes with --now; \"carillon logs -f\" follows a run that is there already")
+		case cmd.Flags().Changed("payload"):
+			return usage("--payload goes with --now: a run that is there already has its payload")
 		}
 		id, err := a.findRun(ctx, c, args[0])
 		if err != nil {
@@ -52,6 +62,18 @@ run like any other.`,
 		return a.show(run, func() { a.runDetail(&run) })
 	})
 	return cmd
+}
+
+// ownPayload is the payload that was given for one run; nil if none was.
+func (a *app) ownPayload(cmd *cobra.Command, given string) (json.RawMessage, error) {
+	if !cmd.Flags().Changed("payload") {
+		return nil, nil
+	}
+	payload, err := a.readPayload(given)
+	if err != nil {
+		return nil, usage("--payload: %v", err)
+	}
+	return payload, nil
 }
 
 // started tells of a run that was added, and waits for it if asked to.
@@ -109,9 +131,17 @@ func (a *app) runDetail(detail *client.RunDetail) {
 		t.fact("Retry of", carillon.RunID{Job: run.ID.Job, Due: run.RetryOf}.String())
 	}
 	if run.Output != nil {
+		t.fact("Payload", ownPayloadText(run.Output.Payload))
 		t.fact("Result", payloadText(run.Output.Result))
 		t.fact("Checkpoint", payloadText(run.Output.Checkpoint))
 	}
+}
+
+func ownPayloadText(payload json.RawMessage) string {
+	if string(payload) == "null" { // none, whatever the job's is
+		return "null"
+	}
+	return payloadText(payload)
 }
 
 // attemptsText says what became of the attempts that did not succeed.

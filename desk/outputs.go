@@ -1,0 +1,58 @@
+package desk
+
+import (
+	"context"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// lies says that something may lie beside a run that its attempt needs: what an attempt before has saved, or a payload of
+// its own.
+func lies(t carillon.Task) bool { return t.Run.Attempt > 1 || t.Run.Has(carillon.OwnPayload) }
+
+// withOutputs adds what lies beside the runs. Runs of which it cannot be read now are left out: no worker lists them, so the
+// watch loop takes them back. To begin one without would be to do something else than was asked for.
+func (d *Desk) withOutputs(ctx context.Context, tasks []carillon.Task) []carillon.Task {
+	var ids []carillon.RunID
+	for i := range tasks {
+		if lies(tasks[i]) {
+			ids = append(ids, tasks[i].Run.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return tasks
+	}
+	runs, err := d.cfg.Store.Runs(ctx, ids, true)
+	if err != nil {
+		d.cfg.Logger.Error("read checkpoints and payloads", "error", err, "runs", len(ids))
+		return slices.DeleteFunc(tasks, lies)
+	}
+	saved := make(map[carillon.RunID]*carillon.Output, len(runs))
+	for i := range runs {
+		saved[runs[i].ID] = runs[i].Output
+	}
+	for i := range tasks {
+		if out := saved[tasks[i].Run.ID]; out != nil {
+			tasks[i].Checkpoint = out.Checkpoint
+			tasks[i].Job = with(tasks[i].Job, out.Payload)
+		}
+	}
+	return slices.DeleteFunc(tasks, func(t carillon.Task) bool {
+		out := saved[t.Run.ID]
+		return t.Run.Has(carillon.OwnPayload) && (out == nil || out.Payload == nil)
+	})
+}
+
+// with is the job with a payload in place of its own. The job is one that the desk and the ledger remember, so it is copied.
+func with(job *carillon.Job, payload []byte) *carillon.Job {
+	if payload == nil {
+		return job
+	}
+	own := *job
+	own.Payload = payload
+	if string(payload) == "null" {
+		own.Payload = nil
+	}
+	return &own
+}
