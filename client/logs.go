@@ -17,10 +17,11 @@ import (
 
 // LogQuery says which lines of a run to read.
 type LogQuery struct {
-	Attempt int           // only of this one; 0: of all, one after the other
-	Follow  bool          // stay until the run (or the attempt) has ended
-	Tail    int           // only the last so many lines; 0: all
-	Since   carillon.Time // only lines printed then or later
+	Attempt int            // only of this one; 0: of all, one after the other
+	Follow  bool           // stay until the run (or the attempt) has ended
+	Tail    int            // only the last so many lines; 0: all
+	Since   carillon.Time  // only lines printed then or later
+	After   *carillon.Line // only lines after this one
 }
 
 // How long following a log outlives its connection: a server that restarts is back by then.
@@ -34,7 +35,7 @@ const (
 // connection that breaks is made again and goes on where it broke.
 func (c *Client) Logs(ctx context.Context, id carillon.RunID, q LogQuery) iter.Seq2[carillon.Line, error] {
 	return func(yield func(carillon.Line, error) bool) {
-		var seen *carillon.Line
+		seen := q.After
 		stopped, tries, pause := false, 0, firstPause
 		take := func(line carillon.Line) bool {
 			if seen != nil && !isAfter(&line, seen) {

@@ -20,7 +20,7 @@ func (a *app) deadCommand() *cobra.Command {
 		Example: `  carillon dead
   carillon dead retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon dead retry --all`,
-		Args:              cobra.NoArgs,
+		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
 			runs, err := readList(ctx, p, func(cursor string, size int) (client.Page[carillon.Run], error) {
@@ -40,23 +40,25 @@ func (a *app) deadCommand() *cobra.Command {
 func (a *app) deadRetryCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "retry {RUN | --all}",
+		Use:   "retry {RUN | JOB | --all}",
 		Short: "Repeat a dead letter, or all of them, and take it off the list",
 		Long: `Adds a new run that repeats the dead letter, and takes that off the list. The new runs of a job wait for each other,
 unless its overlap is allow. With --all does so for all that there are. Those that cannot be repeated now stay on the
-list, and the exit code is 1: their job was canceled, or 1000 of its runs wait already.`,
+list, and the exit code is 1: their job was canceled, or 1000 of its runs wait already. Given a job, takes its latest dead
+letter.`,
 		Example: `  carillon dead retry run_0f8j2v5r3c0001jgq9k2w0m
+  carillon dead retry report
   carillon dead retry --all`,
 		ValidArgsFunction: a.completeRuns(carillon.Failed),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) == 1) || len(args) > 1 {
-				return usage("give the run, or --all for all dead letters")
+				return usage("give the run or its job, or --all for all dead letters")
 			}
 			return a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 				if all {
 					return a.retryAll(ctx, c)
 				}
-				id, err := carillon.ParseRunID(args[0])
+				id, err := a.findDeadLetter(ctx, c, args[0])
 				if err != nil {
 					return err
 				}
@@ -67,6 +69,26 @@ list, and the exit code is 1: their job was canceled, or 1000 of its runs wait a
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
 	return cmd
+}
+
+// findDeadLetter takes the id of a run; the id or name of a job means its latest dead letter.
+func (a *app) findDeadLetter(ctx context.Context, c *client.Client, given string) (carillon.RunID, error) {
+	if id, err := carillon.ParseRunID(given); err == nil {
+		return id, nil
+	}
+	job, err := a.findJob(ctx, c, given)
+	if err != nil {
+		return carillon.RunID{}, err
+	}
+	for letter, err := range c.DeadLetters(ctx, 1000) { // latest first
+		if err != nil {
+			return carillon.RunID{}, err
+		}
+		if letter.ID.Job == job {
+			return letter.ID, nil
+		}
+	}
+	return carillon.RunID{}, notFound("%s has no dead letter", job)
 }
 
 // retryAll first reads the whole list: it grows again while its runs fail anew, and would never end.

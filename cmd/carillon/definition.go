@@ -99,7 +99,7 @@ func (d *definition) addSchedule(flags *pflag.FlagSet) {
 	d.add(flags, "tz", "schedule.timezone", "zone", text, "IANA time zone of --cron (default UTC), and of times without an offset")
 	d.add(flags, "every", "schedule.every", "duration", duration, "run again and again, at least 1s apart")
 	d.add(flags, "starts-at", "schedule.starts_at", "time", instant, "no run is due before this time")
-	d.add(flags, "ends-at", "schedule.ends_at", "time", instant, "no due time after")
+	d.add(flags, "ends-at", "schedule.ends_at", "time", instant, "no run is due after this time")
 	d.add(flags, "max-runs", "schedule.max_runs", "number", number, "at most this many scheduled runs")
 	for _, f := range d.fields {
 		f.optional = d.edit && slices.Contains([]string{"schedule.timezone", "schedule.starts_at", "schedule.ends_at", "schedule.max_runs"}, f.path)

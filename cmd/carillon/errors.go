@@ -30,6 +30,14 @@ func (e *usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error { return &usageError{text: fmt.Sprintf(format, args...)} }
 
+// missing is an error about something that there is not. Its text says so already, so ErrNotFound adds no words of its own.
+type missing struct{ text string }
+
+func (e *missing) Error() string { return e.text }
+func (e *missing) Unwrap() error { return carillon.ErrNotFound }
+
+func notFound(format string, args ...any) error { return &missing{text: fmt.Sprintf(format, args...)} }
+
 // noted is an error with lines to show below it.
 type noted struct {
 	error

@@ -22,6 +22,8 @@ type written struct {
 	body []byte   // JSON
 	line int      // where it begins
 	node ast.Node // YAML that it was; nil: JSON
+	// listed says that it stood in a list: the answer is a list too, also if it is the only one.
+	listed bool
 }
 
 // readDefinitions reads one job, a list of them, a list as the API answers with, or any number of either: one JSON value
@@ -34,7 +36,7 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 	defs, complete, err := jsonDefinitions(text)
 	if err != nil && complete == 0 { // not even one value is JSON
 		if defs, err = yamlDefinitions(text); err != nil {
-			err = errors.New(yaml.FormatError(err, false, false))
+			err = yamlFault(err)
 		}
 	}
 	if err != nil {
@@ -55,6 +57,15 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 			fileName(file), count(printed, "job"))
 	}
 	return defs, nil
+}
+
+// yamlFault names the line of a syntax error as other errors about a file do.
+func yamlFault(err error) error {
+	var fault yaml.Error
+	if errors.As(err, &fault) && fault.GetToken() != nil {
+		return fmt.Errorf("line %d: want YAML: %s", fault.GetToken().Position.Line, fault.GetMessage())
+	}
+	return errors.New(yaml.FormatError(err, false, false))
 }
 
 func (a *app) readFile(file string) ([]byte, error) {
@@ -80,7 +91,7 @@ func jsonDefinitions(text []byte) (defs []written, complete int, err error) {
 		for _, offset := range itemOffsets(value) {
 			var def json.RawMessage
 			_ = json.NewDecoder(bytes.NewReader(value[offset:])).Decode(&def) // it is valid: all of it was read
-			defs = append(defs, written{body: def, line: lines.at(at + offset)})
+			defs = append(defs, written{body: def, line: lines.at(at + offset), listed: offset > 0})
 		}
 		at += int(dec.InputOffset())
 	}

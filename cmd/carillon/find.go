@@ -48,10 +48,10 @@ func (a *app) findJob(ctx context.Context, c *client.Client, given string) (cari
 func noJobNamed(given string) error {
 	for prefix, digits := range map[string]int{"job_": 13, "run_": 23} {
 		if strings.HasPrefix(given, prefix) {
-			return fmt.Errorf("no job is named %q, and an id is %s and %d characters of 0-9 a-z without i l o u: %w", given, prefix, digits, carillon.ErrNotFound)
+			return notFound("no job is named %q, and an id is %s and %d characters of 0-9 a-z without i l o u", given, prefix, digits)
 		}
 	}
-	return fmt.Errorf("no job is named %q: %w", given, carillon.ErrNotFound)
+	return notFound("no job is named %q", given)
 }
 
 // severalNamed lists what there is to choose from.
@@ -99,7 +99,7 @@ func latestRun(ctx context.Context, c *client.Client, id carillon.JobID) (carill
 		}
 	}
 	if next.IsZero() {
-		return next, fmt.Errorf("%s has no run that has begun or will: %w", id, carillon.ErrNotFound)
+		return next, notFound("%s has no run that has begun or will", id)
 	}
 	return next, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -43,13 +44,32 @@ else the newest.`,
 			if err != nil {
 				return err
 			}
-			a.jobDetail(&job, next.Items)
+			waits, err := a.jobWaits(ctx, c, &job)
+			if err != nil {
+				return err
+			}
+			a.jobDetail(&job, next.Items, waits)
 			return nil
 		}),
 	}
 }
 
-func (a *app) jobDetail(job *client.Detail, next []client.DueTime) {
+// jobWaits is why the run of a job that is due has not begun; "" if none is due. The job itself does not say it.
+func (a *app) jobWaits(ctx context.Context, c *client.Client, job *client.Detail) (string, error) {
+	if job.NextRun == nil || job.NextRun.Wake > carillon.TimeOf(a.now()) && job.NextRun.ID.Due > carillon.TimeOf(a.now()) {
+		return "", nil
+	}
+	run, err := c.Run(ctx, job.NextRun.ID)
+	if errors.Is(err, carillon.ErrNotFound) || err == nil && (run.WaitsFor == nil || run.WaitsFor.Kind == carillon.WaitTime) {
+		return "", nil // it has begun meanwhile, or Next says when its next attempt is
+	}
+	if err != nil {
+		return "", err
+	}
+	return run.WaitsFor.Text, nil
+}
+
+func (a *app) jobDetail(job *client.Detail, next []client.DueTime, waits string) {
 	t := a.tableTo(a.out)
 	defer t.end()
 	t.fact("Job", job.ID.String())
@@ -60,6 +80,7 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime) {
 	t.fact("Labels", pairsText(job.Labels))
 	t.fact("Schedule", a.scheduleWords(&job.Schedule))
 	t.facts("Next", a.nextTimes(job, next))
+	t.fact("Waits", waits)
 	t.facts("Last run", a.runSummary(job.LastRun))
 	t.facts("Target", targetLines(&job.Target))
 	t.fact("Payload", payloadText(job.Payload))
@@ -76,17 +97,17 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime) {
 	}
 }
 
-// nextTimes are the due times ahead in the job's own zone; for a job that has none, when its run is tried again.
+// nextTimes are the next attempt of a run that has begun, if it waits for one, and the due times ahead in the job's own zone;
+// for a job that has neither, when its run is due, or was.
 func (a *app) nextTimes(job *client.Detail, next []client.DueTime) (times []string) {
+	if run := job.LastRun; run != nil && run.State == carillon.Waiting && job.State == carillon.Active {
+		times = append(times, fmt.Sprintf("%s, attempt %d of %s", a.when(run.Wake), run.Attempt+1, run.ID))
+	}
 	for _, due := range next {
 		times = append(times, a.whenIn(due.Due, a.zoneOf(&job.Schedule)))
 	}
 	if run := job.NextRun; len(times) == 0 && run != nil {
-		text := a.when(max(run.ID.Due, run.Wake))
-		if run.Attempt > 0 {
-			text += fmt.Sprintf(", attempt %d of %s", run.Attempt+1, run.ID)
-		}
-		times = append(times, text)
+		times = append(times, a.when(run.ID.Due))
 	}
 	if len(times) == 0 {
 		return []string{"-"}

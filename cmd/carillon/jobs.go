@@ -29,7 +29,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		Example: `  carillon jobs
   carillon jobs --status active,failed --owner billing
   carillon jobs --label team=blue --label env=prod --created-from 24h -o json`,
-		Args:              cobra.NoArgs,
+		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
 			return a.listJobs(ctx, c, &f)

@@ -30,7 +30,7 @@ type paging struct {
 
 func (p *paging) flags(cmd *cobra.Command) {
 	p.limit = listed
-	cmd.Flags().Var(&p.limit, "limit", "at most so many; 0 is all")
+	cmd.Flags().Var(&p.limit, "limit", "show at most this `number`; 0 is all")
 	cmd.Flags().StringVar(&p.cursor, "cursor", "", "go on where a list ended: the `next_cursor` that -o json printed, with the same other flags")
 }
 

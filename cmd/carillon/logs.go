@@ -19,10 +19,12 @@ type logFlags struct {
 	client.LogQuery
 	since      string
 	times, raw bool
+	noOld      bool // lines that are there already are not shown
 }
 
 func (a *app) logsCommand() *cobra.Command {
 	var f logFlags
+	var tailGiven func() bool
 	cmd := &cobra.Command{
 		Use:   "logs RUN",
 		Short: "Show what a run printed",
@@ -45,8 +47,9 @@ On a terminal control characters are shown as escapes; colours are let through.`
 				return err
 			}
 			if f.Tail < 0 {
-				return usage("--tail: %d is not valid: want a number from 1; 0 is all", f.Tail)
+				return usage("--tail: %d is not valid: want a number from 0", f.Tail)
 			}
+			f.noOld = f.Tail == 0 && tailGiven()
 			if f.raw {
 				a.out, a.terminal = a.raw, false
 			}
@@ -55,7 +58,8 @@ On a terminal control characters are shown as escapes; colours are let through.`
 	}
 	cmd.Flags().BoolVarP(&f.Follow, "follow", "f", false, "stay, and show lines as they come; of a job: of its next runs, too")
 	cmd.Flags().IntVar(&f.Attempt, "attempt", 0, "only of this attempt")
-	cmd.Flags().IntVarP(&f.Tail, "tail", "n", 0, "only the last so many `lines`")
+	cmd.Flags().IntVarP(&f.Tail, "tail", "n", 0, "show only the last `lines`, 0: none of those that are there already (default all)")
+	tailGiven = func() bool { return cmd.Flags().Changed("tail") }
 	cmd.Flags().StringVar(&f.since, "since", "", "only lines printed since this `time`, or so long ago: 10m")
 	cmd.Flags().BoolVarP(&f.times, "timestamps", "t", false, "show when each line was printed, and where to")
 	cmd.Flags().BoolVar(&f.raw, "raw", false, "send control characters to a terminal as they are; elsewhere they always are")
@@ -89,7 +93,7 @@ func (a *app) followJob(ctx context.Context, c *client.Client, run carillon.RunI
 		if err := a.printLogs(ctx, c, run, f); err != nil {
 			return err
 		}
-		f.Tail = 0 // the next runs are shown from their beginning
+		f.Tail, f.noOld = 0, false // the next runs are shown from their beginning
 		next, err := nextRun(ctx, c, run)
 		for ; err == nil && next.IsZero(); next, err = nextRun(ctx, c, run) {
 			select {
@@ -138,6 +142,22 @@ func nextRun(ctx context.Context, c *client.Client, after carillon.RunID) (next 
 }
 
 func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID, f logFlags) error {
+	if f.noOld {
+		if !f.Follow {
+			if _, err := c.Run(ctx, id); err != nil || a.forPeople() {
+				return err
+			}
+			return a.show(items[carillon.Line]{[]carillon.Line{}}, nil)
+		}
+		last := f.LogQuery
+		last.Tail, last.Follow = 1, false
+		for line, err := range c.Logs(ctx, id, last) {
+			if err != nil {
+				return err
+			}
+			f.After = &line
+		}
+	}
 	lines := c.Logs(ctx, id, f.LogQuery)
 	if !a.forPeople() && !f.Follow {
 		all, _, err := take(lines, 0)
@@ -146,6 +166,7 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID
 		}
 		return a.show(items[carillon.Line]{all}, nil)
 	}
+	printed := false
 	for line, err := range lines {
 		if err != nil {
 			return err
@@ -153,6 +174,10 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID
 		if err := a.printLine(line, f.times); err != nil {
 			return err
 		}
+		printed = true
+	}
+	if !printed && !f.Follow && a.errTerminal { // an empty screen leaves a person in doubt
+		fmt.Fprintf(a.err, "%s has printed nothing that can be shown\n", id)
 	}
 	return nil
 }

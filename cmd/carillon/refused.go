@@ -17,7 +17,7 @@ func (a *app) refusedCommand() *cobra.Command {
 not valid, latest first, with the reason. Nothing of them ran.`,
 		Example: `  carillon refused
   carillon refused -o json`,
-		Args:              cobra.NoArgs,
+		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
 			refused, err := readList(ctx, p, func(cursor string, size int) (client.Page[client.Refusal], error) {

@@ -100,6 +100,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 		a.resumeCommand(), a.cancelCommand(), a.nextCommand(), a.refusedCommand())
 	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
 	a.add(root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.workersCommand(), a.cronCommand(), a.versionCommand())
+	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
 	return root
@@ -142,6 +143,25 @@ func (a *app) noteBegin(cmd *cobra.Command) {
 	}
 }
 
+// helpCommand is that of cobra, which takes a command that there is not for a wish to see all of the help.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show the help of a command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err == nil && len(rest) > 0 {
+				return nothingNamed(found, rest)
+			}
+			if err != nil {
+				return err
+			}
+			found.InitDefaultHelpFlag()
+			return found.Help()
+		},
+	}
+}
+
 // nothingNamed is called where no command was found: without arguments for the help.
 func nothingNamed(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
@@ -174,6 +194,14 @@ func flagError(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s: %q is not valid: %w", bad.GetFlag().Name, shorten(bad.GetValue(), 80), bad.Unwrap())
 	}
 	return err
+}
+
+// none is for commands that take no argument.
+func none(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s takes no arguments; given %q", cmd.Name(), args[0])
+	}
+	return nil
 }
 
 // some is for commands that take one argument or more.

@@ -36,7 +36,7 @@ latest end first. Of all jobs, runs that are due in the future are shown only wi
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.states, "state", nil, "one or more `states`, with commas between them")
+	flags.StringSliceVar(&f.states, "state", nil, "one or more `states`, with commas between them: "+strings.Join(runStates, ", "))
 	flags.StringVar(&f.worker, "worker", "", "held, now or last, by this `worker`")
 	flags.StringVar(&f.from, "due-from", "", "due at or after this `time`; a duration such as 24h means so long ago")
 	flags.StringVar(&f.to, "due-to", "", "due before this `time`")

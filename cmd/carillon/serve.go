@@ -42,7 +42,7 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Serve the API, schedule and run jobs", Long: serveLong, Args: cobra.NoArgs,
+		Use: "serve", Short: "Serve the API, schedule and run jobs", Long: serveLong, Args: none,
 		Example: "  carillon serve\n  carillon serve --listen 127.0.0.1:9000 --data /var/lib/carillon --concurrency 200\n" +
 			"  CARILLON_DATA=/var/lib/carillon carillon serve --config /etc/carillon.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {

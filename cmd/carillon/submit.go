@@ -30,7 +30,8 @@ to 1000 of them are accepted, or none if one is not valid; more are sent 1000 at
 accepted before it. What "carillon job -o yaml" prints can be submitted again: that is a new job.
 
 With --wait the log lines of the (first) run are shown as they come, and the exit code is 0 only if it succeeded. Standard
-error says what it waits for: the due time, a worker, the next attempt. Ctrl-C ends the waiting, not the run.`,
+error says what it waits for: the due time, a worker, the next attempt. Ctrl-C ends the waiting, not the run.
+With --wait and -q standard output has the id of the job alone, and the exit code says how the run ended.`,
 		Example: `  carillon submit --name hello --after 2s -- echo hello
   carillon submit --wait --shell 'df -h | grep /$'
   carillon submit --name report --cron "0 3 * * MON-FRI" --tz Europe/Berlin -- /opt/report --all
@@ -43,7 +44,7 @@ error says what it waits for: the due time, a worker, the next attempt. Ctrl-C e
 	cmd.Flags().SetInterspersed(false) // what follows the program are its own flags
 	cmd.Flags().StringVarP(&file, "file", "f", "", "submit what is in this `file`, JSON or YAML; - is standard input")
 	cmd.Flags().BoolVar(&wait, "wait", false, "show the log and wait until the run has ended")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id and nothing else")
+	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id and nothing else; with --wait, no log and no verdict")
 	def := a.definitionFlags(cmd, false)
 	lateFlag(cmd, &late)
 	_ = cmd.MarkFlagFilename("file", "json", "yaml", "yml")
@@ -71,10 +72,10 @@ error says what it waits for: the due time, a worker, the next attempt. Ctrl-C e
 		}
 		jobs, err := a.submit(cmd.Context(), c, file, defs)
 		if wait && err == nil {
-			return a.submitAndWait(cmd.Context(), c, jobs[0])
+			return a.submitAndWait(cmd.Context(), c, jobs[0], quiet)
 		}
 		if len(jobs) > 0 { // also if the rest of them was refused
-			err = errors.Join(a.submitted(jobs, len(defs) != 1, quiet), err)
+			err = errors.Join(a.submitted(jobs, len(defs) != 1 || defs[0].listed, quiet), err)
 		}
 		return err
 	}

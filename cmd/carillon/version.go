@@ -40,7 +40,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Show the version of this binary",
 		Example: `  carillon version
   carillon version -o json`,
-		Args:              cobra.NoArgs,
+		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()

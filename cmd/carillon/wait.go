@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -12,13 +13,21 @@ import (
 
 // submitAndWait shows what the job's first run prints, and ends with its verdict. What is not the run's own output goes
 // to standard error, so that the caller gets from a pipe what the program itself would have written into it.
-func (a *app) submitAndWait(ctx context.Context, c *client.Client, job carillon.Job) error {
-	a.submittedBlock(a.err, &job)
+//
+// A quiet one prints the id of the job and nothing of the run.
+func (a *app) submitAndWait(ctx context.Context, c *client.Client, job carillon.Job, quiet bool) error {
+	waiting := *a
+	if quiet {
+		fmt.Fprintln(a.out, job.ID)
+		waiting.out, waiting.err, waiting.format = io.Discard, io.Discard, "table"
+	} else {
+		a.submittedBlock(a.err, &job)
+	}
 	run, err := latestRun(ctx, c, job.ID)
 	if err != nil {
 		return err
 	}
-	return a.wait(ctx, c, run)
+	return waiting.wait(ctx, c, run)
 }
 
 // wait follows a run to its end. Only success is a nil error.

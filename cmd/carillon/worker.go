@@ -50,7 +50,7 @@ type workerFlags struct {
 func (a *app) workerCommand() *cobra.Command {
 	var f workerFlags
 	cmd := &cobra.Command{
-		Use: "worker", Short: "Perform runs for servers", Long: workerLong, Args: cobra.NoArgs,
+		Use: "worker", Short: "Perform runs for servers", Long: workerLong, Args: none,
 		Example: "  carillon worker\n  carillon worker --server https://a.example:8420,https://b.example:8420 --token-file /etc/carillon/token\n" +
 			"  carillon worker --queues mail=3,reports --concurrency 200",
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -78,7 +78,7 @@ func (a *app) workerCommand() *cobra.Command {
 	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve, mail=3 gives one a weight (default all)")
 	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time")
 	flags.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long a stop waits for running work before it is handed back")
-	flags.StringVar(&f.data, "data", "", "`directory` for temporary files of commands, of no other worker (default a temporary one); a local server and its token are found there too")
+	flags.StringVar(&f.data, "data", "", "`directory` for temporary files of commands; no other worker can use the same one (default a temporary one). A local server and its token are found there too")
 	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32")
 	flags.BoolVar(&f.allowSetuid, "allow-setuid", false, allowSetuid)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")

@@ -23,7 +23,7 @@ to, since when it is there and its last beat; -o json has the runs.`,
 		Example: `  carillon workers
   carillon workers -o wide
   carillon runs --worker worker_1d0e6f0b5c9a44f2a7b3`,
-		Args:              cobra.NoArgs,
+		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
 			members, err := c.Members(ctx)

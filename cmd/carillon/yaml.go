@@ -36,7 +36,7 @@ func yamlDefinitions(text []byte) (defs []written, err error) {
 			} else if err != nil {
 				return nil, fmt.Errorf("document %d, %w", i+1, err)
 			}
-			defs = append(defs, written{body: b.Bytes(), line: lineOf(node), node: node})
+			defs = append(defs, written{body: b.Bytes(), line: lineOf(node), node: node, listed: node != document.Body})
 		}
 	}
 	return defs, nil
