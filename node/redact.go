@@ -1,31 +1,48 @@
 package node
 
 import (
-	"errors"
 	"net/url"
 	"regexp"
+	"strings"
 )
+
+const passwordNames = `((?:password|passwd|pwd)\s*=\s*)`
 
 var (
-	// passwordParameter is a password as a parameter of a URL, or in the form of libpq and of ODBC: password=…, sslpassword=….
-	passwordParameter = regexp.MustCompile(`(?i)((?:password|passwd|pwd)\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&;]+)`)
-	// passwordBeforeHost is that of a Go driver for MySQL: user:password@tcp(host)/database, which is no URL.
-	passwordBeforeHost = regexp.MustCompile(`^([^:/@\s]*:)[^/\s][^\s]*@`)
+	schemeOfURL = regexp.MustCompile(`(?i)^[a-z][a-z0-9+.-]*://`)
+	// A password as a parameter of a URL ends with the parameter: ?password=…, &sslpassword=….
+	passwordInURL = regexp.MustCompile(`(?is)` + passwordNames + `[^&]*`)
+	// In the form of libpq it is a word, or quoted: host=h password='…'.
+	passwordInList = regexp.MustCompile(`(?is)` + passwordNames + `(?:'(?:[^'\\]|\\.?)*(?:'|$)\S*|(?:\\.?|[^\s\\])+)`)
 )
 
-// Redact leaves the passwords out of a store's URL, and of what was given in its place.
+// Redact leaves the passwords out of a store's URL, and of what was given in its place. Where it cannot tell what is a
+// password, it leaves out more.
 func Redact(store string) string {
-	u, err := url.Parse(store)
+	const hidden = "${1}xxxxx"
+	if strings.HasPrefix(store, "sqlite:") {
+		return store // a path, in which @ and : are letters
+	}
+	scheme := schemeOfURL.FindString(store)
+	if scheme == "" { // a typing error, the list of libpq, or user:password@tcp(host)/database of a Go driver for MySQL
+		return hideBeforeHost(passwordInList.ReplaceAllString(store, hidden))
+	}
+	rest := passwordInURL.ReplaceAllString(store[len(scheme):], hidden)
+	u, err := url.Parse(scheme + rest)
 	if err != nil {
-		var bad *url.Error
-		if errors.As(err, &bad) {
-			return "(not a URL)"
-		}
-		return store
+		return "(not a URL)"
 	}
-	text := u.Redacted()
-	if u.Host == "" {
-		text = passwordBeforeHost.ReplaceAllString(text, "${1}xxxxx@")
+	if strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
+		return scheme + hideBeforeHost(rest) // most likely of a password with a / or ? that is not escaped
 	}
-	return passwordParameter.ReplaceAllString(text, "${1}xxxxx")
+	return u.Redacted()
+}
+
+// hideBeforeHost hides the password of user:password@host, whatever characters it has.
+func hideBeforeHost(text string) string {
+	begin, end := strings.Index(text, ":"), strings.LastIndex(text, "@")
+	if begin < 0 || end < begin {
+		return text
+	}
+	return text[:begin+1] + "xxxxx" + text[end:]
 }
