@@ -167,7 +167,7 @@ func passOnAfter(lease *Lease) time.Duration {
 	return min(max((lease.Until()-Boottime())/4, 20*time.Millisecond), time.Second)
 }
 
-// send does not wait for a supervisor that does not listen: somebody stopped it, and others need this goroutine.
+// send does not wait for a supervisor that does not read, because a signal has stopped it: this goroutine has more to do.
 func (a *attempt) send(b []byte) {
 	_ = a.socket.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	_, _ = a.socket.Write(b)

@@ -127,7 +127,7 @@ func newMetrics() *metrics {
 	return m
 }
 
-// gauge adds a value that is read when somebody asks.
+// gauge adds a value that is read when the metrics are asked for.
 func (m *metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }

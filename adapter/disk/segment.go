@@ -83,7 +83,8 @@ func newSegment(p place, began carillon.Time) *segment {
 
 func (s *segment) name(suffix string) string { return s.path() + "/" + s.stem + suffix }
 
-// add indexes an extent that is at the end of the file. It returns how many extents there are more.
+// add indexes an extent that is at the end of the file. It returns how many extents were added: none if
+// it continues the last one.
 func (s *segment) add(e extent) int {
 	s.due.add(e.run.Due)
 	if n := len(s.held); n > 0 && s.held[n-1].join(e) {

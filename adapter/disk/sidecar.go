@@ -135,8 +135,8 @@ func (l *Logs) readHead(s *segment, size int64) (ok bool, err error) {
 	return true, nil
 }
 
-// findExtents opens the index of a sealed segment, and returns which of its extents is the first one of a run that can have
-// lines after a position.
+// findExtents searches the index of a sealed segment, and returns which of its extents is the first one of a run that can
+// have lines after a position.
 func findExtents(f *os.File, s *segment, run carillon.RunID, after position) (int, error) {
 	// An extent that begins before the position can reach beyond it, but not by more lines than an extent has.
 	from := extent{run: run, attempt: after.attempt, first: after.offset - extentLines}
