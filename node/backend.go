@@ -80,7 +80,7 @@ func (n *Node) openFile(ctx context.Context, b *backend, path string) error {
 		return err
 	}
 	n.close = append(n.close, store.Close)
-	logs, err := disk.NewLogs(filepath.Join(n.cfg.Data, logsDir))
+	logs, err := disk.NewLogs(filepath.Join(n.cfg.Data, logsDir), disk.Config{Logger: n.cfg.Logger})
 	b.store, b.logs, b.coordinator = store, logs, mem.NewCoordinator()
 	return err
 }

@@ -14,4 +14,7 @@
 // After a crash the last line of a segment may be torn. The next start cuts it off: the worker that sent it has had no
 // answer and sends it again. Lines are not synced when they are appended: a power cut may cost the last seconds of output,
 // never a run. A segment is synced when it is sealed, so an index never knows more than the file has.
+//
+// A person can remove, cut or edit segments: Trim finds that within its next turn, and what is left can be read. But lines
+// that are appended to an open segment after its file was removed are lost with it.
 package disk

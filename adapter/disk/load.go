@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/carillon-run/carillon"
 )
@@ -24,39 +25,39 @@ func (l *Logs) load() error {
 			continue
 		}
 		classes, err := l.names(namespace)
-		if err != nil {
-			return err
-		}
+		l.passOver(namespace, err)
 		for _, class := range classes {
 			if _, ok := keepOf(class, 0); !ok {
 				continue
 			}
-			if err := l.loadPack(place{namespace, class}); err != nil {
-				return err
-			}
+			l.loadPack(place{namespace, class})
 		}
 	}
 	return nil
 }
 
-func (l *Logs) loadPack(p place) error {
-	names, err := l.names(p.path())
+// passOver says what cannot be read. The server starts all the same: runs do not depend on what earlier ones printed.
+func (l *Logs) passOver(name string, err error) (passed bool) {
 	if err != nil {
-		return err
+		l.logger.Warn("logs are passed over", "path", name, "error", err)
 	}
+	return err != nil
+}
+
+func (l *Logs) loadPack(p place) {
+	names, err := l.names(p.path())
+	l.passOver(p.path(), err)
 	var open []*segment
 	for _, name := range names {
 		stem, suffix, _ := strings.Cut(name, logSuffix)
 		began, ours := beganAt(stem)
 		if !ours || suffix != "" || !strings.HasSuffix(name, logSuffix) {
-			if err := l.removeLeftover(p, name, names); err != nil {
-				return err
-			}
+			l.passOver(p.path()+"/"+name, l.removeLeftover(p, name, names))
 			continue
 		}
 		s := newSegment(p, began)
-		if err := l.loadSegment(s); err != nil {
-			return err
+		if l.passOver(s.name(logSuffix), l.loadSegment(s)) {
+			continue
 		}
 		k := l.pack(p)
 		k.segments = append(k.segments, s)
@@ -75,7 +76,6 @@ func (l *Logs) loadPack(p place) error {
 	}
 	l.fillLargest()
 	_ = l.seal(l.takeFull()) // on a full disk the server starts all the same; Trim tries again
-	return nil
 }
 
 // removeLeftover removes an index that was not finished, or whose segment is gone. Other files are not ours.
@@ -94,7 +94,7 @@ func (l *Logs) removeLeftover(p place, name string, names []string) error {
 }
 
 func (l *Logs) loadSegment(s *segment) error {
-	f, err := l.root.OpenFile(s.name(logSuffix), os.O_RDWR, 0)
+	f, err := l.root.OpenFile(s.name(logSuffix), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not hold it up
 	if err != nil {
 		return err
 	}
@@ -114,17 +114,24 @@ func (l *Logs) loadSegment(s *segment) error {
 	}
 	fresh := newSegment(s.place, s.began)
 	if err := l.scan(fresh, f); err != nil {
+		l.held -= fresh.drop()
 		return err
 	}
 	*s = *fresh
 	if s.size < info.Size() { // a crash has torn the last line
-		if err := f.Truncate(s.size); err != nil {
-			return err
-		}
+		_ = l.truncate(s) // where this fails, reopen finds another size, and the next segment begins
 	}
 	keep, _ := keepOf(s.class, 0) // each chunk's own is not known any more
 	s.wrote(carillon.Time(info.ModTime().UnixMilli()), keep)
 	return nil
+}
+
+func (l *Logs) truncate(s *segment) error {
+	f, err := l.root.OpenFile(s.name(logSuffix), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(s.size), f.Close())
 }
 
 // scan makes the index of a segment from its lines. Whatever is not a line is passed over.

@@ -1,9 +1,11 @@
 package disk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"sync"
@@ -26,6 +28,7 @@ var defaultLimits = limits{size: 64 << 20, extents: 1 << 17, held: 1 << 18, file
 type Logs struct {
 	root   *os.Root
 	limits limits
+	logger *slog.Logger
 	// write is (*os.File).Write, except in tests of a full disk.
 	write func(*os.File, []byte) (int, error)
 
@@ -45,10 +48,15 @@ type pack struct {
 	open     *segment // the one of them that takes lines, or nil
 }
 
-// NewLogs opens the directory, and makes it if it is not there.
-func NewLogs(dir string) (*Logs, error) { return newLogs(dir, defaultLimits) }
+// Config is what Logs can be told. The zero value works.
+type Config struct {
+	Logger *slog.Logger // default slog.Default()
+}
 
-func newLogs(dir string, limits limits) (*Logs, error) {
+// NewLogs opens the directory, and makes it if it is not there.
+func NewLogs(dir string, cfg Config) (*Logs, error) { return newLogs(dir, defaultLimits, cfg) }
+
+func newLogs(dir string, limits limits, cfg Config) (*Logs, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
@@ -56,7 +64,10 @@ func newLogs(dir string, limits limits) (*Logs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open logs: %w", err)
 	}
-	l := &Logs{root: root, limits: limits, write: (*os.File).Write, packs: map[place]*pack{}, skips: skips{}}
+	l := &Logs{
+		root: root, limits: limits, logger: cmp.Or(cfg.Logger, slog.Default()), write: (*os.File).Write,
+		packs: map[place]*pack{}, skips: skips{},
+	}
 	if err := l.load(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open logs: %w", err), l.Close())
 	}

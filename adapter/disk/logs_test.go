@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,7 +33,7 @@ func open(t testing.TB) logsIn { return openIn(t, t.TempDir(), defaultLimits) }
 
 func openIn(t testing.TB, dir string, limits limits) logsIn {
 	t.Helper()
-	logs, err := newLogs(dir, limits)
+	logs, err := newLogs(dir, limits, Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

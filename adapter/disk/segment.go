@@ -11,7 +11,7 @@ import (
 )
 
 // segment is a file of lines. Until it is sealed, its index is in memory. All of it belongs to Logs.mu, except what never
-// changes: place, stem, and everything but gone once it is sealed.
+// changes: place, stem, and everything but sealing and removed once it is sealed.
 type segment struct {
 	place
 	began   carillon.Time
@@ -22,6 +22,7 @@ type segment struct {
 	due     dues
 	sealed  int // how many extents the index has that is beside it; 0: it is not sealed
 
+	removed bool                     // by Trim
 	sealing bool                     // one call is about to seal or to remove it
 	held    []heldExtent             // the index of a segment that is not sealed
 	last    map[carillon.RunID]int32 // a run's last one in held

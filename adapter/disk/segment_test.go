@@ -1,12 +1,15 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,6 +117,23 @@ func TestWithoutASealedIndexReadingGoesOn(t *testing.T) {
 }
 
 // A hundred thousand runs: what is in memory is the index of open segments, whatever is kept.
+func TestOddEntriesDoNotKeepTheServerFromStarting(t *testing.T) {
+	l := open(t)
+	l.say(0, "hello")
+	dir := filepath.Dir(l.file())
+	outside := filepath.Join(t.TempDir(), "outside.log")
+	name := func(n carillon.Time) string { return filepath.Join(dir, stemOf(due+n)+logSuffix) }
+	if err := errors.Join(os.Mkdir(name(1), 0o700), os.WriteFile(outside, nil, 0o600), os.Symlink(outside, name(2)),
+		syscall.Mkfifo(name(3), 0o600), os.Mkdir(filepath.Join(dir, stemOf(due+4)+writingSuffix), 0o700),
+		os.WriteFile(filepath.Join(dir, stemOf(due+4)+writingSuffix, "x"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	l = l.restart()
+	l.expect("hello")
+	l.say(1, "again")
+	l.expect("hello", "again")
+}
+
 func TestWhatIsInMemoryIsBounded(t *testing.T) {
 	limits := limits{size: 64 << 20, extents: 5000, held: 8000, files: 3}
 	logs := openIn(t, t.TempDir(), limits)

@@ -94,7 +94,7 @@ func (l *Logs) writeIndex(s *segment, sorted []extent) error {
 	for i := range sorted {
 		b = appendExtent(b, &sorted[i])
 	}
-	lines, err := l.root.OpenFile(s.name(logSuffix), os.O_WRONLY, 0)
+	lines, err := l.root.Open(s.name(logSuffix))
 	if err != nil {
 		return err
 	}

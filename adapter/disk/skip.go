@@ -1,6 +1,10 @@
 package disk
 
-import "github.com/carillon-run/carillon"
+import (
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
 
 // skips remembers, for the runs that were read last, which sealed segments have nothing more of them. Such a segment does
 // not change, so a caller that follows a log does not search its index again and again. It belongs to Logs.mu.
@@ -29,6 +33,7 @@ func (k skips) of(namespace string, run carillon.RunID, after position) map[*seg
 }
 
 func (k skips) note(namespace string, run carillon.RunID, after position, without []*segment) {
+	without = slices.DeleteFunc(without, func(s *segment) bool { return s.removed }) // meanwhile: forget was told already
 	if len(without) == 0 {
 		return
 	}

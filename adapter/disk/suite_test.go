@@ -10,7 +10,7 @@ import (
 
 func TestLogs(t *testing.T) {
 	porttest.Logs(t, func(t *testing.T) carillon.LogStore {
-		logs, err := disk.NewLogs(t.TempDir())
+		logs, err := disk.NewLogs(t.TempDir(), disk.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

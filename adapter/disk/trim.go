@@ -82,6 +82,7 @@ func (l *Logs) removeSegment(s *segment) error {
 		delete(l.packs, s.place)
 	}
 	l.held -= s.drop()
+	s.removed = true
 	l.skips.forget(s)
 	return nil
 }

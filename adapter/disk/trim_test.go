@@ -141,6 +141,18 @@ func TestAfterAPersonCutAFileItGoesOn(t *testing.T) {
 	logs.restart().expect("new")
 }
 
+// A reader can look a segment up while Trim removes it: what the reader notes then must not keep the segment in memory.
+func TestASegmentThatIsGoneIsNotRemembered(t *testing.T) {
+	l := open(t)
+	l.say(0, "hello")
+	gone := l.packs[place{"default", defaultClass}].segments[0]
+	l.trim(48*time.Hour, time.Hour)
+	l.skips.note("default", run, position{}, []*segment{gone})
+	if skip := l.skips.of("default", run, position{}); skip[gone] {
+		t.Error("it is remembered")
+	}
+}
+
 func TestTrimEndsWithItsContext(t *testing.T) {
 	logs := open(t)
 	logs.say(0, "old")
