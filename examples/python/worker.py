@@ -255,7 +255,10 @@ class Worker:
                     task.halt("retriable", "its time was over")
             time.sleep(max(0, sent + BEAT_EVERY - clock()))
         if self.session:
-            self.call("DELETE", f"/{self.session}", None, timeout=1.5)  # rule 9
+            try:
+                self.call("DELETE", f"/{self.session}", None, timeout=1.5)  # rule 9
+            except (ConnectionError, SessionOver):
+                pass  # the lease ends by itself
 
     def register(self):
         """Opens a session. What it says of itself is for people: `carillon workers` shows it."""
