@@ -109,7 +109,7 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 	return n, nil
 }
 
-// warningHeader tells whoever submits something that it was taken, and what may be wrong with it nevertheless.
+// warningHeader tells the caller that its job was taken, and what can be wrong with it nevertheless.
 const warningHeader = "Carillon-Warning"
 
 // freshFor is for how long a list of members is good enough to warn by.
@@ -154,15 +154,27 @@ func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, queueOf f
 	}
 }
 
+// fresh is a list of members that is young enough. It reads without the lock: a store that hangs would otherwise hold up requests
+// beyond their own patience.
 func (s *server) fresh(ctx context.Context) ([]carillon.Member, error) {
-	s.recent.mu.Lock()
-	defer s.recent.mu.Unlock()
-	if time.Since(s.recent.at) < freshFor {
-		return s.recent.members, nil
+	if members, ok := s.recent.get(); ok {
+		return members, nil
 	}
 	members, err := s.members(ctx)
 	if err == nil {
-		s.recent.at, s.recent.members = time.Now(), members
+		s.recent.set(members)
 	}
 	return members, err
+}
+
+func (r *recent) get() (members []carillon.Member, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.members, time.Since(r.at) < freshFor
+}
+
+func (r *recent) set(members []carillon.Member) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at, r.members = time.Now(), members
 }

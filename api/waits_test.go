@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -155,6 +157,26 @@ func TestASubmitIntoAQueueThatNoWorkerServesIsTakenWithAWarning(t *testing.T) {
 			t.Errorf("run now: warned of %v", got)
 		}
 	})
+}
+
+func TestAWarningDoesNotWaitForThatOfAnotherRequest(t *testing.T) {
+	second := make(chan struct{})
+	var reads atomic.Int32
+	h := newHouse(t, func(c *api.Config) {
+		c.Alive = func() []carillon.Member { return nil }
+		c.Members = func(context.Context) ([]carillon.Member, error) {
+			if reads.Add(1) == 2 {
+				close(second)
+			}
+			<-second // the first read is over only when there is a second one
+			return nil, nil
+		}
+	})
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() { h.submit(echo) })
+	}
+	both.Wait()
 }
 
 func TestAWorkerThatHasJustComeIsNotWarnedOf(t *testing.T) {
