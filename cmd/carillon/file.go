@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -26,6 +27,9 @@ type written struct {
 	listed bool
 }
 
+// separator is a line between two YAML documents. No line of JSON begins so.
+var separator = regexp.MustCompile(`(?m)^---(\s|$)`)
+
 // readDefinitions reads one job, a list of them, a list as the API answers with, or any number of either: one JSON value
 // after another, or YAML documents.
 func (a *app) readDefinitions(file string) ([]written, error) {
@@ -34,7 +38,7 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 		return nil, usage("-f: %v", err)
 	}
 	defs, complete, err := jsonDefinitions(text)
-	if err != nil && complete == 0 { // not even one value is JSON
+	if err != nil && (complete == 0 || separator.Match(text)) { // not even one value is JSON, or JSON is one YAML document of several
 		if defs, err = yamlDefinitions(text); err != nil {
 			err = yamlFault(err)
 		}
@@ -79,7 +83,7 @@ func (a *app) readFile(file string) ([]byte, error) {
 func jsonDefinitions(text []byte) (defs []written, complete int, err error) {
 	lines := lineCounter{text: text}
 	for at := 0; ; complete++ {
-		at += spaceBefore(text[at:])
+		at += len(text[at:]) - len(bytes.TrimLeft(text[at:], " \t\r\n\ufeff"))
 		if at == len(text) {
 			return defs, complete, nil
 		}
@@ -121,8 +125,8 @@ func itemOffsets(value []byte) (offsets []int) {
 	return offsets
 }
 
-// spaceBefore counts what stands between two values, commas and colons too.
-func spaceBefore(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t\r\n,:\ufeff")) }
+// spaceBefore counts what stands before an item of a list that is valid JSON: space, and the comma after the item before.
+func spaceBefore(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t\r\n,")) }
 
 // lineCounter turns rising offsets into line numbers.
 type lineCounter struct {

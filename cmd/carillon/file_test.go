@@ -123,6 +123,24 @@ func TestErrorsInAFileNameTheLine(t *testing.T) {
 	})
 }
 
+func TestWhatStandsBetweenTheJobsOfAFileIsNotGuessed(t *testing.T) {
+	inHouse(t, "", func(h *house) {
+		const job = `{"target":{"command":{"argv":["true"]}}}`
+		for text, jobs := range map[string]int{
+			job + "\n" + job: 2, job + job: 2, "\ufeff" + job + "\r\n" + job: 2, "[" + job + " , " + job + "]": 2, `{"items" : [` + job + "," + job + "]}": 2,
+			job + "\n---\n" + job: 2, job + "\n--- # two\ntarget: {command: {argv: [date]}}\n": 2, "---\n" + job: 1,
+			"items:\n- &a {target: {command: {argv: [echo]}}}\n- *a\n": 2, "items: [{target: {command: {argv: [echo]}}, priority: 0x3}]\n": 1,
+			job + "," + job: 0, "," + job: 0, job + ",": 0, job + ":" + job: 0, ":" + job: 0, job + "\n---\n{\n": 0, job + " x": 0,
+		} {
+			h.in = text
+			out, code := h.run("submit", "-q", "-f", "-")
+			if got := strings.Count(out, "job_"); got != jobs || jobs == 0 && code != exitUsage {
+				t.Errorf("%q: %d jobs, want %d: %d, %s", text, got, jobs, code, out)
+			}
+		}
+	})
+}
+
 func TestYAMLIsTheSameJSON(t *testing.T) {
 	for _, text := range []string{
 		`{}`, `[]`, `null`, `{"a":[],"b":{},"c":[{}],"d":[[1,2],[[]]],"e":[{"f":[{"g":1,"h":"i"},2]},"j"]}`,

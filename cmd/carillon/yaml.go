@@ -168,6 +168,9 @@ func referenced(text []byte) (defs []written, err error) {
 		} else if err != nil {
 			return nil, err
 		}
+		if fields, ok := value.(yaml.MapSlice); ok && len(fields) > 0 && fields[0].Key == "items" {
+			value = fields[0].Value
+		}
 		if list, ok := value.([]any); ok {
 			documents = append(documents, list...)
 		} else if value != nil {
