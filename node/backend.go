@@ -68,11 +68,11 @@ func (n *Node) watch(b *backend) {
 }
 
 func (n *Node) openFile(ctx context.Context, b *backend, path string) error {
-	lock, err := n.lock(ctx, path+".lock", "the store "+path) // another data directory may name the same file
-	if err != nil {
+	if err := private(path); err != nil {
 		return err
 	}
-	if err := private(path); err != nil {
+	lock, err := n.lock(ctx, path+".lock", "the store "+path) // another data directory may name the same file
+	if err != nil {
 		return err
 	}
 	store, err := sqlite.Open(path)

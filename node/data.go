@@ -77,8 +77,12 @@ func (h lockHolder) alive() bool {
 
 func (h lockHolder) String() string { return cmp.Or(string(h), "another process") }
 
-// private makes a file that only its owner may read, if there is none.
+// private makes the file of a store, for its owner alone, if there is none. It refuses one that another user owns or can
+// write: its jobs are commands that run in this user's name.
 func private(path string) error {
+	if err := owned.Me().File(path); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err

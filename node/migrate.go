@@ -34,7 +34,10 @@ func Migrate(ctx context.Context, store string) error {
 	case "mysql", "mariadb":
 		opened, err = mysql.Open(ctx, store, mysql.Config{})
 	case "sqlite":
-		opened, err = sqlite.Open(strings.TrimPrefix(rest, "//"))
+		path := strings.TrimPrefix(rest, "//")
+		if err = private(path); err == nil {
+			opened, err = sqlite.Open(path)
+		}
 	default:
 		_, err = Script(store)
 		return err

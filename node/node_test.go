@@ -163,6 +163,24 @@ func TestTheTokenIsMadeOnceAndKept(t *testing.T) {
 	}
 }
 
+func TestAStoreThatOtherUsersCanWriteIsRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "elsewhere.db")
+	if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chmod(path, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"serve": func() error {
+			_, err := Open(t.Context(), Config{Data: t.TempDir(), Store: "sqlite:" + path, Logger: quiet})
+			return err
+		}(),
+		"migrate": Migrate(t.Context(), "sqlite:"+path),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "other users can write "+path) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestOnlyOneNodeServesAStore(t *testing.T) {
 	data := t.TempDir()
 	first := open(t, Config{Data: data, Listen: "127.0.0.1:0"})

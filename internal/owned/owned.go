@@ -1,6 +1,9 @@
 // Package owned checks that a directory or a file is in the hands of the user that runs this process, before the process
 // believes what it finds there. Data directories hold the token and say where the server is: another user who can write
 // there decides which commands this user runs.
+//
+// What is checked by its path can be replaced before it is opened, but only by a user who can write in its directory or in
+// one above it. The directory is checked here; those above it are not.
 package owned
 
 import (
@@ -10,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"syscall"
@@ -51,6 +55,28 @@ func (u Users) Directory(path string) error {
 	if mode := dir.Mode().Perm(); mode&othersWrite != 0 {
 		return fmt.Errorf("other users can write in %s (mode %#o): run \"chmod go-w %s\", or name a directory inside it that does not exist yet",
 			path, mode, path)
+	}
+	return nil
+}
+
+// File refuses a file that another program opens by its path: one that belongs to another user or that other users can
+// write, and one in a directory where they could put another in its place. It need not exist yet.
+func (u Users) File(path string) error {
+	if err := u.Directory(filepath.Dir(path)); err != nil {
+		return err
+	}
+	st, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := u.owner(path, st); err != nil {
+		return err
+	}
+	if mode := st.Mode().Perm(); mode&othersWrite != 0 {
+		return fmt.Errorf("other users can write %s (mode %#o): run \"chmod go-w %s\"", path, mode, path)
 	}
 	return nil
 }

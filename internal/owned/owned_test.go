@@ -82,6 +82,38 @@ func TestAFileIsReadIfOnlyItsUserCanWriteIt(t *testing.T) {
 	}
 }
 
+func TestAFileThatIsNotMadeYetIsTakenIfItsDirectoryIs(t *testing.T) {
+	me := os.Geteuid()
+	for name, c := range map[string]struct {
+		dir, file       os.FileMode // file 0: there is none
+		dirUID, fileUID int
+		want            string
+	}{
+		"there is none":                   {0o755, 0, me, me, ""},
+		"it is mine":                      {0o755, 0o644, me, me, ""},
+		"it is a stranger's":              {0o755, 0o600, me, stranger, "belongs to user 54321"},
+		"other users can write it":        {0o755, 0o660, me, me, "other users can write PATH"},
+		"the directory is a stranger's":   {0o755, 0o600, stranger, me, "belongs to user 54321"},
+		"other users write the directory": {0o777, 0o600, me, me, "other users can write in"},
+		"the same, and there is none":     {0o777, 0, me, me, "other users can write in"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := makeOne(t, "", c.dir, c.dirUID)
+			path := filepath.Join(dir, "store.db")
+			if c.file != 0 {
+				if err := os.Rename(makeOne(t, "content", c.file, c.fileUID), path); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var want []string
+			if c.want != "" {
+				want = []string{c.want}
+			}
+			check(t, path, Me().File(path), want)
+		})
+	}
+}
+
 func TestALinkOfAnotherUserIsNotFollowed(t *testing.T) {
 	mine := makeOne(t, "", 0o700, os.Geteuid())
 	link := filepath.Join(t.TempDir(), "link")
