@@ -61,7 +61,11 @@ func TestWhatIsJustBeingGivenIsPartOfBeats(t *testing.T) {
 		h.store.mu.Lock()
 		h.store.delay = 2 * time.Second
 		h.store.mu.Unlock()
-		go h.submit(1, nil) // it is fused with its claim
+		go func() { // it is fused with its claim
+			if _, err := h.trySubmit(1, nil); err != nil {
+				t.Error(err)
+			}
+		}()
 		time.Sleep(carillon.BeatEvery + 500*time.Millisecond)
 		said, err := h.coordinator.Holds(context.Background(), []string{h.worker.ID()})
 		if err != nil || len(said) != 1 || len(said[0].Runs) != 1 {
