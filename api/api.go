@@ -44,7 +44,7 @@ type Ledger interface {
 // JobLedger writes jobs. Errors wrap carillon's; a job of another namespace is not found.
 type JobLedger interface {
 	Submit(ctx context.Context, namespace string, defs []carillon.Definition) ([]carillon.Job, error)
-	// EditJob runs edit on a copy of the present definition, more than once if somebody else is quicker.
+	// EditJob runs edit on a copy of the present definition, more than once if another edit is quicker.
 	EditJob(ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error)
 	CancelJob(ctx context.Context, namespace string, id carillon.JobID, keepRunning bool) (carillon.Job, error)
 	PauseJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)

@@ -16,9 +16,9 @@ import (
 // every node that has the secret can check what any other has made.
 type seal struct{ macs sync.Pool }
 
-const tokenBytes = 16 // of the 32 that HMAC-SHA256 gives: nobody guesses 128 bits, and every task carries them
+const tokenBytes = 16 // of the 32 that HMAC-SHA256 gives: 128 bits cannot be guessed, and every task carries them
 
-// newSeal makes up a secret if it is given none: right for one node alone, and for no other safe.
+// Without a secret newSeal generates one; that works only with a single node.
 func newSeal(secret []byte) *seal {
 	if len(secret) == 0 {
 		secret = make([]byte, sha256.Size)
@@ -27,7 +27,7 @@ func newSeal(secret []byte) *seal {
 	return &seal{sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
 }
 
-// token is what whoever was given the attempt shows.
+// token is what the worker that was given the attempt shows.
 func (s *seal) token(namespace string, held carillon.Held) string {
 	var text [24]byte
 	return string(s.append(text[:0], namespace, held))

@@ -61,8 +61,8 @@ func (s *server) writeTasks(w http.ResponseWriter, namespace string, tasks []car
 	}
 }
 
-// appendTask writes by hand what encoding/json would take four times as long for. The token is for the namespace of whoever
-// pulled it: that is who reports.
+// appendTask writes by hand what encoding/json would take four times as long for. The token is for the namespace of the
+// worker that pulled the task: the same worker reports.
 func (s *server) appendTask(b []byte, namespace string, t *carillon.Task) []byte {
 	run, job := &t.Run, t.Job
 	b = append(append(b, `{"run":"`...), run.ID.String()...)
