@@ -98,7 +98,8 @@ func (q *RunQuery) Wants(r *Run) bool {
 		q.wantsState(r) &&
 		(q.Worker == "" || q.Worker == r.Worker) &&
 		(q.From == 0 || r.ID.Due >= q.From) &&
-		(q.To == 0 || r.ID.Due < q.To)
+		(q.To == 0 || r.ID.Due < q.To) &&
+		(!q.Present || r.State != Waiting || min(r.ID.Due, r.Wake) <= q.Now)
 }
 
 func (q *RunQuery) wantsState(r *Run) bool {

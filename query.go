@@ -158,7 +158,8 @@ type RunQuery struct {
 	Job       JobID
 	States    []State
 	Statuses  []Status
-	Now       Time // for Statuses
+	Now       Time // for Statuses and Present
+	Present   bool // without runs that wait, and are neither due at Now nor awake
 	Worker    string
 	Dead      bool // dead letters only
 	From      Time // due at or after

@@ -4,15 +4,23 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
 
+// nameAhead is how far the due time of a run that goes on can be ahead of the clock: manual runs are named by the first free
+// millisecond, and clocks of nodes differ.
+const nameAhead = time.Minute
+
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request, q *query) error {
 	want := carillon.RunQuery{Job: q.job("job"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to")}
 	q.states("state", &want)
-	if present := want.Now + 1; want.States == nil && !slices.Contains(want.Statuses, carillon.StatusPaused) && (want.To == 0 || want.To > present) {
-		want.To = present // a million planned runs would hide the few that are going on, and what is queued or stopping is due
+	if want.States == nil && !slices.Contains(want.Statuses, carillon.StatusPaused) {
+		want.Present = true // a million planned runs would hide the few that are going on
+		if last := want.Now.Add(nameAhead); want.To == 0 || want.To > last {
+			want.To = last // and stores would read all of them to leave them out
+		}
 	}
 	return s.replyRuns(w, r, q, want)
 }

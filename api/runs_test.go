@@ -151,6 +151,20 @@ func TestRunsAreFoundByWhatTheyAre(t *testing.T) {
 	}
 }
 
+func TestARunThatGoesOnIsListedWhereItsNameIsAheadOfTheClock(t *testing.T) {
+	h := newHouse(t, nil)
+	soon := h.claim(h.submit(schedule(`"after":"10s"`)))
+	h.submit(schedule(`"after":"20s"`)) // it waits
+	for _, query := range []string{"", "state=stopping", "state=queued,stopping"} {
+		if query != "" {
+			h.call("POST", "/v1/runs/"+soon.ID.String()+"/cancel", "")
+		}
+		if got := h.call("GET", "/v1/runs?"+query, "").is(200).items(); !slices.Equal(got, []string{soon.ID.String()}) {
+			t.Errorf("%s: %v, want %s", query, got, soon.ID)
+		}
+	}
+}
+
 func TestRunsAreFoundByTheWordThatIsShownForThem(t *testing.T) {
 	h := newHouse(t, nil)
 	queued := h.run(h.submit(with(`"name":"queued"`)))

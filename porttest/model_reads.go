@@ -147,6 +147,9 @@ func (w *world) compareRunPages() {
 		q.Now = w.now
 	}
 	if maybe() {
+		q.Present, q.Now = true, w.now
+	}
+	if maybe() {
 		q.Worker = pick(w.rand, workers...)
 	}
 	if maybe() {
