@@ -8,7 +8,8 @@ import (
 
 func TestAJobSaysTheSameAloneAsInTheList(t *testing.T) {
 	inHouse(t, "alike", func(h *house) {
-		h.carillon("submit", "-q", "--name", "hourly", "--every", "1h", "--retry-delay", "10m", "--", "fail", "no")
+		h.in = "name: hourly\nschedule: {every: 1h}\nretry: {delay: 10m, jitter: 0}\ntarget: {command: {argv: [fail, no]}}\n"
+		h.carillon("submit", "-q", "-f", "-")
 		h.later(time.Hour + time.Minute)
 		h.carillon("jobs")
 		h.carillon("job", "hourly")
@@ -16,7 +17,7 @@ func TestAJobSaysTheSameAloneAsInTheList(t *testing.T) {
 		h.later(time.Second)
 		h.carillon("run", "--now", "long")
 		h.carillon("run", "--now", "long")
-		h.later(10 * time.Minute)
+		h.later(3 * time.Second)
 		h.carillon("jobs", "--name", "long")
 		h.carillon("job", "long")
 	})
