@@ -75,6 +75,10 @@ class SessionOver(Exception):
     """The server does not know this worker any more: rule 6."""
 
 
+class Unauthorized(Exception):
+    """The server does not accept the token. Asking again would not help."""
+
+
 class Refused(Exception):
     """The server does not understand a message. It would refuse the same message again."""
 
@@ -292,6 +296,8 @@ class Worker:
             except urllib.error.HTTPError as e:
                 if e.code == 410:
                     raise SessionOver from e
+                if e.code == 401:
+                    raise Unauthorized("the server does not accept CARILLON_TOKEN") from e
                 if e.code < 500:
                     raise Refused(e.read().decode()) from e
             except (OSError, http.client.HTTPException):
@@ -302,12 +308,19 @@ class Worker:
 
 def die(failure):
     """A thread that fails would leave a worker that does half of its work: the process ends instead."""
-    traceback.print_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
+    if issubclass(failure.exc_type, Unauthorized):
+        print(failure.exc_value, file=sys.stderr, flush=True)
+    else:
+        traceback.print_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
     os._exit(1)
 
 
 def main():
-    worker = Worker(os.environ["CARILLON_SERVER"].split(","), os.environ["CARILLON_TOKEN"], queues=sys.argv[1:])
+    server, token, queues = os.environ.get("CARILLON_SERVER"), os.environ.get("CARILLON_TOKEN"), sys.argv[1:]
+    if not server or not token or not queues:
+        print(f"usage: CARILLON_SERVER=URL[,URL...] CARILLON_TOKEN=TOKEN python3 {sys.argv[0]} QUEUE...", file=sys.stderr)
+        sys.exit(2)
+    worker = Worker(server.split(","), token, queues)
     threading.excepthook = die
     for sig in signal.SIGTERM, signal.SIGINT:
         signal.signal(sig, lambda *_: worker.stopping.set())

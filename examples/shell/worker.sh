@@ -7,10 +7,15 @@
 # fatal, any other is retried by the job's policy. Told to stop, it gets SIGTERM, and SIGKILL a second later; when the
 # lease is over, or this script is gone, SIGKILL at once. Time limits of jobs are not kept: put timeout(1) before it.
 set -u
+if [ $# -lt 2 ] || [ -z "${CARILLON_SERVER:-}" ] || [ -z "${CARILLON_TOKEN:-}" ]; then
+	echo "usage: CARILLON_SERVER=URL[,URL...] CARILLON_TOKEN=TOKEN $0 QUEUE PROGRAM [ARGUMENT...]" >&2
+	exit 2
+fi
 queue=$1
 shift
 umask 077
 work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT # it has the token
 servers=$(echo "$CARILLON_SERVER" | tr , ' ')
 printf 'Authorization: Bearer %s\nContent-Type: application/json\n' "$CARILLON_TOKEN" >"$work/headers" # not in the list of processes
 
@@ -49,6 +54,7 @@ register() {
 	post POST "" "$work/name" 5 registered
 	case $status in
 	201) put worker "$(field worker "$work/registered")" && put lease "$sent" && rm -f "$work/over" ;;
+	401) echo "the server does not accept CARILLON_TOKEN" >&2 && exit 1 ;;
 	4??) cat "$work/registered" >&2 && exit 1 ;;
 	*) sleep 1 ;;
 	esac
@@ -57,6 +63,7 @@ register() {
 # tend says every second what is held, and stops it when it is told to or the lease is over. Whole seconds may be off by
 # one, so four of them are all that is left of a lease of five.
 tend() {
+	trap - EXIT # the directory is the main loop's
 	loop=tend
 	while sleep 1; do
 		sent=$(now)
@@ -143,5 +150,4 @@ while [ -z "$done" ]; do
 	fi
 done
 kill "$tending" 2>/dev/null
-post DELETE "/$(cat "$work/worker")" "$work/empty" 2 left
-rm -rf "$work"
+[ ! -e "$work/worker" ] || post DELETE "/$(cat "$work/worker")" "$work/empty" 2 left
