@@ -82,23 +82,17 @@ func (s *Schedule) admit(now Time) *FieldError {
 }
 
 func (s *Schedule) admitOneOff(now Time) *FieldError {
-	for _, f := range []struct {
-		name  string
-		set   bool
-		value any
-	}{
-		{"timezone", s.Timezone != "", s.Timezone},
-		{"starts_at", s.StartsAt != 0, s.StartsAt},
-		{"ends_at", s.EndsAt != 0, s.EndsAt},
-		{"max_runs", s.MaxRuns != 0, s.MaxRuns},
-	} {
-		want := "no " + f.name + " for a job that runs once; it goes with cron or every"
-		if f.name == "timezone" {
-			want = "no timezone for a job that runs once; at says its offset itself, as in 2026-11-18T09:00:00+01:00"
-		}
-		if f.set {
-			return invalid("schedule."+f.name, f.value, "%s", want)
-		}
+	const only = "no %s for a job that runs once; it goes with cron or every"
+	switch {
+	case s.Timezone != "":
+		return invalid("schedule.timezone", s.Timezone,
+			"no timezone for a job that runs once; at says its offset itself, as in 2026-11-18T09:00:00+01:00")
+	case s.StartsAt != 0:
+		return invalid("schedule.starts_at", s.StartsAt, only, "starts_at")
+	case s.EndsAt != 0:
+		return invalid("schedule.ends_at", s.EndsAt, only, "ends_at")
+	case s.MaxRuns != 0:
+		return invalid("schedule.max_runs", s.MaxRuns, only, "max_runs")
 	}
 	if s.After > Duration(100*365*24*time.Hour) {
 		return invalid("schedule.after", s.After, "at most 36500d")
