@@ -140,7 +140,7 @@ func (d Due) start(now Time) (Verdict, Change) {
 		at = max(at, t.Claimed+1)
 	}
 	run := d.Run.Claim(d.Worker, at)
-	run.Wake = min(d.Run.Wake, now)
+	run.Wake = min(d.Run.Wake, now) // at may be ahead of the clock, and the watch loop must find the run by the clock
 	c := Change{Runs: []Run{run}}
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)

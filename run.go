@@ -87,8 +87,8 @@ type Flags uint8
 const (
 	Guarded    Flags = 1 << iota // the job's overlap guard rules it: compare the guard when claiming or ending it
 	Planned                      // its successor has been planned already
-	OnHold                       // the job is paused: nobody claims it
-	Stop                         // somebody asked it to stop
+	OnHold                       // the job is paused: no worker claims it
+	Stop                         // a caller, or a run that replaces it, asked it to stop
 	Last                         // no further attempt: the job was canceled around it
 	Missable                     // its job's misfire policy may have something to say if it is late
 	Extra                        // not the one run of a one-off job: recurring, manual or retried, found by the index on job

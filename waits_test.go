@@ -70,7 +70,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 			Around{Members: []Member{node, worker("a", 1, "b=2", "a"), worker("b", 1, "a")}},
 			&Wait{Kind: WaitWorker, Text: `no live worker serves the queue "mail"; those that are alive serve a, b`},
 		},
-		"nobody knows the workers": {
+		"the workers are not known": {
 			due,
 			Around{Blind: true},
 			&Wait{Kind: WaitUnknown, Text: "it is due; which workers are alive cannot be read now"},

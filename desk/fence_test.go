@@ -17,7 +17,7 @@ func (h *house) undo(task carillon.Task) {
 	run.State, run.Worker, run.Attempt, run.Claimed = carillon.Waiting, "", 0, 0
 	lost, err := h.store.Commit(context.Background(), []carillon.Change{{Runs: []carillon.Run{run}}})
 	if h.must(err); len(lost) > 0 {
-		h.Fatal("somebody else has changed the run")
+		h.Fatal("another writer has changed the run")
 	}
 }
 

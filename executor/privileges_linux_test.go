@@ -45,7 +45,7 @@ const nobody = 65534
 func unprivileged(t *testing.T) (w worker, life *lifeline) {
 	t.Helper()
 	if os.Geteuid() != 0 || noNewPrivs(t) != "0" {
-		t.Skip("needs root")
+		t.Skip("!!! SKIPPED: only root can make setuid programs; run the tests as root")
 	}
 	dir, err := os.MkdirTemp("", "carillon-privileges-")
 	if err != nil {
@@ -130,7 +130,7 @@ func TestAProcessThatCannotBeKilledIsNamed(t *testing.T) {
 	cmd, out := w.start(t)
 	uid, pid := self(t, life.ready(t, 1))
 	if uid != 0 {
-		t.Skipf("setuid programs have no effect in %s", w.Temp)
+		t.Skipf("!!! SKIPPED: setuid programs have no effect in %s: it is mounted nosuid", w.Temp)
 	}
 	defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
 	_ = cmd.Process.Signal(unix.SIGUSR1)

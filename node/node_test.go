@@ -122,7 +122,7 @@ func TestADirectoryOrATokenThatOthersReachIsRefused(t *testing.T) {
 			data := t.TempDir()
 			open(t, Config{Data: data}).shut()
 			if err := c.spoil(data); errors.Is(err, os.ErrPermission) {
-				t.Skip("only root can give files away")
+				t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
 			} else if err != nil {
 				t.Fatal(err)
 			}

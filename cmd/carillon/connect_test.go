@@ -129,7 +129,7 @@ func TestAPlantedDataDirectoryIsNotFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.uid != 0 && os.Geteuid() != 0 {
-				t.Skip("only root can give files away")
+				t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
 			}
 			t.Chdir(t.TempDir())
 			writePrivateFile(t, "carillon-data/address", c.address)
@@ -157,7 +157,7 @@ func TestAPlantedDataDirectoryIsNotFollowed(t *testing.T) {
 
 func TestRootUsesTheServerOfAnotherUserIfItsDirectoryIsNamed(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away")
+		t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
 	}
 	a, _ := offline()
 	a.data = t.TempDir()

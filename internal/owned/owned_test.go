@@ -24,7 +24,7 @@ func makeOne(t *testing.T, content string, mode os.FileMode, uid int) string {
 	}
 	if err == nil && uid != os.Geteuid() {
 		if os.Geteuid() != 0 {
-			t.Skip("only root can give files away")
+			t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
 		}
 		err = os.Chown(path, uid, -1)
 	}
@@ -122,7 +122,7 @@ func TestALinkOfAnotherUserIsNotFollowed(t *testing.T) {
 	}
 	check(t, link, Me().Directory(link), nil)
 	if os.Geteuid() != 0 {
-		t.Skip("only root can give files away")
+		t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
 	}
 	if err := os.Lchown(link, stranger, -1); err != nil {
 		t.Fatal(err)
