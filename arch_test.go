@@ -15,8 +15,8 @@ import (
 
 const module = "github.com/carillon-run/carillon"
 
-// mayImport is the arrow rule: cmd -> node -> {api, scheduler, desk, worker} -> ledger -> carillon <- adapter/*. A folder that
-// is not listed may import nothing of ours but the root package.
+// mayImport is the arrow rule: cmd -> node -> {api, scheduler, dispatch, worker} -> ledger -> carillon <-
+// adapter/*. A folder that is not listed may import no package of this module but the root package.
 var mayImport = map[string][]string{
 	".":                {"cron", "internal/suggest"},
 	"cron":             {},
@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	"examples/go":      {".", "client", "executor", "worker"},
 }
 
-// outside are the libraries that a folder may use, beyond the standard library. The core uses none.
+// outside lists the libraries that a folder may use beyond the standard library. The core uses none.
 var outside = map[string][]string{
 	"scheduler":        {"golang.org/x/sync"},
 	"executor":         {"golang.org/x/sys"},
@@ -66,7 +66,7 @@ func TestArchitecture(t *testing.T) {
 			t.Errorf("%s has %d lines: at most %d, or a reason in arch_test.go", path, n, maxLines)
 		}
 		if test || ownModule(path) {
-			return // tests may wire anything together, and a module has its own list of what it uses
+			return // tests may import anything, and a separate module lists its own dependencies
 		}
 		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
 		if err != nil {
@@ -112,7 +112,7 @@ func allowedFor(dir string) []string {
 	return []string{"."}
 }
 
-// ownModule says that a file is in a folder that is a module of its own.
+// ownModule says whether a file is in a folder that is a separate module.
 func ownModule(path string) bool {
 	for dir := filepath.Dir(path); dir != "."; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
@@ -122,7 +122,7 @@ func ownModule(path string) bool {
 	return false
 }
 
-// steppedOver are folders that hold nothing of ours, or only what tests read.
+// steppedOver are folders without code of this project, or with test data only.
 var steppedOver = []string{"tools", "testdata", "node_modules"}
 
 func forGoFiles(t *testing.T, visit func(path string)) {

@@ -1,18 +1,21 @@
 package carillon
 
-// Change is one decision: rows that stand or fall together. Every row carries the Rev it was decided on (0: it must
-// not exist yet); the store compares, writes, and raises Rev by one. What a row becomes says how it is written:
-// an unfinished run is inserted or updated, an ended one leaves the hot table for history (and, if Failed, for the
-// dead letters), so a run with Rev 0 that has ended is a record of something that never waited.
+// Change is one decision: rows that the store writes all together or not at all. Every row carries the Rev
+// that it was decided on (0: the row must not exist yet). The store compares Rev, writes the row, and raises
+// Rev by one. The new state of a run says how the store writes it: it inserts or updates an unfinished run,
+// and it moves an ended run from the hot table to history (and, if Failed, to the dead letters). So a run
+// with Rev 0 that has ended is a record of something that never waited.
 //
-// What is written is what the row is about to be, with these exceptions. A job's definition is written only if its
-// Version is not the stored one, which then moves to the older ones; Namespace and Created stay. A run keeps what it is
-// born with: Namespace, Covers, RetryOf, Seq and Extra. Only ended runs have Until, Ended and the two expiries, only
-// unfinished ones Rev, Wake and Flags; history keeps Expires, the dead letters DeadExpires. The rows that are given are
-// not changed by the store, and none is named twice in one change.
+// The store writes a row as the change gives it, with these exceptions. It writes a job's definition only if
+// its Version is not the stored one; the stored one then moves to the older versions. Namespace and Created
+// of a job stay. A run keeps the Namespace, Covers, RetryOf, Seq and Extra that it is inserted with. Only
+// ended runs have Until, Ended and the two expiries; only unfinished runs have Rev, Wake and Flags. History
+// keeps Expires, the dead letters keep DeadExpires. The store does not modify the rows that the caller gives
+// it, and a change names no row twice.
 //
-// All rows of a change belong to one job, hence to one shard. A run is inserted only together with a row that outlives
-// it (its job, a guard, or its predecessor), so deciding the same thing twice loses even after the run is history.
+// All rows of a change belong to one job, hence to one shard. A run is inserted only together with a row that
+// outlives it (its job, a guard, or its predecessor). So when two callers decide the same thing, the second
+// one loses, even after the run is history.
 type Change struct {
 	Job    *Job
 	Runs   []Run
@@ -26,5 +29,5 @@ type Guard struct {
 	Namespace string
 	Key       string
 	Rev       int32
-	Value     []byte // nil: remove it, or with Rev 0: only see that there is none
+	Value     []byte // nil: remove the guard; with Rev 0: only check that it does not exist
 }

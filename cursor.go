@@ -5,7 +5,7 @@ import "slices"
 // DefaultLimit is how many rows a query without a Limit returns.
 const DefaultLimit = 100
 
-// RunPart is a stretch of the order in which FindRuns returns runs.
+// RunPart is one section of the order in which FindRuns returns runs.
 type RunPart byte
 
 const (
@@ -15,11 +15,12 @@ const (
 	PartDead       RunPart = 'd' // dead letters: by Place, falling
 )
 
-// Unended is the Place of an unfinished run among the runs of its job: before all that ended with the same due time.
+// Unended is the Place of an unfinished run among the runs of its job: it comes before all ended runs with
+// the same due time.
 const Unended int64 = 1<<63 - 1
 
-// RunPos is a place in the order of FindRuns: the run that a page ended with. Place numbers ended runs in the order of
-// their ending; the store hands it out. Fields that the order of the part does not use are zero.
+// RunPos is a position in the order of FindRuns: the last run of a page. Place numbers ended runs in the
+// order in which they ended; the store assigns it. Fields that the order of the part does not use are zero.
 type RunPos struct {
 	Part  RunPart
 	Due   Time
@@ -27,7 +28,7 @@ type RunPos struct {
 	Place int64
 }
 
-// String is the cursor that stands for the position. It is the same in every store, so that pages can be compared.
+// String is the cursor for the position. Every store uses the same cursors, so that pages can be compared.
 func (p RunPos) String() string {
 	b := []byte{byte(p.Part)}
 	switch p.Part {
@@ -41,8 +42,8 @@ func (p RunPos) String() string {
 	return string(b)
 }
 
-// Start is the position that the page begins after: the given one, or what lies before the first run. It is strict: a
-// cursor of another kind of query would silently leave runs out.
+// Start is the position after which the page begins: the given cursor, or a position before the first run.
+// Start is strict: a cursor of another kind of query would silently leave runs out.
 func (q *RunQuery) Start() (RunPos, error) {
 	if q.After == "" {
 		return q.first(), nil
@@ -91,7 +92,7 @@ func parseRunPos(s string) (RunPos, bool) {
 	return RunPos{}, false
 }
 
-// Wants says whether a run is one that the query asks for, wherever it was read from.
+// Wants says whether the query asks for a run, wherever the store read it from.
 func (q *RunQuery) Wants(r *Run) bool {
 	return (q.Namespace == "" || q.Namespace == r.Namespace) &&
 		(q.Job == 0 || q.Job == r.ID.Job) &&
@@ -110,7 +111,8 @@ func (q *RunQuery) wantsState(r *Run) bool {
 	return any && slices.Contains(q.Statuses, status)
 }
 
-// Within are the states that wanted runs can be in; none: any. Stores look among those, and ask Wants about each.
+// Within are the states that wanted runs can be in; none: any. A store searches these states and asks Wants
+// about each run.
 func (q *RunQuery) Within() []State {
 	states := slices.Clone(q.States)
 	for _, status := range q.Statuses {
@@ -119,7 +121,8 @@ func (q *RunQuery) Within() []State {
 	return states
 }
 
-// Wants says whether a job is one that the query asks for, but for States and Latest, which follow from its runs.
+// Wants says whether the query asks for a job. It does not check States and Latest, which follow from the
+// job's runs.
 func (q *JobQuery) Wants(j *Job) bool {
 	return (q.Namespace == "" || q.Namespace == j.Namespace) &&
 		(q.Owner == "" || q.Owner == j.Owner) &&
@@ -135,7 +138,7 @@ func (j *Job) has(l Label) bool {
 	return labeled && l.Value == value
 }
 
-// StateOf is the state of a job that follows from its runs: an active one without an unfinished run is Finished.
+// StateOf is the state of a job, given its unfinished runs: an active job without one is Finished.
 func (j *Job) StateOf(unfinished []Run) JobState {
 	if j.State == Active && len(unfinished) == 0 {
 		return Finished

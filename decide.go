@@ -5,30 +5,31 @@ import (
 	"slices"
 )
 
-// Due is a waiting run whose wake has come, with all that a decision about it rests on.
+// Due is a waiting run whose wake has come, with everything that a decision about it needs.
 type Due struct {
 	Job   *Job
 	Run   Run
 	Guard *Guard // of a Guarded run
 	// Others are the job's unfinished runs, needed only where the decision depends on them: see NeedsOthers.
 	Others []Run
-	Worker string // who wants to claim it; empty: nobody yet, only see to it
+	Worker string // the worker that wants to claim the run; empty: none yet, decide without a claim
 }
 
-// Verdict is what a decision came to.
+// Verdict is the result of a decision.
 type Verdict uint8
 
 const (
-	Push   Verdict = iota + 1 // it may run: hand it to the workers. There is nothing to commit
-	Take                      // Change gives it to the worker
-	Ended                     // Change ends it: skipped
-	Behind                    // Change lets it wait for its turn
+	Push   Verdict = iota + 1 // the run may start: pass it to the workers; there is nothing to commit
+	Take                      // the Change claims it for the worker
+	Ended                     // the Change ends it: skipped
+	Behind                    // the Change makes it wait for its turn
 	Stay                      // it is on hold: there is nothing to commit, and a resume passes it on
 )
 
-// Decide says what becomes of a due run at now: by the misfire policy if it is late, by the overlap policy if another
-// run of its job is unfinished, and otherwise it runs. Claiming a run by the clock plans its successor in the same
-// change, so that a schedule can neither stop nor fork. A run on hold does none of this, whatever its wake.
+// Decide says what happens to a due run at now. The misfire policy decides if the run is late, the overlap
+// policy if another run of its job is unfinished; otherwise the run starts. A claim of a run by the clock
+// plans its successor in the same change, so that a schedule can neither stop nor fork. A run on hold stays
+// as it is, whatever its wake.
 func (d Due) Decide(now Time) (Verdict, Change) {
 	if d.Run.Has(OnHold) {
 		return Stay, Change{}
@@ -40,7 +41,8 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 		return d.start(now)
 	}
 	t := turnsOf(d.Guard)
-	if ready := d.Run.ready(now); d.Run.Attempt == 0 && ready > now && t.has(d.Run.ID.Due) { // its turn came in the moment that its name is ahead
+	// Its turn has come, but its due time, an unused name, is a moment ahead of the clock; see ready.
+	if ready := d.Run.ready(now); d.Run.Attempt == 0 && ready > now && t.has(d.Run.ID.Due) {
 		c := d.wait(now)
 		c.Runs[0].Wake = ready
 		return Behind, c
@@ -48,7 +50,7 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 	if t.free(d.Run.ID.Due) && !d.crowded(t) {
 		return d.start(now)
 	}
-	if t.has(d.Run.ID.Due) { // it keeps its place, whatever the policy has become since
+	if t.has(d.Run.ID.Due) { // it keeps its place, even if the policy has changed since
 		return Behind, d.wait(now)
 	}
 	switch d.policy(now) {
@@ -71,8 +73,9 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 	return Behind, d.queue(t, now)
 }
 
-// NeedsOthers says that the decision must see the job's other runs, and the guard as it is after reading them: it stops
-// them (replace), or waits for those that ran side by side with it before an edit.
+// NeedsOthers says whether the decision must read the job's other runs, and after them the guard. The
+// decision stops the other runs (replace), or waits for runs that ran side by side with this one before an
+// edit.
 func (d *Due) NeedsOthers() bool {
 	if !d.Run.Has(Guarded) {
 		return false
@@ -82,14 +85,16 @@ func (d *Due) NeedsOthers() bool {
 	return replaces || len(t.Beside) > 0
 }
 
-// crowded says that a run which has its turn must still wait, because another one that began before the overlap policy
-// forbade it is going on. Only the holder can begin, so whoever is not held now stays so.
+// crowded says that a run which has its turn must still wait: a worker holds another run that began before
+// the overlap policy forbade it. Only the holder of the turn can begin, so a run beside it that no worker
+// holds now stays so.
 func (d Due) crowded(t turns) bool {
 	return slices.ContainsFunc(d.Others, func(r Run) bool { return r.State.Held() && slices.Contains(t.Beside, r.ID.Due) })
 }
 
-// policy lets runs that catch up with missed times, or that repeat finished ones, wait for each other: a person who asked
-// for all of them would otherwise get the first and a list of skips.
+// policy is the overlap policy for this run. Runs that catch up with missed times, and runs that repeat
+// finished ones, wait for each other: a person who asked for all of them would otherwise get the first and a
+// list of skips.
 func (d Due) policy(now Time) Overlap {
 	if d.Run.RetryOf != 0 {
 		return OverlapQueueAll
@@ -109,9 +114,10 @@ func (d Due) missed(now Time) (first Time, missed bool) {
 	return first, first != d.Run.Covers
 }
 
-// skipTo records the due times before first as missed and plans first, or the next one to come if first is none.
+// skipTo records the due times before first as missed and plans first. If first is 0, it plans the next due
+// time after now.
 func (d Due) skipTo(first, now Time) Change {
-	run := d.Run.End(Skipped, "missed: nobody could run it at its time", now)
+	run := d.Run.End(Skipped, "missed: no worker could run it at its time", now)
 	run.About = d.Job.about()
 	next, until := first, first-1
 	if first == 0 {
@@ -140,7 +146,8 @@ func (d Due) start(now Time) (Verdict, Change) {
 		at = max(at, t.Claimed+1)
 	}
 	run := d.Run.Claim(d.Worker, at)
-	run.Wake = min(d.Run.Wake, now) // at may be ahead of the clock, and the watch loop must find the run by the clock
+	// at can be ahead of the clock, but the watch loop must find the run by the clock.
+	run.Wake = min(d.Run.Wake, now)
 	c := Change{Runs: []Run{run}}
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)
@@ -160,12 +167,13 @@ func (d Due) skip(reason string, now Time) Change {
 	if next := d.plan(&c.Runs[0], false); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
-	c.Guards = []Guard{*d.Guard} // compared: what it was skipped for still holds
+	c.Guards = []Guard{*d.Guard} // compared: the reason for the skip must still hold
 	return c
 }
 
-// wait has the run looked at again later. The guard is neither changed nor compared: a thousand runs that wait in one line
-// would make each other lose. If the turn became free meanwhile, the claim that loses to this is decided again.
+// wait sets a later wake, so that the run is decided again then. It neither changes nor compares the guard: a
+// thousand runs that wait in one line would make each other lose. If the turn became free meanwhile, the
+// claim that loses to this change is decided again.
 func (d Due) wait(now Time) Change {
 	run := d.Run
 	run.Wake = now.Add(repairCheck)
@@ -183,13 +191,14 @@ func (d Due) queue(t turns, now Time) Change {
 	return c
 }
 
-// replace asks the run that has the turn to stop, ends those that wait in line, and lets this one wait until they are gone.
-// A run that is in line and not among Others stays there: only a decision that has seen it can end it. A run that repeats another
-// goes on, or stays in line behind this one: a person asked for it, and it would be lost.
+// replace asks the run that has the turn to stop, ends the runs that wait in line, and makes this run wait
+// until they are gone. A run that is in line but not among Others stays there: only a decision that has read
+// it can end it. A run that repeats another one goes on, or stays in line behind this one: a person asked for
+// it, and it would be lost.
 func (d Due) replace(t turns, now Time) Change {
 	t.Replaced += d.unbegun(t)
 	guard := t.guard(*d.Guard)
-	d.Guard = &guard // what is planned now is counted by it
+	d.Guard = &guard // usedUp reads the new count from it
 	c := d.queue(t, now)
 	line := turnsOf(&c.Guards[0])
 	reason := "replaced by " + d.Run.ID.String()
@@ -197,7 +206,7 @@ func (d Due) replace(t turns, now Time) Change {
 		switch {
 		case !t.has(other.ID.Due), other.RetryOf != 0:
 			continue
-		case other.State == Waiting && other.Attempt > 0: // between two attempts: gone already
+		case other.State == Waiting && other.Attempt > 0: // between two attempts: nothing has to stop first
 			other = other.ended(d.Job, Canceled, reason, now)
 			line = line.ended(&other)
 		case other.State == Waiting:
@@ -235,7 +244,8 @@ func (r Run) ended(job *Job, state State, reason string, now Time) Run {
 	return r
 }
 
-// plan returns the run that follows by the schedule, if run is by the clock and has none yet, and marks it as planned.
+// plan returns the successor of run by the schedule and marks run as planned. It returns nil if run is not by
+// the clock, has a successor already, or is the last one.
 func (d Due) plan(run *Run, counts bool) *Run {
 	if !run.ByClock() || run.Has(Planned) || !d.Job.Schedule.Recurring() {
 		return nil
@@ -265,7 +275,8 @@ func (d Due) successor(due Time, counts bool) Run {
 	return next
 }
 
-// leaveTurn compares the guard of a guarded run and takes the run out of it.
+// leaveTurn takes a guarded run out of its guard, and adds the guard to the change, so that the store
+// compares it.
 func (d Due) leaveTurn(c Change) Change {
 	if d.Run.Has(Guarded) && d.Guard != nil {
 		c.Guards = []Guard{turnsOf(d.Guard).ended(&d.Run).guard(*d.Guard)}
@@ -273,7 +284,8 @@ func (d Due) leaveTurn(c Change) Change {
 	return c
 }
 
-// Settle is the change that a finished attempt makes: the run as Finish left it, and its turn given up if it ended.
+// Settle is the change for a finished attempt: the run as Finish left it and, if the run has ended, its guard
+// without it.
 func Settle(run Run, guard *Guard) Change {
 	c := Change{Runs: []Run{run}}
 	if run.State.Ended() && run.Has(Guarded) && guard != nil {

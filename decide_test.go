@@ -36,7 +36,8 @@ func TestWithoutAWorkerADueRunIsOnlyPassedOn(t *testing.T) {
 	expectChange(t, c)
 }
 
-// The turn of a minutely job when its run of minute 5 is due, the run of minute 4 being in its way.
+// guards are states of the guard of a minutely job when its run of minute 5 is due. Earlier runs can be in
+// its way.
 var guards = []struct {
 	name   string
 	holder int // minutes
@@ -83,7 +84,7 @@ func TestWhatEveryPolicySaysToEveryTurn(t *testing.T) {
 		behind = carillon.Behind
 	)
 	for policy, verdicts := range map[carillon.Overlap][]carillon.Verdict{
-		//                         free  own   own   other   one waits waits   behind  next  other   other, waits
+		// In the order of guards: free, own, own, other, one waits, waits, behind, next, other, other waits.
 		carillon.OverlapSkip:     {take, take, take, ended, ended, behind, behind, take, ended, behind},
 		carillon.OverlapQueue:    {take, take, take, behind, ended, behind, behind, take, ended, behind},
 		carillon.OverlapQueueAll: {take, take, take, behind, behind, behind, behind, take, behind, behind},
@@ -116,7 +117,7 @@ func lineOf(job *carillon.Job, holder int, queue []int) *carillon.Guard {
 	return line(job, minute(holder), dues...)
 }
 
-// othersIn are the unfinished runs that a guard speaks of: the holder is running, those in the queue wait.
+// othersIn are the unfinished runs that a guard names: the holder is running, those in the queue wait.
 func othersIn(job *carillon.Job, holder int, queue []int) (others []carillon.Run) {
 	if holder != 0 && holder != 5 {
 		others = append(others, claimed(planned(job, minute(holder))))
@@ -130,7 +131,7 @@ func othersIn(job *carillon.Job, holder int, queue []int) (others []carillon.Run
 	return others
 }
 
-// checkDecision is what holds for every decision about a run by the clock that has no successor yet.
+// checkDecision checks what holds for every decision about a run by the clock that has no successor yet.
 func checkDecision(t *testing.T, d carillon.Due, verdict carillon.Verdict, c carillon.Change) {
 	t.Helper()
 	run, next := c.Runs[0], c.Runs[1]
@@ -263,7 +264,7 @@ func TestReplaceStopsWhoRunsAndEndsWhoWaits(t *testing.T) {
 			}
 			wakes := " wakes 5m30s"
 			if holder, _, queue := turns(&change.Guards[0]); holder == 0 && queue[0] == minute(5) {
-				wakes = "" // at once: nobody will tell it
+				wakes = "" // at once: the end of another run will not wake it
 			}
 			want := []string{"5m r5 v1 waiting guarded planned" + wakes, "6m r0 v1 waiting guarded seq 1"}
 			expectChange(t, change, append(want, c.want...)...)
@@ -315,7 +316,7 @@ func TestARunThatIsReplacedBeforeItBeganDoesNotCountForMaxRuns(t *testing.T) {
 	holder, guard := claimed(planned(job, minute(1))), *line(job, minute(1)) // it does not stop
 	others, run := []carillon.Run{holder}, planned(job, minute(2))
 	run.Seq = 1
-	for n := 3; n < 10; n++ { // each replaces the one before, which has not begun
+	for n := 3; n < 10; n++ { // each replaces the run before it, which has not begun
 		verdict, c := carillon.Due{Job: job, Run: run, Guard: &guard, Others: others}.Decide(run.ID.Due)
 		if verdict != carillon.Behind || len(c.Runs) < 2 || c.Runs[1].Covers != minute(n) {
 			t.Fatalf("%s, the second of three to begin: verdict %d, %v", since(run.Covers), verdict, tell(c))

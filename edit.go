@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Edit gives the job a new definition, admitted by the caller, and moves to it every run that has not begun; a begun
-// run and its retries keep theirs. A changed schedule replaces the planned run, unless the due time stays the same.
+// Edit gives the job a new definition, which the caller has admitted, and moves to it every run that has not
+// begun. A run that has begun, and its retries, keep the old definition. A changed schedule replaces the
+// planned run, unless its due time stays the same.
 func (w Whole) Edit(def Definition, now Time) (Change, error) {
 	if w.Job.State == JobCanceled {
 		return Change{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
@@ -31,7 +32,7 @@ func (w Whole) Edit(def Definition, now Time) (Change, error) {
 	return c, nil
 }
 
-// otherKind refuses to make a one-time job of a recurring one, or the other way round.
+// otherKind refuses to turn a one-time job into a recurring one, or the other way round.
 func otherKind(s *Schedule) *FieldError {
 	if s.Recurring() {
 		return invalid("schedule", cmp.Or(s.Cron, s.Every.String()), "at or after; for a schedule submit a new job").
@@ -45,7 +46,7 @@ func otherKind(s *Schedule) *FieldError {
 		because("a recurring job cannot become a one-time job")
 }
 
-// edit is what becomes of a job and its runs.
+// edit collects the changes to a job and its runs.
 type edit struct {
 	was     Whole
 	job     Job
@@ -57,7 +58,7 @@ type edit struct {
 	guarded bool
 }
 
-// move takes what has not begun to the new definition. moved says that the schedule is another one.
+// move moves the runs that have not begun to the new definition. moved says that the schedule has changed.
 func (e *edit) move(moved bool) {
 	var next *Run
 	if moved {
@@ -68,7 +69,7 @@ func (e *edit) move(moved bool) {
 		case run.Attempt > 0 || run.State != Waiting:
 			e.begun = append(e.begun, run)
 		case moved && planned && next != nil && next.Covers == run.Covers:
-			next = nil // it stands for the same due time by both schedules
+			next = nil // the run stands for the same due time in both schedules
 			e.rest = append(e.rest, run.moveTo(&e.job))
 		case moved && planned:
 			e.ended = append(e.ended, run.ended(&e.job, Canceled, "the schedule was changed", e.now).through(&e.was.Job.Schedule, e.now))
@@ -77,7 +78,7 @@ func (e *edit) move(moved bool) {
 			e.rest = append(e.rest, run.moveTo(&e.job))
 		}
 	}
-	// A one-off that has begun already does so again only at a time that is yet to come.
+	// If a one-off has begun already, it gets another run only at a time in the future.
 	if next != nil && (len(e.ended) > 0 || e.job.Schedule.Recurring() || e.job.Schedule.At > e.now) {
 		e.rest = append(e.rest, *next)
 	}
@@ -91,21 +92,22 @@ func (r Run) moveTo(job *Job) Run {
 	return r
 }
 
-// maxBack is how far a clock that is set back is believed to have been right before. Beyond it the clock was wrong: an edit
-// must be able to bring a schedule back from the year 2036.
+// maxBack is how far a clock can be set back so that replan still trusts the time before. If it was set back
+// further, the time before was wrong: an edit must be able to bring a schedule back from the year 2036.
 const maxBack = time.Hour
 
-// replan is the first run by the changed schedule; its number carries on from the one it replaces.
+// replan returns the first run of the changed schedule; its number continues from the run that it replaces.
 func (e *edit) replan() *Run {
 	var seq int32
 	after := e.now
-	if e.was.Ran.Sub(e.now) < maxBack { // what has been is not planned again, even if the clock was set back since
+	// A time that has run is not planned again, even if the clock was set back since.
+	if e.was.Ran.Sub(e.now) < maxBack {
 		after = max(after, e.was.Ran)
 	}
 	for _, run := range e.was.Runs {
 		if run.ByClock() {
 			seq = max(seq, run.Seq)
-			if run.Has(Planned) { // it counts, and its time has been
+			if run.Has(Planned) { // it counts, and its time has passed
 				seq, after = max(seq, run.Seq+1), max(after, run.Covers)
 			}
 		}
@@ -116,7 +118,7 @@ func (e *edit) replan() *Run {
 		covers = e.job.Schedule.Next(after)
 		due = covers
 	}
-	if seq == 0 { // counting begins anew
+	if seq == 0 { // the count starts again
 		e.turns.Replaced = 0
 	}
 	if due == 0 || e.job.Schedule.MaxRuns > 0 && int(seq)-e.turns.Replaced >= e.job.Schedule.MaxRuns {
@@ -127,16 +129,16 @@ func (e *edit) replan() *Run {
 	if due != covers { // see unused
 		e.turns.Named, run.Wake = run.ID.Due, run.ready(e.now)
 	}
-	run.Flags |= Extra // its due is not the one the job row was first written with
+	run.Flags |= Extra // its due time is not the one that the job row was first written with
 	if e.job.State == Paused {
 		run = run.hold(e.now)
 	}
 	return &run
 }
 
-// guard brings the runs under the overlap guard, or lets them go if they may overlap now. Where they ran side by side
-// so far, each gets a place in the line; who waits for a retry is written too, so that a claim that was decided before
-// they were in its way loses.
+// guard brings the runs under the overlap guard, or releases them if they may overlap now. Begun runs that
+// ran side by side so far each get a place in the guard. The change then contains all begun runs, also one
+// that waits for a retry: a claim of that run that was decided before the others were in its way must lose.
 func (e *edit) guard() {
 	begun := e.begun
 	e.begun = nil
@@ -161,7 +163,7 @@ func (e *edit) guard() {
 	}
 }
 
-// letGo takes a run out of the guard's rule. If it waited for its turn, it need not wait any longer.
+// letGo takes a run out of the guard. If the run waited for its turn, it need not wait any longer.
 func (r Run) letGo(t turns, now Time) (Run, turns) {
 	if t.has(r.ID.Due) && !r.Has(OnHold) {
 		r.Wake = r.ready(now)

@@ -215,8 +215,8 @@ func TestFromSkipToAllowNobodyWaitsForHisTurnAnyLonger(t *testing.T) {
 	c := change(t, w, minute(4), overlap(carillon.OverlapAllow))
 	expectChange(t, c, "job v2 active", "9m r5 v2 waiting", "2m r5 v2 waiting planned wakes 4m", "turn r9 of 1m")
 
-	// And back again: who began meanwhile is beside the one who has the turn. That one waits for a retry; a claim of it
-	// that was decided before must lose, so it is part of the change.
+	// And back again: the run that began meanwhile is beside the run that has the turn, which waits for a
+	// retry. A claim of the waiting run that was decided earlier must lose, so the run is part of the change.
 	w = whole(c.Job, line(job, minute(1)), c.Runs[1].Claim("worker_0", minute(4)), retrying(planned(job, minute(1)), minute(8)))
 	c = change(t, w, minute(5), overlap(carillon.OverlapSkip))
 	expectChange(t, c, "job v3 active", "2m r5 v2 claimed guarded planned #1 wakes 4m", "1m r5 v1 waiting guarded planned #1 wakes 8m",
@@ -226,7 +226,7 @@ func TestFromSkipToAllowNobodyWaitsForHisTurnAnyLonger(t *testing.T) {
 func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	first, second := retrying(planned(job, minute(1)), minute(5)), claimed(planned(job, minute(2)))
-	allowed := newJob(t, minutely(carillon.OverlapAllow)) // what they began with
+	allowed := newJob(t, minutely(carillon.OverlapAllow)) // the policy that they began with
 	guard := line(job, minute(1))
 	guard.Value = []byte(`{"holder":"2027-01-15T08:01:00.000Z","beside":["2027-01-15T08:02:00.000Z"]}`)
 	decide := func(run carillon.Run, others ...carillon.Run) (carillon.Verdict, carillon.Change) {
@@ -267,7 +267,7 @@ func TestAOneOffWithTwoRunsComesUnderTheGuardWhenOverlapIsForbidden(t *testing.T
 	w := whole(job, nil, planned(job, minute(9)), manual(job, minute(3)).Claim(worker, minute(3)))
 	expectChange(t, change(t, w, minute(4), overlap(carillon.OverlapQueue)), "job v2 active", "3m r5 v1 claimed guarded #1",
 		"9m r5 v2 waiting guarded", "turn r0 of 3m")
-	// Alone it needs none.
+	// A run alone needs no guard.
 	w = whole(job, nil, planned(job, minute(9)))
 	expectChange(t, change(t, w, minute(4), overlap(carillon.OverlapQueue)), "job v2 active", "9m r5 v2 waiting")
 }

@@ -14,21 +14,23 @@ type Outcome struct {
 	RetryAfter time.Duration // at least this long before the next attempt; 0: by the job's policy
 }
 
-// OutcomeKind tells a failure worth repeating from one that is not, and both from an attempt that had no say.
+// OutcomeKind tells a failure that is worth a retry from one that is not, and both from an attempt that did
+// not end by itself.
 type OutcomeKind uint8
 
 const (
 	Success OutcomeKind = iota + 1
 	Retriable
 	Fatal
-	Stopped // ended because somebody asked for it, and is gone
-	Lost    // ended because its worker let go of it: lease over, shutdown. Costs no attempt
+	Stopped // a caller or a replacing run asked it to stop, and it is gone
+	Lost    // its worker released it: lease over, shutdown. Costs no attempt
 	Crashed // its worker died
 )
 
-// Claim gives a waiting run to a worker. A run that waited its turn has a wake in the future; from its claim on the watch
-// loop must find it, in case the worker dies. A run that only waited for its due time keeps its wake, so no index moves.
-// The time of the claim never goes back from attempt to attempt, even if the clock does: it makes the fence.
+// Claim gives a waiting run to a worker. A run that waited for its turn has a wake in the future; from its
+// claim on the watch loop must find it, in case the worker dies. A run that only waited for its due time
+// keeps its wake, so no index entry moves. The time of the claim never goes back from attempt to attempt,
+// even if the clock does, because the fence is made from it.
 func (r Run) Claim(worker string, now Time) Run {
 	r.Wake = min(r.Wake, now)
 	r.State, r.Worker, r.Reason, r.Claimed, r.Started = Claimed, worker, "", max(now, r.Claimed), 0
@@ -36,13 +38,13 @@ func (r Run) Claim(worker string, now Time) Run {
 	return r
 }
 
-// Plain says that a due run needs no decision: it has no guard, and the misfire policy has nothing to say about it or
-// it is too fresh for that.
+// Plain says that a due run needs no decision: it has no guard, and the misfire policy does not apply to it
+// or the run is not late enough for it.
 func (r *Run) Plain(now Time) bool {
 	return !r.Has(Guarded) && (!r.Has(Missable) || r.Attempt > 0 || !r.ByClock() || now.Sub(r.Covers) < MinEvery)
 }
 
-// Begin records that a claimed run is going on. Short runs end before anybody writes this.
+// Begin records that a claimed run has begun. A short run ends before this is written.
 func (r Run) Begin(started Time) Run {
 	r.State, r.Started = Running, started
 	return r
@@ -54,7 +56,7 @@ func (r Run) End(state State, reason string, now Time) Run {
 	return r
 }
 
-// Finish applies an outcome to a held run: it ends, or waits for its next attempt. random is from [0,1).
+// Finish applies an outcome to a held run: the run ends, or waits for its next attempt. random is from [0,1).
 func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	if o.Output != nil {
 		r.Output = o.Output
@@ -87,8 +89,8 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	return r.again(job, o, now, random)
 }
 
-// again puts the run back to waiting. A loss waits for nothing, it was not the run's fault: it is awake since its due
-// time, so that it comes before everything that is due later.
+// again puts the run back to waiting. A lost run does not wait, because the loss was not its fault: it wakes
+// at its due time, so that it comes before every run that is due later.
 func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
 	r.State, r.Worker, r.Wake = Waiting, "", min(r.ID.Due, now)
 	if o.Kind == Retriable {
@@ -100,8 +102,9 @@ func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
 	return r
 }
 
-// Records says that the run is as an outcome of the given attempt has left it: a report of it that comes again was recorded
-// the first time. What others make of a run, who take it back or stop it, reads differently.
+// Records says whether the run is in the state that the outcome of the given attempt left it in. If so, this
+// is a repeated report, which was recorded the first time. A run that another party took back or stopped has
+// a different state or reason.
 func (r *Run) Records(attempt Held, o *Outcome) bool {
 	if r.Held() != attempt || r.State.Held() {
 		return false
@@ -115,7 +118,8 @@ func (r *Run) Records(attempt Held, o *Outcome) bool {
 	return r.State != Succeeded && (r.Reason == o.Reason || r.Reason == afterCancel+o.Reason)
 }
 
-// afterCancel begins the reason of a run that would have been tried again, had its job not been canceled.
+// afterCancel begins the reason of a run that would have had another attempt if its job had not been
+// canceled.
 const afterCancel = "the job was canceled: "
 
 func (r Run) expire(job *Job) Run {

@@ -192,7 +192,7 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 	if heir := c.Guards[0].Heir(job.ID); heir != (carillon.RunID{Job: job.ID, Due: minute(2)}) {
 		t.Errorf("the heir is %s", heir)
 	}
-	// A retry keeps it, and a run that is not guarded has none.
+	// A retry keeps the turn, and a run that is not guarded has none.
 	expectChange(t, carillon.Settle(retrying(run, minute(4)), guard), "1m r5 v1 waiting guarded planned #2 wakes 4m")
 	free := run
 	free.Flags &^= carillon.Guarded
@@ -248,7 +248,7 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 		last = c.Runs[0].Fence()
 		return c.Runs[0]
 	}
-	for _, n := range []int{3, 1, 4, 2} { // in whatever order they are claimed
+	for _, n := range []int{3, 1, 4, 2} { // claimed in any order
 		run := planned(job, minute(n))
 		run.Flags &^= carillon.Missable
 		for k := range 3 {

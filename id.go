@@ -13,7 +13,7 @@ type RunID struct {
 	Due Time
 }
 
-// The text forms use Crockford's alphabet in lower case: no i, l, o, u, so nothing reads like something else.
+// The text forms use Crockford's alphabet in lower case: no i, l, o, u, so no character looks like another.
 const alphabet = "0123456789abcdefghjkmnpqrstvwxyz"
 
 const (
@@ -37,7 +37,7 @@ func (id *JobID) UnmarshalText(b []byte) (err error) { *id, err = ParseJobID(str
 
 func (id *RunID) UnmarshalText(b []byte) (err error) { *id, err = ParseRunID(string(b)); return err }
 
-// IsZero says that there is no such run; it keeps empty ids out of JSON.
+// IsZero says that the id names no run; it keeps empty ids out of JSON.
 func (id RunID) IsZero() bool { return id == RunID{} }
 
 // ParseJobID is strict: one text for one id, so that ids can be compared as text.
@@ -63,8 +63,8 @@ func ParseRunID(s string) (RunID, error) {
 	return RunID{}, invalid("id", s, "a run id: run_ and %d characters of 0-9 a-z without i l o u", idDigits+dueDigits)
 }
 
-// isID says that a text is the id of a job or of a run. Names cannot be one: where both are taken, a name like that would
-// never be found.
+// isID says whether a text is the id of a job or of a run. A name cannot be one: where a caller can give a
+// name or an id, such a name would never be found.
 func isID(s string) bool {
 	if !strings.HasPrefix(s, jobPrefix) && !strings.HasPrefix(s, runPrefix) {
 		return false

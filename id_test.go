@@ -159,7 +159,7 @@ func TestNoIDIsMadeAfterTheLease(t *testing.T) {
 	if _, err := ids.Next(until); err != nil {
 		t.Errorf("extended: %v", err)
 	}
-	// What is borrowed from later milliseconds ends with the lease too.
+	// Ids that borrow from later milliseconds stop at the end of the lease too.
 	short := carillon.NewIDs(1, epoch+2)
 	made := 0
 	for ; made < 100_000; made++ {

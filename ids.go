@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// IDs makes job ids that rise with time: 41 bits of milliseconds, 10 bits of node, 12 bits of counter. Rising ids are
-// what lets every table append instead of scatter. The node number is leased from the store, so no two live processes
-// have the same; after the lease has run out no id is made, because somebody else may have the number by then.
+// IDs makes job ids that rise with time: 41 bits of milliseconds, 10 bits of node, 12 bits of counter.
+// Because ids rise, every table appends rows instead of scattering them. The node number is leased from the
+// store, so no two live processes have the same one. After the lease has run out IDs makes no ids, because
+// another process may have the number by then.
 type IDs struct {
 	mu    sync.Mutex
 	node  int64
@@ -36,8 +37,8 @@ func (g *IDs) Extend(until Time) {
 	g.mu.Unlock()
 }
 
-// Next is a new id. It never goes back, whatever the clock does, and borrows from the next millisecond when more than
-// 4096 are asked for in one.
+// Next returns a new id. Ids never go back, whatever the clock does. Next borrows from the next millisecond
+// when callers ask for more than 4096 ids in one.
 func (g *IDs) Next(now Time) (JobID, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -46,14 +47,15 @@ func (g *IDs) Next(now Time) (JobID, error) {
 	if Time(ms+idEpoch) >= g.until {
 		return 0, fmt.Errorf("the lease of node number %d ran out at %s", g.node, g.until)
 	}
-	g.last = next // only now: a clock that was wrong for a moment must not stop ids for longer
+	g.last = next // only now: a clock that is wrong for a moment must not stop ids for longer
 	return JobID(ms<<(nodeBits+counterBits) | g.node<<counterBits | counter), nil
 }
 
-// CreatedAround is the time that an id was made, to the millisecond unless ids were made faster than that.
+// CreatedAround is the time at which the id was made, to the millisecond unless ids were made faster than
+// that.
 func (id JobID) CreatedAround() Time { return Time(int64(id)>>(nodeBits+counterBits) + idEpoch) }
 
-// FirstID is the least id that could be made at a time: all made before are less.
+// FirstID is the lowest id that could be made at a time: all ids made before are lower.
 func FirstID(t Time) JobID {
 	const most = 1<<(63-nodeBits-counterBits) - 1 // milliseconds that fit
 	return JobID(max(0, min(int64(t)-idEpoch, most)) << (nodeBits + counterBits))

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// What a job may weigh. Larger things belong into a store made for them; the payload then names the place.
+// Size limits of a job and its runs. Larger data belongs in a store made for it; the payload then names the
+// place.
 const (
 	MaxPayload    = 256 << 10
 	MaxResult     = 64 << 10
@@ -19,10 +20,11 @@ const (
 	maxTarget     = 64 << 10
 )
 
-// DefaultNamespace is the one namespace there is until tenants come.
+// DefaultNamespace is the only namespace until tenants come.
 const DefaultNamespace = "default"
 
-// JobState is where a job stands. Finished is not stored: it is an active job without an unfinished run.
+// JobState is the state of a job. Finished is not stored: a finished job is an active one without an
+// unfinished run.
 type JobState uint8
 
 const (
@@ -56,7 +58,7 @@ type JobVersion struct {
 	Version int32
 }
 
-// Definition is the part of a job that people write. NewDefinition has the defaults; JSON is read over it.
+// Definition is the part of a job that users write. NewDefinition has the defaults; JSON is read over it.
 type Definition struct {
 	Name      string            `json:"name"`  // default: the type
 	Type      string            `json:"type"`  // what handlers register for; default: the kind of the target
@@ -74,19 +76,20 @@ type Definition struct {
 	Retention Retention         `json:"retention"`
 }
 
-// Retention is how long what is finished is kept. A zero takes the server's default.
+// Retention is how long finished runs, their logs and dead letters are kept. A zero takes the server's
+// default.
 type Retention struct {
 	Runs        Duration `json:"runs"`         // finished runs, and one-off jobs with them
 	Logs        Duration `json:"logs"`         // what runs printed
 	DeadLetters Duration `json:"dead_letters"` // runs that failed for good
 }
 
-// DefaultRetention is what a server keeps unless told otherwise.
+// DefaultRetention is the retention of a server that is not configured otherwise.
 var DefaultRetention = Retention{
 	Runs: Duration(30 * 24 * time.Hour), Logs: Duration(7 * 24 * time.Hour), DeadLetters: Duration(90 * 24 * time.Hour),
 }
 
-// Or fills what is not set from the server's own rule.
+// Or fills the fields that are not set from the server's retention.
 func (r Retention) Or(server Retention) Retention {
 	if r.Runs == 0 {
 		r.Runs = server.Runs
@@ -108,8 +111,8 @@ func NewDefinition() Definition {
 	}
 }
 
-// Admit checks a definition and resolves what depends on now ("after" becomes "at"). It is the one gate: what the API,
-// the command line and Go callers submit all pass here, so a stored definition is always sound.
+// Admit checks a definition and resolves what depends on now ("after" becomes "at"). Every definition passes
+// it, whether the API, the command line or a Go caller submits it, so a stored definition is always sound.
 func (d *Definition) Admit(now Time) error {
 	if err := d.admit(now); err != nil {
 		return err
@@ -117,8 +120,8 @@ func (d *Definition) Admit(now Time) error {
 	return nil
 }
 
-// AdmitEdit is Admit for a definition that takes the place of another. A schedule that stays the same is not judged by the
-// clock again: after ends_at it would be refused, and with it the change of a name.
+// AdmitEdit is Admit for a definition that replaces another. It does not check an unchanged schedule against
+// the clock again: after ends_at that check would refuse the schedule, and with it an edit of only the name.
 func (d *Definition) AdmitEdit(was *Definition, now Time) error {
 	if was.Schedule.Recurring() != d.Schedule.Recurring() {
 		return otherKind(&d.Schedule)
@@ -240,7 +243,8 @@ func (d *Definition) admitPolicies() *FieldError {
 	return nil
 }
 
-// admitUnits refuses what Go callers can say and JSON cannot: a store could write it and never read it again.
+// admitUnits refuses values that Go callers can give and JSON cannot express: a store could write them and
+// never read them again.
 func (d *Definition) admitUnits() *FieldError {
 	for _, f := range []struct {
 		field string
@@ -288,7 +292,7 @@ func printable(s string, limit int) bool {
 
 func byteCount(n int) string { return strconv.Itoa(n) + " bytes" }
 
-// Weight is about how many bytes a job holds of what can be large.
+// Weight is roughly how many bytes a job has in its parts that can be large.
 func (j *Job) Weight() int {
 	n := len(j.Payload)
 	if c := j.Target.Command; c != nil {

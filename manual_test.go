@@ -238,7 +238,7 @@ func TestARunWhoseTurnHasComeWaitsForAWorker(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueue))
 	run := planned(job, minute(2))
 	run.Flags |= carillon.Planned
-	run.Wake = minute(3) // as of a run in line
+	run.Wake = minute(3) // the wake of a run in line
 	if w := run.WaitsFor(carillon.Around{Guard: line(job, 0, minute(2))}, minute(2)+1); w.Kind != carillon.WaitWorker {
 		t.Errorf("%+v", w)
 	}

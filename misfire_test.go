@@ -19,7 +19,7 @@ func hourly(policy carillon.MisfirePolicy, edit ...func(*carillon.Definition)) f
 	}
 }
 
-const nobody = "missed: nobody could run it at its time"
+const nobody = "missed: no worker could run it at its time"
 
 func TestWhatBecomesOfMissedTimes(t *testing.T) {
 	inPlace := func(n int) string { return "missed: " + runID(&carillon.Job{ID: 4711}, hour(n)) + " runs in its place" }
@@ -159,7 +159,7 @@ func TestRunsThatCatchUpWaitForEachOther(t *testing.T) {
 		t.Errorf("verdict %d", verdict)
 	}
 	expectChange(t, c, "4h r5 v1 waiting guarded planned wakes 5h50m30s", "5h r0 v1 waiting guarded seq 1", "turn r9 of 3h then 4h")
-	// What is due now, with another one going on, is not catching up.
+	// A run that is due now while another one is running does not catch up.
 	verdict, _ = carillon.Due{Job: job, Run: planned(job, hour(6)), Guard: line(job, hour(3))}.Decide(hour(6) + 1)
 	if verdict != carillon.Ended {
 		t.Errorf("a run on time: verdict %d", verdict)
@@ -172,7 +172,7 @@ func TestADecadeOfDowntimeIsJumpedOver(t *testing.T) {
 			job := newJob(t, func(d *carillon.Definition) { d.Schedule, d.Misfire.Policy, d.Misfire.Max = s, policy, 1000 })
 			run := planned(job, job.Schedule.Next(epoch))
 			run.Flags &^= carillon.Guarded
-			begin := time.Now() // to step through 300 million due times takes minutes, on any machine
+			begin := time.Now() // stepping through 300 million due times takes minutes, on any machine
 			_, c := carillon.Due{Job: job, Run: run}.Decide(epoch.Add(10 * 365 * 24 * time.Hour))
 			if spent := time.Since(begin); len(c.Runs) != 2 || c.Runs[0].Until == 0 || spent > 20*time.Second {
 				t.Errorf("%s: %v after %s", policy, tell(c), spent)

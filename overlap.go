@@ -6,42 +6,43 @@ import (
 	"strconv"
 )
 
-// Overlap says what becomes of a due run while another run of the job is unfinished.
+// Overlap says what happens to a due run while another run of the job is unfinished.
 type Overlap string
 
 const (
-	OverlapSkip     Overlap = "skip"      // it is skipped, and says so
+	OverlapSkip     Overlap = "skip"      // it is skipped, and its record says why
 	OverlapQueue    Overlap = "queue"     // one waits; further ones are skipped
-	OverlapQueueAll Overlap = "queue_all" // all wait their turn
-	OverlapReplace  Overlap = "replace"   // the older one is stopped, and once it is gone this one starts
+	OverlapQueueAll Overlap = "queue_all" // all wait for their turn
+	OverlapReplace  Overlap = "replace"   // the older one is stopped, and this one starts once it is gone
 	OverlapAllow    Overlap = "allow"     // they run side by side
 )
 
 var overlaps = []Overlap{OverlapSkip, OverlapQueue, OverlapQueueAll, OverlapReplace, OverlapAllow}
 
-// maxQueued bounds how many runs of one job may wait behind another: the list is part of the guard.
+// maxQueued bounds how many runs of one job can wait in line: the list is part of the guard.
 const maxQueued = 1000
 
-// turns is what the overlap guard of a job holds: whose turn it is, and who waits behind it. A run has its turn from
-// its first claim to its end, so also while it waits for a retry.
+// turns is the value of a job's overlap guard: the run that has the turn, and the runs that wait behind it. A
+// run has its turn from its first claim to its end, also while it waits for a retry.
 type turns struct {
 	Holder Time   `json:"holder,omitempty"`
-	Beside []Time `json:"beside,omitempty"` // begun too: they ran side by side until an edit put an end to that
+	Beside []Time `json:"beside,omitempty"` // begun too: they ran side by side until an edit forbade it
 	Queue  []Time `json:"queue,omitempty"`  // not begun
-	// Claimed is the latest claim of the job that is known here: of each holder's first attempt, and of the last attempt of every
-	// run that has ended. The next claim is later, so fences rise from run to run, whichever node's clock is behind.
+	// Claimed is the latest claim of the job that the guard knows: the first claim of each holder, and the
+	// last claim of every ended run. The next claim is later, so fences rise from run to run, even if a
+	// node's clock is behind.
 	Claimed Time `json:"claimed,omitempty"`
-	// Named is the latest name that was given to a run which was asked for; see unused.
+	// Named is the latest name (due time) that was given to a run that a caller asked for; see unused.
 	Named Time `json:"named,omitempty"`
-	// Replaced counts runs by the clock that were replaced in line before they began. Their successors were numbered as if
-	// they would run, and a due time that was skipped does not count for max_runs.
+	// Replaced counts runs by the clock that were replaced in line before they began. Their successors were
+	// numbered as if they would run, but a skipped due time does not count for max_runs.
 	Replaced int `json:"replaced,omitempty"`
 }
 
 // OverlapKey is the key of a job's overlap guard.
 func OverlapKey(job JobID) string { return "overlap/" + job.String() }
 
-// NewOverlapGuard is the guard of a job none of whose runs has a turn.
+// NewOverlapGuard is the guard of a job without a run that has the turn or waits for it.
 func NewOverlapGuard(job *Job) Guard {
 	return turns{}.guard(Guard{Namespace: job.Namespace, Key: OverlapKey(job.ID)})
 }
@@ -50,7 +51,8 @@ func turnsOf(g *Guard) turns {
 	var t turns
 	if g != nil && len(g.Value) > 0 {
 		if err := json.Unmarshal(g.Value, &t); err != nil {
-			panic("overlap guard " + g.Key + " holds " + strconv.Quote(string(g.Value))) // only this file writes it
+			// Only this file writes the value.
+			panic("overlap guard " + g.Key + " holds " + strconv.Quote(string(g.Value)))
 		}
 	}
 	return t
@@ -61,8 +63,8 @@ func (t turns) guard(g Guard) Guard {
 	return g
 }
 
-// with gives a begun run its turn; where one has it already (they ran side by side until now) it comes behind, and
-// nobody else gets a turn before both have ended.
+// with gives a begun run the turn. If another run has it already (they ran side by side until now), this one
+// goes beside it, and no other run gets the turn before both have ended.
 func (t turns) with(due Time) turns {
 	if t.Holder == 0 {
 		t.Holder = due
@@ -93,7 +95,7 @@ func (t turns) ended(run *Run) turns {
 	return t
 }
 
-// before moves a run in front of those in line that repeat another.
+// before moves a run in front of the runs at the end of the line that repeat another run.
 func (t turns) before(due Time, others []Run) turns {
 	repeats := func(d Time) bool {
 		return slices.ContainsFunc(others, func(r Run) bool { return r.ID.Due == d && r.RetryOf != 0 })
@@ -112,12 +114,12 @@ func (t turns) has(due Time) bool {
 	return t.Holder == due || slices.Contains(t.Beside, due) || slices.Contains(t.Queue, due)
 }
 
-// free says that the run may take the turn now, unless somebody beside it is held.
+// free says that the run can take the turn now, unless a worker holds a run beside it.
 func (t turns) free(due Time) bool {
 	return t.Holder == due || t.Holder == 0 && (len(t.Queue) == 0 || t.Queue[0] == due)
 }
 
-// first is who is in the way: whose turn it is, or who is next.
+// first is the run in the way: the one that has the turn, or the next in line.
 func (t turns) first() Time {
 	if t.Holder == 0 && len(t.Queue) > 0 {
 		return t.Queue[0]
@@ -125,7 +127,7 @@ func (t turns) first() Time {
 	return t.Holder
 }
 
-// Heir is the run that should be looked at when the guard's holder has ended; zero if none waits.
+// Heir is the run to decide about when the guard's holder has ended: the next in line; zero if none waits.
 func (g *Guard) Heir(job JobID) RunID {
 	if t := turnsOf(g); t.Holder == 0 && len(t.Queue) > 0 {
 		return RunID{job, t.Queue[0]}

@@ -18,7 +18,7 @@ func TestARunThatIsAskedForWithAPayloadHasItAndSoDoItsRepetitions(t *testing.T) 
 		t.Errorf("it is added without its payload: %+v", last)
 	}
 	ended := run.End(carillon.Failed, "", minute(2))
-	ended.Flags = 0 // history keeps none
+	ended.Flags = 0 // history keeps no flags
 	ended.Output = &carillon.Output{Result: []byte("1"), Checkpoint: []byte("2"), Payload: run.Output.Payload}
 	_, again, err := whole(job, nil).Retry(ended, true, minute(3)+5)
 	if err != nil || !again.Has(carillon.OwnPayload) || string(again.Output.Payload) != `{"n":1}` {

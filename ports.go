@@ -7,103 +7,111 @@ import (
 	"time"
 )
 
-// Store is the truth. It knows no rules: it compares revisions and keeps rows. A query without a Limit returns up to
-// DefaultLimit rows.
+// Store is the truth. It knows no rules: it compares revisions and keeps rows. A query without a Limit
+// returns up to DefaultLimit rows.
 type Store interface {
-	// Commit applies each change whose rows still have the revisions they carry (0: must not exist) and returns the
-	// ascending indexes of those that did not. Changes are independent and applied in order; the rows of one change
-	// stand or fall together. When it returns, what was applied survives a crash of process and machine.
-	// After an error nothing is known: read again, then decide again.
+	// Commit applies each change whose rows still have the revisions they carry (0: must not exist) and
+	// returns the ascending indexes of the changes that lost. Changes are independent and applied in order;
+	// the rows of one change are written all together or not at all. When Commit returns, the applied changes
+	// survive a crash of process and machine. After an error the outcome is unknown: read again, then decide
+	// again.
 	Commit(ctx context.Context, changes []Change) (lost []int, err error)
 
 	// Jobs returns the definitions that exist, in no promised order. Version 0 asks for the latest.
 	Jobs(ctx context.Context, ids []JobVersion) ([]Job, error)
 
-	// Runs returns the runs that exist, in no promised order, with About filled in: unfinished, else the last of that
-	// name in history, else, where history has forgotten it, the dead letter. whole adds Output.
+	// Runs returns the runs that exist, in no promised order, with About filled in. For each id that is the
+	// unfinished run, else the last run of that name in history, else, if history has forgotten it, the dead
+	// letter. whole adds Output.
 	Runs(ctx context.Context, ids []RunID, whole bool) ([]Run, error)
 
 	// Guards returns the guards that exist.
 	Guards(ctx context.Context, q GuardQuery) ([]Guard, error)
 
-	// Wakes returns unfinished runs by (Wake, Due, Job), without About and Output.
+	// Wakes returns unfinished runs ordered by (Wake, Due, Job), without About and Output.
 	Wakes(ctx context.Context, q WakeQuery) ([]Run, error)
 
-	// FindJobs returns a page of jobs, newest first, each with the state that follows from its runs (Finished too).
+	// FindJobs returns a page of jobs, newest first, each with the state that follows from its runs (Finished
+	// too).
 	FindJobs(ctx context.Context, q JobQuery) (JobPage, error)
 
-	// FindRuns returns a page of runs with About filled in. Of one job: latest due first. Of all jobs: first those that
-	// are unfinished, earliest due first, then the finished, latest end first. Of the dead letters: latest first.
-	// Records that nodes wrote in the same millisecond may come in any order.
+	// FindRuns returns a page of runs with About filled in. Runs of one job: latest due first. Runs of all
+	// jobs: first the unfinished, earliest due first, then the finished, latest end first. Dead letters:
+	// latest first. Records that nodes wrote in the same millisecond can come in any order.
 	FindRuns(ctx context.Context, q RunQuery) (RunPage, error)
 
-	// Forget removes up to limit finished runs and dead letters that neither their own expiry nor the rule (0: for ever)
-	// keeps at now, and says how many; 0 means that there is nothing left to remove. Where a large partition of history
-	// may go as a whole, a store may drop it at once. Output goes with the last record of
-	// its run; a one-off job goes, with its definitions and its overlap guard, when no run, record or dead letter of it
-	// is left.
+	// Forget removes up to limit finished runs and dead letters that neither their own expiry nor the rule
+	// (0: for ever) keeps at now, and returns how many; 0 means that nothing is left to remove. If a whole
+	// large partition of history may go, a store may drop it at once. Output goes with the last record of its
+	// run. A one-off job goes, with its definitions and its overlap guard, when no run, record or dead letter
+	// of it is left.
 	Forget(ctx context.Context, rule Retention, now Time, limit int) (int, error)
 }
 
-// Timeline is a quick copy of the near future. It may forget; the loader tells it again.
+// Timeline is a fast copy of the near future. It may forget runs; the loader adds them again.
 type Timeline interface {
-	// Add takes runs to be woken at their Wake. The same run twice is once, the higher Rev wins. It returns the indexes
-	// of those that it had no room for: room is bounded per lane, so that no lane's backlog hides another's run.
+	// Add takes runs to be woken at their Wake. A run that is added twice is there once; the higher Rev wins.
+	// Add returns the indexes of the runs that it had no room for: room is bounded per lane, so that one
+	// lane's backlog cannot hide another lane's run.
 	Add(ctx context.Context, runs []Run) (refused []int, err error)
-	// Due takes out up to limit runs whose Wake is not after now, earliest first, and says when the next one is (0: none).
+	// Due takes out up to limit runs whose Wake is not after now, earliest first, and returns the wake of the
+	// next one (0: none).
 	Due(ctx context.Context, now Time, limit int) (runs []Run, next Time, err error)
 	// Remove forgets runs.
 	Remove(ctx context.Context, ids []RunID) error
 }
 
-// Queue carries due runs to workers, at least once. The same run twice may come once.
+// Queue carries due runs to workers, at least once. A run that is pushed twice may come once.
 type Queue interface {
-	// Push returns the indexes of those that their lane had no room for; they are still in the store.
+	// Push returns the indexes of the runs that their lane had no room for; they are still in the store.
 	Push(ctx context.Context, runs []Run) (refused []int, err error)
-	// Pull waits for at least one run of the queues (none given: of any) and returns up to max. Higher priorities come
-	// first, but every AgeStep of waiting weighs as much as one step of priority, so nothing starves: see Run.Before.
-	// Ack means claimed or refused, not finished. Waiting for the end would pin a log-based queue behind its slowest
-	// run; what covers a crash is the run's Wake.
+	// Pull waits for at least one run of the queues (none given: any queue) and returns up to max. Higher
+	// priorities come first, but every AgeStep of waiting weighs as much as one step of priority, so no run
+	// starves: see Run.Before. Ack means claimed or refused, not finished. Waiting for the end would pin a
+	// log-based queue behind its slowest run; the run's Wake covers a crash instead.
 	Pull(ctx context.Context, queues []string, max int) (runs []Run, ack func(context.Context) error, err error)
 }
 
-// AgeStep is how long a due run waits until that weighs as much as one step of priority.
+// AgeStep is the waiting time of a due run that weighs as much as one step of priority.
 const AgeStep = 10 * time.Second
 
-// Bus tells whoever listens, at most once. Nothing depends on it but speed.
+// Bus publishes events to listeners, at most once. Only speed depends on it.
 type Bus interface {
 	Publish(ctx context.Context, events []Event) error
-	// Subscribe delivers until ctx ends. A slow listener loses events and then gets one of kind Missed.
+	// Subscribe delivers events until ctx ends. A slow listener loses events and then gets one of kind
+	// EventMissed.
 	Subscribe(ctx context.Context, filter EventFilter) (<-chan Event, error)
 }
 
-// LogStore keeps what runs print, in order. The same (run, attempt, offset) twice is once.
+// LogStore keeps the lines that runs print, in order. The same (run, attempt, offset) twice is stored once.
 type LogStore interface {
 	Append(ctx context.Context, chunks []Chunk) error
 	Read(ctx context.Context, q LogQuery) ([]Line, error)
 	Search(ctx context.Context, q LogSearch) ([]Hit, error)
-	// Trim removes what is older than its chunk's Keep, or than keep where the chunk has none.
+	// Trim removes lines that are older than their chunk's Keep, or than keep if the chunk has none.
 	Trim(ctx context.Context, now Time, keep time.Duration) error
 }
 
-// Coordinator keeps the sessions of nodes and workers, by its own clock. It grants nothing: which shards a node sees to
-// follows from the list of members (see ShardsOf), and two nodes that both believe a shard to be theirs are harmless.
+// Coordinator keeps the sessions of nodes and workers, by its own clock. It grants nothing: the shards of a
+// node follow from the list of members (see ShardsOf), and two nodes that both believe that they own a shard
+// do no harm.
 type Coordinator interface {
 	// Join opens sessions. Ids are random per start and never used again.
 	Join(ctx context.Context, members []Member) error
-	// Beat prolongs sessions and keeps what their members say they hold. It answers each beat, at the same index. A beat that
-	// comes after, or together with, one of a higher number of the same member was held up on its way: it is old and changes
-	// nothing. Of beats without a number that come together the last counts, the others are old. A beat that is repeated
-	// changes nothing the second time, and may be answered as it was the first time. A session that is over never comes back.
+	// Beat prolongs sessions and stores what their members say they hold. It answers each beat, at the same
+	// index. A beat that comes after, or together with, a beat of the same member with a higher number was
+	// delayed: it is old and changes nothing. Of beats without a number that come together the last counts,
+	// the others are old. A repeated beat changes nothing the second time, and may get the same answer as the
+	// first time. A session that is over never comes back.
 	Beat(ctx context.Context, beats []Beat) ([]Standing, error)
 	// Leave ends sessions. Ending one that is over is no error.
 	Leave(ctx context.Context, ids []string) error
-	// Members returns everybody whose session is not over, by id. Unless the coordinator's clock has passed expire, it first
-	// ends the sessions that no beat has prolonged for SessionTime: a session is over when somebody has ended it, not by the
-	// mere passing of time, so that after an outage of the coordinator those who are still there can go on. A call that was
-	// held up by that outage comes after expire, and ends nothing.
+	// Members returns the members whose session is not over, by id. Unless the coordinator's clock has passed
+	// expire, it first ends the sessions that no beat has prolonged for SessionTime. A session ends only by a
+	// call, not by the mere passing of time, so that after an outage of the coordinator the members that are
+	// still alive can go on. A call that the outage delayed comes after expire, and ends no session.
 	Members(ctx context.Context, expire Time) ([]Member, error)
-	// Holds returns what the given members said with their last beat.
+	// Holds returns what the given members reported with their last beat.
 	Holds(ctx context.Context, ids []string) ([]Holding, error)
 	// Now is the time by the coordinator's clock.
 	Now(ctx context.Context) (Time, error)
@@ -116,11 +124,11 @@ type Member struct {
 	Addr string // of a node: where it serves the API; of a worker: what it calls itself
 	Profile
 	Joined Time // by the coordinator's clock; Join ignores it
-	Beat   Time // when the last beat, or the join, came, by the same clock; Join ignores it
+	Beat   Time // when the last beat (or the join) came, by the same clock; Join ignores it
 }
 
-// Profile is what a process tells about itself when it joins: for people, and to explain why a run waits. Nothing is
-// decided by it, and any of it may be missing.
+// Profile is what a process tells about itself when it joins: for people, and to explain why a run waits. No
+// decision uses it, and any of it can be missing.
 type Profile struct {
 	Host    string   `json:"host,omitempty"`
 	Version string   `json:"version,omitempty"` // of the program
@@ -133,7 +141,7 @@ func (p *Profile) Serves(queue string) bool {
 	return len(p.Queues) == 0 || slices.ContainsFunc(p.Queues, func(served string) bool { return QueueName(served) == queue })
 }
 
-// QueueName is the queue that "name" or "name=weight" names.
+// QueueName is the queue name in "name" or "name=weight".
 func QueueName(served string) string {
 	name, _, _ := strings.Cut(served, "=")
 	return name
@@ -150,17 +158,18 @@ type Beat struct {
 	ID     string
 	Number int64 // rises from beat to beat of a session; 0: not numbered
 	Holds  []Held
-	// Stopping says that the worker waits for no pull any more: what it does not list here it will never begin.
+	// Stopping says that the worker has no pull in flight any more: it will never begin a run that it does
+	// not list here.
 	Stopping bool
 }
 
-// Standing is what a beat meant to the session of its member.
+// Standing is the answer to a beat: what it did to the session of its member.
 type Standing uint8
 
 const (
 	StandingOver      Standing = iota // the session is over
-	StandingOld                       // the session goes on, and what the beat says is no longer true
-	StandingProlonged                 // the session was prolonged, and what the beat says is kept
+	StandingOld                       // the session goes on, but the beat is out of date
+	StandingProlonged                 // the session was prolonged, and what the beat says is stored
 )
 
 // Held names an attempt by its run and its fence, see Run.Fence.
@@ -172,10 +181,10 @@ type Held struct {
 // Attempt is the number of the attempt, which is a part of its fence.
 func (h Held) Attempt() int32 { return int32(h.Fence & (1<<attemptBits - 1)) }
 
-// Claimed is when the attempt was claimed, which is the other part.
+// Claimed is when the attempt was claimed, the other part of its fence.
 func (h Held) Claimed() Time { return Time(h.Fence >> attemptBits) }
 
-// Holding is what a member said with its last beat, and when that came by the coordinator's clock.
+// Holding is what a member reported with its last beat, and when that beat came by the coordinator's clock.
 type Holding struct {
 	ID   string
 	At   Time
@@ -184,15 +193,17 @@ type Holding struct {
 
 // Intake is where applications leave jobs inside their own database transactions.
 type Intake interface {
-	// Left returns what waits to be admitted for jobs of the shards (nil: all), oldest first.
+	// Left returns submissions that wait to be admitted, for jobs of the shards (nil: all), oldest first.
 	Left(ctx context.Context, shards []int, limit int) ([]Submission, error)
-	// Settle removes what was admitted, and keeps what was refused with the reason.
+	// Settle removes the admitted submissions, and keeps the refused ones with the reason.
 	Settle(ctx context.Context, admitted []JobID, refused []Refusal) error
-	// Refused returns refusals of a namespace, latest first, before an id (0: from the latest on).
+	// Refused returns refusals of a namespace, latest first, with ids before the given one (0: from the
+	// latest on).
 	Refused(ctx context.Context, namespace string, before JobID, limit int) ([]Refusal, error)
 }
 
-// Submission is a job that was left in an Intake: its id is known already, its definition is the JSON that the API takes.
+// Submission is a job that an application left in an Intake: its id is known already, and its definition is
+// the JSON that the API takes.
 type Submission struct {
 	ID        JobID
 	Namespace string

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// commit writes a change, checks it against what it changes, and keeps the books.
+// commit writes a change, checks it against the rows that it changes, and keeps the books.
 func (l *life) commit(what string, c carillon.Change) bool {
 	before := map[carillon.RunID]carillon.Run{}
 	var latest carillon.Job
@@ -82,7 +82,7 @@ func (l *life) noteJob(was carillon.Job, c carillon.Change) {
 	switch {
 	case was.ID == 0:
 		l.eras = append(l.eras, &era{schedule: is.Schedule, from: l.now})
-	case was.State == carillon.JobCanceled: // again
+	case was.State == carillon.JobCanceled: // canceled again
 	case is.State == carillon.JobCanceled:
 		l.last().until = l.now
 	case plain(was.Schedule) != plain(is.Schedule):
@@ -90,7 +90,7 @@ func (l *life) noteJob(was carillon.Job, c carillon.Change) {
 		next.planned = math.MaxInt32 // if nothing is planned, there is nothing to count
 		for _, run := range c.Runs {
 			if run.ByClock() && run.State == carillon.Waiting && !run.Has(carillon.Planned) {
-				next.planned = int(run.Seq) // the count carries on as long as a run by the clock is unfinished
+				next.planned = int(run.Seq) // the count continues as long as a run by the clock is unfinished
 			}
 		}
 		if next.planned == math.MaxInt32 && is.Schedule.MaxRuns == 0 && is.Schedule.Next(l.now) != 0 && is.Schedule.Recurring() {
@@ -151,14 +151,14 @@ func (l *life) noteStep(was, is carillon.Run) {
 	}
 	if !is.State.Held() {
 		delete(l.mine, is.ID)
-	} else if h, ok := l.mine[is.ID]; ok && l.rand.IntN(2) == 0 { // its worker may not have heard yet
+	} else if h, ok := l.mine[is.ID]; ok && l.rand.IntN(2) == 0 { // its worker may not know yet
 		h.run = is
 		h.run.Rev++
 		l.mine[is.ID] = h
 	}
 }
 
-// noteClaim checks what every claim is bound to.
+// noteClaim checks the rules that every claim must keep.
 func (l *life) noteClaim(run carillon.Run, latest carillon.Job, before map[carillon.RunID]carillon.Run, guards []carillon.Guard) {
 	if latest.State != carillon.Active && latest.ID != 0 {
 		l.t.Errorf("%s is claimed while the job is %s", l.name(run.ID), latest.State)
@@ -207,7 +207,7 @@ func (l *life) noteEnd(run carillon.Run) {
 	}
 }
 
-// check is what holds between any two steps.
+// check checks what holds between any two steps.
 func (l *life) check() {
 	l.t.Helper()
 	w := l.whole()
@@ -220,8 +220,8 @@ func (l *life) check() {
 	}
 }
 
-// checkGuard: who has the turn or waits for it is unfinished; who has begun has the turn or waits for it; and once a
-// guard is needed, no run is outside of it.
+// checkGuard: a run that has the turn or waits for it is unfinished; a run that has begun has the turn or
+// waits for it; and once a guard is needed, no run is outside of it.
 func (l *life) checkGuard(w carillon.Whole) {
 	unfinished := map[carillon.Time]carillon.Run{}
 	for _, run := range w.Runs {
@@ -254,7 +254,7 @@ func (l *life) checkGuard(w carillon.Whole) {
 	}
 }
 
-// checkWakes: somebody looks at every unfinished run, and not at those on hold.
+// checkWakes: every unfinished run has a wake at which a loop looks at it, except runs on hold.
 func (l *life) checkWakes(w carillon.Whole) {
 	for _, run := range w.Runs {
 		hold := run.Has(carillon.OnHold)
@@ -314,7 +314,7 @@ func (l *life) checkTimes(e *era, present bool, w carillon.Whole) {
 	}
 }
 
-// turns reads a guard's value as only overlap.go writes it.
+// turns reads a guard's value, which only overlap.go writes.
 func turns(g *carillon.Guard) (holder carillon.Time, beside, queue []carillon.Time) {
 	if g == nil {
 		return 0, nil, nil

@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-run/carillon/porttest"
 )
 
-// TestRandomLivesOfAJob applies the rules in random order to one job, decisions on old news included, and checks after
-// every step what must hold whatever happens; see property_check_test.go for the list.
+// TestRandomLivesOfAJob applies the rules in random order to one job, also decisions that were made on old
+// reads. After every step it checks what must always hold; see property_check_test.go for the list.
 func TestRandomLivesOfAJob(t *testing.T) {
 	const lives, steps = 250, 120
 	seed := porttest.Seed(t)
@@ -35,7 +35,7 @@ func TestRandomLivesOfAJob(t *testing.T) {
 	}
 }
 
-// life is one job in a store of its own, and what is known about it from the changes that were committed.
+// life is one job in its own store, and what the test knows about it from the committed changes.
 type life struct {
 	t     *testing.T
 	rand  *rand.Rand
@@ -45,7 +45,7 @@ type life struct {
 	job   carillon.JobID
 	diary []string
 
-	mine    map[carillon.RunID]held // what workers hold, as they know it
+	mine    map[carillon.RunID]held // the runs that workers hold, as the workers know them
 	stale   []decision              // decided and not yet committed
 	eras    []*era                  // one for each schedule that the job has had
 	born    map[carillon.RunID]int  // the era of unfinished runs by the clock
@@ -161,7 +161,7 @@ func (l *life) pass() {
 	}
 }
 
-// due are the waiting runs that somebody would look at by then.
+// due are the waiting runs, not on hold, with a wake up to until.
 func (l *life) due(until carillon.Time) []carillon.Run {
 	runs, err := l.store.Wakes(context.Background(), carillon.WakeQuery{Until: until, Limit: 10_000})
 	if err != nil {
@@ -193,7 +193,7 @@ func (l *life) decide(run carillon.Run, worker string) bool {
 	return l.commitSoon(fmt.Sprintf("%s looks at %s", worker, l.name(run.ID)), change)
 }
 
-// commitSoon commits now, or later on old news.
+// commitSoon commits now, or later when the decision is old.
 func (l *life) commitSoon(what string, c carillon.Change) bool {
 	if l.rand.IntN(12) == 0 {
 		l.stale = append(l.stale, decision{l.now, what + " (late)", c})
@@ -210,12 +210,12 @@ func (l *life) commitStale() {
 	d := l.stale[i]
 	l.stale = slices.Delete(l.stale, i, i+1)
 	present := l.now
-	l.now = d.at // the time of a change is that of its decision
+	l.now = d.at // a change has the time of its decision
 	l.commit(d.what, d.change)
 	l.now = present
 }
 
-// finish ends an attempt, at first by what its worker knows.
+// finish ends an attempt, at first with the state that its worker knows.
 func (l *life) finish() {
 	var ids []carillon.RunID
 	for id := range l.mine {
@@ -267,7 +267,7 @@ func (l *life) definition(version int32) *carillon.Job {
 	return &jobs[0]
 }
 
-// steer does what people do.
+// steer gives a random command on the job, as people do.
 func (l *life) steer() {
 	w := l.whole()
 	var c carillon.Change
@@ -327,9 +327,9 @@ func (l *life) whole() carillon.Whole {
 
 func (l *life) name(id carillon.RunID) string { return fmt.Sprintf("+%d", id.Due-epoch) }
 
-// settle lets everything come to its end: no run may be left that is due, and nobody may be left in line.
+// settle lets everything come to its end: no due run may be left, and no run in line.
 func (l *life) settle() {
-	l.now += 1000 // a run that was asked for may be named by a time that is a moment ahead
+	l.now += 1000 // a run that was asked for can have a due time that is a moment ahead
 	if w := l.whole(); w.Job.State == carillon.Paused {
 		c, _ := w.Resume(l.now)
 		l.commit("resume at last", c)
@@ -344,7 +344,8 @@ func (l *life) settle() {
 			break
 		}
 		next := due[0]
-		if w := l.whole(); w.Guard != nil { // whose turn it is now is looked at as soon as the one before has ended
+		// The next in line is decided as soon as the run before it has ended.
+		if w := l.whole(); w.Guard != nil {
 			heir := w.Guard.Heir(l.job)
 			if i := slices.IndexFunc(due, func(r carillon.Run) bool { return r.ID == heir }); i >= 0 {
 				next = due[i]

@@ -16,18 +16,19 @@ type GuardQuery struct {
 type WakeQuery struct {
 	Shards []int // nil: all
 	Lane   *Lane // nil: all
-	// Full are lanes whose waiting runs nobody has room for: a store may leave them out. One that has passed over many stops
-	// there, however few it has found, and returns the last that it passed over as well: see More.
+	// Full are lanes without room for their waiting runs: a store may leave those runs out. A store may stop
+	// after it has skipped many such runs; it then returns the last one that it skipped, so that More reports
+	// true and the caller can resume there.
 	Full []Lane
-	// Held asks only for runs that a worker holds; not together with Lane. A store passes over those that wait as it does over full lanes: it may stop
-	// after many, and then returns the last that it passed over as well.
+	// Held asks only for runs that a worker holds; not together with Lane. A store skips waiting runs as it
+	// skips runs of full lanes: it may stop after many, and then returns the last one that it skipped.
 	Held  bool
 	After WakePos
 	Until Time
 	Limit int
 }
 
-// WakePos is a place in the order of wakes.
+// WakePos is a position in the order of wakes.
 type WakePos struct {
 	Wake Time
 	ID   RunID
@@ -35,20 +36,21 @@ type WakePos struct {
 
 func (r *Run) WakePos() WakePos { return WakePos{r.Wake, r.ID} }
 
-// Wants says whether a run is of the shards and lanes that are asked for, not of a full one, and held if that is asked for.
+// Wants says whether the query asks for a run: the run is of the given shards and lane, and the query does
+// not pass over it.
 func (q *WakeQuery) Wants(run *Run) bool {
 	lane := run.Lane()
 	return (q.Shards == nil || slices.Contains(q.Shards, run.ID.Job.Shard())) && (q.Lane == nil || *q.Lane == lane) &&
 		!q.passes(run)
 }
 
-// passes says that a run waits and is passed over.
+// passes says that the query passes over a run: the run waits, and Held is set or its lane is full.
 func (q *WakeQuery) passes(run *Run) bool {
 	return run.State == Waiting && (q.Held || slices.Contains(q.Full, run.Lane()))
 }
 
-// More says that there may be something behind a page: it has as many runs as were asked for, or it ends with one that was
-// passed over, where the store has stopped.
+// More says whether there may be runs behind a page: the page has as many runs as were asked for, or it ends
+// with a run that the store skipped, where it stopped.
 func (q *WakeQuery) More(page []Run) bool {
 	if len(page) == 0 {
 		return false
@@ -68,9 +70,9 @@ func (p WakePos) Less(o WakePos) bool {
 	return p.ID.Job < o.ID.Job
 }
 
-// JobQuery asks for a page of jobs. Empty fields do not filter. States are of the job, Latest of its latest run by
-// due time that has begun or is due next: pending (not begun), running, failed (failed or canceled or skipped do not
-// count as succeeded), succeeded.
+// JobQuery asks for a page of jobs. Empty fields do not filter. States are of the job. Latest is what
+// LatestOf says about the job's runs: pending, running, succeeded, or failed, which stands for every other
+// end (failed, canceled or skipped).
 type JobQuery struct {
 	Namespace   string
 	States      []JobState
@@ -89,7 +91,8 @@ type JobQuery struct {
 // Label is a label that a query asks for, with exactly this value, which can be empty.
 type Label struct{ Key, Value string }
 
-// IndexedLabel is the label by which a store can find jobs: the first, in a namespace. The others filter.
+// IndexedLabel is the label by which a store can find jobs: the first label, if the query names a namespace.
+// The other labels filter.
 func (q *JobQuery) IndexedLabel() (Label, bool) {
 	if q.Namespace == "" || len(q.Labels) == 0 {
 		return Label{}, false
@@ -101,14 +104,14 @@ func (q *JobQuery) IndexedLabel() (Label, bool) {
 type LatestState string
 
 const (
-	LatestPending   LatestState = "pending"   // no run has begun yet
+	LatestPending   LatestState = "pending"   // no run has begun yet, or the latest waits for a retry
 	LatestRunning   LatestState = "running"   // a run is claimed or running
-	LatestFailed    LatestState = "failed"    // the latest ended run failed
-	LatestSucceeded LatestState = "succeeded" // the latest ended run succeeded
+	LatestFailed    LatestState = "failed"    // the latest run that had begun ended without success
+	LatestSucceeded LatestState = "succeeded" // the latest run that had begun succeeded
 )
 
-// LatestOf sums up a job by its unfinished runs and by the ended one with the latest due time of those that had begun
-// (nil: none). What was skipped or canceled before it began says nothing about the job.
+// LatestOf sums up a job by its unfinished runs and by its ended run with the latest due time among those
+// that had begun (nil: none). A run that was skipped or canceled before it began says nothing about the job.
 func LatestOf(unfinished []Run, ended *Run) LatestState {
 	switch latest := LastOf(unfinished, ended); {
 	case latest == nil || latest.State == Waiting:
@@ -121,8 +124,8 @@ func LatestOf(unfinished []Run, ended *Run) LatestState {
 	return LatestFailed
 }
 
-// LastOf is the run that a job is summed up by: the latest by due time that a worker holds, else the latest that has begun;
-// nil if none has. It has neither About nor Output.
+// LastOf is the run that sums up a job: of the runs that workers hold the one with the latest due time, else
+// of the begun runs the one with the latest due time; nil if none has begun. It has neither About nor Output.
 func LastOf(unfinished []Run, ended *Run) *Run {
 	last := ended
 	for i := range unfinished {
@@ -143,23 +146,23 @@ func LastOf(unfinished []Run, ended *Run) *Run {
 	return &run
 }
 
-// JobPage is a page of jobs. Next is not zero if there may be more, even when Jobs is short or empty: a search gives up
-// its turn after a bounded number of rows instead of scanning millions.
+// JobPage is a page of jobs. Next is not zero if there may be more, even when Jobs is short or empty: a
+// search stops after a bounded number of rows instead of scanning millions.
 type JobPage struct {
 	Jobs []Job
-	Last []*Run // WithLast: of each of the Jobs, see LastOf; nil: none has begun
+	Last []*Run // WithLast: LastOf of each of the Jobs; nil: none has begun
 	Next JobID
 }
 
-// RunQuery asks for a page of runs. Empty fields do not filter. A run is wanted if it is in one of the States, or has one of
-// the Statuses at Now.
+// RunQuery asks for a page of runs. Empty fields do not filter. It wants a run that is in one of the States,
+// or that has one of the Statuses at Now.
 type RunQuery struct {
 	Namespace string
 	Job       JobID
 	States    []State
 	Statuses  []Status
 	Now       Time // for Statuses and Present
-	Present   bool // without runs that wait, and are neither due at Now nor awake
+	Present   bool // leave out runs that wait and are neither due nor awake at Now
 	Worker    string
 	Dead      bool // dead letters only
 	From      Time // due at or after
@@ -174,7 +177,7 @@ type RunPage struct {
 	Next string
 }
 
-// Event is something that happened to a run or a job, told to whoever listens.
+// Event is something that happened to a run or a job, published to listeners.
 type Event struct {
 	Kind      EventKind
 	Namespace string
@@ -188,7 +191,7 @@ type EventKind uint8
 const (
 	EventRun    EventKind = iota + 1 // a run changed: Run is its new value
 	EventJob                         // a job changed
-	EventMissed                      // the listener was too slow, and does not know what it missed
+	EventMissed                      // the listener was too slow, and does not know which events it missed
 )
 
 // EventFilter chooses events; empty fields do not filter.
@@ -198,8 +201,8 @@ type EventFilter struct {
 	Run       RunID
 }
 
-// Chunk is some lines that one attempt printed. Offset counts the lines of the attempt before it. The notice that the desk
-// writes at the beginning of a later attempt has offset -1.
+// Chunk is a group of lines that one attempt printed. Offset counts the lines of the attempt before it. The
+// notice that the dispatcher writes at the beginning of a later attempt has offset -1.
 type Chunk struct {
 	Namespace string
 	Run       RunID
@@ -212,10 +215,10 @@ type Chunk struct {
 // Line is one line of output.
 type Line struct {
 	At      Time   `json:"at"`
-	Stream  string `json:"stream"` // stdout, stderr, or carillon for what Carillon itself has to say
+	Stream  string `json:"stream"` // stdout, stderr, or carillon for lines of Carillon itself
 	Text    string `json:"text"`
 	Attempt int32  `json:"attempt"`
-	Offset  int64  `json:"offset"` // lines of the attempt before it; -1 for the notice with which a later attempt begins
+	Offset  int64  `json:"offset"` // lines of the attempt before it; -1: the notice of a later attempt
 }
 
 // LogQuery asks for lines of a run, in the order printed, after a position.
@@ -223,7 +226,7 @@ type LogQuery struct {
 	Namespace    string
 	Run          RunID
 	AfterAttempt int32
-	AfterOffset  int64 // lines of AfterAttempt up to and including this one are left out; -1: only its notice
+	AfterOffset  int64 // lines of AfterAttempt up to and including this are left out; -1: only its notice
 	Limit        int
 }
 

@@ -17,7 +17,7 @@ func failed(job *carillon.Job, due carillon.Time) carillon.Run {
 	return claimed(planned(job, due)).End(carillon.Failed, "exit status 1", due+1)
 }
 
-// added applies a change to what is known of a job.
+// added applies a change to a snapshot of the job.
 func added(w carillon.Whole, c carillon.Change) carillon.Whole {
 	w.Job, w.Guard = *c.Job, &c.Guards[0]
 	for _, run := range c.Runs {
@@ -81,7 +81,8 @@ func TestARetryThatCannotWaitIsRefusedAndStaysADeadLetter(t *testing.T) {
 }
 
 func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
-	job := newJob(t, minutely(carillon.OverlapSkip)) // allow, when the run was added without a place in line
+	// The overlap policy was allow when the run was added, so it has no place in line.
+	job := newJob(t, minutely(carillon.OverlapSkip))
 	run := manual(job, minute(5)+1)
 	run.RetryOf = minute(1)
 	verdict, c := carillon.Due{Job: job, Run: run, Guard: line(job, minute(4)), Worker: worker}.Decide(minute(6))

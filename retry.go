@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Retry says how often a failing run is tried again, and how long it waits in between.
+// Retry says how often a failing run is tried again, and how long it waits between two attempts.
 type Retry struct {
 	MaxAttempts int      `json:"max_attempts"` // failures after which the run is a dead letter; default 3
 	Backoff     Backoff  `json:"backoff"`      // default exponential
 	Delay       Duration `json:"delay"`        // before the second attempt; default 1s
-	MaxDelay    Duration `json:"max_delay"`    // cap of the delay before jitter; default 10m, or the delay if that is longer
+	MaxDelay    Duration `json:"max_delay"`    // cap before jitter; default 10m, or Delay if longer
 	Jitter      float64  `json:"jitter"`       // up to this share is added, never taken away; default 0.2
-	// MaxCrashes ends a run whose worker died this often while it ran: it would take down the next one too. Default 5.
+	// MaxCrashes ends a run whose worker died this often while it ran: the run would take down the next
+	// worker too. Default 5.
 	MaxCrashes int `json:"max_crashes"`
 }
 
@@ -30,8 +31,9 @@ func defaultRetry() Retry {
 	}
 }
 
-// After is how long to wait after so many failures; random is from [0,1). Jitter only adds: a target that asked for
-// a pause gets at least that, and retries of a burst spread out instead of coming back together.
+// After is how long to wait after the given number of failures; random is from [0,1). Jitter only adds: a
+// target that asked for a pause gets at least that, and the retries of a burst spread out instead of coming
+// back together.
 func (r Retry) After(failures int, random float64) time.Duration {
 	delay := float64(r.Delay)
 	if r.Backoff == Exponential {

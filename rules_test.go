@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// epoch is 2027-01-15T08:00:00Z, a Friday: when things happen in these tests.
+// epoch is 2027-01-15T08:00:00Z, a Friday: the time at which these tests happen.
 const epoch carillon.Time = 1_800_000_000_000
 
 const worker = "worker_1"
@@ -30,7 +30,7 @@ func define(t *testing.T, edit func(*carillon.Definition)) carillon.Definition {
 	return def
 }
 
-// newJob is an active job as it is read back.
+// newJob is an active job as a store returns it.
 func newJob(t *testing.T, edit func(*carillon.Definition)) *carillon.Job {
 	t.Helper()
 	return &carillon.Job{
@@ -49,14 +49,14 @@ func minutely(overlap carillon.Overlap) func(*carillon.Definition) {
 // minute is the n-th due time of a minutely job.
 func minute(n int) carillon.Time { return epoch.Add(time.Duration(n) * time.Minute) }
 
-// planned is the job's run by the clock at a due time, as it is read back.
+// planned is the job's run by the clock at a due time, as a store returns it.
 func planned(job *carillon.Job, due carillon.Time) carillon.Run {
 	run := carillon.NewRun(job, due)
 	run.Covers, run.Rev = due, 5
 	return run
 }
 
-// manual is a run of the job that somebody asked for.
+// manual is a run of the job that a caller asked for.
 func manual(job *carillon.Job, due carillon.Time) carillon.Run {
 	run := carillon.NewRun(job, due)
 	run.Flags |= carillon.Extra
@@ -67,7 +67,7 @@ func manual(job *carillon.Job, due carillon.Time) carillon.Run {
 	return run
 }
 
-// claimed is a run that a worker has; it has planned its successor.
+// claimed is a run that a worker holds; its successor is planned.
 func claimed(run carillon.Run) carillon.Run {
 	run = run.Claim("worker_0", run.ID.Due)
 	run.Flags |= carillon.Planned
@@ -81,7 +81,7 @@ func retrying(run carillon.Run, wake carillon.Time) carillon.Run {
 	return run
 }
 
-// line is the job's guard: whose turn it is, and who waits.
+// line is the job's guard: the run that has the turn, and the runs that wait.
 func line(job *carillon.Job, holder carillon.Time, queue ...carillon.Time) *carillon.Guard {
 	guard := carillon.NewOverlapGuard(job)
 	guard.Rev = 9
@@ -100,8 +100,8 @@ func runID(job *carillon.Job, due carillon.Time) string {
 	return carillon.RunID{Job: job.ID, Due: due}.String()
 }
 
-// tell puts a change into words, one line for each row: due time, state, what else is true of it, and who is in line.
-// Times are since the epoch.
+// tell puts a change into words, one line for each row: for a run its due time, state and whatever else is
+// true of it, for a guard the runs in it. Times are since the epoch.
 func tell(c carillon.Change) []string {
 	var lines []string
 	if c.Job != nil {
@@ -173,7 +173,7 @@ func since(at carillon.Time) string {
 	return carillon.Duration(at.Sub(epoch)).String()
 }
 
-// expectChange compares a change with what is told of it.
+// expectChange compares a change with the words that tell finds for it.
 func expectChange(t *testing.T, c carillon.Change, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, tell(c), cmpopts.EquateEmpty()); diff != "" {

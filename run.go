@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// State is where a run stands. A retry is Waiting again; what is due and not yet claimed is Waiting too.
+// State is where a run stands. A run that waits for a retry is Waiting again; a due run that is not claimed
+// yet is Waiting too.
 type State uint8
 
 const (
 	Waiting State = iota + 1
 	Claimed       // a worker holds it and has not begun
-	Running       // begun; written only for runs that outlast a moment
+	Running       // begun; written only for runs that last longer than a moment
 	Succeeded
 	Failed // for good: a dead letter
 	Canceled
@@ -30,8 +31,8 @@ func (s State) Ended() bool { return s >= Succeeded }
 // Held says that a worker has the run.
 func (s State) Held() bool { return s == Claimed || s == Running }
 
-// Status is a word for some runs of a state, which people see in its place. It is not stored: it follows from the run and
-// the time.
+// Status is a word that people see for some runs in place of their state. It is not stored: it follows from
+// the run and the time.
 type Status string
 
 const (
@@ -81,32 +82,33 @@ func unmarshalState[S ~uint8](s *S, names []string, b []byte) error {
 	return nil
 }
 
-// Flags are what else is true of an unfinished run. They are bits because the hot row must stay narrow.
+// Flags are further facts about an unfinished run. They are bits because the hot row must stay narrow.
 type Flags uint8
 
 const (
-	Guarded    Flags = 1 << iota // the job's overlap guard rules it: compare the guard when claiming or ending it
+	Guarded    Flags = 1 << iota // the job's overlap guard rules it: a claim or end compares the guard
 	Planned                      // its successor has been planned already
 	OnHold                       // the job is paused: no worker claims it
 	Stop                         // a caller, or a run that replaces it, asked it to stop
-	Last                         // no further attempt: the job was canceled around it
-	Missable                     // its job's misfire policy may have something to say if it is late
-	Extra                        // not the one run of a one-off job: recurring, manual or retried, found by the index on job
-	OwnPayload                   // it was asked for with a payload of its own, which is in Output and takes the place of its job's
+	Last                         // no further attempt: its job was canceled while a worker held it
+	Missable                     // its job's misfire policy may apply if it is late
+	Extra                        // recurring, manual or retried, not a one-off's first run; in the job index
+	OwnPayload                   // the caller gave it a payload in place of its job's; it is in Output
 )
 
-// Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this one type.
+// Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this
+// one type.
 type Run struct {
 	ID        RunID
 	Namespace string
 	Queue     string
-	Worker    string // who holds it, or held it last
+	Worker    string // the worker that holds it, or held it last
 	Reason    string // why it is in this state: the last error, what was skipped and why
-	About     *About // what history repeats of the job; nil in the hot path until somebody needs it
+	About     *About // what history copies from the job; nil in the hot path until a caller needs it
 	Output    *Output
-	Wake      Time // not later than this, somebody looks at it
+	Wake      Time // the time by which a loop looks at the run
 	Covers    Time // the scheduled time it stands for; none for manual runs
-	Until     Time // for skips, and cancels that came late: the last due time of the range that this record stands for
+	Until     Time // for skips and late cancels: the last due time of the range that this record stands for
 	Claimed   Time // start of the current or last attempt
 	Started   Time
 	Ended     Time
@@ -118,7 +120,7 @@ type Run struct {
 	Version     int32 // of the job's definition
 	Seq         int32 // how many runs by the clock came before it
 	Attempt     int32 // claims so far
-	Failures    int32 // what max_attempts bounds
+	Failures    int32 // failed attempts, which max_attempts bounds
 	Losses      int32 // attempts that ended without a result: worker died, handed back, store away
 	Crashes     int32 // losses in which the worker died
 	State       State
@@ -126,26 +128,27 @@ type Run struct {
 	Flags       Flags
 }
 
-// About is what a person wants to know of a run without opening its job.
+// About is what people want to know about a run without opening its job.
 type About struct {
 	Name, Type, Owner string
 }
 
-// Output is what a run hands back, and what was handed to it alone. It lives beside the run, not in its hot row: a nil field
-// means no change.
+// Output is what a run returns, and the payload that was given to it alone. It is stored beside the run, not
+// in its hot row: a nil field means no change.
 type Output struct {
 	Result     []byte
 	Checkpoint []byte
 	Payload    []byte // JSON, see OwnPayload; written with the insert of the run
 }
 
-// Lane is what travels together to workers.
+// Lane groups the runs that travel together to workers.
 type Lane struct {
 	Queue    string
 	Priority int8
 }
 
-// ownPayload is the payload that was given to the run alone; nil: it has its job's, or was read without.
+// ownPayload is the payload that was given to the run alone; nil: the run has its job's, or was read without
+// Output.
 func (r *Run) ownPayload() []byte {
 	if r.Output == nil {
 		return nil
@@ -158,9 +161,10 @@ func (r *Run) Has(f Flags) bool       { return r.Flags&f != 0 }
 func (r *Run) ByClock() bool          { return r.Covers != 0 && r.RetryOf == 0 }
 func (r *Run) Definition() JobVersion { return JobVersion{r.ID.Job, r.Version} }
 
-// Fence is one number made from the time of the claim and the attempt. It rises with every attempt of a run, and over all
-// claims of a job whose runs do not overlap, in whatever order they are claimed: outside systems can refuse the lower of two.
-// No claim is given the fence of another one of its run, not even of one that the store has lost in a failover.
+// Fence is one number made from the time of the claim and the attempt. It rises with every attempt of a run.
+// It also rises over all claims of a job whose runs do not overlap, in whatever order they are claimed:
+// outside systems can refuse the lower of two. No claim gets the fence of another claim of its run, not even
+// of a claim that the store has lost in a failover.
 func (r *Run) Fence() int64 {
 	return int64(r.Claimed)<<attemptBits | int64(r.Attempt)&(1<<attemptBits-1)
 }
@@ -171,11 +175,13 @@ func (r *Run) Held() Held { return Held{r.ID, r.Fence()} }
 // attemptBits leaves 43 bits for milliseconds, the year 2248.
 const attemptBits = 20
 
-// moment is how far the name of a run may be ahead of the clock and be waited for.
+// moment is how far the name (due time) of a run can be ahead of the clock so that the run still waits for
+// it.
 const moment = time.Second
 
-// ready is when a waiting run may begin, from now on: at its due time. Where that is far ahead only because a name was
-// needed that no run has had (the clock was set back, or thousands of runs were asked for at once), it is not waited for.
+// ready is when a waiting run can begin, from now on: at its due time. If that is far ahead only because the
+// run needed a name that no run has had (the clock was set back, or callers asked for thousands of runs at
+// once), the run does not wait for it.
 func (r *Run) ready(now Time) Time {
 	switch {
 	case r.ID.Due == r.Covers || r.ID.Due.Sub(now) < moment:
@@ -186,7 +192,8 @@ func (r *Run) ready(now Time) Time {
 	return now
 }
 
-// NewRun is a job's run at due, waiting. The second and later runs of a job are Extra; a recurring job's always are.
+// NewRun is a job's run at due, waiting. All runs of a recurring job are Extra; callers set Extra on the
+// second and later runs of a one-off job.
 func NewRun(job *Job, due Time) Run {
 	r := Run{
 		ID: RunID{job.ID, due}, Namespace: job.Namespace, Queue: job.Queue, Priority: int8(job.Priority), Version: job.Version,

@@ -34,12 +34,12 @@ type runJSON struct {
 	Reason      string          `json:"reason,omitempty"`
 	Stopping    bool            `json:"stopping,omitempty"`
 	RetryOf     RunID           `json:"retry_of,omitzero"`
-	Payload     json.RawMessage `json:"payload,omitempty"` // its own, not its job's
+	Payload     json.RawMessage `json:"payload,omitempty"` // its own payload, not its job's
 	Result      json.RawMessage `json:"result,omitempty"`
 	Checkpoint  json.RawMessage `json:"checkpoint,omitempty"`
 }
 
-// MarshalJSON is the shape that the API documents.
+// MarshalJSON writes the shape that the API documents.
 func (r Run) MarshalJSON() ([]byte, error) {
 	about := About{}
 	if r.About != nil {
@@ -62,13 +62,15 @@ func (r Run) MarshalJSON() ([]byte, error) {
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // whoever writes this into a page escapes it; on a terminal a reason should read as it is
+	// A page that shows the JSON escapes it itself; on a terminal a reason should read as it is.
+	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return b.Bytes(), err
 }
 
-// UnmarshalJSON reads what MarshalJSON writes, for clients. Status follows from the rest and the time. What only the store and its workers need (Rev, Seq and the
-// like) is not in there and stays zero; writing the run again gives the same JSON.
+// UnmarshalJSON reads what MarshalJSON writes, for clients. It does not read Status, which follows from the
+// rest and the time. Fields that only the store and its workers need (Rev, Seq and the like) are not in the
+// JSON and stay zero. Writing the run again gives the same JSON.
 func (r *Run) UnmarshalJSON(b []byte) error {
 	var v runJSON
 	if err := json.Unmarshal(b, &v); err != nil {
@@ -95,8 +97,8 @@ func (r *Run) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// text shows bytes as JSON if they are JSON, else as a string. A reader gets the JSON, so a text comes back in quotes:
-// taking them off would turn the text "1" into a number on the next writing.
+// text shows bytes as JSON if they are JSON, else as a string. A reader gets the JSON, so a text comes back
+// in quotes: removing them would turn the text "1" into a number when it is written again.
 func text(b []byte) json.RawMessage {
 	if len(b) == 0 || json.Valid(b) {
 		return b

@@ -14,14 +14,15 @@ import (
 // MinEvery is the shortest period of a recurring job.
 const MinEvery = time.Second
 
-// Schedule says when a job is due. One-off: At (after "after" was resolved, or now). Recurring: Cron or Every.
+// Schedule says when a job is due. One-off: At (Admit turns After, or none, into At). Recurring: Cron or
+// Every.
 type Schedule struct {
 	At       Time     `json:"at,omitzero"`
 	After    Duration `json:"after,omitzero"` // from now; becomes At when the job is admitted
 	Cron     string   `json:"cron,omitempty"`
 	Timezone string   `json:"timezone,omitempty"` // IANA name, for Cron; default UTC
 	Every    Duration `json:"every,omitzero"`     // counted from StartsAt
-	StartsAt Time     `json:"starts_at,omitzero"` // no due time before; default for Every: one period from now
+	StartsAt Time     `json:"starts_at,omitzero"` // no due time before; default for Every: a period from now
 	EndsAt   Time     `json:"ends_at,omitzero"`   // no due time after
 	MaxRuns  int      `json:"max_runs,omitzero"`  // by the clock; skipped due times do not count
 
@@ -31,14 +32,14 @@ type Schedule struct {
 // Recurring jobs plan a next run; one-offs have At.
 func (s *Schedule) Recurring() bool { return s.Cron != "" || s.Every != 0 }
 
-// Equal says that two schedules have the same due times by the same words.
+// Equal says that two schedules are written the same, so that they have the same due times.
 func (s Schedule) Equal(other Schedule) bool {
 	s.times, other.times = nil, nil
 	return s == other
 }
 
 func (s *Schedule) admit(now Time) *FieldError {
-	s.times = nil // an edit may have changed what it was parsed from
+	s.times = nil // an edit may have changed the fields that it was parsed from
 	var set []string
 	for _, f := range []struct {
 		name string
@@ -124,17 +125,18 @@ func (s *Schedule) parse() *FieldError {
 	return nil
 }
 
-// Ready parses a schedule that was read from a store. After that many may use it at once.
+// Ready parses a schedule that was read from a store. After that many goroutines can use it at once.
 func (s *Schedule) Ready() { s.parse() }
 
-// zones keeps what was loaded: reading a zone from disk takes longer than planning a run. Only names that exist get in.
+// zones keeps the loaded zones: reading a zone from disk takes longer than planning a run. Only names that
+// exist get in.
 var zones sync.Map
 
 func zone(name string) (*time.Location, error) {
 	if loc, ok := zones.Load(name); ok {
 		return loc.(*time.Location), nil
 	}
-	if name == "Local" { // would mean something else on every machine
+	if name == "Local" { // it would mean something else on every machine
 		return nil, ErrInvalid
 	}
 	loc, err := time.LoadLocation(name)
@@ -144,7 +146,7 @@ func zone(name string) (*time.Location, error) {
 	return loc, err
 }
 
-// period is the fixed distance of due times, 0 for calendar schedules.
+// period is the fixed distance between due times, 0 for calendar schedules.
 func (s *Schedule) period() time.Duration {
 	if s.times != nil {
 		return s.times.Every()
@@ -179,8 +181,8 @@ func (s *Schedule) Next(t Time) Time {
 	return next
 }
 
-// Last is the latest due time at or before t; 0 if there is none. It makes downtime cheap: what was missed is not
-// counted one by one but jumped over.
+// Last is the latest due time at or before t; 0 if there is none. It makes downtime cheap: missed due times
+// are jumped over, not counted one by one.
 func (s *Schedule) Last(t Time) Time {
 	if !s.Recurring() {
 		if s.At <= t {
@@ -209,11 +211,11 @@ func (s *Schedule) Last(t Time) Time {
 	return last
 }
 
-// Misfire says what becomes of due times that passed while nobody could run them.
+// Misfire says what happens to due times that passed while no worker could run them.
 type Misfire struct {
 	Policy MisfirePolicy `json:"policy"` // default once
-	Max    int           `json:"max"`    // for all: run at most so many of them, the latest; default 100
-	Window Duration      `json:"window"` // for all: none that is older; default 24h
+	Max    int           `json:"max"`    // for all: run at most so many, the latest; default 100
+	Window Duration      `json:"window"` // for all: run none that is older than this; default 24h
 }
 
 // MisfirePolicy is skip, once or all.
@@ -225,7 +227,7 @@ const (
 	MisfireAll  MisfirePolicy = "all"  // run each, up to Max and Window
 )
 
-// grace is how late a run may start and still count as merely late, not missed.
+// grace is how late a run can start and still count as late, not as missed.
 const grace = time.Minute
 
 func defaultMisfire() Misfire {
@@ -244,8 +246,8 @@ func (m *Misfire) admit() *FieldError {
 	return nil
 }
 
-// first is the earliest due time from due on that should still run at now, given that due has come. It returns due
-// itself when nothing was missed, and 0 when all that has come was missed for good.
+// first is the earliest due time from due on that should still run at now, given that due has come. It
+// returns due itself when nothing was missed, and 0 when all due times up to now were missed for good.
 func (m Misfire) first(s *Schedule, due, now Time) Time {
 	last := max(s.Last(now), due)
 	switch m.Policy {

@@ -67,7 +67,7 @@ func TestEveryCountsFromStartsAt(t *testing.T) {
 		epoch + 60_500:  {epoch + 120_500, epoch + 60_500},
 		epoch + 120_499: {epoch + 120_500, epoch + 60_500},
 		epoch + 120_500: {0, epoch + 120_500},
-		epoch + 999_999: {0, epoch + 120_500}, // ends_at is the last that may be
+		epoch + 999_999: {0, epoch + 120_500}, // ends_at is the last possible due time
 	} {
 		if next, last := s.Next(given), s.Last(given); next != want[0] || last != want[1] {
 			t.Errorf("%d: next %d, last %d, want %d", given-epoch, next-epoch, last-epoch, want)
@@ -82,7 +82,7 @@ func TestEveryCountsFromStartsAt(t *testing.T) {
 func TestCronFollowsItsZone(t *testing.T) {
 	s := schedule(t, carillon.Schedule{Cron: "30 2 * * *", Timezone: "Europe/Berlin", StartsAt: at(t, "2027-03-27T01:30:00Z")})
 	for given, want := range map[string]string{
-		"2027-01-01T00:00:00Z":     "2027-03-27T01:30:00.000Z", // starts_at is the first that may be
+		"2027-01-01T00:00:00Z":     "2027-03-27T01:30:00.000Z", // starts_at is the first possible due time
 		"2027-03-27T01:30:00Z":     "2027-03-28T01:00:00.000Z", // the clocks skip 02:30
 		"2027-03-28T01:00:00Z":     "2027-03-29T00:30:00.000Z",
 		"2027-10-30T00:30:00.001Z": "2027-10-31T00:30:00.000Z", // the first of two

@@ -11,8 +11,9 @@ func (id JobID) Shard() int {
 	return int(h >> 58)
 }
 
-// ShardsOf are the shards that a node sees to among the nodes alive, by rendezvous hashing: each shard belongs to the node
-// that scores highest for it, so when a node comes or goes only its own shards move. Everybody works it out alone.
+// ShardsOf are the shards that a node is responsible for, given the live nodes, by rendezvous hashing: each
+// shard belongs to the node that scores highest for it, so when a node comes or goes only its own shards
+// move. Each node computes this alone.
 func ShardsOf(node string, nodes []string) (owned []int) {
 	for shard := range Shards {
 		owner, best := "", uint64(0)

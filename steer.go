@@ -8,25 +8,28 @@ import (
 	"time"
 )
 
-// repairCheck is when somebody looks again at a run that waits for another one, in case the word of its end was lost.
+// repairCheck is after how long a run that waits for another one is decided again, in case the notice of the
+// other run's end was lost.
 const repairCheck = 30 * time.Second
 
-// Whole is a job with all that is unfinished of it: what a decision about the job itself rests on.
+// Whole is a snapshot of the job with all its unfinished runs: a decision about the job itself is based on
+// it.
 type Whole struct {
 	Job   Job
 	Runs  []Run  // unfinished
 	Guard *Guard // nil if the job has none
-	// Ran is the latest scheduled time that has a record of a run by the clock, one that was canceled before it began left
-	// out. Only an edit needs it.
+	// Ran is the latest scheduled time that has a record of a run by the clock. Runs that were canceled
+	// before they began do not count. Only an edit needs it.
 	Ran Time
 }
 
-// Submit is the change that brings a new job into being, with its first run. Namespace and ID are set by the caller.
+// Submit is the change that creates a new job, with its first run. The caller sets Namespace and ID.
 func Submit(job *Job, now Time) Change {
 	job.Version, job.State, job.Created, job.Updated = 1, Active, now, now
 	due := job.Schedule.At
 	if job.Schedule.Recurring() {
-		due = cmp.Or(job.Schedule.Next(now), job.Schedule.Last(now)) // the last: ends_at came between Admit and here
+		// Last is for a job whose ends_at passed between Admit and here.
+		due = cmp.Or(job.Schedule.Next(now), job.Schedule.Last(now))
 	}
 	run := NewRun(job, due)
 	run.Covers = due
@@ -37,8 +40,9 @@ func Submit(job *Job, now Time) Change {
 	return c
 }
 
-// Cancel ends the job: what waits is canceled with it, what runs is asked to stop, or left to its end if keep. To cancel
-// it again does no harm: who did not hear the answer may ask twice, and who kept what ran may stop it now.
+// Cancel ends the job. It cancels runs that wait, and asks runs that workers hold to stop, or leaves them to
+// their end if keep is set. Cancel is idempotent: a caller that got no answer can ask again. Cancelling again
+// without keep also stops runs that an earlier cancel kept.
 func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 	job := w.Job
 	job.State = JobCanceled
@@ -64,7 +68,8 @@ func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 	return c, nil
 }
 
-// Pause holds what is unfinished: nothing of the job is claimed until it is resumed. What runs goes on to its end.
+// Pause puts the unfinished runs on hold: no run of the job is claimed until the job is resumed. Runs that
+// workers hold go on to their end.
 func (w Whole) Pause(now Time) (Change, error) {
 	if w.Job.State != Active {
 		return Change{}, fmt.Errorf("%w: %s is %s; only an active job can be paused", ErrConflict, w.Job.ID, w.Job.State)
@@ -78,7 +83,8 @@ func (w Whole) Pause(now Time) (Change, error) {
 	return c, nil
 }
 
-// hold keeps a run from being claimed. The pause before a retry stays: it must not be shorter for being interrupted.
+// hold keeps a run from being claimed. The delay before a retry stays: the pause of the job must not shorten
+// it.
 func (r Run) hold(now Time) Run {
 	r.Flags |= OnHold
 	if r.State == Waiting && (r.Attempt == 0 || r.Wake <= now) {
@@ -87,7 +93,8 @@ func (r Run) hold(now Time) Run {
 	return r
 }
 
-// through lets the end of a planned run stand for all due times that have come by now: there will be no later record.
+// through makes the end of a planned run stand for all due times that have come by now: they get no later
+// record.
 func (r Run) through(s *Schedule, now Time) Run {
 	if last := s.Last(now); r.ByClock() && !r.Has(Planned) && last > r.Covers {
 		r.Until = last
@@ -95,8 +102,8 @@ func (r Run) through(s *Schedule, now Time) Run {
 	return r
 }
 
-// Resume lets go what was held. Due times by the clock that passed meanwhile are recorded as skipped; a one-off whose
-// time has passed runs now.
+// Resume takes the runs off hold. Due times by the clock that passed meanwhile are recorded as skipped; a
+// one-off whose time has passed runs now.
 func (w Whole) Resume(now Time) (Change, error) {
 	if w.Job.State != Paused {
 		return Change{}, fmt.Errorf("%w: %s is %s, not paused", ErrConflict, w.Job.ID, w.Job.State)
@@ -122,8 +129,8 @@ func (w Whole) Resume(now Time) (Change, error) {
 	return c, nil
 }
 
-// RunNow adds a run that is due at once and stands for no scheduled time. With a payload it gets that one and not the job's;
-// the JSON null is none at all.
+// RunNow adds a run that is due at once and stands for no scheduled time. If the caller gives a payload, the
+// run gets that one and not the job's; the JSON null means no payload at all.
 func (w Whole) RunNow(payload json.RawMessage, now Time) (Change, Run, error) {
 	if err := admitPayload(payload); err != nil {
 		return Change{}, Run{}, err
@@ -131,8 +138,9 @@ func (w Whole) RunNow(payload json.RawMessage, now Time) (Change, Run, error) {
 	return w.add(Run{}, payload, now)
 }
 
-// Retry adds a run that repeats a finished one. History is not reopened: the new run says what it repeats. A run that waits
-// for its next attempt makes that now. A payload that the finished one had of its own (of.Output) goes on to the new one.
+// Retry adds a run that repeats a finished one. History is not reopened: the new run names the run that it
+// repeats. If the given run waits for its next attempt, Retry makes that attempt due now instead. If the
+// finished run had its own payload (of.Output), the new run gets it too.
 func (w Whole) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 	if i := slices.IndexFunc(w.Runs, func(r Run) bool { return r.ID == of.ID }); i >= 0 {
 		return w.tryNow(w.Runs[i], now)
@@ -157,7 +165,7 @@ func (w Whole) tryNow(run Run, now Time) (Change, Run, error) {
 	case run.Attempt == 0:
 		why = "has not begun, and is due at " + run.ID.Due.String() + "; to run the job now as well, add a run with \"run --now " + w.Job.ID.String() + "\""
 	default:
-		run.Wake = min(run.Wake, now) // a run that was lost is due already, and keeps its place in the queue
+		run.Wake = min(run.Wake, now) // a lost run is due already, and keeps its place in the queue
 		return Change{Runs: []Run{run}}, run, nil
 	}
 	return Change{}, Run{}, fmt.Errorf("%w: %s %s", ErrConflict, run.ID, why)
@@ -194,10 +202,11 @@ func (w Whole) add(of Run, payload []byte, now Time) (Change, Run, error) {
 	return c, run, err
 }
 
-// line gives a run that was asked for its place in the line, in the change that adds it: what was accepted is not skipped
-// afterwards. Where the overlap policy would skip it, it is refused instead. A run that repeats another waits its turn
-// under every policy, because it would otherwise be lost. Under replace a run that repeats none is given no place: it
-// looks for its turn itself, and stops what runs.
+// line gives a run that a caller asked for its place in line, in the change that adds it: an accepted run is
+// not skipped afterwards. If the overlap policy would skip the run, line refuses it instead. A run that
+// repeats another one waits for its turn under every policy, because it would otherwise be lost. Under
+// replace a run that repeats none gets no place: Decide finds its turn when it is due, and stops the run that
+// has it.
 func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
 	if w.Job.Overlap == OverlapReplace && run.RetryOf == 0 {
 		return c, nil
@@ -219,13 +228,13 @@ func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
 	}
 	t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
 	if !t.free(run.ID.Due) && !run.Has(OnHold) {
-		run.Wake = now.Add(repairCheck) // the end of the run before it wakes it
+		run.Wake = now.Add(repairCheck) // the end of the run before it wakes it earlier
 	}
 	c.Guards[0] = t.guard(c.Guards[0])
 	return c, nil
 }
 
-// advice is what a caller can do about the run that a manual run is refused for.
+// advice is what a caller can do about the run because of which a manual run is refused.
 func (w Whole) advice(due Time) string {
 	const others = "wait until it has ended or cancel it, or let the job's overlap be queue_all or allow"
 	for i := range w.Runs {
@@ -236,8 +245,8 @@ func (w Whole) advice(due Time) string {
 	return others
 }
 
-// lineUp puts the run in line that is due and would take the free turn as soon as a worker has a slot: what is asked for
-// now comes behind it. Like every run in line it has its successor planned.
+// lineUp puts in line the run that is due and would take the free turn as soon as a worker has a slot: the
+// run that the caller asks for now comes behind it. Like every run in line it has its successor planned.
 func (w Whole) lineUp(c Change, t turns, now Time) (Change, turns) {
 	i := w.next(now)
 	if t.first() != 0 || i < 0 {
@@ -257,8 +266,8 @@ func (w Whole) lineUp(c Change, t turns, now Time) (Change, turns) {
 	return c, t
 }
 
-// next is the earliest run that is due and has not begun, -1 if there is none. Due times that pass while a recurring job
-// is paused are skipped when it is resumed, so they are in no run's way.
+// next is the index of the earliest run that is due and has not begun, -1 if there is none. Due times that
+// pass while a recurring job is paused are skipped when it is resumed, so they are in no run's way.
 func (w Whole) next(now Time) int {
 	earliest := -1
 	for i, run := range w.Runs {
@@ -298,16 +307,16 @@ func (w Whole) guard(c Change) Change {
 	return c
 }
 
-// unused is the first millisecond from due on after all that have named a run which was asked for, and after the last edit. A
-// run that was named by an earlier one may have ended already, so that free does not see it, but its name stays taken: two
-// runs of one name would have the same fence. So names run ahead of a clock that was set back, and of one that
-// is slower than the runs that are asked for; see ready.
+// unused is the first millisecond from due on that is after the last edit, and after every name (due time)
+// that was given to a run that a caller asked for. Such a run may have ended already, so that free does not
+// see it, but its name stays taken: two runs of one name would have the same fence. So names run ahead of a
+// clock that was set back, and of a clock that advances more slowly than callers ask for runs; see ready.
 func (w Whole) unused(due Time) Time {
 	return max(due, w.Job.Updated+1, turnsOf(w.Guard).Named+1)
 }
 
-// free is the first millisecond from due on that no unfinished run of the job has. A manual run also keeps off the due
-// times by the clock, whose runs are yet to be planned.
+// free is the first millisecond from due on that is not the due time of an unfinished run of the job. A
+// manual run also avoids the due times of the schedule, whose runs are not planned yet.
 func (w Whole) free(job *Job, due Time, manual bool) Time {
 	taken := func(due Time) bool {
 		return slices.ContainsFunc(w.Runs, func(r Run) bool { return r.ID.Due == due }) ||

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// whole is a job with its unfinished runs.
+// whole is a snapshot of a job with its unfinished runs.
 func whole(job *carillon.Job, guard *carillon.Guard, runs ...carillon.Run) carillon.Whole {
 	return carillon.Whole{Job: *job, Runs: runs, Guard: guard}
 }

@@ -30,7 +30,8 @@ type HTTP struct {
 	Method  string            `json:"method,omitempty"` // default POST
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
-	// Body is a template with ${run.id}, ${payload.a.b} and the like (see template.go). Empty: the payload itself.
+	// Body is a template with ${run.id}, ${payload.a.b} and the like (see template.go). Empty: the payload
+	// itself.
 	Body string `json:"body,omitempty"`
 }
 

@@ -11,9 +11,10 @@ import (
 	"github.com/carillon-run/carillon/internal/suggest"
 )
 
-// Template is text with placeholders such as ${run.id} or ${payload.user.emails[0]}, for JSON bodies. A placeholder
-// stands for JSON as it is, except that text comes without its quotes, escaped: "${payload.name}" between quotes is
-// right for any name. A payload path that leads nowhere is null. $${ is a literal ${. Nothing is ever evaluated.
+// Template is text with placeholders such as ${run.id} or ${payload.user.emails[0]}, for JSON bodies. A
+// placeholder stands for JSON as it is, except that text comes without its quotes, escaped: "${payload.name}"
+// between quotes is right for any name. A payload path that leads nowhere is null. $${ is a literal ${.
+// Nothing is ever evaluated.
 type Template struct{ parts []templatePart }
 
 // templatePart is literal text, or a placeholder.
@@ -29,7 +30,8 @@ type templateStep struct {
 	index int
 }
 
-// What bounds the work that a small template can ask for: without it 64 KiB of "${payload}" would be 1.6 GB of body.
+// Limits on the work that a small template can cause: without them 64 KiB of "${payload}" would be 1.6 GB of
+// body.
 const (
 	maxPlaceholders  = 100
 	maxTemplateSteps = 32
@@ -42,7 +44,7 @@ var placeholders = []string{
 
 const payloadPlaceholder = "payload"
 
-// templateError is what is wrong with a template, and what would be right.
+// templateError says what is wrong with a template, and what would be right.
 type templateError struct{ wrong, want string }
 
 func (e *templateError) Error() string { return e.wrong + ": want " + e.want }
@@ -57,7 +59,7 @@ func CheckTemplate(s string) error {
 	return err
 }
 
-// ParseTemplate reads a template. The error names the placeholder that is wrong and those that there are.
+// ParseTemplate reads a template. The error names the wrong placeholder and lists the existing ones.
 func ParseTemplate(s string) (Template, error) {
 	var t Template
 	for count := 0; s != ""; {
@@ -84,7 +86,8 @@ func ParseTemplate(s string) (Template, error) {
 	return t, nil
 }
 
-// cutPlaceholder gives the literal text up to the next ${, with $${ made ${, and what follows the ${.
+// cutPlaceholder returns the literal text up to the next ${, with $${ turned into ${, and the text after that
+// ${.
 func cutPlaceholder(s string) (literal, rest string, found bool) {
 	var b strings.Builder
 	for {
@@ -115,7 +118,8 @@ func parsePlaceholder(name string) (templatePart, error) {
 	return templatePart{name: payloadPlaceholder, steps: steps}, nil
 }
 
-// placeholderLike is a hint at the placeholder that was probably meant; a path into the payload keeps its steps.
+// placeholderLike is a hint at the placeholder that was probably meant; a path into the payload keeps its
+// steps.
 func placeholderLike(name string) string {
 	like := suggest.Nearest(name, placeholders)
 	if end := strings.IndexAny(name+".", ".["); like == "" && suggest.Nearest(name[:end], []string{payloadPlaceholder}) != "" {
@@ -233,7 +237,7 @@ func jsonText(v any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return "null" // what was decoded from JSON, numbers and strings can be encoded
+		return "null" // cannot happen: decoded JSON, numbers and strings can be encoded
 	}
 	s := strings.TrimSuffix(b.String(), "\n")
 	if _, ok := v.(string); ok {

@@ -111,7 +111,8 @@ func TestAnExpandedTemplateIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzTemplate: no template and no payload makes it panic, and a placeholder for text between quotes is always JSON.
+// FuzzTemplate: no template and no payload makes it panic, and a placeholder for text between quotes is
+// always JSON.
 func FuzzTemplate(f *testing.F) {
 	for _, s := range []string{"${payload.a[0].b}", "$${run.id}", "${", "$$${payload}", "x${run.fence}y}", "${payload.a-b_c}"} {
 		f.Add(s, `{"a":[{"b":"\u0000\"\\"}],"a-b_c":"\ud800"}`, "na\"me")

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// Time is an instant in whole milliseconds since the Unix epoch, UTC: what the store keeps and what rules compare.
-// The zero value means "none" and is null in JSON. It is an integer because every engine compares integers alike,
-// while timestamp types differ in range, zone and rounding.
+// Time is an instant in whole milliseconds since the Unix epoch, UTC: what the store keeps and what rules
+// compare. The zero value means "none" and is null in JSON. It is an integer because every engine compares
+// integers alike, while timestamp types differ in range, zone and rounding.
 type Time int64
 
-// Never is later than every due time; a run that waits for a person, not for the clock, wakes then.
+// Never is later than every due time. It is the wake of a run that waits for a person, not for the clock.
 const Never Time = math.MaxInt64
 
 // The instants a job may name. Their milliseconds fit the 50 bits that a run id has for them.
@@ -33,17 +33,18 @@ func TimeOf(t time.Time) Time {
 	return Time(ms)
 }
 
-// Now is the present instant by the store's clock, rounded down: a decision must not see a time that has not come yet.
+// Now is the present instant by the store's clock, rounded down: a decision must not see a time that has not
+// come yet.
 func Now() Time { return Time(time.Now().Add(time.Duration(ahead.Load())).UnixMilli()) }
 
-// ahead is how far the store's clock is ahead of this machine's. It is one for the whole process, as the clock that it
-// corrects is: nodes that share a store decide by one clock, not each by its own.
+// ahead is how far the store's clock is ahead of this machine's. There is one value for the whole process, as
+// there is one clock that it corrects: nodes that share a store decide by one clock, not each by its own.
 var ahead atomic.Int64
 
 // SetAhead says how far the store's clock was found to be ahead of this machine's.
 func SetAhead(d time.Duration) { ahead.Store(int64(d)) }
 
-// Until is how long it is until then, to the nanosecond; negative if it has passed.
+// Until is the time that is left until t, to the nanosecond; negative if t has passed.
 func (t Time) Until() time.Duration { return time.Until(t.Std()) - time.Duration(ahead.Load()) }
 
 func (t Time) Std() time.Time               { return time.UnixMilli(int64(t)).UTC() }
@@ -53,7 +54,7 @@ func (t Time) IsZero() bool                 { return t == 0 }
 func (t Time) String() string               { return t.Std().Format(timeLayout) }
 func (t Time) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 
-// ceilMillis rounds up below zero too, and cannot overflow.
+// ceilMillis rounds up, also below zero, and cannot overflow.
 func ceilMillis(d time.Duration) int64 {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
@@ -144,7 +145,8 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 
 const wantDuration = `a duration such as "90s", "1h30m" or "30d", not negative`
 
-// ParseDuration reads Go's duration syntax with days in front: "30d", "1d12h". Finer than a millisecond is refused.
+// ParseDuration reads Go's duration syntax with days in front: "30d", "1d12h". Finer than a millisecond is
+// refused.
 func ParseDuration(s string) (Duration, error) {
 	bad := func() (Duration, error) { return 0, &FieldError{Given: s, Want: wantDuration} }
 	rest, total := s, time.Duration(0)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// WaitKind is what kind of thing a waiting run waits for.
+// WaitKind is the kind of thing that a waiting run waits for.
 type WaitKind string
 
 const (
@@ -16,28 +16,29 @@ const (
 	WaitWorker  WaitKind = "worker"  // a worker that serves its queue: there is none
 	WaitSlot    WaitKind = "slot"    // a free slot: all are taken
 	WaitClaim   WaitKind = "claim"   // a worker that could take it has not done so yet
-	WaitUnknown WaitKind = "unknown" // a worker; which there are cannot be read now
+	WaitUnknown WaitKind = "unknown" // a worker; the list of workers cannot be read now
 )
 
-// Wait says what a waiting run waits for. It is worked out when a person asks, and stored nowhere.
+// Wait says what a waiting run waits for. It is computed when a person asks, and stored nowhere.
 type Wait struct {
 	Kind  WaitKind `json:"kind"`
 	Text  string   `json:"text"`           // a sentence for people
 	Until Time     `json:"until,omitzero"` // WaitTime
-	Run   RunID    `json:"run,omitzero"`   // WaitTurn: the run whose turn it is, or who is next
-	// Ahead is how many runs come before it: of WaitTurn unfinished runs of its job, else due runs of its queue, up to MaxAhead.
+	Run   RunID    `json:"run,omitzero"`   // WaitTurn: the run that has the turn, or the next in line
+	// Ahead is how many runs come before it: for WaitTurn unfinished runs of its job, else due runs of its
+	// queue, up to MaxAhead.
 	Ahead *int `json:"ahead,omitempty"`
 }
 
-// MaxAhead bounds how many runs are counted before a run that waits: so many means so many or more.
+// MaxAhead bounds how many runs are counted before a waiting run: this many means this many or more.
 const MaxAhead = 1000
 
-// Around is what surrounds a waiting run, as far as it is known.
+// Around is what is known about the surroundings of a waiting run.
 type Around struct {
 	Guard   *Guard         // of a Guarded run
-	Members []Member       // who is alive
-	Blind   bool           // that could not be read
-	Used    map[string]int // slots in use, by worker; a worker that is not in it has not told
+	Members []Member       // live members
+	Blind   bool           // Members could not be read
+	Used    map[string]int // slots in use, by worker; a worker that is not in it has not reported them
 	Ahead   int            // due runs that come before it, up to MaxAhead
 }
 
@@ -66,7 +67,7 @@ func (r *Run) WaitsFor(a Around, now Time) *Wait {
 func (r *Run) waitsItsTurn(t turns) *Wait {
 	queued := slices.Index(t.Queue, r.ID.Due) // -1: it has begun, beside the run whose turn it is
 	ahead, place := len(t.Beside)+queued, queued
-	if t.Holder != 0 { // else the first of the line is the one that it is behind
+	if t.Holder != 0 { // without a holder, the first in line is the run that it is behind
 		ahead, place = ahead+1, place+1
 	}
 	first := RunID{r.ID.Job, t.first()}
@@ -77,7 +78,8 @@ func (r *Run) waitsItsTurn(t turns) *Wait {
 	return w
 }
 
-// next says that a run waited in line and its turn has come. Its wake is still that of a run in line, which the claim corrects.
+// next says that a run waited in line and its turn has come. Its wake is still that of a run in line; the
+// claim corrects it.
 func (r *Run) next(guard *Guard, now Time) bool {
 	t := turnsOf(guard)
 	return r.Has(Guarded) && r.Attempt == 0 && t.has(r.ID.Due) && t.free(r.ID.Due) && r.ready(now) <= now
@@ -108,7 +110,8 @@ func (r *Run) waitsForWorker(a Around) *Wait {
 		w.Kind = WaitSlot
 		w.Text = fmt.Sprintf("%s, and %s taken", serve, slotsAre(slots))
 	case told:
-		// A slot that was taken after the last heartbeat still counts as free here, so the sentence names its source.
+		// A slot that was taken after the last heartbeat still counts as free here, so the sentence names its
+		// source.
 		w.Text = fmt.Sprintf("%s, with %d of %d slots free by %s", serve, free, slots, heartbeats(workers))
 		if a.Ahead == 0 {
 			w.Text += ": it starts in a moment"
@@ -153,7 +156,8 @@ func slotsAre(n int) string {
 // maxServed is how many queues a sentence names.
 const maxServed = 10
 
-// Unserved says that none of the members takes runs of a queue, in a sentence that names the queues which are served.
+// Unserved says whether no member takes runs of a queue, with a sentence that names the queues that are
+// served.
 func Unserved(queue string, members []Member) (text string, none bool) {
 	var served []string
 	workers := 0
@@ -183,7 +187,7 @@ func Unserved(queue string, members []Member) (text string, none bool) {
 	return fmt.Sprintf("no live worker serves the queue %q; those that are alive serve %s%s", queue, strings.Join(served, ", "), more), true
 }
 
-// Before says whether another due run is taken by workers before this one: see Queue.Pull.
+// Before says whether workers take this due run before the other one: see Queue.Pull.
 func (r *Run) Before(o *Run) bool {
 	if a, b := r.rank(), o.rank(); a != b {
 		return a < b

@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// wantZone is what is wanted in place of a time zone that does not exist, with the one that was probably meant.
+// wantZone says what is wanted in place of a time zone that does not exist, with the zone that was probably
+// meant.
 func wantZone(given string) string {
 	want := "an IANA time zone such as Europe/Berlin or UTC"
 	if like := ZoneLike(given); like != "" {
@@ -15,7 +16,8 @@ func wantZone(given string) string {
 	return want
 }
 
-// ZoneLike is the time zone that a name means whose letters are in the wrong case, or that has spaces; "" if there is none.
+// ZoneLike is the time zone that a name probably means, if its letters are in the wrong case or it has
+// spaces; "" if there is none.
 func ZoneLike(name string) string {
 	if len(name) > 40 {
 		return "" // no zone has such a name
@@ -31,7 +33,7 @@ func ZoneLike(name string) string {
 	return ""
 }
 
-// titleZone writes a name as zones are written: america/port-au-prince is America/Port-au-Prince.
+// titleZone writes a name in the case that zones use: america/port-au-prince is America/Port-au-Prince.
 func titleZone(name string) string {
 	var b strings.Builder
 	words := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }

@@ -10,32 +10,34 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Config says what the API stands on. Ledger, Store and Logs must be set.
+// Config holds the parts that the API uses. Ledger, Store and Logs must be set.
 type Config struct {
 	Ledger    Ledger
 	Store     carillon.Store
 	Logs      carillon.LogStore
-	Bus       carillon.Bus          // default none: following a log then relies on its poll alone
-	Tokens    map[string]Credential // by token; default none, so that every request is refused
-	Retention carillon.Retention    // the server's own, shown where a job sets none; default carillon.DefaultRetention
+	Bus       carillon.Bus          // default none: a follower of a log then relies on the poll alone
+	Tokens    map[string]Credential // by token; default none: every route that needs a token refuses
+	Retention carillon.Retention    // the server's, for jobs that set none; default carillon.DefaultRetention
 	Replica   *Replica              // default none: lists are read from Store
-	Intake    carillon.Intake       // for what was refused; default none
-	Ready     func() error          // why the server cannot take jobs; joined errors are reasons of their own. Default ready
+	Intake    carillon.Intake       // lists refused submissions; default none
+	Ready     func() error          // why the server cannot take jobs, joined if several; default ready
 	Metrics   http.Handler          // default none: /metrics is not found
 
-	Desk    carillon.Desk                                    // for workers that dial in; default none: they are not found
-	Secret  []byte                                           // signs the tokens of attempts, the same on all nodes; default one of this API's own
+	// Desk serves workers that dial in. Default none: their routes are not found.
+	Desk carillon.Desk
+	// Secret signs the tokens of attempts. It must be the same on all nodes. Default: this API generates one.
+	Secret  []byte
 	Members func(context.Context) ([]carillon.Member, error) // nodes and workers; default none
-	// Alive are nodes and workers as last heard, without a read: to warn at once of a queue that no worker serves.
-	// Default: no such warnings.
+	// Alive returns the nodes and workers as last heard, without a read. The API uses it to warn at once of a
+	// queue that no worker serves. Default: no such warnings.
 	Alive func() []carillon.Member
-	// Holds is what members said with their last beat; default: not known.
+	// Holds returns what members said with their last beat. Default: not known.
 	Holds func(ctx context.Context, ids []string) ([]carillon.Holding, error)
 
 	Logger *slog.Logger // default discards
 }
 
-// Ledger is the one door for writes. Definitions are admitted by the caller.
+// Ledger is the one door for writes. The caller admits definitions before it passes them on.
 type Ledger interface {
 	JobLedger
 	RunLedger
@@ -44,7 +46,7 @@ type Ledger interface {
 // JobLedger writes jobs. Errors wrap carillon's; a job of another namespace is not found.
 type JobLedger interface {
 	Submit(ctx context.Context, namespace string, defs []carillon.Definition) ([]carillon.Job, error)
-	// EditJob runs edit on a copy of the present definition, more than once if another edit is quicker.
+	// EditJob runs edit on a copy of the present definition. It runs edit again if another edit is quicker.
 	EditJob(ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error)
 	CancelJob(ctx context.Context, namespace string, id carillon.JobID, keepRunning bool) (carillon.Job, error)
 	PauseJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)
@@ -55,15 +57,15 @@ type JobLedger interface {
 // RunLedger writes runs.
 type RunLedger interface {
 	CancelRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
-	// RetryRun adds a run that repeats a finished one; if that was a dead letter it is one no longer.
+	// RetryRun adds a run that repeats a finished one. A repeated dead letter is no dead letter any more.
 	RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// Redrive is RetryRun for dead letters only; anything else is not found.
 	Redrive(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
-	// SaveCheckpoint is refused with ErrLost unless fence is that of the present attempt.
+	// SaveCheckpoint returns ErrLost unless fence is the fence of the present attempt.
 	SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error
 }
 
-// New is the API as one handler. Time limits of connections belong to the http.Server around it.
+// New returns the API as one handler. Time limits of connections belong to the http.Server around it.
 func New(c Config) http.Handler {
 	c.Retention = c.Retention.Or(carillon.DefaultRetention)
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
@@ -71,7 +73,7 @@ func New(c Config) http.Handler {
 		c.Ready = func() error { return nil }
 	}
 	s := &server{Config: c, keys: hashTokens(c.Tokens), seal: newSeal(c.Secret)}
-	s.Tokens, s.Secret = nil, nil // only what is made of them stays
+	s.Tokens, s.Secret = nil, nil // the server keeps only what it derived from them
 	s.route()
 	return s.guard(http.HandlerFunc(s.dispatch))
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Credential is who a token stands for. The namespace of everything a request touches is taken from here.
+// Credential is the identity behind a token. Everything that a request touches is in its namespace.
 type Credential struct {
 	Namespace string
 	Name      string // for logs
@@ -19,7 +19,8 @@ type key struct {
 	Credential
 }
 
-// hashTokens leaves out what could let somebody in by accident: an empty token, a credential without a namespace.
+// hashTokens leaves out entries that could let a caller in by accident: an empty token, or a credential
+// without a namespace.
 func hashTokens(tokens map[string]Credential) []key {
 	var keys []key
 	for token, credential := range tokens {
@@ -30,7 +31,7 @@ func hashTokens(tokens map[string]Credential) []key {
 	return keys
 }
 
-// authenticate looks at every key, whichever fits, so that the time it takes tells nothing.
+// authenticate compares every key, even after one has matched, so that the time it takes reveals nothing.
 func (s *server) authenticate(r *http.Request) (Credential, bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
@@ -62,8 +63,8 @@ func withCredential(r *http.Request, c Credential) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), credentialKey{}, c))
 }
 
-// namespace panics without a credential: a handler that runs before the token was checked is a bug, not a request
-// for the empty namespace.
+// namespace panics without a credential: a handler that runs before the token was checked is a bug, not a
+// request for the empty namespace.
 func namespace(r *http.Request) string {
 	return r.Context().Value(credentialKey{}).(Credential).Namespace
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// What a request may weigh.
+// The limits of a request.
 const (
 	maxBody      = 1 << 20
 	maxBatchBody = 16 << 20
@@ -30,14 +30,14 @@ func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, err error) {
 	var tooLarge *http.MaxBytesError
-	if r.ContentLength > limit { // what it announces it may never send
+	if r.ContentLength > limit { // the caller may never send all that it announces
 		err = &http.MaxBytesError{Limit: limit}
 	} else {
 		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	}
 	if errors.As(err, &tooLarge) {
 		want := fmt.Sprintf("at most %d bytes (%d KiB)", limit, limit>>10)
-		if limit > carillon.MaxPayload { // a payload is what makes a job large
+		if limit > carillon.MaxPayload { // the payload is what makes a job large
 			want += "; the payload of a job may have 256 KiB"
 		}
 		return nil, problem{
@@ -56,12 +56,12 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 	return body, nil
 }
 
-// readNothing is for routes without a body: a body that is ignored would be a wish that is not granted, in silence.
+// readNothing is for routes without a body. Ignoring a body would silently drop what the caller asked for.
 func readNothing(w http.ResponseWriter, r *http.Request) error {
 	return readOptional(w, r, &struct{}{})
 }
 
-// readOptional reads a body of JSON over what into points to, if there is one.
+// readOptional decodes a JSON body, if there is one, over the value that into points to.
 func readOptional(w http.ResponseWriter, r *http.Request, into any) error {
 	if r.ContentLength == 0 {
 		return nil

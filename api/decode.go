@@ -13,9 +13,10 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// decode reads JSON over what into points to: what the JSON does not name stays as it is. Unlike encoding/json it
-// refuses whatever it would have to guess about (unknown fields, the same field twice, null, data after the end), and
-// says for every fault where it is, what was given and what would be right.
+// decode reads JSON over the value that into points to: fields that the JSON does not name stay as they are.
+// Unlike encoding/json, decode refuses input that it would have to guess about (unknown fields, the same
+// field twice, null, data after the end). Every error says where the fault is, what was given and what would
+// be right.
 func decode(body []byte, into any, maxDepth int) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return invalid("body", "", "a JSON object")
@@ -30,8 +31,8 @@ func decode(body []byte, into any, maxDepth int) error {
 	return d.value("", reflect.ValueOf(into).Elem())
 }
 
-// checkSyntax says where JSON stops being JSON. That is a fault of the body and not of a field: the place where a reader
-// notices a missing quote or brace can be far behind the mistake.
+// checkSyntax says where JSON stops being JSON. The error names the body and not a field, because the place
+// where a reader notices a missing quote or brace can be far behind the mistake.
 func checkSyntax(body []byte) error {
 	if json.Valid(body) { // takes a fifth of the time that finding the fault takes
 		return nil
@@ -79,8 +80,9 @@ func (d *decoder) value(path string, v reflect.Value) error {
 	return d.scalar(path, v)
 }
 
-// raw keeps a value byte for byte. Its inside is looked at for what is ambiguous all the same, unless it is too big:
-// then it is refused later anyway, and remembering its keys could take far more memory than it has itself.
+// raw keeps a value byte for byte. It still checks the inside of the value for ambiguous input, unless the
+// value is too big. Such a value is refused later anyway, and remembering its keys could take far more memory
+// than the value itself.
 func (d *decoder) raw(path string, into *json.RawMessage) error {
 	value := d.json.raw()
 	*into = value
@@ -90,7 +92,7 @@ func (d *decoder) raw(path string, into *json.RawMessage) error {
 	return (&decoder{body: value, json: lexer{body: value}, depth: d.depth, maxDepth: d.maxDepth}).skip(path)
 }
 
-// own lets a type read its own grammar, and says where it was if that fails.
+// own lets a type read its own grammar. If that fails, own adds the path to the error.
 func (d *decoder) own(path string, into json.Unmarshaler) error {
 	value := d.json.raw()
 	err := into.UnmarshalJSON(value)
@@ -102,16 +104,17 @@ func (d *decoder) own(path string, into json.Unmarshaler) error {
 		fault.Field = path
 		return fault
 	}
-	if t, ok := into.(*carillon.Time); ok && *t == 0 && err == nil && string(value) != "null" { // it would be taken for none
+	// A zero time would be taken for no time.
+	if t, ok := into.(*carillon.Time); ok && *t == 0 && err == nil && string(value) != "null" {
 		return invalid(path, strings.Trim(string(value), `"`), "a time after 1970-01-01, or null for none")
 	}
 	return err
 }
 
-// shorthand is the field that a plain text stands for where an object is wanted: "misfire":"skip".
+// shorthand is the field that a plain text sets where an object is wanted: "misfire":"skip".
 var shorthand = map[reflect.Type]string{reflect.TypeFor[carillon.Misfire](): "policy"}
 
-// whole types are replaced, not merged: half of an old schedule and half of a new one is neither.
+// whole types are replaced, not merged: half of an old schedule and half of a new one make neither.
 var whole = map[reflect.Type]bool{reflect.TypeFor[carillon.Schedule](): true, reflect.TypeFor[carillon.Target](): true}
 
 func (d *decoder) object(path string, v reflect.Value) error {
@@ -144,7 +147,7 @@ func (d *decoder) object(path string, v reflect.Value) error {
 	})
 }
 
-// maxEntries bounds what a map in a definition may have, long before its own rule counts it.
+// maxEntries bounds the entries of a map in a definition, long before the map's own rule counts them.
 const maxEntries = 1000
 
 func (d *decoder) mapping(path string, v reflect.Value) error {
@@ -257,7 +260,7 @@ func (d *decoder) scalar(path string, v reflect.Value) error {
 	return nil
 }
 
-// skip checks a value that nobody reads further.
+// skip checks a value that is not decoded any further.
 func (d *decoder) skip(path string) error {
 	token := d.json.token()
 	switch token {
@@ -293,7 +296,8 @@ func wrong(path string, token json.Token, want string) error {
 	return invalid(orBody(path), given(token), want)
 }
 
-// notText is for a number or a word where a text belongs. In YAML it looks like text, so the error shows the quotes.
+// notText is the error for a number or a boolean where text belongs. In YAML such a value looks like text, so
+// the error shows the quotes.
 func notText(path string, token json.Token) error {
 	var what string
 	switch token.(type) {
@@ -322,7 +326,7 @@ func given(token json.Token) string {
 	return fmt.Sprint(token)
 }
 
-// number is the text of a number, and no number for what is none.
+// number returns the text of a number, and an empty text for any other token.
 func number(token json.Token) string {
 	n, _ := token.(json.Number)
 	return n.String()

@@ -8,15 +8,16 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// absent are the types in which an empty text, and zero in a field that is left out when it is written, say that a field was
-// not given. Where it was given as just that, it is refused: a variable that is not set must not turn
-// a schedule into "now". Zero has a meaning in all other fields: a timeout of "0s" is none.
+// absent lists the types in which an empty text, or a zero in a field that is left out when it is written,
+// means that the field was not given. A field that was given with exactly this value is refused: a variable
+// that is not set must not turn a schedule into "now". In all other fields zero has a meaning: a timeout of
+// "0s" means no timeout.
 var absent = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.Definition](): true, reflect.TypeFor[carillon.Schedule](): true,
 	reflect.TypeFor[carillon.Command](): true, reflect.TypeFor[carillon.HTTP](): true,
 }
 
-// wantInstead is what is right for some fields that were given as nothing.
+// wantInstead says what would be right for some fields that were given empty.
 var wantInstead = map[string]string{
 	"cron":     "an expression such as 0 3 * * MON-FRI; leave the field out for a job that runs once",
 	"every":    "at least 1s; leave the field out for a job that runs once",
@@ -27,9 +28,10 @@ var wantInstead = map[string]string{
 	"body":     "a template; leave the field out to send the payload",
 }
 
-// checkGiven refuses a field that was given and holds nothing.
+// checkGiven refuses a field that was given but is empty.
 func (f *fields) checkGiven(path, name string, v reflect.Value) error {
-	if !absent[f.of] || !v.IsZero() || !f.leftOut[name] || v.Type() == reflect.TypeFor[carillon.Time]() { // null is no time
+	// A null in a Time means no time.
+	if !absent[f.of] || !v.IsZero() || !f.leftOut[name] || v.Type() == reflect.TypeFor[carillon.Time]() {
 		return nil
 	}
 	given := ""
@@ -45,10 +47,10 @@ func (f *fields) checkGiven(path, name string, v reflect.Value) error {
 	return invalid(path, given, want)
 }
 
-// whens are the fields of a schedule of which it has one, in the order in which errors name them.
+// whens are the fields that say when. A schedule has one of them. Errors name them in this order.
 var whens = []string{"at", "after", "cron", "every"}
 
-// oneWhen refuses a second one, also where the first was a zero: after "0s" is now.
+// oneWhen refuses a second one of these fields, even if the first was a zero: after "0s" means now.
 func oneWhen(of reflect.Type) func(path, name string) error {
 	var given []string
 	return func(path, name string) error {

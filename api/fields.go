@@ -37,7 +37,8 @@ func fieldsOf(t reflect.Type) *fields {
 	return f
 }
 
-// hint is what is wanted in place of an unknown field: one that looks alike, or one of that name further down.
+// hint says what to write in place of an unknown field: a field with a similar name, or a field of that name
+// further down.
 func (f *fields) hint(name string) string {
 	if len(f.names) == 0 {
 		return "no fields here"
@@ -69,8 +70,8 @@ func (f *fields) below(name string) string {
 	return ""
 }
 
-// checkText refuses what encoding/json would silently turn into U+FFFD: bytes that are not UTF-8, and escapes of half
-// a surrogate pair. Two different texts must not become one.
+// checkText refuses input that encoding/json would silently turn into U+FFFD: bytes that are not UTF-8, and
+// escapes of half a surrogate pair. Two different texts must not become one.
 func checkText(body []byte) error {
 	if !utf8.Valid(body) {
 		return invalid("body", "bytes that are not UTF-8", "JSON in UTF-8")
@@ -79,7 +80,7 @@ func checkText(body []byte) error {
 		if body[i] != '\\' {
 			continue
 		}
-		i++ // on what is escaped, so that \\ud800 is not mistaken for an escape
+		i++ // to the escaped character, so that \\ud800 is not mistaken for an escape
 		if r := escaped(body[i:]); utf16.IsSurrogate(r) {
 			if i+6 > len(body) || body[i+5] != '\\' || utf16.DecodeRune(r, escaped(body[i+6:])) == utf8.RuneError {
 				return invalid("body", `\`+string(body[i:i+5]), "text without half of a surrogate pair")
@@ -90,7 +91,7 @@ func checkText(body []byte) error {
 	return nil
 }
 
-// escaped is the code unit that uXXXX stands for, 0 if it is not of that form.
+// escaped returns the code unit that uXXXX stands for, or 0 if b does not have that form.
 func escaped(b []byte) rune {
 	if len(b) < 5 || b[0] != 'u' {
 		return 0

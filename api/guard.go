@@ -12,8 +12,9 @@ import (
 
 const requestHeader = "X-Request-Id"
 
-// guard is around everything: it names the request, keeps browsers from guessing, storing or being abused, turns a
-// panic into an answer, and logs. Neither headers nor bodies nor queries are logged, so neither are tokens or payloads.
+// guard wraps every route. It gives the request an id, keeps browsers from guessing types, from storing
+// answers and from being abused, turns a panic into an answer, and logs. It logs no headers, bodies or
+// queries, so it logs no tokens or payloads.
 func (s *server) guard(next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -41,8 +42,9 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// caught answers for a handler that panicked. One that cut the connection on purpose goes on doing so, and so does one
-// that had begun to answer: a broken connection is better than half an answer that looks whole.
+// caught answers for a handler that panicked. It lets the panic go on if the handler cut the connection on
+// purpose, and cuts the connection if the handler had begun to answer: a broken connection is better than
+// half an answer that looks complete.
 func (s *server) caught(w *watch, r *http.Request, cause any) {
 	if cause == nil {
 		return
@@ -61,20 +63,21 @@ func (s *server) caught(w *watch, r *http.Request, cause any) {
 	}.write(w)
 }
 
-// watch remembers the status, and whether the body was read. Unwrap lets http.ResponseController reach the connection.
+// watch remembers the status, and whether the body was read. Unwrap lets http.ResponseController reach the
+// connection.
 type watch struct {
 	http.ResponseWriter
 	status   int
-	bodyRead bool // or there is none
+	bodyRead bool // also true if there is no body
 }
 
-// refused says that the request is refused whatever its body is. Its answer must not wait for a body that may never come,
-// as net/http has it: the connection is closed instead.
+// refused says that the request is refused whatever its body is. By default net/http lets the answer wait for
+// the body, which may never come. So watch has the connection closed instead.
 func (w *watch) refused() bool { return w.status >= http.StatusBadRequest && !w.bodyRead }
 
-// unreadGrace is how long the body of a refused request is still read after the answer. Closing the connection while the
-// body comes would reset it, and a reset can reach the caller before it has read the answer. It is what net/http grants
-// bodies of more than 256 KiB.
+// unreadGrace is how long the server still reads the body of a refused request after the answer. Closing the
+// connection while the body comes would reset it, and a reset can reach the caller before the caller has read
+// the answer. net/http grants the same time to bodies of more than 256 KiB.
 const unreadGrace = 500 * time.Millisecond
 
 // leaveBody keeps net/http from waiting for the rest of the body after the answer.

@@ -36,7 +36,7 @@ type house struct {
 	log    *bytes.Buffer
 }
 
-// newHouse starts a house; change, if not nil, has a say in how it is set up.
+// newHouse starts a house. change, if not nil, changes the configuration first.
 func newHouse(t *testing.T, change func(*api.Config)) *house {
 	t.Helper()
 	h := &house{

@@ -13,14 +13,14 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// jobView is a job as it is read back alone.
+// jobView is the answer to a read of one job.
 type jobView struct {
 	carillon.Job
 	LastRun *carillon.Run `json:"last_run"`
 	NextRun *carillon.Run `json:"next_run"`
 }
 
-// job reads the job that the path names. One of another namespace does not exist.
+// job reads the job that the path names. A job of another namespace is not found.
 func (s *server) job(r *http.Request) (carillon.Job, error) {
 	id, err := carillon.ParseJobID(r.PathValue("id"))
 	if err != nil {
@@ -86,7 +86,8 @@ func ofJob(job carillon.Job, states ...carillon.State) carillon.RunQuery {
 	return carillon.RunQuery{Namespace: job.Namespace, Job: job.ID, States: states, Limit: maxLimit}
 }
 
-// maxPages bounds how far one request reads for a job's own runs: 20,000 unfinished ones are more than a job has.
+// maxPages bounds how many pages of a job's own runs one request reads: 20,000 unfinished runs are more than
+// a job has.
 const maxPages = 20
 
 // eachRun calls each for the runs of all pages until it returns false.
@@ -109,7 +110,8 @@ func (s *server) eachRun(ctx context.Context, q carillon.RunQuery, each func(car
 	return nil
 }
 
-// editJob reads the body over the present definition, each time anew if another edit of the job comes between.
+// editJob decodes the body over the present definition. If another edit of the job comes between, the ledger
+// has it decoded again over the new definition.
 func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error {
 	body, err := readJSON(w, r, maxBody)
 	if err != nil {
@@ -139,8 +141,9 @@ func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	return s.replyPresent(w, r, edited)
 }
 
-// ifMatch says whether a definition is the one that If-Match names. The ledger hands the present definition to an edit
-// but not its version, so it is compared with that of the version asked for: between the two no edit goes unnoticed.
+// ifMatch returns a function that says whether a definition is the one that If-Match names. The ledger gives
+// an edit the present definition but not its version. So the function compares that definition with the
+// definition of the requested version, and no edit between the two goes unnoticed.
 func ifMatch(r *http.Request, job carillon.Job) (same func(*carillon.Definition) bool, err error) {
 	given := r.Header.Get("If-Match")
 	if given == "" || given == "*" {
@@ -180,7 +183,8 @@ func (s *server) cancelJob(w http.ResponseWriter, r *http.Request, q *query) err
 	return s.replyJob(w, http.StatusOK, job)
 }
 
-// replyPresent answers with a job that was there before, so it may have finished: the ledger knows only what is stored.
+// replyPresent answers with a job that existed before. The job may be finished, and the ledger does not know
+// that: it knows only what is stored.
 func (s *server) replyPresent(w http.ResponseWriter, r *http.Request, job carillon.Job) error {
 	view, err := s.view(r.Context(), job)
 	if err != nil {
@@ -189,7 +193,7 @@ func (s *server) replyPresent(w http.ResponseWriter, r *http.Request, job carill
 	return s.replyJob(w, http.StatusOK, view.Job)
 }
 
-// onJob is a route that does one thing to the job in its path.
+// onJob returns the handler of a route that does one thing to the job in its path.
 func (s *server) onJob(do func(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, _ *query) error {
 		id, err := carillon.ParseJobID(r.PathValue("id"))
@@ -204,7 +208,7 @@ func (s *server) onJob(do func(ctx context.Context, namespace string, id carillo
 	}
 }
 
-// runRequest is what a run that is asked for may be given.
+// runRequest is the optional body of a request to run a job now.
 type runRequest struct {
 	Payload json.RawMessage `json:"payload"`
 }

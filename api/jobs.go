@@ -14,7 +14,7 @@ type batch struct {
 	Jobs []carillon.Definition `json:"jobs"`
 }
 
-// listedJob is a job on a page of many.
+// listedJob is a job in a list.
 type listedJob struct {
 	carillon.Job
 	LastRun *carillon.Run `json:"last_run"`
@@ -24,8 +24,8 @@ type jobList struct {
 	Items []carillon.Job `json:"items"`
 }
 
-// Define reads a definition that was submitted at a time, with its defaults, and admits it. Jobs that are submitted in some
-// other way than to this API are read by it too, so that what is right is right everywhere.
+// Define reads a definition that was submitted at the given time, fills in its defaults and admits it. Jobs
+// that do not come through this API are read by Define too, so that the same rules hold everywhere.
 func Define(body []byte, at carillon.Time) (carillon.Definition, error) {
 	def := carillon.NewDefinition()
 	if err := decode(body, &def, maxDepth); err != nil {
@@ -84,7 +84,7 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	return reply(w, http.StatusCreated, jobList{jobs})
 }
 
-// shown is the job with what the server decides for it.
+// shown returns the job with the values that the server decides for it.
 func (s *server) shown(job carillon.Job) carillon.Job {
 	job.Retention = job.Retention.Or(s.Retention)
 	return job
@@ -137,8 +137,8 @@ func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) erro
 	return reply(w, http.StatusOK, newPage(items, q.nextCursor(next)))
 }
 
-// status takes states of the job and of its latest run alike: people ask for "the failed ones" without minding whose
-// state that is.
+// status accepts states of the job and states of its latest run: people ask for "the failed ones" and do not
+// care whose state that is.
 func (q *query) status(want *carillon.JobQuery) {
 	for _, word := range q.list("status") {
 		latest := carillon.LatestState(word)

@@ -235,7 +235,7 @@ func TestAnEditChangesWhatIsGiven(t *testing.T) {
 	h.call("PATCH", "/v1/jobs/"+id, `{"name":"b"}`).problem(409, "")
 }
 
-// racing lets somebody else edit just before an edit is decided.
+// racing lets another caller edit the job just before an edit is decided.
 type racing struct {
 	api.Ledger
 	before func()
@@ -329,7 +329,7 @@ func TestTheNextDueTimesFollowTheSchedule(t *testing.T) {
 	})
 }
 
-// broken is a store that cannot be reached, and says so with what nobody outside should read.
+// broken is a store that cannot be reached. Its error contains details that no caller may read.
 type broken struct{ carillon.Store }
 
 var errBroken = errors.New("dial tcp 10.1.2.3:5432: password is hunter2")
@@ -380,7 +380,8 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 	for _, rt := range h.routes() {
 		path := strings.Replace(strings.Replace(rt.Pattern, "/v1/jobs/{id}", "/v1/jobs/"+id, 1), "{id}", failed.ID.String(), 1)
 		if !strings.Contains(rt.Pattern, "{id}") || strings.HasPrefix(rt.Pattern, "/v1/workers/") {
-			continue // sessions of workers belong to no namespace; what they may say about runs their tokens decide
+			// Sessions of workers belong to no namespace; tokens decide what workers may say about runs.
+			continue
 		}
 		body, fence := "", "Carillon-Fence: 1"
 		if rt.Method == "PATCH" || rt.Method == "PUT" {

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// lexer goes over one value that is valid JSON, so it need not look at what comes between tokens, and nothing can fail.
+// lexer splits one JSON value into tokens. The value is known to be valid, so the lexer does not check what
+// comes between tokens, and it cannot fail.
 type lexer struct {
 	body []byte
 	at   int
@@ -23,7 +24,7 @@ func (l *lexer) next() byte {
 	return 0
 }
 
-// token is that of a json.Decoder with UseNumber; nil for null, and at the end.
+// token returns the same token as a json.Decoder with UseNumber. It returns nil for null, and at the end.
 func (l *lexer) token() json.Token {
 	c := l.next()
 	start := l.at
@@ -68,7 +69,7 @@ func (l *lexer) raw() json.RawMessage {
 	return bytes.Clone(l.body[start:l.skip()])
 }
 
-// skip goes past the value that begins here, and returns where that is.
+// skip goes past the value that begins here, and returns the position behind it.
 func (l *lexer) skip() (end int) {
 	for depth := 0; ; {
 		switch c := l.body[l.at]; c {

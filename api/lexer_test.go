@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzLexer compares the lexer with the decoder that it stands for, token by token, and value by value.
+// FuzzLexer compares the lexer with the decoder that it replaces, token by token, and value by value.
 func FuzzLexer(f *testing.F) {
 	for _, body := range []string{
 		`{}`, `[]`, `""`, `0`, `-1.5e+10`, `null`, `true`, `false`, ` { "a" : [ 1 , 2 , { } ] , "b\n" : "\"\\\u00e9" , "" : null } `,
@@ -17,7 +17,7 @@ func FuzzLexer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		if checkText(body) != nil {
-			return // refused before anybody looks for tokens
+			return // refused before the lexer runs
 		}
 		if (checkSyntax(body) == nil) != json.Valid(body) {
 			t.Fatalf("%q: %v", body, checkSyntax(body))

@@ -48,12 +48,13 @@ func (s *server) getLogs(w http.ResponseWriter, r *http.Request, q *query) error
 	}
 	if err != nil && t.begun {
 		s.Logger.DebugContext(r.Context(), "log broken off", "request", requestID(w), "run", run.ID, "error", err)
-		panic(http.ErrAbortHandler) // the reader must not take what it has for the whole
+		panic(http.ErrAbortHandler) // the reader must not take a part of the log for the whole
 	}
 	return err
 }
 
-// listen hears at once when the run ends. Without a bus the poll finds out a little later.
+// listen subscribes to events of the run, so that a follower learns at once when the run ends. Without a bus
+// the poll finds out a little later.
 func (s *server) listen(r *http.Request) <-chan carillon.Event {
 	id, err := carillon.ParseRunID(r.PathValue("id"))
 	if s.Bus == nil || err != nil {
@@ -94,7 +95,7 @@ func (s *server) newTail(w http.ResponseWriter, r *http.Request, run carillon.Ru
 	}, nil
 }
 
-// wantsJSON goes by the first of the two types that is named.
+// wantsJSON goes by the first of the two types that Accept names.
 func wantsJSON(accept string) bool {
 	for media := range strings.SplitSeq(accept, ",") {
 		media, _, _ = strings.Cut(media, ";")
@@ -108,12 +109,13 @@ func wantsJSON(accept string) bool {
 	return false
 }
 
-// follow sends what is there and what comes until the run, or the attempt asked for, is over.
+// follow sends the lines that exist and the lines that come, until the run, or the requested attempt, is
+// over.
 func (t *tail) follow(ctx context.Context, events <-chan carillon.Event) error {
 	poll := time.NewTicker(logPoll)
 	defer poll.Stop()
 	for {
-		over := t.over() // before reading: what it printed until its end is in the log by then
+		over := t.over() // before reading: by then the log has all that was printed before the end
 		if err := t.send(ctx); err != nil {
 			return err
 		}
@@ -133,7 +135,7 @@ func (t *tail) follow(ctx context.Context, events <-chan carillon.Event) error {
 		if err != nil {
 			return err
 		}
-		if len(runs) == 0 { // forgotten, so it has ended long ago
+		if len(runs) == 0 { // forgotten, so it ended long ago
 			return nil
 		}
 		t.run = runs[0]
@@ -174,7 +176,8 @@ func (t *tail) send(ctx context.Context) error {
 }
 
 func (t *tail) begin() error {
-	// The server's own limit would cut off who follows; without any, a reader that stopped reading would stay for ever.
+	// The server's own limit would cut off a follower. Without any limit, a reader that stopped reading would
+	// keep its connection for ever.
 	_ = t.control.SetWriteDeadline(time.Now().Add(logPatience))
 	if t.begun {
 		return nil

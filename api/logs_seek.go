@@ -10,20 +10,20 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// seek finds where in a log to begin. Lines of an attempt have rising offsets, so a place is found by bisection with small
-// reads, whatever the log store and however long the log.
+// seek finds the place in a log where a reader begins. Lines of an attempt have rising offsets, so bisection
+// with small reads finds a place in every log store, however long the log is.
 type seek struct {
 	logs  carillon.LogStore
 	run   *carillon.Run
 	query logQuery
 }
 
-// logQuery is what a reader wants of a log.
+// logQuery says which lines of a log a reader wants.
 type logQuery struct {
 	attempt int32         // 0: of all attempts
-	tail    int           // the last so many lines; 0: all
-	since   carillon.Time // lines printed then or later
-	after   *linePlace    // lines after this one
+	tail    int           // only this many lines from the end; 0: all
+	since   carillon.Time // only lines printed at this time or later
+	after   *linePlace    // only lines after this one
 }
 
 // linePlace is the place of a line in a log.
@@ -36,7 +36,7 @@ func (p linePlace) less(o linePlace) bool {
 	return p.attempt < o.attempt || p.attempt == o.attempt && p.offset < o.offset
 }
 
-// place reads ATTEMPT:OFFSET.
+// linePlace reads ATTEMPT:OFFSET.
 func (q *query) linePlace(name string) *linePlace {
 	if !q.values.Has(name) {
 		return nil
@@ -52,15 +52,15 @@ func (q *query) linePlace(name string) *linePlace {
 	return &linePlace{int32(a), o}
 }
 
-// noticeOffset is that of the line with which Carillon begins a later attempt.
+// noticeOffset is the offset of the line with which Carillon begins a later attempt.
 const noticeOffset = -1
 
-// disorder is how many lines can be printed before another line of an earlier time: two streams are read at once.
+// disorder is how many lines can stand before a line of an earlier time: two streams are read at once.
 const disorder = 100
 
 // start returns the place after which the reader begins.
 func (s *seek) start(ctx context.Context) (linePlace, error) {
-	begin := linePlace{s.query.attempt, noticeOffset} // one attempt alone needs no notice
+	begin := linePlace{s.query.attempt, noticeOffset} // a single attempt needs no notice
 	later := func(p linePlace, err error) error {
 		if err == nil && begin.less(p) {
 			begin = p
@@ -94,7 +94,7 @@ func (s *seek) next(ctx context.Context, p linePlace) (line carillon.Line, ok bo
 	return lines[0], true, nil
 }
 
-// attempts are those to look at.
+// attempts returns the first and the last attempt to search.
 func (s *seek) attempts() (first, last int32) {
 	if s.query.attempt != 0 {
 		return s.query.attempt, s.query.attempt
@@ -102,11 +102,12 @@ func (s *seek) attempts() (first, last int32) {
 	return 1, s.run.Attempt
 }
 
-// mostAttempts is how many attempts a tail is taken from: each costs some reads.
+// mostAttempts is how many attempts a tail is taken from: each attempt costs some reads.
 const mostAttempts = 100
 
-// tail is the place before the last lines. It counts offsets, so where lines are missing it finds a few less, as it does where
-// the last mostAttempts have not printed as many. Notices between attempts come on top.
+// tail returns the place before the last lines. It counts offsets, so it finds a few lines less where lines
+// are missing. It also finds less where the last mostAttempts attempts did not print that many. Notices
+// between attempts are sent in addition.
 func (s *seek) tail(ctx context.Context) (linePlace, error) {
 	need := int64(s.query.tail)
 	first, last := s.attempts()
@@ -134,7 +135,7 @@ func (s *seek) end(ctx context.Context, attempt int32) (int64, error) {
 		}
 		return line.Offset, ok && err == nil && line.Attempt == attempt
 	}
-	const most = math.MaxInt64 - 1 // counted from noticeOffset it still is an int64
+	const most = math.MaxInt64 - 1 // counted from noticeOffset it still fits in an int64
 	high := int64(noticeOffset)
 	for next, more := beyond(high); more && high < most; next, more = beyond(high) {
 		if high = most; next < most/2 {
@@ -148,7 +149,7 @@ func (s *seek) end(ctx context.Context, attempt int32) (int64, error) {
 	return noticeOffset + int64(n), failed
 }
 
-// since is a place before which all lines are older than asked for, but for some disorder.
+// since returns a place before which all lines are older than requested, except for some disorder.
 func (s *seek) since(ctx context.Context) (linePlace, error) {
 	first, last := s.attempts()
 	var failed error

@@ -112,7 +112,8 @@ func TestTheTailOfManyAttemptsIsNotTheWholeLog(t *testing.T) {
 		h.print(run, 0, fmt.Sprint(i+1))
 		h.finish(run, carillon.Outcome{Kind: carillon.Retriable})
 	}
-	for tail, first := range map[int]string{1: "150", 100: "51", 140: "51", 150: "51", 9999: "51"} { // 100 attempts are looked at
+	// Only the last 100 attempts are searched.
+	for tail, first := range map[int]string{1: "150", 100: "51", 140: "51", 150: "51", 9999: "51"} {
 		text := h.call("GET", fmt.Sprintf("/v1/runs/%s/logs?tail=%d", run.ID, tail), "").is(200).Body.String()
 		if got, _, _ := strings.Cut(text, "\n"); got != first || !strings.HasSuffix(text, "150\n") {
 			t.Errorf("the last %d begin with %q, want %q", tail, got, first)
@@ -147,7 +148,7 @@ func TestALongLogIsSentWhole(t *testing.T) {
 	}
 }
 
-// reader is somebody who follows a log: what was flushed to it can be looked at while the request goes on.
+// reader follows a log. A test can look at what was flushed to it while the request goes on.
 type reader struct {
 	*httptest.ResponseRecorder
 	mu      sync.Mutex
@@ -182,7 +183,7 @@ func (f *reader) Flush() {
 	f.status, f.flushed = f.Code, f.Body.String()
 }
 
-// sight is what has come to the reader once nothing moves any more.
+// sight returns what the reader has received once nothing moves any more.
 func (f *reader) sight() (status int, text string) {
 	synctest.Wait()
 	f.mu.Lock()
@@ -223,7 +224,7 @@ func TestAFollowedLogComesAsItIsPrintedAndEndsWithTheRun(t *testing.T) {
 		h := newHouse(t, nil)
 		id := h.submit(schedule(`"after":"1m"`))
 		f := h.follow("/v1/runs/" + h.call("GET", "/v1/jobs/"+id, "").text("next_run.id") + "/logs?follow=true")
-		f.sees(t, "") // who follows a run that has not begun is answered at once
+		f.sees(t, "") // a follower of a run that has not begun is answered at once
 		time.Sleep(time.Minute)
 		run := h.claim(id)
 		h.print(run, 0, "one")
@@ -236,7 +237,7 @@ func TestAFollowedLogComesAsItIsPrintedAndEndsWithTheRun(t *testing.T) {
 		f.going(t)
 		h.print(run, 3, "last words")
 		h.finish(run, carillon.Outcome{Kind: carillon.Success})
-		f.sees(t, "one\ntwo\nthree\nlast words\n") // the bus tells at once
+		f.sees(t, "one\ntwo\nthree\nlast words\n") // the bus tells the follower at once
 		if cause := f.ended(t); cause != nil {
 			t.Errorf("cut off with %v", cause)
 		}

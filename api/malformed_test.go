@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// with is a definition that is sound but for the fields given.
+// with returns a valid definition with the given fields added, which may be wrong.
 func with(fields string) string { return `{"target":{"command":{"argv":["echo"]}},` + fields + `}` }
 
 func schedule(fields string) string { return with(`"schedule":{` + fields + `}`) }
@@ -17,9 +17,9 @@ func command(fields string) string { return `{"target":{"command":{` + fields + 
 
 func request(fields string) string { return `{"target":{"http":{` + fields + `}}}` }
 
-// malformed are submissions that must be refused: a sentence, the body, and the field that the problem must name.
+// malformed are submissions that must be refused: a sentence, the body, and the field that the problem names.
 var malformed = []struct{ name, body, field string }{
-	// What is not a JSON object.
+	// Bodies that are not a JSON object.
 	{"an empty body", "", "body"},
 	{"a body of blanks", " \n\t ", "body"},
 	{"a bare word", "hello", "body"},
@@ -148,7 +148,7 @@ var malformed = []struct{ name, body, field string }{
 	{"a priority of 10", with(`"priority":10`), "priority"},
 	{"a priority of -1", with(`"priority":-1`), "priority"},
 
-	// Fields that were given and hold nothing.
+	// Fields that were given but are empty.
 	{"a cron that is empty", schedule(`"cron":""`), "schedule.cron"},
 	{"an every of zero", schedule(`"every":"0s"`), "schedule.every"},
 	{"a cron, and an every of zero", schedule(`"cron":"* * * * *","every":"0s"`), "schedule"},
@@ -261,7 +261,7 @@ func TestAMalformedSubmissionIsRefusedWithItsField(t *testing.T) {
 			h.t = t
 			h.call("POST", "/v1/jobs", m.body, "Content-Type: application/json").problem(400, m.field)
 			if m.field == "body" || !strings.HasSuffix(m.body, "}") {
-				return // whose fault it is would be another one there
+				return // in a batch the problem would name another field
 			}
 			h.call("POST", "/v1/jobs/batch", `{"jobs":[`+echo+","+m.body+"]}").problem(400, "jobs[1]."+m.field)
 		})

@@ -17,10 +17,10 @@ type member struct {
 	Joined  carillon.Time `json:"joined_at,omitzero"`
 	Beat    carillon.Time `json:"beat_at,omitzero"` // of its last beat
 	// Of a node.
-	Shards *int `json:"shards,omitempty"` // how many it sees to
+	Shards *int `json:"shards,omitempty"` // how many shards it is responsible for
 	// Of a worker.
 	Queues  []string  `json:"queues,omitempty"` // "name" or "name=weight"; none: all
-	Slots   int       `json:"slots,omitempty"`  // runs at the same time; none: it did not tell
+	Slots   int       `json:"slots,omitempty"`  // runs at the same time; none: the worker did not say
 	Used    *int      `json:"used,omitempty"`   // slots in use, by its last beat
 	Running []running `json:"running,omitempty"`
 }
@@ -38,7 +38,7 @@ type memberList struct {
 	Items []member `json:"items"`
 }
 
-// How many runs the list names: of one worker, and of all.
+// How many runs the list names: for one worker, and in total.
 const (
 	maxRunningOf = 100
 	maxRunning   = 1000
@@ -105,7 +105,7 @@ func (m *member) says(said carillon.Holding, runs map[carillon.RunID]*carillon.R
 	}
 }
 
-// holdings is what each member said with its last beat.
+// holdings returns what each member said with its last beat, by the member's id.
 func (s *server) holdings(ctx context.Context, members []carillon.Member) (map[string]carillon.Holding, error) {
 	if s.Holds == nil || len(members) == 0 {
 		return nil, nil
@@ -122,8 +122,8 @@ func (s *server) holdings(ctx context.Context, members []carillon.Member) (map[s
 	return held, err
 }
 
-// namesOf reads some of the runs that are held, of one namespace. Who is alive is worth knowing also while the store does
-// not answer, so an error is only logged.
+// namesOf reads some of the held runs, those of one namespace. The list of live members is useful even while
+// the store does not answer, so namesOf only logs an error.
 func (s *server) namesOf(ctx context.Context, namespace string, held map[string]carillon.Holding) map[carillon.RunID]*carillon.Run {
 	var ids []carillon.RunID
 	for _, h := range held {

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// dueTime is one instant at which a job is due; for cron also as the wall clock of its zone shows it.
+// dueTime is one time at which a job is due. For cron it also has the wall clock time of the job's zone.
 type dueTime struct {
 	Due    carillon.Time `json:"due_at"`
 	Local  string        `json:"local,omitempty"`
@@ -45,14 +45,15 @@ func (s *server) nextTimes(w http.ResponseWriter, r *http.Request, q *query) err
 	return reply(w, http.StatusOK, answer)
 }
 
-// upcoming is the next n due times from the planned run on, which also tells how many of max_runs are left.
+// upcoming returns the next n due times, beginning with the planned run. The planned run also tells how many
+// of max_runs are left.
 func upcoming(job *carillon.Job, planned *carillon.Run, now carillon.Time, n int) []carillon.Time {
 	schedule := &job.Schedule
 	if most := schedule.MaxRuns; most > 0 {
 		n = min(n, most-int(planned.Seq))
 	}
 	due := planned.ID.Due
-	if job.State == carillon.Paused && schedule.Recurring() && due <= now { // will be skipped when it is resumed
+	if job.State == carillon.Paused && schedule.Recurring() && due <= now { // skipped when the job is resumed
 		due = schedule.Next(now)
 	}
 	var times []carillon.Time
@@ -67,7 +68,7 @@ func inZone(schedule *carillon.Schedule, times []carillon.Time) dueTimes {
 	answer := dueTimes{Items: []dueTime{}}
 	var zone *time.Location
 	if schedule.Cron != "" {
-		zone, _ = time.LoadLocation(schedule.Timezone) // was checked when the job was admitted
+		zone, _ = time.LoadLocation(schedule.Timezone) // checked when the job was admitted
 		answer.Timezone = schedule.Timezone
 	}
 	for _, t := range times {

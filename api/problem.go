@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// problem is an error as RFC 9457 wants it. Field, Given and Want are for what is wrong in the request.
+// problem is an error in the form of RFC 9457. Fault is for a fault in the request.
 type problem struct {
 	Type    string // without its prefix
 	Title   string
@@ -46,16 +46,16 @@ func (p problem) write(w http.ResponseWriter) {
 	encode(w, v)
 }
 
-// encode leaves < > & as they are: nothing here is ever put into a page, and people read it.
+// encode leaves < > & as they are: people read the answer, and it is never put into a web page.
 func encode(w http.ResponseWriter, v any) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // the caller has gone
+	_ = e.Encode(v) // an error means that the caller has gone
 }
 
 const maxGiven = 200
 
-// shorten cuts at a rune, so that what was valid text stays valid text.
+// shorten cuts at a rune, so that valid text stays valid text.
 func shorten(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -67,10 +67,10 @@ func invalid(field, given, want string) error {
 	return &carillon.FieldError{Field: field, Given: given, Want: want}
 }
 
-// fail answers with what went wrong. What is not the caller's business is logged instead.
+// fail answers with the problem. Details that are not the caller's business go to the log instead.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
-	if p.Status >= 500 && r.Context().Err() == nil { // else the caller has gone, or the server is going
+	if p.Status >= 500 && r.Context().Err() == nil { // else the caller has gone or the server is stopping
 		s.Logger.ErrorContext(r.Context(), "request failed", "request", requestID(w), "route", r.Pattern, "error", err)
 	}
 	if p.Type == "unavailable" && r.Method == http.MethodGet {
@@ -98,7 +98,7 @@ func problemOf(err error) problem {
 		}
 	case errors.Is(err, carillon.ErrLost):
 		return problem{
-			Type: "lost", Title: "The run is somebody else's now", Status: http.StatusConflict,
+			Type: "lost", Title: "The run belongs to another attempt now", Status: http.StatusConflict,
 			Detail: "the fence is not that of the run's present attempt: stop working on it",
 		}
 	case errors.Is(err, carillon.ErrInvalid):
@@ -113,7 +113,7 @@ func problemOf(err error) problem {
 	}
 }
 
-// detail is what the error says beyond its sentinel.
+// detail returns the text of the error without its sentinel.
 func detail(err, sentinel error) string {
 	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
 }

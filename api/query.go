@@ -15,22 +15,26 @@ import (
 	"github.com/carillon-run/carillon/internal/suggest"
 )
 
-// param is a query parameter that a route knows.
+// param is a query parameter or a header that a route knows.
 type param struct {
 	Name  string
 	About string
-	Type  any // a value of the Go type that the description shows; nil: text; a list: it can be given several times
+	// Type is a value of the Go type that the description shows. nil means text. A list means that the
+	// parameter can be given several times.
+	Type any
 }
 
-// query is the parameters of a request. Reading remembers the first error, so a handler looks at err once, at the end.
+// query holds the parameters of a request. Reading remembers the first error, so a handler checks err once,
+// at the end.
 type query struct {
 	values url.Values
-	place  string // what the parameters belong to: the path and the namespace
+	place  string // the namespace and the path that the parameters belong to
 	err    error
 }
 
-// readQuery refuses what the route does not know, as the body's decoder does: a misspelt filter that is ignored would
-// show, or with DELETE change, more than was asked for. The same goes for one that is empty.
+// readQuery refuses parameters that the route does not know, as the decoder of the body does. If it ignored a
+// misspelt filter, the request would show, or with DELETE change, more than the caller asked for. The same is
+// true of an empty filter.
 func readQuery(r *http.Request, params []param) (*query, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || !utf8.ValidString(r.URL.RawQuery) {
@@ -75,7 +79,7 @@ func (q *query) list(name string) []string {
 	return strings.Split(q.values.Get(name), ",")
 }
 
-// choice is one of a few words, the first of them if not given.
+// choice returns one of a few words. The first of them is the default.
 func (q *query) choice(name string, words ...string) string {
 	given := q.text(name)
 	if given == "" {
@@ -116,7 +120,7 @@ func (q *query) job(name string) carillon.JobID {
 	return id
 }
 
-// states are words that people see for runs: states, and the statuses that are some runs of a state.
+// states reads the words that people see for runs: states, and statuses that stand for some runs of a state.
 func (q *query) states(name string, want *carillon.RunQuery) {
 	for _, word := range q.list(name) {
 		var state carillon.State
@@ -133,10 +137,10 @@ func (q *query) states(name string, want *carillon.RunQuery) {
 	want.Now = carillon.Now()
 }
 
-// runWords are the states of runs, and the words for some runs of a state.
+// runWords are the states of runs, and the statuses that stand for some runs of a state.
 const runWords = "waiting, queued, paused, claimed, running, stopping, succeeded, failed, canceled, skipped"
 
-// in remembers an error of a value's own grammar under the parameter's name.
+// in remembers, under the parameter's name, an error from reading its value.
 func (q *query) in(name string, err error) {
 	if fault, ok := err.(*carillon.FieldError); ok && fault != nil {
 		q.fail(name, fault.Given, fault.Want)
@@ -152,8 +156,8 @@ const (
 
 func (q *query) limit() int { return q.number("limit", defaultLimit, maxLimit) }
 
-// cursor is the store's own place in the list that an earlier page ended at. It is bound to the list it came from:
-// with other filters it would skip rows without a word.
+// cursor returns the store's own place in the list, where an earlier page ended. A cursor is bound to the
+// list that it came from: with other filters it would silently skip rows.
 func (q *query) cursor() string {
 	given := q.text("cursor")
 	if given == "" {
@@ -187,13 +191,13 @@ func (q *query) mark() string {
 	return string(sum[:6])
 }
 
-// page is a list as every route answers with one.
+// page is the answer of routes that list page by page.
 type page[T any] struct {
 	Items []T     `json:"items"`
 	Next  *string `json:"next_cursor"`
 }
 
-// newPage makes an empty list [], not null.
+// newPage makes sure that an empty list is [], not null.
 func newPage[T any](items []T, next *string) page[T] {
 	if items == nil {
 		items = []T{}

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// refusal is a job that was left in the database and not admitted.
+// refusal is a job that an application left in the database and that was not admitted.
 type refusal struct {
 	ID     carillon.JobID  `json:"id"`
 	At     carillon.Time   `json:"submitted_at"`

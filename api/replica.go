@@ -9,17 +9,17 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Replica is a copy of the store that lags behind it. Lists and history may be read from it; what decides something, and a
-// single job or run that somebody may just have written, never is.
+// Replica is a copy of the store that lags behind it. Lists and history may be read from it. Reads that
+// decide something never use it, nor do reads of a single job or run, which a caller may just have written.
 type Replica struct {
 	Store carillon.Store
 	Lag   func(context.Context) (time.Duration, error)
 }
 
 const (
-	lagHeader = "Carillon-Replica-Lag" // how old what a list shows may be
-	lagEvery  = time.Second            // how often it is measured at most
-	// maxLag is how far behind a replica may be and still be asked.
+	lagHeader = "Carillon-Replica-Lag" // how old the rows of a list may be
+	lagEvery  = time.Second            // how often the lag is measured at most
+	// maxLag is how far behind a replica may be and still be read.
 	maxLag = time.Minute
 )
 
@@ -33,7 +33,7 @@ type behind struct {
 	complained time.Time
 }
 
-// complain says whether it is time to say so in the log again.
+// complain says whether it is time to log again that the replica is not read.
 func (b *behind) complain() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,8 +56,8 @@ func (b *behind) measure(ctx context.Context, lag func(context.Context) (time.Du
 	return b.lag, b.err
 }
 
-// list reads a list from the replica, if there is one that answers and is not too far behind, and says so; else from the
-// store itself.
+// list reads a list from the replica, if there is one that answers and is not too far behind, and tells the
+// caller the lag. Otherwise it reads the list from the store itself.
 func list[T any](s *server, w http.ResponseWriter, r *http.Request, read func(carillon.Store) (T, error)) (T, error) {
 	if s.Replica == nil {
 		return read(s.Store)

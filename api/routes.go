@@ -17,7 +17,7 @@ var paging = []param{
 
 var stateParam = param{"state", runWords + "; several separated by commas", nil}
 
-// table is every route there is. POST of an action answers with what it acted on.
+// table lists every route. The POST of an action answers with the job or run that it changed or added.
 func (s *server) table() []route {
 	return slices.Concat(s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workerRoutes(), s.refusedRoutes(), s.otherRoutes())
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// nameAhead is how far the due time of a run that goes on can be ahead of the clock: manual runs are named by the first free
-// millisecond, and clocks of nodes differ.
+// nameAhead is how far the due time of a run in progress can be ahead of the clock: a manual run is named by
+// the first free millisecond, and the clocks of nodes differ.
 const nameAhead = time.Minute
 
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request, q *query) error {
 	want := carillon.RunQuery{Job: q.job("job"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to")}
 	q.states("state", &want)
 	if want.States == nil && !slices.Contains(want.Statuses, carillon.StatusPaused) {
-		want.Present = true // a million planned runs would hide the few that are going on
+		want.Present = true // a million planned runs would hide the few in progress
 		if last := want.Now.Add(nameAhead); want.To == 0 || want.To > last {
-			want.To = last // and stores would read all of them to leave them out
+			want.To = last // otherwise stores would read all planned runs, only to leave them out
 		}
 	}
 	return s.replyRuns(w, r, q, want)
@@ -51,7 +51,7 @@ func (s *server) replyRuns(w http.ResponseWriter, r *http.Request, q *query, wan
 	return reply(w, http.StatusOK, newPage(found.Runs, q.nextCursor(found.Next)))
 }
 
-// run reads the run that the path names. One of another namespace does not exist.
+// run reads the run that the path names. A run of another namespace is not found.
 func (s *server) run(r *http.Request, whole bool) (carillon.Run, error) {
 	id, err := carillon.ParseRunID(r.PathValue("id"))
 	if err != nil {
@@ -93,14 +93,15 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) erro
 		return err
 	}
 	run, err := s.Ledger.RetryRun(r.Context(), namespace(r), id)
-	if err == nil && run.ID == id { // it waited for its next attempt, which is made now: no run was added
+	if err == nil && run.ID == id { // it waited for its next attempt, which can start now: no run was added
 		s.warnOf(w, r, 1, func(int) string { return run.Queue })
 		return reply(w, http.StatusOK, run)
 	}
 	return s.replyNew(w, r, run, err)
 }
 
-// retryDeadLetter is for dead letters only, so that pressing the button twice is one retry and a refusal.
+// retryDeadLetter accepts only dead letters, so that pressing the button twice gives one retry and one
+// refusal.
 func (s *server) retryDeadLetter(w http.ResponseWriter, r *http.Request, _ *query) error {
 	id, err := carillon.ParseRunID(r.PathValue("id"))
 	if err != nil {

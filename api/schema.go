@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// schemas are the named types of the description, filled as they are met.
+// schemas holds the named types of the description. A type is added when it is first met.
 type schemas map[string]any
 
 // plain are the types whose JSON is not what their Go type suggests.
@@ -32,7 +32,7 @@ var runStates = []carillon.State{
 
 func words[T any](values ...T) object { return object{"type": "string", "enum": values} }
 
-// of is the schema of a type; structs become a reference to a named one.
+// of returns the schema of a type. A struct becomes a reference to a named schema.
 func (s schemas) of(t reflect.Type) object {
 	if p, ok := plain[t]; ok {
 		return p
@@ -59,13 +59,13 @@ func (s schemas) of(t reflect.Type) object {
 func (s schemas) named(t reflect.Type) object {
 	name := nameOf(t)
 	if _, ok := s[name]; !ok {
-		s[name] = nil // known from here on, should it contain itself
+		s[name] = nil // known from here on, in case the type contains itself
 		s[name] = s.object(t)
 	}
 	return object{"$ref": "#/components/schemas/" + name}
 }
 
-// nameOf is the type's own name; a list is named after what is in it.
+// nameOf returns the type's own name. A list is named after its items.
 func nameOf(t reflect.Type) string {
 	name, of, generic := strings.Cut(t.Name(), "[")
 	if generic {
@@ -104,7 +104,7 @@ func (s schemas) properties(t reflect.Type, into object) {
 	}
 }
 
-// runShape is the JSON of a run, which carillon.Run writes itself; a test holds the two together.
+// runShape is the JSON of a run. carillon.Run writes that JSON itself; a test checks that the two agree.
 type runShape struct {
 	ID          carillon.RunID  `json:"id"`
 	Job         carillon.JobID  `json:"job_id"`

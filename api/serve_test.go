@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-run/carillon/api"
 )
 
-// pipes is a network inside a bubble.
+// pipes is a network inside a synctest bubble.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -16,7 +16,8 @@ type server struct {
 	recent recent
 }
 
-// route is one line of the table. Everything about it that can be checked or described without running it is here.
+// route is one line of the table. It holds everything about a route that can be checked or described without
+// running it.
 type route struct {
 	Method  string
 	Pattern string
@@ -24,11 +25,11 @@ type route struct {
 	Public  bool // needs no token
 	Query   []param
 	Headers []param
-	Takes   any  // what the body is read into, for the description; nil: no body is accepted
+	Takes   any  // a value of the type of the body, for the description; nil: no body is accepted
 	MayTake bool // the body may be left out
 	Status  int  // of success
-	Or      int  // another status of success, which is answered with the same; 0: none
-	Gives   any  // what success answers with; nil: see the summary
+	Or      int  // a second status of success, with the same answer; 0: none
+	Gives   any  // a value of the type of the answer; nil: see the summary
 	handle  handler
 }
 
@@ -41,9 +42,9 @@ func (s *server) route() {
 	s.about = describe(s.routes)
 }
 
-// dispatch gives the request to its route. The mux answers unknown paths and methods in plain text and moves unclean
-// paths elsewhere, so it is asked first; what it does not know needs a token too, lest the difference between 401 and
-// 404 map out the server.
+// dispatch passes the request to its route. The mux answers unknown paths and methods in plain text and
+// redirects unclean paths, so dispatch asks it first which route fits. An unknown path needs a token too:
+// otherwise the difference between 401 and 404 would map out the server.
 func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 	handler, pattern := s.mux.Handler(r)
 	clean := path.Clean(r.URL.Path) == r.URL.Path
@@ -70,14 +71,14 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 	s.fail(w, r, notFound("path "+shorten(r.URL.Path, maxGiven)))
 }
 
-// headOnly takes the headers of an answer and drops the rest.
+// headOnly keeps the headers of an answer and drops the rest.
 type headOnly http.Header
 
 func (h headOnly) Header() http.Header         { return http.Header(h) }
 func (h headOnly) Write(b []byte) (int, error) { return len(b), nil }
 func (h headOnly) WriteHeader(int)             {}
 
-// serve checks all that the table says about a route before the route itself is run.
+// serve checks everything that the table says about a route before it runs the route.
 func (s *server) serve(rt route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !rt.Public {

@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// A caller that announces a body is answered before the body comes, if the answer does not depend on it: else every caller could
-// hold connections open, and a person would wait a minute to hear that the token is wrong.
+// If the answer does not depend on the body, the server answers a caller that announces a body before the
+// body comes. Otherwise every caller could hold connections open, and a person would wait a minute to learn
+// that the token is wrong.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	h := newHouse(t, nil)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -48,7 +49,8 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(20 * time.Second)) // the server has no limits: without this it could be for ever
+			// The server has no time limits: without this deadline the test could wait for ever.
+			_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 			if _, err := io.WriteString(conn, c.request+"Host: carillon\r\n\r\n"); err != nil {
 				t.Fatal(err)
 			}
@@ -68,8 +70,8 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	}
 }
 
-// A connection that is closed while its body comes is reset, and a reset takes the answer away from a caller that has not
-// read it yet. So the server reads on for a moment.
+// If the server closes a connection while the body comes, the connection is reset, and the reset takes the
+// answer away from a caller that has not read it yet. So the server reads on for a moment.
 func TestARefusedBodyThatComesIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)

@@ -10,13 +10,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// runView is a run as it is read back alone.
+// runView is the answer to a read of one run.
 type runView struct {
 	carillon.Run
 	WaitsFor *carillon.Wait `json:"waits_for,omitempty"`
 }
 
-// MarshalJSON adds to the fields that a run writes itself.
+// MarshalJSON adds waits_for to the fields that a run writes itself.
 func (v runView) MarshalJSON() ([]byte, error) {
 	text, err := json.Marshal(v.Run)
 	if err != nil || v.WaitsFor == nil {
@@ -27,7 +27,7 @@ func (v runView) MarshalJSON() ([]byte, error) {
 	return append(append(text, more...), '}'), err
 }
 
-// waitsFor works out why a run waits. What cannot be read is left out of the answer: the run itself was read.
+// waitsFor works out why a run waits. The answer leaves out what cannot be read: the run itself was read.
 func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait {
 	if run.State != carillon.Waiting {
 		return nil
@@ -57,7 +57,7 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait
 	return run.WaitsFor(around, now)
 }
 
-// used is how many slots each worker uses, as far as that is known.
+// used returns how many slots each worker uses, as far as that is known.
 func (s *server) used(ctx context.Context, members []carillon.Member) map[string]int {
 	held, err := s.holdings(ctx, members)
 	if err != nil {
@@ -72,11 +72,12 @@ func (s *server) used(ctx context.Context, members []carillon.Member) map[string
 
 const (
 	highest = 9  // priority
-	maxLook = 20 // pages that are read to count the runs before one
+	maxLook = 20 // pages that are read at most to count the runs before another one
 )
 
-// ahead counts the due runs of the same queue that workers take before the given one, up to carillon.MaxAhead. It reads one
-// lane after the other: what an older run of a lower priority is worth follows from its age.
+// ahead counts the due runs of the same queue that workers take before the given one, up to
+// carillon.MaxAhead. It reads one lane after the other, because an older run of a lower priority can come
+// first: its age decides.
 func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time) (n int, err error) {
 	pages := 0
 	for priority := int8(highest); priority >= 0; priority-- {
@@ -86,7 +87,7 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 		}
 		for {
 			if pages++; pages > maxLook {
-				return carillon.MaxAhead, nil // there are so many that are held or due that it can only be far behind
+				return carillon.MaxAhead, nil // so many runs are held or due that this one is far behind
 			}
 			page, err := s.Store.Wakes(ctx, q)
 			if err != nil {
@@ -109,10 +110,10 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 	return n, nil
 }
 
-// warningHeader tells the caller that its job was taken, and what can be wrong with it nevertheless.
+// warningHeader tells the caller what can be wrong with its job, although the job was accepted.
 const warningHeader = "Carillon-Warning"
 
-// freshFor is for how long a list of members is good enough to warn by.
+// freshFor is how long a list of members is good enough for warnings.
 const freshFor = 500 * time.Millisecond
 
 // recent is the list of members that was read last.
@@ -122,8 +123,9 @@ type recent struct {
 	members []carillon.Member
 }
 
-// warn adds a warning for each queue of the jobs that no live worker serves. It goes by the list that the node has in memory, so a job
-// whose queue is served costs nothing. Only where that list says no the members are read: a worker may just have come.
+// warn adds a warning for each queue of the jobs that no live worker serves. It goes by the list that the
+// node has in memory, so a job whose queue is served costs nothing. Only if that list has no worker for the
+// queue, warn reads the members: a worker may just have come.
 func (s *server) warn(w http.ResponseWriter, r *http.Request, jobs ...carillon.Job) {
 	s.warnOf(w, r, len(jobs), func(i int) string { return jobs[i].Queue })
 }
@@ -154,8 +156,8 @@ func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, queueOf f
 	}
 }
 
-// fresh is a list of members that is young enough. It reads without the lock: a store that hangs would otherwise hold up requests
-// beyond their own patience.
+// fresh returns a list of members that is young enough. It reads without the lock: otherwise a store that
+// hangs would hold up other requests beyond their own time limits.
 func (s *server) fresh(ctx context.Context) ([]carillon.Member, error) {
 	if members, ok := s.recent.get(); ok {
 		return members, nil

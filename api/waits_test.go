@@ -78,7 +78,7 @@ func TestARunInALineSaysBehindWhichOne(t *testing.T) {
 	}
 }
 
-// behind has the scheduler's decision about a due run made: it waits its turn.
+// behind makes the scheduler's decision about a due run: the run waits for its turn.
 func (h *house) behind(run string) {
 	h.t.Helper()
 	id, err := carillon.ParseRunID(run)
@@ -111,7 +111,7 @@ func TestManyRunsBeforeOneAreCountedUpToABound(t *testing.T) {
 	}
 }
 
-// submitMany hands in n jobs that are alike.
+// submitMany submits n equal jobs.
 func (h *house) submitMany(n int, fields string) {
 	h.t.Helper()
 	def, err := api.Define([]byte(with(fields)), carillon.Now())
@@ -128,7 +128,7 @@ func (h *house) submitMany(n int, fields string) {
 }
 
 func TestASubmitIntoAQueueThatNoWorkerServesIsTakenWithAWarning(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // time stands still: one list of members is good for all of it
+	synctest.Test(t, func(t *testing.T) { // time stands still: one list of members stays fresh
 		heard := []carillon.Member{{ID: "w", Kind: carillon.KindWorker, Profile: carillon.Profile{Queues: []string{"mail"}}}}
 		present, reads := heard, 0
 		h := newHouse(t, func(c *api.Config) {

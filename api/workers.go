@@ -20,8 +20,8 @@ type (
 		Name    string   `json:"name"`    // what the worker calls itself; default: its address
 		Host    string   `json:"host"`    // the machine it runs on
 		Version string   `json:"version"` // of the worker's program
-		Queues  []string `json:"queues"`  // "name" or "name=weight"; none: of any
-		Slots   int      `json:"slots"`   // runs at the same time; default: not told
+		Queues  []string `json:"queues"`  // "name" or "name=weight"; none: any
+		Slots   int      `json:"slots"`   // runs at the same time; default: not known
 	}
 	registered struct {
 		Worker    string            `json:"worker"`
@@ -32,13 +32,13 @@ type (
 		PullLate  carillon.Duration `json:"pull_late"`
 	}
 	pull struct {
-		Queues []string `json:"queues"` // "name" or "name=weight"; none: of any
+		Queues []string `json:"queues"` // "name" or "name=weight"; none: any
 		Max    int      `json:"max"`    // default 1
 	}
 	heartbeat struct {
-		Number int    `json:"number,omitzero"` // rises from one to the next
+		Number int    `json:"number,omitzero"` // rises with every heartbeat
 		Holds  []hold `json:"holds"`
-		// Stopping: the worker waits for no pull any more, and begins nothing that it does not list here.
+		// Stopping: the worker waits for no pull any more, and begins no run that it does not list here.
 		Stopping bool `json:"stopping,omitzero"`
 	}
 	hold struct {
@@ -89,7 +89,7 @@ func (s *server) workerRoutes() []route {
 	}
 }
 
-// What one message may hold. A worker with more to say sends another.
+// The limits of one message. A worker with more to say sends another message.
 const (
 	maxPull    = 1000
 	maxReports = 10_000
@@ -99,7 +99,7 @@ const (
 	maxWeight  = 100
 )
 
-// atDesk calls the desk. Its ErrLost is about the session here, not about a run.
+// atDesk calls the dispatcher. Here ErrLost is about the session, not about a run.
 func (s *server) atDesk(call func(carillon.Desk) error) error {
 	if s.Desk == nil {
 		return notFound("desk for workers on this server")
@@ -161,7 +161,8 @@ func (g *registration) check() error {
 	return checkQueues(g.Queues)
 }
 
-// nodes are where the API is served. A worker that is not told now learns it with its first heartbeat.
+// nodes returns the addresses where nodes serve the API. A worker that gets none now learns them with its
+// first heartbeat.
 func (s *server) nodes(ctx context.Context) []string {
 	members, err := s.members(ctx)
 	if err != nil {
@@ -170,8 +171,8 @@ func (s *server) nodes(ctx context.Context) []string {
 	return append([]string{}, carillon.NodeAddresses(members, carillon.Now())...) // never null
 }
 
-// workerOf is the worker that the path names. Nodes and the workers inside of them are members too, but nobody may speak for
-// them here.
+// workerOf returns the worker that the path names. Nodes and their inner workers are members too, but no
+// caller may speak for them here.
 func workerOf(r *http.Request) (string, error) {
 	id := r.PathValue("id")
 	if !strings.HasPrefix(id, "worker_") {
@@ -277,7 +278,7 @@ func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
 	return err
 }
 
-// report passes on what comes with the right token, and refuses the rest in its place.
+// report passes on the reports that have the right token. Every other report gets a refusal at its index.
 func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error {
 	all, err := readReports(w, r)
 	if err != nil {
@@ -308,7 +309,8 @@ func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error 
 	return reply(w, http.StatusOK, answer)
 }
 
-// readMessage reads the body of a worker's message. What a worker holds can be much, so all may be large.
+// readMessage reads the body of a worker's message. A worker can hold many runs, so every message may be
+// large.
 func readMessage(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := readJSON(w, r, maxBatchBody)
 	if err != nil {

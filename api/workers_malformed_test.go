@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// held is an attempt that nobody was given, well formed.
+// held returns a well-formed attempt that no worker was given.
 func held(fields string) string {
 	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: 1}, Attempt: 1}
 	return fmt.Sprintf(`{"run":%q,"fence":"%d"%s}`, run.ID, run.Fence(), fields)
@@ -20,7 +20,8 @@ func lines(items string) string { return reporting(`,"lines":[{"text":"a"},` + i
 
 func ending(fields string) string { return reporting(`,"end":{` + fields + `}`) }
 
-// malformedMessages are what workers must not send: route, a sentence, the body, and the field that the problem must name.
+// malformedMessages are messages that workers must not send: route, a sentence, the body, and the field that
+// the problem must name.
 var malformedMessages = []struct{ route, name, body, field string }{
 	{"", "a name that is a number", `{"name":5}`, "name"},
 	{"", "a name that is null", `{"name":null}`, "name"},

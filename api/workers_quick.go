@@ -6,9 +6,10 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// quickReports reads reports in exactly the form in which our own worker writes the common ones: these fields, in this
-// order, without blanks or escapes. It is six times as fast as decode, and takes nothing that decode would refuse. ok is
-// false for anything else, however right: decode reads that, and knows what to say about it.
+// quickReports reads reports in exactly the form in which Carillon's own worker writes the common ones: these
+// fields, in this order, without blanks or escapes. It is six times as fast as decode, and accepts nothing
+// that decode would refuse. For any other form, even a valid one, ok is false: decode reads it, and knows how
+// to explain its faults.
 func quickReports(body []byte) (all []report, ok bool) {
 	s := scan{rest: body}
 	s.must(`{"reports":[`)
@@ -44,7 +45,7 @@ func (s *scan) report() (r report) {
 	return r
 }
 
-// scan goes over a body. bad means that it met something else than it was told to expect.
+// scan reads a body piece by piece. bad means that it met something that it did not expect.
 type scan struct {
 	rest []byte
 	bad  bool

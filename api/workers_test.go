@@ -22,7 +22,7 @@ func (h *house) register() string {
 	return "/v1/workers/" + h.call("POST", "/v1/workers", `{"name":"test:1"}`).is(201).text("worker")
 }
 
-// push brings the waiting run of a job to where workers pull it from.
+// push puts the waiting run of a job into the queue that workers pull from.
 func (h *house) push(job string) {
 	h.t.Helper()
 	id, err := carillon.ParseJobID(job)
@@ -369,7 +369,7 @@ func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
-// outage is a desk whose store is away.
+// outage is a dispatcher whose store is away.
 type outage struct{ carillon.Desk }
 
 var errAway = errors.New("store away")

@@ -12,13 +12,15 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// seal makes and checks the tokens of attempts. A token is bound to (namespace, run, fence) and kept nowhere:
-// every node that has the secret can check what any other has made.
+// seal makes and checks the tokens of attempts. A token is bound to (namespace, run, fence) and stored
+// nowhere: every node that has the secret can check a token that any other node made.
 type seal struct{ macs sync.Pool }
 
-const tokenBytes = 16 // of the 32 that HMAC-SHA256 gives: 128 bits cannot be guessed, and every task carries them
+// tokenBytes is how many of the 32 bytes of HMAC-SHA256 a token has: 128 bits cannot be guessed, and every
+// task carries them.
+const tokenBytes = 16
 
-// Without a secret newSeal generates one; that works only with a single node.
+// newSeal generates a secret if it gets none; that works only with a single node.
 func newSeal(secret []byte) *seal {
 	if len(secret) == 0 {
 		secret = make([]byte, sha256.Size)
@@ -27,18 +29,18 @@ func newSeal(secret []byte) *seal {
 	return &seal{sync.Pool{New: func() any { return hmac.New(sha256.New, secret) }}}
 }
 
-// token is what the worker that was given the attempt shows.
+// token returns the token by which a worker proves that it was given the attempt.
 func (s *seal) token(namespace string, held carillon.Held) string {
 	var text [24]byte
 	return string(s.append(text[:0], namespace, held))
 }
 
-// append is token for one of many tasks.
+// append is token for an answer with many tasks: it appends to b.
 func (s *seal) append(b []byte, namespace string, held carillon.Held) []byte {
 	mac := s.macs.Get().(hash.Hash)
 	defer s.macs.Put(mac)
 	mac.Reset()
-	var facts [24]byte // of fixed length and in front, so that no namespace can be read as a part of them
+	var facts [24]byte // of fixed length and first, so that no namespace can be read as a part of them
 	binary.BigEndian.PutUint64(facts[0:], uint64(held.Run.Job))
 	binary.BigEndian.PutUint64(facts[8:], uint64(held.Run.Due))
 	binary.BigEndian.PutUint64(facts[16:], uint64(held.Fence))
@@ -48,7 +50,7 @@ func (s *seal) append(b []byte, namespace string, held carillon.Held) []byte {
 	return base64.RawURLEncoding.AppendEncode(b, mac.Sum(sum[:0])[:tokenBytes])
 }
 
-// proves says whether the token is that of the attempt, in the same time whichever it is.
+// proves says whether the token is that of the attempt. It takes the same time for every token.
 func (s *seal) proves(token, namespace string, held carillon.Held) bool {
 	return hmac.Equal([]byte(token), []byte(s.token(namespace, held)))
 }

@@ -12,14 +12,15 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// tasks is what a pull answers with. It is only the description: appendTask writes it, and a test holds the two together.
+// tasks is the answer to a pull. It is only for the description: appendTask writes the answer, and a test
+// checks that the two agree.
 type tasks struct {
 	Tasks []task `json:"tasks"`
 }
 
 type task struct {
 	Run              carillon.RunID    `json:"run"`
-	Fence            string            `json:"fence"` // text: JavaScript's numbers end at 2^53
+	Fence            string            `json:"fence"` // text, because JavaScript's numbers end at 2^53
 	Attempt          int32             `json:"attempt"`
 	Token            string            `json:"token"`
 	Namespace        string            `json:"namespace"`
@@ -34,11 +35,11 @@ type task struct {
 	Payload          json.RawMessage   `json:"payload"`
 	Target           carillon.Target   `json:"target"`
 	Labels           map[string]string `json:"labels,omitempty"`
-	Checkpoint       json.RawMessage   `json:"checkpoint,omitempty"`        // what an attempt before has saved, if that is JSON
-	CheckpointBase64 string            `json:"checkpoint_base64,omitempty"` // the same if it is not
+	Checkpoint       json.RawMessage   `json:"checkpoint,omitempty"`        // of an earlier attempt, if JSON
+	CheckpointBase64 string            `json:"checkpoint_base64,omitempty"` // the same if it is not JSON
 }
 
-// buffers are for answers to pulls: tens of thousands of tasks pass in a second.
+// buffers holds buffers for answers to pulls: tens of thousands of tasks pass in a second.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxPooled = 4 << 20 // one answer with large payloads must not stay in memory for good
@@ -55,14 +56,14 @@ func (s *server) writeTasks(w http.ResponseWriter, namespace string, tasks []car
 	b = append(b, "]}\n"...)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
-	_, _ = w.Write(b) // the worker has gone: what it was given is taken back
+	_, _ = w.Write(b) // an error means that the worker has gone; its runs are taken back
 	if *buffer = b; cap(b) <= maxPooled {
 		buffers.Put(buffer)
 	}
 }
 
-// appendTask writes by hand what encoding/json would take four times as long for. The token is for the namespace of the
-// worker that pulled the task: the same worker reports.
+// appendTask writes a task by hand, because encoding/json would take four times as long. The token is for the
+// namespace of the worker that pulled the task, because the same worker reports.
 func (s *server) appendTask(b []byte, namespace string, t *carillon.Task) []byte {
 	run, job := &t.Run, t.Job
 	b = append(append(b, `{"run":"`...), run.ID.String()...)
@@ -90,7 +91,7 @@ func (s *server) appendTask(b []byte, namespace string, t *carillon.Task) []byte
 	return append(appendCheckpoint(b, t.Checkpoint), '}')
 }
 
-// appendTarget knows the target that most workers are for.
+// appendTarget has a fast path for the target that most workers are for.
 func appendTarget(b []byte, target *carillon.Target) []byte {
 	if target.Handler != nil {
 		return append(b, `{"handler":{}}`...)
@@ -98,7 +99,8 @@ func appendTarget(b []byte, target *carillon.Target) []byte {
 	return appendAny(b, target)
 }
 
-// appendCheckpoint gives JSON as JSON, which is what most workers save, and anything else without losing a byte.
+// appendCheckpoint writes JSON as JSON, which is what most workers save. It writes anything else in base64,
+// so that no byte is lost.
 func appendCheckpoint(b, checkpoint []byte) []byte {
 	switch {
 	case len(checkpoint) == 0:
@@ -134,7 +136,7 @@ func appendAny(b []byte, v any) []byte {
 	return append(b, text...)
 }
 
-// reports is a report of many attempts.
+// reports is a message with reports of many attempts.
 type reports struct {
 	Reports []report `json:"reports"`
 }
@@ -154,7 +156,7 @@ type reportLine struct {
 	At     carillon.Time `json:"at"`     // default now
 	Stream string        `json:"stream"` // default stdout
 	Text   string        `json:"text"`
-	Offset *int          `json:"offset,omitempty"` // lines of the attempt before it; default: one more than the line before
+	Offset *int          `json:"offset,omitempty"` // lines of the attempt before it; default: last offset + 1
 }
 
 type reportEnd struct {
@@ -215,7 +217,8 @@ func attemptOf(run, fence string) (carillon.Held, *carillon.FieldError) {
 
 func fenceOf(held carillon.Held) string { return strconv.FormatInt(held.Fence, 10) }
 
-// maxOffset is the largest offset that a worker can give a line: JavaScript's numbers end there, and stores count on from it.
+// maxOffset is the largest offset that a worker can give a line: JavaScript's numbers end there, and stores
+// count on from it.
 const maxOffset = 1 << 53
 
 func readLines(given []reportLine, attempt int32, now carillon.Time) ([]carillon.Line, *carillon.FieldError) {
@@ -250,7 +253,7 @@ func readLines(given []reportLine, attempt int32, now carillon.Time) ([]carillon
 	return lines, nil
 }
 
-// bytesOf is a result or a checkpoint: JSON as it was written, or any bytes in base64.
+// bytesOf returns a result or a checkpoint: JSON as it was written, or any bytes that came in base64.
 func bytesOf(field string, raw json.RawMessage, text string, most int) ([]byte, *carillon.FieldError) {
 	if string(raw) == "null" {
 		raw = nil
@@ -273,12 +276,13 @@ func bytesOf(field string, raw json.RawMessage, text string, most int) ([]byte, 
 	return raw, nil
 }
 
-// outcomes that a worker can tell of. That it died it cannot.
+// outcomes are those that a worker can report. A worker cannot report that it died.
 var outcomes = map[string]carillon.OutcomeKind{
 	"success": carillon.Success, "retriable": carillon.Retriable, "fatal": carillon.Fatal, "stopped": carillon.Stopped, "lost": carillon.Lost,
 }
 
-// maxReason cuts instead of refusing: a report with a long traceback would otherwise come again and again.
+// maxReason is where a reason is cut. Refusing a report with a long traceback would make the worker send it
+// again and again.
 const maxReason = 1 << 10
 
 func (e *reportEnd) outcome() (*carillon.Outcome, *carillon.FieldError) {

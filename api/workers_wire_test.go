@@ -89,7 +89,8 @@ func TestWhatIsReadQuicklyIsReadAlike(t *testing.T) {
 	}
 }
 
-// compareReaders fails the test if the quick reader takes what the strict one refuses or reads otherwise.
+// compareReaders fails the test if the quick reader accepts a body that the strict one refuses, or reads it
+// differently.
 func compareReaders(t *testing.T, body string, want bool) {
 	t.Helper()
 	all, ok := quickReports([]byte(body))

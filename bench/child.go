@@ -18,14 +18,15 @@ import (
 	"github.com/carillon-run/carillon/worker"
 )
 
-// orders tell a child where its part of the work is.
+// orders tell a child where its work is.
 type orders struct {
 	Data, Store   string // of a node
 	Server, Token string // of a worker
 }
 
-// child is this program, started again for a part of a scenario. It begins when it is told where, says all the time how
-// many jobs it has run, and ends when its standard input does, so never later than we do.
+// child is this program, started again for a part of a scenario. It begins when it gets its orders, reports
+// all the time how many jobs it has run, and ends when its standard input ends, so never later than its
+// parent.
 type child struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -84,19 +85,19 @@ func (c *child) listen(lines *bufio.Scanner) {
 
 func (c *child) tell(what any) error { return json.NewEncoder(c.in).Encode(what) }
 
-// end lets the child finish and waits for it.
+// end lets the child finish its work and waits for it.
 func (c *child) end() error {
 	c.in.Close()
 	<-c.ended
 	return c.cmd.Wait()
 }
 
-// play is the child's side.
+// play is the child's side of the conversation.
 func play(role string, in io.Reader) error {
 	fmt.Println("ready")
 	lines := bufio.NewScanner(in)
 	if !lines.Scan() {
-		return nil // it is not needed after all
+		return nil // the scenario does not need it after all
 	}
 	var o orders
 	if err := json.Unmarshal(lines.Bytes(), &o); err != nil {
@@ -113,7 +114,8 @@ func play(role string, in io.Reader) error {
 	return fmt.Errorf("role: %q is not valid", role)
 }
 
-// playNode is a node with a worker inside. Told anything, it watches for the moment when no unfinished run is left.
+// playNode is a node with a worker inside. After any further line of input it waits for the moment when no
+// unfinished run is left.
 func playNode(o orders, lines *bufio.Scanner) error {
 	cfg := place{data: o.Data, store: o.Store}.config(slots)
 	cfg.Listen = loopback
@@ -133,7 +135,7 @@ func playNode(o orders, lines *bufio.Scanner) error {
 	return err
 }
 
-// playWorker is what `carillon worker` is, with a no-op handler.
+// playWorker does what `carillon worker` does, with a no-op handler.
 func playWorker(o orders, lines *bufio.Scanner) error {
 	desk, err := client.NewDesk(client.DeskConfig{Servers: []string{o.Server}, Token: o.Token})
 	if err != nil {
@@ -158,7 +160,7 @@ func playWorker(o orders, lines *bufio.Scanner) error {
 	return err
 }
 
-// announce says how many jobs have run, whenever it is more than before, and once more when it is done.
+// announce prints how many jobs have run whenever the number has grown, and once more at the end.
 func announce(started *atomic.Int64) (done func()) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {

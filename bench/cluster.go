@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// remoteScenario: the backlog is run by a worker that dials in over HTTP, beside one inside the node.
+// remoteScenario: a worker that dials in over HTTP runs the backlog, compared with a worker inside the node.
 func remoteScenario(ctx context.Context, b *bench) error {
 	n := b.count(200_000)
 	return b.beside(ctx, "remote", n, func() (float64, error) {
@@ -21,8 +21,8 @@ func remoteScenario(ctx context.Context, b *bench) error {
 	})
 }
 
-// beside measures something between two plain drains, and reports it and its ratio to their mean: a machine that drifts
-// in one direction favors neither.
+// beside measures something between two plain drains, and reports it and its ratio to their mean: so a
+// machine that drifts in one direction favors neither.
 func (b *bench) beside(ctx context.Context, name string, n int, measure func() (rate float64, err error)) error {
 	before, err := b.drainRate(ctx, n, inside)
 	if err != nil {
@@ -46,8 +46,8 @@ func (b *bench) beside(ctx context.Context, name string, n int, measure func() (
 	return nil
 }
 
-// nodesScenario: the backlog is run by one node, by two and by four, each in a process of its own, on one database. One
-// node is measured before and after the others.
+// nodesScenario: one node, two and four run the backlog, each in its own process, on one database. One node
+// is measured before and after the others.
 func nodesScenario(ctx context.Context, b *bench) error {
 	n := b.count(200_000)
 	rates := map[int][]float64{}
@@ -71,8 +71,8 @@ func nodesScenario(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// heldScenario: somebody holds a transaction open while jobs come and go, so that nothing that is dead can be cleaned
-// away; then the backlog is run.
+// heldScenario: a client holds a transaction open while jobs come and go, so that the database cannot remove
+// dead rows; then the backlog is run.
 func heldScenario(ctx context.Context, b *bench) error {
 	n := b.count(200_000)
 	return b.beside(ctx, "held", n, func() (float64, error) {
@@ -92,10 +92,11 @@ func heldScenario(ctx context.Context, b *bench) error {
 	})
 }
 
-// heldRate is how many jobs a second come and go while a transaction is held: work that leaves most of the machine idle.
+// heldRate is how many jobs a second come and go while a transaction is held: a load that leaves most of the
+// machine idle.
 const heldRate = 2000
 
-// pileUp takes hold of a place and has jobs run there for as long as was asked for.
+// pileUp opens the transaction in a place and runs jobs there for the duration of -hold.
 func (b *bench) pileUp(ctx context.Context, at place) (release func() error, err error) {
 	h, err := open(at.config(slots), nil)
 	if err != nil {

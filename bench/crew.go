@@ -14,16 +14,16 @@ import (
 
 const loopback = "127.0.0.1:0"
 
-// crew is who runs the jobs of a backlog.
+// crew runs the jobs of a backlog.
 type crew interface {
 	ran() int
 	empty(ctx context.Context, n int) error // waits until all n have run and every end is on disk
 	end() error
 }
 
-// backlog fills a place with jobs while nobody runs them.
+// backlog fills a place with jobs while no worker runs them.
 func (b *bench) backlog(ctx context.Context, at place, n int, schedule carillon.Schedule) error {
-	h, err := open(at.config(nobody), nil)
+	h, err := open(at.config(noWorker), nil)
 	if err != nil {
 		return err
 	}
@@ -31,8 +31,8 @@ func (b *bench) backlog(ctx context.Context, at place, n int, schedule carillon.
 	return errors.Join(err, h.stop())
 }
 
-// drain fills a place with due jobs while nobody runs them, then measures from the beginning of a crew until every job
-// is recorded as ended.
+// drain fills a place with due jobs while no worker runs them, then measures from the start of a crew until
+// every job is recorded as ended.
 func (b *bench) drain(ctx context.Context, at place, n int, begin func(at place) (crew, error)) (start, end time.Time, err error) {
 	if err := b.backlog(ctx, at, n, carillon.Schedule{}); err != nil {
 		return start, end, err
@@ -56,7 +56,7 @@ func (b *bench) drain(ctx context.Context, at place, n int, begin func(at place)
 	return start, end, nil
 }
 
-// drainRate is that in a place of its own, in jobs a second.
+// drainRate drains in a fresh place and returns the rate in jobs a second.
 func (b *bench) drainRate(ctx context.Context, n int, begin func(at place) (crew, error)) (rate float64, err error) {
 	at, err := b.fresh(ctx)
 	if err != nil {
@@ -72,20 +72,20 @@ func (b *bench) drainRate(ctx context.Context, n int, begin func(at place) (crew
 // inside is a crew in this process: a node with a worker inside.
 func inside(at place) (crew, error) { return open(at.config(slots), nil) }
 
-// remote is a node in this process that runs nothing, and a worker in another that dials it.
+// remote is a node in this process that performs no runs, and a worker in another process that dials it.
 type remote struct {
 	*house
 	worker *child
 }
 
-// remotely starts the worker's process at once, so that what it takes is not part of what is measured.
+// remotely starts the worker's process at once, so that this time is not part of the measurement.
 func (b *bench) remotely() (begin func(at place) (crew, error), err error) {
 	w, err := b.spawn("worker")
 	if err != nil {
 		return nil, err
 	}
 	return func(at place) (crew, error) {
-		cfg := at.config(nobody)
+		cfg := at.config(noWorker)
 		cfg.Listen = loopback
 		h, err := open(cfg, nil)
 		if err != nil {
@@ -112,10 +112,10 @@ func (r remote) empty(ctx context.Context, n int) error {
 	return r.settled(ctx)
 }
 
-// nodes are nodes with a worker inside, each in a process of its own, that share a database.
+// nodes are nodes with a worker inside, each in its own process, that share a database.
 type nodes []*child
 
-// apart starts the processes at once, as remotely does.
+// apart starts the processes at once, for the same reason as remotely.
 func (b *bench) apart(count int) (begin func(at place) (crew, error), err error) {
 	var list nodes
 	for range count {
@@ -161,7 +161,7 @@ func (l nodes) begun(ctx context.Context, n int) error {
 	return err
 }
 
-// empty has the first node look at the store for all.
+// empty has the first node check the store for all nodes.
 func (l nodes) empty(ctx context.Context, n int) error {
 	if err := l.begun(ctx, n); err != nil {
 		return err

@@ -13,23 +13,25 @@ import (
 type engine interface {
 	// about names its version and the settings that matter.
 	about(ctx context.Context) (string, error)
-	// create makes an empty database and returns the URL that a node opens it by; empty: the file in the data directory.
+	// create makes an empty database and returns the URL with which a node opens it; empty: the file in the
+	// data directory.
 	create(ctx context.Context, name string) (store string, err error)
 	drop(ctx context.Context, name string) error
-	// plain does what n jobs cost at the very least in a database of its own: insert, claim and finish their rows.
+	// plain does the minimum that n jobs cost, in a separate database: insert, claim and finish their rows.
 	plain(ctx context.Context, at place, n int) (rate float64, err error)
-	// hold opens a transaction that goes on seeing the database as it is now.
+	// hold opens a transaction that keeps seeing the database as it is now.
 	hold(ctx context.Context, at place) (release func() error, err error)
 	stop() error
 }
 
-// kind is what can be measured.
+// kind is a store that can be measured.
 type kind struct {
 	name   string
-	start  func(ctx context.Context, dir string) (engine, error) // dir is the server's
+	start  func(ctx context.Context, dir string) (engine, error) // dir is for the server
 	shared bool                                                  // several nodes can use one database
-	bulk   float64                                               // jobs a second that it is sure to take in bulk
-	bars   []bar
+	// bulk is a rate, in jobs a second, that it surely accepts in bulk.
+	bulk float64
+	bars []bar
 }
 
 var kinds = []kind{
@@ -62,14 +64,14 @@ var kinds = []kind{
 	}},
 }
 
-// place is where nodes keep what they have.
+// place is where nodes keep their data.
 type place struct {
 	name  string // of the database
 	data  string // directory; nodes that share the database have one each
 	store string
 }
 
-// fresh is a place where nobody has been.
+// fresh is a new, empty place.
 func (b *bench) fresh(ctx context.Context) (place, error) {
 	b.opened++
 	at := place{name: fmt.Sprintf("%s_%d", b.scene, b.opened)}
@@ -84,7 +86,8 @@ func (b *bench) fresh(ctx context.Context) (place, error) {
 	return at, nil
 }
 
-// discard makes room: what is not needed any more must not be checkpointed and cleaned beside what is measured next.
+// discard removes a place: otherwise the engine would checkpoint and clean up old data during the next
+// measurement.
 func (b *bench) discard(ctx context.Context, at place) error {
 	if err := b.engine.drop(ctx, at.name); err != nil {
 		return fmt.Errorf("drop the database %s: %w", at.name, err)

@@ -11,33 +11,36 @@ import (
 	"strings"
 )
 
-// recordFile is where --record writes, from the root of the repository, where make runs bench.
+// recordFile is where --record writes. The path is relative to the root of the repository, where make runs
+// bench.
 const recordFile = "bench/recorded.json"
 
 //go:embed recorded.json
 var recordedJSON []byte
 
-// tolerance is how much worse than recorded a figure may be, as a share of it: what a quiet machine differs by anyway.
+// tolerance is how much worse than the record a figure can be, as a share of it: on a quiet machine, figures
+// differ that much anyway.
 const tolerance = 0.15
 
-// record holds, by store, figures as level makes them: none of them depends on how fast the machine was that minute,
-// as far as that can be helped.
+// record holds figures by store, in the form that level makes: as far as possible none of them depends on how
+// fast the machine was at that minute.
 type record map[string]map[string]float64
 
-// yardstick is how a figure is made comparable with one that was measured in another minute.
+// yardstick says how to make a figure comparable with one that was measured at another time.
 type yardstick int
 
 const (
 	asItIs   yardstick = iota // memory, allocations, ratios within one run, waits for a disk or a timer
 	perPlain                  // rates: divided by plain_cycle
-	inPlain                   // times that the processor takes: in how many plain cycles that would be
-	never                     // says nothing by itself
+	inPlain                   // times that the processor takes: as a number of plain cycles
+	never                     // not comparable by itself
 )
 
 // measure finds the yardstick of a figure, and whether more of it is better.
 func measure(f figure) (by yardstick, more bool) {
 	switch {
-	case f.name == "plain_cycle", f.name == "drain_of_plain": // the yardstick itself; drain, said again
+	// The yardstick itself, and drain in another form.
+	case f.name == "plain_cycle", f.name == "drain_of_plain":
 		return never, true
 	case strings.HasSuffix(f.name, "_max"): // one straggler decides it
 		return never, false
@@ -50,7 +53,8 @@ func measure(f figure) (by yardstick, more bool) {
 	}
 }
 
-// level is a figure as the record has it. plain is the same run's plain_cycle, 0 if that was not measured.
+// level is a figure in the form of the record. plain is plain_cycle of the same run, 0 if it was not
+// measured.
 func level(f figure, by yardstick, plain float64) float64 {
 	switch by {
 	case perPlain:
@@ -64,7 +68,7 @@ func level(f figure, by yardstick, plain float64) float64 {
 
 var seconds = map[string]float64{"s": 1, "ms": 1e-3, "us/job": 1e-6}
 
-// verdict is what the figures of a run are beside the record.
+// verdict is how the figures of a run compare with the record.
 type verdict struct {
 	worse      []string // in words
 	without    []string // not comparable: plain_cycle was not measured
@@ -72,7 +76,7 @@ type verdict struct {
 	compared   int
 }
 
-// judge compares figures with those recorded of the same store.
+// judge compares figures with the recorded ones of the same store.
 func judge(figures []figure, recorded map[string]float64) (v verdict) {
 	plain := plainOf(figures)
 	for _, f := range figures {
@@ -119,7 +123,7 @@ func spoken(v float64, by yardstick, unit string) string {
 	}
 }
 
-// short shows small shares too: one caller's submits are a twentieth of plain_cycle.
+// short shows small shares too: submits of one caller are a twentieth of plain_cycle.
 func short(v float64) string {
 	if v < 0.1 {
 		return fmt.Sprintf("%.4f", v)
@@ -146,7 +150,7 @@ func (v verdict) print(out io.Writer) {
 	}
 }
 
-// with is the record after a run: what was not measured stays as it was.
+// with is the record after a run: figures that were not measured stay as they were.
 func (r record) with(store string, figures []figure) record {
 	plain := plainOf(figures)
 	next := record{store: {}}
@@ -155,13 +159,14 @@ func (r record) with(store string, figures []figure) record {
 	}
 	for _, f := range figures {
 		if by, _ := measure(f); by == asItIs || by != never && plain > 0 {
-			next[store][f.name] = math.Round(1e5*level(f, by, plain)) / 1e5 // more digits would be noise in the file
+			// More digits would be noise in the file.
+			next[store][f.name] = math.Round(1e5*level(f, by, plain)) / 1e5
 		}
 	}
 	return next
 }
 
-// guard says what got worse since the record was written. It is an error only if that was asked for.
+// guard says which figures are worse than the record. That is an error only with -strict.
 func (b *bench) guard(out io.Writer) error {
 	if b.scale != 1 {
 		fmt.Fprintln(out, "\nnothing was compared with the record, which is of scale 1")
@@ -196,7 +201,7 @@ func (b *bench) record(out io.Writer) error {
 	return nil
 }
 
-// guarded refuses what could not be done in the end, before it has taken its time.
+// guarded refuses options that could not succeed, before the measurement takes its time.
 func (b *bench) guarded(record bool) error {
 	if b.scale != 1 && (record || b.strict) {
 		return fmt.Errorf("record and strict are for scale 1: %v is a look, not a measurement", b.scale)

@@ -21,14 +21,15 @@ import (
 type house struct {
 	node    *node.Node
 	started atomic.Int64
-	stop    func() error // may be called again
+	stop    func() error // can be called again
 }
 
 const (
-	// slots is how many no-op handlers may run at once: they end at once, so this is how many claims can be on their way.
+	// slots is how many no-op handlers can run at once: they end at once, so it limits how many claims can be
+	// in flight.
 	slots = 4000
-	// nobody runs anything: the node keeps jobs.
-	nobody = -1
+	// The concurrency of a node that performs no runs and only keeps jobs.
+	noWorker = -1
 )
 
 // open starts a node. onStart, if not nil, is called at the start of every run.
@@ -55,21 +56,21 @@ func open(cfg node.Config, onStart func(*carillon.Run)) (*house, error) {
 	return h, nil
 }
 
-// house opens a node in a fresh place; leave closes it and removes what it left there.
+// house opens a node in a fresh place; leave closes it and removes its data.
 func (b *bench) house(ctx context.Context, concurrency int, onStart func(*carillon.Run)) (place, *house, error) {
 	return b.start(ctx, func(at place) node.Config { return at.config(concurrency) }, onStart)
 }
 
-// serving is a house that runs nothing and can be called over HTTP.
+// serving is a house that performs no runs and can be called over HTTP.
 func (b *bench) serving(ctx context.Context) (place, *house, error) {
 	return b.start(ctx, func(at place) node.Config {
-		cfg := at.config(nobody)
+		cfg := at.config(noWorker)
 		cfg.Listen = loopback
 		return cfg
 	}, nil)
 }
 
-// caller talks to the house over HTTP.
+// caller is a client that talks to the house over HTTP.
 func (h *house) caller() (*client.Client, error) {
 	token, err := os.ReadFile(h.node.TokenFile())
 	if err != nil {
@@ -90,7 +91,8 @@ func (b *bench) start(ctx context.Context, config func(at place) node.Config, on
 	return at, h, err
 }
 
-// abandon stops what a scenario that failed has left running, so that the next one has the machine to itself.
+// abandon stops the nodes that a failed scenario left running, so that the next scenario has the machine to
+// itself.
 func (b *bench) abandon() (err error) {
 	for _, h := range b.houses {
 		err = errors.Join(err, h.stop())
@@ -125,7 +127,7 @@ func definition(schedule carillon.Schedule) carillon.Definition {
 	return d
 }
 
-// fill submits n jobs in bulk, four submitters with 1000 at a time, and shows progress.
+// fill submits n jobs in bulk, with four submitters and 1000 jobs at a time, and shows progress.
 func (b *bench) fill(ctx context.Context, h *house, n int, schedule carillon.Schedule) error {
 	var left atomic.Int64
 	left.Store(int64(n))
@@ -166,7 +168,7 @@ func submit(ctx context.Context, h *house, n int, schedule carillon.Schedule) er
 	return err
 }
 
-// progress prints how far something is, every few seconds.
+// progress prints every few seconds how many of the jobs are done.
 func (b *bench) progress(what string, of int, done func() int, ended <-chan struct{}) {
 	tick := time.NewTicker(3 * time.Second)
 	defer tick.Stop()
@@ -183,8 +185,8 @@ func (b *bench) progress(what string, of int, done func() int, ended <-chan stru
 func (h *house) ran() int   { return int(h.started.Load()) }
 func (h *house) end() error { return h.stop() }
 
-// empty waits until n jobs have run and no unfinished run is left: every end is on disk. The store is not asked before
-// the worker has let go of all, which costs it nothing while it is measured.
+// empty waits until n jobs have run and no unfinished run is left: every end is on disk. It does not ask the
+// store before the worker holds no more runs, so it costs the store nothing during the measurement.
 func (h *house) empty(ctx context.Context, n int) error {
 	over := func() bool { held, _ := h.node.Running(); return held == 0 && h.ran() >= n }
 	if err := until(ctx, over); err != nil {
@@ -204,7 +206,7 @@ func (h *house) settled(ctx context.Context) error {
 	return errors.Join(err, failed)
 }
 
-// until looks every other millisecond whether something is so.
+// until checks a condition every two milliseconds until it holds.
 func until(ctx context.Context, so func() bool) error {
 	for !so() {
 		if ctx.Err() != nil {

@@ -12,7 +12,7 @@ import (
 
 const idleFor = 20 * time.Second
 
-// aheadScenario: a million jobs wait a day ahead. A fresh process is measured, as after a restart.
+// aheadScenario: a million jobs wait a day ahead. It measures a fresh process, as after a restart.
 func aheadScenario(ctx context.Context, b *bench) error {
 	at, err := b.fresh(ctx)
 	if err != nil {
@@ -45,7 +45,7 @@ func measureIdle(o orders) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(2 * time.Second) // loading is over
+	time.Sleep(2 * time.Second) // by now the node has loaded its runs
 	cpu, start := cpuTime(), time.Now()
 	time.Sleep(idleFor)
 	share := 100 * (cpuTime() - cpu).Seconds() / time.Since(start).Seconds()
@@ -53,7 +53,7 @@ func measureIdle(o orders) error {
 	return h.stop()
 }
 
-// cpuTime is what this process has used so far, in user and kernel mode.
+// cpuTime is the processor time that this process has used so far, in user and kernel mode.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

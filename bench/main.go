@@ -1,6 +1,6 @@
-// Command bench measures Carillon on this machine: how much it carries, how late it starts, what it costs while idle, on
-// the embedded store or on a private server of a database. It shows progress on standard error and ends, on standard
-// output, with one line per figure and a table of the bars:
+// Command bench measures Carillon on this machine: how much load it carries, how late it starts runs, what it
+// costs while idle; on the embedded store or on a private database server. It shows progress on standard
+// error and ends, on standard output, with one line per figure and a table of the bars:
 //
 //	bench: <name> <value> <unit>
 //
@@ -49,8 +49,8 @@ var scenarios = []scenario{
 type bench struct {
 	kind    *kind
 	engine  engine
-	dir     string // for data directories, each scenario its own
-	profile string // empty: none
+	dir     string // for data directories; each scenario has its own
+	profile string // empty: no profile
 	scale   float64
 	hold    time.Duration
 	strict  bool // a figure that got worse is an error
@@ -123,13 +123,14 @@ func (b *bench) choose(store, only string) (chosen []scenario, err error) {
 	return chosen, nil
 }
 
-// measure runs the scenarios and prints what they found. One that fails does not take the others with it.
+// measure runs the scenarios and prints their figures. A scenario that fails does not stop the others.
 func (b *bench) measure(ctx context.Context, dir string, chosen []scenario, record bool) (err error) {
 	if b.dir, err = os.MkdirTemp(dir, "carillon-bench-"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(b.dir)
-	server, err := os.MkdirTemp(dir, "carillon-bench-server-") // beside it: a server may run as somebody who has no business there
+	// Beside it: a server can run as another user, who must not need access to b.dir.
+	server, err := os.MkdirTemp(dir, "carillon-bench-server-")
 	if err != nil {
 		return err
 	}
@@ -161,13 +162,13 @@ func (b *bench) measure(ctx context.Context, dir string, chosen []scenario, reco
 	b.report(os.Stdout, about)
 	whole := err == nil
 	err = errors.Join(err, b.guard(os.Stdout))
-	if record && whole { // a run in which something failed is nothing to go by
+	if record && whole { // the figures of a run with a failure are not reliable
 		err = errors.Join(err, b.record(os.Stdout))
 	}
 	return err
 }
 
-// profiled runs a function, under a profiler if that is asked for.
+// profiled runs a function, under a profiler if -cpuprofile is given.
 func (b *bench) profiled(f func() error) error {
 	if b.profile == "" {
 		return f()

@@ -12,10 +12,11 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// mariaDB is a MariaDB server of this run.
+// mariaDB is a MariaDB server that was started for this run.
 type mariaDB struct{ *server.Server }
 
-// mariaDBSettings are what an administrator would set first; all else is as it comes. Every commit is on disk.
+// mariaDBSettings are the settings that an administrator would change first; all others are the defaults.
+// Every commit is on disk.
 var mariaDBSettings = []string{"innodb_flush_log_at_trx_commit=1", "innodb_buffer_pool_size=1G", "innodb_log_file_size=1G", "skip-log-bin"}
 
 func startMariaDB(ctx context.Context, dir string) (engine, error) {
@@ -58,7 +59,7 @@ func (m mariaDB) hold(ctx context.Context, at place) (release func() error, err 
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // every statement is in the transaction
+	db.SetMaxOpenConns(1) // so that every statement is in the transaction
 	for _, query := range []string{`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `START TRANSACTION WITH CONSISTENT SNAPSHOT`} {
 		if _, err := db.ExecContext(ctx, query); err != nil {
 			db.Close()
@@ -92,7 +93,7 @@ func openMariaDB(address string) (*sql.DB, error) {
 	}
 	c := mysqldriver.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = u.User.Username(), "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
-	c.InterpolateParams = true // a statement of a thousand rows is used once
+	c.InterpolateParams = true // a statement of a thousand rows is used only once
 	connector, err := mysqldriver.NewConnector(c)
 	if err != nil {
 		return nil, err

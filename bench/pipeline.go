@@ -11,8 +11,9 @@ const (
 	plainBatchSize   = 1000
 )
 
-// pipeline takes n rows through insert, claim and finish in batches. In every step a connection inserts a batch, claims
-// its batch before, and finishes the one before that; a slice may be empty. Ids rise with time.
+// pipeline takes n rows through insert, claim and finish in batches. In every step a connection inserts a
+// batch, claims its previous batch, and finishes the one before that; a slice can be empty. Ids rise with
+// time.
 func pipeline(n int, step func(conn int, insert, claim, finish []int64) error) error {
 	base := time.Now().UnixMilli() << 22
 	batch := func(k, conn int) (ids []int64) {

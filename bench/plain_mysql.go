@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// plain sends the rows of a step in one statement for each thing that is done with them, in one transaction, on two
-// connections.
+// plain performs each step in one transaction, with one statement for each kind of write, on two connections.
 func (m mariaDB) plain(ctx context.Context, at place, n int) (rate float64, err error) {
 	db, err := openMariaDB(at.store)
 	if err != nil {
@@ -38,14 +37,15 @@ var mariaDBPlainSchema = []string{
   KEY history_job (job, due))`,
 }
 
-// manyRows is a statement: its beginning, what is repeated for every row, its end, and what a row has for the job of that id.
+// manyRows is a statement: its beginning, the part that is repeated for every row, its end, and the values of
+// the row for a job id.
 type manyRows struct {
 	begin, row, end string
 	args            func(id int64) []any
 }
 
-// A delete with a hint, which only the form for several tables takes, would be turned into a join with a thousand rows,
-// and that into a scan of the table.
+// The delete has no hint: only the form for several tables takes one, and MariaDB would turn that form into a
+// join with a thousand rows, and the join into a scan of the table.
 var (
 	mariaDBPlainJobs = manyRows{`INSERT INTO job VALUES `, `(?,1,'default','bench',?)`, ``, func(id int64) []any { return []any{id, []byte(payload)} }}
 	mariaDBPlainRuns = manyRows{`INSERT INTO run VALUES `, `(?,?,?,1,0,1,'default','')`, ``, func(id int64) []any { return []any{id, id, id} }}
@@ -62,7 +62,8 @@ var (
 )
 
 func mariaDBPlainStep(ctx context.Context, db *sql.DB, insert, claim, finish []int64) error {
-	// Where gaps between rows are locked too, two who append wait for each other.
+	// Read committed: with locks on the gaps between rows, two connections that append would wait for each
+	// other.
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err

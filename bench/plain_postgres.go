@@ -19,7 +19,8 @@ func (p postgres) plain(ctx context.Context, at place, n int) (rate float64, err
 	if err != nil {
 		return 0, err
 	}
-	// Tables that were empty when they were last looked at make reading all of them seem cheap.
+	// The tables were empty when PostgreSQL last analyzed them, so the planner would take full scans for
+	// cheap.
 	for _, name := range []string{"enable_seqscan", "enable_hashjoin", "enable_mergejoin"} {
 		cfg.RuntimeParams[name] = "off"
 	}
@@ -47,7 +48,8 @@ CREATE TABLE history (job bigint NOT NULL, due bigint NOT NULL, started bigint N
   attempt integer NOT NULL, state smallint NOT NULL, worker text, type text NOT NULL);
 CREATE INDEX history_job ON history (job, due);`
 
-// All find their rows by the primary key of run. $1 and $2 are job and due, $3 shards, $4 payloads or revisions.
+// All find their rows by the primary key of run. $1 and $2 are job and due, $3 shards, $4 revisions; for
+// postgresPlainJobs $2 are payloads.
 const (
 	postgresPlainJobs = `INSERT INTO job SELECT id, 1, 'default', 'bench', payload FROM unnest($1::bigint[], $2::bytea[]) x(id, payload)`
 	postgresPlainRuns = `INSERT INTO run SELECT due, job, due, 1, 0, shard, 1, 'default', NULL

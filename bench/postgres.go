@@ -11,10 +11,11 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// postgres is a PostgreSQL server of this run.
+// postgres is a PostgreSQL server that was started for this run.
 type postgres struct{ *server.Server }
 
-// postgresSettings are what an administrator would set first; all else is as it comes. Every commit is on disk.
+// postgresSettings are the settings that an administrator would change first; all others are the defaults.
+// Every commit is on disk.
 var postgresSettings = []string{"fsync=on", "synchronous_commit=on", "shared_buffers=1GB", "max_wal_size=4GB"}
 
 func startPostgres(ctx context.Context, dir string) (engine, error) {
@@ -37,7 +38,8 @@ func (p postgres) about(ctx context.Context) (about string, err error) {
 	return about, err
 }
 
-// create writes down first what scenarios before have left to write: it would slow down the one that comes.
+// create also makes a checkpoint: pages that earlier scenarios left to write would slow down the next
+// scenario.
 func (p postgres) create(ctx context.Context, name string) (store string, err error) {
 	u, err := url.Parse(p.URL)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// figure is a result.
+// figure is one result.
 type figure struct {
 	name  string
 	value float64
@@ -23,7 +23,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// bar is what a figure has to reach, or, atMost, to stay under.
+// bar is the limit that a figure must reach or, with atMost, must not exceed.
 type bar struct {
 	figure string
 	limit  float64
@@ -51,7 +51,7 @@ func (b *bench) figure(name string, value float64, unit string) {
 	b.say("%s", f)
 }
 
-// known is a figure that was reported before; nil if it was not.
+// known is a figure that was reported before; nil if there is none.
 func (b *bench) known(name string) *figure {
 	i := slices.IndexFunc(b.figures, func(f figure) bool { return f.name == name })
 	if i < 0 {

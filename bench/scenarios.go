@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// tomorrow is far enough ahead that nothing starts.
+// tomorrow is far enough ahead that no run starts during the scenario.
 func tomorrow() carillon.Schedule {
 	return carillon.Schedule{At: carillon.Now().Add(24 * time.Hour)}
 }
@@ -52,7 +52,7 @@ func submitScenario(ctx context.Context, b *bench) error {
 	return b.leave(ctx, at, h)
 }
 
-// hammer has so many callers do the same, one time after the other, for five seconds.
+// hammer lets a number of callers repeat the same call for five seconds.
 func hammer(callers int, do func() error) (rate float64, err error) {
 	var n atomic.Int64
 	var g errgroup.Group
@@ -72,7 +72,7 @@ func hammer(callers int, do func() error) (rate float64, err error) {
 	return float64(n.Load()) / time.Since(start).Seconds(), err
 }
 
-// steadyScenario: jobs are submitted for now while others run and end; four submitters with 250 at a time.
+// steadyScenario: jobs are submitted for now while others run and end; four submitters send 250 at a time.
 func steadyScenario(ctx context.Context, b *bench) error {
 	at, h, err := b.house(ctx, slots, nil)
 	if err != nil {
@@ -167,7 +167,8 @@ func instantScenario(ctx context.Context, b *bench) error {
 	return b.leave(ctx, at, h)
 }
 
-// pickupScenario: how long a job that is submitted for now waits on an idle system, and one that is due in a moment.
+// pickupScenario: on an idle system, how long a job that is submitted for now waits for its start, and how
+// late a job starts that is due in a moment.
 func pickupScenario(ctx context.Context, b *bench) error {
 	begun := make(chan time.Time, 1)
 	at, h, err := b.house(ctx, slots, func(*carillon.Run) { begun <- time.Now() })
@@ -196,7 +197,7 @@ func pickupScenario(ctx context.Context, b *bench) error {
 	return b.leave(ctx, at, h)
 }
 
-// flatScenario: what a job costs must not depend on how many others wait.
+// flatScenario: the cost of a job must not depend on how many others wait.
 func flatScenario(ctx context.Context, b *bench) error {
 	var small []float64
 	for range 5 {
@@ -217,7 +218,7 @@ func flatScenario(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// warmDrain leaves out the time until the first job has started, which would weigh more on a small backlog.
+// warmDrain leaves out the time until the first job starts, which would weigh more on a small backlog.
 func (b *bench) warmDrain(ctx context.Context, n int) (rate float64, err error) {
 	at, err := b.fresh(ctx)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// spent is what this process has used up since it began: a database's server is not in it.
+// spent is what this process has used since it began. It does not include a database server.
 type spent struct {
 	cpu    time.Duration
 	allocs uint64
@@ -18,14 +18,14 @@ func spentSoFar() spent {
 	return spent{cpuTime(), m.Mallocs}
 }
 
-// spentOn reports what each of n jobs has cost since from.
+// spentOn reports what each of n jobs cost between from and to.
 func (b *bench) spentOn(name string, n float64, from, to spent) {
 	b.figure(name+"_cpu", float64((to.cpu-from.cpu).Microseconds())/n, "us/job")
 	b.figure(name+"_allocs", float64(to.allocs-from.allocs)/n, "allocs/job")
 }
 
-// metered is a crew that remembers what had been spent when the last job was recorded: what its end costs is not the
-// jobs' doing.
+// metered is a crew that notes what had been spent when the last job was recorded: the cost of ending the
+// crew is not a cost of the jobs.
 type metered struct {
 	crew
 	at *spent

@@ -24,10 +24,11 @@ func (embedded) drop(context.Context, string) error             { return nil }
 func (embedded) stop() error                                    { return nil }
 
 func (embedded) hold(context.Context, place) (func() error, error) {
-	return nil, errors.New("an embedded store has nobody beside its node")
+	return nil, errors.New("an embedded store has no process beside its node")
 }
 
-// plain uses prepared statements in batches of 1000 on one connection, durable: the limit that the engine sets.
+// plain uses prepared statements in durable batches of 1000 on one connection: the limit that the engine
+// sets.
 func (embedded) plain(_ context.Context, at place, n int) (rate float64, err error) {
 	conn, err := sqlite.OpenConn(filepath.Join(at.data, "plain.db"), sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL)
 	if err != nil {

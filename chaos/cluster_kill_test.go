@@ -17,14 +17,15 @@ var (
 	killFor     = flag.Duration("kill-for", time.Minute, "for how long a process of a cluster is killed every second")
 )
 
-// Not parallel to the other tests: it needs the machine for itself, and theirs have times to keep.
+// This test does not run in parallel with the other tests: it needs the machine for itself, and the others
+// check times.
 func TestKillNineOfAnyNodeOrWorkerLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 	onEach(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), *killFor+2*time.Minute)
 		rnd := random(t)
 		c.start("node-1", "node-2", "node-3")
 		var victims []*victim
-		for name, node := range c.nodes { // somewhere else every time: workers have to learn of it
+		for name, node := range c.nodes { // at a new address every time: workers must learn of it
 			victims = append(victims, &victim{node.Process, func() *Process { return c.launch(name, "--listen", "127.0.0.1:0").Process }})
 		}
 		for _, name := range []string{"worker-1", "worker-2", "worker-3"} {
@@ -62,14 +63,15 @@ func TestKillNineOfAnyNodeOrWorkerLosesNothingAndRunsNothingTwiceAtOnce(t *testi
 	})
 }
 
-// victim is a process that is killed and started again.
+// victim is a process that the test kills and starts again.
 type victim struct {
 	*Process
 	again func() *Process
 }
 
-// load hands in jobs of all kinds while others kill, through whichever node answers, and returns those that were accepted.
-// What was not answered may exist or not: nobody promised anything.
+// load submits jobs of all kinds while the test kills processes, through any node that answers, and returns
+// the accepted jobs. A job whose submit got no answer can exist or not: the cluster has promised nothing
+// about it.
 func (c *cluster) load(rnd *rand.Rand) (accepted []carillon.Job) {
 	const batch = 50
 	began := time.Now()
@@ -90,7 +92,8 @@ func (c *cluster) load(rnd *rand.Rand) (accepted []carillon.Job) {
 	return accepted
 }
 
-// pick is a job of any kind: due now, due while there are kills, recurring, failing at first or for good, or a command.
+// pick is a job of any kind: due now, due during the kills, recurring, failing at first or for good, or a
+// command.
 func (c *cluster) pick(rnd *rand.Rand, left time.Duration) carillon.Definition {
 	def := handledJob("default", Work{For: carillon.Duration(rnd.IntN(40)) * carillon.Duration(time.Millisecond)})
 	switch n := rnd.IntN(100); {

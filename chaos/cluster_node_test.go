@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// every is a job for every step of a time that begins soon, due one after the other.
+// every makes one job for every step of a period that begins soon, due one after the other.
 func every(step, length time.Duration) (defs []carillon.Definition, begin carillon.Time) {
 	begin = carillon.Now().Add(3 * time.Second)
 	for at := time.Duration(0); at < length; at += step {
@@ -22,7 +22,7 @@ func every(step, length time.Duration) (defs []carillon.Definition, begin carill
 	return defs, begin
 }
 
-// lateness is how late each run started first.
+// lateness is how late the first start of each run was.
 func lateness(lines []Line) map[carillon.RunID]time.Duration {
 	late := map[carillon.RunID]time.Duration{}
 	for _, l := range lines {
@@ -33,8 +33,9 @@ func lateness(lines []Line) map[carillon.RunID]time.Duration {
 	return late
 }
 
-// overtaken says that a run was more than a second late because nobody saw to it: others, due a second later, had started
-// well before. Where the machine itself stood still for a second all are late, and none is overtaken.
+// overtaken says that a run was more than a second late because no node took care of it: other runs, due a
+// second later, had started well before it. If the machine itself stood still for a second, all runs are late
+// and none is overtaken.
 func overtaken(id carillon.RunID, late map[carillon.RunID]time.Duration) bool {
 	began := id.Due.Add(late[id])
 	for other := range late {
@@ -56,14 +57,15 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 		defs, begin := every(200*time.Millisecond, 30*time.Second)
 		var accepted []carillon.Job
 		const batches = 30
-		for first := range batches { // each through another node, and of all times, so that every node always has some to see to
+		// Each batch goes through another node and has jobs of all times, so that every node always has some.
+		for first := range batches {
 			var batch []carillon.Definition
 			for i := first; i < len(defs); i += batches {
 				batch = append(batch, defs[i])
 			}
 			accepted = append(accepted, c.submit(batch...)...)
 		}
-		inTime := carillon.Now() < begin // a machine that is too busy for that tells nothing about lateness
+		inTime := carillon.Now() < begin // on a machine too busy for that, lateness says nothing
 		last(c.ctx, begin.Add(5*time.Second).Until())
 		killed := carillon.Now()
 		c.nodes["node-2"].Kill()
@@ -110,9 +112,10 @@ func TestTwoOwnersOfAShardRunNothingTwice(t *testing.T) {
 		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		c.members(carillon.KindNode, 1) // the other has all shards
+		c.members(carillon.KindNode, 1) // the other node has all shards
 		last(c.ctx, begin.Add(13*time.Second).Until())
-		if err := frozen.Signal(syscall.SIGCONT); err != nil { // it believes that half of them are its own
+		// It still believes that half of the shards are its own.
+		if err := frozen.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
 		c.members(carillon.KindNode, 2)
@@ -129,7 +132,7 @@ func TestTwoOwnersOfAShardRunNothingTwice(t *testing.T) {
 	})
 }
 
-// The clock of a database cannot be set, but on PostgreSQL the function that reads it can be replaced.
+// A test cannot set the clock of a database, but on PostgreSQL it can replace the function that reads it.
 func TestANodeWhoseClockDiffersFromTheStoresIsNotReady(t *testing.T) {
 	t.Parallel()
 	e := engines[0]

@@ -50,7 +50,7 @@ func TestADatabaseThatCrashesUnderLoadLosesNothingAndEndsNoNode(t *testing.T) {
 	})
 }
 
-// startAgain starts the database while somebody asks for a job to be taken.
+// startAgain starts the database while a caller submits a job and waits for it to be accepted.
 func (c *cluster) startAgain(start func(ctx context.Context) error, def carillon.Definition) []carillon.Job {
 	c.t.Helper()
 	started := make(chan error, 1)
@@ -65,8 +65,8 @@ func (c *cluster) startAgain(start func(ctx context.Context) error, def carillon
 	return jobs
 }
 
-// A short freeze is a case of its own: after a long one all connections are new, after a short one what was asked before it
-// is answered.
+// A short freeze is a separate case: after a long freeze all connections are new; after a short one the
+// database answers requests from before it.
 func TestADatabaseThatIsFrozenForLongerThanTheLeaseStopsWorkAsALoss(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{10 * time.Second, 30 * time.Second} {
@@ -84,19 +84,20 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	c.commands("worker-2", "commands")
 	defs := []carillon.Definition{interruptedHandler("default", 2*time.Second), c.interrupted("commands", 2*time.Second)}
 	for i := range defs {
-		defs[i].Retry.MaxCrashes = 1 // the first time it is taken for a crash it is quarantined
+		defs[i].Retry.MaxCrashes = 1 // a loss that is taken for a crash quarantines the run at once
 	}
 	running := runsOf(c.submit(defs...))
 	c.started(1, running...)
 	sessions := c.sessions()
-	// Only who has watched for so long ends the sessions of others, and then little else is asked of the database: what was
-	// asked last before the freeze, and is done after it, is to end the sessions of those who are silent.
+	// A node ends the sessions of other members only after it has watched them for this long. By then little
+	// else goes to the database, so the last request before the freeze, which the database performs after it,
+	// is the one that ends the sessions of silent members.
 	last(c.ctx, carillon.SessionTime+3*time.Second)
 
 	if err := db.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	defer db.Signal(syscall.SIGCONT) // frozen it could not be stopped
+	defer db.Signal(syscall.SIGCONT) // a frozen database could not be stopped
 	frozen := carillon.Now()
 	silent := c.silent(frozen)
 	stopped := silent.Sub(frozen)

@@ -21,8 +21,9 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// cluster is some nodes on one database, and workers that dial in to them. Each process has a name, under which a killed one
-// is started again. When the test has failed it says what the processes had to say.
+// cluster is some nodes on one database, and workers that dial in to them. Each process has a name; the test
+// starts a killed process again under the same name. If the test fails, it shows the end of each process's
+// log.
 type cluster struct {
 	t       *testing.T
 	ctx     context.Context
@@ -30,7 +31,7 @@ type cluster struct {
 	store   string
 	dir     string
 	logDir  string
-	witness string // what the bodies of all jobs write to
+	witness string // the file to which the bodies of all jobs write
 	machine *machine
 	entry   string // an address that stays: see front
 
@@ -48,17 +49,17 @@ type named struct {
 
 var logs = flag.String("logs", "", "directory to keep what the processes and the bodies of jobs write (default: none, the end is shown when a test fails)")
 
-// hang is a time after which a test that waits for something gives up. It judges nothing: however busy the machine is, what is
-// waited for has happened long before.
+// hang is the time after which a test that waits for something gives up. It judges nothing: even on a busy
+// machine the awaited event happens long before.
 const hang = 6 * time.Minute
 
 // handled is the type of jobs whose body is a handler.
 const handled = "witness"
 
-// newCluster is for a test that takes as long as limit, on a machine that is not busy.
+// newCluster is for a test that takes up to limit on an idle machine.
 func newCluster(t *testing.T, store string, limit time.Duration) *cluster {
 	t.Helper()
-	binary := buildBinary(t) // may take long: its time is not the test's
+	binary := buildBinary(t) // can take long: its time is not the test's
 	ctx, cancel := context.WithTimeout(t.Context(), limit+hang)
 	dir := t.TempDir()
 	logDir := dir
@@ -79,7 +80,7 @@ func newCluster(t *testing.T, store string, limit time.Duration) *cluster {
 	return c
 }
 
-// close ends the processes, the last started first, and tells of those that had ended by themselves.
+// close ends the processes, the last started first, and reports those that had ended by themselves.
 func (c *cluster) close() {
 	for i := len(c.processes) - 1; i >= 0; i-- {
 		if p := c.processes[i]; p.Crashed() {
@@ -102,7 +103,7 @@ func tail(path string, n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 
-// log is where the process of that name writes, also when it is started again.
+// log is the file to which the process of that name writes, also after a restart.
 func (c *cluster) log(name string) *os.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +123,8 @@ func (c *cluster) keep(name string, p *Process) {
 	c.processes = append(c.processes, named{name, p})
 }
 
-// launch starts a node; it may not be ready yet. It has the same address every time, unless args say otherwise.
+// launch starts a node; it is perhaps not ready yet. The node has the same address every time, unless args
+// say otherwise.
 func (c *cluster) launch(name string, args ...string) *Server {
 	args = append([]string{"--store", c.store, "--concurrency", "0", "--listen", c.address(name)}, args...)
 	s, err := Launch(c.binary, filepath.Join(c.dir, name), c.log(name), args...)
@@ -136,12 +138,13 @@ func (c *cluster) launch(name string, args ...string) *Server {
 	return s
 }
 
-// address is one that nobody uses, and that no connection to somewhere else gets while the node is not there.
+// address is an unused address. Its port is below those that the kernel gives to outgoing connections, so
+// that none of them takes it while the node is down.
 func (c *cluster) address(name string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for c.addresses[name] == "" {
-		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)) // below what the kernel chooses from
+		address := fmt.Sprintf("127.0.0.1:%d", 10_000+rand.IntN(22_000)) // below the kernel's range
 		if l, err := net.Listen("tcp", address); err == nil {
 			l.Close()
 			c.addresses[name] = address
@@ -170,7 +173,7 @@ func (c *cluster) ready(name string) *Server {
 	return c.nodes[name]
 }
 
-// members waits until so many of a kind are there.
+// members waits until there are exactly want members of a kind.
 func (c *cluster) members(kind string, want int) {
 	c.t.Helper()
 	poll(c.t, c.ctx, fmt.Sprintf("%d members of kind %s", want, kind), func() bool {
@@ -205,8 +208,9 @@ func (c *cluster) where() (urls []string, token string) {
 	return urls, token
 }
 
-// servers are what a worker that starts now is given, and the token: the nodes that there are, and one address that stays, as
-// deployments have. All nodes that a worker knows may be gone before it has heard of others.
+// servers are the addresses and the token for a worker that starts now: those of the current nodes, and one
+// address that stays, as deployments have. All nodes that a worker knows can be gone before it has heard of
+// others.
 func (c *cluster) servers() (list, token string) {
 	urls, token := c.where()
 	return strings.Join(append(urls, c.front()), ","), token
@@ -244,7 +248,8 @@ func (c *cluster) run(name string, cmd *exec.Cmd) *Process {
 	return p
 }
 
-// ask tries one node after the other, a random one first, until one answers. Once round: an error if none did.
+// ask tries one node after the other, a random one first, until one answers. It tries each node once, and
+// returns an error if none answers.
 func (c *cluster) ask(question func(ctx context.Context, api *client.Client) error) error {
 	urls, token := c.where()
 	err := errors.New("no node has an address")
@@ -252,7 +257,8 @@ func (c *cluster) ask(question func(ctx context.Context, api *client.Client) err
 		var api *client.Client
 		api, err = client.New(client.Config{URL: urls[i], Token: token, HTTP: quick, Timeout: 5 * time.Second})
 		if err == nil {
-			err = question(context.WithoutCancel(c.ctx), api) // after the end, too, somebody asks what went wrong
+			// Without the cancellation: after the end, too, a test asks what went wrong.
+			err = question(context.WithoutCancel(c.ctx), api)
 		}
 		if err == nil {
 			break
@@ -261,7 +267,7 @@ func (c *cluster) ask(question func(ctx context.Context, api *client.Client) err
 	return err
 }
 
-// insist asks until somebody answers.
+// insist asks until a node answers.
 func (c *cluster) insist(question func(ctx context.Context, api *client.Client) error) {
 	c.t.Helper()
 	for {
@@ -276,7 +282,8 @@ func (c *cluster) insist(question func(ctx context.Context, api *client.Client) 
 	}
 }
 
-// submit hands in jobs and does not give up before they are accepted, which may be more than once if an answer is lost.
+// submit submits jobs until the cluster accepts them. If an answer is lost, a job can be accepted more than
+// once.
 func (c *cluster) submit(defs ...carillon.Definition) (jobs []carillon.Job) {
 	c.t.Helper()
 	for part := range slices.Chunk(defs, 500) {
@@ -305,15 +312,15 @@ func (c *cluster) commandJob(queue string, d time.Duration) carillon.Definition 
 	return def
 }
 
-// interrupted is a command whose first attempt lasts until it is stopped. What a test has to do meanwhile may take as long as
-// it takes on a busy machine. Later attempts take so long.
+// interrupted is a command whose first attempt lasts until it is stopped, because the steps of a test can
+// take any time on a busy machine. Later attempts last as long as later says.
 func (c *cluster) interrupted(queue string, later time.Duration) carillon.Definition {
 	def := c.commandJob(queue, later)
 	def.Target.Command.Env["WITNESS_FIRST"] = time.Hour.String()
 	return def
 }
 
-// interruptedHandler is the same with a handler.
+// interruptedHandler is interrupted for a handler.
 func interruptedHandler(queue string, later time.Duration) carillon.Definition {
 	return handledJob(queue, Work{For: carillon.Duration(later), First: carillon.Duration(time.Hour)})
 }

@@ -25,8 +25,8 @@ func repeat(def carillon.Definition, n int) []carillon.Definition {
 	return defs
 }
 
-// expect compares what is recorded of an ended run. A worker that the machine kept from beating loses its runs, as it should:
-// where the machine stood still there may be more losses.
+// expect compares the record of an ended run. If the machine keeps a worker from beating, the worker loses
+// its runs, as it should: so a run can have more losses if the machine stood still.
 func (c *cluster) expect(run carillon.Run, attempt, losses int32) {
 	c.t.Helper()
 	if more := run.Losses - losses; more > 0 {
@@ -116,7 +116,8 @@ func TestAFrozenWorkersResultIsRefusedAndItsCommandsAreKilledMeanwhile(t *testin
 	})
 }
 
-// What a frozen process does when it thaws cannot be undone, so the bodies may overlap here: what counts is one result.
+// What a frozen process does when it thaws cannot be undone, so the bodies can overlap here: the cluster must
+// accept only one result.
 func TestAFrozenHandlersSuccessIsRefusedAndTheRunThatReplacedItStands(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, e *engine) {
@@ -147,7 +148,8 @@ func TestSIGTERMLetsRunningWorkEndOrHandsItBack(t *testing.T) {
 	onEach(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), 2*time.Minute)
 		c.start("node-1")
-		c.launch("node-2", "--concurrency", "4", "--queues", "inner", "--drain", "4s") // the last of a flag counts
+		// Launch uses the last value of a flag
+		c.launch("node-2", "--concurrency", "4", "--queues", "inner", "--drain", "4s")
 		c.ready("node-2")
 		c.commands("worker", "outer", "--drain", "4s")
 		t.Run("of a node", func(t *testing.T) { c.drains(t, "node-2", "inner") })
@@ -156,8 +158,8 @@ func TestSIGTERMLetsRunningWorkEndOrHandsItBack(t *testing.T) {
 	})
 }
 
-// drains: what a process runs that is told to stop ends if it is short and is handed back if it is long, and whoever else is
-// there goes on with it.
+// drains tells a process to stop. Its short run ends, its long run is handed back, and another worker goes on
+// with that one.
 func (c *cluster) drains(t *testing.T, name, queue string) {
 	i := slices.IndexFunc(c.processes, func(p named) bool { return p.name == name })
 	p := c.processes[i]

@@ -16,12 +16,13 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// engine is a kind of database that a cluster can share. Tests whose faults do not touch the server share one, with a
-// database each.
+// engine is a kind of database that a cluster can share. Tests whose faults do not touch the server share one
+// server, with a database for each test.
 type engine struct {
 	name  string
 	start func(ctx context.Context, dir string, settings ...string) (*server.Server, error)
-	// quick settings forget what was told last when the machine crashes; kept ones do not when the server is killed.
+	// quick settings lose the last commits when the machine crashes; kept settings lose none when the server
+	// is killed.
 	quick, kept []string
 	create      func(ctx context.Context, server *url.URL, database string) error
 
@@ -42,7 +43,7 @@ var engines = []*engine{
 	},
 }
 
-// onEach runs a test on every kind of database, side by side.
+// onEach runs a test on every kind of database, in parallel.
 func onEach(t *testing.T, test func(t *testing.T, e *engine)) {
 	for _, e := range engines {
 		t.Run(e.name, func(t *testing.T) {
@@ -52,10 +53,10 @@ func onEach(t *testing.T, test func(t *testing.T, e *engine)) {
 	}
 }
 
-// own starts a server that faults may be done to.
+// own starts a server to which a test can do faults.
 func (e *engine) own(t *testing.T) *server.Server {
 	t.Helper()
-	e.mu.Lock() // two that are set up at once would get in each other's way
+	e.mu.Lock() // two servers that start at once would disturb each other
 	s, err := e.start(context.Background(), "", e.kept...)
 	e.mu.Unlock()
 	server.Need(t, err)

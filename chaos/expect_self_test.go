@@ -25,7 +25,7 @@ func TestSkipsAndAttemptsThatNothingExplainsAreFound(t *testing.T) {
 		overlap carillon.Overlap
 		fails   int32
 		runs    []carillon.Run
-		want    string // empty: all is explained
+		want    string // empty: everything is explained
 	}{
 		{"skip", carillon.OverlapSkip, 0, []carillon.Run{ran, skipped(20, unfinished, due(10))}, ""},
 		{"queue", carillon.OverlapQueue, 0, []carillon.Run{ran, skipped(20, waits, due(10))}, ""},

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// quick keeps no connections: whoever answers next may be another process.
+// quick keeps no connections: the next answer can come from another process.
 var quick = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 var unfinished = []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}
@@ -22,7 +22,8 @@ var unfinished = []carillon.State{carillon.Waiting, carillon.Claimed, carillon.R
 // lines are what the bodies have written so far.
 func (c *cluster) lines() []Line { return read(c.witness) }
 
-// started waits until the bodies of runs have begun an attempt of at least that number, and returns when each did.
+// started waits until the bodies of runs have begun an attempt of at least that number, and returns when each
+// did.
 func (c *cluster) started(attempt int32, runs ...carillon.RunID) map[carillon.RunID]carillon.Time {
 	c.t.Helper()
 	var began map[carillon.RunID]carillon.Time
@@ -42,8 +43,9 @@ func (c *cluster) started(attempt int32, runs ...carillon.RunID) map[carillon.Ru
 	return began
 }
 
-// silent waits until a lease that was prolonged last at a time must be over and no body has written anything for a second,
-// and returns when the last one did. On a busy machine bodies may be silent for a moment before.
+// silent waits until a lease that was last prolonged at a given time must be over and no body has written
+// anything for a second, and returns the time of the last line. It waits for the lease because on a busy
+// machine bodies can be silent for a moment before that.
 func (c *cluster) silent(prolonged carillon.Time) carillon.Time {
 	c.t.Helper()
 	var at carillon.Time
@@ -57,7 +59,7 @@ func (c *cluster) silent(prolonged carillon.Time) carillon.Time {
 	return at
 }
 
-// said looks for words in the log of a process.
+// said looks for a text in the log of a process.
 func (c *cluster) said(name, words string) bool {
 	b, _ := os.ReadFile(c.log(name).Name())
 	return bytes.Contains(b, []byte(words))
@@ -90,13 +92,13 @@ func (c *cluster) ended(ids ...carillon.RunID) (runs []carillon.Run) {
 	return runs
 }
 
-// row is all that is known of a run.
+// row is the whole record of a run.
 func row(run carillon.Run) string {
 	b, _ := json.Marshal(run)
 	return string(b)
 }
 
-// settled waits until nothing is unfinished.
+// settled waits until no run is unfinished.
 func (c *cluster) settled() {
 	c.t.Helper()
 	for {
@@ -123,7 +125,7 @@ func (c *cluster) settled() {
 	}
 }
 
-// all waits until nothing is unfinished and returns every run there is.
+// all waits until no run is unfinished and returns every run.
 func (c *cluster) all() map[carillon.RunID]carillon.Run {
 	c.t.Helper()
 	c.settled()
@@ -147,7 +149,7 @@ func (c *cluster) all() map[carillon.RunID]carillon.Run {
 	}
 }
 
-// complete checks that every accepted job has run as often as it should, in the end.
+// complete checks that every accepted job ran as often as it should.
 func (c *cluster) complete(accepted []carillon.Job, runs map[carillon.RunID]carillon.Run) {
 	c.t.Helper()
 	succeeded, failed := map[carillon.JobID]int{}, map[carillon.JobID]int{}
@@ -185,8 +187,9 @@ func workOf(job carillon.Job) (work Work) {
 	return work
 }
 
-// explained checks that every skip of an accepted job has a reason that its definition and its other runs bear out, and that
-// every attempt is accounted for: the last one, the losses, and failures that were asked for.
+// explained checks that every skip of an accepted job has a reason that agrees with the job's definition and
+// its other runs, and that every attempt is accounted for: the last one, the losses, and the failures that
+// the payload asks for.
 func explained(accepted []carillon.Job, runs map[carillon.RunID]carillon.Run) (broken []string) {
 	jobs := map[carillon.JobID]carillon.Job{}
 	for _, job := range accepted {
@@ -244,7 +247,7 @@ func unexplainedSkip(job *carillon.Job, run carillon.Run, runs map[carillon.RunI
 	return ""
 }
 
-// truthful checks the promises on what the bodies wrote, and the records against it.
+// truthful checks the promises against the lines of the bodies, and the records against these lines.
 func (c *cluster) truthful(runs map[carillon.RunID]carillon.Run) []Line {
 	c.t.Helper()
 	lines := c.lines()

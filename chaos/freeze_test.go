@@ -34,7 +34,8 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	}
 	stopped := time.Now()
 	poll(t, ctx, "the command to be killed by its supervisor", func() bool {
-		lines := read(witness) // on a busy machine it may be silent for a moment before its lease is over
+		// On a busy machine it can be silent for a moment before its lease is over.
+		lines := read(witness)
 		return time.Since(stopped) > 6*time.Second && carillon.Now().Sub(lines[len(lines)-1].At) > time.Second
 	})
 	if err := s.Signal(syscall.SIGCONT); err != nil {

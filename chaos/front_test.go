@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// front opens one address that stays, as a load balancer has, and returns its URL. It passes every connection on to a node
-// that accepts one. Workers that know only addresses of dead nodes come back through it.
+// front opens one address that stays, as a load balancer has, and returns its URL. It passes every connection
+// on to a node that accepts it. Workers that know only addresses of dead nodes come back through it.
 func (c *cluster) front() string {
 	c.t.Helper()
 	c.mu.Lock()
@@ -44,7 +44,7 @@ func (c *cluster) pass(from net.Conn) {
 	defer from.Close()
 	to := c.dialAny()
 	if to == nil {
-		return // no node is alive: the caller hears it at once and tries again
+		return // no node is alive: the caller gets an error at once and tries again
 	}
 	defer to.Close()
 	var both sync.WaitGroup

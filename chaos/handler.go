@@ -14,19 +14,20 @@ import (
 	"github.com/carillon-run/carillon/executor"
 )
 
-// Work is the payload of a job whose body is a handler: what it does besides bearing witness.
+// Work is the payload of a job whose body is a handler: what the body does besides writing witness lines.
 type Work struct {
-	For   carillon.Duration `json:"for"`             // how long it takes
-	First carillon.Duration `json:"first,omitempty"` // how long the first attempt takes instead; 0: as long as the others
-	Fails int32             `json:"fails,omitempty"` // so many first attempts fail
+	For carillon.Duration `json:"for"` // how long it takes
+	// First is how long the first attempt takes instead; 0: as long as the others.
+	First carillon.Duration `json:"first,omitempty"`
+	Fails int32             `json:"fails,omitempty"` // how many of the first attempts fail
 	Fatal bool              `json:"fatal,omitempty"` // it fails for good
 }
 
-// errAsked is how an attempt fails that was asked to.
+// errAsked is the error of an attempt that fails because its payload asks for it.
 var errAsked = errors.New("asked to fail")
 
-// Handler is a job's body inside a worker's process: it says the same as Body. The result of a run is the number of the
-// attempt that ended it.
+// Handler is a job's body inside a worker's process: it writes the same lines as Body. The result of a run is
+// the number of the attempt that ended it.
 func Handler(witness string) (executor.Handler, error) {
 	f, err := open(witness)
 	if err != nil {
@@ -55,7 +56,7 @@ func Handler(witness string) (executor.Handler, error) {
 	}, nil
 }
 
-// voice is how the body of an attempt speaks.
+// voice writes the lines of an attempt's body.
 type voice struct {
 	to                  *os.File
 	run, attempt, fence string
@@ -66,7 +67,8 @@ func (v voice) say(kind string) error {
 	return err
 }
 
-// live says that the body has started and that it lives, for so long. It is silent as soon as ctx has ended.
+// live writes that the body has started, and then, for d, that it is alive. It is silent as soon as ctx has
+// ended.
 func (v voice) live(ctx context.Context, d time.Duration) error {
 	if err := v.say("START"); err != nil {
 		return err

@@ -15,15 +15,15 @@ import (
 
 var kills = flag.Int("kills", 50, "how often the process is killed")
 
-// load submits jobs of all kinds until ctx ends, and keeps the ids of those that were accepted.
+// load submits jobs of all kinds until ctx ends, and keeps those that were accepted.
 type load struct {
 	witness  string
 	machine  *machine
 	mu       sync.Mutex
 	accepted []carillon.Job
 	rnd      *rand.Rand
-	killed   carillon.Time // the last time
-	worst    time.Duration // until everything that a kill interrupted had started again
+	killed   carillon.Time // at the last kill
+	worst    time.Duration // from a restart until all interrupted runs had started again
 }
 
 func (l *load) next() carillon.Definition {
@@ -40,7 +40,7 @@ func (l *load) next() carillon.Definition {
 	return def
 }
 
-// life is how long the process may live this time.
+// life is how long the process lives this time.
 func (l *load) life() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +51,7 @@ func (l *load) run(ctx context.Context, c *client.Client) {
 	for ctx.Err() == nil {
 		job, err := c.Submit(ctx, l.next())
 		if err != nil {
-			return // killed, or about to be: nobody promised anything
+			return // killed, or about to be: the server has promised nothing
 		}
 		l.mu.Lock()
 		l.accepted = append(l.accepted, job)
@@ -70,7 +70,7 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 	defer cancel()
 	l := &load{witness: filepath.Join(t.TempDir(), "witness"), rnd: random(t), machine: watchMachine(t)}
 	for i := range *kills {
-		if i%5 == 4 { // also while it starts
+		if i%5 == 4 { // kill it also while it starts
 			if err := StartAndKill(binary, data, l.life()/5); err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,8 @@ func awaitEnds(t *testing.T, ctx context.Context, c *client.Client, jobs []caril
 	for _, job := range jobs {
 		for !jobEnded(t, ctx, c, job, ended) {
 			select {
-			case <-time.After(50 * time.Millisecond): // another process's progress has no event here
+			// There is no event here for the progress of another process.
+			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
 				t.Fatalf("%s has not ended: %v", job.ID, ctx.Err())
 			}
@@ -138,7 +139,7 @@ func awaitEnds(t *testing.T, ctx context.Context, c *client.Client, jobs []caril
 	return ended
 }
 
-// jobEnded says that all runs of a job have ended, as many as it should have.
+// jobEnded says that all runs of a job have ended, and checks that as many succeeded as it should have.
 func jobEnded(t *testing.T, ctx context.Context, c *client.Client, job carillon.Job, ended map[carillon.RunID]carillon.Run) bool {
 	t.Helper()
 	ran := 0
@@ -165,7 +166,8 @@ func jobEnded(t *testing.T, ctx context.Context, c *client.Client, job carillon.
 	return true
 }
 
-// checkEnds compares records with witnesses: what succeeded was seen to end, what was seen to end is not forgotten.
+// checkEnds compares records with witnesses: a witness saw every succeeded run end, and all other runs were
+// skipped.
 func checkEnds(t *testing.T, lines []Line, ended map[carillon.RunID]carillon.Run) {
 	t.Helper()
 	seen := map[carillon.RunID]bool{}
@@ -184,8 +186,9 @@ func checkEnds(t *testing.T, lines []Line, ended map[carillon.RunID]carillon.Run
 	}
 }
 
-// awaitRestarts: what was going on at the last kill starts again within ten seconds. Other lives are too short to tell:
-// a run may be claimed and the process be killed before its command has said a word.
+// awaitRestarts checks that the attempts that the last kill interrupted start again within ten seconds. The
+// other lives of the process are too short to tell: a run can be claimed and the process killed before its
+// command has written a line.
 func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client, began time.Time) {
 	t.Helper()
 	for {
@@ -211,6 +214,6 @@ func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client
 			}
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // what other processes write has no event here
+		time.Sleep(20 * time.Millisecond) // there is no event here for lines of other processes
 	}
 }

@@ -10,23 +10,24 @@ import (
 	"time"
 )
 
-// machine measures for how long processes of this machine waited for a processor or a disk while a test ran. What a test
-// judges by real time allows for that, so that a busy machine does not fail it.
+// machine measures for how long processes of this machine waited for a processor or a disk while a test ran.
+// Checks of real time allow for that, so that a busy machine does not fail a test.
 type machine struct {
 	mu    sync.Mutex
 	marks []mark
 }
 
-// mark is what had been waited in all up to a time.
+// mark is the total waiting time up to a moment.
 type mark struct {
 	at    time.Time
-	stood time.Duration // by ticks that came late: nothing ran
-	kept  time.Duration // by the kernel: at least one process had to wait
+	stood time.Duration // measured by ticks that came late: nothing ran
+	kept  time.Duration // counted by the kernel: at least one process had to wait
 }
 
 const (
 	markEvery = 20 * time.Millisecond
-	// A process that has to share still gets on, so not all the time that the kernel counts is an excuse.
+	// A process that shares a processor still makes progress, so not all the time that the kernel counts is
+	// an excuse.
 	mostKept = 4 * time.Second
 )
 
@@ -61,13 +62,13 @@ func (m *machine) mark(at time.Time, kept time.Duration) {
 	m.marks = append(m.marks, mark{at, before.stood + late, kept})
 }
 
-// allowance is how much longer than on an idle machine something may have taken between two times.
+// allowance is how much longer than on an idle machine something can have taken between two times.
 func (m *machine) allowance(from, to time.Time) time.Duration {
 	a, b := m.around(from, to)
 	return max(b.stood-a.stood, min(b.kept-a.kept, mostKept))
 }
 
-// stood is for how long nothing ran between two times.
+// stood is for how long no process ran between two times.
 func (m *machine) stood(from, to time.Time) time.Duration {
 	a, b := m.around(from, to)
 	return b.stood - a.stood
@@ -84,7 +85,7 @@ func (m *machine) around(from, to time.Time) (a, b mark) {
 
 func byTime(m mark, at time.Time) int { return m.at.Compare(at) }
 
-// pressure is for how long processes have waited since the machine started; 0 where the kernel does not say.
+// pressure is for how long processes have waited since the machine started; 0 if the kernel does not say.
 func pressure() (all time.Duration) {
 	for _, of := range []string{"cpu", "io", "memory"} {
 		b, err := os.ReadFile("/proc/pressure/" + of)
@@ -109,7 +110,7 @@ func TestTheAllowanceIsWhatTheMachineTook(t *testing.T) {
 	m.mark(at(3060*time.Millisecond), 0) // nothing ran for three seconds
 	m.mark(at(3080*time.Millisecond), 500*time.Millisecond)
 	m.mark(at(60*time.Second), time.Minute)
-	m.marks[4].stood = m.marks[3].stood // ticks came in time, all the while processes had to wait
+	m.marks[4].stood = m.marks[3].stood // ticks came in time, although processes had to wait
 	for _, c := range []struct {
 		from, to, want time.Duration
 	}{

@@ -26,7 +26,7 @@ import (
 
 var seed = flag.Uint64("seed", 0, "seed of random choices (default: a new one, printed)")
 
-// random makes choices that can be repeated.
+// random makes random choices that -seed repeats.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
 	s := *seed
@@ -37,7 +37,7 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(s, 1))
 }
 
-// TestMain is also the body of the jobs, and a worker that has handlers: the binary re-executes itself as these.
+// TestMain is also the body of the jobs, and a worker with handlers: the binary re-executes itself as these.
 func TestMain(m *testing.M) {
 	var err error
 	switch {
@@ -61,7 +61,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// test runs the tests. More of them at once than there are processors, unless told otherwise: they mostly wait.
+// test runs the tests. By default it runs more of them at once than there are processors, because they mostly
+// wait.
 func test(m *testing.M) int {
 	parallel := flag.Lookup("test.parallel")
 	was := parallel.Value.String()
@@ -73,12 +74,13 @@ func test(m *testing.M) int {
 		for _, e := range engines {
 			e.stop()
 		}
-		os.RemoveAll(builtIn) // empty: nothing was built
+		os.RemoveAll(builtIn) // empty if nothing was built
 	}()
 	return m.Run()
 }
 
-// handle is a worker that performs handler targets and writes down what happens: the main of another process.
+// handle is a worker that performs handler targets and writes witness lines: the main function of another
+// process.
 func handle(witness string) error {
 	handler, err := Handler(witness)
 	if err != nil {
@@ -100,7 +102,8 @@ func handle(witness string) error {
 	}).Run(ctx)
 }
 
-// reaches is an HTTP client for a worker that the network lets reach one node only; nil for an empty address: any node.
+// reaches is an HTTP client for a worker that can reach only one node; nil, for any node, if the address is
+// empty.
 func reaches(address string) *http.Client {
 	if address == "" {
 		return nil
@@ -114,7 +117,7 @@ func reaches(address string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16}}
 }
 
-// binary is the program under test, built once, in the directory builtIn.
+// builtIn is the directory with the program under test, which binary builds once.
 var builtIn string
 
 var binary = sync.OnceValues(func() (string, error) {
@@ -147,14 +150,16 @@ func witnessed(witness string, d time.Duration) carillon.Definition {
 	def.Name = "witness"
 	def.Target.Command = &carillon.Command{Argv: []string{self}, Env: map[string]string{
 		"WITNESS": witness, "WITNESS_FOR": d.String(),
-		"GORACE": "atexit_sleep_ms=0", // the race detector would let every body last a second longer
+		// The race detector would make every body last a second longer.
+		"GORACE": "atexit_sleep_ms=0",
 	}}
-	def.Retry.MaxCrashes = 1000 // every kill takes down whatever runs: none of it is to blame
+	// Every kill ends all running attempts: none of them is to blame.
+	def.Retry.MaxCrashes = 1000
 	def.Retry.MaxAttempts = 5
 	return def
 }
 
-// poll waits for another process to have done something; there is no event for that here.
+// poll waits until another process has done something; there is no event for that here.
 func poll(t *testing.T, ctx context.Context, what string, done func() bool) {
 	t.Helper()
 	for !done() {
@@ -165,7 +170,7 @@ func poll(t *testing.T, ctx context.Context, what string, done func() bool) {
 	}
 }
 
-// last waits for a fault to have lasted so long: the time is what the fault is made of.
+// last waits until a fault has lasted for d: the fault consists of that time.
 func last(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -174,6 +179,6 @@ func last(ctx context.Context, d time.Duration) {
 }
 
 func read(path string) []Line {
-	lines, _ := Read(path) // not there yet: no lines
+	lines, _ := Read(path) // no lines if the file does not exist yet
 	return lines
 }

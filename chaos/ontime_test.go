@@ -20,37 +20,40 @@ var freezeFor = flag.Duration("freeze", 45*time.Second, "for how long one of two
 
 const (
 	freezeEvery = 10 * time.Second
-	// longestFreeze is so much shorter than a session that no shard changes its owner, also if the machine is slow after it.
+	// longestFreeze is so much shorter than a session that no shard changes its owner, even if the machine is
+	// slow afterwards.
 	longestFreeze = carillon.SessionTime - 3*carillon.BeatEvery
 	soonest       = 20 * time.Second
 	latest        = 90 * time.Second
 	onTime        = time.Second
-	thawing       = 500 * time.Millisecond // what a node that was frozen is given to catch up
+	thawing       = 500 * time.Millisecond // the time that a frozen node gets to catch up
 )
 
-// freeze is a time in which a node stood still.
+// freeze is a period in which a node stood still.
 type freeze struct {
 	node     string
 	from, to carillon.Time
 }
 
-// trial is what is known of the runs besides what their bodies wrote.
+// trial is what the test knows about the runs besides the lines of their bodies.
 type trial struct {
 	*cluster
-	owners  map[int]string // of shards, by the names of nodes
+	owners  map[int]string // of shards, as names of nodes
 	freezes []freeze
 
 	mu        sync.Mutex
-	committed map[carillon.RunID]string // by which node
+	committed map[carillon.RunID]string // through which node
 }
 
-// A run is due long after its submit, on a node that is not frozen and has workers with free slots: it starts on time,
-// however often the other node was frozen before, and also while it is. Not parallel to other tests, which would be late too.
+// A run is due long after its submit, on a node that is not frozen and has workers with free slots. It must
+// start on time, no matter how often the other node was frozen before, and also while the other node is
+// frozen. The test does not run in parallel with others, because they would be late too.
 func TestFreezesOfOneNodeDelayNoRunOfTheOther(t *testing.T) {
 	c := newCluster(t, engines[0].database(t), *freezeFor+time.Minute)
 	rnd := random(t)
 	c.start("node-1", "node-2")
-	for _, node := range []string{"node-1", "node-2"} { // a worker of its own, so that the free slots do not move away
+	// One worker for each node, so that the free slots do not move away.
+	for _, node := range []string{"node-1", "node-2"} {
 		c.handlers("worker-of-"+node, "default", "ONLY="+c.address(node), "SERVERS=http://"+c.address(node))
 	}
 	c.members(carillon.KindWorker, 2)
@@ -65,7 +68,8 @@ func TestFreezesOfOneNodeDelayNoRunOfTheOther(t *testing.T) {
 	for over.Until() > freezeEvery {
 		next := time.Now().Add(freezeEvery)
 		length := between(rnd, time.Second, longestFreeze)
-		last(c.ctx, between(rnd, 0, freezeEvery-length)) // not in step with anything that nodes do every ten seconds
+		// Not in step with anything that nodes do every ten seconds.
+		last(c.ctx, between(rnd, 0, freezeEvery-length))
 		tr.freeze([]string{"node-1", "node-2"}[rnd.IntN(2)], length)
 		last(c.ctx, time.Until(next))
 	}
@@ -83,7 +87,7 @@ func between(rnd *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(rnd.Int64N(int64(max(to-from, 1))))
 }
 
-// shardOwners works out the owner of every shard, as nodes do.
+// shardOwners works out the owner of every shard, in the same way as the nodes.
 func (c *cluster) shardOwners() map[int]string {
 	c.t.Helper()
 	var members []client.Member
@@ -113,7 +117,7 @@ func (c *cluster) shardOwners() map[int]string {
 	return owners
 }
 
-// freeze stops a node for so long.
+// freeze stops a node for a time.
 func (tr *trial) freeze(node string, length time.Duration) {
 	p := tr.nodes[node]
 	from := carillon.Now()
@@ -127,8 +131,8 @@ func (tr *trial) freeze(node string, length time.Duration) {
 	tr.freezes = append(tr.freezes, freeze{node, from, carillon.Now()})
 }
 
-// load submits through one node, five jobs a second while it answers, due between the soonest and the latest delay and before
-// the trial is over.
+// load submits through one node, five jobs a second while the node answers, due between the soonest and the
+// latest delay and before the trial is over.
 func (tr *trial) load(node string, over carillon.Time, rnd *rand.Rand) {
 	api, err := client.New(client.Config{URL: "http://" + tr.address(node), Token: tr.nodes[node].Token, Timeout: 10 * time.Second})
 	if err != nil {
@@ -140,7 +144,7 @@ func (tr *trial) load(node string, over carillon.Time, rnd *rand.Rand) {
 		def.Schedule.At = carillon.Now().Add(between(rnd, soonest, min(over.Until(), latest)))
 		job, err := api.Submit(tr.ctx, def)
 		if err != nil {
-			continue // not answered in time: if it was taken, its witness tells
+			continue // no answer in time: if it was accepted, its witness tells
 		}
 		tr.mu.Lock()
 		tr.committed[only(job)] = node
@@ -148,7 +152,7 @@ func (tr *trial) load(node string, over carillon.Time, rnd *rand.Rand) {
 	}
 }
 
-// judge compares when the bodies began with when they were due, and prints the figures.
+// judge compares when the bodies began with when the runs were due, and prints the figures.
 func (tr *trial) judge(lines []Line) {
 	tr.t.Helper()
 	began := map[carillon.RunID]carillon.Time{}
@@ -185,7 +189,7 @@ func (tr *trial) judge(lines []Line) {
 		len(began), excused, at(0.5), at(0.99), at(1), busy, len(tr.freezes))
 }
 
-// frozen says whether a node stood still at a time or until shortly before.
+// frozen says whether a node stood still at a time, or until shortly before it.
 func (tr *trial) frozen(node string, at carillon.Time) bool {
 	return slices.ContainsFunc(tr.freezes, func(f freeze) bool {
 		return f.node == node && f.from <= at && at <= f.to.Add(thawing)

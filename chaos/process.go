@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Process is a real process that faults are done to. It does not outlive the one that started it.
+// Process is a real process for faults. It does not outlive the process that started it.
 type Process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
@@ -16,8 +16,8 @@ type Process struct {
 	told  atomic.Bool
 }
 
-// launch starts a program from a thread that lives as long as it does: the kernel takes the end of the thread that started
-// a child for the end of its parent.
+// launch starts a program from a thread that lives as long as the program does: when the thread that started
+// a child ends, the kernel takes that for the end of the parent.
 func launch(cmd *exec.Cmd) (*Process, error) {
 	p := &Process{cmd: cmd, ended: make(chan struct{})}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -40,7 +40,7 @@ func launch(cmd *exec.Cmd) (*Process, error) {
 // Kill ends the process with SIGKILL.
 func (p *Process) Kill() {
 	p.told.Store(true)
-	_ = p.cmd.Process.Kill() // it may be gone already
+	_ = p.cmd.Process.Kill() // perhaps it is gone already
 	<-p.ended
 }
 
@@ -55,7 +55,7 @@ func (p *Process) Stop() error {
 // Signal sends any signal.
 func (p *Process) Signal(sig syscall.Signal) error { return p.cmd.Process.Signal(sig) }
 
-// Crashed says that the process has ended though nobody told it to.
+// Crashed says that the process has ended although the test did not tell it to.
 func (p *Process) Crashed() bool {
 	select {
 	case <-p.ended:

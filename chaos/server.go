@@ -15,20 +15,20 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// Server is a real process of the carillon binary on a data directory.
+// Server is a real process of the carillon binary with a data directory.
 type Server struct {
 	*Process
-	Client *client.Client // set when it is ready, as is the rest
+	Client *client.Client // set when it is ready, like URL and Token
 	URL    string
 	Token  string
-	Began  time.Time // the process
+	Began  time.Time // when the process began
 
 	data string
 }
 
 // Launch runs `carillon serve` on a free port, and does not wait for it to be ready.
 func Launch(binary, data string, log io.Writer, args ...string) (*Server, error) {
-	_ = os.Remove(filepath.Join(data, "address")) // of a killed process
+	_ = os.Remove(filepath.Join(data, "address")) // left by a killed process
 	flags := lastOfEach(append([]string{"--data", data, "--listen", "127.0.0.1:0"}, args...))
 	cmd := exec.Command(binary, append([]string{"serve"}, flags...)...)
 	cmd.Stderr = log
@@ -38,7 +38,8 @@ func Launch(binary, data string, log io.Writer, args ...string) (*Server, error)
 	return s, err
 }
 
-// lastOfEach keeps the last value of each flag: carillon takes a flag only once. Flags and values are given in pairs.
+// lastOfEach keeps the last value of each flag: carillon takes a flag only once. Flags and values come in
+// pairs.
 func lastOfEach(pairs []string) (flags []string) {
 	values := map[string]string{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -63,7 +64,7 @@ func Start(ctx context.Context, binary, data string, args ...string) (*Server, e
 	return s, nil
 }
 
-// StartAndKill kills a process so soon that it may not even be ready.
+// StartAndKill kills a process so soon that it is perhaps not even ready.
 func StartAndKill(binary, data string, after time.Duration) error {
 	s, err := Launch(binary, data, nil)
 	if err != nil {
@@ -74,7 +75,7 @@ func StartAndKill(binary, data string, after time.Duration) error {
 	return nil
 }
 
-// Ready polls for the address and for readiness: what it waits for is another process.
+// Ready polls for the address and for readiness: it waits for another process.
 func (s *Server) Ready(ctx context.Context) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -96,14 +97,14 @@ func (s *Server) Ready(ctx context.Context) error {
 	}
 }
 
-// where is what the process has written down about itself; ok: it has.
+// where is the address and the token that the process wrote to its data directory; ok: both are there.
 func (s *Server) where() (url, token string, ok bool) {
 	address, err1 := os.ReadFile(filepath.Join(s.data, "address"))
 	secret, err2 := os.ReadFile(filepath.Join(s.data, "token"))
 	return strings.TrimSpace(string(address)), strings.TrimSpace(string(secret)), err1 == nil && err2 == nil
 }
 
-// unready is why a server says that it is not ready; empty: it is.
+// unready is why a server says that it is not ready; empty if it is ready.
 func unready(url string) string {
 	answer, err := http.Get(url + "/readyz")
 	if err != nil {

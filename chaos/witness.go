@@ -1,5 +1,6 @@
-// Package chaos runs real processes under faults and checks what happened by witnesses of its own: job bodies append
-// lines to one file, and the checker reads that file. It never asks the system under test what happened.
+// Package chaos runs real processes under faults and checks what happened with its own witnesses: job bodies
+// append lines to one file, and the checker reads that file. It never asks the system under test what
+// happened.
 package chaos
 
 import (
@@ -14,8 +15,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Line is what a job body wrote. Lines are appended with one write each to one file, so their order in the file is the
-// order in which they happened.
+// Line is one line that a job body wrote. Bodies append each line to one file with one write, so the order of
+// the lines is the order of the events.
 type Line struct {
 	Kind    string // START, ALIVE or END
 	Run     carillon.RunID
@@ -24,8 +25,8 @@ type Line struct {
 	At      carillon.Time
 }
 
-// Body is a job's program: it says that it started, that it lives, and that it ended. It is run by a re-executed test
-// binary as a command target.
+// Body is a job's program: it writes that it started, that it is alive, and that it ended. A test binary that
+// re-executes itself runs it as a command target.
 func Body(witness string, d time.Duration) error {
 	f, err := open(witness)
 	if err != nil {
@@ -36,7 +37,7 @@ func Body(witness string, d time.Duration) error {
 	return errors.Join(v.live(context.Background(), d), v.say("END"))
 }
 
-// Read returns the lines of a witness file, without one that is just being written.
+// Read returns the lines of a witness file, without a last line that is still being written.
 func Read(path string) (lines []Line, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -67,8 +68,8 @@ func parse(text string) (Line, error) {
 	return Line{f[0], run, int32(attempt), fence, carillon.Time(at)}, errors.Join(err1, err2, err3, err4)
 }
 
-// Check returns what the lines say against the promises: nothing early, no two attempts of a job at once, and fences
-// that rise. A line of an older attempt after a newer one began is an overlap.
+// Check returns where the lines break the promises: no start is early, no two attempts of a job run at once,
+// and fences rise. A line of an older attempt after a newer one began is an overlap.
 func Check(lines []Line) (broken []string) {
 	newest := map[carillon.JobID]Line{}
 	for _, l := range lines {
@@ -91,7 +92,8 @@ func Check(lines []Line) (broken []string) {
 	return broken
 }
 
-// Interrupted are the attempts that started and did not end before a time, with no newer attempt of their run.
+// Interrupted are the attempts that started before a time and did not end before it, and whose run had no
+// newer attempt by then.
 func Interrupted(lines []Line, before carillon.Time) map[carillon.RunID]Line {
 	open := map[carillon.RunID]Line{}
 	for _, l := range lines {
@@ -108,7 +110,7 @@ func Interrupted(lines []Line, before carillon.Time) map[carillon.RunID]Line {
 	return open
 }
 
-// Summary counts what the witnesses saw.
+// Summary counts the lines of the witnesses.
 func Summary(lines []Line) string {
 	count := map[string]int{}
 	runs := map[carillon.RunID]bool{}

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// history writes lines as "KIND due attempt at", all of one job.
+// history makes lines from "KIND due attempt at", all of one job.
 func history(text ...string) []Line {
 	var lines []Line
 	for _, s := range text {
@@ -33,7 +33,7 @@ func TestTheCheckerFindsWhatIsBroken(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		lines []Line
-		want  string // empty: nothing is broken
+		want  string // empty: no promise is broken
 	}{
 		{"one run", history("START 10 1 10", "ALIVE 10 1 12", "END 10 1 15"), ""},
 		{"an attempt that was cut off, then another", history("START 10 1 10", "START 10 2 20", "END 10 2 25"), ""},

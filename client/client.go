@@ -5,10 +5,11 @@
 //	def.Target.Command = &carillon.Command{Argv: []string{"echo", "hello"}}
 //	job, err := c.Submit(ctx, def)
 //
-// What the server refuses comes back as a *Problem, which also is one of carillon's sentinel errors for errors.Is; a
-// server that does not answer is an *Unreachable. No call is repeated that may have happened: after an error on a call that changes something
-// nobody knows whether it happened, and whoever asked decides better than this package what to do about that. Only
-// following a log, which changes nothing, takes up a broken connection again.
+// If the server refuses a call, the error is a *Problem, which also is one of carillon's sentinel errors for
+// errors.Is. If the server does not answer, the error is an *Unreachable. The client never retries a call
+// that may have taken effect: after an error on a write the outcome is unknown, and the caller decides better
+// than this package what to do. Only following a log, which changes nothing, reconnects after a broken
+// connection.
 package client
 
 import (
@@ -28,18 +29,18 @@ import (
 // Config says where the server is.
 type Config struct {
 	URL   string // scheme, host and perhaps a path in front of /v1
-	Token string // what the server wrote to the file "token" of its data directory
-	// HTTP makes the requests. Default: a client of its own that follows no redirects and gives up on a silent
-	// network after 10 seconds. A Timeout in it also ends the following of logs.
+	Token string // the server writes it to the file "token" of its data directory
+	// HTTP makes the requests. Default: a separate client that follows no redirects and gives up after 10
+	// seconds if the network is silent when it connects. A Timeout in it also ends the following of logs.
 	HTTP *http.Client
-	// Warn is told what the server warns of: it took the job, but no live worker serves the job's queue, for example.
-	// Default: nothing is done with it. Calls of several goroutines may be made at the same time.
+	// Warn receives the server's warnings, for example that it took the job, but no live worker serves the
+	// job's queue. Default: warnings are ignored. Several goroutines can call Warn at the same time.
 	Warn func(text string)
-	// Timeout bounds each call but that for logs. Default 1m.
+	// Timeout bounds each call except Logs. Default 1m.
 	Timeout time.Duration
 }
 
-// Client talks to one server. It may be used by many goroutines at once.
+// Client talks to one server. Many goroutines can use it at once.
 type Client struct {
 	base    *url.URL
 	token   string
@@ -69,7 +70,8 @@ func defaultHTTP() *http.Client {
 	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	return &http.Client{
 		Transport: transport,
-		// The API has no redirects, so one comes from something else in the way: show it instead of the login page behind it.
+		// The API has no redirects, so a redirect comes from something between client and server. Show it,
+		// not the login page behind it.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -106,7 +108,7 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 	return nil
 }
 
-// readAll asks for memory once where the length is known: answers to pulls are large, and come all the time.
+// readAll allocates once where the length is known: answers to pulls are large, and come all the time.
 func readAll(answer *http.Response) ([]byte, error) {
 	var b bytes.Buffer
 	if n := answer.ContentLength; n > 0 && n < 16<<20 {
@@ -116,7 +118,7 @@ func readAll(answer *http.Response) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// send returns an answer of the 2xx kind, whose body the caller closes, or an error.
+// send returns a 2xx answer, whose body the caller closes, or an error.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 	req, err := c.build(ctx, r)
 	if err != nil {
@@ -173,7 +175,8 @@ func (c *Client) build(ctx context.Context, r request) (*http.Request, error) {
 
 var errTimeout = errors.New("no answer in time")
 
-// failed prefers the reason for which the caller, or the timeout, gave up over what that did to the connection.
+// failed prefers the reason why the caller, or the timeout, gave up to the connection error that followed
+// from it.
 func (c *Client) failed(ctx context.Context, err error) error {
 	switch cause := context.Cause(ctx); {
 	case cause == nil:

@@ -15,17 +15,19 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// DeskConfig says where the servers are that a worker works for.
+// DeskConfig says which servers a worker works for.
 type DeskConfig struct {
-	Servers []string // URLs of nodes, or of what stands in front of them; at least one
+	Servers []string // URLs of nodes, or of load balancers in front of them; at least one
 	Token   string
-	// HTTP makes the requests. Default: a client of its own that uses no proxy, follows no redirects and speaks HTTP/1.1.
+	// HTTP makes the requests. Default: a separate client that uses no proxy, follows no redirects and speaks
+	// HTTP/1.1.
 	HTTP *http.Client
 }
 
-// Desk is a carillon.Desk on other machines. Its calls go to one node; when that does not answer, to the next. It learns
-// all nodes from those it talks to, so it survives the loss of any, also of all that it was given; and it keeps some that are
-// listed no longer, to be tried last. Names are resolved anew for each connection. It may be used by many goroutines at once.
+// Desk is a carillon.Dispatcher on other machines. Its calls go to one node; when that node does not answer,
+// they go to the next. It learns all nodes from the nodes that it talks to, so it survives the loss of any
+// node, even of all servers in its config. It also keeps some nodes that are no longer listed, and tries them
+// last. It resolves names again for each connection. Many goroutines can use it at once.
 type Desk struct {
 	token string
 	http  *http.Client
@@ -36,8 +38,8 @@ type Desk struct {
 
 var _ carillon.Desk = (*Desk)(nil)
 
-// How long one try may take. A beat that is not answered must leave time for another before the lease is over; a pull
-// that is answered later begins nothing; reports can be large.
+// How long one try can take. A beat without an answer must leave time for another beat before the lease is
+// over; a pull that is answered later begins nothing; reports can be large.
 const (
 	registerLimit = 5 * time.Second
 	beatLimit     = 1500 * time.Millisecond
@@ -63,7 +65,8 @@ func NewDesk(c DeskConfig) (*Desk, error) {
 }
 
 func deskHTTP() *http.Client {
-	// With HTTP/2 all calls share one connection, and one that has died silently fails them all until the kernel notices.
+	// With HTTP/2 all calls share one connection. If it dies silently, all calls fail until the kernel
+	// notices.
 	one := new(http.Protocols)
 	one.SetHTTP1(true)
 	return &http.Client{
@@ -92,7 +95,8 @@ func (d *Desk) Register(ctx context.Context, r carillon.Registration) (worker st
 	return answer.Worker, err
 }
 
-// Pull asks one node only: what another might have claimed in the meantime would be claimed in vain.
+// Pull asks one node only: a second node would claim runs in vain, because its answer can come too late for
+// them to begin.
 func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
 	var body []byte
 	r := request{method: http.MethodPost, path: workerPath(p.Worker, "/pull"), body: pullJSON{p.Queues, min(p.Max, maxPull)}}
@@ -106,8 +110,9 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 	return tasks, nil
 }
 
-// Report hands in as many at once as one message takes. A report that the server cannot understand must not hold up the
-// others for ever: it is found by sending each alone, and reduced to the fact that it was refused.
+// Report sends as many reports at once as one message takes. A report that the server cannot understand must
+// not hold up the others for ever: Report finds it by sending each alone, and reduces it to the fact that the
+// server refused it.
 func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
 	receipts := make([]carillon.Receipt, len(reports))
 	pieces, of := cut(reports)
@@ -127,7 +132,9 @@ func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Rep
 		for i, receipt := range got {
 			whole := &receipts[of[sent+i]]
 			if *whole == "" || *whole == carillon.Recorded || pieces[sent+i].End != nil {
-				*whole = receipt // the first that was not recorded speaks for all pieces; but an end for everything before it
+				// The first piece that was not recorded speaks for all pieces. But an end speaks for
+				// everything before it.
+				*whole = receipt
 			}
 		}
 		sent += n
@@ -146,7 +153,7 @@ func (d *Desk) report(ctx context.Context, worker string, body []byte, n int) ([
 	return answer.Receipts, err
 }
 
-// reducible says that something is left to leave out.
+// reducible says that the report still has parts to leave out.
 func reducible(r *carillon.Report) bool {
 	return len(r.Lines) > 0 || r.Checkpoint != nil || r.Begun != 0 || r.End != nil && (r.End.Output != nil || r.End.Kind != carillon.Fatal)
 }
@@ -159,7 +166,7 @@ func reduced(r *carillon.Report, why error) carillon.Report {
 	return less
 }
 
-// Beat prolongs the session, and learns which nodes there are.
+// Beat prolongs the session, and learns the current nodes.
 func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
 	var answer ordersJSON
 	err := d.call(ctx, beatLimit, request{method: http.MethodPost, path: workerPath(b.ID, "/heartbeat"), body: appendBeat(b)}, &answer)
@@ -179,7 +186,7 @@ func workerPath(worker, action string) string {
 	return "/v1/workers/" + url.PathEscape(worker) + action
 }
 
-// parseServer is strict, so that a mistake is found at the start and not by every call.
+// parseServer is strict, so that a mistake shows at the start and not in every call.
 func parseServer(server string) (*url.URL, error) {
 	base, err := url.Parse(strings.TrimSpace(server))
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {

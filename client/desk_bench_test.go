@@ -14,7 +14,8 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// endless always has the same tasks, and takes every report: what is left is the way between server and worker.
+// endless always has the same tasks and takes every report: only the way between server and worker is left to
+// measure.
 type endless struct{ tasks []carillon.Task }
 
 func (e endless) Register(context.Context, carillon.Registration) (string, error) {

@@ -14,27 +14,28 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// node is a place where the API is served.
+// node is a server of the API.
 type node struct {
 	base   *url.URL
 	given  bool      // by the operator of the worker: never dropped
-	former bool      // it was listed once, and is not in the last list: tried after all others
-	failed time.Time // when it did not answer the last time
+	former bool      // it was in an earlier list, but is not in the last one: tried after all others
+	failed time.Time // when it last did not answer
 }
 
-// remembered is how long a node that did not answer is asked only after all others: nodes may tell of addresses that
-// this machine cannot reach, and each try of those costs a second.
+// remembered is how long a node that did not answer is asked only after all others: nodes can list addresses
+// that this machine cannot reach, and each try of such an address costs a second.
 const remembered = 10 * time.Second
 
-// Former nodes are kept for a worker whose given servers and listed nodes are all gone. A call tries few of them, those first
-// that did not fail for the longest time: each can cost a second, and meanwhile a given server may be back.
+// Former nodes are kept for a worker whose given servers and listed nodes are all gone. A call tries few of
+// them, those with the oldest failure first: each can cost a second, and meanwhile a given server may be
+// back.
 const (
 	maxFormer  = 16
 	formerOnce = 2
 )
 
-// call asks one node after the other, each for so long, until one answers. That is harmless: at a desk everything may be
-// said twice.
+// call asks one node after the other, each for up to limit, until one answers. That is harmless: a caller can
+// repeat every call to a dispatcher.
 func (d *Desk) call(ctx context.Context, limit time.Duration, r request, out any) (err error) {
 	nodes := d.order()
 	for _, n := range nodes {
@@ -48,12 +49,13 @@ func (d *Desk) call(ctx context.Context, limit time.Duration, r request, out any
 	return err
 }
 
-// try asks one node, and makes another one the current one if it does not answer.
+// try asks one node. A node that answers becomes the current one. A node that does not is marked as failed,
+// so that the next call asks another node first.
 func (d *Desk) try(ctx context.Context, n *node, limit time.Duration, r request, out any) error {
 	c := &Client{base: n.base, token: d.token, http: d.http, timeout: limit}
 	err := c.call(ctx, r, out)
 	failed := elsewhere(err)
-	if failed && ctx.Err() != nil { // the caller has given up, which says nothing about the node
+	if failed && ctx.Err() != nil { // the caller gave up, which says nothing about the node
 		return err
 	}
 	d.mu.Lock()
@@ -67,7 +69,7 @@ func (d *Desk) try(ctx context.Context, n *node, limit time.Duration, r request,
 	return over(err)
 }
 
-// elsewhere says that another node might do better: this one, or what stands before it, gave no answer.
+// elsewhere says that another node might do better: this one, or a proxy in front of it, gave no answer.
 func elsewhere(err error) bool {
 	var problem *Problem
 	if errors.As(err, &problem) {
@@ -76,7 +78,8 @@ func elsewhere(err error) bool {
 	return err != nil
 }
 
-// over is what a worker needs to know of a refusal: that its session is over.
+// over adds carillon.ErrLost to a refusal that means that the worker's session is over: a worker needs to
+// know only that.
 func over(err error) error {
 	var problem *Problem
 	if errors.As(err, &problem) && problem.Status == http.StatusGone {
@@ -85,8 +88,9 @@ func over(err error) error {
 	return err
 }
 
-// order is in which order nodes are asked: the current one, then those that have not failed lately, then the others, then a
-// few former ones; among those alike the given ones first, which are sure to be meant for this machine.
+// order lists nodes in the order in which to ask them: the current one, unless it failed lately; then nodes
+// that have not failed lately; then the others; then a few former ones. Within a group the given nodes come
+// first, because they are certain to be meant for this machine.
 func (d *Desk) order() []*node {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -124,11 +128,12 @@ func (d *Desk) prefer(n *node) {
 	}
 }
 
-// learn takes over which nodes there are, in the order of the list: nodes put those first that are most likely alive. What has
-// failed lately stays known as that. Nodes that are listed no longer become former ones, of which the last are kept.
+// learn takes over the list of nodes, in its order: nodes list first the nodes that are most likely alive.
+// Recent failures stay known. Nodes that are no longer listed become former nodes, of which the latest are
+// kept.
 func (d *Desk) learn(addresses []string) {
 	if len(addresses) == 0 {
-		return // a node that does not know yet, rather than a cluster without nodes
+		return // more likely a node that does not know yet than a cluster without nodes
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -154,8 +159,9 @@ func (d *Desk) learn(addresses []string) {
 	d.nodes = arrange(d.nodes, listed)
 }
 
-// arrange puts the current node first, then the listed ones, then those that were given, then the former ones that are kept:
-// those that were in the list before this one first. A current node that answers stays that, listed or not.
+// arrange puts the current node first, then the listed nodes, then the given ones, then the former ones that
+// are kept. Among the former ones, those of the previous list come first. A current node that answers stays
+// current, listed or not.
 func arrange(nodes, listed []*node) []*node {
 	current := nodes[0]
 	var given, former []*node
@@ -178,7 +184,7 @@ func arrange(nodes, listed []*node) []*node {
 
 func (n *node) key() string { return strings.TrimSuffix(n.base.String(), "/") }
 
-// shuffle lets workers that were given the same servers begin with different ones.
+// shuffle makes workers with the same servers begin with different ones.
 func (d *Desk) shuffle() {
 	rand.Shuffle(len(d.nodes), func(i, j int) { d.nodes[i], d.nodes[j] = d.nodes[j], d.nodes[i] })
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// quickTasks reads tasks in exactly the form in which a node of this version writes the common ones: these fields, in this
-// order, without blanks or escapes. It takes a third of the time of encoding/json. ok is false for anything else, however
-// right: then that is to be asked.
+// quickTasks reads tasks in exactly the form in which a node of this version writes the common ones: these
+// fields, in this order, without blanks or escapes. It takes a third of the time of encoding/json. For any
+// other form, even a correct one, ok is false: then the caller must use encoding/json.
 func quickTasks(body []byte) (all []taskJSON, ok bool) {
 	s := scan{rest: body}
 	s.must(`{"tasks":[`)
@@ -25,7 +25,7 @@ func quickTasks(body []byte) (all []taskJSON, ok bool) {
 	return all, !s.bad && len(bytes.TrimSpace(s.rest)) == 0
 }
 
-// task reads one; of what many have in common, that of the one before is used again.
+// task reads one task. It shares strings with the task before where they are equal.
 func (s *scan) task(before *taskJSON) (t taskJSON) {
 	s.must(`{"run":"`)
 	id, err := carillon.ParseRunID(s.text(""))
@@ -52,7 +52,7 @@ func (s *scan) task(before *taskJSON) (t taskJSON) {
 	s.must(`,"due_at":"`)
 	due := s.text("")
 	if s.has(`,"covers":"`) {
-		s.bad = s.text(due) != due || s.bad // the time that it is due, for most
+		s.bad = s.text(due) != due || s.bad // equals the due time, for most runs
 		t.Covers = t.Run.Due
 	}
 	s.must(`,"payload":`)
@@ -62,7 +62,7 @@ func (s *scan) task(before *taskJSON) (t taskJSON) {
 	return t
 }
 
-// scan goes over a body. bad means that it met something else than it was told to expect.
+// scan goes over a body. bad means that it met something other than the expected text.
 type scan struct {
 	rest []byte
 	bad  bool
@@ -78,7 +78,7 @@ func (s *scan) has(literal string) bool {
 
 func (s *scan) must(literal string) { s.bad = !s.has(literal) || s.bad }
 
-// text reads up to the closing quote; like is used again if it is the same.
+// text reads up to the closing quote. It returns like itself if the text is equal, to share the memory.
 func (s *scan) text(like string) string {
 	for i, c := range s.rest {
 		switch {
@@ -108,7 +108,8 @@ func (s *scan) number() (n int) {
 	return n
 }
 
-// value takes an object or a list as it is, and nothing for null. The server has checked it, so that its braces alone say where it ends.
+// value takes an object or a list as it is, and returns nil for null. The server has checked the JSON, so the
+// brackets alone say where the value ends.
 func (s *scan) value() []byte {
 	if s.has(`null`) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon/api"
 )
 
-// given is a desk that gives out some tasks.
+// given is a dispatcher that returns some tasks.
 type given struct {
 	carillon.Desk
 	tasks []carillon.Task

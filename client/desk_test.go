@@ -25,7 +25,7 @@ import (
 	"github.com/carillon-run/carillon/ledger"
 )
 
-// cluster is a real desk behind as many API servers as a test wants.
+// cluster is a real dispatcher behind as many API servers as a test wants.
 type cluster struct {
 	t     *testing.T
 	store *mem.Store
@@ -75,7 +75,7 @@ func (c *cluster) handler() http.Handler {
 	})
 }
 
-// serve starts a node and counts what it is asked.
+// serve starts a node and counts its requests.
 func (c *cluster) serve() (*httptest.Server, *atomic.Int32) {
 	var calls atomic.Int32
 	node := c.handler()
@@ -188,7 +188,7 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 	}
 }
 
-// taking remembers what was reported last.
+// taking remembers the last reports.
 type taking struct {
 	carillon.Desk
 	reports []carillon.Report
@@ -379,7 +379,7 @@ func TestAWorkerSurvivesTheLossOfAllServersItWasGiven(t *testing.T) {
 	}
 }
 
-// network is nodes inside a bubble, by host name. A host that is not there swallows what is sent to it.
+// network is nodes inside a bubble, by host name. A missing host swallows requests.
 type network map[string]http.Handler
 
 func (n network) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -501,7 +501,7 @@ func TestADeskKeepsTheLastNodesThatWereListedAndTriesThemLast(t *testing.T) {
 		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 		c.advertise("http://a", "http://new")
 		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
-		delete(nodes, "former") // it swallows what is sent to it
+		delete(nodes, "former") // it swallows requests
 		nodes["a"] = nil
 		began := time.Now()
 		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// The messages of docs/worker-protocol.md, as this side of them needs them.
+// The messages of docs/worker-protocol.md, with the fields that this side needs.
 type (
 	registrationJSON struct {
 		Name string `json:"name,omitempty"`
@@ -23,7 +23,7 @@ type (
 	tasksJSON struct {
 		Tasks []taskJSON `json:"tasks"`
 	}
-	// taskJSON leaves out what the run's id says as well: job and due time.
+	// taskJSON leaves out the fields that the run's id contains: job and due time.
 	taskJSON struct {
 		Run              carillon.RunID    `json:"run"`
 		Fence            int64             `json:"fence,string"`
@@ -53,12 +53,12 @@ type (
 	}
 )
 
-// What the server takes at once.
+// How much goes into one request, so that the server takes it.
 const (
 	maxPull        = 1000
 	maxReports     = 5000
 	maxReportBytes = 4 << 20 // a quarter of the limit: the last report comes on top
-	maxLineBytes   = 1 << 20 // of one report, six times as much when every character must be escaped
+	maxLineBytes   = 1 << 20 // of one report; six times as much when every character must be escaped
 )
 
 func readTasks(body []byte, worker string) ([]carillon.Task, error) {
@@ -138,7 +138,7 @@ func appendHeld(b []byte, h carillon.Held) []byte {
 	return append(b, '"')
 }
 
-// appendReports writes the first n reports: as many as fit one message.
+// appendReports writes the first n reports: as many as fit into one message.
 func appendReports(reports []carillon.Report) (body []byte, n int) {
 	body = append(body, `{"reports":[`...)
 	for n < len(reports) && len(body) < maxReportBytes {
@@ -151,8 +151,8 @@ func appendReports(reports []carillon.Report) (body []byte, n int) {
 	return append(body, "]}"...), n
 }
 
-// cut makes several of reports whose lines would not fit one message; of says which report each piece belongs to. What
-// comes after the lines goes with the last piece.
+// cut splits reports whose lines do not fit into one message; of says which report each piece belongs to. The
+// last piece has the parts that come after the lines.
 func cut(reports []carillon.Report) (pieces []carillon.Report, of []int) {
 	pieces, of = make([]carillon.Report, 0, len(reports)), make([]int, 0, len(reports))
 	for i, r := range reports {
@@ -165,13 +165,13 @@ func cut(reports []carillon.Report) (pieces []carillon.Report, of []int) {
 	return pieces, of
 }
 
-// fitting is how many of the lines, at least one, go into one report: those that follow each other, up to a size.
+// fitting is how many of the lines, at least one, go into one report: consecutive lines, up to a size.
 func fitting(lines []carillon.Line) (n int) {
 	for size := 0; n < len(lines); n++ {
 		if n > 0 && (size+len(lines[n].Text) > maxLineBytes || lines[n].Offset != lines[n-1].Offset+1) {
 			break
 		}
-		size += len(lines[n].Text) + 80 // for what is around it
+		size += len(lines[n].Text) + 80 // for the JSON around it
 	}
 	return n
 }
@@ -203,7 +203,7 @@ func appendReport(b []byte, r *carillon.Report) []byte {
 	return append(b, '}')
 }
 
-// stream is one that the server knows: handlers may print to any.
+// stream is the name of a stream that the server knows: handlers can print to any.
 func stream(name string) string {
 	if name == "stderr" || name == "carillon" {
 		return name
@@ -227,19 +227,21 @@ func appendEnd(b []byte, o *carillon.Outcome) []byte {
 		b = appendTime(b, `,"started_at":`, o.Started)
 	}
 	if o.RetryAfter > 0 {
-		wait := carillon.Duration((min(o.RetryAfter, maxWait) + time.Millisecond - 1).Truncate(time.Millisecond)) // the wire has no finer ones
+		// The wire has no unit finer than a millisecond.
+		wait := carillon.Duration((min(o.RetryAfter, maxWait) + time.Millisecond - 1).Truncate(time.Millisecond))
 		b = append(append(append(b, `,"retry_after":"`...), wait.String()...), '"')
 	}
 	return append(b, '}')
 }
 
-const maxWait = 100 * 365 * 24 * time.Hour // what is meant to be for ever
+const maxWait = 100 * 365 * 24 * time.Hour // a longer wait means for ever
 
 func appendTime(b []byte, name string, t carillon.Time) []byte {
 	return append(append(append(append(b, name...), '"'), t.String()...), '"')
 }
 
-// appendBytes writes results and checkpoints in base64 whatever they are: JSON with the same key twice is refused as JSON.
+// appendBytes writes results and checkpoints in base64 even if they are JSON: the server refuses JSON that
+// has the same key twice.
 func appendBytes(b []byte, name string, value []byte) []byte {
 	if len(value) == 0 {
 		return b

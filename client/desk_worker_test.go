@@ -42,7 +42,7 @@ func TestAWorkerGoesOnWhenTheNodeItWorksWithIsLost(t *testing.T) {
 	go func() { done <- work.Run(ctx) }()
 
 	var runs []carillon.RunID
-	for lost := range nodes { // the first one is the one that it was given
+	for lost := range nodes { // the worker was given only the first one
 		c.due(mail())
 		runs = append(runs, <-begun)
 		if lost < 2 {
@@ -52,7 +52,7 @@ func TestAWorkerGoesOnWhenTheNodeItWorksWithIsLost(t *testing.T) {
 		}
 	}
 	close(end)
-	stop() // it reports what has ended before it leaves
+	stop() // the worker reports runs that have ended before it leaves
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

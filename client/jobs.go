@@ -13,33 +13,35 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Detail is a job with what a person wants to know first.
+// Detail is a job with its last and next run, which a person wants to know first.
 type Detail struct {
 	carillon.Job
-	LastRun *carillon.Run `json:"last_run"` // the one that a worker holds, else the latest that has begun; nil: none
+	LastRun *carillon.Run `json:"last_run"` // held by a worker, else the latest that has begun; nil: none
 	NextRun *carillon.Run `json:"next_run"` // the waiting run that is due first
 }
 
-// ListedJob is a job on a page of many.
+// ListedJob is a job in a list.
 type ListedJob struct {
 	carillon.Job
 	LastRun *carillon.Run `json:"last_run"` // the latest that has begun; nil: none
 }
 
-// Changes are fields of a definition by their JSON names, for an edit. Schedule, target, labels and payload are replaced
-// as a whole; in retry, misfire and retention the fields that are not given stay.
+// Changes are fields of a definition by their JSON names, for an edit. The edit replaces schedule, target,
+// labels and payload as a whole; in retry, misfire and retention the fields that are not given stay.
 type Changes map[string]any
 
-// Submit hands in a job; when it returns without an error the job is on disk. Begin with carillon.NewDefinition: texts,
-// labels and policies that are empty are left to the server, but a priority of 0 is the lowest, not the default.
+// Submit submits a job; when it returns without an error the job is on disk. Begin with
+// carillon.NewDefinition: Submit leaves empty texts, labels and policies to the server, but a priority of 0
+// is the lowest, not the default.
 //
-// Jobs that many goroutines hand in at the same time travel together, with no values of their contexts; what one of them did wrong is no
-// matter to the others.
+// Concurrent submits can share one request. Context values are not propagated. An invalid job fails only its
+// own caller.
 func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
 	return c.join(ctx, def)
 }
 
-// SubmitJSON hands in a job that is JSON already, as it is. Fields that are not in it take the server's defaults.
+// SubmitJSON submits a job that is already JSON, unchanged. Fields that are not in it take the server's
+// defaults.
 func (c *Client) SubmitJSON(ctx context.Context, def []byte) (carillon.Job, error) {
 	return c.submit(ctx, def)
 }
@@ -49,7 +51,7 @@ func (c *Client) submit(ctx context.Context, body []byte) (job carillon.Job, err
 	return job, err
 }
 
-// SubmitMany hands in up to 1000 jobs: all of them, or none if one is not valid.
+// SubmitMany submits up to 1000 jobs: all of them, or none if one is not valid.
 func (c *Client) SubmitMany(ctx context.Context, defs []carillon.Definition) ([]carillon.Job, error) {
 	list := make([]definition, len(defs))
 	for i, def := range defs {
@@ -58,7 +60,7 @@ func (c *Client) SubmitMany(ctx context.Context, defs []carillon.Definition) ([]
 	return c.submitMany(ctx, map[string]any{"jobs": list})
 }
 
-// SubmitManyJSON is SubmitMany for what is JSON already.
+// SubmitManyJSON is SubmitMany for jobs that are already JSON.
 func (c *Client) SubmitManyJSON(ctx context.Context, defs [][]byte) ([]carillon.Job, error) {
 	list := bytes.Join(defs, []byte(","))
 	return c.submitMany(ctx, slices.Concat([]byte(`{"jobs":[`), list, []byte(`]}`)))
@@ -76,8 +78,8 @@ func (c *Client) Job(ctx context.Context, id carillon.JobID) (job Detail, err er
 	return job, err
 }
 
-// Jobs goes over the jobs that match, newest first. Limit is the size of a page, not of the whole; Namespace and Before
-// are the server's business.
+// Jobs goes over the matching jobs, newest first. Limit is the size of a page, not of the list; the server
+// sets Namespace and Before.
 func (c *Client) Jobs(ctx context.Context, q carillon.JobQuery) iter.Seq2[ListedJob, error] {
 	return pages(ctx, func(ctx context.Context, cursor string) (Page[ListedJob], error) {
 		return c.JobPage(ctx, q, cursor)
@@ -104,8 +106,9 @@ func (c *Client) JobPage(ctx context.Context, q carillon.JobQuery, cursor string
 	return page, err
 }
 
-// Edit changes the definition. With a version other than 0 it is refused (ErrConflict) if that is not the present one:
-// whoever writes back what he has read gives it, so as not to undo somebody else's edit.
+// Edit changes the definition. With a version other than 0 the server refuses the edit (ErrConflict) if that
+// is not the current version. A caller that writes back what it has read gives the version, so that it does
+// not undo the edit of another caller.
 func (c *Client) Edit(ctx context.Context, id carillon.JobID, changes Changes, version int32) (job carillon.Job, err error) {
 	header := http.Header{}
 	if version != 0 {
@@ -115,7 +118,8 @@ func (c *Client) Edit(ctx context.Context, id carillon.JobID, changes Changes, v
 	return job, err
 }
 
-// Cancel ends the job and what waits of it. What runs is asked to stop, or left to its end if keep.
+// Cancel ends the job and its waiting runs. It asks running ones to stop, or with keep lets them run to their
+// end.
 func (c *Client) Cancel(ctx context.Context, id carillon.JobID, keep bool) (job carillon.Job, err error) {
 	query := url.Values{}
 	if keep {
@@ -125,7 +129,7 @@ func (c *Client) Cancel(ctx context.Context, id carillon.JobID, keep bool) (job 
 	return job, err
 }
 
-// Pause holds the job: nothing of it is claimed until it is resumed.
+// Pause holds the job: no run of it is claimed until the job is resumed.
 func (c *Client) Pause(ctx context.Context, id carillon.JobID) (job carillon.Job, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: jobPath(id) + "/pause"}, &job)
 	return job, err
@@ -137,7 +141,7 @@ func (c *Client) Resume(ctx context.Context, id carillon.JobID) (job carillon.Jo
 	return job, err
 }
 
-// RunNow adds a run that is due at once. With a payload it gets that one and not the job's; nil: the job's.
+// RunNow adds a run that is due at once. The run gets the payload, or the job's if payload is nil.
 func (c *Client) RunNow(ctx context.Context, id carillon.JobID, payload json.RawMessage) (run carillon.Run, err error) {
 	r := request{method: http.MethodPost, path: jobPath(id) + "/run"}
 	if payload != nil {
@@ -147,7 +151,7 @@ func (c *Client) RunNow(ctx context.Context, id carillon.JobID, payload json.Raw
 	return run, err
 }
 
-// Times are the due times that a job has ahead of it.
+// Times are the coming due times of a job.
 type Times struct {
 	Timezone string    `json:"timezone,omitempty"` // of a cron schedule
 	Items    []DueTime `json:"items"`
@@ -169,8 +173,8 @@ func (c *Client) Next(ctx context.Context, id carillon.JobID, n int) (times Time
 
 func jobPath(id carillon.JobID) string { return "/v1/jobs/" + id.String() }
 
-// definition is a carillon.Definition on its way to the server: its fields come before the embedded ones of the same
-// name, and leave out what is empty, for which the server has a default or no meaning.
+// definition is a carillon.Definition as the client sends it. Its fields hide the embedded ones of the same
+// name, and leave out empty values, for which the server has a default or no meaning.
 type definition struct {
 	carillon.Definition
 	Name    string             `json:"name,omitempty"`
@@ -190,7 +194,7 @@ func wire(d carillon.Definition) definition {
 		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue, Payload: d.Payload,
 		Retry: d.Retry, Overlap: d.Overlap, Misfire: d.Misfire,
 	}
-	if d.Timeout >= 0 { // below: not set, see carillon.NewDefinition
+	if d.Timeout >= 0 { // below 0: not set, see carillon.NewDefinition
 		w.Timeout = &d.Timeout
 	}
 	return w

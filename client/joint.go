@@ -12,34 +12,35 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Submits that are made at the same time travel together: while two are under way, those who come gather for the next request.
-// A caller that is alone never waits, and many share the price of a request, of which the jobs themselves are the least part.
+// Concurrent submits share requests: while two requests are in flight, further submits gather for the next
+// one. A single caller never waits, and many callers share the cost of a request, of which the jobs
+// themselves are the smallest part.
 
 const (
-	// maxFlights is how many requests are under way before submits gather.
+	// maxFlights is how many requests are in flight before submits gather.
 	maxFlights = 2
-	// maxJoint bounds what gathers for one request, and maxLight how large a job may be to travel with others, in bytes: together
-	// they stay below what a proxy lets through.
+	// maxJoint bounds the jobs of one request, and maxLight bounds, in bytes, a job that shares a request
+	// with others: together they stay below what a proxy lets through.
 	maxJoint = 64
 	maxLight = 8 << 10
 )
 
-// flights are the submits under way.
+// flights are the submits in flight.
 type flights struct {
 	mu        sync.Mutex
 	flying    int
-	gathering *joint // the next to go; nil: nobody waits
+	gathering *joint // the next to go; nil: no submit waits
 }
 
 // joint is a request for the jobs of several callers.
 type joint struct {
-	bodies [][]byte      // each caller's at its index; nil: it has given up
+	bodies [][]byte      // each caller's at its index; nil: that caller has given up
 	landed chan struct{} // closed when the answer is there
 	jobs   []carillon.Job
 	err    error
 }
 
-// join hands in a job by a request of its own, or with others.
+// join submits a job in a separate request, or together with others.
 func (c *Client) join(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	defer cancel()
@@ -61,7 +62,9 @@ func (c *Client) join(ctx context.Context, def carillon.Definition) (carillon.Jo
 		c.flights.leave(j, at)
 		return carillon.Job{}, c.failed(ctx, ctx.Err())
 	}
-	if errors.Is(j.err, carillon.ErrInvalid) { // for one of them all were refused: by itself each hears what is wrong with it, if anything is
+	// One invalid job makes the server refuse all of them. So each caller submits its job again alone, and
+	// gets the error of its own job, if it has one.
+	if errors.Is(j.err, carillon.ErrInvalid) {
 		return c.submit(ctx, body)
 	}
 	if j.err != nil {
@@ -70,7 +73,7 @@ func (c *Client) join(ctx context.Context, def carillon.Definition) (carillon.Jo
 	return j.jobs[at], nil
 }
 
-// board takes a place in the next joint; nil: there is no need, the caller flies alone.
+// board takes a place in the next joint; nil: there is no need, the caller sends its own request.
 func (f *flights) board(c *Client, body []byte) (j *joint, at int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -83,7 +86,7 @@ func (f *flights) board(c *Client, body []byte) (j *joint, at int) {
 	}
 	j, at = f.gathering, len(f.gathering.bodies)
 	j.bodies = append(j.bodies, body)
-	if len(j.bodies) == maxJoint { // it does not wait for others to land
+	if len(j.bodies) == maxJoint { // a full joint does not wait for others to land
 		f.gathering = nil
 		f.flying++
 		go c.fly(j)
@@ -91,7 +94,7 @@ func (f *flights) board(c *Client, body []byte) (j *joint, at int) {
 	return j, at
 }
 
-// leave gives a place back, unless the joint has gone: then nobody knows, as with any request.
+// leave gives a place back, unless the joint has gone: then the outcome is unknown, as with any request.
 func (f *flights) leave(j *joint, at int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,7 +103,7 @@ func (f *flights) leave(j *joint, at int) {
 	}
 }
 
-// next lets those go who have gathered, now that a request has landed.
+// next sends the jobs that have gathered, now that a request has landed.
 func (f *flights) next(c *Client) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -114,7 +117,7 @@ func (f *flights) next(c *Client) {
 
 var errNotSent = errors.New("the request was not sent")
 
-// fly sends a joint. It is of several callers, so none of them can call it off.
+// fly sends a joint. The joint belongs to several callers, so none of them can cancel it.
 func (c *Client) fly(j *joint) {
 	j.err = errNotSent
 	defer c.flights.next(c)
@@ -145,7 +148,7 @@ func (c *Client) fly(j *joint) {
 	}
 }
 
-// submitAll does not wrap one job in a list: what is wrong with it would be said of a field in that list.
+// submitAll does not wrap a single job in a list: the server would name a field of that list in its error.
 func (c *Client) submitAll(ctx context.Context, bodies [][]byte) ([]carillon.Job, error) {
 	if len(bodies) > 1 {
 		return c.SubmitManyJSON(ctx, bodies)
@@ -163,7 +166,7 @@ func (f *flights) waiting() int {
 	return len(f.gathering.bodies)
 }
 
-// await lets callers that were answered come back with their next jobs: most do at once. It is over in a moment.
+// await gives callers that were just answered a moment to come back with their next jobs: most do at once.
 func (f *flights) await(want int) {
 	const moment, maxYields = 100 * time.Microsecond, 1000
 	for try, begin := 0, time.Now(); try < maxYields && f.waiting() < want && time.Since(begin) < moment; try++ {

@@ -21,7 +21,8 @@ import (
 	"github.com/carillon-run/carillon/ledger"
 )
 
-// airport is the real API in a bubble: there is no network, and requests wait until they are let through.
+// airport is the real API in a bubble: there is no network, and requests wait until the test lets them
+// through.
 type airport struct {
 	*client.Client
 	open     chan struct{}
@@ -67,7 +68,7 @@ func inAir(t *testing.T, play func(t *testing.T, a *airport)) {
 	})
 }
 
-// submitAll hands in jobs at the same time, each by a caller of its own, and opens the way when all of them wait.
+// submitAll submits jobs at the same time, each from its own caller, and opens the way when all of them wait.
 func (a *airport) submitAll(ctx context.Context, defs []carillon.Definition) (jobs []carillon.Job, errs []error) {
 	jobs, errs = make([]carillon.Job, len(defs)), make([]error, len(defs))
 	var callers sync.WaitGroup
@@ -144,7 +145,7 @@ func TestOneThatIsNextByItselfHearsOfItsOwnField(t *testing.T) {
 func TestACallerThatGivesUpTakesNobodyWithIt(t *testing.T) {
 	inAir(t, func(t *testing.T, a *airport) {
 		var others sync.WaitGroup
-		for i := range 2 { // they are under way, and the next ones gather
+		for i := range 2 { // they are in flight, and the next ones gather
 			others.Go(func() { must(a.Submit(t.Context(), echo(fmt.Sprint("first ", i))))(t) })
 		}
 		synctest.Wait()

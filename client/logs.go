@@ -17,22 +17,22 @@ import (
 
 // LogQuery says which lines of a run to read.
 type LogQuery struct {
-	Attempt int            // only of this one; 0: of all, one after the other
+	Attempt int            // only of this attempt; 0: of all, one after the other
 	Follow  bool           // stay until the run (or the attempt) has ended
-	Tail    int            // only the last so many lines; 0: all
+	Tail    int            // only the last Tail lines; 0: all
 	Since   carillon.Time  // only lines printed then or later
 	After   *carillon.Line // only lines after this one
 }
 
-// How long following a log outlives its connection: a server that restarts is back by then.
+// How long Logs tries to reconnect when it follows a log: a server that restarts is back by then.
 const (
 	followTries = 8
 	firstPause  = 250 * time.Millisecond
 	longPause   = 4 * time.Second
 )
 
-// Logs goes over what a run printed, oldest first. A sequence that ends without an error is complete. When following, a
-// connection that breaks is made again and goes on where it broke.
+// Logs goes over the lines that a run printed, oldest first. A sequence that ends without an error is
+// complete. If a connection breaks while Logs follows, Logs reconnects and goes on where it broke.
 func (c *Client) Logs(ctx context.Context, id carillon.RunID, q LogQuery) iter.Seq2[carillon.Line, error] {
 	return func(yield func(carillon.Line, error) bool) {
 		seen := q.After
@@ -63,7 +63,8 @@ func isAfter(line, other *carillon.Line) bool {
 	return line.Attempt > other.Attempt || line.Attempt == other.Attempt && line.Offset > other.Offset
 }
 
-// readLogs hands each line of one answer to take as it comes, until that returns false. Lines up to seen are not asked for.
+// readLogs passes each line of one answer to take as it comes, until take returns false. It does not ask for
+// lines up to seen.
 func (c *Client) readLogs(ctx context.Context, id carillon.RunID, q LogQuery, seen *carillon.Line, take func(carillon.Line) bool) error {
 	query := url.Values{}
 	if seen != nil {
@@ -112,11 +113,11 @@ func readItems(dec *json.Decoder, take func(carillon.Line) bool) error {
 			return nil
 		}
 	}
-	_, err := dec.Token() // the closing bracket: without it something is missing
+	_, err := dec.Token() // the closing bracket: without it the answer is incomplete
 	return atEnd(err)
 }
 
-// atEnd makes an end in the middle an error; encoding/json calls some of them a plain EOF.
+// atEnd makes an end in the middle an error; encoding/json returns a plain EOF for some of them.
 func atEnd(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -124,7 +125,7 @@ func atEnd(err error) error {
 	return err
 }
 
-// broken says that it was the connection, or a server that is about to be back.
+// broken says that the connection failed, or that the server will soon be back.
 func broken(err error) bool {
 	var away *Unreachable
 	var problem *Problem

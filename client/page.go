@@ -10,7 +10,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Page is a piece of a list. It may be short or empty and still have a next one; only an empty Next is the end.
+// Page is a piece of a list. It can be short or empty and still have a next page; only an empty Next is the
+// end.
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next_cursor"`
@@ -39,7 +40,7 @@ func pages[T any](ctx context.Context, page func(ctx context.Context, cursor str
 	}
 }
 
-// params are query parameters; what is empty is left out.
+// params are query parameters; empty ones are left out.
 type params struct{ url.Values }
 
 func newParams(cursor string, limit int) params {
@@ -51,7 +52,7 @@ func newParams(cursor string, limit int) params {
 	return p
 }
 
-// maxPage is the most that the server gives at once.
+// maxPage is the most items that the server returns at once.
 const maxPage = 1000
 
 func (p params) text(name, value string) {

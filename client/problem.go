@@ -12,28 +12,28 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Problem is a refusal: an answer of RFC 9457, or whatever else came with an error status.
+// Problem is a refusal: an answer of RFC 9457, or any other answer with an error status.
 type Problem struct {
 	Type   string `json:"type"` // urn:carillon:problem:…
 	Title  string `json:"title"`
 	Status int    `json:"status"` // of HTTP
 	Detail string `json:"detail"`
 
-	// What in the request is at fault; empty if nothing is.
+	// The faulty part of the request; empty if the request has no fault.
 	Field string `json:"field"`
 	Given string `json:"given"`
 	Want  string `json:"want"`
 
-	Reasons   []string `json:"reasons"` // of a server that is not ready
-	RequestID string   `json:"-"`       // what the server's log has it under
+	Reasons   []string `json:"reasons"` // why a server is not ready
+	RequestID string   `json:"-"`       // finds the request in the server's log
 }
 
-// Error names the field, what was given and what would be right; or says what happened.
+// Error names the field, the given value and what would be right; or it says what happened.
 func (p *Problem) Error() string {
 	switch {
 	case p.Field != "":
-		// The detail says what is wrong in the server's words. Its field can be one of a batch, jobs[3].name, whose caller
-		// knows it as name.
+		// The detail says in the server's words what is wrong. Its field can be one of a batch, such as
+		// jobs[3].name, which the caller knows as name.
 		if field, wrong, ok := strings.Cut(p.Detail, ": "); ok && strings.HasSuffix(field, p.Field) {
 			return p.Field + ": " + wrong
 		}
@@ -68,7 +68,8 @@ func (p *Problem) Is(target error) bool {
 
 func (p *Problem) lost() bool { return strings.HasSuffix(p.Type, ":lost") }
 
-// readProblem also takes answers that are no problem document: they come from what stands between us and the server.
+// readProblem also takes answers that are not a problem document: they come from something between the client
+// and the server.
 func readProblem(answer *http.Response) *Problem {
 	p := &Problem{}
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
@@ -92,7 +93,7 @@ func foreign(answer *http.Response, kind, body string) string {
 	return text
 }
 
-// Unreachable means that no answer came. If the call changes something, it may have happened all the same.
+// Unreachable means that no answer came. A call that changes something may have taken effect all the same.
 type Unreachable struct {
 	URL string
 	Err error

@@ -22,7 +22,7 @@ import (
 
 const token = "a token of the test"
 
-// server is the real API on a store in memory. Nobody runs anything: tests move runs themselves.
+// server is the real API on a store in memory. No worker runs anything: tests move runs themselves.
 type server struct {
 	*client.Client
 	t     *testing.T

@@ -16,7 +16,7 @@ type RunDetail struct {
 	WaitsFor *carillon.Wait // nil: it does not wait
 }
 
-// UnmarshalJSON reads what a run writes itself, and what the server adds to it.
+// UnmarshalJSON reads the fields of a run, and those that the server adds.
 func (d *RunDetail) UnmarshalJSON(b []byte) error {
 	var more struct {
 		WaitsFor *carillon.Wait `json:"waits_for"`
@@ -45,9 +45,9 @@ func (c *Client) Run(ctx context.Context, id carillon.RunID) (run RunDetail, err
 	return run, err
 }
 
-// Runs goes over the runs that match: the unfinished, earliest due first, then the finished, latest end first; of one
-// job latest due first. Without States, those due in the future are left out. Limit is the size of a page; Namespace,
-// Dead and After do not apply.
+// Runs goes over the matching runs: the unfinished ones, earliest due first, then the finished ones, latest
+// end first. For a single job the order is latest due first. Without States it leaves out runs that are due
+// in the future. Limit is the size of a page; Namespace, Dead and After do not apply.
 func (c *Client) Runs(ctx context.Context, q carillon.RunQuery) iter.Seq2[carillon.Run, error] {
 	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
 		return c.RunPage(ctx, q, cursor)
@@ -67,7 +67,7 @@ func (c *Client) RunPage(ctx context.Context, q carillon.RunQuery, cursor string
 	return c.runPage(ctx, "/v1/runs", p)
 }
 
-// words are the states and statuses that are asked for. Now is the server's business.
+// words are the states and statuses of the query. The server sets Now.
 func words(q *carillon.RunQuery) []string {
 	words := texts(q.States)
 	for _, status := range q.Statuses {
@@ -76,8 +76,8 @@ func words(q *carillon.RunQuery) []string {
 	return words
 }
 
-// RunsOf goes over a job's runs, latest due first, planned ones too. Of the query only Job, States and Limit apply. Unlike
-// Runs it fails if there is no such job.
+// RunsOf goes over a job's runs, latest due first, planned ones too. Only Job, States, Statuses and Limit of
+// the query apply. Unlike Runs it fails if there is no such job.
 func (c *Client) RunsOf(ctx context.Context, q carillon.RunQuery) iter.Seq2[carillon.Run, error] {
 	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
 		return c.RunsOfPage(ctx, q, cursor)
@@ -91,7 +91,8 @@ func (c *Client) RunsOfPage(ctx context.Context, q carillon.RunQuery, cursor str
 	return c.runPage(ctx, jobPath(q.Job)+"/runs", p)
 }
 
-// DeadLetters goes over the runs that failed for good, latest first, so many a page (0: the server's choice).
+// DeadLetters goes over the runs that failed for good, latest first. limit is the size of a page (0: the
+// server's choice).
 func (c *Client) DeadLetters(ctx context.Context, limit int) iter.Seq2[carillon.Run, error] {
 	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
 		return c.DeadLetterPage(ctx, limit, cursor)
@@ -103,7 +104,8 @@ func (c *Client) DeadLetterPage(ctx context.Context, limit int, cursor string) (
 	return c.runPage(ctx, "/v1/dead-letters", newParams(cursor, limit))
 }
 
-// Refusal is a job that an application submitted inside its database and that was not admitted, and why.
+// Refusal is a job that an application submitted inside its database and that was not admitted, with the
+// reason.
 type Refusal struct {
 	ID     carillon.JobID  `json:"id"`
 	At     carillon.Time   `json:"submitted_at"`
@@ -129,28 +131,28 @@ func (c *Client) runPage(ctx context.Context, path string, p params) (page Page[
 	return page, err
 }
 
-// CancelRun ends a waiting run, or asks the one that a worker has to stop. The job's schedule goes on.
+// CancelRun ends a waiting run, or asks the worker that holds the run to stop it. The job's schedule goes on.
 func (c *Client) CancelRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: runPath(id) + "/cancel"}, &run)
 	return run, err
 }
 
-// RetryRun adds a run that repeats a finished one. A run that waits for its next attempt makes that now, and is returned
-// itself.
+// RetryRun adds a run that repeats a finished one. A run that waits for its next attempt makes that attempt
+// now, and RetryRun returns that same run.
 func (c *Client) RetryRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: runPath(id) + "/retry"}, &run)
 	return run, err
 }
 
-// RetryDeadLetter adds a run that repeats a dead letter, and takes that off the list. It fails if the run is no dead
-// letter, or no longer: of two callers one gets the new run.
+// RetryDeadLetter adds a run that repeats a dead letter, and takes the dead letter off the list. It fails if
+// the run is not a dead letter, or no longer one: of two callers one gets the new run.
 func (c *Client) RetryDeadLetter(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/dead-letters/" + id.String() + "/retry"}, &run)
 	return run, err
 }
 
-// SaveCheckpoint keeps what the next attempt of the run shall receive. ErrLost: the run is no longer in the attempt that
-// the fence belongs to, so whoever calls should stop.
+// SaveCheckpoint keeps a checkpoint for the next attempt of the run. ErrLost: the run is no longer in the
+// attempt that the fence belongs to, so the caller should stop.
 func (c *Client) SaveCheckpoint(ctx context.Context, id carillon.RunID, fence int64, checkpoint []byte) error {
 	header := http.Header{"Carillon-Fence": {strconv.FormatInt(fence, 10)}, "Content-Type": {"application/octet-stream"}}
 	return c.call(ctx, request{method: http.MethodPut, path: runPath(id) + "/checkpoint", header: header, body: checkpoint}, nil)

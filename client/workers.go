@@ -11,16 +11,16 @@ import (
 type Member struct {
 	ID      string        `json:"id"`
 	Kind    string        `json:"kind"` // carillon.KindNode or KindWorker
-	Addr    string        `json:"addr"` // of a node: where it serves the API; of a worker: what it calls itself
+	Addr    string        `json:"addr"` // of a node: where it serves the API; of a worker: its name
 	Host    string        `json:"host,omitempty"`
 	Version string        `json:"version,omitempty"`
 	Joined  carillon.Time `json:"joined_at,omitzero"`
 	Beat    carillon.Time `json:"beat_at,omitzero"`  // of its last beat
-	Shards  *int          `json:"shards,omitempty"`  // of a node: how many it sees to
+	Shards  *int          `json:"shards,omitempty"`  // of a node: how many it is responsible for
 	Queues  []string      `json:"queues,omitempty"`  // of a worker: "name" or "name=weight"; none: all
-	Slots   int           `json:"slots,omitempty"`   // of a worker: runs at the same time; 0: it did not tell
+	Slots   int           `json:"slots,omitempty"`   // of a worker: runs at the same time; 0: not reported
 	Used    *int          `json:"used,omitempty"`    // slots in use, by its last beat
-	Running []Running     `json:"running,omitempty"` // some of what it holds
+	Running []Running     `json:"running,omitempty"` // some of the runs that it holds
 }
 
 // Running is a run that a worker holds.

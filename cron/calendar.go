@@ -7,17 +7,17 @@ const (
 	secondsPerDay  = 24 * secondsPerHour
 )
 
-// calendar is a cron expression without a zone. It answers in wall seconds: the seconds since 1970-01-01 00:00 that a
-// wall clock would count if it never changed. Keeping zones out makes the search exact and easy to bound; all that is
-// hard about zones is in zone.go.
+// calendar is a cron expression without a zone. It answers in wall seconds: the seconds since 1970-01-01
+// 00:00 that a wall clock would count if it never changed. Keeping zones out makes the search exact and easy
+// to bound; zone.go has everything that is hard about zones.
 type calendar struct {
 	second, minute, hour set
 	day, month, weekday  set
 	either               bool // a day matches if its date or its weekday does; otherwise both must
 }
 
-// first returns the earliest matching wall second in [lo, hi). It looks at each month once and at no more than two
-// days of a month.
+// first returns the earliest matching wall second in [lo, hi). It looks at each month once and at no more
+// than two days of a month.
 func (c *calendar) first(lo, hi int64) (int64, bool) {
 	at := time.Unix(lo, 0).UTC()
 	year, month, from := at.Date()
@@ -72,7 +72,8 @@ func (c *calendar) days(start time.Time) set {
 	if !c.month.has(int(start.Month())) {
 		return 0
 	}
-	// Six weeks of the weekday field in a row, Sunday being bit 0; shifted so that bit 1 is the weekday of the 1st.
+	// Six weeks of the weekday field in a row, where bit 0 is Sunday; shifted so that bit 1 is the weekday of
+	// the 1st.
 	const sixWeeks = 1 | 1<<7 | 1<<14 | 1<<21 | 1<<28 | 1<<35
 	weekdays := c.weekday * sixWeeks >> start.Weekday() << 1
 	dates := between(1, monthLength(start.Year(), start.Month()))
@@ -118,8 +119,9 @@ func (c *calendar) clockUpTo(n int) (int, bool) {
 
 // latestDay returns the highest day of the month that any allowed month can have.
 //
-// It is all it takes to decide whether an expression can ever match. Over the 400 years of the Gregorian cycle every
-// date, 29 February included, falls on every weekday, so the weekday field can postpone a date but never rule it out.
+// This is enough to decide whether an expression can ever match. Over the 400 years of the Gregorian cycle
+// every date, 29 February included, falls on every weekday, so the weekday field can postpone a date but
+// never rule it out.
 func (c *calendar) latestDay() int {
 	const leapYear = 2000
 	latest := 0

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxTimes is how many times of day Describe spells out before it speaks of minutes and hours instead.
+// maxTimes is how many times of day Describe spells out before it names minutes and hours instead.
 const maxTimes = 4
 
-// Describe says in plain English when the schedule is due: "At 03:00, Monday through Friday". It goes by what the
-// fields mean and not by how they are written, so */15 and 0,15,30,45 read the same.
+// Describe says in plain English when the schedule is due: "At 03:00, Monday through Friday". It goes by what
+// the fields mean and not by how they are written, so */15 and 0,15,30,45 read the same.
 func (s *Schedule) Describe() string {
 	if s.every > 0 {
 		return "Every " + duration(s.every)
@@ -21,7 +21,8 @@ func (s *Schedule) Describe() string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// timePhrases go from fine to coarse: seconds, minutes, hours. What the finer phrase implies is left out.
+// timePhrases go from fine to coarse: seconds, minutes, hours. A phrase that the finer one implies is left
+// out.
 func (c *calendar) timePhrases() []string {
 	if times := c.hour.len() * c.minute.len() * c.second.len(); times <= maxTimes {
 		return []string{"at " + join(c.times(), "and")}
@@ -62,7 +63,7 @@ func (c *calendar) secondPhrase() string {
 	return "at " + amount(c.second, "second") + " past the minute"
 }
 
-// minutePhrase has to leave the seconds their rhythm: "every 10 seconds, during minute 30 of the hour".
+// minutePhrase must keep the rhythm of the seconds: "every 10 seconds, during minute 30 of the hour".
 func (c *calendar) minutePhrase(finer bool) string {
 	n, ok := rhythm(c.minute, 60)
 	during := c.second.len() > 1
@@ -99,8 +100,8 @@ func (c *calendar) hourPhrase(finer bool) string {
 	return "during " + numbered(c.hour, "hour", "%02d")
 }
 
-// hourRange gives the last minute of the range unless there is only one in an hour, lest "between 09:00 and 17:00" hide
-// that 17:55 is due as well.
+// hourRange gives the last minute of the range unless an hour has only one. Otherwise "between 09:00 and
+// 17:00" would hide that 17:55 is due as well.
 func (c *calendar) hourRange(finer, single bool) string {
 	switch {
 	case !finer:
@@ -145,7 +146,8 @@ func (c *calendar) weekdayPhrase() string {
 	return "on " + names
 }
 
-// weekdayNames knows a run of days wherever in the week it begins, and otherwise lists them from Monday on.
+// weekdayNames finds a run of days wherever in the week it begins, and otherwise lists the days from Monday
+// on.
 func (c *calendar) weekdayNames(word string) string {
 	n := c.weekday.len()
 	for first := range 7 {
@@ -187,7 +189,8 @@ func rhythm(s set, size int) (n int, ok bool) {
 	return n, s == want
 }
 
-// every says where the count starts if it does not come out even, as with */7: cron begins again from 0.
+// every says where the count starts if the unit does not divide evenly, as with */7: cron begins again from
+// 0.
 func every(n int, unit string, size int) string {
 	switch {
 	case n == 1:
@@ -221,7 +224,7 @@ func join(items []string, word string) string {
 	return strings.Join(items[:last], ", ") + " " + word + " " + items[last]
 }
 
-// amount writes "1 minute" but "30 minutes", since the number is one of units.
+// amount writes "1 minute" but "30 minutes", because the number counts units.
 func amount(s set, unit string) string {
 	if s == 1<<1 {
 		return "1 " + unit
@@ -229,7 +232,7 @@ func amount(s set, unit string) string {
 	return list(s, "%d") + " " + unit + "s"
 }
 
-// numbered writes "day 15" but "days 1 and 15", since the number is a name.
+// numbered writes "day 15" but "days 1 and 15", because the number is a name.
 func numbered(s set, unit, format string) string {
 	if s.len() == 1 {
 		return unit + " " + list(s, format)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The cases of the comparison of cron libraries in DEPENDENCIES.md section 3, with the answers of vixie cron, and the
-// oddest transitions of the tz database.
+// TestClockChanges has the cases from the comparison of cron libraries in DEPENDENCIES.md section 3, with the
+// answers of vixie cron, and the oddest transitions of the tz database.
 func TestClockChanges(t *testing.T) {
 	const (
 		newYork  = "America/New_York"
@@ -141,7 +141,7 @@ func TestTheOddSecondsOfAnOffsetCount(t *testing.T) {
 }
 
 func TestAScheduleWhoseEveryMatchIsSkippedIsNeverDue(t *testing.T) {
-	// From 2007 on New York skips this hour on this very Sunday of March.
+	// From 2007 on New York skips this hour on exactly this Sunday of March.
 	s := parse(t, "*/5 2 8-14 3 */7", zone(t, "America/New_York"))
 	if got := s.Next(at(t, "2026-01-01 00:00:00 +0000")); !got.IsZero() {
 		t.Errorf("next is %v, want the zero time", got)

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Error says which field of an expression is wrong, what was given there, and what would have been right. It is meant
-// to be shown to whoever wrote the expression.
+// Error says which field of an expression is wrong, what was given there, and what would have been right. It
+// is meant for the author of the expression.
 type Error struct {
 	Field string // "second", "minute", "hour", "day of month", "month", "day of week" or "expression"
 	Given string
 	Want  string
 }
 
-// Error quotes what was given in ASCII, since it may hold anything and may end up in a log or a terminal.
+// Error quotes the given text in ASCII, because it can hold anything and can end up in a log or a terminal.
 func (e *Error) Error() string { return e.wrong("%+q") + ": want " + e.Want }
 
 // Wrong is the first half of the error: minute "61" is out of range.

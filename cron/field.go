@@ -10,7 +10,7 @@ import (
 type field struct {
 	name     string
 	min, max int
-	names    []string // three letters each, the first standing for min
+	names    []string // three letters each, the first one for min
 	day      bool     // "?" may stand for "*"
 	week     bool     // 7 is 0, and ranges may wrap around
 }
@@ -54,7 +54,7 @@ func (f field) readItem(item string) (set, error) {
 	step := 1
 	if stepped {
 		var ok bool
-		// A longer step would leave the first value alone, which is hardly what */90 was meant to say.
+		// A longer step would leave only the first value, which is hardly what the author of */90 meant.
 		if step, ok = number(stepText); !ok || step < 1 || step > hi-lo+1 {
 			return 0, f.wrong(item, fmt.Sprintf("a step from 1 to %d after the /", hi-lo+1))
 		}
@@ -70,8 +70,8 @@ func (f field) readItem(item string) (set, error) {
 	return values, nil
 }
 
-// readRange returns the ends of a range. Those of a weekday range that wraps around the week are given as if the week
-// went on: FRI-MON is 5 to 8.
+// readRange returns the ends of a range. For a weekday range that wraps around the week it counts on past the
+// end of the week: FRI-MON is 5 to 8.
 func (f field) readRange(item, body string, stepped bool) (lo, hi int, err error) {
 	if body == "*" {
 		return f.min, f.max, nil

@@ -27,9 +27,10 @@ func drawSeed(t testing.TB) uint64 {
 	return drawn
 }
 
-// TestOracle compares Next and Prev with brute force around every clock change of every zone. The oracle walks over
-// real instants one by one, asks the time package what a wall clock shows, and looks that up in plain tables of allowed
-// values. It shares no code with the package, neither for reading expressions nor for zones nor for dates.
+// TestOracle compares Next and Prev with brute force around every clock change of every zone. The oracle
+// walks over real instants one by one, asks the time package what a wall clock shows, and looks that up in
+// plain tables of allowed values. It shares no code with the package, neither for reading expressions nor for
+// zones nor for dates.
 func TestOracle(t *testing.T) {
 	zones, err := tzdata()
 	if err != nil {
@@ -44,8 +45,8 @@ func TestOracle(t *testing.T) {
 		t.Logf("zones=%d transitions=%d expressions=%d comparisons=%d",
 			len(zones), transitions.Load(), expressions.Load(), comparisons.Load())
 	})
-	known := map[string]bool{}                             // zones that are but other names of one are walked once
-	for _, name := range slices.Sorted(maps.Keys(zones)) { // in order, or a seed would not repeat
+	known := map[string]bool{}                             // a zone with several names is walked once
+	for _, name := range slices.Sorted(maps.Keys(zones)) { // sorted, so that a seed repeats
 		data := string(zones[name])
 		if known[data] {
 			continue
@@ -76,7 +77,7 @@ type oracle struct {
 // reading is what a wall clock shows at an instant.
 type reading struct {
 	unix  int64
-	wall  time.Time // the same date and clock, but in UTC: a plain way to count walls
+	wall  time.Time // the same date and clock in UTC: a simple way to count wall times
 	again bool      // the clock has shown this before
 }
 
@@ -105,8 +106,8 @@ func (o *oracle) offset(unix int64) int64 {
 	return int64(offset)
 }
 
-// check compares some random expressions around one transition. Zones that have odd seconds, and one in fifty of the
-// others, are walked by the second, the rest by the minute.
+// check compares some random expressions around one transition. Zones that have odd seconds, and one in fifty
+// of the others, are walked by the second, the rest by the minute.
 func (o *oracle) check(at int64) {
 	before, after := o.offset(at-1), o.offset(at)
 	jump := max(after-before, before-after)
@@ -173,7 +174,7 @@ func (o *oracle) compare(r *rule, readings []reading, want []int64) {
 	}
 	slices.Reverse(prev)
 	o.expressions++
-	o.comparisons += int64(len(next) + len(prev) + 2) // and that nothing more is due, in either direction
+	o.comparisons += int64(len(next) + len(prev) + 2) // plus that nothing more is due, in either direction
 	if !slices.Equal(next, want) {
 		o.t.Errorf("%q: Next gives\n     %v\nwant %v", r.text, o.times(next), o.times(want))
 	}
@@ -185,8 +186,8 @@ func (o *oracle) compare(r *rule, readings []reading, want []int64) {
 	}
 }
 
-// probe asks from any instant of the walk. A chain of due times never asks from inside the second pass of a fold when
-// nothing is due there, yet a scheduler that starts up may.
+// probe asks from any instant of the walk. A chain of due times never asks from inside the second pass of a
+// fold when nothing is due there, but a scheduler that starts up can.
 func (o *oracle) probe(r *rule, s *cron.Schedule, from int64, want []int64) {
 	i, due := slices.BinarySearch(want, from)
 	if i > 0 {

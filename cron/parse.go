@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// maxLength is generous for anything a person would write, and short enough that no expression costs much to read.
+// maxLength is generous for any expression that a person writes, and short enough that no expression costs
+// much to read.
 const maxLength = 256
 
 const (
@@ -16,9 +17,9 @@ const (
 	wantEvery  = "a duration of at least 1s in whole milliseconds, such as @every 90s or @every 1h30m"
 )
 
-// Parse reads a cron expression of 5 fields (minute hour day-of-month month day-of-week) or 6 (second first), a macro
-// (@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually) or "@every 90s". loc nil means UTC.
-// A returned error is an *Error.
+// Parse reads a cron expression of 5 fields (minute hour day-of-month month day-of-week) or 6 (second first),
+// a macro (@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually) or "@every 90s". loc nil means
+// UTC. A returned error is an *Error.
 func Parse(expr string, loc *time.Location) (*Schedule, error) {
 	if loc == nil {
 		loc = time.UTC
@@ -37,7 +38,8 @@ func Parse(expr string, loc *time.Location) (*Schedule, error) {
 	return s, nil
 }
 
-// isZone says that a text is the name of a time zone, or written like one in the wrong case. No field looks like that.
+// isZone says that a text is the name of a time zone, or written like one in the wrong case. No field looks
+// like that.
 func isZone(text string) bool {
 	area, city, slash := strings.Cut(text, "/")
 	letters := func(s string) bool { return s != "" && (s[0]|0x20 >= 'a' && s[0]|0x20 <= 'z') }
@@ -65,8 +67,8 @@ func (s *Schedule) read(texts []string) error {
 	return s.readFields(texts)
 }
 
-// checkText refuses what no field could make sense of. Control characters are refused too, because an expression is
-// shown in logs and on pages as it was given.
+// checkText refuses text that makes no sense in any field. It refuses control characters too, because logs
+// and pages show an expression as it was given.
 func checkText(expr string) error {
 	if expr == "" {
 		return &Error{"expression", expr, wantFields}
@@ -137,7 +139,8 @@ func (s *Schedule) readFields(texts []string) error {
 	return s.checkPossible(texts[3])
 }
 
-// restricted follows vixie cron in looking at the first character only, so */2 does not count as a restriction.
+// restricted follows vixie cron and looks at the first character only, so */2 does not count as a
+// restriction.
 func restricted(text string) bool { return text[0] != '*' && text[0] != '?' }
 
 // checkPossible refuses dates that no year has, such as 30 February. A search for one would never end.

@@ -17,7 +17,7 @@ import (
 // slowest are the expressions and zones that make a search go furthest.
 var slowest = []struct{ expr, zone string }{
 	{"0 0 29 2 */7", "America/New_York"},      // up to 40 years
-	{"*/5 0 29 2 */7", "Africa/Casablanca"},   // up to 40 years, and a zone that is listed and not ruled
+	{"*/5 0 29 2 */7", "Africa/Casablanca"},   // up to 40 years, and a zone with listed changes and no rule
 	{"59 59 23 31 12 */7", "Europe/Berlin"},   // the last second before a year ends
 	{"*/5 2 8-14 3 */7", "America/New_York"},  // never: the search goes on to the horizon
 	{"*/5 2 25-31 3 */7", "Europe/Amsterdam"}, // never, with more transitions to pass in the past
@@ -132,8 +132,9 @@ func TestTimesBeyondAllCalendarsAreHarmless(t *testing.T) {
 	}
 }
 
-// The budget is 1 ms; the test allows ten times that for the race detector. On a busy machine any try may be interrupted, so
-// one of many has to be quick. What it guards against is a search that goes on for years of seconds: no try of it is.
+// The budget is 1 ms; the test allows ten times that for the race detector. A busy machine can interrupt any
+// try, so only one of many has to be quick. The test guards against a search that goes on for years of
+// seconds: no try of such a search is quick.
 func TestNoSearchTakesLong(t *testing.T) {
 	for _, slow := range slowest {
 		s := parse(t, slow.expr, zone(t, slow.zone))
@@ -180,7 +181,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q has no description", expr)
 		}
 		took := time.Hour
-		for try := 0; took > 100*time.Millisecond && try < 20; try++ { // one of many: a busy machine interrupts any
+		// One quick try is enough: a busy machine can interrupt any.
+		for try := 0; took > 100*time.Millisecond && try < 20; try++ {
 			start := time.Now()
 			if err := agree(s, time.Unix(unix, 0)); err != nil {
 				t.Fatalf("%q in %v: %v", expr, s.Location(), err)
@@ -204,7 +206,7 @@ func BenchmarkNext(b *testing.B) {
 	for _, c := range append(cases, slowest...) {
 		b.Run(c.expr+" "+c.zone, func(b *testing.B) {
 			s := parse(b, c.expr, zone(b, c.zone))
-			start := time.Date(2088, 3, 1, 0, 0, 0, 0, time.UTC) // behind all tables, before the longest wait
+			start := time.Date(2088, 3, 1, 0, 0, 0, 0, time.UTC) // after all tables, before the longest wait
 			for b.Loop() {
 				s.Next(start)
 			}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// rule is a random expression together with what it means. The meaning is drawn with the text and never read back from
-// it, so that a mistake in reading expressions cannot hide.
+// rule is a random expression together with what it means. The meaning is drawn with the text and never read
+// back from it, so that a mistake in reading expressions cannot hide.
 type rule struct {
 	text          string
 	allowed       [6]values // second, minute, hour, day, month, weekday

@@ -2,8 +2,8 @@ package cron
 
 import "math/bits"
 
-// set holds the values a field allows: bit n is value n. The largest value of any field is 59, so one word is enough,
-// and the next allowed value is one instruction away however sparse the field is.
+// set holds the values a field allows: bit n is value n. The largest value of any field is 59, so one word is
+// enough, and finding the next allowed value takes one instruction, however sparse the field is.
 type set uint64
 
 // between is the set {lo, lo+1, ..., hi}.

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-run/carillon/cron"
 )
 
-// tzdata maps zone names to their files in the copy of the tz database that comes with Go. The tests do not use the
-// system's copy, which may be old, trimmed or missing.
+// tzdata maps zone names to their files in the copy of the tz database that comes with Go. The tests do not
+// use the system's copy, which may be old, trimmed or missing.
 var tzdata = sync.OnceValues(func() (map[string][]byte, error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

@@ -13,8 +13,9 @@ import (
 // beatTime bounds one write of sessions: better to try again than to wait past the end of every lease.
 const beatTime = 2 * time.Second
 
-// Beat implements carillon.Desk. A request to stop whose commit was not answered, or that another node took, has not been
-// told to anybody here; so what the worker has held for more than a beat is read, and it is told what it should stop.
+// Beat implements carillon.Dispatcher. No listener on this node has heard of a request to stop whose commit
+// was not answered, or that another node committed. So Beat reads the runs that the worker has held for more
+// than a beat, and tells the worker which of them to stop.
 func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
 	worker, now := b.ID, time.Now()
 	b.Holds = d.withClaims(worker, b.Holds)
@@ -27,7 +28,8 @@ func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 	case carillon.StandingOver:
 		d.forget(worker)
 		return carillon.Orders{}, fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
-	case carillon.StandingOld: // a later beat has said what the worker holds; to act on this one would take runs that go on
+	// A later beat has said what the worker holds: acting on this one would take back runs that go on.
+	case carillon.StandingOld:
 		return orders, nil
 	}
 	if b.Stopping {
@@ -39,12 +41,14 @@ func (d *Desk) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 		return orders, nil
 	}
 	if orders.Stop, err = d.check(ctx, worker, long); err != nil && ctx.Err() == nil {
-		d.cfg.Logger.Error("read what workers hold", "error", err, "runs", len(long)) // with the next beat
+		// The next beat tries again.
+		d.cfg.Logger.Error("read what workers hold", "error", err, "runs", len(long))
 	}
 	return orders, nil
 }
 
-// withClaims adds what is just being given to the worker: however long that takes, nobody should take it away meanwhile.
+// withClaims adds the runs that this node is just handing to the worker: however long that takes, no node
+// must take them back meanwhile.
 func (d *Desk) withClaims(worker string, holds []carillon.Held) []carillon.Held {
 	holds = slices.Clip(holds)
 	d.mu.Lock()
@@ -60,7 +64,8 @@ func (d *Desk) withClaims(worker string, holds []carillon.Held) []carillon.Held 
 // maxChecked bounds how many runs a beat reads: a worker that holds more hears of a stop some beats later.
 const maxChecked = 1000
 
-// long are attempts that the worker listed with its last beat already, some of them if they are very many.
+// long are the attempts that the worker also listed with its last beat, or some of them if they are very
+// many.
 func (d *Desk) long(worker string, holds []carillon.Held) (long []carillon.Held) {
 	v := d.alive(worker)
 	now := make(map[carillon.Held]bool, len(holds))
@@ -69,7 +74,7 @@ func (d *Desk) long(worker string, holds []carillon.Held) (long []carillon.Held)
 	for _, h := range holds {
 		now[h] = true
 	}
-	for h := range v.holds { // in an order that is another one each time
+	for h := range v.holds { // in a different order each time
 		if now[h] && len(long) < maxChecked {
 			long = append(long, h)
 		}
@@ -78,7 +83,7 @@ func (d *Desk) long(worker string, holds []carillon.Held) (long []carillon.Held)
 	return long
 }
 
-// check says which attempts should stop, because somebody asked for it or because their run is not theirs any more.
+// check says which attempts must stop, because a stop was requested or because they no longer hold their run.
 func (d *Desk) check(ctx context.Context, worker string, holds []carillon.Held) (stop []carillon.Order, err error) {
 	ids := make([]carillon.RunID, len(holds))
 	for i, h := range holds {
@@ -103,10 +108,11 @@ func (d *Desk) check(ctx context.Context, worker string, holds []carillon.Held) 
 	return stop, nil
 }
 
-// takeBack ends attempts that were given out here and that their worker does not list, although it would by now if the
-// answer to its pull had reached it. What other nodes gave out is found by the scheduler's sweep, and so is what this does
-// not manage to take back: nothing of it is remembered here any more. The list is as old as now is. A worker that is stopping
-// begins nothing that it does not list, so there is nothing to wait for.
+// takeBack ends attempts in flight from this node that their worker does not list, although it would list
+// them by now if the answer to its pull had reached it. The scheduler's watch loop finds those in flight from
+// other nodes, and those that takeBack fails to end: this node no longer remembers them. now is the time of
+// the worker's list. A worker that is stopping begins nothing that it does not list, so there is nothing to
+// wait for.
 func (d *Desk) takeBack(b carillon.Beat, now time.Time) {
 	worker := b.ID
 	var old []*handed
@@ -139,7 +145,8 @@ func (d *Desk) takeBack(b carillon.Beat, now time.Time) {
 	}
 }
 
-// recordLost ends attempts that their worker never heard of. What it does not manage to end the scheduler's sweep takes back.
+// recordLost ends attempts that their worker never heard of. The scheduler's watch loop takes back those that
+// it fails to end.
 func (d *Desk) recordLost(worker string, lost []carillon.Report) {
 	ctx, cancel := context.WithTimeout(context.Background(), carillon.Handover)
 	defer cancel()
@@ -157,7 +164,7 @@ func (d *Desk) recordLost(worker string, lost []carillon.Report) {
 	d.cfg.Logger.Info("took back runs that their worker does not know of", "runs", taken, "worker", worker)
 }
 
-// stops notes that a worker asks for nothing more.
+// stops notes that a worker pulls no more runs.
 func (d *Desk) stops(worker string) {
 	v := d.alive(worker)
 	d.mu.Lock()
@@ -170,7 +177,7 @@ func (d *Desk) stops(worker string) {
 	}
 }
 
-// beats gathers beats that come at the same time into one write.
+// beats coalesces beats that come at the same time into one write.
 type beats struct {
 	mu      sync.Mutex
 	waiting []beating
@@ -204,7 +211,7 @@ func (d *Desk) prolong(ctx context.Context, beat carillon.Beat) (carillon.Standi
 	}
 }
 
-// writeBeats writes until nobody waits.
+// writeBeats writes until no beat waits.
 func (d *Desk) writeBeats() {
 	for {
 		d.beats.mu.Lock()

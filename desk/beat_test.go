@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// say beats once, with a number.
+// say sends one beat, with a number.
 func (h *house) say(n *node, worker string, number int64, tasks ...carillon.Task) []carillon.Order {
 	h.Helper()
 	b := carillon.Beat{ID: worker, Number: number}
@@ -28,7 +28,7 @@ func TestABeatThatWasHeldUpTakesNothingAway(t *testing.T) {
 				worker := h.register(h.nodes[0])
 				job := h.submit(h.nodes[0], nil)
 				task := h.one(h.nodes[0], worker)
-				for number := range int64(7) { // the first is held up on its way
+				for number := range int64(7) { // beat number 1 is held up on its way
 					time.Sleep(carillon.BeatEvery)
 					h.say(h.nodes[0], worker, number+2, task)
 				}

@@ -1,6 +1,7 @@
-// Package desk is where workers come for work: it claims due runs for them, takes what they report, and tells them what
-// to stop. The worker inside a node uses it directly, others by way of the API. Its parts each have a file: pull (claim),
-// fuse (submit and claim in one), report (what became of a run) and beat (who is alive and holds what).
+// Package desk gives workers their work: it claims due runs for them, takes their reports, and tells them
+// which attempts to stop. The worker inside a node calls it directly, other workers call it through the API.
+// Each part has a file: pull (claim), preclaim (submit and claim in one), report (what attempts report) and
+// beat (which workers are alive and what they hold).
 package desk
 
 import (
@@ -18,7 +19,7 @@ import (
 	"github.com/carillon-run/carillon/ledger"
 )
 
-// Config says what a desk works on.
+// Config says what a dispatcher works on.
 type Config struct {
 	Store       carillon.Store
 	Ledger      *ledger.Ledger
@@ -26,19 +27,22 @@ type Config struct {
 	Logs        carillon.LogStore
 	Coordinator carillon.Coordinator
 
-	// Waiting is how many due runs wait in the queue: a free slot is not given to a new job while older ones could have it.
+	// Waiting is how many due runs wait in the queue: a new job gets no free slot while older runs could have
+	// it.
 	Waiting func() int
-	// Look is told of runs that lost a claim because of their job's guard: somebody should decide about them again.
+	// Look is told of runs that lost a claim because of their job's guard: the scheduler must decide about
+	// them again.
 	Look func(ids []carillon.RunID)
-	// PushBack takes due runs that were pulled and not claimed back to the queue, and sees to those that their lane has no
-	// room for by now. Default: they go to the queue, and those without room wait until a sweep finds them.
+	// PushBack puts due runs that were pulled and not claimed back into the queue, and handles those that
+	// their lane has no room for by now. Default: they go to the queue, and those without room wait until a
+	// sweep finds them.
 	PushBack func(runs []carillon.Run)
 	// Nodes are the addresses that workers can dial.
 	Nodes  func() []string
 	Logger *slog.Logger // default slog.Default()
 }
 
-// Desk implements carillon.Desk.
+// Desk implements carillon.Dispatcher.
 type Desk struct {
 	cfg    Config
 	inHand atomic.Int64 // pulled and not yet claimed
@@ -69,7 +73,7 @@ func New(cfg Config) *Desk {
 	return &Desk{cfg: cfg, handed: newMemory(), workers: map[string]*visitor{}, size: firstClaim}
 }
 
-// Register implements carillon.Desk.
+// Register implements carillon.Dispatcher.
 func (d *Desk) Register(ctx context.Context, r carillon.Registration) (string, error) {
 	return d.register(ctx, carillon.WorkerPrefix, r)
 }
@@ -88,15 +92,15 @@ func (d *Desk) register(ctx context.Context, prefix string, r carillon.Registrat
 	return id, nil
 }
 
-// Inner is the desk as the worker of the same process sees it: what such a worker holds ends with the process, see
-// carillon.InnerWorker.
+// Inner is the dispatcher as the worker of the same process sees it: the runs of such a worker end with the
+// process, see carillon.InnerWorker.
 type Inner struct{ *Desk }
 
 func (d Inner) Register(ctx context.Context, r carillon.Registration) (string, error) {
 	return d.register(ctx, carillon.InnerPrefix, r)
 }
 
-// Leave implements carillon.Desk.
+// Leave implements carillon.Dispatcher.
 func (d *Desk) Leave(ctx context.Context, worker string) error {
 	if err := d.cfg.Coordinator.Leave(ctx, []string{worker}); err != nil {
 		return fmt.Errorf("end the session of %s: %w", worker, err)
@@ -105,8 +109,9 @@ func (d *Desk) Leave(ctx context.Context, worker string) error {
 	return nil
 }
 
-// Notice takes what the ledger has committed: what was claimed here is remembered, what was submitted already claimed goes
-// to the pull that waits for it, and what others changed or ended is brought up to date.
+// Notice takes the committed changes from the ledger. It notes which claims of this node were committed,
+// passes runs that were submitted already claimed to the pull that waits for them, and updates or drops runs
+// that other writers changed or ended.
 func (d *Desk) Notice(committed []carillon.Change) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +134,7 @@ func (d *Desk) Notice(committed []carillon.Change) {
 	}
 }
 
-// given notes that a claim that was made here has been committed. The caller holds mu.
+// given notes that a claim of this node has been committed. The caller holds mu.
 func (d *Desk) given(h *handed, c *carillon.Change) {
 	h.committed = true
 	if len(c.Guards) > 0 {

@@ -87,7 +87,7 @@ func TestARunWhosePullAnswerIsLostIsTakenBackAfterFiveSeconds(t *testing.T) {
 			in(t, 2, func(h *house) {
 				worker := h.register(h.nodes[0])
 				job := h.submit(h.nodes[0], nil)
-				h.one(h.nodes[0], worker) // and nobody hears the answer
+				h.one(h.nodes[0], worker) // and the worker never gets the answer
 				h.beat(h.nodes[heard], worker, 4*time.Second)
 				if run := h.run(job); run.State != carillon.Claimed || run.Losses != 0 {
 					t.Errorf("after four seconds: %s, %d losses", run.State, run.Losses)
@@ -107,7 +107,7 @@ func TestARunOfTenMinutesIsNotDisturbed(t *testing.T) {
 		worker := h.register(h.nodes[0])
 		job := h.submit(h.nodes[0], nil)
 		task := h.one(h.nodes[0], worker)
-		for i := range 10 { // its worker dials one node and the other
+		for i := range 10 { // its worker dials the two nodes in turn
 			if stop := h.beat(h.nodes[i%2], worker, time.Minute, task); len(stop) > 0 {
 				t.Fatalf("told to stop: %+v", stop)
 			}
@@ -197,7 +197,7 @@ func TestQueuesGetTheirSharesWhileBothHaveWork(t *testing.T) {
 		if count["big"] != 240 || count["small"] != 80 {
 			t.Errorf("%v", count)
 		}
-		for range 60 { // what is left of one queue is not held back for the other
+		for range 60 { // the rest of one queue is not held back for the other
 			for _, task := range h.pull(n, worker, 8, "big=3", "small") {
 				count[task.Run.Queue]++
 			}
@@ -227,7 +227,8 @@ func TestOutputThatCannotBeKeptIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A pull that waits has promised room to a job that is being submitted; then its worker leaves, or the desk forgets it.
+// A waiting pull has promised room to a job that is being submitted; then its worker leaves, or the
+// dispatcher forgets it.
 func TestAPromiseEndsWithItsWorker(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]

@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// undo writes a run as it was before its claim, as a database has it after a failover to a replica that was behind.
+// undo writes a run as it was before its claim, as a database has it after a failover to a replica that was
+// behind.
 func (h *house) undo(task carillon.Task) {
 	h.Helper()
 	runs, err := h.store.Runs(context.Background(), []carillon.RunID{task.Run.ID}, false)

@@ -6,8 +6,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Reserve promises room of a pull that waits to a run that is about to be submitted, unless older due runs wait for it.
-// When the commit is noticed the run goes to that pull, so nothing has to be handed over afterwards.
+// Reserve promises room of a waiting pull to a run that is about to be submitted, unless older due runs wait
+// for it. When Notice hears of the commit, the run goes to that pull, so nothing has to be handed over
+// afterwards.
 func (d *Desk) Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool) {
 	if d.cfg.Waiting() > 0 || d.inHand.Load() > 0 {
 		return "", false
@@ -28,7 +29,7 @@ func (d *Desk) Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) 
 // Starting says that due runs wait and that some are on their way to a worker.
 func (d *Desk) Starting() bool { return d.inHand.Load() > 0 && d.cfg.Waiting() > 0 }
 
-// Release takes promises back whose runs were not committed.
+// Release takes back promises whose runs were not committed.
 func (d *Desk) Release(ids []carillon.RunID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

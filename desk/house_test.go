@@ -17,11 +17,11 @@ import (
 	"github.com/carillon-run/carillon/scheduler"
 )
 
-// house is nodes on one store without a worker: a test is the worker.
+// house is a set of nodes on one store without a worker: the test is the worker.
 type house struct {
 	*testing.T
 	store       *mem.Store
-	read        carillon.Store // what desks read from; nil: store
+	read        carillon.Store // that dispatchers read from; nil: store
 	logs        *mem.Logs
 	coordinator *mem.Coordinator
 	lanes       lanes
@@ -29,7 +29,8 @@ type house struct {
 	stop        []func()
 }
 
-// lanes are those of every queue of the house. While they are full, each run that is pushed is refused.
+// lanes are the lanes of every queue of the house. While they are full, the queue refuses each run that is
+// pushed.
 type lanes struct{ full atomic.Bool }
 
 type boundedQueue struct {
@@ -53,7 +54,7 @@ type node struct {
 	scheduler *scheduler.Scheduler
 }
 
-// in plays a test in a bubble on so many nodes.
+// in runs a test in a bubble on the given number of nodes.
 func in(t *testing.T, nodes int, play func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -66,7 +67,8 @@ func in(t *testing.T, nodes int, play func(h *house)) {
 		for range nodes {
 			h.live()
 		}
-		time.Sleep(2 * carillon.SessionTime) // longer than anybody is taken for one of a process before
+		// Longer than the coordinator takes an unknown worker for one of an earlier process.
+		time.Sleep(2 * carillon.SessionTime)
 		play(h)
 	})
 }
@@ -124,7 +126,7 @@ func (h *house) register(n *node) string {
 	return id
 }
 
-// submit submits a job to a node without waiting for it to be claimed: fused runs go to pulls that wait.
+// submit submits a job to a node without waiting for its claim: preclaimed runs go to pulls that wait.
 func (h *house) submit(n *node, edit func(*carillon.Definition)) carillon.JobID {
 	h.Helper()
 	def := carillon.NewDefinition()

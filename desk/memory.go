@@ -6,26 +6,32 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// handed is a run that was given out here, as last committed: with it an end can be decided without a read.
+// handed is a run in flight from this node, as last committed: with it the dispatcher decides about an end
+// without a read.
 type handed struct {
 	run   carillon.Run
 	job   *carillon.Job
 	guard *carillon.Guard
-	since time.Time // when this desk began to give it, by the monotonic clock: the time of the claim can be set
+	// since is when this node began to hand it over, by the monotonic clock: the time of the claim can be
+	// set.
+	since time.Time
 
-	// giving: its commit, or the pull that asked for it, is under way. Until then run is what it will be.
+	// giving: the commit of the claim, or the pull that asked for it, is under way. Before the commit, run is
+	// the state that the commit writes.
 	giving    bool
 	committed bool
-	waiter    *waiter // who has promised room to a job that is being submitted, and gets it; nil: it was pulled
+	// waiter is the pull that has promised room to the job that is being submitted, and gets the run; nil:
+	// the run was pulled.
+	waiter *waiter
 
-	before, after *handed // in the list of its worker
+	before, after *handed // its neighbours in the list of its worker
 }
 
-// memory is what was given out here, to whom. It is nothing but that: where something is missing or old, the store is
-// asked. The caller holds the desk's mu.
+// memory holds the runs in flight from this node, by run and by worker. It is only a memory: where an entry
+// is missing or old, the dispatcher asks the store. The caller holds the dispatcher's mu.
 type memory struct {
 	runs map[carillon.RunID]*handed
-	of   map[string]*handed // the first of each worker that has any
+	of   map[string]*handed // the first entry of each worker that has any
 }
 
 func newMemory() memory {
@@ -52,8 +58,8 @@ func (m *memory) drop(h *handed) {
 	h.letGo()
 }
 
-// letGo takes back the promise that was made for a run, if it still is one, and lets go of what others of its batch would keep
-// in memory.
+// letGo returns the promised room to its pull, if there is any, and drops references that the rest of the
+// batch would keep in memory.
 func (h *handed) letGo() {
 	if w := h.waiter; w != nil {
 		h.waiter = nil
@@ -86,14 +92,14 @@ func (m *memory) dropAll(worker string) {
 	delete(m.of, worker)
 }
 
-// visitor is what a desk remembers of a worker.
+// visitor is what a dispatcher remembers of a worker's session.
 type visitor struct {
 	seen  time.Time // when its session was last known to be alive
 	holds map[carillon.Held]bool
-	stops bool // it asks for nothing more
+	stops bool // the worker pulls no more runs
 }
 
-// forget drops what is remembered of a worker that is gone.
+// forget drops all that is remembered of a worker that is gone.
 func (d *Desk) forget(worker string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -101,7 +107,8 @@ func (d *Desk) forget(worker string) {
 	d.handed.dropAll(worker)
 }
 
-// alive notes that a worker's session is. Those that were not heard of for long are gone, or went to another desk.
+// alive notes that a worker's session is alive. It drops workers that were silent for long: they are gone, or
+// use another node.
 func (d *Desk) alive(worker string) *visitor {
 	now := time.Now()
 	d.mu.Lock()

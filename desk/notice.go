@@ -9,11 +9,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// noticeWait is how long the hand-out of later attempts waits for the log store. A notice is a convenience.
+// noticeWait is how long a pull of later attempts waits for the log store. A notice is a convenience.
 const noticeWait = time.Second
 
-// notice begins the log of each attempt after the first: which one it is, where it runs, and how the one before ended. Only
-// the desk can say the last: a claim clears the reason, and a worker that died has said nothing.
+// notice begins the log of each attempt after the first: its number, where it runs, and how the attempt
+// before it ended. Only the dispatcher can say how it ended: a claim clears the reason, and a worker that
+// died has said nothing.
 func (d *Desk) notice(ctx context.Context, before []carillon.Due, tasks []carillon.Task) {
 	var chunks []carillon.Chunk
 	for i := range tasks {

@@ -7,12 +7,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// lies says that something may lie beside a run that its attempt needs: what an attempt before has saved, or a payload of
-// its own.
+// lies says whether the store may keep something beside a run that its attempt needs: what an earlier attempt
+// has saved, or the run's own payload.
 func lies(t carillon.Task) bool { return t.Run.Attempt > 1 || t.Run.Has(carillon.OwnPayload) }
 
-// withOutputs adds what lies beside the runs. Runs of which it cannot be read now are left out: no worker lists them, so the
-// watch loop takes them back. To begin one without would be to do something else than was asked for.
+// withOutputs adds what the store keeps beside the runs. It leaves out runs whose data it cannot read now: no
+// worker lists them, so the watch loop takes them back. Without the data an attempt would do something else
+// than the user asked for.
 func (d *Desk) withOutputs(ctx context.Context, tasks []carillon.Task) []carillon.Task {
 	var ids []carillon.RunID
 	for i := range tasks {
@@ -44,7 +45,8 @@ func (d *Desk) withOutputs(ctx context.Context, tasks []carillon.Task) []carillo
 	})
 }
 
-// with is the job with a payload in place of its own. The job is one that the desk and the ledger remember, so it is copied.
+// with is the job with another payload. It copies the job, because the dispatcher and the ledger remember the
+// original.
 func with(job *carillon.Job, payload []byte) *carillon.Job {
 	if payload == nil {
 		return job

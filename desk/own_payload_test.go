@@ -48,7 +48,8 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		}
 		h.report(h.nodes[1], other, end(third, carillon.Success, ""))
 
-		_, err = n.ledger.RunNow(context.Background(), "default", job, nil) // the definition that the node remembers is as it was
+		// The definition that the node remembers is unchanged.
+		_, err = n.ledger.RunNow(context.Background(), "default", job, nil)
 		h.must(err)
 		plain := h.one(n, h.register(n))
 		expect(plain, 1, `"the job's"`)

@@ -11,14 +11,15 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// The first claim of a burst is small, so that its runs start early; then claims grow, which is cheaper for each.
+// The first claim of a burst is small, so that its runs start early. Then claims grow, which is cheaper per
+// run.
 const (
 	firstClaim = 64
 	largeClaim = 1000
 )
 
-// waiter is a pull that waits for something to do. It has room for so many runs; some of it may be promised to jobs that
-// are being submitted.
+// waiter is a pull that waits for due runs. It has room for a number of runs; a part of the room can be
+// promised to jobs that are being submitted.
 type waiter struct {
 	worker string
 	queues []string
@@ -30,12 +31,12 @@ type waiter struct {
 	promised sync.WaitGroup
 }
 
-// Pull implements carillon.Desk.
+// Pull implements carillon.Dispatcher.
 func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
 	if err := d.known(ctx, p.Worker); err != nil {
 		return nil, err
 	}
-	if d.unwanted(ctx, p.Worker) != "" { // it has said that it asks for nothing more
+	if d.unwanted(ctx, p.Worker) != "" { // the worker is stopping, or gave up this pull
 		pause(ctx, carillon.PullWait)
 		return nil, ctx.Err()
 	}
@@ -62,12 +63,13 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 		tasks, heavy = d.claim(context.WithoutCancel(ctx), runs[:len(runs)-over], p.Worker)
 		back = append(heavy, back...)
 	}
-	if len(back) > 0 { // they go back to where they came from; the next pull has them
+	if len(back) > 0 { // they go back to the queue; the next pull gets them
 		d.cfg.PushBack(back)
 	}
 	if ack != nil {
 		if err := ack(context.WithoutCancel(ctx)); err != nil {
-			d.cfg.Logger.Error("acknowledge pulled runs", "error", err) // they come again, and claiming them again loses
+			// The queue delivers them again, and claiming them again loses.
+			d.cfg.Logger.Error("acknowledge pulled runs", "error", err)
 		}
 	}
 	w.promised.Wait()
@@ -83,7 +85,8 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 	return tasks, nil
 }
 
-// unwanted says why the answer to a pull does not reach its worker: then what was claimed for it is handed back at once.
+// unwanted says why the answer to a pull does not reach its worker: then Pull hands back at once what it
+// claimed.
 func (d *Desk) unwanted(ctx context.Context, worker string) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,8 +99,8 @@ func (d *Desk) unwanted(ctx context.Context, worker string) string {
 	return ""
 }
 
-// close ends the wait of a pull that got some runs from the queue, and says how many of them are too many, because their
-// room was promised to jobs that are being submitted. After it nothing more is promised.
+// close ends the wait of a pull that got some runs from the queue. It says how many of them are too many,
+// because their room was promised to jobs that are being submitted. After close no more room is promised.
 func (d *Desk) close(w *waiter, got, size int) (over int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,8 +115,8 @@ func (d *Desk) close(w *waiter, got, size int) (over int) {
 	return max(0, got-w.room)
 }
 
-// known says whether the worker's session is alive, asking the coordinator if it was not heard of lately: what is claimed
-// for a worker that is gone would be taken back at once, while it begins.
+// known checks that the worker's session is alive. It asks the coordinator if this node has not heard of the
+// worker lately: a run claimed for a worker that is gone would be taken back at once, while it begins.
 func (d *Desk) known(ctx context.Context, worker string) error {
 	d.mu.Lock()
 	v := d.workers[worker]
@@ -136,7 +139,8 @@ func (d *Desk) known(ctx context.Context, worker string) error {
 // maxBytes bounds the payloads of one answer: a thousand of the largest would not arrive in time.
 const maxBytes = 16 << 20
 
-// weight is what a run adds to an answer. A payload of its own is read once it is claimed: till then it is taken for a large one.
+// weight is what a run adds to an answer. A run's own payload is read after the claim: until then it counts
+// as a large one.
 func weight(due *carillon.Due) int {
 	if due.Run.Has(carillon.OwnPayload) {
 		return carillon.MaxPayload
@@ -144,12 +148,15 @@ func weight(due *carillon.Due) int {
 	return len(due.Job.Payload)
 }
 
-// claim asks the ledger for runs and returns those that were given, and those that were too much for one answer. Whoever changed a run that lost has passed it on; but
-// it may have lost for its guard alone, which another run of the job changed, and then somebody has to look at it again.
+// claim asks the ledger for runs. It returns the runs that it got, and those that were too much for one
+// answer. A claim that lost because the run changed needs no follow-up: the writer has routed the run. But a
+// claim can lose only because another run of the job changed the guard; then the scheduler decides about the
+// run again.
 func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (tasks []carillon.Task, heavy []carillon.Run) {
 	dues, err := d.cfg.Ledger.Dues(ctx, runs, worker)
 	if err != nil {
-		d.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs)) // the sweeper pushes it again
+		// Sweep pushes them again.
+		d.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs))
 		pause(ctx, time.Second)
 		return nil, nil
 	}
@@ -176,7 +183,8 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 	lost, err := d.cfg.Ledger.Commit(ctx, changes)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
-			d.cfg.Logger.Error("claim", "error", err, "runs", len(runs)) // the sweeper tries again
+			// Sweep pushes them again.
+			d.cfg.Logger.Error("claim", "error", err, "runs", len(runs))
 			pause(ctx, time.Second)
 		}
 		return nil, heavy
@@ -193,18 +201,18 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 	return d.withOutputs(ctx, tasks), heavy
 }
 
-// expect remembers the runs that are about to be given to a worker, each at the index of its change.
+// expect remembers the runs that are about to be claimed for a worker, each at the index of its change.
 func (d *Desk) expect(dues []carillon.Due, changes []carillon.Change) []handed {
-	giving := make([]handed, len(dues)) // one piece of memory for all of them
+	giving := make([]handed, len(dues)) // one allocation for all of them
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range changes {
 		run := &changes[i].Runs[0]
 		if run.State != carillon.Claimed || run.Worker != dues[i].Worker {
-			continue // it was decided otherwise
+			continue // the decision was not to claim it
 		}
 		if was := d.handed.runs[run.ID]; was != nil && was.committed && was.run.Attempt >= run.Attempt {
-			continue // this will lose
+			continue // this claim will lose
 		}
 		giving[i] = handed{run: *run, job: dues[i].Job, giving: true}
 		d.handed.put(&giving[i])
@@ -212,7 +220,7 @@ func (d *Desk) expect(dues []carillon.Due, changes []carillon.Change) []handed {
 	return giving
 }
 
-// tasks are those that won, each as it is by now: somebody may have asked it to stop meanwhile.
+// tasks are the claims that won, each as it is by now: a stop may have been requested meanwhile.
 func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Change, lost []int) []carillon.Task {
 	tasks := make([]carillon.Task, 0, len(giving))
 	d.mu.Lock()
@@ -227,7 +235,7 @@ func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Ch
 			continue
 		case giving[i].committed:
 			run = &giving[i].run
-		default: // somebody else tried to claim it at the same time, and stands in its place
+		default: // another pull tried to claim it at the same time, and took its place in memory
 			h := d.handed.runs[run.ID]
 			if h != nil && !h.committed {
 				d.handed.drop(h)
@@ -242,7 +250,8 @@ func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Ch
 	return tasks
 }
 
-// unexpect ends the handing over, and forgets what was not committed: nobody here knows what became of it.
+// unexpect ends the handover, and forgets claims that were not committed: this node does not know what became
+// of them.
 func (d *Desk) unexpect(giving []handed) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

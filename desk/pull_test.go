@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// The largest payloads make a pull hand back a part of what it took: one answer carries 64 of them.
+// The largest payloads make a pull hand back a part of the runs that it took: one answer carries 64 of them.
 func TestRunsThatAPullHandsBackToAFullLaneAreOfferedAgainWithoutASweep(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]
@@ -29,7 +29,7 @@ func TestRunsThatAPullHandsBackToAFullLaneAreOfferedAgainWithoutASweep(t *testin
 		}
 		h.lanes.full.Store(false)
 		got, since := 0, time.Now()
-		for time.Since(since) < time.Second && got < 64 { // sweeps come every ten
+		for time.Since(since) < time.Second && got < 64 { // sweeps come every ten seconds
 			got += len(h.pull(n, worker, 1000))
 		}
 		if got != 64 {

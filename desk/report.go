@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// maxTries bounds how often reports are decided about again after somebody was quicker.
+// maxTries bounds how often reports are decided about again after another writer was quicker.
 const maxTries = 10
 
-// Report implements carillon.Desk. What is remembered of the runs decides at once; where that is missing or was old, the
-// store is read and it is decided again.
+// Report implements carillon.Dispatcher. It decides at once with the runs that this node remembers. Where a
+// run is missing or was old, it reads the store and decides again.
 func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
 	receipts, kept := make([]carillon.Receipt, len(reports)), true
 	open := make([]int, len(reports)) // those without a receipt
@@ -27,7 +27,7 @@ func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Rep
 			return nil, errors.New("the runs change too quickly to record what was reported; try again")
 		}
 		if try > 1 {
-			pause(ctx, time.Duration(try)*time.Millisecond) // somebody here is in the middle of something
+			pause(ctx, time.Duration(try)*time.Millisecond) // another call on this node is busy with a run
 		}
 		if err := d.recall(ctx, worker, reports, open, try > 0, receipts); err != nil {
 			return nil, err
@@ -47,8 +47,8 @@ func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Rep
 	return receipts, nil
 }
 
-// askAgain asks for lines that were not kept once more. Those of an attempt that has ended are not asked for: a log store that
-// takes nothing, such as a full disk, holds up no result.
+// askAgain asks the worker once more for lines that were not kept. It does not ask for the lines of an
+// attempt that has ended: a log store that takes nothing, such as a full disk, must not hold up a result.
 func askAgain(reports []carillon.Report, receipts []carillon.Receipt) {
 	for i := range reports {
 		if len(reports[i].Lines) > 0 && reports[i].End == nil && receipts[i] == carillon.Recorded {
@@ -66,10 +66,10 @@ func without(open []int, receipts []carillon.Receipt) (rest []int) {
 	return rest
 }
 
-// recall makes sure that the run of each report is remembered, reading those that are not, or all with again. Reports of
-// attempts that hold nothing any more get their receipt.
+// recall makes sure that the run of each report is remembered. It reads runs that are not remembered, or all
+// of them with again. Reports of attempts that no longer hold their run get their receipt.
 func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Report, open []int, again bool, receipts []carillon.Receipt) error {
-	byRun := map[carillon.RunID][]int{} // of those that are not remembered
+	byRun := map[carillon.RunID][]int{} // reports whose run is not remembered
 	var ids []carillon.RunID
 	d.mu.Lock()
 	for _, i := range open {
@@ -133,7 +133,7 @@ func (d *Desk) verdict(run *carillon.Run, worker string, r *carillon.Report) car
 	return carillon.Refused
 }
 
-// remember keeps runs that are held, with their definitions and guards, as they were read just now.
+// remember keeps held runs, with their definitions and guards, as they were read just now.
 func (d *Desk) remember(ctx context.Context, runs []carillon.Run) error {
 	if len(runs) == 0 {
 		return nil
@@ -191,7 +191,7 @@ func (d *Desk) record(ctx context.Context, reports []carillon.Report, open []int
 		r := &reports[i]
 		h := d.handed.runs[r.Run]
 		switch {
-		case !h.holds(r): // taken away while we looked: the next turn reads it
+		case !h.holds(r): // taken away meanwhile: the next try reads it
 		case r.End != nil:
 			ends, endOf = append(ends, h.end(r, now)), append(endOf, i)
 		case r.Checkpoint != nil || r.Begun != 0 && h.run.State == carillon.Claimed:
@@ -229,10 +229,10 @@ func (d *Desk) commit(ctx context.Context, changes []carillon.Change, of []int, 
 	answer <- nil
 }
 
-// endsAtOnce is how many ends are posted together: starts that come have to wait for them.
+// endsAtOnce is how many ends are posted together: starts that come meanwhile have to wait for them.
 const endsAtOnce = 500
 
-// post commits ends, which let starts go first.
+// post commits ends. The ledger lets starts go first.
 func (d *Desk) post(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
 	type answer struct {
 		first int
@@ -259,7 +259,7 @@ func (d *Desk) post(ctx context.Context, changes []carillon.Change) (lost []int,
 	return lost, err
 }
 
-// holds says that what is remembered is the attempt that the report is about.
+// holds says whether the remembered run is the attempt that the report is about.
 func (h *handed) holds(r *carillon.Report) bool {
 	return h != nil && h.committed && h.job != nil && h.run.Held() == r.Held
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// share is how much of a pull a queue gets while others have something to do as well.
+// share is how much of a pull a queue gets while other queues have runs too.
 type share struct {
 	queue  string
 	weight int
 }
 
-// sharesOf reads "name" and "name=weight". Without any weight there are no shares: then priority and waiting time alone
-// decide over all queues.
+// sharesOf reads "name" and "name=weight". Without any weight there are no shares: then priority and waiting
+// time alone decide over all queues.
 func sharesOf(queues []string) (names []string, shares []share) {
 	weighted := false
 	for _, q := range queues {
@@ -33,12 +33,13 @@ func sharesOf(queues []string) (names []string, shares []share) {
 	return names, shares
 }
 
-// taker is a queue that can be looked into without waiting; one that cannot knows no shares.
+// taker is a queue that can be read without waiting. A queue that cannot has no shares.
 type taker interface {
 	Take(queues []string, max int) []carillon.Run
 }
 
-// pull takes from the queues by their shares, then whatever there is, and waits only if there is nothing at all.
+// pull takes runs from the queues by their shares, then from any of them, and waits only if there are none at
+// all.
 func (d *Desk) pull(ctx context.Context, names []string, shares []share, max int) ([]carillon.Run, func(context.Context) error, error) {
 	queue, can := d.cfg.Queue.(taker)
 	if shares == nil || !can {
@@ -59,14 +60,14 @@ func (d *Desk) pull(ctx context.Context, names []string, shares []share, max int
 	return d.cfg.Queue.Pull(ctx, names, max)
 }
 
-// lots draws for each of n places which queue it goes to, so that over many small pulls too the shares come out right.
+// lots draws a queue for each of n places, so that the shares come out right also over many small pulls.
 func lots(shares []share, n int) []int {
 	total := 0
 	for _, s := range shares {
 		total += s.weight
 	}
 	drawn := make([]int, len(shares))
-	for i, s := range shares { // whole parts are certain, only the rest is drawn
+	for i, s := range shares { // whole parts are fixed, only the rest is drawn
 		drawn[i] = n * s.weight / total
 	}
 	rest := n

@@ -81,7 +81,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// need ends a test whose tools are missing, and says so loudly: what is skipped in silence is never fixed.
+// need ends a test whose tools are missing, and says so loudly: a test that is skipped in silence is never
+// fixed.
 func need(t *testing.T, tools ...string) {
 	t.Helper()
 	for _, tool := range tools {
@@ -95,7 +96,7 @@ func need(t *testing.T, tools ...string) {
 func (h *house) start(argv ...string) (stop func()) {
 	h.t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
-	// An address that nobody answers at comes first: a worker goes on to the next.
+	// The first address does not answer, so the worker must go on to the next.
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "CARILLON_TOKEN=" + h.token, "CARILLON_SERVER=http://127.0.0.1:1," + h.url}
 	out := &output{}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, patience
@@ -134,10 +135,10 @@ func (h *house) submit(queue, payload string, change func(*carillon.Definition))
 	return job.ID
 }
 
-// patience is for a machine that does many other things.
+// patience is long enough for a busy machine.
 const patience = 3 * time.Minute
 
-// until looks at the job's run until it is as wanted.
+// until reads the job's run until it is as wanted.
 func (h *house) until(job carillon.JobID, want func(carillon.Run) bool) carillon.Run {
 	h.t.Helper()
 	var last carillon.Run
@@ -192,7 +193,8 @@ func held(run carillon.Run) bool { return run.State.Held() }
 
 func running(run carillon.Run) bool { return run.State == carillon.Running }
 
-// expectTimes checks that a worker reports times exactly enough: a run was claimed, then started, then ended.
+// expectTimes checks that a worker reports times that are exact enough: a run was claimed, then started, then
+// ended.
 func expectTimes(t *testing.T, run carillon.Run) {
 	t.Helper()
 	if run.Started < run.Claimed || run.Ended != 0 && run.Ended < run.Started {
@@ -326,7 +328,7 @@ func TestTheWorkerInGo(t *testing.T) {
 	h.gone("go")
 }
 
-// gone checks that a worker that was stopped has left.
+// gone checks that a stopped worker has left.
 func (h *house) gone(name string) {
 	h.t.Helper()
 	members, err := h.Members(h.t.Context())
@@ -340,7 +342,7 @@ func (h *house) gone(name string) {
 	}
 }
 
-// The files by which the two loops of the script tell each other something are read at any time.
+// The two loops of the script exchange files, and each can read them at any time.
 func TestTheWorkerInShellNeverReadsAHalfWrittenFile(t *testing.T) {
 	t.Parallel()
 	script, err := os.ReadFile("shell/worker.sh")
@@ -351,11 +353,13 @@ func TestTheWorkerInShellNeverReadsAHalfWrittenFile(t *testing.T) {
 		t.Errorf("%s is emptied before it is written", bad)
 	}
 	put := regexp.MustCompile(`(?s)\nput\(\) \{.*?\n\}\n`).FindString(string(script))
+	// The script reads the lease once more at the end: the last round of its loop may have begun
+	// before the last put.
 	race := `set -u; work=$1; loop=main` + put + `
 put lease 1
 { for i in 1 2 3 4 5; do for k in 1 2 3 4 5 6 7 8 9 0; do put lease "$i$k"; done; done; touch "$work/end"; } &
 while [ ! -e "$work/end" ]; do age=$((100 - $(cat "$work/lease"))); done
-echo $((100 - $(cat "$work/lease")))` // read again: the last round of the loop may have begun before the last put
+echo $((100 - $(cat "$work/lease")))`
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", race, "race", t.TempDir()).CombinedOutput()
 	if got := strings.TrimSpace(string(out)); err != nil || got != "50" {
 		t.Errorf("%v: %s", err, out)

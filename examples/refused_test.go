@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// refused runs a worker that ends by itself, and returns what it said, its exit code, and what it left in its temporary directory.
+// refused runs a worker that ends by itself. It returns the output of the worker, its exit code, and the
+// files that it left in its temporary directory.
 func refused(t *testing.T, env []string, argv ...string) (said string, code int, left []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -16,22 +16,22 @@ import (
 type AllConfig struct {
 	Handlers  map[string]Handler // by job type
 	HTTPAllow []netip.Prefix     // private networks that http targets may call
-	// Leash and TempDir are a file and a directory that no other process uses; both are made if they do not exist, and
-	// what is in the directory is removed. Without them command targets are not run here.
+	// Leash and TempDir are a file and a directory that no other process uses. All makes both if they do not
+	// exist, and empties the directory. Without them this process does not run command targets.
 	Leash, TempDir string
 	// AllowSetuid lets commands gain privileges: see CommandConfig.
 	AllowSetuid bool
 	Logger      *slog.Logger // default slog.Default()
 }
 
-// errInUse is for a leash that a living process holds.
+// errInUse is for a leash that a live process holds.
 var errInUse = errors.New("in use")
 
 // leashWait is longer than any supervisor lets its command live without a worker.
 const leashWait = 15 * time.Second
 
-// All makes an executor for each kind of target that the process can run. release lets go of what they hold; it comes
-// after the last attempt.
+// All makes an executor for each kind of target that the process can run. release frees what they hold; call
+// it after the last attempt.
 func All(ctx context.Context, c AllConfig) (all map[string]Executor, release func() error, err error) {
 	funcs := NewFuncs()
 	for jobType, handler := range c.Handlers {
@@ -41,7 +41,8 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 	if c.Leash == "" {
 		return all, func() error { return nil }, nil
 	}
-	// Until the last supervisor of a former process is gone, what that process held may still be running here.
+	// Until the last supervisor of a former process is gone, commands of that process may still be running
+	// here.
 	ctx, cancel := context.WithTimeout(ctx, leashWait)
 	defer cancel()
 	leash, err := holdLeash(ctx, c.Leash, func(pid int) {
@@ -58,7 +59,7 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 	if err != nil {
 		return nil, nil, fmt.Errorf("wait for the commands of a former process to end: %w", err)
 	}
-	temp, err := filepath.Abs(c.TempDir) // commands have working directories of their own
+	temp, err := filepath.Abs(c.TempDir) // commands have other working directories
 	if err == nil {
 		err = errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700)) // what killed attempts left behind
 	}
@@ -66,6 +67,7 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 		return nil, nil, errors.Join(err, leash.Close())
 	}
 	all["command"] = NewCommand(CommandConfig{Leash: leash, TempDir: temp, AllowSetuid: c.AllowSetuid, Logger: c.Logger})
-	// Unsigned, so that this process can take it again though a supervisor is not gone yet.
+	// The leash is unsigned at the end, so that this process can take it again even if a supervisor is not
+	// gone yet.
 	return all, func() error { return errors.Join(leash.Truncate(0), leash.Close()) }, nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// answered is the class of a response: by the target's own word if it gives one, by the status otherwise.
+// answered is the class of a response: the target's own word if it gives one, else the class of the status.
 func answered(task Task, response *http.Response) carillon.Outcome {
 	o := byStatus(response)
 	switch said := strings.ToLower(response.Header.Get("Carillon-Outcome")); said {
@@ -60,10 +60,11 @@ func location(response *http.Response) string {
 	return shown(response.Request.URL.ResolveReference(u))
 }
 
-// maxRetryAfter bounds what a target may ask for: beyond a day it is more likely a mistake than a wish.
+// maxRetryAfter bounds the wait that a target can ask for: more than a day is more likely a mistake than a
+// wish.
 const maxRetryAfter = 24 * time.Hour
 
-// retryAfter reads seconds or an HTTP date. What it cannot read is no wish.
+// retryAfter reads seconds or an HTTP date. It treats a value that it cannot read as no wish.
 func retryAfter(value string, now time.Time) time.Duration {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -83,8 +84,8 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// saveCheckpoint takes the checkpoint that a response carries. It goes by its own clock: the response has come, and the
-// attempt may be timing out.
+// saveCheckpoint saves the checkpoint that a response carries. It has its own time limit: the response has
+// come, and the attempt may be timing out.
 func saveCheckpoint(ctx context.Context, task Task, header string) {
 	if header == "" {
 		return

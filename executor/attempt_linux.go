@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempt is a supervisor that was started, seen from its worker.
+// attempt is a started supervisor, seen from its worker.
 type attempt struct {
 	process *os.Process
 	socket  *os.File
@@ -22,14 +22,14 @@ type attempt struct {
 	readers sync.WaitGroup
 	grace   time.Duration
 	logger  *slog.Logger
-	death   string // how the supervisor ended, if not by its own will
+	death   string // how the supervisor ended, in case it sent no report
 }
 
-// supervisorEnv keeps the supervisor small: one processor, no garbage collection before 16 MiB. It has nothing else:
-// the worker's environment may hold secrets.
+// supervisorEnv keeps the supervisor small: one processor, no garbage collection before 16 MiB. The
+// supervisor gets no other variables: the worker's environment may hold secrets.
 var supervisorEnv = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=16MiB"}
 
-// start begins an attempt: a supervisor, told what to run, and readers of what the command prints.
+// start begins an attempt: it starts a supervisor, tells it what to run, and reads what the command prints.
 func (c *Command) start(task Task, spec spec) (_ *attempt, err error) {
 	a := &attempt{grace: c.config.Grace, logger: c.config.Logger}
 	var theirs []*os.File // the supervisor's ends
@@ -69,13 +69,13 @@ func (c *Command) start(task Task, spec spec) (_ *attempt, err error) {
 	for i, stream := range []string{stdout, stderr} {
 		a.readers.Go(func() { out.copy(stream, a.pipes[i]) })
 	}
-	// An error means that the supervisor is gone already; wait finds that out too.
+	// An error means that the supervisor is already gone; wait finds that out too.
 	_, _ = a.socket.Write(frame(frameSpec, spec.encode()))
 	return a, nil
 }
 
-// launch starts this program again. /proc/self/exe is the very file that is running, also when an upgrade has replaced
-// it since. A session of its own keeps the terminal's Ctrl-C from it.
+// launch starts this program again. /proc/self/exe is the very file that is running, even if an upgrade has
+// replaced it since. A separate session keeps the terminal's Ctrl-C from the supervisor.
 func (a *attempt) launch(files []*os.File, task Task) (err error) {
 	a.process, err = os.StartProcess("/proc/self/exe", []string{supervisorName, task.Run.ID.String()}, &os.ProcAttr{
 		Dir: "", Env: supervisorEnv, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
@@ -83,7 +83,8 @@ func (a *attempt) launch(files []*os.File, task Task) (err error) {
 	return err
 }
 
-// wait returns the supervisor's report when nothing of the attempt is left; a zero report if the supervisor died.
+// wait returns the supervisor's report when nothing of the attempt is left. It returns a zero report if the
+// supervisor died.
 func (a *attempt) wait(ctx context.Context, task Task, s *scratch) report {
 	tending, done := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -103,8 +104,8 @@ func (a *attempt) wait(ctx context.Context, task Task, s *scratch) report {
 	return r
 }
 
-// listen returns the supervisor's report, a zero one if there is none. Before that it passes on what the supervisor has to
-// say: people have to see to a process that cannot be killed.
+// listen returns the supervisor's report, or a zero one if there is none. Before that it passes on the
+// supervisor's messages: people have to deal with a process that cannot be killed.
 func (a *attempt) listen(task Task) (r report) {
 	var in []byte
 	buf := make([]byte, 512)
@@ -132,8 +133,8 @@ func (a *attempt) listen(task Task) (r report) {
 	}
 }
 
-// tend passes the lease on while it is extended, and the order to stop when ctx ends. It goes on with the lease during
-// the grace: a worker that freezes then must not leave the command behind either.
+// tend passes on each extension of the lease, and the order to stop when ctx ends. It goes on with the lease
+// during the grace: a worker that freezes then must not leave the command behind either.
 func (a *attempt) tend(ctx context.Context, ended <-chan struct{}, lease *Lease) {
 	stop, sent := ctx.Done(), time.Duration(0)
 	timer := time.NewTimer(passOnAfter(lease))
@@ -159,7 +160,8 @@ func (a *attempt) tend(ctx context.Context, ended <-chan struct{}, lease *Lease)
 	}
 }
 
-// passOnAfter is when the lease is passed on next: after a second, sooner when little of it is left.
+// passOnAfter is how long to wait until the lease is passed on next: a second, less when little of the lease
+// is left.
 func passOnAfter(lease *Lease) time.Duration {
 	if lease == nil {
 		return time.Hour
@@ -167,7 +169,8 @@ func passOnAfter(lease *Lease) time.Duration {
 	return min(max((lease.Until()-Boottime())/4, 20*time.Millisecond), time.Second)
 }
 
-// send does not wait for a supervisor that does not read, because a signal has stopped it: this goroutine has more to do.
+// send does not wait for a supervisor that a signal has stopped and that therefore does not read: this
+// goroutine has more to do.
 func (a *attempt) send(b []byte) {
 	_ = a.socket.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
 	_, _ = a.socket.Write(b)
@@ -191,8 +194,9 @@ func (a *attempt) close() {
 	}
 }
 
-// tailReader reads a pipe to its end. Once the tree is dead the end must come; if it does not, the command has handed
-// its output to a process outside its tree (tmux does that), for which nobody waits.
+// tailReader reads a pipe to its end. Once the tree is dead the end must come. If it does not, the command
+// has handed its output to a process outside its tree (tmux does that), and the reader does not wait for that
+// process.
 type tailReader struct {
 	*os.File
 	ended atomic.Bool
@@ -212,8 +216,8 @@ func (r *tailReader) end() {
 	_ = r.SetReadDeadline(time.Now().Add(tailWait))
 }
 
-// payloadFile is the payload as a file in memory, opened for reading: unlike a pipe it takes any size at once, so no
-// goroutine has to feed a command that does not read.
+// payloadFile is the payload as a file in memory, opened for reading. Unlike a pipe it takes any size at
+// once, so no goroutine has to feed a command that does not read.
 func payloadFile(payload []byte) (*os.File, error) {
 	if len(payload) == 0 {
 		return os.Open(os.DevNull)
@@ -230,7 +234,8 @@ func payloadFile(payload []byte) (*os.File, error) {
 	return os.Open("/proc/self/fd/" + strconv.Itoa(fd))
 }
 
-// pipe is a pipe of which only our end is non-blocking: os.Pipe makes both so, and commands do not expect that.
+// pipe is a pipe of which only our end is non-blocking: os.Pipe makes both ends non-blocking, and commands do
+// not expect that.
 func pipe() (r, w *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {

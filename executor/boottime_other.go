@@ -6,6 +6,6 @@ import "time"
 
 var started = time.Now()
 
-// Boottime is the time since the program started. Without CLOCK_BOOTTIME it may stand still while the machine sleeps;
-// commands, whose leases it is for, are refused on such systems.
+// Boottime is the time since the program started. Without CLOCK_BOOTTIME it can stand still while the machine
+// sleeps. It measures leases, which commands need, but this package refuses commands on such systems.
 func Boottime() time.Duration { return time.Since(started) }

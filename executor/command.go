@@ -14,20 +14,23 @@ import (
 
 // CommandConfig is how commands run. The zero value works.
 type CommandConfig struct {
-	// TempDir is where each attempt gets a private directory for its checkpoint and result. Default os.TempDir().
+	// TempDir is where each attempt gets a private directory for its checkpoint and result. Default
+	// os.TempDir().
 	TempDir string
 	// Env names the variables of this process that commands see; no others reach them, because a server's
 	// environment holds its secrets. Default PATH, HOME, USER, LANG, TZ, TMPDIR.
 	Env []string
 	// MaxOutput is how many bytes of output of one attempt are kept. Default 16 MiB.
 	MaxOutput int64
-	// Grace is how long a command has between SIGTERM and SIGKILL when it times out or is asked to stop. Default 5s.
+	// Grace is how long a command has between SIGTERM and SIGKILL when it times out or is asked to stop.
+	// Default 5s.
 	Grace time.Duration
-	// AllowSetuid lets commands gain privileges by programs that change their user (sudo, su) or carry capabilities. A process
-	// that has another user cannot be killed unless this process is root: timeouts, cancels and leases then do not end it, and
-	// its run can start a second time beside it. Default: commands have no_new_privs.
+	// AllowSetuid lets commands gain privileges through programs that change their user (sudo, su) or carry
+	// capabilities. Unless this process is root, it cannot kill a process of another user: timeouts, cancels
+	// and leases then do not end that process, and its run can start a second time beside it. Default:
+	// commands have no_new_privs.
 	AllowSetuid bool
-	// Logger is told of processes that cannot be killed. Default slog.Default().
+	// Logger receives reports of processes that cannot be killed. Default slog.Default().
 	Logger *slog.Logger
 	// Leash, if set, is inherited by every supervisor and by no command: see HoldLeash.
 	Leash *os.File
@@ -44,13 +47,14 @@ func (c CommandConfig) withDefaults() CommandConfig {
 	return c
 }
 
-// supervisorName is argv[0] of a supervisor: how a program that is started again knows what it is.
+// supervisorName is argv[0] of a supervisor. By it a program that is started again knows that it is a
+// supervisor.
 const supervisorName = "carillon-supervise"
 
 // defaultPath is for a worker that was started without any PATH.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environ is everything that the command of a task finds in its environment, by name.
+// environ is the complete environment of a task's command, by name.
 func (c CommandConfig) environ(task Task, lookup func(string) (string, bool)) map[string]string {
 	env := map[string]string{"PATH": defaultPath}
 	for _, name := range c.Env {
@@ -59,13 +63,13 @@ func (c CommandConfig) environ(task Task, lookup func(string) (string, bool)) ma
 		}
 	}
 	maps.Copy(env, task.Job.Target.Command.Env)
-	for _, f := range facts(task) { // last: nothing may pose as them
+	for _, f := range facts(task) { // last, so that nothing can pose as them
 		env["CARILLON_"+f.env] = f.value
 	}
 	return env
 }
 
-// fact is something about an attempt that its target is told.
+// fact is a value about an attempt that its target receives.
 type fact struct{ env, header, value string }
 
 func facts(task Task) []fact {

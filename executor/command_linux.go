@@ -16,10 +16,11 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Command performs runs by processes, each under a supervisor that outlives neither the attempt nor the worker.
+// Command performs runs as processes, each under a supervisor that outlives neither the attempt nor the
+// worker.
 type Command struct{ config CommandConfig }
 
-// NewCommand needs a program that calls Supervise; in any other its commands are refused.
+// NewCommand needs a program that calls Supervise; in any other program Execute refuses commands.
 func NewCommand(config CommandConfig) *Command { return &Command{config.withDefaults()} }
 
 // Execute runs the command to its end, and the end of everything it started.
@@ -93,8 +94,9 @@ func (c *Command) spec(task Task, s *scratch) (spec, error) {
 	return made, Fatal(made.check())
 }
 
-// lookProgram finds a program as a shell would, with the PATH that the command itself will see. Entries relative to
-// the working directory are passed over: they would run whatever a job's directory happens to hold.
+// lookProgram finds a program as a shell would, with the PATH that the command itself will see. It skips
+// entries relative to the working directory: they would run any program that happens to be in a job's
+// directory.
 func lookProgram(name, dir, path string) (string, error) {
 	if strings.Contains(name, "/") {
 		at := name
@@ -116,7 +118,8 @@ func lookProgram(name, dir, path string) (string, error) {
 	return "", fmt.Errorf("program %q is not found in PATH (%s) on this worker", name, path)
 }
 
-// outcome reads the report. The supervisor decided what came first, the command's own end or the order to stop.
+// outcome reads the report. The supervisor has decided which came first, the command's own end or the order
+// to stop.
 func (a *attempt) outcome(ctx context.Context, task Task, r report) carillon.Outcome {
 	command := task.Job.Target.Command
 	switch r.how {
@@ -131,7 +134,7 @@ func (a *attempt) outcome(ctx context.Context, task Task, r report) carillon.Out
 	case notStarted:
 		name := append(slices.Clone(command.Argv), "/bin/sh")[0]
 		if slices.Contains([]syscall.Errno{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETXTBSY, unix.EINTR, unix.EIO}, r.errno) {
-			return retriable("start %q: %w", name, r.errno) // the machine's trouble, not the program's
+			return retriable("start %q: %w", name, r.errno) // the machine is at fault, not the program
 		}
 		return fatal("start %q: %w", name, r.errno)
 	}
@@ -142,7 +145,7 @@ func (a *attempt) outcome(ctx context.Context, task Task, r report) carillon.Out
 	return retriable("the command's supervisor died: %s", a.death)
 }
 
-// exited is the class of a command's own end.
+// exited is the outcome of a command that ended by itself.
 func exited(status syscall.WaitStatus, fatalCodes []int) carillon.Outcome {
 	switch code := status.ExitStatus(); {
 	case status.Signaled():

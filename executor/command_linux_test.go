@@ -128,7 +128,7 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		task.Job.Target.Command.Env = map[string]string{"TOKEN": "hunter2"}
 		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
 		want := "carillon-supervise " + task.Run.ID.String() + " supervise"
-		if os.Geteuid() == 0 { // others cannot read its environment at all
+		if os.Geteuid() == 0 { // other users cannot read its environment at all
 			want = strings.Join(supervisorEnv, " ") + " " + want
 		}
 		want = "stdout: " + want
@@ -146,7 +146,8 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		unsetCloseOnExec(t, leaky)
 		task, r := newTask(shell(`for f in /proc/self/fd/*; do echo ${f##*/}; done; ls /proc/$PPID/fd 2>/dev/null | wc -l`))
 		same(t, run(t, CommandConfig{Leash: leash}, task), carillon.Outcome{Kind: carillon.Success})
-		// 3 is the shell's own, for the directory it lists. Whether it shows depends on the shell.
+		// Descriptor 3 belongs to the shell, for the directory that it lists. Whether it shows depends on the
+		// shell.
 		if got := strings.ReplaceAll(r.output(), "stdout: 3\n", ""); !strings.HasPrefix(got, "stdout: 0\nstdout: 1\nstdout: 2\nstdout: ") || strings.Count(got, "\n") != 3 {
 			t.Error(got)
 		}
@@ -299,7 +300,8 @@ func TestHoldLeash(t *testing.T) {
 	if _, err := holdLeash(context.Background(), path, func(pid int) { said = pid }); said != os.Getpid() || err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("held twice, by %d: %v, want %q", said, err, want)
 	}
-	if err := first.Truncate(0); err != nil { // as left by a process that is gone: its commands are waited for
+	// As left by a process that is gone: HoldLeash waits for its commands.
+	if err := first.Truncate(0); err != nil {
 		t.Fatal(err)
 	}
 	waiting := make(chan struct{})
@@ -311,7 +313,7 @@ func TestHoldLeash(t *testing.T) {
 		}
 		done <- err
 	}()
-	<-waiting // it says so at once, and once
+	<-waiting // called at once, and only once
 	first.Close()
 	if err := <-done; err != nil {
 		t.Error(err)

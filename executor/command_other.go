@@ -10,10 +10,11 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Command refuses: what makes commands safe (child subreapers, CLOCK_BOOTTIME, /proc) exists on Linux only.
+// Command refuses every command: what makes commands safe (child subreapers, CLOCK_BOOTTIME, /proc) exists on
+// Linux only.
 type Command struct{}
 
-// NewCommand gives an executor that refuses every command.
+// NewCommand returns an executor that refuses every command.
 func NewCommand(CommandConfig) *Command { return &Command{} }
 
 // Execute is Retriable: a worker on Linux may take the next attempt.

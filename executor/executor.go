@@ -11,17 +11,20 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Executor performs one attempt of a run. It returns only when nothing of the attempt is left: its process tree is
-// gone, its call has returned. When ctx ends it stops; context.Cause(ctx) says why: one of the causes below decides
-// the Outcome. A handler that ends its goroutine ends the caller's, so who calls does nothing else in it, and defers what follows
-// from the outcome: one more goroutine for every attempt would cost more than the rest of it. Attempts follow each other in the same
-// goroutine: what a handler sets there (a locked thread, labels) it has to take back.
+// Executor performs one attempt of a run. It returns only when nothing of the attempt is left: its process
+// tree is gone, its call has returned. When ctx ends it stops. context.Cause(ctx) says why, and decides the
+// Outcome if it is one of the causes below.
+//
+// If a handler calls runtime.Goexit it takes the calling goroutine with it. So call Execute from a goroutine
+// that does nothing else, and handle the outcome in a defer: one more goroutine for every attempt would cost
+// more than the rest of it. Attempts follow each other in the same goroutine, so a handler must undo what it
+// sets there (a locked thread, labels).
 type Executor interface {
 	Execute(ctx context.Context, task Task) carillon.Outcome
 }
 
-// Why a worker ends an attempt: the causes of the context given to Execute. Each may be wrapped to say more, as in
-// fmt.Errorf("%w by ann", ErrStopped); the text becomes the reason of the run.
+// Why a worker ends an attempt: the causes of the context given to Execute. Each can be wrapped to say more,
+// as in fmt.Errorf("%w by ann", ErrStopped); the text becomes the reason of the run.
 var (
 	ErrTimeout   = errors.New("timed out")                    // Retriable
 	ErrStopped   = errors.New("stopped on request")           // Stopped
@@ -35,10 +38,12 @@ type Task struct {
 	Job        *carillon.Job
 	Checkpoint []byte // last saved, nil if none
 
-	// Lease is the worker's; the worker extends it, commands are killed when it is over. nil: no end.
+	// Lease is the lease of the worker. The worker extends it; commands are killed when it is over. nil: no
+	// end.
 	Lease *Lease
 
-	// Print takes one line of output. It is safe for concurrent use; stream is "stdout", "stderr" or "carillon".
+	// Print takes one line of output. It is safe for concurrent use; stream is "stdout", "stderr" or
+	// "carillon".
 	Print func(stream, line string)
 
 	// Save saves a checkpoint under the fence of this attempt.
@@ -47,7 +52,7 @@ type Task struct {
 	result *result
 }
 
-// result is where a handler's result waits for the end of the attempt. It is shared by all copies of a Task.
+// result keeps a handler's result until the attempt ends. All copies of a Task share it.
 type result struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -57,15 +62,15 @@ type result struct {
 const (
 	stdout = "stdout"
 	stderr = "stderr"
-	remark = "carillon" // what Carillon itself has to say about the attempt
+	remark = "carillon" // Carillon's own remarks about the attempt
 )
 
-// SetResult sets what the run hands back if this attempt is its last; the last call counts. More than
-// carillon.MaxResult is refused.
+// SetResult sets the result of the run if this attempt is its last; the last call counts. It refuses more
+// than carillon.MaxResult.
 func (t Task) SetResult(b []byte) error {
 	if len(b) > carillon.MaxResult {
 		err := fmt.Errorf("a result of %d bytes is too large: at most %d; keep it elsewhere and hand back its address", len(b), carillon.MaxResult)
-		t.remark("%s", err) // also for whoever reads the log: handlers tend not to check
+		t.remark("%s", err) // also for readers of the log: handlers tend not to check
 		return err
 	}
 	if t.result == nil {
@@ -86,7 +91,7 @@ func (t Task) output() *carillon.Output {
 	return outputOf(t.result.bytes)
 }
 
-// outputOf is nil without a result: a nil Output leaves what an earlier attempt handed back.
+// outputOf is nil without a result: a nil Output keeps the result of an earlier attempt.
 func outputOf(result []byte) *carillon.Output {
 	if len(result) == 0 {
 		return nil
@@ -104,7 +109,7 @@ func (t Task) remark(format string, args ...any) {
 	t.print(remark, clean(fmt.Sprintf(format, args...)))
 }
 
-// save refuses here what the store would refuse later, with words that help.
+// save refuses here, with words that help, what the store would refuse later.
 func (t Task) save(ctx context.Context, checkpoint []byte) error {
 	return bounded(t.Save)(ctx, checkpoint)
 }
@@ -132,7 +137,7 @@ func (t Task) ended(cause error) carillon.Outcome {
 	case errors.Is(cause, ErrTimeout), errors.Is(cause, context.DeadlineExceeded):
 		return carillon.Outcome{Kind: carillon.Retriable, Reason: reason(cause)}
 	}
-	// Lease over, shutdown, or a plain cancel by the worker: either way the run had no say in it.
+	// Lease over, shutdown, or a plain cancel by the worker: in each case the run did not cause its end.
 	return carillon.Outcome{Kind: carillon.Lost, Reason: reason(cause)}
 }
 
@@ -144,7 +149,7 @@ func fatal(format string, args ...any) carillon.Outcome {
 	return carillon.Outcome{Kind: carillon.Fatal, Reason: reason(fmt.Errorf(format, args...))}
 }
 
-// maxReason keeps an error that quotes a whole document from being written to the run's row.
+// maxReason keeps an error that quotes a whole document out of the run's row.
 const maxReason = 1000
 
 func reason(err error) string {

@@ -14,12 +14,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Handler performs one attempt of a run inside the application. nil is success; Fatal(err) ends the run for good;
-// RetryAfter(d, err) asks for the next attempt not before d; any other error, and a panic, is retried by the job's
-// policy. It must return soon after ctx ends: nothing can kill it.
+// Handler performs one attempt of a run inside the application. nil is success; Fatal(err) ends the run for
+// good; RetryAfter(d, err) asks for the next attempt not before d; any other error, and a panic, is retried
+// by the job's policy. It must return soon after ctx ends: nothing can kill it.
 type Handler func(ctx context.Context, task Task) error
 
-// Fatal marks an error as one that no further attempt can cure. It is carillon.ErrPermanent; Fatal(nil) is nil.
+// Fatal marks an error as one that no further attempt can cure. It is carillon.ErrPermanent; Fatal(nil) is
+// nil.
 func Fatal(err error) error {
 	if err == nil {
 		return nil
@@ -47,16 +48,17 @@ type postponed struct {
 
 func (e *postponed) Unwrap() error { return e.error }
 
-// Funcs performs runs by functions that the application registers by job type.
+// Funcs performs runs with functions that the application registers by job type.
 type Funcs struct {
 	mu       sync.RWMutex
 	handlers map[string]Handler
 }
 
-// NewFuncs has no handlers yet.
+// NewFuncs returns Funcs without handlers.
 func NewFuncs() *Funcs { return &Funcs{handlers: map[string]Handler{}} }
 
-// Register sets the handler of a job type. A second one for the same type is a mistake in the program and panics.
+// Register sets the handler of a job type. A second one for the same type is a mistake in the program and
+// panics.
 func (f *Funcs) Register(jobType string, h Handler) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -69,7 +71,7 @@ func (f *Funcs) Register(jobType string, h Handler) {
 	f.handlers[jobType] = h
 }
 
-// Types are the job types that have a handler, sorted: what a worker tells the scheduler it can do.
+// Types are the job types that have a handler, sorted.
 func (f *Funcs) Types() []string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -82,7 +84,7 @@ func (f *Funcs) Execute(ctx context.Context, task Task) carillon.Outcome {
 	h := f.handlers[task.Job.Type]
 	f.mu.RUnlock()
 	if h == nil {
-		// Retriable: another worker may have it, and during a deploy this one will soon.
+		// Retriable: another worker may have a handler, and during a deploy this one soon will.
 		return retriable("no handler for type %s is registered here", task.Job.Type)
 	}
 	task.result, task.Save = &result{}, bounded(task.Save)
@@ -97,8 +99,9 @@ func (f *Funcs) Execute(ctx context.Context, task Task) carillon.Outcome {
 
 func discard(string, string) {}
 
-// handled: nil is success even after ctx has ended, because the work is done then. An error after that is put down to
-// the cause: a handler that reports ctx's own error, in whatever wrapping, must not turn a shutdown into a failure.
+// handled returns success for nil even after ctx has ended, because the work is done then. It attributes an
+// error after that to the cause: a handler that returns ctx's own error, however wrapped, must not turn a
+// shutdown into a failure.
 func (t Task) handled(ctx context.Context, err error) carillon.Outcome {
 	switch {
 	case err == nil:
@@ -115,7 +118,7 @@ func (t Task) handled(ctx context.Context, err error) carillon.Outcome {
 	return o
 }
 
-// call turns a panic into an error. runtime.Goexit (t.FailNow does that) it cannot: see Executor.
+// call turns a panic into an error. It cannot do so for runtime.Goexit (which t.FailNow calls): see Executor.
 func call(ctx context.Context, h Handler, task Task) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

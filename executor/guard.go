@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// guard decides which addresses HTTP jobs may reach. Whoever may submit a job must not be able to use the worker as a
-// way into the network it stands in.
+// guard decides which addresses HTTP jobs can reach. A user who can submit a job must not be able to use the
+// worker as a way into the worker's network.
 type guard struct{ allow []netip.Prefix }
 
 // refusal is an address that the guard refuses.
@@ -19,7 +19,7 @@ type refusal struct {
 
 func (r *refusal) Error() string {
 	prefix := netip.PrefixFrom(r.addr, r.addr.BitLen())
-	switch { // the hint should name what an operator would really allow
+	switch { // the hint names what an operator would really allow
 	case r.class == "private" && r.addr.Is4() && r.addr.As4()[0] == 10:
 		prefix = netip.MustParsePrefix("10.0.0.0/8")
 	case r.class == "loopback" && r.addr.Is4():
@@ -28,8 +28,9 @@ func (r *refusal) Error() string {
 	return fmt.Sprintf("%s is a %s address, which HTTP jobs may not reach; an operator can allow it with --http-allow %s", r.addr, r.class, prefix)
 }
 
-// control is called by the dialer with each address it is about to connect to, after every name has been resolved. A
-// check of the URL's host would be a check of another lookup than the one that counts (DNS rebinding).
+// control gets from the dialer each address that it is about to connect to, after every name has been
+// resolved. A check of the URL's host would check a different lookup than the one that counts (DNS
+// rebinding).
 func (g guard) control(_, address string, _ syscall.RawConn) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -50,9 +51,10 @@ func (g guard) check(addr netip.Addr) error {
 	return nil
 }
 
-// special names the class of an address that is not a plain public one, "" if it is. In IPv6 only 2000::/3 is public,
-// so everything outside it is special whether or not it is listed. Addresses that carry an IPv4 address inside (NAT64,
-// 6to4, Teredo, mapped) are refused as a whole: where a gateway sends them is not for us to guess.
+// special names the class of an address that is not an ordinary public one; "" if it is. In IPv6 only
+// 2000::/3 is public, so everything outside it is special whether or not it is listed. Addresses that carry
+// an IPv4 address inside (NAT64, 6to4, Teredo, mapped) are refused as a whole: the guard cannot know where a
+// gateway sends them.
 func special(addr netip.Addr) string {
 	for _, s := range specials {
 		if s.prefix.Contains(addr) {
@@ -79,7 +81,7 @@ var specials = func() (list []specialPrefix) {
 		{"10.0.0.0/8", "private"},
 		{"100.64.0.0/10", "carrier-grade NAT"},
 		{"127.0.0.0/8", "loopback"},
-		{"169.254.0.0/16", "link-local"}, // and with it the metadata service of most clouds
+		{"169.254.0.0/16", "link-local"}, // includes the metadata service of most clouds
 		{"168.63.129.16/32", "cloud metadata"},
 		{"172.16.0.0/12", "private"},
 		{"192.0.0.0/24", "protocol"},

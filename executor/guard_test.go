@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// refused and reachable are the corpus: addresses, one per class and one on each side of every edge.
+// refused and reachable are the corpus: one address per class, and one on each side of every edge.
 var refused = strings.Fields(`
 	0.0.0.0 0.0.0.1 0.255.255.255
 	10.0.0.0 10.1.2.3 10.255.255.255
@@ -70,7 +70,7 @@ func TestTheGuardAllowsWhatTheOperatorAllows(t *testing.T) {
 	}
 }
 
-// FuzzGuard compares with what net itself knows: everything that package calls not global, or private, is refused.
+// FuzzGuard compares with package net: the guard refuses every address that net calls not global, or private.
 func FuzzGuard(f *testing.F) {
 	for _, s := range append(refused, reachable...) {
 		f.Add(s)
@@ -95,7 +95,7 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// names answers every DNS question for an IPv4 address with the next of its answers; the last one stays.
+// names answers every DNS question for an IPv4 address with its next answer; the last answer repeats.
 type names struct {
 	answers []netip.Addr
 	asked   atomic.Int32
@@ -136,7 +136,7 @@ func (n *names) serve(conn net.Conn) {
 	_, _ = conn.Write(append([]byte{byte(len(reply) >> 8), byte(len(reply))}, reply...))
 }
 
-// serverAt serves on an address of 127/8 and counts its visitors.
+// serverAt serves on an address of 127/8 and counts connections and requests.
 func serverAt(t *testing.T, address string) (port string, visits *atomic.Int32) {
 	t.Helper()
 	visits = &atomic.Int32{}
@@ -161,7 +161,7 @@ func serverAt(t *testing.T, address string) (port string, visits *atomic.Int32) 
 func TestNoWayOfWritingAnAddressGetsPastTheGuard(t *testing.T) {
 	t.Parallel()
 	port, visits := serverAt(t, "127.0.0.1:0")
-	loopback := &names{answers: []netip.Addr{netip.MustParseAddr("127.0.0.1")}} // a resolver on the attacker's side
+	loopback := &names{answers: []netip.Addr{netip.MustParseAddr("127.0.0.1")}} // the attacker's resolver
 	h := NewHTTP(HTTPConfig{resolver: loopback.resolver()})
 	for _, host := range strings.Fields(`
 		127.0.0.1 127.1 127.0.1 2130706433 0x7f000001 0x7f.0.0.1 0177.0.0.1 017700000001 127.0.0.1. 127.000.000.001

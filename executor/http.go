@@ -31,16 +31,17 @@ type HTTP struct {
 	fresh  *http.Client // a connection for each request
 }
 
-// NewHTTP makes an executor with a connection pool of its own. Jobs do not share cookies, follow redirects or use a
-// proxy from the environment: each would let one job decide where another one's request goes.
+// NewHTTP makes an executor with its own connection pool. Jobs do not share cookies, follow redirects or use
+// a proxy from the environment: each would let one job decide where the request of another one goes.
 func NewHTTP(config HTTPConfig) *HTTP {
 	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: guard{config.Allow}.control, Resolver: config.resolver}
 	transport := &http.Transport{
 		DialContext:         dialer.DialContext,
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: 10 * time.Second,
-		// How many run at once is the worker's business; only what lies idle is bounded here. It lies idle shortly:
-		// many servers close after 5 s, and a request sent into that moment fails without having been read.
+		// The worker decides how many requests run at once; only idle connections are bounded here. They stay
+		// idle only shortly: many servers close after 5 s, and a request sent at that moment fails before the
+		// server has read it.
 		MaxIdleConns:           256,
 		MaxIdleConnsPerHost:    32,
 		IdleConnTimeout:        3 * time.Second,
@@ -55,8 +56,9 @@ func NewHTTP(config HTTPConfig) *HTTP {
 	}
 }
 
-// client is the one that sends a request once. When a pooled connection breaks, net/http repeats what it takes to be
-// harmless, and a GET that starts something is common: a job that allows one attempt must not arrive twice.
+// client is the client that sends a request only once. When a pooled connection breaks, net/http repeats
+// requests that it takes to be harmless, and a GET that starts something is common: a job that allows one
+// attempt must not arrive twice.
 func (h *HTTP) client(method string) *http.Client {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -93,7 +95,7 @@ func (h *HTTP) Execute(ctx context.Context, task Task) carillon.Outcome {
 	}
 	o := answered(task, response)
 	if err != nil && o.Kind == carillon.Success {
-		o = retriable("the response broke off: %w", err) // whether the target has done its work is not known
+		o = retriable("the response broke off: %w", err) // it is unknown whether the target has done its work
 	}
 	o.Output = outputOf(body)
 	return o
@@ -118,8 +120,8 @@ func newRequest(ctx context.Context, task Task) (*http.Request, error) {
 	if len(body) > 0 {
 		header.Set("Content-Type", "application/json")
 	}
-	// In lower case, which is the same to a server, because net/http takes the canonical name as leave to repeat the
-	// request: see client.
+	// The name is in lower case, which makes no difference to a server. net/http would take the canonical
+	// name as permission to repeat the request: see client.
 	header["idempotency-key"] = []string{task.Run.ID.String()}
 	for name, value := range target.Headers {
 		switch lower := strings.ToLower(name); lower {
@@ -142,8 +144,8 @@ func newRequest(ctx context.Context, task Task) (*http.Request, error) {
 	return request, nil
 }
 
-// requestBody is the template filled in, or else the payload, where the method takes one: a GET with a body is refused
-// by many servers, so there the payload goes only where a template puts it.
+// requestBody is the filled template, or else the payload, where the method takes one. Many servers refuse a
+// GET with a body, so there the payload goes only where a template puts it.
 func requestBody(task Task, target *carillon.HTTP) ([]byte, error) {
 	if target.Body == "" {
 		if target.Method == http.MethodGet || target.Method == http.MethodHead {
@@ -180,7 +182,8 @@ func unanswered(ctx context.Context, task Task, where string, err error) carillo
 	return retriable("%w", err)
 }
 
-// readBody keeps the beginning of the body and reads a little on, so that the connection can be used again.
+// readBody keeps the beginning of the body and reads a little further, so that the connection can be used
+// again.
 func readBody(task Task, r io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(r, carillon.MaxResult))
 	if err != nil {
@@ -191,12 +194,12 @@ func readBody(task Task, r io.Reader) ([]byte, error) {
 		task.remark("the response is cut after %d bytes", carillon.MaxResult)
 	}
 	if err == io.EOF || more > 0 {
-		err = nil // what is not kept may break off
+		err = nil // the part that is not kept can break off
 	}
 	return body, err
 }
 
-// shown is a URL as it may appear in a log: without its query, which often holds a token.
+// shown is a URL as it can appear in a log: without its query, which often holds a token.
 func shown(u *url.URL) string {
 	short := *u
 	short.User, short.Fragment = nil, ""

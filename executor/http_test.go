@@ -277,7 +277,8 @@ func TestAServerThatIsNotThereIsRetriable(t *testing.T) {
 	listener.Close()
 	task, _ := newTask(carillon.Target{HTTP: &carillon.HTTP{URL: "http://" + address + "/?secret=x"}})
 	o := NewHTTP(loopback).Execute(context.Background(), task)
-	if o.Kind != carillon.Retriable || !strings.HasPrefix(o.Reason, "dial tcp "+address+": connect: connection re") { // refused, or reset
+	// The connection is refused, or reset.
+	if o.Kind != carillon.Retriable || !strings.HasPrefix(o.Reason, "dial tcp "+address+": connect: connection re") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -290,7 +291,7 @@ func TestARequestIsNeverRepeatedBehindOurBack(t *testing.T) {
 			t.Parallel()
 			var requests atomic.Int32
 			server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-				if requests.Add(1) == 2 { // the first made the connection one that could be used again
+				if requests.Add(1) == 2 { // the first request made the connection reusable
 					panic(http.ErrAbortHandler)
 				}
 			}))

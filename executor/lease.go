@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Lease is until when a worker may go on, on CLOCK_BOOTTIME, which goes on while the machine sleeps: a laptop that
-// wakes up after an hour must not believe that its lease has four seconds left. The zero value is over.
+// Lease is the time until which a worker can go on, on CLOCK_BOOTTIME. That clock goes on while the machine
+// sleeps: a laptop that wakes up after an hour must not believe that its lease has four seconds left. The
+// zero value is over.
 type Lease struct{ until atomic.Int64 } // nanoseconds of CLOCK_BOOTTIME
 
-// Extend moves the end of the lease to a later instant, as Boottime counts. An earlier one is ignored, so that beats
-// answered out of order do no harm.
+// Extend moves the end of the lease to a later instant, as Boottime counts. It ignores an earlier one, so
+// that beats answered out of order do no harm.
 func (l *Lease) Extend(until time.Duration) {
 	for {
 		now := l.until.Load()

@@ -12,17 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HoldLeash opens path and waits, until ctx ends, for the supervisors of a former process that held it. When it returns,
-// nothing of their commands is left. The file is then held by this process, and by the supervisors it starts if it is given
-// to NewCommand, until the last of them is gone. For a process that holds it and stays alive there is no long wait.
+// HoldLeash opens path and waits, until ctx ends, for the supervisors of a former process that held it. When
+// it returns, nothing of their commands is left. From then on this process holds the file, and so do the
+// supervisors that it starts if the file is given to NewCommand, until the last of them is gone. If the
+// process that holds the file stays alive, HoldLeash does not wait long.
 func HoldLeash(ctx context.Context, path string) (*os.File, error) {
 	return holdLeash(ctx, path, func(int) {})
 }
 
-// livingWait is for a process that was killed and has not quite ended: it looks alive until then.
+// livingWait is for a process that was killed and has not quite ended: until then it looks alive.
 const livingWait = time.Second
 
-// holdLeash calls waiting once if it has to wait, with the process that holds the leash, 0 if that has ended.
+// holdLeash calls waiting once if it has to wait, with the process that holds the leash, or 0 if that process
+// has ended.
 func holdLeash(ctx context.Context, path string, waiting func(pid int)) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
@@ -70,10 +72,12 @@ func waitForLeash(ctx context.Context, f *os.File, waiting func(pid int)) error 
 	}
 }
 
-// holderLine is the first line of a leash: who holds it. The start is what tells a process from a later one with its number.
+// holderLine is the first line of a leash: it names the process that holds it. The start time tells that
+// process from a later one with the same number.
 const holderLine = "carillon process %d started %s\n"
 
-// signLeash says who holds the leash. What supervisors of a former process wrote there is of no use any more.
+// signLeash writes that this process holds the leash. It drops the lines of a former process's supervisors,
+// which are of no use any more.
 func signLeash(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
@@ -94,8 +98,8 @@ func leashHolder(said []byte) (pid int, alive bool) {
 	return pid, true
 }
 
-// startOf is when a process started, in ticks since the machine did; "" if there is none, or if it has ended and its parent
-// has not taken note.
+// startOf is when a process started, in ticks since the machine started. It is "" if there is no such
+// process, or if the process has ended and its parent has not reaped it.
 func startOf(pid int) string {
 	if fields := statOf(pid); len(fields) > 19 && fields[0] != "Z" && fields[0] != "X" {
 		return fields[19]
@@ -103,13 +107,15 @@ func startOf(pid int) string {
 	return ""
 }
 
-// asList makes what supervisors wrote into a leash, the processes that they cannot kill, a part of an error.
+// asList makes a part of an error from the lines that supervisors wrote into a leash: the processes that they
+// cannot kill.
 func asList(said []byte) string {
 	_, lines, _ := strings.Cut(string(said), "\n")
 	return strings.ReplaceAll(lines, "\n", "; ")
 }
 
-// leashVariable is in the environment of every command: which leash its supervisor held.
+// leashVariable is in the environment of every command. It names the leash that the command's supervisor
+// held.
 const leashVariable = "CARILLON_LEASH"
 
 func leashMark(f *os.File) (string, error) {
@@ -120,8 +126,8 @@ func leashMark(f *os.File) (string, error) {
 	return fmt.Sprintf("%d:%d", st.Dev, st.Ino), nil
 }
 
-// killLeashed kills what supervisors could not: when they too were killed (pkill -9 -f carillon), the lock is free and
-// what their commands had started still runs.
+// killLeashed kills the processes that supervisors could not kill: if the supervisors were killed too (pkill
+// -9 -f carillon), the lock is free, but processes that their commands had started still run.
 func killLeashed(f *os.File) error {
 	mark, err := leashMark(f)
 	if err == nil {
@@ -130,8 +136,9 @@ func killLeashed(f *os.File) error {
 	return err
 }
 
-// hold takes the lock alone, which proves that nobody else has it, and then shares it. The kernel changes a lock by
-// letting go of it first, so another process may get in between; then everything begins again.
+// hold takes the lock exclusively, which proves that no other process has it, and then shares it. The kernel
+// changes a lock by releasing it first, so another process may get it in between; then the caller begins
+// again.
 func hold(f *os.File) (bool, error) {
 	for _, how := range []int{unix.LOCK_EX, unix.LOCK_SH} {
 		err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)

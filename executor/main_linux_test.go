@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		sudo()
 	}
 	flag.Parse()
-	_ = flag.Set("test.parallel", "8") // they wait for leases and processes, not for processors
+	_ = flag.Set("test.parallel", "8") // tests wait for leases and processes, not for processors
 	fuzzing := flag.Lookup("test.fuzz").Value.String() != ""
 	before := runtime.NumGoroutine()
 	code := m.Run()
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// worker is a process of its own that runs one command, as a worker would.
+// worker is a separate process that runs one command, as a worker would.
 type worker struct {
 	Shell string
 	Env   map[string]string
@@ -51,7 +51,7 @@ type worker struct {
 	Leash string
 	Lease time.Duration // extended all the time; 0: none
 
-	UID         int // whom it runs as; 0: the user of the test
+	UID         int // the user it runs as; 0: the user of the test
 	AllowSetuid bool
 
 	said logLines
@@ -85,14 +85,15 @@ func standIn() {
 	config := CommandConfig{TempDir: w.Temp, Leash: leash, AllowSetuid: w.AllowSetuid, Grace: 10 * time.Millisecond}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGUSR1) // the time of the run is over
+	signal.Notify(signals, syscall.SIGUSR1) // the run times out
 	go func() { <-signals; cancel(ErrTimeout) }()
 	o := NewCommand(config).Execute(ctx, task)
 	fmt.Printf("%d %s\n", o.Kind, o.Reason)
 	syscall.Exit(0)
 }
 
-// logLines is where a worker's log goes: lines that a test waits for, and the test's own.
+// logLines takes a worker's log: it keeps lines for a test that waits for them, and writes them to the test's
+// own log.
 type logLines chan string
 
 func (l logLines) Write(b []byte) (int, error) {
@@ -103,7 +104,8 @@ func (l logLines) Write(b []byte) (int, error) {
 	return os.Stderr.Write(b)
 }
 
-// start runs the worker; its standard output is what it thinks of the outcome, and what the run's log has of Carillon.
+// start runs the worker. Its standard output has the outcome as the worker sees it, and Carillon's remarks in
+// the run's log.
 func (w *worker) start(t *testing.T) (*exec.Cmd, *strings.Builder) {
 	t.Helper()
 	spec, err := json.Marshal(w)
@@ -132,7 +134,8 @@ func forgetful() {
 	syscall.Exit(0)
 }
 
-// lifeline is a named pipe that every process of a tree holds open for writing: its end is the end of the last one.
+// lifeline is a named pipe that every process of a tree holds open for writing: it ends when the last process
+// ends.
 type lifeline struct {
 	path        string
 	read, write *os.File
@@ -160,12 +163,12 @@ func newLifelineIn(t *testing.T, dir string) *lifeline {
 	return l
 }
 
-// env and holdOn are for the command: holdOn opens the lifeline and says so.
+// env and holdOn are for the command: holdOn opens the lifeline and reports that it did.
 func (l *lifeline) env() map[string]string { return map[string]string{"LIFELINE": l.path} }
 
 const holdOn = `exec 9>"$LIFELINE"; echo ready >&9; `
 
-// ready waits until n processes hold the lifeline, at least for one word of them, and gives what they said.
+// ready waits until n processes hold the lifeline, at least for one word of them, and returns what they said.
 func (l *lifeline) ready(t *testing.T, n int) (said string) {
 	t.Helper()
 	_ = l.read.SetReadDeadline(time.Now().Add(hang))

@@ -12,10 +12,11 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// hang is a time after which a test that waits gives up. It judges nothing: it is far above what a busy machine needs.
+// hang is the time after which a test that waits gives up. It judges nothing: it is far above what a busy
+// machine needs.
 const hang = 2 * time.Minute
 
-// leaked gives goroutines that are ending a moment to do so.
+// leaked gives goroutines that are ending a moment to end.
 func leaked(before int) string {
 	for deadline := time.Now().Add(hang / 4); runtime.NumGoroutine() > before; runtime.Gosched() {
 		if time.Now().After(deadline) {

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// output turns what a command writes into lines for one task, and keeps them within bounds.
+// output turns the bytes that a command writes into lines for one task, and keeps them within bounds.
 type output struct {
 	task Task
 	max  int64
@@ -26,14 +26,14 @@ const (
 	goesOn    = " [line goes on]"
 )
 
-// copy prints every line that r gives until it ends. It goes on reading when nothing more is kept: a command must not
-// stand still because it talks too much.
+// copy prints every line of r until r ends. It goes on reading when it keeps no more lines: a command must
+// not stand still because it prints too much.
 func (o *output) copy(stream string, r io.Reader) {
 	buf, used := make([]byte, firstLine), 0
 	for {
 		n, err := r.Read(buf[used:])
 		rest := buf[:used+n]
-		if bytes.IndexByte(buf[used:used+n], '\n') >= 0 { // only what is new can end a line
+		if bytes.IndexByte(buf[used:used+n], '\n') >= 0 { // only new bytes can end a line
 			rest = o.lines(stream, rest)
 		}
 		used += n
@@ -60,7 +60,7 @@ func (o *output) copy(stream string, r io.Reader) {
 	}
 }
 
-// lines prints the whole lines of b and gives back what follows them.
+// lines prints the complete lines of b and returns the rest.
 func (o *output) lines(stream string, b []byte) (rest []byte) {
 	for {
 		line, after, found := bytes.Cut(b, []byte{'\n'})
@@ -72,7 +72,7 @@ func (o *output) lines(stream string, b []byte) (rest []byte) {
 	}
 }
 
-// piece prints as much of an overlong line as ends with a whole character.
+// piece prints an overlong line up to its last complete character.
 func (o *output) piece(stream string, b []byte) (rest []byte) {
 	end := len(b)
 	for back := 1; back < utf8.UTFMax; back++ {

@@ -44,7 +44,8 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// FuzzOutput: whatever is written, in whatever pieces, no byte of text is lost and no line is too long.
+// FuzzOutput: no byte of text is lost and no line is too long, whatever a command writes and in whatever
+// pieces.
 func FuzzOutput(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\n\xff"), uint16(3))
 	f.Add(bytes.Repeat([]byte("é"), maxLine), uint16(1000))

@@ -40,8 +40,8 @@ func TestCommandsCannotGainPrivilegesUnlessThatIsAllowed(t *testing.T) {
 
 const nobody = 65534
 
-// unprivileged is a stand-in of a worker that runs as another user than root, and a program that does what sudo does: it
-// belongs to root, has the setuid bit, and becomes root altogether.
+// unprivileged is a stand-in for a worker that runs as a user other than root, and a program that does what
+// sudo does: it belongs to root, has the setuid bit, and becomes root altogether.
 func unprivileged(t *testing.T) (w worker, life *lifeline) {
 	t.Helper()
 	if os.Geteuid() != 0 || noNewPrivs(t) != "0" {
@@ -89,7 +89,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// sudo is the main of the program with the setuid bit: it becomes root if it can, says who it is, and stays.
+// sudo is the main of the program with the setuid bit: it becomes root if it can, reports its user, and
+// stays.
 func sudo() {
 	_ = syscall.Setresuid(0, 0, 0)
 	life, err := os.OpenFile(os.Getenv("LIFELINE"), os.O_WRONLY, 0)
@@ -100,7 +101,7 @@ func sudo() {
 	select {}
 }
 
-// self is what the program with the setuid bit says of itself.
+// self reads what the program with the setuid bit reports about itself.
 func self(t *testing.T, said string) (uid, pid int) {
 	t.Helper()
 	if _, err := fmt.Sscanf(said, "uid %d pid %d ready", &uid, &pid); err != nil {
@@ -140,7 +141,7 @@ func TestAProcessThatCannotBeKilledIsNamed(t *testing.T) {
 		t.Errorf("the worker's log says %q, want %q", said, name)
 	}
 
-	_ = cmd.Process.Kill() // the next worker of the directory hears of it too
+	_ = cmd.Process.Kill() // the next worker of the directory learns of it too
 	_ = cmd.Wait()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

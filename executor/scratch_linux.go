@@ -15,16 +15,16 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// scratch is the private directory of an attempt: through files in it a command reads and saves its checkpoint and
-// hands back its result. What is found there was made by the command and is not trusted.
+// scratch is the private directory of an attempt. Through files in it a command reads and saves its
+// checkpoint and hands back its result. The command makes these files, so they are not trusted.
 type scratch struct {
 	dir    string
-	root   *os.File // opened when it was made: whatever the command does to the path, this is it
-	saved  stamp    // the checkpoint that is saved, or was found too large
+	root   *os.File // opened when it was made: stays the same whatever the command does to the path
+	saved  stamp    // the checkpoint that was saved, or was found too large
 	before stamp    // the checkpoint at the last look
-	looks  int      // how often in a row it was found being written
+	looks  int      // how often in a row the checkpoint was being written
 
-	lamented stamp // the checkpoint that could not be saved, of which the log has been told
+	lamented stamp // the checkpoint that could not be saved, as the log already says
 }
 
 const (
@@ -68,7 +68,7 @@ func (s *scratch) remove() {
 	removeAll(s.dir)
 }
 
-// removeAll also removes what was made unreadable on the way.
+// removeAll also removes directories that were made unreadable.
 func removeAll(dir string) {
 	if os.RemoveAll(dir) == nil {
 		return
@@ -84,8 +84,8 @@ func removeAll(dir string) {
 
 var errNotRegular = errors.New("is not a regular file")
 
-// open never follows a link, which could lead to a file that the worker may read and the command's owner may not, and
-// never waits for the other end of a named pipe.
+// open never follows a link: it could lead to a file that the worker can read and the command's owner cannot.
+// It also never waits for the other end of a named pipe.
 func (s *scratch) open(name string) (*os.File, stamp, error) {
 	fd, err := unix.Openat(int(s.root.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err == unix.ELOOP {
@@ -114,7 +114,7 @@ func stampOf(f *os.File) (stamp, error) {
 	return stamp{inode: st.Ino, size: st.Size, modified: st.Mtim}, nil
 }
 
-// read gives up to limit bytes of a file, and what else there is.
+// read returns up to limit bytes of a file, and its stamp.
 func (s *scratch) read(name string, limit int64) (b []byte, at stamp, err error) {
 	f, at, err := s.open(name)
 	if err != nil {
@@ -125,7 +125,8 @@ func (s *scratch) read(name string, limit int64) (b []byte, at stamp, err error)
 	return b, at, err
 }
 
-// lookEvery makes a new checkpoint saved within a second, also when the first look finds it half written.
+// lookEvery is short enough to save a new checkpoint within a second, even if the first look finds it half
+// written.
 const lookEvery = 400 * time.Millisecond
 
 // watch saves the checkpoints that the command writes, until ctx ends.
@@ -142,9 +143,9 @@ func (s *scratch) watch(ctx context.Context, task Task) {
 	}
 }
 
-// look saves the checkpoint if it is a new one. A file that was replaced is complete. One that is written in place may
-// be half written, so it has to be found unchanged twice, unless it never rests or nobody is left who could write. An
-// empty one is never saved: it is what a kill between truncating and writing leaves.
+// look saves the checkpoint if it is a new one. A file that was replaced is complete. A file that is written
+// in place may be half written, so look must find it unchanged twice, unless it never rests or no process is
+// left that could write it. look never saves an empty file: a kill between truncating and writing leaves one.
 func (s *scratch) look(ctx context.Context, task Task, last bool) {
 	b, at, err := s.read(checkpointFile, carillon.MaxCheckpoint+1)
 	switch {
@@ -171,11 +172,11 @@ func (s *scratch) look(ctx context.Context, task Task, last bool) {
 		task.remark("the checkpoint is not saved: %s", err)
 	}
 	if err == nil || len(b) > carillon.MaxCheckpoint {
-		s.saved = at // otherwise it is the store's trouble: try again at the next look
+		s.saved = at // otherwise the store is at fault: try again at the next look
 	}
 }
 
-// result is what the command left as its result, nil if nothing.
+// result is the result that the command left, nil if none.
 func (s *scratch) result(task Task) []byte {
 	b, _, err := s.read(resultFile, carillon.MaxResult+1)
 	switch {

@@ -15,15 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// supervised says that this program calls Supervise. Without that, starting it again would run the program itself.
+// supervised says that this program calls Supervise. A program that does not would run itself when it is
+// started again.
 var supervised atomic.Bool
 
-// Supervise must be the first thing in main, and in TestMain, of a program that runs commands. It returns at once
-// unless the program was started by a Command as the supervisor of one; then it never returns.
+// Supervise must be the first thing in main, and in TestMain, of a program that runs commands. It returns at
+// once, unless a Command started the program as the supervisor of one; then it never returns.
 func Supervise() {
 	supervised.Store(true)
 	if len(os.Args) > 0 && os.Args[0] == supervisorName {
-		runtime.LockOSThread() // the command is killed with the thread that started it (PDEATHSIG): it must be this one
+		// The command is killed with the thread that started it (PDEATHSIG), so that must be this thread.
+		runtime.LockOSThread()
 		supervise()
 		syscall.Exit(0) // os.Exit runs hooks, which with the race detector take a second
 	}
@@ -32,12 +34,12 @@ func Supervise() {
 // socketFD is the supervisor's end of the socket to its worker; the leash comes after it.
 const socketFD = 3
 
-// supervisor stands between a worker and one command. It is one thread that waits for four things at once: word from
-// the worker, the worker's end, the end of the command, and a deadline. Nothing it does depends on the worker being
-// well. Waiting allocates nothing, so that a command may run for months.
+// supervisor stands between a worker and one command. It is one thread that waits for four things at once: a
+// message from the worker, the end of the worker, the end of the command, and a deadline. It does not depend
+// on a healthy worker in anything it does. Waiting allocates nothing, so that a command can run for months.
 type supervisor struct {
 	spec   spec
-	in     []byte // received and not yet understood
+	in     []byte // received and not yet decoded
 	lease  time.Duration
 	killAt time.Duration // end of the grace; never until asked to stop
 	asked  bool
@@ -47,20 +49,20 @@ type supervisor struct {
 	status syscall.WaitStatus
 	reaped bool // the command's status is known
 
-	signals chan os.Signal // that this process got
-	alive   map[int]bool   // processes that cannot be killed, and that was said
+	signals chan os.Signal // that this process received
+	alive   map[int]bool   // processes that cannot be killed, and were reported
 }
 
 const never = time.Duration(math.MaxInt64)
 
 func supervise() {
 	s := &supervisor{killAt: never, lease: never, pidfd: -1, timer: -1, signals: make(chan os.Signal, 1), alive: map[int]bool{}}
-	// Caught and not obeyed: the command is stopped in the worker's way. Ignored signals would stay ignored in the
-	// command.
+	// The supervisor catches these signals and does not obey them: it stops the command in the worker's way.
+	// Signals that it ignored would stay ignored in the command.
 	signal.Notify(s.signals, unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
 	_ = unix.SetNonblock(socketFD, true)
 	if !s.receive() {
-		s.tidy() // the worker died before this began, perhaps after it had said what to run
+		s.tidy() // the worker died before this began, perhaps after it sent the spec
 		return
 	}
 	closeOthers(s.spec.leash)
@@ -84,7 +86,7 @@ func supervise() {
 	s.report(report{how: how, status: s.status})
 }
 
-// receive waits for the spec. There is no command yet, so nothing can go wrong by waiting.
+// receive waits for the spec. There is no command yet, so waiting does no harm.
 func (s *supervisor) receive() bool {
 	for {
 		if open := s.read(); s.spec.program != "" || !open {
@@ -94,16 +96,17 @@ func (s *supervisor) receive() bool {
 	}
 }
 
-// start makes orphans of the command's tree children of this process, which is what makes them findable, and starts
-// the command as the leader of a session of its own.
+// start makes this process the parent of all orphans of the command's tree, so that it can find them. Then it
+// starts the command as the leader of a separate session.
 func (s *supervisor) start() syscall.Errno {
 	_ = os.WriteFile("/proc/self/comm", []byte("supervise"), 0) // ps would say "exe"
-	// The command has the same user: without this it could trace its supervisor. From here on /proc/self is root's.
+	// The command has the same user: without this it could trace its supervisor. From here on /proc/self
+	// belongs to root.
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err.(syscall.Errno)
 	}
-	if !s.spec.setuid { // this thread forks the command, which inherits it for good
+	if !s.spec.setuid { // this thread forks the command, which inherits the setting for good
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 			return err.(syscall.Errno)
 		}
@@ -124,10 +127,10 @@ func (s *supervisor) start() syscall.Errno {
 	return 0
 }
 
-// watch returns when the tree has to go, and why.
+// watch returns when the tree has to be killed, and says why.
 func (s *supervisor) watch() ending {
 	for {
-		// Each is looked at once: the command may end between two looks, and then be taken for stopped.
+		// Each is read only once: the command may end between two reads, and would then count as stopped.
 		open, ended, now := s.read(), s.mainEnded(), Boottime()
 		switch {
 		case ended && !s.asked:
@@ -143,7 +146,7 @@ func (s *supervisor) watch() ending {
 	}
 }
 
-// read takes in what the worker said. It is false when the worker has gone.
+// read takes in the worker's messages. It returns false when the worker is gone.
 func (s *supervisor) read() (open bool) {
 	var buf [4096]byte
 	for {
@@ -181,29 +184,29 @@ func (s *supervisor) obey(kind byte, body []byte) {
 		s.asked, s.killAt = true, Boottime()+grace
 		if grace > 0 && s.main > 0 && !s.mainEnded() {
 			_ = unix.Kill(-s.main, unix.SIGTERM)
-			_ = unix.Kill(-s.main, unix.SIGCONT) // a stopped process hears nothing else
+			_ = unix.Kill(-s.main, unix.SIGCONT) // a stopped process reacts to nothing else
 		}
 	}
 }
 
-// mainEnded looks without reaping: the dead command keeps its process group's number from being given to others until
-// the group has been killed.
+// mainEnded checks without reaping: until the group has been killed, the dead command keeps the number of its
+// process group from being given to others.
 func (s *supervisor) mainEnded() bool {
 	var info unix.Siginfo
 	err := unix.Waitid(unix.P_PID, s.main, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	return s.reaped || err == nil && info.Signo != 0
 }
 
-// groupEnded says that nobody is left who was sent SIGTERM. The command may end before those it started: a shell does
-// at once, while the program that it waits for uses its grace.
+// groupEnded says that no process is left of those that got SIGTERM. The command can end before the processes
+// that it started: a shell ends at once, while the program that it waits for uses its grace.
 func (s *supervisor) groupEnded() bool {
 	s.reap()
 	return unix.Kill(-s.main, 0) == unix.ESRCH
 }
 
-// signaledWithAll says that the command failed because a service manager signaled every process of the service, this
-// one too. That is a shutdown, which must not cost the run an attempt. The two signals come in any order, and Go takes
-// a moment to pass one on: a failed attempt can wait for it.
+// signaledWithAll says that the command failed because a service manager signaled every process of the
+// service, this one too. That is a shutdown, which must not cost the run an attempt. The two signals come in
+// any order, and Go takes a moment to pass one on: a failed attempt can wait for it.
 func (s *supervisor) signaledWithAll() bool {
 	wait := 20 * time.Millisecond
 	switch {
@@ -220,11 +223,11 @@ func (s *supervisor) signaledWithAll() bool {
 	}
 }
 
-// tidyEvery is how often orphans that ended while the command goes on are reaped.
+// tidyEvery is how often the supervisor reaps orphans that ended while the command goes on.
 const tidyEvery = time.Second
 
-// sleep waits for the worker, the command or the instant until. The timer is on boottime: poll's own timeout would
-// stand still while the machine sleeps.
+// sleep waits for the worker, the command or the instant until. The timer uses boottime: poll's own timeout
+// would stand still while the machine sleeps.
 func (s *supervisor) sleep(until time.Duration) {
 	before := s.reaped
 	s.reap()
@@ -233,7 +236,7 @@ func (s *supervisor) sleep(until time.Duration) {
 	}
 	timeout := tidyEvery
 	if s.pidfd < 0 {
-		timeout = 10 * time.Millisecond // nothing to poll for the end of the command, or of its group
+		timeout = 10 * time.Millisecond // no pidfd to poll for the end of the command, or of its group
 	}
 	if until != never {
 		at := unix.NsecToTimespec(max(int64(until), 1))
@@ -243,7 +246,7 @@ func (s *supervisor) sleep(until time.Duration) {
 	poll(timeout, unix.PollFd{Fd: socketFD, Events: in}, unix.PollFd{Fd: int32(s.timer), Events: in}, unix.PollFd{Fd: int32(s.pidfd), Events: in})
 }
 
-// poll returns when something is ready, after timeout (negative: none), or for no reason.
+// poll returns when a descriptor is ready, after timeout (negative: none), or for no reason.
 func poll(timeout time.Duration, fds ...unix.PollFd) {
 	ms := -1
 	if timeout >= 0 {
@@ -252,7 +255,8 @@ func poll(timeout time.Duration, fds ...unix.PollFd) {
 	_, _ = unix.Poll(fds, ms)
 }
 
-// cannotKill tells the worker of a process that is not this user's, once, and writes it into the leash for the next one.
+// cannotKill tells the worker, once, of a process that belongs to another user. It also writes the process
+// into the leash for the next worker.
 func (s *supervisor) cannotKill(pid int, err error) {
 	if s.alive[pid] {
 		return
@@ -266,7 +270,8 @@ func (s *supervisor) cannotKill(pid int, err error) {
 	}
 }
 
-// report is the last word. Without a worker to hear it, what the worker would have tidied up is left to this process.
+// report sends the last message. If there is no worker to receive it, this process tidies up in the worker's
+// place.
 func (s *supervisor) report(r report) {
 	if _, err := unix.SendmsgN(socketFD, r.encode(), nil, nil, unix.MSG_NOSIGNAL); err != nil {
 		s.tidy()
@@ -279,8 +284,8 @@ func (s *supervisor) tidy() {
 	}
 }
 
-// closeOthers closes what the worker passed on without knowing (sockets of socket activation, say), and keeps the rest
-// from the command.
+// closeOthers closes files that the worker passed on without knowing (sockets of socket activation, for
+// example), and keeps the rest from the command.
 func closeOthers(leash bool) {
 	last := socketFD
 	if leash {

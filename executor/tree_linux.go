@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killTree returns when this process has no descendant left. It kills its children only: theirs become its own by that,
-// because it is their subreaper, and are next. A child's pid cannot be given to somebody else before this thread reaps
-// it, so nobody else can be hit.
+// killTree returns when this process has no descendant left. It kills only its own children. Their children
+// then become children of this process, because it is their subreaper, and are killed next. The kernel cannot
+// give a child's pid to another process before this thread reaps the child, so no other process can be hit.
 func (s *supervisor) killTree() {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, -20) // if allowed: a fork bomb must not starve its killer
 	const shortest, longest = 100 * time.Microsecond, 20 * time.Millisecond
@@ -31,14 +31,15 @@ func (s *supervisor) killTree() {
 			pause = shortest
 		default:
 			time.Sleep(pause)
-			pause = min(2*pause, longest) // something does not die yet: in the kernel, or not ours to kill
+			pause = min(2*pause, longest) // a process does not die yet: in the kernel, or not ours to kill
 		}
 	}
 }
 
-// kill takes the child's whole process group first. The kernel does that in one step, which no fork can escape; one by
-// one, a process that forks fast enough could. The dead child's membership keeps the group's number ours meanwhile,
-// and a group with a descendant in it has no others: joining one takes the same session, and the command began its own.
+// kill kills the child's whole process group first. The kernel does that in one step, which no fork can
+// escape; if processes were killed one by one, a process that forks fast enough could escape. Meanwhile the
+// dead child's membership keeps the group's number ours. A group with a descendant in it contains only
+// descendants: a process can join only a group of its own session, and the command began a new session.
 func kill(pid int) error {
 	if group, err := unix.Getpgid(pid); err == nil && group > 1 && group != unix.Getpgrp() {
 		_ = unix.Kill(-group, unix.SIGKILL)
@@ -46,7 +47,8 @@ func kill(pid int) error {
 	return unix.Kill(pid, unix.SIGKILL)
 }
 
-// reap takes the dead children off the process table, and says how many there were and whether any child is left.
+// reap takes the dead children off the process table, and says how many there were and whether any child is
+// left.
 func (s *supervisor) reap() (reaped int, left bool) {
 	for {
 		var status unix.WaitStatus
@@ -67,8 +69,8 @@ func (s *supervisor) reap() (reaped int, left bool) {
 	}
 }
 
-// children are the pids of this process's children, dead or alive. One that comes while this looks may be missed: the
-// caller looks again until there is none.
+// children are the pids of this process's children, dead or alive. It may miss a child that comes during the
+// scan: the caller scans again until there is none.
 func children() []int {
 	tasks, err := os.ReadDir("/proc/self/task")
 	var pids []int
@@ -112,8 +114,8 @@ func processes() func(yield func(int) bool) {
 	}
 }
 
-// statOf gives the fields of /proc/pid/stat from the third on, none if there is no such process. The second is the
-// program's name in parentheses, which may itself contain spaces and parentheses.
+// statOf returns the fields of /proc/pid/stat from the third on, none if there is no such process. The second
+// is the program's name in parentheses, which can itself contain spaces and parentheses.
 func statOf(pid int) []string {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -146,8 +148,9 @@ func program(pid int) (name, user string) {
 	return name, user
 }
 
-// killStrays is for a supervisor that was itself killed: its command died with it, what the command had started is now
-// init's. They are known by their environment. It returns when two looks in a row find none.
+// killStrays is for a supervisor that was itself killed: its command died with it, and the processes that the
+// command had started are now children of init. killStrays finds them by their environment. It returns when
+// two scans in a row find none.
 func killStrays(env ...string) {
 	for quiet := 0; quiet < 2; quiet++ {
 		for pid := range processes() {
@@ -159,8 +162,8 @@ func killStrays(env ...string) {
 	}
 }
 
-// stray kills the process if it has all of env. It is held by a pidfd between the look and the kill, so that the pid
-// cannot change hands.
+// stray kills the process if its environment has all of env. A pidfd holds the process between the check and
+// the kill, so that the pid cannot pass to another process.
 func stray(pid int, env []string) bool {
 	p, err := os.FindProcess(pid)
 	if err != nil {

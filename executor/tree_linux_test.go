@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// trees are commands that leave no stone unturned to survive. holds is how many of their processes hold the lifeline.
+// trees are commands that try everything to survive. holds is how many of their processes hold the lifeline.
 var trees = []struct {
 	name, script string
 	holds        int
@@ -77,7 +77,8 @@ func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 			}
 			frozen := Boottime()
 			life.gone(t)
-			// A busy machine may be late, but not as late as the grace, of which a lease that is over has none.
+			// A busy machine can be late, but not as late as the grace would make it: a lease that is over
+			// has no grace.
 			if took := Boottime() - frozen; took > w.Lease+4*time.Second {
 				t.Errorf("the tree was there %s after the freeze, its lease was %s", took, w.Lease)
 			}
@@ -147,7 +148,8 @@ func TestATreeThatIsStopped(t *testing.T) {
 			if n, err := life.read.Read(make([]byte, 1)); n > 0 || err == nil || err.Error() != "EOF" {
 				t.Errorf("something of the tree was left when Execute returned: %v", err)
 			}
-			r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "stderr: Terminated" }) // says the shell
+			// The shell prints this line.
+			r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "stderr: Terminated" })
 			if r.output() != c.output {
 				t.Error(r.output())
 			}
@@ -202,7 +204,8 @@ func TestASupervisorWhoseWorkerDiedFirstStartsNothingAndTidiesUp(t *testing.T) {
 func TestWhatACommandLeavesBehindIsKilledWhenItEnds(t *testing.T) {
 	t.Parallel()
 	life := newLifeline(t)
-	// The command ends only after its daemon is there: the daemon writes to a second pipe that the command reads.
+	// The command ends only after its daemon is there: the daemon writes to a second pipe that the command
+	// reads.
 	task, _ := newTask(shell(`setsid sh -c 'trap "" TERM; ` + holdOn + `echo >"$LIFELINE.2"; sleep 1000' & read x <"$LIFELINE.2"; exit 3`))
 	if err := unix.Mkfifo(life.path+".2", 0o600); err != nil {
 		t.Fatal(err)
@@ -223,7 +226,7 @@ func TestWhenTheSupervisorItselfIsKilledNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	life := newLifeline(t)
 	task, r := newTask(shell(`setsid sh -c '` + holdOn + `sleep 1000' & ` + holdOn + `echo $PPID; sleep 1000`))
-	task.Run.ID.Due++ // strays are known by run and attempt: no other test may have them
+	task.Run.ID.Due++ // strays are found by run and attempt: no other test may have these
 	task.Job.Target.Command.Env = life.env()
 	done := make(chan carillon.Outcome, 1)
 	go func() { done <- NewCommand(CommandConfig{TempDir: t.TempDir()}).Execute(context.Background(), task) }()
@@ -246,7 +249,7 @@ func TestASupervisorDoesNotHeedSignalsMeantForAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, sig := range []unix.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE, unix.SIGTERM} {
-		if ignored&(1<<(sig-1)) != 0 { // others may be ignored by whoever runs this test
+		if ignored&(1<<(sig-1)) != 0 { // the process that runs this test may ignore others
 			t.Errorf("the command ignores %s", sig)
 		}
 	}
@@ -256,8 +259,9 @@ func TestACommandThatIsSignaledWithItsWholeServiceIsLost(t *testing.T) {
 	t.Parallel()
 	lost := carillon.Outcome{Kind: carillon.Lost, Reason: "the worker was shutting down: the command was sent a signal with it"}
 	for script, want := range map[string]carillon.Outcome{
-		`kill -TERM $PPID; kill -TERM $$`:                  lost,
-		`(sleep 0.05; kill -TERM $PPID) & kill -TERM $$`:   retriable("killed by signal: terminated"), // what it left is killed first
+		`kill -TERM $PPID; kill -TERM $$`: lost,
+		// What the command left behind is killed first.
+		`(sleep 0.05; kill -TERM $PPID) & kill -TERM $$`:   retriable("killed by signal: terminated"),
 		`trap 'exit 7' INT; kill -INT $PPID; kill -INT $$`: lost,
 		`kill -TERM $PPID; exit 0`:                         {Kind: carillon.Success},
 		`kill -TERM $$`:                                    retriable("killed by signal: terminated"),
@@ -280,7 +284,7 @@ func TestTheNextWorkerFindsWhatIsLeftWhenSupervisorsAreKilledToo(t *testing.T) {
 		said += life.ready(t, 0)
 	}
 	supervisor, _ := strconv.Atoi(regexp.MustCompile(`(?m)^\d+$`).FindString(said))
-	_ = cmd.Process.Signal(unix.SIGSTOP) // or it would tidy up first
+	_ = cmd.Process.Signal(unix.SIGSTOP) // otherwise it would tidy up first
 	_ = unix.Kill(supervisor, unix.SIGKILL)
 	_ = cmd.Process.Kill()
 	holdLeashOf(t, w.Leash)
@@ -290,7 +294,8 @@ func TestTheNextWorkerFindsWhatIsLeftWhenSupervisorsAreKilledToo(t *testing.T) {
 func TestALeaseThatIsExtendedGoesOn(t *testing.T) {
 	t.Parallel()
 	life, end := newLifeline(t), newLifeline(t)
-	w := worker{Shell: holdOn + `read x <"$END"`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 4 * time.Second} // a busy machine must not miss it
+	// The lease is so long because a busy machine must not miss it.
+	w := worker{Shell: holdOn + `read x <"$END"`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 4 * time.Second}
 	w.Env["END"] = end.path
 	cmd, out := w.start(t)
 	life.ready(t, 1)

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// What a worker and a supervisor say to each other over their socket: frames of one byte of kind, four of length, and
-// a body. The worker sends one spec, then leases and at most one stop; the supervisor names processes that it cannot kill,
-// and sends one report, at the end.
+// A worker and a supervisor exchange frames over their socket: one byte of kind, four bytes of length, and a
+// body. The worker sends one spec, then leases and at most one stop. The supervisor names processes that it
+// cannot kill, and sends one report, at the end.
 const (
 	frameSpec  = 's'
 	frameLease = 'l' // until when, nanoseconds of boottime
@@ -52,8 +52,8 @@ func bodyTime(body []byte) time.Duration {
 	return time.Duration(binary.LittleEndian.Uint64(body))
 }
 
-// spec is what a supervisor is to run. It travels over the socket, never as arguments or environment, which every user
-// of the machine can read with ps.
+// spec is what a supervisor must run. It travels over the socket, never as arguments or environment, which
+// every user of the machine can read with ps.
 type spec struct {
 	program string
 	argv    []string
@@ -62,10 +62,10 @@ type spec struct {
 	scratch string        // removed by the supervisor if the worker is no longer there to do it
 	lease   time.Duration // boottime
 	leash   bool          // whether the next file descriptor after the socket is the leash
-	setuid  bool          // whether the command may gain privileges
+	setuid  bool          // whether the command can gain privileges
 }
 
-// encode joins with NUL bytes, which none of the parts can contain: the kernel ends them there.
+// encode joins the parts with NUL bytes. No part can contain one: the kernel would end the part there.
 func (s spec) encode() []byte {
 	parts := []string{
 		s.program, s.dir, s.scratch, strconv.FormatInt(int64(s.lease), 10), strconv.FormatBool(s.leash), strconv.FormatBool(s.setuid),
@@ -76,7 +76,8 @@ func (s spec) encode() []byte {
 
 var errNUL = errors.New("a NUL byte in its arguments, directory or environment")
 
-// check refuses what would shift the parts of an encoded spec, or be cut short by the kernel.
+// check refuses NUL bytes: they would shift the parts of an encoded spec, or the kernel would cut a part
+// short.
 func (s spec) check() error {
 	for _, list := range [][]string{{s.program, s.dir, s.scratch}, s.argv, s.env} {
 		for _, part := range list {
@@ -110,13 +111,13 @@ type ending byte
 const (
 	byItself   ending = iota + 1 // the command ended; what it left behind was killed
 	onRequest                    // it was told to stop
-	withAll                      // it failed when the whole service was sent a signal
-	leaseOver                    // nobody extended the lease
+	withAll                      // it failed when the whole service got a signal
+	leaseOver                    // the worker did not extend the lease
 	orphaned                     // the worker is gone
 	notStarted                   // there was no process at all
 )
 
-// report is what a supervisor says when nothing of the attempt is left.
+// report is what a supervisor sends when nothing of the attempt is left.
 type report struct {
 	how    ending
 	status syscall.WaitStatus // of the command

@@ -7,24 +7,25 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// maxDefinitions bounds how many definitions are remembered: enough for what is due about now, little enough that
-// payloads cannot fill the memory.
+// maxDefinitions bounds how many definitions are remembered: enough for the runs that are due about now, few
+// enough that payloads cannot fill the memory.
 const maxDefinitions = 100_000
 
-// Definitions remembers the definitions that were lately submitted or read. A definition never changes for its version, but a
-// database that fails over may lose the latest version, and give its number out again. So all are forgotten when the store
-// did not answer: no definition of before a failover is used after it.
+// Definitions remembers the definitions that were recently submitted or read. A definition never changes for
+// its version, but a database that fails over can lose the latest version and give its number to another one.
+// So Definitions forgets everything when the store does not answer: no definition from before a failover is
+// used after it.
 type Definitions struct {
 	store carillon.Store
 
 	mu    sync.Mutex
 	known map[carillon.JobVersion]*carillon.Job
-	order []carillon.JobVersion // a ring: the oldest leaves first
+	order []carillon.JobVersion // oldest first; the entries before next have left
 	next  int
 	bytes int
 }
 
-// maxDefinitionBytes bounds what is remembered in bytes.
+// maxDefinitionBytes bounds the remembered definitions in bytes.
 const maxDefinitionBytes = 80 << 20
 
 // weight is about how many bytes a definition takes.
@@ -60,7 +61,7 @@ func (d *Definitions) Get(ctx context.Context, ids []carillon.JobVersion) ([]*ca
 		}
 	}
 	for _, job := range found {
-		if job.Schedule.Recurring() { // its next run needs it again; a one-off's is over
+		if job.Schedule.Recurring() { // its next run needs it again; a one-off has no next run
 			job.Schedule.Ready()
 			d.Remember(job)
 		}
@@ -101,7 +102,7 @@ func (d *Definitions) Remember(jobs ...*carillon.Job) {
 	}
 }
 
-// ForgetAll forgets what is remembered: the store was away, and may have lost what it had confirmed.
+// ForgetAll forgets all definitions: the store was away, and may have lost versions that it had confirmed.
 func (d *Definitions) ForgetAll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -37,10 +37,10 @@ func TestDefinitionsAreReadOnceIfTheyAreNeededAgain(t *testing.T) {
 			}
 			return s.reads - before
 		}
-		if n := reads(); n != 4 { // what is due at once is remembered by its submit
+		if n := reads(); n != 4 { // only the submit of a job that is due at once remembers its definition
 			t.Errorf("%d definitions are read, want 4", n)
 		}
-		if n := reads(); n != 4 { // a recurring one is needed again, that of a one-off is given away
+		if n := reads(); n != 4 { // a recurring definition is kept, a one-off's is forgotten when it is read
 			t.Errorf("%d definitions are read the second time, want 4", n)
 		}
 	})
@@ -89,7 +89,7 @@ func TestDefinitionsAreBoundedInNumberAndSize(t *testing.T) {
 	}
 }
 
-// plain gives definitions as a store does that writes them down: the schedule is not parsed yet.
+// plain returns definitions like a store that serializes them: the schedule is not parsed yet.
 type plain struct{ carillon.Store }
 
 func (s plain) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon.Job, error) {
@@ -143,7 +143,7 @@ func TestDefinitionsAreForgottenWhenTheStoreWasAway(t *testing.T) {
 			t.Fatal("the commit went well")
 		}
 		s.set(func(s *store) { s.fail = nil })
-		if remembered(t, s, l, job.ID) { // another edit may have been given its version since
+		if remembered(t, s, l, job.ID) { // another edit may have got its version since
 			t.Error("a definition of before the failover is used after it")
 		}
 	})

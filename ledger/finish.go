@@ -6,8 +6,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Dues gathers for waiting runs what a decision about them rests on: the definition and, where they are guarded, the
-// guard and, if need be, the other runs of the job. Runs whose job is gone and waiting runs on hold are left out.
+// Dues returns the runs as candidates, each with what a decision about it needs: the definition and, if the
+// run is guarded, the guard and, where needed, the other runs of the job. It leaves out runs whose job is
+// gone and waiting runs on hold.
 func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) ([]carillon.Due, error) {
 	ids := make([]carillon.JobVersion, len(runs))
 	for i := range runs {
@@ -30,7 +31,7 @@ func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) (
 		if due.Job == nil || runs[i].State == carillon.Waiting && runs[i].Has(carillon.OnHold) {
 			continue
 		}
-		if due.Guard == nil && runs[i].Has(carillon.Guarded) { // not there: nobody has a turn
+		if due.Guard == nil && runs[i].Has(carillon.Guarded) { // no guard record: no run has the turn
 			guard := carillon.NewOverlapGuard(due.Job)
 			due.Guard = &guard
 		}
@@ -70,8 +71,8 @@ func (l *Ledger) guards(ctx context.Context, runs []carillon.Run) (map[carillon.
 	return found, nil
 }
 
-// Finish applies an outcome to an attempt, reading the run first. If the attempt no longer holds the run there is
-// nothing to do: whoever took it has said how it ended.
+// Finish reads a run and applies an outcome to its attempt. If the attempt no longer holds the run, Finish
+// changes nothing and returns ErrLost: the writer that took the run away has recorded how the attempt ended.
 func (l *Ledger) Finish(ctx context.Context, id carillon.RunID, attempt int32, o carillon.Outcome, random float64) error {
 	for range maxTries {
 		runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{id}, false)

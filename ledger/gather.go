@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// A commit costs about as much for one change as for a dozen. So between a few changes, which go at once, and so many that
-// several commits at a time pay, it is best to gather: callers that wait for their changes come back with the next ones as soon as they
-// are answered.
+// A commit costs about as much for one change as for a dozen. A few changes are written at once, and many
+// changes are worth several commits at a time. For a batch in between it pays to wait a moment after its
+// commit: callers that wait for their changes come back with the next ones as soon as they are answered, and
+// share the next group commit.
 const (
 	few  = 4
 	many = 64
-	// stuck is how long a change waits for a commit that is under way before it is written beside it.
+	// stuck is how long a change waits for a running commit before it is written beside it.
 	stuck = 5 * time.Millisecond
-	// gathering is how long callers are waited for. Where others keep the processor busy it takes longer, and is not done for the next
-	// hurry commits.
+	// gathering is how long the ledger waits for callers. If other work keeps the processor busy, the wait
+	// takes longer; then the next hurry commits do without it.
 	gathering = 100 * time.Microsecond
-	maxYields = 1000 // also where time stands still, as in a test
+	maxYields = 1000 // ends the wait also where time stands still, as in a test
 	hurry     = 100
 )
 
-// count is how many changes there are; more than many are as good as many.
+// count is the number of changes. It stops counting once there are many.
 func (w line) count() (n int) {
 	for i := 0; i < len(w) && n < many; i++ {
 		n += len(w[i].changes)
@@ -30,13 +31,13 @@ func (w line) count() (n int) {
 
 func (w line) stuck() bool { return len(w) > 0 && time.Since(w[0].since) >= stuck }
 
-// worthwhile says whether what waits should be written beside what is being written. If not, who is writing takes it next, with
-// all that comes until then. The caller holds mu.
+// worthwhile says whether the waiting changes should be written beside the running commits. If not, the
+// flusher that is writing takes them next, with all that come until then. The caller holds mu.
 func (l *Ledger) worthwhile() bool {
 	return l.writing < few || l.writing >= many || l.starts.count()+l.ends.count() >= many || l.starts.stuck() || l.ends.stuck()
 }
 
-// overdue is when to look again at what was not worthwhile; never if nothing waits.
+// overdue fires when a flusher must ask again whether the waiting changes are worthwhile; never if none wait.
 func (l *Ledger) overdue() <-chan time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -46,7 +47,7 @@ func (l *Ledger) overdue() <-chan time.Time {
 	return time.After(stuck)
 }
 
-// gather lets those who were just answered come back, for a moment.
+// gather gives the callers that were just answered a moment to come back.
 func (l *Ledger) gather(answered line) {
 	callers := 0
 	for i := range answered {
@@ -62,7 +63,7 @@ func (l *Ledger) gather(answered line) {
 	l.writing -= answered.count()
 }
 
-// await yields to callers until so many more are in line.
+// await yields the processor until this many more starts wait.
 func (l *Ledger) await(callers int) {
 	l.mu.Lock()
 	want, skip := len(l.starts)+callers, l.hurried > 0
@@ -75,14 +76,14 @@ func (l *Ledger) await(callers int) {
 	for try := 0; try < maxYields && l.inLine() < want && time.Since(begin) < gathering; try++ {
 		runtime.Gosched()
 	}
-	if time.Since(begin) > 10*gathering { // who yields waits for all who want the processor
+	if time.Since(begin) > 10*gathering { // a yield waits for all goroutines that want the processor
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.hurried = hurry
 	}
 }
 
-// inLine is how many entries wait that are no ends.
+// inLine is the number of entries that wait, without ends.
 func (l *Ledger) inLine() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

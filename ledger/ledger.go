@@ -1,5 +1,5 @@
-// Package ledger is the one door for writes. It merges what many callers want committed at the same time into one
-// commit of the store, and tells listeners what became true.
+// Package ledger is the one door for writes. It merges the changes of concurrent callers into one commit of
+// the store (group commit), and tells listeners what was committed.
 package ledger
 
 import (
@@ -16,29 +16,34 @@ import (
 // ErrClosed is what callers get once the ledger has stopped.
 var ErrClosed = errors.New("the ledger is closed")
 
-// Config says what a ledger writes to and whom it tells.
+// Config says which store a ledger writes to and which listeners it tells.
 type Config struct {
 	Store carillon.Store
 	IDs   *carillon.IDs // for Submit
 
-	// Flushers is how many commits may be under way at the same time: more than one where the store can use it. Then what
-	// is told of two of them may come in either order. Default 1.
+	// Flushers is how many commits can run at the same time: more than one where the store can use it. Then
+	// listeners can hear of two commits in either order. Default 1.
 	Flushers int
-	// MaxBatch bounds the changes of one commit: a larger one makes everybody wait longer for little gain. Default 4000.
+	// MaxBatch bounds the changes of one commit: with a larger commit all callers wait longer for little
+	// gain. Default 4000.
 	MaxBatch int
 
-	// Starting says that more starts are about to come: due runs wait, and some are on their way to a worker. Then ends are
-	// held back: a start that waits is a late job, an end that waits is only a late record. Default: never.
+	// Starting says that more starts are about to come: due runs wait, and some are on their way to a worker.
+	// Then the ledger holds ends back: a start that waits is a late job, an end that waits is only a late
+	// record. Default: never.
 	Starting func() bool
-	// HoldEnds bounds that. Default 300ms.
+	// HoldEnds bounds how long ends are held back. Default 300ms.
 	HoldEnds time.Duration
 
-	// Then are told, in order and one commit at a time, what was committed. Rows carry their new Rev, runs no Output. They must be quick
-	// and must not wait for the ledger. A desk takes from here what was claimed for its workers, a scheduler what has to be woken.
+	// Then are the listeners. The ledger calls them in order, one commit at a time, with the committed
+	// changes. Rows carry their new Rev, runs carry no Output. Listeners must be quick and must not wait for
+	// the ledger. A dispatcher learns here which runs were claimed for its workers, a scheduler which runs it
+	// has to wake.
 	Then []func(committed []carillon.Change)
 }
 
-// Ledger merges commits: an idle one commits at once, a busy one gathers what came while it was writing.
+// Ledger merges commits: an idle ledger commits at once, a busy one coalesces the changes that come while it
+// writes.
 type Ledger struct {
 	cfg         Config
 	slots       Slots
@@ -51,19 +56,19 @@ type Ledger struct {
 	starts  line // everything but ends
 	ends    line
 	closed  bool
-	writing int           // changes that are being written, and what follows: see gather.go
-	hurried int           // commits until callers are waited for again
+	writing int           // changes in a running commit, or in the wait after it: see gather.go
+	hurried int           // commits until the ledger waits for callers again
 	signal  chan struct{} // capacity 1: there is something to flush
 }
 
-// line is what waits to be committed.
+// line holds the entries that wait to be committed.
 type line []entry
 
 type entry struct {
 	changes []carillon.Change
 	done    func(lost []int, err error)
-	since   time.Time // it waits
-	posted  bool      // nobody waits for it
+	since   time.Time // when it began to wait
+	posted  bool      // no caller waits for it
 }
 
 func New(cfg Config) *Ledger {
@@ -76,8 +81,8 @@ func New(cfg Config) *Ledger {
 	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1)}
 }
 
-// Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of those that won carry their
-// new Rev afterwards. If ctx ends first, nothing is known.
+// Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of changes that won
+// then carry their new Rev. If ctx ends first, the result is unknown.
 func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
 	if len(changes) == 0 {
 		return nil, nil
@@ -96,8 +101,8 @@ func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []
 	}
 }
 
-// Post commits ends of runs without waiting; done is called from the ledger's own goroutine and must be quick. Many ends are
-// better posted in pieces: the ledger keeps what was posted at once together.
+// Post commits ends of runs without waiting. The ledger calls done from its own goroutine, so done must be
+// quick. Post many ends in pieces: the ledger keeps the changes of one call together.
 func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error)) {
 	l.add(&l.ends, entry{changes: changes, done: done, posted: true})
 }
@@ -122,8 +127,8 @@ func (l *Ledger) wake() {
 	}
 }
 
-// Run commits until ctx ends, then what is left, and refuses what comes later. While listeners are told of one commit, the
-// next is being written.
+// Run commits until ctx ends. Then it commits what is left, and refuses later changes. While it tells the
+// listeners of one commit, it writes the next.
 func (l *Ledger) Run(ctx context.Context) error {
 	committed := make(chan commit, 1)
 	var telling sync.WaitGroup
@@ -145,7 +150,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
 	for ctx.Err() == nil {
 		if batch := l.take(false); len(batch) > 0 {
-			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that was begun is not broken off
+			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that has begun goes on
 			l.gather(line(batch))
 			continue
 		}
@@ -160,11 +165,11 @@ func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
 	}
 }
 
-// Broken delivers the first permanent error of the store: after it (a disk that cannot be trusted any more) every further
-// commit fails too.
+// Broken delivers the first permanent error of the store. After it (a disk that can no longer be trusted)
+// every further commit fails too.
 func (l *Ledger) Broken() <-chan error { return l.broken }
 
-// Failing is why the last commit did not go well; nil if it did.
+// Failing is the error of the last commit; nil if it succeeded.
 func (l *Ledger) Failing() error {
 	if err := l.failing.Load(); err != nil {
 		return *err
@@ -172,8 +177,8 @@ func (l *Ledger) Failing() error {
 	return nil
 }
 
-// take removes the next batch: starts, and ends unless they should let starts go first. Where none is in line at the moment
-// but some are about to come, only a few ends are written in between: a writer that stands still helps nobody.
+// take removes the next batch: starts, and ends unless they must let starts go first. If no start waits now
+// but some are about to come, it takes only a few ends meanwhile: an idle flusher would help no caller.
 func (l *Ledger) take(closing bool) (batch []entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,7 +205,7 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	return batch
 }
 
-// take removes entries until they hold about limit changes, at least one.
+// take removes entries until they hold about limit changes, at least one entry.
 func (w *line) take(limit int) []entry {
 	n, changes := 0, 0
 	for n < len(*w) && changes < limit {
@@ -215,7 +220,7 @@ func (w *line) take(limit int) []entry {
 	return batch
 }
 
-// commit is what the store has written for a batch.
+// commit is a batch that the store has written.
 type commit struct {
 	batch []entry
 	all   []carillon.Change
@@ -253,7 +258,8 @@ func (l *Ledger) fail(err error) {
 	}
 }
 
-// tell tells the listeners of a commit, and then its callers: who hears that a run is his has been told of it.
+// tell informs the listeners of a commit, and then its callers: a caller that hears that its claim won has
+// already been told of the run as a listener.
 func (l *Ledger) tell(c commit) {
 	if won := raise(c.all, c.lost); len(won) > 0 {
 		for _, then := range l.cfg.Then {
@@ -263,8 +269,9 @@ func (l *Ledger) tell(c commit) {
 	answer(c.batch, c.lost)
 }
 
-// raise gives the rows of the changes that won their new Rev, and returns those changes. What lies beside a run is written
-// now: it is let go, lest it stay in memory with a run that waits, and be written again with its claim.
+// raise gives the rows of the changes that won their new Rev, and returns those changes. It drops the Output
+// of each run, which is written now: otherwise the Output would stay in memory with a waiting run, and be
+// written again with its claim.
 func raise(all []carillon.Change, lost []int) []carillon.Change {
 	won := all
 	if len(lost) > 0 {

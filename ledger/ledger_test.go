@@ -33,7 +33,7 @@ func TestAnIdleLedgerCommitsAtOnce(t *testing.T) {
 	})
 }
 
-// busy holds the ledger in a commit while others bring what they want committed, and then lets it go on.
+// busy holds the ledger in a commit while other callers bring their changes, and then lets the commit go on.
 func busy(t *testing.T, s *store, l *ledger.Ledger, bring ...[]carillon.Change) (lost [][]int, errs []error) {
 	gate := make(chan struct{})
 	s.set(func(s *store) { s.gate = gate })
@@ -118,7 +118,7 @@ func TestABatchIsBounded(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s, MaxBatch: 4}, func(t *testing.T, l *ledger.Ledger) {
 		busy(t, s, l, notes(0, 3), notes(3, 3), notes(6, 9), notes(15, 1))
-		if want := []int{1, 6, 9, 1}; !slices.Equal(s.sizes(), want) { // who comes as one goes as one
+		if want := []int{1, 6, 9, 1}; !slices.Equal(s.sizes(), want) { // changes of one call stay together
 			t.Errorf("commits of %v changes, want %v", s.sizes(), want)
 		}
 	})
@@ -138,7 +138,7 @@ func TestEachCallerHearsWhichOfHisOwnLost(t *testing.T) {
 				{note("a", 0), loser, note("b", 0)},
 				{note("c", 0)},
 				{loser},
-				{loser, note("a", 1), note("d", 7)}, // its second follows on what another caller brought
+				{loser, note("a", 1), note("d", 7)}, // its second builds on another caller's change
 			}
 			lost, errs := busy(t, s, l, bring...)
 			want := [][]int{{1}, nil, {0}, {0, 2}}
@@ -217,7 +217,7 @@ func TestACallerWhoGoesAwayHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// behind has a start and some ends come while a commit is under way, and returns the sizes of all commits.
+// behind brings a start and some ends while a commit is under way, and returns the sizes of all commits.
 func behind(t *testing.T, cfg ledger.Config, ends int) (sizes []int) {
 	t.Helper()
 	s := newStore()

@@ -10,12 +10,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// maxTries bounds how often a decision is made again after somebody was quicker.
+// maxTries bounds how often a decision is made again after another writer was quicker.
 const maxTries = 100
 
 var errTooBusy = errors.New("the job changes too quickly to decide about it; try again")
 
-// EditJob gives a job a new definition. edit works on a copy of the present one and may be called more than once.
+// EditJob gives a job a new definition. edit works on a copy of the present definition, and can be called
+// more than once.
 func (l *Ledger) EditJob(ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error) {
 	return l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
 		def := w.Job.Definition
@@ -31,8 +32,9 @@ func (l *Ledger) EditJob(ctx context.Context, namespace string, id carillon.JobI
 	})
 }
 
-// ran is the latest scheduled time of a recurring job that has a record; see carillon.Whole. Runs that were asked for stand
-// in between and are passed over. What has not ended by now is among the unfinished runs that were read before.
+// ran is the latest scheduled time of a recurring job that has a record; see carillon.JobSnapshot. It skips
+// runs that a user asked for, which stand in between. A run that has not ended by now is among the unfinished
+// runs that steerJob has read before.
 func (l *Ledger) ran(ctx context.Context, job *carillon.Job) (carillon.Time, error) {
 	if !job.Schedule.Recurring() {
 		return 0, nil
@@ -75,7 +77,7 @@ func (l *Ledger) ResumeJob(ctx context.Context, namespace string, id carillon.Jo
 	return l.steerJob(ctx, namespace, id, carillon.Whole.Resume)
 }
 
-// RunNow adds a run that is due at once, with a payload of its own unless that is nil.
+// RunNow adds a run that is due at once. A payload that is not nil takes the place of the job's payload.
 func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage) (run carillon.Run, err error) {
 	_, err = l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
 		c, run, err = w.RunNow(payload, now)
@@ -84,13 +86,14 @@ func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID
 	return run, err
 }
 
-// RetryRun adds a run that repeats a finished one; if that was a dead letter, it no longer is. A run that waits for its next
-// attempt makes that now, and is returned itself.
+// RetryRun adds a run that repeats a finished one; a dead letter is then no longer one. If the run still
+// waits for its next attempt, that attempt becomes due now, and RetryRun returns the run itself.
 func (l *Ledger) RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
 	return l.retry(ctx, namespace, id, false)
 }
 
-// Redrive is RetryRun for dead letters only: of two at once, one finds that it is none any more.
+// Redrive is RetryRun for dead letters only: of two concurrent calls, one finds that the run is no longer a
+// dead letter.
 func (l *Ledger) Redrive(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
 	return l.retry(ctx, namespace, id, true)
 }
@@ -124,8 +127,8 @@ func (l *Ledger) CancelRun(ctx context.Context, namespace string, id carillon.Ru
 	return l.run(ctx, namespace, id)
 }
 
-// SaveCheckpoint keeps a checkpoint for the next attempt, unless the attempt that saves it is no longer the one that
-// holds the run.
+// SaveCheckpoint keeps a checkpoint for the next attempt. It refuses the checkpoint of an attempt that no
+// longer holds the run.
 func (l *Ledger) SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error {
 	if len(data) > carillon.MaxCheckpoint {
 		return &carillon.FieldError{Field: "checkpoint", Given: fmt.Sprintf("%d bytes", len(data)), Want: "at most 64 KiB"}
@@ -146,7 +149,7 @@ func (l *Ledger) SaveCheckpoint(ctx context.Context, namespace string, id carill
 	return errTooBusy
 }
 
-// steerJob reads a job with all that is unfinished of it, decides, commits, and does so again if somebody was quicker.
+// steerJob reads the snapshot of a job, decides and commits. It does so again if another writer was quicker.
 func (l *Ledger) steerJob(ctx context.Context, namespace string, id carillon.JobID,
 	decide func(carillon.Whole, carillon.Time) (carillon.Change, error),
 ) (carillon.Job, error) {
@@ -173,8 +176,9 @@ func (l *Ledger) steerJob(ctx context.Context, namespace string, id carillon.Job
 	return carillon.Job{}, errTooBusy
 }
 
-// Whole reads a job, then its unfinished runs, then its guard. The order matters: a run that is added after the job was
-// read raises the job's Rev or that of a run read here, so a decision that has not seen it loses.
+// Whole reads a job, then its unfinished runs, then its guard. The order matters: a run that is added after
+// the job was read raises the Rev of the job or of a run read here, so a decision that has not seen the new
+// run loses.
 func (l *Ledger) Whole(ctx context.Context, namespace string, id carillon.JobID) (carillon.Whole, error) {
 	var w carillon.Whole
 	jobs, err := l.cfg.Store.Jobs(ctx, []carillon.JobVersion{{Job: id}})
@@ -195,9 +199,9 @@ func (l *Ledger) Whole(ctx context.Context, namespace string, id carillon.JobID)
 	return w, err
 }
 
-// unfinished reads all that is unfinished of a job as it was at one instant. One page is that by itself. Between two
-// pages a run may be claimed and its successor be added behind the reader's back, so more than one page is read until
-// it comes out the same twice.
+// unfinished reads all unfinished runs of a job as they were at one instant. A single page is such a
+// snapshot. Between two pages a run can be claimed and its successor added where the reader has already been.
+// So if there are several pages, they are read until two reads agree.
 func (l *Ledger) unfinished(ctx context.Context, namespace string, id carillon.JobID) ([]carillon.Run, error) {
 	var before []carillon.Run
 	for range maxTries {
@@ -244,7 +248,8 @@ func (l *Ledger) read(ctx context.Context, namespace string, id carillon.RunID, 
 	return runs[0], nil
 }
 
-// finished reads a finished run, with what was handed to it alone, and says whether it is a dead letter.
+// finished reads a finished run, with the payload that was given to it alone, and says whether it is a dead
+// letter.
 func (l *Ledger) finished(ctx context.Context, namespace string, id carillon.RunID) (of carillon.Run, dead bool, err error) {
 	of, err = l.read(ctx, namespace, id, true)
 	if err != nil && !errors.Is(err, carillon.ErrNotFound) {
@@ -255,7 +260,7 @@ func (l *Ledger) finished(ctx context.Context, namespace string, id carillon.Run
 		return of, false, findErr
 	}
 	if len(letters.Runs) > 0 {
-		letter := letters.Runs[0] // kept longer than history
+		letter := letters.Runs[0] // a dead letter is kept longer than history
 		letter.Output = of.Output
 		return letter, true, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-run/carillon/ledger"
 )
 
-// meanwhile does something once, right before the n-th read of a kind, as if somebody else had been quicker.
+// meanwhile does something once, right before the n-th read of a kind, as if another writer had been quicker.
 func meanwhile(s *store, read string, n int, do func()) (done *bool) {
 	done = new(bool)
 	s.set(func(s *store) {
@@ -28,7 +28,7 @@ func meanwhile(s *store, read string, n int, do func()) (done *bool) {
 	return done
 }
 
-// What somebody else may do to a job while a decision about it is being made.
+// others is what other writers can do to a job while a decision about it is being made.
 var others = map[string]func(t *testing.T, l *ledger.Ledger, s *store, job carillon.JobID){
 	"somebody adds a run": func(t *testing.T, l *ledger.Ledger, _ *store, job carillon.JobID) {
 		if _, err := l.RunNow(t.Context(), "default", job, nil); err != nil {
@@ -155,7 +155,7 @@ func TestOnlyTheAttemptThatHoldsTheRunSavesItsCheckpoint(t *testing.T) {
 		if err := save(first.Fence(), "one"); err != nil {
 			t.Fatal(err)
 		}
-		// Somebody asks it to stop at the same time: it is saved all the same.
+		// A user asks the run to stop at the same time: the checkpoint is saved all the same.
 		stopped := meanwhile(s, "runs", 1, func() {
 			if _, err := l.CancelRun(t.Context(), "default", first.ID); err != nil {
 				t.Error(err)
@@ -202,7 +202,7 @@ func TestAResultOfAnAttemptThatWasGivenUpIsRefused(t *testing.T) {
 		if err := l.Finish(t.Context(), run.ID, 1, success, 0); !errors.Is(err, carillon.ErrLost) {
 			t.Errorf("while another attempt holds it: %v", err)
 		}
-		// The second attempt ends, although somebody changes the guard meanwhile.
+		// The second attempt ends, although another writer changes the guard meanwhile.
 		changed := meanwhile(s, "guards", 1, func() { others["somebody adds a run"](t, l, s, job.ID) })
 		if err := l.Finish(t.Context(), run.ID, 2, success, 0); err != nil || !*changed {
 			t.Errorf("the second attempt: %v", err)
@@ -225,7 +225,7 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 		if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.Fatal, Reason: "no"}, 0); err != nil {
 			t.Fatal(err)
 		}
-		meanwhile(s, "find runs", 2, func() { // the same, by somebody else, before it is looked up
+		meanwhile(s, "find runs", 2, func() { // another caller redrives it before it is looked up
 			if _, err := l.Redrive(t.Context(), "default", run.ID); err != nil {
 				t.Error(err)
 			}
@@ -254,7 +254,7 @@ func TestAWaitingRunOnHoldIsNotDecidedAbout(t *testing.T) {
 		}
 		runs := slices.Concat(unfinished(t, s.Store, waits.ID), unfinished(t, s.Store, held.ID))
 		dues, err := l.Dues(t.Context(), runs, "worker_2")
-		if err != nil || len(dues) != 1 || dues[0].Run.ID.Job != held.ID { // which may have to be taken back
+		if err != nil || len(dues) != 1 || dues[0].Run.ID.Job != held.ID { // held runs may be taken back
 			t.Errorf("%+v, %v", dues, err)
 		}
 	})

@@ -13,17 +13,17 @@ import (
 	"github.com/carillon-run/carillon/ledger"
 )
 
-// store is mem's, with a gate before its commits and a place to step in before its reads.
+// store wraps the store of mem: a test can hold up its commits with a gate, and step in before its reads.
 type store struct {
 	*mem.Store
 
 	mu      sync.Mutex
 	commits []int         // how many changes each had
-	gate    chan struct{} // if set, a commit waits for one
-	slow    time.Duration // what a commit takes
+	gate    chan struct{} // if set, a commit waits until it can receive from it
+	slow    time.Duration // how long a commit takes
 	fail    error         // if set, commits end with it
 	before  func(read string)
-	reads   int // definitions that were asked for
+	reads   int // how many definitions were read
 }
 
 func newStore() *store { return &store{Store: mem.NewStore()} }
@@ -94,7 +94,7 @@ func (s *store) sizes() []int {
 	return append([]int(nil), s.commits...)
 }
 
-// within runs a test in a bubble, with a ledger that is at work until the test ends.
+// within runs a test in a synctest bubble, with a ledger that runs until the test ends.
 func within(t *testing.T, cfg ledger.Config, test func(t *testing.T, l *ledger.Ledger)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func within(t *testing.T, cfg ledger.Config, test func(t *testing.T, l *ledger.L
 	})
 }
 
-// define is an admitted definition.
+// define returns an admitted definition.
 func define(t *testing.T, edit func(*carillon.Definition)) carillon.Definition {
 	t.Helper()
 	def := carillon.NewDefinition()
@@ -152,7 +152,7 @@ func unfinished(t *testing.T, s carillon.Store, job carillon.JobID) []carillon.R
 	return page.Runs
 }
 
-// claim takes a waiting run for a worker, as worker/pull.go does.
+// claim takes a waiting run for a worker, as the dispatcher does.
 func claim(t *testing.T, l *ledger.Ledger, run carillon.Run) carillon.Run {
 	t.Helper()
 	dues, err := l.Dues(t.Context(), []carillon.Run{run}, "worker_1")
@@ -169,7 +169,7 @@ func claim(t *testing.T, l *ledger.Ledger, run carillon.Run) carillon.Run {
 	return c.Runs[0]
 }
 
-// note is a change of one guard of its own: something to commit.
+// note is a change of a single guard: something to commit.
 func note(key string, rev int32) carillon.Change {
 	return carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: key, Rev: rev, Value: []byte("x")}}}
 }

@@ -8,23 +8,26 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Slots are the free places of a worker at hand.
+// Slots are the free slots of workers whose pulls wait on this node.
 type Slots interface {
-	// Reserve takes a free slot for a run that is about to be submitted, unless a due run waits that could take it. When
-	// the run is committed as claimed, whoever the slot belongs to begins it; nothing has to be handed over afterwards.
+	// Reserve takes a free slot for a run that is about to be submitted, unless a due run waits that could
+	// take the slot. When the run is committed as claimed, the owner of the slot begins it; nothing has to be
+	// handed over afterwards.
 	Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool)
-	// Release gives the slots back that were reserved for runs which were not committed.
+	// Release gives back slots that were reserved for runs that were not committed.
 	Release(ids []carillon.RunID)
 }
 
-// Fuse lets due jobs be submitted already claimed by these slots. It is called before Run.
+// Fuse lets due jobs be submitted already claimed by these slots (preclaimed). Call it before Run.
 func (l *Ledger) Fuse(slots Slots) { l.slots = slots }
 
-// Submit keeps new jobs, whose definitions were admitted, and returns when they are on disk. Each is there whole or not
-// at all. After an error some of them may be there: PostgreSQL writes more than 32 MiB in several transactions.
+// Submit stores new jobs, whose definitions were admitted, and returns when they are on disk. Each job is
+// stored completely or not at all. After an error some of the jobs may be stored: PostgreSQL writes more than
+// 32 MiB in several transactions.
 //
-// A job that is due at once is written already claimed if a slot is free for it ("fused"): two writes and one commit
-// for the whole life of the run instead of three and two, with the same fence and the same repair.
+// A job that is due at once is written already claimed if a slot is free for it (preclaimed). This makes two
+// writes and one commit for the whole life of the run instead of three and two, with the same fence and the
+// same repair.
 func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.Definition) ([]carillon.Job, error) {
 	now := carillon.Now()
 	changes := make([]carillon.Change, len(defs))
@@ -33,31 +36,32 @@ func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.D
 		if err != nil {
 			return nil, err
 		}
-		// Each by itself: one that is remembered must not keep the others in memory.
+		// Each job is a separate allocation: one that is remembered must not keep the others in memory.
 		changes[i] = carillon.Submit(&carillon.Job{Namespace: namespace, ID: id, Definition: defs[i]}, now)
 	}
 	fused := l.fuse(changes, now)
 	l.rememberDue(changes, now)
-	// Not given up when the caller is: a slot whose run is committed is given back by the run, all others here.
+	// The commit goes on when the caller gives up. A committed run gives back its slot itself; all other
+	// slots are released here.
 	lost, err := l.Commit(context.WithoutCancel(ctx), changes)
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf("%d of %d jobs have ids that exist already: is another process using this node number?", len(lost), len(defs))
 	}
 	if err != nil {
-		// If the store committed it after all, the sweeper finds a claimed run that nobody holds.
+		// If the store committed a run after all, the watch loop finds a claimed run that no worker holds.
 		if len(fused) > 0 {
 			l.slots.Release(fused)
 		}
 		return nil, err
 	}
-	jobs := make([]carillon.Job, len(changes)) // the originals are remembered, and shared
+	jobs := make([]carillon.Job, len(changes)) // copies: Definitions remembers and shares the originals
 	for i := range changes {
 		jobs[i] = *changes[i].Job
 	}
 	return jobs, nil
 }
 
-// fuse claims due runs for free slots, in place, and says which.
+// fuse claims due runs for free slots, in place, and returns their ids.
 func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused []carillon.RunID) {
 	if l.slots == nil {
 		return nil
@@ -82,7 +86,8 @@ func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused []car
 	return fused
 }
 
-// rememberDue keeps the definitions that somebody will ask for soon. Those of later runs would be pushed out before they are needed.
+// rememberDue keeps the definitions that will be needed soon. Those of later runs would be pushed out before
+// they are needed.
 func (l *Ledger) rememberDue(changes []carillon.Change, now carillon.Time) {
 	soon := now.Add(time.Minute)
 	for i := range changes {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-run/carillon/ledger"
 )
 
-// slots are some free places of a worker that serves the queue "default".
+// slots are the free slots of a worker that serves the queue "default".
 type slots struct{ free int }
 
 func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job, _ carillon.Time) (string, bool) {

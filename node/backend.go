@@ -19,17 +19,18 @@ import (
 	"github.com/carillon-run/carillon/internal/outage"
 )
 
-// backend is what a store's URL stands for: the store, and what else that engine does for a node.
+// backend is what a store's URL stands for: the store, and the other parts that its engine provides.
 type backend struct {
 	store       carillon.Store
 	logs        carillon.LogStore
 	coordinator carillon.Coordinator
 	intake      carillon.Intake // nil: none
-	bus         *postgres.Bus   // nil: nodes tell each other nothing, and poll
+	bus         *postgres.Bus   // nil: nodes do not notify each other, they poll
 	shared      bool            // other nodes may use it
 	flushers    int
-	// pending bounds, in bytes, what the node's worker has ended and not yet recorded. Where there is one writer, a burst starts
-	// before it is recorded, so it is more; where there are two, an end holds up no start.
+	// pending bounds, in bytes, the ends of the node's worker that are not recorded yet. With one writer,
+	// ends are held back while a burst starts, so the bound is higher. With two writers, an end delays no
+	// start.
 	pending int
 }
 
@@ -56,8 +57,8 @@ func (n *Node) open(ctx context.Context) (*backend, error) {
 	return b, nil
 }
 
-// watch has the node notice when its store is away. A database keeps logs and sessions too; beside a file, logs are files of
-// their own, and sessions are in memory.
+// watch makes the node notice when its store is away. A database keeps logs and sessions too. With a store in
+// a file, logs are separate files, and sessions are in memory.
 func (n *Node) watch(b *backend) {
 	b.store = n.outage.Store(b.store)
 	if !b.shared {

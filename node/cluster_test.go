@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// onBoth plays a test on both databases.
+// onBoth runs a test on both databases.
 func onBoth(t *testing.T, play func(t *testing.T, store string)) {
 	t.Run("postgres", func(t *testing.T) { t.Parallel(); play(t, server.Postgres(t).URL) })
 	t.Run("mariadb", func(t *testing.T) { t.Parallel(); play(t, server.MariaDB(t).URL) })
@@ -33,7 +33,8 @@ func member(t *testing.T, store, queue string, handle executor.Handler) *Node {
 	return n
 }
 
-// hang is a time after which a test that waits gives up. It judges nothing: it is far above what a busy machine needs.
+// hang is how long a test waits before it gives up. It is no measure of speed: it is far above what a busy
+// machine needs.
 const hang = 2 * time.Minute
 
 // until polls for something that another process, or a loop of a node, is about to do.
@@ -61,7 +62,8 @@ func TestNodesThatShareADatabaseAreACluster(t *testing.T) {
 			return len(all) == carillon.Shards && len(slices.Compact(all)) == carillon.Shards
 		})
 		want := map[string]bool{}
-		for i, n := range []*Node{a, b, a, b} { // each is given jobs for its own queue and for the other's, now and in a moment
+		// Each node gets jobs for its own queue and for the other's, due now and due in a moment.
+		for i, n := range []*Node{a, b, a, b} {
 			for _, queue := range []string{"a", "b"} {
 				def := definition("test", time.Duration(i/2)*700*time.Millisecond)
 				def.Queue, def.Name = queue, fmt.Sprintf("%s%d", queue, i)
@@ -92,12 +94,14 @@ func TestANodeThatStopsLeavesItsShardsToTheOthers(t *testing.T) {
 		a := open(t, Config{Data: t.TempDir(), Store: store, Listen: "127.0.0.1:0", Concurrency: -1})
 		stop := start(t, a)
 		until(t, "the node is ready", func() bool { return a.ready() == nil })
-		jobs, err := a.Submit(t.Context(), definition("test", 2*time.Second)) // only this node's memory knows of it
+		// Only this node has the run in its memory.
+		jobs, err := a.Submit(t.Context(), definition("test", 2*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
 		other := member(t, store, "default", handle)
-		// The sweep takes up what is overdue by ten seconds. The run does not wait for that, so it goes before this one.
+		// The sweep takes up runs that are overdue by ten seconds. The run above does not wait for the sweep,
+		// so it runs before this one.
 		if _, err := other.Submit(t.Context(), definition("test", 12*time.Second)); err != nil {
 			t.Fatal(err)
 		}

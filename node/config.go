@@ -14,44 +14,49 @@ import (
 	"github.com/carillon-run/carillon/internal/owned"
 )
 
-// Config says what a node is made of. The zero value is a complete system on ./carillon-data, without an API address.
+// Config says what a node is made of. The zero value is a complete system on ./carillon-data, without an API
+// address.
 type Config struct {
 	// Data is the directory for the embedded store, the logs and the token. Default ./carillon-data.
 	Data string
-	// Store is where jobs are kept: "postgres://…" or "mysql://…", which any number of nodes share, "sqlite:PATH" for this
-	// one alone, or "mem:" for a store that is gone with the process. Default: the SQLite file carillon.db in Data.
+	// Store is where jobs are kept: "postgres://…" or "mysql://…", which any number of nodes share,
+	// "sqlite:PATH" for this node alone, or "mem:" for a store that is gone when the process ends. Default:
+	// the SQLite file carillon.db in Data.
 	Store string
-	// StoreListen is where to listen for what other nodes say, if Store goes through a pooler that cannot be listened
-	// through: the URL of the PostgreSQL server itself. Default: Store.
+	// StoreListen is where the node listens for what other nodes say, if Store goes through a pooler that
+	// does not allow listening: the URL of the PostgreSQL server itself. Default: Store.
 	StoreListen string
-	// StoreReplica is a copy of the store, by the same kind of URL, that lists, history and search may be read from.
+	// StoreReplica is the URL of a copy of the store, of the same kind as Store. Lists, history and search
+	// may be read from the copy.
 	StoreReplica string
 	// Listen is the address of the API. Empty: no API, for applications that submit in process.
 	Listen string
 
-	// Advertise is the URL under which other nodes and workers reach the API. Default: made from Listen, and from the name
-	// of this machine if that names no host.
+	// Advertise is the URL under which other nodes and workers reach the API. Default: made from Listen, with
+	// the name of this machine if Listen names no host.
 	Advertise string
 
-	// Version of the program, which `carillon workers` shows. Default: not told.
+	// Version is the version of the program, which `carillon workers` shows. Default: none.
 	Version string
 
-	// Concurrency is how many runs the inner worker performs at the same time. Default 64; negative: there is none.
+	// Concurrency is how many runs the inner worker performs at the same time. Default 64; negative: no inner
+	// worker.
 	Concurrency int
-	// Queues that the inner worker serves, "name" or "name=weight". None: all.
+	// Queues are the queues that the inner worker serves, "name" or "name=weight". None: all.
 	Queues []string
-	// Drain is how long a stop waits for running work before it is handed back. Default 10s.
+	// Drain is how long a stop waits for running work before it hands that work back. Default 10s.
 	Drain time.Duration
 	// Handlers are the functions that handler targets call, by job type.
 	Handlers map[string]executor.Handler
-	// Commands says whether command targets run here. They need a call of executor.Supervise first in main.
+	// Commands says whether command targets run here. If so, main must call executor.Supervise first.
 	Commands bool
 	// AllowSetuid lets commands gain privileges by sudo, su and the like: see executor.CommandConfig.
 	AllowSetuid bool
 	// HTTPAllow are private networks that http targets may call.
 	HTTPAllow []netip.Prefix
 
-	// Retention of finished runs, logs and dead letters of jobs that do not say. Default carillon.DefaultRetention.
+	// Retention is for finished runs, logs and dead letters of jobs that set none. Default
+	// carillon.DefaultRetention.
 	Retention carillon.Retention
 
 	Logger *slog.Logger // default slog.Default()

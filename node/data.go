@@ -18,23 +18,24 @@ import (
 
 // The files of a data directory, besides the store's own.
 const (
-	lockFile    = "lock"          // held by the process that serves; says who that is
+	lockFile    = "lock"          // held by the process that serves; names that process
 	leashFile   = "commands.lock" // held by every supervisor of a command: see executor.HoldLeash
 	tokenFile   = "token"
 	addressFile = "address" // of the API, while it is served
 	logsDir     = "logs"
-	tempDir     = "tmp" // of commands, one directory an attempt
+	tempDir     = "tmp" // for commands, one directory per attempt
 )
 
-// lock makes sure that only one process uses a directory or a file: two schedulers on one embedded store would each take
-// the other's runs for abandoned. It lasts until the node is shut.
+// lock makes sure that only one process uses a directory or a file: of two schedulers on one embedded store,
+// each would take the other's runs for abandoned. The lock lasts until the node is shut.
 func (n *Node) lock(ctx context.Context, path, what string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	// A process that was killed while it started another one leaves a copy of the lock for a moment, in the child that
-	// has not become its program yet. So a lock of the dead is waited for; one of the living is not.
+	// A process that was killed while it started a child leaves a copy of the lock for a moment: the child
+	// holds it until it has become its own program. So lock waits if the holder is dead, and does not wait if
+	// the holder is alive.
 	for end := time.Now().Add(lockWait); ; {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
@@ -60,7 +61,7 @@ const (
 	lockPoll = 10 * time.Millisecond
 )
 
-// lockHolder is what the lock file says of who holds it.
+// lockHolder is what the lock file says about its holder.
 type lockHolder string
 
 func holderOf(lock *os.File) lockHolder {
@@ -77,8 +78,8 @@ func (h lockHolder) alive() bool {
 
 func (h lockHolder) String() string { return cmp.Or(string(h), "another process") }
 
-// private makes the file of a store, for its owner alone, if there is none. It refuses one that another user owns or can
-// write: its jobs are commands that run in this user's name.
+// private creates the file of a store, for its owner alone, if there is none. It refuses a file that another
+// user owns or can write: the jobs in it are commands that run as this user.
 func private(path string) error {
 	if err := owned.Me().File(path); err != nil {
 		return err
@@ -90,7 +91,7 @@ func private(path string) error {
 	return f.Close()
 }
 
-// sign writes into the lock who holds it.
+// sign writes the holder into the lock file.
 func sign(lock *os.File, address string) error {
 	who := fmt.Sprintf("carillon process %d", os.Getpid())
 	if address != "" {
@@ -103,8 +104,8 @@ func sign(lock *os.File, address string) error {
 	return err
 }
 
-// token reads the API's token, or makes one at the first start. A token that another user can read or has written is
-// refused: that user could run commands as this one.
+// token reads the API's token, or makes one at the first start. It refuses a token that another user can read
+// or has written: that user could run commands as this one.
 func token(dir string) (string, error) {
 	path := filepath.Join(dir, tokenFile)
 	b, err := owned.Me().ReadSecret(path)
@@ -123,7 +124,7 @@ func token(dir string) (string, error) {
 	return t, writeFile(path, t+"\n", 0o600)
 }
 
-// writeFile replaces a file as a whole, so that a reader or a crash never meets half of it.
+// writeFile replaces a file as a whole, so that no reader sees half of it and no crash leaves half of it.
 func writeFile(path, content string, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
@@ -139,7 +140,8 @@ func writeFile(path, content string, mode os.FileMode) error {
 	return os.Rename(f.Name(), path)
 }
 
-// randomID names this process start: never reused, so nothing of an older process can be taken for this one's.
+// randomID names this start of the process. The name is never used again, so nothing of an older process can
+// be taken for this one's.
 func randomID(prefix string) string {
 	raw := make([]byte, 8)
 	rand.Read(raw)

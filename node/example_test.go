@@ -12,7 +12,8 @@ import (
 	"github.com/carillon-run/carillon/node"
 )
 
-// An application that runs its own jobs: it registers a function for a job type, and submits a job of that type.
+// An application that runs its own jobs: it registers a function for a job type, and submits a job of that
+// type.
 func Example() {
 	data, err := os.MkdirTemp("", "carillon-example-")
 	if err != nil {
@@ -24,7 +25,7 @@ func Example() {
 	send := func(ctx context.Context, task executor.Task) error {
 		var mail struct{ To string }
 		if err := json.Unmarshal(task.Job.Payload, &mail); err != nil {
-			return executor.Fatal(err) // no further attempt could do better
+			return executor.Fatal(err) // another attempt could not do better
 		}
 		sent <- fmt.Sprintf("attempt %d: mail to %s", task.Run.Attempt, mail.To)
 		return nil
@@ -50,7 +51,7 @@ func Example() {
 	}
 	fmt.Println(<-sent)
 
-	stop() // waits for what runs, then closes the store
+	stop() // the node waits for its running work, then closes the store
 	if err := <-done; err != nil {
 		log.Fatal(err)
 	}

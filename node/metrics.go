@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// metrics counts what the ledger commits. Labels are few and bounded: a job type or an owner as a label would not be.
+// metrics counts what the ledger commits. Labels are few and bounded; job types or owners would not be.
 type metrics struct {
 	registry *prometheus.Registry
 	jobs     *prometheus.CounterVec
@@ -24,7 +24,7 @@ type metrics struct {
 
 	mu    sync.Mutex
 	lanes map[[2]string]*laneMetrics // by namespace and queue
-	last  *laneMetrics               // of the run that was counted last: most of a commit is one lane's
+	last  *laneMetrics               // of the run that was counted last: most runs of a commit share a lane
 }
 
 // laneMetrics are the numbers of one queue of a namespace.
@@ -36,9 +36,10 @@ type laneMetrics struct {
 }
 
 const (
-	// maxLanes is how many queues are counted by name, about 50 series each. Any caller can make up names.
+	// maxLanes is how many queues are counted by name, with about 50 series each. It is bounded because any
+	// caller can make up names.
 	maxLanes = 200
-	// otherLane is what the rest is counted under. It cannot be the name of a queue.
+	// otherLane is the label for all other queues. No queue can have this name.
 	otherLane = "_other"
 )
 
@@ -52,8 +53,8 @@ func (m *metrics) lane(namespace, queue string) *laneMetrics {
 	return m.last
 }
 
-// find makes the numbers of a lane at its first sight, all of them, so that they begin at 0: to Prometheus a counter that
-// is born with 1 has not risen. It is called with the lock held.
+// find makes all the numbers of a lane when it first sees the lane, so that they begin at 0: to Prometheus, a
+// counter that first appears as 1 has not risen. The caller must hold the lock.
 func (m *metrics) find(namespace, queue string) *laneMetrics {
 	if l := m.lanes[[2]string{namespace, queue}]; l != nil {
 		return l
@@ -75,8 +76,8 @@ func (m *metrics) find(namespace, queue string) *laneMetrics {
 	return l
 }
 
-// seenTimeline has the lanes of runs counted from before they are due: after a restart the first that the node hears of
-// a queue is that its run is loaded.
+// seenTimeline makes the numbers of a lane before its runs are due: after a restart, the load of a run is the
+// first that the node hears of the run's queue.
 type seenTimeline struct {
 	carillon.Timeline
 	metrics *metrics
@@ -127,12 +128,12 @@ func newMetrics() *metrics {
 	return m
 }
 
-// gauge adds a value that is read when the metrics are asked for.
+// gauge adds a value that is read at every scrape.
 func (m *metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
-// count is told of every commit, of one at a time.
+// count is called for every commit, one commit at a time.
 func (m *metrics) count(committed []carillon.Change) {
 	m.commits.Observe(float64(len(committed)))
 	for i := range committed {

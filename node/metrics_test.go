@@ -24,7 +24,8 @@ func (m *metrics) scrape(t *testing.T) string {
 	return w.Body.String()
 }
 
-// wantZeros checks that the first end of a run in a queue is a step from 0, which increase() sees, whatever it is.
+// wantZeros checks that the first end of a run in a queue, in whatever state, is a step from 0, which
+// increase() sees.
 func wantZeros(t *testing.T, m *metrics, queue string) {
 	t.Helper()
 	text := m.scrape(t)
@@ -44,7 +45,8 @@ func TestEndsOfRunsAreCountedFromZeroBeforeTheFirstOne(t *testing.T) {
 	m.count([]carillon.Change{{Job: &job}})
 	wantZeros(t, m, "submitted")
 
-	// After a restart a run is loaded from the store some time before it is due, so that there is a scrape in between.
+	// After a restart a run is loaded from the store some time before it is due, so that a scrape comes in
+	// between.
 	timeline := &seenTimeline{mem.NewTimeline(mem.TimelineConfig{}), m}
 	if _, err := timeline.Add(t.Context(), []carillon.Run{{Namespace: "default", Queue: "loaded", ID: carillon.RunID{Job: 1, Due: 1}, Wake: 1}}); err != nil {
 		t.Fatal(err)
@@ -61,7 +63,7 @@ func TestQueuesBeyondTheBoundShareOneLabel(t *testing.T) {
 	if n := strings.Count(text, `state="failed"`); n != maxLanes+1 {
 		t.Errorf("%d queues are counted, want %d and one for the others", n, maxLanes)
 	}
-	// The first of all is the default queue, so one more shares the label.
+	// The default queue is counted first, so one more queue shares the label.
 	if want := fmt.Sprintf("carillon_runs_ended_total{namespace=\"_other\",queue=\"_other\",state=\"failed\"} %d\n", 51); !strings.Contains(text, want) {
 		t.Errorf("the metrics lack %s", want)
 	}

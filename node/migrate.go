@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/sqlite"
 )
 
-// Script is the schema for the kind of store that a URL names, as SQL that can be applied by hand.
+// Script returns the schema for the kind of store that a URL names, as SQL that can be applied by hand.
 func Script(store string) (string, error) {
 	switch scheme, _, _ := strings.Cut(store, ":"); scheme {
 	case "postgres", "postgresql":
@@ -23,8 +23,8 @@ func Script(store string) (string, error) {
 	return "", fmt.Errorf("store: %q is not valid: want postgres://…, mysql://… or sqlite:PATH", Redact(store))
 }
 
-// Migrate brings the schema of a store to what this program needs. `serve` does so by itself; this is for those whose
-// servers may not change a schema.
+// Migrate brings the schema of a store to what this program needs. `serve` does this by itself; Migrate is
+// for users whose servers may not change a schema.
 func Migrate(ctx context.Context, store string) error {
 	var err error
 	var opened interface{ Close() error }

@@ -1,5 +1,5 @@
-// Package node puts a node together: store, ledger, scheduler, worker and API. It is what `carillon serve` runs, and
-// what applications use that embed Carillon and register handlers in Go.
+// Package node puts a node together: store, ledger, scheduler, worker and API. `carillon serve` runs it.
+// Applications that embed Carillon and register handlers in Go use it too.
 package node
 
 import (
@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
-	_ "time/tzdata" // for machines without zones; those that a machine has come first
+	_ "time/tzdata" // for machines without time zones; a machine's own zones come first
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,21 +39,21 @@ type Node struct {
 	ledger    *ledger.Ledger
 	desk      *desk.Desk
 	scheduler *scheduler.Scheduler
-	worker    *worker.Worker // nil: none inside
-	peers     *peers         // nil: there are none
+	worker    *worker.Worker // nil: no inner worker
+	peers     *peers         // nil: no peers
 	clock     clock
 	beaten    atomic.Int64 // when the store last took a beat of this node, in milliseconds
 	advertise string
 	twins     twins
-	confused  bool // another node advertises the same, and that was said
+	confused  bool // another node advertises the same address, and that was logged
 	metrics   *metrics
 	number    carillon.Guard
 	ids       *carillon.IDs
 	listener  net.Listener
-	close     []func() error // in reverse order of opening
+	close     []func() error // in order of opening; shut calls them in reverse
 }
 
-// Open takes the data directory, opens the store and puts the parts together. Nothing runs before Run.
+// Open locks the data directory, opens the store and puts the parts together. Nothing runs before Run.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
@@ -76,7 +76,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.backend, err = n.open(ctx); err != nil {
 		return nil, err
 	}
-	if err := n.readClock(ctx); err != nil { // before anything is decided by it
+	if err := n.readClock(ctx); err != nil { // before any decision uses the clock
 		return nil, err
 	}
 	if n.secrets, err = n.share(ctx); err != nil {
@@ -113,7 +113,8 @@ func (n *Node) listen(lock *os.File) error {
 	return errors.Join(sign(lock, n.URL()), writeFile(path, n.URL()+"\n", 0o600))
 }
 
-// assemble wires the parts. The ledger tells the desk first: a run that was just claimed begins before anything else.
+// assemble wires the parts. The ledger tells the dispatcher first, so that a run that was just claimed begins
+// before anything else.
 func (n *Node) assemble(ctx context.Context) error {
 	executors, err := n.executors(ctx)
 	if err != nil {
@@ -156,7 +157,8 @@ func (n *Node) assemble(ctx context.Context) error {
 	return nil
 }
 
-// Running is how many runs this node's own worker holds, until their ends are on disk, and how many it could.
+// Running returns how many runs this node's own worker holds, and how many it can hold. The worker holds a
+// run until the end of the run is on disk.
 func (n *Node) Running() (held, slots int) {
 	if n.worker == nil {
 		return 0, 0
@@ -172,7 +174,7 @@ func (n *Node) noticed(c []carillon.Change) {
 }
 func (n *Node) routed(c []carillon.Change) { n.scheduler.Route(c) }
 
-// publish tells listeners of every run and job that changed; without listeners it costs nothing.
+// publish tells listeners about every run and job that changed. Without listeners it costs nothing.
 func (n *Node) publish(committed []carillon.Change) {
 	far := n.backend.bus
 	if !n.bus.Listening() && (far == nil || far.Full()) {
@@ -194,7 +196,7 @@ func (n *Node) publish(committed []carillon.Change) {
 	}
 }
 
-// executors are what this node can run.
+// executors returns the executors of this node, by the kind of target.
 func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, error) {
 	cfg := executor.AllConfig{Handlers: n.cfg.Handlers, HTTPAllow: n.cfg.HTTPAllow, AllowSetuid: n.cfg.AllowSetuid, Logger: n.cfg.Logger}
 	if n.cfg.Commands && n.cfg.Concurrency > 0 {
@@ -207,8 +209,8 @@ func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, err
 	return all, err
 }
 
-// URL is where the API is served, for clients on this machine; empty without one. A node that listens on all addresses is
-// reached at the loopback one: no client can dial 0.0.0.0 or [::] everywhere.
+// URL is the address of the API for clients on this machine; empty without an API. If the node listens on all
+// addresses, URL has the loopback address: clients cannot dial 0.0.0.0 or [::] on every system.
 func (n *Node) URL() string {
 	if n.listener == nil {
 		return ""
@@ -220,13 +222,13 @@ func (n *Node) URL() string {
 	return "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(address.Port))
 }
 
-// TokenFile is where the token of the API is.
+// TokenFile is the path of the file with the token of the API.
 func (n *Node) TokenFile() string { return filepath.Join(n.cfg.Data, tokenFile) }
 
 // Run works until ctx ends, then drains, flushes and closes.
 func (n *Node) Run(ctx context.Context) error {
 	defer n.shut()
-	if err := n.join(context.WithoutCancel(ctx)); err != nil { // before its shards can be anybody's
+	if err := n.join(context.WithoutCancel(ctx)); err != nil { // before any node can own its shards
 		return err
 	}
 	written, stopLedger := context.WithCancel(context.WithoutCancel(ctx))
@@ -237,7 +239,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error {
 		select {
 		case err := <-n.ledger.Broken():
-			return err // better a process that ends, and is started again, than one that can keep nothing
+			return err // better a process that ends, and is restarted, than one that can store nothing
 		case <-ctx.Done():
 			return nil
 		}
@@ -259,7 +261,7 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	err := g.Wait()
 	if stopped.Err() != nil && errors.Is(err, context.Canceled) {
-		err = nil // it was told to stop before it had begun
+		err = nil // the node was told to stop before it had begun
 	}
 	n.releaseNumber()
 	stopLedger()
@@ -275,7 +277,7 @@ func (n *Node) shut() {
 	n.close = nil
 }
 
-// Submit keeps new jobs in the default namespace; see carillon.NewDefinition for the defaults.
+// Submit stores new jobs in the default namespace; see carillon.NewDefinition for the defaults.
 func (n *Node) Submit(ctx context.Context, defs ...carillon.Definition) ([]carillon.Job, error) {
 	now := carillon.Now()
 	for i := range defs {
@@ -286,6 +288,6 @@ func (n *Node) Submit(ctx context.Context, defs ...carillon.Definition) ([]caril
 	return n.ledger.Submit(ctx, carillon.DefaultNamespace, defs)
 }
 
-// Ledger is the door for further writes, Store the way to read what was written.
+// Ledger is the door for further writes, Store is for reading what was written.
 func (n *Node) Ledger() *ledger.Ledger { return n.ledger }
 func (n *Node) Store() carillon.Store  { return n.backend.store }

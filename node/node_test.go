@@ -23,7 +23,7 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// TestMain gives tests a umask with which their temporary directories can be data directories.
+// TestMain sets a umask under which the temporary directories of tests can be data directories.
 func TestMain(m *testing.M) {
 	syscall.Umask(0o022)
 	os.Exit(m.Run())
@@ -83,7 +83,8 @@ func TestWhatANodeKeepsIsPrivate(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	n := open(t, Config{Data: data})
 	defer start(t, n)()
-	if _, err := n.Submit(t.Context(), definition("later", time.Hour)); err != nil { // so that there is a write-ahead log
+	// The write makes sure that there is a write-ahead log.
+	if _, err := n.Submit(t.Context(), definition("later", time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	if got := mode(t, data); got != 0o700 {
@@ -242,7 +243,7 @@ func TestAJobThatIsDueLaterRunsAfterARestart(t *testing.T) {
 	n = open(t, cfg)
 	stop = start(t, n)
 	got := <-ran
-	stop() // then its end is on disk
+	stop() // after this the end of the run is on disk
 	if got.Job != jobs[1].ID || len(ran) > 0 {
 		t.Errorf("%s ran, and %d more", got, len(ran))
 	}
@@ -272,7 +273,7 @@ func TestHealthAndMetricsAreServed(t *testing.T) {
 		}
 		return resp.StatusCode, string(b)
 	}
-	for status := 0; status != 200; { // it loads what is due first
+	for status := 0; status != 200; { // the node loads due runs first
 		if status, _ = get("/readyz", ""); status != 200 && status != 503 {
 			t.Fatalf("readyz: %d", status)
 		}
@@ -327,7 +328,7 @@ func TestALedgerDeliversAPermanentError(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- l.Run(ctx) }()
-	for range 3 { // nobody listens yet, and that holds up nothing
+	for range 3 { // no goroutine receives from Broken yet, and that delays nothing
 		if _, err := l.Commit(ctx, []carillon.Change{{}}); !errors.Is(err, errDisk) {
 			t.Errorf("commit: %v", err)
 		}

@@ -10,8 +10,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// The number of a node is a part of every job id that it makes. It is leased from the store: a guard for each number
-// says until when it is taken. A number is free again once its lease has run out, so a crash needs no clean-up.
+// The number of a node is a part of every job id that the node makes. The node leases it from the store: a
+// guard for each number says until when the number is taken. A number is free again once its lease has run
+// out, so a crash needs no clean-up.
 const (
 	numberLease = 10 * time.Minute
 	numberRenew = 2 * time.Minute
@@ -56,7 +57,7 @@ func leaseNumber(ctx context.Context, store carillon.Store, node string, shared 
 	return carillon.Guard{}, nil, errors.New("could not lease a node number: others were quicker ten times")
 }
 
-// numbers leaves the last one to the database, which makes ids itself: see carillon.Intake.
+// numbers leaves out the last number. The database uses that one to make ids itself: see carillon.Intake.
 const numbers = carillon.MaxNodes - 1
 
 func freeNumber(taken map[string]carillon.Guard, now carillon.Time, shared bool) (int, carillon.Guard, bool) {
@@ -72,8 +73,9 @@ func freeNumber(taken map[string]carillon.Guard, now carillon.Time, shared bool)
 	if shared {
 		return 0, carillon.Guard{}, false
 	}
-	// A process that crashes and is started again every second leaves a lease each time. This one has the store to itself
-	// (see Node.lock), so whoever holds a number is dead, and the number that was leased first has been idle the longest.
+	// A process that crashes and is started again every second leaves a lease each time. This process has the
+	// store to itself (see Node.lock), so every holder of a number is dead. The number that was leased first
+	// has been idle the longest.
 	oldest := 0
 	for n := range numbers {
 		if holderOfNumber(taken[numberKey(n)]).Until < holderOfNumber(taken[numberKey(oldest)]).Until {
@@ -84,7 +86,7 @@ func freeNumber(taken map[string]carillon.Guard, now carillon.Time, shared bool)
 }
 
 func holderOfNumber(g carillon.Guard) (h numberHolder) {
-	_ = json.Unmarshal(g.Value, &h) // only this file writes it; what cannot be read is free
+	_ = json.Unmarshal(g.Value, &h) // only this file writes it; a number whose guard cannot be read is free
 	return h
 }
 
@@ -93,8 +95,8 @@ func holder(node string, until carillon.Time) []byte {
 	return b
 }
 
-// keepNumber renews the lease until ctx ends. If it cannot, ids stop being made when the lease is over. It looks at the
-// clock often, because a machine that slept may wake up with a lease that is over.
+// keepNumber renews the lease until ctx ends. If it cannot, the node stops making ids when the lease is over.
+// keepNumber checks the clock often, because a machine that slept can wake up with a lease that is over.
 func (n *Node) keepNumber(ctx context.Context) error {
 	tick := time.NewTicker(numberLook)
 	defer tick.Stop()
@@ -114,7 +116,7 @@ func (n *Node) keepNumber(ctx context.Context) error {
 		case err != nil:
 			n.cfg.Logger.Error("renew the lease of the node number", "error", err)
 		case !won:
-			return fmt.Errorf("somebody else took node number %s", n.number.Key)
+			return fmt.Errorf("another node took node number %s", n.number.Key)
 		default:
 			n.ids.Extend(until)
 			renewed = now
@@ -122,17 +124,18 @@ func (n *Node) keepNumber(ctx context.Context) error {
 	}
 }
 
-// releaseNumber lets the next process have the number at once.
+// releaseNumber frees the number at once for the next process.
 func (n *Node) releaseNumber() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if _, err := n.writeNumber(ctx, carillon.Now()); err != nil {
-		n.cfg.Logger.Error("release the node number", "error", err) // its lease runs out
+		n.cfg.Logger.Error("release the node number", "error", err) // the lease runs out by itself
 	}
 }
 
-// writeNumber commits until when this node has its number. If that loses, it may be to its own former write, whose answer
-// was lost: then it is read again.
+// writeNumber commits until when this node has its number. If the commit loses, it may have lost to this
+// node's own earlier write, whose answer was lost. Then writeNumber reads the guard again and repeats the
+// commit.
 func (n *Node) writeNumber(ctx context.Context, until carillon.Time) (won bool, err error) {
 	for range 2 {
 		n.number.Value = holder(n.id, until)

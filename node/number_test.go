@@ -33,7 +33,7 @@ func TestTheLowestFreeNumberIsTaken(t *testing.T) {
 	}
 }
 
-// write says in the store until when a number is taken.
+// write records in the store until when a number is taken.
 func write(t *testing.T, store carillon.Store, n int, until carillon.Time) {
 	t.Helper()
 	guards, err := store.Guards(t.Context(), carillon.GuardQuery{Namespace: numberSpace, Keys: []string{numberKey(n)}})

@@ -20,9 +20,10 @@ import (
 // peersPath is where a node gives other nodes the due runs that its own workers do not take.
 const peersPath = "/cluster/due"
 
-// peers is a node's queue of due runs, joined to those of the other nodes: while somebody here waits for work and there is
-// none, the others are asked for what they have to spare. So it does not matter to which node a worker dials in, or which
-// node's shard a run belongs to. What travels is advice, as all in a queue: who receives it claims the run like any other.
+// peers is a node's queue of due runs, joined to the queues of the other nodes: while a pull waits here and
+// there is no run for it, the node asks the others for runs that they can spare. So it does not matter which
+// node a worker dials in to, or which node's shard a run belongs to. Runs that travel are advice, like
+// everything in a queue: the node that receives a run claims it like any other.
 type peers struct {
 	*mem.Queue
 	addresses func() []string
@@ -32,7 +33,7 @@ type peers struct {
 
 	mu     sync.Mutex
 	asking map[*demand]bool
-	wanted chan struct{} // closed when somebody begins to ask
+	wanted chan struct{} // closed when a pull begins to wait
 }
 
 // demand is a pull that waits here.
@@ -41,16 +42,17 @@ type demand struct {
 	max    int
 }
 
-// request is what one node asks another for.
+// request is a node's question to another node.
 type request struct {
 	Queues []string // none: any
 	Max    int
 }
 
 const (
-	peersWait = 2 * time.Second // how long a node waits for another to have something
+	peersWait = 2 * time.Second // how long a question waits until the other node has runs
 	peersMax  = 1000
-	// peersLook is after how long the giver looks whether what it gave away was claimed: the answer may have been lost.
+	// peersLook is the time after which the giving node checks whether the runs that it gave away were
+	// claimed: the answer may have been lost.
 	peersLook = 3 * time.Second
 )
 
@@ -82,7 +84,7 @@ func (p *peers) Pull(ctx context.Context, queues []string, max int) ([]carillon.
 	return p.Queue.Pull(ctx, queues, max)
 }
 
-// want sums up who waits here; ok: somebody does. Otherwise it returns what to wait for.
+// want sums up the pulls that wait here. ok says that there is one. Otherwise the caller waits for until.
 func (p *peers) want() (w request, ok bool, until <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,7 +106,7 @@ func (p *peers) want() (w request, ok bool, until <-chan struct{}) {
 	return w, w.Max > 0, p.wanted
 }
 
-// run asks every other node, each in a loop of its own.
+// run asks every other node, each in a separate loop.
 func (p *peers) run(ctx context.Context) error {
 	loops := map[string]context.CancelFunc{}
 	tick := time.NewTicker(time.Second)
@@ -133,7 +135,7 @@ func (p *peers) run(ctx context.Context) error {
 	}
 }
 
-// ask takes from one node what it has to spare, whenever somebody here waits for work.
+// ask takes from one node the runs that it can spare, whenever a pull waits here.
 func (p *peers) ask(ctx context.Context, address string) {
 	failed := false
 	for ctx.Err() == nil {
@@ -156,7 +158,8 @@ func (p *peers) ask(ctx context.Context, address string) {
 		}
 		failed = false
 		if _, err := p.Push(ctx, runs); err != nil && ctx.Err() == nil {
-			p.logger.Error("keep due runs of another node", "error", err, "runs", len(runs)) // it looks after them itself
+			// The other node takes care of these runs itself.
+			p.logger.Error("keep due runs of another node", "error", err, "runs", len(runs))
 		}
 	}
 }
@@ -189,13 +192,13 @@ func (p *peers) fetch(ctx context.Context, address string, w request) (runs []ca
 	return runs, gob.NewDecoder(io.LimitReader(resp.Body, 16<<20)).Decode(&runs)
 }
 
-// handler gives other nodes what nobody here waits for. Later it has somebody look at the runs again, in case the answer
-// did not arrive.
+// handler gives other nodes the runs that no pull here waits for. Later it asks the scheduler to redecide
+// them, in case the answer did not arrive.
 func (p *peers) handler(look func([]carillon.RunID)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		given := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if subtle.ConstantTimeCompare([]byte(given), []byte(p.token)) != 1 {
-			w.Header().Set("Connection", "close") // and do not wait for the body
+			w.Header().Set("Connection", "close") // so that the answer does not wait for the body
 			http.Error(w, "for nodes of this cluster only", http.StatusUnauthorized)
 			return
 		}
@@ -208,7 +211,7 @@ func (p *peers) handler(look func([]carillon.RunID)) http.HandlerFunc {
 		defer cancel()
 		runs, err := p.Spare(ctx, want.Queues, min(want.Max, peersMax))
 		if err != nil && r.Context().Err() != nil {
-			return // nobody listens; nothing was taken
+			return // the other node has gone; no run was taken
 		}
 		if len(runs) > 0 {
 			ids := make([]carillon.RunID, len(runs))

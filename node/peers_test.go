@@ -27,7 +27,7 @@ func TestDueRunsAreGivenToNodesOfTheClusterOnly(t *testing.T) {
 			t.Errorf("%s: answered %d", name, w.Code)
 		}
 	}
-	r := httptest.NewRequest(http.MethodPost, peersPath, strings.NewReader("")) // its body is no question
+	r := httptest.NewRequest(http.MethodPost, peersPath, strings.NewReader("")) // its body is not a question
 	r.Header.Set("Authorization", "Bearer secret")
 	w := httptest.NewRecorder()
 	handler(w, r)

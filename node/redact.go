@@ -12,19 +12,20 @@ var (
 	schemeOfURL = regexp.MustCompile(`(?i)^[a-z][a-z0-9+.-]*://`)
 	// A password as a parameter of a URL ends with the parameter: ?password=…, &sslpassword=….
 	passwordInURL = regexp.MustCompile(`(?is)` + passwordNames + `[^&]*`)
-	// In the form of libpq it is a word, or quoted: host=h password='…'.
+	// In the form of libpq the password is a word, or quoted: host=h password='…'.
 	passwordInList = regexp.MustCompile(`(?is)` + passwordNames + `(?:'(?:[^'\\]|\\.?)*(?:'|$)\S*|(?:\\.?|[^\s\\])+)`)
 )
 
-// Redact leaves the passwords out of a store's URL, and of what was given in its place. Where it cannot tell what is a
-// password, it leaves out more.
+// Redact removes the passwords from a store's URL, or from the text that was given in its place. Where it
+// cannot tell which part is a password, it removes more.
 func Redact(store string) string {
 	const hidden = "${1}xxxxx"
 	if strings.HasPrefix(store, "sqlite:") {
-		return store // a path, in which @ and : are letters
+		return store // a path, in which @ and : are ordinary characters
 	}
 	scheme := schemeOfURL.FindString(store)
-	if scheme == "" { // a typing error, the list of libpq, or user:password@tcp(host)/database of a Go driver for MySQL
+	// A typing error, the list of libpq, or user:password@tcp(host)/database of a Go driver for MySQL.
+	if scheme == "" {
 		return hideBeforeHost(passwordInList.ReplaceAllString(store, hidden))
 	}
 	rest := passwordInURL.ReplaceAllString(store[len(scheme):], hidden)
@@ -33,7 +34,7 @@ func Redact(store string) string {
 		return "(not a URL)"
 	}
 	if strings.Contains(u.EscapedPath()+u.RawQuery+u.EscapedFragment(), "@") {
-		return scheme + hideBeforeHost(rest) // most likely of a password with a / or ? that is not escaped
+		return scheme + hideBeforeHost(rest) // most likely the password has a / or ? that is not escaped
 	}
 	return u.Redacted()
 }

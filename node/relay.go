@@ -7,15 +7,16 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 )
 
-// relay is the bus of a node among others: what happens here is told here at once, and to the other nodes a few times a
-// second. Nobody depends on the second: whoever waits for something polls as well.
+// relay is the bus of a node in a cluster. It tells listeners on this node at once, and other nodes a few
+// times a second. Nothing depends on the other nodes being told: every listener that waits for something
+// polls as well.
 type relay struct {
 	near *mem.Bus
 	far  carillon.Bus
 }
 
 func (r relay) Publish(ctx context.Context, events []carillon.Event) error {
-	_ = r.near.Publish(ctx, events) // in memory it works
+	_ = r.near.Publish(ctx, events) // in memory this never fails
 	return r.far.Publish(ctx, events)
 }
 

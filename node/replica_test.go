@@ -39,7 +39,7 @@ func TestListsAreReadFromTheReplicaAndSayHowFarItIsBehind(t *testing.T) {
 	}
 	until(t, "the job has come to the replica", func() bool {
 		lag, body := get("/v1/jobs")
-		_, err := time.ParseDuration(lag) // none while nobody knows it yet
+		_, err := time.ParseDuration(lag) // no header as long as the lag is not known
 		return err == nil && strings.Contains(body, jobs[0].ID.String())
 	})
 	if lag, _ := get("/v1/jobs/" + jobs[0].ID.String()); lag != "" {

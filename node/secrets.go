@@ -21,7 +21,7 @@ type secrets struct {
 	node  string // the token that nodes show each other
 }
 
-// secretKey is the guard that keeps them.
+// secretKey is the key of the guard that keeps the secrets.
 const secretKey = "secrets"
 
 type sharedSecrets struct {
@@ -29,8 +29,8 @@ type sharedSecrets struct {
 	Root  []byte `json:"root"`
 }
 
-// share reads the secrets from the store, or makes them if this is the first node ever. Where several nodes share a store,
-// its token is everybody's: each keeps a copy beside its data, for the people on that machine.
+// share reads the secrets from the store, or makes them if this is the first node ever. Nodes that share a
+// store all use its token. Each keeps a copy in its data directory, for the people on that machine.
 func (n *Node) share(ctx context.Context) (secrets, error) {
 	for range 10 {
 		guards, err := n.backend.store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Keys: []string{secretKey}})
@@ -51,7 +51,7 @@ func (n *Node) share(ctx context.Context) (secrets, error) {
 	return secrets{}, errors.New("could not read the cluster's secrets back after they were written")
 }
 
-// makeSecrets starts from the token that is here already, if there is one.
+// makeSecrets starts from the token in the data directory, if there is one.
 func (n *Node) makeSecrets() (carillon.Guard, error) {
 	own, err := token(n.cfg.Data)
 	if err != nil {
@@ -68,7 +68,7 @@ func (n *Node) keep(g carillon.Guard) (secrets, error) {
 	if err := json.Unmarshal(g.Value, &s); err != nil || len(s.Token) < 16 || len(s.Root) < 32 {
 		return secrets{}, fmt.Errorf("the cluster's secrets in the store (guard %s/%s) cannot be read: %w", g.Namespace, g.Key, err)
 	}
-	if !n.backend.shared { // the file beside the store is what counts: whoever replaces it means it
+	if !n.backend.shared { // the token file counts: a user who replaces it wants the new token
 		own, err := token(n.cfg.Data)
 		if err != nil {
 			return secrets{}, err
@@ -80,7 +80,7 @@ func (n *Node) keep(g carillon.Guard) (secrets, error) {
 	return secrets{token: s.Token, runs: derive(s.Root, "runs"), node: "node_" + hex.EncodeToString(derive(s.Root, "nodes"))}, nil
 }
 
-// derive makes a key for one purpose of the root secret.
+// derive makes a key for one purpose from the root secret.
 func derive(root []byte, purpose string) []byte {
 	h := hmac.New(sha256.New, root)
 	h.Write([]byte(purpose))

@@ -11,7 +11,8 @@ import (
 	"github.com/carillon-run/carillon/api"
 )
 
-// serve answers the API until ctx ends. Requests that are going on then get a moment; whoever follows a log is let go.
+// serve answers API requests until ctx ends. Requests in progress then get a moment to finish; followers of
+// logs are cut off.
 func (n *Node) serve(ctx context.Context) error {
 	if n.listener == nil {
 		return nil
@@ -41,7 +42,7 @@ func (n *Node) serve(ctx context.Context) error {
 	return nil
 }
 
-// handler is the API, and beside it what nodes ask each other for.
+// handler returns the API, and beside it the route by which nodes ask each other for due runs.
 func (n *Node) handler() http.Handler {
 	var bus carillon.Bus = n.bus
 	if n.backend.bus != nil {
@@ -64,8 +65,8 @@ func (n *Node) handler() http.Handler {
 	return mux
 }
 
-// ready says why the node cannot be relied on: what was due is not loaded yet, or the store does not take writes. It is
-// public, so what the store says goes to the log and not here.
+// ready says why the node cannot be relied on: due runs are not loaded yet, the clock is wrong, or the store
+// does not take writes. The answer is public, so errors of the store go to the log and not here.
 func (n *Node) ready() error {
 	var reasons []error
 	if !n.scheduler.Loaded() {

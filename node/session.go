@@ -12,10 +12,10 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// join makes the node known to the others.
+// join makes the node known to the other nodes.
 func (n *Node) join(ctx context.Context) error {
 	member := carillon.Member{ID: n.id, Kind: carillon.KindNode, Addr: n.advertise, Profile: carillon.Profile{Version: n.cfg.Version}}
-	member.Host, _ = os.Hostname() // not told where the machine does not know it
+	member.Host, _ = os.Hostname() // empty if the machine does not know it
 	if err := n.backend.coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
 	}
@@ -23,8 +23,9 @@ func (n *Node) join(ctx context.Context) error {
 	return nil
 }
 
-// beat keeps the node's session. One that was lost, because the process was frozen or cut off, is opened again: a node
-// holds nothing that somebody else could have been given but shards, and two who see to one are harmless.
+// beat keeps the node's session. It opens a session again that was lost because the process was frozen or cut
+// off. That is safe: shards are all that another node can have been given in between, and two nodes that see
+// to one shard are harmless.
 func (n *Node) beat(ctx context.Context) error {
 	tick := time.NewTicker(carillon.BeatEvery)
 	defer tick.Stop()
@@ -36,13 +37,13 @@ func (n *Node) beat(ctx context.Context) error {
 			leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
 			if err := n.backend.coordinator.Leave(leave, []string{n.id}); err != nil {
-				n.cfg.Logger.Error("leave the cluster", "error", err) // its session runs out
+				n.cfg.Logger.Error("leave the cluster", "error", err) // the session runs out by itself
 			}
 			return nil
 		}
 		err := n.beatOnce(ctx)
 		if err != nil {
-			n.ledger.Definitions.ForgetAll() // of a store that fails over, this is what an idle node hears
+			n.ledger.Definitions.ForgetAll() // only this tells an idle node that the store failed over
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			n.cfg.Logger.Error("prolong the node's session: trying again", "error", err)
@@ -66,12 +67,12 @@ func (n *Node) beatOnce(ctx context.Context) error {
 	return n.join(ctx)
 }
 
-// addresses are where workers find nodes.
+// addresses returns where workers find nodes.
 func (n *Node) addresses() []string {
 	return carillon.NodeAddresses(n.scheduler.Members(), carillon.Now())
 }
 
-// peerAddresses are those of the other nodes. One goroutine asks for them, once a second.
+// peerAddresses returns the addresses of the other nodes. One goroutine calls it, once a second.
 func (n *Node) peerAddresses() (list []string) {
 	members := n.scheduler.Members()
 	for _, m := range members {
@@ -87,7 +88,7 @@ func (n *Node) peerAddresses() (list []string) {
 	return list
 }
 
-// advertised is the URL under which others reach this node.
+// advertised returns the URL under which other nodes and workers reach this node.
 func (n *Node) advertised() string {
 	if n.cfg.Advertise != "" || n.listener == nil {
 		return n.cfg.Advertise
@@ -103,15 +104,15 @@ func (n *Node) advertised() string {
 
 // clock is how this machine's clock compares to the store's.
 type clock struct {
-	ahead atomic.Int64 // of the store's, as last measured
-	known atomic.Bool  // it was measured
+	ahead atomic.Int64 // how far the store's clock is ahead of this machine's, as last measured
+	known atomic.Bool  // there was a measurement
 }
 
-// maxSilence is for how long a store may not have taken a beat before the node says that it cannot be relied on.
+// maxSilence is how long a store may take no beat before the node says that it cannot be relied on.
 const maxSilence = 3 * time.Second
 
-// reachable says whether the store takes writes. A node that others share it with writes a beat every second; one that is
-// alone goes by its last commit.
+// reachable says whether the store takes writes. A node that shares its store writes a beat every second and
+// goes by the last beat. A node that is alone goes by its last commit.
 func (n *Node) reachable() error {
 	if n.backend.shared {
 		if since := time.Since(time.UnixMilli(n.beaten.Load())); since > maxSilence {
@@ -130,12 +131,12 @@ const (
 	clockEvery = 10 * time.Second
 	// maxAhead is how far clocks may differ before a node says that it cannot be relied on.
 	maxAhead = time.Second
-	// maxUnsure is how long an answer may take on its way to be believed.
+	// maxUnsure is how long an answer may take on its way and still be believed.
 	maxUnsure = 100 * time.Millisecond
 )
 
-// compareClocks measures how far the store's clock is ahead and corrects this process by it, so that nothing starts early
-// by the clock that all nodes share.
+// compareClocks measures how far the store's clock is ahead and corrects this process by it, so that no run
+// starts early by the clock that all nodes share.
 func (n *Node) compareClocks(ctx context.Context) error {
 	if !n.backend.shared {
 		return nil
@@ -164,7 +165,7 @@ func (n *Node) readClock(ctx context.Context) error {
 	return nil
 }
 
-// measureClock asks a few times and believes the quickest answer; sure is how far off that may be.
+// measureClock asks a few times and believes the quickest answer. sure is how far off that answer may be.
 func (n *Node) measureClock(ctx context.Context) (ahead, sure time.Duration, err error) {
 	sure = time.Hour
 	for range 5 {
@@ -181,14 +182,14 @@ func (n *Node) measureClock(ctx context.Context) (ahead, sure time.Duration, err
 	return ahead, sure + time.Millisecond, nil
 }
 
-// setClock takes a measurement, unless it is so unsure that the one before is better: a database that answers slowly must not
-// undo what was known.
+// setClock takes a measurement. It ignores an uncertain one if there was one before: a database that answers
+// slowly must not undo what was known.
 func (n *Node) setClock(ahead, sure time.Duration) {
 	if sure > maxUnsure && n.clock.known.Load() {
 		return
 	}
 	n.clock.known.Store(true)
-	if ahead.Abs() <= sure { // no difference that could be told from the way there and back
+	if ahead.Abs() <= sure { // too small to tell from the time of the round trip
 		ahead = 0
 	}
 	before := time.Duration(n.clock.ahead.Swap(int64(ahead)))
@@ -198,7 +199,7 @@ func (n *Node) setClock(ahead, sure time.Duration) {
 	}
 }
 
-// wrong says that the clocks differ by more than they may.
+// wrong returns an error if the clocks differ by more than maxAhead.
 func (c *clock) wrong() error {
 	if ahead := time.Duration(c.ahead.Load()); ahead.Abs() > maxAhead {
 		return fmt.Errorf("this machine's clock differs from the store's by %s: want less than %s; is time synchronization running?", ahead.Abs().Round(time.Millisecond), maxAhead)

@@ -14,7 +14,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// BenchmarkTimeline measures one add and one due per operation, a thousand in a call, with 100,000 runs held.
+// BenchmarkTimeline measures one add and one due per operation, in calls of a thousand, with 100,000 runs
+// held.
 func BenchmarkTimeline(b *testing.B, open func(b *testing.B) carillon.Timeline) {
 	wakes := map[string]func(i int) carillon.Time{
 		"wakes rising": func(i int) carillon.Time { return epoch + carillon.Time(i/10) },
@@ -95,7 +96,7 @@ func benchmarkHandOver(b *testing.B, q carillon.Queue) {
 	all.Wait()
 }
 
-// pushOn pushes until there is room for all.
+// pushOn pushes until the queue has room for all runs.
 func pushOn(ctx context.Context, q carillon.Queue, runs []carillon.Run) {
 	for ctx.Err() == nil {
 		refused, _ := q.Push(ctx, runs)

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Bus checks what carillon.Bus promises. open returns one without listeners.
+// Bus checks what carillon.Bus promises. open returns a bus without listeners.
 func Bus(t *testing.T, open func(t *testing.T) carillon.Bus) {
 	run := func(name string, f func(busTest)) {
 		t.Run(name, func(t *testing.T) { f(busTest{t, open(t)}) })
@@ -93,7 +93,7 @@ func busFilter(t busTest) {
 	all := []carillon.Event{
 		runEvent(sample(1, epoch)), runEvent(sample(2, epoch)), runEvent(elsewhere), runEvent(later), jobEvent(1), jobEvent(2),
 	}
-	end := runEvent(sample(1, epoch)) // passes every filter but that for the other namespace
+	end := runEvent(sample(1, epoch)) // passes every filter but the one for the other namespace
 	end.Run.Reason = "end"
 	for name, c := range map[string]struct {
 		filter carillon.EventFilter
@@ -124,7 +124,7 @@ func busEnds(t busTest) {
 	events := t.listen(ctx, carillon.EventFilter{})
 	t.publish(jobEvent(1))
 	cancel()
-	for { // what was on its way may still come
+	for { // events on their way may still come
 		select {
 		case _, open := <-events:
 			if !open {
@@ -137,7 +137,7 @@ func busEnds(t busTest) {
 	}
 }
 
-// busSlow numbers events, reads nothing until many are published, and does that twice.
+// busSlow numbers events and reads nothing until many are published. It does that twice.
 func busSlow(t busTest) {
 	const many = 10_000
 	slow, other := t.listen(t.Context(), carillon.EventFilter{}), t.listen(t.Context(), carillon.EventFilter{})
@@ -159,8 +159,9 @@ func busSlow(t busTest) {
 	}
 }
 
-// busCatchUp reads on from last, and publishes whenever there is nothing more to read, until something comes that was
-// published meanwhile. Where numbers are missing, missed must have been told, once, and nowhere else.
+// busCatchUp reads on from last, and publishes whenever there is nothing more to read, until an event comes
+// that was published meanwhile. Where numbers are missing, the bus must have sent missed, once, and nowhere
+// else.
 func busCatchUp(t busTest, slow <-chan carillon.Event, last, published carillon.JobID) (_, _ carillon.JobID) {
 	missed := false
 	for old := published; last <= old; {

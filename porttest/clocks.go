@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// clocks are scenarios in which the machine's clock is set. SetAhead stands for that: it moves what Now says, and leaves alone
-// what measures durations.
+// clocks are scenarios in which the machine's clock is set. SetAhead stands for that: it moves the time of
+// Now, and does not change how durations are measured.
 var clocks = []struct {
 	name string
 	play func(*House)
@@ -16,7 +16,8 @@ var clocks = []struct {
 	{"a clock that is set forward stops nothing that runs, and starts nothing twice", func(h *House) {
 		h.Handle = sleepFor(time.Minute)
 		job := h.Submit(nil)
-		time.Sleep(20*time.Second + 300*time.Millisecond) // the next look at the members comes before the next beat
+		// The next refresh of the members comes before the next beat.
+		time.Sleep(20*time.Second + 300*time.Millisecond)
 		for range 3 {
 			carillon.SetAhead(time.Hour)
 			time.Sleep(3 * time.Second)
@@ -51,7 +52,7 @@ var clocks = []struct {
 		other, err := h.Desk.Register(ctx, carillon.Registration{Name: "other"})
 		must(err)
 		time.Sleep(time.Second)
-		must(h.Desk.Leave(ctx, other)) // when a member leaves, all runs are looked at
+		must(h.Desk.Leave(ctx, other)) // when a member leaves, all runs are checked
 		time.Sleep(time.Second)
 		_, err = h.Desk.Beat(ctx, carillon.Beat{ID: worker, Number: 9, Holds: []carillon.Held{tasks[0].Held()}})
 		must(err)

@@ -12,15 +12,17 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// CoordinatorTest is what Coordinator needs to check one.
+// CoordinatorTest is what the suite Coordinator needs to check a coordinator.
 type CoordinatorTest struct {
 	// Open returns a coordinator without members.
 	Open func(t *testing.T) carillon.Coordinator
-	// Again returns another one with the same members, as another node would have it. Default: the same.
+	// Again returns another coordinator with the same members, as another node would have it. Default: the
+	// same one.
 	Again func(t *testing.T, c carillon.Coordinator) carillon.Coordinator
-	// Age lets so much time pass for every session that is there.
+	// Age lets so much time pass for every present session.
 	Age func(t *testing.T, c carillon.Coordinator, by time.Duration)
-	// Bubble runs every case in a bubble of testing/synctest, for coordinators whose clock is that of the process.
+	// Bubble runs every case in a bubble of testing/synctest, for coordinators that use the clock of the
+	// process.
 	Bubble bool
 }
 
@@ -84,7 +86,7 @@ func (t coordinatorTest) leave(members ...carillon.Member) {
 	}
 }
 
-// beat says that members are alive and hold nothing, and returns those that are gone.
+// beat beats for members that hold nothing, and returns the members that are gone.
 func (t coordinatorTest) beat(members ...carillon.Member) []string {
 	t.Helper()
 	var beats []carillon.Beat
@@ -105,7 +107,7 @@ func (t coordinatorTest) say(beats ...carillon.Beat) (gone []string) {
 	return gone
 }
 
-// standings is the answer to each beat.
+// standings returns the answer to each beat.
 func (t coordinatorTest) standings(beats ...carillon.Beat) []carillon.Standing {
 	t.Helper()
 	standings, err := t.Beat(t.Context(), beats)
@@ -128,7 +130,7 @@ func (t coordinatorTest) there(expire bool, want ...carillon.Member) {
 			t.Fatalf("members: %v", err)
 		}
 		for i := range got {
-			got[i].Joined, got[i].Beat = 0, 0 // coordinatorProfile looks at them
+			got[i].Joined, got[i].Beat = 0, 0 // coordinatorProfile checks them
 		}
 		if !slices.EqualFunc(got, want, func(a, b carillon.Member) bool { return reflect.DeepEqual(a, b) }) {
 			t.Fatalf("members are %+v, want %+v", got, want)
@@ -136,7 +138,7 @@ func (t coordinatorTest) there(expire bool, want ...carillon.Member) {
 	}
 }
 
-// held is what members said they hold, in the order of their ids.
+// held returns what members said they hold, in the order of their ids.
 func (t coordinatorTest) held(members ...carillon.Member) (runs [][]carillon.Held) {
 	t.Helper()
 	list, err := t.again.Holds(t.Context(), memberIDs(members))
@@ -222,7 +224,7 @@ func coordinatorHolds(t coordinatorTest) {
 	same(t, "holds", t.held(member(1), member(2), member(3)), [][]carillon.Held{first, first[1:2], nil})
 	t.say(carillon.Beat{ID: member(1).ID, Holds: first[:1]}, carillon.Beat{ID: member(2).ID})
 	same(t, "later", t.held(member(1), member(2)), [][]carillon.Held{first[:1], nil})
-	first[0].Fence = 9 // what was said stays said
+	first[0].Fence = 9 // the coordinator keeps what was said
 	same(t, "of one", t.held(member(1)), [][]carillon.Held{{held(1<<62, epoch, 1)}})
 }
 
@@ -233,7 +235,8 @@ func coordinatorLate(t coordinatorTest) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, expire := range []carillon.Time{0, 1, now - 1000} { // what was sent before an outage is carried out after it
+	// A call that was sent before an outage is carried out after it.
+	for _, expire := range []carillon.Time{0, 1, now - 1000} {
 		list, err := t.Members(t.Context(), expire)
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%v, %v", list, err)
@@ -269,7 +272,8 @@ func coordinatorOld(t coordinatorTest) {
 	t.there(true)
 }
 
-// coordinatorTogether has a node write several beats of one worker at once, in any order: they came by different connections.
+// coordinatorTogether has a node write several beats of one worker at once, in any order: they came by
+// different connections.
 func coordinatorTogether(t coordinatorTest) {
 	const over, old, prolonged = carillon.StandingOver, carillon.StandingOld, carillon.StandingProlonged
 	t.join(member(1), member(2), member(3), member(9))
@@ -303,7 +307,8 @@ func coordinatorMuch(t coordinatorTest) {
 	t.join(all...)
 	for range 2 { // the second time nothing has changed
 		same(t, "gone", t.say(beats...), []string(nil))
-		if got := t.held(all...); !slices.EqualFunc(got, want, slices.Equal[[]carillon.Held]) { // a readable difference takes seconds
+		// A readable difference would take seconds.
+		if got := t.held(all...); !slices.EqualFunc(got, want, slices.Equal[[]carillon.Held]) {
 			t.Fatal("they hold something else than they said")
 		}
 	}
@@ -340,7 +345,8 @@ func coordinatorClock(t coordinatorTest) {
 	}
 }
 
-// coordinatorConcurrent lets some come and go while others stay, and all of them beat for all, in any order.
+// coordinatorConcurrent lets some members come and go while others stay. All of them beat for all, in any
+// order.
 func coordinatorConcurrent(t coordinatorTest) {
 	var stay []carillon.Member
 	for i := range 20 {

@@ -44,7 +44,7 @@ func coordinatorProfile(t coordinatorTest) {
 	t.there(true, told, node)
 }
 
-// coordinatorLastBeat has the member "zulu" beat, and looks when that came.
+// coordinatorLastBeat lets the member "zulu" beat, and checks the time of that beat.
 func coordinatorLastBeat(t coordinatorTest, after carillon.Time) {
 	if _, err := t.Beat(t.Context(), []carillon.Beat{{ID: "zulu"}}); err != nil {
 		t.Fatal(err)

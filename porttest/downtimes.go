@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// hourly runs every hour, twenty times, with the given policy after downtime.
+// hourly makes a job run every hour, with the given policy after downtime.
 func hourly(m carillon.Misfire) func(*carillon.Definition) {
 	return func(d *carillon.Definition) {
 		d.Schedule.Every, d.Misfire = carillon.Duration(time.Hour), m
@@ -17,7 +17,7 @@ func misfire(policy carillon.MisfirePolicy) carillon.Misfire {
 	return carillon.Misfire{Policy: policy, Max: 3, Window: carillon.Duration(24 * time.Hour)}
 }
 
-// downtimes are scenarios in which nobody is there for a while.
+// downtimes are scenarios in which the whole system is down for a while.
 var downtimes = []struct {
 	name string
 	play func(*House)

@@ -66,7 +66,8 @@ func (h *House) expectPauses(want ...time.Duration) {
 	}
 }
 
-// checkNeverTwice is the promise that holds in every scenario: attempts of one job are disjoint, and their fences rise.
+// checkNeverTwice checks the promise that holds in every scenario: attempts of one job are disjoint, and
+// their fences rise.
 func (h *House) checkNeverTwice() {
 	h.T.Helper()
 	seen := h.Seen()

@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-run/carillon/worker"
 )
 
-// House is a whole system in a synctest bubble: ledger, scheduler and worker over the store under test, and one handler,
-// which scenarios set. Hours pass in milliseconds.
+// House is a whole system in a synctest bubble: ledger, scheduler and worker over the store under test, and
+// one handler, which scenarios set. Hours pass in milliseconds.
 type House struct {
 	T      *testing.T
 	Store  carillon.Store
@@ -29,9 +29,9 @@ type House struct {
 
 	// Handle performs every run. Default: it succeeds at once.
 	Handle executor.Handler
-	// Coordinator keeps the sessions. Default: one in memory, anew with each start.
+	// Coordinator keeps the sessions. Default: one in memory, a new one with each start.
 	Coordinator carillon.Coordinator
-	// Logger hears what all parts log. Default: it goes nowhere.
+	// Logger gets the logs of all parts. Default: they are discarded.
 	Logger *slog.Logger
 
 	stop func()
@@ -90,17 +90,17 @@ func (h *House) Live(concurrency int) {
 	}
 }
 
-// Stop stops the house, drained.
+// Stop drains and stops the house.
 func (h *House) Stop() { h.stop() }
 
-// Down stops the house, drained, for a while, and starts it again.
+// Down drains and stops the house for a while, and starts it again.
 func (h *House) Down(d time.Duration) {
 	h.stop()
 	time.Sleep(d)
 	h.Live(8)
 }
 
-// handlers runs every handler target through the house's Handle, and keeps what it saw.
+// handlers runs every handler target through the house's Handle, and keeps the attempts that it saw.
 type handlers struct{ h *House }
 
 func (x handlers) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
@@ -120,7 +120,7 @@ func (x handlers) Execute(ctx context.Context, task executor.Task) carillon.Outc
 	return outcome
 }
 
-// Seen are the attempts so far, in the order of their ends.
+// Seen returns the attempts so far, in the order of their ends.
 func (h *House) Seen() []Seen {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -145,7 +145,7 @@ func (h *House) Submit(edit func(*carillon.Definition)) carillon.Job {
 	return jobs[0]
 }
 
-// Runs are all runs of a job, latest due first.
+// Runs returns all runs of a job, latest due first.
 func (h *House) Runs(job carillon.JobID) []carillon.Run {
 	h.T.Helper()
 	page, err := h.Store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: job, Limit: 1000})

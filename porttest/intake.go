@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// IntakeTest is what Intake needs to check one.
+// IntakeTest is what the suite Intake needs to check an intake.
 type IntakeTest struct {
-	// Open returns an intake in which nothing is left.
+	// Open returns an empty intake.
 	Open func(t *testing.T) carillon.Intake
-	// Leave leaves a job there, as an application would.
+	// Leave leaves a job there, as an application does.
 	Leave func(t *testing.T, namespace, body string) carillon.JobID
 }
 
@@ -64,7 +64,7 @@ func (t intakeTest) settle(admitted []carillon.JobID, refused ...carillon.Refusa
 	}
 }
 
-// refuse refuses what was left, for a reason each.
+// refuse refuses submissions that were left, each for its reason.
 func (t intakeTest) refuse(reasons map[carillon.JobID]string) {
 	t.Helper()
 	left, err := t.Left(t.Context(), nil, 1000)
@@ -89,12 +89,12 @@ func (t intakeTest) refused(namespace string, before carillon.JobID, limit int) 
 	return refused
 }
 
-// leftBody is a job that says which it is.
+// leftBody returns the definition of a job whose name and payload carry its number.
 func leftBody(i int) string {
 	return fmt.Sprintf(`{"name": "job %d", "target": {"command": {"argv": ["true"]}}, "payload": {"n": %d}}`, i, i)
 }
 
-// decoded is JSON without its spaces and the order of its fields; numbers stay as they are written.
+// decoded returns JSON without its spaces and the order of its fields; numbers stay as they are written.
 func decoded(t testing.TB, body []byte) (v any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -223,7 +223,8 @@ func intakePages(t intakeTest) {
 	same(t, "nobody's", len(t.refused("third", 0, 10)), 0)
 }
 
-// intakeConcurrent has two that admit everything: each sees what the other has not settled yet, nothing is lost.
+// intakeConcurrent has two callers that admit everything: each sees what the other has not settled yet, and
+// nothing is lost.
 func intakeConcurrent(t intakeTest) {
 	const leavers, each = 4, 50
 	var leaving, admitting sync.WaitGroup
@@ -255,7 +256,7 @@ func intakeConcurrent(t intakeTest) {
 	same(t, "refused", len(t.refused("default", 0, 1000)), count(&refused))
 }
 
-// admitAll settles what it finds, until there is nothing more after done.
+// admitAll settles all submissions that it finds, until it finds no more after done.
 func (t intakeTest) admitAll(done <-chan struct{}, admitted, refused *sync.Map) {
 	for last := false; ; {
 		found, err := t.Left(t.Context(), nil, 20)

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Logs checks what carillon.LogStore promises. open returns an empty one.
+// Logs checks what carillon.LogStore promises. open returns an empty log store.
 func Logs(t *testing.T, open func(t *testing.T) carillon.LogStore) {
 	run := func(name string, f func(logsTest)) {
 		t.Run(name, func(t *testing.T) { f(logsTest{t, open(t)}) })
@@ -68,7 +68,7 @@ func (t logsTest) search(text string, limit int) []carillon.Hit {
 	return hits
 }
 
-// printed is a chunk of lines that say which they are.
+// printed returns a chunk of lines that carry their offset and attempt.
 func printed(run carillon.RunID, attempt int32, offset int64, n int) carillon.Chunk {
 	c := carillon.Chunk{Namespace: "default", Run: run, Attempt: attempt, Offset: offset}
 	for i := range n {
@@ -269,7 +269,7 @@ func logsTrim(t logsTest) {
 	same(t, "before", t.read(carillon.LogQuery{Run: run}), linesAt(1, 0, 2))
 	t.trim(now.Add(2*time.Hour), time.Hour)
 	same(t, "after", len(t.read(carillon.LogQuery{Run: run})), 0)
-	t.append(printed(run, 2, 0, 2)) // it may go on printing
+	t.append(printed(run, 2, 0, 2)) // the run may go on printing
 	same(t, "since", t.read(carillon.LogQuery{Run: run}), linesAt(2, 0, 2))
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// Model does the same random things to the store under test and to mem's, by the rules of package carillon and against
-// them, and compares every answer. A failure names the seed that shows it again.
+// Model does the same random things to the store under test and to mem's store, within the rules of package
+// carillon and against them, and compares every answer. A failure names the seed that reproduces it.
 func Model(t *testing.T, open func(t *testing.T) carillon.Store) {
 	const worlds, steps = 8, 60
 	begun, seed := time.Now(), Seed(t)
@@ -39,10 +39,10 @@ func Model(t *testing.T, open func(t *testing.T) carillon.Store) {
 	}
 }
 
-// modelTime is when a model check has gone on long enough: under the race detector some engines crawl.
+// modelTime is the time after which a model check stops: with the race detector some engines are very slow.
 const modelTime = 3 * time.Second
 
-// world is what happened so far, in both stores.
+// world is what has happened so far, in both stores.
 type world struct {
 	t     *testing.T
 	rand  *rand.Rand
@@ -54,7 +54,7 @@ type world struct {
 	jobs    []carillon.JobID
 	runs    map[carillon.RunID]bool
 	touched map[carillon.JobID]bool // by the last step
-	changes []carillon.Change       // committed, won or lost: what hostile steps repeat
+	changes []carillon.Change       // committed, won or lost; hostile steps repeat them
 }
 
 func newWorld(t *testing.T, store carillon.Store, seed int64) *world {
@@ -104,7 +104,7 @@ func (w *world) commit(batch []carillon.Change) {
 	}
 }
 
-// describe says what a batch that went wrong was.
+// describe describes a batch that went wrong.
 func describe(batch []carillon.Change) string {
 	var b strings.Builder
 	for i, c := range batch {
@@ -139,7 +139,7 @@ func (w *world) forget(limit int) int {
 	return got
 }
 
-// forgetAll ends the world: nothing finished is kept.
+// forgetAll ends the world: no finished run is kept.
 func (w *world) forgetAll() {
 	w.now += carillon.Time(24 * time.Hour / time.Millisecond)
 	rule := carillon.Retention{Runs: 1, DeadLetters: 1}
@@ -172,7 +172,7 @@ func (w *world) equal(what string, got, want any) {
 	}
 }
 
-// rows compares rows of a store: a parsed schedule is no part of one, and nil and empty are alike.
+// rows compares rows of a store: a parsed schedule is not part of a row, and nil equals empty.
 var rows = []gocmp.Option{cmpopts.IgnoreUnexported(carillon.Schedule{}), cmpopts.EquateEmpty()}
 
 func sortRuns(runs []carillon.Run) []carillon.Run {

@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// compare reads everything in both stores; of the definitions, unless all, those that the last step touched.
+// compare reads everything in both stores. Without all, it leaves out the definitions that the last step did
+// not touch.
 func (w *world) compare(all bool) {
 	w.t.Helper()
 	w.compareRows(all)

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// What the worlds are made of: few of each, so that things meet.
+// The worlds are made of few names of each kind, so that changes collide.
 var (
 	namespaces = []string{"default", "other"}
 	queues     = []string{"default", "slow"}
@@ -21,7 +21,8 @@ var (
 	workers    = []string{"worker-1", "worker-2"}
 )
 
-// change decides something by the rules on what the model holds now; seldom something the rules would not.
+// change makes a decision by the rules on what the model holds now. Seldom it makes one that the rules would
+// not make.
 func (w *world) change() (carillon.Change, bool) {
 	switch n := w.rand.IntN(100); {
 	case n < 22 || len(w.jobs) == 0:
@@ -42,7 +43,7 @@ func (w *world) change() (carillon.Change, bool) {
 func (w *world) submit() carillon.Change {
 	job := w.job(w.definition())
 	c := carillon.Submit(job, w.now)
-	if run := &c.Runs[0]; !run.Has(carillon.Guarded) && w.rand.IntN(5) == 0 { // already claimed by a free slot
+	if run := &c.Runs[0]; !run.Has(carillon.Guarded) && w.rand.IntN(5) == 0 { // preclaimed
 		*run = run.Claim(pick(w.rand, workers...), w.now)
 	}
 	return c
@@ -54,7 +55,7 @@ func (w *world) job(def carillon.Definition) *carillon.Job {
 	return &carillon.Job{ID: id, Namespace: pick(w.rand, namespaces...), Definition: def}
 }
 
-// definition is an admitted one of any kind.
+// definition returns an admitted definition of any kind.
 func (w *world) definition() carillon.Definition {
 	d := carillon.NewDefinition()
 	d.Type, d.Owner, d.Queue, d.Priority = pick(w.rand, types...), pick(w.rand, owners...), pick(w.rand, queues...), pick(w.rand, priorities...)
@@ -134,7 +135,7 @@ func (w *world) finish() (carillon.Change, bool) {
 	return carillon.Settle(run.Finish(&whole.Job, o, w.now, w.rand.Float64()), whole.Guard), true
 }
 
-// steer does to a job what people do to jobs.
+// steer gives a command on a job, as users do.
 func (w *world) steer() (c carillon.Change, ok bool) {
 	whole, ok := w.whole(pick(w.rand, w.jobs...))
 	if !ok {
@@ -185,7 +186,7 @@ func (w *world) retry(whole carillon.Whole) (carillon.Change, error) {
 	return c, err
 }
 
-// whole reads a job with all that is unfinished of it.
+// whole reads a snapshot of a job, with all its unfinished runs.
 func (w *world) whole(id carillon.JobID) (whole carillon.Whole, ok bool) {
 	ctx := context.Background()
 	jobs, err := w.model.Jobs(ctx, []carillon.JobVersion{{Job: id}})
@@ -206,7 +207,7 @@ func (w *world) whole(id carillon.JobID) (whole carillon.Whole, ok bool) {
 	return whole, true
 }
 
-// guard writes or removes a small record.
+// guard writes or removes a guard.
 func (w *world) guard() carillon.Change {
 	g := carillon.Guard{Namespace: pick(w.rand, namespaces...), Key: pick(w.rand, "limit/a", "limit/b", "limit/b/c"), Rev: int32(w.rand.IntN(3))}
 	if w.rand.IntN(4) > 0 {
@@ -215,7 +216,7 @@ func (w *world) guard() carillon.Change {
 	return carillon.Change{Guards: []carillon.Guard{g}}
 }
 
-// hostile repeats what was decided long ago, in part or put together with something else.
+// hostile repeats an old decision, as it was, in part, or together with something else.
 func (w *world) hostile() (carillon.Change, bool) {
 	if len(w.changes) == 0 {
 		return carillon.Change{}, false

@@ -35,7 +35,7 @@ func (t queueTest) pull(limit int, queues ...string) []carillon.Run {
 	return runs
 }
 
-// pullAll pulls one by one, so that every choice is made anew.
+// pullAll pulls one by one, so that the queue makes every choice anew.
 func (t queueTest) pullAll(n int, queues ...string) (runs []carillon.Run) {
 	t.Helper()
 	for range n {
@@ -52,15 +52,15 @@ func pullAndAck(ctx context.Context, q carillon.Queue, queues []string, limit in
 	return runs, ack(ctx)
 }
 
-// in is a sample for a lane.
+// in returns a sample run of a lane.
 func in(queue string, priority int8, job int, wake carillon.Time) carillon.Run {
 	r := sample(job, wake)
 	r.Queue, r.Priority = queue, priority
 	return r
 }
 
-// Queue checks what carillon.Queue promises. open returns an empty one with room for so many runs per lane; 0: as many
-// as it likes.
+// Queue checks what carillon.Queue promises. open returns an empty queue with room for maxPerLane runs per
+// lane; 0: for as many as it likes.
 func Queue(t *testing.T, open func(t *testing.T, maxPerLane int) carillon.Queue) {
 	run := func(name string, room int, f func(queueTest)) {
 		t.Run(name, func(t *testing.T) { f(queueTest{t, open(t, room)}) })
@@ -151,7 +151,7 @@ func queueAgeing(t queueTest) {
 	}
 }
 
-// queueStarve pushes as fast as it pulls, so the queue of priority 9 never empties.
+// queueStarve pushes more than it pulls, so the lane of priority 9 is never empty.
 func queueStarve(t queueTest) {
 	const batch = 10
 	job, old := 1, in("q", 0, 1, epoch)
@@ -253,7 +253,7 @@ func queueCanceled(t queueTest) {
 	}
 }
 
-// delivery counts what pullers get until all of it is there.
+// delivery counts the runs that pullers get, until all are there.
 type delivery struct {
 	mu   sync.Mutex
 	got  map[carillon.RunID]int
@@ -315,7 +315,7 @@ func queueConcurrent(t queueTest) {
 	d.check(t)
 }
 
-// queueGiveUp has pulls end at any moment, that of their delivery among them.
+// queueGiveUp lets pulls end at any moment, also at the moment of their delivery.
 func queueGiveUp(t queueTest) {
 	const runs = 500
 	ctx, cancel := context.WithCancel(patient(t))

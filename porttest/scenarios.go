@@ -113,7 +113,7 @@ var scenarios = []struct {
 		h.Handle = func(ctx context.Context, task executor.Task) error {
 			select {
 			case <-ctx.Done():
-				time.Sleep(3 * time.Second) // slow to go
+				time.Sleep(3 * time.Second) // stops slowly
 			case <-time.After(time.Hour):
 			}
 			return ctx.Err()
@@ -132,7 +132,7 @@ var scenarios = []struct {
 		time.Sleep(time.Hour)
 		h.expect(job.ID, "succeeded 1", "succeeded 1", "succeeded 1")
 		h.mu.Lock()
-		h.seen = nil // they may overlap
+		h.seen = nil // they can overlap
 		h.mu.Unlock()
 	}},
 	{"a manual run obeys the overlap policy", func(h *House) {
@@ -182,7 +182,7 @@ var scenarios = []struct {
 		time.Sleep(time.Hour)
 		h.expectLike(job.ID, "canceled", "canceled", "canceled")
 		h.mu.Lock()
-		h.seen = nil // they may overlap
+		h.seen = nil // they can overlap
 		h.mu.Unlock()
 	}},
 	{"a paused job holds its one-off until it is resumed, and skips due times by the clock", func(h *House) {
@@ -242,7 +242,7 @@ var scenarios = []struct {
 	}},
 }
 
-// texts are what handlers saw.
+// texts are the texts that handlers saw.
 type texts struct {
 	mu   sync.Mutex
 	list []string

@@ -8,7 +8,8 @@ import (
 
 var seedFlag = flag.Int64("seed", 0, "of random tests; 0: a new one each time")
 
-// Seed is where a random test begins. It is logged, so a failure says how to see it again: go test -run … -seed=….
+// Seed returns the seed of a random test. It is logged, so a failure says how to reproduce it:
+// go test -run … -seed=….
 func Seed(t testing.TB) int64 {
 	t.Helper()
 	seed := *seedFlag
@@ -19,7 +20,7 @@ func Seed(t testing.TB) int64 {
 	return seed
 }
 
-// random is the source that belongs to the seed of the test.
+// random returns the source of random numbers for the seed of the test.
 func random(t testing.TB) *rand.Rand {
 	t.Helper()
 	return rand.New(rand.NewPCG(uint64(Seed(t)), 0))

@@ -9,7 +9,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// Store checks what carillon.Store promises. open returns an empty one.
+// Store checks what carillon.Store promises. open returns an empty store.
 func Store(t *testing.T, open func(t *testing.T) carillon.Store) {
 	for _, group := range [][]storeCase{storeRows, storeRaces, storeGuards, storeWakes, storeJobs, storeRuns, storeForget, storeConcurrent} {
 		for _, c := range group {
@@ -25,7 +25,7 @@ type storeCase struct {
 	check func(t *storeTest)
 }
 
-// storeTest is a store whose calls must not fail, and the time it is.
+// storeTest is a store whose calls must not fail, and the present time.
 type storeTest struct {
 	*testing.T
 	store carillon.Store
@@ -55,7 +55,7 @@ func (t *storeTest) commit(changes ...carillon.Change) []int {
 	return lost
 }
 
-// win commits changes none of which may lose.
+// win commits changes of which none may lose.
 func (t *storeTest) win(changes ...carillon.Change) {
 	t.Helper()
 	if lost := t.commit(changes...); len(lost) > 0 {
@@ -69,7 +69,7 @@ func (t *storeTest) lose(c carillon.Change) {
 	t.equal("lost", t.commit(c), []int{0})
 }
 
-// newJob is a one-off for a handler, due now, unless edited.
+// newJob returns a one-off for a handler, due now, unless edit changes that.
 func (t *storeTest) newJob(edit func(*carillon.Job)) *carillon.Job {
 	t.Helper()
 	id, err := t.ids.Next(t.now)
@@ -83,7 +83,7 @@ func (t *storeTest) newJob(edit func(*carillon.Job)) *carillon.Job {
 	return job
 }
 
-// submit commits a new job and returns it and its first run as they are stored.
+// submit commits a new job and returns the job and its first run as they are stored.
 func (t *storeTest) submit(edit func(*carillon.Job)) (carillon.Job, carillon.Run) {
 	t.Helper()
 	c := carillon.Submit(t.newJob(edit), t.now)
@@ -116,7 +116,7 @@ func (t *storeTest) finished(state carillon.State, edit func(*carillon.Job)) (ca
 	return job, t.end(t.claim(run, "worker-1"), state)
 }
 
-// job is the latest definition; nil if there is none. jobAt is one of its versions.
+// job returns the latest definition; nil if there is none. jobAt returns one of its versions.
 func (t *storeTest) job(id carillon.JobID) *carillon.Job { t.Helper(); return t.jobAt(id, 0) }
 
 func (t *storeTest) jobAt(id carillon.JobID, version int32) *carillon.Job {
@@ -129,7 +129,7 @@ func (t *storeTest) jobAt(id carillon.JobID, version int32) *carillon.Job {
 	return &jobs[0]
 }
 
-// run is a run with its output; nil if there is none.
+// run returns a run with its output; nil if there is none.
 func (t *storeTest) run(id carillon.RunID) *carillon.Run {
 	t.Helper()
 	runs, err := t.store.Runs(context.Background(), []carillon.RunID{id}, true)

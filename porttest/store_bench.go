@@ -11,8 +11,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// BenchmarkStore measures what a job costs the store, in thousand jobs a second: each of its three writes by itself in
-// batches of one kind, then all kinds mixed as a busy ledger commits them, and reading definitions back.
+// BenchmarkStore measures what a job costs the store, in thousand jobs a second: each of its three writes by
+// itself in batches of one kind, then all kinds mixed as a busy ledger commits them, and reading definitions
+// back.
 func BenchmarkStore(b *testing.B, open func(b *testing.B) carillon.Store) {
 	const jobs = 100_000
 	for _, batch := range []int{1000, 4000} {
@@ -40,7 +41,8 @@ func BenchmarkStore(b *testing.B, open func(b *testing.B) carillon.Store) {
 	})
 }
 
-// benchmarkMixed commits the inserts of one batch with the claims of the one before and the ends of the one before that.
+// benchmarkMixed commits the inserts of one batch with the claims of the batch before and the ends of the
+// batch before that.
 func benchmarkMixed(b *testing.B, open func(b *testing.B) carillon.Store, jobs int) {
 	const third = 1333
 	var spent time.Duration

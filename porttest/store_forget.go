@@ -123,7 +123,8 @@ func storeForgetJob(t *storeTest) {
 	t.equal("guard", t.guard(job.Namespace, carillon.OverlapKey(job.ID)), (*carillon.Guard)(nil))
 	t.equal("labeled", jobIDs(t.findJobs(carillon.JobQuery{Namespace: job.Namespace, Labels: []carillon.Label{{Key: "team", Value: "a"}}})), []carillon.JobID{other.ID})
 	run.Rev = 0
-	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{run}}) // one of the same name finds nothing of the old one
+	// A new run of that name has nothing of the old one.
+	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{run}})
 	t.equal("output", t.run(run.ID).Output, (*carillon.Output)(nil))
 }
 
@@ -184,7 +185,8 @@ func storeForgetDisorder(t *storeTest) {
 	var want []carillon.Run
 	for i := range 12 {
 		_, run := t.submit(nil)
-		run = run.End(carillon.Succeeded, "", t.now+carillon.Time(i*7%12)*1000) // as clocks of several nodes would have it
+		// as if the nodes' clocks differed
+		run = run.End(carillon.Succeeded, "", t.now+carillon.Time(i*7%12)*1000)
 		t.win(carillon.Change{Runs: []carillon.Run{run}})
 		run.Rev, run.Flags = 0, 0
 		want = append([]carillon.Run{run}, want...)
@@ -198,7 +200,8 @@ func storeForgetDisorder(t *storeTest) {
 	}
 }
 
-// storeForgetAgain empties history more than once: what comes then must be seen, wherever it is put.
+// storeForgetAgain empties history more than once: the store must see records that come then, wherever it
+// puts them.
 func storeForgetAgain(t *storeTest) {
 	for round := range 3 {
 		for range 5 - round { // fewer each time: they end where others were

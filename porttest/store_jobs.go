@@ -83,7 +83,7 @@ func storeJobLatest(t *storeTest) {
 	t.claim(run, "worker-1")
 	failed, _ := t.finished(carillon.Failed, nil)
 	succeeded, _ := t.finished(carillon.Succeeded, nil)
-	// A recurring one whose latest run succeeded, and after which one was skipped and the next waits.
+	// A recurring job whose latest run succeeded; after it one run was skipped, and the next waits.
 	recurring, first := t.submit(every)
 	ended := t.claim(first, "worker-1")
 	next, skipped := carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+1)
@@ -107,13 +107,14 @@ func storeJobLast(t *storeTest) {
 	_, run := t.submit(nil)
 	running := t.claim(run, "worker-1")
 	_, failed := t.finished(carillon.Failed, nil)
-	// A recurring one: one succeeded, a later one was skipped, one waits for its next attempt, one has not begun.
+	// A recurring job: one run succeeded, a later one was skipped, one waits for its next attempt, one has
+	// not begun.
 	recurring, first := t.submit(every)
 	ended := t.claim(first, "worker-1")
 	skipped, retried, next := carillon.NewRun(&recurring, first.ID.Due+1), carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+3)
 	retried.Attempt, retried.Reason, retried.Wake = 1, "exit status 1", t.now+1000
 	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.Succeeded, "", t.now), skipped.End(carillon.Skipped, "", t.now), retried, next}})
-	// A held one counts before one that is due later.
+	// A held run counts before one that is due later.
 	double, early := t.submit(every)
 	held := t.claim(early, "worker-1")
 	later := carillon.NewRun(&double, early.ID.Due+1)

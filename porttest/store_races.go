@@ -42,7 +42,7 @@ func storeLostJob(t *storeTest) {
 	none.ID++
 	t.lose(carillon.Change{Job: &none})
 	t.win(carillon.Change{Job: &job})
-	for _, version := range []int32{1, 2} { // on revision 1, which is gone
+	for _, version := range []int32{1, 2} { // on revision 1, which is out of date
 		stale := job
 		stale.Version, stale.State = version, carillon.Paused
 		t.lose(carillon.Change{Job: &stale})
@@ -89,7 +89,7 @@ func storeLostGuard(t *storeTest) {
 	t.equal("guard", t.guard("default", "limit"), &carillon.Guard{Namespace: "default", Key: "limit", Rev: 2, Value: []byte("2")})
 }
 
-// storeNoTrace puts one row that loses into a change that would do everything else there is to do.
+// storeNoTrace puts one row that loses into a change that otherwise does everything a change can do.
 func storeNoTrace(t *storeTest) {
 	job, run := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
 	_, dead := t.finished(carillon.Failed, nil)
@@ -125,7 +125,7 @@ func storeNoTrace(t *storeTest) {
 	t.win(whole())
 }
 
-// everything is all that can be read of the store by search.
+// everything returns all that a search can read from the store.
 func (t *storeTest) everything() []any {
 	t.Helper()
 	jobs := t.findJobs(carillon.JobQuery{})
@@ -150,7 +150,7 @@ func (t *storeTest) everything() []any {
 func storeLostSubmission(t *storeTest) {
 	other, first := t.submit(nil)
 	job := t.newJob(nil)
-	orphan := carillon.NewRun(job, t.now) // planted: nothing in the house would
+	orphan := carillon.NewRun(job, t.now) // put there by the test: no part of Carillon does this
 	orphan.Flags |= carillon.Extra
 	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{orphan}})
 	third := t.newJob(nil)
@@ -235,7 +235,7 @@ func storeCanceled(t *storeTest) {
 
 var storeConcurrent = []storeCase{
 	{"of many who write at the same time exactly one wins each revision", storeWriters},
-	{"what a commit wrote is there for whoever reads after it", storeReadYourWrites},
+	{"what a commit wrote is there for every reader after it", storeReadYourWrites},
 }
 
 // storeWriters counts with a guard: every writer reads it, adds one, and tries again when it lost.

@@ -37,7 +37,8 @@ var storeRows = []storeCase{
 	}},
 }
 
-// storeWholeDefinition fills every field there is, so that one that is added later and forgotten by a store is found.
+// storeWholeDefinition fills every field there is, so that it finds a field that was added later and that a
+// store forgets.
 func storeWholeDefinition(t *storeTest) {
 	for _, target := range []string{"Command", "HTTP", "Handler"} {
 		job := t.newJob(nil)
@@ -50,14 +51,14 @@ func storeWholeDefinition(t *storeTest) {
 		}
 		job.Schedule.Cron, job.Schedule.Timezone = "0 3 * * *", "Europe/Berlin"
 		c := carillon.Submit(job, t.now)
-		c.Runs[0].ID.Due = t.now // by whatever schedule came out
+		c.Runs[0].ID.Due = t.now // whatever schedule fill made
 		t.win(c)
 		job.Rev = 1
 		t.equal(target, t.job(job.ID), job)
 	}
 }
 
-// fill gives every exported field a value of its own that is not zero and survives JSON.
+// fill gives every exported field its own value that is not zero and survives JSON.
 func fill(v reflect.Value, n *int) {
 	*n++
 	switch v.Kind() {
@@ -152,7 +153,7 @@ func storeCopies(t *storeTest) {
 	}
 	job.Labels["team"], job.Target.Command.Argv[0], job.Payload[2] = "b", "false", 'X'
 	c.Runs[0].About.Name, c.Runs[0].Output.Result[0], c.Guards[0].Value[0] = "X", 'X', 'X'
-	for range 2 { // nor may a reader change it for the next one
+	for range 2 { // a reader must not change it for the next reader either
 		got, run, guard := t.job(job.ID), t.run(c.Runs[0].ID), t.guard("default", "k")
 		t.equal("stored", []string{
 			got.Labels["team"], got.Target.Command.Argv[0], string(got.Payload), run.About.Name, string(run.Output.Result), string(guard.Value),
@@ -305,6 +306,7 @@ func storeOwnPayload(t *storeTest) {
 	t.equal("forgotten", t.forget(hour), 1)
 	own.Rev, own.State = 0, carillon.Waiting
 	job.Rev++
-	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{own}}) // one of the same name finds nothing of the old one
+	// A new run of that name has nothing of the old one.
+	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{own}})
 	t.equal("of the next of that name", t.run(own.ID).Output, (*carillon.Output)(nil))
 }

@@ -19,7 +19,7 @@ var storeRuns = []storeCase{
 	{"a cursor that no page gave is refused", storeBadCursor},
 }
 
-// mixed is some unfinished runs and some ended, in the order of FindRuns.
+// mixed makes some unfinished and some ended runs, and returns them in the order of FindRuns.
 func (t *storeTest) mixed() (want []carillon.Run) {
 	t.Helper()
 	for i := range 8 {

@@ -81,7 +81,8 @@ func storeWakeFull(t *storeTest) {
 	for {
 		page := t.wakes(q)
 		for i := range page {
-			if page[i].Lane() != full[0] || page[i].State != carillon.Waiting { // those may be left out, and need not
+			// Waiting runs of the full lane can be left out, but need not be.
+			if page[i].Lane() != full[0] || page[i].State != carillon.Waiting {
 				got = append(got, page[i].ID)
 			}
 		}
@@ -106,7 +107,8 @@ func storeWakeOrder(t *storeTest) {
 	t.equal("wakes", t.wakes(carillon.WakeQuery{Until: carillon.Never}), []carillon.Run{first, second, later})
 }
 
-// storeWakePages has runs meet at one wake that were moved there from before and from behind, and others due then.
+// storeWakePages lets runs meet at one wake: some were moved there from an earlier or a later due time,
+// others are due then.
 func storeWakePages(t *storeTest) {
 	meet := t.now + 50
 	var want []carillon.WakePos
@@ -146,7 +148,8 @@ func storeWakePages(t *storeTest) {
 
 func storeWakeMoved(t *storeTest) {
 	ids := t.runsAt(t.now, t.now+10, t.now+20)
-	for _, wake := range []carillon.Time{t.now + 15, t.now + 30, t.now + 5, t.now} { // the last is its due time again
+	// The last wake is its due time again.
+	for _, wake := range []carillon.Time{t.now + 15, t.now + 30, t.now + 5, t.now} {
 		t.move(ids[0], wake)
 		want := []carillon.WakePos{{Wake: wake, ID: ids[0]}, {Wake: ids[1].Due, ID: ids[1]}, {Wake: ids[2].Due, ID: ids[2]}}
 		slices.SortFunc(want, func(a, b carillon.WakePos) int { return int(a.Wake - b.Wake) })

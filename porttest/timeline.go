@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// epoch is when the tests of this package take place.
+// epoch is the time at which the tests of this package take place.
 const epoch carillon.Time = 1_800_000_000_000
 
-// sample is a due run with something in every field that travels.
+// sample returns a due run with a value in every field that travels.
 func sample(job int, wake carillon.Time) carillon.Run {
 	id := carillon.RunID{Job: carillon.JobID(job), Due: epoch - 1000}
 	return carillon.Run{
@@ -40,7 +40,8 @@ func same(t testing.TB, what string, got, want any) {
 	}
 }
 
-// patient is a context for what must happen soon, and fails the test by its end if it does not.
+// patient returns a context for something that must happen soon. If it does not, the end of the context fails
+// the test.
 func patient(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -78,8 +79,8 @@ func (t timelineTest) remove(ids ...carillon.RunID) {
 	}
 }
 
-// Timeline checks what carillon.Timeline promises. open returns an empty one with room for so many runs per lane; 0: as
-// many as it likes.
+// Timeline checks what carillon.Timeline promises. open returns an empty timeline with room for maxPerLane
+// runs per lane; 0: for as many as it likes.
 func Timeline(t *testing.T, open func(t *testing.T, maxPerLane int) carillon.Timeline) {
 	run := func(name string, room int, f func(timelineTest)) {
 		t.Run(name, func(t *testing.T) { f(timelineTest{t, open(t, room)}) })
@@ -193,7 +194,7 @@ func timelineRemove(t timelineTest) {
 	same(t, "left", runs, []carillon.Run{sample(2, epoch)})
 	same(t, "next", next, carillon.Time(0))
 	again := sample(1, epoch)
-	again.Rev = 1 // what was forgotten is not compared with
+	again.Rev = 1 // the timeline has forgotten the higher Rev
 	t.add(again)
 	runs, _ = t.due(epoch, 10)
 	same(t, "again", runs, []carillon.Run{again})

@@ -10,20 +10,20 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// ErrInjected is what a call returns that a wrapper of this package made fail.
+// ErrInjected is the error of a call that a wrapper of this package makes fail.
 var ErrInjected = errors.New("injected failure")
 
-// fault is what becomes of a call.
+// fault is what happens to a call.
 type fault uint8
 
 const (
 	fine    fault = iota
-	refused       // it is not made
-	unknown       // it is made, and its answer is lost
+	refused       // the call is not made
+	unknown       // the call is made, and its answer is lost
 )
 
-// Faulty is a store some of whose calls fail. After an error nothing is known of a Commit: callers must read again, and
-// these wrappers make them.
+// Faulty is a store of which some calls fail. After an error of Commit the outcome is unknown: callers must
+// read again, and these wrappers make them do so.
 type Faulty struct {
 	store carillon.Store
 	plan  func(method string, call int) fault
@@ -34,17 +34,19 @@ type Faulty struct {
 
 var _ carillon.Store = (*Faulty)(nil)
 
-// Failing makes some calls of a method fail, counted from 1, before they do anything; none given: all.
+// Failing makes some calls of a method fail before they do anything. calls counts from 1; none given: all
+// fail.
 func Failing(store carillon.Store, method string, calls ...int) *Faulty {
 	return newFaulty(store, method, calls, refused)
 }
 
-// Unknown makes some calls of a method fail, counted from 1, after they did all they should; none given: all.
+// Unknown makes some calls of a method fail after they did their work. calls counts from 1; none given: all
+// fail.
 func Unknown(store carillon.Store, method string, calls ...int) *Faulty {
 	return newFaulty(store, method, calls, unknown)
 }
 
-// Lossy makes a share of all calls fail, one half of them after they did all they should.
+// Lossy makes a share of all calls fail, half of them after they did their work.
 func Lossy(store carillon.Store, random *rand.Rand, share float64) *Faulty {
 	return &Faulty{store: store, calls: map[string]int{}, plan: func(string, int) fault {
 		switch at := random.Float64(); {
@@ -76,7 +78,8 @@ func (f *Faulty) Calls(method string) int {
 	return f.calls[method]
 }
 
-// around makes a call as planned. Plans are asked one at a time: a source of random numbers has no lock of its own.
+// around makes a call as planned. It holds the lock while it asks the plan: a source of random numbers has no
+// lock.
 func around[T any](f *Faulty, method string, call func() (T, error)) (T, error) {
 	f.mu.Lock()
 	f.calls[method]++

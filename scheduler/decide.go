@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// decide sees to due runs that may not simply run: their job has an overlap guard, or their time was missed. It is a
-// loop of its own so that its reads and commits do not hold up those that may.
+// decide handles due runs that need a decision: their job has an overlap guard, or their time was missed. It
+// is a separate loop, so that its reads and commits do not hold up runs that need no decision.
 func (s *Scheduler) decide(ctx context.Context) error {
 	for ctx.Err() == nil {
 		select {
@@ -30,10 +30,11 @@ func (s *Scheduler) decide(ctx context.Context) error {
 	return nil
 }
 
-// maxAsked is how many runs of one lane may wait to be decided about.
+// maxAsked is how many runs of one lane can wait for a decision.
 const maxAsked = 10_000
 
-// ask leaves runs to be decided about. Where a lane has no room, the store remembers for it.
+// ask hands runs to the decide loop. If a lane has no room for a run, it spills: the scheduler reads the run
+// from the store later.
 func (s *Scheduler) ask(runs []carillon.Run) {
 	if runs = s.roomy(runs); len(runs) == 0 {
 		return
@@ -61,7 +62,7 @@ func (s *Scheduler) takeAsked() []carillon.Run {
 	return unique(s.decides.take())
 }
 
-// unique leaves one of each run: while commits fail, the same runs are asked about again and again.
+// unique keeps each run once: while commits fail, ask gets the same runs again and again.
 func unique(runs []carillon.Run) []carillon.Run {
 	seen := make(map[carillon.RunID]bool, len(runs))
 	return slices.DeleteFunc(runs, func(r carillon.Run) bool {
@@ -71,7 +72,7 @@ func unique(runs []carillon.Run) []carillon.Run {
 	})
 }
 
-// reread fetches runs that somebody should look at; those that ended or began meanwhile need no look.
+// reread reads runs that must be decided again. It leaves out runs that ended or began meanwhile.
 func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon.Run {
 	if len(ids) == 0 {
 		return nil
@@ -89,8 +90,8 @@ func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon
 	return slices.DeleteFunc(waiting(runs), func(r carillon.Run) bool { return r.Attempt > 0 && r.Wake > now })
 }
 
-// settle decides about a batch and commits what was decided. Whoever loses is read again: somebody was quicker, and
-// what he changed may or may not have settled the run.
+// settle decides about a batch and commits the decisions. A run whose change lost is read again: another
+// writer was quicker, and its change may or may not have settled the run.
 func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
 	dues, err := s.cfg.Ledger.Dues(ctx, runs, "")
 	if err != nil {

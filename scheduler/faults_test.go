@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-run/carillon/porttest"
 )
 
-// nth says yes to every n-th that asks.
+// nth says yes to every n-th call.
 type nth struct {
 	n     int64
 	count atomic.Int64
@@ -55,7 +55,7 @@ func (q lossyQueue) Pull(ctx context.Context, queues []string, max int) ([]caril
 	}
 	runs, ack, err := q.Queue.Pull(ctx, queues, max)
 	if err == nil && q.drop.hit() {
-		runs = append(runs, runs[0]) // twice
+		runs = append(runs, runs[0]) // delivered twice
 	}
 	return runs, ack, err
 }
@@ -100,7 +100,7 @@ func mixed(h *house) map[int][]carillon.Job {
 
 func TestWhatQueueAndTimelineLoseCostsOnlyTime(t *testing.T) {
 	for _, n := range []int64{3, 5} {
-		for _, fail := range []int64{4, 1 << 40} { // 1 << 40: none
+		for _, fail := range []int64{4, 1 << 40} { // 1 << 40: no call fails
 			t.Run(fmt.Sprintf("every %d. is lost, every %d. call fails", n, fail), func(t *testing.T) {
 				in(t, func(h *house) {
 					h.queue = func(q carillon.Queue) carillon.Queue { return lossyQueue{q, &nth{n: n}, &nth{n: fail}} }
@@ -168,7 +168,8 @@ func (s *switched) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.
 func TestAStoreThatFailsCostsOnlyTime(t *testing.T) {
 	random := rand.New(rand.NewPCG(uint64(porttest.Seed(t)), 1))
 	var thirds []int
-	for i := 1; i < 5000; i += 3 { // one of three, but not always the same: three calls may be what one try takes
+	// One call of three, but not always the same one: a single try can take exactly three calls.
+	for i := 1; i < 5000; i += 3 {
 		thirds = append(thirds, i+random.IntN(3))
 	}
 	plans := map[string]func(carillon.Store) carillon.Store{
@@ -192,7 +193,7 @@ func TestAStoreThatFailsCostsOnlyTime(t *testing.T) {
 			}, func(h *house) {
 				jobs := mixed(h)
 				store.turn(true)
-				time.Sleep(41 * time.Minute) // until the last has begun
+				time.Sleep(41 * time.Minute) // until the last run has begun
 				store.turn(false)
 				time.Sleep(5 * time.Minute)
 				for runs, of := range jobs {

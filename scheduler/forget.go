@@ -13,8 +13,8 @@ const (
 	forgetRest  = 20 * time.Millisecond // between two batches: work goes first
 )
 
-// forget removes what the retention rules no longer keep, in small batches. One node does it for all: the one that has the
-// first shard.
+// forget removes records that the retention rules no longer keep, in small batches. One node does it for all
+// nodes: the owner of the first shard.
 func (s *Scheduler) forget(ctx context.Context) error {
 	for pause(ctx, forgetEvery) {
 		if !s.members.owns(0) {

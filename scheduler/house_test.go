@@ -21,13 +21,13 @@ import (
 	"github.com/carillon-run/carillon/worker"
 )
 
-// house is a whole system in a bubble, put together from wrappers where a test wants some.
+// house is a whole system in a bubble. A test can wrap its parts.
 type house struct {
 	t           *testing.T
-	truth       *mem.Store // what the test looks at
+	truth       *mem.Store // that the test reads
 	store       carillon.Store
 	coordinator *mem.Coordinator
-	members     carillon.Coordinator // what schedulers ask; nil: coordinator
+	members     carillon.Coordinator // that schedulers use; nil: coordinator
 	nodes       []*node
 	concurrency int
 	handle      func(task executor.Task)                  // default: it succeeds at once
@@ -35,7 +35,7 @@ type house struct {
 
 	both     bool     // every node believes that all shards are its own
 	queues   []string // that the workers serve; default all
-	lane     int      // room in each lane; default as mem has it
+	lane     int      // room in each lane; default that of mem
 	queue    func(carillon.Queue) carillon.Queue
 	timeline func(carillon.Timeline) carillon.Timeline
 
@@ -54,14 +54,14 @@ type attempt struct {
 // node is one process: its own ledger, scheduler and worker over the common store.
 type node struct {
 	id        string // of the node
-	store     *gated // what this node reads and writes: its reads can be held up
+	store     *gated // that this node uses: a test can hold up its reads
 	desk      *desk.Desk
 	ledger    *ledger.Ledger
 	scheduler *scheduler.Scheduler
 	worker    *worker.Worker
 }
 
-// in plays a test on a house, then stops the house and checks what must hold in all of them.
+// in runs a test on a house, then stops the house and checks what must hold in every house.
 func in(t *testing.T, build func(*house), play func(*house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -80,8 +80,8 @@ func in(t *testing.T, build func(*house), play func(*house)) {
 	})
 }
 
-// apart is how much later each node's scheduler starts than that of the node before. Those that are there load anew when
-// a node joins; without this all nodes would read the store at the same moments for ever.
+// apart is how much later each node's scheduler starts than that of the node before. Running nodes load again
+// when a node joins; without this delay all nodes would read the store at the same moments for ever.
 const apart = 2300 * time.Millisecond
 
 // live starts one more node.
@@ -153,7 +153,7 @@ func (h *house) beat(ctx context.Context, id string) {
 	}
 }
 
-// handlers performs every run with the house's handle, and keeps what it saw.
+// handlers performs every run with the house's handle, and records the attempt.
 type handlers struct{ h *house }
 
 func (x handlers) Execute(_ context.Context, task executor.Task) carillon.Outcome {
@@ -177,7 +177,7 @@ func (h *house) attempts() []attempt {
 	return slices.Clone(h.seen)
 }
 
-// submit submits n jobs of one definition, by the first node.
+// submit submits n jobs of one definition, through the first node.
 func (h *house) submit(n int, edit func(*carillon.Definition)) []carillon.Job {
 	h.t.Helper()
 	return h.submitBy(h.nodes[0], n, edit)
@@ -221,7 +221,7 @@ func (h *house) runs(job carillon.JobID) []carillon.Run {
 	return page.Runs
 }
 
-// expectAll says that each job has as many runs as it should, and all have succeeded.
+// expectAll checks that each job has the expected number of runs, and that all have succeeded.
 func (h *house) expectAll(jobs []carillon.Job, runs int) {
 	h.t.Helper()
 	for _, job := range jobs {
@@ -237,7 +237,7 @@ func (h *house) expectAll(jobs []carillon.Job, runs int) {
 	}
 }
 
-// expectLate says how late the first attempt of any run of the jobs may have begun.
+// expectLate checks that the first attempt of each run of the jobs began at most this late.
 func (h *house) expectLate(jobs []carillon.Job, most time.Duration) {
 	h.t.Helper()
 	of := map[carillon.JobID]bool{}
@@ -252,7 +252,8 @@ func (h *house) expectLate(jobs []carillon.Job, most time.Duration) {
 	}
 }
 
-// checkNeverTwice: no run begins early, and those of one run, and of one job unless it allows that, are disjoint.
+// checkNeverTwice checks that no run begins early, and that attempts do not overlap: those of one run, and
+// those of one job unless it allows that.
 func (h *house) checkNeverTwice() {
 	h.t.Helper()
 	seen := h.attempts()
@@ -261,7 +262,7 @@ func (h *house) checkNeverTwice() {
 	for _, a := range seen {
 		key := a.run.ID
 		if a.run.Has(carillon.Guarded) {
-			key.Due = 0 // of all runs of the job
+			key.Due = 0 // one key for all runs of the job
 		}
 		if before, any := last[key]; any && before.end > a.start || a.start < a.run.ID.Due && a.run.Attempt == 1 {
 			h.t.Errorf("early, or two at once:\n  %s %+v\n  %s %+v", before.run.ID, before, a.run.ID, a)

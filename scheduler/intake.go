@@ -12,13 +12,14 @@ const (
 	intakeBatch = 500
 )
 
-// admit takes in the jobs that applications have left inside their own database transactions. A submission that was
-// admitted and not removed is admitted again after a crash: then its job exists, and it is only removed.
+// admit takes in the jobs that applications have left inside their own database transactions. After a crash
+// it admits a submission again that was admitted but not removed: its job then exists already, and admit only
+// removes the submission.
 func (s *Scheduler) admit(ctx context.Context) error {
 	if s.cfg.Intake == nil {
 		return nil
 	}
-	failing := false // said once, not four times a second
+	failing := false // logged once, not four times a second
 	for wait := intakeEvery; pause(ctx, wait); {
 		n, err := s.admitSome(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
@@ -51,7 +52,7 @@ func (s *Scheduler) admitSome(ctx context.Context) (int, error) {
 		changes = append(changes, carillon.Submit(&job, now))
 		admitted = append(admitted, submission.ID)
 	}
-	if _, err := s.cfg.Ledger.Commit(ctx, changes); err != nil { // who lost exists already
+	if _, err := s.cfg.Ledger.Commit(ctx, changes); err != nil { // a job that lost exists already
 		return len(left), err
 	}
 	return len(left), s.cfg.Intake.Settle(ctx, admitted, refused)

@@ -22,7 +22,8 @@ func TestWhatOnlyANodeThatLeftKnewOfIsOnTime(t *testing.T) {
 		h.live()
 		time.Sleep(time.Minute)
 		var jobs []carillon.Job
-		for i := range 80 { // near enough for the first node to keep them, and for the second to have read past them
+		// Near enough for the first node to keep them, and for the second to have read past them.
+		for i := range 80 {
 			jobs = append(jobs, h.submit(1, after(2*time.Second+time.Duration(i)*100*time.Millisecond))...)
 		}
 		h.leave()
@@ -37,7 +38,7 @@ func TestWhatANodeCommitsWhileItLeavesIsOnTime(t *testing.T) {
 		h.live()
 		time.Sleep(time.Minute)
 		h.leave()
-		time.Sleep(2 * time.Second) // the other node has read the shards that it got
+		time.Sleep(2 * time.Second) // the other node has read the shards that it took over
 		jobs := h.put(50, after(6*time.Second))
 		time.Sleep(time.Minute)
 		h.expectAll(jobs, 1)
@@ -45,7 +46,7 @@ func TestWhatANodeCommitsWhileItLeavesIsOnTime(t *testing.T) {
 	})
 }
 
-// muted is a queue that loses everything while it is mute.
+// muted is a queue that loses every run that is pushed while it is mute.
 type muted struct {
 	carillon.Queue
 	mute *atomic.Bool
@@ -58,7 +59,7 @@ func (q muted) Push(ctx context.Context, runs []carillon.Run) ([]int, error) {
 	return q.Queue.Push(ctx, runs)
 }
 
-// late are jobs that have been due for an hour, left in the store by no node that is here.
+// late puts jobs into the store that have been due for an hour, and that no running node knows of.
 func (h *house) late(n int) []carillon.Job {
 	h.t.Helper()
 	return h.put(n, func(d *carillon.Definition) { d.Schedule.At = carillon.Now().Add(-time.Hour) })
@@ -75,7 +76,7 @@ func TestASweepLooksAtOldRunsOfShardsThatANodeHasGot(t *testing.T) {
 		theirs := h.nodes[0].scheduler.Shards()
 		jobs := slices.DeleteFunc(h.late(200), func(j carillon.Job) bool { return !slices.Contains(theirs, j.ID.Shard()) })
 		h.leave()
-		time.Sleep(8 * time.Second) // the other node has loaded them twice, and they were lost
+		time.Sleep(8 * time.Second) // the other node has loaded them twice, and the queue has lost them
 		mute.Store(false)
 		time.Sleep(30 * time.Second)
 		h.expectAll(jobs, 1)
@@ -84,7 +85,7 @@ func TestASweepLooksAtOldRunsOfShardsThatANodeHasGot(t *testing.T) {
 
 func TestASweepBeginsAtTheVeryBeginningNowAndThen(t *testing.T) {
 	in(t, nil, func(h *house) {
-		time.Sleep(2 * time.Minute) // rounds begin about a minute ago by now
+		time.Sleep(2 * time.Minute) // by now a round begins about a minute in the past
 		jobs := h.late(20)
 		time.Sleep(6 * time.Minute)
 		h.expectAll(jobs, 1)
@@ -92,7 +93,8 @@ func TestASweepBeginsAtTheVeryBeginningNowAndThen(t *testing.T) {
 }
 
 func TestAPausedJobIsNotTriedAgain(t *testing.T) {
-	for _, delay := range []time.Duration{2 * time.Second, 30 * time.Second} { // kept by the timeline already, and read later
+	// The retry is in the timeline already when the job is paused, or is read later.
+	for _, delay := range []time.Duration{2 * time.Second, 30 * time.Second} {
 		t.Run(delay.String(), func(t *testing.T) {
 			in(t, func(h *house) {
 				h.outcome = func(task executor.Task) carillon.Outcome {

@@ -9,29 +9,31 @@ import (
 )
 
 const (
-	// The first page is small, so that what is due first starts soon; then they grow: the shards of a page are read beside
-	// each other, and of a small one more is read that does not belong to it.
+	// The first page is small, so that the first due runs start soon. Then pages grow: the store reads the
+	// shards of a page side by side, and with a small page it reads more runs that do not belong to the page.
 	firstPage  = 2000
 	largePage  = 20_000
 	refillWait = 100 * time.Millisecond
 	retryWait  = time.Second
 )
 
-// reading is how far the loader has come. Everything up to until was read, but for what due and behind have yet to read.
+// reading is how far the loader has come. It has read all runs up to until, except for the stretches in due
+// and behind.
 type reading struct {
 	until  carillon.Time
-	moved  time.Time // when the loader began to read up to it; zero: it has not yet
+	moved  time.Time // when the loader began to read up to until; zero: not yet
 	due    []stretch // read as quickly as the store answers, as far as lanes have room
-	size   int       // of the next page of due; 0: the first
-	behind []stretch // behind full lanes
+	size   int       // of the next page of due; 0: of the first page
+	behind []stretch // left out while lanes were full; loadRest reads them
 }
 
-// load keeps the timeline told of everything up to the horizon. At its start it reads all that is unfinished and due,
-// which is also how runs of workers that died with the last process are found.
+// load tells the timeline of all runs up to the horizon. At its start it reads all unfinished runs that are
+// due; this also finds the runs of workers that died with the last process.
 func (s *Scheduler) load(ctx context.Context) error {
 	var r reading
 	for ctx.Err() == nil {
-		if s.reload.taken() || r.until == 0 { // shards have come, and with a node that is gone went what only it knew of
+		// New shards have come, or a node has left, and with it the knowledge of runs that only it knew of.
+		if s.reload.taken() || r.until == 0 {
 			now := carillon.Now()
 			r = reading{until: now, due: []stretch{{until: now}}}
 		}
@@ -43,8 +45,9 @@ func (s *Scheduler) load(ctx context.Context) error {
 	return nil
 }
 
-// loadSome does what is next. The future goes before what is due already: of that there may be millions, and while they are
-// read the future must not run out. But the first page of what is due goes first, so that something starts.
+// loadSome does the next step. The future goes before runs that are due already: there can be millions of
+// those, and the future must not run out while they are read. But the first page of due runs goes before
+// everything, so that something starts.
 func (s *Scheduler) loadSome(ctx context.Context, r *reading) error {
 	switch {
 	case r.size > 0 && time.Since(r.moved) >= s.cfg.Horizon/2:
@@ -55,15 +58,15 @@ func (s *Scheduler) loadSome(ctx context.Context, r *reading) error {
 	s.loaded.Store(true)
 	end := r.moved.Add(s.cfg.Horizon / 2)
 	if least := time.Now().Add(refillWait); end.Before(least) {
-		end = least // a slow store must not keep full lanes from being filled
+		end = least // a slow store must not keep full lanes from being refilled
 	}
 	r.behind = s.loadRest(ctx, r.behind, end)
 	return nil
 }
 
-// advance moves the horizon and reads all up to it. Where this process was held up for long, what became due meanwhile is left to
-// loadDue. Where the clock was set back, other nodes may have committed runs that come before until and that they did not
-// keep (see reach); so the future is read anew.
+// advance moves the horizon and reads all runs up to it. If this process was held up for long, advance leaves
+// the runs that became due meanwhile to loadDue. If the clock was set back, other nodes may have committed
+// runs that come before until without keeping them (see reach); so advance reads the future again.
 func (s *Scheduler) advance(ctx context.Context, r *reading) error {
 	began, now := time.Now(), carillon.Now()
 	st := stretch{after: carillon.WakePos{Wake: r.until + 1}, until: now.Add(s.cfg.Horizon)}
@@ -85,16 +88,16 @@ func (s *Scheduler) advance(ctx context.Context, r *reading) error {
 	return nil
 }
 
-// stretch is a part of the order of wakes that was not read yet. What it has of some lanes need not be read there: they were full
-// when the stretch was left, and are read on from before it to its end by refill.
+// stretch is a part of the order of wakes that was not read yet. lanes were full when loading stopped here:
+// refill reads these lanes from an earlier position to the end of the stretch, and loading skips them.
 type stretch struct {
 	after carillon.WakePos
 	until carillon.Time
 	lanes []carillon.Lane
 }
 
-// loadDue reads a page of what is due. Where a lane has no room the rest is left to loadRest: it may have due runs of other
-// lanes in it.
+// loadDue reads a page of due runs. If a lane is full, loadDue leaves the rest of the stretch to loadRest:
+// the rest can have due runs of other lanes in it.
 func (s *Scheduler) loadDue(ctx context.Context, r *reading) error {
 	st := &r.due[0]
 	more := true
@@ -113,7 +116,7 @@ func (s *Scheduler) loadDue(ctx context.Context, r *reading) error {
 	return nil
 }
 
-// loadPage reads on in a stretch, and says whether there is more of it.
+// loadPage reads the next page of a stretch, and says whether the stretch has more.
 func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more bool, err error) {
 	for _, lane := range s.full(st.after) {
 		if !slices.Contains(st.lanes, lane) {
@@ -125,7 +128,7 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 	if err != nil {
 		return true, err
 	}
-	wanted, _ := split(runs, q.Wants) // a store may return others too
+	wanted, _ := split(runs, q.Wants) // a store can return other runs too
 	s.near(ctx, waiting(wanted))
 	s.check(ctx, runs, nil)
 	if !q.More(runs) {
@@ -135,10 +138,10 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 	return true, nil
 }
 
-// loadRest fills lanes that have spilled until the horizon has to be moved. Beside that it looks through what is behind full
-// lanes, taking its time: others are working on those.
+// loadRest refills lanes that have spilled until the horizon has to move. Beside that it reads what is behind
+// full lanes, slowly: workers are busy with those lanes.
 func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Time) []stretch {
-	var next time.Time // when to look behind, a quarter of the time
+	var next time.Time // when to read behind full lanes again: that gets a quarter of the time
 	for ctx.Err() == nil && time.Now().Before(end) && len(s.reload) == 0 {
 		waiting, err := s.refill(ctx, end)
 		if began := time.Now(); err == nil && len(behind) > 0 && !began.Before(next) {
@@ -163,13 +166,14 @@ func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Tim
 	return behind
 }
 
-// untilSpill waits until a lane spills, at most so long.
+// untilSpill waits until a lane spills, but not longer than longest.
 func (s *Scheduler) untilSpill(ctx context.Context, longest time.Duration) {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	select {
 	case <-s.spills:
-		pause(ctx, refillWait) // it has just been full: without this a full lane would be read again and again
+		// The lane was full a moment ago: without this pause it would be read again and again.
+		pause(ctx, refillWait)
 	case <-timer.C:
 	case <-s.reload:
 		s.reload.set() // load takes it

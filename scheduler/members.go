@@ -14,11 +14,11 @@ const (
 	assembly  = 100 * time.Millisecond
 	solitude  = 25 * time.Millisecond
 	straggle  = 3 * time.Second
-	// steady is the longest between two good looks at the members that counts as no outage.
+	// steady is the longest time between two good refreshes of the members that does not count as an outage.
 	steady = 3 * time.Second
 )
 
-// members are those alive, and what follows from it.
+// members holds the live members, and what follows from them.
 type members struct {
 	start time.Time
 
@@ -29,8 +29,8 @@ type members struct {
 	owned []int // nil: all shards
 }
 
-// set takes a new list. gone: somebody is. moved: nodes have come, or a node or the worker inside of one is gone, and with it
-// what only that node knew of.
+// set takes a new list. gone: a member left. moved: nodes joined, or a node or the worker inside it left, and
+// with it the knowledge of runs that only that node knew of; so shards must be reloaded.
 func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 	alive := make(map[string]bool, len(list))
 	var nodes []string
@@ -55,7 +55,7 @@ func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 		if len(m.owned) == carillon.Shards {
 			m.owned = nil
 		} else if m.owned == nil {
-			m.owned = []int{} // none, which is not all
+			m.owned = []int{} // no shards; nil would mean all
 		}
 	}
 	return gone, moved
@@ -73,32 +73,33 @@ func (m *members) shards() []int {
 	return m.owned
 }
 
-// owns says whether a shard is this node's.
+// owns says whether a shard belongs to this node.
 func (m *members) owns(shard int) bool {
 	owned := m.shards()
 	return owned == nil || slices.Contains(owned, shard)
 }
 
-// has says whether a worker is alive. Where sessions are not kept by the store, those who dialed in to the process before
-// this one have a while to say that they are still there.
+// has says whether a worker is alive. Where the store does not keep the sessions, workers that dialed in to
+// the previous process have a while to say that they are still there.
 func (m *members) has(worker string, alone bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.alive[worker] || alone && !carillon.InnerWorker(worker) && time.Since(m.start) <= carillon.SessionTime
 }
 
-// Members are those alive, as last heard.
+// Members are the live members as of the last refresh.
 func (s *Scheduler) Members() []carillon.Member {
 	s.members.mu.Lock()
 	defer s.members.mu.Unlock()
 	return s.members.list
 }
 
-// Shards are those that this node sees to; nil: all.
+// Shards are the shards that this node owns; nil: all.
 func (s *Scheduler) Shards() []int { return s.members.shards() }
 
-// assemble waits a moment until no more nodes come: those that start together would otherwise each load, and try to claim,
-// what belongs to the others. Who seems to be alone waits less: most likely it is.
+// assemble waits a moment until no more nodes join: nodes that start together would otherwise each load, and
+// try to claim, runs that belong to the others. A node that seems to be alone waits less: most likely it is
+// alone.
 func (s *Scheduler) assemble(ctx context.Context) {
 	for range 10 {
 		before, wait := len(s.Members()), assembly
@@ -114,13 +115,13 @@ func (s *Scheduler) assemble(ctx context.Context) {
 	}
 }
 
-// follow keeps the list of members fresh, whatever else is going on: a sweep that takes long must not judge by an old one.
-// Sessions are ended only while the coordinator has been answering for a session's time: after an outage, of it or of this
-// process, those who are still there must have had the time to say so.
+// follow keeps the list of members fresh, whatever else is going on: a long sweep must not judge by an old
+// list. It ends sessions only after the coordinator has answered for a session's time: after an outage of the
+// coordinator or of this process, members that are still there must have had the time to say so.
 func (s *Scheduler) follow(ctx context.Context) error {
 	failing := false
-	last, since := time.Now(), time.Now() // of the last good look, and of the first of an unbroken row
-	var reload time.Time                  // once more a while after a node has left: until then it may have taken requests
+	last, since := time.Now(), time.Now() // last good refresh, and first of an unbroken row of them
+	var reload time.Time                  // again after a node left: until then it may have taken requests
 	for pause(ctx, lookEvery) {
 		now := time.Now()
 		if !reload.IsZero() && now.After(reload) {
@@ -133,7 +134,7 @@ func (s *Scheduler) follow(ctx context.Context) error {
 		}
 		expire := carillon.Time(0)
 		if now.Sub(since) > carillon.SessionTime {
-			expire = carillon.Now().Add(steady) // held up for longer than that, it must end nothing any more
+			expire = carillon.Now().Add(steady) // a call that is held up for longer must end no session
 		}
 		err := s.look(ctx, expire)
 		if err == nil {
@@ -149,7 +150,7 @@ func (s *Scheduler) follow(ctx context.Context) error {
 	return nil
 }
 
-// look asks who is alive.
+// look refreshes the list of live members.
 func (s *Scheduler) look(ctx context.Context, expire carillon.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, steady)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-run/carillon/porttest"
 )
 
-// gated is a store whose reads of wakes can be held up: before the store is asked, or on the way back.
+// gated is a store whose reads of wakes a test can hold up: before the store is asked, or on the way back.
 type gated struct {
 	carillon.Store
 	mu   sync.Mutex
@@ -33,7 +33,7 @@ func (s *gated) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 	return runs, err
 }
 
-// shut holds up all reads until they are let go.
+// shut holds up all reads until open is called.
 func (s *gated) shut() (open func()) {
 	gate := make(chan struct{})
 	s.mu.Lock()
@@ -47,7 +47,7 @@ func (s *gated) shut() (open func()) {
 	}
 }
 
-// slowly has answers take so long from now on.
+// slowly makes answers take this long from now on.
 func (s *gated) slowly(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,7 +75,7 @@ func TestEveryRunIsOnTimeWhicheverNodeCommitsIt(t *testing.T) {
 	})
 }
 
-// forgetful is a timeline that keeps nothing, as that of a frozen node.
+// forgetful is a timeline that keeps nothing, like that of a frozen node.
 type forgetful struct{ carillon.Timeline }
 
 func (forgetful) Add(context.Context, []carillon.Run) ([]int, error) { return nil, nil }

@@ -1,7 +1,8 @@
-// Package scheduler sees to it that every unfinished run is looked at when its wake has come. Its loops each have a
-// file: load (store to timeline), wake (timeline to queue), decide (what is due but may not simply run), members (who is
-// alive, and which shards are this node's), watch (runs whose worker is dead or does not know of them), sweep (whatever
-// slipped through), intake (jobs that were left in the database) and forget (what retention no longer keeps).
+// Package scheduler makes sure that a loop handles every unfinished run when its wake has come. Each loop has
+// a file: load (store to timeline), wake (timeline to queue), decide (due runs that need a decision), members
+// (which members are alive, and which shards this node owns), watch (runs whose worker is dead or does not
+// know of them), sweep (runs that slipped through), intake (jobs that were left in the database) and forget
+// (records that retention no longer keeps).
 package scheduler
 
 import (
@@ -27,46 +28,49 @@ type Config struct {
 	Logs        carillon.LogStore
 	Ledger      *ledger.Ledger
 
-	// Intake is where applications leave jobs, Admit reads what they left as the API reads what it is sent. Default none.
+	// Intake is where applications leave jobs. Admit reads these jobs as the API reads the jobs that it is
+	// sent. Default none.
 	Intake carillon.Intake
 	Admit  func(body []byte, at carillon.Time) (carillon.Definition, error)
 
-	// Horizon is how far ahead the loader reads the future of this node's shards. Default 10 seconds in a cluster, so that
-	// what is due later than that is known to the owner of its shard even if the node that committed it is frozen or gone by
-	// then. Alone one minute: this node commits everything itself.
+	// Horizon is how far ahead the loader reads the future of this node's shards. Default 10 seconds in a
+	// cluster: the owner of a shard then knows of runs that are due later than that, even if the node that
+	// committed them is frozen or gone by then. Default one minute for a single node: it commits everything
+	// itself.
 	Horizon time.Duration
-	// Sweep is how often states are scanned for what slipped through, held runs twice as often. Default 10 seconds.
+	// Sweep is how often the scheduler scans states for runs that slipped through; it scans held runs twice
+	// as often. Default 10 seconds.
 	Sweep time.Duration
-	// Node is the id under which this node joined. Empty: it is the only one, and sees to all shards.
+	// Node is the id under which this node joined. Empty: it is the only node, and owns all shards.
 	Node string
 	// Retention is the server's rule for jobs that have none. Default carillon.DefaultRetention.
 	Retention carillon.Retention
 	Logger    *slog.Logger // default slog.Default()
 }
 
-// Scheduler sees to the shards that are its node's.
+// Scheduler handles the shards that its node owns.
 //
-// Whoever commits a change sees to what follows from it (Route), whatever the shard. The owner of the shard is the one who
-// loads what comes later, and repairs what nobody saw to.
+// The node that commits a change handles what follows from it (Route), whatever the shard. The owner of the
+// shard loads runs that come later, and repairs what no node handled.
 type Scheduler struct {
 	cfg Config
 
 	loaded  atomic.Bool // the first pass over the store is over
-	woken   signal      // the timeline got something that may be nearer than its next
+	woken   signal      // the timeline got a run that may be nearer than its next one
 	decides pile[carillon.Run]
-	looks   pile[carillon.RunID] // runs to be read again and decided about
+	looks   pile[carillon.RunID] // runs to read and decide again
 	members members
-	floor   floor         // of watch and sweep
-	looking chan struct{} // capacity 1: held by who asks for the members
-	gone    signal        // a member is
-	latest  carillon.Time // of watch: the highest that the clock has been; it may be set back
-	reload  signal        // the nodes, and so the shards of this one, may have changed
+	floor   floor         // used by watch and sweep
+	looking chan struct{} // capacity 1: held by the goroutine that refreshes the members
+	gone    signal        // a member left
+	latest  carillon.Time // used by watch: the highest time of the clock; it can be set back
+	reload  signal        // the nodes, and so this node's shards, may have changed
 
 	mu        sync.Mutex
 	overflow  map[carillon.Lane]spilled // lanes without room: see spill.go
 	refilling map[carillon.Lane]refilling
-	spills    signal                // there is one more of them
-	asked     map[carillon.Lane]int // how many of each lane are in decides
+	spills    signal                // one more lane has spilled
+	asked     map[carillon.Lane]int // how many runs of each lane are in decides
 }
 
 func New(cfg Config) *Scheduler {
@@ -85,7 +89,7 @@ func New(cfg Config) *Scheduler {
 
 // Run works until ctx ends.
 func (s *Scheduler) Run(ctx context.Context) error {
-	for { // who is alive must be known before anything is taken from anybody
+	for { // the live members must be known before any run is taken from a worker
 		err := s.look(ctx, 0)
 		if err == nil {
 			break
@@ -110,22 +114,24 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Look has somebody decide about waiting runs again.
+// Look has the decide loop decide about waiting runs again.
 func (s *Scheduler) Look(ids []carillon.RunID) { s.looks.add(ids...) }
 
-// Loaded says whether everything that was due when the scheduler started is known by now.
+// Loaded says whether the first pass over the runs that were due at the start is over.
 func (s *Scheduler) Loaded() bool { return s.loaded.Load() }
 
-// skew is how far the clocks of two nodes may be apart: above half of it a node says that it is not ready.
+// skew is how far apart the clocks of two nodes can be. Above half of it a node reports that it is not ready.
 const skew = 2 * time.Second
 
-// reach is up to which wake the node that commits a run keeps it in its own timeline, whatever the shard. It is the furthest
-// that the owner of the shard, whose clock may be ahead, can have read before the commit: each node reads up to the horizon,
-// at times of its own. So a run that was committed during such a read is in its page, or kept, or both, but never neither.
+// reach is the wake up to which the node that commits a run keeps it in its own timeline, whatever the shard.
+// The owner of the shard, whose clock can be ahead, cannot have read further before the commit: each node
+// reads up to the horizon, at its own times. So a run that is committed during such a read is in the page, or
+// kept, or both, but never neither.
 func (s *Scheduler) reach(now carillon.Time) carillon.Time { return now.Add(s.cfg.Horizon + skew) }
 
-// Route takes what the ledger has committed and passes on what has to be woken: at once to the queue if it is due and
-// needs no decision, to the timeline if it is near, nowhere if it is far (the owner's loader will find it).
+// Route takes the committed changes from the ledger and passes on the runs that have to be woken: at once to
+// the queue if a run is due and needs no decision, to the timeline if it is near, nowhere if it is far (the
+// owner's loader will find it).
 func (s *Scheduler) Route(committed []carillon.Change) {
 	now := carillon.Now()
 	reach := s.reach(now)
@@ -152,23 +158,24 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 	s.near(context.Background(), near)
 }
 
-// PushBack takes back due runs that a worker was not given after all.
+// PushBack takes back due runs that the dispatcher pulled and did not claim.
 func (s *Scheduler) PushBack(runs []carillon.Run) { s.push(context.Background(), runs) }
 
-// push hands due runs to the workers. Where a lane has no room, the store remembers for it.
+// push puts due runs into the queue. If a lane has no room for a run, it spills: the scheduler reads the run
+// from the store later.
 func (s *Scheduler) push(ctx context.Context, runs []carillon.Run) {
 	if runs = s.roomy(runs); len(runs) == 0 {
 		return
 	}
 	refused, err := s.cfg.Queue.Push(ctx, runs)
 	if err != nil {
-		s.cfg.Logger.Error("push due runs", "error", err, "runs", len(runs)) // the sweeper finds them
+		s.cfg.Logger.Error("push due runs", "error", err, "runs", len(runs)) // sweep finds them
 	}
 	s.spill(runs, refused)
 }
 
-// near tells the timeline of runs whose wake is inside the horizon. What is due already goes past it: a timeline that is
-// full of later runs must not hold it up.
+// near adds runs whose wake is inside the horizon to the timeline. Runs that are due already bypass the
+// timeline: one that is full of later runs must not hold them up.
 func (s *Scheduler) near(ctx context.Context, runs []carillon.Run) {
 	now := carillon.Now()
 	due, later := split(runs, func(r *carillon.Run) bool { return r.Wake <= now })
@@ -178,7 +185,7 @@ func (s *Scheduler) near(ctx context.Context, runs []carillon.Run) {
 	}
 	refused, err := s.cfg.Timeline.Add(ctx, runs)
 	if err != nil {
-		s.cfg.Logger.Error("add to the timeline", "error", err, "runs", len(runs)) // the sweeper finds them
+		s.cfg.Logger.Error("add to the timeline", "error", err, "runs", len(runs)) // sweep finds them
 	}
 	s.spill(runs, refused)
 	s.woken.set()

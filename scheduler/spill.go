@@ -11,19 +11,21 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Memory is bounded per lane, never over all: the backlog of one lane must not hide another's run. What a lane has no
-// room for is not held at all; the scheduler only remembers from where on the store knows more of that lane, and reads
-// on from there when there is room again.
+// Memory is bounded per lane, never over all lanes: the backlog of one lane must not hide another lane's run.
+// Runs that a lane has no room for are not held in memory at all. The scheduler only remembers the position
+// from which the store has more of that lane, and reads on from there when there is room again.
 
-// spilled is where a lane goes on: the store knows all of it from there on.
+// spilled is where a lane goes on: from there on the store knows all of it.
 type spilled struct {
-	from    carillon.WakePos
-	first   *carillon.Run // the one that had no room, if known: as long as there is none for it, nothing need be read
-	foreign bool          // runs of other nodes' shards were kept out too: nobody but this node knows of them yet
+	from carillon.WakePos
+	// first is the run that had no room, if known. While it has no room, the lane need not be read.
+	first *carillon.Run
+	// foreign: runs of other nodes' shards were kept out too. Only this node knows of them so far.
+	foreign bool
 }
 
-// roomy leaves out runs of lanes that have spilled, if they come after the place where the lane will be read on: taken
-// now, they would overtake everything that waits in the store.
+// roomy leaves out runs of spilled lanes that come after the position where the lane will be read on: if they
+// were taken now, they would overtake all runs that wait in the store.
 func (s *Scheduler) roomy(runs []carillon.Run) []carillon.Run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,7 +69,8 @@ func (s *Scheduler) spill(runs []carillon.Run, refused []int) {
 	}
 }
 
-// full are the lanes that will be read on from somewhere before a position: what comes behind it need not be read twice.
+// full are the lanes that refill will read on from before a position: their runs behind it need not be read
+// twice.
 func (s *Scheduler) full(pos carillon.WakePos) (lanes []carillon.Lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +82,7 @@ func (s *Scheduler) full(pos carillon.WakePos) (lanes []carillon.Lane) {
 	return lanes
 }
 
-// mark notes where a lane goes on, unless it does so earlier already. The caller holds mu.
+// mark notes where a lane goes on, unless an earlier position is noted already. The caller holds mu.
 func (s *Scheduler) mark(lane carillon.Lane, at spilled) {
 	was, is := s.overflow[lane]
 	at.foreign = at.foreign || was.foreign
@@ -91,32 +94,33 @@ func (s *Scheduler) mark(lane carillon.Lane, at spilled) {
 	}
 }
 
-// A lane that has spilled is read on page by page until it is full again. What of the last page has no room is read once more
-// later, so pages go by what there was room for the last time.
+// A lane that has spilled is read on page by page until it is full again. Runs of the last page that do not
+// fit are read again later, so the page size follows how many fitted last time.
 const (
 	smallRefill = 100
 	largeRefill = 10_000
 )
 
-// refilling is how a lane is read on.
+// refilling is how many runs of a spilled lane fitted.
 type refilling struct {
-	last int // how many runs there was room for the last time; 0: not known
-	now  int // and this time, so far
+	last int // last time; 0: not known
+	now  int // this time, so far
 }
 
-// size of the next page.
+// size is the size of the next page.
 func (r refilling) size() int {
-	size := r.last // what has gone since then is most likely as much
+	size := r.last // most likely as many have left since then
 	switch {
 	case r.now > 0 && r.last > 0:
-		size = r.now / 4 // more has gone
+		size = r.now / 4 // more have left
 	case r.now > 0:
 		size = 2 * r.now
 	}
 	return min(max(size, smallRefill), largeRefill)
 }
 
-// refill offers runs to lanes that have spilled, for so long at most. It says whether any of them still waits for room.
+// refill offers runs to lanes that have spilled, until end at most. It says whether a lane still waits for
+// room.
 func (s *Scheduler) refill(ctx context.Context, end time.Time) (waiting bool, err error) {
 	s.mu.Lock()
 	lanes := slices.Collect(maps.Keys(s.overflow))
@@ -133,7 +137,8 @@ func (s *Scheduler) refill(ctx context.Context, end time.Time) (waiting bool, er
 	return len(s.overflow) > 0, nil
 }
 
-// refillLane reads on where the lane has spilled, and says whether there was room for a whole page and there is more.
+// refillLane reads on where the lane has spilled. It says whether there was room for a whole page and there
+// is more.
 func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bool, err error) {
 	s.mu.Lock()
 	at, is := s.overflow[lane]
@@ -143,8 +148,8 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 		return false, nil
 	}
 	size := reading.size()
-	// The mark goes before the page is read: what is committed from now on comes by Route, what was committed before is
-	// in the page or after it. What comes by both is one.
+	// The mark is removed before the page is read: Route brings runs that are committed from now on, and runs
+	// that were committed before are in the page or after it. A run that comes both ways counts once.
 	s.mu.Lock()
 	delete(s.overflow, lane)
 	s.mu.Unlock()
@@ -179,9 +184,9 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	return !full, nil
 }
 
-// fits tries whether the lane has room again, where the run belongs by now.
+// fits tries to add a run where it belongs by now, and says whether the lane had room for it.
 func (s *Scheduler) fits(ctx context.Context, run *carillon.Run) bool {
-	if run.Wake <= carillon.Now() { // even if it may not simply run: who claims it decides about it too
+	if run.Wake <= carillon.Now() { // also if it needs a decision: the dispatcher decides when it claims
 		refused, err := s.cfg.Queue.Push(ctx, []carillon.Run{*run})
 		return err == nil && len(refused) == 0
 	}
@@ -190,7 +195,7 @@ func (s *Scheduler) fits(ctx context.Context, run *carillon.Run) bool {
 	return err == nil && len(refused) == 0
 }
 
-// before is the position right before another, so that a query after it begins with that one.
+// before is the position right before p, so that a query after it begins with p.
 func before(p carillon.WakePos) carillon.WakePos {
 	p.ID.Job--
 	return p
@@ -201,7 +206,7 @@ func waiting(runs []carillon.Run) []carillon.Run {
 	return kept
 }
 
-// split tells those of which something is so from the rest. Most often it is so of all or of none: then nothing is copied.
+// split separates the runs that match from the rest. Most often all or none match: then nothing is copied.
 func split(runs []carillon.Run, is func(*carillon.Run) bool) (yes, no []carillon.Run) {
 	n := 0
 	for i := range runs {
@@ -226,7 +231,7 @@ func split(runs []carillon.Run, is func(*carillon.Run) bool) (yes, no []carillon
 	return yes, no
 }
 
-// signal wakes one loop; setting it twice is once.
+// signal wakes one loop; setting it twice wakes the loop once.
 type signal chan struct{}
 
 func newSignal() signal { return make(signal, 1) }
@@ -238,7 +243,7 @@ func (s signal) set() {
 	}
 }
 
-// taken says whether it was set, and resets it.
+// taken says whether the signal was set, and resets it.
 func (s signal) taken() bool {
 	select {
 	case <-s:
@@ -248,7 +253,7 @@ func (s signal) taken() bool {
 	}
 }
 
-// pile collects things for one loop to take all at once.
+// pile collects items; one loop takes them all at once.
 type pile[T any] struct {
 	mu    *sync.Mutex
 	items *[]T
@@ -275,7 +280,7 @@ func (p pile[T]) take() []T {
 	return items
 }
 
-// pause waits, and says whether there is still time.
+// pause waits for d. It returns false if ctx ends first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -45,7 +45,7 @@ func TestALaneThatSpillsLosesNothing(t *testing.T) {
 func TestALaneThatSpillsGoesOnInOrder(t *testing.T) {
 	in(t, tiny, func(h *house) {
 		var jobs []carillon.Job
-		for i := range 100 { // due one after another, all before the first can be run
+		for i := range 100 { // due one after another, all before the first can run
 			jobs = append(jobs, h.submit(1, lane("mail", 5, after(time.Minute+time.Duration(i)*time.Millisecond)))...)
 		}
 		time.Sleep(time.Hour)
@@ -125,7 +125,7 @@ func (s *counted) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.R
 	return runs, err
 }
 
-// slowly is a store that takes its time, and passes over few runs of full lanes at once.
+// slowly is a store that answers slowly, and passes over only a few runs of full lanes at once.
 type slowly struct{ counted }
 
 func (s *slowly) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
@@ -156,7 +156,8 @@ func TestABacklogIsReadOnceThoughItsLaneIsFull(t *testing.T) {
 		store = &slowly{counted{Store: h.truth}}
 		h.store = store
 		mail = h.put(backlog, lane("mail", 5, after(0)))
-		urgent = h.put(3, lane("urgent", 9, after(0))) // found when the other lane has been read to its end for long
+		// Found only long after the other lane has been read to its end.
+		urgent = h.put(3, lane("urgent", 9, after(0)))
 	}, func(h *house) {
 		time.Sleep(time.Minute)
 		h.expectAll(mail, 1)
@@ -180,7 +181,7 @@ func TestAFullLaneIsNotReadAgainAndAgain(t *testing.T) {
 				time.Sleep(time.Hour)
 				before := store.wakes.Load()
 				time.Sleep(time.Minute)
-				if n := store.wakes.Load() - before; n > 60 { // with each run that ends there is room for another look
+				if n := store.wakes.Load() - before; n > 60 { // each ended run makes room for one more read
 					h.t.Errorf("the store was asked %d times in a minute in which %d runs could begin", n, 24)
 				}
 				time.Sleep(10 * time.Minute)
@@ -222,7 +223,7 @@ func TestEditsReachRunsThatSpilled(t *testing.T) {
 	})
 }
 
-// put leaves jobs in the store as a process before this one has.
+// put leaves jobs in the store, as a process before this one would.
 func (h *house) put(n int, edit func(*carillon.Definition)) (jobs []carillon.Job) {
 	h.t.Helper()
 	now := carillon.Now()
@@ -257,7 +258,7 @@ func TestABacklogThatWasThereBeforeTheStartHoldsUpNoOtherLane(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		h.expectAll(due, 1)
 		h.expectAll(soon, 1)
-		h.expectLate(due, 4*time.Second) // two of them before there was anybody
+		h.expectLate(due, 4*time.Second) // two seconds of it before any node ran
 		h.expectLate(soon, 200*time.Millisecond)
 		time.Sleep(5 * time.Minute)
 		h.expectAll(mail, 1)

@@ -7,12 +7,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// A live worker lists with each beat what it holds. A run that it holds by the store and does not list was claimed just now, or
-// the answer to its pull was lost. No clock tells the two apart: the claim has the time of one machine, the beat that of
-// another, and both can be set. So the watch loop goes by what it sees itself: it suspects such a run when it sees it first, and
-// takes it back if a beat that came at least Handover later does not list it either.
+// A live worker lists the runs that it holds with each beat. If the store says that a worker holds a run and
+// the worker does not list it, either the run was claimed just now or the answer to the pull was lost. No
+// clock tells the two cases apart: the claim has the time of one machine, the beat that of another, and both
+// clocks can be set. So the watch loop relies on what it sees itself: it suspects such a run when it first
+// sees it, and takes it back if a beat that came at least Handover later does not list it either.
 
-// suspects are held runs that their live worker did not list when the watch loop looked last.
+// suspects are held runs that their live worker did not list at the last check of the watch loop.
 type suspects map[claim]suspect
 
 // claim names one claim of a run.
@@ -23,14 +24,15 @@ type claim struct {
 
 type suspect struct {
 	since time.Time // when the watch loop saw it first, by its monotonic clock
-	// beat is the last one of the worker at a look that was Handover later, or more: the next one decides. 0: no such look yet.
+	// beat is the worker's last beat at the first check that was at least Handover later: the next beat
+	// decides. 0: no such check yet.
 	beat carillon.Time
 }
 
-// maxSuspects bounds the memory. Further ones are suspected when some of these are gone.
+// maxSuspects bounds the memory. The watch loop suspects further runs when some of these are gone.
 const maxSuspects = 10_000
 
-// wait is how long it is until one of them can be judged.
+// wait is how long it takes until one of the suspects can be judged.
 func (s suspects) wait(now time.Time) time.Duration {
 	wait := carillon.Handover
 	for _, one := range s {
@@ -43,11 +45,11 @@ func (s suspects) wait(now time.Time) time.Duration {
 	return max(wait, 0)
 }
 
-// looking is one look at all held runs.
+// looking is one check of all held runs.
 type looking struct {
 	now       carillon.Time
 	were, are suspects
-	holdings  map[string]holding // by worker, of those asked
+	holdings  map[string]holding // by worker, for workers that were asked about
 }
 
 type holding struct {
@@ -55,14 +57,14 @@ type holding struct {
 	runs map[carillon.Held]bool
 }
 
-// fresh says that a run was most likely claimed since the last beat of its worker. If the clocks say so wrongly it is looked at
-// a little later; nothing else depends on it.
+// fresh says that a run was most likely claimed since the last beat of its worker. If the clocks say so
+// wrongly, the run is checked a little later; nothing else depends on it.
 func fresh(run *carillon.Run, now carillon.Time) bool {
 	age := now.Sub(run.Claimed)
 	return age >= 0 && age < 2*carillon.BeatEvery
 }
 
-// learn asks what the live workers of some runs hold.
+// learn asks the coordinator which runs the live workers of these runs hold.
 func (s *Scheduler) learn(ctx context.Context, runs []carillon.Run, seen *looking) error {
 	var workers []string
 	for i := range runs {
@@ -87,7 +89,7 @@ func (s *Scheduler) learn(ctx context.Context, runs []carillon.Run, seen *lookin
 	return err
 }
 
-// unknown says that the worker of a held run does not know of it, and notes suspects.
+// unknown says whether the worker of a held run does not know of it, and notes suspects.
 func (l *looking) unknown(run *carillon.Run, now time.Time) bool {
 	key := claim{run.Held(), run.Worker}
 	said, asked := l.holdings[run.Worker]

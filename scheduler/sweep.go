@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// sweepPage bounds what one sweep reads: it goes round in pages instead of reading a long backlog at once.
+	// sweepPage bounds how much one sweep reads: sweep goes round in pages instead of reading a long backlog
+	// at once.
 	sweepPage = 5000
-	// overdue is how long after its wake a waiting run is told again to the timeline.
+	// overdue is how long after its wake a waiting run is passed on again.
 	overdue = 10 * time.Second
 )
 
-// sweep goes round over all waiting runs that should have been passed on by now: it scans states, not a side index, so
-// nothing can be stuck for ever.
+// sweep goes round over all waiting runs that should have been passed on by now. It scans the states of runs,
+// not a side index, so no run can be stuck for ever.
 func (s *Scheduler) sweep(ctx context.Context) error {
 	var pos carillon.WakePos
 	for pause(ctx, s.cfg.Sweep) {
@@ -30,18 +31,19 @@ func (s *Scheduler) sweep(ctx context.Context) error {
 	return nil
 }
 
-// floor is where unfinished runs began at the last look. Rounds begin there: before it may lie much that has ended
-// and that the store could not clean up yet. Now and then one begins at the very beginning, since a run may be added there.
+// floor is where unfinished runs began at the last check. Rounds begin there: before it there can be many
+// ended runs that the store could not clean up yet. Now and then a round begins at the very beginning, since
+// a run can be added there.
 type floor struct {
 	mu     sync.Mutex
 	pos    carillon.WakePos
-	shards []int     // of which it is; others may begin earlier
+	shards []int     // that pos is for; others may begin earlier
 	until  time.Time // when to begin at the beginning again
 }
 
 const (
 	floorTime = 5 * time.Minute
-	// floorAge is how far behind the present it stays: clocks differ.
+	// floorAge is how far behind the present the floor stays: clocks differ.
 	floorAge = time.Minute
 )
 
@@ -83,7 +85,8 @@ func (f *floor) raise(from carillon.WakePos, shards []int, runs []carillon.Run, 
 	}
 }
 
-// sweepNext looks at one page of what is due and returns where the next begins: at the start again after the last.
+// sweepNext checks one page of due runs and returns where the next page begins: at the start again after the
+// last page.
 func (s *Scheduler) sweepNext(ctx context.Context, pos carillon.WakePos, shards []int) carillon.WakePos {
 	now := carillon.Now()
 	runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{Shards: shards, After: pos, Until: now, Limit: sweepPage})

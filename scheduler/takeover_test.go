@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// decideFor decides about a due run as another process would, and commits it: no scheduler here is told.
+// decideFor decides about a due run as another process would, and commits the decision: no scheduler here is
+// told.
 func (h *house) decideFor(worker string, id carillon.RunID) carillon.Run {
 	h.t.Helper()
 	runs, err := h.truth.Runs(context.Background(), []carillon.RunID{id}, false)
@@ -20,7 +21,8 @@ func (h *house) decideFor(worker string, id carillon.RunID) carillon.Run {
 
 func TestARunThatWaitedItsTurnIsTakenOverWithinTenSeconds(t *testing.T) {
 	for _, overlap := range []carillon.Overlap{carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapReplace} {
-		for _, wait := range []time.Duration{0, 3 * time.Second, 7 * time.Second} { // until the worker dies: sweeps have a phase
+		// wait is how long the worker lives: it varies because sweeps have a phase.
+		for _, wait := range []time.Duration{0, 3 * time.Second, 7 * time.Second} {
 			t.Run(string(overlap)+" after "+wait.String(), func(t *testing.T) {
 				in(t, nil, func(h *house) {
 					h.join("worker_x")
@@ -73,7 +75,7 @@ func (h *house) finishFor(id carillon.RunID, outcome carillon.Outcome) {
 	}
 }
 
-// claimAt writes a claim as a node would whose clock says something else.
+// claimAt writes a claim as a node with a different clock would.
 func (h *house) claimAt(worker string, run carillon.Run, at carillon.Time) carillon.Run {
 	h.t.Helper()
 	run = run.Claim(worker, carillon.Now())
@@ -93,7 +95,7 @@ func TestAClaimIsJudgedByNoClockButThatOfTheNodeThatJudges(t *testing.T) {
 				stop := h.hold("worker_x", nil)
 				time.Sleep(4500 * time.Millisecond) // half way between two beats
 				run := h.claimAt("worker_x", h.unheard(nil), carillon.Now().Add(off))
-				h.lose("worker_y") // all held runs are looked at, before the worker's next beat
+				h.lose("worker_y") // watch checks all held runs, before the worker's next beat
 				time.Sleep(600 * time.Millisecond)
 				stop()
 				h.hold("worker_x", []carillon.Run{run})
@@ -126,7 +128,7 @@ func TestAnAnswerThatComesLateAndABeatThatComesLateTakeNothingBack(t *testing.T)
 		die := h.hold("worker_x", nil)
 		time.Sleep(4500 * time.Millisecond)
 		run := h.claimAt("worker_x", h.unheard(nil), carillon.Now().Add(-time.Hour))
-		h.lose("worker_y")                  // all held runs are looked at
+		h.lose("worker_y")                  // watch checks all held runs
 		time.Sleep(2900 * time.Millisecond) // the answer comes, and with it a beat that was sent before
 		die()
 		time.Sleep(1900 * time.Millisecond)
@@ -198,7 +200,7 @@ func TestADeadWorkersRunsAreTakenOverThoughTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// blind is a coordinator that cannot say what members hold.
+// blind is a coordinator that cannot say which runs members hold.
 type blind struct{ carillon.Coordinator }
 
 func (blind) Holds(context.Context, []string) ([]carillon.Holding, error) { return nil, errAway }

@@ -79,7 +79,7 @@ func TestANodeThatLeavesHandsItsWorkToTheOther(t *testing.T) {
 		time.Sleep(time.Second)
 		jobs := h.submit(8, after(0))
 		time.Sleep(time.Second)
-		h.stop[0]() // drained for ten seconds, then what runs is handed back
+		h.stop[0]() // it drains for ten seconds, then hands back the runs that still run
 		h.stop = h.stop[1:]
 		time.Sleep(time.Hour)
 		h.expectAll(jobs, 1)
@@ -90,7 +90,7 @@ func TestWhatALaneHasNoRoomForOfAnotherNodesShardIsNotLate(t *testing.T) {
 	in(t, func(h *house) { h.lane, h.concurrency = 100, 8 }, func(h *house) {
 		h.live()
 		time.Sleep(time.Second)
-		jobs := h.submit(3000, after(20*time.Second)) // to the first node, half of them of the other's shards
+		jobs := h.submit(3000, after(20*time.Second)) // to the first node, half of them in the other's shards
 		time.Sleep(10 * time.Minute)
 		h.expectAll(jobs, 1)
 		h.expectLate(jobs, 10*time.Second)

@@ -9,7 +9,8 @@ import (
 
 const wakeBatch = 1000
 
-// wake passes on what is due. One timer waits for exactly the next wake, or to be told of something nearer.
+// wake passes on due runs. One timer waits for exactly the next wake; a signal ends the wait when a nearer
+// run comes.
 func (s *Scheduler) wake(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -35,14 +36,14 @@ func (s *Scheduler) wake(ctx context.Context) error {
 	return nil
 }
 
-// pass sends due runs on: to the workers, or to those who decide about runs that may not simply run.
+// pass sends due runs on: to the queue, or to the decide loop if they need a decision.
 func (s *Scheduler) pass(ctx context.Context, runs []carillon.Run, now carillon.Time) {
 	plain, others := split(runs, func(r *carillon.Run) bool { return r.Plain(now) })
 	s.push(ctx, plain)
 	s.ask(others)
 }
 
-// untilWake is how long to sleep: to the very millisecond, not before it, and never for ever.
+// untilWake is how long to sleep: to the very millisecond, not before it, and a minute at most.
 func untilWake(next carillon.Time) time.Duration {
 	const longest = time.Minute
 	if next == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// watch takes held runs back from workers that are gone or do not know of them. It reads the held runs themselves, whatever
-// else it was told, so no run can be stuck with a worker for ever.
+// watch takes held runs back from workers that are gone or do not know of them. It reads the held runs
+// themselves, whatever else it was told, so no run can be stuck with a worker for ever.
 func (s *Scheduler) watch(ctx context.Context) error {
 	next := time.NewTimer(s.cfg.Sweep / 2)
 	defer next.Stop()
@@ -18,7 +18,8 @@ func (s *Scheduler) watch(ctx context.Context) error {
 		var from carillon.WakePos
 		urgent := false
 		select {
-		case <-s.gone: // from the very beginning: the runs of a dead worker must not wait for another look
+		// From the very beginning: the runs of a dead worker must not wait for another check.
+		case <-s.gone:
 			urgent = true
 		case <-next.C:
 			from = s.floor.start(s.members.shards())
@@ -33,8 +34,9 @@ func (s *Scheduler) watch(ctx context.Context) error {
 	}
 }
 
-// nextLook is how long the watch loop waits after a look that took so long. Suspects are looked at again as soon as they can
-// be judged. Where millions of waiting runs have to be passed over, the store must have time for other things.
+// nextLook is how long the watch loop waits after a check that took this long. It checks suspects again as
+// soon as they can be judged. If a check has to pass over millions of waiting runs, the store must have time
+// for other work.
 func (s *Scheduler) nextLook(suspects *suspects, took time.Duration) time.Duration {
 	wait := max(s.cfg.Sweep/2, 9*took)
 	if len(*suspects) == 0 {
@@ -46,22 +48,22 @@ func (s *Scheduler) nextLook(suspects *suspects, took time.Duration) time.Durati
 // heldPage is how many held runs are judged at a time.
 const heldPage = 5000
 
-// heldLook is one look at held runs from a position on. One that is not urgent makes room for one that is.
+// heldLook is one check of held runs from a position on. A check that is not urgent gives way to one that is.
 type heldLook struct {
 	from   carillon.WakePos
 	urgent bool
 }
 
-// checkHeld looks at held runs, and says whether it could.
+// checkHeld checks held runs, and says whether it could.
 func (s *Scheduler) checkHeld(ctx context.Context, look heldLook, were *suspects) bool {
-	// A claim does not leave a wake that is later than itself. But it was made by the clock of another node, or by this
-	// node's before that was set back.
+	// After a claim, the wake of a run is not later than the claim. But the claim has the time of another
+	// node's clock, or of this node's clock before it was set back.
 	now := carillon.Now()
 	s.latest = max(s.latest, now)
 	q := carillon.WakeQuery{Shards: s.members.shards(), Held: true, After: look.from, Until: s.latest.Add(skew), Limit: heldPage}
 	seen := looking{now: now, were: *were, are: suspects{}, holdings: map[string]holding{}}
 	for more := true; more; {
-		if !look.urgent && len(s.gone) > 0 { // a worker has died: behind a backlog this look may take long
+		if !look.urgent && len(s.gone) > 0 { // a worker died, and behind a backlog this check can take long
 			return true
 		}
 		runs, err := s.cfg.Store.Wakes(ctx, q)
@@ -83,14 +85,16 @@ func (s *Scheduler) checkHeld(ctx context.Context, look heldLook, were *suspects
 	return true
 }
 
-// again has everything looked at once more in a moment: runs of a worker that is gone must not wait for the next look.
+// again has everything checked once more in a moment: runs of a worker that is gone must not wait for the
+// next check.
 func (s *Scheduler) again(ctx context.Context) {
 	pause(ctx, retryWait)
 	s.gone.set()
 }
 
-// check takes back what no worker holds any more, and says whether it could: runs of workers that are gone and, if seen is
-// given, of workers that do not know of them. What is changed meanwhile by another node is found by the next look.
+// check takes back runs that no worker holds any more, and says whether it could: runs of workers that are
+// gone and, if seen is given, of workers that do not know of them. If another node changes a run meanwhile,
+// the next check finds it.
 func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *looking) (done bool) {
 	outcomes, err := s.abandoned(ctx, runs, seen)
 	if err != nil && ctx.Err() == nil {
@@ -124,8 +128,9 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *lookin
 	return judged
 }
 
-// abandoned says which held runs have lost their holder, and how: the worker is gone (a crash), or does not know of the run
-// (a loss). The runs were read before: a worker joins before it claims, so one that is not on a list made now is gone.
+// abandoned says which held runs have lost their holder, and how: the worker is gone (a crash), or it does
+// not know of the run (a loss). The runs were read before: a worker joins before it claims, so a worker that
+// is not on a list made now is gone.
 func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *looking) (map[carillon.RunID]carillon.Outcome, error) {
 	alone, unknown := s.cfg.Node == "", false
 	for i := range runs {
@@ -139,7 +144,8 @@ func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *lo
 	var err error
 	if seen != nil {
 		if err = s.learn(ctx, runs, seen); err != nil {
-			seen = nil // what the living hold is not known; the runs of the dead are taken back all the same
+			// It is not known what live workers hold; the runs of dead workers are taken back all the same.
+			seen = nil
 		}
 	}
 	outcomes := map[carillon.RunID]carillon.Outcome{}

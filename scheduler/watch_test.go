@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-run/carillon/executor"
 )
 
-// claimFor writes a claim of a waiting run as another process would: nobody here is told.
+// claimFor writes a claim of a waiting run as another process would: no node here is told.
 func (h *house) claimFor(worker string, run carillon.Run) carillon.Run {
 	h.t.Helper()
 	dues, err := h.nodes[0].ledger.Dues(context.Background(), []carillon.Run{run}, worker)
@@ -24,7 +24,8 @@ func (h *house) claimFor(worker string, run carillon.Run) carillon.Run {
 	return c.Runs[0]
 }
 
-// join makes a worker known that is not here; hold beats for it from then on, until lose ends its session or the worker dies.
+// join opens a session for a worker that is not part of the house. hold then beats for it until lose ends its
+// session or the worker dies.
 func (h *house) join(worker string) {
 	h.t.Helper()
 	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: worker, Kind: carillon.KindWorker}}); err != nil {
@@ -98,7 +99,8 @@ func TestTheRunsOfADeadWorkerAreTakenBackAsCrashes(t *testing.T) {
 	})
 }
 
-// unheard writes a job that is due now as another process would: nobody here is told, and the sweep will find it later.
+// unheard writes a job that is due now as another process would: no node here is told, and the sweep finds it
+// later.
 func (h *house) unheard(edit func(*carillon.Definition)) carillon.Run {
 	h.t.Helper()
 	def := carillon.NewDefinition()
@@ -134,7 +136,7 @@ func TestAWorkerThatKillsItsWorkersIsQuarantined(t *testing.T) {
 func TestAClaimThatItsWorkerDoesNotKnowOfIsTakenBackAsALoss(t *testing.T) {
 	in(t, nil, func(h *house) {
 		begin := carillon.Now()
-		job := h.claimFor(h.nodes[0].worker.ID(), h.unheard(nil)).ID.Job // the answer of the commit was lost
+		job := h.claimFor(h.nodes[0].worker.ID(), h.unheard(nil)).ID.Job // the answer to the commit was lost
 		time.Sleep(5 * time.Second)
 		if run := h.runs(job)[0]; run.State != carillon.Claimed || run.Losses != 0 {
 			h.t.Errorf("after 5s: %s, %d losses", run.State, run.Losses)

@@ -7,8 +7,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// PackHolds writes attempts as differences to the one before. They are sent every second, and runs that are held together
-// were mostly due together, and claimed soon after: about half of the 24 bytes that each of them has.
+// PackHolds writes each attempt as its differences to the one before. Beats carry holds every second, and
+// runs that are held together were mostly due together and claimed soon after. So an attempt takes about half
+// of its 24 bytes.
 func PackHolds(holds []carillon.Held) []byte {
 	b := make([]byte, 0, 12*len(holds))
 	var last carillon.Held

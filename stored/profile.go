@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// PackProfile writes what a member tells about itself as JSON; nothing told is nothing written.
+// PackProfile writes a member's profile as JSON; an empty profile is an empty text.
 func PackProfile(p carillon.Profile) string {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -18,8 +18,8 @@ func PackProfile(p carillon.Profile) string {
 	return string(text)
 }
 
-// UnpackProfile undoes PackProfile. A profile is for people: one that this program cannot read must not hide that its
-// member is alive, so it reads as nothing told.
+// UnpackProfile undoes PackProfile. A profile is for people: one that this program cannot read must not hide
+// that its member is alive, so it reads as an empty profile.
 func UnpackProfile(text string) (p carillon.Profile) {
 	if text != "" && json.Unmarshal([]byte(text), &p) != nil {
 		return carillon.Profile{}

@@ -14,7 +14,7 @@ type Migration struct {
 	SQL     string
 }
 
-// Migrations are the steps in a folder named migration, first things first. Each file's name begins with its number.
+// Migrations are the steps in a folder named migration, in order. Each file's name begins with its number.
 func Migrations(folder fs.FS) []Migration {
 	names, err := fs.Glob(folder, "migration/*.sql") // sorted
 	if err != nil {
@@ -27,7 +27,7 @@ func Migrations(folder fs.FS) []Migration {
 		digits, _, _ := strings.Cut(name, "_")
 		version, bad := strconv.Atoi(digits)
 		if err := errors.Join(err, bad); err != nil {
-			panic(err) // it was built in wrong
+			panic(err) // the embedded files are wrong
 		}
 		all[i] = Migration{version, name, string(script)}
 	}

@@ -1,5 +1,5 @@
-// Package stored is what stores in SQL write alike: definitions, what workers hold, the steps of a schema. Bytes that one of them
-// wrote mean the same to all.
+// Package stored is what SQL stores have in common: how they write definitions, the attempts that workers
+// hold, and the steps of a schema. Bytes that one of them wrote mean the same to all.
 package stored
 
 import (
@@ -10,8 +10,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// spec is what is not usual in a definition, as JSON. Name, type, owner and payload have columns of their own, and so
-// has the time of a one-off. Most of millions of jobs are as usual: nothing has to be written, kept or parsed for them.
+// spec holds the values of a definition that are not usual, as JSON. Name, type, owner and payload have their
+// own columns, and so has the time of a one-off. Most of millions of jobs have only usual values: a store
+// writes, keeps and parses nothing for them.
 type spec struct {
 	Labels    map[string]string   `json:"labels,omitempty"`
 	Queue     *string             `json:"queue,omitempty"`
@@ -25,8 +26,9 @@ type spec struct {
 	Retention *carillon.Retention `json:"retention,omitempty"`
 }
 
-// usual is what a definition holds where its spec says nothing. It is written out here and not taken from
-// carillon.NewDefinition: should a default change one day, what is stored must not change with it.
+// usual has the values of a definition for the fields that its spec leaves out. They are written out here and
+// not taken from carillon.NewDefinition: if a default changes one day, stored definitions must not change
+// with it.
 var usual = carillon.Definition{
 	Queue: "default", Priority: 5, Timeout: 0, Overlap: "skip",
 	Retry: carillon.Retry{
@@ -36,7 +38,7 @@ var usual = carillon.Definition{
 	Misfire: carillon.Misfire{Policy: "once", Max: 100, Window: carillon.Duration(24 * time.Hour)},
 }
 
-// Encode returns the spec of a definition whose job row says due; nil if there is nothing to say.
+// Encode returns the spec of a definition whose job row holds due; nil if all values are usual.
 func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
 	s := spec{Labels: d.Labels}
 	differs := len(d.Labels) > 0
@@ -61,7 +63,7 @@ func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
 	return b, nil
 }
 
-// unless points to a value unless it is the usual one, and says whether it does.
+// unless points to a value if it is not the usual one, and says whether it does.
 func unless[T comparable](to **T, value *T, usual T) bool {
 	if *value == usual {
 		return false

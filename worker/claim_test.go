@@ -10,7 +10,8 @@ import (
 	"github.com/carillon-run/carillon/executor"
 )
 
-// lostClaim submits a job whose claim is committed and answered with an error; the claim is a pull's, or fused.
+// lostClaim submits a job whose claim is committed, but answered with an error. The job is pulled or
+// preclaimed.
 func (h *house) lostClaim(fused bool) carillon.JobID {
 	h.t.Helper()
 	h.store.set(nil, once(isClaim))

@@ -11,25 +11,25 @@ import (
 	"github.com/carillon-run/carillon/executor"
 )
 
-// attempt is a task that this worker performs, until its end was reported.
+// attempt is a task that this worker performs. It lives until its end is reported.
 type attempt struct {
 	w *Worker
 	carillon.Task
-	asked  time.Duration // when, by the worker's clock
-	before *attempt      // of the same run, which may not have returned yet
+	asked  time.Duration // when the worker asked for it, by the worker's clock
+	before *attempt      // earlier attempt of the same run, which may not have returned yet
 	out    output
 
-	outcome carillon.Outcome // when it has ended, with the lines that were not reported before
+	outcome carillon.Outcome // set at the end, with rest: the lines that were not reported before
 	rest    []carillon.Line
 
 	mu        sync.Mutex
 	cancel    context.CancelCauseFunc
-	why       error // to stop, if that was asked before there was a context to cancel
+	why       error // to stop, if the stop came before there was a context to cancel
 	began     carillon.Time
-	begun     bool // the desk knows that it is running
+	begun     bool // the dispatcher knows that it is running
 	finishing bool
 	over      bool          // nothing of the attempt is left
-	returned  chan struct{} // closed then; made when somebody waits for it
+	returned  chan struct{} // closed then; made when the next attempt waits for it
 }
 
 // execute performs the attempt, in a goroutine that does nothing else meanwhile.
@@ -44,7 +44,7 @@ func (a *attempt) execute() {
 	}
 	var outcome carillon.Outcome
 	defer func() {
-		if outcome.Kind == 0 { // a handler ended its goroutine: t.FailNow does that, for example
+		if outcome.Kind == 0 { // a handler ended its goroutine, as t.FailNow does
 			outcome = carillon.Outcome{Kind: carillon.Retriable, Reason: "the handler ended its goroutine (runtime.Goexit)"}
 			if ctx.Err() != nil {
 				outcome = ended(ctx)
@@ -60,7 +60,7 @@ func (a *attempt) execute() {
 	outcome = before
 }
 
-// ended is the outcome of an attempt that had no say in its end.
+// ended is the outcome of an attempt whose context ended before an executor returned an outcome.
 func ended(ctx context.Context) carillon.Outcome {
 	o := carillon.Outcome{Kind: carillon.Lost, Reason: context.Cause(ctx).Error()}
 	if errors.Is(context.Cause(ctx), executor.ErrStopped) {
@@ -69,7 +69,8 @@ func ended(ctx context.Context) carillon.Outcome {
 	return o
 }
 
-// finish hands in how the attempt ended. The slot is free when the executor has returned, not when the end is recorded.
+// finish hands in how the attempt ended. The slot becomes free when the executor has returned, not when the
+// end is recorded.
 func (a *attempt) finish(outcome carillon.Outcome) {
 	a.mu.Lock()
 	a.finishing = true
@@ -102,7 +103,8 @@ func (a *attempt) gone() <-chan struct{} {
 	return a.returned
 }
 
-// follow waits for the attempt before this one to end. Where that does not listen, this one can still be stopped.
+// follow waits for the earlier attempt of the run to end. If that attempt does not react, this one can still
+// be stopped.
 func (a *attempt) follow(ctx context.Context) (outcome carillon.Outcome, free bool) {
 	if a.before == nil {
 		return outcome, true
@@ -144,7 +146,8 @@ func (a *attempt) stop(why error) {
 	}
 }
 
-// take stops an attempt whose run is somebody else's by now. One that is finishing has it from its own end.
+// take stops an attempt that no longer holds its run. An attempt that is finishing has lost the run by its
+// own end, so it goes on.
 func (a *attempt) take() {
 	a.mu.Lock()
 	finishing := a.finishing

@@ -2,31 +2,32 @@ package worker
 
 import "sync"
 
-// hands are the goroutines that attempts are performed in. One that is done takes the next attempt, and waits for one if
-// there is none: a new goroutine would have to grow its stack again for every attempt, which costs more than a small handler.
+// hands is the pool of goroutines that perform attempts. A goroutine that is done takes the next attempt, and
+// waits for one if there is none: a new goroutine would have to grow its stack again for every attempt, which
+// costs more than a small handler.
 //
-// As long as an attempt waits, a hand is on its way that calls the next one before it performs anything. So attempts that take long
-// never hold up those behind them, and a pile of short ones is done by few.
+// While attempts are queued, one goroutine is always starting, and it starts the next before it performs its
+// own attempt. So a long attempt never delays those behind it, and many short ones share few goroutines.
 type hands struct {
 	mu     sync.Mutex
 	todo   []*attempt
-	next   int // of todo
+	next   int // index into todo
 	called bool
 	idle   int
-	more   sync.Cond // one that is idle is called
+	more   sync.Cond // wakes an idle goroutine
 	closed bool
 }
 
-// maxIdle is how many wait for the next attempts; a stack is some kilobytes.
+// maxIdle is how many goroutines wait for the next attempts; a stack takes some kilobytes.
 const maxIdle = 256
 
 func (h *hands) init() { h.more.L = &h.mu }
 
-// give has attempts performed, each at once.
+// give has the pool perform attempts, each at once.
 func (h *hands) give(attempts []*attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.next > len(h.todo)/2 { // what is done takes no more room than what is not
+	if h.next > len(h.todo)/2 { // keeps the done part of todo no larger than the rest
 		n := copy(h.todo, h.todo[h.next:])
 		clear(h.todo[n:])
 		h.todo, h.next = h.todo[:n], 0
@@ -35,7 +36,7 @@ func (h *hands) give(attempts []*attempt) {
 	h.call()
 }
 
-// call sees to it that a hand is on its way if there is something to do. The caller holds mu.
+// call starts or wakes a goroutine if attempts are queued and none is starting. The caller holds mu.
 func (h *hands) call() {
 	if h.called || h.next == len(h.todo) {
 		return
@@ -49,7 +50,8 @@ func (h *hands) call() {
 	}
 }
 
-// work performs attempts until there are too many idle hands. A handler may end the goroutine, and this hand with it.
+// work performs attempts until there are too many idle goroutines. A handler can end its goroutine, and work
+// with it.
 func (h *hands) work() {
 	h.mu.Lock()
 	for {
@@ -79,7 +81,7 @@ func (h *hands) take() *attempt {
 	return a
 }
 
-// close lets idle hands go; what is still performed is performed to its end.
+// close ends the idle goroutines; attempts that have begun are performed to their end.
 func (h *hands) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 )
 
 func TestAttemptsThatTakeLongHoldUpNobody(t *testing.T) {
-	const slots = 1000 // more than are kept idle
+	const slots = 1000 // more than stay idle
 	in(t, func(h *house) { h.concurrency, h.handle = slots, slow(time.Minute) }, func(h *house) {
-		for wave := range 3 { // the first has new hands, the others have those that are left, and some more
+		for wave := range 3 { // the first starts new goroutines, the others reuse idle ones and start more
 			began := carillon.Now()
 			h.submit(slots, nil)
 			time.Sleep(10 * time.Second)

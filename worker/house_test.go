@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-run/carillon/worker"
 )
 
-// house is a whole system in a bubble. Its parts start one by one, so that a test can choose the order.
+// house is a complete system in a bubble. Its parts start one by one, so that a test can choose the order.
 type house struct {
 	t           *testing.T
 	store       *store
@@ -33,14 +33,14 @@ type house struct {
 	scheduler   *scheduler.Scheduler
 
 	concurrency int           // default 4
-	between     *wire         // between worker and desk; nil: it is inside
-	drain       time.Duration // default as the worker has it
+	between     *wire         // between worker and dispatcher; nil: the worker is inside
+	drain       time.Duration // default: the worker's default
 	handle      executor.Handler
 
 	parts, door sync.WaitGroup
 	ctx         context.Context
 	cancel      context.CancelFunc
-	endWorker   context.CancelFunc // tells the worker alone to stop
+	endWorker   context.CancelFunc // tells only the worker to stop
 	ended       chan error         // of the worker
 
 	mu     sync.Mutex
@@ -56,7 +56,7 @@ type attempt struct {
 	cause      error // why its context had ended when it returned
 }
 
-// in plays a test on a house that lives, and stops it.
+// in starts a house, plays a test on it, and stops it.
 func in(t *testing.T, build func(*house), play func(*house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,7 @@ func newHouse(t *testing.T, build func(*house)) *house {
 	return h
 }
 
-// notice tells the worker only if it is inside: others hear of changes with their beats.
+// notice tells the worker only if it is inside: other workers hear of changes with their beats.
 func (h *house) notice(c []carillon.Change) {
 	h.desk.Notice(c)
 	if h.between == nil {
@@ -111,7 +111,7 @@ func (h *house) notice(c []carillon.Change) {
 	}
 }
 
-// live starts everything in the order of a node.
+// live starts all parts in the order in which a node starts them.
 func (h *house) live() {
 	h.t.Helper()
 	h.join()
@@ -142,10 +142,10 @@ func (h *house) stop() {
 	h.cancel()
 	h.parts.Wait()
 	h.door.Wait()
-	time.Sleep(4 * time.Hour) // for handlers that do not listen
+	time.Sleep(4 * time.Hour) // for handlers that do not react to a stop
 }
 
-// handlers performs every run with the house's handle, and keeps what it saw.
+// handlers performs every run with the house's handle, and keeps what the handle saw.
 type handlers struct{ h *house }
 
 func (x handlers) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
@@ -181,7 +181,7 @@ func untilStopped(ctx context.Context, _ executor.Task) error {
 	return ctx.Err()
 }
 
-// attempts are those of a job, or all, in the order of their starts.
+// attempts are the attempts of some jobs, or of all, in the order of their starts.
 func (h *house) attempts(jobs ...carillon.JobID) (list []attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -246,8 +246,8 @@ func (h *house) expect(run carillon.Run, state carillon.State, attempts, losses 
 	}
 }
 
-// expectSlots says that the worker runs exactly as many at once as it may: no slot was lost, and none made up. Some of the
-// jobs are fused with their submit, the others pulled.
+// expectSlots checks that the worker runs exactly as many attempts at once as it can: no slot was lost, and
+// none was added. Some of the jobs are preclaimed, the others are pulled.
 func (h *house) expectSlots() {
 	h.t.Helper()
 	h.handle = slow(5 * time.Second)
@@ -266,12 +266,12 @@ func (h *house) expectSlots() {
 
 var errInjected = errors.New("injected failure")
 
-// store is a mem store whose commits can be slow, be refused, or be made and their answer lost.
+// store is a mem store whose commits can be slow, can be refused, or can be made while their answer is lost.
 type store struct {
 	*mem.Store
 	mu      sync.Mutex
-	refuse  func([]carillon.Change) bool // not made
-	forget  func([]carillon.Change) bool // made, and answered with an error
+	refuse  func([]carillon.Change) bool // these commits are not made
+	forget  func([]carillon.Change) bool // these commits are made, and answered with an error
 	delay   time.Duration                // between the commit and its answer
 	commits int
 	states  map[carillon.RunID][]carillon.State // as committed
@@ -344,7 +344,7 @@ func (s *store) history(id carillon.RunID) []carillon.State {
 	return slices.Clone(s.states[id])
 }
 
-// always is a fault of any commit, once of the first one that has such a run.
+// always fails every commit; once fails only the first one that has such a run.
 func always([]carillon.Change) bool { return true }
 
 func once(is func(carillon.Run) bool) func([]carillon.Change) bool {

@@ -10,7 +10,8 @@ import (
 	"github.com/carillon-run/carillon/executor"
 )
 
-// The store counts from when a beat came, so the worker must count from when it sent the beat: the answer may take long.
+// The coordinator counts from when a beat arrives, so the worker must count from when it sent the beat: the
+// answer can take long.
 func TestTheLeaseCountsFromWhenABeatWasSent(t *testing.T) {
 	const slow = 1500 * time.Millisecond
 	in(t, func(h *house) { remote(h); h.handle = untilStopped }, func(h *house) {
@@ -46,7 +47,7 @@ func TestAWorkerWhoseSessionIsOverStopsItsRunsAtOnce(t *testing.T) {
 		if err := h.coordinator.Leave(context.Background(), []string{h.worker.ID()}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(600 * time.Millisecond) // its next beat, half a second later, is answered with that
+		time.Sleep(600 * time.Millisecond) // the answer to its next beat, half a second later, says so
 		a := h.attempts(job)[0]
 		if !errors.Is(a.cause, executor.ErrLeaseOver) || a.end == 0 || a.end.Sub(began) > 500*time.Millisecond {
 			t.Errorf("ended %s after its session: %v", a.end.Sub(began), a.cause)
@@ -54,14 +55,14 @@ func TestAWorkerWhoseSessionIsOverStopsItsRunsAtOnce(t *testing.T) {
 	})
 }
 
-// However long a claim takes, what is just being given to a worker counts as listed by it.
+// However long a claim takes, a run in flight to a worker counts as listed by the worker.
 func TestWhatIsJustBeingGivenIsPartOfBeats(t *testing.T) {
 	in(t, remote, func(h *house) {
 		time.Sleep(2 * carillon.SessionTime)
 		h.store.mu.Lock()
 		h.store.delay = 2 * time.Second
 		h.store.mu.Unlock()
-		go func() { // it is fused with its claim
+		go func() { // the job is preclaimed
 			if _, err := h.trySubmit(1, nil); err != nil {
 				t.Error(err)
 			}

@@ -47,14 +47,14 @@ func TestWhileNoCommitIsMadeLittleIsTried(t *testing.T) {
 	}
 }
 
-// How much the scheduler has piled up shows in how much it asks the store for at once.
+// The backlog of the scheduler shows in how much it asks the store for at once.
 func TestWhileNoCommitIsMadeNothingPilesUp(t *testing.T) {
 	const jobs = 5
 	for name, overlap := range map[string]carillon.Overlap{"skip": carillon.OverlapSkip, "replace": carillon.OverlapReplace} {
 		t.Run("overlap "+name, func(t *testing.T) {
 			in(t, func(h *house) { h.handle, h.concurrency = slow(20*time.Minute), 2*jobs }, func(h *house) {
 				h.submit(jobs, recurring(10*time.Second, overlap))
-				time.Sleep(15 * time.Second) // a run of each goes on, so that the next one has to be decided about
+				time.Sleep(15 * time.Second) // a run of each goes on, so the next one must be decided
 				h.store.set(always, nil)
 				time.Sleep(10 * time.Minute)
 				if _, longest := h.store.counts(); longest > 4*jobs {
@@ -69,7 +69,7 @@ func TestWhileNoCommitIsMadeNothingPilesUp(t *testing.T) {
 
 func TestAfterAnOutageEverythingRuns(t *testing.T) {
 	in(t, func(h *house) { h.handle = slow(time.Second) }, func(h *house) {
-		jobs := h.submit(3, nil) // they end while nothing can be written
+		jobs := h.submit(3, nil) // they end while the store takes no writes
 		jobs = append(jobs, h.submit(30, after(30*time.Second))...)
 		h.store.set(always, nil)
 		time.Sleep(10 * time.Minute)
@@ -98,7 +98,7 @@ func TestRunningIsWrittenForRunsThatOutlastAMoment(t *testing.T) {
 			time.Sleep(d)
 			return nil
 		}
-		for range 20 { // at different moments between two looks
+		for range 20 { // at different moments between two rounds of the record loop
 			short := h.submit(1, nil)[0].ID
 			long := h.submit(1, func(d *carillon.Definition) { d.Priority = 9 })[0].ID
 			time.Sleep(500 * time.Millisecond)

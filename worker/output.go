@@ -9,9 +9,10 @@ import (
 )
 
 const (
-	// flushLines are reported at once by whoever prints: a run that prints faster than that waits for the log store.
+	// flushLines is how many lines the goroutine that prints them reports at once by itself: so a run that
+	// prints faster than the record loop reports waits for the log store.
 	flushLines = 1000
-	// maxHeldLines bounds what is kept of an attempt's output while it is not taken.
+	// maxHeldLines bounds the lines of an attempt that are kept while the log store does not take them.
 	maxHeldLines = 10_000
 )
 
@@ -20,13 +21,13 @@ type output struct {
 	mu      sync.Mutex
 	lines   []carillon.Line
 	away    int        // lines that are being reported
-	back    *sync.Cond // they are not any more
+	back    *sync.Cond // the report has returned
 	next    int64      // offset of the next line
 	dropped int64
 }
 
-// print takes one line. A log store that takes nothing, such as a full disk, does not stop the run: what there is no room
-// for is dropped, and said so in its place.
+// print takes one line. A log store that takes nothing, such as a full disk, does not stop the run: lines for
+// which there is no room are dropped, and a line in their place says how many.
 func (a *attempt) print(stream, text string) {
 	if a.out.add(stream, text) {
 		r := carillon.Report{Held: a.Held(), Token: a.Token, Lines: a.out.take()}
@@ -51,7 +52,7 @@ func (o *output) add(stream, text string) (full bool) {
 	return len(o.lines)%flushLines == 0
 }
 
-// sayDropped puts into the place of lines that were dropped how many they are. The caller holds mu.
+// sayDropped adds a line, in the place of dropped lines, that says how many they are. The caller holds mu.
 func (o *output) sayDropped() {
 	if o.dropped > 0 {
 		o.append("carillon", fmt.Sprintf("%d lines are missing here: the log store did not take them", o.dropped))
@@ -64,7 +65,7 @@ func (o *output) append(stream, text string) {
 	o.next++
 }
 
-// take lends out what has been printed, in order: nothing while lines before it are still away.
+// take lends out the printed lines, in order. It returns none while earlier lines are still being reported.
 func (o *output) take() []carillon.Line {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,7 +77,7 @@ func (o *output) take() []carillon.Line {
 	return lines
 }
 
-// taken says that lines that were lent out have been kept, or comes back with them to be tried again.
+// taken ends the loan of lines: either they have been kept, or they go back to be reported again.
 func (o *output) taken(lines []carillon.Line, kept bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -92,7 +93,8 @@ func (o *output) taken(lines []carillon.Line, kept bool) {
 	}
 }
 
-// rest is what is left when nothing more will be printed. It waits for what is away, but not for an outage.
+// rest is the lines that are left when nothing more will be printed. It waits for lines that are being
+// reported, but not for an outage.
 func (o *output) rest() []carillon.Line {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -114,5 +116,5 @@ func (o *output) rest() []carillon.Line {
 	return o.lines
 }
 
-// restWait is how long an end waits for a report of lines that is on its way.
+// restWait is how long the end of an attempt waits for lines that are being reported.
 const restWait = 2 * time.Second

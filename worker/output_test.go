@@ -44,7 +44,7 @@ func (l *logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	return errInjected
 }
 
-// printed is all that is kept of a run's output.
+// printed is the kept output of a run.
 func (h *house) printed(run carillon.Run) []carillon.Line {
 	h.t.Helper()
 	lines, err := h.logs.Read(context.Background(), carillon.LogQuery{
@@ -56,8 +56,8 @@ func (h *house) printed(run carillon.Run) []carillon.Line {
 	return lines
 }
 
-// expectPrinted says that the lines are the numbers from 0 to n-1, where so many numbers are left out as a line in their
-// place says.
+// expectPrinted checks that the lines are the numbers from 0 to n-1. Where numbers are missing, a line in
+// their place must say how many.
 func (h *house) expectPrinted(lines []carillon.Line, n int) (gaps int) {
 	h.t.Helper()
 	next := 0
@@ -167,7 +167,7 @@ func TestAGapAtTheEndOfTheOutputIsCountedToo(t *testing.T) {
 	})
 }
 
-// A log store that is slow to fail has what is held in its hands while it tries; more is printed meanwhile.
+// A log store that is slow to fail has the held lines while it tries; the run prints more meanwhile.
 func TestWhatIsHeldOfAnOutputStaysBounded(t *testing.T) {
 	in(t, nil, func(h *house) {
 		var mu sync.Mutex

@@ -8,17 +8,18 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// pullLoops is more than one so that the next runs are asked for while the claims of others are being committed.
+// pullLoops is more than one so that the worker asks for the next runs while nodes commit the claims of
+// others.
 const pullLoops = 4
 
-// pull asks for as many runs as there are free slots. No more: what a worker has in hand no other worker can take, and no
-// priority can overtake.
+// pull asks for as many runs as there are free slots. It asks for no more: another worker cannot take a run
+// that this worker holds, and a run of higher priority cannot overtake it.
 func (w *Worker) pull(ctx context.Context) {
 	for ctx.Err() == nil {
 		if !w.ends.caughtUp(ctx) {
 			return
 		}
-		if w.cfg.Clock() > w.lease.Until() { // what came now would have to be handed back
+		if w.cfg.Clock() > w.lease.Until() { // the worker would have to hand back a run that came now
 			sleep(ctx, tendEvery)
 			continue
 		}
@@ -29,7 +30,7 @@ func (w *Worker) pull(ctx context.Context) {
 		sent := w.cfg.Clock()
 		id := w.ID()
 		tasks, err := w.cfg.Desk.Pull(ctx, carillon.Pull{Worker: id, Queues: w.cfg.Queues, Max: n})
-		tasks = tasks[:min(n, len(tasks))] // no desk gives more
+		tasks = tasks[:min(n, len(tasks))] // no dispatcher returns more
 		w.slots.release(n - len(tasks))
 		late := w.late(sent)
 		if ctx.Err() != nil {
@@ -52,7 +53,7 @@ func (w *Worker) pull(ctx context.Context) {
 	}
 }
 
-// late says why what came with an answer must not begin: by now it may be somebody else's.
+// late says why the runs of an answer must not begin: another worker may hold them by now.
 func (w *Worker) late(sent time.Duration) string {
 	switch now := w.cfg.Clock(); {
 	case now-sent > carillon.PullLate && !w.cfg.Inside:
@@ -75,11 +76,11 @@ func (w *Worker) handBack(task carillon.Task, why string) {
 	w.ends.add(a)
 }
 
-// sayEvery is how often a worker that no server answers says so again.
+// sayEvery is how often a worker logs again that no server answers.
 const sayEvery = time.Minute
 
-// silent says that the desk does not answer, and again every minute; whatever works next says that it does again. The error
-// names the servers that were tried.
+// silent logs that the dispatcher does not answer, and logs it again every minute. The next beat or
+// registration that succeeds logs that it answers again. The error names the servers that the client tried.
 func (w *Worker) silent(what string, err error) {
 	if errors.Is(err, carillon.ErrLost) {
 		return // the next beat hears of it and opens a new session
@@ -93,7 +94,7 @@ func (w *Worker) silent(what string, err error) {
 }
 
 func (w *Worker) answered() {
-	if w.away.Swap(false) && !w.cfg.Inside { // a node says itself that its store works again
+	if w.away.Swap(false) && !w.cfg.Inside { // a node logs itself that its store works again
 		w.cfg.Logger.Info("the control node answers again")
 	}
 }

@@ -12,16 +12,16 @@ import (
 	"github.com/carillon-run/carillon/executor"
 )
 
-// wire is the way to a desk, on which calls take their time, or get lost.
+// wire is the connection to a dispatcher. Its calls can be slow or get lost.
 type wire struct {
 	carillon.Desk
 	mu      sync.Mutex
 	slow    time.Duration // of pulls, before the answer
 	away    bool          // reports do not arrive
 	deaf    bool          // reports arrive, their answers do not
-	unheard bool          // the desk does not notice that a pull was given up
+	unheard bool          // the dispatcher does not notice that a pull was given up
 	reports int
-	beat    func(context.Context, carillon.Beat) (carillon.Orders, error) // instead of the desk's; nil: that
+	beat    func(context.Context, carillon.Beat) (carillon.Orders, error) // nil: the dispatcher's
 }
 
 func (w *wire) set(f func()) {
@@ -204,7 +204,8 @@ func TestWhenTheStoreIsAwayForLongerThanTheLeaseRunningWorkIsStoppedAndLost(t *t
 func TestWhatWasClaimedForASessionThatIsOverIsNotBegun(t *testing.T) {
 	in(t, remote, func(h *house) {
 		time.Sleep(2 * carillon.SessionTime)
-		h.between.set(func() { h.between.slow = 2 * time.Second }) // the answer is on its way while the session ends
+		// The answer is on its way while the session ends.
+		h.between.set(func() { h.between.slow = 2 * time.Second })
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(200 * time.Millisecond)
 		before := h.worker.ID()

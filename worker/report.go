@@ -9,11 +9,13 @@ import (
 )
 
 const (
-	// reportLoops is more than one so that ends go on being reported while a batch of them waits to be written.
+	// reportLoops is more than one so that the worker goes on reporting ends while one batch waits to be
+	// written.
 	reportLoops = 4
 	// maxReports bounds one report.
 	maxReports = 2000
-	// weight is about how many bytes a run without a payload takes here and at a desk in the same process.
+	// weight is about how many bytes a run without a payload takes, here and in a dispatcher in the same
+	// process.
 	weight = 1200
 )
 
@@ -22,7 +24,7 @@ type ends struct {
 	limit   int // of pending
 	mu      sync.Mutex
 	waiting []*attempt // each with its outcome
-	pending int        // bytes of those that wait or are on their way
+	pending int        // bytes of the ends that wait or are being reported
 	ready   chan struct{}
 }
 
@@ -41,7 +43,7 @@ func (e *ends) wake() {
 	}
 }
 
-// take waits for results and takes some; none when ctx has ended.
+// take waits for results and takes some; it returns none when ctx has ended.
 func (e *ends) take(ctx context.Context) []*attempt {
 	for {
 		e.mu.Lock()
@@ -87,7 +89,7 @@ func (a *attempt) weight() int {
 	return n
 }
 
-// caughtUp waits until not too many ends are pending.
+// caughtUp waits until the pending ends are within the limit.
 func (e *ends) caughtUp(ctx context.Context) bool {
 	for {
 		e.mu.Lock()
@@ -102,7 +104,7 @@ func (e *ends) caughtUp(ctx context.Context) bool {
 	}
 }
 
-// report hands in results until each has its receipt: a result is never given up for an outage.
+// report sends results until each has its receipt: an outage never makes it give up a result.
 func (w *Worker) report(ctx context.Context) {
 	for {
 		batch := w.ends.take(ctx)
@@ -124,7 +126,7 @@ func (w *Worker) report(ctx context.Context) {
 	}
 }
 
-// insist repeats a report until it is answered; it gives up only when the worker does.
+// insist repeats a report until the dispatcher answers; it gives up only when the worker does.
 func (w *Worker) insist(ctx context.Context, reports []carillon.Report) (receipts []carillon.Receipt, ok bool) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		receipts, err := w.cfg.Desk.Report(ctx, w.ID(), reports)
@@ -133,7 +135,8 @@ func (w *Worker) insist(ctx context.Context, reports []carillon.Report) (receipt
 		}
 		w.silent("report results", err)
 		if !sleep(ctx, wait) {
-			// As text: an error of the store would be taken for one more line of an outage, of which most are held back.
+			// The error goes into the log as text: the node's log would take an error of the store for one
+			// more line of an outage, and it holds most of those back.
 			w.cfg.Logger.Error("results not recorded: their runs will be performed again", "runs", len(reports), "error", err.Error())
 			return nil, false
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon/worker"
 )
 
-// unreachable is the way to a desk that is not there.
+// unreachable is the connection to a dispatcher that does not exist.
 type unreachable struct{ carillon.Desk }
 
 func (unreachable) Register(context.Context, carillon.Registration) (string, error) {

@@ -5,15 +5,16 @@ import (
 	"sync"
 )
 
-// slots are the attempts that may still begin.
+// slots are the attempts that can still begin.
 type slots struct {
 	mu    sync.Mutex
 	free  int
-	freed chan struct{} // capacity 1: there may be some to take
+	freed chan struct{} // capacity 1: there may be slots to take
 }
 
-// take waits until there are free slots and takes half of them, at least one; 0 when ctx has ended. The other half is for
-// those who ask beside: while one batch of claims is being written, the next can be asked for.
+// take waits until there are free slots and takes half of them, at least one; it returns 0 when ctx has
+// ended. The other half is for the other pull loops: while one batch of claims is being written, they can ask
+// for the next.
 func (s *slots) take(ctx context.Context) int {
 	for {
 		s.mu.Lock()

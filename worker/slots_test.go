@@ -69,7 +69,7 @@ func TestAWorkerTakesNoMoreThanItCanRun(t *testing.T) {
 				urgent := h.submit(1, priority(9, 0))[0].ID
 				time.Sleep(5 * time.Minute)
 				got := h.started()
-				// Two run; at most as many again were on their way to a slot when it came.
+				// Two run; at most two more were on their way to a slot when the urgent job came.
 				if at := slices.Index(got, urgent); len(got) != 11 || at > 4 {
 					t.Errorf("the urgent job %s is number %d to begin: %v", urgent, at+1, got)
 				}
@@ -78,7 +78,7 @@ func TestAWorkerTakesNoMoreThanItCanRun(t *testing.T) {
 	}
 }
 
-// takeAway writes that nobody holds the run, as a sweeper would.
+// takeAway writes that no worker holds the run, as a sweep would.
 func (h *house) takeAway(job carillon.JobID) {
 	h.t.Helper()
 	whole, err := h.ledger.Whole(context.Background(), carillon.DefaultNamespace, job)
@@ -96,7 +96,7 @@ func TestAnAttemptWhoseRunWasTakenAwayIsStoppedAndItsResultRefused(t *testing.T)
 		h.handle = func(ctx context.Context, task executor.Task) error {
 			if task.Run.Attempt == 1 {
 				<-ctx.Done()
-				time.Sleep(7 * time.Second) // slow to go, and then it claims to have done its work
+				time.Sleep(7 * time.Second) // slow to stop; then it claims to have done its work
 			}
 			return task.SetResult(fmt.Appendf(nil, "attempt %d", task.Run.Attempt))
 		}
@@ -182,7 +182,8 @@ func TestAWorkerWhoseSessionIsLostLetsGoOfItsRunsAndOpensANewOne(t *testing.T) {
 			return nil
 		}
 	}, func(h *house) {
-		time.Sleep(carillon.SessionTime) // after which the coordinator takes no stranger for one from before its start
+		// After that the coordinator no longer takes an unknown worker for one from before its own start.
+		time.Sleep(carillon.SessionTime)
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(time.Second)
 		before := h.worker.ID()

@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// A worker that is not known yet when its first claim is read was taken for dead, and the run began twice.
+// A scheduler that read the first claim of a worker before it knew the worker took the worker for dead, and
+// the run began twice.
 func TestAJobRunsOnceHoweverEarlyItIsSubmitted(t *testing.T) {
 	const rounds = 100
 	for name, start := range map[string]func(h *house, submit func()){
@@ -61,8 +62,8 @@ func anHourBefore(h *house, submit func()) {
 	h.live()
 }
 
-// The claim is as old as the submit, so whoever reads it between its commit and the answer finds a claim of long ago that
-// its worker does not know of.
+// The claim is as old as the submit. So a loop that reads it between its commit and the answer finds a claim
+// of long ago that its worker does not know of.
 func TestAJobThatWaitedForTheLedgerRunsOnceThoughItsCommitIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { playStart(t, 20*time.Millisecond, anHourBefore) })
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// A worker that is told to stop has asked for runs, and still performs others for a while.
+// A worker that is told to stop has already asked for runs, and still performs others for a while.
 func TestWhatIsClaimedForAWorkerThatStopsIsHandedBackAtOnce(t *testing.T) {
 	claimTakesLong := func(h *house) { h.store.delay = 100 * time.Millisecond }
 	const early, late = -50 * time.Millisecond, 50 * time.Millisecond

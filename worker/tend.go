@@ -11,15 +11,16 @@ import (
 
 const (
 	tendEvery = 200 * time.Millisecond
-	// briefly is how long a run goes on before the desk is told that it runs: most have ended by then, and one more
-	// write for each would cost as much as its claim.
+	// briefly is how long a run goes on before the worker reports that it runs: most runs have ended by then,
+	// and one more write for each would cost as much as its claim.
 	briefly = 100 * time.Millisecond
-	// beatTime bounds a beat: what it says must not be so old when it arrives that a run which has begun since would seem
-	// to be missing. Shorter than what is left of Handover when the last run may begin.
+	// beatTime bounds a beat. A beat must not arrive so late that a run which began after it was sent seems
+	// to be missing. So beatTime is shorter than the part of Handover that is left when the last run can
+	// begin.
 	beatTime = carillon.Handover - carillon.PullLate - 100*time.Millisecond
 )
 
-// register opens a session, trying until there is one; false when ctx has ended.
+// register opens a session. It tries until it succeeds; it returns false when ctx has ended.
 func (w *Worker) register(ctx context.Context) bool {
 	r := carillon.Registration{Name: w.cfg.Name, Profile: carillon.Profile{
 		Host: w.cfg.Host, Version: w.cfg.Version, Queues: w.cfg.Queues, Slots: w.cfg.Concurrency,
@@ -46,8 +47,9 @@ func (w *Worker) register(ctx context.Context) bool {
 	}
 }
 
-// beat prolongs the session and the lease. The lease counts from when the beat was sent: whoever answered it knows of no
-// later moment at which this worker was alive. When the session is over, everything is let go of and a new one is opened.
+// beat prolongs the session and the lease. The lease counts from when the worker sent the beat: the node that
+// answered knows of no later moment at which this worker was alive. When the session is over, beat stops all
+// attempts and opens a new session.
 func (w *Worker) beat(ctx context.Context) {
 	tick := time.NewTicker(carillon.BeatEvery)
 	defer tick.Stop()
@@ -79,7 +81,8 @@ func (w *Worker) beat(ctx context.Context) {
 	}
 }
 
-// beatNow reads stopping first: what a pull brought before the worker gave up the last of them is listed.
+// beatNow reads stopping before it lists the holds: when stopping is set, all pulls have ended, so the beat
+// lists every run that they brought.
 func (w *Worker) beatNow(number int64) carillon.Beat {
 	stopping := w.stopping.Load()
 	return carillon.Beat{ID: w.ID(), Number: number, Holds: w.holds(stopping), Stopping: stopping}
@@ -100,8 +103,8 @@ func (w *Worker) obey(stop []carillon.Order) {
 	}
 }
 
-// keepLease stops everything when the lease is over: no beat was answered, or the process was frozen. Commands were killed
-// by their supervisors then, so the rest stops too.
+// keepLease stops all attempts when the lease is over: no beat was answered, or the process was frozen. The
+// supervisors have killed their commands by then, so the rest stops too.
 func (w *Worker) keepLease(ctx context.Context) {
 	for sleep(ctx, tendEvery) {
 		w.checkLease()
@@ -118,7 +121,7 @@ func (w *Worker) checkLease() {
 	w.cancelAll(executor.ErrLeaseOver)
 }
 
-// record reports what was printed and what has begun.
+// record reports the lines that attempts print and the attempts that have begun.
 func (w *Worker) record(ctx context.Context) {
 	for sleep(ctx, tendEvery) {
 		now := carillon.Now()
@@ -145,7 +148,7 @@ func (w *Worker) record(ctx context.Context) {
 	}
 }
 
-// news are what the attempt has to say while it goes on. Whoever takes them calls told afterwards.
+// news are what the attempt has to report while it goes on. A caller that takes them calls told afterwards.
 func (a *attempt) news(now carillon.Time) (r carillon.Report, any bool) {
 	a.mu.Lock()
 	if a.finishing {

@@ -1,6 +1,7 @@
-// Package worker performs runs. It gets them from a desk: that of the node it is part of, or, by way of package client,
-// that of any node it can dial. Its parts each have a file: pull (get work), hands (who does it), execute (one attempt), output (what
-// it prints), report (what became of it) and tend (session, lease, what should stop).
+// Package worker performs runs. It gets them from a dispatcher: the dispatcher of the node that it is part
+// of, or, through package client, the dispatcher of any node that it can dial. Each part has a file: pull
+// (get work), pool (the goroutines that perform it), execute (one attempt), output (printed lines), report
+// (outcomes) and tend (session, lease, orders to stop).
 package worker
 
 import (
@@ -20,23 +21,26 @@ import (
 // Config says what a worker works on.
 type Config struct {
 	Desk      carillon.Desk
-	Name      string                       // what it calls itself, for people
+	Name      string                       // the worker's name, for people
 	Host      string                       // the machine, for people; default its host name
-	Version   string                       // of the program, for people; default not told
+	Version   string                       // of the program, for people; default not reported
 	Executors map[string]executor.Executor // by kind of target: "command", "http", "handler"
 
-	// Queues to serve, "name" or "name=weight"; none: all. Weights share the slots while several have work.
+	// Queues to serve, each "name" or "name=weight"; none: all. Weights divide the slots while several queues
+	// have work.
 	Queues      []string
 	Concurrency int           // attempts at the same time; default 64
-	Drain       time.Duration // how long a stop waits for what runs; default 10s
-	// Pending bounds what has ended and is not yet recorded, in bytes. Slots are free as soon as a run returns, so without a
-	// bound a fast worker would outrun the store without end. Default 24 MB, less than 20,000 runs.
+	Drain       time.Duration // how long a stop waits for running attempts; default 10s
+	// Pending bounds, in bytes, the attempts that have ended and are not yet recorded. A slot is free as soon
+	// as its run returns, so without a bound a fast worker would outrun the store without end. Default 24 MB,
+	// less than 20,000 runs.
 	Pending int
 	Logger  *slog.Logger // default slog.Default()
 
-	// Inside says that the desk is in the same process: its answers cannot be lost, so it does not matter how long they take.
+	// Inside says that the dispatcher is in the same process. Its answers cannot be lost, so it does not
+	// matter how long they take.
 	Inside bool
-	// Clock is what leases are measured by. Default executor.Boottime; in a test bubble, which has a time of its own, that.
+	// Clock measures leases. Default executor.Boottime; a test in a bubble passes the bubble's clock.
 	Clock func() time.Duration
 }
 
@@ -46,20 +50,20 @@ type Worker struct {
 	lease executor.Lease
 	slots slots
 	hands hands
-	base  context.Context // of all attempts; ends when the worker has let go of everything
+	base  context.Context // of all attempts; ends when the worker has released everything
 	end   context.CancelFunc
 
 	mu   sync.Mutex
-	id   string // of the present session
+	id   string // of the current session
 	held map[carillon.RunID]*attempt
 
 	ends    ends
 	dropped chan struct{} // capacity 1: an attempt is over
-	away    atomic.Bool   // the desk does not answer
-	said    atomic.Int64  // when that was said last, by the clock
-	over    atomic.Bool   // the lease is, and that was said
+	away    atomic.Bool   // the dispatcher does not answer
+	said    atomic.Int64  // when the worker last logged that, by the clock
+	over    atomic.Bool   // the lease is over, and the worker has logged that
 
-	stopping atomic.Bool   // it has given up its pulls, and asks for no more
+	stopping atomic.Bool   // the worker has ended its pulls, and asks for no more runs
 	hurry    chan struct{} // capacity 1: beat now
 }
 
@@ -69,7 +73,7 @@ func New(cfg Config) *Worker {
 	cfg.Pending = cmp.Or(cfg.Pending, 24<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Host == "" {
-		cfg.Host, _ = os.Hostname() // not told where the machine does not know it
+		cfg.Host, _ = os.Hostname() // stays empty if the machine does not know it
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = executor.Boottime
@@ -82,8 +86,8 @@ func New(cfg Config) *Worker {
 	return w
 }
 
-// Run works until ctx ends: then it asks for nothing more, waits up to Drain for what runs, and hands back the rest. While
-// the desk does not answer it keeps what it has to report, and tries again.
+// Run works until ctx ends. Then it asks for no more runs, waits up to Drain for running attempts, and hands
+// back the rest. While the dispatcher does not answer, the worker keeps its reports and tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.end()
 	defer w.hands.close()
@@ -104,7 +108,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		pullers.Go(func() { w.pull(ctx) })
 	}
 	pullers.Wait()
-	w.stopping.Store(true) // a node may just be claiming for a pull that was given up; it hears of that now
+	w.stopping.Store(true) // a node may still be claiming for a pull that ended; the beat tells it
 	w.hurry <- struct{}{}
 	w.drain()
 	stop()
@@ -113,7 +117,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain waits for what runs, and hands back what takes too long.
+// drain waits for running attempts, and hands back those that take too long.
 func (w *Worker) drain() {
 	if running, _ := w.Running(); running > 0 {
 		w.cfg.Logger.Info("waiting for running work", "runs", running, "at_most", w.cfg.Drain)
@@ -136,18 +140,19 @@ func (w *Worker) drain() {
 	}
 }
 
-// abandonAfter is how long a stop waits for those who do not listen. They end with the process; their runs are taken back.
+// abandonAfter is how much longer a stop waits for attempts that do not react to it. They end with the
+// process; nodes take their runs back.
 const abandonAfter = 15 * time.Second
 
 func (w *Worker) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if err := w.cfg.Desk.Leave(ctx, w.ID()); err != nil && !errors.Is(err, carillon.ErrLost) {
-		w.cfg.Logger.Error("end the session", "error", err) // it runs out
+		w.cfg.Logger.Error("end the session", "error", err) // the session then runs out
 	}
 }
 
-// ID is what the worker is known by at present; it changes when its session is lost.
+// ID is the worker's current id; it changes when the worker loses its session.
 func (w *Worker) ID() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,8 +175,9 @@ func (w *Worker) all() []*attempt {
 	return all
 }
 
-// begin starts the attempts that tasks are, unless the session that they were claimed for is over: then they may be somebody
-// else's already. Should an attempt before one of them still be going on here, it waits for that to end.
+// begin starts an attempt for each task, unless the session that the tasks were claimed for is over: then
+// another worker may already hold their runs. If an earlier attempt of the same run still goes on here, the
+// new one waits for it to end.
 func (w *Worker) begin(tasks []carillon.Task, session string, asked time.Duration) bool {
 	list := make([]*attempt, len(tasks))
 	w.mu.Lock()
@@ -209,8 +215,9 @@ func (w *Worker) drop(a *attempt) {
 	}
 }
 
-// Notice takes what the ledger of the same process has committed, so that the worker inside a node stops at once what
-// somebody asked to stop or took away. Others hear of it with their next beat.
+// Notice takes the changes that the ledger of the same process has committed. So the worker inside a node
+// stops an attempt at once when a caller asked for its stop or a node took its run away. Other workers
+// hear of it with their next beat.
 func (w *Worker) Notice(committed []carillon.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,7 +225,7 @@ func (w *Worker) Notice(committed []carillon.Change) {
 		for k := range committed[i].Runs {
 			run := &committed[i].Runs[k]
 			if own := run.Worker == w.id && !run.Has(carillon.Stop); own && (run.State == carillon.Claimed || run.State == carillon.Succeeded) {
-				continue // what it asked for itself, which is nearly everything: not worth a look
+				continue // the worker asked for this itself, as for nearly everything: nothing to do
 			}
 			a := w.held[run.ID]
 			switch {
@@ -232,16 +239,17 @@ func (w *Worker) Notice(committed []carillon.Change) {
 	}
 }
 
-// Running is how many attempts the worker holds, and how many it could.
+// Running is how many attempts the worker holds, and how many it can hold.
 func (w *Worker) Running() (held, slots int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.held), w.cfg.Concurrency
 }
 
-// holds are the attempts whose end has no receipt yet. Inside a node those that were asked for within the last beat are left
-// out: they were claimed even later, so the next beat is early enough to list them, and most have ended by then. But a worker
-// that is stopping lists all: the desk takes back at once what it does not list.
+// holds lists the attempts whose end has no receipt yet. Inside a node it leaves out attempts that the worker
+// asked for within the last beat: they were claimed even later, so the next beat lists them early enough, and
+// most have ended by then. But a worker that is stopping lists all: the dispatcher takes back at once every
+// run that it does not list.
 func (w *Worker) holds(stopping bool) (list []carillon.Held) {
 	now := w.cfg.Clock()
 	w.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// record is a line of a file without its run. Its text is still escaped and valid until the next one is read.
+// record is a line of a file without its run. Its text is still escaped, and valid until the next line is
+// read.
 type record struct {
 	position
 	at     carillon.Time
@@ -31,7 +32,7 @@ func (r *record) line() carillon.Line {
 // runWidth is the length of a run's id and the space behind it.
 var runWidth = len(carillon.RunID{}.String()) + 1
 
-// runText is what the lines of a run begin with.
+// runText is the beginning of every line of a run.
 func runText(run carillon.RunID) []byte { return []byte(run.String() + " ") }
 
 func appendRecord(b, runText []byte, p position, line *carillon.Line) []byte {
@@ -48,7 +49,8 @@ func appendRecord(b, runText []byte, p position, line *carillon.Line) []byte {
 	return append(b, '\n')
 }
 
-// parse reads what appendRecord wrote, without the run and the line's end. Everything else is not a record.
+// parse reads a record that appendRecord wrote, without the run and the end of the line. Anything else is not
+// a record.
 func parse(b []byte) (r record, ok bool) {
 	var fields [4][]byte
 	for i := range fields {
@@ -66,7 +68,7 @@ func parse(b []byte) (r record, ok bool) {
 	return record{position{int32(attempt), offset}, carillon.Time(at), stream, b}, true
 }
 
-// streamName spares an allocation for every line.
+// streamName spares an allocation for every line of the usual streams.
 func streamName(b []byte) (string, bool) {
 	switch string(b) {
 	case "stdout":
@@ -78,8 +80,9 @@ func streamName(b []byte) (string, bool) {
 	return string(name), ok
 }
 
-// appendEscaped writes text so that it stays on one line, harms no terminal and is UTF-8 (or grep would call the file
-// binary): backslashes, control characters except tabs, broken UTF-8, and the character also are escaped.
+// appendEscaped writes text so that it stays on one line, harms no terminal and is UTF-8 (or grep would call
+// the file binary). It escapes backslashes, control characters except tabs, broken UTF-8, and the character
+// also.
 func appendEscaped(b []byte, s string, also byte) []byte {
 	done := 0
 	for i := 0; i < len(s); {
@@ -88,7 +91,7 @@ func appendEscaped(b []byte, s string, also byte) []byte {
 		if c >= utf8.RuneSelf {
 			var r rune
 			r, size = utf8.DecodeRuneInString(s[i:])
-			good = (r != utf8.RuneError || size > 1) && r > 0x9f // up to there they control terminals, too
+			good = (r != utf8.RuneError || size > 1) && r > 0x9f // up to 0x9f they control terminals, too
 		}
 		if !good {
 			b = append(b, s[done:i]...)
@@ -114,7 +117,7 @@ func appendEscape(b []byte, c byte) []byte {
 	return hex.AppendEncode(append(b, `\x`...), []byte{c})
 }
 
-// plain says whether b could have been written by appendEscaped.
+// plain says whether appendEscaped could have written b.
 func plain(b []byte) bool {
 	if bytes.IndexByte(b, 0) >= 0 { // a hole that a power cut has left
 		return false
@@ -172,8 +175,8 @@ func newReader(f io.ReaderAt, to int64) *reader {
 	return &reader{src: bufio.NewReaderSize(io.NewSectionReader(f, 0, to), 256<<10)}
 }
 
-// line returns the next line without its end, and where it begins. It is valid until the next one is read. io.EOF means
-// that there is none: a line without an end is torn.
+// line returns the next line without its end, and where the line begins. The line is valid until the next one
+// is read. io.EOF means that there is none: a line without an end is torn.
 func (r *reader) line() (line []byte, at int64, err error) {
 	line, err = r.src.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -192,7 +195,7 @@ func (r *reader) line() (line []byte, at int64, err error) {
 	return line[:len(line)-1], at, nil
 }
 
-// splitRun takes the run off a line.
+// splitRun cuts the run off a line.
 func splitRun(line []byte) (run carillon.RunID, rest []byte, ok bool) {
 	if len(line) < runWidth || line[runWidth-1] != ' ' {
 		return run, nil, false

@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// load finds the segments that former processes have left. Those without an index are read from end to end; there is at
-// most about one for each place, because all others were sealed.
+// load finds the segments that earlier processes have left. It reads those without an index from end to end;
+// there is at most about one for each place, because all others were sealed.
 func (l *Logs) load() error {
 	namespaces, err := l.names(".")
 	if err != nil {
@@ -36,7 +36,8 @@ func (l *Logs) load() error {
 	return nil
 }
 
-// passOver says what cannot be read. The server starts all the same: runs do not depend on what earlier ones printed.
+// passOver logs what cannot be read. The server starts all the same: runs do not depend on the output of
+// earlier runs.
 func (l *Logs) passOver(name string, err error) (passed bool) {
 	if err != nil {
 		l.logger.Warn("logs are passed over", "path", name, "error", err)
@@ -78,7 +79,8 @@ func (l *Logs) loadPack(p place) {
 	_ = l.seal(l.takeFull()) // on a full disk the server starts all the same; Trim tries again
 }
 
-// removeLeftover removes an index that was not finished, or whose segment is gone. Other files are not ours.
+// removeLeftover removes an index that was not finished, or whose segment is gone. It leaves all other files
+// alone.
 func (l *Logs) removeLeftover(p place, name string, names []string) error {
 	stem, unfinished := strings.CutSuffix(name, writingSuffix)
 	if !unfinished {
@@ -94,7 +96,8 @@ func (l *Logs) removeLeftover(p place, name string, names []string) error {
 }
 
 func (l *Logs) loadSegment(s *segment) error {
-	f, err := l.root.OpenFile(s.name(logSuffix), os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not hold it up
+	// O_NONBLOCK, so that a named pipe cannot block the start.
+	f, err := l.root.OpenFile(s.name(logSuffix), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
@@ -119,9 +122,9 @@ func (l *Logs) loadSegment(s *segment) error {
 	}
 	*s = *fresh
 	if s.size < info.Size() { // a crash has torn the last line
-		_ = l.truncate(s) // where this fails, reopen finds another size, and the next segment begins
+		_ = l.truncate(s) // if this fails, reopen finds another size and the next segment begins
 	}
-	keep, _ := keepOf(s.class, 0) // each chunk's own is not known any more
+	keep, _ := keepOf(s.class, 0) // the keep of each chunk is not known any more
 	s.wrote(carillon.Time(info.ModTime().UnixMilli()), keep)
 	return nil
 }
@@ -134,7 +137,7 @@ func (l *Logs) truncate(s *segment) error {
 	return errors.Join(f.Truncate(s.size), f.Close())
 }
 
-// scan makes the index of a segment from its lines. Whatever is not a line is passed over.
+// scan makes the index of a segment from its lines. It passes over everything that is not a line.
 func (l *Logs) scan(s *segment, f io.ReaderAt) error {
 	r := newReader(f, math.MaxInt64)
 	for {
@@ -160,7 +163,8 @@ func (l *Logs) scan(s *segment, f io.ReaderAt) error {
 	}
 }
 
-// names lists a directory in order. What is not there, or is a file that a person has put there, is empty.
+// names lists a directory in order. The list is empty if the directory does not exist, or if a person has put
+// a file in its place.
 func (l *Logs) names(dir string) ([]string, error) {
 	f, err := l.root.Open(dir)
 	if err != nil {
@@ -177,7 +181,7 @@ func (l *Logs) names(dir string) ([]string, error) {
 
 func (l *Logs) remove(name string) error { return ifThere(l.root.Remove(name)) }
 
-// ifThere makes nothing of an error that says that a file is not there.
+// ifThere ignores an error that says that a file does not exist.
 func ifThere(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// limits are what makes a segment full, and what is held for all of them. Tests have smaller ones.
+// limits say when a segment is full, and how much is held for all segments together. Tests have smaller ones.
 type limits struct {
 	size    int64 // bytes of a segment
 	extents int   // of a segment
@@ -21,7 +21,8 @@ type limits struct {
 	files   int   // open at the same time
 }
 
-// A held extent weighs about 100 bytes. The size stays far below 4 GiB, which is as far as an extent can point.
+// A held extent takes about 100 bytes. The size stays far below 4 GiB, the largest position that an extent
+// can have.
 var defaultLimits = limits{size: 64 << 20, extents: 1 << 17, held: 1 << 18, files: 32}
 
 // Logs is a carillon.LogStore under one directory. One process at a time writes to it.
@@ -38,22 +39,22 @@ type Logs struct {
 	gathered int        // those of open segments among them
 	full     []*segment // to be sealed
 	files    []*segment // whose files are open
-	uses     int64      // of files, so far
+	uses     int64      // how often files were used so far
 	skips    skips
 }
 
-// pack is the segments of a place.
+// pack has the segments of a place.
 type pack struct {
 	segments []*segment
-	open     *segment // the one of them that takes lines, or nil
+	open     *segment // the segment that takes lines, or nil
 }
 
-// Config is what Logs can be told. The zero value works.
+// Config configures Logs. The zero value works.
 type Config struct {
 	Logger *slog.Logger // default slog.Default()
 }
 
-// NewLogs opens the directory, and makes it if it is not there.
+// NewLogs opens the directory, and creates it if it does not exist.
 func NewLogs(dir string, cfg Config) (*Logs, error) { return newLogs(dir, defaultLimits, cfg) }
 
 func newLogs(dir string, limits limits, cfg Config) (*Logs, error) {
@@ -74,7 +75,7 @@ func newLogs(dir string, limits limits, cfg Config) (*Logs, error) {
 	return l, nil
 }
 
-// Close lets go of the directory. Segments that are not full go on with the next start.
+// Close closes the directory. The next start continues segments that are not full.
 func (l *Logs) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,7 +87,7 @@ func (l *Logs) Close() error {
 	return l.root.Close()
 }
 
-// Append has written some of the chunks when it returns an error. The caller may send all of them again.
+// Append can have written some of the chunks when it returns an error. The caller can send all of them again.
 func (l *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	places := make([]place, len(chunks))
 	for i := range chunks {
@@ -97,7 +98,7 @@ func (l *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 		}
 		places[i] = p
 	}
-	var batches []*batch // one for each place, so it is few
+	var batches []*batch // one for each place, so they are few
 	for i := range chunks {
 		at := slices.IndexFunc(batches, func(b *batch) bool { return b.place == places[i] })
 		if at < 0 {
@@ -119,7 +120,7 @@ func (l *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	return nil
 }
 
-// batch is what one write appends to a segment.
+// batch is the content of one write to a segment.
 type batch struct {
 	place
 	text    []byte
@@ -127,10 +128,11 @@ type batch struct {
 	keep    carillon.Duration
 }
 
-// lineHead is about what a line has besides its text.
+// lineHead is about how many bytes a line has besides its text.
 const lineHead = 64
 
-// largeBatch is written before it is complete, so that a large chunk is not in memory twice.
+// largeBatch is the size at which a batch is written before it is complete, so that a large chunk is not in
+// memory twice.
 const largeBatch = 1 << 20
 
 func (l *Logs) gather(b *batch, c *carillon.Chunk) error {
@@ -164,7 +166,9 @@ func (l *Logs) flush(b *batch) error {
 	err := l.append(b)
 	full := l.takeFull()
 	l.mu.Unlock()
-	_ = l.seal(full) // in the time of the caller whose lines made them full; after a failure Trim tries again, and says so
+	// The caller whose lines filled the segments spends the time to seal them. After a failure Trim tries
+	// again, and reports it.
+	_ = l.seal(full)
 	if err != nil {
 		return fmt.Errorf("append to log of %s: %w", b.extents[0].run, err)
 	}
@@ -172,7 +176,7 @@ func (l *Logs) flush(b *batch) error {
 	return nil
 }
 
-// append writes a batch to the open segment of its place. On failure the segment is as it was before.
+// append writes a batch to the open segment of its place. If it fails, the segment is as it was before.
 func (l *Logs) append(b *batch) error {
 	if l.held > 4*l.limits.held {
 		return errors.New("too much is in memory, because indexes cannot be written")
@@ -184,7 +188,7 @@ func (l *Logs) append(b *batch) error {
 	}
 	if _, err := l.write(s.file, b.text); err != nil {
 		if s.file.Truncate(s.size) != nil {
-			l.fill(s) // what follows its last line is never read
+			l.fill(s) // whatever follows its last line is never read
 		}
 		return err
 	}

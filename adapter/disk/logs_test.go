@@ -19,10 +19,10 @@ const due carillon.Time = 1_800_000_000_000 // 2027-01-15
 
 var run = carillon.RunID{Job: 77, Due: due}
 
-// lineStart is what a line of run begins with in a segment.
+// lineStart is the beginning of every line of run in a segment.
 var lineStart = run.String() + " "
 
-// logsIn are logs in a directory whose calls must not fail.
+// logsIn are logs in a directory. A call that fails fails the test.
 type logsIn struct {
 	testing.TB
 	*Logs
@@ -45,7 +45,7 @@ func openIn(t testing.TB, dir string, limits limits) logsIn {
 	return logsIn{t, logs, dir}
 }
 
-// restart is what a crash leaves for the next process: nothing is said at the end.
+// restart opens what a crash leaves for the next process: the first Logs is not closed.
 func (l logsIn) restart() logsIn {
 	l.Helper()
 	return openIn(l.TB, l.dir, l.limits)
@@ -67,7 +67,7 @@ func chunkOf(run carillon.RunID, offset int64, texts ...string) carillon.Chunk {
 	return c
 }
 
-// heard is the texts of the log of run.
+// heard returns the texts of the log of run.
 func (l logsIn) heard() (texts []string) {
 	l.Helper()
 	lines, err := l.Read(l.Context(), carillon.LogQuery{Namespace: "default", Run: run, Limit: 100})
@@ -87,7 +87,7 @@ func (l logsIn) expect(want ...string) {
 	}
 }
 
-// files are those with the suffix, of all namespaces and classes.
+// files returns the files with the suffix, of all namespaces and classes.
 func (l logsIn) files(suffix string) []string {
 	l.Helper()
 	names, err := filepath.Glob(filepath.Join(l.dir, "*", "*", "*"+suffix))
@@ -97,7 +97,7 @@ func (l logsIn) files(suffix string) []string {
 	return names
 }
 
-// file is the only segment.
+// file returns the only segment.
 func (l logsIn) file() string {
 	l.Helper()
 	names := l.files(".log")
@@ -158,7 +158,7 @@ func segmentIn(dir string) string {
 	return filepath.Join(dir, "default", "default", stemOf(carillon.Now())+".log")
 }
 
-// A crash can cut a line anywhere. The worker that sent it sends it again, and only that is read.
+// A crash can cut a line anywhere. The worker sends the line again, and only that line is read.
 func TestATornLineIsNotRead(t *testing.T) {
 	text := `half \ of` + "\x01\n" + `it`
 	whole := string(appendRecord(nil, runText(run), position{1, 1}, &carillon.Line{At: due, Stream: "stdout", Text: text}))
@@ -169,7 +169,7 @@ func TestATornLineIsNotRead(t *testing.T) {
 		logs.expect("first")
 		logs.say(1, text, "last")
 		logs.expect("first", text, "last")
-		logs.file() // it goes on with the same segment
+		logs.file() // it continues the same segment
 		logs.restart().expect("first", text, "last")
 	}
 }
@@ -234,7 +234,7 @@ func TestNothingIsTouchedOutside(t *testing.T) {
 	}
 }
 
-// What was printed before is spoiled in place: a caller that follows the log does not come there again.
+// The test spoils the earlier lines in place: a caller that follows the log does not read them again.
 func TestFollowingReadsWhatIsNew(t *testing.T) {
 	for name, limits := range map[string]limits{"open": defaultLimits, "sealed": {size: 1 << 19, extents: 1000, held: 1 << 18, files: 2}} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// openFor returns the segment of a place that takes so many bytes more, with its file.
+// openFor returns the segment of a place that has room for size more bytes, with its file.
 func (l *Logs) openFor(p place, size int64, now carillon.Time) (*segment, error) {
 	k := l.packs[p]
 	if k != nil && k.open != nil && k.open.size+size > l.limits.size {
@@ -20,7 +20,7 @@ func (l *Logs) openFor(p place, size int64, now carillon.Time) (*segment, error)
 		if err := l.reopen(k.open); err == nil {
 			return k.open, nil
 		}
-		l.fill(k.open) // removed or cut by a person: what is left of it can still be read
+		l.fill(k.open) // a person removed or cut it: the rest can still be read
 	}
 	return l.create(p, now)
 }
@@ -73,7 +73,7 @@ func (l *Logs) reopen(s *segment) error {
 	return nil
 }
 
-// keepOpen closes the file that was not used for longest if too many are open.
+// keepOpen registers an open file. If too many are open, it closes the one that was not used for longest.
 func (l *Logs) keepOpen(s *segment, f *os.File) {
 	if len(l.files) >= l.limits.files {
 		l.closeFile(slices.MinFunc(l.files, func(a, b *segment) int { return cmp.Compare(a.used, b.used) }))
@@ -85,19 +85,19 @@ func (l *Logs) keepOpen(s *segment, f *os.File) {
 
 func (l *Logs) closeFile(s *segment) {
 	if s.file != nil {
-		_ = s.file.Close() // nothing was synced, so there is nothing to be told
+		_ = s.file.Close() // nothing was synced, so there is nothing to report
 		s.file = nil
 		l.files = slices.DeleteFunc(l.files, func(other *segment) bool { return other == s })
 	}
 }
 
-// fill says that a segment takes no more lines, and is to be sealed.
+// fill marks a segment as full: it takes no more lines and is to be sealed.
 func (l *Logs) fill(s *segment) {
 	l.retire(s)
 	l.full = append(l.full, s)
 }
 
-// retire says that a segment takes no more lines, and that the caller is about to seal or to remove it.
+// retire says that a segment takes no more lines, and that the caller is about to seal or remove it.
 func (l *Logs) retire(s *segment) {
 	l.closeFile(s)
 	if k := l.packs[s.place]; k.open == s {
@@ -107,7 +107,7 @@ func (l *Logs) retire(s *segment) {
 	s.sealing = true
 }
 
-// fillLargest keeps the extents of open segments to what they may be.
+// fillLargest keeps the number of extents of open segments within its limit.
 func (l *Logs) fillLargest() {
 	if l.gathered <= l.limits.held {
 		return

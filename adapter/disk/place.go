@@ -10,7 +10,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// place is a directory of segments. Its parts are checked or made here, never taken from outside as they are.
+// place is a directory of segments. This file checks or makes its parts; they never come from outside
+// unchecked.
 type place struct {
 	namespace, class string
 }
@@ -27,7 +28,8 @@ func placeOf(namespace string, run carillon.RunID, keep time.Duration) (place, e
 	return place{namespace, classOf(keep)}, nil
 }
 
-// checkNamespace admits Carillon's words without a slash. They begin with a letter or digit, so ".." is none.
+// checkNamespace accepts the names that Carillon allows, except those with a slash. They begin with a letter
+// or digit, so ".." is refused.
 func checkNamespace(s string) error {
 	good := s != "" && len(s) <= 64
 	for i, r := range s {
@@ -47,14 +49,14 @@ const (
 
 const day = 24 * time.Hour
 
-// classes are the longest times that the lines of a class are kept. They are few, so that jobs that each have a retention
-// of their own still share segments. A segment goes when its last line may go, whatever its class.
+// classes are the longest times that the lines of a class are kept. They are few, so that jobs with different
+// retentions still share segments. Whatever its class, a segment goes when its last line can go.
 var classes = []time.Duration{
 	10 * time.Minute, time.Hour, 6 * time.Hour, day, 2 * day, 3 * day, 7 * day, 14 * day, 30 * day, 60 * day, 90 * day,
 	180 * day, 365 * day, 3650 * day, 36500 * day,
 }
 
-// classOf names the class of lines that are kept so long; 0 is by the server's rule.
+// classOf names the class of lines that are kept for the given time; 0 means by the server's rule.
 func classOf(keep time.Duration) string {
 	if keep <= 0 {
 		return defaultClass
@@ -63,7 +65,8 @@ func classOf(keep time.Duration) string {
 	return keepPrefix + carillon.Duration(classes[min(i, len(classes)-1)]).String()
 }
 
-// keepOf is the longest time that a class is kept. A directory of another name is not ours, and is left alone.
+// keepOf returns the longest time that a class is kept. A directory with another name is not ours, and is
+// left alone.
 func keepOf(class string, byDefault time.Duration) (keep time.Duration, ok bool) {
 	if class == defaultClass {
 		return byDefault, true
@@ -76,7 +79,7 @@ func keepOf(class string, byDefault time.Duration) (keep time.Duration, ok bool)
 // A segment is named by the time at which it began, in UTC. Names sort by time.
 const stemLayout = "2006-01-02T15-04-05.000"
 
-// The files of a segment: its lines, the index of a sealed one, and an index that is being written.
+// The files of a segment: its lines, the index of a sealed segment, and an index that is being written.
 const (
 	logSuffix     = ".log"
 	indexSuffix   = ".idx"
@@ -91,7 +94,7 @@ func beganAt(stem string) (carillon.Time, bool) {
 	return carillon.Time(at.UnixMilli()), err == nil && stemOf(carillon.Time(at.UnixMilli())) == stem
 }
 
-// position is the place of a line in what a run prints.
+// position is the place of a line in the output of a run.
 type position struct {
 	attempt int32
 	offset  int64

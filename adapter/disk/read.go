@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// defaultLimit is what a query without a limit gets: a log can be larger than memory.
+// defaultLimit is the limit of a query that sets none: a log can be larger than memory.
 const defaultLimit = 1000
 
 func (l *Logs) Read(ctx context.Context, q carillon.LogQuery) ([]carillon.Line, error) {
@@ -31,11 +31,12 @@ func (l *Logs) Read(ctx context.Context, q carillon.LogQuery) ([]carillon.Line, 
 	return lines, nil
 }
 
-// merge reads what segments have of a run as one log. What was sent twice is in it twice, and is read once.
+// merge reads the lines that segments have of a run as one log. Lines that were sent twice are in segments
+// twice; merge returns them once.
 type merge struct {
 	logs    *Logs
 	run     carillon.RunID
-	text    []byte    // what the run's lines begin with
+	text    []byte    // the beginning of the run's lines
 	sources []*source // by their next extent
 	open    []*cursor
 
@@ -43,10 +44,10 @@ type merge struct {
 	file    *os.File
 }
 
-// source gives the extents of the run that are in one segment, in order.
+// source yields the extents of the run in one segment, in order.
 type source struct {
 	*segment
-	page []extent // the next ones, never none
+	page []extent // the next ones, never empty
 	next int      // which extent of a sealed segment comes after the page; 0: none
 }
 
@@ -97,7 +98,8 @@ func (m *merge) find(ctx context.Context, namespace string, after position) erro
 
 func compareSources(a, b *source) int { return compareExtents(a.page[0], b.page[0]) }
 
-// lookUp searches the index of a sealed segment. It returns nil if the segment has nothing of the run after the position.
+// lookUp searches the index of a sealed segment. It returns nil if the segment has no line of the run after
+// the position.
 func (m *merge) lookUp(s *segment, after position) (*source, error) {
 	f, err := m.logs.root.Open(s.name(indexSuffix))
 	if err != nil {
@@ -172,8 +174,8 @@ func (m *merge) lines(after position, limit int) (lines []carillon.Line, err err
 	return lines, nil
 }
 
-// next returns the cursor that has the first line after a position. It opens an extent only if that can have an earlier
-// line than the open ones, so what was sent twice is mostly not read twice.
+// next returns the cursor that has the first line after a position. It opens an extent only if the extent can
+// have an earlier line than the open ones, so lines that were sent twice are mostly not read twice.
 func (m *merge) next(after position) (least *cursor, err error) {
 	consider := func(c *cursor) bool {
 		more := c.advance(after)
@@ -209,13 +211,13 @@ func (m *merge) next(after position) (least *cursor, err error) {
 
 // cursor is an extent that is being read.
 type cursor struct {
-	run   []byte // what its lines begin with
+	run   []byte // the beginning of its lines
 	rest  []byte
-	ahead record // the line at hand, if it has an attempt
-	any   bool   // there is one
+	ahead record // the current line, if any
+	any   bool   // there is a current line
 }
 
-// load reads an extent. Where Trim has removed the segment meanwhile, it is empty.
+// load reads an extent. If Trim has removed the segment meanwhile, the cursor is empty.
 func (m *merge) load(s *segment, e extent) (*cursor, error) {
 	if m.segment != s {
 		m.close()
@@ -227,7 +229,7 @@ func (m *merge) load(s *segment, e extent) (*cursor, error) {
 	}
 	c := &cursor{run: m.text, rest: make([]byte, e.size)}
 	n, err := m.file.ReadAt(c.rest, int64(e.at))
-	if n < len(c.rest) { // cut by a person
+	if n < len(c.rest) { // a person cut the file
 		c.rest, err = c.rest[:n], nil
 	}
 	return c, err
@@ -240,7 +242,7 @@ func (m *merge) close() {
 	}
 }
 
-// advance reads on to the first line after a position; what it has at hand may be that already.
+// advance reads on to the first line after a position; the current line can be that one already.
 func (c *cursor) advance(after position) (more bool) {
 	if c.any && after.less(c.ahead.position) {
 		return true

@@ -13,8 +13,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Search reads the segments themselves, those with the latest due times first, each from end to end. It ends when no other
-// segment can have a line of a later day than those found. Within a day hits are in no order.
+// Search reads the segments themselves, those with the latest due times first, each from end to end. It ends
+// when no other segment can have a line of a later day than the lines found. Within a day hits are in no
+// order.
 func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
 	if err := checkNamespace(q.Namespace); err != nil {
 		return nil, fmt.Errorf("search logs: %w", err)
@@ -33,7 +34,7 @@ func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit
 	return s.hits, nil
 }
 
-// part is a segment as far as it was written when the search began.
+// part is a segment up to where it was written when the search began.
 type part struct {
 	name   string
 	size   int64
@@ -60,7 +61,7 @@ type search struct {
 	text  []byte // in lower case
 	limit int
 	hits  []carillon.Hit
-	seen  map[seen]bool // of hits only: what was sent twice is found once
+	seen  map[seen]bool // of hits only: a line that was sent twice is found once
 	lower []byte
 }
 
@@ -93,7 +94,7 @@ func (s *search) segment(ctx context.Context, l *Logs, part part) error {
 	}
 }
 
-// textOf is what comes after attempt, offset, time and stream.
+// textOf returns the text that comes after attempt, offset, time and stream.
 func textOf(rest []byte) []byte {
 	for range 4 {
 		space := bytes.IndexByte(rest, ' ')
@@ -105,7 +106,7 @@ func textOf(rest []byte) []byte {
 	return rest
 }
 
-// hit takes a line that has the text, if it is one.
+// hit takes a line that has the text, if it is a valid line.
 func (s *search) hit(line []byte) {
 	run, rest, ok := splitRun(line)
 	if !ok {
@@ -122,7 +123,7 @@ func (s *search) hit(line []byte) {
 	}
 }
 
-// cut keeps as many hits as are asked for, of the latest days.
+// cut keeps as many hits as the caller wants, those of the latest days.
 func (s *search) cut() {
 	slices.SortStableFunc(s.hits, func(a, b carillon.Hit) int { return cmp.Compare(dayOf(b.Run.Due), dayOf(a.Run.Due)) })
 	for _, hit := range s.hits[min(s.limit, len(s.hits)):] {
@@ -131,13 +132,13 @@ func (s *search) cut() {
 	s.hits = s.hits[:min(s.limit, len(s.hits))]
 }
 
-// enough says that lines of the given day and before are not needed any more.
+// enough says that the search needs no lines of the given day or before any more.
 func (s *search) enough(day int64) bool {
 	s.cut()
 	return len(s.hits) == s.limit && dayOf(s.hits[s.limit-1].Run.Due) >= day
 }
 
-// contains compares without regard to case.
+// contains says whether a text contains the wanted one, without regard to case.
 func (s *search) contains(escaped []byte) bool {
 	s.lower = s.lower[:0]
 	if bytes.IndexByte(escaped, '\\') >= 0 {

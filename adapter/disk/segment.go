@@ -10,27 +10,27 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// segment is a file of lines. Until it is sealed, its index is in memory. All of it belongs to Logs.mu, except what never
-// changes: place, stem, and everything but sealing and removed once it is sealed.
+// segment is a file of lines. Until it is sealed, its index is in memory. Logs.mu guards it, except for what
+// never changes: place, stem, and, once it is sealed, everything but sealing and removed.
 type segment struct {
 	place
 	began   carillon.Time
 	stem    string
-	size    int64         // bytes of whole lines
-	written carillon.Time // when the last of them came, by this machine's clock
-	until   carillon.Time // when the last of them may go; not for the default class
+	size    int64         // bytes of complete lines
+	written carillon.Time // when the last line came, by this machine's clock
+	until   carillon.Time // when the last line can go; not for the default class
 	due     dues
-	sealed  int // how many extents the index has that is beside it; 0: it is not sealed
+	sealed  int // number of extents in the index beside it; 0: it is not sealed
 
 	removed bool                     // by Trim
-	sealing bool                     // one call is about to seal or to remove it
+	sealing bool                     // a call is about to seal or remove it
 	held    []heldExtent             // the index of a segment that is not sealed
-	last    map[carillon.RunID]int32 // a run's last one in held
+	last    map[carillon.RunID]int32 // index in held of a run's last extent
 	file    *os.File                 // open for appending, or nil
-	used    int64                    // when, in counts of Logs.uses
+	used    int64                    // Logs.uses at its last use
 }
 
-// extent says where lines of an attempt that follow one another are, next to each other in a segment.
+// extent says where consecutive lines of an attempt lie, next to each other in a segment.
 type extent struct {
 	run      carillon.RunID
 	first    int64 // offset of the first line
@@ -39,13 +39,14 @@ type extent struct {
 	at, size uint32 // bytes
 }
 
-// heldExtent is chained to the one before it of the same run.
+// heldExtent is chained to the previous one of the same run.
 type heldExtent struct {
 	extent
 	before int32 // -1: there is none
 }
 
-// An extent is what is read to find a line, so it is not large; but a longer line is an extent of its own.
+// An extent is read as a whole to find one line, so it is not large. But a line that is longer is one extent
+// by itself.
 const (
 	extentLines = 1024
 	extentSize  = 64 << 10
@@ -58,7 +59,7 @@ func compareExtents(a, b extent) int {
 	return cmp.Or(compareRuns(a.run, b.run), a.begin().compare(b.begin()), cmp.Compare(a.at, b.at))
 }
 
-// join makes e longer by the next, if that follows it in the run and in the file.
+// join makes e longer by the next extent, if that follows e in the run and in the file.
 func (e *extent) join(next extent) bool {
 	follows := e.run == next.run && e.attempt == next.attempt && e.first+int64(e.lines) == next.first && e.at+e.size == next.at
 	if !follows || e.lines+next.lines > extentLines || e.size+next.size > extentSize {
@@ -68,7 +69,8 @@ func (e *extent) join(next extent) bool {
 	return true
 }
 
-// dues is the range of due times in a segment. Runs print soon after they are due, so it tells most segments apart.
+// dues is the range of due times in a segment. Runs print soon after they are due, so the range rules out
+// most segments.
 type dues struct{ min, max carillon.Time }
 
 func (d *dues) add(t carillon.Time) { d.min, d.max = min(d.min, t), max(d.max, t) }
@@ -84,8 +86,8 @@ func newSegment(p place, began carillon.Time) *segment {
 
 func (s *segment) name(suffix string) string { return s.path() + "/" + s.stem + suffix }
 
-// add indexes an extent that is at the end of the file. It returns how many extents were added: none if
-// it continues the last one.
+// add indexes an extent at the end of the file. It returns how many extents it added: none if the extent
+// continues the last one.
 func (s *segment) add(e extent) int {
 	s.due.add(e.run.Due)
 	if n := len(s.held); n > 0 && s.held[n-1].join(e) {
@@ -100,12 +102,13 @@ func (s *segment) add(e extent) int {
 	return 1
 }
 
-// wrote notes when lines came and how long they are kept.
+// wrote records when lines came and how long they are kept.
 func (s *segment) wrote(now carillon.Time, keep time.Duration) {
 	s.written, s.until = max(s.written, now), max(s.until, now.Add(keep))
 }
 
-// after returns where in a segment that is not sealed the lines of a run after a position are, in their order.
+// after returns the extents of a segment that is not sealed that have lines of a run after a position, in
+// order.
 func (s *segment) after(run carillon.RunID, after position) (found []extent) {
 	i, ok := s.last[run]
 	for ok && i >= 0 {
@@ -118,7 +121,7 @@ func (s *segment) after(run carillon.RunID, after position) (found []extent) {
 	return found
 }
 
-// gone is when Trim removes the segment.
+// gone returns the time after which Trim removes the segment.
 func (s *segment) gone(keep time.Duration) carillon.Time {
 	if s.class == defaultClass {
 		return s.written.Add(keep)
@@ -126,7 +129,7 @@ func (s *segment) gone(keep time.Duration) carillon.Time {
 	return s.until
 }
 
-// drop forgets the index in memory. It returns how many extents there were.
+// drop frees the index in memory. It returns how many extents there were.
 func (s *segment) drop() int {
 	n := len(s.held)
 	s.held, s.last = nil, nil

@@ -29,7 +29,7 @@ func TestManySmallRunsMakeFewFiles(t *testing.T) {
 	}
 }
 
-// sealing makes every Append of a line fill a segment.
+// sealing makes every appended line fill a segment.
 var sealing = limits{size: 1, extents: 1, held: 1 << 18, files: 32}
 
 func TestARestartRepeatsNothing(t *testing.T) {
@@ -79,7 +79,8 @@ func TestAnIndexThatDoesNotFitIsMadeAnew(t *testing.T) {
 	}
 }
 
-// A person cut a sealed segment. It takes lines again, and its old index must not come back when it is long enough again.
+// A person cut a sealed segment. It takes lines again, and its old index must not come back when it is long
+// enough again.
 func TestAnIndexThatDoesNotFitDoesNotComeBack(t *testing.T) {
 	logs := openIn(t, t.TempDir(), sealing)
 	logs.say(0, "a", "b")
@@ -116,7 +117,6 @@ func TestWithoutASealedIndexReadingGoesOn(t *testing.T) {
 	}
 }
 
-// A hundred thousand runs: what is in memory is the index of open segments, whatever is kept.
 func TestOddEntriesDoNotKeepTheServerFromStarting(t *testing.T) {
 	l := open(t)
 	l.say(0, "hello")
@@ -134,6 +134,7 @@ func TestOddEntriesDoNotKeepTheServerFromStarting(t *testing.T) {
 	l.expect("hello", "again")
 }
 
+// A hundred thousand runs: only the index of open segments is in memory, however much is kept.
 func TestWhatIsInMemoryIsBounded(t *testing.T) {
 	limits := limits{size: 64 << 20, extents: 5000, held: 8000, files: 3}
 	logs := openIn(t, t.TempDir(), limits)
@@ -168,7 +169,8 @@ func TestWhatIsInMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// What a random test does with one open segment is done with many small ones, sealed and not, and after restarts.
+// The shared suite does this with one open segment. This test does it with many small ones, sealed and not,
+// and after restarts.
 func TestManySegmentsAreOneLog(t *testing.T) {
 	logs := openIn(t, t.TempDir(), limits{size: 700, extents: 7, held: 20, files: 2})
 	rnd := rand.New(rand.NewPCG(1, 2))

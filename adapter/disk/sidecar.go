@@ -13,8 +13,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// The index beside a sealed segment is a head and its extents, sorted, all of one size: a run is found by bisection, with
-// some twenty small reads, and nothing of it has to be in memory. Numbers are little-endian.
+// The index beside a sealed segment is a head and its extents, sorted, all of one size: a run is found by
+// bisection with some twenty small reads, and no part of the index has to be in memory. Numbers are
+// little-endian.
 const (
 	indexMagic  = "carillon"
 	headSize    = 64
@@ -59,7 +60,7 @@ func parseExtent(b []byte) extent {
 	}
 }
 
-// seal writes the indexes of segments that take no more lines. Where that fails, the index stays in memory.
+// seal writes the indexes of segments that take no more lines. If that fails, the index stays in memory.
 func (l *Logs) seal(full []*segment) (err error) {
 	for _, s := range full {
 		err = errors.Join(err, l.sealOne(s))
@@ -68,7 +69,8 @@ func (l *Logs) seal(full []*segment) (err error) {
 }
 
 func (l *Logs) sealOne(s *segment) error {
-	sorted := make([]extent, len(s.held)) // it does not change any more; but reading goes along its chains
+	// Sort a copy: held does not change any more, but readers follow its chains.
+	sorted := make([]extent, len(s.held))
 	for i := range s.held {
 		sorted[i] = s.held[i].extent
 	}
@@ -88,7 +90,7 @@ func (l *Logs) sealOne(s *segment) error {
 	return nil
 }
 
-// writeIndex makes the segment and its index safe before the index has its name.
+// writeIndex syncs the segment and its index before the index gets its name.
 func (l *Logs) writeIndex(s *segment, sorted []extent) error {
 	b := s.appendHead(make([]byte, 0, headSize+extentWidth*len(sorted)), len(sorted))
 	for i := range sorted {
@@ -112,7 +114,7 @@ func (l *Logs) writeIndex(s *segment, sorted []extent) error {
 	return l.root.Rename(s.name(writingSuffix), s.name(indexSuffix))
 }
 
-// readHead says whether there is an index beside the segment that fits it.
+// readHead says whether the segment has an index beside it that fits.
 func (l *Logs) readHead(s *segment, size int64) (ok bool, err error) {
 	f, err := l.root.Open(s.name(indexSuffix))
 	if err != nil {
@@ -135,10 +137,11 @@ func (l *Logs) readHead(s *segment, size int64) (ok bool, err error) {
 	return true, nil
 }
 
-// findExtents searches the index of a sealed segment, and returns which of its extents is the first one of a run that can
-// have lines after a position.
+// findExtents searches the index of a sealed segment. It returns the number of the first extent that can have
+// lines of a run after a position.
 func findExtents(f *os.File, s *segment, run carillon.RunID, after position) (int, error) {
-	// An extent that begins before the position can reach beyond it, but not by more lines than an extent has.
+	// An extent that begins before the position can reach beyond it, but not by more lines than an extent
+	// has.
 	from := extent{run: run, attempt: after.attempt, first: after.offset - extentLines}
 	var err error
 	i := sort.Search(s.sealed, func(i int) bool {

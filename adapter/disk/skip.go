@@ -6,8 +6,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// skips remembers, for the runs that were read last, which sealed segments have nothing more of them. Such a segment does
-// not change, so a caller that follows a log does not search its index again and again. It belongs to Logs.mu.
+// skips remembers, for the runs that were read last, which sealed segments have no more lines of them. A
+// sealed segment does not change, so a caller that follows a log does not search its index again and again.
+// Logs.mu guards it.
 type skips map[skipKey]*skip
 
 type skipKey struct {
@@ -16,14 +17,14 @@ type skipKey struct {
 }
 
 type skip struct {
-	after    position // what is said of the segments is true from here on
+	after    position // segments have no lines of the run after this position
 	segments map[*segment]bool
 }
 
 // maxSkips is how many runs are remembered.
 const maxSkips = 64
 
-// of returns the segments to skip when reading on after a position.
+// of returns the segments to skip when a caller reads on after a position.
 func (k skips) of(namespace string, run carillon.RunID, after position) map[*segment]bool {
 	known := k[skipKey{namespace, run}]
 	if known == nil || after.less(known.after) {
@@ -33,7 +34,8 @@ func (k skips) of(namespace string, run carillon.RunID, after position) map[*seg
 }
 
 func (k skips) note(namespace string, run carillon.RunID, after position, without []*segment) {
-	without = slices.DeleteFunc(without, func(s *segment) bool { return s.removed }) // meanwhile: forget was told already
+	// Leave out segments that were removed meanwhile: forget was called for them already.
+	without = slices.DeleteFunc(without, func(s *segment) bool { return s.removed })
 	if len(without) == 0 {
 		return
 	}
@@ -55,7 +57,7 @@ func (k skips) note(namespace string, run carillon.RunID, after position, withou
 	}
 }
 
-// forget is for a segment that is gone.
+// forget removes a segment that is gone.
 func (k skips) forget(s *segment) {
 	for _, known := range k {
 		delete(known.segments, s)

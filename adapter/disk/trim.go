@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Trim removes the segments whose last line may go. A line goes with its segment, so Trim also seals those that have been
-// open for long: an eighth of the time that they are kept, but between a minute and six hours.
+// Trim removes the segments whose last line can go. A line goes with its segment, so Trim also seals segments
+// that have been open for long: an eighth of the time that they are kept, but between a minute and six hours.
 func (l *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
 	l.mu.Lock()
 	expired := l.age(now, keep)
@@ -37,7 +37,7 @@ func (l *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) 
 	return nil
 }
 
-// age returns the segments that are to be removed, and fills those that are to be sealed.
+// age returns the segments to remove, and fills those to seal.
 func (l *Logs) age(now carillon.Time, keep time.Duration) (expired []*segment) {
 	for p, k := range l.packs {
 		classKeep, _ := keepOf(p.class, keep)
@@ -60,13 +60,14 @@ func (l *Logs) age(now carillon.Time, keep time.Duration) (expired []*segment) {
 	return expired
 }
 
-// look says whether a person has removed, cut or edited the file: what would be appended to it could not be read.
+// look says whether a person has removed, cut or edited the file: lines appended to it then could not be
+// read.
 func (l *Logs) look(s *segment) (there, same bool) {
 	info, err := l.root.Lstat(s.name(logSuffix))
 	return !errors.Is(err, fs.ErrNotExist), err == nil && info.Size() == s.size
 }
 
-// removeSegment removes the lines first: an index without them is removed at the next start.
+// removeSegment removes the lines first: the next start removes an index without lines.
 func (l *Logs) removeSegment(s *segment) error {
 	if err := l.remove(s.name(logSuffix)); err != nil {
 		return err

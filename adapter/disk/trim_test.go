@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// trim trims at so long from now.
+// trim calls Trim with a time that is later than now.
 func (l logsIn) trim(later, keep time.Duration) {
 	l.Helper()
 	if err := l.Trim(l.Context(), carillon.Now().Add(later), keep); err != nil {
@@ -75,7 +75,7 @@ func TestTrimGoesByTheLongestKeepOfASegment(t *testing.T) {
 	}
 }
 
-// A line goes with its segment, so a run that prints for days must not keep the lines of all others.
+// A line goes with its segment, so a run that prints for days must not keep the lines of all other runs.
 func TestTrimSealsWhatIsOpenForLong(t *testing.T) {
 	logs := open(t)
 	logs.say(0, "first")
@@ -141,7 +141,8 @@ func TestAfterAPersonCutAFileItGoesOn(t *testing.T) {
 	logs.restart().expect("new")
 }
 
-// A reader can look a segment up while Trim removes it: what the reader notes then must not keep the segment in memory.
+// A reader can look up a segment while Trim removes it. What the reader notes then must not keep the segment
+// in memory.
 func TestASegmentThatIsGoneIsNotRemembered(t *testing.T) {
 	l := open(t)
 	l.say(0, "hello")
@@ -164,7 +165,7 @@ func TestTrimEndsWithItsContext(t *testing.T) {
 	logs.expect("old")
 }
 
-// Segments vanish while others write and read, and no call fails.
+// Segments vanish while other goroutines write and read, and no call fails.
 func TestTrimWhileOthersAppend(t *testing.T) {
 	logs := openIn(t, t.TempDir(), limits{size: 1 << 20, extents: 10, held: 30, files: 2})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -9,20 +9,21 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Bus tells listeners of the same process.
+// Bus publishes events to listeners in the same process.
 type Bus struct {
-	mu        sync.Mutex                  // of changes to the list
+	mu        sync.Mutex                  // guards changes to the list
 	listeners atomic.Pointer[[]*listener] // replaced, never changed: Publish reads it without the lock
 }
 
-// listener has room for buffered events and one more place, for the word that it missed some. Told right there, it
-// stands in the stream where the gap is, and needs neither a later event nor a goroutine to be delivered.
+// listener has room for buffered events and one more slot for the event that says that it missed some. That
+// event goes into the stream at once, where the gap is, and needs neither a later event nor a goroutine to be
+// delivered.
 type listener struct {
 	filter carillon.EventFilter
 
 	mu     sync.Mutex
 	events chan carillon.Event
-	behind bool // the latest thing in events is Missed
+	behind bool // the latest event in events is EventMissed
 	closed bool
 }
 
@@ -31,7 +32,8 @@ const buffered = 1024
 // NewBus returns a bus without listeners.
 func NewBus() *Bus { return &Bus{} }
 
-// Listening says whether anybody does. Who asks first need not make events for nobody.
+// Listening says whether the bus has a listener. A caller that asks first need not make events that no
+// listener gets.
 func (b *Bus) Listening() bool { return b.listeners.Load() != nil }
 
 func (b *Bus) Publish(_ context.Context, events []carillon.Event) error {
@@ -84,7 +86,7 @@ func (l *listener) tell(events []carillon.Event) {
 		if !matches(&l.filter, &events[i]) {
 			continue
 		}
-		// Only this function sends, under the lock, so what is free now stays free.
+		// Only this function sends, and it holds the lock, so room that is free now stays free.
 		switch {
 		case len(l.events) < buffered:
 			l.events <- events[i]

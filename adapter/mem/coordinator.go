@@ -13,9 +13,9 @@ import (
 
 // Coordinator knows the members of one node: the node itself, and the workers that dial in.
 //
-// Sessions end with the process. Workers that dialed in to the process before are still there, and hold what it gave
-// them; so during the first SessionTime a worker that beats is taken for one of those, if its id has the form of the ids
-// that servers give out.
+// Sessions end with the process. Workers that dialed in to the previous process are still there and still
+// hold the runs that it gave them. So during the first SessionTime the coordinator takes an unknown worker
+// that beats for one of those, if its id has the form of the ids that servers give out.
 //
 // Sessions are measured by the monotonic clock: setting the machine's clock ends none, and keeps none.
 type Coordinator struct {
@@ -23,13 +23,13 @@ type Coordinator struct {
 
 	mu       sync.Mutex
 	sessions map[string]*session
-	over     map[string]bool // sessions that ended while strangers are still taken in
+	over     map[string]bool // sessions that ended while unknown workers are still accepted
 }
 
 type session struct {
 	carillon.Member
 	beat   time.Time
-	at     carillon.Time // of the beat, for people and rules
+	at     carillon.Time // wall-clock time of the beat, for people and rules
 	number int64
 	holds  []carillon.Held
 }
@@ -39,7 +39,7 @@ func NewCoordinator() *Coordinator {
 	return &Coordinator{start: time.Now(), sessions: map[string]*session{}, over: map[string]bool{}}
 }
 
-// Join refuses an id that is there already.
+// Join refuses an id that already has a session.
 func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 		return nil, err
 	}
 	standings, now := make([]carillon.Standing, len(beats)), time.Now()
-	latest := make(map[string]int, len(beats)) // of each member, the index of the beat that counts
+	latest := make(map[string]int, len(beats)) // for each member, the index of the beat that counts
 	for i, b := range beats {
 		if k, any := latest[b.ID]; !any || b.Number >= beats[k].Number {
 			latest[b.ID] = i
@@ -103,7 +103,7 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// early says that a stranger may be somebody who dialed in to the process before.
+// early says that an unknown worker may have dialed in to the previous process.
 func (c *Coordinator) early() bool { return time.Since(c.start) < carillon.SessionTime }
 
 func (c *Coordinator) end(id string) {

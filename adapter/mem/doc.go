@@ -1,3 +1,3 @@
-// Package mem has every port in memory. It is what a single process runs on beside its store, what tests run on, and
-// the model that other adapters are compared with.
+// Package mem implements every port in memory. A single process uses it beside its store, tests run on it,
+// and it is the model that other adapters are compared with.
 package mem

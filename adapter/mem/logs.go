@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Logs keeps what runs print for as long as the process lives.
+// Logs keeps the output of runs for as long as the process lives.
 type Logs struct {
 	mu   sync.Mutex
 	runs map[logKey][]kept // in the order printed
@@ -32,7 +32,7 @@ type kept struct {
 // NewLogs returns an empty log store.
 func NewLogs() *Logs { return &Logs{runs: map[logKey][]kept{}} }
 
-// defaultLimit is what a query without a limit gets: a log can be larger than memory.
+// defaultLimit is the limit of a query that sets none: a log can be larger than memory.
 const defaultLimit = 1000
 
 func (l *Logs) Append(_ context.Context, chunks []carillon.Chunk) error {

@@ -19,7 +19,7 @@ func runs(queue string, from, n int) []carillon.Run {
 	return runs
 }
 
-// held is how many bytes are in use after f, more than before.
+// held returns how many more bytes are in use after f than before.
 func held(f func()) int {
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -18,11 +18,12 @@ type QueueConfig struct {
 	MaxPerLane int // default 100,000
 }
 
-// Queue is a first-in-first-out list per lane. Lists are linked through a slab, so a drained lane leaves nothing behind.
+// Queue is a first-in-first-out list per lane. Lists are linked through a slab, so a drained lane leaves
+// nothing behind.
 //
-// Runs are handed to a waiting puller by the push that brings them. Nobody is woken for nothing, and there is no moment
-// between a look and a sleep in which a run could be overlooked: as long as the lock is free, no puller waits for a
-// queue that has a run.
+// A push hands its runs directly to waiting pullers. No puller is woken in vain, and a puller cannot miss a
+// run between checking the queue and going to sleep: whenever the lock is free, no puller waits for a queue
+// that has a run.
 type Queue struct {
 	maxPerLane int
 	waiting    atomic.Int64
@@ -30,11 +31,11 @@ type Queue struct {
 	mu      sync.Mutex
 	runs    slab[queued]
 	slots   map[carillon.RunID]int32
-	peak    int                // of slots since it was made
-	queues  map[string][]*lane // lanes with runs only
-	pullers []*puller          // those that wait, the longest first
+	peak    int                // largest len(slots) since the map was made
+	queues  map[string][]*lane // only lanes with runs
+	pullers []*puller          // waiting pullers, longest waiting first
 	turn    int64
-	found   []*lane // what take is choosing from, kept for the next call
+	found   []*lane // the lanes that take chooses from, kept for the next call
 }
 
 type queued struct {
@@ -42,12 +43,12 @@ type queued struct {
 	prev, next int32
 }
 
-// lane is a list of runs, never empty: its ends are always there.
+// lane is a list of runs. It is never empty, so head and tail are always valid.
 type lane struct {
 	carillon.Lane
 	head, tail int32
 	n          int
-	served     int64 // the turn in which it was chosen last
+	served     int64 // the value of Queue.turn when take last chose it
 }
 
 type puller struct {
@@ -69,7 +70,7 @@ func NewQueue(cfg QueueConfig) *Queue {
 	}
 }
 
-// Len says how many runs wait. It takes no lock: the ledger asks before every flush.
+// Len says how many runs wait. It takes no lock, because the ledger asks before every flush.
 func (q *Queue) Len() int { return int(q.waiting.Load()) }
 
 // Depths says how many runs wait in each lane that has any.
@@ -105,7 +106,7 @@ func (q *Queue) push(run *carillon.Run) bool {
 			return true
 		}
 		if run.Lane() == old.Lane() {
-			*old = *run // it keeps its place: news of a run are no reason to wait longer
+			*old = *run // it keeps its place: a newer revision is no reason to wait longer
 			return true
 		}
 		q.unlink(q.lane(old.Lane()), slot)
@@ -118,15 +119,15 @@ func (q *Queue) push(run *carillon.Run) bool {
 	return true
 }
 
-// Ack has nothing to do: what was pulled is no longer here.
+// acked is the ack of every Pull. It has nothing to do: a pulled run is no longer here.
 func acked(context.Context) error { return nil }
 
-// Pull takes nothing when ctx ends first.
+// Pull takes no run if ctx ends first.
 func (q *Queue) Pull(ctx context.Context, queues []string, max int) ([]carillon.Run, func(context.Context) error, error) {
 	return q.pull(ctx, puller{queues: queues, max: max})
 }
 
-// Spare is Pull for what nobody else here waits for.
+// Spare is Pull for runs that no Pull on this queue waits for.
 func (q *Queue) Spare(ctx context.Context, queues []string, max int) ([]carillon.Run, error) {
 	runs, _, err := q.pull(ctx, puller{spare: true, queues: queues, max: max})
 	return runs, err
@@ -156,7 +157,7 @@ func (q *Queue) pull(ctx context.Context, wants puller) ([]carillon.Run, func(co
 	}
 }
 
-// leave gives back what a push handed to a puller that was on its way out.
+// leave gives back the runs that a push handed to a puller whose context has just ended.
 func (q *Queue) leave(p *puller) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -170,7 +171,8 @@ func (q *Queue) leave(p *puller) {
 	q.waiting.Store(int64(len(q.slots)))
 }
 
-// serve hands runs to those that wait for them, the longest waiting first, and then to those who only want what is spare.
+// serve hands runs to the waiting pullers, longest waiting first. Pullers that want only spare runs come
+// last.
 func (q *Queue) serve() {
 	q.serveThose(false)
 	q.serveThose(true)
@@ -193,8 +195,9 @@ func (q *Queue) serveThose(spare bool) {
 	})
 }
 
-// take removes up to max runs of the queues. Among the first of each lane it chooses the smallest rank, and goes on in
-// that lane until another one is next; of equals, the lane comes first that was chosen the longest ago.
+// take removes up to max runs of the queues. It compares the first run of each lane, chooses the lane with
+// the smallest rank, and takes from that lane until another one is next. Among equals it chooses the lane
+// that it chose longest ago.
 func (q *Queue) take(queues []string, max int) (runs []carillon.Run) {
 	q.found = q.found[:0]
 	for _, name := range queues {
@@ -227,19 +230,19 @@ func (q *Queue) take(queues []string, max int) (runs []carillon.Run) {
 			}
 		}
 	}
-	clear(q.found) // or a lane would live on here
+	clear(q.found) // or a closed lane would stay in memory
 	q.shrink()
 	return runs
 }
 
-// step is what one level of priority weighs in milliseconds of waiting.
+// step is the weight of one level of priority, in milliseconds of waiting.
 const step = int64(carillon.AgeStep / time.Millisecond)
 
 func (q *Queue) rank(l *lane) int64 {
 	return int64(q.runs.at(l.head).run.Wake) - int64(l.Priority)*step
 }
 
-// choose returns the lane that is next and the rank from which on another one is.
+// choose returns the next lane, and the rank at which another lane becomes the next.
 func (q *Queue) choose() (best *lane, until int64) {
 	rank := int64(math.MaxInt64)
 	until = rank
@@ -257,7 +260,7 @@ func (q *Queue) choose() (best *lane, until int64) {
 	return best, until
 }
 
-// giveBack puts a run back in front of its lane, full or not: it had its place already.
+// giveBack puts a run back at the front of its lane, even if the lane is full: the run had its place already.
 func (q *Queue) giveBack(run *carillon.Run) {
 	if _, known := q.slots[run.ID]; known { // pushed again since
 		q.push(run)
@@ -275,7 +278,7 @@ func (q *Queue) lane(want carillon.Lane) *lane {
 	return nil
 }
 
-// link adds a run to its lane, which is nil if there is none yet.
+// link adds a run to its lane. l is nil if the lane does not exist yet.
 func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
 	slot := q.runs.put(queued{run: *run, prev: none, next: none})
 	q.slots[run.ID] = slot
@@ -295,7 +298,7 @@ func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
 	l.n++
 }
 
-// unlink takes a run out of its lane, and the lane out of the queue with its last run.
+// unlink takes a run out of its lane. With its last run the lane leaves the queue.
 func (q *Queue) unlink(l *lane, slot int32) carillon.Run {
 	v := q.runs.take(slot)
 	delete(q.slots, v.run.ID)

@@ -32,7 +32,7 @@ func push(t *testing.T, q *mem.Queue, runs []carillon.Run) {
 	}
 }
 
-// pulls starts so many, and counts those that have been served.
+// pulls starts n pulls and counts those that were served.
 func pulls(ctx context.Context, q *mem.Queue, n, limit int, queues ...string) *atomic.Int32 {
 	served := new(atomic.Int32)
 	for range n {
@@ -45,7 +45,7 @@ func pulls(ctx context.Context, q *mem.Queue, n, limit int, queues ...string) *a
 	return served
 }
 
-// bubble runs a test of waiting: hours pass at once, and a pull that is never served is a deadlock that Go reports.
+// bubble tests waiting: hours pass at once, and Go reports a pull that is never served as a deadlock.
 func bubble(t *testing.T, name string, f func(t *testing.T, ctx context.Context, q *mem.Queue)) {
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestPullEnds(t *testing.T) {
 			served := pulls(ctx, q, 1, 1)
 			synctest.Wait()
 			cancel()
-			push(t, q, runs("a", 1, 1)) // most often before the pull gets to know
+			push(t, q, runs("a", 1, 1)) // most often before the pull notices the cancel
 			synctest.Wait()
 			if n := int(served.Load()) + q.Len(); n != 1 {
 				t.Fatalf("one run has become %d", n)
@@ -141,7 +141,8 @@ func TestQueueCounts(t *testing.T) {
 	}
 }
 
-// Otherwise 100,000 runs due at one instant in one queue would all go before the first of another.
+// Otherwise 100,000 runs of one queue that are due at one instant would all go before the first run of
+// another.
 func TestEqualLanesTakeTurns(t *testing.T) {
 	q := mem.NewQueue(mem.QueueConfig{})
 	for i, queue := range []string{"a", "b", "c"} {

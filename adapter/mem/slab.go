@@ -1,18 +1,19 @@
 package mem
 
-// slab keeps values at small numbers that stay theirs until freed, page by page. Runs are some 200 bytes: a heap or a
-// list moves four bytes instead, there is one allocation per page instead of one per run, and a page without values
-// goes back to the garbage collector.
+// slab keeps values in pages, each under a small number that stays valid until the value is taken. A run
+// takes some 200 bytes: with a slab, a heap or a list moves four bytes instead, there is one allocation per
+// page instead of one per run, and a page without values goes back to the garbage collector.
 type slab[T any] struct {
-	pages []*page[T] // nil: nothing on it now
+	pages []*page[T] // nil: the page has no values now
 	room  []int32    // the numbers of the pages that have room; the last is filled first
-	spare []*page[T] // a few empty pages are kept: a queue that fills and drains all the time should not allocate
+	// spare has a few empty pages: a queue that fills and drains all the time should not allocate.
+	spare []*page[T]
 }
 
 const (
 	pageBits = 7
 	pageSize = 1 << pageBits
-	maxSpare = 16 // of runs, some 400 KB
+	maxSpare = 16 // some 400 KB of runs
 )
 
 type page[T any] struct {
@@ -57,7 +58,7 @@ func (s *slab[T]) newPage() *page[T] {
 	return p
 }
 
-// take removes and returns a value. It leaves a zero behind: a stale copy would keep its strings alive.
+// take removes and returns a value. It clears the place: a stale copy would keep the value's strings alive.
 func (s *slab[T]) take(i int32) T {
 	number := i >> pageBits
 	p, at := s.pages[number], i&(pageSize-1)
@@ -77,7 +78,7 @@ func (s *slab[T]) take(i int32) T {
 	return v
 }
 
-// reset gives back what an empty slab still holds after a burst.
+// reset frees the memory that an empty slab still holds after a burst.
 func (s *slab[T]) reset() {
 	if len(s.pages) > 32 {
 		*s = slab[T]{spare: s.spare}

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Store is the reference model of carillon.Store: maps and sorted sets under one mutex. It keeps copies of what it is
-// given and hands out copies, so nobody can change a row but by Commit.
+// Store is the reference model of carillon.Store: maps and sorted sets under one mutex. It keeps copies of
+// its arguments and returns copies, so only Commit can change a row.
 type Store struct {
 	mu      sync.Mutex
 	jobs    map[carillon.JobID]*job
@@ -29,10 +29,10 @@ type Store struct {
 
 var _ carillon.Store = (*Store)(nil)
 
-// job is the latest definition and the older ones.
+// job has the latest definition of a job and the older ones.
 type job struct {
 	carillon.Job
-	oneOff bool // when it was first submitted
+	oneOff bool // as first submitted
 	older  map[int32]carillon.Definition
 }
 
@@ -79,7 +79,7 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	return lost, nil
 }
 
-// stands compares every row before any is written.
+// stands compares every row of a change before apply writes any.
 func (s *Store) stands(c *carillon.Change) bool {
 	if c.Job != nil && s.jobRev(c.Job.ID) != c.Job.Rev {
 		return false
@@ -131,7 +131,7 @@ func (s *Store) apply(c *carillon.Change) {
 	}
 }
 
-// putJob writes the definition only if it is of another version; the one before stays readable.
+// putJob writes the definition only if it has a new version; the previous definition stays readable.
 func (s *Store) putJob(given *carillon.Job) {
 	was := s.jobs[given.ID]
 	if was == nil {
@@ -177,7 +177,7 @@ func (s *Store) putRun(given *carillon.Run) {
 	}
 }
 
-// unfinished is the row as it is kept. What a run is born with does not change.
+// unfinished returns the row as the store keeps it. The fields that a run is born with do not change.
 func (s *Store) unfinished(given *carillon.Run) carillon.Run {
 	run := *given
 	if was, found := s.runs[given.ID]; found {
@@ -190,7 +190,7 @@ func (s *Store) unfinished(given *carillon.Run) carillon.Run {
 	return run
 }
 
-// ended is the record that is left of a run.
+// ended returns the record that remains of a run.
 func ended(given *carillon.Run) carillon.Run {
 	run := *given
 	run.About, run.Output = &carillon.About{}, nil

@@ -50,7 +50,7 @@ func (s *Store) wanted(q *carillon.JobQuery, id carillon.JobID) (carillon.Job, b
 	return job, true
 }
 
-// lastBegun is the ended run of a job with the latest due time of those that had begun.
+// lastBegun returns the ended run with the latest due time among the runs of a job that had begun.
 func (s *Store) lastBegun(id carillon.JobID) *carillon.Run {
 	for r := range s.history.jobBefore(id, dueAt{math.MaxInt64, math.MaxInt64}) {
 		if r.Attempt > 0 {
@@ -87,7 +87,7 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 	return page, nil
 }
 
-// runsAfter yields all runs that a query may choose from, in its order.
+// runsAfter yields all runs that a query can choose from, in its order.
 func (s *Store) runsAfter(q *carillon.RunQuery, start carillon.RunPos) iter.Seq2[carillon.RunPos, carillon.Run] {
 	switch start.Part {
 	case carillon.PartDead:
@@ -122,7 +122,7 @@ func records(t *table, start carillon.RunPos) iter.Seq2[carillon.RunPos, carillo
 	}
 }
 
-// runsOfJob puts the unfinished runs of a job and its history together, latest due first.
+// runsOfJob merges the unfinished runs of a job with its history, latest due first.
 func (s *Store) runsOfJob(id carillon.JobID, start carillon.RunPos) iter.Seq2[carillon.RunPos, carillon.Run] {
 	return func(yield func(carillon.RunPos, carillon.Run) bool) {
 		unfinished := s.unfinishedOf(id)

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Forget implements carillon.Store. A one-off job goes with the last that is left of it.
+// Forget implements carillon.Store. It removes a one-off job together with the job's last record.
 func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -35,8 +35,8 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 	return forgotten, nil
 }
 
-// overdue returns what a table need not keep at now: first what goes by the server's rule, in the order of its ending,
-// then what has an expiry of its own, earliest first. A rule of 0 keeps everything.
+// overdue returns the records that a table need not keep at now: first those under the server's rule, in the
+// order in which they ended, then those with their own expiry, earliest first. A rule of 0 removes nothing.
 func overdue(t *table, keep carillon.Duration, now carillon.Time, expiry func(*record) carillon.Time) []*record {
 	var byRule, byOwn []*record
 	for place := range t.places.after(0) {
@@ -52,7 +52,7 @@ func overdue(t *table, keep carillon.Duration, now carillon.Time, expiry func(*r
 	return append(byRule, byOwn...)
 }
 
-// clean removes what only a forgotten run had need of.
+// clean removes data that only a forgotten run needed.
 func (s *Store) clean(id carillon.RunID) {
 	if _, exists := s.run(id); !exists {
 		delete(s.outputs, id)

@@ -61,7 +61,8 @@ func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]c
 	return found, nil
 }
 
-// run looks where a run can be: unfinished, in history, or, once history has forgotten it, among the dead letters.
+// run looks where a run can be: unfinished, in history, or, once history has forgotten it, among the dead
+// letters.
 func (s *Store) run(id carillon.RunID) (carillon.Run, bool) {
 	if run, found := s.runs[id]; found {
 		return s.withAbout(run), true
@@ -72,7 +73,7 @@ func (s *Store) run(id carillon.RunID) (carillon.Run, bool) {
 	return carillon.Run{}, false
 }
 
-// withAbout fills in what an unfinished run does not repeat of its job.
+// withAbout fills in About from the job, because an unfinished run does not repeat it.
 func (s *Store) withAbout(run carillon.Run) carillon.Run {
 	run.About = &carillon.About{}
 	if j := s.jobs[run.ID.Job]; j != nil {

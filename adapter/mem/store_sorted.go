@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// sorted is a set in order, cut into blocks so that adding to and taking from any place stays cheap with many items.
+// sorted is an ordered set. It is cut into blocks so that adding and removing stay cheap with many items.
 type sorted[T any] struct {
 	compare func(a, b T) int
 	blocks  [][]T // none is empty
@@ -13,7 +13,7 @@ type sorted[T any] struct {
 
 const blockSize = 512
 
-// block is the one that holds x, or would.
+// block returns the index of the block that holds x, or would hold it.
 func (s *sorted[T]) block(x T) int {
 	i, _ := slices.BinarySearchFunc(s.blocks, x, func(b []T, x T) int { return s.compare(b[len(b)-1], x) })
 	return i
@@ -56,7 +56,7 @@ func (s *sorted[T]) remove(x T) {
 	}
 }
 
-// after yields what is greater than x, rising.
+// after yields the items greater than x, ascending.
 func (s *sorted[T]) after(x T) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := s.block(x); i < len(s.blocks); i++ {
@@ -73,7 +73,7 @@ func (s *sorted[T]) after(x T) iter.Seq[T] {
 	}
 }
 
-// before yields what is less than x, falling.
+// before yields the items less than x, descending.
 func (s *sorted[T]) before(x T) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := min(s.block(x), len(s.blocks)-1); i >= 0; i-- {
@@ -87,7 +87,7 @@ func (s *sorted[T]) before(x T) iter.Seq[T] {
 	}
 }
 
-// last is the greatest item; the zero value if there is none.
+// last returns the greatest item, or the zero value if there is none.
 func (s *sorted[T]) last() (x T) {
 	if n := len(s.blocks); n > 0 {
 		return s.blocks[n-1][len(s.blocks[n-1])-1]

@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// table holds ended runs in the order of their ending: the history, and the dead letters.
+// table holds ended runs in the order in which they ended. The history is a table, and so are the dead
+// letters.
 type table struct {
 	rows   map[int64]*record
 	places sorted[int64]
@@ -58,7 +59,7 @@ func (t *table) remove(place int64) {
 	}
 }
 
-// latest is the last record of a run; nil if there is none.
+// latest returns the last record of a run, or nil if there is none.
 func (t *table) latest(id carillon.RunID) *record {
 	for r := range t.jobBefore(id.Job, dueAt{id.Due, math.MaxInt64}) {
 		if r.ID == id {
@@ -69,7 +70,7 @@ func (t *table) latest(id carillon.RunID) *record {
 	return nil
 }
 
-// jobBefore yields the records of a job by (due, place), falling.
+// jobBefore yields the records of a job by (due, place), descending.
 func (t *table) jobBefore(id carillon.JobID, pos dueAt) iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		of := t.ofJob[id]
@@ -84,7 +85,7 @@ func (t *table) jobBefore(id carillon.JobID, pos dueAt) iter.Seq[*record] {
 	}
 }
 
-// before yields the records by place, falling.
+// before yields the records by place, descending.
 func (t *table) before(place int64) iter.Seq[*record] {
 	return func(yield func(*record) bool) {
 		for place := range t.places.before(place) {

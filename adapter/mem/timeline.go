@@ -8,12 +8,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// TimelineConfig says how much of the near future is held.
+// TimelineConfig says how many runs of the near future the timeline holds.
 type TimelineConfig struct {
 	MaxPerLane int // default 100,000
 }
 
-// Timeline is a min-heap of runs by WakePos. The runs themselves lie still in a slab; the heap moves their keys.
+// Timeline is a min-heap of runs by WakePos. The runs stay in place in a slab; the heap moves only their
+// keys.
 type Timeline struct {
 	maxPerLane int
 
@@ -22,11 +23,12 @@ type Timeline struct {
 	slots map[carillon.RunID]int32
 	lanes map[carillon.Lane]int
 	heap  []wake
-	place []int32 // by slot: where in the heap it is
-	due   []int32 // what Due is taking out, kept for the next call
+	place []int32 // by slot: its index in the heap
+	due   []int32 // the slots that Due takes out, kept for the next call
 }
 
-// wake is what the heap compares, beside the number of the run, so that ordering does not touch the runs.
+// wake is an entry of the heap: the key to compare and the slot of the run, so that ordering does not touch
+// the runs.
 type wake struct {
 	pos  carillon.WakePos
 	slot int32
@@ -64,7 +66,8 @@ func (t *Timeline) add(run *carillon.Run) bool {
 			t.move(int(t.place[slot]), wake{run.WakePos(), slot})
 			return true
 		}
-		t.drop(slot) // it changes lanes. Should the new one be full, the old value is still wrong: better none
+		// The run changes lanes. If the new lane is full, the old value is still wrong: better to hold none.
+		t.drop(slot)
 	}
 	lane := run.Lane()
 	n := t.lanes[lane]
@@ -127,7 +130,7 @@ func (t *Timeline) drop(slot int32) {
 	t.forget(slot)
 }
 
-// forget takes a run that has left the heap out of everything else.
+// forget removes a run that has left the heap from everything else.
 func (t *Timeline) forget(slot int32) carillon.Run {
 	run := t.runs.take(slot)
 	delete(t.slots, run.ID)
@@ -135,16 +138,16 @@ func (t *Timeline) forget(slot int32) carillon.Run {
 	if n := t.lanes[lane]; n > 1 {
 		t.lanes[lane] = n - 1
 	} else {
-		delete(t.lanes, lane) // queues are named by users: a name must not stay for ever
+		delete(t.lanes, lane) // users name queues: a name must not stay for ever
 	}
 	return run
 }
 
-// keptRoom is how much may stay allocated for nothing.
+// keptRoom is how many entries can stay allocated while unused.
 const keptRoom = 4096
 
-// shrink gives memory back after a burst. Maps never do that by themselves. Halving at a quarter makes each copy pay
-// for itself with the adds that must have come before.
+// shrink gives memory back after a burst: maps never do that by themselves. It halves the memory when a
+// quarter is in use, so the adds that must have come before pay for each copy.
 func (t *Timeline) shrink() {
 	if cap(t.heap) <= keptRoom || len(t.heap) > cap(t.heap)/4 {
 		return
@@ -164,8 +167,8 @@ func (t *Timeline) shrink() {
 	}
 }
 
-// The heap has four children to a node: half as many levels to write to as with two, and the children share two cache
-// lines.
+// The heap has four children per node: a move writes to half as many levels as with two, and the children
+// share two cache lines.
 const children = 4
 
 // unheap removes the entry at i.

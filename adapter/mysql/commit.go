@@ -9,15 +9,15 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// maxTries bounds how often a commit is tried while others keep changing what it looks at.
+// maxTries bounds how often a commit is tried while other commits keep changing the rows that it compares.
 const maxTries = 30
 
-// errMissed says that a row was not as a change was decided on.
+// errMissed says that a row was not as it was when the change was decided.
 var errMissed = errors.New("a row was not as it was")
 
-// Commit implements carillon.Store. It does not stop half way when ctx ends: the others in the batch would pay for it. It
-// trusts that all rows are as they were, which costs no look at them. Where that is wrong all is undone and done again
-// with care.
+// Commit implements carillon.Store. It does not stop half way when ctx ends: the other changes of the batch
+// would pay for it. It assumes that all rows are as they were, and so need not read them. If the assumption
+// is wrong, it undoes everything and does it again with care.
 func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	return lost, nil
 }
 
-// insist runs a transaction again for as long as others are in its way.
+// insist runs a transaction again as long as other transactions are in its way.
 func (l *link) insist(transaction func() error) error {
 	for try := 1; ; try++ {
 		err := transaction()
@@ -62,13 +62,13 @@ func missed(err error) bool {
 	return n == duplicate || n == outOfRange || errors.Is(err, errMissed)
 }
 
-// inTheWay says that the transaction was undone because it and another waited for each other.
+// inTheWay says that the server undid the transaction because it and another one waited for each other.
 func inTheWay(err error) bool {
 	n := number(err)
 	return n == deadlock || n == lockTimeout
 }
 
-// pause lets others go first, the longer the more often they were in the way.
+// pause lets other transactions go first. It waits longer the more often they were in the way.
 func (l *link) pause(try int) error {
 	wait := time.NewTimer(time.Duration(rand.Int64N(int64(min(try, 20)) * int64(time.Millisecond))))
 	defer wait.Stop()
@@ -80,12 +80,12 @@ func (l *link) pause(try int) error {
 	}
 }
 
-// beginWrite locks no gaps between rows: with them, two who append would wait for each other. What must not exist is
-// locked by making it exist (see segment).
+// beginWrite locks no gaps between rows: with gap locks, two commits that append would wait for each other. A
+// row that must not exist is locked by inserting it (see segment).
 const beginWrite = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION`
 
-// write writes the changes in a transaction. careful: it looks first which of them have lost; else an error says that
-// one has.
+// write writes the changes in a transaction. careful: it first reads which of them have lost; without
+// careful, an error says that one has lost.
 func (l *link) write(changes []carillon.Change, careful bool) (lost []int, err error) {
 	p := plan{script: script{buf: l.store.buffer()}}
 	defer func() { l.store.buffers.Put(&p.script.buf) }()
@@ -112,7 +112,8 @@ func (l *link) write(changes []carillon.Change, careful bool) (lost []int, err e
 	return lost, nil
 }
 
-// look locks and reads what the plan has to know: the jobs that are edited, and with care everything that is compared.
+// look locks and reads what the plan has to know: the edited jobs and, with careful, every row that the
+// changes compare.
 func (l *link) look(p *plan, changes []carillon.Change, edits []carillon.JobID, careful bool) (lost []int, err error) {
 	if careful {
 		return l.judge(p, changes)
@@ -137,7 +138,8 @@ func (l *link) look(p *plan, changes []carillon.Change, edits []carillon.JobID, 
 	return nil, nil
 }
 
-// editedJobs are the jobs that exist and are written: what becomes of their definition depends on what it is.
+// editedJobs returns the existing jobs that the changes write: what happens to their definition depends on
+// the stored one.
 func editedJobs(changes []carillon.Change) (ids []carillon.JobID) {
 	for i := range changes {
 		if job := changes[i].Job; job != nil && job.Rev != 0 {

@@ -12,14 +12,14 @@ import (
 const (
 	dayLength = carillon.Time(24 * time.Hour / time.Millisecond)
 	daysAhead = 3 * dayLength
-	// straggle is how long after the end of a day a record of it may still be written.
+	// straggle is how long after the end of a day a record of it can still be written.
 	straggle = carillon.Time(time.Hour / time.Millisecond)
-	// bulk is how many records make a day so large that it is dropped as a whole. Fewer are removed one by one, when the
-	// time of each has come.
+	// bulk is how many records make a day so large that it is dropped as a whole. Smaller days are removed
+	// record by record, each when its time has come.
 	bulk = 100_000
 )
 
-// day is a partition of history: records that ended from one time to before another.
+// day is a partition of history: the records that ended between two times, the second one excluded.
 type day struct {
 	name     string
 	from, to carillon.Time
@@ -42,16 +42,16 @@ func (l *link) days() (all []day, err error) {
 	return all, err
 }
 
-// Both are run by change: others wait for them.
+// splitLast and dropDay run inside change, because other calls wait for them.
 const (
 	splitLast = `ALTER TABLE history REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
 	oneDay    = `PARTITION ? VALUES LESS THAN (?),`
 	dropDay   = `ALTER TABLE history DROP PARTITION ?`
 )
 
-// addDays makes partitions ahead of time. Where none was made in time the last one takes the records, so that no commit
-// fails, and they are moved from there. To move very many would stop all commits for long: then they stay, history has no
-// further days, and records are removed one by one.
+// addDays makes partitions ahead of time. If a partition was not made in time, the last one takes the
+// records, so that no commit fails, and addDays moves them from there. Moving very many would stop all
+// commits for long: then they stay, history gets no further days, and records are removed one by one.
 func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
 	s.forget.mu.Lock()
 	enough := now+daysAhead/2 < s.forget.ahead
@@ -83,8 +83,8 @@ func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
 	return tried("add days to history", err)
 }
 
-// newDays writes the days that are still to be made, and says when the last of all ends. What is older than today goes
-// into one.
+// newDays writes the days that are still to be made, and returns the end of the last day of all. Everything
+// older than today goes into one partition.
 func newDays(all []day, now carillon.Time) (days raw, last carillon.Time) {
 	today := now - now%dayLength
 	if len(all) > 0 {
@@ -105,7 +105,7 @@ func newDays(all []day, now carillon.Time) (days raw, last carillon.Time) {
 // dayName names a day by its end.
 func dayName(to carillon.Time) raw { return raw("until_" + to.Std().Format("20060102")) }
 
-// Of one partition: whether it has a record, many, or one that must stay.
+// Queries on one partition: whether it has a record, many records, or a record that must stay.
 const (
 	anyOfDay   = `SELECT 1 FROM history PARTITION (?) LIMIT 1`
 	manyOfDay  = `SELECT 1 FROM history PARTITION (?) LIMIT 1 OFFSET ?`
@@ -113,8 +113,9 @@ const (
 	afterOfDay = `SELECT pos, job, due, ended FROM history PARTITION (?) FORCE INDEX (PRIMARY) WHERE pos > ? ORDER BY pos LIMIT ?`
 )
 
-// forgetDays drops the earliest days if all of them may go. It returns up to when the others are to be forgotten one by
-// one: a large day that has begun to go by the rule waits for its end, and for a time when nobody uses the table.
+// forgetDays drops the earliest days if all their records can go. It returns the time up to which the other
+// records are to be forgotten one by one: a large day that the rule has reached waits until the rule covers
+// all of it, and until no other call uses the table.
 func (s *Store) forgetDays(l *link, until, now carillon.Time, limit int) (forgotten int, rest carillon.Time, err error) {
 	all, err := l.days()
 	if err != nil {
@@ -145,8 +146,8 @@ func (s *Store) forgetDays(l *link, until, now carillon.Time, limit int) (forgot
 	return 0, until, nil
 }
 
-// forgetDay goes through a large day, limit records at a time, to remove what only they had need of, and then drops it.
-// One that is empty is dropped at once.
+// forgetDay goes through a large day, limit records at a time, to remove the rows that only these records
+// needed. Then it drops the day. An empty day is dropped at once.
 func (s *Store) forgetDay(l *link, d day, large bool, now carillon.Time, limit int) (forgotten int, err error) {
 	stays, query, args := false, anyOfDay, []any{raw(d.name)}
 	if large {

@@ -71,8 +71,8 @@ func TestALargeDayGoesAsAWholeWhenAllOfItMayGo(t *testing.T) {
 		forgotten int
 		left      string
 	}{
-		{midnight + month + dayLength/2, 0, "60 60 60 60 0"},               // half of the first day may go: it waits for the rest
-		{midnight + month + dayLength, 0, "60 60 60 60 0"},                 // somebody may be late
+		{midnight + month + dayLength/2, 0, "60 60 60 60 0"},               // half a day waits for the rest
+		{midnight + month + dayLength, 0, "60 60 60 60 0"},                 // a record may come late
 		{midnight + month + dayLength + dayLength/24, 20, "40 40 40 40 0"}, // now it goes
 		{midnight + month + 3*dayLength + dayLength/24, 40, "0 0 0 0 0"},   // and the other two
 	} {
@@ -89,7 +89,7 @@ func TestASmallDayGoesRecordByRecordAndItsPartitionAfterIt(t *testing.T) {
 	store := openAt(t, database(t))
 	store.Bound(1000, 21)
 	history(t, store, nil)
-	if n := forgetAll(t, store, midnight+30*dayLength+dayLength/2); n != 11 { // the one that ended then too
+	if n := forgetAll(t, store, midnight+30*dayLength+dayLength/2); n != 11 { // also the one that ended then
 		t.Errorf("forgot %d", n)
 	}
 	const firstDay = `SELECT count(*) FROM information_schema.PARTITIONS
@@ -119,7 +119,7 @@ func TestALargeDayThatHoldsSomethingForLongerGoesRecordByRecord(t *testing.T) {
 	}
 }
 
-// A recurring job has records in many days, and a job that was run again one in a later day: these stay.
+// A recurring job has records in many days, and a job that was run again has one in a later day: these stay.
 func TestWhatAJobLeftInOtherDaysKeepsIt(t *testing.T) {
 	store := openAt(t, database(t))
 	store.Bound(1000, 20)
@@ -139,7 +139,8 @@ func TestWhatAJobLeftInOtherDaysKeepsIt(t *testing.T) {
 	}
 }
 
-// Nodes that were off for long find no day that was made ahead; what was written meanwhile is moved into its day.
+// Nodes that were off for long find no day that was made ahead; records written meanwhile are moved into
+// their day.
 func TestRecordsForWhichNoDayWasMadeAreKeptAndMoved(t *testing.T) {
 	store := openAt(t, database(t))
 	changes := submits(t, 3, nil)

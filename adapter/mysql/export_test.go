@@ -16,7 +16,8 @@ DELETE FROM result; DELETE FROM checkpoint; DELETE FROM run_payload; DELETE FROM
 	return s.use(ctx, func(l *link) error { return l.exec([]byte(deleteAll)) })
 }
 
-// Bound sets after how many rows a search gives up its turn, and how many records or pieces are too many to be moved.
+// Bound sets after how many rows a search returns its page, and how many records or pieces are too many to be
+// moved.
 func (s *Store) Bound(maxScan, bulk int) { s.maxScan, s.bulk, s.bulkPieces = maxScan, bulk, bulk }
 
 // Exec runs statements.
@@ -24,7 +25,8 @@ func (s *Store) Exec(ctx context.Context, statements string) error {
 	return s.use(ctx, func(l *link) error { return l.exec([]byte(statements)) })
 }
 
-// During runs a function while a transaction is open that has run a query, on one of the connections for reading.
+// During runs a function while a transaction is open that has run a query, on one of the connections for
+// reading.
 func (s *Store) During(ctx context.Context, query string, f func()) error {
 	return s.view(ctx, func(l *link) error {
 		_, err := l.has(query)
@@ -33,7 +35,7 @@ func (s *Store) During(ctx context.Context, query string, f func()) error {
 	})
 }
 
-// View runs a query in a view, and a function before it.
+// View runs a function and then a query, in one view.
 func (s *Store) View(ctx context.Context, query string, before func()) error {
 	return s.view(ctx, func(l *link) error {
 		before()
@@ -42,7 +44,7 @@ func (s *Store) View(ctx context.Context, query string, before func()) error {
 	})
 }
 
-// Apply applies migrations where a call may take no longer than a timeout.
+// Apply applies migrations with a limit on how long a call can take.
 func (s *Store) Apply(ctx context.Context, address string, timeout time.Duration, all []stored.Migration) error {
 	settings, err := parse(address, timeout)
 	if err != nil {
@@ -75,14 +77,14 @@ func (s *Store) Query(ctx context.Context, query string) (answer [][]string, err
 	return answer, err
 }
 
-// Planned is a query as it is sent, and the indexes by which it must go.
+// Planned is a query as it is sent, and the indexes that it must use.
 type Planned struct {
 	Query string
 	Keys  []string
 	Sorts bool
 }
 
-// Queries are all that look at more than they were told to by key, and those who write by key.
+// Queries returns all statements that read more than rows named by key, and those that write by key.
 func Queries() map[string]Planned {
 	id, ids := carillon.RunID{Job: 5, Due: 7}, []carillon.RunID{{Job: 5, Due: 7}, {Job: 6, Due: 8}}
 	run := &carillon.Run{ID: id, Rev: 3}

@@ -11,11 +11,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// maxScan is after how many rows a search gives up its turn.
+// maxScan is after how many rows a search returns the page that it has; the caller continues with the next
+// page.
 const maxScan = 20_000
 
-// Newest first: by primary key, or, where a label is asked for, by the key of job_label. The last two
-// columns say whether the row is wanted and whether a run of it is unfinished; what is large of the others is not sent.
+// Newest first: by primary key or, for a query with a label, by the key of job_label. The last two columns
+// say whether the row is wanted and whether the job has an unfinished run. If the row is not wanted, its
+// large columns are not sent.
 const (
 	jobOrNone = jobColumns + `, j.version, j.name, j.type, j.owner, IF(?, j.spec, NULL), IF(?, j.payload, NULL), ?,
   EXISTS (SELECT 1 FROM run u FORCE INDEX (run_job) WHERE u.job = j.id)`
@@ -59,18 +61,18 @@ type jobFinder struct {
 	q             *carillon.JobQuery
 	limit         int
 	wanted        raw
-	first, before carillon.JobID // where it still has to look
+	first, before carillon.JobID // the range of ids still to search
 	page          carillon.JobPage
 	scanned       int
 }
 
-// candidate is a job that is wanted as far as its own row can tell.
+// candidate is a job whose own row matches the query.
 type candidate struct {
 	carillon.Job
 	unfinished bool
 }
 
-// scan goes through some rows. done: the page is as it should be.
+// scan reads some rows. done: the page is complete.
 func (f *jobFinder) scan(l *link, size int) (done bool, err error) {
 	query, args := jobsBefore, []any{f.wanted, f.wanted, f.wanted, f.before, f.first}
 	if label, ok := f.q.IndexedLabel(); ok {
@@ -110,8 +112,8 @@ func (f *jobFinder) scan(l *link, size int) (done bool, err error) {
 	return scanned < size, nil
 }
 
-// idRange is where jobs of the time that is asked for can be. Ids rise with time, but a clock that was set back makes
-// them run ahead of it, and no more than a day, one hopes.
+// idRange returns the range of ids in which jobs of the queried time can be. Ids rise with time, but after a
+// clock was set back they run ahead of it. The range allows for one day of that.
 func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
 	const day = carillon.Time(24 * time.Hour / time.Millisecond)
 	before = cmp.Or(q.Before, math.MaxInt64)
@@ -124,7 +126,7 @@ func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
 	return first, before
 }
 
-// wantedJobs writes what a query asks for, but for Latest.
+// wantedJobs writes the conditions of a query, except Latest.
 func wantedJobs(q *carillon.JobQuery) raw {
 	var all conditions
 	all.text(`j.ns = ?`, q.Namespace)
@@ -142,7 +144,7 @@ func wantedJobs(q *carillon.JobQuery) raw {
 	return all.all()
 }
 
-// wantedStates knows that a finished job is an active one without an unfinished run.
+// wantedStates writes a condition for each state. A finished job is an active one without an unfinished run.
 func wantedStates(states []carillon.JobState) (any []string) {
 	const unfinished = `EXISTS (SELECT 1 FROM run w FORCE INDEX (run_job) WHERE w.job = j.id)`
 	for _, state := range states {
@@ -158,7 +160,7 @@ func wantedStates(states []carillon.JobState) (any []string) {
 	return any
 }
 
-// conditions are parts of a WHERE, all of which must hold.
+// conditions are parts of a WHERE clause. All of them must hold.
 type conditions []string
 
 func (c *conditions) add(condition string, args ...any) {
@@ -184,18 +186,18 @@ func (c *conditions) all() raw {
 	return raw(strings.Join(*c, ` AND `))
 }
 
-// The unfinished runs of jobs by run_job, and of each the ended run with the latest due time of those that had begun, by
-// history_job.
+// The unfinished runs of jobs, by run_job, and for each job, by history_job, the ended run with the latest
+// due time among those that had begun.
 const (
 	unfinishedOf = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_job) WHERE job IN (?)`
 	lastBegunOf  = `(SELECT pos, ` + endedColumns + ` FROM history FORCE INDEX (history_job) WHERE job = ? AND attempt > 0
 ORDER BY due DESC, pos DESC LIMIT 1)`
 )
 
-// atOnce is of how many jobs the runs are read together: each has a query of its own.
+// atOnce is for how many jobs the runs are read together: each job adds a query.
 const atOnce = 100
 
-// withLatest leaves those whose latest run is as it should be.
+// withLatest keeps the jobs whose latest run has one of the wanted states.
 func (l *link) withLatest(jobs []candidate, latest []carillon.LatestState) (left []candidate, err error) {
 	for some := range slices.Chunk(jobs, atOnce) {
 		ids := make([]carillon.JobID, len(some))
@@ -215,7 +217,7 @@ func (l *link) withLatest(jobs []candidate, latest []carillon.LatestState) (left
 	return left, nil
 }
 
-// addLast adds to a page that is full the runs that its jobs are summed up by, if they are asked for.
+// addLast adds to a complete page the run that sums up each job, if the query wants it.
 func (f *jobFinder) addLast(l *link) error {
 	if !f.q.WithLast {
 		return nil
@@ -236,7 +238,8 @@ func (f *jobFinder) addLast(l *link) error {
 	return nil
 }
 
-// runsOf reads the unfinished runs of some jobs, and of each the ended one with the latest due time of those that had begun.
+// runsOf reads the unfinished runs of some jobs and, for each job, the ended run with the latest due time
+// among those that had begun.
 func (l *link) runsOf(ids []carillon.JobID) (unfinished map[carillon.JobID][]carillon.Run, ended map[carillon.JobID]*carillon.Run, err error) {
 	unfinished, ended = map[carillon.JobID][]carillon.Run{}, map[carillon.JobID]*carillon.Run{}
 	err = l.query(func(r row) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// FindRuns implements carillon.Store. It merges streams of rows that are each in the order of the query.
+// FindRuns implements carillon.Store. It merges streams of rows; each stream is in the order of the query.
 func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillon.RunPage, err error) {
 	start, err := q.Start()
 	if err != nil {
@@ -41,13 +41,14 @@ func (f *finder) fill(l *link, q *carillon.RunQuery, start carillon.RunPos) erro
 	return nil
 }
 
-// part is a stretch of the answer: streams that are merged, and the position they begin after.
+// part is a section of the answer: the streams to merge, and the position after which they begin.
 type part struct {
 	start   carillon.RunPos
 	sources []source
 }
 
-// partsFrom says what makes up the answer from a position on. What cannot hold what is asked for is left out.
+// partsFrom returns the parts of the answer from a position on. It leaves out sources that cannot hold a
+// wanted run.
 func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 	states := q.Within()
 	hot, past := len(states) == 0, []source{allEnded}
@@ -93,12 +94,12 @@ type finder struct {
 	limit   int
 	maxScan int
 	page    carillon.RunPage
-	last    carillon.RunPos // of the page
+	last    carillon.RunPos // position of the last run on the page
 	scanned int
 }
 
-// merge takes from the streams, first things first, until they end, the page is full, or the search has taken long
-// enough. done: the page is as it should be.
+// merge takes rows from the streams in order until the streams end, the page is full, or the search has read
+// enough rows. done: the page is complete.
 func (f *finder) merge(streams []*runStream) (done bool, err error) {
 	for {
 		first := firstOf(streams)
@@ -131,7 +132,7 @@ func firstOf(streams []*runStream) (first *runStream) {
 	return first
 }
 
-// comesBefore is the order of the parts that are merged of several streams: falling.
+// comesBefore is the order of the parts that merge several streams: descending.
 func comesBefore(a, b carillon.RunPos) bool {
 	if a.Due != b.Due {
 		return a.Due > b.Due

@@ -8,12 +8,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// forgetter remembers how far a day that will be dropped has been gone through.
+// forgetter remembers how far Forget has gone through a day that it will drop.
 type forgetter struct {
 	mu     sync.Mutex // guards what follows
 	day    string
 	passed int64
-	ahead  carillon.Time // up to here days have been made
+	ahead  carillon.Time // days have been made up to here
 }
 
 // past names a record of history or a dead letter.
@@ -24,8 +24,8 @@ type past struct {
 	dead  bool
 }
 
-// Forget implements carillon.Store. One node at a time does it; another one finds nothing to do. A large day of history
-// goes as a whole, later than its first records might.
+// Forget implements carillon.Store. One node at a time forgets; another node finds nothing to do meanwhile. A
+// large day of history goes as a whole, later than its first records could go.
 func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
 	if limit <= 0 {
 		return 0, ctx.Err()
@@ -57,7 +57,8 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 	return forgotten, nil
 }
 
-// What may go, by the server's rule or by its own expiry: both by history_expires and dead_expires.
+// Records that can go, by the server's rule or by their own expiry. Both use history_expires and
+// dead_expires.
 const (
 	historyByRule = `SELECT pos, job, due, ended FROM history FORCE INDEX (history_expires)
 WHERE expires IS NULL AND ended <= ? ORDER BY ended, pos LIMIT ?`
@@ -69,7 +70,8 @@ WHERE expires IS NULL AND ended <= ? ORDER BY ended, pos LIMIT ?`
 WHERE expires <= ? ORDER BY expires, ended, pos LIMIT ?`
 )
 
-// overdue returns up to limit of what need not be kept. until is for history; 0: all is kept that has no expiry.
+// overdue returns up to limit records that need not be kept. until is the server's rule for history; with 0
+// every record without an expiry is kept.
 func (l *link) overdue(rule carillon.Retention, until, now carillon.Time, limit int) (found []past, err error) {
 	for _, from := range []struct {
 		query string
@@ -100,13 +102,13 @@ func pastOf(r row, dead bool) past {
 	return past{r.int(0), carillon.RunID{Job: carillon.JobID(r.int(1)), Due: carillon.Time(r.int(2))}, carillon.Time(r.int(3)), dead}
 }
 
-// By primary key. Of a dead letter the place is compared too: it may be another one by now.
+// By primary key. For a dead letter the statement compares pos too: the run may have another letter by now.
 const (
 	deleteHistory = `DELETE h FROM history h FORCE INDEX (PRIMARY) WHERE (pos, ended) IN (`
 	deleteLetters = `DELETE dead FROM dead FORCE INDEX (PRIMARY) WHERE (job, due, pos) IN (`
 )
 
-// remove deletes records and what was kept for their sake, in a transaction.
+// remove deletes records and the rows that were kept only for them, in a transaction.
 func (l *link) remove(found []past) error {
 	var p plan
 	p.script.add(beginWrite)
@@ -126,8 +128,8 @@ func (l *link) remove(found []past) error {
 	return l.exec([]byte(`COMMIT`))
 }
 
-// What lies beside a run goes with the last record of it, a one-off job with the last of all. The last ? of each is what
-// history still holds.
+// The output of a run goes with the run's last record, a one-off job with the last record of all. The last ?
+// of each statement says which rows history still holds.
 const (
 	unlessKept = ` WHERE (o.due, o.job) IN (?) AND NOT EXISTS (SELECT 1 FROM run r FORCE INDEX (PRIMARY) WHERE r.due = o.due AND r.job = o.job)
   AND NOT EXISTS (SELECT 1 FROM dead d FORCE INDEX (PRIMARY) WHERE d.job = o.job AND d.due = o.due)
@@ -148,7 +150,8 @@ const (
 	dropGuards        = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`) IN (?)"
 )
 
-// clean removes what only forgotten runs had need of. still says of a row h of history that it is not forgotten.
+// clean removes rows that only forgotten runs needed. still is the condition that a row h of history is not
+// forgotten.
 func (l *link) clean(found []past, still raw) error {
 	for some := range slices.Chunk(found, most) {
 		ids := list(some, func(b []byte, f past) []byte { return dueJob(b, f.id) })
@@ -166,8 +169,8 @@ func (l *link) clean(found []past, still raw) error {
 	return nil
 }
 
-// cleanJobs locks the jobs and their guards before it looks whether anything of them is left: a run is inserted only
-// together with one of these, or beside another run.
+// cleanJobs locks the jobs and their guards before it checks whether anything of them is left: a run is
+// inserted only together with one of these rows, or beside another run.
 func (l *link) cleanJobs(ids, still raw) error {
 	spaces := map[carillon.JobID]string{}
 	err := l.query(func(r row) error { spaces[carillon.JobID(r.int(0))] = r.text(1); return nil }, lockOneOffs, ids)

@@ -9,8 +9,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// All by primary key. An update is an insert of what exists: no other statement takes values row by row and is quick. A row
-// that is changed counts for two, one that is not as it was for none, and one that was not there for one.
+// All by primary key. An update is an INSERT of a row that exists: no other fast statement takes different
+// values for each row. The server counts two for a changed row, none for a row that was not as it was, and
+// one for a row that did not exist.
 const (
 	insertGuards = "INSERT INTO guard (ns, `key`, value) VALUES "
 	updateGuards = "INSERT INTO guard (ns, `key`, rev, value) VALUES "
@@ -21,13 +22,15 @@ const (
 )
 
 func (p *plan) putGuards() {
-	for _, guards := range [][]*carillon.Guard{p.newGuards, p.guards} { // who goes in one order is in nobody's way for ever
+	// Sorted, so that two commits cannot deadlock.
+	for _, guards := range [][]*carillon.Guard{p.newGuards, p.guards} {
 		slices.SortFunc(guards, func(a, b *carillon.Guard) int {
 			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Key, b.Key))
 		})
 	}
 	many(&p.script, insertGuards, p.newGuards, func(b []byte, g *carillon.Guard) []byte {
-		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, string(g.Value)) // none is seen not to exist: see takeGuard
+		// A guard without a value is only checked not to exist: see takeGuard.
+		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, string(g.Value))
 	}, ``, 0)
 	many(&p.script, updateGuards, p.guards, func(b []byte, g *carillon.Guard) []byte {
 		return appendSQL(b, `(?,?,?,?)`, g.Namespace, g.Key, g.Rev, g.Value)
@@ -37,7 +40,7 @@ func (p *plan) putGuards() {
 	}, `)`, 1)
 }
 
-// By primary key; the other two a range of it.
+// By primary key. guardsFrom and guardsUntil read a range of it.
 const (
 	guardsByKey = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`) IN (?)"
 	guardsFrom  = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE ns = ? AND `key` >= ? ORDER BY `key`"
@@ -68,7 +71,7 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 	return found, tried("read guards", err)
 }
 
-// afterAll is the first text behind all that begin with a prefix; empty if nothing is behind them.
+// afterAll returns the first text behind all texts that begin with a prefix; empty if there is none.
 func afterAll(prefix string) string {
 	b := []byte(prefix)
 	for len(b) > 0 && b[len(b)-1] == 0xff {

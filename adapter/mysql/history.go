@@ -4,7 +4,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// History appends. A dead letter replaces one of the same run; a redriven one is found by its key.
+// The history is appended to. A dead letter replaces one of the same run; a redrive finds its letter by the
+// key.
 const (
 	endedColumns = `ns, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
   crashes, state, prio, queue, name, type, owner, worker, reason`
@@ -21,7 +22,7 @@ func (p *plan) putEnded() {
 	insert(&p.script, replaceDead, deadRow, p.failed, ``)
 }
 
-// ended reads pos and endedColumns. dead says which of its two expiries the row carries.
+// ended reads pos and endedColumns. dead says which of the run's two expiries the row carries.
 func (r row) ended(dead bool) (run carillon.Run, pos int64) {
 	run = carillon.Run{
 		Namespace: r.name(1),
@@ -40,7 +41,7 @@ func (r row) ended(dead bool) (run carillon.Run, pos int64) {
 	return run, r.int(0)
 }
 
-// What lies beside runs, by primary key; the last one is kept.
+// The output of runs, by primary key. The last value is kept.
 const (
 	putResults     = `INSERT INTO result (due, job, ns, value) VALUES `
 	putCheckpoints = `INSERT INTO checkpoint (due, job, ns, value) VALUES `

@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-run/carillon/stored"
 )
 
-// The job row, by primary key. What is due is written once, see the column. An edited row has been locked and compared.
+// The job row, by primary key. The column due is written once: see its comment in the schema. An edited row
+// has been locked and compared before.
 const (
 	insertJobs = `INSERT INTO job`
 
@@ -62,14 +63,14 @@ func (p *plan) putJobs() error {
 	return nil
 }
 
-// remember keeps what a later segment may have to know.
+// remember keeps what a later segment of the plan may need to know.
 func (p *plan) remember(id carillon.JobID, job storedJob) {
 	if p.jobs != nil {
 		p.jobs[id] = job
 	}
 }
 
-// insertLabels is by primary key; only jobs that have some pay for them.
+// insertLabels is by primary key. Only jobs that have labels pay for them.
 const insertLabels = "INSERT IGNORE INTO job_label (ns, `key`, value, job) VALUES "
 
 type label struct {

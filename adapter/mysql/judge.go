@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// storedJob is what a plan has to know of a job that it edits.
+// storedJob is what a plan has to know about a job that it edits.
 type storedJob struct {
 	rev     int32
 	version int32
@@ -16,7 +16,7 @@ type storedJob struct {
 
 type guardKey struct{ ns, key string }
 
-// rows is what is stored of the rows that some changes compare; what does not exist is left out.
+// rows has the stored rows that some changes compare. Rows that do not exist are left out.
 type rows struct {
 	jobs   map[carillon.JobID]storedJob
 	runs   map[carillon.RunID]int32
@@ -24,8 +24,8 @@ type rows struct {
 	dead   map[carillon.RunID]bool
 }
 
-// judge locks every row that the changes compare, in the order of their keys, and returns the indexes of those that have
-// lost. Only a row that does not exist may still come between.
+// judge locks every row that the changes compare, in the order of their keys, and returns the indexes of the
+// changes that have lost. After that, of the compared rows only those that do not exist can still appear.
 func (l *link) judge(p *plan, changes []carillon.Change) (lost []int, err error) {
 	now, err := l.lock(changes)
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// link is a connection for the length of a call. It speaks to the driver itself: database/sql would convert every value
-// of every row on its way.
+// link is a connection for the duration of a call. It uses the driver directly: database/sql would convert
+// every value of every row.
 type link struct {
 	store *Store
 	ctx   context.Context
 	conn  driverConn
-	names map[string]string // few namespaces, queues and workers are named by many rows
+	names map[string]string // many rows name the same few namespaces, queues and workers
 }
 
 type driverConn interface {
@@ -25,12 +25,12 @@ type driverConn interface {
 	driver.QueryerContext
 }
 
-// use runs a function on a connection of its own.
+// use runs a function on a connection that no other call uses meanwhile.
 func (s *Store) use(ctx context.Context, f func(l *link) error) error {
 	return s.useOf(ctx, s.others, f)
 }
 
-// useSoon is for what must not wait until others have read.
+// useSoon is use for calls that must not wait until other calls have read.
 func (s *Store) useSoon(ctx context.Context, f func(l *link) error) error {
 	return s.useOf(ctx, s.writers, f)
 }
@@ -53,7 +53,7 @@ func (s *Store) useOf(ctx context.Context, pool *sql.DB, f func(l *link) error) 
 	return err
 }
 
-// connect is use without an end.
+// connect is use without a timeout.
 func (s *Store) connect(ctx context.Context, pool *sql.DB, f func(l *link) error) error {
 	conn, err := pool.Conn(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func (l *link) exec(packet []byte) error {
 	return err
 }
 
-// query hands the rows of an answer to a function.
+// query passes the rows of an answer to a function.
 func (l *link) query(each func(r row) error, query string, args ...any) error {
 	rows, err := l.conn.QueryContext(l.ctx, string(appendSQL(nil, query, args...)), nil)
 	if err != nil {
@@ -92,8 +92,8 @@ func (l *link) query(each func(r row) error, query string, args ...any) error {
 	}
 }
 
-// view runs a function that sees one state of all tables from its first query to its last. If partitions were changed
-// since that state it runs it once more, so the function must begin afresh.
+// view runs a function that sees one state of all tables from its first query to its last. If partitions were
+// changed after that state, view runs the function once more, so the function must begin afresh.
 func (s *Store) view(ctx context.Context, f func(l *link) error) error {
 	const begin = `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`
 	look := func(l *link) error {
@@ -111,8 +111,8 @@ func (s *Store) view(ctx context.Context, f func(l *link) error) error {
 	})
 }
 
-// end ends a transaction that wrote nothing, or whose statements failed. Where not even that can be said the connection
-// is not used again.
+// end ends a transaction that wrote nothing, or whose statements failed. If the rollback fails too, the
+// connection is not used again.
 func (l *link) end(err error) error {
 	if l.exec([]byte(`ROLLBACK`)) != nil {
 		return errors.Join(err, driver.ErrBadConn)
@@ -120,7 +120,7 @@ func (l *link) end(err error) error {
 	return err
 }
 
-// row is a row of an answer. It is good until the next one is read.
+// row is a row of an answer. It is valid until the next row is read.
 type row struct {
 	link   *link
 	values []driver.Value
@@ -159,7 +159,7 @@ func (r row) name(column int) string {
 	return s
 }
 
-// What the server says when a statement failed.
+// The numbers of the server's errors.
 const (
 	noRightToDatabase = 1044
 	duplicate         = 1062
@@ -171,7 +171,7 @@ const (
 	outOfRange        = 1690 // see mustBe
 )
 
-// refused says that the account has not the right.
+// refused says that the account does not have the right.
 func refused(err error) bool {
 	n := number(err)
 	return n == noRightToDatabase || n == noRightToTable || n == noRight
@@ -184,7 +184,7 @@ func number(err error) uint16 {
 	return 0
 }
 
-// tried says what was tried when an error came.
+// tried adds to an error what was tried.
 func tried(what string, err error) error {
 	if err == nil {
 		return nil

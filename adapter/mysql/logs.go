@@ -8,7 +8,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Logs is a carillon.LogStore in a table with a partition for every day. Any number of nodes may use it at once.
+// Logs is a carillon.LogStore in a table with a partition for every day. Any number of nodes can use it at
+// once.
 type Logs struct {
 	store       *Store
 	press       press
@@ -20,8 +21,8 @@ func NewLogs(store *Store) *Logs { return &Logs{store: store, maxSearched: maxSe
 
 var _ carillon.LogStore = (*Logs)(nil)
 
-// In: a row for each piece. Where there is one with that key already the longer one stays; what the others
-// compare comes last. A word behind a dot is a name, even one that means something to the server.
+// In: a row for each piece. If the key exists already, the longer piece stays. The assignments compare the
+// column lines, so it is assigned last. After a dot a word is a name, even if it is a keyword of the server.
 const insertPieces = `INSERT INTO log (ns, due, job, attempt, first, log.lines, keep, written, body) VALUES ?
 ON DUPLICATE KEY UPDATE
 	keep = IF(VALUES(log.lines) > log.lines, VALUES(keep), keep),
@@ -29,10 +30,10 @@ ON DUPLICATE KEY UPDATE
 	body = IF(VALUES(log.lines) > log.lines, VALUES(body), body),
 	log.lines = GREATEST(VALUES(log.lines), log.lines)`
 
-// Append has written some of the chunks when it returns an error. The caller may send all of them again.
+// Append can have written some of the chunks when it returns an error. The caller can send all of them again.
 //
-// Chunks are cut into pieces. Sent twice, a piece has the same key and is there once; sent in other portions, pieces
-// overlap, and reading passes over what it has seen.
+// Append cuts chunks into pieces. A piece that is sent twice has the same key and is stored once. If lines
+// are sent again in other portions, pieces overlap, and reading passes over the lines it has seen.
 func (logs *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	err := logs.store.use(ctx, func(l *link) error {
 		var rows []byte
@@ -66,10 +67,10 @@ func (logs *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	return tried(fmt.Sprintf("append %d chunks to logs", len(chunks)), err)
 }
 
-// millis rounds up: nothing is kept for less than was asked for.
+// millis rounds up: no piece is kept for less time than its chunk asks for.
 func millis(keep time.Duration) int64 { return int64(carillon.Time(0).Add(max(keep, 0))) }
 
-// position is the place of a line in what a run prints.
+// position is the place of a line in the output of a run.
 type position struct {
 	attempt int32
 	offset  int64
@@ -79,11 +80,11 @@ func (p position) less(o position) bool {
 	return p.attempt < o.attempt || p.attempt == o.attempt && p.offset < o.offset
 }
 
-// defaultLines is what a query without a limit gets.
+// defaultLines is the limit of a query that sets none.
 const defaultLines = 1000
 
-// How many pieces are read at a time: few at first, as they may have all the lines that are asked for, and then more, as
-// they may have one each. 4 MiB of text at most, but for very long lines.
+// How many pieces are read at a time: few at first, because they can have all the wanted lines, and then
+// more, because they can have one line each. This is 4 MiB of text at most, except for very long lines.
 const (
 	fewPieces  = 4
 	somePieces = 64
@@ -103,8 +104,8 @@ func (logs *Logs) Read(ctx context.Context, q carillon.LogQuery) (lines []carill
 	return lines, nil
 }
 
-// In: namespace, due, job; the position after which pieces begin; the position beyond which they reach; how many.
-// A range of the primary key, in one partition.
+// In: namespace, due, job; the position after which pieces begin; the position beyond which they reach; how
+// many. A range of the primary key, in one partition.
 const readPieces = `SELECT attempt, first, log.lines, body FROM log
 WHERE ns = ? AND due = ? AND job = ?
 	AND (attempt > ? OR attempt = ? AND first > ?)
@@ -113,7 +114,7 @@ ORDER BY attempt, first LIMIT ?`
 
 func (logs *Logs) read(l *link, q carillon.LogQuery) (lines []carillon.Line, err error) {
 	after := position{q.AfterAttempt, q.AfterOffset}
-	// A piece that begins before the position may reach beyond it, but not by more than it has lines.
+	// A piece that begins before the position can reach beyond it, but not by more lines than it has.
 	begin := position{q.AfterAttempt, q.AfterOffset - maxLines}
 	take := func(r row) error {
 		if len(lines) == q.Limit {

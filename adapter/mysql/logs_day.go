@@ -8,8 +8,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// logDay is a partition of log: what was printed by the runs that were due in it. The first one has everything before it
-// as well, and each takes over what belongs to those before it that were dropped.
+// logDay is a partition of log: the output of the runs that were due in it. The first partition also has
+// everything before it, and each partition takes over the output that belongs to earlier ones that were
+// dropped.
 type logDay struct {
 	name     string
 	from, to carillon.Time // from <= due < to
@@ -36,7 +37,8 @@ func (l *link) logDays() (days []logDay, err error) {
 	return days, err
 }
 
-// addLogDays makes partitions before anything is printed. Another node that is at it, or trims, does the same.
+// addLogDays makes partitions before any run prints. If another node does the same or trims at this moment,
+// that node makes them.
 func (s *Store) addLogDays(ctx context.Context, now carillon.Time) error {
 	if s.log.areFixed() {
 		return nil
@@ -48,20 +50,22 @@ func (s *Store) addLogDays(ctx context.Context, now carillon.Time) error {
 	return tried("plan logs", err)
 }
 
-// bulkPieces is how many pieces are too many to be moved, as nobody can print meanwhile. A piece may be as large as many
-// records of history.
+// bulkPieces is how many pieces are too many to be moved, because no run can print meanwhile. A piece can be
+// as large as many records of history.
 const bulkPieces = 10_000
 
-// In: how many there must be; by log_keep, which is small. In: partitions; what the last one has is moved to where it
-// belongs, which is quick as long as that is nothing.
+// manyLaterPieces. In: how many there must be. By log_keep, which is small.
+// splitLastLogDay. In: partitions. The server moves the rows of the last partition to where they belong,
+// which is quick as long as there are none.
 const (
 	manyLaterPieces = `SELECT 1 FROM log PARTITION (later) FORCE INDEX (log_keep) LIMIT 1 OFFSET ?`
 	splitLastLogDay = `ALTER TABLE log REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
 )
 
-// planLogDays makes the partitions of today and some days after it, and returns all. After a long time without, today's
-// gets what belongs to the days between. Where very much has come for which no day was made in time it stays there, and there
-// are no further days until most of it has been removed piece by piece.
+// planLogDays makes the partitions of today and of some days after it, and returns all partitions. After a
+// long time in which no node made partitions, today's takes the output that belongs to the days between. If
+// very many pieces came before their day was made, they stay in the last partition, and there are no further
+// days until most of them have been removed piece by piece.
 func (l *link) planLogDays(now carillon.Time) ([]logDay, error) {
 	days, err := l.logDays()
 	if err != nil {

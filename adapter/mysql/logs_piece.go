@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// piece is what one row of log has: lines of an attempt that follow one another.
+// piece is the content of one row of log: consecutive lines of an attempt.
 type piece struct {
 	namespace string
 	run       carillon.RunID
@@ -23,14 +23,14 @@ type piece struct {
 	lines     []carillon.Line
 }
 
-// The size of a piece. Larger ones compress better, smaller ones are read faster. Reading depends on maxLines: it must
-// never become less than it was.
+// The size of a piece. Larger pieces compress better, smaller ones are read faster. Reading depends on
+// maxLines: it must never become smaller than it was.
 const (
 	maxLines = 1000
 	maxText  = 64 << 10 // a longer line is a piece by itself
 )
 
-// pieces cuts chunks up.
+// pieces cuts chunks into pieces.
 func pieces(chunks []carillon.Chunk) iter.Seq[piece] {
 	return func(yield func(piece) bool) {
 		for _, c := range chunks {
@@ -58,21 +58,22 @@ func fitting(lines []carillon.Line) int {
 
 // press packs lines and unpacks them. The zero value is ready.
 //
-// A body begins with the length of the plain form, followed by that form deflated; or with 0, followed by the plain form
-// itself, where deflating would not make it shorter. The plain form has for each line how far its time is from the one
-// before, its stream and the length of its text; then come the texts, each with a line feed at its end. Together they
-// compress best, and can be searched as one.
+// A body begins with the length of the plain form, followed by that form deflated. If deflating would not
+// make it shorter, the body is 0, followed by the plain form itself. The plain form has for each line the
+// time since the previous line, the stream and the length of the text. Then come the texts, each with a line
+// feed at its end: together they compress best, and can be searched as one.
 type press struct {
-	writers, readers sync.Pool // each has tables of its own, of up to a megabyte
+	writers, readers sync.Pool // each has its own tables, of up to a megabyte
 }
 
 // errDamaged says that a piece is not as it was written.
 var errDamaged = errors.New("the piece is damaged")
 
-// streams have numbers; of another one the length of the name follows them, and then the name.
+// streams have numbers, their indexes. For any other stream the number is the length of its name plus
+// len(streams), and the name follows.
 var streams = []string{"stdout", "stderr", "carillon"}
 
-// tooShort are bodies that do not get shorter: most runs print a line or two.
+// tooShort is the size below which bodies do not get shorter: most runs print a line or two.
 const tooShort = 100
 
 func (p *press) pack(lines []carillon.Line) ([]byte, error) {
@@ -101,7 +102,7 @@ func (p *press) pack(lines []carillon.Line) ([]byte, error) {
 	return plain, nil
 }
 
-// plainBody has the 0 in front.
+// plainBody returns the plain form with the 0 in front.
 func plainBody(lines []carillon.Line) []byte {
 	size := 1
 	for i := range lines {
@@ -142,7 +143,7 @@ func (p *press) unpack(body []byte, count int) ([]carillon.Line, error) {
 	return o.all(), nil
 }
 
-// open takes a body apart.
+// open inflates a body and takes it apart.
 func (p *press) open(body []byte, count int) (o openedPiece, err error) {
 	plain, err := p.inflate(body)
 	if err != nil {
@@ -151,7 +152,7 @@ func (p *press) open(body []byte, count int) (o openedPiece, err error) {
 	return openPiece(plain, count)
 }
 
-// largest is more than any piece: a length beyond it is no length.
+// largest is more than the size of any piece: a length beyond it is damaged.
 const largest = 1 << 30
 
 func (p *press) inflate(body []byte) ([]byte, error) {
@@ -171,7 +172,7 @@ func (p *press) inflate(body []byte) ([]byte, error) {
 	}
 	defer p.readers.Put(r)
 	var plain bytes.Buffer
-	plain.Grow(int(min(size, 2*maxText))) // the length may be damaged: more only when it comes
+	plain.Grow(int(min(size, 2*maxText))) // the length may be damaged: get more only as data comes
 	if got, err := io.Copy(&plain, io.LimitReader(r, int64(size))); err != nil || got < int64(size) {
 		return nil, errors.Join(errDamaged, err)
 	}
@@ -210,7 +211,7 @@ func openPiece(plain []byte, count int) (o openedPiece, err error) {
 	return o, nil
 }
 
-// all are the lines with their texts.
+// all returns the lines with their texts.
 func (o *openedPiece) all() []carillon.Line {
 	texts := string(o.texts) // one copy for all of them
 	for i, size := range o.sizes {
@@ -219,7 +220,7 @@ func (o *openedPiece) all() []carillon.Line {
 	return o.lines
 }
 
-// bytesReader reads numbers and names until something is wrong.
+// bytesReader reads numbers and names until one is wrong.
 type bytesReader struct {
 	rest []byte
 	bad  bool

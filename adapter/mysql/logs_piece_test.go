@@ -25,7 +25,7 @@ func TestPackedLinesComeBackWhole(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p press
-			for range 3 { // what the pools keep must not show
+			for range 3 { // reuse from the pools must not show
 				body, err := p.pack(lines)
 				if err != nil {
 					t.Fatal(err)

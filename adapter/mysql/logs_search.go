@@ -12,15 +12,15 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// What a search looks through before it gives up, in bytes of text: a second or two of work. A piece takes as long as
-// another pieceCost bytes, however little it has.
+// How much a search reads before it gives up, in bytes of text: a second or two of work. A piece takes as
+// long as another pieceCost bytes, however small it is.
 const (
 	maxSearched = 256 << 20
 	pieceCost   = 1 << 10
 )
 
-// Search unpacks and reads what there is, day by day from the newest, and within a day run by run from the one due last.
-// After maxSearched it returns what it has found until then.
+// Search unpacks and reads the pieces day by day from the newest, and within a day run by run from the latest
+// due time. After maxSearched bytes it returns what it has found so far.
 func (logs *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
 	s := search{
 		press: &logs.press, namespace: q.Namespace, text: bytes.ToLower([]byte(q.Text)),
@@ -59,7 +59,7 @@ type search struct {
 	limit     int
 	budget    int
 	hits      []carillon.Hit
-	seen      map[seenLine]bool // of hits only: pieces may overlap
+	seen      map[seenLine]bool // of hits only: pieces can overlap
 }
 
 type seenLine struct {
@@ -69,8 +69,8 @@ type seenLine struct {
 
 func (s *search) enough() bool { return len(s.hits) >= s.limit || s.budget <= 0 }
 
-// In: namespace; the least due time; due, job, attempt and first line before which to go on; how many.
-// A range of the primary key, backwards, in one partition.
+// In: namespace; the least due time; due, job, attempt and first line before which to go on; how many. A
+// range of the primary key, backwards, in one partition.
 const searchPieces = `SELECT due, job, attempt, first, log.lines, body FROM log
 WHERE ns = ? AND due >= ? AND (due < ?
 	OR due = ? AND job < ?
@@ -78,7 +78,7 @@ WHERE ns = ? AND due >= ? AND (due < ?
 	OR due = ? AND job = ? AND attempt = ? AND first < ?)
 ORDER BY due DESC, job DESC, attempt DESC, first DESC LIMIT ?`
 
-// day looks through the pieces of one partition.
+// day searches the pieces of one partition.
 func (s *search) day(l *link, d logDay) error {
 	at := piece{run: carillon.RunID{Due: d.to, Job: math.MinInt64}}
 	take := func(r row) error {
@@ -97,7 +97,7 @@ func (s *search) day(l *link, d logDay) error {
 	return nil
 }
 
-// piece takes lines apart only where the text is in all of them together.
+// piece looks at single lines only if the text occurs in all of them together.
 func (s *search) piece(p *piece, body []byte, count int) error {
 	if s.enough() {
 		return nil

@@ -38,7 +38,7 @@ func TestLogs(t *testing.T) {
 	run("trim leaves connections as they were", trimTidies)
 }
 
-// logsTest is a log store whose calls must not fail.
+// logsTest is a log store. A call that fails fails the test.
 type logsTest struct {
 	testing.TB
 	*Logs
@@ -93,7 +93,7 @@ func (t logsTest) number(query string, args ...any) (n int64) {
 	return n
 }
 
-// someLines are lines that say which they are, of different lengths.
+// someLines returns lines of different lengths; each says its number.
 func someLines(from, to int) (texts []string) {
 	for i := from; i < to; i++ {
 		texts = append(texts, fmt.Sprint(i, strings.Repeat(" x", i%150)))
@@ -169,7 +169,7 @@ func logsNodes(t logsTest) {
 	})
 	for range 2 {
 		all.Go(func() {
-			for i := range 10 { // each makes another partition while the others write
+			for i := range 10 { // each adds another partition while the others write
 				if err := NewLogs(t.store).Trim(t.Context(), now.Add(time.Duration(i)*24*time.Hour), 1000*time.Hour); err != nil {
 					t.Error(err)
 				}
@@ -190,7 +190,8 @@ func logsNodes(t logsTest) {
 func logsSearch(t logsTest) {
 	var chunks []carillon.Chunk
 	for i := range 5 * somePieces {
-		run := carillon.RunID{Job: carillon.JobID(i % 100), Due: someRun.Due + carillon.Time(i/200)} // many are due at once
+		// Many are due at once.
+		run := carillon.RunID{Job: carillon.JobID(i % 100), Due: someRun.Due + carillon.Time(i/200)}
 		chunks = append(chunks, carillon.Chunk{Namespace: "default", Run: run, Attempt: int32(i / 100), Offset: int64(i % 3), Lines: []carillon.Line{
 			{Text: "nothing"}, {Text: fmt.Sprint("Needle ", i)}, {Text: strings.Repeat("hay ", 100)},
 		}})

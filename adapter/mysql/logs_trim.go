@@ -8,11 +8,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Trim drops the partitions in which nothing is kept any more: a day with a million pieces costs as much as one with few.
-// So that most days end that way it has patience with what is over while the rest of its day is not: pieces may stay as
-// long again as they are kept, but not for more than trimPatience. On the way it makes the partitions of the next days.
+// Trim drops the partitions in which no piece has to be kept any more: this costs the same for a day with a
+// million pieces as for one with few. So that most days end that way, Trim is patient with expired pieces
+// while the rest of their day is not expired: such pieces can stay twice as long as they are kept, but not
+// more than trimPatience longer. Trim also makes the partitions of the next days.
 //
-// One node at a time trims; while another one is at it there is nothing to do.
+// One node at a time trims; other nodes have nothing to do meanwhile.
 func (logs *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
 	err := logs.store.alone(ctx, "log", func(l *link) error {
 		days, err := l.planLogDays(now)
@@ -30,7 +31,8 @@ func (logs *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duratio
 	return tried("trim logs", err)
 }
 
-// trimPatience is a day, until the last of the day is over too, and half of one for those who go on after midnight.
+// trimPatience is a day, until the last output of the day has expired too, and half a day for runs that go on
+// after midnight.
 const trimPatience = 36 * time.Hour
 
 type logTrim struct {
@@ -39,7 +41,7 @@ type logTrim struct {
 	keep time.Duration
 }
 
-// logClass is what was printed by the runs of a day and is kept equally long.
+// logClass is the output of the runs of one day that is kept equally long.
 type logClass struct {
 	keep        int64         // as stored
 	first, last carillon.Time // written
@@ -70,10 +72,10 @@ func (t logTrim) keepOf(c logClass) time.Duration {
 	return cmp.Or(time.Duration(c.keep)*time.Millisecond, t.keep)
 }
 
-// before is when what is over was written.
+// before returns the time before which expired pieces were written.
 func (t logTrim) before(c logClass) carillon.Time { return t.now.Add(-t.keepOf(c)) }
 
-// over says that all of the classes are.
+// over says that all pieces of the classes have expired.
 func (t logTrim) over(classes []logClass) bool {
 	for _, c := range classes {
 		if c.last >= t.before(c) {
@@ -83,8 +85,10 @@ func (t logTrim) over(classes []logClass) bool {
 	return true
 }
 
-// In: partition, keep. Out: the next larger keep, and when the first piece of it was written; when the last was. Each is
-// one entry of log_keep. To ask for all of them with GROUP BY may read the whole index, as the statistics will have it.
+// nextLogClass. In: partition, keep. Out: the next larger keep, and when its first piece was written.
+// lastInClass. In: partition, keep. Out: when its last piece was written.
+// Each reads one entry of log_keep. A GROUP BY for all classes can read the whole index, depending on the
+// statistics.
 const (
 	nextLogClass = `SELECT keep, written FROM log PARTITION (?) FORCE INDEX (log_keep) WHERE keep > ? ORDER BY keep, written LIMIT 1`
 	lastInClass  = `SELECT written FROM log PARTITION (?) FORCE INDEX (log_keep) WHERE keep = ? ORDER BY written DESC LIMIT 1`
@@ -118,7 +122,8 @@ const (
 	unlockLog  = `UNLOCK TABLES`
 )
 
-// drop looks again with the table to itself: a run that is late by days may have printed something just now.
+// drop checks again while no other call can use the table: a run that is late by days may have printed
+// something just now.
 func (t logTrim) drop(d logDay) error {
 	_, err := t.change(&t.store.log, t.now, func() error { return t.dropAlone(d) })
 	return err
@@ -141,7 +146,7 @@ func (t logTrim) dropAlone(d logDay) error {
 // In: partition, keep, before when, how many. By log_keep.
 const deletePieces = `DELETE FROM log PARTITION (?) WHERE keep = ? AND written < ? LIMIT ?`
 
-// delete removes some at a time, so that nobody waits long for what it has locked.
+// delete removes some pieces at a time, so that no other call waits long for its locks.
 func (t logTrim) delete(d logDay, keep int64, before carillon.Time) error {
 	for {
 		n, err := t.do(deletePieces, raw(d.name), keep, before, most)

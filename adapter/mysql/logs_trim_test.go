@@ -17,7 +17,7 @@ func (t logsTest) trim(now carillon.Time, keep time.Duration) {
 	}
 }
 
-// days are the names of the partitions.
+// days returns the names of the partitions.
 func (t logsTest) days() (names []string) {
 	t.Helper()
 	err := t.store.use(t.Context(), func(l *link) error {
@@ -33,7 +33,7 @@ func (t logsTest) days() (names []string) {
 	return names
 }
 
-// age makes it so long since what a run has printed was written.
+// age moves the time at which a run's output was written into the past.
 func (t logsTest) age(run carillon.RunID, d time.Duration) {
 	t.Helper()
 	err := t.store.use(t.Context(), func(l *link) error {
@@ -57,12 +57,12 @@ func (t logsTest) left(runs ...carillon.RunID) (jobs []carillon.JobID) {
 
 var startOfTests = time.Now()
 
-// today is some days after the day of the tests, at noon.
+// today returns noon of the day that comes the given number of days after the tests.
 func today(days int) carillon.Time {
 	return carillon.TimeOf(startOfTests.UTC().Truncate(aDay).Add(12*time.Hour + time.Duration(days)*aDay))
 }
 
-// untilDay is the name of that day's partition.
+// untilDay returns the name of that day's partition.
 func untilDay(days int) string { return string(dayName(today(days + 1))) }
 
 func trimAhead(t logsTest) {
@@ -85,7 +85,7 @@ func trimAhead(t logsTest) {
 	if got, want := t.days(), append(want[:4:4], untilDay(4), untilDay(5), "later"); !slices.Equal(got, want) {
 		t.Errorf("two days later: partitions %v, want %v", got, want)
 	}
-	t.trim(today(30), 100*aDay) // nobody has trimmed for a month
+	t.trim(today(30), 100*aDay) // no node has trimmed for a month
 	if got := t.days(); !slices.Contains(got, untilDay(30)) || slices.Contains(got, untilDay(29)) {
 		t.Errorf("a month later: partitions %v", got)
 	}
@@ -119,7 +119,7 @@ func trimDrops(t logsTest) {
 			t.Errorf("day %d: the first partition is %s, want %s", step.day, got, step.first)
 		}
 	}
-	t.say(old, 1, "late") // its day is gone, another takes it
+	t.say(old, 1, "late") // its day is gone, another one takes it
 	if got := t.texts(old, -1, 10); !slices.Equal(got, []string{"late"}) {
 		t.Errorf("%q", got)
 	}
@@ -130,7 +130,7 @@ func trimWaits(t logsTest) {
 	early, late := carillon.RunID{Job: 1, Due: today(0)}, carillon.RunID{Job: 2, Due: today(0)}
 	t.say(early, 0, "x")
 	t.say(late, 0, "x")
-	t.age(late, -10*aDay) // it goes on for very long
+	t.age(late, -10*aDay) // as if it printed for very long
 	now, keep := carillon.Now(), 4*aDay
 	for _, step := range []struct {
 		after time.Duration

@@ -13,7 +13,8 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// shared is one server for all tests of the package that do not stop it. It is started by the first that needs it.
+// shared is one server for all tests of the package that do not stop it. The first test that needs it starts
+// it.
 var shared struct {
 	once      sync.Once
 	server    *server.Server
@@ -69,7 +70,8 @@ func openAt(t testing.TB, url string) *mysql.Store {
 	return store
 }
 
-// emptied returns a function that empties a store and returns it: much quicker than a new one for each test.
+// emptied returns a function that empties a store and returns it: much quicker than a new store for each
+// test.
 func emptied(t testing.TB) func(t testing.TB) *mysql.Store {
 	t.Helper()
 	store := openAt(t, database(t))

@@ -16,10 +16,11 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// Migrations are all steps that this program knows, first things first.
+// Migrations returns all steps that this program knows, in order.
 func Migrations() []stored.Migration { return stored.Migrations(migrations) }
 
-// Script is all of it as SQL for people who apply it by hand: what is recorded there is not applied again.
+// Script returns all steps as SQL for people who apply them by hand. It records each step, so that the
+// program does not apply it again.
 func Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;\n", createSchema)
@@ -37,8 +38,9 @@ const (
 	recordMigration = `INSERT INTO migration (version, name, applied) VALUES (?, ?, ` + clock + `)`
 )
 
-// migrate brings the schema to the version of this program. One that a newer program has migrated is refused: to write to
-// it would be to guess. It needs no right to change the schema where there is nothing to change.
+// migrate brings the schema to the version of this program. It refuses a schema that a newer program has
+// migrated: to write to it would be to guess. If there is nothing to change, the account needs no right to
+// change the schema.
 func (s *Store) migrate(ctx context.Context, settings *mysql.Config) error {
 	all := Migrations()
 	newest, applied := all[len(all)-1].Version, 0
@@ -60,7 +62,8 @@ func (s *Store) migrate(ctx context.Context, settings *mysql.Config) error {
 	return s.apply(ctx, settings, all)
 }
 
-// apply takes as long as it takes, on a connection that waits for it. Only to wait for another node's turn has an end.
+// apply has no time limit: it uses a connection without a read timeout. Only the wait for another node's
+// migration has a limit.
 func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []stored.Migration) error {
 	patient := settings.Clone()
 	patient.ReadTimeout = 0
@@ -81,8 +84,8 @@ func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []stored.
 	return err
 }
 
-// migrate applies what another node has not applied. A crash in the middle of a step leaves what it has done: MySQL
-// cannot undo it. The step is then repeated from its beginning.
+// migrate applies the steps that no node has applied yet. A crash in the middle of a step leaves its first
+// statements done: MySQL cannot undo them. The step is then repeated from its beginning.
 func (l *link) migrate(all []stored.Migration) error {
 	if err := l.exec([]byte(createSchema)); err != nil {
 		return err
@@ -115,13 +118,13 @@ func (l *link) schemaVersion() (version int, err error) {
 	return version, err
 }
 
-// The server's own locks are named for all its databases, and end with the connection.
+// Named locks of the server. All its databases share the names, and a lock ends with the connection.
 const (
 	takeLock = `SELECT GET_LOCK(CONCAT('carillon/', ?, '/', MD5(DATABASE())), ?)`
 	freeLock = `DO RELEASE_LOCK(CONCAT('carillon/', ?, '/', MD5(DATABASE())))`
 )
 
-// alone runs a function unless another node is doing what has the same name.
+// alone runs a function, unless another node runs one with the same name.
 func (s *Store) alone(ctx context.Context, what string, f func(l *link) error) error {
 	return s.use(ctx, func(l *link) error {
 		_, err := l.alone(what, 0, func() error { return f(l) })
@@ -129,8 +132,8 @@ func (s *Store) alone(ctx context.Context, what string, f func(l *link) error) e
 	})
 }
 
-// alone runs a function while no other node does what has the same name. done is false if it was another's turn for too
-// long.
+// alone runs a function while no other node runs one with the same name. done is false if another node took
+// too long.
 func (l *link) alone(what string, patience time.Duration, f func() error) (done bool, err error) {
 	err = l.query(func(r row) error { done = r.bool(0); return nil }, takeLock, what, int(patience.Seconds()))
 	if err != nil || !done {

@@ -33,7 +33,7 @@ func TestTenNodesMayStartAtOnce(t *testing.T) {
 	}
 	days, err := store.Query(t.Context(), `SELECT PARTITION_NAME FROM information_schema.PARTITIONS
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'history'`)
-	if err != nil || len(days) != 5 { // what is older, three days, and what comes later
+	if err != nil || len(days) != 5 { // one for older records, three days, and one for later records
 		t.Error(days, err)
 	}
 }

@@ -27,8 +27,8 @@ func nodes(t *testing.T, n int) []*mysql.Store {
 	return all
 }
 
-// Every change takes a guard and counts it up with another row. Batches name the same guards in different orders, so
-// they are in each other's way; what was won must be what is stored.
+// Every change compares a guard, counts it up and adds another row. Batches name the same guards in different
+// orders, so they are in each other's way. What is stored must be what was won.
 func TestNodesThatWriteTheSameRowsDoNotLoseAWrite(t *testing.T) {
 	const guards, rounds = 20, 30
 	all := nodes(t, 3)
@@ -92,15 +92,16 @@ func TestNodesThatWriteTheSameRowsDoNotLoseAWrite(t *testing.T) {
 	}
 }
 
-// One node makes a guard while another sees that there is none and writes a row that rests on it: both cannot be right,
-// unless the one who saw came first.
+// One node creates a guard while another node sees that there is none and writes a row that depends on that.
+// Both cannot win, unless the other node came first.
 func TestWhatMustNotExistDoesNotComeBetween(t *testing.T) {
 	all := nodes(t, 2)
 	for round := range 60 {
 		key := fmt.Sprintf("lock/%d", round)
 		made := guard(key, 0, "made")
 		rests := carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: key}, {Namespace: "default", Key: key + "/rests", Value: []byte{}}}}
-		// Who makes the guard also sees that nothing rests on there being none: of two such at once one must lose.
+		// The node that creates the guard also checks that no row depends on its absence: of two such changes
+		// at once one must lose.
 		made.Guards = append(made.Guards, carillon.Guard{Namespace: "default", Key: key + "/rests"})
 		if one, two := race(t, all, made, rests); one == two {
 			t.Fatalf("round %d: both won or both lost: %v %v", round, one, two)
@@ -108,7 +109,7 @@ func TestWhatMustNotExistDoesNotComeBetween(t *testing.T) {
 	}
 }
 
-// One node records a run that never waited, another inserts a run of that name.
+// One node records a run that never waited, another node inserts the same run.
 func TestARecordDoesNotHideARunThatComesAtTheSameTime(t *testing.T) {
 	all := nodes(t, 2)
 	changes := submits(t, 60, nil)
@@ -201,7 +202,7 @@ func TestAServerThatComesBackIsFoundAgainAndHasWhatItSaidItHas(t *testing.T) {
 		failed := 0
 		begun := make(chan struct{})
 		var busy sync.WaitGroup
-		busy.Go(func() { // somebody writes all the time
+		busy.Go(func() { // a goroutine that writes all the time
 			for n := 0; ctx.Err() == nil; n++ {
 				key := fmt.Sprintf("%s/%d", name, n)
 				if _, err := store.Commit(context.Background(), []carillon.Change{guard(key, 0, "x")}); err != nil {
@@ -238,10 +239,10 @@ func TestAServerThatComesBackIsFoundAgainAndHasWhatItSaidItHas(t *testing.T) {
 	}
 }
 
-// Frozen is what a server looks like behind a network that drops everything.
+// A frozen server looks like one behind a network that drops everything.
 func TestACallToAServerThatDoesNotAnswerEnds(t *testing.T) {
 	s := server.MariaDB(t)
-	openAt(t, s.URL) // makes the tables, which may take longer
+	openAt(t, s.URL) // makes the tables, which can take longer
 	store, err := mysql.Open(t.Context(), s.URL, mysql.Config{Timeout: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)

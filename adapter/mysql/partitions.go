@@ -9,14 +9,14 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// partitions is whether those of a table can be changed.
+// partitions says whether the partitions of a table can be changed.
 type partitions struct {
 	mu    sync.Mutex // guards what follows
 	fixed bool
 	again carillon.Time
 }
 
-// areFixed says that they stay as they are: what is old is removed row by row.
+// areFixed says that the partitions stay as they are: old rows are removed row by row.
 func (p *partitions) areFixed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -29,7 +29,7 @@ func (p *partitions) fix() {
 	p.fixed = true
 }
 
-// wait says that the table was in use a while ago.
+// wait says that the table was in use a short while ago, so it is too early to try again.
 func (p *partitions) wait(now carillon.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,19 +42,20 @@ func (p *partitions) waitUntil(again carillon.Time) {
 	p.again = again
 }
 
-// For the statements that change partitions, and for all others.
+// How long statements wait for a table: beBrief for those that change partitions, bePatient for all others.
 const (
 	usualPatience = `5`
 	bePatient     = `SET SESSION lock_wait_timeout = ` + usualPatience
 	beBrief       = `SET SESSION lock_wait_timeout = 1`
 )
 
-// busyRest is how long a table that was in use is left alone: every attempt may cost those who commit a second.
+// busyRest is how long a table that was in use is left alone: every attempt can delay commits by a second.
 const busyRest = carillon.Time(time.Minute / time.Millisecond)
 
-// change changes partitions. It waits for the end of every transaction that has used the table, and all who come later wait
-// behind it, each commit too: so it gives up after a second. That is no error, there is a next time. Nor is it one that the
-// account has not the right: nothing but speed depends on partitions.
+// change changes partitions. It waits for the end of every transaction that has used the table, and all later
+// calls wait behind it, every commit too: so it gives up after a second. That is no error, because there is a
+// next time. If the account does not have the right, that is no error either: only speed depends on
+// partitions.
 func (l *link) change(p *partitions, now carillon.Time, statements func() error) (done bool, err error) {
 	if p.areFixed() || p.wait(now) {
 		return false, nil

@@ -15,7 +15,7 @@ import (
 
 const minute = carillon.Time(time.Minute / time.Millisecond)
 
-// printed makes a run that was due on a day print a line, written as long ago.
+// printed makes a run print a line, with its due time as the time of writing.
 func printed(t *testing.T, store *mysql.Store, logs *mysql.Logs, due carillon.Time) {
 	t.Helper()
 	run := carillon.RunID{Job: 1, Due: due}
@@ -28,7 +28,7 @@ func printed(t *testing.T, store *mysql.Store, logs *mysql.Logs, due carillon.Ti
 	}
 }
 
-// partitionsOf are the names of those of a table.
+// partitionsOf returns the names of the partitions of a table.
 func partitionsOf(t *testing.T, store *mysql.Store, table string) string {
 	t.Helper()
 	return count(t, store, `SELECT group_concat(PARTITION_NAME ORDER BY PARTITION_ORDINAL_POSITION) FROM information_schema.PARTITIONS
@@ -44,7 +44,7 @@ func TestADayIsDroppedAnotherTimeWhileSomebodyReadsHistory(t *testing.T) {
 	before := partitionsOf(t, store, "history")
 	err := other.During(t.Context(), `SELECT 1 FROM history LIMIT 1`, func() {
 		start := time.Now()
-		if n := forgetAll(t, store, at); n != 20 { // gone through, but not gone
+		if n := forgetAll(t, store, at); n != 20 { // gone through, but not dropped
 			t.Errorf("forgot %d", n)
 		}
 		if took := time.Since(start); took > 4*time.Second {
@@ -95,7 +95,7 @@ func TestADayOfLogsIsDroppedAnotherTimeWhileSomebodyReadsThem(t *testing.T) {
 	}
 }
 
-// limited is the address of a database for an account that may not change its tables.
+// limited returns the address of a database for an account that has no right to change its tables.
 func limited(t *testing.T, store *mysql.Store, address string) string {
 	t.Helper()
 	name := databaseOf(t, store)

@@ -6,15 +6,15 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// plan is what a commit will tell the server.
+// plan is what a commit sends to the server.
 type plan struct {
 	script script
-	jobs   map[carillon.JobID]storedJob // those that exist and are edited
+	jobs   map[carillon.JobID]storedJob // existing jobs that are edited
 	segment
 }
 
-// segment is a stretch of changes none of which touches a row of another: their rows are written kind by kind, by one
-// statement each.
+// segment is a sequence of changes none of which touches a row of another: their rows are written kind by
+// kind, by one statement each.
 type segment struct {
 	touchedJobs   map[carillon.JobID]bool
 	touchedRuns   map[carillon.RunID]bool
@@ -24,7 +24,7 @@ type segment struct {
 	edited  []*carillon.Job
 	newRuns []*carillon.Run
 	updated []*carillon.Run
-	left    []*carillon.Run // the hot table
+	left    []*carillon.Run // runs that leave the hot table
 	ended   []*carillon.Run // in the order of the changes
 	failed  []*carillon.Run
 	outputs []*carillon.Run
@@ -35,7 +35,7 @@ type segment struct {
 	redriven  []carillon.RunID
 }
 
-// write plans all changes but the lost.
+// write plans all changes except the lost ones.
 func (p *plan) write(changes []carillon.Change, lost []int) error {
 	p.segment = newSegment(len(changes))
 	for i := range changes {
@@ -48,7 +48,7 @@ func (p *plan) write(changes []carillon.Change, lost []int) error {
 			if err := p.flush(); err != nil {
 				return err
 			}
-			p.segment = newSegment(0) // there may be many
+			p.segment = newSegment(0) // there can be many segments
 		}
 		p.take(c)
 	}
@@ -63,7 +63,7 @@ func newSegment(size int) segment {
 	}
 }
 
-// touches says that the change has a row that one before it has too.
+// touches says that the change has a row that an earlier change of the segment has too.
 func (g *segment) touches(c *carillon.Change) bool {
 	if c.Job != nil && g.touchedJobs[c.Job.ID] {
 		return true
@@ -106,8 +106,8 @@ func (g *segment) take(c *carillon.Change) {
 	}
 }
 
-// takeRun puts a run where it belongs. A record of something that never waited is inserted and taken out again: whoever
-// inserts one of its name at the same time waits for us, and we for him.
+// takeRun puts a run where it belongs. A record of a run that never waited is inserted and deleted again: a
+// commit that inserts the same run at the same time waits for this one, and this one for it.
 func (g *segment) takeRun(run *carillon.Run, redriven bool) {
 	if run.Rev == 0 {
 		g.newRuns = append(g.newRuns, run)
@@ -127,7 +127,7 @@ func (g *segment) takeRun(run *carillon.Run, redriven bool) {
 	}
 }
 
-// takeGuard does the same with a guard that is only seen not to exist.
+// takeGuard does the same with a guard that is only checked not to exist.
 func (g *segment) takeGuard(guard *carillon.Guard) {
 	if guard.Rev == 0 {
 		g.newGuards = append(g.newGuards, guard)

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-run/carillon/adapter/mysql"
 )
 
-// A query that falls back to a scan or a sort is as right as before and a thousand times slower, so plans are tested. The
-// tables are nearly empty, which is when an engine is most tempted to scan.
+// A query that falls back to a scan or a sort is still correct but a thousand times slower, so plans are
+// tested. The tables are nearly empty, which is when an engine is most tempted to scan.
 func TestPlans(t *testing.T) {
 	store := openAt(t, database(t))
 	changes := submits(t, 300, func(i int, job *carillon.Job) { job.Labels = map[string]string{"k": strconv.Itoa(i)} })
@@ -49,7 +49,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// rowsRead is how many rows a call makes the server read.
+// rowsRead returns how many rows a call makes the server read.
 func rowsRead(t *testing.T, store *mysql.Store, call func() error) (n int) {
 	t.Helper()
 	if err := store.Exec(t.Context(), `FLUSH STATUS`); err != nil {
@@ -69,9 +69,11 @@ func rowsRead(t *testing.T, store *mysql.Store, call func() error) (n int) {
 	return n
 }
 
-// A backlog that is due at one instant is the hard case: the order of wakes says nothing until the last column.
+// A backlog that is due at one instant is the hard case: the order of wakes says nothing until the last
+// column.
 func TestAPageOfWakesCostsItsOwnSize(t *testing.T) {
-	store, err := mysql.Open(t.Context(), database(t), mysql.Config{Connections: 1}) // whose counts are one connection's
+	// One connection, because the server counts rows per connection.
+	store, err := mysql.Open(t.Context(), database(t), mysql.Config{Connections: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// By primary key; an older definition by the key of its table, beside the row of its job.
+// By primary key. An older definition is read by the key of its table and joined to the row of its job.
 const (
 	jobsLatest = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload
 FROM job j FORCE INDEX (PRIMARY) WHERE j.id IN (?)`
@@ -58,8 +58,8 @@ func (l *link) jobs(ids []carillon.JobVersion, found []carillon.Job) ([]carillon
 	return found, err
 }
 
-// Where a run can be: unfinished, by primary key; in history, by history_job, the last of that name; or, once history
-// has forgotten it, among the dead letters, by primary key.
+// A run can be in three places: unfinished, by primary key; in history, by history_job, where the last record
+// of the run counts; or, once history has forgotten it, among the dead letters, by primary key.
 const (
 	runsByKey    = `SELECT ` + runColumns + ` FROM run FORCE INDEX (PRIMARY) WHERE (due, job) IN (?)`
 	historyByKey = `SELECT pos, ` + endedColumns + ` FROM history FORCE INDEX (history_job) WHERE (job, due) IN (?)`
@@ -89,7 +89,7 @@ func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]c
 }
 
 func (l *link) runs(ids []carillon.RunID) ([]carillon.Run, error) {
-	at := make(map[carillon.RunID]int64, len(ids)) // the place of what was found
+	at := make(map[carillon.RunID]int64, len(ids)) // the place where each was found
 	var found []carillon.Run
 	err := l.query(func(r row) error {
 		run := r.unfinished()
@@ -125,7 +125,7 @@ func (l *link) runs(ids []carillon.RunID) ([]carillon.Run, error) {
 // aboutJobs is by primary key.
 const aboutJobs = `SELECT id, name, type, owner FROM job FORCE INDEX (PRIMARY) WHERE id IN (?)`
 
-// fillAbout reads what unfinished runs do not repeat of their jobs.
+// fillAbout reads the fields of the jobs that unfinished runs do not repeat.
 func (l *link) fillAbout(runs []carillon.Run) error {
 	var ids []carillon.JobID
 	for i := range runs {
@@ -159,7 +159,7 @@ const (
 	payloadsByKey    = `SELECT due, job, value FROM run_payload FORCE INDEX (PRIMARY) WHERE (due, job) IN (?)`
 )
 
-// fillOutput reads what lies beside runs.
+// fillOutput reads the output of runs.
 func (l *link) fillOutput(runs []carillon.Run) error {
 	if len(runs) == 0 {
 		return nil

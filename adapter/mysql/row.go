@@ -4,15 +4,16 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// column is a column that rows of a kind are inserted with. The server spends a quarter of its time on reading what we
-// write, so what is usual for a column is its default in the schema, and is left out where all rows of a statement have it.
+// column is a column of the rows of one kind, for inserts. The server spends a quarter of its time on reading
+// our statements. So the usual value of a column is its default in the schema, and the column is left out if
+// all rows of a statement have that value.
 type column[T any] struct {
 	name  string
 	usual any
 	value func(T) any
 }
 
-// unusual is no value of any row: the column is always written.
+// unusual equals no value of any row: the column is always written.
 type unusual struct{}
 
 // insert writes statements that insert rows.
@@ -56,7 +57,7 @@ func (c *column[T]) differs(rows []T) bool {
 
 type run = *carillon.Run
 
-// runRow is what a run is inserted with; its revision is 1 then.
+// runRow has the columns that a run is inserted with; its revision is then 1.
 var runRow = []column[run]{
 	{"due", unusual{}, func(r run) any { return r.ID.Due }},
 	{"job", unusual{}, func(r run) any { return r.ID.Job }},
@@ -82,7 +83,7 @@ var runRow = []column[run]{
 	{"reason", "", func(r run) any { return r.Reason }},
 }
 
-// endedRow is what a record of history has, and a dead letter but for its expiry.
+// endedRow has the columns of a record of history. A dead letter has the same ones, but another expiry.
 func endedRow(expires func(r run) carillon.Time) []column[run] {
 	return []column[run]{
 		{"job", unusual{}, func(r run) any { return r.ID.Job }},
@@ -124,14 +125,14 @@ var (
 	deadRow    = endedRow(func(r run) carillon.Time { return r.DeadExpires })
 )
 
-// newJob is a job with what is stored of its definition beside the columns.
+// newJob is a job with the part of its definition that is stored beside the columns.
 type newJob struct {
 	*carillon.Job
 	due  carillon.Time // 0: recurring
 	spec string
 }
 
-// jobRow is what a job is inserted with; its revision is 1 then.
+// jobRow has the columns that a job is inserted with; its revision is then 1.
 var jobRow = []column[newJob]{
 	{"id", unusual{}, func(j newJob) any { return j.ID }},
 	{"ns", "default", func(j newJob) any { return j.Namespace }},

@@ -4,9 +4,10 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// The hot table, by primary key. An update leaves alone what a run is born with. Runs that become the same are updated by
-// one statement: those that a worker claims at a time differ in nothing but their keys. Those that differ are inserted
-// though they exist (see guard.go), which costs each twice as much, but a statement for each would cost six times.
+// The hot table, by primary key. An update does not write the columns that a run is born with. One statement
+// updates all runs that get the same values: the runs that a worker claims at a time differ only in their
+// keys. Runs that differ are updated by an INSERT of existing rows (see guard.go). That costs twice as much
+// for each run, but a statement for each would cost six times as much.
 const (
 	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
   crashes, state, prio, flags, extra, ns, queue, worker, reason`
@@ -31,7 +32,7 @@ WHERE (due, job, rev) IN (`
 	deleteRuns = `DELETE run FROM run FORCE INDEX (PRIMARY) WHERE (due, job, rev) IN (`
 )
 
-// few is for how many runs a statement of their own does not pay.
+// few is for how many runs a separate statement does not pay.
 const few = 6
 
 func (p *plan) putRuns() {
@@ -51,12 +52,12 @@ func (p *plan) putRuns() {
 	many(&p.script, deleteRuns, p.left, comparedRun, `)`, 1)
 }
 
-// comparedRun writes the key of a run and its revision; that of one that this commit inserts is 1.
+// comparedRun writes the key of a run and its revision; a run that this commit inserts has revision 1.
 func comparedRun(b []byte, run *carillon.Run) []byte {
 	return appendSQL(b, `(?,?,?)`, run.ID.Due, run.ID.Job, max(run.Rev, 1))
 }
 
-// group is runs that are updated in the same way.
+// group has runs that get the same values.
 type group struct {
 	update string
 	runs   []*carillon.Run

@@ -18,14 +18,14 @@ func NewCoordinator(store *Store) *Coordinator { return &Coordinator{store} }
 
 var _ carillon.Coordinator = (*Coordinator)(nil)
 
-// clock is the database's time in milliseconds, the same for all of a statement. UNIX_TIMESTAMP(NOW(3)) would be shorter,
-// and an hour wrong for an hour a year where the server's time zone turns its clocks back.
+// clock is the database's time in milliseconds, the same for all of a statement. UNIX_TIMESTAMP(NOW(3)) would
+// be shorter, but wrong by an hour for one hour a year if the server's time zone turns its clocks back.
 const clock = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000`
 
 // In: a row for each of id, kind, addr, profile.
 const joinSessions = `INSERT INTO session (id, kind, addr, profile, joined, beat, holds) VALUES ?`
 
-// Join refuses all if one of the ids is there already.
+// Join refuses all members if one of the ids exists already.
 func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
 	if len(members) == 0 {
 		return nil
@@ -43,8 +43,8 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 	return tried(fmt.Sprintf("join %d sessions", len(members)), err)
 }
 
-// Beat takes many beats in one statement. Sessions are locked in the order of their ids, here and where they end, so two
-// calls that wait for each other's sessions cannot deadlock.
+// Beat takes many beats in one statement. Sessions are locked in the order of their ids, here and where they
+// end, so two calls that wait for each other's sessions cannot deadlock.
 func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
 	latest := stored.LatestBeats(beats)
 	said := make([]carillon.Beat, len(latest))
@@ -68,8 +68,8 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	return stored.Standings(beats, latest, standings), nil
 }
 
-// In: ids, what they hold in the same order, ids, numbers, ids, ids, numbers. By primary key. What is still held is not
-// written again: the server compares. Beats without a number are as good as any.
+// In: ids, what they hold in the same order, ids, numbers, ids, ids, numbers, ids, numbers. By primary key.
+// The server compares, and does not write again what is still held. Beats without a number always count.
 const beatSessions = `UPDATE session SET beat = ` + clock + `, holds = ELT(FIELD(id, ?), ?),
   number = GREATEST(number, CAST(ELT(FIELD(id, ?), ?) AS SIGNED))
 WHERE id IN (?) AND (ELT(FIELD(id, ?), ?) = 0 OR CAST(ELT(FIELD(id, ?), ?) AS SIGNED) > number)`
@@ -77,10 +77,11 @@ WHERE id IN (?) AND (ELT(FIELD(id, ?), ?) = 0 OR CAST(ELT(FIELD(id, ?), ?) AS SI
 // In: ids. By primary key.
 const livingSessions = `SELECT id, number FROM session WHERE id IN (?)`
 
-// beat takes the first n beats, as many as fit into a statement. If fewer rows have changed than there are ids, it reads what is
-// there now. Two beats without a number in a millisecond are one change, so that may be all of them; and as a session that is
-// gone does not come back, who is there afterwards was there before. A row with a higher number was there before the beat, or
-// came right behind it: in both cases the beat is old by now.
+// beat takes the first n beats, as many as fit into a statement. If fewer rows have changed than there are
+// ids, it reads the current rows. Two beats without a number in one millisecond change the row once, so all
+// sessions may still be there. A session that is gone does not come back, so a session that is there
+// afterwards was there before. A row with a higher number was there before the beat, or came right after it:
+// in both cases the beat is old by now.
 func (l *link) beat(beats []carillon.Beat, standings map[string]carillon.Standing) (n int, err error) {
 	var ids []string
 	var numbers []int64
@@ -130,11 +131,12 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 	return tried(fmt.Sprintf("leave %d sessions", len(ids)), err)
 }
 
-// In: ids, SessionTime, until when sessions may be ended. By primary key: whoever else is in the table is not locked, nor
-// waited for.
+// In: ids, SessionTime, the time until which sessions can be ended. By primary key: the statement neither
+// locks other sessions nor waits for them.
 const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock + ` - ? AND ` + clock + ` <= ?`
 
-// Members looks first and ends by name what it has seen to be late, if it still is. Most of the time that is nobody.
+// Members first reads all sessions. Then it ends, by id, those that were late, if they still are. Most of the
+// time there are none.
 func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
 	err = c.store.useSoon(ctx, func(l *link) (err error) {
 		var late []string
@@ -200,10 +202,11 @@ func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
 	return now, tried("read the clock of the database", err)
 }
 
-// The rows that a statement looks for and does not find are not locked against those who write them.
+// A statement does not lock rows that it looks for and does not find, so other calls can write them.
 const readCommitted = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; `
 
-// do runs a statement as a transaction of its own, again if others were in the way, and says how many rows it has changed.
+// do runs a statement as a separate transaction, again if other transactions were in the way, and says how
+// many rows it has changed.
 func (l *link) do(statement string, args ...any) (changed int64, err error) {
 	packet := string(appendSQL([]byte(readCommitted), statement, args...))
 	for try := 1; ; try++ {

@@ -9,9 +9,9 @@ import (
 // Out: milliseconds; NULL if there is no session.
 const readLag = `SELECT ` + clock + ` - MAX(beat) FROM session`
 
-// Lag is how old what this database shows may be: the age of the newest beat that has arrived. While any node is alive
-// that is at most a beat more than a replica is behind, and on the primary itself no more than a beat. The clocks of the
-// two machines count into it.
+// Lag says how old the data in this database can be: it is the age of the newest beat that has arrived. While
+// any node is alive, that is at most one beat more than a replica is behind, and on the primary itself at
+// most one beat. A difference between the clocks of the two machines adds to it.
 func (s *Store) Lag(ctx context.Context) (lag time.Duration, err error) {
 	err = s.use(ctx, func(l *link) error {
 		return l.query(func(r row) error {

@@ -47,7 +47,8 @@ func TestCoordinator(t *testing.T) {
 	run("calls end with their context", sessionsContext)
 }
 
-// quickDDL are settings of a server that may forget everything: tables are made and partitions changed all the time.
+// quickDDL are settings of a server that can forget everything: the tests make tables and change partitions
+// all the time.
 var quickDDL = []string{"innodb_flush_method=nosync", "sync_frm=0"}
 
 func openURL(t testing.TB, url string) *Store {
@@ -60,7 +61,7 @@ func openURL(t testing.TB, url string) *Store {
 	return store
 }
 
-// makeAgain makes a table as its migrations have left it: those that are named after it.
+// makeAgain creates a table again as its migrations leave it: those that are named after the table.
 func makeAgain(t testing.TB, store *Store, table string) {
 	t.Helper()
 	script := "DROP TABLE " + table + ";"
@@ -74,7 +75,7 @@ func makeAgain(t testing.TB, store *Store, table string) {
 	}
 }
 
-// sessionsTest is a coordinator whose calls must not fail.
+// sessionsTest is a coordinator. A call that fails fails the test.
 type sessionsTest struct {
 	testing.TB
 	*Coordinator
@@ -126,7 +127,7 @@ func (t sessionsTest) holds(ids ...string) []carillon.Holding {
 	return holdings
 }
 
-// age makes it so long ago that the sessions like id have had their last beat.
+// age moves the last beat of the sessions like id into the past.
 func (t sessionsTest) age(id string, d time.Duration) {
 	t.Helper()
 	err := t.store.use(t.Context(), func(l *link) error {

@@ -7,7 +7,8 @@ import (
 	"github.com/carillon-run/carillon/stored"
 )
 
-// jobColumns are what job reads. The definition's part stands last, so that an older one can take its place.
+// jobColumns are the first columns that job reads. Those of the definition come last, so that the columns of
+// an older definition can take their place.
 const jobColumns = `j.id, j.ns, j.rev, j.state, j.created, j.updated, j.due`
 
 // job reads jobColumns and then version, name, type, owner, spec and payload.

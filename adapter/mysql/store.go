@@ -17,19 +17,20 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Config is how a store is opened. The zero value is a good one.
+// Config says how a store is opened. The zero value works.
 type Config struct {
-	// KeepSchema leaves the schema as it is: one that is not of this program is refused instead of migrated, and history
-	// and logs get no partitions and lose none. Then no right to change tables is needed.
+	// KeepSchema leaves the schema as it is: Open refuses a schema of another version instead of migrating
+	// it, and history and logs get no partitions and lose none. The account then needs no right to change
+	// tables.
 	KeepSchema bool
-	// Writers is how many commits and calls of a coordinator go on at once, each on a connection of its own: a beat must not
-	// wait for lists. Default 6.
+	// Writers is how many commits and coordinator calls run at once, each on its own connection: a beat must
+	// not wait for lists. Default 6.
 	Writers int
-	// Connections is how many other calls go on at once. Default 10.
+	// Connections is how many other calls run at once. Default 10.
 	Connections int
-	// Timeout is how long a call may take before the server is taken to be out of reach. Default 30 s.
+	// Timeout is how long a call can take before the server counts as unreachable. Default 30 s.
 	Timeout time.Duration
-	// Logger hears it, once, if the account may not change partitions. Default slog.Default().
+	// Logger gets one warning if the account has no right to change partitions. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -51,9 +52,9 @@ type Store struct {
 
 var _ carillon.Store = (*Store)(nil)
 
-// Open connects to a database, mysql://user:password@host:port/database, and brings its schema up to date; mariadb: is the
-// same. With ?tls=true the connection is encrypted and the server's certificate checked; tls=skip-verify and tls=preferred ask for
-// less.
+// Open connects to a database, mysql://user:password@host:port/database, and brings its schema up to date;
+// mariadb: is the same. With ?tls=true the connection is encrypted and the server's certificate is checked;
+// tls=skip-verify and tls=preferred ask for less.
 func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
 	timeout := cmp.Or(cfg.Timeout, 30*time.Second)
 	settings, err := parse(address, timeout)
@@ -84,7 +85,7 @@ func pool(connector driver.Connector, connections int) *sql.DB {
 	return db
 }
 
-// prepare makes the schema, and the partitions of the next days before anything is written.
+// prepare creates the schema, and the partitions of the next days before anything is written.
 func (s *Store) prepare(ctx context.Context, settings *mysql.Config) error {
 	if err := s.migrate(ctx, settings); err != nil {
 		return err
@@ -96,14 +97,15 @@ func (s *Store) prepare(ctx context.Context, settings *mysql.Config) error {
 	return s.addLogDays(ctx, now)
 }
 
-// Close ends the connections. What was committed is safe without it.
+// Close closes the connections. Committed changes are safe without it.
 func (s *Store) Close() error { return errors.Join(s.writers.Close(), s.others.Close()) }
 
 // parse turns an address into the driver's settings.
 func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, fmt.Errorf("the database's address is no URL: %w", err.(*url.Error).Err) // not the address: it has the password
+		// The error leaves out the address, because that has the password.
+		return nil, fmt.Errorf("the database's address is no URL: %w", err.(*url.Error).Err)
 	}
 	database := strings.TrimPrefix(u.Path, "/")
 	if u.Scheme != "mysql" && u.Scheme != "mariadb" || u.Hostname() == "" || database == "" || strings.Contains(database, "/") {
@@ -125,7 +127,7 @@ func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 	c.MultiStatements = true
 	c.RejectReadOnly = true // a server that has become a replica: connect again
 	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(timeout, 10*time.Second), timeout+5*time.Second, timeout+5*time.Second
-	c.Logger = &mysql.NopLogger{} // what it would say is in the errors
+	c.Logger = &mysql.NopLogger{} // the errors have everything it would say
 	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES'", "innodb_lock_wait_timeout": "5", "lock_wait_timeout": usualPatience}
 	return c, c.Apply(mysql.Charset("binary", ""))
 }

@@ -27,12 +27,12 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// borrowed lends a store the cursors of a model. The check compares them, but the places in them are a store's own: here
-// none is given out twice.
+// borrowed gives a store the cursors of a model. The check compares cursors, but every store chooses the
+// places in them: this one never gives out a place twice.
 type borrowed struct {
 	carillon.Store
 	model *mem.Store
-	own   map[string]string // by the model's
+	own   map[string]string // cursors of the store, by those of the model
 }
 
 func (b *borrowed) Commit(ctx context.Context, changes []carillon.Change) ([]int, error) {
@@ -62,8 +62,8 @@ func (b *borrowed) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.
 	return page, err
 }
 
-// BenchmarkStore uses a server that has every commit on disk when it returns. Tables are made anew: rows that were deleted
-// are cleaned up for a while afterwards, which would count for the next one.
+// BenchmarkStore uses a server that has every commit on disk when it returns. Tables are truncated: after a
+// DELETE the server cleans up rows for a while, which would count for the next benchmark.
 func BenchmarkStore(b *testing.B) {
 	s := server.MariaDB(b, "innodb_flush_log_at_trx_commit=1", "innodb_doublewrite=1", "innodb_buffer_pool_size=1G", "innodb_log_file_size=1G")
 	store := openAt(b, s.URL)
@@ -77,7 +77,7 @@ func BenchmarkStore(b *testing.B) {
 
 const now = carillon.Time(1_800_000_000_000)
 
-// definition is an admitted one for a handler, due now.
+// definition returns an admitted definition for a handler, due now.
 func definition(t testing.TB) carillon.Definition {
 	t.Helper()
 	d := carillon.NewDefinition()
@@ -88,7 +88,7 @@ func definition(t testing.TB) carillon.Definition {
 	return d
 }
 
-// submits are that many new jobs.
+// submits returns changes that submit n new jobs.
 func submits(t testing.TB, n int, edit func(i int, job *carillon.Job)) []carillon.Change {
 	t.Helper()
 	ids, def := carillon.NewIDs(1, carillon.Never), definition(t)
@@ -107,7 +107,7 @@ func submits(t testing.TB, n int, edit func(i int, job *carillon.Job)) []carillo
 	return changes
 }
 
-// win commits changes none of which may lose.
+// win commits changes. None of them must lose.
 func win(t testing.TB, s *mysql.Store, changes ...carillon.Change) {
 	t.Helper()
 	if lost, err := s.Commit(t.Context(), changes); len(lost) > 0 || err != nil {
@@ -115,7 +115,7 @@ func win(t testing.TB, s *mysql.Store, changes ...carillon.Change) {
 	}
 }
 
-// ended is the change that ends the run of a submission at a time, in one attempt.
+// ended returns the change that ends the run of a submission at a time, in one attempt.
 func ended(submit carillon.Change, at carillon.Time) carillon.Change {
 	run := submit.Runs[0]
 	run.Rev = 1
@@ -153,7 +153,8 @@ func TestASpaceAtTheEndAndTheCaseCount(t *testing.T) {
 
 func TestACommitMayBeLargerThanAPacketOfTheServer(t *testing.T) {
 	store := openAt(t, database(t))
-	payload := append(append([]byte{'"'}, bytes.Repeat([]byte{'\''}, 1<<20)...), '"') // each is written as two
+	// Each quote is written as two bytes.
+	payload := append(append([]byte{'"'}, bytes.Repeat([]byte{'\''}, 1<<20)...), '"')
 	changes := submits(t, 24, func(_ int, job *carillon.Job) { job.Payload = payload })
 	for i := range changes {
 		changes[i].Runs[0].Output = &carillon.Output{Result: bytes.Repeat([]byte{0}, 1<<20)}
@@ -221,7 +222,7 @@ func TestASearchGivesUpItsTurnAndGoesOnWhereItStood(t *testing.T) {
 		}
 		found, q.Before = found+len(page.Jobs), page.Next
 	}
-	if found != 3 || pages != 15 { // 100 rows, 7 a turn
+	if found != 3 || pages != 15 { // 100 rows, 7 a page
 		t.Errorf("%d jobs on %d pages", found, pages)
 	}
 	found, pages = 0, 0
@@ -243,7 +244,7 @@ func TestAReadOfHeldRunsStopsAfterManyThatWait(t *testing.T) {
 	changes := submits(t, 100, nil)
 	var want, got []carillon.RunID
 	for i := range changes {
-		if i%40 < 2 || i == 27 { // the 28th is the last that a read looks at
+		if i%40 < 2 || i == 27 { // the 28th is the last that a read reaches
 			changes[i].Runs[0] = changes[i].Runs[0].Claim("w", changes[i].Runs[0].Wake)
 			want = append(want, changes[i].Runs[0].ID)
 		}

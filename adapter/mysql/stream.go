@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// source is a query that yields rows in the order of FindRuns. Its last column says whether the row is wanted: one that
-// is not is counted.
+// source is a query that yields rows in the order of FindRuns. Its last column says whether the row is
+// wanted: a row that is not wanted is only counted.
 type source struct {
 	query string
 	hot   bool           // rows of the hot table, not of history or dead
@@ -18,8 +18,8 @@ type source struct {
 
 const selectEnded = `SELECT pos, ` + endedColumns + `, ? `
 
-// Runs of all jobs: the unfinished by primary key, the ended by primary key or those of one state by history_state, and
-// the dead letters by dead_pos.
+// Runs of all jobs: unfinished runs by primary key, ended runs by primary key or those of one state by
+// history_state, and the dead letters by dead_pos.
 var (
 	allUnfinished = source{hot: true, query: `SELECT ` + runColumns + `, ? FROM run FORCE INDEX (PRIMARY)
 WHERE (due = ? AND job > ? OR due > ?) AND due < ? ORDER BY due, job LIMIT ?`}
@@ -33,8 +33,8 @@ func endedIn(state carillon.State) source {
 	return source{state: state, query: selectEnded + `FROM history FORCE INDEX (history_state) WHERE pos < ? AND state = ? ORDER BY pos DESC LIMIT ?`}
 }
 
-// Runs of one job: the unfinished by run_job, the ended by history_job, and the dead letters by primary key; these are
-// few enough to be sorted.
+// Runs of one job: unfinished runs by run_job, ended runs by history_job, and the dead letters by primary
+// key; one job has few enough to sort them.
 var (
 	jobUnended = source{hot: true, query: `SELECT ` + runColumns + `, ? FROM run FORCE INDEX (run_job)
 WHERE job = ? AND due < ? ORDER BY due DESC LIMIT ?`}
@@ -45,7 +45,7 @@ WHERE job = ? AND (due = ? AND pos < ? OR due < ?) ORDER BY due DESC, pos DESC L
 	jobDead = source{dead: true, query: selectEnded + `FROM dead FORCE INDEX (PRIMARY) WHERE pos < ? AND job = ? ORDER BY pos DESC LIMIT ?`}
 )
 
-// args are what a source takes to go on after a position, but for the first and the last.
+// args returns the arguments with which a source goes on after a position, except the first and the last.
 func (s *runStream) args() []any {
 	q, pos := s.query, s.pos
 	switch s.source {
@@ -66,13 +66,13 @@ func (s *runStream) args() []any {
 	return []any{pos.Place, s.source.state}
 }
 
-// runStream is a source that has been read as far as pos.
+// runStream is a source that has been read up to pos.
 type runStream struct {
 	link   *link
 	query  *carillon.RunQuery
 	source source
 	size   int         // of the next page
-	page   []streamRow // what was read ahead
+	page   []streamRow // rows that were read ahead
 	ended  bool        // there is no further page
 
 	live bool // false: at the end
@@ -132,7 +132,7 @@ func (s *runStream) read() error {
 	return err
 }
 
-// wantedRuns writes what a query asks for.
+// wantedRuns writes the conditions of a query.
 func wantedRuns(q *carillon.RunQuery) raw {
 	var all conditions
 	all.text(`ns = ?`, q.Namespace)

@@ -8,11 +8,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// raw is a piece of SQL that stands for itself among the arguments.
+// raw is an argument that is itself SQL: it is written as it is.
 type raw string
 
-// appendSQL writes a query with its arguments in the places of its question marks. The session's character set is binary
-// and its sql_mode is ours, so a text is its bytes with the few escaped that would end it.
+// appendSQL writes a query with its arguments in the places of its question marks. The session's character
+// set is binary and its sql_mode is ours, so a text is written as its bytes, with the few bytes escaped that
+// would end it.
 func appendSQL(b []byte, query string, args ...any) []byte {
 	for _, arg := range args {
 		before, after, found := strings.Cut(query, "?")
@@ -82,7 +83,7 @@ func appendText[T string | []byte](b []byte, text T) []byte {
 	return append(b, '\'')
 }
 
-// or is the value, or NULL for none.
+// or returns the value, or NULL for 0.
 func or(t carillon.Time) any {
 	if t == 0 {
 		return nil
@@ -108,14 +109,15 @@ func ints[T ~int | ~int64 | ~uint8](items []T) raw {
 
 func texts(items []string) raw { return list(items, appendText[string]) }
 
-// dueJob writes the key of a run, jobDue that of a dead letter.
+// dueJob writes the key of a run, jobDue the key of a dead letter.
 func dueJob(b []byte, id carillon.RunID) []byte { return appendSQL(b, `(?,?)`, id.Due, id.Job) }
 func jobDue(b []byte, id carillon.RunID) []byte { return appendSQL(b, `(?,?)`, id.Job, id.Due) }
 
-// most is how many rows a statement names. MariaDB would make a table of a longer list and join it.
+// most is how many rows a statement names at most. MariaDB would make a table of a longer list and join it.
 const most = 900
 
-// packetSize is at what length a packet is sent; a row may still be added. Servers take at least 4 MiB by default, MariaDB 16.
+// packetSize is the length at which a packet is sent; one more row can still be added. By default servers
+// take at least 4 MiB, MariaDB 16.
 const packetSize = 2 << 20
 
 // script gathers statements into few packets.
@@ -129,7 +131,7 @@ func (s *script) add(query string, args ...any) {
 	s.buf = appendSQL(s.buf, query, args...)
 }
 
-// next makes room for a statement.
+// next prepares the script for another statement.
 func (s *script) next() {
 	if len(s.buf) > packetSize {
 		s.packets = append(s.packets, s.buf)
@@ -150,7 +152,8 @@ func (l *link) send(s *script) error {
 	return nil
 }
 
-// buffer returns room for a packet: to let it grow anew would cost a commit of thousands of rows a tenth of its time.
+// buffer returns a buffer for a packet: growing a new one would cost a commit of thousands of rows a tenth of
+// its time.
 func (s *Store) buffer() []byte {
 	if b, ok := s.buffers.Get().(*[]byte); ok {
 		return (*b)[:0]
@@ -158,12 +161,13 @@ func (s *Store) buffer() []byte {
 	return nil
 }
 
-// mustBe fails if the statement before it did not write that many rows, and with it the packet: what is behind it is not
-// executed. Outside of a stored program only an expression can raise an error: a sum that is too large for a number.
+// mustBe fails if the statement before it did not write that many rows. Then the packet fails too: the server
+// does not execute the statements behind it. Outside of a stored program only an expression can raise an
+// error: a sum that is too large for a number.
 const mustBe = `SET @rows = 9223372036854775807 + (ROW_COUNT() <> ?)`
 
-// many writes statements over many items: what comes before them, each of them, and what comes behind. hits is how many
-// rows each item must count for (see mustBe); 0: it does not matter.
+// many writes statements over many items: the text before them, each item, and the text behind them. hits is
+// how many rows each item must count for (see mustBe); 0: it does not matter.
 func many[T any](s *script, before string, items []T, item func(b []byte, item T) []byte, behind string, hits int) {
 	for len(items) > 0 {
 		s.next()

@@ -8,8 +8,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// A stretch of an index that has the order, and the shards in it: no row is read that is not of a shard that is asked
-// for. The position is written out because a comparison of rows would be read from the beginning of its first column.
+// Each query reads a range of an index that has the order and the shards: the server reads no row of a shard
+// that the query does not want. The position is written out, because the server would read a comparison of
+// rows from the beginning of its first column.
 const (
 	afterWake = `(wake = ? AND due = ? AND job > ? OR wake = ? AND due > ? OR wake > ?) AND wake <= ?`
 
@@ -17,14 +18,15 @@ const (
 	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ? AND queue = ? AND prio = ?
 ORDER BY wake, due, job LIMIT ?`
 
-	// Held runs among so many in the order, and the last of so many: to look for what is behind millions that wait could take
-	// longer than a statement may. They are one view.
+	// wakesHeld returns the held runs among the next runs in the order, wakesCut the last of those runs.
+	// Their number is limited: a search behind millions of waiting runs could take longer than a statement is
+	// allowed to. Both run in one view.
 	wakesHeld = `SELECT ` + runColumns + ` FROM (SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ?
 ORDER BY wake, due, job LIMIT ?) some WHERE state <> 1 ORDER BY wake, due, job LIMIT ?`
 	wakesCut = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ? ORDER BY wake, due, job LIMIT ?, 1`
 )
 
-// Wakes implements carillon.Store. Lanes that are full come too.
+// Wakes implements carillon.Store. It also returns runs of full lanes.
 func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carillon.Run, err error) {
 	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
 	shards := raw(``)
@@ -50,7 +52,7 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 	return found, tried("read wakes", err)
 }
 
-// after are the arguments of afterWake.
+// after returns the arguments of afterWake.
 func after(pos carillon.WakePos, until carillon.Time) []any {
 	return []any{pos.Wake, pos.ID.Due, pos.ID.Job, pos.Wake, pos.ID.Due, pos.Wake, until}
 }
@@ -62,7 +64,8 @@ func into(runs *[]carillon.Run) func(row) error {
 	}
 }
 
-// wakesHeld reads held runs among the next maxScan, and the one that it stops at if that waits: who asks goes on from there.
+// wakesHeld reads the held runs among the next maxScan runs. If the run that it stops at is waiting, it
+// returns that one too: the caller goes on from there.
 func (s *Store) wakesHeld(l *link, q *carillon.WakeQuery, shards raw, limit int, found *[]carillon.Run) error {
 	for pos := q.After; ; {
 		var cut []carillon.Run

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// behindPooler is the URL of an empty database, and the one by which a pooler in front of it is asked.
+// behindPooler returns the URL of an empty database, and the URL of the same database behind a pooler.
 func behindPooler(t *testing.T) (direct, behind string) {
 	t.Helper()
 	direct = database(t)
@@ -21,7 +21,8 @@ func behindPooler(t *testing.T) (direct, behind string) {
 	return direct, inDatabase(t, server.PgBouncer(t, sharedServer(t)).URL, u.Path[1:])
 }
 
-// A pooler hands every transaction to another session: whatever a store leaves behind in one, or expects to find, shows.
+// A pooler gives every transaction to another session, so the suite notices what a store leaves behind in a
+// session, or expects to find there.
 func TestStoreBehindAPooler(t *testing.T) {
 	_, behind := behindPooler(t)
 	porttest.Store(t, func(t *testing.T) carillon.Store { return emptied(t, behind, postgres.Config{}) })

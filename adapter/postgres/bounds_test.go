@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/postgres"
 )
 
-// bounded is a store whose searches give up after seven rows, with jobs of which every tenth is of type "rare".
+// bounded returns a store whose searches give up after seven rows. Every tenth of its jobs is of type "rare".
 func bounded(t *testing.T) (store *postgres.Store, rare []carillon.JobID) {
 	t.Helper()
 	store = open(t, database(t), postgres.Config{})
@@ -115,7 +115,8 @@ func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
 	testStops(t, carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}}, func(run *carillon.Run) { run.Priority = 9 })
 }
 
-// testStops makes some runs such that a query wants them, and expects it to find them all, in several pages if it stops.
+// testStops makes some runs that a query wants, and expects the query to find all of them, in several pages
+// if it stops.
 func testStops(t *testing.T, query carillon.WakeQuery, want func(*carillon.Run)) {
 	for _, atMost := range []int{1, 64, 500, 100_000} {
 		store := open(t, database(t), postgres.Config{})
@@ -123,7 +124,8 @@ func testStops(t *testing.T, query carillon.WakeQuery, want func(*carillon.Run))
 		changes := submissions(t, carillon.NewIDs(1, carillon.Never), 2000)
 		var wanted []carillon.RunID
 		for i := range changes {
-			if i%100 == 99 || changes[i].Job.ID.Shard() == 5 { // many of one shard, more than is read of it at a time
+			// Many are of one shard: more than one read takes from it.
+			if i%100 == 99 || changes[i].Job.ID.Shard() == 5 {
 				want(&changes[i].Runs[0])
 				wanted = append(wanted, changes[i].Runs[0].ID)
 			}

@@ -12,11 +12,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Bus carries events from one process to the others by NOTIFY. It is slower than the bus inside of a process and says less:
-// events are gathered and sent a few times a second, by name; who listens reads the runs themselves. What happened to a
-// run meanwhile is one event, and where there was too much to name it is EventMissed.
+// Bus carries events from one process to the others by NOTIFY. It is slower than the bus inside a process and
+// says less: it collects events and sends their names a few times a second, and the receiving process reads
+// the runs itself. Everything that happens to a run in that time is one event. If there are too many names to
+// send, the bus sends EventMissed.
 //
-// A process does not hear its own events here: a node has a bus of its own for those, and would hear them twice.
+// A process does not hear its own events here: a node has an in-process bus for those, and would hear them
+// twice.
 type Bus struct {
 	store  *Store
 	sender string
@@ -30,18 +32,19 @@ type Bus struct {
 	changed   chan struct{} // the first listener came, or the last one left
 }
 
-// BusConfig is how a bus works. The zero value is a good one.
+// BusConfig configures a bus. The zero value is a good configuration.
 type BusConfig struct {
-	// URL is where to listen. Default: as the store. A pooler that hands each transaction to another connection cannot be
-	// listened through: then it is the address of the server itself.
+	// URL is where to listen. Default: the store's address. It is not possible to listen through a pooler
+	// that gives each transaction to another connection; URL must then be the address of the server itself.
 	URL string
 	// Every is the least time between two notifications. Default 250 ms.
 	Every time.Duration
-	// Logger hears when the connection is lost. Default slog.Default().
+	// Logger is told when the connection is lost. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// NewBus uses the store's connections to publish and to read, and one of its own to listen while anybody does.
+// NewBus returns a bus that uses the store's connections to publish and to read. While there are listeners it
+// has one more connection, to listen.
 func NewBus(store *Store, config BusConfig) *Bus {
 	config.Every = cmp.Or(config.Every, 250*time.Millisecond)
 	config.Logger = cmp.Or(config.Logger, slog.Default())
@@ -51,7 +54,8 @@ func NewBus(store *Store, config BusConfig) *Bus {
 	}
 }
 
-// Run sends what is published and listens for others until ctx ends. Without it nothing is delivered.
+// Run sends published events and listens for events of other processes until ctx ends. Without it nothing is
+// delivered.
 func (b *Bus) Run(ctx context.Context) error {
 	var listening sync.WaitGroup
 	listening.Go(func() { b.listen(ctx) })
@@ -60,7 +64,7 @@ func (b *Bus) Run(ctx context.Context) error {
 	return nil
 }
 
-// Publish only takes note. It never waits for the database.
+// Publish only notes the events. It never waits for the database.
 func (b *Bus) Publish(_ context.Context, events []carillon.Event) error {
 	if len(events) == 0 {
 		return nil
@@ -74,8 +78,8 @@ func (b *Bus) Publish(_ context.Context, events []carillon.Event) error {
 	return nil
 }
 
-// Full says that nobody need publish at present: more has happened than one notification can say, so who listens will hear
-// that it missed some.
+// Full says that publishing has no effect at present: more has happened than one notification can say, so the
+// listeners will hear that they missed events.
 func (b *Bus) Full() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -93,8 +97,8 @@ func (b *Bus) note(e *carillon.Event) {
 	b.pending[nameOf(e)] = struct{}{}
 }
 
-// Subscribe delivers what others publish. The listener hears EventMissed as soon as it is connected, unless somebody listened
-// before it: what was published until then has passed it by.
+// Subscribe delivers events that other processes publish. If the bus was not listening yet, the listener
+// hears EventMissed as soon as the bus is connected, because earlier events did not reach it.
 func (b *Bus) Subscribe(ctx context.Context, filter carillon.EventFilter) (<-chan carillon.Event, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -138,12 +142,12 @@ func (b *Bus) tell(events ...carillon.Event) {
 	}
 }
 
-// listener has room for buffered events and one more place, for the word that it missed some. It is used with the lock of
-// its bus: nobody else sends, so what is free stays free.
+// listener has room for buffered events and one more place for EventMissed. The bus holds its lock whenever
+// it uses a listener, so no other goroutine sends, and free room stays free.
 type listener struct {
 	filter carillon.EventFilter
 	events chan carillon.Event
-	behind bool // the latest thing in events is EventMissed
+	behind bool // the latest event in events is EventMissed
 }
 
 const buffered = 1024
@@ -166,7 +170,7 @@ func (l *listener) matches(n name) bool {
 	return (f.Namespace == "" || n.namespace == f.Namespace) && (f.Job == 0 || n.run.Job == f.Job) && (f.Run.IsZero() || n.run == f.Run)
 }
 
-// signal wakes whoever waits on c, now or later.
+// signal wakes the goroutine that waits on c, now or later.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

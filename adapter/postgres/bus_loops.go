@@ -13,14 +13,15 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// $1 payload. Nobody commits anything else with it: transactions that notify commit one after another.
+// $1 payload. It is sent in a transaction without other writes, because transactions that notify commit one
+// after another.
 var notify = statement{"notify", `SELECT pg_notify('carillon', $1::text)`}
 
-// missedPause is how many times as long as usual it is quiet after more has happened than could be named. Listeners read
-// everything again then, and there is much going on already.
+// missedPause is the factor by which send prolongs its pause after it sent EventMissed. The listeners then
+// read everything again, and the system is busy already.
 const missedPause = 4
 
-// send sends what is pending, at once after a quiet time and not too often after that.
+// send sends pending events: at once after a quiet time, and then at most once per pause.
 func (b *Bus) send(ctx context.Context) {
 	for {
 		select {
@@ -49,7 +50,8 @@ func (b *Bus) send(ctx context.Context) {
 	}
 }
 
-// take is the next notification; empty if there is nothing to say: what the signal was for may have gone with the one before.
+// take returns the next notification. It is empty if nothing is pending: the events that the signal was for
+// may have gone with the notification before.
 func (b *Bus) take() (payload string, missed bool) {
 	b.mu.Lock()
 	names := slices.Collect(maps.Keys(b.pending))
@@ -78,7 +80,7 @@ func (b *Bus) keepMissed() {
 	signal(b.published)
 }
 
-// How long it takes to notice that a connection is dead, and to try again.
+// These are the times after which a dead connection is noticed, and a new one is tried.
 const (
 	quietTime   = 10 * time.Second
 	pingTime    = 5 * time.Second
@@ -86,7 +88,7 @@ const (
 	retryAtMost = 5 * time.Second
 )
 
-// listen has a connection while anybody listens, and makes a new one when it is lost.
+// listen keeps a connection while there are listeners, and makes a new one when it is lost.
 func (b *Bus) listen(ctx context.Context) {
 	pause := retryAfter
 	for ctx.Err() == nil {
@@ -113,7 +115,7 @@ func (b *Bus) listen(ctx context.Context) {
 	}
 }
 
-// hear listens on one connection until it is lost, or until nobody wants to know any more.
+// hear listens on one connection until it is lost, or until the last listener has left.
 func (b *Bus) hear(ctx context.Context) (connected bool, err error) {
 	conn, err := b.connect(ctx)
 	if err != nil {
@@ -124,7 +126,8 @@ func (b *Bus) hear(ctx context.Context) (connected bool, err error) {
 		defer cancel()
 		_ = conn.Close(ctx)
 	}()
-	b.tell(carillon.Event{Kind: carillon.EventMissed}) // whatever happened before this moment
+	// Events before this moment are lost.
+	b.tell(carillon.Event{Kind: carillon.EventMissed})
 	heard := make(chan string)
 	ctx, stop := context.WithCancel(ctx)
 	failed := make(chan error, 1)
@@ -165,8 +168,8 @@ func (b *Bus) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// receive hands over what comes, and looks after the connection when nothing does: one whose other end is gone is as quiet
-// as one on which nothing happens.
+// receive passes on notifications, and pings the connection when none come: a connection whose other end is
+// gone is as quiet as one on which nothing happens.
 func receive(ctx context.Context, conn *pgx.Conn, heard chan<- string) error {
 	for {
 		waiting, cancel := context.WithTimeout(ctx, quietTime)
@@ -192,8 +195,8 @@ func receive(ctx context.Context, conn *pgx.Conn, heard chan<- string) error {
 	}
 }
 
-// deliver reads the runs that somebody wants to know of. What cannot be read is missed; what is not there any more is not
-// worth telling.
+// deliver reads the runs that a listener wants to hear of. If they cannot be read, the listeners hear
+// EventMissed. A run that does not exist any more gives no event.
 func (b *Bus) deliver(ctx context.Context, payload string) {
 	sender, names, err := unpackNames(payload)
 	if err == nil && sender == b.sender {

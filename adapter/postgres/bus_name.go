@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// name is what is said of an event: which run, or which job (Due is 0 then).
+// name is the part of an event that is sent: the run, or the job (then Due is 0).
 type name struct {
 	namespace string
 	run       carillon.RunID
@@ -29,14 +29,15 @@ func (n name) compare(o name) int {
 
 const (
 	senderSize = 12
-	// maxPayload is less than the 8000 bytes that PostgreSQL takes.
+	// maxPayload is less than the 8000 bytes that PostgreSQL accepts.
 	maxPayload = 7900
-	// maxNames is more than a payload has room for.
+	// maxNames is more than fits into a payload.
 	maxNames = 4000
 )
 
-// packNames is the payload of a notification: the sender, then names in the order of their jobs, each as the difference to
-// the one before. ok is false if they do not fit. Without names it says that something was missed.
+// packNames returns the payload of a notification: the sender, then the names sorted by job, each as the
+// difference to the name before. ok is false if they do not fit. A payload without names says that events
+// were missed.
 //
 //	of each namespace: uvarint length, text, uvarint number of names
 //	of each name: uvarint job less the job before, varint due less the due before
@@ -90,7 +91,7 @@ func unpackNames(payload string) (sender string, names []name, err error) {
 	return sender, names, nil
 }
 
-// byteReader reads numbers until one is not there.
+// byteReader reads numbers until one is missing.
 type byteReader struct {
 	b      []byte
 	failed bool

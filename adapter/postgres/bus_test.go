@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/postgres"
 )
 
-// busOf is a running bus with a store of its own, as another process would have it.
+// busOf returns a running bus with its own store, as another process would have it.
 func busOf(t *testing.T, url string) (*postgres.Bus, *postgres.Store) {
 	t.Helper()
 	store := open(t, url, postgres.Config{})
@@ -39,7 +39,7 @@ type heard struct {
 	events <-chan carillon.Event
 }
 
-// hear subscribes, and waits until it is connected.
+// hear subscribes, and waits until the bus is connected.
 func hear(t *testing.T, bus *postgres.Bus, filter carillon.EventFilter) heard {
 	t.Helper()
 	events, err := bus.Subscribe(t.Context(), filter)
@@ -138,7 +138,7 @@ func TestBusDeliversWhatOthersPublish(t *testing.T) {
 	}
 }
 
-// follow subscribes where somebody listens already: nothing was missed.
+// follow subscribes to a bus that is already listening, so that it missed nothing.
 func follow(t *testing.T, bus *postgres.Bus, filter carillon.EventFilter) heard {
 	t.Helper()
 	events, err := bus.Subscribe(t.Context(), filter)
@@ -165,7 +165,7 @@ func TestBusSaysThatSomethingWasMissedWhereThereIsTooMuchToName(t *testing.T) {
 	other, _ := busOf(t, url)
 	all := hear(t, other, carillon.EventFilter{})
 	ofJob := follow(t, other, carillon.EventFilter{Job: 5})
-	for _, many := range []int{3000, 100_000} { // more than a notification holds, more than is remembered
+	for _, many := range []int{3000, 100_000} { // more than a notification holds, more than the bus remembers
 		var events []carillon.Event
 		for i := range many {
 			events = append(events, jobEvent(carillon.JobID(i+1)<<40))
@@ -230,7 +230,7 @@ func TestBusListenerThatIsSlowHearsThatItMissedSomething(t *testing.T) {
 	other, _ := busOf(t, url)
 	slow := hear(t, other, carillon.EventFilter{})
 	last := carillon.JobID(0)
-	for range 4 { // four times as many as there is room for half of
+	for range 4 { // each round fills half of the room
 		quick := follow(t, other, carillon.EventFilter{})
 		var events []carillon.Event
 		for range 512 {

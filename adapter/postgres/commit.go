@@ -7,7 +7,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Commit implements carillon.Store. It does not stop half way when ctx ends: the others in the batch would pay for it.
+// Commit implements carillon.Store. It does not stop half way when ctx ends, because that would hurt the
+// other callers in the batch.
 func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -28,12 +29,14 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	return lost, nil
 }
 
-// maxTries is how often a batch is done again because others got in between. Each time somebody got on.
+// maxTries is how often a batch is tried again because other writers were quicker. Each time another writer
+// made progress.
 const maxTries = 100
 
-// commit writes changes no two of which name the same row. It trusts that all of them stand. Where one does not, the
-// database has undone everything: then it is seen which ones lost, and the others are written, unless somebody has got in
-// between again. A change whose rows are not as it was decided on has lost at that moment, whatever they become.
+// commit writes changes of which no two name the same row. It first assumes that all of them stand. If one
+// does not, the database undoes the whole batch; commit then finds out which changes lost and writes the
+// others. It repeats this if another writer was quicker again. A change whose rows are not as it was decided
+// on has lost at that moment, even if the rows change back later.
 func (s *Store) commit(ctx context.Context, f *flush, changes []carillon.Change) (gone []int, err error) {
 	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
 		err := f.write(ctx, c, changes, nil)
@@ -47,7 +50,7 @@ func (s *Store) commit(ctx context.Context, f *flush, changes []carillon.Change)
 	return gone, err
 }
 
-// write writes the changes but for those that are lost, as one transaction and in one round trip.
+// write writes the changes except the lost ones, as one transaction and in one round trip.
 func (f *flush) write(ctx context.Context, c *conn, changes []carillon.Change, lost []int) error {
 	if err := f.gather(changes, lost); err != nil {
 		return err
@@ -59,8 +62,8 @@ func (f *flush) write(ctx context.Context, c *conn, changes []carillon.Change, l
 	return c.do(ctx, transaction{}, batch...)
 }
 
-// again says that it was not an outage: a row was not as expected, two transactions stood in each other's way, or the day of
-// a record was made.
+// again says that the error is not an outage: a row was not as expected, two transactions blocked each other,
+// or the partition for the day of a record was created meanwhile.
 func again(err error) bool {
 	switch code(err) {
 	case "22012", "40001", deadlock: // division by zero, serialization failure

@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// revisions are those of all rows that some changes compare, as they are now.
+// revisions are the present revisions of all rows that some changes compare.
 type revisions struct {
 	jobs   map[carillon.JobID]int32
 	runs   map[carillon.RunID]int32
@@ -34,7 +34,7 @@ func losers(ctx context.Context, c *conn, changes []carillon.Change) (indexes []
 	return indexes, nil
 }
 
-// calls read the rows.
+// calls returns the calls that read the rows.
 func (v *revisions) calls(changes []carillon.Change) []call {
 	jobs, runs, guards, dead := newRows(seeJob), newRows(seeRun), newRows(seeGuard), newRows(seeDead)
 	for i := range changes {
@@ -77,7 +77,7 @@ func (r *row) runID() carillon.RunID {
 	return carillon.RunID{Job: carillon.JobID(r.int()), Due: carillon.Time(r.int())}
 }
 
-// stands says that all rows of a change are as it was decided on.
+// stands says that all rows of a change are as the change was decided on.
 func (v *revisions) stands(c *carillon.Change) bool {
 	if c.Job != nil && v.jobs[c.Job.ID] != c.Job.Rev {
 		return false

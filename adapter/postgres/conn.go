@@ -12,31 +12,32 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// conn is what is known of a connection. It is kept with it.
+// conn is a connection with what the store knows of it. It is kept with the connection.
 type conn struct {
 	*pgconn.PgConn
-	// direct: the server itself is at the other end, and keeps what is prepared. A pooler hands each transaction to any of
-	// its own connections; to it every statement is sent in full.
+	// direct: the other end is the server itself, which keeps prepared statements. A pooler gives each
+	// transaction to any of its own connections, so every statement is sent to it in full.
 	direct   bool
 	prepared map[string]bool
 }
 
 const connKey = "carillon"
 
-// settings switch off what a plan must not do. Tables that were empty when they were last looked at, or never were, make
-// reading all of them seem cheap; they grow by a million rows before anybody looks again. And who waited for a row sees
-// what became of it, whatever the server's default is.
+// settings switch off plans that must not be used. If a table was empty at its last ANALYZE, or was never
+// analyzed, a scan of the whole table seems cheap to the planner; the table then grows by a million rows
+// before the next ANALYZE. The isolation is set so that a transaction that waited for a row sees the row's
+// new value, whatever the server's default is.
 var settings = statement{"", `SELECT set_config('enable_seqscan', 'off', $1::boolean), set_config('enable_hashjoin', 'off', $1::boolean),
   set_config('enable_mergejoin', 'off', $1::boolean), set_config('enable_bitmapscan', 'off', $1::boolean),
   set_config('plan_cache_mode', 'force_generic_plan', $1::boolean), set_config('jit', 'off', $1::boolean),
   set_config('idle_in_transaction_session_timeout', '60s', $1::boolean),
   set_config('default_transaction_isolation', 'read committed', $1::boolean)`}
 
-// isolate says the same of a transaction that has begun already, as its first statement.
+// isolate sets the same isolation for a transaction that has already begun, as its first statement.
 const isolate = `SET transaction_isolation = 'read committed'`
 
-// begin makes a connection ready. Whether it is a direct one shows in the number of the process that serves it: a pooler
-// has none to tell, and makes one up.
+// begin makes a connection ready. The process id shows whether the connection is direct: a pooler has no
+// process id of the server to tell, and makes one up.
 func begin(ctx context.Context, pg *pgx.Conn) error {
 	c := &conn{PgConn: pg.PgConn(), prepared: map[string]bool{}}
 	var pid uint32
@@ -54,7 +55,7 @@ func begin(ctx context.Context, pg *pgx.Conn) error {
 	return err
 }
 
-// with runs a function on a connection of a pool.
+// with runs a function on a connection of the pool.
 func (s *Store) with(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, c *conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -62,23 +63,25 @@ func (s *Store) with(ctx context.Context, pool *pgxpool.Pool, f func(ctx context
 	if err != nil {
 		return err
 	}
-	defer pooled.Release() // one that is in a transaction, or broken, is closed
+	// Release closes a connection that is in a transaction or broken.
+	defer pooled.Release()
 	return f(ctx, pooled.Conn().PgConn().CustomData()[connKey].(*conn))
 }
 
-// read runs calls that read, each with a view of its own.
+// read runs calls that read. Each call has its own snapshot.
 func (s *Store) read(ctx context.Context, calls ...call) error {
 	return s.with(ctx, s.readers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
 }
 
-// transaction is what is around a batch of calls: nothing unless said, that is, a transaction of their own.
+// transaction says what is around a batch of calls. By default that is nothing: the batch is an implicit
+// transaction.
 type transaction struct {
-	begin string // opens one that is to outlast the calls
-	plain bool   // no settings: there is no need, or they were made
+	begin string // opens a transaction that outlasts the calls
+	plain bool   // without settings: they are not needed, or were already made
 }
 
-// do sends calls in one go and reads what comes back. After an error none of them has happened, unless the connection was
-// lost on the way.
+// do sends calls in one go and reads the results. After an error none of them has taken effect, unless the
+// connection was lost on the way.
 func (c *conn) do(ctx context.Context, tx transaction, calls ...call) error {
 	if c.direct {
 		if err := c.prepare(ctx, calls); err != nil {
@@ -136,7 +139,7 @@ func readResults(results *pgconn.MultiResultReader, extra int, calls []call) (er
 	return err
 }
 
-// prepare prepares what the connection has not prepared yet.
+// prepare prepares the statements that the connection has not prepared yet.
 func (c *conn) prepare(ctx context.Context, calls []call) error {
 	for i := range calls {
 		name := calls[i].name
@@ -151,7 +154,7 @@ func (c *conn) prepare(ctx context.Context, calls []call) error {
 	return nil
 }
 
-// code is what PostgreSQL calls an error; empty if it is not one of its.
+// code is the error code of PostgreSQL; empty for any other error.
 func code(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// daysAhead is for how many days history has a partition ahead of time. Without one a record goes to history_rest, where
-// it is just as safe, and only costs more to remove.
+// daysAhead is for how many days history has a partition ahead of time. A record of a day without a partition
+// goes to history_rest: there it is just as safe, and only costs more to remove.
 const daysAhead = 3
 
 const wholeDay = 24 * time.Hour
@@ -20,7 +20,7 @@ const (
 	listDays = `SELECT c.relname, now() FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'carillon.history'::regclass`
 
-	// patience bounds how long everybody who wants a table may have to wait behind who changes it.
+	// patience bounds how long other sessions that want a table wait behind the session that changes it.
 	patience = `SET LOCAL lock_timeout = '100ms'`
 
 	createDay = `CREATE TABLE carillon.%s (LIKE carillon.history);
@@ -28,12 +28,12 @@ ALTER TABLE carillon.history ATTACH PARTITION carillon.%[1]s FOR VALUES FROM (%d
 
 	isEmpty = `SELECT NOT EXISTS (SELECT FROM carillon.%s)`
 
-	// dropDay looks again, now that nothing can come any more.
+	// dropDay checks again that the partition is empty, now that the lock keeps out new rows.
 	dropDay = `LOCK TABLE carillon.%[1]s IN ACCESS EXCLUSIVE MODE;
 DO $$ BEGIN IF NOT EXISTS (SELECT FROM carillon.%[1]s) THEN DROP TABLE carillon.%[1]s; END IF; END $$`
 )
 
-// addDays makes the partitions of today and of the days to come.
+// addDays creates the partitions of today and of the next days.
 func (s *Store) addDays(ctx context.Context) error {
 	known, today, err := s.listDays(ctx)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *Store) addDays(ctx context.Context) error {
 	return nil
 }
 
-// tendDays adds days that come and drops days that were forgotten.
+// tendDays adds the days to come and drops the days whose records were all forgotten.
 func (s *Store) tendDays(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func firstPlace(t time.Time) int64  { return t.UnixMilli() << placeBits }
 func startOf(t time.Time) time.Time { return t.UTC().Truncate(wholeDay) }
 func refused(err error) bool        { return code(err) != "" && !strings.HasPrefix(code(err), "57") }
 
-// listDays returns the partitions there are, and which day it is for the server.
+// listDays returns the existing partitions, and the present day by the server's clock.
 func (s *Store) listDays(ctx context.Context) (names []string, today time.Time, err error) {
 	rows, err := s.readers.Query(ctx, listDays, pgx.QueryExecModeExec)
 	if err != nil {
@@ -105,8 +105,9 @@ func (s *Store) listDays(ctx context.Context) (names []string, today time.Time, 
 	return names, startOf(today), rows.Err()
 }
 
-// changeDays changes the partitions, one node at a time. That the server refuses it is no error: there is a next time, and
-// history_rest until then. It is said once, unless it passes by itself: somebody holds a lock, or was quicker.
+// changeDays changes the partitions, one node at a time. It is no error if the server refuses: there is a
+// next time, and until then history_rest takes the records. A refusal is logged once, unless it passes by
+// itself: another session holds a lock, or another node was quicker.
 func (s *Store) changeDays(ctx context.Context, sql string) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// oldDay is a day of history long ago, made as the store makes them.
+// oldDay makes a day of history of long ago, as the store makes them.
 const (
 	oldDay = `CREATE TABLE carillon.history_20200101 (LIKE carillon.history);
 ALTER TABLE carillon.history ATTACH PARTITION carillon.history_20200101
@@ -74,7 +74,7 @@ func TestADayOfHistoryIsDroppedWhenAllOfItIsForgotten(t *testing.T) {
 	if _, err := reader.Exec(context.Background(), `BEGIN; SELECT FROM carillon.history`); err != nil {
 		t.Fatal(err)
 	}
-	tend(1) // it does not wait for somebody who reads
+	tend(1) // it does not wait for a reader
 	if _, err := reader.Exec(context.Background(), `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestARecordForWhoseDayThereIsNoPartitionIsKept(t *testing.T) {
 	store := open(t, url, postgres.Config{})
 	execute(t, url, dropDays)
 	run := ended(t, store)
-	if err := store.TendDays(context.Background()); err != nil { // today is taken by what is in the rest
+	if err := store.TendDays(context.Background()); err != nil { // history_rest has a record of today
 		t.Fatal(err)
 	}
 	found, err := store.Runs(context.Background(), []carillon.RunID{run.ID}, false)
@@ -130,7 +130,8 @@ func TestWhatCouldNotBeForgottenIsForgottenTheNextTime(t *testing.T) {
 	execute(t, url, `CREATE FUNCTION carillon.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;
 CREATE TRIGGER fail BEFORE DELETE ON carillon.history FOR EACH ROW EXECUTE FUNCTION carillon.fail()`)
 	_, err := store.Forget(context.Background(), carillon.Retention{Runs: 1}, now+1000, 100)
-	if err == nil || !strings.Contains(err.Error(), "delete_history: ") { // what failed, and not what comes after it
+	// The error names the statement that failed, not one after it.
+	if err == nil || !strings.Contains(err.Error(), "delete_history: ") {
 		t.Errorf("got %v", err)
 	}
 	execute(t, url, `DROP TRIGGER fail ON carillon.history`)

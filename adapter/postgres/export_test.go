@@ -8,18 +8,18 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// What tests outside of the package need of its inside.
+// What tests outside the package need from inside it.
 
 // ScanAtMost bounds a search to a few rows.
 func (s *Store) ScanAtMost(rows int) { s.maxScan, s.maxReach = rows, rows }
 
-// Direct says whether the server itself is at the other end.
+// Direct says whether the other end is the server itself.
 func (s *Store) Direct(ctx context.Context) (direct bool, err error) {
 	err = s.with(ctx, s.readers, func(_ context.Context, c *conn) error { direct = c.direct; return nil })
 	return direct, err
 }
 
-// Empty removes everything, on a connection that the store has already.
+// Empty removes everything, on a connection that the store already has.
 func (s *Store) Empty(ctx context.Context) error {
 	_, err := s.writers.Exec(ctx, `DELETE FROM carillon.job; DELETE FROM carillon.definition; DELETE FROM carillon.job_label;
 DELETE FROM carillon.run; DELETE FROM carillon.history; DELETE FROM carillon.dead; DELETE FROM carillon.result;
@@ -43,16 +43,17 @@ func Span(changes []carillon.Change) int { return newFlush().span(changes) }
 // Take is the next notification.
 func (b *Bus) Take() (payload string, missed bool) { return b.take() }
 
-// Settings is what every session or transaction begins with; $1 says for how long.
+// Settings is the SQL with which every session or transaction begins; $1 says for how long it holds.
 var Settings = settings.sql
 
-// Statement is one that the store runs again and again. Sorts: it may, because it finds little.
+// Statement is a statement that the store runs again and again. Sorts: it can sort, because it finds few
+// rows.
 type Statement struct {
 	Name, SQL string
 	Sorts     bool
 }
 
-// Statements are all of them.
+// Statements returns all such statements.
 func Statements() (all []Statement) {
 	for _, s := range []*rowStatement{
 		insertRun, updateRun, deleteRun, freeRun, seeRun, insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel,

@@ -10,11 +10,11 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// maxScan is after how many rows a search gives up its turn.
+// maxScan is how many rows a search scans before it gives up its turn.
 const maxScan = 20_000
 
-// Newest first: by primary key, or, where a label is asked for, by the key of job_label. What plain columns
-// tell to be unwanted is counted and not read: of it there is only the id.
+// Newest first: by primary key, or, if the query has a label, by the key of job_label. A job that the plain
+// columns rule out is counted but not read: only its id is returned.
 const (
 	jobFilter = `($3::text IS NULL OR j.ns = $3) AND ($4::text IS NULL OR j.owner = $4) AND ($5::text IS NULL OR j.type = $5)
   AND ($6::text IS NULL OR j.name = $6) AND ($7::bigint = 0 OR j.created >= $7) AND ($8::bigint = 0 OR j.created < $8)
@@ -34,7 +34,7 @@ var (
     ORDER BY l.job DESC LIMIT $10::bigint) l JOIN carillon.job j ON j.id = l.job)` + readWanted}
 )
 
-// foundJob is a row that a search has come to.
+// foundJob is a row that a search has reached.
 type foundJob struct {
 	id     carillon.JobID
 	wanted bool
@@ -56,7 +56,7 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 	return page, err
 }
 
-// findJobs fills the page, but for Last, and returns what the jobs on it were found as.
+// findJobs fills the page except for Last, and returns the rows in which the jobs on it were found.
 func (s *Store) findJobs(ctx context.Context, v *view, q carillon.JobQuery, limit int, page *carillon.JobPage) (found []foundJob, err error) {
 	scanned := 0
 	for piece := limit + 1; ; piece = min(4*piece, 5000) {
@@ -109,7 +109,7 @@ func jobCall(q *carillon.JobQuery, piece int) call {
 	first, before := idRange(q)
 	stored := 0
 	for _, state := range q.States {
-		if state == carillon.Finished { // as what it is stored
+		if state == carillon.Finished { // a finished job is stored as active
 			state = carillon.Active
 		}
 		stored |= 1 << state
@@ -125,8 +125,8 @@ func jobCall(q *carillon.JobQuery, piece int) call {
 	return ask
 }
 
-// idRange is where jobs of the time that is asked for can be. Ids rise with time, but a clock that was set back makes
-// them run ahead of it, and no more than a day, one hopes.
+// idRange returns the range of ids that jobs of the queried time can have. Ids rise with time, but after a
+// clock was set back they run ahead of it; the range allows for one day of that.
 func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
 	const day = carillon.Time(24 * time.Hour / time.Millisecond)
 	before = cmp.Or(q.Before, math.MaxInt64)
@@ -139,8 +139,9 @@ func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
 	return first, before
 }
 
-// The unfinished runs of jobs: the one of a one-off by its key, all others by run_job. And the ended run with the latest
-// due time of those that had begun, by history_job; of several the last is seen to by who asks.
+// The unfinished runs of jobs: the run of a one-off by its key, all others by run_job. And the ended run with
+// the latest due time of those that had begun, by history_job; if there are several such records, the caller
+// takes the last.
 var (
 	firstOfJobs = forRows("first_of_jobs", `shard int2 key, due int8 key, job int8 key`, `SELECT `+runColumns+`
 FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job AND NOT r.extra`)
@@ -153,7 +154,7 @@ CROSS JOIN LATERAL (SELECT max(l.due) AS due FROM carillon.history l WHERE l.job
 CROSS JOIN LATERAL (SELECT pos, `+endedColumns+` FROM carillon.history h WHERE h.job = x.q_job AND h.due = last.due AND h.attempt > 0 OFFSET 0) h`)
 )
 
-// lastOf are the runs that jobs are summed up by.
+// lastOf returns the runs that jobs are summed up by.
 func (v *view) lastOf(ctx context.Context, jobs []foundJob) ([]*carillon.Run, error) {
 	unfinished, ended, err := v.runsOf(ctx, jobs, true)
 	last := make([]*carillon.Run, len(jobs))
@@ -163,7 +164,7 @@ func (v *view) lastOf(ctx context.Context, jobs []foundJob) ([]*carillon.Run, er
 	return last, err
 }
 
-// judge fills in the state of the jobs that are still wanted, and drops those that are not because of it.
+// judge fills in the state of the jobs that are still wanted, and drops those that this state rules out.
 func (v *view) judge(ctx context.Context, q *carillon.JobQuery, some []foundJob) error {
 	unfinished, ended, err := v.runsOf(ctx, some, len(q.Latest) > 0)
 	if err != nil {
@@ -183,8 +184,8 @@ type (
 	lastByJob map[carillon.JobID]*carillon.Run
 )
 
-// runsOf reads the unfinished runs of the jobs that are wanted; unless all, only whether there is one. With all also the
-// ended run with the latest due time of those that had begun.
+// runsOf reads the unfinished runs of the wanted jobs; without all, it only reads whether there is one. With
+// all it also reads the ended run with the latest due time of those that had begun.
 func (v *view) runsOf(ctx context.Context, some []foundJob, all bool) (unfinished runsByJob, ended lastByJob, err error) {
 	first, extra, begun := newRows(firstOfJobs), newRows(extraOfJobs), newRows(latestBegun)
 	for i := range some {

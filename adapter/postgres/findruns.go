@@ -32,8 +32,8 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 	return f.page, nil
 }
 
-// parts are the stretches of the answer from a position on, each some streams that are merged. What cannot hold what is
-// asked for is left out.
+// parts returns the parts of the answer from a position on. Each part is some streams to merge. A stream that
+// cannot contain wanted runs is left out.
 func (v *view) parts(q *carillon.RunQuery, start carillon.RunPos, limit int) (parts [][]*runStream) {
 	states := q.Within()
 	hot := len(states) == 0 || slices.ContainsFunc(states, func(s carillon.State) bool { return !s.Ended() })
@@ -64,7 +64,7 @@ func (v *view) parts(q *carillon.RunQuery, start carillon.RunPos, limit int) (pa
 	case !past:
 	case len(states) == 0 || slices.Contains(states, carillon.Succeeded):
 		parts = append(parts, []*runStream{stream(v.records(&allEnded, false))})
-	default: // the few that did not succeed, by themselves
+	default: // only the few runs that did not succeed
 		var bad []*runStream
 		for _, state := range []carillon.State{carillon.Failed, carillon.Canceled, carillon.Skipped} {
 			if slices.Contains(states, state) {
@@ -86,8 +86,8 @@ type finder struct {
 	scanned int
 }
 
-// merge takes from the streams, first things first, until they end, the page is full, or the search has taken long
-// enough. done: the page is as it should be.
+// merge takes runs from the streams in order until the streams end, the page is full, or the search has
+// scanned maxScan rows. done: the page is complete.
 func (f *finder) merge(ctx context.Context, streams []*runStream) (done bool, err error) {
 	for {
 		first, err := firstOf(ctx, streams)
@@ -121,7 +121,7 @@ func firstOf(ctx context.Context, streams []*runStream) (first *runStream, err e
 	return first, nil
 }
 
-// comesBefore is the order of the parts that are merged of several streams: falling.
+// comesBefore is the order of the parts that are merged from several streams: descending.
 func comesBefore(a, b carillon.RunPos) bool {
 	if a.Due != b.Due {
 		return a.Due > b.Due
@@ -132,7 +132,7 @@ func comesBefore(a, b carillon.RunPos) bool {
 // aboutJobs is by primary key.
 var aboutJobs = statement{"about_jobs", `SELECT j.id, j.name, j.type, j.owner FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id`}
 
-// fillAbout reads what unfinished runs do not repeat of their jobs.
+// fillAbout reads About of unfinished runs from their jobs: the rows of the runs do not repeat it.
 func (v *view) fillAbout(ctx context.Context, runs []carillon.Run) error {
 	about := map[carillon.JobID]*carillon.About{}
 	var ids []carillon.JobID

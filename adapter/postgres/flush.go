@@ -7,7 +7,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// flush gathers the rows of many changes by what is to be done with them. It keeps its buffers from one batch to the next.
+// flush collects the rows of many changes by the statement that writes them. It keeps its buffers from one
+// batch to the next.
 type flush struct {
 	insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel rows
 	insertRun, freeRun, updateRun, deleteRun                                rows
@@ -41,8 +42,8 @@ type gathered struct {
 	of   *rowStatement
 }
 
-// statements are in the order in which they run. Everybody locks rows in this order, and in that of their keys, so that two
-// batches seldom wait for each other in a circle.
+// statements returns the statements in the order in which they run. Every batch locks rows in this order, and
+// by key within one statement, so that two batches seldom deadlock.
 func (f *flush) statements() []gathered {
 	return []gathered{
 		{&f.insertJob, insertJob},
@@ -68,12 +69,12 @@ func (f *flush) statements() []gathered {
 	}
 }
 
-// maxWeight is how many bytes of payloads and the like one batch carries: thousands of the largest would be more than a
-// message can hold.
+// maxWeight is how many bytes of payloads and the like one batch carries: thousands of the largest payloads
+// would not fit into one message.
 const maxWeight = 32 << 20
 
-// span is how many of the changes can be written at once: up to the first that names a row which one before it named too.
-// That one must see what the other wrote.
+// span is how many of the changes can be written at once: up to the first change that names a row which an
+// earlier change also names. It must see what the earlier change wrote.
 func (f *flush) span(changes []carillon.Change) int {
 	clear(f.seen)
 	clear(f.held)
@@ -123,7 +124,7 @@ func sizes(texts map[string]string) (bytes int) {
 	return bytes
 }
 
-// fresh says that no row of the change was named before, and notes them.
+// fresh says that no earlier change named a row of this change, and notes its rows.
 func (f *flush) fresh(c *carillon.Change) bool {
 	before := len(f.seen) + len(f.held)
 	named := 0
@@ -147,7 +148,7 @@ func (f *flush) fresh(c *carillon.Change) bool {
 	return len(f.seen)+len(f.held) == before+named
 }
 
-// gather takes the rows of the changes but for those that are lost, which come in ascending order.
+// gather takes the rows of the changes except the lost ones. lost is ascending.
 func (f *flush) gather(changes []carillon.Change, lost []int) error {
 	for _, p := range f.statements() {
 		p.rows.reset()
@@ -176,7 +177,7 @@ func (f *flush) gather(changes []carillon.Change, lost []int) error {
 	return f.sort()
 }
 
-// sort puts the rows that others may write too in the order of their keys.
+// sort sorts the rows that other nodes can write too by their keys.
 func (f *flush) sort() error {
 	slices.SortFunc(f.jobs, func(a, b *carillon.Job) int { return cmp.Compare(a.ID, b.ID) })
 	for _, job := range f.jobs {
@@ -210,7 +211,7 @@ func (f *flush) job(job *carillon.Job) error {
 	return f.updateJob.updateJob(job)
 }
 
-// end writes what has no order but that of the changes: records.
+// end adds the record and the outputs of a run. They need no order but that of the changes.
 func (f *flush) end(run *carillon.Run) {
 	if run.State.Ended() {
 		f.insertHistory.record(run, run.Expires)
@@ -232,7 +233,7 @@ func (f *flush) end(run *carillon.Run) {
 	}
 }
 
-// run writes one run where it belongs now.
+// run adds a run to the statement that writes it.
 func (f *flush) run(run *carillon.Run) {
 	switch {
 	case run.State.Ended() && run.Rev == 0:
@@ -261,7 +262,7 @@ func (f *flush) guard(g *carillon.Guard) {
 	}
 }
 
-// batch is what was gathered, as calls.
+// batch returns the gathered rows as calls.
 func (f *flush) batch() []call {
 	f.calls = f.calls[:0]
 	for _, p := range f.statements() {

@@ -13,9 +13,10 @@ import (
 // forgetter remembers how far history has been searched.
 type forgetter struct {
 	mu sync.Mutex // one at a time
-	// passed is a place up to which no record goes by the server's rule: it was removed, or has an expiry of its own.
+	// passed is a place up to which the server's rule has nothing left to remove: each record was removed, or
+	// has its own expiry.
 	passed int64
-	days   time.Time // when the days of history were last seen to
+	days   time.Time // when tendDays last ran
 }
 
 // past names a record of history or a dead letter.
@@ -25,8 +26,9 @@ type past struct {
 	dead bool
 }
 
-// Forget implements carillon.Store. Records go by their keys, all that were found in one transaction, with what was kept for
-// their sake. Once an hour, days of history that are over and empty are dropped, and with them what deleting leaves behind.
+// Forget implements carillon.Store. It deletes all records that it found by their keys, in one transaction,
+// together with the rows that were kept only for them. Once an hour it drops the days of history that are
+// over and empty, and with them the dead rows that deleting leaves behind.
 func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
 	if limit <= 0 {
 		return 0, ctx.Err()
@@ -50,8 +52,9 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 	return forgotten, nil
 }
 
-// What may go: by the server's rule in the order of ending, from where the last search stood, and by its own expiry by
-// history_expires; dead letters by dead_ended and dead_expires. $1 is where to begin or how far to go, $2 how many.
+// Records that can be removed: by the server's rule in the order of ending, from where the last search
+// stopped, and by their own expiry with history_expires; dead letters by dead_ended and dead_expires. $1 is
+// where to begin or how far to go, $2 how many.
 var (
 	historyByRule = statement{"history_by_rule", `SELECT pos, job, due, ended FROM carillon.history
 WHERE pos > $1::bigint AND expires IS NULL ORDER BY pos LIMIT $2::bigint`}
@@ -63,7 +66,7 @@ WHERE ended <= $1::bigint AND expires IS NULL ORDER BY ended, pos LIMIT $2::bigi
 WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, pos LIMIT $2::bigint`}
 )
 
-// overdue returns what may go, and what will have been passed when it is gone.
+// overdue returns the records that can be removed, and the value of passed once they are.
 func (s *Store) overdue(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (found []past, reached int64, err error) {
 	reached = s.forget.passed
 	if rule.Runs != 0 {
@@ -96,11 +99,12 @@ func (s *Store) overdue(ctx context.Context, rule carillon.Retention, now carill
 	return found, reached, nil
 }
 
-// maxYoung is behind how many records that are to be kept a search still looks for some that are not. Records come
-// nearly in the order of their time: that many may have come with a clock that was fast.
+// maxYoung is how many records that must be kept a search passes over to find older ones behind them. Records
+// are nearly in the order of their time: up to that many may come from a node whose clock was fast.
 const maxYoung = 1000
 
-// settled is how old a place is before nothing can come before it any more: who got a place may commit later than others.
+// settled is the age from which no record can appear before a place any more: a transaction that got a place
+// may commit later than others that got a higher one.
 const settled = time.Hour
 
 func (s *Store) overdueByRule(ctx context.Context, until carillon.Time, limit int) (found []past, reached int64, err error) {
@@ -122,9 +126,10 @@ func (s *Store) overdueByRule(ctx context.Context, until carillon.Time, limit in
 	return found, min(reached, max(s.forget.passed, time.Now().Add(-settled).UnixMilli()<<placeBits)), err
 }
 
-// Removal, set by set. What lies beside a run goes with the last record of it, a one-off job with the last of all. The job
-// and its guard are locked before it is asked what else is left: who adds a run compares one of them. OFFSET 0 keeps
-// each question by itself: as a join it might be answered with half of a key.
+// Removal, kind by kind. The outputs of a run go with its last record, a one-off job goes with the last
+// record of all its runs. The job and its guard are locked before the statements check what else is left,
+// because a change that adds a run compares one of them. OFFSET 0 keeps each subquery separate: in a join the
+// planner might use only half of a key.
 var (
 	deleteHistory = statement{"delete_history", `WITH hit AS (DELETE FROM carillon.history h USING unnest($1::bigint[]) x(pos) WHERE h.pos = x.pos RETURNING 1)
 SELECT count(*) FROM hit`}
@@ -154,7 +159,7 @@ labels AS (DELETE FROM carillon.job_label l USING gone WHERE l.job = gone.id)
 DELETE FROM carillon.guard g USING gone WHERE g.ns = gone.ns AND g.key = gone.turn`)
 )
 
-// remove deletes records and what was kept for their sake, in one transaction.
+// remove deletes records, and the rows that were kept only for them, in one transaction.
 func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err error) {
 	var history, letters []int64
 	results, checkpoints, payloads := newRows(deleteResults), newRows(deleteCheckpoints), newRows(deletePayloads)
@@ -170,7 +175,7 @@ func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err er
 		payloads.runKey(p.id)
 		jobs = append(jobs, p.id.Job)
 	}
-	slices.Sort(jobs) // who locks several does so in order
+	slices.Sort(jobs) // so that all transactions lock jobs in one order
 	jobs = slices.Compact(jobs)
 	turns := make([]string, len(jobs))
 	owners := newRows(deleteJobs)

@@ -6,8 +6,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// All by primary key, and as strict as those of runs. The place of a guard that must not be there is taken as that of such
-// a run is.
+// All by primary key, and as strict as the statements of runs. A guard that must not exist is inserted and
+// removed like such a run, see freeRun.
 var (
 	insertGuard = forRows("insert_guard", `ns text, key text key, rev int4, value bytea`,
 		`INSERT INTO carillon.guard (ns, key, rev, value) SELECT ns, key, rev, value FROM ROWS x`)
@@ -24,7 +24,7 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 	freeGuard = forRows("free_guard", `ns text, key text key, rev int4, value bytea`,
 		`DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = 0`)
 
-	// seeGuard returns the revisions of those that exist.
+	// seeGuard returns the revisions of the guards that exist.
 	seeGuard = forRows("see_guard", `ns text, key text key, rev int4, value bytea`,
 		`SELECT g.ns, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.ns = x.ns AND g.key = x.key`)
 )
@@ -45,7 +45,7 @@ func (r *rows) insertGuard(g *carillon.Guard) {
 	r.guard(&placed)
 }
 
-// By primary key; the second a range of it.
+// By primary key; the second reads a range of it.
 var (
 	guardsByKey = statement{"guards_by_key", `SELECT g.* FROM unnest($2::text[]) k(key)
 CROSS JOIN LATERAL (SELECT g.ns, g.key, g.rev, g.value FROM carillon.guard g WHERE g.ns = $1::text AND g.key = k.key LIMIT 1) g`}
@@ -68,7 +68,7 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 	return found, s.read(ctx, ask)
 }
 
-// behind is the least text after all that begin with a prefix, if it is easily told; NULL: not.
+// behind is the least text after all texts that begin with a prefix, if it is easy to tell; NULL: it is not.
 func behind(prefix string) []byte {
 	if prefix == "" || prefix[len(prefix)-1] >= 0x7e {
 		return nil

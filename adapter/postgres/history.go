@@ -13,15 +13,16 @@ const (
 	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
   crashes, state, prio, ns, queue, name, type, owner, worker, reason`
 
-	// placeNow is the first place of this millisecond, by the server's clock, and place one of them.
+	// placeNow is the first place of the present millisecond by the server's clock, and place is a place in
+	// that millisecond.
 	placeNow = `(SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint << 20)`
 	place    = placeNow + ` | (nextval('carillon.place') & 1048575)`
 )
 
-// placeBits is how many bits of a place tell records of one millisecond apart.
+// placeBits is how many bits of a place tell apart the records of one millisecond.
 const placeBits = 20
 
-// History appends. A dead letter replaces one of the same run by dead_run.
+// A record is added to history. A dead letter replaces a dead letter of the same run, by dead_run.
 var (
 	insertHistory = forRows("insert_history", endedRow, `INSERT INTO carillon.history (pos, `+endedColumns+`)
 SELECT `+place+`, `+endedColumns+` FROM ROWS x`)
@@ -30,17 +31,17 @@ SELECT `+place+`, `+endedColumns+` FROM ROWS x`)
 SELECT `+place+`, `+endedColumns+` FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET (pos, `+endedColumns+`) = (SELECT excluded.*)`)
 
-	// redrive removes dead letters, each of which must be there; by dead_run.
+	// redrive removes dead letters, each of which must exist; by dead_run.
 	redrive = forRows("redrive", `job int8 key, due int8 key`,
 		`WITH hit AS (DELETE FROM carillon.dead d USING ROWS x WHERE d.job = x.job AND d.due = x.due RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
-	// seeDead returns those that exist.
+	// seeDead returns the dead letters that exist.
 	seeDead = forRows("see_dead", `job int8 key, due int8 key`,
 		`SELECT d.job, d.due FROM ROWS x JOIN carillon.dead d ON d.job = x.job AND d.due = x.due`)
 )
 
-// record writes an ended run from memory: nothing is read back.
+// record writes an ended run from memory: the store reads nothing back.
 func (r *rows) record(run *carillon.Run, expires carillon.Time) {
 	r.begin()
 	r.int(int64(run.ID.Job))
@@ -79,7 +80,7 @@ func (r *rows) deadKey(id carillon.RunID) {
 	r.int(int64(id.Due))
 }
 
-// ended reads pos and endedColumns. dead says which of its two expiries the row carries.
+// ended reads pos and endedColumns. dead says which of the two expiries the row carries.
 func (r *row) ended(dead bool) (run carillon.Run, pos int64) {
 	pos = r.int()
 	id := carillon.RunID{Job: carillon.JobID(r.int()), Due: carillon.Time(r.int())}
@@ -99,7 +100,7 @@ func (r *row) ended(dead bool) (run carillon.Run, pos int64) {
 	return run, pos
 }
 
-// What lies beside runs, by primary key; the last one is kept.
+// The outputs of runs, by primary key; the last value is kept.
 const output = `job int8 key, due int8 key, ns text, value bytea key`
 
 var (

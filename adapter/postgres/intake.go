@@ -10,12 +10,13 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Intake is the table in which carillon.submit leaves jobs, a function that applications call inside their own transactions:
+// Intake is the table in which the function carillon.submit leaves jobs. Applications call it inside their
+// own transactions:
 //
 //	SELECT carillon.submit('{"type": "email.send", "target": {"handler": {}}}')
 //
-// Nobody may call it until that is granted: see migration/0004_submit.sql. The definition is kept as jsonb writes it: numbers
-// keep their digits, but of a field that is there twice only the last one is left.
+// No role can call it until it is granted: see migration/0004_submit.sql. The definition is kept as jsonb
+// writes it: numbers keep their digits, but if a field is there twice only the last one is left.
 type Intake struct{ store *Store }
 
 // NewIntake uses the store's connections.
@@ -25,7 +26,8 @@ func NewIntake(store *Store) *Intake { return &Intake{store} }
 var readIntake = statement{"read_intake", `
 SELECT id, ns, at, body FROM carillon.intake WHERE state = 0 AND ($1::int[] IS NULL OR shard = ANY($1::int[])) ORDER BY id LIMIT $2::int`}
 
-// Left goes by the ids, which rise with time. A transaction that took long may still leave one before those that were seen.
+// Left goes by the ids, which rise with time. A long transaction may still leave a job whose id is before
+// those already seen.
 func (n *Intake) Left(ctx context.Context, shards []int, limit int) (left []carillon.Submission, err error) {
 	var wanted []byte
 	if shards != nil {
@@ -57,14 +59,14 @@ var refuseIntake = statement{"refuse_intake", `
 UPDATE carillon.intake SET state = 1, reason = ($2::text[])[array_position($1::bigint[], id)]
 WHERE id = ANY($1::bigint[]) AND state = 0`}
 
-// $1 namespaces, $2 the first id that is kept. By intake_refused.
+// $1 namespaces, $2 the first id to keep. By intake_refused.
 var forgetRefusals = statement{"forget_refusals", `
 DELETE FROM carillon.intake WHERE state = 1 AND ns = ANY($1::text[]) AND id < $2::bigint`}
 
-// refusalsKept is as long as a dead letter is kept unless told otherwise.
+// refusalsKept is the default time for which dead letters are kept.
 const refusalsKept = 90 * 24 * time.Hour
 
-// Settle also forgets old refusals, of the namespaces that get new ones.
+// Settle also forgets old refusals of the namespaces that get new ones.
 func (n *Intake) Settle(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
 	calls := []call{{statement: &admitIntake, params: [][]byte{int8Array(admitted)}}}
 	if len(refused) > 0 {

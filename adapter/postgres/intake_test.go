@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-run/carillon/porttest"
 )
 
-// client is a connection such as an application has.
+// client returns a connection as an application has one.
 func client(t testing.TB, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
@@ -60,7 +60,7 @@ func TestIntake(t *testing.T) {
 	})
 }
 
-// submit leaves a job and returns its id, or what the database says about it.
+// submit leaves a job and returns its id, or the error of the database.
 func submit(t testing.TB, conn *pgx.Conn, body string) (carillon.JobID, error) {
 	t.Helper()
 	var text string
@@ -243,7 +243,7 @@ func TestIDsMadeByTheDatabaseAreItsOwnAndNeverTwice(t *testing.T) {
 	}
 	all.Wait()
 	left, err := postgres.NewIntake(store).Left(t.Context(), nil, callers*each+1)
-	if err != nil || len(left) != callers*each { // the id is the key
+	if err != nil || len(left) != callers*each { // ids are the key, so none came twice
 		t.Fatal(len(left), err)
 	}
 	for _, s := range left {
@@ -253,7 +253,7 @@ func TestIDsMadeByTheDatabaseAreItsOwnAndNeverTwice(t *testing.T) {
 	}
 }
 
-// The clock is stopped, and put back to where all numbers are taken but one.
+// The clock is stopped at a time for which all numbers but one are taken.
 func TestAnIDThatExistsIsNotMadeAgain(t *testing.T) {
 	url := database(t)
 	open(t, url, postgres.Config{})
@@ -286,7 +286,7 @@ func TestARoleThatMayOnlySubmitCanDoNothingElse(t *testing.T) {
 	}
 	refused(`SELECT carillon.submit('` + plainJob + `')`)
 	execute(t, url, `GRANT EXECUTE ON FUNCTION carillon.submit(jsonb) TO `+role)
-	// A function of the same name in a schema of the caller's is not taken for ours.
+	// A function of the same name in the caller's schema is not called instead of the built-in one.
 	execute(t, url, fmt.Sprintf(`CREATE SCHEMA %[1]s AUTHORIZATION %[1]s`, role))
 	for _, sql := range []string{
 		`CREATE FUNCTION octet_length(text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$`,

@@ -17,7 +17,7 @@ func TestTenNodesMayStartAtOnceWhateverIsolationIsTheDefault(t *testing.T) {
 	startTen(t, url)
 }
 
-// What waited for somebody else's commit goes on from what that wrote.
+// A statement that waited for another session's commit goes on from what that commit wrote.
 func TestNothingDependsOnWhichIsolationIsTheDefault(t *testing.T) {
 	direct, behind := behindPooler(t)
 	execute(t, direct, stricter)

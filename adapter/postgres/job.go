@@ -7,14 +7,14 @@ import (
 	"github.com/carillon-run/carillon/stored"
 )
 
-// The job row, by primary key. What is due is written once, see the column.
+// The job row, by primary key. The due time is written only once, see the column.
 var (
 	insertJob = forRows("insert_job", `id int8 key, created int8, updated int8, due int8, version int4, state int2, ns text, name text,
   type text, owner text, spec bytea, payload bytea`,
 		`INSERT INTO carillon.job (id, created, updated, due, rev, version, state, ns, name, type, owner, spec, payload)
 SELECT id, created, updated, due, 1, version, state, ns, name, type, owner, spec, payload FROM ROWS x`)
 
-	// keepDefinition moves what is about to be replaced to the older definitions.
+	// keepDefinition moves a definition that is about to be replaced to the older definitions.
 	keepDefinition = forRows("keep_definition", `id int8 key, rev int4, version int4`,
 		`INSERT INTO carillon.definition (job, version, ns, name, type, owner, spec, payload)
 SELECT j.id, j.version, j.ns, j.name, j.type, j.owner, j.spec, j.payload
@@ -22,7 +22,8 @@ FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <
 ON CONFLICT (job, version) DO UPDATE SET ns = excluded.ns, name = excluded.name, type = excluded.type, owner = excluded.owner,
   spec = excluded.spec, payload = excluded.payload`)
 
-	// dropLabels and addLabel are for jobs whose definition is about to be replaced, by job_label_job and the primary key.
+	// dropLabels and addLabel are for jobs whose definition is about to be replaced. By job_label_job and the
+	// primary key.
 	dropLabels = forRows("drop_labels", `id int8 key, rev int4, version int4`,
 		`DELETE FROM carillon.job_label l USING ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
 WHERE l.job = j.id`)
@@ -32,7 +33,7 @@ WHERE l.job = j.id`)
 SELECT j.id, j.ns, x.key, x.value FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
 ON CONFLICT DO NOTHING`)
 
-	// updateJob writes the definition only if it is of another version.
+	// updateJob writes the definition only if its version is another one.
 	updateJob = forRows("update_job", `id int8 key, rev int4, version int4, state int2, updated int8, name text, type text, owner text,
   spec bytea, payload bytea`,
 		`WITH hit AS (UPDATE carillon.job j SET rev = j.rev + 1, state = x.state, updated = x.updated, version = x.version,
@@ -47,7 +48,7 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 	insertLabel = forRows("insert_label", `job int8 key, ns text, key text, value text`,
 		`INSERT INTO carillon.job_label (job, ns, key, value) SELECT job, ns, key, value FROM ROWS x ON CONFLICT DO NOTHING`)
 
-	// seeJob returns the revisions of those that exist.
+	// seeJob returns the revisions of the jobs that exist.
 	seeJob = forRows("see_job", `id int8 key`, `SELECT j.id, j.rev FROM ROWS x JOIN carillon.job j ON j.id = x.id`)
 )
 
@@ -84,7 +85,7 @@ func (r *rows) definition(d *carillon.Definition, spec []byte) {
 	r.bytes(d.Payload)
 }
 
-// unknownDue makes encode write the schedule: what is due by the row is not known without reading it.
+// unknownDue makes encode write the schedule: the due time in the row is not known without reading it.
 const unknownDue carillon.Time = -1
 
 func (r *rows) updateJob(job *carillon.Job) error {
@@ -106,7 +107,7 @@ func (r *rows) jobVersion(job *carillon.Job) {
 	r.int(int64(job.Version))
 }
 
-// addLabels writes those of a job that is edited, insertLabels those of a new one.
+// addLabels writes the labels of a job that is edited, insertLabels those of a new one.
 func (r *rows) addLabels(job *carillon.Job) {
 	for key, value := range job.Labels {
 		r.jobVersion(job)
@@ -125,14 +126,14 @@ func (r *rows) insertLabels(job *carillon.Job) {
 	}
 }
 
-// jobColumns and definitionColumns are what job reads. The definition's part stands last and by itself, so that an older
-// one can take its place.
+// jobColumns and definitionColumns are the columns that job reads. The columns of the definition are last and
+// by themselves, so that an older definition can take their place.
 const (
 	jobColumns        = `j.id, j.ns, j.rev, j.state, j.created, j.updated, j.due`
 	definitionColumns = `j.version, j.name, j.type, j.owner, j.spec, j.payload`
 )
 
-// job reads a job; due is that of a one-off.
+// job reads a job; due is the due time of a one-off.
 func (r *row) job() (job carillon.Job, due carillon.Time, err error) {
 	job = carillon.Job{
 		ID: carillon.JobID(r.int()), Namespace: r.name(), Rev: int32(r.int()),

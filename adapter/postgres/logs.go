@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Logs keeps what runs print in compressed pieces. Any number of nodes may append and read.
+// Logs keeps the output of runs in compressed pieces. Any number of nodes can append and read.
 type Logs struct {
 	store *Store
 	packers
@@ -19,11 +19,12 @@ type Logs struct {
 // NewLogs uses the store's connections.
 func NewLogs(store *Store) *Logs { return &Logs{store: store} }
 
-// What a piece may have, unless it is a single line. Reading on after a position goes back by that many lines at most.
+// These limit a piece, unless it is a single line. Reading on after a position goes back by that many lines
+// at most.
 const (
 	pieceBytes = 64 << 10
 	pieceLines = 4096
-	// appendBytes is what one statement carries.
+	// appendBytes is about how much one statement carries.
 	appendBytes = 4 << 20
 )
 
@@ -43,8 +44,8 @@ func (p *piece) compare(o *piece) int {
 		cmp.Compare(p.attempt, o.attempt), cmp.Compare(p.first, o.first), cmp.Compare(p.lines, o.lines))
 }
 
-// Append has written some of the chunks when it returns an error. The caller may send all of them again: the same piece is
-// kept once, and of pieces that overlap every line is read once.
+// Append may have written some of the chunks when it returns an error. The caller can send all of them again:
+// the same piece is kept once, and where pieces overlap every line is read once.
 func (l *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	l.days.ahead(ctx, l.store)
 	var pieces []piece
@@ -66,7 +67,7 @@ func (l *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	return l.insert(ctx, pieces)
 }
 
-// pieceOf is how many of the lines go into one piece.
+// pieceOf returns how many of the lines go into one piece.
 func pieceOf(lines []carillon.Line) int {
 	size := 0
 	for i := range lines {
@@ -84,7 +85,7 @@ func (l *Logs) pack(c *carillon.Chunk, first int64, lines []carillon.Line) piece
 	}
 }
 
-// What is written after a trim was not there when it happened, whatever the clocks say.
+// A piece that is written after a trim survives that trim, whatever the clocks say.
 var appendLog = forRows("append_log",
 	"ns text, due int8, job int8, attempt int4, first int8 key, lines int4, keep int8, body bytea", `
 INSERT INTO carillon.log (ns, due, job, attempt, first, lines, written, keep, body)
@@ -93,7 +94,7 @@ SELECT x.ns, x.due, x.job, x.attempt, x.first, x.lines,
 FROM ROWS x, (SELECT * FROM carillon.log_horizon WHERE one) h
 ON CONFLICT DO NOTHING`)
 
-// insert sorts first: who waits for the same row of somebody else waits for all such rows in one order.
+// insert sorts first, so that all nodes wait for each other's rows in one order.
 func (l *Logs) insert(ctx context.Context, pieces []piece) error {
 	if len(pieces) == 0 {
 		return nil
@@ -122,6 +123,6 @@ func (l *Logs) insert(ctx context.Context, pieces []piece) error {
 	return nil
 }
 
-// checkViolation is what a statement gets that was on its way to log_other, or history_rest, while the day of its rows got a
-// partition of its own. The next one sees that.
+// checkViolation is the error of a statement that was on its way to log_other, or history_rest, while the day
+// of its rows got its own partition. The next try sees the partition.
 const checkViolation = "23514"

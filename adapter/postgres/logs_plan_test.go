@@ -11,7 +11,8 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// Pieces are read in the order of a key, a few at a time, whatever the server thinks of a table that it has never looked at.
+// Pieces are read in the order of a key, a few at a time, whatever the server assumes about a table without
+// statistics.
 func TestLogsAreReadByTheirKey(t *testing.T) {
 	pg, ctx := server.Postgres(t, "autovacuum=off"), context.Background()
 	store, err := Open(ctx, pg.URL, Config{})

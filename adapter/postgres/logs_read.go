@@ -11,19 +11,20 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// readPieces is how many pieces are read at a time: 2 MiB of text, or less. The statements have it in their text: a plan must
-// know that it is few.
+// readPieces is how many pieces are read at a time: 2 MiB of text, or less. The statements have the number in
+// their text, because the planner must know that it is small.
 const readPieces = 32
 
-// inOrder makes a plan read in the order of an index, even if all seems to be so little that sorting it is as good.
+// inOrder makes the planner read in the order of an index, even if there seem to be so few rows that sorting
+// them is as good.
 var inOrder = statement{"in_order", `SELECT set_config('enable_sort', 'off', true)`}
 
-// visible is what the last trim has left.
+// visible is the condition for pieces that the last trim has kept.
 const visible = `CASE WHEN keep = 0 THEN written >= (SELECT before FROM carillon.log_horizon WHERE one)
     ELSE written + keep >= (SELECT at FROM carillon.log_horizon WHERE one) END`
 
-// $1 namespace, $2 due, $3 job, $4 attempt and $5 offset to read on after, $6..$8 attempt, first and lines of the piece before.
-// By the primary key.
+// $1 namespace, $2 due, $3 job, $4 attempt and $5 offset to read on after, $6..$8 attempt, first and lines of
+// the piece before. By the primary key.
 var readLog = statement{"read_log", `
 SELECT attempt, first, lines, body FROM carillon.log
 WHERE ns = $1::text AND due = $2::bigint AND job = $3::bigint AND (attempt, first, lines) > ($6::int, $7::bigint, $8::int)
@@ -31,16 +32,16 @@ WHERE ns = $1::text AND due = $2::bigint AND job = $3::bigint AND (attempt, firs
   AND ` + visible + `
 ORDER BY attempt, first, lines LIMIT 32`}
 
-// beforeNotice is before all lines of an attempt: its notice has offset -1.
+// beforeNotice is an offset before all lines of an attempt: its notice has offset -1.
 const beforeNotice = -2
 
-// defaultLines is what a query without a limit gets: a log can be larger than memory.
+// defaultLines is the limit of a query without one: a log can be larger than memory.
 const defaultLines = 1000
 
 func (l *Logs) Read(ctx context.Context, q carillon.LogQuery) (lines []carillon.Line, err error) {
 	limit, after := cmp.Or(q.Limit, defaultLines), max(q.AfterOffset, beforeNotice)
 	next := piece{attempt: q.AfterAttempt, first: after - pieceLines}
-	attempt, offset := q.AfterAttempt, after // of the last line taken; what is sent again overlaps
+	attempt, offset := q.AfterAttempt, after // of the last line taken; pieces that were sent again overlap
 	for {
 		var pieces []piece
 		err := l.store.read(ctx, call{statement: &inOrder}, call{&readLog, [][]byte{
@@ -84,7 +85,8 @@ func (l *Logs) lines(p *piece, f func(carillon.Line)) error {
 	})
 }
 
-// What a search looks at before it is content with what it has found: some seconds of work, however much there is.
+// A search stops after so many pieces or bytes and returns what it has found: some seconds of work, however
+// much there is.
 const (
 	searchPieces = 20_000
 	searchBytes  = 256 << 20
@@ -98,7 +100,7 @@ WHERE ns = $1::text AND due <= $2::bigint
   AND ` + visible + `
 ORDER BY due DESC, job DESC, attempt DESC, first DESC, lines DESC LIMIT 32`}
 
-// Search goes back from the latest run, and within a run from its last line.
+// Search goes backwards from the latest run, and within a run from its last line.
 func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
 	s := search{text: bytes.ToLower([]byte(q.Text)), limit: cmp.Or(q.Limit, defaultLines), seen: map[seenLine]bool{}}
 	next := piece{
@@ -134,7 +136,7 @@ type search struct {
 	limit int
 	bytes int
 	hits  []carillon.Hit
-	seen  map[seenLine]bool // of hits only: what was sent twice is found once
+	seen  map[seenLine]bool // hits only: a line that was sent twice is found once
 }
 
 type seenLine struct {

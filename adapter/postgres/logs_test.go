@@ -87,7 +87,7 @@ func (l logsIn) trim(now carillon.Time, keep time.Duration) {
 	}
 }
 
-// parts are the partitions, and how many rows they have.
+// parts returns the partitions and how many rows each has.
 func (l logsIn) parts() map[string]int {
 	l.Helper()
 	conn := client(l, l.url)
@@ -106,7 +106,8 @@ FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'carillon
 	return parts
 }
 
-// day is the first millisecond of a day, so many days from today, and the name of its partition.
+// day returns the first millisecond of the day that is so many days from today, and the name of its
+// partition.
 func day(from int) (carillon.Time, string) {
 	t := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, from)
 	return carillon.TimeOf(t), t.Format("log_20060102")
@@ -200,7 +201,7 @@ func TestWhatWasTrimmedDoesNotComeBackUnderALongerRule(t *testing.T) {
 	}
 }
 
-// A reader who takes his time must not stop everybody who writes behind a drop that waits for him.
+// A slow reader must not make all writers wait behind a drop that waits for the reader.
 func TestADayIsNotDroppedUnderAReader(t *testing.T) {
 	logs, now := openLogs(t), carillon.Now()
 	logs.addDay(-3)
@@ -237,7 +238,7 @@ func TestADayThatMayNotBeDroppedIsEmptied(t *testing.T) {
 	}
 }
 
-// Nodes append to days that others add, trim and drop meanwhile.
+// Nodes append to days while other nodes add, trim and drop them.
 func TestDaysComeAndGoWhileManyAppend(t *testing.T) {
 	logs := openLogs(t)
 	const nodes, rounds, days = 4, 30, 5
@@ -270,7 +271,7 @@ func TestDaysComeAndGoWhileManyAppend(t *testing.T) {
 				for d := range days {
 					due, _ := day(-(d + n) % days)
 					runs[n*days+d] = carillon.RunID{Job: carillon.JobID(n + 1), Due: due}
-					for _, offset := range []int64{int64(i), int64(max(i-1, 0))} { // one of them again
+					for _, offset := range []int64{int64(i), int64(max(i-1, 0))} { // the one before again
 						chunks = append(chunks, carillon.Chunk{
 							Namespace: "default", Run: runs[n*days+d], Attempt: 1, Offset: offset, Lines: []carillon.Line{{Text: fmt.Sprint(offset)}},
 						})

@@ -11,16 +11,16 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// logDays sees to it that today and tomorrow have their partitions. Where that fails nothing is lost: what has no partition
-// goes to log_other.
+// logDays ensures that today and tomorrow have their partitions. If that fails nothing is lost: rows without
+// a partition go to log_other.
 type logDays struct {
 	mu    sync.Mutex
-	until time.Time // no need to look before
+	until time.Time // no need to check before
 }
 
 const (
 	lookEvery = time.Hour   // far less than the day that it is ahead
-	lookAgain = time.Minute // after something was in the way
+	lookAgain = time.Minute // after a failure
 )
 
 // The first milliseconds of today and tomorrow, by the clock of the database.
@@ -32,7 +32,8 @@ func (d *logDays) ahead(ctx context.Context, store *Store) {
 	d.mu.Lock()
 	due := !now.Before(d.until)
 	if due {
-		d.until = now.Add(lookAgain) // one of those who append looks, the others go on
+		// One of the callers that append checks, the others go on.
+		d.until = now.Add(lookAgain)
 	}
 	d.mu.Unlock()
 	if !due {
@@ -45,12 +46,13 @@ func (d *logDays) ahead(ctx context.Context, store *Store) {
 	}
 }
 
-// $1 now, $2 since when pieces without a time of their own are kept. It never goes back: what was trimmed stays so.
+// $1 now, $2 since when pieces without their own time are kept. The horizon never goes back: trimmed pieces
+// stay trimmed.
 var setLogHorizon = statement{"set_log_horizon", `
 UPDATE carillon.log_horizon SET at = greatest(at, $1::bigint), before = greatest(before, $2::bigint)`}
 
-// Trim hides what is old at once. Its rows go with the whole day where all of it is old, and one by one where a job has its
-// own time, where something of an old day is still kept, or where we may not drop it.
+// Trim hides old pieces at once. Their rows go with the whole day if all of it is old. They go one by one if
+// a job has its own time, if some of an old day is still kept, or if the role has no right to drop the day.
 func (l *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
 	before := now.Add(-keep)
 	params := [][]byte{int8Param(int64(now)), int8Param(int64(before))}
@@ -83,7 +85,8 @@ func (l *Logs) partitions(ctx context.Context) (parts []string, err error) {
 func (l *Logs) trimPartition(ctx context.Context, part string, before carillon.Time) error {
 	from, err := time.Parse("log_20060102", part)
 	isDay := err == nil
-	over := !isDay || !from.Add(wholeDay).After(before.Std()) // no run prints before it is due: until then some of it is kept
+	// No run prints before it is due, so a day whose end is after before still has pieces to keep.
+	over := !isDay || !from.Add(wholeDay).After(before.Std())
 	if isDay && over {
 		if settled, err := l.drop(ctx, part); settled || err != nil {
 			return err
@@ -98,8 +101,9 @@ func (l *Logs) trimPartition(ctx context.Context, part string, before carillon.T
 // $1 partition
 var dropLogDay = statement{"drop_log_day", `SELECT carillon.drop_log_day($1::text)`}
 
-// drop drops a day, unless something in it is kept, or we have not the right to; then it is not settled. One that others are reading is left as it is:
-// everybody who writes would wait behind the drop, and there will be another trim.
+// drop drops a day. The day is not settled if something in it is kept, or if the role has no right to drop
+// it. A day that others are reading stays as it is: all writers would wait behind the drop, and there will be
+// another trim.
 func (l *Logs) drop(ctx context.Context, part string) (settled bool, err error) {
 	err = l.store.beside(ctx, call{&dropLogDay, [][]byte{textParam(part)}, func(r *row) error {
 		settled = r.bool()
@@ -114,7 +118,7 @@ func (l *Logs) drop(ctx context.Context, part string) (settled bool, err error) 
 	return settled, err
 }
 
-// What PostgreSQL calls what is no failure here.
+// Error codes of PostgreSQL that are no failures here.
 const (
 	lockNotAvailable = "55P03"
 	deadlock         = "40P01"
@@ -130,7 +134,7 @@ WITH old AS (DELETE FROM carillon.%[1]s WHERE ctid = ANY(ARRAY(
   LIMIT 5000 FOR UPDATE SKIP LOCKED)) RETURNING 1)
 SELECT count(*) FROM old`
 
-// bySummary lets a plan use log_written, which can only be used so.
+// bySummary lets the planner use log_written, which works only in a bitmap scan.
 var bySummary = statement{"by_summary", `SELECT set_config('enable_bitmapscan', 'on', true)`}
 
 // Some of the rows of a partition that the server's rule does not keep. By log_written.
@@ -140,8 +144,8 @@ WITH old AS (DELETE FROM carillon.%[1]s WHERE ctid = ANY(ARRAY(
   LIMIT 5000 FOR UPDATE SKIP LOCKED)) RETURNING 1)
 SELECT count(*) FROM old`
 
-// deleteOld deletes in small steps, so that nobody waits for long. The statement has no name: it would be prepared for every
-// day that there ever was.
+// deleteOld deletes in small steps, so that other sessions never wait long. The statement has no name: a
+// named one would be prepared for every day that ever was.
 func (l *Logs) deleteOld(ctx context.Context, sql, part string) error {
 	s := statement{"", fmt.Sprintf(sql, pgx.Identifier{part}.Sanitize())}
 	for {

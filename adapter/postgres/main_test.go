@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// shared is one server for all tests of the package. It is started by the first that needs it.
+// shared is one server for all tests of the package. The first test that needs it starts it.
 var shared struct {
 	once      sync.Once
 	server    *server.Server
@@ -55,7 +55,7 @@ func database(t testing.TB) string {
 	return inDatabase(t, admin, name)
 }
 
-// inDatabase is a server's URL with another database.
+// inDatabase returns a server's URL with another database.
 func inDatabase(t testing.TB, of, name string) string {
 	t.Helper()
 	u, err := url.Parse(of)
@@ -78,7 +78,7 @@ func execute(t testing.TB, url, sql string) {
 	}
 }
 
-// number is what a query returns.
+// number returns the number that a query returns.
 func number(t testing.TB, url, sql string) (n int64) {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
@@ -92,7 +92,7 @@ func number(t testing.TB, url, sql string) (n int64) {
 	return n
 }
 
-// guest is the URL by which somebody connects who may read and write what is there now, but not change the schema.
+// guest returns a URL for a role that can read and write the existing tables, but not change the schema.
 func guest(t testing.TB, of string) string {
 	t.Helper()
 	u, err := url.Parse(of)
@@ -107,7 +107,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA carillon TO %[1]s; 
 	return u.String()
 }
 
-// untilBlocked returns when somebody waits for a lock in the database.
+// untilBlocked returns when a session waits for a lock in the database.
 func untilBlocked(t testing.TB, url string) {
 	t.Helper()
 	conn := client(t, url)
@@ -126,7 +126,8 @@ func untilBlocked(t testing.TB, url string) {
 	}
 }
 
-// emptied opens a store on a database that others have used, after it was emptied: many times as fast as a new one.
+// emptied empties a database that other tests have used and opens a store on it: many times as fast as a new
+// database.
 func emptied(t testing.TB, url string, config postgres.Config) *postgres.Store {
 	t.Helper()
 	store := open(t, url, config)

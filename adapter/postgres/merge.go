@@ -9,18 +9,18 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// merge reads the stretches of several shards as one, in order, and not much more of them than is asked for: each in small
-// pieces, and only those again that ran out.
+// merge reads the stretches of several shards as one, in order, and reads little more of them than the caller
+// asks for: it reads each stretch in small pieces, and reads again only from those that ran out.
 type merge struct {
-	by    *rowStatement // wakesInLanes once few of what came were of the lane that is asked for
+	by    *rowStatement // becomes wakesInLanes once few runs are of the lane asked for
 	read  func(ctx context.Context, calls ...call) error
 	lanes *carillon.WakeQuery // nil: all
-	reach int                 // how many runs are looked at for those of the lanes
+	reach int                 // how many runs are read to find those of the lanes
 	until carillon.Time
-	pos   func(*carillon.Run) carillon.WakePos // what they are in the order of
+	pos   func(*carillon.Run) carillon.WakePos // the order of the runs
 
 	stretches []*stretch
-	pending   []*carillon.Run // read and not yet handed out, in order
+	pending   []*carillon.Run // read and not yet returned, in order
 }
 
 // stretch is the part of a shard that was not read yet.
@@ -28,9 +28,9 @@ type stretch struct {
 	shard int
 	moved bool
 	after carillon.WakePos
-	turns int  // how often it was asked for
-	quota int  // how much of it was asked for last
-	got   int  // how much of that there was
+	turns int  // how often it was read
+	quota int  // how many runs the last read asked for
+	got   int  // how many runs it returned
 	cut   bool // there may be more of the lane, further on
 	last  carillon.Run
 }
@@ -39,7 +39,7 @@ func (m *merge) add(shard int, moved bool, after carillon.WakePos) {
 	m.stretches = append(m.stretches, &stretch{shard: shard, moved: moved, after: after})
 }
 
-// next returns the limit runs that follow; fewer at the end.
+// next returns the next limit runs; fewer at the end.
 func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 	for {
 		behind := m.holdUp(limit)
@@ -64,8 +64,8 @@ func (m *merge) next(ctx context.Context, limit int) ([]carillon.Run, error) {
 	return some, nil
 }
 
-// cutFirst is the stretch that was cut the earliest: enough waiting runs were passed over for one read. nil if none was.
-// A lane that is asked for is looked for to the end.
+// cutFirst returns the stretch that was cut at the earliest position: one read passed over enough waiting
+// runs there. nil if none was cut. A search for one lane goes on to the end.
 func (m *merge) cutFirst() (first *stretch) {
 	if m.lanes == nil || m.lanes.Lane != nil {
 		return nil
@@ -78,7 +78,7 @@ func (m *merge) cutFirst() (first *stretch) {
 	return first
 }
 
-// before are the stretches in which something may lie that comes before a position.
+// before returns the stretches that may contain a run before a position.
 func (m *merge) before(pos carillon.WakePos) (behind []*stretch) {
 	for _, s := range m.stretches {
 		if s.after.Less(pos) {
@@ -88,7 +88,8 @@ func (m *merge) before(pos carillon.WakePos) (behind []*stretch) {
 	return behind
 }
 
-// upTo is what was found before a stretch was cut, and the run that it was cut at, so that who asked can go on from there.
+// upTo returns the runs before the position where a stretch was cut, and the run at which it was cut, so that
+// the caller can go on from there.
 func (m *merge) upTo(cut *stretch, limit int) []carillon.Run {
 	some := make([]carillon.Run, 0, limit)
 	for _, run := range m.pending {
@@ -103,8 +104,8 @@ func (m *merge) upTo(cut *stretch, limit int) []carillon.Run {
 	return some
 }
 
-// share is how much of a stretch to read at first: its part, and a little more, since shards are not quite alike. Those who
-// left their due time are few; the others make up the page.
+// share is how many runs of a stretch to read first: its part, and a little more, since shards are not quite
+// alike. Few runs have left their due time; the others make up the page.
 func (m *merge) share(limit int) int {
 	many := 1
 	for _, s := range m.stretches {
@@ -116,7 +117,7 @@ func (m *merge) share(limit int) int {
 	return part + int(math.Sqrt(float64(part))) + 4
 }
 
-// holdUp returns the stretches in which something may lie that comes before the last of limit pending runs.
+// holdUp returns the stretches that may contain a run before the last of limit pending runs.
 func (m *merge) holdUp(limit int) []*stretch {
 	if len(m.pending) < limit {
 		return m.stretches
@@ -127,12 +128,13 @@ func (m *merge) holdUp(limit int) []*stretch {
 const (
 	// maxQuota bounds a piece, however often its stretch ran out.
 	maxQuota = 4096
-	// maxReach is how many runs of other lanes are passed over at a time: behind millions of them a statement would take
-	// too long.
+	// maxReach is how many runs of other lanes a statement passes over: to pass over millions would take too
+	// long.
 	maxReach = 20_000
 )
 
-// fill reads a piece of some stretches: their share, then a quarter of that, and more each time: most that ran out lack little.
+// fill reads a piece of some stretches: first their share, then a quarter of that, then more each time,
+// because most stretches that ran out lack little.
 func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 	ask := newRows(m.by)
 	byShard := map[[2]int]*stretch{}
@@ -160,7 +162,8 @@ func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 	if err := m.read(ctx, query); err != nil {
 		return err
 	}
-	if m.by == wakesInShards && m.lanes != nil && 2*wanted < got { // few are of the lanes: the server leaves out the others
+	// Few are of the lanes: from now on the server leaves out the others.
+	if m.by == wakesInShards && m.lanes != nil && 2*wanted < got {
 		m.by = wakesInLanes
 	}
 	slices.SortFunc(m.pending, func(a, b *carillon.Run) int {
@@ -200,8 +203,8 @@ func (m *merge) ask(ask *rows, s *stretch) {
 	ask.int(int64(s.quota))
 }
 
-// askFull names the lanes that are full: one by its columns, which is quicker to compare, several in a list, each between two
-// line breaks, which no queue has in its name.
+// askFull names the full lanes: a single one by its columns, which is faster to compare; several in a list,
+// each between two line breaks, because no queue has a line break in its name.
 func (m *merge) askFull(ask *rows) {
 	var full []carillon.Lane
 	if m.lanes != nil {

@@ -14,10 +14,11 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// Migrations are all steps that this program knows, first things first.
+// Migrations returns all migrations that this program knows, in order.
 func Migrations() []stored.Migration { return stored.Migrations(migrations) }
 
-// Script is all of it as SQL for people who apply it by hand: what is recorded there is not applied again.
+// Script returns all migrations as SQL, for people who apply them by hand. The script records each migration,
+// so that this program does not apply it again.
 func Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;\n", createSchema)
@@ -39,8 +40,9 @@ CREATE TABLE IF NOT EXISTS carillon.migration (version integer PRIMARY KEY, name
 	recordMigration = `INSERT INTO carillon.migration (version, name) VALUES ($1, $2)`
 )
 
-// migrate brings the schema to the version of this program. One that a newer program has migrated is refused: to write to
-// it would be to guess. It needs no right to change the schema where there is nothing to change.
+// migrate brings the schema to the version of this program. It refuses a schema that a newer program has
+// migrated: writing to it would be guessing. It needs no right to change the schema if there is nothing to
+// change.
 func (s *Store) migrate(ctx context.Context, keep bool) error {
 	all := Migrations()
 	newest := all[len(all)-1].Version
@@ -81,11 +83,13 @@ func appliedVersion(ctx context.Context, q interface {
 	return version, err
 }
 
-// seesOthers is for who waits for a lock: what others did until they let go of it is seen then, whatever the server's default is.
+// seesOthers is for a transaction that waits for a lock: it then sees what the holder wrote before it
+// released the lock, whatever the server's default is.
 var seesOthers = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
-// apply tries again and again where somebody holds a table that is to be changed, a dump for example: whoever waits for such a lock
-// for long makes everybody else wait who wants the table, so it waits in small pieces.
+// apply tries again and again while another session holds a table that must be changed, a dump for example.
+// It waits for the lock only a short time in each try, because all other sessions that want the table wait
+// behind it.
 func apply(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
 	for {
 		err := applyOnce(ctx, conn, m)
@@ -102,7 +106,7 @@ func apply(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
 	}
 }
 
-// lockPause is long compared with patience, so that others get on.
+// lockPause is long compared with patience, so that other sessions make progress.
 const lockPause = time.Second
 
 func applyOnce(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {

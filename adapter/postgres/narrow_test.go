@@ -66,8 +66,9 @@ func TestDeadLettersOfSeveralConnectionsComeLatestFirst(t *testing.T) {
 		run := c.Runs[0]
 		run.Rev = 1
 		commit(i, carillon.Change{Runs: []carillon.Run{run.End(carillon.Failed, "exit code 1", now)}})
-		// Dead letters of one millisecond come in the order of the connections' sequences. The server rounds to the nearest
-		// millisecond and this process rounds down, so the next letter waits for the second one.
+		// Dead letters of one millisecond come in the order of the connections' sequences. The server rounds
+		// to the nearest millisecond and this process rounds down, so the next letter waits for the second
+		// millisecond.
 		for written := carillon.Now(); carillon.Now() <= written+1; {
 			runtime.Gosched()
 		}
@@ -83,7 +84,8 @@ func TestDeadLettersOfSeveralConnectionsComeLatestFirst(t *testing.T) {
 	}
 }
 
-// A dump holds all tables for as long as it takes. Who waits for the lock that a migration needs keeps everybody else waiting.
+// A dump holds all tables until it ends. A session that waits for the lock that a migration needs would make
+// all other sessions wait.
 func TestAMigrationThatWaitsForATableHoldsUpNobody(t *testing.T) {
 	url := database(t)
 	before, _, _ := strings.Cut(postgres.Script(), "-- 0005_narrow.sql")
@@ -106,7 +108,7 @@ func TestAMigrationThatWaitsForATableHoldsUpNobody(t *testing.T) {
 		migrated <- err
 	}()
 	untilBlocked(t, url)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // they would wait for ever
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a failing test would wait for ever
 	defer cancel()
 	if _, err := other.Exec(ctx, `SELECT FROM carillon.run`); err != nil {
 		t.Errorf("others wait: %v", err)

@@ -12,13 +12,14 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// outlast commits changes one by one, each until it is known to be written. After an error it waits until the server is
-// back; a few more calls may then find out that their connection is not.
+// outlast commits changes one by one, each until it is known to be written. After an error it waits until the
+// server is back; a few more calls may then find that their connection is dead.
 func outlast(t *testing.T, store *postgres.Store, changes []carillon.Change, back <-chan struct{}) {
 	t.Helper()
 	for _, c := range changes {
 		for try := 0; ; try++ {
-			_, err := store.Commit(context.Background(), []carillon.Change{c}) // lost: an earlier try was written after all
+			// A change that is lost was written by an earlier try after all.
+			_, err := store.Commit(context.Background(), []carillon.Change{c})
 			if err == nil {
 				break
 			}
@@ -51,7 +52,7 @@ func TestAServerThatWasAwayIsFoundAgainWithAllThatWasCommitted(t *testing.T) {
 		<-back
 	}
 	var found []carillon.Run
-	for range 5 { // connections that were cut are found out one by one
+	for range 5 { // calls notice cut connections one by one
 		var err error
 		if found, err = store.Wakes(context.Background(), carillon.WakeQuery{Until: carillon.Never, Limit: 1000}); err == nil {
 			break

@@ -14,13 +14,13 @@ import (
 )
 
 var (
-	// A join filter that compares is a key of which only a part was looked up.
+	// A join filter with = means that only a part of a key was looked up.
 	reads = regexp.MustCompile(`Seq Scan on (run|job|history|dead|guard|definition|result|checkpoint|run_payload)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`)
 	sorts = regexp.MustCompile(`(?m)(^|->) *Sort  `)
 )
 
-// A plan is made when a table is empty and kept while it grows; nobody may have looked at it ever since. So it must be the
-// right one whatever the server thinks of the table.
+// A plan is made while a table is empty, and kept while the table grows; there may be no ANALYZE in between.
+// So the plan must be the right one whatever the server assumes about the table.
 func TestNoPlanReadsAWholeTable(t *testing.T) {
 	url := database(t)
 	open(t, url, postgres.Config{})
@@ -44,14 +44,14 @@ func TestNoPlanReadsAWholeTable(t *testing.T) {
 	}
 }
 
-// explain returns the plan that is kept for a statement, whatever its parameters are.
+// explain returns the plan that the server keeps for a statement, whatever its parameters are.
 func explain(t *testing.T, conn *pgx.Conn, s postgres.Statement) string {
 	t.Helper()
 	values := map[int]string{}
 	for _, p := range regexp.MustCompile(`\$(\d+)(::bigint\b(\[\])?)?`).FindAllStringSubmatch(s.SQL, -1) {
 		n, _ := strconv.Atoi(p[1])
 		if values[n] = cmp.Or(values[n], "NULL"); p[2] == "::bigint" {
-			values[n] = "1" // NULL would let the server leave out all days of history
+			values[n] = "1" // with NULL the server would leave out all days of history
 		}
 	}
 	var params []string

@@ -12,7 +12,7 @@ import (
 
 const now carillon.Time = 1_800_000_000_000
 
-// submissions are one-offs that are due now.
+// submissions returns the changes that submit one-offs that are due now.
 func submissions(t testing.TB, ids *carillon.IDs, n int) (changes []carillon.Change) {
 	t.Helper()
 	def := carillon.NewDefinition()
@@ -39,7 +39,7 @@ func commit(t testing.TB, store carillon.Store, changes ...carillon.Change) (los
 	return lost
 }
 
-// together commits to several stores at once and returns what each of them lost.
+// together commits to several stores at once and returns the lost changes of each.
 func together(t *testing.T, stores []*postgres.Store, changes func(i int) []carillon.Change) [][]int {
 	t.Helper()
 	lost := make([][]int, len(stores))
@@ -66,7 +66,7 @@ func TestOfSeveralNodesThatClaimTheSameRunsInAnyOrderOneGetsEach(t *testing.T) {
 		submits := submissions(t, ids, 60)
 		commit(t, stores[0], submits...)
 		lost := together(t, stores, func(i int) (claims []carillon.Change) {
-			for n := range submits { // each begins somewhere else, and the second goes backwards
+			for n := range submits { // each begins at another run, and the second goes backwards
 				at := (n + 20*i) % len(submits)
 				if i == 1 {
 					at = len(submits) - 1 - n

@@ -6,8 +6,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Definitions are nearly always the latest, which are in the rows of their jobs, by primary key; an older one is found by the key
-// of its table, beside that row.
+// Callers nearly always ask for the latest definition, which is in the row of the job, by primary key. An
+// older definition is found by the key of its table, together with that row.
 var (
 	jobsByKey = statement{"jobs_by_key", `SELECT ` + jobColumns + `, ` + definitionColumns + ` FROM carillon.job j WHERE j.id = ANY ($1::bigint[])`}
 
@@ -58,9 +58,9 @@ func (s *Store) jobs(ctx context.Context, by *statement, found *[]carillon.Job, 
 	}})
 }
 
-// Where a run can be: unfinished, by primary key; in history, by history_job, the last of that name; or, once history
-// has forgotten it, among the dead letters, by dead_run. Which record is the last is seen to by who asks: to sort them
-// would tempt the server to walk through history in that order.
+// A run can be unfinished, by primary key; in history, by history_job, the last of that name; or, once
+// history has forgotten it, among the dead letters, by dead_run. The caller finds the last record: sorting
+// them here would tempt the server to walk through history in that order.
 var (
 	runsByKey = forRows("runs_by_key", `shard int2 key, due int8 key, job int8 key`, `SELECT `+runColumns+`, j.name, j.type, j.owner
 FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job LEFT JOIN carillon.job j ON j.id = r.job`)
@@ -72,7 +72,8 @@ FROM ROWS x JOIN carillon.history h ON h.job = x.q_job AND h.due = x.q_due`)
 FROM ROWS x JOIN carillon.dead d ON d.job = x.q_job AND d.due = x.q_due`)
 )
 
-// Runs implements carillon.Store. It looks for a run in the order in which it moves, so that it is not missed on its way.
+// Runs implements carillon.Store. It reads the tables in the order in which a run moves through them, so that
+// it does not miss a run that moves meanwhile.
 func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
 	found := map[carillon.RunID]*carillon.Run{}
 	unfinished := newRows(runsByKey)
@@ -104,14 +105,14 @@ func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]c
 	return runs, nil
 }
 
-// withAbout reads runColumns and what the job's row says.
+// withAbout reads runColumns and the columns of the job.
 func (r *row) withAbout() carillon.Run {
 	run := r.unfinished()
 	run.About = &carillon.About{Name: r.name(), Type: r.name(), Owner: r.name()}
 	return run
 }
 
-// endedRuns looks for the runs that were not found yet.
+// endedRuns reads the runs that were not found yet.
 func (s *Store) endedRuns(ctx context.Context, ids []carillon.RunID, found map[carillon.RunID]*carillon.Run) error {
 	history, dead := newRows(historyByKey), newRows(deadByKey)
 	for _, id := range ids {
@@ -147,7 +148,7 @@ var (
 		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.run_payload o ON o.job = x.job AND o.due = x.due`)
 )
 
-// outputs reads what lies beside the runs.
+// outputs reads the outputs of the runs.
 func (s *Store) outputs(ctx context.Context, found map[carillon.RunID]*carillon.Run) error {
 	results, checkpoints, payloads := newRows(resultByKey), newRows(checkpointByKey), newRows(payloadByKey)
 	for id := range found {

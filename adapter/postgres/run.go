@@ -4,9 +4,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// The hot table, by primary key (shard, due, job). Each statement fails the batch unless it finds all of its rows as they
-// were decided on: an insert by the key, the others by dividing by zero. An update leaves alone what a run is born with,
-// and touches no index unless the wake changes.
+// The hot table, by primary key (shard, due, job). Each statement fails the batch unless all its rows are as
+// the changes were decided on: an insert by the key, the others by a division by zero. An update does not
+// write the columns that a run is born with, and changes no index unless the wake changes.
 var (
 	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8, covers int8, claimed int8, started int8,
   retry_of int8, version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, prio int2, flags int2,
@@ -31,12 +31,12 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 )
 
-// freeRun gives back the places of runs that must not be there. Only who takes such a place can be sure that nobody else
-// does meanwhile: they are inserted like the others, with revision 0.
+// freeRun removes the placeholders of runs that must not exist. Only a transaction that inserts such a row
+// can be sure that no other one does so meanwhile: these runs are inserted like the others, with revision 0.
 var freeRun = forRows("free_run", `shard int2 key, due int8 key, job int8 key`,
 	`DELETE FROM carillon.run r USING ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = 0`)
 
-// seeRun returns the revisions of those that exist.
+// seeRun returns the revisions of the runs that exist.
 var seeRun = forRows("see_run", `shard int2 key, due int8 key, job int8 key`,
 	`SELECT r.job, r.due, r.rev FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job`)
 
@@ -51,7 +51,7 @@ func (r *rows) insertRun(run *carillon.Run, rev int64) {
 	r.runKey(run.ID)
 	r.int(rev)
 	r.int(int64(run.Wake))
-	r.int(int64(run.Covers)) // always: it says whether the next run is to be planned
+	r.int(int64(run.Covers)) // always written: it says whether the next run must be planned
 	r.intOrNull(int64(run.Claimed))
 	r.intOrNull(int64(run.Started))
 	r.intOrNull(int64(run.RetryOf))
@@ -93,7 +93,7 @@ func (r *rows) deleteRun(run *carillon.Run) {
 	r.int(int64(run.Rev))
 }
 
-// runColumns are what unfinished reads.
+// runColumns are the columns that unfinished reads.
 const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retry_of, r.rev, r.version, r.seq, r.attempt, r.failures,
   r.losses, r.crashes, r.state, r.prio, r.flags, r.extra, r.ns, r.queue, r.worker, r.reason`
 

@@ -21,7 +21,7 @@ INSERT INTO carillon.session (id, kind, addr, profile, joined, beat, holds)
 SELECT x.id, x.kind, x.addr, x.profile, now.ms, now.ms, ''
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) x(id, kind, addr, profile), (SELECT carillon.clock() AS ms) now`}
 
-// Join refuses ids that are there already.
+// Join refuses ids that already exist.
 func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
 	var ids, kinds, addrs, profiles []string
 	for _, m := range members {
@@ -77,9 +77,9 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 
 var listSessions = statement{"list_sessions", `SELECT id, kind, addr, profile, joined, beat FROM carillon.session ORDER BY id`}
 
-// $1 SessionTime in milliseconds, $2 until when sessions may be ended. The clock is read once: who is old by it is so before
-// $2. Whose row is locked is passed over: it beats just now, or somebody else ends it. So this waits for nobody, and cannot
-// be part of a circle of those who wait for each other.
+// $1 SessionTime in milliseconds, $2 until when sessions can be ended. The clock is read once, so a session
+// that is too old by it was so before $2. Locked rows are skipped: such a session is beating at this moment,
+// or another node is ending it. So this statement never waits for a lock, and cannot be part of a deadlock.
 var expireSessions = statement{"expire_sessions", `
 WITH now AS MATERIALIZED (SELECT carillon.clock() AS ms), ended AS (
   DELETE FROM carillon.session WHERE id = ANY(ARRAY(
@@ -123,7 +123,7 @@ func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.
 	return list, nil
 }
 
-// It is read where nobody waits behind a long list.
+// The clock is read on a connection of the writers, where no call waits behind a long list.
 var readClock = statement{"read_clock", `SELECT carillon.clock()`}
 
 func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
@@ -137,12 +137,14 @@ func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
 	return now, nil
 }
 
-// write runs calls as one transaction on a connection of the commits: each of these is short, and so is the wait for one.
+// write runs calls as one transaction on a connection of the writers: each of these calls is short, and so is
+// the wait for a connection.
 func (s *Store) write(ctx context.Context, calls ...call) error {
 	return s.with(ctx, s.writers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
 }
 
-// beside runs calls that write as one transaction on a connection of the reads: no commit has to wait for them.
+// beside runs calls that write as one transaction on a connection of the readers, so that no commit has to
+// wait for them.
 func (s *Store) beside(ctx context.Context, calls ...call) error {
 	return s.with(ctx, s.readers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// The newest of what has arrived and says when it happened: a beat, which comes every second, or a commit. Both are by the
-// clock of the primary.
+// The newest arrived row that says when it was written: a beat, which comes every second, or a commit. Both
+// use the clock of the primary.
 var readLag = statement{"read_lag", `
 SELECT pg_is_in_recovery(), carillon.clock(), greatest(
   (SELECT max(beat) FROM carillon.session),
   floor(extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000)::bigint)`}
 
-// Lag is how old what this database shows may be; 0 if it is the primary. A replica cannot know what has not arrived, so
-// this is the age of the newest thing that has: while any node is alive, at most a beat more than the true lag. The clocks
-// of the two machines count into it.
+// Lag is how old the data that this database shows may be; 0 if it is the primary. A replica cannot know what
+// has not arrived, so this is the age of the newest data that has: while any node is alive, at most a beat
+// more than the true lag. A difference between the clocks of the two machines adds to it.
 func (s *Store) Lag(ctx context.Context) (time.Duration, error) {
 	var replica bool
 	var now, newest int64

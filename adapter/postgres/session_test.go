@@ -38,7 +38,7 @@ func TestCoordinator(t *testing.T) {
 	})
 }
 
-// Somebody may look for old sessions while their beats, which were late, are being written.
+// A node may look for old sessions while their beats, which are late, are being written.
 func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
 	url := database(t)
 	coordinator, conn := postgres.NewCoordinator(open(t, url, postgres.Config{})), client(t, url)
@@ -101,7 +101,7 @@ func TestTheClockIsReadWhileAllReadsWait(t *testing.T) {
 		}
 	})
 	untilBlocked(t, url)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // it would wait for ever
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a failing test would wait for ever
 	defer cancel()
 	if _, err := postgres.NewCoordinator(store).Now(ctx); err != nil {
 		t.Error(err)

@@ -11,15 +11,16 @@ type statement struct {
 	sql  string
 }
 
-// call is a statement with its parameters, all in binary form; row, if it is there, is handed each row of the result.
+// call is a statement with its parameters, all in binary form. row, if it is set, gets each row of the
+// result.
 type call struct {
 	*statement
 	params [][]byte
 	row    func(r *row) error
 }
 
-// rowStatement writes or locks many rows: in its SQL, ROWS stands for a table of the columns, a row each, and COUNT for the
-// number of them.
+// rowStatement writes or locks many rows. In its SQL, ROWS stands for a table with these columns, and COUNT
+// for the number of its rows.
 type rowStatement struct {
 	statement
 	columns []column
@@ -35,7 +36,8 @@ var columnTypes = map[string]struct {
 	"bool": {"boolean", oidBool, 1}, "text": {"text", oidText, 0}, "bytea": {"bytea", oidBytea, 0},
 }
 
-// forRows makes a statement; columns are name and type each, and "key" for one that is never the same for all rows.
+// forRows makes a statement. columns has a name and a type for each column, and "key" for a column that is
+// never the same for all rows.
 func forRows(name, columns, sql string) *rowStatement {
 	s := &rowStatement{statement: statement{name: name}, counted: strings.Contains(sql, "COUNT")}
 	var arrays, chosen []string
@@ -54,13 +56,14 @@ func forRows(name, columns, sql string) *rowStatement {
 		}
 		s.columns = append(s.columns, c)
 	}
-	// Side by side in a SELECT, the arrays are unpacked in step. In FROM each would be a table of its own first.
+	// Side by side in a SELECT, the arrays are unpacked in step. In FROM each would first become a separate
+	// table.
 	rows := fmt.Sprintf("(SELECT %s FROM (SELECT %s) u)", strings.Join(chosen, ", "), strings.Join(arrays, ", "))
 	s.sql = strings.NewReplacer("ROWS", rows, "COUNT", fmt.Sprintf("$%d::bigint", param+1)).Replace(sql)
 	return s
 }
 
-// rows are the rows that one statement is to write, gathered column by column. They are used again and again.
+// rows are the rows for one statement, collected column by column. They are reused.
 type rows struct {
 	of      *rowStatement
 	columns []column
@@ -108,7 +111,7 @@ func (r *rows) text(s string) {
 	r.at++
 }
 
-// textOrNull writes NULL for an empty one.
+// textOrNull writes NULL for an empty text.
 func (r *rows) textOrNull(s string) {
 	if s == "" {
 		r.null()
@@ -129,7 +132,7 @@ func (r *rows) bytes(b []byte) {
 
 func (r *rows) null() { r.columns[r.at].null(); r.at++ }
 
-// call is the statement with the rows gathered so far.
+// call returns the statement with the rows collected so far.
 func (r *rows) call() call {
 	r.values = r.values[:0]
 	for i := range r.columns {

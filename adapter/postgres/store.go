@@ -14,19 +14,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config is how a store is opened. The zero value is a good one.
+// Config configures a store. The zero value is a good configuration.
 type Config struct {
-	// KeepSchema leaves the schema as it is: one that is not of this program is refused instead of migrated. Days of history
-	// and of logs come and go all the same, where the database lets us.
+	// KeepSchema leaves the schema as it is: a schema of another version is refused instead of migrated. Days
+	// of history and of logs are still added and dropped, if the role has the right to.
 	KeepSchema bool
-	// Writers is how many writes go on at once, each on a connection of its own: two commits keep a server busy, and others
-	// that write seldom must not wait for them. Default 4.
+	// Writers is how many writes are in flight at once, each on its own connection: two commits keep a server
+	// busy, and the other, rare writes must not wait for them. Default 4.
 	Writers int
-	// Readers is how many reads go on at once. Default 4.
+	// Readers is how many reads are in flight at once. Default 4.
 	Readers int
-	// Timeout is how long a call may take before the server is taken to be out of reach. Default 30 s.
+	// Timeout is how long a call can take before the server counts as out of reach. Default 30 s.
 	Timeout time.Duration
-	// Logger hears what is no error but keeps something from being as it should. Default slog.Default().
+	// Logger is told of problems that are no errors but keep a part of the store from working as it should.
+	// Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -41,7 +42,7 @@ type Store struct {
 	maxReach int
 	flushes  sync.Pool // of *flush
 	forget   forgetter
-	refusal  sync.Once // says that days cannot be changed
+	refusal  sync.Once // logs that days cannot be changed
 }
 
 var _ carillon.Store = (*Store)(nil)
@@ -66,7 +67,7 @@ func Open(ctx context.Context, url string, config Config) (*Store, error) {
 	return s, nil
 }
 
-// prepare takes as long as it takes: a migration may have to write a large table anew.
+// prepare has no time limit: a migration may have to rewrite a large table.
 func (s *Store) prepare(ctx context.Context, config Config) error {
 	if err := s.migrate(ctx, config.KeepSchema); err != nil || config.KeepSchema {
 		return err
@@ -75,14 +76,14 @@ func (s *Store) prepare(ctx context.Context, config Config) error {
 	return s.addDays(ctx)
 }
 
-// Close waits for what is under way. What was committed is safe without it.
+// Close waits for calls in flight. Committed changes are safe without it.
 func (s *Store) Close() error {
 	s.writers.Close()
 	s.readers.Close()
 	return nil
 }
 
-// connect makes a pool; the first connection is made when somebody needs one.
+// connect makes a pool; a connection is made when it is first needed.
 func connect(url string, size int) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -92,7 +93,7 @@ func connect(url string, size int) (*pgxpool.Pool, error) {
 	config.MinConns = 0
 	config.AfterConnect = begin
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, 10*time.Second)
-	// A peer that is gone without a word is noticed between calls, too.
+	// Keep-alives notice a dead peer also between calls.
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	config.ConnConfig.DialFunc = dialer.DialContext
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {

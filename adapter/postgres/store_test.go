@@ -23,12 +23,12 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// borrowed lends a store the cursors of a model. The check compares them, but the places in them are a store's own: here
-// they are times, and none is given out twice.
+// borrowed lends a store the cursors of a model. The check compares cursors, but the places in them differ
+// from store to store: here they are times, and none is used twice.
 type borrowed struct {
 	carillon.Store
 	model *mem.Store
-	own   map[string]string // by the model's
+	own   map[string]string // the store's cursor, by the model's
 }
 
 func (b *borrowed) Commit(ctx context.Context, changes []carillon.Change) ([]int, error) {

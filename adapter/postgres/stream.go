@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// runStream is a source that has been read as far as after, a piece at a time.
+// runStream is a source that has been read up to after, a piece at a time.
 type runStream struct {
 	read  source
 	after carillon.RunPos
@@ -23,10 +23,10 @@ type foundRun struct {
 	pos carillon.RunPos
 }
 
-// source reads the rows after a position, and fewer than asked for only at its end.
+// source reads up to limit rows after a position. It returns fewer only at its end.
 type source func(ctx context.Context, after carillon.RunPos, limit int) ([]foundRun, error)
 
-// maxPiece bounds how much of a stream is read at once, however long nothing was wanted.
+// maxPiece bounds how much of a stream is read at once: while a search finds nothing, its pieces grow.
 const maxPiece = 4000
 
 func (s *runStream) fill(ctx context.Context) (err error) {
@@ -47,7 +47,7 @@ func (s *runStream) take() foundRun {
 	return first
 }
 
-// unfinished are those of all jobs by (due, job): a merge of the shards.
+// unfinished reads the unfinished runs of all jobs by (due, job): a merge of the shards.
 func (v *view) unfinished(q *carillon.RunQuery, start carillon.RunPos) source {
 	m := merge{by: dueInShards, read: v.read, until: carillon.Time(cmp.Or(q.To, math.MaxInt64)), pos: byDue}
 	if q.To != 0 {
@@ -71,7 +71,8 @@ func (v *view) unfinished(q *carillon.RunQuery, start carillon.RunPos) source {
 
 func byDue(run *carillon.Run) carillon.WakePos { return carillon.WakePos{Wake: run.ID.Due, ID: run.ID} }
 
-// Ended runs and dead letters of all jobs before a place, by the primary key; or those of one state, by history_bad.
+// Ended runs and dead letters of all jobs before a place, by the primary key; or those of one state, by
+// history_bad.
 var (
 	allEnded = statement{"all_ended", `SELECT pos, ` + endedColumns + ` FROM carillon.history WHERE pos < $1::bigint ORDER BY pos DESC LIMIT $2::bigint`}
 	allDead  = statement{"all_dead", `SELECT pos, ` + endedColumns + ` FROM carillon.dead WHERE pos < $1::bigint ORDER BY pos DESC LIMIT $2::bigint`}
@@ -107,8 +108,9 @@ func (v *view) ended(ctx context.Context, part carillon.RunPart, dead bool, ask 
 	return found, v.read(ctx, ask)
 }
 
-// Runs of one job before (due, place), latest first: that of a one-off by its key and the others by run_job, the ended by
-// history_job, the dead letters by dead_run. All but the ended are few enough to be sorted.
+// Runs of one job before (due, place), latest first: the run of a one-off by its key and the others by
+// run_job, the ended by history_job, the dead letters by dead_run. All but the ended are few enough to be
+// sorted.
 var (
 	jobUnfinished = statement{"job_unfinished", `SELECT * FROM (
   SELECT r.* FROM carillon.job j CROSS JOIN LATERAL (

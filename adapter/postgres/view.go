@@ -15,7 +15,8 @@ func (s *Store) view(ctx context.Context, f func(ctx context.Context, v *view) e
 		v := &view{conn: c}
 		err := f(ctx, v)
 		if v.begun && !c.IsClosed() {
-			end := c.do(ctx, transaction{plain: true}, call{statement: &statement{"", `ROLLBACK`}}) // nothing was written
+			// Nothing was written.
+			end := c.do(ctx, transaction{plain: true}, call{statement: &statement{"", `ROLLBACK`}})
 			if err == nil {
 				err = end
 			}

@@ -9,11 +9,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Stretches of the hot table, one for each shard, each read from a position on: those that wake when they are due, by the
-// primary key, and those that left their due time, by run_wake. Together they are one statement, so that a run that moves
-// from one to the other is in one of them. Where lanes are chosen there are up to quota runs among the next reach ones; cut
-// says that the run is the last of those, and of which lane it is does not matter then. That is more work for each of them, so a
-// lane that most runs are of is read like all. dueInShards is all by the primary key.
+// Stretches of the hot table, one for each shard, each read from a position on: runs that wake when they are
+// due, by the primary key, and runs that left their due time, by run_wake. Both are one statement, so that a
+// run that moves from one to the other is always in one of them. With lanes, the statement returns up to
+// quota runs out of the next reach runs. cut marks the last of these reach runs, which is returned whatever
+// its lane is. That is more work for each run, so a lane that most runs belong to is read like all lanes.
+// dueInShards reads all runs by the primary key.
 const (
 	stretchRow = `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key, after_job int8 key, until int8, queue text, prio int2,
   full_queue text, full_prio int2, full text, reach int8, quota int8`
@@ -34,7 +35,8 @@ SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM
   WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job) AND r.wake <= x.until AND r.wake <> r.due
   ORDER BY r.wake, r.due, r.job LIMIT x.quota) r WHERE x.moved`)
 
-	// Held runs alone: those that wait are passed over on the way, which takes a fraction of what it takes to count them.
+	// Held runs alone: the statement passes over waiting runs on the way, which takes a fraction of the time
+	// to count them.
 	heldInShards = forRows("held_in_shards", stretchRow, `WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
 SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
   WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until AND r.wake = r.due AND r.state <> 1
@@ -69,7 +71,7 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 	} else if q.Lane != nil || len(q.Full) > 0 {
 		m.reach, m.lanes = s.maxReach, &q
 	}
-	if q.Lane == nil && m.lanes != nil { // of each shard: altogether it is as much as in a lane
+	if q.Lane == nil && m.lanes != nil { // the shards share one reach
 		m.by, m.reach = wakesInLanes, max(m.reach/len(shardsOf(q.Shards)), 1)
 	}
 	first, err := s.firstDues(ctx, &q)
@@ -87,19 +89,20 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 	return m.next(ctx, cmp.Or(q.Limit, carillon.DefaultLimit))
 }
 
-// By the place of rows in the table, not by an index: each page is read once, whatever shards its rows are of. Only where more
-// rows are dead than alive, as far as the server knows, and the table is smaller than $1; asked once, not for every row.
+// In the order of rows in the table, not by an index: each page is read once, whatever shards its rows belong
+// to. Only if, as far as the server knows, more rows are dead than alive, and the table is smaller than $1;
+// that is checked once, not for every row.
 var firstDues = statement{"first_dues", `SELECT r.shard, min(r.due) FROM carillon.run r
 WHERE r.ctid >= '(0,0)'::tid AND (SELECT pg_relation_size(t) < $1::bigint
   AND pg_stat_get_dead_tuples(t) > greatest(100000, pg_stat_get_live_tuples(t)) FROM (SELECT 'carillon.run'::regclass AS t) t)
 GROUP BY r.shard`}
 
-// maxTable is up to what size the table is gone through to find out where shards begin: about a third of a second.
+// maxTable is the largest table that is scanned to find out where shards begin: about a third of a second.
 const maxTable = 512 << 20
 
-// firstDues says for a query from the very beginning where the shards begin. While somebody holds a transaction open, what
-// has ended since cannot be cleaned up, and by the index of each shard one would go past all of it in an order that visits
-// every page of the table again and again.
+// firstDues tells where the shards begin, for a query from the very beginning. While a session keeps a
+// transaction open, the rows of runs that have ended since cannot be cleaned up. A read by the index would
+// pass over all of them for each shard, in an order that visits every page of the table again and again.
 func (s *Store) firstDues(ctx context.Context, q *carillon.WakeQuery) (map[int]carillon.Time, error) {
 	if q.After != (carillon.WakePos{}) {
 		return nil, nil
@@ -125,12 +128,12 @@ func shardsOf(shards []int) []int {
 	return slices.Compact(shards)
 }
 
-// atDue is the run after which those that wake when they are due go on from a position.
+// atDue returns the run after which to go on, from a position, among the runs that wake at their due time.
 func atDue(after carillon.WakePos) carillon.RunID {
 	switch {
-	case after.ID.Due < after.Wake: // a run that was moved there comes before all that are due then
+	case after.ID.Due < after.Wake: // moved to a later time: it comes before all runs that are due then
 		return carillon.RunID{Due: after.Wake, Job: math.MinInt64}
-	case after.ID.Due > after.Wake: // and one that was moved forward behind them
+	case after.ID.Due > after.Wake: // moved to an earlier time: it comes after them
 		return carillon.RunID{Due: after.Wake, Job: math.MaxInt64}
 	}
 	return after.ID

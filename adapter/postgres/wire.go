@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// What values are to PostgreSQL: the numbers of its own types.
+// The object ids of PostgreSQL's types.
 const (
 	oidBool   = 16
 	oidBytea  = 17
@@ -17,9 +17,9 @@ const (
 	arrayHead = 20 // bytes before the elements of an array
 )
 
-// column is one column of many rows, as parameters in PostgreSQL's binary form. While all rows have the same value it is
-// one value and an empty array; the statement takes the one where the array has none. Most columns of most batches are
-// such, and an array costs the server as much to unpack as the row costs to write.
+// column is one column of many rows, as parameters in PostgreSQL's binary form. While all rows have the same
+// value, it is that one value and an empty array; the statement uses the value where the array has none. Most
+// columns of most batches are like that, and unpacking an array costs the server as much as writing the row.
 type column struct {
 	oid   uint32
 	size  int  // of a number in bytes; 0: of any length
@@ -28,8 +28,8 @@ type column struct {
 	many  bool
 	nulls bool   // in the array
 	array []byte // with room for the head
-	first []byte // the value of all rows while they have the same
-	none  bool   // which is NULL
+	first []byte // the value of all rows while it is the same
+	none  bool   // that value is NULL
 }
 
 func (c *column) reset() {
@@ -70,7 +70,7 @@ func (c *column) null() {
 	c.rows++
 }
 
-// spread writes the value that all rows so far have into the array.
+// spread writes the common value of all rows so far into the array.
 func (c *column) spread() {
 	c.many = true
 	for range c.rows {
@@ -92,7 +92,7 @@ func (c *column) nullElement() {
 	c.nulls = true
 }
 
-// params appends the array and, unless it is a key, the one value.
+// params appends the array and, unless it is a key, the common value.
 func (c *column) params(to [][]byte) [][]byte {
 	head := c.array[:0]
 	if c.many {
@@ -123,8 +123,8 @@ func bit(is bool) uint32 {
 	return 0
 }
 
-// clean is a text that PostgreSQL takes: it refuses what is no UTF-8 and the character 0, and one such row would fail all
-// others of its batch for ever.
+// clean returns a text that PostgreSQL accepts. PostgreSQL refuses invalid UTF-8 and the character 0, and one
+// such row would fail the other rows of its batch for ever.
 func clean(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
@@ -132,7 +132,7 @@ func clean(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }
 
-// Parameters of their own.
+// Single parameters.
 func int8Param(v int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(v)) }
 func int4Param(v int) []byte   { return binary.BigEndian.AppendUint32(nil, uint32(v)) }
 func int2Param(v int) []byte   { return binary.BigEndian.AppendUint16(nil, uint16(v)) }
@@ -149,7 +149,7 @@ func textOrNull(s string) []byte {
 	return textParam(s)
 }
 
-// int8Array is an array as one parameter.
+// int8Array returns an array as one parameter.
 func int8Array[T ~int64](values []T) []byte {
 	c := column{oid: oidInt8, size: 8, key: true}
 	c.reset()
@@ -177,7 +177,7 @@ func textArray(values []string) []byte {
 	return c.params(nil)[0]
 }
 
-// row is what a query returns, read column by column.
+// row is one row of a result, read column by column.
 type row struct {
 	values [][]byte
 	at     int
@@ -203,7 +203,7 @@ func (r *row) int() int64 {
 	return 0
 }
 
-// intOr reads a number; NULL is the usual one.
+// intOr reads a number; NULL is usual.
 func (r *row) intOr(usual int64) int64 {
 	if r.values[r.at] == nil {
 		r.at++
@@ -231,7 +231,7 @@ func (r *row) bytes() []byte {
 	return append(make([]byte, 0, len(v)), v...)
 }
 
-// names are the strings that one read has seen: few namespaces, queues and workers are named by many rows.
+// names are the strings that one read has seen: many rows share few namespaces, queues and workers.
 type names map[string]string
 
 func (n *names) of(b []byte) string {

@@ -91,7 +91,7 @@ func TestASearchGivesUpItsTurnAndGoesOnWhereItStood(t *testing.T) {
 
 func check(t *testing.T, got, want []carillon.JobID, pages int) {
 	t.Helper()
-	if len(got) != len(want) || pages != 15 { // 100 rows, 7 a turn
+	if len(got) != len(want) || pages != 15 { // 100 rows, 7 a page
 		t.Fatalf("%d on %d pages, want %d", len(got), pages, len(want))
 	}
 	for i := range got {

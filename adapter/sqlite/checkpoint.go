@@ -8,13 +8,13 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// maxLog is how long the write-ahead log may get. SQLite copies it back into the file after every 16 MB (see
-// writerPragmas) and then starts it again, but not while somebody reads from it; should readers follow each other without
-// a gap, the writer waits for them at this length.
+// maxLog is the length that the write-ahead log can reach. SQLite copies the log back into the file after
+// every 16 MB (see writerPragmas) and then starts it again, but not while a reader reads from it. If readers
+// follow each other without a gap, the writer waits for them at this length.
 const maxLog = 128 << 20
 
-// tend sees to the log after a commit. The commit stands whatever happens here; but a disk that fails now would fail the
-// next one too.
+// tend truncates the log after a commit if it is too long. The commit stands whatever happens here; but a
+// disk that fails now would fail the next commit too.
 func (s *Store) tend() {
 	info, err := os.Stat(s.path + "-wal")
 	if err != nil || info.Size() < s.maxLog {

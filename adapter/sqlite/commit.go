@@ -9,7 +9,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Commit implements carillon.Store. It does not stop half way when ctx ends: the others in the batch would pay for it.
+// Commit implements carillon.Store. It does not stop half way when ctx ends: the other changes of the batch
+// would pay for it.
 func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -27,9 +28,10 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	return lost, nil
 }
 
-// write runs a function in a transaction of the one writer. After an error of the disk nobody knows what it holds: the
-// system forgets a page that it could not write, so a second try would succeed and lose it. Then all writes are refused
-// until the file is opened again. A full disk is no such error: the transaction is undone, and there may be room later.
+// write runs a function in a transaction of the one writer. After a disk error the content of the disk is
+// unknown: the operating system drops a page that it could not write, so a second try would succeed and lose
+// the page. So the store then refuses all writes until the file is opened again. A full disk is no such
+// error: the transaction is undone, and there may be room later.
 func (s *Store) write(f func(w *writer) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +57,7 @@ func (s *Store) write(f func(w *writer) error) error {
 	return err
 }
 
-// breaks says that the disk or the file is not what it should be.
+// breaks says whether an error means that the disk or the file is damaged.
 func breaks(err error) bool {
 	switch sqlite.ErrCode(err).ToPrimary() {
 	case sqlite.ResultIOErr, sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultCantOpen, sqlite.ResultNoLFS:
@@ -64,15 +66,16 @@ func breaks(err error) bool {
 	return false
 }
 
-// errTorn says that a change was written in part before one of its rows was seen to be lost.
+// errTorn says that part of a change was written before one of its rows turned out to be lost.
 var errTorn = errors.New("a change was torn")
 
-// wary is for how many commits changes are written with care once one was torn.
+// wary is for how many commits changes are written with care after one was torn.
 const wary = 16
 
-// apply writes the changes in order and returns the indexes of the lost ones. It trusts that a change whose first row
-// stands will stand whole: not to would cost a quarter more. Where that is wrong all is undone and done again with care,
-// and so are the next commits: who loses once may lose often.
+// apply writes the changes in order and returns the indexes of the lost ones. It assumes that a change whose
+// first row is not lost is not lost at all: without this assumption a commit would cost a quarter more. If
+// the assumption is wrong, apply undoes everything and writes it again with care. The next commits are
+// written with care too, because one loss is often followed by more.
 func (w *writer) apply(changes []carillon.Change) (lost []int, err error) {
 	if w.wary == 0 {
 		lost, err = putAll(changes, w.put)
@@ -101,7 +104,7 @@ func putAll(changes []carillon.Change, put func(*carillon.Change) (bool, error))
 	return lost, nil
 }
 
-// putWithCare writes a change so that it can be taken back by itself.
+// putWithCare writes a change so that it can be undone alone.
 func (w *writer) putWithCare(c *carillon.Change) (won bool, err error) {
 	if err := w.savepoint.exec(); err != nil {
 		return false, err
@@ -116,8 +119,8 @@ func (w *writer) putWithCare(c *carillon.Change) (won bool, err error) {
 	return won, w.release.exec()
 }
 
-// put writes a change row by row, each only if it is still as it was decided on. false: the first row is not, and
-// nothing was written.
+// put writes a change row by row, each row only if it is still as it was when the change was decided. false:
+// the first row is not, and nothing was written.
 func (w *writer) put(c *carillon.Change) (won bool, err error) {
 	p := progress{}
 	if c.Job != nil {
@@ -135,7 +138,7 @@ func (w *writer) put(c *carillon.Change) (won bool, err error) {
 	return p.on(), p.err
 }
 
-// progress is how far the rows of a change have been written.
+// progress says how many rows of a change have been written, and whether writing goes on.
 type progress struct {
 	written int
 	lost    bool

@@ -14,8 +14,8 @@ import (
 	lite "zombiezen.com/go/sqlite"
 )
 
-// swap puts another file in the place of all that are open under a path, and returns what puts them back. It is how a
-// disk fails here: /dev/full has no room, /dev/null takes everything and cannot be synced.
+// swap replaces every open file of a path by another file, and returns a function that puts them back. This
+// is how a disk fails here: /dev/full has no room, /dev/null takes everything and cannot be synced.
 func swap(t *testing.T, path, other string) (restore func()) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")

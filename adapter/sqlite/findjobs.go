@@ -11,11 +11,12 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// maxScan is after how many rows a search gives up its turn.
+// maxScan is after how many rows a search returns the page that it has; the caller continues with the next
+// page.
 const maxScan = 20_000
 
-// Newest first: by primary key, or, where a label is asked for, by the key of job_label. The last column
-// says whether the row is wanted as far as plain columns can tell; the others are not even read.
+// Newest first: by primary key or, for a query with a label, by the key of job_label. The last column says
+// whether the plain columns of the row match the query; of a row that does not match, nothing else is read.
 const (
 	jobFilter = `, (?2 IS NULL OR j.ns = ?2) AND (?3 IS NULL OR j.owner = ?3) AND (?4 IS NULL OR j.type = ?4) AND (?5 IS NULL OR j.name = ?5)
   AND (?6 = 0 OR j.created >= ?6) AND (?7 = 0 OR j.created < ?7) AND (?8 = 0 OR (1 << j.state) & ?8)`
@@ -81,7 +82,7 @@ func bindJobQuery(q *carillon.JobQuery, label carillon.Label) func(*sqlite.Stmt)
 		stmt.BindInt64(7, int64(q.CreatedTo))
 		stored := int64(0)
 		for _, state := range q.States {
-			if state == carillon.Finished { // as what it is stored
+			if state == carillon.Finished { // stored as active
 				state = carillon.Active
 			}
 			stored |= 1 << state
@@ -95,8 +96,8 @@ func bindJobQuery(q *carillon.JobQuery, label carillon.Label) func(*sqlite.Stmt)
 	}
 }
 
-// idRange is where jobs of the time that is asked for can be. Ids rise with time, but a clock that was set back makes
-// them run ahead of it, and no more than a day, one hopes.
+// idRange returns the range of ids in which jobs of the queried time can be. Ids rise with time, but after a
+// clock was set back they run ahead of it. The range allows for one day of that.
 func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
 	const day = carillon.Time(24 * time.Hour / time.Millisecond)
 	before = cmp.Or(q.Before, math.MaxInt64)
@@ -109,7 +110,7 @@ func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
 	return first, before
 }
 
-// wanted reads a job with the state that follows from its runs.
+// wanted reads a job, with the state that follows from its runs, and says whether the query wants it.
 func (r *reader) wanted(q *carillon.JobQuery, stmt *sqlite.Stmt) (job carillon.Job, wanted bool, err error) {
 	if !stmt.ColumnBool(jobWanted) {
 		return job, false, nil
@@ -136,15 +137,15 @@ func (r *reader) wanted(q *carillon.JobQuery, stmt *sqlite.Stmt) (job carillon.J
 	return job, slices.Contains(q.Latest, carillon.LatestOf(unfinished, ended)), nil
 }
 
-// The unfinished runs of a job: the one of a one-off by its key, all others by run_job. And the ended run with the latest
-// due time of those that had begun, by history_job.
+// The unfinished runs of a job: the first run of a one-off by its key, all others by run_job. And, by
+// history_job, the ended run with the latest due time among those that had begun.
 const (
 	firstOfJob  = `SELECT ` + runColumns + ` FROM run WHERE due = ? AND job = ? AND extra = 0`
 	extraOfJob  = `SELECT ` + runColumns + ` FROM run INDEXED BY run_job WHERE job = ? AND extra = 1`
 	latestBegun = `SELECT pos, ` + endedColumns + ` FROM history WHERE job = ? AND attempt > 0 ORDER BY due DESC, pos DESC LIMIT 1`
 )
 
-// unfinishedOf returns the unfinished runs of a job; unless all, only whether there is one.
+// unfinishedOf returns the unfinished runs of a job; without all, only one of them, if there is any.
 func (r *reader) unfinishedOf(id carillon.JobID, due carillon.Time, all bool) (runs []carillon.Run, err error) {
 	take := func(stmt *sqlite.Stmt) (bool, error) {
 		runs = append(runs, r.unfinished(stmt))
@@ -171,7 +172,7 @@ func (r *reader) lastBegun(id carillon.JobID) (last *carillon.Run, err error) {
 	return last, err
 }
 
-// lastOf is the run that a job is summed up by. due is that of a one-off.
+// lastOf returns the run that sums up a job, see carillon.LastOf. due is the due time of a one-off.
 func (r *reader) lastOf(id carillon.JobID, due carillon.Time) (*carillon.Run, error) {
 	unfinished, err := r.unfinishedOf(id, due, true)
 	if err != nil {

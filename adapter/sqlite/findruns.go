@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// FindRuns implements carillon.Store. It merges streams of rows that are each in the order of the query.
+// FindRuns implements carillon.Store. It merges streams of rows; each stream is in the order of the query.
 func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillon.RunPage, err error) {
 	start, err := q.Start()
 	if err != nil {
@@ -32,13 +32,14 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 	return f.page, err
 }
 
-// part is a stretch of the answer: streams that are merged, and the position they begin after.
+// part is a section of the answer: the streams to merge, and the position after which they begin.
 type part struct {
 	start   carillon.RunPos
 	sources []source
 }
 
-// partsFrom says what makes up the answer from a position on. What cannot hold what is asked for is left out.
+// partsFrom returns the parts of the answer from a position on. It leaves out sources that cannot hold a
+// wanted run.
 func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 	states := stateBits(q.Within())
 	hot := states == 0 || states&unfinishedStates != 0
@@ -79,7 +80,7 @@ func stateBits(states []carillon.State) (bits int64) {
 	return bits
 }
 
-// endedSources goes through the few that did not succeed by themselves if only such are asked for.
+// endedSources reads the few runs that did not succeed by their own index if the query wants only those.
 func endedSources(states int64) []source {
 	if states == 0 || states&(1<<carillon.Succeeded) != 0 {
 		return []source{allEnded}
@@ -101,12 +102,12 @@ type finder struct {
 	limit   int
 	maxScan int
 	page    carillon.RunPage
-	last    carillon.RunPos // of the page
+	last    carillon.RunPos // position of the last run on the page
 	scanned int
 }
 
-// merge takes from the streams, first things first, until they end, the page is full, or the search has taken long
-// enough. done: the page is as it should be.
+// merge takes rows from the streams in order until the streams end, the page is full, or the search has read
+// enough rows. done: the page is complete.
 func (f *finder) merge(streams []*runStream) (done bool, err error) {
 	for {
 		first := firstOf(streams)
@@ -134,7 +135,7 @@ func (f *finder) merge(streams []*runStream) (done bool, err error) {
 	}
 }
 
-// wanted reads the row unless its plain columns say that it is not wanted.
+// wanted reads the row unless its plain columns already rule it out.
 func (f *finder) wanted(s *runStream) (run carillon.Run, wanted bool, err error) {
 	if !s.wanted {
 		return run, false, nil
@@ -152,7 +153,7 @@ func firstOf(streams []*runStream) (first *runStream) {
 	return first
 }
 
-// comesBefore is the order of the parts that are merged of several streams: falling.
+// comesBefore is the order of the parts that merge several streams: descending.
 func comesBefore(a, b carillon.RunPos) bool {
 	if a.Due != b.Due {
 		return a.Due > b.Due
@@ -160,7 +161,7 @@ func comesBefore(a, b carillon.RunPos) bool {
 	return a.Place > b.Place
 }
 
-// within narrows a position in rising order to the due times that are asked for.
+// within narrows a position in ascending order to the queried due times.
 func within(q *carillon.RunQuery, start carillon.RunPos) (due carillon.Time, job carillon.JobID) {
 	if start.Due < q.From {
 		return q.From, math.MinInt64

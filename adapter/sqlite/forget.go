@@ -10,10 +10,12 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// forgetter remembers how far history has been searched.
+// forgetter remembers how far Forget has searched the history.
 type forgetter struct {
-	mu sync.Mutex // one at a time: positions of what is removed are given out again
-	// passed is a position up to which no record goes by the server's rule: it was removed, or has an expiry of its own.
+	// mu lets one Forget run at a time, because SQLite reuses the positions of removed records.
+	mu sync.Mutex
+	// passed is a position. The server's rule applies to no record up to it: the record was removed, or has
+	// its own expiry.
 	passed int64
 }
 
@@ -24,7 +26,8 @@ type past struct {
 	dead bool
 }
 
-// Forget implements carillon.Store. What is to go is found by a reader, so that the writer is held only to remove it.
+// Forget implements carillon.Store. A reader finds the records to remove, so that the writer is held only to
+// remove them.
 func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
 	if limit <= 0 {
 		return 0, nil
@@ -59,8 +62,8 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 	return forgotten, nil
 }
 
-// What may go: by the server's rule in the order of ending, from where the last search stood, and by its own expiry by
-// history_expires; dead letters by dead_ended and dead_expires.
+// Records that can go. By the server's rule: in the order of ending, from where the last search stopped. By
+// their own expiry: by history_expires. Dead letters: by dead_ended and dead_expires.
 const (
 	historyByRule = `SELECT pos, job, due, ended FROM history WHERE pos > ? AND expires IS NULL ORDER BY pos`
 	historyByOwn  = `SELECT pos, job, due FROM history INDEXED BY history_expires
@@ -71,8 +74,8 @@ WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, pos`
 	lastHistory = `SELECT coalesce(max(pos), 0) FROM history`
 )
 
-// maxYoung is behind how many records that are to be kept a search still looks for some that are not. Records come
-// nearly in the order of their time: that many may have come with a clock that was fast.
+// maxYoung is how many records that must stay a search passes before it stops looking for older ones behind
+// them. Records are nearly in the order of their time, but a clock that was fast may have written that many.
 const maxYoung = 1000
 
 func (r *reader) overdue(rule carillon.Retention, now carillon.Time, limit int, passed int64) (found []past, reached int64, err error) {
@@ -127,7 +130,8 @@ func (r *reader) overdueByRule(until carillon.Time, limit int, passed int64) (fo
 	return found, reached, err
 }
 
-// Removal, by primary keys. What lies beside a run goes with the last record of it, a one-off job with the last of all.
+// Removal, by primary keys. The output of a run goes with the run's last record, a one-off job with the last
+// record of all.
 const (
 	deleteHistory = `DELETE FROM history WHERE pos = ?1 AND job = ?2 AND due = ?3`
 	deleteLetter  = `DELETE FROM dead WHERE pos = ?1 AND job = ?2 AND due = ?3`
@@ -146,7 +150,7 @@ RETURNING ns, version, due, spec`
 	dropGuard         = `DELETE FROM guard WHERE ns = ? AND key = ?`
 )
 
-// remove deletes one record and what was kept for its sake.
+// remove deletes one record and the rows that were kept only for it.
 func (w *writer) remove(p past, forgotten *int) error {
 	record := &w.deleteHistory
 	if p.dead {
@@ -180,7 +184,7 @@ func (w *writer) removeJob(id carillon.JobID) error {
 		return stmt.Reset()
 	}
 	namespace, version, due, spec := stmt.ColumnText(0), stmt.ColumnInt64(1), carillon.Time(stmt.ColumnInt64(2)), blob(stmt, 3)
-	if err := w.deleteJob.exec(); err != nil { // to its end
+	if err := w.deleteJob.exec(); err != nil { // runs it to its end
 		return err
 	}
 	if version > 1 {

@@ -18,7 +18,7 @@ const (
 
 func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
 	switch {
-	case g.Value == nil && g.Rev == 0: // only compared: there must be none
+	case g.Value == nil && g.Rev == 0: // compare only: there must be none
 		w.seeGuard.text(1, g.Namespace)
 		w.seeGuard.text(2, g.Key)
 		rev, err := w.seeGuard.one()
@@ -41,7 +41,7 @@ func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
 	return w.updateGuard.hits()
 }
 
-// By primary key; the second a range of it, which is read until a key no longer begins with the prefix.
+// By primary key. guardsFrom reads a range of it, until a key no longer begins with the prefix.
 const (
 	guardByKey = `SELECT ns, key, rev, value FROM guard WHERE ns = ? AND key = ?`
 	guardsFrom = `SELECT ns, key, rev, value FROM guard WHERE ns = ? AND key >= ? ORDER BY key`

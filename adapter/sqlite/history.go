@@ -5,7 +5,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// History appends. A dead letter replaces one of the same run by dead_run; a redriven one is found by it.
+// The history is appended to. A dead letter replaces one of the same run by dead_run; a redrive finds its
+// letter by it too.
 const (
 	endedColumns = `ns, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
   crashes, state, prio, queue, name, type, owner, worker, reason`
@@ -59,7 +60,7 @@ func (w *writer) redrive(id carillon.RunID) (bool, error) {
 	return w.deleteDead.hits()
 }
 
-// ended reads pos and endedColumns. dead says which of its two expiries the row carries.
+// ended reads pos and endedColumns. dead says which of the run's two expiries the row carries.
 func (r *reader) ended(stmt *sqlite.Stmt, dead bool) (run carillon.Run, pos int64) {
 	run = carillon.Run{
 		Namespace: r.name(stmt, 1),
@@ -80,7 +81,7 @@ func (r *reader) ended(stmt *sqlite.Stmt, dead bool) (run carillon.Run, pos int6
 	return run, stmt.ColumnInt64(0)
 }
 
-// What lies beside runs, by primary key; the last one is kept.
+// The output of runs, by primary key. The last value is kept.
 const (
 	putResult = `INSERT INTO result (due, job, ns, value) VALUES (?, ?, ?, ?)
 ON CONFLICT (due, job) DO UPDATE SET value = excluded.value`

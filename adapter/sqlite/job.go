@@ -5,15 +5,16 @@ import (
 	"github.com/carillon-run/carillon/stored"
 )
 
-// The job row, by primary key. What is due is written once, see the column.
+// The job row, by primary key. The column due is written once: see its comment in the schema.
 const (
 	insertJob = `INSERT INTO job (id, ns, rev, version, state, created, updated, due, name, type, owner, spec, payload)
 VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
-	// updateJob writes what is not of the definition, if the definition is still of the same version.
+	// updateJob writes the columns outside the definition, if the definition still has the same version.
 	updateJob = `UPDATE job SET rev = rev + 1, state = ?4, updated = ?5 WHERE id = ?1 AND rev = ?2 AND version = ?3`
 
-	// readJob is asked when it was not, or is to be replaced.
+	// readJob runs if updateJob found no row: the change is lost, or it brings a new version of the
+	// definition.
 	readJob = `SELECT ns, due, spec FROM job WHERE id = ? AND rev = ?`
 
 	moveJob = `INSERT OR REPLACE INTO definition (job, version, ns, name, type, owner, spec, payload)
@@ -68,7 +69,7 @@ func (w *writer) submit(job *carillon.Job) (bool, error) {
 	return true, w.label(job.Namespace, job.ID, job.Labels)
 }
 
-// define gives the job a definition of another version and keeps the one before.
+// define gives the job a definition of another version and keeps the previous one.
 func (w *writer) define(job *carillon.Job) (bool, error) {
 	w.readJob.int(1, int64(job.ID))
 	w.readJob.int(2, int64(job.Rev))
@@ -111,7 +112,7 @@ func (w *writer) define(job *carillon.Job) (bool, error) {
 	return true, w.label(namespace, job.ID, job.Labels)
 }
 
-// Labels by primary key; only jobs that have some pay for them.
+// Labels, by primary key. Only jobs that have labels pay for them.
 const (
 	insertLabel = `INSERT OR IGNORE INTO job_label (ns, key, value, job) VALUES (?, ?, ?, ?)`
 	deleteLabel = `DELETE FROM job_label WHERE ns = ? AND key = ? AND value = ? AND job = ?`

@@ -21,7 +21,7 @@ func count(t *testing.T, store *Store, table string) (n int64) {
 	return stmt.ColumnInt64(0)
 }
 
-// What no query shows any more must be gone all the same, or the file grows for ever.
+// Rows that no query shows any more must be gone too, or the file grows for ever.
 func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	store := openAt(t, filepath.Join(t.TempDir(), "carillon.db"))
 	commit := func(c carillon.Change) {

@@ -13,10 +13,11 @@ import (
 //go:embed migration/*.sql
 var migrations embed.FS
 
-// Migrations are all steps that this program knows, first things first.
+// Migrations returns all steps that this program knows, in order.
 func Migrations() []stored.Migration { return stored.Migrations(migrations) }
 
-// Script is all of it as SQL for people who apply it by hand: what is recorded there is not applied again.
+// Script returns all steps as SQL for people who apply them by hand. It records each step, so that the
+// program does not apply it again.
 func Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;\n", migrationTable)
@@ -29,8 +30,8 @@ func Script() string {
 
 const migrationTable = `CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied INTEGER NOT NULL)`
 
-// migrate brings the file to the version of this program: numbered files, forward only, one transaction each. A file
-// that a newer program has written is refused: to write to it would be to guess.
+// migrate brings the file to the version of this program: numbered files, forward only, one transaction each.
+// It refuses a file that a newer program has written: to write to it would be to guess.
 func migrate(conn *sqlite.Conn) error {
 	all := Migrations()
 	if err := sqlitex.ExecuteTransient(conn, migrationTable, nil); err != nil {
@@ -70,7 +71,7 @@ func apply(conn *sqlite.Conn, m stored.Migration) (err error) {
 		return err
 	}
 	defer end(&err)
-	// Another process may have been quicker; what it applied must not be applied again.
+	// Another process may have been quicker; a step that it applied must not be applied again.
 	if applied, err := appliedVersion(conn); err != nil || applied >= m.Version {
 		return err
 	}

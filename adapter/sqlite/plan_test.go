@@ -8,7 +8,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// A query that falls back to a scan or a sort is as right as before and a thousand times slower, so plans are tested.
+// A query that falls back to a scan or a sort is still correct but a thousand times slower, so plans are
+// tested.
 func TestPlans(t *testing.T) {
 	store, err := Open(filepath.Join(t.TempDir(), "carillon.db"))
 	if err != nil {
@@ -65,7 +66,7 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// sorts is what a plan says where no index has the order.
+// sorts is the step of a plan that sorts because no index has the order.
 const sorts = "USE TEMP B-TREE FOR ORDER BY"
 
 func explain(t *testing.T, conn *sqlite.Conn, query string) (plan []string) {

@@ -7,7 +7,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// By primary key; an older definition by the key of its table, beside the row of its job.
+// By primary key. An older definition is read by the key of its table and joined to the row of its job.
 const (
 	jobsFrom = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload FROM job j WHERE j.id >= ? ORDER BY j.id`
 	jobOlder = `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
@@ -43,16 +43,18 @@ func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon
 	return found, err
 }
 
-// nearby is how many rows are stepped over to the next one that is wanted: to search for it anew would take longer.
+// nearby is how many rows latest steps over to reach the next wanted row: a new search for it would take
+// longer.
 const nearby = 8
 
-// latest reads the newest versions of jobs. Those that are due one after the other mostly lie so too.
+// latest reads the newest versions of jobs. Jobs that are due one after the other mostly lie one after the
+// other too.
 func (r *reader) latest(ids []carillon.JobVersion, each func(id carillon.JobVersion, job carillon.Job)) error {
 	stmt, err := r.conn.Prepare(jobsFrom)
 	if err != nil {
 		return err
 	}
-	at, on := carillon.JobID(0), false // the row that the statement stands on, if it does
+	at, on := carillon.JobID(0), false // the row that the statement stands on, if any
 	for _, id := range ids {
 		for n := 0; !on || at != id.Job; n++ {
 			if !on || at > id.Job || n == nearby {
@@ -100,8 +102,8 @@ func (r *reader) older(id carillon.JobVersion) (job carillon.Job, found bool, er
 	return job, true, stmt.Reset()
 }
 
-// Where a run can be: unfinished, by primary key; in history, by history_job, the last of that name; or, once history
-// has forgotten it, among the dead letters, by dead_run.
+// A run can be in three places: unfinished, by primary key; in history, by history_job, where the last record
+// of the run counts; or, once history has forgotten it, among the dead letters, by dead_run.
 const (
 	runByKey     = `SELECT ` + runColumns + ` FROM run WHERE due = ?1 AND job = ?2`
 	historyByKey = `SELECT pos, ` + endedColumns + ` FROM history WHERE job = ?2 AND due = ?1 ORDER BY pos DESC LIMIT 1`
@@ -160,7 +162,7 @@ func byKey(id carillon.RunID) func(*sqlite.Stmt) {
 // aboutJob is by primary key.
 const aboutJob = `SELECT name, type, owner FROM job WHERE id = ?`
 
-// fillAbout reads what an unfinished run does not repeat of its job.
+// fillAbout reads the fields of the job that an unfinished run does not repeat.
 func (r *reader) fillAbout(run *carillon.Run) error {
 	run.About = &carillon.About{}
 	return r.rows(aboutJob, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(run.ID.Job)) }, func(stmt *sqlite.Stmt) (bool, error) {
@@ -176,7 +178,7 @@ const (
 	payloadByKey    = `SELECT value FROM run_payload WHERE due = ? AND job = ?`
 )
 
-// output reads what lies beside a run; nil if nothing.
+// output reads the output of a run; nil if there is none.
 func (r *reader) output(id carillon.RunID) (*carillon.Output, error) {
 	var out carillon.Output
 	for query, to := range map[string]*[]byte{resultByKey: &out.Result, checkpointByKey: &out.Checkpoint, payloadByKey: &out.Payload} {

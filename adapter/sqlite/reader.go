@@ -4,7 +4,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// rows runs a query and hands its rows to a function until that says false.
+// rows runs a query and passes each row to a function until the function returns false.
 func (r *reader) rows(query string, bind func(*sqlite.Stmt), row func(*sqlite.Stmt) (more bool, err error)) error {
 	stmt, err := r.conn.Prepare(query)
 	if err != nil {

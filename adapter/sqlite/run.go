@@ -5,8 +5,8 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// The hot table, by primary key (due, job). An update leaves alone what a run is born with; that extra stays as it is
-// spares the index run_job.
+// The hot table, by primary key (due, job). An update does not write the columns that a run is born with. One
+// of them is extra: because it never changes, an update does not touch the index run_job.
 const (
 	insertRun = `INSERT INTO run (due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
   crashes, state, prio, flags, extra, ns, queue, worker, reason)
@@ -20,7 +20,7 @@ WHERE due = ?1 AND job = ?2 AND rev = ?3`
 	seeRun    = `SELECT rev FROM run WHERE due = ? AND job = ?`
 )
 
-// putRun writes one run where it belongs now.
+// putRun writes one run to the table that it belongs to now.
 func (w *writer) putRun(run *carillon.Run) (hit bool, err error) {
 	switch {
 	case run.State.Ended():
@@ -84,7 +84,7 @@ func (w *writer) update(run *carillon.Run) (bool, error) {
 	return stmt.hits()
 }
 
-// end moves a run out of the hot table; one that never was in it (Rev 0) is only recorded.
+// end moves a run out of the hot table. A run that never was in it (Rev 0) is only recorded.
 func (w *writer) end(run *carillon.Run) (bool, error) {
 	if run.Rev == 0 {
 		w.seeRun.int(1, int64(run.ID.Due))
@@ -109,7 +109,7 @@ func (w *writer) end(run *carillon.Run) (bool, error) {
 	return true, w.record(&w.insertDead, run, run.DeadExpires)
 }
 
-// runColumns are what unfinished reads.
+// runColumns are the columns that unfinished reads.
 const runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
   crashes, state, prio, flags, extra, ns, queue, worker, reason`
 

@@ -4,15 +4,16 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// statement is a prepared statement of the writer. It remembers what is bound, because SQLite keeps it from one run to
-// the next: most of a row is the same as in the row before, and to bind it again would cost a tenth of the write.
+// statement is a prepared statement of the writer. It remembers the bound values, because SQLite keeps them
+// from one execution to the next: most values of a row are the same as in the row before, and binding them
+// again would cost a tenth of the write.
 type statement struct {
 	conn  *sqlite.Conn
 	stmt  *sqlite.Stmt
 	bound []value // by parameter, from 1
 }
 
-// value is what a parameter holds.
+// value is the value of a parameter.
 type value struct {
 	kind kind
 	n    int64
@@ -75,7 +76,8 @@ func (st *statement) null(param int) {
 	}
 }
 
-// bytes binds nil as NULL. What else is bound is not remembered: it would have to be kept, and is seldom the same.
+// bytes binds nil as NULL. It does not remember other values: it would have to keep them, and they seldom
+// repeat.
 func (st *statement) bytes(param int, b []byte) {
 	if b == nil {
 		st.null(param)
@@ -88,13 +90,13 @@ func (st *statement) bytes(param int, b []byte) {
 // exec runs a statement to its end.
 func (st *statement) exec() error {
 	if _, err := st.stmt.Step(); err != nil {
-		clear(st.bound) // it may be that something could not be bound
+		clear(st.bound) // perhaps a value could not be bound
 		return err
 	}
 	return st.stmt.Reset()
 }
 
-// hits runs a statement that writes one row or none, and says whether it did.
+// hits runs a statement that writes one row or none, and says whether it wrote one.
 func (st *statement) hits() (bool, error) {
 	if err := st.exec(); err != nil {
 		return false, err

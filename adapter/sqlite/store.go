@@ -12,10 +12,11 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// readers is how many reads go on at once. They are short, and there are few cores to share.
+// readers is how many reads run at once. Reads are short, and they share few cores.
 const readers = 4
 
-// busyTime is how long the writer waits for another process that writes, or for readers when the log must start again.
+// busyTime is how long the writer waits for another process that writes, or for readers when the log must
+// start again.
 const busyTime = 10 * time.Second
 
 // Store is a carillon.Store in one file.
@@ -24,9 +25,9 @@ type Store struct {
 	maxScan int
 	maxLog  int64
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards writer and broken
 	writer *writer
-	broken error // the first error after which nothing may be written any more
+	broken error // the first error after which the store refuses all writes
 	forget forgetter
 
 	idle   chan *reader
@@ -39,7 +40,7 @@ var _ carillon.Store = (*Store)(nil)
 
 var errClosed = errors.New("the store is closed")
 
-// Open opens the file, makes it if there is none, and brings its schema up to date.
+// Open opens the file, creates it if there is none, and brings its schema up to date.
 func Open(path string) (*Store, error) {
 	conn, err := open(path, sqlite.OpenReadWrite|sqlite.OpenCreate|sqlite.OpenWAL, writerPragmas)
 	if err != nil {
@@ -66,8 +67,8 @@ func Open(path string) (*Store, error) {
 	return s, nil
 }
 
-// The writer's cache holds the ends of the tables that all writes go to. Readers come by seldom and rely on the page
-// cache of the system.
+// The writer's cache holds the ends of the tables, where all writes go. Reads are rarer, so readers rely on
+// the page cache of the operating system.
 var (
 	writerPragmas = []string{`synchronous=FULL`, `cache_size=-65536`, `temp_store=MEMORY`, `wal_autocheckpoint=4000`}
 	readerPragmas = []string{`query_only=ON`, `cache_size=-2048`, `temp_store=MEMORY`}
@@ -87,7 +88,7 @@ func open(path string, flags sqlite.OpenFlags, pragmas []string) (*sqlite.Conn, 
 	return conn, nil
 }
 
-// Close waits for what is under way. What was committed is safe without it.
+// Close waits for the reads and writes in progress. Committed changes are safe without it.
 func (s *Store) Close() error {
 	var err error
 	s.once.Do(func() {
@@ -98,22 +99,23 @@ func (s *Store) Close() error {
 		for range s.opened {
 			err = errors.Join(err, (<-s.idle).conn.Close())
 		}
-		err = errors.Join(err, s.writer.conn.Close()) // the last one brings the log back into the file
+		err = errors.Join(err, s.writer.conn.Close()) // the last one to close copies the log into the file
 	})
 	return err
 }
 
-// reader is a connection that only reads, and the strings it has seen: few namespaces, queues and workers are named by
-// many rows.
+// reader is a connection that only reads, and the strings it has seen: many rows name the same few
+// namespaces, queues and workers.
 type reader struct {
 	conn  *sqlite.Conn
 	names map[string]string
 	buf   []byte
 }
 
-// read runs a function on a connection of its own, with one view of all tables from its first statement to its last.
+// read runs a function on a connection that no other call uses meanwhile. From its first statement to its
+// last the function sees one view of all tables.
 func (s *Store) read(ctx context.Context, f func(r *reader) error) error {
-	select { // with both ready, the one below would choose at random
+	select { // with both ready, the select below would choose at random
 	case <-s.closed:
 		return errClosed
 	default:
@@ -132,7 +134,7 @@ func (s *Store) read(ctx context.Context, f func(r *reader) error) error {
 	if err == nil {
 		err = f(r)
 	}
-	r.conn.SetInterrupt(nil) // also resets what was left half read
+	r.conn.SetInterrupt(nil) // also resets statements that were left half read
 	if !r.conn.AutocommitEnabled() {
 		err = errors.Join(err, r.exec(`ROLLBACK`)) // nothing was written
 	}

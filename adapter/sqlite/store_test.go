@@ -51,7 +51,7 @@ func BenchmarkStore(b *testing.B) {
 	porttest.BenchmarkStore(b, func(b *testing.B) carillon.Store { return open(b) })
 }
 
-// kept is something of everything.
+// kept returns changes with a bit of everything that a store keeps.
 func kept(t *testing.T) []carillon.Change {
 	t.Helper()
 	const now = 1_800_000_000_000
@@ -91,7 +91,7 @@ func TestWhatWasCommittedIsThereWhenTheFileIsOpenedAgain(t *testing.T) {
 		t.Fatal(lost, err)
 	}
 	before := everything(t, store)
-	// A second process that finds the file as a crash would leave it, with its log.
+	// A second process finds the file as a crash would leave it, with its log.
 	second := openPath(t, path)
 	if d := cmp.Diff(before, everything(t, second), ignoreParsed); d != "" {
 		t.Error("beside the first:", d)

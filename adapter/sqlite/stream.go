@@ -8,8 +8,9 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// source is a query that yields rows in the order of FindRuns. Every one takes ?1 to ?5 for what is wanted, which is the
-// last column: it lets rows that are not be counted without being read.
+// source is a query that yields rows in the order of FindRuns. Every source takes the filter in ?1 to ?5. Its
+// last column says whether the row matches, so that a stream can count a row that does not match without
+// reading it.
 type source string
 
 const runFilter = `, (?1 IS NULL OR ns = ?1) AND (?2 IS NULL OR worker = ?2) AND (?3 = 0 OR (1 << state) & ?3) AND due >= ?4 AND due < ?5`
@@ -17,7 +18,7 @@ const runFilter = `, (?1 IS NULL OR ns = ?1) AND (?2 IS NULL OR worker = ?2) AND
 // Unfinished runs of all jobs, by the primary key, after (?6, ?7).
 const allUnfinished source = `SELECT ` + runColumns + runFilter + ` FROM run WHERE (due, job) > (?6, ?7) AND due < ?5 ORDER BY due, job`
 
-// Ended runs of all jobs before ?6: by the primary key, or one state of them by history_bad.
+// Ended runs of all jobs before ?6: by the primary key, or those of one state by history_bad.
 const (
 	selectEnded        = `SELECT pos, ` + endedColumns + runFilter
 	selectBad          = selectEnded + ` FROM history INDEXED BY history_bad WHERE state <> 4 AND pos < ?6 AND state = `
@@ -27,7 +28,8 @@ const (
 	allSkipped  source = selectBad + `7 ORDER BY pos DESC`
 )
 
-// Runs of the job ?6 before (?7, ?8): that of a one-off by its key, the others by run_job, the ended by history_job.
+// Runs of the job ?6 before (?7, ?8): the first run of a one-off by its key, the others by run_job, ended
+// runs by history_job.
 const (
 	jobFirst source = `SELECT ` + runColumns + runFilter + ` FROM run
 WHERE due = (SELECT due FROM job WHERE id = ?6) AND job = ?6 AND extra = 0 AND due < ?7`
@@ -37,13 +39,14 @@ WHERE job = ?6 AND extra = 1 AND due < ?7 ORDER BY due DESC`
 WHERE job = ?6 AND (due, pos) < (?7, ?8) ORDER BY due DESC, pos DESC`
 )
 
-// Dead letters before ?6: by the primary key, or those of the job ?7 by dead_run; these are few enough to be sorted.
+// Dead letters before ?6: by the primary key, or those of the job ?7 by dead_run; one job has few enough to
+// sort them.
 const (
 	allDead source = selectEnded + ` FROM dead WHERE pos < ?6 ORDER BY pos DESC`
 	jobDead source = selectEnded + ` FROM dead INDEXED BY dead_run WHERE job = ?7 AND due >= ?4 AND due < ?5 AND pos < ?6 ORDER BY pos DESC`
 )
 
-// runStream is a source that has been read as far as pos.
+// runStream is a source that has been read up to pos.
 type runStream struct {
 	reader *reader
 	stmt   *sqlite.Stmt
@@ -90,7 +93,7 @@ func (r *reader) stream(q *carillon.RunQuery, from source, start carillon.RunPos
 	return s, s.next()
 }
 
-// Where the columns stand that a stream looks at before it reads a row.
+// The indexes of the columns that a stream checks before it reads a row.
 const (
 	runWanted   = 22
 	endedWanted = 25

@@ -10,9 +10,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// Two streams that together hold every unfinished run, each in the order of wakes: those that wake when they are due, by
-// the primary key, and those that left their due time, by run_wake. A lane that is asked for is compared here: its runs
-// may lie behind many of another one. ?5 is NULL for all lanes; ?3 is not used by the first.
+// Two streams that together hold every unfinished run, each in the order of wakes: runs that wake when they
+// are due, by the primary key, and runs whose wake differs from their due time, by run_wake. The statement
+// itself compares the lane, because the runs of one lane can lie behind many of another one. ?5 is NULL for
+// all lanes; wakesAtDue does not use ?3.
 const (
 	wakesAtDue = `SELECT ` + runColumns + ` FROM run
 WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due AND (?5 IS NULL OR queue = ?5 AND prio = ?6) ORDER BY due, job`
@@ -41,7 +42,7 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 			if atDue.run == nil || moved.run != nil && moved.run.WakePos().Less(atDue.run.WakePos()) {
 				first = moved
 			}
-			if len(found) == cap(found) { // in few steps: most pages are full or nearly empty
+			if len(found) == cap(found) { // grow in few steps: most pages are full or nearly empty
 				found = slices.Grow(found, min(limit-len(found), max(16*len(found), 64)))
 			}
 			found = append(found, *first.run)
@@ -57,19 +58,21 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 	return found, err
 }
 
-// wakeStream is a statement that has read as far as run; nil at its end.
+// wakeStream is a statement that has been read up to run; run is nil at its end.
 type wakeStream struct {
 	reader *reader
 	stmt   *sqlite.Stmt
-	all    bool // shards
+	all    bool // all shards are wanted
 	shards [carillon.Shards]bool
 	full   []carillon.Lane
 	held   bool
 	run    *carillon.Run
 	row    carillon.Run
 
-	passed  int  // how many waiting runs may still be passed over: the write-ahead log grows while a reader reads
-	stopped bool // run is the last of those
+	// passed is how many waiting runs the stream can still pass over. There is a limit because the
+	// write-ahead log grows while a reader reads.
+	passed  int
+	stopped bool // run is the last one that was passed over
 }
 
 func (r *reader) wakes(query string, q *carillon.WakeQuery, pass int) (*wakeStream, error) {
@@ -96,12 +99,15 @@ func (r *reader) wakes(query string, q *carillon.WakeQuery, pass int) (*wakeStre
 	return w, w.next()
 }
 
-// jobAtDue is the job after which those that wake when they are due go on at the moment of a position.
+// jobAtDue returns the job after which, at the moment of a position, the runs that wake when they are due go
+// on.
 func jobAtDue(after carillon.WakePos) carillon.JobID {
 	switch {
-	case after.ID.Due < after.Wake: // a run that was moved there comes before all that are due then
+	// A run that was moved to this time comes before all runs that are due then.
+	case after.ID.Due < after.Wake:
 		return math.MinInt64
-	case after.ID.Due > after.Wake: // and one that was moved forward behind them
+	// A run that was moved forward to this time comes after them.
+	case after.ID.Due > after.Wake:
 		return math.MaxInt64
 	}
 	return after.ID.Job
@@ -132,7 +138,8 @@ func (w *wakeStream) next() error {
 	}
 }
 
-// passes says that the row waits, and is passed over: in a lane that is full, or because held runs are asked for.
+// passes says whether the stream passes over the row: a waiting run of a full lane, or any waiting run if the
+// query wants held runs.
 func (w *wakeStream) passes() bool {
 	if carillon.State(w.stmt.ColumnInt32(14)) != carillon.Waiting {
 		return false

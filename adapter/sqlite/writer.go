@@ -4,13 +4,13 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// writer is the connection that writes, with its statements prepared: looking them up would cost as much as some of
-// them take. The constant of each stands above the function that runs it.
+// writer is the connection that writes, with its statements prepared: looking them up would take as long as
+// some of them run. The constant of each statement stands above the function that runs it.
 type writer struct {
 	conn                           *sqlite.Conn
 	begin, commit, rollback        statement
 	savepoint, rollbackTo, release statement
-	wary                           int // commits that are still to be made with care
+	wary                           int // how many more commits are made with care
 
 	insertJob, updateJob, readJob, moveJob, defineJob statement
 	insertLabel, deleteLabel                          statement
@@ -75,7 +75,7 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 	return w, nil
 }
 
-// undo ends a transaction that went wrong. SQLite itself has ended it after some errors.
+// undo ends a transaction that went wrong. After some errors SQLite itself has ended it.
 func (w *writer) undo() error {
 	if w.conn.AutocommitEnabled() {
 		return nil

@@ -18,13 +18,14 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/peer"
 )
 
-// process is a program that ends not later than we do, with all that it has started.
+// process is a program that ends, with all processes that it started, not later than this program.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 }
 
-// launch starts a program from a thread that lives as long as it does: the kernel takes the end of that thread for ours.
+// launch starts a program from a thread that lives as long as the program does: the kernel takes the end of
+// that thread for the end of the parent.
 func launch(cmd *exec.Cmd) (*process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
@@ -34,14 +35,14 @@ func launch(cmd *exec.Cmd) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // how it ended is in what it said last
+			_ = cmd.Wait() // the last line of its output says how it ended
 		}
 		close(p.ended)
 	}()
 	return p, <-started
 }
 
-// kill ends the program and what it has started.
+// kill ends the program and the processes that it started.
 func (p *process) kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.ended
@@ -59,10 +60,10 @@ type child struct {
 	last string // line on its standard error
 }
 
-// greeting is how long a program may take to say what it is.
+// greeting is how long a program can take to send its hello.
 const greeting = 30 * time.Second
 
-// spawn starts a scheduler's program in a place and hears what it is.
+// spawn starts a scheduler's program in a place and reads its hello.
 func (b *bench) spawn(ctx context.Context, p scheduler, at place) (*child, error) {
 	cmd := exec.Command(p.argv[0], p.argv[1:]...)
 	cmd.Env = at.env
@@ -71,7 +72,7 @@ func (b *bench) spawn(ctx context.Context, p scheduler, at place) (*child, error
 	if c.in, err = cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	// Pipes of our own: Wait must not close them while there is something to read.
+	// Own pipes: Wait must not close them while there is something to read.
 	out, outEnd, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func (c *child) listen(out io.ReadCloser) {
 	}
 }
 
-// overhear shows what the program says beside its answers.
+// overhear shows what the program prints besides its answers.
 func (c *child) overhear(errs io.ReadCloser) {
 	defer errs.Close()
 	lines := bufio.NewScanner(errs)
@@ -136,7 +137,7 @@ func (c *child) overheard(line string) {
 	c.say("| %.300s", line)
 }
 
-// ask has the program do something and waits for the answer, so long and no longer: it is killed then.
+// ask sends a command to the program and waits for the answer up to limit; after that it kills the program.
 func (c *child) ask(ctx context.Context, command peer.Command, limit time.Duration) (peer.Answer, error) {
 	if err := json.NewEncoder(c.in).Encode(command); err != nil {
 		return peer.Answer{}, fmt.Errorf("%s: %w", command.Do, c.gone())
@@ -171,7 +172,7 @@ func (c *child) answer(ctx context.Context, what string, limit time.Duration) (p
 	}
 }
 
-// late says that something took longer than it may.
+// late says that something took longer than its limit.
 type late struct {
 	what  string
 	limit time.Duration
@@ -179,23 +180,23 @@ type late struct {
 
 func (l late) Error() string { return fmt.Sprintf("%s took more than %s", l.what, l.limit) }
 
-// gone is the error of a program that has ended too early.
+// gone is the error of a program that ended too early.
 func (c *child) gone() error {
 	select {
 	case <-c.ended:
 	case <-time.After(5 * time.Second):
 	}
-	time.Sleep(50 * time.Millisecond) // its last words are on their way
+	time.Sleep(50 * time.Millisecond) // its last lines are still on their way
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Errorf("its process ended: %s", c.last)
 }
 
-// end lets the program finish, and what is left of it after a while is killed.
+// end lets the program finish, and kills what is left of it after a while.
 func (c *child) end() {
 	c.in.Close()
 	go func() {
-		for range c.answers { // nobody waits for them any more
+		for range c.answers { // drained: no caller waits for them any more
 		}
 	}()
 	select {

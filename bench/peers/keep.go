@@ -16,12 +16,12 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/result"
 )
 
-// kept is the file of results.
+// kept is the content of the results file.
 type kept struct {
 	Runs []result.Run `json:"runs"`
 }
 
-// keepRuns is how many runs are kept, the latest.
+// keepRuns is how many runs are kept: the latest.
 const keepRuns = 20
 
 func load(path string) ([]result.Run, error) {
@@ -39,7 +39,7 @@ func load(path string) ([]result.Run, error) {
 	return k.Runs, nil
 }
 
-// keep writes down what this run has found so far, so that a run that is broken off is not lost.
+// keep saves the figures of this run so far, so that a run that is interrupted is not lost.
 func (b *bench) keep() error {
 	if b.results == "" || len(b.result.Figures) == 0 {
 		return nil
@@ -61,7 +61,7 @@ func (b *bench) keep() error {
 	return os.Rename(beside, b.results)
 }
 
-// table prints medians and, of PostgreSQL and Redis, how they compare with Carillon on PostgreSQL.
+// table prints medians and, for every other peer, how they compare with Carillon on PostgreSQL.
 func (b *bench) table(out io.Writer) {
 	type row struct {
 		scenario, name string
@@ -128,7 +128,7 @@ func number(v float64) string {
 	return fmt.Sprintf("%.0f", v)
 }
 
-// commit is what the sources are at.
+// commit is the version of the sources.
 func commit() string {
 	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {
@@ -137,7 +137,7 @@ func commit() string {
 	return strings.TrimSpace(string(out))
 }
 
-// machine is what all ran on.
+// machine describes the machine of the run.
 func machine() string {
 	model := "unknown processor"
 	info, _ := os.ReadFile("/proc/cpuinfo")

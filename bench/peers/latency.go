@@ -37,7 +37,7 @@ func instant(ctx context.Context, m *measurement) error {
 	}
 }
 
-// passed says that the moment had come before all jobs were handed in.
+// passed says that the moment came before all jobs were submitted.
 type passed struct{ took time.Duration }
 
 func (p passed) Error() string {
@@ -85,7 +85,7 @@ func (m *measurement) instantIn(ctx context.Context, jobs int, lead time.Duratio
 	return took, nil
 }
 
-// pickup: from the call that hands a job in to its start, on an idle system.
+// pickup: from the call that submits a job to its start, on an idle system.
 func pickup(ctx context.Context, m *measurement) error {
 	c, err := m.start(ctx)
 	if err != nil {
@@ -112,10 +112,10 @@ func (m *measurement) pickupBy(ctx context.Context, c *child) error {
 	return nil
 }
 
-// idle is how long a process that has nothing to do is looked at.
+// idle is how long an idle process is measured.
 const idle = 20 * time.Second
 
-// ahead: many jobs wait a day ahead. A fresh process is measured, as after a restart.
+// ahead: many jobs wait a day ahead. It measures a fresh process, as after a restart.
 func ahead(ctx context.Context, m *measurement) error {
 	c, err := m.start(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func ahead(ctx context.Context, m *measurement) error {
 	if err := m.work(ctx, c); err != nil {
 		return err
 	}
-	if err := pause(ctx, 2*time.Second); err != nil { // loading is over
+	if err := pause(ctx, 2*time.Second); err != nil { // by now loading is over
 		return err
 	}
 	own, server := m.spent(c)
@@ -143,7 +143,7 @@ func ahead(ctx context.Context, m *measurement) error {
 	return m.pickupBy(ctx, c)
 }
 
-// shares notes how much of a core was used since.
+// shares records how much of a core was used since then.
 func (m *measurement) shares(c *child, own, server usage, since time.Duration) {
 	ownAfter, serverAfter := m.spent(c)
 	m.figure("cpu", 100*ownAfter.minus(own).cpu.Seconds()/since.Seconds(), "%", "")
@@ -152,7 +152,7 @@ func (m *measurement) shares(c *child, own, server usage, since time.Duration) {
 	}
 }
 
-// recurring: many jobs that recur; the periods that are counted begin in the middle of one.
+// recurring: many recurring jobs. The measured time begins in the middle of a period.
 func recurring(ctx context.Context, m *measurement) error {
 	const every, periods = 10 * time.Second, 6
 	jobs := m.count(10_000)
@@ -169,7 +169,8 @@ func recurring(ctx context.Context, m *measurement) error {
 	if err := pause(ctx, every+every/2); err != nil {
 		return err
 	}
-	before, err := c.ask(ctx, peer.Command{Do: "await"}, answering) // forgets what was late before
+	// It also forgets how late earlier starts were.
+	before, err := c.ask(ctx, peer.Command{Do: "await"}, answering)
 	if err != nil {
 		return err
 	}
@@ -189,7 +190,8 @@ func recurring(ctx context.Context, m *measurement) error {
 	return nil
 }
 
-// killed: a process dies with the jobs that it runs; how long until another one has started all of them.
+// killed: a process is killed with the jobs that it runs. It measures how long another process takes to start
+// all of them.
 func killed(ctx context.Context, m *measurement) error {
 	const jobs, sleep, limit = 10, 3000, 90 * time.Second
 	if err := m.fill(ctx, jobs, peer.Job{Sleep: sleep}); err != nil {

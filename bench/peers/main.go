@@ -1,8 +1,9 @@
-// Command peers measures Carillon and other schedulers side by side: the same scenarios on the same servers in the same
-// run, one after the other in an order that changes from round to round. It shows progress on standard error, keeps the
-// figures in results.json, rewrites the part of docs/benchmarks.md that they belong to, and ends with a short table.
+// Command peers measures Carillon and other schedulers side by side: the same scenarios on the same servers
+// in the same run, one after the other in an order that changes from round to round. It shows progress on
+// standard error, keeps the figures in results.json, rewrites the part of docs/benchmarks.md that shows them,
+// and ends with a short table.
 //
-// README.md beside this file says what is measured and how a scheduler is added.
+// README.md beside this file says what is measured and how to add a scheduler.
 package main
 
 import (
@@ -22,10 +23,10 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/result"
 )
 
-// root is the repository, seen from the folder that this program is run in.
+// root is the repository, relative to the folder in which this program runs.
 const root = "../.."
 
-// book is where the figures are that the report is made of.
+// book is the file with the figures from which the report is made.
 const book = "results.json"
 
 type flags struct {
@@ -78,7 +79,8 @@ func (f *flags) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
 	}
-	if err != nil || f.scale != 1 || filepath.Clean(f.results) != book { // elsewhere it is a look that nobody else is shown
+	// Figures in another file are a look: they are not published.
+	if err != nil || f.scale != 1 || filepath.Clean(f.results) != book {
 		return err
 	}
 	runs, err := load(f.results)
@@ -94,22 +96,22 @@ type bench struct {
 	peers []scheduler
 	steps []step
 
-	scene   string // what progress is shown of
-	bin     string // where programs are built to
+	scene   string // what the progress lines are about
+	bin     string // where programs are built
 	servers servers
 	places  int
-	bulk    map[string]float64 // jobs a second that a scheduler took in bulk, once that is known
+	bulk    map[string]float64 // jobs a second that a scheduler accepted in bulk, once known
 	result  result.Run
 }
 
-// measure does all steps. What fails for one scheduler does not take the others with it.
+// measure performs all steps. A failure of one scheduler does not stop the others.
 func (b *bench) measure(ctx context.Context) (err error) {
 	b.scene = "begin"
 	top, err := os.MkdirTemp(b.dir, "carillon-peers-")
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(top, 0o755); err != nil { // a server may run as somebody else
+	if err := os.Chmod(top, 0o755); err != nil { // a server can run as another user
 		return err
 	}
 	b.dir, b.bin = top, filepath.Join(top, "bin")
@@ -144,7 +146,8 @@ func (b *bench) roundsOf(s step) int {
 	return b.rounds
 }
 
-// round measures each scheduler once: forwards, then backwards, then from the middle, so that none is always the first.
+// round measures each scheduler once: forwards, then backwards, then from the middle, so that none is always
+// the first.
 func (b *bench) round(ctx context.Context, s step, round int) {
 	if s.alone != nil {
 		b.scene = s.scenario
@@ -178,7 +181,7 @@ func order(peers []scheduler, round int) []scheduler {
 	return list
 }
 
-// one measures one scheduler in a place of its own.
+// one measures one scheduler in a fresh place.
 func (b *bench) one(ctx context.Context, s step, p scheduler, round int) {
 	m := &measurement{bench: b, peer: p, step: s, round: round}
 	at, err := b.fresh(ctx, p)
@@ -193,16 +196,16 @@ func (b *bench) one(ctx context.Context, s step, p scheduler, round int) {
 	}
 }
 
-// reason is an error in one line.
+// reason is an error as one line.
 func reason(err error) string {
 	text := strings.Join(strings.Fields(err.Error()), " ")
 	return places.ReplaceAllString(text, "…")
 }
 
-// places are paths and addresses: they say something of the machine, and nothing of why.
+// places are paths and addresses: they tell something about the machine, and nothing about the reason.
 var places = regexp.MustCompile(`(https?://|/)[\w.+-]+(/[\w.+@:-]+)+/?`)
 
-// absent notes, loudly and once, what could not be measured.
+// absent reports, loudly and once, what could not be measured.
 func (b *bench) absent(a result.Absent) {
 	what := "is left out"
 	if a.Scenario != "" {

@@ -16,10 +16,10 @@ import (
 type step struct {
 	scenario string
 	size     int  // as in result.Figure; multiplied by the scale where it counts jobs
-	big      bool // large, or takes long: one round
+	big      bool // large, or takes long: measured for --rounds-big rounds
 	run      func(ctx context.Context, m *measurement) error
 	fits     func(p scheduler) (why string)                       // nil: it fits all
-	alone    func(ctx context.Context, b *bench, round int) error // instead of run: not of a scheduler
+	alone    func(ctx context.Context, b *bench, round int) error // instead of run: not about a scheduler
 }
 
 func (s step) unfit(p scheduler) string {
@@ -29,7 +29,7 @@ func (s step) unfit(p scheduler) string {
 	return s.fits(p)
 }
 
-// about begins a reason that is of one size only.
+// about begins a reason that concerns only one size.
 func (s step) about() string {
 	if s.size == 0 {
 		return ""
@@ -37,12 +37,12 @@ func (s step) about() string {
 	return fmt.Sprintf("%d: ", s.size)
 }
 
-// Limits on what a scheduler may take. Peers are measured until they are over, then by what they had done.
+// Time limits for a scheduler. After a limit, a scheduler is judged by what it has done so far.
 const (
-	patience    = 60 * time.Second  // a stretch that is measured
+	patience    = 60 * time.Second  // a measured period
 	patienceBig = 180 * time.Second // a million at one instant
-	filling     = 120 * time.Second // handing in
-	fillingBig  = 300 * time.Second // handing in more than a million
+	filling     = 120 * time.Second // submitting
+	fillingBig  = 300 * time.Second // submitting more than a million jobs
 	answering   = 60 * time.Second  // anything else
 )
 
@@ -64,10 +64,10 @@ type measurement struct {
 	children []*child
 }
 
-// jobs is the size of the step where that is a number of jobs.
+// jobs is the size of the step, for steps whose size is a number of jobs.
 func (m *measurement) jobs() int { return m.count(m.step.size) }
 
-// start starts a process of the scheduler; the first one makes what the store needs.
+// start starts a process of the scheduler; the first one prepares the store.
 func (m *measurement) start(ctx context.Context) (*child, error) {
 	c, err := m.spawn(ctx, m.peer, m.at)
 	if err != nil {
@@ -83,7 +83,7 @@ func (m *measurement) start(ctx context.Context) (*child, error) {
 	return c, nil
 }
 
-// endAll ends what is still there.
+// endAll ends all processes that are still there.
 func (m *measurement) endAll() {
 	for _, c := range m.children {
 		c.in.Close()
@@ -94,13 +94,13 @@ func (m *measurement) endAll() {
 	m.children = nil
 }
 
-// work has a child begin to run jobs.
+// work tells a child to begin running jobs.
 func (m *measurement) work(ctx context.Context, c *child) error {
 	_, err := c.ask(ctx, peer.Command{Do: "work"}, answering)
 	return err
 }
 
-// fill hands jobs in by a process that then ends, and lets the server come to rest.
+// fill submits jobs from a process that then ends, and lets the server come to rest.
 func (m *measurement) fill(ctx context.Context, jobs int, job peer.Job) error {
 	c, err := m.start(ctx)
 	if err != nil {
@@ -129,7 +129,8 @@ func (m *measurement) fillBy(ctx context.Context, c *child, jobs int, job peer.J
 	return err
 }
 
-// affordable is how many of so many jobs a scheduler can be handed in within a minute; the note says so if that is not all.
+// affordable is how many of the jobs the scheduler accepts within a minute; if that is not all of them, the
+// note says so.
 func (m *measurement) affordable(ctx context.Context, jobs int) (n int, note string, err error) {
 	rate := m.bulk[m.peer.name]
 	if rate == 0 {
@@ -144,7 +145,7 @@ func (m *measurement) affordable(ctx context.Context, jobs int) (n int, note str
 	return n, fmt.Sprintf("%d jobs: handing in %d takes too long", n, jobs), nil
 }
 
-// probe finds out roughly how quickly a scheduler takes jobs, in a place of its own.
+// probe measures roughly, in a fresh place, how quickly a scheduler accepts jobs.
 func (m *measurement) probe(ctx context.Context) (rate float64, err error) {
 	const jobs = 1000
 	p := &measurement{bench: m.bench, peer: m.peer, step: m.step}
@@ -161,16 +162,16 @@ func (m *measurement) probe(ctx context.Context) (rate float64, err error) {
 	if err = errors.Join(err, m.discard(p.at)); err != nil || m.at.engine != "redis" {
 		return rate, err
 	}
-	m.prepared = false // there is one Redis for all places
+	m.prepared = false // there is only one Redis for all places
 	return rate, nil
 }
 
-// notes are what a figure says beside its value.
+// notes joins the remarks about a figure.
 func notes(list ...string) string {
 	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), "; ")
 }
 
-// stuff puts jobs into the store by whatever is quickest.
+// stuff puts jobs into the store by the quickest means.
 func (m *measurement) stuff(ctx context.Context, c *child, jobs int, ended bool) error {
 	if jobs == 0 {
 		return nil
@@ -190,7 +191,7 @@ func (m *measurement) stuff(ctx context.Context, c *child, jobs int, ended bool)
 
 func tomorrow() int64 { return time.Now().Add(24 * time.Hour).Truncate(time.Second).UnixMicro() }
 
-// figure notes a result of this step.
+// figure records a result of this step.
 func (m *measurement) figure(name string, value float64, unit, note string) {
 	f := result.Figure{
 		Scenario: m.step.scenario, Peer: m.peer.name, Size: m.size(), Name: name, Unit: unit, Round: m.round, Value: value, Note: note,
@@ -198,7 +199,7 @@ func (m *measurement) figure(name string, value float64, unit, note string) {
 	m.note(f)
 }
 
-// size is what a figure says: nodes as they are, jobs as many as there were.
+// size is the size in a figure: the number of nodes, or the number of jobs after scaling.
 func (m *measurement) size() int {
 	if m.step.scenario == "nodes" {
 		return m.step.size
@@ -219,7 +220,7 @@ func (b *bench) note(f result.Figure) {
 	b.say("%s%s: %s %s%s", f.Name, size, number(f.Value), f.Unit, note)
 }
 
-// times notes percentiles.
+// times records percentiles.
 func (m *measurement) times(t peer.Times, note string) {
 	if t.N == 0 {
 		return
@@ -236,7 +237,7 @@ func (m *measurement) spent(c *child) (own, server usage) {
 
 func seconds(from, to time.Time) float64 { return max(to.Sub(from).Seconds(), 1e-6) }
 
-// pause waits, unless we are stopped.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
@@ -246,7 +247,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// restart ends a process and starts another one in its place, as after a deploy.
+// restart ends a process and starts another one in its place, as in a deployment.
 func (m *measurement) restart(ctx context.Context, c *child) (*child, error) {
 	c.end()
 	if err := m.settle(ctx, m.at); err != nil {
@@ -255,7 +256,8 @@ func (m *measurement) restart(ctx context.Context, c *child) (*child, error) {
 	return m.start(ctx)
 }
 
-// counted waits until as many have started in these processes together, and says when; over: it did not get there.
+// counted waits until these processes together have started that many jobs, and returns when that was; over:
+// the limit came first.
 func counted(ctx context.Context, children []*child, jobs int, limit time.Duration) (ran int, at time.Time, over bool, err error) {
 	return count(ctx, children, peer.Command{Do: "count"}, jobs, limit)
 }
@@ -274,7 +276,8 @@ func count(ctx context.Context, children []*child, ask peer.Command, jobs int, l
 		if ran >= jobs || at.Sub(begin) > limit {
 			return ran, at, ran < jobs, nil
 		}
-		if err := pause(ctx, time.Duration(len(children))*5*time.Millisecond); err != nil { // to ask costs those who work
+		// A pause, because every question costs the processes that work.
+		if err := pause(ctx, time.Duration(len(children))*5*time.Millisecond); err != nil {
 			return ran, at, false, err
 		}
 	}

@@ -70,7 +70,7 @@ func TestWhatIsKept(t *testing.T) {
 	for i := range keepRuns {
 		ats = append(ats, strconv.Itoa(i))
 	}
-	for _, at := range append(ats, ats[keepRuns]) { // a run is written down again as it goes on
+	for _, at := range append(ats, ats[keepRuns]) { // a run is saved again as it goes on
 		b := &bench{flags: &flags{results: path}, result: result.Run{At: at, Figures: []result.Figure{{Name: "rate"}}}}
 		if err := b.keep(); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestSchedulersAndScenariosAreChosenByName(t *testing.T) {
 	}
 }
 
-// A program that the shell is enough for answers as a scheduler would, then stops answering, then dies.
+// A shell script answers as a scheduler would, then stops answering, then ends with an error.
 func TestAProgramThatDiesSaysWhy(t *testing.T) {
 	b := &bench{scene: t.Name()}
 	p := scheduler{argv: []string{"sh", "-c", `echo '{"hello":{"name":"sh"}}'; read x; echo '{"jobs":3}'; read x; echo '{"cannot":"not that"}'; read x; echo no more >&2; exit 1`}}

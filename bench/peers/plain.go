@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/result"
 )
 
-// plain: what the engines can do with nothing around them, measured by the program of `make bench`, which starts a server
-// of its own with the same settings.
+// plain: what the engines can do without a scheduler. The program of `make bench` measures it; it starts its
+// own server with the same settings.
 func plain(ctx context.Context, b *bench, round int) error {
 	program := filepath.Join(b.bin, "bench")
 	if _, err := os.Stat(program); err != nil {
@@ -48,7 +48,7 @@ func plain(ctx context.Context, b *bench, round int) error {
 	return nil
 }
 
-// plainRate finds the figure in what the program prints.
+// plainRate finds the figure in the output of the program.
 func plainRate(out string) (rate float64, ok bool) {
 	for lines := bufio.NewScanner(strings.NewReader(out)); lines.Scan(); {
 		if n, _ := fmt.Sscanf(lines.Text(), "bench: plain_cycle %f jobs/s", &rate); n == 1 {

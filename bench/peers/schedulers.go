@@ -13,14 +13,15 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/result"
 )
 
-// scheduler is something that is measured.
+// scheduler is a program to measure.
 type scheduler struct {
 	name   string
-	engine string // postgres and redis are servers of this run; anything else it brings itself
-	// argv is the program: of Go the folder to build it from comes first, and b.bin takes its place.
-	kind    string // go, node, python; empty: it cannot be had
+	engine string // postgres and redis are servers of this run; any other engine comes with the scheduler
+	kind   string // go, node, python; empty: it is not available
+	// argv is the program. For Go its first word is the folder to build; ready replaces it with the program
+	// in b.bin.
 	argv    []string
-	missing string // why it cannot be had
+	missing string // why it is not available
 	alone   string // why several processes cannot share its store
 }
 
@@ -64,7 +65,7 @@ func choose(names string) (chosen []scheduler, err error) {
 	return chosen, nil
 }
 
-// build makes ready what is measured, and leaves out what cannot be.
+// build makes the schedulers ready, and leaves out those that cannot be built or started.
 func (b *bench) build(ctx context.Context) {
 	b.scene = "build"
 	made := map[string]error{}
@@ -89,7 +90,7 @@ func (b *bench) build(ctx context.Context) {
 	b.peers = able
 }
 
-// ready builds or installs the program of a scheduler; what several need is made once.
+// ready builds or installs the program of a scheduler. A thing that several schedulers need is made once.
 func (b *bench) ready(ctx context.Context, p *scheduler, made map[string]error) error {
 	once := func(what string, do func() error) error {
 		if _, done := made[what]; !done {
@@ -124,7 +125,7 @@ func (b *bench) ready(ctx context.Context, p *scheduler, made map[string]error) 
 	return errors.New(p.missing)
 }
 
-// npm installs what the lock file says, unless that has been done.
+// npm installs the packages of the lock file, unless that has been done.
 func npm(ctx context.Context, folder string) error {
 	if newer(filepath.Join(folder, "node_modules", ".package-lock.json"), filepath.Join(folder, "package-lock.json")) {
 		return nil
@@ -132,7 +133,7 @@ func npm(ctx context.Context, folder string) error {
 	return command(ctx, folder, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
 }
 
-// venv is the same for Python.
+// venv does the same for Python.
 func venv(ctx context.Context, folder string) error {
 	done := filepath.Join(folder, ".venv", "installed")
 	if newer(done, filepath.Join(folder, "requirements.txt")) {
@@ -148,14 +149,14 @@ func venv(ctx context.Context, folder string) error {
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// newer says that a file was written after another.
+// newer says that a file was written after another one.
 func newer(file, than string) bool {
 	f, err1 := os.Stat(file)
 	t, err2 := os.Stat(than)
 	return err1 == nil && err2 == nil && !f.ModTime().Before(t.ModTime())
 }
 
-// command runs a program to its end; the error ends with the last thing that it said.
+// command runs a program to its end; the error ends with the last line of its output.
 func command(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
@@ -167,7 +168,7 @@ func command(ctx context.Context, dir, name string, args ...string) error {
 	return nil
 }
 
-// greet starts a scheduler once to hear what it says of itself.
+// greet starts a scheduler once to read its hello.
 func (b *bench) greet(ctx context.Context, p scheduler) error {
 	at, err := b.fresh(ctx, p)
 	if err != nil {

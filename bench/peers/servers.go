@@ -21,18 +21,19 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// servers are those of this run, each private; nil: it is not needed, or could not be started.
+// servers are the private servers of this run; nil: not needed, or could not be started.
 type servers struct {
 	postgres *server.Server
 	redis    *redis
 	failed   map[string]error
 }
 
-// postgresSettings are what an administrator would set first; all else is as it comes. Every commit is on disk. There is
-// room for the connections of eight processes of every scheduler.
+// postgresSettings are the settings that an administrator would change first; all others are the defaults.
+// Every commit is on disk. There is room for the connections of eight processes of every scheduler.
 var postgresSettings = []string{"fsync=on", "synchronous_commit=on", "shared_buffers=1GB", "max_wal_size=4GB", "max_connections=500"}
 
-// redisSettings are what Redis is run with where jobs shall survive a crash: what came in within the last second may be lost.
+// redisSettings are the usual settings of Redis where jobs must survive a crash: it can still lose the writes
+// of the last second.
 var redisSettings = []string{"appendonly=yes", "appendfsync=everysec", "save="}
 
 func (b *bench) startServers(ctx context.Context) {
@@ -71,7 +72,7 @@ func (b *bench) uses(engine string) bool {
 	return slices.ContainsFunc(b.peers, func(p scheduler) bool { return p.engine == engine })
 }
 
-// serverFor says what is wrong with the server that a scheduler needs.
+// serverFor is the error of the server that a scheduler needs, if that server did not start.
 func (b *bench) serverFor(p scheduler) error { return b.servers.failed[p.engine] }
 
 func (s *servers) stop() (err error) {
@@ -84,13 +85,13 @@ func (s *servers) stop() (err error) {
 	return err
 }
 
-// place is where a scheduler keeps what it has: nobody has been there before.
+// place is where a scheduler keeps its data: new and empty.
 type place struct {
 	engine   string
-	database string // of PostgreSQL
+	database string // on PostgreSQL
 	dir      string
 	env      []string
-	server   int // process that keeps it; 0: none beside the scheduler's own
+	server   int // process that keeps it; 0: none besides the scheduler's own
 }
 
 func (b *bench) fresh(ctx context.Context, p scheduler) (at place, err error) {
@@ -99,7 +100,8 @@ func (b *bench) fresh(ctx context.Context, p scheduler) (at place, err error) {
 	if err := os.MkdirAll(at.dir, 0o700); err != nil {
 		return at, err
 	}
-	at.env = append(os.Environ(), "DIR="+at.dir, "GOGC="+cmp.Or(os.Getenv("GOGC"), "200")) // as the program carillon sets it for itself
+	// GOGC as the program carillon sets it for itself.
+	at.env = append(os.Environ(), "DIR="+at.dir, "GOGC="+cmp.Or(os.Getenv("GOGC"), "200"))
 	switch p.engine {
 	case "postgres":
 		at.database, at.server = fmt.Sprintf("peers_%d", b.places), b.servers.postgres.Pid()
@@ -113,9 +115,11 @@ func (b *bench) fresh(ctx context.Context, p scheduler) (at place, err error) {
 	return at, err
 }
 
-// discard makes room: what is not needed any more must not be written down and cleaned beside what is measured next.
+// discard removes a place: otherwise the server would write and clean up old data during the next
+// measurement.
 func (b *bench) discard(at place) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // also when we are being stopped
+	// Also while the program is being stopped.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	err := os.RemoveAll(at.dir)
 	switch at.engine {
@@ -127,8 +131,8 @@ func (b *bench) discard(at place) error {
 	return err
 }
 
-// settle has the server do at once what it would do at some time: it would slow down what is measured next. Redis has
-// written a job down when it has taken it, but for the last second.
+// settle makes the server do its pending work at once: later that work would slow down the next measurement.
+// Redis writes a job to disk within a second.
 func (b *bench) settle(ctx context.Context, at place) error {
 	if at.engine != "postgres" {
 		time.Sleep(time.Second)
@@ -144,7 +148,7 @@ func (b *bench) settle(ctx context.Context, at place) error {
 func (b *bench) databaseURL(at place) string {
 	u, err := url.Parse(b.servers.postgres.URL)
 	if err != nil {
-		panic(err) // our own server gave it
+		panic(err) // it is the URL of our own server
 	}
 	u.Path = "/" + at.database
 	return u.String()
@@ -166,7 +170,7 @@ func onPostgres(ctx context.Context, address string, do func(*pgx.Conn) error) e
 	return do(conn)
 }
 
-// redis is a Redis server of this run.
+// redis is a Redis server that was started for this run.
 type redis struct {
 	process *process
 	port    int
@@ -205,7 +209,7 @@ func startRedis(dir string) (*redis, error) {
 
 func (r *redis) url() string { return fmt.Sprintf("redis://127.0.0.1:%d/0", r.port) }
 
-// empty forgets everything, on disk too, so that the server does not have to go over it later.
+// empty removes everything, on disk too, so that the server does not have to process it later.
 func (r *redis) empty() error {
 	for _, command := range []string{"FLUSHALL", "BGREWRITEAOF"} {
 		if _, err := r.ask(command); err != nil && !strings.Contains(err.Error(), "in progress") {
@@ -234,7 +238,8 @@ func (r *redis) version() (string, error) {
 	return "", err
 }
 
-// ask sends one command, in the form that is for people, and reads the answer: a line, or a text of a length.
+// ask sends one command, in the inline form that people type, and reads the answer: a line, or a text with
+// its length.
 func (r *redis) ask(command string) (string, error) {
 	conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", r.port), 5*time.Second)
 	if err != nil {

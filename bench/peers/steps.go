@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// steps are all that can be measured, in this order.
+// steps are all steps that can be measured, in this order.
 func steps() []step {
 	const k, million = 1000, 1_000_000
 	list := []step{
@@ -20,7 +20,7 @@ func steps() []step {
 		{scenario: "kill", big: true, run: killed},
 		{scenario: "recurring", big: true, run: recurring},
 	}
-	for _, nodes := range []int{1, 2, 4, 8, 1} { // one before and one after the others
+	for _, nodes := range []int{1, 2, 4, 8, 1} { // 1 comes before and after the others
 		list = append(list, step{scenario: "nodes", size: nodes, big: true, run: nodesDrain, fits: shared})
 	}
 	list = append(list,

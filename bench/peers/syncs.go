@@ -15,8 +15,8 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/peer"
 )
 
-// syncs: how often the disk is waited for, counted in a short drain of its own, because being watched makes everything
-// slower. What was batched is batched more then, so this is rather too few than too many.
+// syncs: how often processes wait for the disk. It is counted in a separate, short drain, because tracing
+// makes everything slower. Batches are larger then, so the count is rather too low than too high.
 func syncs(ctx context.Context, m *measurement) error {
 	strace, err := exec.LookPath("strace")
 	if err != nil {
@@ -63,7 +63,7 @@ func syncs(ctx context.Context, m *measurement) error {
 func attached(ctx context.Context, watcher *process, c *child) error {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
 		if field(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid), "TracerPid:") != 0 {
-			return pause(ctx, 300*time.Millisecond) // the others follow
+			return pause(ctx, 300*time.Millisecond) // the other threads and processes follow
 		}
 		select {
 		case <-watcher.ended:
@@ -77,7 +77,7 @@ func attached(ctx context.Context, watcher *process, c *child) error {
 // A line of the summary: share, seconds, microseconds a call, calls, perhaps errors, name.
 var summary = regexp.MustCompile(`^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(fsync|fdatasync|sync_file_range|msync)\s*$`)
 
-// countCalls reads what strace -c prints.
+// countCalls reads the summary of strace -c.
 func countCalls(text string) (n int) {
 	for line := range strings.Lines(text) {
 		if found := summary.FindStringSubmatch(strings.TrimRight(line, "\n")); found != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/peer"
 )
 
-// submit: jobs that are due tomorrow, handed in one by one by sixteen clients, each of which waits for its own.
+// submit: sixteen clients submit jobs that are due tomorrow, one by one, and each waits for its own.
 func submit(ctx context.Context, m *measurement) error {
 	c, err := m.start(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func submit(ctx context.Context, m *measurement) error {
 	return nil
 }
 
-// bulk: jobs that are due tomorrow, handed in by the quickest way there is.
+// bulk: jobs that are due tomorrow, submitted in the quickest way there is.
 func bulk(ctx context.Context, m *measurement) error {
 	jobs, few, err := m.affordable(ctx, m.count(200_000))
 	if err != nil {
@@ -48,9 +48,9 @@ func bulk(ctx context.Context, m *measurement) error {
 	return nil
 }
 
-// drained is what running a backlog has taken.
+// drained is the cost of running a backlog.
 type drained struct {
-	jobs   int // that have started
+	jobs   int // jobs that have started
 	took   float64
 	cost   usage // of the scheduler and its server
 	allocs uint64
@@ -59,7 +59,7 @@ type drained struct {
 
 func (d drained) rate() float64 { return float64(d.jobs) / d.took }
 
-// drainBy has a fresh process run a backlog: from the order to work until all is recorded.
+// drainBy lets a fresh process run a backlog: from the command to work until every end is recorded.
 func (m *measurement) drainBy(ctx context.Context, c *child, jobs int) (d drained, err error) {
 	before, err := c.ask(ctx, peer.Command{Do: "count", Allocs: true}, answering)
 	if err != nil {
@@ -93,7 +93,7 @@ func (m *measurement) drainBy(ctx context.Context, c *child, jobs int) (d draine
 	return d, err
 }
 
-// drain: a backlog of due jobs, until each has run and that is recorded; and what a job costs.
+// drain: a backlog of due jobs, until each has run and its end is recorded; and the cost of a job.
 func drain(ctx context.Context, m *measurement) error {
 	jobs, few, err := m.affordable(ctx, m.count(200_000))
 	if err != nil {
@@ -120,7 +120,7 @@ func drain(ctx context.Context, m *measurement) error {
 	return nil
 }
 
-// nodesDrain: the same backlog run by several processes at once. They have started when the clock does.
+// nodesDrain: several processes run the same backlog at once. All of them have started when the clock starts.
 func nodesDrain(ctx context.Context, m *measurement) error {
 	jobs, few, err := m.affordable(ctx, m.count(200_000))
 	if err != nil {
@@ -146,7 +146,7 @@ func nodesDrain(ctx context.Context, m *measurement) error {
 		return err
 	}
 	note := fmt.Sprintf("stopped after %.0f s", patience.Seconds())
-	if !over { // the store is not asked before: it would answer beside what is measured
+	if !over { // not earlier: the question would disturb the measurement
 		left := patience - time.Since(begin)
 		a, err := list[0].ask(ctx, peer.Command{Do: "await", Store: true, Seconds: max(left.Seconds(), 1)}, 2*patience)
 		if err != nil {
@@ -167,7 +167,7 @@ func nodesDrain(ctx context.Context, m *measurement) error {
 	return nil
 }
 
-// workAll has all begin at once.
+// workAll tells all processes to begin at once.
 func (m *measurement) workAll(ctx context.Context, list []*child) error {
 	errs := make(chan error, len(list))
 	for _, c := range list {
@@ -182,7 +182,8 @@ func (m *measurement) workAll(ctx context.Context, list []*child) error {
 	return err
 }
 
-// backlog: what a job costs must not depend on how many others wait. What is recorded within a minute is measured, or all.
+// backlog: the cost of a job must not depend on how many others wait. It measures the ends that are recorded
+// within a minute, or all of them.
 func backlog(ctx context.Context, m *measurement) error {
 	jobs := m.jobs()
 	if err := m.fill(ctx, jobs, peer.Job{}); err != nil {
@@ -207,8 +208,9 @@ func backlog(ctx context.Context, m *measurement) error {
 	if err != nil {
 		return err
 	}
-	early, since := a.Jobs, time.Now()    // ends, as what follows
-	want := min(jobs, m.count(3_000_000)) // a minute's work or all of it: long enough that it does not matter what is under way when the clock stops
+	early, since := a.Jobs, time.Now() // a number of ends, like ran below
+	// A minute's work, or all of it: long enough that the jobs in flight when the clock stops do not matter.
+	want := min(jobs, m.count(3_000_000))
 	ran, at, over, err := count(ctx, []*child{c}, peer.Command{Do: "count", Ends: true}, want, patience-time.Since(begin))
 	if err != nil {
 		return err
@@ -219,13 +221,14 @@ func backlog(ctx context.Context, m *measurement) error {
 	}
 	m.figure("rate", float64(ran)/seconds(begin, at), "jobs/s", note)
 	m.figure("first", first.Sub(begin).Seconds(), "s", "")
-	if ran > early { // without the time until the first start, which weighs more on a small backlog
+	// Without the time until the first start, which weighs more on a small backlog.
+	if ran > early {
 		m.figure("rate_warm", float64(ran-early)/seconds(since, at), "jobs/s", note)
 	}
 	return nil
 }
 
-// history: nor on how many have ended before.
+// history: nor must it depend on how many jobs have ended before.
 func history(ctx context.Context, m *measurement) error {
 	jobs, few, err := m.affordable(ctx, m.count(100_000))
 	if err != nil {
@@ -250,7 +253,7 @@ func history(ctx context.Context, m *measurement) error {
 	}
 	m.figure("rate", d.rate(), "jobs/s", notes(d.note, few))
 	if d.note != "" && d.jobs < jobs {
-		return nil // it is not idle: what is handed in now would wait behind the rest
+		return nil // it is not idle: a job submitted now would wait behind the rest
 	}
 	return m.pickupBy(ctx, c)
 }

@@ -8,16 +8,18 @@ import (
 	"time"
 )
 
-// usage is what processes have used since they began, with those that they have started, also those that have ended.
+// usage is what a process and all its descendants have used since they began, including those that have
+// ended.
 type usage struct {
 	cpu     time.Duration // in user and kernel mode
-	written int64         // bytes that were handed on to disks
+	written int64         // bytes sent to disks
 }
 
 func (u usage) minus(v usage) usage { return usage{u.cpu - v.cpu, u.written - v.written} }
 func (u usage) plus(v usage) usage  { return usage{u.cpu + v.cpu, u.written + v.written} }
 
-// usageOf adds up a process and all below it. What has ended is counted by the one that waited for it.
+// usageOf adds up a process and its descendants. A process that has ended counts with the parent that waited
+// for it.
 func usageOf(pid int) (sum usage) {
 	for _, p := range family(pid) {
 		sum.cpu += cpuOf(p)
@@ -26,7 +28,8 @@ func usageOf(pid int) (sum usage) {
 	return sum
 }
 
-// memoryOf is a figure of /proc/PID/status of a process and all below it, in MB: VmRSS or, the highest so far, VmHWM.
+// memoryOf is a figure of /proc/PID/status for a process and its descendants, in MB: VmRSS, or VmHWM for the
+// peak.
 func memoryOf(pid int, name string) (mb float64) {
 	for _, p := range family(pid) {
 		mb += field(fmt.Sprintf("/proc/%d/status", p), name+":") / 1024
@@ -34,25 +37,25 @@ func memoryOf(pid int, name string) (mb float64) {
 	return mb
 }
 
-// ticks of the clock that /proc counts in: a hundred a second wherever Linux runs.
+// tick is the unit in which /proc counts processor time: a hundred a second wherever Linux runs.
 const tick = 10 * time.Millisecond
 
 func cpuOf(pid int) time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	_, rest, ok := strings.Cut(string(b), ") ") // the name before it may hold anything
+	_, rest, ok := strings.Cut(string(b), ") ") // the name before it can contain anything
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 15 {
 		return 0 // it has ended
 	}
 	var sum time.Duration
-	for _, f := range fields[11:15] { // utime, stime, and those of children that were waited for
+	for _, f := range fields[11:15] { // utime, stime, and the same of children that were waited for
 		n, _ := strconv.ParseInt(f, 10, 64)
 		sum += time.Duration(n) * tick
 	}
 	return sum
 }
 
-// field is the number behind a name at the beginning of a line; 0 if there is none.
+// field is the number after a name at the beginning of a line; 0 if there is none.
 func field(path, name string) float64 {
 	b, _ := os.ReadFile(path)
 	for line := range strings.Lines(string(b)) {
@@ -66,7 +69,7 @@ func field(path, name string) float64 {
 	return 0
 }
 
-// family is a process and all below it.
+// family is a process and its descendants.
 func family(pid int) []int {
 	if pid == 0 {
 		return nil

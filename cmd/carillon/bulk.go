@@ -11,13 +11,14 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// What the API takes in one batch; the bytes with room for what is around the jobs.
+// The limits of the API for one batch; the bytes leave room for the JSON around the jobs.
 const (
 	batchJobs  = 1000
 	batchBytes = 15 << 20
 )
 
-// submit hands in all jobs, in as many batches as they need. With an error it returns those that were accepted before.
+// submit sends all jobs, in as many batches as they need. With an error it returns the jobs that were
+// accepted before it.
 func (a *app) submit(ctx context.Context, c *client.Client, file string, defs []written) (jobs []carillon.Job, err error) {
 	if len(defs) == 1 {
 		job, err := c.SubmitJSON(ctx, defs[0].body)
@@ -62,7 +63,7 @@ func nextBatch(defs []written) []written {
 	return defs
 }
 
-// inFile says where in the file the job stands that was refused.
+// inFile adds to the error where in the file the refused job is.
 func inFile(file string, batch []written, err error) error {
 	var problem *client.Problem
 	if file == "" || !errors.As(err, &problem) || problem.Field == "" {
@@ -73,7 +74,7 @@ func inFile(file string, batch []written, err error) error {
 		number, path, _ := strings.Cut(strings.TrimPrefix(field, "jobs["), "]")
 		i, bad := strconv.Atoi(number)
 		if bad != nil || i >= len(batch) {
-			return err // about the batch as a whole
+			return err // the error is about the whole batch
 		}
 		at, field = i, strings.TrimPrefix(path, ".")
 	}
@@ -82,7 +83,7 @@ func inFile(file string, batch []written, err error) error {
 	return fmt.Errorf("%s: %w", inLine(file, &batch[at], at, field), &refused)
 }
 
-// inLine is the place of a field in a file: by its line, or, where that is not known, by the number of the job.
+// inLine is the place of a field in a file: its line or, where that is not known, the number of the job.
 func inLine(file string, def *written, number int, field string) string {
 	if line := def.lineAt(field); line > 0 {
 		return fmt.Sprintf("%s, line %d", fileName(file), line)
@@ -97,7 +98,7 @@ func fileName(file string) string {
 	return file
 }
 
-// acceptedBefore says what became of the jobs of a file when one batch of it failed.
+// acceptedBefore says which jobs of a file were submitted when one batch failed.
 func acceptedBefore(defs []written, before, batch int, err error) string {
 	var problem *client.Problem
 	text := "Nothing of it was submitted."
@@ -125,7 +126,7 @@ func were(n int) string {
 	return fmt.Sprintf("%d jobs were", n)
 }
 
-// upTo is the last line of a part of a file; lines are not known of YAML with anchors.
+// upTo names the last line of a part of a file. For YAML with anchors the lines are not known.
 func upTo(defs []written) string {
 	last := defs[len(defs)-1]
 	if last.line == 0 {

@@ -35,7 +35,7 @@ func orNone(text string) string {
 	return shorten(text, 200)
 }
 
-// flat are the values of a definition by their dotted names. The payload is one value, and so is every list.
+// flat is the values of a definition by their dotted names. The payload is one value, and so is every list.
 func flat(def carillon.Definition) map[string]string {
 	values := map[string]string{}
 	text, err := json.Marshal(def)

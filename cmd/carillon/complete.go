@@ -11,13 +11,14 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// Completion asks the server while a person waits for the cursor to move: it is quick, or it is left out.
+// Completion asks the server while the user waits for the cursor to move: it must be quick, or offer nothing.
 const (
 	completeWithin = time.Second
 	completions    = 50
 )
 
-// complete is a function for cobra that offers what find returns for the first argument, or for each if there can be several.
+// complete is a function for cobra that offers the results of find for the first argument, or for each
+// argument if there can be several.
 func (a *app) complete(find func(ctx context.Context, c *client.Client) []cobra.Completion) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 && !strings.HasSuffix(cmd.Use, "...") {
@@ -53,7 +54,7 @@ func (a *app) completeEither() cobra.CompletionFunc {
 	})
 }
 
-// One page is enough to choose from, and what went wrong is of no use at the prompt.
+// One page is enough to choose from, and an error is of no use at the prompt.
 
 func jobChoices(ctx context.Context, c *client.Client, states []carillon.JobState) (choices []cobra.Completion) {
 	page, _ := c.JobPage(ctx, carillon.JobQuery{States: states, Limit: completions}, "")
@@ -74,6 +75,6 @@ func runChoices(ctx context.Context, c *client.Client, states []carillon.State) 
 // completeWords offers fixed values for a flag.
 func completeWords(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the command has no such flag
 	}
 }

@@ -20,22 +20,25 @@ const (
 	defaultData   = "./carillon-data"
 )
 
-// What serve leaves in its data directory for the command line to find.
+// Files that serve writes to its data directory for the command line to find.
 const (
 	tokenFile   = "token"   // for as long as the data lives
 	addressFile = "address" // while it serves
 )
 
-// place is a server's URL, and where it was learned: an error that cannot reach it says so.
+// place is a server's URL, and where the command line found it: if the server cannot be reached, the error
+// says so.
 type place struct {
 	url, from string
-	found     bool // in the data directory: the person who typed the command did not name it
+	found     bool // in the data directory: the user did not name it
 }
 
-// fromDefault is where a server may be of which nothing is known. Every process of the machine can listen there.
+// fromDefault marks the default address: the command line knows nothing about a server there, and any process
+// of the machine can listen on it.
 const fromDefault = "the default"
 
-// locate looks for the server: what was typed, the environment, the local server's own word, the default.
+// locate looks for the server in this order: the flag, the environment, the address file of the local server,
+// the default.
 func (a *app) locate() (place, error) {
 	switch {
 	case a.server != "":
@@ -58,9 +61,10 @@ func (a *app) locate() (place, error) {
 	return to, nil
 }
 
-// local reads what a server has left in the data directory; empty if it has not. A directory that came with a repository,
-// or that another user made, must not decide which server gets this user's jobs and runs commands on its workers. The
-// owner of a directory that was named is believed: root looks after servers that run as other users.
+// local reads a file that a server wrote to the data directory; it returns "" if there is none. A directory
+// that came with a repository, or that another user made, must not decide which server gets this user's jobs
+// and runs commands on its workers. If the user named the directory, local trusts its owner as well: root
+// looks after servers that run as other users.
 func (a *app) local(file string, read func(owned.Users, string) ([]byte, error)) (string, error) {
 	path, users := filepath.Join(a.data, file), owned.Me()
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +82,8 @@ func (a *app) local(file string, read func(owned.Users, string) ([]byte, error))
 	return strings.TrimSpace(string(text)), err
 }
 
-// onThisMachine says that a URL has an address of this machine. Names do not count: a server writes down an address.
+// onThisMachine says that a URL has an address of this machine. Host names do not count: a server writes an
+// IP address.
 func onThisMachine(server string) bool {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -103,9 +108,10 @@ func withScheme(server string) string {
 	return "http://" + server
 }
 
-// credential is the token to send. A token that was named goes to a server that was named, or to the default address: an
-// address that a file names gets the token beside that file. The local token in turn opens the server of its directory and
-// no other: it is not sent to a place on the network that --server or the environment named, nor to the default address.
+// credential is the token to send. A token that the user named goes to a server that the user named, or to
+// the default address; a server whose address is from a file gets the token beside that file. The local token
+// in turn is only for the server of its directory: credential does not send it to a host on the network that
+// --server or the environment names, nor to the default address.
 func (a *app) credential(to place) (string, error) {
 	named, from, err := a.namedToken()
 	if err != nil || named != "" && !to.found {
@@ -129,7 +135,7 @@ func (a *app) credential(to place) (string, error) {
 	return beside, nil // if empty, the server says whether it needs one
 }
 
-// namedToken is the one that was typed, or is in a file that was named, or in the environment.
+// namedToken is the token from --token, from the file of --token-file, or from the environment.
 func (a *app) namedToken() (token, from string, err error) {
 	switch {
 	case a.token != "":
@@ -144,8 +150,9 @@ func (a *app) namedToken() (token, from string, err error) {
 	return a.env("CARILLON_TOKEN"), "CARILLON_TOKEN", nil
 }
 
-// trusts says that the local token can be sent to a place: the data directory names it, or a person has named a loopback
-// address. Where neither names a place, no server of the directory runs: a server leaves its address while it serves.
+// trusts says that the local token can be sent to a place: the data directory names the place, or the user
+// named a loopback address. If neither names a place, no server of the directory is running: a server keeps
+// its address file while it serves.
 func (a *app) trusts(to place) bool {
 	if to.found || to.from == fromDefault {
 		return to.found
@@ -158,7 +165,7 @@ func (a *app) trusts(to place) bool {
 	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// connect makes the client. Nothing is sent yet.
+// connect makes the client. It sends nothing yet.
 func (a *app) connect() (*client.Client, error) {
 	to, err := a.locate()
 	if err != nil {
@@ -175,14 +182,14 @@ func (a *app) connect() (*client.Client, error) {
 	return c, nil
 }
 
-// describeUnreachable says what was tried, and how to get a server.
+// describeUnreachable says which address was tried, and how to get a server.
 func (a *app) describeUnreachable(away *client.Unreachable) string {
 	to, _ := a.locate()
 	return fmt.Sprintf("%v (address from %s); start a server with \"carillon serve\", or name one with --server or CARILLON_SERVER",
 		away, to.from)
 }
 
-// describeRefused says which token was refused, or where one was looked for.
+// describeRefused says which token the server refused, or where the command line looked for one.
 func (a *app) describeRefused() string {
 	to, _ := a.locate()
 	file := filepath.Join(a.data, tokenFile)

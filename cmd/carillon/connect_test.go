@@ -14,7 +14,7 @@ import (
 var discoveries = map[string]struct {
 	server, token string // flags
 	env           map[string]string
-	files         map[string]string // of the data directory
+	files         map[string]string // in the data directory
 	want          place
 	wantToken     string
 	wantErr       string // instead of a token
@@ -109,7 +109,8 @@ func TestTheServerAndItsTokenAreFound(t *testing.T) {
 	}
 }
 
-// The data directory of this test is as another person could leave one in a repository or in a shared directory.
+// The data directory of this test is like one that another person leaves in a repository or in a shared
+// directory.
 func TestAPlantedDataDirectoryIsNotFollowed(t *testing.T) {
 	var asked atomic.Int32
 	trap := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -117,7 +118,7 @@ func TestAPlantedDataDirectoryIsNotFollowed(t *testing.T) {
 	for name, c := range map[string]struct {
 		address string
 		mode    os.FileMode // of the directory
-		uid     int         // of the directory and the files; 0: the test's
+		uid     int         // of the directory and the files; 0: the user of the test
 		token   os.FileMode // of the file
 		want    string
 	}{
@@ -189,7 +190,7 @@ func TestATokenThatCannotBeReadIsAnError(t *testing.T) {
 	}
 }
 
-// The server of the directory has stopped, and another process of the machine has the default address.
+// The server of the directory has stopped, and another process of the machine listens on the default address.
 func TestATokenThatIsNotSentIsNamedInTheRefusal(t *testing.T) {
 	a, out := offline()
 	a.http = &http.Client{Transport: transport(func(r *http.Request) *http.Response {

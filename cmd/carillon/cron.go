@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-run/carillon/cron"
 )
 
-// maxTimes is more than anybody reads, and little enough to answer at once.
+// maxTimes is more than any person reads, and few enough to answer at once.
 const maxTimes = 10_000
 
 // explanation is what the cron command prints as JSON; scripts rely on its shape.
@@ -71,7 +71,7 @@ func (a *app) explain(expression, zone, from string, n int) error {
 	if errors.As(err, &bad) {
 		return usage("%s: want %s", bad.Wrong(), bad.Want)
 	}
-	// "@every" is counted from the start, as it will be from the moment at which a job is submitted.
+	// "@every" counts from the start, as it will count from the moment at which a job is submitted.
 	times := upcoming(schedule.Anchor(start), start, n)
 
 	e := explanation{schedule.String(), loc.String(), schedule.Describe(), make([]string, len(times))}
@@ -83,7 +83,7 @@ func (a *app) explain(expression, zone, from string, n int) error {
 
 func loadZone(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
-	if err != nil || name == "Local" { // which would mean something else on the server
+	if err != nil || name == "Local" { // Local would be another zone on the server
 		hint := ""
 		if like := carillon.ZoneLike(name); like != "" {
 			hint = "; did you mean " + like + "?"
@@ -117,13 +117,14 @@ func (a *app) printTimes(times []time.Time) {
 	fmt.Fprintln(w, "NEXT\tUTC\tFROM NOW")
 	for _, t := range times {
 		layout := "Mon 2006-01-02 15:04:05.999 -07:00 MST"
-		if name, _ := t.Zone(); strings.ContainsAny(name, "+-") { // a zone without a name: it would be the offset again
+		// A zone without a name: MST would print the offset again.
+		if name, _ := t.Zone(); strings.ContainsAny(name, "+-") {
 			layout = strings.TrimSuffix(layout, " MST")
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\n", t.Format(layout), t.UTC().Format("2006-01-02 15:04:05.999Z"), relative(t, a.now()))
 	}
 	_ = w.Flush()
-	// The marks go in afterwards: inside the table they would end its columns.
+	// The marks are added afterwards: inside the table they would end its columns.
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	fmt.Fprintln(a.out, a.paint(bold, lines[0]))
 	for i, t := range times {
@@ -136,7 +137,7 @@ func (a *app) printTimes(times []time.Time) {
 	}
 }
 
-// clockChange tells of the change that brought the offset from that of one time to that of the next; "" if it is the same.
+// clockChange describes the clock change between two times in a row; "" if both have the same offset.
 func clockChange(from, to time.Time) string {
 	nameBefore, before := from.Zone()
 	nameAfter, after := to.Zone()

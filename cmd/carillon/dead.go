@@ -91,7 +91,8 @@ func (a *app) findDeadLetter(ctx context.Context, c *client.Client, given string
 	return carillon.RunID{}, notFound("%s has no dead letter", job)
 }
 
-// retryAll first reads the whole list: it grows again while its runs fail anew, and would never end.
+// retryAll first reads the whole list: runs that fail again return to it, so reading and retrying at the same
+// time would never end.
 func (a *app) retryAll(ctx context.Context, c *client.Client) error {
 	dead, _, err := take(c.DeadLetters(ctx, 1000), 0)
 	if err != nil {
@@ -99,7 +100,7 @@ func (a *app) retryAll(ctx context.Context, c *client.Client) error {
 	}
 	added, left := []carillon.Run{}, &leftover{reasons: map[carillon.JobID]string{}, count: map[carillon.JobID]int{}}
 	for _, letter := range dead {
-		if left.reasons[letter.ID.Job] != "" { // it would be refused for the same reason
+		if left.reasons[letter.ID.Job] != "" { // the server would refuse it for the same reason
 			left.count[letter.ID.Job]++
 			continue
 		}
@@ -127,7 +128,7 @@ func (a *app) retryAll(ctx context.Context, c *client.Client) error {
 	return errQuiet
 }
 
-// leftover counts the dead letters that were refused, by job: the reason is one of the job's.
+// leftover counts the refused dead letters by job: all dead letters of a job are refused for the same reason.
 type leftover struct {
 	jobs    []carillon.JobID
 	reasons map[carillon.JobID]string

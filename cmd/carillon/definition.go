@@ -16,11 +16,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// definition are the flags that say what a job is: one flag for one field of its JSON. Only those that were given are
-// sent, so every default is the server's, and so is every check that needs more than the flag itself.
+// definition are the flags that define a job: one flag for one field of its JSON. The command line sends only
+// the fields that were given, so the server sets all defaults, and does all checks that need more than the
+// flag itself.
 type definition struct {
 	a      *app
-	edit   bool // "key-" takes an entry away
+	edit   bool // "key-" removes an entry
 	fields []*fieldFlag
 }
 
@@ -28,15 +29,15 @@ type definition struct {
 type fieldFlag struct {
 	path  string // dotted, as in the API's errors
 	kind  string // for the help
-	many  bool   // may be repeated
+	many  bool   // can be repeated
 	parse func(text string, before any) (any, error)
 	text  string
 	value any // nil: not given
-	// optional says that an empty text takes the field away.
+	// optional says that an empty text removes the field.
 	optional bool
 }
 
-// removed is the value of a field that an edit takes away.
+// removed is the value of a field that an edit removes.
 type removed struct{}
 
 func (f *fieldFlag) String() string { return f.text }
@@ -115,7 +116,7 @@ func (d *definition) add(flags *pflag.FlagSet, name, path, kind string, parse fu
 // doc is a JSON object on its way to the server.
 type doc map[string]any
 
-// given is what the flags and the argv after them say.
+// given is the JSON of the flags and of the argv after them.
 func (d *definition) given(argv []string) doc {
 	given := doc{}
 	for _, f := range d.fields {
@@ -145,13 +146,14 @@ func (o doc) set(path string, value any) {
 	o[name].(doc).set(rest, value)
 }
 
-// The forms that a flag's text can have. Each gets what the flag was given before, for those that may be repeated.
+// The forms that a flag's text can have. Each function also gets the flag's value so far, for flags that can
+// be repeated.
 
 func text(s string, _ any) (any, error) { return s, nil }
 
 func upper(s string, _ any) (any, error) { return strings.ToUpper(s), nil }
 
-// empty is an object without fields, for a flag that is only there or not.
+// empty is an object without fields, for a flag that is either present or not.
 func empty(s string, _ any) (any, error) {
 	if there, err := strconv.ParseBool(s); err != nil || !there {
 		return nil, err
@@ -224,7 +226,7 @@ func (d *definition) payload(s string, _ any) (any, error) {
 	return payload, err
 }
 
-// readPayload reads the value of a --payload.
+// readPayload reads the payload that --payload names.
 func (a *app) readPayload(s string) (json.RawMessage, error) {
 	data := []byte(s)
 	var err error

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// parsed is the JSON that flags and arguments come to.
+// parsed is the JSON that results from flags and arguments.
 func parsed(t *testing.T, a *app, edit bool, args ...string) (doc, string) {
 	t.Helper()
 	cmd := &cobra.Command{Use: "test", SilenceErrors: true, SilenceUsage: true}

@@ -65,7 +65,8 @@ func (a *app) edit(ctx context.Context, c *client.Client, name string, given doc
 	if err != nil {
 		return err
 	}
-	// The version, because parts of what is sent were read: an edit in between must not be undone by them.
+	// With the version, because parts of the changes were read from the job: without it they would undo an
+	// edit made in between.
 	job, err := c.Edit(ctx, id, changes, was.Version)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (a *app) edit(ctx context.Context, c *client.Client, name string, given doc
 	return nil
 }
 
-// edited says what has changed, and when the job is due after that.
+// edited prints which fields changed, and when the job is due next.
 func (a *app) edited(was carillon.Definition, job *carillon.Job, next []client.DueTime) {
 	fmt.Fprintf(a.out, "%s edited: version %d\n", job.ID, job.Version)
 	lines := changed(was, job.Definition)
@@ -96,7 +97,7 @@ func (a *app) edited(was carillon.Definition, job *carillon.Job, next []client.D
 	}
 }
 
-// changesTo fills up the fields that the API replaces as a whole with what the job has in them.
+// changesTo completes the fields that the API replaces as a whole with the values that the job has in them.
 func changesTo(was carillon.Definition, given doc) (client.Changes, error) {
 	text, err := json.Marshal(was)
 	if err != nil {
@@ -122,13 +123,13 @@ func changesTo(was carillon.Definition, given doc) (client.Changes, error) {
 	return changes, nil
 }
 
-// Fields of which a job has one: a new one takes the place of the old.
+// Alternatives of which a job has exactly one: a new one replaces the old one.
 var (
 	whenFields    = []string{"at", "after", "cron", "every"}
 	commandFields = []string{"argv", "shell"}
 )
 
-// without drops what one of the alternatives among the changes replaces, and what belonged to it alone.
+// without drops the alternative that the changes replace, and the timezone if the new one is not cron.
 func without(present any, change doc, alternatives []string) any {
 	object, _ := present.(map[string]any)
 	for _, given := range alternatives {
@@ -145,7 +146,7 @@ func without(present any, change doc, alternatives []string) any {
 	return object
 }
 
-// mergedTarget keeps what the target had if it stays of the same kind, and begins a new one if not.
+// mergedTarget keeps the fields of the target if its kind stays the same, and begins a new target if not.
 func mergedTarget(present any, change doc) doc {
 	kept, _ := present.(map[string]any)
 	target := doc{}
@@ -155,7 +156,7 @@ func mergedTarget(present any, change doc) doc {
 	return target
 }
 
-// merged is the present object with the changes in it, at every depth; nil takes a field away.
+// merged is the present object with the changes applied, at every depth; nil removes a field.
 func merged(present any, change doc) doc {
 	result := doc{}
 	object, _ := present.(map[string]any)

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// What the process says to the shell. Scripts rely on these; the root command's help lists them.
+// Exit codes of the process. Scripts rely on them; the help of the root command lists them.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -23,14 +23,16 @@ const (
 	exitInterrupted = 130 // 128 + SIGINT, as shells have it
 )
 
-// usageError is about what was typed. It is told apart from failures, so that scripts do not try again.
+// usageError is about the words that the user typed. It has its own exit code, so that scripts do not try
+// again.
 type usageError struct{ text string }
 
 func (e *usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error { return &usageError{text: fmt.Sprintf(format, args...)} }
 
-// missing is an error about something that there is not. Its text says so already, so ErrNotFound adds no words of its own.
+// missing is an error about something that does not exist. Its text says so already, so it does not add the
+// words of ErrNotFound.
 type missing struct{ text string }
 
 func (e *missing) Error() string { return e.text }
@@ -46,12 +48,12 @@ type noted struct {
 
 func (n *noted) Unwrap() error { return n.error }
 
-// told is an error that has been printed already; its exit code counts.
+// told is an error that has been printed already; only its exit code counts.
 type told struct{ error }
 
 func (t *told) Unwrap() error { return t.error }
 
-// errQuiet ends with exit code 1 and no message: what happened has been shown already.
+// errQuiet ends the process with exit code 1 and no message: the command has already shown what happened.
 var errQuiet = errors.New("failed")
 
 // exit prints the error as one line and turns it into the exit code.
@@ -59,7 +61,7 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 	if err == nil {
 		return exitOK
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // the person has seen enough, and knows
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // the user pressed Ctrl-C, and needs no message
 		return exitInterrupted
 	}
 	if errors.Is(err, errQuiet) {
@@ -105,8 +107,8 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// oneLine keeps a message on its line, and a server's text from moving the terminal's cursor.
+// oneLine keeps a message on one line, and keeps a server's text from moving the terminal's cursor.
 func oneLine(s string) string {
-	s = strings.ToValidUTF8(s, "\ufffd") // a lone byte can begin a control sequence, too
+	s = strings.ToValidUTF8(s, "\ufffd") // a single invalid byte can begin a control sequence, too
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || isC1(r) }), " ")
 }

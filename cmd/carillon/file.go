@@ -18,27 +18,29 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// written is one job of a file, and where it stands there.
+// written is one job of a file, and its place in the file.
 type written struct {
 	body []byte   // JSON
 	line int      // where it begins
-	node ast.Node // YAML that it was; nil: JSON
-	// listed says that it stood in a list: the answer is a list too, also if it is the only one.
+	node ast.Node // the YAML it came from; nil: JSON
+	// listed says that the job is an item of a list: the answer is then a list too, even if it is the only
+	// item.
 	listed bool
 }
 
-// separator is a line between two YAML documents. No line of JSON begins so.
+// separator is a line between two YAML documents. No line of JSON begins with it.
 var separator = regexp.MustCompile(`(?m)^---(\s|$)`)
 
-// readDefinitions reads one job, a list of them, a list as the API answers with, or any number of either: one JSON value
-// after another, or YAML documents.
+// readDefinitions reads one job, a list of jobs, a list as the API answers with, or any number of these: one
+// JSON value after another, or YAML documents.
 func (a *app) readDefinitions(file string) ([]written, error) {
 	text, err := a.readFile(file)
 	if err != nil {
 		return nil, usage("-f: %v", err)
 	}
 	defs, complete, err := jsonDefinitions(text)
-	if err != nil && (complete == 0 || separator.Match(text)) { // not even one value is JSON, or JSON is one YAML document of several
+	// Not even one value is JSON, or JSON is one YAML document of several.
+	if err != nil && (complete == 0 || separator.Match(text)) {
 		if defs, err = yamlDefinitions(text); err != nil {
 			err = yamlFault(err)
 		}
@@ -63,7 +65,7 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 	return defs, nil
 }
 
-// yamlFault names the line of a syntax error as other errors about a file do.
+// yamlFault names the line of a syntax error in the same way as the other errors about a file.
 func yamlFault(err error) error {
 	var fault yaml.Error
 	if errors.As(err, &fault) && fault.GetToken() != nil {
@@ -79,7 +81,8 @@ func (a *app) readFile(file string) ([]byte, error) {
 	return os.ReadFile(file)
 }
 
-// jsonDefinitions reads JSON values, one after the other. complete is how many of them were read before an error.
+// jsonDefinitions reads JSON values, one after the other. complete is how many of them it read before an
+// error.
 func jsonDefinitions(text []byte) (defs []written, complete int, err error) {
 	lines := lineCounter{text: text}
 	for at := 0; ; complete++ {
@@ -94,14 +97,15 @@ func jsonDefinitions(text []byte) (defs []written, complete int, err error) {
 		}
 		for _, offset := range itemOffsets(value) {
 			var def json.RawMessage
-			_ = json.NewDecoder(bytes.NewReader(value[offset:])).Decode(&def) // it is valid: all of it was read
+			// There is no error: it is a part of a value that was decoded.
+			_ = json.NewDecoder(bytes.NewReader(value[offset:])).Decode(&def)
 			defs = append(defs, written{body: def, line: lines.at(at + offset), listed: offset > 0})
 		}
 		at += int(dec.InputOffset())
 	}
 }
 
-// itemOffsets are the places of the jobs in a value: of the items of a list, or of the value itself.
+// itemOffsets are the offsets of the jobs in a value: of the items of a list, or of the value itself.
 func itemOffsets(value []byte) (offsets []int) {
 	dec := json.NewDecoder(bytes.NewReader(value))
 	switch first, _ := dec.Token(); first {
@@ -125,10 +129,11 @@ func itemOffsets(value []byte) (offsets []int) {
 	return offsets
 }
 
-// spaceBefore counts what stands before an item of a list that is valid JSON: space, and the comma after the item before.
+// spaceBefore counts the bytes before an item of a list in valid JSON: space, and the comma after the
+// previous item.
 func spaceBefore(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t\r\n,")) }
 
-// lineCounter turns rising offsets into line numbers.
+// lineCounter turns offsets into line numbers. Offsets must rise.
 type lineCounter struct {
 	text  []byte
 	seen  int
@@ -142,7 +147,7 @@ func (l *lineCounter) at(offset int) int {
 	return l.lines + 1
 }
 
-// readOnly are the fields of a job that the server fills in: those that a job has and a definition has not.
+// readOnly are the fields of a job that the server fills in: a job has them and a definition does not.
 var readOnly = func() map[string]bool {
 	fields := map[string]bool{}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[client.Detail]()) {
@@ -156,8 +161,9 @@ var readOnly = func() map[string]bool {
 	return fields
 }()
 
-// withoutReadOnly takes the read-only fields out of a job as "job -o yaml" prints it, which is one with the id of a job. In any
-// other definition such a field is a wish that cannot be granted: the server refuses it.
+// withoutReadOnly removes the read-only fields from a job that "job -o yaml" printed; such a job has the id
+// of a job. In any other definition it keeps such a field: it is a wish that the server cannot grant, and the
+// server refuses it.
 func withoutReadOnly(body []byte) (rest []byte, printed bool) {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if first, err := dec.Token(); err != nil || first != json.Delim('{') {

@@ -50,7 +50,7 @@ func TestWhatJobPrintsCanBeSubmittedAgain(t *testing.T) {
 	})
 }
 
-// defined is the definition of a job, every byte of it.
+// defined is the definition of a job, byte for byte.
 func (h *house) defined(id string) map[string]string {
 	h.t.Helper()
 	out, code := h.run("job", id, "-o", "json")

@@ -12,8 +12,9 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// findJob takes an id or a name. A name means the one job of that name that is neither finished nor canceled, else the
-// newest of that name: names are used again and again, and old jobs must not make them useless.
+// findJob takes an id or a name. A name means the only job of that name that is neither finished nor
+// canceled, else the newest job of that name: people use names again and again, and old jobs must not make
+// them useless.
 func (a *app) findJob(ctx context.Context, c *client.Client, given string) (carillon.JobID, error) {
 	if id, err := carillon.ParseJobID(given); err == nil {
 		return id, nil
@@ -54,7 +55,7 @@ func noJobNamed(given string) error {
 	return notFound("no job is named %q", given)
 }
 
-// severalNamed lists what there is to choose from.
+// severalNamed lists the jobs to choose from.
 func (a *app) severalNamed(name string, jobs []client.ListedJob, more bool) error {
 	var text strings.Builder
 	t := a.tableTo(&text)
@@ -81,8 +82,8 @@ func (a *app) findRun(ctx context.Context, c *client.Client, given string) (cari
 	return latestRun(ctx, c, id)
 }
 
-// latestRun is the one that a person means who names the job: the latest that has begun, else the one that is next.
-// Planned runs that were canceled by an edit, and skipped ones, stand in between and are passed over.
+// latestRun is the run that a person means by naming the job: the latest that has begun, else the next one.
+// It passes over skipped runs, and planned runs that an edit canceled, which can be in between.
 func latestRun(ctx context.Context, c *client.Client, id carillon.JobID) (carillon.RunID, error) {
 	const enough = 100
 	runs, _, err := take(c.RunsOf(ctx, carillon.RunQuery{Job: id, Limit: enough}), enough)
@@ -119,7 +120,7 @@ func take[T any](all iter.Seq2[T, error], limit int) (items []T, more bool, err 
 	return items, false, nil
 }
 
-// instantFlag reads a time, or a duration as so long ago.
+// instantFlag reads a time, or a duration as a time that long ago.
 func (a *app) instantFlag(name, given string) (carillon.Time, error) {
 	if given == "" {
 		return 0, nil
@@ -134,7 +135,7 @@ func (a *app) instantFlag(name, given string) (carillon.Time, error) {
 	return carillon.TimeOf(t), nil
 }
 
-// reached is a command that begins by connecting.
+// reached is a command that begins by connecting to the server.
 func (a *app) reached(do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()

@@ -15,7 +15,8 @@ import (
 	"github.com/carillon-run/carillon/executor"
 )
 
-// TestMain is also the program itself, for tests that need a process of its own, and the supervisor of its commands.
+// TestMain is also the program itself, for tests that need a separate process, and the supervisor of its
+// commands.
 func TestMain(m *testing.M) {
 	executor.Supervise()
 	if os.Getenv("TEST_ROLE") == "carillon" {
@@ -24,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// process starts the program, as another user if the test is root's, and returns what it prints.
+// process starts the program, as another user if the test runs as root, and returns what the program prints.
 func process(t *testing.T, args ...string) (*exec.Cmd, *screen) {
 	t.Helper()
 	out := &screen{}
@@ -58,7 +59,7 @@ func TestCommandsCannotReadTheEnvironmentOfServerWorkerAndSupervisor(t *testing.
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o1777); err != nil { // the processes make directories of their own in it
+	if err := os.Chmod(dir, 0o1777); err != nil { // the processes make their own directories in it
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "server")
@@ -88,7 +89,7 @@ func TestCommandsCannotReadTheEnvironmentOfServerWorkerAndSupervisor(t *testing.
 	countsFiles(t, strings.TrimSpace(string(address)), filepath.Join(data, "token"))
 }
 
-// countsFiles checks that a hidden process can still read about itself what its metrics show.
+// countsFiles checks that a hidden process can still read its own figures for the metrics.
 func countsFiles(t *testing.T, address, tokenFile string) {
 	t.Helper()
 	token, err := os.ReadFile(tokenFile)

@@ -35,8 +35,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const testToken = "a token of the test house"
 
-// house is a real server in a synctest bubble, the command line in front of it, and the transcript of what was typed.
-// The clock stands still unless somebody waits, so ids and times are the same in every run.
+// house is a real server in a synctest bubble, the command line in front of it, and the transcript of the
+// commands. The clock stands still unless a goroutine waits, so ids and times are the same in every run.
 type house struct {
 	t    *testing.T
 	app  app // copied for every command
@@ -45,8 +45,8 @@ type house struct {
 	text bytes.Buffer // the transcript
 }
 
-// inHouse runs a script of commands on Saturday 2026-03-28, the day before the clocks change in Berlin, and compares
-// the transcript with testdata/<name>.golden; without a name the script itself looks at what was said.
+// inHouse runs a script of commands on Saturday 2026-03-28, the day before the clocks change in Berlin, and
+// compares the transcript with testdata/<name>.golden; without a name the script itself checks the output.
 func inHouse(t *testing.T, name string, script func(h *house)) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 3, 28, 11, 0, 0, 0, time.UTC)))
@@ -74,10 +74,10 @@ func inHouse(t *testing.T, name string, script func(h *house)) {
 	})
 }
 
-// workerIDs are random.
+// workerIDs are random, so they are replaced in the transcript.
 var workerIDs = regexp.MustCompile(`(inner|worker)_[0-9a-f]{20}`)
 
-// serveHouse is what package node does, on adapters that a bubble can hold.
+// serveHouse does what package node does, on adapters that work in a bubble.
 func serveHouse(listener net.Listener) (stop func()) {
 	store, logs, bus, queue := mem.NewStore(), mem.NewLogs(), mem.NewBus(), mem.NewQueue(mem.QueueConfig{})
 	coordinator, quiet := mem.NewCoordinator(), slog.New(slog.DiscardHandler)
@@ -121,7 +121,8 @@ func serveHouse(listener net.Listener) (stop func()) {
 type pretend struct{}
 
 func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
-	// No two of them end at the same instant, nor at that of a poll: what comes first there is not ours to say.
+	// No two commands end at the same instant, nor at that of a poll: the test cannot control which of them
+	// would come first.
 	time.Sleep(7*time.Millisecond + time.Duration(task.Run.ID.Job&0xfff)*time.Millisecond)
 	argv := task.Job.Target.Command.Argv
 	switch argv[0] {
@@ -137,14 +138,16 @@ func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
-			time.Sleep(time.Second) // as a process would: whoever asked it to stop sees it stopping
+			// As with a process: the user who asked it to stop sees it stopping.
+			time.Sleep(time.Second)
 			return carillon.Outcome{Kind: carillon.Stopped, Reason: context.Cause(ctx).Error()}
 		}
 	}
 	return carillon.Outcome{Kind: carillon.Success}
 }
 
-// carillon runs a command and writes it down with what it said: standard error behind "!", the exit code if not 0.
+// carillon runs a command and adds it to the transcript with its output: standard error behind "!", the exit
+// code if not 0.
 func (h *house) carillon(args ...string) string {
 	h.t.Helper()
 	out, code := h.run(args...)
@@ -169,7 +172,7 @@ func (h *house) runIn(ctx context.Context, args ...string) (string, int) {
 	return all.String(), code
 }
 
-// interrupt is carillon with Ctrl-C after so long.
+// interrupt is carillon with Ctrl-C after a delay.
 func (h *house) interrupt(after time.Duration, args ...string) {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(h.t.Context())
@@ -178,7 +181,7 @@ func (h *house) interrupt(after time.Duration, args ...string) {
 	fmt.Fprintf(&h.text, "$ carillon %s\n%s^C -> %d\n\n", quoteAll(args), out, code)
 }
 
-// later lets time pass, and what is due in it happen.
+// later lets time pass, so that everything due in it happens.
 func (h *house) later(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -220,7 +223,8 @@ func writeTestFile(t *testing.T, path, content string) {
 	}
 }
 
-// writePrivateFile is for a data directory: what others can write or read there is not believed.
+// writePrivateFile is for a data directory: the command line does not trust files there that other users can
+// write or read.
 func writePrivateFile(t *testing.T, path, content string) {
 	t.Helper()
 	dir := filepath.Dir(path)
@@ -229,7 +233,8 @@ func writePrivateFile(t *testing.T, path, content string) {
 	}
 }
 
-// pipes is a network inside the process: unlike a socket, a wait on it lets a bubble's clock go on.
+// pipes is a network inside the process: unlike a wait on a socket, a wait on it lets the bubble's clock go
+// on.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}

@@ -9,11 +9,11 @@ import (
 	"github.com/carillon-run/carillon/cron"
 )
 
-// wallTime is a date and perhaps a time of day without an offset: what clocks show. In which zone they hang is known only
-// when all flags are read, and for an edit when the job is.
+// wallTime is a date, and perhaps a time of day, without an offset: the reading of a clock. Its zone is known
+// only when all flags are read, and for an edit only when the job is read.
 type wallTime struct {
 	text  string
-	shown time.Time // the same reading of a clock in UTC
+	shown time.Time // the same clock reading in UTC
 }
 
 // readTime reads RFC 3339 as an instant, and a time without an offset as a wall time.
@@ -38,9 +38,9 @@ func parseInstant(s string, zone *time.Location) (time.Time, error) {
 	return at, err
 }
 
-// in is the instant at which the clocks of a zone show the wall time. It is the due time of a cron expression for that
-// minute, so the rule is the same: a time that the clocks skip is right after the gap, and of two the first counts. The
-// note says so.
+// in is the instant at which the clocks of a zone show the wall time. It is the due time of a cron expression
+// for that minute, so the rule is the same: a time that the clocks skip is right after the gap, and of a time
+// that they show twice the first counts. In both cases the note says so.
 func (w *wallTime) in(zone *time.Location) (at time.Time, note string, err error) {
 	t := w.shown
 	expression := fmt.Sprintf("%d %d %d %d %d *", t.Second(), t.Minute(), t.Hour(), t.Day(), t.Month())
@@ -65,7 +65,7 @@ func (w *wallTime) in(zone *time.Location) (at time.Time, note string, err error
 	return at.Add(time.Duration(t.Nanosecond())), note, nil
 }
 
-// repeated says that the clocks show the same once more after they were set back.
+// repeated says that the clocks show the same time again after they are set back.
 func repeated(at time.Time) bool {
 	_, change := at.ZoneBounds()
 	if change.IsZero() {
@@ -80,8 +80,8 @@ func repeated(at time.Time) bool {
 // timeFields are the fields of a schedule that are times, with their flags.
 var timeFields = []struct{ field, flag string }{{"at", "--at"}, {"starts_at", "--starts-at"}, {"ends_at", "--ends-at"}}
 
-// resolveTimes turns the wall times among the flags into instants, in the zone of the job. was is the schedule that an edit
-// changes, nil for a new job.
+// resolveTimes turns the wall times among the flags into instants, in the zone of the job. was is the
+// schedule that an edit changes; nil for a new job.
 func (a *app) resolveTimes(given doc, was *carillon.Schedule) error {
 	schedule, _ := given["schedule"].(doc)
 	for _, f := range timeFields {
@@ -105,8 +105,8 @@ func (a *app) resolveTimes(given doc, was *carillon.Schedule) error {
 	return zoneOfOnce(schedule)
 }
 
-// jobZone is the zone in which times without an offset are meant: that of --tz, else that of the job's cron expression,
-// else that of the machine.
+// jobZone is the zone of times without an offset: that of --tz, else that of the job's cron expression, else
+// that of the machine.
 func (a *app) jobZone(schedule doc, was *carillon.Schedule) (*time.Location, error) {
 	name, given := schedule["timezone"].(string)
 	_, taken := schedule["timezone"]
@@ -121,8 +121,8 @@ func (a *app) jobZone(schedule doc, was *carillon.Schedule) (*time.Location, err
 	return a.zone, nil
 }
 
-// zoneOfOnce takes --tz away from a one-time job: its time is an instant now, and the server keeps no zone with it. An
-// offset that the zone does not have at that time is a mistake in one of the two.
+// zoneOfOnce removes --tz from a one-time job: its time is an instant by now, and the server keeps no zone
+// with it. If the zone has another offset at that time than the one given, one of the two is a mistake.
 func zoneOfOnce(schedule doc) error {
 	name, given := schedule["timezone"].(string)
 	text, once := schedule["at"].(string)

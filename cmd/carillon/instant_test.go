@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The machine is in UTC here, so a zone that is not that of the machine is seen.
+// The machine is in UTC here, so the test sees whether a time is in the zone of the job or of the machine.
 func TestTimesWithoutAnOffsetAreInTheZoneOfTheJob(t *testing.T) {
 	inHouse(t, "zones", func(h *house) {
 		h.app.zone = time.UTC

@@ -54,14 +54,14 @@ else the newest.`,
 	}
 }
 
-// jobWaits is why the run of a job that is due has not begun; "" if none is due. The job itself does not say it.
+// jobWaits is why a due run of the job has not begun; "" if no run is due. The job itself does not say it.
 func (a *app) jobWaits(ctx context.Context, c *client.Client, job *client.Detail) (string, error) {
 	if job.NextRun == nil || job.NextRun.Wake > carillon.TimeOf(a.now()) && job.NextRun.ID.Due > carillon.TimeOf(a.now()) {
 		return "", nil
 	}
 	run, err := c.Run(ctx, job.NextRun.ID)
 	if errors.Is(err, carillon.ErrNotFound) || err == nil && (run.WaitsFor == nil || run.WaitsFor.Kind == carillon.WaitTime) {
-		return "", nil // it has begun meanwhile, or Next says when its next attempt is
+		return "", nil // it has begun meanwhile, or Next shows the time of its next attempt
 	}
 	if err != nil {
 		return "", err
@@ -97,8 +97,8 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime, waits string)
 	}
 }
 
-// nextTimes are the next attempt of a run that has begun, if it waits for one, and the due times ahead in the job's own zone;
-// for a job that has neither, when its run is due, or was.
+// nextTimes are the next attempt of a run that has begun, if it waits for one, and the coming due times in
+// the job's own zone. If the job has neither, it is when its run is or was due.
 func (a *app) nextTimes(job *client.Detail, next []client.DueTime) (times []string) {
 	if run := job.LastRun; run != nil && run.State == carillon.Waiting && job.State == carillon.Active {
 		times = append(times, fmt.Sprintf("%s, attempt %d of %s", a.when(run.Wake), run.Attempt+1, run.ID))
@@ -167,7 +167,7 @@ func commandLines(command *carillon.Command) []string {
 	return lines
 }
 
-// quoteAll shows where one argument ends and the next begins, as a shell would want it.
+// quoteAll quotes arguments for a shell, so that the reader sees where one ends and the next begins.
 func quoteAll(argv []string) string {
 	quoted := make([]string, len(argv))
 	for i, arg := range argv {

@@ -110,7 +110,7 @@ func (a *app) jobTable(jobs []client.ListedJob) {
 	t.end()
 }
 
-// lastRun says what became of a job's last run, or what it does.
+// lastRun says how a job's last run ended, or what the run is doing.
 func (a *app) lastRun(run *carillon.Run) string {
 	switch {
 	case run == nil:
@@ -123,8 +123,8 @@ func (a *app) lastRun(run *carillon.Run) string {
 	return strings.TrimSuffix(fmt.Sprintf("%s for attempt %d: %s", a.stateWord(run), run.Attempt+1, run.Reason), ": ")
 }
 
-// nextDue is when the job starts something next: the next attempt of its last run, the time of a one-time job that has not
-// begun, which may have passed if it is queued, or the next time of its schedule.
+// nextDue is when the job starts its next attempt: the next attempt of its last run; the time of a one-time
+// job that has not begun, which can have passed if the run is queued; or the next time of its schedule.
 func (a *app) nextDue(job *carillon.Job, last *carillon.Run) string {
 	switch {
 	case job.State != carillon.Active:

@@ -16,8 +16,9 @@ func lateFlag(cmd *cobra.Command, late *bool) {
 	cmd.Flags().BoolVar(late, "late", false, "take a time of --at that has passed: the job is due at once")
 }
 
-// refuseLate asks again about a time that has passed more than a minute ago. The API takes it and runs the job at once,
-// which is right for a program that is late; a person has more likely mistyped the year.
+// refuseLate refuses a time that passed more than a minute ago, unless the user says --late. The API accepts
+// such a time and runs the job at once, which is right for a program that is late; a person has more likely
+// mistyped the year.
 func (a *app) refuseLate(given doc, late bool) error {
 	schedule, _ := given["schedule"].(doc)
 	text, _ := schedule["at"].(string)
@@ -46,7 +47,7 @@ func (a *app) refuseLateIn(file string, defs []written, late bool) error {
 	return nil
 }
 
-// passed says since when a time has passed; "" if it has not, or by less than a minute.
+// passed says how long ago a time passed; "" if it has not, or less than a minute ago.
 func (a *app) passed(text string) string {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil || a.now().Sub(at) < time.Minute {
@@ -56,7 +57,8 @@ func (a *app) passed(text string) string {
 		a.stamp(carillon.TimeOf(at)), relative(at, a.now()))
 }
 
-// noteFlagsBehind warns of flags that were meant for this command and that the program gets, because they follow it.
+// noteFlagsBehind warns of flags that the user meant for this command, but that the program gets because they
+// follow it.
 func (a *app) noteFlagsBehind(cmd *cobra.Command, argv []string) {
 	for _, arg := range argv {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")

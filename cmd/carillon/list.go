@@ -11,13 +11,13 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// list is what -o json and -o yaml print for a list: the same object as the API answers with.
+// list is the object that -o json and -o yaml print for a list: the same as the API's answer.
 type list[T any] struct {
 	Items []T     `json:"items"`
 	Next  *string `json:"next_cursor"`
 }
 
-// items is a list that the API answers with as a whole.
+// items is a list that the API answers as a whole, without pages.
 type items[T any] struct {
 	Items []T `json:"items"`
 }
@@ -34,7 +34,7 @@ func (p *paging) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.cursor, "cursor", "", "go on where a list ended: the `next_cursor` that -o json printed, with the same other flags")
 }
 
-// listed is how many items a list shows unless told otherwise.
+// listed is how many items a list shows by default.
 const listed = 50
 
 // limit is how many items to show; 0 is all.
@@ -52,7 +52,8 @@ func (l *limit) Set(text string) error {
 	return nil
 }
 
-// readList reads as many pages as the limit needs. Its cursor is where the items end, if there are more of them.
+// readList reads as many pages as the limit needs. If there are more items, the cursor of the result is where
+// they go on.
 func readList[T any](ctx context.Context, p paging, page func(cursor string, size int) (client.Page[T], error)) (list[T], error) {
 	const most = 1000
 	all := list[T]{Items: []T{}} // an empty list is [] in JSON
@@ -79,7 +80,7 @@ func readList[T any](ctx context.Context, p paging, page func(cursor string, siz
 	}
 }
 
-// anyAfter says whether anything follows: a cursor alone says only that the server has not looked at everything.
+// anyAfter says whether any item follows: a cursor alone says only that the server has not read everything.
 func anyAfter[T any](cursor string, page func(cursor string, size int) (client.Page[T], error)) (bool, error) {
 	for cursor != "" {
 		next, err := page(cursor, 1)
@@ -91,7 +92,7 @@ func anyAfter[T any](cursor string, page func(cursor string, size int) (client.P
 	return false, nil
 }
 
-// showList prints a list; what names its items, for people who see none.
+// showList prints a list. If the list is empty, it says so to people with the name of the items, what.
 func showList[T any](a *app, all list[T], what string, table func(items []T)) error {
 	err := a.show(all, func() {
 		if len(all.Items) == 0 {
@@ -100,7 +101,7 @@ func showList[T any](a *app, all list[T], what string, table func(items []T)) er
 		}
 		table(all.Items)
 	})
-	if err == nil && all.Next != nil { // a part must not be taken for the whole
+	if err == nil && all.Next != nil { // without it a user could take a part for the whole
 		fmt.Fprintf(a.err, "carillon: there are more %s than the %d shown: --limit sets how many to show, 0 is all\n", what, len(all.Items))
 	}
 	return err

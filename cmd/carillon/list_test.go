@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// get is the API's answer as it is.
+// get is the API's answer, unchanged.
 func (h *house) get(path string) any {
 	h.t.Helper()
 	request, err := http.NewRequestWithContext(h.t.Context(), "GET", "http://carillon.test"+path, nil)

@@ -14,12 +14,12 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// logFlags is what a person wants of a log.
+// logFlags are the flags of logs.
 type logFlags struct {
 	client.LogQuery
 	since      string
 	times, raw bool
-	noOld      bool // lines that are there already are not shown
+	noOld      bool // do not show lines that exist already
 }
 
 func (a *app) logsCommand() *cobra.Command {
@@ -84,10 +84,10 @@ func (a *app) logs(ctx context.Context, c *client.Client, given string, f logFla
 	return a.followJob(ctx, c, run, f)
 }
 
-// nextRunPoll is how often a person who follows a job asks for its next run, while none is planned.
+// nextRunPoll is how often logs -f on a job asks for the next run while none is planned.
 const nextRunPoll = 2 * time.Second
 
-// followJob shows what a run of a job prints, and the runs after it, until there are no more.
+// followJob shows the output of a run, and then of the next runs of its job, until there are no more.
 func (a *app) followJob(ctx context.Context, c *client.Client, run carillon.RunID, f logFlags) error {
 	for {
 		if err := a.printLogs(ctx, c, run, f); err != nil {
@@ -116,13 +116,14 @@ func (a *app) followJob(ctx context.Context, c *client.Client, run carillon.RunI
 	}
 }
 
-// errNoMoreRuns says that a job is over.
+// errNoMoreRuns says that the job has ended.
 var errNoMoreRuns = errors.New("the job has no more runs")
 
-// nextRun is the first run of the job after a run that runs or will, or has run meanwhile; zero if none is planned yet.
+// nextRun is the first run of the job after a given run that has begun or will; zero if none is planned yet.
 func nextRun(ctx context.Context, c *client.Client, after carillon.RunID) (next carillon.RunID, err error) {
 	const enough = 100
-	job, err := c.Job(ctx, after.Job) // before its runs: what is planned by then is among them
+	// The job is read before its runs, so that these include every run that was planned by then.
+	job, err := c.Job(ctx, after.Job)
 	if err != nil {
 		return next, err
 	}
@@ -176,13 +177,14 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID
 		}
 		printed = true
 	}
-	if !printed && !f.Follow && a.errTerminal { // an empty screen leaves a person in doubt
+	if !printed && !f.Follow && a.errTerminal { // an empty screen would leave the user in doubt
 		fmt.Fprintf(a.err, "%s has printed nothing that can be shown\n", id)
 	}
 	return nil
 }
 
-// printLine shows a line at once. A stream of JSON is one object a line; of YAML one list that grows.
+// printLine shows a line at once. As JSON each line is one object; as YAML the lines form one list that
+// grows.
 func (a *app) printLine(line carillon.Line, times bool) error {
 	switch a.format {
 	case "json":
@@ -204,7 +206,7 @@ func (a *app) printLine(line carillon.Line, times bool) error {
 	return err
 }
 
-// lineFor is what a job printed, as it goes to w.
+// lineFor is a line that a job printed, in the form that goes to w.
 func (a *app) lineFor(w io.Writer, text string) string {
 	if _, terminal := w.(*safeTerminal); terminal {
 		return endColours(text)

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// once is the value of a flag that takes one value. Given twice it is refused, as the API refuses a parameter that is given
-// twice: to use the last one would leave out a filter that was asked for, in silence.
+// once is the value of a flag that takes one value. It refuses a second one, as the API refuses a parameter
+// that is given twice: using only the last one would drop, in silence, a filter that the user asked for.
 type once struct {
 	pflag.Value
 	set bool
@@ -23,8 +23,8 @@ func (o *once) Set(text string) error {
 	return o.Value.Set(text)
 }
 
-// onceEach is for a command's own flags and those of the commands below it. Global flags can be given twice: an alias sets
-// one, and the command line sets another.
+// onceEach wraps the flags of a command and of the commands below it. Global flags can be given twice: an
+// alias sets one, and the command line sets it again.
 func onceEach(cmd *cobra.Command) {
 	cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		field, isField := f.Value.(*fieldFlag)

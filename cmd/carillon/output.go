@@ -12,13 +12,13 @@ import (
 
 var formats = []string{"table", "wide", "json", "yaml"}
 
-// wide says that the table may be wider than a terminal, and so has more columns.
+// wide says that the table can be wider than a terminal, and so has more columns.
 func (a *app) wide() bool { return a.format == "wide" }
 
-// forPeople says that a table is asked for, and not the API's object.
+// forPeople says that the user wants a table, and not the API's object.
 func (a *app) forPeople() bool { return a.format == "table" || a.wide() }
 
-// show prints a value in the format asked for; table prints it for people.
+// show prints a value in the format of --output; table prints it for people.
 func (a *app) show(value any, table func()) error {
 	switch a.format {
 	case "json":
@@ -28,7 +28,8 @@ func (a *app) show(value any, table func()) error {
 		}
 		return err
 	case "yaml":
-		// By way of JSON, so that names, order and the forms of times and ids are the same in both.
+		// YAML is made from the JSON, so that names, order and the forms of times and ids are the same in
+		// both.
 		text, err := indented(value)
 		if err == nil {
 			text, err = toYAML(text)
@@ -45,22 +46,23 @@ func (a *app) show(value any, table func()) error {
 func indented(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // this goes to people and files, not into a page
+	enc.SetEscapeHTML(false) // the JSON goes to people and files, not into a page
 	enc.SetIndent("", "  ")
 	err := enc.Encode(value)
 	return b.Bytes(), err
 }
 
-// done says what an action did, in one line, or shows the thing it was done to.
+// done reports an action in one line, or shows the object that it changed.
 func (a *app) done(value any, format string, args ...any) error {
 	return a.show(value, func() { fmt.Fprintf(a.out, format+"\n", args...) })
 }
 
-// warn shows what the server warns of. It goes beside the answer, which a script may read.
+// warn shows a warning of the server. It goes to standard error, because a script can read the answer on
+// standard output.
 func (a *app) warn(text string) { fmt.Fprintln(a.err, "carillon: warning: "+oneLine(text)) }
 
-// colour is an ANSI code of two digits. All have the same length, because tabwriter counts them as width: a column stays
-// straight only if every cell of it carries the same number of them.
+// colour is an ANSI code of two digits. All codes have the same length, because tabwriter counts them as
+// width: a column stays straight only if every cell of it has the same number of codes.
 type colour string
 
 const (
@@ -90,7 +92,7 @@ func stateColour(state string) colour {
 	return plain
 }
 
-// colours says whether to paint what goes to w: only a person at a terminal is helped by it.
+// colours says whether to colour the text that goes to w: colours help only a person at a terminal.
 func (a *app) colours(w io.Writer) bool {
 	return w == a.out && a.terminal && a.wantsColours()
 }
@@ -114,7 +116,7 @@ type table struct {
 	text    bytes.Buffer
 	w       *tabwriter.Writer // to text
 	colours bool
-	width   int // of the terminal; 0: whatever is needed
+	width   int // of the terminal; 0: as wide as needed
 	header  []string
 	rows    [][]string
 }
@@ -142,7 +144,7 @@ func (t *table) row(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// fit cuts the last column, which has the longest texts, to what the terminal has left for it.
+// fit cuts the last column, which has the longest texts, to the width that the terminal has left for it.
 func (t *table) fit() {
 	const least, gap = 20, 2
 	last, used := len(t.header)-1, 0
@@ -166,7 +168,7 @@ func (t *table) write(cells []string, of func(i int, cell string) colour) {
 	fmt.Fprintln(t.w, strings.Join(painted, "\t"))
 }
 
-// writeRows is put off until all rows are there: how wide a column is follows from all of them.
+// writeRows runs only when all rows are there: the width of a column follows from all of them.
 func (t *table) writeRows() {
 	if t.width > 0 {
 		t.fit()
@@ -182,7 +184,7 @@ func (t *table) writeRows() {
 	}
 }
 
-// fact is a line of a detail view. Empty values are left out: what is not there need not be read.
+// fact is a line of a detail view. It leaves out empty values, so that there is less to read.
 func (t *table) fact(name, value string) {
 	if value == "" {
 		return

@@ -20,27 +20,28 @@ import (
 	"github.com/carillon-run/carillon/internal/suggest"
 )
 
-// app is one call of the command line: where it reads and writes, its clock, and its global flags. Tests make their own.
+// app is one call of the command line: where it reads and writes, its clock, and its global flags. Tests make
+// their own app.
 type app struct {
 	in       io.Reader
 	out, err io.Writer
 	env      func(string) string
 	now      func() time.Time
 	zone     *time.Location // times are shown in it
-	terminal bool           // out is one
-	width    int            // of that, in columns; 0: not known
+	terminal bool           // out is a terminal
+	width    int            // of that terminal, in columns; 0: not known
 	http     *http.Client   // nil: the client's own
-	// errTerminal says that err is a terminal, which can show how far something is.
+	// errTerminal says that err is a terminal, so that the command can show progress there.
 	errTerminal bool
 
 	server, token, data string
-	tokenFile           string // a worker's
+	tokenFile           string // of a worker
 	format              string
 	noColor             bool
 
-	// raw and rawErr are out and err as they are, even if that is a terminal.
+	// raw and rawErr are out and err without safeTerminal around them, even if they are terminals.
 	raw, rawErr io.Writer
-	began       bool // the command itself was reached; what goes wrong before is the usage
+	began       bool // the command itself was reached; an error before that is wrong usage
 }
 
 func newApp() *app {
@@ -86,7 +87,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 		SilenceErrors:     true, // exit prints them, in one form
 		SilenceUsage:      true,
 		RunE:              nothingNamed,
-		Args:              cobra.ArbitraryArgs, // nothingNamed has the better words for a command that there is not
+		Args:              cobra.ArbitraryArgs, // nothingNamed has the better error for an unknown command
 		DisableAutoGenTag: true,
 	}
 	root.AddGroup(
@@ -117,8 +118,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 	_ = root.MarkPersistentFlagDirname("data")
 }
 
-// add puts commands under root. Each one, and each below it, notes that it was reached: an error from before that moment
-// is about flags and arguments, whichever part of cobra it comes from.
+// add puts commands under root. Each command, and each below it, sets began when it is reached: an error
+// before that is about flags and arguments, no matter which part of cobra it comes from.
 func (a *app) add(root *cobra.Command, group string, commands ...*cobra.Command) {
 	for _, cmd := range commands {
 		cmd.GroupID = group
@@ -143,7 +144,7 @@ func (a *app) noteBegin(cmd *cobra.Command) {
 	}
 }
 
-// helpCommand is that of cobra, which takes a command that there is not for a wish to see all of the help.
+// helpCommand replaces cobra's own, which answers an unknown command with the whole help.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
@@ -162,7 +163,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// nothingNamed is called where no command was found: without arguments for the help.
+// nothingNamed is called where cobra found no command. Without arguments it shows the help.
 func nothingNamed(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return cmd.Help()
@@ -174,7 +175,7 @@ func nothingNamed(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q%s", args[0], suggest.DidYouMean(args[0], known))
 }
 
-// flagError says it as every other error about a value does.
+// flagError words an error about a flag as all other errors about a value are worded.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) && len(unknown.GetSpecifiedName()) > 1 {

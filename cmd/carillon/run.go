@@ -64,7 +64,7 @@ run like any other. With --payload this run gets that payload and not the job's,
 	return cmd
 }
 
-// ownPayload is the payload that was given for one run; nil if none was.
+// ownPayload is the payload that --payload gives to one run; nil if the flag was not given.
 func (a *app) ownPayload(cmd *cobra.Command, given string) (json.RawMessage, error) {
 	if !cmd.Flags().Changed("payload") {
 		return nil, nil
@@ -76,7 +76,7 @@ func (a *app) ownPayload(cmd *cobra.Command, given string) (json.RawMessage, err
 	return payload, nil
 }
 
-// started tells of a run that was added, and waits for it if asked to.
+// started reports a run that was added, and waits for it if the user asked for that.
 func (a *app) started(ctx context.Context, c *client.Client, run carillon.Run, err error, wait bool) error {
 	if err != nil {
 		return err
@@ -138,13 +138,13 @@ func (a *app) runDetail(detail *client.RunDetail) {
 }
 
 func ownPayloadText(payload json.RawMessage) string {
-	if string(payload) == "null" { // none, whatever the job's is
+	if string(payload) == "null" { // no payload, even if the job has one
 		return "null"
 	}
 	return payloadText(payload)
 }
 
-// attemptsText says what became of the attempts that did not succeed.
+// attemptsText says how many attempts there were, and how those that did not succeed ended.
 func attemptsText(run *carillon.Run) string {
 	var bad []string
 	if run.Failures > 0 {
@@ -160,7 +160,8 @@ func attemptsText(run *carillon.Run) string {
 	return text
 }
 
-// lateBy shows the claim, and for a first attempt how late it came: the figure that a scheduler is judged by.
+// lateBy shows the time of the claim, and for a first attempt how long after due it came: users judge a
+// scheduler by this figure.
 func (a *app) lateBy(run *carillon.Run) string {
 	text := a.stamp(run.Claimed)
 	if run.Attempt == 1 && run.Claimed >= run.ID.Due {

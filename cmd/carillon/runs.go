@@ -59,7 +59,7 @@ func (a *app) listRuns(ctx context.Context, c *client.Client, f *runFilter, args
 	}
 	page := c.RunPage
 	if q.Job != 0 && q.Worker == "" && q.From == 0 && q.To == 0 {
-		page = c.RunsOfPage // has planned runs too, and knows whether there is such a job
+		page = c.RunsOfPage // it also returns planned runs, and tells whether there is such a job
 	}
 	runs, err := readList(ctx, f.paging, func(cursor string, size int) (client.Page[carillon.Run], error) {
 		q.Limit = size
@@ -92,7 +92,7 @@ func (a *app) runQuery(f *runFilter) (q carillon.RunQuery, err error) {
 	return q, err
 }
 
-// runTable names the job of each run only where they are of different ones.
+// runTable names the job of each run only if the list has runs of several jobs.
 func (a *app) runTable(runs []carillon.Run, named bool) {
 	header := []string{"ID", "STATE", "ATTEMPT", "DUE", "STARTED", "TOOK", "REASON"}
 	if named {
@@ -119,5 +119,5 @@ func runName(run *carillon.Run) string {
 	return run.About.Name
 }
 
-// stateWord is the state in a person's words: of a waiting run also what it waits for.
+// stateWord is the state as people name it; for a waiting run it includes what the run waits for.
 func (a *app) stateWord(run *carillon.Run) string { return run.Shown(carillon.TimeOf(a.now())) }

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// idIn finds the first id with a prefix in what a command said.
+// idIn finds the first id with a prefix in the output of a command.
 func idIn(out, prefix string) string {
 	_, rest, _ := strings.Cut(out, prefix)
 	end := strings.IndexFunc(rest, func(r rune) bool { return (r < '0' || r > '9') && (r < 'a' || r > 'z') })

@@ -27,7 +27,7 @@ otherwise.
 Every flag can also be set in the environment (--http-allow is CARILLON_HTTP_ALLOW) and in a YAML file named by --config
 (http_allow: ...). A flag wins over the environment, the environment over the file.`
 
-// allowSetuid is the help of a flag that serve and worker have.
+// allowSetuid is the help text of a flag that both serve and worker have.
 const allowSetuid = "let commands use sudo, su and other programs that change their user; unless this process runs as root it cannot " +
 	"kill them then: they outlive timeouts, cancels and leases, and a run can start a second time beside them"
 
@@ -82,7 +82,7 @@ func serveCommand() *cobra.Command {
 	return cmd
 }
 
-// resolve turns the flags that are text into what the node takes.
+// resolve parses the flags that are text into the node's configuration.
 func (f *serveFlags) resolve(stderr io.Writer) error {
 	var err error
 	if f.cfg.HTTPAllow, err = networks(f.httpAllow); err != nil {
@@ -125,7 +125,7 @@ func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
 func greet(out io.Writer, n *node.Node, cfg node.Config) {
 	host, _, _ := net.SplitHostPort(cfg.Listen)
 	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
-		fmt.Fprintf(out, "Listening on %s: whoever has the token can run commands on this machine. Put TLS in front of it.\n\n", cfg.Listen)
+		fmt.Fprintf(out, "Listening on %s: everyone who has the token can run commands on this machine. Put TLS in front of it.\n\n", cfg.Listen)
 	}
 	fmt.Fprintf(out, `Carillon %s is ready.
 

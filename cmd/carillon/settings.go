@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-run/carillon/internal/suggest"
 )
 
-// settle gives flags that were not set on the command line their value from the environment, or else from a config
-// file. Errors say where a bad value came from; a key that means nothing is refused, not ignored.
+// settle gives each flag that was not set on the command line its value from the environment, or else from a
+// config file. Errors say where a bad value came from; settle refuses an unknown key instead of ignoring it.
 func settle(flags *pflag.FlagSet, config string, env func(string) (string, bool)) (origins, error) {
 	if value, ok := env("CARILLON_CONFIG"); ok && config == "" {
 		config = value
@@ -51,7 +51,8 @@ func settle(flags *pflag.FlagSet, config string, env func(string) (string, bool)
 // origins says for flags that were not set on the command line where their value comes from.
 type origins map[string]string
 
-// explain adds to an error that begins with a flag's name where the value came from: the flag itself, or elsewhere.
+// explain adds to an error that begins with a flag's name where the value came from: the flag, the
+// environment or the file.
 func (o origins) explain(err error) error {
 	flag, _, named := strings.Cut(err.Error(), ":")
 	if from, ok := o[flag]; ok {
@@ -63,11 +64,13 @@ func (o origins) explain(err error) error {
 	return err
 }
 
-// noteUnknown warns of variables of the environment that look like settings and are none: a misspelt one would be left out
-// in silence. It does not refuse them, because other programs may have variables of that name too.
+// noteUnknown warns of environment variables that look like settings and are not: without the warning a
+// misspelt setting would be ignored in silence. It does not refuse them, because other programs can use such
+// names too.
 func noteUnknown(cmd *cobra.Command, environ []string) {
 	known := []string{"CARILLON_CONFIG", "CARILLON_LEASH"}
-	for _, c := range cmd.Root().Commands() { // one environment serves servers, workers and the command line
+	// All commands: one environment serves servers, workers and the command line.
+	for _, c := range cmd.Root().Commands() {
 		c.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, envName(f.Name)) })
 	}
 	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) { known = append(known, envName(f.Name)) })
@@ -79,25 +82,28 @@ func noteUnknown(cmd *cobra.Command, environ []string) {
 	}
 }
 
-// given are the variables that commands get: a server that a job starts has them.
+// given are the variables that commands of jobs get. A server that a job starts has them in its environment,
+// so noteUnknown must not warn of them.
 var given = []string{
 	"CARILLON_RUN_ID", "CARILLON_JOB_ID", "CARILLON_JOB_NAME", "CARILLON_JOB_TYPE", "CARILLON_NAMESPACE", "CARILLON_ATTEMPT", "CARILLON_FENCE",
 	"CARILLON_DUE_AT", "CARILLON_COVERS", "CARILLON_CHECKPOINT_FILE", "CARILLON_RESULT_FILE",
 }
 
-// isSetting tells a command's own settings from the flags of the command line around it, unless they are marked as such.
+// isSetting tells the settings of a command from the flags of the command line around it. The setting
+// annotation marks a flag as a setting in spite of its name.
 func isSetting(f *pflag.Flag) bool {
 	return f.Annotations[setting] != nil || !slices.Contains([]string{"help", "config", "server", "token", "output", "no-color"}, f.Name)
 }
 
-// setting marks a flag that can also be set in the environment and in a file, though other commands have one of that name.
+// setting marks a flag that the user can also set in the environment and in a file, although its name is that
+// of a command line flag.
 const setting = "setting"
 
 func envName(flag string) string {
 	return "CARILLON_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// reasonOf is what pflag has to say without its preamble.
+// reasonOf is pflag's error without its preamble.
 func reasonOf(err error) string {
 	var bad *strconv.NumError
 	if errors.As(err, &bad) && bad.Func == "ParseBool" {
@@ -138,7 +144,7 @@ func readSettings(flags *pflag.FlagSet, path string) (map[string]string, error) 
 	return settings, nil
 }
 
-// settingText is a value of the file as a flag takes it.
+// settingText is a value of the file in the form that a flag takes.
 func settingText(flag *pflag.Flag, value any) (string, error) {
 	switch v := value.(type) {
 	case nil:

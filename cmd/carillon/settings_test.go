@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settled gives the settings of serve, by name, after a command line, an environment and a file have had their say.
+// settled is the settings of serve, by name, that result from a command line, an environment and a file.
 func settled(t *testing.T, args []string, env map[string]string, file string) (map[string]string, error) {
 	t.Helper()
 	cmd, _, err := newApp().root().Find([]string{"serve"})
@@ -38,8 +38,8 @@ func settled(t *testing.T, args []string, env map[string]string, file string) (m
 	return values, err
 }
 
-// settings are all that serve has, each with three values that are not the default: for the file, the environment and the
-// command line.
+// settings are all settings of serve, each with three values other than the default: for the file, the
+// environment and the command line.
 var settings = map[string][3]string{
 	"allow-setuid":           {"true", "false", "true"},
 	"advertise":              {"http://file", "http://env", "http://flag"},
@@ -143,8 +143,8 @@ func TestWhatIsWrongWithASettingIsSaidWithItsPlace(t *testing.T) {
 	}
 }
 
-// refuse calls the command itself, with settings that it must refuse before it opens anything; should it take them, it
-// finds that it is to stop.
+// refuse calls the command itself, with settings that it must refuse before it opens anything. If the command
+// accepts them, it stops at once, because its context is canceled.
 func refuse(t *testing.T, args ...string) (message string) {
 	t.Helper()
 	var out, errs bytes.Buffer

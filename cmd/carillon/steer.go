@@ -42,7 +42,7 @@ func (a *app) resumeCommand() *cobra.Command {
 	}
 }
 
-// steer does one thing to one job.
+// steer applies one command to one job.
 func (a *app) steer(ctx context.Context, c *client.Client, name string,
 	do func(context.Context, carillon.JobID) (carillon.Job, error), word string,
 ) (any, string, error) {
@@ -54,8 +54,8 @@ func (a *app) steer(ctx context.Context, c *client.Client, name string,
 	return job, fmt.Sprintf("%s %s", job.ID, word), err
 }
 
-// each does one thing to several jobs or runs, one after the other, and goes on after an error: every other one was named
-// as well. The exit code is that of the first error.
+// each applies one command to several jobs or runs, one after the other. It goes on after an error, because
+// the user named the others as well. The exit code is that of the first error.
 func (a *app) each(names []string, do func(name string) (thing any, said string, err error)) error {
 	var done []any
 	var first error

@@ -41,7 +41,7 @@ With --wait and -q standard output has the id of the job alone, and the exit cod
   carillon submit -f jobs.yaml`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().SetInterspersed(false) // what follows the program are its own flags
+	cmd.Flags().SetInterspersed(false) // flags after the program belong to the program
 	cmd.Flags().StringVarP(&file, "file", "f", "", "submit what is in this `file`, JSON or YAML; - is standard input")
 	cmd.Flags().BoolVar(&wait, "wait", false, "show the log and wait until the run has ended")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id and nothing else; with --wait, no log and no verdict")
@@ -74,7 +74,7 @@ With --wait and -q standard output has the id of the job alone, and the exit cod
 		if wait && err == nil {
 			return a.submitAndWait(cmd.Context(), c, jobs[0], quiet)
 		}
-		if len(jobs) > 0 { // also if the rest of them was refused
+		if len(jobs) > 0 { // even if the server refused the rest
 			err = errors.Join(a.submitted(jobs, len(defs) != 1 || defs[0].listed, quiet), err)
 		}
 		return err
@@ -82,7 +82,7 @@ With --wait and -q standard output has the id of the job alone, and the exit cod
 	return cmd
 }
 
-// submission is what to send: definitions from the file, or the one from the flags.
+// submission is the jobs to send: the definitions in the file, or the one from the flags.
 func (a *app) submission(file string, given doc) ([]written, error) {
 	if file != "" {
 		if len(given) > 0 {
@@ -97,7 +97,8 @@ func (a *app) submission(file string, given doc) ([]written, error) {
 	return []written{{body: body}}, err
 }
 
-// checkTarget says it in words of the command line; the server would speak of JSON.
+// checkTarget checks here what the server would check as well, to word the error in terms of the command
+// line; the server would speak of JSON.
 func checkTarget(given doc) error {
 	target, _ := given["target"].(doc)
 	command, _ := target["command"].(doc)
@@ -131,7 +132,7 @@ func checkTarget(given doc) error {
 	return nil
 }
 
-// submitted tells what was accepted.
+// submitted prints the jobs that the server accepted.
 func (a *app) submitted(jobs []carillon.Job, many, quiet bool) error {
 	if quiet {
 		for _, job := range jobs {
@@ -145,7 +146,7 @@ func (a *app) submitted(jobs []carillon.Job, many, quiet bool) error {
 	return a.show(jobs[0], func() { a.submittedBlock(a.out, &jobs[0]) })
 }
 
-// fresh are jobs none of which has run.
+// fresh are new jobs as a list; none of them has run.
 func fresh(jobs []carillon.Job) []client.ListedJob {
 	list := make([]client.ListedJob, len(jobs))
 	for i := range jobs {

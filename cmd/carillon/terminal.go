@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// safeTerminal is a terminal that only shows text. Everything the command line says goes through it, so that neither what a job
-// printed nor what a server answers can move the cursor, set the title or make the terminal type something: control
-// characters are shown as escapes. Line feeds, tabs and colours (ESC [ … m) are let through, colours only where they are wanted.
-// A sequence that two writes share is escaped.
+// safeTerminal is a terminal that only shows text. All output of the command line goes through it, so that
+// neither the output of a job nor an answer of a server can move the cursor, set the title or make the
+// terminal type something: it shows control characters as escapes. It lets line feeds and tabs through, and
+// colours (ESC [ … m) only where they are wanted. If a sequence is split over two writes, it is escaped.
 type safeTerminal struct {
 	w       io.Writer
 	colours func() bool
@@ -25,7 +25,7 @@ func (s *safeTerminal) Write(b []byte) (int, error) {
 
 func onScreen(s string, colours bool) string {
 	var b strings.Builder
-	done := 0 // so much of s is in b
+	done := 0 // how many bytes of s are in b
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		shown := ""
@@ -59,7 +59,8 @@ func onScreen(s string, colours bool) string {
 	return b.String()
 }
 
-// isC1 says that a terminal can take the character for the beginning of a control sequence, as it takes ESC.
+// isC1 says that a terminal can take the character for the beginning of a control sequence, as it does with
+// ESC.
 func isC1(r rune) bool { return 0x80 <= r && r <= 0x9f }
 
 // colourAt is the length of the sequence for a colour or style with which s begins, or 0.
@@ -79,7 +80,7 @@ func colourAt(s string) int {
 	return 0
 }
 
-// endColours ends the colours that a line of a job has begun, so that they do not go on in the next.
+// endColours ends the colours that a line of a job began, so that they do not go on in the next line.
 func endColours(line string) string {
 	if strings.Contains(line, "\x1b[") {
 		return line + "\x1b[0m"

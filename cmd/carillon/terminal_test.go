@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// tricks are what a job can print to do something to the terminal of the person who reads its log.
+// tricks is output with which a job can change the terminal of the person who reads its log.
 const tricks = "\x1b]0;title\x07 \x1b[2J \x1b[31mred\x1b[0m \u009b2J \r\x7f\ttab \x1b[5n \x1bc naïve 日本"
 
 func TestControlSequencesOfAJobDoNotReachTheTerminal(t *testing.T) {
@@ -46,7 +46,7 @@ func TestControlSequencesOfAJobDoNotReachTheTerminal(t *testing.T) {
 	})
 }
 
-// output is what a command says.
+// output is what a command prints.
 func (h *house) output(args ...string) string {
 	h.t.Helper()
 	out, code := h.run(args...)

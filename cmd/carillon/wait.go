@@ -11,10 +11,11 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-// submitAndWait shows what the job's first run prints, and ends with its verdict. What is not the run's own output goes
-// to standard error, so that the caller gets from a pipe what the program itself would have written into it.
+// submitAndWait shows the output of the job's first run, and ends with the verdict on it. Everything but the
+// run's own output goes to standard error, so that a pipe gets what the program itself would have written
+// into it.
 //
-// A quiet one prints the id of the job and nothing of the run.
+// With quiet it prints the id of the job and nothing of the run.
 func (a *app) submitAndWait(ctx context.Context, c *client.Client, job carillon.Job, quiet bool) error {
 	waiting := *a
 	if quiet {
@@ -47,13 +48,14 @@ func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) err
 	switch {
 	case run.State == carillon.Succeeded:
 		return nil
-	case !run.State.Ended(): // the log ended first: the run was handed back, or the server is going
+	case !run.State.Ended(): // the log ended first: the run was handed back, or the server is stopping
 		return errors.New(verdict + ": the log has ended, the run has not")
 	}
 	return errQuiet
 }
 
-// verdictOf sums up a run that has ended. After several attempts the time of the last one would say little.
+// verdictOf sums up a run that has ended. After several attempts it gives the time since the due time: the
+// duration of the last attempt alone would say little.
 func verdictOf(run *carillon.Run) string {
 	verdict := fmt.Sprintf("%s %s", run.ID, run.State)
 	switch {
@@ -68,7 +70,7 @@ func verdictOf(run *carillon.Run) string {
 	return verdict
 }
 
-// follow prints what the run prints, and says between its lines what it waits for.
+// follow prints the output of the run, and says between its lines what the run waits for.
 func (a *app) follow(ctx context.Context, c *client.Client, id carillon.RunID) (client.RunDetail, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -101,7 +103,8 @@ func (a *app) follow(ctx context.Context, c *client.Client, id carillon.RunID) (
 			}
 			a.printFollowed(p.line)
 		case <-look.C:
-			// An error says nothing about the run: the log, which waits for a server to come back, ends the wait.
+			// An error here says nothing about the run: only the log ends the wait, and the log waits for a
+			// server to come back.
 			if run, err := c.Run(ctx, id); err == nil {
 				watch.tell(&run)
 			}
@@ -110,7 +113,7 @@ func (a *app) follow(ctx context.Context, c *client.Client, id carillon.RunID) (
 	}
 }
 
-// printFollowed keeps standard output for that of the run.
+// printFollowed keeps standard output for the standard output of the run.
 func (a *app) printFollowed(line carillon.Line) {
 	w := a.err
 	if line.Stream == "stdout" && a.forPeople() {
@@ -119,7 +122,7 @@ func (a *app) printFollowed(line carillon.Line) {
 	fmt.Fprintln(w, a.lineFor(w, line.Text))
 }
 
-// watcher says what a run waits for, each thing once.
+// watcher says what a run waits for, each reason once.
 type watcher struct {
 	a        *app
 	looks    int
@@ -128,7 +131,8 @@ type watcher struct {
 	losses   int32
 }
 
-// pause is short at first, when most runs end, and long enough later not to burden a server for hours.
+// pause is short at first, because most runs end soon, and longer later, so that a wait of hours does not
+// burden the server.
 func (w *watcher) pause() time.Duration {
 	if w.looks < 60 {
 		return time.Second
@@ -143,7 +147,8 @@ func (w *watcher) tell(run *client.RunDetail) {
 	}
 	ended, waits := w.ended(&run.Run), w.waits(run)
 	w.failures, w.losses = run.Failures, run.Losses
-	what := w.said // by its kind: the text also says how many runs are before it, which changes all the time
+	// By its kind: the text also says how many runs are before it, which changes all the time.
+	what := w.said
 	if run.WaitsFor != nil && waits != "" {
 		what = fmt.Sprint(run.WaitsFor.Kind, run.WaitsFor.Until)
 	}
@@ -161,7 +166,7 @@ func (w *watcher) tell(run *client.RunDetail) {
 	fmt.Fprintln(w.a.err, oneLine("carillon: "+ended+waits))
 }
 
-// ended says how the latest attempt ended that has ended since the last look.
+// ended says how the latest attempt ended, if one has ended since the last poll.
 func (w *watcher) ended(run *carillon.Run) string {
 	switch {
 	case run.Failures > w.failures && run.Reason != "":
@@ -174,7 +179,8 @@ func (w *watcher) ended(run *carillon.Run) string {
 	return ""
 }
 
-// waits says what a run waits for; "" if it does not, or only for the moment between due and claimed.
+// waits says what a run waits for; "" if it waits for nothing, or only for the moment between due and
+// claimed.
 func (w *watcher) waits(run *client.RunDetail) string {
 	now := carillon.TimeOf(w.a.now())
 	wait := run.WaitsFor

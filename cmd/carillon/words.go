@@ -34,15 +34,16 @@ var units = []struct {
 	{"ms", time.Millisecond},
 }
 
-// span is a duration rounded to the nearest: in its largest unit, and below 10 of it in the next one too, so that it is never
-// wrong by more than a twentieth. Seconds have no fraction: 1h52m, 3d, 12h, 45s, 7ms.
+// span is a duration rounded to the nearest: in its largest unit, and below 10 of that in the next smaller
+// unit too, so that from a minute up it is never wrong by more than a twentieth. Seconds have no fraction:
+// 1h52m, 3d, 12h, 45s, 7ms.
 func span(d time.Duration) string {
 	for i, unit := range units {
 		precision := unit.size
 		if d < 10*unit.size && unit.size > time.Second {
 			precision = units[i+1].size
 		}
-		// Rounding can bring it up to one of a larger unit: 59m59.9s is 1h, not 60m.
+		// Rounding can bring the duration up to one of a larger unit: 59m59.9s is 1h, not 60m.
 		d := d.Round(precision)
 		if d < unit.size && unit.size > time.Millisecond {
 			continue
@@ -56,7 +57,7 @@ func span(d time.Duration) string {
 	return "0ms"
 }
 
-// ago is relative for tables; none is a dash.
+// ago is relative for tables; no time is a dash.
 func (a *app) ago(t carillon.Time) string {
 	if t == 0 || t == carillon.Never {
 		return "-"
@@ -64,7 +65,7 @@ func (a *app) ago(t carillon.Time) string {
 	return relative(t.Std(), a.now())
 }
 
-// stamp is an instant in the reader's zone, with the zone; milliseconds only where there are any.
+// stamp is an instant in the user's zone, with the name of the zone; milliseconds only if they are not zero.
 func (a *app) stamp(t carillon.Time) string { return stampIn(t, a.zone) }
 
 func stampIn(t carillon.Time, zone *time.Location) string {
@@ -75,7 +76,7 @@ func stampIn(t carillon.Time, zone *time.Location) string {
 	return t.Std().In(zone).Format(layout)
 }
 
-// when is for detail views: the instant, and how far it is.
+// when is for detail views: the instant, and how far it is from now.
 func (a *app) when(t carillon.Time) string { return a.whenIn(t, a.zone) }
 
 func (a *app) whenIn(t carillon.Time, zone *time.Location) string {
@@ -85,7 +86,7 @@ func (a *app) whenIn(t carillon.Time, zone *time.Location) string {
 	return stampIn(t, zone) + " (" + a.ago(t) + ")"
 }
 
-// zoneOf is where the due times of a schedule are told: in its own zone, else in the reader's.
+// zoneOf is the zone in which to show the due times of a schedule: its own, else the user's.
 func (a *app) zoneOf(s *carillon.Schedule) *time.Location {
 	if s.Timezone != "" {
 		if zone, err := time.LoadLocation(s.Timezone); err == nil {
@@ -95,7 +96,7 @@ func (a *app) zoneOf(s *carillon.Schedule) *time.Location {
 	return a.zone
 }
 
-// took is how long something lasted, to three digits or so.
+// took is how long something lasted, to about three digits.
 func took(from, to carillon.Time) string {
 	if from == 0 || to < from {
 		return "-"
@@ -107,11 +108,12 @@ func took(from, to carillon.Time) string {
 	return carillon.Duration(d).String()
 }
 
-// scheduleShort fits into a table.
+// scheduleShort describes a schedule in a few characters, for tables.
 func scheduleShort(s *carillon.Schedule) string {
 	switch {
 	case s.Cron != "" && otherZone(s) != "":
-		return s.Cron + " (" + otherZone(s) + ")" // in brackets, so that it is not copied as a part of the expression
+		// In brackets, so that people do not copy the zone as a part of the expression.
+		return s.Cron + " (" + otherZone(s) + ")"
 	case s.Cron != "":
 		return s.Cron
 	case s.Every != 0:
@@ -128,7 +130,7 @@ func otherZone(s *carillon.Schedule) string {
 	return s.Timezone
 }
 
-// scheduleWords says it in a sentence, with its bounds.
+// scheduleWords describes a schedule in a sentence, with its bounds.
 func (a *app) scheduleWords(s *carillon.Schedule) string {
 	var b strings.Builder
 	switch {
@@ -155,7 +157,7 @@ func (a *app) scheduleWords(s *carillon.Schedule) string {
 	return b.String()
 }
 
-// describe falls back to the expression itself: a newer server may know more than this binary.
+// describe falls back to the expression itself: a newer server can know forms that this binary does not.
 func describe(expression string) string {
 	s, err := cron.Parse(expression, time.UTC)
 	if err != nil {
@@ -171,7 +173,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// shorten cuts a text for a table; what is left out is seen in the detail view.
+// shorten cuts a text for a table; the detail view shows all of it.
 func shorten(s string, limit int) string {
 	s = oneLine(s)
 	if runes := []rune(s); len(runes) > limit {
@@ -180,7 +182,7 @@ func shorten(s string, limit int) string {
 	return s
 }
 
-// cut shortens a text on a terminal, where a long one would break the table; a script gets it whole.
+// cut shortens a text on a terminal, where a long one would break the table; a script gets the whole text.
 func (a *app) cut(s string, limit int) string {
 	if !a.terminal || a.wide() {
 		return oneLine(s)

@@ -86,10 +86,10 @@ func (a *app) workerCommand() *cobra.Command {
 	return cmd
 }
 
-// share is a queue, perhaps with its weight.
+// share is a queue, optionally with a weight.
 var share = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}(=([1-9][0-9]?|100))?$`)
 
-// resolve turns the flags that are text into what the worker takes.
+// resolve parses the flags that are text into the worker's configuration.
 func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 	if f.networks, err = networks(f.httpAllow); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 	return nil
 }
 
-// work runs the worker until it is told to stop.
+// work runs the worker until ctx ends or the servers refuse it.
 func (a *app) work(ctx context.Context, f *workerFlags) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -148,7 +148,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 	return err
 }
 
-// employers are the servers to work for, and the token to show them.
+// employers are the servers to work for, and the token to send them.
 func (a *app) employers(f *workerFlags) (servers []string, token string, err error) {
 	a.data, a.tokenFile = cmp.Or(f.data, a.data), f.tokenFile
 	if len(f.servers) == 0 {
@@ -157,7 +157,8 @@ func (a *app) employers(f *workerFlags) (servers []string, token string, err err
 			return nil, "", err
 		}
 		token, err = a.credential(to)
-		if err == nil && token == "" { // every server wants one: what takes a worker without it is another process
+		// Every server wants a token, so a process that takes a worker without one is not a server.
+		if err == nil && token == "" {
 			err = usage("no server is named, and none runs in %s: start one with \"carillon serve\", name its data directory with --data, or name a server with --server",
 				a.data)
 		}
@@ -166,7 +167,8 @@ func (a *app) employers(f *workerFlags) (servers []string, token string, err err
 	to := place{from: "--server"}
 	for _, server := range f.servers {
 		servers = append(servers, withScheme(server))
-		if to.url == "" || a.trusts(to) { // the token goes to all of them, so the one that is trusted least decides
+		// The token goes to all of them, so the least trusted one decides.
+		if to.url == "" || a.trusts(to) {
 			to.url = withScheme(server)
 		}
 	}
@@ -174,7 +176,7 @@ func (a *app) employers(f *workerFlags) (servers []string, token string, err err
 	return servers, token, err
 }
 
-// executors are for what a program without handlers can run.
+// executors are for the targets that a program without handlers can run.
 func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Executor, release func() error, err error) {
 	dir, remove := f.data, func() error { return nil }
 	if dir == "" {
@@ -190,7 +192,7 @@ func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Ex
 	return all, func() error { return errors.Join(unleash(), remove()) }, nil
 }
 
-// executorsIn does not use the names that a server has in its data directory: it may be the same one.
+// executorsIn avoids the file names that a server uses in its data directory: dir can be that directory.
 func (f *workerFlags) executorsIn(ctx context.Context, dir string) (map[string]executor.Executor, func() error, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
@@ -204,8 +206,8 @@ func (f *workerFlags) executorsIn(ctx context.Context, dir string) (map[string]e
 	})
 }
 
-// hiring is the desk of a worker that has just been started: it tells when the worker is registered, and ends the start
-// if the servers will never have it.
+// hiring is the dispatcher of a worker that has just started: it prints that the worker is registered, and
+// ends the start if a server refuses the worker for good.
 type hiring struct {
 	carillon.Desk
 	fail context.CancelCauseFunc
@@ -227,7 +229,7 @@ func (h *hiring) Register(ctx context.Context, r carillon.Registration) (string,
 	return id, err
 }
 
-// refusal is not what other commands are refused with: theirs is about the token that they found.
+// refusal is a separate error because the text for other commands is about the token that they found.
 type refusal struct{ problem *client.Problem }
 
 func (r *refusal) Error() string {

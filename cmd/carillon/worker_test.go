@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-run/carillon/node"
 )
 
-// screen is written by a command that runs and read by a test.
+// screen is the output of a command: the command writes it while the test reads it.
 type screen struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -38,7 +38,7 @@ func (s *screen) String() string {
 	return s.text.String()
 }
 
-// realNode is a node that runs nothing itself, and the data directory that its clients look into.
+// realNode is a node that performs no runs itself, and the data directory where its clients find it.
 func realNode(t *testing.T) (*node.Node, string) {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
@@ -60,7 +60,7 @@ func realNode(t *testing.T) (*node.Node, string) {
 	return n, data
 }
 
-// commandLine runs a command as people do, with nothing in its environment.
+// commandLine runs a command as a user does, with an empty environment.
 func commandLine(ctx context.Context, args ...string) (*screen, chan int) {
 	out, code := &screen{}, make(chan int, 1)
 	a := newApp()
@@ -176,7 +176,8 @@ func TestAWorkersTokenIsForThoseItIsMeantFor(t *testing.T) {
 	data := t.TempDir()
 	writePrivateFile(t, filepath.Join(data, "token"), "local\n")
 	writePrivateFile(t, filepath.Join(data, "file"), "filed\n")
-	bare, address := t.TempDir(), t.TempDir() // what a repository can bring along, and where a server is at work
+	// bare is like a directory that a repository can bring along; in address a server is running.
+	bare, address := t.TempDir(), t.TempDir()
 	writePrivateFile(t, filepath.Join(bare, "address"), "http://127.0.0.1:1\n")
 	writePrivateFile(t, filepath.Join(address, "token"), "beside\n")
 	writePrivateFile(t, filepath.Join(address, "address"), "http://127.0.0.1:1\n")

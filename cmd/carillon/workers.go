@@ -61,7 +61,7 @@ func queuesOf(m *client.Member) string {
 	return cmp.Or(strings.Join(m.Queues, ","), "all")
 }
 
-// slotsOf is used/total; a worker of another program may not have told its total.
+// slotsOf is used/total. A worker written by others can leave out its total.
 func slotsOf(m *client.Member) string {
 	if m.Kind != carillon.KindWorker {
 		return "-"
@@ -83,10 +83,10 @@ func shardsOf(m *client.Member) string {
 	return strconv.Itoa(*m.Shards)
 }
 
-// maxNames is how many jobs RUNNING names: a worker may hold thousands.
+// maxNames is how many jobs the column RUNNING names: a worker can hold thousands of runs.
 const maxNames = 20
 
-// runningOf names jobs, each once with how often, and says how many more runs there are.
+// runningOf names each job once, with the number of its runs, and says how many more runs there are.
 func runningOf(m *client.Member) string {
 	var names []string
 	counts := map[string]int{}

@@ -26,7 +26,8 @@ func yamlDefinitions(text []byte) (defs []written, err error) {
 		return nil, err
 	}
 	for i, document := range file.Docs {
-		if document.Body == nil || document.Body.Type() == ast.NullType || document.Body.Type() == ast.CommentType { // nothing between two separators
+		// An empty document: nothing between two separators.
+		if document.Body == nil || document.Body.Type() == ast.NullType || document.Body.Type() == ast.CommentType {
 			continue
 		}
 		for _, node := range yamlItems(document.Body) {
@@ -42,7 +43,7 @@ func yamlDefinitions(text []byte) (defs []written, err error) {
 	return defs, nil
 }
 
-// yamlItems are the jobs of a document: the items of a list, or the one.
+// yamlItems are the jobs of a document: the items of a list, or the single one.
 func yamlItems(body ast.Node) []ast.Node {
 	if entries := entriesOf(body); len(entries) > 0 && keyOf(entries[0]) == "items" {
 		body = entries[0].Value
@@ -53,7 +54,8 @@ func yamlItems(body ast.Node) []ast.Node {
 	return []ast.Node{body}
 }
 
-// entriesOf are the fields of a mapping, which is a node of another kind if it has only one.
+// entriesOf are the fields of a mapping. The library has another kind of node for a mapping with only one
+// field.
 func entriesOf(node ast.Node) []*ast.MappingValueNode {
 	switch n := node.(type) {
 	case *ast.MappingNode:
@@ -83,7 +85,8 @@ func lineOf(node ast.Node) int {
 
 var errReference = errors.New("anchors, aliases and tags")
 
-// writeJSON keeps the order of fields, and numbers as they are written: a payload is handed to the target as it is.
+// writeJSON keeps the order of fields, and numbers as they are written: the target gets a payload exactly as
+// the user wrote it.
 func writeJSON(b *bytes.Buffer, node ast.Node) error {
 	switch n := node.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
@@ -100,7 +103,8 @@ func writeJSON(b *bytes.Buffer, node ast.Node) error {
 		}
 		b.WriteByte(']')
 	case *ast.StringNode:
-		if n.Token.Type == token.StringType && isNumber(n.Value) { // the library takes 1e3 and large numbers for texts
+		// The library takes 1e3 and large numbers for texts.
+		if n.Token.Type == token.StringType && isNumber(n.Value) {
 			b.WriteString(n.Value)
 			return nil
 		}
@@ -116,7 +120,7 @@ func writeJSON(b *bytes.Buffer, node ast.Node) error {
 			b.WriteString(text)
 			return nil
 		}
-		return errReference // 0x10, 1_000: the library knows them all
+		return errReference // 0x10, 1_000: the library reads all of these
 	case *ast.InfinityNode, *ast.NanNode:
 		return fmt.Errorf("line %d: %s is a value that JSON does not have", lineOf(n), n.GetToken().Value)
 	default:
@@ -125,7 +129,7 @@ func writeJSON(b *bytes.Buffer, node ast.Node) error {
 	return nil
 }
 
-// isNumber says that a text without quotes is a number, by YAML 1.2 and JSON alike.
+// isNumber says that both YAML 1.2 and JSON read a text without quotes as a number.
 func isNumber(s string) bool {
 	return s != "" && (s[0] == '-' || s[0] >= '0' && s[0] <= '9') && json.Valid([]byte(s))
 }
@@ -153,11 +157,11 @@ func jsonText(s string) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s) // a text is always written
+	_ = enc.Encode(s) // encoding a string cannot fail
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// referenced reads documents with anchors, aliases, tags and numbers that only YAML has, by way of the library.
+// referenced reads, with the library, documents with anchors, aliases, tags and numbers that only YAML has.
 func referenced(text []byte) (defs []written, err error) {
 	var documents []any
 	decoder := yaml.NewDecoder(bytes.NewReader(text), yaml.UseOrderedMap())
@@ -187,7 +191,7 @@ func referenced(text []byte) (defs []written, err error) {
 	return defs, nil
 }
 
-// lineAt is the line of a field, or of the nearest thing around it that is written; 0 if not even that is known.
+// lineAt is the line of a field, or of the nearest written parent; 0 if that is not known either.
 func (w *written) lineAt(path string) int {
 	line, node := w.line, w.node
 	if node == nil && w.line > 0 {
@@ -216,7 +220,8 @@ func (w *written) lineAt(path string) int {
 	return line
 }
 
-// toYAML writes JSON as YAML: the same names, order, texts and numbers. Reading it back gives the same JSON.
+// toYAML writes JSON as YAML with the same names, order, texts and numbers. Reading it back gives the same
+// JSON.
 func toYAML(text []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -230,7 +235,7 @@ type yamlWriter struct {
 	dec *json.Decoder
 }
 
-// value writes what comes next, after "key:" or "-". Only a mapping in a list begins on the same line.
+// value writes the next value, after "key:" or "-". Only a mapping in a list begins on the same line.
 func (y *yamlWriter) value(depth int, inList bool) error {
 	next, err := y.dec.Token()
 	if err != nil {
@@ -282,8 +287,8 @@ func (y *yamlWriter) entries(open json.Delim, depth int, inList bool) error {
 	return err
 }
 
-// yamlText is a text without quotes where it cannot be taken for anything else, as a block if it has several plain lines, and
-// else in quotes. A key has the depth -1.
+// yamlText is a text without quotes where YAML cannot take it for anything else, as a block if it has several
+// plain lines, and else in quotes. A key has the depth -1.
 func yamlText(s string, depth int) string {
 	plain := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune(" ._-/@+=,%()", r)
@@ -293,7 +298,7 @@ func yamlText(s string, depth int) string {
 	case s != "" && unicode.IsLetter(rune(s[0])) && s[0] < 0x80 && strings.TrimSpace(s) == s && !slices.Contains(words, strings.ToLower(s)) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }):
 		return s
-	case isDuration(s): // begins with a digit, and is no number
+	case isDuration(s): // begins with a digit, and is not a number
 		return s
 	case depth >= 0 && strings.Contains(s, "\n") && blockText(s):
 		indent := "\n" + strings.Repeat("  ", depth)
@@ -311,7 +316,7 @@ func isDuration(s string) bool {
 	return err == nil && !isNumber(s) && strings.Trim(s, "0123456789dhms") == ""
 }
 
-// blockText says that a text of several lines reads back as it is from a block.
+// blockText says that a text of several lines reads back unchanged from a block.
 func blockText(s string) bool {
 	for line := range strings.SplitSeq(strings.TrimSuffix(s, "\n"), "\n") {
 		if strings.TrimSpace(line) == "" || strings.TrimRight(line, " ") != line || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {

@@ -1,4 +1,4 @@
-// Command go is a worker of your own: functions that perform the runs of handler jobs.
+// Command go is an example of your own worker: functions that perform the runs of handler jobs.
 //
 //	CARILLON_SERVER=http://a:8420,http://b:8420 CARILLON_TOKEN=... go run . QUEUE...
 package main
@@ -40,13 +40,14 @@ func main() {
 	}
 }
 
-// echo succeeds with nil, ends the run for good with executor.Fatal, and is tried again after any other error: by the
-// job's policy, or not before the time that executor.RetryAfter names. ctx ends when the run is canceled, has timed out
-// or is lost; whatever it returns then is put down to that.
+// echo succeeds if it returns nil, and ends the run for good with executor.Fatal. After any other error the
+// run is tried again: by the job's policy, or not before the time that executor.RetryAfter names. ctx ends
+// when the run is canceled, has timed out or is lost; the worker then reports this cause instead of an error
+// that echo returns.
 func echo(ctx context.Context, task executor.Task) error {
 	var wish struct {
 		Sleep  float64 // seconds
-		Fail   int32   // so many attempts
+		Fail   int32   // this many attempts
 		Refuse bool
 	}
 	if err := json.Unmarshal(task.Job.Payload, &wish); err != nil {

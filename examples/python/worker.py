@@ -3,8 +3,9 @@
 
     CARILLON_SERVER=http://a:8420,http://b:8420 CARILLON_TOKEN=... python3 worker.py QUEUE...
 
-The first part has the handlers: replace them with your own. The second part asks Carillon for runs, calls the handlers
-and reports what became of the runs. It keeps the rules of docs/worker-protocol.md; the comments name them.
+The first part has the handlers: replace them with your own. The second part asks Carillon for runs, calls
+the handlers and reports how the runs ended. It follows the rules of docs/worker-protocol.md; the comments
+name them.
 """
 
 import http.client
@@ -24,18 +25,21 @@ from datetime import datetime, timezone
 SLOTS = 4  # how many runs this worker performs at the same time
 
 
-# ---------------------------------------------------------------------------------------------------------- handlers
+# ------------------------------------------------------------------------------------------------- handlers
 
 
 class Fatal(Exception):
-    """A handler raises it when no further attempt can help. After any other exception the job's retry policy decides."""
+    """A handler raises it when no further attempt can help.
+
+    After any other exception the job's retry policy decides.
+    """
 
 
 def echo(task):
     """Returns its payload as the result of the run.
 
-    task.stop is set when the run was canceled, has timed out or is lost. Nothing can end a Python thread by force, so a
-    handler that takes long has to look at it.
+    The worker sets task.stop when the run was canceled, has timed out or is lost. Nothing can end a Python
+    thread by force, so a long handler must check task.stop.
     """
     wish = task.payload or {}
     task.print(f"attempt {task.attempt} of echo")
@@ -49,7 +53,10 @@ def echo(task):
 
 
 def count(task):
-    """Counts, and saves a checkpoint after each step. An attempt that follows a crash goes on from the last one."""
+    """Counts, and saves a checkpoint after each step.
+
+    An attempt after a crash goes on from the last checkpoint.
+    """
     begin = task.checkpoint or 0
     task.print(f"counting from {begin}")
     for number in range(begin + 1, task.payload["to"] + 1):
@@ -64,11 +71,11 @@ def count(task):
 HANDLERS = {"echo": echo, "count": count}  # by the type of the job
 
 
-# ------------------------------------------------------------------------------------------------------- the protocol
+# --------------------------------------------------------------------------------------------- the protocol
 
 BEAT_EVERY, LEASE, PULL_LATE = 1, 5, 3  # seconds, as the server says when a worker registers
-TELL_EVERY = 0.2  # seconds between two looks for something to report
-SHORT = 0.1  # what takes less need not be shown as running
+TELL_EVERY = 0.2  # seconds between two checks for something to report
+SHORT = 0.1  # seconds: shorter runs need not be shown as running
 
 
 class SessionOver(Exception):
@@ -84,7 +91,7 @@ class Refused(Exception):
 
 
 def clock():
-    """Seconds by a clock that goes on while the machine sleeps and that nobody can set: rule 4."""
+    """Seconds by a clock that goes on while the machine sleeps and that cannot be set: rule 4."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -99,20 +106,20 @@ def seconds(duration):
 
 
 class Task:
-    """One attempt of a run: what a handler needs, and what is to be reported of it."""
+    """One attempt of a run: what a handler needs, and what the worker must report of it."""
 
     def __init__(self, given):
         self.name = {"run": given["run"], "fence": given["fence"]}
         self.token = given["token"]
         self.type, self.attempt, self.payload = given["type"], given["attempt"], given["payload"]
-        self.checkpoint = given.get("checkpoint")  # what an attempt before this one has saved
+        self.checkpoint = given.get("checkpoint")  # what an earlier attempt has saved
         self.stop = threading.Event()
         self.halted = None  # the outcome to report if the handler fails after it was told to stop
 
         self.began, self.began_at = clock(), timestamp()
         self.deadline = self.began + seconds(given["timeout"]) if "timeout" in given else math.inf  # rule 8
         self.sending = threading.Lock()  # one report of an attempt at a time
-        self.changing = threading.Lock()  # guards what follows
+        self.changing = threading.Lock()  # guards the fields below
         self.shown = False  # as running
         self.lines, self.sent_lines = [], 0
         self.unsaved = None  # a checkpoint
@@ -124,30 +131,33 @@ class Task:
                 self.lines.append({"stream": stream, "text": line, "at": timestamp()})
 
     def save(self, checkpoint):
-        """Saves how far the attempt has come. If it fails or is lost, the next attempt finds that in task.checkpoint."""
+        """Saves how far the attempt has come.
+
+        If the attempt fails or is lost, the next one finds this in task.checkpoint.
+        """
         with self.changing:
             self.unsaved = {"checkpoint": checkpoint}
 
     def halt(self, outcome, reason):
-        """Asks the handler to end, for the first reason that there is."""
+        """Asks the handler to end. The first reason counts."""
         self.halted = self.halted or {"outcome": outcome, "reason": reason}
         self.stop.set()
 
     def news(self):
-        """What was not reported yet: fields of a report, and how many lines are among them."""
+        """Returns what was not reported yet: fields of a report, and how many lines are among them."""
         with self.changing:
             news, count = {}, len(self.lines)
             if not self.shown and clock() - self.began >= SHORT:
                 news["begun_at"] = self.began_at
             if self.lines:
-                first = dict(self.lines[0], offset=self.sent_lines)  # the same line twice is kept once
+                first = dict(self.lines[0], offset=self.sent_lines)  # the server keeps a repeated line once
                 news["lines"] = [first] + self.lines[1:]
             if self.unsaved:
                 news.update(self.unsaved)
             return news, count
 
     def told(self, news, lines):
-        """The server has recorded the news, and so many of the lines."""
+        """Notes that the server has recorded the news, and so many of the lines."""
         with self.changing:
             self.shown = self.shown or "begun_at" in news
             self.lines, self.sent_lines = self.lines[lines:], self.sent_lines + lines
@@ -159,12 +169,12 @@ class Worker:
     def __init__(self, servers, token, queues):
         self.servers, self.token, self.queues = servers, token, queues
         self.session = ""  # "": none
-        self.lease = 0  # until when this worker may work for the session: rule 2
+        self.lease = 0  # until when this worker can work for the session: rule 2
         self.held = {}  # tasks whose end has no receipt yet, by run and fence
         self.stopping = threading.Event()
 
     def run(self):
-        """Works until it is told to stop, then finishes what runs."""
+        """Works until it is told to stop, then finishes the runs that it holds."""
         tending = threading.Thread(target=self.tend, daemon=True)
         tending.start()
         threading.Thread(target=self.tell_all, daemon=True).start()
@@ -174,7 +184,7 @@ class Worker:
         tending.join()
 
     def pull(self):
-        """Asks for as many runs as there are free slots and begins them. False: there was nothing to ask for."""
+        """Asks for as many runs as there are free slots and begins them. False: it got no usable answer."""
         session, sent, free = self.session, clock(), SLOTS - len(self.held)
         if not session or not free:
             return False
@@ -200,14 +210,15 @@ class Worker:
             end.update(outcome="success", result=HANDLERS[task.type](task))
         except Exception as e:
             task.print(traceback.format_exc(), "stderr")
-            kind = "fatal" if isinstance(e, Fatal) else "retriable"  # a later version of this worker may know the type
+            # An unknown type is retriable: a later version of this worker may know it.
+            kind = "fatal" if isinstance(e, Fatal) else "retriable"
             end.update(task.halted or {"outcome": kind, "reason": f"{type(e).__name__}: {e}"})
         while not self.tell(task, end):
             time.sleep(1)
         del self.held[task.name["run"], task.name["fence"]]
 
     def tell(self, task, end=None):
-        """Reports what is new of a task. False: not all of it was recorded, and it has to be told again."""
+        """Reports the news of a task. False: not all of it was recorded, and the caller must try again."""
         with task.sending:
             news, lines = task.news()
             if not news and not end:
@@ -218,7 +229,7 @@ class Worker:
             except ConnectionError:
                 return False
             except Refused as e:
-                task.told(news, lines)  # it must not hold up the end
+                task.told(news, lines)  # refused news must not hold up the end
                 if end:
                     end.clear()
                     end.update(outcome="fatal", reason=f"the server refused what the worker reported: {e}")
@@ -226,20 +237,20 @@ class Worker:
             receipt = answer["receipts"][0]
             if receipt == "refused":
                 task.halt("lost", "it does not hold its run any more")
-            if receipt == "again" and not end:  # its lines were not kept
+            if receipt == "again" and not end:  # the server did not keep the lines
                 lines = 0
             task.told(news, lines)
             return True
 
     def tell_all(self):
-        """Reports what runs, what it has printed and how far it has come."""
+        """Reports all tasks: that they run, what they printed and how far they have come."""
         while True:
             for task in list(self.held.values()):
                 self.tell(task)
             time.sleep(TELL_EVERY)
 
     def tend(self):
-        """Says every second which tasks are held, rule 1, and stops those that must not go on."""
+        """Tells the server every second which tasks it holds, rule 1, and stops those that must not go on."""
         while self.held or not self.stopping.is_set():
             sent, orders = clock(), {}
             try:
@@ -265,14 +276,17 @@ class Worker:
                 pass  # the lease ends by itself
 
     def register(self):
-        """Opens a session. What it says of itself is for people: `carillon workers` shows it."""
+        """Opens a session. The fields of the message are for people: `carillon workers` shows them."""
         sent = clock()
         about = {"name": f"python:{os.getpid()}", "host": os.uname().nodename, "queues": self.queues, "slots": SLOTS}
         self.session = self.call("POST", "", about, timeout=5)["worker"]
         self.lease = sent + LEASE
 
     def beat(self):
-        """Extends the lease, counted from before the heartbeat was sent. Returns the reasons to stop, by run and fence."""
+        """Extends the lease, counted from before the heartbeat was sent.
+
+        Returns the reasons to stop, by run and fence.
+        """
         sent = clock()
         holds = [task.name for task in list(self.held.values())]
         beat = {"number": int(sent * 1000), "holds": holds, "stopping": self.stopping.is_set()}
@@ -281,7 +295,7 @@ class Worker:
         return {(order["run"], order["fence"]): order["reason"] for order in answer["stop"]}
 
     def call(self, method, path, body, timeout):
-        """Asks one server after the other until one answers."""
+        """Asks one server after another until one answers."""
         for server in list(self.servers):
             request = urllib.request.Request(server + "/v1/workers" + path, method=method)
             request.add_header("Authorization", "Bearer " + self.token)
@@ -302,12 +316,13 @@ class Worker:
                     raise Refused(e.read().decode()) from e
             except (OSError, http.client.HTTPException):
                 pass
-            self.servers = [other for other in self.servers if other != server] + [server]  # asked last from now on
+            # From now on this server is asked last.
+            self.servers = [other for other in self.servers if other != server] + [server]
         raise ConnectionError("no server answers: " + ", ".join(self.servers))
 
 
 def die(failure):
-    """A thread that fails would leave a worker that does half of its work: the process ends instead."""
+    """Ends the process, because a worker without the failed thread would do only half of its work."""
     if issubclass(failure.exc_type, Unauthorized):
         print(failure.exc_value, file=sys.stderr, flush=True)
     else:

@@ -7,11 +7,13 @@ import (
 	"strings"
 )
 
-// Handler passes on all lines but those of outages: of these it lets few through, see Outage. Lines of one outage are those
-// of level WARN or higher whose field "error" is an error that a watched call returned, however wrapped.
+// Handler passes on all log lines except those of outages, of which it lets few through: see Outage. A line
+// belongs to an outage if its level is WARN or higher and its field "error" is an error that a watched call
+// returned, however wrapped.
 func Handler(next slog.Handler) slog.Handler { return &handler{next: next} }
 
-// Logger is for parts that reach the same thing by themselves: during an outage all their lines with an error belong to it.
+// Logger is for parts that reach the same thing without the watched ports: during an outage all their lines
+// with an error belong to it.
 func (o *Outage) Logger() *slog.Logger { return slog.New(&handler{o.logger.Handler(), o}) }
 
 type handler struct {
@@ -47,7 +49,8 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 		switch {
 		case a.Key == "error":
 			a.Value = slog.StringValue(once(a.Value.String()))
-		case a.Key == "while" && away: // of a worker's line, whose message is that the node does not answer
+		// A worker's line has this field, and its message says that the node does not answer.
+		case a.Key == "while" && away:
 			while = a.Value.String()
 			return true
 		}
@@ -63,7 +66,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, line)
 }
 
-// failure is what the line says that failed; nil if it is about something else.
+// failure is the failure that a line reports; nil if the line is about something else.
 func (h *handler) failure(r *slog.Record) (f *failure) {
 	if r.Level < slog.LevelWarn {
 		return nil
@@ -81,8 +84,8 @@ func (h *handler) failure(r *slog.Record) (f *failure) {
 	return f
 }
 
-// once is a text without the lines that it repeats: PostgreSQL's driver tries an address with TLS and without, and gives the
-// same error for both.
+// once removes repeated lines from a text: PostgreSQL's driver tries an address with TLS and without, and
+// returns the same error for both.
 func once(text string) string {
 	var lines []string
 	seen := map[string]bool{}

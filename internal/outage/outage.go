@@ -1,6 +1,7 @@
-// Package outage has a node say once that its store is away, however many loops notice it. The store is watched where it
-// is called: a call that fails marks its error, and the log handler of this package lets one line of all those with such an
-// error through when the outage begins, and one a minute while it lasts. When a call succeeds again, one line says so.
+// Package outage makes a node log once that its store is away, however many loops notice it. It watches the
+// calls to the store: a call that fails marks its error. Of all log lines with such an error, the log handler
+// of this package lets one through when the outage begins, and one a minute while it lasts. When a call
+// succeeds again, one line says so.
 package outage
 
 import (
@@ -14,28 +15,30 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Every is how long an outage lasts until it is said again.
+// Every is the time between two lines about one outage.
 const Every = time.Minute
 
-// Outage knows whether one thing, such as the store, is away. Watch it by Store, Logs, Coordinator and Intake.
+// Outage knows whether one thing, such as the store, is away. Watch it by Store, Logs, Coordinator and
+// Intake.
 type Outage struct {
 	what   string
 	logger *slog.Logger
 
-	// turn counts beginnings and ends of outages: it is odd during one. A call remembers the turn in which it began. So a
-	// failure that was on its way when an outage ended does not begin another one.
+	// turn counts beginnings and ends of outages: it is odd during one. A call remembers the turn in which it
+	// began. So a failure that was in flight when an outage ended does not begin another one.
 	turn atomic.Int64
 
 	mu    sync.Mutex
 	began time.Time
 	wrote bool      // a write failed: a read that succeeds, as on a full disk, does not end the outage
-	told  int64     // the last turn of which a line was let through
+	told  int64     // the last turn that a line was let through for
 	said  time.Time // the last line during an outage
-	blip  time.Time // the last line of a failure that was over before it could be logged
+	blip  time.Time // the last line about a failure that was over before it could be logged
 	held  int       // lines held back since the last one that was let through
 }
 
-// New returns what is known of a thing, which messages call what ("the store"). The logger hears when an outage is over.
+// New returns the Outage of one thing, which messages call what ("the store"). The logger gets a line when an
+// outage is over.
 func New(what string, logger *slog.Logger) *Outage { return &Outage{what: what, logger: logger} }
 
 // failure marks an error as part of an outage. Its text is that of the error.
@@ -52,13 +55,13 @@ type kind uint8
 
 const (
 	read   kind = iota
-	write       // also what ends an outage in which a write failed
+	write       // also the only kind that ends an outage in which a write failed
 	search      // a read that can take too long by itself, which is no outage
 )
 
 func (o *Outage) begin() int64 { return o.turn.Load() }
 
-// end takes the answer to a call that began in a turn. It returns the error, marked if the thing is away.
+// end takes the result of a call that began in turn. It returns the error, marked if the thing is away.
 func (o *Outage) end(turn int64, k kind, err error) error {
 	switch {
 	case err == nil:
@@ -74,8 +77,8 @@ func (o *Outage) end(turn int64, k kind, err error) error {
 
 func (o *Outage) away() bool { return o.turn.Load()%2 == 1 }
 
-// outside says that an error comes from outside of this program. Refusals of the input are answers, and a caller that gave up
-// says nothing about the store.
+// outside says whether an error comes from outside of this program. A refusal of the input is an answer, and
+// a caller that gave up says nothing about the store.
 func outside(k kind, err error) bool {
 	answers := []error{
 		context.Canceled, carillon.ErrNotFound, carillon.ErrInvalid, carillon.ErrConflict, carillon.ErrPermanent, carillon.ErrLost,
@@ -91,7 +94,7 @@ func outside(k kind, err error) bool {
 	return true
 }
 
-// failed notes a failure, and says to which outage it belongs.
+// failed notes a failure, and returns the turn of the outage that the failure belongs to.
 func (o *Outage) failed(began int64, k kind) int64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -107,7 +110,7 @@ func (o *Outage) failed(began int64, k kind) int64 {
 	return o.turn.Add(1)
 }
 
-// answered ends the outage, unless the call began before it, or says nothing about what failed.
+// answered ends the outage, unless the call began before it, or a write failed and the call is no write.
 func (o *Outage) answered(began int64, k kind) {
 	o.mu.Lock()
 	turn := o.turn.Load()

@@ -166,7 +166,7 @@ func TestOfAnOutageOfFiveMinutesAWholeNodeWritesALineAMinuteAndOneAtItsEnd(t *te
 		if strings.Count(said[0], "dial 10.0.0.1: refused") != 1 {
 			t.Errorf("the error is there more than once: %s", said[0])
 		}
-		for _, line := range others { // what the worker does for it is said too
+		for _, line := range others { // the worker logs what it does about the outage, too
 			if !strings.Contains(line, "stopping") && !strings.Contains(line, "session is over") {
 				t.Errorf("during the outage: %s", line)
 			}
@@ -187,7 +187,7 @@ func TestOfAnOutageOfFiveMinutesAWholeNodeWritesALineAMinuteAndOneAtItsEnd(t *te
 	})
 }
 
-// alone is one caller of a watched store, which logs what fails.
+// alone is one caller of a watched store, which logs its failures.
 type alone struct {
 	db     *database
 	log    *book

@@ -13,7 +13,8 @@ func (o *Outage) Store(s carillon.Store) carillon.Store { return &store{s, o} }
 // Logs is a store of logs, watched.
 func (o *Outage) Logs(l carillon.LogStore) carillon.LogStore { return &logs{l, o} }
 
-// Coordinator is a coordinator, watched. One in memory succeeds while the store is away: do not watch it.
+// Coordinator is a coordinator, watched. A coordinator in memory succeeds while the store is away: do not
+// watch it.
 func (o *Outage) Coordinator(c carillon.Coordinator) carillon.Coordinator { return &coordinator{c, o} }
 
 // Intake is an intake, watched; nil if there is none.
@@ -71,7 +72,7 @@ func (s *store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 	return page, s.end(turn, search, err)
 }
 
-// Forget removes much at a time, and counts as a search: it can take too long by itself.
+// Forget removes many rows at a time, and counts as a search: it can take too long by itself.
 func (s *store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
 	turn := s.begin()
 	n, err := s.Store.Forget(ctx, rule, now, limit)

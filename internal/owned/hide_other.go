@@ -2,5 +2,5 @@
 
 package owned
 
-// HideProcess does nothing here: commands, from which a process is hidden, run on Linux only.
+// HideProcess does nothing here: it hides the process from commands, and they run on Linux only.
 func HideProcess() error { return nil }

@@ -1,9 +1,9 @@
-// Package owned checks that a directory or a file is in the hands of the user that runs this process, before the process
-// believes what it finds there. Data directories hold the token and say where the server is: another user who can write
-// there decides which commands this user runs.
+// Package owned checks that a directory or a file belongs to the user that runs this process, before the
+// process trusts what it finds there. Data directories hold the token and say where the server is: another
+// user who can write there decides which commands this user runs.
 //
-// What is checked by its path can be replaced before it is opened, but only by a user who can write in its directory or in
-// one above it. The directory is checked here; those above it are not.
+// A file that was checked by its path can be replaced before it is opened, but only by a user who can write
+// in its directory or in one above it. This package checks the directory, but not those above it.
 package owned
 
 import (
@@ -19,7 +19,7 @@ import (
 	"syscall"
 )
 
-// Users are those whose files are believed.
+// Users are the users whose files the process trusts.
 type Users []int
 
 // Me is the user that runs this process, and root, who can do everything anyway.
@@ -30,8 +30,8 @@ const (
 	othersRead  = 0o044
 )
 
-// Directory refuses a directory that belongs to another user or in which other users can write. A symbolic link is
-// followed, and has to belong to one of the users itself.
+// Directory refuses a directory that belongs to another user or in which other users can write. A symbolic
+// link is followed, and must itself belong to one of the users.
 func (u Users) Directory(path string) error {
 	link, err := os.Lstat(path)
 	if err != nil {
@@ -59,8 +59,9 @@ func (u Users) Directory(path string) error {
 	return nil
 }
 
-// File refuses a file that another program opens by its path: one that belongs to another user or that other users can
-// write, and one in a directory where they could put another in its place. It need not exist yet.
+// File checks a file that another program opens by its path. It refuses a file that belongs to another user
+// or that other users can write, and one in a directory where they could replace it. The file need not exist
+// yet.
 func (u Users) File(path string) error {
 	if err := u.Directory(filepath.Dir(path)); err != nil {
 		return err
@@ -87,9 +88,9 @@ func (u Users) Read(path string) ([]byte, error) { return u.read(path, othersWri
 // ReadSecret reads a file that no other user can read either.
 func (u Users) ReadSecret(path string) ([]byte, error) { return u.read(path, othersWrite|othersRead) }
 
-// read looks at the file that it has opened, so that the file cannot change in between.
+// read checks the file that it has opened, so that the file cannot be replaced in between.
 func (u Users) read(path string, forbidden fs.FileMode) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not hold it up
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe must not block it
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func (u Users) read(path string, forbidden fs.FileMode) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, 64<<10))
 }
 
-// Owner is whom a file or directory belongs to.
+// Owner is the id of the user that a file or directory belongs to.
 func Owner(path string) (int, error) {
 	st, err := os.Stat(path)
 	if err != nil {

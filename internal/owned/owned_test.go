@@ -9,7 +9,8 @@ import (
 
 const stranger = 54321
 
-// makeOne makes a directory or, with content, a file, with a mode whatever the umask is. A stranger's needs root.
+// makeOne makes a directory or, with content, a file, with the given mode whatever the umask is. Only root
+// can make one that belongs to another user.
 func makeOne(t *testing.T, content string, mode os.FileMode, uid int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "it")
@@ -39,7 +40,7 @@ func TestADirectoryIsBelievedIfOnlyItsUserCanWriteThere(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode os.FileMode
 		uid  int
-		want []string // none: it is taken
+		want []string // none: it is accepted
 	}{
 		"private":                {0o700, me, nil},
 		"others can read":        {0o755, me, nil},

@@ -26,7 +26,8 @@ func Nearest(given string, known []string) string {
 	return best
 }
 
-// editDistance counts insertions, deletions, replacements and swaps of neighbours, which are what fingers get wrong.
+// editDistance counts insertions, deletions, replacements and swaps of neighbours, which are the usual typing
+// mistakes.
 func editDistance(a, b string) int {
 	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

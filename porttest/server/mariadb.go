@@ -13,8 +13,8 @@ import (
 
 const installMariaDB = "apt-get install mariadb-server"
 
-// MariaDB starts a MariaDB server for a test. It forgets what it was told last when it crashes: pass
-// innodb_flush_log_at_trx_commit=1 where that matters.
+// MariaDB starts a MariaDB server for a test. If the server crashes, it loses the last writes: pass
+// innodb_flush_log_at_trx_commit=1 if that matters.
 func MariaDB(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Server, error) {
@@ -25,8 +25,9 @@ func MariaDB(t testing.TB, settings ...string) *Server {
 	})
 }
 
-// StartMariaDB starts a MariaDB server with an empty database, carillon, in dir (default: a temporary one). Settings are
-// those of the server, name=value. Anybody on this machine may connect as root, without a password.
+// StartMariaDB starts a MariaDB server with an empty database, carillon, in dir (default: a temporary one).
+// Settings are those of the server, name=value. Every user of this machine can connect as root, without a
+// password.
 func StartMariaDB(ctx context.Context, dir string, settings ...string) (*Server, error) {
 	install, err := program("mariadb-install-db", installMariaDB)
 	if err != nil {

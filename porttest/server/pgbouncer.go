@@ -23,14 +23,14 @@ max_client_conn = 500
 default_pool_size = 20
 `
 
-// PgBouncer puts PgBouncer in front of a PostgreSQL server for a test, in transaction mode: whatever a client leaves behind
-// in its session, another one finds.
+// PgBouncer puts PgBouncer in front of a PostgreSQL server for a test, in transaction mode: another client
+// finds what a client leaves behind in its session.
 func PgBouncer(t testing.TB, postgres *Server) *Server {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Server, error) { return StartPgBouncer(ctx, "", postgres) })
 }
 
-// StartPgBouncer does the same outside of tests.
+// StartPgBouncer does the same outside tests.
 func StartPgBouncer(ctx context.Context, dir string, postgres *Server) (*Server, error) {
 	bouncer, err := program("pgbouncer", "apt-get install pgbouncer", "/usr/sbin")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 
 const installPostgres = "apt-get install postgresql"
 
-// Postgres starts a PostgreSQL server for a test. It forgets what it was told last when the machine crashes, but not when
+// Postgres starts a PostgreSQL server for a test. It loses the last writes if the machine crashes, but not if
 // the server does.
 func Postgres(t testing.TB, settings ...string) *Server {
 	t.Helper()
@@ -23,8 +23,9 @@ func Postgres(t testing.TB, settings ...string) *Server {
 	})
 }
 
-// StartPostgres starts a PostgreSQL server with an empty cluster in dir (default: a temporary one). Settings are those of
-// postgresql.conf, name=value; fsync is on unless they say otherwise. Anybody on this machine may connect.
+// StartPostgres starts a PostgreSQL server with an empty cluster in dir (default: a temporary one). Settings
+// are those of postgresql.conf, name=value; fsync is on unless they say otherwise. Every user of this machine
+// can connect.
 func StartPostgres(ctx context.Context, dir string, settings ...string) (*Server, error) {
 	initdb, err := program("initdb", installPostgres, "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 	if err != nil {
@@ -68,7 +69,8 @@ func (s *Server) socketDir() string {
 	return s.Dir
 }
 
-// postgresReady reads what the server writes down about itself: its own process first, and then how far it has come.
+// postgresReady reads the file in which the server records its state: its process id first, and later its
+// status.
 func postgresReady(s *Server) bool {
 	b, err := os.ReadFile(filepath.Join(s.data(), "postmaster.pid"))
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"testing"
 )
 
-// Replica starts a streaming replica of a PostgreSQL server for a test. It can be read from, and goes on when the primary is
-// gone.
+// Replica starts a streaming replica of a PostgreSQL server for a test. It can be read from, and keeps
+// running when the primary is gone.
 func Replica(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Server, error) { return StartReplica(ctx, "", primary) })
 }
 
-// StartReplica does the same outside of tests.
+// StartReplica does the same outside tests.
 func StartReplica(ctx context.Context, dir string, primary *Server) (*Server, error) {
 	postgres := primary.argv[0] // of the same version
 	from, err := url.Parse(primary.URL)

@@ -1,5 +1,5 @@
-// Package server starts private servers of the databases that tests and benchmarks need: on a free port of the loopback
-// interface, in a directory of their own, and never longer than the process that started them.
+// Package server starts private servers of the databases that tests and benchmarks need: on a free port of
+// the loopback interface, in their own directory, and never longer than the process that started them.
 package server
 
 import (
@@ -28,8 +28,9 @@ var ErrMissing = errors.New("not installed")
 // Missing says that a server could not be started because its program is not installed.
 func Missing(err error) bool { return errors.Is(err, ErrMissing) }
 
-// Demanded says whether a test must fail where a program that it needs is not installed: CARILLON_REQUIRE_SERVERS is 1, or it
-// is not set and CI is true, as on most build machines. Elsewhere such a test is skipped.
+// Demanded says whether a test must fail if a program that it needs is not installed:
+// CARILLON_REQUIRE_SERVERS is 1, or it is not set and CI is true, as on most build machines. Otherwise such a
+// test is skipped.
 func Demanded() bool {
 	if value := os.Getenv("CARILLON_REQUIRE_SERVERS"); value != "" {
 		return yes(value)
@@ -42,8 +43,8 @@ func yes(value string) bool {
 	return err == nil && is
 }
 
-// Need ends a test that cannot go on because of err: it is skipped, loudly, where a program is not installed that is not
-// demanded, and fails otherwise. Without an error it does nothing.
+// Need ends a test that cannot go on because of err. If a program is not installed and not demanded, it skips
+// the test loudly; otherwise it fails the test. Without an error it does nothing.
 func Need(t testing.TB, err error) {
 	t.Helper()
 	switch {
@@ -60,22 +61,22 @@ func Need(t testing.TB, err error) {
 // Server is a server program and its directory. It can be stopped and started again at the same address.
 type Server struct {
 	URL string // how clients reach it
-	Dir string // all it has: settings, data, log
+	Dir string // everything it has: settings, data, log
 
 	argv      []string
 	port      int
-	as        *syscall.Credential // nil: as we are
+	as        *syscall.Credential // nil: the present user
 	ready     func(*Server) bool
 	gracious  syscall.Signal // asks it to stop
-	crash     syscall.Signal // ends it as a crash would, and is what it gets when our process dies
-	temporary bool           // Dir goes with the server
+	crash     syscall.Signal // ends it like a crash; it also gets this when our process dies
+	temporary bool           // Dir is removed with the server
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	pid   int        // 0: not running
 	ended chan struct{}
 }
 
-// patience is how long a server may take to start or to stop, on a machine that does many other things.
+// patience is how long a server can take to start or to stop on a busy machine.
 const patience = 2 * time.Minute
 
 // Start starts the server and waits until it answers.
@@ -104,8 +105,8 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-// launch starts the program from a thread that lives as long as it does: the kernel takes the end of the thread that
-// started a child for the end of its parent.
+// launch starts the program from a thread that lives as long as the program: when the thread that started a
+// child ends, the kernel signals the child as if its parent had ended.
 func (s *Server) launch() error {
 	log, err := os.OpenFile(s.logPath(), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
@@ -134,7 +135,7 @@ func (s *Server) launch() error {
 
 func (s *Server) logPath() string { return filepath.Join(s.Dir, "log") }
 
-// lastWords is the end of the server's log.
+// lastWords returns the end of the server's log.
 func (s *Server) lastWords() string {
 	b, _ := os.ReadFile(s.logPath())
 	return strings.TrimSpace(string(b[max(0, len(b)-2000):]))
@@ -149,7 +150,7 @@ func (s *Server) Stop() error {
 	return err
 }
 
-// Kill ends the server as a crash would. Start brings it back.
+// Kill ends the server like a crash. Start brings it back.
 func (s *Server) Kill() error { return s.halt(s.crash) }
 
 // Restart ends the server in good order and starts it again.
@@ -183,14 +184,15 @@ func (s *Server) end(sig syscall.Signal) error {
 	return fmt.Errorf("stop %s: it does not end", s.argv[0])
 }
 
-// Pid is the number of the server's first process; 0 if it is not running.
+// Pid returns the id of the server's first process; 0 if it is not running.
 func (s *Server) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pid
 }
 
-// Signal sends a signal to all processes of the server, such as SIGSTOP and SIGCONT to freeze and thaw it.
+// Signal sends a signal to all processes of the server, for example SIGSTOP and SIGCONT to freeze and thaw
+// it.
 func (s *Server) Signal(sig syscall.Signal) error {
 	pid := s.Pid()
 	if pid == 0 {
@@ -213,7 +215,7 @@ func (s *Server) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// place is a directory for a server and whoever it must run as.
+// place makes a directory for a server, and finds the user that it must run as and a free port.
 func place(dir, name string) (s *Server, err error) {
 	s = &Server{Dir: dir, temporary: dir == ""}
 	if s.as, err = otherUser(); err != nil {
@@ -235,7 +237,7 @@ func place(dir, name string) (s *Server, err error) {
 	return s, err
 }
 
-// otherUser is whom to run as where we are root, which database servers refuse to be.
+// otherUser returns another user for the server when we are root: database servers refuse to run as root.
 func otherUser() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -250,8 +252,8 @@ func otherUser() (*syscall.Credential, error) {
 	return nil, errors.New("root may not run database servers, and there is neither a user postgres nor nobody")
 }
 
-// freePort is one that nobody listens at, and none of those that the system gives to outgoing connections: it must still be
-// free when the server is started again.
+// freePort returns a port on which no program listens. It is not one of the ports that the system uses for
+// outgoing connections, because it must still be free when the server is started again.
 func freePort() (port int, err error) {
 	for range 100 {
 		port = 15_000 + rand.IntN(15_000)
@@ -263,7 +265,7 @@ func freePort() (port int, err error) {
 	return 0, err
 }
 
-// listens says that somebody accepts connections at the server's port.
+// listens says that the server's port accepts connections.
 func listens(s *Server) bool {
 	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)))
 	if err != nil {
@@ -273,7 +275,8 @@ func listens(s *Server) bool {
 	return true
 }
 
-// program finds a program in the path or in one of the places, of which the last in the order of versions wins.
+// program finds a program in the path, or else in one of the places; of several versions there it takes the
+// highest.
 func program(name, toInstall string, places ...string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -301,7 +304,7 @@ func (s *Server) run(ctx context.Context, name string, args ...string) error {
 	return nil
 }
 
-// forTest ties a server to a test. Need says what becomes of the test where the program is not installed.
+// forTest ties a server to a test. See Need for the case that the program is not installed.
 func forTest(t testing.TB, start func(ctx context.Context) (*Server, error)) *Server {
 	t.Helper()
 	s, err := start(context.Background())

@@ -56,7 +56,7 @@ func TestAServerAnswersUntilItIsStoppedAndAgainWhenItIsStarted(t *testing.T) {
 	}
 }
 
-// verdict is a test that writes down how it was ended.
+// verdict is a test that records how it was ended.
 type verdict struct {
 	testing.TB
 	words string

@@ -1,7 +1,8 @@
--- The hot tables append: ids rise with time, and (due, job) is at once the name of a run and the index of due times.
--- Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of package carillon. Names are
--- bytes: no collation, no trailing space that does not count. What most rows have is the default of its column: it need not
--- be written (see row.go). Every statement may be repeated: MySQL cannot undo them.
+-- The hot tables append: ids rise with time, and (due, job) is both the name of a run and the index of due
+-- times. Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of package
+-- carillon. Names are bytes: there is no collation, and a trailing space counts. The value that most rows
+-- have is the default of its column, so it need not be written (see row.go). Every statement can be repeated:
+-- MySQL cannot undo them.
 
 CREATE TABLE IF NOT EXISTS job (
   id      BIGINT         NOT NULL,
@@ -15,7 +16,7 @@ CREATE TABLE IF NOT EXISTS job (
   name    VARBINARY(1000) NOT NULL,
   type    VARBINARY(255) NOT NULL,
   owner   VARBINARY(255) NOT NULL DEFAULT 'default',
-  spec    LONGBLOB,                   -- JSON of what is not usual in the definition (see stored/spec.go); NULL: nothing
+  spec    LONGBLOB,                   -- unusual parts of the definition, JSON (sqlcommon/spec.go), or NULL
   payload LONGBLOB,
   PRIMARY KEY (id)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
@@ -42,8 +43,8 @@ CREATE TABLE IF NOT EXISTS job_label (
   KEY job_label_job (job)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
--- Unfinished runs. An index over some rows only does not exist here: one that holds NULL for the others costs as much as
--- one over all, and says less.
+-- Unfinished runs. MySQL has no index over some rows only: one that holds NULL for the others costs as much
+-- as one over all, and says less.
 CREATE TABLE IF NOT EXISTS run (
   due      BIGINT           NOT NULL,
   job      BIGINT           NOT NULL,
@@ -74,7 +75,8 @@ CREATE TABLE IF NOT EXISTS run (
   KEY run_job (job, due)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC STATS_PERSISTENT=0 DEFAULT CHARSET=utf8mb4;
 
--- Ended runs in the order of their ending, a partition a day (see days.go). The last one takes what no day was made for.
+-- Ended runs in the order in which they ended, a partition a day (see days.go). The last partition takes
+-- records for which no day was made.
 CREATE TABLE IF NOT EXISTS history (
   pos      BIGINT         NOT NULL AUTO_INCREMENT,
   ns       VARBINARY(255) NOT NULL DEFAULT 'default',
@@ -140,7 +142,7 @@ CREATE TABLE IF NOT EXISTS dead (
   KEY dead_expires (expires, ended, pos)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
--- What runs hand back. Most have neither.
+-- The output of runs. Most runs have neither a result nor a checkpoint.
 CREATE TABLE IF NOT EXISTS result (
   due   BIGINT         NOT NULL,
   job   BIGINT         NOT NULL,

@@ -1,5 +1,6 @@
--- What runs print, in pieces, a partition for every day on which runs were due (see logs_day.go): all of a run is in one
--- partition, which goes as a whole when nothing in it is kept any more. The last one takes what no day was made for.
+-- The output of runs, in pieces, a partition for every day on which runs were due (see logs_day.go): all
+-- output of a run is in one partition, which goes as a whole when nothing in it has to be kept any more. The
+-- last partition takes output for which no day was made.
 CREATE TABLE IF NOT EXISTS log (
   ns      VARBINARY(255) NOT NULL,
   due     BIGINT         NOT NULL,

@@ -1,4 +1,4 @@
--- The payload of a run that was asked for with one of its own, in place of its job's.
+-- The payload of a run that was requested with its own payload, in place of its job's.
 CREATE TABLE IF NOT EXISTS run_payload (
   due   BIGINT         NOT NULL,
   job   BIGINT         NOT NULL,

@@ -1,5 +1,6 @@
--- The hot tables append: ids rise with time, and (due, job) is at once the name of a run and the index of due times.
--- Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of package carillon.
+-- The hot tables append: ids rise with time, and (due, job) is both the name of a run and the index of due
+-- times. Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of package
+-- carillon.
 
 CREATE TABLE job (
   id      INTEGER PRIMARY KEY,
@@ -9,11 +10,11 @@ CREATE TABLE job (
   state   INTEGER NOT NULL,
   created INTEGER NOT NULL,
   updated INTEGER NOT NULL,
-  due     INTEGER,                    -- of a one-off: when its first run was due, so that the run is found by its key
+  due     INTEGER,                    -- of a one-off: when its first run was due, to find that run by key
   name    TEXT    NOT NULL,
   type    TEXT    NOT NULL,
   owner   TEXT    NOT NULL,
-  spec    TEXT,                       -- JSON of what is not usual in the definition (see stored/spec.go); NULL: nothing
+  spec    TEXT,                       -- unusual parts of the definition, JSON (sqlcommon/spec.go), or NULL
   payload BLOB
 );
 
@@ -64,10 +65,10 @@ CREATE TABLE run (
   reason   TEXT,
   PRIMARY KEY (due, job)
 ) WITHOUT ROWID;
-CREATE INDEX run_wake ON run (wake, due, job) WHERE wake <> due; -- what left its due time: retries, held and blocked runs
+CREATE INDEX run_wake ON run (wake, due, job) WHERE wake <> due; -- only retries, held and blocked runs
 CREATE INDEX run_job  ON run (job) WHERE extra = 1;              -- a one-off costs nothing here
 
--- Ended runs in the order of their ending.
+-- Ended runs in the order in which they ended.
 CREATE TABLE history (
   pos      INTEGER PRIMARY KEY,
   ns       TEXT    NOT NULL,
@@ -96,7 +97,7 @@ CREATE TABLE history (
   reason   TEXT
 );
 CREATE INDEX history_job     ON history (job, due);
-CREATE INDEX history_bad     ON history (state) WHERE state <> 4; -- and pos; costs a success nothing
+CREATE INDEX history_bad     ON history (state) WHERE state <> 4; -- and pos; a success costs nothing here
 CREATE INDEX history_expires ON history (expires) WHERE expires IS NOT NULL;
 
 -- Runs that failed for good, until they are redriven or expire.
@@ -131,7 +132,7 @@ CREATE UNIQUE INDEX dead_run ON dead (job, due);
 CREATE INDEX dead_expires    ON dead (expires) WHERE expires IS NOT NULL;
 CREATE INDEX dead_ended      ON dead (ended) WHERE expires IS NULL;
 
--- What runs hand back. Most have neither.
+-- The output of runs. Most runs have neither a result nor a checkpoint.
 CREATE TABLE result (
   due   INTEGER NOT NULL,
   job   INTEGER NOT NULL,

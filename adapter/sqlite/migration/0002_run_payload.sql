@@ -1,4 +1,4 @@
--- The payload of a run that was asked for with one of its own, in place of its job's.
+-- The payload of a run that was requested with its own payload, in place of its job's.
 CREATE TABLE run_payload (
   due   INTEGER NOT NULL,
   job   INTEGER NOT NULL,

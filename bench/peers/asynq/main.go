@@ -19,13 +19,14 @@ const (
 	concurrency = 200
 	callers     = 64 // of Enqueue in bulk
 
-	// How long the server sleeps when a queue was empty: from half of it to one and a half. Redis is asked that often.
+	// How long the server sleeps when a queue is empty: half to one and a half of it. It asks Redis that
+	// often.
 	taskCheckInterval = 2 * time.Millisecond
-	// How often due tasks are moved to the pending ones.
+	// How often due tasks move to the pending ones.
 	delayedTaskCheckInterval = 10 * time.Millisecond
 )
 
-// Where asynq keeps the tasks of the queue that is used unless one is named.
+// Where asynq keeps the tasks of its default queue.
 const (
 	pending   = "asynq:{default}:pending"
 	active    = "asynq:{default}:active"
@@ -51,7 +52,7 @@ func serve() error {
 	if err != nil {
 		return err
 	}
-	options.PoolSize = callers + concurrency // a connection for everybody who may want one at once
+	options.PoolSize = callers + concurrency // one connection for every goroutine that can need one at once
 	rdb := redis.NewClient(options)
 	peer.Serve(&queue{redis: rdb, client: asynq.NewClientFromRedisClient(rdb)})
 	return nil
@@ -74,7 +75,7 @@ func (q *queue) Hello() peer.Hello {
 	}
 }
 
-// Prepare has no schema to make; it only finds out whether Redis is there.
+// Prepare has no schema to make; it only checks that Redis is there.
 func (q *queue) Prepare(ctx context.Context) error { return q.redis.Ping(ctx).Err() }
 
 func (q *queue) Submit(ctx context.Context) error {
@@ -110,7 +111,7 @@ func (q *queue) Fill(ctx context.Context, jobs int, job peer.Job) error {
 func (q *queue) Work(_ context.Context, started *peer.Recorder) error {
 	server := asynq.NewServerFromRedisClient(q.redis, asynq.Config{
 		Concurrency: concurrency, TaskCheckInterval: taskCheckInterval, DelayedTaskCheckInterval: delayedTaskCheckInterval,
-		// A task that is taken back from a dead server counts as failed: no need to wait once more.
+		// A task that comes back from a dead server counts as failed: there is no need to wait again.
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
 		LogLevel:       asynq.ErrorLevel,
 	})
@@ -127,8 +128,8 @@ func (q *queue) Work(_ context.Context, started *peer.Recorder) error {
 	return server.Start(mux)
 }
 
-// Unfinished reads the lengths that asynq's Inspector would, without the sizes in memory that it also finds out, and of the
-// delayed tasks only those that are due.
+// Unfinished reads the lengths that asynq's Inspector reads, without the memory sizes that the Inspector also
+// computes, and counts only those delayed tasks that are due.
 func (q *queue) Unfinished(ctx context.Context) (int, error) {
 	now := fmt.Sprint(time.Now().Unix())
 	pipe := q.redis.Pipeline()

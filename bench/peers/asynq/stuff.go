@@ -10,11 +10,12 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/peer"
 )
 
-// stuff copies a scheduled task under other ids, which are as long as its own: they are inside of the message too.
+// stuff copies a scheduled task under other ids. They are as long as its own id, because the message contains
+// the id too.
 //
 //	KEYS[1] -> asynq:{<queue>}:scheduled    KEYS[2] -> asynq:{<queue>}:t:<id of the task>
-//	ARGV[1] -> id of the task    ARGV[2] -> what keys of tasks begin with    ARGV[3], ARGV[4] -> first and last number to copy under
-//	ARGV[5] -> unix time it is due
+//	ARGV[1] -> id of the task    ARGV[2] -> prefix of the keys of tasks
+//	ARGV[3], ARGV[4] -> first and last number of the copies    ARGV[5] -> unix time at which they are due
 var stuff = redis.NewScript(`
 local message = redis.call("HGET", KEYS[2], "msg")
 local from, to = string.find(message, ARGV[1], 1, true)
@@ -37,7 +38,7 @@ func (q *queue) Stuff(ctx context.Context, jobs int, ended bool) error {
 		return err
 	}
 	const batch = 5000                 // Redis does nothing else meanwhile
-	for i := 1; i < jobs; i += batch { // the model is one of them
+	for i := 1; i < jobs; i += batch { // the model is one of the jobs
 		last := min(i+batch, jobs) - 1
 		err := stuff.Run(ctx, q.redis, []string{scheduled, taskOf + model.ID}, model.ID, taskOf, i, last, due.Unix()).Err()
 		if err != nil {

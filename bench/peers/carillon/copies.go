@@ -14,18 +14,20 @@ import (
 	"github.com/carillon-run/carillon/node"
 )
 
-// perMilli is how many copies were handed in and ended in each millisecond, as far as one can see: a rate that is real.
+// perMilli is how many copies seem to have been submitted and to have ended in each millisecond: a realistic
+// rate.
 const perMilli = 100
 
 // idBits are the bits of an id below its milliseconds.
 const idBits = 22
 
-// copies are of a job that has ended and of the record of its run. They lie in the past, back milliseconds and less before
-// the one that is copied, with ids as they would have got then, so that those of later jobs are above them.
+// copies are copies of a job that has ended and of the record of its run. They are in the past, up to back
+// milliseconds before the original, with the ids that they would have got then, so that the ids of later jobs
+// are above them.
 type copies struct {
 	jobs  int
-	of    int64 // the job that is copied
-	first int64 // id
+	of    int64 // the original job
+	first int64 // first id
 	back  int64
 }
 
@@ -35,8 +37,8 @@ func firstCopy(of carillon.JobID, jobs int) int64 {
 
 func (c copies) id(i int) int64 { return c.first + int64(i/perMilli)<<idBits + int64(i%perMilli) }
 
-// Both take i from $3 on, up to $4, as generate_series or its like gives it: $1 is the job that is copied, $2 the first id,
-// $5 how far back the first one lies. i / 100 is the millisecond.
+// All take i from $3 up to $4, from generate_series or its like: $1 is the original job, $2 the first id, $5
+// how far back the first copy is. i / 100 is the millisecond.
 const (
 	copyJobPostgres = `INSERT INTO carillon.job (id, created, updated, due, rev, version, state, ns, name, type, owner, spec, payload)
 SELECT $2::bigint + ((i / 100) << 22) + i % 100, created - $5::bigint + i / 100, updated - $5 + i / 100, due - $5 + i / 100,
@@ -68,7 +70,7 @@ FROM series, history WHERE job = ?1`
 // atOnce is how many copies one statement makes.
 const atOnce = 100_000
 
-// postgres makes both kinds at the same time, each by a connection of its own.
+// postgres makes both kinds at the same time, each on its own connection.
 func (c copies) postgres(ctx context.Context, url string) error {
 	var errs [2]error
 	var wg sync.WaitGroup

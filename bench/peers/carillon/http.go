@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-run/carillon/worker"
 )
 
-// desk is a node as others see it: by its address and token.
+// desk is a node as its clients see it: an address and a token.
 type desk struct {
 	url, token string
 	client     *client.Client
@@ -27,7 +27,7 @@ func dial(n *node.Node) (*desk, error) {
 		return nil, err
 	}
 	d := &desk{url: n.URL(), token: strings.TrimSpace(string(token)), stop: func() {}}
-	// Callers share one client, as they do in a service; connections are kept.
+	// Callers share one client, as in a service; it keeps its connections.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy, transport.MaxIdleConnsPerHost = nil, 64
 	d.client, err = client.New(client.Config{URL: d.url, Token: d.token, HTTP: &http.Client{Transport: transport}})
@@ -43,7 +43,7 @@ func (d *desk) submit(ctx context.Context, defs []carillon.Definition) (err erro
 	return err
 }
 
-// work is what a worker of its own does, but in this process, so that it is one process that is measured.
+// work does what a separate worker does, but in this process, so that only one process is measured.
 func (d *desk) work(handle executor.Handler) error {
 	remote, err := client.NewDesk(client.DeskConfig{Servers: []string{d.url}, Token: d.token})
 	if err != nil {

@@ -1,8 +1,9 @@
-// Command carillon is how bench/peers measures Carillon itself: a node in this process, as an application embeds it.
+// Command carillon is how bench/peers measures Carillon itself: a node in this process, as an application
+// embeds it.
 //
 //	carillon carillon-sqlite     the embedded store in DIR
 //	carillon carillon-postgres   the database POSTGRES
-//	carillon carillon-http       the same, but whoever hands in and the worker that runs jobs talk to the node over HTTP
+//	carillon carillon-http       the same, but the callers and the worker talk to the node over HTTP
 package main
 
 import (
@@ -27,11 +28,12 @@ import (
 )
 
 const (
-	// slots is how many no-op handlers may run at once: they end at once, so this is how many claims can be on their way.
+	// slots is how many no-op handlers can run at once: they end at once, so it limits how many claims can be
+	// in flight.
 	slots = 4000
-	// nobody runs anything: the node keeps jobs.
-	nobody = -1
-	day    = 24 * time.Hour
+	// The concurrency of a node that performs no runs and only keeps jobs.
+	noWorker = -1
+	day      = 24 * time.Hour
 )
 
 func main() {
@@ -47,18 +49,18 @@ func main() {
 	peer.Serve(&system{name: name})
 }
 
-// system is a node that is opened when it is first needed: one that runs nothing until work is asked for.
+// system is a node that is opened when it is first needed. It performs no runs until the work command.
 type system struct {
 	name    string
 	started atomic.Pointer[peer.Recorder]
-	asking  *pgx.Conn   // of Unfinished
+	asking  *pgx.Conn   // for Unfinished
 	recurs  atomic.Bool // jobs here recur, and have no due time in their payload
 
-	mu      sync.Mutex // guards what follows, while it is opened
+	mu      sync.Mutex // guards the fields below, while the node is opened
 	node    *node.Node
 	stop    func() error
 	working bool
-	http    *desk // of carillon-http
+	http    *desk // for carillon-http
 }
 
 func (s *system) Hello() peer.Hello {
@@ -78,7 +80,7 @@ func (s *system) Hello() peer.Hello {
 	return h
 }
 
-// version is that of the sources that this program was built from.
+// version is the version of the sources of this program.
 func version() string {
 	out, err := exec.Command("git", "describe", "--tags", "--always", "--dirty").Output()
 	if v := strings.TrimSpace(string(out)); err == nil && v != "" {
@@ -99,7 +101,8 @@ func (s *system) Prepare(context.Context) error {
 	return err
 }
 
-// open opens the node if it is not open yet. One that runs nothing is replaced by one that does when work is asked for.
+// open opens the node if it is not open yet. For work it replaces a node that performs no runs with one that
+// does.
 func (s *system) open(work bool) (*node.Node, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,11 +135,12 @@ func (s *system) open(work bool) (*node.Node, error) {
 
 func (s *system) config() node.Config {
 	cfg := node.Config{
-		Data: os.Getenv("DIR"), Concurrency: nobody,
+		Data: os.Getenv("DIR"), Concurrency: noWorker,
 		Handlers: map[string]executor.Handler{"bench": s.handle},
 		Logger:   logger(),
 	}
-	if s.name != "carillon-sqlite" { // several processes share the database, but none of them a directory
+	// Several processes share the database, but each has its own directory.
+	if s.name != "carillon-sqlite" {
 		cfg.Store, cfg.Data = os.Getenv("POSTGRES"), filepath.Join(cfg.Data, fmt.Sprintf("node-%d", os.Getpid()))
 	}
 	if s.name == "carillon-http" {
@@ -149,19 +153,19 @@ func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-// Close leaves in good order: others would wait for a node that is merely gone.
+// Close leaves in good order: other nodes would wait for a node that just disappears.
 func (s *system) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.shut()
 }
 
-// shut is called with mu held.
+// shut needs mu held.
 func (s *system) shut() error {
 	if s.node == nil {
 		return nil
 	}
-	if s.http != nil { // whoever talks to the node goes first
+	if s.http != nil { // clients of the node stop before it
 		s.http.stop()
 	}
 	err := s.stop()
@@ -169,7 +173,7 @@ func (s *system) shut() error {
 	return err
 }
 
-// handle is the job. Of one that recurs the due time of the run counts.
+// handle is the job. For a recurring job the due time of the run counts.
 func (s *system) handle(_ context.Context, task executor.Task) error {
 	r := s.started.Load()
 	switch {
@@ -193,14 +197,15 @@ func (s *system) Work(ctx context.Context, started *peer.Recorder) error {
 	return nil
 }
 
-// Unfinished asks what wakes within the hour: the wake of a run that a worker has may lie a little ahead, and jobs that
-// are not meant are due tomorrow.
+// Unfinished asks for runs that wake (on PostgreSQL: that are due) within the hour: the wake of a run that a
+// worker has can be a little ahead, and all jobs that do not count here are due tomorrow.
 func (s *system) Unfinished(ctx context.Context) (int, error) {
 	n, err := s.open(false)
 	if err != nil {
 		return 0, err
 	}
-	if held, _ := n.Running(); held > 0 { // their ends are not on disk yet: the store need not be asked
+	// Their ends are not on disk yet, so there is no need to ask the store.
+	if held, _ := n.Running(); held > 0 {
 		return held, nil
 	}
 	soon := carillon.Now().Add(time.Hour)
@@ -211,7 +216,7 @@ func (s *system) Unfinished(ctx context.Context) (int, error) {
 	return len(runs), err
 }
 
-// unfinishedPostgres asks by one statement: its answer is about the moment in which it is asked.
+// unfinishedPostgres asks with one statement, so that the answer is about the moment of the question.
 func (s *system) unfinishedPostgres(ctx context.Context, until carillon.Time) (left int, err error) {
 	if s.asking == nil {
 		conn, err := pgx.Connect(ctx, os.Getenv("POSTGRES"))
@@ -228,8 +233,8 @@ CROSS JOIN LATERAL (SELECT FROM carillon.run r WHERE r.shard = s AND r.due <= $2
 	return left, err
 }
 
-// Held is how many runs the node's worker has whose ends are not on disk. A worker that dials in is not the node's: then nobody
-// here knows.
+// Held is how many runs the node's own worker has whose ends are not on disk. It does not count the runs of a
+// worker that dials in, which this process does not know.
 func (s *system) Held() int {
 	n, err := s.open(false)
 	if err != nil {

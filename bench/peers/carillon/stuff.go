@@ -11,8 +11,9 @@ import (
 	"github.com/carillon-run/carillon/node"
 )
 
-// Stuff hands in those that are due tomorrow as everybody would, straight to the node. Ended ones are copies of one that
-// has really run, made by SQL: running ten million would take minutes, and what they leave is the same.
+// Stuff submits jobs that are due tomorrow in the usual way, directly to the node. Ended ones are copies,
+// made with SQL, of a job that has really run: running ten million would take minutes, and the rows would be
+// the same.
 func (s *system) Stuff(ctx context.Context, jobs int, ended bool) error {
 	if ended {
 		return s.stuffEnded(ctx, jobs)
@@ -51,7 +52,7 @@ func (s *system) stuffEnded(ctx context.Context, jobs int) error {
 	return s.checkCopies(ctx, c)
 }
 
-// runOne has a job run to its end and closes the node again.
+// runOne runs a job to its end and closes the node again.
 func (s *system) runOne(ctx context.Context) (run carillon.Run, err error) {
 	cfg := s.config()
 	cfg.Concurrency = 1
@@ -80,7 +81,7 @@ func (s *system) runOne(ctx context.Context) (run carillon.Run, err error) {
 	return run, errors.New("it did not end within 10 s")
 }
 
-// checkCopies reads the first, a middle and the last copy by the way that everybody reads them.
+// checkCopies reads the first, a middle and the last copy through the store, as every reader does.
 func (s *system) checkCopies(ctx context.Context, c copies) error {
 	n, err := s.open(false)
 	if err != nil {

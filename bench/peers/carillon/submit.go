@@ -18,7 +18,7 @@ func definition(payload []byte, schedule carillon.Schedule) carillon.Definition 
 	return d
 }
 
-// when is the schedule of a job; without a due time it is due now.
+// when is the schedule of a job; without a due time the job is due now.
 func when(j peer.Job) carillon.Schedule {
 	if j.Due == 0 {
 		return carillon.Schedule{}
@@ -52,12 +52,12 @@ func (s *system) Fill(ctx context.Context, jobs int, job peer.Job) error {
 
 func (s *system) Recur(ctx context.Context, jobs int, every time.Duration) error {
 	s.recurs.Store(true)
-	at := carillon.TimeOf(time.Now().Truncate(every).Add(2 * every)) // all at one moment
+	at := carillon.TimeOf(time.Now().Truncate(every).Add(2 * every)) // all at the same moment
 	def := definition(peer.Job{}.Payload(), carillon.Schedule{Every: carillon.Duration(every), StartsAt: at})
 	return s.fill(jobs, def, func(defs []carillon.Definition) error { return s.submit(ctx, defs...) })
 }
 
-// fill hands in jobs in bulk: four callers with 1000 at a time.
+// fill submits jobs in bulk: four callers with 1000 at a time.
 func (s *system) fill(jobs int, def carillon.Definition, submit func([]carillon.Definition) error) error {
 	if _, err := s.open(false); err != nil {
 		return err

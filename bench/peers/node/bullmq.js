@@ -13,8 +13,9 @@ const prefix = `bull:${queueName}:`;
 
 /**
  * Copies a job that BullMQ itself has written.
- * KEYS[1] -> the job, KEYS[2] -> the set to put the copies into, KEYS[3] -> the counter of ids
- * ARGV[1] -> how many, ARGV[2] -> what a job's key begins with, ARGV[3] -> the score of the first, ARGV[4] -> what to add for each
+ * KEYS[1] -> the job, KEYS[2] -> the set for the copies, KEYS[3] -> the counter of ids
+ * ARGV[1] -> how many, ARGV[2] -> prefix of the keys of jobs
+ * ARGV[3] -> the score of the first copy, ARGV[4] -> what to add for each copy
  */
 const copy = `
 local job = redis.call('HGETALL', KEYS[1])
@@ -42,7 +43,7 @@ class BullMQ {
     };
   }
 
-  /** queue is opened on first use: hello comes before there is anything to connect to. */
+  /** queue opens the queue on first use: hello comes before there is a server to connect to. */
   get queue() {
     this.#queue ??= new Queue(queueName, { connection: this.#redis });
     return this.#queue;
@@ -71,7 +72,7 @@ class BullMQ {
   async stuff(jobs, ended) {
     const model = ended ? await this.#ended() : await this.queue.add("job", payload(), { delay: dayAhead() - Date.now() });
     const set = prefix + (ended ? "completed" : "delayed");
-    // The score is a time; a delayed one has twelve more bits that put jobs of one millisecond in order.
+    // The score is a time; for delayed jobs it has twelve more bits, which order the jobs of one millisecond.
     const [score, step] = ended ? [Date.now(), 0] : [dayAhead() * 0x1000, 1];
     let copied = 0;
     await inBatches(jobs - 1, 10_000, 1, async (n) => {
@@ -80,7 +81,7 @@ class BullMQ {
     });
   }
 
-  /** A job that has run, in a queue of its own so that no other job runs now. */
+  /** #ended runs a job to its end in a separate queue, so that no other job runs now. */
   async #ended() {
     const name = queueName + "-model";
     const queue = new Queue(name, { connection: this.#redis });
@@ -93,7 +94,8 @@ class BullMQ {
 
   async work(started) {
     const run = async (job) => {
-      // A job of a scheduler has no due time in its payload, which is the same for all: its id ends with it.
+      // A job of a scheduler has no due time in its payload, which is the same for all jobs. Its id ends with
+      // the due time.
       if (job.repeatJobKey) return started.start({ due: 1000 * job.id.slice(job.id.lastIndexOf(":") + 1) });
       return started.start(job.data);
     };

@@ -1,5 +1,5 @@
-// graphile-worker on PostgreSQL, tuned as the performance page of its documentation says; and with a local queue of 4000 instead
-// of 500, with which the server spends about half the time on a job.
+// graphile-worker on PostgreSQL, tuned as the performance page of its documentation says; and with a local
+// queue of 4000 instead of 500, with which the server spends about half the time on a job.
 
 import { readFileSync } from "node:fs";
 import { Logger, makeWorkerUtils, run } from "graphile-worker";
@@ -7,22 +7,22 @@ import pg from "pg";
 import { Cannot, dayAhead, dueAt, inBatches, payload } from "./protocol.js";
 
 const concurrentJobs = 24;
-const pollInterval = 500; // milliseconds, for jobs that fall due; of new ones it is notified
+const pollInterval = 500; // milliseconds, for jobs that become due; for new jobs it gets a notification
 const batch = 5000;
 const callers = 4;
 
-// Warnings and errors only: it logs a line for each job otherwise.
+// Warnings and errors only: otherwise it logs a line for each job.
 const logger = new Logger(() => (level, message) => {
   if (level === "error" || level === "warning") console.error(level, message);
 });
 
-/** A template row is copied, so that what is put into the table is what graphile-worker itself writes. */
+/** Copies a template row, so that the rows are as graphile-worker itself writes them. */
 const copyAhead = `
 INSERT INTO graphile_worker._private_jobs (task_id, payload, priority, run_at, max_attempts)
 SELECT j.task_id, j.payload, j.priority, now() + interval '1 day' + i * interval '1 microsecond', j.max_attempts
 FROM (SELECT * FROM graphile_worker._private_jobs WHERE id = $1) j, generate_series(1, $2::int) i`;
 
-/** A job that has ended is gone; whatever is left of those that are due is waiting or held by a worker. */
+/** A job that has ended is gone: every due job in the table is waiting or held by a worker. */
 const anyDue = `SELECT count(*)::int AS left FROM (SELECT 1 FROM graphile_worker._private_jobs WHERE run_at <= now() LIMIT 1) j`;
 
 class GraphileWorker {
@@ -34,7 +34,7 @@ class GraphileWorker {
   constructor(name, queueSize) {
     this.#name = name;
     this.#queueSize = queueSize;
-    // Both are asked for by graphile-worker: a connection that breaks must not end the process.
+    // graphile-worker asks for both handlers: a connection that breaks must not end the process.
     this.#pool.on("error", (err) => console.error(err.message));
     this.#pool.on("connect", (client) => client.on("error", (err) => console.error(err.message)));
   }
@@ -54,7 +54,7 @@ class GraphileWorker {
     };
   }
 
-  /** utils are opened once, on first use: hello comes before there is anything to connect to. */
+  /** #utils opens the utils once, on first use: hello comes before there is a server to connect to. */
   #utils() {
     this.#opened ??= makeWorkerUtils({ pgPool: this.#pool, logger });
     return this.#opened;
@@ -83,7 +83,7 @@ class GraphileWorker {
     const utils = await this.#utils();
     const { id } = await utils.addJob("bench", payload(), { runAt: dayAhead() });
     await inBatches(jobs - 1, 100_000, 1, (n) => this.#pool.query(copyAhead, [id, n]));
-    await this.#pool.query("ANALYZE graphile_worker._private_jobs"); // autovacuum would, a minute later
+    await this.#pool.query("ANALYZE graphile_worker._private_jobs"); // autovacuum would do it a minute later
   }
 
   async work(started) {

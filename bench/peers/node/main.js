@@ -1,4 +1,4 @@
-// node main.js <peer>: one of the schedulers from npm, driven by bench/peers over standard input and output.
+// node main.js <peer>: a scheduler from npm that bench/peers drives over standard input and output.
 
 import { serve } from "./protocol.js";
 

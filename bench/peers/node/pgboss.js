@@ -1,5 +1,5 @@
-// pg-boss on PostgreSQL. Version 12.38.0 asks for rrule-temporal 2.2.8, which not every registry has: package.json overrides
-// it with the release before. Only recurrence rules use it, and no scenario has any.
+// pg-boss on PostgreSQL. Version 12.38.0 needs rrule-temporal 2.2.8, which not every registry has, so
+// package.json overrides it with the previous release. Only recurrence rules use it, and no scenario has any.
 
 import { readFileSync } from "node:fs";
 import pg from "pg";
@@ -13,13 +13,14 @@ const bulk = 1000;
 const callers = 4;
 const queue = "bench";
 
-/** Asked by state, as its index has them: those that have ended stay in the same table. */
+/** Asks by state, as the index does: jobs that have ended stay in the same table. */
 const anyDue = `
 SELECT (EXISTS (SELECT 1 FROM pgboss.job WHERE name = '${queue}' AND state = 'active')
      OR EXISTS (SELECT 1 FROM pgboss.job WHERE name = '${queue}' AND state IN ('created', 'retry') AND start_after <= now()))::int AS left`;
 
 class Boss {
-  #pool = new pg.Pool({ connectionString: process.env.POSTGRES, max: 4 }); // for what pg-boss has no call for
+  // For queries that pg-boss has no call for.
+  #pool = new pg.Pool({ connectionString: process.env.POSTGRES, max: 4 });
   #started;
 
   hello() {
@@ -37,7 +38,7 @@ class Boss {
     };
   }
 
-  /** boss is started once, on first use: that makes the schema too, where there is none. */
+  /** #boss starts pg-boss once, on first use: that also makes the schema if there is none. */
   #boss() {
     this.#started ??= (async () => {
       const boss = new PgBoss({ connectionString: process.env.POSTGRES, max: connections, useListenNotify: true });
@@ -66,7 +67,7 @@ class Boss {
     await inBatches(jobs, bulk, callers, (n) => boss.insert(queue, Array(n).fill(one)));
   }
 
-  /** stuff copies the row of a job that pg-boss itself has written, and ended if need be. */
+  /** stuff copies the row of a job that pg-boss itself has written and, for ended, completed. */
   async stuff(jobs, ended) {
     const boss = await this.#boss();
     const id = await boss.send(queue, payload(), ended ? {} : { startAfter: dayAhead() });
@@ -83,7 +84,7 @@ class Boss {
     const copy = `INSERT INTO pgboss.job (${columns}) SELECT ${columns}
       FROM (SELECT * FROM pgboss.job WHERE name = '${queue}' AND id = $1) j, generate_series(1, $2::int)`;
     await inBatches(jobs - 1, 50_000, 2, (n) => this.#pool.query(copy, [id, n]));
-    await this.#pool.query("ANALYZE pgboss.job"); // autovacuum would, a minute later
+    await this.#pool.query("ANALYZE pgboss.job"); // autovacuum would do it a minute later
   }
 
   async work(started) {
@@ -93,7 +94,7 @@ class Boss {
       localConcurrency: workers,
       burstWhenBatchFull: true,
       pollingIntervalSeconds: 0.5,
-      notifyPollingIntervalSeconds: 0.5, // jobs that fall due are not notified
+      notifyPollingIntervalSeconds: 0.5, // there is no notification for a job that becomes due
     };
     await boss.work(queue, options, async (jobs) => {
       const left = [];

@@ -1,18 +1,19 @@
-// How bench/peers drives a scheduler, in JavaScript: what package peer (../peer) is in Go. Commands come as JSON lines on
-// standard input, each is answered with one on standard output. A peer is an object with the methods of Go's peer.Peer,
-// in small letters; each returns a promise, and throws Cannot for what it does not have.
+// How bench/peers drives a scheduler, in JavaScript; package peer (../peer) does the same in Go. Commands
+// come as JSON lines on standard input, and each gets one line as its answer on standard output. A peer is an
+// object with the methods of Go's peer.Peer, in small letters. Each method returns a promise, and throws
+// Cannot if the scheduler does not have the feature.
 
 import { createInterface } from "node:readline";
 
-/** The answer of a scheduler that does not have what was asked for, and why. */
+/** The answer of a scheduler that does not have the feature, with the reason. */
 export class Cannot extends Error {}
 
-/** now is unix milliseconds with a fraction: Date.now() has none, and pickup takes few of them. */
+/** now is unix milliseconds with a fraction, unlike Date.now(): a pickup takes only few milliseconds. */
 const now = () => performance.timeOrigin + performance.now();
 
 const sleep = (ms) => new Promise((wake) => setTimeout(wake, ms));
 
-/** payload is a job's, as all peers send it: the keys and their order are those of Go's Job.Payload. */
+/** payload is the payload that all peers send: the keys and their order are those of Go's Job.Payload. */
 export function payload(job = {}) {
   return {
     ...(job.due ? { due: job.due } : {}),
@@ -29,10 +30,10 @@ export function payload(job = {}) {
 /** dayAhead is when the jobs of submit and stuff are due. */
 export const dayAhead = () => new Date(Date.now() + 24 * 3600 * 1000);
 
-/** dueAt is when a job is due, undefined for now. */
+/** dueAt is when a job is due; undefined: now. */
 export const dueAt = (job) => (job?.due ? new Date(Math.ceil(job.due / 1000)) : undefined);
 
-/** inBatches hands so many jobs over, size at a time, by so many callers at once. */
+/** inBatches calls hand for all jobs, size jobs at a time, from that many callers at once. */
 export async function inBatches(jobs, size, callers, hand) {
   let left = jobs;
   const caller = async () => {
@@ -51,7 +52,7 @@ export class Recorder {
   #late = [];
   #next;
 
-  /** start is the first thing that a job does. What it returns is what is left to wait for; nothing for most jobs. */
+  /** start is the first thing that a job does. It returns a promise if the job sleeps; most jobs do not. */
   start(job) {
     const at = now();
     this.ran++;
@@ -70,7 +71,7 @@ export class Recorder {
     });
   }
 
-  /** late is how late those that have started were, and forgets them. */
+  /** late returns how late the jobs that have started were, and forgets them. */
   late() {
     const late = timesOf(this.#late);
     this.#late = [];
@@ -86,7 +87,7 @@ function timesOf(waits) {
   return { n: sorted.length, p50: at(0.5), p99: at(0.99), max: at(1) };
 }
 
-/** serve answers commands until there are none. Whatever still runs then ends with the process, as with a kill. */
+/** serve answers commands until there are no more. Jobs that still run end with the process, as in a kill. */
 export async function serve(peer) {
   answer({ hello: await peer.hello() });
   const started = new Recorder();
@@ -108,7 +109,7 @@ export async function serve(peer) {
   process.exit(0);
 }
 
-/** answer leaves out what is nothing, as Go does. */
+/** answer leaves out empty values, as Go does. */
 function answer(a) {
   process.stdout.write(JSON.stringify(a, (_, v) => (v === 0 || v === "" || v === false ? undefined : v)) + "\n");
 }
@@ -145,7 +146,7 @@ async function perform(peer, started, c) {
   return { jobs: c.jobs, seconds: (now() - begin) / 1000 };
 }
 
-/** submit: so many clients, each handing in one job after the other. */
+/** submit: that many clients, each submitting one job after the other. */
 async function submit(peer, c) {
   let jobs = 0;
   const begin = now();
@@ -159,12 +160,16 @@ async function submit(peer, c) {
   return { jobs, seconds: (now() - begin) / 1000 };
 }
 
-/** awaitEnd: until so many have started here and nothing that is due is left in the store, which is not asked before. */
+/**
+ * awaitEnd: until that many jobs have started here and no due job is left in the store.
+ * It does not ask the store before.
+ */
 async function awaitEnd(peer, started, c) {
   const begin = now();
   for (;;) {
     let left = 1;
-    const at = now(); // if nothing is left when it is asked, it was over before: to ask takes time
+    // If the store has none left when it answers, the end was before the question, because asking takes time.
+    const at = now();
     if (c.store || started.ran >= (c.jobs ?? 0)) left = await peer.unfinished();
     const seconds = (now() - begin) / 1000;
     if (left === 0 || seconds > c.seconds) {
@@ -174,7 +179,7 @@ async function awaitEnd(peer, started, c) {
   }
 }
 
-/** pickup: from the call that hands a job in to its start, one at a time. */
+/** pickup: from the call that submits a job to its start, one job at a time. */
 async function pickup(peer, started, c) {
   const waits = [];
   for (let i = 0; i < c.jobs; i++) {

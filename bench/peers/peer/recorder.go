@@ -10,22 +10,23 @@ import (
 	"time"
 )
 
-// Recorder is told of every start, by thousands of goroutines at once: what it does must not be what is measured, so they share
-// no lock.
+// Recorder is told of every start, by thousands of goroutines at once. Its own cost must not show in the
+// figures, so the goroutines share no single lock.
 type Recorder struct {
 	ran   atomic.Int64
-	next  atomic.Pointer[chan time.Time] // somebody waits for the next start
+	next  atomic.Pointer[chan time.Time] // a caller waits for the next start
 	parts [64]part
 }
 
-// part is what some of the starts have said.
+// part holds the lateness of some of the starts.
 type part struct {
 	mu   sync.Mutex
 	late []time.Duration
-	_    [64]byte // a cache line of its own
+	_    [64]byte // keeps each part on its own cache line
 }
 
-// Start is the first thing that a job does: it says how late it is, and then does what the payload asks for.
+// Start is the first thing that a job does: it records how late the job is, and then sleeps if the payload
+// says so.
 func (r *Recorder) Start(payload []byte) {
 	now := time.Now()
 	j, quick := quickly(payload)
@@ -35,7 +36,7 @@ func (r *Recorder) Start(payload []byte) {
 	r.At(now, j)
 }
 
-// quickly reads a payload as Job.Payload writes it: what is measured is a no-op, not the reading of JSON.
+// quickly reads a payload that Job.Payload wrote: the benchmark measures a no-op, not the decoding of JSON.
 func quickly(payload []byte) (j Job, ok bool) {
 	rest := payload
 	number := func(name string) (n int64) {
@@ -57,7 +58,7 @@ func quickly(payload []byte) (j Job, ok bool) {
 	return j, bytes.HasPrefix(rest, []byte(`"customer":`))
 }
 
-// At is Start for who has read the payload already.
+// At is Start for a caller that has read the payload already.
 func (r *Recorder) At(now time.Time, j Job) {
 	r.ran.Add(1)
 	if j.Due != 0 {
@@ -76,17 +77,17 @@ func (r *Recorder) At(now time.Time, j Job) {
 	}
 }
 
-// Ran is how many have started.
+// Ran is how many jobs have started.
 func (r *Recorder) Ran() int { return int(r.ran.Load()) }
 
-// Next is where the time of the next start is told.
+// Next is a channel that gets the time of the next start.
 func (r *Recorder) Next() <-chan time.Time {
 	next := make(chan time.Time, 1)
 	r.next.Store(&next)
 	return next
 }
 
-// Late is how late those that have started were, and forgets them.
+// Late returns how late the jobs that have started were, and forgets them.
 func (r *Recorder) Late() Times {
 	var all []time.Duration
 	for i := range r.parts {
@@ -107,7 +108,7 @@ type Times struct {
 	Max float64 `json:"max"`
 }
 
-// TimesOf sorts what it is given.
+// TimesOf computes percentiles. It sorts d in place.
 func TimesOf(d []time.Duration) Times {
 	if len(d) == 0 {
 		return Times{}

@@ -19,30 +19,33 @@ type Command struct {
 	Jobs    int     `json:"jobs,omitempty"`
 	Clients int     `json:"clients,omitempty"` // submit
 	Seconds float64 `json:"seconds,omitempty"` // how long to submit, or to wait at most
-	Gap     int     `json:"gap,omitempty"`     // pickup: milliseconds between two
+	Gap     int     `json:"gap,omitempty"`     // pickup: milliseconds between two jobs
 	Every   float64 `json:"every,omitempty"`   // recur: seconds
 	Ended   bool    `json:"ended,omitempty"`   // stuff
-	Ends    bool    `json:"ends,omitempty"`    // count: those whose ends are recorded, where the peer knows
-	Store   bool    `json:"store,omitempty"`   // await: whoever ran them, until the store has none that is due
-	Allocs  bool    `json:"allocs,omitempty"`  // count: allocations of this process too, from programs that know
-	Job     Job     `json:"job,omitzero"`
+	Ends    bool    `json:"ends,omitempty"`    // count: jobs whose ends are recorded, if the peer knows
+	// Store is for await: until the store has no due job, no matter which process ran them.
+	Store bool `json:"store,omitempty"`
+	// Allocs is for count: allocations of this process too, if the program knows them.
+	Allocs bool `json:"allocs,omitempty"`
+	Job    Job  `json:"job,omitzero"`
 }
 
-// Answer is the line that follows it.
+// Answer is the line that answers a command.
 type Answer struct {
-	Hello   *Hello  `json:"hello,omitempty"` // the first line, unasked
-	Jobs    int     `json:"jobs,omitempty"`  // handed in, or started in this process since it works
+	Hello   *Hello  `json:"hello,omitempty"` // the first line, without a command
+	Jobs    int     `json:"jobs,omitempty"`  // submitted, or started in this process since it works
 	Seconds float64 `json:"seconds,omitempty"`
-	At      int64   `json:"at,omitempty"`   // await: unix microseconds when it was over
-	Over    bool    `json:"over,omitempty"` // await: it waited as long as it may
-	Late    Times   `json:"late,omitzero"`  // starts against due times, or pickup: starts against the call that handed in
-	Allocs  uint64  `json:"allocs,omitempty"`
-	Cannot  string  `json:"cannot,omitempty"`
-	Error   string  `json:"error,omitempty"`
+	At      int64   `json:"at,omitempty"`   // await: unix microseconds of the end
+	Over    bool    `json:"over,omitempty"` // await: the time was over before that
+	// Late is starts relative to due times; for pickup relative to the call that submitted.
+	Late   Times  `json:"late,omitzero"`
+	Allocs uint64 `json:"allocs,omitempty"`
+	Cannot string `json:"cannot,omitempty"`
+	Error  string `json:"error,omitempty"`
 }
 
-// Serve answers commands until there are none. A peer that is an io.Closer is closed then, as a program that is stopped in
-// good order would be.
+// Serve answers commands until there are no more. Then it closes a peer that is an io.Closer, like a program
+// that is stopped in good order.
 func Serve(p Peer) {
 	out := json.NewEncoder(os.Stdout)
 	hello := p.Hello()
@@ -71,7 +74,7 @@ func Serve(p Peer) {
 			os.Exit(1)
 		}
 	}
-	os.Exit(0) // whatever still runs ends here, as with a kill
+	os.Exit(0) // jobs that still run end here, as with a kill
 }
 
 type server struct {
@@ -120,7 +123,7 @@ func (s *server) count(c Command) Answer {
 	return a
 }
 
-// submit: so many clients, each handing in one job after the other.
+// submit: that many clients, each submitting one job after the other.
 func (s *server) submit(ctx context.Context, c Command) (Answer, error) {
 	var n atomic.Int64
 	begin := time.Now()
@@ -144,11 +147,14 @@ func (s *server) submit(ctx context.Context, c Command) (Answer, error) {
 	return Answer{Jobs: int(n.Load()), Seconds: time.Since(begin).Seconds()}, err
 }
 
-// await: until so many have started here and nothing that is due is left in the store, which is not asked before.
+// await: until that many jobs have started here and no due job is left in the store. It does not ask the
+// store before.
 func (s *server) await(ctx context.Context, c Command) (Answer, error) {
 	begin := time.Now()
 	for {
-		left, at := 1, time.Now() // if nothing is left when it is asked, it was over before: to ask takes time
+		// If the store has none left when it answers, the end was before the question, because asking takes
+		// time.
+		left, at := 1, time.Now()
 		if c.Store || s.started.Ran() >= c.Jobs {
 			var err error
 			if left, err = s.peer.Unfinished(ctx); err != nil {
@@ -163,7 +169,7 @@ func (s *server) await(ctx context.Context, c Command) (Answer, error) {
 	}
 }
 
-// pickup: from the call that hands a job in to its start, one at a time.
+// pickup: from the call that submits a job to its start, one job at a time.
 func (s *server) pickup(ctx context.Context, c Command) (Answer, error) {
 	var waits []time.Duration
 	for range c.Jobs {

@@ -1,4 +1,4 @@
-"""python main.py: Celery on Redis, driven by bench/peers over standard input and output."""
+"""python main.py: Celery on Redis; bench/peers drives it over standard input and output."""
 
 import datetime
 import json
@@ -16,12 +16,12 @@ from protocol import Cannot, payload, serve
 from tasks import DAY, QUEUE, START, STARTED, app, bench, die_with_parent
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CONCURRENCY = 10  # 2 is as fast: the process above them is what is busy
+CONCURRENCY = 10  # 2 is as fast: their parent process is the bottleneck
 CALLERS = os.cpu_count() or 1
 
-# Copies a message, each with an id and a delivery tag of its own.
-# KEYS[1] -> the queue. ARGV[1] -> how many, ARGV[2] -> the number of the first, ARGV[3] -> the id in the message,
-# ARGV[4] -> the delivery tag in it, ARGV[5] -> the message
+# Copies a message; each copy has its own id and delivery tag.
+# KEYS[1] -> the queue. ARGV[1] -> how many, ARGV[2] -> the number of the first copy, ARGV[3] -> the id in the
+# message, ARGV[4] -> the delivery tag in it, ARGV[5] -> the message
 COPY = """
 for i = 1, ARGV[1] do
   local id = string.format('%s%012x', string.sub(ARGV[3], 1, 24), ARGV[2] + i)
@@ -70,7 +70,10 @@ class Peer:
         bench.apply_async((payload(),))
 
     def fill(self, jobs, job):
-        """Sends from several processes: a single one is busy with Python long before Redis is. Few jobs are not worth it."""
+        """Sends from several processes: a single one is busy with Python long before Redis is.
+
+        For few jobs that is not worth it.
+        """
         if jobs < 1000:
             hand_in(jobs, job)
             return
@@ -92,7 +95,7 @@ class Peer:
 
     def work(self, started):
         os.mkfifo(STARTED)
-        # Open for writing too: the pipe does not end when a worker does, and opening does not wait for one.
+        # Open for writing too: the pipe does not end when a worker ends, and opening does not wait for one.
         pipe = os.open(STARTED, os.O_RDWR)
         ready = threading.Event()
 
@@ -121,7 +124,7 @@ class Peer:
         self.children.append(subprocess.Popen(argv, cwd=HERE, env={**os.environ, **env}, preexec_fn=die_with_parent, **out))
 
     def unfinished(self):
-        """Looks until it has found one that is due: what a worker holds until it is due is there too."""
+        """Searches until it finds a due task: the store also has tasks that a worker holds for later."""
         now = datetime.datetime.now(datetime.timezone.utc)
 
         def due(message):

@@ -1,7 +1,8 @@
-"""How bench/peers drives a scheduler, in Python: what package peer (../peer) is in Go.
+"""How bench/peers drives a scheduler, in Python; package peer (../peer) does the same in Go.
 
-Commands come as JSON lines on standard input, each is answered with one on standard output. A peer is an object with the
-methods of Go's peer.Peer, in small letters; each raises Cannot for what it does not have.
+Commands come as JSON lines on standard input, and each gets one line as its answer on standard output. A
+peer is an object with the methods of Go's peer.Peer, in small letters. Each method raises Cannot if the
+scheduler does not have the feature.
 """
 
 import json
@@ -12,11 +13,11 @@ import time
 
 
 class Cannot(Exception):
-    """The answer of a scheduler that does not have what was asked for, and why."""
+    """The answer of a scheduler that does not have the feature, with the reason."""
 
 
 def payload(job=None):
-    """A job's, as all peers send it: the keys and their order are those of Go's Job.Payload."""
+    """The payload that all peers send: the keys and their order are those of Go's Job.Payload."""
     job = job or {}
     return {
         **({"due": job["due"]} if job.get("due") else {}),
@@ -40,7 +41,7 @@ class Recorder:
         self._next = None
 
     def start(self, at, due):
-        """A job has started at that time, unix seconds; it was due at that one, unix microseconds, 0 if unknown."""
+        """A job has started at `at` (unix seconds); it was due at `due` (unix microseconds, 0: not known)."""
         with self._lock:
             self.ran += 1
             if due:
@@ -51,13 +52,13 @@ class Recorder:
             waiting.set()
 
     def next(self):
-        """An event that is set when the next one has started; its field at says when."""
+        """An event that is set when the next job has started; its field `at` is the time of the start."""
         with self._lock:
             self._next = threading.Event()
             return self._next
 
     def late(self):
-        """How late those that have started were; forgets them."""
+        """Returns how late the jobs that have started were, and forgets them."""
         with self._lock:
             late, self._late = self._late, []
         return times_of(late)
@@ -76,7 +77,7 @@ def times_of(waits):
 
 
 def serve(peer):
-    """Answers commands until there are none. Whatever still runs then ends with the process, as with a kill."""
+    """Answers commands until there are no more. Jobs that still run end with the process, as with a kill."""
     answer({"hello": peer.hello()})
     started = Recorder()
     for line in sys.stdin:
@@ -89,13 +90,13 @@ def serve(peer):
             answer(perform(peer, started, command))
         except Cannot as err:
             answer({"cannot": str(err)})
-        except Exception as err:  # whatever it is, the driver has to hear of it
+        except Exception as err:  # any error: the driver must get it as the answer
             answer({"error": f"{command.get('do')}: {str(err) or repr(err)}"})
     os._exit(0)
 
 
 def answer(a):
-    """Leaves out what is nothing, as Go does."""
+    """Leaves out empty values, as Go does."""
 
     def full(v):
         return {k: full(w) for k, w in v.items() if w} if isinstance(v, dict) else v
@@ -130,7 +131,7 @@ def perform(peer, started, c):
 
 
 def submit(peer, c):
-    """So many clients, each handing in one job after the other."""
+    """That many clients, each submitting one job after the other."""
     begin, jobs, errors = time.monotonic(), [], []
 
     def client():
@@ -154,10 +155,14 @@ def submit(peer, c):
 
 
 def await_end(peer, started, c):
-    """Until so many have started here and nothing that is due is left in the store, which is not asked before."""
+    """Waits until that many jobs have started here and no due job is left in the store.
+
+    It does not ask the store before.
+    """
     begin = time.monotonic()
     while True:
-        left, at = 1, time.time()  # if nothing is left when it is asked, it was over before: to ask takes time
+        # If the store has none left when it answers, the end was before the question: asking takes time.
+        left, at = 1, time.time()
         if c.get("store") or started.ran >= c.get("jobs", 0):
             left = peer.unfinished()
         seconds = time.monotonic() - begin
@@ -167,7 +172,7 @@ def await_end(peer, started, c):
 
 
 def pickup(peer, started, c):
-    """From the call that hands a job in to its start, one at a time."""
+    """From the call that submits a job to its start, one job at a time."""
     waits = []
     for _ in range(c.get("jobs", 0)):
         waiting = started.next()

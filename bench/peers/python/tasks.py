@@ -1,4 +1,7 @@
-"""The Celery application that bench/peers measures: main.py hands tasks in, Celery's own worker imports this to run them."""
+"""The Celery application that bench/peers measures.
+
+main.py submits tasks; Celery's own worker imports this module to run them.
+"""
 
 import ctypes
 import os
@@ -12,7 +15,8 @@ from celery.signals import worker_process_init, worker_ready
 DAY = 24 * 3600
 QUEUE = "celery"
 
-# A start is told to main.py through a named pipe: when, and when it was due (unix seconds, unix microseconds).
+# A task reports its start to main.py through a named pipe: its start and its due time (unix seconds, unix
+# microseconds).
 STARTED = os.environ.setdefault("STARTED", os.path.join(os.environ["DIR"], f"started-{os.getpid()}"))
 START = struct.Struct("<dq")
 READY = START.pack(0, 0)
@@ -27,8 +31,8 @@ app.conf.update(
     worker_hijack_root_logger=False,
     broker_pool_limit=32,
     broker_connection_retry_on_startup=True,
-    # What is handed out and not acknowledged for that long is handed out again, and a task that is due later counts as
-    # handed out: it has to be longer than the longest of them.
+    # Celery delivers a task again if a worker has not acknowledged it for this long. A worker also holds
+    # tasks that are due later, so the time must be longer than the longest delay.
     broker_transport_options={"visibility_timeout": 2 * DAY},
 )
 if "EVERY" in os.environ:  # for beat only
@@ -50,7 +54,7 @@ def bench(job):
 
 
 def die_with_parent():
-    """When a process is killed, those that it has started end too, as one killed node would."""
+    """When a process is killed, the processes that it has started end too, as if one node is killed."""
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 

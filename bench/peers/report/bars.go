@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// outcome is what came of one bar.
+// outcome is the result of one bar.
 type outcome struct {
 	what, bar, measured string
 	met                 bool
 	page                *page // nil: not measured
-	noBar               bool  // only shown
+	noBar               bool  // shown without a bar
 }
 
 const (
@@ -19,7 +19,7 @@ const (
 	http = "carillon-http"
 )
 
-// outcomes holds what was measured against what is asked for.
+// outcomes compares the measured figures with the bars.
 func (b *book) outcomes() (list []outcome) {
 	add := func(o ...outcome) { list = append(list, o...) }
 	drain := func(peer string) key { return key{"drain", peer, anySize, "rate"} }
@@ -52,7 +52,7 @@ func (b *book) outcomes() (list []outcome) {
 			add(b.atMost(at.what+" on "+on(c)+", p50", middle, p50, "ms"), b.atMost(at.what+" on "+on(c)+", p99", tail, 5, "ms"))
 		}
 		where, rivals := on(c), b.rivals(b.engineOf(c))
-		if c == lite { // nobody else keeps jobs there
+		if c == lite { // no other scheduler keeps jobs there
 			where, rivals = "any engine", b.rivals("")
 		}
 		add(b.least("pickup on "+on(c)+", p50, of the best peer's on "+where, key{"pickup", c, anySize, "p50"}, rivals, 1))
@@ -109,7 +109,7 @@ func (b *book) barTable() string {
 	return fmt.Sprintf("### Bars\n\nWhat Carillon is meant to reach. %d of %d are met, %d are not, %d were not measured.\n\n%s", bars-missed-unknown, bars, missed, unknown, t)
 }
 
-// times: ours is at least so many times theirs.
+// times: our figure is at least limit times theirs.
 func (b *book) times(what string, ours, theirs key, limit float64) outcome {
 	o := outcome{what: what, bar: fmt.Sprintf(">= %vx", limit)}
 	if x, y, p := b.together(ours, theirs); p != nil && y.median() > 0 {
@@ -120,10 +120,11 @@ func (b *book) times(what string, ours, theirs key, limit float64) outcome {
 	return o
 }
 
-// sound says that nothing has to be said about a figure: one that was cut off, or of jobs that started twice, meets no bar.
+// sound says that a figure has no notes: a figure that was cut off, or with jobs that started twice, meets no
+// bar.
 func (c *cell) sound() bool { return len(c.notes) == 0 }
 
-// but is what has to be said.
+// but is the notes of a figure, for the report.
 func (c *cell) but() string {
 	if c.sound() {
 		return ""
@@ -131,10 +132,10 @@ func (c *cell) but() string {
 	return ", but " + strings.Join(c.notes, "; ")
 }
 
-// exact has a digit more than factor: 2.96x must not be shown as 3.0x beside a bar of 3.
+// exact has one digit more than factor: 2.96x must not be shown as 3.0x beside a bar of 3.
 func exact(v float64) string { return fmt.Sprintf("%.2fx", v) }
 
-// share: ours is at least so many percent of the limit that the engine sets.
+// share: our figure is at least that percentage of the limit that the engine sets.
 func (b *book) share(what string, ours, limit key, percent float64) outcome {
 	o := outcome{what: what, bar: fmt.Sprintf(">= %v %%", percent)}
 	if x, y, p := b.together(ours, limit); p != nil && y.median() > 0 {
@@ -163,7 +164,7 @@ func (b *book) atMost(what string, k key, limit float64, unit string) outcome {
 	return o
 }
 
-// bound is a limit as it was set: 1.2, 1,000.
+// bound is a limit as it was written: 1.2, 1,000.
 func bound(v float64) string {
 	if v < 100 {
 		return fmt.Sprint(v)
@@ -171,7 +172,7 @@ func bound(v float64) string {
 	return number(v)
 }
 
-// shown has no bar.
+// shown is a figure without a bar.
 func (b *book) shown(what string, k key, unit string) outcome {
 	o := outcome{what: what, noBar: true}
 	if c, p := b.pick(k); c != nil {
@@ -180,7 +181,8 @@ func (b *book) shown(what string, k key, unit string) outcome {
 	return o
 }
 
-// rival is the peer that comes closest to ours or is farthest ahead of it, each in a run that has both.
+// rival is the peer that comes closest to us or is farthest ahead of us, each compared in a run that has
+// both.
 func (b *book) rival(ours key, peers []string, lower bool) (name string, x, y *cell, p *page) {
 	worst := 0.0
 	for _, peer := range peers {
@@ -197,7 +199,7 @@ func (b *book) rival(ours key, peers []string, lower bool) (name string, x, y *c
 	return name, x, y, p
 }
 
-// timesBest: ours is at least so many times the best peer's.
+// timesBest: our figure is at least limit times that of the best peer.
 func (b *book) timesBest(what string, ours key, peers []string, limit float64) outcome {
 	o := outcome{what: what, bar: fmt.Sprintf(">= %vx", limit)}
 	if name, x, y, p := b.rival(ours, peers, false); p != nil {
@@ -208,7 +210,7 @@ func (b *book) timesBest(what string, ours key, peers []string, limit float64) o
 	return o
 }
 
-// least: ours is at most such a share of the best peer's; at 1, it is less.
+// least: our figure is at most limit times that of the best peer; with limit 1, less.
 func (b *book) least(what string, ours key, peers []string, limit float64) outcome {
 	o := outcome{what: what, bar: fmt.Sprintf("<= %.2f", limit)}
 	if limit == 1 {
@@ -233,7 +235,7 @@ func (b *book) proportion(c string) outcome {
 	return o
 }
 
-// flat: what a job costs hardly depends on the size. All the way has to have been measured in one run.
+// flat: the cost of a job hardly depends on the size. One run must have both ends of the range.
 func (b *book) flat(what, scenario, c string, from, to int) outcome {
 	return b.flatBy(what, key{scenario, c, anySize, "rate"}, from, to)
 }
@@ -246,14 +248,15 @@ func (b *book) flatBy(what string, of key, from, to int) outcome {
 		for _, size := range sizes {
 			of.size = size
 			c := p.find(of)
-			o.met = o.met && (c.sound() || of.scenario == "backlog") // which is measured for a minute at most
+			o.met = o.met && (c.sound() || of.scenario == "backlog") // measured for a minute at most
 			o.measured += c.but()
 		}
 	}
 	return o
 }
 
-// withStart has no bar: the time until the first start of a job is not what a job costs, and weighs more on a small backlog.
+// withStart has no bar: the time until the first job starts is not a cost of a job, and weighs more on a
+// small backlog.
 func (b *book) withStart(what, c string) outcome {
 	o := b.flat(what, "backlog", c, 10_000, 10_000_000)
 	o.bar, o.noBar = "", true

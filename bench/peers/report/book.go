@@ -10,20 +10,20 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/result"
 )
 
-// book finds figures in runs, the newest first. Runs below scale 1 are not in it.
+// book finds figures in runs, the newest first. It leaves out runs below scale 1.
 type book struct {
 	pages []*page
 }
 
-// page is one run. Only figures of the same page are ever divided by each other.
+// page is one run. Figures are divided by each other only within one page.
 type page struct {
 	run   result.Run
-	mark  string // how a figure of this run is told from those of the newest, which has none
-	shown bool   // something of it stands in the report
+	mark  string // marks figures of this run; empty for the newest run
+	shown bool   // the report shows a figure of it
 	cells map[key]*cell
 }
 
-// sign is put behind a figure of this run.
+// sign is the mark behind a figure of this run.
 func (p *page) sign() string {
 	p.shown = true
 	if p.mark == "" {
@@ -39,7 +39,7 @@ type key struct {
 	name           string
 }
 
-// anySize asks for the largest that was measured: most scenarios have only one.
+// anySize asks for the largest measured size: most scenarios have only one.
 const anySize = -1
 
 // cell is one figure over all rounds.
@@ -63,7 +63,8 @@ func newBook(runs []result.Run) *book {
 				p.cells[k] = c
 			}
 			c.values = append(c.values, f.Value)
-			if f.Note != "" && f.Note != "peak" && !slices.Contains(c.notes, f.Note) { // that it is the peak is said above
+			// That it is the peak is said above the table.
+			if f.Note != "" && f.Note != "peak" && !slices.Contains(c.notes, f.Note) {
 				c.notes = append(c.notes, f.Note)
 			}
 		}
@@ -76,7 +77,7 @@ func newBook(runs []result.Run) *book {
 	return b
 }
 
-// taken is when a run was; one whose time cannot be read is older than all others.
+// taken is the time of a run. A run whose time cannot be parsed is older than all others.
 func taken(p *page) time.Time {
 	t, _ := time.Parse(time.RFC3339, p.run.At)
 	return t
@@ -93,8 +94,8 @@ func (b *book) pick(k key) (*cell, *page) {
 	return nil, nil
 }
 
-// has is whether a run has anything of the figure's scenario, peer and size. Where any size will do, one that lacks the
-// figure is no reason to hide an older one that has it.
+// has is whether a run has any figure of that scenario, peer and size. With anySize it asks for the figure
+// itself: a run without it must not hide an older run that has it.
 func (p *page) has(k key) bool {
 	if k.size == anySize {
 		return p.find(k) != nil
@@ -107,7 +108,7 @@ func (p *page) has(k key) bool {
 	return false
 }
 
-// find is a figure in this very run; nil if it has none.
+// find is a figure in this run; nil if there is none.
 func (p *page) find(k key) *cell {
 	if k.size != anySize {
 		return p.cells[k]
@@ -132,7 +133,7 @@ func (b *book) together(x, y key) (cx, cy *cell, p *page) {
 	return nil, nil, nil
 }
 
-// sizes are those at which a scenario was measured, on whomever, smallest first.
+// sizes are the sizes at which a scenario was measured, of any peer, smallest first.
 func (b *book) sizes(scenario string) (sizes []int) {
 	for _, p := range b.pages {
 		for k := range p.cells {
@@ -145,7 +146,7 @@ func (b *book) sizes(scenario string) (sizes []int) {
 	return sizes
 }
 
-// peers are all that have figures, by name.
+// peers are all peers that have figures, by name.
 func (b *book) peers() (names []string) {
 	for _, p := range b.pages {
 		for k := range p.cells {
@@ -158,7 +159,7 @@ func (b *book) peers() (names []string) {
 	return names
 }
 
-// hello is what a peer said of itself in the newest run that has figures of it.
+// hello is the Hello of a peer in the newest run that has figures of it.
 func (b *book) hello(name string) (peer.Hello, *page) {
 	for _, p := range b.pages {
 		measured := false
@@ -172,7 +173,7 @@ func (b *book) hello(name string) (peer.Hello, *page) {
 	return peer.Hello{Name: name}, nil
 }
 
-// engine is postgres, redis, sqlite or empty.
+// engine is postgres, redis or sqlite, or else the engine that the peer itself names.
 func (b *book) engine(name string) string {
 	if engine, ok := strings.CutPrefix(name, "plain-"); ok {
 		return engine
@@ -190,14 +191,15 @@ func (b *book) engine(name string) string {
 func isCarillon(name string) bool { return strings.HasPrefix(name, "carillon") }
 func isPlain(name string) bool    { return strings.HasPrefix(name, "plain-") }
 
-// rivals are the peers that are not Carillon and not the engine by itself, on one engine or, if that is empty, on any.
+// rivals are the peers that are neither Carillon nor the plain engine: on one engine or, if engine is empty,
+// on any.
 func (b *book) rivals(engine string) []string {
 	return slices.DeleteFunc(b.peers(), func(name string) bool {
 		return isCarillon(name) || isPlain(name) || engine != "" && b.engine(name) != engine
 	})
 }
 
-// median is the middle one, or the mean of the two in the middle.
+// median is the middle value, or the mean of the two middle values.
 func (c *cell) median() float64 {
 	v := slices.Sorted(slices.Values(c.values))
 	n := len(v)
@@ -210,7 +212,7 @@ func (c *cell) median() float64 {
 func (c *cell) least() float64 { return slices.Min(c.values) }
 func (c *cell) most() float64  { return slices.Max(c.values) }
 
-// best orders cells, best first; a missing one is the last.
+// best orders cells, best first; a missing one comes last.
 func best(x, y *cell, lower bool) int {
 	switch {
 	case x == nil || y == nil:

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/peer"
 )
 
-// compared says what is held against what, by the peers' own words, and what of it is not comparable.
+// compared describes the peers in their own words, and says which figures are not comparable.
 func (b *book) compared() string {
 	t := table{head: []string{"", "version", "engine", "settings", "what a submit that has returned survives", "what is kept of a job that has ended"}}
 	var loose, forgetful, elsewhere []string
@@ -63,7 +63,7 @@ func incomparable(loose, forgetful, elsewhere []string) string {
 	return "**What is not comparable.** " + strings.Join(said, " ") + "\n\n"
 }
 
-// onDisk is whether what was accepted survives the loss of the machine, by what a peer says of itself.
+// onDisk is whether an accepted job survives the loss of the machine, by the peer's own description.
 func onDisk(h peer.Hello) bool {
 	said := strings.ToLower(h.Durable)
 	if strings.Contains(strings.ToLower(h.Engine), "redis") && !strings.Contains(said, "always") {
@@ -77,7 +77,7 @@ func onDisk(h peer.Hello) bool {
 	return strings.Contains(said, "disk") || strings.Contains(said, "fsync") || strings.Contains(said, "commit")
 }
 
-// keeps is whether a job that has ended can be looked up, by what a peer says of itself.
+// keeps is whether a job that has ended can be looked up, by the peer's own description.
 func keeps(h peer.Hello) bool {
 	said := strings.ToLower(h.History)
 	for _, start := range []string{"nothing", "none", "no ", "not "} {
@@ -93,7 +93,7 @@ func keeps(h peer.Hello) bool {
 	return said != ""
 }
 
-// gone are the peers that could not be measured at all, unless a newer run has them.
+// gone are the peers that could not be measured at all, except those that a newer run has.
 func (b *book) gone() string {
 	var said []string
 	seen := map[string]bool{}
@@ -114,7 +114,8 @@ func (b *book) gone() string {
 	return "Not measured:\n\n" + strings.Join(said, "\n") + "\n\n"
 }
 
-// absences are the peers that could not be measured in a group's scenarios, unless a newer run has them.
+// absences are the peers that could not be measured in the scenarios of a group, except those that a newer
+// run has.
 func (b *book) absences(g group) string {
 	var scenarios []string
 	if g.title == "Drain" {
@@ -126,7 +127,7 @@ func (b *book) absences(g group) string {
 		}
 	}
 	var said []string
-	measured := map[[2]string]bool{} // by a run that is newer
+	measured := map[[2]string]bool{} // by a newer run
 	for _, p := range b.pages {
 		for _, a := range p.run.Absent {
 			text := fmt.Sprintf("- %s: %s", escaped(a.Peer), escaped(a.Why))
@@ -144,7 +145,7 @@ func (b *book) absences(g group) string {
 	return "Not measured:\n\n" + strings.Join(said, "\n") + "\n\n"
 }
 
-// list is a, b and c.
+// list joins names: "a, b and c".
 func list(names []string) string {
 	if n := len(names); n > 1 {
 		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]

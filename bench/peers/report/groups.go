@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// group is a heading with one table or more, about one question.
+// group is a heading with one or more tables, about one question.
 type group struct {
 	title  string
 	about  string
@@ -14,11 +14,11 @@ type group struct {
 	tables []question
 }
 
-// question is one table: what was asked of every peer.
+// question is one table: the same question to every peer.
 type question struct {
-	title   string // empty: the group's is enough
+	title   string // empty: the group's title is enough
 	columns []column
-	flat    bool // with what a job costs at the worst size, in jobs of the best
+	flat    bool // with a column for the cost of a job at the worst size, relative to the best
 }
 
 // column is one figure.
@@ -28,18 +28,18 @@ type column struct {
 	name     string
 	size     int
 	lower    bool // less is better
-	rank     bool // rows are in this column's order
-	ratio    bool // with Carillon's beside it
+	rank     bool // this column sorts the rows
+	ratio    bool // with a column for the ratio to Carillon
 }
 
 func (c column) key(peer string) key {
 	if isPlain(peer) && c.scenario == "drain" && c.name == "rate" {
-		return key{"plain", peer, anySize, "rate"} // the limit, beside what is held against it
+		return key{"plain", peer, anySize, "rate"} // the limit, beside the figures that are compared with it
 	}
 	return key{c.scenario, peer, c.size, c.name}
 }
 
-// groups are all that there is to say, in order.
+// groups are all groups of the report, in order.
 func (b *book) groups() []group {
 	return []group{
 		{
@@ -147,7 +147,7 @@ func aheadColumns(size int) []column {
 	}
 }
 
-// rates are a column for each size of a scenario. Rows are in the order of the smallest, which everybody has.
+// rates are one column for each size of a scenario. The smallest size, which every peer has, sorts the rows.
 func (b *book) rates(scenario, what, name string) (list []column) {
 	for i, size := range b.sizes(scenario) {
 		unit := what
@@ -169,8 +169,8 @@ func (b *book) historyColumns() []column {
 	return list
 }
 
-// flatness is what a job costs at the worst size, in jobs of the best, over the sizes of one run: the newest that has all
-// sizes that it must have, and two at least.
+// flatness is the cost of a job at the worst size, relative to the best, over the sizes of one run: the
+// newest run that has all sizes in must, and at least two.
 func (b *book) flatness(of key, must ...int) (ratio float64, p *page, sizes []int) {
 	for _, p := range b.pages {
 		var rates []float64

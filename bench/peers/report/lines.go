@@ -10,7 +10,7 @@ import (
 const (
 	linesH     = 400.0
 	linesLeft  = 84.0
-	linesRight = 258.0 // the legend
+	linesRight = 258.0 // for the legend
 	linesTop   = 76.0
 )
 
@@ -22,7 +22,8 @@ type course struct {
 	marks []string
 }
 
-// drawLines shows the rate over the sizes. They stand at equal distances, whatever they are: 10k, 100k and 1M, or 0 and 1M.
+// drawLines shows the rate over the sizes. The sizes are at equal distances, no matter how large: 10k, 100k
+// and 1M, or 0 and 1M.
 func (p plot) drawLines(b *book) string {
 	sizes := b.sizes(p.lines)
 	var courses []course
@@ -70,7 +71,7 @@ func (p plot) drawLines(b *book) string {
 	return c.done()
 }
 
-// frame is the axes with their names.
+// frame draws the axes with their names.
 func (p plot) frame(c *canvas, a axis, base, end float64) {
 	for _, t := range a.ticks {
 		c.line(linesLeft, base-a.place(t), end, base-a.place(t), grid, 1)
@@ -103,7 +104,7 @@ func (l course) weight() float64 {
 	return 2
 }
 
-// dashes tell Carillon's lines apart for those who do not see the shades.
+// dashes tell Carillon's lines apart for readers who do not see the shades.
 func (l course) dashes() string {
 	switch l.name {
 	case "carillon-sqlite":

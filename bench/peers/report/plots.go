@@ -13,9 +13,9 @@ type plot struct {
 	title string
 	about string
 	unit  string
-	bars  []column // one, or two that stand together
-	names []string // of the bars that stand together
-	lines string   // or a scenario, whose rate is drawn over its sizes
+	bars  []column // one, or two side by side
+	names []string // of the bars side by side
+	lines string   // instead of bars: a scenario, whose rate is drawn over its sizes
 	over  string   // what the sizes are
 	scale scale
 }
@@ -47,13 +47,13 @@ var plots = []plot{submitPlot, drainPlot, instantPlot, pickupPlot, nodesPlot, ba
 const (
 	width  = 860.0
 	barH   = 18.0
-	left   = 212.0 // names
-	right  = 96.0  // values beyond the end of a bar
+	left   = 212.0 // for names
+	right  = 96.0  // for values beyond the end of a bar
 	top    = 72.0
 	bottom = 52.0
 )
 
-// draw is empty if nothing was measured.
+// draw returns "" if nothing was measured.
 func (p plot) draw(b *book) string {
 	if p.lines != "" {
 		return p.drawLines(b)
@@ -61,7 +61,7 @@ func (p plot) draw(b *book) string {
 	return p.drawBars(b)
 }
 
-// shown is one peer's bars.
+// shown is the bars of one peer.
 type shown struct {
 	name  string
 	cells []*cell
@@ -118,7 +118,8 @@ func (p plot) drawBars(b *book) string {
 	return c.done()
 }
 
-// bar draws one peer: its name with the engine, and its bars with the spread of the rounds and the median beside them.
+// bar draws one peer: its name with the engine, and its bars with the spread of the rounds and the median
+// beside them.
 func (p plot) bar(c *canvas, a axis, r shown, y float64, engine string) {
 	ours := isCarillon(r.name)
 	middle := y + barH*float64(len(r.cells))/2
@@ -151,7 +152,7 @@ func (p plot) bar(c *canvas, a axis, r shown, y float64, engine string) {
 	}
 }
 
-// legend tells bars that stand together apart.
+// legend explains bars that are side by side.
 func (p plot) legend(c *canvas) {
 	x := left
 	for i, name := range p.names {

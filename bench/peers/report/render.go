@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/result"
 )
 
-// markdown is all that stands between the markers.
+// markdown is the whole text between the markers.
 func (b *book) markdown(drawn map[string]string) string {
 	if len(b.pages) == 0 {
 		return "Nothing has been measured yet: `make bench-peers` does."
@@ -19,7 +19,7 @@ func (b *book) markdown(drawn map[string]string) string {
 		out.WriteString(b.group(g, drawn))
 	}
 	out.WriteString(b.barTable())
-	return b.opening() + out.String() // which runs are to be told of is known in the end
+	return b.opening() + out.String() // last: only now it is known which runs are shown
 }
 
 // opening says which runs these are, and how to read the tables.
@@ -77,7 +77,7 @@ func (b *book) group(g group, drawn map[string]string) string {
 	return out.String() + body.String()
 }
 
-// answer is a question's table, with the notes of its figures below.
+// answer is the table of a question, with the notes of its figures below.
 func (b *book) answer(q question) string {
 	rank := max(slices.IndexFunc(q.columns, func(c column) bool { return c.rank }), 0)
 	var peers []string
@@ -94,7 +94,8 @@ func (b *book) answer(q question) string {
 		cy, _ := b.pick(q.columns[rank].key(y))
 		return best(cx, cy, q.columns[rank].lower)
 	})
-	columns := slices.DeleteFunc(slices.Clone(q.columns), func(c column) bool { // a column that nobody has says nothing
+	// A column without any figure says nothing.
+	columns := slices.DeleteFunc(slices.Clone(q.columns), func(c column) bool {
 		return !slices.ContainsFunc(peers, func(name string) bool { cell, _ := b.pick(c.key(name)); return cell != nil })
 	})
 	t := table{head: []string{"", "engine"}}
@@ -161,7 +162,7 @@ func (b *book) row(name string, columns []column, flat bool, notes *[]string) []
 	return row
 }
 
-// advantage is by what factor Carillon is better than a peer, in the run that the peer's figure is from.
+// advantage is by what factor Carillon is better than a peer, in the run of the peer's figure.
 func (b *book) advantage(name string, c column) string {
 	cell, page := b.pick(c.key(name))
 	if cell == nil || isCarillon(name) || isPlain(name) {
@@ -180,7 +181,7 @@ func (b *book) advantage(name string, c column) string {
 	return strings.Join(said, ", ")
 }
 
-// references are the engines on which Carillon is held against a peer on this one.
+// references are the engines on which Carillon is compared with a peer on this engine.
 func references(engine string) []string {
 	switch engine {
 	case "postgres", "sqlite":
@@ -190,7 +191,7 @@ func references(engine string) []string {
 	}
 }
 
-// better is by what factor ours is better than theirs; there is none if one of them is nothing.
+// better is by what factor our figure is better than theirs; not ok if one of them is zero.
 func better(ours, theirs float64, lower bool) (float64, bool) {
 	if ours <= 0 || theirs <= 0 {
 		return 0, false
@@ -201,7 +202,7 @@ func better(ours, theirs float64, lower bool) (float64, bool) {
 	return ours / theirs, true
 }
 
-// roundsOf says how often things were measured; what is large, mostly less often.
+// roundsOf says how often scenarios were measured; large ones mostly less often.
 func roundsOf(r result.Run) string {
 	text := count(r.Rounds, "round")
 	if r.RoundsBig > 0 && r.RoundsBig != r.Rounds {

@@ -1,4 +1,4 @@
-// Package report writes what bench/peers has measured into docs/benchmarks.md, with plots in docs/img.
+// Package report writes the figures of bench/peers into docs/benchmarks.md, with plots in docs/img.
 package report
 
 import (
@@ -17,8 +17,8 @@ const (
 	end   = "<!-- peers:end -->"
 )
 
-// Write writes the part of root/docs/benchmarks.md between its two markers anew, and the plots that it shows. Of every
-// scenario, peer and size it takes the newest run of scale 1 that has it; ratios are only ever within one run.
+// Write rewrites the part of root/docs/benchmarks.md between its two markers, and the plots in it. For every
+// scenario, peer and size it takes the newest run of scale 1 that has it; ratios are always within one run.
 func Write(runs []result.Run, root string) error {
 	path := filepath.Join(root, "docs", "benchmarks.md")
 	page, err := os.ReadFile(path)
@@ -35,11 +35,12 @@ func Write(runs []result.Run, root string) error {
 	if err := os.MkdirAll(img, 0o755); err != nil {
 		return err
 	}
+	// Write removes a plot that has no figures any more, because it would be misleading.
 	for _, p := range plots {
 		file := filepath.Join(img, p.file)
 		if svg := drawn[p.file]; svg != "" {
 			err = os.WriteFile(file, []byte(svg), 0o644)
-		} else if err = os.Remove(file); errors.Is(err, fs.ErrNotExist) { // a plot of what is not measured any more would lie
+		} else if err = os.Remove(file); errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 		if err != nil {
@@ -59,7 +60,7 @@ func between(page, text string) (string, error) {
 	return before + begin + "\n" + strings.TrimSpace(text) + "\n" + end + after, nil
 }
 
-// draw makes the plots that there are figures for.
+// draw makes the plots for which there are figures.
 func (b *book) draw() map[string]string {
 	drawn := map[string]string{}
 	for _, p := range plots {

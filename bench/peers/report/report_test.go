@@ -183,7 +183,7 @@ func TestOnlyWhatIsBetweenTheMarkersIsWritten(t *testing.T) {
 		}
 	}
 	run := madeUp("2026-01-01T00:00:00Z", rates("drain", "river", 10_000), rates("drain", "carillon-postgres", 20_000))
-	for range 2 { // once more changes nothing
+	for range 2 { // the second time changes nothing
 		if err := Write([]result.Run{run}, root); err != nil {
 			t.Fatal(err)
 		}

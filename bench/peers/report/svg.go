@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Colors stand on the plot's own white panel, so that a page in light or dark shows them alike.
+// The colors are for the plot's own white panel, so that they look the same on a light and on a dark page.
 const (
 	ink    = "#1f2328"
 	faint  = "#59636e"
@@ -19,7 +19,7 @@ const (
 	strong = "#d9480f"
 )
 
-// colors are the same for a peer in every plot. Carillon's are one strong color in three shades.
+// colors are the same for a peer in every plot. Carillon has one strong color in three shades.
 var colors = map[string]string{
 	"carillon-postgres": strong,
 	"carillon-sqlite":   "#ff922b",
@@ -50,13 +50,13 @@ func color(peer string) string {
 	return spare[int(h.Sum32())%len(spare)]
 }
 
-// canvas collects what is drawn.
+// canvas collects the SVG elements.
 type canvas struct {
 	strings.Builder
 	width, height float64
 }
 
-// panel is a canvas with a background, a title and a line below it.
+// panel is a canvas with a background, a title and a line of text below it.
 func panel(width, height float64, title, subtitle string) *canvas {
 	c := &canvas{width: width, height: height}
 	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" role="img" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif">`+"\n",
@@ -107,7 +107,7 @@ func (c *canvas) rect(x, y, w, h float64, color string, opacity float64) {
 
 func at(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }
 
-// axis is where a value lies: in pixels from its beginning.
+// axis turns a value into a place: in pixels from its beginning.
 type axis struct {
 	from, to float64
 	length   float64
@@ -124,7 +124,7 @@ const (
 	logarithmic
 )
 
-// newAxis takes in all values.
+// newAxis makes an axis that covers all values.
 func newAxis(values []float64, length float64, by scale) axis {
 	least, most := math.Inf(1), 0.0
 	for _, v := range values {
@@ -153,7 +153,7 @@ func newAxis(values []float64, length float64, by scale) axis {
 	return a
 }
 
-// logAxis begins so far below the least value that its bar can still be seen.
+// logAxis begins far enough below the least value that its bar is still visible.
 func logAxis(least, most, length float64) axis {
 	low, high := math.Floor(math.Log10(least)), math.Floor(math.Log10(most))
 	if math.Log10(least)-low < 0.2 {

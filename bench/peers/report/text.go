@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// number shows about three digits, and all digits of what is above a hundred.
+// number shows about three digits, and all integer digits above a hundred.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case v == 0:
@@ -24,7 +24,7 @@ func number(v float64) string {
 	}
 }
 
-// grouped is 1,234,567.
+// grouped writes 1,234,567.
 func grouped(n int64) string {
 	if n < 0 {
 		return "-" + grouped(-n)
@@ -36,7 +36,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// brief is 10k, 1M: for axes and headings.
+// brief writes 10k, 1M: for axes and headings.
 func brief(n float64) string {
 	switch a := math.Abs(n); {
 	case a >= 1e6:
@@ -48,7 +48,7 @@ func brief(n float64) string {
 	}
 }
 
-// factor is 4.2x.
+// factor writes 4.2x.
 func factor(v float64) string {
 	switch {
 	case v >= 9.95:
@@ -68,12 +68,12 @@ func (c *cell) spread() string {
 	return fmt.Sprintf("%s (%s..%s)", number(c.median()), number(c.least()), number(c.most()))
 }
 
-// escaped keeps what peers say of themselves from being read as markup.
+// escape keeps Markdown from reading a peer's own words as markup.
 var escape = strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;", ">", "&gt;", "*", `\*`, "`", "'", "_", `\_`, "[", `\[`)
 
 func escaped(s string) string { return escape.Replace(strings.TrimSpace(s)) }
 
-// engineName is how people write it.
+// engineName is the usual spelling of an engine.
 func engineName(engine string) string {
 	switch engine {
 	case "postgres":
@@ -87,7 +87,7 @@ func engineName(engine string) string {
 	}
 }
 
-// table is one in markdown.
+// table is a Markdown table.
 type table struct {
 	head []string
 	rows [][]string

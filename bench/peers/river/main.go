@@ -1,4 +1,4 @@
-// Command river is River as bench/peers measures it: jobs in PostgreSQL, worked in this process.
+// Command river is River as bench/peers measures it: jobs in PostgreSQL, performed in this process.
 package main
 
 import (
@@ -24,17 +24,17 @@ const (
 	fetchPollInterval = 20 * time.Millisecond
 	maxWorkers        = 2000
 
-	// River takes a job back from a worker that has died when the job should have ended long ago: the sooner, the shorter
-	// jobs may be. An hour by default, which is longer than anybody watches a benchmark.
+	// River takes a job back from a dead worker only when the job should have ended long ago: a shorter time
+	// means that jobs must be shorter too. The default is an hour, which is longer than a benchmark runs.
 	jobTimeout  = 10 * time.Second
 	rescueAfter = 11 * time.Second
 
-	// Its benchmark leaves the pool at the default of four; sixteen clients that submit at once need one each, beside
-	// those of the client itself.
+	// River's benchmark leaves the pool at the default of four connections; sixteen clients that submit at
+	// once need one each, besides those of River's client itself.
 	poolSize = 32
 
 	callers = 4
-	batch   = 5000 // of InsertManyFast, as in its benchmark
+	batch   = 5000 // for InsertManyFast, as in its benchmark
 )
 
 func main() {
@@ -62,7 +62,7 @@ func serve(ctx context.Context) error {
 	return nil
 }
 
-// logger lets through what went wrong; a slow fetch on a busy machine is a warning, and no news here.
+// logger passes errors only: a slow fetch on a busy machine is a warning, and no news here.
 func logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
@@ -71,7 +71,7 @@ func logger() *slog.Logger {
 type rivers struct {
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx] // only inserts until Work
-	asking *pgx.Conn             // of Unfinished, so that asking takes no connection from the pool
+	asking *pgx.Conn             // for Unfinished, so that it takes no connection from the pool
 }
 
 func (r *rivers) Hello() peer.Hello {
@@ -152,8 +152,8 @@ func (r *rivers) Recur(_ context.Context, jobs int, every time.Duration) error {
 	return err
 }
 
-// unfinished is answered from the index that River fetches by (state, queue, priority, scheduled_at, id), one look for each
-// state, so asking every few milliseconds costs a drain nothing.
+// unfinished is answered from the index with which River fetches, (state, queue, priority, scheduled_at, id),
+// with one lookup for each state, so asking every few milliseconds costs a drain nothing.
 const unfinished = `SELECT count(*) FROM unnest('{available,running,retryable,scheduled}'::river_job_state[]) AS s(state), LATERAL (
   SELECT FROM river_job j WHERE j.state = s.state AND j.queue = 'default' AND j.priority = 1 AND j.scheduled_at <= now() LIMIT 1) AS one`
 
@@ -163,7 +163,7 @@ func (r *rivers) Unfinished(ctx context.Context) (left int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		// A table that was never analyzed may look small enough to be read from end to end.
+		// Without statistics the planner can take the table for small enough to scan.
 		if _, err := conn.Exec(ctx, `SET enable_seqscan = off; SET enable_bitmapscan = off`); err != nil {
 			return 0, err
 		}

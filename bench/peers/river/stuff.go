@@ -13,7 +13,8 @@ import (
 const stuffAhead = `INSERT INTO river_job (state, max_attempts, priority, args, kind, queue, tags, scheduled_at)
 SELECT 'scheduled', 25, 1, $2::jsonb, 'bench', 'default', '{}', now() + interval '1 day' FROM generate_series(1, $1)`
 
-// Inputs: how many, the payload. A row as the completer leaves it; each ended a little after the one before.
+// Inputs: how many, the payload. A row as the completer leaves it; each job ended a little after the previous
+// one.
 const stuffEnded = `INSERT INTO river_job
   (state, max_attempts, priority, args, kind, queue, tags, attempt, attempted_by, created_at, scheduled_at, attempted_at, finalized_at)
 SELECT 'completed', 25, 1, $2::jsonb, 'bench', 'default', '{}', 1, ARRAY['bench_worker'], t, t, t, t + interval '5 ms'
@@ -24,8 +25,8 @@ const (
 	memory    = `SET maintenance_work_mem = '1GB'`
 )
 
-// Stuff builds River's indexes, two of them GIN, after the rows are in: ten million rows take minutes instead of an hour,
-// and the indexes are as good as they get.
+// Stuff builds River's indexes, two of them GIN, after the rows are in: ten million rows take minutes instead
+// of an hour, and the indexes are as good as they can be.
 func (r *rivers) Stuff(ctx context.Context, jobs int, ended bool) error {
 	conn, err := r.pool.Acquire(ctx)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/peer"
 )
 
-// task is a job's arguments: the payload that all peers send, of which only the beginning is read back.
+// task is the arguments of a job: the payload that all peers send. Only its beginning is read back.
 type task struct{ peer.Job }
 
 func (task) Kind() string { return "bench" }
@@ -26,7 +26,7 @@ func (w *worker) Work(_ context.Context, job *river.Job[task]) error {
 	return nil
 }
 
-// recurring is one run of a periodic job. What it is due for is not in its payload: River writes that down itself.
+// recurring is one run of a periodic job. Its due time is not in its payload: River itself stores it.
 type recurring struct{ task }
 
 func (recurring) Kind() string { return "recurring" }

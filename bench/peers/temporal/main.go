@@ -1,5 +1,6 @@
-// Command temporal is Temporal as bench/peers measures it: its development server on an SQLite file, and a worker in this
-// process. A job is a workflow that ends in its first task, the least that Temporal can be asked for.
+// Command temporal is Temporal as bench/peers measures it: its development server on an SQLite file, and a
+// worker in this process. A job is a workflow that ends in its first task, which is the least work that
+// Temporal can do.
 package main
 
 import (
@@ -34,7 +35,8 @@ func main() {
 		return
 	}
 	t := &temporal{dir: os.Getenv("DIR")}
-	// The server of a program before may have ended with it. It starts before anything is measured.
+	// The server of an earlier program has perhaps ended with it. It starts here, before anything is
+	// measured.
 	if prepared(t.dir) {
 		if err := t.connect(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -128,7 +130,8 @@ func (t *temporal) Work(_ context.Context, started *peer.Recorder) error {
 	return w.Start()
 }
 
-// Recur makes one schedule for each. All are due at the same instants: whole multiples of the interval since 1970.
+// Recur makes one schedule for each job. All are due at the same instants: whole multiples of the interval
+// since 1970.
 func (t *temporal) Recur(ctx context.Context, jobs int, every time.Duration) error {
 	schedules := t.client.ScheduleClient()
 	g, ctx := errgroup.WithContext(ctx)
@@ -147,7 +150,8 @@ func (t *temporal) Recur(ctx context.Context, jobs int, every time.Duration) err
 	return g.Wait()
 }
 
-// Unfinished asks for workflows that run; one with a delay is executed when that is over.
+// Unfinished counts running workflows; the execution time of a workflow with a delay is when the delay is
+// over.
 func (t *temporal) Unfinished(ctx context.Context) (int, error) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	count, err := t.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{

@@ -14,17 +14,18 @@ import (
 	"time"
 )
 
-// cliVersion is not the newest: `go install` refuses v1.9.1, whose go.mod replaces a module by a folder beside it. The server
-// inside is older than the newest one too, which Hello says.
+// cliVersion is not the newest: `go install` refuses v1.9.1, because its go.mod replaces a module with a
+// folder beside it. The server inside is older than the newest one too; Hello says so.
 const (
 	cliVersion    = "v1.5.1"
 	serverVersion = "1.29.1"
 )
 
-// keepServer is how this program asks itself to be the keeper of the server.
+// keepServer is the argument with which this program starts itself as the keeper of the server.
 const keepServer = "keep-server"
 
-// program is where the server is installed, once for all runs: in CACHE, or where this user's programs keep such things.
+// program is where the server is installed, once for all runs: in CACHE, or in the cache directory of this
+// user.
 func program() (string, error) {
 	cache := os.Getenv("CACHE")
 	if cache == "" {
@@ -57,22 +58,23 @@ func install(ctx context.Context) error {
 
 func database(dir string) string { return filepath.Join(dir, "temporal.db") }
 
-// prepared says whether a program before this one has made the store.
+// prepared says whether an earlier program has made the store.
 func prepared(dir string) bool {
 	_, err := os.Stat(database(dir))
 	return err == nil
 }
 
-// The server must outlive the program that needs it first, when that is killed while others go on, and must not outlive the
-// last one. So it has a keeper, a process of its own. Every program holds a shared lock on a file while it lives; the keeper
-// ends the server when it gets that lock for itself, and holds it until all is over. Who comes meanwhile waits.
+// The server must outlive the first program that needs it, if that program is killed while others go on, and
+// must not outlive the last one. So a separate process, the keeper, runs it. Every program holds a shared
+// lock on a file while it lives; the keeper ends the server when it gets that lock exclusively, and holds the
+// lock until everything has ended. A program that starts meanwhile waits.
 const (
 	usersFile   = "users"
 	keeperFile  = "keeper"
 	addressFile = "address"
 )
 
-// hold takes the shared lock. It is let go when the process ends, however it ends.
+// hold takes the shared lock. The kernel releases it when the process ends, in whatever way.
 func hold(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, usersFile), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -81,14 +83,16 @@ func hold(dir string) (*os.File, error) {
 	return f, syscall.Flock(int(f.Fd()), syscall.LOCK_SH)
 }
 
-// address starts a keeper, which waits if there is one already, and returns where the server is when it answers.
+// address starts a keeper, which waits if there is one already, and returns the address of the server when
+// the server answers.
 func address(ctx context.Context, dir string) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
 	keeper := exec.Command(self, keepServer)
-	keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what is sent to this program's group is not meant for it
+	// Signals to the group of this program are not meant for the keeper.
+	keeper.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := keeper.Start(); err != nil {
 		return "", err
 	}
@@ -114,7 +118,7 @@ func answers(address string) bool {
 	return true
 }
 
-// keep runs the server until nobody uses it.
+// keep runs the server until no program uses it.
 func keep(dir string) error {
 	alone, err := os.OpenFile(filepath.Join(dir, keeperFile), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -128,21 +132,22 @@ func keep(dir string) error {
 		return err
 	}
 	unused := func() bool { return syscall.Flock(int(users.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil }
-	if unused() { // this one has waited for another keeper, and there is nothing left to do
+	// This keeper has waited for another one, and there is nothing left to do.
+	if unused() {
 		return nil
 	}
 	server, address, err := start(dir)
 	if err != nil {
 		return err
 	}
-	// The address is written whole or not at all.
+	// The address appears completely or not at all.
 	temporary := filepath.Join(dir, addressFile+".new")
 	err = errors.Join(os.WriteFile(temporary, []byte(address), 0o644), os.Rename(temporary, filepath.Join(dir, addressFile)))
 	for err == nil && !unused() {
 		time.Sleep(50 * time.Millisecond)
 	}
 	err = errors.Join(err, os.Remove(filepath.Join(dir, addressFile)), server.Process.Kill())
-	_ = server.Wait() // it was killed
+	_ = server.Wait() // its error says only that it was killed
 	return err
 }
 
@@ -169,7 +174,7 @@ func start(dir string) (*exec.Cmd, string, error) {
 		server.Args = append(server.Args, "--dynamic-config-value", limit+"=100000")
 	}
 	server.Stdout, server.Stderr = log, log
-	// It ends with the keeper, or to be exact with the thread that started it.
+	// The server ends with the keeper; more exactly, with the thread that started it.
 	runtime.LockOSThread()
 	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return server, "127.0.0.1:" + port, server.Start()

@@ -13,22 +13,23 @@ import (
 	"github.com/carillon-run/carillon/bench/peers/peer"
 )
 
-// What the two workflows and the activity are called.
+// Names of the two workflows and the activity.
 const (
 	once  = "bench"
 	again = "recurring"
 	sleep = "sleep"
 )
 
-// payload is a job's, which the SDK sends as it is.
+// payload is a job's payload, which the SDK sends unchanged.
 func payload(job peer.Job) json.RawMessage { return job.Payload() }
 
-// scheduled is where the server writes down what a run of a schedule is due for.
+// scheduled is where the server stores the due time of a run of a schedule.
 var scheduled = sdk.NewSearchAttributeKeyTime("TemporalScheduledStartTime")
 
 func register(w worker.Worker, started *peer.Recorder) {
 	w.RegisterWorkflowWithOptions(func(ctx workflow.Context, job peer.Job) error {
-		if job.Sleep > 0 { // a workflow may not block its worker: what takes time is an activity
+		// A workflow must not block its worker: work that takes time is an activity.
+		if job.Sleep > 0 {
 			return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sleeping), sleep, job).Get(ctx, nil)
 		}
 		if !workflow.IsReplaying(ctx) {
@@ -57,7 +58,7 @@ func register(w worker.Worker, started *peer.Recorder) {
 	}, activity.RegisterOptions{Name: sleep})
 }
 
-// sleeping: an activity that was not heard of for two seconds is given to another worker at once.
+// sleeping: an activity without a heartbeat for two seconds goes to another worker at once.
 var sleeping = workflow.ActivityOptions{
 	StartToCloseTimeout: time.Minute,
 	HeartbeatTimeout:    2 * time.Second,
