@@ -17,7 +17,7 @@ func TestEveryDefaultIsFilledIn(t *testing.T) {
 		Name: "test", Type: "test", Owner: "default", Labels: map[string]string{}, Queue: "default", Priority: 5,
 		Schedule: carillon.Schedule{At: epoch}, Target: carillon.Target{Handler: &carillon.Handler{}},
 		Retry: carillon.Retry{
-			MaxAttempts: 3, Backoff: carillon.Exponential, Delay: carillon.Duration(time.Second),
+			MaxAttempts: 3, Backoff: carillon.BackoffExponential, Delay: carillon.Duration(time.Second),
 			MaxDelay: carillon.Duration(10 * time.Minute), Jitter: 0.2, MaxCrashes: 5,
 		},
 		Overlap: carillon.OverlapSkip,
@@ -173,7 +173,7 @@ func TestWhatIsJustAllowed(t *testing.T) {
 		d.Labels = map[string]string{"k": strings.Repeat("é", 128), "empty": ""}
 		d.Payload = []byte(`"` + strings.Repeat("x", 256<<10-2) + `"`)
 		d.Priority, d.Timeout = 9, carillon.Duration(365*24*time.Hour)
-		d.Retry = carillon.Retry{MaxAttempts: 1000, Backoff: carillon.Fixed, MaxCrashes: 1000, Jitter: 1}
+		d.Retry = carillon.Retry{MaxAttempts: 1000, Backoff: carillon.BackoffFixed, MaxCrashes: 1000, Jitter: 1}
 		d.Misfire = carillon.Misfire{Policy: carillon.MisfireAll, Max: 1000, Window: carillon.Duration(366 * 24 * time.Hour)}
 		d.Retention.Runs = carillon.Duration(36500 * 24 * time.Hour)
 	})

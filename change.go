@@ -8,7 +8,7 @@ package carillon
 //
 // The store writes a row as the change gives it, with these exceptions. It writes a job's definition only if
 // its Version is not the stored one; the stored one then moves to the older versions. Namespace and Created
-// of a job stay. A run keeps the Namespace, Covers, RetryOf, Seq and Extra that it is inserted with. Only
+// of a job stay. A run keeps the Namespace, Covers, RetryOf, Seq and FlagAdditional that it is inserted with. Only
 // ended runs have Until, Ended and the two expiries; only unfinished runs have Rev, Wake and Flags. History
 // keeps Expires, the dead letters keep DeadExpires. The store does not modify the rows that the caller gives
 // it, and a change names no row twice.

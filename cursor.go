@@ -9,10 +9,10 @@ const DefaultLimit = 100
 type RunPart byte
 
 const (
-	PartUnfinished RunPart = 'u' // of all jobs: by (Due, Job), rising
-	PartEnded      RunPart = 'e' // of all jobs: by Place, falling; it follows PartUnfinished
-	PartJob        RunPart = 'j' // of one job: by (Due, Place), falling
-	PartDead       RunPart = 'd' // dead letters: by Place, falling
+	RunPartUnfinished RunPart = 'u' // of all jobs: by (Due, Job), rising
+	RunPartEnded      RunPart = 'e' // of all jobs: by Place, falling; it follows RunPartUnfinished
+	RunPartJob        RunPart = 'j' // of one job: by (Due, Place), falling
+	RunPartDead       RunPart = 'd' // dead letters: by Place, falling
 )
 
 // Unended is the Place of an unfinished run among the runs of its job: it comes before all ended runs with
@@ -32,9 +32,9 @@ type RunPos struct {
 func (p RunPos) String() string {
 	b := []byte{byte(p.Part)}
 	switch p.Part {
-	case PartUnfinished:
+	case RunPartUnfinished:
 		b = appendDigits(appendDigits(b, uint64(p.Due), idDigits), uint64(p.Job), idDigits)
-	case PartJob:
+	case RunPartJob:
 		b = appendDigits(appendDigits(b, uint64(p.Due), idDigits), uint64(p.Place), idDigits)
 	default:
 		b = appendDigits(b, uint64(p.Place), idDigits)
@@ -49,7 +49,7 @@ func (q *RunQuery) Start() (RunPos, error) {
 		return q.first(), nil
 	}
 	p, ok := parseRunPos(q.After)
-	if first := q.first().Part; !ok || p.Part != first && (p.Part != PartEnded || first != PartUnfinished) {
+	if first := q.first().Part; !ok || p.Part != first && (p.Part != RunPartEnded || first != RunPartUnfinished) {
 		return RunPos{}, invalid("cursor", q.After, "the cursor that the page before gave for the same query, unchanged")
 	}
 	return p, nil
@@ -58,11 +58,11 @@ func (q *RunQuery) Start() (RunPos, error) {
 func (q *RunQuery) first() RunPos {
 	switch {
 	case q.Dead:
-		return RunPos{Part: PartDead, Place: Unended}
+		return RunPos{Part: RunPartDead, Place: Unended}
 	case q.Job != 0:
-		return RunPos{Part: PartJob, Due: Never, Place: Unended}
+		return RunPos{Part: RunPartJob, Due: Never, Place: Unended}
 	}
-	return RunPos{Part: PartUnfinished}
+	return RunPos{Part: RunPartUnfinished}
 }
 
 func parseRunPos(s string) (RunPos, bool) {
@@ -72,17 +72,17 @@ func parseRunPos(s string) (RunPos, bool) {
 	p := RunPos{Part: RunPart(s[0])}
 	digits := s[1:]
 	switch p.Part {
-	case PartEnded, PartDead:
+	case RunPartEnded, RunPartDead:
 		place, ok := parseDigits(digits, idDigits)
 		p.Place = int64(place)
 		return p, ok && p.Place >= 0
-	case PartUnfinished, PartJob:
+	case RunPartUnfinished, RunPartJob:
 		if len(digits) != 2*idDigits {
 			return RunPos{}, false
 		}
 		due, ok1 := parseDigits(digits[:idDigits], idDigits)
 		second, ok2 := parseDigits(digits[idDigits:], idDigits)
-		if p.Due = Time(due); p.Part == PartJob {
+		if p.Due = Time(due); p.Part == RunPartJob {
 			p.Place = int64(second)
 		} else {
 			p.Job = JobID(second)
@@ -100,7 +100,7 @@ func (q *RunQuery) Wants(r *Run) bool {
 		(q.Worker == "" || q.Worker == r.Worker) &&
 		(q.From == 0 || r.ID.Due >= q.From) &&
 		(q.To == 0 || r.ID.Due < q.To) &&
-		(!q.Present || r.State != Waiting || min(r.ID.Due, r.Wake) <= q.Now)
+		(!q.Present || r.State != StateWaiting || min(r.ID.Due, r.Wake) <= q.Now)
 }
 
 func (q *RunQuery) wantsState(r *Run) bool {
@@ -140,8 +140,8 @@ func (j *Job) has(l Label) bool {
 
 // StateOf is the state of a job, given its unfinished runs: an active job without one is Finished.
 func (j *Job) StateOf(unfinished []Run) JobState {
-	if j.State == Active && len(unfinished) == 0 {
-		return Finished
+	if j.State == JobActive && len(unfinished) == 0 {
+		return JobFinished
 	}
 	return j.State
 }

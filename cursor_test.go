@@ -11,11 +11,11 @@ func TestACursorIsReadBackByTheQueryThatGaveItAndByNoOther(t *testing.T) {
 		pos RunPos
 		of  []string
 	}{
-		{RunPos{Part: PartUnfinished, Due: 1_800_000_000_000, Job: 42}, []string{"all"}},
-		{RunPos{Part: PartEnded, Place: 9}, []string{"all"}},
-		{RunPos{Part: PartJob, Due: Never, Place: Unended}, []string{"job"}},
-		{RunPos{Part: PartJob, Due: 1, Place: 2}, []string{"job"}},
-		{RunPos{Part: PartDead, Place: 3}, []string{"dead", "dead of a job"}},
+		{RunPos{Part: RunPartUnfinished, Due: 1_800_000_000_000, Job: 42}, []string{"all"}},
+		{RunPos{Part: RunPartEnded, Place: 9}, []string{"all"}},
+		{RunPos{Part: RunPartJob, Due: Never, Place: Unended}, []string{"job"}},
+		{RunPos{Part: RunPartJob, Due: 1, Place: 2}, []string{"job"}},
+		{RunPos{Part: RunPartDead, Place: 3}, []string{"dead", "dead of a job"}},
 	} {
 		for name, q := range queries {
 			q.After = c.pos.String()
@@ -54,15 +54,15 @@ func TestAJobIsSummedUpByItsLatestRunThatBegan(t *testing.T) {
 		ended      *Run
 		want       LatestState
 	}{
-		"nothing has begun":                  {[]Run{at(5, Waiting, 0)}, nil, LatestPending},
+		"nothing has begun":                  {[]Run{at(5, StateWaiting, 0)}, nil, LatestPending},
 		"nothing is left":                    {nil, nil, LatestPending},
-		"one is held":                        {[]Run{at(5, Waiting, 0), at(3, Claimed, 1)}, ended(4, Failed), LatestRunning},
-		"one runs":                           {[]Run{at(3, Running, 1)}, nil, LatestRunning},
-		"one waits for another attempt":      {[]Run{at(5, Waiting, 1)}, ended(4, Failed), LatestPending},
-		"an older one waits for another":     {[]Run{at(3, Waiting, 1)}, ended(4, Succeeded), LatestSucceeded},
-		"the last failed":                    {[]Run{at(5, Waiting, 0)}, ended(4, Failed), LatestFailed},
-		"the last was canceled when it ran":  {nil, ended(4, Canceled), LatestFailed},
-		"the last succeeded, the next waits": {[]Run{at(5, Waiting, 0)}, ended(4, Succeeded), LatestSucceeded},
+		"one is held":                        {[]Run{at(5, StateWaiting, 0), at(3, StateClaimed, 1)}, ended(4, StateFailed), LatestRunning},
+		"one runs":                           {[]Run{at(3, StateRunning, 1)}, nil, LatestRunning},
+		"one waits for another attempt":      {[]Run{at(5, StateWaiting, 1)}, ended(4, StateFailed), LatestPending},
+		"an older one waits for another":     {[]Run{at(3, StateWaiting, 1)}, ended(4, StateSucceeded), LatestSucceeded},
+		"the last failed":                    {[]Run{at(5, StateWaiting, 0)}, ended(4, StateFailed), LatestFailed},
+		"the last was canceled when it ran":  {nil, ended(4, StateCanceled), LatestFailed},
+		"the last succeeded, the next waits": {[]Run{at(5, StateWaiting, 0)}, ended(4, StateSucceeded), LatestSucceeded},
 	} {
 		if got := LatestOf(c.unfinished, c.ended); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -9,7 +9,7 @@ import (
 type Due struct {
 	Job   *Job
 	Run   Run
-	Guard *Guard // of a Guarded run
+	Guard *Guard // of a guarded run
 	// Others are the job's unfinished runs, needed only where the decision depends on them: see NeedsOthers.
 	Others []Run
 	Worker string // the worker that wants to claim the run; empty: none yet, decide without a claim
@@ -19,11 +19,11 @@ type Due struct {
 type Verdict uint8
 
 const (
-	Push   Verdict = iota + 1 // the run may start: pass it to the workers; there is nothing to commit
-	Take                      // the Change claims it for the worker
-	Ended                     // the Change ends it: skipped
-	Behind                    // the Change makes it wait for its turn
-	Stay                      // it is on hold: there is nothing to commit, and a resume passes it on
+	VerdictReady Verdict = iota + 1 // the run may start: pass it to the workers; there is nothing to commit
+	VerdictClaim                    // the Change claims it for the worker
+	VerdictEnd                      // the Change ends it: skipped
+	VerdictWait                     // the Change makes it wait for its turn
+	VerdictHold                     // it is on hold: there is nothing to commit, and a resume passes it on
 )
 
 // Decide says what happens to a due run at now. The misfire policy decides if the run is late, the overlap
@@ -31,13 +31,13 @@ const (
 // plans its successor in the same change, so that a schedule can neither stop nor fork. A run on hold stays
 // as it is, whatever its wake.
 func (d Due) Decide(now Time) (Verdict, Change) {
-	if d.Run.Has(OnHold) {
-		return Stay, Change{}
+	if d.Run.Has(FlagOnHold) {
+		return VerdictHold, Change{}
 	}
 	if first, missed := d.missed(now); missed {
-		return Ended, d.skipTo(first, now)
+		return VerdictEnd, d.skipTo(first, now)
 	}
-	if !d.Run.Has(Guarded) {
+	if !d.Run.Has(FlagGuarded) {
 		return d.start(now)
 	}
 	t := turnsOf(d.Guard)
@@ -45,39 +45,39 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 	if ready := d.Run.ready(now); d.Run.Attempt == 0 && ready > now && t.has(d.Run.ID.Due) {
 		c := d.wait(now)
 		c.Runs[0].Wake = ready
-		return Behind, c
+		return VerdictWait, c
 	}
 	if t.free(d.Run.ID.Due) && !d.crowded(t) {
 		return d.start(now)
 	}
 	if t.has(d.Run.ID.Due) { // it keeps its place, even if the policy has changed since
-		return Behind, d.wait(now)
+		return VerdictWait, d.wait(now)
 	}
 	switch d.policy(now) {
 	case OverlapQueue:
 		if len(t.Queue) > 0 {
-			return Ended, d.skip(fmt.Sprintf("overlap: %s waits already", RunID{d.Job.ID, t.Queue[0]}), now)
+			return VerdictEnd, d.skip(fmt.Sprintf("overlap: %s waits already", RunID{d.Job.ID, t.Queue[0]}), now)
 		}
 	case OverlapQueueAll:
 		if len(t.Queue) >= maxQueued && d.Run.RetryOf != 0 {
-			return Behind, d.wait(now)
+			return VerdictWait, d.wait(now)
 		}
 		if len(t.Queue) >= maxQueued {
-			return Ended, d.skip(fmt.Sprintf("overlap: %d runs wait already", maxQueued), now)
+			return VerdictEnd, d.skip(fmt.Sprintf("overlap: %d runs wait already", maxQueued), now)
 		}
 	case OverlapReplace:
-		return Behind, d.replace(t, now)
+		return VerdictWait, d.replace(t, now)
 	default:
-		return Ended, d.skip(fmt.Sprintf("overlap: %s is not finished", RunID{d.Job.ID, t.first()}), now)
+		return VerdictEnd, d.skip(fmt.Sprintf("overlap: %s is not finished", RunID{d.Job.ID, t.first()}), now)
 	}
-	return Behind, d.queue(t, now)
+	return VerdictWait, d.queue(t, now)
 }
 
 // NeedsOthers says whether the decision must read the job's other runs, and after them the guard. The
 // decision stops the other runs (replace), or waits for runs that ran side by side with this one before an
 // edit.
 func (d *Due) NeedsOthers() bool {
-	if !d.Run.Has(Guarded) {
+	if !d.Run.Has(FlagGuarded) {
 		return false
 	}
 	t := turnsOf(d.Guard)
@@ -107,7 +107,7 @@ func (d Due) policy(now Time) Overlap {
 
 // missed applies the misfire policy to a run by the clock that was never claimed.
 func (d Due) missed(now Time) (first Time, missed bool) {
-	if d.Run.Attempt > 0 || !d.Run.ByClock() || d.Run.Has(Planned) || !d.Run.Has(Missable) {
+	if d.Run.Attempt > 0 || !d.Run.ByClock() || d.Run.Has(FlagPlanned) || !d.Run.Has(FlagMisfirePolicy) {
 		return 0, false
 	}
 	first = d.Job.Misfire.first(&d.Job.Schedule, d.Run.Covers, now)
@@ -117,7 +117,7 @@ func (d Due) missed(now Time) (first Time, missed bool) {
 // skipTo records the due times before first as missed and plans first. If first is 0, it plans the next due
 // time after now.
 func (d Due) skipTo(first, now Time) Change {
-	run := d.Run.End(Skipped, "missed: no worker could run it at its time", now)
+	run := d.Run.End(StateSkipped, "missed: no worker could run it at its time", now)
 	run.About = d.Job.about()
 	next, until := first, first-1
 	if first == 0 {
@@ -138,10 +138,10 @@ func (d Due) skipTo(first, now Time) Change {
 
 func (d Due) start(now Time) (Verdict, Change) {
 	if d.Worker == "" {
-		return Push, Change{}
+		return VerdictReady, Change{}
 	}
 	at, t := now, turns{}
-	if d.Run.Has(Guarded) {
+	if d.Run.Has(FlagGuarded) {
 		t = turnsOf(d.Guard)
 		at = max(at, t.Claimed+1)
 	}
@@ -152,16 +152,16 @@ func (d Due) start(now Time) (Verdict, Change) {
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
-	if run.Has(Guarded) && t.Holder != run.ID.Due { // a retry has its turn already
+	if run.Has(FlagGuarded) && t.Holder != run.ID.Due { // a retry has its turn already
 		t = t.without(run.ID.Due)
 		t.Holder, t.Claimed = run.ID.Due, run.Claimed
 		c.Guards = []Guard{t.guard(*d.Guard)}
 	}
-	return Take, c
+	return VerdictClaim, c
 }
 
 func (d Due) skip(reason string, now Time) Change {
-	run := d.Run.End(Skipped, reason, now).expire(d.Job)
+	run := d.Run.End(StateSkipped, reason, now).expire(d.Job)
 	run.About = d.Job.about()
 	c := Change{Runs: []Run{run}}
 	if next := d.plan(&c.Runs[0], false); next != nil {
@@ -206,16 +206,16 @@ func (d Due) replace(t turns, now Time) Change {
 		switch {
 		case !t.has(other.ID.Due), other.RetryOf != 0:
 			continue
-		case other.State == Waiting && other.Attempt > 0: // between two attempts: nothing has to stop first
-			other = other.ended(d.Job, Canceled, reason, now)
+		case other.State == StateWaiting && other.Attempt > 0: // between two attempts: nothing has to stop first
+			other = other.ended(d.Job, StateCanceled, reason, now)
 			line = line.ended(&other)
-		case other.State == Waiting:
-			other = other.ended(d.Job, Skipped, reason, now)
+		case other.State == StateWaiting:
+			other = other.ended(d.Job, StateSkipped, reason, now)
 			line = line.without(other.ID.Due)
-		case other.Has(Stop):
+		case other.Has(FlagStop):
 			continue
 		default:
-			other.Flags |= Stop
+			other.Flags |= FlagStop
 			other.Reason = reason
 		}
 		c.Runs = append(c.Runs, other)
@@ -231,7 +231,7 @@ func (d Due) replace(t turns, now Time) Change {
 // unbegun counts the runs by the clock that replace ends before they began.
 func (d Due) unbegun(t turns) (n int) {
 	for i := range d.Others {
-		if other := &d.Others[i]; other.ByClock() && other.State == Waiting && other.Attempt == 0 && t.has(other.ID.Due) {
+		if other := &d.Others[i]; other.ByClock() && other.State == StateWaiting && other.Attempt == 0 && t.has(other.ID.Due) {
 			n++
 		}
 	}
@@ -247,10 +247,10 @@ func (r Run) ended(job *Job, state State, reason string, now Time) Run {
 // plan returns the successor of run by the schedule and marks run as planned. It returns nil if run is not by
 // the clock, has a successor already, or is the last one.
 func (d Due) plan(run *Run, counts bool) *Run {
-	if !run.ByClock() || run.Has(Planned) || !d.Job.Schedule.Recurring() {
+	if !run.ByClock() || run.Has(FlagPlanned) || !d.Job.Schedule.Recurring() {
 		return nil
 	}
-	run.Flags |= Planned
+	run.Flags |= FlagPlanned
 	due := d.Job.Schedule.Next(run.Covers)
 	next := d.successor(due, counts)
 	if due == 0 || d.usedUp(&next) {
@@ -278,7 +278,7 @@ func (d Due) successor(due Time, counts bool) Run {
 // leaveTurn takes a guarded run out of its guard, and adds the guard to the change, so that the store
 // compares it.
 func (d Due) leaveTurn(c Change) Change {
-	if d.Run.Has(Guarded) && d.Guard != nil {
+	if d.Run.Has(FlagGuarded) && d.Guard != nil {
 		c.Guards = []Guard{turnsOf(d.Guard).ended(&d.Run).guard(*d.Guard)}
 	}
 	return c
@@ -288,7 +288,7 @@ func (d Due) leaveTurn(c Change) Change {
 // without it.
 func Settle(run Run, guard *Guard) Change {
 	c := Change{Runs: []Run{run}}
-	if run.State.Ended() && run.Has(Guarded) && guard != nil {
+	if run.State.Ended() && run.Has(FlagGuarded) && guard != nil {
 		c.Guards = []Guard{turnsOf(guard).ended(&run).guard(*guard)}
 	}
 	return c

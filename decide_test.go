@@ -17,11 +17,11 @@ func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
 	verdict, c := carillon.Due{Job: job, Run: run, Guard: line(job, 0), Worker: worker}.Decide(minute(1) + 5)
 
 	claimed, next := run, planned(job, minute(2))
-	claimed.State, claimed.Worker, claimed.Claimed, claimed.Attempt = carillon.Claimed, worker, minute(1)+5, 1
-	claimed.Flags |= carillon.Planned
+	claimed.State, claimed.Worker, claimed.Claimed, claimed.Attempt = carillon.StateClaimed, worker, minute(1)+5, 1
+	claimed.Flags |= carillon.FlagPlanned
 	next.Seq, next.Rev = 4, 0
 	want := carillon.Change{Runs: []carillon.Run{claimed, next}, Guards: []carillon.Guard{*line(job, minute(1))}}
-	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(carillon.Guard{}, "Value")); verdict != carillon.Take || diff != "" {
+	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(carillon.Guard{}, "Value")); verdict != carillon.VerdictClaim || diff != "" {
 		t.Errorf("verdict %d (-want +got):\n%s", verdict, diff)
 	}
 	expectChange(t, c, "1m r5 v1 claimed guarded planned #1 seq 3", "2m r0 v1 waiting guarded seq 4", "turn r9 of 1m")
@@ -30,7 +30,7 @@ func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
 func TestWithoutAWorkerADueRunIsOnlyPassedOn(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
 	verdict, c := carillon.Due{Job: job, Run: planned(job, minute(1))}.Decide(minute(1))
-	if verdict != carillon.Push {
+	if verdict != carillon.VerdictReady {
 		t.Errorf("verdict %d, want push", verdict)
 	}
 	expectChange(t, c)
@@ -65,11 +65,11 @@ func TestNothingBecomesOfARunOnHold(t *testing.T) {
 		} {
 			job := newJob(t, minutely(overlap))
 			run := of(job)
-			run.Flags |= carillon.OnHold
+			run.Flags |= carillon.FlagOnHold
 			for _, by := range []string{"", worker} {
 				due := carillon.Due{Job: job, Run: run, Guard: line(job, 0), Worker: by}
 				verdict, c := due.Decide(minute(90))
-				if verdict != carillon.Stay || len(c.Runs)+len(c.Guards) > 0 || c.Job != nil {
+				if verdict != carillon.VerdictHold || len(c.Runs)+len(c.Guards) > 0 || c.Job != nil {
 					t.Errorf("%s, %s, worker %q: verdict %d, %+v", overlap, name, by, verdict, c)
 				}
 			}
@@ -79,9 +79,9 @@ func TestNothingBecomesOfARunOnHold(t *testing.T) {
 
 func TestWhatEveryPolicySaysToEveryTurn(t *testing.T) {
 	const (
-		take   = carillon.Take
-		ended  = carillon.Ended
-		behind = carillon.Behind
+		take   = carillon.VerdictClaim
+		ended  = carillon.VerdictEnd
+		behind = carillon.VerdictWait
 	)
 	for policy, verdicts := range map[carillon.Overlap][]carillon.Verdict{
 		// In the order of guards: free, own, own, other, one waits, waits, behind, next, other, other waits.
@@ -124,7 +124,7 @@ func othersIn(job *carillon.Job, holder int, queue []int) (others []carillon.Run
 	}
 	for _, n := range queue {
 		if run := planned(job, minute(n)); n != 5 {
-			run.Flags |= carillon.Planned
+			run.Flags |= carillon.FlagPlanned
 			others = append(others, run)
 		}
 	}
@@ -136,29 +136,29 @@ func checkDecision(t *testing.T, d carillon.Due, verdict carillon.Verdict, c car
 	t.Helper()
 	run, next := c.Runs[0], c.Runs[1]
 	states := map[carillon.Verdict]carillon.State{
-		carillon.Take: carillon.Claimed, carillon.Ended: carillon.Skipped, carillon.Behind: carillon.Waiting,
+		carillon.VerdictClaim: carillon.StateClaimed, carillon.VerdictEnd: carillon.StateSkipped, carillon.VerdictWait: carillon.StateWaiting,
 	}
-	if run.ID != d.Run.ID || run.State != states[verdict] || !run.Has(carillon.Planned) || run.Rev != d.Run.Rev {
+	if run.ID != d.Run.ID || run.State != states[verdict] || !run.Has(carillon.FlagPlanned) || run.Rev != d.Run.Rev {
 		t.Errorf("the run became %s", tellRun(&run))
 	}
 	seq := int32(1)
-	if verdict == carillon.Ended {
+	if verdict == carillon.VerdictEnd {
 		seq = 0 // a skipped run does not count for max_runs
 	}
-	if next.Covers != minute(6) || next.ID.Due != minute(6) || next.State != carillon.Waiting || next.Seq != seq || next.Rev != 0 {
+	if next.Covers != minute(6) || next.ID.Due != minute(6) || next.State != carillon.StateWaiting || next.Seq != seq || next.Rev != 0 {
 		t.Errorf("the successor is %s, covers %s, number %d", tellRun(&next), since(next.Covers), next.Seq)
 	}
-	if !d.Run.Has(carillon.Guarded) {
+	if !d.Run.Has(carillon.FlagGuarded) {
 		return
 	}
 	holder, beside, queue := turns(d.Guard)
-	if verdict == carillon.Take && holder == d.Run.ID.Due {
+	if verdict == carillon.VerdictClaim && holder == d.Run.ID.Due {
 		if len(c.Guards) != 0 {
 			t.Errorf("a run that has its turn already writes the guard")
 		}
 		return
 	}
-	if verdict == carillon.Behind && slices.Contains(queue, d.Run.ID.Due) {
+	if verdict == carillon.VerdictWait && slices.Contains(queue, d.Run.ID.Due) {
 		if len(c.Guards) != 0 {
 			t.Errorf("a run that has its place already writes the guard")
 		}
@@ -170,12 +170,12 @@ func checkDecision(t *testing.T, d carillon.Due, verdict carillon.Verdict, c car
 	nowHolder, _, nowQueue := turns(&c.Guards[0])
 	waits := slices.Contains(nowQueue, d.Run.ID.Due)
 	switch {
-	case verdict == carillon.Take && (nowHolder != d.Run.ID.Due || waits),
-		verdict == carillon.Behind && (nowHolder != holder || !waits),
-		verdict == carillon.Ended && (nowHolder != holder || !slices.Equal(nowQueue, queue)):
+	case verdict == carillon.VerdictClaim && (nowHolder != d.Run.ID.Due || waits),
+		verdict == carillon.VerdictWait && (nowHolder != holder || !waits),
+		verdict == carillon.VerdictEnd && (nowHolder != holder || !slices.Equal(nowQueue, queue)):
 		t.Errorf("verdict %d turns %s into %s", verdict, d.Guard.Value, c.Guards[0].Value)
 	}
-	if verdict == carillon.Behind && run.Wake != minute(5).Add(30*time.Second) && nowHolder != 0 {
+	if verdict == carillon.VerdictWait && run.Wake != minute(5).Add(30*time.Second) && nowHolder != 0 {
 		t.Errorf("nobody looks again before %s", since(run.Wake))
 	}
 }
@@ -211,11 +211,11 @@ func TestAQueueIsBounded(t *testing.T) {
 		queue = append(queue, minute(-2000+n))
 	}
 	verdict, c := carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue...)}.Decide(minute(5))
-	if verdict != carillon.Ended || c.Runs[0].Reason != "overlap: 1000 runs wait already" {
+	if verdict != carillon.VerdictEnd || c.Runs[0].Reason != "overlap: 1000 runs wait already" {
 		t.Errorf("verdict %d, reason %q", verdict, c.Runs[0].Reason)
 	}
 	verdict, _ = carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue[1:]...)}.Decide(minute(5))
-	if verdict != carillon.Behind {
+	if verdict != carillon.VerdictWait {
 		t.Errorf("with room for one: verdict %d", verdict)
 	}
 }
@@ -225,9 +225,9 @@ func TestReplaceStopsWhoRunsAndEndsWhoWaits(t *testing.T) {
 	by := "replaced by " + runID(job, minute(5))
 	run := planned(job, minute(5))
 	waits := planned(job, minute(4))
-	waits.Flags |= carillon.Planned
+	waits.Flags |= carillon.FlagPlanned
 	stopping := claimed(planned(job, minute(3)))
-	stopping.Flags |= carillon.Stop
+	stopping.Flags |= carillon.FlagStop
 	for name, c := range map[string]struct {
 		guard  *carillon.Guard
 		others []carillon.Run
@@ -259,7 +259,7 @@ func TestReplaceStopsWhoRunsAndEndsWhoWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdict, change := carillon.Due{Job: job, Run: run, Guard: c.guard, Others: c.others}.Decide(minute(5))
-			if verdict != carillon.Behind {
+			if verdict != carillon.VerdictWait {
 				t.Errorf("verdict %d", verdict)
 			}
 			wakes := " wakes 5m30s"
@@ -318,7 +318,7 @@ func TestARunThatIsReplacedBeforeItBeganDoesNotCountForMaxRuns(t *testing.T) {
 	run.Seq = 1
 	for n := 3; n < 10; n++ { // each replaces the run before it, which has not begun
 		verdict, c := carillon.Due{Job: job, Run: run, Guard: &guard, Others: others}.Decide(run.ID.Due)
-		if verdict != carillon.Behind || len(c.Runs) < 2 || c.Runs[1].Covers != minute(n) {
+		if verdict != carillon.VerdictWait || len(c.Runs) < 2 || c.Runs[1].Covers != minute(n) {
 			t.Fatalf("%s, the second of three to begin: verdict %d, %v", since(run.Covers), verdict, tell(c))
 		}
 		others, guard, run = []carillon.Run{holder, c.Runs[0]}, c.Guards[0], c.Runs[1]

@@ -75,9 +75,9 @@ type Report struct {
 type Receipt string
 
 const (
-	Recorded Receipt = "recorded" // now or earlier: a repeated report is recorded once
-	Refused  Receipt = "refused"  // the attempt no longer holds its run
-	Again    Receipt = "again"    // its lines could not be stored now: send them again
+	ReceiptRecorded Receipt = "recorded" // now or earlier: a repeated report is recorded once
+	ReceiptRefused  Receipt = "refused"  // the attempt no longer holds its run
+	ReceiptAgain    Receipt = "again"    // its lines could not be stored now: send them again
 )
 
 // Orders are the answer to a beat.
@@ -101,7 +101,7 @@ func NodeAddresses(members []Member, now Time) []string {
 	var fresh, rest []string
 	for i := range members {
 		switch m := &members[i]; {
-		case m.Kind != KindNode || m.Addr == "":
+		case m.Kind != MemberNode || m.Addr == "":
 		case now.Sub(m.Beat) <= 2*BeatEvery:
 			fresh = append(fresh, m.Addr)
 		default:

@@ -11,12 +11,12 @@ import (
 func TestWorkersAreToldFirstOfNodesThatBeatLately(t *testing.T) {
 	now := carillon.Time(1_000_000)
 	node := func(addr string, ago time.Duration) carillon.Member {
-		return carillon.Member{Kind: carillon.KindNode, Addr: addr, Beat: now.Add(-ago)}
+		return carillon.Member{Kind: carillon.MemberNode, Addr: addr, Beat: now.Add(-ago)}
 	}
 	members := []carillon.Member{
 		node("killed", 3*time.Second), node("a", 0), node("frozen", 6*time.Second), node("b", 2*time.Second), node("ahead", -time.Second),
 		node("", 0),
-		{Kind: carillon.KindWorker, Addr: "worker", Beat: now},
+		{Kind: carillon.MemberWorker, Addr: "worker", Beat: now},
 	}
 	firsts := map[string]bool{}
 	for range 200 {

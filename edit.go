@@ -65,14 +65,14 @@ func (e *edit) move(moved bool) {
 		next = e.replan()
 	}
 	for _, run := range e.was.Runs {
-		switch planned := run.ByClock() && !run.Has(Planned); {
-		case run.Attempt > 0 || run.State != Waiting:
+		switch planned := run.ByClock() && !run.Has(FlagPlanned); {
+		case run.Attempt > 0 || run.State != StateWaiting:
 			e.begun = append(e.begun, run)
 		case moved && planned && next != nil && next.Covers == run.Covers:
 			next = nil // the run stands for the same due time in both schedules
 			e.rest = append(e.rest, run.moveTo(&e.job))
 		case moved && planned:
-			e.ended = append(e.ended, run.ended(&e.job, Canceled, "the schedule was changed", e.now).through(&e.was.Job.Schedule, e.now))
+			e.ended = append(e.ended, run.ended(&e.job, StateCanceled, "the schedule was changed", e.now).through(&e.was.Job.Schedule, e.now))
 			e.turns = e.turns.without(run.ID.Due)
 		default:
 			e.rest = append(e.rest, run.moveTo(&e.job))
@@ -87,7 +87,7 @@ func (e *edit) move(moved bool) {
 func (r Run) moveTo(job *Job) Run {
 	r.Version, r.Queue, r.Priority, r.About = job.Version, job.Queue, int8(job.Priority), job.about()
 	if job.Misfire.Policy != MisfireOnce {
-		r.Flags |= Missable
+		r.Flags |= FlagMisfirePolicy
 	}
 	return r
 }
@@ -107,7 +107,7 @@ func (e *edit) replan() *Run {
 	for _, run := range e.was.Runs {
 		if run.ByClock() {
 			seq = max(seq, run.Seq)
-			if run.Has(Planned) { // it counts, and its time has passed
+			if run.Has(FlagPlanned) { // it counts, and its time has passed
 				seq, after = max(seq, run.Seq+1), max(after, run.Covers)
 			}
 		}
@@ -129,8 +129,8 @@ func (e *edit) replan() *Run {
 	if due != covers { // see unused
 		e.turns.Named, run.Wake = run.ID.Due, run.ready(e.now)
 	}
-	run.Flags |= Extra // its due time is not the one that the job row was first written with
-	if e.job.State == Paused {
+	run.Flags |= FlagAdditional // its due time is not the one that the job row was first written with
+	if e.job.State == JobPaused {
 		run = run.hold(e.now)
 	}
 	return &run
@@ -149,25 +149,25 @@ func (e *edit) guard() {
 		}
 		return
 	}
-	if slices.ContainsFunc(begun, func(r Run) bool { return !r.Has(Guarded) }) {
+	if slices.ContainsFunc(begun, func(r Run) bool { return !r.Has(FlagGuarded) }) {
 		e.begun = begun
 	}
 	for i := range e.begun {
-		if run := &e.begun[i]; !run.Has(Guarded) {
-			run.Flags |= Guarded
+		if run := &e.begun[i]; !run.Has(FlagGuarded) {
+			run.Flags |= FlagGuarded
 			e.turns = e.turns.with(run.ID.Due)
 		}
 	}
 	for i := range e.rest {
-		e.rest[i].Flags |= Guarded
+		e.rest[i].Flags |= FlagGuarded
 	}
 }
 
 // letGo takes a run out of the guard. If the run waited for its turn, it need not wait any longer.
 func (r Run) letGo(t turns, now Time) (Run, turns) {
-	if t.has(r.ID.Due) && !r.Has(OnHold) {
+	if t.has(r.ID.Due) && !r.Has(FlagOnHold) {
 		r.Wake = r.ready(now)
 	}
-	r.Flags &^= Guarded
+	r.Flags &^= FlagGuarded
 	return r, t.without(r.ID.Due)
 }

@@ -119,9 +119,9 @@ func numbered(run carillon.Run, seq int32) carillon.Run {
 
 func TestAnEditOfAPausedJobPlansOnHold(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	job.State = carillon.Paused
+	job.State = carillon.JobPaused
 	run := planned(job, minute(1))
-	run.Flags, run.Wake = run.Flags|carillon.OnHold, carillon.Never
+	run.Flags, run.Wake = run.Flags|carillon.FlagOnHold, carillon.Never
 	c := change(t, whole(job, nil, run), minute(4), func(d *carillon.Definition) { d.Schedule.Cron, d.Schedule.Every = "@hourly", 0 })
 	expectChange(t, c, "job v2 paused", "1m r5 v1 canceled until 4m: the schedule was changed", "1h r0 v2 waiting on-hold wakes never")
 }
@@ -176,7 +176,7 @@ func TestAMovedOneOff(t *testing.T) {
 func TestAMovedOneOffLeavesTheLine(t *testing.T) {
 	job := newJob(t, once(minute(9)))
 	waits := planned(job, minute(9))
-	waits.Flags, waits.Wake = waits.Flags|carillon.Guarded, minute(9).Add(30*time.Second)
+	waits.Flags, waits.Wake = waits.Flags|carillon.FlagGuarded, minute(9).Add(30*time.Second)
 	w := whole(job, line(job, minute(8), minute(9)), waits, manual(job, minute(8)).Claim(worker, minute(8)))
 	c := change(t, w, minute(10), func(d *carillon.Definition) { d.Schedule.At = minute(20) })
 	expectChange(t, c, "job v2 active", "9m r5 v1 canceled guarded: the schedule was changed", "20m r0 v2 waiting guarded", "turn r9 of 8m")
@@ -236,23 +236,23 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 		}
 		return d.Decide(minute(6))
 	}
-	if verdict, c := decide(first, first, second); verdict != carillon.Behind {
+	if verdict, c := decide(first, first, second); verdict != carillon.VerdictWait {
 		t.Errorf("its turn, but another still runs: verdict %d, %v", verdict, tell(c))
 	} else {
 		expectChange(t, c, "1m r5 v1 waiting guarded planned #1 wakes 6m30s")
 	}
 	other := retrying(planned(job, minute(2)), minute(5))
-	if verdict, c := decide(first, first, other); verdict != carillon.Take {
+	if verdict, c := decide(first, first, other); verdict != carillon.VerdictClaim {
 		t.Errorf("its turn, and nobody runs: verdict %d, %v", verdict, tell(c))
 	}
-	if verdict, c := decide(other, first, other); verdict != carillon.Behind {
+	if verdict, c := decide(other, first, other); verdict != carillon.VerdictWait {
 		t.Errorf("not its turn: verdict %d, %v", verdict, tell(c))
 	}
-	c := carillon.Settle(first.Claim(worker, minute(7)).End(carillon.Succeeded, "", minute(7)), guard)
+	c := carillon.Settle(first.Claim(worker, minute(7)).End(carillon.StateSucceeded, "", minute(7)), guard)
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #2", "turn r9 of 2m")
 	// A run that is due meanwhile is skipped, or stops both.
 	_, c = carillon.Due{Job: job, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
-	if c.Runs[0].State != carillon.Skipped {
+	if c.Runs[0].State != carillon.StateSkipped {
 		t.Errorf("%v", tell(c))
 	}
 	replace := newJob(t, minutely(carillon.OverlapReplace))
@@ -275,7 +275,7 @@ func TestAOneOffWithTwoRunsComesUnderTheGuardWhenOverlapIsForbidden(t *testing.T
 func TestAnEditedMisfirePolicyReachesThePlannedRun(t *testing.T) {
 	job := newJob(t, once(minute(9)))
 	c := change(t, whole(job, nil, planned(job, minute(9))), minute(4), func(d *carillon.Definition) { d.Misfire.Policy = carillon.MisfireSkip })
-	if verdict, _ := (carillon.Due{Job: c.Job, Run: c.Runs[0], Worker: worker}).Decide(minute(20)); verdict != carillon.Ended {
+	if verdict, _ := (carillon.Due{Job: c.Job, Run: c.Runs[0], Worker: worker}).Decide(minute(20)); verdict != carillon.VerdictEnd {
 		t.Errorf("verdict %d: it is eleven minutes late, and the policy is skip", verdict)
 	}
 }

@@ -19,12 +19,12 @@ type Outcome struct {
 type OutcomeKind uint8
 
 const (
-	Success OutcomeKind = iota + 1
-	Retriable
-	Fatal
-	Stopped // a caller or a replacing run asked it to stop, and it is gone
-	Lost    // its worker released it: lease over, shutdown. Costs no attempt
-	Crashed // its worker died
+	OutcomeSuccess OutcomeKind = iota + 1
+	OutcomeRetriable
+	OutcomeFatal
+	OutcomeStopped // a caller or a replacing run asked it to stop, and it is gone
+	OutcomeLost    // its worker released it: lease over, shutdown. Costs no attempt
+	OutcomeCrashed // its worker died
 )
 
 // Claim gives a waiting run to a worker. A run that waited for its turn has a wake in the future; from its
@@ -33,7 +33,7 @@ const (
 // even if the clock does, because the fence is made from it.
 func (r Run) Claim(worker string, now Time) Run {
 	r.Wake = min(r.Wake, now)
-	r.State, r.Worker, r.Reason, r.Claimed, r.Started = Claimed, worker, "", max(now, r.Claimed), 0
+	r.State, r.Worker, r.Reason, r.Claimed, r.Started = StateClaimed, worker, "", max(now, r.Claimed), 0
 	r.Attempt++
 	return r
 }
@@ -41,18 +41,18 @@ func (r Run) Claim(worker string, now Time) Run {
 // Plain says that a due run needs no decision: it has no guard, and the misfire policy does not apply to it
 // or the run is not late enough for it.
 func (r *Run) Plain(now Time) bool {
-	return !r.Has(Guarded) && (!r.Has(Missable) || r.Attempt > 0 || !r.ByClock() || now.Sub(r.Covers) < MinEvery)
+	return !r.Has(FlagGuarded) && (!r.Has(FlagMisfirePolicy) || r.Attempt > 0 || !r.ByClock() || now.Sub(r.Covers) < MinEvery)
 }
 
 // Begin records that a claimed run has begun. A short run ends before this is written.
 func (r Run) Begin(started Time) Run {
-	r.State, r.Started = Running, started
+	r.State, r.Started = StateRunning, started
 	return r
 }
 
 // End makes the run terminal.
 func (r Run) End(state State, reason string, now Time) Run {
-	r.State, r.Reason, r.Ended, r.Wake, r.Flags = state, reason, now, 0, r.Flags&^(OnHold|Stop)
+	r.State, r.Reason, r.Ended, r.Wake, r.Flags = state, reason, now, 0, r.Flags&^(FlagOnHold|FlagStop)
 	return r
 }
 
@@ -66,25 +66,25 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	}
 	r.About, r.Reason = job.about(), o.Reason
 	switch o.Kind {
-	case Success:
-		return r.End(Succeeded, "", now).expire(job)
-	case Retriable, Fatal:
+	case OutcomeSuccess:
+		return r.End(StateSucceeded, "", now).expire(job)
+	case OutcomeRetriable, OutcomeFatal:
 		r.Failures++
-	case Lost:
+	case OutcomeLost:
 		r.Losses++
-	case Crashed:
+	case OutcomeCrashed:
 		r.Losses++
 		r.Crashes++
 	}
 	switch {
-	case o.Kind == Stopped, r.Has(Stop):
-		return r.End(Canceled, o.Reason, now).expire(job)
-	case o.Kind == Fatal, o.Kind == Retriable && int(r.Failures) >= job.Retry.MaxAttempts:
-		return r.End(Failed, o.Reason, now).expire(job)
+	case o.Kind == OutcomeStopped, r.Has(FlagStop):
+		return r.End(StateCanceled, o.Reason, now).expire(job)
+	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && int(r.Failures) >= job.Retry.MaxAttempts:
+		return r.End(StateFailed, o.Reason, now).expire(job)
 	case int(r.Crashes) >= job.Retry.MaxCrashes:
-		return r.End(Failed, "quarantined: its worker died "+plural(int(r.Crashes), "time")+" while it ran", now).expire(job)
-	case r.Has(Last):
-		return r.End(Canceled, afterCancel+o.Reason, now).expire(job)
+		return r.End(StateFailed, "quarantined: its worker died "+plural(int(r.Crashes), "time")+" while it ran", now).expire(job)
+	case r.Has(FlagNoRetry):
+		return r.End(StateCanceled, afterCancel+o.Reason, now).expire(job)
 	}
 	return r.again(job, o, now, random)
 }
@@ -92,11 +92,11 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 // again puts the run back to waiting. A lost run does not wait, because the loss was not its fault: it wakes
 // at its due time, so that it comes before every run that is due later.
 func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
-	r.State, r.Worker, r.Wake = Waiting, "", min(r.ID.Due, now)
-	if o.Kind == Retriable {
+	r.State, r.Worker, r.Wake = StateWaiting, "", min(r.ID.Due, now)
+	if o.Kind == OutcomeRetriable {
 		r.Wake = now.Add(max(job.Retry.After(int(r.Failures), random), o.RetryAfter))
 	}
-	if r.Has(OnHold) && r.Wake <= now {
+	if r.Has(FlagOnHold) && r.Wake <= now {
 		r.Wake = Never
 	}
 	return r
@@ -110,12 +110,12 @@ func (r *Run) Records(attempt Held, o *Outcome) bool {
 		return false
 	}
 	switch o.Kind {
-	case Success:
-		return r.State == Succeeded
-	case Stopped:
-		return r.State == Canceled
+	case OutcomeSuccess:
+		return r.State == StateSucceeded
+	case OutcomeStopped:
+		return r.State == StateCanceled
 	}
-	return r.State != Succeeded && (r.Reason == o.Reason || r.Reason == afterCancel+o.Reason)
+	return r.State != StateSucceeded && (r.Reason == o.Reason || r.Reason == afterCancel+o.Reason)
 }
 
 // afterCancel begins the reason of a run that would have had another attempt if its job had not been
@@ -126,7 +126,7 @@ func (r Run) expire(job *Job) Run {
 	if keep := job.Retention.Runs; keep != 0 {
 		r.Expires = r.Ended.Add(keep.Std())
 	}
-	if keep := job.Retention.DeadLetters; keep != 0 && r.State == Failed {
+	if keep := job.Retention.DeadLetters; keep != 0 && r.State == StateFailed {
 		r.DeadExpires = r.Ended.Add(keep.Std())
 	}
 	return r

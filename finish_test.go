@@ -11,14 +11,14 @@ import (
 )
 
 var kinds = map[carillon.OutcomeKind]string{
-	carillon.Success: "success", carillon.Retriable: "retriable", carillon.Fatal: "fatal", carillon.Stopped: "stopped",
-	carillon.Lost: "lost", carillon.Crashed: "crashed",
+	carillon.OutcomeSuccess: "success", carillon.OutcomeRetriable: "retriable", carillon.OutcomeFatal: "fatal", carillon.OutcomeStopped: "stopped",
+	carillon.OutcomeLost: "lost", carillon.OutcomeCrashed: "crashed",
 }
 
 func TestWhatEveryOutcomeMakesOfEveryRun(t *testing.T) {
 	const (
-		waiting, succeeded = carillon.Waiting, carillon.Succeeded
-		failed, canceled   = carillon.Failed, carillon.Canceled
+		waiting, succeeded = carillon.StateWaiting, carillon.StateSucceeded
+		failed, canceled   = carillon.StateFailed, carillon.StateCanceled
 	)
 	type states = map[carillon.OutcomeKind]carillon.State
 	for name, c := range map[string]struct {
@@ -30,17 +30,17 @@ func TestWhatEveryOutcomeMakesOfEveryRun(t *testing.T) {
 		"the last failure":  {0, 2, 0, states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
 		"the last crash":    {0, 0, 2, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: failed}},
 		"many losses":       {0, 0, 3, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: failed}},
-		"asked to stop":     {carillon.Stop, 0, 0, states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled}},
+		"asked to stop":     {carillon.FlagStop, 0, 0, states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled}},
 		"asked to stop, the last failure": {
-			carillon.Stop, 2, 2, states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
+			carillon.FlagStop, 2, 2, states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
 		},
-		"no further attempt": {carillon.Last, 0, 0, states{1: succeeded, 2: canceled, 3: failed, 4: canceled, 5: canceled, 6: canceled}},
+		"no further attempt": {carillon.FlagNoRetry, 0, 0, states{1: succeeded, 2: canceled, 3: failed, 4: canceled, 5: canceled, 6: canceled}},
 		"no further attempt, the last failure": {
-			carillon.Last, 2, 2, states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: canceled, 6: failed},
+			carillon.FlagNoRetry, 2, 2, states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: canceled, 6: failed},
 		},
-		"on hold": {carillon.OnHold, 0, 0, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
+		"on hold": {carillon.FlagOnHold, 0, 0, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
 		"on hold, stop and last": {
-			carillon.OnHold | carillon.Stop | carillon.Last, 0, 0,
+			carillon.FlagOnHold | carillon.FlagStop | carillon.FlagNoRetry, 0, 0,
 			states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
 		},
 	} {
@@ -72,11 +72,11 @@ func checkFinish(t *testing.T, job *carillon.Job, run carillon.Run, kind carillo
 	counts := func(r carillon.Run) [4]int32 { return [4]int32{r.Attempt, r.Failures, r.Losses, r.Crashes} }
 	expected := counts(run)
 	switch kind {
-	case carillon.Retriable, carillon.Fatal:
+	case carillon.OutcomeRetriable, carillon.OutcomeFatal:
 		expected[1]++
-	case carillon.Lost:
+	case carillon.OutcomeLost:
 		expected[2]++
-	case carillon.Crashed:
+	case carillon.OutcomeCrashed:
 		expected[2]++
 		expected[3]++
 	}
@@ -87,7 +87,7 @@ func checkFinish(t *testing.T, job *carillon.Job, run carillon.Run, kind carillo
 		t.Errorf("changed what it should not: %+v", got)
 	}
 	if got.State.Ended() {
-		if got.Ended != now || got.Wake != 0 || got.Has(carillon.OnHold) || got.Has(carillon.Stop) || got.Worker != run.Worker || got.About == nil {
+		if got.Ended != now || got.Wake != 0 || got.Has(carillon.FlagOnHold) || got.Has(carillon.FlagStop) || got.Worker != run.Worker || got.About == nil {
 			t.Errorf("the record: %+v", got)
 		}
 		return
@@ -95,12 +95,12 @@ func checkFinish(t *testing.T, job *carillon.Job, run carillon.Run, kind carillo
 	if got.Ended != 0 || got.Worker != "" || got.Flags != run.Flags {
 		t.Errorf("the waiting run: %+v", got)
 	}
-	switch retry := kind == carillon.Retriable; {
+	switch retry := kind == carillon.OutcomeRetriable; {
 	case retry && (got.Wake < now.Add(time.Second) || got.Wake > now.Add(5*time.Second)):
 		t.Errorf("tried again at %s", since(got.Wake))
-	case !retry && !run.Has(carillon.OnHold) && got.Wake > now:
+	case !retry && !run.Has(carillon.FlagOnHold) && got.Wake > now:
 		t.Errorf("a loss waits until %s", since(got.Wake))
-	case !retry && run.Has(carillon.OnHold) && got.Wake != carillon.Never:
+	case !retry && run.Has(carillon.FlagOnHold) && got.Wake != carillon.Never:
 		t.Errorf("on hold, and wakes at %s", since(got.Wake))
 	}
 }
@@ -109,15 +109,15 @@ func TestReasonsOfAnEnd(t *testing.T) {
 	job := newJob(t, nil)
 	run := claimed(planned(job, minute(1)))
 	last := run
-	last.Flags |= carillon.Last
+	last.Flags |= carillon.FlagNoRetry
 	crashed := run
 	crashed.Crashes = 4
 	for want, got := range map[string]carillon.Run{
-		"":                         run.Finish(job, carillon.Outcome{Kind: carillon.Success, Reason: "noise"}, minute(2), 0),
-		"no luck":                  run.Finish(job, carillon.Outcome{Kind: carillon.Fatal, Reason: "no luck"}, minute(2), 0),
-		"later":                    run.Finish(job, carillon.Outcome{Kind: carillon.Retriable, Reason: "later"}, minute(2), 0),
-		"the job was canceled: no": last.Finish(job, carillon.Outcome{Kind: carillon.Retriable, Reason: "no"}, minute(2), 0),
-		"quarantined: its worker died 5 times while it ran": crashed.Finish(job, carillon.Outcome{Kind: carillon.Crashed}, minute(2), 0),
+		"":                         run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess, Reason: "noise"}, minute(2), 0),
+		"no luck":                  run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no luck"}, minute(2), 0),
+		"later":                    run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "later"}, minute(2), 0),
+		"the job was canceled: no": last.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"}, minute(2), 0),
+		"quarantined: its worker died 5 times while it ran": crashed.Finish(job, carillon.Outcome{Kind: carillon.OutcomeCrashed}, minute(2), 0),
 	} {
 		if got.Reason != want {
 			t.Errorf("%s: %q, want %q", got.State, got.Reason, want)
@@ -131,12 +131,12 @@ func TestATargetThatAsksForAPauseGetsAtLeastThat(t *testing.T) {
 	for asked, want := range map[time.Duration]time.Duration{
 		0: time.Minute, time.Second: time.Minute, time.Hour: time.Hour, time.Hour + 1: time.Hour + time.Millisecond,
 	} {
-		got := run.Finish(job, carillon.Outcome{Kind: carillon.Retriable, RetryAfter: asked}, minute(2), 0)
+		got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable, RetryAfter: asked}, minute(2), 0)
 		if got.Wake != minute(2).Add(want) {
 			t.Errorf("asked for %s, waits %s", asked, got.Wake.Sub(minute(2)))
 		}
 	}
-	got := run.Finish(job, carillon.Outcome{Kind: carillon.Retriable, RetryAfter: math.MaxInt64}, minute(2), 0)
+	got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable, RetryAfter: math.MaxInt64}, minute(2), 0)
 	if got.Wake < minute(2).Add(time.Minute) {
 		t.Errorf("asked for ever, wakes at %s", got.Wake)
 	}
@@ -145,9 +145,9 @@ func TestATargetThatAsksForAPauseGetsAtLeastThat(t *testing.T) {
 func TestARetryOfAPausedJobKeepsItsPause(t *testing.T) {
 	job := newJob(t, func(d *carillon.Definition) { d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0 })
 	run := claimed(planned(job, minute(1)))
-	run.Flags |= carillon.OnHold
-	if got := run.Finish(job, carillon.Outcome{Kind: carillon.Retriable}, minute(2), 0); got.Wake != minute(3) || !got.Has(carillon.OnHold) {
-		t.Errorf("wakes at %s, on hold %v", since(got.Wake), got.Has(carillon.OnHold))
+	run.Flags |= carillon.FlagOnHold
+	if got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable}, minute(2), 0); got.Wake != minute(3) || !got.Has(carillon.FlagOnHold) {
+		t.Errorf("wakes at %s, on hold %v", since(got.Wake), got.Has(carillon.FlagOnHold))
 	}
 }
 
@@ -155,16 +155,16 @@ func TestEndsExpireByTheRuleOfTheirDefinition(t *testing.T) {
 	const day = carillon.Duration(24 * time.Hour)
 	job := newJob(t, func(d *carillon.Definition) { d.Retention = carillon.Retention{Runs: day, DeadLetters: 3 * day} })
 	run := claimed(planned(job, minute(1)))
-	ok := run.Finish(job, carillon.Outcome{Kind: carillon.Success}, minute(2), 0)
-	dead := run.Finish(job, carillon.Outcome{Kind: carillon.Fatal}, minute(2), 0)
-	again := run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, minute(2), 0)
+	ok := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2), 0)
+	dead := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeFatal}, minute(2), 0)
+	again := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost}, minute(2), 0)
 	got := [6]carillon.Time{ok.Expires, ok.DeadExpires, dead.Expires, dead.DeadExpires, again.Expires, again.DeadExpires}
 	a, b := minute(2).Add(day.Std()), minute(2).Add(3*day.Std())
 	if want := [6]carillon.Time{a, 0, a, b, 0, 0}; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 	none := newJob(t, nil)
-	if got := run.Finish(none, carillon.Outcome{Kind: carillon.Fatal}, minute(2), 0); got.Expires != 0 || got.DeadExpires != 0 {
+	if got := run.Finish(none, carillon.Outcome{Kind: carillon.OutcomeFatal}, minute(2), 0); got.Expires != 0 || got.DeadExpires != 0 {
 		t.Errorf("the server's rule is written down: %s, %s", got.Expires, got.DeadExpires)
 	}
 }
@@ -173,12 +173,12 @@ func TestAnOutputIsKeptIfThereIsOne(t *testing.T) {
 	job := newJob(t, nil)
 	run := claimed(planned(job, minute(1)))
 	run.Output = &carillon.Output{Checkpoint: []byte("3")}
-	got := run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, minute(2), 0)
+	got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost}, minute(2), 0)
 	if diff := cmp.Diff(run.Output, got.Output); diff != "" {
 		t.Error(diff)
 	}
 	result := &carillon.Output{Result: []byte("7")}
-	if got := run.Finish(job, carillon.Outcome{Kind: carillon.Success, Output: result}, minute(2), 0); got.Output != result {
+	if got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: result}, minute(2), 0); got.Output != result {
 		t.Errorf("%+v", got.Output)
 	}
 }
@@ -187,7 +187,7 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueueAll))
 	run := claimed(planned(job, minute(1)))
 	guard := line(job, minute(1), minute(2), minute(3))
-	c := carillon.Settle(run.End(carillon.Succeeded, "", minute(4)), guard)
+	c := carillon.Settle(run.End(carillon.StateSucceeded, "", minute(4)), guard)
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #1", "turn r9 then 2m then 3m")
 	if heir := c.Guards[0].Heir(job.ID); heir != (carillon.RunID{Job: job.ID, Due: minute(2)}) {
 		t.Errorf("the heir is %s", heir)
@@ -195,8 +195,8 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 	// A retry keeps the turn, and a run that is not guarded has none.
 	expectChange(t, carillon.Settle(retrying(run, minute(4)), guard), "1m r5 v1 waiting guarded planned #2 wakes 4m")
 	free := run
-	free.Flags &^= carillon.Guarded
-	expectChange(t, carillon.Settle(free.End(carillon.Failed, "x", minute(4)), nil), "1m r5 v1 failed planned #1: x")
+	free.Flags &^= carillon.FlagGuarded
+	expectChange(t, carillon.Settle(free.End(carillon.StateFailed, "x", minute(4)), nil), "1m r5 v1 failed planned #1: x")
 	if guard.Holder(job.ID).Due != minute(1) || !guard.Heir(job.ID).IsZero() {
 		t.Errorf("holder %s, heir %s", guard.Holder(job.ID), guard.Heir(job.ID))
 	}
@@ -213,12 +213,12 @@ func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
 			due := carillon.Due{Job: job, Run: second, Guard: line(job, minute(1)), Others: []carillon.Run{first}}
 			_, behind := due.Decide(minute(2))
 			waits := behind.Runs[0]
-			if waits.State != carillon.Waiting || waits.Wake <= minute(2) {
+			if waits.State != carillon.StateWaiting || waits.Wake <= minute(2) {
 				t.Fatalf("%s, wake %s", waits.State, waits.Wake)
 			}
-			free := carillon.Settle(first.Finish(job, carillon.Outcome{Kind: carillon.Success}, minute(2)+1, 0), &behind.Guards[0]).Guards[0]
+			free := carillon.Settle(first.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2)+1, 0), &behind.Guards[0]).Guards[0]
 			verdict, c := carillon.Due{Job: job, Run: waits, Guard: &free, Worker: worker}.Decide(minute(2) + 2)
-			if got := c.Runs[0]; verdict != carillon.Take || got.State != carillon.Claimed || got.Wake != minute(2)+2 {
+			if got := c.Runs[0]; verdict != carillon.VerdictClaim || got.State != carillon.StateClaimed || got.Wake != minute(2)+2 {
 				t.Errorf("%s, wake %s after a claim at %s", got.State, got.Wake, minute(2)+2)
 			}
 		})
@@ -236,7 +236,7 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 	claim := func(run carillon.Run, now carillon.Time) carillon.Run {
 		t.Helper()
 		verdict, c := carillon.Due{Job: job, Run: run, Guard: &guard, Worker: worker}.Decide(now)
-		if verdict != carillon.Take {
+		if verdict != carillon.VerdictClaim {
 			t.Fatalf("verdict %d", verdict)
 		}
 		if len(c.Guards) > 0 {
@@ -250,15 +250,15 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 	}
 	for _, n := range []int{3, 1, 4, 2} { // claimed in any order
 		run := planned(job, minute(n))
-		run.Flags &^= carillon.Missable
+		run.Flags &^= carillon.FlagMisfirePolicy
 		for k := range 3 {
 			now := minute(5) - carillon.Time(1000*k+n) // by nodes whose clocks are behind
 			run = claim(run, now)
-			run = run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, now, 0)
+			run = run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost}, now, 0)
 		}
 		run = claim(run, minute(5))
 		if n == 1 { // it is canceled between two attempts
-			run = run.Finish(job, carillon.Outcome{Kind: carillon.Lost}, minute(5), 0)
+			run = run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost}, minute(5), 0)
 			c, err := whole(job, &guard, run).CancelRun(run.ID, minute(5))
 			if err != nil {
 				t.Fatal(err)
@@ -266,7 +266,7 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 			guard = c.Guards[0]
 			continue
 		}
-		if c := carillon.Settle(run.Finish(job, carillon.Outcome{Kind: carillon.Success}, minute(5), 0), &guard); len(c.Guards) > 0 {
+		if c := carillon.Settle(run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0), &guard); len(c.Guards) > 0 {
 			guard = c.Guards[0]
 		}
 	}

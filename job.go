@@ -28,9 +28,9 @@ const DefaultNamespace = "default"
 type JobState uint8
 
 const (
-	Active JobState = iota + 1
-	Paused
-	Finished
+	JobActive JobState = iota + 1
+	JobPaused
+	JobFinished
 	JobCanceled
 )
 

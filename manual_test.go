@@ -41,7 +41,7 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 		"the first run of a one-off waits for a retry: it has the turn": {
 			func(j *carillon.Job) carillon.Whole {
 				run := planned(j, minute(1)).Claim(worker, minute(1))
-				return whole(j, nil, run.Finish(&carillon.Job{Definition: j.Definition}, carillon.Outcome{Kind: carillon.Lost}, minute(1), 0))
+				return whole(j, nil, run.Finish(&carillon.Job{Definition: j.Definition}, carillon.Outcome{Kind: carillon.OutcomeLost}, minute(1), 0))
 			},
 			queued(once(minute(1))),
 			[]string{
@@ -61,7 +61,7 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			expectChange(t, change, c.want...)
-			if run.ID.Due != minute(2)+5 || run.Covers != 0 || run.RetryOf != 0 || run.ByClock() || !run.Has(carillon.Extra) {
+			if run.ID.Due != minute(2)+5 || run.Covers != 0 || run.RetryOf != 0 || run.ByClock() || !run.Has(carillon.FlagAdditional) {
 				t.Errorf("%+v", run)
 			}
 		})
@@ -132,7 +132,7 @@ func TestNoTwoRunsOfAJobHaveOneName(t *testing.T) {
 			w.Guard = &c.Guards[0]
 		}
 		for _, run := range c.Runs {
-			if run.State != carillon.Waiting {
+			if run.State != carillon.StateWaiting {
 				continue
 			}
 			if seen[run.ID] {
@@ -147,7 +147,7 @@ func TestRetryRepeatsAFinishedRun(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	job.Version = 4
 	for state, dead := range map[carillon.State]bool{
-		carillon.Succeeded: false, carillon.Failed: true, carillon.Canceled: false, carillon.Skipped: false,
+		carillon.StateSucceeded: false, carillon.StateFailed: true, carillon.StateCanceled: false, carillon.StateSkipped: false,
 	} {
 		of := planned(job, minute(1)).End(state, "whatever", minute(2))
 		of.Version, of.Seq, of.Until = 2, 9, minute(3)
@@ -168,12 +168,12 @@ func TestRetryRepeatsAFinishedRun(t *testing.T) {
 
 func TestARepetitionNeitherPlansNorCountsNorIsMissed(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	_, run, err := whole(job, nil).Retry(planned(job, minute(1)).End(carillon.Failed, "", minute(2)), false, minute(50)+7)
+	_, run, err := whole(job, nil).Retry(planned(job, minute(1)).End(carillon.StateFailed, "", minute(2)), false, minute(50)+7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	verdict, c := carillon.Due{Job: job, Run: run, Worker: worker}.Decide(minute(90))
-	if verdict != carillon.Take {
+	if verdict != carillon.VerdictClaim {
 		t.Errorf("verdict %d", verdict)
 	}
 	expectChange(t, c, "50m0.007s r0 v1 claimed #1 covers 1m retries 1m")
@@ -184,13 +184,13 @@ func TestARepetitionNeitherPlansNorCountsNorIsMissed(t *testing.T) {
 
 func TestRepetitionsOfRepetitionsSayWhatTheyRepeat(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	_, first, _ := whole(job, nil).Retry(planned(job, minute(1)).End(carillon.Failed, "", minute(2)), true, minute(5)+1)
-	_, second, err := whole(job, nil).Retry(first.End(carillon.Failed, "", minute(6)), true, minute(7)+1)
+	_, first, _ := whole(job, nil).Retry(planned(job, minute(1)).End(carillon.StateFailed, "", minute(2)), true, minute(5)+1)
+	_, second, err := whole(job, nil).Retry(first.End(carillon.StateFailed, "", minute(6)), true, minute(7)+1)
 	if err != nil || second.RetryOf != first.ID.Due || second.Covers != minute(1) || second.ByClock() {
 		t.Errorf("retries %s, covers %s, %v", since(second.RetryOf), since(second.Covers), err)
 	}
 	_, third, _ := whole(job, nil).RunNow(nil, minute(8)+1)
-	_, fourth, _ := whole(job, nil).Retry(third.End(carillon.Failed, "", minute(9)), false, minute(9)+1)
+	_, fourth, _ := whole(job, nil).Retry(third.End(carillon.StateFailed, "", minute(9)), false, minute(9)+1)
 	if fourth.RetryOf != third.ID.Due || fourth.Covers != 0 || fourth.ByClock() {
 		t.Errorf("of a manual one: retries %s, covers %s", since(fourth.RetryOf), fourth.Covers)
 	}
@@ -200,7 +200,7 @@ func TestWhatCannotBeRunOrRetried(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	_, _, err := whole(job, nil).Retry(claimed(planned(job, minute(1))), false, minute(2))
 	expectConflict(t, err)
-	ended := planned(job, minute(1)).End(carillon.Failed, "", minute(1))
+	ended := planned(job, minute(1)).End(carillon.StateFailed, "", minute(1))
 	job.State = carillon.JobCanceled
 	_, _, err = whole(job, nil).Retry(ended, true, minute(2))
 	expectConflict(t, err)
@@ -214,14 +214,14 @@ func TestWhatCannotBeRunOrRetried(t *testing.T) {
 
 func TestWhilePausedNewRunsAreOnHold(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	job.State = carillon.Paused
+	job.State = carillon.JobPaused
 	w := whole(job, nil)
 	c, _, err := w.RunNow(nil, minute(2)+1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectChange(t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold wakes never", "turn r0")
-	c, run, err := w.Retry(planned(job, minute(1)).End(carillon.Failed, "", minute(1)), true, minute(2)+1)
+	c, run, err := w.Retry(planned(job, minute(1)).End(carillon.StateFailed, "", minute(1)), true, minute(2)+1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestWhilePausedNewRunsAreOnHold(t *testing.T) {
 func TestARunWhoseTurnHasComeWaitsForAWorker(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueue))
 	run := planned(job, minute(2))
-	run.Flags |= carillon.Planned
+	run.Flags |= carillon.FlagPlanned
 	run.Wake = minute(3) // the wake of a run in line
 	if w := run.WaitsFor(carillon.Around{Guard: line(job, 0, minute(2))}, minute(2)+1); w.Kind != carillon.WaitWorker {
 		t.Errorf("%+v", w)

@@ -69,7 +69,7 @@ func TestWhatBecomesOfMissedTimes(t *testing.T) {
 			run := planned(job, hour(1))
 			run.Seq = 2
 			verdict, change := carillon.Due{Job: job, Run: run, Worker: worker}.Decide(hour(5).Add(c.late))
-			if verdict != carillon.Ended {
+			if verdict != carillon.VerdictEnd {
 				t.Errorf("verdict %d", verdict)
 			}
 			expectChange(t, change, c.want...)
@@ -88,7 +88,7 @@ func TestALateRunIsNotMissedBeforeItsSuccessorIsDue(t *testing.T) {
 		for _, late := range []time.Duration{0, time.Second, time.Minute} {
 			job := newJob(t, hourly(policy))
 			verdict, c := carillon.Due{Job: job, Run: planned(job, hour(1)), Worker: worker}.Decide(hour(1).Add(late))
-			if verdict != carillon.Take || c.Runs[1].ID.Due != hour(2) {
+			if verdict != carillon.VerdictClaim || c.Runs[1].ID.Due != hour(2) {
 				t.Errorf("%s, %s late: verdict %d, %v", policy, late, verdict, tell(c))
 			}
 		}
@@ -116,7 +116,7 @@ func TestAMissedOneOff(t *testing.T) {
 				expectChange(t, change, "1h r5 v1 claimed #1")
 				return
 			}
-			if verdict != carillon.Ended {
+			if verdict != carillon.VerdictEnd {
 				t.Errorf("verdict %d", verdict)
 			}
 			expectChange(t, change, "1h r5 v1 skipped: "+nobody)
@@ -128,17 +128,17 @@ func TestOnlyARunByTheClockThatNeverBeganCanBeMissed(t *testing.T) {
 	job := newJob(t, hourly(carillon.MisfireSkip))
 	begun := retrying(planned(job, hour(1)), hour(3))
 	handedBack := planned(job, hour(1)).Claim(worker, hour(1)).
-		Finish(job, carillon.Outcome{Kind: carillon.Lost}, hour(1), 0)
+		Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost}, hour(1), 0)
 	again := manual(job, hour(1))
 	again.Covers, again.RetryOf = hour(1), hour(1)-5
 	queued := planned(job, hour(1))
-	queued.Flags |= carillon.Planned
+	queued.Flags |= carillon.FlagPlanned
 	for name, run := range map[string]carillon.Run{
 		"a retry": begun, "handed back": handedBack, "manual": manual(job, hour(1)), "the repetition of a finished run": again,
 		"one that waited for its turn": queued,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if verdict, c := (carillon.Due{Job: job, Run: run, Worker: worker}).Decide(hour(9)); verdict != carillon.Take {
+			if verdict, c := (carillon.Due{Job: job, Run: run, Worker: worker}).Decide(hour(9)); verdict != carillon.VerdictClaim {
 				t.Errorf("verdict %d: %v", verdict, tell(c))
 			}
 		})
@@ -155,13 +155,13 @@ func TestRunsThatCatchUpWaitForEachOther(t *testing.T) {
 	job := newJob(t, hourly(carillon.MisfireAll, func(d *carillon.Definition) { d.Overlap = carillon.OverlapSkip }))
 	now := hour(5).Add(50 * time.Minute)
 	verdict, c := carillon.Due{Job: job, Run: planned(job, hour(4)), Guard: line(job, hour(3))}.Decide(now)
-	if verdict != carillon.Behind {
+	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
 	}
 	expectChange(t, c, "4h r5 v1 waiting guarded planned wakes 5h50m30s", "5h r0 v1 waiting guarded seq 1", "turn r9 of 3h then 4h")
 	// A run that is due now while another one is running does not catch up.
 	verdict, _ = carillon.Due{Job: job, Run: planned(job, hour(6)), Guard: line(job, hour(3))}.Decide(hour(6) + 1)
-	if verdict != carillon.Ended {
+	if verdict != carillon.VerdictEnd {
 		t.Errorf("a run on time: verdict %d", verdict)
 	}
 }
@@ -171,7 +171,7 @@ func TestADecadeOfDowntimeIsJumpedOver(t *testing.T) {
 		for _, s := range []carillon.Schedule{{Every: carillon.Duration(time.Second)}, {Cron: "* * * * * *"}} {
 			job := newJob(t, func(d *carillon.Definition) { d.Schedule, d.Misfire.Policy, d.Misfire.Max = s, policy, 1000 })
 			run := planned(job, job.Schedule.Next(epoch))
-			run.Flags &^= carillon.Guarded
+			run.Flags &^= carillon.FlagGuarded
 			begin := time.Now() // stepping through 300 million due times takes minutes, on any machine
 			_, c := carillon.Due{Job: job, Run: run}.Decide(epoch.Add(10 * 365 * 24 * time.Hour))
 			if spent := time.Since(begin); len(c.Runs) != 2 || c.Runs[0].Until == 0 || spent > 20*time.Second {

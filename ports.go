@@ -120,7 +120,7 @@ type Coordinator interface {
 // Member is one process that joined.
 type Member struct {
 	ID   string
-	Kind string // KindNode or KindWorker
+	Kind string // MemberNode or MemberWorker
 	Addr string // of a node: where it serves the API; of a worker: what it calls itself
 	Profile
 	Joined Time // by the coordinator's clock; Join ignores it
@@ -149,8 +149,8 @@ func QueueName(served string) string {
 
 // The kinds of members.
 const (
-	KindNode   = "node"
-	KindWorker = "worker"
+	MemberNode   = "node"
+	MemberWorker = "worker"
 )
 
 // Beat says that a member is alive, and which runs it holds.

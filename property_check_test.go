@@ -36,7 +36,7 @@ func (l *life) commit(what string, c carillon.Change) bool {
 	}
 	for _, run := range c.Runs {
 		was, known := before[run.ID]
-		if run.ByClock() && run.State == carillon.Waiting && !run.Has(carillon.Planned) {
+		if run.ByClock() && run.State == carillon.StateWaiting && !run.Has(carillon.FlagPlanned) {
 			l.born[run.ID] = len(l.eras) - 1 // an edit may take it along to the next schedule
 		}
 		if !known {
@@ -44,7 +44,7 @@ func (l *life) commit(what string, c carillon.Change) bool {
 		} else {
 			l.noteStep(was, run)
 		}
-		if run.State == carillon.Claimed && was.State != carillon.Claimed {
+		if run.State == carillon.StateClaimed && was.State != carillon.StateClaimed {
 			l.noteClaim(run, latest, before, c.Guards)
 		}
 		if run.State.Ended() {
@@ -89,7 +89,7 @@ func (l *life) noteJob(was carillon.Job, c carillon.Change) {
 		next := &era{schedule: is.Schedule, from: l.now}
 		next.planned = math.MaxInt32 // if nothing is planned, there is nothing to count
 		for _, run := range c.Runs {
-			if run.ByClock() && run.State == carillon.Waiting && !run.Has(carillon.Planned) {
+			if run.ByClock() && run.State == carillon.StateWaiting && !run.Has(carillon.FlagPlanned) {
 				next.planned = int(run.Seq) // the count continues as long as a run by the clock is unfinished
 			}
 		}
@@ -107,44 +107,44 @@ func (l *life) noteBirth(run carillon.Run, latest carillon.Job) {
 	if l.begun[run.ID] {
 		l.t.Errorf("%s has had a claim before, and is born again", l.name(run.ID))
 	}
-	if run.ByClock() && run.State == carillon.Claimed {
+	if run.ByClock() && run.State == carillon.StateClaimed {
 		l.born[run.ID] = len(l.eras) - 1
 	}
 	if latest.State == carillon.JobCanceled {
 		l.t.Errorf("%s is born to a canceled job", l.name(run.ID))
 	}
-	if run.Has(carillon.Planned) && run.State == carillon.Claimed {
+	if run.Has(carillon.FlagPlanned) && run.State == carillon.StateClaimed {
 		l.last().planned++
 	}
 }
 
 // legal are the steps that a run may take; an attempt is counted with the step to claimed, and only there.
 var legal = map[carillon.State][]carillon.State{
-	carillon.Waiting: {carillon.Waiting, carillon.Claimed, carillon.Skipped, carillon.Canceled},
-	carillon.Claimed: {
-		carillon.Claimed, carillon.Running, carillon.Waiting, carillon.Succeeded, carillon.Failed, carillon.Canceled,
+	carillon.StateWaiting: {carillon.StateWaiting, carillon.StateClaimed, carillon.StateSkipped, carillon.StateCanceled},
+	carillon.StateClaimed: {
+		carillon.StateClaimed, carillon.StateRunning, carillon.StateWaiting, carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled,
 	},
-	carillon.Running: {carillon.Running, carillon.Waiting, carillon.Succeeded, carillon.Failed, carillon.Canceled},
+	carillon.StateRunning: {carillon.StateRunning, carillon.StateWaiting, carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled},
 }
 
 func (l *life) noteStep(was, is carillon.Run) {
 	if !slices.Contains(legal[was.State], is.State) {
 		l.t.Errorf("%s goes from %s to %s", l.name(is.ID), was.State, is.State)
 	}
-	claim := was.State == carillon.Waiting && is.State == carillon.Claimed
+	claim := was.State == carillon.StateWaiting && is.State == carillon.StateClaimed
 	if claim && is.Attempt != was.Attempt+1 || !claim && is.Attempt != was.Attempt {
 		l.t.Errorf("%s goes from %s to %s with attempts %d, %d", l.name(is.ID), was.State, is.State, was.Attempt, is.Attempt)
 	}
-	if was.Attempt > 0 && is.State == carillon.Skipped {
+	if was.Attempt > 0 && is.State == carillon.StateSkipped {
 		l.t.Errorf("%s has begun and is skipped: %s", l.name(is.ID), is.Reason)
 	}
-	if is.RetryOf != 0 && is.State == carillon.Skipped {
+	if is.RetryOf != 0 && is.State == carillon.StateSkipped {
 		l.t.Errorf("%s repeats another and is skipped: %s", l.name(is.ID), is.Reason)
 	}
-	if !was.Has(carillon.Planned) && is.Has(carillon.Planned) && !is.State.Ended() {
+	if !was.Has(carillon.FlagPlanned) && is.Has(carillon.FlagPlanned) && !is.State.Ended() {
 		l.eras[l.born[is.ID]].planned++
 	}
-	if was.State.Held() && is.State == carillon.Waiting {
+	if was.State.Held() && is.State == carillon.StateWaiting {
 		if job := l.definition(is.Version); is.Failures > was.Failures {
 			l.notYet[is.ID] = l.now.Add(job.Retry.After(int(is.Failures), 0))
 		}
@@ -160,7 +160,7 @@ func (l *life) noteStep(was, is carillon.Run) {
 
 // noteClaim checks the rules that every claim must keep.
 func (l *life) noteClaim(run carillon.Run, latest carillon.Job, before map[carillon.RunID]carillon.Run, guards []carillon.Guard) {
-	if latest.State != carillon.Active && latest.ID != 0 {
+	if latest.State != carillon.JobActive && latest.ID != 0 {
 		l.t.Errorf("%s is claimed while the job is %s", l.name(run.ID), latest.State)
 	}
 	if l.now < run.ID.Due || l.now < l.notYet[run.ID] {
@@ -172,7 +172,7 @@ func (l *life) noteClaim(run carillon.Run, latest carillon.Job, before map[caril
 	if run.Fence() <= l.fences[run.ID] {
 		l.t.Errorf("%s is claimed with fence %d after %d", l.name(run.ID), run.Fence(), l.fences[run.ID])
 	}
-	if latest.Overlap != carillon.OverlapAllow && run.Has(carillon.Guarded) {
+	if latest.Overlap != carillon.OverlapAllow && run.Has(carillon.FlagGuarded) {
 		if run.Fence() <= l.guarded {
 			l.t.Errorf("%s is claimed with fence %d, not above %d of a run before it", l.name(run.ID), run.Fence(), l.guarded)
 		}
@@ -236,8 +236,8 @@ func (l *life) checkGuard(w carillon.Whole) {
 	}
 	for i, due := range inLine {
 		run, ok := unfinished[due]
-		if !ok || !run.Has(carillon.Guarded) || slices.Contains(inLine[:i], due) {
-			l.t.Errorf("in line is %s, which is %s, guarded %v: %s", l.name(carillon.RunID{Due: due}), run.State, run.Has(carillon.Guarded), w.Guard.Value)
+		if !ok || !run.Has(carillon.FlagGuarded) || slices.Contains(inLine[:i], due) {
+			l.t.Errorf("in line is %s, which is %s, guarded %v: %s", l.name(carillon.RunID{Due: due}), run.State, run.Has(carillon.FlagGuarded), w.Guard.Value)
 		}
 		if (run.Attempt > 0) == slices.Contains(queue, due) {
 			l.t.Errorf("%s has %d attempts: %s", l.name(carillon.RunID{Due: due}), run.Attempt, w.Guard.Value)
@@ -245,10 +245,10 @@ func (l *life) checkGuard(w carillon.Whole) {
 	}
 	must := w.Job.Overlap != carillon.OverlapAllow && (w.Job.Schedule.Recurring() || len(w.Runs) > 1)
 	for _, run := range w.Runs {
-		if run.Has(carillon.Guarded) && run.Attempt > 0 && !slices.Contains(inLine, run.ID.Due) {
+		if run.Has(carillon.FlagGuarded) && run.Attempt > 0 && !slices.Contains(inLine, run.ID.Due) {
 			l.t.Errorf("%s has begun and is not in line: %s", l.name(run.ID), w.Guard.Value)
 		}
-		if must && !run.Has(carillon.Guarded) && w.Job.State != carillon.JobCanceled {
+		if must && !run.Has(carillon.FlagGuarded) && w.Job.State != carillon.JobCanceled {
 			l.t.Errorf("overlap is %s and %s is not guarded", w.Job.Overlap, l.name(run.ID))
 		}
 	}
@@ -257,15 +257,15 @@ func (l *life) checkGuard(w carillon.Whole) {
 // checkWakes: every unfinished run has a wake at which a loop looks at it, except runs on hold.
 func (l *life) checkWakes(w carillon.Whole) {
 	for _, run := range w.Runs {
-		hold := run.Has(carillon.OnHold)
-		if run.State == carillon.Waiting && (hold != (w.Job.State == carillon.Paused) || run.Wake == carillon.Never && !hold) {
+		hold := run.Has(carillon.FlagOnHold)
+		if run.State == carillon.StateWaiting && (hold != (w.Job.State == carillon.JobPaused) || run.Wake == carillon.Never && !hold) {
 			l.t.Errorf("the job is %s, %s is on hold: %v, wake %s", w.Job.State, l.name(run.ID), hold, run.Wake)
 		}
 		if run.State.Held() && run.Wake > l.now {
 			l.t.Errorf("%s is held, and wakes at %s only", l.name(run.ID), run.Wake)
 		}
 		longest := max(run.ID.Due, l.notYet[run.ID].Add(time.Minute), l.now.Add(time.Minute))
-		if run.State == carillon.Waiting && !hold && run.Wake > longest {
+		if run.State == carillon.StateWaiting && !hold && run.Wake > longest {
 			l.t.Errorf("%s wakes at %s only", l.name(run.ID), run.Wake)
 		}
 	}
@@ -290,7 +290,7 @@ func (l *life) checkTimes(e *era, present bool, w carillon.Whole) {
 		}
 		next = e.schedule.Next(max(run.Covers, run.Until))
 	}
-	heads := slices.DeleteFunc(open, func(r carillon.Run) bool { return r.Has(carillon.Planned) })
+	heads := slices.DeleteFunc(open, func(r carillon.Run) bool { return r.Has(carillon.FlagPlanned) })
 	begun := 0
 	for _, run := range all {
 		if run.Attempt > 0 {

@@ -168,7 +168,7 @@ func (l *life) due(until carillon.Time) []carillon.Run {
 		l.t.Fatal(err)
 	}
 	return slices.DeleteFunc(runs, func(r carillon.Run) bool {
-		return r.State != carillon.Waiting || r.Has(carillon.OnHold)
+		return r.State != carillon.StateWaiting || r.Has(carillon.FlagOnHold)
 	})
 }
 
@@ -187,7 +187,7 @@ func (l *life) decide(run carillon.Run, worker string) bool {
 		l.t.Fatalf("%d dues, %v", len(dues), err)
 	}
 	verdict, change := dues[0].Decide(l.now)
-	if verdict == carillon.Push {
+	if verdict == carillon.VerdictReady {
 		return false
 	}
 	return l.commitSoon(fmt.Sprintf("%s looks at %s", worker, l.name(run.ID)), change)
@@ -226,20 +226,20 @@ func (l *life) finish() {
 	}
 	slices.SortFunc(ids, func(a, b carillon.RunID) int { return int(a.Due - b.Due) })
 	h := l.mine[pick(l.rand, ids...)]
-	if h.run.State == carillon.Claimed && l.rand.IntN(3) == 0 {
+	if h.run.State == carillon.StateClaimed && l.rand.IntN(3) == 0 {
 		l.commit("begin "+l.name(h.run.ID), carillon.Change{Runs: []carillon.Run{h.run.Begin(l.now)}})
 		return
 	}
-	kind := pick(l.rand, carillon.Success, carillon.Success, carillon.Retriable, carillon.Retriable, carillon.Fatal, carillon.Lost, carillon.Crashed)
-	if h.run.Has(carillon.Stop) {
-		kind = pick(l.rand, carillon.Stopped, carillon.Success, carillon.Crashed)
+	kind := pick(l.rand, carillon.OutcomeSuccess, carillon.OutcomeSuccess, carillon.OutcomeRetriable, carillon.OutcomeRetriable, carillon.OutcomeFatal, carillon.OutcomeLost, carillon.OutcomeCrashed)
+	if h.run.Has(carillon.FlagStop) {
+		kind = pick(l.rand, carillon.OutcomeStopped, carillon.OutcomeSuccess, carillon.OutcomeCrashed)
 	}
 	l.end(h, carillon.Outcome{Kind: kind, Reason: "for a reason", RetryAfter: pick(l.rand, 0, 2*time.Second)})
 }
 
 func (l *life) end(h held, o carillon.Outcome) {
 	what := fmt.Sprintf("outcome %d of %s", o.Kind, l.name(h.run.ID))
-	if !h.run.Has(carillon.Guarded) || h.guard != nil {
+	if !h.run.Has(carillon.FlagGuarded) || h.guard != nil {
 		if l.commit(what, carillon.Settle(h.run.Finish(l.definition(h.run.Version), o, l.now, l.rand.Float64()), h.guard)) {
 			return
 		}
@@ -330,13 +330,13 @@ func (l *life) name(id carillon.RunID) string { return fmt.Sprintf("+%d", id.Due
 // settle lets everything come to its end: no due run may be left, and no run in line.
 func (l *life) settle() {
 	l.now += 1000 // a run that was asked for can have a due time that is a moment ahead
-	if w := l.whole(); w.Job.State == carillon.Paused {
+	if w := l.whole(); w.Job.State == carillon.JobPaused {
 		c, _ := w.Resume(l.now)
 		l.commit("resume at last", c)
 	}
 	for range 10_000 {
 		for _, h := range l.mine {
-			l.end(h, carillon.Outcome{Kind: carillon.Success})
+			l.end(h, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		}
 		due := l.due(carillon.Never - 1)
 		due = slices.DeleteFunc(due, func(r carillon.Run) bool { return r.ID.Due > l.now })

@@ -46,7 +46,7 @@ func (q *WakeQuery) Wants(run *Run) bool {
 
 // passes says that the query passes over a run: the run waits, and Held is set or its lane is full.
 func (q *WakeQuery) passes(run *Run) bool {
-	return run.State == Waiting && (q.Held || slices.Contains(q.Full, run.Lane()))
+	return run.State == StateWaiting && (q.Held || slices.Contains(q.Full, run.Lane()))
 }
 
 // More says whether there may be runs behind a page: the page has as many runs as were asked for, or it ends
@@ -114,11 +114,11 @@ const (
 // that had begun (nil: none). A run that was skipped or canceled before it began says nothing about the job.
 func LatestOf(unfinished []Run, ended *Run) LatestState {
 	switch latest := LastOf(unfinished, ended); {
-	case latest == nil || latest.State == Waiting:
+	case latest == nil || latest.State == StateWaiting:
 		return LatestPending
 	case latest.State.Held():
 		return LatestRunning
-	case latest.State == Succeeded:
+	case latest.State == StateSucceeded:
 		return LatestSucceeded
 	}
 	return LatestFailed

@@ -10,11 +10,11 @@ func TestAReportThatComesAgainIsToldFromOneThatCameTooLate(t *testing.T) {
 	job := &carillon.Job{ID: 1, Namespace: "default", Definition: carillon.NewDefinition()}
 	held := carillon.NewRun(job, 1000).Claim("worker_1", 1000)
 	outcomes := map[string]carillon.Outcome{
-		"success":   {Kind: carillon.Success},
-		"retriable": {Kind: carillon.Retriable, Reason: "exit code 1"},
-		"fatal":     {Kind: carillon.Fatal, Reason: "no such mailbox"},
-		"stopped":   {Kind: carillon.Stopped, Reason: "stopped by ann"},
-		"lost":      {Kind: carillon.Lost, Reason: "shutting down"},
+		"success":   {Kind: carillon.OutcomeSuccess},
+		"retriable": {Kind: carillon.OutcomeRetriable, Reason: "exit code 1"},
+		"fatal":     {Kind: carillon.OutcomeFatal, Reason: "no such mailbox"},
+		"stopped":   {Kind: carillon.OutcomeStopped, Reason: "stopped by ann"},
+		"lost":      {Kind: carillon.OutcomeLost, Reason: "shutting down"},
 	}
 	for name, said := range outcomes {
 		if recorded := held.Finish(job, said, 2000, 0); !recorded.Records(held.Held(), &said) {
@@ -24,9 +24,9 @@ func TestAReportThatComesAgainIsToldFromOneThatCameTooLate(t *testing.T) {
 			t.Errorf("%s passes for recorded while the run is held", name)
 		}
 		for what, other := range map[string]carillon.Run{
-			"was taken back":   held.Finish(job, carillon.Outcome{Kind: carillon.Crashed, Reason: "its worker worker_1 died"}, 2000, 0),
-			"was claimed anew": held.Finish(job, carillon.Outcome{Kind: carillon.Lost, Reason: "x"}, 2000, 0).Claim("worker_2", 3000),
-			"was claimed anew, and ended": held.Finish(job, carillon.Outcome{Kind: carillon.Lost, Reason: "x"}, 2000, 0).
+			"was taken back":   held.Finish(job, carillon.Outcome{Kind: carillon.OutcomeCrashed, Reason: "its worker worker_1 died"}, 2000, 0),
+			"was claimed anew": held.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "x"}, 2000, 0).Claim("worker_2", 3000),
+			"was claimed anew, and ended": held.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "x"}, 2000, 0).
 				Claim("worker_2", 3000).Finish(job, said, 4000, 0),
 		} {
 			if other.Records(held.Held(), &said) {

@@ -14,7 +14,7 @@ var guarding = []carillon.Overlap{
 
 // failed is a run of the job that failed for good.
 func failed(job *carillon.Job, due carillon.Time) carillon.Run {
-	return claimed(planned(job, due)).End(carillon.Failed, "exit status 1", due+1)
+	return claimed(planned(job, due)).End(carillon.StateFailed, "exit status 1", due+1)
 }
 
 // added applies a change to a snapshot of the job.
@@ -50,13 +50,13 @@ func TestRetriedRunsWaitTheirTurnUnderEveryPolicy(t *testing.T) {
 			for _, run := range w.Runs[2:] {
 				d := carillon.Due{Job: job, Run: run, Guard: w.Guard, Others: w.Runs, Worker: worker}
 				verdict, c := d.Decide(minute(6))
-				if verdict != carillon.Behind || len(c.Runs) != 1 || c.Runs[0].State != carillon.Waiting || len(c.Guards) != 0 {
+				if verdict != carillon.VerdictWait || len(c.Runs) != 1 || c.Runs[0].State != carillon.StateWaiting || len(c.Guards) != 0 {
 					t.Errorf("verdict %d: %v", verdict, tell(c))
 				}
 			}
-			free := carillon.Settle(w.Runs[0].End(carillon.Succeeded, "", minute(6)), w.Guard).Guards[0]
+			free := carillon.Settle(w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guard).Guards[0]
 			verdict, _ := carillon.Due{Job: job, Run: w.Runs[2], Guard: &free, Others: w.Runs[1:], Worker: worker}.Decide(minute(6))
-			if verdict != carillon.Take {
+			if verdict != carillon.VerdictClaim {
 				t.Errorf("the first in line, once the turn is free: verdict %d", verdict)
 			}
 		})
@@ -86,7 +86,7 @@ func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
 	run := manual(job, minute(5)+1)
 	run.RetryOf = minute(1)
 	verdict, c := carillon.Due{Job: job, Run: run, Guard: line(job, minute(4)), Worker: worker}.Decide(minute(6))
-	if verdict != carillon.Behind {
+	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
 	}
 	expectChange(t, c, "5m0.001s r5 v1 waiting guarded wakes 6m30s retries 1m", "turn r9 of 4m then 5m0.001s")
@@ -96,7 +96,7 @@ func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
 		queue = append(queue, minute(-2000+n))
 	}
 	verdict, c = carillon.Due{Job: job, Run: run, Guard: line(job, minute(4), queue...), Worker: worker}.Decide(minute(6))
-	if verdict != carillon.Behind {
+	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d where the line is full", verdict)
 	}
 	expectChange(t, c, "5m0.001s r5 v1 waiting guarded wakes 6m30s retries 1m")
@@ -107,12 +107,12 @@ func TestReplaceGoesBeforeRetriedRunsAndLeavesThemInLine(t *testing.T) {
 	by := "replaced by " + runID(job, minute(5))
 	retry, waits := manual(job, minute(2)+1), planned(job, minute(4))
 	retry.RetryOf = minute(1)
-	waits.Flags |= carillon.Planned
+	waits.Flags |= carillon.FlagPlanned
 	verdict, c := carillon.Due{
 		Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(3), minute(2)+1, minute(4)),
 		Others: []carillon.Run{retry, claimed(planned(job, minute(3))), waits},
 	}.Decide(minute(5))
-	if verdict != carillon.Behind {
+	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
 	}
 	expectChange(t, c, "5m r5 v1 waiting guarded planned wakes 5m30s", "6m r0 v1 waiting guarded seq 1",
@@ -133,7 +133,7 @@ func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 		}, " is not finished, and the job's overlap is skip"},
 		"skip, one is due and on hold, and will be skipped": {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole {
 			run := planned(j, minute(1))
-			run.Flags |= carillon.OnHold
+			run.Flags |= carillon.FlagOnHold
 			return whole(j, line(j, 0), run)
 		}, ""},
 		"skip, none is due":          {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, 0), planned(j, minute(9))) }, ""},
@@ -174,7 +174,7 @@ func TestReplaceStopsNoRetriedRun(t *testing.T) {
 			verdict, c := carillon.Due{
 				Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(2)+1), Others: []carillon.Run{retry},
 			}.Decide(minute(5))
-			if verdict != carillon.Behind {
+			if verdict != carillon.VerdictWait {
 				t.Errorf("verdict %d", verdict)
 			}
 			expectChange(t, c, "5m r5 v1 waiting guarded planned wakes 5m30s", "6m r0 v1 waiting guarded seq 1",

@@ -21,13 +21,13 @@ type Retry struct {
 type Backoff string
 
 const (
-	Exponential Backoff = "exponential" // doubles
-	Fixed       Backoff = "fixed"
+	BackoffExponential Backoff = "exponential" // doubles
+	BackoffFixed       Backoff = "fixed"
 )
 
 func defaultRetry() Retry {
 	return Retry{
-		MaxAttempts: 3, Backoff: Exponential, Delay: Duration(time.Second), Jitter: 0.2, MaxCrashes: 5,
+		MaxAttempts: 3, Backoff: BackoffExponential, Delay: Duration(time.Second), Jitter: 0.2, MaxCrashes: 5,
 	}
 }
 
@@ -36,7 +36,7 @@ func defaultRetry() Retry {
 // back together.
 func (r Retry) After(failures int, random float64) time.Duration {
 	delay := float64(r.Delay)
-	if r.Backoff == Exponential {
+	if r.Backoff == BackoffExponential {
 		delay *= math.Pow(2, float64(max(failures-1, 0)))
 	}
 	delay = min(delay, float64(r.MaxDelay))
@@ -50,7 +50,7 @@ func (r *Retry) admit() *FieldError {
 	switch {
 	case r.MaxAttempts < 1 || r.MaxAttempts > 1000:
 		return invalid("retry.max_attempts", r.MaxAttempts, "a number from 1 to 1000")
-	case r.Backoff != Exponential && r.Backoff != Fixed:
+	case r.Backoff != BackoffExponential && r.Backoff != BackoffFixed:
 		return invalid("retry.backoff", r.Backoff, "exponential or fixed")
 	case r.Delay > Duration(365*24*time.Hour):
 		return invalid("retry.delay", r.Delay, "at most 365d")

@@ -10,7 +10,7 @@ import (
 
 func TestRetriesWaitLongerEachTimeUpToTheCap(t *testing.T) {
 	retry := carillon.Retry{
-		Backoff: carillon.Exponential, Delay: carillon.Duration(time.Second), MaxDelay: carillon.Duration(10 * time.Second), Jitter: 0,
+		Backoff: carillon.BackoffExponential, Delay: carillon.Duration(time.Second), MaxDelay: carillon.Duration(10 * time.Second), Jitter: 0,
 	}
 	for failures, want := range map[int]time.Duration{
 		0: time.Second, 1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 4: 8 * time.Second, 5: 10 * time.Second,
@@ -20,11 +20,11 @@ func TestRetriesWaitLongerEachTimeUpToTheCap(t *testing.T) {
 			t.Errorf("after %d failures: %s, want %s", failures, got, want)
 		}
 	}
-	retry.Backoff = carillon.Fixed
+	retry.Backoff = carillon.BackoffFixed
 	if got := retry.After(7, 0); got != time.Second {
 		t.Errorf("fixed: %s", got)
 	}
-	retry.Delay, retry.Backoff = 0, carillon.Exponential
+	retry.Delay, retry.Backoff = 0, carillon.BackoffExponential
 	if got := retry.After(1000, 0.5); got != 0 {
 		t.Errorf("no delay: %s", got)
 	}
@@ -33,7 +33,7 @@ func TestRetriesWaitLongerEachTimeUpToTheCap(t *testing.T) {
 func TestJitterOnlyAdds(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, time.Second, 90 * time.Minute, 365 * 24 * time.Hour} {
 		for _, jitter := range []float64{0, 0.2, 1} {
-			retry := carillon.Retry{Backoff: carillon.Fixed, Delay: carillon.Duration(delay), MaxDelay: carillon.Duration(delay), Jitter: jitter}
+			retry := carillon.Retry{Backoff: carillon.BackoffFixed, Delay: carillon.Duration(delay), MaxDelay: carillon.Duration(delay), Jitter: jitter}
 			last := time.Duration(0)
 			for _, random := range []float64{0, 0.1, 0.5, 0.9, math.Nextafter(1, 0)} {
 				got := retry.After(1, random)

@@ -34,7 +34,7 @@ func define(t *testing.T, edit func(*carillon.Definition)) carillon.Definition {
 func newJob(t *testing.T, edit func(*carillon.Definition)) *carillon.Job {
 	t.Helper()
 	return &carillon.Job{
-		Namespace: carillon.DefaultNamespace, ID: 4711, Rev: 3, Version: 1, State: carillon.Active, Created: epoch, Updated: epoch,
+		Namespace: carillon.DefaultNamespace, ID: 4711, Rev: 3, Version: 1, State: carillon.JobActive, Created: epoch, Updated: epoch,
 		Definition: define(t, edit),
 	}
 }
@@ -59,9 +59,9 @@ func planned(job *carillon.Job, due carillon.Time) carillon.Run {
 // manual is a run of the job that a caller asked for.
 func manual(job *carillon.Job, due carillon.Time) carillon.Run {
 	run := carillon.NewRun(job, due)
-	run.Flags |= carillon.Extra
+	run.Flags |= carillon.FlagAdditional
 	if job.Overlap != carillon.OverlapAllow {
-		run.Flags |= carillon.Guarded
+		run.Flags |= carillon.FlagGuarded
 	}
 	run.Rev = 5
 	return run
@@ -70,14 +70,14 @@ func manual(job *carillon.Job, due carillon.Time) carillon.Run {
 // claimed is a run that a worker holds; its successor is planned.
 func claimed(run carillon.Run) carillon.Run {
 	run = run.Claim("worker_0", run.ID.Due)
-	run.Flags |= carillon.Planned
+	run.Flags |= carillon.FlagPlanned
 	return run
 }
 
 // retrying is a run between two attempts.
 func retrying(run carillon.Run, wake carillon.Time) carillon.Run {
 	run = claimed(run)
-	run.State, run.Worker, run.Wake, run.Failures = carillon.Waiting, "", wake, 1
+	run.State, run.Worker, run.Wake, run.Failures = carillon.StateWaiting, "", wake, 1
 	return run
 }
 
@@ -136,7 +136,7 @@ func tellRun(run *carillon.Run) string {
 		flag carillon.Flags
 		name string
 	}{
-		{carillon.Guarded, "guarded"}, {carillon.Planned, "planned"}, {carillon.OnHold, "on-hold"}, {carillon.Stop, "stop"}, {carillon.Last, "last"},
+		{carillon.FlagGuarded, "guarded"}, {carillon.FlagPlanned, "planned"}, {carillon.FlagOnHold, "on-hold"}, {carillon.FlagStop, "stop"}, {carillon.FlagNoRetry, "last"},
 	} {
 		if run.Has(f.flag) {
 			text += " " + f.name

@@ -10,13 +10,13 @@ import (
 type State uint8
 
 const (
-	Waiting State = iota + 1
-	Claimed       // a worker holds it and has not begun
-	Running       // begun; written only for runs that last longer than a moment
-	Succeeded
-	Failed // for good: a dead letter
-	Canceled
-	Skipped
+	StateWaiting State = iota + 1
+	StateClaimed       // a worker holds it and has not begun
+	StateRunning       // begun; written only for runs that last longer than a moment
+	StateSucceeded
+	StateFailed // for good: a dead letter
+	StateCanceled
+	StateSkipped
 )
 
 var states = []string{"", "waiting", "claimed", "running", "succeeded", "failed", "canceled", "skipped"}
@@ -26,10 +26,10 @@ func (s State) MarshalText() ([]byte, error)  { return []byte(s.String()), nil }
 func (s *State) UnmarshalText(b []byte) error { return unmarshalState(s, states, b) }
 
 // Ended states are terminal: the run has left the hot table for history and never comes back.
-func (s State) Ended() bool { return s >= Succeeded }
+func (s State) Ended() bool { return s >= StateSucceeded }
 
 // Held says that a worker has the run.
-func (s State) Held() bool { return s == Claimed || s == Running }
+func (s State) Held() bool { return s == StateClaimed || s == StateRunning }
 
 // Status is a word that people see for some runs in place of their state. It is not stored: it follows from
 // the run and the time.
@@ -45,9 +45,9 @@ const (
 func (s Status) Within() []State {
 	switch s {
 	case StatusQueued, StatusPaused:
-		return []State{Waiting}
+		return []State{StateWaiting}
 	case StatusStopping:
-		return []State{Claimed, Running}
+		return []State{StateClaimed, StateRunning}
 	}
 	return nil
 }
@@ -55,11 +55,11 @@ func (s Status) Within() []State {
 // Status is the word that people see for the run at now, if that is not its state.
 func (r *Run) Status(now Time) (s Status, any bool) {
 	switch {
-	case r.State.Held() && r.Has(Stop):
+	case r.State.Held() && r.Has(FlagStop):
 		return StatusStopping, true
-	case r.State == Waiting && r.Has(OnHold):
+	case r.State == StateWaiting && r.Has(FlagOnHold):
 		return StatusPaused, true
-	case r.State == Waiting && r.Wake <= now:
+	case r.State == StateWaiting && r.Wake <= now:
 		return StatusQueued, true
 	}
 	return "", false
@@ -86,14 +86,14 @@ func unmarshalState[S ~uint8](s *S, names []string, b []byte) error {
 type Flags uint8
 
 const (
-	Guarded    Flags = 1 << iota // the job's overlap guard rules it: a claim or end compares the guard
-	Planned                      // its successor has been planned already
-	OnHold                       // the job is paused: no worker claims it
-	Stop                         // a caller, or a run that replaces it, asked it to stop
-	Last                         // no further attempt: its job was canceled while a worker held it
-	Missable                     // its job's misfire policy may apply if it is late
-	Extra                        // recurring, manual or retried, not a one-off's first run; in the job index
-	OwnPayload                   // the caller gave it a payload in place of its job's; it is in Output
+	FlagGuarded       Flags = 1 << iota // the job's overlap guard rules it: a claim or end compares the guard
+	FlagPlanned                         // its successor has been planned already
+	FlagOnHold                          // the job is paused: no worker claims it
+	FlagStop                            // a caller, or a run that replaces it, asked it to stop
+	FlagNoRetry                         // no further attempt: its job was canceled while a worker held it
+	FlagMisfirePolicy                   // its job's misfire policy may apply if it is late
+	FlagAdditional                      // recurring, manual or retried, not a one-off's first run; in the job index
+	FlagOwnPayload                      // the caller gave it a payload in place of its job's; it is in Output
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this
@@ -138,7 +138,7 @@ type About struct {
 type Output struct {
 	Result     []byte
 	Checkpoint []byte
-	Payload    []byte // JSON, see OwnPayload; written with the insert of the run
+	Payload    []byte // JSON, see FlagOwnPayload; written with the insert of the run
 }
 
 // Lane groups the runs that travel together to workers.
@@ -192,20 +192,20 @@ func (r *Run) ready(now Time) Time {
 	return now
 }
 
-// NewRun is a job's run at due, waiting. All runs of a recurring job are Extra; callers set Extra on the
+// NewRun is a job's run at due, waiting. All runs of a recurring job are additional; callers set FlagAdditional on the
 // second and later runs of a one-off job.
 func NewRun(job *Job, due Time) Run {
 	r := Run{
 		ID: RunID{job.ID, due}, Namespace: job.Namespace, Queue: job.Queue, Priority: int8(job.Priority), Version: job.Version,
-		Wake: due, State: Waiting, About: job.about(),
+		Wake: due, State: StateWaiting, About: job.about(),
 	}
 	if job.Schedule.Recurring() || job.Misfire.Policy != MisfireOnce {
-		r.Flags |= Missable
+		r.Flags |= FlagMisfirePolicy
 	}
 	if job.Schedule.Recurring() {
-		r.Flags |= Extra
+		r.Flags |= FlagAdditional
 		if job.Overlap != OverlapAllow {
-			r.Flags |= Guarded
+			r.Flags |= FlagGuarded
 		}
 	}
 	return r

@@ -49,9 +49,9 @@ func (r Run) MarshalJSON() ([]byte, error) {
 		ID: r.ID, Job: r.ID.Job, Namespace: r.Namespace, State: r.State, Status: r.Shown(Now()), Name: about.Name, Type: about.Type, Owner: about.Owner,
 		Queue: r.Queue, Priority: r.Priority, Version: r.Version, Attempt: r.Attempt, Failures: r.Failures, Losses: r.Losses,
 		Fence: strconv.FormatInt(r.Fence(), 10), Due: r.ID.Due, Covers: r.Covers, Until: r.Until, Claimed: r.Claimed,
-		Started: r.Started, Ended: r.Ended, Worker: r.Worker, Reason: r.Reason, Stopping: r.Has(Stop) && !r.State.Ended(),
+		Started: r.Started, Ended: r.Ended, Worker: r.Worker, Reason: r.Reason, Stopping: r.Has(FlagStop) && !r.State.Ended(),
 	}
-	if r.State == Waiting && !r.Has(OnHold) {
+	if r.State == StateWaiting && !r.Has(FlagOnHold) {
 		v.NextAttempt = max(r.Wake, r.ID.Due)
 	}
 	if r.RetryOf != 0 {
@@ -88,10 +88,10 @@ func (r *Run) UnmarshalJSON(b []byte) error {
 		r.Output = &Output{Result: v.Result, Checkpoint: v.Checkpoint, Payload: v.Payload}
 	}
 	if v.Stopping {
-		r.Flags |= Stop
+		r.Flags |= FlagStop
 	}
-	if v.State == Waiting && v.NextAttempt == 0 { // only a paused job's run has no next attempt
-		r.Flags |= OnHold
+	if v.State == StateWaiting && v.NextAttempt == 0 { // only a paused job's run has no next attempt
+		r.Flags |= FlagOnHold
 		r.Wake = Never
 	}
 	return nil

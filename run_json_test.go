@@ -11,20 +11,20 @@ import (
 func TestRunJSONRoundTrip(t *testing.T) {
 	id := RunID{Job: 42, Due: 1_790_000_000_000}
 	for name, run := range map[string]Run{
-		"a run that waits": {ID: id, State: Waiting, Wake: id.Due, Covers: id.Due},
+		"a run that waits": {ID: id, State: StateWaiting, Wake: id.Due, Covers: id.Due},
 		"a retry waits longer than its due time": {
-			ID: id, State: Waiting, Wake: id.Due + 5000, Attempt: 2, Failures: 1, Losses: 1, Reason: "exit code 1",
+			ID: id, State: StateWaiting, Wake: id.Due + 5000, Attempt: 2, Failures: 1, Losses: 1, Reason: "exit code 1",
 		},
-		"a paused job's run has no next attempt": {ID: id, State: Waiting, Wake: Never, Flags: OnHold},
+		"a paused job's run has no next attempt": {ID: id, State: StateWaiting, Wake: Never, Flags: FlagOnHold},
 		"a run that was asked to stop": {
-			ID: id, State: Running, Flags: Stop, Attempt: 1, Claimed: id.Due + 1, Started: id.Due + 2, Worker: "w1", Version: 3,
+			ID: id, State: StateRunning, Flags: FlagStop, Attempt: 1, Claimed: id.Due + 1, Started: id.Due + 2, Worker: "w1", Version: 3,
 		},
 		"an ended run, with all that history keeps": {
-			ID: id, State: Succeeded, Namespace: "default", Queue: "mail", Priority: 9, About: &About{"hello", "demo", "me"},
+			ID: id, State: StateSucceeded, Namespace: "default", Queue: "mail", Priority: 9, About: &About{"hello", "demo", "me"},
 			Attempt: 1, Claimed: id.Due, Started: id.Due, Ended: id.Due + 7, RetryOf: id.Due - 1000,
 			Output: &Output{Result: []byte(`{"rows":3}`), Checkpoint: []byte(`"page 2"`), Payload: []byte(`null`)},
 		},
-		"a range of skipped due times": {ID: id, State: Skipped, Until: id.Due + 60_000, Reason: "missed"},
+		"a range of skipped due times": {ID: id, State: StateSkipped, Until: id.Due + 60_000, Reason: "missed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			written, err := json.Marshal(run)
@@ -44,7 +44,7 @@ func TestRunJSONRoundTrip(t *testing.T) {
 
 func TestRunJSONKeepsTextResultsStable(t *testing.T) {
 	for _, result := range []string{"plain text", "1", `"1"`, "null", "{", "\xff"} {
-		first, err := json.Marshal(Run{ID: RunID{1, 1}, State: Failed, Output: &Output{Result: []byte(result)}})
+		first, err := json.Marshal(Run{ID: RunID{1, 1}, State: StateFailed, Output: &Output{Result: []byte(result)}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestRunJSONKeepsTextResultsStable(t *testing.T) {
 }
 
 func TestRunJSONLeavesEscapingToTheWriter(t *testing.T) {
-	run := Run{ID: RunID{1, 1}, State: Failed, Reason: "<a> && b"}
+	run := Run{ID: RunID{1, 1}, State: StateFailed, Reason: "<a> && b"}
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -25,7 +25,7 @@ type Whole struct {
 
 // Submit is the change that creates a new job, with its first run. The caller sets Namespace and ID.
 func Submit(job *Job, now Time) Change {
-	job.Version, job.State, job.Created, job.Updated = 1, Active, now, now
+	job.Version, job.State, job.Created, job.Updated = 1, JobActive, now, now
 	due := job.Schedule.At
 	if job.Schedule.Recurring() {
 		// Last is for a job whose ends_at passed between Admit and here.
@@ -34,7 +34,7 @@ func Submit(job *Job, now Time) Change {
 	run := NewRun(job, due)
 	run.Covers = due
 	c := Change{Job: job, Runs: []Run{run}}
-	if run.Has(Guarded) {
+	if run.Has(FlagGuarded) {
 		c.Guards = []Guard{NewOverlapGuard(job)}
 	}
 	return c
@@ -50,14 +50,14 @@ func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 	t := turnsOf(w.Guard)
 	for _, run := range w.Runs {
 		switch {
-		case run.State == Waiting:
-			c.Runs = append(c.Runs, run.ended(&job, Canceled, "the job was canceled", now).through(&job.Schedule, now))
+		case run.State == StateWaiting:
+			c.Runs = append(c.Runs, run.ended(&job, StateCanceled, "the job was canceled", now).through(&job.Schedule, now))
 			t = t.ended(&run)
 		case keep:
-			run.Flags |= Last
+			run.Flags |= FlagNoRetry
 			c.Runs = append(c.Runs, run)
 		default:
-			run.Flags |= Stop | Last
+			run.Flags |= FlagStop | FlagNoRetry
 			run.Reason = "the job was canceled"
 			c.Runs = append(c.Runs, run)
 		}
@@ -71,11 +71,11 @@ func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 // Pause puts the unfinished runs on hold: no run of the job is claimed until the job is resumed. Runs that
 // workers hold go on to their end.
 func (w Whole) Pause(now Time) (Change, error) {
-	if w.Job.State != Active {
+	if w.Job.State != JobActive {
 		return Change{}, fmt.Errorf("%w: %s is %s; only an active job can be paused", ErrConflict, w.Job.ID, w.Job.State)
 	}
 	job := w.Job
-	job.State = Paused
+	job.State = JobPaused
 	c := Change{Job: &job}
 	for _, run := range w.Runs {
 		c.Runs = append(c.Runs, run.hold(now))
@@ -86,8 +86,8 @@ func (w Whole) Pause(now Time) (Change, error) {
 // hold keeps a run from being claimed. The delay before a retry stays: the pause of the job must not shorten
 // it.
 func (r Run) hold(now Time) Run {
-	r.Flags |= OnHold
-	if r.State == Waiting && (r.Attempt == 0 || r.Wake <= now) {
+	r.Flags |= FlagOnHold
+	if r.State == StateWaiting && (r.Attempt == 0 || r.Wake <= now) {
 		r.Wake = Never
 	}
 	return r
@@ -96,7 +96,7 @@ func (r Run) hold(now Time) Run {
 // through makes the end of a planned run stand for all due times that have come by now: they get no later
 // record.
 func (r Run) through(s *Schedule, now Time) Run {
-	if last := s.Last(now); r.ByClock() && !r.Has(Planned) && last > r.Covers {
+	if last := s.Last(now); r.ByClock() && !r.Has(FlagPlanned) && last > r.Covers {
 		r.Until = last
 	}
 	return r
@@ -105,18 +105,18 @@ func (r Run) through(s *Schedule, now Time) Run {
 // Resume takes the runs off hold. Due times by the clock that passed meanwhile are recorded as skipped; a
 // one-off whose time has passed runs now.
 func (w Whole) Resume(now Time) (Change, error) {
-	if w.Job.State != Paused {
+	if w.Job.State != JobPaused {
 		return Change{}, fmt.Errorf("%w: %s is %s, not paused", ErrConflict, w.Job.ID, w.Job.State)
 	}
 	job := w.Job
-	job.State = Active
+	job.State = JobActive
 	c := Change{Job: &job}
 	for _, run := range w.Runs {
-		run.Flags &^= OnHold
-		if run.State == Waiting && run.Wake == Never {
+		run.Flags &^= FlagOnHold
+		if run.State == StateWaiting && run.Wake == Never {
 			run.Wake = run.ready(now)
 		}
-		fresh := run.State == Waiting && run.Attempt == 0 && run.ByClock() && !run.Has(Planned)
+		fresh := run.State == StateWaiting && run.Attempt == 0 && run.ByClock() && !run.Has(FlagPlanned)
 		if fresh && run.Covers <= now && job.Schedule.Recurring() {
 			d := Due{Job: &job, Run: run, Guard: w.Guard}
 			skipped := d.skipTo(0, now)
@@ -158,9 +158,9 @@ func (w Whole) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 func (w Whole) tryNow(run Run, now Time) (Change, Run, error) {
 	var why string
 	switch {
-	case run.State != Waiting:
+	case run.State != StateWaiting:
 		why = "is " + run.State.String() + "; only a run that has ended, or that waits for its next attempt, can be retried"
-	case run.Has(OnHold):
+	case run.Has(FlagOnHold):
 		why = "is on hold: " + w.Job.ID.String() + " is paused; resume it"
 	case run.Attempt == 0:
 		why = "has not begun, and is due at " + run.ID.Due.String() + "; to run the job now as well, add a run with \"run --now " + w.Job.ID.String() + "\""
@@ -177,19 +177,19 @@ func (w Whole) add(of Run, payload []byte, now Time) (Change, Run, error) {
 	}
 	job := w.Job
 	run := NewRun(&job, w.free(&job, w.unused(now), true))
-	run.Flags |= Extra
+	run.Flags |= FlagAdditional
 	run.Covers, run.RetryOf = of.Covers, of.ID.Due
 	if payload != nil {
-		run.Flags, run.Output = run.Flags|OwnPayload, &Output{Payload: payload}
+		run.Flags, run.Output = run.Flags|FlagOwnPayload, &Output{Payload: payload}
 	}
 	run.Wake = run.ready(now)
-	if job.State == Paused {
+	if job.State == JobPaused {
 		run = run.hold(now)
 	}
 	c := Change{Job: &job}
 	var err error
 	if job.Overlap != OverlapAllow {
-		run.Flags |= Guarded
+		run.Flags |= FlagGuarded
 		c = w.guard(c)
 		c, err = w.line(c, &run, now)
 	} else {
@@ -227,7 +227,7 @@ func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
 			ErrConflict, RunID{w.Job.ID, t.Queue[len(t.Queue)-1]}, w.advice(t.Queue[len(t.Queue)-1]))
 	}
 	t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
-	if !t.free(run.ID.Due) && !run.Has(OnHold) {
+	if !t.free(run.ID.Due) && !run.Has(FlagOnHold) {
 		run.Wake = now.Add(repairCheck) // the end of the run before it wakes it earlier
 	}
 	c.Guards[0] = t.guard(c.Guards[0])
@@ -238,7 +238,7 @@ func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
 func (w Whole) advice(due Time) string {
 	const others = "wait until it has ended or cancel it, or let the job's overlap be queue_all or allow"
 	for i := range w.Runs {
-		if run := &w.Runs[i]; run.ID.Due == due && run.State == Waiting && run.Attempt > 0 {
+		if run := &w.Runs[i]; run.ID.Due == due && run.State == StateWaiting && run.Attempt > 0 {
 			return fmt.Sprintf("have its next attempt made now (\"carillon retry %s\"), %s", run.ID, others)
 		}
 	}
@@ -256,7 +256,7 @@ func (w Whole) lineUp(c Change, t turns, now Time) (Change, turns) {
 	if _, missed := d.missed(now); missed {
 		return c, t
 	}
-	d.Run.Flags |= Guarded
+	d.Run.Flags |= FlagGuarded
 	next := d.plan(&d.Run, true)
 	c.Runs = append(slices.DeleteFunc(c.Runs, func(r Run) bool { return r.ID == d.Run.ID }), d.Run)
 	if next != nil {
@@ -271,7 +271,7 @@ func (w Whole) lineUp(c Change, t turns, now Time) (Change, turns) {
 func (w Whole) next(now Time) int {
 	earliest := -1
 	for i, run := range w.Runs {
-		if run.State != Waiting || run.Attempt > 0 || run.ready(now) > now || run.Has(OnHold) && run.ByClock() && w.Job.Schedule.Recurring() {
+		if run.State != StateWaiting || run.Attempt > 0 || run.ready(now) > now || run.Has(FlagOnHold) && run.ByClock() && w.Job.Schedule.Recurring() {
 			continue
 		}
 		if earliest < 0 || run.ID.Due < w.Runs[earliest].ID.Due {
@@ -294,10 +294,10 @@ func (w Whole) guard(c Change) Change {
 	c.Guards = []Guard{w.turnGuard()}
 	t := turnsOf(&c.Guards[0])
 	for _, run := range w.Runs {
-		if run.Has(Guarded) {
+		if run.Has(FlagGuarded) {
 			continue
 		}
-		run.Flags |= Guarded
+		run.Flags |= FlagGuarded
 		if run.Attempt > 0 {
 			t = t.with(run.ID.Due)
 		}
@@ -335,15 +335,15 @@ func (w Whole) CancelRun(id RunID, now Time) (Change, error) {
 		return Change{}, fmt.Errorf("%w: %s has ended already", ErrConflict, id)
 	}
 	run := w.Runs[i]
-	if run.State != Waiting {
-		run.Flags |= Stop
+	if run.State != StateWaiting {
+		run.Flags |= FlagStop
 		run.Reason = "canceled by request"
 		return Change{Runs: []Run{run}}, nil
 	}
 	d := Due{Job: &w.Job, Run: run, Guard: w.Guard}
-	c := Change{Runs: []Run{run.ended(&w.Job, Canceled, "canceled by request", now)}}
+	c := Change{Runs: []Run{run.ended(&w.Job, StateCanceled, "canceled by request", now)}}
 	if next := d.plan(&c.Runs[0], false); next != nil && w.Job.State != JobCanceled {
-		if w.Job.State == Paused {
+		if w.Job.State == JobPaused {
 			*next = next.hold(now)
 		}
 		c.Runs = append(c.Runs, *next)

@@ -15,7 +15,7 @@ func whole(job *carillon.Job, guard *carillon.Guard, runs ...carillon.Run) caril
 
 // behind is a run that waits for its turn.
 func behind(run carillon.Run) carillon.Run {
-	run.Flags |= carillon.Planned
+	run.Flags |= carillon.FlagPlanned
 	run.Wake = run.ID.Due.Add(30 * time.Second)
 	return run
 }
@@ -116,7 +116,7 @@ func TestPauseHoldsAndResumeLetsGo(t *testing.T) {
 	}
 	expectChange(t, c, "job v1 active", "9m r5 v1 waiting guarded", "2m r5 v1 waiting guarded planned wakes 4m", "1m r5 v1 claimed guarded planned #1")
 
-	w.Job.State = carillon.Active
+	w.Job.State = carillon.JobActive
 	_, err = w.Resume(minute(4))
 	expectConflict(t, err)
 	w.Job.State = carillon.JobCanceled
@@ -175,11 +175,11 @@ func TestAPauseDoesNotShortenTheWaitForARetry(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			paused, err := whole(job, nil, retrying(planned(job, minute(1)), c.wake)).Pause(minute(4))
-			if err != nil || !paused.Runs[0].Has(carillon.OnHold) {
+			if err != nil || !paused.Runs[0].Has(carillon.FlagOnHold) {
 				t.Fatal(paused.Runs[0], err)
 			}
 			resumed, err := carillon.Whole{Job: *paused.Job, Runs: paused.Runs}.Resume(c.resumed)
-			if err != nil || resumed.Runs[0].Wake != c.want || resumed.Runs[0].Has(carillon.OnHold) {
+			if err != nil || resumed.Runs[0].Wake != c.want || resumed.Runs[0].Has(carillon.FlagOnHold) {
 				t.Errorf("wakes at %s, want %s; %v", since(resumed.Runs[0].Wake), since(c.want), err)
 			}
 		})
@@ -227,9 +227,9 @@ func TestCancelRunAsksAHeldOneToStop(t *testing.T) {
 
 func TestCancelRunOfAPausedJobPlansTheNextOnHold(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	job.State = carillon.Paused
+	job.State = carillon.JobPaused
 	run := planned(job, minute(1))
-	run.Flags |= carillon.OnHold
+	run.Flags |= carillon.FlagOnHold
 	c, err := whole(job, nil, run).CancelRun(run.ID, minute(0))
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func TestARunThatWaitsForItsNextAttemptIsTriedNow(t *testing.T) {
 func TestWhatIsNoRetryIsRefusedAndSaysWhy(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	onHold := retrying(planned(job, minute(1)), carillon.Never)
-	onHold.Flags |= carillon.OnHold
+	onHold.Flags |= carillon.FlagOnHold
 	for want, run := range map[string]carillon.Run{
 		"is paused":          onHold,
 		"run --now":          planned(job, minute(9)),

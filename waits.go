@@ -35,7 +35,7 @@ const MaxAhead = 1000
 
 // Around is what is known about the surroundings of a waiting run.
 type Around struct {
-	Guard   *Guard         // of a Guarded run
+	Guard   *Guard         // of a guarded run
 	Members []Member       // live members
 	Blind   bool           // Members could not be read
 	Used    map[string]int // slots in use, by worker; a worker that is not in it has not reported them
@@ -44,13 +44,13 @@ type Around struct {
 
 // WaitsFor says what a waiting run waits for at now; nil if it does not wait.
 func (r *Run) WaitsFor(a Around, now Time) *Wait {
-	if r.State != Waiting {
+	if r.State != StateWaiting {
 		return nil
 	}
-	if r.Has(OnHold) {
+	if r.Has(FlagOnHold) {
 		return &Wait{Kind: WaitResume, Text: "its job is paused: it waits until the job is resumed"}
 	}
-	if t := turnsOf(a.Guard); r.Has(Guarded) && t.has(r.ID.Due) && !t.free(r.ID.Due) {
+	if t := turnsOf(a.Guard); r.Has(FlagGuarded) && t.has(r.ID.Due) && !t.free(r.ID.Due) {
 		return r.waitsItsTurn(t)
 	}
 	if r.Wake > now && !r.next(a.Guard, now) {
@@ -82,7 +82,7 @@ func (r *Run) waitsItsTurn(t turns) *Wait {
 // claim corrects it.
 func (r *Run) next(guard *Guard, now Time) bool {
 	t := turnsOf(guard)
-	return r.Has(Guarded) && r.Attempt == 0 && t.has(r.ID.Due) && t.free(r.ID.Due) && r.ready(now) <= now
+	return r.Has(FlagGuarded) && r.Attempt == 0 && t.has(r.ID.Due) && t.free(r.ID.Due) && r.ready(now) <= now
 }
 
 // waitsForWorker is for a run that is due, and whose turn it is.
@@ -96,7 +96,7 @@ func (r *Run) waitsForWorker(a Around) *Wait {
 	workers, slots, free, told := 0, 0, 0, true
 	for i := range a.Members {
 		m := &a.Members[i]
-		if m.Kind != KindWorker || !m.Serves(r.Queue) {
+		if m.Kind != MemberWorker || !m.Serves(r.Queue) {
 			continue
 		}
 		used, known := a.Used[m.ID]
@@ -163,7 +163,7 @@ func Unserved(queue string, members []Member) (text string, none bool) {
 	workers := 0
 	for i := range members {
 		m := &members[i]
-		if m.Kind != KindWorker {
+		if m.Kind != MemberWorker {
 			continue
 		}
 		if m.Serves(queue) {

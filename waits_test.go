@@ -10,16 +10,16 @@ import (
 func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 	const now = Time(1_800_000_000_000)
 	worker := func(id string, slots int, queues ...string) Member {
-		return Member{ID: id, Kind: KindWorker, Profile: Profile{Queues: queues, Slots: slots}}
+		return Member{ID: id, Kind: MemberWorker, Profile: Profile{Queues: queues, Slots: slots}}
 	}
-	node := Member{ID: "node", Kind: KindNode}
-	due := Run{ID: RunID{7, now - 1000}, State: Waiting, Queue: "mail", Wake: now - 1000}
+	node := Member{ID: "node", Kind: MemberNode}
+	due := Run{ID: RunID{7, now - 1000}, State: StateWaiting, Queue: "mail", Wake: now - 1000}
 	with := func(change func(*Run)) Run {
 		run := due
 		change(&run)
 		return run
 	}
-	guarded := with(func(r *Run) { r.Flags, r.Wake = Guarded, now+30_000 })
+	guarded := with(func(r *Run) { r.Flags, r.Wake = FlagGuarded, now+30_000 })
 	guard := turns{Holder: now - 5000, Queue: []Time{guarded.ID.Due}}.guard(Guard{})
 	long := turns{Holder: now - 5000, Beside: []Time{now - 4500}, Queue: []Time{now - 4000, guarded.ID.Due}}.guard(Guard{})
 	n := func(i int) *int { return &i }
@@ -28,9 +28,9 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		around Around
 		want   *Wait
 	}{
-		"one that is held waits for nothing": {with(func(r *Run) { r.State = Running }), Around{}, nil},
+		"one that is held waits for nothing": {with(func(r *Run) { r.State = StateRunning }), Around{}, nil},
 		"one of a paused job": {
-			with(func(r *Run) { r.Flags, r.Wake = OnHold, Never }),
+			with(func(r *Run) { r.Flags, r.Wake = FlagOnHold, Never }),
 			Around{},
 			&Wait{Kind: WaitResume, Text: "its job is paused: it waits until the job is resumed"},
 		},

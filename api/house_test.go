@@ -196,7 +196,7 @@ func (h *house) claim(job string) carillon.Run {
 		h.t.Fatal(err)
 	}
 	ctx := context.Background()
-	found, err := h.store.FindRuns(ctx, carillon.RunQuery{Namespace: "blue", Job: id, States: []carillon.State{carillon.Waiting}, Limit: 100})
+	found, err := h.store.FindRuns(ctx, carillon.RunQuery{Namespace: "blue", Job: id, States: []carillon.State{carillon.StateWaiting}, Limit: 100})
 	if err != nil || len(found.Runs) == 0 {
 		h.t.Fatalf("nothing to claim: %v", err)
 	}
@@ -206,7 +206,7 @@ func (h *house) claim(job string) carillon.Run {
 		h.t.Fatalf("no decision about %s: %v", run.ID, err)
 	}
 	verdict, change := dues[0].Decide(max(carillon.Now(), run.ID.Due))
-	if verdict != carillon.Take {
+	if verdict != carillon.VerdictClaim {
 		h.t.Fatalf("the verdict on %s is %d", run.ID, verdict)
 	}
 	if lost, err := h.ledger.Commit(ctx, []carillon.Change{change}); err != nil || len(lost) > 0 {

@@ -53,9 +53,9 @@ func (s *server) getJob(w http.ResponseWriter, r *http.Request, _ *query) error 
 func (s *server) view(ctx context.Context, job carillon.Job) (jobView, error) {
 	view := jobView{Job: s.shown(job)}
 	var unfinished []carillon.Run
-	err := s.eachRun(ctx, ofJob(job, carillon.Waiting, carillon.Claimed, carillon.Running), func(run carillon.Run) bool {
+	err := s.eachRun(ctx, ofJob(job, carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning), func(run carillon.Run) bool {
 		unfinished = append(unfinished, run)
-		if run.State == carillon.Waiting { // latest due first, so the last one seen is the first one due
+		if run.State == carillon.StateWaiting { // latest due first, so the last one seen is the first one due
 			view.NextRun = &run
 		}
 		return true
@@ -64,7 +64,7 @@ func (s *server) view(ctx context.Context, job carillon.Job) (jobView, error) {
 		return view, err
 	}
 	view.State = job.StateOf(unfinished)
-	ended := ofJob(job, carillon.Succeeded, carillon.Failed, carillon.Canceled)
+	ended := ofJob(job, carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled)
 	ended.Limit = 10
 	begun := unfinished
 	var last *carillon.Run

@@ -98,7 +98,7 @@ func (s *server) replyJob(w http.ResponseWriter, status int, job carillon.Job) e
 func etag(version int32) string { return strconv.Quote(strconv.Itoa(int(version))) }
 
 var (
-	jobStates    = []carillon.JobState{carillon.Active, carillon.Paused, carillon.Finished, carillon.JobCanceled}
+	jobStates    = []carillon.JobState{carillon.JobActive, carillon.JobPaused, carillon.JobFinished, carillon.JobCanceled}
 	latestStates = []carillon.LatestState{
 		carillon.LatestPending, carillon.LatestRunning, carillon.LatestFailed, carillon.LatestSucceeded,
 	}

@@ -70,7 +70,7 @@ func TestAJobShowsItsLastAndNextRunAndWhenItIsFinished(t *testing.T) {
 	if a := h.call("GET", "/v1/jobs/"+once, "").is(200); a.text("last_run.state") != "claimed" || a.text("state") != "active" || a.json()["next_run"] != nil {
 		t.Errorf("while it runs: %s", a.Body)
 	}
-	h.finish(run, carillon.Outcome{Kind: carillon.Success})
+	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	if a := h.call("GET", "/v1/jobs/"+once, "").is(200); a.text("last_run.state") != "succeeded" || a.text("state") != "finished" {
 		t.Errorf("after it ran: %s", a.Body)
 	}
@@ -79,7 +79,7 @@ func TestAJobShowsItsLastAndNextRunAndWhenItIsFinished(t *testing.T) {
 	}
 	again := h.submit(schedule(`"every":"1h"`))
 	run = h.claim(again)
-	h.finish(run, carillon.Outcome{Kind: carillon.Fatal, Reason: "broken"})
+	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "broken"})
 	a := h.call("GET", "/v1/jobs/"+again, "").is(200)
 	if a.text("last_run.state") != "failed" || a.text("last_run.reason") != "broken" || a.text("next_run.state") != "waiting" || a.text("state") != "active" {
 		t.Errorf("between two runs: %s", a.Body)
@@ -89,9 +89,9 @@ func TestAJobShowsItsLastAndNextRunAndWhenItIsFinished(t *testing.T) {
 func TestJobsAreFoundByWhatTheyAre(t *testing.T) {
 	h := newHouse(t, nil)
 	failed := h.submit(with(`"name":"a","owner":"ann","type":"mail","labels":{"team":"red"},"retry":{"max_attempts":1}`))
-	h.finish(h.claim(failed), carillon.Outcome{Kind: carillon.Retriable, Reason: "no"})
+	h.finish(h.claim(failed), carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"})
 	done := h.submit(with(`"name":"b","owner":"bob","labels":{"team":"blue"}`))
-	h.finish(h.claim(done), carillon.Outcome{Kind: carillon.Success})
+	h.finish(h.claim(done), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	running := h.submit(with(`"name":"b","labels":{"team":"blue","url":"a:b","flag":""},"schedule":{"every":"1h"}`))
 	h.claim(running)
 	paused := h.submit(schedule(`"every":"1h"`))
@@ -158,7 +158,7 @@ func TestPagesPutTogetherAreTheWholeList(t *testing.T) {
 		color := []string{"red", "green"}[i%2]
 		job := h.submit(with(`"labels":{"color":"` + color + `"},"retry":{"max_attempts":1}`))
 		run := h.claim(job)
-		h.finish(run, carillon.Outcome{Kind: []carillon.OutcomeKind{carillon.Success, carillon.Fatal}[i%2]})
+		h.finish(run, carillon.Outcome{Kind: []carillon.OutcomeKind{carillon.OutcomeSuccess, carillon.OutcomeFatal}[i%2]})
 		jobs, runs = append(jobs, job), append(runs, run.ID.String())
 		if color == "red" {
 			red = append(red, job)
@@ -374,7 +374,7 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 	id := h.submit(with(`"schedule":{"every":"1h"},"retry":{"max_attempts":1}`))
 	failed := h.claim(id)
 	h.print(failed, 0, "secret")
-	h.finish(failed, carillon.Outcome{Kind: carillon.Fatal, Reason: "secret"})
+	h.finish(failed, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "secret"})
 	stranger := "Authorization: Bearer " + otherToken
 	run := "/v1/runs/" + failed.ID.String()
 	for _, rt := range h.routes() {
@@ -412,10 +412,10 @@ func TestTheLastRunOfAJobIsTheOneThatTheListShows(t *testing.T) {
 		}
 	}
 	first := h.claim(job)
-	h.finish(first, carillon.Outcome{Kind: carillon.Success})
+	h.finish(first, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	second := h.claim(job)
 	same("the second is claimed", second)
-	h.finish(second, carillon.Outcome{Kind: carillon.Retriable, Reason: "again"})
+	h.finish(second, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "again"})
 	same("the second waits for its next attempt", second)
 	third := h.call("POST", "/v1/jobs/"+job+"/run", "").is(201).text("id")
 	same("another run waits to begin", second)
@@ -427,7 +427,7 @@ func TestAListOfJobsHasTheLastRunOfEach(t *testing.T) {
 	h := newHouse(t, nil)
 	h.submit(with(`"name":"none"`))
 	failed := h.claim(h.submit(with(`"name":"failed","retry":{"max_attempts":1}`)))
-	h.finish(failed, carillon.Outcome{Kind: carillon.Retriable, Reason: "exit status 3"})
+	h.finish(failed, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit status 3"})
 	running := h.claim(h.submit(with(`"name":"running"`)))
 	type last struct{ ID, State, Reason string }
 	var page struct {

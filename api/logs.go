@@ -144,7 +144,7 @@ func (t *tail) follow(ctx context.Context, events <-chan carillon.Event) error {
 
 func (t *tail) over() bool {
 	run := &t.run
-	attemptOver := run.Attempt > t.attempt || run.Attempt == t.attempt && run.State == carillon.Waiting
+	attemptOver := run.Attempt > t.attempt || run.Attempt == t.attempt && run.State == carillon.StateWaiting
 	return run.State.Ended() || t.attempt != 0 && attemptOver
 }
 

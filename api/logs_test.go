@@ -31,10 +31,10 @@ func TestLogsAreLinesOrItems(t *testing.T) {
 		t.Errorf("an empty log is %q", a.Body)
 	}
 	h.print(first, 0, "a <1>", "b")
-	h.finish(first, carillon.Outcome{Kind: carillon.Retriable})
+	h.finish(first, carillon.Outcome{Kind: carillon.OutcomeRetriable})
 	second := h.claim(id)
 	h.print(second, 0, "c")
-	h.finish(second, carillon.Outcome{Kind: carillon.Success})
+	h.finish(second, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	for query, want := range map[string]string{
 		"": "a <1>\nb\nc\n", "?attempt=1": "a <1>\nb\n", "?attempt=2": "c\n", "?attempt=3": "", "?follow=true": "a <1>\nb\nc\n",
 		"?follow=false": "a <1>\nb\nc\n", "?follow=true&attempt=1": "a <1>\nb\n", "?follow=true&attempt=9": "",
@@ -72,11 +72,11 @@ func TestThePartOfALogThatIsAskedForIsSent(t *testing.T) {
 			h.print(first, int64(i), fmt.Sprint("1:", i))
 			time.Sleep(time.Second)
 		}
-		h.finish(first, carillon.Outcome{Kind: carillon.Retriable})
+		h.finish(first, carillon.Outcome{Kind: carillon.OutcomeRetriable})
 		time.Sleep(time.Hour)
 		second := h.claim(id)
 		h.print(second, 0, "2:0", "2:1", "2:2")
-		h.finish(second, carillon.Outcome{Kind: carillon.Success})
+		h.finish(second, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		all := strings.Split(strings.TrimSpace(h.call("GET", "/v1/runs/"+first.ID.String()+"/logs", "").is(200).Body.String()), "\n")
 		logs := "/v1/runs/" + first.ID.String() + "/logs?"
 		since := func(d time.Duration) string { return "since=" + began.Add(d).String() }
@@ -110,7 +110,7 @@ func TestTheTailOfManyAttemptsIsNotTheWholeLog(t *testing.T) {
 	for i := range 150 {
 		run = h.claim(job)
 		h.print(run, 0, fmt.Sprint(i+1))
-		h.finish(run, carillon.Outcome{Kind: carillon.Retriable})
+		h.finish(run, carillon.Outcome{Kind: carillon.OutcomeRetriable})
 	}
 	// Only the last 100 attempts are searched.
 	for tail, first := range map[int]string{1: "150", 100: "51", 140: "51", 150: "51", 9999: "51"} {
@@ -236,7 +236,7 @@ func TestAFollowedLogComesAsItIsPrintedAndEndsWithTheRun(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		f.going(t)
 		h.print(run, 3, "last words")
-		h.finish(run, carillon.Outcome{Kind: carillon.Success})
+		h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		f.sees(t, "one\ntwo\nthree\nlast words\n") // the bus tells the follower at once
 		if cause := f.ended(t); cause != nil {
 			t.Errorf("cut off with %v", cause)
@@ -251,7 +251,7 @@ func TestWithoutABusTheEndIsFoundByLooking(t *testing.T) {
 		f := h.follow("/v1/runs/" + run.ID.String() + "/logs?follow=true")
 		f.going(t)
 		h.print(run, 0, "a")
-		h.finish(run, carillon.Outcome{Kind: carillon.Success})
+		h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		f.going(t)
 		time.Sleep(250 * time.Millisecond)
 		f.sees(t, "a\n")
@@ -267,7 +267,7 @@ func TestAFollowedAttemptEndsWithTheAttempt(t *testing.T) {
 		logs := "/v1/runs/" + run.ID.String() + "/logs?follow=true"
 		first, second, all := h.follow(logs+"&attempt=1"), h.follow(logs+"&attempt=2"), h.follow(logs)
 		h.print(run, 0, "a")
-		h.finish(run, carillon.Outcome{Kind: carillon.Retriable})
+		h.finish(run, carillon.Outcome{Kind: carillon.OutcomeRetriable})
 		first.sees(t, "a\n")
 		first.ended(t)
 		all.sees(t, "a\n")
@@ -276,7 +276,7 @@ func TestAFollowedAttemptEndsWithTheAttempt(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		run = h.claim(id)
 		h.print(run, 0, "b")
-		h.finish(run, carillon.Outcome{Kind: carillon.Success})
+		h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		second.sees(t, "b\n")
 		second.ended(t)
 		all.sees(t, "a\nb\n")
@@ -297,7 +297,7 @@ func TestFollowedItemsAreOneDocumentInTheEnd(t *testing.T) {
 			t.Errorf("two items so far: %s", text)
 		}
 		h.print(run, 2, "c")
-		h.finish(run, carillon.Outcome{Kind: carillon.Success})
+		h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		f.ended(t)
 		var doc struct{ Items []carillon.Line }
 		if err := json.Unmarshal(f.Body.Bytes(), &doc); err != nil || len(doc.Items) != 3 || doc.Items[2].Text != "c" {

@@ -63,7 +63,7 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) e
 	runs := s.namesOf(r.Context(), namespace(r), held)
 	var nodes []string
 	for _, m := range members {
-		if m.Kind == carillon.KindNode {
+		if m.Kind == carillon.MemberNode {
 			nodes = append(nodes, m.ID)
 		}
 	}
@@ -72,7 +72,7 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) e
 		item := member{
 			ID: m.ID, Kind: m.Kind, Addr: m.Addr, Host: m.Host, Version: m.Version, Joined: m.Joined, Queues: m.Queues, Slots: m.Slots,
 		}
-		if m.Kind == carillon.KindNode {
+		if m.Kind == carillon.MemberNode {
 			shards := len(carillon.ShardsOf(m.ID, nodes))
 			item.Shards = &shards
 		}
@@ -87,7 +87,7 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) e
 // says adds what the member said with its last beat.
 func (m *member) says(said carillon.Holding, runs map[carillon.RunID]*carillon.Run) {
 	m.Beat = said.At
-	if m.Kind != carillon.KindWorker {
+	if m.Kind != carillon.MemberWorker {
 		return
 	}
 	used := len(said.Runs)

@@ -29,8 +29,8 @@ func (s *server) nextTimes(w http.ResponseWriter, r *http.Request, q *query) err
 		return err
 	}
 	var planned *carillon.Run
-	err = s.eachRun(r.Context(), ofJob(job, carillon.Waiting), func(run carillon.Run) bool {
-		if run.ByClock() && run.Attempt == 0 && !run.Has(carillon.Planned) {
+	err = s.eachRun(r.Context(), ofJob(job, carillon.StateWaiting), func(run carillon.Run) bool {
+		if run.ByClock() && run.Attempt == 0 && !run.Has(carillon.FlagPlanned) {
 			planned = &run
 		}
 		return planned == nil
@@ -53,7 +53,7 @@ func upcoming(job *carillon.Job, planned *carillon.Run, now carillon.Time, n int
 		n = min(n, most-int(planned.Seq))
 	}
 	due := planned.ID.Due
-	if job.State == carillon.Paused && schedule.Recurring() && due <= now { // skipped when the job is resumed
+	if job.State == carillon.JobPaused && schedule.Recurring() && due <= now { // skipped when the job is resumed
 		due = schedule.Next(now)
 	}
 	var times []carillon.Time

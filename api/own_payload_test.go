@@ -51,7 +51,7 @@ func TestARetryShowsThePayloadThatItRepeats(t *testing.T) {
 	h := newHouse(t, nil)
 	job := h.submit(with(`"overlap":"allow","schedule":{"every":"1h"}`))
 	first := h.call("POST", "/v1/jobs/"+job+"/run", `{"payload":[1]}`).is(201).text("id")
-	h.finish(h.claim(job), carillon.Outcome{Kind: carillon.Fatal, Reason: "no"})
+	h.finish(h.claim(job), carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"})
 	again := h.call("POST", "/v1/dead-letters/"+first+"/retry", "").is(201).text("id")
 	if got, _ := h.call("GET", "/v1/runs/"+again, "").is(200).json()["payload"].([]any); len(got) != 1 {
 		t.Errorf("the payload is %v", got)

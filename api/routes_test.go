@@ -179,8 +179,8 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 func TestTheDescriptionOfARunIsWhatARunIs(t *testing.T) {
 	h := newHouse(t, nil)
 	run := carillon.Run{
-		ID: carillon.RunID{Job: 1, Due: 2}, Covers: 2, Until: 3, Worker: "w", Reason: "r", RetryOf: 1, State: carillon.Waiting,
-		Flags: carillon.Stop, About: &carillon.About{Name: "n", Type: "t", Owner: "o"},
+		ID: carillon.RunID{Job: 1, Due: 2}, Covers: 2, Until: 3, Worker: "w", Reason: "r", RetryOf: 1, State: carillon.StateWaiting,
+		Flags: carillon.FlagStop, About: &carillon.About{Name: "n", Type: "t", Owner: "o"},
 		Output: &carillon.Output{Result: []byte("1"), Checkpoint: []byte("2"), Payload: []byte("3")},
 	}
 	text, err := json.Marshal(run)

@@ -19,7 +19,7 @@ func TestARunIsReadWithItsResultAndCheckpoint(t *testing.T) {
 	run := h.claim(id)
 	path, fence := "/v1/runs/"+run.ID.String(), "Carillon-Fence: "+strconv.FormatInt(run.Fence(), 10)
 	h.call("PUT", path+"/checkpoint", `{"page":17}`, fence, "Content-Type: text/plain").is(204)
-	h.finish(run, carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte(`{"sum":12345678901234567890}`)}})
+	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"sum":12345678901234567890}`)}})
 	a := h.call("GET", path, "").is(200)
 	if !strings.Contains(a.Body.String(), `"result":{"sum":12345678901234567890}`) || !strings.Contains(a.Body.String(), `"checkpoint":{"page":17}`) {
 		t.Errorf("read %s", a.Body)
@@ -46,7 +46,7 @@ func TestACheckpointNeedsTheFenceOfThePresentAttempt(t *testing.T) {
 	h.call("PUT", path, strings.Repeat("a", 64<<10), fence(first.Fence())).is(204)
 	h.call("PUT", path, strings.Repeat("a", 64<<10+1), fence(first.Fence())).problem(413, "body")
 	h.call("PUT", path, "a", fence(first.Fence()+1)).problem(409, "")
-	h.finish(first, carillon.Outcome{Kind: carillon.Retriable, Reason: "again"})
+	h.finish(first, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "again"})
 	second := h.claim(id)
 	if a := h.call("PUT", path, "old", fence(first.Fence())).problem(409, ""); a.text("type") != "urn:carillon:problem:lost" {
 		t.Errorf("a stale fence is %s", a.Body)
@@ -79,7 +79,7 @@ func TestRunsAreCanceledAndRetried(t *testing.T) {
 func TestARetryOfARunThatWaitsForItsNextAttemptAnswersWithTheSameRun(t *testing.T) {
 	h := newHouse(t, nil)
 	run := h.claim(h.submit(with(`"retry":{"delay":"1h"}`)))
-	h.finish(run, carillon.Outcome{Kind: carillon.Retriable, Reason: "again"})
+	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "again"})
 	path := "/v1/runs/" + run.ID.String() + "/retry"
 	a := h.call("POST", path, "").is(200)
 	if _, located := a.Header()["Location"]; located || a.text("id") != run.ID.String() {
@@ -103,7 +103,7 @@ func TestADeadLetterIsRetriedOnce(t *testing.T) {
 	run := h.claim(id)
 	letter := "/v1/dead-letters/" + run.ID.String() + "/retry"
 	h.call("POST", letter, "").problem(404, "")
-	h.finish(run, carillon.Outcome{Kind: carillon.Retriable, Reason: "exit code 1"})
+	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit code 1"})
 	list := h.call("GET", "/v1/dead-letters", "").is(200)
 	if !slices.Equal(list.items(), []string{run.ID.String()}) || !strings.Contains(list.Body.String(), `"reason":"exit code 1"`) {
 		t.Errorf("dead letters are %s", list.Body)
@@ -123,7 +123,7 @@ func TestRunsAreFoundByWhatTheyAre(t *testing.T) {
 	later := h.submit(schedule(`"at":"2030-01-01T00:00:00Z"`))
 	planned := h.call("GET", "/v1/jobs/"+later, "").text("next_run.id")
 	done := h.claim(h.submit(echo))
-	h.finish(done, carillon.Outcome{Kind: carillon.Success})
+	h.finish(done, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	job := h.submit(echo)
 	running := h.claim(job)
 	for query, want := range map[string][]string{

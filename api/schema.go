@@ -23,11 +23,11 @@ var plain = map[reflect.Type]object{
 	reflect.TypeFor[carillon.Overlap](): words(carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll,
 		carillon.OverlapReplace, carillon.OverlapAllow),
 	reflect.TypeFor[carillon.MisfirePolicy](): words(carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll),
-	reflect.TypeFor[carillon.Backoff]():       words(carillon.Exponential, carillon.Fixed),
+	reflect.TypeFor[carillon.Backoff]():       words(carillon.BackoffExponential, carillon.BackoffFixed),
 }
 
 var runStates = []carillon.State{
-	carillon.Waiting, carillon.Claimed, carillon.Running, carillon.Succeeded, carillon.Failed, carillon.Canceled, carillon.Skipped,
+	carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning, carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped,
 }
 
 func words[T any](values ...T) object { return object{"type": "string", "enum": values} }

@@ -88,7 +88,7 @@ func followThroughMinutes(t *testing.T, limit time.Duration) {
 				t.Fatalf("line %d is %q, %v", i, line, err)
 			}
 		}
-		h.finish(run, carillon.Outcome{Kind: carillon.Success})
+		h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		if rest, err := io.ReadAll(lines); len(rest) > 0 || err != nil {
 			t.Errorf("the end is %q, %v", rest, err)
 		}

@@ -29,11 +29,11 @@ func (v runView) MarshalJSON() ([]byte, error) {
 
 // waitsFor works out why a run waits. The answer leaves out what cannot be read: the run itself was read.
 func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait {
-	if run.State != carillon.Waiting {
+	if run.State != carillon.StateWaiting {
 		return nil
 	}
 	now, around := carillon.Now(), carillon.Around{}
-	if run.Has(carillon.Guarded) {
+	if run.Has(carillon.FlagGuarded) {
 		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{Namespace: run.Namespace, Keys: []string{carillon.OverlapKey(run.ID.Job)}})
 		if err != nil {
 			s.Logger.WarnContext(ctx, "read the overlap guard of a run that waits", "error", err)
@@ -95,7 +95,7 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 			}
 			for i := range page {
 				other := &page[i]
-				if other.State == carillon.Waiting && other.ID != run.ID && other.Before(run) {
+				if other.State == carillon.StateWaiting && other.ID != run.ID && other.Before(run) {
 					if n++; n == carillon.MaxAhead {
 						return n, nil
 					}

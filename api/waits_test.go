@@ -46,7 +46,7 @@ func TestARunSaysWhyItWaits(t *testing.T) {
 	}
 	is(last, "worker", `no worker is alive to serve the queue "mail"`)
 	is(later, "time", "it is due at 2031-01-01T00:00:00.000Z")
-	worker := carillon.Member{ID: "w1", Kind: carillon.KindWorker, Profile: carillon.Profile{Queues: []string{"a", "b=2"}, Slots: 1}}
+	worker := carillon.Member{ID: "w1", Kind: carillon.MemberWorker, Profile: carillon.Profile{Queues: []string{"a", "b=2"}, Slots: 1}}
 	members = []carillon.Member{worker}
 	is(last, "worker", `no live worker serves the queue "mail"; those that are alive serve a, b`)
 	members[0].Queues = []string{"mail=3"}
@@ -93,7 +93,7 @@ func (h *house) behind(run string) {
 		h.t.Fatal(err)
 	}
 	verdict, change := carillon.Due{Job: &jobs[0], Run: runs[0], Guard: &guards[0]}.Decide(carillon.Now())
-	if lost, err := h.store.Commit(ctx, []carillon.Change{change}); verdict != carillon.Behind || err != nil || len(lost) > 0 {
+	if lost, err := h.store.Commit(ctx, []carillon.Change{change}); verdict != carillon.VerdictWait || err != nil || len(lost) > 0 {
 		h.t.Fatal(verdict, lost, err)
 	}
 }
@@ -101,7 +101,7 @@ func (h *house) behind(run string) {
 func TestManyRunsBeforeOneAreCountedUpToABound(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) {
 		c.Members = func(context.Context) ([]carillon.Member, error) {
-			return []carillon.Member{{ID: "w", Kind: carillon.KindWorker}}, nil
+			return []carillon.Member{{ID: "w", Kind: carillon.MemberWorker}}, nil
 		}
 	})
 	h.submitMany(carillon.MaxAhead+5, `"priority":6`)
@@ -129,7 +129,7 @@ func (h *house) submitMany(n int, fields string) {
 
 func TestASubmitIntoAQueueThatNoWorkerServesIsTakenWithAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // time stands still: one list of members stays fresh
-		heard := []carillon.Member{{ID: "w", Kind: carillon.KindWorker, Profile: carillon.Profile{Queues: []string{"mail"}}}}
+		heard := []carillon.Member{{ID: "w", Kind: carillon.MemberWorker, Profile: carillon.Profile{Queues: []string{"mail"}}}}
 		present, reads := heard, 0
 		h := newHouse(t, func(c *api.Config) {
 			c.Alive = func() []carillon.Member { return heard }
@@ -183,7 +183,7 @@ func TestAWorkerThatHasJustComeIsNotWarnedOf(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) {
 		c.Alive = func() []carillon.Member { return nil }
 		c.Members = func(context.Context) ([]carillon.Member, error) {
-			return []carillon.Member{{ID: "w", Kind: carillon.KindWorker}}, nil
+			return []carillon.Member{{ID: "w", Kind: carillon.MemberWorker}}, nil
 		}
 	})
 	if got := h.call("POST", "/v1/jobs", with(`"name":"a"`)).is(201).Header().Values("Carillon-Warning"); got != nil {

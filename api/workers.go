@@ -288,7 +288,7 @@ func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error 
 	var proved []carillon.Report
 	var places []int
 	for i := range all {
-		answer.Receipts[i] = carillon.Refused
+		answer.Receipts[i] = carillon.ReceiptRefused
 		if s.seal.proves(all[i].Token, namespace(r), all[i].Held) {
 			proved, places = append(proved, all[i]), append(places, i)
 		}

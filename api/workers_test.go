@@ -29,7 +29,7 @@ func (h *house) push(job string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	found, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: "blue", Job: id, States: []carillon.State{carillon.Waiting}})
+	found, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: "blue", Job: id, States: []carillon.State{carillon.StateWaiting}})
 	if err == nil {
 		_, err = h.queue.Push(context.Background(), found.Runs)
 	}
@@ -141,7 +141,7 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 func TestANodeSaysHowManyShardsItSeesTo(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) {
 		c.Members = func(context.Context) ([]carillon.Member, error) {
-			return []carillon.Member{{ID: "node_1", Kind: carillon.KindNode}, {ID: "node_2", Kind: carillon.KindNode}}, nil
+			return []carillon.Member{{ID: "node_1", Kind: carillon.MemberNode}, {ID: "node_2", Kind: carillon.MemberNode}}, nil
 		}
 	})
 	sum := 0.0
@@ -166,10 +166,10 @@ func TestARegistrationIsChecked(t *testing.T) {
 
 func TestARegistrationTellsOfAllNodesThoseThatBeatLatelyFirst(t *testing.T) {
 	members := []carillon.Member{
-		{ID: "node_1", Kind: carillon.KindNode, Addr: "http://a"},
-		{ID: "node_2", Kind: carillon.KindNode},
-		{ID: "worker_1", Kind: carillon.KindWorker, Addr: "x"},
-		{ID: "node_3", Kind: carillon.KindNode, Addr: "http://c", Beat: carillon.Now().Add(time.Minute)},
+		{ID: "node_1", Kind: carillon.MemberNode, Addr: "http://a"},
+		{ID: "node_2", Kind: carillon.MemberNode},
+		{ID: "worker_1", Kind: carillon.MemberWorker, Addr: "x"},
+		{ID: "node_3", Kind: carillon.MemberNode, Addr: "http://c", Beat: carillon.Now().Add(time.Minute)},
 	}
 	var away error
 	h := newHouse(t, func(c *api.Config) {

@@ -278,7 +278,7 @@ func bytesOf(field string, raw json.RawMessage, text string, most int) ([]byte, 
 
 // outcomes are those that a worker can report. A worker cannot report that it died.
 var outcomes = map[string]carillon.OutcomeKind{
-	"success": carillon.Success, "retriable": carillon.Retriable, "fatal": carillon.Fatal, "stopped": carillon.Stopped, "lost": carillon.Lost,
+	"success": carillon.OutcomeSuccess, "retriable": carillon.OutcomeRetriable, "fatal": carillon.OutcomeFatal, "stopped": carillon.OutcomeStopped, "lost": carillon.OutcomeLost,
 }
 
 // maxReason is where a reason is cut. Refusing a report with a long traceback would make the worker send it

@@ -53,7 +53,7 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 		c.start("node-1", "node-2", "node-3")
 		c.handlers("worker-1", "default")
 		c.handlers("worker-2", "default")
-		c.members(carillon.KindWorker, 2)
+		c.members(carillon.MemberWorker, 2)
 		defs, begin := every(200*time.Millisecond, 30*time.Second)
 		var accepted []carillon.Job
 		const batches = 30
@@ -100,7 +100,7 @@ func TestTwoOwnersOfAShardRunNothingTwice(t *testing.T) {
 		c.start("node-1", "node-2")
 		c.handlers("worker-1", "default")
 		c.handlers("worker-2", "default")
-		c.members(carillon.KindWorker, 2)
+		c.members(carillon.MemberWorker, 2)
 		defs, begin := every(20*time.Millisecond, 24*time.Second)
 		accepted := c.submit(defs...)
 		recurring := handledJob("default", Work{For: carillon.Duration(50 * time.Millisecond)})
@@ -112,19 +112,19 @@ func TestTwoOwnersOfAShardRunNothingTwice(t *testing.T) {
 		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		c.members(carillon.KindNode, 1) // the other node has all shards
+		c.members(carillon.MemberNode, 1) // the other node has all shards
 		last(c.ctx, begin.Add(13*time.Second).Until())
 		// It still believes that half of the shards are its own.
 		if err := frozen.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
-		c.members(carillon.KindNode, 2)
+		c.members(carillon.MemberNode, 2)
 
 		runs := c.all()
 		c.complete(accepted, runs)
 		lines := c.truthful(runs)
 		for id, run := range runs {
-			if run.State == carillon.Succeeded && run.Attempt-run.Losses != 1 {
+			if run.State == carillon.StateSucceeded && run.Attempt-run.Losses != 1 {
 				t.Errorf("%s has more attempts than losses explain: %s", id, row(run))
 			}
 		}

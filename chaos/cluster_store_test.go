@@ -124,7 +124,7 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	}
 	t.Logf("what was stopped had started again %s after the thaw", worst)
 	for _, run := range runs {
-		if (run.State != carillon.Succeeded || run.Failures != 0 || run.Losses != run.Attempt-1) && stood < time.Second {
+		if (run.State != carillon.StateSucceeded || run.Failures != 0 || run.Losses != run.Attempt-1) && stood < time.Second {
 			t.Errorf("want losses, no failure and no crash: %s", row(run))
 		}
 	}

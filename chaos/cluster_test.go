@@ -162,7 +162,7 @@ func (c *cluster) start(names ...string) {
 	for _, name := range names {
 		c.ready(name)
 	}
-	c.members(carillon.KindNode, len(c.nodes))
+	c.members(carillon.MemberNode, len(c.nodes))
 }
 
 func (c *cluster) ready(name string) *Server {

@@ -35,7 +35,7 @@ func (c *cluster) expect(run carillon.Run, attempt, losses int32) {
 			attempt, losses = attempt+more, losses+more
 		}
 	}
-	if run.State != carillon.Succeeded || run.Attempt != attempt || run.Losses != losses || run.Failures != 0 {
+	if run.State != carillon.StateSucceeded || run.Attempt != attempt || run.Losses != losses || run.Failures != 0 {
 		c.t.Errorf("want it succeeded in attempt %d, with %d losses and no failure: %s", attempt, losses, row(run))
 	}
 }

@@ -12,9 +12,9 @@ import (
 
 func TestSkipsAndAttemptsThatNothingExplainsAreFound(t *testing.T) {
 	due := func(at int) carillon.RunID { return carillon.RunID{Job: 1, Due: carillon.Time(at)} }
-	ran := carillon.Run{ID: due(10), State: carillon.Succeeded, Attempt: 1}
+	ran := carillon.Run{ID: due(10), State: carillon.StateSucceeded, Attempt: 1}
 	skipped := func(at int, reason string, of carillon.RunID) carillon.Run {
-		return carillon.Run{ID: due(at), State: carillon.Skipped, Reason: fmt.Sprintf(reason, of)}
+		return carillon.Run{ID: due(at), State: carillon.StateSkipped, Reason: fmt.Sprintf(reason, of)}
 	}
 	attempts := func(state carillon.State, attempt, losses, failures int32) carillon.Run {
 		return carillon.Run{ID: due(10), State: state, Attempt: attempt, Losses: losses, Failures: failures}
@@ -33,14 +33,14 @@ func TestSkipsAndAttemptsThatNothingExplainsAreFound(t *testing.T) {
 		{"overlap that the job does not ask for", carillon.OverlapQueueAll, 0, []carillon.Run{ran, skipped(20, unfinished, due(10))}, "reason"},
 		{"a later run", carillon.OverlapSkip, 0, []carillon.Run{skipped(5, unfinished, due(10)), ran}, "reason"},
 		{"no such run", carillon.OverlapSkip, 0, []carillon.Run{ran, skipped(20, unfinished, due(15))}, "does not have"},
-		{"no reason", carillon.OverlapSkip, 0, []carillon.Run{ran, {ID: due(20), State: carillon.Skipped}}, "does not have"},
+		{"no reason", carillon.OverlapSkip, 0, []carillon.Run{ran, {ID: due(20), State: carillon.StateSkipped}}, "does not have"},
 		{"a one-off", "", 0, []carillon.Run{ran, skipped(20, unfinished, due(10))}, "one-off"},
-		{"losses and a failure", "", 1, []carillon.Run{attempts(carillon.Succeeded, 4, 2, 1)}, ""},
-		{"an attempt too many", "", 0, []carillon.Run{attempts(carillon.Succeeded, 3, 1, 0)}, "attempts"},
-		{"a failure too many", "", 1, []carillon.Run{attempts(carillon.Succeeded, 3, 0, 2)}, "asked to fail 1"},
-		{"a failure that was left out", "", 1, []carillon.Run{attempts(carillon.Succeeded, 1, 0, 0)}, "asked to fail 1"},
-		{"failed for good", "", 0, []carillon.Run{attempts(carillon.Failed, 2, 1, 1)}, ""},
-		{"failed for good, an attempt too many", "", 0, []carillon.Run{attempts(carillon.Failed, 3, 1, 1)}, "attempts"},
+		{"losses and a failure", "", 1, []carillon.Run{attempts(carillon.StateSucceeded, 4, 2, 1)}, ""},
+		{"an attempt too many", "", 0, []carillon.Run{attempts(carillon.StateSucceeded, 3, 1, 0)}, "attempts"},
+		{"a failure too many", "", 1, []carillon.Run{attempts(carillon.StateSucceeded, 3, 0, 2)}, "asked to fail 1"},
+		{"a failure that was left out", "", 1, []carillon.Run{attempts(carillon.StateSucceeded, 1, 0, 0)}, "asked to fail 1"},
+		{"failed for good", "", 0, []carillon.Run{attempts(carillon.StateFailed, 2, 1, 1)}, ""},
+		{"failed for good, an attempt too many", "", 0, []carillon.Run{attempts(carillon.StateFailed, 3, 1, 1)}, "attempts"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			job := carillon.Job{ID: 1}

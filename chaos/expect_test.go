@@ -17,7 +17,7 @@ import (
 // quick keeps no connections: the next answer can come from another process.
 var quick = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
-var unfinished = []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}
+var unfinished = []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}
 
 // lines are what the bodies have written so far.
 func (c *cluster) lines() []Line { return read(c.witness) }
@@ -155,14 +155,14 @@ func (c *cluster) complete(accepted []carillon.Job, runs map[carillon.RunID]cari
 	succeeded, failed := map[carillon.JobID]int{}, map[carillon.JobID]int{}
 	for id, run := range runs {
 		switch run.State {
-		case carillon.Succeeded:
+		case carillon.StateSucceeded:
 			succeeded[id.Job]++
-		case carillon.Failed:
+		case carillon.StateFailed:
 			failed[id.Job]++
 			if run.Reason != errAsked.Error() {
 				c.t.Errorf("failed: %s", row(run))
 			}
-		case carillon.Skipped: // see explained
+		case carillon.StateSkipped: // see explained
 		default:
 			c.t.Errorf("ended as %s: %s", run.State, row(run))
 		}
@@ -210,16 +210,16 @@ func explained(accepted []carillon.Job, runs map[carillon.RunID]carillon.Run) (b
 func unexplained(job *carillon.Job, run carillon.Run, runs map[carillon.RunID]carillon.Run) string {
 	asked := workOf(*job)
 	switch run.State {
-	case carillon.Skipped:
+	case carillon.StateSkipped:
 		return unexplainedSkip(job, run, runs)
-	case carillon.Succeeded:
+	case carillon.StateSucceeded:
 		if run.Attempt != run.Losses+run.Failures+1 {
 			return "more attempts than losses and failures explain"
 		}
 		if run.Failures > asked.Fails || run.Losses == 0 && run.Failures != asked.Fails {
 			return fmt.Sprintf("asked to fail %d times", asked.Fails)
 		}
-	case carillon.Failed:
+	case carillon.StateFailed:
 		if run.Attempt != run.Losses+run.Failures {
 			return "more attempts than losses and failures explain"
 		}
@@ -262,7 +262,7 @@ func (c *cluster) truthful(runs map[carillon.RunID]carillon.Run) []Line {
 		c.t.Error(broken)
 	}
 	for id, run := range runs {
-		if run.State == carillon.Succeeded && !seen[id] {
+		if run.State == carillon.StateSucceeded && !seen[id] {
 			c.t.Errorf("no witness saw it end: %s", row(run))
 		}
 	}

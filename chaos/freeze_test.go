@@ -56,7 +56,7 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	}
 	poll(t, ctx, "the run to be canceled", func() bool {
 		got, err = s.Client.Run(ctx, run)
-		return err == nil && got.State == carillon.Canceled
+		return err == nil && got.State == carillon.StateCanceled
 	})
 	lines := read(witness)
 	if last := lines[len(lines)-1]; last.At > got.Ended {

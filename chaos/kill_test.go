@@ -156,7 +156,7 @@ func jobEnded(t *testing.T, ctx context.Context, c *client.Client, job carillon.
 			return false
 		}
 		ended[run.ID] = run
-		if run.State == carillon.Succeeded {
+		if run.State == carillon.StateSucceeded {
 			ran++
 		}
 	}
@@ -177,10 +177,10 @@ func checkEnds(t *testing.T, lines []Line, ended map[carillon.RunID]carillon.Run
 		}
 	}
 	for id, run := range ended {
-		if run.State == carillon.Succeeded && !seen[id] {
+		if run.State == carillon.StateSucceeded && !seen[id] {
 			t.Errorf("%s is recorded as succeeded, but no witness saw it end", id)
 		}
-		if run.State != carillon.Succeeded && run.State != carillon.Skipped {
+		if run.State != carillon.StateSucceeded && run.State != carillon.StateSkipped {
 			t.Errorf("%s ended as %s: %s", id, run.State, run.Reason)
 		}
 	}

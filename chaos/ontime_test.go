@@ -56,7 +56,7 @@ func TestFreezesOfOneNodeDelayNoRunOfTheOther(t *testing.T) {
 	for _, node := range []string{"node-1", "node-2"} {
 		c.handlers("worker-of-"+node, "default", "ONLY="+c.address(node), "SERVERS=http://"+c.address(node))
 	}
-	c.members(carillon.KindWorker, 2)
+	c.members(carillon.MemberWorker, 2)
 	tr := &trial{cluster: c, owners: c.shardOwners(), committed: map[carillon.RunID]string{}}
 
 	over := carillon.Now().Add(*freezeFor)
@@ -98,7 +98,7 @@ func (c *cluster) shardOwners() map[int]string {
 	var ids []string
 	names := map[string]string{}
 	for _, m := range members {
-		if m.Kind != carillon.KindNode {
+		if m.Kind != carillon.MemberNode {
 			continue
 		}
 		ids = append(ids, m.ID)

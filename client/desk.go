@@ -131,7 +131,7 @@ func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Rep
 		}
 		for i, receipt := range got {
 			whole := &receipts[of[sent+i]]
-			if *whole == "" || *whole == carillon.Recorded || pieces[sent+i].End != nil {
+			if *whole == "" || *whole == carillon.ReceiptRecorded || pieces[sent+i].End != nil {
 				// The first piece that was not recorded speaks for all pieces. But an end speaks for
 				// everything before it.
 				*whole = receipt
@@ -155,13 +155,13 @@ func (d *Desk) report(ctx context.Context, worker string, body []byte, n int) ([
 
 // reducible says that the report still has parts to leave out.
 func reducible(r *carillon.Report) bool {
-	return len(r.Lines) > 0 || r.Checkpoint != nil || r.Begun != 0 || r.End != nil && (r.End.Output != nil || r.End.Kind != carillon.Fatal)
+	return len(r.Lines) > 0 || r.Checkpoint != nil || r.Begun != 0 || r.End != nil && (r.End.Output != nil || r.End.Kind != carillon.OutcomeFatal)
 }
 
 func reduced(r *carillon.Report, why error) carillon.Report {
 	less := carillon.Report{Held: r.Held, Token: r.Token}
 	if r.End != nil {
-		less.End = &carillon.Outcome{Kind: carillon.Fatal, Reason: "the server refused what the worker reported: " + why.Error()}
+		less.End = &carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "the server refused what the worker reported: " + why.Error()}
 	}
 	return less
 }

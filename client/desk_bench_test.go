@@ -32,7 +32,7 @@ func (e endless) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
 func (e endless) Report(_ context.Context, _ string, reports []carillon.Report) ([]carillon.Receipt, error) {
 	receipts := make([]carillon.Receipt, len(reports))
 	for i := range receipts {
-		receipts[i] = carillon.Recorded
+		receipts[i] = carillon.ReceiptRecorded
 	}
 	return receipts, nil
 }
@@ -102,13 +102,13 @@ func BenchmarkReport(b *testing.B) {
 	reports := make([]carillon.Report, len(tasks))
 	for i := range tasks {
 		reports[i] = carillon.Report{
-			Held: tasks[i].Held(), Token: tasks[i].Token, End: &carillon.Outcome{Kind: carillon.Success, Started: carillon.Now()},
+			Held: tasks[i].Held(), Token: tasks[i].Token, End: &carillon.Outcome{Kind: carillon.OutcomeSuccess, Started: carillon.Now()},
 		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
 		receipts, err := d.Report(b.Context(), "worker_1", reports)
-		if err != nil || receipts[0] != carillon.Recorded || len(receipts) != len(reports) {
+		if err != nil || receipts[0] != carillon.ReceiptRecorded || len(receipts) != len(reports) {
 			b.Fatal(receipts, err)
 		}
 	}

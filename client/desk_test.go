@@ -68,7 +68,7 @@ func (c *cluster) handler() http.Handler {
 		Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace}},
 		Members: func(context.Context) (members []carillon.Member, err error) {
 			for _, addr := range c.advertised() {
-				members = append(members, carillon.Member{ID: addr, Kind: carillon.KindNode, Addr: addr})
+				members = append(members, carillon.Member{ID: addr, Kind: carillon.MemberNode, Addr: addr})
 			}
 			return members, nil
 		},
@@ -135,12 +135,12 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 		stored := must(c.store.Runs(ctx, []carillon.RunID{got.Run.ID}, false))(t)[0]
 		want := carillon.Run{
 			ID: stored.ID, Namespace: stored.Namespace, Queue: stored.Queue, Priority: stored.Priority, Covers: stored.Covers,
-			Attempt: 1, State: carillon.Claimed, Claimed: stored.Claimed, Worker: worker,
+			Attempt: 1, State: carillon.StateClaimed, Claimed: stored.Claimed, Worker: worker,
 		}
 		if diff := cmp.Diff(want, got.Run); diff != "" || got.Run.Fence() != stored.Fence() || got.Token == "" {
 			t.Errorf("the run (-want +got):\n%s", diff)
 		}
-		wantJob := carillon.Job{Namespace: job.Namespace, ID: job.ID, State: carillon.Active, Definition: carillon.Definition{
+		wantJob := carillon.Job{Namespace: job.Namespace, ID: job.ID, State: carillon.JobActive, Definition: carillon.Definition{
 			Name: job.Name, Type: job.Type, Queue: job.Queue, Priority: job.Priority, Payload: job.Payload, Target: job.Target,
 			Timeout: job.Timeout, Labels: job.Labels,
 		}}
@@ -171,11 +171,11 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 			{At: 1_800_000_000_003, Stream: "carillon", Text: "", Attempt: 1, Offset: 42},
 		},
 		End: &carillon.Outcome{
-			Kind: carillon.Retriable, Reason: "no \n route", Started: 1_800_000_000_001, RetryAfter: 1500 * time.Millisecond,
+			Kind: carillon.OutcomeRetriable, Reason: "no \n route", Started: 1_800_000_000_001, RetryAfter: 1500 * time.Millisecond,
 			Output: &carillon.Output{Result: []byte(`{"a":1,"a":2}` + "\n")},
 		},
 	}
-	for _, kind := range []carillon.OutcomeKind{carillon.Success, carillon.Retriable, carillon.Fatal, carillon.Stopped, carillon.Lost} {
+	for _, kind := range []carillon.OutcomeKind{carillon.OutcomeSuccess, carillon.OutcomeRetriable, carillon.OutcomeFatal, carillon.OutcomeStopped, carillon.OutcomeLost} {
 		end := *report.End
 		end.Kind = kind
 		report.End = &end
@@ -216,20 +216,20 @@ func TestManyReportsGoInSeveralMessages(t *testing.T) {
 	reports[9].Token = "wrong"
 	before := calls.Load()
 	receipts := must(d.Report(ctx, worker, reports))(t)
-	if len(receipts) != 10 || receipts[0] != carillon.Recorded || receipts[8] != carillon.Recorded || receipts[9] != carillon.Refused {
+	if len(receipts) != 10 || receipts[0] != carillon.ReceiptRecorded || receipts[8] != carillon.ReceiptRecorded || receipts[9] != carillon.ReceiptRefused {
 		t.Errorf("receipts are %v", receipts)
 	}
 	if n := calls.Load() - before; n < 2 || n > 4 {
 		t.Errorf("10 MB went in %d messages", n)
 	}
-	chatty := carillon.Report{Held: task.Held(), Token: task.Token, End: &carillon.Outcome{Kind: carillon.Success}}
+	chatty := carillon.Report{Held: task.Held(), Token: task.Token, End: &carillon.Outcome{Kind: carillon.OutcomeSuccess}}
 	for i := range 75 { // 3 MiB of control characters, which are six times as long in JSON
 		chatty.Lines = append(chatty.Lines, carillon.Line{Stream: "stdout", Text: strings.Repeat("\x01", 40<<10), Offset: int64(20_000 + i)})
 	}
 	if receipts := must(d.Report(ctx, worker, []carillon.Report{chatty, reports[9], reports[0]}))(t); !cmp.Equal(receipts, []carillon.Receipt{"recorded", "refused", "refused"}) {
 		t.Errorf("receipts are %v", receipts)
 	}
-	if run := must(c.store.Runs(ctx, []carillon.RunID{task.Run.ID}, false))(t)[0]; run.State != carillon.Succeeded {
+	if run := must(c.store.Runs(ctx, []carillon.RunID{task.Run.ID}, false))(t)[0]; run.State != carillon.StateSucceeded {
 		t.Errorf("the run is %s", run.State)
 	}
 	before = calls.Load()
@@ -244,12 +244,12 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	d := newDesk(t, web.URL)
 	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 	ends := []carillon.Outcome{
-		{Kind: carillon.Success},
-		{Kind: carillon.Success, Output: &carillon.Output{Result: make([]byte, carillon.MaxResult+1)}},
-		{Kind: carillon.Crashed},
+		{Kind: carillon.OutcomeSuccess},
+		{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: make([]byte, carillon.MaxResult+1)}},
+		{Kind: carillon.OutcomeCrashed},
 		{},
-		{Kind: carillon.Retriable, RetryAfter: math.MaxInt64},
-		{Kind: carillon.Success},
+		{Kind: carillon.OutcomeRetriable, RetryAfter: math.MaxInt64},
+		{Kind: carillon.OutcomeSuccess},
 	}
 	var reports []carillon.Report
 	for i := range ends {
@@ -260,12 +260,12 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 		}})
 	}
 	receipts := must(d.Report(ctx, worker, reports))(t)
-	for i, want := range []carillon.State{carillon.Succeeded, carillon.Failed, carillon.Failed, carillon.Failed, carillon.Waiting, carillon.Succeeded} {
+	for i, want := range []carillon.State{carillon.StateSucceeded, carillon.StateFailed, carillon.StateFailed, carillon.StateFailed, carillon.StateWaiting, carillon.StateSucceeded} {
 		run := must(c.store.Runs(ctx, []carillon.RunID{reports[i].Run}, false))(t)[0]
-		if run.State != want || receipts[i] != carillon.Recorded || (want == carillon.Failed) != strings.Contains(run.Reason, "is not valid") {
+		if run.State != want || receipts[i] != carillon.ReceiptRecorded || (want == carillon.StateFailed) != strings.Contains(run.Reason, "is not valid") {
 			t.Errorf("the end %+v is %s, the run %s: %s", ends[i], receipts[i], run.State, run.Reason)
 		}
-		if again := must(d.Report(ctx, worker, reports[i:i+1]))(t); again[0] != carillon.Recorded && want == carillon.Succeeded {
+		if again := must(d.Report(ctx, worker, reports[i:i+1]))(t); again[0] != carillon.ReceiptRecorded && want == carillon.StateSucceeded {
 			t.Errorf("the same end again is %s", again[0])
 		}
 	}
@@ -308,7 +308,7 @@ func TestAWorkerThatSaysThatItStopsIsGivenNothingMore(t *testing.T) {
 		t.Errorf("it was given %d runs", len(tasks))
 	}
 	page := must(c.store.FindRuns(ctx, carillon.RunQuery{Namespace: job.Namespace, Job: job.ID, Limit: 2}))(t)
-	if len(page.Runs) != 1 || page.Runs[0].State != carillon.Waiting || page.Runs[0].Losses > 0 {
+	if len(page.Runs) != 1 || page.Runs[0].State != carillon.StateWaiting || page.Runs[0].Losses > 0 {
 		t.Errorf("%+v", page.Runs)
 	}
 }

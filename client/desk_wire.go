@@ -85,14 +85,14 @@ func (t *taskJSON) fill(task *carillon.Task, job *carillon.Job) {
 		t.Payload = nil
 	}
 	*job = carillon.Job{
-		Namespace: t.Namespace, ID: t.Run.Job, State: carillon.Active,
+		Namespace: t.Namespace, ID: t.Run.Job, State: carillon.JobActive,
 		Definition: carillon.Definition{
 			Name: t.Name, Type: t.Type, Queue: t.Queue, Priority: int(t.Priority), Payload: t.Payload, Target: t.Target,
 			Timeout: t.Timeout, Labels: t.Labels,
 		},
 	}
 	task.Run = carillon.Run{
-		ID: t.Run, Namespace: t.Namespace, Queue: t.Queue, Priority: t.Priority, Covers: t.Covers, Attempt: t.Attempt, State: carillon.Claimed,
+		ID: t.Run, Namespace: t.Namespace, Queue: t.Queue, Priority: t.Priority, Covers: t.Covers, Attempt: t.Attempt, State: carillon.StateClaimed,
 		Claimed: carillon.Held{Fence: t.Fence}.Claimed(),
 	}
 	task.Job, task.Token, task.Checkpoint = job, t.Token, t.Checkpoint
@@ -212,7 +212,7 @@ func stream(name string) string {
 }
 
 var outcomes = map[carillon.OutcomeKind]string{
-	carillon.Success: "success", carillon.Retriable: "retriable", carillon.Fatal: "fatal", carillon.Stopped: "stopped", carillon.Lost: "lost",
+	carillon.OutcomeSuccess: "success", carillon.OutcomeRetriable: "retriable", carillon.OutcomeFatal: "fatal", carillon.OutcomeStopped: "stopped", carillon.OutcomeLost: "lost",
 }
 
 func appendEnd(b []byte, o *carillon.Outcome) []byte {

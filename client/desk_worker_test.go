@@ -57,7 +57,7 @@ func TestAWorkerGoesOnWhenTheNodeItWorksWithIsLost(t *testing.T) {
 		t.Error(err)
 	}
 	for _, run := range must(c.store.Runs(t.Context(), runs, false))(t) {
-		if run.State != carillon.Succeeded || run.Attempt != 1 {
+		if run.State != carillon.StateSucceeded || run.Attempt != 1 {
 			t.Errorf("%s is %s after %d attempts: %s", run.ID, run.State, run.Attempt, run.Reason)
 		}
 	}

@@ -111,7 +111,7 @@ func collect[T any](t *testing.T, all iter.Seq2[T, error]) (items []T) {
 func TestJobsFromSubmitToCancel(t *testing.T) {
 	s, ctx := newServer(t), t.Context()
 	job := s.submit("hello")
-	if job.Name != "hello" || job.Version != 1 || job.State != carillon.Active || job.Priority != 5 {
+	if job.Name != "hello" || job.Version != 1 || job.State != carillon.JobActive || job.Priority != 5 {
 		t.Errorf("submitted %+v", job)
 	}
 	read := must(s.Job(ctx, job.ID))(t)
@@ -125,14 +125,14 @@ func TestJobsFromSubmitToCancel(t *testing.T) {
 	if _, err := s.Edit(ctx, job.ID, client.Changes{"priority": 1}, 1); !errors.Is(err, carillon.ErrConflict) {
 		t.Errorf("an edit of an older version: %v", err)
 	}
-	if paused := must(s.Pause(ctx, job.ID))(t); paused.State != carillon.Paused {
+	if paused := must(s.Pause(ctx, job.ID))(t); paused.State != carillon.JobPaused {
 		t.Errorf("paused: %s", paused.State)
 	}
-	if resumed := must(s.Resume(ctx, job.ID))(t); resumed.State != carillon.Active {
+	if resumed := must(s.Resume(ctx, job.ID))(t); resumed.State != carillon.JobActive {
 		t.Errorf("resumed: %s", resumed.State)
 	}
 	run := must(s.RunNow(ctx, job.ID, json.RawMessage(`{"own":1}`)))(t)
-	if run.ID.Job != job.ID || run.State != carillon.Waiting || run.Output == nil || string(run.Output.Payload) != `{"own":1}` {
+	if run.ID.Job != job.ID || run.State != carillon.StateWaiting || run.Output == nil || string(run.Output.Payload) != `{"own":1}` {
 		t.Errorf("run now: %+v", run)
 	}
 	if next := must(s.Next(ctx, job.ID, 3))(t); len(next.Items) != 1 || next.Items[0].Due != edited.Schedule.At {
@@ -174,7 +174,7 @@ func TestListsGoOverAllPages(t *testing.T) {
 		"cba": {Limit: 1},
 		"b": {
 			Owner: "billing", Type: "report", Name: "b", Labels: []carillon.Label{{Key: "team", Value: "blue"}}, CreatedTo: hour,
-			States: []carillon.JobState{carillon.Active, carillon.Paused}, Latest: []carillon.LatestState{carillon.LatestPending},
+			States: []carillon.JobState{carillon.JobActive, carillon.JobPaused}, Latest: []carillon.LatestState{carillon.LatestPending},
 		},
 		"": {CreatedFrom: hour},
 	} {
@@ -182,7 +182,7 @@ func TestListsGoOverAllPages(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", q, got, want)
 		}
 	}
-	if got := len(collect(t, s.Runs(ctx, carillon.RunQuery{States: []carillon.State{carillon.Waiting}, From: 1, To: hour.Add(time.Hour), Limit: 2}))); got != 3 {
+	if got := len(collect(t, s.Runs(ctx, carillon.RunQuery{States: []carillon.State{carillon.StateWaiting}, From: 1, To: hour.Add(time.Hour), Limit: 2}))); got != 3 {
 		t.Errorf("%d waiting runs, want 3", got)
 	}
 	for range s.Jobs(ctx, carillon.JobQuery{Limit: 1}) {
@@ -228,11 +228,11 @@ func TestRunsAreCanceledRetriedAndGiven(t *testing.T) {
 	s, ctx := newServer(t), t.Context()
 	job := s.submit("hello")
 	id := s.first(job.ID).ID
-	if run := must(s.CancelRun(ctx, id))(t); run.State != carillon.Canceled {
+	if run := must(s.CancelRun(ctx, id))(t); run.State != carillon.StateCanceled {
 		t.Errorf("canceled: %s", run.State)
 	}
 	again := must(s.RetryRun(ctx, id))(t)
-	if again.RetryOf != id.Due || again.State != carillon.Waiting {
+	if again.RetryOf != id.Due || again.State != carillon.StateWaiting {
 		t.Errorf("retried: %+v", again)
 	}
 	if _, err := s.RetryRun(ctx, again.ID); !errors.Is(err, carillon.ErrConflict) {
@@ -258,7 +258,7 @@ func TestDeadLettersAndCheckpoints(t *testing.T) {
 	if held.Output == nil || string(held.Output.Checkpoint) != `{"page":17}` || held.Worker != "worker_1" {
 		t.Errorf("held %+v", held)
 	}
-	s.commit(s.first(job.ID).Finish(&job, carillon.Outcome{Kind: carillon.Fatal, Reason: "no"}, carillon.Now(), 0))
+	s.commit(s.first(job.ID).Finish(&job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, carillon.Now(), 0))
 	dead := collect(t, s.DeadLetters(ctx, 1))
 	if len(dead) != 1 || dead[0].ID != claimed.ID || dead[0].Reason != "no" {
 		t.Fatalf("dead letters %+v", dead)
@@ -282,7 +282,7 @@ func TestLogsOfARealServer(t *testing.T) {
 	if diff := cmp.Diff(lines, collect(t, s.Logs(ctx, run.ID, client.LogQuery{Attempt: 1}))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	s.commit(run.End(carillon.Canceled, "", carillon.Now()))
+	s.commit(run.End(carillon.StateCanceled, "", carillon.Now()))
 	if got := collect(t, s.Logs(ctx, run.ID, client.LogQuery{Follow: true})); len(got) != 2 {
 		t.Errorf("followed %d lines, want 2", len(got))
 	}

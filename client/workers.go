@@ -10,7 +10,7 @@ import (
 // Member is a node or a worker that is alive.
 type Member struct {
 	ID      string        `json:"id"`
-	Kind    string        `json:"kind"` // carillon.KindNode or KindWorker
+	Kind    string        `json:"kind"` // carillon.MemberNode or MemberWorker
 	Addr    string        `json:"addr"` // of a node: where it serves the API; of a worker: its name
 	Host    string        `json:"host,omitempty"`
 	Version string        `json:"version,omitempty"`

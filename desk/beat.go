@@ -101,7 +101,7 @@ func (d *Desk) check(ctx context.Context, worker string, holds []carillon.Held) 
 		switch run := found[h.Run]; {
 		case run == nil || !run.State.Held() || run.Held() != h || run.Worker != worker:
 			stop = append(stop, carillon.Order{Held: h, Lost: true, Reason: "the run is not this attempt's any more"})
-		case run.Has(carillon.Stop):
+		case run.Has(carillon.FlagStop):
 			stop = append(stop, carillon.Order{Held: h, Reason: run.Reason})
 		}
 	}
@@ -135,7 +135,7 @@ func (d *Desk) takeBack(b carillon.Beat, now time.Time) {
 			}
 			d.handed.drop(h)
 			lost = append(lost, carillon.Report{Held: held, End: &carillon.Outcome{
-				Kind: carillon.Lost, Reason: "its worker " + worker + " does not know of it",
+				Kind: carillon.OutcomeLost, Reason: "its worker " + worker + " does not know of it",
 			}})
 		}
 	}
@@ -157,7 +157,7 @@ func (d *Desk) recordLost(worker string, lost []carillon.Report) {
 	}
 	taken := 0
 	for _, receipt := range receipts {
-		if receipt == carillon.Recorded {
+		if receipt == carillon.ReceiptRecorded {
 			taken++
 		}
 	}

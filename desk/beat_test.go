@@ -36,7 +36,7 @@ func TestABeatThatWasHeldUpTakesNothingAway(t *testing.T) {
 					t.Errorf("told to stop: %+v", stop)
 				}
 				synctest.Wait()
-				if run := h.run(job); run.State != carillon.Claimed || run.Losses != 0 {
+				if run := h.run(job); run.State != carillon.StateClaimed || run.Losses != 0 {
 					t.Errorf("%s, %d losses: %s", run.State, run.Losses, run.Reason)
 				}
 				if _, err := h.nodes[1].ledger.CancelJob(context.Background(), "default", job, false); err != nil {
@@ -61,7 +61,7 @@ func TestAClockThatIsSetTakesNoFreshClaimBack(t *testing.T) {
 		h.beat(n, worker, 0) // sent before the answer to the pull came
 		time.Sleep(500 * time.Millisecond)
 		h.beat(n, worker, 20*time.Second, task)
-		if run := h.run(job); run.State != carillon.Claimed || run.Losses != 0 {
+		if run := h.run(job); run.State != carillon.StateClaimed || run.Losses != 0 {
 			h.Errorf("%s, %d losses: %s", run.State, run.Losses, run.Reason)
 		}
 		carillon.SetAhead(-time.Hour)
@@ -69,7 +69,7 @@ func TestAClockThatIsSetTakesNoFreshClaimBack(t *testing.T) {
 		h.one(n, worker)
 		h.beat(n, worker, 6*time.Second, task) // the answer never comes
 		time.Sleep(time.Second)
-		if run := h.run(lost); run.State != carillon.Waiting || run.Losses != 1 {
+		if run := h.run(lost); run.State != carillon.StateWaiting || run.Losses != 1 {
 			h.Errorf("a lost answer: %s, %d losses", run.State, run.Losses)
 		}
 	})

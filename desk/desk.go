@@ -82,7 +82,7 @@ func (d *Desk) register(ctx context.Context, prefix string, r carillon.Registrat
 	raw := make([]byte, 10)
 	rand.Read(raw)
 	id := prefix + hex.EncodeToString(raw)
-	member := carillon.Member{ID: id, Kind: carillon.KindWorker, Addr: r.Name, Profile: r.Profile}
+	member := carillon.Member{ID: id, Kind: carillon.MemberWorker, Addr: r.Name, Profile: r.Profile}
 	if err := d.cfg.Coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return "", fmt.Errorf("open a session: %w", err)
 	}

@@ -17,11 +17,11 @@ func TestAnEndThatIsReportedAgainIsRecordedOnce(t *testing.T) {
 		reason string
 		state  carillon.State
 	}{
-		"a success":      {carillon.Success, "", carillon.Succeeded},
-		"a fatal end":    {carillon.Fatal, "no such mailbox", carillon.Failed},
-		"a failure":      {carillon.Retriable, "try later", carillon.Waiting},
-		"handed back":    {carillon.Lost, "shutting down", carillon.Waiting},
-		"it was stopped": {carillon.Stopped, "stopped by ann", carillon.Canceled},
+		"a success":      {carillon.OutcomeSuccess, "", carillon.StateSucceeded},
+		"a fatal end":    {carillon.OutcomeFatal, "no such mailbox", carillon.StateFailed},
+		"a failure":      {carillon.OutcomeRetriable, "try later", carillon.StateWaiting},
+		"handed back":    {carillon.OutcomeLost, "shutting down", carillon.StateWaiting},
+		"it was stopped": {carillon.OutcomeStopped, "stopped by ann", carillon.StateCanceled},
 	} {
 		t.Run(name+", to the same node and to another", func(t *testing.T) {
 			in(t, 2, func(h *house) {
@@ -29,7 +29,7 @@ func TestAnEndThatIsReportedAgainIsRecordedOnce(t *testing.T) {
 				job := h.submit(h.nodes[0], nil)
 				task := h.one(h.nodes[0], worker)
 				for i, n := range []*node{h.nodes[0], h.nodes[0], h.nodes[1]} {
-					if got := h.report(n, worker, end(task, c.kind, c.reason)); got != carillon.Recorded {
+					if got := h.report(n, worker, end(task, c.kind, c.reason)); got != carillon.ReceiptRecorded {
 						t.Errorf("report %d: %s", i+1, got)
 					}
 				}
@@ -55,20 +55,20 @@ func TestWhatAnAttemptThatLostItsRunReportsIsRefused(t *testing.T) {
 			t.Fatalf("attempt %d", task.Run.Attempt)
 		}
 		for what, r := range map[string]carillon.Report{
-			"a success":    end(old, carillon.Success, ""),
+			"a success":    end(old, carillon.OutcomeSuccess, ""),
 			"a checkpoint": {Held: old.Held(), Checkpoint: []byte("old")},
 			"output":       {Held: old.Held(), Lines: []carillon.Line{{Text: "old", Stream: "stdout"}}},
 			"a beginning":  {Held: old.Held(), Begun: carillon.Now()},
 		} {
-			if got := h.report(n, first, r); got != carillon.Refused {
+			if got := h.report(n, first, r); got != carillon.ReceiptRefused {
 				t.Errorf("%s: %s", what, got)
 			}
 		}
-		if got := h.report(n, second, end(task, carillon.Success, "")); got != carillon.Recorded {
+		if got := h.report(n, second, end(task, carillon.OutcomeSuccess, "")); got != carillon.ReceiptRecorded {
 			t.Error(got)
 		}
 		lines, err := h.logs.Read(context.Background(), carillon.LogQuery{Namespace: "default", Run: task.Run.ID, AfterOffset: -1, Limit: 9})
-		if run := h.run(job); err != nil || len(lines) != 1 || run.State != carillon.Succeeded || run.Crashes != 1 {
+		if run := h.run(job); err != nil || len(lines) != 1 || run.State != carillon.StateSucceeded || run.Crashes != 1 {
 			t.Errorf("%+v, %d lines, %v", run, len(lines), err)
 		}
 		notice := carillon.Line{
@@ -89,12 +89,12 @@ func TestARunWhosePullAnswerIsLostIsTakenBackAfterFiveSeconds(t *testing.T) {
 				job := h.submit(h.nodes[0], nil)
 				h.one(h.nodes[0], worker) // and the worker never gets the answer
 				h.beat(h.nodes[heard], worker, 4*time.Second)
-				if run := h.run(job); run.State != carillon.Claimed || run.Losses != 0 {
+				if run := h.run(job); run.State != carillon.StateClaimed || run.Losses != 0 {
 					t.Errorf("after four seconds: %s, %d losses", run.State, run.Losses)
 				}
 				h.beat(h.nodes[heard], worker, 14*time.Second)
 				run := h.run(job)
-				if run.State != carillon.Waiting || run.Losses != 1 || run.Crashes != 0 || run.Failures != 0 {
+				if run.State != carillon.StateWaiting || run.Losses != 1 || run.Crashes != 0 || run.Failures != 0 {
 					t.Errorf("%s, %d losses, %d crashes: %s", run.State, run.Losses, run.Crashes, run.Reason)
 				}
 			})
@@ -112,10 +112,10 @@ func TestARunOfTenMinutesIsNotDisturbed(t *testing.T) {
 				t.Fatalf("told to stop: %+v", stop)
 			}
 		}
-		if got := h.report(h.nodes[1], worker, end(task, carillon.Success, "")); got != carillon.Recorded {
+		if got := h.report(h.nodes[1], worker, end(task, carillon.OutcomeSuccess, "")); got != carillon.ReceiptRecorded {
 			t.Error(got)
 		}
-		if run := h.run(job); run.State != carillon.Succeeded || run.Attempt != 1 || run.Losses != 0 {
+		if run := h.run(job); run.State != carillon.StateSucceeded || run.Attempt != 1 || run.Losses != 0 {
 			t.Errorf("%+v", run)
 		}
 	})
@@ -134,10 +134,10 @@ func TestACancelReachesAWorkerOfAnotherNodeWithItsBeats(t *testing.T) {
 		if len(stop) == 0 || stop[0].Held != task.Held() || stop[0].Lost || stop[0].Reason == "" {
 			t.Fatalf("%+v", stop)
 		}
-		if got := h.report(h.nodes[0], worker, end(task, carillon.Stopped, "stopped")); got != carillon.Recorded {
+		if got := h.report(h.nodes[0], worker, end(task, carillon.OutcomeStopped, "stopped")); got != carillon.ReceiptRecorded {
 			t.Error(got)
 		}
-		if run := h.run(job); run.State != carillon.Canceled {
+		if run := h.run(job); run.State != carillon.StateCanceled {
 			t.Error(run.State)
 		}
 	})
@@ -174,7 +174,7 @@ func TestAJobIsSubmittedAlreadyClaimedWhileAPullWaits(t *testing.T) {
 		if len(tasks) != 1 || tasks[0].Run.ID.Job != job || tasks[0].Run.Worker != worker || tasks[0].Run.Rev != 1 {
 			t.Fatalf("%+v", tasks)
 		}
-		if run := h.run(other); run.State != carillon.Waiting {
+		if run := h.run(other); run.State != carillon.StateWaiting {
 			t.Errorf("the job of a queue that it does not serve is %s", run.State)
 		}
 	})
@@ -216,7 +216,7 @@ func TestOutputThatCannotBeKeptIsAskedForAgain(t *testing.T) {
 		task := h.one(n, worker)
 		lines := []carillon.Line{{Text: "one", Stream: "stdout"}, {Text: "two", Stream: "stdout", Offset: 1}}
 		for range 2 { // the answer was lost
-			if got := h.report(n, worker, carillon.Report{Held: task.Held(), Lines: lines}); got != carillon.Recorded {
+			if got := h.report(n, worker, carillon.Report{Held: task.Held(), Lines: lines}); got != carillon.ReceiptRecorded {
 				t.Fatal(got)
 			}
 		}

@@ -15,7 +15,7 @@ func (h *house) undo(task carillon.Task) {
 	runs, err := h.store.Runs(context.Background(), []carillon.RunID{task.Run.ID}, false)
 	h.must(err)
 	run := runs[0]
-	run.State, run.Worker, run.Attempt, run.Claimed = carillon.Waiting, "", 0, 0
+	run.State, run.Worker, run.Attempt, run.Claimed = carillon.StateWaiting, "", 0, 0
 	lost, err := h.store.Commit(context.Background(), []carillon.Change{{Runs: []carillon.Run{run}}})
 	if h.must(err); len(lost) > 0 {
 		h.Fatal("another writer has changed the run")
@@ -42,18 +42,18 @@ func TestAClaimThatTheStoreLostIsToldFromTheNextOne(t *testing.T) {
 				if stop := h.say(h.nodes[at], second, 2, task); len(stop) > 0 {
 					t.Errorf("the holder is told to stop: %+v", stop)
 				}
-				for _, r := range []carillon.Report{end(old, carillon.Success, ""), {Held: old.Held(), Checkpoint: []byte("old")}} {
-					if got := h.report(h.nodes[at], first, r); got != carillon.Refused {
+				for _, r := range []carillon.Report{end(old, carillon.OutcomeSuccess, ""), {Held: old.Held(), Checkpoint: []byte("old")}} {
+					if got := h.report(h.nodes[at], first, r); got != carillon.ReceiptRefused {
 						t.Errorf("a report of the lost claim is %s", got)
 					}
 				}
-				if got := h.report(h.nodes[at], second, end(task, carillon.Success, "")); got != carillon.Recorded {
+				if got := h.report(h.nodes[at], second, end(task, carillon.OutcomeSuccess, "")); got != carillon.ReceiptRecorded {
 					t.Errorf("the holder's own is %s", got)
 				}
-				if got := h.report(h.nodes[at], first, end(old, carillon.Success, "")); got != carillon.Refused {
+				if got := h.report(h.nodes[at], first, end(old, carillon.OutcomeSuccess, "")); got != carillon.ReceiptRefused {
 					t.Errorf("after the end a report of the lost claim is %s", got)
 				}
-				if run := h.run(job); run.State != carillon.Succeeded || run.Worker != second {
+				if run := h.run(job); run.State != carillon.StateSucceeded || run.Worker != second {
 					t.Errorf("%s by %s", run.State, run.Worker)
 				}
 			})

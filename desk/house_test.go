@@ -94,7 +94,7 @@ func (h *house) live() {
 		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: h.coordinator, Logs: h.logs,
 		Ledger: n.ledger, Logger: quiet, Node: id,
 	})
-	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: id, Kind: carillon.KindNode}}); err != nil {
+	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: id, Kind: carillon.MemberNode}}); err != nil {
 		h.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -9,7 +9,7 @@ import (
 
 // lies says whether the store may keep something beside a run that its attempt needs: what an earlier attempt
 // has saved, or the run's own payload.
-func lies(t carillon.Task) bool { return t.Run.Attempt > 1 || t.Run.Has(carillon.OwnPayload) }
+func lies(t carillon.Task) bool { return t.Run.Attempt > 1 || t.Run.Has(carillon.FlagOwnPayload) }
 
 // withOutputs adds what the store keeps beside the runs. It leaves out runs whose data it cannot read now: no
 // worker lists them, so the watch loop takes them back. Without the data an attempt would do something else
@@ -41,7 +41,7 @@ func (d *Desk) withOutputs(ctx context.Context, tasks []carillon.Task) []carillo
 	}
 	return slices.DeleteFunc(tasks, func(t carillon.Task) bool {
 		out := saved[t.Run.ID]
-		return t.Run.Has(carillon.OwnPayload) && (out == nil || out.Payload == nil)
+		return t.Run.Has(carillon.FlagOwnPayload) && (out == nil || out.Payload == nil)
 	})
 }
 

@@ -28,14 +28,14 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		}
 		first := h.one(n, worker)
 		expect(first, 1, `{"own":1}`)
-		h.report(n, worker, carillon.Report{Held: first.Held(), Checkpoint: []byte("half"), End: &carillon.Outcome{Kind: carillon.Retriable, Reason: "no"}})
+		h.report(n, worker, carillon.Report{Held: first.Held(), Checkpoint: []byte("half"), End: &carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"}})
 		h.beat(n, worker, 3*time.Second)
 		second := h.one(n, worker)
 		expect(second, 2, `{"own":1}`)
 		if string(second.Checkpoint) != "half" {
 			h.Errorf("the checkpoint is %q", second.Checkpoint)
 		}
-		h.report(n, worker, end(second, carillon.Retriable, "no"))
+		h.report(n, worker, end(second, carillon.OutcomeRetriable, "no"))
 
 		again, err := h.nodes[1].ledger.Redrive(context.Background(), "default", run.ID) // on the other node
 		h.must(err)
@@ -46,7 +46,7 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		if third.Run.ID != again.ID || third.Checkpoint != nil {
 			h.Errorf("%s with checkpoint %q", third.Run.ID, third.Checkpoint)
 		}
-		h.report(h.nodes[1], other, end(third, carillon.Success, ""))
+		h.report(h.nodes[1], other, end(third, carillon.OutcomeSuccess, ""))
 
 		// The definition that the node remembers is unchanged.
 		_, err = n.ledger.RunNow(context.Background(), "default", job, nil)

@@ -77,7 +77,7 @@ func (d *Desk) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 	if why := d.unwanted(ctx, p.Worker); why != "" && len(tasks) > 0 {
 		lost := make([]carillon.Report, len(tasks))
 		for i := range tasks {
-			lost[i] = carillon.Report{Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.Lost, Reason: why}}
+			lost[i] = carillon.Report{Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why}}
 		}
 		d.recordLost(p.Worker, lost)
 		return nil, ctx.Err()
@@ -142,7 +142,7 @@ const maxBytes = 16 << 20
 // weight is what a run adds to an answer. A run's own payload is read after the claim: until then it counts
 // as a large one.
 func weight(due *carillon.Due) int {
-	if due.Run.Has(carillon.OwnPayload) {
+	if due.Run.Has(carillon.FlagOwnPayload) {
 		return carillon.MaxPayload
 	}
 	return len(due.Job.Payload)
@@ -173,7 +173,7 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 	now := carillon.Now()
 	changes, decided := make([]carillon.Change, 0, len(dues)), dues[:0]
 	for _, due := range dues {
-		if verdict, c := due.Decide(now); verdict != carillon.Stay {
+		if verdict, c := due.Decide(now); verdict != carillon.VerdictHold {
 			changes, decided = append(changes, c), append(decided, due)
 		}
 	}
@@ -191,7 +191,7 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 	}
 	var again []carillon.RunID
 	for _, i := range lost {
-		if dues[i].Run.Has(carillon.Guarded) {
+		if dues[i].Run.Has(carillon.FlagGuarded) {
 			again = append(again, dues[i].Run.ID)
 		}
 	}
@@ -208,7 +208,7 @@ func (d *Desk) expect(dues []carillon.Due, changes []carillon.Change) []handed {
 	defer d.mu.Unlock()
 	for i := range changes {
 		run := &changes[i].Runs[0]
-		if run.State != carillon.Claimed || run.Worker != dues[i].Worker {
+		if run.State != carillon.StateClaimed || run.Worker != dues[i].Worker {
 			continue // the decision was not to claim it
 		}
 		if was := d.handed.runs[run.ID]; was != nil && was.committed && was.run.Attempt >= run.Attempt {
@@ -231,7 +231,7 @@ func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Ch
 		case len(lost) > 0 && lost[0] == i:
 			lost = lost[1:]
 			continue
-		case run.State != carillon.Claimed || run.Worker != dues[i].Worker:
+		case run.State != carillon.StateClaimed || run.Worker != dues[i].Worker:
 			continue
 		case giving[i].committed:
 			run = &giving[i].run

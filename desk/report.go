@@ -51,8 +51,8 @@ func (d *Desk) Report(ctx context.Context, worker string, reports []carillon.Rep
 // attempt that has ended: a log store that takes nothing, such as a full disk, must not hold up a result.
 func askAgain(reports []carillon.Report, receipts []carillon.Receipt) {
 	for i := range reports {
-		if len(reports[i].Lines) > 0 && reports[i].End == nil && receipts[i] == carillon.Recorded {
-			receipts[i] = carillon.Again
+		if len(reports[i].Lines) > 0 && reports[i].End == nil && receipts[i] == carillon.ReceiptRecorded {
+			receipts[i] = carillon.ReceiptAgain
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (d *Desk) recall(ctx context.Context, worker string, reports []carillon.Rep
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]
-		if h := d.handed.runs[r.Run]; !again && h.holds(r) && (!h.run.Has(carillon.Guarded) || h.guard != nil) {
+		if h := d.handed.runs[r.Run]; !again && h.holds(r) && (!h.run.Has(carillon.FlagGuarded) || h.guard != nil) {
 			continue
 		}
 		if byRun[r.Run] == nil {
@@ -127,10 +127,10 @@ func (d *Desk) drop(held carillon.Held) {
 // verdict is the receipt for a report of an attempt that no longer holds its run.
 func (d *Desk) verdict(run *carillon.Run, worker string, r *carillon.Report) carillon.Receipt {
 	if run != nil && r.End != nil && run.Records(r.Held, r.End) {
-		return carillon.Recorded
+		return carillon.ReceiptRecorded
 	}
 	d.cfg.Logger.Warn("report refused: the attempt no longer holds its run", "run", r.Run, "attempt", r.Attempt(), "worker", worker)
-	return carillon.Refused
+	return carillon.ReceiptRefused
 }
 
 // remember keeps held runs, with their definitions and guards, as they were read just now.
@@ -194,10 +194,10 @@ func (d *Desk) record(ctx context.Context, reports []carillon.Report, open []int
 		case !h.holds(r): // taken away meanwhile: the next try reads it
 		case r.End != nil:
 			ends, endOf = append(ends, h.end(r, now)), append(endOf, i)
-		case r.Checkpoint != nil || r.Begun != 0 && h.run.State == carillon.Claimed:
+		case r.Checkpoint != nil || r.Begun != 0 && h.run.State == carillon.StateClaimed:
 			marks, markOf = append(marks, h.mark(r)), append(markOf, i)
 		default:
-			receipts[i] = carillon.Recorded
+			receipts[i] = carillon.ReceiptRecorded
 		}
 	}
 	d.mu.Unlock()
@@ -224,7 +224,7 @@ func (d *Desk) commit(ctx context.Context, changes []carillon.Change, of []int, 
 			lost = lost[1:]
 			continue
 		}
-		receipts[i] = carillon.Recorded
+		receipts[i] = carillon.ReceiptRecorded
 	}
 	answer <- nil
 }
@@ -277,7 +277,7 @@ func (h *handed) end(r *carillon.Report, now carillon.Time) carillon.Change {
 
 func (h *handed) mark(r *carillon.Report) carillon.Change {
 	run := h.run
-	if r.Begun != 0 && run.State == carillon.Claimed {
+	if r.Begun != 0 && run.State == carillon.StateClaimed {
 		run = run.Begin(r.Begun)
 	}
 	if r.Checkpoint != nil {

@@ -191,7 +191,7 @@ func expect(t *testing.T, run carillon.Run, state carillon.State, attempts int32
 
 func held(run carillon.Run) bool { return run.State.Held() }
 
-func running(run carillon.Run) bool { return run.State == carillon.Running }
+func running(run carillon.Run) bool { return run.State == carillon.StateRunning }
 
 // expectTimes checks that a worker reports times that are exact enough: a run was claimed, then started, then
 // ended.
@@ -218,7 +218,7 @@ func TestTheWorkerInPython(t *testing.T) {
 	counted := h.submit("python", `{"to":5,"fail_at":3}`, func(d *carillon.Definition) { d.Type = "count" })
 
 	run := h.ended(good)
-	expect(t, run, carillon.Succeeded, 1, "")
+	expect(t, run, carillon.StateSucceeded, 1, "")
 	var result struct {
 		Echo    map[string]string
 		Attempt int
@@ -228,7 +228,7 @@ func TestTheWorkerInPython(t *testing.T) {
 	}
 	expectTimes(t, run)
 	run = h.ended(again)
-	expect(t, run, carillon.Succeeded, 2, "")
+	expect(t, run, carillon.StateSucceeded, 2, "")
 	expectTimes(t, run)
 	text := h.printed(run.ID)
 	for _, want := range []string{"attempt 1 of echo\n", "RuntimeError: not this time\n", "attempt 2 of echo\n"} {
@@ -236,11 +236,11 @@ func TestTheWorkerInPython(t *testing.T) {
 			t.Errorf("it printed %q, want %q once", text, want)
 		}
 	}
-	expect(t, h.ended(never), carillon.Failed, 1, "not ever")
-	expect(t, h.ended(brief), carillon.Failed, 1, "time was over")
-	expect(t, h.ended(unknown), carillon.Failed, 2, `LookupError: this worker has no handler for type 'nosuch', only for count, echo`)
+	expect(t, h.ended(never), carillon.StateFailed, 1, "not ever")
+	expect(t, h.ended(brief), carillon.StateFailed, 1, "time was over")
+	expect(t, h.ended(unknown), carillon.StateFailed, 2, `LookupError: this worker has no handler for type 'nosuch', only for count, echo`)
 	run = h.ended(counted)
-	expect(t, run, carillon.Succeeded, 2, "")
+	expect(t, run, carillon.StateSucceeded, 2, "")
 	if text := h.printed(run.ID); strings.ReplaceAll(string(run.Output.Result), " ", "") != `{"from":3,"to":5}` || !strings.Contains(text, "counting from 0\n") ||
 		!strings.Contains(text, "counting from 3\n") {
 		t.Errorf("it printed %q, the result is %s: want it to go on from its checkpoint", text, run.Output.Result)
@@ -250,7 +250,7 @@ func TestTheWorkerInPython(t *testing.T) {
 	if _, err := h.CancelRun(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, h.ended(slow), carillon.Canceled, 1, "")
+	expect(t, h.ended(slow), carillon.StateCanceled, 1, "")
 	stop()
 	h.gone("python:")
 }
@@ -279,18 +279,18 @@ esac
 	if _, err := h.CancelRun(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, h.ended(slow), carillon.Canceled, 1, "")
+	expect(t, h.ended(slow), carillon.StateCanceled, 1, "")
 	good := h.submit("shell", `{"a":"ü, \"x\""}`, nil)
 	again := h.submit("shell", `{"fail":1}`, nil)
 	never := h.submit("shell", `{"refuse":true}`, nil)
 	run = h.ended(good)
-	expect(t, run, carillon.Succeeded, 1, "")
+	expect(t, run, carillon.StateSucceeded, 1, "")
 	expectTimes(t, run)
 	if text := h.printed(run.ID); !strings.Contains(text, `"payload":{"a":"ü, \"x\""}`) || !strings.Contains(text, `and a "quote" \ with a tab`) {
 		t.Errorf("it printed %q", text)
 	}
-	expect(t, h.ended(again), carillon.Succeeded, 2, "")
-	expect(t, h.ended(never), carillon.Failed, 1, "exit code 100")
+	expect(t, h.ended(again), carillon.StateSucceeded, 2, "")
+	expect(t, h.ended(never), carillon.StateFailed, 1, "exit code 100")
 	stop()
 	h.gone("shell:")
 }
@@ -316,14 +316,14 @@ func TestTheWorkerInGo(t *testing.T) {
 		d.Timeout, d.Retry.MaxAttempts = carillon.Duration(100*time.Millisecond), 1
 	})
 	run = h.ended(good)
-	expect(t, run, carillon.Succeeded, 1, "")
+	expect(t, run, carillon.StateSucceeded, 1, "")
 	if text := h.printed(run.ID); text != "attempt of echo\n" || string(run.Output.Result) != `{"a":"ü"}` {
 		t.Errorf("it printed %q, the result is %s", text, run.Output.Result)
 	}
-	expect(t, h.ended(again), carillon.Succeeded, 2, "")
-	expect(t, h.ended(never), carillon.Failed, 1, "not ever")
-	expect(t, h.ended(brief), carillon.Failed, 1, "timed out")
-	expect(t, h.ended(slow), carillon.Canceled, 1, "")
+	expect(t, h.ended(again), carillon.StateSucceeded, 2, "")
+	expect(t, h.ended(never), carillon.StateFailed, 1, "not ever")
+	expect(t, h.ended(brief), carillon.StateFailed, 1, "timed out")
+	expect(t, h.ended(slow), carillon.StateCanceled, 1, "")
 	stop()
 	h.gone("go")
 }

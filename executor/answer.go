@@ -18,15 +18,15 @@ func answered(task Task, response *http.Response) carillon.Outcome {
 	switch said := strings.ToLower(response.Header.Get("Carillon-Outcome")); said {
 	case "":
 	case "success":
-		o = carillon.Outcome{Kind: carillon.Success}
+		o = carillon.Outcome{Kind: carillon.OutcomeSuccess}
 	case "retriable":
-		o.Kind, o.Reason = carillon.Retriable, "the target says retriable: "+statusText(response)
+		o.Kind, o.Reason = carillon.OutcomeRetriable, "the target says retriable: "+statusText(response)
 	case "fatal":
-		o.Kind, o.Reason = carillon.Fatal, "the target says fatal: "+statusText(response)
+		o.Kind, o.Reason = carillon.OutcomeFatal, "the target says fatal: "+statusText(response)
 	default:
 		task.remark("Carillon-Outcome: %q is ignored: want success, retriable or fatal", said)
 	}
-	if o.Kind == carillon.Retriable {
+	if o.Kind == carillon.OutcomeRetriable {
 		o.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
 	}
 	return o
@@ -35,7 +35,7 @@ func answered(task Task, response *http.Response) carillon.Outcome {
 func byStatus(response *http.Response) carillon.Outcome {
 	switch status := response.StatusCode; {
 	case status >= 200 && status < 300:
-		return carillon.Outcome{Kind: carillon.Success}
+		return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 	case status >= 300 && status < 400:
 		return fatal("%s: redirects are not followed, this one leads to %q", statusText(response), location(response))
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status == http.StatusTooManyRequests:

@@ -151,7 +151,7 @@ func exited(status syscall.WaitStatus, fatalCodes []int) carillon.Outcome {
 	case status.Signaled():
 		return retriable("killed by signal: %s", status.Signal())
 	case code == 0:
-		return carillon.Outcome{Kind: carillon.Success}
+		return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 	case slices.Contains(fatalCodes, code):
 		return fatal("exit status %d", code)
 	default:

@@ -41,11 +41,11 @@ func TestExitClasses(t *testing.T) {
 		command carillon.Command
 		want    carillon.Outcome
 	}{
-		{"0 is success", carillon.Command{Shell: "exit 0"}, carillon.Outcome{Kind: carillon.Success}},
+		{"0 is success", carillon.Command{Shell: "exit 0"}, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
 		{"others are retriable", carillon.Command{Shell: "exit 3"}, retriable("exit status 3")},
 		{"some are fatal", carillon.Command{Shell: "exit 3", FatalExitCodes: []int{2, 3}}, fatal("exit status 3")},
 		{"death by signal is retriable", carillon.Command{Shell: "kill -SEGV $$"}, retriable("killed by signal: segmentation fault")},
-		{"argv is not a shell line", carillon.Command{Argv: []string{"test", "$HOME", "=", "$HOME"}}, carillon.Outcome{Kind: carillon.Success}},
+		{"argv is not a shell line", carillon.Command{Argv: []string{"test", "$HOME", "=", "$HOME"}}, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
 		{
 			"a program that is not there is fatal",
 			carillon.Command{Argv: []string{"/no/such/program"}},
@@ -65,7 +65,7 @@ func TestExitClasses(t *testing.T) {
 		{
 			"a relative program is found in the command's directory",
 			carillon.Command{Argv: []string{"./true"}, Dir: "/bin"},
-			carillon.Outcome{Kind: carillon.Success},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess},
 		},
 		{
 			"too long an argument list is fatal",
@@ -89,21 +89,21 @@ func TestWhatACommandIsGiven(t *testing.T) {
 	t.Run("the payload on its standard input, of any size", func(t *testing.T) {
 		task, r := newTask(shell(`wc -c; cat /proc/self/fdinfo/1 | grep flags`))
 		task.Job.Payload = []byte(`"` + strings.Repeat("x", carillon.MaxPayload-2) + `"`)
-		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
+		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		if got := r.output(); got != "stdout: 262144\nstdout: flags:\t01" { // 01: for writing, and blocking
 			t.Error(got)
 		}
 	})
 	t.Run("nothing on it without a payload", func(t *testing.T) {
 		task, r := newTask(shell(`wc -c`))
-		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
+		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		if got := r.output(); got != "stdout: 0" {
 			t.Error(got)
 		}
 	})
 	t.Run("a clean environment", func(t *testing.T) {
 		task, r := newTask(carillon.Target{Command: &carillon.Command{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"MINE": "1", "TZ": "UTC"}}})
-		same(t, run(t, CommandConfig{Env: []string{"PATH", "TZ"}}, task), carillon.Outcome{Kind: carillon.Success})
+		same(t, run(t, CommandConfig{Env: []string{"PATH", "TZ"}}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		var got []string
 		for _, line := range r.lines {
 			name, value, _ := strings.Cut(strings.TrimPrefix(line, "stdout: "), "=")
@@ -126,7 +126,7 @@ func TestWhatACommandIsGiven(t *testing.T) {
 	t.Run("no secret in what others can see of the supervisor", func(t *testing.T) {
 		task, r := newTask(shell(`cat /proc/$PPID/environ 2>/dev/null | tr '\0' ' '; tr '\0' ' ' </proc/$PPID/cmdline; cat /proc/$PPID/comm`))
 		task.Job.Target.Command.Env = map[string]string{"TOKEN": "hunter2"}
-		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
+		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		want := "carillon-supervise " + task.Run.ID.String() + " supervise"
 		if os.Geteuid() == 0 { // other users cannot read its environment at all
 			want = strings.Join(supervisorEnv, " ") + " " + want
@@ -145,7 +145,7 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		leash := holdLeashOf(t, t.TempDir()+"/leash")
 		unsetCloseOnExec(t, leaky)
 		task, r := newTask(shell(`for f in /proc/self/fd/*; do echo ${f##*/}; done; ls /proc/$PPID/fd 2>/dev/null | wc -l`))
-		same(t, run(t, CommandConfig{Leash: leash}, task), carillon.Outcome{Kind: carillon.Success})
+		same(t, run(t, CommandConfig{Leash: leash}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		// Descriptor 3 belongs to the shell, for the directory that it lists. Whether it shows depends on the
 		// shell.
 		if got := strings.ReplaceAll(r.output(), "stdout: 3\n", ""); !strings.HasPrefix(got, "stdout: 0\nstdout: 1\nstdout: 2\nstdout: ") || strings.Count(got, "\n") != 3 {
@@ -187,7 +187,7 @@ func TestCheckpoints(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		same(t, <-done, carillon.Outcome{Kind: carillon.Success})
+		same(t, <-done, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		if !slices.Equal(r.saved, []string{"1", "2"}) {
 			t.Errorf("saved %q", r.saved)
 		}
@@ -196,7 +196,7 @@ func TestCheckpoints(t *testing.T) {
 		t.Parallel()
 		task, r := newTask(shell(`printf 1 > $CARILLON_CHECKPOINT_FILE`))
 		task.Save = func(context.Context, []byte) error { return errors.New("fence is old") }
-		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
+		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		if r.output() != "carillon: the checkpoint is not saved: fence is old" {
 			t.Error(r.output())
 		}
@@ -214,7 +214,7 @@ func TestCheckpoints(t *testing.T) {
 		t.Run("one is not saved that is "+name, func(t *testing.T) {
 			t.Parallel()
 			task, r := newTask(shell(c.script))
-			same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
+			same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 			if r.output() != c.want || len(r.saved) > 0 {
 				t.Errorf("%q, saved %q", r.output(), r.saved)
 			}
@@ -230,23 +230,23 @@ func TestResults(t *testing.T) {
 	}{
 		"what is in the file is the result": {
 			`printf '{"n":1}' > $CARILLON_RESULT_FILE`, "",
-			carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},
 		},
 		"a failed attempt may have one": {
 			`printf no > $CARILLON_RESULT_FILE; exit 1`, "",
-			carillon.Outcome{Kind: carillon.Retriable, Reason: "exit status 1", Output: &carillon.Output{Result: []byte("no")}},
+			carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit status 1", Output: &carillon.Output{Result: []byte("no")}},
 		},
 		"one that is too large is cut": {
 			`head -c 70000 /dev/zero | tr '\0' x > $CARILLON_RESULT_FILE`, "carillon: the result is cut after 65536 bytes",
-			carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte(strings.Repeat("x", 65536))}},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(strings.Repeat("x", 65536))}},
 		},
 		"links are not followed": {
 			`ln -s /etc/passwd $CARILLON_RESULT_FILE`, "carillon: there is no result: CARILLON_RESULT_FILE is not a regular file",
-			carillon.Outcome{Kind: carillon.Success},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess},
 		},
 		"a directory that cannot be read is removed all the same": {
 			`mkdir -p $(dirname $CARILLON_RESULT_FILE)/a/b; chmod 0 $(dirname $CARILLON_RESULT_FILE)/a`, "",
-			carillon.Outcome{Kind: carillon.Success},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestManyCommandsAtOnceEachHaveTheirOwnEnd(t *testing.T) {
 				argv := []string{"sh", "-c", "echo $0; exit $1", fmt.Sprint(i, "/", j), strconv.Itoa(code)}
 				task, r := newTask(carillon.Target{Command: &carillon.Command{Argv: argv}})
 				o := c.Execute(context.Background(), task)
-				want := carillon.Outcome{Kind: carillon.Success}
+				want := carillon.Outcome{Kind: carillon.OutcomeSuccess}
 				if code > 0 {
 					want = retriable("exit status %d", code)
 				}
@@ -334,7 +334,7 @@ func TestOutputOfACommand(t *testing.T) {
 	t.Run("both streams are kept, to the end", func(t *testing.T) {
 		t.Parallel()
 		task, r := newTask(shell(`echo out; echo err >&2; printf 'no end'`))
-		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
+		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		if slices.Sort(r.lines); !slices.Equal(r.lines, []string{"stderr: err", "stdout: no end", "stdout: out"}) {
 			t.Errorf("%q", r.lines)
 		}
@@ -343,7 +343,7 @@ func TestOutputOfACommand(t *testing.T) {
 		t.Parallel()
 		task, r := newTask(shell(`yes | head -c 5000000; yes | head -c 5000000 >&2; echo done > $CARILLON_RESULT_FILE`))
 		same(t, run(t, CommandConfig{MaxOutput: 1000}, task),
-			carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte("done\n")}})
+			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte("done\n")}})
 		want := append(slices.Repeat([]string{"stdout: y"}, 500), "carillon: the output is cut here: more than 1000 bytes")
 		if !slices.Equal(r.lines, want) {
 			t.Errorf("%d lines, the last %q", len(r.lines), r.lines[len(r.lines)-1])
@@ -365,7 +365,7 @@ func TestOutputOfACommand(t *testing.T) {
 		if _, err := life.write.WriteString("end\n"); err != nil {
 			t.Fatal(err)
 		}
-		same(t, within(t, func() carillon.Outcome { return <-done }), carillon.Outcome{Kind: carillon.Success})
+		same(t, within(t, func() carillon.Outcome { return <-done }), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		r.until(t, "carillon: stdout is not read to its end: a process outside this run holds it open")
 	})
 }

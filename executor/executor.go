@@ -131,22 +131,22 @@ func (t Task) ended(cause error) carillon.Outcome {
 	cause = cmp.Or(cause, context.Canceled) // a loss at worst: never a panic in a worker's slot
 	switch {
 	case errors.Is(cause, ErrStopped):
-		return carillon.Outcome{Kind: carillon.Stopped, Reason: reason(cause)}
+		return carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: reason(cause)}
 	case cause == ErrTimeout && t.Job != nil && t.Job.Timeout > 0:
-		return carillon.Outcome{Kind: carillon.Retriable, Reason: "timed out after " + t.Job.Timeout.String()}
+		return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "timed out after " + t.Job.Timeout.String()}
 	case errors.Is(cause, ErrTimeout), errors.Is(cause, context.DeadlineExceeded):
-		return carillon.Outcome{Kind: carillon.Retriable, Reason: reason(cause)}
+		return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: reason(cause)}
 	}
 	// Lease over, shutdown, or a plain cancel by the worker: in each case the run did not cause its end.
-	return carillon.Outcome{Kind: carillon.Lost, Reason: reason(cause)}
+	return carillon.Outcome{Kind: carillon.OutcomeLost, Reason: reason(cause)}
 }
 
 func retriable(format string, args ...any) carillon.Outcome {
-	return carillon.Outcome{Kind: carillon.Retriable, Reason: reason(fmt.Errorf(format, args...))}
+	return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: reason(fmt.Errorf(format, args...))}
 }
 
 func fatal(format string, args ...any) carillon.Outcome {
-	return carillon.Outcome{Kind: carillon.Fatal, Reason: reason(fmt.Errorf(format, args...))}
+	return carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: reason(fmt.Errorf(format, args...))}
 }
 
 // maxReason keeps an error that quotes a whole document out of the run's row.

@@ -105,13 +105,13 @@ func discard(string, string) {}
 func (t Task) handled(ctx context.Context, err error) carillon.Outcome {
 	switch {
 	case err == nil:
-		return carillon.Outcome{Kind: carillon.Success}
+		return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 	case ctx.Err() != nil:
 		return t.ended(context.Cause(ctx))
 	case errors.Is(err, carillon.ErrPermanent):
-		return carillon.Outcome{Kind: carillon.Fatal, Reason: reason(err)}
+		return carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: reason(err)}
 	}
-	o := carillon.Outcome{Kind: carillon.Retriable, Reason: reason(err)}
+	o := carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: reason(err)}
 	if later := (*postponed)(nil); errors.As(err, &later) {
 		o.RetryAfter = max(later.after, 0)
 	}

@@ -28,7 +28,7 @@ func TestFuncs(t *testing.T) {
 		ctx  func() context.Context
 		want carillon.Outcome
 	}{
-		{"nil is success", func(context.Context, Task) error { return nil }, nil, carillon.Outcome{Kind: carillon.Success}},
+		{"nil is success", func(context.Context, Task) error { return nil }, nil, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
 		{"an error is retriable", func(context.Context, Task) error { return broken }, nil, retriable("broken")},
 		{
 			"a fatal error is fatal, however wrapped",
@@ -41,17 +41,17 @@ func TestFuncs(t *testing.T) {
 		{
 			"an error may say when to try again",
 			func(context.Context, Task) error { return RetryAfter(time.Minute, broken) }, nil,
-			carillon.Outcome{Kind: carillon.Retriable, Reason: "broken", RetryAfter: time.Minute},
+			carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "broken", RetryAfter: time.Minute},
 		},
 		{
 			"no error may be given with it",
 			func(context.Context, Task) error { return RetryAfter(time.Minute, nil) }, nil,
-			carillon.Outcome{Kind: carillon.Retriable, Reason: "asked to be tried again", RetryAfter: time.Minute},
+			carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "asked to be tried again", RetryAfter: time.Minute},
 		},
 		{"a panic is retriable", func(context.Context, Task) error { panic("oh no") }, nil, retriable("panic: oh no")},
 		{
 			"a result is handed back", func(_ context.Context, task Task) error { return task.SetResult([]byte(`{"n":1}`)) }, nil,
-			carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},
 		},
 		{
 			"a result that is too large is an error", func(_ context.Context, task Task) error { return task.SetResult(big) }, nil,
@@ -64,7 +64,7 @@ func TestFuncs(t *testing.T) {
 		{
 			"work that was done in spite of the timeout is success",
 			func(context.Context, Task) error { return nil }, canceled(ErrTimeout),
-			carillon.Outcome{Kind: carillon.Success},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess},
 		},
 		{
 			"the context's error is put down to its cause: timeout",
@@ -73,16 +73,16 @@ func TestFuncs(t *testing.T) {
 		{
 			"the context's error is put down to its cause: stop",
 			func(ctx context.Context, _ Task) error { return ctx.Err() }, canceled(fmt.Errorf("%w by ann", ErrStopped)),
-			carillon.Outcome{Kind: carillon.Stopped, Reason: "stopped on request by ann"},
+			carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: "stopped on request by ann"},
 		},
 		{
 			"a shutdown is a loss even if the handler calls it fatal",
 			func(ctx context.Context, _ Task) error { return Fatal(ctx.Err()) }, canceled(ErrShutdown),
-			carillon.Outcome{Kind: carillon.Lost, Reason: "the worker was shutting down"},
+			carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "the worker was shutting down"},
 		},
 		{
 			"a reason is valid text and short", func(context.Context, Task) error { return errors.New("\xff\x00" + strings.Repeat("é", 1000)) }, nil,
-			carillon.Outcome{Kind: carillon.Retriable, Reason: "\uFFFD\uFFFD" + strings.Repeat("é", 497) + "…"},
+			carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "\uFFFD\uFFFD" + strings.Repeat("é", 497) + "…"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -175,7 +175,7 @@ func TestNoWayOfWritingAnAddressGetsPastTheGuard(t *testing.T) {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Second, ErrTimeout)
 		o := h.Execute(ctx, task)
 		cancel()
-		if o.Kind != carillon.Fatal && !strings.Contains(o.Reason, "no such host") {
+		if o.Kind != carillon.OutcomeFatal && !strings.Contains(o.Reason, "no such host") {
 			t.Errorf("%s: %+v", host, o)
 		}
 	}
@@ -191,10 +191,10 @@ func TestANameThatChangesItsAddressIsCheckedAtEveryDial(t *testing.T) {
 	rebinding := &names{answers: []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}}
 	h := NewHTTP(HTTPConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, resolver: rebinding.resolver()})
 	task, _ := newTask(carillon.Target{HTTP: &carillon.HTTP{Method: "POST", URL: "http://rebind.example:" + port}})
-	same(t, h.Execute(context.Background(), task), carillon.Outcome{Kind: carillon.Success})
+	same(t, h.Execute(context.Background(), task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	h.pooled.CloseIdleConnections()
 	o := h.Execute(context.Background(), task)
-	if o.Kind != carillon.Fatal || !strings.HasPrefix(o.Reason, "127.0.0.3 is a loopback address") {
+	if o.Kind != carillon.OutcomeFatal || !strings.HasPrefix(o.Reason, "127.0.0.3 is a loopback address") {
 		t.Errorf("%+v", o)
 	}
 	if good.Load() == 0 || bad.Load() > 0 {
@@ -210,7 +210,7 @@ func TestARefusalTellsTheOperatorWhatToDo(t *testing.T) {
 		"http://[::1]:8080/":     "::1 is a loopback address, which HTTP jobs may not reach; an operator can allow it with --http-allow ::1/128",
 	} {
 		task, r := newTask(carillon.Target{HTTP: &carillon.HTTP{Method: "POST", URL: url}})
-		same(t, NewHTTP(HTTPConfig{}).Execute(context.Background(), task), carillon.Outcome{Kind: carillon.Fatal, Reason: want})
+		same(t, NewHTTP(HTTPConfig{}).Execute(context.Background(), task), carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: want})
 		if got := r.output(); got != fmt.Sprintf("carillon: POST %s: %s", url, want) {
 			t.Error(got)
 		}

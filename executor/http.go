@@ -94,7 +94,7 @@ func (h *HTTP) Execute(ctx context.Context, task Task) carillon.Outcome {
 		return task.ended(context.Cause(ctx))
 	}
 	o := answered(task, response)
-	if err != nil && o.Kind == carillon.Success {
+	if err != nil && o.Kind == carillon.OutcomeSuccess {
 		o = retriable("the response broke off: %w", err) // it is unknown whether the target has done its work
 	}
 	o.Output = outputOf(body)

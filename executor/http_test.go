@@ -52,9 +52,9 @@ func TestHTTPAnswers(t *testing.T) {
 		header map[string]string
 		want   carillon.Outcome
 	}{
-		{200, nil, carillon.Outcome{Kind: carillon.Success}},
-		{204, nil, carillon.Outcome{Kind: carillon.Success}},
-		{299, nil, carillon.Outcome{Kind: carillon.Success}},
+		{200, nil, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
+		{204, nil, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
+		{299, nil, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
 		{
 			301, header("Location", "http://127.0.0.1/else?token=x"),
 			fatal(`HTTP 301 Moved Permanently: redirects are not followed, this one leads to "http://127.0.0.1/else?…"`),
@@ -70,15 +70,15 @@ func TestHTTPAnswers(t *testing.T) {
 		{408, nil, retriable("HTTP 408 Request Timeout")},
 		{409, nil, retriable("HTTP 409 Conflict")},
 		{425, nil, retriable("HTTP 425 Too Early")},
-		{429, header("Retry-After", "120"), wait(carillon.Retriable, "HTTP 429 Too Many Requests", 2*time.Minute)},
-		{503, header("Retry-After", "99999999999999999999"), wait(carillon.Retriable, "HTTP 503 Service Unavailable", 24*time.Hour)},
+		{429, header("Retry-After", "120"), wait(carillon.OutcomeRetriable, "HTTP 429 Too Many Requests", 2*time.Minute)},
+		{503, header("Retry-After", "99999999999999999999"), wait(carillon.OutcomeRetriable, "HTTP 503 Service Unavailable", 24*time.Hour)},
 		{503, header("Retry-After", "Fri, 31 Dec 1999 23:59:59 GMT"), retriable("HTTP 503 Service Unavailable")},
 		{503, header("Retry-After", "soon"), retriable("HTTP 503 Service Unavailable")},
 		{500, nil, retriable("HTTP 500 Internal Server Error")},
 		{599, nil, retriable("HTTP 599")},
-		{500, header("Carillon-Outcome", "success"), carillon.Outcome{Kind: carillon.Success}},
+		{500, header("Carillon-Outcome", "success"), carillon.Outcome{Kind: carillon.OutcomeSuccess}},
 		{200, header("Carillon-Outcome", "Fatal"), fatal("the target says fatal: HTTP 200 OK")},
-		{200, header("Carillon-Outcome", "retriable", "Retry-After", "7"), wait(carillon.Retriable, "the target says retriable: HTTP 200 OK", 7*time.Second)},
+		{200, header("Carillon-Outcome", "retriable", "Retry-After", "7"), wait(carillon.OutcomeRetriable, "the target says retriable: HTTP 200 OK", 7*time.Second)},
 		{302, header("Carillon-Outcome", "retriable"), retriable("the target says retriable: HTTP 302 Found")},
 		{500, header("Carillon-Outcome", "maybe"), retriable("HTTP 500 Internal Server Error")},
 	} {
@@ -119,7 +119,7 @@ func TestHTTPRequests(t *testing.T) {
 			b, _ := io.ReadAll(r.Body)
 			got, body = r, string(b)
 		})
-		same(t, o, carillon.Outcome{Kind: carillon.Success})
+		same(t, o, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		return got, body
 	}
 	t.Run("say whose they are", func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestHTTPRequests(t *testing.T) {
 	})
 	t.Run("are refused for a template that cannot be", func(t *testing.T) {
 		o, _ := callOnce(t, carillon.HTTP{Body: "${nope}"}, func(http.ResponseWriter, *http.Request) { t.Error("it was sent") })
-		if o.Kind != carillon.Fatal || !strings.HasPrefix(o.Reason, "body: unknown placeholder ${nope}") {
+		if o.Kind != carillon.OutcomeFatal || !strings.HasPrefix(o.Reason, "body: unknown placeholder ${nope}") {
 			t.Error(o)
 		}
 	})
@@ -188,7 +188,7 @@ func TestHTTPCheckpoints(t *testing.T) {
 		t.Run("one in the response "+name, func(t *testing.T) {
 			t.Parallel()
 			o, r := callOnce(t, carillon.HTTP{}, answer(c.header))
-			same(t, o, carillon.Outcome{Kind: carillon.Success})
+			same(t, o, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 			if !slices.Equal(r.saved, c.saved) || !strings.Contains(r.output(), c.line) {
 				t.Errorf("%d saved, %s", len(r.saved), r.output())
 			}
@@ -204,7 +204,7 @@ func TestHTTPCheckpoints(t *testing.T) {
 		task.Checkpoint = []byte("step 1")
 		h := NewHTTP(loopback)
 		defer h.pooled.CloseIdleConnections()
-		same(t, h.Execute(context.Background(), task), carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte("c3RlcCAx")}})
+		same(t, h.Execute(context.Background(), task), carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte("c3RlcCAx")}})
 	})
 }
 
@@ -218,18 +218,18 @@ func TestHTTPResults(t *testing.T) {
 	}{
 		"the body is the result": {
 			func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"n":1}`) },
-			carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},
 			"",
 		},
 		"a large one is cut": {
 			func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, big) },
-			carillon.Outcome{Kind: carillon.Success, Output: &carillon.Output{Result: []byte(big[1:])}},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(big[1:])}},
 			"carillon: the response is cut after 65536 bytes",
 		},
 		"one that breaks off is no success": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "10")
 			_, _ = io.WriteString(w, "half")
-		}, carillon.Outcome{Kind: carillon.Retriable, Reason: "the response broke off: unexpected EOF", Output: &carillon.Output{Result: []byte("half")}}, ""},
+		}, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "the response broke off: unexpected EOF", Output: &carillon.Output{Result: []byte("half")}}, ""},
 		"headers without end are refused": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X", strings.Repeat("x", maxHeader+10<<10))
 		}, retriable("net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded %d bytes; aborted", maxHeader), ""},
@@ -278,7 +278,7 @@ func TestAServerThatIsNotThereIsRetriable(t *testing.T) {
 	task, _ := newTask(carillon.Target{HTTP: &carillon.HTTP{URL: "http://" + address + "/?secret=x"}})
 	o := NewHTTP(loopback).Execute(context.Background(), task)
 	// The connection is refused, or reset.
-	if o.Kind != carillon.Retriable || !strings.HasPrefix(o.Reason, "dial tcp "+address+": connect: connection re") {
+	if o.Kind != carillon.OutcomeRetriable || !strings.HasPrefix(o.Reason, "dial tcp "+address+": connect: connection re") {
 		t.Errorf("%+v", o)
 	}
 }
@@ -299,7 +299,7 @@ func TestARequestIsNeverRepeatedBehindOurBack(t *testing.T) {
 			h := NewHTTP(loopback)
 			defer h.pooled.CloseIdleConnections()
 			task, _ := newTask(carillon.Target{HTTP: &carillon.HTTP{Method: method, URL: server.URL, Headers: map[string]string{"X-Idempotency-Key": "1"}}})
-			same(t, h.Execute(context.Background(), task), carillon.Outcome{Kind: carillon.Success})
+			same(t, h.Execute(context.Background(), task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 			same(t, h.Execute(context.Background(), task), retriable("EOF"))
 			if n := requests.Load(); n != 2 {
 				t.Errorf("%d requests for two attempts", n)

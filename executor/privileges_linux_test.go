@@ -31,7 +31,7 @@ func TestCommandsCannotGainPrivilegesUnlessThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for allowed, want := range map[bool]string{false: "1", true: noNewPrivs(t)} {
 		task, r := newTask(shell(`grep NoNewPrivs /proc/self/status`))
-		same(t, run(t, CommandConfig{AllowSetuid: allowed}, task), carillon.Outcome{Kind: carillon.Success})
+		same(t, run(t, CommandConfig{AllowSetuid: allowed}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		if got := r.output(); got != "stdout: NoNewPrivs:\t"+want {
 			t.Errorf("allowed: %t: %q", allowed, got)
 		}
@@ -119,7 +119,7 @@ func TestASetuidProgramGainsNothingAndDiesAtTheTimeout(t *testing.T) {
 	}
 	_ = cmd.Process.Signal(unix.SIGUSR1)
 	life.gone(t)
-	if err := cmd.Wait(); err != nil || out.String() != fmt.Sprintf("%d timed out\n", carillon.Retriable) {
+	if err := cmd.Wait(); err != nil || out.String() != fmt.Sprintf("%d timed out\n", carillon.OutcomeRetriable) {
 		t.Errorf("the worker says %q, %v", out, err)
 	}
 }

@@ -86,7 +86,7 @@ func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := out.String(), fmt.Sprintf("%d %s\n", carillon.Lost, ErrLeaseOver); got != want {
+			if got, want := out.String(), fmt.Sprintf("%d %s\n", carillon.OutcomeLost, ErrLeaseOver); got != want {
 				t.Errorf("the worker says %q, want %q", got, want)
 			}
 		})
@@ -109,26 +109,26 @@ func TestATreeThatIsStopped(t *testing.T) {
 	}{
 		{
 			"by a person, and obeys", polite, 1, fmt.Errorf("%w by ann", ErrStopped), time.Hour,
-			carillon.Outcome{Kind: carillon.Stopped, Reason: "stopped on request by ann"},
+			carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: "stopped on request by ann"},
 			"stdout: started\nstdout: bye",
 		},
 		{
 			"by a person, with a shell that ends at once and a program that uses its grace", inner, 1, ErrStopped, time.Hour,
-			carillon.Outcome{Kind: carillon.Stopped, Reason: "stopped on request"},
+			carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: "stopped on request"},
 			"stdout: started\nstdout: bye",
 		},
 		{
 			"by a person, and does not listen", deaf, 1, ErrStopped, 100 * time.Millisecond,
-			carillon.Outcome{Kind: carillon.Stopped, Reason: "stopped on request"},
+			carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: "stopped on request"},
 			"stdout: started",
 		},
 		{"by its timeout, and obeys", polite, 1, ErrTimeout, time.Hour, retriable("timed out after 5s"), "stdout: started\nstdout: bye"},
 		{"by its timeout, with a daemon that does not listen", daemon, 2, ErrTimeout, time.Hour, retriable("timed out after 5s"), "stdout: started"},
 		{"by a deadline of the context", deaf, 1, context.DeadlineExceeded, time.Millisecond, retriable("context deadline exceeded"), "stdout: started"},
-		{"by a shutdown", polite, 1, ErrShutdown, time.Hour, carillon.Outcome{Kind: carillon.Lost, Reason: ErrShutdown.Error()}, "stdout: started\nstdout: bye"},
+		{"by a shutdown", polite, 1, ErrShutdown, time.Hour, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrShutdown.Error()}, "stdout: started\nstdout: bye"},
 		{
 			"by the end of the lease, which has no grace", deaf, 1, ErrLeaseOver, time.Hour,
-			carillon.Outcome{Kind: carillon.Lost, Reason: ErrLeaseOver.Error()},
+			carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrLeaseOver.Error()},
 			"stdout: started",
 		},
 	} {
@@ -162,9 +162,9 @@ func TestAnAttemptThatMustNotBeginDoesNot(t *testing.T) {
 	task, r := newTask(shell("echo started"))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(ErrShutdown)
-	same(t, NewCommand(CommandConfig{}).Execute(ctx, task), carillon.Outcome{Kind: carillon.Lost, Reason: ErrShutdown.Error()})
+	same(t, NewCommand(CommandConfig{}).Execute(ctx, task), carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrShutdown.Error()})
 	task.Lease = &Lease{} // over
-	same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Lost, Reason: ErrLeaseOver.Error()})
+	same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrLeaseOver.Error()})
 	if r.output() != "" {
 		t.Error(r.output())
 	}
@@ -243,7 +243,7 @@ func TestWhenTheSupervisorItselfIsKilledNothingIsLeft(t *testing.T) {
 func TestASupervisorDoesNotHeedSignalsMeantForAll(t *testing.T) {
 	t.Parallel()
 	task, r := newTask(shell(`kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; trap; grep SigIgn /proc/self/status`))
-	same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.Success})
+	same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	var ignored uint64
 	if _, err := fmt.Sscanf(r.output(), "stdout: SigIgn:\t%x", &ignored); err != nil {
 		t.Fatal(err)
@@ -257,13 +257,13 @@ func TestASupervisorDoesNotHeedSignalsMeantForAll(t *testing.T) {
 
 func TestACommandThatIsSignaledWithItsWholeServiceIsLost(t *testing.T) {
 	t.Parallel()
-	lost := carillon.Outcome{Kind: carillon.Lost, Reason: "the worker was shutting down: the command was sent a signal with it"}
+	lost := carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "the worker was shutting down: the command was sent a signal with it"}
 	for script, want := range map[string]carillon.Outcome{
 		`kill -TERM $PPID; kill -TERM $$`: lost,
 		// What the command left behind is killed first.
 		`(sleep 0.05; kill -TERM $PPID) & kill -TERM $$`:   retriable("killed by signal: terminated"),
 		`trap 'exit 7' INT; kill -INT $PPID; kill -INT $$`: lost,
-		`kill -TERM $PPID; exit 0`:                         {Kind: carillon.Success},
+		`kill -TERM $PPID; exit 0`:                         {Kind: carillon.OutcomeSuccess},
 		`kill -TERM $$`:                                    retriable("killed by signal: terminated"),
 	} {
 		t.Run(script, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestALeaseThatIsExtendedGoesOn(t *testing.T) {
 	if _, err := end.write.WriteString("end\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || out.String() != fmt.Sprintf("%d \n", carillon.Success) {
+	if err := cmd.Wait(); err != nil || out.String() != fmt.Sprintf("%d \n", carillon.OutcomeSuccess) {
 		t.Errorf("%v %q", err, out.String())
 	}
 }

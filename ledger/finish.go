@@ -25,13 +25,13 @@ func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) (
 	dues := make([]carillon.Due, 0, len(runs))
 	for i := range runs {
 		due := carillon.Due{Job: jobs[i], Run: runs[i], Worker: worker}
-		if runs[i].Has(carillon.Guarded) {
+		if runs[i].Has(carillon.FlagGuarded) {
 			due.Guard = guards[runs[i].ID.Job]
 		}
-		if due.Job == nil || runs[i].State == carillon.Waiting && runs[i].Has(carillon.OnHold) {
+		if due.Job == nil || runs[i].State == carillon.StateWaiting && runs[i].Has(carillon.FlagOnHold) {
 			continue
 		}
-		if due.Guard == nil && runs[i].Has(carillon.Guarded) { // no guard record: no run has the turn
+		if due.Guard == nil && runs[i].Has(carillon.FlagGuarded) { // no guard record: no run has the turn
 			guard := carillon.NewOverlapGuard(due.Job)
 			due.Guard = &guard
 		}
@@ -52,7 +52,7 @@ func (l *Ledger) guards(ctx context.Context, runs []carillon.Run) (map[carillon.
 	keys := map[string][]string{} // by namespace
 	jobs := map[string]carillon.JobID{}
 	for i := range runs {
-		if runs[i].Has(carillon.Guarded) {
+		if runs[i].Has(carillon.FlagGuarded) {
 			key := carillon.OverlapKey(runs[i].ID.Job)
 			keys[runs[i].Namespace] = append(keys[runs[i].Namespace], key)
 			jobs[key] = runs[i].ID.Job

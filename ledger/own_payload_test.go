@@ -35,7 +35,7 @@ func TestARepetitionHasThePayloadOfItsRunAlsoWhereHistoryHasForgottenThat(t *tes
 					t.Fatal(runs, err)
 				}
 				claim(t, l, runs[0])
-				if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.Fatal, Reason: "no"}, 0); err != nil {
+				if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, 0); err != nil {
 					t.Fatal(err)
 				}
 				if rule.Runs != 0 {

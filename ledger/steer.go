@@ -41,7 +41,7 @@ func (l *Ledger) ran(ctx context.Context, job *carillon.Job) (carillon.Time, err
 	}
 	q := carillon.RunQuery{
 		Namespace: job.Namespace, Job: job.ID, Limit: 1000,
-		States: []carillon.State{carillon.Succeeded, carillon.Failed, carillon.Canceled, carillon.Skipped},
+		States: []carillon.State{carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped},
 	}
 	for range maxTries {
 		page, err := l.cfg.Store.FindRuns(ctx, q)
@@ -49,7 +49,7 @@ func (l *Ledger) ran(ctx context.Context, job *carillon.Job) (carillon.Time, err
 			return 0, err
 		}
 		for _, run := range page.Runs { // latest due first
-			if run.ByClock() && (run.State != carillon.Canceled || run.Attempt > 0) {
+			if run.ByClock() && (run.State != carillon.StateCanceled || run.Attempt > 0) {
 				return max(run.Covers, run.Until), nil
 			}
 		}
@@ -218,7 +218,7 @@ func sameRow(a, b carillon.Run) bool { return a.ID == b.ID && a.Rev == b.Rev }
 
 func (l *Ledger) unfinishedPages(ctx context.Context, namespace string, id carillon.JobID) (runs []carillon.Run, pages int, err error) {
 	q := carillon.RunQuery{
-		Namespace: namespace, Job: id, States: []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}, Limit: 1000,
+		Namespace: namespace, Job: id, States: []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}, Limit: 1000,
 	}
 	for {
 		page, err := l.cfg.Store.FindRuns(ctx, q)

@@ -58,7 +58,7 @@ func TestADecisionThatHasNotSeenAllIsMadeAgain(t *testing.T) {
 							t.Fatal(err)
 						}
 						for _, run := range unfinished(t, s.Store, job.ID) {
-							if run.State == carillon.Waiting || !run.Has(carillon.Stop) {
+							if run.State == carillon.StateWaiting || !run.Has(carillon.FlagStop) {
 								t.Errorf("the job is canceled, and %s is %s, flags %b", run.ID, run.State, run.Flags)
 							}
 						}
@@ -89,7 +89,7 @@ func TestADecisionAboutManyRunsSeesThemAll(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, run := range unfinished(t, s.Store, job.ID) {
-			if run.State == carillon.Waiting {
+			if run.State == carillon.StateWaiting {
 				t.Errorf("the job is canceled, and %s waits", run.ID)
 			}
 		}
@@ -173,10 +173,10 @@ func TestOnlyTheAttemptThatHoldsTheRunSavesItsCheckpoint(t *testing.T) {
 			}
 		}
 		runs, err := s.Runs(t.Context(), []carillon.RunID{first.ID}, true)
-		if err != nil || string(runs[0].Output.Checkpoint) != "two" || !runs[0].Has(carillon.Stop) {
+		if err != nil || string(runs[0].Output.Checkpoint) != "two" || !runs[0].Has(carillon.FlagStop) {
 			t.Errorf("%+v, %v", runs, err)
 		}
-		if err := l.Finish(t.Context(), first.ID, 1, carillon.Outcome{Kind: carillon.Lost}, 0); err != nil {
+		if err := l.Finish(t.Context(), first.ID, 1, carillon.Outcome{Kind: carillon.OutcomeLost}, 0); err != nil {
 			t.Fatal(err)
 		}
 		if err := save(first.Fence(), "late"); !errors.Is(err, carillon.ErrLost) {
@@ -190,10 +190,10 @@ func TestAResultOfAnAttemptThatWasGivenUpIsRefused(t *testing.T) {
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		job := submit(t, l, every(time.Minute, carillon.OverlapQueueAll))
 		run := claim(t, l, unfinished(t, s, job.ID)[0])
-		if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.Crashed}, 0); err != nil {
+		if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeCrashed}, 0); err != nil {
 			t.Fatal(err)
 		}
-		success := carillon.Outcome{Kind: carillon.Success}
+		success := carillon.Outcome{Kind: carillon.OutcomeSuccess}
 		if err := l.Finish(t.Context(), run.ID, 1, success, 0); !errors.Is(err, carillon.ErrLost) {
 			t.Errorf("while nobody holds it: %v", err)
 		}
@@ -222,7 +222,7 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		job := submit(t, l, nil)
 		run := claim(t, l, unfinished(t, s, job.ID)[0])
-		if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.Fatal, Reason: "no"}, 0); err != nil {
+		if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, 0); err != nil {
 			t.Fatal(err)
 		}
 		meanwhile(s, "find runs", 2, func() { // another caller redrives it before it is looked up
@@ -267,7 +267,7 @@ func TestAnEditAfterTheClockWasSetBackPlansNothingThatHasRun(t *testing.T) {
 		first := unfinished(t, s.Store, job.ID)[0]
 		time.Sleep(time.Minute)
 		claimed := claim(t, l, first)
-		if err := l.Finish(t.Context(), first.ID, claimed.Attempt, carillon.Outcome{Kind: carillon.Success}, 0); err != nil {
+		if err := l.Finish(t.Context(), first.ID, claimed.Attempt, carillon.Outcome{Kind: carillon.OutcomeSuccess}, 0); err != nil {
 			t.Fatal(err)
 		}
 		carillon.SetAhead(-30 * time.Second)

@@ -144,7 +144,7 @@ func submit(t *testing.T, l *ledger.Ledger, edit func(*carillon.Definition)) car
 func unfinished(t *testing.T, s carillon.Store, job carillon.JobID) []carillon.Run {
 	t.Helper()
 	page, err := s.FindRuns(t.Context(), carillon.RunQuery{
-		Namespace: "default", Job: job, States: []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}, Limit: 10_000,
+		Namespace: "default", Job: job, States: []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}, Limit: 10_000,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func claim(t *testing.T, l *ledger.Ledger, run carillon.Run) carillon.Run {
 		t.Fatalf("%d dues, %v", len(dues), err)
 	}
 	verdict, c := dues[0].Decide(max(carillon.Now(), run.ID.Due))
-	if verdict != carillon.Take {
+	if verdict != carillon.VerdictClaim {
 		t.Fatalf("verdict %d", verdict)
 	}
 	if lost, err := l.Commit(t.Context(), []carillon.Change{c}); err != nil || len(lost) > 0 {

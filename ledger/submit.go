@@ -76,7 +76,7 @@ func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused []car
 			break
 		}
 		verdict, c := carillon.Due{Job: changes[i].Job, Run: run, Worker: worker}.Decide(now)
-		if verdict != carillon.Take {
+		if verdict != carillon.VerdictClaim {
 			l.slots.Release([]carillon.RunID{run.ID})
 			continue
 		}

@@ -46,7 +46,7 @@ func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 				l.Fuse(free)
 				job := submit(t, l, c.edit)
 				run := unfinished(t, s, job.ID)[0]
-				if c.claimed != (run.State == carillon.Claimed) || c.claimed != (free.free == 0) {
+				if c.claimed != (run.State == carillon.StateClaimed) || c.claimed != (free.free == 0) {
 					t.Fatalf("%s, %d slots free", run.State, free.free)
 				}
 				if c.claimed && (run.Attempt != 1 || run.Worker != "worker_1" || run.Claimed != carillon.Now()) {
@@ -76,7 +76,7 @@ func TestABatchTakesTheSlotsThereAre(t *testing.T) {
 		}
 		claimed := 0
 		for i, job := range jobs {
-			if unfinished(t, s, job.ID)[0].State == carillon.Claimed {
+			if unfinished(t, s, job.ID)[0].State == carillon.StateClaimed {
 				claimed++
 			}
 			if i > 0 && job.ID <= jobs[i-1].ID || job.Rev != 1 || job.Version != 1 {

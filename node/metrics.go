@@ -32,7 +32,7 @@ type laneMetrics struct {
 	namespace, queue string
 	jobs, attempts   prometheus.Counter
 	delay, duration  prometheus.Observer
-	ended            [carillon.Skipped + 1]prometheus.Counter // by state
+	ended            [carillon.StateSkipped + 1]prometheus.Counter // by state
 }
 
 const (
@@ -149,7 +149,7 @@ func (m *metrics) count(committed []carillon.Change) {
 
 func (m *metrics) countRun(run *carillon.Run) {
 	switch l := m.lane(run.Namespace, run.Queue); {
-	case run.State == carillon.Claimed && run.Started == 0 && !run.Has(carillon.Stop):
+	case run.State == carillon.StateClaimed && run.Started == 0 && !run.Has(carillon.FlagStop):
 		l.attempts.Inc()
 		if run.Attempt == 1 {
 			l.delay.Observe(run.Claimed.Sub(run.ID.Due).Seconds())

@@ -57,7 +57,7 @@ func TestEndsOfRunsAreCountedFromZeroBeforeTheFirstOne(t *testing.T) {
 func TestQueuesBeyondTheBoundShareOneLabel(t *testing.T) {
 	m := newMetrics()
 	for i := range maxLanes + 50 {
-		m.count([]carillon.Change{{Runs: []carillon.Run{{Namespace: "default", Queue: fmt.Sprint("q", i), State: carillon.Failed}}}})
+		m.count([]carillon.Change{{Runs: []carillon.Run{{Namespace: "default", Queue: fmt.Sprint("q", i), State: carillon.StateFailed}}}})
 	}
 	text := m.scrape(t)
 	if n := strings.Count(text, `state="failed"`); n != maxLanes+1 {

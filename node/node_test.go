@@ -249,7 +249,7 @@ func TestAJobThatIsDueLaterRunsAfterARestart(t *testing.T) {
 	}
 	n = open(t, cfg)
 	runs, err := n.Store().Runs(t.Context(), []carillon.RunID{got}, false)
-	if err != nil || len(runs) != 1 || runs[0].State != carillon.Succeeded || runs[0].Attempt != 1 {
+	if err != nil || len(runs) != 1 || runs[0].State != carillon.StateSucceeded || runs[0].Attempt != 1 {
 		t.Errorf("%+v, %v", runs, err)
 	}
 }

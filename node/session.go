@@ -14,7 +14,7 @@ import (
 
 // join makes the node known to the other nodes.
 func (n *Node) join(ctx context.Context) error {
-	member := carillon.Member{ID: n.id, Kind: carillon.KindNode, Addr: n.advertise, Profile: carillon.Profile{Version: n.cfg.Version}}
+	member := carillon.Member{ID: n.id, Kind: carillon.MemberNode, Addr: n.advertise, Profile: carillon.Profile{Version: n.cfg.Version}}
 	member.Host, _ = os.Hostname() // empty if the machine does not know it
 	if err := n.backend.coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
@@ -76,7 +76,7 @@ func (n *Node) addresses() []string {
 func (n *Node) peerAddresses() (list []string) {
 	members := n.scheduler.Members()
 	for _, m := range members {
-		if m.Kind == carillon.KindNode && m.Addr != "" && m.ID != n.id && m.Addr != n.advertise {
+		if m.Kind == carillon.MemberNode && m.Addr != "" && m.ID != n.id && m.Addr != n.advertise {
 			list = append(list, m.Addr)
 		}
 	}

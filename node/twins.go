@@ -28,7 +28,7 @@ func (t *twins) find(members []carillon.Member, self string, address string, now
 	}
 	seen := map[string]time.Time{}
 	for _, m := range members {
-		if m.Kind != carillon.KindNode || m.ID == self || m.Addr == "" || m.Addr != address {
+		if m.Kind != carillon.MemberNode || m.ID == self || m.Addr == "" || m.Addr != address {
 			continue
 		}
 		first, known := t.seen[m.ID]

@@ -9,11 +9,11 @@ import (
 
 func TestAFormerProcessIsNotAnotherNodeAtTheSameAddress(t *testing.T) {
 	const address = "http://10.0.0.7:8420"
-	self := carillon.Member{ID: "node_self", Kind: carillon.KindNode, Addr: address, Joined: 1000}
-	former := carillon.Member{ID: "node_former", Kind: carillon.KindNode, Addr: address, Joined: 500}
-	later := carillon.Member{ID: "node_later", Kind: carillon.KindNode, Addr: address, Joined: 2000}
-	elsewhere := carillon.Member{ID: "node_elsewhere", Kind: carillon.KindNode, Addr: "http://10.0.0.8:8420", Joined: 2000}
-	worker := carillon.Member{ID: "worker_1", Kind: carillon.KindWorker, Addr: address, Joined: 2000}
+	self := carillon.Member{ID: "node_self", Kind: carillon.MemberNode, Addr: address, Joined: 1000}
+	former := carillon.Member{ID: "node_former", Kind: carillon.MemberNode, Addr: address, Joined: 500}
+	later := carillon.Member{ID: "node_later", Kind: carillon.MemberNode, Addr: address, Joined: 2000}
+	elsewhere := carillon.Member{ID: "node_elsewhere", Kind: carillon.MemberNode, Addr: "http://10.0.0.8:8420", Joined: 2000}
+	worker := carillon.Member{ID: "worker_1", Kind: carillon.MemberWorker, Addr: address, Joined: 2000}
 	type look struct {
 		after   time.Duration
 		members []carillon.Member

@@ -58,7 +58,7 @@ var clocks = []struct {
 		must(err)
 		time.Sleep(time.Second)
 		h.expect(job.ID, "claimed 1")
-		_, err = h.Desk.Report(ctx, worker, []carillon.Report{{Held: tasks[0].Held(), End: &carillon.Outcome{Kind: carillon.Success}}})
+		_, err = h.Desk.Report(ctx, worker, []carillon.Report{{Held: tasks[0].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeSuccess}}})
 		must(err)
 	}},
 }

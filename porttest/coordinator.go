@@ -153,7 +153,7 @@ func (t coordinatorTest) held(members ...carillon.Member) (runs [][]carillon.Hel
 }
 
 func member(i int) carillon.Member {
-	return carillon.Member{ID: fmt.Sprintf("member-%03d", i), Kind: carillon.KindWorker, Addr: fmt.Sprintf("10.0.0.%d:7000", i)}
+	return carillon.Member{ID: fmt.Sprintf("member-%03d", i), Kind: carillon.MemberWorker, Addr: fmt.Sprintf("10.0.0.%d:7000", i)}
 }
 
 func memberIDs(members []carillon.Member) (ids []string) {

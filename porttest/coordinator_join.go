@@ -7,8 +7,8 @@ import (
 )
 
 func coordinatorJoin(t coordinatorTest) {
-	node := carillon.Member{ID: "Zulu", Kind: carillon.KindNode, Addr: "http://10.0.0.1:7878"}
-	bare := carillon.Member{ID: "zulu-ä'\"\\", Kind: carillon.KindWorker}
+	node := carillon.Member{ID: "Zulu", Kind: carillon.MemberNode, Addr: "http://10.0.0.1:7878"}
+	bare := carillon.Member{ID: "zulu-ä'\"\\", Kind: carillon.MemberWorker}
 	t.join(member(2), bare)
 	t.join(member(1), node)
 	t.there(false, node, member(1), member(2), bare)
@@ -18,7 +18,7 @@ func coordinatorJoin(t coordinatorTest) {
 func coordinatorProfile(t coordinatorTest) {
 	told := member(1)
 	told.Profile = carillon.Profile{Host: "höst'\"\\", Version: "v1.2.3", Queues: []string{"mail=3", "default"}, Slots: 64}
-	node := carillon.Member{ID: "zulu", Kind: carillon.KindNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1}
+	node := carillon.Member{ID: "zulu", Kind: carillon.MemberNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1}
 	before, err := t.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ var downtimes = []struct {
 		job := h.Submit(func(d *carillon.Definition) { d.Schedule.Cron = "* * * * *" })
 		h.Down(10 * 365 * 24 * time.Hour)
 		time.Sleep(30 * time.Second)
-		if runs := h.Runs(job.ID); runs[1].State != carillon.Succeeded || len(runs) != 3 {
+		if runs := h.Runs(job.ID); runs[1].State != carillon.StateSucceeded || len(runs) != 3 {
 			h.T.Errorf("runs: %v", runs)
 		}
 	}},
@@ -75,7 +75,7 @@ var downtimes = []struct {
 		time.Sleep(time.Second)
 		h.stop()
 		run := h.Runs(job.ID)[0]
-		if run.State != carillon.Waiting || run.Failures != 0 || run.Losses != 1 {
+		if run.State != carillon.StateWaiting || run.Failures != 0 || run.Losses != 1 {
 			h.T.Errorf("handed back: %s, %d failures, %d losses", run.State, run.Failures, run.Losses)
 		}
 		h.Handle = nil

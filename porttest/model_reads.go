@@ -98,7 +98,7 @@ func (w *world) compareJobPages() {
 		q.Namespace = pick(w.rand, namespaces...)
 	}
 	if maybe() {
-		q.States = []carillon.JobState{pick(w.rand, carillon.Active, carillon.Paused, carillon.Finished, carillon.JobCanceled), carillon.Paused}
+		q.States = []carillon.JobState{pick(w.rand, carillon.JobActive, carillon.JobPaused, carillon.JobFinished, carillon.JobCanceled), carillon.JobPaused}
 	}
 	if maybe() {
 		q.Latest = []carillon.LatestState{pick(w.rand, carillon.LatestPending, carillon.LatestRunning, carillon.LatestFailed, carillon.LatestSucceeded)}

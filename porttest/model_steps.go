@@ -43,7 +43,7 @@ func (w *world) change() (carillon.Change, bool) {
 func (w *world) submit() carillon.Change {
 	job := w.job(w.definition())
 	c := carillon.Submit(job, w.now)
-	if run := &c.Runs[0]; !run.Has(carillon.Guarded) && w.rand.IntN(5) == 0 { // preclaimed
+	if run := &c.Runs[0]; !run.Has(carillon.FlagGuarded) && w.rand.IntN(5) == 0 { // preclaimed
 		*run = run.Claim(pick(w.rand, workers...), w.now)
 	}
 	return c
@@ -91,7 +91,7 @@ func (w *world) definition() carillon.Definition {
 func (w *world) claim() (carillon.Change, bool) {
 	due, err := w.model.Wakes(context.Background(), carillon.WakeQuery{Until: w.now, Limit: 1000})
 	w.must(err)
-	due = slices.DeleteFunc(due, func(r carillon.Run) bool { return r.State != carillon.Waiting })
+	due = slices.DeleteFunc(due, func(r carillon.Run) bool { return r.State != carillon.StateWaiting })
 	if len(due) == 0 {
 		return carillon.Change{}, false
 	}
@@ -101,16 +101,16 @@ func (w *world) claim() (carillon.Change, bool) {
 		return carillon.Change{}, false
 	}
 	d := carillon.Due{Job: &whole.Job, Run: run, Guard: whole.Guard, Others: whole.Runs, Worker: pick(w.rand, workers...)}
-	if run.Has(carillon.Guarded) && d.Guard == nil {
+	if run.Has(carillon.FlagGuarded) && d.Guard == nil {
 		w.t.Fatalf("%s is guarded and has no guard", run.ID)
 	}
 	verdict, c := d.Decide(w.now)
-	return c, verdict != carillon.Stay
+	return c, verdict != carillon.VerdictHold
 }
 
 // finish lets a held run begin, end, or try again.
 func (w *world) finish() (carillon.Change, bool) {
-	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{States: []carillon.State{carillon.Claimed, carillon.Running}, Limit: 1000})
+	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{States: []carillon.State{carillon.StateClaimed, carillon.StateRunning}, Limit: 1000})
 	w.must(err)
 	if len(page.Runs) == 0 {
 		return carillon.Change{}, false
@@ -120,7 +120,7 @@ func (w *world) finish() (carillon.Change, bool) {
 	if !ok {
 		return carillon.Change{}, false
 	}
-	if run.State == carillon.Claimed && w.rand.IntN(4) == 0 {
+	if run.State == carillon.StateClaimed && w.rand.IntN(4) == 0 {
 		run = run.Begin(w.now)
 		run.Wake = w.now + 60_000
 		return carillon.Change{Runs: []carillon.Run{run}}, true
@@ -129,7 +129,7 @@ func (w *world) finish() (carillon.Change, bool) {
 	if w.rand.IntN(3) == 0 {
 		o.Output = &carillon.Output{Checkpoint: fmt.Appendf(nil, "%d", w.rand.IntN(1000))}
 	}
-	if o.Kind == carillon.Success && w.rand.IntN(2) == 0 {
+	if o.Kind == carillon.OutcomeSuccess && w.rand.IntN(2) == 0 {
 		o.Output = &carillon.Output{Result: pick(w.rand, []byte(`{"a":1}`), []byte{})}
 	}
 	return carillon.Settle(run.Finish(&whole.Job, o, w.now, w.rand.Float64()), whole.Guard), true
@@ -195,7 +195,7 @@ func (w *world) whole(id carillon.JobID) (whole carillon.Whole, ok bool) {
 		return whole, false
 	}
 	whole.Job = jobs[0]
-	unfinished := []carillon.State{carillon.Waiting, carillon.Claimed, carillon.Running}
+	unfinished := []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}
 	page, err := w.model.FindRuns(ctx, carillon.RunQuery{Job: id, States: unfinished, Limit: 10_000})
 	w.must(err)
 	whole.Runs = page.Runs

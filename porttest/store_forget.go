@@ -11,7 +11,7 @@ var storeForget = []storeCase{
 	{"what ended longer ago than the rule keeps is forgotten, and nothing else", storeForgetRule},
 	{"an expiry of its own goes before the rule, both ways", storeForgetOwn},
 	{"a rule of zero keeps everything", func(t *storeTest) {
-		t.finished(carillon.Failed, nil)
+		t.finished(carillon.StateFailed, nil)
 		t.now += 1 << 40
 		t.equal("forgotten", t.forget(carillon.Retention{}), 0)
 	}},
@@ -48,9 +48,9 @@ func (t *storeTest) forget(rule carillon.Retention) (forgotten int) {
 }
 
 func storeForgetRule(t *storeTest) {
-	_, old := t.finished(carillon.Succeeded, nil)
+	_, old := t.finished(carillon.StateSucceeded, nil)
 	t.now++
-	_, young := t.finished(carillon.Canceled, nil)
+	_, young := t.finished(carillon.StateCanceled, nil)
 	_, waiting := t.submit(nil)
 	t.now += hourMillis - 1
 	t.equal("forgotten", t.forget(hour), 1)
@@ -62,10 +62,10 @@ func storeForgetOwn(t *storeTest) {
 	ended := func(keep time.Duration) carillon.Run {
 		_, run := t.submit(nil)
 		run.Expires = t.now.Add(keep)
-		return t.end(run, carillon.Succeeded)
+		return t.end(run, carillon.StateSucceeded)
 	}
 	long, short := ended(2*time.Hour), ended(time.Minute)
-	_, plain := t.finished(carillon.Succeeded, nil)
+	_, plain := t.finished(carillon.StateSucceeded, nil)
 	left := func() []carillon.Run { t.Helper(); t.forget(hour); return t.findRuns(carillon.RunQuery{}) }
 	t.now += carillon.Time(time.Minute/time.Millisecond) - 1
 	t.equal("before", left(), []carillon.Run{plain, short, long})
@@ -79,7 +79,7 @@ func storeForgetOwn(t *storeTest) {
 
 func storeForgetLimit(t *storeTest) {
 	for range 5 {
-		t.finished(carillon.Failed, nil)
+		t.finished(carillon.StateFailed, nil)
 	}
 	t.now += 2 * hourMillis
 	for _, want := range []int{4, 4, 2, 0} { // five records and five dead letters
@@ -91,10 +91,10 @@ func storeForgetLimit(t *storeTest) {
 }
 
 func storeForgetDead(t *storeTest) {
-	_, plain := t.finished(carillon.Failed, nil)
+	_, plain := t.finished(carillon.StateFailed, nil)
 	_, own := t.submit(nil)
 	own.DeadExpires = t.now.Add(3 * time.Hour)
-	own = t.end(own, carillon.Failed)
+	own = t.end(own, carillon.StateFailed)
 	letter := own
 	own.DeadExpires = 0
 	rule := carillon.Retention{Runs: carillon.Duration(3 * time.Hour), DeadLetters: carillon.Duration(time.Hour)}
@@ -114,7 +114,7 @@ func storeForgetJob(t *storeTest) {
 	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("1")}
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{run}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)}})
 	run.Rev, run.Output = 2, nil
-	t.end(run, carillon.Succeeded)
+	t.end(run, carillon.StateSucceeded)
 	t.now += 2 * hourMillis
 	t.equal("forgotten", t.forget(hour), 1)
 	for version := range int32(3) {
@@ -135,7 +135,7 @@ func storeForgetKept(t *storeTest) {
 	run.Output = &carillon.Output{Checkpoint: []byte("c")}
 	t.win(carillon.Change{Job: &edited, Runs: []carillon.Run{run}})
 	run.Rev, run.Output = 2, nil
-	run = t.end(run, carillon.Failed)
+	run = t.end(run, carillon.StateFailed)
 	rule := carillon.Retention{Runs: hour.Runs}
 	t.now += 2 * hourMillis
 	t.equal("forgotten", t.forget(rule), 1)
@@ -149,9 +149,9 @@ func storeForgetKept(t *storeTest) {
 }
 
 func storeForgetUnfinished(t *storeTest) {
-	job, run := t.finished(carillon.Succeeded, nil)
+	job, run := t.finished(carillon.StateSucceeded, nil)
 	extra := carillon.NewRun(&job, run.ID.Due+1)
-	extra.Flags |= carillon.Extra
+	extra.Flags |= carillon.FlagAdditional
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{extra}})
 	t.now += 2 * hourMillis
 	t.equal("forgotten", t.forget(hour), 1)
@@ -159,10 +159,10 @@ func storeForgetUnfinished(t *storeTest) {
 }
 
 func storeForgetRecurring(t *storeTest) {
-	job, _ := t.finished(carillon.Failed, every)
+	job, _ := t.finished(carillon.StateFailed, every)
 	t.now += 2 * hourMillis
 	t.equal("forgotten", t.forget(hour), 2)
-	t.equal("job", t.findJobs(carillon.JobQuery{States: []carillon.JobState{carillon.Finished}})[0].ID, job.ID)
+	t.equal("job", t.findJobs(carillon.JobQuery{States: []carillon.JobState{carillon.JobFinished}})[0].ID, job.ID)
 	t.equal("guard", t.guard(job.Namespace, carillon.OverlapKey(job.ID)).Rev, int32(1))
 }
 
@@ -172,7 +172,7 @@ func storeForgetBehind(t *storeTest) {
 		if i%4 != 3 {
 			run.Expires = t.now.Add(100 * time.Hour)
 		}
-		t.end(run, carillon.Succeeded)
+		t.end(run, carillon.StateSucceeded)
 		t.now += hourMillis / 10
 		t.forget(hour)
 	}
@@ -186,7 +186,7 @@ func storeForgetDisorder(t *storeTest) {
 	for i := range 12 {
 		_, run := t.submit(nil)
 		// as if the nodes' clocks differed
-		run = run.End(carillon.Succeeded, "", t.now+carillon.Time(i*7%12)*1000)
+		run = run.End(carillon.StateSucceeded, "", t.now+carillon.Time(i*7%12)*1000)
 		t.win(carillon.Change{Runs: []carillon.Run{run}})
 		run.Rev, run.Flags = 0, 0
 		want = append([]carillon.Run{run}, want...)
@@ -207,9 +207,9 @@ func storeForgetAgain(t *storeTest) {
 		for range 5 - round { // fewer each time: they end where others were
 			_, run := t.submit(nil)
 			run.Expires = t.now.Add(time.Minute)
-			t.end(run, carillon.Succeeded)
+			t.end(run, carillon.StateSucceeded)
 		}
-		t.finished(carillon.Succeeded, nil)
+		t.finished(carillon.StateSucceeded, nil)
 		t.now += 2 * hourMillis
 		t.equal("forgotten", t.forget(hour), 6-round)
 		t.equal("left", len(t.findRuns(carillon.RunQuery{})), 0)

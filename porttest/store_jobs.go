@@ -37,19 +37,19 @@ func storeJobPages(t *storeTest) {
 func storeJobFinished(t *storeTest) {
 	job, run := t.submit(nil)
 	state := func() carillon.JobState { t.Helper(); return t.findJobs(carillon.JobQuery{})[0].State }
-	t.equal("waiting", state(), carillon.Active)
+	t.equal("waiting", state(), carillon.JobActive)
 	run = t.claim(run, "worker-1")
-	t.equal("held", state(), carillon.Active)
-	t.end(run, carillon.Succeeded)
-	t.equal("ended", state(), carillon.Finished)
-	t.equal("stored", t.job(job.ID).State, carillon.Active)
+	t.equal("held", state(), carillon.JobActive)
+	t.end(run, carillon.StateSucceeded)
+	t.equal("ended", state(), carillon.JobFinished)
+	t.equal("stored", t.job(job.ID).State, carillon.JobActive)
 	extra := carillon.NewRun(&job, t.now+1)
-	extra.Flags |= carillon.Extra
+	extra.Flags |= carillon.FlagAdditional
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{extra}})
-	t.equal("run again", state(), carillon.Active)
+	t.equal("run again", state(), carillon.JobActive)
 	job.Rev, job.State = 2, carillon.JobCanceled
 	extra.Rev = 1
-	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{extra.End(carillon.Canceled, "", t.now)}})
+	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{extra.End(carillon.StateCanceled, "", t.now)}})
 	t.equal("canceled", state(), carillon.JobCanceled)
 }
 
@@ -57,21 +57,21 @@ func storeJobStates(t *storeTest) {
 	active, _ := t.submit(nil)
 	recurring, _ := t.submit(every)
 	paused, _ := t.submit(nil)
-	paused.State = carillon.Paused
+	paused.State = carillon.JobPaused
 	t.win(carillon.Change{Job: &paused})
-	finished, _ := t.finished(carillon.Succeeded, nil)
+	finished, _ := t.finished(carillon.StateSucceeded, nil)
 	canceled, run := t.submit(nil)
 	canceled.State = carillon.JobCanceled
-	t.win(carillon.Change{Job: &canceled, Runs: []carillon.Run{run.End(carillon.Canceled, "", t.now)}})
+	t.win(carillon.Change{Job: &canceled, Runs: []carillon.Run{run.End(carillon.StateCanceled, "", t.now)}})
 	for _, c := range []struct {
 		states []carillon.JobState
 		want   []carillon.JobID
 	}{
-		{[]carillon.JobState{carillon.Active}, []carillon.JobID{recurring.ID, active.ID}},
-		{[]carillon.JobState{carillon.Paused}, []carillon.JobID{paused.ID}},
-		{[]carillon.JobState{carillon.Finished}, []carillon.JobID{finished.ID}},
+		{[]carillon.JobState{carillon.JobActive}, []carillon.JobID{recurring.ID, active.ID}},
+		{[]carillon.JobState{carillon.JobPaused}, []carillon.JobID{paused.ID}},
+		{[]carillon.JobState{carillon.JobFinished}, []carillon.JobID{finished.ID}},
 		{[]carillon.JobState{carillon.JobCanceled}, []carillon.JobID{canceled.ID}},
-		{[]carillon.JobState{carillon.Finished, carillon.Paused}, []carillon.JobID{finished.ID, paused.ID}},
+		{[]carillon.JobState{carillon.JobFinished, carillon.JobPaused}, []carillon.JobID{finished.ID, paused.ID}},
 	} {
 		t.equal("found", jobIDs(t.findJobs(carillon.JobQuery{States: c.states, Limit: 1})), c.want)
 	}
@@ -81,13 +81,13 @@ func storeJobLatest(t *storeTest) {
 	pending, _ := t.submit(nil)
 	running, run := t.submit(nil)
 	t.claim(run, "worker-1")
-	failed, _ := t.finished(carillon.Failed, nil)
-	succeeded, _ := t.finished(carillon.Succeeded, nil)
+	failed, _ := t.finished(carillon.StateFailed, nil)
+	succeeded, _ := t.finished(carillon.StateSucceeded, nil)
 	// A recurring job whose latest run succeeded; after it one run was skipped, and the next waits.
 	recurring, first := t.submit(every)
 	ended := t.claim(first, "worker-1")
 	next, skipped := carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+1)
-	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.Succeeded, "", t.now), skipped.End(carillon.Skipped, "", t.now), next}})
+	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.StateSucceeded, "", t.now), skipped.End(carillon.StateSkipped, "", t.now), next}})
 	for _, c := range []struct {
 		latest []carillon.LatestState
 		want   []carillon.JobID
@@ -106,14 +106,14 @@ func storeJobLast(t *storeTest) {
 	t.submit(nil) // none has begun
 	_, run := t.submit(nil)
 	running := t.claim(run, "worker-1")
-	_, failed := t.finished(carillon.Failed, nil)
+	_, failed := t.finished(carillon.StateFailed, nil)
 	// A recurring job: one run succeeded, a later one was skipped, one waits for its next attempt, one has
 	// not begun.
 	recurring, first := t.submit(every)
 	ended := t.claim(first, "worker-1")
 	skipped, retried, next := carillon.NewRun(&recurring, first.ID.Due+1), carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+3)
 	retried.Attempt, retried.Reason, retried.Wake = 1, "exit status 1", t.now+1000
-	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.Succeeded, "", t.now), skipped.End(carillon.Skipped, "", t.now), retried, next}})
+	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.StateSucceeded, "", t.now), skipped.End(carillon.StateSkipped, "", t.now), retried, next}})
 	// A held run counts before one that is due later.
 	double, early := t.submit(every)
 	held := t.claim(early, "worker-1")
@@ -143,10 +143,10 @@ func storeJobLast(t *storeTest) {
 		got = append(got, last{r.ID, r.State, r.Reason, r.About})
 	}
 	t.equal("last runs", got, []last{
-		{held.ID, carillon.Claimed, held.Reason, nil},
-		{retried.ID, carillon.Waiting, "exit status 1", nil},
-		{failed.ID, carillon.Failed, failed.Reason, nil},
-		{running.ID, carillon.Claimed, running.Reason, nil},
+		{held.ID, carillon.StateClaimed, held.Reason, nil},
+		{retried.ID, carillon.StateWaiting, "exit status 1", nil},
+		{failed.ID, carillon.StateFailed, failed.Reason, nil},
+		{running.ID, carillon.StateClaimed, running.Reason, nil},
 		{},
 	})
 	if page, err := t.store.FindJobs(t.Context(), carillon.JobQuery{}); err != nil || page.Last != nil {

@@ -14,12 +14,12 @@ var storeRaces = []storeCase{
 	{"a run is lost if it exists already, does not exist, or is not as it was", storeLostRun},
 	{"a guard is lost if it exists already, does not exist, or is not as it was", storeLostGuard},
 	{"a dead letter that does not exist cannot be redriven", func(t *storeTest) {
-		_, run := t.finished(carillon.Succeeded, nil)
+		_, run := t.finished(carillon.StateSucceeded, nil)
 		t.lose(carillon.Change{Redriven: []carillon.RunID{run.ID}})
 	}},
 	{"a record of a run that never waited is lost if one of its name waits", func(t *storeTest) {
 		_, run := t.submit(nil)
-		record := run.End(carillon.Skipped, "missed", t.now)
+		record := run.End(carillon.StateSkipped, "missed", t.now)
 		record.Rev = 0
 		t.lose(carillon.Change{Runs: []carillon.Run{record}})
 		t.equal("run", t.run(run.ID), &run)
@@ -44,7 +44,7 @@ func storeLostJob(t *storeTest) {
 	t.win(carillon.Change{Job: &job})
 	for _, version := range []int32{1, 2} { // on revision 1, which is out of date
 		stale := job
-		stale.Version, stale.State = version, carillon.Paused
+		stale.Version, stale.State = version, carillon.JobPaused
 		t.lose(carillon.Change{Job: &stale})
 	}
 	job.Rev = 2
@@ -62,10 +62,10 @@ func storeLostRun(t *storeTest) {
 	stale := run
 	run = t.claim(run, "worker-1")
 	t.lose(carillon.Change{Runs: []carillon.Run{stale.Claim("worker-2", t.now)}})
-	t.lose(carillon.Change{Runs: []carillon.Run{stale.End(carillon.Canceled, "", t.now)}})
+	t.lose(carillon.Change{Runs: []carillon.Run{stale.End(carillon.StateCanceled, "", t.now)}})
 	t.equal("run", t.run(run.ID), &run)
-	ended := t.end(run, carillon.Succeeded)
-	t.lose(carillon.Change{Runs: []carillon.Run{run.End(carillon.Failed, "", t.now)}})
+	ended := t.end(run, carillon.StateSucceeded)
+	t.lose(carillon.Change{Runs: []carillon.Run{run.End(carillon.StateFailed, "", t.now)}})
 	t.lose(carillon.Change{Runs: []carillon.Run{run}})
 	t.equal("all", t.findRuns(carillon.RunQuery{}), []carillon.Run{ended})
 	t.equal("dead", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run(nil))
@@ -92,13 +92,13 @@ func storeLostGuard(t *storeTest) {
 // storeNoTrace puts one row that loses into a change that otherwise does everything a change can do.
 func storeNoTrace(t *storeTest) {
 	job, run := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
-	_, dead := t.finished(carillon.Failed, nil)
+	_, dead := t.finished(carillon.StateFailed, nil)
 	t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: "limit", Value: []byte("1")}}})
 	before := t.everything()
 	whole := func() carillon.Change {
 		edited := job
 		edited.Version, edited.Name, edited.Labels = 2, "edited", map[string]string{"team": "b"}
-		ended := run.End(carillon.Failed, "because", t.now)
+		ended := run.End(carillon.StateFailed, "because", t.now)
 		ended.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
 		return carillon.Change{
 			Job:  &edited,
@@ -151,13 +151,13 @@ func storeLostSubmission(t *storeTest) {
 	other, first := t.submit(nil)
 	job := t.newJob(nil)
 	orphan := carillon.NewRun(job, t.now) // put there by the test: no part of Carillon does this
-	orphan.Flags |= carillon.Extra
+	orphan.Flags |= carillon.FlagAdditional
 	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{orphan}})
 	third := t.newJob(nil)
 	before := carillon.Change{Runs: []carillon.Run{first.Claim("w", t.now)}}
 	t.equal("lost", t.commit(before, carillon.Submit(job, t.now), carillon.Submit(third, t.now)), []int{1})
 	t.equal("job", t.job(job.ID), (*carillon.Job)(nil))
-	t.equal("the change before", t.run(first.ID).State, carillon.Claimed)
+	t.equal("the change before", t.run(first.ID).State, carillon.StateClaimed)
 	t.equal("the change after", t.job(third.ID).ID, third.ID)
 }
 
@@ -165,9 +165,9 @@ func storeNamespaces(t *storeTest) {
 	fill := func(namespace string) []any {
 		edit := func(j *carillon.Job) { j.Namespace, j.Labels = namespace, map[string]string{"team": "a"} }
 		job, run := t.submit(edit)
-		other, dead := t.finished(carillon.Failed, edit)
+		other, dead := t.finished(carillon.StateFailed, edit)
 		t.putGuards(namespace, "limit")
-		other.State = carillon.Finished
+		other.State = carillon.JobFinished
 		jobs := []carillon.Job{other, job}
 		return []any{jobs, jobs, []carillon.Run{run, dead}, []carillon.Run{dead}, []string{namespace + " limit"}}
 	}
@@ -191,7 +191,7 @@ func storeOrder(t *storeTest) {
 	other := run.Claim("worker-2", t.now)
 	held := claimed
 	held.Rev = 2
-	ended := held.End(carillon.Succeeded, "", t.now)
+	ended := held.End(carillon.StateSucceeded, "", t.now)
 	t.equal("lost", t.commit(
 		carillon.Change{Runs: []carillon.Run{claimed}}, // not there yet
 		submit,

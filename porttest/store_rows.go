@@ -107,7 +107,7 @@ func storeWholeRun(t *storeTest) {
 	t.equal("inserted", t.run(run.ID), &run)
 	run.Queue, run.Worker, run.Reason, run.Wake, run.Claimed, run.Started = "slow", "w2", "exit code 2", t.now+5, t.now+1, t.now+2
 	run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes = 3, 5, 3, 2, 2
-	run.State, run.Priority, run.Flags = carillon.Running, 9, carillon.Extra|carillon.Planned|carillon.OnHold|carillon.Stop|carillon.Last|carillon.OwnPayload
+	run.State, run.Priority, run.Flags = carillon.StateRunning, 9, carillon.FlagAdditional|carillon.FlagPlanned|carillon.FlagOnHold|carillon.FlagStop|carillon.FlagNoRetry|carillon.FlagOwnPayload
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	run.Rev = 2
 	t.equal("updated", t.run(run.ID), &run)
@@ -115,7 +115,7 @@ func storeWholeRun(t *storeTest) {
 
 func storeWholeRecord(t *storeTest) {
 	run := sample(1000, 0)
-	run.Rev, run.State, run.Flags = 0, carillon.Failed, 0
+	run.Rev, run.State, run.Flags = 0, carillon.StateFailed, 0
 	run.About = &carillon.About{Name: "nightly", Type: "report", Owner: "anna"}
 	run.Until, run.Ended, run.Expires, run.DeadExpires = t.now+1, t.now+2, t.now+3, t.now+4
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
@@ -131,7 +131,7 @@ func storeBorn(t *storeTest) {
 	want := run
 	want.Rev, want.Worker = 2, "w"
 	run.Worker = "w"
-	run.Namespace, run.Covers, run.RetryOf, run.Seq, run.Flags = "other", 1, 2, 3, run.Flags&^carillon.Extra
+	run.Namespace, run.Covers, run.RetryOf, run.Seq, run.Flags = "other", 1, 2, 3, run.Flags&^carillon.FlagAdditional
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	t.equal("run", t.run(run.ID), &want)
 }
@@ -180,7 +180,7 @@ func storeVersions(t *storeTest) {
 	run.Version = 2
 	t.win(carillon.Change{Job: &second, Runs: []carillon.Run{run}})
 	third := second
-	third.Rev, third.Version, third.Payload, third.State = 2, 3, nil, carillon.Paused
+	third.Rev, third.Version, third.Payload, third.State = 2, 3, nil, carillon.JobPaused
 	t.win(carillon.Change{Job: &third})
 	third.Rev = 3
 	t.equal("latest", t.job(first.ID), &third)
@@ -195,15 +195,15 @@ func storeVersions(t *storeTest) {
 func storeVersionOnce(t *storeTest) {
 	job, _ := t.submit(nil)
 	other := job
-	other.Name, other.Payload, other.State, other.Updated = "other", []byte(`0`), carillon.Paused, t.now+1
+	other.Name, other.Payload, other.State, other.Updated = "other", []byte(`0`), carillon.JobPaused, t.now+1
 	t.win(carillon.Change{Job: &other})
-	job.Rev, job.State, job.Updated = 2, carillon.Paused, t.now+1
+	job.Rev, job.State, job.Updated = 2, carillon.JobPaused, t.now+1
 	t.equal("job", t.job(job.ID), &job)
 }
 
 func storeAbout(t *storeTest) {
 	job, run := t.submit(nil)
-	_, ended := t.finished(carillon.Succeeded, nil)
+	_, ended := t.finished(carillon.StateSucceeded, nil)
 	job.Version, job.Name, job.Type, job.Owner = 2, "renamed", "report", "anna"
 	t.win(carillon.Change{Job: &job})
 	t.equal("unfinished", t.run(run.ID).About, &carillon.About{Name: "renamed", Type: "report", Owner: "anna"})
@@ -211,7 +211,7 @@ func storeAbout(t *storeTest) {
 }
 
 func storeEnded(t *storeTest) {
-	for _, state := range []carillon.State{carillon.Succeeded, carillon.Failed, carillon.Canceled, carillon.Skipped} {
+	for _, state := range []carillon.State{carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped} {
 		_, run := t.finished(state, nil)
 		t.equal("record", t.run(run.ID), &run)
 	}
@@ -220,31 +220,31 @@ func storeEnded(t *storeTest) {
 
 func storeNeverWaited(t *storeTest) {
 	job, _ := t.submit(every)
-	skipped := carillon.NewRun(&job, t.now+1).End(carillon.Skipped, "missed", t.now)
+	skipped := carillon.NewRun(&job, t.now+1).End(carillon.StateSkipped, "missed", t.now)
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{skipped}})
 	skipped.Flags = 0
 	t.equal("record", t.run(skipped.ID), &skipped)
 }
 
 func storeNameAgain(t *storeTest) {
-	job, run := t.finished(carillon.Failed, nil)
+	job, run := t.finished(carillon.StateFailed, nil)
 	again := carillon.NewRun(&job, run.ID.Due)
-	again.Flags |= carillon.Extra
+	again.Flags |= carillon.FlagAdditional
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{again}})
 	again.Rev = 1
 	t.equal("unfinished", t.run(run.ID), &again)
 	t.now++
-	ended := t.end(again, carillon.Failed)
+	ended := t.end(again, carillon.StateFailed)
 	t.equal("ended", t.run(run.ID), &ended)
 	t.equal("both", t.findRuns(carillon.RunQuery{Job: job.ID, Limit: 1}), []carillon.Run{ended, run})
 	t.equal("the last one's letter", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run{ended})
 }
 
 func storeDead(t *storeTest) {
-	job, run := t.finished(carillon.Failed, nil)
+	job, run := t.finished(carillon.StateFailed, nil)
 	t.equal("dead letters", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run{run})
 	retry := carillon.NewRun(&job, run.ID.Due+1)
-	retry.Flags, retry.RetryOf = carillon.Extra, run.ID.Due
+	retry.Flags, retry.RetryOf = carillon.FlagAdditional, run.ID.Due
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{retry}, Redriven: []carillon.RunID{run.ID}})
 	t.equal("dead letters", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run(nil))
 	t.equal("record", t.run(run.ID), &run)
@@ -263,7 +263,7 @@ func storeOutputs(t *storeTest) {
 	t.equal("checkpoint", t.run(run.ID).Output, &carillon.Output{Checkpoint: []byte("20 %")})
 	put(carillon.Output{Result: []byte("done")})
 	run.Output = nil
-	run = t.end(run, carillon.Succeeded)
+	run = t.end(run, carillon.StateSucceeded)
 	t.equal("ended", t.run(run.ID).Output, &carillon.Output{Result: []byte("done"), Checkpoint: []byte("20 %")})
 	runs, err := t.store.Runs(t.Context(), []carillon.RunID{run.ID}, false)
 	t.must(err)
@@ -284,27 +284,27 @@ func storeEmptyOutput(t *storeTest) {
 func storeOwnPayload(t *storeTest) {
 	job, run := t.submit(nil)
 	own := carillon.NewRun(&job, run.ID.Due+1)
-	own.Flags |= carillon.Extra | carillon.OwnPayload
+	own.Flags |= carillon.FlagAdditional | carillon.FlagOwnPayload
 	own.Output = &carillon.Output{Payload: []byte(`{"n":1, "m":"ü"}`)}
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{own}})
 	own.Rev = 1
 	given := own.Output.Payload
 	t.equal("own", t.run(own.ID).Output, &carillon.Output{Payload: given})
 	t.equal("of the other run", t.run(run.ID).Output, (*carillon.Output)(nil))
-	if got := t.run(own.ID); !got.Has(carillon.OwnPayload) || t.run(run.ID).Has(carillon.OwnPayload) {
+	if got := t.run(own.ID); !got.Has(carillon.FlagOwnPayload) || t.run(run.ID).Has(carillon.FlagOwnPayload) {
 		t.Errorf("the flags are %b", got.Flags)
 	}
 	own.Output = &carillon.Output{Checkpoint: []byte("c")}
 	t.win(carillon.Change{Runs: []carillon.Run{own}})
 	own.Rev, own.Output = 2, nil
-	own = t.end(own, carillon.Failed)
+	own = t.end(own, carillon.StateFailed)
 	kept := &carillon.Output{Checkpoint: []byte("c"), Payload: given}
 	t.equal("after the end", t.run(own.ID).Output, kept)
 	t.now += 2 * hourMillis
 	t.equal("forgotten", t.forget(carillon.Retention{Runs: hour.Runs}), 1)
 	t.equal("of a dead letter", t.run(own.ID).Output, kept)
 	t.equal("forgotten", t.forget(hour), 1)
-	own.Rev, own.State = 0, carillon.Waiting
+	own.Rev, own.State = 0, carillon.StateWaiting
 	job.Rev++
 	// A new run of that name has nothing of the old one.
 	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{own}})

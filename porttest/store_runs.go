@@ -29,7 +29,7 @@ func (t *storeTest) mixed() (want []carillon.Run) {
 	want[3] = t.claim(want[3], "worker-2")
 	var ended []carillon.Run
 	for i := range 9 {
-		_, run := t.finished([]carillon.State{carillon.Succeeded, carillon.Failed, carillon.Canceled, carillon.Skipped}[i%4], nil)
+		_, run := t.finished([]carillon.State{carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped}[i%4], nil)
 		ended = append(ended, run)
 	}
 	return append(want, reversed(ended)...)
@@ -51,7 +51,7 @@ func storeRunsOfJob(t *storeTest) {
 		job.Rev++
 		next.Rev = 1
 		if i%3 != 0 {
-			next = t.end(t.claim(next, "worker-1"), carillon.Succeeded)
+			next = t.end(t.claim(next, "worker-1"), carillon.StateSucceeded)
 		}
 		want = append([]carillon.Run{next}, want...)
 	}
@@ -61,9 +61,9 @@ func storeRunsOfJob(t *storeTest) {
 		t.equal("runs", t.findRuns(carillon.RunQuery{Job: job.ID, Limit: limit}), want)
 	}
 	unfinished := slices.DeleteFunc(slices.Clone(want), func(r carillon.Run) bool { return r.State.Ended() })
-	t.equal("unfinished", t.findRuns(carillon.RunQuery{Job: job.ID, States: []carillon.State{carillon.Waiting}, Limit: 2}), unfinished)
+	t.equal("unfinished", t.findRuns(carillon.RunQuery{Job: job.ID, States: []carillon.State{carillon.StateWaiting}, Limit: 2}), unfinished)
 	t.equal("of no job", t.findRuns(carillon.RunQuery{Job: 1}), []carillon.Run(nil))
-	oneOff, first := t.finished(carillon.Failed, nil)
+	oneOff, first := t.finished(carillon.StateFailed, nil)
 	t.equal("of a one-off", t.findRuns(carillon.RunQuery{Job: oneOff.ID}), []carillon.Run{first})
 	waiting, second := t.submit(nil)
 	t.equal("of a waiting one", t.findRuns(carillon.RunQuery{Job: waiting.ID}), []carillon.Run{second})
@@ -72,9 +72,9 @@ func storeRunsOfJob(t *storeTest) {
 func storeDeadPages(t *storeTest) {
 	var want []carillon.Run
 	for i := range 7 {
-		_, run := t.finished(carillon.Failed, func(j *carillon.Job) { j.Schedule.At = t.now - carillon.Time(i) })
+		_, run := t.finished(carillon.StateFailed, func(j *carillon.Job) { j.Schedule.At = t.now - carillon.Time(i) })
 		want = append([]carillon.Run{run}, want...)
-		t.finished(carillon.Succeeded, nil)
+		t.finished(carillon.StateSucceeded, nil)
 	}
 	for _, limit := range []int{0, 1, 3, 7} {
 		t.equal("dead letters", t.findRuns(carillon.RunQuery{Dead: true, Limit: limit}), want)
@@ -86,17 +86,17 @@ func storeDeadPages(t *storeTest) {
 func storeRunStates(t *storeTest) {
 	all := t.mixed()
 	for _, states := range [][]carillon.State{
-		{carillon.Waiting},
-		{carillon.Claimed},
-		{carillon.Running},
-		{carillon.Succeeded},
-		{carillon.Failed},
-		{carillon.Canceled},
-		{carillon.Skipped},
-		{carillon.Failed, carillon.Canceled},
-		{carillon.Skipped, carillon.Failed, carillon.Canceled},
-		{carillon.Waiting, carillon.Failed},
-		{carillon.Claimed, carillon.Succeeded, carillon.Skipped},
+		{carillon.StateWaiting},
+		{carillon.StateClaimed},
+		{carillon.StateRunning},
+		{carillon.StateSucceeded},
+		{carillon.StateFailed},
+		{carillon.StateCanceled},
+		{carillon.StateSkipped},
+		{carillon.StateFailed, carillon.StateCanceled},
+		{carillon.StateSkipped, carillon.StateFailed, carillon.StateCanceled},
+		{carillon.StateWaiting, carillon.StateFailed},
+		{carillon.StateClaimed, carillon.StateSucceeded, carillon.StateSkipped},
 	} {
 		want := slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool { return !slices.Contains(states, r.State) })
 		for _, limit := range []int{1, 2, 100} {
@@ -107,7 +107,7 @@ func storeRunStates(t *storeTest) {
 
 func storeRunFilters(t *storeTest) {
 	all := t.mixed()
-	_, other := t.finished(carillon.Failed, func(j *carillon.Job) { j.Namespace = "other" })
+	_, other := t.finished(carillon.StateFailed, func(j *carillon.Job) { j.Namespace = "other" })
 	_, waiting := t.submit(func(j *carillon.Job) { j.Namespace = "other" })
 	where := func(f func(carillon.Run) bool) []carillon.Run {
 		return slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool { return !f(r) })
@@ -139,8 +139,8 @@ func storeRunPagesMove(t *storeTest) {
 	all := t.mixed()
 	page, err := t.store.FindRuns(t.Context(), carillon.RunQuery{Limit: 3})
 	t.must(err)
-	t.end(all[1], carillon.Canceled) // it was on the first page
-	ended := t.end(all[5], carillon.Canceled)
+	t.end(all[1], carillon.StateCanceled) // it was on the first page
+	ended := t.end(all[5], carillon.StateCanceled)
 	rest := t.findRuns(carillon.RunQuery{Limit: 3, After: page.Next})
 	want := slices.Concat(all[3:5], all[6:8], []carillon.Run{ended}, []carillon.Run{*t.run(all[1].ID)}, all[8:])
 	t.equal("the rest", rest, want)
@@ -149,7 +149,7 @@ func storeRunPagesMove(t *storeTest) {
 func storeRunLastPage(t *storeTest) {
 	all := t.mixed()
 	for _, q := range []carillon.RunQuery{
-		{Limit: len(all)}, {Limit: 1, Job: all[0].ID.Job}, {Limit: 2, Dead: true}, {Limit: 1, States: []carillon.State{carillon.Claimed}},
+		{Limit: len(all)}, {Limit: 1, Job: all[0].ID.Job}, {Limit: 2, Dead: true}, {Limit: 1, States: []carillon.State{carillon.StateClaimed}},
 	} {
 		page, err := t.store.FindRuns(t.Context(), q)
 		t.must(err)
@@ -203,11 +203,11 @@ func storeRunStatuses(t *storeTest) {
 	queued, late := at(t.now-50), at(t.now)
 	later := at(t.now + 1)
 	retried := change(at(t.now-40), func(r *carillon.Run) { r.Attempt, r.Wake = 1, t.now+1000 })
-	paused := change(at(t.now-30), func(r *carillon.Run) { r.Flags |= carillon.OnHold; r.Wake = carillon.Never })
+	paused := change(at(t.now-30), func(r *carillon.Run) { r.Flags |= carillon.FlagOnHold; r.Wake = carillon.Never })
 	running := t.claim(at(t.now-20), "worker-1")
-	stopping := change(t.claim(at(t.now-10), "worker-1"), func(r *carillon.Run) { r.Flags |= carillon.Stop; r.Reason = "asked to" })
-	t.finished(carillon.Canceled, nil)
-	_, failed := t.finished(carillon.Failed, nil)
+	stopping := change(t.claim(at(t.now-10), "worker-1"), func(r *carillon.Run) { r.Flags |= carillon.FlagStop; r.Reason = "asked to" })
+	t.finished(carillon.StateCanceled, nil)
+	_, failed := t.finished(carillon.StateFailed, nil)
 	for name, c := range map[string]struct {
 		states   []carillon.State
 		statuses []carillon.Status
@@ -217,11 +217,11 @@ func storeRunStatuses(t *storeTest) {
 		"paused":             {nil, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused}},
 		"stopping":           {nil, []carillon.Status{carillon.StatusStopping}, []carillon.Run{stopping}},
 		"queued or stopping": {nil, []carillon.Status{carillon.StatusStopping, carillon.StatusQueued}, []carillon.Run{queued, stopping, late}},
-		"paused or failed":   {[]carillon.State{carillon.Failed}, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused, failed}},
+		"paused or failed":   {[]carillon.State{carillon.StateFailed}, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused, failed}},
 		"stopping or waiting": {
-			[]carillon.State{carillon.Waiting}, []carillon.Status{carillon.StatusStopping}, []carillon.Run{queued, retried, paused, stopping, late, later},
+			[]carillon.State{carillon.StateWaiting}, []carillon.Status{carillon.StatusStopping}, []carillon.Run{queued, retried, paused, stopping, late, later},
 		},
-		"paused or claimed": {[]carillon.State{carillon.Claimed}, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused, running, stopping}},
+		"paused or claimed": {[]carillon.State{carillon.StateClaimed}, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused, running, stopping}},
 	} {
 		for _, limit := range []int{0, 1, 2} {
 			t.equal(name, t.findRuns(carillon.RunQuery{States: c.states, Statuses: c.statuses, Now: t.now, Limit: limit}), c.want)

@@ -82,7 +82,7 @@ func storeWakeFull(t *storeTest) {
 		page := t.wakes(q)
 		for i := range page {
 			// Waiting runs of the full lane can be left out, but need not be.
-			if page[i].Lane() != full[0] || page[i].State != carillon.Waiting {
+			if page[i].Lane() != full[0] || page[i].State != carillon.StateWaiting {
 				got = append(got, page[i].ID)
 			}
 		}
@@ -102,7 +102,7 @@ func storeWakeOrder(t *storeTest) {
 	t.win(carillon.Change{Runs: []carillon.Run{second}})
 	second.Rev, second.Output = 2, nil
 	first = t.claim(first, "worker-1") // a claim does not move the wake
-	t.finished(carillon.Succeeded, nil)
+	t.finished(carillon.StateSucceeded, nil)
 	first.About, second.About, later.About = nil, nil, nil
 	t.equal("wakes", t.wakes(carillon.WakeQuery{Until: carillon.Never}), []carillon.Run{first, second, later})
 }

@@ -21,7 +21,7 @@ func sample(job int, wake carillon.Time) carillon.Run {
 	return carillon.Run{
 		ID: id, Namespace: "default", Queue: "default", Worker: "w1", Reason: "exit code 1", Wake: wake, Covers: epoch - 2000,
 		Claimed: epoch - 900, Started: epoch - 800, RetryOf: epoch - 5000, Rev: 3, Version: 2, Seq: 7, Attempt: 4, Failures: 2,
-		Losses: 1, Crashes: 1, State: carillon.Waiting, Priority: 5, Flags: carillon.Guarded | carillon.Extra,
+		Losses: 1, Crashes: 1, State: carillon.StateWaiting, Priority: 5, Flags: carillon.FlagGuarded | carillon.FlagAdditional,
 	}
 }
 

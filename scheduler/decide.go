@@ -103,9 +103,9 @@ func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
 	var again []carillon.RunID
 	for _, due := range dues {
 		switch verdict, c := due.Decide(now); verdict {
-		case carillon.Push:
+		case carillon.VerdictReady:
 			push = append(push, due.Run)
-		case carillon.Stay:
+		case carillon.VerdictHold:
 		default:
 			changes, again = append(changes, c), append(again, due.Run.ID)
 		}

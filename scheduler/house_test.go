@@ -125,7 +125,7 @@ func (h *house) live() *node {
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
-	if err := h.coordinator.Join(ctx, []carillon.Member{{ID: n.id, Kind: carillon.KindNode}}); err != nil {
+	if err := h.coordinator.Join(ctx, []carillon.Member{{ID: n.id, Kind: carillon.MemberNode}}); err != nil {
 		h.t.Fatal(err)
 	}
 	parts.Go(func() { h.beat(ctx, n.id) })
@@ -168,7 +168,7 @@ func (x handlers) Execute(_ context.Context, task executor.Task) carillon.Outcom
 	if x.h.outcome != nil {
 		return x.h.outcome(task)
 	}
-	return carillon.Outcome{Kind: carillon.Success}
+	return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 }
 
 func (h *house) attempts() []attempt {
@@ -227,7 +227,7 @@ func (h *house) expectAll(jobs []carillon.Job, runs int) {
 	for _, job := range jobs {
 		got := h.runs(job.ID)
 		for _, run := range got {
-			if run.State != carillon.Succeeded {
+			if run.State != carillon.StateSucceeded {
 				h.t.Errorf("%s is %s after %d attempts, %d losses: %s", run.ID, run.State, run.Attempt, run.Losses, run.Reason)
 			}
 		}
@@ -261,7 +261,7 @@ func (h *house) checkNeverTwice() {
 	last := map[carillon.RunID]attempt{}
 	for _, a := range seen {
 		key := a.run.ID
-		if a.run.Has(carillon.Guarded) {
+		if a.run.Has(carillon.FlagGuarded) {
 			key.Due = 0 // one key for all runs of the job
 		}
 		if before, any := last[key]; any && before.end > a.start || a.start < a.run.ID.Due && a.run.Attempt == 1 {

@@ -99,9 +99,9 @@ func TestAPausedJobIsNotTriedAgain(t *testing.T) {
 			in(t, func(h *house) {
 				h.outcome = func(task executor.Task) carillon.Outcome {
 					if task.Run.Attempt == 1 {
-						return carillon.Outcome{Kind: carillon.Retriable, Reason: "the first time it fails"}
+						return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "the first time it fails"}
 					}
-					return carillon.Outcome{Kind: carillon.Success}
+					return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 				}
 			}, func(h *house) {
 				job := h.submit(1, func(d *carillon.Definition) { d.Retry.Delay, d.Retry.Jitter = carillon.Duration(delay), 0 })[0]

@@ -36,7 +36,7 @@ func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 	var nodes []string
 	for _, member := range list {
 		alive[member.ID] = true
-		if member.Kind == carillon.KindNode {
+		if member.Kind == carillon.MemberNode {
 			nodes = append(nodes, member.ID)
 		}
 	}
@@ -45,7 +45,7 @@ func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 	for _, member := range m.list {
 		if !alive[member.ID] {
 			gone = true
-			moved = moved || member.Kind == carillon.KindNode || carillon.InnerWorker(member.ID)
+			moved = moved || member.Kind == carillon.MemberNode || carillon.InnerWorker(member.ID)
 		}
 	}
 	moved = moved || len(nodes) != m.nodes

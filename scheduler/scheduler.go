@@ -141,13 +141,13 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 		for k := range c.Runs {
 			run := &c.Runs[k]
 			switch {
-			case run.State == carillon.Waiting && !run.Has(carillon.OnHold):
+			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
 				if run.Wake <= now && run.Plain(now) {
 					due = append(due, *run)
 				} else if run.Wake <= reach {
 					near = append(near, *run)
 				}
-			case run.State.Ended() && run.Has(carillon.Guarded) && len(c.Guards) > 0:
+			case run.State.Ended() && run.Has(carillon.FlagGuarded) && len(c.Guards) > 0:
 				if heir := c.Guards[0].Heir(run.ID.Job); !heir.IsZero() {
 					s.looks.add(heir)
 				}

@@ -202,7 +202,7 @@ func before(p carillon.WakePos) carillon.WakePos {
 }
 
 func waiting(runs []carillon.Run) []carillon.Run {
-	kept, _ := split(runs, func(r *carillon.Run) bool { return r.State == carillon.Waiting && !r.Has(carillon.OnHold) })
+	kept, _ := split(runs, func(r *carillon.Run) bool { return r.State == carillon.StateWaiting && !r.Has(carillon.FlagOnHold) })
 	return kept
 }
 

@@ -212,9 +212,9 @@ func TestEditsReachRunsThatSpilled(t *testing.T) {
 		time.Sleep(time.Minute)
 		for i, job := range jobs {
 			run := h.runs(job.ID)[0]
-			want := carillon.Succeeded
+			want := carillon.StateSucceeded
 			if i%3 == 0 {
-				want = carillon.Canceled
+				want = carillon.StateCanceled
 			}
 			if run.State != want || i%3 == 1 && run.Queue != "other" {
 				t.Errorf("job %d: %s in %s", i, run.State, run.Queue)

@@ -32,12 +32,12 @@ func TestARunThatWaitedItsTurnIsTakenOverWithinTenSeconds(t *testing.T) {
 					}))
 					time.Sleep(2 * time.Second)
 					second := carillon.RunID{Job: first.ID.Job, Due: first.ID.Due.Add(2 * time.Second)}
-					if run := h.decideFor("worker_x", second); run.State != carillon.Waiting || run.Wake <= carillon.Now() {
+					if run := h.decideFor("worker_x", second); run.State != carillon.StateWaiting || run.Wake <= carillon.Now() {
 						h.t.Fatalf("the second run is %s and wakes at %s", run.State, run.Wake)
 					}
-					h.finishFor(first.ID, carillon.Outcome{Kind: carillon.Success})
+					h.finishFor(first.ID, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 					run := h.decideFor("worker_x", second)
-					if run.State != carillon.Claimed {
+					if run.State != carillon.StateClaimed {
 						h.t.Fatalf("the second run is %s", run.State)
 					}
 					die := h.hold("worker_x", []carillon.Run{run})
@@ -46,7 +46,7 @@ func TestARunThatWaitedItsTurnIsTakenOverWithinTenSeconds(t *testing.T) {
 					die()
 					time.Sleep(time.Minute)
 					got := h.runs(second.Job)[0]
-					if got.ID != second || got.State != carillon.Succeeded || got.Crashes != 1 {
+					if got.ID != second || got.State != carillon.StateSucceeded || got.Crashes != 1 {
 						h.t.Fatalf("%s is %s after %d crashes", got.ID, got.State, got.Crashes)
 					}
 					if late := got.Claimed.Sub(died); late > 10*time.Second {
@@ -100,18 +100,18 @@ func TestAClaimIsJudgedByNoClockButThatOfTheNodeThatJudges(t *testing.T) {
 				stop()
 				h.hold("worker_x", []carillon.Run{run})
 				time.Sleep(time.Minute)
-				if got := h.runs(run.ID.Job)[0]; got.State != carillon.Claimed || got.Losses != 0 {
+				if got := h.runs(run.ID.Job)[0]; got.State != carillon.StateClaimed || got.Losses != 0 {
 					h.t.Errorf("the run that its worker lists is %s, %d losses: %s", got.State, got.Losses, got.Reason)
 				}
 				begin := carillon.Now()
 				lost := h.claimAt("worker_x", h.unheard(nil), begin.Add(off)) // its worker never hears of it
 				time.Sleep(5 * time.Second)
-				if got := h.runs(lost.ID.Job)[0]; got.State != carillon.Claimed {
+				if got := h.runs(lost.ID.Job)[0]; got.State != carillon.StateClaimed {
 					h.t.Errorf("the run that its worker does not list is %s after 5s", got.State)
 				}
 				time.Sleep(time.Minute)
 				got := h.runs(lost.ID.Job)[0]
-				if got.State != carillon.Succeeded || got.Losses != 1 {
+				if got.State != carillon.StateSucceeded || got.Losses != 1 {
 					h.t.Errorf("the run that its worker does not list is %s, %d losses", got.State, got.Losses)
 				} else if late := got.Ended.Sub(begin); late > 16*time.Second {
 					h.t.Errorf("it is taken back after %s", late)
@@ -138,7 +138,7 @@ func TestAnAnswerThatComesLateAndABeatThatComesLateTakeNothingBack(t *testing.T)
 		time.Sleep(1900 * time.Millisecond)
 		h.hold("worker_x", []carillon.Run{run})
 		time.Sleep(time.Minute)
-		if got := h.runs(run.ID.Job)[0]; got.State != carillon.Claimed || got.Losses != 0 {
+		if got := h.runs(run.ID.Job)[0]; got.State != carillon.StateClaimed || got.Losses != 0 {
 			h.t.Errorf("%s, %d losses: %s", got.State, got.Losses, got.Reason)
 		}
 	})
@@ -162,10 +162,10 @@ func TestBehindABacklogADeadWorkersRunsAreTakenOverAndLostAnswersNoticed(t *test
 		died := carillon.Now()
 		die()
 		time.Sleep(20 * time.Second)
-		if got := h.runs(lost.ID.Job)[0]; got.State != carillon.Succeeded || got.Losses != 1 || got.Claimed.Sub(begin) > 16*time.Second {
+		if got := h.runs(lost.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Losses != 1 || got.Claimed.Sub(begin) > 16*time.Second {
 			h.t.Errorf("the run that its worker does not know of is %s, %d losses, after %s", got.State, got.Losses, got.Claimed.Sub(begin))
 		}
-		if got := h.runs(lost.ID.Job + 1)[0]; got.State != carillon.Succeeded || got.Crashes != 1 || got.Claimed.Sub(died) > 10*time.Second {
+		if got := h.runs(lost.ID.Job + 1)[0]; got.State != carillon.StateSucceeded || got.Crashes != 1 || got.Claimed.Sub(died) > 10*time.Second {
 			h.t.Errorf("the run of the dead worker is %s, %d crashes, after %s", got.State, got.Crashes, got.Claimed.Sub(died))
 		}
 	})
@@ -191,7 +191,7 @@ func TestADeadWorkersRunsAreTakenOverThoughTheClockWasSetBack(t *testing.T) {
 				die()
 				time.Sleep(15 * time.Second)
 				for _, got := range h.runs(run.ID.Job) {
-					if got.ID == run.ID && (got.State != carillon.Succeeded || got.Crashes != 1) {
+					if got.ID == run.ID && (got.State != carillon.StateSucceeded || got.Crashes != 1) {
 						h.t.Errorf("15 s after its worker died it is %s, %d crashes", got.State, got.Crashes)
 					}
 				}
@@ -215,10 +215,10 @@ func TestADeadWorkersRunsAreTakenOverThoughItIsNotKnownWhatTheLivingHold(t *test
 		time.Sleep(5 * time.Second)
 		die()
 		time.Sleep(15 * time.Second)
-		if got := h.runs(dead.ID.Job)[0]; got.State != carillon.Succeeded || got.Crashes != 1 {
+		if got := h.runs(dead.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Crashes != 1 {
 			h.t.Errorf("the run of the dead worker is %s, %d crashes", got.State, got.Crashes)
 		}
-		if got := h.runs(alive.ID.Job)[0]; got.State != carillon.Claimed {
+		if got := h.runs(alive.ID.Job)[0]; got.State != carillon.StateClaimed {
 			h.t.Errorf("the run of the living worker is %s", got.State)
 		}
 		h.lose("worker_y")

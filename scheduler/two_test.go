@@ -64,10 +64,10 @@ func TestWhatOneNodeStartsTheOtherSteers(t *testing.T) {
 		}
 		time.Sleep(20 * time.Minute)
 		h.expectAll([]carillon.Job{paused}, 1)
-		if runs := h.runs(edited.ID); runs[0].State != carillon.Succeeded || runs[0].Version != 2 {
+		if runs := h.runs(edited.ID); runs[0].State != carillon.StateSucceeded || runs[0].Version != 2 {
 			h.t.Errorf("%s, version %d", runs[0].State, runs[0].Version)
 		}
-		if runs := h.runs(canceled.ID); len(runs) != 1 || runs[0].State != carillon.Canceled {
+		if runs := h.runs(canceled.ID); len(runs) != 1 || runs[0].State != carillon.StateCanceled {
 			h.t.Errorf("%+v", runs)
 		}
 	})

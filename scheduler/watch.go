@@ -153,9 +153,9 @@ func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *lo
 		switch run := &runs[i]; {
 		case !run.State.Held():
 		case !s.members.has(run.Worker, alone):
-			outcomes[run.ID] = carillon.Outcome{Kind: carillon.Crashed, Reason: "its worker " + run.Worker + " died"}
+			outcomes[run.ID] = carillon.Outcome{Kind: carillon.OutcomeCrashed, Reason: "its worker " + run.Worker + " died"}
 		case seen != nil && seen.unknown(run, time.Now()):
-			outcomes[run.ID] = carillon.Outcome{Kind: carillon.Lost, Reason: "its worker " + run.Worker + " does not know of it"}
+			outcomes[run.ID] = carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "its worker " + run.Worker + " does not know of it"}
 		}
 	}
 	return outcomes, err

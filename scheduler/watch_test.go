@@ -28,7 +28,7 @@ func (h *house) claimFor(worker string, run carillon.Run) carillon.Run {
 // session or the worker dies.
 func (h *house) join(worker string) {
 	h.t.Helper()
-	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: worker, Kind: carillon.KindWorker}}); err != nil {
+	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: worker, Kind: carillon.MemberWorker}}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -89,7 +89,7 @@ func TestTheRunsOfADeadWorkerAreTakenBackAsCrashes(t *testing.T) {
 				h.t.Fatal(runs, err)
 			}
 			got := runs[0]
-			if got.State != carillon.Succeeded || got.Attempt != 2 || got.Losses != 1 || got.Crashes != 1 || got.Failures != 0 || got.Worker == "worker_x" {
+			if got.State != carillon.StateSucceeded || got.Attempt != 2 || got.Losses != 1 || got.Crashes != 1 || got.Failures != 0 || got.Worker == "worker_x" {
 				h.t.Errorf("%+v", got)
 			}
 			if late := got.Claimed.Sub(begin); late > time.Second {
@@ -127,7 +127,7 @@ func TestAWorkerThatKillsItsWorkersIsQuarantined(t *testing.T) {
 		run := h.claimFor("worker_long_gone", h.unheard(func(d *carillon.Definition) { d.Retry.MaxCrashes = 1 }))
 		time.Sleep(time.Minute)
 		run = h.runs(run.ID.Job)[0]
-		if run.State != carillon.Failed || run.Crashes != 1 || len(h.attempts()) != 0 {
+		if run.State != carillon.StateFailed || run.Crashes != 1 || len(h.attempts()) != 0 {
 			h.t.Errorf("%s after %d crashes: %s", run.State, run.Crashes, run.Reason)
 		}
 	})
@@ -138,12 +138,12 @@ func TestAClaimThatItsWorkerDoesNotKnowOfIsTakenBackAsALoss(t *testing.T) {
 		begin := carillon.Now()
 		job := h.claimFor(h.nodes[0].worker.ID(), h.unheard(nil)).ID.Job // the answer to the commit was lost
 		time.Sleep(5 * time.Second)
-		if run := h.runs(job)[0]; run.State != carillon.Claimed || run.Losses != 0 {
+		if run := h.runs(job)[0]; run.State != carillon.StateClaimed || run.Losses != 0 {
 			h.t.Errorf("after 5s: %s, %d losses", run.State, run.Losses)
 		}
 		time.Sleep(time.Minute)
 		run := h.runs(job)[0]
-		if run.State != carillon.Succeeded || run.Losses != 1 || run.Crashes != 0 || run.Attempt != 2 {
+		if run.State != carillon.StateSucceeded || run.Losses != 1 || run.Crashes != 0 || run.Attempt != 2 {
 			h.t.Errorf("%s after %d attempts, %d losses, %d crashes", run.State, run.Attempt, run.Losses, run.Crashes)
 		}
 		if late := run.Claimed.Sub(begin); late > 16*time.Second {
@@ -172,12 +172,12 @@ func TestAWorkerThatJoinsDuringASweepIsNotTakenForDead(t *testing.T) {
 		h.hold("worker_new", []carillon.Run{h.claimFor("worker_new", run)})
 		open()
 		time.Sleep(time.Second)
-		if got := h.runs(run.ID.Job)[0]; got.State != carillon.Claimed || got.Losses != 0 {
+		if got := h.runs(run.ID.Job)[0]; got.State != carillon.StateClaimed || got.Losses != 0 {
 			h.t.Errorf("%s, %d losses: %s", got.State, got.Losses, got.Reason)
 		}
 		h.lose("worker_new")
 		time.Sleep(time.Second)
-		if got := h.runs(run.ID.Job)[0]; got.State != carillon.Succeeded || got.Crashes != 1 {
+		if got := h.runs(run.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Crashes != 1 {
 			h.t.Errorf("after its death: %s, %d crashes", got.State, got.Crashes)
 		}
 	})

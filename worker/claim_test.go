@@ -35,12 +35,12 @@ func TestAClaimWhoseAnswerIsLostBeginsNothing(t *testing.T) {
 		t.Run(name+", and is taken back as a loss", func(t *testing.T) {
 			in(t, nil, func(h *house) {
 				job := h.lostClaim(fused)
-				h.expect(h.run(job), carillon.Claimed, 1, 0)
+				h.expect(h.run(job), carillon.StateClaimed, 1, 0)
 				if n := len(h.attempts()); n != 0 {
 					t.Fatalf("%d attempts have begun", n)
 				}
 				time.Sleep(30 * time.Second)
-				h.expect(h.run(job), carillon.Succeeded, 2, 1)
+				h.expect(h.run(job), carillon.StateSucceeded, 2, 1)
 				if n := len(h.attempts()); n != 1 {
 					t.Errorf("%d attempts, want the second only", n)
 				}
@@ -54,7 +54,7 @@ func TestAClaimWhoseAnswerIsLostBeginsNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(30 * time.Second)
-				h.expect(h.run(job), carillon.Canceled, 1, 1)
+				h.expect(h.run(job), carillon.StateCanceled, 1, 1)
 				if n := len(h.attempts()); n != 0 {
 					t.Errorf("%d attempts of a canceled job", n)
 				}
@@ -69,7 +69,7 @@ func TestAClaimThatIsRefusedGivesItsSlotBack(t *testing.T) {
 		h.store.set(once(isClaim), nil)
 		job := h.submit(1, after(time.Second))[0].ID
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.Succeeded, 1, 0)
+		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
 		h.store.set(once(isClaim), nil)
 		if _, err := h.trySubmit(3, nil); !errors.Is(err, errInjected) {
 			t.Fatalf("submit: %v", err)
@@ -87,7 +87,7 @@ func TestACancelWhoseAnswerIsLostStopsTheRunWithinASweep(t *testing.T) {
 			t.Fatalf("cancel: %v", err)
 		}
 		time.Sleep(10*time.Second + 100*time.Millisecond)
-		h.expect(h.run(job), carillon.Canceled, 1, 0)
+		h.expect(h.run(job), carillon.StateCanceled, 1, 0)
 		if a := h.attempts(); len(a) != 1 || !errors.Is(a[0].cause, executor.ErrStopped) {
 			t.Errorf("attempts: %+v", a)
 		}
@@ -109,7 +109,7 @@ func TestASecondCancelStopsAtOnceWhatTheFirstDidNotTell(t *testing.T) {
 			}
 		}
 		time.Sleep(100 * time.Millisecond)
-		h.expect(h.run(job), carillon.Canceled, 1, 0)
+		h.expect(h.run(job), carillon.StateCanceled, 1, 0)
 		h.expectSlots()
 	})
 }
@@ -119,7 +119,7 @@ func TestAnEndWhoseAnswerIsLostIsRecordedOnce(t *testing.T) {
 		h.store.set(nil, once(func(run carillon.Run) bool { return run.State.Ended() }))
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.Succeeded, 1, 0)
+		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
 		if held, _ := h.worker.Running(); held != 0 {
 			t.Errorf("the worker still holds %d runs", held)
 		}

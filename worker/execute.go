@@ -45,7 +45,7 @@ func (a *attempt) execute() {
 	var outcome carillon.Outcome
 	defer func() {
 		if outcome.Kind == 0 { // a handler ended its goroutine, as t.FailNow does
-			outcome = carillon.Outcome{Kind: carillon.Retriable, Reason: "the handler ended its goroutine (runtime.Goexit)"}
+			outcome = carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "the handler ended its goroutine (runtime.Goexit)"}
 			if ctx.Err() != nil {
 				outcome = ended(ctx)
 			}
@@ -62,9 +62,9 @@ func (a *attempt) execute() {
 
 // ended is the outcome of an attempt whose context ended before an executor returned an outcome.
 func ended(ctx context.Context) carillon.Outcome {
-	o := carillon.Outcome{Kind: carillon.Lost, Reason: context.Cause(ctx).Error()}
+	o := carillon.Outcome{Kind: carillon.OutcomeLost, Reason: context.Cause(ctx).Error()}
 	if errors.Is(context.Cause(ctx), executor.ErrStopped) {
-		o.Kind = carillon.Stopped
+		o.Kind = carillon.OutcomeStopped
 	}
 	return o
 }
@@ -126,7 +126,7 @@ func (a *attempt) perform(ctx context.Context) carillon.Outcome {
 	kind := a.Job.Target.Kind()
 	with := a.w.cfg.Executors[kind]
 	if with == nil {
-		return carillon.Outcome{Kind: carillon.Fatal, Reason: fmt.Sprintf("this worker has no executor for %q targets", kind)}
+		return carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: fmt.Sprintf("this worker has no executor for %q targets", kind)}
 	}
 	if limit := a.Job.Timeout.Std(); limit > 0 {
 		timer := time.AfterFunc(limit, func() { a.stop(executor.ErrTimeout) })
@@ -174,7 +174,7 @@ func (a *attempt) save(ctx context.Context, checkpoint []byte) error {
 	if err != nil {
 		return err
 	}
-	if receipts[0] != carillon.Recorded {
+	if receipts[0] != carillon.ReceiptRecorded {
 		return fmt.Errorf("%w: attempt %d no longer holds %s", carillon.ErrLost, a.Run.Attempt, a.Run.ID)
 	}
 	return nil

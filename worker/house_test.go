@@ -360,5 +360,7 @@ func once(is func(carillon.Run) bool) func([]carillon.Change) bool {
 	}
 }
 
-func isClaim(run carillon.Run) bool { return run.State == carillon.Claimed && !run.Has(carillon.Stop) }
-func isStop(run carillon.Run) bool  { return run.Has(carillon.Stop) }
+func isClaim(run carillon.Run) bool {
+	return run.State == carillon.StateClaimed && !run.Has(carillon.FlagStop)
+}
+func isStop(run carillon.Run) bool { return run.Has(carillon.FlagStop) }

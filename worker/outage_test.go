@@ -37,7 +37,7 @@ func TestWhileNoCommitIsMadeLittleIsTried(t *testing.T) {
 						t.Errorf("%d runs began in the ten minutes after the outage", n)
 					}
 					for _, run := range h.runs(job) {
-						if run.State == carillon.Failed || run.State.Ended() && run.Attempt > 1 {
+						if run.State == carillon.StateFailed || run.State.Ended() && run.Attempt > 1 {
 							t.Errorf("%s is %s after %d attempts: %s", run.ID, run.State, run.Attempt, run.Reason)
 						}
 					}
@@ -79,7 +79,7 @@ func TestAfterAnOutageEverythingRuns(t *testing.T) {
 		h.store.set(nil, nil)
 		time.Sleep(2 * time.Minute)
 		for _, job := range jobs {
-			h.expect(h.run(job.ID), carillon.Succeeded, 1, 0)
+			h.expect(h.run(job.ID), carillon.StateSucceeded, 1, 0)
 			if n := len(h.attempts(job.ID)); n != 1 {
 				t.Errorf("%d attempts", n)
 			}
@@ -102,13 +102,13 @@ func TestRunningIsWrittenForRunsThatOutlastAMoment(t *testing.T) {
 			short := h.submit(1, nil)[0].ID
 			long := h.submit(1, func(d *carillon.Definition) { d.Priority = 9 })[0].ID
 			time.Sleep(500 * time.Millisecond)
-			if run := h.run(long); run.State != carillon.Running || run.Started == 0 {
+			if run := h.run(long); run.State != carillon.StateRunning || run.Started == 0 {
 				t.Fatalf("after half a second it is %s, started %s", run.State, run.Started)
 			}
 			time.Sleep(3*time.Second + 13*time.Millisecond)
 			for job, want := range map[carillon.JobID]int{short: 2, long: 3} {
 				run := h.run(job)
-				h.expect(run, carillon.Succeeded, 1, 0)
+				h.expect(run, carillon.StateSucceeded, 1, 0)
 				if got := h.store.history(run.ID); len(got) != want {
 					t.Fatalf("states %v, want %d of them", got, want)
 				}

@@ -35,7 +35,7 @@ func (a *attempt) print(stream, text string) {
 			return
 		}
 		receipts, err := a.w.cfg.Desk.Report(a.w.base, a.w.ID(), []carillon.Report{r})
-		a.out.taken(r.Lines, err == nil && receipts[0] != carillon.Again)
+		a.out.taken(r.Lines, err == nil && receipts[0] != carillon.ReceiptAgain)
 	}
 }
 

@@ -94,7 +94,7 @@ func TestAllThatIsPrintedArrivesInOrder(t *testing.T) {
 	}, func(h *house) {
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.Succeeded, 1, 0)
+		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
 		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
 			t.Errorf("%d gaps", gaps)
 		}
@@ -123,7 +123,7 @@ func TestOutputThatTheLogStoreDoesNotTakeIsCountedInItsPlace(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		h.logs.turn(false)
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.Succeeded, 1, 0) // it was not stopped
+		h.expect(h.run(job), carillon.StateSucceeded, 1, 0) // it was not stopped
 		lines := h.printed(h.run(job))
 		if gaps := h.expectPrinted(lines, n); gaps != 1 {
 			t.Errorf("%d gaps, want 1", gaps)
@@ -143,7 +143,7 @@ func TestAShortOutageOfTheLogStoreCostsNothing(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		h.logs.turn(false)
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.Succeeded, 1, 0)
+		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
 		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
 			t.Errorf("%d gaps", gaps)
 		}
@@ -194,7 +194,7 @@ func TestWhatIsHeldOfAnOutputStaysBounded(t *testing.T) {
 		h.logs.turn(true)
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(5 * time.Minute)
-		h.expect(h.run(job), carillon.Succeeded, 1, 0)
+		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
 		h.expectPrinted(h.printed(h.run(job)), printed)
 		if h.logs.longest > 11_000 {
 			t.Errorf("%d lines were held, want about 10000 at most", h.logs.longest)

@@ -128,7 +128,7 @@ func TestARunWhoseAnswerComesTooLateIsNotBegun(t *testing.T) {
 		h.between.set(func() { h.between.slow = 0 })
 		time.Sleep(20 * time.Second)
 		run := h.run(job)
-		if run.State != carillon.Succeeded || run.Losses == 0 || run.Failures != 0 || run.Crashes != 0 || len(h.attempts()) != 1 {
+		if run.State != carillon.StateSucceeded || run.Losses == 0 || run.Failures != 0 || run.Crashes != 0 || len(h.attempts()) != 1 {
 			t.Errorf("%s after %d losses, %d failures, %d crashes, %d attempts", run.State, run.Losses, run.Failures, run.Crashes, len(h.attempts()))
 		}
 		h.expectSlots()
@@ -151,7 +151,7 @@ func TestResultsAreKeptUntilTheyAreAcknowledged(t *testing.T) {
 				set(h.between, false)
 				time.Sleep(10 * time.Second)
 				for _, job := range jobs {
-					h.expect(h.run(job.ID), carillon.Succeeded, 1, 0)
+					h.expect(h.run(job.ID), carillon.StateSucceeded, 1, 0)
 				}
 				if held, _ := h.worker.Running(); held != 0 || len(h.attempts()) != 3 {
 					t.Errorf("the worker still holds %d results, after %d attempts", held, len(h.attempts()))
@@ -193,7 +193,7 @@ func TestWhenTheStoreIsAwayForLongerThanTheLeaseRunningWorkIsStoppedAndLost(t *t
 		away(false)
 		time.Sleep(30 * time.Second)
 		run := h.run(job)
-		h.expect(run, carillon.Succeeded, 2, 1)
+		h.expect(run, carillon.StateSucceeded, 2, 1)
 		if run.Crashes != 0 || run.Failures != 0 {
 			t.Errorf("%d crashes, %d failures", run.Crashes, run.Failures)
 		}
@@ -218,7 +218,7 @@ func TestWhatWasClaimedForASessionThatIsOverIsNotBegun(t *testing.T) {
 				t.Errorf("attempt %d was begun for a session that was over", a.run.Attempt)
 			}
 		}
-		if run := h.run(job); run.State != carillon.Succeeded || run.Failures != 0 {
+		if run := h.run(job); run.State != carillon.StateSucceeded || run.Failures != 0 {
 			t.Errorf("%s, %d failures: %s", run.State, run.Failures, run.Reason)
 		}
 	})
@@ -241,6 +241,6 @@ func TestAnAttemptThatWaitsForOneThatDoesNotListenCanBeStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
-		h.expect(h.run(job), carillon.Canceled, 2, 1)
+		h.expect(h.run(job), carillon.StateCanceled, 2, 1)
 	})
 }

@@ -117,7 +117,7 @@ func (w *Worker) report(ctx context.Context) {
 		}
 		receipts, ok := w.insist(ctx, reports)
 		for i := range batch {
-			if ok && receipts[i] == carillon.Refused {
+			if ok && receipts[i] == carillon.ReceiptRefused {
 				w.cfg.Logger.Warn("result refused: the attempt no longer holds its run", "run", batch[i].Run.ID, "attempt", batch[i].Run.Attempt)
 			}
 			w.drop(batch[i])

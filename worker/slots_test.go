@@ -36,7 +36,7 @@ func TestNoMoreRunsGoOnAtOnceThanThereAreSlots(t *testing.T) {
 					t.Fatalf("%d runs, %v", len(page.Runs), err)
 				}
 				for _, run := range page.Runs {
-					h.expect(run, carillon.Succeeded, 1, 0)
+					h.expect(run, carillon.StateSucceeded, 1, 0)
 				}
 				if h.most != concurrency {
 					t.Errorf("%d runs at once, want %d", h.most, concurrency)
@@ -85,7 +85,7 @@ func (h *house) takeAway(job carillon.JobID) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	run := whole.Runs[0].Finish(&whole.Job, carillon.Outcome{Kind: carillon.Lost, Reason: "taken away"}, carillon.Now(), 0)
+	run := whole.Runs[0].Finish(&whole.Job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "taken away"}, carillon.Now(), 0)
 	if lost, err := h.ledger.Commit(context.Background(), []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil || len(lost) > 0 {
 		h.t.Fatal(lost, err)
 	}
@@ -105,7 +105,7 @@ func TestAnAttemptWhoseRunWasTakenAwayIsStoppedAndItsResultRefused(t *testing.T)
 		time.Sleep(3 * time.Second)
 		h.takeAway(job)
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.Succeeded, 2, 1)
+		h.expect(h.run(job), carillon.StateSucceeded, 2, 1)
 		a := h.attempts()
 		if len(a) != 2 || !errors.Is(a[0].cause, executor.ErrLeaseOver) || a[1].start < a[0].end {
 			t.Fatalf("attempts: %+v", a)
@@ -140,7 +140,7 @@ func TestDrain(t *testing.T) {
 				h.expect(run, run.State, int32(len(h.attempts(job.ID))), 0)
 				states[run.State]++
 			}
-			if states[carillon.Succeeded] != 4 || states[carillon.Waiting] != 2 {
+			if states[carillon.StateSucceeded] != 4 || states[carillon.StateWaiting] != 2 {
 				t.Errorf("%v", states)
 			}
 		})
@@ -153,7 +153,7 @@ func TestDrain(t *testing.T) {
 				t.Errorf("it took %s", took)
 			}
 			run := h.run(job)
-			h.expect(run, carillon.Waiting, 1, 1)
+			h.expect(run, carillon.StateWaiting, 1, 1)
 			if run.Failures != 0 || run.Reason != executor.ErrShutdown.Error() {
 				t.Errorf("%d failures, %q", run.Failures, run.Reason)
 			}
@@ -194,7 +194,7 @@ func TestAWorkerWhoseSessionIsLostLetsGoOfItsRunsAndOpensANewOne(t *testing.T) {
 		if a := h.attempts(); len(a) != 2 || !errors.Is(a[0].cause, executor.ErrLeaseOver) || a[1].start < a[0].end {
 			t.Errorf("attempts: %+v", a)
 		}
-		if run := h.run(job); run.State != carillon.Succeeded || run.Failures != 0 {
+		if run := h.run(job); run.State != carillon.StateSucceeded || run.Failures != 0 {
 			t.Errorf("%s, %d failures: %s", run.State, run.Failures, run.Reason)
 		}
 		if h.worker.ID() == before {
@@ -215,12 +215,12 @@ func TestAHandlerThatEndsItsGoroutineIsTriedAgainAndLosesNoSlot(t *testing.T) {
 		jobs := h.submit(3, nil)
 		time.Sleep(time.Second)
 		run := h.run(jobs[0].ID)
-		if h.expect(run, carillon.Waiting, 1, 0); run.Failures != 1 || run.Reason != "the handler ended its goroutine (runtime.Goexit)" {
+		if h.expect(run, carillon.StateWaiting, 1, 0); run.Failures != 1 || run.Reason != "the handler ended its goroutine (runtime.Goexit)" {
 			t.Errorf("%d failures, %q", run.Failures, run.Reason)
 		}
 		time.Sleep(10 * time.Minute)
 		for _, job := range jobs {
-			h.expect(h.run(job.ID), carillon.Succeeded, 2, 0)
+			h.expect(h.run(job.ID), carillon.StateSucceeded, 2, 0)
 		}
 		h.expectSlots()
 	})
@@ -238,7 +238,7 @@ func TestAHandlerThatEndsItsGoroutineWhenToldToStopLosesNoAttempt(t *testing.T) 
 		h.cancel()
 		h.parts.Wait()
 		h.door.Wait()
-		if run := h.run(job.ID); run.State != carillon.Waiting || run.Losses != 1 || run.Failures != 0 {
+		if run := h.run(job.ID); run.State != carillon.StateWaiting || run.Losses != 1 || run.Failures != 0 {
 			t.Errorf("%s after %d losses and %d failures: %s", run.State, run.Losses, run.Failures, run.Reason)
 		}
 	})

@@ -79,7 +79,7 @@ func TestAClaimThatWaitsForASlowStoreRunsOnce(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		for _, job := range jobs {
-			h.expect(h.run(job.ID), carillon.Succeeded, 1, 0)
+			h.expect(h.run(job.ID), carillon.StateSucceeded, 1, 0)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func playStart(t *testing.T, delay time.Duration, start func(h *house, submit fu
 	time.Sleep(time.Minute)
 	h.stop()
 	for _, job := range jobs {
-		h.expect(h.run(job.ID), carillon.Succeeded, 1, 0)
+		h.expect(h.run(job.ID), carillon.StateSucceeded, 1, 0)
 		if n := len(h.attempts(job.ID)); n != 1 {
 			t.Errorf("%d attempts, want 1", n)
 		}
@@ -113,7 +113,7 @@ func TestAJobOfAnEarlierProcessRunsOnce(t *testing.T) {
 			time.Sleep(time.Minute)
 			h.stop()
 			for _, job := range jobs {
-				h.expect(h.run(job.ID), carillon.Succeeded, 1, 0)
+				h.expect(h.run(job.ID), carillon.StateSucceeded, 1, 0)
 			}
 			if n := len(h.attempts()); n != len(jobs) {
 				t.Errorf("%d attempts of %d jobs", n, len(jobs))

@@ -33,7 +33,7 @@ func TestWhatIsClaimedForAWorkerThatStopsIsHandedBackAtOnce(t *testing.T) {
 				h.endWorker()
 				told := time.Now()
 				job := <-submitted
-				for h.run(job).State != carillon.Waiting && time.Since(told) < 20*time.Second {
+				for h.run(job).State != carillon.StateWaiting && time.Since(told) < 20*time.Second {
 					time.Sleep(time.Millisecond)
 				}
 				if took := time.Since(told); took > 1500*time.Millisecond {
@@ -43,7 +43,7 @@ func TestWhatIsClaimedForAWorkerThatStopsIsHandedBackAtOnce(t *testing.T) {
 					t.Errorf("%d losses, %d crashes, %d failures, %d begun: %s", run.Losses, run.Crashes, run.Failures, len(h.attempts(job)), run.Reason)
 				}
 				time.Sleep(20 * time.Second)
-				if run := h.run(long); run.State != carillon.Succeeded {
+				if run := h.run(long); run.State != carillon.StateSucceeded {
 					t.Errorf("what ran is %s: %s", run.State, run.Reason)
 				}
 			})
@@ -60,7 +60,7 @@ func TestWhatAWorkerHasJustBegunGoesOnWhileItStops(t *testing.T) {
 				time.Sleep(300 * time.Millisecond) // it has begun, and no beat has listed it
 				h.endWorker()
 				time.Sleep(10 * time.Second)
-				h.expect(h.run(job), carillon.Succeeded, 1, 0)
+				h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
 			})
 		})
 	}

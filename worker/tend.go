@@ -140,8 +140,8 @@ func (w *Worker) record(ctx context.Context) {
 			w.silent("report what runs", err)
 		}
 		for i, a := range of {
-			a.told(&reports[i], err == nil && receipts[i] != carillon.Again)
-			if err == nil && receipts[i] == carillon.Refused {
+			a.told(&reports[i], err == nil && receipts[i] != carillon.ReceiptAgain)
+			if err == nil && receipts[i] == carillon.ReceiptRefused {
 				a.take()
 			}
 		}

@@ -191,7 +191,7 @@ func (w *Worker) begin(tasks []carillon.Task, session string, asked time.Duratio
 	}
 	w.mu.Unlock()
 	for _, a := range list {
-		if a.Run.Has(carillon.Stop) {
+		if a.Run.Has(carillon.FlagStop) {
 			a.stop(stopped(a.Run.Reason))
 		}
 	}
@@ -224,7 +224,7 @@ func (w *Worker) Notice(committed []carillon.Change) {
 	for i := range committed {
 		for k := range committed[i].Runs {
 			run := &committed[i].Runs[k]
-			if own := run.Worker == w.id && !run.Has(carillon.Stop); own && (run.State == carillon.Claimed || run.State == carillon.Succeeded) {
+			if own := run.Worker == w.id && !run.Has(carillon.FlagStop); own && (run.State == carillon.StateClaimed || run.State == carillon.StateSucceeded) {
 				continue // the worker asked for this itself, as for nearly everything: nothing to do
 			}
 			a := w.held[run.ID]
@@ -232,7 +232,7 @@ func (w *Worker) Notice(committed []carillon.Change) {
 			case a == nil || run.Attempt < a.Run.Attempt:
 			case !run.State.Held() || run.Fence() != a.Run.Fence():
 				a.take()
-			case run.Has(carillon.Stop):
+			case run.Has(carillon.FlagStop):
 				a.stop(stopped(run.Reason))
 			}
 		}

@@ -75,7 +75,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	for i, b := range beats {
 		s := c.sessions[b.ID]
 		if s == nil && !c.over[b.ID] && c.early() && carillon.DialedInWorker(b.ID) {
-			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.KindWorker, Joined: carillon.Now()}}
+			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.MemberWorker, Joined: carillon.Now()}}
 			c.sessions[b.ID] = s
 		}
 		switch {

@@ -63,7 +63,7 @@ func TestSessionsAreMeasuredByTimeThatNobodyCanSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer carillon.SetAhead(0)
 		c := mem.NewCoordinator()
-		worker := carillon.Member{ID: "worker_a", Kind: carillon.KindWorker}
+		worker := carillon.Member{ID: "worker_a", Kind: carillon.MemberWorker}
 		if err := c.Join(t.Context(), []carillon.Member{worker}); err != nil {
 			t.Fatal(err)
 		}

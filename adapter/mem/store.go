@@ -167,7 +167,7 @@ func (s *Store) putRun(given *carillon.Run) {
 		return
 	}
 	s.history.add(ended(given))
-	if given.State == carillon.Failed {
+	if given.State == carillon.StateFailed {
 		if was := s.dead.latest(given.ID); was != nil {
 			s.dead.remove(was.place)
 		}
@@ -182,7 +182,7 @@ func (s *Store) unfinished(given *carillon.Run) carillon.Run {
 	run := *given
 	if was, found := s.runs[given.ID]; found {
 		run.Namespace, run.Covers, run.RetryOf, run.Seq = was.Namespace, was.Covers, was.RetryOf, was.Seq
-		run.Flags = run.Flags&^carillon.Extra | was.Flags&carillon.Extra
+		run.Flags = run.Flags&^carillon.FlagAdditional | was.Flags&carillon.FlagAdditional
 	}
 	run.Rev++
 	run.About, run.Output = nil, nil

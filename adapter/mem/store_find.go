@@ -90,21 +90,21 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 // runsAfter yields all runs that a query can choose from, in its order.
 func (s *Store) runsAfter(q *carillon.RunQuery, start carillon.RunPos) iter.Seq2[carillon.RunPos, carillon.Run] {
 	switch start.Part {
-	case carillon.PartDead:
+	case carillon.RunPartDead:
 		return records(&s.dead, start)
-	case carillon.PartJob:
+	case carillon.RunPartJob:
 		return s.runsOfJob(q.Job, start)
-	case carillon.PartEnded:
+	case carillon.RunPartEnded:
 		return records(&s.history, start)
 	}
 	return func(yield func(carillon.RunPos, carillon.Run) bool) {
 		for id := range s.dues.after(carillon.RunID{Job: start.Job, Due: start.Due}) {
-			pos := carillon.RunPos{Part: carillon.PartUnfinished, Due: id.Due, Job: id.Job}
+			pos := carillon.RunPos{Part: carillon.RunPartUnfinished, Due: id.Due, Job: id.Job}
 			if !yield(pos, s.withAbout(s.runs[id])) {
 				return
 			}
 		}
-		for pos, run := range records(&s.history, carillon.RunPos{Part: carillon.PartEnded, Place: carillon.Unended}) {
+		for pos, run := range records(&s.history, carillon.RunPos{Part: carillon.RunPartEnded, Place: carillon.Unended}) {
 			if !yield(pos, run) {
 				return
 			}
@@ -127,7 +127,7 @@ func (s *Store) runsOfJob(id carillon.JobID, start carillon.RunPos) iter.Seq2[ca
 	return func(yield func(carillon.RunPos, carillon.Run) bool) {
 		unfinished := s.unfinishedOf(id)
 		first := func() carillon.RunPos {
-			return carillon.RunPos{Part: carillon.PartJob, Due: unfinished[0].ID.Due, Place: carillon.Unended}
+			return carillon.RunPos{Part: carillon.RunPartJob, Due: unfinished[0].ID.Due, Place: carillon.Unended}
 		}
 		for len(unfinished) > 0 && first().Due >= start.Due { // an earlier page had them
 			unfinished = unfinished[1:]
@@ -139,7 +139,7 @@ func (s *Store) runsOfJob(id carillon.JobID, start carillon.RunPos) iter.Seq2[ca
 				}
 				unfinished = unfinished[1:]
 			}
-			pos := carillon.RunPos{Part: carillon.PartJob, Due: r.ID.Due, Place: r.place}
+			pos := carillon.RunPos{Part: carillon.RunPartJob, Due: r.ID.Due, Place: r.place}
 			if !yield(pos, withOwnAbout(r.Run)) {
 				return
 			}

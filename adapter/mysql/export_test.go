@@ -112,7 +112,7 @@ func Queries() map[string]Planned {
 		"lastBegunOf":    {fill(lastBegunOf, 5), []string{"history_job"}, false},
 		"allUnfinished":  {fill(allUnfinished.query, wanted, 1, 2, 1, 9, 10), []string{"PRIMARY"}, false},
 		"allEnded":       {fill(allEnded.query, wanted, 9, 10), []string{"PRIMARY"}, false},
-		"endedIn":        {fill(endedIn(carillon.Failed).query, wanted, 9, 5, 10), []string{"history_state"}, false},
+		"endedIn":        {fill(endedIn(carillon.StateFailed).query, wanted, 9, 5, 10), []string{"history_state"}, false},
 		"allDead":        {fill(allDead.query, wanted, 9, 10), []string{"dead_pos"}, false},
 		"jobUnended":     {fill(jobUnended.query, wanted, 5, 9, 10), []string{"run_job"}, false},
 		"jobEnded":       {fill(jobEnded.query, wanted, 5, 7, 9, 7, 10), []string{"history_job"}, false},

@@ -104,8 +104,8 @@ func (f *jobFinder) scan(l *link, size int) (done bool, err error) {
 			f.page.Next = f.page.Jobs[f.limit-1].ID
 			return true, nil
 		}
-		if c.State == carillon.Active && !c.unfinished {
-			c.State = carillon.Finished
+		if c.State == carillon.JobActive && !c.unfinished {
+			c.State = carillon.JobFinished
 		}
 		f.page.Jobs = append(f.page.Jobs, c.Job)
 	}
@@ -150,10 +150,10 @@ func wantedStates(states []carillon.JobState) (any []string) {
 	for _, state := range states {
 		stored, also := state, ``
 		switch state {
-		case carillon.Active:
+		case carillon.JobActive:
 			also = ` AND ` + unfinished
-		case carillon.Finished:
-			stored, also = carillon.Active, ` AND NOT `+unfinished
+		case carillon.JobFinished:
+			stored, also = carillon.JobActive, ` AND NOT `+unfinished
 		}
 		any = append(any, string(appendSQL(nil, `j.state = ?`, stored))+also)
 	}

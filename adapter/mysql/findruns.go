@@ -63,12 +63,12 @@ func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 		}
 	}
 	switch start.Part {
-	case carillon.PartDead:
+	case carillon.RunPartDead:
 		if q.Job != 0 {
 			return []part{{start, []source{jobDead}}}
 		}
 		return []part{{start, []source{allDead}}}
-	case carillon.PartJob:
+	case carillon.RunPartJob:
 		ofJob := part{start: start}
 		if hot {
 			ofJob.sources = append(ofJob.sources, jobUnended)
@@ -77,11 +77,11 @@ func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 			ofJob.sources = append(ofJob.sources, jobEnded)
 		}
 		return []part{ofJob}
-	case carillon.PartUnfinished:
+	case carillon.RunPartUnfinished:
 		if hot {
 			parts = append(parts, part{start, []source{allUnfinished}})
 		}
-		start = carillon.RunPos{Part: carillon.PartEnded, Place: carillon.Unended}
+		start = carillon.RunPos{Part: carillon.RunPartEnded, Place: carillon.Unended}
 	}
 	if len(past) > 0 {
 		parts = append(parts, part{start, past})

@@ -75,7 +75,7 @@ func (r *rows) apply(c *carillon.Change) {
 		run := &c.Runs[i]
 		if run.State.Ended() {
 			delete(r.runs, run.ID)
-			r.dead[run.ID] = r.dead[run.ID] || run.State == carillon.Failed
+			r.dead[run.ID] = r.dead[run.ID] || run.State == carillon.StateFailed
 		} else {
 			r.runs[run.ID] = run.Rev + 1
 		}

@@ -116,8 +116,8 @@ func TestARecordDoesNotHideARunThatComesAtTheSameTime(t *testing.T) {
 	win(t, all[0], changes...)
 	for i, c := range changes {
 		inserted := carillon.NewRun(c.Job, now+1)
-		inserted.Flags |= carillon.Extra
-		record := inserted.End(carillon.Skipped, "missed", now)
+		inserted.Flags |= carillon.FlagAdditional
+		record := inserted.End(carillon.StateSkipped, "missed", now)
 		job := *c.Job
 		job.Rev = 1
 		seen := carillon.Guard{Namespace: "default", Key: fmt.Sprintf("inserted/%d", i)}
@@ -134,7 +134,7 @@ func TestARecordDoesNotHideARunThatComesAtTheSameTime(t *testing.T) {
 		if skipped {
 			want = 2 // the record, and then the run
 		}
-		if len(runs.Runs) != want || runs.Runs[0].State != carillon.Waiting {
+		if len(runs.Runs) != want || runs.Runs[0].State != carillon.StateWaiting {
 			t.Fatalf("round %d: %v %v", i, skipped, runs.Runs)
 		}
 	}
@@ -166,7 +166,7 @@ func TestAJobIsNotForgottenWhileARunOfItComes(t *testing.T) {
 	for _, c := range changes {
 		win(t, all[0], ended(c, now))
 		again := carillon.NewRun(c.Job, now+1)
-		again.Flags |= carillon.Extra
+		again.Flags |= carillon.FlagAdditional
 		job := *c.Job
 		job.Rev = 1
 		var won bool

@@ -223,7 +223,7 @@ func TestBeatsAndCommitsDoNotWaitForLists(t *testing.T) {
 	sessions := mysql.NewCoordinator(store)
 	err = store.During(t.Context(), `SELECT 1 FROM job`, func() {
 		win(t, store, submits(t, 1, nil)...)
-		if err := sessions.Join(t.Context(), []carillon.Member{{ID: "a", Kind: carillon.KindNode}}); err != nil {
+		if err := sessions.Join(t.Context(), []carillon.Member{{ID: "a", Kind: carillon.MemberNode}}); err != nil {
 			t.Error(err)
 		}
 		if said, err := sessions.Beat(t.Context(), []carillon.Beat{{ID: "a"}}); err != nil || said[0] != carillon.StandingProlonged {

@@ -116,7 +116,7 @@ func (g *segment) takeRun(run *carillon.Run, redriven bool) {
 	case run.State.Ended():
 		g.left = append(g.left, run)
 		g.ended = append(g.ended, run)
-		if run.State == carillon.Failed && !redriven {
+		if run.State == carillon.StateFailed && !redriven {
 			g.failed = append(g.failed, run)
 		}
 	case run.Rev != 0:

@@ -19,7 +19,7 @@ func TestPlans(t *testing.T) {
 	for i, c := range changes[:200] {
 		end := ended(c, now)
 		if i%2 == 0 {
-			end.Runs[0].State = carillon.Failed
+			end.Runs[0].State = carillon.StateFailed
 		}
 		end.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
 		end.Guards = guard(strconv.Itoa(i), 0, "v").Guards

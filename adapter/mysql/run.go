@@ -47,7 +47,7 @@ func (p *plan) putRuns() {
 	}
 	many(&p.script, updateRuns, different, func(b []byte, r *carillon.Run) []byte {
 		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(), r.Rev, r.Wake, r.Claimed, r.Started,
-			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority, r.Flags&^carillon.Extra, r.Queue, r.Worker, r.Reason)
+			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority, r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason)
 	}, ifRun, changed)
 	many(&p.script, deleteRuns, p.left, comparedRun, `)`, 1)
 }
@@ -72,7 +72,7 @@ func alike(runs []*carillon.Run) (groups []group) {
 			wake = raw(`due`)
 		}
 		b = appendSQL(b[:0], updateAlike, wake, run.Claimed, run.Started, run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes,
-			run.State, run.Priority, run.Flags&^carillon.Extra, run.Queue, run.Worker, run.Reason)
+			run.State, run.Priority, run.Flags&^carillon.FlagAdditional, run.Queue, run.Worker, run.Reason)
 		i, known := index[string(b)]
 		if !known {
 			i = len(groups)
@@ -95,7 +95,7 @@ func (r row) unfinished() carillon.Run {
 		Namespace: r.name(18), Queue: r.name(19), Worker: r.name(20), Reason: r.text(21),
 	}
 	if r.bool(17) {
-		run.Flags |= carillon.Extra
+		run.Flags |= carillon.FlagAdditional
 	}
 	return run
 }

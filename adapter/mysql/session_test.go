@@ -85,7 +85,7 @@ func (t sessionsTest) join(ids ...string) {
 	t.Helper()
 	var members []carillon.Member
 	for _, id := range ids {
-		members = append(members, carillon.Member{ID: id, Kind: carillon.KindWorker, Addr: "of " + id})
+		members = append(members, carillon.Member{ID: id, Kind: carillon.MemberWorker, Addr: "of " + id})
 	}
 	if err := t.Join(t.Context(), members); err != nil {
 		t.Fatal(err)

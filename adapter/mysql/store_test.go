@@ -119,7 +119,7 @@ func win(t testing.TB, s *mysql.Store, changes ...carillon.Change) {
 func ended(submit carillon.Change, at carillon.Time) carillon.Change {
 	run := submit.Runs[0]
 	run.Rev = 1
-	return carillon.Change{Runs: []carillon.Run{run.Claim("w", at).End(carillon.Succeeded, "", at)}}
+	return carillon.Change{Runs: []carillon.Run{run.Claim("w", at).End(carillon.StateSucceeded, "", at)}}
 }
 
 func guard(key string, rev int32, value string) carillon.Change {

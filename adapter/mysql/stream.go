@@ -103,9 +103,9 @@ func (s *runStream) next() error {
 
 func (s *runStream) position() carillon.RunPos {
 	switch s.pos.Part {
-	case carillon.PartJob:
+	case carillon.RunPartJob:
 		return carillon.RunPos{Part: s.pos.Part, Due: s.run.ID.Due, Place: s.place}
-	case carillon.PartUnfinished:
+	case carillon.RunPartUnfinished:
 		return carillon.RunPos{Part: s.pos.Part, Due: s.run.ID.Due, Job: s.run.ID.Job}
 	}
 	return carillon.RunPos{Part: s.pos.Part, Place: s.place}

@@ -79,7 +79,7 @@ func (s *Store) wakesHeld(l *link, q *carillon.WakeQuery, shards raw, limit int,
 		switch {
 		case len(cut) == 0 || len(*found) == limit:
 			return nil
-		case cut[0].State == carillon.Waiting:
+		case cut[0].State == carillon.StateWaiting:
 			*found = append(*found, cut[0])
 			return nil
 		}

@@ -33,7 +33,7 @@ retry_of, version, seq, attempt, failures, losses, crashes, state, prio, ns, que
 func ended(t *testing.T, store *postgres.Store) carillon.Run {
 	t.Helper()
 	submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
-	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.Succeeded, "", now)
+	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.StateSucceeded, "", now)
 	commit(t, store, submit)
 	return submit.Runs[0]
 }
@@ -161,7 +161,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	store := open(t, url, postgres.Config{})
 	submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
 	submit.Job.Labels = map[string]string{"team": "a"}
-	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.Failed, "because", now)
+	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.StateFailed, "because", now)
 	submit.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
 	submit.Guards = []carillon.Guard{carillon.NewOverlapGuard(submit.Job)}
 	commit(t, store, submit)

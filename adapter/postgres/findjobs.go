@@ -109,8 +109,8 @@ func jobCall(q *carillon.JobQuery, piece int) call {
 	first, before := idRange(q)
 	stored := 0
 	for _, state := range q.States {
-		if state == carillon.Finished { // a finished job is stored as active
-			state = carillon.Active
+		if state == carillon.JobFinished { // a finished job is stored as active
+			state = carillon.JobActive
 		}
 		stored |= 1 << state
 	}

@@ -40,12 +40,12 @@ func (v *view) parts(q *carillon.RunQuery, start carillon.RunPos, limit int) (pa
 	past := len(states) == 0 || slices.ContainsFunc(states, carillon.State.Ended)
 	stream := func(read source) *runStream { return &runStream{read: read, after: start, piece: limit + 1} }
 	switch start.Part {
-	case carillon.PartDead:
+	case carillon.RunPartDead:
 		if q.Job != 0 {
 			return [][]*runStream{{stream(v.jobDead(q))}}
 		}
 		return [][]*runStream{{stream(v.records(&allDead, true))}}
-	case carillon.PartJob:
+	case carillon.RunPartJob:
 		var ofJob []*runStream
 		if hot {
 			ofJob = append(ofJob, stream(v.jobUnfinished(q)))
@@ -54,19 +54,19 @@ func (v *view) parts(q *carillon.RunQuery, start carillon.RunPos, limit int) (pa
 			ofJob = append(ofJob, stream(v.jobHistory(q)))
 		}
 		return [][]*runStream{ofJob}
-	case carillon.PartUnfinished:
+	case carillon.RunPartUnfinished:
 		if hot {
 			parts = append(parts, []*runStream{stream(v.unfinished(q, start))})
 		}
-		start = carillon.RunPos{Part: carillon.PartEnded, Place: carillon.Unended}
+		start = carillon.RunPos{Part: carillon.RunPartEnded, Place: carillon.Unended}
 	}
 	switch {
 	case !past:
-	case len(states) == 0 || slices.Contains(states, carillon.Succeeded):
+	case len(states) == 0 || slices.Contains(states, carillon.StateSucceeded):
 		parts = append(parts, []*runStream{stream(v.records(&allEnded, false))})
 	default: // only the few runs that did not succeed
 		var bad []*runStream
-		for _, state := range []carillon.State{carillon.Failed, carillon.Canceled, carillon.Skipped} {
+		for _, state := range []carillon.State{carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped} {
 			if slices.Contains(states, state) {
 				bad = append(bad, stream(v.bad(state)))
 			}

@@ -134,7 +134,7 @@ func (f *flush) fresh(c *carillon.Change) bool {
 	}
 	for i := range c.Runs {
 		see(c.Runs[i].ID)
-		if c.Runs[i].State == carillon.Failed {
+		if c.Runs[i].State == carillon.StateFailed {
 			see(rowKey{Job: c.Runs[i].ID.Job, Due: -c.Runs[i].ID.Due})
 		}
 	}
@@ -215,7 +215,7 @@ func (f *flush) job(job *carillon.Job) error {
 func (f *flush) end(run *carillon.Run) {
 	if run.State.Ended() {
 		f.insertHistory.record(run, run.Expires)
-		if run.State == carillon.Failed {
+		if run.State == carillon.StateFailed {
 			f.insertDead.record(run, run.DeadExpires)
 		}
 	}

@@ -33,7 +33,7 @@ func TestRowsWithZerosReadLikeThoseWithout(t *testing.T) {
 		t.Fatal(runs, err)
 	}
 	want := carillon.Run{
-		ID: carillon.RunID{Job: 1, Due: 1000}, Namespace: "default", Queue: "default", Wake: 1000, Covers: 1000, Rev: 1, Version: 1, State: carillon.Waiting,
+		ID: carillon.RunID{Job: 1, Due: 1000}, Namespace: "default", Queue: "default", Wake: 1000, Covers: 1000, Rev: 1, Version: 1, State: carillon.StateWaiting,
 		Priority: 5,
 	}
 	if runs[0] != want {
@@ -65,7 +65,7 @@ func TestDeadLettersOfSeveralConnectionsComeLatestFirst(t *testing.T) {
 		commit(i, c)
 		run := c.Runs[0]
 		run.Rev = 1
-		commit(i, carillon.Change{Runs: []carillon.Run{run.End(carillon.Failed, "exit code 1", now)}})
+		commit(i, carillon.Change{Runs: []carillon.Run{run.End(carillon.StateFailed, "exit code 1", now)}})
 		// Dead letters of one millisecond come in the order of the connections' sequences. The server rounds
 		// to the nearest millisecond and this process rounds down, so the next letter waits for the second
 		// millisecond.

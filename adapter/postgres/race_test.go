@@ -111,7 +111,7 @@ func TestARunIsNotInsertedBesideARecordThatSaysItNeverWaited(t *testing.T) {
 	stores, ids := nodes(t, 2), carillon.NewIDs(1, carillon.Never)
 	for range 50 {
 		submit := submissions(t, ids, 1)[0]
-		record := submit.Runs[0].End(carillon.Skipped, "missed", now)
+		record := submit.Runs[0].End(carillon.StateSkipped, "missed", now)
 		lost := together(t, stores, func(i int) []carillon.Change {
 			if i == 0 {
 				return []carillon.Change{submit}
@@ -136,11 +136,11 @@ func TestAJobIsNotForgottenWhileARunIsAddedToIt(t *testing.T) {
 		commit(t, stores[0], submit)
 		run := submit.Runs[0]
 		run.Rev = 1
-		commit(t, stores[0], carillon.Change{Runs: []carillon.Run{run.End(carillon.Succeeded, "", now)}})
+		commit(t, stores[0], carillon.Change{Runs: []carillon.Run{run.End(carillon.StateSucceeded, "", now)}})
 		job := *submit.Job
 		job.Rev = 1
 		again := carillon.NewRun(&job, run.ID.Due+1)
-		again.Flags |= carillon.Extra
+		again.Flags |= carillon.FlagAdditional
 		var lost []int
 		var all sync.WaitGroup
 		all.Go(func() { lost = commit(t, stores[0], carillon.Change{Job: &job, Runs: []carillon.Run{again}}) })
@@ -159,7 +159,7 @@ func TestAJobIsNotForgottenWhileARunIsAddedToIt(t *testing.T) {
 		}
 		if len(lost) == 0 {
 			again.Rev = 1
-			commit(t, stores[0], carillon.Change{Runs: []carillon.Run{again.End(carillon.Canceled, "", now)}})
+			commit(t, stores[0], carillon.Change{Runs: []carillon.Run{again.End(carillon.StateCanceled, "", now)}})
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (r *rows) insertRun(run *carillon.Run, rev int64) {
 	r.int(int64(run.Version))
 	r.intOrNull(int64(run.Seq))
 	r.runCounts(run)
-	r.bool(run.Has(carillon.Extra))
+	r.bool(run.Has(carillon.FlagAdditional))
 	r.text(run.Namespace)
 	r.text(run.Queue)
 	r.textOrNull(run.Worker)
@@ -72,7 +72,7 @@ func (r *rows) runCounts(run *carillon.Run) {
 	r.intOrNull(int64(run.Crashes))
 	r.int(int64(run.State))
 	r.int(int64(run.Priority))
-	r.intOrNull(int64(run.Flags &^ carillon.Extra))
+	r.intOrNull(int64(run.Flags &^ carillon.FlagAdditional))
 }
 
 func (r *rows) updateRun(run *carillon.Run) {
@@ -108,7 +108,7 @@ func (r *row) unfinished() carillon.Run {
 		State: carillon.State(r.int()), Priority: int8(r.int()), Flags: carillon.Flags(r.int()),
 	}
 	if r.bool() {
-		run.Flags |= carillon.Extra
+		run.Flags |= carillon.FlagAdditional
 	}
 	run.Namespace, run.Queue, run.Worker, run.Reason = r.name(), r.name(), r.name(), r.text()
 	return run

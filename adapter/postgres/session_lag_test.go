@@ -29,7 +29,7 @@ func TestAReplicaKnowsHowFarItIsBehind(t *testing.T) {
 			}
 		}
 	}
-	coordinator, member := postgres.NewCoordinator(store), carillon.Member{ID: "a", Kind: carillon.KindNode}
+	coordinator, member := postgres.NewCoordinator(store), carillon.Member{ID: "a", Kind: carillon.MemberNode}
 	if err := coordinator.Join(t.Context(), []carillon.Member{member}); err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func TestCoordinator(t *testing.T) {
 func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
 	url := database(t)
 	coordinator, conn := postgres.NewCoordinator(open(t, url, postgres.Config{})), client(t, url)
-	late, gone := carillon.Member{ID: "late", Kind: carillon.KindWorker}, carillon.Member{ID: "gone", Kind: carillon.KindWorker}
+	late, gone := carillon.Member{ID: "late", Kind: carillon.MemberWorker}, carillon.Member{ID: "gone", Kind: carillon.MemberWorker}
 	if err := coordinator.Join(t.Context(), []carillon.Member{late, gone}); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func (v *view) unfinished(q *carillon.RunQuery, start carillon.RunPos) source {
 	return func(ctx context.Context, _ carillon.RunPos, limit int) (found []foundRun, err error) {
 		runs, err := m.next(ctx, limit)
 		for _, run := range runs {
-			found = append(found, foundRun{run, carillon.RunPos{Part: carillon.PartUnfinished, Due: run.ID.Due, Job: run.ID.Job}})
+			found = append(found, foundRun{run, carillon.RunPos{Part: carillon.RunPartUnfinished, Due: run.ID.Due, Job: run.ID.Job}})
 		}
 		return found, err
 	}
@@ -99,7 +99,7 @@ func (v *view) ended(ctx context.Context, part carillon.RunPart, dead bool, ask 
 	ask.row = func(r *row) error {
 		run, place := r.ended(dead)
 		pos := carillon.RunPos{Part: part, Place: place}
-		if part == carillon.PartJob {
+		if part == carillon.RunPartJob {
 			pos.Due = run.ID.Due
 		}
 		found = append(found, foundRun{run, pos})
@@ -134,7 +134,7 @@ func (v *view) jobUnfinished(q *carillon.RunQuery) source {
 		}}
 		ask.row = func(r *row) error {
 			run := r.unfinished()
-			found = append(found, foundRun{run, carillon.RunPos{Part: carillon.PartJob, Due: run.ID.Due, Place: carillon.Unended}})
+			found = append(found, foundRun{run, carillon.RunPos{Part: carillon.RunPartJob, Due: run.ID.Due, Place: carillon.Unended}})
 			return nil
 		}
 		return found, v.read(ctx, ask)

@@ -37,7 +37,7 @@ func fill(t *testing.T, store *Store, jobs int) (rare []carillon.JobID) {
 		job.Schedule.At, job.Timeout = now, 0
 		c := carillon.Submit(&job, now)
 		if i%2 == 0 {
-			c.Runs[0] = c.Runs[0].Claim("worker-"+job.Type, now).End(carillon.Succeeded, "", now)
+			c.Runs[0] = c.Runs[0].Claim("worker-"+job.Type, now).End(carillon.StateSucceeded, "", now)
 		}
 		changes = append(changes, c)
 	}

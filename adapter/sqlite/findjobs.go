@@ -82,8 +82,8 @@ func bindJobQuery(q *carillon.JobQuery, label carillon.Label) func(*sqlite.Stmt)
 		stmt.BindInt64(7, int64(q.CreatedTo))
 		stored := int64(0)
 		for _, state := range q.States {
-			if state == carillon.Finished { // stored as active
-				state = carillon.Active
+			if state == carillon.JobFinished { // stored as active
+				state = carillon.JobActive
 			}
 			stored |= 1 << state
 		}

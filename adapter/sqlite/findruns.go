@@ -45,12 +45,12 @@ func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 	hot := states == 0 || states&unfinishedStates != 0
 	past := states == 0 || states&^unfinishedStates != 0
 	switch start.Part {
-	case carillon.PartDead:
+	case carillon.RunPartDead:
 		if q.Job != 0 {
 			return []part{{start, []source{jobDead}}}
 		}
 		return []part{{start, []source{allDead}}}
-	case carillon.PartJob:
+	case carillon.RunPartJob:
 		ofJob := part{start: start}
 		if hot {
 			ofJob.sources = append(ofJob.sources, jobFirst, jobExtra)
@@ -59,11 +59,11 @@ func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 			ofJob.sources = append(ofJob.sources, jobHistory)
 		}
 		return []part{ofJob}
-	case carillon.PartUnfinished:
+	case carillon.RunPartUnfinished:
 		if hot {
 			parts = append(parts, part{start, []source{allUnfinished}})
 		}
-		start = carillon.RunPos{Part: carillon.PartEnded, Place: carillon.Unended}
+		start = carillon.RunPos{Part: carillon.RunPartEnded, Place: carillon.Unended}
 	}
 	if past {
 		parts = append(parts, part{start, endedSources(states)})
@@ -71,7 +71,7 @@ func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
 	return parts
 }
 
-const unfinishedStates = 1<<carillon.Waiting | 1<<carillon.Claimed | 1<<carillon.Running
+const unfinishedStates = 1<<carillon.StateWaiting | 1<<carillon.StateClaimed | 1<<carillon.StateRunning
 
 func stateBits(states []carillon.State) (bits int64) {
 	for _, state := range states {
@@ -82,12 +82,12 @@ func stateBits(states []carillon.State) (bits int64) {
 
 // endedSources reads the few runs that did not succeed by their own index if the query wants only those.
 func endedSources(states int64) []source {
-	if states == 0 || states&(1<<carillon.Succeeded) != 0 {
+	if states == 0 || states&(1<<carillon.StateSucceeded) != 0 {
 		return []source{allEnded}
 	}
 	var bad []source
 	for state, from := range map[carillon.State]source{
-		carillon.Failed: allFailed, carillon.Canceled: allCanceled, carillon.Skipped: allSkipped,
+		carillon.StateFailed: allFailed, carillon.StateCanceled: allCanceled, carillon.StateSkipped: allSkipped,
 	} {
 		if states&(1<<state) != 0 {
 			bad = append(bad, from)

@@ -39,7 +39,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	edited.Rev, edited.Version, edited.Labels = 1, 2, map[string]string{"team": "b"}
 	run.Rev = 1
 	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
-	ended := run.End(carillon.Failed, "", now)
+	ended := run.End(carillon.StateFailed, "", now)
 	commit(carillon.Change{Job: &edited, Runs: []carillon.Run{ended}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)}})
 	if n := count(t, store, "job_label"); n != 1 {
 		t.Errorf("%d labels after an edit", n)

@@ -53,8 +53,8 @@ func (w *writer) insert(run *carillon.Run) (bool, error) {
 	stmt.int(13, int64(run.Crashes))
 	stmt.int(14, int64(run.State))
 	stmt.int(15, int64(run.Priority))
-	stmt.int(16, int64(run.Flags&^carillon.Extra))
-	stmt.bool(17, run.Has(carillon.Extra))
+	stmt.int(16, int64(run.Flags&^carillon.FlagAdditional))
+	stmt.bool(17, run.Has(carillon.FlagAdditional))
 	stmt.text(18, run.Namespace)
 	stmt.text(19, run.Queue)
 	stmt.textOrNull(20, run.Worker)
@@ -77,7 +77,7 @@ func (w *writer) update(run *carillon.Run) (bool, error) {
 	stmt.int(11, int64(run.Crashes))
 	stmt.int(12, int64(run.State))
 	stmt.int(13, int64(run.Priority))
-	stmt.int(14, int64(run.Flags&^carillon.Extra))
+	stmt.int(14, int64(run.Flags&^carillon.FlagAdditional))
 	stmt.text(15, run.Queue)
 	stmt.textOrNull(16, run.Worker)
 	stmt.textOrNull(17, run.Reason)
@@ -103,7 +103,7 @@ func (w *writer) end(run *carillon.Run) (bool, error) {
 	if err := w.record(&w.insertHistory, run, run.Expires); err != nil {
 		return false, err
 	}
-	if run.State != carillon.Failed {
+	if run.State != carillon.StateFailed {
 		return true, nil
 	}
 	return true, w.record(&w.insertDead, run, run.DeadExpires)
@@ -126,7 +126,7 @@ func (r *reader) unfinished(stmt *sqlite.Stmt) carillon.Run {
 		Namespace: r.name(stmt, 18), Queue: r.name(stmt, 19), Worker: r.name(stmt, 20), Reason: stmt.ColumnText(21),
 	}
 	if stmt.ColumnBool(17) {
-		run.Flags |= carillon.Extra
+		run.Flags |= carillon.FlagAdditional
 	}
 	return run
 }

@@ -62,7 +62,7 @@ func kept(t *testing.T) []carillon.Change {
 	}
 	waiting := carillon.Submit(&carillon.Job{ID: 1, Namespace: "default", Definition: def}, now)
 	ended := carillon.Submit(&carillon.Job{ID: 2, Namespace: "default", Definition: def}, now)
-	ended.Runs[0] = ended.Runs[0].Claim("w", now).End(carillon.Failed, "because", now)
+	ended.Runs[0] = ended.Runs[0].Claim("w", now).End(carillon.StateFailed, "because", now)
 	ended.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c")}
 	ended.Guards = []carillon.Guard{{Namespace: "default", Key: "k", Value: []byte("v")}}
 	return []carillon.Change{waiting, ended}

@@ -111,7 +111,7 @@ func (s *runStream) next() (err error) {
 	if s.hot {
 		s.wanted = s.stmt.ColumnBool(runWanted)
 		due := carillon.Time(s.stmt.ColumnInt64(0))
-		if s.part == carillon.PartJob {
+		if s.part == carillon.RunPartJob {
 			s.pos = carillon.RunPos{Part: s.part, Due: due, Place: carillon.Unended}
 		} else {
 			s.pos = carillon.RunPos{Part: s.part, Due: due, Job: carillon.JobID(s.stmt.ColumnInt64(1))}
@@ -120,7 +120,7 @@ func (s *runStream) next() (err error) {
 	}
 	s.wanted = s.stmt.ColumnBool(endedWanted)
 	s.pos = carillon.RunPos{Part: s.part, Place: s.stmt.ColumnInt64(0)}
-	if s.part == carillon.PartJob {
+	if s.part == carillon.RunPartJob {
 		s.pos.Due = carillon.Time(s.stmt.ColumnInt64(3))
 	}
 	return nil

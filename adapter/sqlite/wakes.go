@@ -141,7 +141,7 @@ func (w *wakeStream) next() error {
 // passes says whether the stream passes over the row: a waiting run of a full lane, or any waiting run if the
 // query wants held runs.
 func (w *wakeStream) passes() bool {
-	if carillon.State(w.stmt.ColumnInt32(14)) != carillon.Waiting {
+	if carillon.State(w.stmt.ColumnInt32(14)) != carillon.StateWaiting {
 		return false
 	}
 	if w.held {

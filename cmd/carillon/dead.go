@@ -49,7 +49,7 @@ letter.`,
 		Example: `  carillon dead retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon dead retry report
   carillon dead retry --all`,
-		ValidArgsFunction: a.completeRuns(carillon.Failed),
+		ValidArgsFunction: a.completeRuns(carillon.StateFailed),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) == 1) || len(args) > 1 {
 				return usage("give the run or its job, or --all for all dead letters")

@@ -23,7 +23,7 @@ func (a *app) findJob(ctx context.Context, c *client.Client, given string) (cari
 		return 0, usage("%s is a run: want the id or name of a job", given)
 	}
 	const shown = 5
-	live := carillon.JobQuery{Name: given, States: []carillon.JobState{carillon.Active, carillon.Paused}, Limit: shown + 1}
+	live := carillon.JobQuery{Name: given, States: []carillon.JobState{carillon.JobActive, carillon.JobPaused}, Limit: shown + 1}
 	jobs, more, err := take(c.Jobs(ctx, live), shown)
 	switch {
 	case err != nil:
@@ -95,7 +95,7 @@ func latestRun(ctx context.Context, c *client.Client, id carillon.JobID) (carill
 		if run.Attempt > 0 {
 			return run.ID, nil
 		}
-		if run.State == carillon.Waiting {
+		if run.State == carillon.StateWaiting {
 			next = run.ID
 		}
 	}

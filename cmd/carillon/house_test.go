@@ -132,7 +132,7 @@ func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome
 		task.Print("stdout", string(task.Job.Payload))
 	case "fail":
 		task.Print("stderr", strings.Join(argv[1:], " "))
-		return carillon.Outcome{Kind: carillon.Retriable, Reason: "exit code 1"}
+		return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit code 1"}
 	case "sleep":
 		pause, _ := time.ParseDuration(argv[1])
 		select {
@@ -140,10 +140,10 @@ func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome
 		case <-ctx.Done():
 			// As with a process: the user who asked it to stop sees it stopping.
 			time.Sleep(time.Second)
-			return carillon.Outcome{Kind: carillon.Stopped, Reason: context.Cause(ctx).Error()}
+			return carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: context.Cause(ctx).Error()}
 		}
 	}
-	return carillon.Outcome{Kind: carillon.Success}
+	return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 }
 
 // carillon runs a command and adds it to the transcript with its output: standard error behind "!", the exit

@@ -100,7 +100,7 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime, waits string)
 // nextTimes are the next attempt of a run that has begun, if it waits for one, and the coming due times in
 // the job's own zone. If the job has neither, it is when its run is or was due.
 func (a *app) nextTimes(job *client.Detail, next []client.DueTime) (times []string) {
-	if run := job.LastRun; run != nil && run.State == carillon.Waiting && job.State == carillon.Active {
+	if run := job.LastRun; run != nil && run.State == carillon.StateWaiting && job.State == carillon.JobActive {
 		times = append(times, fmt.Sprintf("%s, attempt %d of %s", a.when(run.Wake), run.Attempt+1, run.ID))
 	}
 	for _, due := range next {
@@ -212,7 +212,7 @@ func retryText(r *carillon.Retry) string {
 		return "never"
 	}
 	text := fmt.Sprintf("up to %d attempts, %s apart", r.MaxAttempts, r.Delay)
-	if r.Backoff == carillon.Exponential {
+	if r.Backoff == carillon.BackoffExponential {
 		text = fmt.Sprintf("up to %d attempts, %s apart, then twice as long each time up to %s", r.MaxAttempts, r.Delay, r.MaxDelay)
 	}
 	if r.Jitter > 0 {

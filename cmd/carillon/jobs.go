@@ -127,9 +127,9 @@ func (a *app) lastRun(run *carillon.Run) string {
 // job that has not begun, which can have passed if the run is queued; or the next time of its schedule.
 func (a *app) nextDue(job *carillon.Job, last *carillon.Run) string {
 	switch {
-	case job.State != carillon.Active:
+	case job.State != carillon.JobActive:
 		return "-"
-	case last != nil && last.State == carillon.Waiting:
+	case last != nil && last.State == carillon.StateWaiting:
 		return a.ago(last.Wake)
 	case last == nil && !job.Schedule.Recurring():
 		return a.ago(job.Schedule.At)

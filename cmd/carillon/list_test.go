@@ -99,7 +99,7 @@ func TestAListGoesOnAtItsCursor(t *testing.T) {
 
 func TestATableFitsTheTerminalAndNothingIsCutElsewhere(t *testing.T) {
 	reason := strings.Repeat("a very long reason ", 20)
-	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: 1000}, State: carillon.Failed, Reason: reason}
+	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: 1000}, State: carillon.StateFailed, Reason: reason}
 	for _, c := range []struct {
 		terminal bool
 		format   string

@@ -132,11 +132,11 @@ func nextRun(ctx context.Context, c *client.Client, after carillon.RunID) (next 
 		return next, err
 	}
 	for _, run := range runs { // latest due first
-		if run.ID.Due > after.Due && (run.Attempt > 0 || run.State == carillon.Waiting) {
+		if run.ID.Due > after.Due && (run.Attempt > 0 || run.State == carillon.StateWaiting) {
 			next = run.ID
 		}
 	}
-	if next.IsZero() && (job.State == carillon.Finished || job.State == carillon.JobCanceled) {
+	if next.IsZero() && (job.State == carillon.JobFinished || job.State == carillon.JobCanceled) {
 		return next, errNoMoreRuns
 	}
 	return next, nil

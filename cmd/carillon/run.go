@@ -106,7 +106,7 @@ func (a *app) runDetail(detail *client.RunDetail) {
 	if run.Until != 0 {
 		t.fact("Up to", a.when(run.Until))
 	}
-	if run.State == carillon.Waiting && run.Wake > run.ID.Due {
+	if run.State == carillon.StateWaiting && run.Wake > run.ID.Due {
 		t.fact("Next attempt", a.when(run.Wake))
 	}
 	if run.Claimed != 0 {
@@ -180,7 +180,7 @@ the list. A run that waits for its next attempt is tried again now instead. Give
 		Example: `  carillon retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon retry report --wait`,
 		Args:              one("run, its id or its job"),
-		ValidArgsFunction: a.completeRuns(carillon.Failed, carillon.Canceled, carillon.Succeeded),
+		ValidArgsFunction: a.completeRuns(carillon.StateFailed, carillon.StateCanceled, carillon.StateSucceeded),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := a.findRun(ctx, c, args[0])
 			if err != nil {

@@ -216,7 +216,7 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 	a.err = out
 	now := carillon.TimeOf(a.now())
 	id := carillon.RunID{Job: 1, Due: now.Add(time.Hour)}
-	run := client.RunDetail{Run: carillon.Run{ID: id, State: carillon.Waiting, Wake: id.Due}, WaitsFor: &carillon.Wait{Kind: carillon.WaitTime, Until: id.Due}}
+	run := client.RunDetail{Run: carillon.Run{ID: id, State: carillon.StateWaiting, Wake: id.Due}, WaitsFor: &carillon.Wait{Kind: carillon.WaitTime, Until: id.Due}}
 	w := watcher{a: a}
 	w.tell(&run)
 	w.tell(&run)
@@ -224,15 +224,15 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 	w.tell(&run)
 	run.WaitsFor.Text = "all 3 slots are taken; it is the next of its queue"
 	w.tell(&run)
-	run.State, run.Attempt, run.WaitsFor = carillon.Claimed, 1, nil
+	run.State, run.Attempt, run.WaitsFor = carillon.StateClaimed, 1, nil
 	w.tell(&run)
-	run.State, run.Failures, run.Reason, run.Wake = carillon.Waiting, 1, "exit code 1", now.Add(5*time.Minute)
+	run.State, run.Failures, run.Reason, run.Wake = carillon.StateWaiting, 1, "exit code 1", now.Add(5*time.Minute)
 	run.WaitsFor = &carillon.Wait{Kind: carillon.WaitTime, Until: run.Wake}
 	w.tell(&run)
 	w.tell(&run)
-	run.State, run.Attempt, run.Losses, run.Reason, run.WaitsFor = carillon.Running, 3, 1, "", nil
+	run.State, run.Attempt, run.Losses, run.Reason, run.WaitsFor = carillon.StateRunning, 3, 1, "", nil
 	w.tell(&run)
-	run.State, run.WaitsFor = carillon.Waiting, &carillon.Wait{Kind: carillon.WaitResume, Text: "it waits until its job is resumed"}
+	run.State, run.WaitsFor = carillon.StateWaiting, &carillon.Wait{Kind: carillon.WaitResume, Text: "it waits until its job is resumed"}
 	w.tell(&run)
 	if diff := cmp.Diff(`carillon: waits for RUN, due 2026-03-26 13:00:00 UTC (in 1h)
 carillon: all 3 slots are taken; 2 due runs come before it

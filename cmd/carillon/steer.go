@@ -20,7 +20,7 @@ func (a *app) pauseCommand() *cobra.Command {
 		Example: `  carillon pause report
   carillon pause report job_0f8j2v5r3c000`,
 		Args:              some("job, its id or name"),
-		ValidArgsFunction: a.completeJobs(carillon.Active),
+		ValidArgsFunction: a.completeJobs(carillon.JobActive),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.each(args, func(name string) (any, string, error) { return a.steer(ctx, c, name, c.Pause, "paused") })
 		}),
@@ -35,7 +35,7 @@ func (a *app) resumeCommand() *cobra.Command {
 		Example: `  carillon resume report
   carillon resume job_0f8j2v5r3c000`,
 		Args:              some("job, its id or name"),
-		ValidArgsFunction: a.completeJobs(carillon.Paused),
+		ValidArgsFunction: a.completeJobs(carillon.JobPaused),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 			return a.each(args, func(name string) (any, string, error) { return a.steer(ctx, c, name, c.Resume, "resumed") })
 		}),
@@ -131,7 +131,7 @@ For a paused job it is what would be due if it were resumed now.`,
 		Example: `  carillon next report
   carillon next report -n 3 -o json`,
 		Args:              one("job, its id or name"),
-		ValidArgsFunction: a.completeJobs(carillon.Active, carillon.Paused),
+		ValidArgsFunction: a.completeJobs(carillon.JobActive, carillon.JobPaused),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := a.findJob(ctx, c, args[0])
 			if err != nil {

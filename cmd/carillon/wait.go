@@ -46,7 +46,7 @@ func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) err
 		return err
 	}
 	switch {
-	case run.State == carillon.Succeeded:
+	case run.State == carillon.StateSucceeded:
 		return nil
 	case !run.State.Ended(): // the log ended first: the run was handed back, or the server is stopping
 		return errors.New(verdict + ": the log has ended, the run has not")

@@ -114,7 +114,7 @@ func TestAWorkerPerformsRunsUntilItIsStopped(t *testing.T) {
 		t.Errorf("exit code %d", got)
 	}
 	found, err := n.Store().FindRuns(t.Context(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: jobs[0].ID})
-	if err != nil || len(found.Runs) != 1 || found.Runs[0].State != carillon.Succeeded {
+	if err != nil || len(found.Runs) != 1 || found.Runs[0].State != carillon.StateSucceeded {
 		t.Errorf("after the stop the runs are %+v, %v", found.Runs, err)
 	}
 	for _, want := range []string{n.URL(), "http://127.0.0.1:1", "under test", "calls=3, default", "slots   7", "Registered as worker_"} {

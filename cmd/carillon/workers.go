@@ -55,7 +55,7 @@ func (a *app) workerTable(members []client.Member) {
 }
 
 func queuesOf(m *client.Member) string {
-	if m.Kind != carillon.KindWorker {
+	if m.Kind != carillon.MemberWorker {
 		return "-"
 	}
 	return cmp.Or(strings.Join(m.Queues, ","), "all")
@@ -63,7 +63,7 @@ func queuesOf(m *client.Member) string {
 
 // slotsOf is used/total. A worker written by others can leave out its total.
 func slotsOf(m *client.Member) string {
-	if m.Kind != carillon.KindWorker {
+	if m.Kind != carillon.MemberWorker {
 		return "-"
 	}
 	used, total := "?", "?"

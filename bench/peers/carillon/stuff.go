@@ -70,7 +70,7 @@ func (s *system) runOne(ctx context.Context) (run carillon.Run, err error) {
 		return run, err
 	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		page, err := n.Store().FindRuns(ctx, carillon.RunQuery{Job: jobs[0].ID, States: []carillon.State{carillon.Succeeded}, Limit: 1})
+		page, err := n.Store().FindRuns(ctx, carillon.RunQuery{Job: jobs[0].ID, States: []carillon.State{carillon.StateSucceeded}, Limit: 1})
 		if err != nil {
 			return run, err
 		}
@@ -93,7 +93,7 @@ func (s *system) checkCopies(ctx context.Context, c copies) error {
 		if err != nil {
 			return err
 		}
-		if len(page.Runs) != 1 || page.Runs[0].State != carillon.Succeeded {
+		if len(page.Runs) != 1 || page.Runs[0].State != carillon.StateSucceeded {
 			return fmt.Errorf("copy %d of %d is not among the ended runs: %v", i, c.jobs, page.Runs)
 		}
 		if _, err := n.Store().Jobs(ctx, []carillon.JobVersion{{Job: id, Version: page.Runs[0].Version}}); err != nil {
