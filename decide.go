@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Due is a waiting run whose wake has come, with everything that a decision about it needs.
-type Due struct {
+// Candidate is a waiting run whose wake has come, with everything that a decision about it needs.
+type Candidate struct {
 	Job   *Job
 	Run   Run
 	Guard *Guard // of a guarded run
@@ -30,7 +30,7 @@ const (
 // policy if another run of its job is unfinished; otherwise the run starts. A claim of a run by the clock
 // plans its successor in the same change, so that a schedule can neither stop nor fork. A run on hold stays
 // as it is, whatever its wake.
-func (d Due) Decide(now Time) (Verdict, Change) {
+func (d Candidate) Decide(now Time) (Verdict, Change) {
 	if d.Run.Has(FlagOnHold) {
 		return VerdictHold, Change{}
 	}
@@ -76,7 +76,7 @@ func (d Due) Decide(now Time) (Verdict, Change) {
 // NeedsOthers says whether the decision must read the job's other runs, and after them the guard. The
 // decision stops the other runs (replace), or waits for runs that ran side by side with this one before an
 // edit.
-func (d *Due) NeedsOthers() bool {
+func (d *Candidate) NeedsOthers() bool {
 	if !d.Run.Has(FlagGuarded) {
 		return false
 	}
@@ -88,14 +88,14 @@ func (d *Due) NeedsOthers() bool {
 // crowded says that a run which has its turn must still wait: a worker holds another run that began before
 // the overlap policy forbade it. Only the holder of the turn can begin, so a run beside it that no worker
 // holds now stays so.
-func (d Due) crowded(t turns) bool {
+func (d Candidate) crowded(t turns) bool {
 	return slices.ContainsFunc(d.Others, func(r Run) bool { return r.State.Held() && slices.Contains(t.Beside, r.ID.Due) })
 }
 
 // policy is the overlap policy for this run. Runs that catch up with missed times, and runs that repeat
 // finished ones, wait for each other: a person who asked for all of them would otherwise get the first and a
 // list of skips.
-func (d Due) policy(now Time) Overlap {
+func (d Candidate) policy(now Time) Overlap {
 	if d.Run.RetryOf != 0 {
 		return OverlapQueueAll
 	}
@@ -106,7 +106,7 @@ func (d Due) policy(now Time) Overlap {
 }
 
 // missed applies the misfire policy to a run by the clock that was never claimed.
-func (d Due) missed(now Time) (first Time, missed bool) {
+func (d Candidate) missed(now Time) (first Time, missed bool) {
 	if d.Run.Attempt > 0 || !d.Run.ByClock() || d.Run.Has(FlagPlanned) || !d.Run.Has(FlagMisfirePolicy) {
 		return 0, false
 	}
@@ -116,7 +116,7 @@ func (d Due) missed(now Time) (first Time, missed bool) {
 
 // skipTo records the due times before first as missed and plans first. If first is 0, it plans the next due
 // time after now.
-func (d Due) skipTo(first, now Time) Change {
+func (d Candidate) skipTo(first, now Time) Change {
 	run := d.Run.End(StateSkipped, "missed: no worker could run it at its time", now)
 	run.About = d.Job.about()
 	next, until := first, first-1
@@ -136,7 +136,7 @@ func (d Due) skipTo(first, now Time) Change {
 	return d.leaveTurn(c)
 }
 
-func (d Due) start(now Time) (Verdict, Change) {
+func (d Candidate) start(now Time) (Verdict, Change) {
 	if d.Worker == "" {
 		return VerdictReady, Change{}
 	}
@@ -160,7 +160,7 @@ func (d Due) start(now Time) (Verdict, Change) {
 	return VerdictClaim, c
 }
 
-func (d Due) skip(reason string, now Time) Change {
+func (d Candidate) skip(reason string, now Time) Change {
 	run := d.Run.End(StateSkipped, reason, now).expire(d.Job)
 	run.About = d.Job.about()
 	c := Change{Runs: []Run{run}}
@@ -174,7 +174,7 @@ func (d Due) skip(reason string, now Time) Change {
 // wait sets a later wake, so that the run is decided again then. It neither changes nor compares the guard: a
 // thousand runs that wait in one line would make each other lose. If the turn became free meanwhile, the
 // claim that loses to this change is decided again.
-func (d Due) wait(now Time) Change {
+func (d Candidate) wait(now Time) Change {
 	run := d.Run
 	run.Wake = now.Add(repairCheck)
 	c := Change{Runs: []Run{run}}
@@ -184,7 +184,7 @@ func (d Due) wait(now Time) Change {
 	return c
 }
 
-func (d Due) queue(t turns, now Time) Change {
+func (d Candidate) queue(t turns, now Time) Change {
 	c := d.wait(now)
 	t.Queue = append(slices.Clone(t.Queue), d.Run.ID.Due)
 	c.Guards = []Guard{t.guard(*d.Guard)}
@@ -195,7 +195,7 @@ func (d Due) queue(t turns, now Time) Change {
 // until they are gone. A run that is in line but not among Others stays there: only a decision that has read
 // it can end it. A run that repeats another one goes on, or stays in line behind this one: a person asked for
 // it, and it would be lost.
-func (d Due) replace(t turns, now Time) Change {
+func (d Candidate) replace(t turns, now Time) Change {
 	t.Replaced += d.unbegun(t)
 	guard := t.guard(*d.Guard)
 	d.Guard = &guard // usedUp reads the new count from it
@@ -229,7 +229,7 @@ func (d Due) replace(t turns, now Time) Change {
 }
 
 // unbegun counts the runs by the clock that replace ends before they began.
-func (d Due) unbegun(t turns) (n int) {
+func (d Candidate) unbegun(t turns) (n int) {
 	for i := range d.Others {
 		if other := &d.Others[i]; other.ByClock() && other.State == StateWaiting && other.Attempt == 0 && t.has(other.ID.Due) {
 			n++
@@ -246,7 +246,7 @@ func (r Run) ended(job *Job, state State, reason string, now Time) Run {
 
 // plan returns the successor of run by the schedule and marks run as planned. It returns nil if run is not by
 // the clock, has a successor already, or is the last one.
-func (d Due) plan(run *Run, counts bool) *Run {
+func (d Candidate) plan(run *Run, counts bool) *Run {
 	if !run.ByClock() || run.Has(FlagPlanned) || !d.Job.Schedule.Recurring() {
 		return nil
 	}
@@ -260,13 +260,13 @@ func (d Due) plan(run *Run, counts bool) *Run {
 }
 
 // usedUp says that max_runs leaves no room for a next run by the clock.
-func (d Due) usedUp(next *Run) bool {
+func (d Candidate) usedUp(next *Run) bool {
 	limit := d.Job.Schedule.MaxRuns
 	return limit > 0 && int(next.Seq) >= limit && int(next.Seq)-turnsOf(d.Guard).Replaced >= limit
 }
 
 // successor is the run by the clock at due. counts says whether the run before it counts for max_runs.
-func (d Due) successor(due Time, counts bool) Run {
+func (d Candidate) successor(due Time, counts bool) Run {
 	next := NewRun(d.Job, due)
 	next.Covers, next.Seq = due, d.Run.Seq
 	if counts {
@@ -277,16 +277,16 @@ func (d Due) successor(due Time, counts bool) Run {
 
 // leaveTurn takes a guarded run out of its guard, and adds the guard to the change, so that the store
 // compares it.
-func (d Due) leaveTurn(c Change) Change {
+func (d Candidate) leaveTurn(c Change) Change {
 	if d.Run.Has(FlagGuarded) && d.Guard != nil {
 		c.Guards = []Guard{turnsOf(d.Guard).ended(&d.Run).guard(*d.Guard)}
 	}
 	return c
 }
 
-// Settle is the change for a finished attempt: the run as Finish left it and, if the run has ended, its guard
+// EndChange is the change for a finished attempt: the run as Finish left it and, if the run has ended, its guard
 // without it.
-func Settle(run Run, guard *Guard) Change {
+func EndChange(run Run, guard *Guard) Change {
 	c := Change{Runs: []Run{run}}
 	if run.State.Ended() && run.Has(FlagGuarded) && guard != nil {
 		c.Guards = []Guard{turnsOf(guard).ended(&run).guard(*guard)}

@@ -14,7 +14,7 @@ func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	run := planned(job, minute(1))
 	run.Seq = 3
-	verdict, c := carillon.Due{Job: job, Run: run, Guard: line(job, 0), Worker: worker}.Decide(minute(1) + 5)
+	verdict, c := carillon.Candidate{Job: job, Run: run, Guard: line(job, 0), Worker: worker}.Decide(minute(1) + 5)
 
 	claimed, next := run, planned(job, minute(2))
 	claimed.State, claimed.Worker, claimed.Claimed, claimed.Attempt = carillon.StateClaimed, worker, minute(1)+5, 1
@@ -29,7 +29,7 @@ func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
 
 func TestWithoutAWorkerADueRunIsOnlyPassedOn(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	verdict, c := carillon.Due{Job: job, Run: planned(job, minute(1))}.Decide(minute(1))
+	verdict, c := carillon.Candidate{Job: job, Run: planned(job, minute(1))}.Decide(minute(1))
 	if verdict != carillon.VerdictReady {
 		t.Errorf("verdict %d, want push", verdict)
 	}
@@ -67,8 +67,8 @@ func TestNothingBecomesOfARunOnHold(t *testing.T) {
 			run := of(job)
 			run.Flags |= carillon.FlagOnHold
 			for _, by := range []string{"", worker} {
-				due := carillon.Due{Job: job, Run: run, Guard: line(job, 0), Worker: by}
-				verdict, c := due.Decide(minute(90))
+				candidate := carillon.Candidate{Job: job, Run: run, Guard: line(job, 0), Worker: by}
+				verdict, c := candidate.Decide(minute(90))
 				if verdict != carillon.VerdictHold || len(c.Runs)+len(c.Guards) > 0 || c.Job != nil {
 					t.Errorf("%s, %s, worker %q: verdict %d, %+v", overlap, name, by, verdict, c)
 				}
@@ -94,7 +94,7 @@ func TestWhatEveryPolicySaysToEveryTurn(t *testing.T) {
 		for i, guard := range guards {
 			t.Run(string(policy)+" "+guard.name, func(t *testing.T) {
 				job := newJob(t, minutely(policy))
-				d := carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: lineOf(job, guard.holder, guard.queue), Worker: worker}
+				d := carillon.Candidate{Job: job, Run: planned(job, minute(5)), Guard: lineOf(job, guard.holder, guard.queue), Worker: worker}
 				d.Others = othersIn(job, guard.holder, guard.queue)
 				verdict, c := d.Decide(minute(5))
 				if verdict != verdicts[i] {
@@ -132,7 +132,7 @@ func othersIn(job *carillon.Job, holder int, queue []int) (others []carillon.Run
 }
 
 // checkDecision checks what holds for every decision about a run by the clock that has no successor yet.
-func checkDecision(t *testing.T, d carillon.Due, verdict carillon.Verdict, c carillon.Change) {
+func checkDecision(t *testing.T, d carillon.Candidate, verdict carillon.Verdict, c carillon.Change) {
 	t.Helper()
 	run, next := c.Runs[0], c.Runs[1]
 	states := map[carillon.Verdict]carillon.State{
@@ -192,7 +192,7 @@ func TestASkipSaysWhatWasInTheWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, minutely(c.overlap))
-			_, change := carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: c.guard(job)}.Decide(minute(5))
+			_, change := carillon.Candidate{Job: job, Run: planned(job, minute(5)), Guard: c.guard(job)}.Decide(minute(5))
 			run := change.Runs[0]
 			if want := "overlap: " + runID(job, minute(4)) + c.want; run.Reason != want {
 				t.Errorf("reason %q, want %q", run.Reason, want)
@@ -210,11 +210,11 @@ func TestAQueueIsBounded(t *testing.T) {
 	for n := range 1000 {
 		queue = append(queue, minute(-2000+n))
 	}
-	verdict, c := carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue...)}.Decide(minute(5))
+	verdict, c := carillon.Candidate{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue...)}.Decide(minute(5))
 	if verdict != carillon.VerdictEnd || c.Runs[0].Reason != "overlap: 1000 runs wait already" {
 		t.Errorf("verdict %d, reason %q", verdict, c.Runs[0].Reason)
 	}
-	verdict, _ = carillon.Due{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue[1:]...)}.Decide(minute(5))
+	verdict, _ = carillon.Candidate{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue[1:]...)}.Decide(minute(5))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("with room for one: verdict %d", verdict)
 	}
@@ -258,7 +258,7 @@ func TestReplaceStopsWhoRunsAndEndsWhoWaits(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verdict, change := carillon.Due{Job: job, Run: run, Guard: c.guard, Others: c.others}.Decide(minute(5))
+			verdict, change := carillon.Candidate{Job: job, Run: run, Guard: c.guard, Others: c.others}.Decide(minute(5))
 			if verdict != carillon.VerdictWait {
 				t.Errorf("verdict %d", verdict)
 			}
@@ -299,7 +299,7 @@ func TestAScheduleEndsWithItsLastRun(t *testing.T) {
 			job := newJob(t, func(d *carillon.Definition) { minutely(carillon.OverlapSkip)(d); c.edit(d) })
 			run := planned(job, minute(5))
 			run.Seq = c.seq
-			_, change := carillon.Due{Job: job, Run: run, Guard: line(job, c.guard), Worker: worker}.Decide(minute(5))
+			_, change := carillon.Candidate{Job: job, Run: run, Guard: line(job, c.guard), Worker: worker}.Decide(minute(5))
 			if c.want == nil {
 				c.want = []string{
 					"5m r5 v1 skipped guarded planned seq 2: overlap: " + runID(job, minute(4)) + " is not finished",
@@ -317,7 +317,7 @@ func TestARunThatIsReplacedBeforeItBeganDoesNotCountForMaxRuns(t *testing.T) {
 	others, run := []carillon.Run{holder}, planned(job, minute(2))
 	run.Seq = 1
 	for n := 3; n < 10; n++ { // each replaces the run before it, which has not begun
-		verdict, c := carillon.Due{Job: job, Run: run, Guard: &guard, Others: others}.Decide(run.ID.Due)
+		verdict, c := carillon.Candidate{Job: job, Run: run, Guard: &guard, Others: others}.Decide(run.ID.Due)
 		if verdict != carillon.VerdictWait || len(c.Runs) < 2 || c.Runs[1].Covers != minute(n) {
 			t.Fatalf("%s, the second of three to begin: verdict %d, %v", since(run.Covers), verdict, tell(c))
 		}

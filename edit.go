@@ -10,7 +10,7 @@ import (
 // Edit gives the job a new definition, which the caller has admitted, and moves to it every run that has not
 // begun. A run that has begun, and its retries, keep the old definition. A changed schedule replaces the
 // planned run, unless its due time stays the same.
-func (w Whole) Edit(def Definition, now Time) (Change, error) {
+func (w JobSnapshot) Edit(def Definition, now Time) (Change, error) {
 	if w.Job.State == JobCanceled {
 		return Change{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
 	}
@@ -48,7 +48,7 @@ func otherKind(s *Schedule) *FieldError {
 
 // edit collects the changes to a job and its runs.
 type edit struct {
-	was     Whole
+	was     JobSnapshot
 	job     Job
 	turns   turns
 	now     Time

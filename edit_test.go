@@ -8,7 +8,7 @@ import (
 )
 
 // change is an edit of the job's definition, admitted at now.
-func change(t *testing.T, w carillon.Whole, now carillon.Time, edit func(*carillon.Definition)) carillon.Change {
+func change(t *testing.T, w carillon.JobSnapshot, now carillon.Time, edit func(*carillon.Definition)) carillon.Change {
 	t.Helper()
 	def := w.Job.Definition
 	edit(&def)
@@ -230,7 +230,7 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	guard := line(job, minute(1))
 	guard.Value = []byte(`{"holder":"2027-01-15T08:01:00.000Z","beside":["2027-01-15T08:02:00.000Z"]}`)
 	decide := func(run carillon.Run, others ...carillon.Run) (carillon.Verdict, carillon.Change) {
-		d := carillon.Due{Job: allowed, Run: run, Guard: guard, Others: others, Worker: worker}
+		d := carillon.Candidate{Job: allowed, Run: run, Guard: guard, Others: others, Worker: worker}
 		if !d.NeedsOthers() {
 			t.Errorf("%s is decided without a look at the others", since(run.ID.Due))
 		}
@@ -248,16 +248,16 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	if verdict, c := decide(other, first, other); verdict != carillon.VerdictWait {
 		t.Errorf("not its turn: verdict %d, %v", verdict, tell(c))
 	}
-	c := carillon.Settle(first.Claim(worker, minute(7)).End(carillon.StateSucceeded, "", minute(7)), guard)
+	c := carillon.EndChange(first.Claim(worker, minute(7)).End(carillon.StateSucceeded, "", minute(7)), guard)
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #2", "turn r9 of 2m")
 	// A run that is due meanwhile is skipped, or stops both.
-	_, c = carillon.Due{Job: job, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
+	_, c = carillon.Candidate{Job: job, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
 	if c.Runs[0].State != carillon.StateSkipped {
 		t.Errorf("%v", tell(c))
 	}
 	replace := newJob(t, minutely(carillon.OverlapReplace))
 	by := ": replaced by " + runID(job, minute(6))
-	_, c = carillon.Due{Job: replace, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
+	_, c = carillon.Candidate{Job: replace, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
 	expectChange(t, c, "6m r5 v1 waiting guarded planned wakes 6m30s", "7m r0 v1 waiting guarded seq 1",
 		"1m r5 v1 canceled guarded planned #1"+by, "2m r5 v1 claimed guarded planned stop #1"+by, "turn r9 of 2m then 6m")
 }
@@ -275,7 +275,7 @@ func TestAOneOffWithTwoRunsComesUnderTheGuardWhenOverlapIsForbidden(t *testing.T
 func TestAnEditedMisfirePolicyReachesThePlannedRun(t *testing.T) {
 	job := newJob(t, once(minute(9)))
 	c := change(t, whole(job, nil, planned(job, minute(9))), minute(4), func(d *carillon.Definition) { d.Misfire.Policy = carillon.MisfireSkip })
-	if verdict, _ := (carillon.Due{Job: c.Job, Run: c.Runs[0], Worker: worker}).Decide(minute(20)); verdict != carillon.VerdictEnd {
+	if verdict, _ := (carillon.Candidate{Job: c.Job, Run: c.Runs[0], Worker: worker}).Decide(minute(20)); verdict != carillon.VerdictEnd {
 		t.Errorf("verdict %d: it is eleven minutes late, and the policy is skip", verdict)
 	}
 }

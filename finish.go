@@ -38,9 +38,9 @@ func (r Run) Claim(worker string, now Time) Run {
 	return r
 }
 
-// Plain says that a due run needs no decision: it has no guard, and the misfire policy does not apply to it
+// NeedsNoDecision says that a due run needs no decision: it has no guard, and the misfire policy does not apply to it
 // or the run is not late enough for it.
-func (r *Run) Plain(now Time) bool {
+func (r *Run) NeedsNoDecision(now Time) bool {
 	return !r.Has(FlagGuarded) && (!r.Has(FlagMisfirePolicy) || r.Attempt > 0 || !r.ByClock() || now.Sub(r.Covers) < MinEvery)
 }
 

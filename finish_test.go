@@ -187,18 +187,18 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueueAll))
 	run := claimed(planned(job, minute(1)))
 	guard := line(job, minute(1), minute(2), minute(3))
-	c := carillon.Settle(run.End(carillon.StateSucceeded, "", minute(4)), guard)
+	c := carillon.EndChange(run.End(carillon.StateSucceeded, "", minute(4)), guard)
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #1", "turn r9 then 2m then 3m")
-	if heir := c.Guards[0].Heir(job.ID); heir != (carillon.RunID{Job: job.ID, Due: minute(2)}) {
+	if heir := c.Guards[0].NextInLine(job.ID); heir != (carillon.RunID{Job: job.ID, Due: minute(2)}) {
 		t.Errorf("the heir is %s", heir)
 	}
 	// A retry keeps the turn, and a run that is not guarded has none.
-	expectChange(t, carillon.Settle(retrying(run, minute(4)), guard), "1m r5 v1 waiting guarded planned #2 wakes 4m")
+	expectChange(t, carillon.EndChange(retrying(run, minute(4)), guard), "1m r5 v1 waiting guarded planned #2 wakes 4m")
 	free := run
 	free.Flags &^= carillon.FlagGuarded
-	expectChange(t, carillon.Settle(free.End(carillon.StateFailed, "x", minute(4)), nil), "1m r5 v1 failed planned #1: x")
-	if guard.Holder(job.ID).Due != minute(1) || !guard.Heir(job.ID).IsZero() {
-		t.Errorf("holder %s, heir %s", guard.Holder(job.ID), guard.Heir(job.ID))
+	expectChange(t, carillon.EndChange(free.End(carillon.StateFailed, "x", minute(4)), nil), "1m r5 v1 failed planned #1: x")
+	if guard.Holder(job.ID).Due != minute(1) || !guard.NextInLine(job.ID).IsZero() {
+		t.Errorf("holder %s, heir %s", guard.Holder(job.ID), guard.NextInLine(job.ID))
 	}
 }
 
@@ -210,14 +210,14 @@ func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second := claimed(planned(job, minute(1))), planned(job, minute(2))
-			due := carillon.Due{Job: job, Run: second, Guard: line(job, minute(1)), Others: []carillon.Run{first}}
-			_, behind := due.Decide(minute(2))
+			candidate := carillon.Candidate{Job: job, Run: second, Guard: line(job, minute(1)), Others: []carillon.Run{first}}
+			_, behind := candidate.Decide(minute(2))
 			waits := behind.Runs[0]
 			if waits.State != carillon.StateWaiting || waits.Wake <= minute(2) {
 				t.Fatalf("%s, wake %s", waits.State, waits.Wake)
 			}
-			free := carillon.Settle(first.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2)+1, 0), &behind.Guards[0]).Guards[0]
-			verdict, c := carillon.Due{Job: job, Run: waits, Guard: &free, Worker: worker}.Decide(minute(2) + 2)
+			free := carillon.EndChange(first.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2)+1, 0), &behind.Guards[0]).Guards[0]
+			verdict, c := carillon.Candidate{Job: job, Run: waits, Guard: &free, Worker: worker}.Decide(minute(2) + 2)
 			if got := c.Runs[0]; verdict != carillon.VerdictClaim || got.State != carillon.StateClaimed || got.Wake != minute(2)+2 {
 				t.Errorf("%s, wake %s after a claim at %s", got.State, got.Wake, minute(2)+2)
 			}
@@ -235,7 +235,7 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 	last := int64(0)
 	claim := func(run carillon.Run, now carillon.Time) carillon.Run {
 		t.Helper()
-		verdict, c := carillon.Due{Job: job, Run: run, Guard: &guard, Worker: worker}.Decide(now)
+		verdict, c := carillon.Candidate{Job: job, Run: run, Guard: &guard, Worker: worker}.Decide(now)
 		if verdict != carillon.VerdictClaim {
 			t.Fatalf("verdict %d", verdict)
 		}
@@ -266,7 +266,7 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 			guard = c.Guards[0]
 			continue
 		}
-		if c := carillon.Settle(run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0), &guard); len(c.Guards) > 0 {
+		if c := carillon.EndChange(run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0), &guard); len(c.Guards) > 0 {
 			guard = c.Guards[0]
 		}
 	}

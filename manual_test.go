@@ -10,27 +10,27 @@ import (
 
 func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 	for name, c := range map[string]struct {
-		w    func(*carillon.Job) carillon.Whole
+		w    func(*carillon.Job) carillon.JobSnapshot
 		edit func(*carillon.Definition)
 		want []string
 	}{
 		"beside the planned one, under the same guard": {
-			func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(1)), planned(j, minute(3))) },
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(1)), planned(j, minute(3))) },
 			minutely(carillon.OverlapQueue),
 			[]string{"job v1 active", "2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r9 of 1m then 2m0.005s"},
 		},
 		"overlap is allowed": {
-			func(j *carillon.Job) carillon.Whole { return whole(j, nil, planned(j, minute(3))) },
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, nil, planned(j, minute(3))) },
 			minutely(carillon.OverlapAllow),
 			[]string{"job v1 active", "2m0.005s r0 v1 waiting", "turn r0"},
 		},
 		"the first run of a one-off waits: both get a guard": {
-			func(j *carillon.Job) carillon.Whole { return whole(j, nil, planned(j, minute(9))) },
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, nil, planned(j, minute(9))) },
 			once(minute(9)),
 			[]string{"job v1 active", "9m r5 v1 waiting guarded", "2m0.005s r0 v1 waiting guarded", "turn r0 then 2m0.005s"},
 		},
 		"the first run of a one-off is claimed: it has the turn": {
-			func(j *carillon.Job) carillon.Whole {
+			func(j *carillon.Job) carillon.JobSnapshot {
 				return whole(j, nil, planned(j, minute(1)).Claim(worker, minute(1)))
 			},
 			queued(once(minute(1))),
@@ -39,7 +39,7 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 			},
 		},
 		"the first run of a one-off waits for a retry: it has the turn": {
-			func(j *carillon.Job) carillon.Whole {
+			func(j *carillon.Job) carillon.JobSnapshot {
 				run := planned(j, minute(1)).Claim(worker, minute(1))
 				return whole(j, nil, run.Finish(&carillon.Job{Definition: j.Definition}, carillon.Outcome{Kind: carillon.OutcomeLost}, minute(1), 0))
 			},
@@ -49,7 +49,7 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 			},
 		},
 		"the first run of a one-off has ended": {
-			func(j *carillon.Job) carillon.Whole { return whole(j, nil) },
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, nil) },
 			once(minute(1)),
 			[]string{"job v1 active", "2m0.005s r0 v1 waiting guarded", "turn r0 then 2m0.005s"},
 		},
@@ -172,12 +172,12 @@ func TestARepetitionNeitherPlansNorCountsNorIsMissed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verdict, c := carillon.Due{Job: job, Run: run, Worker: worker}.Decide(minute(90))
+	verdict, c := carillon.Candidate{Job: job, Run: run, Worker: worker}.Decide(minute(90))
 	if verdict != carillon.VerdictClaim {
 		t.Errorf("verdict %d", verdict)
 	}
 	expectChange(t, c, "50m0.007s r0 v1 claimed #1 covers 1m retries 1m")
-	if !run.Plain(minute(90)) {
+	if !run.NeedsNoDecision(minute(90)) {
 		t.Errorf("it needs no decision")
 	}
 }
@@ -227,7 +227,7 @@ func TestWhilePausedNewRunsAreOnHold(t *testing.T) {
 	}
 	expectChange(t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold covers 1m wakes never retries 1m", "turn r0", "no dead letter 1m")
 
-	resumed, err := carillon.Whole{Job: *c.Job, Runs: []carillon.Run{run}}.Resume(minute(2).Add(time.Hour))
+	resumed, err := carillon.JobSnapshot{Job: *c.Job, Runs: []carillon.Run{run}}.Resume(minute(2).Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,10 +239,10 @@ func TestARunWhoseTurnHasComeWaitsForAWorker(t *testing.T) {
 	run := planned(job, minute(2))
 	run.Flags |= carillon.FlagPlanned
 	run.Wake = minute(3) // the wake of a run in line
-	if w := run.WaitsFor(carillon.Around{Guard: line(job, 0, minute(2))}, minute(2)+1); w.Kind != carillon.WaitWorker {
+	if w := run.WaitsFor(carillon.Surroundings{Guard: line(job, 0, minute(2))}, minute(2)+1); w.Kind != carillon.WaitWorker {
 		t.Errorf("%+v", w)
 	}
-	if w := run.WaitsFor(carillon.Around{Guard: line(job, minute(1), minute(2))}, minute(2)+1); w.Kind != carillon.WaitTurn {
+	if w := run.WaitsFor(carillon.Surroundings{Guard: line(job, minute(1), minute(2))}, minute(2)+1); w.Kind != carillon.WaitTurn {
 		t.Errorf("while another has the turn: %+v", w)
 	}
 }

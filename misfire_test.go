@@ -68,7 +68,7 @@ func TestWhatBecomesOfMissedTimes(t *testing.T) {
 			job := newJob(t, c.edit)
 			run := planned(job, hour(1))
 			run.Seq = 2
-			verdict, change := carillon.Due{Job: job, Run: run, Worker: worker}.Decide(hour(5).Add(c.late))
+			verdict, change := carillon.Candidate{Job: job, Run: run, Worker: worker}.Decide(hour(5).Add(c.late))
 			if verdict != carillon.VerdictEnd {
 				t.Errorf("verdict %d", verdict)
 			}
@@ -79,7 +79,7 @@ func TestWhatBecomesOfMissedTimes(t *testing.T) {
 
 func TestTwoTimesMissedInARowAreNoRange(t *testing.T) {
 	job := newJob(t, hourly(carillon.MisfireOnce))
-	_, c := carillon.Due{Job: job, Run: planned(job, hour(1))}.Decide(hour(2))
+	_, c := carillon.Candidate{Job: job, Run: planned(job, hour(1))}.Decide(hour(2))
 	expectChange(t, c, "1h r5 v1 skipped: missed: "+runID(job, hour(2))+" runs in its place", "2h r0 v1 waiting")
 }
 
@@ -87,7 +87,7 @@ func TestALateRunIsNotMissedBeforeItsSuccessorIsDue(t *testing.T) {
 	for _, policy := range []carillon.MisfirePolicy{carillon.MisfireOnce, carillon.MisfireSkip, carillon.MisfireAll} {
 		for _, late := range []time.Duration{0, time.Second, time.Minute} {
 			job := newJob(t, hourly(policy))
-			verdict, c := carillon.Due{Job: job, Run: planned(job, hour(1)), Worker: worker}.Decide(hour(1).Add(late))
+			verdict, c := carillon.Candidate{Job: job, Run: planned(job, hour(1)), Worker: worker}.Decide(hour(1).Add(late))
 			if verdict != carillon.VerdictClaim || c.Runs[1].ID.Due != hour(2) {
 				t.Errorf("%s, %s late: verdict %d, %v", policy, late, verdict, tell(c))
 			}
@@ -111,7 +111,7 @@ func TestAMissedOneOff(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			job := newJob(t, func(d *carillon.Definition) { d.Schedule.At, d.Misfire.Policy = hour(1), c.policy })
 			now := hour(1).Add(c.late)
-			verdict, change := carillon.Due{Job: job, Run: planned(job, hour(1)), Worker: worker}.Decide(now)
+			verdict, change := carillon.Candidate{Job: job, Run: planned(job, hour(1)), Worker: worker}.Decide(now)
 			if c.runs {
 				expectChange(t, change, "1h r5 v1 claimed #1")
 				return
@@ -138,7 +138,7 @@ func TestOnlyARunByTheClockThatNeverBeganCanBeMissed(t *testing.T) {
 		"one that waited for its turn": queued,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if verdict, c := (carillon.Due{Job: job, Run: run, Worker: worker}).Decide(hour(9)); verdict != carillon.VerdictClaim {
+			if verdict, c := (carillon.Candidate{Job: job, Run: run, Worker: worker}).Decide(hour(9)); verdict != carillon.VerdictClaim {
 				t.Errorf("verdict %d: %v", verdict, tell(c))
 			}
 		})
@@ -147,20 +147,20 @@ func TestOnlyARunByTheClockThatNeverBeganCanBeMissed(t *testing.T) {
 
 func TestAMissedRunLeavesTheTurnAlone(t *testing.T) {
 	job := newJob(t, hourly(carillon.MisfireOnce, func(d *carillon.Definition) { d.Overlap = carillon.OverlapQueueAll }))
-	_, c := carillon.Due{Job: job, Run: planned(job, hour(1)), Guard: line(job, hour(-1), hour(0)), Worker: worker}.Decide(hour(2))
+	_, c := carillon.Candidate{Job: job, Run: planned(job, hour(1)), Guard: line(job, hour(-1), hour(0)), Worker: worker}.Decide(hour(2))
 	expectChange(t, c, "1h r5 v1 skipped guarded: missed: "+runID(job, hour(2))+" runs in its place", "2h r0 v1 waiting guarded", "turn r9 of -1h then 0s")
 }
 
 func TestRunsThatCatchUpWaitForEachOther(t *testing.T) {
 	job := newJob(t, hourly(carillon.MisfireAll, func(d *carillon.Definition) { d.Overlap = carillon.OverlapSkip }))
 	now := hour(5).Add(50 * time.Minute)
-	verdict, c := carillon.Due{Job: job, Run: planned(job, hour(4)), Guard: line(job, hour(3))}.Decide(now)
+	verdict, c := carillon.Candidate{Job: job, Run: planned(job, hour(4)), Guard: line(job, hour(3))}.Decide(now)
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
 	}
 	expectChange(t, c, "4h r5 v1 waiting guarded planned wakes 5h50m30s", "5h r0 v1 waiting guarded seq 1", "turn r9 of 3h then 4h")
 	// A run that is due now while another one is running does not catch up.
-	verdict, _ = carillon.Due{Job: job, Run: planned(job, hour(6)), Guard: line(job, hour(3))}.Decide(hour(6) + 1)
+	verdict, _ = carillon.Candidate{Job: job, Run: planned(job, hour(6)), Guard: line(job, hour(3))}.Decide(hour(6) + 1)
 	if verdict != carillon.VerdictEnd {
 		t.Errorf("a run on time: verdict %d", verdict)
 	}
@@ -173,7 +173,7 @@ func TestADecadeOfDowntimeIsJumpedOver(t *testing.T) {
 			run := planned(job, job.Schedule.Next(epoch))
 			run.Flags &^= carillon.FlagGuarded
 			begin := time.Now() // stepping through 300 million due times takes minutes, on any machine
-			_, c := carillon.Due{Job: job, Run: run}.Decide(epoch.Add(10 * 365 * 24 * time.Hour))
+			_, c := carillon.Candidate{Job: job, Run: run}.Decide(epoch.Add(10 * 365 * 24 * time.Hour))
 			if spent := time.Since(begin); len(c.Runs) != 2 || c.Runs[0].Until == 0 || spent > 20*time.Second {
 				t.Errorf("%s: %v after %s", policy, tell(c), spent)
 			}

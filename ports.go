@@ -193,10 +193,10 @@ type Holding struct {
 
 // Intake is where applications leave jobs inside their own database transactions.
 type Intake interface {
-	// Left returns submissions that wait to be admitted, for jobs of the shards (nil: all), oldest first.
-	Left(ctx context.Context, shards []int, limit int) ([]Submission, error)
-	// Settle removes the admitted submissions, and keeps the refused ones with the reason.
-	Settle(ctx context.Context, admitted []JobID, refused []Refusal) error
+	// Pending returns submissions that wait to be admitted, for jobs of the shards (nil: all), oldest first.
+	Pending(ctx context.Context, shards []int, limit int) ([]Submission, error)
+	// Acknowledge removes the admitted submissions, and keeps the refused ones with the reason.
+	Acknowledge(ctx context.Context, admitted []JobID, refused []Refusal) error
 	// Refused returns refusals of a namespace, latest first, with ids before the given one (0: from the
 	// latest on).
 	Refused(ctx context.Context, namespace string, before JobID, limit int) ([]Refusal, error)

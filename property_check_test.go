@@ -222,7 +222,7 @@ func (l *life) check() {
 
 // checkGuard: a run that has the turn or waits for it is unfinished; a run that has begun has the turn or
 // waits for it; and once a guard is needed, no run is outside of it.
-func (l *life) checkGuard(w carillon.Whole) {
+func (l *life) checkGuard(w carillon.JobSnapshot) {
 	unfinished := map[carillon.Time]carillon.Run{}
 	for _, run := range w.Runs {
 		unfinished[run.ID.Due] = run
@@ -255,7 +255,7 @@ func (l *life) checkGuard(w carillon.Whole) {
 }
 
 // checkWakes: every unfinished run has a wake at which a loop looks at it, except runs on hold.
-func (l *life) checkWakes(w carillon.Whole) {
+func (l *life) checkWakes(w carillon.JobSnapshot) {
 	for _, run := range w.Runs {
 		hold := run.Has(carillon.FlagOnHold)
 		if run.State == carillon.StateWaiting && (hold != (w.Job.State == carillon.JobPaused) || run.Wake == carillon.Never && !hold) {
@@ -272,7 +272,7 @@ func (l *life) checkWakes(w carillon.Whole) {
 }
 
 // checkTimes walks over the due times of an era: each is in exactly one record, and the next one is planned.
-func (l *life) checkTimes(e *era, present bool, w carillon.Whole) {
+func (l *life) checkTimes(e *era, present bool, w carillon.JobSnapshot) {
 	slices.SortFunc(e.records, func(a, b carillon.Run) int { return cmp.Compare(a.Covers, b.Covers) })
 	var open []carillon.Run
 	for _, run := range w.Runs {

@@ -182,11 +182,11 @@ func (l *life) look() {
 }
 
 func (l *life) decide(run carillon.Run, worker string) bool {
-	dues, err := l.door.Dues(context.Background(), []carillon.Run{run}, worker)
-	if err != nil || len(dues) != 1 {
-		l.t.Fatalf("%d dues, %v", len(dues), err)
+	candidates, err := l.door.Candidates(context.Background(), []carillon.Run{run}, worker)
+	if err != nil || len(candidates) != 1 {
+		l.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
-	verdict, change := dues[0].Decide(l.now)
+	verdict, change := candidates[0].Decide(l.now)
 	if verdict == carillon.VerdictReady {
 		return false
 	}
@@ -240,7 +240,7 @@ func (l *life) finish() {
 func (l *life) end(h held, o carillon.Outcome) {
 	what := fmt.Sprintf("outcome %d of %s", o.Kind, l.name(h.run.ID))
 	if !h.run.Has(carillon.FlagGuarded) || h.guard != nil {
-		if l.commit(what, carillon.Settle(h.run.Finish(l.definition(h.run.Version), o, l.now, l.rand.Float64()), h.guard)) {
+		if l.commit(what, carillon.EndChange(h.run.Finish(l.definition(h.run.Version), o, l.now, l.rand.Float64()), h.guard)) {
 			return
 		}
 	}
@@ -249,12 +249,12 @@ func (l *life) end(h held, o carillon.Outcome) {
 		l.t.Errorf("%s: the attempt is no longer there: %v, %v", what, runs, err)
 		return
 	}
-	dues, err := l.door.Dues(context.Background(), runs, "")
-	if err != nil || len(dues) != 1 {
-		l.t.Fatalf("%d dues, %v", len(dues), err)
+	candidates, err := l.door.Candidates(context.Background(), runs, "")
+	if err != nil || len(candidates) != 1 {
+		l.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
-	run := runs[0].Finish(dues[0].Job, o, l.now, l.rand.Float64())
-	if !l.commit(what+" again", carillon.Settle(run, dues[0].Guard)) {
+	run := runs[0].Finish(candidates[0].Job, o, l.now, l.rand.Float64())
+	if !l.commit(what+" again", carillon.EndChange(run, candidates[0].Guard)) {
 		l.t.Errorf("%s: lost on fresh news", what)
 	}
 }
@@ -304,7 +304,7 @@ func (l *life) steer() {
 	}
 }
 
-func (l *life) edit(w carillon.Whole) (string, carillon.Change, error) {
+func (l *life) edit(w carillon.JobSnapshot) (string, carillon.Change, error) {
 	def := w.Job.Definition
 	l.shuffle(&def)
 	if l.rand.IntN(2) == 0 {
@@ -317,8 +317,8 @@ func (l *life) edit(w carillon.Whole) (string, carillon.Change, error) {
 	return fmt.Sprintf("edit to %s %+v", def.Overlap, def.Schedule), c, err
 }
 
-func (l *life) whole() carillon.Whole {
-	w, err := l.door.Whole(context.Background(), carillon.DefaultNamespace, l.job)
+func (l *life) whole() carillon.JobSnapshot {
+	w, err := l.door.Snapshot(context.Background(), carillon.DefaultNamespace, l.job)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func (l *life) settle() {
 		next := due[0]
 		// The next in line is decided as soon as the run before it has ended.
 		if w := l.whole(); w.Guard != nil {
-			heir := w.Guard.Heir(l.job)
+			heir := w.Guard.NextInLine(l.job)
 			if i := slices.IndexFunc(due, func(r carillon.Run) bool { return r.ID == heir }); i >= 0 {
 				next = due[i]
 				next.Wake = l.now
@@ -360,7 +360,7 @@ func (l *life) settle() {
 		}
 	}
 	w := l.whole()
-	if w.Guard != nil && (w.Guard.Holder(l.job) != carillon.RunID{} || w.Guard.Heir(l.job) != carillon.RunID{}) {
+	if w.Guard != nil && (w.Guard.Holder(l.job) != carillon.RunID{} || w.Guard.NextInLine(l.job) != carillon.RunID{}) {
 		l.t.Errorf("all is done, and the guard still says %s", w.Guard.Value)
 	}
 	for _, run := range w.Runs {

@@ -18,7 +18,7 @@ func failed(job *carillon.Job, due carillon.Time) carillon.Run {
 }
 
 // added applies a change to a snapshot of the job.
-func added(w carillon.Whole, c carillon.Change) carillon.Whole {
+func added(w carillon.JobSnapshot, c carillon.Change) carillon.JobSnapshot {
 	w.Job, w.Guard = *c.Job, &c.Guards[0]
 	for _, run := range c.Runs {
 		if run.Rev == 0 {
@@ -48,14 +48,14 @@ func TestRetriedRunsWaitTheirTurnUnderEveryPolicy(t *testing.T) {
 				t.Fatalf("the line is %s", w.Guard.Value)
 			}
 			for _, run := range w.Runs[2:] {
-				d := carillon.Due{Job: job, Run: run, Guard: w.Guard, Others: w.Runs, Worker: worker}
+				d := carillon.Candidate{Job: job, Run: run, Guard: w.Guard, Others: w.Runs, Worker: worker}
 				verdict, c := d.Decide(minute(6))
 				if verdict != carillon.VerdictWait || len(c.Runs) != 1 || c.Runs[0].State != carillon.StateWaiting || len(c.Guards) != 0 {
 					t.Errorf("verdict %d: %v", verdict, tell(c))
 				}
 			}
-			free := carillon.Settle(w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guard).Guards[0]
-			verdict, _ := carillon.Due{Job: job, Run: w.Runs[2], Guard: &free, Others: w.Runs[1:], Worker: worker}.Decide(minute(6))
+			free := carillon.EndChange(w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guard).Guards[0]
+			verdict, _ := carillon.Candidate{Job: job, Run: w.Runs[2], Guard: &free, Others: w.Runs[1:], Worker: worker}.Decide(minute(6))
 			if verdict != carillon.VerdictClaim {
 				t.Errorf("the first in line, once the turn is free: verdict %d", verdict)
 			}
@@ -85,7 +85,7 @@ func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	run := manual(job, minute(5)+1)
 	run.RetryOf = minute(1)
-	verdict, c := carillon.Due{Job: job, Run: run, Guard: line(job, minute(4)), Worker: worker}.Decide(minute(6))
+	verdict, c := carillon.Candidate{Job: job, Run: run, Guard: line(job, minute(4)), Worker: worker}.Decide(minute(6))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
 	}
@@ -95,7 +95,7 @@ func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
 	for n := range 1000 {
 		queue = append(queue, minute(-2000+n))
 	}
-	verdict, c = carillon.Due{Job: job, Run: run, Guard: line(job, minute(4), queue...), Worker: worker}.Decide(minute(6))
+	verdict, c = carillon.Candidate{Job: job, Run: run, Guard: line(job, minute(4), queue...), Worker: worker}.Decide(minute(6))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d where the line is full", verdict)
 	}
@@ -108,7 +108,7 @@ func TestReplaceGoesBeforeRetriedRunsAndLeavesThemInLine(t *testing.T) {
 	retry, waits := manual(job, minute(2)+1), planned(job, minute(4))
 	retry.RetryOf = minute(1)
 	waits.Flags |= carillon.FlagPlanned
-	verdict, c := carillon.Due{
+	verdict, c := carillon.Candidate{
 		Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(3), minute(2)+1, minute(4)),
 		Others: []carillon.Run{retry, claimed(planned(job, minute(3))), waits},
 	}.Decide(minute(5))
@@ -122,26 +122,26 @@ func TestReplaceGoesBeforeRetriedRunsAndLeavesThemInLine(t *testing.T) {
 func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy carillon.Overlap
-		whole  func(*carillon.Job) carillon.Whole
+		whole  func(*carillon.Job) carillon.JobSnapshot
 		want   string // part of the refusal; empty: accepted
 	}{
-		"skip, one runs": {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole {
+		"skip, one runs": {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot {
 			return whole(j, line(j, minute(1)), claimed(planned(j, minute(1))), planned(j, minute(9)))
 		}, " is not finished, and the job's overlap is skip"},
-		"skip, one is due and waits for a worker": {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole {
+		"skip, one is due and waits for a worker": {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot {
 			return whole(j, line(j, 0), planned(j, minute(1)))
 		}, " is not finished, and the job's overlap is skip"},
-		"skip, one is due and on hold, and will be skipped": {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole {
+		"skip, one is due and on hold, and will be skipped": {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot {
 			run := planned(j, minute(1))
 			run.Flags |= carillon.FlagOnHold
 			return whole(j, line(j, 0), run)
 		}, ""},
-		"skip, none is due":          {carillon.OverlapSkip, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, 0), planned(j, minute(9))) }, ""},
-		"queue, one runs":            {carillon.OverlapQueue, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(1))) }, ""},
-		"queue, one runs, one waits": {carillon.OverlapQueue, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(0), minute(1))) }, " waits already, and the job's overlap is queue"},
-		"queue, one is next":         {carillon.OverlapQueue, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, 0, minute(1))) }, ""},
-		"queue_all":                  {carillon.OverlapQueueAll, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(0), minute(1))) }, ""},
-		"replace":                    {carillon.OverlapReplace, func(j *carillon.Job) carillon.Whole { return whole(j, line(j, minute(0), minute(1))) }, ""},
+		"skip, none is due":          {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, 0), planned(j, minute(9))) }, ""},
+		"queue, one runs":            {carillon.OverlapQueue, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(1))) }, ""},
+		"queue, one runs, one waits": {carillon.OverlapQueue, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) }, " waits already, and the job's overlap is queue"},
+		"queue, one is next":         {carillon.OverlapQueue, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, 0, minute(1))) }, ""},
+		"queue_all":                  {carillon.OverlapQueueAll, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) }, ""},
+		"replace":                    {carillon.OverlapReplace, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, minutely(c.policy))
@@ -171,7 +171,7 @@ func TestReplaceStopsNoRetriedRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			retry.RetryOf = minute(1)
-			verdict, c := carillon.Due{
+			verdict, c := carillon.Candidate{
 				Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(2)+1), Others: []carillon.Run{retry},
 			}.Decide(minute(5))
 			if verdict != carillon.VerdictWait {

@@ -12,9 +12,9 @@ import (
 // other run's end was lost.
 const repairCheck = 30 * time.Second
 
-// Whole is a snapshot of the job with all its unfinished runs: a decision about the job itself is based on
+// JobSnapshot is a snapshot of the job with all its unfinished runs: a decision about the job itself is based on
 // it.
-type Whole struct {
+type JobSnapshot struct {
 	Job   Job
 	Runs  []Run  // unfinished
 	Guard *Guard // nil if the job has none
@@ -43,7 +43,7 @@ func Submit(job *Job, now Time) Change {
 // Cancel ends the job. It cancels runs that wait, and asks runs that workers hold to stop, or leaves them to
 // their end if keep is set. Cancel is idempotent: a caller that got no answer can ask again. Cancelling again
 // without keep also stops runs that an earlier cancel kept.
-func (w Whole) Cancel(keep bool, now Time) (Change, error) {
+func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 	job := w.Job
 	job.State = JobCanceled
 	c := Change{Job: &job}
@@ -70,7 +70,7 @@ func (w Whole) Cancel(keep bool, now Time) (Change, error) {
 
 // Pause puts the unfinished runs on hold: no run of the job is claimed until the job is resumed. Runs that
 // workers hold go on to their end.
-func (w Whole) Pause(now Time) (Change, error) {
+func (w JobSnapshot) Pause(now Time) (Change, error) {
 	if w.Job.State != JobActive {
 		return Change{}, fmt.Errorf("%w: %s is %s; only an active job can be paused", ErrConflict, w.Job.ID, w.Job.State)
 	}
@@ -104,7 +104,7 @@ func (r Run) through(s *Schedule, now Time) Run {
 
 // Resume takes the runs off hold. Due times by the clock that passed meanwhile are recorded as skipped; a
 // one-off whose time has passed runs now.
-func (w Whole) Resume(now Time) (Change, error) {
+func (w JobSnapshot) Resume(now Time) (Change, error) {
 	if w.Job.State != JobPaused {
 		return Change{}, fmt.Errorf("%w: %s is %s, not paused", ErrConflict, w.Job.ID, w.Job.State)
 	}
@@ -118,7 +118,7 @@ func (w Whole) Resume(now Time) (Change, error) {
 		}
 		fresh := run.State == StateWaiting && run.Attempt == 0 && run.ByClock() && !run.Has(FlagPlanned)
 		if fresh && run.Covers <= now && job.Schedule.Recurring() {
-			d := Due{Job: &job, Run: run, Guard: w.Guard}
+			d := Candidate{Job: &job, Run: run, Guard: w.Guard}
 			skipped := d.skipTo(0, now)
 			skipped.Runs[0].Reason = "the job was paused"
 			c.Runs, c.Guards = append(c.Runs, skipped.Runs...), skipped.Guards
@@ -131,7 +131,7 @@ func (w Whole) Resume(now Time) (Change, error) {
 
 // RunNow adds a run that is due at once and stands for no scheduled time. If the caller gives a payload, the
 // run gets that one and not the job's; the JSON null means no payload at all.
-func (w Whole) RunNow(payload json.RawMessage, now Time) (Change, Run, error) {
+func (w JobSnapshot) RunNow(payload json.RawMessage, now Time) (Change, Run, error) {
 	if err := admitPayload(payload); err != nil {
 		return Change{}, Run{}, err
 	}
@@ -141,7 +141,7 @@ func (w Whole) RunNow(payload json.RawMessage, now Time) (Change, Run, error) {
 // Retry adds a run that repeats a finished one. History is not reopened: the new run names the run that it
 // repeats. If the given run waits for its next attempt, Retry makes that attempt due now instead. If the
 // finished run had its own payload (of.Output), the new run gets it too.
-func (w Whole) Retry(of Run, dead bool, now Time) (Change, Run, error) {
+func (w JobSnapshot) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 	if i := slices.IndexFunc(w.Runs, func(r Run) bool { return r.ID == of.ID }); i >= 0 {
 		return w.tryNow(w.Runs[i], now)
 	}
@@ -155,7 +155,7 @@ func (w Whole) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 	return c, run, err
 }
 
-func (w Whole) tryNow(run Run, now Time) (Change, Run, error) {
+func (w JobSnapshot) tryNow(run Run, now Time) (Change, Run, error) {
 	var why string
 	switch {
 	case run.State != StateWaiting:
@@ -171,7 +171,7 @@ func (w Whole) tryNow(run Run, now Time) (Change, Run, error) {
 	return Change{}, Run{}, fmt.Errorf("%w: %s %s", ErrConflict, run.ID, why)
 }
 
-func (w Whole) add(of Run, payload []byte, now Time) (Change, Run, error) {
+func (w JobSnapshot) add(of Run, payload []byte, now Time) (Change, Run, error) {
 	if w.Job.State == JobCanceled {
 		return Change{}, Run{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
 	}
@@ -207,7 +207,7 @@ func (w Whole) add(of Run, payload []byte, now Time) (Change, Run, error) {
 // repeats another one waits for its turn under every policy, because it would otherwise be lost. Under
 // replace a run that repeats none gets no place: Decide finds its turn when it is due, and stops the run that
 // has it.
-func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
+func (w JobSnapshot) line(c Change, run *Run, now Time) (Change, error) {
 	if w.Job.Overlap == OverlapReplace && run.RetryOf == 0 {
 		return c, nil
 	}
@@ -235,7 +235,7 @@ func (w Whole) line(c Change, run *Run, now Time) (Change, error) {
 }
 
 // advice is what a caller can do about the run because of which a manual run is refused.
-func (w Whole) advice(due Time) string {
+func (w JobSnapshot) advice(due Time) string {
 	const others = "wait until it has ended or cancel it, or let the job's overlap be queue_all or allow"
 	for i := range w.Runs {
 		if run := &w.Runs[i]; run.ID.Due == due && run.State == StateWaiting && run.Attempt > 0 {
@@ -247,12 +247,12 @@ func (w Whole) advice(due Time) string {
 
 // lineUp puts in line the run that is due and would take the free turn as soon as a worker has a slot: the
 // run that the caller asks for now comes behind it. Like every run in line it has its successor planned.
-func (w Whole) lineUp(c Change, t turns, now Time) (Change, turns) {
+func (w JobSnapshot) lineUp(c Change, t turns, now Time) (Change, turns) {
 	i := w.next(now)
 	if t.first() != 0 || i < 0 {
 		return c, t
 	}
-	d := Due{Job: &w.Job, Run: w.Runs[i]}
+	d := Candidate{Job: &w.Job, Run: w.Runs[i]}
 	if _, missed := d.missed(now); missed {
 		return c, t
 	}
@@ -268,7 +268,7 @@ func (w Whole) lineUp(c Change, t turns, now Time) (Change, turns) {
 
 // next is the index of the earliest run that is due and has not begun, -1 if there is none. Due times that
 // pass while a recurring job is paused are skipped when it is resumed, so they are in no run's way.
-func (w Whole) next(now Time) int {
+func (w JobSnapshot) next(now Time) int {
 	earliest := -1
 	for i, run := range w.Runs {
 		if run.State != StateWaiting || run.Attempt > 0 || run.ready(now) > now || run.Has(FlagOnHold) && run.ByClock() && w.Job.Schedule.Recurring() {
@@ -282,7 +282,7 @@ func (w Whole) next(now Time) int {
 }
 
 // turnGuard is the job's guard, or a new one.
-func (w Whole) turnGuard() Guard {
+func (w JobSnapshot) turnGuard() Guard {
 	if w.Guard != nil {
 		return *w.Guard
 	}
@@ -290,7 +290,7 @@ func (w Whole) turnGuard() Guard {
 }
 
 // guard brings the job's unfinished runs under an overlap guard, once there is more than one run to rule.
-func (w Whole) guard(c Change) Change {
+func (w JobSnapshot) guard(c Change) Change {
 	c.Guards = []Guard{w.turnGuard()}
 	t := turnsOf(&c.Guards[0])
 	for _, run := range w.Runs {
@@ -311,13 +311,13 @@ func (w Whole) guard(c Change) Change {
 // that was given to a run that a caller asked for. Such a run may have ended already, so that free does not
 // see it, but its name stays taken: two runs of one name would have the same fence. So names run ahead of a
 // clock that was set back, and of a clock that advances more slowly than callers ask for runs; see ready.
-func (w Whole) unused(due Time) Time {
+func (w JobSnapshot) unused(due Time) Time {
 	return max(due, w.Job.Updated+1, turnsOf(w.Guard).Named+1)
 }
 
 // free is the first millisecond from due on that is not the due time of an unfinished run of the job. A
 // manual run also avoids the due times of the schedule, whose runs are not planned yet.
-func (w Whole) free(job *Job, due Time, manual bool) Time {
+func (w JobSnapshot) free(job *Job, due Time, manual bool) Time {
 	taken := func(due Time) bool {
 		return slices.ContainsFunc(w.Runs, func(r Run) bool { return r.ID.Due == due }) ||
 			manual && job.Schedule.Last(due) == due
@@ -329,7 +329,7 @@ func (w Whole) free(job *Job, due Time, manual bool) Time {
 }
 
 // CancelRun ends a waiting run, or asks a held one to stop. The schedule goes on.
-func (w Whole) CancelRun(id RunID, now Time) (Change, error) {
+func (w JobSnapshot) CancelRun(id RunID, now Time) (Change, error) {
 	i := slices.IndexFunc(w.Runs, func(r Run) bool { return r.ID == id })
 	if i < 0 {
 		return Change{}, fmt.Errorf("%w: %s has ended already", ErrConflict, id)
@@ -340,7 +340,7 @@ func (w Whole) CancelRun(id RunID, now Time) (Change, error) {
 		run.Reason = "canceled by request"
 		return Change{Runs: []Run{run}}, nil
 	}
-	d := Due{Job: &w.Job, Run: run, Guard: w.Guard}
+	d := Candidate{Job: &w.Job, Run: run, Guard: w.Guard}
 	c := Change{Runs: []Run{run.ended(&w.Job, StateCanceled, "canceled by request", now)}}
 	if next := d.plan(&c.Runs[0], false); next != nil && w.Job.State != JobCanceled {
 		if w.Job.State == JobPaused {

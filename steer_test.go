@@ -9,8 +9,8 @@ import (
 )
 
 // whole is a snapshot of a job with its unfinished runs.
-func whole(job *carillon.Job, guard *carillon.Guard, runs ...carillon.Run) carillon.Whole {
-	return carillon.Whole{Job: *job, Runs: runs, Guard: guard}
+func whole(job *carillon.Job, guard *carillon.Guard, runs ...carillon.Run) carillon.JobSnapshot {
+	return carillon.JobSnapshot{Job: *job, Runs: runs, Guard: guard}
 }
 
 // behind is a run that waits for its turn.
@@ -107,7 +107,7 @@ func TestPauseHoldsAndResumeLetsGo(t *testing.T) {
 	expectChange(t, c, "job v1 paused", "9m r5 v1 waiting guarded on-hold wakes never",
 		"2m r5 v1 waiting guarded planned on-hold wakes never", "1m r5 v1 claimed guarded planned on-hold #1")
 
-	w := carillon.Whole{Job: *c.Job, Runs: c.Runs, Guard: guard}
+	w := carillon.JobSnapshot{Job: *c.Job, Runs: c.Runs, Guard: guard}
 	_, err = w.Pause(minute(4))
 	expectConflict(t, err)
 	c, err = w.Resume(minute(4))
@@ -127,17 +127,17 @@ func TestPauseHoldsAndResumeLetsGo(t *testing.T) {
 }
 
 func TestTimesThatPassedDuringAPauseAreSkipped(t *testing.T) {
-	paused := func(edit func(*carillon.Definition), run func(*carillon.Job) carillon.Run) carillon.Whole {
+	paused := func(edit func(*carillon.Definition), run func(*carillon.Job) carillon.Run) carillon.JobSnapshot {
 		job := newJob(t, edit)
 		c, err := whole(job, nil, run(job)).Pause(minute(0))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return carillon.Whole{Job: *c.Job, Runs: c.Runs}
+		return carillon.JobSnapshot{Job: *c.Job, Runs: c.Runs}
 	}
 	first := func(job *carillon.Job) carillon.Run { return planned(job, minute(1)) }
 	for name, c := range map[string]struct {
-		w    carillon.Whole
+		w    carillon.JobSnapshot
 		now  carillon.Time
 		want []string
 	}{
@@ -178,7 +178,7 @@ func TestAPauseDoesNotShortenTheWaitForARetry(t *testing.T) {
 			if err != nil || !paused.Runs[0].Has(carillon.FlagOnHold) {
 				t.Fatal(paused.Runs[0], err)
 			}
-			resumed, err := carillon.Whole{Job: *paused.Job, Runs: paused.Runs}.Resume(c.resumed)
+			resumed, err := carillon.JobSnapshot{Job: *paused.Job, Runs: paused.Runs}.Resume(c.resumed)
 			if err != nil || resumed.Runs[0].Wake != c.want || resumed.Runs[0].Has(carillon.FlagOnHold) {
 				t.Errorf("wakes at %s, want %s; %v", since(resumed.Runs[0].Wake), since(c.want), err)
 			}

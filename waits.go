@@ -33,8 +33,8 @@ type Wait struct {
 // MaxAhead bounds how many runs are counted before a waiting run: this many means this many or more.
 const MaxAhead = 1000
 
-// Around is what is known about the surroundings of a waiting run.
-type Around struct {
+// Surroundings is what is known about the surroundings of a waiting run.
+type Surroundings struct {
 	Guard   *Guard         // of a guarded run
 	Members []Member       // live members
 	Blind   bool           // Members could not be read
@@ -43,7 +43,7 @@ type Around struct {
 }
 
 // WaitsFor says what a waiting run waits for at now; nil if it does not wait.
-func (r *Run) WaitsFor(a Around, now Time) *Wait {
+func (r *Run) WaitsFor(a Surroundings, now Time) *Wait {
 	if r.State != StateWaiting {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (r *Run) next(guard *Guard, now Time) bool {
 }
 
 // waitsForWorker is for a run that is due, and whose turn it is.
-func (r *Run) waitsForWorker(a Around) *Wait {
+func (r *Run) waitsForWorker(a Surroundings) *Wait {
 	if a.Blind {
 		return &Wait{Kind: WaitUnknown, Text: "it is due; which workers are alive cannot be read now"}
 	}

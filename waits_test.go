@@ -25,28 +25,28 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 	n := func(i int) *int { return &i }
 	for name, c := range map[string]struct {
 		run    Run
-		around Around
+		around Surroundings
 		want   *Wait
 	}{
-		"one that is held waits for nothing": {with(func(r *Run) { r.State = StateRunning }), Around{}, nil},
+		"one that is held waits for nothing": {with(func(r *Run) { r.State = StateRunning }), Surroundings{}, nil},
 		"one of a paused job": {
 			with(func(r *Run) { r.Flags, r.Wake = FlagOnHold, Never }),
-			Around{},
+			Surroundings{},
 			&Wait{Kind: WaitResume, Text: "its job is paused: it waits until the job is resumed"},
 		},
 		"one that is due later": {
 			with(func(r *Run) { r.Wake = now + 1000 }),
-			Around{},
+			Surroundings{},
 			&Wait{Kind: WaitTime, Until: now + 1000, Text: "it is due at 2027-01-15T08:00:01.000Z"},
 		},
 		"one between two attempts": {
 			with(func(r *Run) { r.Wake, r.Attempt = now+1000, 1 }),
-			Around{},
+			Surroundings{},
 			&Wait{Kind: WaitTime, Until: now + 1000, Text: "its next attempt is at 2027-01-15T08:00:01.000Z"},
 		},
 		"one behind another of its job": {
 			guarded,
-			Around{Guard: &guard},
+			Surroundings{Guard: &guard},
 			&Wait{
 				Kind: WaitTurn, Run: RunID{7, now - 5000}, Ahead: n(1),
 				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() + " of the same job, as number 1 in line",
@@ -54,7 +54,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		},
 		"one behind several others of its job": {
 			guarded,
-			Around{Guard: &long},
+			Surroundings{Guard: &long},
 			&Wait{
 				Kind: WaitTurn, Run: RunID{7, now - 5000}, Ahead: n(3),
 				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() + " of the same job, as number 2 in line",
@@ -62,42 +62,42 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		},
 		"no worker at all": {
 			due,
-			Around{Members: []Member{node}},
+			Surroundings{Members: []Member{node}},
 			&Wait{Kind: WaitWorker, Text: `no worker is alive to serve the queue "mail"`},
 		},
 		"no worker for its queue": {
 			due,
-			Around{Members: []Member{node, worker("a", 1, "b=2", "a"), worker("b", 1, "a")}},
+			Surroundings{Members: []Member{node, worker("a", 1, "b=2", "a"), worker("b", 1, "a")}},
 			&Wait{Kind: WaitWorker, Text: `no live worker serves the queue "mail"; those that are alive serve a, b`},
 		},
 		"the workers are not known": {
 			due,
-			Around{Blind: true},
+			Surroundings{Blind: true},
 			&Wait{Kind: WaitUnknown, Text: "it is due; which workers are alive cannot be read now"},
 		},
 		"all slots are taken": {
 			due,
-			Around{Members: []Member{worker("a", 2, "mail=3"), worker("b", 1), worker("c", 9, "x")}, Used: map[string]int{"a": 2, "b": 1, "c": 0}, Ahead: 2},
+			Surroundings{Members: []Member{worker("a", 2, "mail=3"), worker("b", 1), worker("c", 9, "x")}, Used: map[string]int{"a": 2, "b": 1, "c": 0}, Ahead: 2},
 			&Wait{Kind: WaitSlot, Ahead: n(2), Text: `2 workers serve the queue "mail", and all 3 slots are taken; 2 due runs come before it`},
 		},
 		"the only slot is taken": {
 			due,
-			Around{Members: []Member{worker("a", 1)}, Used: map[string]int{"a": 1}},
+			Surroundings{Members: []Member{worker("a", 1)}, Used: map[string]int{"a": 1}},
 			&Wait{Kind: WaitSlot, Ahead: n(0), Text: `1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`},
 		},
 		"a slot is free": {
 			due,
-			Around{Members: []Member{worker("a", 2)}, Used: map[string]int{"a": 1}, Ahead: 1},
+			Surroundings{Members: []Member{worker("a", 2)}, Used: map[string]int{"a": 1}, Ahead: 1},
 			&Wait{Kind: WaitClaim, Ahead: n(1), Text: `1 worker serves the queue "mail", with 1 of 2 slots free by its last heartbeat; 1 due run comes before it`},
 		},
 		"slots are free, and it is the next": {
 			due,
-			Around{Members: []Member{worker("a", 2), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 0}},
+			Surroundings{Members: []Member{worker("a", 2), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 0}},
 			&Wait{Kind: WaitClaim, Ahead: n(0), Text: `2 workers serve the queue "mail", with 2 of 3 slots free by their last heartbeats: it starts in a moment`},
 		},
 		"a worker that does not tell its slots": {
 			due,
-			Around{Members: []Member{worker("a", 0), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 1}, Ahead: MaxAhead},
+			Surroundings{Members: []Member{worker("a", 0), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 1}, Ahead: MaxAhead},
 			&Wait{Kind: WaitClaim, Ahead: n(1000), Text: `2 workers serve the queue "mail"; 1000 or more due runs come before it`},
 		},
 	} {

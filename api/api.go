@@ -24,7 +24,7 @@ type Config struct {
 	Metrics   http.Handler          // default none: /metrics is not found
 
 	// Desk serves workers that dial in. Default none: their routes are not found.
-	Desk carillon.Desk
+	Desk carillon.Dispatcher
 	// Secret signs the tokens of attempts. It must be the same on all nodes. Default: this API generates one.
 	Secret  []byte
 	Members func(context.Context) ([]carillon.Member, error) // nodes and workers; default none

@@ -201,11 +201,11 @@ func (h *house) claim(job string) carillon.Run {
 		h.t.Fatalf("nothing to claim: %v", err)
 	}
 	run := found.Runs[len(found.Runs)-1]
-	dues, err := h.ledger.Dues(ctx, []carillon.Run{run}, "w1")
-	if err != nil || len(dues) != 1 {
+	candidates, err := h.ledger.Candidates(ctx, []carillon.Run{run}, "w1")
+	if err != nil || len(candidates) != 1 {
 		h.t.Fatalf("no decision about %s: %v", run.ID, err)
 	}
-	verdict, change := dues[0].Decide(max(carillon.Now(), run.ID.Due))
+	verdict, change := candidates[0].Decide(max(carillon.Now(), run.ID.Due))
 	if verdict != carillon.VerdictClaim {
 		h.t.Fatalf("the verdict on %s is %d", run.ID, verdict)
 	}

@@ -32,7 +32,7 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait
 	if run.State != carillon.StateWaiting {
 		return nil
 	}
-	now, around := carillon.Now(), carillon.Around{}
+	now, around := carillon.Now(), carillon.Surroundings{}
 	if run.Has(carillon.FlagGuarded) {
 		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{Namespace: run.Namespace, Keys: []string{carillon.OverlapKey(run.ID.Job)}})
 		if err != nil {
@@ -41,7 +41,7 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait
 			around.Guard = &guards[0]
 		}
 	}
-	wait := run.WaitsFor(carillon.Around{Guard: around.Guard, Blind: true}, now)
+	wait := run.WaitsFor(carillon.Surroundings{Guard: around.Guard, Blind: true}, now)
 	if wait == nil || wait.Kind != carillon.WaitUnknown || s.Members == nil {
 		return wait
 	}

@@ -92,7 +92,7 @@ func (h *house) behind(run string) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		h.t.Fatal(err)
 	}
-	verdict, change := carillon.Due{Job: &jobs[0], Run: runs[0], Guard: &guards[0]}.Decide(carillon.Now())
+	verdict, change := carillon.Candidate{Job: &jobs[0], Run: runs[0], Guard: &guards[0]}.Decide(carillon.Now())
 	if lost, err := h.store.Commit(ctx, []carillon.Change{change}); verdict != carillon.VerdictWait || err != nil || len(lost) > 0 {
 		h.t.Fatal(verdict, lost, err)
 	}

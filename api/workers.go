@@ -100,7 +100,7 @@ const (
 )
 
 // atDesk calls the dispatcher. Here ErrLost is about the session, not about a run.
-func (s *server) atDesk(call func(carillon.Desk) error) error {
+func (s *server) atDesk(call func(carillon.Dispatcher) error) error {
 	if s.Desk == nil {
 		return notFound("desk for workers on this server")
 	}
@@ -129,7 +129,7 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 		BeatEvery: carillon.Duration(carillon.BeatEvery), Lease: carillon.Duration(carillon.LeaseTime),
 		PullWait: carillon.Duration(carillon.PullWait), PullLate: carillon.Duration(carillon.PullLate),
 	}
-	err := s.atDesk(func(desk carillon.Desk) (err error) {
+	err := s.atDesk(func(desk carillon.Dispatcher) (err error) {
 		answer.Worker, err = desk.Register(r.Context(), carillon.Registration{Name: given.Name, Profile: carillon.Profile{
 			Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
 		}})
@@ -193,7 +193,7 @@ func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	return s.atDesk(func(desk carillon.Desk) error {
+	return s.atDesk(func(desk carillon.Dispatcher) error {
 		tasks, err := desk.Pull(r.Context(), carillon.Pull{Worker: worker, Queues: given.Queues, Max: given.Max})
 		if err == nil {
 			s.writeTasks(w, namespace(r), tasks)
@@ -252,7 +252,7 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 		return err
 	}
 	answer := orders{Stop: []order{}, Nodes: []string{}}
-	err = s.atDesk(func(desk carillon.Desk) error {
+	err = s.atDesk(func(desk carillon.Dispatcher) error {
 		told, err := desk.Beat(r.Context(), carillon.Beat{ID: worker, Number: int64(given.Number), Holds: holds, Stopping: given.Stopping})
 		for _, o := range told.Stop {
 			answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
@@ -271,7 +271,7 @@ func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	err = s.atDesk(func(desk carillon.Desk) error { return desk.Leave(r.Context(), worker) })
+	err = s.atDesk(func(desk carillon.Dispatcher) error { return desk.Leave(r.Context(), worker) })
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}
@@ -293,7 +293,7 @@ func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error 
 			proved, places = append(proved, all[i]), append(places, i)
 		}
 	}
-	err = s.atDesk(func(desk carillon.Desk) error {
+	err = s.atDesk(func(desk carillon.Dispatcher) error {
 		if len(proved) == 0 {
 			return nil
 		}

@@ -370,7 +370,7 @@ func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 }
 
 // outage is a dispatcher whose store is away.
-type outage struct{ carillon.Desk }
+type outage struct{ carillon.Dispatcher }
 
 var errAway = errors.New("store away")
 

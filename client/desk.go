@@ -36,7 +36,7 @@ type Desk struct {
 	nodes []*node // the current one first
 }
 
-var _ carillon.Desk = (*Desk)(nil)
+var _ carillon.Dispatcher = (*Desk)(nil)
 
 // How long one try can take. A beat without an answer must leave time for another beat before the lease is
 // over; a pull that is answered later begins nothing; reports can be large.

@@ -14,7 +14,7 @@ import (
 
 // given is a dispatcher that returns some tasks.
 type given struct {
-	carillon.Desk
+	carillon.Dispatcher
 	tasks []carillon.Task
 }
 

@@ -155,7 +155,7 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 
 func TestAReportComesOverTheWireWhole(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
-	taken := &taking{Desk: c.desk}
+	taken := &taking{Dispatcher: c.desk}
 	web := httptest.NewServer(api.New(api.Config{
 		Ledger: c.door, Desk: taken, Secret: []byte("shared"), Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace}},
 	}))
@@ -190,7 +190,7 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 
 // taking remembers the last reports.
 type taking struct {
-	carillon.Desk
+	carillon.Dispatcher
 	reports []carillon.Report
 }
 

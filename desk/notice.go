@@ -15,7 +15,7 @@ const noticeWait = time.Second
 // notice begins the log of each attempt after the first: its number, where it runs, and how the attempt
 // before it ended. Only the dispatcher can say how it ended: a claim clears the reason, and a worker that
 // died has said nothing.
-func (d *Desk) notice(ctx context.Context, before []carillon.Due, tasks []carillon.Task) {
+func (d *Desk) notice(ctx context.Context, before []carillon.Candidate, tasks []carillon.Task) {
 	var chunks []carillon.Chunk
 	for i := range tasks {
 		run := &tasks[i].Run

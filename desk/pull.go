@@ -141,11 +141,11 @@ const maxBytes = 16 << 20
 
 // weight is what a run adds to an answer. A run's own payload is read after the claim: until then it counts
 // as a large one.
-func weight(due *carillon.Due) int {
-	if due.Run.Has(carillon.FlagOwnPayload) {
+func weight(candidate *carillon.Candidate) int {
+	if candidate.Run.Has(carillon.FlagOwnPayload) {
 		return carillon.MaxPayload
 	}
-	return len(due.Job.Payload)
+	return len(candidate.Job.Payload)
 }
 
 // claim asks the ledger for runs. It returns the runs that it got, and those that were too much for one
@@ -153,7 +153,7 @@ func weight(due *carillon.Due) int {
 // claim can lose only because another run of the job changed the guard; then the scheduler decides about the
 // run again.
 func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (tasks []carillon.Task, heavy []carillon.Run) {
-	dues, err := d.cfg.Ledger.Dues(ctx, runs, worker)
+	candidates, err := d.cfg.Ledger.Candidates(ctx, runs, worker)
 	if err != nil {
 		// Sweep pushes them again.
 		d.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs))
@@ -161,24 +161,24 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 		return nil, nil
 	}
 	bytes := 0
-	for i := range dues {
-		if bytes += weight(&dues[i]); bytes > maxBytes && i > 0 {
-			for _, due := range dues[i:] {
-				heavy = append(heavy, due.Run)
+	for i := range candidates {
+		if bytes += weight(&candidates[i]); bytes > maxBytes && i > 0 {
+			for _, candidate := range candidates[i:] {
+				heavy = append(heavy, candidate.Run)
 			}
-			dues = dues[:i]
+			candidates = candidates[:i]
 			break
 		}
 	}
 	now := carillon.Now()
-	changes, decided := make([]carillon.Change, 0, len(dues)), dues[:0]
-	for _, due := range dues {
-		if verdict, c := due.Decide(now); verdict != carillon.VerdictHold {
-			changes, decided = append(changes, c), append(decided, due)
+	changes, decided := make([]carillon.Change, 0, len(candidates)), candidates[:0]
+	for _, candidate := range candidates {
+		if verdict, c := candidate.Decide(now); verdict != carillon.VerdictHold {
+			changes, decided = append(changes, c), append(decided, candidate)
 		}
 	}
-	dues = decided
-	giving := d.expect(dues, changes)
+	candidates = decided
+	giving := d.expect(candidates, changes)
 	defer d.unexpect(giving)
 	lost, err := d.cfg.Ledger.Commit(ctx, changes)
 	if err != nil {
@@ -191,37 +191,37 @@ func (d *Desk) claim(ctx context.Context, runs []carillon.Run, worker string) (t
 	}
 	var again []carillon.RunID
 	for _, i := range lost {
-		if dues[i].Run.Has(carillon.FlagGuarded) {
-			again = append(again, dues[i].Run.ID)
+		if candidates[i].Run.Has(carillon.FlagGuarded) {
+			again = append(again, candidates[i].Run.ID)
 		}
 	}
 	d.cfg.Look(again)
-	tasks = d.tasks(giving, dues, changes, lost)
-	d.notice(ctx, dues, tasks)
+	tasks = d.tasks(giving, candidates, changes, lost)
+	d.notice(ctx, candidates, tasks)
 	return d.withOutputs(ctx, tasks), heavy
 }
 
 // expect remembers the runs that are about to be claimed for a worker, each at the index of its change.
-func (d *Desk) expect(dues []carillon.Due, changes []carillon.Change) []handed {
-	giving := make([]handed, len(dues)) // one allocation for all of them
+func (d *Desk) expect(candidates []carillon.Candidate, changes []carillon.Change) []handed {
+	giving := make([]handed, len(candidates)) // one allocation for all of them
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range changes {
 		run := &changes[i].Runs[0]
-		if run.State != carillon.StateClaimed || run.Worker != dues[i].Worker {
+		if run.State != carillon.StateClaimed || run.Worker != candidates[i].Worker {
 			continue // the decision was not to claim it
 		}
 		if was := d.handed.runs[run.ID]; was != nil && was.committed && was.run.Attempt >= run.Attempt {
 			continue // this claim will lose
 		}
-		giving[i] = handed{run: *run, job: dues[i].Job, giving: true}
+		giving[i] = handed{run: *run, job: candidates[i].Job, giving: true}
 		d.handed.put(&giving[i])
 	}
 	return giving
 }
 
 // tasks are the claims that won, each as it is by now: a stop may have been requested meanwhile.
-func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Change, lost []int) []carillon.Task {
+func (d *Desk) tasks(giving []handed, candidates []carillon.Candidate, changes []carillon.Change, lost []int) []carillon.Task {
 	tasks := make([]carillon.Task, 0, len(giving))
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -231,7 +231,7 @@ func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Ch
 		case len(lost) > 0 && lost[0] == i:
 			lost = lost[1:]
 			continue
-		case run.State != carillon.StateClaimed || run.Worker != dues[i].Worker:
+		case run.State != carillon.StateClaimed || run.Worker != candidates[i].Worker:
 			continue
 		case giving[i].committed:
 			run = &giving[i].run
@@ -241,11 +241,11 @@ func (d *Desk) tasks(giving []handed, dues []carillon.Due, changes []carillon.Ch
 				d.handed.drop(h)
 			}
 			if h == nil || !h.committed {
-				giving[i] = handed{run: *run, job: dues[i].Job, giving: true, committed: true}
+				giving[i] = handed{run: *run, job: candidates[i].Job, giving: true, committed: true}
 				d.handed.put(&giving[i])
 			}
 		}
-		tasks = append(tasks, carillon.Task{Run: *run, Job: dues[i].Job})
+		tasks = append(tasks, carillon.Task{Run: *run, Job: candidates[i].Job})
 	}
 	return tasks
 }

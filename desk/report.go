@@ -138,16 +138,16 @@ func (d *Desk) remember(ctx context.Context, runs []carillon.Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	dues, err := d.cfg.Ledger.Dues(ctx, runs, "")
+	candidates, err := d.cfg.Ledger.Candidates(ctx, runs, "")
 	if err != nil {
 		return fmt.Errorf("read what reported runs rest on: %w", err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range dues {
-		due := &dues[i]
-		if h := d.handed.runs[due.Run.ID]; h == nil || h.committed {
-			d.handed.put(&handed{run: due.Run, job: due.Job, guard: due.Guard, committed: true})
+	for i := range candidates {
+		candidate := &candidates[i]
+		if h := d.handed.runs[candidate.Run.ID]; h == nil || h.committed {
+			d.handed.put(&handed{run: candidate.Run, job: candidate.Job, guard: candidate.Guard, committed: true})
 		}
 	}
 	return nil
@@ -272,7 +272,7 @@ func (h *handed) end(r *carillon.Report, now carillon.Time) carillon.Change {
 			r.End.Output.Checkpoint = r.Checkpoint
 		}
 	}
-	return carillon.Settle(run.Finish(h.job, *r.End, now, rand.Float64()), h.guard)
+	return carillon.EndChange(run.Finish(h.job, *r.End, now, rand.Float64()), h.guard)
 }
 
 func (h *handed) mark(r *carillon.Report) carillon.Change {

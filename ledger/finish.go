@@ -6,10 +6,10 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Dues returns the runs as candidates, each with what a decision about it needs: the definition and, if the
+// Candidates returns the runs as candidates, each with what a decision about it needs: the definition and, if the
 // run is guarded, the guard and, where needed, the other runs of the job. It leaves out runs whose job is
 // gone and waiting runs on hold.
-func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) ([]carillon.Due, error) {
+func (l *Ledger) Candidates(ctx context.Context, runs []carillon.Run, worker string) ([]carillon.Candidate, error) {
 	ids := make([]carillon.JobVersion, len(runs))
 	for i := range runs {
 		ids[i] = runs[i].Definition()
@@ -22,29 +22,29 @@ func (l *Ledger) Dues(ctx context.Context, runs []carillon.Run, worker string) (
 	if err != nil {
 		return nil, err
 	}
-	dues := make([]carillon.Due, 0, len(runs))
+	candidates := make([]carillon.Candidate, 0, len(runs))
 	for i := range runs {
-		due := carillon.Due{Job: jobs[i], Run: runs[i], Worker: worker}
+		candidate := carillon.Candidate{Job: jobs[i], Run: runs[i], Worker: worker}
 		if runs[i].Has(carillon.FlagGuarded) {
-			due.Guard = guards[runs[i].ID.Job]
+			candidate.Guard = guards[runs[i].ID.Job]
 		}
-		if due.Job == nil || runs[i].State == carillon.StateWaiting && runs[i].Has(carillon.FlagOnHold) {
+		if candidate.Job == nil || runs[i].State == carillon.StateWaiting && runs[i].Has(carillon.FlagOnHold) {
 			continue
 		}
-		if due.Guard == nil && runs[i].Has(carillon.FlagGuarded) { // no guard record: no run has the turn
-			guard := carillon.NewOverlapGuard(due.Job)
-			due.Guard = &guard
+		if candidate.Guard == nil && runs[i].Has(carillon.FlagGuarded) { // no guard record: no run has the turn
+			guard := carillon.NewOverlapGuard(candidate.Job)
+			candidate.Guard = &guard
 		}
-		if due.NeedsOthers() {
-			whole, err := l.Whole(ctx, due.Job.Namespace, due.Job.ID)
+		if candidate.NeedsOthers() {
+			snapshot, err := l.Snapshot(ctx, candidate.Job.Namespace, candidate.Job.ID)
 			if err != nil {
 				return nil, err
 			}
-			due.Others, due.Guard = whole.Runs, whole.Guard
+			candidate.Others, candidate.Guard = snapshot.Runs, snapshot.Guard
 		}
-		dues = append(dues, due)
+		candidates = append(candidates, candidate)
 	}
-	return dues, nil
+	return candidates, nil
 }
 
 // guards reads the overlap guards of the runs that have one.
@@ -82,15 +82,15 @@ func (l *Ledger) Finish(ctx context.Context, id carillon.RunID, attempt int32, o
 		if len(runs) == 0 || !runs[0].State.Held() || runs[0].Attempt != attempt {
 			return carillon.ErrLost
 		}
-		dues, err := l.Dues(ctx, runs, "")
+		candidates, err := l.Candidates(ctx, runs, "")
 		if err != nil {
 			return err
 		}
-		if len(dues) == 0 {
+		if len(candidates) == 0 {
 			return carillon.ErrNotFound
 		}
-		run := runs[0].Finish(dues[0].Job, o, carillon.Now(), random)
-		lost, err := l.Commit(ctx, []carillon.Change{carillon.Settle(run, dues[0].Guard)})
+		run := runs[0].Finish(candidates[0].Job, o, carillon.Now(), random)
+		lost, err := l.Commit(ctx, []carillon.Change{carillon.EndChange(run, candidates[0].Guard)})
 		if err != nil || len(lost) == 0 {
 			return err
 		}

@@ -18,7 +18,7 @@ var errTooBusy = errors.New("the job changes too quickly to decide about it; try
 // EditJob gives a job a new definition. edit works on a copy of the present definition, and can be called
 // more than once.
 func (l *Ledger) EditJob(ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error) {
-	return l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
+	return l.steerJob(ctx, namespace, id, func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
 		def := w.Job.Definition
 		if err := edit(&def); err != nil {
 			return c, err
@@ -62,24 +62,24 @@ func (l *Ledger) ran(ctx context.Context, job *carillon.Job) (carillon.Time, err
 
 // CancelJob ends a job. No run of it is claimed after this has returned.
 func (l *Ledger) CancelJob(ctx context.Context, namespace string, id carillon.JobID, keepRunning bool) (carillon.Job, error) {
-	return l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (carillon.Change, error) {
+	return l.steerJob(ctx, namespace, id, func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
 		return w.Cancel(keepRunning, now)
 	})
 }
 
 // PauseJob holds a job. No run of it is claimed after this has returned.
 func (l *Ledger) PauseJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error) {
-	return l.steerJob(ctx, namespace, id, carillon.Whole.Pause)
+	return l.steerJob(ctx, namespace, id, carillon.JobSnapshot.Pause)
 }
 
 // ResumeJob lets a paused job go on.
 func (l *Ledger) ResumeJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error) {
-	return l.steerJob(ctx, namespace, id, carillon.Whole.Resume)
+	return l.steerJob(ctx, namespace, id, carillon.JobSnapshot.Resume)
 }
 
 // RunNow adds a run that is due at once. A payload that is not nil takes the place of the job's payload.
 func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage) (run carillon.Run, err error) {
-	_, err = l.steerJob(ctx, namespace, id, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
+	_, err = l.steerJob(ctx, namespace, id, func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
 		c, run, err = w.RunNow(payload, now)
 		return c, err
 	})
@@ -99,7 +99,7 @@ func (l *Ledger) Redrive(ctx context.Context, namespace string, id carillon.RunI
 }
 
 func (l *Ledger) retry(ctx context.Context, namespace string, id carillon.RunID, onlyDead bool) (run carillon.Run, err error) {
-	_, err = l.steerJob(ctx, namespace, id.Job, func(w carillon.Whole, now carillon.Time) (c carillon.Change, err error) {
+	_, err = l.steerJob(ctx, namespace, id.Job, func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
 		of, dead, err := l.finished(ctx, namespace, id)
 		if err == nil && onlyDead && !dead {
 			err = fmt.Errorf("%w: %s is not a dead letter", carillon.ErrNotFound, id)
@@ -118,7 +118,7 @@ func (l *Ledger) CancelRun(ctx context.Context, namespace string, id carillon.Ru
 	if _, err := l.run(ctx, namespace, id); err != nil {
 		return carillon.Run{}, err
 	}
-	_, err := l.steerJob(ctx, namespace, id.Job, func(w carillon.Whole, now carillon.Time) (carillon.Change, error) {
+	_, err := l.steerJob(ctx, namespace, id.Job, func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
 		return w.CancelRun(id, now)
 	})
 	if err != nil {
@@ -151,14 +151,14 @@ func (l *Ledger) SaveCheckpoint(ctx context.Context, namespace string, id carill
 
 // steerJob reads the snapshot of a job, decides and commits. It does so again if another writer was quicker.
 func (l *Ledger) steerJob(ctx context.Context, namespace string, id carillon.JobID,
-	decide func(carillon.Whole, carillon.Time) (carillon.Change, error),
+	decide func(carillon.JobSnapshot, carillon.Time) (carillon.Change, error),
 ) (carillon.Job, error) {
 	for range maxTries {
-		whole, err := l.Whole(ctx, namespace, id)
+		snapshot, err := l.Snapshot(ctx, namespace, id)
 		if err != nil {
 			return carillon.Job{}, err
 		}
-		change, err := decide(whole, carillon.Now())
+		change, err := decide(snapshot, carillon.Now())
 		if err != nil {
 			return carillon.Job{}, err
 		}
@@ -170,17 +170,17 @@ func (l *Ledger) steerJob(ctx context.Context, namespace string, id carillon.Job
 			if change.Job != nil {
 				return *change.Job, nil
 			}
-			return whole.Job, nil
+			return snapshot.Job, nil
 		}
 	}
 	return carillon.Job{}, errTooBusy
 }
 
-// Whole reads a job, then its unfinished runs, then its guard. The order matters: a run that is added after
+// Snapshot reads a job, then its unfinished runs, then its guard. The order matters: a run that is added after
 // the job was read raises the Rev of the job or of a run read here, so a decision that has not seen the new
 // run loses.
-func (l *Ledger) Whole(ctx context.Context, namespace string, id carillon.JobID) (carillon.Whole, error) {
-	var w carillon.Whole
+func (l *Ledger) Snapshot(ctx context.Context, namespace string, id carillon.JobID) (carillon.JobSnapshot, error) {
+	var w carillon.JobSnapshot
 	jobs, err := l.cfg.Store.Jobs(ctx, []carillon.JobVersion{{Job: id}})
 	if err != nil {
 		return w, err

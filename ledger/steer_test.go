@@ -253,9 +253,9 @@ func TestAWaitingRunOnHoldIsNotDecidedAbout(t *testing.T) {
 			}
 		}
 		runs := slices.Concat(unfinished(t, s.Store, waits.ID), unfinished(t, s.Store, held.ID))
-		dues, err := l.Dues(t.Context(), runs, "worker_2")
-		if err != nil || len(dues) != 1 || dues[0].Run.ID.Job != held.ID { // held runs may be taken back
-			t.Errorf("%+v, %v", dues, err)
+		candidates, err := l.Candidates(t.Context(), runs, "worker_2")
+		if err != nil || len(candidates) != 1 || candidates[0].Run.ID.Job != held.ID { // held runs may be taken back
+			t.Errorf("%+v, %v", candidates, err)
 		}
 	})
 }

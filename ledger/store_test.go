@@ -155,11 +155,11 @@ func unfinished(t *testing.T, s carillon.Store, job carillon.JobID) []carillon.R
 // claim takes a waiting run for a worker, as the dispatcher does.
 func claim(t *testing.T, l *ledger.Ledger, run carillon.Run) carillon.Run {
 	t.Helper()
-	dues, err := l.Dues(t.Context(), []carillon.Run{run}, "worker_1")
-	if err != nil || len(dues) != 1 {
-		t.Fatalf("%d dues, %v", len(dues), err)
+	candidates, err := l.Candidates(t.Context(), []carillon.Run{run}, "worker_1")
+	if err != nil || len(candidates) != 1 {
+		t.Fatalf("%d dues, %v", len(candidates), err)
 	}
-	verdict, c := dues[0].Decide(max(carillon.Now(), run.ID.Due))
+	verdict, c := candidates[0].Decide(max(carillon.Now(), run.ID.Due))
 	if verdict != carillon.VerdictClaim {
 		t.Fatalf("verdict %d", verdict)
 	}

@@ -68,14 +68,14 @@ func (l *Ledger) fuse(changes []carillon.Change, now carillon.Time) (fused []car
 	}
 	for i := range changes {
 		run := changes[i].Runs[0]
-		if run.Wake > now || !run.Plain(now) {
+		if run.Wake > now || !run.NeedsNoDecision(now) {
 			continue
 		}
 		worker, ok := l.slots.Reserve(&run, changes[i].Job, now)
 		if !ok {
 			break
 		}
-		verdict, c := carillon.Due{Job: changes[i].Job, Run: run, Worker: worker}.Decide(now)
+		verdict, c := carillon.Candidate{Job: changes[i].Job, Run: run, Worker: worker}.Decide(now)
 		if verdict != carillon.VerdictClaim {
 			l.slots.Release([]carillon.RunID{run.ID})
 			continue

@@ -47,7 +47,7 @@ type intakeTest struct {
 
 func (t intakeTest) left(shards []int, limit int) (ids []carillon.JobID) {
 	t.Helper()
-	left, err := t.Left(t.Context(), shards, limit)
+	left, err := t.Pending(t.Context(), shards, limit)
 	if err != nil {
 		t.Fatalf("left: %v", err)
 	}
@@ -59,7 +59,7 @@ func (t intakeTest) left(shards []int, limit int) (ids []carillon.JobID) {
 
 func (t intakeTest) settle(admitted []carillon.JobID, refused ...carillon.Refusal) {
 	t.Helper()
-	if err := t.Settle(t.Context(), admitted, refused); err != nil {
+	if err := t.Acknowledge(t.Context(), admitted, refused); err != nil {
 		t.Fatalf("settle: %v", err)
 	}
 }
@@ -67,7 +67,7 @@ func (t intakeTest) settle(admitted []carillon.JobID, refused ...carillon.Refusa
 // refuse refuses submissions that were left, each for its reason.
 func (t intakeTest) refuse(reasons map[carillon.JobID]string) {
 	t.Helper()
-	left, err := t.Left(t.Context(), nil, 1000)
+	left, err := t.Pending(t.Context(), nil, 1000)
 	if err != nil {
 		t.Fatalf("left: %v", err)
 	}
@@ -122,7 +122,7 @@ func intakeLeft(t intakeTest) {
 	same(t, "left", t.left(nil, 10), ids)
 	same(t, "again", t.left(nil, 10), ids)
 	same(t, "the first two", t.left(nil, 2), ids[:2])
-	left, err := t.Left(t.Context(), nil, 10)
+	left, err := t.Pending(t.Context(), nil, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func intakeLeft(t intakeTest) {
 func intakeNumbers(t intakeTest) {
 	body := `{"target": {"handler": {}}, "type": "a", "payload": [12345678901234567890.10, 0.1, 1.00, -7, 9007199254740993]}`
 	t.leave("default", body)
-	left, err := t.Left(t.Context(), nil, 10)
+	left, err := t.Pending(t.Context(), nil, 10)
 	if err != nil || len(left) != 1 {
 		t.Fatal(left, err)
 	}
@@ -172,7 +172,7 @@ func intakeAdmitted(t intakeTest) {
 
 func intakeRefused(t intakeTest) {
 	a, b := t.leave("default", leftBody(1)), t.leave("default", leftBody(2))
-	left, err := t.Left(t.Context(), nil, 10)
+	left, err := t.Pending(t.Context(), nil, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func intakeRefused(t intakeTest) {
 
 func intakeAgain(t intakeTest) {
 	a, b := t.leave("default", leftBody(1)), t.leave("default", leftBody(2))
-	left, err := t.Left(t.Context(), nil, 10)
+	left, err := t.Pending(t.Context(), nil, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func intakeConcurrent(t intakeTest) {
 // admitAll settles all submissions that it finds, until it finds no more after done.
 func (t intakeTest) admitAll(done <-chan struct{}, admitted, refused *sync.Map) {
 	for last := false; ; {
-		found, err := t.Left(t.Context(), nil, 20)
+		found, err := t.Pending(t.Context(), nil, 20)
 		if err != nil {
 			t.Error(err)
 			return
@@ -275,7 +275,7 @@ func (t intakeTest) admitAll(done <-chan struct{}, admitted, refused *sync.Map) 
 				yes = append(yes, s.ID)
 			}
 		}
-		if err := t.Settle(t.Context(), yes, no); err != nil {
+		if err := t.Acknowledge(t.Context(), yes, no); err != nil {
 			t.Error(err)
 			return
 		}

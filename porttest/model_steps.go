@@ -96,11 +96,11 @@ func (w *world) claim() (carillon.Change, bool) {
 		return carillon.Change{}, false
 	}
 	run := pick(w.rand, due...)
-	whole, ok := w.whole(run.ID.Job)
+	snapshot, ok := w.whole(run.ID.Job)
 	if !ok {
 		return carillon.Change{}, false
 	}
-	d := carillon.Due{Job: &whole.Job, Run: run, Guard: whole.Guard, Others: whole.Runs, Worker: pick(w.rand, workers...)}
+	d := carillon.Candidate{Job: &snapshot.Job, Run: run, Guard: snapshot.Guard, Others: snapshot.Runs, Worker: pick(w.rand, workers...)}
 	if run.Has(carillon.FlagGuarded) && d.Guard == nil {
 		w.t.Fatalf("%s is guarded and has no guard", run.ID)
 	}
@@ -116,7 +116,7 @@ func (w *world) finish() (carillon.Change, bool) {
 		return carillon.Change{}, false
 	}
 	run := pick(w.rand, page.Runs...)
-	whole, ok := w.whole(run.ID.Job)
+	snapshot, ok := w.whole(run.ID.Job)
 	if !ok {
 		return carillon.Change{}, false
 	}
@@ -132,44 +132,44 @@ func (w *world) finish() (carillon.Change, bool) {
 	if o.Kind == carillon.OutcomeSuccess && w.rand.IntN(2) == 0 {
 		o.Output = &carillon.Output{Result: pick(w.rand, []byte(`{"a":1}`), []byte{})}
 	}
-	return carillon.Settle(run.Finish(&whole.Job, o, w.now, w.rand.Float64()), whole.Guard), true
+	return carillon.EndChange(run.Finish(&snapshot.Job, o, w.now, w.rand.Float64()), snapshot.Guard), true
 }
 
 // steer gives a command on a job, as users do.
 func (w *world) steer() (c carillon.Change, ok bool) {
-	whole, ok := w.whole(pick(w.rand, w.jobs...))
+	snapshot, ok := w.whole(pick(w.rand, w.jobs...))
 	if !ok {
 		return c, false
 	}
 	var err error
 	switch w.rand.IntN(10) {
 	case 0:
-		c, err = whole.Cancel(w.rand.IntN(2) == 0, w.now)
+		c, err = snapshot.Cancel(w.rand.IntN(2) == 0, w.now)
 	case 1, 2:
-		c, err = whole.Pause(w.now)
+		c, err = snapshot.Pause(w.now)
 	case 3, 4:
-		c, err = whole.Resume(w.now)
+		c, err = snapshot.Resume(w.now)
 	case 5:
-		c, err = whole.Edit(w.definition(), w.now)
+		c, err = snapshot.Edit(w.definition(), w.now)
 	case 6:
-		def := whole.Job.Definition // the same schedule, another name
+		def := snapshot.Job.Definition // the same schedule, another name
 		def.Name = pick(w.rand, types...)
-		c, err = whole.Edit(def, w.now)
+		c, err = snapshot.Edit(def, w.now)
 	case 7:
-		c, _, err = whole.RunNow(pick(w.rand, nil, json.RawMessage(`{"own":1}`), json.RawMessage(`null`)), w.now)
+		c, _, err = snapshot.RunNow(pick(w.rand, nil, json.RawMessage(`{"own":1}`), json.RawMessage(`null`)), w.now)
 	case 8:
-		c, err = w.retry(whole)
+		c, err = w.retry(snapshot)
 	case 9:
-		if len(whole.Runs) == 0 {
+		if len(snapshot.Runs) == 0 {
 			return c, false
 		}
-		c, err = whole.CancelRun(pick(w.rand, whole.Runs...).ID, w.now)
+		c, err = snapshot.CancelRun(pick(w.rand, snapshot.Runs...).ID, w.now)
 	}
 	return c, err == nil
 }
 
-func (w *world) retry(whole carillon.Whole) (carillon.Change, error) {
-	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: whole.Job.ID, Dead: w.rand.IntN(2) == 0})
+func (w *world) retry(snapshot carillon.JobSnapshot) (carillon.Change, error) {
+	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: snapshot.Job.ID, Dead: w.rand.IntN(2) == 0})
 	w.must(err)
 	if len(page.Runs) == 0 {
 		return carillon.Change{}, carillon.ErrNotFound
@@ -180,31 +180,31 @@ func (w *world) retry(whole carillon.Whole) (carillon.Change, error) {
 	if len(withOutput) > 0 {
 		of.Output = withOutput[0].Output
 	}
-	dead, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: whole.Job.ID, Dead: true, From: of.ID.Due, To: of.ID.Due + 1})
+	dead, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: snapshot.Job.ID, Dead: true, From: of.ID.Due, To: of.ID.Due + 1})
 	w.must(err)
-	c, _, err := whole.Retry(of, len(dead.Runs) > 0, w.now)
+	c, _, err := snapshot.Retry(of, len(dead.Runs) > 0, w.now)
 	return c, err
 }
 
 // whole reads a snapshot of a job, with all its unfinished runs.
-func (w *world) whole(id carillon.JobID) (whole carillon.Whole, ok bool) {
+func (w *world) whole(id carillon.JobID) (snapshot carillon.JobSnapshot, ok bool) {
 	ctx := context.Background()
 	jobs, err := w.model.Jobs(ctx, []carillon.JobVersion{{Job: id}})
 	w.must(err)
 	if len(jobs) == 0 {
-		return whole, false
+		return snapshot, false
 	}
-	whole.Job = jobs[0]
+	snapshot.Job = jobs[0]
 	unfinished := []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}
 	page, err := w.model.FindRuns(ctx, carillon.RunQuery{Job: id, States: unfinished, Limit: 10_000})
 	w.must(err)
-	whole.Runs = page.Runs
-	guards, err := w.model.Guards(ctx, carillon.GuardQuery{Namespace: whole.Job.Namespace, Keys: []string{carillon.OverlapKey(id)}})
+	snapshot.Runs = page.Runs
+	guards, err := w.model.Guards(ctx, carillon.GuardQuery{Namespace: snapshot.Job.Namespace, Keys: []string{carillon.OverlapKey(id)}})
 	w.must(err)
 	if len(guards) > 0 {
-		whole.Guard = &guards[0]
+		snapshot.Guard = &guards[0]
 	}
-	return whole, true
+	return snapshot, true
 }
 
 // guard writes or removes a guard.

@@ -93,7 +93,7 @@ func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon
 // settle decides about a batch and commits the decisions. A run whose change lost is read again: another
 // writer was quicker, and its change may or may not have settled the run.
 func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
-	dues, err := s.cfg.Ledger.Dues(ctx, runs, "")
+	candidates, err := s.cfg.Ledger.Candidates(ctx, runs, "")
 	if err != nil {
 		return err
 	}
@@ -101,13 +101,13 @@ func (s *Scheduler) settle(ctx context.Context, runs []carillon.Run) error {
 	var push []carillon.Run
 	var changes []carillon.Change
 	var again []carillon.RunID
-	for _, due := range dues {
-		switch verdict, c := due.Decide(now); verdict {
+	for _, candidate := range candidates {
+		switch verdict, c := candidate.Decide(now); verdict {
 		case carillon.VerdictReady:
-			push = append(push, due.Run)
+			push = append(push, candidate.Run)
 		case carillon.VerdictHold:
 		default:
-			changes, again = append(changes, c), append(again, due.Run.ID)
+			changes, again = append(changes, c), append(again, candidate.Run.ID)
 		}
 	}
 	s.push(ctx, push)

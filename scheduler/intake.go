@@ -34,7 +34,7 @@ func (s *Scheduler) admit(ctx context.Context) error {
 }
 
 func (s *Scheduler) admitSome(ctx context.Context) (int, error) {
-	left, err := s.cfg.Intake.Left(ctx, s.members.shards(), intakeBatch)
+	left, err := s.cfg.Intake.Pending(ctx, s.members.shards(), intakeBatch)
 	if err != nil || len(left) == 0 {
 		return 0, err
 	}
@@ -55,5 +55,5 @@ func (s *Scheduler) admitSome(ctx context.Context) (int, error) {
 	if _, err := s.cfg.Ledger.Commit(ctx, changes); err != nil { // a job that lost exists already
 		return len(left), err
 	}
-	return len(left), s.cfg.Intake.Settle(ctx, admitted, refused)
+	return len(left), s.cfg.Intake.Acknowledge(ctx, admitted, refused)
 }

@@ -142,13 +142,13 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 			run := &c.Runs[k]
 			switch {
 			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
-				if run.Wake <= now && run.Plain(now) {
+				if run.Wake <= now && run.NeedsNoDecision(now) {
 					due = append(due, *run)
 				} else if run.Wake <= reach {
 					near = append(near, *run)
 				}
 			case run.State.Ended() && run.Has(carillon.FlagGuarded) && len(c.Guards) > 0:
-				if heir := c.Guards[0].Heir(run.ID.Job); !heir.IsZero() {
+				if heir := c.Guards[0].NextInLine(run.ID.Job); !heir.IsZero() {
 					s.looks.add(heir)
 				}
 			}

@@ -65,11 +65,11 @@ func (h *house) finishFor(id carillon.RunID, outcome carillon.Outcome) {
 	if err != nil || len(runs) != 1 {
 		h.t.Fatalf("%d runs, %v", len(runs), err)
 	}
-	dues, err := h.nodes[0].ledger.Dues(context.Background(), runs, "")
-	if err != nil || len(dues) != 1 {
-		h.t.Fatalf("%d dues, %v", len(dues), err)
+	candidates, err := h.nodes[0].ledger.Candidates(context.Background(), runs, "")
+	if err != nil || len(candidates) != 1 {
+		h.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
-	c := carillon.Settle(runs[0].Finish(dues[0].Job, outcome, carillon.Now(), 0), dues[0].Guard)
+	c := carillon.EndChange(runs[0].Finish(candidates[0].Job, outcome, carillon.Now(), 0), candidates[0].Guard)
 	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
 		h.t.Fatalf("lost %v, %v", lost, err)
 	}

@@ -38,7 +38,7 @@ func (s *Scheduler) wake(ctx context.Context) error {
 
 // pass sends due runs on: to the queue, or to the decide loop if they need a decision.
 func (s *Scheduler) pass(ctx context.Context, runs []carillon.Run, now carillon.Time) {
-	plain, others := split(runs, func(r *carillon.Run) bool { return r.Plain(now) })
+	plain, others := split(runs, func(r *carillon.Run) bool { return r.NeedsNoDecision(now) })
 	s.push(ctx, plain)
 	s.ask(others)
 }

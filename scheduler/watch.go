@@ -106,11 +106,11 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *lookin
 	}
 	gone, _ := split(runs, func(r *carillon.Run) bool { _, is := outcomes[r.ID]; return is })
 	now := carillon.Now()
-	dues, err := s.cfg.Ledger.Dues(ctx, gone, "")
-	changes := make([]carillon.Change, 0, len(dues))
-	for _, due := range dues {
-		run := due.Run.Finish(due.Job, outcomes[due.Run.ID], now, rand.Float64())
-		changes = append(changes, carillon.Settle(run, due.Guard))
+	candidates, err := s.cfg.Ledger.Candidates(ctx, gone, "")
+	changes := make([]carillon.Change, 0, len(candidates))
+	for _, candidate := range candidates {
+		run := candidate.Run.Finish(candidate.Job, outcomes[candidate.Run.ID], now, rand.Float64())
+		changes = append(changes, carillon.EndChange(run, candidate.Guard))
 	}
 	var lost []int
 	if err == nil {

@@ -13,11 +13,11 @@ import (
 // claimFor writes a claim of a waiting run as another process would: no node here is told.
 func (h *house) claimFor(worker string, run carillon.Run) carillon.Run {
 	h.t.Helper()
-	dues, err := h.nodes[0].ledger.Dues(context.Background(), []carillon.Run{run}, worker)
-	if err != nil || len(dues) != 1 {
-		h.t.Fatalf("%d dues, %v", len(dues), err)
+	candidates, err := h.nodes[0].ledger.Candidates(context.Background(), []carillon.Run{run}, worker)
+	if err != nil || len(candidates) != 1 {
+		h.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
-	_, c := dues[0].Decide(carillon.Now())
+	_, c := candidates[0].Decide(carillon.Now())
 	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
 		h.t.Fatalf("lost %v, %v", lost, err)
 	}

@@ -86,9 +86,9 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		Look: func(ids []carillon.RunID) { h.scheduler.Look(ids) }, Logger: logger,
 	})
 	began := time.Now()
-	var counter carillon.Desk = desk.Inner{Desk: h.desk}
+	var counter carillon.Dispatcher = desk.Inner{Desk: h.desk}
 	if h.between != nil {
-		h.between.Desk = h.desk
+		h.between.Dispatcher = h.desk
 		counter = h.between
 	}
 	h.worker = worker.New(worker.Config{

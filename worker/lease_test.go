@@ -25,7 +25,7 @@ func TestTheLeaseCountsFromWhenABeatWasSent(t *testing.T) {
 					return carillon.Orders{}, errInjected
 				}
 				sent = carillon.Now()
-				orders, err := h.between.Desk.Beat(ctx, b)
+				orders, err := h.between.Dispatcher.Beat(ctx, b)
 				time.Sleep(slow)
 				return orders, err
 			}

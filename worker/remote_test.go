@@ -14,7 +14,7 @@ import (
 
 // wire is the connection to a dispatcher. Its calls can be slow or get lost.
 type wire struct {
-	carillon.Desk
+	carillon.Dispatcher
 	mu      sync.Mutex
 	slow    time.Duration // of pulls, before the answer
 	away    bool          // reports do not arrive
@@ -38,7 +38,7 @@ func (w *wire) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, erro
 }
 
 func (w *wire) pullSlowly(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
-	tasks, err := w.Desk.Pull(ctx, p)
+	tasks, err := w.Dispatcher.Pull(ctx, p)
 	w.mu.Lock()
 	slow := w.slow
 	w.mu.Unlock()
@@ -67,7 +67,7 @@ func (w *wire) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 	if beat != nil {
 		return beat(ctx, b)
 	}
-	return w.Desk.Beat(ctx, b)
+	return w.Dispatcher.Beat(ctx, b)
 }
 
 func (w *wire) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
@@ -78,7 +78,7 @@ func (w *wire) Report(ctx context.Context, worker string, reports []carillon.Rep
 	if away {
 		return nil, errInjected
 	}
-	receipts, err := w.Desk.Report(ctx, worker, reports)
+	receipts, err := w.Dispatcher.Report(ctx, worker, reports)
 	if deaf {
 		return nil, errInjected
 	}

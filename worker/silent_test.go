@@ -13,7 +13,7 @@ import (
 )
 
 // unreachable is the connection to a dispatcher that does not exist.
-type unreachable struct{ carillon.Desk }
+type unreachable struct{ carillon.Dispatcher }
 
 func (unreachable) Register(context.Context, carillon.Registration) (string, error) {
 	return "", errInjected

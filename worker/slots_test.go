@@ -81,11 +81,11 @@ func TestAWorkerTakesNoMoreThanItCanRun(t *testing.T) {
 // takeAway writes that no worker holds the run, as a sweep would.
 func (h *house) takeAway(job carillon.JobID) {
 	h.t.Helper()
-	whole, err := h.ledger.Whole(context.Background(), carillon.DefaultNamespace, job)
+	snapshot, err := h.ledger.Snapshot(context.Background(), carillon.DefaultNamespace, job)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	run := whole.Runs[0].Finish(&whole.Job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "taken away"}, carillon.Now(), 0)
+	run := snapshot.Runs[0].Finish(&snapshot.Job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "taken away"}, carillon.Now(), 0)
 	if lost, err := h.ledger.Commit(context.Background(), []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil || len(lost) > 0 {
 		h.t.Fatal(lost, err)
 	}

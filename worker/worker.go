@@ -20,7 +20,7 @@ import (
 
 // Config says what a worker works on.
 type Config struct {
-	Desk      carillon.Desk
+	Desk      carillon.Dispatcher
 	Name      string                       // the worker's name, for people
 	Host      string                       // the machine, for people; default its host name
 	Version   string                       // of the program, for people; default not reported

@@ -26,9 +26,9 @@ func NewIntake(store *Store) *Intake { return &Intake{store} }
 var readIntake = statement{"read_intake", `
 SELECT id, ns, at, body FROM carillon.intake WHERE state = 0 AND ($1::int[] IS NULL OR shard = ANY($1::int[])) ORDER BY id LIMIT $2::int`}
 
-// Left goes by the ids, which rise with time. A long transaction may still leave a job whose id is before
+// Pending goes by the ids, which rise with time. A long transaction may still leave a job whose id is before
 // those already seen.
-func (n *Intake) Left(ctx context.Context, shards []int, limit int) (left []carillon.Submission, err error) {
+func (n *Intake) Pending(ctx context.Context, shards []int, limit int) (left []carillon.Submission, err error) {
 	var wanted []byte
 	if shards != nil {
 		list := make([]int32, len(shards))
@@ -66,8 +66,8 @@ DELETE FROM carillon.intake WHERE state = 1 AND ns = ANY($1::text[]) AND id < $2
 // refusalsKept is the default time for which dead letters are kept.
 const refusalsKept = 90 * 24 * time.Hour
 
-// Settle also forgets old refusals of the namespaces that get new ones.
-func (n *Intake) Settle(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
+// Acknowledge also forgets old refusals of the namespaces that get new ones.
+func (n *Intake) Acknowledge(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
 	calls := []call{{statement: &admitIntake, params: [][]byte{int8Array(admitted)}}}
 	if len(refused) > 0 {
 		var ids []carillon.JobID

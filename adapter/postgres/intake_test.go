@@ -76,7 +76,7 @@ func submit(t testing.TB, conn *pgx.Conn, body string) (carillon.JobID, error) {
 
 func leftIn(t testing.TB, intake *postgres.Intake) (ids []carillon.JobID) {
 	t.Helper()
-	left, err := intake.Left(t.Context(), nil, 10_000)
+	left, err := intake.Pending(t.Context(), nil, 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestIDsMadeByTheDatabaseAreItsOwnAndNeverTwice(t *testing.T) {
 		})
 	}
 	all.Wait()
-	left, err := postgres.NewIntake(store).Left(t.Context(), nil, callers*each+1)
+	left, err := postgres.NewIntake(store).Pending(t.Context(), nil, callers*each+1)
 	if err != nil || len(left) != callers*each { // ids are the key, so none came twice
 		t.Fatal(len(left), err)
 	}
@@ -320,7 +320,7 @@ func TestOldRefusalsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusal := carillon.Refusal{Submission: carillon.Submission{ID: id, Namespace: "default"}, Reason: "x"}
-	if err := intake.Settle(t.Context(), nil, []carillon.Refusal{refusal}); err != nil {
+	if err := intake.Acknowledge(t.Context(), nil, []carillon.Refusal{refusal}); err != nil {
 		t.Fatal(err)
 	}
 	for namespace, want := range map[string]carillon.JobID{"default": id, "other": old + 1} {

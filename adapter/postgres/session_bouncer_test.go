@@ -48,7 +48,7 @@ func TestWhatIsBesideTheStoreWorksBehindAPooler(t *testing.T) {
 			t.Fatal(left)
 		}
 		refusal := carillon.Refusal{Submission: carillon.Submission{ID: id, Namespace: "default"}, Reason: "x"}
-		if err := intake.Settle(t.Context(), []carillon.JobID{1}, []carillon.Refusal{refusal}); err != nil {
+		if err := intake.Acknowledge(t.Context(), []carillon.JobID{1}, []carillon.Refusal{refusal}); err != nil {
 			t.Fatal(err)
 		}
 		if refused, err := intake.Refused(t.Context(), "default", 0, 10); err != nil || len(refused) != 1 || refused[0].Reason != "x" {

@@ -138,7 +138,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 	}()
 	fmt.Fprintf(a.out, "Carillon %s, a worker for %s\n\n  name    %s\n  queues  %s\n  slots   %d\n\n", thisBuild().Version,
 		strings.Join(servers, ", "), f.cfg.Name, cmp.Or(strings.Join(f.cfg.Queues, ", "), "all"), f.cfg.Concurrency)
-	f.cfg.Desk, f.cfg.Executors = &hiring{Desk: desk, fail: fail, out: a.out}, executors
+	f.cfg.Desk, f.cfg.Executors = &hiring{Dispatcher: desk, fail: fail, out: a.out}, executors
 	f.cfg.Version = thisBuild().Version
 	err = worker.New(f.cfg).Run(ctx)
 	var refused *refusal
@@ -209,14 +209,14 @@ func (f *workerFlags) executorsIn(ctx context.Context, dir string) (map[string]e
 // hiring is the dispatcher of a worker that has just started: it prints that the worker is registered, and
 // ends the start if a server refuses the worker for good.
 type hiring struct {
-	carillon.Desk
+	carillon.Dispatcher
 	fail context.CancelCauseFunc
 	out  io.Writer
 	done bool
 }
 
 func (h *hiring) Register(ctx context.Context, r carillon.Registration) (string, error) {
-	id, err := h.Desk.Register(ctx, r)
+	id, err := h.Dispatcher.Register(ctx, r)
 	var problem *client.Problem
 	switch {
 	case h.done:

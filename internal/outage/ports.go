@@ -150,15 +150,15 @@ type intake struct {
 	*Outage
 }
 
-func (i *intake) Left(ctx context.Context, shards []int, limit int) ([]carillon.Submission, error) {
+func (i *intake) Pending(ctx context.Context, shards []int, limit int) ([]carillon.Submission, error) {
 	turn := i.begin()
-	left, err := i.Intake.Left(ctx, shards, limit)
+	left, err := i.Intake.Pending(ctx, shards, limit)
 	return left, i.end(turn, read, err)
 }
 
-func (i *intake) Settle(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
+func (i *intake) Acknowledge(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
 	turn := i.begin()
-	return i.end(turn, write, i.Intake.Settle(ctx, admitted, refused))
+	return i.end(turn, write, i.Intake.Acknowledge(ctx, admitted, refused))
 }
 
 func (i *intake) Refused(ctx context.Context, namespace string, before carillon.JobID, limit int) ([]carillon.Refusal, error) {
