@@ -18,43 +18,53 @@ const module = "github.com/carillon-run/carillon"
 // mayImport is the arrow rule: cmd -> node -> {api, scheduler, dispatch, worker} -> ledger -> carillon <-
 // adapter/*. A folder that is not listed may import no package of this module but the root package.
 var mayImport = map[string][]string{
-	".":                {"cron", "internal/suggest"},
-	"cron":             {},
-	"ledger":           {"."},
-	"scheduler":        {".", "ledger"},
-	"executor":         {"."},
-	"adapter/mysql":    {".", "stored"},
-	"adapter/postgres": {".", "stored"},
-	"adapter/sqlite":   {".", "stored"},
-	"desk":             {".", "ledger"},
-	"worker":           {".", "executor"},
-	"api":              {".", "cron", "internal/suggest"},
-	"client":           {"."},
-	"porttest":         {".", "adapter/mem", "desk", "executor", "ledger", "scheduler", "worker"},
+	".":                  {"cron", "internal/suggest"},
+	"cron":               {},
+	"internal/ledger":    {"."},
+	"internal/scheduler": {".", "internal/ledger"},
+	"executor":           {"."},
+	"adapter/mysql":      {".", "internal/sqlcommon"},
+	"adapter/postgres":   {".", "internal/sqlcommon"},
+	"adapter/sqlite":     {".", "internal/sqlcommon"},
+	"internal/dispatch":  {".", "internal/ledger"},
+	"worker":             {".", "executor"},
+	"api":                {".", "cron", "internal/suggest"},
+	"client":             {"."},
+	"porttest": {
+		".", "adapter/mem", "executor", "internal/dispatch", "internal/ledger", "internal/scheduler", "worker",
+	},
 	"internal/outage":  {"."},
 	"internal/owned":   {},
 	"internal/suggest": {},
-	"node":             {".", "adapter/*", "api", "desk", "executor", "internal/outage", "internal/owned", "ledger", "scheduler", "worker"},
-	"cmd/carillon":     {".", "client", "cron", "executor", "internal/owned", "internal/suggest", "node", "worker"},
-	"bench":            {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
-	"chaos":            {".", "client", "executor", "porttest/server"},
-	"examples/go":      {".", "client", "executor", "worker"},
+	"node": {
+		".", "adapter/*", "api", "executor", "internal/dispatch", "internal/ledger", "internal/outage",
+		"internal/owned", "internal/scheduler", "worker",
+	},
+	"cmd/carillon": {".", "client", "cron", "executor", "internal/owned", "internal/suggest", "node", "worker"},
+	"bench":        {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
+	"chaos":        {".", "client", "executor", "porttest/server"},
+	"examples/go":  {".", "client", "executor", "worker"},
 }
 
 // outside lists the libraries that a folder may use beyond the standard library. The core uses none.
 var outside = map[string][]string{
-	"scheduler":        {"golang.org/x/sync"},
-	"executor":         {"golang.org/x/sys"},
-	"adapter/sqlite":   {"zombiezen.com/go/sqlite", "modernc.org/sqlite"},
-	"adapter/postgres": {"github.com/jackc/pgx/v5"},
-	"adapter/mysql":    {"github.com/go-sql-driver/mysql"},
-	"node":             {"golang.org/x/sync", "github.com/prometheus/client_golang"},
-	"cmd/carillon":     {"github.com/spf13", "github.com/goccy/go-yaml", "golang.org/x/term"},
-	"porttest":         {"github.com/google/go-cmp"},
-	"bench":            {"golang.org/x/sync", "zombiezen.com/go/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql"},
+	"internal/scheduler": {"golang.org/x/sync"},
+	"executor":           {"golang.org/x/sys"},
+	"adapter/sqlite":     {"zombiezen.com/go/sqlite", "modernc.org/sqlite"},
+	"adapter/postgres":   {"github.com/jackc/pgx/v5"},
+	"adapter/mysql":      {"github.com/go-sql-driver/mysql"},
+	"node":               {"golang.org/x/sync", "github.com/prometheus/client_golang"},
+	"cmd/carillon":       {"github.com/spf13", "github.com/goccy/go-yaml", "golang.org/x/term"},
+	"porttest":           {"github.com/google/go-cmp"},
+	"bench":              {"golang.org/x/sync", "zombiezen.com/go/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql"},
 }
 
-const maxLines = 400
+// maxLines bounds a file; that of an adapter may be longer, because one cohesive file reads better there than
+// five fragments.
+const (
+	maxLines        = 400
+	maxAdapterLines = 600
+)
 
 // longer files, each with a reason.
 var longer = map[string]string{}
@@ -62,8 +72,12 @@ var longer = map[string]string{}
 func TestArchitecture(t *testing.T) {
 	forGoFiles(t, func(path string) {
 		test := strings.HasSuffix(path, "_test.go")
-		if n := lines(t, path); !test && n > maxLines && longer[path] == "" {
-			t.Errorf("%s has %d lines: at most %d, or a reason in arch_test.go", path, n, maxLines)
+		most := maxLines
+		if strings.HasPrefix(filepath.ToSlash(path), "adapter/") {
+			most = maxAdapterLines
+		}
+		if n := lines(t, path); !test && n > most && longer[path] == "" {
+			t.Errorf("%s has %d lines: at most %d, or a reason in arch_test.go", path, n, most)
 		}
 		if test || ownModule(path) {
 			return // tests may import anything, and a separate module lists its own dependencies

@@ -145,7 +145,7 @@ func (e *edit) guard() {
 	e.guarded = e.job.Overlap != OverlapAllow && (e.job.Schedule.Recurring() || e.was.Guard != nil || len(begun)+len(e.rest) > 1)
 	if !e.guarded {
 		for i := range e.rest { // a begun run gives up its turn when it ends, not before
-			e.rest[i], e.turns = e.rest[i].letGo(e.turns, e.now)
+			e.rest[i], e.turns = e.rest[i].leaveLine(e.turns, e.now)
 		}
 		return
 	}
@@ -163,8 +163,8 @@ func (e *edit) guard() {
 	}
 }
 
-// letGo takes a run out of the guard. If the run waited for its turn, it need not wait any longer.
-func (r Run) letGo(t turns, now Time) (Run, turns) {
+// leaveLine takes a run out of the guard. If the run waited for its turn, it need not wait any longer.
+func (r Run) leaveLine(t turns, now Time) (Run, turns) {
 	if t.has(r.ID.Due) && !r.Has(FlagOnHold) {
 		r.Wake = r.ready(now)
 	}

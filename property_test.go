@@ -11,7 +11,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
-	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/porttest"
 )
 
@@ -143,7 +143,7 @@ func (l *life) step() {
 	case n < 85:
 		l.commitStale()
 	default:
-		l.steer()
+		l.command()
 	}
 }
 
@@ -267,8 +267,8 @@ func (l *life) definition(version int32) *carillon.Job {
 	return &jobs[0]
 }
 
-// steer gives a random command on the job, as people do.
-func (l *life) steer() {
+// command gives a random command on the job, as people do.
+func (l *life) command() {
 	w := l.whole()
 	var c carillon.Change
 	var err error

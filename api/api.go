@@ -23,8 +23,8 @@ type Config struct {
 	Ready     func() error          // why the server cannot take jobs, joined if several; default ready
 	Metrics   http.Handler          // default none: /metrics is not found
 
-	// Desk serves workers that dial in. Default none: their routes are not found.
-	Desk carillon.Dispatcher
+	// Dispatcher serves workers that dial in. Default none: their routes are not found.
+	Dispatcher carillon.Dispatcher
 	// Secret signs the tokens of attempts. It must be the same on all nodes. Default: this API generates one.
 	Secret  []byte
 	Members func(context.Context) ([]carillon.Member, error) // nodes and workers; default none

@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
-	"github.com/carillon-run/carillon/desk"
-	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/ledger"
 )
 
 const (
@@ -26,14 +26,14 @@ const (
 // house is the API on a real ledger and a store in memory.
 type house struct {
 	http.Handler
-	t      *testing.T
-	store  *mem.Store
-	ledger *ledger.Ledger
-	logs   *mem.Logs
-	bus    *mem.Bus
-	queue  *mem.Queue
-	desk   *desk.Desk
-	log    *bytes.Buffer
+	t          *testing.T
+	store      *mem.Store
+	ledger     *ledger.Ledger
+	logs       *mem.Logs
+	bus        *mem.Bus
+	queue      *mem.Queue
+	dispatcher *dispatch.Dispatcher
+	log        *bytes.Buffer
 }
 
 // newHouse starts a house. change, if not nil, changes the configuration first.
@@ -44,10 +44,10 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 	}
 	h.ledger = ledger.New(ledger.Config{
 		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never),
-		Then: []func([]carillon.Change){func(c []carillon.Change) { h.desk.Notice(c) }, h.tell},
+		Then: []func([]carillon.Change){func(c []carillon.Change) { h.dispatcher.Notice(c) }, h.tell},
 	})
 	coordinator := mem.NewCoordinator()
-	h.desk = desk.New(desk.Config{
+	h.dispatcher = dispatch.New(dispatch.Config{
 		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: coordinator, Logger: slog.New(slog.DiscardHandler),
 		Nodes: func() []string { return []string{"http://node.test"} },
 	})
@@ -61,7 +61,7 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 		}
 	})
 	config := api.Config{
-		Ledger: h.ledger, Store: h.store, Logs: h.logs, Bus: h.bus, Desk: h.desk,
+		Ledger: h.ledger, Store: h.store, Logs: h.logs, Bus: h.bus, Dispatcher: h.dispatcher,
 		Members: func(ctx context.Context) ([]carillon.Member, error) { return coordinator.Members(ctx, 0) },
 		Holds:   coordinator.Holds,
 		Tokens: map[string]api.Credential{

@@ -99,12 +99,12 @@ const (
 	maxWeight  = 100
 )
 
-// atDesk calls the dispatcher. Here ErrLost is about the session, not about a run.
-func (s *server) atDesk(call func(carillon.Dispatcher) error) error {
-	if s.Desk == nil {
-		return notFound("desk for workers on this server")
+// withDispatcher calls the dispatcher. Here ErrLost is about the session, not about a run.
+func (s *server) withDispatcher(call func(carillon.Dispatcher) error) error {
+	if s.Dispatcher == nil {
+		return notFound("dispatcher for workers on this server")
 	}
-	err := call(s.Desk)
+	err := call(s.Dispatcher)
 	if errors.Is(err, carillon.ErrLost) {
 		return problem{
 			Type: "session-over", Title: "The session is over", Status: http.StatusGone,
@@ -129,8 +129,8 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 		BeatEvery: carillon.Duration(carillon.BeatEvery), Lease: carillon.Duration(carillon.LeaseTime),
 		PullWait: carillon.Duration(carillon.PullWait), PullLate: carillon.Duration(carillon.PullLate),
 	}
-	err := s.atDesk(func(desk carillon.Dispatcher) (err error) {
-		answer.Worker, err = desk.Register(r.Context(), carillon.Registration{Name: given.Name, Profile: carillon.Profile{
+	err := s.withDispatcher(func(dispatcher carillon.Dispatcher) (err error) {
+		answer.Worker, err = dispatcher.Register(r.Context(), carillon.Registration{Name: given.Name, Profile: carillon.Profile{
 			Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
 		}})
 		return err
@@ -193,8 +193,8 @@ func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	return s.atDesk(func(desk carillon.Dispatcher) error {
-		tasks, err := desk.Pull(r.Context(), carillon.Pull{Worker: worker, Queues: given.Queues, Max: given.Max})
+	return s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
+		tasks, err := dispatcher.Pull(r.Context(), carillon.Pull{Worker: worker, Queues: given.Queues, Max: given.Max})
 		if err == nil {
 			s.writeTasks(w, namespace(r), tasks)
 		}
@@ -252,8 +252,8 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 		return err
 	}
 	answer := orders{Stop: []order{}, Nodes: []string{}}
-	err = s.atDesk(func(desk carillon.Dispatcher) error {
-		told, err := desk.Beat(r.Context(), carillon.Beat{ID: worker, Number: int64(given.Number), Holds: holds, Stopping: given.Stopping})
+	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
+		told, err := dispatcher.Beat(r.Context(), carillon.Beat{ID: worker, Number: int64(given.Number), Holds: holds, Stopping: given.Stopping})
 		for _, o := range told.Stop {
 			answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
 		}
@@ -271,7 +271,7 @@ func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	err = s.atDesk(func(desk carillon.Dispatcher) error { return desk.Leave(r.Context(), worker) })
+	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error { return dispatcher.Leave(r.Context(), worker) })
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}
@@ -293,11 +293,11 @@ func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error 
 			proved, places = append(proved, all[i]), append(places, i)
 		}
 	}
-	err = s.atDesk(func(desk carillon.Dispatcher) error {
+	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
 		if len(proved) == 0 {
 			return nil
 		}
-		got, err := desk.Report(r.Context(), r.PathValue("id"), proved)
+		got, err := dispatcher.Report(r.Context(), r.PathValue("id"), proved)
 		for i := range got {
 			answer.Receipts[places[i]] = got[i]
 		}

@@ -318,7 +318,7 @@ func TestNodesThatShareTheSecretTakeEachOthersTokens(t *testing.T) {
 		worker := h.register()
 		task := h.pull(worker, mail)
 		h.Handler = api.New(api.Config{
-			Ledger: h.ledger, Store: h.store, Logs: h.logs, Desk: h.desk, Secret: []byte(secret),
+			Ledger: h.ledger, Store: h.store, Logs: h.logs, Dispatcher: h.dispatcher, Secret: []byte(secret),
 			Tokens: map[string]api.Credential{token: {Namespace: "blue"}},
 		})
 		got := h.report(worker, task.report(`,"end":{"outcome":"success"}`))
@@ -359,7 +359,7 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 }
 
 func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
-	h := newHouse(t, func(c *api.Config) { c.Desk = outage{c.Desk} })
+	h := newHouse(t, func(c *api.Config) { c.Dispatcher = outage{c.Dispatcher} })
 	for path, body := range map[string]string{"": `{}`, "/worker_1/pull": `{}`, "/worker_1/heartbeat": `{}`} {
 		if a := h.call("POST", "/v1/workers"+path, body).problem(503, ""); a.Header().Get("Retry-After") == "" {
 			t.Errorf("%s does not say when to try again", path)
@@ -382,8 +382,8 @@ func (outage) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
 	return carillon.Orders{}, errAway
 }
 
-func TestWithoutADeskWorkersAreNotFound(t *testing.T) {
-	h := newHouse(t, func(c *api.Config) { c.Desk, c.Members = nil, nil })
+func TestWithoutADispatcherWorkersAreNotFound(t *testing.T) {
+	h := newHouse(t, func(c *api.Config) { c.Dispatcher, c.Members = nil, nil })
 	for _, path := range []string{"", "/worker_1/pull", "/worker_1/report", "/worker_1/heartbeat"} {
 		h.call("POST", "/v1/workers"+path, `{}`).problem(404, "")
 	}

@@ -137,7 +137,7 @@ func playNode(o orders, lines *bufio.Scanner) error {
 
 // playWorker does what `carillon worker` does, with a no-op handler.
 func playWorker(o orders, lines *bufio.Scanner) error {
-	desk, err := client.NewDesk(client.DeskConfig{Servers: []string{o.Server}, Token: o.Token})
+	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{Servers: []string{o.Server}, Token: o.Token})
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func playWorker(o orders, lines *bufio.Scanner) error {
 	funcs := executor.NewFuncs()
 	funcs.Register("bench", func(context.Context, executor.Task) error { started.Add(1); return nil })
 	w := worker.New(worker.Config{
-		Desk: desk, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs}, Concurrency: slots, Logger: logger(),
+		Dispatcher: dispatcher, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs}, Concurrency: slots, Logger: logger(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

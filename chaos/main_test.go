@@ -88,7 +88,7 @@ func handle(witness string) error {
 	}
 	funcs := executor.NewFuncs()
 	funcs.Register(handled, handler)
-	desk, err := client.NewDesk(client.DeskConfig{
+	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{
 		Servers: strings.Split(os.Getenv("SERVERS"), ","), Token: os.Getenv("TOKEN"), HTTP: reaches(os.Getenv("ONLY")),
 	})
 	if err != nil {
@@ -97,7 +97,7 @@ func handle(witness string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return worker.New(worker.Config{
-		Desk: desk, Name: os.Getenv("NAME"), Queues: strings.Split(os.Getenv("QUEUES"), ","), Concurrency: 32, Drain: 4 * time.Second,
+		Dispatcher: dispatcher, Name: os.Getenv("NAME"), Queues: strings.Split(os.Getenv("QUEUES"), ","), Concurrency: 32, Drain: 4 * time.Second,
 		Executors: map[string]executor.Executor{"handler": funcs},
 	}).Run(ctx)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/client"
-	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/internal/ledger"
 )
 
 // airport is the real API in a bubble: there is no network, and requests wait until the test lets them

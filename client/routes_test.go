@@ -17,7 +17,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/client"
-	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/internal/ledger"
 )
 
 const token = "a token of the test"

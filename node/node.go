@@ -19,38 +19,38 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
-	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/outage"
-	"github.com/carillon-run/carillon/ledger"
-	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
 )
 
 // Node is one process that schedules, runs and serves.
 type Node struct {
-	cfg       Config
-	id        string
-	secrets   secrets
-	outage    *outage.Outage // of the store
-	backend   *backend
-	copy      *api.Replica // nil: none
-	bus       *mem.Bus
-	ledger    *ledger.Ledger
-	desk      *desk.Desk
-	scheduler *scheduler.Scheduler
-	worker    *worker.Worker // nil: no inner worker
-	peers     *peers         // nil: no peers
-	clock     clock
-	beaten    atomic.Int64 // when the store last took a beat of this node, in milliseconds
-	advertise string
-	twins     twins
-	confused  bool // another node advertises the same address, and that was logged
-	metrics   *metrics
-	number    carillon.Guard
-	ids       *carillon.IDs
-	listener  net.Listener
-	close     []func() error // in order of opening; shut calls them in reverse
+	cfg        Config
+	id         string
+	secrets    secrets
+	outage     *outage.Outage // of the store
+	backend    *backend
+	copy       *api.Replica // nil: none
+	bus        *mem.Bus
+	ledger     *ledger.Ledger
+	dispatcher *dispatch.Dispatcher
+	scheduler  *scheduler.Scheduler
+	worker     *worker.Worker // nil: no inner worker
+	peers      *peers         // nil: no peers
+	clock      clock
+	beaten     atomic.Int64 // when the store last took a beat of this node, in milliseconds
+	advertise  string
+	twins      twins
+	confused   bool // another node advertises the same address, and that was logged
+	metrics    *metrics
+	number     carillon.Guard
+	ids        *carillon.IDs
+	listener   net.Listener
+	close      []func() error // in order of opening; shut calls them in reverse
 }
 
 // Open locks the data directory, opens the store and puts the parts together. Nothing runs before Run.
@@ -128,18 +128,18 @@ func (n *Node) assemble(ctx context.Context) error {
 		queue = n.peers
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: b.store, IDs: n.ids, Starting: func() bool { return b.flushers == 1 && n.desk.Starting() }, Flushers: b.flushers,
+		Store: b.store, IDs: n.ids, Starting: func() bool { return b.flushers == 1 && n.dispatcher.Starting() }, Flushers: b.flushers,
 		Then: []func([]carillon.Change){n.noticed, n.routed, n.metrics.count, n.publish},
 	})
-	n.desk = desk.New(desk.Config{
+	n.dispatcher = dispatch.New(dispatch.Config{
 		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator, Waiting: due.Len,
-		Look: func(ids []carillon.RunID) { n.scheduler.Look(ids) }, PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
+		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) }, PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 		Nodes: n.addresses, Logger: n.cfg.Logger,
 	})
-	n.ledger.Fuse(n.desk)
+	n.ledger.UseSlots(n.dispatcher)
 	if n.cfg.Concurrency > 0 {
 		n.worker = worker.New(worker.Config{
-			Desk: desk.Inner{Desk: n.desk}, Inside: true, Name: n.advertise, Executors: executors, Queues: n.cfg.Queues,
+			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise, Executors: executors, Queues: n.cfg.Queues,
 			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending, Logger: n.cfg.Logger,
 		})
 	}
@@ -167,7 +167,7 @@ func (n *Node) Running() (held, slots int) {
 }
 
 func (n *Node) noticed(c []carillon.Change) {
-	n.desk.Notice(c)
+	n.dispatcher.Notice(c)
 	if n.worker != nil {
 		n.worker.Notice(c)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
-	"github.com/carillon-run/carillon/ledger"
+	"github.com/carillon-run/carillon/internal/ledger"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -51,7 +51,7 @@ func (n *Node) handler() http.Handler {
 	public := api.New(api.Config{
 		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Bus: bus, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
 		Tokens:  map[string]api.Credential{n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
-		Metrics: n.metrics.handler(), Ready: n.ready, Desk: n.desk, Secret: n.secrets.runs, Replica: n.copy, Intake: n.backend.intake,
+		Metrics: n.metrics.handler(), Ready: n.ready, Dispatcher: n.dispatcher, Secret: n.secrets.runs, Replica: n.copy, Intake: n.backend.intake,
 		Members: func(ctx context.Context) ([]carillon.Member, error) { return n.backend.coordinator.Members(ctx, 0) },
 		Alive:   n.scheduler.Members,
 		Holds:   n.backend.coordinator.Holds,
@@ -60,7 +60,7 @@ func (n *Node) handler() http.Handler {
 		return public
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+peersPath, n.peers.handler(func(ids []carillon.RunID) { n.scheduler.Look(ids) }))
+	mux.Handle("POST "+peersPath, n.peers.handler(func(ids []carillon.RunID) { n.scheduler.Redecide(ids) }))
 	mux.Handle("/", public)
 	return mux
 }

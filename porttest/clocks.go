@@ -41,24 +41,24 @@ var clocks = []struct {
 			h.Submit(nil)
 		}
 		time.Sleep(time.Second)
-		worker, err := h.Desk.Register(ctx, carillon.Registration{Name: "far"})
+		worker, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "far"})
 		must(err)
 		job := h.Submit(func(d *carillon.Definition) { d.Queue = "far" })
-		tasks, err := h.Desk.Pull(ctx, carillon.Pull{Worker: worker, Queues: []string{"far"}, Max: 1})
+		tasks, err := h.Dispatcher.Pull(ctx, carillon.Pull{Worker: worker, Queues: []string{"far"}, Max: 1})
 		must(err)
 		h.Down(0)
 		time.Sleep(time.Second)
 		carillon.SetAhead(time.Hour)
-		other, err := h.Desk.Register(ctx, carillon.Registration{Name: "other"})
+		other, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "other"})
 		must(err)
 		time.Sleep(time.Second)
-		must(h.Desk.Leave(ctx, other)) // when a member leaves, all runs are checked
+		must(h.Dispatcher.Leave(ctx, other)) // when a member leaves, all runs are checked
 		time.Sleep(time.Second)
-		_, err = h.Desk.Beat(ctx, carillon.Beat{ID: worker, Number: 9, Holds: []carillon.Held{tasks[0].Held()}})
+		_, err = h.Dispatcher.Beat(ctx, carillon.Beat{ID: worker, Number: 9, Holds: []carillon.Held{tasks[0].Held()}})
 		must(err)
 		time.Sleep(time.Second)
 		h.expect(job.ID, "claimed 1")
-		_, err = h.Desk.Report(ctx, worker, []carillon.Report{{Held: tasks[0].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeSuccess}}})
+		_, err = h.Dispatcher.Report(ctx, worker, []carillon.Report{{Held: tasks[0].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeSuccess}}})
 		must(err)
 	}},
 }

@@ -10,22 +10,22 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
-	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
-	"github.com/carillon-run/carillon/ledger"
-	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
 )
 
 // House is a whole system in a synctest bubble: ledger, scheduler and worker over the store under test, and
 // one handler, which scenarios set. Hours pass in milliseconds.
 type House struct {
-	T      *testing.T
-	Store  carillon.Store
-	Ledger *ledger.Ledger
-	Worker *worker.Worker
-	Desk   *desk.Desk
-	Queue  *mem.Queue
+	T          *testing.T
+	Store      carillon.Store
+	Ledger     *ledger.Ledger
+	Worker     *worker.Worker
+	Dispatcher *dispatch.Dispatcher
+	Queue      *mem.Queue
 
 	// Handle performs every run. Default: it succeeds at once.
 	Handle executor.Handler
@@ -60,19 +60,19 @@ func (h *House) Live(concurrency int) {
 	h.Queue = mem.NewQueue(mem.QueueConfig{})
 	logs := mem.NewLogs()
 	var sched *scheduler.Scheduler
-	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Starting: func() bool { return h.Desk.Starting() }, Then: []func([]carillon.Change){
-		func(c []carillon.Change) { h.Desk.Notice(c); h.Worker.Notice(c) }, func(c []carillon.Change) { sched.Route(c) },
+	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Starting: func() bool { return h.Dispatcher.Starting() }, Then: []func([]carillon.Change){
+		func(c []carillon.Change) { h.Dispatcher.Notice(c); h.Worker.Notice(c) }, func(c []carillon.Change) { sched.Route(c) },
 	}})
-	h.Desk = desk.New(desk.Config{
+	h.Dispatcher = dispatch.New(dispatch.Config{
 		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator, Waiting: h.Queue.Len, Logger: logger,
-		Look: func(ids []carillon.RunID) { sched.Look(ids) }, PushBack: func(runs []carillon.Run) { sched.PushBack(runs) },
+		Redecide: func(ids []carillon.RunID) { sched.Redecide(ids) }, PushBack: func(runs []carillon.Run) { sched.PushBack(runs) },
 	})
 	began := time.Now()
 	h.Worker = worker.New(worker.Config{
-		Desk: desk.Inner{Desk: h.Desk}, Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency,
+		Dispatcher: dispatch.Local{Dispatcher: h.Dispatcher}, Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency,
 		Logger: logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
 	})
-	h.Ledger.Fuse(h.Desk)
+	h.Ledger.UseSlots(h.Dispatcher)
 	sched = scheduler.New(scheduler.Config{
 		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs, Ledger: h.Ledger, Logger: logger,
 	})

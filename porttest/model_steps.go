@@ -32,7 +32,7 @@ func (w *world) change() (carillon.Change, bool) {
 	case n < 72:
 		return w.finish()
 	case n < 90:
-		return w.steer()
+		return w.command()
 	case n < 94:
 		return w.guard(), true
 	default:
@@ -135,8 +135,8 @@ func (w *world) finish() (carillon.Change, bool) {
 	return carillon.EndChange(run.Finish(&snapshot.Job, o, w.now, w.rand.Float64()), snapshot.Guard), true
 }
 
-// steer gives a command on a job, as users do.
-func (w *world) steer() (c carillon.Change, ok bool) {
+// command gives a command on a job, as users do.
+func (w *world) command() (c carillon.Change, ok bool) {
 	snapshot, ok := w.whole(pick(w.rand, w.jobs...))
 	if !ok {
 		return c, false

@@ -146,9 +146,9 @@ func (a *attempt) stop(why error) {
 	}
 }
 
-// take stops an attempt that no longer holds its run. An attempt that is finishing has lost the run by its
+// abandon stops an attempt that no longer holds its run. An attempt that is finishing has lost the run by its
 // own end, so it goes on.
-func (a *attempt) take() {
+func (a *attempt) abandon() {
 	a.mu.Lock()
 	finishing := a.finishing
 	a.mu.Unlock()
@@ -170,7 +170,7 @@ func (a *attempt) save(ctx context.Context, checkpoint []byte) error {
 	if len(checkpoint) > carillon.MaxCheckpoint {
 		return &carillon.FieldError{Field: "checkpoint", Given: fmt.Sprintf("%d bytes", len(checkpoint)), Want: "at most 64 KiB"}
 	}
-	receipts, err := a.w.cfg.Desk.Report(ctx, a.w.ID(), []carillon.Report{{Held: a.Held(), Token: a.Token, Checkpoint: checkpoint}})
+	receipts, err := a.w.cfg.Dispatcher.Report(ctx, a.w.ID(), []carillon.Report{{Held: a.Held(), Token: a.Token, Checkpoint: checkpoint}})
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,10 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
-	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
-	"github.com/carillon-run/carillon/ledger"
-	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
 )
 
@@ -28,7 +28,7 @@ type house struct {
 	queue       *mem.Queue
 	coordinator *coordinator
 	ledger      *ledger.Ledger
-	desk        *desk.Desk
+	dispatcher  *dispatch.Dispatcher
 	worker      *worker.Worker
 	scheduler   *scheduler.Scheduler
 
@@ -78,24 +78,24 @@ func newHouse(t *testing.T, build func(*house)) *house {
 	}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Starting: func() bool { return h.desk.Starting() },
+		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Starting: func() bool { return h.dispatcher.Starting() },
 		Then: []func([]carillon.Change){h.notice, func(c []carillon.Change) { h.scheduler.Route(c) }},
 	})
-	h.desk = desk.New(desk.Config{
+	h.dispatcher = dispatch.New(dispatch.Config{
 		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: h.queue.Len,
-		Look: func(ids []carillon.RunID) { h.scheduler.Look(ids) }, Logger: logger,
+		Redecide: func(ids []carillon.RunID) { h.scheduler.Redecide(ids) }, Logger: logger,
 	})
 	began := time.Now()
-	var counter carillon.Dispatcher = desk.Inner{Desk: h.desk}
+	var counter carillon.Dispatcher = dispatch.Local{Dispatcher: h.dispatcher}
 	if h.between != nil {
-		h.between.Dispatcher = h.desk
+		h.between.Dispatcher = h.dispatcher
 		counter = h.between
 	}
 	h.worker = worker.New(worker.Config{
-		Desk: counter, Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: h.concurrency,
+		Dispatcher: counter, Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: h.concurrency,
 		Drain: h.drain, Logger: logger, Inside: h.between == nil, Clock: func() time.Duration { return time.Since(began) },
 	})
-	h.ledger.Fuse(h.desk)
+	h.ledger.UseSlots(h.dispatcher)
 	h.scheduler = scheduler.New(scheduler.Config{
 		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: h.queue, Coordinator: h.coordinator, Logs: h.logs,
 		Ledger: h.ledger, Logger: logger,
@@ -105,7 +105,7 @@ func newHouse(t *testing.T, build func(*house)) *house {
 
 // notice tells the worker only if it is inside: other workers hear of changes with their beats.
 func (h *house) notice(c []carillon.Change) {
-	h.desk.Notice(c)
+	h.dispatcher.Notice(c)
 	if h.between == nil {
 		h.worker.Notice(c)
 	}

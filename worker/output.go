@@ -34,7 +34,7 @@ func (a *attempt) print(stream, text string) {
 		if len(r.Lines) == 0 {
 			return
 		}
-		receipts, err := a.w.cfg.Desk.Report(a.w.base, a.w.ID(), []carillon.Report{r})
+		receipts, err := a.w.cfg.Dispatcher.Report(a.w.base, a.w.ID(), []carillon.Report{r})
 		a.out.taken(r.Lines, err == nil && receipts[0] != carillon.ReceiptAgain)
 	}
 }

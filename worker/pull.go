@@ -29,7 +29,7 @@ func (w *Worker) pull(ctx context.Context) {
 		}
 		sent := w.cfg.Clock()
 		id := w.ID()
-		tasks, err := w.cfg.Desk.Pull(ctx, carillon.Pull{Worker: id, Queues: w.cfg.Queues, Max: n})
+		tasks, err := w.cfg.Dispatcher.Pull(ctx, carillon.Pull{Worker: id, Queues: w.cfg.Queues, Max: n})
 		tasks = tasks[:min(n, len(tasks))] // no dispatcher returns more
 		w.slots.release(n - len(tasks))
 		late := w.late(sent)

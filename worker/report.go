@@ -69,7 +69,7 @@ func (e *ends) take(ctx context.Context) []*attempt {
 	}
 }
 
-func (e *ends) settled(batch []*attempt) {
+func (e *ends) acknowledged(batch []*attempt) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, a := range batch {
@@ -122,14 +122,14 @@ func (w *Worker) report(ctx context.Context) {
 			}
 			w.drop(batch[i])
 		}
-		w.ends.settled(batch)
+		w.ends.acknowledged(batch)
 	}
 }
 
 // insist repeats a report until the dispatcher answers; it gives up only when the worker does.
 func (w *Worker) insist(ctx context.Context, reports []carillon.Report) (receipts []carillon.Receipt, ok bool) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		receipts, err := w.cfg.Desk.Report(ctx, w.ID(), reports)
+		receipts, err := w.cfg.Dispatcher.Report(ctx, w.ID(), reports)
 		if err == nil {
 			return receipts, true
 		}

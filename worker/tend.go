@@ -27,7 +27,7 @@ func (w *Worker) register(ctx context.Context) bool {
 	}}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		sent := w.cfg.Clock()
-		id, err := w.cfg.Desk.Register(ctx, r)
+		id, err := w.cfg.Dispatcher.Register(ctx, r)
 		if err == nil {
 			w.mu.Lock()
 			w.id = id
@@ -56,13 +56,13 @@ func (w *Worker) beat(ctx context.Context) {
 	for number := int64(1); ; number++ {
 		select {
 		case <-tick.C:
-		case <-w.hurry:
+		case <-w.beatSoon:
 		case <-ctx.Done():
 			return
 		}
 		sent := w.cfg.Clock()
 		try, cancel := context.WithTimeout(ctx, beatTime)
-		orders, err := w.cfg.Desk.Beat(try, w.beatNow(number))
+		orders, err := w.cfg.Dispatcher.Beat(try, w.beatNow(number))
 		cancel()
 		switch {
 		case err == nil:
@@ -96,7 +96,7 @@ func (w *Worker) obey(stop []carillon.Order) {
 		switch {
 		case a == nil || a.Held() != order.Held:
 		case order.Lost:
-			a.take()
+			a.abandon()
 		default:
 			a.stop(stopped(order.Reason))
 		}
@@ -135,14 +135,14 @@ func (w *Worker) record(ctx context.Context) {
 		if len(reports) == 0 {
 			continue
 		}
-		receipts, err := w.cfg.Desk.Report(ctx, w.ID(), reports)
+		receipts, err := w.cfg.Dispatcher.Report(ctx, w.ID(), reports)
 		if err != nil {
 			w.silent("report what runs", err)
 		}
 		for i, a := range of {
 			a.told(&reports[i], err == nil && receipts[i] != carillon.ReceiptAgain)
 			if err == nil && receipts[i] == carillon.ReceiptRefused {
-				a.take()
+				a.abandon()
 			}
 		}
 	}

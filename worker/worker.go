@@ -20,11 +20,11 @@ import (
 
 // Config says what a worker works on.
 type Config struct {
-	Desk      carillon.Dispatcher
-	Name      string                       // the worker's name, for people
-	Host      string                       // the machine, for people; default its host name
-	Version   string                       // of the program, for people; default not reported
-	Executors map[string]executor.Executor // by kind of target: "command", "http", "handler"
+	Dispatcher carillon.Dispatcher
+	Name       string                       // the worker's name, for people
+	Host       string                       // the machine, for people; default its host name
+	Version    string                       // of the program, for people; default not reported
+	Executors  map[string]executor.Executor // by kind of target: "command", "http", "handler"
 
 	// Queues to serve, each "name" or "name=weight"; none: all. Weights divide the slots while several queues
 	// have work.
@@ -49,7 +49,7 @@ type Worker struct {
 	cfg   Config
 	lease executor.Lease
 	slots slots
-	hands hands
+	pool  pool
 	base  context.Context // of all attempts; ends when the worker has released everything
 	end   context.CancelFunc
 
@@ -64,7 +64,7 @@ type Worker struct {
 	over    atomic.Bool   // the lease is over, and the worker has logged that
 
 	stopping atomic.Bool   // the worker has ended its pulls, and asks for no more runs
-	hurry    chan struct{} // capacity 1: beat now
+	beatSoon chan struct{} // capacity 1: beat now
 }
 
 func New(cfg Config) *Worker {
@@ -78,10 +78,10 @@ func New(cfg Config) *Worker {
 	if cfg.Clock == nil {
 		cfg.Clock = executor.Boottime
 	}
-	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1), beatSoon: make(chan struct{}, 1)}
 	w.slots.free, w.slots.freed = cfg.Concurrency, make(chan struct{}, 1)
 	w.ends.limit, w.ends.ready = cfg.Pending, make(chan struct{}, 1)
-	w.hands.init()
+	w.pool.init()
 	w.base, w.end = context.WithCancel(context.Background())
 	return w
 }
@@ -90,7 +90,7 @@ func New(cfg Config) *Worker {
 // back the rest. While the dispatcher does not answer, the worker keeps its reports and tries again.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.end()
-	defer w.hands.close()
+	defer w.pool.close()
 	if !w.register(ctx) {
 		return nil
 	}
@@ -109,7 +109,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	pullers.Wait()
 	w.stopping.Store(true) // a node may still be claiming for a pull that ended; the beat tells it
-	w.hurry <- struct{}{}
+	w.beatSoon <- struct{}{}
 	w.drain()
 	stop()
 	loops.Wait()
@@ -147,7 +147,7 @@ const abandonAfter = 15 * time.Second
 func (w *Worker) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := w.cfg.Desk.Leave(ctx, w.ID()); err != nil && !errors.Is(err, carillon.ErrLost) {
+	if err := w.cfg.Dispatcher.Leave(ctx, w.ID()); err != nil && !errors.Is(err, carillon.ErrLost) {
 		w.cfg.Logger.Error("end the session", "error", err) // the session then runs out
 	}
 }
@@ -195,7 +195,7 @@ func (w *Worker) begin(tasks []carillon.Task, session string, asked time.Duratio
 			a.stop(stopped(a.Run.Reason))
 		}
 	}
-	w.hands.give(list)
+	w.pool.submit(list)
 	return true
 }
 
@@ -231,7 +231,7 @@ func (w *Worker) Notice(committed []carillon.Change) {
 			switch {
 			case a == nil || run.Attempt < a.Run.Attempt:
 			case !run.State.Held() || run.Fence() != a.Run.Fence():
-				a.take()
+				a.abandon()
 			case run.Has(carillon.FlagStop):
 				a.stop(stopped(run.Reason))
 			}

@@ -25,7 +25,7 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	err = s.useSoon(context.WithoutCancel(ctx), func(l *link) error {
+	err = s.useSoon(context.WithoutCancel(ctx), func(l *conn) error {
 		careful := false
 		return l.insist(func() (err error) {
 			lost, err = l.write(changes, careful)
@@ -43,7 +43,7 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 }
 
 // insist runs a transaction again as long as other transactions are in its way.
-func (l *link) insist(transaction func() error) error {
+func (l *conn) insist(transaction func() error) error {
 	for try := 1; ; try++ {
 		err := transaction()
 		if err == nil || try == maxTries || !missed(err) && !inTheWay(err) {
@@ -69,7 +69,7 @@ func inTheWay(err error) bool {
 }
 
 // pause lets other transactions go first. It waits longer the more often they were in the way.
-func (l *link) pause(try int) error {
+func (l *conn) pause(try int) error {
 	wait := time.NewTimer(time.Duration(rand.Int64N(int64(min(try, 20)) * int64(time.Millisecond))))
 	defer wait.Stop()
 	select {
@@ -86,14 +86,14 @@ const beginWrite = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSA
 
 // write writes the changes in a transaction. careful: it first reads which of them have lost; without
 // careful, an error says that one has lost.
-func (l *link) write(changes []carillon.Change, careful bool) (lost []int, err error) {
-	p := plan{script: script{buf: l.store.buffer()}}
+func (l *conn) write(changes []carillon.Change, careful bool) (lost []int, err error) {
+	p := batch{script: statements{buf: l.store.buffer()}}
 	defer func() { l.store.buffers.Put(&p.script.buf) }()
 	if edits := editedJobs(changes); careful || len(edits) > 0 {
 		if err := l.exec([]byte(beginWrite)); err != nil {
 			return nil, err
 		}
-		if lost, err = l.look(&p, changes, edits, careful); err != nil {
+		if lost, err = l.lockCompared(&p, changes, edits, careful); err != nil {
 			return nil, l.end(err)
 		}
 		if len(lost) == len(changes) {
@@ -112,11 +112,11 @@ func (l *link) write(changes []carillon.Change, careful bool) (lost []int, err e
 	return lost, nil
 }
 
-// look locks and reads what the plan has to know: the edited jobs and, with careful, every row that the
+// lockCompared locks and reads what the plan has to know: the edited jobs and, with careful, every row that the
 // changes compare.
-func (l *link) look(p *plan, changes []carillon.Change, edits []carillon.JobID, careful bool) (lost []int, err error) {
+func (l *conn) lockCompared(p *batch, changes []carillon.Change, edits []carillon.JobID, careful bool) (lost []int, err error) {
 	if careful {
-		return l.judge(p, changes)
+		return l.compare(p, changes)
 	}
 	if p.jobs, err = l.lockJobs(edits); err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ const listDays = `SELECT PARTITION_NAME, PARTITION_DESCRIPTION FROM information_
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'history' AND PARTITION_DESCRIPTION <> 'MAXVALUE'`
 
 // days returns the partitions that have an end, earliest first.
-func (l *link) days() (all []day, err error) {
+func (l *conn) days() (all []day, err error) {
 	err = l.query(func(r row) error {
 		to, err := strconv.ParseInt(r.text(1), 10, 64)
 		all = append(all, day{name: r.text(0), to: carillon.Time(to)})
@@ -59,7 +59,7 @@ func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
 	if enough || s.history.areFixed() || s.history.wait(now) {
 		return nil
 	}
-	err := s.alone(ctx, "partitions", func(l *link) error {
+	err := s.alone(ctx, "partitions", func(l *conn) error {
 		all, err := l.days()
 		if err != nil {
 			return err
@@ -116,7 +116,7 @@ const (
 // forgetDays drops the earliest days if all their records can go. It returns the time up to which the other
 // records are to be forgotten one by one: a large day that the rule has reached waits until the rule covers
 // all of it, and until no other call uses the table.
-func (s *Store) forgetDays(l *link, until, now carillon.Time, limit int) (forgotten int, rest carillon.Time, err error) {
+func (s *Store) forgetDays(l *conn, until, now carillon.Time, limit int) (forgotten int, rest carillon.Time, err error) {
 	all, err := l.days()
 	if err != nil {
 		return 0, 0, err
@@ -148,7 +148,7 @@ func (s *Store) forgetDays(l *link, until, now carillon.Time, limit int) (forgot
 
 // forgetDay goes through a large day, limit records at a time, to remove the rows that only these records
 // needed. Then it drops the day. An empty day is dropped at once.
-func (s *Store) forgetDay(l *link, d day, large bool, now carillon.Time, limit int) (forgotten int, err error) {
+func (s *Store) forgetDay(l *conn, d day, large bool, now carillon.Time, limit int) (forgotten int, err error) {
 	stays, query, args := false, anyOfDay, []any{raw(d.name)}
 	if large {
 		query, args = keptOfDay, append(args, now)
@@ -182,12 +182,12 @@ func (s *Store) forgetDay(l *link, d day, large bool, now carillon.Time, limit i
 	return len(found), s.dropDay(l, d, now)
 }
 
-func (s *Store) dropDay(l *link, d day, now carillon.Time) error {
+func (s *Store) dropDay(l *conn, d day, now carillon.Time) error {
 	_, err := l.change(&s.history, now, func() error { return l.exec(appendSQL(nil, dropDay, raw(d.name))) })
 	return tried("drop "+d.name, err)
 }
 
-func (l *link) cleanAlone(found []past, still raw) error {
+func (l *conn) cleanAlone(found []past, still raw) error {
 	if err := l.exec([]byte(beginWrite)); err != nil {
 		return err
 	}
@@ -198,7 +198,7 @@ func (l *link) cleanAlone(found []past, still raw) error {
 }
 
 // has says whether a query finds anything.
-func (l *link) has(query string, args ...any) (found bool, err error) {
+func (l *conn) has(query string, args ...any) (found bool, err error) {
 	err = l.query(func(row) error { found = true; return nil }, query, args...)
 	return found, err
 }

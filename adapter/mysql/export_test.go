@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // Empty removes everything but the schema.
 func (s *Store) Empty(ctx context.Context) error {
 	const deleteAll = `DELETE FROM job; DELETE FROM definition; DELETE FROM job_label; DELETE FROM run; DELETE FROM history; DELETE FROM dead;
 DELETE FROM result; DELETE FROM checkpoint; DELETE FROM run_payload; DELETE FROM guard`
-	return s.use(ctx, func(l *link) error { return l.exec([]byte(deleteAll)) })
+	return s.use(ctx, func(l *conn) error { return l.exec([]byte(deleteAll)) })
 }
 
 // Bound sets after how many rows a search returns its page, and how many records or pieces are too many to be
@@ -22,13 +22,13 @@ func (s *Store) Bound(maxScan, bulk int) { s.maxScan, s.bulk, s.bulkPieces = max
 
 // Exec runs statements.
 func (s *Store) Exec(ctx context.Context, statements string) error {
-	return s.use(ctx, func(l *link) error { return l.exec([]byte(statements)) })
+	return s.use(ctx, func(l *conn) error { return l.exec([]byte(statements)) })
 }
 
 // During runs a function while a transaction is open that has run a query, on one of the connections for
 // reading.
 func (s *Store) During(ctx context.Context, query string, f func()) error {
-	return s.view(ctx, func(l *link) error {
+	return s.view(ctx, func(l *conn) error {
 		_, err := l.has(query)
 		f()
 		return err
@@ -37,7 +37,7 @@ func (s *Store) During(ctx context.Context, query string, f func()) error {
 
 // View runs a function and then a query, in one view.
 func (s *Store) View(ctx context.Context, query string, before func()) error {
-	return s.view(ctx, func(l *link) error {
+	return s.view(ctx, func(l *conn) error {
 		before()
 		_, err := l.has(query)
 		return err
@@ -45,7 +45,7 @@ func (s *Store) View(ctx context.Context, query string, before func()) error {
 }
 
 // Apply applies migrations with a limit on how long a call can take.
-func (s *Store) Apply(ctx context.Context, address string, timeout time.Duration, all []stored.Migration) error {
+func (s *Store) Apply(ctx context.Context, address string, timeout time.Duration, all []sqlcommon.Migration) error {
 	settings, err := parse(address, timeout)
 	if err != nil {
 		return err
@@ -56,12 +56,12 @@ func (s *Store) Apply(ctx context.Context, address string, timeout time.Duration
 
 // Migrating runs a function while no node can migrate.
 func (s *Store) Migrating(ctx context.Context, f func() error) error {
-	return s.alone(ctx, "migration", func(*link) error { return f() })
+	return s.alone(ctx, "migration", func(*conn) error { return f() })
 }
 
 // Query returns the rows of an answer as text.
 func (s *Store) Query(ctx context.Context, query string) (answer [][]string, err error) {
-	err = s.use(ctx, func(l *link) error {
+	err = s.use(ctx, func(l *conn) error {
 		return l.query(func(r row) error {
 			var line []string
 			for _, v := range r.values {

@@ -36,7 +36,7 @@ WHERE l.job < ? AND l.job >= ?` + " AND l.ns = ? AND l.`key` = ? AND l.value = ?
 // FindJobs implements carillon.Store.
 func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
 	var f jobFinder
-	err = s.view(ctx, func(l *link) error {
+	err = s.view(ctx, func(l *conn) error {
 		f = jobFinder{q: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit), wanted: wantedJobs(&q)}
 		f.first, f.before = idRange(&q)
 		// Pages grow: most searches find what they want among the first rows.
@@ -73,7 +73,7 @@ type candidate struct {
 }
 
 // scan reads some rows. done: the page is complete.
-func (f *jobFinder) scan(l *link, size int) (done bool, err error) {
+func (f *jobFinder) scan(l *conn, size int) (done bool, err error) {
 	query, args := jobsBefore, []any{f.wanted, f.wanted, f.wanted, f.before, f.first}
 	if label, ok := f.q.IndexedLabel(); ok {
 		query, args = jobsLabeled, append(args, f.q.Namespace, label.Key, label.Value)
@@ -198,7 +198,7 @@ ORDER BY due DESC, pos DESC LIMIT 1)`
 const atOnce = 100
 
 // withLatest keeps the jobs whose latest run has one of the wanted states.
-func (l *link) withLatest(jobs []candidate, latest []carillon.LatestState) (left []candidate, err error) {
+func (l *conn) withLatest(jobs []candidate, latest []carillon.LatestState) (left []candidate, err error) {
 	for some := range slices.Chunk(jobs, atOnce) {
 		ids := make([]carillon.JobID, len(some))
 		for i := range some {
@@ -218,7 +218,7 @@ func (l *link) withLatest(jobs []candidate, latest []carillon.LatestState) (left
 }
 
 // addLast adds to a complete page the run that sums up each job, if the query wants it.
-func (f *jobFinder) addLast(l *link) error {
+func (f *jobFinder) addLast(l *conn) error {
 	if !f.q.WithLast {
 		return nil
 	}
@@ -240,7 +240,7 @@ func (f *jobFinder) addLast(l *link) error {
 
 // runsOf reads the unfinished runs of some jobs and, for each job, the ended run with the latest due time
 // among those that had begun.
-func (l *link) runsOf(ids []carillon.JobID) (unfinished map[carillon.JobID][]carillon.Run, ended map[carillon.JobID]*carillon.Run, err error) {
+func (l *conn) runsOf(ids []carillon.JobID) (unfinished map[carillon.JobID][]carillon.Run, ended map[carillon.JobID]*carillon.Run, err error) {
 	unfinished, ended = map[carillon.JobID][]carillon.Run{}, map[carillon.JobID]*carillon.Run{}
 	err = l.query(func(r row) error {
 		run := r.unfinished()

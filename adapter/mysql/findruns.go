@@ -15,7 +15,7 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 		return page, err
 	}
 	var f finder
-	err = s.view(ctx, func(l *link) error {
+	err = s.view(ctx, func(l *conn) error {
 		f = finder{limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
 		if err := f.fill(l, &q, start); err != nil {
 			return err
@@ -25,7 +25,7 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 	return f.page, tried("find runs", err)
 }
 
-func (f *finder) fill(l *link, q *carillon.RunQuery, start carillon.RunPos) error {
+func (f *finder) fill(l *conn, q *carillon.RunQuery, start carillon.RunPos) error {
 	for _, part := range partsFrom(q, start) {
 		streams := make([]*runStream, len(part.sources))
 		for i, from := range part.sources {

@@ -33,7 +33,7 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 	if err := s.addDays(ctx, now); err != nil {
 		return 0, tried("forget", err)
 	}
-	err = s.alone(ctx, "forgetting", func(l *link) error {
+	err = s.alone(ctx, "forgetting", func(l *conn) error {
 		until := carillon.Time(0)
 		if rule.Runs != 0 {
 			until = now.Add(-rule.Runs.Std())
@@ -72,7 +72,7 @@ WHERE expires <= ? ORDER BY expires, ended, pos LIMIT ?`
 
 // overdue returns up to limit records that need not be kept. until is the server's rule for history; with 0
 // every record without an expiry is kept.
-func (l *link) overdue(rule carillon.Retention, until, now carillon.Time, limit int) (found []past, err error) {
+func (l *conn) overdue(rule carillon.Retention, until, now carillon.Time, limit int) (found []past, err error) {
 	for _, from := range []struct {
 		query string
 		until carillon.Time
@@ -109,8 +109,8 @@ const (
 )
 
 // remove deletes records and the rows that were kept only for them, in a transaction.
-func (l *link) remove(found []past) error {
-	var p plan
+func (l *conn) remove(found []past) error {
+	var p batch
 	p.script.add(beginWrite)
 	i := slices.IndexFunc(found, func(f past) bool { return f.dead })
 	if i < 0 {
@@ -152,10 +152,10 @@ const (
 
 // clean removes rows that only forgotten runs needed. still is the condition that a row h of history is not
 // forgotten.
-func (l *link) clean(found []past, still raw) error {
+func (l *conn) clean(found []past, still raw) error {
 	for some := range slices.Chunk(found, most) {
 		ids := list(some, func(b []byte, f past) []byte { return dueJob(b, f.id) })
-		var s script
+		var s statements
 		s.add(deleteResults, ids, still)
 		s.add(deleteCheckpoints, ids, still)
 		s.add(deletePayloads, ids, still)
@@ -171,7 +171,7 @@ func (l *link) clean(found []past, still raw) error {
 
 // cleanJobs locks the jobs and their guards before it checks whether anything of them is left: a run is
 // inserted only together with one of these rows, or beside another run.
-func (l *link) cleanJobs(ids, still raw) error {
+func (l *conn) cleanJobs(ids, still raw) error {
 	spaces := map[carillon.JobID]string{}
 	err := l.query(func(r row) error { spaces[carillon.JobID(r.int(0))] = r.text(1); return nil }, lockOneOffs, ids)
 	if err != nil || len(spaces) == 0 {
@@ -193,7 +193,7 @@ func (l *link) cleanJobs(ids, still raw) error {
 	if err != nil || len(idle) == 0 {
 		return err
 	}
-	var s script
+	var s statements
 	s.add(deleteJobs, ints(idle))
 	s.add(deleteDefinitions, ints(idle))
 	s.add(deleteLabels, ints(idle))

@@ -21,7 +21,7 @@ const (
 	deleteGuards = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`, rev) IN ("
 )
 
-func (p *plan) putGuards() {
+func (p *batch) putGuards() {
 	// Sorted, so that two commits cannot deadlock.
 	for _, guards := range [][]*carillon.Guard{p.newGuards, p.guards} {
 		slices.SortFunc(guards, func(a, b *carillon.Guard) int {
@@ -53,7 +53,7 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 		found = append(found, carillon.Guard{Namespace: r.name(0), Key: r.text(1), Rev: int32(r.int(2)), Value: r.bytes(3)})
 		return nil
 	}
-	err = s.use(ctx, func(l *link) error {
+	err = s.use(ctx, func(l *conn) error {
 		if len(q.Keys) == 0 {
 			if end := afterAll(q.Prefix); end != "" {
 				return l.query(take, guardsUntil, q.Namespace, q.Prefix, end)

@@ -16,7 +16,7 @@ const (
 )
 
 // putEnded writes ended runs from memory: nothing is read back.
-func (p *plan) putEnded() {
+func (p *batch) putEnded() {
 	many(&p.script, deleteDead, p.redriven, jobDue, `)`, 1)
 	insert(&p.script, insertHistory, historyRow, p.ended, ``)
 	insert(&p.script, replaceDead, deadRow, p.failed, ``)
@@ -49,7 +49,7 @@ const (
 	keepLast       = ` ON DUPLICATE KEY UPDATE value = VALUES(value)`
 )
 
-func (p *plan) putOutputs() {
+func (p *batch) putOutputs() {
 	type output struct {
 		run   *carillon.Run
 		value []byte

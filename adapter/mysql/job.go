@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // The job row, by primary key. The column due is written once: see its comment in the schema. An edited row
@@ -24,7 +24,7 @@ WHERE id = ?`
 	unlabelJob = `DELETE job_label FROM job_label FORCE INDEX (job_label_job) WHERE job = ?`
 )
 
-func (p *plan) putJobs() error {
+func (p *batch) putJobs() error {
 	var labels []label
 	rows := make([]newJob, len(p.newJobs))
 	for i, job := range p.newJobs {
@@ -32,7 +32,7 @@ func (p *plan) putJobs() error {
 		if !job.Schedule.Recurring() {
 			row.due = job.Schedule.At
 		}
-		spec, err := stored.Encode(&job.Definition, row.due)
+		spec, err := sqlcommon.Encode(&job.Definition, row.due)
 		if err != nil {
 			return err
 		}
@@ -48,7 +48,7 @@ func (p *plan) putJobs() error {
 			p.script.add(updateJob, job.State, job.Updated, job.ID)
 			continue
 		}
-		spec, err := stored.Encode(&job.Definition, was.due)
+		spec, err := sqlcommon.Encode(&job.Definition, was.due)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (p *plan) putJobs() error {
 }
 
 // remember keeps what a later segment of the plan may need to know.
-func (p *plan) remember(id carillon.JobID, job storedJob) {
+func (p *batch) remember(id carillon.JobID, job storedJob) {
 	if p.jobs != nil {
 		p.jobs[id] = job
 	}
@@ -85,7 +85,7 @@ func appendLabels(to []label, ns string, job *carillon.Job) []label {
 	return to
 }
 
-func (p *plan) putLabels(labels []label) {
+func (p *batch) putLabels(labels []label) {
 	many(&p.script, insertLabels, labels, func(b []byte, l label) []byte {
 		return appendSQL(b, `(?,?,?,?)`, l.ns, l.key, l.value, l.job)
 	}, ``, 0)

@@ -35,7 +35,7 @@ ON DUPLICATE KEY UPDATE
 // Append cuts chunks into pieces. A piece that is sent twice has the same key and is stored once. If lines
 // are sent again in other portions, pieces overlap, and reading passes over the lines it has seen.
 func (logs *Logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
-	err := logs.store.use(ctx, func(l *link) error {
+	err := logs.store.use(ctx, func(l *conn) error {
 		var rows []byte
 		n := 0
 		flush := func() error {
@@ -94,7 +94,7 @@ func (logs *Logs) Read(ctx context.Context, q carillon.LogQuery) (lines []carill
 	if q.Limit <= 0 {
 		q.Limit = defaultLines
 	}
-	err = logs.store.use(ctx, func(l *link) (err error) {
+	err = logs.store.use(ctx, func(l *conn) (err error) {
 		lines, err = logs.read(l, q)
 		return err
 	})
@@ -112,7 +112,7 @@ WHERE ns = ? AND due = ? AND job = ?
 	AND (attempt > ? OR attempt = ? AND first + log.lines - 1 > ?)
 ORDER BY attempt, first LIMIT ?`
 
-func (logs *Logs) read(l *link, q carillon.LogQuery) (lines []carillon.Line, err error) {
+func (logs *Logs) read(l *conn, q carillon.LogQuery) (lines []carillon.Line, err error) {
 	after := position{q.AfterAttempt, q.AfterOffset}
 	// A piece that begins before the position can reach beyond it, but not by more lines than it has.
 	begin := position{q.AfterAttempt, q.AfterOffset - maxLines}

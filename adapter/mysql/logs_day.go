@@ -20,7 +20,7 @@ type logDay struct {
 const listLogDays = `SELECT PARTITION_NAME, PARTITION_DESCRIPTION FROM information_schema.PARTITIONS
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'log' ORDER BY PARTITION_ORDINAL_POSITION`
 
-func (l *link) logDays() (days []logDay, err error) {
+func (l *conn) logDays() (days []logDay, err error) {
 	from := carillon.Time(math.MinInt64)
 	err = l.query(func(r row) error {
 		d := logDay{name: r.text(0), from: from, to: carillon.Never}
@@ -43,7 +43,7 @@ func (s *Store) addLogDays(ctx context.Context, now carillon.Time) error {
 	if s.log.areFixed() {
 		return nil
 	}
-	err := s.alone(ctx, "log", func(l *link) error {
+	err := s.alone(ctx, "log", func(l *conn) error {
 		_, err := l.planLogDays(now)
 		return err
 	})
@@ -66,7 +66,7 @@ const (
 // long time in which no node made partitions, today's takes the output that belongs to the days between. If
 // very many pieces came before their day was made, they stay in the last partition, and there are no further
 // days until most of them have been removed piece by piece.
-func (l *link) planLogDays(now carillon.Time) ([]logDay, error) {
+func (l *conn) planLogDays(now carillon.Time) ([]logDay, error) {
 	days, err := l.logDays()
 	if err != nil {
 		return nil, err

@@ -29,7 +29,7 @@ func (logs *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.
 	if s.limit <= 0 {
 		s.limit = defaultLines
 	}
-	err := logs.store.use(ctx, func(l *link) error {
+	err := logs.store.use(ctx, func(l *conn) error {
 		days, err := l.logDays()
 		if err != nil {
 			return err
@@ -79,7 +79,7 @@ WHERE ns = ? AND due >= ? AND (due < ?
 ORDER BY due DESC, job DESC, attempt DESC, first DESC LIMIT ?`
 
 // day searches the pieces of one partition.
-func (s *search) day(l *link, d logDay) error {
+func (s *search) day(l *conn, d logDay) error {
 	at := piece{run: carillon.RunID{Due: d.to, Job: math.MinInt64}}
 	take := func(r row) error {
 		at = piece{run: carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))}, attempt: int32(r.int(2)), offset: r.int(3)}

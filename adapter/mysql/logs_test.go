@@ -84,7 +84,7 @@ func (t logsTest) search(text string, limit int) []carillon.Hit {
 // number reads one number from the database.
 func (t logsTest) number(query string, args ...any) (n int64) {
 	t.Helper()
-	err := t.store.use(t.Context(), func(l *link) error {
+	err := t.store.use(t.Context(), func(l *conn) error {
 		return l.query(func(r row) error { n = r.int(0); return nil }, query, args...)
 	})
 	if err != nil {
@@ -223,7 +223,7 @@ func logsLook(t logsTest) {
 	}
 	looked := func(what string, most int64, query string, args ...any) {
 		t.Helper()
-		err := t.store.use(t.Context(), func(l *link) error {
+		err := t.store.use(t.Context(), func(l *conn) error {
 			if err := l.exec([]byte(`FLUSH STATUS`)); err != nil {
 				return err
 			}

@@ -15,7 +15,7 @@ import (
 //
 // One node at a time trims; other nodes have nothing to do meanwhile.
 func (logs *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
-	err := logs.store.alone(ctx, "log", func(l *link) error {
+	err := logs.store.alone(ctx, "log", func(l *conn) error {
 		days, err := l.planLogDays(now)
 		if err != nil {
 			return err
@@ -36,7 +36,7 @@ func (logs *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duratio
 const trimPatience = 36 * time.Hour
 
 type logTrim struct {
-	*link
+	*conn
 	now  carillon.Time
 	keep time.Duration
 }

@@ -20,7 +20,7 @@ func (t logsTest) trim(now carillon.Time, keep time.Duration) {
 // days returns the names of the partitions.
 func (t logsTest) days() (names []string) {
 	t.Helper()
-	err := t.store.use(t.Context(), func(l *link) error {
+	err := t.store.use(t.Context(), func(l *conn) error {
 		days, err := l.logDays()
 		for _, d := range days {
 			names = append(names, d.name)
@@ -36,7 +36,7 @@ func (t logsTest) days() (names []string) {
 // age moves the time at which a run's output was written into the past.
 func (t logsTest) age(run carillon.RunID, d time.Duration) {
 	t.Helper()
-	err := t.store.use(t.Context(), func(l *link) error {
+	err := t.store.use(t.Context(), func(l *conn) error {
 		_, err := l.do(`UPDATE log SET written = written - ? WHERE due = ? AND job = ?`, d.Milliseconds(), run.Due, run.Job)
 		return err
 	})
@@ -144,7 +144,7 @@ func trimWaits(t logsTest) {
 	short := carillon.RunID{Job: 3, Due: today(0)}
 	t.sayFor(time.Minute, short, 0, "x")
 	t.sayFor(time.Minute, short, 1, "y")
-	if err := t.store.use(t.Context(), func(l *link) error {
+	if err := t.store.use(t.Context(), func(l *conn) error {
 		_, err := l.do(`UPDATE log SET written = written - 130000 WHERE job = 3 AND first = 0`)
 		return err
 	}); err != nil {
@@ -160,7 +160,7 @@ func trimLooksAgain(t logsTest) {
 	t.trim(today(0), aDay)
 	run := carillon.RunID{Job: 1, Due: today(0)}
 	t.say(run, 0, "x")
-	err := t.store.use(t.Context(), func(l *link) error {
+	err := t.store.use(t.Context(), func(l *conn) error {
 		days, err := l.logDays()
 		if err != nil {
 			return err
@@ -210,7 +210,7 @@ func trimMany(t logsTest) {
 }
 
 func trimAlone(t logsTest) {
-	err := t.store.alone(t.Context(), "log", func(*link) error {
+	err := t.store.alone(t.Context(), "log", func(*conn) error {
 		t.trim(today(0), aDay)
 		if got := t.days(); len(got) != 1 {
 			t.Errorf("two at once: %v", got)

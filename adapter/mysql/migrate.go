@@ -10,14 +10,14 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 //go:embed migration/*.sql
 var migrations embed.FS
 
 // Migrations returns all steps that this program knows, in order.
-func Migrations() []stored.Migration { return stored.Migrations(migrations) }
+func Migrations() []sqlcommon.Migration { return sqlcommon.Migrations(migrations) }
 
 // Script returns all steps as SQL for people who apply them by hand. It records each step, so that the
 // program does not apply it again.
@@ -44,7 +44,7 @@ const (
 func (s *Store) migrate(ctx context.Context, settings *mysql.Config) error {
 	all := Migrations()
 	newest, applied := all[len(all)-1].Version, 0
-	err := s.use(ctx, func(l *link) (err error) {
+	err := s.use(ctx, func(l *conn) (err error) {
 		applied, err = l.schemaVersion()
 		return err
 	})
@@ -64,7 +64,7 @@ func (s *Store) migrate(ctx context.Context, settings *mysql.Config) error {
 
 // apply has no time limit: it uses a connection without a read timeout. Only the wait for another node's
 // migration has a limit.
-func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []stored.Migration) error {
+func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []sqlcommon.Migration) error {
 	patient := settings.Clone()
 	patient.ReadTimeout = 0
 	connector, err := mysql.NewConnector(patient)
@@ -74,7 +74,7 @@ func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []stored.
 	db := pool(connector, 1)
 	defer db.Close()
 	done := false
-	err = s.connect(ctx, db, func(l *link) (err error) {
+	err = s.connect(ctx, db, func(l *conn) (err error) {
 		done, err = l.alone("migration", s.timeout, func() error { return l.migrate(all) })
 		return err
 	})
@@ -86,7 +86,7 @@ func (s *Store) apply(ctx context.Context, settings *mysql.Config, all []stored.
 
 // migrate applies the steps that no node has applied yet. A crash in the middle of a step leaves its first
 // statements done: MySQL cannot undo them. The step is then repeated from its beginning.
-func (l *link) migrate(all []stored.Migration) error {
+func (l *conn) migrate(all []sqlcommon.Migration) error {
 	if err := l.exec([]byte(createSchema)); err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (l *link) migrate(all []stored.Migration) error {
 	return nil
 }
 
-func (l *link) schemaVersion() (version int, err error) {
+func (l *conn) schemaVersion() (version int, err error) {
 	exists, err := l.has(schemaExists)
 	if err != nil || !exists {
 		return 0, err
@@ -125,8 +125,8 @@ const (
 )
 
 // alone runs a function, unless another node runs one with the same name.
-func (s *Store) alone(ctx context.Context, what string, f func(l *link) error) error {
-	return s.use(ctx, func(l *link) error {
+func (s *Store) alone(ctx context.Context, what string, f func(l *conn) error) error {
+	return s.use(ctx, func(l *conn) error {
 		_, err := l.alone(what, 0, func() error { return f(l) })
 		return err
 	})
@@ -134,7 +134,7 @@ func (s *Store) alone(ctx context.Context, what string, f func(l *link) error) e
 
 // alone runs a function while no other node runs one with the same name. done is false if another node took
 // too long.
-func (l *link) alone(what string, patience time.Duration, f func() error) (done bool, err error) {
+func (l *conn) alone(what string, patience time.Duration, f func() error) (done bool, err error) {
 	err = l.query(func(r row) error { done = r.bool(0); return nil }, takeLock, what, int(patience.Seconds()))
 	if err != nil || !done {
 		return false, tried("wait for the other nodes' "+what, err)

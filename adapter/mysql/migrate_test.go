@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon/adapter/mysql"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 func TestTenNodesMayStartAtOnce(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAMigrationIsRepeatedAfterACrashInTheMiddle(t *testing.T) {
 func TestAMigrationMayTakeLongerThanACall(t *testing.T) {
 	url := database(t)
 	store := openAt(t, url)
-	slow := []stored.Migration{{Version: 99, Name: "0099_slow.sql", SQL: "DO SLEEP(0.5);"}}
+	slow := []sqlcommon.Migration{{Version: 99, Name: "0099_slow.sql", SQL: "DO SLEEP(0.5);"}}
 	if err := store.Apply(t.Context(), url, 100*time.Millisecond, slow); err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ const busyRest = carillon.Time(time.Minute / time.Millisecond)
 // calls wait behind it, every commit too: so it gives up after a second. That is no error, because there is a
 // next time. If the account does not have the right, that is no error either: only speed depends on
 // partitions.
-func (l *link) change(p *partitions, now carillon.Time, statements func() error) (done bool, err error) {
+func (l *conn) change(p *partitions, now carillon.Time, statements func() error) (done bool, err error) {
 	if p.areFixed() || p.wait(now) {
 		return false, nil
 	}

@@ -18,7 +18,7 @@ FROM definition d FORCE INDEX (PRIMARY) STRAIGHT_JOIN job j FORCE INDEX (PRIMARY
 // Jobs implements carillon.Store.
 func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon.Job, error) {
 	found := make([]carillon.Job, 0, len(ids))
-	err := s.use(ctx, func(l *link) error {
+	err := s.use(ctx, func(l *conn) error {
 		for some := range slices.Chunk(ids, most) {
 			var err error
 			if found, err = l.jobs(some, found); err != nil {
@@ -30,7 +30,7 @@ func (s *Store) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillon
 	return found, tried("read jobs", err)
 }
 
-func (l *link) jobs(ids []carillon.JobVersion, found []carillon.Job) ([]carillon.Job, error) {
+func (l *conn) jobs(ids []carillon.JobVersion, found []carillon.Job) ([]carillon.Job, error) {
 	versions := make(map[carillon.JobID][]int32, len(ids))
 	for _, id := range ids {
 		versions[id.Job] = append(versions[id.Job], id.Version)
@@ -69,7 +69,7 @@ const (
 // Runs implements carillon.Store.
 func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
 	found := make([]carillon.Run, 0, len(ids))
-	err := s.view(ctx, func(l *link) error {
+	err := s.view(ctx, func(l *conn) error {
 		found = found[:0]
 		for some := range slices.Chunk(ids, most) {
 			runs, err := l.runs(some)
@@ -88,7 +88,7 @@ func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]c
 	return found, tried("read runs", err)
 }
 
-func (l *link) runs(ids []carillon.RunID) ([]carillon.Run, error) {
+func (l *conn) runs(ids []carillon.RunID) ([]carillon.Run, error) {
 	at := make(map[carillon.RunID]int64, len(ids)) // the place where each was found
 	var found []carillon.Run
 	err := l.query(func(r row) error {
@@ -126,7 +126,7 @@ func (l *link) runs(ids []carillon.RunID) ([]carillon.Run, error) {
 const aboutJobs = `SELECT id, name, type, owner FROM job FORCE INDEX (PRIMARY) WHERE id IN (?)`
 
 // fillAbout reads the fields of the jobs that unfinished runs do not repeat.
-func (l *link) fillAbout(runs []carillon.Run) error {
+func (l *conn) fillAbout(runs []carillon.Run) error {
 	var ids []carillon.JobID
 	for i := range runs {
 		if runs[i].About == nil {
@@ -160,7 +160,7 @@ const (
 )
 
 // fillOutput reads the output of runs.
-func (l *link) fillOutput(runs []carillon.Run) error {
+func (l *conn) fillOutput(runs []carillon.Run) error {
 	if len(runs) == 0 {
 		return nil
 	}

@@ -17,7 +17,7 @@ type column[T any] struct {
 type unusual struct{}
 
 // insert writes statements that insert rows.
-func insert[T any](s *script, into string, columns []column[T], rows []T, behind string) {
+func insert[T any](s *statements, into string, columns []column[T], rows []T, behind string) {
 	if len(rows) == 0 {
 		return
 	}

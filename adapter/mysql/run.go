@@ -35,7 +35,7 @@ WHERE (due, job, rev) IN (`
 // few is for how many runs a separate statement does not pay.
 const few = 6
 
-func (p *plan) putRuns() {
+func (p *batch) putRuns() {
 	insert(&p.script, insertRuns, runRow, p.newRuns, ``)
 	var different []*carillon.Run
 	for _, group := range alike(p.updated) {
@@ -57,13 +57,13 @@ func comparedRun(b []byte, run *carillon.Run) []byte {
 	return appendSQL(b, `(?,?,?)`, run.ID.Due, run.ID.Job, max(run.Rev, 1))
 }
 
-// group has runs that get the same values.
-type group struct {
+// alikeRuns has runs that get the same values.
+type alikeRuns struct {
 	update string
 	runs   []*carillon.Run
 }
 
-func alike(runs []*carillon.Run) (groups []group) {
+func alike(runs []*carillon.Run) (groups []alikeRuns) {
 	index := map[string]int{}
 	var b []byte
 	for _, run := range runs {
@@ -76,7 +76,7 @@ func alike(runs []*carillon.Run) (groups []group) {
 		i, known := index[string(b)]
 		if !known {
 			i = len(groups)
-			groups = append(groups, group{update: string(b)})
+			groups = append(groups, alikeRuns{update: string(b)})
 			index[groups[i].update] = i
 		}
 		groups[i].runs = append(groups[i].runs, run)

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // Coordinator keeps sessions in a table. Its clock is the database's.
@@ -31,9 +31,9 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 		return nil
 	}
 	rows := list(members, func(b []byte, m carillon.Member) []byte {
-		return appendSQL(b, `(?, ?, ?, ?, `+clock+`, `+clock+`, '')`, m.ID, m.Kind, m.Addr, stored.PackProfile(m.Profile))
+		return appendSQL(b, `(?, ?, ?, ?, `+clock+`, `+clock+`, '')`, m.ID, m.Kind, m.Addr, sqlcommon.PackProfile(m.Profile))
 	})
-	err := c.store.useSoon(ctx, func(l *link) error {
+	err := c.store.useSoon(ctx, func(l *conn) error {
 		_, err := l.do(joinSessions, rows)
 		return err
 	})
@@ -46,13 +46,13 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 // Beat takes many beats in one statement. Sessions are locked in the order of their ids, here and where they
 // end, so two calls that wait for each other's sessions cannot deadlock.
 func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
-	latest := stored.LatestBeats(beats)
+	latest := sqlcommon.LatestBeats(beats)
 	said := make([]carillon.Beat, len(latest))
 	for k, i := range latest {
 		said[k] = beats[i]
 	}
 	standings := make(map[string]carillon.Standing, len(said))
-	err := c.store.useSoon(ctx, func(l *link) error {
+	err := c.store.useSoon(ctx, func(l *conn) error {
 		for rest := said; len(rest) > 0; {
 			n, err := l.beat(rest, standings)
 			if err != nil {
@@ -65,7 +65,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	if err != nil {
 		return nil, fmt.Errorf("beat for %d sessions: %w", len(beats), err)
 	}
-	return stored.Standings(beats, latest, standings), nil
+	return sqlcommon.Standings(beats, latest, standings), nil
 }
 
 // In: ids, what they hold in the same order, ids, numbers, ids, ids, numbers, ids, numbers. By primary key.
@@ -82,12 +82,12 @@ const livingSessions = `SELECT id, number FROM session WHERE id IN (?)`
 // sessions may still be there. A session that is gone does not come back, so a session that is there
 // afterwards was there before. A row with a higher number was there before the beat, or came right after it:
 // in both cases the beat is old by now.
-func (l *link) beat(beats []carillon.Beat, standings map[string]carillon.Standing) (n int, err error) {
+func (l *conn) beat(beats []carillon.Beat, standings map[string]carillon.Standing) (n int, err error) {
 	var ids []string
 	var numbers []int64
 	var holds [][]byte
 	for size := 0; n < len(beats) && n < most && size < packetSize; n++ {
-		packed := stored.PackHolds(beats[n].Holds)
+		packed := sqlcommon.PackHolds(beats[n].Holds)
 		ids, numbers, holds, size = append(ids, beats[n].ID), append(numbers, beats[n].Number), append(holds, packed), size+len(packed)
 	}
 	named, numbered := texts(ids), list(numbers, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) })
@@ -120,7 +120,7 @@ func (l *link) beat(beats []carillon.Beat, standings map[string]carillon.Standin
 const leaveSessions = `DELETE FROM session WHERE id IN (?)`
 
 func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
-	err := c.store.useSoon(ctx, func(l *link) error {
+	err := c.store.useSoon(ctx, func(l *conn) error {
 		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
 			if _, err := l.do(leaveSessions, texts(some)); err != nil {
 				return err
@@ -138,7 +138,7 @@ const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock
 // Members first reads all sessions. Then it ends, by id, those that were late, if they still are. Most of the
 // time there are none.
 func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
-	err = c.store.useSoon(ctx, func(l *link) (err error) {
+	err = c.store.useSoon(ctx, func(l *conn) (err error) {
 		var late []string
 		members, late, err = l.members()
 		if err != nil || expire == 0 || len(late) == 0 {
@@ -158,10 +158,10 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (member
 // In: SessionTime. Out: a session, and whether it is late.
 const listSessions = `SELECT id, kind, addr, profile, joined, beat, beat < ` + clock + ` - ? FROM session ORDER BY id`
 
-func (l *link) members() (members []carillon.Member, late []string, err error) {
+func (l *conn) members() (members []carillon.Member, late []string, err error) {
 	err = l.query(func(r row) error {
 		m := carillon.Member{
-			ID: r.text(0), Kind: r.name(1), Addr: r.text(2), Profile: stored.UnpackProfile(r.text(3)),
+			ID: r.text(0), Kind: r.name(1), Addr: r.text(2), Profile: sqlcommon.UnpackProfile(r.text(3)),
 			Joined: carillon.Time(r.int(4)), Beat: carillon.Time(r.int(5)),
 		}
 		members = append(members, m)
@@ -177,10 +177,10 @@ func (l *link) members() (members []carillon.Member, late []string, err error) {
 const readHolds = `SELECT id, beat, holds FROM session WHERE id IN (?) ORDER BY id`
 
 func (c *Coordinator) Holds(ctx context.Context, ids []string) (holdings []carillon.Holding, err error) {
-	err = c.store.useSoon(ctx, func(l *link) error {
+	err = c.store.useSoon(ctx, func(l *conn) error {
 		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
 			err := l.query(func(r row) error {
-				runs, err := stored.UnpackHolds(r.bytes(2))
+				runs, err := sqlcommon.UnpackHolds(r.bytes(2))
 				holdings = append(holdings, carillon.Holding{ID: r.text(0), At: carillon.Time(r.int(1)), Runs: runs})
 				return err
 			}, readHolds, texts(some))
@@ -196,7 +196,7 @@ func (c *Coordinator) Holds(ctx context.Context, ids []string) (holdings []caril
 const readClock = `SELECT ` + clock
 
 func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
-	err = c.store.useSoon(ctx, func(l *link) error {
+	err = c.store.useSoon(ctx, func(l *conn) error {
 		return l.query(func(r row) error { now = carillon.Time(r.int(0)); return nil }, readClock)
 	})
 	return now, tried("read the clock of the database", err)
@@ -207,7 +207,7 @@ const readCommitted = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; `
 
 // do runs a statement as a separate transaction, again if other transactions were in the way, and says how
 // many rows it has changed.
-func (l *link) do(statement string, args ...any) (changed int64, err error) {
+func (l *conn) do(statement string, args ...any) (changed int64, err error) {
 	packet := string(appendSQL([]byte(readCommitted), statement, args...))
 	for try := 1; ; try++ {
 		result, err := l.conn.ExecContext(l.ctx, packet, nil)

@@ -13,7 +13,7 @@ const readLag = `SELECT ` + clock + ` - MAX(beat) FROM session`
 // any node is alive, that is at most one beat more than a replica is behind, and on the primary itself at
 // most one beat. A difference between the clocks of the two machines adds to it.
 func (s *Store) Lag(ctx context.Context) (lag time.Duration, err error) {
-	err = s.use(ctx, func(l *link) error {
+	err = s.use(ctx, func(l *conn) error {
 		return l.query(func(r row) error {
 			if r.values[0] == nil {
 				return errors.New("no beat has arrived")

@@ -70,7 +70,7 @@ func makeAgain(t testing.TB, store *Store, table string) {
 			script += m.SQL
 		}
 	}
-	if err := store.use(t.Context(), func(l *link) error { return l.exec([]byte(script)) }); err != nil {
+	if err := store.use(t.Context(), func(l *conn) error { return l.exec([]byte(script)) }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -130,7 +130,7 @@ func (t sessionsTest) holds(ids ...string) []carillon.Holding {
 // age moves the last beat of the sessions like id into the past.
 func (t sessionsTest) age(id string, d time.Duration) {
 	t.Helper()
-	err := t.store.use(t.Context(), func(l *link) error {
+	err := t.store.use(t.Context(), func(l *conn) error {
 		_, err := l.do(`UPDATE session SET beat = beat - ? WHERE id LIKE ?`, d.Milliseconds(), id)
 		return err
 	})
@@ -284,7 +284,7 @@ func sessionsClock(t sessionsTest) {
 	if err != nil || now < before-1 || now > carillon.Now()+1 {
 		t.Errorf("%s is not after %s: %v", now, before, err)
 	}
-	err = t.store.use(t.Context(), func(l *link) error {
+	err = t.store.use(t.Context(), func(l *conn) error {
 		if err := l.exec([]byte(`SET time_zone = '+05:30'`)); err != nil {
 			return err
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // jobColumns are the first columns that job reads. Those of the definition come last, so that the columns of
@@ -19,7 +19,7 @@ func (r row) job() (carillon.Job, error) {
 	}
 	job.Name, job.Type, job.Owner = r.name(8), r.name(9), r.name(10)
 	job.Payload = r.bytes(12)
-	if err := stored.Decode(r.bytes(11), carillon.Time(r.int(6)), &job.Definition); err != nil {
+	if err := sqlcommon.Decode(r.bytes(11), carillon.Time(r.int(6)), &job.Definition); err != nil {
 		return job, fmt.Errorf("%s: %w", job.ID, err)
 	}
 	return job, nil

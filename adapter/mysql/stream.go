@@ -68,7 +68,7 @@ func (s *runStream) args() []any {
 
 // runStream is a source that has been read up to pos.
 type runStream struct {
-	link   *link
+	link   *conn
 	query  *carillon.RunQuery
 	source source
 	size   int         // of the next page

@@ -120,19 +120,19 @@ const most = 900
 // take at least 4 MiB, MariaDB 16.
 const packetSize = 2 << 20
 
-// script gathers statements into few packets.
-type script struct {
+// statements gathers statements into few packets.
+type statements struct {
 	packets [][]byte
 	buf     []byte
 }
 
-func (s *script) add(query string, args ...any) {
+func (s *statements) add(query string, args ...any) {
 	s.next()
 	s.buf = appendSQL(s.buf, query, args...)
 }
 
 // next prepares the script for another statement.
-func (s *script) next() {
+func (s *statements) next() {
 	if len(s.buf) > packetSize {
 		s.packets = append(s.packets, s.buf)
 		s.buf = nil
@@ -143,7 +143,7 @@ func (s *script) next() {
 }
 
 // send sends the packets, one after another.
-func (l *link) send(s *script) error {
+func (l *conn) send(s *statements) error {
 	for _, packet := range append(s.packets, s.buf) {
 		if err := l.exec(packet); err != nil {
 			return err
@@ -168,7 +168,7 @@ const mustBe = `SET @rows = 9223372036854775807 + (ROW_COUNT() <> ?)`
 
 // many writes statements over many items: the text before them, each item, and the text behind them. hits is
 // how many rows each item must count for (see mustBe); 0: it does not matter.
-func many[T any](s *script, before string, items []T, item func(b []byte, item T) []byte, behind string, hits int) {
+func many[T any](s *statements, before string, items []T, item func(b []byte, item T) []byte, behind string, hits int) {
 	for len(items) > 0 {
 		s.next()
 		s.buf = append(s.buf, before...)

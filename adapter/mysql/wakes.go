@@ -37,7 +37,7 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 		shards = `AND shard IN (` + ints(q.Shards) + `)`
 	}
 	if q.Held {
-		err = s.view(ctx, func(l *link) error {
+		err = s.view(ctx, func(l *conn) error {
 			found = nil
 			return s.wakesHeld(l, &q, shards, limit, &found)
 		})
@@ -48,7 +48,7 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 		query = wakesOfLane
 		args = append(args, q.Lane.Queue, q.Lane.Priority)
 	}
-	err = s.use(ctx, func(l *link) error { return l.query(into(&found), query, append(args, limit)...) })
+	err = s.use(ctx, func(l *conn) error { return l.query(into(&found), query, append(args, limit)...) })
 	return found, tried("read wakes", err)
 }
 
@@ -66,7 +66,7 @@ func into(runs *[]carillon.Run) func(row) error {
 
 // wakesHeld reads the held runs among the next maxScan runs. If the run that it stops at is waiting, it
 // returns that one too: the caller goes on from there.
-func (s *Store) wakesHeld(l *link, q *carillon.WakeQuery, shards raw, limit int, found *[]carillon.Run) error {
+func (s *Store) wakesHeld(l *conn, q *carillon.WakeQuery, shards raw, limit int, found *[]carillon.Run) error {
 	for pos := q.After; ; {
 		var cut []carillon.Run
 		args := append(after(pos, q.Until), shards)

@@ -13,10 +13,10 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f := s.flushes.Get().(*flush)
-	defer s.flushes.Put(f)
+	f := s.batches.Get().(*batch)
+	defer s.batches.Put(f)
 	for at := 0; at < len(changes); {
-		n := f.span(changes[at:])
+		n := f.group(changes[at:])
 		some, err := s.commit(context.WithoutCancel(ctx), f, changes[at:at+n])
 		if err != nil {
 			return nil, fmt.Errorf("commit: %w", err)
@@ -37,11 +37,11 @@ const maxTries = 100
 // does not, the database undoes the whole batch; commit then finds out which changes lost and writes the
 // others. It repeats this if another writer was quicker again. A change whose rows are not as it was decided
 // on has lost at that moment, even if the rows change back later.
-func (s *Store) commit(ctx context.Context, f *flush, changes []carillon.Change) (gone []int, err error) {
+func (s *Store) commit(ctx context.Context, f *batch, changes []carillon.Change) (gone []int, err error) {
 	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
 		err := f.write(ctx, c, changes, nil)
 		for try := 0; again(err) && try < maxTries; try++ {
-			if gone, err = losers(ctx, c, changes); err == nil {
+			if gone, err = compare(ctx, c, changes); err == nil {
 				err = f.write(ctx, c, changes, gone)
 			}
 		}
@@ -51,11 +51,11 @@ func (s *Store) commit(ctx context.Context, f *flush, changes []carillon.Change)
 }
 
 // write writes the changes except the lost ones, as one transaction and in one round trip.
-func (f *flush) write(ctx context.Context, c *conn, changes []carillon.Change, lost []int) error {
+func (f *batch) write(ctx context.Context, c *conn, changes []carillon.Change, lost []int) error {
 	if err := f.gather(changes, lost); err != nil {
 		return err
 	}
-	batch := f.batch()
+	batch := f.toCalls()
 	if len(batch) == 0 {
 		return nil
 	}

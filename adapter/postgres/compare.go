@@ -20,8 +20,8 @@ func newRevisions() *revisions {
 	}
 }
 
-// losers reads the rows that the changes compare and returns the indexes of those that lost.
-func losers(ctx context.Context, c *conn, changes []carillon.Change) (indexes []int, err error) {
+// compare reads the rows that the changes compare and returns the indexes of those that lost.
+func compare(ctx context.Context, c *conn, changes []carillon.Change) (indexes []int, err error) {
 	now := newRevisions()
 	if err := c.do(ctx, transaction{}, now.calls(changes)...); err != nil {
 		return nil, err

@@ -33,12 +33,12 @@ func (s *Store) TendDays(ctx context.Context) error { return s.tendDays(ctx) }
 // Try writes a change as Commit does, but only once.
 func (s *Store) Try(ctx context.Context, change carillon.Change) error {
 	return s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
-		return newFlush().write(ctx, c, []carillon.Change{change}, nil)
+		return newBatch().write(ctx, c, []carillon.Change{change}, nil)
 	})
 }
 
 // Span is how many of the changes go into one batch.
-func Span(changes []carillon.Change) int { return newFlush().span(changes) }
+func Span(changes []carillon.Change) int { return newBatch().group(changes) }
 
 // Take is the next notification.
 func (b *Bus) Take() (payload string, missed bool) { return b.take() }

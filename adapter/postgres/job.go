@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // The job row, by primary key. The due time is written only once, see the column.
@@ -57,7 +57,7 @@ func (r *rows) insertJob(job *carillon.Job) error {
 	if !job.Schedule.Recurring() {
 		due = job.Schedule.At
 	}
-	spec, err := stored.Encode(&job.Definition, due)
+	spec, err := sqlcommon.Encode(&job.Definition, due)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (r *rows) definition(d *carillon.Definition, spec []byte) {
 const unknownDue carillon.Time = -1
 
 func (r *rows) updateJob(job *carillon.Job) error {
-	spec, err := stored.Encode(&job.Definition, unknownDue)
+	spec, err := sqlcommon.Encode(&job.Definition, unknownDue)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (r *row) job() (job carillon.Job, due carillon.Time, err error) {
 	job.Version, job.Name, job.Type, job.Owner = int32(r.int()), r.name(), r.name(), r.name()
 	spec := r.next()
 	job.Payload = r.bytes()
-	if err := stored.Decode(spec, due, &job.Definition); err != nil {
+	if err := sqlcommon.Decode(spec, due, &job.Definition); err != nil {
 		return job, due, fmt.Errorf("%s: %w", job.ID, err)
 	}
 	return job, due, nil

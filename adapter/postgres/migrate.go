@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -15,7 +15,7 @@ import (
 var migrations embed.FS
 
 // Migrations returns all migrations that this program knows, in order.
-func Migrations() []stored.Migration { return stored.Migrations(migrations) }
+func Migrations() []sqlcommon.Migration { return sqlcommon.Migrations(migrations) }
 
 // Script returns all migrations as SQL, for people who apply them by hand. The script records each migration,
 // so that this program does not apply it again.
@@ -90,7 +90,7 @@ var seesOthers = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 // apply tries again and again while another session holds a table that must be changed, a dump for example.
 // It waits for the lock only a short time in each try, because all other sessions that want the table wait
 // behind it.
-func apply(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
+func apply(ctx context.Context, conn *pgx.Conn, m sqlcommon.Migration) error {
 	for {
 		err := applyOnce(ctx, conn, m)
 		switch code(err) {
@@ -109,7 +109,7 @@ func apply(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
 // lockPause is long compared with patience, so that other sessions make progress.
 const lockPause = time.Second
 
-func applyOnce(ctx context.Context, conn *pgx.Conn, m stored.Migration) error {
+func applyOnce(ctx context.Context, conn *pgx.Conn, m sqlcommon.Migration) error {
 	return pgx.BeginTxFunc(ctx, conn, seesOthers, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockMigrations, pgx.QueryExecModeExec, int64(migrationLock)); err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // Coordinator keeps sessions in a table. Its clock is the database's.
@@ -26,7 +26,7 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 	var ids, kinds, addrs, profiles []string
 	for _, m := range members {
 		ids, kinds, addrs = append(ids, m.ID), append(kinds, m.Kind), append(addrs, m.Addr)
-		profiles = append(profiles, stored.PackProfile(m.Profile))
+		profiles = append(profiles, sqlcommon.PackProfile(m.Profile))
 	}
 	params := [][]byte{textArray(ids), textArray(kinds), textArray(addrs), textArray(profiles)}
 	err := c.store.write(ctx, call{statement: &joinSessions, params: params})
@@ -45,12 +45,12 @@ const uniqueViolation = "23505"
 var beatSessions = statement{"beat_sessions", `SELECT carillon.beat($1::text[], $2::bigint[], $3::bytea[])`}
 
 func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
-	latest := stored.LatestBeats(beats)
+	latest := sqlcommon.LatestBeats(beats)
 	var ids []string
 	var numbers []int64
 	var holds [][]byte
 	for _, i := range latest {
-		ids, numbers, holds = append(ids, beats[i].ID), append(numbers, beats[i].Number), append(holds, stored.PackHolds(beats[i].Holds))
+		ids, numbers, holds = append(ids, beats[i].ID), append(numbers, beats[i].Number), append(holds, sqlcommon.PackHolds(beats[i].Holds))
 	}
 	standings := make(map[string]carillon.Standing, len(ids))
 	next := 0
@@ -62,7 +62,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	if err != nil {
 		return nil, fmt.Errorf("beat for %d sessions: %w", len(ids), err)
 	}
-	return stored.Standings(beats, latest, standings), nil
+	return sqlcommon.Standings(beats, latest, standings), nil
 }
 
 // $1 ids
@@ -90,7 +90,7 @@ SELECT id, kind, addr, profile, joined, beat FROM carillon.session WHERE id NOT 
 
 func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
 	add := func(r *row) error {
-		m := carillon.Member{ID: r.text(), Kind: r.name(), Addr: r.text(), Profile: stored.UnpackProfile(r.text())}
+		m := carillon.Member{ID: r.text(), Kind: r.name(), Addr: r.text(), Profile: sqlcommon.UnpackProfile(r.text())}
 		m.Joined, m.Beat = carillon.Time(r.int()), carillon.Time(r.int())
 		members = append(members, m)
 		return nil
@@ -113,7 +113,7 @@ var readHolds = statement{"read_holds", `SELECT id, beat, holds FROM carillon.se
 func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.Holding, err error) {
 	err = c.store.read(ctx, call{&readHolds, [][]byte{textArray(ids)}, func(r *row) (err error) {
 		h := carillon.Holding{ID: r.text(), At: carillon.Time(r.int())}
-		h.Runs, err = stored.UnpackHolds(r.next())
+		h.Runs, err = sqlcommon.UnpackHolds(r.next())
 		list = append(list, h)
 		return err
 	}})

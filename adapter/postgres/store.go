@@ -40,7 +40,7 @@ type Store struct {
 
 	maxScan  int
 	maxReach int
-	flushes  sync.Pool // of *flush
+	batches  sync.Pool // of *flush
 	forget   forgetter
 	refusal  sync.Once // logs that days cannot be changed
 }
@@ -52,7 +52,7 @@ func Open(ctx context.Context, url string, config Config) (*Store, error) {
 	s := &Store{
 		timeout: cmp.Or(config.Timeout, 30*time.Second), logger: cmp.Or(config.Logger, slog.Default()), maxScan: maxScan, maxReach: maxReach,
 	}
-	s.flushes.New = func() any { return newFlush() }
+	s.batches.New = func() any { return newBatch() }
 	var err error
 	if s.writers, err = connect(url, cmp.Or(config.Writers, 4)); err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 	"zombiezen.com/go/sqlite"
 )
 
@@ -199,7 +199,7 @@ func (w *writer) removeJob(id carillon.JobID) error {
 		return err
 	}
 	var was carillon.Definition
-	if err := stored.Decode(spec, due, &was); err != nil {
+	if err := sqlcommon.Decode(spec, due, &was); err != nil {
 		return err
 	}
 	return w.unlabel(namespace, id, was.Labels)

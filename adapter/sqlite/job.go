@@ -2,7 +2,7 @@ package sqlite
 
 import (
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // The job row, by primary key. The column due is written once: see its comment in the schema.
@@ -48,7 +48,7 @@ func (w *writer) submit(job *carillon.Job) (bool, error) {
 		due = job.Schedule.At
 		stmt.int(7, int64(due))
 	}
-	spec, err := stored.Encode(&job.Definition, due)
+	spec, err := sqlcommon.Encode(&job.Definition, due)
 	if err != nil {
 		return false, err
 	}
@@ -82,10 +82,10 @@ func (w *writer) define(job *carillon.Job) (bool, error) {
 		return false, err
 	}
 	var was carillon.Definition
-	if err := stored.Decode(old, due, &was); err != nil {
+	if err := sqlcommon.Decode(old, due, &was); err != nil {
 		return false, err
 	}
-	spec, err := stored.Encode(&job.Definition, due)
+	spec, err := sqlcommon.Encode(&job.Definition, due)
 	if err != nil {
 		return false, err
 	}

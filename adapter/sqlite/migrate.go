@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/carillon-run/carillon/stored"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -14,7 +14,7 @@ import (
 var migrations embed.FS
 
 // Migrations returns all steps that this program knows, in order.
-func Migrations() []stored.Migration { return stored.Migrations(migrations) }
+func Migrations() []sqlcommon.Migration { return sqlcommon.Migrations(migrations) }
 
 // Script returns all steps as SQL for people who apply them by hand. It records each step, so that the
 // program does not apply it again.
@@ -65,7 +65,7 @@ func appliedVersion(conn *sqlite.Conn) (version int, err error) {
 	return version, nil
 }
 
-func apply(conn *sqlite.Conn, m stored.Migration) (err error) {
+func apply(conn *sqlite.Conn, m sqlcommon.Migration) (err error) {
 	end, err := sqlitex.ImmediateTransaction(conn)
 	if err != nil {
 		return err

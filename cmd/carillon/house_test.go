@@ -24,10 +24,10 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
-	"github.com/carillon-run/carillon/desk"
 	"github.com/carillon-run/carillon/executor"
-	"github.com/carillon-run/carillon/ledger"
-	"github.com/carillon-run/carillon/scheduler"
+	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
 )
 
@@ -83,16 +83,16 @@ func serveHouse(listener net.Listener) (stop func()) {
 	coordinator, quiet := mem.NewCoordinator(), slog.New(slog.DiscardHandler)
 	var sched *scheduler.Scheduler
 	var work *worker.Worker
-	var counter *desk.Desk
+	var counter *dispatch.Dispatcher
 	door := ledger.New(ledger.Config{
 		Store: store, IDs: carillon.NewIDs(1, carillon.Never), Starting: func() bool { return counter.Starting() },
 		Then: []func([]carillon.Change){func(c []carillon.Change) { counter.Notice(c); work.Notice(c) }, func(c []carillon.Change) { sched.Route(c) }},
 	})
-	counter = desk.New(desk.Config{Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator, Waiting: queue.Len, Logger: quiet})
+	counter = dispatch.New(dispatch.Config{Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator, Waiting: queue.Len, Logger: quiet})
 	work = worker.New(worker.Config{
-		Desk: desk.Inner{Desk: counter}, Inside: true, Executors: map[string]executor.Executor{"command": pretend{}}, Logger: quiet,
+		Dispatcher: dispatch.Local{Dispatcher: counter}, Inside: true, Executors: map[string]executor.Executor{"command": pretend{}}, Logger: quiet,
 	})
-	door.Fuse(counter)
+	door.UseSlots(counter)
 	sched = scheduler.New(scheduler.Config{
 		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator, Logs: logs,
 		Ledger: door, Logger: quiet,

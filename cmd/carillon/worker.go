@@ -123,7 +123,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 	if err != nil {
 		return err
 	}
-	desk, err := client.NewDesk(client.DeskConfig{Servers: servers, Token: token, HTTP: a.http})
+	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{Servers: servers, Token: token, HTTP: a.http})
 	if err != nil {
 		return usage("server: %s", err)
 	}
@@ -138,7 +138,7 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 	}()
 	fmt.Fprintf(a.out, "Carillon %s, a worker for %s\n\n  name    %s\n  queues  %s\n  slots   %d\n\n", thisBuild().Version,
 		strings.Join(servers, ", "), f.cfg.Name, cmp.Or(strings.Join(f.cfg.Queues, ", "), "all"), f.cfg.Concurrency)
-	f.cfg.Desk, f.cfg.Executors = &hiring{Dispatcher: desk, fail: fail, out: a.out}, executors
+	f.cfg.Dispatcher, f.cfg.Executors = &hiring{Dispatcher: dispatcher, fail: fail, out: a.out}, executors
 	f.cfg.Version = thisBuild().Version
 	err = worker.New(f.cfg).Run(ctx)
 	var refused *refusal

@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	desk, err := client.NewDesk(client.DeskConfig{
+	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{
 		Servers: strings.Split(os.Getenv("CARILLON_SERVER"), ","), Token: os.Getenv("CARILLON_TOKEN"),
 	})
 	if err != nil {
@@ -32,7 +32,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err = worker.New(worker.Config{
-		Desk: desk, Name: "go", Queues: os.Args[1:], Concurrency: 16,
+		Dispatcher: dispatcher, Name: "go", Queues: os.Args[1:], Concurrency: 16,
 		Executors: map[string]executor.Executor{"handler": handlers},
 	}).Run(ctx)
 	if err != nil {

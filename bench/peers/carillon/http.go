@@ -14,19 +14,19 @@ import (
 	"github.com/carillon-run/carillon/worker"
 )
 
-// desk is a node as its clients see it: an address and a token.
-type desk struct {
+// server is a node as its clients see it: an address and a token.
+type server struct {
 	url, token string
 	client     *client.Client
 	stop       func() // ends the worker, if there is one
 }
 
-func dial(n *node.Node) (*desk, error) {
+func dial(n *node.Node) (*server, error) {
 	token, err := os.ReadFile(n.TokenFile())
 	if err != nil {
 		return nil, err
 	}
-	d := &desk{url: n.URL(), token: strings.TrimSpace(string(token)), stop: func() {}}
+	d := &server{url: n.URL(), token: strings.TrimSpace(string(token)), stop: func() {}}
 	// Callers share one client, as in a service; it keeps its connections.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy, transport.MaxIdleConnsPerHost = nil, 64
@@ -34,7 +34,7 @@ func dial(n *node.Node) (*desk, error) {
 	return d, err
 }
 
-func (d *desk) submit(ctx context.Context, defs []carillon.Definition) (err error) {
+func (d *server) submit(ctx context.Context, defs []carillon.Definition) (err error) {
 	if len(defs) == 1 {
 		_, err = d.client.Submit(ctx, defs[0])
 	} else {
@@ -44,15 +44,15 @@ func (d *desk) submit(ctx context.Context, defs []carillon.Definition) (err erro
 }
 
 // work does what a separate worker does, but in this process, so that only one process is measured.
-func (d *desk) work(handle executor.Handler) error {
-	remote, err := client.NewDesk(client.DeskConfig{Servers: []string{d.url}, Token: d.token})
+func (d *server) work(handle executor.Handler) error {
+	remote, err := client.NewDispatcher(client.DispatcherConfig{Servers: []string{d.url}, Token: d.token})
 	if err != nil {
 		return err
 	}
 	funcs := executor.NewFuncs()
 	funcs.Register("bench", handle)
 	w := worker.New(worker.Config{
-		Desk: remote, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs}, Concurrency: slots, Logger: logger(),
+		Dispatcher: remote, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs}, Concurrency: slots, Logger: logger(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -60,7 +60,7 @@ type system struct {
 	node    *node.Node
 	stop    func() error
 	working bool
-	http    *desk // for carillon-http
+	http    *server // for carillon-http
 }
 
 func (s *system) Hello() peer.Hello {

@@ -1,0 +1,274 @@
+package postgres
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// batch collects the rows of many changes by the statement that writes them. It keeps its buffers from one
+// batch to the next.
+type batch struct {
+	insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel rows
+	insertRun, freeRun, updateRun, deleteRun                                rows
+	insertHistory, insertDead, redrive                                      rows
+	putResult, putCheckpoint, putPayload                                    rows
+	insertGuard, freeGuard, updateGuard, deleteGuard                        rows
+
+	jobs   []*carillon.Job
+	runs   []*carillon.Run
+	guards []*carillon.Guard
+	calls  []call
+	seen   map[rowKey]struct{}
+	held   map[guardKey]struct{}
+}
+
+// rowKey names a run; with due 0 the job; with due below 0 the dead letter of the run.
+type rowKey = carillon.RunID
+
+type guardKey struct{ namespace, key string }
+
+func newBatch() *batch {
+	f := &batch{seen: map[rowKey]struct{}{}, held: map[guardKey]struct{}{}}
+	for _, p := range f.statements() {
+		*p.rows = newRows(p.of)
+	}
+	return f
+}
+
+type gathered struct {
+	rows *rows
+	of   *rowStatement
+}
+
+// statements returns the statements in the order in which they run. Every batch locks rows in this order, and
+// by key within one statement, so that two batches seldom deadlock.
+func (f *batch) statements() []gathered {
+	return []gathered{
+		{&f.insertJob, insertJob},
+		{&f.insertLabel, insertLabel},
+		{&f.keepDefinition, keepDefinition},
+		{&f.dropLabels, dropLabels},
+		{&f.addLabel, addLabel},
+		{&f.updateJob, updateJob},
+		{&f.insertRun, insertRun},
+		{&f.freeRun, freeRun},
+		{&f.updateRun, updateRun},
+		{&f.deleteRun, deleteRun},
+		{&f.insertGuard, insertGuard},
+		{&f.freeGuard, freeGuard},
+		{&f.updateGuard, updateGuard},
+		{&f.deleteGuard, deleteGuard},
+		{&f.redrive, redrive},
+		{&f.insertHistory, insertHistory},
+		{&f.insertDead, insertDead},
+		{&f.putResult, putResult},
+		{&f.putCheckpoint, putCheckpoint},
+		{&f.putPayload, putPayload},
+	}
+}
+
+// maxWeight is how many bytes of payloads and the like one batch carries: thousands of the largest payloads
+// would not fit into one message.
+const maxWeight = 32 << 20
+
+// group is how many of the changes can be written at once: up to the first change that names a row which an
+// earlier change also names. It must see what the earlier change wrote.
+func (f *batch) group(changes []carillon.Change) int {
+	clear(f.seen)
+	clear(f.held)
+	total := 0
+	for i := range changes {
+		total += weight(&changes[i])
+		if (!f.fresh(&changes[i]) || total > maxWeight) && i > 0 {
+			return i
+		}
+	}
+	return len(changes)
+}
+
+func weight(c *carillon.Change) (bytes int) {
+	if c.Job != nil {
+		bytes += len(c.Job.Payload) + sizes(c.Job.Labels) + targetWeight(&c.Job.Target)
+	}
+	for i := range c.Runs {
+		bytes += len(c.Runs[i].Reason)
+		if out := c.Runs[i].Output; out != nil {
+			bytes += len(out.Result) + len(out.Checkpoint) + len(out.Payload)
+		}
+	}
+	for i := range c.Guards {
+		bytes += len(c.Guards[i].Value)
+	}
+	return bytes
+}
+
+func targetWeight(t *carillon.Target) (bytes int) {
+	if c := t.Command; c != nil {
+		bytes += len(c.Shell) + len(c.Dir) + sizes(c.Env)
+		for _, arg := range c.Argv {
+			bytes += len(arg)
+		}
+	}
+	if h := t.HTTP; h != nil {
+		bytes += len(h.URL) + len(h.Body) + sizes(h.Headers)
+	}
+	return bytes
+}
+
+func sizes(texts map[string]string) (bytes int) {
+	for key, value := range texts {
+		bytes += len(key) + len(value)
+	}
+	return bytes
+}
+
+// fresh says that no earlier change named a row of this change, and notes its rows.
+func (f *batch) fresh(c *carillon.Change) bool {
+	before := len(f.seen) + len(f.held)
+	named := 0
+	see := func(key rowKey) { f.seen[key] = struct{}{}; named++ }
+	if c.Job != nil {
+		see(rowKey{Job: c.Job.ID})
+	}
+	for i := range c.Runs {
+		see(c.Runs[i].ID)
+		if c.Runs[i].State == carillon.StateFailed {
+			see(rowKey{Job: c.Runs[i].ID.Job, Due: -c.Runs[i].ID.Due})
+		}
+	}
+	for _, id := range c.Redriven {
+		see(rowKey{Job: id.Job, Due: -id.Due})
+	}
+	for i := range c.Guards {
+		f.held[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}] = struct{}{}
+		named++
+	}
+	return len(f.seen)+len(f.held) == before+named
+}
+
+// gather takes the rows of the changes except the lost ones. lost is ascending.
+func (f *batch) gather(changes []carillon.Change, lost []int) error {
+	for _, p := range f.statements() {
+		p.rows.reset()
+	}
+	f.jobs, f.runs, f.guards = f.jobs[:0], f.runs[:0], f.guards[:0]
+	for i := range changes {
+		if len(lost) > 0 && lost[0] == i {
+			lost = lost[1:]
+			continue
+		}
+		c := &changes[i]
+		if c.Job != nil {
+			f.jobs = append(f.jobs, c.Job)
+		}
+		for j := range c.Runs {
+			f.runs = append(f.runs, &c.Runs[j])
+			f.end(&c.Runs[j])
+		}
+		for j := range c.Guards {
+			f.guards = append(f.guards, &c.Guards[j])
+		}
+		for _, id := range c.Redriven {
+			f.redrive.deadKey(id)
+		}
+	}
+	return f.sort()
+}
+
+// sort sorts the rows that other nodes can write too by their keys.
+func (f *batch) sort() error {
+	slices.SortFunc(f.jobs, func(a, b *carillon.Job) int { return cmp.Compare(a.ID, b.ID) })
+	for _, job := range f.jobs {
+		if err := f.job(job); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(f.runs, func(a, b *carillon.Run) int {
+		return cmp.Or(cmp.Compare(a.ID.Due, b.ID.Due), cmp.Compare(a.ID.Job, b.ID.Job))
+	})
+	for _, run := range f.runs {
+		f.run(run)
+	}
+	slices.SortFunc(f.guards, func(a, b *carillon.Guard) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Key, b.Key))
+	})
+	for _, g := range f.guards {
+		f.guard(g)
+	}
+	return nil
+}
+
+func (f *batch) job(job *carillon.Job) error {
+	if job.Rev == 0 {
+		f.insertLabel.insertLabels(job)
+		return f.insertJob.insertJob(job)
+	}
+	f.keepDefinition.jobVersion(job)
+	f.dropLabels.jobVersion(job)
+	f.addLabel.addLabels(job)
+	return f.updateJob.updateJob(job)
+}
+
+// end adds the record and the outputs of a run. They need no order but that of the changes.
+func (f *batch) end(run *carillon.Run) {
+	if run.State.Ended() {
+		f.insertHistory.record(run, run.Expires)
+		if run.State == carillon.StateFailed {
+			f.insertDead.record(run, run.DeadExpires)
+		}
+	}
+	if run.Output == nil {
+		return
+	}
+	if run.Output.Result != nil {
+		f.putResult.output(run, run.Output.Result)
+	}
+	if run.Output.Checkpoint != nil {
+		f.putCheckpoint.output(run, run.Output.Checkpoint)
+	}
+	if run.Output.Payload != nil {
+		f.putPayload.output(run, run.Output.Payload)
+	}
+}
+
+// run adds a run to the statement that writes it.
+func (f *batch) run(run *carillon.Run) {
+	switch {
+	case run.State.Ended() && run.Rev == 0:
+		f.insertRun.insertRun(run, 0)
+		f.freeRun.runKey(run.ID)
+	case run.State.Ended():
+		f.deleteRun.deleteRun(run)
+	case run.Rev == 0:
+		f.insertRun.insertRun(run, 1)
+	default:
+		f.updateRun.updateRun(run)
+	}
+}
+
+func (f *batch) guard(g *carillon.Guard) {
+	switch {
+	case g.Value == nil && g.Rev == 0: // only compared: there must be none
+		f.insertGuard.insertGuard(g)
+		f.freeGuard.guard(g)
+	case g.Value == nil:
+		f.deleteGuard.guard(g)
+	case g.Rev == 0:
+		f.insertGuard.insertGuard(g)
+	default:
+		f.updateGuard.guard(g)
+	}
+}
+
+// toCalls returns the gathered rows as calls.
+func (f *batch) toCalls() []call {
+	f.calls = f.calls[:0]
+	for _, p := range f.statements() {
+		if p.rows.count > 0 {
+			f.calls = append(f.calls, p.rows.call())
+		}
+	}
+	return f.calls
+}

@@ -1,0 +1,120 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/client"
+)
+
+// endless always has the same tasks and takes every report: only the way between server and worker is left to
+// measure.
+type endless struct{ tasks []carillon.Task }
+
+func (e endless) Register(context.Context, carillon.Registration) (string, error) {
+	return "worker_1", nil
+}
+func (e endless) Leave(context.Context, string) error { return nil }
+
+func (e endless) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { return e.tasks, nil }
+
+func (e endless) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
+	return carillon.Orders{}, nil
+}
+
+func (e endless) Report(_ context.Context, _ string, reports []carillon.Report) ([]carillon.Receipt, error) {
+	receipts := make([]carillon.Receipt, len(reports))
+	for i := range receipts {
+		receipts[i] = carillon.ReceiptRecorded
+	}
+	return receipts, nil
+}
+
+// straight hands requests to a handler without a network.
+type straight struct{ http.Handler }
+
+type recorder struct {
+	header http.Header
+	status int
+	bytes.Buffer
+}
+
+func (r *recorder) Header() http.Header    { return r.header }
+func (r *recorder) WriteHeader(status int) { r.status = status }
+
+func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := &recorder{header: http.Header{}, status: http.StatusOK}
+	s.ServeHTTP(w, r)
+	return &http.Response{
+		StatusCode: w.status, Header: w.header, Body: io.NopCloser(&w.Buffer), ContentLength: int64(w.Len()), Request: r,
+	}, nil
+}
+
+func benchDispatcher(b *testing.B) (*client.Dispatcher, []carillon.Task) {
+	tasks := make([]carillon.Task, 1000)
+	for i := range tasks {
+		job := carillon.Job{ID: carillon.JobID(1<<40 + i), Namespace: "default", Definition: carillon.NewDefinition()}
+		job.Name, job.Type, job.Target.Handler = fmt.Sprintf("mail %d", i), "email.send", &carillon.Handler{}
+		job.Payload = []byte(`{"to":"somebody@example.com","subject":"hello","text":"` + strings.Repeat("x", 142) + `"}`)
+		if err := job.Admit(carillon.Now()); err != nil {
+			b.Fatal(err)
+		}
+		run := carillon.NewRun(&job, carillon.Now()).Claim("worker_1", carillon.Now())
+		tasks[i] = carillon.Task{Run: run, Job: &job}
+	}
+	web := api.New(api.Config{
+		Dispatcher: endless{tasks}, Tokens: map[string]api.Credential{token: {Namespace: "default"}}, Ledger: noLedger{},
+	})
+	d, err := client.NewDispatcher(client.DispatcherConfig{Servers: []string{"http://x"}, Token: token, HTTP: &http.Client{Transport: straight{web}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d, tasks
+}
+
+type noLedger struct{ api.Ledger }
+
+func BenchmarkPull(b *testing.B) {
+	d, tasks := benchDispatcher(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		got, err := d.Pull(b.Context(), carillon.Pull{Worker: "worker_1", Max: 1000})
+		if err != nil || len(got) != len(tasks) {
+			b.Fatal(len(got), err)
+		}
+	}
+	perTask(b, len(tasks))
+}
+
+func BenchmarkReport(b *testing.B) {
+	d, _ := benchDispatcher(b)
+	tasks, err := d.Pull(b.Context(), carillon.Pull{Worker: "worker_1", Max: 1000})
+	if err != nil {
+		b.Fatal(err)
+	}
+	reports := make([]carillon.Report, len(tasks))
+	for i := range tasks {
+		reports[i] = carillon.Report{
+			Held: tasks[i].Held(), Token: tasks[i].Token, End: &carillon.Outcome{Kind: carillon.OutcomeSuccess, Started: carillon.Now()},
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		receipts, err := d.Report(b.Context(), "worker_1", reports)
+		if err != nil || receipts[0] != carillon.ReceiptRecorded || len(receipts) != len(reports) {
+			b.Fatal(receipts, err)
+		}
+	}
+	perTask(b, len(tasks))
+}
+
+func perTask(b *testing.B, tasks int) {
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*tasks), "ns/task")
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+)
+
+func (a *app) pauseCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "pause JOB...",
+		Short: "Hold a job: nothing of it starts until it is resumed",
+		Long:  `Holds a job. What runs goes on to its end; due times that pass meanwhile are recorded as skipped.`,
+		Example: `  carillon pause report
+  carillon pause report job_0f8j2v5r3c000`,
+		Args:              some("job, its id or name"),
+		ValidArgsFunction: a.completeJobs(carillon.JobActive),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.each(args, func(name string) (any, string, error) { return a.command(ctx, c, name, c.Pause, "paused") })
+		}),
+	}
+}
+
+func (a *app) resumeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "resume JOB...",
+		Short: "Let a paused job go on",
+		Long:  `Lets a paused job go on with its next due time. A one-time job whose time has passed runs now.`,
+		Example: `  carillon resume report
+  carillon resume job_0f8j2v5r3c000`,
+		Args:              some("job, its id or name"),
+		ValidArgsFunction: a.completeJobs(carillon.JobPaused),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.each(args, func(name string) (any, string, error) { return a.command(ctx, c, name, c.Resume, "resumed") })
+		}),
+	}
+}
+
+// command applies one command to one job.
+func (a *app) command(ctx context.Context, c *client.Client, name string,
+	do func(context.Context, carillon.JobID) (carillon.Job, error), word string,
+) (any, string, error) {
+	id, err := a.findJob(ctx, c, name)
+	if err != nil {
+		return nil, "", err
+	}
+	job, err := do(ctx, id)
+	return job, fmt.Sprintf("%s %s", job.ID, word), err
+}
+
+// each applies one command to several jobs or runs, one after the other. It goes on after an error, because
+// the user named the others as well. The exit code is that of the first error.
+func (a *app) each(names []string, do func(name string) (thing any, said string, err error)) error {
+	var done []any
+	var first error
+	for _, name := range names {
+		thing, said, err := do(name)
+		switch {
+		case err != nil && len(names) == 1:
+			return err
+		case err != nil:
+			fmt.Fprintf(a.err, "carillon: %s: %s\n", oneLine(name), oneLine(err.Error()))
+			first = cmp.Or(first, err)
+			continue
+		case a.forPeople():
+			fmt.Fprintln(a.out, said)
+		}
+		done = append(done, thing)
+	}
+	if !a.forPeople() {
+		if len(names) == 1 {
+			return a.show(done[0], nil)
+		}
+		if err := a.show(items[any]{append([]any{}, done...)}, nil); err != nil {
+			return err
+		}
+	}
+	if first != nil {
+		return &told{first}
+	}
+	return nil
+}
+
+func (a *app) cancelCommand() *cobra.Command {
+	var keep bool
+	cmd := &cobra.Command{
+		Use:   "cancel {JOB | RUN}...",
+		Short: "Cancel jobs for good, or single runs",
+		Long: `Cancels a job, and what waits of it; what runs is asked to stop, or left to its end with --keep-running.
+Given a run, cancels that one and leaves the job's schedule as it is.`,
+		Example: `  carillon cancel report --keep-running
+  carillon cancel job_0f8j2v5r3c000 job_0f8j2v5r3c001
+  carillon cancel run_0f8j2v5r3c0001jgq9k2w0m`,
+		Args:              some("job or run"),
+		ValidArgsFunction: a.completeEither(),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			return a.each(args, func(name string) (any, string, error) {
+				if run, err := carillon.ParseRunID(name); err == nil {
+					return a.cancelRun(ctx, c, run, keep)
+				}
+				cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) { return c.Cancel(ctx, id, keep) }
+				return a.command(ctx, c, name, cancel, "canceled")
+			})
+		}),
+	}
+	cmd.Flags().BoolVar(&keep, "keep-running", false, "leave what runs to its end")
+	return cmd
+}
+
+func (a *app) cancelRun(ctx context.Context, c *client.Client, id carillon.RunID, keep bool) (any, string, error) {
+	if keep {
+		return nil, "", usage("--keep-running is for jobs: canceling a run means to stop it")
+	}
+	run, err := c.CancelRun(ctx, id)
+	return run, fmt.Sprintf("%s %s", run.ID, a.stateWord(&run)), err
+}
+
+func (a *app) nextCommand() *cobra.Command {
+	var n int
+	cmd := &cobra.Command{
+		Use:   "next JOB",
+		Short: "Show the next due times of a job",
+		Long: `Shows when a job is due next, in its own time zone (or the local one, if its schedule has none), in UTC and from now.
+For a paused job it is what would be due if it were resumed now.`,
+		Example: `  carillon next report
+  carillon next report -n 3 -o json`,
+		Args:              one("job, its id or name"),
+		ValidArgsFunction: a.completeJobs(carillon.JobActive, carillon.JobPaused),
+		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+			id, err := a.findJob(ctx, c, args[0])
+			if err != nil {
+				return err
+			}
+			next, err := c.Next(ctx, id, n)
+			if err != nil {
+				return err
+			}
+			return a.show(next, func() { a.printNext(next) })
+		}),
+	}
+	cmd.Flags().IntVarP(&n, "number", "n", 10, "how many times to show")
+	return cmd
+}
+
+func (a *app) printNext(next client.Times) {
+	zone := a.zone
+	if next.Timezone != "" {
+		if loc, err := time.LoadLocation(next.Timezone); err == nil {
+			zone = loc
+		}
+	}
+	times := make([]time.Time, len(next.Items))
+	for i, item := range next.Items {
+		times[i] = item.Due.Std().In(zone)
+	}
+	if len(times) == 0 {
+		fmt.Fprintln(a.out, "No due time is left.")
+		return
+	}
+	a.printTimes(times)
+}

@@ -1,0 +1,149 @@
+// Package dispatch gives workers their work: it claims due runs for them, takes their reports, and tells them
+// which attempts to stop. The worker inside a node calls it directly, other workers call it through the API.
+// Each part has a file: pull (claim), preclaim (submit and claim in one), report (what attempts report) and
+// beat (which workers are alive and what they hold).
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/ledger"
+)
+
+// Config says what a dispatcher works on.
+type Config struct {
+	Store       carillon.Store
+	Ledger      *ledger.Ledger
+	Queue       carillon.Queue
+	Logs        carillon.LogStore
+	Coordinator carillon.Coordinator
+
+	// Waiting is how many due runs wait in the queue: a new job gets no free slot while older runs could have
+	// it.
+	Waiting func() int
+	// Redecide is told of runs that lost a claim because of their job's guard: the scheduler must decide about
+	// them again.
+	Redecide func(ids []carillon.RunID)
+	// PushBack puts due runs that were pulled and not claimed back into the queue, and handles those that
+	// their lane has no room for by now. Default: they go to the queue, and those without room wait until a
+	// sweep finds them.
+	PushBack func(runs []carillon.Run)
+	// Nodes are the addresses that workers can dial.
+	Nodes  func() []string
+	Logger *slog.Logger // default slog.Default()
+}
+
+// Dispatcher implements carillon.Dispatcher.
+type Dispatcher struct {
+	cfg    Config
+	inHand atomic.Int64 // pulled and not yet claimed
+	beats  beats
+
+	mu       sync.Mutex
+	inflight inflightTable
+	waiting  []*waiter // pulls that wait and have room
+	workers  map[string]*session
+	pruned   time.Time
+	size     int // of the next claim
+}
+
+func New(cfg Config) *Dispatcher {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.Waiting == nil {
+		cfg.Waiting = func() int { return 0 }
+	}
+	if cfg.Redecide == nil {
+		cfg.Redecide = func([]carillon.RunID) {}
+	}
+	if cfg.PushBack == nil {
+		cfg.PushBack = func(runs []carillon.Run) { _, _ = cfg.Queue.Push(context.Background(), runs) }
+	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = func() []string { return nil }
+	}
+	return &Dispatcher{cfg: cfg, inflight: newInflightTable(), workers: map[string]*session{}, size: firstClaim}
+}
+
+// Register implements carillon.Dispatcher.
+func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (string, error) {
+	return d.register(ctx, carillon.WorkerPrefix, r)
+}
+
+func (d *Dispatcher) register(ctx context.Context, prefix string, r carillon.Registration) (string, error) {
+	raw := make([]byte, 10)
+	rand.Read(raw)
+	id := prefix + hex.EncodeToString(raw)
+	member := carillon.Member{ID: id, Kind: carillon.MemberWorker, Addr: r.Name, Profile: r.Profile}
+	if err := d.cfg.Coordinator.Join(ctx, []carillon.Member{member}); err != nil {
+		return "", fmt.Errorf("open a session: %w", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.workers[id] = &session{seen: time.Now()}
+	return id, nil
+}
+
+// Local is the dispatcher as the worker of the same process sees it: the runs of such a worker end with the
+// process, see carillon.InnerWorker.
+type Local struct{ *Dispatcher }
+
+func (d Local) Register(ctx context.Context, r carillon.Registration) (string, error) {
+	return d.register(ctx, carillon.InnerPrefix, r)
+}
+
+// Leave implements carillon.Dispatcher.
+func (d *Dispatcher) Leave(ctx context.Context, worker string) error {
+	if err := d.cfg.Coordinator.Leave(ctx, []string{worker}); err != nil {
+		return fmt.Errorf("end the session of %s: %w", worker, err)
+	}
+	d.forget(worker)
+	return nil
+}
+
+// Notice takes the committed changes from the ledger. It notes which claims of this node were committed,
+// passes runs that were submitted already claimed to the pull that waits for them, and updates or drops runs
+// that other writers changed or ended.
+func (d *Dispatcher) Notice(committed []carillon.Change) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range committed {
+		c := &committed[i]
+		for k := range c.Runs {
+			run := &c.Runs[k]
+			h := d.inflight.runs[run.ID]
+			switch {
+			case h == nil || run.Rev <= h.run.Rev:
+			case run.State.Held() && run.Attempt == h.run.Attempt && run.Worker == h.run.Worker:
+				h.run = *run
+				if !h.committed {
+					d.confirm(h, c)
+				}
+			default:
+				d.inflight.drop(h)
+			}
+		}
+	}
+}
+
+// confirm notes that a claim of this node has been committed. The caller holds mu.
+func (d *Dispatcher) confirm(h *inflight, c *carillon.Change) {
+	h.committed = true
+	if len(c.Guards) > 0 {
+		guard := c.Guards[0]
+		h.guard = &guard
+	}
+	if h.waiter != nil {
+		h.pending = false
+		h.waiter.deliver(carillon.Task{Run: h.run, Job: h.job})
+		h.waiter = nil
+	}
+}

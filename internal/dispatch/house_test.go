@@ -1,0 +1,198 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/internal/scheduler"
+)
+
+// house is a set of nodes on one store without a worker: the test is the worker.
+type house struct {
+	*testing.T
+	store       *mem.Store
+	read        carillon.Store // that dispatchers read from; nil: store
+	logs        *mem.Logs
+	coordinator *mem.Coordinator
+	lanes       lanes
+	nodes       []*node
+	stop        []func()
+}
+
+// lanes are the lanes of every queue of the house. While they are full, the queue refuses each run that is
+// pushed.
+type lanes struct{ full atomic.Bool }
+
+type boundedQueue struct {
+	*mem.Queue
+	lanes *lanes
+}
+
+func (q boundedQueue) Push(ctx context.Context, runs []carillon.Run) (refused []int, err error) {
+	if !q.lanes.full.Load() {
+		return q.Queue.Push(ctx, runs)
+	}
+	for i := range runs {
+		refused = append(refused, i)
+	}
+	return refused, nil
+}
+
+type node struct {
+	*dispatch.Dispatcher
+	ledger    *ledger.Ledger
+	scheduler *scheduler.Scheduler
+}
+
+// in runs a test in a bubble on the given number of nodes.
+func in(t *testing.T, nodes int, play func(h *house)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		h := &house{T: t, store: mem.NewStore(), logs: mem.NewLogs(), coordinator: mem.NewCoordinator()}
+		defer func() {
+			for _, stop := range h.stop {
+				stop()
+			}
+		}()
+		for range nodes {
+			h.live()
+		}
+		// Longer than the coordinator takes an unknown worker for one of an earlier process.
+		time.Sleep(2 * carillon.SessionTime)
+		play(h)
+	})
+}
+
+func (h *house) live() {
+	n := &node{}
+	id, queue, quiet := fmt.Sprintf("node_%d", len(h.nodes)), boundedQueue{mem.NewQueue(mem.QueueConfig{}), &h.lanes}, slog.New(slog.DiscardHandler)
+	n.ledger = ledger.New(ledger.Config{
+		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.Starting() },
+		Then: []func([]carillon.Change){func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
+	})
+	var read carillon.Store = h.store
+	if h.read != nil {
+		read = h.read
+	}
+	n.Dispatcher = dispatch.New(dispatch.Config{
+		Store: read, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: queue.Len, Logger: quiet,
+		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) }, Nodes: func() []string { return []string{"http://" + id} },
+		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
+	})
+	n.ledger.UseSlots(n.Dispatcher)
+	n.scheduler = scheduler.New(scheduler.Config{
+		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: h.coordinator, Logs: h.logs,
+		Ledger: n.ledger, Logger: quiet, Node: id,
+	})
+	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: id, Kind: carillon.MemberNode}}); err != nil {
+		h.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	written, flush := context.WithCancel(context.Background())
+	var parts, door sync.WaitGroup
+	door.Go(func() { _ = n.ledger.Run(written) })
+	parts.Go(func() { _ = n.scheduler.Run(ctx) })
+	parts.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = h.coordinator.Beat(ctx, []carillon.Beat{{ID: id}})
+			time.Sleep(carillon.BeatEvery)
+		}
+	})
+	h.nodes = append(h.nodes, n)
+	h.stop = append(h.stop, func() { cancel(); parts.Wait(); flush(); door.Wait() })
+}
+
+func (h *house) must(err error) {
+	h.Helper()
+	if err != nil {
+		h.Fatal(err)
+	}
+}
+
+func (h *house) register(n *node) string {
+	h.Helper()
+	id, err := n.Register(context.Background(), carillon.Registration{Name: "test"})
+	h.must(err)
+	return id
+}
+
+// submit submits a job to a node without waiting for its claim: preclaimed runs go to pulls that wait.
+func (h *house) submit(n *node, edit func(*carillon.Definition)) carillon.JobID {
+	h.Helper()
+	def := carillon.NewDefinition()
+	def.Type, def.Target.Handler = "test", &carillon.Handler{}
+	if edit != nil {
+		edit(&def)
+	}
+	h.must(def.Admit(carillon.Now()))
+	jobs, err := n.ledger.Submit(context.Background(), carillon.DefaultNamespace, []carillon.Definition{def})
+	h.must(err)
+	return jobs[0].ID
+}
+
+func (h *house) pull(n *node, worker string, max int, queues ...string) []carillon.Task {
+	h.Helper()
+	tasks, err := n.Pull(context.Background(), carillon.Pull{Worker: worker, Queues: queues, Max: max})
+	h.must(err)
+	return tasks
+}
+
+// one pulls until there is a task.
+func (h *house) one(n *node, worker string) carillon.Task {
+	h.Helper()
+	for range 60 {
+		if tasks := h.pull(n, worker, 1); len(tasks) == 1 {
+			return tasks[0]
+		}
+	}
+	h.Fatal("nothing to do")
+	return carillon.Task{}
+}
+
+func (h *house) report(n *node, worker string, r carillon.Report) carillon.Receipt {
+	h.Helper()
+	receipts, err := n.Report(context.Background(), worker, []carillon.Report{r})
+	h.must(err)
+	return receipts[0]
+}
+
+func end(task carillon.Task, kind carillon.OutcomeKind, reason string) carillon.Report {
+	return carillon.Report{Held: task.Held(), End: &carillon.Outcome{Kind: kind, Reason: reason}}
+}
+
+// beat beats once a second for a while.
+func (h *house) beat(n *node, worker string, d time.Duration, tasks ...carillon.Task) (stop []carillon.Order) {
+	h.Helper()
+	var holds []carillon.Held
+	for i := range tasks {
+		holds = append(holds, tasks[i].Held())
+	}
+	for until := time.Now().Add(d); ; time.Sleep(carillon.BeatEvery) {
+		orders, err := n.Beat(context.Background(), carillon.Beat{ID: worker, Holds: holds})
+		h.must(err)
+		stop = append(stop, orders.Stop...)
+		if !time.Now().Before(until) {
+			return stop
+		}
+	}
+}
+
+func (h *house) run(job carillon.JobID) carillon.Run {
+	h.Helper()
+	page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: job, Limit: 10})
+	h.must(err)
+	if len(page.Runs) == 0 {
+		h.Fatalf("%s has no run", job)
+	}
+	return page.Runs[0]
+}

@@ -1,0 +1,132 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// inflight is a run in flight from this node, as last committed: with it the dispatcher decides about an end
+// without a read.
+type inflight struct {
+	run   carillon.Run
+	job   *carillon.Job
+	guard *carillon.Guard
+	// since is when this node began to hand it over, by the monotonic clock: the time of the claim can be
+	// set.
+	since time.Time
+
+	// pending: the commit of the claim, or the pull that asked for it, is under way. Before the commit, run is
+	// the state that the commit writes.
+	pending   bool
+	committed bool
+	// waiter is the pull that has promised room to the job that is being submitted, and gets the run; nil:
+	// the run was pulled.
+	waiter *waiter
+
+	before, after *inflight // its neighbours in the list of its worker
+}
+
+// inflightTable holds the runs in flight from this node, by run and by worker. It is only a memory: where an entry
+// is missing or old, the dispatcher asks the store. The caller holds the dispatcher's mu.
+type inflightTable struct {
+	runs map[carillon.RunID]*inflight
+	of   map[string]*inflight // the first entry of each worker that has any
+}
+
+func newInflightTable() inflightTable {
+	return inflightTable{runs: map[carillon.RunID]*inflight{}, of: map[string]*inflight{}}
+}
+
+func (m *inflightTable) put(h *inflight) {
+	if old := m.runs[h.run.ID]; old != nil {
+		m.drop(old)
+	}
+	m.runs[h.run.ID] = h
+	h.since = time.Now()
+	first := m.of[h.run.Worker]
+	h.before, h.after = nil, first
+	if first != nil {
+		first.before = h
+	}
+	m.of[h.run.Worker] = h
+}
+
+func (m *inflightTable) drop(h *inflight) {
+	delete(m.runs, h.run.ID)
+	m.unlink(h)
+	h.release()
+}
+
+// release returns the promised room to its pull, if there is any, and drops references that the rest of the
+// batch would keep in memory.
+func (h *inflight) release() {
+	if w := h.waiter; w != nil {
+		h.waiter = nil
+		w.room++
+		w.promised.Done()
+	}
+	h.job, h.guard = nil, nil
+}
+
+func (m *inflightTable) unlink(h *inflight) {
+	switch {
+	case h.before != nil:
+		h.before.after = h.after
+	case h.after != nil:
+		m.of[h.run.Worker] = h.after
+	default:
+		delete(m.of, h.run.Worker)
+	}
+	if h.after != nil {
+		h.after.before = h.before
+	}
+	h.before, h.after = nil, nil
+}
+
+func (m *inflightTable) dropAll(worker string) {
+	for h := m.of[worker]; h != nil; h = h.after {
+		delete(m.runs, h.run.ID)
+		h.release()
+	}
+	delete(m.of, worker)
+}
+
+// session is what a dispatcher remembers of a worker's session.
+type session struct {
+	seen     time.Time // when its session was last known to be alive
+	holds    map[carillon.Held]bool
+	stopping bool // the worker pulls no more runs
+}
+
+// forget drops all that is remembered of a worker that is gone.
+func (d *Dispatcher) forget(worker string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.workers, worker)
+	d.inflight.dropAll(worker)
+}
+
+// touch notes that a worker's session is alive. It drops workers that were silent for long: they are gone, or
+// use another node.
+func (d *Dispatcher) touch(worker string) *session {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if now.Sub(d.pruned) > carillon.SessionTime {
+		d.pruned = now
+		for id, v := range d.workers {
+			if now.Sub(v.seen) > 2*carillon.SessionTime {
+				delete(d.workers, id)
+				d.inflight.dropAll(id)
+			}
+		}
+	}
+	v := d.workers[worker]
+	if v == nil {
+		v = &session{}
+		d.workers[worker] = v
+	}
+	v.seen = now
+	return v
+}

@@ -1,0 +1,274 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// The first claim of a burst is small, so that its runs start early. Then claims grow, which is cheaper per
+// run.
+const (
+	firstClaim = 64
+	largeClaim = 1000
+)
+
+// waiter is a pull that waits for due runs. It has room for a number of runs; a part of the room can be
+// promised to jobs that are being submitted.
+type waiter struct {
+	worker string
+	queues []string
+	room   int
+	awaken context.CancelFunc // ends its wait at the queue
+
+	mu       sync.Mutex
+	tasks    []carillon.Task
+	promised sync.WaitGroup
+}
+
+// Pull implements carillon.Dispatcher.
+func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+	if err := d.checkSession(ctx, p.Worker); err != nil {
+		return nil, err
+	}
+	if d.undeliverable(ctx, p.Worker) != "" { // the worker is stopping, or gave up this pull
+		pause(ctx, carillon.PullWait)
+		return nil, ctx.Err()
+	}
+	names, shares := weightsOf(p.Queues)
+	wait, cancel := context.WithTimeout(ctx, carillon.PullWait)
+	defer cancel()
+	w := &waiter{worker: p.Worker, queues: names, room: p.Max, awaken: cancel}
+	d.mu.Lock()
+	d.waiting = append(d.waiting, w)
+	size := min(p.Max, d.size)
+	d.mu.Unlock()
+
+	runs, ack, err := d.pull(wait, names, shares, size)
+	d.inHand.Add(int64(len(runs)))
+	defer d.inHand.Add(-int64(len(runs)))
+	over := d.closeWait(w, len(runs), size)
+	if err != nil && wait.Err() == nil {
+		return nil, fmt.Errorf("pull due runs: %w", err)
+	}
+	var tasks []carillon.Task
+	back := runs[len(runs)-over:]
+	if len(runs) > over {
+		var heavy []carillon.Run
+		tasks, heavy = d.claim(context.WithoutCancel(ctx), runs[:len(runs)-over], p.Worker)
+		back = append(heavy, back...)
+	}
+	if len(back) > 0 { // they go back to the queue; the next pull gets them
+		d.cfg.PushBack(back)
+	}
+	if ack != nil {
+		if err := ack(context.WithoutCancel(ctx)); err != nil {
+			// The queue delivers them again, and claiming them again loses.
+			d.cfg.Logger.Error("acknowledge pulled runs", "error", err)
+		}
+	}
+	w.promised.Wait()
+	tasks = append(tasks, w.tasks...)
+	if why := d.undeliverable(ctx, p.Worker); why != "" && len(tasks) > 0 {
+		lost := make([]carillon.Report, len(tasks))
+		for i := range tasks {
+			lost[i] = carillon.Report{Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why}}
+		}
+		d.recordLost(p.Worker, lost)
+		return nil, ctx.Err()
+	}
+	return tasks, nil
+}
+
+// undeliverable says why the answer to a pull does not reach its worker: then Pull hands back at once what it
+// claimed.
+func (d *Dispatcher) undeliverable(ctx context.Context, worker string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch v := d.workers[worker]; {
+	case v != nil && v.stopping:
+		return "the worker is stopping"
+	case ctx.Err() != nil:
+		return "the worker gave up its pull"
+	}
+	return ""
+}
+
+// closeWait ends the wait of a pull that got some runs from the queue. It says how many of them are too many,
+// because their room was promised to jobs that are being submitted. After close no more room is promised.
+func (d *Dispatcher) closeWait(w *waiter, got, size int) (over int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if i := slices.Index(d.waiting, w); i >= 0 {
+		d.waiting = slices.Delete(d.waiting, i, i+1)
+	}
+	if got == size {
+		d.size = min(2*max(size, firstClaim), largeClaim)
+	} else {
+		d.size = firstClaim
+	}
+	return max(0, got-w.room)
+}
+
+// checkSession checks that the worker's session is alive. It asks the coordinator if this node has not heard of the
+// worker lately: a run claimed for a worker that is gone would be taken back at once, while it begins.
+func (d *Dispatcher) checkSession(ctx context.Context, worker string) error {
+	d.mu.Lock()
+	v := d.workers[worker]
+	fresh := v != nil && time.Since(v.seen) < carillon.LeaseTime
+	d.mu.Unlock()
+	if fresh {
+		return nil
+	}
+	members, err := d.cfg.Coordinator.Members(ctx, 0)
+	if err != nil {
+		return fmt.Errorf("ask who is alive: %w", err)
+	}
+	if !slices.ContainsFunc(members, func(m carillon.Member) bool { return m.ID == worker }) {
+		return fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
+	}
+	d.touch(worker)
+	return nil
+}
+
+// maxBytes bounds the payloads of one answer: a thousand of the largest would not arrive in time.
+const maxBytes = 16 << 20
+
+// weight is what a run adds to an answer. A run's own payload is read after the claim: until then it counts
+// as a large one.
+func weight(candidate *carillon.Candidate) int {
+	if candidate.Run.Has(carillon.FlagOwnPayload) {
+		return carillon.MaxPayload
+	}
+	return len(candidate.Job.Payload)
+}
+
+// claim asks the ledger for runs. It returns the runs that it got, and those that were too much for one
+// answer. A claim that lost because the run changed needs no follow-up: the writer has routed the run. But a
+// claim can lose only because another run of the job changed the guard; then the scheduler decides about the
+// run again.
+func (d *Dispatcher) claim(ctx context.Context, runs []carillon.Run, worker string) (tasks []carillon.Task, heavy []carillon.Run) {
+	candidates, err := d.cfg.Ledger.Candidates(ctx, runs, worker)
+	if err != nil {
+		// Sweep pushes them again.
+		d.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs))
+		pause(ctx, time.Second)
+		return nil, nil
+	}
+	bytes := 0
+	for i := range candidates {
+		if bytes += weight(&candidates[i]); bytes > maxBytes && i > 0 {
+			for _, candidate := range candidates[i:] {
+				heavy = append(heavy, candidate.Run)
+			}
+			candidates = candidates[:i]
+			break
+		}
+	}
+	now := carillon.Now()
+	changes, decided := make([]carillon.Change, 0, len(candidates)), candidates[:0]
+	for _, candidate := range candidates {
+		if verdict, c := candidate.Decide(now); verdict != carillon.VerdictHold {
+			changes, decided = append(changes, c), append(decided, candidate)
+		}
+	}
+	candidates = decided
+	giving := d.addPending(candidates, changes)
+	defer d.endPending(giving)
+	lost, err := d.cfg.Ledger.Commit(ctx, changes)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			// Sweep pushes them again.
+			d.cfg.Logger.Error("claim", "error", err, "runs", len(runs))
+			pause(ctx, time.Second)
+		}
+		return nil, heavy
+	}
+	var again []carillon.RunID
+	for _, i := range lost {
+		if candidates[i].Run.Has(carillon.FlagGuarded) {
+			again = append(again, candidates[i].Run.ID)
+		}
+	}
+	d.cfg.Redecide(again)
+	tasks = d.tasks(giving, candidates, changes, lost)
+	d.logAttempts(ctx, candidates, tasks)
+	return d.withOutputs(ctx, tasks), heavy
+}
+
+// addPending remembers the runs that are about to be claimed for a worker, each at the index of its change.
+func (d *Dispatcher) addPending(candidates []carillon.Candidate, changes []carillon.Change) []inflight {
+	giving := make([]inflight, len(candidates)) // one allocation for all of them
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range changes {
+		run := &changes[i].Runs[0]
+		if run.State != carillon.StateClaimed || run.Worker != candidates[i].Worker {
+			continue // the decision was not to claim it
+		}
+		if was := d.inflight.runs[run.ID]; was != nil && was.committed && was.run.Attempt >= run.Attempt {
+			continue // this claim will lose
+		}
+		giving[i] = inflight{run: *run, job: candidates[i].Job, pending: true}
+		d.inflight.put(&giving[i])
+	}
+	return giving
+}
+
+// tasks are the claims that won, each as it is by now: a stop may have been requested meanwhile.
+func (d *Dispatcher) tasks(giving []inflight, candidates []carillon.Candidate, changes []carillon.Change, lost []int) []carillon.Task {
+	tasks := make([]carillon.Task, 0, len(giving))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range giving {
+		run := &changes[i].Runs[0]
+		switch {
+		case len(lost) > 0 && lost[0] == i:
+			lost = lost[1:]
+			continue
+		case run.State != carillon.StateClaimed || run.Worker != candidates[i].Worker:
+			continue
+		case giving[i].committed:
+			run = &giving[i].run
+		default: // another pull tried to claim it at the same time, and took its place in memory
+			h := d.inflight.runs[run.ID]
+			if h != nil && !h.committed {
+				d.inflight.drop(h)
+			}
+			if h == nil || !h.committed {
+				giving[i] = inflight{run: *run, job: candidates[i].Job, pending: true, committed: true}
+				d.inflight.put(&giving[i])
+			}
+		}
+		tasks = append(tasks, carillon.Task{Run: *run, Job: candidates[i].Job})
+	}
+	return tasks
+}
+
+// endPending ends the handover, and forgets claims that were not committed: this node does not know what became
+// of them.
+func (d *Dispatcher) endPending(giving []inflight) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range giving {
+		h := &giving[i]
+		h.pending = false
+		if !h.committed && d.inflight.runs[h.run.ID] == h {
+			d.inflight.drop(h)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

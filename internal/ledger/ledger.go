@@ -1,0 +1,316 @@
+// Package ledger is the one door for writes. It merges the changes of concurrent callers into one commit of
+// the store (group commit), and tells listeners what was committed.
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// ErrClosed is what callers get once the ledger has stopped.
+var ErrClosed = errors.New("the ledger is closed")
+
+// Config says which store a ledger writes to and which listeners it tells.
+type Config struct {
+	Store carillon.Store
+	IDs   *carillon.IDs // for Submit
+
+	// Flushers is how many commits can run at the same time: more than one where the store can use it. Then
+	// listeners can hear of two commits in either order. Default 1.
+	Flushers int
+	// MaxBatch bounds the changes of one commit: with a larger commit all callers wait longer for little
+	// gain. Default 4000.
+	MaxBatch int
+
+	// Starting says that more starts are about to come: due runs wait, and some are on their way to a worker.
+	// Then the ledger holds ends back: a start that waits is a late job, an end that waits is only a late
+	// record. Default: never.
+	Starting func() bool
+	// HoldEnds bounds how long ends are held back. Default 300ms.
+	HoldEnds time.Duration
+
+	// Then are the listeners. The ledger calls them in order, one commit at a time, with the committed
+	// changes. Rows carry their new Rev, runs carry no Output. Listeners must be quick and must not wait for
+	// the ledger. A dispatcher learns here which runs were claimed for its workers, a scheduler which runs it
+	// has to wake.
+	Then []func(committed []carillon.Change)
+}
+
+// Ledger merges commits: an idle ledger commits at once, a busy one coalesces the changes that come while it
+// writes.
+type Ledger struct {
+	cfg         Config
+	slots       Slots
+	Definitions *Definitions
+
+	failing atomic.Pointer[error] // of the last commit; nil: it went well
+	broken  chan error            // capacity 1: the first permanent error
+
+	mu        sync.Mutex
+	starts    entries // everything but ends
+	ends      entries
+	closed    bool
+	writing   int           // changes in a running commit, or in the wait after it: see gather.go
+	skipWaits int           // commits until the ledger waits for callers again
+	signal    chan struct{} // capacity 1: there is something to flush
+}
+
+// entries holds the entries that wait to be committed.
+type entries []entry
+
+type entry struct {
+	changes []carillon.Change
+	done    func(lost []int, err error)
+	since   time.Time // when it began to wait
+	posted  bool      // no caller waits for it
+}
+
+func New(cfg Config) *Ledger {
+	cfg.Flushers = cmp.Or(cfg.Flushers, 1)
+	cfg.MaxBatch = cmp.Or(cfg.MaxBatch, 4000)
+	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 300*time.Millisecond)
+	if cfg.Starting == nil {
+		cfg.Starting = func() bool { return false }
+	}
+	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1)}
+}
+
+// Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of changes that won
+// then carry their new Rev. If ctx ends first, the result is unknown.
+func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	type result struct {
+		lost []int
+		err  error
+	}
+	done := make(chan result, 1)
+	l.add(&l.starts, entry{changes: changes, done: func(lost []int, err error) { done <- result{lost, err} }})
+	select {
+	case r := <-done:
+		return r.lost, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Post commits ends of runs without waiting. The ledger calls done from its own goroutine, so done must be
+// quick. Post many ends in pieces: the ledger keeps the changes of one call together.
+func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error)) {
+	l.add(&l.ends, entry{changes: changes, done: done, posted: true})
+}
+
+func (l *Ledger) add(to *entries, e entry) {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		e.done(nil, ErrClosed)
+		return
+	}
+	e.since = time.Now()
+	*to = append(*to, e)
+	l.mu.Unlock()
+	l.wake()
+}
+
+func (l *Ledger) wake() {
+	select {
+	case l.signal <- struct{}{}:
+	default:
+	}
+}
+
+// Run commits until ctx ends. Then it commits what is left, and refuses later changes. While it tells the
+// listeners of one commit, it writes the next.
+func (l *Ledger) Run(ctx context.Context) error {
+	committed := make(chan commit, 1)
+	var telling sync.WaitGroup
+	telling.Go(func() {
+		for c := range committed {
+			l.tell(c)
+		}
+	})
+	var flushing sync.WaitGroup
+	for range l.cfg.Flushers {
+		flushing.Go(func() { l.flushAll(ctx, committed) })
+	}
+	flushing.Wait()
+	close(committed)
+	telling.Wait()
+	return nil
+}
+
+func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
+	for ctx.Err() == nil {
+		if batch := l.take(false); len(batch) > 0 {
+			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that has begun goes on
+			l.regroup(entries(batch))
+			continue
+		}
+		select {
+		case <-l.signal:
+		case <-l.flushTimer():
+		case <-ctx.Done():
+		}
+	}
+	for batch := l.take(true); len(batch) > 0; batch = l.take(true) {
+		l.flush(context.WithoutCancel(ctx), batch, committed)
+	}
+}
+
+// Broken delivers the first permanent error of the store. After it (a disk that can no longer be trusted)
+// every further commit fails too.
+func (l *Ledger) Broken() <-chan error { return l.broken }
+
+// Failing is the error of the last commit; nil if it succeeded.
+func (l *Ledger) Failing() error {
+	if err := l.failing.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// take removes the next batch: starts, and ends unless they must let starts go first. If no start waits now
+// but some are about to come, it takes only a few ends meanwhile: an idle flusher would help no caller.
+func (l *Ledger) take(closing bool) (batch []entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !closing && !l.shouldFlush() {
+		return nil
+	}
+	batch = l.starts.take(l.cfg.MaxBatch)
+	if len(l.ends) > 0 {
+		hold := !closing && l.cfg.Starting() && time.Since(l.ends[0].since) < l.cfg.HoldEnds
+		switch {
+		case !hold:
+			batch = append(batch, l.ends.take(l.cfg.MaxBatch)...)
+		case len(batch) == 0:
+			batch = l.ends.take(max(l.cfg.MaxBatch/8, 1))
+		}
+	}
+	if len(batch) == 0 && closing {
+		l.closed = true
+	}
+	l.writing += entries(batch).count()
+	if len(l.starts)+len(l.ends) > 0 {
+		l.wake() // another flusher may be free
+	}
+	return batch
+}
+
+// take removes entries until they hold about limit changes, at least one entry.
+func (w *entries) take(limit int) []entry {
+	n, changes := 0, 0
+	for n < len(*w) && changes < limit {
+		changes += len((*w)[n].changes)
+		n++
+	}
+	batch := (*w)[:n:n]
+	*w = (*w)[n:]
+	if len(*w) == 0 {
+		*w = nil
+	}
+	return batch
+}
+
+// commit is a batch that the store has written.
+type commit struct {
+	batch []entry
+	all   []carillon.Change
+	lost  []int
+}
+
+func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- commit) {
+	all := batch[0].changes
+	if len(batch) > 1 {
+		all = nil
+		for _, e := range batch {
+			all = append(all, e.changes...)
+		}
+	}
+	lost, err := l.cfg.Store.Commit(ctx, all)
+	if err != nil {
+		l.fail(err)
+		for _, e := range batch {
+			e.done(nil, err)
+		}
+		return
+	}
+	l.failing.Store(nil)
+	committed <- commit{batch, all, lost}
+}
+
+func (l *Ledger) fail(err error) {
+	l.failing.Store(&err)
+	l.Definitions.ForgetAll()
+	if errors.Is(err, carillon.ErrPermanent) {
+		select {
+		case l.broken <- err:
+		default:
+		}
+	}
+}
+
+// tell informs the listeners of a commit, and then its callers: a caller that hears that its claim won has
+// already been told of the run as a listener.
+func (l *Ledger) tell(c commit) {
+	if won := raise(c.all, c.lost); len(won) > 0 {
+		for _, then := range l.cfg.Then {
+			then(won)
+		}
+	}
+	answer(c.batch, c.lost)
+}
+
+// raise gives the rows of the changes that won their new Rev, and returns those changes. It drops the Output
+// of each run, which is written now: otherwise the Output would stay in memory with a waiting run, and be
+// written again with its claim.
+func raise(all []carillon.Change, lost []int) []carillon.Change {
+	won := all
+	if len(lost) > 0 {
+		won = make([]carillon.Change, 0, len(all)-len(lost))
+	}
+	for i := range all {
+		if len(lost) > 0 && lost[0] == i {
+			lost = lost[1:]
+			continue
+		}
+		c := &all[i]
+		if c.Job != nil {
+			c.Job.Rev++
+		}
+		for k := range c.Runs {
+			c.Runs[k].Rev++
+			c.Runs[k].Output = nil
+		}
+		for k := range c.Guards {
+			c.Guards[k].Rev++
+		}
+		if len(won) != len(all) {
+			won = append(won, *c)
+		}
+	}
+	return won
+}
+
+// answer tells each caller which of its own changes lost.
+func answer(batch []entry, lost []int) {
+	start := 0
+	for _, e := range batch {
+		end := start + len(e.changes)
+		var own []int
+		for len(lost) > 0 && lost[0] < end {
+			own = append(own, lost[0]-start)
+			lost = lost[1:]
+		}
+		e.done(own, nil)
+		start = end
+	}
+}

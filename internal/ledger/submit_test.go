@@ -1,0 +1,123 @@
+package ledger_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/ledger"
+)
+
+// slots are the free slots of a worker that serves the queue "default".
+type slots struct{ free int }
+
+func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job, _ carillon.Time) (string, bool) {
+	if s.free == 0 || run.Queue != "default" {
+		return "", false
+	}
+	s.free--
+	return "worker_1", true
+}
+
+func (s *slots) Release(ids []carillon.RunID) { s.free += len(ids) }
+
+func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit    func(*carillon.Definition)
+		claimed bool
+	}{
+		"due now":                {nil, true},
+		"due a moment ago":       {func(d *carillon.Definition) { d.Schedule.At = carillon.Now() - 999 }, true},
+		"long ago, it runs late": {func(d *carillon.Definition) { d.Schedule.At = carillon.Now() - 99_999 }, true},
+		"long ago, it may be skipped": {func(d *carillon.Definition) {
+			d.Schedule.At, d.Misfire.Policy = carillon.Now()-99_999, carillon.MisfireSkip
+		}, false},
+		"a moment ago, a short window": {func(d *carillon.Definition) { d.Schedule.At, d.Misfire = carillon.Now()-900, shortWindow }, true},
+		"due later":                    {func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(time.Millisecond) }, false},
+		"recurring":                    {every(time.Minute, carillon.OverlapAllow), false},
+		"another queue":                {func(d *carillon.Definition) { d.Queue = "other" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, free := newStore(), &slots{free: 1}
+			var told []carillon.Change
+			cfg := ledger.Config{Store: s, Then: []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }}}
+			within(t, cfg, func(t *testing.T, l *ledger.Ledger) {
+				l.UseSlots(free)
+				job := submit(t, l, c.edit)
+				run := unfinished(t, s, job.ID)[0]
+				if c.claimed != (run.State == carillon.StateClaimed) || c.claimed != (free.free == 0) {
+					t.Fatalf("%s, %d slots free", run.State, free.free)
+				}
+				if c.claimed && (run.Attempt != 1 || run.Worker != "worker_1" || run.Claimed != carillon.Now()) {
+					t.Errorf("%+v", run)
+				}
+				if len(told) != 1 || told[0].Job.ID != job.ID || told[0].Runs[0].ID != run.ID || told[0].Runs[0].State != run.State {
+					t.Errorf("told %+v", told)
+				}
+			})
+		})
+	}
+}
+
+var shortWindow = carillon.Misfire{Policy: carillon.MisfireAll, Max: 1, Window: carillon.Duration(time.Millisecond)}
+
+func TestABatchTakesTheSlotsThereAre(t *testing.T) {
+	s, free := newStore(), &slots{free: 2}
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		l.UseSlots(free)
+		defs := make([]carillon.Definition, 5)
+		for i := range defs {
+			defs[i] = define(t, nil)
+		}
+		jobs, err := l.Submit(t.Context(), "default", defs)
+		if err != nil || len(jobs) != 5 {
+			t.Fatal(jobs, err)
+		}
+		claimed := 0
+		for i, job := range jobs {
+			if unfinished(t, s, job.ID)[0].State == carillon.StateClaimed {
+				claimed++
+			}
+			if i > 0 && job.ID <= jobs[i-1].ID || job.Rev != 1 || job.Version != 1 {
+				t.Errorf("job %d: %s, revision %d, version %d", i, job.ID, job.Rev, job.Version)
+			}
+		}
+		if claimed != 2 || free.free != 0 || len(s.sizes()) != 1 {
+			t.Errorf("%d claimed, %d slots free, commits %v", claimed, free.free, s.sizes())
+		}
+	})
+}
+
+func TestAFailedSubmitGivesItsSlotsBack(t *testing.T) {
+	s, free := newStore(), &slots{free: 3}
+	outage := errors.New("the disk is away")
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		l.UseSlots(free)
+		s.set(func(s *store) { s.fail = outage })
+		defs := []carillon.Definition{define(t, nil), define(t, nil)}
+		if _, err := l.Submit(t.Context(), "default", defs); !errors.Is(err, outage) || free.free != 3 {
+			t.Errorf("%v, %d slots free, want 3", err, free.free)
+		}
+	})
+}
+
+func TestASubmitWithAnIDThatExistsIsAnError(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		submit(t, l, nil)
+		twin := ledger.New(ledger.Config{Store: s, IDs: carillon.NewIDs(1, carillon.Never)})
+		go twin.Run(t.Context())
+		if _, err := twin.Submit(t.Context(), "default", []carillon.Definition{define(t, nil)}); err == nil {
+			t.Error("a second job with the id of the first")
+		}
+	})
+}
+
+func TestNoJobIsMadeAfterTheLeaseOfTheNodeNumber(t *testing.T) {
+	s := newStore()
+	l := ledger.New(ledger.Config{Store: s, IDs: carillon.NewIDs(1, 1)})
+	if jobs, err := l.Submit(t.Context(), "default", []carillon.Definition{define(t, nil)}); err == nil {
+		t.Errorf("%v", jobs)
+	}
+}

@@ -1,0 +1,125 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// decide handles due runs that need a decision: their job has an overlap guard, or their time was missed. It
+// is a separate loop, so that its reads and commits do not hold up runs that need no decision.
+func (s *Scheduler) decide(ctx context.Context) error {
+	for ctx.Err() == nil {
+		select {
+		case <-s.decides.ready:
+		case <-s.redecides.ready:
+		case <-ctx.Done():
+			return nil
+		}
+		runs := append(s.reread(ctx, s.redecides.take()), s.takeAsked()...)
+		for batch := range slices.Chunk(runs, wakeBatch) {
+			if err := s.decideBatch(ctx, batch); err != nil && ctx.Err() == nil {
+				s.cfg.Logger.Error("decide about due runs", "error", err, "runs", len(batch))
+				pause(ctx, retryWait)
+				s.decides.add(batch...)
+			}
+		}
+	}
+	return nil
+}
+
+// maxAsked is how many runs of one lane can wait for a decision.
+const maxAsked = 10_000
+
+// queueDecision hands runs to the decide loop. If a lane has no room for a run, it spills: the scheduler reads the run
+// from the store later.
+func (s *Scheduler) queueDecision(runs []carillon.Run) {
+	if runs = s.withRoom(runs); len(runs) == 0 {
+		return
+	}
+	kept := make([]carillon.Run, 0, len(runs))
+	var refused []int
+	s.mu.Lock()
+	for i := range runs {
+		if lane := runs[i].Lane(); s.asked[lane] < maxAsked {
+			s.asked[lane]++
+			kept = append(kept, runs[i])
+		} else {
+			refused = append(refused, i)
+		}
+	}
+	s.mu.Unlock()
+	s.decides.add(kept...)
+	s.noteSpill(runs, refused)
+}
+
+func (s *Scheduler) takeAsked() []carillon.Run {
+	s.mu.Lock()
+	clear(s.asked)
+	s.mu.Unlock()
+	return unique(s.decides.take())
+}
+
+// unique keeps each run once: while commits fail, ask gets the same runs again and again.
+func unique(runs []carillon.Run) []carillon.Run {
+	seen := make(map[carillon.RunID]bool, len(runs))
+	return slices.DeleteFunc(runs, func(r carillon.Run) bool {
+		twice := seen[r.ID]
+		seen[r.ID] = true
+		return twice
+	})
+}
+
+// reread reads runs that must be decided again. It leaves out runs that ended or began meanwhile.
+func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon.Run {
+	if len(ids) == 0 {
+		return nil
+	}
+	runs, err := s.cfg.Store.Runs(ctx, ids, false)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Logger.Error("read runs to look at", "error", err)
+			pause(ctx, retryWait)
+			s.redecides.add(ids...)
+		}
+		return nil
+	}
+	now := carillon.Now()
+	return slices.DeleteFunc(waiting(runs), func(r carillon.Run) bool { return r.Attempt > 0 && r.Wake > now })
+}
+
+// decideBatch decides about a batch and commits the decisions. A run whose change lost is read again: another
+// writer was quicker, and its change may or may not have settled the run.
+func (s *Scheduler) decideBatch(ctx context.Context, runs []carillon.Run) error {
+	candidates, err := s.cfg.Ledger.Candidates(ctx, runs, "")
+	if err != nil {
+		return err
+	}
+	now := carillon.Now()
+	var push []carillon.Run
+	var changes []carillon.Change
+	var again []carillon.RunID
+	for _, candidate := range candidates {
+		switch verdict, c := candidate.Decide(now); verdict {
+		case carillon.VerdictReady:
+			push = append(push, candidate.Run)
+		case carillon.VerdictHold:
+		default:
+			changes, again = append(changes, c), append(again, candidate.Run.ID)
+		}
+	}
+	s.enqueue(ctx, push)
+	lost, err := s.cfg.Ledger.Commit(ctx, changes)
+	if err != nil {
+		return err // decide tries the whole batch again
+	}
+	for _, i := range lost {
+		s.redecides.add(again[i])
+	}
+	if len(lost) > 0 {
+		pause(ctx, time.Millisecond)
+	}
+	return nil
+}

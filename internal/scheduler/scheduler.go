@@ -1,0 +1,192 @@
+// Package scheduler makes sure that a loop handles every unfinished run when its wake has come. Each loop has
+// a file: load (store to timeline), wake (timeline to queue), decide (due runs that need a decision), members
+// (which members are alive, and which shards this node owns), watch (runs whose worker is dead or does not
+// know of them), sweep (runs that slipped through), intake (jobs that were left in the database) and forget
+// (records that retention no longer keeps).
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/ledger"
+)
+
+// Config says what a scheduler works on.
+type Config struct {
+	Store       carillon.Store
+	Timeline    carillon.Timeline
+	Queue       carillon.Queue
+	Coordinator carillon.Coordinator
+	Logs        carillon.LogStore
+	Ledger      *ledger.Ledger
+
+	// Intake is where applications leave jobs. Admit reads these jobs as the API reads the jobs that it is
+	// sent. Default none.
+	Intake carillon.Intake
+	Admit  func(body []byte, at carillon.Time) (carillon.Definition, error)
+
+	// Horizon is how far ahead the loader reads the future of this node's shards. Default 10 seconds in a
+	// cluster: the owner of a shard then knows of runs that are due later than that, even if the node that
+	// committed them is frozen or gone by then. Default one minute for a single node: it commits everything
+	// itself.
+	Horizon time.Duration
+	// Sweep is how often the scheduler scans states for runs that slipped through; it scans held runs twice
+	// as often. Default 10 seconds.
+	Sweep time.Duration
+	// Node is the id under which this node joined. Empty: it is the only node, and owns all shards.
+	Node string
+	// Retention is the server's rule for jobs that have none. Default carillon.DefaultRetention.
+	Retention carillon.Retention
+	Logger    *slog.Logger // default slog.Default()
+}
+
+// Scheduler handles the shards that its node owns.
+//
+// The node that commits a change handles what follows from it (Route), whatever the shard. The owner of the
+// shard loads runs that come later, and repairs what no node handled.
+type Scheduler struct {
+	cfg Config
+
+	loaded     atomic.Bool // the first pass over the store is over
+	woken      signal      // the timeline got a run that may be nearer than its next one
+	decides    pile[carillon.Run]
+	redecides  pile[carillon.RunID] // runs to read and decide again
+	members    members
+	floor      floor         // used by watch and sweep
+	refreshing chan struct{} // capacity 1: held by the goroutine that refreshes the members
+	gone       signal        // a member left
+	latest     carillon.Time // used by watch: the highest time of the clock; it can be set back
+	reload     signal        // the nodes, and so this node's shards, may have changed
+
+	mu        sync.Mutex
+	overflow  map[carillon.Lane]spilled // lanes without room: see spill.go
+	refilling map[carillon.Lane]refilling
+	spills    signal                // one more lane has spilled
+	asked     map[carillon.Lane]int // how many runs of each lane are in decides
+}
+
+func New(cfg Config) *Scheduler {
+	if cfg.Node == "" {
+		cfg.Horizon = cmp.Or(cfg.Horizon, time.Minute)
+	}
+	cfg.Horizon = cmp.Or(cfg.Horizon, 10*time.Second)
+	cfg.Sweep = cmp.Or(cfg.Sweep, 10*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
+	return &Scheduler{
+		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(), refreshing: make(chan struct{}, 1), spills: newSignal(), decides: newPile[carillon.Run](), redecides: newPile[carillon.RunID](),
+		members: members{start: time.Now()}, overflow: map[carillon.Lane]spilled{}, refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
+	}
+}
+
+// Run works until ctx ends.
+func (s *Scheduler) Run(ctx context.Context) error {
+	for { // the live members must be known before any run is taken from a worker
+		err := s.refreshMembers(ctx, 0)
+		if err == nil {
+			break
+		}
+		if ctx.Err() == nil {
+			s.cfg.Logger.Error("ask who is alive", "error", err)
+		}
+		if !pause(ctx, refreshEvery) {
+			return nil
+		}
+	}
+	s.assemble(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return s.load(ctx) })
+	g.Go(func() error { return s.wake(ctx) })
+	g.Go(func() error { return s.decide(ctx) })
+	g.Go(func() error { return s.followMembers(ctx) })
+	g.Go(func() error { return s.watch(ctx) })
+	g.Go(func() error { return s.sweep(ctx) })
+	g.Go(func() error { return s.forget(ctx) })
+	g.Go(func() error { return s.takeIn(ctx) })
+	return g.Wait()
+}
+
+// Redecide has the decide loop decide about waiting runs again.
+func (s *Scheduler) Redecide(ids []carillon.RunID) { s.redecides.add(ids...) }
+
+// Loaded says whether the first pass over the runs that were due at the start is over.
+func (s *Scheduler) Loaded() bool { return s.loaded.Load() }
+
+// skew is how far apart the clocks of two nodes can be. Above half of it a node reports that it is not ready.
+const skew = 2 * time.Second
+
+// reach is the wake up to which the node that commits a run keeps it in its own timeline, whatever the shard.
+// The owner of the shard, whose clock can be ahead, cannot have read further before the commit: each node
+// reads up to the horizon, at its own times. So a run that is committed during such a read is in the page, or
+// kept, or both, but never neither.
+func (s *Scheduler) reach(now carillon.Time) carillon.Time { return now.Add(s.cfg.Horizon + skew) }
+
+// Route takes the committed changes from the ledger and passes on the runs that have to be woken: at once to
+// the queue if a run is due and needs no decision, to the timeline if it is near, nowhere if it is far (the
+// owner's loader will find it).
+func (s *Scheduler) Route(committed []carillon.Change) {
+	now := carillon.Now()
+	reach := s.reach(now)
+	var due, near []carillon.Run
+	for i := range committed {
+		c := &committed[i]
+		for k := range c.Runs {
+			run := &c.Runs[k]
+			switch {
+			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
+				if run.Wake <= now && run.NeedsNoDecision(now) {
+					due = append(due, *run)
+				} else if run.Wake <= reach {
+					near = append(near, *run)
+				}
+			case run.State.Ended() && run.Has(carillon.FlagGuarded) && len(c.Guards) > 0:
+				if heir := c.Guards[0].NextInLine(run.ID.Job); !heir.IsZero() {
+					s.redecides.add(heir)
+				}
+			}
+		}
+	}
+	s.enqueue(context.Background(), due)
+	s.schedule(context.Background(), near)
+}
+
+// PushBack takes back due runs that the dispatcher pulled and did not claim.
+func (s *Scheduler) PushBack(runs []carillon.Run) { s.enqueue(context.Background(), runs) }
+
+// enqueue puts due runs into the queue. If a lane has no room for a run, it spills: the scheduler reads the run
+// from the store later.
+func (s *Scheduler) enqueue(ctx context.Context, runs []carillon.Run) {
+	if runs = s.withRoom(runs); len(runs) == 0 {
+		return
+	}
+	refused, err := s.cfg.Queue.Push(ctx, runs)
+	if err != nil {
+		s.cfg.Logger.Error("push due runs", "error", err, "runs", len(runs)) // sweep finds them
+	}
+	s.noteSpill(runs, refused)
+}
+
+// schedule adds runs whose wake is inside the horizon to the timeline. Runs that are due already bypass the
+// timeline: one that is full of later runs must not hold them up.
+func (s *Scheduler) schedule(ctx context.Context, runs []carillon.Run) {
+	now := carillon.Now()
+	due, later := split(runs, func(r *carillon.Run) bool { return r.Wake <= now })
+	s.route(ctx, due, now)
+	if runs = s.withRoom(later); len(runs) == 0 {
+		return
+	}
+	refused, err := s.cfg.Timeline.Add(ctx, runs)
+	if err != nil {
+		s.cfg.Logger.Error("add to the timeline", "error", err, "runs", len(runs)) // sweep finds them
+	}
+	s.noteSpill(runs, refused)
+	s.woken.set()
+}

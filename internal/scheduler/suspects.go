@@ -1,0 +1,111 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// A live worker lists the runs that it holds with each beat. If the store says that a worker holds a run and
+// the worker does not list it, either the run was claimed just now or the answer to the pull was lost. No
+// clock tells the two cases apart: the claim has the time of one machine, the beat that of another, and both
+// clocks can be set. So the watch loop relies on what it sees itself: it suspects such a run when it first
+// sees it, and takes it back if a beat that came at least Handover later does not list it either.
+
+// suspects are held runs that their live worker did not list at the last check of the watch loop.
+type suspects map[claim]suspect
+
+// claim names one claim of a run.
+type claim struct {
+	carillon.Held
+	worker string
+}
+
+type suspect struct {
+	since time.Time // when the watch loop saw it first, by its monotonic clock
+	// beat is the worker's last beat at the first check that was at least Handover later: the next beat
+	// decides. 0: no such check yet.
+	beat carillon.Time
+}
+
+// maxSuspects bounds the memory. The watch loop suspects further runs when some of these are gone.
+const maxSuspects = 10_000
+
+// wait is how long it takes until one of the suspects can be judged.
+func (s suspects) wait(now time.Time) time.Duration {
+	wait := carillon.Handover
+	for _, one := range s {
+		left := carillon.Handover - now.Sub(one.since)
+		if one.beat != 0 {
+			left = carillon.BeatEvery + 100*time.Millisecond
+		}
+		wait = min(wait, left)
+	}
+	return max(wait, 0)
+}
+
+// heldScan is one check of all held runs.
+type heldScan struct {
+	now       carillon.Time
+	were, are suspects
+	holdings  map[string]holding // by worker, for workers that were asked about
+}
+
+type holding struct {
+	at   carillon.Time
+	runs map[carillon.Held]bool
+}
+
+// fresh says that a run was most likely claimed since the last beat of its worker. If the clocks say so
+// wrongly, the run is checked a little later; nothing else depends on it.
+func fresh(run *carillon.Run, now carillon.Time) bool {
+	age := now.Sub(run.Claimed)
+	return age >= 0 && age < 2*carillon.BeatEvery
+}
+
+// readHolds asks the coordinator which runs the live workers of these runs hold.
+func (s *Scheduler) readHolds(ctx context.Context, runs []carillon.Run, seen *heldScan) error {
+	var workers []string
+	for i := range runs {
+		run := &runs[i]
+		if _, asked := seen.holdings[run.Worker]; asked || fresh(run, seen.now) || !s.members.has(run.Worker, s.cfg.Node == "") {
+			continue
+		}
+		seen.holdings[run.Worker] = holding{}
+		workers = append(workers, run.Worker)
+	}
+	if len(workers) == 0 {
+		return nil
+	}
+	list, err := s.cfg.Coordinator.Holds(ctx, workers)
+	for _, said := range list {
+		runs := make(map[carillon.Held]bool, len(said.Runs))
+		for _, run := range said.Runs {
+			runs[run] = true
+		}
+		seen.holdings[said.ID] = holding{said.At, runs}
+	}
+	return err
+}
+
+// unknown says whether the worker of a held run does not know of it, and notes suspects.
+func (l *heldScan) unknown(run *carillon.Run, now time.Time) bool {
+	key := claim{run.Held(), run.Worker}
+	said, asked := l.holdings[run.Worker]
+	was, suspected := l.were[key]
+	switch {
+	case !asked || said.at == 0 || said.runs[key.Held] || !suspected && fresh(run, l.now):
+		return false
+	case !suspected:
+		was = suspect{since: now}
+	case was.beat == 0 && now.Sub(was.since) >= carillon.Handover:
+		was.beat = said.at
+	case was.beat != 0 && said.at != was.beat:
+		return true
+	}
+	if len(l.are) < maxSuspects {
+		l.are[key] = was
+	}
+	return false
+}

@@ -1,0 +1,53 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const wakeBatch = 1000
+
+// wake passes on due runs. One timer waits for exactly the next wake; a signal ends the wait when a nearer
+// run comes.
+func (s *Scheduler) wake(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		now := carillon.Now()
+		runs, next, err := s.cfg.Timeline.Due(ctx, now, wakeBatch)
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Logger.Error("ask the timeline", "error", err)
+			pause(ctx, retryWait)
+			continue
+		}
+		s.route(ctx, runs, now)
+		if len(runs) > 0 {
+			continue
+		}
+		timer.Reset(untilWake(next))
+		select {
+		case <-timer.C:
+		case <-s.woken:
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// route sends due runs on: to the queue, or to the decide loop if they need a decision.
+func (s *Scheduler) route(ctx context.Context, runs []carillon.Run, now carillon.Time) {
+	plain, others := split(runs, func(r *carillon.Run) bool { return r.NeedsNoDecision(now) })
+	s.enqueue(ctx, plain)
+	s.queueDecision(others)
+}
+
+// untilWake is how long to sleep: to the very millisecond, not before it, and a minute at most.
+func untilWake(next carillon.Time) time.Duration {
+	const longest = time.Minute
+	if next == 0 {
+		return longest
+	}
+	return min(max(next.Until(), 0), longest)
+}

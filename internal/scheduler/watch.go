@@ -1,0 +1,162 @@
+package scheduler
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// watch takes held runs back from workers that are gone or do not know of them. It reads the held runs
+// themselves, whatever else it was told, so no run can be stuck with a worker for ever.
+func (s *Scheduler) watch(ctx context.Context) error {
+	next := time.NewTimer(s.cfg.Sweep / 2)
+	defer next.Stop()
+	suspects := suspects{}
+	for {
+		var from carillon.WakePos
+		urgent := false
+		select {
+		// From the very beginning: the runs of a dead worker must not wait for another check.
+		case <-s.gone:
+			urgent = true
+		case <-next.C:
+			from = s.floor.start(s.members.shards())
+		case <-ctx.Done():
+			return nil
+		}
+		began := time.Now()
+		if !s.checkHeld(ctx, heldScanFrom{from: from, urgent: urgent}, &suspects) {
+			s.checkSoon(ctx)
+		}
+		next.Reset(s.nextScan(&suspects, time.Since(began)))
+	}
+}
+
+// nextScan is how long the watch loop waits after a check that took this long. It checks suspects again as
+// soon as they can be judged. If a check has to pass over millions of waiting runs, the store must have time
+// for other work.
+func (s *Scheduler) nextScan(suspects *suspects, took time.Duration) time.Duration {
+	wait := max(s.cfg.Sweep/2, 9*took)
+	if len(*suspects) == 0 {
+		return wait
+	}
+	return min(wait, max(suspects.wait(time.Now()), took))
+}
+
+// heldPage is how many held runs are judged at a time.
+const heldPage = 5000
+
+// heldScanFrom is one check of held runs from a position on. A check that is not urgent gives way to one that is.
+type heldScanFrom struct {
+	from   carillon.WakePos
+	urgent bool
+}
+
+// checkHeld checks held runs, and says whether it could.
+func (s *Scheduler) checkHeld(ctx context.Context, look heldScanFrom, were *suspects) bool {
+	// After a claim, the wake of a run is not later than the claim. But the claim has the time of another
+	// node's clock, or of this node's clock before it was set back.
+	now := carillon.Now()
+	s.latest = max(s.latest, now)
+	q := carillon.WakeQuery{Shards: s.members.shards(), Held: true, After: look.from, Until: s.latest.Add(skew), Limit: heldPage}
+	seen := heldScan{now: now, were: *were, are: suspects{}, holdings: map[string]holding{}}
+	for more := true; more; {
+		if !look.urgent && len(s.gone) > 0 { // a worker died, and behind a backlog this check can take long
+			return true
+		}
+		runs, err := s.cfg.Store.Wakes(ctx, q)
+		if err != nil {
+			if ctx.Err() == nil {
+				s.cfg.Logger.Error("read held runs", "error", err)
+			}
+			return false
+		}
+		if more = q.More(runs); more {
+			q.After = runs[len(runs)-1].WakePos()
+		}
+		held, _ := split(runs, q.Wants)
+		if !s.check(ctx, held, &seen) {
+			return false
+		}
+	}
+	*were = seen.are
+	return true
+}
+
+// checkSoon has everything checked once more in a moment: runs of a worker that is gone must not wait for the
+// next check.
+func (s *Scheduler) checkSoon(ctx context.Context) {
+	pause(ctx, retryWait)
+	s.gone.set()
+}
+
+// check takes back runs that no worker holds any more, and says whether it could: runs of workers that are
+// gone and, if seen is given, of workers that do not know of them. If another node changes a run meanwhile,
+// the next check finds it.
+func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *heldScan) (done bool) {
+	outcomes, err := s.abandoned(ctx, runs, seen)
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Error("ask who holds what", "error", err)
+	}
+	judged := err == nil
+	if len(outcomes) == 0 {
+		return judged
+	}
+	gone, _ := split(runs, func(r *carillon.Run) bool { _, is := outcomes[r.ID]; return is })
+	now := carillon.Now()
+	candidates, err := s.cfg.Ledger.Candidates(ctx, gone, "")
+	changes := make([]carillon.Change, 0, len(candidates))
+	for _, candidate := range candidates {
+		run := candidate.Run.Finish(candidate.Job, outcomes[candidate.Run.ID], now, rand.Float64())
+		changes = append(changes, carillon.EndChange(run, candidate.Guard))
+	}
+	var lost []int
+	if err == nil {
+		lost, err = s.cfg.Ledger.Commit(ctx, changes)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Error("take runs back", "error", err, "runs", len(gone))
+	}
+	if err != nil {
+		return false
+	}
+	if won := len(changes) - len(lost); won > 0 {
+		s.cfg.Logger.Info("took back runs that no worker holds", "runs", won)
+	}
+	return judged
+}
+
+// abandoned says which held runs have lost their holder, and how: the worker is gone (a crash), or it does
+// not know of the run (a loss). The runs were read before: a worker joins before it claims, so a worker that
+// is not on a list made now is gone.
+func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *heldScan) (map[carillon.RunID]carillon.Outcome, error) {
+	alone, unknown := s.cfg.Node == "", false
+	for i := range runs {
+		unknown = unknown || runs[i].State.Held() && !s.members.has(runs[i].Worker, alone)
+	}
+	if unknown {
+		if err := s.refreshMembers(ctx, 0); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if seen != nil {
+		if err = s.readHolds(ctx, runs, seen); err != nil {
+			// It is not known what live workers hold; the runs of dead workers are taken back all the same.
+			seen = nil
+		}
+	}
+	outcomes := map[carillon.RunID]carillon.Outcome{}
+	for i := range runs {
+		switch run := &runs[i]; {
+		case !run.State.Held():
+		case !s.members.has(run.Worker, alone):
+			outcomes[run.ID] = carillon.Outcome{Kind: carillon.OutcomeCrashed, Reason: "its worker " + run.Worker + " died"}
+		case seen != nil && seen.unknown(run, time.Now()):
+			outcomes[run.ID] = carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "its worker " + run.Worker + " does not know of it"}
+		}
+	}
+	return outcomes, err
+}

@@ -1,0 +1,108 @@
+// Package stored is what SQL stores have in common: how they write definitions, the attempts that workers
+// hold, and the steps of a schema. Bytes that one of them wrote mean the same to all.
+package sqlcommon
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+// spec holds the values of a definition that are not usual, as JSON. Name, type, owner and payload have their
+// own columns, and so has the time of a one-off. Most of millions of jobs have only usual values: a store
+// writes, keeps and parses nothing for them.
+type spec struct {
+	Labels    map[string]string   `json:"labels,omitempty"`
+	Queue     *string             `json:"queue,omitempty"`
+	Priority  *int                `json:"priority,omitempty"`
+	Schedule  *carillon.Schedule  `json:"schedule,omitempty"`
+	Target    *carillon.Target    `json:"target,omitempty"`
+	Timeout   *carillon.Duration  `json:"timeout,omitempty"`
+	Retry     *carillon.Retry     `json:"retry,omitempty"`
+	Overlap   *carillon.Overlap   `json:"overlap,omitempty"`
+	Misfire   *carillon.Misfire   `json:"misfire,omitempty"`
+	Retention *carillon.Retention `json:"retention,omitempty"`
+}
+
+// usual has the values of a definition for the fields that its spec leaves out. They are written out here and
+// not taken from carillon.NewDefinition: if a default changes one day, stored definitions must not change
+// with it.
+var usual = carillon.Definition{
+	Queue: "default", Priority: 5, Timeout: 0, Overlap: "skip",
+	Retry: carillon.Retry{
+		MaxAttempts: 3, Backoff: "exponential", Delay: carillon.Duration(time.Second), MaxDelay: carillon.Duration(10 * time.Minute),
+		Jitter: 0.2, MaxCrashes: 5,
+	},
+	Misfire: carillon.Misfire{Policy: "once", Max: 100, Window: carillon.Duration(24 * time.Hour)},
+}
+
+// Encode returns the spec of a definition whose job row holds due; nil if all values are usual.
+func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
+	s := spec{Labels: d.Labels}
+	differs := len(d.Labels) > 0
+	differs = unless(&s.Queue, &d.Queue, usual.Queue) || differs
+	differs = unless(&s.Priority, &d.Priority, usual.Priority) || differs
+	differs = unless(&s.Schedule, &d.Schedule, carillon.Schedule{At: due}) || differs
+	differs = unless(&s.Timeout, &d.Timeout, usual.Timeout) || differs
+	differs = unless(&s.Retry, &d.Retry, usual.Retry) || differs
+	differs = unless(&s.Overlap, &d.Overlap, usual.Overlap) || differs
+	differs = unless(&s.Misfire, &d.Misfire, usual.Misfire) || differs
+	differs = unless(&s.Retention, &d.Retention, usual.Retention) || differs
+	if t := d.Target; t.Handler == nil || t.Command != nil || t.HTTP != nil {
+		s.Target, differs = &d.Target, true
+	}
+	if !differs {
+		return nil, nil
+	}
+	b, err := json.Marshal(&s)
+	if err != nil {
+		return nil, fmt.Errorf("write the definition: %w", err)
+	}
+	return b, nil
+}
+
+// unless points to a value if it is not the usual one, and says whether it does.
+func unless[T comparable](to **T, value *T, usual T) bool {
+	if *value == usual {
+		return false
+	}
+	*to = value
+	return true
+}
+
+// Decode fills in the part of a definition that Encode wrote.
+func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
+	d.Queue, d.Priority, d.Timeout, d.Retry, d.Overlap, d.Misfire, d.Retention =
+		usual.Queue, usual.Priority, usual.Timeout, usual.Retry, usual.Overlap, usual.Misfire, usual.Retention
+	d.Schedule = carillon.Schedule{At: due}
+	d.Target = carillon.Target{Handler: &carillon.Handler{}}
+	if len(b) == 0 {
+		d.Labels = map[string]string{}
+		return nil
+	}
+	var s spec
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("read the definition: %w", err)
+	}
+	if d.Labels = s.Labels; d.Labels == nil {
+		d.Labels = map[string]string{}
+	}
+	set(&d.Queue, s.Queue)
+	set(&d.Priority, s.Priority)
+	set(&d.Schedule, s.Schedule)
+	set(&d.Target, s.Target)
+	set(&d.Timeout, s.Timeout)
+	set(&d.Retry, s.Retry)
+	set(&d.Overlap, s.Overlap)
+	set(&d.Misfire, s.Misfire)
+	set(&d.Retention, s.Retention)
+	return nil
+}
+
+func set[T any](to *T, value *T) {
+	if value != nil {
+		*to = *value
+	}
+}
