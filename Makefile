@@ -53,7 +53,7 @@ check: ## formatting, vet, staticcheck, architecture
 	go vet ./...
 	cd bench/peers && go vet . ./peer ./result ./report ./carillon
 	$(TOOL) staticcheck ./...
-	go test -run TestArchitecture .
+	go test -run 'TestArchitecture|TestLines' .
 
 format: ## format all Go files
 	@$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')

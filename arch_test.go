@@ -7,10 +7,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 const module = "github.com/carillon-run/carillon"
@@ -31,7 +33,8 @@ var mayImport = map[string][]string{
 	"api":                {".", "cron", "internal/suggest"},
 	"client":             {"."},
 	"porttest": {
-		".", "adapter/mem", "executor", "internal/dispatch", "internal/ledger", "internal/scheduler", "worker",
+		".", "adapter/mem", "executor", "internal/dispatch", "internal/ledger", "internal/scheduler",
+		"worker",
 	},
 	"internal/outage":  {"."},
 	"internal/owned":   {},
@@ -40,10 +43,12 @@ var mayImport = map[string][]string{
 		".", "adapter/*", "api", "executor", "internal/dispatch", "internal/ledger", "internal/outage",
 		"internal/owned", "internal/scheduler", "worker",
 	},
-	"cmd/carillon": {".", "client", "cron", "executor", "internal/owned", "internal/suggest", "node", "worker"},
-	"bench":        {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
-	"chaos":        {".", "client", "executor", "porttest/server"},
-	"examples/go":  {".", "client", "executor", "worker"},
+	"cmd/carillon": {
+		".", "client", "cron", "executor", "internal/owned", "internal/suggest", "node", "worker",
+	},
+	"bench":       {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
+	"chaos":       {".", "client", "executor", "porttest/server"},
+	"examples/go": {".", "client", "executor", "worker"},
 }
 
 // outside lists the libraries that a folder may use beyond the standard library. The core uses none.
@@ -56,7 +61,10 @@ var outside = map[string][]string{
 	"node":               {"golang.org/x/sync", "github.com/prometheus/client_golang"},
 	"cmd/carillon":       {"github.com/spf13", "github.com/goccy/go-yaml", "golang.org/x/term"},
 	"porttest":           {"github.com/google/go-cmp"},
-	"bench":              {"golang.org/x/sync", "zombiezen.com/go/sqlite", "github.com/jackc/pgx/v5", "github.com/go-sql-driver/mysql"},
+	"bench": {
+		"golang.org/x/sync", "zombiezen.com/go/sqlite", "github.com/jackc/pgx/v5",
+		"github.com/go-sql-driver/mysql",
+	},
 }
 
 // maxLines bounds a file; that of an adapter may be longer, because one cohesive file reads better there than
@@ -93,6 +101,29 @@ func TestArchitecture(t *testing.T) {
 	})
 }
 
+// maxColumns bounds a line of code or of a comment; a tab counts as four. A line may be longer if a string in
+// it is long: a string is not cut in two.
+const maxColumns = 110
+
+func TestLinesAreNotTooLong(t *testing.T) {
+	text := regexp.MustCompile("\"(\\\\.|[^\"]){40,}|`|'[^']{40,}|https?://|^//go:")
+	forGoFiles(t, func(path string) {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := false // in a raw string
+		for i, line := range strings.Split(string(b), "\n") {
+			was := raw
+			raw = raw != (strings.Count(line, "`")%2 == 1)
+			width := utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    "))
+			if width > maxColumns && !was && !text.MatchString(line) {
+				t.Errorf("%s:%d has %d columns: at most %d", path, i+1, width, maxColumns)
+			}
+		}
+	})
+}
+
 func checkImport(t *testing.T, path, dir, imported string) {
 	t.Helper()
 	if own, ok := strings.CutPrefix(imported, module); ok {
@@ -101,7 +132,8 @@ func checkImport(t *testing.T, path, dir, imported string) {
 			own = "."
 		}
 		for _, allowed := range allowedFor(dir) {
-			if allowed == own || strings.HasSuffix(allowed, "/*") && strings.HasPrefix(own, strings.TrimSuffix(allowed, "*")) {
+			if allowed == own ||
+				strings.HasSuffix(allowed, "/*") && strings.HasPrefix(own, strings.TrimSuffix(allowed, "*")) {
 				return
 			}
 		}
@@ -145,7 +177,8 @@ func forGoFiles(t *testing.T, visit func(path string)) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != "." || slices.Contains(steppedOver, d.Name())) {
+		if d.IsDir() &&
+			(strings.HasPrefix(d.Name(), ".") && path != "." || slices.Contains(steppedOver, d.Name())) {
 			return filepath.SkipDir
 		}
 		if strings.HasSuffix(path, ".go") {

@@ -38,10 +38,11 @@ func (r Run) Claim(worker string, now Time) Run {
 	return r
 }
 
-// NeedsNoDecision says that a due run needs no decision: it has no guard, and the misfire policy does not apply to it
-// or the run is not late enough for it.
+// NeedsNoDecision says that a due run needs no decision: it has no guard, and the misfire policy does not
+// apply to it or the run is not late enough for it.
 func (r *Run) NeedsNoDecision(now Time) bool {
-	return !r.Has(FlagGuarded) && (!r.Has(FlagMisfirePolicy) || r.Attempt > 0 || !r.ByClock() || now.Sub(r.Covers) < MinEvery)
+	return !r.Has(FlagGuarded) &&
+		(!r.Has(FlagMisfirePolicy) || r.Attempt > 0 || !r.ByClock() || now.Sub(r.Covers) < MinEvery)
 }
 
 // Begin records that a claimed run has begun. A short run ends before this is written.
@@ -82,7 +83,9 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && int(r.Failures) >= job.Retry.MaxAttempts:
 		return r.End(StateFailed, o.Reason, now).expire(job)
 	case int(r.Crashes) >= job.Retry.MaxCrashes:
-		return r.End(StateFailed, "quarantined: its worker died "+plural(int(r.Crashes), "time")+" while it ran", now).expire(job)
+		return r.End(
+			StateFailed, "quarantined: its worker died "+plural(int(r.Crashes), "time")+" while it ran", now,
+		).expire(job)
 	case r.Has(FlagNoRetry):
 		return r.End(StateCanceled, afterCancel+o.Reason, now).expire(job)
 	}

@@ -11,7 +11,8 @@ import (
 )
 
 var kinds = map[carillon.OutcomeKind]string{
-	carillon.OutcomeSuccess: "success", carillon.OutcomeRetriable: "retriable", carillon.OutcomeFatal: "fatal", carillon.OutcomeStopped: "stopped",
+	carillon.OutcomeSuccess: "success", carillon.OutcomeRetriable: "retriable",
+	carillon.OutcomeFatal: "fatal", carillon.OutcomeStopped: "stopped",
 	carillon.OutcomeLost: "lost", carillon.OutcomeCrashed: "crashed",
 }
 
@@ -26,19 +27,38 @@ func TestWhatEveryOutcomeMakesOfEveryRun(t *testing.T) {
 		failures, losses int32 // before; crashes are half of the losses
 		want             states
 	}{
-		"the first attempt": {0, 0, 0, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
-		"the last failure":  {0, 2, 0, states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
-		"the last crash":    {0, 0, 2, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: failed}},
-		"many losses":       {0, 0, 3, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: failed}},
-		"asked to stop":     {carillon.FlagStop, 0, 0, states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled}},
+		"the first attempt": {
+			0, 0, 0, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: waiting},
+		},
+		"the last failure": {
+			0, 2, 0, states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: waiting, 6: waiting},
+		},
+		"the last crash": {
+			0, 0, 2, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: failed},
+		},
+		"many losses": {
+			0, 0, 3, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: failed},
+		},
+		"asked to stop": {
+			carillon.FlagStop, 0, 0,
+			states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
+		},
 		"asked to stop, the last failure": {
-			carillon.FlagStop, 2, 2, states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
+			carillon.FlagStop, 2, 2,
+			states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
 		},
-		"no further attempt": {carillon.FlagNoRetry, 0, 0, states{1: succeeded, 2: canceled, 3: failed, 4: canceled, 5: canceled, 6: canceled}},
+		"no further attempt": {
+			carillon.FlagNoRetry, 0, 0,
+			states{1: succeeded, 2: canceled, 3: failed, 4: canceled, 5: canceled, 6: canceled},
+		},
 		"no further attempt, the last failure": {
-			carillon.FlagNoRetry, 2, 2, states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: canceled, 6: failed},
+			carillon.FlagNoRetry, 2, 2,
+			states{1: succeeded, 2: failed, 3: failed, 4: canceled, 5: canceled, 6: failed},
 		},
-		"on hold": {carillon.FlagOnHold, 0, 0, states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: waiting}},
+		"on hold": {
+			carillon.FlagOnHold, 0, 0,
+			states{1: succeeded, 2: waiting, 3: failed, 4: canceled, 5: waiting, 6: waiting},
+		},
 		"on hold, stop and last": {
 			carillon.FlagOnHold | carillon.FlagStop | carillon.FlagNoRetry, 0, 0,
 			states{1: succeeded, 2: canceled, 3: canceled, 4: canceled, 5: canceled, 6: canceled},
@@ -61,7 +81,9 @@ func TestWhatEveryOutcomeMakesOfEveryRun(t *testing.T) {
 	}
 }
 
-func checkFinish(t *testing.T, job *carillon.Job, run carillon.Run, kind carillon.OutcomeKind, want carillon.State) {
+func checkFinish(
+	t *testing.T, job *carillon.Job, run carillon.Run, kind carillon.OutcomeKind, want carillon.State,
+) {
 	t.Helper()
 	now := minute(2)
 	outcome := carillon.Outcome{Kind: kind, Reason: "why", Started: minute(1) + 3}
@@ -83,11 +105,13 @@ func checkFinish(t *testing.T, job *carillon.Job, run carillon.Run, kind carillo
 	if counts(got) != expected {
 		t.Errorf("attempt, failures, losses, crashes: %v, want %v", counts(got), expected)
 	}
-	if got.ID != run.ID || got.Rev != run.Rev || got.Version != run.Version || got.Claimed != run.Claimed || got.Started != minute(1)+3 {
+	if got.ID != run.ID || got.Rev != run.Rev || got.Version != run.Version || got.Claimed != run.Claimed ||
+		got.Started != minute(1)+3 {
 		t.Errorf("changed what it should not: %+v", got)
 	}
 	if got.State.Ended() {
-		if got.Ended != now || got.Wake != 0 || got.Has(carillon.FlagOnHold) || got.Has(carillon.FlagStop) || got.Worker != run.Worker || got.About == nil {
+		if got.Ended != now || got.Wake != 0 || got.Has(carillon.FlagOnHold) || got.Has(carillon.FlagStop) ||
+			got.Worker != run.Worker || got.About == nil {
 			t.Errorf("the record: %+v", got)
 		}
 		return
@@ -113,11 +137,21 @@ func TestReasonsOfAnEnd(t *testing.T) {
 	crashed := run
 	crashed.Crashes = 4
 	for want, got := range map[string]carillon.Run{
-		"":                         run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess, Reason: "noise"}, minute(2), 0),
-		"no luck":                  run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no luck"}, minute(2), 0),
-		"later":                    run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "later"}, minute(2), 0),
-		"the job was canceled: no": last.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"}, minute(2), 0),
-		"quarantined: its worker died 5 times while it ran": crashed.Finish(job, carillon.Outcome{Kind: carillon.OutcomeCrashed}, minute(2), 0),
+		"": run.Finish(
+			job, carillon.Outcome{Kind: carillon.OutcomeSuccess, Reason: "noise"}, minute(2), 0,
+		),
+		"no luck": run.Finish(
+			job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no luck"}, minute(2), 0,
+		),
+		"later": run.Finish(
+			job, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "later"}, minute(2), 0,
+		),
+		"the job was canceled: no": last.Finish(
+			job, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"}, minute(2), 0,
+		),
+		"quarantined: its worker died 5 times while it ran": crashed.Finish(
+			job, carillon.Outcome{Kind: carillon.OutcomeCrashed}, minute(2), 0,
+		),
 	} {
 		if got.Reason != want {
 			t.Errorf("%s: %q, want %q", got.State, got.Reason, want)
@@ -126,45 +160,64 @@ func TestReasonsOfAnEnd(t *testing.T) {
 }
 
 func TestATargetThatAsksForAPauseGetsAtLeastThat(t *testing.T) {
-	job := newJob(t, func(d *carillon.Definition) { d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0 })
+	job := newJob(t, func(d *carillon.Definition) {
+		d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0
+	})
 	run := claimed(planned(job, minute(1)))
 	for asked, want := range map[time.Duration]time.Duration{
-		0: time.Minute, time.Second: time.Minute, time.Hour: time.Hour, time.Hour + 1: time.Hour + time.Millisecond,
+		0: time.Minute, time.Second: time.Minute, time.Hour: time.Hour,
+		time.Hour + 1: time.Hour + time.Millisecond,
 	} {
-		got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable, RetryAfter: asked}, minute(2), 0)
+		got := run.Finish(
+			job, carillon.Outcome{Kind: carillon.OutcomeRetriable, RetryAfter: asked}, minute(2), 0,
+		)
 		if got.Wake != minute(2).Add(want) {
 			t.Errorf("asked for %s, waits %s", asked, got.Wake.Sub(minute(2)))
 		}
 	}
-	got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable, RetryAfter: math.MaxInt64}, minute(2), 0)
+	got := run.Finish(
+		job, carillon.Outcome{Kind: carillon.OutcomeRetriable, RetryAfter: math.MaxInt64}, minute(2), 0,
+	)
 	if got.Wake < minute(2).Add(time.Minute) {
 		t.Errorf("asked for ever, wakes at %s", got.Wake)
 	}
 }
 
 func TestARetryOfAPausedJobKeepsItsPause(t *testing.T) {
-	job := newJob(t, func(d *carillon.Definition) { d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0 })
+	job := newJob(t, func(d *carillon.Definition) {
+		d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0
+	})
 	run := claimed(planned(job, minute(1)))
 	run.Flags |= carillon.FlagOnHold
-	if got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeRetriable}, minute(2), 0); got.Wake != minute(3) || !got.Has(carillon.FlagOnHold) {
+	if got := run.Finish(
+		job, carillon.Outcome{Kind: carillon.OutcomeRetriable}, minute(2), 0,
+	); got.Wake != minute(3) ||
+		!got.Has(carillon.FlagOnHold) {
 		t.Errorf("wakes at %s, on hold %v", since(got.Wake), got.Has(carillon.FlagOnHold))
 	}
 }
 
 func TestEndsExpireByTheRuleOfTheirDefinition(t *testing.T) {
 	const day = carillon.Duration(24 * time.Hour)
-	job := newJob(t, func(d *carillon.Definition) { d.Retention = carillon.Retention{Runs: day, DeadLetters: 3 * day} })
+	job := newJob(t, func(d *carillon.Definition) {
+		d.Retention = carillon.Retention{Runs: day, DeadLetters: 3 * day}
+	})
 	run := claimed(planned(job, minute(1)))
 	ok := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2), 0)
 	dead := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeFatal}, minute(2), 0)
 	again := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost}, minute(2), 0)
-	got := [6]carillon.Time{ok.Expires, ok.DeadExpires, dead.Expires, dead.DeadExpires, again.Expires, again.DeadExpires}
+	got := [6]carillon.Time{
+		ok.Expires, ok.DeadExpires, dead.Expires, dead.DeadExpires, again.Expires, again.DeadExpires,
+	}
 	a, b := minute(2).Add(day.Std()), minute(2).Add(3*day.Std())
 	if want := [6]carillon.Time{a, 0, a, b, 0, 0}; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
 	none := newJob(t, nil)
-	if got := run.Finish(none, carillon.Outcome{Kind: carillon.OutcomeFatal}, minute(2), 0); got.Expires != 0 || got.DeadExpires != 0 {
+	if got := run.Finish(
+		none, carillon.Outcome{Kind: carillon.OutcomeFatal}, minute(2), 0,
+	); got.Expires != 0 ||
+		got.DeadExpires != 0 {
 		t.Errorf("the server's rule is written down: %s, %s", got.Expires, got.DeadExpires)
 	}
 }
@@ -178,7 +231,9 @@ func TestAnOutputIsKeptIfThereIsOne(t *testing.T) {
 		t.Error(diff)
 	}
 	result := &carillon.Output{Result: []byte("7")}
-	if got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: result}, minute(2), 0); got.Output != result {
+	if got := run.Finish(
+		job, carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: result}, minute(2), 0,
+	); got.Output != result {
 		t.Errorf("%+v", got.Output)
 	}
 }
@@ -193,10 +248,16 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 		t.Errorf("the heir is %s", heir)
 	}
 	// A retry keeps the turn, and a run that is not guarded has none.
-	expectChange(t, carillon.EndChange(retrying(run, minute(4)), guard), "1m r5 v1 waiting guarded planned #2 wakes 4m")
+	expectChange(
+		t, carillon.EndChange(retrying(run, minute(4)), guard),
+		"1m r5 v1 waiting guarded planned #2 wakes 4m",
+	)
 	free := run
 	free.Flags &^= carillon.FlagGuarded
-	expectChange(t, carillon.EndChange(free.End(carillon.StateFailed, "x", minute(4)), nil), "1m r5 v1 failed planned #1: x")
+	expectChange(
+		t, carillon.EndChange(free.End(carillon.StateFailed, "x", minute(4)), nil),
+		"1m r5 v1 failed planned #1: x",
+	)
 	if guard.Holder(job.ID).Due != minute(1) || !guard.NextInLine(job.ID).IsZero() {
 		t.Errorf("holder %s, heir %s", guard.Holder(job.ID), guard.NextInLine(job.ID))
 	}
@@ -205,20 +266,29 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
 	now := minute(3)
 	for name, job := range map[string]*carillon.Job{
-		"queue": newJob(t, minutely(carillon.OverlapQueue)), "queue_all": newJob(t, minutely(carillon.OverlapQueueAll)),
-		"replace": newJob(t, minutely(carillon.OverlapReplace)),
+		"queue":     newJob(t, minutely(carillon.OverlapQueue)),
+		"queue_all": newJob(t, minutely(carillon.OverlapQueueAll)),
+		"replace":   newJob(t, minutely(carillon.OverlapReplace)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			first, second := claimed(planned(job, minute(1))), planned(job, minute(2))
-			candidate := carillon.Candidate{Job: job, Run: second, Guard: line(job, minute(1)), Others: []carillon.Run{first}}
+			candidate := carillon.Candidate{
+				Job: job, Run: second, Guard: line(job, minute(1)), Others: []carillon.Run{first},
+			}
 			_, behind := candidate.Decide(minute(2))
 			waits := behind.Runs[0]
 			if waits.State != carillon.StateWaiting || waits.Wake <= minute(2) {
 				t.Fatalf("%s, wake %s", waits.State, waits.Wake)
 			}
-			free := carillon.EndChange(first.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2)+1, 0), &behind.Guards[0]).Guards[0]
-			verdict, c := carillon.Candidate{Job: job, Run: waits, Guard: &free, Worker: worker}.Decide(minute(2) + 2)
-			if got := c.Runs[0]; verdict != carillon.VerdictClaim || got.State != carillon.StateClaimed || got.Wake != minute(2)+2 {
+			free := carillon.EndChange(
+				first.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2)+1, 0),
+				&behind.Guards[0],
+			).Guards[0]
+			verdict, c := carillon.Candidate{
+				Job: job, Run: waits, Guard: &free, Worker: worker,
+			}.Decide(minute(2) + 2)
+			if got := c.Runs[0]; verdict != carillon.VerdictClaim || got.State != carillon.StateClaimed ||
+				got.Wake != minute(2)+2 {
 				t.Errorf("%s, wake %s after a claim at %s", got.State, got.Wake, minute(2)+2)
 			}
 		})
@@ -266,7 +336,9 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 			guard = c.Guards[0]
 			continue
 		}
-		if c := carillon.EndChange(run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0), &guard); len(c.Guards) > 0 {
+		if c := carillon.EndChange(
+			run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0), &guard,
+		); len(c.Guards) > 0 {
 			guard = c.Guards[0]
 		}
 	}
@@ -274,7 +346,8 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 
 func TestAnAttemptIsNamedByItsRunAndItsFence(t *testing.T) {
 	run := planned(newJob(t, nil), minute(1)).Claim(worker, minute(2))
-	if held := run.Held(); held.Run != run.ID || held.Fence != run.Fence() || held.Attempt() != 1 || held.Claimed() != minute(2) {
+	if held := run.Held(); held.Run != run.ID || held.Fence != run.Fence() || held.Attempt() != 1 ||
+		held.Claimed() != minute(2) {
 		t.Errorf("%+v", held)
 	}
 }

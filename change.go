@@ -8,10 +8,10 @@ package carillon
 //
 // The store writes a row as the change gives it, with these exceptions. It writes a job's definition only if
 // its Version is not the stored one; the stored one then moves to the older versions. Namespace and Created
-// of a job stay. A run keeps the Namespace, Covers, RetryOf, Seq and FlagAdditional that it is inserted with. Only
-// ended runs have Until, Ended and the two expiries; only unfinished runs have Rev, Wake and Flags. History
-// keeps Expires, the dead letters keep DeadExpires. The store does not modify the rows that the caller gives
-// it, and a change names no row twice.
+// of a job stay. A run keeps the Namespace, Covers, RetryOf, Seq and FlagAdditional that it is inserted with.
+// Only ended runs have Until, Ended and the two expiries; only unfinished runs have Rev, Wake and Flags.
+// History keeps Expires, the dead letters keep DeadExpires. The store does not modify the rows that the
+// caller gives it, and a change names no row twice.
 //
 // All rows of a change belong to one job, hence to one shard. A run is inserted only together with a row that
 // outlives it (its job, a guard, or its predecessor). So when two callers decide the same thing, the second

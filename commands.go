@@ -12,8 +12,8 @@ import (
 // other run's end was lost.
 const repairCheck = 30 * time.Second
 
-// JobSnapshot is a snapshot of the job with all its unfinished runs: a decision about the job itself is based on
-// it.
+// JobSnapshot is a snapshot of the job with all its unfinished runs: a decision about the job itself is based
+// on it.
 type JobSnapshot struct {
 	Job   Job
 	Runs  []Run  // unfinished
@@ -51,7 +51,10 @@ func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 	for _, run := range w.Runs {
 		switch {
 		case run.State == StateWaiting:
-			c.Runs = append(c.Runs, run.ended(&job, StateCanceled, "the job was canceled", now).through(&job.Schedule, now))
+			c.Runs = append(
+				c.Runs,
+				run.ended(&job, StateCanceled, "the job was canceled", now).through(&job.Schedule, now),
+			)
 			t = t.ended(&run)
 		case keep:
 			run.Flags |= FlagNoRetry
@@ -72,7 +75,9 @@ func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 // workers hold go on to their end.
 func (w JobSnapshot) Pause(now Time) (Change, error) {
 	if w.Job.State != JobActive {
-		return Change{}, fmt.Errorf("%w: %s is %s; only an active job can be paused", ErrConflict, w.Job.ID, w.Job.State)
+		return Change{}, fmt.Errorf(
+			"%w: %s is %s; only an active job can be paused", ErrConflict, w.Job.ID, w.Job.State,
+		)
 	}
 	job := w.Job
 	job.State = JobPaused
@@ -159,11 +164,13 @@ func (w JobSnapshot) tryNow(run Run, now Time) (Change, Run, error) {
 	var why string
 	switch {
 	case run.State != StateWaiting:
-		why = "is " + run.State.String() + "; only a run that has ended, or that waits for its next attempt, can be retried"
+		why = "is " + run.State.String() +
+			"; only a run that has ended, or that waits for its next attempt, can be retried"
 	case run.Has(FlagOnHold):
 		why = "is on hold: " + w.Job.ID.String() + " is paused; resume it"
 	case run.Attempt == 0:
-		why = "has not begun, and is due at " + run.ID.Due.String() + "; to run the job now as well, add a run with \"run --now " + w.Job.ID.String() + "\""
+		why = "has not begun, and is due at " + run.ID.Due.String() +
+			"; to run the job now as well, add a run with \"run --now " + w.Job.ID.String() + "\""
 	default:
 		run.Wake = min(run.Wake, now) // a lost run is due already, and keeps its place in the queue
 		return Change{Runs: []Run{run}}, run, nil
@@ -217,14 +224,18 @@ func (w JobSnapshot) line(c Change, run *Run, now Time) (Change, error) {
 	}
 	switch {
 	case len(t.Queue) >= maxQueued:
-		return c, fmt.Errorf("%w: %d runs of %s wait already; try again when some of them have ended", ErrConflict, maxQueued, w.Job.ID)
+		return c, fmt.Errorf(
+			"%w: %d runs of %s wait already; try again when some of them have ended", ErrConflict, maxQueued,
+			w.Job.ID,
+		)
 	case run.RetryOf != 0:
 	case w.Job.Overlap == OverlapSkip && t.first() != 0:
 		return c, fmt.Errorf("%w: %s is not finished, and the job's overlap is skip: %s",
 			ErrConflict, RunID{w.Job.ID, t.first()}, w.advice(t.first()))
 	case w.Job.Overlap == OverlapQueue && len(t.Queue) > 0 && (t.Holder != 0 || len(t.Queue) > 1):
-		return c, fmt.Errorf("%w: %s waits already, and the job's overlap is queue, which lets one run wait: %s",
-			ErrConflict, RunID{w.Job.ID, t.Queue[len(t.Queue)-1]}, w.advice(t.Queue[len(t.Queue)-1]))
+		return c,
+			fmt.Errorf("%w: %s waits already, and the job's overlap is queue, which lets one run wait: %s",
+				ErrConflict, RunID{w.Job.ID, t.Queue[len(t.Queue)-1]}, w.advice(t.Queue[len(t.Queue)-1]))
 	}
 	t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
 	if !t.free(run.ID.Due) && !run.Has(FlagOnHold) {
@@ -271,7 +282,8 @@ func (w JobSnapshot) lineUp(c Change, t turns, now Time) (Change, turns) {
 func (w JobSnapshot) next(now Time) int {
 	earliest := -1
 	for i, run := range w.Runs {
-		if run.State != StateWaiting || run.Attempt > 0 || run.ready(now) > now || run.Has(FlagOnHold) && run.ByClock() && w.Job.Schedule.Recurring() {
+		if run.State != StateWaiting || run.Attempt > 0 || run.ready(now) > now ||
+			run.Has(FlagOnHold) && run.ByClock() && w.Job.Schedule.Recurring() {
 			continue
 		}
 		if earliest < 0 || run.ID.Due < w.Runs[earliest].ID.Due {

@@ -33,10 +33,16 @@ func TestSubmit(t *testing.T) {
 		now  carillon.Time
 		want []string
 	}{
-		"a one-off needs no guard":   {func(d *carillon.Definition) { d.Schedule.At = minute(3) }, epoch, []string{"3m r0 v1 waiting"}},
-		"a recurring job has one":    {minutely(carillon.OverlapSkip), epoch, []string{"1m r0 v1 waiting guarded", "turn r0"}},
-		"unless overlap is allowed":  {minutely(carillon.OverlapAllow), epoch, []string{"1m r0 v1 waiting"}},
-		"the first time after now":   {minutely(carillon.OverlapAllow), minute(7), []string{"8m r0 v1 waiting"}},
+		"a one-off needs no guard": {
+			func(d *carillon.Definition) { d.Schedule.At = minute(3) }, epoch, []string{"3m r0 v1 waiting"},
+		},
+		"a recurring job has one": {
+			minutely(carillon.OverlapSkip), epoch, []string{"1m r0 v1 waiting guarded", "turn r0"},
+		},
+		"unless overlap is allowed": {minutely(carillon.OverlapAllow), epoch, []string{"1m r0 v1 waiting"}},
+		"the first time after now": {
+			minutely(carillon.OverlapAllow), minute(7), []string{"8m r0 v1 waiting"},
+		},
 		"it ended while on its way":  {ending(minute(2)), minute(3), []string{"2m r0 v1 waiting"}},
 		"it ends at this very time":  {ending(minute(2)), minute(2), []string{"2m r0 v1 waiting"}},
 		"the last time is yet ahead": {ending(minute(2)), minute(2) - 1, []string{"2m r0 v1 waiting"}},
@@ -45,8 +51,12 @@ func TestSubmit(t *testing.T) {
 			job := &carillon.Job{Namespace: "default", ID: 4711, Definition: define(t, c.edit)}
 			change := carillon.Submit(job, c.now)
 			expectChange(t, change, append([]string{"job v1 active"}, c.want...)...)
-			if job.Created != c.now || job.Updated != c.now || change.Runs[0].Covers != change.Runs[0].ID.Due {
-				t.Errorf("created %s, updated %s, covers %s", since(job.Created), since(job.Updated), since(change.Runs[0].Covers))
+			if job.Created != c.now || job.Updated != c.now ||
+				change.Runs[0].Covers != change.Runs[0].ID.Due {
+				t.Errorf(
+					"created %s, updated %s, covers %s", since(job.Created), since(job.Updated),
+					since(change.Runs[0].Covers),
+				)
 			}
 		})
 	}
@@ -68,21 +78,26 @@ func TestCancelEndsWhatWaitsAndStopsWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectChange(t, c, "job v1 canceled", "9m r5 v1 canceled guarded: the job was canceled",
-		"2m r5 v1 canceled guarded planned: the job was canceled", "1m r5 v1 claimed guarded planned stop last #1: the job was canceled", "turn r9 of 1m")
+		"2m r5 v1 canceled guarded planned: the job was canceled",
+		"1m r5 v1 claimed guarded planned stop last #1: the job was canceled", "turn r9 of 1m")
 
 	c, err = w.Cancel(true, minute(3))
 	if err != nil {
 		t.Fatal(err)
 	}
 	expectChange(t, c, "job v1 canceled", "9m r5 v1 canceled guarded: the job was canceled",
-		"2m r5 v1 canceled guarded planned: the job was canceled", "1m r5 v1 claimed guarded planned last #1", "turn r9 of 1m")
+		"2m r5 v1 canceled guarded planned: the job was canceled", "1m r5 v1 claimed guarded planned last #1",
+		"turn r9 of 1m")
 
 	w.Job.State, w.Runs = carillon.JobCanceled, w.Runs[len(w.Runs)-1:]
 	c, err = w.Cancel(false, minute(3))
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectChange(t, c, "job v1 canceled", "1m r5 v1 claimed guarded planned stop last #1: the job was canceled", "turn r9 of 1m then 2m")
+	expectChange(
+		t, c, "job v1 canceled", "1m r5 v1 claimed guarded planned stop last #1: the job was canceled",
+		"turn r9 of 1m then 2m",
+	)
 }
 
 func TestACanceledJobAccountsForTheTimesThatHaveCome(t *testing.T) {
@@ -93,14 +108,22 @@ func TestACanceledJobAccountsForTheTimesThatHaveCome(t *testing.T) {
 	}
 	expectChange(t, c, "job v1 canceled", "1m r5 v1 canceled until 5m: the job was canceled")
 	// A retry that waits stands for its own time only.
-	c, _ = whole(job, nil, planned(job, minute(6)), retrying(planned(job, minute(1)), minute(9))).Cancel(false, minute(5)+1)
-	expectChange(t, c, "job v1 canceled", "6m r5 v1 canceled: the job was canceled", "1m r5 v1 canceled planned #1: the job was canceled")
+	c, _ = whole(
+		job, nil, planned(job, minute(6)), retrying(planned(job, minute(1)), minute(9)),
+	).Cancel(false, minute(5)+1)
+	expectChange(
+		t, c, "job v1 canceled", "6m r5 v1 canceled: the job was canceled",
+		"1m r5 v1 canceled planned #1: the job was canceled",
+	)
 }
 
 func TestPauseHoldsAndResumeLetsGo(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueueAll))
 	guard := line(job, minute(1), minute(2))
-	c, err := whole(job, guard, planned(job, minute(9)), behind(planned(job, minute(2))), claimed(planned(job, minute(1)))).Pause(minute(3))
+	c, err := whole(
+		job, guard, planned(job, minute(9)), behind(planned(job, minute(2))),
+		claimed(planned(job, minute(1))),
+	).Pause(minute(3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +137,10 @@ func TestPauseHoldsAndResumeLetsGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectChange(t, c, "job v1 active", "9m r5 v1 waiting guarded", "2m r5 v1 waiting guarded planned wakes 4m", "1m r5 v1 claimed guarded planned #1")
+	expectChange(
+		t, c, "job v1 active", "9m r5 v1 waiting guarded", "2m r5 v1 waiting guarded planned wakes 4m",
+		"1m r5 v1 claimed guarded planned #1",
+	)
 
 	w.Job.State = carillon.JobActive
 	_, err = w.Resume(minute(4))
@@ -127,7 +153,9 @@ func TestPauseHoldsAndResumeLetsGo(t *testing.T) {
 }
 
 func TestTimesThatPassedDuringAPauseAreSkipped(t *testing.T) {
-	paused := func(edit func(*carillon.Definition), run func(*carillon.Job) carillon.Run) carillon.JobSnapshot {
+	paused := func(
+		edit func(*carillon.Definition), run func(*carillon.Job) carillon.Run,
+	) carillon.JobSnapshot {
 		job := newJob(t, edit)
 		c, err := whole(job, nil, run(job)).Pause(minute(0))
 		if err != nil {
@@ -141,17 +169,26 @@ func TestTimesThatPassedDuringAPauseAreSkipped(t *testing.T) {
 		now  carillon.Time
 		want []string
 	}{
-		"none has passed": {paused(minutely(carillon.OverlapAllow), first), minute(1) - 1, []string{"1m r5 v1 waiting"}},
+		"none has passed": {
+			paused(minutely(carillon.OverlapAllow), first), minute(1) - 1, []string{"1m r5 v1 waiting"},
+		},
 		"one has passed": {paused(minutely(carillon.OverlapAllow), first), minute(1), []string{
 			"1m r5 v1 skipped: the job was paused", "2m r0 v1 waiting",
 		}},
 		"many have passed": {paused(minutely(carillon.OverlapAllow), first), minute(7) + 1, []string{
 			"1m r5 v1 skipped until 7m: the job was paused", "8m r0 v1 waiting",
 		}},
-		"the schedule is over": {paused(ending(minute(4)), first), minute(7), []string{"1m r5 v1 skipped until 4m: the job was paused"}},
-		"a one-off runs now": {paused(func(d *carillon.Definition) { d.Schedule.At = minute(1) }, first), minute(7), []string{
-			"1m r5 v1 waiting wakes 7m",
-		}},
+		"the schedule is over": {
+			paused(ending(minute(4)), first), minute(7),
+			[]string{"1m r5 v1 skipped until 4m: the job was paused"},
+		},
+		"a one-off runs now": {
+			paused(func(d *carillon.Definition) { d.Schedule.At = minute(1) }, first),
+			minute(7),
+			[]string{
+				"1m r5 v1 waiting wakes 7m",
+			},
+		},
 		"a manual run does too": {paused(minutely(carillon.OverlapAllow), func(j *carillon.Job) carillon.Run {
 			return manual(j, minute(0)-5)
 		}), minute(7), []string{"-5ms r5 v1 waiting wakes 7m"}},
@@ -190,15 +227,21 @@ func TestCancelRunEndsAWaitingOneAndPlansTheNext(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueueAll))
 	run := planned(job, minute(5))
 	run.Seq = 3
-	w := whole(job, line(job, minute(3), minute(4)), run, behind(planned(job, minute(4))), retrying(planned(job, minute(3)), minute(8)))
+	w := whole(
+		job, line(job, minute(3), minute(4)), run, behind(planned(job, minute(4))),
+		retrying(planned(job, minute(3)), minute(8)),
+	)
 	for name, c := range map[string]struct {
 		due  carillon.Time
 		want []string
 	}{
 		"the planned one does not count for max_runs": {minute(5), []string{
-			"5m r5 v1 canceled guarded planned seq 3: canceled by request", "6m r0 v1 waiting guarded seq 3", "turn r9 of 3m then 4m",
+			"5m r5 v1 canceled guarded planned seq 3: canceled by request", "6m r0 v1 waiting guarded seq 3",
+			"turn r9 of 3m then 4m",
 		}},
-		"one in line leaves it": {minute(4), []string{"4m r5 v1 canceled guarded planned: canceled by request", "turn r9 of 3m"}},
+		"one in line leaves it": {
+			minute(4), []string{"4m r5 v1 canceled guarded planned: canceled by request", "turn r9 of 3m"},
+		},
 		"one between two attempts gives up its turn": {minute(3), []string{
 			"3m r5 v1 canceled guarded planned #1: canceled by request", "turn r9 then 4m",
 		}},
@@ -234,7 +277,9 @@ func TestCancelRunOfAPausedJobPlansTheNextOnHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectChange(t, c, "1m r5 v1 canceled planned: canceled by request", "2m r0 v1 waiting on-hold wakes never")
+	expectChange(
+		t, c, "1m r5 v1 canceled planned: canceled by request", "2m r0 v1 waiting on-hold wakes never",
+	)
 }
 
 func TestCancelRunOfALateOneLeavesTheTimesAfterItToTheNext(t *testing.T) {

@@ -49,8 +49,11 @@ func (q *RunQuery) Start() (RunPos, error) {
 		return q.first(), nil
 	}
 	p, ok := parseRunPos(q.After)
-	if first := q.first().Part; !ok || p.Part != first && (p.Part != RunPartEnded || first != RunPartUnfinished) {
-		return RunPos{}, invalid("cursor", q.After, "the cursor that the page before gave for the same query, unchanged")
+	if first := q.first().Part; !ok ||
+		p.Part != first && (p.Part != RunPartEnded || first != RunPartUnfinished) {
+		return RunPos{}, invalid(
+			"cursor", q.After, "the cursor that the page before gave for the same query, unchanged",
+		)
 	}
 	return p, nil
 }

@@ -6,7 +6,9 @@ import (
 )
 
 func TestACursorIsReadBackByTheQueryThatGaveItAndByNoOther(t *testing.T) {
-	queries := map[string]RunQuery{"all": {}, "job": {Job: 7}, "dead": {Dead: true}, "dead of a job": {Dead: true, Job: 7}}
+	queries := map[string]RunQuery{
+		"all": {}, "job": {Job: 7}, "dead": {Dead: true}, "dead of a job": {Dead: true, Job: 7},
+	}
 	for _, c := range []struct {
 		pos RunPos
 		of  []string
@@ -25,7 +27,8 @@ func TestACursorIsReadBackByTheQueryThatGaveItAndByNoOther(t *testing.T) {
 				wanted = wanted || of == name
 			}
 			var field *FieldError
-			if wanted && (got != c.pos || err != nil) || !wanted && (!errors.As(err, &field) || field.Field != "cursor") {
+			if wanted && (got != c.pos || err != nil) ||
+				!wanted && (!errors.As(err, &field) || field.Field != "cursor") {
 				t.Errorf("%q for %s: %+v, %v", q.After, name, got, err)
 			}
 		}
@@ -54,15 +57,25 @@ func TestAJobIsSummedUpByItsLatestRunThatBegan(t *testing.T) {
 		ended      *Run
 		want       LatestState
 	}{
-		"nothing has begun":                  {[]Run{at(5, StateWaiting, 0)}, nil, LatestPending},
-		"nothing is left":                    {nil, nil, LatestPending},
-		"one is held":                        {[]Run{at(5, StateWaiting, 0), at(3, StateClaimed, 1)}, ended(4, StateFailed), LatestRunning},
-		"one runs":                           {[]Run{at(3, StateRunning, 1)}, nil, LatestRunning},
-		"one waits for another attempt":      {[]Run{at(5, StateWaiting, 1)}, ended(4, StateFailed), LatestPending},
-		"an older one waits for another":     {[]Run{at(3, StateWaiting, 1)}, ended(4, StateSucceeded), LatestSucceeded},
-		"the last failed":                    {[]Run{at(5, StateWaiting, 0)}, ended(4, StateFailed), LatestFailed},
-		"the last was canceled when it ran":  {nil, ended(4, StateCanceled), LatestFailed},
-		"the last succeeded, the next waits": {[]Run{at(5, StateWaiting, 0)}, ended(4, StateSucceeded), LatestSucceeded},
+		"nothing has begun": {[]Run{at(5, StateWaiting, 0)}, nil, LatestPending},
+		"nothing is left":   {nil, nil, LatestPending},
+		"one is held": {
+			[]Run{at(5, StateWaiting, 0), at(3, StateClaimed, 1)}, ended(4, StateFailed), LatestRunning,
+		},
+		"one runs": {[]Run{at(3, StateRunning, 1)}, nil, LatestRunning},
+		"one waits for another attempt": {
+			[]Run{at(5, StateWaiting, 1)}, ended(4, StateFailed), LatestPending,
+		},
+		"an older one waits for another": {
+			[]Run{at(3, StateWaiting, 1)}, ended(4, StateSucceeded), LatestSucceeded,
+		},
+		"the last failed": {
+			[]Run{at(5, StateWaiting, 0)}, ended(4, StateFailed), LatestFailed,
+		},
+		"the last was canceled when it ran": {nil, ended(4, StateCanceled), LatestFailed},
+		"the last succeeded, the next waits": {
+			[]Run{at(5, StateWaiting, 0)}, ended(4, StateSucceeded), LatestSucceeded,
+		},
 	} {
 		if got := LatestOf(c.unfinished, c.ended); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -56,7 +56,9 @@ func (d Candidate) Decide(now Time) (Verdict, Change) {
 	switch d.policy(now) {
 	case OverlapQueue:
 		if len(t.Queue) > 0 {
-			return VerdictEnd, d.skip(fmt.Sprintf("overlap: %s waits already", RunID{d.Job.ID, t.Queue[0]}), now)
+			return VerdictEnd, d.skip(
+				fmt.Sprintf("overlap: %s waits already", RunID{d.Job.ID, t.Queue[0]}), now,
+			)
 		}
 	case OverlapQueueAll:
 		if len(t.Queue) >= maxQueued && d.Run.RetryOf != 0 {
@@ -81,7 +83,8 @@ func (d *Candidate) NeedsOthers() bool {
 		return false
 	}
 	t := turnsOf(d.Guard)
-	replaces := d.Job.Overlap == OverlapReplace && d.Run.RetryOf == 0 && !t.free(d.Run.ID.Due) && !t.has(d.Run.ID.Due)
+	replaces := d.Job.Overlap == OverlapReplace && d.Run.RetryOf == 0 && !t.free(d.Run.ID.Due) &&
+		!t.has(d.Run.ID.Due)
 	return replaces || len(t.Beside) > 0
 }
 
@@ -89,7 +92,9 @@ func (d *Candidate) NeedsOthers() bool {
 // the overlap policy forbade it. Only the holder of the turn can begin, so a run beside it that no worker
 // holds now stays so.
 func (d Candidate) crowded(t turns) bool {
-	return slices.ContainsFunc(d.Others, func(r Run) bool { return r.State.Held() && slices.Contains(t.Beside, r.ID.Due) })
+	return slices.ContainsFunc(d.Others, func(r Run) bool {
+		return r.State.Held() && slices.Contains(t.Beside, r.ID.Due)
+	})
 }
 
 // policy is the overlap policy for this run. Runs that catch up with missed times, and runs that repeat
@@ -99,7 +104,8 @@ func (d Candidate) policy(now Time) Overlap {
 	if d.Run.RetryOf != 0 {
 		return OverlapQueueAll
 	}
-	if d.Job.Overlap == OverlapSkip && d.Job.Misfire.Policy == MisfireAll && d.Run.ByClock() && now.Sub(d.Run.ID.Due) > grace {
+	if d.Job.Overlap == OverlapSkip && d.Job.Misfire.Policy == MisfireAll && d.Run.ByClock() &&
+		now.Sub(d.Run.ID.Due) > grace {
 		return OverlapQueueAll
 	}
 	return d.Job.Overlap
@@ -206,7 +212,8 @@ func (d Candidate) replace(t turns, now Time) Change {
 		switch {
 		case !t.has(other.ID.Due), other.RetryOf != 0:
 			continue
-		case other.State == StateWaiting && other.Attempt > 0: // between two attempts: nothing has to stop first
+		// between two attempts: nothing has to stop first
+		case other.State == StateWaiting && other.Attempt > 0:
 			other = other.ended(d.Job, StateCanceled, reason, now)
 			line = line.ended(&other)
 		case other.State == StateWaiting:
@@ -231,7 +238,8 @@ func (d Candidate) replace(t turns, now Time) Change {
 // unbegun counts the runs by the clock that replace ends before they began.
 func (d Candidate) unbegun(t turns) (n int) {
 	for i := range d.Others {
-		if other := &d.Others[i]; other.ByClock() && other.State == StateWaiting && other.Attempt == 0 && t.has(other.ID.Due) {
+		if other := &d.Others[i]; other.ByClock() && other.State == StateWaiting && other.Attempt == 0 &&
+			t.has(other.ID.Due) {
 			n++
 		}
 	}
@@ -284,8 +292,8 @@ func (d Candidate) leaveTurn(c Change) Change {
 	return c
 }
 
-// EndChange is the change for a finished attempt: the run as Finish left it and, if the run has ended, its guard
-// without it.
+// EndChange is the change for a finished attempt: the run as Finish left it and, if the run has ended, its
+// guard without it.
 func EndChange(run Run, guard *Guard) Change {
 	c := Change{Runs: []Run{run}}
 	if run.State.Ended() && run.Has(FlagGuarded) && guard != nil {

@@ -14,17 +14,28 @@ func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	run := planned(job, minute(1))
 	run.Seq = 3
-	verdict, c := carillon.Candidate{Job: job, Run: run, Guard: line(job, 0), Worker: worker}.Decide(minute(1) + 5)
+	verdict, c := carillon.Candidate{
+		Job: job, Run: run, Guard: line(job, 0), Worker: worker,
+	}.Decide(minute(1) + 5)
 
 	claimed, next := run, planned(job, minute(2))
-	claimed.State, claimed.Worker, claimed.Claimed, claimed.Attempt = carillon.StateClaimed, worker, minute(1)+5, 1
+	claimed.State, claimed.Worker, claimed.Claimed, claimed.Attempt = carillon.StateClaimed, worker, minute(
+		1,
+	)+5, 1
 	claimed.Flags |= carillon.FlagPlanned
 	next.Seq, next.Rev = 4, 0
-	want := carillon.Change{Runs: []carillon.Run{claimed, next}, Guards: []carillon.Guard{*line(job, minute(1))}}
-	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(carillon.Guard{}, "Value")); verdict != carillon.VerdictClaim || diff != "" {
+	want := carillon.Change{
+		Runs: []carillon.Run{claimed, next}, Guards: []carillon.Guard{*line(job, minute(1))},
+	}
+	if diff := cmp.Diff(
+		want, c, cmpopts.IgnoreFields(carillon.Guard{}, "Value"),
+	); verdict != carillon.VerdictClaim ||
+		diff != "" {
 		t.Errorf("verdict %d (-want +got):\n%s", verdict, diff)
 	}
-	expectChange(t, c, "1m r5 v1 claimed guarded planned #1 seq 3", "2m r0 v1 waiting guarded seq 4", "turn r9 of 1m")
+	expectChange(
+		t, c, "1m r5 v1 claimed guarded planned #1 seq 3", "2m r0 v1 waiting guarded seq 4", "turn r9 of 1m",
+	)
 }
 
 func TestWithoutAWorkerADueRunIsOnlyPassedOn(t *testing.T) {
@@ -56,7 +67,9 @@ var guards = []struct {
 }
 
 func TestNothingBecomesOfARunOnHold(t *testing.T) {
-	for _, overlap := range []carillon.Overlap{carillon.OverlapAllow, carillon.OverlapSkip, carillon.OverlapReplace} {
+	for _, overlap := range []carillon.Overlap{
+		carillon.OverlapAllow, carillon.OverlapSkip, carillon.OverlapReplace,
+	} {
 		for name, of := range map[string]func(*carillon.Job) carillon.Run{
 			"due": func(j *carillon.Job) carillon.Run { return planned(j, minute(1)) },
 			"retrying": func(j *carillon.Job) carillon.Run {
@@ -94,7 +107,10 @@ func TestWhatEveryPolicySaysToEveryTurn(t *testing.T) {
 		for i, guard := range guards {
 			t.Run(string(policy)+" "+guard.name, func(t *testing.T) {
 				job := newJob(t, minutely(policy))
-				d := carillon.Candidate{Job: job, Run: planned(job, minute(5)), Guard: lineOf(job, guard.holder, guard.queue), Worker: worker}
+				d := carillon.Candidate{
+					Job: job, Run: planned(job, minute(5)), Guard: lineOf(job, guard.holder, guard.queue),
+					Worker: worker,
+				}
 				d.Others = othersIn(job, guard.holder, guard.queue)
 				verdict, c := d.Decide(minute(5))
 				if verdict != verdicts[i] {
@@ -136,16 +152,19 @@ func checkDecision(t *testing.T, d carillon.Candidate, verdict carillon.Verdict,
 	t.Helper()
 	run, next := c.Runs[0], c.Runs[1]
 	states := map[carillon.Verdict]carillon.State{
-		carillon.VerdictClaim: carillon.StateClaimed, carillon.VerdictEnd: carillon.StateSkipped, carillon.VerdictWait: carillon.StateWaiting,
+		carillon.VerdictClaim: carillon.StateClaimed, carillon.VerdictEnd: carillon.StateSkipped,
+		carillon.VerdictWait: carillon.StateWaiting,
 	}
-	if run.ID != d.Run.ID || run.State != states[verdict] || !run.Has(carillon.FlagPlanned) || run.Rev != d.Run.Rev {
+	if run.ID != d.Run.ID || run.State != states[verdict] || !run.Has(carillon.FlagPlanned) ||
+		run.Rev != d.Run.Rev {
 		t.Errorf("the run became %s", tellRun(&run))
 	}
 	seq := int32(1)
 	if verdict == carillon.VerdictEnd {
 		seq = 0 // a skipped run does not count for max_runs
 	}
-	if next.Covers != minute(6) || next.ID.Due != minute(6) || next.State != carillon.StateWaiting || next.Seq != seq || next.Rev != 0 {
+	if next.Covers != minute(6) || next.ID.Due != minute(6) || next.State != carillon.StateWaiting ||
+		next.Seq != seq || next.Rev != 0 {
 		t.Errorf("the successor is %s, covers %s, number %d", tellRun(&next), since(next.Covers), next.Seq)
 	}
 	if !d.Run.Has(carillon.FlagGuarded) {
@@ -186,13 +205,24 @@ func TestASkipSaysWhatWasInTheWay(t *testing.T) {
 		guard   func(*carillon.Job) *carillon.Guard
 		want    string
 	}{
-		"skip":       {carillon.OverlapSkip, func(j *carillon.Job) *carillon.Guard { return line(j, minute(4)) }, " is not finished"},
-		"skip, next": {carillon.OverlapSkip, func(j *carillon.Job) *carillon.Guard { return line(j, 0, minute(4)) }, " is not finished"},
-		"queue":      {carillon.OverlapQueue, func(j *carillon.Job) *carillon.Guard { return line(j, minute(3), minute(4)) }, " waits already"},
+		"skip": {
+			carillon.OverlapSkip, func(j *carillon.Job) *carillon.Guard { return line(j, minute(4)) },
+			" is not finished",
+		},
+		"skip, next": {
+			carillon.OverlapSkip, func(j *carillon.Job) *carillon.Guard { return line(j, 0, minute(4)) },
+			" is not finished",
+		},
+		"queue": {
+			carillon.OverlapQueue,
+			func(j *carillon.Job) *carillon.Guard { return line(j, minute(3), minute(4)) }, " waits already",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, minutely(c.overlap))
-			_, change := carillon.Candidate{Job: job, Run: planned(job, minute(5)), Guard: c.guard(job)}.Decide(minute(5))
+			_, change := carillon.Candidate{
+				Job: job, Run: planned(job, minute(5)), Guard: c.guard(job),
+			}.Decide(minute(5))
 			run := change.Runs[0]
 			if want := "overlap: " + runID(job, minute(4)) + c.want; run.Reason != want {
 				t.Errorf("reason %q, want %q", run.Reason, want)
@@ -210,11 +240,15 @@ func TestAQueueIsBounded(t *testing.T) {
 	for n := range 1000 {
 		queue = append(queue, minute(-2000+n))
 	}
-	verdict, c := carillon.Candidate{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue...)}.Decide(minute(5))
+	verdict, c := carillon.Candidate{
+		Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue...),
+	}.Decide(minute(5))
 	if verdict != carillon.VerdictEnd || c.Runs[0].Reason != "overlap: 1000 runs wait already" {
 		t.Errorf("verdict %d, reason %q", verdict, c.Runs[0].Reason)
 	}
-	verdict, _ = carillon.Candidate{Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue[1:]...)}.Decide(minute(5))
+	verdict, _ = carillon.Candidate{
+		Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue[1:]...),
+	}.Decide(minute(5))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("with room for one: verdict %d", verdict)
 	}
@@ -254,11 +288,15 @@ func TestReplaceStopsWhoRunsAndEndsWhoWaits(t *testing.T) {
 			[]string{"3m r5 v1 claimed guarded planned stop #1: " + by, "turn r9 of 3m then 4m then 5m"},
 		},
 		"who is not in line is not in the way": {
-			line(job, minute(3)), []carillon.Run{manual(job, minute(4)+1), stopping}, []string{"turn r9 of 3m then 5m"},
+			line(job, minute(3)),
+			[]carillon.Run{manual(job, minute(4)+1), stopping},
+			[]string{"turn r9 of 3m then 5m"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			verdict, change := carillon.Candidate{Job: job, Run: run, Guard: c.guard, Others: c.others}.Decide(minute(5))
+			verdict, change := carillon.Candidate{
+				Job: job, Run: run, Guard: c.guard, Others: c.others,
+			}.Decide(minute(5))
 			if verdict != carillon.VerdictWait {
 				t.Errorf("verdict %d", verdict)
 			}
@@ -285,7 +323,10 @@ func TestAScheduleEndsWithItsLastRun(t *testing.T) {
 		},
 		"max_runs, one left": {
 			func(d *carillon.Definition) { d.Schedule.MaxRuns = 4 }, 2, 0,
-			[]string{"5m r5 v1 claimed guarded planned #1 seq 2", "6m r0 v1 waiting guarded seq 3", "turn r9 of 5m"},
+			[]string{
+				"5m r5 v1 claimed guarded planned #1 seq 2", "6m r0 v1 waiting guarded seq 3",
+				"turn r9 of 5m",
+			},
 		},
 		"max_runs, but this one is skipped": {
 			func(d *carillon.Definition) { d.Schedule.MaxRuns = 3 }, 2, minute(4), nil,
@@ -299,10 +340,13 @@ func TestAScheduleEndsWithItsLastRun(t *testing.T) {
 			job := newJob(t, func(d *carillon.Definition) { minutely(carillon.OverlapSkip)(d); c.edit(d) })
 			run := planned(job, minute(5))
 			run.Seq = c.seq
-			_, change := carillon.Candidate{Job: job, Run: run, Guard: line(job, c.guard), Worker: worker}.Decide(minute(5))
+			_, change := carillon.Candidate{
+				Job: job, Run: run, Guard: line(job, c.guard), Worker: worker,
+			}.Decide(minute(5))
 			if c.want == nil {
 				c.want = []string{
-					"5m r5 v1 skipped guarded planned seq 2: overlap: " + runID(job, minute(4)) + " is not finished",
+					"5m r5 v1 skipped guarded planned seq 2: overlap: " + runID(job, minute(4)) +
+						" is not finished",
 					"6m r0 v1 waiting guarded seq 2", "turn r9 of 4m",
 				}
 			}
@@ -312,7 +356,10 @@ func TestAScheduleEndsWithItsLastRun(t *testing.T) {
 }
 
 func TestARunThatIsReplacedBeforeItBeganDoesNotCountForMaxRuns(t *testing.T) {
-	job := newJob(t, func(d *carillon.Definition) { minutely(carillon.OverlapReplace)(d); d.Schedule.MaxRuns = 3 })
+	job := newJob(t, func(d *carillon.Definition) {
+		minutely(carillon.OverlapReplace)(d)
+		d.Schedule.MaxRuns = 3
+	})
 	holder, guard := claimed(planned(job, minute(1))), *line(job, minute(1)) // it does not stop
 	others, run := []carillon.Run{holder}, planned(job, minute(2))
 	run.Seq = 1

@@ -20,8 +20,8 @@ const (
 	SessionTime = 7 * time.Second
 )
 
-// Dispatcher is where a worker gets its runs and reports their outcomes: the node that the worker is part of, or an
-// HTTP client of a node. The worker may repeat every call; what it reports twice is recorded once.
+// Dispatcher is where a worker gets its runs and reports their outcomes: the node that the worker is part of,
+// or an HTTP client of a node. The worker may repeat every call; what it reports twice is recorded once.
 type Dispatcher interface {
 	// Register opens a session for a worker, and returns the worker's id.
 	Register(ctx context.Context, r Registration) (worker string, err error)

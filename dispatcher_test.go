@@ -14,7 +14,8 @@ func TestWorkersAreToldFirstOfNodesThatBeatLately(t *testing.T) {
 		return carillon.Member{Kind: carillon.MemberNode, Addr: addr, Beat: now.Add(-ago)}
 	}
 	members := []carillon.Member{
-		node("killed", 3*time.Second), node("a", 0), node("frozen", 6*time.Second), node("b", 2*time.Second), node("ahead", -time.Second),
+		node("killed", 3*time.Second), node("a", 0), node("frozen", 6*time.Second), node("b", 2*time.Second),
+		node("ahead", -time.Second),
 		node("", 0),
 		{Kind: carillon.MemberWorker, Addr: "worker", Beat: now},
 	}

@@ -35,7 +35,9 @@ func (w JobSnapshot) Edit(def Definition, now Time) (Change, error) {
 // otherKind refuses to turn a one-time job into a recurring one, or the other way round.
 func otherKind(s *Schedule) *FieldError {
 	if s.Recurring() {
-		return invalid("schedule", cmp.Or(s.Cron, s.Every.String()), "at or after; for a schedule submit a new job").
+		return invalid(
+			"schedule", cmp.Or(s.Cron, s.Every.String()), "at or after; for a schedule submit a new job",
+		).
 			because("a one-time job cannot become a recurring job")
 	}
 	given := s.At.String()
@@ -72,7 +74,12 @@ func (e *edit) move(moved bool) {
 			next = nil // the run stands for the same due time in both schedules
 			e.rest = append(e.rest, run.moveTo(&e.job))
 		case moved && planned:
-			e.ended = append(e.ended, run.ended(&e.job, StateCanceled, "the schedule was changed", e.now).through(&e.was.Job.Schedule, e.now))
+			e.ended = append(
+				e.ended,
+				run.ended(
+					&e.job, StateCanceled, "the schedule was changed", e.now,
+				).through(&e.was.Job.Schedule, e.now),
+			)
 			e.turns = e.turns.without(run.ID.Due)
 		default:
 			e.rest = append(e.rest, run.moveTo(&e.job))
@@ -142,7 +149,8 @@ func (e *edit) replan() *Run {
 func (e *edit) guard() {
 	begun := e.begun
 	e.begun = nil
-	e.guarded = e.job.Overlap != OverlapAllow && (e.job.Schedule.Recurring() || e.was.Guard != nil || len(begun)+len(e.rest) > 1)
+	e.guarded = e.job.Overlap != OverlapAllow &&
+		(e.job.Schedule.Recurring() || e.was.Guard != nil || len(begun)+len(e.rest) > 1)
 	if !e.guarded {
 		for i := range e.rest { // a begun run gives up its turn when it ends, not before
 			e.rest[i], e.turns = e.rest[i].leaveLine(e.turns, e.now)

@@ -8,7 +8,9 @@ import (
 )
 
 // change is an edit of the job's definition, admitted at now.
-func change(t *testing.T, w carillon.JobSnapshot, now carillon.Time, edit func(*carillon.Definition)) carillon.Change {
+func change(
+	t *testing.T, w carillon.JobSnapshot, now carillon.Time, edit func(*carillon.Definition),
+) carillon.Change {
 	t.Helper()
 	def := w.Job.Definition
 	edit(&def)
@@ -24,9 +26,12 @@ func change(t *testing.T, w carillon.JobSnapshot, now carillon.Time, edit func(*
 
 func TestAnEditMovesWhatHasNotBegun(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueueAll))
-	w := whole(job, line(job, minute(1), minute(2)), planned(job, minute(9)), manual(job, minute(3)+1), behind(planned(job, minute(2))),
+	w := whole(job, line(job, minute(1), minute(2)), planned(job, minute(9)), manual(job, minute(3)+1),
+		behind(planned(job, minute(2))),
 		claimed(planned(job, minute(1))))
-	c := change(t, w, minute(4), func(d *carillon.Definition) { d.Queue, d.Priority, d.Name = "mail", 8, "other" })
+	c := change(t, w, minute(4), func(d *carillon.Definition) {
+		d.Queue, d.Priority, d.Name = "mail", 8, "other"
+	})
 	expectChange(t, c, "job v2 active", "9m r5 v2 waiting guarded", "3m0.001s r5 v2 waiting guarded",
 		"2m r5 v2 waiting guarded planned wakes 2m30s", "turn r9 of 1m then 2m")
 	for _, run := range c.Runs {
@@ -41,7 +46,9 @@ func TestAnEditMovesWhatHasNotBegun(t *testing.T) {
 
 func TestAChangedScheduleReplacesThePlannedRun(t *testing.T) {
 	every := func(d time.Duration) func(*carillon.Definition) {
-		return func(def *carillon.Definition) { def.Schedule = carillon.Schedule{Every: carillon.Duration(d)} }
+		return func(def *carillon.Definition) {
+			def.Schedule = carillon.Schedule{Every: carillon.Duration(d)}
+		}
 	}
 	for name, c := range map[string]struct {
 		runs func(*carillon.Job) []carillon.Run
@@ -49,15 +56,23 @@ func TestAChangedScheduleReplacesThePlannedRun(t *testing.T) {
 		want []string
 	}{
 		"it is yet to come": {
-			func(j *carillon.Job) []carillon.Run { return []carillon.Run{numbered(planned(j, minute(9)), 7)} }, every(time.Hour),
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{numbered(planned(j, minute(9)), 7)}
+			}, every(time.Hour),
 			[]string{"9m r5 v1 canceled seq 7: the schedule was changed", "1h4m r0 v2 waiting seq 7"},
 		},
 		"it is late: its record stands for all that have come": {
-			func(j *carillon.Job) []carillon.Run { return []carillon.Run{numbered(planned(j, minute(1)), 7)} }, every(time.Hour),
-			[]string{"1m r5 v1 canceled until 4m seq 7: the schedule was changed", "1h4m r0 v2 waiting seq 7"},
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{numbered(planned(j, minute(1)), 7)}
+			}, every(time.Hour),
+			[]string{
+				"1m r5 v1 canceled until 4m seq 7: the schedule was changed", "1h4m r0 v2 waiting seq 7",
+			},
 		},
 		"the due time stays the same": {
-			func(j *carillon.Job) []carillon.Run { return []carillon.Run{numbered(planned(j, minute(5)), 7)} },
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{numbered(planned(j, minute(5)), 7)}
+			},
 			func(d *carillon.Definition) { d.Schedule.EndsAt = minute(100) },
 			[]string{"5m r5 v2 waiting seq 7"},
 		},
@@ -65,16 +80,27 @@ func TestAChangedScheduleReplacesThePlannedRun(t *testing.T) {
 			func(j *carillon.Job) []carillon.Run {
 				return []carillon.Run{manual(j, minute(64)), planned(j, minute(9))}
 			}, every(time.Hour),
-			[]string{"9m r5 v1 canceled: the schedule was changed", "1h4m r5 v2 waiting", "1h4m0.001s r0 v2 waiting covers 1h4m"},
+			[]string{
+				"9m r5 v1 canceled: the schedule was changed", "1h4m r5 v2 waiting",
+				"1h4m0.001s r0 v2 waiting covers 1h4m",
+			},
 		},
 		"runs that have begun or wait for their turn stay": {
 			func(j *carillon.Job) []carillon.Run {
-				return []carillon.Run{numbered(planned(j, minute(9)), 4), behind(planned(j, minute(2))), claimed(planned(j, minute(1)))}
+				return []carillon.Run{
+					numbered(planned(j, minute(9)), 4), behind(planned(j, minute(2))),
+					claimed(planned(j, minute(1))),
+				}
 			}, every(time.Hour),
-			[]string{"9m r5 v1 canceled seq 4: the schedule was changed", "2m r5 v2 waiting planned wakes 2m30s", "1h4m r0 v2 waiting seq 4"},
+			[]string{
+				"9m r5 v1 canceled seq 4: the schedule was changed", "2m r5 v2 waiting planned wakes 2m30s",
+				"1h4m r0 v2 waiting seq 4",
+			},
 		},
 		"max_runs is reached": {
-			func(j *carillon.Job) []carillon.Run { return []carillon.Run{numbered(planned(j, minute(9)), 7)} },
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{numbered(planned(j, minute(9)), 7)}
+			},
 			func(d *carillon.Definition) { d.Schedule.MaxRuns = 7 },
 			[]string{"9m r5 v1 canceled seq 7: the schedule was changed"},
 		},
@@ -122,8 +148,13 @@ func TestAnEditOfAPausedJobPlansOnHold(t *testing.T) {
 	job.State = carillon.JobPaused
 	run := planned(job, minute(1))
 	run.Flags, run.Wake = run.Flags|carillon.FlagOnHold, carillon.Never
-	c := change(t, whole(job, nil, run), minute(4), func(d *carillon.Definition) { d.Schedule.Cron, d.Schedule.Every = "@hourly", 0 })
-	expectChange(t, c, "job v2 paused", "1m r5 v1 canceled until 4m: the schedule was changed", "1h r0 v2 waiting on-hold wakes never")
+	c := change(t, whole(job, nil, run), minute(4), func(d *carillon.Definition) {
+		d.Schedule.Cron, d.Schedule.Every = "@hourly", 0
+	})
+	expectChange(
+		t, c, "job v2 paused", "1m r5 v1 canceled until 4m: the schedule was changed",
+		"1h r0 v2 waiting on-hold wakes never",
+	)
 }
 
 func TestAMovedOneOff(t *testing.T) {
@@ -133,12 +164,24 @@ func TestAMovedOneOff(t *testing.T) {
 		at   carillon.Time
 		want []string
 	}{
-		"it waits": {nil, func(j *carillon.Job) []carillon.Run { return []carillon.Run{planned(j, minute(9))} }, minute(20), []string{
-			"9m r5 v1 canceled: the schedule was changed", "20m r0 v2 waiting",
-		}},
-		"it waits, and shall run at once": {nil, func(j *carillon.Job) []carillon.Run { return []carillon.Run{planned(j, minute(9))} }, minute(1), []string{
-			"9m r5 v1 canceled: the schedule was changed", "1m r0 v2 waiting",
-		}},
+		"it waits": {
+			nil,
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{planned(j, minute(9))}
+			}, minute(20),
+			[]string{
+				"9m r5 v1 canceled: the schedule was changed", "20m r0 v2 waiting",
+			},
+		},
+		"it waits, and shall run at once": {
+			nil,
+			func(j *carillon.Job) []carillon.Run {
+				return []carillon.Run{planned(j, minute(9))}
+			}, minute(1),
+			[]string{
+				"9m r5 v1 canceled: the schedule was changed", "1m r0 v2 waiting",
+			},
+		},
 		"it runs, and shall once more: they must not overlap": {
 			nil, func(j *carillon.Job) []carillon.Run {
 				return []carillon.Run{planned(j, minute(9)).Claim(worker, minute(9))}
@@ -157,8 +200,12 @@ func TestAMovedOneOff(t *testing.T) {
 				return []carillon.Run{planned(j, minute(9)).Claim(worker, minute(9))}
 			}, minute(1), nil,
 		},
-		"it has ended, and shall once more":    {nil, func(*carillon.Job) []carillon.Run { return nil }, minute(20), []string{"20m r0 v2 waiting"}},
-		"it has ended, and that time has been": {nil, func(*carillon.Job) []carillon.Run { return nil }, minute(1), nil},
+		"it has ended, and shall once more": {
+			nil, func(*carillon.Job) []carillon.Run { return nil }, minute(20), []string{"20m r0 v2 waiting"},
+		},
+		"it has ended, and that time has been": {
+			nil, func(*carillon.Job) []carillon.Run { return nil }, minute(1), nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, func(d *carillon.Definition) {
@@ -167,7 +214,9 @@ func TestAMovedOneOff(t *testing.T) {
 					c.edit(d)
 				}
 			})
-			got := change(t, whole(job, nil, c.runs(job)...), minute(10), func(d *carillon.Definition) { d.Schedule.At = c.at })
+			got := change(t, whole(job, nil, c.runs(job)...), minute(10), func(d *carillon.Definition) {
+				d.Schedule.At = c.at
+			})
 			expectChange(t, got, append([]string{"job v2 active"}, c.want...)...)
 		})
 	}
@@ -179,7 +228,10 @@ func TestAMovedOneOffLeavesTheLine(t *testing.T) {
 	waits.Flags, waits.Wake = waits.Flags|carillon.FlagGuarded, minute(9).Add(30*time.Second)
 	w := whole(job, line(job, minute(8), minute(9)), waits, manual(job, minute(8)).Claim(worker, minute(8)))
 	c := change(t, w, minute(10), func(d *carillon.Definition) { d.Schedule.At = minute(20) })
-	expectChange(t, c, "job v2 active", "9m r5 v1 canceled guarded: the schedule was changed", "20m r0 v2 waiting guarded", "turn r9 of 8m")
+	expectChange(
+		t, c, "job v2 active", "9m r5 v1 canceled guarded: the schedule was changed",
+		"20m r0 v2 waiting guarded", "turn r9 of 8m",
+	)
 }
 
 func TestAnEditCannotChangeTheKindOfSchedule(t *testing.T) {
@@ -203,23 +255,36 @@ func overlap(o carillon.Overlap) func(*carillon.Definition) {
 
 func TestFromAllowToSkipAllThatIsUnfinishedComesUnderTheGuard(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	w := whole(job, nil, planned(job, minute(9)), manual(job, minute(3)+1), claimed(planned(job, minute(2))), retrying(planned(job, minute(1)), minute(8)))
+	w := whole(
+		job, nil, planned(job, minute(9)), manual(job, minute(3)+1), claimed(planned(job, minute(2))),
+		retrying(planned(job, minute(1)), minute(8)),
+	)
 	c := change(t, w, minute(4), overlap(carillon.OverlapSkip))
-	expectChange(t, c, "job v2 active", "2m r5 v1 claimed guarded planned #1", "1m r5 v1 waiting guarded planned #1 wakes 8m",
+	expectChange(t, c, "job v2 active", "2m r5 v1 claimed guarded planned #1",
+		"1m r5 v1 waiting guarded planned #1 wakes 8m",
 		"9m r5 v2 waiting guarded", "3m0.001s r5 v2 waiting guarded", "turn r0 of 2m beside 1m")
 }
 
 func TestFromSkipToAllowNobodyWaitsForHisTurnAnyLonger(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueueAll))
-	w := whole(job, line(job, minute(1), minute(2)), planned(job, minute(9)), behind(planned(job, minute(2))), claimed(planned(job, minute(1))))
+	w := whole(
+		job, line(job, minute(1), minute(2)), planned(job, minute(9)), behind(planned(job, minute(2))),
+		claimed(planned(job, minute(1))),
+	)
 	c := change(t, w, minute(4), overlap(carillon.OverlapAllow))
-	expectChange(t, c, "job v2 active", "9m r5 v2 waiting", "2m r5 v2 waiting planned wakes 4m", "turn r9 of 1m")
+	expectChange(
+		t, c, "job v2 active", "9m r5 v2 waiting", "2m r5 v2 waiting planned wakes 4m", "turn r9 of 1m",
+	)
 
 	// And back again: the run that began meanwhile is beside the run that has the turn, which waits for a
 	// retry. A claim of the waiting run that was decided earlier must lose, so the run is part of the change.
-	w = whole(c.Job, line(job, minute(1)), c.Runs[1].Claim("worker_0", minute(4)), retrying(planned(job, minute(1)), minute(8)))
+	w = whole(
+		c.Job, line(job, minute(1)), c.Runs[1].Claim("worker_0", minute(4)),
+		retrying(planned(job, minute(1)), minute(8)),
+	)
 	c = change(t, w, minute(5), overlap(carillon.OverlapSkip))
-	expectChange(t, c, "job v3 active", "2m r5 v2 claimed guarded planned #1 wakes 4m", "1m r5 v1 waiting guarded planned #1 wakes 8m",
+	expectChange(t, c, "job v3 active", "2m r5 v2 claimed guarded planned #1 wakes 4m",
+		"1m r5 v1 waiting guarded planned #1 wakes 8m",
 		"turn r9 of 1m beside 2m")
 }
 
@@ -251,31 +316,45 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	c := carillon.EndChange(first.Claim(worker, minute(7)).End(carillon.StateSucceeded, "", minute(7)), guard)
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #2", "turn r9 of 2m")
 	// A run that is due meanwhile is skipped, or stops both.
-	_, c = carillon.Candidate{Job: job, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
+	_, c = carillon.Candidate{
+		Job: job, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second},
+	}.Decide(minute(6))
 	if c.Runs[0].State != carillon.StateSkipped {
 		t.Errorf("%v", tell(c))
 	}
 	replace := newJob(t, minutely(carillon.OverlapReplace))
 	by := ": replaced by " + runID(job, minute(6))
-	_, c = carillon.Candidate{Job: replace, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second}}.Decide(minute(6))
+	_, c = carillon.Candidate{
+		Job: replace, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second},
+	}.Decide(minute(6))
 	expectChange(t, c, "6m r5 v1 waiting guarded planned wakes 6m30s", "7m r0 v1 waiting guarded seq 1",
-		"1m r5 v1 canceled guarded planned #1"+by, "2m r5 v1 claimed guarded planned stop #1"+by, "turn r9 of 2m then 6m")
+		"1m r5 v1 canceled guarded planned #1"+by, "2m r5 v1 claimed guarded planned stop #1"+
+			by, "turn r9 of 2m then 6m")
 }
 
 func TestAOneOffWithTwoRunsComesUnderTheGuardWhenOverlapIsForbidden(t *testing.T) {
-	job := newJob(t, func(d *carillon.Definition) { d.Schedule.At, d.Overlap = minute(9), carillon.OverlapAllow })
+	job := newJob(t, func(d *carillon.Definition) {
+		d.Schedule.At, d.Overlap = minute(9), carillon.OverlapAllow
+	})
 	w := whole(job, nil, planned(job, minute(9)), manual(job, minute(3)).Claim(worker, minute(3)))
-	expectChange(t, change(t, w, minute(4), overlap(carillon.OverlapQueue)), "job v2 active", "3m r5 v1 claimed guarded #1",
+	expectChange(t, change(t, w, minute(4), overlap(carillon.OverlapQueue)), "job v2 active",
+		"3m r5 v1 claimed guarded #1",
 		"9m r5 v2 waiting guarded", "turn r0 of 3m")
 	// A run alone needs no guard.
 	w = whole(job, nil, planned(job, minute(9)))
-	expectChange(t, change(t, w, minute(4), overlap(carillon.OverlapQueue)), "job v2 active", "9m r5 v2 waiting")
+	expectChange(
+		t, change(t, w, minute(4), overlap(carillon.OverlapQueue)), "job v2 active", "9m r5 v2 waiting",
+	)
 }
 
 func TestAnEditedMisfirePolicyReachesThePlannedRun(t *testing.T) {
 	job := newJob(t, once(minute(9)))
-	c := change(t, whole(job, nil, planned(job, minute(9))), minute(4), func(d *carillon.Definition) { d.Misfire.Policy = carillon.MisfireSkip })
-	if verdict, _ := (carillon.Candidate{Job: c.Job, Run: c.Runs[0], Worker: worker}).Decide(minute(20)); verdict != carillon.VerdictEnd {
+	c := change(t, whole(job, nil, planned(job, minute(9))), minute(4), func(d *carillon.Definition) {
+		d.Misfire.Policy = carillon.MisfireSkip
+	})
+	if verdict, _ := (carillon.Candidate{Job: c.Job, Run: c.Runs[0], Worker: worker}).Decide(minute(
+		20,
+	)); verdict != carillon.VerdictEnd {
 		t.Errorf("verdict %d: it is eleven minutes late, and the policy is skip", verdict)
 	}
 }

@@ -60,7 +60,9 @@ func ParseRunID(s string) (RunID, error) {
 			return RunID{Job: JobID(job), Due: Time(due)}, nil
 		}
 	}
-	return RunID{}, invalid("id", s, "a run id: run_ and %d characters of 0-9 a-z without i l o u", idDigits+dueDigits)
+	return RunID{}, invalid(
+		"id", s, "a run id: run_ and %d characters of 0-9 a-z without i l o u", idDigits+dueDigits,
+	)
 }
 
 // isID says whether a text is the id of a job or of a run. A name cannot be one: where a caller can give a

@@ -19,7 +19,8 @@ func TestIDsRoundTripAsTextAndKeepTheirOrder(t *testing.T) {
 	var before carillon.RunID
 	for i := range 20_000 {
 		id := carillon.RunID{
-			Job: carillon.JobID(random.Int64N(math.MaxInt64) + 1), Due: carillon.Time(random.Int64N(1<<50-1) + 1),
+			Job: carillon.JobID(random.Int64N(math.MaxInt64) + 1),
+			Due: carillon.Time(random.Int64N(1<<50-1) + 1),
 		}
 		if i%3 == 0 && i > 0 {
 			id.Job = before.Job // order by due within a job
@@ -44,9 +45,12 @@ func TestAnIDHasOneText(t *testing.T) {
 	job := carillon.JobID(math.MaxInt64).String()
 	run := carillon.RunID{Job: math.MaxInt64, Due: 1<<50 - 1}.String()
 	for _, s := range []string{
-		"", "job_", "job", job[4:], strings.ToUpper(job), " " + job, job + " ", job + "\n", job + "0", job[:len(job)-1], "Job_" + job[4:],
-		"job_0000000000000", "job_8000000000000", "job_g000000000000", "job_zzzzzzzzzzzzz", "job_000000000000i", "job_000000000000l",
-		"job_000000000000o", "job_000000000000u", "job_00000000000-1", "job_0000000000é0", "job_\x00000000000001", run,
+		"", "job_", "job", job[4:], strings.ToUpper(job), " " + job, job + " ", job + "\n", job + "0",
+		job[:len(job)-1], "Job_" + job[4:],
+		"job_0000000000000", "job_8000000000000", "job_g000000000000", "job_zzzzzzzzzzzzz",
+		"job_000000000000i", "job_000000000000l",
+		"job_000000000000o", "job_000000000000u", "job_00000000000-1", "job_0000000000é0",
+		"job_\x00000000000001", run,
 	} {
 		if id, err := carillon.ParseJobID(s); !errors.Is(err, carillon.ErrInvalid) {
 			t.Errorf("%q is read as %d, %v", s, id, err)
@@ -56,7 +60,8 @@ func TestAnIDHasOneText(t *testing.T) {
 	for _, s := range []string{
 		"", "run_", job, run[:len(run)-1], run + "0", strings.ToUpper(run), zero, // no due time
 		"run_" + strings.Repeat("0", 13) + strings.Repeat("1", 10), // no job
-		"run_g" + run[5:], "run_8" + run[5:], strings.Replace(run, "run_", "job_", 1), run[:10] + "_" + run[11:],
+		"run_g" + run[5:], "run_8" + run[5:], strings.Replace(run, "run_", "job_", 1),
+		run[:10] + "_" + run[11:],
 	} {
 		if id, err := carillon.ParseRunID(s); !errors.Is(err, carillon.ErrInvalid) {
 			t.Errorf("%q is read as %v, %v", s, id, err)
@@ -71,7 +76,8 @@ func TestIDsInJSON(t *testing.T) {
 	}
 	given := both{Job: 1, Run: carillon.RunID{Job: 1, Due: 32}}
 	written, err := json.Marshal(given)
-	if want := `{"job":"job_0000000000001","run":"run_00000000000010000000010"}`; err != nil || string(written) != want {
+	if want := `{"job":"job_0000000000001","run":"run_00000000000010000000010"}`; err != nil ||
+		string(written) != want {
 		t.Fatalf("%s, %v, want %s", written, err, want)
 	}
 	var read both

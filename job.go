@@ -86,7 +86,8 @@ type Retention struct {
 
 // DefaultRetention is the retention of a server that is not configured otherwise.
 var DefaultRetention = Retention{
-	Runs: Duration(30 * 24 * time.Hour), Logs: Duration(7 * 24 * time.Hour), DeadLetters: Duration(90 * 24 * time.Hour),
+	Runs: Duration(30 * 24 * time.Hour), Logs: Duration(7 * 24 * time.Hour),
+	DeadLetters: Duration(90 * 24 * time.Hour),
 }
 
 // Or fills the fields that are not set from the server's retention.
@@ -164,7 +165,9 @@ func (d *Definition) admitAllButSchedule() *FieldError {
 	if string(d.Payload) == "null" {
 		d.Payload = nil
 	}
-	for _, check := range []func() *FieldError{d.admitNames, d.admitSizes, d.Retry.admit, d.Misfire.admit, d.admitPolicies, d.admitUnits} {
+	for _, check := range []func() *FieldError{
+		d.admitNames, d.admitSizes, d.Retry.admit, d.Misfire.admit, d.admitPolicies, d.admitUnits,
+	} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -179,9 +182,13 @@ func (d *Definition) admitNames() *FieldError {
 	if isID(d.Name) {
 		return invalid("name", d.Name, "a name that does not look like the id of a job or run")
 	}
-	for _, f := range []struct{ field, value string }{{"type", d.Type}, {"queue", d.Queue}, {"owner", d.Owner}} {
+	for _, f := range []struct{ field, value string }{
+		{"type", d.Type}, {"queue", d.Queue}, {"owner", d.Owner},
+	} {
 		if !word(f.value, 64) {
-			return invalid(f.field, f.value, "1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit")
+			return invalid(
+				f.field, f.value, "1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit",
+			)
 		}
 	}
 	if len(d.Labels) > maxLabels {
@@ -215,7 +222,10 @@ func (d *Definition) admitSizes() *FieldError {
 func admitPayload(payload json.RawMessage) *FieldError {
 	switch {
 	case len(payload) > MaxPayload:
-		return invalid("payload", byteCount(len(payload)), "at most 256 KiB of JSON; keep larger data elsewhere and pass its address")
+		return invalid(
+			"payload", byteCount(len(payload)),
+			"at most 256 KiB of JSON; keep larger data elsewhere and pass its address",
+		)
 	case len(payload) > 0 && !json.Valid(payload):
 		return invalid("payload", string(payload[:min(len(payload), 60)]), "valid JSON")
 	}
@@ -267,7 +277,11 @@ func (d *Definition) admitUnits() *FieldError {
 	for _, f := range []struct {
 		field string
 		value Time
-	}{{"schedule.at", d.Schedule.At}, {"schedule.starts_at", d.Schedule.StartsAt}, {"schedule.ends_at", d.Schedule.EndsAt}} {
+	}{
+		{"schedule.at", d.Schedule.At},
+		{"schedule.starts_at", d.Schedule.StartsAt},
+		{"schedule.ends_at", d.Schedule.EndsAt},
+	} {
 		if f.value != 0 && (f.value <= minTime || f.value > maxTime) {
 			return invalid(f.field, f.value, "a time after 1970-01-01 and before the year 10000")
 		}
@@ -287,7 +301,8 @@ func word(s string, limit int) bool {
 }
 
 func printable(s string, limit int) bool {
-	return s != "" && utf8.RuneCountInString(s) <= limit && utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
+	return s != "" && utf8.RuneCountInString(s) <= limit && utf8.ValidString(s) &&
+		strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) < 0
 }
 
 func byteCount(n int) string { return strconv.Itoa(n) + " bytes" }

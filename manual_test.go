@@ -15,9 +15,14 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 		want []string
 	}{
 		"beside the planned one, under the same guard": {
-			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(1)), planned(j, minute(3))) },
+			func(j *carillon.Job) carillon.JobSnapshot {
+				return whole(j, line(j, minute(1)), planned(j, minute(3)))
+			},
 			minutely(carillon.OverlapQueue),
-			[]string{"job v1 active", "2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r9 of 1m then 2m0.005s"},
+			[]string{
+				"job v1 active", "2m0.005s r0 v1 waiting guarded wakes 2m30.005s",
+				"turn r9 of 1m then 2m0.005s",
+			},
 		},
 		"overlap is allowed": {
 			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, nil, planned(j, minute(3))) },
@@ -27,7 +32,10 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 		"the first run of a one-off waits: both get a guard": {
 			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, nil, planned(j, minute(9))) },
 			once(minute(9)),
-			[]string{"job v1 active", "9m r5 v1 waiting guarded", "2m0.005s r0 v1 waiting guarded", "turn r0 then 2m0.005s"},
+			[]string{
+				"job v1 active", "9m r5 v1 waiting guarded", "2m0.005s r0 v1 waiting guarded",
+				"turn r0 then 2m0.005s",
+			},
 		},
 		"the first run of a one-off is claimed: it has the turn": {
 			func(j *carillon.Job) carillon.JobSnapshot {
@@ -35,17 +43,25 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 			},
 			queued(once(minute(1))),
 			[]string{
-				"job v1 active", "1m r5 v1 claimed guarded #1", "2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r0 of 1m then 2m0.005s",
+				"job v1 active", "1m r5 v1 claimed guarded #1",
+				"2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r0 of 1m then 2m0.005s",
 			},
 		},
 		"the first run of a one-off waits for a retry: it has the turn": {
 			func(j *carillon.Job) carillon.JobSnapshot {
 				run := planned(j, minute(1)).Claim(worker, minute(1))
-				return whole(j, nil, run.Finish(&carillon.Job{Definition: j.Definition}, carillon.Outcome{Kind: carillon.OutcomeLost}, minute(1), 0))
+				return whole(
+					j, nil,
+					run.Finish(
+						&carillon.Job{Definition: j.Definition}, carillon.Outcome{Kind: carillon.OutcomeLost},
+						minute(1), 0,
+					),
+				)
 			},
 			queued(once(minute(1))),
 			[]string{
-				"job v1 active", "1m r5 v1 waiting guarded #1", "2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r0 of 1m then 2m0.005s",
+				"job v1 active", "1m r5 v1 waiting guarded #1",
+				"2m0.005s r0 v1 waiting guarded wakes 2m30.005s", "turn r0 of 1m then 2m0.005s",
 			},
 		},
 		"the first run of a one-off has ended": {
@@ -61,7 +77,8 @@ func TestRunNowAddsARunThatStandsForNoTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			expectChange(t, change, c.want...)
-			if run.ID.Due != minute(2)+5 || run.Covers != 0 || run.RetryOf != 0 || run.ByClock() || !run.Has(carillon.FlagAdditional) {
+			if run.ID.Due != minute(2)+5 || run.Covers != 0 || run.RetryOf != 0 || run.ByClock() ||
+				!run.Has(carillon.FlagAdditional) {
 				t.Errorf("%+v", run)
 			}
 		})
@@ -96,7 +113,10 @@ func TestAManualRunHasANameOfItsOwn(t *testing.T) {
 			w.Job.Updated = c.updated
 			change, run, err := w.RunNow(nil, c.now)
 			if err != nil || run.ID.Due != c.want || change.Job.Updated != c.updated {
-				t.Errorf("due %s, want %s; the job was updated %s; %v", since(run.ID.Due), since(c.want), since(change.Job.Updated), err)
+				t.Errorf(
+					"due %s, want %s; the job was updated %s; %v", since(run.ID.Due), since(c.want),
+					since(change.Job.Updated), err,
+				)
 			}
 			w.Guard, w.Runs = &change.Guards[0], nil // it has ended
 			if _, again, err := w.RunNow(nil, c.now); err != nil || again.ID.Due <= run.ID.Due {
@@ -147,7 +167,8 @@ func TestRetryRepeatsAFinishedRun(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	job.Version = 4
 	for state, dead := range map[carillon.State]bool{
-		carillon.StateSucceeded: false, carillon.StateFailed: true, carillon.StateCanceled: false, carillon.StateSkipped: false,
+		carillon.StateSucceeded: false, carillon.StateFailed: true, carillon.StateCanceled: false,
+		carillon.StateSkipped: false,
 	} {
 		of := planned(job, minute(1)).End(state, "whatever", minute(2))
 		of.Version, of.Seq, of.Until = 2, 9, minute(3)
@@ -155,7 +176,9 @@ func TestRetryRepeatsAFinishedRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"job v4 active", "5m0.007s r0 v4 waiting guarded covers 1m retries 1m", "turn r9 then 5m0.007s"}
+		want := []string{
+			"job v4 active", "5m0.007s r0 v4 waiting guarded covers 1m retries 1m", "turn r9 then 5m0.007s",
+		}
 		if dead {
 			want = append(want, "no dead letter 1m")
 		}
@@ -168,7 +191,9 @@ func TestRetryRepeatsAFinishedRun(t *testing.T) {
 
 func TestARepetitionNeitherPlansNorCountsNorIsMissed(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	_, run, err := whole(job, nil).Retry(planned(job, minute(1)).End(carillon.StateFailed, "", minute(2)), false, minute(50)+7)
+	_, run, err := whole(job, nil).Retry(
+		planned(job, minute(1)).End(carillon.StateFailed, "", minute(2)), false, minute(50)+7,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +209,9 @@ func TestARepetitionNeitherPlansNorCountsNorIsMissed(t *testing.T) {
 
 func TestRepetitionsOfRepetitionsSayWhatTheyRepeat(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
-	_, first, _ := whole(job, nil).Retry(planned(job, minute(1)).End(carillon.StateFailed, "", minute(2)), true, minute(5)+1)
+	_, first, _ := whole(job, nil).Retry(
+		planned(job, minute(1)).End(carillon.StateFailed, "", minute(2)), true, minute(5)+1,
+	)
 	_, second, err := whole(job, nil).Retry(first.End(carillon.StateFailed, "", minute(6)), true, minute(7)+1)
 	if err != nil || second.RetryOf != first.ID.Due || second.Covers != minute(1) || second.ByClock() {
 		t.Errorf("retries %s, covers %s, %v", since(second.RetryOf), since(second.Covers), err)
@@ -221,13 +248,20 @@ func TestWhilePausedNewRunsAreOnHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	expectChange(t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold wakes never", "turn r0")
-	c, run, err := w.Retry(planned(job, minute(1)).End(carillon.StateFailed, "", minute(1)), true, minute(2)+1)
+	c, run, err := w.Retry(
+		planned(job, minute(1)).End(carillon.StateFailed, "", minute(1)), true, minute(2)+1,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expectChange(t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold covers 1m wakes never retries 1m", "turn r0", "no dead letter 1m")
+	expectChange(
+		t, c, "job v1 paused", "2m0.001s r0 v1 waiting on-hold covers 1m wakes never retries 1m", "turn r0",
+		"no dead letter 1m",
+	)
 
-	resumed, err := carillon.JobSnapshot{Job: *c.Job, Runs: []carillon.Run{run}}.Resume(minute(2).Add(time.Hour))
+	resumed, err := carillon.JobSnapshot{
+		Job: *c.Job, Runs: []carillon.Run{run},
+	}.Resume(minute(2).Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,10 +273,14 @@ func TestARunWhoseTurnHasComeWaitsForAWorker(t *testing.T) {
 	run := planned(job, minute(2))
 	run.Flags |= carillon.FlagPlanned
 	run.Wake = minute(3) // the wake of a run in line
-	if w := run.WaitsFor(carillon.Surroundings{Guard: line(job, 0, minute(2))}, minute(2)+1); w.Kind != carillon.WaitWorker {
+	if w := run.WaitsFor(
+		carillon.Surroundings{Guard: line(job, 0, minute(2))}, minute(2)+1,
+	); w.Kind != carillon.WaitWorker {
 		t.Errorf("%+v", w)
 	}
-	if w := run.WaitsFor(carillon.Surroundings{Guard: line(job, minute(1), minute(2))}, minute(2)+1); w.Kind != carillon.WaitTurn {
+	if w := run.WaitsFor(
+		carillon.Surroundings{Guard: line(job, minute(1), minute(2))}, minute(2)+1,
+	); w.Kind != carillon.WaitTurn {
 		t.Errorf("while another has the turn: %+v", w)
 	}
 }

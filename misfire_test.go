@@ -22,7 +22,9 @@ func hourly(policy carillon.MisfirePolicy, edit ...func(*carillon.Definition)) f
 const nobody = "missed: no worker could run it at its time"
 
 func TestWhatBecomesOfMissedTimes(t *testing.T) {
-	inPlace := func(n int) string { return "missed: " + runID(&carillon.Job{ID: 4711}, hour(n)) + " runs in its place" }
+	inPlace := func(n int) string {
+		return "missed: " + runID(&carillon.Job{ID: 4711}, hour(n)) + " runs in its place"
+	}
 	type edit = func(*carillon.Definition)
 	for _, c := range []struct {
 		name string
@@ -42,33 +44,50 @@ func TestWhatBecomesOfMissedTimes(t *testing.T) {
 		{"all: the latest, as many as it says", hourly(carillon.MisfireAll), 50 * time.Minute, []string{
 			"1h r5 v1 skipped until 2h seq 2: " + inPlace(3), "3h r0 v1 waiting seq 2",
 		}},
-		{"all: none older than the window", hourly(carillon.MisfireAll, func(d *carillon.Definition) {
-			d.Misfire.Window = carillon.Duration(110 * time.Minute)
-		}), 50 * time.Minute, []string{"1h r5 v1 skipped until 3h seq 2: " + inPlace(4), "4h r0 v1 waiting seq 2"}},
-		{"all: exactly as old as the window", hourly(carillon.MisfireAll, func(d *carillon.Definition) {
-			d.Misfire.Window = carillon.Duration(110 * time.Minute)
-		}), 50*time.Minute + time.Millisecond, []string{"1h r5 v1 skipped until 4h seq 2: " + inPlace(5), "5h r0 v1 waiting seq 2"}},
-		{"all: all are older than the window", hourly(carillon.MisfireAll, func(d *carillon.Definition) {
-			d.Misfire.Window = carillon.Duration(10 * time.Minute)
-		}), 50 * time.Minute, []string{"1h r5 v1 skipped until 5h seq 2: " + nobody, "6h r0 v1 waiting seq 2"}},
-		{"all: up to a minute is merely late, however short the window", hourly(carillon.MisfireAll, func(d *carillon.Definition) {
-			d.Misfire.Window = carillon.Duration(time.Millisecond)
-		}), time.Minute, []string{"1h r5 v1 skipped until 4h seq 2: " + inPlace(5), "5h r0 v1 waiting seq 2"}},
+		{
+			"all: none older than the window", hourly(carillon.MisfireAll, func(d *carillon.Definition) {
+				d.Misfire.Window = carillon.Duration(110 * time.Minute)
+			}), 50 * time.Minute,
+			[]string{"1h r5 v1 skipped until 3h seq 2: " + inPlace(4), "4h r0 v1 waiting seq 2"},
+		},
+		{
+			"all: exactly as old as the window", hourly(carillon.MisfireAll, func(d *carillon.Definition) {
+				d.Misfire.Window = carillon.Duration(110 * time.Minute)
+			}), 50*time.Minute + time.Millisecond,
+			[]string{"1h r5 v1 skipped until 4h seq 2: " + inPlace(5), "5h r0 v1 waiting seq 2"},
+		},
+		{
+			"all: all are older than the window", hourly(carillon.MisfireAll, func(d *carillon.Definition) {
+				d.Misfire.Window = carillon.Duration(10 * time.Minute)
+			}), 50 * time.Minute,
+			[]string{"1h r5 v1 skipped until 5h seq 2: " + nobody, "6h r0 v1 waiting seq 2"},
+		},
+		{
+			"all: up to a minute is merely late, however short the window", hourly(carillon.MisfireAll,
+				func(d *carillon.Definition) {
+					d.Misfire.Window = carillon.Duration(time.Millisecond)
+				}), time.Minute,
+			[]string{"1h r5 v1 skipped until 4h seq 2: " + inPlace(5), "5h r0 v1 waiting seq 2"},
+		},
 		{"the schedule is over", hourly(carillon.MisfireSkip, func(d *carillon.Definition) {
 			d.Schedule.EndsAt = hour(4)
 		}), 0, []string{"1h r5 v1 skipped until 4h seq 2: " + nobody}},
-		{"the schedule is over, its last runs late", hourly(carillon.MisfireOnce, func(d *carillon.Definition) {
-			d.Schedule.EndsAt = hour(4)
-		}), 0, []string{"1h r5 v1 skipped until 3h seq 2: " + inPlace(4), "4h r0 v1 waiting seq 2"}},
-		{"a skipped time does not count for max_runs", hourly(carillon.MisfireOnce, func(d *carillon.Definition) {
-			d.Schedule.MaxRuns = 3
-		}), 0, []string{"1h r5 v1 skipped until 4h seq 2: " + inPlace(5), "5h r0 v1 waiting seq 2"}},
+		{"the schedule is over, its last runs late", hourly(carillon.MisfireOnce,
+			func(d *carillon.Definition) {
+				d.Schedule.EndsAt = hour(4)
+			}), 0, []string{"1h r5 v1 skipped until 3h seq 2: " + inPlace(4), "4h r0 v1 waiting seq 2"}},
+		{"a skipped time does not count for max_runs", hourly(carillon.MisfireOnce,
+			func(d *carillon.Definition) {
+				d.Schedule.MaxRuns = 3
+			}), 0, []string{"1h r5 v1 skipped until 4h seq 2: " + inPlace(5), "5h r0 v1 waiting seq 2"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			job := newJob(t, c.edit)
 			run := planned(job, hour(1))
 			run.Seq = 2
-			verdict, change := carillon.Candidate{Job: job, Run: run, Worker: worker}.Decide(hour(5).Add(c.late))
+			verdict, change := carillon.Candidate{
+				Job: job, Run: run, Worker: worker,
+			}.Decide(hour(5).Add(c.late))
 			if verdict != carillon.VerdictEnd {
 				t.Errorf("verdict %d", verdict)
 			}
@@ -80,14 +99,20 @@ func TestWhatBecomesOfMissedTimes(t *testing.T) {
 func TestTwoTimesMissedInARowAreNoRange(t *testing.T) {
 	job := newJob(t, hourly(carillon.MisfireOnce))
 	_, c := carillon.Candidate{Job: job, Run: planned(job, hour(1))}.Decide(hour(2))
-	expectChange(t, c, "1h r5 v1 skipped: missed: "+runID(job, hour(2))+" runs in its place", "2h r0 v1 waiting")
+	expectChange(
+		t, c, "1h r5 v1 skipped: missed: "+runID(job, hour(2))+" runs in its place", "2h r0 v1 waiting",
+	)
 }
 
 func TestALateRunIsNotMissedBeforeItsSuccessorIsDue(t *testing.T) {
-	for _, policy := range []carillon.MisfirePolicy{carillon.MisfireOnce, carillon.MisfireSkip, carillon.MisfireAll} {
+	for _, policy := range []carillon.MisfirePolicy{
+		carillon.MisfireOnce, carillon.MisfireSkip, carillon.MisfireAll,
+	} {
 		for _, late := range []time.Duration{0, time.Second, time.Minute} {
 			job := newJob(t, hourly(policy))
-			verdict, c := carillon.Candidate{Job: job, Run: planned(job, hour(1)), Worker: worker}.Decide(hour(1).Add(late))
+			verdict, c := carillon.Candidate{
+				Job: job, Run: planned(job, hour(1)), Worker: worker,
+			}.Decide(hour(1).Add(late))
 			if verdict != carillon.VerdictClaim || c.Runs[1].ID.Due != hour(2) {
 				t.Errorf("%s, %s late: verdict %d, %v", policy, late, verdict, tell(c))
 			}
@@ -109,9 +134,13 @@ func TestAMissedOneOff(t *testing.T) {
 		{"all: not later", carillon.MisfireAll, 24*time.Hour + time.Millisecond, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			job := newJob(t, func(d *carillon.Definition) { d.Schedule.At, d.Misfire.Policy = hour(1), c.policy })
+			job := newJob(t, func(d *carillon.Definition) {
+				d.Schedule.At, d.Misfire.Policy = hour(1), c.policy
+			})
 			now := hour(1).Add(c.late)
-			verdict, change := carillon.Candidate{Job: job, Run: planned(job, hour(1)), Worker: worker}.Decide(now)
+			verdict, change := carillon.Candidate{
+				Job: job, Run: planned(job, hour(1)), Worker: worker,
+			}.Decide(now)
 			if c.runs {
 				expectChange(t, change, "1h r5 v1 claimed #1")
 				return
@@ -134,11 +163,14 @@ func TestOnlyARunByTheClockThatNeverBeganCanBeMissed(t *testing.T) {
 	queued := planned(job, hour(1))
 	queued.Flags |= carillon.FlagPlanned
 	for name, run := range map[string]carillon.Run{
-		"a retry": begun, "handed back": handedBack, "manual": manual(job, hour(1)), "the repetition of a finished run": again,
-		"one that waited for its turn": queued,
+		"a retry": begun, "handed back": handedBack, "manual": manual(job, hour(1)),
+		"the repetition of a finished run": again,
+		"one that waited for its turn":     queued,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if verdict, c := (carillon.Candidate{Job: job, Run: run, Worker: worker}).Decide(hour(9)); verdict != carillon.VerdictClaim {
+			if verdict, c := (carillon.Candidate{Job: job, Run: run, Worker: worker}).Decide(hour(
+				9,
+			)); verdict != carillon.VerdictClaim {
 				t.Errorf("verdict %d: %v", verdict, tell(c))
 			}
 		})
@@ -146,35 +178,59 @@ func TestOnlyARunByTheClockThatNeverBeganCanBeMissed(t *testing.T) {
 }
 
 func TestAMissedRunLeavesTheTurnAlone(t *testing.T) {
-	job := newJob(t, hourly(carillon.MisfireOnce, func(d *carillon.Definition) { d.Overlap = carillon.OverlapQueueAll }))
-	_, c := carillon.Candidate{Job: job, Run: planned(job, hour(1)), Guard: line(job, hour(-1), hour(0)), Worker: worker}.Decide(hour(2))
-	expectChange(t, c, "1h r5 v1 skipped guarded: missed: "+runID(job, hour(2))+" runs in its place", "2h r0 v1 waiting guarded", "turn r9 of -1h then 0s")
+	job := newJob(
+		t,
+		hourly(carillon.MisfireOnce, func(d *carillon.Definition) { d.Overlap = carillon.OverlapQueueAll }),
+	)
+	_, c := carillon.Candidate{
+		Job: job, Run: planned(job, hour(1)), Guard: line(job, hour(-1), hour(0)), Worker: worker,
+	}.Decide(hour(2))
+	expectChange(
+		t, c, "1h r5 v1 skipped guarded: missed: "+runID(job, hour(2))+" runs in its place",
+		"2h r0 v1 waiting guarded", "turn r9 of -1h then 0s",
+	)
 }
 
 func TestRunsThatCatchUpWaitForEachOther(t *testing.T) {
-	job := newJob(t, hourly(carillon.MisfireAll, func(d *carillon.Definition) { d.Overlap = carillon.OverlapSkip }))
+	job := newJob(
+		t, hourly(carillon.MisfireAll, func(d *carillon.Definition) { d.Overlap = carillon.OverlapSkip }),
+	)
 	now := hour(5).Add(50 * time.Minute)
-	verdict, c := carillon.Candidate{Job: job, Run: planned(job, hour(4)), Guard: line(job, hour(3))}.Decide(now)
+	verdict, c := carillon.Candidate{
+		Job: job, Run: planned(job, hour(4)), Guard: line(job, hour(3)),
+	}.Decide(now)
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
 	}
-	expectChange(t, c, "4h r5 v1 waiting guarded planned wakes 5h50m30s", "5h r0 v1 waiting guarded seq 1", "turn r9 of 3h then 4h")
+	expectChange(
+		t, c, "4h r5 v1 waiting guarded planned wakes 5h50m30s", "5h r0 v1 waiting guarded seq 1",
+		"turn r9 of 3h then 4h",
+	)
 	// A run that is due now while another one is running does not catch up.
-	verdict, _ = carillon.Candidate{Job: job, Run: planned(job, hour(6)), Guard: line(job, hour(3))}.Decide(hour(6) + 1)
+	verdict, _ = carillon.Candidate{
+		Job: job, Run: planned(job, hour(6)), Guard: line(job, hour(3)),
+	}.Decide(hour(6) + 1)
 	if verdict != carillon.VerdictEnd {
 		t.Errorf("a run on time: verdict %d", verdict)
 	}
 }
 
 func TestADecadeOfDowntimeIsJumpedOver(t *testing.T) {
-	for _, policy := range []carillon.MisfirePolicy{carillon.MisfireOnce, carillon.MisfireSkip, carillon.MisfireAll} {
-		for _, s := range []carillon.Schedule{{Every: carillon.Duration(time.Second)}, {Cron: "* * * * * *"}} {
-			job := newJob(t, func(d *carillon.Definition) { d.Schedule, d.Misfire.Policy, d.Misfire.Max = s, policy, 1000 })
+	for _, policy := range []carillon.MisfirePolicy{
+		carillon.MisfireOnce, carillon.MisfireSkip, carillon.MisfireAll,
+	} {
+		for _, s := range []carillon.Schedule{
+			{Every: carillon.Duration(time.Second)}, {Cron: "* * * * * *"},
+		} {
+			job := newJob(t, func(d *carillon.Definition) {
+				d.Schedule, d.Misfire.Policy, d.Misfire.Max = s, policy, 1000
+			})
 			run := planned(job, job.Schedule.Next(epoch))
 			run.Flags &^= carillon.FlagGuarded
 			begin := time.Now() // stepping through 300 million due times takes minutes, on any machine
 			_, c := carillon.Candidate{Job: job, Run: run}.Decide(epoch.Add(10 * 365 * 24 * time.Hour))
-			if spent := time.Since(begin); len(c.Runs) != 2 || c.Runs[0].Until == 0 || spent > 20*time.Second {
+			if spent := time.Since(begin); len(c.Runs) != 2 || c.Runs[0].Until == 0 ||
+				spent > 20*time.Second {
 				t.Errorf("%s: %v after %s", policy, tell(c), spent)
 			}
 		}

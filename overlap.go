@@ -127,7 +127,8 @@ func (t turns) first() Time {
 	return t.Holder
 }
 
-// NextInLine is the run to decide about when the guard's holder has ended: the next in line; zero if none waits.
+// NextInLine is the run to decide about when the guard's holder has ended: the next in line; zero if none
+// waits.
 func (g *Guard) NextInLine(job JobID) RunID {
 	if t := turnsOf(g); t.Holder == 0 && len(t.Queue) > 0 {
 		return RunID{job, t.Queue[0]}

@@ -37,7 +37,8 @@ func TestARunWithoutAPayloadOfItsOwnHasNothingBesideIt(t *testing.T) {
 	}
 	ended := run.End(carillon.StateSucceeded, "", minute(2))
 	ended.Output = &carillon.Output{Result: []byte("1")}
-	if _, again, err := whole(job, nil).Retry(ended, false, minute(3)+5); err != nil || again.Has(carillon.FlagOwnPayload) || again.Output != nil {
+	if _, again, err := whole(job, nil).Retry(ended, false, minute(3)+5); err != nil ||
+		again.Has(carillon.FlagOwnPayload) || again.Output != nil {
 		t.Errorf("the repetition: %+v, %v", again, err)
 	}
 }

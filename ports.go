@@ -69,7 +69,9 @@ type Queue interface {
 	// priorities come first, but every AgeStep of waiting weighs as much as one step of priority, so no run
 	// starves: see Run.Before. Ack means claimed or refused, not finished. Waiting for the end would pin a
 	// log-based queue behind its slowest run; the run's Wake covers a crash instead.
-	Pull(ctx context.Context, queues []string, max int) (runs []Run, ack func(context.Context) error, err error)
+	Pull(ctx context.Context, queues []string, max int) (
+		runs []Run, ack func(context.Context) error, err error,
+	)
 }
 
 // AgeStep is the waiting time of a due run that weighs as much as one step of priority.
@@ -138,7 +140,9 @@ type Profile struct {
 
 // Serves says whether a worker with this profile takes runs of a queue.
 func (p *Profile) Serves(queue string) bool {
-	return len(p.Queues) == 0 || slices.ContainsFunc(p.Queues, func(served string) bool { return QueueName(served) == queue })
+	return len(p.Queues) == 0 || slices.ContainsFunc(p.Queues, func(served string) bool {
+		return QueueName(served) == queue
+	})
 }
 
 // QueueName is the queue name in "name" or "name=weight".

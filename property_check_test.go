@@ -60,7 +60,9 @@ func (l *life) write(what string, c carillon.Change, won bool) {
 		line += ": LOST"
 	}
 	for _, run := range c.Runs {
-		line += fmt.Sprintf("; %s %s #%d %q flags %06b", l.name(run.ID), run.State, run.Attempt, run.Reason, run.Flags)
+		line += fmt.Sprintf(
+			"; %s %s #%d %q flags %06b", l.name(run.ID), run.State, run.Attempt, run.Reason, run.Flags,
+		)
 	}
 	for _, guard := range c.Guards {
 		holder, beside, queue := turns(&guard)
@@ -93,7 +95,8 @@ func (l *life) noteJob(was carillon.Job, c carillon.Change) {
 				next.planned = int(run.Seq) // the count continues as long as a run by the clock is unfinished
 			}
 		}
-		if next.planned == math.MaxInt32 && is.Schedule.MaxRuns == 0 && is.Schedule.Next(l.now) != 0 && is.Schedule.Recurring() {
+		if next.planned == math.MaxInt32 && is.Schedule.MaxRuns == 0 && is.Schedule.Next(l.now) != 0 &&
+			is.Schedule.Recurring() {
 			l.t.Errorf("the edit plans nothing, though %s is due next", is.Schedule.Next(l.now))
 		}
 		l.last().until = l.now
@@ -120,11 +123,17 @@ func (l *life) noteBirth(run carillon.Run, latest carillon.Job) {
 
 // legal are the steps that a run may take; an attempt is counted with the step to claimed, and only there.
 var legal = map[carillon.State][]carillon.State{
-	carillon.StateWaiting: {carillon.StateWaiting, carillon.StateClaimed, carillon.StateSkipped, carillon.StateCanceled},
-	carillon.StateClaimed: {
-		carillon.StateClaimed, carillon.StateRunning, carillon.StateWaiting, carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled,
+	carillon.StateWaiting: {
+		carillon.StateWaiting, carillon.StateClaimed, carillon.StateSkipped, carillon.StateCanceled,
 	},
-	carillon.StateRunning: {carillon.StateRunning, carillon.StateWaiting, carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled},
+	carillon.StateClaimed: {
+		carillon.StateClaimed, carillon.StateRunning, carillon.StateWaiting, carillon.StateSucceeded,
+		carillon.StateFailed, carillon.StateCanceled,
+	},
+	carillon.StateRunning: {
+		carillon.StateRunning, carillon.StateWaiting, carillon.StateSucceeded, carillon.StateFailed,
+		carillon.StateCanceled,
+	},
 }
 
 func (l *life) noteStep(was, is carillon.Run) {
@@ -133,7 +142,10 @@ func (l *life) noteStep(was, is carillon.Run) {
 	}
 	claim := was.State == carillon.StateWaiting && is.State == carillon.StateClaimed
 	if claim && is.Attempt != was.Attempt+1 || !claim && is.Attempt != was.Attempt {
-		l.t.Errorf("%s goes from %s to %s with attempts %d, %d", l.name(is.ID), was.State, is.State, was.Attempt, is.Attempt)
+		l.t.Errorf(
+			"%s goes from %s to %s with attempts %d, %d", l.name(is.ID), was.State, is.State, was.Attempt,
+			is.Attempt,
+		)
 	}
 	if was.Attempt > 0 && is.State == carillon.StateSkipped {
 		l.t.Errorf("%s has begun and is skipped: %s", l.name(is.ID), is.Reason)
@@ -159,12 +171,17 @@ func (l *life) noteStep(was, is carillon.Run) {
 }
 
 // noteClaim checks the rules that every claim must keep.
-func (l *life) noteClaim(run carillon.Run, latest carillon.Job, before map[carillon.RunID]carillon.Run, guards []carillon.Guard) {
+func (l *life) noteClaim(
+	run carillon.Run, latest carillon.Job, before map[carillon.RunID]carillon.Run, guards []carillon.Guard,
+) {
 	if latest.State != carillon.JobActive && latest.ID != 0 {
 		l.t.Errorf("%s is claimed while the job is %s", l.name(run.ID), latest.State)
 	}
 	if l.now < run.ID.Due || l.now < l.notYet[run.ID] {
-		l.t.Errorf("%s is claimed too early: due %s, retry not before %s", l.name(run.ID), run.ID.Due, l.notYet[run.ID])
+		l.t.Errorf(
+			"%s is claimed too early: due %s, retry not before %s", l.name(run.ID), run.ID.Due,
+			l.notYet[run.ID],
+		)
 	}
 	if run.Attempt == 1 && run.Version != latest.Version && latest.ID != 0 {
 		l.t.Errorf("%s begins with version %d of %d", l.name(run.ID), run.Version, latest.Version)
@@ -174,14 +191,20 @@ func (l *life) noteClaim(run carillon.Run, latest carillon.Job, before map[caril
 	}
 	if latest.Overlap != carillon.OverlapAllow && run.Has(carillon.FlagGuarded) {
 		if run.Fence() <= l.guarded {
-			l.t.Errorf("%s is claimed with fence %d, not above %d of a run before it", l.name(run.ID), run.Fence(), l.guarded)
+			l.t.Errorf(
+				"%s is claimed with fence %d, not above %d of a run before it", l.name(run.ID), run.Fence(),
+				l.guarded,
+			)
 		}
 		l.guarded = run.Fence()
 	}
 	if latest.Overlap != carillon.OverlapAllow {
 		for id, other := range before {
 			if id != run.ID && (other.State.Held() || run.Attempt == 1 && other.Attempt > 0) {
-				l.t.Errorf("%s is claimed while %s is %s, attempt %d", l.name(run.ID), l.name(id), other.State, other.Attempt)
+				l.t.Errorf(
+					"%s is claimed while %s is %s, attempt %d", l.name(run.ID), l.name(id), other.State,
+					other.Attempt,
+				)
 			}
 		}
 	}
@@ -237,7 +260,10 @@ func (l *life) checkGuard(w carillon.JobSnapshot) {
 	for i, due := range inLine {
 		run, ok := unfinished[due]
 		if !ok || !run.Has(carillon.FlagGuarded) || slices.Contains(inLine[:i], due) {
-			l.t.Errorf("in line is %s, which is %s, guarded %v: %s", l.name(carillon.RunID{Due: due}), run.State, run.Has(carillon.FlagGuarded), w.Guard.Value)
+			l.t.Errorf(
+				"in line is %s, which is %s, guarded %v: %s", l.name(carillon.RunID{Due: due}), run.State,
+				run.Has(carillon.FlagGuarded), w.Guard.Value,
+			)
 		}
 		if (run.Attempt > 0) == slices.Contains(queue, due) {
 			l.t.Errorf("%s has %d attempts: %s", l.name(carillon.RunID{Due: due}), run.Attempt, w.Guard.Value)
@@ -258,8 +284,11 @@ func (l *life) checkGuard(w carillon.JobSnapshot) {
 func (l *life) checkWakes(w carillon.JobSnapshot) {
 	for _, run := range w.Runs {
 		hold := run.Has(carillon.FlagOnHold)
-		if run.State == carillon.StateWaiting && (hold != (w.Job.State == carillon.JobPaused) || run.Wake == carillon.Never && !hold) {
-			l.t.Errorf("the job is %s, %s is on hold: %v, wake %s", w.Job.State, l.name(run.ID), hold, run.Wake)
+		if run.State == carillon.StateWaiting &&
+			(hold != (w.Job.State == carillon.JobPaused) || run.Wake == carillon.Never && !hold) {
+			l.t.Errorf(
+				"the job is %s, %s is on hold: %v, wake %s", w.Job.State, l.name(run.ID), hold, run.Wake,
+			)
 		}
 		if run.State.Held() && run.Wake > l.now {
 			l.t.Errorf("%s is held, and wakes at %s only", l.name(run.ID), run.Wake)

@@ -30,7 +30,10 @@ func TestRandomLivesOfAJob(t *testing.T) {
 			l.settle()
 		}
 		if t.Failed() {
-			t.Fatalf("to see this life only: -seed=%d\n%s", seed+i, strings.Join(l.diary[max(0, len(l.diary)-40):], "\n"))
+			t.Fatalf(
+				"to see this life only: -seed=%d\n%s", seed+i,
+				strings.Join(l.diary[max(0, len(l.diary)-40):], "\n"),
+			)
 		}
 	}
 }
@@ -79,8 +82,10 @@ type era struct {
 func newLife(t *testing.T, seed int64) *life {
 	store := mem.NewStore()
 	l := &life{
-		t: t, rand: rand.New(rand.NewPCG(uint64(seed), 7)), store: store, door: ledger.New(ledger.Config{Store: store}),
-		now: epoch, mine: map[carillon.RunID]held{}, born: map[carillon.RunID]int{}, begun: map[carillon.RunID]bool{},
+		t: t, rand: rand.New(rand.NewPCG(uint64(seed), 7)), store: store,
+		door: ledger.New(ledger.Config{Store: store}),
+		now:  epoch, mine: map[carillon.RunID]held{}, born: map[carillon.RunID]int{},
+		begun:  map[carillon.RunID]bool{},
 		notYet: map[carillon.RunID]carillon.Time{}, fences: map[carillon.RunID]int64{},
 	}
 	l.now += carillon.Time(l.rand.Int64N(100_000))
@@ -101,7 +106,10 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
 func (l *life) shuffle(def *carillon.Definition) {
 	r := l.rand
-	def.Overlap = pick(r, carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapReplace, carillon.OverlapAllow)
+	def.Overlap = pick(
+		r, carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapReplace,
+		carillon.OverlapAllow,
+	)
 	def.Misfire.Policy = pick(r, carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll)
 	def.Misfire.Max = pick(r, 1, 3, 100)
 	def.Misfire.Window = carillon.Duration(pick(r, time.Millisecond, time.Minute, time.Hour))
@@ -230,7 +238,10 @@ func (l *life) finish() {
 		l.commit("begin "+l.name(h.run.ID), carillon.Change{Runs: []carillon.Run{h.run.Begin(l.now)}})
 		return
 	}
-	kind := pick(l.rand, carillon.OutcomeSuccess, carillon.OutcomeSuccess, carillon.OutcomeRetriable, carillon.OutcomeRetriable, carillon.OutcomeFatal, carillon.OutcomeLost, carillon.OutcomeCrashed)
+	kind := pick(
+		l.rand, carillon.OutcomeSuccess, carillon.OutcomeSuccess, carillon.OutcomeRetriable,
+		carillon.OutcomeRetriable, carillon.OutcomeFatal, carillon.OutcomeLost, carillon.OutcomeCrashed,
+	)
 	if h.run.Has(carillon.FlagStop) {
 		kind = pick(l.rand, carillon.OutcomeStopped, carillon.OutcomeSuccess, carillon.OutcomeCrashed)
 	}
@@ -240,7 +251,12 @@ func (l *life) finish() {
 func (l *life) end(h held, o carillon.Outcome) {
 	what := fmt.Sprintf("outcome %d of %s", o.Kind, l.name(h.run.ID))
 	if !h.run.Has(carillon.FlagGuarded) || h.guard != nil {
-		if l.commit(what, carillon.EndChange(h.run.Finish(l.definition(h.run.Version), o, l.now, l.rand.Float64()), h.guard)) {
+		if l.commit(
+			what,
+			carillon.EndChange(
+				h.run.Finish(l.definition(h.run.Version), o, l.now, l.rand.Float64()), h.guard,
+			),
+		) {
 			return
 		}
 	}
@@ -360,7 +376,8 @@ func (l *life) settle() {
 		}
 	}
 	w := l.whole()
-	if w.Guard != nil && (w.Guard.Holder(l.job) != carillon.RunID{} || w.Guard.NextInLine(l.job) != carillon.RunID{}) {
+	if w.Guard != nil &&
+		(w.Guard.Holder(l.job) != carillon.RunID{} || w.Guard.NextInLine(l.job) != carillon.RunID{}) {
 		l.t.Errorf("all is done, and the guard still says %s", w.Guard.Value)
 	}
 	for _, run := range w.Runs {

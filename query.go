@@ -40,7 +40,8 @@ func (r *Run) WakePos() WakePos { return WakePos{r.Wake, r.ID} }
 // not pass over it.
 func (q *WakeQuery) Wants(run *Run) bool {
 	lane := run.Lane()
-	return (q.Shards == nil || slices.Contains(q.Shards, run.ID.Job.Shard())) && (q.Lane == nil || *q.Lane == lane) &&
+	return (q.Shards == nil || slices.Contains(q.Shards, run.ID.Job.Shard())) &&
+		(q.Lane == nil || *q.Lane == lane) &&
 		!q.passes(run)
 }
 

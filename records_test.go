@@ -24,9 +24,16 @@ func TestAReportThatComesAgainIsToldFromOneThatCameTooLate(t *testing.T) {
 			t.Errorf("%s passes for recorded while the run is held", name)
 		}
 		for what, other := range map[string]carillon.Run{
-			"was taken back":   held.Finish(job, carillon.Outcome{Kind: carillon.OutcomeCrashed, Reason: "its worker worker_1 died"}, 2000, 0),
-			"was claimed anew": held.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "x"}, 2000, 0).Claim("worker_2", 3000),
-			"was claimed anew, and ended": held.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "x"}, 2000, 0).
+			"was taken back": held.Finish(
+				job, carillon.Outcome{Kind: carillon.OutcomeCrashed, Reason: "its worker worker_1 died"},
+				2000, 0,
+			),
+			"was claimed anew": held.Finish(
+				job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "x"}, 2000, 0,
+			).Claim("worker_2", 3000),
+			"was claimed anew, and ended": held.Finish(
+				job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "x"}, 2000, 0,
+			).
 				Claim("worker_2", 3000).Finish(job, said, 4000, 0),
 		} {
 			if other.Records(held.Held(), &said) {

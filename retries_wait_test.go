@@ -50,12 +50,17 @@ func TestRetriedRunsWaitTheirTurnUnderEveryPolicy(t *testing.T) {
 			for _, run := range w.Runs[2:] {
 				d := carillon.Candidate{Job: job, Run: run, Guard: w.Guard, Others: w.Runs, Worker: worker}
 				verdict, c := d.Decide(minute(6))
-				if verdict != carillon.VerdictWait || len(c.Runs) != 1 || c.Runs[0].State != carillon.StateWaiting || len(c.Guards) != 0 {
+				if verdict != carillon.VerdictWait || len(c.Runs) != 1 ||
+					c.Runs[0].State != carillon.StateWaiting || len(c.Guards) != 0 {
 					t.Errorf("verdict %d: %v", verdict, tell(c))
 				}
 			}
-			free := carillon.EndChange(w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guard).Guards[0]
-			verdict, _ := carillon.Candidate{Job: job, Run: w.Runs[2], Guard: &free, Others: w.Runs[1:], Worker: worker}.Decide(minute(6))
+			free := carillon.EndChange(
+				w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guard,
+			).Guards[0]
+			verdict, _ := carillon.Candidate{
+				Job: job, Run: w.Runs[2], Guard: &free, Others: w.Runs[1:], Worker: worker,
+			}.Decide(minute(6))
 			if verdict != carillon.VerdictClaim {
 				t.Errorf("the first in line, once the turn is free: verdict %d", verdict)
 			}
@@ -70,11 +75,16 @@ func TestARetryThatCannotWaitIsRefusedAndStaysADeadLetter(t *testing.T) {
 		for n := range 1000 {
 			queue = append(queue, minute(-2000+n))
 		}
-		_, _, err := whole(job, line(job, minute(-3000), queue...)).Retry(failed(job, minute(1)), true, minute(5))
-		if !errors.Is(err, carillon.ErrConflict) || !strings.Contains(err.Error(), "1000 runs of "+job.ID.String()+" wait already") {
+		_, _, err := whole(
+			job, line(job, minute(-3000), queue...),
+		).Retry(failed(job, minute(1)), true, minute(5))
+		if !errors.Is(err, carillon.ErrConflict) ||
+			!strings.Contains(err.Error(), "1000 runs of "+job.ID.String()+" wait already") {
 			t.Errorf("%s: %v", policy, err)
 		}
-		if _, _, err = whole(job, line(job, minute(-3000), queue[1:]...)).Retry(failed(job, minute(1)), true, minute(5)); err != nil {
+		if _, _, err = whole(
+			job, line(job, minute(-3000), queue[1:]...),
+		).Retry(failed(job, minute(1)), true, minute(5)); err != nil {
 			t.Errorf("%s, with room for one: %v", policy, err)
 		}
 	}
@@ -85,7 +95,9 @@ func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	run := manual(job, minute(5)+1)
 	run.RetryOf = minute(1)
-	verdict, c := carillon.Candidate{Job: job, Run: run, Guard: line(job, minute(4)), Worker: worker}.Decide(minute(6))
+	verdict, c := carillon.Candidate{
+		Job: job, Run: run, Guard: line(job, minute(4)), Worker: worker,
+	}.Decide(minute(6))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
 	}
@@ -95,7 +107,9 @@ func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
 	for n := range 1000 {
 		queue = append(queue, minute(-2000+n))
 	}
-	verdict, c = carillon.Candidate{Job: job, Run: run, Guard: line(job, minute(4), queue...), Worker: worker}.Decide(minute(6))
+	verdict, c = carillon.Candidate{
+		Job: job, Run: run, Guard: line(job, minute(4), queue...), Worker: worker,
+	}.Decide(minute(6))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d where the line is full", verdict)
 	}
@@ -116,7 +130,8 @@ func TestReplaceGoesBeforeRetriedRunsAndLeavesThemInLine(t *testing.T) {
 		t.Errorf("verdict %d", verdict)
 	}
 	expectChange(t, c, "5m r5 v1 waiting guarded planned wakes 5m30s", "6m r0 v1 waiting guarded seq 1",
-		"3m r5 v1 claimed guarded planned stop #1: "+by, "4m r5 v1 skipped guarded planned: "+by, "turn r9 of 3m then 5m then 2m0.001s")
+		"3m r5 v1 claimed guarded planned stop #1: "+by, "4m r5 v1 skipped guarded planned: "+
+			by, "turn r9 of 3m then 5m then 2m0.001s")
 }
 
 func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
@@ -128,26 +143,53 @@ func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 		"skip, one runs": {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot {
 			return whole(j, line(j, minute(1)), claimed(planned(j, minute(1))), planned(j, minute(9)))
 		}, " is not finished, and the job's overlap is skip"},
-		"skip, one is due and waits for a worker": {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot {
-			return whole(j, line(j, 0), planned(j, minute(1)))
-		}, " is not finished, and the job's overlap is skip"},
-		"skip, one is due and on hold, and will be skipped": {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot {
-			run := planned(j, minute(1))
-			run.Flags |= carillon.FlagOnHold
-			return whole(j, line(j, 0), run)
-		}, ""},
-		"skip, none is due":          {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, 0), planned(j, minute(9))) }, ""},
-		"queue, one runs":            {carillon.OverlapQueue, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(1))) }, ""},
-		"queue, one runs, one waits": {carillon.OverlapQueue, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) }, " waits already, and the job's overlap is queue"},
-		"queue, one is next":         {carillon.OverlapQueue, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, 0, minute(1))) }, ""},
-		"queue_all":                  {carillon.OverlapQueueAll, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) }, ""},
-		"replace":                    {carillon.OverlapReplace, func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) }, ""},
+		"skip, one is due and waits for a worker": {
+			carillon.OverlapSkip,
+			func(j *carillon.Job) carillon.JobSnapshot {
+				return whole(j, line(j, 0), planned(j, minute(1)))
+			}, " is not finished, and the job's overlap is skip",
+		},
+		"skip, one is due and on hold, and will be skipped": {
+			carillon.OverlapSkip,
+			func(j *carillon.Job) carillon.JobSnapshot {
+				run := planned(j, minute(1))
+				run.Flags |= carillon.FlagOnHold
+				return whole(j, line(j, 0), run)
+			}, "",
+		},
+		"skip, none is due": {
+			carillon.OverlapSkip,
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, 0), planned(j, minute(9))) },
+			"",
+		},
+		"queue, one runs": {
+			carillon.OverlapQueue,
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(1))) }, "",
+		},
+		"queue, one runs, one waits": {
+			carillon.OverlapQueue,
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) },
+			" waits already, and the job's overlap is queue",
+		},
+		"queue, one is next": {
+			carillon.OverlapQueue,
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, 0, minute(1))) }, "",
+		},
+		"queue_all": {
+			carillon.OverlapQueueAll,
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) }, "",
+		},
+		"replace": {
+			carillon.OverlapReplace,
+			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) }, "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, minutely(c.policy))
 			change, run, err := c.whole(job).RunNow(nil, minute(1)+5)
 			if c.want != "" {
-				if !errors.Is(err, carillon.ErrConflict) || !strings.Contains(err.Error(), runID(job, minute(1))+c.want) {
+				if !errors.Is(err, carillon.ErrConflict) ||
+					!strings.Contains(err.Error(), runID(job, minute(1))+c.want) {
 					t.Errorf("%v, want %q", err, c.want)
 				}
 				return
@@ -156,7 +198,8 @@ func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _, queue := turns(&change.Guards[0])
-			if placed := len(queue) > 0 && queue[len(queue)-1] == run.ID.Due; placed != (c.policy != carillon.OverlapReplace) {
+			if placed := len(queue) > 0 &&
+				queue[len(queue)-1] == run.ID.Due; placed != (c.policy != carillon.OverlapReplace) {
 				t.Errorf("the line is %s", change.Guards[0].Value)
 			}
 		})
@@ -172,12 +215,14 @@ func TestReplaceStopsNoRetriedRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			retry.RetryOf = minute(1)
 			verdict, c := carillon.Candidate{
-				Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(2)+1), Others: []carillon.Run{retry},
+				Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(2)+1),
+				Others: []carillon.Run{retry},
 			}.Decide(minute(5))
 			if verdict != carillon.VerdictWait {
 				t.Errorf("verdict %d", verdict)
 			}
-			expectChange(t, c, "5m r5 v1 waiting guarded planned wakes 5m30s", "6m r0 v1 waiting guarded seq 1",
+			expectChange(t, c, "5m r5 v1 waiting guarded planned wakes 5m30s",
+				"6m r0 v1 waiting guarded seq 1",
 				"turn r9 of 2m0.001s then 5m")
 		})
 	}

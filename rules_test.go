@@ -34,7 +34,8 @@ func define(t *testing.T, edit func(*carillon.Definition)) carillon.Definition {
 func newJob(t *testing.T, edit func(*carillon.Definition)) *carillon.Job {
 	t.Helper()
 	return &carillon.Job{
-		Namespace: carillon.DefaultNamespace, ID: 4711, Rev: 3, Version: 1, State: carillon.JobActive, Created: epoch, Updated: epoch,
+		Namespace: carillon.DefaultNamespace, ID: 4711, Rev: 3, Version: 1, State: carillon.JobActive,
+		Created: epoch, Updated: epoch,
 		Definition: define(t, edit),
 	}
 }
@@ -136,7 +137,11 @@ func tellRun(run *carillon.Run) string {
 		flag carillon.Flags
 		name string
 	}{
-		{carillon.FlagGuarded, "guarded"}, {carillon.FlagPlanned, "planned"}, {carillon.FlagOnHold, "on-hold"}, {carillon.FlagStop, "stop"}, {carillon.FlagNoRetry, "last"},
+		{carillon.FlagGuarded, "guarded"},
+		{carillon.FlagPlanned, "planned"},
+		{carillon.FlagOnHold, "on-hold"},
+		{carillon.FlagStop, "stop"},
+		{carillon.FlagNoRetry, "last"},
 	} {
 		if run.Has(f.flag) {
 			text += " " + f.name

@@ -92,8 +92,9 @@ const (
 	FlagStop                            // a caller, or a run that replaces it, asked it to stop
 	FlagNoRetry                         // no further attempt: its job was canceled while a worker held it
 	FlagMisfirePolicy                   // its job's misfire policy may apply if it is late
-	FlagAdditional                      // recurring, manual or retried, not a one-off's first run; in the job index
-	FlagOwnPayload                      // the caller gave it a payload in place of its job's; it is in Output
+	// recurring, manual or retried, not a one-off's first run; in the job index
+	FlagAdditional
+	FlagOwnPayload // the caller gave it a payload in place of its job's; it is in Output
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this
@@ -192,12 +193,13 @@ func (r *Run) ready(now Time) Time {
 	return now
 }
 
-// NewRun is a job's run at due, waiting. All runs of a recurring job are additional; callers set FlagAdditional on the
-// second and later runs of a one-off job.
+// NewRun is a job's run at due, waiting. All runs of a recurring job are additional; callers set
+// FlagAdditional on the second and later runs of a one-off job.
 func NewRun(job *Job, due Time) Run {
 	r := Run{
-		ID: RunID{job.ID, due}, Namespace: job.Namespace, Queue: job.Queue, Priority: int8(job.Priority), Version: job.Version,
-		Wake: due, State: StateWaiting, About: job.about(),
+		ID: RunID{job.ID, due}, Namespace: job.Namespace, Queue: job.Queue, Priority: int8(job.Priority),
+		Version: job.Version,
+		Wake:    due, State: StateWaiting, About: job.about(),
 	}
 	if job.Schedule.Recurring() || job.Misfire.Policy != MisfireOnce {
 		r.Flags |= FlagMisfirePolicy

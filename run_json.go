@@ -46,10 +46,14 @@ func (r Run) MarshalJSON() ([]byte, error) {
 		about = *r.About
 	}
 	v := runJSON{
-		ID: r.ID, Job: r.ID.Job, Namespace: r.Namespace, State: r.State, Status: r.Shown(Now()), Name: about.Name, Type: about.Type, Owner: about.Owner,
-		Queue: r.Queue, Priority: r.Priority, Version: r.Version, Attempt: r.Attempt, Failures: r.Failures, Losses: r.Losses,
-		Fence: strconv.FormatInt(r.Fence(), 10), Due: r.ID.Due, Covers: r.Covers, Until: r.Until, Claimed: r.Claimed,
-		Started: r.Started, Ended: r.Ended, Worker: r.Worker, Reason: r.Reason, Stopping: r.Has(FlagStop) && !r.State.Ended(),
+		ID: r.ID, Job: r.ID.Job, Namespace: r.Namespace, State: r.State, Status: r.Shown(Now()),
+		Name: about.Name, Type: about.Type, Owner: about.Owner,
+		Queue: r.Queue, Priority: r.Priority, Version: r.Version, Attempt: r.Attempt, Failures: r.Failures,
+		Losses: r.Losses,
+		Fence:  strconv.FormatInt(r.Fence(), 10), Due: r.ID.Due, Covers: r.Covers, Until: r.Until,
+		Claimed: r.Claimed,
+		Started: r.Started, Ended: r.Ended, Worker: r.Worker, Reason: r.Reason,
+		Stopping: r.Has(FlagStop) && !r.State.Ended(),
 	}
 	if r.State == StateWaiting && !r.Has(FlagOnHold) {
 		v.NextAttempt = max(r.Wake, r.ID.Due)
@@ -77,9 +81,12 @@ func (r *Run) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	*r = Run{
-		ID: v.ID, Namespace: v.Namespace, State: v.State, Queue: v.Queue, Priority: v.Priority, Version: v.Version,
-		Attempt: v.Attempt, Failures: v.Failures, Losses: v.Losses, Wake: v.NextAttempt, Covers: v.Covers, Until: v.Until,
-		Claimed: v.Claimed, Started: v.Started, Ended: v.Ended, Worker: v.Worker, Reason: v.Reason, RetryOf: v.RetryOf.Due,
+		ID: v.ID, Namespace: v.Namespace, State: v.State, Queue: v.Queue, Priority: v.Priority,
+		Version: v.Version,
+		Attempt: v.Attempt, Failures: v.Failures, Losses: v.Losses, Wake: v.NextAttempt, Covers: v.Covers,
+		Until:   v.Until,
+		Claimed: v.Claimed, Started: v.Started, Ended: v.Ended, Worker: v.Worker, Reason: v.Reason,
+		RetryOf: v.RetryOf.Due,
 	}
 	if about := (About{v.Name, v.Type, v.Owner}); about != (About{}) {
 		r.About = &about

@@ -13,18 +13,27 @@ func TestRunJSONRoundTrip(t *testing.T) {
 	for name, run := range map[string]Run{
 		"a run that waits": {ID: id, State: StateWaiting, Wake: id.Due, Covers: id.Due},
 		"a retry waits longer than its due time": {
-			ID: id, State: StateWaiting, Wake: id.Due + 5000, Attempt: 2, Failures: 1, Losses: 1, Reason: "exit code 1",
+			ID: id, State: StateWaiting, Wake: id.Due + 5000, Attempt: 2, Failures: 1, Losses: 1,
+			Reason: "exit code 1",
 		},
-		"a paused job's run has no next attempt": {ID: id, State: StateWaiting, Wake: Never, Flags: FlagOnHold},
+		"a paused job's run has no next attempt": {
+			ID: id, State: StateWaiting, Wake: Never, Flags: FlagOnHold,
+		},
 		"a run that was asked to stop": {
-			ID: id, State: StateRunning, Flags: FlagStop, Attempt: 1, Claimed: id.Due + 1, Started: id.Due + 2, Worker: "w1", Version: 3,
+			ID: id, State: StateRunning, Flags: FlagStop, Attempt: 1, Claimed: id.Due + 1,
+			Started: id.Due + 2, Worker: "w1", Version: 3,
 		},
 		"an ended run, with all that history keeps": {
-			ID: id, State: StateSucceeded, Namespace: "default", Queue: "mail", Priority: 9, About: &About{"hello", "demo", "me"},
+			ID: id, State: StateSucceeded, Namespace: "default", Queue: "mail", Priority: 9,
+			About:   &About{"hello", "demo", "me"},
 			Attempt: 1, Claimed: id.Due, Started: id.Due, Ended: id.Due + 7, RetryOf: id.Due - 1000,
-			Output: &Output{Result: []byte(`{"rows":3}`), Checkpoint: []byte(`"page 2"`), Payload: []byte(`null`)},
+			Output: &Output{
+				Result: []byte(`{"rows":3}`), Checkpoint: []byte(`"page 2"`), Payload: []byte(`null`),
+			},
 		},
-		"a range of skipped due times": {ID: id, State: StateSkipped, Until: id.Due + 60_000, Reason: "missed"},
+		"a range of skipped due times": {
+			ID: id, State: StateSkipped, Until: id.Due + 60_000, Reason: "missed",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			written, err := json.Marshal(run)
@@ -44,7 +53,9 @@ func TestRunJSONRoundTrip(t *testing.T) {
 
 func TestRunJSONKeepsTextResultsStable(t *testing.T) {
 	for _, result := range []string{"plain text", "1", `"1"`, "null", "{", "\xff"} {
-		first, err := json.Marshal(Run{ID: RunID{1, 1}, State: StateFailed, Output: &Output{Result: []byte(result)}})
+		first, err := json.Marshal(Run{
+			ID: RunID{1, 1}, State: StateFailed, Output: &Output{Result: []byte(result)},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,9 @@ func (s *Schedule) admit(now Time) *FieldError {
 		}
 	}
 	if len(set) > 1 {
-		return invalid("schedule", strings.Join(set, " and "), "only one of at, after, cron or every; none means now")
+		return invalid(
+			"schedule", strings.Join(set, " and "), "only one of at, after, cron or every; none means now",
+		)
 	}
 	if !s.Recurring() {
 		return s.admitOneOff(now)
@@ -62,7 +64,10 @@ func (s *Schedule) admit(now Time) *FieldError {
 		return invalid("schedule.every", s.Every, "at most 36500d")
 	}
 	if s.Every != 0 && s.Timezone != "" {
-		return invalid("schedule.timezone", s.Timezone, "no timezone with every, which counts real time; it goes with cron")
+		return invalid(
+			"schedule.timezone", s.Timezone,
+			"no timezone with every, which counts real time; it goes with cron",
+		)
 	}
 	if err := s.parse(); err != nil {
 		return err

@@ -32,11 +32,15 @@ func TestAOneOffIsDueOnce(t *testing.T) {
 		given carillon.Schedule
 		want  carillon.Time
 	}{
-		"none of all is now":       {carillon.Schedule{}, epoch},
-		"after is from now":        {carillon.Schedule{After: carillon.Duration(90 * time.Second)}, epoch + 90_000},
-		"at is what it says":       {carillon.Schedule{At: epoch + 5}, epoch + 5},
-		"at may be in the past":    {carillon.Schedule{At: epoch - 5}, epoch - 5},
-		"as far as a run id goes":  {carillon.Schedule{At: at(t, "9999-12-31T00:00:00Z")}, at(t, "9999-12-31T00:00:00Z")},
+		"none of all is now": {carillon.Schedule{}, epoch},
+		"after is from now": {
+			carillon.Schedule{After: carillon.Duration(90 * time.Second)}, epoch + 90_000,
+		},
+		"at is what it says":    {carillon.Schedule{At: epoch + 5}, epoch + 5},
+		"at may be in the past": {carillon.Schedule{At: epoch - 5}, epoch - 5},
+		"as far as a run id goes": {
+			carillon.Schedule{At: at(t, "9999-12-31T00:00:00Z")}, at(t, "9999-12-31T00:00:00Z"),
+		},
 		"as early as a run id can": {carillon.Schedule{At: 1}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -44,8 +48,12 @@ func TestAOneOffIsDueOnce(t *testing.T) {
 			if s.At != c.want || s.After != 0 || s.Recurring() {
 				t.Errorf("at %s, after %s, recurring %v", s.At, s.After, s.Recurring())
 			}
-			if s.Next(c.want-1) != c.want || s.Next(c.want) != 0 || s.Last(c.want) != c.want || s.Last(c.want-1) != 0 {
-				t.Errorf("next %s, %s; last %s, %s", s.Next(c.want-1), s.Next(c.want), s.Last(c.want), s.Last(c.want-1))
+			if s.Next(c.want-1) != c.want || s.Next(c.want) != 0 || s.Last(c.want) != c.want ||
+				s.Last(c.want-1) != 0 {
+				t.Errorf(
+					"next %s, %s; last %s, %s", s.Next(c.want-1), s.Next(c.want), s.Last(c.want),
+					s.Last(c.want-1),
+				)
 			}
 		})
 	}
@@ -80,7 +88,9 @@ func TestEveryCountsFromStartsAt(t *testing.T) {
 }
 
 func TestCronFollowsItsZone(t *testing.T) {
-	s := schedule(t, carillon.Schedule{Cron: "30 2 * * *", Timezone: "Europe/Berlin", StartsAt: at(t, "2027-03-27T01:30:00Z")})
+	s := schedule(t, carillon.Schedule{
+		Cron: "30 2 * * *", Timezone: "Europe/Berlin", StartsAt: at(t, "2027-03-27T01:30:00Z"),
+	})
 	for given, want := range map[string]string{
 		"2027-01-01T00:00:00Z":     "2027-03-27T01:30:00.000Z", // starts_at is the first possible due time
 		"2027-03-27T01:30:00Z":     "2027-03-28T01:00:00.000Z", // the clocks skip 02:30
@@ -98,10 +108,12 @@ func TestCronFollowsItsZone(t *testing.T) {
 	if got := s.Last(at(t, "2027-03-27T01:29:59.999Z")); got != 0 {
 		t.Errorf("due before it starts: %s", got)
 	}
-	if utc := schedule(t, carillon.Schedule{Cron: "@hourly"}); utc.Timezone != "UTC" || utc.Next(epoch) != epoch+3_600_000 {
+	if utc := schedule(t, carillon.Schedule{Cron: "@hourly"}); utc.Timezone != "UTC" ||
+		utc.Next(epoch) != epoch+3_600_000 {
 		t.Errorf("zone %q, next %s", utc.Timezone, utc.Next(epoch))
 	}
-	if every := schedule(t, carillon.Schedule{Cron: "@every 90s"}); every.StartsAt != epoch+90_000 || every.Next(epoch+90_000) != epoch+180_000 {
+	if every := schedule(t, carillon.Schedule{Cron: "@every 90s"}); every.StartsAt != epoch+90_000 ||
+		every.Next(epoch+90_000) != epoch+180_000 {
 		t.Errorf("@every starts at %s, then %s", every.StartsAt, every.Next(epoch+90_000))
 	}
 }
@@ -112,37 +124,127 @@ func TestSchedulesAreRefusedWithAReason(t *testing.T) {
 		given             carillon.Schedule
 		field, was, wants string
 	}{
-		"two kinds":               {carillon.Schedule{At: epoch, Every: hour}, "schedule", "at and every", "only one of"},
-		"all kinds":               {carillon.Schedule{At: epoch, After: hour, Cron: "x", Every: hour}, "schedule", "at and after and cron and every", "only one of"},
-		"a zone for a one-off":    {carillon.Schedule{Timezone: "UTC"}, "schedule.timezone", "UTC", "no timezone for a job that runs once"},
-		"a start for a one-off":   {carillon.Schedule{StartsAt: epoch}, "schedule.starts_at", "2027-", "no starts_at for a job that runs once"},
-		"an end for a one-off":    {carillon.Schedule{EndsAt: epoch}, "schedule.ends_at", "2027-", "no ends_at for a job that runs once"},
-		"a count for a one-off":   {carillon.Schedule{MaxRuns: 1}, "schedule.max_runs", "1", "no max_runs for a job that runs once"},
-		"too long from now":       {carillon.Schedule{After: 36501 * 24 * hour}, "schedule.after", "36501d", "36500d"},
-		"before now":              {carillon.Schedule{After: -hour}, "schedule.after", "-1h", "not negative"},
-		"before 1970":             {carillon.Schedule{At: -5}, "schedule.at", "1969", "after 1970"},
-		"after 9999":              {carillon.Schedule{At: at(t, "9999-12-31T00:00:00Z") + 1}, "schedule.at", "9999-12-31T00:00:00.001Z", "before the year 10000"},
-		"too often":               {carillon.Schedule{Every: carillon.Duration(999 * time.Millisecond)}, "schedule.every", "999ms", "at least 1s"},
-		"backwards":               {carillon.Schedule{Every: -hour}, "schedule.every", "-1h", "not negative"},
-		"too rarely":              {carillon.Schedule{Every: 36501 * 24 * hour}, "schedule.every", "36501d", "36500d"},
-		"a zone for every":        {carillon.Schedule{Every: hour, Timezone: "UTC"}, "schedule.timezone", "UTC", "no timezone with every"},
-		"no such zone":            {carillon.Schedule{Cron: "@daily", Timezone: "Mars/Olympus"}, "schedule.timezone", "Mars/Olympus", "IANA"},
-		"a zone in small letters": {carillon.Schedule{Cron: "@daily", Timezone: "europe/berlin"}, "schedule.timezone", "europe/berlin", "did you mean Europe/Berlin?"},
-		"a zone with a space":     {carillon.Schedule{Cron: "@daily", Timezone: "America/New York"}, "schedule.timezone", "America/New York", "did you mean America/New_York?"},
-		"a zone of three letters": {carillon.Schedule{Cron: "@daily", Timezone: "utc"}, "schedule.timezone", "utc", "did you mean UTC?"},
-		"a zone with small words": {carillon.Schedule{Cron: "@daily", Timezone: "africa/dar_ES_salaam"}, "schedule.timezone", "africa/dar_ES_salaam", "did you mean Africa/Dar_es_Salaam?"},
-		"the machine's own zone":  {carillon.Schedule{Cron: "@daily", Timezone: "Local"}, "schedule.timezone", "Local", "IANA"},
-		"a path as a zone":        {carillon.Schedule{Cron: "@daily", Timezone: "../etc/passwd"}, "schedule.timezone", "../etc/passwd", "IANA"},
-		"no cron":                 {carillon.Schedule{Cron: "* * *"}, "schedule.cron", "* * *", "5 fields"},
-		"a minute too far":        {carillon.Schedule{Cron: "60 * * * *"}, "schedule.cron", "60 * * * *", "a number from 0 to 59"},
-		"a date that never comes": {carillon.Schedule{Cron: "0 0 30 2 *"}, "schedule.cron", "0 0 30 2 *", "day"},
-		"runs below zero":         {carillon.Schedule{Every: hour, MaxRuns: -1}, "schedule.max_runs", "-1", "above 0"},
-		"it is over":              {carillon.Schedule{Every: hour, EndsAt: epoch}, "schedule.ends_at", "2027-01-15T08:00:00.000Z", "after now"},
-		"over before it starts":   {carillon.Schedule{Every: hour, StartsAt: epoch + 9, EndsAt: epoch + 9}, "schedule.ends_at", "08:00:00.009Z", "after starts_at"},
-		"starts before 1970":      {carillon.Schedule{Every: hour, StartsAt: -1}, "schedule.starts_at", "1969", "after 1970"},
-		"ends after 9999":         {carillon.Schedule{Every: hour, EndsAt: carillon.Never}, "schedule.ends_at", "", "before the year 10000"},
-		"never due":               {carillon.Schedule{Every: hour, EndsAt: epoch + 9}, "schedule", "1h", "at least one due time before ends_at"},
-		"cron never due":          {carillon.Schedule{Cron: "@yearly", EndsAt: epoch + 9}, "schedule", "@yearly", "at least one due time before ends_at"},
+		"two kinds": {
+			carillon.Schedule{At: epoch, Every: hour}, "schedule", "at and every", "only one of",
+		},
+		"all kinds": {
+			carillon.Schedule{At: epoch, After: hour, Cron: "x", Every: hour},
+			"schedule",
+			"at and after and cron and every", "only one of",
+		},
+		"a zone for a one-off": {
+			carillon.Schedule{Timezone: "UTC"},
+			"schedule.timezone", "UTC",
+			"no timezone for a job that runs once",
+		},
+		"a start for a one-off": {
+			carillon.Schedule{StartsAt: epoch},
+			"schedule.starts_at", "2027-",
+			"no starts_at for a job that runs once",
+		},
+		"an end for a one-off": {
+			carillon.Schedule{EndsAt: epoch},
+			"schedule.ends_at", "2027-",
+			"no ends_at for a job that runs once",
+		},
+		"a count for a one-off": {
+			carillon.Schedule{MaxRuns: 1}, "schedule.max_runs", "1", "no max_runs for a job that runs once",
+		},
+		"too long from now": {
+			carillon.Schedule{After: 36501 * 24 * hour}, "schedule.after", "36501d", "36500d",
+		},
+		"before now":  {carillon.Schedule{After: -hour}, "schedule.after", "-1h", "not negative"},
+		"before 1970": {carillon.Schedule{At: -5}, "schedule.at", "1969", "after 1970"},
+		"after 9999": {
+			carillon.Schedule{At: at(t, "9999-12-31T00:00:00Z") + 1},
+			"schedule.at",
+			"9999-12-31T00:00:00.001Z", "before the year 10000",
+		},
+		"too often": {
+			carillon.Schedule{Every: carillon.Duration(999 * time.Millisecond)},
+			"schedule.every", "999ms",
+			"at least 1s",
+		},
+		"backwards": {carillon.Schedule{Every: -hour}, "schedule.every", "-1h", "not negative"},
+		"too rarely": {
+			carillon.Schedule{Every: 36501 * 24 * hour}, "schedule.every", "36501d", "36500d",
+		},
+		"a zone for every": {
+			carillon.Schedule{Every: hour, Timezone: "UTC"},
+			"schedule.timezone", "UTC",
+			"no timezone with every",
+		},
+		"no such zone": {
+			carillon.Schedule{Cron: "@daily", Timezone: "Mars/Olympus"},
+			"schedule.timezone", "Mars/Olympus",
+			"IANA",
+		},
+		"a zone in small letters": {
+			carillon.Schedule{Cron: "@daily", Timezone: "europe/berlin"},
+			"schedule.timezone",
+			"europe/berlin", "did you mean Europe/Berlin?",
+		},
+		"a zone with a space": {
+			carillon.Schedule{Cron: "@daily", Timezone: "America/New York"},
+			"schedule.timezone",
+			"America/New York", "did you mean America/New_York?",
+		},
+		"a zone of three letters": {
+			carillon.Schedule{Cron: "@daily", Timezone: "utc"},
+			"schedule.timezone", "utc",
+			"did you mean UTC?",
+		},
+		"a zone with small words": {
+			carillon.Schedule{Cron: "@daily", Timezone: "africa/dar_ES_salaam"},
+			"schedule.timezone",
+			"africa/dar_ES_salaam", "did you mean Africa/Dar_es_Salaam?",
+		},
+		"the machine's own zone": {
+			carillon.Schedule{Cron: "@daily", Timezone: "Local"}, "schedule.timezone", "Local", "IANA",
+		},
+		"a path as a zone": {
+			carillon.Schedule{Cron: "@daily", Timezone: "../etc/passwd"},
+			"schedule.timezone",
+			"../etc/passwd", "IANA",
+		},
+		"no cron": {carillon.Schedule{Cron: "* * *"}, "schedule.cron", "* * *", "5 fields"},
+		"a minute too far": {
+			carillon.Schedule{Cron: "60 * * * *"}, "schedule.cron", "60 * * * *", "a number from 0 to 59",
+		},
+		"a date that never comes": {
+			carillon.Schedule{Cron: "0 0 30 2 *"}, "schedule.cron", "0 0 30 2 *", "day",
+		},
+		"runs below zero": {
+			carillon.Schedule{Every: hour, MaxRuns: -1}, "schedule.max_runs", "-1", "above 0",
+		},
+		"it is over": {
+			carillon.Schedule{Every: hour, EndsAt: epoch},
+			"schedule.ends_at", "2027-01-15T08:00:00.000Z",
+			"after now",
+		},
+		"over before it starts": {
+			carillon.Schedule{Every: hour, StartsAt: epoch + 9, EndsAt: epoch + 9},
+			"schedule.ends_at",
+			"08:00:00.009Z", "after starts_at",
+		},
+		"starts before 1970": {
+			carillon.Schedule{Every: hour, StartsAt: -1}, "schedule.starts_at", "1969", "after 1970",
+		},
+		"ends after 9999": {
+			carillon.Schedule{Every: hour, EndsAt: carillon.Never},
+			"schedule.ends_at", "",
+			"before the year 10000",
+		},
+		"never due": {
+			carillon.Schedule{Every: hour, EndsAt: epoch + 9},
+			"schedule", "1h",
+			"at least one due time before ends_at",
+		},
+		"cron never due": {
+			carillon.Schedule{Cron: "@yearly", EndsAt: epoch + 9},
+			"schedule", "@yearly",
+			"at least one due time before ends_at",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			def := carillon.NewDefinition()
@@ -173,17 +275,27 @@ func expectFieldError(t *testing.T, err error, field, given, want string) {
 	if !errors.As(err, &fault) || !errors.Is(err, carillon.ErrInvalid) {
 		t.Fatalf("%v, want an error of field %s", err, field)
 	}
-	if fault.Field != field || !strings.Contains(fault.Given, given) || !strings.Contains(fault.Want, want) || fault.Want == "" {
-		t.Errorf("field %q, given %q, want %q\nwant %q, %q, %q", fault.Field, fault.Given, fault.Want, field, given, want)
+	if fault.Field != field || !strings.Contains(fault.Given, given) || !strings.Contains(fault.Want, want) ||
+		fault.Want == "" {
+		t.Errorf(
+			"field %q, given %q, want %q\nwant %q, %q, %q", fault.Field, fault.Given, fault.Want, field,
+			given, want,
+		)
 	}
 }
 
 func TestAnEditedScheduleIsTheNewOne(t *testing.T) {
 	for name, edit := range map[string]func(*carillon.Schedule){
 		"another expression": func(s *carillon.Schedule) { s.Cron = "15 * * * *" },
-		"another zone":       func(s *carillon.Schedule) { s.Cron, s.Timezone = "45 13 * * *", "Asia/Kathmandu" },
-		"every instead":      func(s *carillon.Schedule) { *s = carillon.Schedule{Every: carillon.Duration(15 * time.Minute)} },
-		"every, in place":    func(s *carillon.Schedule) { s.Cron, s.Timezone, s.Every = "", "", carillon.Duration(15*time.Minute) },
+		"another zone": func(s *carillon.Schedule) {
+			s.Cron, s.Timezone = "45 13 * * *", "Asia/Kathmandu"
+		},
+		"every instead": func(s *carillon.Schedule) {
+			*s = carillon.Schedule{Every: carillon.Duration(15 * time.Minute)}
+		},
+		"every, in place": func(s *carillon.Schedule) {
+			s.Cron, s.Timezone, s.Every = "", "", carillon.Duration(15*time.Minute)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			def := define(t, func(d *carillon.Definition) { d.Schedule.Cron = "30 * * * *" })
@@ -208,9 +320,16 @@ func TestNextAndLastAgree(t *testing.T) {
 	random := rand.New(rand.NewPCG(uint64(porttest.Seed(t)), 1))
 	zones := []string{"", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata"}
 	for range 300 {
-		s := carillon.Schedule{Cron: pick(random, "*/7 * * * *", "30 2 * * *", "0 0 1 * *", "*/13 5 * * * *", "0 9 * * MON-FRI", "@every 17m")}
+		s := carillon.Schedule{
+			Cron: pick(
+				random, "*/7 * * * *", "30 2 * * *", "0 0 1 * *", "*/13 5 * * * *", "0 9 * * MON-FRI",
+				"@every 17m",
+			),
+		}
 		if s.Timezone = pick(random, zones...); random.IntN(3) == 0 {
-			s = carillon.Schedule{Every: carillon.Duration(time.Second + time.Duration(random.Int64N(1e6))*time.Millisecond)}
+			s = carillon.Schedule{
+				Every: carillon.Duration(time.Second + time.Duration(random.Int64N(1e6))*time.Millisecond),
+			}
 		}
 		if random.IntN(2) == 0 {
 			s.StartsAt = epoch + carillon.Time(random.Int64N(1e8))

@@ -48,7 +48,9 @@ func TestTheOrderOfNodesDoesNotMatter(t *testing.T) {
 	all := nodes(7)
 	for i := range all {
 		turned := append(slices.Clone(all[i:]), all[:i]...)
-		if got, want := carillon.ShardsOf(all[0], turned), carillon.ShardsOf(all[0], all); !slices.Equal(got, want) {
+		if got, want := carillon.ShardsOf(
+			all[0], turned,
+		), carillon.ShardsOf(all[0], all); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}

@@ -53,7 +53,9 @@ func (t Target) Kind() string {
 
 func (t *Target) admit() *FieldError {
 	var set []string
-	for name, is := range map[string]bool{"command": t.Command != nil, "http": t.HTTP != nil, "handler": t.Handler != nil} {
+	for name, is := range map[string]bool{
+		"command": t.Command != nil, "http": t.HTTP != nil, "handler": t.Handler != nil,
+	} {
 		if is {
 			set = append(set, name)
 		}
@@ -77,7 +79,10 @@ func (t *Target) admit() *FieldError {
 
 func (c *Command) admit() *FieldError {
 	if (len(c.Argv) > 0) == (c.Shell != "") {
-		return invalid("", strings.Join(c.Argv, " ")+c.Shell, `either "argv" (a list, program first) or "shell" (one line)`)
+		return invalid(
+			"", strings.Join(c.Argv, " ")+c.Shell,
+			`either "argv" (a list, program first) or "shell" (one line)`,
+		)
 	}
 	if len(c.Argv) > 0 && c.Argv[0] == "" {
 		return invalid("argv", "", "a program as the first item")
@@ -92,7 +97,9 @@ func (c *Command) admit() *FieldError {
 			return invalid("env", key, "names without '=' and text without NUL bytes")
 		}
 		if strings.HasPrefix(key, "CARILLON_") {
-			return invalid("env", key, "a name that does not begin with CARILLON_, which Carillon sets itself")
+			return invalid(
+				"env", key, "a name that does not begin with CARILLON_, which Carillon sets itself",
+			)
 		}
 	}
 	if c.Dir != "" && !strings.HasPrefix(c.Dir, "/") {
@@ -120,14 +127,18 @@ func (h *HTTP) admit() *FieldError {
 		return invalid("url", h.URL, "an absolute http:// or https:// URL")
 	}
 	if u.User != nil {
-		return invalid("url", u.Redacted(), "a URL without a user name or password: use the Authorization header")
+		return invalid(
+			"url", u.Redacted(), "a URL without a user name or password: use the Authorization header",
+		)
 	}
 	for name, value := range h.Headers {
 		if !validHeaderName(name) || strings.ContainsAny(value, "\r\n\x00") {
 			return invalid("headers", name, "header names of letters, digits and '-', values on one line")
 		}
 		if strings.HasPrefix(http.CanonicalHeaderKey(name), "Carillon-") {
-			return invalid("headers", name, "a name that does not begin with Carillon-, which Carillon sets itself")
+			return invalid(
+				"headers", name, "a name that does not begin with Carillon-, which Carillon sets itself",
+			)
 		}
 	}
 	var bad *templateError
@@ -139,7 +150,8 @@ func (h *HTTP) admit() *FieldError {
 
 func validHeaderName(s string) bool {
 	for _, r := range s {
-		if !strings.ContainsRune("!#$%&'*+-.^_`|~", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') {
+		if !strings.ContainsRune("!#$%&'*+-.^_`|~", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') &&
+			(r < 'A' || r > 'Z') {
 			return false
 		}
 	}

@@ -72,7 +72,9 @@ func ParseTemplate(s string) (Template, error) {
 		}
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed {
-			return Template{}, badTemplate("no } behind ${", "a } for the ${ before %q, or $${ for a literal ${", head(rest))
+			return Template{}, badTemplate(
+				"no } behind ${", "a } for the ${ before %q, or $${ for a literal ${", head(rest),
+			)
 		}
 		if count++; count > maxPlaceholders {
 			return Template{}, badTemplate("too many placeholders", "at most %d", maxPlaceholders)
@@ -113,7 +115,9 @@ func parsePlaceholder(name string) (templatePart, error) {
 	steps, valid := parseSteps(path)
 	if !ok || !valid {
 		return templatePart{}, badTemplate("unknown placeholder ${"+head(name)+"}",
-			"one of ${%s}, ${payload} and paths into it such as ${payload.a.b[0]}%s", strings.Join(placeholders, "}, ${"), placeholderLike(name))
+			"one of ${%s}, ${payload} and paths into it such as ${payload.a.b[0]}%s", strings.Join(
+				placeholders, "}, ${",
+			), placeholderLike(name))
 	}
 	return templatePart{name: payloadPlaceholder, steps: steps}, nil
 }
@@ -122,7 +126,8 @@ func parsePlaceholder(name string) (templatePart, error) {
 // steps.
 func placeholderLike(name string) string {
 	like := suggest.Nearest(name, placeholders)
-	if end := strings.IndexAny(name+".", ".["); like == "" && suggest.Nearest(name[:end], []string{payloadPlaceholder}) != "" {
+	if end := strings.IndexAny(name+".", ".["); like == "" &&
+		suggest.Nearest(name[:end], []string{payloadPlaceholder}) != "" {
 		if _, valid := parseSteps(name[end:]); valid {
 			like = payloadPlaceholder + name[end:]
 		}
@@ -152,7 +157,8 @@ func parseSteps(path string) (steps []templateStep, ok bool) {
 func parseStep(s string) (templateStep, bool) {
 	if key, ok := strings.CutPrefix(s, "."); ok {
 		odd := func(r rune) bool {
-			return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+			return r != '_' && r != '-' && (r < '0' || r > '9') && (r < 'a' || r > 'z') &&
+				(r < 'A' || r > 'Z')
 		}
 		return templateStep{key: key}, key != "" && strings.IndexFunc(key, odd) < 0
 	}

@@ -60,7 +60,9 @@ func TestTemplatesExpand(t *testing.T) {
 func TestTemplatesWithoutAPayloadOrACoveredTime(t *testing.T) {
 	run, job := templateCase()
 	job.Payload, run.Covers = nil, 0
-	for payload, want := range map[string]string{"": "null null []", ` "text" `: "text null []", "17": "17 null []"} {
+	for payload, want := range map[string]string{
+		"": "null null []", ` "text" `: "text null []", "17": "17 null []",
+	} {
 		job.Payload = json.RawMessage(payload)
 		parsed, _ := ParseTemplate("${payload} ${payload.a} [${run.covers}]")
 		if got, err := parsed.Expand(run, job); err != nil || string(got) != want {
@@ -73,10 +75,11 @@ func TestTemplatesAreChecked(t *testing.T) {
 	known := "want one of ${run.id}, ${run.attempt}, ${run.fence}, ${run.due_at}, ${run.covers}, ${job.id}, ${job.name}, ${job.type}, " +
 		"${payload} and paths into it such as ${payload.a.b[0]}"
 	for template, want := range map[string]string{
-		"${run.name}":            "unknown placeholder ${run.name}: " + known,
-		"${}":                    "unknown placeholder ${}: " + known,
-		"${run.ids}":             "unknown placeholder ${run.ids}: " + known + "; did you mean ${run.id}?",
-		"${paylod.x}":            "unknown placeholder ${paylod.x}: " + known + "; did you mean ${payload.x}?",
+		"${run.name}": "unknown placeholder ${run.name}: " + known,
+		"${}":         "unknown placeholder ${}: " + known,
+		"${run.ids}":  "unknown placeholder ${run.ids}: " + known + "; did you mean ${run.id}?",
+		"${paylod.x}": "unknown placeholder ${paylod.x}: " + known +
+			"; did you mean ${payload.x}?",
 		"${payloads}":            "unknown placeholder ${payloads}: " + known + "; did you mean ${payload}?",
 		"a ${run.id":             `no } behind ${: want a } for the ${ before "run.id", or $${ for a literal ${`,
 		"${ run.id }":            "unknown placeholder ${ run.id }",
@@ -91,7 +94,9 @@ func TestTemplatesAreChecked(t *testing.T) {
 		"${payload[4294967296]}": "unknown placeholder ${payload[4294967296]}",
 		"${env.HOME}":            "unknown placeholder ${env.HOME}",
 		"${payload" + strings.Repeat(".a", maxTemplateSteps+1) + "}": "unknown placeholder ${payload.a.a",
-		strings.Repeat("${run.id}", maxPlaceholders+1):               "too many placeholders: want at most 100",
+		strings.Repeat(
+			"${run.id}", maxPlaceholders+1,
+		): "too many placeholders: want at most 100",
 	} {
 		if err := CheckTemplate(template); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", template, err, want)
@@ -106,7 +111,8 @@ func TestAnExpandedTemplateIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parsed.Expand(run, job); err == nil || !strings.Contains(err.Error(), "larger than 1048576 bytes") {
+	if _, err := parsed.Expand(run, job); err == nil ||
+		!strings.Contains(err.Error(), "larger than 1048576 bytes") {
 		t.Error(err)
 	}
 }
@@ -114,7 +120,9 @@ func TestAnExpandedTemplateIsBounded(t *testing.T) {
 // FuzzTemplate: no template and no payload makes it panic, and a placeholder for text between quotes is
 // always JSON.
 func FuzzTemplate(f *testing.F) {
-	for _, s := range []string{"${payload.a[0].b}", "$${run.id}", "${", "$$${payload}", "x${run.fence}y}", "${payload.a-b_c}"} {
+	for _, s := range []string{
+		"${payload.a[0].b}", "$${run.id}", "${", "$$${payload}", "x${run.fence}y}", "${payload.a-b_c}",
+	} {
 		f.Add(s, `{"a":[{"b":"\u0000\"\\"}],"a-b_c":"\ud800"}`, "na\"me")
 	}
 	f.Fuzz(func(t *testing.T, template, payload, name string) {

@@ -60,8 +60,10 @@ func TestParseTime(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"", "now", "2027-01-15", "2027-01-15T08:00:00", "2027-01-15 08:00:00Z", "2027-02-30T00:00:00Z", "2027-01-15T25:00:00Z", "1800000000",
-		"1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "9999-12-31T00:00:00.001Z", "10000-01-01T00:00:00Z",
+		"", "now", "2027-01-15", "2027-01-15T08:00:00", "2027-01-15 08:00:00Z", "2027-02-30T00:00:00Z",
+		"2027-01-15T25:00:00Z", "1800000000",
+		"1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "9999-12-31T00:00:00.001Z",
+		"10000-01-01T00:00:00Z",
 	} {
 		if got, err := carillon.ParseTime(text); !errors.Is(err, carillon.ErrInvalid) {
 			t.Errorf("%q is read as %s, %v", text, got, err)
@@ -70,7 +72,9 @@ func TestParseTime(t *testing.T) {
 }
 
 func TestTimeInJSON(t *testing.T) {
-	for at, want := range map[carillon.Time]string{0: "null", carillon.Never: "null", epoch + 7: `"2027-01-15T08:00:00.007Z"`} {
+	for at, want := range map[carillon.Time]string{
+		0: "null", carillon.Never: "null", epoch + 7: `"2027-01-15T08:00:00.007Z"`,
+	} {
 		if got, err := json.Marshal(at); err != nil || string(got) != want {
 			t.Errorf("%d is written as %s, %v, want %s", at, got, err, want)
 		}
@@ -91,8 +95,10 @@ func TestTimeInJSON(t *testing.T) {
 
 func TestDurationsReadWhatTheyWrite(t *testing.T) {
 	for text, want := range map[string]time.Duration{
-		"0s": 0, "1ms": time.Millisecond, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "30d": 720 * time.Hour,
-		"1d12h": 36 * time.Hour, "0d1h": time.Hour, "1.5h": 90 * time.Minute, "0": 0, "65535d": 65535 * 24 * time.Hour, "2d0s": 48 * time.Hour,
+		"0s": 0, "1ms": time.Millisecond, "90s": 90 * time.Second, "1h30m": 90 * time.Minute,
+		"30d":   720 * time.Hour,
+		"1d12h": 36 * time.Hour, "0d1h": time.Hour, "1.5h": 90 * time.Minute, "0": 0,
+		"65535d": 65535 * 24 * time.Hour, "2d0s": 48 * time.Hour,
 		"100h": 100 * time.Hour, "1d1ms": 24*time.Hour + time.Millisecond, "10m0s": 10 * time.Minute,
 	} {
 		got, err := carillon.ParseDuration(text)
@@ -105,7 +111,8 @@ func TestDurationsReadWhatTheyWrite(t *testing.T) {
 		}
 	}
 	for d, want := range map[time.Duration]string{
-		0: "0s", time.Hour: "1h", 20 * time.Minute: "20m", 25 * time.Hour: "1d1h", 61 * time.Second: "1m1s", time.Hour + time.Second: "1h0m1s",
+		0: "0s", time.Hour: "1h", 20 * time.Minute: "20m", 25 * time.Hour: "1d1h", 61 * time.Second: "1m1s",
+		time.Hour + time.Second: "1h0m1s",
 		1500 * time.Millisecond: "1.5s", 24 * time.Hour: "1d",
 	} {
 		if got := carillon.Duration(d).String(); got != want {
@@ -116,7 +123,8 @@ func TestDurationsReadWhatTheyWrite(t *testing.T) {
 
 func TestBadDurationsAreRefused(t *testing.T) {
 	for _, text := range []string{
-		"", "d", "1", "90", "1x", "-1s", "-1d", "1d-1h", "+1d", "1.5d", "1d1d", "1h1d", " 1s", "1s ", "1µs", "1ns", "1.0005s", "65536d", "1d1us",
+		"", "d", "1", "90", "1x", "-1s", "-1d", "1d-1h", "+1d", "1.5d", "1d1d", "1h1d", " 1s", "1s ", "1µs",
+		"1ns", "1.0005s", "65536d", "1d1us",
 		"106751d24h", "99999999999h", "1 d", "one day",
 	} {
 		if d, err := carillon.ParseDuration(text); !errors.Is(err, carillon.ErrInvalid) {

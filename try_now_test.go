@@ -11,7 +11,9 @@ import (
 func TestARunThatWaitsForItsNextAttemptIsTriedNow(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	run := retrying(planned(job, minute(1)), minute(9))
-	c, tried, err := whole(job, line(job, minute(1)), run, planned(job, minute(6))).Retry(run, false, minute(5))
+	c, tried, err := whole(
+		job, line(job, minute(1)), run, planned(job, minute(6)),
+	).Retry(run, false, minute(5))
 	if err != nil || tried.ID != run.ID || tried.Wake != minute(5) {
 		t.Errorf("%+v, %v", tried, err)
 	}

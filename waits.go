@@ -71,7 +71,10 @@ func (r *Run) waitsItsTurn(t turns) *Wait {
 		ahead, place = ahead+1, place+1
 	}
 	first := RunID{r.ID.Job, t.first()}
-	w := &Wait{Kind: WaitTurn, Run: first, Ahead: &ahead, Text: fmt.Sprintf("it waits its turn behind %s of the same job", first)}
+	w := &Wait{
+		Kind: WaitTurn, Run: first, Ahead: &ahead,
+		Text: fmt.Sprintf("it waits its turn behind %s of the same job", first),
+	}
 	if place > 0 {
 		w.Text += fmt.Sprintf(", as number %d in line", place)
 	}
@@ -184,7 +187,10 @@ func Unserved(queue string, members []Member) (text string, none bool) {
 		more = fmt.Sprintf(" and %d more", len(served)-maxServed)
 		served = served[:maxServed]
 	}
-	return fmt.Sprintf("no live worker serves the queue %q; those that are alive serve %s%s", queue, strings.Join(served, ", "), more), true
+	return fmt.Sprintf(
+		"no live worker serves the queue %q; those that are alive serve %s%s", queue,
+		strings.Join(served, ", "), more,
+	), true
 }
 
 // Before says whether workers take this due run before the other one: see Queue.Pull.

@@ -21,14 +21,18 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 	}
 	guarded := with(func(r *Run) { r.Flags, r.Wake = FlagGuarded, now+30_000 })
 	guard := turns{Holder: now - 5000, Queue: []Time{guarded.ID.Due}}.guard(Guard{})
-	long := turns{Holder: now - 5000, Beside: []Time{now - 4500}, Queue: []Time{now - 4000, guarded.ID.Due}}.guard(Guard{})
+	long := turns{
+		Holder: now - 5000, Beside: []Time{now - 4500}, Queue: []Time{now - 4000, guarded.ID.Due},
+	}.guard(Guard{})
 	n := func(i int) *int { return &i }
 	for name, c := range map[string]struct {
 		run    Run
 		around Surroundings
 		want   *Wait
 	}{
-		"one that is held waits for nothing": {with(func(r *Run) { r.State = StateRunning }), Surroundings{}, nil},
+		"one that is held waits for nothing": {
+			with(func(r *Run) { r.State = StateRunning }), Surroundings{}, nil,
+		},
 		"one of a paused job": {
 			with(func(r *Run) { r.Flags, r.Wake = FlagOnHold, Never }),
 			Surroundings{},
@@ -49,7 +53,8 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 			Surroundings{Guard: &guard},
 			&Wait{
 				Kind: WaitTurn, Run: RunID{7, now - 5000}, Ahead: n(1),
-				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() + " of the same job, as number 1 in line",
+				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() +
+					" of the same job, as number 1 in line",
 			},
 		},
 		"one behind several others of its job": {
@@ -57,7 +62,8 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 			Surroundings{Guard: &long},
 			&Wait{
 				Kind: WaitTurn, Run: RunID{7, now - 5000}, Ahead: n(3),
-				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() + " of the same job, as number 2 in line",
+				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() +
+					" of the same job, as number 2 in line",
 			},
 		},
 		"no worker at all": {
@@ -68,7 +74,10 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		"no worker for its queue": {
 			due,
 			Surroundings{Members: []Member{node, worker("a", 1, "b=2", "a"), worker("b", 1, "a")}},
-			&Wait{Kind: WaitWorker, Text: `no live worker serves the queue "mail"; those that are alive serve a, b`},
+			&Wait{
+				Kind: WaitWorker,
+				Text: `no live worker serves the queue "mail"; those that are alive serve a, b`,
+			},
 		},
 		"the workers are not known": {
 			due,
@@ -77,28 +86,51 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		},
 		"all slots are taken": {
 			due,
-			Surroundings{Members: []Member{worker("a", 2, "mail=3"), worker("b", 1), worker("c", 9, "x")}, Used: map[string]int{"a": 2, "b": 1, "c": 0}, Ahead: 2},
-			&Wait{Kind: WaitSlot, Ahead: n(2), Text: `2 workers serve the queue "mail", and all 3 slots are taken; 2 due runs come before it`},
+			Surroundings{
+				Members: []Member{worker("a", 2, "mail=3"), worker("b", 1), worker("c", 9, "x")},
+				Used:    map[string]int{"a": 2, "b": 1, "c": 0}, Ahead: 2,
+			},
+			&Wait{
+				Kind: WaitSlot, Ahead: n(2),
+				Text: `2 workers serve the queue "mail", and all 3 slots are taken; 2 due runs come before it`,
+			},
 		},
 		"the only slot is taken": {
 			due,
 			Surroundings{Members: []Member{worker("a", 1)}, Used: map[string]int{"a": 1}},
-			&Wait{Kind: WaitSlot, Ahead: n(0), Text: `1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`},
+			&Wait{
+				Kind: WaitSlot, Ahead: n(0),
+				Text: `1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`,
+			},
 		},
 		"a slot is free": {
 			due,
 			Surroundings{Members: []Member{worker("a", 2)}, Used: map[string]int{"a": 1}, Ahead: 1},
-			&Wait{Kind: WaitClaim, Ahead: n(1), Text: `1 worker serves the queue "mail", with 1 of 2 slots free by its last heartbeat; 1 due run comes before it`},
+			&Wait{
+				Kind: WaitClaim, Ahead: n(1),
+				Text: `1 worker serves the queue "mail", with 1 of 2 slots free by its last heartbeat; 1 due run comes before it`,
+			},
 		},
 		"slots are free, and it is the next": {
 			due,
-			Surroundings{Members: []Member{worker("a", 2), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 0}},
-			&Wait{Kind: WaitClaim, Ahead: n(0), Text: `2 workers serve the queue "mail", with 2 of 3 slots free by their last heartbeats: it starts in a moment`},
+			Surroundings{
+				Members: []Member{worker("a", 2), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 0},
+			},
+			&Wait{
+				Kind: WaitClaim, Ahead: n(0),
+				Text: `2 workers serve the queue "mail", with 2 of 3 slots free by their last heartbeats: it starts in a moment`,
+			},
 		},
 		"a worker that does not tell its slots": {
 			due,
-			Surroundings{Members: []Member{worker("a", 0), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 1}, Ahead: MaxAhead},
-			&Wait{Kind: WaitClaim, Ahead: n(1000), Text: `2 workers serve the queue "mail"; 1000 or more due runs come before it`},
+			Surroundings{
+				Members: []Member{worker("a", 0), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 1},
+				Ahead: MaxAhead,
+			},
+			&Wait{
+				Kind: WaitClaim, Ahead: n(1000),
+				Text: `2 workers serve the queue "mail"; 1000 or more due runs come before it`,
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +150,10 @@ func TestAHigherPriorityComesBeforeUntilTheOtherHasWaitedLonger(t *testing.T) {
 		other Run
 		want  bool
 	}{
-		{run(5, AgeStep-time.Millisecond), true}, {run(5, AgeStep+time.Millisecond), false}, {run(3, 0), false}, {run(4, 1), false},
+		{run(5, AgeStep-time.Millisecond), true},
+		{run(5, AgeStep+time.Millisecond), false},
+		{run(3, 0), false},
+		{run(4, 1), false},
 	} {
 		if got := c.other.Before(&low); got != c.want {
 			t.Errorf("priority %d of %d ms: %v", c.other.Priority, c.other.Wake, got)

@@ -47,11 +47,17 @@ type Ledger interface {
 type JobLedger interface {
 	Submit(ctx context.Context, namespace string, defs []carillon.Definition) ([]carillon.Job, error)
 	// EditJob runs edit on a copy of the present definition. It runs edit again if another edit is quicker.
-	EditJob(ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error)
-	CancelJob(ctx context.Context, namespace string, id carillon.JobID, keepRunning bool) (carillon.Job, error)
+	EditJob(
+		ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error,
+	) (carillon.Job, error)
+	CancelJob(
+		ctx context.Context, namespace string, id carillon.JobID, keepRunning bool,
+	) (carillon.Job, error)
 	PauseJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)
 	ResumeJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)
-	RunNow(ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage) (carillon.Run, error)
+	RunNow(
+		ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage,
+	) (carillon.Run, error)
 }
 
 // RunLedger writes runs.

@@ -91,7 +91,8 @@ func checkContentType(r *http.Request) error {
 
 func unsupported(header, given, want string) error {
 	return problem{
-		Type: "unsupported-media-type", Title: "Unsupported media type", Status: http.StatusUnsupportedMediaType,
-		Fault: &carillon.FieldError{Field: header, Given: given, Want: want},
+		Type: "unsupported-media-type", Title: "Unsupported media type",
+		Status: http.StatusUnsupportedMediaType,
+		Fault:  &carillon.FieldError{Field: header, Given: given, Want: want},
 	}
 }

@@ -43,10 +43,14 @@ func checkSyntax(body []byte) error {
 	}
 	at := min(int(bad.Offset), len(body))
 	before := body[:max(0, at-1)]
-	line, column := 1+bytes.Count(before, []byte("\n")), 1+utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
+	line, column := 1+bytes.Count(before, []byte("\n")), 1+
+		utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:])
 	return &carillon.FieldError{
-		Field: "body", Given: strings.ToValidUTF8(string(body[max(0, at-20):min(len(body), at+10)]), ""), Want: "JSON",
-		Wrong: fmt.Sprintf("%s at line %d, column %d (byte %d)", strings.TrimPrefix(bad.Error(), "json: "), line, column, at),
+		Field: "body", Given: strings.ToValidUTF8(string(body[max(0, at-20):min(len(body), at+10)]), ""),
+		Want: "JSON",
+		Wrong: fmt.Sprintf(
+			"%s at line %d, column %d (byte %d)", strings.TrimPrefix(bad.Error(), "json: "), line, column, at,
+		),
 	}
 }
 
@@ -115,7 +119,9 @@ func (d *decoder) own(path string, into json.Unmarshaler) error {
 var shorthand = map[reflect.Type]string{reflect.TypeFor[carillon.Misfire](): "policy"}
 
 // whole types are replaced, not merged: half of an old schedule and half of a new one make neither.
-var whole = map[reflect.Type]bool{reflect.TypeFor[carillon.Schedule](): true, reflect.TypeFor[carillon.Target](): true}
+var whole = map[reflect.Type]bool{
+	reflect.TypeFor[carillon.Schedule](): true, reflect.TypeFor[carillon.Target](): true,
+}
 
 func (d *decoder) object(path string, v reflect.Value) error {
 	fields := fieldsOf(v.Type())
@@ -181,7 +187,9 @@ func (d *decoder) members(path string, most int, each func(path, name string) er
 			return err
 		}
 		if seen[name] = true; len(seen) > most {
-			return invalid(orBody(path), "more than "+strconv.Itoa(most)+" entries", "at most "+strconv.Itoa(most))
+			return invalid(
+				orBody(path), "more than "+strconv.Itoa(most)+" entries", "at most "+strconv.Itoa(most),
+			)
 		}
 	}
 	d.leave()
@@ -310,7 +318,8 @@ func notText(path string, token json.Token) error {
 	}
 	text := shorten(given(token), maxGiven)
 	return &carillon.FieldError{
-		Field: orBody(path), Given: text, Want: "text, in quotes: " + strconv.Quote(text), Wrong: text + " is " + what,
+		Field: orBody(path), Given: text, Want: "text, in quotes: " + strconv.Quote(text),
+		Wrong: text + " is " + what,
 	}
 }
 

@@ -16,7 +16,10 @@ import (
 
 func TestWhatIsNotNamedKeepsItsDefault(t *testing.T) {
 	got := carillon.NewDefinition()
-	err := decode([]byte(`{"retry":{"delay":"5s"},"misfire":"skip","retention":{"logs":"1d"},"labels":{"a":"b"}}`), &got, maxDepth)
+	err := decode(
+		[]byte(`{"retry":{"delay":"5s"},"misfire":"skip","retention":{"logs":"1d"},"labels":{"a":"b"}}`),
+		&got, maxDepth,
+	)
 	want := carillon.NewDefinition()
 	want.Retry.Delay, want.Misfire.Policy = carillon.Duration(5e9), carillon.MisfireSkip
 	want.Retention.Logs, want.Labels = carillon.Duration(86400e9), map[string]string{"a": "b"}
@@ -30,11 +33,18 @@ func TestAnEditReplacesScheduleTargetAndMapsAndMergesTheRest(t *testing.T) {
 	before := carillon.NewDefinition()
 	before.Labels, before.Misfire.Policy = labels, carillon.MisfireAll
 	before.Schedule = carillon.Schedule{Cron: "0 3 * * *", Timezone: "Europe/Berlin", MaxRuns: 7}
-	before.Target = carillon.Target{Command: &carillon.Command{Argv: []string{"a", "b"}, Env: map[string]string{"A": "b"}, Dir: "/"}}
+	before.Target = carillon.Target{
+		Command: &carillon.Command{Argv: []string{"a", "b"}, Env: map[string]string{"A": "b"}, Dir: "/"},
+	}
 	target := before.Target.Command
 
 	got := before
-	err := decode([]byte(`{"schedule":{"every":"1m"},"target":{"command":{"shell":"date"}},"labels":{"new":"2"},"misfire":{"max":3}}`), &got, maxDepth)
+	err := decode(
+		[]byte(
+			`{"schedule":{"every":"1m"},"target":{"command":{"shell":"date"}},"labels":{"new":"2"},"misfire":{"max":3}}`,
+		),
+		&got, maxDepth,
+	)
 	want := before
 	want.Schedule = carillon.Schedule{Every: carillon.Duration(60e9)}
 	want.Target = carillon.Target{Command: &carillon.Command{Shell: "date"}}
@@ -50,11 +60,13 @@ func TestAnEditReplacesScheduleTargetAndMapsAndMergesTheRest(t *testing.T) {
 
 func TestThePayloadKeepsItsBytes(t *testing.T) {
 	for _, payload := range []string{
-		`{ "n" : 12345678901234567890.10 , "b":1e400 }`, `"\u00e9é\/"`, `[1,2,  3]`, `-0`, `true`, `""`, `{"":{}}`,
+		`{ "n" : 12345678901234567890.10 , "b":1e400 }`, `"\u00e9é\/"`, `[1,2,  3]`, `-0`, `true`, `""`,
+		`{"":{}}`,
 		strings.Repeat("[", 31) + strings.Repeat("]", 31),
 	} {
 		var got carillon.Definition
-		if err := decode([]byte(`{"payload":`+payload+`}`), &got, maxDepth); err != nil || string(got.Payload) != payload {
+		if err := decode([]byte(`{"payload":`+payload+`}`), &got, maxDepth); err != nil ||
+			string(got.Payload) != payload {
 			t.Errorf("%s became %s, %v", payload, got.Payload, err)
 		}
 	}
@@ -62,7 +74,9 @@ func TestThePayloadKeepsItsBytes(t *testing.T) {
 
 func TestNullIsNoneWhereNoneIsPossible(t *testing.T) {
 	var got carillon.Definition
-	if err := decode([]byte(`{"payload":null,"schedule":{"at":null,"starts_at":null}}`), &got, maxDepth); err != nil {
+	if err := decode(
+		[]byte(`{"payload":null,"schedule":{"at":null,"starts_at":null}}`), &got, maxDepth,
+	); err != nil {
 		t.Fatal(err)
 	}
 	if got.Schedule.At != 0 || string(got.Payload) != "null" {
@@ -82,7 +96,8 @@ func TestAnUnknownFieldSaysWhatWasPerhapsMeant(t *testing.T) {
 	} {
 		var fault *carillon.FieldError
 		var def carillon.Definition
-		if err := decode([]byte(body), &def, maxDepth); !errors.As(err, &fault) || !strings.HasSuffix(fault.Want, want) {
+		if err := decode([]byte(body), &def, maxDepth); !errors.As(err, &fault) ||
+			!strings.HasSuffix(fault.Want, want) {
 			t.Errorf("%s: %v, want %s", body, err, want)
 		}
 	}
@@ -105,7 +120,8 @@ func TestAFaultSaysWhatWasGiven(t *testing.T) {
 	} {
 		var fault *carillon.FieldError
 		var def carillon.Definition
-		if err := decode([]byte(c.body), &def, maxDepth); !errors.As(err, &fault) || fault.Given != c.given || fault.Want != c.want {
+		if err := decode([]byte(c.body), &def, maxDepth); !errors.As(err, &fault) || fault.Given != c.given ||
+			fault.Want != c.want {
 			t.Errorf("%s: given %q want %q", c.body, fault.Given, fault.Want)
 		}
 	}
@@ -141,7 +157,8 @@ func TestWhatIsNotJSONIsAFaultOfTheBodyWithItsPlace(t *testing.T) {
 
 func TestSurrogatePairsAndEscapedBackslashesAreText(t *testing.T) {
 	for body, name := range map[string]string{
-		`{"name":"\ud83d\ude00"}`: "😀", `{"name":"\\ud800"}`: `\ud800`, `{"name":"\ufffd"}`: "\ufffd", `{"name":"\\\\"}`: `\\`,
+		`{"name":"\ud83d\ude00"}`: "😀", `{"name":"\\ud800"}`: `\ud800`, `{"name":"\ufffd"}`: "\ufffd",
+		`{"name":"\\\\"}`: `\\`,
 	} {
 		var def carillon.Definition
 		if err := decode([]byte(body), &def, maxDepth); err != nil || def.Name != name {
@@ -154,9 +171,12 @@ func TestSurrogatePairsAndEscapedBackslashesAreText(t *testing.T) {
 // and encoding/json accepts everything that the decoder accepts, with the same values.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
-		`{"target":{"command":{"argv":["echo"],"env":{"A":"b"}}},"schedule":{"cron":"* * * * *"}}`, `{"misfire":"skip"}`,
-		`{"payload":{"a":[1,2,{"b":null}]},"retry":{"jitter":0.5}}`, `{"name":"\ud83d\ude00","name":1}`, `{"a":1]`, `[[[[`, `{"":{}}`,
-		`{"schedule":{"at":"2030-01-01T00:00:00Z","after":"5s"},"labels":{"a":"b"}}`, `{"jobs":[{},{"name":"a"}]}`, "{\"name\":\"\xff\"}",
+		`{"target":{"command":{"argv":["echo"],"env":{"A":"b"}}},"schedule":{"cron":"* * * * *"}}`,
+		`{"misfire":"skip"}`,
+		`{"payload":{"a":[1,2,{"b":null}]},"retry":{"jitter":0.5}}`, `{"name":"\ud83d\ude00","name":1}`,
+		`{"a":1]`, `[[[[`, `{"":{}}`,
+		`{"schedule":{"at":"2030-01-01T00:00:00Z","after":"5s"},"labels":{"a":"b"}}`,
+		`{"jobs":[{},{"name":"a"}]}`, "{\"name\":\"\xff\"}",
 	} {
 		f.Add([]byte(seed))
 	}

@@ -60,7 +60,11 @@ func oneWhen(of reflect.Type) func(path, name string) error {
 		if given = append(given, name); len(given) == 1 {
 			return nil
 		}
-		slices.SortFunc(given, func(a, b string) int { return slices.Index(whens, a) - slices.Index(whens, b) })
-		return invalid(path, strings.Join(given, " and "), "only one of at, after, cron or every; none means now")
+		slices.SortFunc(given, func(a, b string) int {
+			return slices.Index(whens, a) - slices.Index(whens, b)
+		})
+		return invalid(
+			path, strings.Join(given, " and "), "only one of at, after, cron or every; none means now",
+		)
 	}
 }

@@ -30,7 +30,8 @@ func fieldsOf(t reflect.Type) *fields {
 		if t.Field(i).IsExported() && name != "" && name != "-" {
 			f.index[name] = i
 			f.names = append(f.names, name)
-			f.leftOut[name] = t.Field(i).Type.Kind() == reflect.String || options == "omitzero" && name != "after"
+			f.leftOut[name] = t.Field(i).Type.Kind() == reflect.String ||
+				options == "omitzero" && name != "after"
 		}
 	}
 	known.Store(t, f)
@@ -82,7 +83,8 @@ func checkText(body []byte) error {
 		}
 		i++ // to the escaped character, so that \\ud800 is not mistaken for an escape
 		if r := escaped(body[i:]); utf16.IsSurrogate(r) {
-			if i+6 > len(body) || body[i+5] != '\\' || utf16.DecodeRune(r, escaped(body[i+6:])) == utf8.RuneError {
+			if i+6 > len(body) || body[i+5] != '\\' ||
+				utf16.DecodeRune(r, escaped(body[i+6:])) == utf8.RuneError {
 				return invalid("body", `\`+string(body[i:i+5]), "text without half of a surrogate pair")
 			}
 			i += 10

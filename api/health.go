@@ -18,7 +18,8 @@ func (s *server) readyz(w http.ResponseWriter, _ *http.Request, _ *query) error 
 		return reply(w, http.StatusOK, status{"ready"})
 	}
 	problem{
-		Type: "not-ready", Title: "Not ready", Status: http.StatusServiceUnavailable, Detail: "the server cannot take jobs now",
+		Type: "not-ready", Title: "Not ready", Status: http.StatusServiceUnavailable,
+		Detail:  "the server cannot take jobs now",
 		Reasons: reasons(err),
 	}.write(w)
 	return nil

@@ -40,7 +40,8 @@ type house struct {
 func newHouse(t *testing.T, change func(*api.Config)) *house {
 	t.Helper()
 	h := &house{
-		t: t, store: mem.NewStore(), logs: mem.NewLogs(), bus: mem.NewBus(), queue: mem.NewQueue(mem.QueueConfig{}), log: &bytes.Buffer{},
+		t: t, store: mem.NewStore(), logs: mem.NewLogs(), bus: mem.NewBus(),
+		queue: mem.NewQueue(mem.QueueConfig{}), log: &bytes.Buffer{},
 	}
 	h.ledger = ledger.New(ledger.Config{
 		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never),
@@ -48,8 +49,9 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 	})
 	coordinator := mem.NewCoordinator()
 	h.dispatcher = dispatch.New(dispatch.Config{
-		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: coordinator, Logger: slog.New(slog.DiscardHandler),
-		Nodes: func() []string { return []string{"http://node.test"} },
+		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: coordinator,
+		Logger: slog.New(slog.DiscardHandler),
+		Nodes:  func() []string { return []string{"http://node.test"} },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error)
@@ -67,8 +69,10 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 		Tokens: map[string]api.Credential{
 			token: {Namespace: "blue", Name: "tester"}, otherToken: {Namespace: "red", Name: "stranger"},
 		},
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "carillon_up 1\n") }),
-		Logger:  slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "carillon_up 1\n")
+		}),
+		Logger: slog.New(slog.NewJSONHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
 		change(&config)
@@ -81,7 +85,9 @@ func (h *house) tell(changes []carillon.Change) {
 	var events []carillon.Event
 	for _, c := range changes {
 		for _, run := range c.Runs {
-			events = append(events, carillon.Event{Kind: carillon.EventRun, Namespace: run.Namespace, Run: run, Job: run.ID.Job})
+			events = append(events, carillon.Event{
+				Kind: carillon.EventRun, Namespace: run.Namespace, Run: run, Job: run.ID.Job,
+			})
 		}
 	}
 	_ = h.bus.Publish(context.Background(), events)
@@ -196,7 +202,9 @@ func (h *house) claim(job string) carillon.Run {
 		h.t.Fatal(err)
 	}
 	ctx := context.Background()
-	found, err := h.store.FindRuns(ctx, carillon.RunQuery{Namespace: "blue", Job: id, States: []carillon.State{carillon.StateWaiting}, Limit: 100})
+	found, err := h.store.FindRuns(ctx, carillon.RunQuery{
+		Namespace: "blue", Job: id, States: []carillon.State{carillon.StateWaiting}, Limit: 100,
+	})
 	if err != nil || len(found.Runs) == 0 {
 		h.t.Fatalf("nothing to claim: %v", err)
 	}

@@ -53,13 +53,15 @@ func (s *server) getJob(w http.ResponseWriter, r *http.Request, _ *query) error 
 func (s *server) view(ctx context.Context, job carillon.Job) (jobView, error) {
 	view := jobView{Job: s.shown(job)}
 	var unfinished []carillon.Run
-	err := s.eachRun(ctx, ofJob(job, carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning), func(run carillon.Run) bool {
-		unfinished = append(unfinished, run)
-		if run.State == carillon.StateWaiting { // latest due first, so the last one seen is the first one due
-			view.NextRun = &run
-		}
-		return true
-	})
+	err := s.eachRun(ctx, ofJob(job, carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning),
+		func(run carillon.Run) bool {
+			unfinished = append(unfinished, run)
+			// latest due first, so the last one seen is the first one due
+			if run.State == carillon.StateWaiting {
+				view.NextRun = &run
+			}
+			return true
+		})
 	if err != nil {
 		return view, err
 	}
@@ -154,7 +156,9 @@ func ifMatch(r *http.Request, job carillon.Job) (same func(*carillon.Definition)
 		return nil, invalid("If-Match", given, `one version as in the ETag, such as "3", or *`)
 	}
 	if int32(version) != job.Version {
-		return nil, mismatch(fmt.Sprintf("version %d was asked for, the present one is %d", version, job.Version))
+		return nil, mismatch(fmt.Sprintf(
+			"version %d was asked for, the present one is %d", version, job.Version,
+		))
 	}
 	before, err := json.Marshal(job.Definition)
 	return func(def *carillon.Definition) bool {
@@ -164,7 +168,10 @@ func ifMatch(r *http.Request, job carillon.Job) (same func(*carillon.Definition)
 }
 
 func mismatch(detail string) error {
-	return problem{Type: "version-mismatch", Title: "Another version", Status: http.StatusPreconditionFailed, Detail: detail}
+	return problem{
+		Type: "version-mismatch", Title: "Another version", Status: http.StatusPreconditionFailed,
+		Detail: detail,
+	}
 }
 
 func (s *server) cancelJob(w http.ResponseWriter, r *http.Request, q *query) error {
@@ -194,7 +201,10 @@ func (s *server) replyPresent(w http.ResponseWriter, r *http.Request, job carill
 }
 
 // onJob returns the handler of a route that does one thing to the job in its path.
-func (s *server) onJob(do func(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error)) handler {
+func (s *server) onJob(do func(ctx context.Context, namespace string, id carillon.JobID) (
+	carillon.Job, error,
+),
+) handler {
 	return func(w http.ResponseWriter, r *http.Request, _ *query) error {
 		id, err := carillon.ParseJobID(r.PathValue("id"))
 		if err != nil {

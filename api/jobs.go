@@ -98,7 +98,9 @@ func (s *server) replyJob(w http.ResponseWriter, status int, job carillon.Job) e
 func etag(version int32) string { return strconv.Quote(strconv.Itoa(int(version))) }
 
 var (
-	jobStates    = []carillon.JobState{carillon.JobActive, carillon.JobPaused, carillon.JobFinished, carillon.JobCanceled}
+	jobStates = []carillon.JobState{
+		carillon.JobActive, carillon.JobPaused, carillon.JobFinished, carillon.JobCanceled,
+	}
 	latestStates = []carillon.LatestState{
 		carillon.LatestPending, carillon.LatestRunning, carillon.LatestFailed, carillon.LatestSucceeded,
 	}
@@ -107,7 +109,8 @@ var (
 func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) error {
 	want := carillon.JobQuery{
 		Namespace: namespace(r), Owner: q.text("owner"), Type: q.text("type"), Name: q.text("name"),
-		CreatedFrom: q.time("created_from"), CreatedTo: q.time("created_to"), Limit: q.limit(), WithLast: true,
+		CreatedFrom: q.time("created_from"), CreatedTo: q.time("created_to"), Limit: q.limit(),
+		WithLast: true,
 	}
 	q.status(&want)
 	q.label(&want)
@@ -119,7 +122,9 @@ func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) erro
 	if q.err != nil {
 		return q.err
 	}
-	found, err := list(s, w, r, func(from carillon.Store) (carillon.JobPage, error) { return from.FindJobs(r.Context(), want) })
+	found, err := list(s, w, r, func(from carillon.Store) (carillon.JobPage, error) {
+		return from.FindJobs(r.Context(), want)
+	})
 	if err != nil {
 		return err
 	}
@@ -149,7 +154,10 @@ func (q *query) status(want *carillon.JobQuery) {
 		case slices.Contains(latestStates, latest):
 			want.Latest = append(want.Latest, latest)
 		default:
-			q.fail("status", word, "active, paused, finished, canceled, pending, running, failed or succeeded, separated by commas")
+			q.fail(
+				"status", word,
+				"active, paused, finished, canceled, pending, running, failed or succeeded, separated by commas",
+			)
 		}
 	}
 }

@@ -26,7 +26,8 @@ func TestASubmittedJobIsReadBackWithItsDefaults(t *testing.T) {
 		t.Errorf("headers are %v", submitted.Header())
 	}
 	read := h.call("GET", "/v1/jobs/"+id, "").is(200)
-	if !strings.Contains(read.Body.String(), `"payload":{"n":12345678901234567890}`) || !strings.Contains(read.Body.String(), "<hello>") {
+	if !strings.Contains(read.Body.String(), `"payload":{"n":12345678901234567890}`) ||
+		!strings.Contains(read.Body.String(), "<hello>") {
 		t.Errorf("the payload or the argument changed: %s", read.Body)
 	}
 	got := read.json()
@@ -52,7 +53,10 @@ func TestASubmittedJobIsReadBackWithItsDefaults(t *testing.T) {
 
 func TestABatchKeepsItsOrder(t *testing.T) {
 	h := newHouse(t, nil)
-	a := h.call("POST", "/v1/jobs/batch", `{"jobs":[`+with(`"name":"a"`)+","+with(`"name":"b"`)+","+with(`"name":"c"`)+`]}`).is(201)
+	a := h.call(
+		"POST", "/v1/jobs/batch",
+		`{"jobs":[`+with(`"name":"a"`)+","+with(`"name":"b"`)+","+with(`"name":"c"`)+`]}`,
+	).is(201)
 	var names []string
 	for _, item := range a.json()["items"].([]any) {
 		names = append(names, item.(map[string]any)["name"].(string))
@@ -67,11 +71,13 @@ func TestAJobShowsItsLastAndNextRunAndWhenItIsFinished(t *testing.T) {
 	h := newHouse(t, nil)
 	once := h.submit(echo)
 	run := h.claim(once)
-	if a := h.call("GET", "/v1/jobs/"+once, "").is(200); a.text("last_run.state") != "claimed" || a.text("state") != "active" || a.json()["next_run"] != nil {
+	if a := h.call("GET", "/v1/jobs/"+once, "").is(200); a.text("last_run.state") != "claimed" ||
+		a.text("state") != "active" || a.json()["next_run"] != nil {
 		t.Errorf("while it runs: %s", a.Body)
 	}
 	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess})
-	if a := h.call("GET", "/v1/jobs/"+once, "").is(200); a.text("last_run.state") != "succeeded" || a.text("state") != "finished" {
+	if a := h.call("GET", "/v1/jobs/"+once, "").is(200); a.text("last_run.state") != "succeeded" ||
+		a.text("state") != "finished" {
 		t.Errorf("after it ran: %s", a.Body)
 	}
 	if a := h.call("PATCH", "/v1/jobs/"+once, `{"name":"old"}`).is(200); a.text("state") != "finished" {
@@ -81,18 +87,23 @@ func TestAJobShowsItsLastAndNextRunAndWhenItIsFinished(t *testing.T) {
 	run = h.claim(again)
 	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "broken"})
 	a := h.call("GET", "/v1/jobs/"+again, "").is(200)
-	if a.text("last_run.state") != "failed" || a.text("last_run.reason") != "broken" || a.text("next_run.state") != "waiting" || a.text("state") != "active" {
+	if a.text("last_run.state") != "failed" || a.text("last_run.reason") != "broken" ||
+		a.text("next_run.state") != "waiting" || a.text("state") != "active" {
 		t.Errorf("between two runs: %s", a.Body)
 	}
 }
 
 func TestJobsAreFoundByWhatTheyAre(t *testing.T) {
 	h := newHouse(t, nil)
-	failed := h.submit(with(`"name":"a","owner":"ann","type":"mail","labels":{"team":"red"},"retry":{"max_attempts":1}`))
+	failed := h.submit(with(
+		`"name":"a","owner":"ann","type":"mail","labels":{"team":"red"},"retry":{"max_attempts":1}`,
+	))
 	h.finish(h.claim(failed), carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"})
 	done := h.submit(with(`"name":"b","owner":"bob","labels":{"team":"blue"}`))
 	h.finish(h.claim(done), carillon.Outcome{Kind: carillon.OutcomeSuccess})
-	running := h.submit(with(`"name":"b","labels":{"team":"blue","url":"a:b","flag":""},"schedule":{"every":"1h"}`))
+	running := h.submit(with(
+		`"name":"b","labels":{"team":"blue","url":"a:b","flag":""},"schedule":{"every":"1h"}`,
+	))
 	h.claim(running)
 	paused := h.submit(schedule(`"every":"1h"`))
 	h.call("POST", "/v1/jobs/"+paused+"/pause", "").is(200)
@@ -158,7 +169,9 @@ func TestPagesPutTogetherAreTheWholeList(t *testing.T) {
 		color := []string{"red", "green"}[i%2]
 		job := h.submit(with(`"labels":{"color":"` + color + `"},"retry":{"max_attempts":1}`))
 		run := h.claim(job)
-		h.finish(run, carillon.Outcome{Kind: []carillon.OutcomeKind{carillon.OutcomeSuccess, carillon.OutcomeFatal}[i%2]})
+		h.finish(run, carillon.Outcome{
+			Kind: []carillon.OutcomeKind{carillon.OutcomeSuccess, carillon.OutcomeFatal}[i%2],
+		})
 		jobs, runs = append(jobs, job), append(runs, run.ID.String())
 		if color == "red" {
 			red = append(red, job)
@@ -177,7 +190,8 @@ func TestPagesPutTogetherAreTheWholeList(t *testing.T) {
 	}
 	for _, limit := range []int{1, 2, 3, 7, 25, 100, 1000} {
 		for path, want := range map[string][]string{
-			"/v1/jobs?": jobs, "/v1/jobs?label=color:red": red, "/v1/runs?state=succeeded,failed": runs, "/v1/dead-letters?": dead,
+			"/v1/jobs?": jobs, "/v1/jobs?label=color:red": red, "/v1/runs?state=succeeded,failed": runs,
+			"/v1/dead-letters?": dead,
 		} {
 			if diff := cmp.Diff(want, h.walk(path, limit)); diff != "" {
 				t.Errorf("%s in pages of %d: %s", path, limit, diff)
@@ -204,18 +218,27 @@ func TestACursorBelongsToItsList(t *testing.T) {
 	h.call("GET", "/v1/jobs?owner=other&cursor="+cursor, "").problem(400, "cursor")
 	h.call("GET", "/v1/runs?cursor="+cursor, "").problem(400, "cursor")
 	h.call("GET", "/v1/jobs?owner=default&cursor="+cursor[:len(cursor)-2], "").problem(400, "cursor")
-	h.call("GET", "/v1/jobs?owner=default&cursor="+cursor, "", "Authorization: Bearer "+otherToken).problem(400, "cursor")
+	h.call(
+		"GET", "/v1/jobs?owner=default&cursor="+cursor, "", "Authorization: Bearer "+otherToken,
+	).problem(400, "cursor")
 }
 
 func TestAnEditChangesWhatIsGiven(t *testing.T) {
 	h := newHouse(t, nil)
-	id := h.submit(with(`"name":"a","labels":{"x":"1"},"schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"retry":{"max_attempts":7}`))
-	a := h.call("PATCH", "/v1/jobs/"+id, `{"schedule":{"every":"1m"},"retry":{"delay":"5s"},"labels":{},"priority":9}`, `If-Match: "1"`).is(200)
+	id := h.submit(with(
+		`"name":"a","labels":{"x":"1"},"schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin"},"retry":{"max_attempts":7}`,
+	))
+	a := h.call(
+		"PATCH", "/v1/jobs/"+id,
+		`{"schedule":{"every":"1m"},"retry":{"delay":"5s"},"labels":{},"priority":9}`, `If-Match: "1"`,
+	).is(200)
 	got := a.json()
 	schedule := got["schedule"].(map[string]any)
 	retry := got["retry"].(map[string]any)
-	if a.Header().Get("ETag") != `"2"` || got["version"] != 2.0 || got["name"] != "a" || got["priority"] != 9.0 || len(got["labels"].(map[string]any)) != 0 ||
-		schedule["every"] != "1m" || schedule["cron"] != nil || schedule["timezone"] != nil || retry["max_attempts"] != 7.0 || retry["delay"] != "5s" {
+	if a.Header().Get("ETag") != `"2"` || got["version"] != 2.0 || got["name"] != "a" ||
+		got["priority"] != 9.0 || len(got["labels"].(map[string]any)) != 0 ||
+		schedule["every"] != "1m" || schedule["cron"] != nil || schedule["timezone"] != nil ||
+		retry["max_attempts"] != 7.0 || retry["delay"] != "5s" {
 		t.Errorf("edited to %s", a.Body)
 	}
 	h.call("PATCH", "/v1/jobs/"+id, `{"name":"b"}`, `If-Match: "1"`).problem(412, "")
@@ -241,7 +264,9 @@ type racing struct {
 	before func()
 }
 
-func (l racing) EditJob(ctx context.Context, ns string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error) {
+func (l racing) EditJob(
+	ctx context.Context, ns string, id carillon.JobID, edit func(*carillon.Definition) error,
+) (carillon.Job, error) {
 	l.before()
 	return l.Ledger.EditJob(ctx, ns, id, edit)
 }
@@ -252,7 +277,10 @@ func TestAnEditWithAVersionLosesToOneThatCameBetween(t *testing.T) {
 	h = newHouse(t, func(c *api.Config) {
 		c.Ledger = racing{c.Ledger, func() {
 			job, _ := carillon.ParseJobID(id)
-			if _, err := h.ledger.EditJob(context.Background(), "blue", job, func(d *carillon.Definition) error { d.Priority++; return nil }); err != nil {
+			if _, err := h.ledger.EditJob(
+				context.Background(), "blue", job,
+				func(d *carillon.Definition) error { d.Priority++; return nil },
+			); err != nil {
 				t.Error(err)
 			}
 		}}
@@ -285,7 +313,8 @@ func TestAJobIsPausedResumedRunAndCanceled(t *testing.T) {
 	if got := h.call("DELETE", job+"?running=keep", "").is(200).text("state"); got != "canceled" {
 		t.Errorf("canceled: %s", got)
 	}
-	if a := h.call("GET", "/v1/runs/"+running.ID.String(), "").is(200); a.text("state") != "claimed" || a.json()["stopping"] != nil {
+	if a := h.call("GET", "/v1/runs/"+running.ID.String(), "").is(200); a.text("state") != "claimed" ||
+		a.json()["stopping"] != nil {
 		t.Errorf("kept: %s", a.Body)
 	}
 	h.call("DELETE", job, "").is(200)
@@ -304,12 +333,20 @@ func TestTheNextDueTimesFollowTheSchedule(t *testing.T) {
 				`{"due_at":"2026-03-28T02:00:00.000Z","local":"2026-03-28T03:00:00.000+01:00","offset":"+01:00"},` +
 				`{"due_at":"2026-03-29T01:00:00.000Z","local":"2026-03-29T03:00:00.000+02:00","offset":"+02:00"},` +
 				`{"due_at":"2026-03-30T01:00:00.000Z","local":"2026-03-30T03:00:00.000+02:00","offset":"+02:00"}]}`},
-			{`"every":"1h","max_runs":2`, "n=5", `{"items":[{"due_at":"2026-03-27T13:00:00.000Z"},{"due_at":"2026-03-27T14:00:00.000Z"}]}`},
-			{`"every":"1h","ends_at":"2026-03-27T13:30:00Z"`, "n=5", `{"items":[{"due_at":"2026-03-27T13:00:00.000Z"}]}`},
+			{
+				`"every":"1h","max_runs":2`, "n=5",
+				`{"items":[{"due_at":"2026-03-27T13:00:00.000Z"},{"due_at":"2026-03-27T14:00:00.000Z"}]}`,
+			},
+			{
+				`"every":"1h","ends_at":"2026-03-27T13:30:00Z"`, "n=5",
+				`{"items":[{"due_at":"2026-03-27T13:00:00.000Z"}]}`,
+			},
 			{`"at":"2026-04-01T00:00:00Z"`, "n=5", `{"items":[{"due_at":"2026-04-01T00:00:00.000Z"}]}`},
 		} {
 			id := h.submit(schedule(c.schedule))
-			if got := strings.TrimSpace(h.call("GET", "/v1/jobs/"+id+"/next?"+c.query, "").is(200).Body.String()); got != c.want {
+			if got := strings.TrimSpace(
+				h.call("GET", "/v1/jobs/"+id+"/next?"+c.query, "").is(200).Body.String(),
+			); got != c.want {
 				t.Errorf("%s: %s, want %s", c.schedule, got, c.want)
 			}
 		}
@@ -319,7 +356,9 @@ func TestTheNextDueTimesFollowTheSchedule(t *testing.T) {
 		}
 		h.call("POST", "/v1/jobs/"+id+"/pause", "").is(200)
 		time.Sleep(90 * time.Minute)
-		if got := h.call("GET", "/v1/jobs/"+id+"/next?n=1", "").Body.String(); got != `{"items":[{"due_at":"2026-03-27T14:00:00.000Z"}]}`+"\n" {
+		if got := h.call(
+			"GET", "/v1/jobs/"+id+"/next?n=1", "",
+		).Body.String(); got != `{"items":[{"due_at":"2026-03-27T14:00:00.000Z"}]}`+"\n" {
 			t.Errorf("while paused: %s", got)
 		}
 		h.call("DELETE", "/v1/jobs/"+id, "").is(200)
@@ -353,8 +392,10 @@ func (broken) Runs(context.Context, []carillon.RunID, bool) ([]carillon.Run, err
 func TestAnOutageIsAnAnswerWithoutInternals(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) { c.Store = broken{c.Store} })
 	for _, path := range []string{
-		"/v1/jobs", "/v1/jobs/job_0000000000001", "/v1/jobs/job_0000000000001/next", "/v1/jobs/job_0000000000001/runs", "/v1/runs",
-		"/v1/runs/run_00000000000010000000001", "/v1/runs/run_00000000000010000000001/logs", "/v1/dead-letters",
+		"/v1/jobs", "/v1/jobs/job_0000000000001", "/v1/jobs/job_0000000000001/next",
+		"/v1/jobs/job_0000000000001/runs", "/v1/runs",
+		"/v1/runs/run_00000000000010000000001", "/v1/runs/run_00000000000010000000001/logs",
+		"/v1/dead-letters",
 	} {
 		a := h.call("GET", path, "").problem(503, "")
 		if strings.Contains(a.Body.String(), "hunter2") || a.Header().Get("Retry-After") == "" {
@@ -378,7 +419,9 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 	stranger := "Authorization: Bearer " + otherToken
 	run := "/v1/runs/" + failed.ID.String()
 	for _, rt := range h.routes() {
-		path := strings.Replace(strings.Replace(rt.Pattern, "/v1/jobs/{id}", "/v1/jobs/"+id, 1), "{id}", failed.ID.String(), 1)
+		path := strings.Replace(
+			strings.Replace(rt.Pattern, "/v1/jobs/{id}", "/v1/jobs/"+id, 1), "{id}", failed.ID.String(), 1,
+		)
 		if !strings.Contains(rt.Pattern, "{id}") || strings.HasPrefix(rt.Pattern, "/v1/workers/") {
 			// Sessions of workers belong to no namespace; tokens decide what workers may say about runs.
 			continue
@@ -406,8 +449,11 @@ func TestTheLastRunOfAJobIsTheOneThatTheListShows(t *testing.T) {
 	same := func(moment string, want carillon.Run) {
 		t.Helper()
 		one := h.call("GET", "/v1/jobs/"+job, "").is(200)
-		list := h.call("GET", "/v1/jobs", "").is(200).json()["items"].([]any)[0].(map[string]any)["last_run"].(map[string]any)
-		if one.text("last_run.id") != want.ID.String() || list["id"] != want.ID.String() || one.text("last_run.name") == "" {
+		list := h.call(
+			"GET", "/v1/jobs", "",
+		).is(200).json()["items"].([]any)[0].(map[string]any)["last_run"].(map[string]any)
+		if one.text("last_run.id") != want.ID.String() || list["id"] != want.ID.String() ||
+			one.text("last_run.name") == "" {
 			t.Errorf("%s: %s; the list has %v, want %s", moment, one.Body, list["id"], want.ID)
 		}
 	}
@@ -445,7 +491,8 @@ func TestAListOfJobsHasTheLastRunOfEach(t *testing.T) {
 		got[item.Name] = item.Last
 	}
 	want := map[string]*last{
-		"none": nil, "failed": {failed.ID.String(), "failed", "exit status 3"}, "running": {running.ID.String(), "claimed", ""},
+		"none": nil, "failed": {failed.ID.String(), "failed", "exit status 3"},
+		"running": {running.ID.String(), "claimed", ""},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -10,8 +10,10 @@ import (
 // FuzzLexer compares the lexer with the decoder that it replaces, token by token, and value by value.
 func FuzzLexer(f *testing.F) {
 	for _, body := range []string{
-		`{}`, `[]`, `""`, `0`, `-1.5e+10`, `null`, `true`, `false`, ` { "a" : [ 1 , 2 , { } ] , "b\n" : "\"\\\u00e9" , "" : null } `,
-		`{"a":{"b":{"c":[[],[[]],"]","}",",",":"]}}}`, "\n[true,false,null,0.0,\"\t\"]\r", `"\\"`, `"\\\""`, `{"a":1}{`, `[1,]`, `{"a" 1}`, `tru`, `[1 2]`,
+		`{}`, `[]`, `""`, `0`, `-1.5e+10`, `null`, `true`, `false`,
+		` { "a" : [ 1 , 2 , { } ] , "b\n" : "\"\\\u00e9" , "" : null } `,
+		`{"a":{"b":{"c":[[],[[]],"]","}",",",":"]}}}`, "\n[true,false,null,0.0,\"\t\"]\r", `"\\"`, `"\\\""`,
+		`{"a":1}{`, `[1,]`, `{"a" 1}`, `tru`, `[1 2]`,
 	} {
 		f.Add([]byte(body))
 	}

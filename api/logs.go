@@ -47,7 +47,9 @@ func (s *server) getLogs(w http.ResponseWriter, r *http.Request, q *query) error
 		err = t.end()
 	}
 	if err != nil && t.begun {
-		s.Logger.DebugContext(r.Context(), "log broken off", "request", requestID(w), "run", run.ID, "error", err)
+		s.Logger.DebugContext(
+			r.Context(), "log broken off", "request", requestID(w), "run", run.ID, "error", err,
+		)
 		panic(http.ErrAbortHandler) // the reader must not take a part of the log for the whole
 	}
 	return err
@@ -60,7 +62,9 @@ func (s *server) listen(r *http.Request) <-chan carillon.Event {
 	if s.Bus == nil || err != nil {
 		return nil
 	}
-	events, err := s.Bus.Subscribe(r.Context(), carillon.EventFilter{Namespace: namespace(r), Job: id.Job, Run: id})
+	events, err := s.Bus.Subscribe(r.Context(), carillon.EventFilter{
+		Namespace: namespace(r), Job: id.Job, Run: id,
+	})
 	if err != nil {
 		return nil
 	}
@@ -81,16 +85,20 @@ type tail struct {
 	place   carillon.LogQuery // after the last line sent
 }
 
-func (s *server) newTail(w http.ResponseWriter, r *http.Request, run carillon.Run, want logQuery) (*tail, error) {
+func (s *server) newTail(
+	w http.ResponseWriter, r *http.Request, run carillon.Run, want logQuery,
+) (*tail, error) {
 	from, err := (&seek{s.Logs, &run, want}).start(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	return &tail{
-		s: s, w: w, control: http.NewResponseController(w), run: run, attempt: want.attempt, since: want.since,
-		json: wantsJSON(r.Header.Get("Accept")),
+		s: s, w: w, control: http.NewResponseController(w), run: run, attempt: want.attempt,
+		since: want.since,
+		json:  wantsJSON(r.Header.Get("Accept")),
 		place: carillon.LogQuery{
-			Namespace: run.Namespace, Run: run.ID, AfterAttempt: from.attempt, AfterOffset: from.offset, Limit: logPage,
+			Namespace: run.Namespace, Run: run.ID, AfterAttempt: from.attempt, AfterOffset: from.offset,
+			Limit: logPage,
 		},
 	}, nil
 }

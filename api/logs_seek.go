@@ -161,7 +161,9 @@ func (s *seek) since(ctx context.Context) (linePlace, error) {
 		return err != nil || !ok || line.At >= s.query.since
 	}
 	count := max(int(last-first)+1, 0)
-	late := sort.Search(count, func(i int) bool { return isLate(linePlace{first + int32(i), noticeOffset - 1}) })
+	late := sort.Search(count, func(i int) bool {
+		return isLate(linePlace{first + int32(i), noticeOffset - 1})
+	})
 	if late == 0 || failed != nil {
 		return linePlace{}, failed
 	}

@@ -36,8 +36,10 @@ func TestLogsAreLinesOrItems(t *testing.T) {
 	h.print(second, 0, "c")
 	h.finish(second, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	for query, want := range map[string]string{
-		"": "a <1>\nb\nc\n", "?attempt=1": "a <1>\nb\n", "?attempt=2": "c\n", "?attempt=3": "", "?follow=true": "a <1>\nb\nc\n",
-		"?follow=false": "a <1>\nb\nc\n", "?follow=true&attempt=1": "a <1>\nb\n", "?follow=true&attempt=9": "",
+		"": "a <1>\nb\nc\n", "?attempt=1": "a <1>\nb\n", "?attempt=2": "c\n", "?attempt=3": "",
+		"?follow=true":  "a <1>\nb\nc\n",
+		"?follow=false": "a <1>\nb\nc\n", "?follow=true&attempt=1": "a <1>\nb\n",
+		"?follow=true&attempt=9": "",
 	} {
 		a := h.call("GET", logs+query, "").is(200)
 		if a.Body.String() != want || a.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
@@ -45,17 +47,23 @@ func TestLogsAreLinesOrItems(t *testing.T) {
 		}
 	}
 	for accept, isJSON := range map[string]bool{
-		"application/json": true, "application/json;q=0.9, text/plain": true, "text/plain, application/json": false, "*/*": false, "text/html": false,
+		"application/json": true, "application/json;q=0.9, text/plain": true,
+		"text/plain, application/json": false, "*/*": false, "text/html": false,
 	} {
-		if got := h.call("GET", logs, "", "Accept: "+accept).is(200).Header().Get("Content-Type"); isJSON != (got == "application/json") {
+		if got := h.call(
+			"GET", logs, "", "Accept: "+accept,
+		).is(200).Header().Get("Content-Type"); isJSON != (got == "application/json") {
 			t.Errorf("Accept %s gives %s", accept, got)
 		}
 	}
 	var items struct{ Items []carillon.Line }
-	if err := json.Unmarshal(h.call("GET", logs, "", "Accept: application/json").Body.Bytes(), &items); err != nil {
+	if err := json.Unmarshal(
+		h.call("GET", logs, "", "Accept: application/json").Body.Bytes(), &items,
+	); err != nil {
 		t.Fatal(err)
 	}
-	if len(items.Items) != 3 || items.Items[0].Text != "a <1>" || items.Items[0].Stream != "stdout" || items.Items[2].Attempt != 2 || items.Items[0].At == 0 {
+	if len(items.Items) != 3 || items.Items[0].Text != "a <1>" || items.Items[0].Stream != "stdout" ||
+		items.Items[2].Attempt != 2 || items.Items[0].At == 0 {
 		t.Errorf("the items are %+v", items.Items)
 	}
 	h.call("HEAD", logs+"?follow=true", "").is(200)
@@ -77,17 +85,26 @@ func TestThePartOfALogThatIsAskedForIsSent(t *testing.T) {
 		second := h.claim(id)
 		h.print(second, 0, "2:0", "2:1", "2:2")
 		h.finish(second, carillon.Outcome{Kind: carillon.OutcomeSuccess})
-		all := strings.Split(strings.TrimSpace(h.call("GET", "/v1/runs/"+first.ID.String()+"/logs", "").is(200).Body.String()), "\n")
+		all := strings.Split(
+			strings.TrimSpace(h.call("GET", "/v1/runs/"+first.ID.String()+"/logs", "").is(200).Body.String()),
+			"\n",
+		)
 		logs := "/v1/runs/" + first.ID.String() + "/logs?"
 		since := func(d time.Duration) string { return "since=" + began.Add(d).String() }
 		last := func(n int) []string { return all[len(all)-n:] }
 		for query, want := range map[string][]string{
-			"tail=1": last(1), "tail=3": last(3), "tail=4": last(4), "tail=5": last(5), "tail=1000": last(1000), "tail=1303": all, "tail=99999": all,
-			"tail=2&attempt=1": all[1298:1300], "tail=2&attempt=2": last(2), "attempt=2&tail=7": last(3), "attempt=7&tail=7": nil,
-			since(0): all, since(-time.Hour): all, since(700 * time.Second): all[700:], since(1299*time.Second + 1): last(3),
-			since(1301 * time.Second): last(3), since(9 * time.Hour): nil, since(700*time.Second) + "&tail=10": last(10),
-			since(1299*time.Second) + "&tail=900": last(4), since(700*time.Second) + "&attempt=1": all[700:1300],
-			"after=1:1298": last(4), "after=2:2": nil, "after=1:5&attempt=2": last(3), "follow=true&tail=2": last(2),
+			"tail=1": last(1), "tail=3": last(3), "tail=4": last(4), "tail=5": last(5),
+			"tail=1000": last(1000), "tail=1303": all, "tail=99999": all,
+			"tail=2&attempt=1": all[1298:1300], "tail=2&attempt=2": last(2), "attempt=2&tail=7": last(3),
+			"attempt=7&tail=7": nil,
+			since(0):           all, since(-time.Hour): all, since(700 * time.Second): all[700:],
+			since(1299*time.Second + 1): last(3),
+			since(1301 * time.Second):   last(3), since(9 * time.Hour): nil,
+			since(700*time.Second) + "&tail=10":   last(10),
+			since(1299*time.Second) + "&tail=900": last(4),
+			since(700*time.Second) + "&attempt=1": all[700:1300],
+			"after=1:1298":                        last(4), "after=2:2": nil, "after=1:5&attempt=2": last(3),
+			"follow=true&tail=2": last(2),
 		} {
 			var sent []string
 			if text := h.call("GET", logs+query, "").is(200).Body.String(); text != "" {
@@ -97,7 +114,10 @@ func TestThePartOfALogThatIsAskedForIsSent(t *testing.T) {
 				t.Errorf("%s: %d lines %.60q, want %d %.60q", query, len(sent), sent, len(want), want)
 			}
 		}
-		for query, field := range map[string]string{"tail=0": "tail", "tail=x": "tail", "since=x": "since", "after=1": "after", "after=0:1": "after", "after=x:y": "after"} {
+		for query, field := range map[string]string{
+			"tail=0": "tail", "tail=x": "tail", "since=x": "since", "after=1": "after", "after=0:1": "after",
+			"after=x:y": "after",
+		} {
 			h.call("GET", logs+query, "").problem(400, field)
 		}
 	})
@@ -122,8 +142,12 @@ func TestTheTailOfManyAttemptsIsNotTheWholeLog(t *testing.T) {
 }
 
 func TestALineWithTheLargestOffsetDoesNotKeepAReaderSearching(t *testing.T) {
-	for _, offset := range []int64{1 << 53, math.MaxInt64 / 2, math.MaxInt64/2 + 1, math.MaxInt64 - 1, math.MaxInt64} {
-		for _, query := range []string{"tail=1", "since=2020-01-01T00:00:00Z", "since=2099-01-01T00:00:00Z&tail=2"} {
+	for _, offset := range []int64{
+		1 << 53, math.MaxInt64 / 2, math.MaxInt64/2 + 1, math.MaxInt64 - 1, math.MaxInt64,
+	} {
+		for _, query := range []string{
+			"tail=1", "since=2020-01-01T00:00:00Z", "since=2099-01-01T00:00:00Z&tail=2",
+		} {
 			h := newHouse(t, func(c *api.Config) { c.Logs = &flaky{c.Logs, 500} })
 			run := h.claim(h.submit(echo))
 			h.print(run, 0, "a")
@@ -143,7 +167,9 @@ func TestALongLogIsSentWhole(t *testing.T) {
 		lines = append(lines, fmt.Sprint("line ", i))
 	}
 	h.print(run, 0, lines...)
-	if got := h.call("GET", "/v1/runs/"+run.ID.String()+"/logs", "").is(200).Body.String(); got != strings.Join(lines, "\n")+"\n" {
+	if got := h.call(
+		"GET", "/v1/runs/"+run.ID.String()+"/logs", "",
+	).is(200).Body.String(); got != strings.Join(lines, "\n")+"\n" {
 		t.Errorf("sent %d bytes", len(got))
 	}
 }
@@ -223,7 +249,9 @@ func TestAFollowedLogComesAsItIsPrintedAndEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHouse(t, nil)
 		id := h.submit(schedule(`"after":"1m"`))
-		f := h.follow("/v1/runs/" + h.call("GET", "/v1/jobs/"+id, "").text("next_run.id") + "/logs?follow=true")
+		f := h.follow(
+			"/v1/runs/" + h.call("GET", "/v1/jobs/"+id, "").text("next_run.id") + "/logs?follow=true",
+		)
 		f.sees(t, "") // a follower of a run that has not begun is answered at once
 		time.Sleep(time.Minute)
 		run := h.claim(id)
@@ -300,7 +328,8 @@ func TestFollowedItemsAreOneDocumentInTheEnd(t *testing.T) {
 		h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		f.ended(t)
 		var doc struct{ Items []carillon.Line }
-		if err := json.Unmarshal(f.Body.Bytes(), &doc); err != nil || len(doc.Items) != 3 || doc.Items[2].Text != "c" {
+		if err := json.Unmarshal(f.Body.Bytes(), &doc); err != nil || len(doc.Items) != 3 ||
+			doc.Items[2].Text != "c" {
 			t.Errorf("the document is %s, %v", f.Body, err)
 		}
 	})

@@ -67,8 +67,14 @@ var malformed = []struct{ name, body, field string }{
 	{"an empty field name", with(`"":"a"`), `""`},
 	{"an unknown field of the target", `{"target":{"comand":{"argv":["echo"]}}}`, "target.comand"},
 	{"an unknown field of the command", command(`"agrv":["echo"]`), "target.command.agrv"},
-	{"an unknown field of the request", request(`"url":"https://example.com","verb":"GET"`), "target.http.verb"},
-	{"an unknown field of the handler", `{"type":"a","target":{"handler":{"name":"f"}}}`, "target.handler.name"},
+	{
+		"an unknown field of the request", request(`"url":"https://example.com","verb":"GET"`),
+		"target.http.verb",
+	},
+	{
+		"an unknown field of the handler", `{"type":"a","target":{"handler":{"name":"f"}}}`,
+		"target.handler.name",
+	},
 	{"an unknown field of the schedule", schedule(`"crom":"* * * * *"`), "schedule.crom"},
 	{"an unknown field of the retry", with(`"retry":{"attempts":3}`), "retry.attempts"},
 	{"an unknown field of the misfire", with(`"misfire":{"mode":"skip"}`), "misfire.mode"},
@@ -106,7 +112,10 @@ var malformed = []struct{ name, body, field string }{
 	{"an argv with null", command(`"argv":["a","b",null]`), "target.command.argv[2]"},
 	{"an env that is a list", command(`"argv":["a"],"env":["A=b"]`), "target.command.env"},
 	{"an env value that is a number", command(`"argv":["a"],"env":{"N":1}`), "target.command.env.N"},
-	{"an exit code that is text", command(`"argv":["a"],"fatal_exit_codes":["1"]`), "target.command.fatal_exit_codes[0]"},
+	{
+		"an exit code that is text", command(`"argv":["a"],"fatal_exit_codes":["1"]`),
+		"target.command.fatal_exit_codes[0]",
+	},
 	{"headers that are text", request(`"url":"https://example.com","headers":"A: b"`), "target.http.headers"},
 	{"a body that is an object", request(`"url":"https://example.com","body":{}`), "target.http.body"},
 	{"a handler that is a name", `{"type":"a","target":{"handler":"f"}}`, "target.handler"},
@@ -128,12 +137,22 @@ var malformed = []struct{ name, body, field string }{
 	{"a type of 65 characters", with(`"type":"` + strings.Repeat("a", 65) + `"`), "type"},
 	{"33 labels", with(`"labels":{` + entries(33) + `}`), "labels"},
 	{"1001 labels", with(`"labels":{` + entries(1001) + `}`), "labels"},
-	{"a label value of 129 characters", with(`"labels":{"a":"` + strings.Repeat("a", 129) + `"}`), "labels.a"},
+	{
+		"a label value of 129 characters", with(`"labels":{"a":"` + strings.Repeat("a", 129) + `"}`),
+		"labels.a",
+	},
 	{"a payload of 257 KiB", with(`"payload":"` + strings.Repeat("a", 257<<10) + `"`), "payload"},
 	{"a target of 65 KiB", command(`"argv":["echo","` + strings.Repeat("a", 65<<10) + `"]`), "target"},
-	{"a payload 32 levels deep", with(`"payload":` + strings.Repeat("[", 32) + strings.Repeat("]", 32)), "payload" + strings.Repeat("[0]", 31)},
+	{
+		"a payload 32 levels deep", with(`"payload":` + strings.Repeat("[", 32) + strings.Repeat("]", 32)),
+		"payload" + strings.Repeat("[0]", 31),
+	},
 	{"a payload of 100,000 brackets", with(`"payload":` + strings.Repeat("[", 100_000)), "body"},
-	{"objects 40 levels deep", with(`"payload":` + strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40)), "payload" + strings.Repeat(".a", 31)},
+	{
+		"objects 40 levels deep",
+		with(`"payload":` + strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40)),
+		"payload" + strings.Repeat(".a", 31),
+	},
 
 	// Names.
 	{"an empty owner", with(`"owner":""`), "owner"},
@@ -176,7 +195,10 @@ var malformed = []struct{ name, body, field string }{
 	{"a cron with an unknown macro", schedule(`"cron":"@fortnightly"`), "schedule.cron"},
 	{"a cron of blanks", schedule(`"cron":"  "`), "schedule.cron"},
 	{"an unknown zone", schedule(`"cron":"0 3 * * *","timezone":"Europe/Atlantis"`), "schedule.timezone"},
-	{"a zone that is a path", schedule(`"cron":"0 3 * * *","timezone":"../../etc/passwd"`), "schedule.timezone"},
+	{
+		"a zone that is a path", schedule(`"cron":"0 3 * * *","timezone":"../../etc/passwd"`),
+		"schedule.timezone",
+	},
 	{"the zone Local", schedule(`"cron":"0 3 * * *","timezone":"Local"`), "schedule.timezone"},
 	{"a zone with every", schedule(`"every":"1m","timezone":"UTC"`), "schedule.timezone"},
 	{"a zone with at", schedule(`"at":"2030-01-01T00:00:00Z","timezone":"UTC"`), "schedule.timezone"},
@@ -193,12 +215,23 @@ var malformed = []struct{ name, body, field string }{
 	{"an at that is a date", schedule(`"at":"2030-01-01"`), "schedule.at"},
 	{"an at on 31 February", schedule(`"at":"2030-02-31T00:00:00Z"`), "schedule.at"},
 	{"an at before 1970", schedule(`"at":"1969-12-31T00:00:00Z"`), "schedule.at"},
-	{"an end before the start", schedule(`"every":"1m","starts_at":"2031-01-01T00:00:00Z","ends_at":"2030-01-01T00:00:00Z"`), "schedule.ends_at"},
+	{
+		"an end before the start",
+		schedule(`"every":"1m","starts_at":"2031-01-01T00:00:00Z","ends_at":"2030-01-01T00:00:00Z"`),
+		"schedule.ends_at",
+	},
 	{"an end in the past", schedule(`"every":"1m","ends_at":"2001-01-01T00:00:00Z"`), "schedule.ends_at"},
-	{"an end with at", schedule(`"at":"2030-01-01T00:00:00Z","ends_at":"2031-01-01T00:00:00Z"`), "schedule.ends_at"},
+	{
+		"an end with at", schedule(`"at":"2030-01-01T00:00:00Z","ends_at":"2031-01-01T00:00:00Z"`),
+		"schedule.ends_at",
+	},
 	{"max_runs below zero", schedule(`"every":"1m","max_runs":-1`), "schedule.max_runs"},
 	{"max_runs of a one-time job", schedule(`"max_runs":3`), "schedule.max_runs"},
-	{"a schedule that is never due", schedule(`"cron":"0 0 1 1 *","starts_at":"2030-01-02T00:00:00Z","ends_at":"2030-02-01T00:00:00Z"`), "schedule"},
+	{
+		"a schedule that is never due",
+		schedule(`"cron":"0 0 1 1 *","starts_at":"2030-01-02T00:00:00Z","ends_at":"2030-02-01T00:00:00Z"`),
+		"schedule",
+	},
 
 	// Targets.
 	{"an empty target", `{"target":{}}`, "target"},
@@ -209,17 +242,32 @@ var malformed = []struct{ name, body, field string }{
 	{"an empty program", command(`"argv":["","a"]`), "target.command.argv"},
 	{"an argument with NUL", command(`"argv":["a","b\u0000"]`), "target.command.argv"},
 	{"an env name with =", command(`"argv":["a"],"env":{"A=B":"c"}`), "target.command.env"},
-	{"an env name of Carillon's own", command(`"argv":["a"],"env":{"CARILLON_FENCE":"1"}`), "target.command.env"},
+	{
+		"an env name of Carillon's own", command(`"argv":["a"],"env":{"CARILLON_FENCE":"1"}`),
+		"target.command.env",
+	},
 	{"a relative directory", command(`"argv":["a"],"dir":"work"`), "target.command.dir"},
-	{"an exit code of 256", command(`"argv":["a"],"fatal_exit_codes":[256]`), "target.command.fatal_exit_codes"},
+	{
+		"an exit code of 256", command(`"argv":["a"],"fatal_exit_codes":[256]`),
+		"target.command.fatal_exit_codes",
+	},
 	{"a request without a URL", request(`"method":"GET"`), "target.http.url"},
 	{"a URL of a file", request(`"url":"file:///etc/passwd"`), "target.http.url"},
 	{"a URL without a host", request(`"url":"https://"`), "target.http.url"},
 	{"a URL with a password", request(`"url":"https://me:secret@example.com"`), "target.http.url"},
 	{"an unknown method", request(`"url":"https://example.com","method":"BREW"`), "target.http.method"},
-	{"a header with a line break", request(`"url":"https://example.com","headers":{"A":"b\r\nC: d"}`), "target.http.headers"},
-	{"a header name with a space", request(`"url":"https://example.com","headers":{"A B":"c"}`), "target.http.headers"},
-	{"a header of Carillon's own", request(`"url":"https://example.com","headers":{"carillon-fence":"1"}`), "target.http.headers"},
+	{
+		"a header with a line break", request(`"url":"https://example.com","headers":{"A":"b\r\nC: d"}`),
+		"target.http.headers",
+	},
+	{
+		"a header name with a space", request(`"url":"https://example.com","headers":{"A B":"c"}`),
+		"target.http.headers",
+	},
+	{
+		"a header of Carillon's own", request(`"url":"https://example.com","headers":{"carillon-fence":"1"}`),
+		"target.http.headers",
+	},
 	{"a handler without a type", `{"target":{"handler":{}}}`, "type"},
 
 	// Policies.
@@ -263,7 +311,9 @@ func TestAMalformedSubmissionIsRefusedWithItsField(t *testing.T) {
 			if m.field == "body" || !strings.HasSuffix(m.body, "}") {
 				return // in a batch the problem would name another field
 			}
-			h.call("POST", "/v1/jobs/batch", `{"jobs":[`+echo+","+m.body+"]}").problem(400, "jobs[1]."+m.field)
+			h.call(
+				"POST", "/v1/jobs/batch", `{"jobs":[`+echo+","+m.body+"]}",
+			).problem(400, "jobs[1]."+m.field)
 		})
 	}
 	h.empty()
@@ -273,14 +323,26 @@ func TestAMalformedSubmissionIsRefusedWithItsField(t *testing.T) {
 func (h *house) empty() {
 	h.t.Helper()
 	for _, namespace := range []string{"", "blue", "red", carillon.DefaultNamespace, "other"} {
-		jobs, err1 := h.store.FindJobs(context.Background(), carillon.JobQuery{Namespace: namespace, Limit: 10})
-		runs, err2 := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: namespace, Limit: 10})
-		guards, err3 := h.store.Guards(context.Background(), carillon.GuardQuery{Namespace: namespace, Prefix: "overlap/"})
+		jobs, err1 := h.store.FindJobs(context.Background(), carillon.JobQuery{
+			Namespace: namespace, Limit: 10,
+		})
+		runs, err2 := h.store.FindRuns(context.Background(), carillon.RunQuery{
+			Namespace: namespace, Limit: 10,
+		})
+		guards, err3 := h.store.Guards(context.Background(), carillon.GuardQuery{
+			Namespace: namespace, Prefix: "overlap/",
+		})
 		if err1 != nil || err2 != nil || err3 != nil || len(jobs.Jobs)+len(runs.Runs)+len(guards) > 0 {
-			h.t.Errorf("namespace %q holds %v %v %v (%v %v %v)", namespace, jobs.Jobs, runs.Runs, guards, err1, err2, err3)
+			h.t.Errorf(
+				"namespace %q holds %v %v %v (%v %v %v)", namespace, jobs.Jobs, runs.Runs, guards, err1, err2,
+				err3,
+			)
 		}
 	}
-	if runs, err := h.store.Wakes(context.Background(), carillon.WakeQuery{Until: carillon.Never, Limit: 10}); err != nil || len(runs) > 0 {
+	if runs, err := h.store.Wakes(context.Background(), carillon.WakeQuery{
+		Until: carillon.Never, Limit: 10,
+	}); err != nil ||
+		len(runs) > 0 {
 		h.t.Errorf("the store holds %v (%v)", runs, err)
 	}
 }
@@ -297,8 +359,16 @@ func TestAMalformedBatchIsRefusedAsAWhole(t *testing.T) {
 		{"a job that is null", `{"jobs":[` + echo + `,null]}`, "jobs[1]"},
 		{"an unknown field", `{"jobs":[` + echo + `],"atomic":true}`, "atomic"},
 		{"1001 jobs", `{"jobs":[` + strings.Repeat(echo+",", 1000) + echo + `]}`, "jobs"},
-		{"the fourth with a bad cron", `{"jobs":[` + strings.Repeat(echo+",", 3) + schedule(`"cron":"* *"`) + `]}`, "jobs[3].schedule.cron"},
-		{"the last with an unknown field", `{"jobs":[` + strings.Repeat(echo+",", 999) + command(`"agrv":["a"]`) + `]}`, "jobs[999].target.command.agrv"},
+		{
+			"the fourth with a bad cron",
+			`{"jobs":[` + strings.Repeat(echo+",", 3) + schedule(`"cron":"* *"`) + `]}`,
+			"jobs[3].schedule.cron",
+		},
+		{
+			"the last with an unknown field",
+			`{"jobs":[` + strings.Repeat(echo+",", 999) + command(`"agrv":["a"]`) + `]}`,
+			"jobs[999].target.command.agrv",
+		},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			h := *h
@@ -319,15 +389,30 @@ func TestABodyOfTheWrongKindIsRefused(t *testing.T) {
 	}{
 		{"without a content type", "/v1/jobs", "Content-Type: ", echo, 415, "Content-Type"},
 		{"as text", "/v1/jobs", "Content-Type: text/plain", echo, 415, "Content-Type"},
-		{"as a form, as curl sends it unasked", "/v1/jobs", "Content-Type: application/x-www-form-urlencoded", echo, 415, "Content-Type"},
+		{
+			"as a form, as curl sends it unasked", "/v1/jobs",
+			"Content-Type: application/x-www-form-urlencoded", echo, 415, "Content-Type",
+		},
 		{"as YAML", "/v1/jobs", "Content-Type: application/yaml", echo, 415, "Content-Type"},
-		{"with a broken content type", "/v1/jobs", "Content-Type: application/json; charset", echo, 415, "Content-Type"},
-		{"in Latin-1", "/v1/jobs", "Content-Type: application/json; charset=iso-8859-1", echo, 415, "Content-Type"},
+		{
+			"with a broken content type", "/v1/jobs", "Content-Type: application/json; charset", echo, 415,
+			"Content-Type",
+		},
+		{
+			"in Latin-1", "/v1/jobs", "Content-Type: application/json; charset=iso-8859-1", echo, 415,
+			"Content-Type",
+		},
 		{"compressed", "/v1/jobs", "Content-Encoding: gzip", echo, 415, "Content-Encoding"},
-		{"a batch as text", "/v1/jobs/batch", "Content-Type: text/plain", `{"jobs":[` + echo + `]}`, 415, "Content-Type"},
+		{
+			"a batch as text", "/v1/jobs/batch", "Content-Type: text/plain", `{"jobs":[` + echo + `]}`, 415,
+			"Content-Type",
+		},
 		{"over 1 MiB", "/v1/jobs", "", with(`"payload":"` + strings.Repeat("a", 1<<20) + `"`), 413, "body"},
 		{"over 1 MiB of blanks", "/v1/jobs", "", strings.Repeat(" ", 1<<20) + echo, 413, "body"},
-		{"a batch over 16 MiB", "/v1/jobs/batch", "", `{"jobs":[` + strings.Repeat(" ", 16<<20) + echo + `]}`, 413, "body"},
+		{
+			"a batch over 16 MiB", "/v1/jobs/batch", "",
+			`{"jobs":[` + strings.Repeat(" ", 16<<20) + echo + `]}`, 413, "body",
+		},
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			h := *h
@@ -344,10 +429,12 @@ func TestABodyOfTheWrongKindIsRefused(t *testing.T) {
 func TestAnEmptyFieldWithoutADefaultIsNotSaidToHaveOne(t *testing.T) {
 	h := newHouse(t, nil)
 	for body, want := range map[string]string{
-		request(`"url":""`):      "an absolute http:// or https:// URL",
-		command(`"shell":""`):    "a line for /bin/sh; leave the field out where argv is given",
-		with(`"owner":""`):       "a value that is not empty; leave the field out for its default",
-		with(`"type":""`):        "a word such as email.send; a command or an HTTP request can leave the field out",
+		request(`"url":""`):   "an absolute http:// or https:// URL",
+		command(`"shell":""`): "a line for /bin/sh; leave the field out where argv is given",
+		with(`"owner":""`):    "a value that is not empty; leave the field out for its default",
+		with(
+			`"type":""`,
+		): "a word such as email.send; a command or an HTTP request can leave the field out",
 		schedule(`"every":"0s"`): "at least 1s; leave the field out for a job that runs once",
 	} {
 		if got := h.call("POST", "/v1/jobs", body).is(400).text("want"); got != want {

@@ -70,7 +70,8 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) e
 	list := memberList{Items: []member{}}
 	for _, m := range members {
 		item := member{
-			ID: m.ID, Kind: m.Kind, Addr: m.Addr, Host: m.Host, Version: m.Version, Joined: m.Joined, Queues: m.Queues, Slots: m.Slots,
+			ID: m.ID, Kind: m.Kind, Addr: m.Addr, Host: m.Host, Version: m.Version, Joined: m.Joined,
+			Queues: m.Queues, Slots: m.Slots,
 		}
 		if m.Kind == carillon.MemberNode {
 			shards := len(carillon.ShardsOf(m.ID, nodes))
@@ -106,7 +107,9 @@ func (m *member) says(said carillon.Holding, runs map[carillon.RunID]*carillon.R
 }
 
 // holdings returns what each member said with its last beat, by the member's id.
-func (s *server) holdings(ctx context.Context, members []carillon.Member) (map[string]carillon.Holding, error) {
+func (s *server) holdings(
+	ctx context.Context, members []carillon.Member,
+) (map[string]carillon.Holding, error) {
 	if s.Holds == nil || len(members) == 0 {
 		return nil, nil
 	}
@@ -124,7 +127,9 @@ func (s *server) holdings(ctx context.Context, members []carillon.Member) (map[s
 
 // namesOf reads some of the held runs, those of one namespace. The list of live members is useful even while
 // the store does not answer, so namesOf only logs an error.
-func (s *server) namesOf(ctx context.Context, namespace string, held map[string]carillon.Holding) map[carillon.RunID]*carillon.Run {
+func (s *server) namesOf(
+	ctx context.Context, namespace string, held map[string]carillon.Holding,
+) map[carillon.RunID]*carillon.Run {
 	var ids []carillon.RunID
 	for _, h := range held {
 		for i := 0; i < len(h.Runs) && i < maxRunningOf && len(ids) < maxRunning; i++ {

@@ -35,7 +35,8 @@ func (s *server) guard(next http.Handler) http.Handler {
 		defer func() {
 			s.caught(watched, r, recover())
 			watched.leaveBody()
-			s.Logger.DebugContext(r.Context(), "request", "request", requestID(w), "method", r.Method, "route", r.Pattern,
+			s.Logger.DebugContext(r.Context(), "request", "request", requestID(w), "method", r.Method,
+				"route", r.Pattern,
 				"status", watched.status, "took", time.Since(started))
 		}()
 		next.ServeHTTP(watched, r)
@@ -52,7 +53,8 @@ func (s *server) caught(w *watch, r *http.Request, cause any) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
-	s.Logger.ErrorContext(r.Context(), "panic", "request", requestID(w), "route", r.Pattern, "cause", fmt.Sprint(cause),
+	s.Logger.ErrorContext(r.Context(), "panic", "request", requestID(w), "route", r.Pattern, "cause",
+		fmt.Sprint(cause),
 		"stack", string(debug.Stack()))
 	if w.status != 0 {
 		panic(http.ErrAbortHandler)

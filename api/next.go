@@ -53,7 +53,8 @@ func upcoming(job *carillon.Job, planned *carillon.Run, now carillon.Time, n int
 		n = min(n, most-int(planned.Seq))
 	}
 	due := planned.ID.Due
-	if job.State == carillon.JobPaused && schedule.Recurring() && due <= now { // skipped when the job is resumed
+	// skipped when the job is resumed
+	if job.State == carillon.JobPaused && schedule.Recurring() && due <= now {
 		due = schedule.Next(now)
 	}
 	var times []carillon.Time

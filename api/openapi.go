@@ -47,9 +47,12 @@ func describe(routes []route) []byte {
 			"description": "A job scheduler. Every route needs the bearer token unless it says otherwise; errors are RFC 9457 problems.",
 			"license":     object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 		},
-		"paths":      paths,
-		"security":   []object{{"token": []string{}}},
-		"components": object{"schemas": schemas, "securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}}},
+		"paths":    paths,
+		"security": []object{{"token": []string{}}},
+		"components": object{
+			"schemas":         schemas,
+			"securitySchemes": object{"token": object{"type": "http", "scheme": "bearer"}},
+		},
 	}, "", " ")
 	if err != nil {
 		panic(err) // made of maps, slices and text only
@@ -66,7 +69,9 @@ func (rt route) describe(schemas schemas) object {
 		operation["parameters"] = parameters
 	}
 	if rt.Takes != nil {
-		operation["requestBody"] = object{"required": !rt.MayTake, "content": content(schemas, rt.Takes, rt.Method == http.MethodPost)}
+		operation["requestBody"] = object{
+			"required": !rt.MayTake, "content": content(schemas, rt.Takes, rt.Method == http.MethodPost),
+		}
 	}
 	return operation
 }
@@ -84,7 +89,10 @@ func (rt route) parameters(schemas schemas) []object {
 		if p.Type != nil {
 			schema = schemas.of(reflect.TypeOf(p.Type))
 		}
-		parameters = append(parameters, object{"name": p.Name, "in": in, "description": p.About, "required": in == "path" || p.Name == fenceHeader, "schema": schema})
+		parameters = append(parameters, object{
+			"name": p.Name, "in": in, "description": p.About,
+			"required": in == "path" || p.Name == fenceHeader, "schema": schema,
+		})
 	}
 	switch {
 	case strings.HasPrefix(rt.Pattern, "/v1/jobs/{id}"):
@@ -131,7 +139,10 @@ func content(schemas schemas, body any, whole bool) object {
 			schema = object{"allOf": []object{schema}, "required": []string{"target"}}
 		}
 	case logLines:
-		return object{"text/plain": object{"schema": object{"type": "string"}}, "application/json": object{"schema": schema}}
+		return object{
+			"text/plain":       object{"schema": object{"type": "string"}},
+			"application/json": object{"schema": schema},
+		}
 	}
 	return object{"application/json": object{"schema": schema}}
 }

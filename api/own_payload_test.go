@@ -10,7 +10,8 @@ import (
 
 func TestARunIsAskedForWithAPayloadOfItsOwn(t *testing.T) {
 	h := newHouse(t, nil)
-	path := "/v1/jobs/" + h.submit(with(`"payload":"the job's","overlap":"allow","schedule":{"every":"1h"}`)) + "/run"
+	path := "/v1/jobs/" +
+		h.submit(with(`"payload":"the job's","overlap":"allow","schedule":{"every":"1h"}`)) + "/run"
 	payload := func(a answer) string {
 		var run map[string]json.RawMessage
 		if err := json.Unmarshal(a.Body.Bytes(), &run); err != nil {
@@ -23,7 +24,10 @@ func TestARunIsAskedForWithAPayloadOfItsOwn(t *testing.T) {
 		{"{}", ""},
 		{`{"payload":{"n":12345678901234567890}}`, `{"n":12345678901234567890}`},
 		{`{"payload":null}`, `null`},
-		{`{"payload":"` + strings.Repeat("x", carillon.MaxPayload-2) + `"}`, `"` + strings.Repeat("x", carillon.MaxPayload-2) + `"`},
+		{
+			`{"payload":"` + strings.Repeat("x", carillon.MaxPayload-2) + `"}`,
+			`"` + strings.Repeat("x", carillon.MaxPayload-2) + `"`,
+		},
 	} {
 		made := h.call("POST", path, c.body).is(201)
 		read := h.call("GET", "/v1/runs/"+made.text("id"), "").is(200)

@@ -35,7 +35,9 @@ type problemJSON struct {
 }
 
 func (p problem) write(w http.ResponseWriter) {
-	v := problemJSON{Type: problemPrefix + p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail, Reasons: p.Reasons}
+	v := problemJSON{
+		Type: problemPrefix + p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail, Reasons: p.Reasons,
+	}
 	if p.Fault != nil {
 		given := shorten(p.Fault.Given, maxGiven)
 		v.Field, v.Given, v.Want = &p.Fault.Field, &given, &p.Fault.Want
@@ -71,7 +73,9 @@ func invalid(field, given, want string) error {
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problemOf(err)
 	if p.Status >= 500 && r.Context().Err() == nil { // else the caller has gone or the server is stopping
-		s.Logger.ErrorContext(r.Context(), "request failed", "request", requestID(w), "route", r.Pattern, "error", err)
+		s.Logger.ErrorContext(
+			r.Context(), "request failed", "request", requestID(w), "route", r.Pattern, "error", err,
+		)
 	}
 	if p.Type == "unavailable" && r.Method == http.MethodGet {
 		p.Detail = "the store does not answer now; try again"
@@ -91,10 +95,14 @@ func problemOf(err error) problem {
 	case errors.As(err, &fault):
 		return problem{Type: "invalid", Title: "Invalid input", Status: http.StatusBadRequest, Fault: fault}
 	case errors.Is(err, carillon.ErrNotFound):
-		return problem{Type: "not-found", Title: "Not found", Status: http.StatusNotFound, Detail: detail(err, carillon.ErrNotFound)}
+		return problem{
+			Type: "not-found", Title: "Not found", Status: http.StatusNotFound,
+			Detail: detail(err, carillon.ErrNotFound),
+		}
 	case errors.Is(err, carillon.ErrConflict):
 		return problem{
-			Type: "conflict", Title: "Not possible in this state", Status: http.StatusConflict, Detail: detail(err, carillon.ErrConflict),
+			Type: "conflict", Title: "Not possible in this state", Status: http.StatusConflict,
+			Detail: detail(err, carillon.ErrConflict),
 		}
 	case errors.Is(err, carillon.ErrLost):
 		return problem{
@@ -119,5 +127,7 @@ func detail(err, sentinel error) string {
 }
 
 func notFound(what string) error {
-	return problem{Type: "not-found", Title: "Not found", Status: http.StatusNotFound, Detail: "there is no " + what}
+	return problem{
+		Type: "not-found", Title: "Not found", Status: http.StatusNotFound, Detail: "there is no " + what,
+	}
 }

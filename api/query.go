@@ -52,7 +52,10 @@ func readQuery(r *http.Request, params []param) (*query, error) {
 		case len(known) == 0:
 			return nil, invalid(shorten(name, maxGiven), name, "no query parameters here")
 		case !slices.Contains(known, name):
-			return nil, invalid(shorten(name, maxGiven), name, "a known parameter: "+strings.Join(known, ", ")+suggest.DidYouMean(name, known))
+			return nil, invalid(
+				shorten(name, maxGiven), name,
+				"a known parameter: "+strings.Join(known, ", ")+suggest.DidYouMean(name, known),
+			)
 		case len(given) > 1 && !slices.Contains(many, name):
 			return nil, invalid(name, strings.Join(given, " and "), "one value")
 		case slices.ContainsFunc(given, func(s string) bool { return s == "" || !utf8.ValidString(s) }):

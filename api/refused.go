@@ -17,7 +17,8 @@ type refusal struct {
 
 func (s *server) refusedRoutes() []route {
 	return []route{{
-		Method: "GET", Pattern: "/v1/refused", Summary: "List jobs that were submitted inside a database and refused, latest first", Query: paging,
+		Method: "GET", Pattern: "/v1/refused",
+		Summary: "List jobs that were submitted inside a database and refused, latest first", Query: paging,
 		Status: 200, Gives: page[refusal]{}, handle: s.listRefused,
 	}}
 }

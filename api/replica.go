@@ -44,7 +44,9 @@ func (b *behind) complain() bool {
 	return true
 }
 
-func (b *behind) measure(ctx context.Context, lag func(context.Context) (time.Duration, error)) (time.Duration, error) {
+func (b *behind) measure(
+	ctx context.Context, lag func(context.Context) (time.Duration, error),
+) (time.Duration, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if time.Since(b.at) > lagEvery {
@@ -58,7 +60,9 @@ func (b *behind) measure(ctx context.Context, lag func(context.Context) (time.Du
 
 // list reads a list from the replica, if there is one that answers and is not too far behind, and tells the
 // caller the lag. Otherwise it reads the list from the store itself.
-func list[T any](s *server, w http.ResponseWriter, r *http.Request, read func(carillon.Store) (T, error)) (T, error) {
+func list[T any](
+	s *server, w http.ResponseWriter, r *http.Request, read func(carillon.Store) (T, error),
+) (T, error) {
 	if s.Replica == nil {
 		return read(s.Store)
 	}
@@ -71,7 +75,9 @@ func list[T any](s *server, w http.ResponseWriter, r *http.Request, read func(ca
 		}
 	}
 	if s.behind.complain() {
-		s.Logger.Warn("the replica is not read: it does not answer, or is too far behind", "lag", lag, "error", err)
+		s.Logger.Warn(
+			"the replica is not read: it does not answer, or is too far behind", "lag", lag, "error", err,
+		)
 	}
 	return read(s.Store)
 }

@@ -19,7 +19,10 @@ var stateParam = param{"state", runWords + "; several separated by commas", nil}
 
 // table lists every route. The POST of an action answers with the job or run that it changed or added.
 func (s *server) table() []route {
-	return slices.Concat(s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workerRoutes(), s.refusedRoutes(), s.otherRoutes())
+	return slices.Concat(
+		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workerRoutes(), s.refusedRoutes(),
+		s.otherRoutes(),
+	)
 }
 
 func (s *server) jobRoutes() []route {
@@ -30,13 +33,17 @@ func (s *server) jobRoutes() []route {
 			Status: 201, Gives: job, handle: s.submit,
 		},
 		{
-			Method: "POST", Pattern: "/v1/jobs/batch", Summary: "Submit up to 1000 jobs; one that is not valid refuses all",
-			Takes: batch{}, Status: 201, Gives: jobList{}, handle: s.submitBatch,
+			Method: "POST", Pattern: "/v1/jobs/batch",
+			Summary: "Submit up to 1000 jobs; one that is not valid refuses all",
+			Takes:   batch{}, Status: 201, Gives: jobList{}, handle: s.submitBatch,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs", Summary: "List jobs, newest first", Query: append([]param{
-				{"status", "of the job: active, paused, finished, canceled; of its latest run: pending, running, failed, succeeded. " +
-					"Several separated by commas", nil},
+				{
+					"status",
+					"of the job: active, paused, finished, canceled; of its latest run: pending, running, failed, succeeded. " +
+						"Several separated by commas", nil,
+				},
 				{"owner", "exactly this owner", nil},
 				{"type", "exactly this type", nil},
 				{"name", "exactly this name", nil},
@@ -51,9 +58,12 @@ func (s *server) jobRoutes() []route {
 			Status: 200, Gives: jobView{}, handle: s.getJob,
 		},
 		{
-			Method: "PATCH", Pattern: "/v1/jobs/{id}", Summary: "Edit a job: the fields given are read over the present ones",
-			Headers: []param{{"If-Match", "the version that is edited, as in the ETag; another one is refused", nil}},
-			Takes:   carillon.Definition{}, Status: 200, Gives: job, handle: s.editJob,
+			Method: "PATCH", Pattern: "/v1/jobs/{id}",
+			Summary: "Edit a job: the fields given are read over the present ones",
+			Headers: []param{
+				{"If-Match", "the version that is edited, as in the ETag; another one is refused", nil},
+			},
+			Takes: carillon.Definition{}, Status: 200, Gives: job, handle: s.editJob,
 		},
 		{
 			Method: "DELETE", Pattern: "/v1/jobs/{id}", Summary: "Cancel a job and what waits of it",
@@ -67,16 +77,18 @@ func (s *server) jobActions() []route {
 	var job carillon.Job
 	return []route{
 		{
-			Method: "POST", Pattern: "/v1/jobs/{id}/pause", Summary: "Pause a job: nothing of it is claimed until it is resumed",
-			Status: 200, Gives: job, handle: s.onJob(s.Ledger.PauseJob),
+			Method: "POST", Pattern: "/v1/jobs/{id}/pause",
+			Summary: "Pause a job: nothing of it is claimed until it is resumed",
+			Status:  200, Gives: job, handle: s.onJob(s.Ledger.PauseJob),
 		},
 		{
 			Method: "POST", Pattern: "/v1/jobs/{id}/resume", Summary: "Resume a paused job",
 			Status: 200, Gives: job, handle: s.onJob(s.Ledger.ResumeJob),
 		},
 		{
-			Method: "POST", Pattern: "/v1/jobs/{id}/run", Summary: "Run a job now, besides its schedule, with a payload for this run if one is given",
-			Takes: runRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, handle: s.runNow,
+			Method: "POST", Pattern: "/v1/jobs/{id}/run",
+			Summary: "Run a job now, besides its schedule, with a payload for this run if one is given",
+			Takes:   runRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, handle: s.runNow,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs/{id}/next", Summary: "The next due times of a job",
@@ -95,10 +107,14 @@ func (s *server) runRoutes() []route {
 	var run carillon.Run
 	return []route{
 		{
-			Method: "GET", Pattern: "/v1/runs", Summary: "List runs: the unfinished by due time, then the finished, latest first",
+			Method: "GET", Pattern: "/v1/runs",
+			Summary: "List runs: the unfinished by due time, then the finished, latest first",
 			Query: append([]param{
 				{"job", "of this job", run.ID.Job},
-				{"state", stateParam.About + ". Without it, runs that are due in the future are left out", nil},
+				{
+					"state", stateParam.About + ". Without it, runs that are due in the future are left out",
+					nil,
+				},
 				{"worker", "held by this worker", nil},
 				{"due_from", "due at or after", run.ID.Due},
 				{"due_to", "due before", run.ID.Due},
@@ -106,8 +122,9 @@ func (s *server) runRoutes() []route {
 			Status: 200, Gives: page[carillon.Run]{}, handle: s.listRuns,
 		},
 		{
-			Method: "GET", Pattern: "/v1/runs/{id}", Summary: "Read a run with its result, checkpoint and own payload, and what it waits for",
-			Status: 200, Gives: runView{}, handle: s.getRun,
+			Method: "GET", Pattern: "/v1/runs/{id}",
+			Summary: "Read a run with its result, checkpoint and own payload, and what it waits for",
+			Status:  200, Gives: runView{}, handle: s.getRun,
 		},
 	}
 }
@@ -116,20 +133,24 @@ func (s *server) runActions() []route {
 	var run carillon.Run
 	return []route{
 		{
-			Method: "POST", Pattern: "/v1/runs/{id}/cancel", Summary: "Cancel a waiting run, or ask a running one to stop",
-			Status: 200, Gives: run, handle: s.cancelRun,
+			Method: "POST", Pattern: "/v1/runs/{id}/cancel",
+			Summary: "Cancel a waiting run, or ask a running one to stop",
+			Status:  200, Gives: run, handle: s.cancelRun,
 		},
 		{
-			Method: "POST", Pattern: "/v1/runs/{id}/retry", Summary: "Repeat a finished run with a new one, or have one that waits for its next attempt tried now (200)",
-			Status: 201, Or: 200, Gives: run, handle: s.retryRun,
+			Method: "POST", Pattern: "/v1/runs/{id}/retry",
+			Summary: "Repeat a finished run with a new one, or have one that waits for its next attempt tried now (200)",
+			Status:  201, Or: 200, Gives: run, handle: s.retryRun,
 		},
 		{
-			Method: "PUT", Pattern: "/v1/runs/{id}/checkpoint", Summary: "Save a checkpoint for the next attempt",
+			Method: "PUT", Pattern: "/v1/runs/{id}/checkpoint",
+			Summary: "Save a checkpoint for the next attempt",
 			Headers: []param{{fenceHeader, "the fence of the attempt; needed", nil}},
 			Takes:   raw{}, Status: 204, handle: s.saveCheckpoint,
 		},
 		{
-			Method: "GET", Pattern: "/v1/runs/{id}/logs", Summary: "What a run printed, as text or, with Accept: application/json, as items",
+			Method: "GET", Pattern: "/v1/runs/{id}/logs",
+			Summary: "What a run printed, as text or, with Accept: application/json, as items",
 			Query: []param{
 				{"follow", "true: send lines as they come until the run has ended", nil},
 				{"attempt", "only of this attempt, from 1", 0},
@@ -140,12 +161,14 @@ func (s *server) runActions() []route {
 			Status: 200, Gives: logLines{}, handle: s.getLogs,
 		},
 		{
-			Method: "GET", Pattern: "/v1/dead-letters", Summary: "List the runs that failed for good, latest first", Query: paging,
+			Method: "GET", Pattern: "/v1/dead-letters",
+			Summary: "List the runs that failed for good, latest first", Query: paging,
 			Status: 200, Gives: page[carillon.Run]{}, handle: s.listDeadLetters,
 		},
 		{
-			Method: "POST", Pattern: "/v1/dead-letters/{id}/retry", Summary: "Repeat a dead letter with a new run, and take it off the list",
-			Status: 201, Gives: run, handle: s.retryDeadLetter,
+			Method: "POST", Pattern: "/v1/dead-letters/{id}/retry",
+			Summary: "Repeat a dead letter with a new run, and take it off the list",
+			Status:  201, Gives: run, handle: s.retryDeadLetter,
 		},
 	}
 }
@@ -161,7 +184,8 @@ func (s *server) otherRoutes() []route {
 			Status: 200, Gives: status{}, handle: s.healthz,
 		},
 		{
-			Method: "GET", Pattern: "/readyz", Summary: "Whether jobs can be taken; 503 with the reasons if not", Public: true,
+			Method: "GET", Pattern: "/readyz",
+			Summary: "Whether jobs can be taken; 503 with the reasons if not", Public: true,
 			Status: 200, Gives: status{}, handle: s.readyz,
 		},
 		{

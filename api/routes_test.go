@@ -27,8 +27,10 @@ func TestEveryRouteButHealthNeedsTheToken(t *testing.T) {
 			continue
 		}
 		for _, header := range []string{
-			"Authorization: ", "Authorization: Bearer wrong", "Authorization: Bearer", "Authorization: Bearer  ",
-			"Authorization: Basic " + token, "Authorization: " + token, "Authorization: Bearer " + token + "x",
+			"Authorization: ", "Authorization: Bearer wrong", "Authorization: Bearer",
+			"Authorization: Bearer  ",
+			"Authorization: Basic " + token, "Authorization: " + token,
+			"Authorization: Bearer " + token + "x",
 			"Authorization: Bearer " + token[1:], "Authorization: Bearer " + strings.ToUpper(token),
 		} {
 			a := h.call(rt.Method, rt.Path, "", header).problem(401, "")
@@ -50,11 +52,14 @@ func TestEveryRouteButHealthNeedsTheToken(t *testing.T) {
 
 func TestWithoutTokensNobodyGetsIn(t *testing.T) {
 	for name, tokens := range map[string]map[string]api.Credential{
-		"none": nil, "an empty one": {"": {Namespace: "blue"}}, "one without a namespace": {"x": {Name: "nobody"}},
+		"none": nil, "an empty one": {"": {Namespace: "blue"}},
+		"one without a namespace": {"x": {Name: "nobody"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, func(c *api.Config) { c.Tokens = tokens })
-			for _, header := range []string{"Authorization: ", "Authorization: Bearer ", "Authorization: Bearer x"} {
+			for _, header := range []string{
+				"Authorization: ", "Authorization: Bearer ", "Authorization: Bearer x",
+			} {
 				h.call("GET", "/v1/jobs", "", header).problem(401, "")
 			}
 		})
@@ -64,7 +69,8 @@ func TestWithoutTokensNobodyGetsIn(t *testing.T) {
 func TestPathsThatDoNotExist(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, path := range []string{
-		"/", "/v1", "/v2/jobs", "/v1/jobs/", "/v1//jobs", "//healthz", "/healthz/", "/v1/jobs/../jobs", "/v1/runs/a/b",
+		"/", "/v1", "/v2/jobs", "/v1/jobs/", "/v1//jobs", "//healthz", "/healthz/", "/v1/jobs/../jobs",
+		"/v1/runs/a/b",
 		"/v1/jobs/%2e%2e%2fetc", "/admin", "/debug/pprof/",
 	} {
 		h.call("GET", path, "", "Authorization: ").problem(401, "")
@@ -100,7 +106,8 @@ func TestUnknownParametersAndBodiesAreRefused(t *testing.T) {
 			h.call(rt.Method, rt.Path+"?"+name+"=1&"+name+"=2", "").problem(400, name)
 			h.call(rt.Method, rt.Path+"?"+name+"=", "").problem(400, name)
 		}
-		if rt.Method == "PUT" || rt.Method == "PATCH" || rt.Pattern == "/v1/jobs" || rt.Pattern == "/v1/jobs/batch" {
+		if rt.Method == "PUT" || rt.Method == "PATCH" || rt.Pattern == "/v1/jobs" ||
+			rt.Pattern == "/v1/jobs/batch" {
 			continue
 		}
 		h.call(rt.Method, rt.Path, `{"force":true}`).problem(400, "force")
@@ -111,7 +118,9 @@ func TestUnknownParametersAndBodiesAreRefused(t *testing.T) {
 	}
 	h.call("GET", "/v1/jobs?a=%zz", "").problem(400, "query")
 	h.call("GET", "/v1/jobs?a;b", "").problem(400, "query")
-	if a := h.call("GET", "/v1/jobs?stauts=active", ""); !strings.HasSuffix(a.text("want"), "did you mean status?") {
+	if a := h.call("GET", "/v1/jobs?stauts=active", ""); !strings.HasSuffix(
+		a.text("want"), "did you mean status?",
+	) {
 		t.Errorf("no hint in %s", a.Body)
 	}
 }
@@ -120,13 +129,21 @@ func TestParametersOutOfRangeAreRefused(t *testing.T) {
 	h := newHouse(t, nil)
 	job, run := "/v1/jobs/job_0000000000001", "/v1/runs/run_00000000000010000000001"
 	for path, field := range map[string]string{
-		"/v1/jobs?status=idle": "status", "/v1/jobs?status=active,": "status", "/v1/jobs?limit=0": "limit", "/v1/jobs?limit=1001": "limit",
-		"/v1/jobs?limit=ten": "limit", "/v1/jobs?limit=-1": "limit", "/v1/jobs?cursor=x": "cursor", "/v1/jobs?cursor=AAAAAAAAAAAAAAAA": "cursor",
-		"/v1/jobs?label=team": "label", "/v1/jobs?label=a:b&label=": "label", "/v1/jobs?name=a&name=b": "name", "/v1/jobs?label=:blue": "label", "/v1/jobs?created_from=yesterday": "created_from",
-		"/v1/jobs?created_to=2030-01-01": "created_to", "/v1/runs?state=happy": "state", "/v1/runs?state=queued,": "state", "/v1/runs?job=5": "job", "/v1/runs?job=run_1": "job",
-		"/v1/runs?due_from=1": "due_from", "/v1/runs?due_to=1": "due_to", "/v1/runs?cursor=%00": "cursor", "/v1/dead-letters?limit=1e3": "limit",
-		job + "/next?n=0": "n", job + "/next?n=1001": "n", run + "/logs?follow=yes": "follow", run + "/logs?attempt=0": "attempt",
-		run + "/logs?attempt=9999999999": "attempt", "/v1/jobs/1": "id", "/v1/jobs/JOB_0000000000001": "id", "/v1/jobs/job_000000000000i": "id",
+		"/v1/jobs?status=idle": "status", "/v1/jobs?status=active,": "status", "/v1/jobs?limit=0": "limit",
+		"/v1/jobs?limit=1001": "limit",
+		"/v1/jobs?limit=ten":  "limit", "/v1/jobs?limit=-1": "limit", "/v1/jobs?cursor=x": "cursor",
+		"/v1/jobs?cursor=AAAAAAAAAAAAAAAA": "cursor",
+		"/v1/jobs?label=team":              "label", "/v1/jobs?label=a:b&label=": "label",
+		"/v1/jobs?name=a&name=b": "name", "/v1/jobs?label=:blue": "label",
+		"/v1/jobs?created_from=yesterday": "created_from",
+		"/v1/jobs?created_to=2030-01-01":  "created_to", "/v1/runs?state=happy": "state",
+		"/v1/runs?state=queued,": "state", "/v1/runs?job=5": "job", "/v1/runs?job=run_1": "job",
+		"/v1/runs?due_from=1": "due_from", "/v1/runs?due_to=1": "due_to", "/v1/runs?cursor=%00": "cursor",
+		"/v1/dead-letters?limit=1e3": "limit",
+		job + "/next?n=0":            "n", job + "/next?n=1001": "n", run + "/logs?follow=yes": "follow",
+		run + "/logs?attempt=0":          "attempt",
+		run + "/logs?attempt=9999999999": "attempt", "/v1/jobs/1": "id", "/v1/jobs/JOB_0000000000001": "id",
+		"/v1/jobs/job_000000000000i": "id",
 		"/v1/runs/job_0000000000001": "id", "/v1/runs/run_1/logs": "id",
 	} {
 		h.call("GET", path, "").problem(400, field)
@@ -165,11 +182,15 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 	}
 	for part := range strings.SplitSeq(string(text), `"#/components/schemas/`) {
 		name, _, _ := strings.Cut(part, `"`)
-		if _, ok := doc.Components.Schemas[name]; !ok && part != string(text) && !strings.HasPrefix(part, "{") {
+		if _, ok := doc.Components.Schemas[name]; !ok && part != string(text) &&
+			!strings.HasPrefix(part, "{") {
 			t.Errorf("%s is referred to and not described", name)
 		}
 	}
-	for _, name := range []string{"Definition", "Job", "JobView", "Run", "ListedJobPage", "RunPage", "Problem", "Schedule", "Target", "Retry", "Task", "Report", "ReportLine"} {
+	for _, name := range []string{
+		"Definition", "Job", "JobView", "Run", "ListedJobPage", "RunPage", "Problem", "Schedule", "Target",
+		"Retry", "Task", "Report", "ReportLine",
+	} {
 		if doc.Components.Schemas[name] == nil {
 			t.Errorf("%s is not described", name)
 		}
@@ -179,7 +200,8 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 func TestTheDescriptionOfARunIsWhatARunIs(t *testing.T) {
 	h := newHouse(t, nil)
 	run := carillon.Run{
-		ID: carillon.RunID{Job: 1, Due: 2}, Covers: 2, Until: 3, Worker: "w", Reason: "r", RetryOf: 1, State: carillon.StateWaiting,
+		ID: carillon.RunID{Job: 1, Due: 2}, Covers: 2, Until: 3, Worker: "w", Reason: "r", RetryOf: 1,
+		State: carillon.StateWaiting,
 		Flags: carillon.FlagStop, About: &carillon.About{Name: "n", Type: "t", Owner: "o"},
 		Output: &carillon.Output{Result: []byte("1"), Checkpoint: []byte("2"), Payload: []byte("3")},
 	}
@@ -195,7 +217,10 @@ func TestTheDescriptionOfARunIsWhatARunIs(t *testing.T) {
 			}
 		}
 	}
-	if err := errors.Join(json.Unmarshal(text, &fields), json.Unmarshal(h.call("GET", "/v1/openapi.json", "").Body.Bytes(), &doc)); err != nil {
+	if err := errors.Join(
+		json.Unmarshal(text, &fields),
+		json.Unmarshal(h.call("GET", "/v1/openapi.json", "").Body.Bytes(), &doc),
+	); err != nil {
 		t.Fatal(err)
 	}
 	described := doc.Components.Schemas.Run.Properties
@@ -219,7 +244,8 @@ func TestTheManualHasEveryRouteAndParameter(t *testing.T) {
 			t.Errorf("docs/api.md has no line %s", line)
 		}
 		for _, name := range rt.Query {
-			if !strings.Contains(string(manual), "`"+name+"`") && !strings.Contains(string(manual), name+"=") {
+			if !strings.Contains(string(manual), "`"+name+"`") &&
+				!strings.Contains(string(manual), name+"=") {
 				t.Errorf("docs/api.md does not know the parameter %s", name)
 			}
 		}
@@ -237,7 +263,9 @@ func TestHealth(t *testing.T) {
 	}
 	ready = errors.Join(errors.New("store: no answer"), errors.New("node number: lease ran out"))
 	a := h.call("GET", "/readyz", "", "Authorization: ").problem(503, "")
-	if got, _ := json.Marshal(a.json()["reasons"]); string(got) != `["store: no answer","node number: lease ran out"]` {
+	if got, _ := json.Marshal(
+		a.json()["reasons"],
+	); string(got) != `["store: no answer","node number: lease ran out"]` {
 		t.Errorf("the reasons are %s", got)
 	}
 }
@@ -255,7 +283,9 @@ func TestAnswersCannotBeGuessedStoredOrFramed(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, path := range []string{"/healthz", "/v1/jobs", "/nowhere"} {
 		a := h.call("GET", path, "")
-		for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"} {
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+		} {
 			if got := a.Header().Get(name); got != want {
 				t.Errorf("%s: %s is %q", path, name, got)
 			}
@@ -279,10 +309,12 @@ func TestAPanicIsAnAnswerWithoutInternals(t *testing.T) {
 		c.Metrics = http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("the inner secret") })
 	})
 	a := h.call("GET", "/metrics", "").problem(500, "")
-	if strings.Contains(a.Body.String(), "inner secret") || !strings.Contains(h.log.String(), "inner secret") {
+	if strings.Contains(a.Body.String(), "inner secret") ||
+		!strings.Contains(h.log.String(), "inner secret") {
 		t.Errorf("answered %s, logged %s", a.Body, h.log)
 	}
-	if id := a.Header().Get("X-Request-Id"); !strings.Contains(h.log.String(), id) || !strings.Contains(a.Body.String(), id) {
+	if id := a.Header().Get("X-Request-Id"); !strings.Contains(h.log.String(), id) ||
+		!strings.Contains(a.Body.String(), id) {
 		t.Errorf("request %s is not in %s and %s", id, a.Body, h.log)
 	}
 }
@@ -293,7 +325,8 @@ func TestTokensPayloadsAndQueriesAreNotLogged(t *testing.T) {
 	h.call("POST", "/v1/jobs", with(`"payload":"sesame","x":1`)).is(400)
 	h.call("GET", "/v1/jobs?owner=sesame", "").is(200)
 	h.call("GET", "/v1/jobs", "", "Authorization: Bearer sesame").is(401)
-	if logged := h.log.String(); strings.Contains(logged, "sesame") || strings.Contains(logged, token) || strings.Count(logged, "\n") != 4 {
+	if logged := h.log.String(); strings.Contains(logged, "sesame") || strings.Contains(logged, token) ||
+		strings.Count(logged, "\n") != 4 {
 		t.Errorf("logged %s", logged)
 	}
 }

@@ -14,7 +14,9 @@ import (
 const nameAhead = time.Minute
 
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request, q *query) error {
-	want := carillon.RunQuery{Job: q.job("job"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to")}
+	want := carillon.RunQuery{
+		Job: q.job("job"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to"),
+	}
 	q.states("state", &want)
 	if want.States == nil && !slices.Contains(want.Statuses, carillon.StatusPaused) {
 		want.Present = true // a million planned runs would hide the few in progress
@@ -44,7 +46,9 @@ func (s *server) replyRuns(w http.ResponseWriter, r *http.Request, q *query, wan
 	if q.err != nil {
 		return q.err
 	}
-	found, err := list(s, w, r, func(from carillon.Store) (carillon.RunPage, error) { return from.FindRuns(r.Context(), want) })
+	found, err := list(s, w, r, func(from carillon.Store) (carillon.RunPage, error) {
+		return from.FindRuns(r.Context(), want)
+	})
 	if err != nil {
 		return err
 	}

@@ -19,16 +19,23 @@ func TestARunIsReadWithItsResultAndCheckpoint(t *testing.T) {
 	run := h.claim(id)
 	path, fence := "/v1/runs/"+run.ID.String(), "Carillon-Fence: "+strconv.FormatInt(run.Fence(), 10)
 	h.call("PUT", path+"/checkpoint", `{"page":17}`, fence, "Content-Type: text/plain").is(204)
-	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"sum":12345678901234567890}`)}})
+	h.finish(run, carillon.Outcome{
+		Kind:   carillon.OutcomeSuccess,
+		Output: &carillon.Output{Result: []byte(`{"sum":12345678901234567890}`)},
+	})
 	a := h.call("GET", path, "").is(200)
-	if !strings.Contains(a.Body.String(), `"result":{"sum":12345678901234567890}`) || !strings.Contains(a.Body.String(), `"checkpoint":{"page":17}`) {
+	if !strings.Contains(a.Body.String(), `"result":{"sum":12345678901234567890}`) ||
+		!strings.Contains(a.Body.String(), `"checkpoint":{"page":17}`) {
 		t.Errorf("read %s", a.Body)
 	}
-	if a.text("state") != "succeeded" || a.text("fence") != strconv.FormatInt(run.Fence(), 10) || a.text("worker_id") != "w1" || a.text("name") != "a" {
+	if a.text("state") != "succeeded" || a.text("fence") != strconv.FormatInt(run.Fence(), 10) ||
+		a.text("worker_id") != "w1" || a.text("name") != "a" {
 		t.Errorf("read %s", a.Body)
 	}
 	list := h.call("GET", "/v1/jobs/"+id+"/runs", "").is(200)
-	if strings.Contains(list.Body.String(), "checkpoint") || !slices.Equal(list.items(), []string{run.ID.String()}) || !strings.Contains(list.Body.String(), `"next_cursor":null`) {
+	if strings.Contains(list.Body.String(), "checkpoint") ||
+		!slices.Equal(list.items(), []string{run.ID.String()}) ||
+		!strings.Contains(list.Body.String(), `"next_cursor":null`) {
 		t.Errorf("listed %s", list.Body)
 	}
 }
@@ -48,7 +55,9 @@ func TestACheckpointNeedsTheFenceOfThePresentAttempt(t *testing.T) {
 	h.call("PUT", path, "a", fence(first.Fence()+1)).problem(409, "")
 	h.finish(first, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "again"})
 	second := h.claim(id)
-	if a := h.call("PUT", path, "old", fence(first.Fence())).problem(409, ""); a.text("type") != "urn:carillon:problem:lost" {
+	if a := h.call(
+		"PUT", path, "old", fence(first.Fence()),
+	).problem(409, ""); a.text("type") != "urn:carillon:problem:lost" {
 		t.Errorf("a stale fence is %s", a.Body)
 	}
 	h.call("PUT", path, "new", fence(second.Fence())).is(204)
@@ -71,7 +80,10 @@ func TestRunsAreCanceledAndRetried(t *testing.T) {
 		t.Errorf("retried: %v %s", again.Header(), again.Body)
 	}
 	h.claim(waiting)
-	if a := h.call("POST", "/v1/runs/"+again.text("id")+"/cancel", "").is(200); a.json()["stopping"] != true || a.text("state") != "claimed" {
+	if a := h.call(
+		"POST", "/v1/runs/"+again.text("id")+"/cancel", "",
+	).is(200); a.json()["stopping"] != true ||
+		a.text("state") != "claimed" {
 		t.Errorf("a running run is %s", a.Body)
 	}
 }
@@ -88,7 +100,9 @@ func TestARetryOfARunThatWaitsForItsNextAttemptAnswersWithTheSameRun(t *testing.
 	var described struct {
 		Paths map[string]map[string]struct{ Responses map[string]any }
 	}
-	if err := json.Unmarshal(h.call("GET", "/v1/openapi.json", "").is(200).Body.Bytes(), &described); err != nil {
+	if err := json.Unmarshal(
+		h.call("GET", "/v1/openapi.json", "").is(200).Body.Bytes(), &described,
+	); err != nil {
 		t.Fatal(err)
 	}
 	answers := slices.Sorted(maps.Keys(described.Paths["/v1/runs/{id}/retry"]["post"].Responses))
@@ -105,7 +119,8 @@ func TestADeadLetterIsRetriedOnce(t *testing.T) {
 	h.call("POST", letter, "").problem(404, "")
 	h.finish(run, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit code 1"})
 	list := h.call("GET", "/v1/dead-letters", "").is(200)
-	if !slices.Equal(list.items(), []string{run.ID.String()}) || !strings.Contains(list.Body.String(), `"reason":"exit code 1"`) {
+	if !slices.Equal(list.items(), []string{run.ID.String()}) ||
+		!strings.Contains(list.Body.String(), `"reason":"exit code 1"`) {
 		t.Errorf("dead letters are %s", list.Body)
 	}
 	if again := h.call("POST", letter, "").is(201); again.text("retry_of") != run.ID.String() {
@@ -146,7 +161,9 @@ func TestRunsAreFoundByWhatTheyAre(t *testing.T) {
 			t.Errorf("%s: %s", query, diff)
 		}
 	}
-	if got := h.call("GET", "/v1/jobs/"+later+"/runs", "").is(200).items(); !slices.Equal(got, []string{planned}) {
+	if got := h.call(
+		"GET", "/v1/jobs/"+later+"/runs", "",
+	).is(200).items(); !slices.Equal(got, []string{planned}) {
 		t.Errorf("the job's own runs are %v", got)
 	}
 }
@@ -159,7 +176,9 @@ func TestARunThatGoesOnIsListedWhereItsNameIsAheadOfTheClock(t *testing.T) {
 		if query != "" {
 			h.call("POST", "/v1/runs/"+soon.ID.String()+"/cancel", "")
 		}
-		if got := h.call("GET", "/v1/runs?"+query, "").is(200).items(); !slices.Equal(got, []string{soon.ID.String()}) {
+		if got := h.call("GET", "/v1/runs?"+query, "").is(200).items(); !slices.Equal(
+			got, []string{soon.ID.String()},
+		) {
 			t.Errorf("%s: %v, want %s", query, got, soon.ID)
 		}
 	}
@@ -176,18 +195,23 @@ func TestRunsAreFoundByTheWordThatIsShownForThem(t *testing.T) {
 	h.call("POST", "/v1/runs/"+stopping.ID.String()+"/cancel", "").is(200)
 	paused := h.run(future)
 	for words, want := range map[string][]string{
-		"queued": {queued}, "paused": {paused}, "stopping": {stopping.ID.String()}, "claimed": {running.ID.String(), stopping.ID.String()},
-		"queued,stopping": {queued, stopping.ID.String()}, "stopping,paused": {stopping.ID.String(), paused}, "running": nil,
+		"queued": {queued}, "paused": {paused}, "stopping": {stopping.ID.String()},
+		"claimed":         {running.ID.String(), stopping.ID.String()},
+		"queued,stopping": {queued, stopping.ID.String()}, "stopping,paused": {stopping.ID.String(), paused},
+		"running": nil,
 	} {
 		a := h.call("GET", "/v1/runs?state="+words, "").is(200)
 		if got := a.items(); !slices.Equal(got, want) {
 			t.Errorf("%s: found %v, want %v", words, got, want)
 		}
-		if one := strings.Count(words, ",") == 0 && words != "claimed"; one && len(want) > 0 && !strings.Contains(a.Body.String(), `"status":"`+words+`"`) {
+		if one := strings.Count(words, ",") == 0 && words != "claimed"; one && len(want) > 0 &&
+			!strings.Contains(a.Body.String(), `"status":"`+words+`"`) {
 			t.Errorf("%s is not what is shown: %s", words, a.Body)
 		}
 	}
-	if got := h.call("GET", "/v1/jobs/"+future+"/runs?state=paused", "").is(200).items(); !slices.Equal(got, []string{paused}) {
+	if got := h.call(
+		"GET", "/v1/jobs/"+future+"/runs?state=paused", "",
+	).is(200).items(); !slices.Equal(got, []string{paused}) {
 		t.Errorf("of one job: %v", got)
 	}
 }

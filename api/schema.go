@@ -20,14 +20,18 @@ var plain = map[reflect.Type]object{
 	reflect.TypeFor[json.RawMessage]():   {"description": "any JSON"},
 	reflect.TypeFor[carillon.JobState](): words(jobStates...),
 	reflect.TypeFor[carillon.State]():    words(runStates...),
-	reflect.TypeFor[carillon.Overlap](): words(carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll,
+	reflect.TypeFor[carillon.Overlap](): words(carillon.OverlapSkip, carillon.OverlapQueue,
+		carillon.OverlapQueueAll,
 		carillon.OverlapReplace, carillon.OverlapAllow),
-	reflect.TypeFor[carillon.MisfirePolicy](): words(carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll),
-	reflect.TypeFor[carillon.Backoff]():       words(carillon.BackoffExponential, carillon.BackoffFixed),
+	reflect.TypeFor[carillon.MisfirePolicy](): words(
+		carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll,
+	),
+	reflect.TypeFor[carillon.Backoff](): words(carillon.BackoffExponential, carillon.BackoffFixed),
 }
 
 var runStates = []carillon.State{
-	carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning, carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped,
+	carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning, carillon.StateSucceeded,
+	carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped,
 }
 
 func words[T any](values ...T) object { return object{"type": "string", "enum": values} }

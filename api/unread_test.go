@@ -32,15 +32,34 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 		status  int
 		body    string
 	}{
-		"without a token":            {"POST /v1/jobs HTTP/1.1\r\nContent-Length: 100\r\n" + json, 401, "unauthorized"},
-		"a large one, no token":      {"POST /v1/jobs HTTP/1.1\r\nContent-Length: 1000000000\r\n" + json, 401, "unauthorized"},
-		"in pieces, no token":        {"POST /v1/jobs HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + json, 401, "unauthorized"},
-		"over the limit":             {"POST /v1/jobs HTTP/1.1\r\nContent-Length: 1048577\r\n" + bearer + json, 413, "too-large"},
-		"over the limit of a batch":  {"POST /v1/jobs/batch HTTP/1.1\r\nContent-Length: 16777217\r\n" + bearer + json, 413, "too-large"},
-		"where none is wanted":       {"GET /v1/jobs HTTP/1.1\r\nContent-Length: 1048577\r\n" + bearer + json, 413, "too-large"},
-		"of another type":            {"POST /v1/jobs HTTP/1.1\r\nContent-Length: 100\r\nContent-Type: text/plain\r\n" + bearer, 415, "unsupported-media-type"},
-		"to a path that is not here": {"POST /v1/bells HTTP/1.1\r\nContent-Length: 100\r\n" + bearer + json, 404, "not-found"},
-		"with an unknown parameter":  {"POST /v1/jobs?x=1 HTTP/1.1\r\nContent-Length: 100\r\n" + bearer + json, 400, "invalid"},
+		"without a token": {
+			"POST /v1/jobs HTTP/1.1\r\nContent-Length: 100\r\n" + json, 401, "unauthorized",
+		},
+		"a large one, no token": {
+			"POST /v1/jobs HTTP/1.1\r\nContent-Length: 1000000000\r\n" + json, 401, "unauthorized",
+		},
+		"in pieces, no token": {
+			"POST /v1/jobs HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" + json, 401, "unauthorized",
+		},
+		"over the limit": {
+			"POST /v1/jobs HTTP/1.1\r\nContent-Length: 1048577\r\n" + bearer + json, 413, "too-large",
+		},
+		"over the limit of a batch": {
+			"POST /v1/jobs/batch HTTP/1.1\r\nContent-Length: 16777217\r\n" + bearer + json, 413, "too-large",
+		},
+		"where none is wanted": {
+			"GET /v1/jobs HTTP/1.1\r\nContent-Length: 1048577\r\n" + bearer + json, 413, "too-large",
+		},
+		"of another type": {
+			"POST /v1/jobs HTTP/1.1\r\nContent-Length: 100\r\nContent-Type: text/plain\r\n" + bearer, 415,
+			"unsupported-media-type",
+		},
+		"to a path that is not here": {
+			"POST /v1/bells HTTP/1.1\r\nContent-Length: 100\r\n" + bearer + json, 404, "not-found",
+		},
+		"with an unknown parameter": {
+			"POST /v1/jobs?x=1 HTTP/1.1\r\nContent-Length: 100\r\n" + bearer + json, 400, "invalid",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +79,8 @@ func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 				t.Fatal(err)
 			}
 			body, err := io.ReadAll(answer.Body)
-			if err != nil || answer.StatusCode != c.status || !strings.Contains(string(body), "urn:carillon:problem:"+c.body) {
+			if err != nil || answer.StatusCode != c.status ||
+				!strings.Contains(string(body), "urn:carillon:problem:"+c.body) {
 				t.Errorf("%d %s, %v", answer.StatusCode, body, err)
 			}
 			if _, err := r.ReadByte(); err != io.EOF {
@@ -81,7 +101,9 @@ func TestARefusedBodyThatComesIsTaken(t *testing.T) {
 		}
 		defer conn.Close()
 		const size = 200_000
-		if _, err := fmt.Fprintf(conn, "POST /v1/jobs HTTP/1.1\r\nHost: carillon\r\nContent-Length: %d\r\n\r\n", size); err != nil {
+		if _, err := fmt.Fprintf(
+			conn, "POST /v1/jobs HTTP/1.1\r\nHost: carillon\r\nContent-Length: %d\r\n\r\n", size,
+		); err != nil {
 			t.Fatal(err)
 		}
 		r := bufio.NewReader(conn)

@@ -34,7 +34,9 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait
 	}
 	now, around := carillon.Now(), carillon.Surroundings{}
 	if run.Has(carillon.FlagGuarded) {
-		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{Namespace: run.Namespace, Keys: []string{carillon.OverlapKey(run.ID.Job)}})
+		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{
+			Namespace: run.Namespace, Keys: []string{carillon.OverlapKey(run.ID.Job)},
+		})
 		if err != nil {
 			s.Logger.WarnContext(ctx, "read the overlap guard of a run that waits", "error", err)
 		} else if len(guards) == 1 {
@@ -83,7 +85,8 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 	for priority := int8(highest); priority >= 0; priority-- {
 		until := run.Wake.Add(time.Duration(priority-run.Priority) * carillon.AgeStep)
 		q := carillon.WakeQuery{
-			Lane: &carillon.Lane{Queue: run.Queue, Priority: priority}, Until: min(now, until), Limit: carillon.MaxAhead,
+			Lane: &carillon.Lane{Queue: run.Queue, Priority: priority}, Until: min(now, until),
+			Limit: carillon.MaxAhead,
 		}
 		for {
 			if pages++; pages > maxLook {

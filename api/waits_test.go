@@ -46,16 +46,25 @@ func TestARunSaysWhyItWaits(t *testing.T) {
 	}
 	is(last, "worker", `no worker is alive to serve the queue "mail"`)
 	is(later, "time", "it is due at 2031-01-01T00:00:00.000Z")
-	worker := carillon.Member{ID: "w1", Kind: carillon.MemberWorker, Profile: carillon.Profile{Queues: []string{"a", "b=2"}, Slots: 1}}
+	worker := carillon.Member{
+		ID: "w1", Kind: carillon.MemberWorker,
+		Profile: carillon.Profile{Queues: []string{"a", "b=2"}, Slots: 1},
+	}
 	members = []carillon.Member{worker}
 	is(last, "worker", `no live worker serves the queue "mail"; those that are alive serve a, b`)
 	members[0].Queues = []string{"mail=3"}
 	held = []carillon.Holding{{ID: "w1", Runs: []carillon.Held{{}}}}
-	is(urgent, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`)
+	is(
+		urgent, "slot",
+		`1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`,
+	)
 	is(first, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; 1 due run comes before it`)
 	is(last, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; 2 due runs come before it`)
 	held[0].Runs = nil
-	is(first, "claim", `1 worker serves the queue "mail", with 1 of 1 slots free by its last heartbeat; 1 due run comes before it`)
+	is(
+		first, "claim",
+		`1 worker serves the queue "mail", with 1 of 1 slots free by its last heartbeat; 1 due run comes before it`,
+	)
 	away = errors.New("coordinator away")
 	is(last, "unknown", "it is due; which workers are alive cannot be read now")
 	h.call("POST", "/v1/jobs/"+last+"/pause", "").is(200)
@@ -88,12 +97,17 @@ func (h *house) behind(run string) {
 	ctx := context.Background()
 	runs, err1 := h.store.Runs(ctx, []carillon.RunID{id}, false)
 	jobs, err2 := h.store.Jobs(ctx, []carillon.JobVersion{{Job: id.Job}})
-	guards, err3 := h.store.Guards(ctx, carillon.GuardQuery{Namespace: "blue", Keys: []string{carillon.OverlapKey(id.Job)}})
+	guards, err3 := h.store.Guards(ctx, carillon.GuardQuery{
+		Namespace: "blue", Keys: []string{carillon.OverlapKey(id.Job)},
+	})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		h.t.Fatal(err)
 	}
-	verdict, change := carillon.Candidate{Job: &jobs[0], Run: runs[0], Guard: &guards[0]}.Decide(carillon.Now())
-	if lost, err := h.store.Commit(ctx, []carillon.Change{change}); verdict != carillon.VerdictWait || err != nil || len(lost) > 0 {
+	verdict, change := carillon.Candidate{
+		Job: &jobs[0], Run: runs[0], Guard: &guards[0],
+	}.Decide(carillon.Now())
+	if lost, err := h.store.Commit(ctx, []carillon.Change{change}); verdict != carillon.VerdictWait ||
+		err != nil || len(lost) > 0 {
 		h.t.Fatal(verdict, lost, err)
 	}
 }
@@ -106,7 +120,8 @@ func TestManyRunsBeforeOneAreCountedUpToABound(t *testing.T) {
 	})
 	h.submitMany(carillon.MaxAhead+5, `"priority":6`)
 	kind, text := h.waits(h.submit(with(`"priority":5`)))
-	if want := `1 worker serves the queue "default"; 1000 or more due runs come before it`; kind != "claim" || text != want {
+	if want := `1 worker serves the queue "default"; 1000 or more due runs come before it`; kind != "claim" ||
+		text != want {
 		t.Errorf("%s: %s", kind, text)
 	}
 }
@@ -129,14 +144,18 @@ func (h *house) submitMany(n int, fields string) {
 
 func TestASubmitIntoAQueueThatNoWorkerServesIsTakenWithAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // time stands still: one list of members stays fresh
-		heard := []carillon.Member{{ID: "w", Kind: carillon.MemberWorker, Profile: carillon.Profile{Queues: []string{"mail"}}}}
+		heard := []carillon.Member{
+			{ID: "w", Kind: carillon.MemberWorker, Profile: carillon.Profile{Queues: []string{"mail"}}},
+		}
 		present, reads := heard, 0
 		h := newHouse(t, func(c *api.Config) {
 			c.Alive = func() []carillon.Member { return heard }
 			c.Members = func(context.Context) ([]carillon.Member, error) { reads++; return present, nil }
 		})
 		submit := func(queue string) []string {
-			return h.call("POST", "/v1/jobs", with(fmt.Sprintf(`"queue":%q`, queue))).is(201).Header().Values("Carillon-Warning")
+			return h.call(
+				"POST", "/v1/jobs", with(fmt.Sprintf(`"queue":%q`, queue)),
+			).is(201).Header().Values("Carillon-Warning")
 		}
 		if got := submit("mail"); got != nil || reads > 0 {
 			t.Errorf("a queue that is served: %v, after %d reads", got, reads)
@@ -148,12 +167,17 @@ func TestASubmitIntoAQueueThatNoWorkerServesIsTakenWithAWarning(t *testing.T) {
 		if got := submit("nowhere"); !cmp.Equal(got, []string{warning}) || reads != 1 {
 			t.Errorf("at once again: warned of %v, after %d reads", got, reads)
 		}
-		body := `{"jobs":[` + with(`"queue":"nowhere"`) + "," + with(`"queue":"nowhere"`) + "," + with(`"queue":"mail"`) + `]}`
-		if got := h.call("POST", "/v1/jobs/batch", body).is(201).Header().Values("Carillon-Warning"); !cmp.Equal(got, []string{warning}) {
+		body := `{"jobs":[` + with(`"queue":"nowhere"`) + "," + with(`"queue":"nowhere"`) + "," +
+			with(`"queue":"mail"`) + `]}`
+		if got := h.call(
+			"POST", "/v1/jobs/batch", body,
+		).is(201).Header().Values("Carillon-Warning"); !cmp.Equal(got, []string{warning}) {
 			t.Errorf("a batch: warned of %v", got)
 		}
 		job := h.submit(schedule(`"at":"2030-01-01T00:00:00Z"`))
-		if got := h.call("POST", "/v1/jobs/"+job+"/run", "").is(201).Header().Values("Carillon-Warning"); len(got) != 1 {
+		if got := h.call(
+			"POST", "/v1/jobs/"+job+"/run", "",
+		).is(201).Header().Values("Carillon-Warning"); len(got) != 1 {
 			t.Errorf("run now: warned of %v", got)
 		}
 	})
@@ -186,7 +210,9 @@ func TestAWorkerThatHasJustComeIsNotWarnedOf(t *testing.T) {
 			return []carillon.Member{{ID: "w", Kind: carillon.MemberWorker}}, nil
 		}
 	})
-	if got := h.call("POST", "/v1/jobs", with(`"name":"a"`)).is(201).Header().Values("Carillon-Warning"); got != nil {
+	if got := h.call(
+		"POST", "/v1/jobs", with(`"name":"a"`),
+	).is(201).Header().Values("Carillon-Warning"); got != nil {
 		t.Errorf("warned of %v", got)
 	}
 }

@@ -71,15 +71,18 @@ func (s *server) workerRoutes() []route {
 			Status: 201, Gives: registered{}, handle: s.register,
 		},
 		{
-			Method: "POST", Pattern: "/v1/workers/{id}/pull", Summary: "Wait for due runs, and claim them for the worker", Takes: pull{},
+			Method: "POST", Pattern: "/v1/workers/{id}/pull",
+			Summary: "Wait for due runs, and claim them for the worker", Takes: pull{},
 			Status: 200, Gives: tasks{}, handle: s.pull,
 		},
 		{
-			Method: "POST", Pattern: "/v1/workers/{id}/report", Summary: "Hand in what attempts have to say: begun, lines, checkpoint, end",
-			Takes: reports{}, Status: 200, Gives: receipts{}, handle: s.report,
+			Method: "POST", Pattern: "/v1/workers/{id}/report",
+			Summary: "Hand in what attempts have to say: begun, lines, checkpoint, end",
+			Takes:   reports{}, Status: 200, Gives: receipts{}, handle: s.report,
 		},
 		{
-			Method: "POST", Pattern: "/v1/workers/{id}/heartbeat", Summary: "Prolong the worker's session; 410 if it is over", Takes: heartbeat{},
+			Method: "POST", Pattern: "/v1/workers/{id}/heartbeat",
+			Summary: "Prolong the worker's session; 410 if it is over", Takes: heartbeat{},
 			Status: 200, Gives: orders{}, handle: s.beat,
 		},
 		{
@@ -130,9 +133,12 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 		PullWait: carillon.Duration(carillon.PullWait), PullLate: carillon.Duration(carillon.PullLate),
 	}
 	err := s.withDispatcher(func(dispatcher carillon.Dispatcher) (err error) {
-		answer.Worker, err = dispatcher.Register(r.Context(), carillon.Registration{Name: given.Name, Profile: carillon.Profile{
-			Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
-		}})
+		answer.Worker, err = dispatcher.Register(r.Context(), carillon.Registration{
+			Name: given.Name,
+			Profile: carillon.Profile{
+				Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
+			},
+		})
 		return err
 	})
 	if err != nil {
@@ -148,15 +154,21 @@ func (g *registration) check() error {
 		{"host", g.Host, "up to 200 printable characters"},
 		{"version", g.Version, "up to 200 printable characters"},
 	} {
-		if utf8.RuneCountInString(field.given) > maxName || strings.ContainsFunc(field.given, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if utf8.RuneCountInString(field.given) > maxName ||
+			strings.ContainsFunc(field.given, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			return invalid(field.name, field.given, field.want)
 		}
 	}
 	if g.Slots < 0 || g.Slots > maxSlots {
-		return invalid("slots", strconv.Itoa(g.Slots), "a number from 1 to "+strconv.Itoa(maxSlots)+", or none")
+		return invalid(
+			"slots", strconv.Itoa(g.Slots), "a number from 1 to "+strconv.Itoa(maxSlots)+", or none",
+		)
 	}
 	if len(g.Queues) > maxQueues {
-		return invalid("queues", strconv.Itoa(len(g.Queues))+" queues", "up to "+strconv.Itoa(maxQueues)+", or none for all")
+		return invalid(
+			"queues", strconv.Itoa(len(g.Queues))+" queues",
+			"up to "+strconv.Itoa(maxQueues)+", or none for all",
+		)
 	}
 	return checkQueues(g.Queues)
 }
@@ -194,7 +206,9 @@ func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
 		return err
 	}
 	return s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
-		tasks, err := dispatcher.Pull(r.Context(), carillon.Pull{Worker: worker, Queues: given.Queues, Max: given.Max})
+		tasks, err := dispatcher.Pull(r.Context(), carillon.Pull{
+			Worker: worker, Queues: given.Queues, Max: given.Max,
+		})
 		if err == nil {
 			s.writeTasks(w, namespace(r), tasks)
 		}
@@ -237,7 +251,10 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 		return err
 	}
 	if given.Number < 0 {
-		return invalid("number", strconv.Itoa(given.Number), "a number that rises from one heartbeat to the next, or none")
+		return invalid(
+			"number", strconv.Itoa(given.Number),
+			"a number that rises from one heartbeat to the next, or none",
+		)
 	}
 	holds := make([]carillon.Held, len(given.Holds))
 	for i, h := range given.Holds {
@@ -253,7 +270,9 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 	}
 	answer := orders{Stop: []order{}, Nodes: []string{}}
 	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
-		told, err := dispatcher.Beat(r.Context(), carillon.Beat{ID: worker, Number: int64(given.Number), Holds: holds, Stopping: given.Stopping})
+		told, err := dispatcher.Beat(r.Context(), carillon.Beat{
+			ID: worker, Number: int64(given.Number), Holds: holds, Stopping: given.Stopping,
+		})
 		for _, o := range told.Stop {
 			answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
 		}
@@ -271,7 +290,9 @@ func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error { return dispatcher.Leave(r.Context(), worker) })
+	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
+		return dispatcher.Leave(r.Context(), worker)
+	})
 	if err == nil {
 		w.WriteHeader(http.StatusNoContent)
 	}

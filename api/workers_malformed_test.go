@@ -58,45 +58,122 @@ var malformedMessages = []struct{ route, name, body, field string }{
 	{"/w/heartbeat", "holds that are null", `{"holds":null}`, "holds"},
 	{"/w/heartbeat", "a hold that is a run", `{"holds":["run_00000000000010000000001"]}`, "holds[0]"},
 	{"/w/heartbeat", "a hold without a run", `{"holds":[{"fence":"5"}]}`, "holds[0].run"},
-	{"/w/heartbeat", "a hold without a fence", `{"holds":[` + held("") + `,{"run":"run_00000000000010000000001"}]}`, "holds[1].fence"},
-	{"/w/heartbeat", "a fence that is a number", `{"holds":[{"run":"run_00000000000010000000001","fence":1048577}]}`, "holds[0].fence"},
-	{"/w/heartbeat", "an unknown field of a hold", `{"holds":[` + held(`,"attempt":1`) + `]}`, "holds[0].attempt"},
+	{
+		"/w/heartbeat", "a hold without a fence",
+		`{"holds":[` + held("") + `,{"run":"run_00000000000010000000001"}]}`, "holds[1].fence",
+	},
+	{
+		"/w/heartbeat", "a fence that is a number",
+		`{"holds":[{"run":"run_00000000000010000000001","fence":1048577}]}`, "holds[0].fence",
+	},
+	{
+		"/w/heartbeat", "an unknown field of a hold", `{"holds":[` + held(`,"attempt":1`) + `]}`,
+		"holds[0].attempt",
+	},
 
 	{"/w/report", "reports that are an object", `{"reports":{}}`, "reports"},
 	{"/w/report", "a list", `[]`, "body"},
-	{"/w/report", "10,001 reports", `{"reports":[` + strings.Repeat(held("")+",", 10_000) + held("") + `]}`, "reports"},
+	{
+		"/w/report", "10,001 reports",
+		`{"reports":[` + strings.Repeat(held("")+",", 10_000) + held("") + `]}`, "reports",
+	},
 	{"/w/report", "an unknown field", reporting(`,"state":"running"`), "reports[1].state"},
-	{"/w/report", "a job for a run", `{"reports":[{"run":"job_0000000000001","fence":"1048577"}]}`, "reports[0].run"},
-	{"/w/report", "a fence of no attempt", `{"reports":[{"run":"run_00000000000010000000001","fence":"1048576"}]}`, "reports[0].fence"},
-	{"/w/report", "a fence below zero", `{"reports":[{"run":"run_00000000000010000000001","fence":"-1048577"}]}`, "reports[0].fence"},
-	{"/w/report", "a fence with a zero in front", `{"reports":[{"run":"run_00000000000010000000001","fence":"01048577"}]}`, "reports[0].fence"},
-	{"/w/report", "a fence beyond 64 bits", `{"reports":[{"run":"run_00000000000010000000001","fence":"99999999999999999999"}]}`, "reports[0].fence"},
+	{
+		"/w/report", "a job for a run", `{"reports":[{"run":"job_0000000000001","fence":"1048577"}]}`,
+		"reports[0].run",
+	},
+	{
+		"/w/report", "a fence of no attempt",
+		`{"reports":[{"run":"run_00000000000010000000001","fence":"1048576"}]}`, "reports[0].fence",
+	},
+	{
+		"/w/report", "a fence below zero",
+		`{"reports":[{"run":"run_00000000000010000000001","fence":"-1048577"}]}`, "reports[0].fence",
+	},
+	{
+		"/w/report", "a fence with a zero in front",
+		`{"reports":[{"run":"run_00000000000010000000001","fence":"01048577"}]}`, "reports[0].fence",
+	},
+	{
+		"/w/report", "a fence beyond 64 bits",
+		`{"reports":[{"run":"run_00000000000010000000001","fence":"99999999999999999999"}]}`,
+		"reports[0].fence",
+	},
 	{"/w/report", "a token that is a number", reporting(`,"token":5`), "reports[1].token"},
 	{"/w/report", "a begin that is no time", reporting(`,"begun_at":"now"`), "reports[1].begun_at"},
 	{"/w/report", "lines that are text", reporting(`,"lines":["a"]`), "reports[1].lines[0]"},
-	{"/w/report", "a line without its own kind of stream", lines(`{"stream":"stdlog"}`), "reports[1].lines[1].stream"},
+	{
+		"/w/report", "a line without its own kind of stream", lines(`{"stream":"stdlog"}`),
+		"reports[1].lines[1].stream",
+	},
 	{"/w/report", "a line that is null", lines(`{"text":null}`), "reports[1].lines[1].text"},
-	{"/w/report", "an offset below zero", reporting(`,"lines":[{"offset":-1}]`), "reports[1].lines[0].offset"},
-	{"/w/report", "an offset beyond 2^53", reporting(`,"lines":[{"offset":9007199254740993}]`), "reports[1].lines[0].offset"},
-	{"/w/report", "an offset that leaves lines out", lines(`{"text":"c","offset":2}`), "reports[1].lines[1].offset"},
+	{
+		"/w/report", "an offset below zero", reporting(`,"lines":[{"offset":-1}]`),
+		"reports[1].lines[0].offset",
+	},
+	{
+		"/w/report", "an offset beyond 2^53", reporting(`,"lines":[{"offset":9007199254740993}]`),
+		"reports[1].lines[0].offset",
+	},
+	{
+		"/w/report", "an offset that leaves lines out", lines(`{"text":"c","offset":2}`),
+		"reports[1].lines[1].offset",
+	},
 	{"/w/report", "an offset that is text", lines(`{"offset":"1"}`), "reports[1].lines[1].offset"},
-	{"/w/report", "a checkpoint of 65 KiB", reporting(`,"checkpoint":"` + strings.Repeat("a", 65<<10) + `"`), "reports[1].checkpoint"},
-	{"/w/report", "a checkpoint in base64 of 65 KiB", reporting(`,"checkpoint_base64":"` + strings.Repeat("aaaa", 22<<10) + `"`), "reports[1].checkpoint_base64"},
-	{"/w/report", "a checkpoint that is no base64", reporting(`,"checkpoint_base64":"a"`), "reports[1].checkpoint_base64"},
-	{"/w/report", "two checkpoints", reporting(`,"checkpoint":1,"checkpoint_base64":"MQ=="`), "reports[1].checkpoint_base64"},
-	{"/w/report", "a checkpoint with a key twice", reporting(`,"checkpoint":{"a":1,"a":2}`), "reports[1].checkpoint.a"},
+	{
+		"/w/report", "a checkpoint of 65 KiB",
+		reporting(`,"checkpoint":"` + strings.Repeat("a", 65<<10) + `"`), "reports[1].checkpoint",
+	},
+	{
+		"/w/report", "a checkpoint in base64 of 65 KiB",
+		reporting(`,"checkpoint_base64":"` + strings.Repeat("aaaa", 22<<10) + `"`),
+		"reports[1].checkpoint_base64",
+	},
+	{
+		"/w/report", "a checkpoint that is no base64", reporting(`,"checkpoint_base64":"a"`),
+		"reports[1].checkpoint_base64",
+	},
+	{
+		"/w/report", "two checkpoints", reporting(`,"checkpoint":1,"checkpoint_base64":"MQ=="`),
+		"reports[1].checkpoint_base64",
+	},
+	{
+		"/w/report", "a checkpoint with a key twice", reporting(`,"checkpoint":{"a":1,"a":2}`),
+		"reports[1].checkpoint.a",
+	},
 	{"/w/report", "an end that is text", reporting(`,"end":"success"`), "reports[1].end"},
 	{"/w/report", "an end that is null", reporting(`,"end":null`), "reports[1].end"},
 	{"/w/report", "an end without an outcome", ending(``), "reports[1].end.outcome"},
 	{"/w/report", "an unknown outcome", ending(`"outcome":"succeeded"`), "reports[1].end.outcome"},
-	{"/w/report", "an outcome that no worker can tell of", ending(`"outcome":"crashed"`), "reports[1].end.outcome"},
+	{
+		"/w/report", "an outcome that no worker can tell of", ending(`"outcome":"crashed"`),
+		"reports[1].end.outcome",
+	},
 	{"/w/report", "an outcome that is a number", ending(`"outcome":1`), "reports[1].end.outcome"},
-	{"/w/report", "a result of 65 KiB", ending(`"outcome":"success","result":"` + strings.Repeat("a", 65<<10) + `"`), "reports[1].end.result"},
-	{"/w/report", "two results", ending(`"outcome":"success","result":1,"result_base64":"MQ=="`), "reports[1].end.result_base64"},
-	{"/w/report", "a wait that is a number", ending(`"outcome":"retriable","retry_after":5`), "reports[1].end.retry_after"},
-	{"/w/report", "a wait below zero", ending(`"outcome":"retriable","retry_after":"-5s"`), "reports[1].end.retry_after"},
-	{"/w/report", "a start without a zone", ending(`"outcome":"success","started_at":"2026-01-01T00:00:00"`), "reports[1].end.started_at"},
-	{"/w/report", "an unknown field of the end", ending(`"outcome":"success","error":"no"`), "reports[1].end.error"},
+	{
+		"/w/report", "a result of 65 KiB",
+		ending(`"outcome":"success","result":"` + strings.Repeat("a", 65<<10) + `"`), "reports[1].end.result",
+	},
+	{
+		"/w/report", "two results", ending(`"outcome":"success","result":1,"result_base64":"MQ=="`),
+		"reports[1].end.result_base64",
+	},
+	{
+		"/w/report", "a wait that is a number", ending(`"outcome":"retriable","retry_after":5`),
+		"reports[1].end.retry_after",
+	},
+	{
+		"/w/report", "a wait below zero", ending(`"outcome":"retriable","retry_after":"-5s"`),
+		"reports[1].end.retry_after",
+	},
+	{
+		"/w/report", "a start without a zone",
+		ending(`"outcome":"success","started_at":"2026-01-01T00:00:00"`), "reports[1].end.started_at",
+	},
+	{
+		"/w/report", "an unknown field of the end", ending(`"outcome":"success","error":"no"`),
+		"reports[1].end.error",
+	},
 }
 
 func TestAMalformedMessageOfAWorkerIsRefusedWithItsField(t *testing.T) {
@@ -109,14 +186,21 @@ func TestAMalformedMessageOfAWorkerIsRefusedWithItsField(t *testing.T) {
 		})
 	}
 	for _, route := range []string{"", "/w/pull", "/w/heartbeat", "/w/report"} {
-		for _, body := range []string{"", " ", "null", "5", `"a"`, "[]", "{", `{"a"`, `{"a":`, "{}{}", "{} x", "\ufeff{}", "{\"\xff\":1}"} {
-			if a := h.call("POST", "/v1/workers"+route, body, "Content-Type: application/json"); a.Code != 400 {
+		for _, body := range []string{
+			"", " ", "null", "5", `"a"`, "[]", "{", `{"a"`, `{"a":`, "{}{}", "{} x", "\ufeff{}",
+			"{\"\xff\":1}",
+		} {
+			if a := h.call(
+				"POST", "/v1/workers"+route, body, "Content-Type: application/json",
+			); a.Code != 400 {
 				t.Errorf("%s takes %q: %d %s", route, body, a.Code, a.Body)
 			}
 		}
 		h.call("POST", "/v1/workers"+route, "{}", "Content-Type: text/plain").problem(415, "Content-Type")
 		large := `{"reports":[` + strings.Repeat(" ", 16<<20) + `]}`
-		if a := h.call("POST", "/v1/workers"+route, large).problem(413, "body"); !strings.Contains(a.text("want"), "KiB") {
+		if a := h.call(
+			"POST", "/v1/workers"+route, large,
+		).problem(413, "body"); !strings.Contains(a.text("want"), "KiB") {
 			t.Errorf("the limit is not named: %s", a.Body)
 		}
 	}
@@ -142,10 +226,13 @@ func TestALongReasonIsCutNotRefused(t *testing.T) {
 	worker := h.register()
 	task := h.pull(worker, mail)
 	long := strings.Repeat("ä", 5000)
-	if got := h.report(worker, task.report(`,"end":{"outcome":"fatal","reason":"`+long+`"}`)); got != `{"receipts":["recorded"]}` {
+	if got := h.report(
+		worker, task.report(`,"end":{"outcome":"fatal","reason":"`+long+`"}`),
+	); got != `{"receipts":["recorded"]}` {
 		t.Error(got)
 	}
-	if reason := h.call("GET", "/v1/runs/"+task.Run, "").text("reason"); len(reason) > 1024 || !strings.HasSuffix(reason, "ä...") {
+	if reason := h.call("GET", "/v1/runs/"+task.Run, "").text("reason"); len(reason) > 1024 ||
+		!strings.HasSuffix(reason, "ä...") {
 		t.Errorf("the reason is %d bytes: %.20s", len(reason), reason)
 	}
 }

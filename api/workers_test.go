@@ -29,7 +29,9 @@ func (h *house) push(job string) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	found, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: "blue", Job: id, States: []carillon.State{carillon.StateWaiting}})
+	found, err := h.store.FindRuns(context.Background(), carillon.RunQuery{
+		Namespace: "blue", Job: id, States: []carillon.State{carillon.StateWaiting},
+	})
 	if err == nil {
 		_, err = h.queue.Push(context.Background(), found.Runs)
 	}
@@ -72,7 +74,10 @@ func TestAWorkerRegistersAndIsTold(t *testing.T) {
 	got := h.call("POST", "/v1/workers", `{"name":"host:1"}`).is(201).json()
 	worker, _ := got["worker"].(string)
 	wait := carillon.Duration(carillon.PullWait).String()
-	want := map[string]any{"worker": worker, "nodes": []any{}, "beat_every": "1s", "lease": "5s", "pull_wait": wait, "pull_late": "3s"}
+	want := map[string]any{
+		"worker": worker, "nodes": []any{}, "beat_every": "1s", "lease": "5s", "pull_wait": wait,
+		"pull_late": "3s",
+	}
 	if diff := cmp.Diff(want, got); diff != "" || !strings.HasPrefix(worker, "worker_") {
 		t.Error(diff)
 	}
@@ -82,7 +87,8 @@ func TestAWorkerRegistersAndIsTold(t *testing.T) {
 	}
 	times := members[0]
 	want = map[string]any{
-		"id": worker, "kind": "worker", "addr": "host:1", "joined_at": times["joined_at"], "beat_at": times["beat_at"], "used": 0.0,
+		"id": worker, "kind": "worker", "addr": "host:1", "joined_at": times["joined_at"],
+		"beat_at": times["beat_at"], "used": 0.0,
 	}
 	if diff := cmp.Diff(want, members[0]); diff != "" {
 		t.Error(diff)
@@ -115,7 +121,10 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 		t.Fatalf("%v: %s", err, a.Body)
 	}
 	task := got.Tasks[0]
-	h.call("POST", "/v1/workers/"+worker+"/heartbeat", fmt.Sprintf(`{"holds":[{"run":"%s","fence":"%s"}]}`, task.Run, task.Fence)).is(200)
+	h.call(
+		"POST", "/v1/workers/"+worker+"/heartbeat",
+		fmt.Sprintf(`{"holds":[{"run":"%s","fence":"%s"}]}`, task.Run, task.Fence),
+	).is(200)
 
 	members := h.members()
 	if len(members) != 1 {
@@ -123,10 +132,12 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 	}
 	times := members[0]
 	want := map[string]any{
-		"id": worker, "kind": "worker", "addr": "mail-7", "host": "a.example", "version": "v1.2.3", "queues": []any{"mail=3", "default"},
-		"slots": 8.0, "used": 1.0, "joined_at": times["joined_at"], "beat_at": times["beat_at"],
+		"id": worker, "kind": "worker", "addr": "mail-7", "host": "a.example", "version": "v1.2.3",
+		"queues": []any{"mail=3", "default"},
+		"slots":  8.0, "used": 1.0, "joined_at": times["joined_at"], "beat_at": times["beat_at"],
 		"running": []any{map[string]any{
-			"run": task.Run, "attempt": 1.0, "name": `Grüße "x"`, "state": "claimed", "claimed_at": h.call("GET", "/v1/runs/"+task.Run, "").text("claimed_at"),
+			"run": task.Run, "attempt": 1.0, "name": `Grüße "x"`, "state": "claimed",
+			"claimed_at": h.call("GET", "/v1/runs/"+task.Run, "").text("claimed_at"),
 		}},
 	}
 	if diff := cmp.Diff(want, members[0]); diff != "" {
@@ -141,7 +152,9 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 func TestANodeSaysHowManyShardsItSeesTo(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) {
 		c.Members = func(context.Context) ([]carillon.Member, error) {
-			return []carillon.Member{{ID: "node_1", Kind: carillon.MemberNode}, {ID: "node_2", Kind: carillon.MemberNode}}, nil
+			return []carillon.Member{
+				{ID: "node_1", Kind: carillon.MemberNode}, {ID: "node_2", Kind: carillon.MemberNode},
+			}, nil
 		}
 	})
 	sum := 0.0
@@ -157,8 +170,10 @@ func TestANodeSaysHowManyShardsItSeesTo(t *testing.T) {
 func TestARegistrationIsChecked(t *testing.T) {
 	h := newHouse(t, nil)
 	for body, field := range map[string]string{
-		`{"host":"a\u0007"}`: "host", `{"version":"` + strings.Repeat("v", 201) + `"}`: "version", `{"slots":-1}`: "slots",
-		`{"slots":100001}`: "slots", `{"queues":["mail","mail=2"]}`: "queues[1]", `{"queues":["a b"]}`: "queues[0]",
+		`{"host":"a\u0007"}`: "host", `{"version":"` + strings.Repeat("v", 201) + `"}`: "version",
+		`{"slots":-1}`:     "slots",
+		`{"slots":100001}`: "slots", `{"queues":["mail","mail=2"]}`: "queues[1]",
+		`{"queues":["a b"]}`: "queues[0]",
 	} {
 		h.call("POST", "/v1/workers", body).problem(400, field)
 	}
@@ -175,7 +190,9 @@ func TestARegistrationTellsOfAllNodesThoseThatBeatLatelyFirst(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) {
 		c.Members = func(context.Context) ([]carillon.Member, error) { return members, away }
 	})
-	if got := h.call("POST", "/v1/workers", `{}`).is(201).json()["nodes"]; !cmp.Equal(got, []any{"http://c", "http://a"}) {
+	if got := h.call("POST", "/v1/workers", `{}`).is(201).json()["nodes"]; !cmp.Equal(got, []any{
+		"http://c", "http://a",
+	}) {
 		t.Errorf("nodes are %v", got)
 	}
 	away, members = errors.New("coordinator away"), nil
@@ -208,9 +225,12 @@ func TestATaskHasWhatItsWorkerNeeds(t *testing.T) {
 	}
 	run := runs[0]
 	want := map[string]any{
-		"run": id.String(), "fence": fmt.Sprint(run.Fence()), "attempt": 1.0, "token": task["token"], "namespace": "blue",
-		"job_id": id.Job.String(), "name": `Grüße "x"`, "type": "mail", "queue": "default", "priority": 5.0, "due_at": id.Due.String(),
-		"covers": id.Due.String(), "timeout": "30s", "payload": map[string]any{"a": 1.0},
+		"run": id.String(), "fence": fmt.Sprint(run.Fence()), "attempt": 1.0, "token": task["token"],
+		"namespace": "blue",
+		"job_id":    id.Job.String(), "name": `Grüße "x"`, "type": "mail", "queue": "default",
+		"priority": 5.0,
+		"due_at":   id.Due.String(),
+		"covers":   id.Due.String(), "timeout": "30s", "payload": map[string]any{"a": 1.0},
 		"target": map[string]any{"handler": map[string]any{}}, "labels": map[string]any{"k": "v"},
 	}
 	if diff := cmp.Diff(want, task); diff != "" {
@@ -223,7 +243,8 @@ func TestAPullWithNothingToDoIsAnEmptyAnswer(t *testing.T) {
 		h := newHouse(t, nil)
 		worker, began := h.register(), time.Now()
 		a := h.call("POST", worker+"/pull", `{}`).is(200)
-		if got := strings.TrimSpace(a.Body.String()); got != `{"tasks":[]}` || time.Since(began) != carillon.PullWait {
+		if got := strings.TrimSpace(a.Body.String()); got != `{"tasks":[]}` ||
+			time.Since(began) != carillon.PullWait {
 			t.Errorf("%s after %s", got, time.Since(began))
 		}
 	})
@@ -233,7 +254,10 @@ func TestWhatAWorkerReportsIsRecorded(t *testing.T) {
 	h := newHouse(t, nil)
 	worker := h.register()
 	task := h.pull(worker, mail)
-	if got := h.report(worker, task.report(`,"lines":[{"text":"one"},{"stream":"stderr","text":"two"}],"checkpoint":{"page": 7}`)); got != `{"receipts":["recorded"]}` {
+	if got := h.report(
+		worker,
+		task.report(`,"lines":[{"text":"one"},{"stream":"stderr","text":"two"}],"checkpoint":{"page": 7}`),
+	); got != `{"receipts":["recorded"]}` {
 		t.Error(got)
 	}
 	end := task.report(`,"lines":[{"text":"two again","offset":1},{"text":"three"}],` +
@@ -244,7 +268,8 @@ func TestWhatAWorkerReportsIsRecorded(t *testing.T) {
 		}
 	}
 	run := h.call("GET", "/v1/runs/"+task.Run, "").is(200).json()
-	if run["state"] != "waiting" || run["reason"] != "no route" || run["failures"] != 1.0 || !cmp.Equal(run["checkpoint"], map[string]any{"page": 7.0}) {
+	if run["state"] != "waiting" || run["reason"] != "no route" || run["failures"] != 1.0 ||
+		!cmp.Equal(run["checkpoint"], map[string]any{"page": 7.0}) {
 		t.Errorf("the run is %v", run)
 	}
 	if got := h.call("GET", "/v1/runs/"+task.Run+"/logs", "").Body.String(); got != "one\ntwo\nthree\n" {
@@ -263,7 +288,9 @@ func TestResultsAndCheckpointsMayBeAnyBytes(t *testing.T) {
 		`"result_base64":"eyJuIjoxfQ=="`: map[string]any{"n": 1.0},
 	} {
 		task := h.pull(worker, mail)
-		if got := h.report(worker, task.report(`,"end":{"outcome":"success",`+fields+`}`)); got != `{"receipts":["recorded"]}` {
+		if got := h.report(
+			worker, task.report(`,"end":{"outcome":"success",`+fields+`}`),
+		); got != `{"receipts":["recorded"]}` {
 			t.Error(got)
 		}
 		run := h.call("GET", "/v1/runs/"+task.Run, "").is(200).json()
@@ -297,7 +324,10 @@ func TestAReportWithoutTheTokenOfItsAttemptIsRefusedAlone(t *testing.T) {
 	const success = `,"end":{"outcome":"success"}`
 	wrong, cut, none, other := one, one, one, one
 	wrong.Token, cut.Token, none.Token, other.Token = strings.Repeat("A", 22), one.Token[1:], "", two.Token
-	got := h.report(worker, wrong.report(success), cut.report(success), none.report(success), two.report(success), other.report(success))
+	got := h.report(
+		worker, wrong.report(success), cut.report(success), none.report(success), two.report(success),
+		other.report(success),
+	)
 	if want := `{"receipts":["refused","refused","refused","recorded","refused"]}`; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -334,7 +364,9 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 	one, two := h.pull(worker, mail), h.pull(worker, mail)
 	h.call("POST", "/v1/runs/"+one.Run+"/cancel", "").is(200)
 	h.report(worker, two.report(`,"end":{"outcome":"success"}`))
-	holds := fmt.Sprintf(`{"holds":[{"run":%q,"fence":%q},{"run":%q,"fence":%q}]}`, one.Run, one.Fence, two.Run, two.Fence)
+	holds := fmt.Sprintf(
+		`{"holds":[{"run":%q,"fence":%q},{"run":%q,"fence":%q}]}`, one.Run, one.Fence, two.Run, two.Fence,
+	)
 	h.call("POST", worker+"/heartbeat", holds).is(200)
 	var got struct {
 		Stop []struct {
@@ -361,7 +393,9 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) { c.Dispatcher = outage{c.Dispatcher} })
 	for path, body := range map[string]string{"": `{}`, "/worker_1/pull": `{}`, "/worker_1/heartbeat": `{}`} {
-		if a := h.call("POST", "/v1/workers"+path, body).problem(503, ""); a.Header().Get("Retry-After") == "" {
+		if a := h.call(
+			"POST", "/v1/workers"+path, body,
+		).problem(503, ""); a.Header().Get("Retry-After") == "" {
 			t.Errorf("%s does not say when to try again", path)
 		} else if !strings.Contains(a.text("detail"), "whether a change took place is not known") {
 			t.Errorf("%s does not say that it may have taken place: %s", path, a.Body)

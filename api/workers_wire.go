@@ -170,7 +170,10 @@ type reportEnd struct {
 
 func (r *reports) reports() ([]carillon.Report, error) {
 	if len(r.Reports) > maxReports {
-		return nil, invalid("reports", strconv.Itoa(len(r.Reports))+" reports", "at most "+strconv.Itoa(maxReports)+" at once")
+		return nil, invalid(
+			"reports", strconv.Itoa(len(r.Reports))+" reports",
+			"at most "+strconv.Itoa(maxReports)+" at once",
+		)
 	}
 	all := make([]carillon.Report, len(r.Reports))
 	now := carillon.Now()
@@ -190,7 +193,9 @@ func (r *report) read(into *carillon.Report, now carillon.Time) (fault *carillon
 	if into.Lines, fault = readLines(r.Lines, into.Attempt(), now); fault != nil {
 		return fault
 	}
-	if into.Checkpoint, fault = bytesOf("checkpoint", r.Checkpoint, r.CheckpointBase64, carillon.MaxCheckpoint); fault != nil {
+	if into.Checkpoint, fault = bytesOf(
+		"checkpoint", r.Checkpoint, r.CheckpointBase64, carillon.MaxCheckpoint,
+	); fault != nil {
 		return fault
 	}
 	if r.End != nil {
@@ -205,12 +210,16 @@ func (r *report) read(into *carillon.Report, now carillon.Time) (fault *carillon
 func attemptOf(run, fence string) (carillon.Held, *carillon.FieldError) {
 	id, err := carillon.ParseRunID(run)
 	if err != nil {
-		return carillon.Held{}, &carillon.FieldError{Field: "run", Given: run, Want: "the run of a task: run_ and 23 characters"}
+		return carillon.Held{}, &carillon.FieldError{
+			Field: "run", Given: run, Want: "the run of a task: run_ and 23 characters",
+		}
 	}
 	n, err := strconv.ParseInt(fence, 10, 64)
 	held := carillon.Held{Run: id, Fence: n}
 	if err != nil || n < 0 || held.Attempt() == 0 || fenceOf(held) != fence {
-		return held, &carillon.FieldError{Field: "fence", Given: fence, Want: "the fence that came with the run, as text"}
+		return held, &carillon.FieldError{
+			Field: "fence", Given: fence, Want: "the fence that came with the run, as text",
+		}
 	}
 	return held, nil
 }
@@ -234,12 +243,16 @@ func readLines(given []reportLine, attempt int32, now carillon.Time) ([]carillon
 			l.Stream = "stdout"
 		case "stdout", "stderr", "carillon":
 		default:
-			return nil, &carillon.FieldError{Field: field("stream"), Given: l.Stream, Want: "stdout, stderr, or carillon for the worker's own words"}
+			return nil, &carillon.FieldError{
+				Field: field("stream"), Given: l.Stream,
+				Want: "stdout, stderr, or carillon for the worker's own words",
+			}
 		}
 		if l.Offset != nil {
 			if *l.Offset < 0 || int64(*l.Offset) > maxOffset || i > 0 && int64(*l.Offset) != next {
 				return nil, &carillon.FieldError{
-					Field: field("offset"), Given: strconv.Itoa(*l.Offset), Want: "how many lines the attempt printed before it, one more with each line",
+					Field: field("offset"), Given: strconv.Itoa(*l.Offset),
+					Want: "how many lines the attempt printed before it, one more with each line",
 				}
 			}
 			next = int64(*l.Offset)
@@ -247,7 +260,10 @@ func readLines(given []reportLine, attempt int32, now carillon.Time) ([]carillon
 		if l.At == 0 {
 			l.At = now
 		}
-		lines[i] = carillon.Line{At: l.At, Stream: l.Stream, Text: strings.ReplaceAll(l.Text, "\x00", "\uFFFD"), Attempt: attempt, Offset: next}
+		lines[i] = carillon.Line{
+			At: l.At, Stream: l.Stream, Text: strings.ReplaceAll(l.Text, "\x00", "\uFFFD"), Attempt: attempt,
+			Offset: next,
+		}
 		next++
 	}
 	return lines, nil
@@ -260,17 +276,23 @@ func bytesOf(field string, raw json.RawMessage, text string, most int) ([]byte, 
 	}
 	if text != "" {
 		if raw != nil {
-			return nil, &carillon.FieldError{Field: field + "_base64", Given: field + " too", Want: "one of " + field + " and " + field + "_base64"}
+			return nil, &carillon.FieldError{
+				Field: field + "_base64", Given: field + " too",
+				Want: "one of " + field + " and " + field + "_base64",
+			}
 		}
 		decoded, err := base64.StdEncoding.DecodeString(text)
 		if err != nil {
-			return nil, &carillon.FieldError{Field: field + "_base64", Given: text, Want: "base64 with padding"}
+			return nil, &carillon.FieldError{
+				Field: field + "_base64", Given: text, Want: "base64 with padding",
+			}
 		}
 		field, raw = field+"_base64", decoded
 	}
 	if len(raw) > most {
 		return nil, &carillon.FieldError{
-			Field: field, Given: strconv.Itoa(len(raw)) + " bytes", Want: "at most " + strconv.Itoa(most>>10) + " KiB; keep more elsewhere and pass its address",
+			Field: field, Given: strconv.Itoa(len(raw)) + " bytes",
+			Want: "at most " + strconv.Itoa(most>>10) + " KiB; keep more elsewhere and pass its address",
 		}
 	}
 	return raw, nil
@@ -278,7 +300,8 @@ func bytesOf(field string, raw json.RawMessage, text string, most int) ([]byte, 
 
 // outcomes are those that a worker can report. A worker cannot report that it died.
 var outcomes = map[string]carillon.OutcomeKind{
-	"success": carillon.OutcomeSuccess, "retriable": carillon.OutcomeRetriable, "fatal": carillon.OutcomeFatal, "stopped": carillon.OutcomeStopped, "lost": carillon.OutcomeLost,
+	"success": carillon.OutcomeSuccess, "retriable": carillon.OutcomeRetriable,
+	"fatal": carillon.OutcomeFatal, "stopped": carillon.OutcomeStopped, "lost": carillon.OutcomeLost,
 }
 
 // maxReason is where a reason is cut. Refusing a report with a long traceback would make the worker send it
@@ -288,14 +311,17 @@ const maxReason = 1 << 10
 func (e *reportEnd) outcome() (*carillon.Outcome, *carillon.FieldError) {
 	kind, ok := outcomes[e.Outcome]
 	if !ok {
-		return nil, &carillon.FieldError{Field: "outcome", Given: e.Outcome, Want: "success, retriable, fatal, stopped or lost"}
+		return nil, &carillon.FieldError{
+			Field: "outcome", Given: e.Outcome, Want: "success, retriable, fatal, stopped or lost",
+		}
 	}
 	result, fault := bytesOf("result", e.Result, e.ResultBase64, carillon.MaxResult)
 	if fault != nil {
 		return nil, fault
 	}
 	o := &carillon.Outcome{
-		Kind: kind, Reason: shorten(strings.ReplaceAll(e.Reason, "\x00", "\uFFFD"), maxReason), Started: e.Started, RetryAfter: e.RetryAfter.Std(),
+		Kind: kind, Reason: shorten(strings.ReplaceAll(e.Reason, "\x00", "\uFFFD"), maxReason),
+		Started: e.Started, RetryAfter: e.RetryAfter.Std(),
 	}
 	if result != nil {
 		o.Output = &carillon.Output{Result: result}

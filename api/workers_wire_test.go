@@ -14,15 +14,29 @@ func TestATaskIsWrittenAsItIsDescribed(t *testing.T) {
 	s := &server{seal: newSeal([]byte("secret"))}
 	at := carillon.Time(1_800_000_000_000)
 	for name, c := range map[string]carillon.Definition{
-		"the least":   {Target: carillon.Target{Handler: &carillon.Handler{}}},
-		"a command":   {Name: `a "b" \ ü` + "\u2028", Target: carillon.Target{Command: &carillon.Command{Argv: []string{"<&>"}, Env: map[string]string{"A": "b"}}}},
-		"a request":   {Target: carillon.Target{HTTP: &carillon.HTTP{Method: "GET", URL: "https://example.com/?a=1&b=2"}}},
-		"with labels": {Type: "t", Labels: map[string]string{"a": "1", "b": "2"}, Timeout: 30e9, Target: carillon.Target{Handler: &carillon.Handler{}}},
-		"a payload":   {Payload: []byte(`{"a":[1,2,"<"]}`), Target: carillon.Target{Handler: &carillon.Handler{}}},
+		"the least": {Target: carillon.Target{Handler: &carillon.Handler{}}},
+		"a command": {
+			Name: `a "b" \ ü` + "\u2028",
+			Target: carillon.Target{
+				Command: &carillon.Command{Argv: []string{"<&>"}, Env: map[string]string{"A": "b"}},
+			},
+		},
+		"a request": {
+			Target: carillon.Target{HTTP: &carillon.HTTP{Method: "GET", URL: "https://example.com/?a=1&b=2"}},
+		},
+		"with labels": {
+			Type: "t", Labels: map[string]string{"a": "1", "b": "2"}, Timeout: 30e9,
+			Target: carillon.Target{Handler: &carillon.Handler{}},
+		},
+		"a payload": {
+			Payload: []byte(`{"a":[1,2,"<"]}`), Target: carillon.Target{Handler: &carillon.Handler{}},
+		},
 	} {
 		for _, checkpoint := range []string{"", `{"a":1}`, "7", "text", " 7", "\xff"} {
 			job := &carillon.Job{ID: 7, Definition: c}
-			run := carillon.Run{ID: carillon.RunID{Job: 7, Due: at}, Namespace: "blue", Queue: "q", Priority: 3, Attempt: 2}
+			run := carillon.Run{
+				ID: carillon.RunID{Job: 7, Due: at}, Namespace: "blue", Queue: "q", Priority: 3, Attempt: 2,
+			}
 			if c.Timeout != 0 {
 				run.Covers = at
 			}
@@ -49,13 +63,18 @@ func TestATaskIsWrittenAsItIsDescribed(t *testing.T) {
 // described is the task as encoding/json would write it.
 func (s *server) described(t *carillon.Task) task {
 	v := task{
-		Run: t.Run.ID, Fence: fenceOf(t.Held()), Attempt: t.Run.Attempt, Token: s.seal.token(t.Run.Namespace, t.Held()), Namespace: t.Run.Namespace,
-		Job: t.Run.ID.Job, Name: t.Job.Name, Type: t.Job.Type, Queue: t.Run.Queue, Priority: t.Run.Priority, Due: t.Run.ID.Due,
-		Covers: t.Run.Covers, Timeout: t.Job.Timeout, Payload: t.Job.Payload, Target: t.Job.Target, Labels: t.Job.Labels,
+		Run: t.Run.ID, Fence: fenceOf(t.Held()), Attempt: t.Run.Attempt,
+		Token: s.seal.token(t.Run.Namespace, t.Held()), Namespace: t.Run.Namespace,
+		Job: t.Run.ID.Job, Name: t.Job.Name, Type: t.Job.Type, Queue: t.Run.Queue, Priority: t.Run.Priority,
+		Due:    t.Run.ID.Due,
+		Covers: t.Run.Covers, Timeout: t.Job.Timeout, Payload: t.Job.Payload, Target: t.Job.Target,
+		Labels: t.Job.Labels,
 	}
 	switch string(t.Checkpoint) {
 	case "text", " 7", "\xff":
-		v.CheckpointBase64 = map[string]string{"text": "dGV4dA==", " 7": "IDc=", "\xff": "/w=="}[string(t.Checkpoint)]
+		v.CheckpointBase64 = map[string]string{
+			"text": "dGV4dA==", " 7": "IDc=", "\xff": "/w==",
+		}[string(t.Checkpoint)]
 	default:
 		v.Checkpoint = t.Checkpoint
 	}
@@ -80,9 +99,12 @@ func TestWhatIsReadQuicklyIsReadAlike(t *testing.T) {
 		compareReaders(t, `{"reports":[`+items+`]}`, true)
 	}
 	for _, body := range []string{
-		``, `{}`, `{"reports":[]}`, `{"reports":[` + quickRun + `}]} `, `{"reports":[` + quickRun + `}]}x`, `{"reports":[` + quickRun + `},]}`,
-		`{"reports":[` + quickRun + ` }]}`, `{"reports":[` + strings.Replace(quickRun, "abc", `a\"c`, 1) + `}]}`,
-		`{"reports":[` + strings.Replace(quickRun, "abc", "ü", 1) + `}]}`, `{"reports":[` + quickRun + `,"end":{"outcome":"success","result":1}}]}`,
+		``, `{}`, `{"reports":[]}`, `{"reports":[` + quickRun + `}]} `, `{"reports":[` + quickRun + `}]}x`,
+		`{"reports":[` + quickRun + `},]}`,
+		`{"reports":[` + quickRun + ` }]}`,
+		`{"reports":[` + strings.Replace(quickRun, "abc", `a\"c`, 1) + `}]}`,
+		`{"reports":[` + strings.Replace(quickRun, "abc", "ü", 1) + `}]}`,
+		`{"reports":[` + quickRun + `,"end":{"outcome":"success","result":1}}]}`,
 		`{"reports":[` + quickRun + `,"begun_at":"soon"}]}`, `{"reports":[` + quickRun,
 	} {
 		compareReaders(t, body, false)

@@ -45,7 +45,9 @@ func (b *bench) spawn(role string) (*child, error) {
 	b.spawned++
 	cmd := exec.Command(self, "-role", role)
 	if b.profile != "" {
-		cmd.Args = append(cmd.Args, "-cpuprofile", fmt.Sprintf("%s.%s-%s-%d", b.profile, b.scene, role, b.spawned))
+		cmd.Args = append(
+			cmd.Args, "-cpuprofile", fmt.Sprintf("%s.%s-%s-%d", b.profile, b.scene, role, b.spawned),
+		)
 	}
 	cmd.Stderr = os.Stderr
 	c := &child{cmd: cmd, emptied: make(chan struct{}), ended: make(chan struct{})}
@@ -137,7 +139,9 @@ func playNode(o orders, lines *bufio.Scanner) error {
 
 // playWorker does what `carillon worker` does, with a no-op handler.
 func playWorker(o orders, lines *bufio.Scanner) error {
-	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{Servers: []string{o.Server}, Token: o.Token})
+	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{
+		Servers: []string{o.Server}, Token: o.Token,
+	})
 	if err != nil {
 		return err
 	}
@@ -145,7 +149,8 @@ func playWorker(o orders, lines *bufio.Scanner) error {
 	funcs := executor.NewFuncs()
 	funcs.Register("bench", func(context.Context, executor.Task) error { started.Add(1); return nil })
 	w := worker.New(worker.Config{
-		Dispatcher: dispatcher, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs}, Concurrency: slots, Logger: logger(),
+		Dispatcher: dispatcher, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs},
+		Concurrency: slots, Logger: logger(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

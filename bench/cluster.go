@@ -23,7 +23,9 @@ func remoteScenario(ctx context.Context, b *bench) error {
 
 // beside measures something between two plain drains, and reports it and its ratio to their mean: so a
 // machine that drifts in one direction favors neither.
-func (b *bench) beside(ctx context.Context, name string, n int, measure func() (rate float64, err error)) error {
+func (b *bench) beside(
+	ctx context.Context, name string, n int, measure func() (rate float64, err error),
+) error {
 	before, err := b.drainRate(ctx, n, inside)
 	if err != nil {
 		return err

@@ -33,7 +33,9 @@ func (b *bench) backlog(ctx context.Context, at place, n int, schedule carillon.
 
 // drain fills a place with due jobs while no worker runs them, then measures from the start of a crew until
 // every job is recorded as ended.
-func (b *bench) drain(ctx context.Context, at place, n int, begin func(at place) (crew, error)) (start, end time.Time, err error) {
+func (b *bench) drain(
+	ctx context.Context, at place, n int, begin func(at place) (crew, error),
+) (start, end time.Time, err error) {
 	if err := b.backlog(ctx, at, n, carillon.Schedule{}); err != nil {
 		return start, end, err
 	}
@@ -57,7 +59,9 @@ func (b *bench) drain(ctx context.Context, at place, n int, begin func(at place)
 }
 
 // drainRate drains in a fresh place and returns the rate in jobs a second.
-func (b *bench) drainRate(ctx context.Context, n int, begin func(at place) (crew, error)) (rate float64, err error) {
+func (b *bench) drainRate(
+	ctx context.Context, n int, begin func(at place) (crew, error),
+) (rate float64, err error) {
 	at, err := b.fresh(ctx)
 	if err != nil {
 		return 0, err
@@ -127,7 +131,9 @@ func (b *bench) apart(count int) (begin func(at place) (crew, error), err error)
 	}
 	return func(at place) (crew, error) {
 		for i, c := range list {
-			if err := c.tell(orders{Data: filepath.Join(at.data, fmt.Sprintf("node-%d", i+1)), Store: at.store}); err != nil {
+			if err := c.tell(orders{
+				Data: filepath.Join(at.data, fmt.Sprintf("node-%d", i+1)), Store: at.store,
+			}); err != nil {
 				return nil, errors.Join(err, list.end())
 			}
 		}

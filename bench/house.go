@@ -57,7 +57,9 @@ func open(cfg node.Config, onStart func(*carillon.Run)) (*house, error) {
 }
 
 // house opens a node in a fresh place; leave closes it and removes its data.
-func (b *bench) house(ctx context.Context, concurrency int, onStart func(*carillon.Run)) (place, *house, error) {
+func (b *bench) house(
+	ctx context.Context, concurrency int, onStart func(*carillon.Run),
+) (place, *house, error) {
 	return b.start(ctx, func(at place) node.Config { return at.config(concurrency) }, onStart)
 }
 
@@ -79,7 +81,9 @@ func (h *house) caller() (*client.Client, error) {
 	return client.New(client.Config{URL: h.node.URL(), Token: strings.TrimSpace(string(token))})
 }
 
-func (b *bench) start(ctx context.Context, config func(at place) node.Config, onStart func(*carillon.Run)) (place, *house, error) {
+func (b *bench) start(
+	ctx context.Context, config func(at place) node.Config, onStart func(*carillon.Run),
+) (place, *house, error) {
 	at, err := b.fresh(ctx)
 	if err != nil {
 		return place{}, nil, err
@@ -115,7 +119,8 @@ func logger() *slog.Logger {
 var payload = func() json.RawMessage {
 	b, _ := json.Marshal(map[string]any{
 		"customer": "c-1029384756", "subject": "Your order has been shipped", "template": "order-shipped-v3",
-		"locale": "en-GB", "items": []int{4711, 4712, 4713}, "note": "two hundred bytes is what people usually send",
+		"locale": "en-GB", "items": []int{4711, 4712, 4713},
+		"note": "two hundred bytes is what people usually send",
 	})
 	return b
 }()

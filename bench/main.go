@@ -68,12 +68,19 @@ func main() {
 		debug.SetGCPercent(200) // as `carillon` does
 	}
 	var b bench
-	store := flag.String("store", "sqlite", "what to measure: sqlite, or postgres or mysql, which start a private server")
+	store := flag.String(
+		"store", "sqlite", "what to measure: sqlite, or postgres or mysql, which start a private server",
+	)
 	only := flag.String("only", "", "scenarios to run, comma-separated (default all)")
 	dir := flag.String("dir", "", "where to put data (default: a temporary directory)")
 	flag.Float64Var(&b.scale, "scale", 1, "share of the jobs of each scenario, for a quick look")
-	flag.DurationVar(&b.hold, "hold", 5*time.Minute, "how long the transaction of the scenario held has been open")
-	flag.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the whole run to this file, and of other processes to files beside it")
+	flag.DurationVar(
+		&b.hold, "hold", 5*time.Minute, "how long the transaction of the scenario held has been open",
+	)
+	flag.StringVar(
+		&b.profile, "cpuprofile", "",
+		"write a CPU profile of the whole run to this file, and of other processes to files beside it",
+	)
 	record := flag.Bool("record", false, "write the figures of this run to "+recordFile)
 	flag.BoolVar(&b.strict, "strict", false, "a figure that is worse than recorded is an error")
 	role := flag.String("role", "", "internal: a part of a scenario, told by standard input what to do")
@@ -187,7 +194,9 @@ func (b *bench) profiled(f func() error) error {
 
 // say shows progress.
 func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s %-8s %s\n", time.Now().Format("15:04:05"), b.scene, fmt.Sprintf(format, args...))
+	fmt.Fprintf(
+		os.Stderr, "%s %-8s %s\n", time.Now().Format("15:04:05"), b.scene, fmt.Sprintf(format, args...),
+	)
 }
 
 func (b *bench) count(n int) int { return max(int(float64(n)*b.scale), 100) }

@@ -17,7 +17,10 @@ type mariaDB struct{ *server.Server }
 
 // mariaDBSettings are the settings that an administrator would change first; all others are the defaults.
 // Every commit is on disk.
-var mariaDBSettings = []string{"innodb_flush_log_at_trx_commit=1", "innodb_buffer_pool_size=1G", "innodb_log_file_size=1G", "skip-log-bin"}
+var mariaDBSettings = []string{
+	"innodb_flush_log_at_trx_commit=1", "innodb_buffer_pool_size=1G", "innodb_log_file_size=1G",
+	"skip-log-bin",
+}
 
 func startMariaDB(ctx context.Context, dir string) (engine, error) {
 	s, err := server.StartMariaDB(ctx, dir, mariaDBSettings...)
@@ -31,7 +34,9 @@ const aboutMariaDB = `SELECT CONCAT(VERSION(), ', innodb_flush_log_at_trx_commit
   'M, innodb_doublewrite=', @@innodb_doublewrite, ', innodb_flush_method=', @@innodb_flush_method, ', log_bin=', @@log_bin)`
 
 func (m mariaDB) about(ctx context.Context) (about string, err error) {
-	err = onMariaDB(m.URL, func(db *sql.DB) error { return db.QueryRowContext(ctx, aboutMariaDB).Scan(&about) })
+	err = onMariaDB(m.URL, func(db *sql.DB) error {
+		return db.QueryRowContext(ctx, aboutMariaDB).Scan(&about)
+	})
 	return about, err
 }
 
@@ -60,7 +65,9 @@ func (m mariaDB) hold(ctx context.Context, at place) (release func() error, err 
 		return nil, err
 	}
 	db.SetMaxOpenConns(1) // so that every statement is in the transaction
-	for _, query := range []string{`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `START TRANSACTION WITH CONSISTENT SNAPSHOT`} {
+	for _, query := range []string{
+		`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `START TRANSACTION WITH CONSISTENT SNAPSHOT`,
+	} {
 		if _, err := db.ExecContext(ctx, query); err != nil {
 			db.Close()
 			return nil, err

@@ -47,16 +47,26 @@ type manyRows struct {
 // The delete has no hint: only the form for several tables takes one, and MariaDB would turn that form into a
 // join with a thousand rows, and the join into a scan of the table.
 var (
-	mariaDBPlainJobs = manyRows{`INSERT INTO job VALUES `, `(?,1,'default','bench',?)`, ``, func(id int64) []any { return []any{id, []byte(payload)} }}
-	mariaDBPlainRuns = manyRows{`INSERT INTO run VALUES `, `(?,?,?,1,0,1,'default','')`, ``, func(id int64) []any { return []any{id, id, id} }}
+	mariaDBPlainJobs = manyRows{
+		`INSERT INTO job VALUES `, `(?,1,'default','bench',?)`, ``,
+		func(id int64) []any { return []any{id, []byte(payload)} },
+	}
+	mariaDBPlainRuns = manyRows{
+		`INSERT INTO run VALUES `, `(?,?,?,1,0,1,'default','')`, ``,
+		func(id int64) []any { return []any{id, id, id} },
+	}
 
 	mariaDBPlainClaim = manyRows{
 		`UPDATE run SET state = 2, attempt = 1, rev = rev + 1, worker = 'w' WHERE rev = 1 AND (due, job) IN (`, `(?,?)`, `)`,
 		func(id int64) []any { return []any{id, id} },
 	}
-	mariaDBPlainDelete  = manyRows{`DELETE FROM run WHERE rev = 2 AND (due, job) IN (`, `(?,?)`, `)`, func(id int64) []any { return []any{id, id} }}
+	mariaDBPlainDelete = manyRows{
+		`DELETE FROM run WHERE rev = 2 AND (due, job) IN (`, `(?,?)`, `)`,
+		func(id int64) []any { return []any{id, id} },
+	}
 	mariaDBPlainHistory = manyRows{
-		`INSERT INTO history (job, due, started, ended, attempt, state, worker, type) VALUES `, `(?,?,?,?,1,4,'w','bench')`, ``,
+		`INSERT INTO history (job, due, started, ended, attempt, state, worker, type) VALUES `,
+		`(?,?,?,?,1,4,'w','bench')`, ``,
 		func(id int64) []any { return []any{id, id, id, id} },
 	}
 )

@@ -12,7 +12,10 @@ import (
 
 // plain sends the rows of a step as arrays in one round trip, which is one transaction, on two connections.
 func (p postgres) plain(ctx context.Context, at place, n int) (rate float64, err error) {
-	if err := onPostgres(ctx, at.store, func(conn *pgx.Conn) error { _, err := conn.Exec(ctx, postgresPlainSchema); return err }); err != nil {
+	if err := onPostgres(ctx, at.store, func(conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, postgresPlainSchema)
+		return err
+	}); err != nil {
 		return 0, fmt.Errorf("create the tables: %w", err)
 	}
 	cfg, err := pgx.ParseConfig(at.store)

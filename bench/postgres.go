@@ -34,7 +34,9 @@ func (p postgres) about(ctx context.Context) (about string, err error) {
 		name, _, _ := strings.Cut(setting, "=")
 		names = append(names, name)
 	}
-	err = onPostgres(ctx, p.URL, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, aboutPostgres, names).Scan(&about) })
+	err = onPostgres(ctx, p.URL, func(conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, aboutPostgres, names).Scan(&about)
+	})
 	return about, err
 }
 

@@ -96,7 +96,13 @@ func judge(figures []figure, recorded map[string]float64) (v verdict) {
 				loss = 1 - is/was
 			}
 			if loss > tolerance {
-				v.worse = append(v.worse, fmt.Sprintf("%s %s, recorded %s: %.0f %% worse", f.name, spoken(is, by, f.unit), short(was), 100*loss))
+				v.worse = append(
+					v.worse,
+					fmt.Sprintf(
+						"%s %s, recorded %s: %.0f %% worse", f.name, spoken(is, by, f.unit), short(was),
+						100*loss,
+					),
+				)
 			}
 		}
 	}
@@ -140,7 +146,10 @@ func (v verdict) print(out io.Writer) {
 	case v.compared == 0:
 		fmt.Fprintln(out, "nothing was compared with the record")
 	case len(v.worse) == 0:
-		fmt.Fprintf(out, "nothing got worse by more than %.0f %% (%d figures compared with the record)\n", 100*tolerance, v.compared)
+		fmt.Fprintf(
+			out, "nothing got worse by more than %.0f %% (%d figures compared with the record)\n",
+			100*tolerance, v.compared,
+		)
 	}
 	if len(v.without) > 0 {
 		fmt.Fprintf(out, "not comparable without plain_cycle: %s\n", strings.Join(v.without, ", "))

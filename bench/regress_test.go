@@ -18,12 +18,26 @@ func TestTheGuardSaysWhatGotWorse(t *testing.T) {
 		figures []figure
 		want    verdict
 	}{
-		{"a rate is judged by its share of plain_cycle", []figure{plain, {"drain", 45_000, "jobs/s"}}, verdict{
-			compared: 1, worse: []string{"drain 0.45 of plain_cycle, recorded 0.57: 21 % worse"},
-		}},
-		{"a machine that is slower as a whole is not a loss", []figure{{"plain_cycle", 50_000, "jobs/s"}, {"drain", 28_000, "jobs/s"}}, verdict{compared: 1}},
+		{
+			"a rate is judged by its share of plain_cycle",
+			[]figure{plain, {"drain", 45_000, "jobs/s"}},
+			verdict{
+				compared: 1, worse: []string{"drain 0.45 of plain_cycle, recorded 0.57: 21 % worse"},
+			},
+		},
+		{
+			"a machine that is slower as a whole is not a loss",
+			[]figure{{"plain_cycle", 50_000, "jobs/s"}, {"drain", 28_000, "jobs/s"}},
+			verdict{compared: 1},
+		},
 		{"a loss of 15 % is nothing", []figure{plain, {"drain", 48_500, "jobs/s"}}, verdict{compared: 1}},
-		{"what got better is not a loss", []figure{plain, {"drain", 90_000, "jobs/s"}, {"pickup_p50", 0.1, "ms"}, {"remote_ratio", 120, "%"}}, verdict{compared: 3}},
+		{
+			"what got better is not a loss",
+			[]figure{
+				plain, {"drain", 90_000, "jobs/s"}, {"pickup_p50", 0.1, "ms"}, {"remote_ratio", 120, "%"},
+			},
+			verdict{compared: 3},
+		},
 		{"small shares are told apart", []figure{plain, {"submit_x1", 3000, "jobs/s"}}, verdict{
 			compared: 1, worse: []string{"submit_x1 0.0300 of plain_cycle, recorded 0.0400: 25 % worse"},
 		}},
@@ -34,17 +48,29 @@ func TestTheGuardSaysWhatGotWorse(t *testing.T) {
 			"steady_cpu 3.90 plain cycles, recorded 3.00: 30 % worse",
 		}}},
 		{"waits, ratios, memory and allocations are judged as they are", []figure{
-			{"pickup_p50", 0.6, "ms"}, {"remote_ratio", 60, "%"}, {"backlog_cost_ratio", 1.32, "x"}, {"ahead_rss", 30, "MB"}, {"drain_allocs", 11, "allocs/job"},
+			{"pickup_p50", 0.6, "ms"},
+			{"remote_ratio", 60, "%"},
+			{"backlog_cost_ratio", 1.32, "x"},
+			{"ahead_rss", 30, "MB"},
+			{"drain_allocs", 11, "allocs/job"},
 		}, verdict{compared: 5, worse: []string{
 			"pickup_p50 0.60 ms, recorded 0.50: 20 % worse",
 			"remote_ratio 60.00 %, recorded 80.00: 25 % worse",
 			"backlog_cost_ratio 1.32 x, recorded 1.10: 20 % worse",
 			"ahead_rss 30.00 MB, recorded 20.00: 50 % worse",
 		}}},
-		{"without plain_cycle rates are not comparable", []figure{{"drain", 1, "jobs/s"}, {"steady_cpu", 9, "us/job"}, {"pickup_p50", 0.5, "ms"}}, verdict{
-			compared: 1, without: []string{"drain", "steady_cpu"},
-		}},
-		{"what is not in the record is named", []figure{plain, {"steady", 1, "jobs/s"}}, verdict{unrecorded: []string{"steady"}}},
+		{
+			"without plain_cycle rates are not comparable",
+			[]figure{{"drain", 1, "jobs/s"}, {"steady_cpu", 9, "us/job"}, {"pickup_p50", 0.5, "ms"}},
+			verdict{
+				compared: 1, without: []string{"drain", "steady_cpu"},
+			},
+		},
+		{
+			"what is not in the record is named",
+			[]figure{plain, {"steady", 1, "jobs/s"}},
+			verdict{unrecorded: []string{"steady"}},
+		},
 		{"one straggler is not a figure", []figure{plain, {"pickup_max", 900, "ms"}}, verdict{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -61,9 +87,21 @@ func TestTheGuardSaysThatNothingGotWorse(t *testing.T) {
 		v    verdict
 		want string
 	}{
-		{"all is well", verdict{compared: 3}, "\nnothing got worse by more than 15 % (3 figures compared with the record)\n"},
-		{"nothing could be compared", verdict{without: []string{"drain", "steady"}}, "\nnothing was compared with the record\nnot comparable without plain_cycle: drain, steady\n"},
-		{"something got worse", verdict{compared: 3, worse: []string{"x"}, unrecorded: []string{"y"}}, "\nworse than recorded: x\nnot recorded so far: y\n"},
+		{
+			"all is well",
+			verdict{compared: 3},
+			"\nnothing got worse by more than 15 % (3 figures compared with the record)\n",
+		},
+		{
+			"nothing could be compared",
+			verdict{without: []string{"drain", "steady"}},
+			"\nnothing was compared with the record\nnot comparable without plain_cycle: drain, steady\n",
+		},
+		{
+			"something got worse",
+			verdict{compared: 3, worse: []string{"x"}, unrecorded: []string{"y"}},
+			"\nworse than recorded: x\nnot recorded so far: y\n",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out strings.Builder
@@ -77,7 +115,11 @@ func TestTheGuardSaysThatNothingGotWorse(t *testing.T) {
 func TestARecordKeepsWhatWasNotMeasured(t *testing.T) {
 	before := record{"sqlite": {"drain": 0.5, "pickup_p50": 1}, "mysql": {"drain": 0.3}}
 	got := before.with("sqlite", []figure{
-		{"plain_cycle", 100_000, "jobs/s"}, {"drain", 60_000, "jobs/s"}, {"drain_of_plain", 60, "%"}, {"steady_cpu", 25, "us/job"}, {"timer_max", 9, "ms"},
+		{"plain_cycle", 100_000, "jobs/s"},
+		{"drain", 60_000, "jobs/s"},
+		{"drain_of_plain", 60, "%"},
+		{"steady_cpu", 25, "us/job"},
+		{"timer_max", 9, "ms"},
 	})
 	want := record{"sqlite": {"drain": 0.6, "pickup_p50": 1, "steady_cpu": 2.5}, "mysql": {"drain": 0.3}}
 	if !reflect.DeepEqual(got, want) {

@@ -51,7 +51,9 @@ func TestThePipelineTakesEveryRowThroughEveryStepOnce(t *testing.T) {
 			for step, ids := range [][]int64{insert, claim, finish} {
 				for _, id := range ids {
 					if seen[conn][id] != step {
-						t.Errorf("%d rows: step %d of row %d comes after %d steps", n, step, id, seen[conn][id])
+						t.Errorf(
+							"%d rows: step %d of row %d comes after %d steps", n, step, id, seen[conn][id],
+						)
 					}
 					seen[conn][id]++
 				}

@@ -30,12 +30,16 @@ func (embedded) hold(context.Context, place) (func() error, error) {
 // plain uses prepared statements in durable batches of 1000 on one connection: the limit that the engine
 // sets.
 func (embedded) plain(_ context.Context, at place, n int) (rate float64, err error) {
-	conn, err := sqlite.OpenConn(filepath.Join(at.data, "plain.db"), sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL)
+	conn, err := sqlite.OpenConn(
+		filepath.Join(at.data, "plain.db"), sqlite.OpenReadWrite, sqlite.OpenCreate, sqlite.OpenWAL,
+	)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	for _, pragma := range []string{"synchronous=FULL", "cache_size=-65536", "temp_store=MEMORY", "wal_autocheckpoint=4000"} {
+	for _, pragma := range []string{
+		"synchronous=FULL", "cache_size=-65536", "temp_store=MEMORY", "wal_autocheckpoint=4000",
+	} {
 		if err := sqlitex.ExecuteTransient(conn, "PRAGMA "+pragma, nil); err != nil {
 			return 0, err
 		}
@@ -100,12 +104,18 @@ func plainInsert(conn *sqlite.Conn, id int64) error {
 }
 
 func plainClaim(conn *sqlite.Conn, id int64) error {
-	return plainExec(conn, `UPDATE run SET state=2,attempt=1,rev=2,worker='w' WHERE due=?1 AND job=?1 AND rev=1`, id, nil)
+	return plainExec(
+		conn, `UPDATE run SET state=2,attempt=1,rev=2,worker='w' WHERE due=?1 AND job=?1 AND rev=1`, id, nil,
+	)
 }
 
 func plainFinish(conn *sqlite.Conn, id int64) error {
 	if err := plainExec(conn, `DELETE FROM run WHERE due=?1 AND job=?1 AND rev=2`, id, nil); err != nil {
 		return err
 	}
-	return plainExec(conn, `INSERT INTO history(job,due,started,ended,attempt,state,worker,type) VALUES(?1,?1,?1,?1,1,4,'w','bench')`, id, nil)
+	return plainExec(
+		conn,
+		`INSERT INTO history(job,due,started,ended,attempt,state,worker,type) VALUES(?1,?1,?1,?1,1,4,'w','bench')`,
+		id, nil,
+	)
 }

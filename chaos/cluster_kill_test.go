@@ -13,8 +13,12 @@ import (
 )
 
 var (
-	clusterJobs = flag.Int("cluster-jobs", 20_000, "how many jobs a cluster has while its processes are killed")
-	killFor     = flag.Duration("kill-for", time.Minute, "for how long a process of a cluster is killed every second")
+	clusterJobs = flag.Int(
+		"cluster-jobs", 20_000, "how many jobs a cluster has while its processes are killed",
+	)
+	killFor = flag.Duration(
+		"kill-for", time.Minute, "for how long a process of a cluster is killed every second",
+	)
 )
 
 // This test does not run in parallel with the other tests: it needs the machine for itself, and the others
@@ -26,12 +30,18 @@ func TestKillNineOfAnyNodeOrWorkerLosesNothingAndRunsNothingTwiceAtOnce(t *testi
 		c.start("node-1", "node-2", "node-3")
 		var victims []*victim
 		for name, node := range c.nodes { // at a new address every time: workers must learn of it
-			victims = append(victims, &victim{node.Process, func() *Process { return c.launch(name, "--listen", "127.0.0.1:0").Process }})
+			victims = append(victims, &victim{
+				node.Process, func() *Process { return c.launch(name, "--listen", "127.0.0.1:0").Process },
+			})
 		}
 		for _, name := range []string{"worker-1", "worker-2", "worker-3"} {
-			victims = append(victims, &victim{c.handlers(name, "default"), func() *Process { return c.handlers(name, "default") }})
+			victims = append(victims, &victim{
+				c.handlers(name, "default"), func() *Process { return c.handlers(name, "default") },
+			})
 		}
-		victims = append(victims, &victim{c.commands("worker-4", "commands"), func() *Process { return c.commands("worker-4", "commands") }})
+		victims = append(victims, &victim{
+			c.commands("worker-4", "commands"), func() *Process { return c.commands("worker-4", "commands") },
+		})
 
 		var accepted []carillon.Job
 		var load sync.WaitGroup
@@ -59,7 +69,10 @@ func TestKillNineOfAnyNodeOrWorkerLosesNothingAndRunsNothingTwiceAtOnce(t *testi
 		for _, run := range runs {
 			losses += run.Losses
 		}
-		t.Logf("%d kills, %d jobs accepted, %d runs, %d losses; witnesses: %s", kills, len(accepted), len(runs), losses, Summary(lines))
+		t.Logf(
+			"%d kills, %d jobs accepted, %d runs, %d losses; witnesses: %s", kills, len(accepted), len(runs),
+			losses, Summary(lines),
+		)
 	})
 }
 
@@ -95,7 +108,9 @@ func (c *cluster) load(rnd *rand.Rand) (accepted []carillon.Job) {
 // pick is a job of any kind: due now, due during the kills, recurring, failing at first or for good, or a
 // command.
 func (c *cluster) pick(rnd *rand.Rand, left time.Duration) carillon.Definition {
-	def := handledJob("default", Work{For: carillon.Duration(rnd.IntN(40)) * carillon.Duration(time.Millisecond)})
+	def := handledJob("default", Work{
+		For: carillon.Duration(rnd.IntN(40)) * carillon.Duration(time.Millisecond),
+	})
 	switch n := rnd.IntN(100); {
 	case n < 1:
 		def = c.commandJob("commands", time.Duration(rnd.IntN(250))*time.Millisecond)
@@ -105,9 +120,13 @@ func (c *cluster) pick(rnd *rand.Rand, left time.Duration) carillon.Definition {
 		def = handledJob("default", Work{Fails: 1 + rnd.Int32N(2)})
 	case n < 15:
 		def.Schedule.Every, def.Schedule.MaxRuns = carillon.Duration(time.Second), 3
-		def.Overlap = []carillon.Overlap{carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll}[rnd.IntN(3)]
+		def.Overlap = []carillon.Overlap{
+			carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll,
+		}[rnd.IntN(3)]
 	case n < 45:
-		def.Schedule.After = carillon.Duration(rnd.Int64N(int64(left/time.Millisecond)+1)) * carillon.Duration(time.Millisecond)
+		def.Schedule.After = carillon.Duration(rnd.Int64N(
+			int64(left/time.Millisecond)+1,
+		)) * carillon.Duration(time.Millisecond)
 	}
 	return def
 }

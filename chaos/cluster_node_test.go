@@ -39,7 +39,8 @@ func lateness(lines []Line) map[carillon.RunID]time.Duration {
 func overtaken(id carillon.RunID, late map[carillon.RunID]time.Duration) bool {
 	began := id.Due.Add(late[id])
 	for other := range late {
-		if other.Due.Sub(id.Due) >= time.Second && began.Sub(other.Due.Add(late[other])) > 200*time.Millisecond {
+		if other.Due.Sub(id.Due) >= time.Second &&
+			began.Sub(other.Due.Add(late[other])) > 200*time.Millisecond {
 			return true
 		}
 	}
@@ -82,7 +83,8 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 				continue
 			}
 			back = max(back, after)
-			if after > 10*time.Second && late[id] > time.Second+c.machine.allowance(id.Due.Std(), id.Due.Add(late[id]).Std()) {
+			if after > 10*time.Second &&
+				late[id] > time.Second+c.machine.allowance(id.Due.Std(), id.Due.Add(late[id]).Std()) {
 				t.Errorf("started %s late, %s after a node was killed: %s", late[id], after, row(runs[id]))
 			}
 		}

@@ -41,7 +41,10 @@ func TestADatabaseThatCrashesUnderLoadLosesNothingAndEndsNoNode(t *testing.T) {
 			}
 			down := time.Now()
 			accepted = append(accepted, c.startAgain(db.Start, handledJob("default", Work{}))...)
-			t.Logf("the cluster took a job %s after the database had ended", time.Since(down).Round(time.Millisecond))
+			t.Logf(
+				"the cluster took a job %s after the database had ended",
+				time.Since(down).Round(time.Millisecond),
+			)
 		}
 		runs := c.all()
 		c.alive()
@@ -82,7 +85,9 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	c.start("node-1", "node-2")
 	c.handlers("worker-1", "default")
 	c.commands("worker-2", "commands")
-	defs := []carillon.Definition{interruptedHandler("default", 2*time.Second), c.interrupted("commands", 2*time.Second)}
+	defs := []carillon.Definition{
+		interruptedHandler("default", 2*time.Second), c.interrupted("commands", 2*time.Second),
+	}
 	for i := range defs {
 		defs[i].Retry.MaxCrashes = 1 // a loss that is taken for a crash quarantines the run at once
 	}
@@ -114,7 +119,10 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	runs := c.ended(running...)
 	stood := c.machine.stood(frozen.Std(), time.Now())
 	if now := c.sessions(); !slices.Equal(now, sessions) && stood < time.Second {
-		t.Errorf("sessions that were alive all the time were ended: before the freeze there were %v, then %v", sessions, now)
+		t.Errorf(
+			"sessions that were alive all the time were ended: before the freeze there were %v, then %v",
+			sessions, now,
+		)
 	}
 	worst := time.Duration(0)
 	for _, l := range c.lines() {
@@ -124,7 +132,8 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	}
 	t.Logf("what was stopped had started again %s after the thaw", worst)
 	for _, run := range runs {
-		if (run.State != carillon.StateSucceeded || run.Failures != 0 || run.Losses != run.Attempt-1) && stood < time.Second {
+		if (run.State != carillon.StateSucceeded || run.Failures != 0 || run.Losses != run.Attempt-1) &&
+			stood < time.Second {
 			t.Errorf("want losses, no failure and no crash: %s", row(run))
 		}
 	}

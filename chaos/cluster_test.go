@@ -47,7 +47,10 @@ type named struct {
 	*Process
 }
 
-var logs = flag.String("logs", "", "directory to keep what the processes and the bodies of jobs write (default: none, the end is shown when a test fails)")
+var logs = flag.String(
+	"logs", "",
+	"directory to keep what the processes and the bodies of jobs write (default: none, the end is shown when a test fails)",
+)
 
 // hang is the time after which a test that waits for something gives up. It judges nothing: even on a busy
 // machine the awaited event happens long before.
@@ -70,8 +73,10 @@ func newCluster(t *testing.T, store string, limit time.Duration) *cluster {
 		}
 	}
 	c := &cluster{
-		t: t, ctx: ctx, binary: binary, store: store, dir: dir, logDir: logDir, witness: filepath.Join(logDir, "witness"),
-		machine: watchMachine(t), nodes: map[string]*Server{}, addresses: map[string]string{}, logs: map[string]*os.File{},
+		t: t, ctx: ctx, binary: binary, store: store, dir: dir, logDir: logDir,
+		witness: filepath.Join(logDir, "witness"),
+		machine: watchMachine(t), nodes: map[string]*Server{}, addresses: map[string]string{},
+		logs: map[string]*os.File{},
 	}
 	t.Cleanup(func() {
 		cancel()
@@ -108,7 +113,9 @@ func (c *cluster) log(name string) *os.File {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.logs[name] == nil {
-		f, err := os.OpenFile(filepath.Join(c.logDir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		f, err := os.OpenFile(
+			filepath.Join(c.logDir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600,
+		)
 		if err != nil {
 			c.t.Error(err)
 		}
@@ -177,7 +184,9 @@ func (c *cluster) ready(name string) *Server {
 func (c *cluster) members(kind string, want int) {
 	c.t.Helper()
 	poll(c.t, c.ctx, fmt.Sprintf("%d members of kind %s", want, kind), func() bool {
-		return len(slices.DeleteFunc(c.sessions(), func(id string) bool { return !strings.HasPrefix(id, kind) })) == want
+		return len(slices.DeleteFunc(
+			c.sessions(), func(id string) bool { return !strings.HasPrefix(id, kind) },
+		)) == want
 	})
 }
 
@@ -220,7 +229,8 @@ func (c *cluster) servers() (list, token string) {
 func (c *cluster) commands(name, queues string, args ...string) *Process {
 	servers, token := c.servers()
 	cmd := exec.Command(c.binary, append([]string{
-		"worker", "--server", servers, "--token", token, "--name", name, "--queues", queues, "--concurrency", "8",
+		"worker", "--server", servers, "--token", token, "--name", name, "--queues", queues, "--concurrency",
+		"8",
 		"--data", filepath.Join(c.dir, name),
 	}, args...)...)
 	return c.run(name, cmd)
@@ -255,7 +265,9 @@ func (c *cluster) ask(question func(ctx context.Context, api *client.Client) err
 	err := errors.New("no node has an address")
 	for _, i := range rand.Perm(len(urls)) {
 		var api *client.Client
-		api, err = client.New(client.Config{URL: urls[i], Token: token, HTTP: quick, Timeout: 5 * time.Second})
+		api, err = client.New(client.Config{
+			URL: urls[i], Token: token, HTTP: quick, Timeout: 5 * time.Second,
+		})
 		if err == nil {
 			// Without the cancellation: after the end, too, a test asks what went wrong.
 			err = question(context.WithoutCancel(c.ctx), api)

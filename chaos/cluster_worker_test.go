@@ -35,8 +35,11 @@ func (c *cluster) expect(run carillon.Run, attempt, losses int32) {
 			attempt, losses = attempt+more, losses+more
 		}
 	}
-	if run.State != carillon.StateSucceeded || run.Attempt != attempt || run.Losses != losses || run.Failures != 0 {
-		c.t.Errorf("want it succeeded in attempt %d, with %d losses and no failure: %s", attempt, losses, row(run))
+	if run.State != carillon.StateSucceeded || run.Attempt != attempt || run.Losses != losses ||
+		run.Failures != 0 {
+		c.t.Errorf(
+			"want it succeeded in attempt %d, with %d losses and no failure: %s", attempt, losses, row(run),
+		)
 	}
 }
 
@@ -52,7 +55,9 @@ func TestAKilledWorkersRunsStartElsewhereWithinTenSecondsAndOthersAreNotDisturbe
 		c.handlers("lives-1", "moving,steady")
 		c.commands("lives-2", "moving-commands,steady-commands")
 		const long = 25 * time.Second // longer than every lease, session and restart
-		steady := runsOf(c.submit(handledJob("steady", Work{For: carillon.Duration(long)}), c.commandJob("steady-commands", long)))
+		steady := runsOf(c.submit(
+			handledJob("steady", Work{For: carillon.Duration(long)}), c.commandJob("steady-commands", long),
+		))
 		c.started(1, steady...)
 
 		killed := carillon.Now()

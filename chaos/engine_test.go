@@ -34,7 +34,8 @@ type engine struct {
 var engines = []*engine{
 	{
 		name: "postgres", start: server.StartPostgres, create: createPostgres,
-		quick: []string{"fsync=off", "max_connections=600"}, kept: []string{"fsync=off", "max_connections=600"},
+		quick: []string{"fsync=off", "max_connections=600"},
+		kept:  []string{"fsync=off", "max_connections=600"},
 	},
 	{
 		name: "mariadb", start: server.StartMariaDB, create: createMariaDB,
@@ -112,7 +113,9 @@ func createPostgres(ctx context.Context, server *url.URL, database string) error
 
 func createMariaDB(ctx context.Context, server *url.URL, database string) error {
 	cfg := mysql.NewConfig()
-	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = server.User.Username(), "tcp", server.Host, strings.TrimPrefix(server.Path, "/")
+	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = server.User.Username(), "tcp", server.Host, strings.TrimPrefix(
+		server.Path, "/",
+	)
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return err

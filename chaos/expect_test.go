@@ -174,7 +174,10 @@ func (c *cluster) complete(accepted []carillon.Job, runs map[carillon.RunID]cari
 			got = failed[job.ID]
 		}
 		if got != want {
-			c.t.Errorf("lost: %s (%s) was accepted at %s and ran %d times, want %d", job.ID, job.Type, job.Created, got, want)
+			c.t.Errorf(
+				"lost: %s (%s) was accepted at %s and ran %d times, want %d", job.ID, job.Type, job.Created,
+				got, want,
+			)
 		}
 	}
 	for _, broken := range explained(accepted, runs) {
@@ -238,8 +241,10 @@ func unexplainedSkip(job *carillon.Job, run carillon.Run, runs map[carillon.RunI
 		return "skipped for the sake of a run that the job does not have"
 	}
 	switch {
-	case kind == "overlap" && what == "is not finished" && job.Overlap == carillon.OverlapSkip && other.Due < run.ID.Due:
-	case kind == "overlap" && what == "waits already" && job.Overlap == carillon.OverlapQueue && other.Due < run.ID.Due:
+	case kind == "overlap" && what == "is not finished" && job.Overlap == carillon.OverlapSkip &&
+		other.Due < run.ID.Due:
+	case kind == "overlap" && what == "waits already" && job.Overlap == carillon.OverlapQueue &&
+		other.Due < run.ID.Due:
 	case kind == "missed" && what == "runs in its place" && other.Due > run.ID.Due:
 	default:
 		return "skipped for a reason that its job does not give"

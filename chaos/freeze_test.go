@@ -48,7 +48,10 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	run := carillon.RunID{Job: job.ID, Due: job.Schedule.At}
 	got, err := s.Client.Run(ctx, run)
 	if err != nil || got.Losses != 1 || got.Failures != 0 {
-		t.Errorf("after the thaw: %d losses, %d failures, %v; want one loss and no failure", got.Losses, got.Failures, err)
+		t.Errorf(
+			"after the thaw: %d losses, %d failures, %v; want one loss and no failure", got.Losses,
+			got.Failures, err,
+		)
 	}
 
 	if _, err := s.Client.CancelRun(ctx, run); err != nil {
@@ -85,7 +88,9 @@ func TestASecondServerOnTheSameDirectoryIsRefusedByName(t *testing.T) {
 
 func refused(t *testing.T, ctx context.Context, binary, data string) string {
 	t.Helper()
-	out, err := exec.CommandContext(ctx, binary, "serve", "--data", data, "--listen", "127.0.0.1:0").CombinedOutput()
+	out, err := exec.CommandContext(
+		ctx, binary, "serve", "--data", data, "--listen", "127.0.0.1:0",
+	).CombinedOutput()
 	if err == nil {
 		t.Fatal("the second server ran")
 	}

@@ -38,7 +38,10 @@ func Handler(witness string) (executor.Handler, error) {
 		if err := json.Unmarshal(task.Job.Payload, &work); err != nil {
 			return executor.Fatal(err)
 		}
-		v := voice{f, task.Run.ID.String(), strconv.Itoa(int(task.Run.Attempt)), strconv.FormatInt(task.Run.Fence(), 10)}
+		v := voice{
+			f, task.Run.ID.String(), strconv.Itoa(int(task.Run.Attempt)),
+			strconv.FormatInt(task.Run.Fence(), 10),
+		}
 		takes := work.For
 		if task.Run.Attempt == 1 {
 			takes = cmp.Or(work.First, takes)

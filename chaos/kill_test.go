@@ -35,7 +35,9 @@ func (l *load) next() carillon.Definition {
 		def.Schedule.After = carillon.Duration(time.Duration(l.rnd.IntN(2000)) * time.Millisecond)
 	case 1:
 		def.Schedule.Every, def.Schedule.MaxRuns = carillon.Duration(time.Second), 3
-		def.Overlap = []carillon.Overlap{carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll}[l.rnd.IntN(3)]
+		def.Overlap = []carillon.Overlap{
+			carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll,
+		}[l.rnd.IntN(3)]
 	}
 	return def
 }
@@ -123,7 +125,9 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 }
 
 // awaitEnds waits until every run of every accepted job has ended, and returns the runs.
-func awaitEnds(t *testing.T, ctx context.Context, c *client.Client, jobs []carillon.Job) map[carillon.RunID]carillon.Run {
+func awaitEnds(
+	t *testing.T, ctx context.Context, c *client.Client, jobs []carillon.Job,
+) map[carillon.RunID]carillon.Run {
 	t.Helper()
 	ended := map[carillon.RunID]carillon.Run{}
 	for _, job := range jobs {
@@ -140,7 +144,10 @@ func awaitEnds(t *testing.T, ctx context.Context, c *client.Client, jobs []caril
 }
 
 // jobEnded says that all runs of a job have ended, and checks that as many succeeded as it should have.
-func jobEnded(t *testing.T, ctx context.Context, c *client.Client, job carillon.Job, ended map[carillon.RunID]carillon.Run) bool {
+func jobEnded(
+	t *testing.T, ctx context.Context, c *client.Client, job carillon.Job,
+	ended map[carillon.RunID]carillon.Run,
+) bool {
 	t.Helper()
 	ran := 0
 	seen := map[carillon.RunID]bool{}
@@ -210,7 +217,9 @@ func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client
 			for id, line := range waiting {
 				run, err := c.Run(ctx, id)
 				t.Errorf("killed at %s, process began at %s: attempt %d of %s (started %s) has not started again: %s %d by %s, claimed %s, %v",
-					l.killed, carillon.TimeOf(began), line.Attempt, id, line.At, run.State, run.Attempt, run.Worker, run.Claimed, err)
+					l.killed, carillon.TimeOf(
+						began,
+					), line.Attempt, id, line.At, run.State, run.Attempt, run.Worker, run.Claimed, err)
 			}
 			return
 		}

@@ -89,7 +89,8 @@ func handle(witness string) error {
 	funcs := executor.NewFuncs()
 	funcs.Register(handled, handler)
 	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{
-		Servers: strings.Split(os.Getenv("SERVERS"), ","), Token: os.Getenv("TOKEN"), HTTP: reaches(os.Getenv("ONLY")),
+		Servers: strings.Split(os.Getenv("SERVERS"), ","), Token: os.Getenv("TOKEN"),
+		HTTP: reaches(os.Getenv("ONLY")),
 	})
 	if err != nil {
 		return err
@@ -97,7 +98,8 @@ func handle(witness string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return worker.New(worker.Config{
-		Dispatcher: dispatcher, Name: os.Getenv("NAME"), Queues: strings.Split(os.Getenv("QUEUES"), ","), Concurrency: 32, Drain: 4 * time.Second,
+		Dispatcher: dispatcher, Name: os.Getenv("NAME"), Queues: strings.Split(os.Getenv("QUEUES"), ","),
+		Concurrency: 32, Drain: 4 * time.Second,
 		Executors: map[string]executor.Executor{"handler": funcs},
 	}).Run(ctx)
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/carillon-run/carillon/client"
 )
 
-var freezeFor = flag.Duration("freeze", 45*time.Second, "for how long one of two nodes is frozen every ten seconds")
+var freezeFor = flag.Duration(
+	"freeze", 45*time.Second, "for how long one of two nodes is frozen every ten seconds",
+)
 
 const (
 	freezeEvery = 10 * time.Second
@@ -134,13 +136,17 @@ func (tr *trial) freeze(node string, length time.Duration) {
 // load submits through one node, five jobs a second while the node answers, due between the soonest and the
 // latest delay and before the trial is over.
 func (tr *trial) load(node string, over carillon.Time, rnd *rand.Rand) {
-	api, err := client.New(client.Config{URL: "http://" + tr.address(node), Token: tr.nodes[node].Token, Timeout: 10 * time.Second})
+	api, err := client.New(client.Config{
+		URL: "http://" + tr.address(node), Token: tr.nodes[node].Token, Timeout: 10 * time.Second,
+	})
 	if err != nil {
 		tr.t.Error(err)
 		return
 	}
 	for ; over.Until() > soonest && tr.ctx.Err() == nil; last(tr.ctx, 200*time.Millisecond) {
-		def := handledJob("default", Work{For: carillon.Duration(rnd.IntN(20)) * carillon.Duration(time.Millisecond)})
+		def := handledJob("default", Work{
+			For: carillon.Duration(rnd.IntN(20)) * carillon.Duration(time.Millisecond),
+		})
 		def.Schedule.At = carillon.Now().Add(between(rnd, soonest, min(over.Until(), latest)))
 		job, err := api.Submit(tr.ctx, def)
 		if err != nil {

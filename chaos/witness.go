@@ -79,14 +79,24 @@ func Check(lines []Line) (broken []string) {
 		before, any := newest[l.Run.Job]
 		switch {
 		case any && l.Fence < before.Fence:
-			broken = append(broken, fmt.Sprintf("overlap: %s of fence %d at %s, after fence %d began at %s", l.Kind, l.Fence, l.At, before.Fence, before.At))
+			broken = append(
+				broken,
+				fmt.Sprintf(
+					"overlap: %s of fence %d at %s, after fence %d began at %s", l.Kind, l.Fence, l.At,
+					before.Fence, before.At,
+				),
+			)
 		case !any || l.Fence > before.Fence:
 			if l.Kind != "START" {
-				broken = append(broken, fmt.Sprintf("%s of %s attempt %d without START", l.Kind, l.Run, l.Attempt))
+				broken = append(
+					broken, fmt.Sprintf("%s of %s attempt %d without START", l.Kind, l.Run, l.Attempt),
+				)
 			}
 			newest[l.Run.Job] = l
 		case l.Kind == "START":
-			broken = append(broken, fmt.Sprintf("twice: %s attempt %d started twice with one fence", l.Run, l.Attempt))
+			broken = append(
+				broken, fmt.Sprintf("twice: %s attempt %d started twice with one fence", l.Run, l.Attempt),
+			)
 		}
 	}
 	return broken
@@ -118,5 +128,7 @@ func Summary(lines []Line) string {
 		count[l.Kind]++
 		runs[l.Run] = true
 	}
-	return strings.TrimSpace(fmt.Sprintf("%d runs, %d starts, %d ends", len(runs), count["START"], count["END"]))
+	return strings.TrimSpace(fmt.Sprintf(
+		"%d runs, %d starts, %d ends", len(runs), count["START"], count["END"],
+	))
 }

@@ -16,8 +16,13 @@ func history(text ...string) []Line {
 	for _, s := range text {
 		f := strings.Fields(s)
 		due, attempt, at := number(f[1]), number(f[2]), number(f[3])
-		run := carillon.Run{ID: carillon.RunID{Job: 1, Due: carillon.Time(due)}, Claimed: carillon.Time(due), Attempt: int32(attempt)}
-		lines = append(lines, Line{Kind: f[0], Run: run.ID, Attempt: run.Attempt, Fence: run.Fence(), At: carillon.Time(at)})
+		run := carillon.Run{
+			ID: carillon.RunID{Job: 1, Due: carillon.Time(due)}, Claimed: carillon.Time(due),
+			Attempt: int32(attempt),
+		}
+		lines = append(lines, Line{
+			Kind: f[0], Run: run.ID, Attempt: run.Attempt, Fence: run.Fence(), At: carillon.Time(at),
+		})
 	}
 	return lines
 }
@@ -36,12 +41,21 @@ func TestTheCheckerFindsWhatIsBroken(t *testing.T) {
 		want  string // empty: no promise is broken
 	}{
 		{"one run", history("START 10 1 10", "ALIVE 10 1 12", "END 10 1 15"), ""},
-		{"an attempt that was cut off, then another", history("START 10 1 10", "START 10 2 20", "END 10 2 25"), ""},
+		{
+			"an attempt that was cut off, then another",
+			history("START 10 1 10", "START 10 2 20", "END 10 2 25"), "",
+		},
 		{"two runs in turn", history("START 10 1 10", "END 10 1 11", "START 20 1 20", "END 20 1 21"), ""},
 		{"early", history("START 10 1 9", "END 10 1 15"), "early"},
-		{"an old attempt that lives on", history("START 10 1 10", "START 10 2 20", "ALIVE 10 1 21", "END 10 2 25"), "overlap"},
+		{
+			"an old attempt that lives on",
+			history("START 10 1 10", "START 10 2 20", "ALIVE 10 1 21", "END 10 2 25"), "overlap",
+		},
 		{"an older run that lives on", history("START 10 1 10", "START 20 1 20", "END 10 1 21"), "overlap"},
-		{"an older run that starts after a newer one", history("START 20 1 20", "END 20 1 21", "START 10 1 22"), "overlap"},
+		{
+			"an older run that starts after a newer one",
+			history("START 20 1 20", "END 20 1 21", "START 10 1 22"), "overlap",
+		},
 		{"one attempt twice", history("START 10 1 10", "START 10 1 11"), "twice"},
 		{"an end from nowhere", history("END 10 1 11"), "without START"},
 	} {

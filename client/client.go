@@ -60,7 +60,8 @@ func New(c Config) (*Client, error) {
 		c.Warn = func(string) {}
 	}
 	return &Client{
-		base: base, token: c.Token, http: cmp.Or(c.HTTP, defaultHTTP()), timeout: cmp.Or(c.Timeout, time.Minute), warn: c.Warn,
+		base: base, token: c.Token, http: cmp.Or(c.HTTP, defaultHTTP()),
+		timeout: cmp.Or(c.Timeout, time.Minute), warn: c.Warn,
 	}, nil
 }
 
@@ -103,7 +104,9 @@ func (c *Client) call(ctx context.Context, r request, out any) error {
 		err = json.NewDecoder(answer.Body).Decode(out)
 	}
 	if err != nil {
-		return c.failed(ctx, fmt.Errorf("read the answer to %s %s: %w", r.method, answer.Request.URL.Path, err))
+		return c.failed(
+			ctx, fmt.Errorf("read the answer to %s %s: %w", r.method, answer.Request.URL.Path, err),
+		)
 	}
 	return nil
 }

@@ -37,18 +37,40 @@ func TestARefusalReadsWellAndIsASentinel(t *testing.T) {
 			`{"type":"urn:carillon:problem:invalid","title":"Invalid input","detail":"long","field":"schedule.every","given":"1ms","want":"at least 1s"}`,
 			`schedule.every: "1ms" is not valid: want at least 1s`, carillon.ErrInvalid,
 		},
-		"not found": {404, "application/problem+json", `{"detail":"there is no job x"}`, "there is no job x", carillon.ErrNotFound},
+		"not found": {
+			404, "application/problem+json", `{"detail":"there is no job x"}`, "there is no job x",
+			carillon.ErrNotFound,
+		},
 		"a conflict": {
-			409, "application/problem+json; charset=utf-8", `{"type":"urn:carillon:problem:conflict","detail":"canceled already"}`,
+			409, "application/problem+json; charset=utf-8",
+			`{"type":"urn:carillon:problem:conflict","detail":"canceled already"}`,
 			"canceled already", carillon.ErrConflict,
 		},
-		"a lost fence":     {409, "application/problem+json", `{"type":"urn:carillon:problem:lost","detail":"not yours"}`, "not yours", carillon.ErrLost},
-		"another version":  {412, "application/problem+json", `{"detail":"version 3"}`, "version 3", carillon.ErrConflict},
-		"not ready":        {503, "application/problem+json", `{"reasons":["store: away","disk: full"]}`, "not ready: store: away; disk: full", nil},
-		"a bug":            {500, "application/problem+json", `{"title":"Internal error"}`, "the server answered 500: Internal error (request r1)", nil},
-		"somebody else":    {502, "text/plain", "upstream is away\nsorry", "the server answered 502: not an answer of Carillon: 502 Bad Gateway: upstream is away (request r1)", nil},
-		"a page":           {403, "text/html", "<html>", "not an answer of Carillon: 403 Forbidden", nil},
-		"a broken problem": {400, "application/problem+json", `{`, "not an answer of Carillon: 400 Bad Request", carillon.ErrInvalid},
+		"a lost fence": {
+			409, "application/problem+json", `{"type":"urn:carillon:problem:lost","detail":"not yours"}`,
+			"not yours", carillon.ErrLost,
+		},
+		"another version": {
+			412, "application/problem+json", `{"detail":"version 3"}`, "version 3", carillon.ErrConflict,
+		},
+		"not ready": {
+			503, "application/problem+json", `{"reasons":["store: away","disk: full"]}`,
+			"not ready: store: away; disk: full", nil,
+		},
+		"a bug": {
+			500, "application/problem+json", `{"title":"Internal error"}`,
+			"the server answered 500: Internal error (request r1)", nil,
+		},
+		"somebody else": {
+			502, "text/plain", "upstream is away\nsorry",
+			"the server answered 502: not an answer of Carillon: 502 Bad Gateway: upstream is away (request r1)",
+			nil,
+		},
+		"a page": {403, "text/html", "<html>", "not an answer of Carillon: 403 Forbidden", nil},
+		"a broken problem": {
+			400, "application/problem+json", `{`, "not an answer of Carillon: 400 Bad Request",
+			carillon.ErrInvalid,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -63,7 +85,10 @@ func TestARefusalReadsWellAndIsASentinel(t *testing.T) {
 			if !errors.As(err, &problem) || problem.Status != c.status || err.Error() != c.want {
 				t.Errorf("got %q, want %q", err, c.want)
 			}
-			for _, sentinel := range []error{carillon.ErrInvalid, carillon.ErrNotFound, carillon.ErrConflict, carillon.ErrLost, carillon.ErrPermanent} {
+			for _, sentinel := range []error{
+				carillon.ErrInvalid, carillon.ErrNotFound, carillon.ErrConflict, carillon.ErrLost,
+				carillon.ErrPermanent,
+			} {
 				if errors.Is(err, sentinel) != (sentinel == c.is) {
 					t.Errorf("is %q: %v", sentinel, errors.Is(err, sentinel))
 				}
@@ -101,7 +126,8 @@ func TestEveryCallHasAPathBehindThePrefixAndTheToken(t *testing.T) {
 		path, auth = r.URL.Path, r.Header.Get("Authorization")
 	}))
 	defer web.Close()
-	if err := newClient(t, web.URL+"/carillon/").Ready(t.Context()); err != nil || path != "/carillon/readyz" || auth != "Bearer "+token {
+	if err := newClient(t, web.URL+"/carillon/").Ready(t.Context()); err != nil ||
+		path != "/carillon/readyz" || auth != "Bearer "+token {
 		t.Errorf("%s %q %v", path, auth, err)
 	}
 }
@@ -125,7 +151,8 @@ func TestAServerThatIsSilentIsUnreachable(t *testing.T) {
 		stop := errors.New("seen enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(stop)
-		if _, err = c.Job(ctx, 1); !errors.Is(err, stop) || !errors.Is(err, context.Canceled) || errors.As(err, &away) {
+		if _, err = c.Job(ctx, 1); !errors.Is(err, stop) || !errors.Is(err, context.Canceled) ||
+			errors.As(err, &away) {
 			t.Errorf("canceled: %v", err)
 		}
 	})

@@ -24,10 +24,10 @@ type DispatcherConfig struct {
 	HTTP *http.Client
 }
 
-// Dispatcher is a carillon.Dispatcher on other machines. Its calls go to one node; when that node does not answer,
-// they go to the next. It learns all nodes from the nodes that it talks to, so it survives the loss of any
-// node, even of all servers in its config. It also keeps some nodes that are no longer listed, and tries them
-// last. It resolves names again for each connection. Many goroutines can use it at once.
+// Dispatcher is a carillon.Dispatcher on other machines. Its calls go to one node; when that node does not
+// answer, they go to the next. It learns all nodes from the nodes that it talks to, so it survives the loss
+// of any node, even of all servers in its config. It also keeps some nodes that are no longer listed, and
+// tries them last. It resolves names again for each connection. Many goroutines can use it at once.
 type Dispatcher struct {
 	token string
 	http  *http.Client
@@ -88,7 +88,11 @@ func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (wor
 		Worker string   `json:"worker"`
 		Nodes  []string `json:"nodes"`
 	}
-	err = d.call(ctx, registerLimit, request{method: http.MethodPost, path: "/v1/workers", body: registrationJSON{r.Name, r.Profile}}, &answer)
+	err = d.call(
+		ctx, registerLimit,
+		request{method: http.MethodPost, path: "/v1/workers", body: registrationJSON{r.Name, r.Profile}},
+		&answer,
+	)
 	if err == nil {
 		d.learn(answer.Nodes)
 	}
@@ -99,7 +103,10 @@ func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (wor
 // them to begin.
 func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
 	var body []byte
-	r := request{method: http.MethodPost, path: workerPath(p.Worker, "/pull"), body: pullJSON{p.Queues, min(p.Max, maxPull)}}
+	r := request{
+		method: http.MethodPost, path: workerPath(p.Worker, "/pull"),
+		body: pullJSON{p.Queues, min(p.Max, maxPull)},
+	}
 	if err := d.try(ctx, d.order()[0], pullLimit, r, &body); err != nil {
 		return nil, err
 	}
@@ -113,7 +120,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 // Report sends as many reports at once as one message takes. A report that the server cannot understand must
 // not hold up the others for ever: Report finds it by sending each alone, and reduces it to the fact that the
 // server refused it.
-func (d *Dispatcher) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
+func (d *Dispatcher) Report(
+	ctx context.Context, worker string, reports []carillon.Report,
+) ([]carillon.Receipt, error) {
 	receipts := make([]carillon.Receipt, len(reports))
 	pieces, of := cut(reports)
 	for sent, most := 0, maxReports; sent < len(pieces); {
@@ -142,11 +151,16 @@ func (d *Dispatcher) Report(ctx context.Context, worker string, reports []carill
 	return receipts, nil
 }
 
-func (d *Dispatcher) report(ctx context.Context, worker string, body []byte, n int) ([]carillon.Receipt, error) {
+func (d *Dispatcher) report(
+	ctx context.Context, worker string, body []byte, n int,
+) ([]carillon.Receipt, error) {
 	var answer struct {
 		Receipts []carillon.Receipt `json:"receipts"`
 	}
-	err := d.call(ctx, reportLimit, request{method: http.MethodPost, path: workerPath(worker, "/report"), body: body}, &answer)
+	err := d.call(
+		ctx, reportLimit, request{method: http.MethodPost, path: workerPath(worker, "/report"), body: body},
+		&answer,
+	)
 	if err == nil && len(answer.Receipts) != n {
 		err = fmt.Errorf("%d receipts came for %d reports", len(answer.Receipts), n)
 	}
@@ -155,13 +169,17 @@ func (d *Dispatcher) report(ctx context.Context, worker string, body []byte, n i
 
 // reducible says that the report still has parts to leave out.
 func reducible(r *carillon.Report) bool {
-	return len(r.Lines) > 0 || r.Checkpoint != nil || r.Begun != 0 || r.End != nil && (r.End.Output != nil || r.End.Kind != carillon.OutcomeFatal)
+	return len(r.Lines) > 0 || r.Checkpoint != nil || r.Begun != 0 ||
+		r.End != nil && (r.End.Output != nil || r.End.Kind != carillon.OutcomeFatal)
 }
 
 func reduced(r *carillon.Report, why error) carillon.Report {
 	less := carillon.Report{Held: r.Held, Token: r.Token}
 	if r.End != nil {
-		less.End = &carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "the server refused what the worker reported: " + why.Error()}
+		less.End = &carillon.Outcome{
+			Kind:   carillon.OutcomeFatal,
+			Reason: "the server refused what the worker reported: " + why.Error(),
+		}
 	}
 	return less
 }
@@ -169,7 +187,10 @@ func reduced(r *carillon.Report, why error) carillon.Report {
 // Beat prolongs the session, and learns the current nodes.
 func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
 	var answer ordersJSON
-	err := d.call(ctx, beatLimit, request{method: http.MethodPost, path: workerPath(b.ID, "/heartbeat"), body: appendBeat(b)}, &answer)
+	err := d.call(
+		ctx, beatLimit,
+		request{method: http.MethodPost, path: workerPath(b.ID, "/heartbeat"), body: appendBeat(b)}, &answer,
+	)
 	if err != nil {
 		return carillon.Orders{}, err
 	}

@@ -53,16 +53,21 @@ func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := &recorder{header: http.Header{}, status: http.StatusOK}
 	s.ServeHTTP(w, r)
 	return &http.Response{
-		StatusCode: w.status, Header: w.header, Body: io.NopCloser(&w.Buffer), ContentLength: int64(w.Len()), Request: r,
+		StatusCode: w.status, Header: w.header, Body: io.NopCloser(&w.Buffer), ContentLength: int64(w.Len()),
+		Request: r,
 	}, nil
 }
 
 func benchDispatcher(b *testing.B) (*client.Dispatcher, []carillon.Task) {
 	tasks := make([]carillon.Task, 1000)
 	for i := range tasks {
-		job := carillon.Job{ID: carillon.JobID(1<<40 + i), Namespace: "default", Definition: carillon.NewDefinition()}
+		job := carillon.Job{
+			ID: carillon.JobID(1<<40 + i), Namespace: "default", Definition: carillon.NewDefinition(),
+		}
 		job.Name, job.Type, job.Target.Handler = fmt.Sprintf("mail %d", i), "email.send", &carillon.Handler{}
-		job.Payload = []byte(`{"to":"somebody@example.com","subject":"hello","text":"` + strings.Repeat("x", 142) + `"}`)
+		job.Payload = []byte(
+			`{"to":"somebody@example.com","subject":"hello","text":"` + strings.Repeat("x", 142) + `"}`,
+		)
 		if err := job.Admit(carillon.Now()); err != nil {
 			b.Fatal(err)
 		}
@@ -70,9 +75,12 @@ func benchDispatcher(b *testing.B) (*client.Dispatcher, []carillon.Task) {
 		tasks[i] = carillon.Task{Run: run, Job: &job}
 	}
 	web := api.New(api.Config{
-		Dispatcher: endless{tasks}, Tokens: map[string]api.Credential{token: {Namespace: "default"}}, Ledger: noLedger{},
+		Dispatcher: endless{tasks}, Tokens: map[string]api.Credential{token: {Namespace: "default"}},
+		Ledger: noLedger{},
 	})
-	d, err := client.NewDispatcher(client.DispatcherConfig{Servers: []string{"http://x"}, Token: token, HTTP: &http.Client{Transport: straight{web}}})
+	d, err := client.NewDispatcher(client.DispatcherConfig{
+		Servers: []string{"http://x"}, Token: token, HTTP: &http.Client{Transport: straight{web}},
+	})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -102,7 +110,8 @@ func BenchmarkReport(b *testing.B) {
 	reports := make([]carillon.Report, len(tasks))
 	for i := range tasks {
 		reports[i] = carillon.Report{
-			Held: tasks[i].Held(), Token: tasks[i].Token, End: &carillon.Outcome{Kind: carillon.OutcomeSuccess, Started: carillon.Now()},
+			Held: tasks[i].Held(), Token: tasks[i].Token,
+			End: &carillon.Outcome{Kind: carillon.OutcomeSuccess, Started: carillon.Now()},
 		}
 	}
 	b.ReportAllocs()

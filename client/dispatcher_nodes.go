@@ -73,7 +73,10 @@ func (d *Dispatcher) try(ctx context.Context, n *node, limit time.Duration, r re
 func elsewhere(err error) bool {
 	var problem *Problem
 	if errors.As(err, &problem) {
-		return slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, problem.Status)
+		return slices.Contains(
+			[]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout},
+			problem.Status,
+		)
 	}
 	return err != nil
 }

@@ -24,7 +24,8 @@ func (g given) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { r
 func answer(t *testing.T, tasks ...carillon.Task) []byte {
 	t.Helper()
 	web := api.New(api.Config{
-		Dispatcher: given{tasks: tasks}, Ledger: struct{ api.Ledger }{}, Tokens: map[string]api.Credential{"secret": {Namespace: "default"}},
+		Dispatcher: given{tasks: tasks}, Ledger: struct{ api.Ledger }{},
+		Tokens: map[string]api.Credential{"secret": {Namespace: "default"}},
 	})
 	req := httptest.NewRequest("POST", "/v1/workers/worker_1/pull", strings.NewReader(`{"max":100}`))
 	req.Header.Set("Authorization", "Bearer secret")
@@ -39,7 +40,9 @@ func answer(t *testing.T, tasks ...carillon.Task) []byte {
 
 func task(edit func(*carillon.Job, *carillon.Run)) carillon.Task {
 	job := &carillon.Job{ID: 1 << 40, Namespace: "default", Definition: carillon.NewDefinition()}
-	job.Name, job.Type, job.Target.Handler, job.Payload = "a mail", "email.send", &carillon.Handler{}, []byte(`{"to":"ann","list":[1,{"x":"}\""}]}`)
+	job.Name, job.Type, job.Target.Handler, job.Payload = "a mail", "email.send", &carillon.Handler{}, []byte(
+		`{"to":"ann","list":[1,{"x":"}\""}]}`,
+	)
 	job.Timeout = 0
 	run := carillon.NewRun(job, 1_800_000_000_000).Claim("worker_1", 1_800_000_000_001)
 	run.Covers = run.ID.Due
@@ -54,9 +57,11 @@ func TestTheQuickWayReadsWhatTheServerWritesAsTheSlowWayDoes(t *testing.T) {
 		edit  func(*carillon.Job, *carillon.Run)
 		quick bool
 	}{
-		"as most are":          {nil, true},
-		"without a payload":    {func(j *carillon.Job, _ *carillon.Run) { j.Payload = nil }, true},
-		"a list as payload":    {func(j *carillon.Job, _ *carillon.Run) { j.Payload = []byte(`[[],{}]`) }, true},
+		"as most are":       {nil, true},
+		"without a payload": {func(j *carillon.Job, _ *carillon.Run) { j.Payload = nil }, true},
+		"a list as payload": {
+			func(j *carillon.Job, _ *carillon.Run) { j.Payload = []byte(`[[],{}]`) }, true,
+		},
 		"a manual run":         {func(_ *carillon.Job, r *carillon.Run) { r.Covers = 0 }, true},
 		"a number as payload":  {func(j *carillon.Job, _ *carillon.Run) { j.Payload = []byte(`17`) }, false},
 		"a text as payload":    {func(j *carillon.Job, _ *carillon.Run) { j.Payload = []byte(`"{"`) }, false},
@@ -64,7 +69,9 @@ func TestTheQuickWayReadsWhatTheServerWritesAsTheSlowWayDoes(t *testing.T) {
 		"a name in German":     {func(j *carillon.Job, _ *carillon.Run) { j.Name = `Übung` }, false},
 		"another covered time": {func(_ *carillon.Job, r *carillon.Run) { r.Covers -= 5 }, false},
 		"a timeout":            {func(j *carillon.Job, _ *carillon.Run) { j.Timeout = 5e9 }, false},
-		"labels":               {func(j *carillon.Job, _ *carillon.Run) { j.Labels = map[string]string{"a": "b"} }, false},
+		"labels": {
+			func(j *carillon.Job, _ *carillon.Run) { j.Labels = map[string]string{"a": "b"} }, false,
+		},
 		"another kind of target": {func(j *carillon.Job, _ *carillon.Run) {
 			j.Target = carillon.Target{Command: &carillon.Command{Argv: []string{"echo"}}}
 		}, false},

@@ -94,7 +94,9 @@ func (c *cluster) due(def carillon.Definition) carillon.Job {
 		c.t.Fatal(err)
 	}
 	jobs := must(c.door.Submit(c.t.Context(), carillon.DefaultNamespace, []carillon.Definition{def}))(c.t)
-	found := must(c.store.FindRuns(c.t.Context(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: jobs[0].ID}))(c.t)
+	found := must(c.store.FindRuns(c.t.Context(), carillon.RunQuery{
+		Namespace: carillon.DefaultNamespace, Job: jobs[0].ID,
+	}))(c.t)
 	if _, err := c.queue.Push(c.t.Context(), found.Runs); err != nil {
 		c.t.Fatal(err)
 	}
@@ -109,7 +111,9 @@ func newDispatcher(t *testing.T, servers ...string) *client.Dispatcher {
 func mail() carillon.Definition {
 	def := carillon.NewDefinition()
 	def.Name, def.Type, def.Target.Handler = `<ü> "x"`, "mail", &carillon.Handler{}
-	def.Payload, def.Labels, def.Timeout = []byte(`{ "to" : "ann" }`), map[string]string{"a": "b"}, carillon.Duration(time.Minute)
+	def.Payload, def.Labels, def.Timeout = []byte(
+		`{ "to" : "ann" }`,
+	), map[string]string{"a": "b"}, carillon.Duration(time.Minute)
 	return def
 }
 
@@ -124,26 +128,39 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 	}}
 	least := carillon.NewDefinition()
 	least.Type, least.Queue, least.Target.Handler = "x", "q", &carillon.Handler{}
-	call.Target = carillon.Target{HTTP: &carillon.HTTP{URL: "https://example.com?a&b", Headers: map[string]string{"X": "y"}, Body: "${run.id}"}}
+	call.Target = carillon.Target{
+		HTTP: &carillon.HTTP{
+			URL: "https://example.com?a&b", Headers: map[string]string{"X": "y"}, Body: "${run.id}",
+		},
+	}
 	for _, def := range []carillon.Definition{mail(), command, call, least} {
 		job := c.due(def)
-		tasks := must(d.Pull(ctx, carillon.Pull{Worker: worker, Queues: []string{"default=2", "q"}, Max: 5000}))(t)
+		tasks := must(d.Pull(ctx, carillon.Pull{
+			Worker: worker, Queues: []string{"default=2", "q"}, Max: 5000,
+		}))(t)
 		if len(tasks) != 1 {
 			t.Fatalf("%d tasks", len(tasks))
 		}
 		got := tasks[0]
 		stored := must(c.store.Runs(ctx, []carillon.RunID{got.Run.ID}, false))(t)[0]
 		want := carillon.Run{
-			ID: stored.ID, Namespace: stored.Namespace, Queue: stored.Queue, Priority: stored.Priority, Covers: stored.Covers,
+			ID: stored.ID, Namespace: stored.Namespace, Queue: stored.Queue, Priority: stored.Priority,
+			Covers:  stored.Covers,
 			Attempt: 1, State: carillon.StateClaimed, Claimed: stored.Claimed, Worker: worker,
 		}
-		if diff := cmp.Diff(want, got.Run); diff != "" || got.Run.Fence() != stored.Fence() || got.Token == "" {
+		if diff := cmp.Diff(want, got.Run); diff != "" || got.Run.Fence() != stored.Fence() ||
+			got.Token == "" {
 			t.Errorf("the run (-want +got):\n%s", diff)
 		}
-		wantJob := carillon.Job{Namespace: job.Namespace, ID: job.ID, State: carillon.JobActive, Definition: carillon.Definition{
-			Name: job.Name, Type: job.Type, Queue: job.Queue, Priority: job.Priority, Payload: job.Payload, Target: job.Target,
-			Timeout: job.Timeout, Labels: job.Labels,
-		}}
+		wantJob := carillon.Job{
+			Namespace: job.Namespace, ID: job.ID, State: carillon.JobActive,
+			Definition: carillon.Definition{
+				Name: job.Name, Type: job.Type, Queue: job.Queue, Priority: job.Priority,
+				Payload: job.Payload,
+				Target:  job.Target,
+				Timeout: job.Timeout, Labels: job.Labels,
+			},
+		}
 		if len(wantJob.Labels) == 0 {
 			wantJob.Labels = nil
 		}
@@ -157,7 +174,8 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	taken := &taking{Dispatcher: c.dispatcher}
 	web := httptest.NewServer(api.New(api.Config{
-		Ledger: c.door, Dispatcher: taken, Secret: []byte("shared"), Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace}},
+		Ledger: c.door, Dispatcher: taken, Secret: []byte("shared"),
+		Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace}},
 	}))
 	defer web.Close()
 	d := newDispatcher(t, web.URL)
@@ -167,15 +185,22 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 	report := carillon.Report{
 		Held: task.Held(), Token: task.Token, Begun: 1_800_000_000_001, Checkpoint: []byte("\xff{"),
 		Lines: []carillon.Line{
-			{At: 1_800_000_000_002, Stream: "stdout", Text: "a \"quoted\" <ü> \x1b\ttext", Attempt: 1, Offset: 41},
+			{
+				At: 1_800_000_000_002, Stream: "stdout", Text: "a \"quoted\" <ü> \x1b\ttext", Attempt: 1,
+				Offset: 41,
+			},
 			{At: 1_800_000_000_003, Stream: "carillon", Text: "", Attempt: 1, Offset: 42},
 		},
 		End: &carillon.Outcome{
-			Kind: carillon.OutcomeRetriable, Reason: "no \n route", Started: 1_800_000_000_001, RetryAfter: 1500 * time.Millisecond,
-			Output: &carillon.Output{Result: []byte(`{"a":1,"a":2}` + "\n")},
+			Kind: carillon.OutcomeRetriable, Reason: "no \n route", Started: 1_800_000_000_001,
+			RetryAfter: 1500 * time.Millisecond,
+			Output:     &carillon.Output{Result: []byte(`{"a":1,"a":2}` + "\n")},
 		},
 	}
-	for _, kind := range []carillon.OutcomeKind{carillon.OutcomeSuccess, carillon.OutcomeRetriable, carillon.OutcomeFatal, carillon.OutcomeStopped, carillon.OutcomeLost} {
+	for _, kind := range []carillon.OutcomeKind{
+		carillon.OutcomeSuccess, carillon.OutcomeRetriable, carillon.OutcomeFatal, carillon.OutcomeStopped,
+		carillon.OutcomeLost,
+	} {
 		end := *report.End
 		end.Kind = kind
 		report.End = &end
@@ -210,26 +235,37 @@ func TestManyReportsGoInSeveralMessages(t *testing.T) {
 	for i := range reports {
 		reports[i] = carillon.Report{Held: task.Held(), Token: task.Token}
 		for k := range 1000 {
-			reports[i].Lines = append(reports[i].Lines, carillon.Line{Stream: "stdout", Text: strings.Repeat("x", 1000), Offset: int64(1000*i + k)})
+			reports[i].Lines = append(reports[i].Lines, carillon.Line{
+				Stream: "stdout", Text: strings.Repeat("x", 1000), Offset: int64(1000*i + k),
+			})
 		}
 	}
 	reports[9].Token = "wrong"
 	before := calls.Load()
 	receipts := must(d.Report(ctx, worker, reports))(t)
-	if len(receipts) != 10 || receipts[0] != carillon.ReceiptRecorded || receipts[8] != carillon.ReceiptRecorded || receipts[9] != carillon.ReceiptRefused {
+	if len(receipts) != 10 || receipts[0] != carillon.ReceiptRecorded ||
+		receipts[8] != carillon.ReceiptRecorded || receipts[9] != carillon.ReceiptRefused {
 		t.Errorf("receipts are %v", receipts)
 	}
 	if n := calls.Load() - before; n < 2 || n > 4 {
 		t.Errorf("10 MB went in %d messages", n)
 	}
-	chatty := carillon.Report{Held: task.Held(), Token: task.Token, End: &carillon.Outcome{Kind: carillon.OutcomeSuccess}}
-	for i := range 75 { // 3 MiB of control characters, which are six times as long in JSON
-		chatty.Lines = append(chatty.Lines, carillon.Line{Stream: "stdout", Text: strings.Repeat("\x01", 40<<10), Offset: int64(20_000 + i)})
+	chatty := carillon.Report{
+		Held: task.Held(), Token: task.Token, End: &carillon.Outcome{Kind: carillon.OutcomeSuccess},
 	}
-	if receipts := must(d.Report(ctx, worker, []carillon.Report{chatty, reports[9], reports[0]}))(t); !cmp.Equal(receipts, []carillon.Receipt{"recorded", "refused", "refused"}) {
+	for i := range 75 { // 3 MiB of control characters, which are six times as long in JSON
+		chatty.Lines = append(chatty.Lines, carillon.Line{
+			Stream: "stdout", Text: strings.Repeat("\x01", 40<<10), Offset: int64(20_000 + i),
+		})
+	}
+	if receipts := must(d.Report(ctx, worker, []carillon.Report{
+		chatty, reports[9], reports[0],
+	}))(t); !cmp.Equal(receipts, []carillon.Receipt{"recorded", "refused", "refused"}) {
 		t.Errorf("receipts are %v", receipts)
 	}
-	if run := must(c.store.Runs(ctx, []carillon.RunID{task.Run.ID}, false))(t)[0]; run.State != carillon.StateSucceeded {
+	if run := must(c.store.Runs(
+		ctx, []carillon.RunID{task.Run.ID}, false,
+	))(t)[0]; run.State != carillon.StateSucceeded {
 		t.Errorf("the run is %s", run.State)
 	}
 	before = calls.Load()
@@ -255,21 +291,31 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	for i := range ends {
 		c.due(mail())
 		task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
-		reports = append(reports, carillon.Report{Held: task.Held(), Token: task.Token, End: &ends[i], Lines: []carillon.Line{
-			{Stream: "info", Text: "a"}, {Stream: "stderr", Text: "b", Offset: 7},
-		}})
+		reports = append(reports, carillon.Report{
+			Held: task.Held(), Token: task.Token, End: &ends[i],
+			Lines: []carillon.Line{
+				{Stream: "info", Text: "a"}, {Stream: "stderr", Text: "b", Offset: 7},
+			},
+		})
 	}
 	receipts := must(d.Report(ctx, worker, reports))(t)
-	for i, want := range []carillon.State{carillon.StateSucceeded, carillon.StateFailed, carillon.StateFailed, carillon.StateFailed, carillon.StateWaiting, carillon.StateSucceeded} {
+	for i, want := range []carillon.State{
+		carillon.StateSucceeded, carillon.StateFailed, carillon.StateFailed, carillon.StateFailed,
+		carillon.StateWaiting, carillon.StateSucceeded,
+	} {
 		run := must(c.store.Runs(ctx, []carillon.RunID{reports[i].Run}, false))(t)[0]
-		if run.State != want || receipts[i] != carillon.ReceiptRecorded || (want == carillon.StateFailed) != strings.Contains(run.Reason, "is not valid") {
+		if run.State != want || receipts[i] != carillon.ReceiptRecorded ||
+			(want == carillon.StateFailed) != strings.Contains(run.Reason, "is not valid") {
 			t.Errorf("the end %+v is %s, the run %s: %s", ends[i], receipts[i], run.State, run.Reason)
 		}
-		if again := must(d.Report(ctx, worker, reports[i:i+1]))(t); again[0] != carillon.ReceiptRecorded && want == carillon.StateSucceeded {
+		if again := must(d.Report(ctx, worker, reports[i:i+1]))(t); again[0] != carillon.ReceiptRecorded &&
+			want == carillon.StateSucceeded {
 			t.Errorf("the same end again is %s", again[0])
 		}
 	}
-	if lines := must(c.logs.Read(ctx, carillon.LogQuery{Namespace: carillon.DefaultNamespace, Run: reports[0].Run, AfterOffset: -1}))(t); len(lines) != 2 {
+	if lines := must(c.logs.Read(ctx, carillon.LogQuery{
+		Namespace: carillon.DefaultNamespace, Run: reports[0].Run, AfterOffset: -1,
+	}))(t); len(lines) != 2 {
 		t.Errorf("the log is %+v", lines)
 	}
 }
@@ -340,7 +386,9 @@ func TestEveryCallButAPullGoesOnToTheNextNode(t *testing.T) {
 			worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 			before := calls.Load()
-			if _, err := d.Report(ctx, worker, []carillon.Report{{Held: carillon.Held{Run: carillon.RunID{Job: 1, Due: 1}, Fence: 1}}}); err != nil {
+			if _, err := d.Report(ctx, worker, []carillon.Report{
+				{Held: carillon.Held{Run: carillon.RunID{Job: 1, Due: 1}, Fence: 1}},
+			}); err != nil {
 				t.Error(err)
 			}
 			if err := d.Leave(ctx, worker); err != nil || calls.Load() != before+2 {
@@ -354,7 +402,9 @@ func TestARefusalIsNotTakenElsewhere(t *testing.T) {
 	c := newCluster(t)
 	one, calls1 := c.serve()
 	two, calls2 := c.serve()
-	d := must(client.NewDispatcher(client.DispatcherConfig{Servers: []string{one.URL, two.URL}, Token: "wrong"}))(t)
+	d := must(client.NewDispatcher(client.DispatcherConfig{
+		Servers: []string{one.URL, two.URL}, Token: "wrong",
+	}))(t)
 	_, err := d.Register(t.Context(), carillon.Registration{Name: "test"})
 	var problem *client.Problem
 	if !errors.As(err, &problem) || problem.Status != 401 || calls1.Load()+calls2.Load() != 1 {
@@ -399,7 +449,9 @@ func TestNodesOutOfReachCostLittle(t *testing.T) {
 		c, ctx := newCluster(t), t.Context()
 		c.advertise("http://10.0.0.1", "http://10.0.0.2", "http://10.0.0.3")
 		nodes := network{"balancer": c.handler()}
-		d := must(client.NewDispatcher(client.DispatcherConfig{Servers: []string{"http://balancer"}, Token: token, HTTP: &http.Client{Transport: nodes}}))(t)
+		d := must(client.NewDispatcher(client.DispatcherConfig{
+			Servers: []string{"http://balancer"}, Token: token, HTTP: &http.Client{Transport: nodes},
+		}))(t)
 		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 		began := time.Now()
 		for range 10 {
@@ -409,7 +461,8 @@ func TestNodesOutOfReachCostLittle(t *testing.T) {
 			t.Errorf("with all well, beats took %s", took)
 		}
 		nodes["balancer"] = nil
-		if _, err := d.Beat(ctx, carillon.Beat{ID: worker}); err == nil || time.Since(began) != 4500*time.Millisecond {
+		if _, err := d.Beat(ctx, carillon.Beat{ID: worker}); err == nil ||
+			time.Since(began) != 4500*time.Millisecond {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		nodes["balancer"] = c.handler()
@@ -427,7 +480,9 @@ func TestASilentNodeIsLeftAfterOnePull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, ctx := newCluster(t), t.Context()
 		nodes := network{"a": c.handler(), "b": c.handler()}
-		d := must(client.NewDispatcher(client.DispatcherConfig{Servers: []string{"http://a", "http://b"}, Token: token, HTTP: &http.Client{Transport: nodes}}))(t)
+		d := must(client.NewDispatcher(client.DispatcherConfig{
+			Servers: []string{"http://a", "http://b"}, Token: token, HTTP: &http.Client{Transport: nodes},
+		}))(t)
 		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 		whole := network{"a": nodes["a"], "b": nodes["b"]}
 		failed := 0
@@ -458,10 +513,13 @@ func TestASilentNodeIsLeftAfterOnePull(t *testing.T) {
 
 func TestAnOutageNamesAllServersThatWereTried(t *testing.T) {
 	nodes := network{"a": nil, "b": nil}
-	d := must(client.NewDispatcher(client.DispatcherConfig{Servers: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: nodes}}))(t)
+	d := must(client.NewDispatcher(client.DispatcherConfig{
+		Servers: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: nodes},
+	}))(t)
 	_, err := d.Register(t.Context(), carillon.Registration{Name: "test"})
 	var away *client.Unreachable
-	if !errors.As(err, &away) || !strings.Contains(err.Error(), "http://a") || !strings.Contains(err.Error(), "http://b") {
+	if !errors.As(err, &away) || !strings.Contains(err.Error(), "http://a") ||
+		!strings.Contains(err.Error(), "http://b") {
 		t.Errorf("%v", err)
 	}
 }
@@ -470,10 +528,14 @@ func TestACallThatIsGivenUpBlamesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		nodes := network{}
-		d := must(client.NewDispatcher(client.DispatcherConfig{Servers: []string{"http://a"}, Token: token, HTTP: &http.Client{Transport: nodes}}))(t)
+		d := must(client.NewDispatcher(client.DispatcherConfig{
+			Servers: []string{"http://a"}, Token: token, HTTP: &http.Client{Transport: nodes},
+		}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := d.Pull(ctx, carillon.Pull{Worker: "w", Max: 1}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := d.Pull(ctx, carillon.Pull{
+			Worker: "w", Max: 1,
+		}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("given up: %v", err)
 		}
 		if _, err := d.Beat(ctx, carillon.Beat{ID: "w"}); !errors.Is(err, context.DeadlineExceeded) {
@@ -496,7 +558,9 @@ func TestADispatcherKeepsTheLastNodesThatWereListedAndTriesThemLast(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		c, ctx := newCluster(t), t.Context()
 		nodes := network{"a": c.handler(), "former": c.handler(), "new": c.handler()}
-		d := must(client.NewDispatcher(client.DispatcherConfig{Servers: []string{"http://a"}, Token: token, HTTP: &http.Client{Transport: nodes}}))(t)
+		d := must(client.NewDispatcher(client.DispatcherConfig{
+			Servers: []string{"http://a"}, Token: token, HTTP: &http.Client{Transport: nodes},
+		}))(t)
 		c.advertise("http://a", "http://former")
 		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
 		c.advertise("http://a", "http://new")
@@ -520,7 +584,8 @@ func TestOfFormerNodesADispatcherKeepsFewAndTriesTwoAtATime(t *testing.T) {
 		tried := map[string]int{}
 		nodes := network{"a": c.handler()}
 		d := must(client.NewDispatcher(client.DispatcherConfig{
-			Servers: []string{"http://a"}, Token: token, HTTP: &http.Client{Transport: counting{nodes, tried}},
+			Servers: []string{"http://a"}, Token: token,
+			HTTP: &http.Client{Transport: counting{nodes, tried}},
 		}))(t)
 		for i := range 40 {
 			c.advertise("http://a", fmt.Sprintf("http://node%02d", i))
@@ -531,7 +596,8 @@ func TestOfFormerNodesADispatcherKeepsFewAndTriesTwoAtATime(t *testing.T) {
 		nodes["a"] = nil
 		for range 20 {
 			began := time.Now()
-			if _, err := d.Beat(ctx, carillon.Beat{ID: worker}); err == nil || time.Since(began) > 3*time.Second {
+			if _, err := d.Beat(ctx, carillon.Beat{ID: worker}); err == nil ||
+				time.Since(began) > 3*time.Second {
 				t.Fatalf("after %s: %v", time.Since(began), err)
 			}
 		}
@@ -561,14 +627,17 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestANameIsResolvedAnewForEachConnection(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	var at atomic.Value
-	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address != "cluster.example:80" {
 			t.Errorf("dialed %s", address)
 		}
 		return new(net.Dialer).DialContext(ctx, network, at.Load().(string))
-	}}
+	}
+	transport := &http.Transport{DialContext: dial}
 	defer transport.CloseIdleConnections()
-	d := must(client.NewDispatcher(client.DispatcherConfig{Servers: []string{"http://cluster.example"}, Token: token, HTTP: &http.Client{Transport: transport}}))(t)
+	d := must(client.NewDispatcher(client.DispatcherConfig{
+		Servers: []string{"http://cluster.example"}, Token: token, HTTP: &http.Client{Transport: transport},
+	}))(t)
 	first, second := httptest.NewServer(c.handler()), httptest.NewServer(c.handler())
 	defer second.Close()
 	at.Store(first.Listener.Addr().String())

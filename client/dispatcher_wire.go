@@ -87,12 +87,14 @@ func (t *taskJSON) fill(task *carillon.Task, job *carillon.Job) {
 	*job = carillon.Job{
 		Namespace: t.Namespace, ID: t.Run.Job, State: carillon.JobActive,
 		Definition: carillon.Definition{
-			Name: t.Name, Type: t.Type, Queue: t.Queue, Priority: int(t.Priority), Payload: t.Payload, Target: t.Target,
+			Name: t.Name, Type: t.Type, Queue: t.Queue, Priority: int(t.Priority), Payload: t.Payload,
+			Target:  t.Target,
 			Timeout: t.Timeout, Labels: t.Labels,
 		},
 	}
 	task.Run = carillon.Run{
-		ID: t.Run, Namespace: t.Namespace, Queue: t.Queue, Priority: t.Priority, Covers: t.Covers, Attempt: t.Attempt, State: carillon.StateClaimed,
+		ID: t.Run, Namespace: t.Namespace, Queue: t.Queue, Priority: t.Priority, Covers: t.Covers,
+		Attempt: t.Attempt, State: carillon.StateClaimed,
 		Claimed: carillon.Held{Fence: t.Fence}.Claimed(),
 	}
 	task.Job, task.Token, task.Checkpoint = job, t.Token, t.Checkpoint
@@ -157,7 +159,9 @@ func cut(reports []carillon.Report) (pieces []carillon.Report, of []int) {
 	pieces, of = make([]carillon.Report, 0, len(reports)), make([]int, 0, len(reports))
 	for i, r := range reports {
 		for n := fitting(r.Lines); n < len(r.Lines); n = fitting(r.Lines) {
-			pieces, of = append(pieces, carillon.Report{Held: r.Held, Token: r.Token, Begun: r.Begun, Lines: r.Lines[:n]}), append(of, i)
+			pieces, of = append(pieces, carillon.Report{
+				Held: r.Held, Token: r.Token, Begun: r.Begun, Lines: r.Lines[:n],
+			}), append(of, i)
 			r.Begun, r.Lines = 0, r.Lines[n:]
 		}
 		pieces, of = append(pieces, r), append(of, i)
@@ -212,7 +216,8 @@ func stream(name string) string {
 }
 
 var outcomes = map[carillon.OutcomeKind]string{
-	carillon.OutcomeSuccess: "success", carillon.OutcomeRetriable: "retriable", carillon.OutcomeFatal: "fatal", carillon.OutcomeStopped: "stopped", carillon.OutcomeLost: "lost",
+	carillon.OutcomeSuccess: "success", carillon.OutcomeRetriable: "retriable",
+	carillon.OutcomeFatal: "fatal", carillon.OutcomeStopped: "stopped", carillon.OutcomeLost: "lost",
 }
 
 func appendEnd(b []byte, o *carillon.Outcome) []byte {
@@ -228,7 +233,9 @@ func appendEnd(b []byte, o *carillon.Outcome) []byte {
 	}
 	if o.RetryAfter > 0 {
 		// The wire has no unit finer than a millisecond.
-		wait := carillon.Duration((min(o.RetryAfter, maxWait) + time.Millisecond - 1).Truncate(time.Millisecond))
+		wait := carillon.Duration((min(o.RetryAfter, maxWait) + time.Millisecond - 1).Truncate(
+			time.Millisecond,
+		))
 		b = append(append(append(b, `,"retry_after":"`...), wait.String()...), '"')
 	}
 	return append(b, '}')

@@ -34,8 +34,9 @@ func TestAWorkerGoesOnWhenTheNodeItWorksWithIsLost(t *testing.T) {
 		}
 	})
 	work := worker.New(worker.Config{
-		Dispatcher: newDispatcher(t, nodes[0].URL), Executors: map[string]executor.Executor{"handler": funcs}, Concurrency: 100,
-		Logger: slog.New(slog.DiscardHandler),
+		Dispatcher: newDispatcher(t, nodes[0].URL), Executors: map[string]executor.Executor{"handler": funcs},
+		Concurrency: 100,
+		Logger:      slog.New(slog.DiscardHandler),
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)

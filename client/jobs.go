@@ -87,7 +87,9 @@ func (c *Client) Jobs(ctx context.Context, q carillon.JobQuery) iter.Seq2[Listed
 }
 
 // JobPage reads one page of Jobs; the first has no cursor.
-func (c *Client) JobPage(ctx context.Context, q carillon.JobQuery, cursor string) (page Page[ListedJob], err error) {
+func (c *Client) JobPage(
+	ctx context.Context, q carillon.JobQuery, cursor string,
+) (page Page[ListedJob], err error) {
 	p := newParams(cursor, q.Limit)
 	status := texts(q.States)
 	for _, latest := range q.Latest {
@@ -109,12 +111,16 @@ func (c *Client) JobPage(ctx context.Context, q carillon.JobQuery, cursor string
 // Edit changes the definition. With a version other than 0 the server refuses the edit (ErrConflict) if that
 // is not the current version. A caller that writes back what it has read gives the version, so that it does
 // not undo the edit of another caller.
-func (c *Client) Edit(ctx context.Context, id carillon.JobID, changes Changes, version int32) (job carillon.Job, err error) {
+func (c *Client) Edit(
+	ctx context.Context, id carillon.JobID, changes Changes, version int32,
+) (job carillon.Job, err error) {
 	header := http.Header{}
 	if version != 0 {
 		header.Set("If-Match", strconv.Quote(strconv.Itoa(int(version))))
 	}
-	err = c.call(ctx, request{method: http.MethodPatch, path: jobPath(id), header: header, body: changes}, &job)
+	err = c.call(
+		ctx, request{method: http.MethodPatch, path: jobPath(id), header: header, body: changes}, &job,
+	)
 	return job, err
 }
 
@@ -142,7 +148,9 @@ func (c *Client) Resume(ctx context.Context, id carillon.JobID) (job carillon.Jo
 }
 
 // RunNow adds a run that is due at once. The run gets the payload, or the job's if payload is nil.
-func (c *Client) RunNow(ctx context.Context, id carillon.JobID, payload json.RawMessage) (run carillon.Run, err error) {
+func (c *Client) RunNow(
+	ctx context.Context, id carillon.JobID, payload json.RawMessage,
+) (run carillon.Run, err error) {
 	r := request{method: http.MethodPost, path: jobPath(id) + "/run"}
 	if payload != nil {
 		r.body = map[string]json.RawMessage{"payload": payload}
@@ -191,8 +199,9 @@ type definition struct {
 
 func wire(d carillon.Definition) definition {
 	w := definition{
-		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue, Payload: d.Payload,
-		Retry: d.Retry, Overlap: d.Overlap, Misfire: d.Misfire,
+		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue,
+		Payload: d.Payload,
+		Retry:   d.Retry, Overlap: d.Overlap, Misfire: d.Misfire,
 	}
 	if d.Timeout >= 0 { // below 0: not set, see carillon.NewDefinition
 		w.Timeout = &d.Timeout

@@ -169,7 +169,8 @@ func (f *flights) waiting() int {
 // await gives callers that were just answered a moment to come back with their next jobs: most do at once.
 func (f *flights) await(want int) {
 	const moment, maxYields = 100 * time.Microsecond, 1000
-	for try, begin := 0, time.Now(); try < maxYields && f.waiting() < want && time.Since(begin) < moment; try++ {
+	for try, begin := 0, time.Now(); try < maxYields && f.waiting() < want &&
+		time.Since(begin) < moment; try++ {
 		runtime.Gosched()
 	}
 }

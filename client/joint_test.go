@@ -59,7 +59,9 @@ func inAir(t *testing.T, play func(t *testing.T, a *airport)) {
 			return w.Result(), nil
 		})
 		var err error
-		if a.Client, err = client.New(client.Config{URL: "http://carillon", Token: token, HTTP: &http.Client{Transport: way}}); err != nil {
+		if a.Client, err = client.New(client.Config{
+			URL: "http://carillon", Token: token, HTTP: &http.Client{Transport: way},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		play(t, a)
@@ -69,7 +71,9 @@ func inAir(t *testing.T, play func(t *testing.T, a *airport)) {
 }
 
 // submitAll submits jobs at the same time, each from its own caller, and opens the way when all of them wait.
-func (a *airport) submitAll(ctx context.Context, defs []carillon.Definition) (jobs []carillon.Job, errs []error) {
+func (a *airport) submitAll(
+	ctx context.Context, defs []carillon.Definition,
+) (jobs []carillon.Job, errs []error) {
 	jobs, errs = make([]carillon.Job, len(defs)), make([]error, len(defs))
 	var callers sync.WaitGroup
 	for i := range defs {
@@ -114,7 +118,8 @@ func TestWhatOneSubmitDidWrongIsNoMatterToOthers(t *testing.T) {
 			switch i {
 			case 3, 7:
 				var problem *client.Problem
-				if field := map[int]string{3: "queue", 7: "priority"}[i]; !errors.As(err, &problem) || problem.Field != field {
+				if field := map[int]string{3: "queue", 7: "priority"}[i]; !errors.As(err, &problem) ||
+					problem.Field != field {
 					t.Errorf("job %d: %v, want what is wrong with its %s", i, err, field)
 				}
 			default:
@@ -178,13 +183,18 @@ func TestALargeJobTravelsAlone(t *testing.T) {
 			t.Fatal(errors.Join(errs...))
 		}
 		if n := a.requests.Load(); n < 4 {
-			t.Errorf("%d requests, want one for each: three small ones of which two go at once, and the large one", n)
+			t.Errorf(
+				"%d requests, want one for each: three small ones of which two go at once, and the large one",
+				n,
+			)
 		}
 	})
 }
 
 func TestWhereNobodyKnowsWhatHappenedNothingIsRepeated(t *testing.T) {
-	for _, status := range []int{http.StatusBadGateway, http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusUnauthorized} {
+	for _, status := range []int{
+		http.StatusBadGateway, http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusUnauthorized,
+	} {
 		inAir(t, func(t *testing.T, a *airport) {
 			a.status = status
 			_, errs := a.submitAll(t.Context(), echoes(10))

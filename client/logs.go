@@ -65,7 +65,9 @@ func isAfter(line, other *carillon.Line) bool {
 
 // readLogs passes each line of one answer to take as it comes, until take returns false. It does not ask for
 // lines up to seen.
-func (c *Client) readLogs(ctx context.Context, id carillon.RunID, q LogQuery, seen *carillon.Line, take func(carillon.Line) bool) error {
+func (c *Client) readLogs(
+	ctx context.Context, id carillon.RunID, q LogQuery, seen *carillon.Line, take func(carillon.Line) bool,
+) error {
 	query := url.Values{}
 	if seen != nil {
 		query.Set("after", fmt.Sprintf("%d:%d", seen.Attempt, seen.Offset))
@@ -82,7 +84,9 @@ func (c *Client) readLogs(ctx context.Context, id carillon.RunID, q LogQuery, se
 		query.Set("follow", "true")
 	}
 	header := http.Header{"Accept": {"application/json"}}
-	answer, err := c.send(ctx, request{method: http.MethodGet, path: runPath(id) + "/logs", query: query, header: header})
+	answer, err := c.send(ctx, request{
+		method: http.MethodGet, path: runPath(id) + "/logs", query: query, header: header,
+	})
 	if err != nil {
 		return err
 	}
@@ -129,7 +133,8 @@ func atEnd(err error) error {
 func broken(err error) bool {
 	var away *Unreachable
 	var problem *Problem
-	return errors.As(err, &away) || errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable
+	return errors.As(err, &away) ||
+		errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

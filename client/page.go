@@ -18,7 +18,9 @@ type Page[T any] struct {
 }
 
 // pages makes one sequence of all pages. An error ends it.
-func pages[T any](ctx context.Context, page func(ctx context.Context, cursor string) (Page[T], error)) iter.Seq2[T, error] {
+func pages[T any](
+	ctx context.Context, page func(ctx context.Context, cursor string) (Page[T], error),
+) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
 		for cursor := ""; ; {

@@ -41,8 +41,10 @@ func newServer(t *testing.T) *server {
 	t.Cleanup(func() { stop(); <-ended })
 	web := httptest.NewServer(api.New(api.Config{
 		Ledger: s.door, Store: s.store, Logs: s.logs,
-		Tokens:  map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace, Name: "test"}},
-		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("carillon_up 1\n")) }),
+		Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace, Name: "test"}},
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("carillon_up 1\n"))
+		}),
 	}))
 	t.Cleanup(web.Close)
 	s.Client = newClient(t, web.URL)
@@ -82,7 +84,8 @@ func (s *server) first(job carillon.JobID) carillon.Run {
 
 func (s *server) commit(runs ...carillon.Run) {
 	s.t.Helper()
-	if lost, err := s.door.Commit(s.t.Context(), []carillon.Change{{Runs: runs}}); err != nil || len(lost) > 0 {
+	if lost, err := s.door.Commit(s.t.Context(), []carillon.Change{{Runs: runs}}); err != nil ||
+		len(lost) > 0 {
 		s.t.Fatal(lost, err)
 	}
 }
@@ -115,14 +118,21 @@ func TestJobsFromSubmitToCancel(t *testing.T) {
 		t.Errorf("submitted %+v", job)
 	}
 	read := must(s.Job(ctx, job.ID))(t)
-	if diff := cmp.Diff(job, read.Job, cmp.AllowUnexported(carillon.Schedule{})); diff != "" || read.LastRun != nil || read.NextRun == nil {
+	if diff := cmp.Diff(job, read.Job, cmp.AllowUnexported(carillon.Schedule{})); diff != "" ||
+		read.LastRun != nil || read.NextRun == nil {
 		t.Errorf("read back (-submitted +read):\n%s\nlast %v, next %v", diff, read.LastRun, read.NextRun)
 	}
-	edited := must(s.Edit(ctx, job.ID, client.Changes{"priority": 9, "schedule": carillon.Schedule{After: carillon.Duration(2 * time.Hour)}}, 1))(t)
+	edited := must(s.Edit(
+		ctx, job.ID,
+		client.Changes{"priority": 9, "schedule": carillon.Schedule{After: carillon.Duration(2 * time.Hour)}},
+		1,
+	))(t)
 	if edited.Version != 2 || edited.Priority != 9 || edited.Schedule.At <= job.Schedule.At {
 		t.Errorf("edited %+v", edited)
 	}
-	if _, err := s.Edit(ctx, job.ID, client.Changes{"priority": 1}, 1); !errors.Is(err, carillon.ErrConflict) {
+	if _, err := s.Edit(
+		ctx, job.ID, client.Changes{"priority": 1}, 1,
+	); !errors.Is(err, carillon.ErrConflict) {
 		t.Errorf("an edit of an older version: %v", err)
 	}
 	if paused := must(s.Pause(ctx, job.ID))(t); paused.State != carillon.JobPaused {
@@ -132,10 +142,12 @@ func TestJobsFromSubmitToCancel(t *testing.T) {
 		t.Errorf("resumed: %s", resumed.State)
 	}
 	run := must(s.RunNow(ctx, job.ID, json.RawMessage(`{"own":1}`)))(t)
-	if run.ID.Job != job.ID || run.State != carillon.StateWaiting || run.Output == nil || string(run.Output.Payload) != `{"own":1}` {
+	if run.ID.Job != job.ID || run.State != carillon.StateWaiting || run.Output == nil ||
+		string(run.Output.Payload) != `{"own":1}` {
 		t.Errorf("run now: %+v", run)
 	}
-	if next := must(s.Next(ctx, job.ID, 3))(t); len(next.Items) != 1 || next.Items[0].Due != edited.Schedule.At {
+	if next := must(s.Next(ctx, job.ID, 3))(t); len(next.Items) != 1 ||
+		next.Items[0].Due != edited.Schedule.At {
 		t.Errorf("next: %+v", next)
 	}
 	if canceled := must(s.Cancel(ctx, job.ID, true))(t); canceled.State != carillon.JobCanceled {
@@ -151,7 +163,8 @@ func TestNextKnowsTheZone(t *testing.T) {
 	def.Schedule = carillon.Schedule{Cron: "@daily", Timezone: "Asia/Tokyo"}
 	job := must(s.Submit(t.Context(), def))(t)
 	next := must(s.Next(t.Context(), job.ID, 2))(t)
-	if next.Timezone != "Asia/Tokyo" || len(next.Items) != 2 || next.Items[0].Offset != "+09:00" || !strings.Contains(next.Items[0].Local, "T00:00:00") {
+	if next.Timezone != "Asia/Tokyo" || len(next.Items) != 2 || next.Items[0].Offset != "+09:00" ||
+		!strings.Contains(next.Items[0].Local, "T00:00:00") {
 		t.Errorf("%+v", next)
 	}
 }
@@ -173,8 +186,10 @@ func TestListsGoOverAllPages(t *testing.T) {
 	for want, q := range map[string]carillon.JobQuery{
 		"cba": {Limit: 1},
 		"b": {
-			Owner: "billing", Type: "report", Name: "b", Labels: []carillon.Label{{Key: "team", Value: "blue"}}, CreatedTo: hour,
-			States: []carillon.JobState{carillon.JobActive, carillon.JobPaused}, Latest: []carillon.LatestState{carillon.LatestPending},
+			Owner: "billing", Type: "report", Name: "b",
+			Labels: []carillon.Label{{Key: "team", Value: "blue"}}, CreatedTo: hour,
+			States: []carillon.JobState{carillon.JobActive, carillon.JobPaused},
+			Latest: []carillon.LatestState{carillon.LatestPending},
 		},
 		"": {CreatedFrom: hour},
 	} {
@@ -182,7 +197,12 @@ func TestListsGoOverAllPages(t *testing.T) {
 			t.Errorf("%+v: %q, want %q", q, got, want)
 		}
 	}
-	if got := len(collect(t, s.Runs(ctx, carillon.RunQuery{States: []carillon.State{carillon.StateWaiting}, From: 1, To: hour.Add(time.Hour), Limit: 2}))); got != 3 {
+	if got := len(collect(
+		t,
+		s.Runs(ctx, carillon.RunQuery{
+			States: []carillon.State{carillon.StateWaiting}, From: 1, To: hour.Add(time.Hour), Limit: 2,
+		}),
+	)); got != 3 {
 		t.Errorf("%d waiting runs, want 3", got)
 	}
 	for range s.Jobs(ctx, carillon.JobQuery{Limit: 1}) {
@@ -206,15 +226,19 @@ func TestJSONIsSentAsItIs(t *testing.T) {
 	}
 	_, err := s.SubmitManyJSON(ctx, [][]byte{def, []byte(`{"target":{"command":{"argv":[]}}}`)})
 	var problem *client.Problem
-	if !errors.As(err, &problem) || !errors.Is(err, carillon.ErrInvalid) || !strings.HasPrefix(problem.Field, "jobs[1].target") {
+	if !errors.As(err, &problem) || !errors.Is(err, carillon.ErrInvalid) ||
+		!strings.HasPrefix(problem.Field, "jobs[1].target") {
 		t.Errorf("an invalid job: %v", err)
 	}
 }
 
 func TestADefinitionMayLeaveTheDefaultsToTheServer(t *testing.T) {
 	s := newServer(t)
-	job, err := s.Submit(t.Context(), carillon.Definition{Target: carillon.Target{HTTP: &carillon.HTTP{URL: "https://example.com"}}})
-	if err != nil || job.Owner != "default" || job.Retry.MaxAttempts != 3 || job.Overlap != carillon.OverlapSkip || job.Priority != 0 {
+	job, err := s.Submit(t.Context(), carillon.Definition{
+		Target: carillon.Target{HTTP: &carillon.HTTP{URL: "https://example.com"}},
+	})
+	if err != nil || job.Owner != "default" || job.Retry.MaxAttempts != 3 ||
+		job.Overlap != carillon.OverlapSkip || job.Priority != 0 {
 		t.Errorf("%+v, %v", job, err)
 	}
 	def := carillon.NewDefinition()
@@ -251,14 +275,18 @@ func TestDeadLettersAndCheckpoints(t *testing.T) {
 	if err := s.SaveCheckpoint(ctx, claimed.ID, claimed.Fence(), []byte(`{"page":17}`)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.SaveCheckpoint(ctx, claimed.ID, claimed.Fence()-1, []byte("x")); !errors.Is(err, carillon.ErrLost) {
+	if err := s.SaveCheckpoint(
+		ctx, claimed.ID, claimed.Fence()-1, []byte("x"),
+	); !errors.Is(err, carillon.ErrLost) {
 		t.Errorf("an old fence: %v", err)
 	}
 	held := must(s.Run(ctx, claimed.ID))(t)
 	if held.Output == nil || string(held.Output.Checkpoint) != `{"page":17}` || held.Worker != "worker_1" {
 		t.Errorf("held %+v", held)
 	}
-	s.commit(s.first(job.ID).Finish(&job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, carillon.Now(), 0))
+	s.commit(s.first(job.ID).Finish(
+		&job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, carillon.Now(), 0,
+	))
 	dead := collect(t, s.DeadLetters(ctx, 1))
 	if len(dead) != 1 || dead[0].ID != claimed.ID || dead[0].Reason != "no" {
 		t.Fatalf("dead letters %+v", dead)
@@ -274,7 +302,10 @@ func TestDeadLettersAndCheckpoints(t *testing.T) {
 func TestLogsOfARealServer(t *testing.T) {
 	s, ctx := newServer(t), t.Context()
 	run := s.first(s.submit("chatty").ID)
-	lines := []carillon.Line{{At: 1000, Stream: "stdout", Text: "one", Attempt: 1}, {At: 2000, Stream: "stderr", Text: "two", Attempt: 1, Offset: 1}}
+	lines := []carillon.Line{
+		{At: 1000, Stream: "stdout", Text: "one", Attempt: 1},
+		{At: 2000, Stream: "stderr", Text: "two", Attempt: 1, Offset: 1},
+	}
 	chunk := carillon.Chunk{Namespace: run.Namespace, Run: run.ID, Attempt: 1, Lines: lines}
 	if err := s.logs.Append(ctx, []carillon.Chunk{chunk}); err != nil {
 		t.Fatal(err)

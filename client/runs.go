@@ -55,7 +55,9 @@ func (c *Client) Runs(ctx context.Context, q carillon.RunQuery) iter.Seq2[carill
 }
 
 // RunPage reads one page of Runs; the first has no cursor.
-func (c *Client) RunPage(ctx context.Context, q carillon.RunQuery, cursor string) (Page[carillon.Run], error) {
+func (c *Client) RunPage(
+	ctx context.Context, q carillon.RunQuery, cursor string,
+) (Page[carillon.Run], error) {
 	p := newParams(cursor, q.Limit)
 	if q.Job != 0 {
 		p.text("job", q.Job.String())
@@ -85,7 +87,9 @@ func (c *Client) RunsOf(ctx context.Context, q carillon.RunQuery) iter.Seq2[cari
 }
 
 // RunsOfPage reads one page of RunsOf; the first has no cursor.
-func (c *Client) RunsOfPage(ctx context.Context, q carillon.RunQuery, cursor string) (Page[carillon.Run], error) {
+func (c *Client) RunsOfPage(
+	ctx context.Context, q carillon.RunQuery, cursor string,
+) (Page[carillon.Run], error) {
 	p := newParams(cursor, q.Limit)
 	p.list("state", words(&q))
 	return c.runPage(ctx, jobPath(q.Job)+"/runs", p)
@@ -122,7 +126,10 @@ func (c *Client) Refused(ctx context.Context, limit int) iter.Seq2[Refusal, erro
 
 // RefusedPage reads one page of Refused; the first has no cursor.
 func (c *Client) RefusedPage(ctx context.Context, limit int, cursor string) (page Page[Refusal], err error) {
-	err = c.call(ctx, request{method: http.MethodGet, path: "/v1/refused", query: newParams(cursor, limit).Values}, &page)
+	err = c.call(
+		ctx, request{method: http.MethodGet, path: "/v1/refused", query: newParams(cursor, limit).Values},
+		&page,
+	)
 	return page, err
 }
 
@@ -147,15 +154,25 @@ func (c *Client) RetryRun(ctx context.Context, id carillon.RunID) (run carillon.
 // RetryDeadLetter adds a run that repeats a dead letter, and takes the dead letter off the list. It fails if
 // the run is not a dead letter, or no longer one: of two callers one gets the new run.
 func (c *Client) RetryDeadLetter(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/dead-letters/" + id.String() + "/retry"}, &run)
+	err = c.call(
+		ctx, request{method: http.MethodPost, path: "/v1/dead-letters/" + id.String() + "/retry"}, &run,
+	)
 	return run, err
 }
 
 // SaveCheckpoint keeps a checkpoint for the next attempt of the run. ErrLost: the run is no longer in the
 // attempt that the fence belongs to, so the caller should stop.
-func (c *Client) SaveCheckpoint(ctx context.Context, id carillon.RunID, fence int64, checkpoint []byte) error {
-	header := http.Header{"Carillon-Fence": {strconv.FormatInt(fence, 10)}, "Content-Type": {"application/octet-stream"}}
-	return c.call(ctx, request{method: http.MethodPut, path: runPath(id) + "/checkpoint", header: header, body: checkpoint}, nil)
+func (c *Client) SaveCheckpoint(
+	ctx context.Context, id carillon.RunID, fence int64, checkpoint []byte,
+) error {
+	header := http.Header{
+		"Carillon-Fence": {strconv.FormatInt(fence, 10)}, "Content-Type": {"application/octet-stream"},
+	}
+	return c.call(
+		ctx,
+		request{method: http.MethodPut, path: runPath(id) + "/checkpoint", header: header, body: checkpoint},
+		nil,
+	)
 }
 
 func runPath(id carillon.RunID) string { return "/v1/runs/" + id.String() }

@@ -64,7 +64,10 @@ func TestDescribe(t *testing.T) {
 		{"0 0 13 * 5", "At 00:00, on day 13 of the month or on Friday"},
 		{"0 0 31 * MON-SAT", "At 00:00, on day 31 of the month or Monday through Saturday"},
 		{"0 0 8-14 * */7", "At 00:00, on days 8 through 14 of the month if it is Sunday"},
-		{"0 0 */2 6 1,3", "At 00:00, on every 2nd day of the month from the 1st if it is Monday or Wednesday, in June"},
+		{
+			"0 0 */2 6 1,3",
+			"At 00:00, on every 2nd day of the month from the 1st if it is Monday or Wednesday, in June",
+		},
 		{"@every 1s", "Every second"},
 		{"@every 90s", "Every 1 minute 30 seconds"},
 		{"@every 1h", "Every hour"},

@@ -20,32 +20,44 @@ func TestClockChanges(t *testing.T) {
 		want                    []string
 	}{
 		{
-			"a fixed time in the gap runs once, right after it", newYork, "30 2 * * *", "2026-03-07 12:00:00 -0500",
+			"a fixed time in the gap runs once, right after it", newYork, "30 2 * * *",
+			"2026-03-07 12:00:00 -0500",
 			[]string{"2026-03-08 03:00:00 -0400", "2026-03-09 02:30:00 -0400"},
 		},
 		{
-			"a fixed time in the gap of Berlin runs once, right after it", berlin, "30 2 * * *", "2026-03-28 12:00:00 +0100",
+			"a fixed time in the gap of Berlin runs once, right after it", berlin, "30 2 * * *",
+			"2026-03-28 12:00:00 +0100",
 			[]string{"2026-03-29 03:00:00 +0200", "2026-03-30 02:30:00 +0200"},
 		},
 		{
-			"a fixed time that comes twice runs the first time", newYork, "30 1 * * *", "2026-10-31 12:00:00 -0400",
+			"a fixed time that comes twice runs the first time", newYork, "30 1 * * *",
+			"2026-10-31 12:00:00 -0400",
 			[]string{"2026-11-01 01:30:00 -0400", "2026-11-02 01:30:00 -0500"},
 		},
 		{
-			"a fixed time that comes twice in Berlin runs the first time", berlin, "30 2 * * *", "2026-10-24 12:00:00 +0200",
+			"a fixed time that comes twice in Berlin runs the first time", berlin, "30 2 * * *",
+			"2026-10-24 12:00:00 +0200",
 			[]string{"2026-10-25 02:30:00 +0200", "2026-10-26 02:30:00 +0100"},
 		},
 		{
-			"a fixed time stays done when asked from inside the second pass", berlin, "30 2 * * *", "2026-10-25 02:10:00 +0100",
+			"a fixed time stays done when asked from inside the second pass", berlin, "30 2 * * *",
+			"2026-10-25 02:10:00 +0100",
 			[]string{"2026-10-26 02:30:00 +0100"},
 		},
 		{
 			"every half hour runs on both passes", newYork, "*/30 * * * *", "2026-11-01 00:45:00 -0400",
-			[]string{"2026-11-01 01:00:00 -0400", "2026-11-01 01:30:00 -0400", "2026-11-01 01:00:00 -0500", "2026-11-01 01:30:00 -0500", "2026-11-01 02:00:00 -0500"},
+			[]string{
+				"2026-11-01 01:00:00 -0400", "2026-11-01 01:30:00 -0400", "2026-11-01 01:00:00 -0500",
+				"2026-11-01 01:30:00 -0500", "2026-11-01 02:00:00 -0500",
+			},
 		},
 		{
-			"every half hour runs on both passes in Berlin", berlin, "*/30 * * * *", "2026-10-25 01:45:00 +0200",
-			[]string{"2026-10-25 02:00:00 +0200", "2026-10-25 02:30:00 +0200", "2026-10-25 02:00:00 +0100", "2026-10-25 02:30:00 +0100", "2026-10-25 03:00:00 +0100"},
+			"every half hour runs on both passes in Berlin", berlin, "*/30 * * * *",
+			"2026-10-25 01:45:00 +0200",
+			[]string{
+				"2026-10-25 02:00:00 +0200", "2026-10-25 02:30:00 +0200", "2026-10-25 02:00:00 +0100",
+				"2026-10-25 02:30:00 +0100", "2026-10-25 03:00:00 +0100",
+			},
 		},
 		{
 			"every hour runs on both passes", newYork, "0 * * * *", "2026-11-01 00:30:00 -0400",
@@ -56,35 +68,43 @@ func TestClockChanges(t *testing.T) {
 			[]string{"2026-03-08 01:30:00 -0500", "2026-03-08 03:00:00 -0400", "2026-03-08 03:30:00 -0400"},
 		},
 		{
-			"every second hour does not make up for the gap", newYork, "0 */2 * * *", "2026-03-07 23:30:00 -0500",
+			"every second hour does not make up for the gap", newYork, "0 */2 * * *",
+			"2026-03-07 23:30:00 -0500",
 			[]string{"2026-03-08 00:00:00 -0500", "2026-03-08 04:00:00 -0400"},
 		},
 		{
-			"a midnight that is skipped runs the same day", santiago, "0 0 * * *", "2026-09-05 12:00:00 -0400",
+			"a midnight that is skipped runs the same day", santiago, "0 0 * * *",
+			"2026-09-05 12:00:00 -0400",
 			[]string{"2026-09-06 01:00:00 -0300", "2026-09-07 00:00:00 -0300"},
 		},
 		{
-			"a gap of half an hour ends after half an hour", lordHowe, "15 2 * * *", "2026-10-03 12:00:00 +1030",
+			"a gap of half an hour ends after half an hour", lordHowe, "15 2 * * *",
+			"2026-10-03 12:00:00 +1030",
 			[]string{"2026-10-04 02:30:00 +1100", "2026-10-05 02:15:00 +1100"},
 		},
 		{
-			"several fixed times in one gap are one run", newYork, "0,15,30,45 2 * * *", "2026-03-07 12:00:00 -0500",
+			"several fixed times in one gap are one run", newYork, "0,15,30,45 2 * * *",
+			"2026-03-07 12:00:00 -0500",
 			[]string{"2026-03-08 03:00:00 -0400", "2026-03-09 02:00:00 -0400"},
 		},
 		{
-			"a fixed time in the gap and one right after it are one run", newYork, "0 2,3 * * *", "2026-03-07 12:00:00 -0500",
+			"a fixed time in the gap and one right after it are one run", newYork, "0 2,3 * * *",
+			"2026-03-07 12:00:00 -0500",
 			[]string{"2026-03-08 03:00:00 -0400", "2026-03-09 02:00:00 -0400", "2026-03-09 03:00:00 -0400"},
 		},
 		{
-			"the times of a day that does not exist run when the next one begins", apia, "0 9,17 * * *", "2011-12-29 12:00:00 -1000",
+			"the times of a day that does not exist run when the next one begins", apia, "0 9,17 * * *",
+			"2011-12-29 12:00:00 -1000",
 			[]string{"2011-12-29 17:00:00 -1000", "2011-12-31 00:00:00 +1400", "2011-12-31 09:00:00 +1400"},
 		},
 		{
-			"a date that does not exist runs when the next day begins", apia, "0 12 30 12 *", "2011-06-01 00:00:00 -1100",
+			"a date that does not exist runs when the next day begins", apia, "0 12 30 12 *",
+			"2011-06-01 00:00:00 -1100",
 			[]string{"2011-12-31 00:00:00 +1400", "2012-12-30 12:00:00 +1400"},
 		},
 		{
-			"a day that comes twice is one day to a fixed time", "Pacific/Kwajalein", "0 12 * * *", "1969-09-29 13:00:00 +1100",
+			"a day that comes twice is one day to a fixed time", "Pacific/Kwajalein", "0 12 * * *",
+			"1969-09-29 13:00:00 +1100",
 			[]string{"1969-09-30 12:00:00 +1100", "1969-10-01 12:00:00 -1200"},
 		},
 		{
@@ -92,11 +112,13 @@ func TestClockChanges(t *testing.T) {
 			[]string{"1906-01-01 00:08:50 +0530", "1906-01-02 00:00:00 +0530"},
 		},
 		{
-			"the gap before the first yearly rule is not lost", "America/Metlakatla", "30 2 * * *", "2018-11-03 12:00:00 -0800",
+			"the gap before the first yearly rule is not lost", "America/Metlakatla", "30 2 * * *",
+			"2018-11-03 12:00:00 -0800",
 			[]string{"2018-11-04 02:30:00 -0800"},
 		},
 		{
-			"the last day of a leap year does not stop the search", newYork, "0 12 * * *", "2040-12-31 12:00:00 -0500",
+			"the last day of a leap year does not stop the search", newYork, "0 12 * * *",
+			"2040-12-31 12:00:00 -0500",
 			[]string{"2041-01-01 12:00:00 -0500"},
 		},
 		{
@@ -104,7 +126,8 @@ func TestClockChanges(t *testing.T) {
 			[]string{"2028-02-29 00:00:00 -0500", "2032-02-29 00:00:00 -0500"},
 		},
 		{
-			"29 February on a Sunday waits for 40 years if it has to", newYork, "0 0 29 2 */7", "2088-03-01 00:00:00 -0500",
+			"29 February on a Sunday waits for 40 years if it has to", newYork, "0 0 29 2 */7",
+			"2088-03-01 00:00:00 -0500",
 			[]string{"2128-02-29 00:00:00 -0500"},
 		},
 	}

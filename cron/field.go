@@ -21,8 +21,14 @@ var fields = [6]field{
 	{name: "minute", max: 59},
 	{name: "hour", max: 23},
 	{name: "day of month", min: 1, max: 31, day: true},
-	{name: "month", min: 1, max: 12, names: strings.Fields("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC")},
-	{name: "day of week", max: 6, names: strings.Fields("SUN MON TUE WED THU FRI SAT"), day: true, week: true},
+	{
+		name: "month", min: 1, max: 12,
+		names: strings.Fields("JAN FEB MAR APR MAY JUN JUL AUG SEP OCT NOV DEC"),
+	},
+	{
+		name: "day of week", max: 6, names: strings.Fields("SUN MON TUE WED THU FRI SAT"), day: true,
+		week: true,
+	},
 }
 
 // read returns the values that the text of a field allows.
@@ -97,7 +103,9 @@ func (f field) readRange(item, body string, stepped bool) (lo, hi int, err error
 		hi += 7
 	}
 	if lo > hi {
-		want := fmt.Sprintf("a range from low to high; to go past the end write %s-%d,%d-%s", from, f.max, f.min, to)
+		want := fmt.Sprintf(
+			"a range from low to high; to go past the end write %s-%d,%d-%s", from, f.max, f.min, to,
+		)
 		return 0, 0, f.wrong(item, want)
 	}
 	return lo, hi, nil

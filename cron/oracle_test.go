@@ -15,7 +15,10 @@ import (
 
 var (
 	seed = flag.Uint64("seed", 0, "seed of the random tests; 0 draws one")
-	long = flag.Bool("long", false, "oracle: 200 expressions per transition in windows of 48 hours; takes 12 minutes on 2 cores, so add -timeout 1h")
+	long = flag.Bool(
+		"long", false,
+		"oracle: 200 expressions per transition in windows of 48 hours; takes 12 minutes on 2 cores, so add -timeout 1h",
+	)
 )
 
 func drawSeed(t testing.TB) uint64 {

@@ -58,7 +58,9 @@ func drawRule(rng *rand.Rand, near time.Time, seconds bool) *rule {
 
 // possible tries all dates of a leap year, each as if it could fall on any weekday.
 func (r *rule) possible() bool {
-	for date := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); date.Year() == 2000; date = date.AddDate(0, 0, 1) {
+	for date := time.Date(
+		2000, 1, 1, 0, 0, 0, 0, time.UTC,
+	); date.Year() == 2000; date = date.AddDate(0, 0, 1) {
 		if r.allowed[4][date.Month()] && (r.either || r.allowed[3][date.Day()]) {
 			return true
 		}

@@ -20,7 +20,9 @@ var tzdata = sync.OnceValues(func() (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	archive, err := zip.OpenReader(filepath.Join(strings.TrimSpace(string(root)), "lib", "time", "zoneinfo.zip"))
+	archive, err := zip.OpenReader(filepath.Join(
+		strings.TrimSpace(string(root)), "lib", "time", "zoneinfo.zip",
+	))
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,10 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	h := &house{t: t, log: &output{}}
 	logger := slog.New(slog.NewTextHandler(h.log, nil))
-	n, err := node.Open(t.Context(), node.Config{Data: filepath.Join(t.TempDir(), "data"), Store: "mem:", Listen: "127.0.0.1:0", Queues: []string{"inside"}, Logger: logger})
+	n, err := node.Open(t.Context(), node.Config{
+		Data: filepath.Join(t.TempDir(), "data"), Store: "mem:", Listen: "127.0.0.1:0",
+		Queues: []string{"inside"}, Logger: logger,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,10 @@ func (h *house) start(argv ...string) (stop func()) {
 	h.t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	// The first address does not answer, so the worker must go on to the next.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "CARILLON_TOKEN=" + h.token, "CARILLON_SERVER=http://127.0.0.1:1," + h.url}
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "CARILLON_TOKEN=" + h.token,
+		"CARILLON_SERVER=http://127.0.0.1:1," + h.url,
+	}
 	out := &output{}
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, out, patience
 	if err := cmd.Start(); err != nil {
@@ -185,7 +191,10 @@ func (h *house) printed(run carillon.RunID) (text string) {
 func expect(t *testing.T, run carillon.Run, state carillon.State, attempts int32, reason string) {
 	t.Helper()
 	if run.State != state || run.Attempt != attempts || !strings.Contains(run.Reason, reason) {
-		t.Errorf("it is %s after %d attempts: %q; want %s after %d: %q", run.State, run.Attempt, run.Reason, state, attempts, reason)
+		t.Errorf(
+			"it is %s after %d attempts: %q; want %s after %d: %q", run.State, run.Attempt, run.Reason, state,
+			attempts, reason,
+		)
 	}
 }
 
@@ -214,7 +223,9 @@ func TestTheWorkerInPython(t *testing.T) {
 	brief := h.submit("python", `{"sleep":600}`, func(d *carillon.Definition) {
 		d.Timeout, d.Retry.MaxAttempts = carillon.Duration(100*time.Millisecond), 1
 	})
-	unknown := h.submit("python", `{}`, func(d *carillon.Definition) { d.Type, d.Retry.MaxAttempts = "nosuch", 2 })
+	unknown := h.submit("python", `{}`, func(d *carillon.Definition) {
+		d.Type, d.Retry.MaxAttempts = "nosuch", 2
+	})
 	counted := h.submit("python", `{"to":5,"fail_at":3}`, func(d *carillon.Definition) { d.Type = "count" })
 
 	run := h.ended(good)
@@ -223,7 +234,8 @@ func TestTheWorkerInPython(t *testing.T) {
 		Echo    map[string]string
 		Attempt int
 	}
-	if err := json.Unmarshal(run.Output.Result, &result); err != nil || result.Echo["a"] != "ü" || result.Attempt != 1 {
+	if err := json.Unmarshal(run.Output.Result, &result); err != nil || result.Echo["a"] != "ü" ||
+		result.Attempt != 1 {
 		t.Errorf("the result is %s", run.Output.Result)
 	}
 	expectTimes(t, run)
@@ -231,19 +243,29 @@ func TestTheWorkerInPython(t *testing.T) {
 	expect(t, run, carillon.StateSucceeded, 2, "")
 	expectTimes(t, run)
 	text := h.printed(run.ID)
-	for _, want := range []string{"attempt 1 of echo\n", "RuntimeError: not this time\n", "attempt 2 of echo\n"} {
+	for _, want := range []string{
+		"attempt 1 of echo\n", "RuntimeError: not this time\n", "attempt 2 of echo\n",
+	} {
 		if strings.Count("\n"+text, "\n"+want) != 1 { // a whole line
 			t.Errorf("it printed %q, want %q once", text, want)
 		}
 	}
 	expect(t, h.ended(never), carillon.StateFailed, 1, "not ever")
 	expect(t, h.ended(brief), carillon.StateFailed, 1, "time was over")
-	expect(t, h.ended(unknown), carillon.StateFailed, 2, `LookupError: this worker has no handler for type 'nosuch', only for count, echo`)
+	expect(
+		t, h.ended(unknown), carillon.StateFailed, 2,
+		`LookupError: this worker has no handler for type 'nosuch', only for count, echo`,
+	)
 	run = h.ended(counted)
 	expect(t, run, carillon.StateSucceeded, 2, "")
-	if text := h.printed(run.ID); strings.ReplaceAll(string(run.Output.Result), " ", "") != `{"from":3,"to":5}` || !strings.Contains(text, "counting from 0\n") ||
+	if text := h.printed(run.ID); strings.ReplaceAll(
+		string(run.Output.Result), " ", "",
+	) != `{"from":3,"to":5}` ||
+		!strings.Contains(text, "counting from 0\n") ||
 		!strings.Contains(text, "counting from 3\n") {
-		t.Errorf("it printed %q, the result is %s: want it to go on from its checkpoint", text, run.Output.Result)
+		t.Errorf(
+			"it printed %q, the result is %s: want it to go on from its checkpoint", text, run.Output.Result,
+		)
 	}
 	run = h.until(slow, running)
 	expectTimes(t, run)
@@ -286,7 +308,8 @@ esac
 	run = h.ended(good)
 	expect(t, run, carillon.StateSucceeded, 1, "")
 	expectTimes(t, run)
-	if text := h.printed(run.ID); !strings.Contains(text, `"payload":{"a":"ü, \"x\""}`) || !strings.Contains(text, `and a "quote" \ with a tab`) {
+	if text := h.printed(run.ID); !strings.Contains(text, `"payload":{"a":"ü, \"x\""}`) ||
+		!strings.Contains(text, `and a "quote" \ with a tab`) {
 		t.Errorf("it printed %q", text)
 	}
 	expect(t, h.ended(again), carillon.StateSucceeded, 2, "")
@@ -300,7 +323,9 @@ func TestTheWorkerInGo(t *testing.T) {
 	need(t, "go")
 	h := newHouse(t)
 	program := filepath.Join(t.TempDir(), "worker")
-	if text, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./go").CombinedOutput(); err != nil {
+	if text, err := exec.CommandContext(
+		t.Context(), "go", "build", "-o", program, "./go",
+	).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
 	stop := h.start(program, "go")
@@ -349,7 +374,9 @@ func TestTheWorkerInShellNeverReadsAHalfWrittenFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if bad := regexp.MustCompile(`>"\$work/(lease|holds|worker|pid|halted)"`).FindString(string(script)); bad != "" {
+	if bad := regexp.MustCompile(
+		`>"\$work/(lease|holds|worker|pid|halted)"`,
+	).FindString(string(script)); bad != "" {
 		t.Errorf("%s is emptied before it is written", bad)
 	}
 	put := regexp.MustCompile(`(?s)\nput\(\) \{.*?\n\}\n`).FindString(string(script))

@@ -12,8 +12,12 @@ import (
 func TestTheWorkerInPythonEndsWithoutItsServer(t *testing.T) {
 	need(t, "python3")
 	for name, leave := range map[string]http.HandlerFunc{
-		"it does not answer":          func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-		"it has forgotten the worker": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) },
+		"it does not answer": func(http.ResponseWriter, *http.Request) {
+			panic(http.ErrAbortHandler)
+		},
+		"it has forgotten the worker": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusGone)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			beats := make(chan struct{}, 1)
@@ -23,13 +27,14 @@ func TestTheWorkerInPythonEndsWithoutItsServer(t *testing.T) {
 			}
 			mux.HandleFunc("POST /v1/workers", answer(`{"worker": "worker_1"}`))
 			mux.HandleFunc("POST /v1/workers/worker_1/pull", answer(`{"tasks": []}`))
-			mux.HandleFunc("POST /v1/workers/worker_1/heartbeat", func(w http.ResponseWriter, r *http.Request) {
-				answer(`{"stop": []}`)(w, r)
-				select {
-				case beats <- struct{}{}:
-				default:
-				}
-			})
+			mux.HandleFunc("POST /v1/workers/worker_1/heartbeat",
+				func(w http.ResponseWriter, r *http.Request) {
+					answer(`{"stop": []}`)(w, r)
+					select {
+					case beats <- struct{}{}:
+					default:
+					}
+				})
 			mux.HandleFunc("DELETE /v1/workers/worker_1", leave)
 			away := httptest.NewUnstartedServer(mux)
 			away.Config.ErrorLog = log.New(io.Discard, "", 0)

@@ -49,15 +49,27 @@ func TestAWorkerThatIsToldTooLittleSaysHowToUseIt(t *testing.T) {
 	t.Parallel()
 	need(t, "python3")
 	for name, c := range map[string]struct{ env, argv []string }{
-		"shell without arguments":   {[]string{"CARILLON_SERVER=http://127.0.0.1:1", "CARILLON_TOKEN=x"}, []string{"shell/worker.sh"}},
-		"shell without a token":     {[]string{"CARILLON_SERVER=http://127.0.0.1:1"}, []string{"shell/worker.sh", "queue", "true"}},
-		"python without a token":    {[]string{"CARILLON_SERVER=http://127.0.0.1:1"}, []string{"python3", "python/worker.py", "queue"}},
-		"python without a queue":    {[]string{"CARILLON_SERVER=http://127.0.0.1:1", "CARILLON_TOKEN=x"}, []string{"python3", "python/worker.py"}},
-		"python without any server": {[]string{"CARILLON_TOKEN=x"}, []string{"python3", "python/worker.py", "queue"}},
+		"shell without arguments": {
+			[]string{"CARILLON_SERVER=http://127.0.0.1:1", "CARILLON_TOKEN=x"}, []string{"shell/worker.sh"},
+		},
+		"shell without a token": {
+			[]string{"CARILLON_SERVER=http://127.0.0.1:1"}, []string{"shell/worker.sh", "queue", "true"},
+		},
+		"python without a token": {
+			[]string{"CARILLON_SERVER=http://127.0.0.1:1"}, []string{"python3", "python/worker.py", "queue"},
+		},
+		"python without a queue": {
+			[]string{"CARILLON_SERVER=http://127.0.0.1:1", "CARILLON_TOKEN=x"},
+			[]string{"python3", "python/worker.py"},
+		},
+		"python without any server": {
+			[]string{"CARILLON_TOKEN=x"}, []string{"python3", "python/worker.py", "queue"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			said, code, left := refused(t, c.env, c.argv...)
-			if !strings.HasPrefix(said, "usage: CARILLON_SERVER=") || strings.Count(said, "\n") != 1 || code != 2 || len(left) > 0 {
+			if !strings.HasPrefix(said, "usage: CARILLON_SERVER=") || strings.Count(said, "\n") != 1 ||
+				code != 2 || len(left) > 0 {
 				t.Errorf("exit code %d, left %v, said %s", code, left, said)
 			}
 		})

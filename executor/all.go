@@ -48,10 +48,15 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 	leash, err := holdLeash(ctx, c.Leash, func(pid int) {
 		logger := cmp.Or(c.Logger, slog.Default())
 		if pid != 0 {
-			logger.Warn("the directory for commands is used by another process: waiting a moment for its end", "file", c.Leash, "pid", pid)
+			logger.Warn(
+				"the directory for commands is used by another process: waiting a moment for its end",
+				"file", c.Leash, "pid", pid,
+			)
 			return
 		}
-		logger.Info("waiting for the commands of a former process to end", "file", c.Leash, "at_most", leashWait)
+		logger.Info(
+			"waiting for the commands of a former process to end", "file", c.Leash, "at_most", leashWait,
+		)
 	})
 	if errors.Is(err, errInUse) {
 		return nil, nil, err
@@ -66,7 +71,9 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 	if err != nil {
 		return nil, nil, errors.Join(err, leash.Close())
 	}
-	all["command"] = NewCommand(CommandConfig{Leash: leash, TempDir: temp, AllowSetuid: c.AllowSetuid, Logger: c.Logger})
+	all["command"] = NewCommand(CommandConfig{
+		Leash: leash, TempDir: temp, AllowSetuid: c.AllowSetuid, Logger: c.Logger,
+	})
 	// The leash is unsigned at the end, so that this process can take it again even if a supervisor is not
 	// gone yet.
 	return all, func() error { return errors.Join(leash.Truncate(0), leash.Close()) }, nil

@@ -29,7 +29,8 @@ func TestCommandsRunOnlyWhereTheyHaveAPlace(t *testing.T) {
 	}
 	c := AllConfig{Leash: filepath.Join(dir, "lock"), TempDir: filepath.Join(dir, "tmp")}
 	all, release, err = All(t.Context(), c)
-	if got := slices.Sorted(maps.Keys(all)); err != nil || !slices.Equal(got, []string{"command", "handler", "http"}) {
+	if got := slices.Sorted(maps.Keys(all)); err != nil ||
+		!slices.Equal(got, []string{"command", "handler", "http"}) {
 		t.Fatalf("%v, %v", got, err)
 	}
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
@@ -38,7 +39,9 @@ func TestCommandsRunOnlyWhereTheyHaveAPlace(t *testing.T) {
 	if err := release(); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := All(t.Context(), AllConfig{Leash: filepath.Join(dir, "nowhere", "lock"), TempDir: dir}); err == nil {
+	if _, _, err := All(t.Context(), AllConfig{
+		Leash: filepath.Join(dir, "nowhere", "lock"), TempDir: dir,
+	}); err == nil {
 		t.Error("a leash in a directory that does not exist was held")
 	}
 }

@@ -37,8 +37,11 @@ func byStatus(response *http.Response) carillon.Outcome {
 	case status >= 200 && status < 300:
 		return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 	case status >= 300 && status < 400:
-		return fatal("%s: redirects are not followed, this one leads to %q", statusText(response), location(response))
-	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
+		return fatal(
+			"%s: redirects are not followed, this one leads to %q", statusText(response), location(response),
+		)
+	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
+		status == http.StatusTooManyRequests:
 		return retriable("%s", statusText(response))
 	case status >= 400 && status < 500:
 		return fatal("%s", statusText(response))
@@ -48,7 +51,9 @@ func byStatus(response *http.Response) carillon.Outcome {
 }
 
 func statusText(response *http.Response) string {
-	return strings.TrimSpace("HTTP " + strconv.Itoa(response.StatusCode) + " " + http.StatusText(response.StatusCode))
+	return strings.TrimSpace("HTTP " + strconv.Itoa(response.StatusCode) + " " + http.StatusText(
+		response.StatusCode,
+	))
 }
 
 func location(response *http.Response) string {

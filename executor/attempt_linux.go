@@ -77,9 +77,10 @@ func (c *Command) start(task Task, spec spec) (_ *attempt, err error) {
 // launch starts this program again. /proc/self/exe is the very file that is running, even if an upgrade has
 // replaced it since. A separate session keeps the terminal's Ctrl-C from the supervisor.
 func (a *attempt) launch(files []*os.File, task Task) (err error) {
-	a.process, err = os.StartProcess("/proc/self/exe", []string{supervisorName, task.Run.ID.String()}, &os.ProcAttr{
-		Dir: "", Env: supervisorEnv, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	a.process, err = os.StartProcess("/proc/self/exe", []string{supervisorName, task.Run.ID.String()},
+		&os.ProcAttr{
+			Dir: "", Env: supervisorEnv, Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		})
 	return err
 }
 

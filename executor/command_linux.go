@@ -26,7 +26,9 @@ func NewCommand(config CommandConfig) *Command { return &Command{config.withDefa
 // Execute runs the command to its end, and the end of everything it started.
 func (c *Command) Execute(ctx context.Context, task Task) carillon.Outcome {
 	if !supervised.Load() {
-		return fatal("this program does not call executor.Supervise() first in main, so it cannot run commands")
+		return fatal(
+			"this program does not call executor.Supervise() first in main, so it cannot run commands",
+		)
 	}
 	if ctx.Err() != nil {
 		return task.ended(context.Cause(ctx))
@@ -46,7 +48,9 @@ func (c *Command) Execute(ctx context.Context, task Task) carillon.Outcome {
 	}
 	ended := a.wait(ctx, task, s)
 	if ended.how == 0 {
-		killStrays("CARILLON_RUN_ID="+task.Run.ID.String(), fmt.Sprintf("CARILLON_ATTEMPT=%d", task.Run.Attempt))
+		killStrays(
+			"CARILLON_RUN_ID="+task.Run.ID.String(), fmt.Sprintf("CARILLON_ATTEMPT=%d", task.Run.Attempt),
+		)
 	}
 	a.drain()
 	if !errors.Is(context.Cause(ctx), ErrLeaseOver) && ended.how != leaseOver {
@@ -85,7 +89,8 @@ func (c *Command) spec(task Task, s *scratch) (spec, error) {
 		return spec{}, Fatal(err)
 	}
 	made := spec{
-		program: program, argv: argv, env: pairs(env), dir: command.Dir, scratch: s.dir, lease: never, leash: c.config.Leash != nil,
+		program: program, argv: argv, env: pairs(env), dir: command.Dir, scratch: s.dir, lease: never,
+		leash:  c.config.Leash != nil,
 		setuid: c.config.AllowSetuid,
 	}
 	if task.Lease != nil {
@@ -133,7 +138,12 @@ func (a *attempt) outcome(ctx context.Context, task Task, r report) carillon.Out
 		return task.ended(fmt.Errorf("%w: the command was sent a signal with it", ErrShutdown))
 	case notStarted:
 		name := append(slices.Clone(command.Argv), "/bin/sh")[0]
-		if slices.Contains([]syscall.Errno{unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETXTBSY, unix.EINTR, unix.EIO}, r.errno) {
+		if slices.Contains(
+			[]syscall.Errno{
+				unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.ETXTBSY, unix.EINTR, unix.EIO,
+			},
+			r.errno,
+		) {
 			return retriable("start %q: %w", name, r.errno) // the machine is at fault, not the program
 		}
 		return fatal("start %q: %w", name, r.errno)

@@ -43,9 +43,21 @@ func TestExitClasses(t *testing.T) {
 	}{
 		{"0 is success", carillon.Command{Shell: "exit 0"}, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
 		{"others are retriable", carillon.Command{Shell: "exit 3"}, retriable("exit status 3")},
-		{"some are fatal", carillon.Command{Shell: "exit 3", FatalExitCodes: []int{2, 3}}, fatal("exit status 3")},
-		{"death by signal is retriable", carillon.Command{Shell: "kill -SEGV $$"}, retriable("killed by signal: segmentation fault")},
-		{"argv is not a shell line", carillon.Command{Argv: []string{"test", "$HOME", "=", "$HOME"}}, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
+		{
+			"some are fatal",
+			carillon.Command{Shell: "exit 3", FatalExitCodes: []int{2, 3}},
+			fatal("exit status 3"),
+		},
+		{
+			"death by signal is retriable",
+			carillon.Command{Shell: "kill -SEGV $$"},
+			retriable("killed by signal: segmentation fault"),
+		},
+		{
+			"argv is not a shell line",
+			carillon.Command{Argv: []string{"test", "$HOME", "=", "$HOME"}},
+			carillon.Outcome{Kind: carillon.OutcomeSuccess},
+		},
 		{
 			"a program that is not there is fatal",
 			carillon.Command{Argv: []string{"/no/such/program"}},
@@ -56,7 +68,11 @@ func TestExitClasses(t *testing.T) {
 			carillon.Command{Argv: []string{"no-such-program"}, Env: map[string]string{"PATH": "/bin:."}},
 			fatal(`program "no-such-program" is not found in PATH (/bin:.) on this worker`),
 		},
-		{"a file that is no program is fatal", carillon.Command{Argv: []string{file}}, fatal("start %q: exec format error", file)},
+		{
+			"a file that is no program is fatal",
+			carillon.Command{Argv: []string{file}},
+			fatal("start %q: exec format error", file),
+		},
 		{
 			"a directory that is not there is fatal",
 			carillon.Command{Shell: "true", Dir: "/no/such/dir"},
@@ -102,8 +118,15 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		}
 	})
 	t.Run("a clean environment", func(t *testing.T) {
-		task, r := newTask(carillon.Target{Command: &carillon.Command{Argv: []string{"/usr/bin/env"}, Env: map[string]string{"MINE": "1", "TZ": "UTC"}}})
-		same(t, run(t, CommandConfig{Env: []string{"PATH", "TZ"}}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
+		task, r := newTask(carillon.Target{
+			Command: &carillon.Command{
+				Argv: []string{"/usr/bin/env"}, Env: map[string]string{"MINE": "1", "TZ": "UTC"},
+			},
+		})
+		same(
+			t, run(t, CommandConfig{Env: []string{"PATH", "TZ"}}, task),
+			carillon.Outcome{Kind: carillon.OutcomeSuccess},
+		)
 		var got []string
 		for _, line := range r.lines {
 			name, value, _ := strings.Cut(strings.TrimPrefix(line, "stdout: "), "=")
@@ -113,10 +136,13 @@ func TestWhatACommandIsGiven(t *testing.T) {
 			got = append(got, name+"="+value)
 		}
 		want := []string{
-			"CARILLON_ATTEMPT=3", "CARILLON_CHECKPOINT_FILE=checkpoint", "CARILLON_COVERS=2026-03-20T09:46:40.000Z",
-			"CARILLON_DUE_AT=2026-03-20T09:46:40.000Z", "CARILLON_FENCE=" + strconv.FormatInt(task.Run.Fence(), 10),
+			"CARILLON_ATTEMPT=3", "CARILLON_CHECKPOINT_FILE=checkpoint",
+			"CARILLON_COVERS=2026-03-20T09:46:40.000Z",
+			"CARILLON_DUE_AT=2026-03-20T09:46:40.000Z",
+			"CARILLON_FENCE=" + strconv.FormatInt(task.Run.Fence(), 10),
 			"CARILLON_JOB_ID=" + task.Job.ID.String(), "CARILLON_JOB_NAME=a name", "CARILLON_JOB_TYPE=a.type",
-			"CARILLON_NAMESPACE=default", "CARILLON_RESULT_FILE=result", "CARILLON_RUN_ID=" + task.Run.ID.String(),
+			"CARILLON_NAMESPACE=default", "CARILLON_RESULT_FILE=result",
+			"CARILLON_RUN_ID=" + task.Run.ID.String(),
 			"MINE=1", "PATH=" + os.Getenv("PATH"), "TZ=UTC",
 		}
 		if slices.Sort(got); !slices.Equal(got, want) {
@@ -124,7 +150,9 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		}
 	})
 	t.Run("no secret in what others can see of the supervisor", func(t *testing.T) {
-		task, r := newTask(shell(`cat /proc/$PPID/environ 2>/dev/null | tr '\0' ' '; tr '\0' ' ' </proc/$PPID/cmdline; cat /proc/$PPID/comm`))
+		task, r := newTask(shell(
+			`cat /proc/$PPID/environ 2>/dev/null | tr '\0' ' '; tr '\0' ' ' </proc/$PPID/cmdline; cat /proc/$PPID/comm`,
+		))
 		task.Job.Target.Command.Env = map[string]string{"TOKEN": "hunter2"}
 		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		want := "carillon-supervise " + task.Run.ID.String() + " supervise"
@@ -144,11 +172,16 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		defer leaky.Close()
 		leash := holdLeashOf(t, t.TempDir()+"/leash")
 		unsetCloseOnExec(t, leaky)
-		task, r := newTask(shell(`for f in /proc/self/fd/*; do echo ${f##*/}; done; ls /proc/$PPID/fd 2>/dev/null | wc -l`))
+		task, r := newTask(shell(
+			`for f in /proc/self/fd/*; do echo ${f##*/}; done; ls /proc/$PPID/fd 2>/dev/null | wc -l`,
+		))
 		same(t, run(t, CommandConfig{Leash: leash}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		// Descriptor 3 belongs to the shell, for the directory that it lists. Whether it shows depends on the
 		// shell.
-		if got := strings.ReplaceAll(r.output(), "stdout: 3\n", ""); !strings.HasPrefix(got, "stdout: 0\nstdout: 1\nstdout: 2\nstdout: ") || strings.Count(got, "\n") != 3 {
+		if got := strings.ReplaceAll(r.output(), "stdout: 3\n", ""); !strings.HasPrefix(
+			got, "stdout: 0\nstdout: 1\nstdout: 2\nstdout: ",
+		) ||
+			strings.Count(got, "\n") != 3 {
 			t.Error(got)
 		}
 	})
@@ -158,7 +191,9 @@ func TestCheckpoints(t *testing.T) {
 	t.Parallel()
 	t.Run("the last one is there at the start and a new one is saved at the end", func(t *testing.T) {
 		t.Parallel()
-		task, r := newTask(shell(`cat $CARILLON_CHECKPOINT_FILE; printf 'step 2' > $CARILLON_CHECKPOINT_FILE; exit 1`))
+		task, r := newTask(shell(
+			`cat $CARILLON_CHECKPOINT_FILE; printf 'step 2' > $CARILLON_CHECKPOINT_FILE; exit 1`,
+		))
 		task.Checkpoint = []byte("step 1\n")
 		same(t, run(t, CommandConfig{}, task), retriable("exit status 1"))
 		if r.output() != "stdout: step 1" || !slices.Equal(r.saved, []string{"step 2"}) {
@@ -177,10 +212,14 @@ func TestCheckpoints(t *testing.T) {
 	t.Run("new ones are saved while the command goes on, written or replaced", func(t *testing.T) {
 		t.Parallel()
 		fifo := newLifeline(t)
-		task, r := newTask(shell(`f=$CARILLON_CHECKPOINT_FILE; printf 1 > $f; read x <"$LIFELINE"; printf 2 > $f.new; mv $f.new $f; read x <"$LIFELINE"`))
+		task, r := newTask(shell(
+			`f=$CARILLON_CHECKPOINT_FILE; printf 1 > $f; read x <"$LIFELINE"; printf 2 > $f.new; mv $f.new $f; read x <"$LIFELINE"`,
+		))
 		task.Job.Target.Command.Env = fifo.env()
 		done := make(chan carillon.Outcome, 1)
-		go func() { done <- NewCommand(CommandConfig{TempDir: t.TempDir()}).Execute(context.Background(), task) }()
+		go func() {
+			done <- NewCommand(CommandConfig{TempDir: t.TempDir()}).Execute(context.Background(), task)
+		}()
 		for _, want := range []string{"1", "2"} {
 			receive(t, r.saves, want)
 			if _, err := fifo.write.WriteString("go on\n"); err != nil {
@@ -202,11 +241,23 @@ func TestCheckpoints(t *testing.T) {
 		}
 	})
 	for name, c := range map[string]struct{ script, want string }{
-		"too large":    {`head -c 65537 /dev/zero > $CARILLON_CHECKPOINT_FILE`, "carillon: the checkpoint is not saved: a checkpoint of 65537 bytes is too large: at most 65536"},
-		"a link":       {`ln -s /etc/passwd $CARILLON_CHECKPOINT_FILE`, "carillon: the checkpoint is not saved: CARILLON_CHECKPOINT_FILE is not a regular file"},
-		"a named pipe": {`mkfifo $CARILLON_CHECKPOINT_FILE`, "carillon: the checkpoint is not saved: CARILLON_CHECKPOINT_FILE is not a regular file"},
-		"a directory":  {`mkdir $CARILLON_CHECKPOINT_FILE`, "carillon: the checkpoint is not saved: CARILLON_CHECKPOINT_FILE is not a regular file"},
-		"empty":        {`: > $CARILLON_CHECKPOINT_FILE`, ""},
+		"too large": {
+			`head -c 65537 /dev/zero > $CARILLON_CHECKPOINT_FILE`,
+			"carillon: the checkpoint is not saved: a checkpoint of 65537 bytes is too large: at most 65536",
+		},
+		"a link": {
+			`ln -s /etc/passwd $CARILLON_CHECKPOINT_FILE`,
+			"carillon: the checkpoint is not saved: CARILLON_CHECKPOINT_FILE is not a regular file",
+		},
+		"a named pipe": {
+			`mkfifo $CARILLON_CHECKPOINT_FILE`,
+			"carillon: the checkpoint is not saved: CARILLON_CHECKPOINT_FILE is not a regular file",
+		},
+		"a directory": {
+			`mkdir $CARILLON_CHECKPOINT_FILE`,
+			"carillon: the checkpoint is not saved: CARILLON_CHECKPOINT_FILE is not a regular file",
+		},
+		"empty": {`: > $CARILLON_CHECKPOINT_FILE`, ""},
 		"in a directory that was replaced": {
 			`d=$(dirname $CARILLON_CHECKPOINT_FILE); rmdir $d; ln -s /etc $d`, "",
 		},
@@ -230,18 +281,28 @@ func TestResults(t *testing.T) {
 	}{
 		"what is in the file is the result": {
 			`printf '{"n":1}' > $CARILLON_RESULT_FILE`, "",
-			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},
+			carillon.Outcome{
+				Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"n":1}`)},
+			},
 		},
 		"a failed attempt may have one": {
 			`printf no > $CARILLON_RESULT_FILE; exit 1`, "",
-			carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit status 1", Output: &carillon.Output{Result: []byte("no")}},
+			carillon.Outcome{
+				Kind: carillon.OutcomeRetriable, Reason: "exit status 1",
+				Output: &carillon.Output{Result: []byte("no")},
+			},
 		},
 		"one that is too large is cut": {
-			`head -c 70000 /dev/zero | tr '\0' x > $CARILLON_RESULT_FILE`, "carillon: the result is cut after 65536 bytes",
-			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(strings.Repeat("x", 65536))}},
+			`head -c 70000 /dev/zero | tr '\0' x > $CARILLON_RESULT_FILE`,
+			"carillon: the result is cut after 65536 bytes",
+			carillon.Outcome{
+				Kind:   carillon.OutcomeSuccess,
+				Output: &carillon.Output{Result: []byte(strings.Repeat("x", 65536))},
+			},
 		},
 		"links are not followed": {
-			`ln -s /etc/passwd $CARILLON_RESULT_FILE`, "carillon: there is no result: CARILLON_RESULT_FILE is not a regular file",
+			`ln -s /etc/passwd $CARILLON_RESULT_FILE`,
+			"carillon: there is no result: CARILLON_RESULT_FILE is not a regular file",
 			carillon.Outcome{Kind: carillon.OutcomeSuccess},
 		},
 		"a directory that cannot be read is removed all the same": {
@@ -262,7 +323,10 @@ func TestResults(t *testing.T) {
 
 func TestAProgramThatDoesNotCallSuperviseIsNotRunAsOne(t *testing.T) {
 	t.Parallel()
-	if got, want := forgetfulSays(t), "3 this program does not call executor.Supervise() first in main, so it cannot run commands\n"; got != want {
+	if got, want := forgetfulSays(
+		t,
+	),
+		"3 this program does not call executor.Supervise() first in main, so it cannot run commands\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -297,7 +361,9 @@ func TestHoldLeash(t *testing.T) {
 	first := holdLeashOf(t, path)
 	want := fmt.Sprintf("%s is in use by carillon process %d", path, os.Getpid())
 	said := 0
-	if _, err := holdLeash(context.Background(), path, func(pid int) { said = pid }); said != os.Getpid() || err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := holdLeash(context.Background(), path, func(pid int) {
+		said = pid
+	}); said != os.Getpid() || err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("held twice, by %d: %v, want %q", said, err, want)
 	}
 	// As left by a process that is gone: HoldLeash waits for its commands.
@@ -335,16 +401,25 @@ func TestOutputOfACommand(t *testing.T) {
 		t.Parallel()
 		task, r := newTask(shell(`echo out; echo err >&2; printf 'no end'`))
 		same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
-		if slices.Sort(r.lines); !slices.Equal(r.lines, []string{"stderr: err", "stdout: no end", "stdout: out"}) {
+		if slices.Sort(r.lines); !slices.Equal(r.lines, []string{
+			"stderr: err", "stdout: no end", "stdout: out",
+		}) {
 			t.Errorf("%q", r.lines)
 		}
 	})
 	t.Run("a command that says too much goes on, unheard", func(t *testing.T) {
 		t.Parallel()
-		task, r := newTask(shell(`yes | head -c 5000000; yes | head -c 5000000 >&2; echo done > $CARILLON_RESULT_FILE`))
+		task, r := newTask(shell(
+			`yes | head -c 5000000; yes | head -c 5000000 >&2; echo done > $CARILLON_RESULT_FILE`,
+		))
 		same(t, run(t, CommandConfig{MaxOutput: 1000}, task),
-			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte("done\n")}})
-		want := append(slices.Repeat([]string{"stdout: y"}, 500), "carillon: the output is cut here: more than 1000 bytes")
+			carillon.Outcome{
+				Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte("done\n")},
+			})
+		want := append(
+			slices.Repeat([]string{"stdout: y"}, 500),
+			"carillon: the output is cut here: more than 1000 bytes",
+		)
 		if !slices.Equal(r.lines, want) {
 			t.Errorf("%d lines, the last %q", len(r.lines), r.lines[len(r.lines)-1])
 		}
@@ -355,7 +430,9 @@ func TestOutputOfACommand(t *testing.T) {
 		life := newLifeline(t)
 		task.Job.Target.Command.Env = life.env()
 		done := make(chan carillon.Outcome, 1)
-		go func() { done <- NewCommand(CommandConfig{TempDir: t.TempDir()}).Execute(context.Background(), task) }()
+		go func() {
+			done <- NewCommand(CommandConfig{TempDir: t.TempDir()}).Execute(context.Background(), task)
+		}()
 		r.until(t, "stdout: out")
 		held, err := os.OpenFile("/proc/"+strings.TrimPrefix(<-r.said, "stdout: ")+"/fd/1", os.O_WRONLY, 0)
 		if err != nil {
@@ -365,7 +442,9 @@ func TestOutputOfACommand(t *testing.T) {
 		if _, err := life.write.WriteString("end\n"); err != nil {
 			t.Fatal(err)
 		}
-		same(t, within(t, func() carillon.Outcome { return <-done }), carillon.Outcome{Kind: carillon.OutcomeSuccess})
+		same(t, within(t, func() carillon.Outcome { return <-done }), carillon.Outcome{
+			Kind: carillon.OutcomeSuccess,
+		})
 		r.until(t, "carillon: stdout is not read to its end: a process outside this run holds it open")
 	})
 }

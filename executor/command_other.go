@@ -19,7 +19,10 @@ func NewCommand(CommandConfig) *Command { return &Command{} }
 
 // Execute is Retriable: a worker on Linux may take the next attempt.
 func (*Command) Execute(context.Context, Task) carillon.Outcome {
-	return retriable("commands run on Linux only: this worker runs on %s and could not keep them from outliving it", runtime.GOOS)
+	return retriable(
+		"commands run on Linux only: this worker runs on %s and could not keep them from outliving it",
+		runtime.GOOS,
+	)
 }
 
 // Supervise does nothing here.

@@ -69,7 +69,10 @@ const (
 // than carillon.MaxResult.
 func (t Task) SetResult(b []byte) error {
 	if len(b) > carillon.MaxResult {
-		err := fmt.Errorf("a result of %d bytes is too large: at most %d; keep it elsewhere and hand back its address", len(b), carillon.MaxResult)
+		err := fmt.Errorf(
+			"a result of %d bytes is too large: at most %d; keep it elsewhere and hand back its address",
+			len(b), carillon.MaxResult,
+		)
 		t.remark("%s", err) // also for readers of the log: handlers tend not to check
 		return err
 	}
@@ -117,7 +120,9 @@ func (t Task) save(ctx context.Context, checkpoint []byte) error {
 func bounded(save func(context.Context, []byte) error) func(context.Context, []byte) error {
 	return func(ctx context.Context, checkpoint []byte) error {
 		if len(checkpoint) > carillon.MaxCheckpoint {
-			return fmt.Errorf("a checkpoint of %d bytes is too large: at most %d", len(checkpoint), carillon.MaxCheckpoint)
+			return fmt.Errorf(
+				"a checkpoint of %d bytes is too large: at most %d", len(checkpoint), carillon.MaxCheckpoint,
+			)
 		}
 		if save == nil {
 			return nil
@@ -133,7 +138,9 @@ func (t Task) ended(cause error) carillon.Outcome {
 	case errors.Is(cause, ErrStopped):
 		return carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: reason(cause)}
 	case cause == ErrTimeout && t.Job != nil && t.Job.Timeout > 0:
-		return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "timed out after " + t.Job.Timeout.String()}
+		return carillon.Outcome{
+			Kind: carillon.OutcomeRetriable, Reason: "timed out after " + t.Job.Timeout.String(),
+		}
 	case errors.Is(cause, ErrTimeout), errors.Is(cause, context.DeadlineExceeded):
 		return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: reason(cause)}
 	}

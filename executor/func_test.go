@@ -28,15 +28,23 @@ func TestFuncs(t *testing.T) {
 		ctx  func() context.Context
 		want carillon.Outcome
 	}{
-		{"nil is success", func(context.Context, Task) error { return nil }, nil, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
-		{"an error is retriable", func(context.Context, Task) error { return broken }, nil, retriable("broken")},
+		{
+			"nil is success", func(context.Context, Task) error { return nil }, nil,
+			carillon.Outcome{Kind: carillon.OutcomeSuccess},
+		},
+		{
+			"an error is retriable", func(context.Context, Task) error { return broken }, nil,
+			retriable("broken"),
+		},
 		{
 			"a fatal error is fatal, however wrapped",
-			func(context.Context, Task) error { return fmt.Errorf("x: %w", Fatal(broken)) }, nil, fatal("x: broken"),
+			func(context.Context, Task) error { return fmt.Errorf("x: %w", Fatal(broken)) }, nil,
+			fatal("x: broken"),
 		},
 		{
 			"the root package's own sentinel is fatal too",
-			func(context.Context, Task) error { return carillon.ErrPermanent }, nil, fatal("will never succeed"),
+			func(context.Context, Task) error { return carillon.ErrPermanent }, nil,
+			fatal("will never succeed"),
 		},
 		{
 			"an error may say when to try again",
@@ -46,19 +54,31 @@ func TestFuncs(t *testing.T) {
 		{
 			"no error may be given with it",
 			func(context.Context, Task) error { return RetryAfter(time.Minute, nil) }, nil,
-			carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "asked to be tried again", RetryAfter: time.Minute},
-		},
-		{"a panic is retriable", func(context.Context, Task) error { panic("oh no") }, nil, retriable("panic: oh no")},
-		{
-			"a result is handed back", func(_ context.Context, task Task) error { return task.SetResult([]byte(`{"n":1}`)) }, nil,
-			carillon.Outcome{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"n":1}`)}},
+			carillon.Outcome{
+				Kind: carillon.OutcomeRetriable, Reason: "asked to be tried again", RetryAfter: time.Minute,
+			},
 		},
 		{
-			"a result that is too large is an error", func(_ context.Context, task Task) error { return task.SetResult(big) }, nil,
-			retriable("a result of 65537 bytes is too large: at most 65536; keep it elsewhere and hand back its address"),
+			"a panic is retriable", func(context.Context, Task) error { panic("oh no") }, nil,
+			retriable("panic: oh no"),
 		},
 		{
-			"a checkpoint that is too large is an error", func(ctx context.Context, task Task) error { return task.Save(ctx, big) }, nil,
+			"a result is handed back",
+			func(_ context.Context, task Task) error { return task.SetResult([]byte(`{"n":1}`)) }, nil,
+			carillon.Outcome{
+				Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte(`{"n":1}`)},
+			},
+		},
+		{
+			"a result that is too large is an error",
+			func(_ context.Context, task Task) error { return task.SetResult(big) }, nil,
+			retriable(
+				"a result of 65537 bytes is too large: at most 65536; keep it elsewhere and hand back its address",
+			),
+		},
+		{
+			"a checkpoint that is too large is an error",
+			func(ctx context.Context, task Task) error { return task.Save(ctx, big) }, nil,
 			retriable("a checkpoint of 65537 bytes is too large: at most 65536"),
 		},
 		{
@@ -68,11 +88,13 @@ func TestFuncs(t *testing.T) {
 		},
 		{
 			"the context's error is put down to its cause: timeout",
-			func(ctx context.Context, _ Task) error { return ctx.Err() }, canceled(ErrTimeout), retriable("timed out after 5s"),
+			func(ctx context.Context, _ Task) error { return ctx.Err() }, canceled(ErrTimeout),
+			retriable("timed out after 5s"),
 		},
 		{
 			"the context's error is put down to its cause: stop",
-			func(ctx context.Context, _ Task) error { return ctx.Err() }, canceled(fmt.Errorf("%w by ann", ErrStopped)),
+			func(ctx context.Context, _ Task) error { return ctx.Err() },
+			canceled(fmt.Errorf("%w by ann", ErrStopped)),
 			carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: "stopped on request by ann"},
 		},
 		{
@@ -81,8 +103,12 @@ func TestFuncs(t *testing.T) {
 			carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "the worker was shutting down"},
 		},
 		{
-			"a reason is valid text and short", func(context.Context, Task) error { return errors.New("\xff\x00" + strings.Repeat("é", 1000)) }, nil,
-			carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "\uFFFD\uFFFD" + strings.Repeat("é", 497) + "…"},
+			"a reason is valid text and short",
+			func(context.Context, Task) error { return errors.New("\xff\x00" + strings.Repeat("é", 1000)) },
+			nil,
+			carillon.Outcome{
+				Kind: carillon.OutcomeRetriable, Reason: "\uFFFD\uFFFD" + strings.Repeat("é", 497) + "…",
+			},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -108,7 +134,10 @@ func TestFuncsRegistry(t *testing.T) {
 	}
 	t.Run("a type nobody registered is left to other workers", func(t *testing.T) {
 		task, _ := newTask(carillon.Target{Handler: &carillon.Handler{}})
-		same(t, f.Execute(context.Background(), task), retriable("no handler for type a.type is registered here"))
+		same(
+			t, f.Execute(context.Background(), task),
+			retriable("no handler for type a.type is registered here"),
+		)
 	})
 	t.Run("a second handler for a type is a mistake", func(t *testing.T) {
 		defer func() {
@@ -125,7 +154,8 @@ func TestTheStackOfAPanicIsInTheLog(t *testing.T) {
 	f.Register("a.type", func(context.Context, Task) error { panic("oh no") })
 	task, r := newTask(carillon.Target{Handler: &carillon.Handler{}})
 	f.Execute(context.Background(), task)
-	if got := r.output(); !strings.Contains(got, "carillon: panic: oh no") || !strings.Contains(got, "func_test.go:") {
+	if got := r.output(); !strings.Contains(got, "carillon: panic: oh no") ||
+		!strings.Contains(got, "func_test.go:") {
 		t.Errorf("log: %s", got)
 	}
 }

@@ -34,7 +34,9 @@ type HTTP struct {
 // NewHTTP makes an executor with its own connection pool. Jobs do not share cookies, follow redirects or use
 // a proxy from the environment: each would let one job decide where the request of another one goes.
 func NewHTTP(config HTTPConfig) *HTTP {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: guard{config.Allow}.control, Resolver: config.resolver}
+	dialer := &net.Dialer{
+		Timeout: 10 * time.Second, Control: guard{config.Allow}.control, Resolver: config.resolver,
+	}
 	transport := &http.Transport{
 		DialContext:         dialer.DialContext,
 		ForceAttemptHTTP2:   true,
@@ -52,7 +54,8 @@ func NewHTTP(config HTTPConfig) *HTTP {
 	once.DisableKeepAlives = true
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &HTTP{
-		pooled: &http.Client{Transport: transport, CheckRedirect: stay}, fresh: &http.Client{Transport: once, CheckRedirect: stay},
+		pooled: &http.Client{Transport: transport, CheckRedirect: stay},
+		fresh:  &http.Client{Transport: once, CheckRedirect: stay},
 	}
 }
 

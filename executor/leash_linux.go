@@ -59,7 +59,10 @@ func waitForLeash(ctx context.Context, f *os.File, waiting func(pid int)) error 
 		} else if living == 0 {
 			living = Boottime()
 		} else if Boottime()-living > livingWait {
-			return fmt.Errorf("%s is %w by carillon process %d: stop that one first, or choose another directory with --data", f.Name(), errInUse, pid)
+			return fmt.Errorf(
+				"%s is %w by carillon process %d: stop that one first, or choose another directory with --data",
+				f.Name(), errInUse, pid,
+			)
 		}
 		if first {
 			waiting(pid)
@@ -67,7 +70,10 @@ func waitForLeash(ctx context.Context, f *os.File, waiting func(pid int)) error 
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("leash %s is still held by commands of a process that has ended: %s%w", f.Name(), asList(said), context.Cause(ctx))
+			return fmt.Errorf(
+				"leash %s is still held by commands of a process that has ended: %s%w", f.Name(),
+				asList(said), context.Cause(ctx),
+			)
 		}
 	}
 }

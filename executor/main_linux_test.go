@@ -82,7 +82,9 @@ func standIn() {
 			fmt.Println(line)
 		}
 	}
-	config := CommandConfig{TempDir: w.Temp, Leash: leash, AllowSetuid: w.AllowSetuid, Grace: 10 * time.Millisecond}
+	config := CommandConfig{
+		TempDir: w.Temp, Leash: leash, AllowSetuid: w.AllowSetuid, Grace: 10 * time.Millisecond,
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGUSR1) // the run times out
@@ -115,9 +117,13 @@ func (w *worker) start(t *testing.T) (*exec.Cmd, *strings.Builder) {
 	cmd := exec.Command("/proc/self/exe")
 	out := &strings.Builder{}
 	w.said = make(logLines, 100)
-	cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), "TEST_ROLE=worker", "TEST_WORKER="+string(spec)), out, w.said
+	cmd.Env, cmd.Stdout, cmd.Stderr = append(
+		os.Environ(), "TEST_ROLE=worker", "TEST_WORKER="+string(spec),
+	), out, w.said
 	if w.UID != 0 {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(w.UID), Gid: uint32(w.UID)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: uint32(w.UID), Gid: uint32(w.UID)},
+		}
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -39,9 +39,13 @@ type record struct {
 // newTask is a first attempt of a job with the given target.
 func newTask(target carillon.Target) (Task, *record) {
 	r := &record{said: make(chan string, 1000), saves: make(chan string, 100)}
-	job := &carillon.Job{ID: 42, Namespace: "default", Definition: carillon.Definition{Name: "a name", Type: "a.type", Target: target}}
+	job := &carillon.Job{
+		ID: 42, Namespace: "default",
+		Definition: carillon.Definition{Name: "a name", Type: "a.type", Target: target},
+	}
 	run := carillon.Run{
-		ID: carillon.RunID{Job: 42, Due: 1_774_000_000_000}, Namespace: "default", Attempt: 3, Covers: 1_774_000_000_000,
+		ID: carillon.RunID{Job: 42, Due: 1_774_000_000_000}, Namespace: "default", Attempt: 3,
+		Covers: 1_774_000_000_000,
 	}
 	return Task{Run: run, Job: job, Print: r.print, Save: r.save}, r
 }
@@ -114,7 +118,8 @@ func same(t *testing.T, got, want carillon.Outcome) {
 	if want.Output != nil {
 		wantResult = string(want.Output.Result)
 	}
-	if got.Kind != want.Kind || got.Reason != want.Reason || got.RetryAfter != want.RetryAfter || gotResult != wantResult {
+	if got.Kind != want.Kind || got.Reason != want.Reason || got.RetryAfter != want.RetryAfter ||
+		gotResult != wantResult {
 		t.Fatalf("got %+v with result %q\nwant %+v with result %q", got, gotResult, want, wantResult)
 	}
 }

@@ -25,7 +25,10 @@ func (r *refusal) Error() string {
 	case r.class == "loopback" && r.addr.Is4():
 		prefix = netip.MustParsePrefix("127.0.0.0/8")
 	}
-	return fmt.Sprintf("%s is a %s address, which HTTP jobs may not reach; an operator can allow it with --http-allow %s", r.addr, r.class, prefix)
+	return fmt.Sprintf(
+		"%s is a %s address, which HTTP jobs may not reach; an operator can allow it with --http-allow %s",
+		r.addr, r.class, prefix,
+	)
 }
 
 // control gets from the dialer each address that it is about to connect to, after every name has been

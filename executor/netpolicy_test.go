@@ -61,8 +61,9 @@ func TestTheGuardKnowsItsAddresses(t *testing.T) {
 func TestTheGuardAllowsWhatTheOperatorAllows(t *testing.T) {
 	g := guard{[]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fe80::/10")}}
 	for address, ok := range map[string]bool{
-		"10.1.2.3:80": true, "[::ffff:10.1.2.3]:80": true, "10.2.2.3:80": false, "[fe80::1%eth0]:80": true, "[fd00::1]:80": false,
-		"nonsense": false, "localhost:80": false, "/var/run/docker.sock": false,
+		"10.1.2.3:80": true, "[::ffff:10.1.2.3]:80": true, "10.2.2.3:80": false, "[fe80::1%eth0]:80": true,
+		"[fd00::1]:80": false,
+		"nonsense":     false, "localhost:80": false, "/var/run/docker.sock": false,
 	} {
 		if err := g.control("tcp", address, nil); (err == nil) != ok {
 			t.Errorf("%s: %v", address, err)
@@ -83,13 +84,16 @@ func FuzzGuard(f *testing.F) {
 		}
 		let := guard{}.check(addr) == nil
 		v4 := addr.Unmap()
-		if special := !v4.IsGlobalUnicast() || v4.IsPrivate() || v4.IsLoopback() || v4.IsLinkLocalUnicast(); let && special {
+		if special := !v4.IsGlobalUnicast() || v4.IsPrivate() || v4.IsLoopback() ||
+			v4.IsLinkLocalUnicast(); let && special {
 			t.Fatalf("%s is let through", addr)
 		}
 		if let && addr.Is6() && netip.MustParsePrefix("2000::/3").Contains(addr) == false {
 			t.Fatalf("%s is let through", addr)
 		}
-		if all := (guard{[]netip.Prefix{netip.PrefixFrom(addr.WithZone(""), addr.BitLen())}}); all.check(addr) != nil {
+		if all := (guard{[]netip.Prefix{netip.PrefixFrom(addr.WithZone(""), addr.BitLen())}}); all.check(
+			addr,
+		) != nil {
 			t.Fatalf("%s is refused though it is allowed", addr)
 		}
 	})
@@ -144,7 +148,9 @@ func serverAt(t *testing.T, address string) (port string, visits *atomic.Int32) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { visits.Add(1) }))
+	server := httptest.NewUnstartedServer(http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { visits.Add(1) },
+	))
 	server.Listener.Close()
 	server.Listener = listener
 	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
@@ -171,7 +177,9 @@ func TestNoWayOfWritingAnAddressGetsPastTheGuard(t *testing.T) {
 		169.254.169.254 metadata.google.internal 2852039166 0xA9FEA9FE 169.254.43518 100.100.100.200 [fd00:ec2::254] 10.0.0.1
 		172.17.0.1 192.168.0.1 255.255.255.255 224.0.0.1 [ff02::1] [fc00::1] %6c%6f%63%61%6c%68%6f%73%74 127.0.0.1%2f
 		example.com@127.0.0.1 127.0.0.1:80@127.0.0.1 example.com%23@127.0.0.1`) {
-		task, _ := newTask(carillon.Target{HTTP: &carillon.HTTP{Method: "GET", URL: "http://" + host + ":" + port + "/"}})
+		task, _ := newTask(carillon.Target{
+			HTTP: &carillon.HTTP{Method: "GET", URL: "http://" + host + ":" + port + "/"},
+		})
 		ctx, cancel := context.WithTimeoutCause(context.Background(), 10*time.Second, ErrTimeout)
 		o := h.Execute(ctx, task)
 		cancel()
@@ -188,9 +196,15 @@ func TestANameThatChangesItsAddressIsCheckedAtEveryDial(t *testing.T) {
 	t.Parallel()
 	port, good := serverAt(t, "127.0.0.2:0")
 	_, bad := serverAt(t, "127.0.0.3:"+port) // the same port: only the address differs
-	rebinding := &names{answers: []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")}}
-	h := NewHTTP(HTTPConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, resolver: rebinding.resolver()})
-	task, _ := newTask(carillon.Target{HTTP: &carillon.HTTP{Method: "POST", URL: "http://rebind.example:" + port}})
+	rebinding := &names{
+		answers: []netip.Addr{netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3")},
+	}
+	h := NewHTTP(HTTPConfig{
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}, resolver: rebinding.resolver(),
+	})
+	task, _ := newTask(carillon.Target{
+		HTTP: &carillon.HTTP{Method: "POST", URL: "http://rebind.example:" + port},
+	})
 	same(t, h.Execute(context.Background(), task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	h.pooled.CloseIdleConnections()
 	o := h.Execute(context.Background(), task)
@@ -210,7 +224,9 @@ func TestARefusalTellsTheOperatorWhatToDo(t *testing.T) {
 		"http://[::1]:8080/":     "::1 is a loopback address, which HTTP jobs may not reach; an operator can allow it with --http-allow ::1/128",
 	} {
 		task, r := newTask(carillon.Target{HTTP: &carillon.HTTP{Method: "POST", URL: url}})
-		same(t, NewHTTP(HTTPConfig{}).Execute(context.Background(), task), carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: want})
+		same(t, NewHTTP(HTTPConfig{}).Execute(context.Background(), task), carillon.Outcome{
+			Kind: carillon.OutcomeFatal, Reason: want,
+		})
 		if got := r.output(); got != fmt.Sprintf("carillon: POST %s: %s", url, want) {
 			t.Error(got)
 		}

@@ -24,14 +24,27 @@ func TestOutput(t *testing.T) {
 		{"empty lines", "\n\na\n", 100, []string{"stdout: ", "stdout: ", "stdout: a"}},
 		{"lines as Windows ends them", "a\r\nb\r", 100, []string{"stdout: a", "stdout: b"}},
 		{"what is not text", "a\xff\xfeb\x00\n", 100, []string{"stdout: a\uFFFDb\uFFFD"}},
-		{"a line of just the longest length", long[:maxLine-1] + "\nb\n", 1 << 20, []string{"stdout: " + long[:maxLine-1], "stdout: b"}},
-		{"a line too long", long + "yz\nb\n", 1 << 20, []string{"stdout: " + long + goesOn, "stdout: yz", "stdout: b"}},
-		{"a line too long, split between characters", long[1:] + "éz\n", 1 << 20, []string{"stdout: " + long[1:] + goesOn, "stdout: éz"}},
-		{"more than is kept", "12345\n123\n12\n1\n", 10, []string{"stdout: 12345", "stdout: 123", "carillon: the output is cut here: more than 10 bytes"}},
+		{
+			"a line of just the longest length", long[:maxLine-1] + "\nb\n", 1 << 20,
+			[]string{"stdout: " + long[:maxLine-1], "stdout: b"},
+		},
+		{
+			"a line too long", long + "yz\nb\n", 1 << 20,
+			[]string{"stdout: " + long + goesOn, "stdout: yz", "stdout: b"},
+		},
+		{
+			"a line too long, split between characters", long[1:] + "éz\n", 1 << 20,
+			[]string{"stdout: " + long[1:] + goesOn, "stdout: éz"},
+		},
+		{
+			"more than is kept", "12345\n123\n12\n1\n", 10,
+			[]string{"stdout: 12345", "stdout: 123", "carillon: the output is cut here: more than 10 bytes"},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for name, wrap := range map[string]func(io.Reader) io.Reader{
-				"at once": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader, "with its end": iotest.DataErrReader,
+				"at once": func(r io.Reader) io.Reader { return r }, "byte by byte": iotest.OneByteReader,
+				"with its end": iotest.DataErrReader,
 			} {
 				task, r := newTask(carillon.Target{})
 				o := &output{task: task, max: c.max}
@@ -62,7 +75,8 @@ func FuzzOutput(f *testing.F) {
 			got.WriteString(strings.TrimSuffix(line, goesOn))
 		}
 		drop := strings.NewReplacer("\n", "", "\r", "", "\uFFFD", "")
-		if g, w := drop.Replace(got.String()), drop.Replace(clean(string(written))); g != w && !strings.Contains(string(written), goesOn) {
+		if g, w := drop.Replace(got.String()), drop.Replace(clean(string(written))); g != w &&
+			!strings.Contains(string(written), goesOn) {
 			t.Fatalf("got %.100q\nwant %.100q", g, w)
 		}
 	})

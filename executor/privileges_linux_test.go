@@ -31,7 +31,9 @@ func TestCommandsCannotGainPrivilegesUnlessThatIsAllowed(t *testing.T) {
 	t.Parallel()
 	for allowed, want := range map[bool]string{false: "1", true: noNewPrivs(t)} {
 		task, r := newTask(shell(`grep NoNewPrivs /proc/self/status`))
-		same(t, run(t, CommandConfig{AllowSetuid: allowed}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
+		same(t, run(t, CommandConfig{AllowSetuid: allowed}, task), carillon.Outcome{
+			Kind: carillon.OutcomeSuccess,
+		})
 		if got := r.output(); got != "stdout: NoNewPrivs:\t"+want {
 			t.Errorf("allowed: %t: %q", allowed, got)
 		}
@@ -55,7 +57,10 @@ func unprivileged(t *testing.T) (w worker, life *lifeline) {
 	sudo := filepath.Join(dir, "sudo")
 	copyFile(t, "/proc/self/exe", sudo)
 	temp := filepath.Join(dir, "temp")
-	for _, err := range []error{os.Chmod(sudo, 0o755|os.ModeSetuid), os.Chmod(dir, 0o755), os.Mkdir(temp, 0o700), os.Chown(temp, nobody, nobody)} {
+	for _, err := range []error{
+		os.Chmod(sudo, 0o755|os.ModeSetuid), os.Chmod(dir, 0o755), os.Mkdir(temp, 0o700),
+		os.Chown(temp, nobody, nobody),
+	} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +124,8 @@ func TestASetuidProgramGainsNothingAndDiesAtTheTimeout(t *testing.T) {
 	}
 	_ = cmd.Process.Signal(unix.SIGUSR1)
 	life.gone(t)
-	if err := cmd.Wait(); err != nil || out.String() != fmt.Sprintf("%d timed out\n", carillon.OutcomeRetriable) {
+	if err := cmd.Wait(); err != nil ||
+		out.String() != fmt.Sprintf("%d timed out\n", carillon.OutcomeRetriable) {
 		t.Errorf("the worker says %q, %v", out, err)
 	}
 }
@@ -137,7 +143,8 @@ func TestAProcessThatCannotBeKilledIsNamed(t *testing.T) {
 	_ = cmd.Process.Signal(unix.SIGUSR1)
 	name := fmt.Sprintf("process %d (sudo) of user 0 cannot be killed", pid)
 	said := within(t, func() string { return <-w.said })
-	if !strings.Contains(said, name) || !strings.Contains(said, " ERROR ") || !strings.Contains(said, "run=run_") {
+	if !strings.Contains(said, name) || !strings.Contains(said, " ERROR ") ||
+		!strings.Contains(said, "run=run_") {
 		t.Errorf("the worker's log says %q, want %q", said, name)
 	}
 

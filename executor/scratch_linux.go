@@ -87,7 +87,9 @@ var errNotRegular = errors.New("is not a regular file")
 // open never follows a link: it could lead to a file that the worker can read and the command's owner cannot.
 // It also never waits for the other end of a named pipe.
 func (s *scratch) open(name string) (*os.File, stamp, error) {
-	fd, err := unix.Openat(int(s.root.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(
+		int(s.root.Fd()), name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0,
+	)
 	if err == unix.ELOOP {
 		err = errNotRegular
 	}

@@ -56,7 +56,10 @@ type supervisor struct {
 const never = time.Duration(math.MaxInt64)
 
 func supervise() {
-	s := &supervisor{killAt: never, lease: never, pidfd: -1, timer: -1, signals: make(chan os.Signal, 1), alive: map[int]bool{}}
+	s := &supervisor{
+		killAt: never, lease: never, pidfd: -1, timer: -1, signals: make(chan os.Signal, 1),
+		alive: map[int]bool{},
+	}
 	// The supervisor catches these signals and does not obey them: it stops the command in the worker's way.
 	// Signals that it ignored would stay ignored in the command.
 	signal.Notify(s.signals, unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT)
@@ -212,7 +215,10 @@ func (s *supervisor) signaledWithAll() bool {
 	switch {
 	case s.status == 0:
 		return false
-	case s.status.Signaled() && slices.Contains([]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT}, s.status.Signal()):
+	case s.status.Signaled() &&
+		slices.Contains(
+			[]syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT}, s.status.Signal(),
+		):
 		wait = 200 * time.Millisecond
 	}
 	select {
@@ -243,7 +249,10 @@ func (s *supervisor) sleep(until time.Duration) {
 		_ = unix.TimerfdSettime(s.timer, unix.TFD_TIMER_ABSTIME, &unix.ItimerSpec{Value: at}, nil)
 	}
 	in := int16(unix.POLLIN)
-	poll(timeout, unix.PollFd{Fd: socketFD, Events: in}, unix.PollFd{Fd: int32(s.timer), Events: in}, unix.PollFd{Fd: int32(s.pidfd), Events: in})
+	poll(
+		timeout, unix.PollFd{Fd: socketFD, Events: in}, unix.PollFd{Fd: int32(s.timer), Events: in},
+		unix.PollFd{Fd: int32(s.pidfd), Events: in},
+	)
 }
 
 // poll returns when a descriptor is ready, after timeout (negative: none), or for no reason.

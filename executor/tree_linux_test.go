@@ -24,21 +24,34 @@ var trees = []struct {
 }{
 	{"a plain process", holdOn + `exec sleep 1000`, 1},
 	{"children", holdOn + `sleep 1000 & sleep 1000 & sleep 1000`, 1},
-	{"one that ignores every signal it can", `trap '' TERM INT HUP QUIT USR1; ` + holdOn + `sleep 1000; sleep 1000`, 1},
+	{
+		"one that ignores every signal it can",
+		`trap '' TERM INT HUP QUIT USR1; ` + holdOn + `sleep 1000; sleep 1000`, 1,
+	},
 	{
 		"a daemon: forked twice, in a session of its own",
-		holdOn + `(setsid sh -c '` + holdOn + `trap "" TERM HUP; cd /; sleep 1000' </dev/null >/dev/null 2>&1 &) ; sleep 1000`, 2,
+		holdOn + `(setsid sh -c '` + holdOn +
+			`trap "" TERM HUP; cd /; sleep 1000' </dev/null >/dev/null 2>&1 &) ; sleep 1000`, 2,
 	},
-	{"a daemon whose parent has ended", `(setsid sh -c '` + holdOn + `sleep 1000' </dev/null >/dev/null 2>&1 &) ; ` + holdOn + `sleep 1000`, 2},
+	{
+		"a daemon whose parent has ended",
+		`(setsid sh -c '` + holdOn + `sleep 1000' </dev/null >/dev/null 2>&1 &) ; ` + holdOn + `sleep 1000`,
+		2,
+	},
 	{
 		"sessions inside sessions",
-		holdOn + `setsid sh -c '` + holdOn + `setsid sh -c "exec 9>\"\$LIFELINE\"; echo ready >&9; sleep 1000" & sleep 1000' & sleep 1000`, 3,
+		holdOn + `setsid sh -c '` + holdOn +
+			`setsid sh -c "exec 9>\"\$LIFELINE\"; echo ready >&9; sleep 1000" & sleep 1000' & sleep 1000`, 3,
 	},
 	{"a stopped process", holdOn + `sh -c 'echo ready >&9; kill -STOP $$; sleep 1000' & sleep 1000`, 2},
-	{"some that fork all the time", holdOn + `i=0; while [ $i -lt 5 ]; do (while :; do (:) ; done) & i=$((i+1)); done; sleep 1000`, 1},
+	{
+		"some that fork all the time",
+		holdOn + `i=0; while [ $i -lt 5 ]; do (while :; do (:) ; done) & i=$((i+1)); done; sleep 1000`, 1,
+	},
 	{
 		"one that runs away: each fork leaves its session and its parent",
-		holdOn + `f() { setsid sh -c "$1" sh "$1" </dev/null & }; f 'setsid sh -c "$1" sh "$1" &'; sleep 1000`, 1,
+		holdOn +
+			`f() { setsid sh -c "$1" sh "$1" </dev/null & }; f 'setsid sh -c "$1" sh "$1" &'; sleep 1000`, 1,
 	},
 }
 
@@ -47,7 +60,9 @@ func TestATreeDoesNotOutliveItsWorker(t *testing.T) {
 	for _, c := range trees {
 		t.Run("killed: "+c.name, func(t *testing.T) {
 			t.Parallel()
-			life, w := newLifeline(t), worker{Shell: c.script, Temp: t.TempDir(), Leash: t.TempDir() + "/leash"}
+			life, w := newLifeline(t), worker{
+				Shell: c.script, Temp: t.TempDir(), Leash: t.TempDir() + "/leash",
+			}
 			w.Env = life.env()
 			cmd, _ := w.start(t)
 			life.ready(t, c.holds)
@@ -68,7 +83,9 @@ func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 	for _, c := range trees[2:5] { // the same code kills them all
 		t.Run("frozen: "+c.name, func(t *testing.T) {
 			t.Parallel()
-			life, w := newLifeline(t), worker{Shell: c.script, Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 2 * time.Second}
+			life, w := newLifeline(t), worker{
+				Shell: c.script, Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 2 * time.Second,
+			}
 			w.Env = life.env()
 			cmd, out := w.start(t)
 			life.ready(t, c.holds)
@@ -86,7 +103,9 @@ func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 			if err := cmd.Wait(); err != nil {
 				t.Fatal(err)
 			}
-			if got, want := out.String(), fmt.Sprintf("%d %s\n", carillon.OutcomeLost, ErrLeaseOver); got != want {
+			if got, want := out.String(), fmt.Sprintf(
+				"%d %s\n", carillon.OutcomeLost, ErrLeaseOver,
+			); got != want {
 				t.Errorf("the worker says %q, want %q", got, want)
 			}
 		})
@@ -96,9 +115,11 @@ func TestATreeDoesNotOutliveTheLeaseOfAFrozenWorker(t *testing.T) {
 func TestATreeThatIsStopped(t *testing.T) {
 	t.Parallel()
 	const polite = `trap 'echo bye; exit 0' TERM; ` + holdOn + `echo started; while :; do sleep 0.01; done`
-	const inner = `sh -c 'trap "sleep 0.1; echo bye; exit 0" TERM; ` + holdOn + `echo started; while :; do sleep 0.01; done'; true`
+	const inner = `sh -c 'trap "sleep 0.1; echo bye; exit 0" TERM; ` + holdOn +
+		`echo started; while :; do sleep 0.01; done'; true`
 	const deaf = `trap '' TERM; ` + holdOn + `echo started; while :; do sleep 1000; done`
-	const daemon = `(setsid sh -c 'trap "" TERM; ` + holdOn + `sleep 1000' &); ` + holdOn + `echo started; sleep 1000`
+	const daemon = `(setsid sh -c 'trap "" TERM; ` + holdOn + `sleep 1000' &); ` + holdOn +
+		`echo started; sleep 1000`
 	for _, c := range []struct {
 		name, script string
 		holds        int
@@ -113,7 +134,8 @@ func TestATreeThatIsStopped(t *testing.T) {
 			"stdout: started\nstdout: bye",
 		},
 		{
-			"by a person, with a shell that ends at once and a program that uses its grace", inner, 1, ErrStopped, time.Hour,
+			"by a person, with a shell that ends at once and a program that uses its grace", inner, 1,
+			ErrStopped, time.Hour,
 			carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: "stopped on request"},
 			"stdout: started\nstdout: bye",
 		},
@@ -122,10 +144,23 @@ func TestATreeThatIsStopped(t *testing.T) {
 			carillon.Outcome{Kind: carillon.OutcomeStopped, Reason: "stopped on request"},
 			"stdout: started",
 		},
-		{"by its timeout, and obeys", polite, 1, ErrTimeout, time.Hour, retriable("timed out after 5s"), "stdout: started\nstdout: bye"},
-		{"by its timeout, with a daemon that does not listen", daemon, 2, ErrTimeout, time.Hour, retriable("timed out after 5s"), "stdout: started"},
-		{"by a deadline of the context", deaf, 1, context.DeadlineExceeded, time.Millisecond, retriable("context deadline exceeded"), "stdout: started"},
-		{"by a shutdown", polite, 1, ErrShutdown, time.Hour, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrShutdown.Error()}, "stdout: started\nstdout: bye"},
+		{
+			"by its timeout, and obeys", polite, 1, ErrTimeout, time.Hour, retriable("timed out after 5s"),
+			"stdout: started\nstdout: bye",
+		},
+		{
+			"by its timeout, with a daemon that does not listen", daemon, 2, ErrTimeout, time.Hour,
+			retriable("timed out after 5s"), "stdout: started",
+		},
+		{
+			"by a deadline of the context", deaf, 1, context.DeadlineExceeded, time.Millisecond,
+			retriable("context deadline exceeded"), "stdout: started",
+		},
+		{
+			"by a shutdown", polite, 1, ErrShutdown, time.Hour,
+			carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrShutdown.Error()},
+			"stdout: started\nstdout: bye",
+		},
 		{
 			"by the end of the lease, which has no grace", deaf, 1, ErrLeaseOver, time.Hour,
 			carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrLeaseOver.Error()},
@@ -139,7 +174,9 @@ func TestATreeThatIsStopped(t *testing.T) {
 			task.Job.Timeout = carillon.Duration(5 * time.Second)
 			ctx, cancel := context.WithCancelCause(context.Background())
 			done := make(chan carillon.Outcome, 1)
-			go func() { done <- NewCommand(CommandConfig{Grace: c.grace, TempDir: t.TempDir()}).Execute(ctx, task) }()
+			go func() {
+				done <- NewCommand(CommandConfig{Grace: c.grace, TempDir: t.TempDir()}).Execute(ctx, task)
+			}()
 			life.ready(t, c.holds)
 			r.until(t, "stdout: started")
 			cancel(c.cause)
@@ -149,7 +186,9 @@ func TestATreeThatIsStopped(t *testing.T) {
 				t.Errorf("something of the tree was left when Execute returned: %v", err)
 			}
 			// The shell prints this line.
-			r.lines = slices.DeleteFunc(r.lines, func(line string) bool { return line == "stderr: Terminated" })
+			r.lines = slices.DeleteFunc(r.lines, func(line string) bool {
+				return line == "stderr: Terminated"
+			})
 			if r.output() != c.output {
 				t.Error(r.output())
 			}
@@ -162,9 +201,13 @@ func TestAnAttemptThatMustNotBeginDoesNot(t *testing.T) {
 	task, r := newTask(shell("echo started"))
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(ErrShutdown)
-	same(t, NewCommand(CommandConfig{}).Execute(ctx, task), carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrShutdown.Error()})
+	same(t, NewCommand(CommandConfig{}).Execute(ctx, task), carillon.Outcome{
+		Kind: carillon.OutcomeLost, Reason: ErrShutdown.Error(),
+	})
 	task.Lease = &Lease{} // over
-	same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeLost, Reason: ErrLeaseOver.Error()})
+	same(t, run(t, CommandConfig{}, task), carillon.Outcome{
+		Kind: carillon.OutcomeLost, Reason: ErrLeaseOver.Error(),
+	})
 	if r.output() != "" {
 		t.Error(r.output())
 	}
@@ -206,7 +249,10 @@ func TestWhatACommandLeavesBehindIsKilledWhenItEnds(t *testing.T) {
 	life := newLifeline(t)
 	// The command ends only after its daemon is there: the daemon writes to a second pipe that the command
 	// reads.
-	task, _ := newTask(shell(`setsid sh -c 'trap "" TERM; ` + holdOn + `echo >"$LIFELINE.2"; sleep 1000' & read x <"$LIFELINE.2"; exit 3`))
+	task, _ := newTask(shell(
+		`setsid sh -c 'trap "" TERM; ` + holdOn +
+			`echo >"$LIFELINE.2"; sleep 1000' & read x <"$LIFELINE.2"; exit 3`,
+	))
 	if err := unix.Mkfifo(life.path+".2", 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -225,24 +271,33 @@ func TestWhatACommandLeavesBehindIsKilledWhenItEnds(t *testing.T) {
 func TestWhenTheSupervisorItselfIsKilledNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	life := newLifeline(t)
-	task, r := newTask(shell(`setsid sh -c '` + holdOn + `sleep 1000' & ` + holdOn + `echo $PPID; sleep 1000`))
+	task, r := newTask(shell(
+		`setsid sh -c '` + holdOn + `sleep 1000' & ` + holdOn + `echo $PPID; sleep 1000`,
+	))
 	task.Run.ID.Due++ // strays are found by run and attempt: no other test may have these
 	task.Job.Target.Command.Env = life.env()
 	done := make(chan carillon.Outcome, 1)
-	go func() { done <- NewCommand(CommandConfig{TempDir: t.TempDir()}).Execute(context.Background(), task) }()
+	go func() {
+		done <- NewCommand(CommandConfig{TempDir: t.TempDir()}).Execute(context.Background(), task)
+	}()
 	life.ready(t, 2)
 	supervisor, err := strconv.Atoi(strings.TrimPrefix(<-r.said, "stdout: "))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = unix.Kill(supervisor, unix.SIGKILL)
-	same(t, within(t, func() carillon.Outcome { return <-done }), retriable("the command's supervisor died: signal: killed"))
+	same(
+		t, within(t, func() carillon.Outcome { return <-done }),
+		retriable("the command's supervisor died: signal: killed"),
+	)
 	life.gone(t)
 }
 
 func TestASupervisorDoesNotHeedSignalsMeantForAll(t *testing.T) {
 	t.Parallel()
-	task, r := newTask(shell(`kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; trap; grep SigIgn /proc/self/status`))
+	task, r := newTask(shell(
+		`kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; trap; grep SigIgn /proc/self/status`,
+	))
 	same(t, run(t, CommandConfig{}, task), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 	var ignored uint64
 	if _, err := fmt.Sscanf(r.output(), "stdout: SigIgn:\t%x", &ignored); err != nil {
@@ -257,7 +312,10 @@ func TestASupervisorDoesNotHeedSignalsMeantForAll(t *testing.T) {
 
 func TestACommandThatIsSignaledWithItsWholeServiceIsLost(t *testing.T) {
 	t.Parallel()
-	lost := carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "the worker was shutting down: the command was sent a signal with it"}
+	lost := carillon.Outcome{
+		Kind:   carillon.OutcomeLost,
+		Reason: "the worker was shutting down: the command was sent a signal with it",
+	}
 	for script, want := range map[string]carillon.Outcome{
 		`kill -TERM $PPID; kill -TERM $$`: lost,
 		// What the command left behind is killed first.
@@ -277,7 +335,10 @@ func TestACommandThatIsSignaledWithItsWholeServiceIsLost(t *testing.T) {
 func TestTheNextWorkerFindsWhatIsLeftWhenSupervisorsAreKilledToo(t *testing.T) {
 	t.Parallel()
 	life := newLifeline(t)
-	w := worker{Shell: `setsid sh -c '` + holdOn + `sleep 1000' & echo $PPID >"$LIFELINE"; sleep 1000`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash"}
+	w := worker{
+		Shell: `setsid sh -c '` + holdOn + `sleep 1000' & echo $PPID >"$LIFELINE"; sleep 1000`,
+		Env:   life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash",
+	}
 	cmd, _ := w.start(t)
 	said := life.ready(t, 1)
 	for !regexp.MustCompile(`(?m)^\d+$`).MatchString(said) {
@@ -295,7 +356,10 @@ func TestALeaseThatIsExtendedGoesOn(t *testing.T) {
 	t.Parallel()
 	life, end := newLifeline(t), newLifeline(t)
 	// The lease is so long because a busy machine must not miss it.
-	w := worker{Shell: holdOn + `read x <"$END"`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash", Lease: 4 * time.Second}
+	w := worker{
+		Shell: holdOn + `read x <"$END"`, Env: life.env(), Temp: t.TempDir(), Leash: t.TempDir() + "/leash",
+		Lease: 4 * time.Second,
+	}
 	w.Env["END"] = end.path
 	cmd, out := w.start(t)
 	life.ready(t, 1)

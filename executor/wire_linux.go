@@ -68,7 +68,8 @@ type spec struct {
 // encode joins the parts with NUL bytes. No part can contain one: the kernel would end the part there.
 func (s spec) encode() []byte {
 	parts := []string{
-		s.program, s.dir, s.scratch, strconv.FormatInt(int64(s.lease), 10), strconv.FormatBool(s.leash), strconv.FormatBool(s.setuid),
+		s.program, s.dir, s.scratch, strconv.FormatInt(int64(s.lease), 10), strconv.FormatBool(s.leash),
+		strconv.FormatBool(s.setuid),
 		strconv.Itoa(len(s.argv)),
 	}
 	return []byte(strings.Join(append(append(parts, s.argv...), s.env...), "\x00"))
@@ -100,7 +101,8 @@ func decodeSpec(b []byte) (s spec, ok bool) {
 		return spec{}, false
 	}
 	return spec{
-		program: parts[0], dir: parts[1], scratch: parts[2], lease: time.Duration(lease), leash: parts[4] == "true",
+		program: parts[0], dir: parts[1], scratch: parts[2], lease: time.Duration(lease),
+		leash:  parts[4] == "true",
 		setuid: parts[5] == "true", argv: parts[7 : 7+argc], env: parts[7+argc:],
 	}, true
 }

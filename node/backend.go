@@ -48,7 +48,10 @@ func (n *Node) open(ctx context.Context) (*backend, error) {
 	case "mysql", "mariadb":
 		err = n.openMySQL(ctx, b)
 	default:
-		return nil, fmt.Errorf("store: %q is not valid: want postgres://…, mysql://…, sqlite:PATH, or mem: to keep nothing", Redact(n.cfg.Store))
+		return nil, fmt.Errorf(
+			"store: %q is not valid: want postgres://…, mysql://…, sqlite:PATH, or mem: to keep nothing",
+			Redact(n.cfg.Store),
+		)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open store %s: %w", Redact(n.cfg.Store), err)
@@ -65,7 +68,9 @@ func (n *Node) watch(b *backend) {
 		b.logs = outage.New("the store of logs", n.cfg.Logger).Logs(b.logs)
 		return
 	}
-	b.logs, b.coordinator, b.intake = n.outage.Logs(b.logs), n.outage.Coordinator(b.coordinator), n.outage.Intake(b.intake)
+	b.logs, b.coordinator, b.intake = n.outage.Logs(b.logs), n.outage.Coordinator(
+		b.coordinator,
+	), n.outage.Intake(b.intake)
 }
 
 func (n *Node) openFile(ctx context.Context, b *backend, path string) error {
@@ -93,7 +98,9 @@ func (n *Node) openPostgres(ctx context.Context, b *backend) error {
 	}
 	n.close = append(n.close, store.Close)
 	b.store, b.logs, b.coordinator = store, postgres.NewLogs(store), postgres.NewCoordinator(store)
-	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{URL: n.cfg.StoreListen, Logger: n.outage.Logger()})
+	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{
+		URL: n.cfg.StoreListen, Logger: n.outage.Logger(),
+	})
 	b.shared, b.flushers, b.pending = true, 2, 24<<20
 	return nil
 }
@@ -116,7 +123,9 @@ func (n *Node) replica(ctx context.Context) (*api.Replica, error) {
 		return nil, nil
 	}
 	if !n.backend.shared {
-		return nil, errors.New("store-replica: only stores that are a database have replicas: want --store postgres://… or mysql://… beside it")
+		return nil, errors.New(
+			"store-replica: only stores that are a database have replicas: want --store postgres://… or mysql://… beside it",
+		)
 	}
 	var err error
 	var store interface {
@@ -136,14 +145,15 @@ func (n *Node) replica(ctx context.Context) (*api.Replica, error) {
 		return nil, fmt.Errorf("open the replica %s: %w", Redact(url), err)
 	}
 	n.close = append(n.close, store.Close)
-	n.metrics.gauge("carillon_replica_lag_seconds", "How old what the store's replica shows may be.", func() float64 {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		lag, err := store.Lag(ctx)
-		if err != nil {
-			return math.NaN()
-		}
-		return lag.Seconds()
-	})
+	n.metrics.gauge("carillon_replica_lag_seconds", "How old what the store's replica shows may be.",
+		func() float64 {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			lag, err := store.Lag(ctx)
+			if err != nil {
+				return math.NaN()
+			}
+			return lag.Seconds()
+		})
 	return &api.Replica{Store: store, Lag: store.Lag}, nil
 }

@@ -51,14 +51,23 @@ func TestNodesThatShareADatabaseAreACluster(t *testing.T) {
 	onBoth(t, func(t *testing.T, store string) {
 		ran := make(chan string, 100)
 		handler := func(by string) executor.Handler {
-			return func(_ context.Context, task executor.Task) error { ran <- by + " " + task.Job.Name; return nil }
+			return func(_ context.Context, task executor.Task) error {
+				ran <- by + " " + task.Job.Name
+				return nil
+			}
 		}
 		a, b := member(t, store, "a", handler("a")), member(t, store, "b", handler("b"))
-		if a.secrets.token != b.secrets.token || a.secrets.node != b.secrets.node || a.number.Key == b.number.Key {
-			t.Errorf("tokens %q and %q, numbers %s and %s", a.secrets.token, b.secrets.token, a.number.Key, b.number.Key)
+		if a.secrets.token != b.secrets.token || a.secrets.node != b.secrets.node ||
+			a.number.Key == b.number.Key {
+			t.Errorf(
+				"tokens %q and %q, numbers %s and %s", a.secrets.token, b.secrets.token, a.number.Key,
+				b.number.Key,
+			)
 		}
 		until(t, "each node has its share of the shards", func() bool {
-			all := slices.Sorted(slices.Values(append(slices.Clone(a.scheduler.Shards()), b.scheduler.Shards()...)))
+			all := slices.Sorted(slices.Values(append(
+				slices.Clone(a.scheduler.Shards()), b.scheduler.Shards()...,
+			)))
 			return len(all) == carillon.Shards && len(slices.Compact(all)) == carillon.Shards
 		})
 		want := map[string]bool{}
@@ -120,7 +129,10 @@ func TestANodeThatStopsLeavesItsShardsToTheOthers(t *testing.T) {
 func TestAJobThatIsSubmittedInATransactionIsAdmittedAfterItsCommit(t *testing.T) {
 	store := server.Postgres(t).URL
 	ran := make(chan carillon.RunID, 10)
-	n := member(t, store, "default", func(_ context.Context, task executor.Task) error { ran <- task.Run.ID; return nil })
+	n := member(t, store, "default", func(_ context.Context, task executor.Task) error {
+		ran <- task.Run.ID
+		return nil
+	})
 	until(t, "the node is ready", func() bool { return n.ready() == nil })
 	conn, err := pgx.Connect(t.Context(), store)
 	if err != nil {
@@ -134,7 +146,9 @@ func TestAJobThatIsSubmittedInATransactionIsAdmittedAfterItsCommit(t *testing.T)
 			t.Fatal(err)
 		}
 		var text string
-		if err := tx.QueryRow(t.Context(), `SELECT carillon.submit($1::jsonb)`, body).Scan(&text); err != nil {
+		if err := tx.QueryRow(
+			t.Context(), `SELECT carillon.submit($1::jsonb)`, body,
+		).Scan(&text); err != nil {
 			t.Fatal(err)
 		}
 		if id, err = carillon.ParseJobID(text); err != nil {
@@ -157,7 +171,8 @@ func TestAJobThatIsSubmittedInATransactionIsAdmittedAfterItsCommit(t *testing.T)
 	}
 	t.Logf("ran %s after its commit", time.Since(committed).Round(time.Millisecond))
 	jobs, err := n.Store().Jobs(t.Context(), []carillon.JobVersion{{Job: gone}, {Job: kept}})
-	if err != nil || len(jobs) != 1 || strings.ReplaceAll(string(jobs[0].Payload), " ", "") != `{"n":12345678901234567890}` {
+	if err != nil || len(jobs) != 1 ||
+		strings.ReplaceAll(string(jobs[0].Payload), " ", "") != `{"n":12345678901234567890}` {
 		t.Errorf("%+v, %v", jobs, err)
 	}
 	refused := submit(`{"type":"test","target":{"handler":{}},"schedule":{"cron":"99 * * * *"}}`, true)

@@ -46,7 +46,10 @@ func (n *Node) lock(ctx context.Context, path, what string) (*os.File, error) {
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			err = fmt.Errorf("lock %s: %w", f.Name(), err)
 		} else if who.alive() || time.Now().After(end) || ctx.Err() != nil {
-			err = fmt.Errorf("%s is in use by %s: stop that one first, or choose another with --data or --store", what, who)
+			err = fmt.Errorf(
+				"%s is in use by %s: stop that one first, or choose another with --data or --store", what,
+				who,
+			)
 		} else {
 			time.Sleep(lockPoll)
 			continue
@@ -113,7 +116,9 @@ func token(dir string) (string, error) {
 		if t := strings.TrimSpace(string(b)); len(t) >= 16 {
 			return t, nil
 		}
-		return "", fmt.Errorf("%s holds no token of at least 16 characters: remove it to have a new one made", path)
+		return "", fmt.Errorf(
+			"%s holds no token of at least 16 characters: remove it to have a new one made", path,
+		)
 	}
 	if !errors.Is(err, os.ErrNotExist) {
 		return "", err

@@ -64,7 +64,8 @@ func (m *metrics) find(namespace, queue string) *laneMetrics {
 	}
 	l := &laneMetrics{
 		namespace: namespace, queue: queue, jobs: m.jobs.WithLabelValues(namespace, queue),
-		attempts: m.attempts.WithLabelValues(namespace, queue), delay: m.delay.WithLabelValues(namespace, queue),
+		attempts: m.attempts.WithLabelValues(namespace, queue),
+		delay:    m.delay.WithLabelValues(namespace, queue),
 		duration: m.duration.WithLabelValues(namespace, queue),
 	}
 	for state := range l.ended {
@@ -98,7 +99,9 @@ func (m *metrics) seen(runs []carillon.Run) {
 	}
 }
 
-var seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600}
+var seconds = []float64{
+	.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 21600,
+}
 
 func newMetrics() *metrics {
 	m := &metrics{
@@ -116,10 +119,12 @@ func newMetrics() *metrics {
 			Name: "carillon_start_delay_seconds", Help: "From due time to the first claim.", Buckets: seconds,
 		}, []string{"namespace", "queue"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "carillon_run_duration_seconds", Help: "From the start of the last attempt to the end of the run.", Buckets: seconds,
+			Name: "carillon_run_duration_seconds",
+			Help: "From the start of the last attempt to the end of the run.", Buckets: seconds,
 		}, []string{"namespace", "queue"}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "carillon_commit_changes", Help: "Changes in one commit of the store.", Buckets: prometheus.ExponentialBuckets(1, 4, 8),
+			Name: "carillon_commit_changes", Help: "Changes in one commit of the store.",
+			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
 	}
 	m.registry.MustRegister(m.jobs, m.ended, m.attempts, m.delay, m.duration, m.commits,

@@ -30,7 +30,9 @@ func wantZeros(t *testing.T, m *metrics, queue string) {
 	t.Helper()
 	text := m.scrape(t)
 	for _, state := range []string{"succeeded", "failed", "canceled", "skipped"} {
-		line := fmt.Sprintf("\ncarillon_runs_ended_total{namespace=\"default\",queue=%q,state=%q} 0\n", queue, state)
+		line := fmt.Sprintf(
+			"\ncarillon_runs_ended_total{namespace=\"default\",queue=%q,state=%q} 0\n", queue, state,
+		)
 		if !strings.Contains(text, line) {
 			t.Errorf("the metrics lack %s", line)
 		}
@@ -48,7 +50,9 @@ func TestEndsOfRunsAreCountedFromZeroBeforeTheFirstOne(t *testing.T) {
 	// After a restart a run is loaded from the store some time before it is due, so that a scrape comes in
 	// between.
 	timeline := &seenTimeline{mem.NewTimeline(mem.TimelineConfig{}), m}
-	if _, err := timeline.Add(t.Context(), []carillon.Run{{Namespace: "default", Queue: "loaded", ID: carillon.RunID{Job: 1, Due: 1}, Wake: 1}}); err != nil {
+	if _, err := timeline.Add(t.Context(), []carillon.Run{
+		{Namespace: "default", Queue: "loaded", ID: carillon.RunID{Job: 1, Due: 1}, Wake: 1},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	wantZeros(t, m, "loaded")
@@ -57,17 +61,26 @@ func TestEndsOfRunsAreCountedFromZeroBeforeTheFirstOne(t *testing.T) {
 func TestQueuesBeyondTheBoundShareOneLabel(t *testing.T) {
 	m := newMetrics()
 	for i := range maxLanes + 50 {
-		m.count([]carillon.Change{{Runs: []carillon.Run{{Namespace: "default", Queue: fmt.Sprint("q", i), State: carillon.StateFailed}}}})
+		m.count([]carillon.Change{
+			{
+				Runs: []carillon.Run{
+					{Namespace: "default", Queue: fmt.Sprint("q", i), State: carillon.StateFailed},
+				},
+			},
+		})
 	}
 	text := m.scrape(t)
 	if n := strings.Count(text, `state="failed"`); n != maxLanes+1 {
 		t.Errorf("%d queues are counted, want %d and one for the others", n, maxLanes)
 	}
 	// The default queue is counted first, so one more queue shares the label.
-	if want := fmt.Sprintf("carillon_runs_ended_total{namespace=\"_other\",queue=\"_other\",state=\"failed\"} %d\n", 51); !strings.Contains(text, want) {
+	if want := fmt.Sprintf(
+		"carillon_runs_ended_total{namespace=\"_other\",queue=\"_other\",state=\"failed\"} %d\n", 51,
+	); !strings.Contains(text, want) {
 		t.Errorf("the metrics lack %s", want)
 	}
-	if want := "carillon_runs_ended_total{namespace=\"default\",queue=\"q7\",state=\"failed\"} 1\n"; !strings.Contains(text, want) {
+	want := "carillon_runs_ended_total{namespace=\"default\",queue=\"q7\",state=\"failed\"} 1\n"
+	if !strings.Contains(text, want) {
 		t.Errorf("the metrics lack %s", want)
 	}
 }
@@ -88,7 +101,8 @@ func TestAlertsOfTheDocsAreAboutMetricsThatExist(t *testing.T) {
 		t.Errorf("the alerts are about %q only", found)
 	}
 	for _, name := range append(found, names.FindAllString(section, -1)...) {
-		if name != "carillon_replica_lag_seconds" && !strings.Contains(text, "\n"+name+"{") && !strings.Contains(text, "\n"+name+" ") &&
+		if name != "carillon_replica_lag_seconds" && !strings.Contains(text, "\n"+name+"{") &&
+			!strings.Contains(text, "\n"+name+" ") &&
 			!strings.Contains(text, "\n"+name+"_bucket{") {
 			t.Errorf("%s is not among the metrics", name)
 		}

@@ -20,7 +20,9 @@ func Script(store string) (string, error) {
 	case "sqlite":
 		return sqlite.Script(), nil
 	}
-	return "", fmt.Errorf("store: %q is not valid: want postgres://…, mysql://… or sqlite:PATH", Redact(store))
+	return "", fmt.Errorf(
+		"store: %q is not valid: want postgres://…, mysql://… or sqlite:PATH", Redact(store),
+	)
 }
 
 // Migrate brings the schema of a store to what this program needs. `serve` does this by itself; Migrate is

@@ -59,7 +59,10 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	n := &Node{cfg: cfg, id: randomID("node_"), bus: mem.NewBus(), metrics: newMetrics(), outage: outage.New("the store", cfg.Logger)}
+	n := &Node{
+		cfg: cfg, id: randomID("node_"), bus: mem.NewBus(), metrics: newMetrics(),
+		outage: outage.New("the store", cfg.Logger),
+	}
 	n.cfg.Logger = slog.New(outage.Handler(cfg.Logger.Handler()))
 	defer func() {
 		if err != nil {
@@ -91,7 +94,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if err := n.assemble(ctx); err != nil {
 		free := n.number
 		free.Value = holder(n.id, carillon.Now())
-		_, freed := n.backend.store.Commit(context.WithoutCancel(ctx), []carillon.Change{{Guards: []carillon.Guard{free}}})
+		_, freed := n.backend.store.Commit(context.WithoutCancel(ctx), []carillon.Change{
+			{Guards: []carillon.Guard{free}},
+		})
 		return nil, errors.Join(err, freed)
 	}
 	return n, nil
@@ -128,32 +133,47 @@ func (n *Node) assemble(ctx context.Context) error {
 		queue = n.peers
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: b.store, IDs: n.ids, Starting: func() bool { return b.flushers == 1 && n.dispatcher.Starting() }, Flushers: b.flushers,
+		Store: b.store, IDs: n.ids,
+		Starting: func() bool { return b.flushers == 1 && n.dispatcher.Starting() }, Flushers: b.flushers,
 		Then: []func([]carillon.Change){n.noticed, n.routed, n.metrics.count, n.publish},
 	})
 	n.dispatcher = dispatch.New(dispatch.Config{
-		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator, Waiting: due.Len,
-		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) }, PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
-		Nodes: n.addresses, Logger: n.cfg.Logger,
+		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator,
+		Waiting:  due.Len,
+		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
+		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
+		Nodes:    n.addresses, Logger: n.cfg.Logger,
 	})
 	n.ledger.UseSlots(n.dispatcher)
 	if n.cfg.Concurrency > 0 {
 		n.worker = worker.New(worker.Config{
-			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise, Executors: executors, Queues: n.cfg.Queues,
-			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending, Logger: n.cfg.Logger,
+			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise,
+			Executors: executors, Queues: n.cfg.Queues,
+			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending,
+			Logger: n.cfg.Logger,
 		})
 	}
 	sched := scheduler.Config{
-		Store: b.store, Timeline: &seenTimeline{mem.NewTimeline(mem.TimelineConfig{}), n.metrics}, Queue: queue, Coordinator: b.coordinator, Logs: b.logs,
-		Ledger: n.ledger, Intake: b.intake, Admit: api.Define, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
+		Store: b.store, Timeline: &seenTimeline{mem.NewTimeline(mem.TimelineConfig{}), n.metrics},
+		Queue: queue, Coordinator: b.coordinator, Logs: b.logs,
+		Ledger: n.ledger, Intake: b.intake, Admit: api.Define, Retention: n.cfg.Retention,
+		Logger: n.cfg.Logger,
 	}
 	if b.shared {
 		sched.Node = n.id
 	}
 	n.scheduler = scheduler.New(sched)
-	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 { return float64(due.Len()) })
-	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 { held, _ := n.Running(); return float64(held) })
-	n.metrics.gauge("carillon_worker_slots", "Runs that the worker can hold.", func() float64 { _, slots := n.Running(); return float64(slots) })
+	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 {
+		return float64(due.Len())
+	})
+	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 {
+		held, _ := n.Running()
+		return float64(held)
+	})
+	n.metrics.gauge("carillon_worker_slots", "Runs that the worker can hold.", func() float64 {
+		_, slots := n.Running()
+		return float64(slots)
+	})
 	return nil
 }
 
@@ -184,10 +204,14 @@ func (n *Node) publish(committed []carillon.Change) {
 	for i := range committed {
 		for k := range committed[i].Runs {
 			run := &committed[i].Runs[k]
-			events = append(events, carillon.Event{Kind: carillon.EventRun, Namespace: run.Namespace, Run: *run, Job: run.ID.Job})
+			events = append(events, carillon.Event{
+				Kind: carillon.EventRun, Namespace: run.Namespace, Run: *run, Job: run.ID.Job,
+			})
 		}
 		if job := committed[i].Job; job != nil {
-			events = append(events, carillon.Event{Kind: carillon.EventJob, Namespace: job.Namespace, Job: job.ID})
+			events = append(events, carillon.Event{
+				Kind: carillon.EventJob, Namespace: job.Namespace, Job: job.ID,
+			})
 		}
 	}
 	n.bus.Publish(context.Background(), events)
@@ -198,7 +222,10 @@ func (n *Node) publish(committed []carillon.Change) {
 
 // executors returns the executors of this node, by the kind of target.
 func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, error) {
-	cfg := executor.AllConfig{Handlers: n.cfg.Handlers, HTTPAllow: n.cfg.HTTPAllow, AllowSetuid: n.cfg.AllowSetuid, Logger: n.cfg.Logger}
+	cfg := executor.AllConfig{
+		Handlers: n.cfg.Handlers, HTTPAllow: n.cfg.HTTPAllow, AllowSetuid: n.cfg.AllowSetuid,
+		Logger: n.cfg.Logger,
+	}
 	if n.cfg.Commands && n.cfg.Concurrency > 0 {
 		cfg.Leash, cfg.TempDir = filepath.Join(n.cfg.Data, leashFile), filepath.Join(n.cfg.Data, tempDir)
 	}

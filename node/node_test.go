@@ -107,16 +107,20 @@ func TestADirectoryOrATokenThatOthersReachIsRefused(t *testing.T) {
 		want  []string
 	}{
 		"others can write in the directory": {
-			func(data string) error { return os.Chmod(data, 0o777) }, []string{"DATA", "0777", `"chmod go-w DATA"`},
+			func(data string) error { return os.Chmod(data, 0o777) },
+			[]string{"DATA", "0777", `"chmod go-w DATA"`},
 		},
 		"the directory is another user's": {
-			func(data string) error { return os.Chown(data, 54321, -1) }, []string{"DATA belongs to user 54321", `"chown -R `},
+			func(data string) error { return os.Chown(data, 54321, -1) },
+			[]string{"DATA belongs to user 54321", `"chown -R `},
 		},
 		"others can read the token": {
-			func(data string) error { return os.Chmod(filepath.Join(data, tokenFile), 0o644) }, []string{"DATA/token", "0644", `"chmod 600 DATA/token"`},
+			func(data string) error { return os.Chmod(filepath.Join(data, tokenFile), 0o644) },
+			[]string{"DATA/token", "0644", `"chmod 600 DATA/token"`},
 		},
 		"the token is another user's": {
-			func(data string) error { return os.Chown(filepath.Join(data, tokenFile), 54321, -1) }, []string{"DATA/token belongs to user 54321"},
+			func(data string) error { return os.Chown(filepath.Join(data, tokenFile), 54321, -1) },
+			[]string{"DATA/token belongs to user 54321"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +163,8 @@ func TestTheTokenIsMadeOnceAndKept(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(data, tokenFile), []byte("short\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(t.Context(), Config{Data: data, Logger: quiet}); err == nil || !strings.Contains(err.Error(), tokenFile) {
+	if _, err := Open(t.Context(), Config{Data: data, Logger: quiet}); err == nil ||
+		!strings.Contains(err.Error(), tokenFile) {
 		t.Errorf("a token that anybody could guess: %v", err)
 	}
 }
@@ -187,15 +192,20 @@ func TestOnlyOneNodeServesAStore(t *testing.T) {
 	first := open(t, Config{Data: data, Listen: "127.0.0.1:0"})
 	store := "sqlite:" + filepath.Join(data, "carillon.db")
 	for what, cfg := range map[string]Config{
-		"the same data directory":                    {Data: data, Logger: quiet},
-		"the same store of another data directory":   {Data: t.TempDir(), Store: store, Logger: quiet},
-		"the same store, written in another fashion": {Data: t.TempDir(), Store: strings.Replace(store, ":", "://", 1), Logger: quiet},
+		"the same data directory":                  {Data: data, Logger: quiet},
+		"the same store of another data directory": {Data: t.TempDir(), Store: store, Logger: quiet},
+		"the same store, written in another fashion": {
+			Data: t.TempDir(), Store: strings.Replace(store, ":", "://", 1), Logger: quiet,
+		},
 	} {
 		n, err := Open(t.Context(), cfg)
 		if err == nil {
 			n.shut()
 		}
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("carillon process %d serving %s", os.Getpid(), first.URL())) {
+		if err == nil ||
+			!strings.Contains(
+				err.Error(), fmt.Sprintf("carillon process %d serving %s", os.Getpid(), first.URL()),
+			) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -289,13 +299,18 @@ func TestHealthAndMetricsAreServed(t *testing.T) {
 		{"/healthz", "", 200, `"ok"`},
 		{"/metrics", "", 401, ""},
 		{"/metrics", "carillon_wrong_wrong_wrong", 401, ""},
-		{"/metrics", n.secrets.token, 200, `carillon_jobs_submitted_total{namespace="default",queue="default"} 1`},
+		{
+			"/metrics", n.secrets.token, 200,
+			`carillon_jobs_submitted_total{namespace="default",queue="default"} 1`,
+		},
 		{"/metrics", n.secrets.token, 200, "carillon_worker_slots 7"},
 		{"/v1/jobs", "", 401, ""},
 		{"/v1/jobs", n.secrets.token, 200, `"type":"test"`},
 	} {
 		if status, body := get(c.path, c.token); status != c.status || !strings.Contains(body, c.has) {
-			t.Errorf("%s with token %q: %d %s, want %d and %s", c.path, c.token, status, body, c.status, c.has)
+			t.Errorf(
+				"%s with token %q: %d %s, want %d and %s", c.path, c.token, status, body, c.status, c.has,
+			)
 		}
 	}
 }
@@ -315,7 +330,9 @@ func TestAPermanentErrorOfTheStoreEndsTheNode(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- n.Run(t.Context()) }()
-	if _, err := n.Submit(t.Context(), definition("test", time.Hour)); !errors.Is(err, carillon.ErrPermanent) {
+	if _, err := n.Submit(
+		t.Context(), definition("test", time.Hour),
+	); !errors.Is(err, carillon.ErrPermanent) {
 		t.Errorf("submit: %v", err)
 	}
 	if err := <-done; !errors.Is(err, carillon.ErrPermanent) {

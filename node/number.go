@@ -28,7 +28,9 @@ type numberHolder struct {
 func numberKey(n int) string { return fmt.Sprintf("node/%04d", n) }
 
 // leaseNumber takes the lowest free number.
-func leaseNumber(ctx context.Context, store carillon.Store, node string, shared bool) (carillon.Guard, *carillon.IDs, error) {
+func leaseNumber(
+	ctx context.Context, store carillon.Store, node string, shared bool,
+) (carillon.Guard, *carillon.IDs, error) {
 	for range 10 {
 		now := carillon.Now()
 		guards, err := store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Prefix: "node/"})
@@ -41,7 +43,9 @@ func leaseNumber(ctx context.Context, store carillon.Store, node string, shared 
 		}
 		n, guard, ok := freeNumber(taken, now, shared)
 		if !ok {
-			return carillon.Guard{}, nil, fmt.Errorf("all %d are leased: a crashed node's is free again after %s", numbers, numberLease)
+			return carillon.Guard{}, nil, fmt.Errorf(
+				"all %d are leased: a crashed node's is free again after %s", numbers, numberLease,
+			)
 		}
 		until := now.Add(numberLease)
 		guard.Value = holder(node, until)
@@ -145,7 +149,9 @@ func (n *Node) writeNumber(ctx context.Context, until carillon.Time) (won bool, 
 			n.number = changes[0].Guards[0]
 			return err == nil, err
 		}
-		guards, err := n.backend.store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Keys: []string{n.number.Key}})
+		guards, err := n.backend.store.Guards(ctx, carillon.GuardQuery{
+			Namespace: numberSpace, Keys: []string{n.number.Key},
+		})
 		if err != nil || len(guards) == 0 || holderOfNumber(guards[0]).Node != n.id {
 			return false, err
 		}

@@ -36,7 +36,9 @@ func TestTheLowestFreeNumberIsTaken(t *testing.T) {
 // write records in the store until when a number is taken.
 func write(t *testing.T, store carillon.Store, n int, until carillon.Time) {
 	t.Helper()
-	guards, err := store.Guards(t.Context(), carillon.GuardQuery{Namespace: numberSpace, Keys: []string{numberKey(n)}})
+	guards, err := store.Guards(t.Context(), carillon.GuardQuery{
+		Namespace: numberSpace, Keys: []string{numberKey(n)},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +47,10 @@ func write(t *testing.T, store carillon.Store, n int, until carillon.Time) {
 		guard = guards[0]
 	}
 	guard.Value = holder("node_x", until)
-	if lost, err := store.Commit(t.Context(), []carillon.Change{{Guards: []carillon.Guard{guard}}}); err != nil || len(lost) > 0 {
+	if lost, err := store.Commit(t.Context(), []carillon.Change{
+		{Guards: []carillon.Guard{guard}},
+	}); err != nil ||
+		len(lost) > 0 {
 		t.Fatal(lost, err)
 	}
 }

@@ -60,13 +60,16 @@ func newPeers(queue *mem.Queue, addresses func() []string, token string, logger 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
 	return &peers{
-		Queue: queue, addresses: addresses, token: token, logger: logger, client: &http.Client{Transport: transport, Timeout: peersWait + 3*time.Second},
+		Queue: queue, addresses: addresses, token: token, logger: logger,
+		client: &http.Client{Transport: transport, Timeout: peersWait + 3*time.Second},
 		asking: map[*demand]bool{}, wanted: make(chan struct{}),
 	}
 }
 
 // Pull implements carillon.Queue.
-func (p *peers) Pull(ctx context.Context, queues []string, max int) ([]carillon.Run, func(context.Context) error, error) {
+func (p *peers) Pull(ctx context.Context, queues []string, max int) (
+	[]carillon.Run, func(context.Context) error, error,
+) {
 	if runs := p.Take(queues, max); len(runs) > 0 {
 		return runs, func(context.Context) error { return nil }, nil
 	}
@@ -176,7 +179,9 @@ func (p *peers) fetch(ctx context.Context, address string, w request) (runs []ca
 	if err := gob.NewEncoder(&body).Encode(w); err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(address, "/")+peersPath, &body)
+	req, err := http.NewRequestWithContext(
+		ctx, http.MethodPost, strings.TrimSuffix(address, "/")+peersPath, &body,
+	)
 	if err != nil {
 		return nil, err
 	}

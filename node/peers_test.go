@@ -15,7 +15,8 @@ func TestDueRunsAreGivenToNodesOfTheClusterOnly(t *testing.T) {
 	p := newPeers(queue, func() []string { return nil }, "secret", quiet)
 	handler := p.handler(func([]carillon.RunID) {})
 	for name, header := range map[string]string{
-		"without a token": "", "with another": "Bearer other", "with a part of it": "Bearer secre", "with an empty one": "Bearer ",
+		"without a token": "", "with another": "Bearer other", "with a part of it": "Bearer secre",
+		"with an empty one": "Bearer ",
 	} {
 		r := httptest.NewRequest(http.MethodPost, peersPath, strings.NewReader(""))
 		if header != "" {

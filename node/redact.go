@@ -13,7 +13,9 @@ var (
 	// A password as a parameter of a URL ends with the parameter: ?password=…, &sslpassword=….
 	passwordInURL = regexp.MustCompile(`(?is)` + passwordNames + `[^&]*`)
 	// In the form of libpq the password is a word, or quoted: host=h password='…'.
-	passwordInList = regexp.MustCompile(`(?is)` + passwordNames + `(?:'(?:[^'\\]|\\.?)*(?:'|$)\S*|(?:\\.?|[^\s\\])+)`)
+	passwordInList = regexp.MustCompile(
+		`(?is)` + passwordNames + `(?:'(?:[^'\\]|\\.?)*(?:'|$)\S*|(?:\\.?|[^\s\\])+)`,
+	)
 )
 
 // Redact removes the passwords from a store's URL, or from the text that was given in its place. Where it

@@ -16,7 +16,9 @@ func TestListsAreReadFromTheReplicaAndSayHowFarItIsBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	copied := server.Replica(t, primary)
-	n := open(t, Config{Data: t.TempDir(), Store: primary.URL, StoreReplica: copied.URL, Listen: "127.0.0.1:0"})
+	n := open(t, Config{
+		Data: t.TempDir(), Store: primary.URL, StoreReplica: copied.URL, Listen: "127.0.0.1:0",
+	})
 	start(t, n)
 	get := func(path string) (lag, body string) {
 		t.Helper()

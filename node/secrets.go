@@ -33,7 +33,9 @@ type sharedSecrets struct {
 // store all use its token. Each keeps a copy in its data directory, for the people on that machine.
 func (n *Node) share(ctx context.Context) (secrets, error) {
 	for range 10 {
-		guards, err := n.backend.store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Keys: []string{secretKey}})
+		guards, err := n.backend.store.Guards(ctx, carillon.GuardQuery{
+			Namespace: numberSpace, Keys: []string{secretKey},
+		})
 		if err != nil {
 			return secrets{}, fmt.Errorf("read the cluster's secrets: %w", err)
 		}
@@ -44,7 +46,9 @@ func (n *Node) share(ctx context.Context) (secrets, error) {
 		if err != nil {
 			return secrets{}, err
 		}
-		if _, err := n.backend.store.Commit(ctx, []carillon.Change{{Guards: []carillon.Guard{made}}}); err != nil {
+		if _, err := n.backend.store.Commit(ctx, []carillon.Change{
+			{Guards: []carillon.Guard{made}},
+		}); err != nil {
 			return secrets{}, fmt.Errorf("keep the cluster's secrets: %w", err)
 		}
 	}
@@ -66,7 +70,9 @@ func (n *Node) makeSecrets() (carillon.Guard, error) {
 func (n *Node) keep(g carillon.Guard) (secrets, error) {
 	var s sharedSecrets
 	if err := json.Unmarshal(g.Value, &s); err != nil || len(s.Token) < 16 || len(s.Root) < 32 {
-		return secrets{}, fmt.Errorf("the cluster's secrets in the store (guard %s/%s) cannot be read: %w", g.Namespace, g.Key, err)
+		return secrets{}, fmt.Errorf(
+			"the cluster's secrets in the store (guard %s/%s) cannot be read: %w", g.Namespace, g.Key, err,
+		)
 	}
 	if !n.backend.shared { // the token file counts: a user who replaces it wants the new token
 		own, err := token(n.cfg.Data)
@@ -77,7 +83,10 @@ func (n *Node) keep(g carillon.Guard) (secrets, error) {
 	} else if err := writeFile(filepath.Join(n.cfg.Data, tokenFile), s.Token+"\n", 0o600); err != nil {
 		return secrets{}, err
 	}
-	return secrets{token: s.Token, runs: derive(s.Root, "runs"), node: "node_" + hex.EncodeToString(derive(s.Root, "nodes"))}, nil
+	return secrets{
+		token: s.Token, runs: derive(s.Root, "runs"),
+		node: "node_" + hex.EncodeToString(derive(s.Root, "nodes")),
+	}, nil
 }
 
 // derive makes a key for one purpose from the root secret.

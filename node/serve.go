@@ -22,7 +22,8 @@ func (n *Node) serve(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           n.handler(),
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute,
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
+		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 	}
 	stopped := make(chan struct{})
@@ -49,12 +50,18 @@ func (n *Node) handler() http.Handler {
 		bus = relay{n.bus, n.backend.bus}
 	}
 	public := api.New(api.Config{
-		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Bus: bus, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
-		Tokens:  map[string]api.Credential{n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"}},
-		Metrics: n.metrics.handler(), Ready: n.ready, Dispatcher: n.dispatcher, Secret: n.secrets.runs, Replica: n.copy, Intake: n.backend.intake,
-		Members: func(ctx context.Context) ([]carillon.Member, error) { return n.backend.coordinator.Members(ctx, 0) },
-		Alive:   n.scheduler.Members,
-		Holds:   n.backend.coordinator.Holds,
+		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Bus: bus, Retention: n.cfg.Retention,
+		Logger: n.cfg.Logger,
+		Tokens: map[string]api.Credential{
+			n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"},
+		},
+		Metrics: n.metrics.handler(), Ready: n.ready, Dispatcher: n.dispatcher, Secret: n.secrets.runs,
+		Replica: n.copy, Intake: n.backend.intake,
+		Members: func(ctx context.Context) ([]carillon.Member, error) {
+			return n.backend.coordinator.Members(ctx, 0)
+		},
+		Alive: n.scheduler.Members,
+		Holds: n.backend.coordinator.Holds,
 	})
 	if n.peers == nil {
 		return public

@@ -14,7 +14,10 @@ import (
 
 // join makes the node known to the other nodes.
 func (n *Node) join(ctx context.Context) error {
-	member := carillon.Member{ID: n.id, Kind: carillon.MemberNode, Addr: n.advertise, Profile: carillon.Profile{Version: n.cfg.Version}}
+	member := carillon.Member{
+		ID: n.id, Kind: carillon.MemberNode, Addr: n.advertise,
+		Profile: carillon.Profile{Version: n.cfg.Version},
+	}
 	member.Host, _ = os.Hostname() // empty if the machine does not know it
 	if err := n.backend.coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
@@ -195,14 +198,20 @@ func (n *Node) setClock(ahead, sure time.Duration) {
 	before := time.Duration(n.clock.ahead.Swap(int64(ahead)))
 	carillon.SetAhead(ahead)
 	if far := ahead.Abs() > maxAhead; far != (before.Abs() > maxAhead) {
-		n.cfg.Logger.Warn("this machine's clock compared to the store's", "store_is_ahead_by", ahead.Round(time.Millisecond), "ready", !far)
+		n.cfg.Logger.Warn(
+			"this machine's clock compared to the store's",
+			"store_is_ahead_by", ahead.Round(time.Millisecond), "ready", !far,
+		)
 	}
 }
 
 // wrong returns an error if the clocks differ by more than maxAhead.
 func (c *clock) wrong() error {
 	if ahead := time.Duration(c.ahead.Load()); ahead.Abs() > maxAhead {
-		return fmt.Errorf("this machine's clock differs from the store's by %s: want less than %s; is time synchronization running?", ahead.Abs().Round(time.Millisecond), maxAhead)
+		return fmt.Errorf(
+			"this machine's clock differs from the store's by %s: want less than %s; is time synchronization running?",
+			ahead.Abs().Round(time.Millisecond), maxAhead,
+		)
 	}
 	return nil
 }

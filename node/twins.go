@@ -19,7 +19,9 @@ const twinWait = 30 * time.Second
 // find returns a member that is another node at self's address. A member that joined after self is another
 // node: this process was here already. A member that was there before may be self's former process, until it
 // has stayed for too long.
-func (t *twins) find(members []carillon.Member, self string, address string, now time.Time) (twin carillon.Member, ok bool) {
+func (t *twins) find(
+	members []carillon.Member, self string, address string, now time.Time,
+) (twin carillon.Member, ok bool) {
 	var joined carillon.Time
 	for _, m := range members {
 		if m.ID == self {

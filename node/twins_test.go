@@ -12,7 +12,9 @@ func TestAFormerProcessIsNotAnotherNodeAtTheSameAddress(t *testing.T) {
 	self := carillon.Member{ID: "node_self", Kind: carillon.MemberNode, Addr: address, Joined: 1000}
 	former := carillon.Member{ID: "node_former", Kind: carillon.MemberNode, Addr: address, Joined: 500}
 	later := carillon.Member{ID: "node_later", Kind: carillon.MemberNode, Addr: address, Joined: 2000}
-	elsewhere := carillon.Member{ID: "node_elsewhere", Kind: carillon.MemberNode, Addr: "http://10.0.0.8:8420", Joined: 2000}
+	elsewhere := carillon.Member{
+		ID: "node_elsewhere", Kind: carillon.MemberNode, Addr: "http://10.0.0.8:8420", Joined: 2000,
+	}
 	worker := carillon.Member{ID: "worker_1", Kind: carillon.MemberWorker, Addr: address, Joined: 2000}
 	type look struct {
 		after   time.Duration
@@ -20,13 +22,24 @@ func TestAFormerProcessIsNotAnotherNodeAtTheSameAddress(t *testing.T) {
 		want    string // the id of the twin
 	}
 	for name, looks := range map[string][]look{
-		"alone":                             {{0, []carillon.Member{self, elsewhere, worker}, ""}},
-		"killed and started again":          {{0, []carillon.Member{former, self}, ""}, {8 * time.Second, []carillon.Member{former, self}, ""}, {time.Second, []carillon.Member{self}, ""}},
+		"alone": {{0, []carillon.Member{self, elsewhere, worker}, ""}},
+		"killed and started again": {
+			{0, []carillon.Member{former, self}, ""},
+			{8 * time.Second, []carillon.Member{former, self}, ""},
+			{time.Second, []carillon.Member{self}, ""},
+		},
 		"another one comes to this address": {{0, []carillon.Member{self, later}, "node_later"}},
-		"another one was here before":       {{0, []carillon.Member{former, self}, ""}, {twinWait, []carillon.Member{former, self}, "node_former"}},
-		"its own session is not listed yet": {{0, []carillon.Member{former}, ""}, {time.Second, []carillon.Member{former, self}, ""}},
+		"another one was here before": {
+			{0, []carillon.Member{former, self}, ""},
+			{twinWait, []carillon.Member{former, self}, "node_former"},
+		},
+		"its own session is not listed yet": {
+			{0, []carillon.Member{former}, ""}, {time.Second, []carillon.Member{former, self}, ""},
+		},
 		"killed again and again": {
-			{0, []carillon.Member{former, self}, ""}, {20 * time.Second, []carillon.Member{self}, ""}, {20 * time.Second, []carillon.Member{former, self}, ""},
+			{0, []carillon.Member{former, self}, ""},
+			{20 * time.Second, []carillon.Member{self}, ""},
+			{20 * time.Second, []carillon.Member{former, self}, ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,7 +67,9 @@ func jobEvent(job carillon.JobID) carillon.Event {
 }
 
 func busEverybody(t busTest) {
-	first, second := t.listen(t.Context(), carillon.EventFilter{}), t.listen(t.Context(), carillon.EventFilter{})
+	first, second := t.listen(
+		t.Context(), carillon.EventFilter{},
+	), t.listen(t.Context(), carillon.EventFilter{})
 	want := []carillon.Event{runEvent(sample(1, epoch)), jobEvent(7), runEvent(sample(2, epoch))}
 	t.publish(want[:2]...)
 	t.publish(want[2])
@@ -91,7 +93,8 @@ func busFilter(t busTest) {
 	elsewhere.Namespace, elsewhere.ID.Job = "other", 5
 	later.ID.Due++
 	all := []carillon.Event{
-		runEvent(sample(1, epoch)), runEvent(sample(2, epoch)), runEvent(elsewhere), runEvent(later), jobEvent(1), jobEvent(2),
+		runEvent(sample(1, epoch)), runEvent(sample(2, epoch)), runEvent(elsewhere), runEvent(later),
+		jobEvent(1), jobEvent(2),
 	}
 	end := runEvent(sample(1, epoch)) // passes every filter but the one for the other namespace
 	end.Run.Reason = "end"
@@ -140,7 +143,9 @@ func busEnds(t busTest) {
 // busSlow numbers events and reads nothing until many are published. It does that twice.
 func busSlow(t busTest) {
 	const many = 10_000
-	slow, other := t.listen(t.Context(), carillon.EventFilter{}), t.listen(t.Context(), carillon.EventFilter{})
+	slow, other := t.listen(
+		t.Context(), carillon.EventFilter{},
+	), t.listen(t.Context(), carillon.EventFilter{})
 	var published, last carillon.JobID
 	for range 2 {
 		for range many {
@@ -190,7 +195,9 @@ func busConcurrent(t busTest) {
 	for range 4 {
 		all.Go(func() {
 			for i := range 200 {
-				if err := t.Publish(t.Context(), []carillon.Event{jobEvent(carillon.JobID(i + 1))}); err != nil {
+				if err := t.Publish(t.Context(), []carillon.Event{
+					jobEvent(carillon.JobID(i + 1)),
+				}); err != nil {
 					t.Error(err)
 				}
 			}

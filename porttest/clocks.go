@@ -27,38 +27,47 @@ var clocks = []struct {
 		time.Sleep(time.Minute)
 		h.expect(job.ID, "succeeded 1")
 	}},
-	{"a clock that is set forward after a restart leaves workers the time to say that they are there", func(h *House) {
-		defer carillon.SetAhead(0)
-		ctx := context.Background()
-		must := func(err error) {
-			h.T.Helper()
-			if err != nil {
-				h.T.Fatal(err)
+	{
+		"a clock that is set forward after a restart leaves workers the time to say that they are there",
+		func(h *House) {
+			defer carillon.SetAhead(0)
+			ctx := context.Background()
+			must := func(err error) {
+				h.T.Helper()
+				if err != nil {
+					h.T.Fatal(err)
+				}
 			}
-		}
-		h.Handle = untilStopped
-		for range 8 { // the worker of the house has no room for more
-			h.Submit(nil)
-		}
-		time.Sleep(time.Second)
-		worker, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "far"})
-		must(err)
-		job := h.Submit(func(d *carillon.Definition) { d.Queue = "far" })
-		tasks, err := h.Dispatcher.Pull(ctx, carillon.Pull{Worker: worker, Queues: []string{"far"}, Max: 1})
-		must(err)
-		h.Down(0)
-		time.Sleep(time.Second)
-		carillon.SetAhead(time.Hour)
-		other, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "other"})
-		must(err)
-		time.Sleep(time.Second)
-		must(h.Dispatcher.Leave(ctx, other)) // when a member leaves, all runs are checked
-		time.Sleep(time.Second)
-		_, err = h.Dispatcher.Beat(ctx, carillon.Beat{ID: worker, Number: 9, Holds: []carillon.Held{tasks[0].Held()}})
-		must(err)
-		time.Sleep(time.Second)
-		h.expect(job.ID, "claimed 1")
-		_, err = h.Dispatcher.Report(ctx, worker, []carillon.Report{{Held: tasks[0].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeSuccess}}})
-		must(err)
-	}},
+			h.Handle = untilStopped
+			for range 8 { // the worker of the house has no room for more
+				h.Submit(nil)
+			}
+			time.Sleep(time.Second)
+			worker, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "far"})
+			must(err)
+			job := h.Submit(func(d *carillon.Definition) { d.Queue = "far" })
+			tasks, err := h.Dispatcher.Pull(ctx, carillon.Pull{
+				Worker: worker, Queues: []string{"far"}, Max: 1,
+			})
+			must(err)
+			h.Down(0)
+			time.Sleep(time.Second)
+			carillon.SetAhead(time.Hour)
+			other, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "other"})
+			must(err)
+			time.Sleep(time.Second)
+			must(h.Dispatcher.Leave(ctx, other)) // when a member leaves, all runs are checked
+			time.Sleep(time.Second)
+			_, err = h.Dispatcher.Beat(ctx, carillon.Beat{
+				ID: worker, Number: 9, Holds: []carillon.Held{tasks[0].Held()},
+			})
+			must(err)
+			time.Sleep(time.Second)
+			h.expect(job.ID, "claimed 1")
+			_, err = h.Dispatcher.Report(ctx, worker, []carillon.Report{
+				{Held: tasks[0].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeSuccess}},
+			})
+			must(err)
+		},
+	},
 }

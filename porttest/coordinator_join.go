@@ -17,8 +17,12 @@ func coordinatorJoin(t coordinatorTest) {
 
 func coordinatorProfile(t coordinatorTest) {
 	told := member(1)
-	told.Profile = carillon.Profile{Host: "höst'\"\\", Version: "v1.2.3", Queues: []string{"mail=3", "default"}, Slots: 64}
-	node := carillon.Member{ID: "zulu", Kind: carillon.MemberNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1}
+	told.Profile = carillon.Profile{
+		Host: "höst'\"\\", Version: "v1.2.3", Queues: []string{"mail=3", "default"}, Slots: 64,
+	}
+	node := carillon.Member{
+		ID: "zulu", Kind: carillon.MemberNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1,
+	}
 	before, err := t.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +39,10 @@ func coordinatorProfile(t coordinatorTest) {
 	}
 	for _, m := range list {
 		if m.Joined < before || m.Joined > after || m.Beat != m.Joined {
-			t.Errorf("%s joined at %s, and beat at %s: want both between %s and %s", m.ID, m.Joined, m.Beat, before, after)
+			t.Errorf(
+				"%s joined at %s, and beat at %s: want both between %s and %s", m.ID, m.Joined, m.Beat,
+				before, after,
+			)
 		}
 	}
 	coordinatorLastBeat(t, after)
@@ -59,7 +66,9 @@ func coordinatorLastBeat(t coordinatorTest, after carillon.Time) {
 
 func coordinatorTwice(t coordinatorTest) {
 	t.join(member(1))
-	if err := t.Join(t.Context(), []carillon.Member{member(2), member(1)}); !errors.Is(err, carillon.ErrConflict) {
+	if err := t.Join(t.Context(), []carillon.Member{
+		member(2), member(1),
+	}); !errors.Is(err, carillon.ErrConflict) {
 		t.Fatalf("join again: %v", err)
 	}
 	t.there(false, member(1))

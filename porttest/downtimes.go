@@ -22,16 +22,19 @@ var downtimes = []struct {
 	name string
 	play func(*House)
 }{
-	{"misfire once: after downtime the last due time runs, late, and the others are one record", func(h *House) {
-		job := h.Submit(hourly(misfire(carillon.MisfireOnce)))
-		time.Sleep(30 * time.Minute)
-		h.Down(5 * time.Hour) // 1:00 to 5:00 pass
-		time.Sleep(time.Minute)
-		h.expectLike(job.ID, "waiting", "succeeded", "skipped in its place")
-		if skip := h.Runs(job.ID)[2]; skip.Until.Sub(skip.ID.Due) != 3*time.Hour {
-			h.T.Errorf("the skip covers %s to %s, want 3 hours", skip.ID.Due, skip.Until)
-		}
-	}},
+	{
+		"misfire once: after downtime the last due time runs, late, and the others are one record",
+		func(h *House) {
+			job := h.Submit(hourly(misfire(carillon.MisfireOnce)))
+			time.Sleep(30 * time.Minute)
+			h.Down(5 * time.Hour) // 1:00 to 5:00 pass
+			time.Sleep(time.Minute)
+			h.expectLike(job.ID, "waiting", "succeeded", "skipped in its place")
+			if skip := h.Runs(job.ID)[2]; skip.Until.Sub(skip.ID.Due) != 3*time.Hour {
+				h.T.Errorf("the skip covers %s to %s, want 3 hours", skip.ID.Due, skip.Until)
+			}
+		},
+	},
 	{"misfire skip: after downtime nothing runs before the next due time", func(h *House) {
 		job := h.Submit(hourly(misfire(carillon.MisfireSkip)))
 		time.Sleep(30 * time.Minute)

@@ -60,21 +60,29 @@ func (h *House) Live(concurrency int) {
 	h.Queue = mem.NewQueue(mem.QueueConfig{})
 	logs := mem.NewLogs()
 	var sched *scheduler.Scheduler
-	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Starting: func() bool { return h.Dispatcher.Starting() }, Then: []func([]carillon.Change){
-		func(c []carillon.Change) { h.Dispatcher.Notice(c); h.Worker.Notice(c) }, func(c []carillon.Change) { sched.Route(c) },
-	}})
+	h.Ledger = ledger.New(ledger.Config{
+		Store: h.Store, IDs: ids,
+		Starting: func() bool { return h.Dispatcher.Starting() }, Then: []func([]carillon.Change){
+			func(c []carillon.Change) { h.Dispatcher.Notice(c); h.Worker.Notice(c) },
+			func(c []carillon.Change) { sched.Route(c) },
+		},
+	})
 	h.Dispatcher = dispatch.New(dispatch.Config{
-		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator, Waiting: h.Queue.Len, Logger: logger,
-		Redecide: func(ids []carillon.RunID) { sched.Redecide(ids) }, PushBack: func(runs []carillon.Run) { sched.PushBack(runs) },
+		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator,
+		Waiting: h.Queue.Len, Logger: logger,
+		Redecide: func(ids []carillon.RunID) { sched.Redecide(ids) },
+		PushBack: func(runs []carillon.Run) { sched.PushBack(runs) },
 	})
 	began := time.Now()
 	h.Worker = worker.New(worker.Config{
-		Dispatcher: dispatch.Local{Dispatcher: h.Dispatcher}, Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency,
+		Dispatcher: dispatch.Local{Dispatcher: h.Dispatcher},
+		Executors:  map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency,
 		Logger: logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
 	})
 	h.Ledger.UseSlots(h.Dispatcher)
 	sched = scheduler.New(scheduler.Config{
-		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs, Ledger: h.Ledger, Logger: logger,
+		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs,
+		Ledger: h.Ledger, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
@@ -148,7 +156,9 @@ func (h *House) Submit(edit func(*carillon.Definition)) carillon.Job {
 // Runs returns all runs of a job, latest due first.
 func (h *House) Runs(job carillon.JobID) []carillon.Run {
 	h.T.Helper()
-	page, err := h.Store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: job, Limit: 1000})
+	page, err := h.Store.FindRuns(context.Background(), carillon.RunQuery{
+		Namespace: carillon.DefaultNamespace, Job: job, Limit: 1000,
+	})
 	if err != nil {
 		h.T.Fatal(err)
 	}

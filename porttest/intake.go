@@ -23,7 +23,10 @@ type IntakeTest struct {
 func Intake(t *testing.T, c IntakeTest) {
 	run := func(name string, f func(intakeTest)) {
 		t.Run(name, func(t *testing.T) {
-			leave := func(namespace, body string) carillon.JobID { t.Helper(); return c.Leave(t, namespace, body) }
+			leave := func(namespace, body string) carillon.JobID {
+				t.Helper()
+				return c.Leave(t, namespace, body)
+			}
 			f(intakeTest{t, c.Open(t), leave})
 		})
 	}
@@ -91,7 +94,9 @@ func (t intakeTest) refused(namespace string, before carillon.JobID, limit int) 
 
 // leftBody returns the definition of a job whose name and payload carry its number.
 func leftBody(i int) string {
-	return fmt.Sprintf(`{"name": "job %d", "target": {"command": {"argv": ["true"]}}, "payload": {"n": %d}}`, i, i)
+	return fmt.Sprintf(
+		`{"name": "job %d", "target": {"command": {"argv": ["true"]}}, "payload": {"n": %d}}`, i, i,
+	)
 }
 
 // decoded returns JSON without its spaces and the order of its fields; numbers stay as they are written.
@@ -127,7 +132,8 @@ func intakeLeft(t intakeTest) {
 		t.Fatal(err)
 	}
 	for i, s := range left {
-		if s.At < before-1 || s.At > carillon.Now()+1 || s.ID <= 0 || s.Namespace != []string{"default", "other"}[i/5] {
+		if s.At < before-1 || s.At > carillon.Now()+1 || s.ID <= 0 ||
+			s.Namespace != []string{"default", "other"}[i/5] {
 			t.Errorf("%+v", s)
 		}
 		same(t, "body", decoded(t, s.Body), decoded(t, []byte(leftBody(i))))
@@ -164,7 +170,9 @@ func intakeShards(t intakeTest) {
 }
 
 func intakeAdmitted(t intakeTest) {
-	a, b, c := t.leave("default", leftBody(1)), t.leave("default", leftBody(2)), t.leave("default", leftBody(3))
+	a, b, c := t.leave(
+		"default", leftBody(1),
+	), t.leave("default", leftBody(2)), t.leave("default", leftBody(3))
 	t.settle([]carillon.JobID{a, c})
 	same(t, "left", t.left(nil, 10), []carillon.JobID{b})
 	same(t, "refused", len(t.refused("default", 0, 10)), 0)
@@ -192,7 +200,9 @@ func intakeAgain(t intakeTest) {
 	first := carillon.Refusal{Submission: left[1], Reason: "first"}
 	t.settle([]carillon.JobID{a}, first)
 	t.settle([]carillon.JobID{a, b, 12345}, carillon.Refusal{Submission: left[1], Reason: "second"},
-		carillon.Refusal{Submission: carillon.Submission{ID: 54321, Namespace: "default"}, Reason: "nobody left it"})
+		carillon.Refusal{
+			Submission: carillon.Submission{ID: 54321, Namespace: "default"}, Reason: "nobody left it",
+		})
 	same(t, "refused", t.refused("default", 0, 10), []carillon.Refusal{first})
 	same(t, "left", t.left(nil, 10), []carillon.JobID(nil))
 }
@@ -211,7 +221,9 @@ func intakePages(t intakeTest) {
 	slices.Reverse(ours)
 	for limit := 1; limit <= 8; limit++ {
 		var got []carillon.JobID
-		for page := t.refused("default", 0, limit); len(page) > 0; page = t.refused("default", got[len(got)-1], limit) {
+		for page := t.refused("default", 0, limit); len(page) > 0; page = t.refused(
+			"default", got[len(got)-1], limit,
+		) {
 			for _, r := range page {
 				got = append(got, r.ID)
 				same(t, "reason", r.Reason, reasons[r.ID])

@@ -80,7 +80,8 @@ func printed(run carillon.RunID, attempt int32, offset int64, n int) carillon.Ch
 
 func lineAt(attempt int32, offset int64) carillon.Line {
 	return carillon.Line{
-		At: epoch + carillon.Time(offset), Stream: "stdout", Text: fmt.Sprintf("line %d of attempt %d", offset, attempt),
+		At: epoch + carillon.Time(offset), Stream: "stdout",
+		Text:    fmt.Sprintf("line %d of attempt %d", offset, attempt),
 		Attempt: attempt, Offset: offset,
 	}
 }
@@ -116,7 +117,8 @@ func logsBytes(t logsTest) {
 		}
 	}
 	texts := []string{
-		string(all), `back\slash`, `\n`, `\`, `\\`, `\x41`, "\r", "\ttab", "\x1b[31mred\x1b[0m", "naïve 日本 🙂", "\u0085\u009b", "\xff\xfe", "\x00",
+		string(all), `back\slash`, `\n`, `\`, `\\`, `\x41`, "\r", "\ttab", "\x1b[31mred\x1b[0m", "naïve 日本 🙂",
+		"\u0085\u009b", "\xff\xfe", "\x00",
 		"1 2 3 stdout text", " ", string(make([]byte, 100_000)),
 	}
 	chunk := carillon.Chunk{Namespace: "default", Run: logRun, Attempt: 1}
@@ -186,7 +188,10 @@ func logsNotice(t logsTest) {
 	same(t, "after the attempt before", from(1, 1), want[2:])
 	same(t, "with the notice", from(2, -2), want[2:])
 	same(t, "without it", from(2, -1), want[3:])
-	same(t, "one by one", t.read(carillon.LogQuery{Run: logRun, AfterAttempt: 2, AfterOffset: 0, Limit: 1}), want[4:5])
+	same(
+		t, "one by one", t.read(carillon.LogQuery{Run: logRun, AfterAttempt: 2, AfterOffset: 0, Limit: 1}),
+		want[4:5],
+	)
 	same(t, "hits", len(t.search("line", 10)), 6)
 }
 
@@ -212,7 +217,9 @@ func logsApart(t logsTest) {
 func logsSearch(t logsTest) {
 	const day = 24 * time.Hour
 	say := func(job int, due carillon.Time, texts ...string) carillon.RunID {
-		c := carillon.Chunk{Namespace: "default", Run: carillon.RunID{Job: carillon.JobID(job), Due: due}, Attempt: 1}
+		c := carillon.Chunk{
+			Namespace: "default", Run: carillon.RunID{Job: carillon.JobID(job), Due: due}, Attempt: 1,
+		}
 		for _, text := range texts {
 			c.Lines = append(c.Lines, carillon.Line{At: due, Stream: "stdout", Text: text})
 		}
@@ -249,7 +256,9 @@ func logsSearchEnds(t logsTest) {
 	t.append(printed(logRun, 1, 0, 2))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := t.Search(ctx, carillon.LogSearch{Namespace: "default", Text: "x", Limit: 1}); !errors.Is(err, context.Canceled) {
+	if _, err := t.Search(ctx, carillon.LogSearch{
+		Namespace: "default", Text: "x", Limit: 1,
+	}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("search with an ended context: %v", err)
 	}
 }
@@ -275,7 +284,9 @@ func logsTrim(t logsTest) {
 
 func logsTrimOwn(t logsTest) {
 	now := carillon.Now()
-	long, short, byRule := carillon.RunID{Job: 1, Due: now}, carillon.RunID{Job: 2, Due: now}, carillon.RunID{Job: 3, Due: now}
+	long, short, byRule := carillon.RunID{
+		Job: 1, Due: now,
+	}, carillon.RunID{Job: 2, Due: now}, carillon.RunID{Job: 3, Due: now}
 	keep := func(run carillon.RunID, d time.Duration) carillon.Chunk {
 		c := printed(run, 1, 0, 1)
 		c.Keep = d
@@ -310,7 +321,9 @@ func logsConcurrent(t logsTest) {
 					if err := t.Append(t.Context(), []carillon.Chunk{chunk}); err != nil {
 						t.Error(err)
 					}
-					if _, err := t.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: chunk.Run, Limit: 10}); err != nil {
+					if _, err := t.Read(t.Context(), carillon.LogQuery{
+						Namespace: "default", Run: chunk.Run, Limit: 10,
+					}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -323,7 +336,10 @@ func logsConcurrent(t logsTest) {
 		for a := range attempts {
 			want = append(want, linesAt(int32(1+a), 0, lines)...)
 		}
-		same(t, "lines", t.read(carillon.LogQuery{Run: carillon.RunID{Job: carillon.JobID(1 + r), Due: epoch}}), want)
+		same(
+			t, "lines",
+			t.read(carillon.LogQuery{Run: carillon.RunID{Job: carillon.JobID(1 + r), Due: epoch}}), want,
+		)
 	}
 }
 
@@ -337,11 +353,17 @@ func logsModel(t logsTest) {
 			model[[2]int64{int64(chunk.Attempt), o}] = lineAt(chunk.Attempt, o)
 		}
 		t.append(chunk)
-		q := carillon.LogQuery{Run: logRun, AfterAttempt: rnd.Int32N(5) - 1, AfterOffset: rnd.Int64N(61) - 1, Limit: 1 + rnd.IntN(100)}
+		q := carillon.LogQuery{
+			Run: logRun, AfterAttempt: rnd.Int32N(5) - 1, AfterOffset: rnd.Int64N(61) - 1,
+			Limit: 1 + rnd.IntN(100),
+		}
 		var want []carillon.Line
-		keys := slices.SortedFunc(maps.Keys(model), func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
+		keys := slices.SortedFunc(maps.Keys(model), func(a, b [2]int64) int {
+			return slices.Compare(a[:], b[:])
+		})
 		for _, key := range keys {
-			if slices.Compare(key[:], []int64{int64(q.AfterAttempt), q.AfterOffset}) > 0 && len(want) < q.Limit {
+			if slices.Compare(key[:], []int64{int64(q.AfterAttempt), q.AfterOffset}) > 0 &&
+				len(want) < q.Limit {
 				want = append(want, model[key])
 			}
 		}

@@ -183,7 +183,9 @@ func sortRuns(runs []carillon.Run) []carillon.Run {
 }
 
 func sortJobs(jobs []carillon.Job) []carillon.Job {
-	slices.SortFunc(jobs, func(a, b carillon.Job) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Version, b.Version)) })
+	slices.SortFunc(jobs, func(a, b carillon.Job) int {
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Version, b.Version))
+	})
 	return jobs
 }
 

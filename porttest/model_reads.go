@@ -63,7 +63,9 @@ func (w *world) compareRows(all bool) {
 			})
 		}
 		both(w, "guards by key", func(s carillon.Store) ([]carillon.Guard, error) {
-			guards, err := s.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Keys: []string{"limit/a", "limit/b", "none"}})
+			guards, err := s.Guards(ctx, carillon.GuardQuery{
+				Namespace: namespace, Keys: []string{"limit/a", "limit/b", "none"},
+			})
 			return sortGuards(guards), err
 		})
 	}
@@ -71,7 +73,9 @@ func (w *world) compareRows(all bool) {
 
 func (w *world) compareWakes() {
 	w.t.Helper()
-	q := carillon.WakeQuery{Until: pick(w.rand, w.now, w.now+600_000, carillon.Never), Limit: pick(w.rand, 1, 3, 7)}
+	q := carillon.WakeQuery{
+		Until: pick(w.rand, w.now, w.now+600_000, carillon.Never), Limit: pick(w.rand, 1, 3, 7),
+	}
 	if w.rand.IntN(3) == 0 {
 		q.Lane = &carillon.Lane{Queue: pick(w.rand, queues...), Priority: int8(pick(w.rand, priorities...))}
 	}
@@ -82,7 +86,9 @@ func (w *world) compareWakes() {
 	}
 	q.Held = q.Lane == nil && w.rand.IntN(3) == 0
 	for {
-		page := both(w, "wakes", func(s carillon.Store) ([]carillon.Run, error) { return s.Wakes(context.Background(), q) })
+		page := both(w, "wakes", func(s carillon.Store) ([]carillon.Run, error) {
+			return s.Wakes(context.Background(), q)
+		})
 		if len(page) == 0 {
 			return
 		}
@@ -98,10 +104,18 @@ func (w *world) compareJobPages() {
 		q.Namespace = pick(w.rand, namespaces...)
 	}
 	if maybe() {
-		q.States = []carillon.JobState{pick(w.rand, carillon.JobActive, carillon.JobPaused, carillon.JobFinished, carillon.JobCanceled), carillon.JobPaused}
+		q.States = []carillon.JobState{
+			pick(w.rand, carillon.JobActive, carillon.JobPaused, carillon.JobFinished, carillon.JobCanceled),
+			carillon.JobPaused,
+		}
 	}
 	if maybe() {
-		q.Latest = []carillon.LatestState{pick(w.rand, carillon.LatestPending, carillon.LatestRunning, carillon.LatestFailed, carillon.LatestSucceeded)}
+		q.Latest = []carillon.LatestState{
+			pick(
+				w.rand, carillon.LatestPending, carillon.LatestRunning, carillon.LatestFailed,
+				carillon.LatestSucceeded,
+			),
+		}
 	}
 	if maybe() {
 		q.Owner = pick(w.rand, owners...)
@@ -110,9 +124,13 @@ func (w *world) compareJobPages() {
 		q.Type, q.Name = pick(w.rand, types...), pick(w.rand, append(types, "")...)
 	}
 	if maybe() {
-		q.Labels = []carillon.Label{{Key: pick(w.rand, append(labels, "all")...), Value: pick(w.rand, append(labels, "")...)}}
+		q.Labels = []carillon.Label{
+			{Key: pick(w.rand, append(labels, "all")...), Value: pick(w.rand, append(labels, "")...)},
+		}
 		if maybe() {
-			q.Labels = append(q.Labels, carillon.Label{Key: pick(w.rand, labels...), Value: pick(w.rand, append(labels, "")...)})
+			q.Labels = append(q.Labels, carillon.Label{
+				Key: pick(w.rand, labels...), Value: pick(w.rand, append(labels, "")...),
+			})
 		}
 	}
 	if maybe() {
@@ -120,7 +138,9 @@ func (w *world) compareJobPages() {
 		q.CreatedTo = q.CreatedFrom + 600_000
 	}
 	for {
-		page := both(w, "job page", func(s carillon.Store) (carillon.JobPage, error) { return s.FindJobs(context.Background(), q) })
+		page := both(w, "job page", func(s carillon.Store) (carillon.JobPage, error) {
+			return s.FindJobs(context.Background(), q)
+		})
 		if page.Next == 0 {
 			return
 		}
@@ -144,7 +164,9 @@ func (w *world) compareRunPages() {
 		}
 	}
 	if maybe() {
-		q.Statuses = []carillon.Status{pick(w.rand, carillon.StatusQueued, carillon.StatusPaused, carillon.StatusStopping)}
+		q.Statuses = []carillon.Status{
+			pick(w.rand, carillon.StatusQueued, carillon.StatusPaused, carillon.StatusStopping),
+		}
 		q.Now = w.now
 	}
 	if maybe() {
@@ -165,7 +187,9 @@ func (w *world) compareRunPages() {
 func (w *world) compareRunPagesOf(q carillon.RunQuery) {
 	w.t.Helper()
 	for {
-		page := both(w, "run page", func(s carillon.Store) (carillon.RunPage, error) { return s.FindRuns(context.Background(), q) })
+		page := both(w, "run page", func(s carillon.Store) (carillon.RunPage, error) {
+			return s.FindRuns(context.Background(), q)
+		})
 		if page.Next == "" {
 			return
 		}

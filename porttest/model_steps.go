@@ -58,12 +58,18 @@ func (w *world) job(def carillon.Definition) *carillon.Job {
 // definition returns an admitted definition of any kind.
 func (w *world) definition() carillon.Definition {
 	d := carillon.NewDefinition()
-	d.Type, d.Owner, d.Queue, d.Priority = pick(w.rand, types...), pick(w.rand, owners...), pick(w.rand, queues...), pick(w.rand, priorities...)
+	d.Type, d.Owner, d.Queue, d.Priority = pick(w.rand, types...), pick(
+		w.rand, owners...,
+	), pick(w.rand, queues...), pick(w.rand, priorities...)
 	d.Payload, _ = json.Marshal(map[string]int{"n": w.rand.IntN(1000)})
 	d.Target = pick(w.rand,
 		carillon.Target{Handler: &carillon.Handler{}},
-		carillon.Target{Command: &carillon.Command{Argv: []string{"true", "<&>"}, Env: map[string]string{"A": "b"}}},
-		carillon.Target{HTTP: &carillon.HTTP{URL: "https://example.com/", Headers: map[string]string{"X-A": "b"}}},
+		carillon.Target{
+			Command: &carillon.Command{Argv: []string{"true", "<&>"}, Env: map[string]string{"A": "b"}},
+		},
+		carillon.Target{
+			HTTP: &carillon.HTTP{URL: "https://example.com/", Headers: map[string]string{"X-A": "b"}},
+		},
 	)
 	d.Schedule = pick(w.rand,
 		carillon.Schedule{},
@@ -71,7 +77,10 @@ func (w *world) definition() carillon.Definition {
 		carillon.Schedule{Cron: "*/2 * * * *", Timezone: "Europe/Berlin", MaxRuns: w.rand.IntN(5)},
 		carillon.Schedule{Every: carillon.Duration(30 * time.Second)},
 	)
-	d.Overlap = pick(w.rand, carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapReplace, carillon.OverlapAllow)
+	d.Overlap = pick(
+		w.rand, carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll,
+		carillon.OverlapReplace, carillon.OverlapAllow,
+	)
 	d.Misfire.Policy = pick(w.rand, carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll)
 	if w.rand.IntN(2) == 0 {
 		d.Retry.MaxAttempts = 1
@@ -100,7 +109,10 @@ func (w *world) claim() (carillon.Change, bool) {
 	if !ok {
 		return carillon.Change{}, false
 	}
-	d := carillon.Candidate{Job: &snapshot.Job, Run: run, Guard: snapshot.Guard, Others: snapshot.Runs, Worker: pick(w.rand, workers...)}
+	d := carillon.Candidate{
+		Job: &snapshot.Job, Run: run, Guard: snapshot.Guard, Others: snapshot.Runs,
+		Worker: pick(w.rand, workers...),
+	}
 	if run.Has(carillon.FlagGuarded) && d.Guard == nil {
 		w.t.Fatalf("%s is guarded and has no guard", run.ID)
 	}
@@ -110,7 +122,9 @@ func (w *world) claim() (carillon.Change, bool) {
 
 // finish lets a held run begin, end, or try again.
 func (w *world) finish() (carillon.Change, bool) {
-	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{States: []carillon.State{carillon.StateClaimed, carillon.StateRunning}, Limit: 1000})
+	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{
+		States: []carillon.State{carillon.StateClaimed, carillon.StateRunning}, Limit: 1000,
+	})
 	w.must(err)
 	if len(page.Runs) == 0 {
 		return carillon.Change{}, false
@@ -156,7 +170,9 @@ func (w *world) command() (c carillon.Change, ok bool) {
 		def.Name = pick(w.rand, types...)
 		c, err = snapshot.Edit(def, w.now)
 	case 7:
-		c, _, err = snapshot.RunNow(pick(w.rand, nil, json.RawMessage(`{"own":1}`), json.RawMessage(`null`)), w.now)
+		c, _, err = snapshot.RunNow(
+			pick(w.rand, nil, json.RawMessage(`{"own":1}`), json.RawMessage(`null`)), w.now,
+		)
 	case 8:
 		c, err = w.retry(snapshot)
 	case 9:
@@ -169,7 +185,9 @@ func (w *world) command() (c carillon.Change, ok bool) {
 }
 
 func (w *world) retry(snapshot carillon.JobSnapshot) (carillon.Change, error) {
-	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: snapshot.Job.ID, Dead: w.rand.IntN(2) == 0})
+	page, err := w.model.FindRuns(context.Background(), carillon.RunQuery{
+		Job: snapshot.Job.ID, Dead: w.rand.IntN(2) == 0,
+	})
 	w.must(err)
 	if len(page.Runs) == 0 {
 		return carillon.Change{}, carillon.ErrNotFound
@@ -180,7 +198,9 @@ func (w *world) retry(snapshot carillon.JobSnapshot) (carillon.Change, error) {
 	if len(withOutput) > 0 {
 		of.Output = withOutput[0].Output
 	}
-	dead, err := w.model.FindRuns(context.Background(), carillon.RunQuery{Job: snapshot.Job.ID, Dead: true, From: of.ID.Due, To: of.ID.Due + 1})
+	dead, err := w.model.FindRuns(context.Background(), carillon.RunQuery{
+		Job: snapshot.Job.ID, Dead: true, From: of.ID.Due, To: of.ID.Due + 1,
+	})
 	w.must(err)
 	c, _, err := snapshot.Retry(of, len(dead.Runs) > 0, w.now)
 	return c, err
@@ -199,7 +219,9 @@ func (w *world) whole(id carillon.JobID) (snapshot carillon.JobSnapshot, ok bool
 	page, err := w.model.FindRuns(ctx, carillon.RunQuery{Job: id, States: unfinished, Limit: 10_000})
 	w.must(err)
 	snapshot.Runs = page.Runs
-	guards, err := w.model.Guards(ctx, carillon.GuardQuery{Namespace: snapshot.Job.Namespace, Keys: []string{carillon.OverlapKey(id)}})
+	guards, err := w.model.Guards(ctx, carillon.GuardQuery{
+		Namespace: snapshot.Job.Namespace, Keys: []string{carillon.OverlapKey(id)},
+	})
 	w.must(err)
 	if len(guards) > 0 {
 		snapshot.Guard = &guards[0]
@@ -209,7 +231,10 @@ func (w *world) whole(id carillon.JobID) (snapshot carillon.JobSnapshot, ok bool
 
 // guard writes or removes a guard.
 func (w *world) guard() carillon.Change {
-	g := carillon.Guard{Namespace: pick(w.rand, namespaces...), Key: pick(w.rand, "limit/a", "limit/b", "limit/b/c"), Rev: int32(w.rand.IntN(3))}
+	g := carillon.Guard{
+		Namespace: pick(w.rand, namespaces...), Key: pick(w.rand, "limit/a", "limit/b", "limit/b/c"),
+		Rev: int32(w.rand.IntN(3)),
+	}
 	if w.rand.IntN(4) > 0 {
 		g.Value = fmt.Appendf(nil, "%d", w.rand.IntN(100))
 	}
@@ -244,5 +269,7 @@ func sharesRun(a, b carillon.Change) bool {
 }
 
 func sharesGuard(c carillon.Change, g carillon.Guard) bool {
-	return slices.ContainsFunc(c.Guards, func(o carillon.Guard) bool { return o.Namespace == g.Namespace && o.Key == g.Key })
+	return slices.ContainsFunc(c.Guards, func(o carillon.Guard) bool {
+		return o.Namespace == g.Namespace && o.Key == g.Key
+	})
 }

@@ -292,7 +292,8 @@ func queueConcurrent(t queueTest) {
 			for i := 0; i < each; i += 4 {
 				job := 1 + p*each + i
 				_, err := t.Push(t.Context(), []carillon.Run{
-					in("a", 1, job, epoch), in("b", 2, job+1, epoch), in("c", 3, job+2, epoch), in("c", 4, job+3, epoch),
+					in("a", 1, job, epoch), in("b", 2, job+1, epoch), in("c", 3, job+2, epoch),
+					in("c", 4, job+3, epoch),
 				})
 				if err != nil {
 					t.Error(err)

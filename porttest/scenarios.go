@@ -41,7 +41,9 @@ var scenarios = []struct {
 		h.expect(job.ID, "succeeded 1")
 	}},
 	{"a job for later is never early and not late", func(h *House) {
-		job := h.Submit(func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(90 * time.Minute) })
+		job := h.Submit(func(d *carillon.Definition) {
+			d.Schedule.After = carillon.Duration(90 * time.Minute)
+		})
 		time.Sleep(2 * time.Hour)
 		h.expect(job.ID, "succeeded 1")
 		if seen := h.Seen()[0]; seen.Start != job.Schedule.At {
@@ -61,7 +63,9 @@ var scenarios = []struct {
 		time.Sleep(time.Hour)
 		h.expect(job.ID, "failed 4 no luck")
 		h.expectPauses(time.Second, 2*time.Second, 4*time.Second)
-		dead, err := h.Store.FindRuns(context.Background(), carillon.RunQuery{Namespace: "default", Dead: true, Limit: 10})
+		dead, err := h.Store.FindRuns(context.Background(), carillon.RunQuery{
+			Namespace: "default", Dead: true, Limit: 10,
+		})
 		if err != nil || len(dead.Runs) != 1 {
 			h.T.Errorf("dead letters: %v, %v", dead.Runs, err)
 		}
@@ -139,7 +143,9 @@ var scenarios = []struct {
 		h.Handle = sleepFor(time.Minute)
 		job := h.Submit(nil)
 		time.Sleep(time.Second)
-		if _, err := h.Ledger.RunNow(context.Background(), "default", job.ID, nil); !errors.Is(err, carillon.ErrConflict) {
+		if _, err := h.Ledger.RunNow(
+			context.Background(), "default", job.ID, nil,
+		); !errors.Is(err, carillon.ErrConflict) {
 			h.T.Errorf("while one runs: %v", err)
 		}
 		time.Sleep(time.Hour)
@@ -218,13 +224,16 @@ var scenarios = []struct {
 			return nil
 		}
 		job := h.Submit(func(d *carillon.Definition) {
-			d.Schedule.Every, d.Schedule.MaxRuns, d.Payload = carillon.Duration(10*time.Minute), 2, []byte(`"old"`)
+			d.Schedule.Every, d.Schedule.MaxRuns, d.Payload = carillon.Duration(
+				10*time.Minute,
+			), 2, []byte(`"old"`)
 		})
 		time.Sleep(15 * time.Minute)
-		if _, err := h.Ledger.EditJob(context.Background(), "default", job.ID, func(d *carillon.Definition) error {
-			d.Payload = []byte(`"new"`)
-			return d.Admit(carillon.Now())
-		}); err != nil {
+		if _, err := h.Ledger.EditJob(context.Background(), "default", job.ID,
+			func(d *carillon.Definition) error {
+				d.Payload = []byte(`"new"`)
+				return d.Admit(carillon.Now())
+			}); err != nil {
 			h.T.Fatal(err)
 		}
 		time.Sleep(time.Hour)

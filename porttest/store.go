@@ -11,7 +11,9 @@ import (
 
 // Store checks what carillon.Store promises. open returns an empty store.
 func Store(t *testing.T, open func(t *testing.T) carillon.Store) {
-	for _, group := range [][]storeCase{storeRows, storeRaces, storeGuards, storeWakes, storeJobs, storeRuns, storeForget, storeConcurrent} {
+	for _, group := range [][]storeCase{
+		storeRows, storeRaces, storeGuards, storeWakes, storeJobs, storeRuns, storeForget, storeConcurrent,
+	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
 				c.check(&storeTest{T: t, store: open(t), ids: carillon.NewIDs(1, carillon.Never), now: epoch})
@@ -142,7 +144,9 @@ func (t *storeTest) run(id carillon.RunID) *carillon.Run {
 
 func (t *storeTest) guard(namespace, key string) *carillon.Guard {
 	t.Helper()
-	guards, err := t.store.Guards(context.Background(), carillon.GuardQuery{Namespace: namespace, Keys: []string{key}})
+	guards, err := t.store.Guards(context.Background(), carillon.GuardQuery{
+		Namespace: namespace, Keys: []string{key},
+	})
 	t.must(err)
 	if len(guards) == 0 {
 		return nil

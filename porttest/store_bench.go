@@ -109,7 +109,9 @@ func newBenchWork(jobs int) benchWork {
 		claim := carillon.Change{Runs: []carillon.Run{run}}
 		run.Rev++
 		run.Started = now + 21
-		end := carillon.EndChange(run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, now+22, 0), nil)
+		end := carillon.EndChange(
+			run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, now+22, 0), nil,
+		)
 		w.submits, w.claims, w.ends = append(w.submits, submit), append(w.claims, claim), append(w.ends, end)
 	}
 	return w

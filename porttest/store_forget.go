@@ -97,7 +97,9 @@ func storeForgetDead(t *storeTest) {
 	own = t.end(own, carillon.StateFailed)
 	letter := own
 	own.DeadExpires = 0
-	rule := carillon.Retention{Runs: carillon.Duration(3 * time.Hour), DeadLetters: carillon.Duration(time.Hour)}
+	rule := carillon.Retention{
+		Runs: carillon.Duration(3 * time.Hour), DeadLetters: carillon.Duration(time.Hour),
+	}
 	t.now += hourMillis
 	t.equal("forgotten", t.forget(rule), 1)
 	t.equal("letters", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run{letter})
@@ -112,7 +114,9 @@ func storeForgetJob(t *storeTest) {
 	other, _ := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
 	job.Version = 2
 	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("1")}
-	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{run}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)}})
+	t.win(carillon.Change{
+		Job: &job, Runs: []carillon.Run{run}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)},
+	})
 	run.Rev, run.Output = 2, nil
 	t.end(run, carillon.StateSucceeded)
 	t.now += 2 * hourMillis
@@ -121,7 +125,13 @@ func storeForgetJob(t *storeTest) {
 		t.equal("job", t.jobAt(job.ID, version), (*carillon.Job)(nil))
 	}
 	t.equal("guard", t.guard(job.Namespace, carillon.OverlapKey(job.ID)), (*carillon.Guard)(nil))
-	t.equal("labeled", jobIDs(t.findJobs(carillon.JobQuery{Namespace: job.Namespace, Labels: []carillon.Label{{Key: "team", Value: "a"}}})), []carillon.JobID{other.ID})
+	t.equal(
+		"labeled",
+		jobIDs(t.findJobs(carillon.JobQuery{
+			Namespace: job.Namespace, Labels: []carillon.Label{{Key: "team", Value: "a"}},
+		})),
+		[]carillon.JobID{other.ID},
+	)
 	run.Rev = 0
 	// A new run of that name has nothing of the old one.
 	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{run}})
@@ -162,7 +172,9 @@ func storeForgetRecurring(t *storeTest) {
 	job, _ := t.finished(carillon.StateFailed, every)
 	t.now += 2 * hourMillis
 	t.equal("forgotten", t.forget(hour), 2)
-	t.equal("job", t.findJobs(carillon.JobQuery{States: []carillon.JobState{carillon.JobFinished}})[0].ID, job.ID)
+	t.equal(
+		"job", t.findJobs(carillon.JobQuery{States: []carillon.JobState{carillon.JobFinished}})[0].ID, job.ID,
+	)
 	t.equal("guard", t.guard(job.Namespace, carillon.OverlapKey(job.ID)).Rev, int32(1))
 }
 

@@ -10,8 +10,14 @@ var storeGuards = []storeCase{
 	{"guards are found by key, of their own namespace only", func(t *storeTest) {
 		t.putGuards("a", "x", "y")
 		t.putGuards("b", "x")
-		t.equal("found", t.guardKeys(carillon.GuardQuery{Namespace: "a", Keys: []string{"y", "x", "none"}}), []string{"a x", "a y"})
-		t.equal("found", t.guardKeys(carillon.GuardQuery{Namespace: "b", Keys: []string{"x", "y"}}), []string{"b x"})
+		t.equal(
+			"found", t.guardKeys(carillon.GuardQuery{Namespace: "a", Keys: []string{"y", "x", "none"}}),
+			[]string{"a x", "a y"},
+		)
+		t.equal(
+			"found", t.guardKeys(carillon.GuardQuery{Namespace: "b", Keys: []string{"x", "y"}}),
+			[]string{"b x"},
+		)
 	}},
 	{"guards are found by prefix, of their own namespace only", func(t *storeTest) {
 		t.putGuards("a", "limit", "limit/", "limit/x", "limit/y/z", "limit0", "lim", "%", "_", "é/1", "é")

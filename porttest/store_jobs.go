@@ -16,7 +16,10 @@ var storeJobs = []storeCase{
 		both, _ := t.submit(func(j *carillon.Job) { j.Owner, j.Type = "anna", "report" })
 		t.submit(func(j *carillon.Job) { j.Owner = "anna" })
 		t.submit(func(j *carillon.Job) { j.Type = "report" })
-		t.equal("found", jobIDs(t.findJobs(carillon.JobQuery{Owner: "anna", Type: "report"})), []carillon.JobID{both.ID})
+		t.equal(
+			"found", jobIDs(t.findJobs(carillon.JobQuery{Owner: "anna", Type: "report"})),
+			[]carillon.JobID{both.ID},
+		)
 	}},
 }
 
@@ -71,7 +74,10 @@ func storeJobStates(t *storeTest) {
 		{[]carillon.JobState{carillon.JobPaused}, []carillon.JobID{paused.ID}},
 		{[]carillon.JobState{carillon.JobFinished}, []carillon.JobID{finished.ID}},
 		{[]carillon.JobState{carillon.JobCanceled}, []carillon.JobID{canceled.ID}},
-		{[]carillon.JobState{carillon.JobFinished, carillon.JobPaused}, []carillon.JobID{finished.ID, paused.ID}},
+		{
+			[]carillon.JobState{carillon.JobFinished, carillon.JobPaused},
+			[]carillon.JobID{finished.ID, paused.ID},
+		},
 	} {
 		t.equal("found", jobIDs(t.findJobs(carillon.JobQuery{States: c.states, Limit: 1})), c.want)
 	}
@@ -87,7 +93,12 @@ func storeJobLatest(t *storeTest) {
 	recurring, first := t.submit(every)
 	ended := t.claim(first, "worker-1")
 	next, skipped := carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+1)
-	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.StateSucceeded, "", t.now), skipped.End(carillon.StateSkipped, "", t.now), next}})
+	t.win(carillon.Change{
+		Runs: []carillon.Run{
+			ended.End(carillon.StateSucceeded, "", t.now), skipped.End(carillon.StateSkipped, "", t.now),
+			next,
+		},
+	})
 	for _, c := range []struct {
 		latest []carillon.LatestState
 		want   []carillon.JobID
@@ -96,7 +107,10 @@ func storeJobLatest(t *storeTest) {
 		{[]carillon.LatestState{carillon.LatestRunning}, []carillon.JobID{running.ID}},
 		{[]carillon.LatestState{carillon.LatestFailed}, []carillon.JobID{failed.ID}},
 		{[]carillon.LatestState{carillon.LatestSucceeded}, []carillon.JobID{recurring.ID, succeeded.ID}},
-		{[]carillon.LatestState{carillon.LatestSucceeded, carillon.LatestRunning}, []carillon.JobID{recurring.ID, succeeded.ID, running.ID}},
+		{
+			[]carillon.LatestState{carillon.LatestSucceeded, carillon.LatestRunning},
+			[]carillon.JobID{recurring.ID, succeeded.ID, running.ID},
+		},
 	} {
 		t.equal("found", jobIDs(t.findJobs(carillon.JobQuery{Latest: c.latest})), c.want)
 	}
@@ -111,9 +125,16 @@ func storeJobLast(t *storeTest) {
 	// not begun.
 	recurring, first := t.submit(every)
 	ended := t.claim(first, "worker-1")
-	skipped, retried, next := carillon.NewRun(&recurring, first.ID.Due+1), carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+3)
+	skipped, retried, next := carillon.NewRun(
+		&recurring, first.ID.Due+1,
+	), carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+3)
 	retried.Attempt, retried.Reason, retried.Wake = 1, "exit status 1", t.now+1000
-	t.win(carillon.Change{Runs: []carillon.Run{ended.End(carillon.StateSucceeded, "", t.now), skipped.End(carillon.StateSkipped, "", t.now), retried, next}})
+	t.win(carillon.Change{
+		Runs: []carillon.Run{
+			ended.End(carillon.StateSucceeded, "", t.now), skipped.End(carillon.StateSkipped, "", t.now),
+			retried, next,
+		},
+	})
 	// A held run counts before one that is due later.
 	double, early := t.submit(every)
 	held := t.claim(early, "worker-1")
@@ -157,21 +178,26 @@ func storeJobLast(t *storeTest) {
 func storeJobFilters(t *storeTest) {
 	plain, _ := t.submit(nil)
 	t.now += 1000
-	other, _ := t.submit(func(j *carillon.Job) { j.Namespace, j.Owner, j.Type, j.Name = "other", "anna", "report", "nightly" })
+	other, _ := t.submit(func(j *carillon.Job) {
+		j.Namespace, j.Owner, j.Type, j.Name = "other", "anna", "report", "nightly"
+	})
 	for name, c := range map[string]struct {
 		q    carillon.JobQuery
 		want []carillon.JobID
 	}{
-		"all":         {carillon.JobQuery{}, []carillon.JobID{other.ID, plain.ID}},
-		"namespace":   {carillon.JobQuery{Namespace: "other"}, []carillon.JobID{other.ID}},
-		"its own":     {carillon.JobQuery{Namespace: carillon.DefaultNamespace}, []carillon.JobID{plain.ID}},
-		"no such":     {carillon.JobQuery{Namespace: "none"}, nil},
-		"owner":       {carillon.JobQuery{Owner: "anna"}, []carillon.JobID{other.ID}},
-		"type":        {carillon.JobQuery{Type: "report"}, []carillon.JobID{other.ID}},
-		"name":        {carillon.JobQuery{Name: "nightly"}, []carillon.JobID{other.ID}},
-		"from":        {carillon.JobQuery{CreatedFrom: t.now}, []carillon.JobID{other.ID}},
-		"to":          {carillon.JobQuery{CreatedTo: t.now}, []carillon.JobID{plain.ID}},
-		"from and to": {carillon.JobQuery{CreatedFrom: t.now - 1000, CreatedTo: t.now + 1}, []carillon.JobID{other.ID, plain.ID}},
+		"all":       {carillon.JobQuery{}, []carillon.JobID{other.ID, plain.ID}},
+		"namespace": {carillon.JobQuery{Namespace: "other"}, []carillon.JobID{other.ID}},
+		"its own":   {carillon.JobQuery{Namespace: carillon.DefaultNamespace}, []carillon.JobID{plain.ID}},
+		"no such":   {carillon.JobQuery{Namespace: "none"}, nil},
+		"owner":     {carillon.JobQuery{Owner: "anna"}, []carillon.JobID{other.ID}},
+		"type":      {carillon.JobQuery{Type: "report"}, []carillon.JobID{other.ID}},
+		"name":      {carillon.JobQuery{Name: "nightly"}, []carillon.JobID{other.ID}},
+		"from":      {carillon.JobQuery{CreatedFrom: t.now}, []carillon.JobID{other.ID}},
+		"to":        {carillon.JobQuery{CreatedTo: t.now}, []carillon.JobID{plain.ID}},
+		"from and to": {
+			carillon.JobQuery{CreatedFrom: t.now - 1000, CreatedTo: t.now + 1},
+			[]carillon.JobID{other.ID, plain.ID},
+		},
 	} {
 		t.equal(name, jobIDs(t.findJobs(c.q)), c.want)
 	}
@@ -184,7 +210,10 @@ func storeJobLabels(t *storeTest) {
 	t.submit(func(j *carillon.Job) { j.Namespace, j.Labels = "other", map[string]string{"team": "a"} })
 	find := func(key, value string) []carillon.JobID {
 		t.Helper()
-		return jobIDs(t.findJobs(carillon.JobQuery{Namespace: carillon.DefaultNamespace, Labels: []carillon.Label{{Key: key, Value: value}}, Limit: 1}))
+		return jobIDs(t.findJobs(carillon.JobQuery{
+			Namespace: carillon.DefaultNamespace, Labels: []carillon.Label{{Key: key, Value: value}},
+			Limit: 1,
+		}))
 	}
 	t.equal("empty value of a key that has others", find("team", ""), []carillon.JobID(nil))
 	t.equal("empty value", find("flag", ""), []carillon.JobID{b.ID})
@@ -192,14 +221,37 @@ func storeJobLabels(t *storeTest) {
 	t.equal("value of another key", find("env", "a"), []carillon.JobID(nil))
 	both := func(labels ...carillon.Label) []carillon.JobID {
 		t.Helper()
-		return jobIDs(t.findJobs(carillon.JobQuery{Namespace: carillon.DefaultNamespace, Labels: labels, Limit: 1}))
+		return jobIDs(t.findJobs(carillon.JobQuery{
+			Namespace: carillon.DefaultNamespace, Labels: labels, Limit: 1,
+		}))
 	}
-	t.equal("two labels of one job", both(carillon.Label{Key: "team", Value: "a"}, carillon.Label{Key: "env", Value: "prod"}), []carillon.JobID{a.ID})
-	t.equal("a value and an empty one", both(carillon.Label{Key: "flag"}, carillon.Label{Key: "team", Value: "b"}), []carillon.JobID{b.ID})
-	t.equal("labels of two jobs", both(carillon.Label{Key: "team", Value: "b"}, carillon.Label{Key: "env", Value: "prod"}), []carillon.JobID(nil))
-	t.equal("two values of one key", both(carillon.Label{Key: "team", Value: "a"}, carillon.Label{Key: "team", Value: "b"}), []carillon.JobID(nil))
-	t.equal("any namespace", len(t.findJobs(carillon.JobQuery{Labels: []carillon.Label{{Key: "team", Value: "a"}}})), 2)
+	t.equal(
+		"two labels of one job",
+		both(carillon.Label{Key: "team", Value: "a"}, carillon.Label{Key: "env", Value: "prod"}),
+		[]carillon.JobID{a.ID},
+	)
+	t.equal(
+		"a value and an empty one",
+		both(carillon.Label{Key: "flag"}, carillon.Label{Key: "team", Value: "b"}), []carillon.JobID{b.ID},
+	)
+	t.equal(
+		"labels of two jobs",
+		both(carillon.Label{Key: "team", Value: "b"}, carillon.Label{Key: "env", Value: "prod"}),
+		[]carillon.JobID(nil),
+	)
+	t.equal(
+		"two values of one key",
+		both(carillon.Label{Key: "team", Value: "a"}, carillon.Label{Key: "team", Value: "b"}),
+		[]carillon.JobID(nil),
+	)
+	t.equal(
+		"any namespace",
+		len(t.findJobs(carillon.JobQuery{Labels: []carillon.Label{{Key: "team", Value: "a"}}})), 2,
+	)
 	a.Version, a.Labels = 2, map[string]string{"team": "b"}
 	t.win(carillon.Change{Job: &a})
-	t.equal("after the edit", [][]carillon.JobID{find("team", "a"), find("team", "b"), find("env", "prod")}, [][]carillon.JobID{nil, {b.ID, a.ID}, nil})
+	t.equal(
+		"after the edit", [][]carillon.JobID{find("team", "a"), find("team", "b"), find("env", "prod")},
+		[][]carillon.JobID{nil, {b.ID, a.ID}, nil},
+	)
 }

@@ -86,7 +86,9 @@ func storeLostGuard(t *storeTest) {
 	t.win(put(1, []byte("2")))
 	t.lose(put(1, []byte("stale")))
 	t.lose(put(1, nil))
-	t.equal("guard", t.guard("default", "limit"), &carillon.Guard{Namespace: "default", Key: "limit", Rev: 2, Value: []byte("2")})
+	t.equal("guard", t.guard("default", "limit"), &carillon.Guard{
+		Namespace: "default", Key: "limit", Rev: 2, Value: []byte("2"),
+	})
 }
 
 // storeNoTrace puts one row that loses into a change that otherwise does everything a change can do.
@@ -104,7 +106,8 @@ func storeNoTrace(t *storeTest) {
 			Job:  &edited,
 			Runs: []carillon.Run{ended, carillon.NewRun(&job, t.now+1)},
 			Guards: []carillon.Guard{
-				{Namespace: "default", Key: "limit", Rev: 1, Value: []byte("2")}, {Namespace: "default", Key: "new", Value: []byte("1")},
+				{Namespace: "default", Key: "limit", Rev: 1, Value: []byte("2")},
+				{Namespace: "default", Key: "new", Value: []byte("1")},
 			},
 			Redriven: []carillon.RunID{dead.ID},
 		}
@@ -137,12 +140,19 @@ func (t *storeTest) everything() []any {
 	t.must(err)
 	var versions, labeled []carillon.Job
 	for _, job := range jobs {
-		found, err := t.store.Jobs(t.Context(), []carillon.JobVersion{{Job: job.ID, Version: 1}, {Job: job.ID, Version: 2}})
+		found, err := t.store.Jobs(t.Context(), []carillon.JobVersion{
+			{Job: job.ID, Version: 1}, {Job: job.ID, Version: 2},
+		})
 		t.must(err)
 		versions = append(versions, found...)
 	}
 	for _, team := range []string{"a", "b"} {
-		labeled = append(labeled, t.findJobs(carillon.JobQuery{Namespace: "default", Labels: []carillon.Label{{Key: "team", Value: team}}})...)
+		labeled = append(
+			labeled,
+			t.findJobs(carillon.JobQuery{
+				Namespace: "default", Labels: []carillon.Label{{Key: "team", Value: team}},
+			})...,
+		)
 	}
 	return []any{jobs, versions, labeled, runs, sortGuards(guards), t.findRuns(carillon.RunQuery{Dead: true})}
 }
@@ -169,13 +179,17 @@ func storeNamespaces(t *storeTest) {
 		t.putGuards(namespace, "limit")
 		other.State = carillon.JobFinished
 		jobs := []carillon.Job{other, job}
-		return []any{jobs, jobs, []carillon.Run{run, dead}, []carillon.Run{dead}, []string{namespace + " limit"}}
+		return []any{
+			jobs, jobs, []carillon.Run{run, dead}, []carillon.Run{dead}, []string{namespace + " limit"},
+		}
 	}
 	want := map[string][]any{"a": fill("a"), "b": fill("b"), "ab": fill("ab")}
 	for namespace, want := range want {
 		t.equal(namespace, []any{
 			t.findJobs(carillon.JobQuery{Namespace: namespace}),
-			t.findJobs(carillon.JobQuery{Namespace: namespace, Labels: []carillon.Label{{Key: "team", Value: "a"}}}),
+			t.findJobs(carillon.JobQuery{
+				Namespace: namespace, Labels: []carillon.Label{{Key: "team", Value: "a"}},
+			}),
 			t.findRuns(carillon.RunQuery{Namespace: namespace}),
 			t.findRuns(carillon.RunQuery{Namespace: namespace, Dead: true}),
 			t.guardKeys(carillon.GuardQuery{Namespace: namespace}),
@@ -246,7 +260,9 @@ func storeWriters(t *storeTest) {
 	for range writers {
 		all.Go(func() {
 			for won := 0; won < each; {
-				guards, err := t.store.Guards(context.Background(), carillon.GuardQuery{Namespace: "default", Keys: []string{"count"}})
+				guards, err := t.store.Guards(context.Background(), carillon.GuardQuery{
+					Namespace: "default", Keys: []string{"count"},
+				})
 				if len(guards) != 1 || err != nil {
 					t.Error(guards, err)
 					return
@@ -276,7 +292,8 @@ func storeReadYourWrites(t *storeTest) {
 		all.Go(func() {
 			for _, job := range jobs {
 				c := carillon.Submit(job, t.now)
-				if lost, err := t.store.Commit(context.Background(), []carillon.Change{c}); len(lost) > 0 || err != nil {
+				if lost, err := t.store.Commit(context.Background(), []carillon.Change{c}); len(lost) > 0 ||
+					err != nil {
 					t.Error(lost, err)
 				}
 				runs, err := t.store.Runs(context.Background(), []carillon.RunID{c.Runs[0].ID}, true)

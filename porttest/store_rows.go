@@ -105,9 +105,12 @@ func storeWholeRun(t *storeTest) {
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	run.Rev, run.About = 1, &carillon.About{Name: job.Name, Type: job.Type, Owner: job.Owner}
 	t.equal("inserted", t.run(run.ID), &run)
-	run.Queue, run.Worker, run.Reason, run.Wake, run.Claimed, run.Started = "slow", "w2", "exit code 2", t.now+5, t.now+1, t.now+2
+	run.Queue, run.Worker, run.Reason, run.Wake, run.Claimed, run.Started = "slow", "w2", "exit code 2",
+		t.now+5, t.now+1, t.now+2
 	run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes = 3, 5, 3, 2, 2
-	run.State, run.Priority, run.Flags = carillon.StateRunning, 9, carillon.FlagAdditional|carillon.FlagPlanned|carillon.FlagOnHold|carillon.FlagStop|carillon.FlagNoRetry|carillon.FlagOwnPayload
+	run.State, run.Priority = carillon.StateRunning, 9
+	run.Flags = carillon.FlagAdditional | carillon.FlagPlanned | carillon.FlagOnHold | carillon.FlagStop |
+		carillon.FlagNoRetry | carillon.FlagOwnPayload
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	run.Rev = 2
 	t.equal("updated", t.run(run.ID), &run)
@@ -131,7 +134,8 @@ func storeBorn(t *storeTest) {
 	want := run
 	want.Rev, want.Worker = 2, "w"
 	run.Worker = "w"
-	run.Namespace, run.Covers, run.RetryOf, run.Seq, run.Flags = "other", 1, 2, 3, run.Flags&^carillon.FlagAdditional
+	run.Namespace, run.Covers, run.RetryOf, run.Seq, run.Flags = "other", 1, 2, 3,
+		run.Flags&^carillon.FlagAdditional
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	t.equal("run", t.run(run.ID), &want)
 }
@@ -156,7 +160,8 @@ func storeCopies(t *storeTest) {
 	for range 2 { // a reader must not change it for the next reader either
 		got, run, guard := t.job(job.ID), t.run(c.Runs[0].ID), t.guard("default", "k")
 		t.equal("stored", []string{
-			got.Labels["team"], got.Target.Command.Argv[0], string(got.Payload), run.About.Name, string(run.Output.Result), string(guard.Value),
+			got.Labels["team"], got.Target.Command.Argv[0], string(got.Payload), run.About.Name,
+			string(run.Output.Result), string(guard.Value),
 		}, []string{"a", "true", `{"to":"anna"}`, "mail.send", "one", "one"})
 		got.Labels["team"], got.Target.Command.Argv[0], got.Payload[2] = "c", "none", 'Y'
 		run.About.Name, run.Output.Result[0], guard.Value[0] = "Y", 'Y', 'Y'
@@ -167,7 +172,11 @@ func storeRevs(t *storeTest) {
 	job, run := t.submit(every)
 	guard := *t.guard(job.Namespace, carillon.OverlapKey(job.ID))
 	for rev := int32(1); rev < 4; rev++ {
-		t.equal("revisions", []int32{t.job(job.ID).Rev, t.run(run.ID).Rev, t.guard(guard.Namespace, guard.Key).Rev}, []int32{rev, rev, rev})
+		t.equal(
+			"revisions",
+			[]int32{t.job(job.ID).Rev, t.run(run.ID).Rev, t.guard(guard.Namespace, guard.Key).Rev},
+			[]int32{rev, rev, rev},
+		)
 		job.Rev, run.Rev, guard.Rev = rev, rev, rev
 		t.win(carillon.Change{Job: &job, Runs: []carillon.Run{run}, Guards: []carillon.Guard{guard}})
 	}
@@ -176,7 +185,8 @@ func storeRevs(t *storeTest) {
 func storeVersions(t *storeTest) {
 	first, run := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
 	second := first
-	second.Version, second.Updated, second.Name, second.Payload, second.Labels = 2, t.now+1, "renamed", []byte(`2`), map[string]string{"team": "b"}
+	second.Version, second.Updated, second.Name, second.Payload, second.Labels = 2, t.now+
+		1, "renamed", []byte(`2`), map[string]string{"team": "b"}
 	run.Version = 2
 	t.win(carillon.Change{Job: &second, Runs: []carillon.Run{run}})
 	third := second
@@ -206,12 +216,18 @@ func storeAbout(t *storeTest) {
 	_, ended := t.finished(carillon.StateSucceeded, nil)
 	job.Version, job.Name, job.Type, job.Owner = 2, "renamed", "report", "anna"
 	t.win(carillon.Change{Job: &job})
-	t.equal("unfinished", t.run(run.ID).About, &carillon.About{Name: "renamed", Type: "report", Owner: "anna"})
-	t.equal("ended", t.run(ended.ID).About, &carillon.About{Name: "mail.send", Type: "mail.send", Owner: "default"})
+	t.equal("unfinished", t.run(run.ID).About, &carillon.About{
+		Name: "renamed", Type: "report", Owner: "anna",
+	})
+	t.equal("ended", t.run(ended.ID).About, &carillon.About{
+		Name: "mail.send", Type: "mail.send", Owner: "default",
+	})
 }
 
 func storeEnded(t *storeTest) {
-	for _, state := range []carillon.State{carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped} {
+	for _, state := range []carillon.State{
+		carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped,
+	} {
 		_, run := t.finished(state, nil)
 		t.equal("record", t.run(run.ID), &run)
 	}
@@ -264,7 +280,9 @@ func storeOutputs(t *storeTest) {
 	put(carillon.Output{Result: []byte("done")})
 	run.Output = nil
 	run = t.end(run, carillon.StateSucceeded)
-	t.equal("ended", t.run(run.ID).Output, &carillon.Output{Result: []byte("done"), Checkpoint: []byte("20 %")})
+	t.equal("ended", t.run(run.ID).Output, &carillon.Output{
+		Result: []byte("done"), Checkpoint: []byte("20 %"),
+	})
 	runs, err := t.store.Runs(t.Context(), []carillon.RunID{run.ID}, false)
 	t.must(err)
 	t.equal("not asked for", runs[0].Output, (*carillon.Output)(nil))

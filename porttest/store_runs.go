@@ -8,7 +8,10 @@ import (
 )
 
 var storeRuns = []storeCase{
-	{"of all jobs come the unfinished runs, earliest due first, then the ended, latest end first", storeRunPages},
+	{
+		"of all jobs come the unfinished runs, earliest due first, then the ended, latest end first",
+		storeRunPages,
+	},
 	{"of one job come its runs by due time, latest first, unfinished or not", storeRunsOfJob},
 	{"dead letters come latest first", storeDeadPages},
 	{"runs are found by state", storeRunStates},
@@ -29,7 +32,12 @@ func (t *storeTest) mixed() (want []carillon.Run) {
 	want[3] = t.claim(want[3], "worker-2")
 	var ended []carillon.Run
 	for i := range 9 {
-		_, run := t.finished([]carillon.State{carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped}[i%4], nil)
+		_, run := t.finished(
+			[]carillon.State{
+				carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped,
+			}[i%4],
+			nil,
+		)
 		ended = append(ended, run)
 	}
 	return append(want, reversed(ended)...)
@@ -61,7 +69,11 @@ func storeRunsOfJob(t *storeTest) {
 		t.equal("runs", t.findRuns(carillon.RunQuery{Job: job.ID, Limit: limit}), want)
 	}
 	unfinished := slices.DeleteFunc(slices.Clone(want), func(r carillon.Run) bool { return r.State.Ended() })
-	t.equal("unfinished", t.findRuns(carillon.RunQuery{Job: job.ID, States: []carillon.State{carillon.StateWaiting}, Limit: 2}), unfinished)
+	t.equal(
+		"unfinished",
+		t.findRuns(carillon.RunQuery{Job: job.ID, States: []carillon.State{carillon.StateWaiting}, Limit: 2}),
+		unfinished,
+	)
 	t.equal("of no job", t.findRuns(carillon.RunQuery{Job: 1}), []carillon.Run(nil))
 	oneOff, first := t.finished(carillon.StateFailed, nil)
 	t.equal("of a one-off", t.findRuns(carillon.RunQuery{Job: oneOff.ID}), []carillon.Run{first})
@@ -72,7 +84,9 @@ func storeRunsOfJob(t *storeTest) {
 func storeDeadPages(t *storeTest) {
 	var want []carillon.Run
 	for i := range 7 {
-		_, run := t.finished(carillon.StateFailed, func(j *carillon.Job) { j.Schedule.At = t.now - carillon.Time(i) })
+		_, run := t.finished(carillon.StateFailed, func(j *carillon.Job) {
+			j.Schedule.At = t.now - carillon.Time(i)
+		})
 		want = append([]carillon.Run{run}, want...)
 		t.finished(carillon.StateSucceeded, nil)
 	}
@@ -98,7 +112,9 @@ func storeRunStates(t *storeTest) {
 		{carillon.StateWaiting, carillon.StateFailed},
 		{carillon.StateClaimed, carillon.StateSucceeded, carillon.StateSkipped},
 	} {
-		want := slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool { return !slices.Contains(states, r.State) })
+		want := slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool {
+			return !slices.Contains(states, r.State)
+		})
 		for _, limit := range []int{1, 2, 100} {
 			t.equal("found", t.findRuns(carillon.RunQuery{States: states, Limit: limit}), want)
 		}
@@ -120,13 +136,28 @@ func storeRunFilters(t *storeTest) {
 		"namespace": {carillon.RunQuery{Namespace: "other"}, []carillon.Run{waiting, other}},
 		"dead":      {carillon.RunQuery{Namespace: "other", Dead: true}, []carillon.Run{other}},
 		"no such":   {carillon.RunQuery{Namespace: "none"}, nil},
-		"worker":    {carillon.RunQuery{Namespace: space, Worker: "worker-2"}, where(func(r carillon.Run) bool { return r.Worker == "worker-2" })},
-		"workers":   {carillon.RunQuery{Namespace: space, Worker: "worker-1"}, where(func(r carillon.Run) bool { return r.Worker == "worker-1" })},
-		"from":      {carillon.RunQuery{Namespace: space, From: t.now + 50}, where(func(r carillon.Run) bool { return r.ID.Due >= t.now+50 })},
-		"to":        {carillon.RunQuery{Namespace: space, To: t.now + 50}, where(func(r carillon.Run) bool { return r.ID.Due < t.now+50 })},
-		"between": {carillon.RunQuery{Namespace: space, From: t.now + 1, To: t.now + 60}, where(func(r carillon.Run) bool {
-			return r.ID.Due > t.now && r.ID.Due < t.now+60
-		})},
+		"worker": {
+			carillon.RunQuery{Namespace: space, Worker: "worker-2"},
+			where(func(r carillon.Run) bool { return r.Worker == "worker-2" }),
+		},
+		"workers": {
+			carillon.RunQuery{Namespace: space, Worker: "worker-1"},
+			where(func(r carillon.Run) bool { return r.Worker == "worker-1" }),
+		},
+		"from": {
+			carillon.RunQuery{Namespace: space, From: t.now + 50},
+			where(func(r carillon.Run) bool { return r.ID.Due >= t.now+50 }),
+		},
+		"to": {
+			carillon.RunQuery{Namespace: space, To: t.now + 50},
+			where(func(r carillon.Run) bool { return r.ID.Due < t.now+50 }),
+		},
+		"between": {
+			carillon.RunQuery{Namespace: space, From: t.now + 1, To: t.now + 60},
+			where(func(r carillon.Run) bool {
+				return r.ID.Due > t.now && r.ID.Due < t.now+60
+			}),
+		},
 	} {
 		for _, limit := range []int{2, 100} {
 			c.q.Limit = limit
@@ -142,14 +173,19 @@ func storeRunPagesMove(t *storeTest) {
 	t.end(all[1], carillon.StateCanceled) // it was on the first page
 	ended := t.end(all[5], carillon.StateCanceled)
 	rest := t.findRuns(carillon.RunQuery{Limit: 3, After: page.Next})
-	want := slices.Concat(all[3:5], all[6:8], []carillon.Run{ended}, []carillon.Run{*t.run(all[1].ID)}, all[8:])
+	want := slices.Concat(
+		all[3:5], all[6:8], []carillon.Run{ended}, []carillon.Run{*t.run(all[1].ID)}, all[8:],
+	)
 	t.equal("the rest", rest, want)
 }
 
 func storeRunLastPage(t *storeTest) {
 	all := t.mixed()
 	for _, q := range []carillon.RunQuery{
-		{Limit: len(all)}, {Limit: 1, Job: all[0].ID.Job}, {Limit: 2, Dead: true}, {Limit: 1, States: []carillon.State{carillon.StateClaimed}},
+		{Limit: len(all)},
+		{Limit: 1, Job: all[0].ID.Job},
+		{Limit: 2, Dead: true},
+		{Limit: 1, States: []carillon.State{carillon.StateClaimed}},
 	} {
 		page, err := t.store.FindRuns(t.Context(), q)
 		t.must(err)
@@ -203,9 +239,15 @@ func storeRunStatuses(t *storeTest) {
 	queued, late := at(t.now-50), at(t.now)
 	later := at(t.now + 1)
 	retried := change(at(t.now-40), func(r *carillon.Run) { r.Attempt, r.Wake = 1, t.now+1000 })
-	paused := change(at(t.now-30), func(r *carillon.Run) { r.Flags |= carillon.FlagOnHold; r.Wake = carillon.Never })
+	paused := change(at(t.now-30), func(r *carillon.Run) {
+		r.Flags |= carillon.FlagOnHold
+		r.Wake = carillon.Never
+	})
 	running := t.claim(at(t.now-20), "worker-1")
-	stopping := change(t.claim(at(t.now-10), "worker-1"), func(r *carillon.Run) { r.Flags |= carillon.FlagStop; r.Reason = "asked to" })
+	stopping := change(t.claim(at(t.now-10), "worker-1"), func(r *carillon.Run) {
+		r.Flags |= carillon.FlagStop
+		r.Reason = "asked to"
+	})
 	t.finished(carillon.StateCanceled, nil)
 	_, failed := t.finished(carillon.StateFailed, nil)
 	for name, c := range map[string]struct {
@@ -213,21 +255,43 @@ func storeRunStatuses(t *storeTest) {
 		statuses []carillon.Status
 		want     []carillon.Run
 	}{
-		"queued":             {nil, []carillon.Status{carillon.StatusQueued}, []carillon.Run{queued, late}},
-		"paused":             {nil, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused}},
-		"stopping":           {nil, []carillon.Status{carillon.StatusStopping}, []carillon.Run{stopping}},
-		"queued or stopping": {nil, []carillon.Status{carillon.StatusStopping, carillon.StatusQueued}, []carillon.Run{queued, stopping, late}},
-		"paused or failed":   {[]carillon.State{carillon.StateFailed}, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused, failed}},
-		"stopping or waiting": {
-			[]carillon.State{carillon.StateWaiting}, []carillon.Status{carillon.StatusStopping}, []carillon.Run{queued, retried, paused, stopping, late, later},
+		"queued":   {nil, []carillon.Status{carillon.StatusQueued}, []carillon.Run{queued, late}},
+		"paused":   {nil, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused}},
+		"stopping": {nil, []carillon.Status{carillon.StatusStopping}, []carillon.Run{stopping}},
+		"queued or stopping": {
+			nil,
+			[]carillon.Status{carillon.StatusStopping, carillon.StatusQueued},
+			[]carillon.Run{queued, stopping, late},
 		},
-		"paused or claimed": {[]carillon.State{carillon.StateClaimed}, []carillon.Status{carillon.StatusPaused}, []carillon.Run{paused, running, stopping}},
+		"paused or failed": {
+			[]carillon.State{carillon.StateFailed},
+			[]carillon.Status{carillon.StatusPaused},
+			[]carillon.Run{paused, failed},
+		},
+		"stopping or waiting": {
+			[]carillon.State{carillon.StateWaiting},
+			[]carillon.Status{carillon.StatusStopping},
+			[]carillon.Run{queued, retried, paused, stopping, late, later},
+		},
+		"paused or claimed": {
+			[]carillon.State{carillon.StateClaimed},
+			[]carillon.Status{carillon.StatusPaused},
+			[]carillon.Run{paused, running, stopping},
+		},
 	} {
 		for _, limit := range []int{0, 1, 2} {
-			t.equal(name, t.findRuns(carillon.RunQuery{States: c.states, Statuses: c.statuses, Now: t.now, Limit: limit}), c.want)
+			t.equal(
+				name,
+				t.findRuns(carillon.RunQuery{
+					States: c.states, Statuses: c.statuses, Now: t.now, Limit: limit,
+				}),
+				c.want,
+			)
 		}
 	}
-	own := carillon.RunQuery{Job: stopping.ID.Job, Statuses: []carillon.Status{carillon.StatusStopping}, Now: t.now}
+	own := carillon.RunQuery{
+		Job: stopping.ID.Job, Statuses: []carillon.Status{carillon.StatusStopping}, Now: t.now,
+	}
 	t.equal("of one job", t.findRuns(own), []carillon.Run{stopping})
 	own.Job = running.ID.Job
 	t.equal("of another", t.findRuns(own), []carillon.Run(nil))

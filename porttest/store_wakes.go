@@ -8,7 +8,10 @@ import (
 
 var storeWakes = []storeCase{
 	{"unfinished runs come by wake, due and job, without what only people ask for", storeWakeOrder},
-	{"runs that wake at their due time and runs that were moved come in one order, page by page", storeWakePages},
+	{
+		"runs that wake at their due time and runs that were moved come in one order, page by page",
+		storeWakePages,
+	},
 	{"a run that is moved is found at its new wake only", storeWakeMoved},
 	{"a run that waits for a person wakes never", storeWakeNever},
 	{"until is the last wake that is asked for", func(t *storeTest) {
@@ -26,7 +29,9 @@ var storeWakes = []storeCase{
 			dues = append(dues, t.now+carillon.Time(i))
 		}
 		ids := t.runsAt(dues...)
-		t.equal("found", idsOf(t.wakes(carillon.WakeQuery{Until: carillon.Never})), ids[:carillon.DefaultLimit])
+		t.equal(
+			"found", idsOf(t.wakes(carillon.WakeQuery{Until: carillon.Never})), ids[:carillon.DefaultLimit],
+		)
 	}},
 }
 
@@ -151,7 +156,9 @@ func storeWakeMoved(t *storeTest) {
 	// The last wake is its due time again.
 	for _, wake := range []carillon.Time{t.now + 15, t.now + 30, t.now + 5, t.now} {
 		t.move(ids[0], wake)
-		want := []carillon.WakePos{{Wake: wake, ID: ids[0]}, {Wake: ids[1].Due, ID: ids[1]}, {Wake: ids[2].Due, ID: ids[2]}}
+		want := []carillon.WakePos{
+			{Wake: wake, ID: ids[0]}, {Wake: ids[1].Due, ID: ids[1]}, {Wake: ids[2].Due, ID: ids[2]},
+		}
 		slices.SortFunc(want, func(a, b carillon.WakePos) int { return int(a.Wake - b.Wake) })
 		var got []carillon.WakePos
 		for _, run := range t.wakes(carillon.WakeQuery{Until: carillon.Never}) {
@@ -165,11 +172,15 @@ func storeWakeNever(t *storeTest) {
 	ids := t.runsAt(t.now, t.now+10)
 	t.move(ids[0], carillon.Never)
 	t.equal("soon", idsOf(t.wakes(carillon.WakeQuery{Until: t.now + 1_000_000})), ids[1:])
-	t.equal("ever", idsOf(t.wakes(carillon.WakeQuery{Until: carillon.Never})), []carillon.RunID{ids[1], ids[0]})
+	t.equal("ever", idsOf(t.wakes(carillon.WakeQuery{Until: carillon.Never})), []carillon.RunID{
+		ids[1], ids[0],
+	})
 }
 
 func storeWakeLane(t *storeTest) {
-	lanes := []carillon.Lane{{Queue: "default", Priority: 5}, {Queue: "default", Priority: 9}, {Queue: "slow", Priority: 5}}
+	lanes := []carillon.Lane{
+		{Queue: "default", Priority: 5}, {Queue: "default", Priority: 9}, {Queue: "slow", Priority: 5},
+	}
 	want := map[carillon.Lane][]carillon.RunID{}
 	for i := range 12 {
 		lane := lanes[i%3]
@@ -208,11 +219,16 @@ func storeWakeShards(t *storeTest) {
 	}
 	all := t.wakes(carillon.WakeQuery{Until: carillon.Never})
 	shards := []int{ids[0].Job.Shard(), ids[1].Job.Shard()}
-	want := slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool { return !slices.Contains(shards, r.ID.Job.Shard()) })
+	want := slices.DeleteFunc(slices.Clone(all), func(r carillon.Run) bool {
+		return !slices.Contains(shards, r.ID.Job.Shard())
+	})
 	t.equal("two shards", t.wakes(carillon.WakeQuery{Shards: shards, Until: carillon.Never}), want)
 	t.equal("no shard", len(t.wakes(carillon.WakeQuery{Shards: []int{}, Until: carillon.Never})), 0)
 	full := []carillon.Lane{all[0].Lane()}
-	t.equal("no shard, and a full lane", len(t.wakes(carillon.WakeQuery{Shards: []int{}, Full: full, Until: carillon.Never})), 0)
+	t.equal(
+		"no shard, and a full lane",
+		len(t.wakes(carillon.WakeQuery{Shards: []int{}, Full: full, Until: carillon.Never})), 0,
+	)
 }
 
 func storeWakeHeld(t *storeTest) {

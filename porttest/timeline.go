@@ -19,9 +19,12 @@ const epoch carillon.Time = 1_800_000_000_000
 func sample(job int, wake carillon.Time) carillon.Run {
 	id := carillon.RunID{Job: carillon.JobID(job), Due: epoch - 1000}
 	return carillon.Run{
-		ID: id, Namespace: "default", Queue: "default", Worker: "w1", Reason: "exit code 1", Wake: wake, Covers: epoch - 2000,
-		Claimed: epoch - 900, Started: epoch - 800, RetryOf: epoch - 5000, Rev: 3, Version: 2, Seq: 7, Attempt: 4, Failures: 2,
-		Losses: 1, Crashes: 1, State: carillon.StateWaiting, Priority: 5, Flags: carillon.FlagGuarded | carillon.FlagAdditional,
+		ID: id, Namespace: "default", Queue: "default", Worker: "w1", Reason: "exit code 1", Wake: wake,
+		Covers:  epoch - 2000,
+		Claimed: epoch - 900, Started: epoch - 800, RetryOf: epoch - 5000, Rev: 3, Version: 2, Seq: 7,
+		Attempt: 4, Failures: 2,
+		Losses: 1, Crashes: 1, State: carillon.StateWaiting, Priority: 5,
+		Flags: carillon.FlagGuarded | carillon.FlagAdditional,
 	}
 }
 
@@ -117,7 +120,8 @@ func timelineOrder(t timelineTest) {
 		return r
 	}
 	want := []carillon.Run{
-		at(epoch, 5, 9), at(epoch+1, 3, 8), at(epoch+1, 4, 1), at(epoch+1, 4, 2), at(epoch+1, 4, 10), at(epoch+2, 1, 1),
+		at(epoch, 5, 9), at(epoch+1, 3, 8), at(epoch+1, 4, 1), at(epoch+1, 4, 2), at(epoch+1, 4, 10),
+		at(epoch+2, 1, 1),
 	}
 	t.add(want[4], want[0], want[5], want[2], want[1], want[3])
 	runs, _ := t.due(epoch+2, 10)
@@ -249,7 +253,9 @@ func modelAdd(model map[carillon.RunID]carillon.Run, runs []carillon.Run, room i
 	return refused
 }
 
-func modelDue(model map[carillon.RunID]carillon.Run, now carillon.Time, limit int) (runs []carillon.Run, next carillon.Time) {
+func modelDue(
+	model map[carillon.RunID]carillon.Run, now carillon.Time, limit int,
+) (runs []carillon.Run, next carillon.Time) {
 	sorted := slices.SortedFunc(maps.Values(model), func(a, b carillon.Run) int {
 		if a.WakePos().Less(b.WakePos()) {
 			return -1

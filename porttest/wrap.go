@@ -60,7 +60,9 @@ func Lossy(store carillon.Store, random *rand.Rand, share float64) *Faulty {
 }
 
 func newFaulty(store carillon.Store, method string, calls []int, how fault) *Faulty {
-	if !slices.Contains([]string{"Commit", "Jobs", "Runs", "Guards", "Wakes", "FindJobs", "FindRuns", "Forget"}, method) {
+	if !slices.Contains(
+		[]string{"Commit", "Jobs", "Runs", "Guards", "Wakes", "FindJobs", "FindRuns", "Forget"}, method,
+	) {
 		panic("a store has no method " + method)
 	}
 	return &Faulty{store: store, calls: map[string]int{}, plan: func(called string, call int) fault {
@@ -124,6 +126,8 @@ func (f *Faulty) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Ru
 	return around(f, "FindRuns", func() (carillon.RunPage, error) { return f.store.FindRuns(ctx, q) })
 }
 
-func (f *Faulty) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+func (f *Faulty) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (int, error) {
 	return around(f, "Forget", func() (int, error) { return f.store.Forget(ctx, rule, now, limit) })
 }

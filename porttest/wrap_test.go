@@ -12,7 +12,9 @@ import (
 
 func TestWrappers(t *testing.T) {
 	put := func(s carillon.Store, key string) error {
-		_, err := s.Commit(context.Background(), []carillon.Change{{Guards: []carillon.Guard{{Namespace: "a", Key: key, Value: []byte("v")}}}})
+		_, err := s.Commit(context.Background(), []carillon.Change{
+			{Guards: []carillon.Guard{{Namespace: "a", Key: key, Value: []byte("v")}}},
+		})
 		return err
 	}
 	keys := func(s carillon.Store) (all string) {
@@ -28,14 +30,20 @@ func TestWrappers(t *testing.T) {
 	t.Run("the nth call fails and does nothing", func(t *testing.T) {
 		s := Failing(mem.NewStore(), "Commit", 2)
 		errs := []error{put(s, "x"), put(s, "y"), put(s, "z")}
-		same(t, "errors", []bool{errs[0] != nil, errors.Is(errs[1], ErrInjected), errs[2] != nil}, []bool{false, true, false})
+		same(t, "errors", []bool{errs[0] != nil, errors.Is(errs[1], ErrInjected), errs[2] != nil}, []bool{
+			false, true, false,
+		})
 		same(t, "stored", keys(s), "xz")
 		same(t, "calls", s.Calls("Commit"), 3)
 	})
 	t.Run("the nth call does its work and fails", func(t *testing.T) {
 		s := Unknown(mem.NewStore(), "Commit", 1, 3)
 		errs := []error{put(s, "x"), put(s, "y"), put(s, "z")}
-		same(t, "errors", []bool{errors.Is(errs[0], ErrInjected), errs[1] != nil, errors.Is(errs[2], ErrInjected)}, []bool{true, false, true})
+		same(
+			t, "errors",
+			[]bool{errors.Is(errs[0], ErrInjected), errs[1] != nil, errors.Is(errs[2], ErrInjected)},
+			[]bool{true, false, true},
+		)
 		same(t, "stored", keys(s), "xyz")
 	})
 	t.Run("a share of the calls fails, done or not", func(t *testing.T) {

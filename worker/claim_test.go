@@ -23,7 +23,9 @@ func (h *house) lostClaim(fused bool) carillon.JobID {
 	if _, err := h.trySubmit(1, nil); !errors.Is(err, errInjected) {
 		h.t.Fatalf("submit: %v", err)
 	}
-	page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Limit: 10})
+	page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{
+		Namespace: carillon.DefaultNamespace, Limit: 10,
+	})
 	if err != nil || len(page.Runs) != 1 {
 		h.t.Fatal(page.Runs, err)
 	}
@@ -50,7 +52,9 @@ func TestAClaimWhoseAnswerIsLostBeginsNothing(t *testing.T) {
 		t.Run(name+", and neither does a cancel of it", func(t *testing.T) {
 			in(t, nil, func(h *house) {
 				job := h.lostClaim(fused)
-				if _, err := h.ledger.CancelJob(context.Background(), carillon.DefaultNamespace, job, false); err != nil {
+				if _, err := h.ledger.CancelJob(
+					context.Background(), carillon.DefaultNamespace, job, false,
+				); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(30 * time.Second)
@@ -83,7 +87,9 @@ func TestACancelWhoseAnswerIsLostStopsTheRunWithinASweep(t *testing.T) {
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(20 * time.Second)
 		h.store.set(nil, once(isStop))
-		if _, err := h.ledger.CancelJob(context.Background(), carillon.DefaultNamespace, job, false); !errors.Is(err, errInjected) {
+		if _, err := h.ledger.CancelJob(
+			context.Background(), carillon.DefaultNamespace, job, false,
+		); !errors.Is(err, errInjected) {
 			t.Fatalf("cancel: %v", err)
 		}
 		time.Sleep(10*time.Second + 100*time.Millisecond)
@@ -91,7 +97,9 @@ func TestACancelWhoseAnswerIsLostStopsTheRunWithinASweep(t *testing.T) {
 		if a := h.attempts(); len(a) != 1 || !errors.Is(a[0].cause, executor.ErrStopped) {
 			t.Errorf("attempts: %+v", a)
 		}
-		if _, err := h.ledger.CancelJob(context.Background(), carillon.DefaultNamespace, job, false); err != nil {
+		if _, err := h.ledger.CancelJob(
+			context.Background(), carillon.DefaultNamespace, job, false,
+		); err != nil {
 			t.Errorf("second cancel: %v", err)
 		}
 		h.expectSlots()
@@ -104,7 +112,9 @@ func TestASecondCancelStopsAtOnceWhatTheFirstDidNotTell(t *testing.T) {
 		time.Sleep(time.Second)
 		h.store.set(nil, once(isStop))
 		for i, want := range []error{errInjected, nil} {
-			if _, err := h.ledger.CancelJob(context.Background(), carillon.DefaultNamespace, job, false); !errors.Is(err, want) {
+			if _, err := h.ledger.CancelJob(
+				context.Background(), carillon.DefaultNamespace, job, false,
+			); !errors.Is(err, want) {
 				t.Fatalf("cancel %d: %v, want %v", i+1, err, want)
 			}
 		}

@@ -45,7 +45,9 @@ func (a *attempt) execute() {
 	var outcome carillon.Outcome
 	defer func() {
 		if outcome.Kind == 0 { // a handler ended its goroutine, as t.FailNow does
-			outcome = carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "the handler ended its goroutine (runtime.Goexit)"}
+			outcome = carillon.Outcome{
+				Kind: carillon.OutcomeRetriable, Reason: "the handler ended its goroutine (runtime.Goexit)",
+			}
 			if ctx.Err() != nil {
 				outcome = ended(ctx)
 			}
@@ -126,7 +128,10 @@ func (a *attempt) perform(ctx context.Context) carillon.Outcome {
 	kind := a.Job.Target.Kind()
 	with := a.w.cfg.Executors[kind]
 	if with == nil {
-		return carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: fmt.Sprintf("this worker has no executor for %q targets", kind)}
+		return carillon.Outcome{
+			Kind:   carillon.OutcomeFatal,
+			Reason: fmt.Sprintf("this worker has no executor for %q targets", kind),
+		}
 	}
 	if limit := a.Job.Timeout.Std(); limit > 0 {
 		timer := time.AfterFunc(limit, func() { a.stop(executor.ErrTimeout) })
@@ -168,9 +173,13 @@ func stopped(reason string) error { return fmt.Errorf("%w: %s", executor.ErrStop
 // save keeps a checkpoint, if this attempt still holds the run.
 func (a *attempt) save(ctx context.Context, checkpoint []byte) error {
 	if len(checkpoint) > carillon.MaxCheckpoint {
-		return &carillon.FieldError{Field: "checkpoint", Given: fmt.Sprintf("%d bytes", len(checkpoint)), Want: "at most 64 KiB"}
+		return &carillon.FieldError{
+			Field: "checkpoint", Given: fmt.Sprintf("%d bytes", len(checkpoint)), Want: "at most 64 KiB",
+		}
 	}
-	receipts, err := a.w.cfg.Dispatcher.Report(ctx, a.w.ID(), []carillon.Report{{Held: a.Held(), Token: a.Token, Checkpoint: checkpoint}})
+	receipts, err := a.w.cfg.Dispatcher.Report(ctx, a.w.ID(), []carillon.Report{
+		{Held: a.Held(), Token: a.Token, Checkpoint: checkpoint},
+	})
 	if err != nil {
 		return err
 	}

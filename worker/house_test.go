@@ -70,19 +70,23 @@ func in(t *testing.T, build func(*house), play func(*house)) {
 
 func newHouse(t *testing.T, build func(*house)) *house {
 	h := &house{
-		t: t, store: &store{Store: mem.NewStore()}, logs: &logs{Logs: mem.NewLogs()}, queue: mem.NewQueue(mem.QueueConfig{}),
-		coordinator: &coordinator{Coordinator: mem.NewCoordinator()}, concurrency: 4, ended: make(chan error, 1),
+		t: t, store: &store{Store: mem.NewStore()}, logs: &logs{Logs: mem.NewLogs()},
+		queue:       mem.NewQueue(mem.QueueConfig{}),
+		coordinator: &coordinator{Coordinator: mem.NewCoordinator()}, concurrency: 4,
+		ended: make(chan error, 1),
 	}
 	if build != nil {
 		build(h)
 	}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	h.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never), Starting: func() bool { return h.dispatcher.Starting() },
-		Then: []func([]carillon.Change){h.notice, func(c []carillon.Change) { h.scheduler.Route(c) }},
+		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never),
+		Starting: func() bool { return h.dispatcher.Starting() },
+		Then:     []func([]carillon.Change){h.notice, func(c []carillon.Change) { h.scheduler.Route(c) }},
 	})
 	h.dispatcher = dispatch.New(dispatch.Config{
-		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: h.queue.Len,
+		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator,
+		Waiting:  h.queue.Len,
 		Redecide: func(ids []carillon.RunID) { h.scheduler.Redecide(ids) }, Logger: logger,
 	})
 	began := time.Now()
@@ -92,12 +96,15 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		counter = h.between
 	}
 	h.worker = worker.New(worker.Config{
-		Dispatcher: counter, Executors: map[string]executor.Executor{"handler": handlers{h}}, Concurrency: h.concurrency,
-		Drain: h.drain, Logger: logger, Inside: h.between == nil, Clock: func() time.Duration { return time.Since(began) },
+		Dispatcher: counter, Executors: map[string]executor.Executor{"handler": handlers{h}},
+		Concurrency: h.concurrency,
+		Drain:       h.drain, Logger: logger, Inside: h.between == nil,
+		Clock: func() time.Duration { return time.Since(began) },
 	})
 	h.ledger.UseSlots(h.dispatcher)
 	h.scheduler = scheduler.New(scheduler.Config{
-		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: h.queue, Coordinator: h.coordinator, Logs: h.logs,
+		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: h.queue,
+		Coordinator: h.coordinator, Logs: h.logs,
 		Ledger: h.ledger, Logger: logger,
 	})
 	return h
@@ -230,7 +237,9 @@ func (h *house) run(job carillon.JobID) carillon.Run {
 
 func (h *house) runs(job carillon.JobID) []carillon.Run {
 	h.t.Helper()
-	page, err := h.store.Store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: job, Limit: 1000})
+	page, err := h.store.Store.FindRuns(context.Background(), carillon.RunQuery{
+		Namespace: carillon.DefaultNamespace, Job: job, Limit: 1000,
+	})
 	if err != nil || len(page.Runs) == 0 {
 		h.t.Fatalf("%d runs of %s, %v", len(page.Runs), job, err)
 	}

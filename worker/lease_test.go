@@ -49,7 +49,8 @@ func TestAWorkerWhoseSessionIsOverStopsItsRunsAtOnce(t *testing.T) {
 		}
 		time.Sleep(600 * time.Millisecond) // the answer to its next beat, half a second later, says so
 		a := h.attempts(job)[0]
-		if !errors.Is(a.cause, executor.ErrLeaseOver) || a.end == 0 || a.end.Sub(began) > 500*time.Millisecond {
+		if !errors.Is(a.cause, executor.ErrLeaseOver) || a.end == 0 ||
+			a.end.Sub(began) > 500*time.Millisecond {
 			t.Errorf("ended %s after its session: %v", a.end.Sub(began), a.cause)
 		}
 	})

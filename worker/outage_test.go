@@ -15,7 +15,8 @@ func recurring(every time.Duration, overlap carillon.Overlap) func(*carillon.Def
 
 func TestWhileNoCommitIsMadeLittleIsTried(t *testing.T) {
 	for name, overlap := range map[string]carillon.Overlap{
-		"skip": carillon.OverlapSkip, "queue": carillon.OverlapQueue, "replace": carillon.OverlapReplace, "allow": carillon.OverlapAllow,
+		"skip": carillon.OverlapSkip, "queue": carillon.OverlapQueue, "replace": carillon.OverlapReplace,
+		"allow": carillon.OverlapAllow,
 	} {
 		for busy, takes := range map[string]time.Duration{"idle": 0, "busy": 90 * time.Second} {
 			t.Run("overlap "+name+", "+busy, func(t *testing.T) {
@@ -38,7 +39,9 @@ func TestWhileNoCommitIsMadeLittleIsTried(t *testing.T) {
 					}
 					for _, run := range h.runs(job) {
 						if run.State == carillon.StateFailed || run.State.Ended() && run.Attempt > 1 {
-							t.Errorf("%s is %s after %d attempts: %s", run.ID, run.State, run.Attempt, run.Reason)
+							t.Errorf(
+								"%s is %s after %d attempts: %s", run.ID, run.State, run.Attempt, run.Reason,
+							)
 						}
 					}
 				})
@@ -50,7 +53,9 @@ func TestWhileNoCommitIsMadeLittleIsTried(t *testing.T) {
 // The backlog of the scheduler shows in how much it asks the store for at once.
 func TestWhileNoCommitIsMadeNothingPilesUp(t *testing.T) {
 	const jobs = 5
-	for name, overlap := range map[string]carillon.Overlap{"skip": carillon.OverlapSkip, "replace": carillon.OverlapReplace} {
+	for name, overlap := range map[string]carillon.Overlap{
+		"skip": carillon.OverlapSkip, "replace": carillon.OverlapReplace,
+	} {
 		t.Run("overlap "+name, func(t *testing.T) {
 			in(t, func(h *house) { h.handle, h.concurrency = slow(20*time.Minute), 2*jobs }, func(h *house) {
 				h.submit(jobs, recurring(10*time.Second, overlap))

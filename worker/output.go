@@ -55,7 +55,9 @@ func (o *output) add(stream, text string) (full bool) {
 // sayDropped adds a line, in the place of dropped lines, that says how many they are. The caller holds mu.
 func (o *output) sayDropped() {
 	if o.dropped > 0 {
-		o.append("carillon", fmt.Sprintf("%d lines are missing here: the log store did not take them", o.dropped))
+		o.append(
+			"carillon", fmt.Sprintf("%d lines are missing here: the log store did not take them", o.dropped),
+		)
 		o.dropped = 0
 	}
 }

@@ -129,7 +129,10 @@ func TestOutputThatTheLogStoreDoesNotTakeIsCountedInItsPlace(t *testing.T) {
 			t.Errorf("%d gaps, want 1", gaps)
 		}
 		if len(lines) < n-11_000 {
-			t.Errorf("%d of %d lines are kept: an outage may cost what there is no room for, which is 10000 lines", len(lines), n)
+			t.Errorf(
+				"%d of %d lines are kept: an outage may cost what there is no room for, which is 10000 lines",
+				len(lines), n,
+			)
 		}
 	})
 }

@@ -66,7 +66,10 @@ func (w *Worker) late(sent time.Duration) string {
 
 // handBack returns a run that was not begun.
 func (w *Worker) handBack(task carillon.Task, why string) {
-	a := &attempt{w: w, Task: task, finishing: true, over: true, outcome: carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why}}
+	a := &attempt{
+		w: w, Task: task, finishing: true, over: true,
+		outcome: carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why},
+	}
 	w.mu.Lock()
 	if w.held[task.Run.ID] == nil {
 		w.held[task.Run.ID] = a

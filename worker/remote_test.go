@@ -70,7 +70,9 @@ func (w *wire) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 	return w.Dispatcher.Beat(ctx, b)
 }
 
-func (w *wire) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
+func (w *wire) Report(
+	ctx context.Context, worker string, reports []carillon.Report,
+) ([]carillon.Receipt, error) {
 	w.mu.Lock()
 	w.reports++
 	away, deaf := w.away, w.deaf
@@ -128,8 +130,12 @@ func TestARunWhoseAnswerComesTooLateIsNotBegun(t *testing.T) {
 		h.between.set(func() { h.between.slow = 0 })
 		time.Sleep(20 * time.Second)
 		run := h.run(job)
-		if run.State != carillon.StateSucceeded || run.Losses == 0 || run.Failures != 0 || run.Crashes != 0 || len(h.attempts()) != 1 {
-			t.Errorf("%s after %d losses, %d failures, %d crashes, %d attempts", run.State, run.Losses, run.Failures, run.Crashes, len(h.attempts()))
+		if run.State != carillon.StateSucceeded || run.Losses == 0 || run.Failures != 0 || run.Crashes != 0 ||
+			len(h.attempts()) != 1 {
+			t.Errorf(
+				"%s after %d losses, %d failures, %d crashes, %d attempts", run.State, run.Losses,
+				run.Failures, run.Crashes, len(h.attempts()),
+			)
 		}
 		h.expectSlots()
 	})
@@ -187,7 +193,8 @@ func TestWhenTheStoreIsAwayForLongerThanTheLeaseRunningWorkIsStoppedAndLost(t *t
 		away(true)
 		time.Sleep(30 * time.Second)
 		a := h.attempts()
-		if len(a) != 1 || !errors.Is(a[0].cause, executor.ErrLeaseOver) || a[0].end.Sub(began) > carillon.LeaseTime+time.Second {
+		if len(a) != 1 || !errors.Is(a[0].cause, executor.ErrLeaseOver) ||
+			a[0].end.Sub(began) > carillon.LeaseTime+time.Second {
 			t.Errorf("attempts during the outage: %+v", a)
 		}
 		away(false)
@@ -237,7 +244,9 @@ func TestAnAttemptThatWaitsForOneThatDoesNotListenCanBeStopped(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		h.takeAway(job)
 		time.Sleep(3 * time.Second)
-		if _, err := h.ledger.CancelJob(context.Background(), carillon.DefaultNamespace, job, false); err != nil {
+		if _, err := h.ledger.CancelJob(
+			context.Background(), carillon.DefaultNamespace, job, false,
+		); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)

@@ -113,12 +113,17 @@ func (w *Worker) report(ctx context.Context) {
 		}
 		reports := make([]carillon.Report, len(batch))
 		for i := range batch {
-			reports[i] = carillon.Report{Held: batch[i].Held(), Token: batch[i].Token, Lines: batch[i].rest, End: &batch[i].outcome}
+			reports[i] = carillon.Report{
+				Held: batch[i].Held(), Token: batch[i].Token, Lines: batch[i].rest, End: &batch[i].outcome,
+			}
 		}
 		receipts, ok := w.insist(ctx, reports)
 		for i := range batch {
 			if ok && receipts[i] == carillon.ReceiptRefused {
-				w.cfg.Logger.Warn("result refused: the attempt no longer holds its run", "run", batch[i].Run.ID, "attempt", batch[i].Run.Attempt)
+				w.cfg.Logger.Warn(
+					"result refused: the attempt no longer holds its run", "run", batch[i].Run.ID,
+					"attempt", batch[i].Run.Attempt,
+				)
 			}
 			w.drop(batch[i])
 		}
@@ -127,7 +132,9 @@ func (w *Worker) report(ctx context.Context) {
 }
 
 // insist repeats a report until the dispatcher answers; it gives up only when the worker does.
-func (w *Worker) insist(ctx context.Context, reports []carillon.Report) (receipts []carillon.Receipt, ok bool) {
+func (w *Worker) insist(
+	ctx context.Context, reports []carillon.Report,
+) (receipts []carillon.Receipt, ok bool) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		receipts, err := w.cfg.Dispatcher.Report(ctx, w.ID(), reports)
 		if err == nil {
@@ -137,7 +144,10 @@ func (w *Worker) insist(ctx context.Context, reports []carillon.Report) (receipt
 		if !sleep(ctx, wait) {
 			// The error goes into the log as text: the node's log would take an error of the store for one
 			// more line of an outage, and it holds most of those back.
-			w.cfg.Logger.Error("results not recorded: their runs will be performed again", "runs", len(reports), "error", err.Error())
+			w.cfg.Logger.Error(
+				"results not recorded: their runs will be performed again", "runs", len(reports),
+				"error", err.Error(),
+			)
 			return nil, false
 		}
 	}

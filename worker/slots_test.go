@@ -17,32 +17,37 @@ import (
 func TestNoMoreRunsGoOnAtOnceThanThereAreSlots(t *testing.T) {
 	for _, concurrency := range []int{1, 2, 7} {
 		t.Run(fmt.Sprintf("%d slots", concurrency), func(t *testing.T) {
-			in(t, func(h *house) { h.concurrency, h.handle = concurrency, slow(50*time.Millisecond) }, func(h *house) {
-				var submits sync.WaitGroup
-				for i := range 20 {
-					submits.Go(func() {
-						for k := range 10 {
-							if _, err := h.trySubmit(1+k%3, after(time.Duration(i*k%4)*30*time.Millisecond)); err != nil {
-								t.Error(err)
+			in(t, func(h *house) { h.concurrency, h.handle = concurrency, slow(50*time.Millisecond) },
+				func(h *house) {
+					var submits sync.WaitGroup
+					for i := range 20 {
+						submits.Go(func() {
+							for k := range 10 {
+								if _, err := h.trySubmit(
+									1+k%3, after(time.Duration(i*k%4)*30*time.Millisecond),
+								); err != nil {
+									t.Error(err)
+								}
+								time.Sleep(time.Duration(i) * time.Millisecond)
 							}
-							time.Sleep(time.Duration(i) * time.Millisecond)
-						}
+						})
+					}
+					submits.Wait()
+					time.Sleep(5 * time.Minute)
+					page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{
+						Namespace: carillon.DefaultNamespace, Limit: 1000,
 					})
-				}
-				submits.Wait()
-				time.Sleep(5 * time.Minute)
-				page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Limit: 1000})
-				if err != nil || len(page.Runs) != 20*(4*1+3*2+3*3) {
-					t.Fatalf("%d runs, %v", len(page.Runs), err)
-				}
-				for _, run := range page.Runs {
-					h.expect(run, carillon.StateSucceeded, 1, 0)
-				}
-				if h.most != concurrency {
-					t.Errorf("%d runs at once, want %d", h.most, concurrency)
-				}
-				h.expectSlots()
-			})
+					if err != nil || len(page.Runs) != 20*(4*1+3*2+3*3) {
+						t.Fatalf("%d runs, %v", len(page.Runs), err)
+					}
+					for _, run := range page.Runs {
+						h.expect(run, carillon.StateSucceeded, 1, 0)
+					}
+					if h.most != concurrency {
+						t.Errorf("%d runs at once, want %d", h.most, concurrency)
+					}
+					h.expectSlots()
+				})
 		})
 	}
 }
@@ -85,8 +90,13 @@ func (h *house) takeAway(job carillon.JobID) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	run := snapshot.Runs[0].Finish(&snapshot.Job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "taken away"}, carillon.Now(), 0)
-	if lost, err := h.ledger.Commit(context.Background(), []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil || len(lost) > 0 {
+	run := snapshot.Runs[0].Finish(
+		&snapshot.Job, carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "taken away"}, carillon.Now(), 0,
+	)
+	if lost, err := h.ledger.Commit(context.Background(), []carillon.Change{
+		{Runs: []carillon.Run{run}},
+	}); err != nil ||
+		len(lost) > 0 {
 		h.t.Fatal(lost, err)
 	}
 }
@@ -191,7 +201,8 @@ func TestAWorkerWhoseSessionIsLostLetsGoOfItsRunsAndOpensANewOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if a := h.attempts(); len(a) != 2 || !errors.Is(a[0].cause, executor.ErrLeaseOver) || a[1].start < a[0].end {
+		if a := h.attempts(); len(a) != 2 || !errors.Is(a[0].cause, executor.ErrLeaseOver) ||
+			a[1].start < a[0].end {
 			t.Errorf("attempts: %+v", a)
 		}
 		if run := h.run(job); run.State != carillon.StateSucceeded || run.Failures != 0 {
@@ -215,7 +226,8 @@ func TestAHandlerThatEndsItsGoroutineIsTriedAgainAndLosesNoSlot(t *testing.T) {
 		jobs := h.submit(3, nil)
 		time.Sleep(time.Second)
 		run := h.run(jobs[0].ID)
-		if h.expect(run, carillon.StateWaiting, 1, 0); run.Failures != 1 || run.Reason != "the handler ended its goroutine (runtime.Goexit)" {
+		if h.expect(run, carillon.StateWaiting, 1, 0); run.Failures != 1 ||
+			run.Reason != "the handler ended its goroutine (runtime.Goexit)" {
 			t.Errorf("%d failures, %q", run.Failures, run.Reason)
 		}
 		time.Sleep(10 * time.Minute)
@@ -239,7 +251,9 @@ func TestAHandlerThatEndsItsGoroutineWhenToldToStopLosesNoAttempt(t *testing.T) 
 		h.parts.Wait()
 		h.door.Wait()
 		if run := h.run(job.ID); run.State != carillon.StateWaiting || run.Losses != 1 || run.Failures != 0 {
-			t.Errorf("%s after %d losses and %d failures: %s", run.State, run.Losses, run.Failures, run.Reason)
+			t.Errorf(
+				"%s after %d losses and %d failures: %s", run.State, run.Losses, run.Failures, run.Reason,
+			)
 		}
 	})
 }

@@ -116,7 +116,10 @@ func (w *Worker) checkLease() {
 		return
 	}
 	if running, _ := w.Running(); running > 0 && !w.over.Swap(true) {
-		w.cfg.Logger.Error("no beat was answered for longer than the lease: stopping the runs", "lease", carillon.LeaseTime, "runs", running)
+		w.cfg.Logger.Error(
+			"no beat was answered for longer than the lease: stopping the runs", "lease", carillon.LeaseTime,
+			"runs", running,
+		)
 	}
 	w.cancelAll(executor.ErrLeaseOver)
 }

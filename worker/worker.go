@@ -78,7 +78,10 @@ func New(cfg Config) *Worker {
 	if cfg.Clock == nil {
 		cfg.Clock = executor.Boottime
 	}
-	w := &Worker{cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1), beatSoon: make(chan struct{}, 1)}
+	w := &Worker{
+		cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1),
+		beatSoon: make(chan struct{}, 1),
+	}
 	w.slots.free, w.slots.freed = cfg.Concurrency, make(chan struct{}, 1)
 	w.ends.limit, w.ends.ready = cfg.Pending, make(chan struct{}, 1)
 	w.pool.init()
@@ -134,7 +137,10 @@ func (w *Worker) drain() {
 		select {
 		case <-w.dropped:
 		case <-abandon.C:
-			w.cfg.Logger.Error("some runs do not stop when told to, or their ends cannot be reported: leaving them behind", "runs", running)
+			w.cfg.Logger.Error(
+				"some runs do not stop when told to, or their ends cannot be reported: leaving them behind",
+				"runs", running,
+			)
 			return
 		}
 	}
@@ -224,7 +230,8 @@ func (w *Worker) Notice(committed []carillon.Change) {
 	for i := range committed {
 		for k := range committed[i].Runs {
 			run := &committed[i].Runs[k]
-			if own := run.Worker == w.id && !run.Has(carillon.FlagStop); own && (run.State == carillon.StateClaimed || run.State == carillon.StateSucceeded) {
+			if own := run.Worker == w.id && !run.Has(carillon.FlagStop); own &&
+				(run.State == carillon.StateClaimed || run.State == carillon.StateSucceeded) {
 				continue // the worker asked for this itself, as for nearly everything: nothing to do
 			}
 			a := w.held[run.ID]

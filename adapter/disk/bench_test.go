@@ -59,7 +59,10 @@ func BenchmarkReadSealed(b *testing.B) {
 		if id.Job--; id.Job == run.Job {
 			b.Fatal("too few runs")
 		}
-		if lines, err := logs.Read(b.Context(), carillon.LogQuery{Namespace: "default", Run: id}); err != nil || len(lines) != 1 {
+		if lines, err := logs.Read(b.Context(), carillon.LogQuery{
+			Namespace: "default", Run: id,
+		}); err != nil ||
+			len(lines) != 1 {
 			b.Fatal(lines, err)
 		}
 	}
@@ -74,7 +77,9 @@ func BenchmarkRead(b *testing.B) {
 	}
 	logs.say(0, texts...)
 	read := func(b *testing.B, after int64, limit int) {
-		q := carillon.LogQuery{Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: after, Limit: limit}
+		q := carillon.LogQuery{
+			Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: after, Limit: limit,
+		}
 		if _, err := logs.Read(b.Context(), q); err != nil {
 			b.Fatal(err)
 		}
@@ -105,7 +110,10 @@ func BenchmarkRead(b *testing.B) {
 	b.Run("search of 100,000 lines", func(b *testing.B) {
 		b.SetBytes(lines * 100)
 		for b.Loop() {
-			if hits, err := logs.Search(b.Context(), carillon.LogSearch{Namespace: "default", Text: "no such TEXT", Limit: 10}); err != nil || len(hits) > 0 {
+			if hits, err := logs.Search(b.Context(), carillon.LogSearch{
+				Namespace: "default", Text: "no such TEXT", Limit: 10,
+			}); err != nil ||
+				len(hits) > 0 {
 				b.Fatal(hits, err)
 			}
 		}

@@ -158,7 +158,8 @@ func (l *Logs) scan(s *segment, f io.ReaderAt) error {
 			continue
 		}
 		l.held += s.add(extent{
-			run: run, first: rec.offset, attempt: rec.attempt, lines: 1, at: uint32(at), size: uint32(r.next - at),
+			run: run, first: rec.offset, attempt: rec.attempt, lines: 1, at: uint32(at),
+			size: uint32(r.next - at),
 		})
 	}
 }

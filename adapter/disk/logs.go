@@ -142,7 +142,9 @@ func (l *Logs) gather(b *batch, c *carillon.Chunk) error {
 	}
 	b.text = slices.Grow(b.text, min(size, largeBatch))
 	for i := range c.Lines {
-		e := extent{run: c.Run, first: c.Offset + int64(i), attempt: c.Attempt, lines: 1, at: uint32(len(b.text))}
+		e := extent{
+			run: c.Run, first: c.Offset + int64(i), attempt: c.Attempt, lines: 1, at: uint32(len(b.text)),
+		}
 		b.text = appendRecord(b.text, run, e.begin(), &c.Lines[i])
 		e.size = uint32(len(b.text)) - e.at
 		if n := len(b.extents); n == 0 || !b.extents[n-1].join(e) {

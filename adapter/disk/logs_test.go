@@ -161,7 +161,9 @@ func segmentIn(dir string) string {
 // A crash can cut a line anywhere. The worker sends the line again, and only that line is read.
 func TestATornLineIsNotRead(t *testing.T) {
 	text := `half \ of` + "\x01\n" + `it`
-	whole := string(appendRecord(nil, runText(run), position{1, 1}, &carillon.Line{At: due, Stream: "stdout", Text: text}))
+	whole := string(appendRecord(nil, runText(run), position{1, 1}, &carillon.Line{
+		At: due, Stream: "stdout", Text: text,
+	}))
 	for cut := range len(whole) {
 		dir := t.TempDir()
 		logsIn{TB: t}.write(segmentIn(dir), lineStart+"1 0 1800000000000 stdout first\n"+whole[:cut])
@@ -177,10 +179,15 @@ func TestATornLineIsNotRead(t *testing.T) {
 func TestWhatIsNoLineIsSkipped(t *testing.T) {
 	dir := t.TempDir()
 	lines := []string{
-		"1 0 1800000000000 stdout first", "", "# a note by a person", "1 1 x stdout no time", "1 1", "9999999999 1 1800000000000 stdout huge",
-		"1 1 1800000000000 stdout bad \\escape", "1 1 1800000000000 stdout \x00\x00\x00", "1 1 1800000000000 stdout ",
+		"1 0 1800000000000 stdout first", "", "# a note by a person", "1 1 x stdout no time", "1 1",
+		"9999999999 1 1800000000000 stdout huge",
+		"1 1 1800000000000 stdout bad \\escape", "1 1 1800000000000 stdout \x00\x00\x00",
+		"1 1 1800000000000 stdout ",
 	}
-	logsIn{TB: t}.write(segmentIn(dir), "no run 1 1 1800000000000 stdout x\n"+lineStart+strings.Join(lines, "\n"+lineStart)+"\n")
+	logsIn{TB: t}.write(
+		segmentIn(dir),
+		"no run 1 1 1800000000000 stdout x\n"+lineStart+strings.Join(lines, "\n"+lineStart)+"\n",
+	)
 	logs := openIn(t, dir, defaultLimits)
 	logs.expect("first", "")
 }
@@ -204,7 +211,8 @@ func TestAFullDiskIsTold(t *testing.T) {
 func TestNothingIsTouchedOutside(t *testing.T) {
 	outside := t.TempDir()
 	for _, namespace := range []string{
-		"", ".", "..", "../x", "a/b", "/abs", ".hidden", "-x", "a\x00b", "ä", `a\b`, "a b", strings.Repeat("a", 65),
+		"", ".", "..", "../x", "a/b", "/abs", ".hidden", "-x", "a\x00b", "ä", `a\b`, "a b",
+		strings.Repeat("a", 65),
 	} {
 		logs := open(t)
 		c := chunkOf(run, 0, "x")
@@ -218,7 +226,9 @@ func TestNothingIsTouchedOutside(t *testing.T) {
 		}
 	}
 	for _, id := range []carillon.RunID{{}, {Job: -1, Due: 1}, {Job: 1, Due: -1}, {Job: 1, Due: 1 << 50}} {
-		if err := open(t).Append(t.Context(), []carillon.Chunk{chunkOf(id, 0, "x")}); !errors.Is(err, carillon.ErrInvalid) {
+		if err := open(t).Append(t.Context(), []carillon.Chunk{
+			chunkOf(id, 0, "x"),
+		}); !errors.Is(err, carillon.ErrInvalid) {
 			t.Errorf("run %v: %v", id, err)
 		}
 	}
@@ -236,7 +246,9 @@ func TestNothingIsTouchedOutside(t *testing.T) {
 
 // The test spoils the earlier lines in place: a caller that follows the log does not read them again.
 func TestFollowingReadsWhatIsNew(t *testing.T) {
-	for name, limits := range map[string]limits{"open": defaultLimits, "sealed": {size: 1 << 19, extents: 1000, held: 1 << 18, files: 2}} {
+	for name, limits := range map[string]limits{
+		"open": defaultLimits, "sealed": {size: 1 << 19, extents: 1000, held: 1 << 18, files: 2},
+	} {
 		t.Run(name, func(t *testing.T) {
 			logs := openIn(t, t.TempDir(), limits)
 			for i := int64(0); i < 20_000; i += 1000 {
@@ -247,7 +259,9 @@ func TestFollowingReadsWhatIsNew(t *testing.T) {
 				logs.say(i, texts...)
 			}
 			from := func(offset int64) []carillon.Line {
-				q := carillon.LogQuery{Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: offset, Limit: 10}
+				q := carillon.LogQuery{
+					Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: offset, Limit: 10,
+				}
 				lines, err := logs.Read(t.Context(), q)
 				if err != nil {
 					t.Fatal(err)

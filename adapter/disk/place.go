@@ -37,7 +37,10 @@ func checkNamespace(s string) error {
 		good = good && (alnum || i > 0 && strings.ContainsRune("._-@", r))
 	}
 	if !good {
-		return &carillon.FieldError{Field: "namespace", Given: s, Want: "1 to 64 characters of a-z A-Z 0-9 . _ - @, the first a letter or digit"}
+		return &carillon.FieldError{
+			Field: "namespace", Given: s,
+			Want: "1 to 64 characters of a-z A-Z 0-9 . _ - @, the first a letter or digit",
+		}
 	}
 	return nil
 }
@@ -52,7 +55,8 @@ const day = 24 * time.Hour
 // classes are the longest times that the lines of a class are kept. They are few, so that jobs with different
 // retentions still share segments. Whatever its class, a segment goes when its last line can go.
 var classes = []time.Duration{
-	10 * time.Minute, time.Hour, 6 * time.Hour, day, 2 * day, 3 * day, 7 * day, 14 * day, 30 * day, 60 * day, 90 * day,
+	10 * time.Minute, time.Hour, 6 * time.Hour, day, 2 * day, 3 * day, 7 * day, 14 * day, 30 * day, 60 * day,
+	90 * day,
 	180 * day, 365 * day, 3650 * day, 36500 * day,
 }
 

@@ -128,7 +128,9 @@ func (src *source) read(f *os.File, run carillon.RunID, after position) (more bo
 			return false, err
 		}
 		src.next += n
-		src.page = slices.DeleteFunc(page, func(e extent) bool { return e.run == run && !after.less(e.end()) })
+		src.page = slices.DeleteFunc(page, func(e extent) bool {
+			return e.run == run && !after.less(e.end())
+		})
 		if other := slices.IndexFunc(src.page, func(e extent) bool { return e.run != run }); other >= 0 {
 			src.page, src.next = src.page[:other], 0
 			return len(src.page) > 0, nil

@@ -20,7 +20,9 @@ func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit
 	if err := checkNamespace(q.Namespace); err != nil {
 		return nil, fmt.Errorf("search logs: %w", err)
 	}
-	s := search{text: bytes.ToLower([]byte(q.Text)), limit: cmp.Or(q.Limit, defaultLimit), seen: map[seen]bool{}}
+	s := search{
+		text: bytes.ToLower([]byte(q.Text)), limit: cmp.Or(q.Limit, defaultLimit), seen: map[seen]bool{},
+	}
 	segments := l.newestFirst(q.Namespace)
 	for i, part := range segments {
 		if err := s.segment(ctx, l, part); err != nil {
@@ -51,7 +53,9 @@ func (l *Logs) newestFirst(namespace string) (parts []part) {
 		}
 	}
 	l.mu.Unlock()
-	slices.SortFunc(parts, func(a, b part) int { return cmp.Or(cmp.Compare(b.latest, a.latest), cmp.Compare(b.name, a.name)) })
+	slices.SortFunc(parts, func(a, b part) int {
+		return cmp.Or(cmp.Compare(b.latest, a.latest), cmp.Compare(b.name, a.name))
+	})
 	return parts
 }
 
@@ -125,7 +129,9 @@ func (s *search) hit(line []byte) {
 
 // cut keeps as many hits as the caller wants, those of the latest days.
 func (s *search) cut() {
-	slices.SortStableFunc(s.hits, func(a, b carillon.Hit) int { return cmp.Compare(dayOf(b.Run.Due), dayOf(a.Run.Due)) })
+	slices.SortStableFunc(s.hits, func(a, b carillon.Hit) int {
+		return cmp.Compare(dayOf(b.Run.Due), dayOf(a.Run.Due))
+	})
 	for _, hit := range s.hits[min(s.limit, len(s.hits)):] {
 		delete(s.seen, seen{hit.Run, position{hit.Attempt, hit.Offset}})
 	}

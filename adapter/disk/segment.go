@@ -61,7 +61,8 @@ func compareExtents(a, b extent) int {
 
 // join makes e longer by the next extent, if that follows e in the run and in the file.
 func (e *extent) join(next extent) bool {
-	follows := e.run == next.run && e.attempt == next.attempt && e.first+int64(e.lines) == next.first && e.at+e.size == next.at
+	follows := e.run == next.run && e.attempt == next.attempt && e.first+int64(e.lines) == next.first &&
+		e.at+e.size == next.at
 	if !follows || e.lines+next.lines > extentLines || e.size+next.size > extentSize {
 		return false
 	}

@@ -53,10 +53,14 @@ func TestARestartRepeatsNothing(t *testing.T) {
 
 func TestAnIndexThatDoesNotFitIsMadeAnew(t *testing.T) {
 	for name, spoil := range map[string]func(index string) error{
-		"empty":    func(index string) error { return os.WriteFile(index, nil, 0o640) },
-		"cut":      func(index string) error { return os.Truncate(index, headSize+extentWidth/2) },
-		"another":  func(index string) error { return os.WriteFile(index, make([]byte, headSize+extentWidth), 0o640) },
-		"half":     func(index string) error { return os.Rename(index, strings.Replace(index, ".idx", ".idx.tmp", 1)) },
+		"empty": func(index string) error { return os.WriteFile(index, nil, 0o640) },
+		"cut":   func(index string) error { return os.Truncate(index, headSize+extentWidth/2) },
+		"another": func(index string) error {
+			return os.WriteFile(index, make([]byte, headSize+extentWidth), 0o640)
+		},
+		"half": func(index string) error {
+			return os.Rename(index, strings.Replace(index, ".idx", ".idx.tmp", 1))
+		},
 		"no lines": func(index string) error { return os.Remove(strings.Replace(index, ".idx", ".log", 1)) },
 		"removed":  os.Remove,
 	} {
@@ -123,7 +127,8 @@ func TestOddEntriesDoNotKeepTheServerFromStarting(t *testing.T) {
 	dir := filepath.Dir(l.file())
 	outside := filepath.Join(t.TempDir(), "outside.log")
 	name := func(n carillon.Time) string { return filepath.Join(dir, stemOf(due+n)+logSuffix) }
-	if err := errors.Join(os.Mkdir(name(1), 0o700), os.WriteFile(outside, nil, 0o600), os.Symlink(outside, name(2)),
+	if err := errors.Join(os.Mkdir(name(1), 0o700), os.WriteFile(outside, nil, 0o600),
+		os.Symlink(outside, name(2)),
 		syscall.Mkfifo(name(3), 0o600), os.Mkdir(filepath.Join(dir, stemOf(due+4)+writingSuffix), 0o700),
 		os.WriteFile(filepath.Join(dir, stemOf(due+4)+writingSuffix, "x"), nil, 0o600)); err != nil {
 		t.Fatal(err)
@@ -183,7 +188,9 @@ func TestManySegmentsAreOneLog(t *testing.T) {
 			printed[p] = fmt.Sprint(p)
 			c.Lines = append(c.Lines, carillon.Line{At: due, Stream: "stdout", Text: printed[p]})
 		}
-		if err := logs.Append(t.Context(), []carillon.Chunk{c, chunkOf(carillon.RunID{Job: 5, Due: due}, 0, "other")}); err != nil {
+		if err := logs.Append(t.Context(), []carillon.Chunk{
+			c, chunkOf(carillon.RunID{Job: 5, Due: due}, 0, "other"),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if rnd.IntN(40) == 0 {
@@ -196,7 +203,10 @@ func TestManySegmentsAreOneLog(t *testing.T) {
 				want = append(want, printed[p])
 			}
 		}
-		q := carillon.LogQuery{Namespace: "default", Run: run, AfterAttempt: after.attempt, AfterOffset: after.offset, Limit: limit}
+		q := carillon.LogQuery{
+			Namespace: "default", Run: run, AfterAttempt: after.attempt, AfterOffset: after.offset,
+			Limit: limit,
+		}
 		lines, err := logs.Read(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)

@@ -25,7 +25,9 @@ const (
 
 func (s *segment) appendHead(b []byte, extents int) []byte {
 	b = append(b, indexMagic...)
-	for _, n := range []int64{1, int64(extents), s.size, int64(s.written), int64(s.until), int64(s.due.min), int64(s.due.max)} {
+	for _, n := range []int64{
+		1, int64(extents), s.size, int64(s.written), int64(s.until), int64(s.due.min), int64(s.due.max),
+	} {
 		b = binary.LittleEndian.AppendUint64(b, uint64(n))
 	}
 	return b
@@ -55,7 +57,8 @@ func appendExtent(b []byte, e *extent) []byte {
 func parseExtent(b []byte) extent {
 	long, short := binary.LittleEndian.Uint64, binary.LittleEndian.Uint32
 	return extent{
-		run: carillon.RunID{Due: carillon.Time(long(b)), Job: carillon.JobID(long(b[8:]))}, first: int64(long(b[16:])),
+		run:     carillon.RunID{Due: carillon.Time(long(b)), Job: carillon.JobID(long(b[8:]))},
+		first:   int64(long(b[16:])),
 		attempt: int32(short(b[24:])), lines: int32(short(b[28:])), at: short(b[32:]), size: short(b[36:]),
 	}
 }

@@ -40,8 +40,12 @@ func (l logsIn) has(id carillon.RunID) bool {
 }
 
 func TestTrimGoesByTheLongestKeepOfASegment(t *testing.T) {
-	long, short, byRule := carillon.RunID{Job: 1, Due: due}, carillon.RunID{Job: 2, Due: due}, carillon.RunID{Job: 3, Due: due}
-	for name, limits := range map[string]limits{"open": defaultLimits, "sealed": {size: 1, extents: 1, held: 1, files: 1}} {
+	long, short, byRule := carillon.RunID{
+		Job: 1, Due: due,
+	}, carillon.RunID{Job: 2, Due: due}, carillon.RunID{Job: 3, Due: due}
+	for name, limits := range map[string]limits{
+		"open": defaultLimits, "sealed": {size: 1, extents: 1, held: 1, files: 1},
+	} {
 		for _, restart := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, restart %v", name, restart), func(t *testing.T) {
 				logs := openIn(t, t.TempDir(), limits)
@@ -65,7 +69,8 @@ func TestTrimGoesByTheLongestKeepOfASegment(t *testing.T) {
 						t.Errorf("after %s there are %v", step.later, got)
 					}
 				}
-				if left := append(logs.files(".log"), logs.files(".idx")...); len(left) > 0 || logs.held != 0 || len(logs.Logs.files) > 0 {
+				if left := append(logs.files(".log"), logs.files(".idx")...); len(left) > 0 ||
+					logs.held != 0 || len(logs.Logs.files) > 0 {
 					t.Errorf("left are %q, %d extents", left, logs.held)
 				}
 				logs.say(0, "new")
@@ -99,8 +104,10 @@ func TestTrimLeavesTheRestAlone(t *testing.T) {
 	logs.say(0, "old")
 	class := filepath.Join(logs.dir, "default", "default")
 	foreign := []string{
-		filepath.Join(class, "note.txt"), filepath.Join(class, "note.log"), filepath.Join(class, "x.idx"), filepath.Join(class, "2027-01-15", run.String()+".log"),
-		filepath.Join(logs.dir, "default", "mine", "2027-01-15T10-00-00.000.log"), filepath.Join(logs.dir, "README"),
+		filepath.Join(class, "note.txt"), filepath.Join(class, "note.log"), filepath.Join(class, "x.idx"),
+		filepath.Join(class, "2027-01-15", run.String()+".log"),
+		filepath.Join(logs.dir, "default", "mine", "2027-01-15T10-00-00.000.log"),
+		filepath.Join(logs.dir, "README"),
 	}
 	for _, name := range foreign {
 		logs.write(name, "x")
@@ -184,7 +191,9 @@ func TestTrimWhileOthersAppend(t *testing.T) {
 				if err := logs.Append(t.Context(), []carillon.Chunk{chunkOf(id, int64(i), "x")}); err != nil {
 					t.Error(err)
 				}
-				if _, err := logs.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: id}); err != nil {
+				if _, err := logs.Read(t.Context(), carillon.LogQuery{
+					Namespace: "default", Run: id,
+				}); err != nil {
 					t.Error(err)
 				}
 			}

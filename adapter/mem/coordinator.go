@@ -75,7 +75,9 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	for i, b := range beats {
 		s := c.sessions[b.ID]
 		if s == nil && !c.over[b.ID] && c.early() && carillon.DialedInWorker(b.ID) {
-			s = &session{Member: carillon.Member{ID: b.ID, Kind: carillon.MemberWorker, Joined: carillon.Now()}}
+			s = &session{
+				Member: carillon.Member{ID: b.ID, Kind: carillon.MemberWorker, Joined: carillon.Now()},
+			}
 			c.sessions[b.ID] = s
 		}
 		switch {
@@ -85,7 +87,9 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 			standings[i] = carillon.StandingOld
 		default:
 			standings[i] = carillon.StandingProlonged
-			s.beat, s.at, s.number, s.holds = now, carillon.Now(), max(b.Number, s.number), slices.Clone(b.Holds)
+			s.beat, s.at, s.number, s.holds = now, carillon.Now(), max(
+				b.Number, s.number,
+			), slices.Clone(b.Holds)
 		}
 	}
 	return standings, nil

@@ -46,7 +46,8 @@ func TestAnIDThatNoServerGivesOutIsNotTakenInAfterAStart(t *testing.T) {
 	c := mem.NewCoordinator()
 	ids := []string{
 		"", "madeup", "worker_", "worker_early", "worker_0011223344556677889", "worker_001122334455667788990",
-		"worker_0011223344556677889G", "worker_AABBCCDDEEFF00112233", "node_00112233445566778899", "inner_00112233445566778899",
+		"worker_0011223344556677889G", "worker_AABBCCDDEEFF00112233", "node_00112233445566778899",
+		"inner_00112233445566778899",
 	}
 	for _, id := range ids {
 		standings, err := c.Beat(t.Context(), []carillon.Beat{{ID: id}})

@@ -105,7 +105,9 @@ func (l *Logs) Trim(_ context.Context, now carillon.Time, keep time.Duration) er
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, lines := range l.runs {
-		lines = slices.DeleteFunc(lines, func(k kept) bool { return k.written.Add(cmp.Or(k.keep, keep)) < now })
+		lines = slices.DeleteFunc(lines, func(k kept) bool {
+			return k.written.Add(cmp.Or(k.keep, keep)) < now
+		})
 		if len(lines) == 0 {
 			delete(l.runs, key)
 		} else {

@@ -14,7 +14,9 @@ func runs(queue string, from, n int) []carillon.Run {
 	runs := make([]carillon.Run, n)
 	for i := range runs {
 		id := carillon.RunID{Job: carillon.JobID(from + i), Due: epoch + carillon.Time(i)}
-		runs[i] = carillon.Run{ID: id, Queue: queue, Priority: 5, Wake: id.Due, Rev: 1, State: carillon.StateWaiting}
+		runs[i] = carillon.Run{
+			ID: id, Queue: queue, Priority: 5, Wake: id.Due, Rev: 1, State: carillon.StateWaiting,
+		}
 	}
 	return runs
 }

@@ -123,7 +123,9 @@ func (q *Queue) push(run *carillon.Run) bool {
 func acked(context.Context) error { return nil }
 
 // Pull takes no run if ctx ends first.
-func (q *Queue) Pull(ctx context.Context, queues []string, max int) ([]carillon.Run, func(context.Context) error, error) {
+func (q *Queue) Pull(ctx context.Context, queues []string, max int) (
+	[]carillon.Run, func(context.Context) error, error,
+) {
 	return q.pull(ctx, puller{queues: queues, max: max})
 }
 

@@ -65,13 +65,14 @@ func expectServed(t *testing.T, what string, served *atomic.Int32, want int32) {
 }
 
 func TestQueueServes(t *testing.T) {
-	bubble(t, "a pull after hours, in the moment of the push", func(t *testing.T, ctx context.Context, q *mem.Queue) {
-		served := pulls(ctx, q, 1, 10)
-		time.Sleep(24 * time.Hour)
-		expectServed(t, "before", served, 0)
-		push(t, q, runs("a", 1, 1))
-		expectServed(t, "after", served, 1)
-	})
+	bubble(t, "a pull after hours, in the moment of the push",
+		func(t *testing.T, ctx context.Context, q *mem.Queue) {
+			served := pulls(ctx, q, 1, 10)
+			time.Sleep(24 * time.Hour)
+			expectServed(t, "before", served, 0)
+			push(t, q, runs("a", 1, 1))
+			expectServed(t, "after", served, 1)
+		})
 	bubble(t, "as many pulls as there are runs", func(t *testing.T, ctx context.Context, q *mem.Queue) {
 		served := pulls(ctx, q, 10, 1)
 		synctest.Wait()
@@ -93,27 +94,29 @@ func TestQueueServes(t *testing.T) {
 }
 
 func TestPullEnds(t *testing.T) {
-	bubble(t, "and gives back what it was just served", func(t *testing.T, ctx context.Context, q *mem.Queue) {
-		for range 1000 {
-			ctx, cancel := context.WithCancel(ctx)
-			served := pulls(ctx, q, 1, 1)
-			synctest.Wait()
-			cancel()
-			push(t, q, runs("a", 1, 1)) // most often before the pull notices the cancel
-			synctest.Wait()
-			if n := int(served.Load()) + q.Len(); n != 1 {
-				t.Fatalf("one run has become %d", n)
+	bubble(t, "and gives back what it was just served",
+		func(t *testing.T, ctx context.Context, q *mem.Queue) {
+			for range 1000 {
+				ctx, cancel := context.WithCancel(ctx)
+				served := pulls(ctx, q, 1, 1)
+				synctest.Wait()
+				cancel()
+				push(t, q, runs("a", 1, 1)) // most often before the pull notices the cancel
+				synctest.Wait()
+				if n := int(served.Load()) + q.Len(); n != 1 {
+					t.Fatalf("one run has become %d", n)
+				}
+				if q.Len() == 1 {
+					_, _, _ = q.Pull(t.Context(), nil, 1)
+				}
 			}
-			if q.Len() == 1 {
-				_, _, _ = q.Pull(t.Context(), nil, 1)
-			}
-		}
-	})
+		})
 	bubble(t, "at its deadline", func(t *testing.T, ctx context.Context, q *mem.Queue) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		begin := time.Now()
-		if _, _, err := q.Pull(ctx, nil, 1); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 30*time.Second {
+		if _, _, err := q.Pull(ctx, nil, 1); !errors.Is(err, context.DeadlineExceeded) ||
+			time.Since(begin) != 30*time.Second {
 			t.Fatal(err, time.Since(begin))
 		}
 		push(t, q, runs("a", 1, 1))
@@ -128,7 +131,9 @@ func TestQueueCounts(t *testing.T) {
 	urgent := runs("a", 50, 2)
 	urgent[0].Priority, urgent[1].Priority = 9, 9
 	push(t, q, slices.Concat(runs("a", 1, 3), runs("b", 10, 1), urgent))
-	want := map[carillon.Lane]int{{Queue: "a", Priority: 5}: 3, {Queue: "b", Priority: 5}: 1, {Queue: "a", Priority: 9}: 2}
+	want := map[carillon.Lane]int{
+		{Queue: "a", Priority: 5}: 3, {Queue: "b", Priority: 5}: 1, {Queue: "a", Priority: 9}: 2,
+	}
 	if got := q.Depths(); q.Len() != 6 || !maps.Equal(got, want) {
 		t.Fatalf("%d runs, %v", q.Len(), got)
 	}

@@ -88,7 +88,9 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 }
 
 // runsAfter yields all runs that a query can choose from, in its order.
-func (s *Store) runsAfter(q *carillon.RunQuery, start carillon.RunPos) iter.Seq2[carillon.RunPos, carillon.Run] {
+func (s *Store) runsAfter(
+	q *carillon.RunQuery, start carillon.RunPos,
+) iter.Seq2[carillon.RunPos, carillon.Run] {
 	switch start.Part {
 	case carillon.RunPartDead:
 		return records(&s.dead, start)
@@ -104,7 +106,9 @@ func (s *Store) runsAfter(q *carillon.RunQuery, start carillon.RunPos) iter.Seq2
 				return
 			}
 		}
-		for pos, run := range records(&s.history, carillon.RunPos{Part: carillon.RunPartEnded, Place: carillon.Unended}) {
+		for pos, run := range records(&s.history, carillon.RunPos{
+			Part: carillon.RunPartEnded, Place: carillon.Unended,
+		}) {
 			if !yield(pos, run) {
 				return
 			}
@@ -127,7 +131,9 @@ func (s *Store) runsOfJob(id carillon.JobID, start carillon.RunPos) iter.Seq2[ca
 	return func(yield func(carillon.RunPos, carillon.Run) bool) {
 		unfinished := s.unfinishedOf(id)
 		first := func() carillon.RunPos {
-			return carillon.RunPos{Part: carillon.RunPartJob, Due: unfinished[0].ID.Due, Place: carillon.Unended}
+			return carillon.RunPos{
+				Part: carillon.RunPartJob, Due: unfinished[0].ID.Due, Place: carillon.Unended,
+			}
 		}
 		for len(unfinished) > 0 && first().Due >= start.Due { // an earlier page had them
 			unfinished = unfinished[1:]

@@ -9,14 +9,18 @@ import (
 )
 
 // Forget implements carillon.Store. It removes a one-off job together with the job's last record.
-func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+func (s *Store) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	forgotten := 0
-	for _, r := range overdue(&s.history, rule.Runs, now, func(r *record) carillon.Time { return r.Expires }) {
+	for _, r := range overdue(&s.history, rule.Runs, now, func(r *record) carillon.Time {
+		return r.Expires
+	}) {
 		if forgotten == limit {
 			return forgotten, nil
 		}
@@ -24,7 +28,9 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 		s.clean(r.ID)
 		forgotten++
 	}
-	for _, r := range overdue(&s.dead, rule.DeadLetters, now, func(r *record) carillon.Time { return r.DeadExpires }) {
+	for _, r := range overdue(&s.dead, rule.DeadLetters, now, func(r *record) carillon.Time {
+		return r.DeadExpires
+	}) {
 		if forgotten == limit {
 			return forgotten, nil
 		}
@@ -37,7 +43,9 @@ func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillo
 
 // overdue returns the records that a table need not keep at now: first those under the server's rule, in the
 // order in which they ended, then those with their own expiry, earliest first. A rule of 0 removes nothing.
-func overdue(t *table, keep carillon.Duration, now carillon.Time, expiry func(*record) carillon.Time) []*record {
+func overdue(
+	t *table, keep carillon.Duration, now carillon.Time, expiry func(*record) carillon.Time,
+) []*record {
 	var byRule, byOwn []*record
 	for place := range t.places.after(0) {
 		r := t.rows[place]
@@ -58,7 +66,8 @@ func (s *Store) clean(id carillon.RunID) {
 		delete(s.outputs, id)
 	}
 	j := s.jobs[id.Job]
-	if j == nil || !j.oneOff || s.ofJob[id.Job] != nil || s.history.ofJob[id.Job] != nil || s.dead.ofJob[id.Job] != nil {
+	if j == nil || !j.oneOff || s.ofJob[id.Job] != nil || s.history.ofJob[id.Job] != nil ||
+		s.dead.ofJob[id.Job] != nil {
 		return
 	}
 	delete(s.jobs, id.Job)

@@ -53,7 +53,8 @@ func (s *Store) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]c
 		}
 		if output, kept := s.outputs[id]; whole && kept {
 			run.Output = &carillon.Output{
-				Result: bytes.Clone(output.Result), Checkpoint: bytes.Clone(output.Checkpoint), Payload: bytes.Clone(output.Payload),
+				Result: bytes.Clone(output.Result), Checkpoint: bytes.Clone(output.Checkpoint),
+				Payload: bytes.Clone(output.Payload),
 			}
 		}
 		found = append(found, run)

@@ -85,7 +85,9 @@ func (t *Timeline) add(run *carillon.Run) bool {
 	return true
 }
 
-func (t *Timeline) Due(_ context.Context, now carillon.Time, limit int) (runs []carillon.Run, next carillon.Time, err error) {
+func (t *Timeline) Due(_ context.Context, now carillon.Time, limit int) (
+	runs []carillon.Run, next carillon.Time, err error,
+) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.due = t.due[:0]

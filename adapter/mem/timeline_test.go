@@ -15,5 +15,7 @@ func TestTimeline(t *testing.T) {
 }
 
 func BenchmarkTimeline(b *testing.B) {
-	porttest.BenchmarkTimeline(b, func(*testing.B) carillon.Timeline { return mem.NewTimeline(mem.TimelineConfig{}) })
+	porttest.BenchmarkTimeline(b, func(*testing.B) carillon.Timeline {
+		return mem.NewTimeline(mem.TimelineConfig{})
+	})
 }

@@ -112,9 +112,11 @@ func (l *conn) write(changes []carillon.Change, careful bool) (lost []int, err e
 	return lost, nil
 }
 
-// lockCompared locks and reads what the plan has to know: the edited jobs and, with careful, every row that the
-// changes compare.
-func (l *conn) lockCompared(p *batch, changes []carillon.Change, edits []carillon.JobID, careful bool) (lost []int, err error) {
+// lockCompared locks and reads what the plan has to know: the edited jobs and, with careful, every row that
+// the changes compare.
+func (l *conn) lockCompared(
+	p *batch, changes []carillon.Change, edits []carillon.JobID, careful bool,
+) (lost []int, err error) {
 	if careful {
 		return l.compare(p, changes)
 	}

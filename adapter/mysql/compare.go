@@ -24,8 +24,8 @@ type revisions struct {
 	dead   map[carillon.RunID]bool
 }
 
-// compare locks every row that the changes compare, in the order of their keys, and returns the indexes of the
-// changes that have lost. After that, of the compared rows only those that do not exist can still appear.
+// compare locks every row that the changes compare, in the order of their keys, and returns the indexes of
+// the changes that have lost. After that, of the compared rows only those that do not exist can still appear.
 func (l *conn) compare(p *batch, changes []carillon.Change) (lost []int, err error) {
 	now, err := l.lock(changes)
 	if err != nil {
@@ -116,13 +116,17 @@ func (l *conn) lock(changes []carillon.Change) (now revisions, err error) {
 		}
 		dead = append(dead, c.Redriven...)
 	}
-	now = revisions{runs: map[carillon.RunID]int32{}, guards: map[guardKey]int32{}, dead: map[carillon.RunID]bool{}}
+	now = revisions{
+		runs: map[carillon.RunID]int32{}, guards: map[guardKey]int32{}, dead: map[carillon.RunID]bool{},
+	}
 	if now.jobs, err = l.lockJobs(jobs); err != nil {
 		return now, err
 	}
 	for some := range slices.Chunk(runs, most) {
 		err := l.query(func(r row) error {
-			now.runs[carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))}] = int32(r.int(2))
+			now.runs[carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))}] = int32(
+				r.int(2),
+			)
 			return nil
 		}, lockRuns, list(some, dueJob))
 		if err != nil {
@@ -159,7 +163,9 @@ func (l *conn) lockJobs(ids []carillon.JobID) (map[carillon.JobID]storedJob, err
 	found := map[carillon.JobID]storedJob{}
 	for some := range slices.Chunk(ids, most) {
 		err := l.query(func(r row) error {
-			found[carillon.JobID(r.int(0))] = storedJob{int32(r.int(1)), int32(r.int(2)), r.text(3), carillon.Time(r.int(4))}
+			found[carillon.JobID(r.int(0))] = storedJob{
+				int32(r.int(1)), int32(r.int(2)), r.text(3), carillon.Time(r.int(4)),
+			}
 			return nil
 		}, lockJobs, ints(some))
 		if err != nil {

@@ -71,7 +71,9 @@ func (s *Store) addDays(ctx context.Context, now carillon.Time) error {
 		days, last := newDays(all, now)
 		done := true
 		if len(days) > 0 && !large {
-			done, err = l.change(&s.history, now, func() error { return l.exec(appendSQL(nil, splitLast, days)) })
+			done, err = l.change(&s.history, now, func() error {
+				return l.exec(appendSQL(nil, splitLast, days))
+			})
 		}
 		if done {
 			s.forget.mu.Lock()
@@ -116,7 +118,9 @@ const (
 // forgetDays drops the earliest days if all their records can go. It returns the time up to which the other
 // records are to be forgotten one by one: a large day that the rule has reached waits until the rule covers
 // all of it, and until no other call uses the table.
-func (s *Store) forgetDays(l *conn, until, now carillon.Time, limit int) (forgotten int, rest carillon.Time, err error) {
+func (s *Store) forgetDays(
+	l *conn, until, now carillon.Time, limit int,
+) (forgotten int, rest carillon.Time, err error) {
 	all, err := l.days()
 	if err != nil {
 		return 0, 0, err
@@ -148,7 +152,9 @@ func (s *Store) forgetDays(l *conn, until, now carillon.Time, limit int) (forgot
 
 // forgetDay goes through a large day, limit records at a time, to remove the rows that only these records
 // needed. Then it drops the day. An empty day is dropped at once.
-func (s *Store) forgetDay(l *conn, d day, large bool, now carillon.Time, limit int) (forgotten int, err error) {
+func (s *Store) forgetDay(
+	l *conn, d day, large bool, now carillon.Time, limit int,
+) (forgotten int, err error) {
 	stays, query, args := false, anyOfDay, []any{raw(d.name)}
 	if large {
 		query, args = keptOfDay, append(args, now)
@@ -165,7 +171,10 @@ func (s *Store) forgetDay(l *conn, d day, large bool, now carillon.Time, limit i
 		s.forget.day, s.forget.passed = d.name, 0
 	}
 	var found []past
-	err = l.query(func(r row) error { found = append(found, pastOf(r, false)); return nil }, afterOfDay, raw(d.name), s.forget.passed, limit)
+	err = l.query(
+		func(r row) error { found = append(found, pastOf(r, false)); return nil }, afterOfDay, raw(d.name),
+		s.forget.passed, limit,
+	)
 	if err != nil {
 		return 0, err
 	}

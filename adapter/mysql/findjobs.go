@@ -136,7 +136,10 @@ func wantedJobs(q *carillon.JobQuery) raw {
 	all.time(`j.created >= ?`, q.CreatedFrom)
 	all.time(`j.created < ?`, q.CreatedTo)
 	for _, l := range q.Labels {
-		all.add("EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` = ? AND a.value = ?)", l.Key, l.Value)
+		all.add(
+			"EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` = ? AND a.value = ?)",
+			l.Key, l.Value,
+		)
 	}
 	if len(q.States) > 0 {
 		all.add(`(?)`, raw(strings.Join(wantedStates(q.States), ` OR `)))
@@ -240,7 +243,9 @@ func (f *jobFinder) addLast(l *conn) error {
 
 // runsOf reads the unfinished runs of some jobs and, for each job, the ended run with the latest due time
 // among those that had begun.
-func (l *conn) runsOf(ids []carillon.JobID) (unfinished map[carillon.JobID][]carillon.Run, ended map[carillon.JobID]*carillon.Run, err error) {
+func (l *conn) runsOf(ids []carillon.JobID) (
+	unfinished map[carillon.JobID][]carillon.Run, ended map[carillon.JobID]*carillon.Run, err error,
+) {
 	unfinished, ended = map[carillon.JobID][]carillon.Run{}, map[carillon.JobID]*carillon.Run{}
 	err = l.query(func(r row) error {
 		run := r.unfinished()

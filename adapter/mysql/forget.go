@@ -26,7 +26,9 @@ type past struct {
 
 // Forget implements carillon.Store. One node at a time forgets; another node finds nothing to do meanwhile. A
 // large day of history goes as a whole, later than its first records could go.
-func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
+func (s *Store) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (forgotten int, err error) {
 	if limit <= 0 {
 		return 0, ctx.Err()
 	}
@@ -72,7 +74,9 @@ WHERE expires <= ? ORDER BY expires, ended, pos LIMIT ?`
 
 // overdue returns up to limit records that need not be kept. until is the server's rule for history; with 0
 // every record without an expiry is kept.
-func (l *conn) overdue(rule carillon.Retention, until, now carillon.Time, limit int) (found []past, err error) {
+func (l *conn) overdue(
+	rule carillon.Retention, until, now carillon.Time, limit int,
+) (found []past, err error) {
 	for _, from := range []struct {
 		query string
 		until carillon.Time
@@ -99,7 +103,11 @@ func (l *conn) overdue(rule carillon.Retention, until, now carillon.Time, limit 
 }
 
 func pastOf(r row, dead bool) past {
-	return past{r.int(0), carillon.RunID{Job: carillon.JobID(r.int(1)), Due: carillon.Time(r.int(2))}, carillon.Time(r.int(3)), dead}
+	return past{
+		r.int(0),
+		carillon.RunID{Job: carillon.JobID(r.int(1)), Due: carillon.Time(r.int(2))},
+		carillon.Time(r.int(3)), dead,
+	}
 }
 
 // By primary key. For a dead letter the statement compares pos too: the run may have another letter by now.
@@ -116,8 +124,14 @@ func (l *conn) remove(found []past) error {
 	if i < 0 {
 		i = len(found)
 	}
-	many(&p.script, deleteHistory, found[:i], func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.pos, f.ended) }, `)`, 0)
-	many(&p.script, deleteLetters, found[i:], func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.pos) }, `)`, 0)
+	many(
+		&p.script, deleteHistory, found[:i],
+		func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.pos, f.ended) }, `)`, 0,
+	)
+	many(
+		&p.script, deleteLetters, found[i:],
+		func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.pos) }, `)`, 0,
+	)
 	err := l.send(&p.script)
 	if err == nil {
 		err = l.clean(found, `1`)
@@ -162,7 +176,9 @@ func (l *conn) clean(found []past, still raw) error {
 		if err := l.send(&s); err != nil {
 			return err
 		}
-		if err := l.cleanJobs(list(some, func(b []byte, f past) []byte { return appendValue(b, f.id.Job) }), still); err != nil {
+		if err := l.cleanJobs(
+			list(some, func(b []byte, f past) []byte { return appendValue(b, f.id.Job) }), still,
+		); err != nil {
 			return err
 		}
 	}
@@ -173,7 +189,9 @@ func (l *conn) clean(found []past, still raw) error {
 // inserted only together with one of these rows, or beside another run.
 func (l *conn) cleanJobs(ids, still raw) error {
 	spaces := map[carillon.JobID]string{}
-	err := l.query(func(r row) error { spaces[carillon.JobID(r.int(0))] = r.text(1); return nil }, lockOneOffs, ids)
+	err := l.query(
+		func(r row) error { spaces[carillon.JobID(r.int(0))] = r.text(1); return nil }, lockOneOffs, ids,
+	)
 	if err != nil || len(spaces) == 0 {
 		return err
 	}
@@ -189,7 +207,10 @@ func (l *conn) cleanJobs(ids, still raw) error {
 		return err
 	}
 	var idle []carillon.JobID
-	err = l.query(func(r row) error { idle = append(idle, carillon.JobID(r.int(0))); return nil }, idleOneOffs, ints(jobs), still)
+	err = l.query(
+		func(r row) error { idle = append(idle, carillon.JobID(r.int(0))); return nil }, idleOneOffs,
+		ints(jobs), still,
+	)
 	if err != nil || len(idle) == 0 {
 		return err
 	}

@@ -50,7 +50,9 @@ const (
 // Guards implements carillon.Store.
 func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []carillon.Guard, err error) {
 	take := func(r row) error {
-		found = append(found, carillon.Guard{Namespace: r.name(0), Key: r.text(1), Rev: int32(r.int(2)), Value: r.bytes(3)})
+		found = append(found, carillon.Guard{
+			Namespace: r.name(0), Key: r.text(1), Rev: int32(r.int(2)), Value: r.bytes(3),
+		})
 		return nil
 	}
 	err = s.use(ctx, func(l *conn) error {
@@ -61,7 +63,9 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 			return l.query(take, guardsFrom, q.Namespace, q.Prefix)
 		}
 		for some := range slices.Chunk(q.Keys, most) {
-			keys := list(some, func(b []byte, key string) []byte { return appendGuardKey(b, guardKey{q.Namespace, key}) })
+			keys := list(some, func(b []byte, key string) []byte {
+				return appendGuardKey(b, guardKey{q.Namespace, key})
+			})
 			if err := l.query(take, guardsByKey, keys); err != nil {
 				return err
 			}

@@ -27,8 +27,9 @@ func (r row) ended(dead bool) (run carillon.Run, pos int64) {
 	run = carillon.Run{
 		Namespace: r.name(1),
 		ID:        carillon.RunID{Job: carillon.JobID(r.int(2)), Due: carillon.Time(r.int(3))},
-		Covers:    carillon.Time(r.int(4)), Until: carillon.Time(r.int(5)), Claimed: carillon.Time(r.int(6)), Started: carillon.Time(r.int(7)),
-		Ended: carillon.Time(r.int(8)), Expires: carillon.Time(r.int(9)), RetryOf: carillon.Time(r.int(10)),
+		Covers:    carillon.Time(r.int(4)), Until: carillon.Time(r.int(5)), Claimed: carillon.Time(r.int(6)),
+		Started: carillon.Time(r.int(7)),
+		Ended:   carillon.Time(r.int(8)), Expires: carillon.Time(r.int(9)), RetryOf: carillon.Time(r.int(10)),
 		Version: int32(r.int(11)), Seq: int32(r.int(12)), Attempt: int32(r.int(13)),
 		Failures: int32(r.int(14)), Losses: int32(r.int(15)), Crashes: int32(r.int(16)),
 		State: carillon.State(r.int(17)), Priority: int8(r.int(18)), Queue: r.name(19),

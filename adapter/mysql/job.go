@@ -53,7 +53,10 @@ func (p *batch) putJobs() error {
 			return err
 		}
 		p.script.add(moveJob, job.ID)
-		p.script.add(defineJob, job.Version, job.State, job.Updated, job.Name, job.Type, job.Owner, string(spec), []byte(job.Payload), job.ID)
+		p.script.add(
+			defineJob, job.Version, job.State, job.Updated, job.Name, job.Type, job.Owner, string(spec),
+			[]byte(job.Payload), job.ID,
+		)
 		p.script.add(unlabelJob, job.ID)
 		labels = appendLabels(labels, was.ns, job)
 		was.version = job.Version

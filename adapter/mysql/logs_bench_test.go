@@ -12,7 +12,13 @@ func BenchmarkLogs(b *testing.B) {
 	t := logsTest{b, NewLogs(openURL(b, server.MariaDB(b).URL))}
 	var texts []string
 	for i := range 600 {
-		texts = append(texts, fmt.Sprintf("2026-11-15T05:00:00.%03dZ INFO request served method=GET path=/v1/jobs/%d status=200 bytes=%d", i, i*i, i*7919))
+		texts = append(
+			texts,
+			fmt.Sprintf(
+				"2026-11-15T05:00:00.%03dZ INFO request served method=GET path=/v1/jobs/%d status=200 bytes=%d",
+				i, i*i, i*7919,
+			),
+		)
 	}
 	run, offset := someRun, int64(0)
 	size := 0
@@ -53,7 +59,10 @@ func BenchmarkLogs(b *testing.B) {
 		for b.Loop() {
 			for i := range chunks {
 				run.Job++
-				chunks[i] = carillon.Chunk{Namespace: "default", Run: run, Attempt: 1, Lines: []carillon.Line{{At: run.Due, Stream: "stdout", Text: texts[0]}}}
+				chunks[i] = carillon.Chunk{
+					Namespace: "default", Run: run, Attempt: 1,
+					Lines: []carillon.Line{{At: run.Due, Stream: "stdout", Text: texts[0]}},
+				}
 			}
 			if err := t.Append(b.Context(), chunks); err != nil {
 				b.Fatal(err)
@@ -71,7 +80,12 @@ func BenchmarkBeat(b *testing.B) {
 			t.join(id)
 			holds := make([]carillon.Held, 50)
 			for j := range holds {
-				holds[j] = carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i+j) << 30, Due: someRun.Due + carillon.Time(j)}, Fence: int64(someRun.Due+carillon.Time(j))<<20 | 1}
+				holds[j] = carillon.Held{
+					Run: carillon.RunID{
+						Job: carillon.JobID(i+j) << 30, Due: someRun.Due + carillon.Time(j),
+					},
+					Fence: int64(someRun.Due+carillon.Time(j))<<20 | 1,
+				}
 			}
 			beats = append(beats, carillon.Beat{ID: id, Holds: holds})
 		}

@@ -85,7 +85,9 @@ func (l *conn) planLogDays(now carillon.Time) ([]logDay, error) {
 	if err != nil || large {
 		return days, err
 	}
-	done, err := l.change(&l.store.log, now, func() error { return l.exec(appendSQL(nil, splitLastLogDay, raw(b))) })
+	done, err := l.change(&l.store.log, now, func() error {
+		return l.exec(appendSQL(nil, splitLastLogDay, raw(b)))
+	})
 	if err != nil || !done {
 		return days, tried("add days", err)
 	}

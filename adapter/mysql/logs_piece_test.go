@@ -16,9 +16,13 @@ func TestPackedLinesComeBackWhole(t *testing.T) {
 		random[i] = byte(rand.IntN(256))
 	}
 	for name, lines := range map[string][]carillon.Line{
-		"none":                {},
-		"an empty one":        {{}},
-		"short ones":          {{At: 5, Stream: "stdout", Text: "a"}, {At: 3, Stream: "stderr", Text: "b"}, {At: -1, Stream: "carillon", Text: "c\n"}},
+		"none":         {},
+		"an empty one": {{}},
+		"short ones": {
+			{At: 5, Stream: "stdout", Text: "a"},
+			{At: 3, Stream: "stderr", Text: "b"},
+			{At: -1, Stream: "carillon", Text: "c\n"},
+		},
 		"of other streams":    {{Stream: "other", Text: "a"}, {Stream: strings.Repeat("long ", 100)}},
 		"a long one":          {{Text: strings.Repeat("all work and no play ", 10_000)}},
 		"what no one presses": {{Text: string(random)}, {Text: string(random[:77])}},
@@ -51,7 +55,9 @@ func TestPiecesAreNeitherLongNorManyLines(t *testing.T) {
 	for i := range 5000 {
 		chunk.Lines = append(chunk.Lines, carillon.Line{Text: strings.Repeat("x", i/1000*200)})
 	}
-	chunk.Lines = append(chunk.Lines, carillon.Line{Text: strings.Repeat("x", 10*maxText)}, carillon.Line{Text: "end"})
+	chunk.Lines = append(
+		chunk.Lines, carillon.Line{Text: strings.Repeat("x", 10*maxText)}, carillon.Line{Text: "end"},
+	)
 	next := chunk.Offset
 	for p := range pieces([]carillon.Chunk{chunk, {}}) {
 		size := 0
@@ -59,7 +65,9 @@ func TestPiecesAreNeitherLongNorManyLines(t *testing.T) {
 			size += len(line.Text)
 		}
 		if p.offset != next || len(p.lines) > maxLines || size > maxText && len(p.lines) > 1 {
-			t.Errorf("a piece of %d lines and %d bytes at %d, want one at %d", len(p.lines), size, p.offset, next)
+			t.Errorf(
+				"a piece of %d lines and %d bytes at %d, want one at %d", len(p.lines), size, p.offset, next,
+			)
 		}
 		next += int64(len(p.lines))
 	}
@@ -97,8 +105,10 @@ func BenchmarkPress(b *testing.B) {
 	var lines []carillon.Line
 	size := 0
 	for i := range 600 {
-		text := "2026-11-15T05:00:00.123Z INFO request served method=GET path=/v1/jobs/" + strings.Repeat("ab", i%20) + " status=200"
-		lines, size = append(lines, carillon.Line{At: carillon.Time(i), Stream: "stdout", Text: text}), size+len(text)
+		text := "2026-11-15T05:00:00.123Z INFO request served method=GET path=/v1/jobs/" +
+			strings.Repeat("ab", i%20) + " status=200"
+		lines, size = append(lines, carillon.Line{At: carillon.Time(i), Stream: "stdout", Text: text}), size+
+			len(text)
 	}
 	body, err := p.pack(lines)
 	if err != nil {

@@ -82,14 +82,18 @@ ORDER BY due DESC, job DESC, attempt DESC, first DESC LIMIT ?`
 func (s *search) day(l *conn, d logDay) error {
 	at := piece{run: carillon.RunID{Due: d.to, Job: math.MinInt64}}
 	take := func(r row) error {
-		at = piece{run: carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))}, attempt: int32(r.int(2)), offset: r.int(3)}
+		at = piece{
+			run:     carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))},
+			attempt: int32(r.int(2)), offset: r.int(3),
+		}
 		return s.piece(&at, r.bytes(5), int(r.int(4)))
 	}
 	for n := somePieces; n == somePieces && !s.enough(); {
 		n = 0
 		due, job := at.run.Due, at.run.Job
 		err := l.query(func(r row) error { n++; return take(r) }, searchPieces,
-			s.namespace, d.from, due, due, job, due, job, at.attempt, due, job, at.attempt, at.offset, somePieces)
+			s.namespace, d.from, due, due, job, due, job, at.attempt, due, job, at.attempt, at.offset,
+			somePieces)
 		if err != nil {
 			return err
 		}

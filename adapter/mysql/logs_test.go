@@ -62,7 +62,9 @@ func (t logsTest) sayFor(keep time.Duration, run carillon.RunID, offset int64, t
 
 func (t logsTest) texts(run carillon.RunID, after int64, limit int) (texts []string) {
 	t.Helper()
-	lines, err := t.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: after, Limit: limit})
+	lines, err := t.Read(t.Context(), carillon.LogQuery{
+		Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: after, Limit: limit,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +112,9 @@ func logsLong(t logsTest) {
 		t.say(someRun, int64(from), all[from:from+2500]...)
 		t.say(someRun, int64(from+300), all[from+300:from+1700]...) // and again, cut at other places
 	}
-	for _, after := range []int{-1, 0, 1, 298, 299, 300, 998, 999, 1000, 1299, 2499, 2500, 4_321, lines - 2, lines - 1, lines} {
+	for _, after := range []int{
+		-1, 0, 1, 298, 299, 300, 998, 999, 1000, 1299, 2499, 2500, 4_321, lines - 2, lines - 1, lines,
+	} {
 		for _, limit := range []int{1, 2, 5000} {
 			want := all[min(after+1, lines):min(after+1+limit, lines)]
 			if got := t.texts(someRun, int64(after), limit); !slices.Equal(got, want) {
@@ -139,9 +143,14 @@ func logsNodes(t logsTest) {
 	now := carillon.Now()
 	var chunks []carillon.Chunk
 	for i := range 50 {
-		c := carillon.Chunk{Namespace: "default", Run: carillon.RunID{Job: carillon.JobID(i % 5), Due: now}, Attempt: 1, Offset: int64(i / 5 * 3)}
+		c := carillon.Chunk{
+			Namespace: "default", Run: carillon.RunID{Job: carillon.JobID(i % 5), Due: now}, Attempt: 1,
+			Offset: int64(i / 5 * 3),
+		}
 		for j := range int64(3) {
-			c.Lines = append(c.Lines, carillon.Line{At: now, Stream: "stdout", Text: fmt.Sprint(c.Offset + j)})
+			c.Lines = append(c.Lines, carillon.Line{
+				At: now, Stream: "stdout", Text: fmt.Sprint(c.Offset + j),
+			})
 		}
 		chunks = append(chunks, c)
 	}
@@ -170,7 +179,9 @@ func logsNodes(t logsTest) {
 	for range 2 {
 		all.Go(func() {
 			for i := range 10 { // each adds another partition while the others write
-				if err := NewLogs(t.store).Trim(t.Context(), now.Add(time.Duration(i)*24*time.Hour), 1000*time.Hour); err != nil {
+				if err := NewLogs(t.store).Trim(
+					t.Context(), now.Add(time.Duration(i)*24*time.Hour), 1000*time.Hour,
+				); err != nil {
 					t.Error(err)
 				}
 			}
@@ -192,9 +203,12 @@ func logsSearch(t logsTest) {
 	for i := range 5 * somePieces {
 		// Many are due at once.
 		run := carillon.RunID{Job: carillon.JobID(i % 100), Due: someRun.Due + carillon.Time(i/200)}
-		chunks = append(chunks, carillon.Chunk{Namespace: "default", Run: run, Attempt: int32(i / 100), Offset: int64(i % 3), Lines: []carillon.Line{
-			{Text: "nothing"}, {Text: fmt.Sprint("Needle ", i)}, {Text: strings.Repeat("hay ", 100)},
-		}})
+		chunks = append(chunks, carillon.Chunk{
+			Namespace: "default", Run: run, Attempt: int32(i / 100),
+			Offset: int64(i % 3), Lines: []carillon.Line{
+				{Text: "nothing"}, {Text: fmt.Sprint("Needle ", i)}, {Text: strings.Repeat("hay ", 100)},
+			},
+		})
 	}
 	if err := t.Append(t.Context(), chunks); err != nil {
 		t.Fatal(err)
@@ -216,7 +230,9 @@ func logsLook(t logsTest) {
 	var chunks []carillon.Chunk
 	for i := range 3000 {
 		run := carillon.RunID{Job: carillon.JobID(i % 10), Due: someRun.Due}
-		chunks = append(chunks, carillon.Chunk{Namespace: "default", Run: run, Offset: int64(i), Lines: []carillon.Line{{Text: "x"}}})
+		chunks = append(chunks, carillon.Chunk{
+			Namespace: "default", Run: run, Offset: int64(i), Lines: []carillon.Line{{Text: "x"}},
+		})
 	}
 	if err := t.Append(t.Context(), chunks); err != nil {
 		t.Fatal(err)

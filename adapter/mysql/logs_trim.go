@@ -110,7 +110,10 @@ func (t logTrim) classAfter(d logDay, keep int64) (c logClass, found bool, err e
 		return nil
 	}, nextLogClass, raw(d.name), keep)
 	if err == nil && found {
-		err = t.query(func(r row) error { c.last = carillon.Time(r.int(0)); return nil }, lastInClass, raw(d.name), c.keep)
+		err = t.query(
+			func(r row) error { c.last = carillon.Time(r.int(0)); return nil }, lastInClass, raw(d.name),
+			c.keep,
+		)
 	}
 	return c, found, err
 }

@@ -37,7 +37,10 @@ func (t logsTest) days() (names []string) {
 func (t logsTest) age(run carillon.RunID, d time.Duration) {
 	t.Helper()
 	err := t.store.use(t.Context(), func(l *conn) error {
-		_, err := l.do(`UPDATE log SET written = written - ? WHERE due = ? AND job = ?`, d.Milliseconds(), run.Due, run.Job)
+		_, err := l.do(
+			`UPDATE log SET written = written - ? WHERE due = ? AND job = ?`, d.Milliseconds(), run.Due,
+			run.Job,
+		)
 		return err
 	})
 	if err != nil {
@@ -66,7 +69,9 @@ func today(days int) carillon.Time {
 func untilDay(days int) string { return string(dayName(today(days + 1))) }
 
 func trimAhead(t logsTest) {
-	runs := []carillon.RunID{{Job: 1, Due: today(-1)}, {Job: 2, Due: today(0)}, {Job: 3, Due: today(1)}, {Job: 4, Due: today(9)}}
+	runs := []carillon.RunID{
+		{Job: 1, Due: today(-1)}, {Job: 2, Due: today(0)}, {Job: 3, Due: today(1)}, {Job: 4, Due: today(9)},
+	}
 	for _, run := range runs {
 		t.say(run, 0, "x")
 	}
@@ -82,7 +87,9 @@ func trimAhead(t logsTest) {
 		}
 	}
 	t.trim(today(2), 100*aDay)
-	if got, want := t.days(), append(want[:4:4], untilDay(4), untilDay(5), "later"); !slices.Equal(got, want) {
+	if got, want := t.days(), append(
+		want[:4:4], untilDay(4), untilDay(5), "later",
+	); !slices.Equal(got, want) {
 		t.Errorf("two days later: partitions %v, want %v", got, want)
 	}
 	t.trim(today(30), 100*aDay) // no node has trimmed for a month
@@ -96,7 +103,9 @@ func trimAhead(t logsTest) {
 
 func trimDrops(t logsTest) {
 	t.trim(today(0), aDay)
-	old, long, next := carillon.RunID{Job: 1, Due: today(0)}, carillon.RunID{Job: 2, Due: today(0)}, carillon.RunID{Job: 3, Due: today(1)}
+	old, long, next := carillon.RunID{
+		Job: 1, Due: today(0),
+	}, carillon.RunID{Job: 2, Due: today(0)}, carillon.RunID{Job: 3, Due: today(1)}
 	t.say(old, 0, "x")
 	t.sayFor(5*aDay, long, 0, "x")
 	t.say(next, 0, "x")
@@ -198,7 +207,9 @@ func trimMany(t logsTest) {
 	var chunks []carillon.Chunk
 	for i := range 2*most + 10 {
 		run := carillon.RunID{Job: carillon.JobID(i), Due: today(0)}
-		chunks = append(chunks, carillon.Chunk{Namespace: "default", Run: run, Lines: []carillon.Line{{Text: "x"}}})
+		chunks = append(chunks, carillon.Chunk{
+			Namespace: "default", Run: run, Lines: []carillon.Line{{Text: "x"}},
+		})
 	}
 	if err := t.Append(t.Context(), chunks); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,8 @@ func sharedServer(t testing.TB) *server.Server {
 	t.Helper()
 	shared.once.Do(func() {
 		shared.server, shared.err = server.StartMariaDB(context.Background(), "",
-			"innodb_flush_log_at_trx_commit=0", "innodb_doublewrite=0", "innodb_buffer_pool_size=128M", "innodb_log_file_size=64M",
+			"innodb_flush_log_at_trx_commit=0", "innodb_doublewrite=0", "innodb_buffer_pool_size=128M",
+			"innodb_log_file_size=64M",
 			"innodb_flush_method=nosync", "sync_frm=0")
 	})
 	server.Need(t, shared.err)

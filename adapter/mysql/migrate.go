@@ -25,7 +25,9 @@ func Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;\n", createSchema)
 	for _, m := range Migrations() {
-		fmt.Fprintf(&b, "\n-- %s\n%s\n%s;\n", m.Name, m.SQL, appendSQL(nil, recordMigration, m.Version, m.Name))
+		fmt.Fprintf(
+			&b, "\n-- %s\n%s\n%s;\n", m.Name, m.SQL, appendSQL(nil, recordMigration, m.Version, m.Name),
+		)
 	}
 	return b.String()
 }
@@ -57,7 +59,9 @@ func (s *Store) migrate(ctx context.Context, settings *mysql.Config) error {
 	case applied == newest:
 		return nil
 	case s.keep:
-		return fmt.Errorf("the database has schema version %d, this program needs %d: migrate it", applied, newest)
+		return fmt.Errorf(
+			"the database has schema version %d, this program needs %d: migrate it", applied, newest,
+		)
 	}
 	return s.apply(ctx, settings, all)
 }

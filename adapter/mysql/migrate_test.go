@@ -40,7 +40,9 @@ WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'history'`)
 
 func TestADatabaseOfANewerProgramIsRefused(t *testing.T) {
 	url := database(t)
-	if err := openAt(t, url).Exec(t.Context(), `INSERT INTO migration VALUES (99, '0099_later.sql', 0)`); err != nil {
+	if err := openAt(t, url).Exec(
+		t.Context(), `INSERT INTO migration VALUES (99, '0099_later.sql', 0)`,
+	); err != nil {
 		t.Fatal(err)
 	}
 	_, err := mysql.Open(t.Context(), url, mysql.Config{})
@@ -87,7 +89,9 @@ func TestAMigrationMayTakeLongerThanACall(t *testing.T) {
 func TestWhoWaitsForAnotherNodesMigrationIsToldSo(t *testing.T) {
 	url := database(t)
 	store, other := openAt(t, url), openAt(t, url)
-	err := other.Migrating(t.Context(), func() error { return store.Apply(t.Context(), url, time.Second, mysql.Migrations()) })
+	err := other.Migrating(t.Context(), func() error {
+		return store.Apply(t.Context(), url, time.Second, mysql.Migrations())
+	})
 	if err == nil || err.Error() != "another node's migration takes too long" {
 		t.Errorf("got %v", err)
 	}

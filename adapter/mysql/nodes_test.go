@@ -44,7 +44,9 @@ func TestNodesThatWriteTheSameRowsDoNotLoseAWrite(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(node), 1))
 				for range rounds {
 					revs := map[string]int32{}
-					found, err := store.Guards(context.Background(), carillon.GuardQuery{Namespace: "default", Prefix: "count/"})
+					found, err := store.Guards(context.Background(), carillon.GuardQuery{
+						Namespace: "default", Prefix: "count/",
+					})
 					if err != nil {
 						t.Error(err)
 					}
@@ -55,7 +57,10 @@ func TestNodesThatWriteTheSameRowsDoNotLoseAWrite(t *testing.T) {
 					var batch []carillon.Change
 					for _, i := range order {
 						c := guard(key(i), revs[key(i)], "x")
-						record := carillon.Guard{Namespace: "default", Key: fmt.Sprintf("record/%s/%d", key(i), revs[key(i)]), Value: []byte{}}
+						record := carillon.Guard{
+							Namespace: "default", Key: fmt.Sprintf("record/%s/%d", key(i), revs[key(i)]),
+							Value: []byte{},
+						}
 						c.Guards = append(c.Guards, record)
 						batch = append(batch, c)
 					}
@@ -81,7 +86,9 @@ func TestNodesThatWriteTheSameRowsDoNotLoseAWrite(t *testing.T) {
 	}
 	total := 0
 	for i := range guards {
-		g, err := all[0].Guards(t.Context(), carillon.GuardQuery{Namespace: "default", Keys: []string{key(i)}})
+		g, err := all[0].Guards(t.Context(), carillon.GuardQuery{
+			Namespace: "default", Keys: []string{key(i)},
+		})
 		if err != nil || g[0].Rev != won[i].Load()+1 {
 			t.Errorf("%s: %v, won %d: %v", key(i), g, won[i].Load(), err)
 		}
@@ -99,7 +106,12 @@ func TestWhatMustNotExistDoesNotComeBetween(t *testing.T) {
 	for round := range 60 {
 		key := fmt.Sprintf("lock/%d", round)
 		made := guard(key, 0, "made")
-		rests := carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: key}, {Namespace: "default", Key: key + "/rests", Value: []byte{}}}}
+		rests := carillon.Change{
+			Guards: []carillon.Guard{
+				{Namespace: "default", Key: key},
+				{Namespace: "default", Key: key + "/rests", Value: []byte{}},
+			},
+		}
 		// The node that creates the guard also checks that no row depends on its absence: of two such changes
 		// at once one must lose.
 		made.Guards = append(made.Guards, carillon.Guard{Namespace: "default", Key: key + "/rests"})
@@ -172,7 +184,9 @@ func TestAJobIsNotForgottenWhileARunOfItComes(t *testing.T) {
 		var won bool
 		var both sync.WaitGroup
 		both.Go(func() {
-			lost, err := all[0].Commit(context.Background(), []carillon.Change{{Job: &job, Runs: []carillon.Run{again}}})
+			lost, err := all[0].Commit(context.Background(), []carillon.Change{
+				{Job: &job, Runs: []carillon.Run{again}},
+			})
 			if err != nil {
 				t.Error(err)
 			}
@@ -205,7 +219,9 @@ func TestAServerThatComesBackIsFoundAgainAndHasWhatItSaidItHas(t *testing.T) {
 		busy.Go(func() { // a goroutine that writes all the time
 			for n := 0; ctx.Err() == nil; n++ {
 				key := fmt.Sprintf("%s/%d", name, n)
-				if _, err := store.Commit(context.Background(), []carillon.Change{guard(key, 0, "x")}); err != nil {
+				if _, err := store.Commit(context.Background(), []carillon.Change{
+					guard(key, 0, "x"),
+				}); err != nil {
 					failed++
 				} else {
 					said = append(said, key)

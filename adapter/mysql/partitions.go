@@ -74,7 +74,10 @@ func (l *conn) change(p *partitions, now carillon.Time, statements func() error)
 	case refused(err):
 		p.fix()
 		l.store.warn.Do(func() {
-			l.store.logger.Warn("the database's account may not change partitions: what is old is removed row by row", "error", err)
+			l.store.logger.Warn(
+				"the database's account may not change partitions: what is old is removed row by row",
+				"error", err,
+			)
 		})
 		return false, nil
 	}

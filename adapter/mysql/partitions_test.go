@@ -23,7 +23,9 @@ func printed(t *testing.T, store *mysql.Store, logs *mysql.Logs, due carillon.Ti
 	if err := logs.Append(t.Context(), []carillon.Chunk{chunk}); err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Exec(t.Context(), fmt.Sprintf(`UPDATE log SET written = due WHERE due = %d`, due)); err != nil {
+	if err := store.Exec(
+		t.Context(), fmt.Sprintf(`UPDATE log SET written = due WHERE due = %d`, due),
+	); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -50,7 +52,8 @@ func TestADayIsDroppedAnotherTimeWhileSomebodyReadsHistory(t *testing.T) {
 		if took := time.Since(start); took > 4*time.Second {
 			t.Errorf("commits may have waited for %v", took)
 		}
-		if got := partitionsOf(t, store, "history") + count(t, store, `SELECT count(*) FROM history`); got != before+"60" {
+		if got := partitionsOf(t, store, "history") +
+			count(t, store, `SELECT count(*) FROM history`); got != before+"60" {
 			t.Errorf("left %s", got)
 		}
 	})
@@ -90,7 +93,10 @@ func TestADayOfLogsIsDroppedAnotherTimeWhileSomebodyReadsThem(t *testing.T) {
 	if err := logs.Trim(t.Context(), at+minute, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	if got := partitionsOf(t, store, "log") + count(t, store, `SELECT count(*) FROM log`); strings.HasPrefix(got, before[:14]) || !strings.HasSuffix(got, "later0") {
+	if got := partitionsOf(t, store, "log") + count(
+		t, store, `SELECT count(*) FROM log`,
+	); strings.HasPrefix(got, before[:14]) ||
+		!strings.HasSuffix(got, "later0") {
 		t.Errorf("a minute later: %s, was %s", got, before)
 	}
 }
@@ -131,7 +137,10 @@ ALTER TABLE history PARTITION BY RANGE (ended) (PARTITION later VALUES LESS THAN
 				t.Fatal(err)
 			}
 			var said bytes.Buffer
-			store, err := mysql.Open(t.Context(), limited(t, admin, address), mysql.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+			store, err := mysql.Open(
+				t.Context(), limited(t, admin, address),
+				mysql.Config{Logger: slog.New(slog.NewTextHandler(&said, nil))},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,7 +155,10 @@ ALTER TABLE history PARTITION BY RANGE (ended) (PARTITION later VALUES LESS THAN
 					t.Fatal(err)
 				}
 			}
-			if got := count(t, store, `SELECT concat_ws(' ', (SELECT count(*) FROM history), (SELECT count(*) FROM job), (SELECT count(*) FROM log))`); got != "0 0 0" {
+			if got := count(
+				t, store,
+				`SELECT concat_ws(' ', (SELECT count(*) FROM history), (SELECT count(*) FROM job), (SELECT count(*) FROM log))`,
+			); got != "0 0 0" {
 				t.Errorf("left %s", got)
 			}
 			if lines := strings.Count(said.String(), "\n"); lines != 1 {
@@ -203,7 +215,10 @@ func TestAViewBeginsAgainWhenPartitionsWereChanged(t *testing.T) {
 			if tries++; tries > 1 {
 				return
 			}
-			if err := other.Exec(t.Context(), `ALTER TABLE history REORGANIZE PARTITION later INTO (PARTITION later VALUES LESS THAN MAXVALUE)`); err != nil {
+			if err := other.Exec(
+				t.Context(),
+				`ALTER TABLE history REORGANIZE PARTITION later INTO (PARTITION later VALUES LESS THAN MAXVALUE)`,
+			); err != nil {
 				t.Error(err)
 			}
 		})
@@ -223,10 +238,13 @@ func TestBeatsAndCommitsDoNotWaitForLists(t *testing.T) {
 	sessions := mysql.NewCoordinator(store)
 	err = store.During(t.Context(), `SELECT 1 FROM job`, func() {
 		win(t, store, submits(t, 1, nil)...)
-		if err := sessions.Join(t.Context(), []carillon.Member{{ID: "a", Kind: carillon.MemberNode}}); err != nil {
+		if err := sessions.Join(t.Context(), []carillon.Member{
+			{ID: "a", Kind: carillon.MemberNode},
+		}); err != nil {
 			t.Error(err)
 		}
-		if said, err := sessions.Beat(t.Context(), []carillon.Beat{{ID: "a"}}); err != nil || said[0] != carillon.StandingProlonged {
+		if said, err := sessions.Beat(t.Context(), []carillon.Beat{{ID: "a"}}); err != nil ||
+			said[0] != carillon.StandingProlonged {
 			t.Error(said, err)
 		}
 		if _, err := sessions.Now(t.Context()); err != nil {

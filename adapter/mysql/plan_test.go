@@ -14,14 +14,18 @@ import (
 // tested. The tables are nearly empty, which is when an engine is most tempted to scan.
 func TestPlans(t *testing.T) {
 	store := openAt(t, database(t))
-	changes := submits(t, 300, func(i int, job *carillon.Job) { job.Labels = map[string]string{"k": strconv.Itoa(i)} })
+	changes := submits(t, 300, func(i int, job *carillon.Job) {
+		job.Labels = map[string]string{"k": strconv.Itoa(i)}
+	})
 	win(t, store, changes...)
 	for i, c := range changes[:200] {
 		end := ended(c, now)
 		if i%2 == 0 {
 			end.Runs[0].State = carillon.StateFailed
 		}
-		end.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
+		end.Runs[0].Output = &carillon.Output{
+			Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p"),
+		}
 		end.Guards = guard(strconv.Itoa(i), 0, "v").Guards
 		changes[i] = end
 	}
@@ -96,7 +100,11 @@ func TestAPageOfWakesCostsItsOwnSize(t *testing.T) {
 		{carillon.WakeQuery{After: half.WakePos()}, limit, 2 * limit},
 		{carillon.WakeQuery{Lane: lane}, backlog / 1000, 100},
 		{carillon.WakeQuery{Lane: lane, After: half.WakePos()}, backlog / 2000, 100},
-		{carillon.WakeQuery{After: half.WakePos(), Shards: []int{1, 7, 8, 9, 20, 33, 47, 63}}, limit, 8 * 2 * limit},
+		{
+			carillon.WakeQuery{After: half.WakePos(), Shards: []int{1, 7, 8, 9, 20, 33, 47, 63}},
+			limit,
+			8 * 2 * limit,
+		},
 		{carillon.WakeQuery{Lane: lane, After: half.WakePos(), Shards: []int{1, 7}}, -1, 100},
 	} {
 		c.q.Until, c.q.Limit = now, limit
@@ -110,14 +118,22 @@ func TestAPageOfWakesCostsItsOwnSize(t *testing.T) {
 		}
 	}
 	for name, call := range map[string]func() error{
-		"jobs": func() error { _, err := store.FindJobs(t.Context(), carillon.JobQuery{Limit: limit}); return err },
-		"runs": func() error { _, err := store.FindRuns(t.Context(), carillon.RunQuery{Limit: limit}); return err },
+		"jobs": func() error {
+			_, err := store.FindJobs(t.Context(), carillon.JobQuery{Limit: limit})
+			return err
+		},
+		"runs": func() error {
+			_, err := store.FindRuns(t.Context(), carillon.RunQuery{Limit: limit})
+			return err
+		},
 		"one job's runs": func() error {
 			_, err := store.FindRuns(t.Context(), carillon.RunQuery{Limit: limit, Job: half.ID.Job})
 			return err
 		},
 		"jobs by label": func() error {
-			_, err := store.FindJobs(t.Context(), carillon.JobQuery{Namespace: "default", Labels: []carillon.Label{{Key: "k", Value: "v"}}})
+			_, err := store.FindJobs(t.Context(), carillon.JobQuery{
+				Namespace: "default", Labels: []carillon.Label{{Key: "k", Value: "v"}},
+			})
 			return err
 		},
 	} {

@@ -54,7 +54,10 @@ func (l *conn) jobs(ids []carillon.JobVersion, found []carillon.Job) ([]carillon
 		job, err := r.job()
 		found = append(found, job)
 		return err
-	}, jobsOlder, list(older, func(b []byte, id carillon.JobVersion) []byte { return appendSQL(b, `(?,?)`, id.Job, id.Version) }))
+	}, jobsOlder,
+		list(older, func(b []byte, id carillon.JobVersion) []byte {
+			return appendSQL(b, `(?,?)`, id.Job, id.Version)
+		}))
 	return found, err
 }
 
@@ -62,8 +65,9 @@ func (l *conn) jobs(ids []carillon.JobVersion, found []carillon.Job) ([]carillon
 // of the run counts; or, once history has forgotten it, among the dead letters, by primary key.
 const (
 	runsByKey    = `SELECT ` + runColumns + ` FROM run FORCE INDEX (PRIMARY) WHERE (due, job) IN (?)`
-	historyByKey = `SELECT pos, ` + endedColumns + ` FROM history FORCE INDEX (history_job) WHERE (job, due) IN (?)`
-	deadByKey    = `SELECT pos, ` + endedColumns + ` FROM dead FORCE INDEX (PRIMARY) WHERE (job, due) IN (?)`
+	historyByKey = `SELECT pos, ` + endedColumns +
+		` FROM history FORCE INDEX (history_job) WHERE (job, due) IN (?)`
+	deadByKey = `SELECT pos, ` + endedColumns + ` FROM dead FORCE INDEX (PRIMARY) WHERE (job, due) IN (?)`
 )
 
 // Runs implements carillon.Store.
@@ -136,7 +140,9 @@ func (l *conn) fillAbout(runs []carillon.Run) error {
 	about := make(map[carillon.JobID]carillon.About, len(ids))
 	for some := range slices.Chunk(ids, most) {
 		err := l.query(func(r row) error {
-			about[carillon.JobID(r.int(0))] = carillon.About{Name: r.name(1), Type: r.name(2), Owner: r.name(3)}
+			about[carillon.JobID(r.int(0))] = carillon.About{
+				Name: r.name(1), Type: r.name(2), Owner: r.name(3),
+			}
 			return nil
 		}, aboutJobs, ints(some))
 		if err != nil {

@@ -46,8 +46,10 @@ func (p *batch) putRuns() {
 		many(&p.script, group.update, group.runs, comparedRun, `)`, 1)
 	}
 	many(&p.script, updateRuns, different, func(b []byte, r *carillon.Run) []byte {
-		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(), r.Rev, r.Wake, r.Claimed, r.Started,
-			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority, r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason)
+		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(),
+			r.Rev, r.Wake, r.Claimed, r.Started,
+			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority,
+			r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason)
 	}, ifRun, changed)
 	many(&p.script, deleteRuns, p.left, comparedRun, `)`, 1)
 }
@@ -71,7 +73,8 @@ func alike(runs []*carillon.Run) (groups []alikeRuns) {
 		if run.Wake == run.ID.Due {
 			wake = raw(`due`)
 		}
-		b = appendSQL(b[:0], updateAlike, wake, run.Claimed, run.Started, run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes,
+		b = appendSQL(b[:0], updateAlike, wake, run.Claimed, run.Started, run.Version, run.Attempt,
+			run.Failures, run.Losses, run.Crashes,
 			run.State, run.Priority, run.Flags&^carillon.FlagAdditional, run.Queue, run.Worker, run.Reason)
 		i, known := index[string(b)]
 		if !known {
@@ -88,8 +91,10 @@ func alike(runs []*carillon.Run) (groups []alikeRuns) {
 func (r row) unfinished() carillon.Run {
 	run := carillon.Run{
 		ID:   carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))},
-		Wake: carillon.Time(r.int(2)), Covers: carillon.Time(r.int(3)), Claimed: carillon.Time(r.int(4)), Started: carillon.Time(r.int(5)),
-		RetryOf: carillon.Time(r.int(6)), Rev: int32(r.int(7)), Version: int32(r.int(8)), Seq: int32(r.int(9)), Attempt: int32(r.int(10)),
+		Wake: carillon.Time(r.int(2)), Covers: carillon.Time(r.int(3)), Claimed: carillon.Time(r.int(4)),
+		Started: carillon.Time(r.int(5)),
+		RetryOf: carillon.Time(r.int(6)), Rev: int32(r.int(7)), Version: int32(r.int(8)),
+		Seq: int32(r.int(9)), Attempt: int32(r.int(10)),
 		Failures: int32(r.int(11)), Losses: int32(r.int(12)), Crashes: int32(r.int(13)),
 		State: carillon.State(r.int(14)), Priority: int8(r.int(15)), Flags: carillon.Flags(r.int(16)),
 		Namespace: r.name(18), Queue: r.name(19), Worker: r.name(20), Reason: r.text(21),

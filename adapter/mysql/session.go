@@ -31,7 +31,10 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 		return nil
 	}
 	rows := list(members, func(b []byte, m carillon.Member) []byte {
-		return appendSQL(b, `(?, ?, ?, ?, `+clock+`, `+clock+`, '')`, m.ID, m.Kind, m.Addr, sqlcommon.PackProfile(m.Profile))
+		return appendSQL(
+			b, `(?, ?, ?, ?, `+clock+`, `+clock+`, '')`, m.ID, m.Kind, m.Addr,
+			sqlcommon.PackProfile(m.Profile),
+		)
 	})
 	err := c.store.useSoon(ctx, func(l *conn) error {
 		_, err := l.do(joinSessions, rows)
@@ -88,10 +91,17 @@ func (l *conn) beat(beats []carillon.Beat, standings map[string]carillon.Standin
 	var holds [][]byte
 	for size := 0; n < len(beats) && n < most && size < packetSize; n++ {
 		packed := sqlcommon.PackHolds(beats[n].Holds)
-		ids, numbers, holds, size = append(ids, beats[n].ID), append(numbers, beats[n].Number), append(holds, packed), size+len(packed)
+		ids, numbers, holds, size = append(ids, beats[n].ID), append(
+			numbers, beats[n].Number,
+		), append(holds, packed), size+len(packed)
 	}
-	named, numbered := texts(ids), list(numbers, func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) })
-	changed, err := l.do(beatSessions, named, list(holds, appendText[[]byte]), named, numbered, named, named, numbered, named, numbered)
+	named, numbered := texts(ids), list(numbers, func(b []byte, n int64) []byte {
+		return strconv.AppendInt(b, n, 10)
+	})
+	changed, err := l.do(
+		beatSessions, named, list(holds, appendText[[]byte]), named, numbered, named, named, numbered, named,
+		numbered,
+	)
 	if err != nil {
 		return n, err
 	}
@@ -133,11 +143,14 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 
 // In: ids, SessionTime, the time until which sessions can be ended. By primary key: the statement neither
 // locks other sessions nor waits for them.
-const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock + ` - ? AND ` + clock + ` <= ?`
+const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock + ` - ? AND ` + clock +
+	` <= ?`
 
 // Members first reads all sessions. Then it ends, by id, those that were late, if they still are. Most of the
 // time there are none.
-func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
+func (c *Coordinator) Members(
+	ctx context.Context, expire carillon.Time,
+) (members []carillon.Member, err error) {
 	err = c.store.useSoon(ctx, func(l *conn) (err error) {
 		var late []string
 		members, late, err = l.members()
@@ -145,7 +158,9 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (member
 			return err
 		}
 		for some := range slices.Chunk(late, most) {
-			if _, err := l.do(expireSessions, texts(some), carillon.SessionTime.Milliseconds(), int64(expire)); err != nil {
+			if _, err := l.do(
+				expireSessions, texts(some), carillon.SessionTime.Milliseconds(), int64(expire),
+			); err != nil {
 				return err
 			}
 		}
@@ -156,7 +171,8 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (member
 }
 
 // In: SessionTime. Out: a session, and whether it is late.
-const listSessions = `SELECT id, kind, addr, profile, joined, beat, beat < ` + clock + ` - ? FROM session ORDER BY id`
+const listSessions = `SELECT id, kind, addr, profile, joined, beat, beat < ` + clock +
+	` - ? FROM session ORDER BY id`
 
 func (l *conn) members() (members []carillon.Member, late []string, err error) {
 	err = l.query(func(r row) error {
@@ -181,7 +197,9 @@ func (c *Coordinator) Holds(ctx context.Context, ids []string) (holdings []caril
 		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
 			err := l.query(func(r row) error {
 				runs, err := sqlcommon.UnpackHolds(r.bytes(2))
-				holdings = append(holdings, carillon.Holding{ID: r.text(0), At: carillon.Time(r.int(1)), Runs: runs})
+				holdings = append(holdings, carillon.Holding{
+					ID: r.text(0), At: carillon.Time(r.int(1)), Runs: runs,
+				})
 				return err
 			}, readHolds, texts(some))
 			if err != nil {

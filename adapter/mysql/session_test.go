@@ -168,7 +168,11 @@ func sessionsBeatFast(t sessionsTest) {
 func sessionsBeatTwice(t sessionsTest) {
 	t.join("a")
 	first, last := []carillon.Held{{Fence: 1}}, []carillon.Held{{Fence: 2}}
-	t.same("gone", t.beat(carillon.Beat{ID: "a", Holds: first}, carillon.Beat{ID: "x"}, carillon.Beat{ID: "a", Holds: last}, carillon.Beat{ID: "x"}),
+	t.same("gone",
+		t.beat(
+			carillon.Beat{ID: "a", Holds: first}, carillon.Beat{ID: "x"}, carillon.Beat{ID: "a", Holds: last},
+			carillon.Beat{ID: "x"},
+		),
 		[]string{"x", "x"})
 	if h := t.holds("a"); len(h) != 1 || !slices.Equal(h[0].Runs, last) {
 		t.Errorf("%+v", h)
@@ -206,7 +210,10 @@ func sessionsMany(t sessionsTest) {
 	for i := range many {
 		b := carillon.Beat{ID: fmt.Sprintf("member-%05d", i)}
 		for j := range i % 7 {
-			b.Holds = append(b.Holds, carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i) << 40, Due: now - carillon.Time(j)}, Fence: int64(j)})
+			b.Holds = append(b.Holds, carillon.Held{
+				Run:   carillon.RunID{Job: carillon.JobID(i) << 40, Due: now - carillon.Time(j)},
+				Fence: int64(j),
+			})
 		}
 		ids, beats = append(ids, b.ID), append(beats, b)
 		if i%100 == 50 {
@@ -234,9 +241,17 @@ func sessionsHoldMuch(t sessionsTest) {
 	t.join("a", "b", "c")
 	held := make([]carillon.Held, 300_000)
 	for i := range held {
-		held[i] = carillon.Held{Run: carillon.RunID{Job: carillon.JobID(i*i) << 20, Due: carillon.Time(i * i)}, Fence: 1}
+		held[i] = carillon.Held{
+			Run: carillon.RunID{Job: carillon.JobID(i*i) << 20, Due: carillon.Time(i * i)}, Fence: 1,
+		}
 	}
-	t.same("gone", t.beat(carillon.Beat{ID: "a", Holds: held}, carillon.Beat{ID: "b", Holds: held}, carillon.Beat{ID: "c", Holds: held[:1]}), nil)
+	t.same(
+		"gone",
+		t.beat(carillon.Beat{ID: "a", Holds: held}, carillon.Beat{ID: "b", Holds: held}, carillon.Beat{
+			ID: "c", Holds: held[:1],
+		}),
+		nil,
+	)
 	for _, h := range t.holds("a", "b") {
 		if !slices.Equal(h.Runs, held) {
 			t.Errorf("%s holds %d others", h.ID, len(h.Runs))
@@ -334,7 +349,9 @@ func sessionsContext(t sessionsTest) {
 	_, members := t.Members(ctx, carillon.Never)
 	_, holds := t.Holds(ctx, []string{"a"})
 	_, now := t.Now(ctx)
-	for _, err := range []error{t.Join(ctx, []carillon.Member{{ID: "a"}}), t.Leave(ctx, []string{"a"}), beat, members, holds, now} {
+	for _, err := range []error{
+		t.Join(ctx, []carillon.Member{{ID: "a"}}), t.Leave(ctx, []string{"a"}), beat, members, holds, now,
+	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("with an ended context: %v", err)
 		}

@@ -14,7 +14,8 @@ const jobColumns = `j.id, j.ns, j.rev, j.state, j.created, j.updated, j.due`
 // job reads jobColumns and then version, name, type, owner, spec and payload.
 func (r row) job() (carillon.Job, error) {
 	job := carillon.Job{
-		ID: carillon.JobID(r.int(0)), Namespace: r.name(1), Rev: int32(r.int(2)), State: carillon.JobState(r.int(3)),
+		ID: carillon.JobID(r.int(0)), Namespace: r.name(1), Rev: int32(r.int(2)),
+		State:   carillon.JobState(r.int(3)),
 		Created: carillon.Time(r.int(4)), Updated: carillon.Time(r.int(5)), Version: int32(r.int(7)),
 	}
 	job.Name, job.Type, job.Owner = r.name(8), r.name(9), r.name(10)

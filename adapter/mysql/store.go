@@ -66,9 +66,11 @@ func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("open %s: %w", settings.Addr, err)
 	}
 	s := &Store{
-		writers: pool(connector, cmp.Or(cfg.Writers, 6)), others: pool(connector, cmp.Or(cfg.Connections, 10)),
+		writers: pool(connector, cmp.Or(cfg.Writers, 6)),
+		others:  pool(connector, cmp.Or(cfg.Connections, 10)),
 		timeout: timeout, keep: cfg.KeepSchema, maxScan: maxScan, bulk: bulk, bulkPieces: bulkPieces,
-		history: partitions{fixed: cfg.KeepSchema}, log: partitions{fixed: cfg.KeepSchema}, logger: cmp.Or(cfg.Logger, slog.Default()),
+		history: partitions{fixed: cfg.KeepSchema}, log: partitions{fixed: cfg.KeepSchema},
+		logger: cmp.Or(cfg.Logger, slog.Default()),
 	}
 	if err := s.prepare(ctx, settings); err != nil {
 		s.Close()
@@ -108,8 +110,11 @@ func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 		return nil, fmt.Errorf("the database's address is no URL: %w", err.(*url.Error).Err)
 	}
 	database := strings.TrimPrefix(u.Path, "/")
-	if u.Scheme != "mysql" && u.Scheme != "mariadb" || u.Hostname() == "" || database == "" || strings.Contains(database, "/") {
-		return nil, fmt.Errorf("%q is no address of a database: want mysql://user:password@host:port/database", u.Redacted())
+	if u.Scheme != "mysql" && u.Scheme != "mariadb" || u.Hostname() == "" || database == "" ||
+		strings.Contains(database, "/") {
+		return nil, fmt.Errorf(
+			"%q is no address of a database: want mysql://user:password@host:port/database", u.Redacted(),
+		)
 	}
 	c := mysql.NewConfig()
 	c.User = u.User.Username()
@@ -126,8 +131,12 @@ func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 	}
 	c.MultiStatements = true
 	c.RejectReadOnly = true // a server that has become a replica: connect again
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(timeout, 10*time.Second), timeout+5*time.Second, timeout+5*time.Second
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = min(timeout, 10*time.Second), timeout+5*time.Second, timeout+
+		5*time.Second
 	c.Logger = &mysql.NopLogger{} // the errors have everything it would say
-	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES'", "innodb_lock_wait_timeout": "5", "lock_wait_timeout": usualPatience}
+	c.Params = map[string]string{
+		"sql_mode": "'STRICT_ALL_TABLES'", "innodb_lock_wait_timeout": "5",
+		"lock_wait_timeout": usualPatience,
+	}
 	return c, c.Apply(mysql.Charset("binary", ""))
 }

@@ -42,7 +42,9 @@ func (b *borrowed) Commit(ctx context.Context, changes []carillon.Change) ([]int
 	return b.Store.Commit(ctx, changes)
 }
 
-func (b *borrowed) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+func (b *borrowed) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (int, error) {
 	if _, err := b.model.Forget(ctx, rule, now, limit); err != nil {
 		return 0, err
 	}
@@ -65,7 +67,10 @@ func (b *borrowed) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.
 // BenchmarkStore uses a server that has every commit on disk when it returns. Tables are truncated: after a
 // DELETE the server cleans up rows for a while, which would count for the next benchmark.
 func BenchmarkStore(b *testing.B) {
-	s := server.MariaDB(b, "innodb_flush_log_at_trx_commit=1", "innodb_doublewrite=1", "innodb_buffer_pool_size=1G", "innodb_log_file_size=1G")
+	s := server.MariaDB(
+		b, "innodb_flush_log_at_trx_commit=1", "innodb_doublewrite=1", "innodb_buffer_pool_size=1G",
+		"innodb_log_file_size=1G",
+	)
 	store := openAt(b, s.URL)
 	porttest.BenchmarkStore(b, func(b *testing.B) carillon.Store {
 		if err := store.Exec(b.Context(), `TRUNCATE job; TRUNCATE run; TRUNCATE history`); err != nil {
@@ -123,7 +128,9 @@ func ended(submit carillon.Change, at carillon.Time) carillon.Change {
 }
 
 func guard(key string, rev int32, value string) carillon.Change {
-	return carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: key, Rev: rev, Value: []byte(value)}}}
+	return carillon.Change{
+		Guards: []carillon.Guard{{Namespace: "default", Key: key, Rev: rev, Value: []byte(value)}},
+	}
 }
 
 func TestASpaceAtTheEndAndTheCaseCount(t *testing.T) {
@@ -134,15 +141,23 @@ func TestASpaceAtTheEndAndTheCaseCount(t *testing.T) {
 	})...)
 	for _, name := range names {
 		win(t, store, guard(name, 0, name))
-		guards, err := store.Guards(t.Context(), carillon.GuardQuery{Namespace: "default", Keys: []string{name}})
+		guards, err := store.Guards(t.Context(), carillon.GuardQuery{
+			Namespace: "default", Keys: []string{name},
+		})
 		if len(guards) != 1 || err != nil || string(guards[0].Value) != name {
 			t.Errorf("guard %q: %v %v", name, guards, err)
 		}
-		runs, err := store.Wakes(t.Context(), carillon.WakeQuery{Lane: &carillon.Lane{Queue: name, Priority: 5}, Until: now})
+		runs, err := store.Wakes(t.Context(), carillon.WakeQuery{
+			Lane: &carillon.Lane{Queue: name, Priority: 5}, Until: now,
+		})
 		if len(runs) != 1 || err != nil || runs[0].Queue != name {
 			t.Errorf("lane %q: %v %v", name, runs, err)
 		}
-		for _, q := range []carillon.JobQuery{{Namespace: "default", Labels: []carillon.Label{{Key: "k", Value: name}}}, {Labels: []carillon.Label{{Key: "k", Value: name}}}, {Owner: name}} {
+		for _, q := range []carillon.JobQuery{
+			{Namespace: "default", Labels: []carillon.Label{{Key: "k", Value: name}}},
+			{Labels: []carillon.Label{{Key: "k", Value: name}}},
+			{Owner: name},
+		} {
 			jobs, err := store.FindJobs(t.Context(), q)
 			if len(jobs.Jobs) != 1 || err != nil || jobs.Jobs[0].Queue != name {
 				t.Errorf("%+v: %v %v", q, jobs.Jobs, err)
@@ -194,7 +209,8 @@ func TestAnAddressThatIsNoneIsRefusedWithoutItsPassword(t *testing.T) {
 		"mysql://u:secret@127.0.0.1:1/d":   "connection refused",
 	} {
 		_, err := mysql.Open(t.Context(), address, mysql.Config{})
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") || errors.Is(err, carillon.ErrPermanent) {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") ||
+			errors.Is(err, carillon.ErrPermanent) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}

@@ -24,13 +24,22 @@ var (
 	allUnfinished = source{hot: true, query: `SELECT ` + runColumns + `, ? FROM run FORCE INDEX (PRIMARY)
 WHERE (due = ? AND job > ? OR due > ?) AND due < ? ORDER BY due, job LIMIT ?`}
 
-	allEnded = source{query: selectEnded + `FROM history FORCE INDEX (PRIMARY) WHERE pos < ? ORDER BY pos DESC LIMIT ?`}
+	allEnded = source{
+		query: selectEnded + `FROM history FORCE INDEX (PRIMARY) WHERE pos < ? ORDER BY pos DESC LIMIT ?`,
+	}
 
-	allDead = source{dead: true, query: selectEnded + `FROM dead FORCE INDEX (dead_pos) WHERE pos < ? ORDER BY pos DESC LIMIT ?`}
+	allDead = source{
+		dead:  true,
+		query: selectEnded + `FROM dead FORCE INDEX (dead_pos) WHERE pos < ? ORDER BY pos DESC LIMIT ?`,
+	}
 )
 
 func endedIn(state carillon.State) source {
-	return source{state: state, query: selectEnded + `FROM history FORCE INDEX (history_state) WHERE pos < ? AND state = ? ORDER BY pos DESC LIMIT ?`}
+	return source{
+		state: state,
+		query: selectEnded +
+			`FROM history FORCE INDEX (history_state) WHERE pos < ? AND state = ? ORDER BY pos DESC LIMIT ?`,
+	}
 }
 
 // Runs of one job: unfinished runs by run_job, ended runs by history_job, and the dead letters by primary
@@ -42,7 +51,11 @@ WHERE job = ? AND due < ? ORDER BY due DESC LIMIT ?`}
 	jobEnded = source{query: selectEnded + `FROM history FORCE INDEX (history_job)
 WHERE job = ? AND (due = ? AND pos < ? OR due < ?) ORDER BY due DESC, pos DESC LIMIT ?`}
 
-	jobDead = source{dead: true, query: selectEnded + `FROM dead FORCE INDEX (PRIMARY) WHERE pos < ? AND job = ? ORDER BY pos DESC LIMIT ?`}
+	jobDead = source{
+		dead: true,
+		query: selectEnded +
+			`FROM dead FORCE INDEX (PRIMARY) WHERE pos < ? AND job = ? ORDER BY pos DESC LIMIT ?`,
+	}
 )
 
 // args returns the arguments with which a source goes on after a position, except the first and the last.

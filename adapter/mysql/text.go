@@ -168,7 +168,9 @@ const mustBe = `SET @rows = 9223372036854775807 + (ROW_COUNT() <> ?)`
 
 // many writes statements over many items: the text before them, each item, and the text behind them. hits is
 // how many rows each item must count for (see mustBe); 0: it does not matter.
-func many[T any](s *statements, before string, items []T, item func(b []byte, item T) []byte, behind string, hits int) {
+func many[T any](
+	s *statements, before string, items []T, item func(b []byte, item T) []byte, behind string, hits int,
+) {
 	for len(items) > 0 {
 		s.next()
 		s.buf = append(s.buf, before...)

@@ -14,7 +14,8 @@ import (
 const (
 	afterWake = `(wake = ? AND due = ? AND job > ? OR wake = ? AND due > ? OR wake > ?) AND wake <= ?`
 
-	wakesOfAll  = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ? ORDER BY wake, due, job LIMIT ?`
+	wakesOfAll = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake +
+		` ? ORDER BY wake, due, job LIMIT ?`
 	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ? AND queue = ? AND prio = ?
 ORDER BY wake, due, job LIMIT ?`
 
@@ -23,7 +24,8 @@ ORDER BY wake, due, job LIMIT ?`
 	// allowed to. Both run in one view.
 	wakesHeld = `SELECT ` + runColumns + ` FROM (SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ?
 ORDER BY wake, due, job LIMIT ?) some WHERE state <> 1 ORDER BY wake, due, job LIMIT ?`
-	wakesCut = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ? ORDER BY wake, due, job LIMIT ?, 1`
+	wakesCut = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake +
+		` ? ORDER BY wake, due, job LIMIT ?, 1`
 )
 
 // Wakes implements carillon.Store. It also returns runs of full lanes.
@@ -66,11 +68,15 @@ func into(runs *[]carillon.Run) func(row) error {
 
 // wakesHeld reads the held runs among the next maxScan runs. If the run that it stops at is waiting, it
 // returns that one too: the caller goes on from there.
-func (s *Store) wakesHeld(l *conn, q *carillon.WakeQuery, shards raw, limit int, found *[]carillon.Run) error {
+func (s *Store) wakesHeld(
+	l *conn, q *carillon.WakeQuery, shards raw, limit int, found *[]carillon.Run,
+) error {
 	for pos := q.After; ; {
 		var cut []carillon.Run
 		args := append(after(pos, q.Until), shards)
-		if err := l.query(into(found), wakesHeld, append(slices.Clip(args), s.maxScan, limit-len(*found))...); err != nil {
+		if err := l.query(
+			into(found), wakesHeld, append(slices.Clip(args), s.maxScan, limit-len(*found))...,
+		); err != nil {
 			return err
 		}
 		if err := l.query(into(&cut), wakesCut, append(slices.Clip(args), s.maxScan-1)...); err != nil {

@@ -92,7 +92,9 @@ func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
 	}
 	commit(t, store, changes...)
 	var got []carillon.RunID
-	q := carillon.WakeQuery{Until: carillon.Never, Lane: &carillon.Lane{Queue: "default", Priority: 9}, Limit: 2}
+	q := carillon.WakeQuery{
+		Until: carillon.Never, Lane: &carillon.Lane{Queue: "default", Priority: 9}, Limit: 2,
+	}
 	for len(got) <= len(want) {
 		page, err := store.Wakes(context.Background(), q)
 		if err != nil {
@@ -112,7 +114,10 @@ func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
 }
 
 func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
-	testStops(t, carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}}, func(run *carillon.Run) { run.Priority = 9 })
+	testStops(
+		t, carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}},
+		func(run *carillon.Run) { run.Priority = 9 },
+	)
 }
 
 // testStops makes some runs that a query wants, and expects the query to find all of them, in several pages

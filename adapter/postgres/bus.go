@@ -167,7 +167,8 @@ func (l *listener) tell(e *carillon.Event) {
 
 func (l *listener) matches(n name) bool {
 	f := &l.filter
-	return (f.Namespace == "" || n.namespace == f.Namespace) && (f.Job == 0 || n.run.Job == f.Job) && (f.Run.IsZero() || n.run == f.Run)
+	return (f.Namespace == "" || n.namespace == f.Namespace) && (f.Job == 0 || n.run.Job == f.Job) &&
+		(f.Run.IsZero() || n.run == f.Run)
 }
 
 // signal wakes the goroutine that waits on c, now or later.

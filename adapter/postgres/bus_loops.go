@@ -37,7 +37,10 @@ func (b *Bus) send(ctx context.Context) {
 		if missed {
 			pause *= missedPause
 		}
-		if err := b.store.beside(ctx, call{statement: &notify, params: [][]byte{textParam(payload)}}); err != nil && ctx.Err() == nil {
+		if err := b.store.beside(ctx, call{
+			statement: &notify, params: [][]byte{textParam(payload)},
+		}); err != nil &&
+			ctx.Err() == nil {
 			b.config.Logger.Warn("events were not sent to other nodes", "error", err)
 			b.keepMissed()
 			pause = retryAtMost
@@ -229,9 +232,13 @@ func (b *Bus) read(ctx context.Context, names []name) (events []carillon.Event, 
 	}
 	for _, n := range names {
 		if n.run.Due == 0 {
-			events = append(events, carillon.Event{Kind: carillon.EventJob, Namespace: n.namespace, Job: n.run.Job})
+			events = append(events, carillon.Event{
+				Kind: carillon.EventJob, Namespace: n.namespace, Job: n.run.Job,
+			})
 		} else if run := runs[n.run]; run != nil {
-			events = append(events, carillon.Event{Kind: carillon.EventRun, Namespace: n.namespace, Run: *run, Job: n.run.Job})
+			events = append(events, carillon.Event{
+				Kind: carillon.EventRun, Namespace: n.namespace, Run: *run, Job: n.run.Job,
+			})
 		}
 	}
 	return events, nil

@@ -24,7 +24,10 @@ func nameOf(e *carillon.Event) name {
 }
 
 func (n name) compare(o name) int {
-	return cmp.Or(cmp.Compare(n.namespace, o.namespace), cmp.Compare(n.run.Job, o.run.Job), cmp.Compare(n.run.Due, o.run.Due))
+	return cmp.Or(
+		cmp.Compare(n.namespace, o.namespace), cmp.Compare(n.run.Job, o.run.Job),
+		cmp.Compare(n.run.Due, o.run.Due),
+	)
 }
 
 const (

@@ -14,10 +14,13 @@ import (
 func TestNamesComeBackAsTheyWerePacked(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(uint64(porttest.Seed(t)), 0))
 	for range 200 {
-		names := []name{{"", carillon.RunID{Job: math.MaxInt64, Due: math.MaxInt64}}, {"default", carillon.RunID{Job: 1}}}
+		names := []name{
+			{"", carillon.RunID{Job: math.MaxInt64, Due: math.MaxInt64}}, {"default", carillon.RunID{Job: 1}},
+		}
 		for range rnd.IntN(100) {
 			names = append(names, name{[]string{"a", "b", "ä"}[rnd.IntN(3)], carillon.RunID{
-				Job: carillon.JobID(rnd.Int64N(1 << rnd.IntN(63))), Due: carillon.Time(rnd.Int64N(1 << rnd.IntN(50))),
+				Job: carillon.JobID(rnd.Int64N(1 << rnd.IntN(63))),
+				Due: carillon.Time(rnd.Int64N(1 << rnd.IntN(50))),
 			}})
 		}
 		payload, ok := packNames("123456789012", names)
@@ -51,7 +54,9 @@ func TestAPayloadHasRoomForHundredsOfNames(t *testing.T) {
 }
 
 func TestAPayloadOfSomebodyElseIsAnError(t *testing.T) {
-	for _, payload := range []string{"", "short", "123456789012!", "123456789012/w", "123456789012AQ", "123456789012BWRlZmF1bHQ"} {
+	for _, payload := range []string{
+		"", "short", "123456789012!", "123456789012/w", "123456789012AQ", "123456789012BWRlZmF1bHQ",
+	} {
 		if _, _, err := unpackNames(payload); !errors.Is(err, errPayload) {
 			t.Errorf("%q: %v", payload, err)
 		}

@@ -16,7 +16,12 @@ import (
 func busOf(t *testing.T, url string) (*postgres.Bus, *postgres.Store) {
 	t.Helper()
 	store := open(t, url, postgres.Config{})
-	return runBus(t, postgres.NewBus(store, postgres.BusConfig{Every: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})), store
+	return runBus(
+		t,
+		postgres.NewBus(store, postgres.BusConfig{
+			Every: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		}),
+	), store
 }
 
 func runBus(t *testing.T, bus *postgres.Bus) *postgres.Bus {
@@ -89,13 +94,19 @@ func waitingRuns(t *testing.T, store *postgres.Store, jobs ...carillon.JobID) (e
 	t.Helper()
 	var ids []carillon.RunID
 	for _, id := range jobs {
-		job := carillon.Job{Namespace: "default", ID: id, Version: 1, State: carillon.JobActive, Created: 1, Updated: 1, Definition: carillon.NewDefinition()}
+		job := carillon.Job{
+			Namespace: "default", ID: id, Version: 1, State: carillon.JobActive, Created: 1, Updated: 1,
+			Definition: carillon.NewDefinition(),
+		}
 		job.Target.Handler, job.Type = &carillon.Handler{}, "test"
 		if err := job.Admit(carillon.Now()); err != nil {
 			t.Fatal(err)
 		}
 		run := carillon.NewRun(&job, job.Schedule.At)
-		if lost, err := store.Commit(t.Context(), []carillon.Change{{Job: &job, Runs: []carillon.Run{run}}}); err != nil || len(lost) > 0 {
+		if lost, err := store.Commit(t.Context(), []carillon.Change{
+			{Job: &job, Runs: []carillon.Run{run}},
+		}); err != nil ||
+			len(lost) > 0 {
 			t.Fatal(lost, err)
 		}
 		ids = append(ids, run.ID)
@@ -109,7 +120,9 @@ func waitingRuns(t *testing.T, store *postgres.Store, jobs ...carillon.JobID) (e
 		byJob[run.ID.Job] = run
 	}
 	for _, id := range jobs {
-		events = append(events, carillon.Event{Kind: carillon.EventRun, Namespace: "default", Run: byJob[id], Job: id})
+		events = append(events, carillon.Event{
+			Kind: carillon.EventRun, Namespace: "default", Run: byJob[id], Job: id,
+		})
 	}
 	return events
 }
@@ -120,11 +133,15 @@ func TestBusDeliversWhatOthersPublish(t *testing.T) {
 	other, _ := busOf(t, url)
 	all := hear(t, other, carillon.EventFilter{})
 	runs := waitingRuns(t, store, 1001, 1002)
-	ofRun, ofJob := follow(t, other, carillon.EventFilter{Run: runs[1].Run.ID}), follow(t, other, carillon.EventFilter{Job: 7})
+	ofRun, ofJob := follow(t, other, carillon.EventFilter{
+		Run: runs[1].Run.ID,
+	}), follow(t, other, carillon.EventFilter{Job: 7})
 	elsewhere := follow(t, other, carillon.EventFilter{Namespace: "elsewhere"})
 
 	gone := carillon.RunID{Job: 1003, Due: 5} // not in the store any more
-	publish(t, bus, runs[1], runs[0], jobEvent(7), runs[1], carillon.Event{Kind: carillon.EventRun, Namespace: "default", Run: carillon.Run{ID: gone}})
+	publish(t, bus, runs[1], runs[0], jobEvent(7), runs[1], carillon.Event{
+		Kind: carillon.EventRun, Namespace: "default", Run: carillon.Run{ID: gone},
+	})
 	all.expect(jobEvent(7), runs[0], runs[1])
 	ofRun.expect(runs[1])
 	ofJob.expect(jobEvent(7))
@@ -185,7 +202,10 @@ func TestBusSaysThatSomethingWasMissedAfterItsConnectionWasLost(t *testing.T) {
 	other, _ := busOf(t, url)
 	events := hear(t, other, carillon.EventFilter{})
 	for i := range carillon.JobID(3) {
-		execute(t, url, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN carillon' AND datname = current_database()`)
+		execute(
+			t, url,
+			`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = 'LISTEN carillon' AND datname = current_database()`,
+		)
 		events.expect(missed)
 		publish(t, bus, jobEvent(i+1))
 		events.expect(jobEvent(i + 1))

@@ -16,7 +16,8 @@ type revisions struct {
 
 func newRevisions() *revisions {
 	return &revisions{
-		jobs: map[carillon.JobID]int32{}, runs: map[carillon.RunID]int32{}, guards: map[guardKey]int32{}, dead: map[carillon.RunID]bool{},
+		jobs: map[carillon.JobID]int32{}, runs: map[carillon.RunID]int32{}, guards: map[guardKey]int32{},
+		dead: map[carillon.RunID]bool{},
 	}
 }
 

@@ -41,22 +41,29 @@ const isolate = `SET transaction_isolation = 'read committed'`
 func begin(ctx context.Context, pg *pgx.Conn) error {
 	c := &conn{PgConn: pg.PgConn(), prepared: map[string]bool{}}
 	var pid uint32
-	err := c.do(ctx, transaction{plain: true}, call{statement: &statement{"", `SELECT pg_backend_pid()`}, row: func(r *row) error {
-		pid = binary.BigEndian.Uint32(r.next())
-		return nil
-	}})
+	err := c.do(ctx, transaction{plain: true}, call{
+		statement: &statement{"", `SELECT pg_backend_pid()`},
+		row: func(r *row) error {
+			pid = binary.BigEndian.Uint32(r.next())
+			return nil
+		},
+	})
 	if err != nil {
 		return err
 	}
 	if c.direct = pid == c.PID(); c.direct {
-		err = c.do(ctx, transaction{plain: true}, call{statement: &settings, params: [][]byte{boolParam(false)}})
+		err = c.do(ctx, transaction{plain: true}, call{
+			statement: &settings, params: [][]byte{boolParam(false)},
+		})
 	}
 	c.CustomData()[connKey] = c
 	return err
 }
 
 // with runs a function on a connection of the pool.
-func (s *Store) with(ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, c *conn) error) error {
+func (s *Store) with(
+	ctx context.Context, pool *pgxpool.Pool, f func(ctx context.Context, c *conn) error,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	pooled, err := pool.Acquire(ctx)
@@ -70,7 +77,9 @@ func (s *Store) with(ctx context.Context, pool *pgxpool.Pool, f func(ctx context
 
 // read runs calls that read. Each call has its own snapshot.
 func (s *Store) read(ctx context.Context, calls ...call) error {
-	return s.with(ctx, s.readers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
+	return s.with(ctx, s.readers, func(ctx context.Context, c *conn) error {
+		return c.do(ctx, transaction{}, calls...)
+	})
 }
 
 // transaction says what is around a batch of calls. By default that is nothing: the batch is an implicit

@@ -68,7 +68,10 @@ func (s *Store) tendDays(ctx context.Context) error {
 			continue
 		}
 		var empty bool
-		if err := s.readers.QueryRow(ctx, fmt.Sprintf(isEmpty, name), pgx.QueryExecModeExec).Scan(&empty); err != nil && !refused(err) {
+		if err := s.readers.QueryRow(
+			ctx, fmt.Sprintf(isEmpty, name), pgx.QueryExecModeExec,
+		).Scan(&empty); err != nil &&
+			!refused(err) {
 			return err
 		}
 		if !empty {
@@ -127,7 +130,9 @@ func (s *Store) changeDays(ctx context.Context, sql string) error {
 	}
 	if refused(err) {
 		s.refusal.Do(func() {
-			s.logger.Warn("the days of history cannot be changed, history_rest takes what has none", "error", err)
+			s.logger.Warn(
+				"the days of history cannot be changed, history_rest takes what has none", "error", err,
+			)
 		})
 		return nil
 	}

@@ -145,13 +145,16 @@ func TestThatDaysCannotBeMadeIsSaidOnce(t *testing.T) {
 	open(t, url, postgres.Config{})
 	execute(t, url, dropDays)
 	var said bytes.Buffer
-	store := open(t, guest(t, url), postgres.Config{KeepSchema: true, Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	store := open(t, guest(t, url), postgres.Config{
+		KeepSchema: true, Logger: slog.New(slog.NewTextHandler(&said, nil)),
+	})
 	for range 2 {
 		if err := store.TendDays(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if lines := strings.Count(said.String(), "\n"); lines != 1 || !strings.Contains(said.String(), "permission denied") {
+	if lines := strings.Count(said.String(), "\n"); lines != 1 ||
+		!strings.Contains(said.String(), "permission denied") {
 		t.Errorf("said %q", said.String())
 	}
 }
@@ -162,17 +165,24 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
 	submit.Job.Labels = map[string]string{"team": "a"}
 	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.StateFailed, "because", now)
-	submit.Runs[0].Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
+	submit.Runs[0].Output = &carillon.Output{
+		Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p"),
+	}
 	submit.Guards = []carillon.Guard{carillon.NewOverlapGuard(submit.Job)}
 	commit(t, store, submit)
 	job := *submit.Job
 	job.Rev, job.Version = 1, 2
 	commit(t, store, carillon.Change{Job: &job})
-	forgotten, err := store.Forget(context.Background(), carillon.Retention{Runs: 1, DeadLetters: 1}, now+1000, 100)
+	forgotten, err := store.Forget(
+		context.Background(), carillon.Retention{Runs: 1, DeadLetters: 1}, now+1000, 100,
+	)
 	if forgotten != 2 || err != nil {
 		t.Fatal(forgotten, err)
 	}
-	for _, table := range []string{"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "run_payload", "guard"} {
+	for _, table := range []string{
+		"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "run_payload",
+		"guard",
+	} {
 		if got := number(t, url, `SELECT count(*) FROM carillon.`+table); got != 0 {
 			t.Errorf("%d rows left in %s", got, table)
 		}

@@ -56,16 +56,20 @@ type Statement struct {
 // Statements returns all such statements.
 func Statements() (all []Statement) {
 	for _, s := range []*rowStatement{
-		insertRun, updateRun, deleteRun, freeRun, seeRun, insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel,
-		seeJob, insertHistory, insertDead, redrive, seeDead, putResult, putCheckpoint, putPayload, insertGuard, updateGuard, deleteGuard,
-		freeGuard, seeGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, payloadByKey, wakesInShards, dueInShards, firstOfJobs,
+		insertRun, updateRun, deleteRun, freeRun, seeRun, insertJob, keepDefinition, dropLabels, addLabel,
+		updateJob, insertLabel,
+		seeJob, insertHistory, insertDead, redrive, seeDead, putResult, putCheckpoint, putPayload,
+		insertGuard, updateGuard, deleteGuard,
+		freeGuard, seeGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, payloadByKey,
+		wakesInShards, dueInShards, firstOfJobs,
 		extraOfJobs, latestBegun, deleteResults, deleteCheckpoints, deletePayloads, deleteJobs,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
 	}
 	for _, s := range []statement{
 		guardsByKey, guardsByPrefix, jobsByKey, olderByKey, aboutJobs, allEnded, allDead, allBad, jobHistory,
-		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners, lockTurns,
+		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners,
+		lockTurns,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
 	}

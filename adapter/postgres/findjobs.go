@@ -57,7 +57,9 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 }
 
 // findJobs fills the page except for Last, and returns the rows in which the jobs on it were found.
-func (s *Store) findJobs(ctx context.Context, v *view, q carillon.JobQuery, limit int, page *carillon.JobPage) (found []foundJob, err error) {
+func (s *Store) findJobs(
+	ctx context.Context, v *view, q carillon.JobQuery, limit int, page *carillon.JobPage,
+) (found []foundJob, err error) {
 	scanned := 0
 	for piece := limit + 1; ; piece = min(4*piece, 5000) {
 		piece = min(piece, s.maxScan-scanned)
@@ -115,8 +117,10 @@ func jobCall(q *carillon.JobQuery, piece int) call {
 		stored |= 1 << state
 	}
 	ask := call{statement: &jobsBefore, params: [][]byte{
-		int8Param(int64(before)), int8Param(int64(first)), textOrNull(q.Namespace), textOrNull(q.Owner), textOrNull(q.Type), textOrNull(q.Name),
-		int8Param(int64(q.CreatedFrom)), int8Param(int64(q.CreatedTo)), int4Param(stored), int8Param(int64(piece)),
+		int8Param(int64(before)), int8Param(int64(first)), textOrNull(q.Namespace), textOrNull(q.Owner),
+		textOrNull(q.Type), textOrNull(q.Name),
+		int8Param(int64(q.CreatedFrom)), int8Param(int64(q.CreatedTo)), int4Param(stored),
+		int8Param(int64(piece)),
 	}}
 	if label, ok := q.IndexedLabel(); ok {
 		ask.statement = &jobsLabeled
@@ -174,7 +178,8 @@ func (v *view) judge(ctx context.Context, q *carillon.JobQuery, some []foundJob)
 		f := &some[i]
 		f.job.State = f.job.StateOf(unfinished[f.id])
 		f.wanted = f.wanted && (len(q.States) == 0 || slices.Contains(q.States, f.job.State)) &&
-			(len(q.Latest) == 0 || slices.Contains(q.Latest, carillon.LatestOf(unfinished[f.id], ended[f.id])))
+			(len(q.Latest) == 0 ||
+				slices.Contains(q.Latest, carillon.LatestOf(unfinished[f.id], ended[f.id])))
 	}
 	return nil
 }
@@ -186,7 +191,9 @@ type (
 
 // runsOf reads the unfinished runs of the wanted jobs; without all, it only reads whether there is one. With
 // all it also reads the ended run with the latest due time of those that had begun.
-func (v *view) runsOf(ctx context.Context, some []foundJob, all bool) (unfinished runsByJob, ended lastByJob, err error) {
+func (v *view) runsOf(ctx context.Context, some []foundJob, all bool) (
+	unfinished runsByJob, ended lastByJob, err error,
+) {
 	first, extra, begun := newRows(firstOfJobs), newRows(extraOfJobs), newRows(latestBegun)
 	for i := range some {
 		if !some[i].wanted {

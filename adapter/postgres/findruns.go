@@ -66,7 +66,9 @@ func (v *view) parts(q *carillon.RunQuery, start carillon.RunPos, limit int) (pa
 		parts = append(parts, []*runStream{stream(v.records(&allEnded, false))})
 	default: // only the few runs that did not succeed
 		var bad []*runStream
-		for _, state := range []carillon.State{carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped} {
+		for _, state := range []carillon.State{
+			carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped,
+		} {
 			if slices.Contains(states, state) {
 				bad = append(bad, stream(v.bad(state)))
 			}
@@ -130,7 +132,10 @@ func comesBefore(a, b carillon.RunPos) bool {
 }
 
 // aboutJobs is by primary key.
-var aboutJobs = statement{"about_jobs", `SELECT j.id, j.name, j.type, j.owner FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id`}
+var aboutJobs = statement{
+	"about_jobs",
+	`SELECT j.id, j.name, j.type, j.owner FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id`,
+}
 
 // fillAbout reads About of unfinished runs from their jobs: the rows of the runs do not repeat it.
 func (v *view) fillAbout(ctx context.Context, runs []carillon.Run) error {

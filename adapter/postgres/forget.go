@@ -29,7 +29,9 @@ type past struct {
 // Forget implements carillon.Store. It deletes all records that it found by their keys, in one transaction,
 // together with the rows that were kept only for them. Once an hour it drops the days of history that are
 // over and empty, and with them the dead rows that deleting leaves behind.
-func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
+func (s *Store) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (forgotten int, err error) {
 	if limit <= 0 {
 		return 0, ctx.Err()
 	}
@@ -67,7 +69,9 @@ WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, pos LIMIT 
 )
 
 // overdue returns the records that can be removed, and the value of passed once they are.
-func (s *Store) overdue(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (found []past, reached int64, err error) {
+func (s *Store) overdue(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (found []past, reached int64, err error) {
 	reached = s.forget.passed
 	if rule.Runs != 0 {
 		if found, reached, err = s.overdueByRule(ctx, now.Add(-rule.Runs.Std()), limit); err != nil {
@@ -107,7 +111,9 @@ const maxYoung = 1000
 // may commit later than others that got a higher one.
 const settled = time.Hour
 
-func (s *Store) overdueByRule(ctx context.Context, until carillon.Time, limit int) (found []past, reached int64, err error) {
+func (s *Store) overdueByRule(
+	ctx context.Context, until carillon.Time, limit int,
+) (found []past, reached int64, err error) {
 	young, reached := 0, s.forget.passed
 	params := [][]byte{int8Param(s.forget.passed), int8Param(int64(limit + maxYoung))}
 	err = s.read(ctx, call{&historyByRule, params, func(r *row) error {
@@ -136,17 +142,29 @@ SELECT count(*) FROM hit`}
 	deleteLetters = statement{"delete_letters", `WITH hit AS (DELETE FROM carillon.dead d USING unnest($1::bigint[]) x(pos) WHERE d.pos = x.pos RETURNING 1)
 SELECT count(*) FROM hit`}
 
-	lockOwners = statement{"lock_owners", `SELECT 1 FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id FOR UPDATE OF j`}
-	lockTurns  = statement{"lock_turns", `SELECT 1 FROM unnest($1::bigint[], $2::text[]) x(id, key) JOIN carillon.job j ON j.id = x.id
+	lockOwners = statement{
+		"lock_owners",
+		`SELECT 1 FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id FOR UPDATE OF j`,
+	}
+	lockTurns = statement{"lock_turns", `SELECT 1 FROM unnest($1::bigint[], $2::text[]) x(id, key) JOIN carillon.job j ON j.id = x.id
 CROSS JOIN LATERAL (SELECT 1 FROM carillon.guard g WHERE g.ns = j.ns AND g.key = x.key OFFSET 0 FOR UPDATE) g`}
 
 	unlessKept = ` USING ROWS x WHERE o.job = x.job AND o.due = x.due
   AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job OFFSET 0)
   AND NOT EXISTS (SELECT FROM carillon.history h WHERE h.job = x.job AND h.due = x.due OFFSET 0)
   AND NOT EXISTS (SELECT FROM carillon.dead d WHERE d.job = x.job AND d.due = x.due OFFSET 0)`
-	deleteResults     = forRows("delete_results", `shard int2 key, due int8 key, job int8 key`, `DELETE FROM carillon.result o`+unlessKept)
-	deleteCheckpoints = forRows("delete_checkpoints", `shard int2 key, due int8 key, job int8 key`, `DELETE FROM carillon.checkpoint o`+unlessKept)
-	deletePayloads    = forRows("delete_payloads", `shard int2 key, due int8 key, job int8 key`, `DELETE FROM carillon.run_payload o`+unlessKept)
+	deleteResults = forRows(
+		"delete_results", `shard int2 key, due int8 key, job int8 key`,
+		`DELETE FROM carillon.result o`+unlessKept,
+	)
+	deleteCheckpoints = forRows(
+		"delete_checkpoints", `shard int2 key, due int8 key, job int8 key`,
+		`DELETE FROM carillon.checkpoint o`+unlessKept,
+	)
+	deletePayloads = forRows(
+		"delete_payloads", `shard int2 key, due int8 key, job int8 key`,
+		`DELETE FROM carillon.run_payload o`+unlessKept,
+	)
 
 	deleteJobs = forRows("delete_jobs", `shard int2 key, id int8 key, turn text key`, `WITH gone AS (DELETE FROM carillon.job j USING ROWS x
   WHERE j.id = x.id AND j.due IS NOT NULL
@@ -162,7 +180,9 @@ DELETE FROM carillon.guard g USING gone WHERE g.ns = gone.ns AND g.key = gone.tu
 // remove deletes records, and the rows that were kept only for them, in one transaction.
 func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err error) {
 	var history, letters []int64
-	results, checkpoints, payloads := newRows(deleteResults), newRows(deleteCheckpoints), newRows(deletePayloads)
+	results, checkpoints, payloads := newRows(deleteResults), newRows(
+		deleteCheckpoints,
+	), newRows(deletePayloads)
 	var jobs []carillon.JobID
 	for _, p := range found {
 		if p.dead {

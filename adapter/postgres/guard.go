@@ -59,10 +59,15 @@ FROM carillon.guard g WHERE g.ns = $1::text AND g.key >= $2::text AND starts_wit
 func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []carillon.Guard, err error) {
 	ask := call{statement: &guardsByKey, params: [][]byte{textParam(q.Namespace), textArray(q.Keys)}}
 	if len(q.Keys) == 0 {
-		ask = call{statement: &guardsByPrefix, params: [][]byte{textParam(q.Namespace), textParam(q.Prefix), behind(q.Prefix)}}
+		ask = call{
+			statement: &guardsByPrefix,
+			params:    [][]byte{textParam(q.Namespace), textParam(q.Prefix), behind(q.Prefix)},
+		}
 	}
 	ask.row = func(r *row) error {
-		found = append(found, carillon.Guard{Namespace: r.name(), Key: r.text(), Rev: int32(r.int()), Value: r.bytes()})
+		found = append(found, carillon.Guard{
+			Namespace: r.name(), Key: r.text(), Rev: int32(r.int()), Value: r.bytes(),
+		})
 		return nil
 	}
 	return found, s.read(ctx, ask)

@@ -86,7 +86,8 @@ func (r *row) ended(dead bool) (run carillon.Run, pos int64) {
 	id := carillon.RunID{Job: carillon.JobID(r.int()), Due: carillon.Time(r.int())}
 	run = carillon.Run{
 		ID:     id,
-		Covers: carillon.Time(r.intOr(int64(id.Due))), Until: carillon.Time(r.int()), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
+		Covers: carillon.Time(r.intOr(int64(id.Due))), Until: carillon.Time(r.int()),
+		Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
 		Ended: carillon.Time(r.int()), Expires: carillon.Time(r.int()), RetryOf: carillon.Time(r.int()),
 		Version: int32(r.int()), Seq: int32(r.int()), Attempt: int32(r.int()), Failures: int32(r.int()),
 		Losses: int32(r.int()), Crashes: int32(r.int()),

@@ -28,7 +28,9 @@ SELECT id, ns, at, body FROM carillon.intake WHERE state = 0 AND ($1::int[] IS N
 
 // Pending goes by the ids, which rise with time. A long transaction may still leave a job whose id is before
 // those already seen.
-func (n *Intake) Pending(ctx context.Context, shards []int, limit int) (left []carillon.Submission, err error) {
+func (n *Intake) Pending(
+	ctx context.Context, shards []int, limit int,
+) (left []carillon.Submission, err error) {
 	var wanted []byte
 	if shards != nil {
 		list := make([]int32, len(shards))
@@ -37,10 +39,14 @@ func (n *Intake) Pending(ctx context.Context, shards []int, limit int) (left []c
 		}
 		wanted = int4Array(list)
 	}
-	err = n.store.read(ctx, call{&readIntake, [][]byte{wanted, int4Param(cmp.Or(limit, carillon.DefaultLimit))}, func(r *row) error {
-		left = append(left, submission(r))
-		return nil
-	}})
+	err = n.store.read(ctx, call{
+		&readIntake,
+		[][]byte{wanted, int4Param(cmp.Or(limit, carillon.DefaultLimit))},
+		func(r *row) error {
+			left = append(left, submission(r))
+			return nil
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the intake: %w", err)
 	}
@@ -48,11 +54,15 @@ func (n *Intake) Pending(ctx context.Context, shards []int, limit int) (left []c
 }
 
 func submission(r *row) carillon.Submission {
-	return carillon.Submission{ID: carillon.JobID(r.int()), Namespace: r.name(), At: carillon.Time(r.int()), Body: r.bytes()}
+	return carillon.Submission{
+		ID: carillon.JobID(r.int()), Namespace: r.name(), At: carillon.Time(r.int()), Body: r.bytes(),
+	}
 }
 
 // $1 ids
-var admitIntake = statement{"admit_intake", `DELETE FROM carillon.intake WHERE id = ANY($1::bigint[]) AND state = 0`}
+var admitIntake = statement{
+	"admit_intake", `DELETE FROM carillon.intake WHERE id = ANY($1::bigint[]) AND state = 0`,
+}
 
 // $1 ids, $2 reasons
 var refuseIntake = statement{"refuse_intake", `
@@ -67,18 +77,24 @@ DELETE FROM carillon.intake WHERE state = 1 AND ns = ANY($1::text[]) AND id < $2
 const refusalsKept = 90 * 24 * time.Hour
 
 // Acknowledge also forgets old refusals of the namespaces that get new ones.
-func (n *Intake) Acknowledge(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
+func (n *Intake) Acknowledge(
+	ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal,
+) error {
 	calls := []call{{statement: &admitIntake, params: [][]byte{int8Array(admitted)}}}
 	if len(refused) > 0 {
 		var ids []carillon.JobID
 		var reasons, namespaces []string
 		for i := range refused {
-			ids, reasons, namespaces = append(ids, refused[i].ID), append(reasons, refused[i].Reason), append(namespaces, refused[i].Namespace)
+			ids, reasons, namespaces = append(ids, refused[i].ID), append(reasons, refused[i].Reason), append(
+				namespaces, refused[i].Namespace,
+			)
 		}
 		first := carillon.FirstID(carillon.Now().Add(-refusalsKept))
 		calls = append(calls,
 			call{statement: &refuseIntake, params: [][]byte{int8Array(ids), textArray(reasons)}},
-			call{statement: &forgetRefusals, params: [][]byte{textArray(namespaces), int8Param(int64(first))}})
+			call{
+				statement: &forgetRefusals, params: [][]byte{textArray(namespaces), int8Param(int64(first))},
+			})
 	}
 	if err := n.store.beside(ctx, calls...); err != nil {
 		return fmt.Errorf("settle %d jobs of the intake: %w", len(admitted)+len(refused), err)
@@ -90,7 +106,9 @@ func (n *Intake) Acknowledge(ctx context.Context, admitted []carillon.JobID, ref
 var readRefusals = statement{"read_refusals", `
 SELECT id, ns, at, body, reason FROM carillon.intake WHERE state = 1 AND ns = $1::text AND id < $2::bigint ORDER BY id DESC LIMIT $3::int`}
 
-func (n *Intake) Refused(ctx context.Context, namespace string, before carillon.JobID, limit int) (refused []carillon.Refusal, err error) {
+func (n *Intake) Refused(
+	ctx context.Context, namespace string, before carillon.JobID, limit int,
+) (refused []carillon.Refusal, err error) {
 	from := cmp.Or(int64(before), math.MaxInt64)
 	params := [][]byte{textParam(namespace), int8Param(from), int4Param(cmp.Or(limit, carillon.DefaultLimit))}
 	err = n.store.read(ctx, call{&readRefusals, params, func(r *row) error {

@@ -47,7 +47,9 @@ func TestIntake(t *testing.T) {
 		},
 		Leave: func(t *testing.T, namespace, body string) carillon.JobID {
 			var text string
-			if err := applications.QueryRow(t.Context(), `SELECT carillon.submit($1, $2)`, body, namespace).Scan(&text); err != nil {
+			if err := applications.QueryRow(
+				t.Context(), `SELECT carillon.submit($1, $2)`, body, namespace,
+			).Scan(&text); err != nil {
 				t.Error(err)
 				return 0
 			}
@@ -131,36 +133,82 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 		`{"target": {"comand": {}}}`:              `target.comand: "comand" is not valid: want a known field: command, http, handler`,
 		`{"target": {"command": "date"}}`:         `target.command: "date" is not valid: want an object`,
 		`{"target": {"handler": {}}}`:             `type: "" is not valid: want the type that a worker registered a handler for, e.g. email.send`,
-		with(`"cron": "* * * * *"`): `cron: "cron" is not valid: want a known field: labels, misfire, name, overlap, owner, ` +
+		with(
+			`"cron": "* * * * *"`,
+		): `cron: "cron" is not valid: want a known field: labels, misfire, name, overlap, owner, ` +
 			`payload, priority, queue, retention, retry, schedule, target, timeout, type`,
-		with(`"type": "-x"`): `type: "-x" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit`,
-		with(`"queue": ""`):  `queue: "" is not valid: want a value that is not empty; leave the field out for its default`,
-		with(`"name": ""`):   `name: "" is not valid: want a value that is not empty; leave the field out for its default`,
-		with(`"type": ""`):   `type: "" is not valid: want a value that is not empty; leave the field out for its default`,
-		with(`"schedule": {"cron": ""}`): `schedule.cron: "" is not valid: want an expression such as 0 3 * * MON-FRI; leave the field out for a ` +
+		with(
+			`"type": "-x"`,
+		): `type: "-x" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit`,
+		with(
+			`"queue": ""`,
+		): `queue: "" is not valid: want a value that is not empty; leave the field out for its default`,
+		with(
+			`"name": ""`,
+		): `name: "" is not valid: want a value that is not empty; leave the field out for its default`,
+		with(
+			`"type": ""`,
+		): `type: "" is not valid: want a value that is not empty; leave the field out for its default`,
+		with(
+			`"schedule": {"cron": ""}`,
+		): `schedule.cron: "" is not valid: want an expression such as 0 3 * * MON-FRI; leave the field out for a ` +
 			`job that runs once`,
-		with(`"schedule": {"every": "0s"}`): `schedule.every: "0s" is not valid: want at least 1s; leave the field out for a job that runs once`,
-		with(`"schedule": {"cron": "* * * * *", "every": "0s"}`): `schedule: "cron and every" is not valid: want only one of at, after, cron or ` +
+		with(
+			`"schedule": {"every": "0s"}`,
+		): `schedule.every: "0s" is not valid: want at least 1s; leave the field out for a job that runs once`,
+		with(
+			`"schedule": {"cron": "* * * * *", "every": "0s"}`,
+		): `schedule: "cron and every" is not valid: want only one of at, after, cron or ` +
 			`every; none means now`,
-		with(`"schedule": {"every": "1m", "max_runs": 0}`): `schedule.max_runs: "0" is not valid: want a number above 0; leave the field out for ` +
+		with(
+			`"schedule": {"every": "1m", "max_runs": 0}`,
+		): `schedule.max_runs: "0" is not valid: want a number above 0; leave the field out for ` +
 			`no limit`,
-		with(`"name": "` + strings.Repeat("é", 201) + `"`): `name: "` + strings.Repeat("é", 77) + `..." is not valid: want 1 to 200 printable characters`,
-		with(`"owner": "ä"`):                               `owner: "ä" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit`,
-		with(`"queue": "a\n"`):                             "queue: \"a\n\" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit",
-		with(`"queue": 5`):                                 `queue: "5" is not valid: want text`,
-		with(`"name": "a\u0007"`):                          "name: \"a\u0007\" is not valid: want 1 to 200 printable characters",
-		with(`"name": "` + long + `"`):                     `name: "` + long[:77] + `..." is not valid: want 1 to 200 printable characters`,
-		with(`"priority": 10`):                             `priority: "10" is not valid: want a whole number from 0 to 9, higher first`,
-		with(`"priority": -1`):                             `priority: "-1" is not valid: want a whole number from 0 to 9, higher first`,
-		with(`"priority": 1.5`):                            `priority: "1.5" is not valid: want a whole number from 0 to 9, higher first`,
-		with(`"priority": "5"`):                            `priority: "5" is not valid: want a whole number from 0 to 9, higher first`,
-		with(`"payload": "` + long + `"`):                  `payload: "300002 bytes" is not valid: want at most 256 KiB of JSON; keep larger data elsewhere and pass its address`,
-		with(`"overlap": "never"`):                         `overlap: "never" is not valid: want skip, queue, queue_all, replace or allow`,
-		with(`"timeout": 5`):                               `timeout: "5" is not valid: want a duration such as "90s", "1h30m" or "30d"`,
-		with(`"misfire": 5`):                               `misfire: "5" is not valid: want an object, or text`,
-		with(`"schedule": "now"`):                          `schedule: "now" is not valid: want an object`,
-		with(labels + "}"):                                 `labels: "33 labels" is not valid: want at most 32`,
-		with(`"payload": 1, "name": "` + strings.Repeat(long, 4) + `"`): `job: "1200069 bytes" is not valid: want at most 1 MiB`,
+		with(`"name": "` + strings.Repeat("é", 201) + `"`): `name: "` + strings.Repeat("é", 77) +
+			`..." is not valid: want 1 to 200 printable characters`,
+		with(
+			`"owner": "ä"`,
+		): `owner: "ä" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit`,
+		with(
+			`"queue": "a\n"`,
+		): "queue: \"a\n\" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit",
+		with(`"queue": 5`): `queue: "5" is not valid: want text`,
+		with(
+			`"name": "a\u0007"`,
+		): "name: \"a\u0007\" is not valid: want 1 to 200 printable characters",
+		with(`"name": "` + long + `"`): `name: "` + long[:77] +
+			`..." is not valid: want 1 to 200 printable characters`,
+		with(
+			`"priority": 10`,
+		): `priority: "10" is not valid: want a whole number from 0 to 9, higher first`,
+		with(
+			`"priority": -1`,
+		): `priority: "-1" is not valid: want a whole number from 0 to 9, higher first`,
+		with(
+			`"priority": 1.5`,
+		): `priority: "1.5" is not valid: want a whole number from 0 to 9, higher first`,
+		with(
+			`"priority": "5"`,
+		): `priority: "5" is not valid: want a whole number from 0 to 9, higher first`,
+		with(
+			`"payload": "` + long + `"`,
+		): `payload: "300002 bytes" is not valid: want at most 256 KiB of JSON; keep larger data elsewhere and pass its address`,
+		with(
+			`"overlap": "never"`,
+		): `overlap: "never" is not valid: want skip, queue, queue_all, replace or allow`,
+		with(
+			`"timeout": 5`,
+		): `timeout: "5" is not valid: want a duration such as "90s", "1h30m" or "30d"`,
+		with(
+			`"misfire": 5`,
+		): `misfire: "5" is not valid: want an object, or text`,
+		with(`"schedule": "now"`): `schedule: "now" is not valid: want an object`,
+		with(
+			labels + "}",
+		): `labels: "33 labels" is not valid: want at most 32`,
+		with(
+			`"payload": 1, "name": "` + strings.Repeat(long, 4) + `"`,
+		): `job: "1200069 bytes" is not valid: want at most 1 MiB`,
 	} {
 		_, err := submit(t, conn, body)
 		var answer *pgconn.PgError
@@ -189,7 +237,8 @@ func TestSubmitTakesWhatIsValid(t *testing.T) {
 		`{"name": "Übung ` + "\U0001F514" + `", "type": "email.send", "target": {"handler": {}}, "owner": "a/b@c", "queue": "Q-1_2.3", "priority": 0,
 		  "labels": {"a": "b"}, "schedule": {"cron": "0 3 * * *", "timezone": "Europe/Berlin"}, "timeout": "1h", "retry": {"max_attempts": 5},
 		  "overlap": "queue_all", "misfire": {"policy": "all", "max": 3}, "retention": {"runs": "1d"}, "payload": [1, {"a": null}]}`,
-		`{"target": {"handler": {}}, "type": "a", "payload": "` + strings.Repeat("x", carillon.MaxPayload-2) + `"}`,
+		`{"target": {"handler": {}}, "type": "a", "payload": "` + strings.Repeat("x", carillon.MaxPayload-2) +
+			`"}`,
 	} {
 		if _, err := submit(t, conn, body); err != nil {
 			t.Errorf("%.100s: %v", body, err)
@@ -205,7 +254,10 @@ func TestTheDatabaseKnowsTheShardAndTheTextOfAnyID(t *testing.T) {
 	for range 20_000 {
 		ids = append(ids, 1+rnd.Int64N(1<<(1+rnd.IntN(62))))
 	}
-	rows, err := conn.Query(t.Context(), `SELECT id, carillon.shard_of(id), carillon.job_text(id) FROM unnest($1::bigint[]) id`, ids)
+	rows, err := conn.Query(
+		t.Context(), `SELECT id, carillon.shard_of(id), carillon.job_text(id) FROM unnest($1::bigint[]) id`,
+		ids,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +288,9 @@ func TestIDsMadeByTheDatabaseAreItsOwnAndNeverTwice(t *testing.T) {
 	for range callers {
 		conn := client(t, url)
 		all.Go(func() {
-			if _, err := conn.Exec(t.Context(), `SELECT carillon.submit($1) FROM generate_series(1, $2)`, plainJob, each); err != nil {
+			if _, err := conn.Exec(
+				t.Context(), `SELECT carillon.submit($1) FROM generate_series(1, $2)`, plainJob, each,
+			); err != nil {
 				t.Error(err)
 			}
 		})
@@ -247,7 +301,8 @@ func TestIDsMadeByTheDatabaseAreItsOwnAndNeverTwice(t *testing.T) {
 		t.Fatal(len(left), err)
 	}
 	for _, s := range left {
-		if node := int64(s.ID) >> 12 & 1023; node != 1023 || s.ID.CreatedAround() != s.At || s.At < before-1 || s.At > carillon.Now()+1 {
+		if node := int64(s.ID) >> 12 & 1023; node != 1023 || s.ID.CreatedAround() != s.At ||
+			s.At < before-1 || s.At > carillon.Now()+1 {
 			t.Fatalf("%s: node %d, made %s, left %s", s.ID, node, s.ID.CreatedAround(), s.At)
 		}
 	}
@@ -259,7 +314,13 @@ func TestAnIDThatExistsIsNotMadeAgain(t *testing.T) {
 	open(t, url, postgres.Config{})
 	conn := client(t, url)
 	stopped := carillon.Now()
-	execute(t, url, fmt.Sprintf(`CREATE OR REPLACE FUNCTION carillon.clock() RETURNS bigint LANGUAGE sql AS 'SELECT %d::bigint'`, stopped))
+	execute(
+		t, url,
+		fmt.Sprintf(
+			`CREATE OR REPLACE FUNCTION carillon.clock() RETURNS bigint LANGUAGE sql AS 'SELECT %d::bigint'`,
+			stopped,
+		),
+	)
 	first := carillon.FirstID(stopped) | 1023<<12
 	execute(t, url, fmt.Sprintf(`
 INSERT INTO carillon.intake (id, shard, at, ns, body) SELECT %[1]d + n, 0, 0, 'default', '{}' FROM generate_series(0, 2000) n;
@@ -313,8 +374,9 @@ func TestOldRefusalsAreForgotten(t *testing.T) {
 	url := database(t)
 	intake, conn := postgres.NewIntake(open(t, url, postgres.Config{})), client(t, url)
 	old := carillon.FirstID(carillon.Now().Add(-91 * 24 * time.Hour))
-	execute(t, url, fmt.Sprintf(`INSERT INTO carillon.intake (id, shard, state, at, ns, body) VALUES (%d, 0, 1, 0, 'default', '{}'), (%d, 0, 1, 0, 'other', '{}')`,
-		old, old+1))
+	execute(t, url,
+		fmt.Sprintf(`INSERT INTO carillon.intake (id, shard, state, at, ns, body) VALUES (%d, 0, 1, 0, 'default', '{}'), (%d, 0, 1, 0, 'other', '{}')`,
+			old, old+1))
 	id, err := submit(t, conn, plainJob)
 	if err != nil {
 		t.Fatal(err)
@@ -324,7 +386,8 @@ func TestOldRefusalsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for namespace, want := range map[string]carillon.JobID{"default": id, "other": old + 1} {
-		if refused, err := intake.Refused(t.Context(), namespace, 0, 10); err != nil || len(refused) != 1 || refused[0].ID != want {
+		if refused, err := intake.Refused(t.Context(), namespace, 0, 10); err != nil || len(refused) != 1 ||
+			refused[0].ID != want {
 			t.Errorf("%s: %v %v", namespace, refused, err)
 		}
 	}

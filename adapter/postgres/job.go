@@ -49,7 +49,9 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 		`INSERT INTO carillon.job_label (job, ns, key, value) SELECT job, ns, key, value FROM ROWS x ON CONFLICT DO NOTHING`)
 
 	// seeJob returns the revisions of the jobs that exist.
-	seeJob = forRows("see_job", `id int8 key`, `SELECT j.id, j.rev FROM ROWS x JOIN carillon.job j ON j.id = x.id`)
+	seeJob = forRows(
+		"see_job", `id int8 key`, `SELECT j.id, j.rev FROM ROWS x JOIN carillon.job j ON j.id = x.id`,
+	)
 )
 
 func (r *rows) insertJob(job *carillon.Job) error {

@@ -40,7 +40,8 @@ type piece struct {
 }
 
 func (p *piece) compare(o *piece) int {
-	return cmp.Or(cmp.Compare(p.ns, o.ns), cmp.Compare(p.run.Due, o.run.Due), cmp.Compare(p.run.Job, o.run.Job),
+	return cmp.Or(cmp.Compare(p.ns, o.ns), cmp.Compare(p.run.Due, o.run.Due),
+		cmp.Compare(p.run.Job, o.run.Job),
 		cmp.Compare(p.attempt, o.attempt), cmp.Compare(p.first, o.first), cmp.Compare(p.lines, o.lines))
 }
 

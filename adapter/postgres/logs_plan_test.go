@@ -26,18 +26,27 @@ func TestLogsAreReadByTheirKey(t *testing.T) {
 	}
 	defer conn.Close(ctx)
 	const days = `SELECT carillon.add_log_day(n * 86400000::bigint) FROM generate_series(1, 3) n`
-	for _, sql := range []string{days, strings.ReplaceAll(settings.sql, "$1::boolean", "false"), strings.ReplaceAll(inOrder.sql, "true", "false")} {
+	for _, sql := range []string{
+		days, strings.ReplaceAll(settings.sql, "$1::boolean", "false"),
+		strings.ReplaceAll(inOrder.sql, "true", "false"),
+	} {
 		if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
 			t.Fatal(err)
 		}
 	}
 	bad := regexp.MustCompile(`Seq Scan|Bitmap|(?m)(^|->) *Sort  `)
 	const first, last = "'default', 1, 1, 1, 1, 1, 1, 1", "'default', 1, 1, 1, 1, 1"
-	for s, params := range map[*statement]string{&readLog: first, &searchLog: last, &readIntake: "NULL, 1", &readRefusals: "'default', 1, 1"} {
-		if _, err := conn.Exec(ctx, "PREPARE "+s.name+" AS "+s.sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+	for s, params := range map[*statement]string{
+		&readLog: first, &searchLog: last, &readIntake: "NULL, 1", &readRefusals: "'default', 1, 1",
+	} {
+		if _, err := conn.Exec(
+			ctx, "PREPARE "+s.name+" AS "+s.sql, pgx.QueryExecModeSimpleProtocol,
+		); err != nil {
 			t.Fatal(err)
 		}
-		rows, err := conn.Query(ctx, "EXPLAIN EXECUTE "+s.name+"("+params+")", pgx.QueryExecModeSimpleProtocol)
+		rows, err := conn.Query(
+			ctx, "EXPLAIN EXECUTE "+s.name+"("+params+")", pgx.QueryExecModeSimpleProtocol,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,10 +45,13 @@ func (l *Logs) Read(ctx context.Context, q carillon.LogQuery) (lines []carillon.
 	for {
 		var pieces []piece
 		err := l.store.read(ctx, call{statement: &inOrder}, call{&readLog, [][]byte{
-			textParam(q.Namespace), int8Param(int64(q.Run.Due)), int8Param(int64(q.Run.Job)), int4Param(int(q.AfterAttempt)), int8Param(after),
+			textParam(q.Namespace), int8Param(int64(q.Run.Due)), int8Param(int64(q.Run.Job)),
+			int4Param(int(q.AfterAttempt)), int8Param(after),
 			int4Param(int(next.attempt)), int8Param(next.first), int4Param(int(next.lines)),
 		}, func(r *row) error {
-			pieces = append(pieces, piece{attempt: int32(r.int()), first: r.int(), lines: int32(r.int()), body: r.bytes()})
+			pieces = append(pieces, piece{
+				attempt: int32(r.int()), first: r.int(), lines: int32(r.int()), body: r.bytes(),
+			})
 			return nil
 		}})
 		for i := 0; i < len(pieces) && err == nil; i++ {
@@ -102,9 +105,12 @@ ORDER BY due DESC, job DESC, attempt DESC, first DESC, lines DESC LIMIT 32`}
 
 // Search goes backwards from the latest run, and within a run from its last line.
 func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
-	s := search{text: bytes.ToLower([]byte(q.Text)), limit: cmp.Or(q.Limit, defaultLines), seen: map[seenLine]bool{}}
+	s := search{
+		text: bytes.ToLower([]byte(q.Text)), limit: cmp.Or(q.Limit, defaultLines), seen: map[seenLine]bool{},
+	}
 	next := piece{
-		run: carillon.RunID{Due: math.MaxInt64, Job: math.MaxInt64}, attempt: math.MaxInt32, first: math.MaxInt64, lines: math.MaxInt32,
+		run: carillon.RunID{Due: math.MaxInt64, Job: math.MaxInt64}, attempt: math.MaxInt32,
+		first: math.MaxInt64, lines: math.MaxInt32,
 	}
 	for looked := 0; looked < searchPieces && s.bytes < searchBytes; looked += readPieces {
 		var pieces []piece
@@ -158,7 +164,9 @@ func (s *search) piece(l *Logs, p *piece) error {
 	offset := p.first
 	err = eachLine(heads, texts, func(at carillon.Time, stream string, text []byte) {
 		if bytes.Contains(bytes.ToLower(text), s.text) {
-			line := carillon.Line{At: at, Stream: stream, Text: string(text), Attempt: p.attempt, Offset: offset}
+			line := carillon.Line{
+				At: at, Stream: stream, Text: string(text), Attempt: p.attempt, Offset: offset,
+			}
 			found = append(found, carillon.Hit{Run: p.run, Line: line})
 		}
 		offset++

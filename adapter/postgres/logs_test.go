@@ -100,7 +100,10 @@ FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'carillon
 	parts := map[string]int{}
 	var name string
 	var n int
-	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error { parts[name] = n; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&name, &n}, func() error {
+		parts[name] = n
+		return nil
+	}); err != nil {
 		l.Fatal(err)
 	}
 	return parts
@@ -123,7 +126,9 @@ func TestTodayAndTomorrowHaveTheirPartitions(t *testing.T) {
 	logs := openLogs(t)
 	today, todayName := day(0)
 	tomorrow, tomorrowName := day(1)
-	for i, due := range []carillon.Time{today, tomorrow - 1, tomorrow, today - 1, tomorrow.Add(24 * time.Hour)} {
+	for i, due := range []carillon.Time{
+		today, tomorrow - 1, tomorrow, today - 1, tomorrow.Add(24 * time.Hour),
+	} {
 		logs.say(carillon.RunID{Job: carillon.JobID(i + 1), Due: due}, 0, "x")
 	}
 	want := map[string]int{todayName: 2, tomorrowName: 1, "log_other": 2}
@@ -231,7 +236,9 @@ func TestADayThatMayNotBeDroppedIsEmptied(t *testing.T) {
 	logs.say(carillon.RunID{Job: 1, Due: due}, 0, "x")
 	logs.say(carillon.RunID{Job: 1, Due: now}, 0, "x")
 	_, today := day(0)
-	guests := logsIn{t, postgres.NewLogs(open(t, guest(t, logs.url), postgres.Config{KeepSchema: true})), logs.url}
+	guests := logsIn{
+		t, postgres.NewLogs(open(t, guest(t, logs.url), postgres.Config{KeepSchema: true})), logs.url,
+	}
 	guests.trim(now.Add(30*24*time.Hour), time.Hour)
 	if rows, there := logs.parts()[name]; !there || rows > 0 || logs.parts()[today] > 0 {
 		t.Errorf("%v", logs.parts())
@@ -273,7 +280,8 @@ func TestDaysComeAndGoWhileManyAppend(t *testing.T) {
 					runs[n*days+d] = carillon.RunID{Job: carillon.JobID(n + 1), Due: due}
 					for _, offset := range []int64{int64(i), int64(max(i-1, 0))} { // the one before again
 						chunks = append(chunks, carillon.Chunk{
-							Namespace: "default", Run: runs[n*days+d], Attempt: 1, Offset: offset, Lines: []carillon.Line{{Text: fmt.Sprint(offset)}},
+							Namespace: "default", Run: runs[n*days+d], Attempt: 1, Offset: offset,
+							Lines: []carillon.Line{{Text: fmt.Sprint(offset)}},
 						})
 					}
 				}
@@ -312,7 +320,10 @@ func TestALongLogIsReadInOrderAndFollowed(t *testing.T) {
 	run := carillon.RunID{Job: 1, Due: carillon.Now()}
 	const total = 30_000
 	line := func(i int64) carillon.Line {
-		return carillon.Line{At: run.Due + carillon.Time(i), Stream: []string{"stdout", "stderr", "carillon", "own"}[i%4], Text: strings.Repeat("x", int(i%97)) + fmt.Sprint(i)}
+		return carillon.Line{
+			At: run.Due + carillon.Time(i), Stream: []string{"stdout", "stderr", "carillon", "own"}[i%4],
+			Text: strings.Repeat("x", int(i%97)) + fmt.Sprint(i),
+		}
 	}
 	for offset := int64(0); offset < total; {
 		c := carillon.Chunk{Namespace: "default", Run: run, Attempt: 1, Offset: offset}
@@ -325,7 +336,9 @@ func TestALongLogIsReadInOrderAndFollowed(t *testing.T) {
 		}
 	}
 	for after := int64(-1); after < total-1; {
-		lines, err := logs.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: after, Limit: 1 + rnd.IntN(9000)})
+		lines, err := logs.Read(t.Context(), carillon.LogQuery{
+			Namespace: "default", Run: run, AfterAttempt: 1, AfterOffset: after, Limit: 1 + rnd.IntN(9000),
+		})
 		if err != nil || len(lines) == 0 {
 			t.Fatal(len(lines), err)
 		}

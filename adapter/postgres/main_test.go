@@ -39,7 +39,8 @@ func sharedServer(t testing.TB) *server.Server {
 	t.Helper()
 	shared.once.Do(func() {
 		shared.server, shared.err = server.StartPostgres(context.Background(), "",
-			"fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off", "shared_buffers=256MB")
+			"fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off",
+			"shared_buffers=256MB")
 	})
 	server.Need(t, shared.err)
 	return shared.server

@@ -172,7 +172,9 @@ func (m *merge) fill(ctx context.Context, of []*stretch, share int) error {
 		}
 		return 1
 	})
-	m.stretches = slices.DeleteFunc(m.stretches, func(s *stretch) bool { return s.quota > 0 && s.got < s.quota && !s.cut })
+	m.stretches = slices.DeleteFunc(m.stretches, func(s *stretch) bool {
+		return s.quota > 0 && s.got < s.quota && !s.cut
+	})
 	return nil
 }
 

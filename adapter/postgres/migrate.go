@@ -23,7 +23,11 @@ func Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;\n", createSchema)
 	for _, m := range Migrations() {
-		fmt.Fprintf(&b, "\n-- %s\nBEGIN;\n%s\nINSERT INTO carillon.migration (version, name) VALUES (%d, '%s');\nCOMMIT;\n", m.Name, m.SQL, m.Version, m.Name)
+		fmt.Fprintf(
+			&b,
+			"\n-- %s\nBEGIN;\n%s\nINSERT INTO carillon.migration (version, name) VALUES (%d, '%s');\nCOMMIT;\n",
+			m.Name, m.SQL, m.Version, m.Name,
+		)
 	}
 	return b.String()
 }
@@ -59,7 +63,9 @@ func (s *Store) migrate(ctx context.Context, keep bool) error {
 		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use the program that wrote it, or a newer one",
 			applied, newest)
 	case applied < newest && keep:
-		return fmt.Errorf("the database has schema version %d, this program needs %d: migrate it", applied, newest)
+		return fmt.Errorf(
+			"the database has schema version %d, this program needs %d: migrate it", applied, newest,
+		)
 	}
 	for _, m := range all {
 		if m.Version > applied {

@@ -28,7 +28,9 @@ func startTen(t *testing.T, url string) {
 		})
 	}
 	all.Wait()
-	if got := number(t, url, `SELECT count(*) FROM carillon.migration`); got != int64(len(postgres.Migrations())) {
+	if got := number(
+		t, url, `SELECT count(*) FROM carillon.migration`,
+	); got != int64(len(postgres.Migrations())) {
 		t.Errorf("%d migrations were applied, there are %d", got, len(postgres.Migrations()))
 	}
 }

@@ -33,7 +33,8 @@ func TestRowsWithZerosReadLikeThoseWithout(t *testing.T) {
 		t.Fatal(runs, err)
 	}
 	want := carillon.Run{
-		ID: carillon.RunID{Job: 1, Due: 1000}, Namespace: "default", Queue: "default", Wake: 1000, Covers: 1000, Rev: 1, Version: 1, State: carillon.StateWaiting,
+		ID: carillon.RunID{Job: 1, Due: 1000}, Namespace: "default", Queue: "default", Wake: 1000,
+		Covers: 1000, Rev: 1, Version: 1, State: carillon.StateWaiting,
 		Priority: 5,
 	}
 	if runs[0] != want {
@@ -61,7 +62,9 @@ func TestDeadLettersOfSeveralConnectionsComeLatestFirst(t *testing.T) {
 		if err := def.Admit(now); err != nil {
 			t.Fatal(err)
 		}
-		c := carillon.Submit(&carillon.Job{ID: carillon.JobID(i + 1), Namespace: "default", Definition: def}, now)
+		c := carillon.Submit(
+			&carillon.Job{ID: carillon.JobID(i + 1), Namespace: "default", Definition: def}, now,
+		)
 		commit(i, c)
 		run := c.Runs[0]
 		run.Rev = 1
@@ -96,7 +99,9 @@ func TestAMigrationThatWaitsForATableHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dump.Close(context.Background())
-	if _, err := dump.Exec(t.Context(), `BEGIN; SELECT FROM carillon.run; SELECT FROM carillon.history`); err != nil {
+	if _, err := dump.Exec(
+		t.Context(), `BEGIN; SELECT FROM carillon.run; SELECT FROM carillon.history`,
+	); err != nil {
 		t.Fatal(err)
 	}
 	migrated := make(chan error, 1)

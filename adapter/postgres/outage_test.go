@@ -54,7 +54,9 @@ func TestAServerThatWasAwayIsFoundAgainWithAllThatWasCommitted(t *testing.T) {
 	var found []carillon.Run
 	for range 5 { // calls notice cut connections one by one
 		var err error
-		if found, err = store.Wakes(context.Background(), carillon.WakeQuery{Until: carillon.Never, Limit: 1000}); err == nil {
+		if found, err = store.Wakes(context.Background(), carillon.WakeQuery{
+			Until: carillon.Never, Limit: 1000,
+		}); err == nil {
 			break
 		}
 	}

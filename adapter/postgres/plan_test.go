@@ -15,7 +15,9 @@ import (
 
 var (
 	// A join filter with = means that only a part of a key was looked up.
-	reads = regexp.MustCompile(`Seq Scan on (run|job|history|dead|guard|definition|result|checkpoint|run_payload)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`)
+	reads = regexp.MustCompile(
+		`Seq Scan on (run|job|history|dead|guard|definition|result|checkpoint|run_payload)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`,
+	)
 	sorts = regexp.MustCompile(`(?m)(^|->) *Sort  `)
 )
 
@@ -30,7 +32,9 @@ func TestNoPlanReadsAWholeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, strings.ReplaceAll(postgres.Settings, "$1::boolean", "false"), pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := conn.Exec(
+		ctx, strings.ReplaceAll(postgres.Settings, "$1::boolean", "false"), pgx.QueryExecModeSimpleProtocol,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range postgres.Statements() {
@@ -58,7 +62,9 @@ func explain(t *testing.T, conn *pgx.Conn, s postgres.Statement) string {
 	for n := range len(values) {
 		params = append(params, values[n+1])
 	}
-	if _, err := conn.Exec(context.Background(), fmt.Sprintf("PREPARE %s AS %s", s.Name, s.SQL), pgx.QueryExecModeSimpleProtocol); err != nil {
+	if _, err := conn.Exec(
+		context.Background(), fmt.Sprintf("PREPARE %s AS %s", s.Name, s.SQL), pgx.QueryExecModeSimpleProtocol,
+	); err != nil {
 		t.Fatalf("%s: %v", s.Name, err)
 	}
 	ask := fmt.Sprintf("EXPLAIN EXECUTE %s(%s)", s.Name, strings.Join(params, ", "))

@@ -25,7 +25,9 @@ func submissions(t testing.TB, ids *carillon.IDs, n int) (changes []carillon.Cha
 		if err != nil {
 			t.Fatal(err)
 		}
-		changes = append(changes, carillon.Submit(&carillon.Job{ID: id, Namespace: "default", Definition: def}, now))
+		changes = append(
+			changes, carillon.Submit(&carillon.Job{ID: id, Namespace: "default", Definition: def}, now),
+		)
 	}
 	return changes
 }
@@ -73,7 +75,9 @@ func TestOfSeveralNodesThatClaimTheSameRunsInAnyOrderOneGetsEach(t *testing.T) {
 				}
 				run := submits[at].Runs[0]
 				run.Rev = 1
-				claims = append(claims, carillon.Change{Runs: []carillon.Run{run.Claim(fmt.Sprint("worker-", i), now)}})
+				claims = append(claims, carillon.Change{
+					Runs: []carillon.Run{run.Claim(fmt.Sprint("worker-", i), now)},
+				})
 			}
 			return claims
 		})
@@ -143,9 +147,13 @@ func TestAJobIsNotForgottenWhileARunIsAddedToIt(t *testing.T) {
 		again.Flags |= carillon.FlagAdditional
 		var lost []int
 		var all sync.WaitGroup
-		all.Go(func() { lost = commit(t, stores[0], carillon.Change{Job: &job, Runs: []carillon.Run{again}}) })
 		all.Go(func() {
-			if _, err := stores[1].Forget(context.Background(), carillon.Retention{Runs: 1}, now+1000, 10); err != nil {
+			lost = commit(t, stores[0], carillon.Change{Job: &job, Runs: []carillon.Run{again}})
+		})
+		all.Go(func() {
+			if _, err := stores[1].Forget(
+				context.Background(), carillon.Retention{Runs: 1}, now+1000, 10,
+			); err != nil {
 				t.Error(err)
 			}
 		})
@@ -159,7 +167,9 @@ func TestAJobIsNotForgottenWhileARunIsAddedToIt(t *testing.T) {
 		}
 		if len(lost) == 0 {
 			again.Rev = 1
-			commit(t, stores[0], carillon.Change{Runs: []carillon.Run{again.End(carillon.StateCanceled, "", now)}})
+			commit(t, stores[0], carillon.Change{
+				Runs: []carillon.Run{again.End(carillon.StateCanceled, "", now)},
+			})
 		}
 	}
 }

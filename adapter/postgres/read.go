@@ -9,7 +9,11 @@ import (
 // Callers nearly always ask for the latest definition, which is in the row of the job, by primary key. An
 // older definition is found by the key of its table, together with that row.
 var (
-	jobsByKey = statement{"jobs_by_key", `SELECT ` + jobColumns + `, ` + definitionColumns + ` FROM carillon.job j WHERE j.id = ANY ($1::bigint[])`}
+	jobsByKey = statement{
+		"jobs_by_key",
+		`SELECT ` + jobColumns + `, ` + definitionColumns +
+			` FROM carillon.job j WHERE j.id = ANY ($1::bigint[])`,
+	}
 
 	olderByKey = statement{"older_by_key", `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
 FROM unnest($1::bigint[], $2::integer[]) q(id, version) JOIN carillon.definition d ON d.job = q.id AND d.version = q.version
@@ -113,7 +117,9 @@ func (r *row) withAbout() carillon.Run {
 }
 
 // endedRuns reads the runs that were not found yet.
-func (s *Store) endedRuns(ctx context.Context, ids []carillon.RunID, found map[carillon.RunID]*carillon.Run) error {
+func (s *Store) endedRuns(
+	ctx context.Context, ids []carillon.RunID, found map[carillon.RunID]*carillon.Run,
+) error {
 	history, dead := newRows(historyByKey), newRows(deadByKey)
 	for _, id := range ids {
 		if found[id] == nil {

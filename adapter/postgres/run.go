@@ -101,10 +101,12 @@ const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retr
 func (r *row) unfinished() carillon.Run {
 	run := carillon.Run{
 		ID:   carillon.RunID{Due: carillon.Time(r.int()), Job: carillon.JobID(r.int())},
-		Wake: carillon.Time(r.int()), Covers: carillon.Time(r.int()), Claimed: carillon.Time(r.int()), Started: carillon.Time(r.int()),
+		Wake: carillon.Time(r.int()), Covers: carillon.Time(r.int()), Claimed: carillon.Time(r.int()),
+		Started: carillon.Time(r.int()),
 		RetryOf: carillon.Time(r.int()),
-		Rev:     int32(r.int()), Version: int32(r.int()), Seq: int32(r.int()), Attempt: int32(r.int()), Failures: int32(r.int()),
-		Losses: int32(r.int()), Crashes: int32(r.int()),
+		Rev:     int32(r.int()), Version: int32(r.int()), Seq: int32(r.int()), Attempt: int32(r.int()),
+		Failures: int32(r.int()),
+		Losses:   int32(r.int()), Crashes: int32(r.int()),
 		State: carillon.State(r.int()), Priority: int8(r.int()), Flags: carillon.Flags(r.int()),
 	}
 	if r.bool() {

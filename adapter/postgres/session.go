@@ -50,15 +50,21 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	var numbers []int64
 	var holds [][]byte
 	for _, i := range latest {
-		ids, numbers, holds = append(ids, beats[i].ID), append(numbers, beats[i].Number), append(holds, sqlcommon.PackHolds(beats[i].Holds))
+		ids, numbers, holds = append(ids, beats[i].ID), append(numbers, beats[i].Number), append(
+			holds, sqlcommon.PackHolds(beats[i].Holds),
+		)
 	}
 	standings := make(map[string]carillon.Standing, len(ids))
 	next := 0
-	err := c.store.write(ctx, call{&beatSessions, [][]byte{textArray(ids), int8Array(numbers), byteaArray(holds)}, func(r *row) error {
-		standings[ids[next]] = carillon.Standing(r.int())
-		next++
-		return nil
-	}})
+	err := c.store.write(ctx, call{
+		&beatSessions,
+		[][]byte{textArray(ids), int8Array(numbers), byteaArray(holds)},
+		func(r *row) error {
+			standings[ids[next]] = carillon.Standing(r.int())
+			next++
+			return nil
+		},
+	})
 	if err != nil {
 		return nil, fmt.Errorf("beat for %d sessions: %w", len(ids), err)
 	}
@@ -69,13 +75,17 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 var endSessions = statement{"end_sessions", `DELETE FROM carillon.session WHERE id = ANY($1::text[])`}
 
 func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
-	if err := c.store.write(ctx, call{statement: &endSessions, params: [][]byte{textArray(ids)}}); err != nil {
+	if err := c.store.write(ctx, call{
+		statement: &endSessions, params: [][]byte{textArray(ids)},
+	}); err != nil {
 		return fmt.Errorf("leave %s: %w", strings.Join(ids, ", "), err)
 	}
 	return nil
 }
 
-var listSessions = statement{"list_sessions", `SELECT id, kind, addr, profile, joined, beat FROM carillon.session ORDER BY id`}
+var listSessions = statement{
+	"list_sessions", `SELECT id, kind, addr, profile, joined, beat FROM carillon.session ORDER BY id`,
+}
 
 // $1 SessionTime in milliseconds, $2 until when sessions can be ended. The clock is read once, so a session
 // that is too old by it was so before $2. Locked rows are skipped: such a session is beating at this moment,
@@ -88,9 +98,13 @@ WITH now AS MATERIALIZED (SELECT carillon.clock() AS ms), ended AS (
 )
 SELECT id, kind, addr, profile, joined, beat FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
 
-func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (members []carillon.Member, err error) {
+func (c *Coordinator) Members(
+	ctx context.Context, expire carillon.Time,
+) (members []carillon.Member, err error) {
 	add := func(r *row) error {
-		m := carillon.Member{ID: r.text(), Kind: r.name(), Addr: r.text(), Profile: sqlcommon.UnpackProfile(r.text())}
+		m := carillon.Member{
+			ID: r.text(), Kind: r.name(), Addr: r.text(), Profile: sqlcommon.UnpackProfile(r.text()),
+		}
 		m.Joined, m.Beat = carillon.Time(r.int()), carillon.Time(r.int())
 		members = append(members, m)
 		return nil
@@ -108,7 +122,9 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) (member
 }
 
 // $1 ids
-var readHolds = statement{"read_holds", `SELECT id, beat, holds FROM carillon.session WHERE id = ANY($1::text[]) ORDER BY id`}
+var readHolds = statement{
+	"read_holds", `SELECT id, beat, holds FROM carillon.session WHERE id = ANY($1::text[]) ORDER BY id`,
+}
 
 func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.Holding, err error) {
 	err = c.store.read(ctx, call{&readHolds, [][]byte{textArray(ids)}, func(r *row) (err error) {
@@ -140,13 +156,17 @@ func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
 // write runs calls as one transaction on a connection of the writers: each of these calls is short, and so is
 // the wait for a connection.
 func (s *Store) write(ctx context.Context, calls ...call) error {
-	return s.with(ctx, s.writers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
+	return s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
+		return c.do(ctx, transaction{}, calls...)
+	})
 }
 
 // beside runs calls that write as one transaction on a connection of the readers, so that no commit has to
 // wait for them.
 func (s *Store) beside(ctx context.Context, calls ...call) error {
-	return s.with(ctx, s.readers, func(ctx context.Context, c *conn) error { return c.do(ctx, transaction{}, calls...) })
+	return s.with(ctx, s.readers, func(ctx context.Context, c *conn) error {
+		return c.do(ctx, transaction{}, calls...)
+	})
 }
 
 func byteaArray(values [][]byte) []byte {

@@ -27,7 +27,9 @@ func TestWhatIsBesideTheStoreWorksBehindAPooler(t *testing.T) {
 				return postgres.NewCoordinator(store)
 			},
 			Age: func(t *testing.T, _ carillon.Coordinator, by time.Duration) {
-				execute(t, direct, fmt.Sprintf(`UPDATE carillon.session SET beat = beat - %d`, by.Milliseconds()))
+				execute(
+					t, direct, fmt.Sprintf(`UPDATE carillon.session SET beat = beat - %d`, by.Milliseconds()),
+				)
 			},
 		})
 	})
@@ -47,17 +49,24 @@ func TestWhatIsBesideTheStoreWorksBehindAPooler(t *testing.T) {
 		if left := leftIn(t, intake); len(left) != 1 || left[0] != id {
 			t.Fatal(left)
 		}
-		refusal := carillon.Refusal{Submission: carillon.Submission{ID: id, Namespace: "default"}, Reason: "x"}
-		if err := intake.Acknowledge(t.Context(), []carillon.JobID{1}, []carillon.Refusal{refusal}); err != nil {
+		refusal := carillon.Refusal{
+			Submission: carillon.Submission{ID: id, Namespace: "default"}, Reason: "x",
+		}
+		if err := intake.Acknowledge(t.Context(), []carillon.JobID{1}, []carillon.Refusal{
+			refusal,
+		}); err != nil {
 			t.Fatal(err)
 		}
-		if refused, err := intake.Refused(t.Context(), "default", 0, 10); err != nil || len(refused) != 1 || refused[0].Reason != "x" {
+		if refused, err := intake.Refused(t.Context(), "default", 0, 10); err != nil || len(refused) != 1 ||
+			refused[0].Reason != "x" {
 			t.Fatal(refused, err)
 		}
 	})
 	t.Run("events, if they are listened for at the server itself", func(t *testing.T) {
 		bus := runBus(t, postgres.NewBus(open(t, behind, postgres.Config{}), postgres.BusConfig{}))
-		other := runBus(t, postgres.NewBus(open(t, behind, postgres.Config{}), postgres.BusConfig{URL: direct}))
+		other := runBus(
+			t, postgres.NewBus(open(t, behind, postgres.Config{}), postgres.BusConfig{URL: direct}),
+		)
 		events := hear(t, other, carillon.EventFilter{})
 		publish(t, bus, jobEvent(1))
 		events.expect(jobEvent(1))

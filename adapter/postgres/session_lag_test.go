@@ -46,7 +46,8 @@ func TestAReplicaKnowsHowFarItIsBehind(t *testing.T) {
 	if now := lag(store); now != 0 {
 		t.Errorf("the primary is %s behind", now)
 	}
-	if said, err := coordinator.Beat(t.Context(), []carillon.Beat{{ID: "a"}}); err != nil || said[0] != carillon.StandingProlonged {
+	if said, err := coordinator.Beat(t.Context(), []carillon.Beat{{ID: "a"}}); err != nil ||
+		said[0] != carillon.StandingProlonged {
 		t.Fatal(said, err)
 	}
 	stale := lag(behind)

@@ -42,7 +42,9 @@ func TestCoordinator(t *testing.T) {
 func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
 	url := database(t)
 	coordinator, conn := postgres.NewCoordinator(open(t, url, postgres.Config{})), client(t, url)
-	late, gone := carillon.Member{ID: "late", Kind: carillon.MemberWorker}, carillon.Member{ID: "gone", Kind: carillon.MemberWorker}
+	late, gone := carillon.Member{
+		ID: "late", Kind: carillon.MemberWorker,
+	}, carillon.Member{ID: "gone", Kind: carillon.MemberWorker}
 	if err := coordinator.Join(t.Context(), []carillon.Member{late, gone}); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +53,8 @@ func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, end := range []string{"", "COMMIT"} {
-		if members, err := coordinator.Members(t.Context(), carillon.Never); err != nil || !are(members, late) {
+		if members, err := coordinator.Members(t.Context(), carillon.Never); err != nil ||
+			!are(members, late) {
 			t.Fatalf("%v %v", members, err)
 		}
 		if _, err := conn.Exec(t.Context(), end); err != nil {
@@ -77,13 +80,19 @@ func TestWhatIsHeldTakesHalfOfItsSize(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		holds = append(holds, carillon.Held{Run: carillon.RunID{Job: job, Due: due}, Fence: int64(due+3)<<20 | 1})
+		holds = append(holds, carillon.Held{
+			Run: carillon.RunID{Job: job, Due: due}, Fence: int64(due+3)<<20 | 1,
+		})
 	}
-	if said, err := coordinator.Beat(t.Context(), []carillon.Beat{{ID: "a", Holds: holds}}); err != nil || said[0] != carillon.StandingProlonged {
+	if said, err := coordinator.Beat(t.Context(), []carillon.Beat{{ID: "a", Holds: holds}}); err != nil ||
+		said[0] != carillon.StandingProlonged {
 		t.Fatal(said, err)
 	}
 	var size int
-	if err := client(t, url).QueryRow(t.Context(), `SELECT octet_length(holds) FROM carillon.session`).Scan(&size); err != nil || size > 10_000 {
+	if err := client(t, url).QueryRow(
+		t.Context(), `SELECT octet_length(holds) FROM carillon.session`,
+	).Scan(&size); err != nil ||
+		size > 10_000 {
 		t.Errorf("%d bytes for %d runs: %v", size, len(holds), err)
 	}
 }

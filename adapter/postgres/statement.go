@@ -52,13 +52,17 @@ func forRows(name, columns, sql string) *rowStatement {
 			chosen = append(chosen, "u."+words[0])
 		} else {
 			param++
-			chosen = append(chosen, fmt.Sprintf("coalesce(u.%s, $%d::%s) AS %s", words[0], param, kind.name, words[0]))
+			chosen = append(
+				chosen, fmt.Sprintf("coalesce(u.%s, $%d::%s) AS %s", words[0], param, kind.name, words[0]),
+			)
 		}
 		s.columns = append(s.columns, c)
 	}
 	// Side by side in a SELECT, the arrays are unpacked in step. In FROM each would first become a separate
 	// table.
-	rows := fmt.Sprintf("(SELECT %s FROM (SELECT %s) u)", strings.Join(chosen, ", "), strings.Join(arrays, ", "))
+	rows := fmt.Sprintf(
+		"(SELECT %s FROM (SELECT %s) u)", strings.Join(chosen, ", "), strings.Join(arrays, ", "),
+	)
 	s.sql = strings.NewReplacer("ROWS", rows, "COUNT", fmt.Sprintf("$%d::bigint", param+1)).Replace(sql)
 	return s
 }

@@ -50,7 +50,8 @@ var _ carillon.Store = (*Store)(nil)
 // Open connects to the database and brings the schema carillon in it up to date.
 func Open(ctx context.Context, url string, config Config) (*Store, error) {
 	s := &Store{
-		timeout: cmp.Or(config.Timeout, 30*time.Second), logger: cmp.Or(config.Logger, slog.Default()), maxScan: maxScan, maxReach: maxReach,
+		timeout: cmp.Or(config.Timeout, 30*time.Second), logger: cmp.Or(config.Logger, slog.Default()),
+		maxScan: maxScan, maxReach: maxReach,
 	}
 	s.batches.New = func() any { return newBatch() }
 	var err error
@@ -94,7 +95,11 @@ func connect(url string, size int) (*pgxpool.Pool, error) {
 	config.AfterConnect = begin
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, 10*time.Second)
 	// Keep-alives notice a dead peer also between calls.
-	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	dialer := &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3,
+		},
+	}
 	config.ConnConfig.DialFunc = dialer.DialContext
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "carillon"

@@ -19,7 +19,9 @@ func TestStore(t *testing.T) {
 func TestModel(t *testing.T) {
 	url := database(t)
 	porttest.Model(t, func(t *testing.T) carillon.Store {
-		return &borrowed{Store: emptied(t, url, postgres.Config{}), model: mem.NewStore(), own: map[string]string{}}
+		return &borrowed{
+			Store: emptied(t, url, postgres.Config{}), model: mem.NewStore(), own: map[string]string{},
+		}
 	})
 }
 
@@ -38,7 +40,9 @@ func (b *borrowed) Commit(ctx context.Context, changes []carillon.Change) ([]int
 	return b.Store.Commit(ctx, changes)
 }
 
-func (b *borrowed) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+func (b *borrowed) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (int, error) {
 	if _, err := b.model.Forget(ctx, rule, now, limit); err != nil {
 		return 0, err
 	}
@@ -63,11 +67,17 @@ func TestABatchIsBoundedByAllThatAJobCarries(t *testing.T) {
 	for name, set := range map[string]func(d *carillon.Definition){
 		"payload": func(d *carillon.Definition) { d.Payload = []byte(large) },
 		"labels":  func(d *carillon.Definition) { d.Labels = map[string]string{"a": large} },
-		"argv":    func(d *carillon.Definition) { d.Target.Command = &carillon.Command{Argv: []string{large}} },
-		"shell":   func(d *carillon.Definition) { d.Target.Command = &carillon.Command{Shell: large} },
-		"env":     func(d *carillon.Definition) { d.Target.Command = &carillon.Command{Env: map[string]string{"A": large}} },
-		"headers": func(d *carillon.Definition) { d.Target.HTTP = &carillon.HTTP{Headers: map[string]string{"A": large}} },
-		"body":    func(d *carillon.Definition) { d.Target.HTTP = &carillon.HTTP{Body: large} },
+		"argv": func(d *carillon.Definition) {
+			d.Target.Command = &carillon.Command{Argv: []string{large}}
+		},
+		"shell": func(d *carillon.Definition) { d.Target.Command = &carillon.Command{Shell: large} },
+		"env": func(d *carillon.Definition) {
+			d.Target.Command = &carillon.Command{Env: map[string]string{"A": large}}
+		},
+		"headers": func(d *carillon.Definition) {
+			d.Target.HTTP = &carillon.HTTP{Headers: map[string]string{"A": large}}
+		},
+		"body": func(d *carillon.Definition) { d.Target.HTTP = &carillon.HTTP{Body: large} },
 	} {
 		changes := submissions(t, carillon.NewIDs(1, carillon.Never), 100)
 		for i := range changes {
@@ -81,5 +91,7 @@ func TestABatchIsBoundedByAllThatAJobCarries(t *testing.T) {
 
 func BenchmarkStore(b *testing.B) {
 	url := database(b)
-	porttest.BenchmarkStore(b, func(b *testing.B) carillon.Store { return emptied(b, url, postgres.Config{}) })
+	porttest.BenchmarkStore(b, func(b *testing.B) carillon.Store {
+		return emptied(b, url, postgres.Config{})
+	})
 }

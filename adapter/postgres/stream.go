@@ -63,7 +63,9 @@ func (v *view) unfinished(q *carillon.RunQuery, start carillon.RunPos) source {
 	return func(ctx context.Context, _ carillon.RunPos, limit int) (found []foundRun, err error) {
 		runs, err := m.next(ctx, limit)
 		for _, run := range runs {
-			found = append(found, foundRun{run, carillon.RunPos{Part: carillon.RunPartUnfinished, Due: run.ID.Due, Job: run.ID.Job}})
+			found = append(found, foundRun{
+				run, carillon.RunPos{Part: carillon.RunPartUnfinished, Due: run.ID.Due, Job: run.ID.Job},
+			})
 		}
 		return found, err
 	}
@@ -74,15 +76,25 @@ func byDue(run *carillon.Run) carillon.WakePos { return carillon.WakePos{Wake: r
 // Ended runs and dead letters of all jobs before a place, by the primary key; or those of one state, by
 // history_bad.
 var (
-	allEnded = statement{"all_ended", `SELECT pos, ` + endedColumns + ` FROM carillon.history WHERE pos < $1::bigint ORDER BY pos DESC LIMIT $2::bigint`}
-	allDead  = statement{"all_dead", `SELECT pos, ` + endedColumns + ` FROM carillon.dead WHERE pos < $1::bigint ORDER BY pos DESC LIMIT $2::bigint`}
-	allBad   = statement{"all_bad", `SELECT pos, ` + endedColumns + ` FROM carillon.history
+	allEnded = statement{
+		"all_ended",
+		`SELECT pos, ` + endedColumns +
+			` FROM carillon.history WHERE pos < $1::bigint ORDER BY pos DESC LIMIT $2::bigint`,
+	}
+	allDead = statement{
+		"all_dead",
+		`SELECT pos, ` + endedColumns +
+			` FROM carillon.dead WHERE pos < $1::bigint ORDER BY pos DESC LIMIT $2::bigint`,
+	}
+	allBad = statement{"all_bad", `SELECT pos, ` + endedColumns + ` FROM carillon.history
 WHERE state = $3::smallint AND state <> 4 AND pos < $1::bigint ORDER BY state DESC, pos DESC LIMIT $2::bigint`}
 )
 
 func (v *view) records(of *statement, dead bool) source {
 	return func(ctx context.Context, after carillon.RunPos, limit int) ([]foundRun, error) {
-		return v.ended(ctx, after.Part, dead, call{statement: of, params: [][]byte{int8Param(after.Place), int8Param(int64(limit))}})
+		return v.ended(ctx, after.Part, dead, call{
+			statement: of, params: [][]byte{int8Param(after.Place), int8Param(int64(limit))},
+		})
 	}
 }
 
@@ -95,7 +107,9 @@ func (v *view) bad(state carillon.State) source {
 }
 
 // ended reads records with their places.
-func (v *view) ended(ctx context.Context, part carillon.RunPart, dead bool, ask call) (found []foundRun, err error) {
+func (v *view) ended(
+	ctx context.Context, part carillon.RunPart, dead bool, ask call,
+) (found []foundRun, err error) {
 	ask.row = func(r *row) error {
 		run, place := r.ended(dead)
 		pos := carillon.RunPos{Part: part, Place: place}
@@ -130,11 +144,14 @@ WHERE job = $1::bigint AND pos < $2::bigint ORDER BY pos DESC LIMIT $3::bigint`}
 func (v *view) jobUnfinished(q *carillon.RunQuery) source {
 	return func(ctx context.Context, after carillon.RunPos, limit int) (found []foundRun, err error) {
 		ask := call{statement: &jobUnfinished, params: [][]byte{
-			int8Param(int64(q.Job)), int2Param(q.Job.Shard()), int8Param(int64(after.Due)), int8Param(int64(limit)),
+			int8Param(int64(q.Job)), int2Param(q.Job.Shard()), int8Param(int64(after.Due)),
+			int8Param(int64(limit)),
 		}}
 		ask.row = func(r *row) error {
 			run := r.unfinished()
-			found = append(found, foundRun{run, carillon.RunPos{Part: carillon.RunPartJob, Due: run.ID.Due, Place: carillon.Unended}})
+			found = append(found, foundRun{
+				run, carillon.RunPos{Part: carillon.RunPartJob, Due: run.ID.Due, Place: carillon.Unended},
+			})
 			return nil
 		}
 		return found, v.read(ctx, ask)
@@ -144,7 +161,8 @@ func (v *view) jobUnfinished(q *carillon.RunQuery) source {
 func (v *view) jobHistory(q *carillon.RunQuery) source {
 	return func(ctx context.Context, after carillon.RunPos, limit int) ([]foundRun, error) {
 		return v.ended(ctx, after.Part, false, call{statement: &jobHistory, params: [][]byte{
-			int8Param(int64(q.Job)), int8Param(int64(after.Due)), int8Param(after.Place), int8Param(int64(limit)),
+			int8Param(int64(q.Job)), int8Param(int64(after.Due)), int8Param(after.Place),
+			int8Param(int64(limit)),
 		}})
 	}
 }

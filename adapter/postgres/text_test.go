@@ -12,7 +12,9 @@ import (
 func TestATextThatIsNoneDoesNotFailTheOthers(t *testing.T) {
 	store := open(t, database(t), postgres.Config{})
 	changes := submissions(t, carillon.NewIDs(1, carillon.Never), 2)
-	changes[0].Runs[0] = changes[0].Runs[0].Claim("w", now).End(carillon.StateFailed, "exit 1: \xff\x00!", now)
+	changes[0].Runs[0] = changes[0].Runs[0].Claim("w", now).End(
+		carillon.StateFailed, "exit 1: \xff\x00!", now,
+	)
 	changes[1].Job.Payload = []byte("\"\xff\\u0000\"") // JSON all the same
 	if lost := commit(t, store, changes...); len(lost) > 0 {
 		t.Fatal(lost)

@@ -118,7 +118,9 @@ func TestTheLogIsCutWhenItIsTooLong(t *testing.T) {
 		job := carillon.Job{Namespace: "default", Definition: carillon.NewDefinition()}
 		job.ID, _ = ids.Next(now)
 		job.Schedule.At, job.Timeout, job.Payload = now, 0, make([]byte, 100_000)
-		if _, err := store.Commit(context.Background(), []carillon.Change{carillon.Submit(&job, now)}); err != nil {
+		if _, err := store.Commit(context.Background(), []carillon.Change{
+			carillon.Submit(&job, now),
+		}); err != nil {
 			t.Fatal(err)
 		}
 		longest = max(longest, size())
@@ -132,7 +134,9 @@ func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
 	store := openAt(t, filepath.Join(t.TempDir(), "carillon.db"))
 	store.maxScan = 7
 	fill(t, store, 200) // 100 of them are finished
-	testStops(t, store, carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}, Until: carillon.Never, Limit: 1000})
+	testStops(t, store, carillon.WakeQuery{
+		Full: []carillon.Lane{{Queue: "default", Priority: 5}}, Until: carillon.Never, Limit: 1000,
+	})
 	testStops(t, store, carillon.WakeQuery{Held: true, Until: carillon.Never, Limit: 1000})
 }
 

@@ -20,7 +20,10 @@ func (s *Store) tend() {
 	if err != nil || info.Size() < s.maxLog {
 		return
 	}
-	if err := sqlitex.ExecuteTransient(s.writer.conn, `PRAGMA wal_checkpoint(TRUNCATE)`, nil); err != nil && breaks(err) {
-		s.broken = fmt.Errorf("%w: the store takes no more writes after: checkpoint: %w", carillon.ErrPermanent, err)
+	if err := sqlitex.ExecuteTransient(s.writer.conn, `PRAGMA wal_checkpoint(TRUNCATE)`, nil); err != nil &&
+		breaks(err) {
+		s.broken = fmt.Errorf(
+			"%w: the store takes no more writes after: checkpoint: %w", carillon.ErrPermanent, err,
+		)
 	}
 }

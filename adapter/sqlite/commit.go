@@ -51,7 +51,9 @@ func (s *Store) write(f func(w *writer) error) error {
 	}
 	undone := s.writer.undo()
 	if undone != nil || breaks(err) {
-		s.broken = fmt.Errorf("%w: the store takes no more writes after: %w", carillon.ErrPermanent, errors.Join(err, undone))
+		s.broken = fmt.Errorf(
+			"%w: the store takes no more writes after: %w", carillon.ErrPermanent, errors.Join(err, undone),
+		)
 		return s.broken
 	}
 	return err
@@ -60,7 +62,8 @@ func (s *Store) write(f func(w *writer) error) error {
 // breaks says whether an error means that the disk or the file is damaged.
 func breaks(err error) bool {
 	switch sqlite.ErrCode(err).ToPrimary() {
-	case sqlite.ResultIOErr, sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultCantOpen, sqlite.ResultNoLFS:
+	case sqlite.ResultIOErr, sqlite.ResultCorrupt, sqlite.ResultNotADB, sqlite.ResultCantOpen,
+		sqlite.ResultNoLFS:
 		return true
 	}
 	return false

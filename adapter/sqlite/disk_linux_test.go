@@ -54,7 +54,9 @@ func swap(t *testing.T, path, other string) (restore func()) {
 }
 
 func guard(key string, rev int32, value string) []carillon.Change {
-	return []carillon.Change{{Guards: []carillon.Guard{{Namespace: "a", Key: key, Rev: rev, Value: []byte(value)}}}}
+	return []carillon.Change{
+		{Guards: []carillon.Guard{{Namespace: "a", Key: key, Rev: rev, Value: []byte(value)}}},
+	}
 }
 
 func values(t *testing.T, store *sqlite.Store) string {

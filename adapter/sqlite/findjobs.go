@@ -142,11 +142,14 @@ func (r *reader) wanted(q *carillon.JobQuery, stmt *sqlite.Stmt) (job carillon.J
 const (
 	firstOfJob  = `SELECT ` + runColumns + ` FROM run WHERE due = ? AND job = ? AND extra = 0`
 	extraOfJob  = `SELECT ` + runColumns + ` FROM run INDEXED BY run_job WHERE job = ? AND extra = 1`
-	latestBegun = `SELECT pos, ` + endedColumns + ` FROM history WHERE job = ? AND attempt > 0 ORDER BY due DESC, pos DESC LIMIT 1`
+	latestBegun = `SELECT pos, ` + endedColumns +
+		` FROM history WHERE job = ? AND attempt > 0 ORDER BY due DESC, pos DESC LIMIT 1`
 )
 
 // unfinishedOf returns the unfinished runs of a job; without all, only one of them, if there is any.
-func (r *reader) unfinishedOf(id carillon.JobID, due carillon.Time, all bool) (runs []carillon.Run, err error) {
+func (r *reader) unfinishedOf(
+	id carillon.JobID, due carillon.Time, all bool,
+) (runs []carillon.Run, err error) {
 	take := func(stmt *sqlite.Stmt) (bool, error) {
 		runs = append(runs, r.unfinished(stmt))
 		return all, nil
@@ -164,11 +167,12 @@ func (r *reader) unfinishedOf(id carillon.JobID, due carillon.Time, all bool) (r
 }
 
 func (r *reader) lastBegun(id carillon.JobID) (last *carillon.Run, err error) {
-	err = r.rows(latestBegun, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(id)) }, func(stmt *sqlite.Stmt) (bool, error) {
-		run, _ := r.ended(stmt, false)
-		last = &run
-		return false, nil
-	})
+	err = r.rows(latestBegun, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(id)) },
+		func(stmt *sqlite.Stmt) (bool, error) {
+			run, _ := r.ended(stmt, false)
+			last = &run
+			return false, nil
+		})
 	return last, err
 }
 

@@ -87,7 +87,8 @@ func endedSources(states int64) []source {
 	}
 	var bad []source
 	for state, from := range map[carillon.State]source{
-		carillon.StateFailed: allFailed, carillon.StateCanceled: allCanceled, carillon.StateSkipped: allSkipped,
+		carillon.StateFailed: allFailed, carillon.StateCanceled: allCanceled,
+		carillon.StateSkipped: allSkipped,
 	} {
 		if states&(1<<state) != 0 {
 			bad = append(bad, from)

@@ -28,7 +28,9 @@ type past struct {
 
 // Forget implements carillon.Store. A reader finds the records to remove, so that the writer is held only to
 // remove them.
-func (s *Store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (forgotten int, err error) {
+func (s *Store) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (forgotten int, err error) {
 	if limit <= 0 {
 		return 0, nil
 	}
@@ -78,7 +80,9 @@ WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, pos`
 // them. Records are nearly in the order of their time, but a clock that was fast may have written that many.
 const maxYoung = 1000
 
-func (r *reader) overdue(rule carillon.Retention, now carillon.Time, limit int, passed int64) (found []past, reached int64, err error) {
+func (r *reader) overdue(
+	rule carillon.Retention, now carillon.Time, limit int, passed int64,
+) (found []past, reached int64, err error) {
 	reached = passed
 	if rule.Runs != 0 {
 		if found, reached, err = r.overdueByRule(now.Add(-rule.Runs.Std()), limit, passed); err != nil {
@@ -98,10 +102,11 @@ func (r *reader) overdue(rule carillon.Retention, now carillon.Time, limit int, 
 		if from.off || len(found) >= limit {
 			continue
 		}
-		err := r.rows(from.query, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(from.until)) }, func(stmt *sqlite.Stmt) (bool, error) {
-			found = append(found, past{stmt.ColumnInt64(0), idOf(stmt), from.dead})
-			return len(found) < limit, nil
-		})
+		err := r.rows(from.query, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(from.until)) },
+			func(stmt *sqlite.Stmt) (bool, error) {
+				found = append(found, past{stmt.ColumnInt64(0), idOf(stmt), from.dead})
+				return len(found) < limit, nil
+			})
 		if err != nil {
 			return nil, passed, err
 		}
@@ -113,20 +118,23 @@ func idOf(stmt *sqlite.Stmt) carillon.RunID {
 	return carillon.RunID{Job: carillon.JobID(stmt.ColumnInt64(1)), Due: carillon.Time(stmt.ColumnInt64(2))}
 }
 
-func (r *reader) overdueByRule(until carillon.Time, limit int, passed int64) (found []past, reached int64, err error) {
+func (r *reader) overdueByRule(
+	until carillon.Time, limit int, passed int64,
+) (found []past, reached int64, err error) {
 	young, reached := 0, passed
-	err = r.rows(historyByRule, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, passed) }, func(stmt *sqlite.Stmt) (bool, error) {
-		pos := stmt.ColumnInt64(0)
-		if carillon.Time(stmt.ColumnInt64(3)) > until {
-			young++
-			return young < maxYoung, nil
-		}
-		if young == 0 {
-			reached = pos
-		}
-		found = append(found, past{pos: pos, id: idOf(stmt)})
-		return len(found) < limit, nil
-	})
+	err = r.rows(historyByRule, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, passed) },
+		func(stmt *sqlite.Stmt) (bool, error) {
+			pos := stmt.ColumnInt64(0)
+			if carillon.Time(stmt.ColumnInt64(3)) > until {
+				young++
+				return young < maxYoung, nil
+			}
+			if young == 0 {
+				reached = pos
+			}
+			found = append(found, past{pos: pos, id: idOf(stmt)})
+			return len(found) < limit, nil
+		})
 	return found, reached, err
 }
 
@@ -183,7 +191,9 @@ func (w *writer) removeJob(id carillon.JobID) error {
 	if !gone {
 		return stmt.Reset()
 	}
-	namespace, version, due, spec := stmt.ColumnText(0), stmt.ColumnInt64(1), carillon.Time(stmt.ColumnInt64(2)), blob(stmt, 3)
+	namespace, version, due, spec := stmt.ColumnText(0), stmt.ColumnInt64(1), carillon.Time(stmt.ColumnInt64(
+		2,
+	)), blob(stmt, 3)
 	if err := w.deleteJob.exec(); err != nil { // runs it to its end
 		return err
 	}

@@ -64,14 +64,17 @@ func (w *writer) redrive(id carillon.RunID) (bool, error) {
 func (r *reader) ended(stmt *sqlite.Stmt, dead bool) (run carillon.Run, pos int64) {
 	run = carillon.Run{
 		Namespace: r.name(stmt, 1),
-		ID:        carillon.RunID{Job: carillon.JobID(stmt.ColumnInt64(2)), Due: carillon.Time(stmt.ColumnInt64(3))},
-		Covers:    carillon.Time(stmt.ColumnInt64(4)), Until: carillon.Time(stmt.ColumnInt64(5)),
+		ID: carillon.RunID{
+			Job: carillon.JobID(stmt.ColumnInt64(2)), Due: carillon.Time(stmt.ColumnInt64(3)),
+		},
+		Covers: carillon.Time(stmt.ColumnInt64(4)), Until: carillon.Time(stmt.ColumnInt64(5)),
 		Claimed: carillon.Time(stmt.ColumnInt64(6)), Started: carillon.Time(stmt.ColumnInt64(7)),
 		Ended: carillon.Time(stmt.ColumnInt64(8)), Expires: carillon.Time(stmt.ColumnInt64(9)),
 		RetryOf: carillon.Time(stmt.ColumnInt64(10)),
 		Version: stmt.ColumnInt32(11), Seq: stmt.ColumnInt32(12), Attempt: stmt.ColumnInt32(13),
 		Failures: stmt.ColumnInt32(14), Losses: stmt.ColumnInt32(15), Crashes: stmt.ColumnInt32(16),
-		State: carillon.State(stmt.ColumnInt32(17)), Priority: int8(stmt.ColumnInt32(18)), Queue: r.name(stmt, 19),
+		State: carillon.State(stmt.ColumnInt32(17)), Priority: int8(stmt.ColumnInt32(18)),
+		Queue:  r.name(stmt, 19),
 		About:  &carillon.About{Name: r.name(stmt, 20), Type: r.name(stmt, 21), Owner: r.name(stmt, 22)},
 		Worker: r.name(stmt, 23), Reason: stmt.ColumnText(24),
 	}
@@ -95,7 +98,11 @@ func (w *writer) putOutput(run *carillon.Run) error {
 	for _, p := range []struct {
 		stmt  *statement
 		value []byte
-	}{{&w.putResult, run.Output.Result}, {&w.putCheckpoint, run.Output.Checkpoint}, {&w.putPayload, run.Output.Payload}} {
+	}{
+		{&w.putResult, run.Output.Result},
+		{&w.putCheckpoint, run.Output.Checkpoint},
+		{&w.putPayload, run.Output.Payload},
+	} {
 		if p.value == nil {
 			continue
 		}

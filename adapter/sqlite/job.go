@@ -77,7 +77,9 @@ func (w *writer) define(job *carillon.Job) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	namespace, due, old := w.readJob.stmt.ColumnText(0), carillon.Time(w.readJob.stmt.ColumnInt64(1)), blob(w.readJob.stmt, 2)
+	namespace, due, old := w.readJob.stmt.ColumnText(0), carillon.Time(w.readJob.stmt.ColumnInt64(
+		1,
+	)), blob(w.readJob.stmt, 2)
 	if err := w.readJob.stmt.Reset(); !found || err != nil {
 		return false, err
 	}

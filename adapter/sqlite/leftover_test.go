@@ -26,7 +26,8 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	store := openAt(t, filepath.Join(t.TempDir(), "carillon.db"))
 	commit := func(c carillon.Change) {
 		t.Helper()
-		if lost, err := store.Commit(context.Background(), []carillon.Change{c}); len(lost) > 0 || err != nil {
+		if lost, err := store.Commit(context.Background(), []carillon.Change{c}); len(lost) > 0 ||
+			err != nil {
 			t.Fatal(lost, err)
 		}
 	}
@@ -40,14 +41,22 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	run.Rev = 1
 	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
 	ended := run.End(carillon.StateFailed, "", now)
-	commit(carillon.Change{Job: &edited, Runs: []carillon.Run{ended}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)}})
+	commit(carillon.Change{
+		Job: &edited, Runs: []carillon.Run{ended}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)},
+	})
 	if n := count(t, store, "job_label"); n != 1 {
 		t.Errorf("%d labels after an edit", n)
 	}
-	if n, err := store.Forget(context.Background(), carillon.Retention{Runs: 1, DeadLetters: 1}, now+10, 10); n != 2 || err != nil {
+	if n, err := store.Forget(
+		context.Background(), carillon.Retention{Runs: 1, DeadLetters: 1}, now+10, 10,
+	); n != 2 ||
+		err != nil {
 		t.Fatal(n, err)
 	}
-	for _, table := range []string{"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "run_payload", "guard"} {
+	for _, table := range []string{
+		"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "run_payload",
+		"guard",
+	} {
 		if n := count(t, store, table); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)
 		}

@@ -22,7 +22,8 @@ func Script() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;\n", migrationTable)
 	for _, m := range Migrations() {
-		fmt.Fprintf(&b, "\n-- %s\nBEGIN;\n%s\nINSERT INTO migration (version, name, applied) VALUES (%d, '%s', unixepoch() * 1000);\nCOMMIT;\n",
+		fmt.Fprintf(&b,
+			"\n-- %s\nBEGIN;\n%s\nINSERT INTO migration (version, name, applied) VALUES (%d, '%s', unixepoch() * 1000);\nCOMMIT;\n",
 			m.Name, m.SQL, m.Version, m.Name)
 	}
 	return b.String()
@@ -56,9 +57,10 @@ func migrate(conn *sqlite.Conn) error {
 }
 
 func appliedVersion(conn *sqlite.Conn) (version int, err error) {
-	err = sqlitex.ExecuteTransient(conn, `SELECT coalesce(max(version), 0) FROM migration`, &sqlitex.ExecOptions{
-		ResultFunc: func(stmt *sqlite.Stmt) error { version = stmt.ColumnInt(0); return nil },
-	})
+	err = sqlitex.ExecuteTransient(conn, `SELECT coalesce(max(version), 0) FROM migration`,
+		&sqlitex.ExecOptions{
+			ResultFunc: func(stmt *sqlite.Stmt) error { version = stmt.ColumnInt(0); return nil },
+		})
 	if err != nil {
 		return 0, fmt.Errorf("read the schema version: %w", err)
 	}

@@ -17,13 +17,19 @@ func TestPlans(t *testing.T) {
 	}
 	defer store.Close()
 	for query, want := range map[string][]string{
-		wakesAtDue:    {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
-		wakesMoved:    {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
-		guardsFrom:    {"SEARCH guard USING PRIMARY KEY (ns=? AND key>?)"},
-		jobsBefore:    {"SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
-		jobsLabeled:   {"SEARCH l USING PRIMARY KEY (ns=? AND key=? AND value=? AND job>? AND job<?)", "SEARCH j USING INTEGER PRIMARY KEY (rowid=?)"},
-		jobsFrom:      {"SEARCH j USING INTEGER PRIMARY KEY (rowid>?)"},
-		jobOlder:      {"SEARCH j USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH d USING INDEX sqlite_autoindex_definition_1 (job=? AND version=?)"},
+		wakesAtDue: {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
+		wakesMoved: {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
+		guardsFrom: {"SEARCH guard USING PRIMARY KEY (ns=? AND key>?)"},
+		jobsBefore: {"SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
+		jobsLabeled: {
+			"SEARCH l USING PRIMARY KEY (ns=? AND key=? AND value=? AND job>? AND job<?)",
+			"SEARCH j USING INTEGER PRIMARY KEY (rowid=?)",
+		},
+		jobsFrom: {"SEARCH j USING INTEGER PRIMARY KEY (rowid>?)"},
+		jobOlder: {
+			"SEARCH j USING INTEGER PRIMARY KEY (rowid=?)",
+			"SEARCH d USING INDEX sqlite_autoindex_definition_1 (job=? AND version=?)",
+		},
 		runByKey:      {"SEARCH run USING PRIMARY KEY (due=? AND job=?)"},
 		historyByKey:  {"SEARCH history USING INDEX history_job (job=? AND due=?)"},
 		deadByKey:     {"SEARCH dead USING INDEX dead_run (job=? AND due=?)"},
@@ -39,10 +45,13 @@ func TestPlans(t *testing.T) {
 		string(allUnfinished): {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
 		string(allEnded):      {"SEARCH history USING INTEGER PRIMARY KEY (rowid<?)"},
 		string(allFailed):     {"SEARCH history USING INDEX history_bad (state=? AND rowid<?)"},
-		string(jobFirst):      {"SEARCH run USING PRIMARY KEY (due=? AND job=?)", "SCALAR SUBQUERY 1", "SEARCH job USING INTEGER PRIMARY KEY (rowid=?)"},
-		string(jobExtra):      {"SEARCH run USING INDEX run_job (job=? AND due<?)"},
-		string(jobHistory):    {"SEARCH history USING INDEX history_job (job=? AND due<?)"},
-		string(allDead):       {"SEARCH dead USING INTEGER PRIMARY KEY (rowid<?)"},
+		string(jobFirst): {
+			"SEARCH run USING PRIMARY KEY (due=? AND job=?)", "SCALAR SUBQUERY 1",
+			"SEARCH job USING INTEGER PRIMARY KEY (rowid=?)",
+		},
+		string(jobExtra):   {"SEARCH run USING INDEX run_job (job=? AND due<?)"},
+		string(jobHistory): {"SEARCH history USING INDEX history_job (job=? AND due<?)"},
+		string(allDead):    {"SEARCH dead USING INTEGER PRIMARY KEY (rowid<?)"},
 
 		string(jobDead): {"SEARCH dead USING INDEX dead_run (job=? AND due>? AND due<?)", sorts},
 

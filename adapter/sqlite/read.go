@@ -9,7 +9,8 @@ import (
 
 // By primary key. An older definition is read by the key of its table and joined to the row of its job.
 const (
-	jobsFrom = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload FROM job j WHERE j.id >= ? ORDER BY j.id`
+	jobsFrom = `SELECT ` + jobColumns +
+		`, j.version, j.name, j.type, j.owner, j.spec, j.payload FROM job j WHERE j.id >= ? ORDER BY j.id`
 	jobOlder = `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
 FROM job j CROSS JOIN definition d ON d.job = j.id AND d.version = ?2 WHERE j.id = ?1`
 )
@@ -49,7 +50,9 @@ const nearby = 8
 
 // latest reads the newest versions of jobs. Jobs that are due one after the other mostly lie one after the
 // other too.
-func (r *reader) latest(ids []carillon.JobVersion, each func(id carillon.JobVersion, job carillon.Job)) error {
+func (r *reader) latest(
+	ids []carillon.JobVersion, each func(id carillon.JobVersion, job carillon.Job),
+) error {
 	stmt, err := r.conn.Prepare(jobsFrom)
 	if err != nil {
 		return err
@@ -106,8 +109,9 @@ func (r *reader) older(id carillon.JobVersion) (job carillon.Job, found bool, er
 // of the run counts; or, once history has forgotten it, among the dead letters, by dead_run.
 const (
 	runByKey     = `SELECT ` + runColumns + ` FROM run WHERE due = ?1 AND job = ?2`
-	historyByKey = `SELECT pos, ` + endedColumns + ` FROM history WHERE job = ?2 AND due = ?1 ORDER BY pos DESC LIMIT 1`
-	deadByKey    = `SELECT pos, ` + endedColumns + ` FROM dead WHERE job = ?2 AND due = ?1`
+	historyByKey = `SELECT pos, ` + endedColumns +
+		` FROM history WHERE job = ?2 AND due = ?1 ORDER BY pos DESC LIMIT 1`
+	deadByKey = `SELECT pos, ` + endedColumns + ` FROM dead WHERE job = ?2 AND due = ?1`
 )
 
 // Runs implements carillon.Store.
@@ -165,10 +169,11 @@ const aboutJob = `SELECT name, type, owner FROM job WHERE id = ?`
 // fillAbout reads the fields of the job that an unfinished run does not repeat.
 func (r *reader) fillAbout(run *carillon.Run) error {
 	run.About = &carillon.About{}
-	return r.rows(aboutJob, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(run.ID.Job)) }, func(stmt *sqlite.Stmt) (bool, error) {
-		*run.About = carillon.About{Name: r.name(stmt, 0), Type: r.name(stmt, 1), Owner: r.name(stmt, 2)}
-		return false, nil
-	})
+	return r.rows(aboutJob, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(run.ID.Job)) },
+		func(stmt *sqlite.Stmt) (bool, error) {
+			*run.About = carillon.About{Name: r.name(stmt, 0), Type: r.name(stmt, 1), Owner: r.name(stmt, 2)}
+			return false, nil
+		})
 }
 
 // By primary key.
@@ -181,7 +186,9 @@ const (
 // output reads the output of a run; nil if there is none.
 func (r *reader) output(id carillon.RunID) (*carillon.Output, error) {
 	var out carillon.Output
-	for query, to := range map[string]*[]byte{resultByKey: &out.Result, checkpointByKey: &out.Checkpoint, payloadByKey: &out.Payload} {
+	for query, to := range map[string]*[]byte{
+		resultByKey: &out.Result, checkpointByKey: &out.Checkpoint, payloadByKey: &out.Payload,
+	} {
 		err := r.rows(query, byKey(id), func(stmt *sqlite.Stmt) (bool, error) {
 			*to = blob(stmt, 0)
 			return false, nil

@@ -5,7 +5,9 @@ import (
 )
 
 // rows runs a query and passes each row to a function until the function returns false.
-func (r *reader) rows(query string, bind func(*sqlite.Stmt), row func(*sqlite.Stmt) (more bool, err error)) error {
+func (r *reader) rows(
+	query string, bind func(*sqlite.Stmt), row func(*sqlite.Stmt) (more bool, err error),
+) error {
 	stmt, err := r.conn.Prepare(query)
 	if err != nil {
 		return err

@@ -116,14 +116,19 @@ const runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, ver
 // unfinished reads a row of the hot table, without About.
 func (r *reader) unfinished(stmt *sqlite.Stmt) carillon.Run {
 	run := carillon.Run{
-		ID:   carillon.RunID{Due: carillon.Time(stmt.ColumnInt64(0)), Job: carillon.JobID(stmt.ColumnInt64(1))},
+		ID: carillon.RunID{
+			Due: carillon.Time(stmt.ColumnInt64(0)), Job: carillon.JobID(stmt.ColumnInt64(1)),
+		},
 		Wake: carillon.Time(stmt.ColumnInt64(2)), Covers: carillon.Time(stmt.ColumnInt64(3)),
 		Claimed: carillon.Time(stmt.ColumnInt64(4)), Started: carillon.Time(stmt.ColumnInt64(5)),
 		RetryOf: carillon.Time(stmt.ColumnInt64(6)),
-		Rev:     stmt.ColumnInt32(7), Version: stmt.ColumnInt32(8), Seq: stmt.ColumnInt32(9), Attempt: stmt.ColumnInt32(10),
+		Rev:     stmt.ColumnInt32(7), Version: stmt.ColumnInt32(8), Seq: stmt.ColumnInt32(9),
+		Attempt:  stmt.ColumnInt32(10),
 		Failures: stmt.ColumnInt32(11), Losses: stmt.ColumnInt32(12), Crashes: stmt.ColumnInt32(13),
-		State: carillon.State(stmt.ColumnInt32(14)), Priority: int8(stmt.ColumnInt32(15)), Flags: carillon.Flags(stmt.ColumnInt32(16)),
-		Namespace: r.name(stmt, 18), Queue: r.name(stmt, 19), Worker: r.name(stmt, 20), Reason: stmt.ColumnText(21),
+		State: carillon.State(stmt.ColumnInt32(14)), Priority: int8(stmt.ColumnInt32(15)),
+		Flags:     carillon.Flags(stmt.ColumnInt32(16)),
+		Namespace: r.name(stmt, 18), Queue: r.name(stmt, 19), Worker: r.name(stmt, 20),
+		Reason: stmt.ColumnText(21),
 	}
 	if stmt.ColumnBool(17) {
 		run.Flags |= carillon.FlagAdditional

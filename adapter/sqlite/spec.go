@@ -21,7 +21,9 @@ func (r *reader) job(stmt *sqlite.Stmt) (carillon.Job, error) {
 	}
 	job.Name, job.Type, job.Owner = r.name(stmt, 8), r.name(stmt, 9), r.name(stmt, 10)
 	job.Payload = blob(stmt, 12)
-	if err := sqlcommon.Decode(blob(stmt, 11), carillon.Time(stmt.ColumnInt64(6)), &job.Definition); err != nil {
+	if err := sqlcommon.Decode(
+		blob(stmt, 11), carillon.Time(stmt.ColumnInt64(6)), &job.Definition,
+	); err != nil {
 		return job, fmt.Errorf("%s: %w", job.ID, err)
 	}
 	return job, nil

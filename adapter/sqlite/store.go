@@ -47,7 +47,10 @@ func Open(path string) (*Store, error) {
 		return nil, err
 	}
 	conn.SetBusyTimeout(busyTime)
-	s := &Store{path: path, maxScan: maxScan, maxLog: maxLog, idle: make(chan *reader, readers), closed: make(chan struct{})}
+	s := &Store{
+		path: path, maxScan: maxScan, maxLog: maxLog, idle: make(chan *reader, readers),
+		closed: make(chan struct{}),
+	}
 	if err := migrate(conn); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("open %s: %w", path, err)
@@ -70,7 +73,9 @@ func Open(path string) (*Store, error) {
 // The writer's cache holds the ends of the tables, where all writes go. Reads are rarer, so readers rely on
 // the page cache of the operating system.
 var (
-	writerPragmas = []string{`synchronous=FULL`, `cache_size=-65536`, `temp_store=MEMORY`, `wal_autocheckpoint=4000`}
+	writerPragmas = []string{
+		`synchronous=FULL`, `cache_size=-65536`, `temp_store=MEMORY`, `wal_autocheckpoint=4000`,
+	}
 	readerPragmas = []string{`query_only=ON`, `cache_size=-2048`, `temp_store=MEMORY`}
 )
 

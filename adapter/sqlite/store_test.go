@@ -56,7 +56,9 @@ func kept(t *testing.T) []carillon.Change {
 	t.Helper()
 	const now = 1_800_000_000_000
 	def := carillon.NewDefinition()
-	def.Type, def.Target.Handler, def.Labels = "mail.send", &carillon.Handler{}, map[string]string{"team": "a"}
+	def.Type, def.Target.Handler, def.Labels = "mail.send", &carillon.Handler{}, map[string]string{
+		"team": "a",
+	}
 	if err := def.Admit(now); err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +74,9 @@ func everything(t *testing.T, s *sqlite.Store) []any {
 	t.Helper()
 	ctx := context.Background()
 	jobs, err1 := s.FindJobs(ctx, carillon.JobQuery{})
-	labeled, err2 := s.FindJobs(ctx, carillon.JobQuery{Namespace: "default", Labels: []carillon.Label{{Key: "team", Value: "a"}}})
+	labeled, err2 := s.FindJobs(ctx, carillon.JobQuery{
+		Namespace: "default", Labels: []carillon.Label{{Key: "team", Value: "a"}},
+	})
 	runs, err3 := s.FindRuns(ctx, carillon.RunQuery{})
 	dead, err4 := s.FindRuns(ctx, carillon.RunQuery{Dead: true})
 	whole, err5 := s.Runs(ctx, []carillon.RunID{runs.Runs[0].ID, runs.Runs[1].ID}, true)
@@ -104,7 +108,9 @@ func TestWhatWasCommittedIsThereWhenTheFileIsOpenedAgain(t *testing.T) {
 	}
 }
 
-var ignoreParsed = cmp.Comparer(func(a, b carillon.Schedule) bool { return a.At == b.At && a.Cron == b.Cron && a.Every == b.Every })
+var ignoreParsed = cmp.Comparer(func(a, b carillon.Schedule) bool {
+	return a.At == b.At && a.Cron == b.Cron && a.Every == b.Every
+})
 
 func TestTwoProcessesMayWriteToOneFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "carillon.db")
@@ -114,7 +120,8 @@ func TestTwoProcessesMayWriteToOneFile(t *testing.T) {
 		all.Go(func() {
 			for n := range 20 {
 				key := string(rune('a'+i)) + string(rune('a'+n))
-				if lost, err := store.Commit(context.Background(), guard(key, 0, "1")); len(lost) > 0 || err != nil {
+				if lost, err := store.Commit(context.Background(), guard(key, 0, "1")); len(lost) > 0 ||
+					err != nil {
 					t.Error(lost, err)
 				}
 			}
@@ -135,7 +142,9 @@ func TestAFileOfANewerProgramIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := sqlitex.ExecuteTransient(conn, `INSERT INTO migration VALUES (99, '0099_later.sql', 0)`, nil); err != nil {
+	if err := sqlitex.ExecuteTransient(
+		conn, `INSERT INTO migration VALUES (99, '0099_later.sql', 0)`, nil,
+	); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close()

@@ -16,12 +16,14 @@ type source string
 const runFilter = `, (?1 IS NULL OR ns = ?1) AND (?2 IS NULL OR worker = ?2) AND (?3 = 0 OR (1 << state) & ?3) AND due >= ?4 AND due < ?5`
 
 // Unfinished runs of all jobs, by the primary key, after (?6, ?7).
-const allUnfinished source = `SELECT ` + runColumns + runFilter + ` FROM run WHERE (due, job) > (?6, ?7) AND due < ?5 ORDER BY due, job`
+const allUnfinished source = `SELECT ` + runColumns + runFilter +
+	` FROM run WHERE (due, job) > (?6, ?7) AND due < ?5 ORDER BY due, job`
 
 // Ended runs of all jobs before ?6: by the primary key, or those of one state by history_bad.
 const (
-	selectEnded        = `SELECT pos, ` + endedColumns + runFilter
-	selectBad          = selectEnded + ` FROM history INDEXED BY history_bad WHERE state <> 4 AND pos < ?6 AND state = `
+	selectEnded = `SELECT pos, ` + endedColumns + runFilter
+	selectBad   = selectEnded +
+		` FROM history INDEXED BY history_bad WHERE state <> 4 AND pos < ?6 AND state = `
 	allEnded    source = selectEnded + ` FROM history WHERE pos < ?6 ORDER BY pos DESC`
 	allFailed   source = selectBad + `5 ORDER BY pos DESC`
 	allCanceled source = selectBad + `6 ORDER BY pos DESC`

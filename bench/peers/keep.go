@@ -79,7 +79,11 @@ func (b *bench) table(out io.Writer) {
 		}
 		values[r][f.Peer] = append(values[r][f.Peer], f.Value)
 	}
-	fmt.Fprintf(out, "%s, commit %s, scale %v; median (min..max); of carillon: the figure divided by that of carillon-postgres\n", b.result.Machine, b.result.Commit, b.scale)
+	fmt.Fprintf(
+		out,
+		"%s, commit %s, scale %v; median (min..max); of carillon: the figure divided by that of carillon-postgres\n",
+		b.result.Machine, b.result.Commit, b.scale,
+	)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "scenario\tfigure\tpeer\tmedian\tunit\tof carillon")
 	for _, r := range rows {
@@ -97,7 +101,10 @@ func (b *bench) table(out io.Writer) {
 			if len(own) > 0 && median(own) != 0 && p != "carillon-postgres" {
 				ratio = fmt.Sprintf("%.2fx", median(v)/median(own))
 			}
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s (%s..%s)\t%s\t%s\n", what, r.name, p, number(median(v)), number(slices.Min(v)), number(slices.Max(v)), units[r], ratio)
+			fmt.Fprintf(
+				table, "%s\t%s\t%s\t%s (%s..%s)\t%s\t%s\n", what, r.name, p, number(median(v)),
+				number(slices.Min(v)), number(slices.Max(v)), units[r], ratio,
+			)
 		}
 	}
 	table.Flush()
@@ -148,6 +155,7 @@ func machine() string {
 		}
 	}
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%d cores (%s), %.0f GiB, Linux %s, %s", runtime.NumCPU(), model, field("/proc/meminfo", "MemTotal:")/(1<<20),
+	return fmt.Sprintf("%d cores (%s), %.0f GiB, Linux %s, %s", runtime.NumCPU(), model,
+		field("/proc/meminfo", "MemTotal:")/(1<<20),
 		strings.TrimSpace(string(kernel)), runtime.Version())
 }

@@ -44,7 +44,9 @@ func (p passed) Error() string {
 	return fmt.Sprintf("handing in took %s: the instant had passed", p.took.Round(time.Second))
 }
 
-func (m *measurement) instantIn(ctx context.Context, jobs int, lead time.Duration) (took time.Duration, err error) {
+func (m *measurement) instantIn(
+	ctx context.Context, jobs int, lead time.Duration,
+) (took time.Duration, err error) {
 	c, err := m.start(ctx)
 	if err != nil {
 		return 0, err
@@ -163,7 +165,9 @@ func recurring(ctx context.Context, m *measurement) error {
 	if err := m.work(ctx, c); err != nil {
 		return err
 	}
-	if _, err := c.ask(ctx, peer.Command{Do: "recur", Jobs: jobs, Every: every.Seconds()}, filling); err != nil {
+	if _, err := c.ask(
+		ctx, peer.Command{Do: "recur", Jobs: jobs, Every: every.Seconds()}, filling,
+	); err != nil {
 		return err
 	}
 	if err := pause(ctx, every+every/2); err != nil {

@@ -44,7 +44,11 @@ func main() {
 	flag.IntVar(&f.roundsBig, "rounds-big", 1, "the same for scenarios that are large or take long")
 	flag.Float64Var(&f.scale, "scale", 1, "share of the jobs of each scenario, for a quick look")
 	flag.StringVar(&f.dir, "dir", "", "where to put data, the servers' too (default: a temporary directory)")
-	flag.StringVar(&f.results, "results", "", "where figures are kept (default "+book+", which the report is made of; a look, with another scale than 1, is kept only if this is set)")
+	flag.StringVar(
+		&f.results, "results", "",
+		"where figures are kept (default "+book+
+			", which the report is made of; a look, with another scale than 1, is kept only if this is set)",
+	)
 	flag.BoolVar(&f.report, "report", false, "measure nothing: write the report from what is kept")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -120,7 +124,8 @@ func (b *bench) measure(ctx context.Context) (err error) {
 		return err
 	}
 	b.result = result.Run{
-		At: time.Now().Format(time.RFC3339), Commit: commit(), Machine: machine(), Servers: map[string]string{}, Rounds: b.rounds, RoundsBig: b.roundsBig, Scale: b.scale,
+		At: time.Now().Format(time.RFC3339), Commit: commit(), Machine: machine(),
+		Servers: map[string]string{}, Rounds: b.rounds, RoundsBig: b.roundsBig, Scale: b.scale,
 	}
 	defer func() { err = errors.Join(err, b.servers.stop()) }()
 	b.startServers(ctx)
@@ -219,7 +224,9 @@ func (b *bench) absent(a result.Absent) {
 
 // say shows progress.
 func (b *bench) say(format string, args ...any) {
-	fmt.Fprintf(os.Stderr, "%s %-26s %s\n", time.Now().Format("15:04:05"), b.scene, fmt.Sprintf(format, args...))
+	fmt.Fprintf(
+		os.Stderr, "%s %-26s %s\n", time.Now().Format("15:04:05"), b.scene, fmt.Sprintf(format, args...),
+	)
 }
 
 func (b *bench) count(n int) int {

@@ -118,7 +118,10 @@ func (m *measurement) fillBy(ctx context.Context, c *child, jobs int, job peer.J
 		return nil
 	}
 	if rate := m.bulk[m.peer.name]; rate > 0 && float64(jobs)/rate > 2*fillLimit(jobs).Seconds() {
-		return fmt.Errorf("handing in %d jobs would take about %.0f s, which is more than %s", jobs, float64(jobs)/rate, fillLimit(jobs))
+		return fmt.Errorf(
+			"handing in %d jobs would take about %.0f s, which is more than %s", jobs, float64(jobs)/rate,
+			fillLimit(jobs),
+		)
 	}
 	m.say("handing in %d jobs", jobs)
 	_, err := c.ask(ctx, peer.Command{Do: "fill", Jobs: jobs, Job: job}, fillLimit(jobs))
@@ -194,7 +197,8 @@ func tomorrow() int64 { return time.Now().Add(24 * time.Hour).Truncate(time.Seco
 // figure records a result of this step.
 func (m *measurement) figure(name string, value float64, unit, note string) {
 	f := result.Figure{
-		Scenario: m.step.scenario, Peer: m.peer.name, Size: m.size(), Name: name, Unit: unit, Round: m.round, Value: value, Note: note,
+		Scenario: m.step.scenario, Peer: m.peer.name, Size: m.size(), Name: name, Unit: unit, Round: m.round,
+		Value: value, Note: note,
 	}
 	m.note(f)
 }
@@ -258,11 +262,15 @@ func (m *measurement) restart(ctx context.Context, c *child) (*child, error) {
 
 // counted waits until these processes together have started that many jobs, and returns when that was; over:
 // the limit came first.
-func counted(ctx context.Context, children []*child, jobs int, limit time.Duration) (ran int, at time.Time, over bool, err error) {
+func counted(
+	ctx context.Context, children []*child, jobs int, limit time.Duration,
+) (ran int, at time.Time, over bool, err error) {
 	return count(ctx, children, peer.Command{Do: "count"}, jobs, limit)
 }
 
-func count(ctx context.Context, children []*child, ask peer.Command, jobs int, limit time.Duration) (ran int, at time.Time, over bool, err error) {
+func count(
+	ctx context.Context, children []*child, ask peer.Command, jobs int, limit time.Duration,
+) (ran int, at time.Time, over bool, err error) {
 	for begin := time.Now(); ; {
 		ran = 0
 		for _, c := range children {

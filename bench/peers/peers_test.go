@@ -71,7 +71,10 @@ func TestWhatIsKept(t *testing.T) {
 		ats = append(ats, strconv.Itoa(i))
 	}
 	for _, at := range append(ats, ats[keepRuns]) { // a run is saved again as it goes on
-		b := &bench{flags: &flags{results: path}, result: result.Run{At: at, Figures: []result.Figure{{Name: "rate"}}}}
+		b := &bench{
+			flags:  &flags{results: path},
+			result: result.Run{At: at, Figures: []result.Figure{{Name: "rate"}}},
+		}
 		if err := b.keep(); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +111,12 @@ func TestSchedulersAndScenariosAreChosenByName(t *testing.T) {
 // A shell script answers as a scheduler would, then stops answering, then ends with an error.
 func TestAProgramThatDiesSaysWhy(t *testing.T) {
 	b := &bench{scene: t.Name()}
-	p := scheduler{argv: []string{"sh", "-c", `echo '{"hello":{"name":"sh"}}'; read x; echo '{"jobs":3}'; read x; echo '{"cannot":"not that"}'; read x; echo no more >&2; exit 1`}}
+	p := scheduler{
+		argv: []string{
+			"sh", "-c",
+			`echo '{"hello":{"name":"sh"}}'; read x; echo '{"jobs":3}'; read x; echo '{"cannot":"not that"}'; read x; echo no more >&2; exit 1`,
+		},
+	}
 	ctx := context.Background()
 	c, err := b.spawn(ctx, p, place{env: os.Environ()})
 	if err != nil {
@@ -121,7 +129,8 @@ func TestAProgramThatDiesSaysWhy(t *testing.T) {
 	if _, err := c.ask(ctx, peer.Command{Do: "recur"}, answering); err != peer.Cannot("not that") {
 		t.Errorf("got %v, want that it cannot", err)
 	}
-	if _, err := c.ask(ctx, peer.Command{Do: "work"}, answering); err == nil || err.Error() != "work: its process ended: no more" {
+	if _, err := c.ask(ctx, peer.Command{Do: "work"}, answering); err == nil ||
+		err.Error() != "work: its process ended: no more" {
 		t.Errorf("got %v, want its last words", err)
 	}
 }

@@ -26,7 +26,9 @@ func plain(ctx context.Context, b *bench, round int) error {
 		if !b.uses(engine) {
 			continue
 		}
-		cmd := exec.Command(program, "--only", "plain", "--store", engine, "--scale", fmt.Sprint(b.scale), "--dir", b.dir)
+		cmd := exec.Command(
+			program, "--only", "plain", "--store", engine, "--scale", fmt.Sprint(b.scale), "--dir", b.dir,
+		)
 		var out bytes.Buffer
 		cmd.Stdout = &out
 		p, err := launch(cmd)
@@ -43,7 +45,10 @@ func plain(ctx context.Context, b *bench, round int) error {
 		if !ok {
 			return fmt.Errorf("bench said nothing of plain_cycle on %s", engine)
 		}
-		b.note(result.Figure{Scenario: "plain", Peer: "plain-" + engine, Name: "rate", Unit: "jobs/s", Round: round, Value: rate})
+		b.note(result.Figure{
+			Scenario: "plain", Peer: "plain-" + engine, Name: "rate", Unit: "jobs/s", Round: round,
+			Value: rate,
+		})
 	}
 	return nil
 }

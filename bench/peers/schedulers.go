@@ -30,7 +30,10 @@ var schedulers = []scheduler{
 		name: "carillon-sqlite", engine: "sqlite", kind: "go", argv: []string{"carillon", "carillon-sqlite"},
 		alone: "its store is for one node alone",
 	},
-	{name: "carillon-postgres", engine: "postgres", kind: "go", argv: []string{"carillon", "carillon-postgres"}},
+	{
+		name: "carillon-postgres", engine: "postgres", kind: "go",
+		argv: []string{"carillon", "carillon-postgres"},
+	},
 	{name: "carillon-http", engine: "postgres", kind: "go", argv: []string{"carillon", "carillon-http"}},
 	{name: "river", engine: "postgres", kind: "go", argv: []string{"river"}},
 	{name: "graphile-worker", engine: "postgres", kind: "node", argv: []string{"graphile-worker"}},
@@ -43,7 +46,10 @@ var schedulers = []scheduler{
 		name: "temporal", engine: "temporal", kind: "go", argv: []string{"temporal"},
 		alone: "its development server is one process with a store of its own",
 	},
-	{name: "faktory", missing: "not tried by this program: in November 2026 neither its module nor its server could be installed from the registries at hand"},
+	{
+		name:    "faktory",
+		missing: "not tried by this program: in November 2026 neither its module nor its server could be installed from the registries at hand",
+	},
 }
 
 // choose finds schedulers by their names, in the order of the table.
@@ -127,7 +133,10 @@ func (b *bench) ready(ctx context.Context, p *scheduler, made map[string]error) 
 
 // npm installs the packages of the lock file, unless that has been done.
 func npm(ctx context.Context, folder string) error {
-	if newer(filepath.Join(folder, "node_modules", ".package-lock.json"), filepath.Join(folder, "package-lock.json")) {
+	if newer(
+		filepath.Join(folder, "node_modules", ".package-lock.json"),
+		filepath.Join(folder, "package-lock.json"),
+	) {
 		return nil
 	}
 	return command(ctx, folder, "npm", "ci", "--no-audit", "--no-fund", "--loglevel=error")
@@ -141,7 +150,10 @@ func venv(ctx context.Context, folder string) error {
 	}
 	err := command(ctx, folder, "python3", "-m", "venv", ".venv")
 	if err == nil {
-		err = command(ctx, folder, filepath.Join(folder, ".venv", "bin", "pip"), "install", "--quiet", "--disable-pip-version-check", "-r", "requirements.txt")
+		err = command(
+			ctx, folder, filepath.Join(folder, ".venv", "bin", "pip"), "install", "--quiet",
+			"--disable-pip-version-check", "-r", "requirements.txt",
+		)
 	}
 	if err != nil {
 		return err

@@ -30,7 +30,9 @@ type servers struct {
 
 // postgresSettings are the settings that an administrator would change first; all others are the defaults.
 // Every commit is on disk. There is room for the connections of eight processes of every scheduler.
-var postgresSettings = []string{"fsync=on", "synchronous_commit=on", "shared_buffers=1GB", "max_wal_size=4GB", "max_connections=500"}
+var postgresSettings = []string{
+	"fsync=on", "synchronous_commit=on", "shared_buffers=1GB", "max_wal_size=4GB", "max_connections=500",
+}
 
 // redisSettings are the usual settings of Redis where jobs must survive a crash: it can still lose the writes
 // of the last second.
@@ -44,7 +46,9 @@ func (b *bench) startServers(ctx context.Context) {
 		s, err := server.StartPostgres(ctx, filepath.Join(b.dir, "postgres"), postgresSettings...)
 		if err == nil {
 			b.servers.postgres = s
-			err = onPostgres(ctx, s.URL, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, `SELECT version()`).Scan(&about) })
+			err = onPostgres(ctx, s.URL, func(conn *pgx.Conn) error {
+				return conn.QueryRow(ctx, `SELECT version()`).Scan(&about)
+			})
 		}
 		b.serverIs("postgres", strings.Split(about, " (")[0], postgresSettings, err)
 	}
@@ -190,7 +194,10 @@ func startRedis(dir string) (*redis, error) {
 	}
 	r := &redis{port: l.Addr().(*net.TCPAddr).Port}
 	l.Close()
-	cmd := exec.Command(program, "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", dir, "--logfile", filepath.Join(dir, "log"))
+	cmd := exec.Command(
+		program, "--port", strconv.Itoa(r.port), "--bind", "127.0.0.1", "--dir", dir, "--logfile",
+		filepath.Join(dir, "log"),
+	)
 	for _, setting := range redisSettings {
 		name, value, _ := strings.Cut(setting, "=")
 		cmd.Args = append(cmd.Args, "--"+name, value)
@@ -221,7 +228,8 @@ func (r *redis) empty() error {
 		if err != nil {
 			return err
 		}
-		if strings.Contains(info, "aof_rewrite_in_progress:0") && strings.Contains(info, "aof_rewrite_scheduled:0") {
+		if strings.Contains(info, "aof_rewrite_in_progress:0") &&
+			strings.Contains(info, "aof_rewrite_scheduled:0") {
 			return nil
 		}
 	}

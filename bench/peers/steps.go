@@ -51,5 +51,7 @@ func chooseSteps(only string) (chosen []step, err error) {
 			return nil, fmt.Errorf("only: there is no scenario %q", name)
 		}
 	}
-	return slices.DeleteFunc(all, func(s step) bool { return !slices.Contains(strings.Split(only, ","), s.scenario) }), nil
+	return slices.DeleteFunc(all, func(s step) bool {
+		return !slices.Contains(strings.Split(only, ","), s.scenario)
+	}), nil
 }

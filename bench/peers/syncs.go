@@ -75,7 +75,9 @@ func attached(ctx context.Context, watcher *process, c *child) error {
 }
 
 // A line of the summary: share, seconds, microseconds a call, calls, perhaps errors, name.
-var summary = regexp.MustCompile(`^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(fsync|fdatasync|sync_file_range|msync)\s*$`)
+var summary = regexp.MustCompile(
+	`^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?(fsync|fdatasync|sync_file_range|msync)\s*$`,
+)
 
 // countCalls reads the summary of strace -c.
 func countCalls(text string) (n int) {

@@ -17,7 +17,9 @@ func submit(ctx context.Context, m *measurement) error {
 	if err := m.settle(ctx, m.at); err != nil {
 		return err
 	}
-	a, err := c.ask(ctx, peer.Command{Do: "submit", Clients: 16, Seconds: max(5*min(m.scale, 1), 1)}, patience)
+	a, err := c.ask(
+		ctx, peer.Command{Do: "submit", Clients: 16, Seconds: max(5*min(m.scale, 1), 1)}, patience,
+	)
 	if err != nil {
 		return err
 	}
@@ -75,7 +77,10 @@ func (m *measurement) drainBy(ctx context.Context, c *child, jobs int) (d draine
 		return d, err
 	}
 	ownAfter, serverAfter := m.spent(c)
-	d = drained{jobs: a.Jobs, took: seconds(begin, time.UnixMicro(a.At)), cost: ownAfter.plus(serverAfter).minus(own.plus(server))}
+	d = drained{
+		jobs: a.Jobs, took: seconds(begin, time.UnixMicro(a.At)),
+		cost: ownAfter.plus(serverAfter).minus(own.plus(server)),
+	}
 	if a.Over {
 		d.note = fmt.Sprintf("stopped after %.0f s", patience.Seconds())
 	}
@@ -148,7 +153,9 @@ func nodesDrain(ctx context.Context, m *measurement) error {
 	note := fmt.Sprintf("stopped after %.0f s", patience.Seconds())
 	if !over { // not earlier: the question would disturb the measurement
 		left := patience - time.Since(begin)
-		a, err := list[0].ask(ctx, peer.Command{Do: "await", Store: true, Seconds: max(left.Seconds(), 1)}, 2*patience)
+		a, err := list[0].ask(
+			ctx, peer.Command{Do: "await", Store: true, Seconds: max(left.Seconds(), 1)}, 2*patience,
+		)
 		if err != nil {
 			return err
 		}
@@ -211,7 +218,9 @@ func backlog(ctx context.Context, m *measurement) error {
 	early, since := a.Jobs, time.Now() // a number of ends, like ran below
 	// A minute's work, or all of it: long enough that the jobs in flight when the clock stops do not matter.
 	want := min(jobs, m.count(3_000_000))
-	ran, at, over, err := count(ctx, []*child{c}, peer.Command{Do: "count", Ends: true}, want, patience-time.Since(begin))
+	ran, at, over, err := count(
+		ctx, []*child{c}, peer.Command{Do: "count", Ends: true}, want, patience-time.Since(begin),
+	)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,10 @@ func TestAnswersAreWhatTheHelpSays(t *testing.T) {
 		h.carillon("submit", "-f", "-")
 		h.in = "name: a\n\tb: c\n"
 		h.carillon("submit", "-f", "-")
-		h.carillon("submit", "-q", "--name", "import", "--max-attempts", "1", "--every", "1m", "--max-runs", "2", "--", "fail", "no")
+		h.carillon(
+			"submit", "-q", "--name", "import", "--max-attempts", "1", "--every", "1m", "--max-runs", "2",
+			"--", "fail", "no",
+		)
 		h.carillon("dead", "retry", "import")
 		h.later(3 * time.Minute)
 		h.carillon("dead")
@@ -53,7 +56,8 @@ func TestAnswersAreWhatTheHelpSays(t *testing.T) {
 func TestTheHelpOfACommandIsFound(t *testing.T) {
 	a, out := offline()
 	a.out = out
-	if code := a.run(t.Context(), []string{"help", "dead", "retry"}); code != 0 || !strings.Contains(out.String(), "carillon dead retry {RUN | JOB | --all}") {
+	if code := a.run(t.Context(), []string{"help", "dead", "retry"}); code != 0 ||
+		!strings.Contains(out.String(), "carillon dead retry {RUN | JOB | --all}") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

@@ -19,7 +19,9 @@ const (
 
 // submit sends all jobs, in as many batches as they need. With an error it returns the jobs that were
 // accepted before it.
-func (a *app) submit(ctx context.Context, c *client.Client, file string, defs []written) (jobs []carillon.Job, err error) {
+func (a *app) submit(
+	ctx context.Context, c *client.Client, file string, defs []written,
+) (jobs []carillon.Job, err error) {
 	if len(defs) == 1 {
 		job, err := c.SubmitJSON(ctx, defs[0].body)
 		if err != nil {
@@ -36,7 +38,9 @@ func (a *app) submit(ctx context.Context, c *client.Client, file string, defs []
 		accepted, err := c.SubmitManyJSON(ctx, bodies)
 		if err != nil {
 			a.clearProgress()
-			return jobs, &noted{inFile(file, batch, err), []string{acceptedBefore(defs, len(jobs), len(batch), err)}}
+			return jobs, &noted{
+				inFile(file, batch, err), []string{acceptedBefore(defs, len(jobs), len(batch), err)},
+			}
 		}
 		jobs = append(jobs, accepted...)
 		if a.errTerminal && len(defs) > batchJobs {
@@ -103,13 +107,17 @@ func acceptedBefore(defs []written, before, batch int, err error) string {
 	var problem *client.Problem
 	text := "Nothing of it was submitted."
 	if before > 0 {
-		text = fmt.Sprintf("The first %s submitted, %s; those after were not.", were(before), upTo(defs[:before]))
+		text = fmt.Sprintf(
+			"The first %s submitted, %s; those after were not.", were(before), upTo(defs[:before]),
+		)
 	}
 	if errors.As(err, &problem) && problem.Status < 500 {
 		return text
 	}
 	last := before + batch
-	text = fmt.Sprintf("Whether jobs %d to %d (%s) were submitted is not known.", before+1, last, upTo(defs[before:last]))
+	text = fmt.Sprintf(
+		"Whether jobs %d to %d (%s) were submitted is not known.", before+1, last, upTo(defs[before:last]),
+	)
 	if before > 0 {
 		text = fmt.Sprintf("The first %s submitted, %s. ", were(before), upTo(defs[:before])) + text
 	}

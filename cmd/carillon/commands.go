@@ -22,7 +22,9 @@ func (a *app) pauseCommand() *cobra.Command {
 		Args:              some("job, its id or name"),
 		ValidArgsFunction: a.completeJobs(carillon.JobActive),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.each(args, func(name string) (any, string, error) { return a.command(ctx, c, name, c.Pause, "paused") })
+			return a.each(args, func(name string) (any, string, error) {
+				return a.command(ctx, c, name, c.Pause, "paused")
+			})
 		}),
 	}
 }
@@ -37,7 +39,9 @@ func (a *app) resumeCommand() *cobra.Command {
 		Args:              some("job, its id or name"),
 		ValidArgsFunction: a.completeJobs(carillon.JobPaused),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.each(args, func(name string) (any, string, error) { return a.command(ctx, c, name, c.Resume, "resumed") })
+			return a.each(args, func(name string) (any, string, error) {
+				return a.command(ctx, c, name, c.Resume, "resumed")
+			})
 		}),
 	}
 }
@@ -104,7 +108,9 @@ Given a run, cancels that one and leaves the job's schedule as it is.`,
 				if run, err := carillon.ParseRunID(name); err == nil {
 					return a.cancelRun(ctx, c, run, keep)
 				}
-				cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) { return c.Cancel(ctx, id, keep) }
+				cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) {
+					return c.Cancel(ctx, id, keep)
+				}
 				return a.command(ctx, c, name, cancel, "canceled")
 			})
 		}),
@@ -113,7 +119,9 @@ Given a run, cancels that one and leaves the job's schedule as it is.`,
 	return cmd
 }
 
-func (a *app) cancelRun(ctx context.Context, c *client.Client, id carillon.RunID, keep bool) (any, string, error) {
+func (a *app) cancelRun(
+	ctx context.Context, c *client.Client, id carillon.RunID, keep bool,
+) (any, string, error) {
 	if keep {
 		return nil, "", usage("--keep-running is for jobs: canceling a run means to stop it")
 	}

@@ -19,8 +19,12 @@ const (
 
 // complete is a function for cobra that offers the results of find for the first argument, or for each
 // argument if there can be several.
-func (a *app) complete(find func(ctx context.Context, c *client.Client) []cobra.Completion) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (a *app) complete(
+	find func(ctx context.Context, c *client.Client) []cobra.Completion,
+) cobra.CompletionFunc {
+	return func(
+		cmd *cobra.Command, args []string, typed string,
+	) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 && !strings.HasSuffix(cmd.Use, "...") {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -41,11 +45,15 @@ func (a *app) complete(find func(ctx context.Context, c *client.Client) []cobra.
 }
 
 func (a *app) completeJobs(states ...carillon.JobState) cobra.CompletionFunc {
-	return a.complete(func(ctx context.Context, c *client.Client) []cobra.Completion { return jobChoices(ctx, c, states) })
+	return a.complete(func(ctx context.Context, c *client.Client) []cobra.Completion {
+		return jobChoices(ctx, c, states)
+	})
 }
 
 func (a *app) completeRuns(states ...carillon.State) cobra.CompletionFunc {
-	return a.complete(func(ctx context.Context, c *client.Client) []cobra.Completion { return runChoices(ctx, c, states) })
+	return a.complete(func(ctx context.Context, c *client.Client) []cobra.Completion {
+		return runChoices(ctx, c, states)
+	})
 }
 
 func (a *app) completeEither() cobra.CompletionFunc {
@@ -56,7 +64,9 @@ func (a *app) completeEither() cobra.CompletionFunc {
 
 // One page is enough to choose from, and an error is of no use at the prompt.
 
-func jobChoices(ctx context.Context, c *client.Client, states []carillon.JobState) (choices []cobra.Completion) {
+func jobChoices(
+	ctx context.Context, c *client.Client, states []carillon.JobState,
+) (choices []cobra.Completion) {
 	page, _ := c.JobPage(ctx, carillon.JobQuery{States: states, Limit: completions}, "")
 	for _, job := range page.Items {
 		choices = append(choices, cobra.CompletionWithDesc(job.ID.String(), job.Name+", "+job.State.String()))
@@ -67,14 +77,18 @@ func jobChoices(ctx context.Context, c *client.Client, states []carillon.JobStat
 func runChoices(ctx context.Context, c *client.Client, states []carillon.State) (choices []cobra.Completion) {
 	page, _ := c.RunPage(ctx, carillon.RunQuery{States: states, Limit: completions}, "")
 	for _, run := range page.Items {
-		choices = append(choices, cobra.CompletionWithDesc(run.ID.String(), runName(&run)+", "+run.State.String()))
+		choices = append(
+			choices, cobra.CompletionWithDesc(run.ID.String(), runName(&run)+", "+run.State.String()),
+		)
 	}
 	return choices
 }
 
 // completeWords offers fixed values for a flag.
 func completeWords(cmd *cobra.Command, flag string, words ...string) {
-	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	if err := cmd.RegisterFlagCompletionFunc(
+		flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp),
+	); err != nil {
 		panic(err) // the command has no such flag
 	}
 }

@@ -48,15 +48,18 @@ func (a *app) locate() (place, error) {
 	}
 	text, err := a.local(addressFile, owned.Users.Read)
 	if err != nil {
-		return place{}, fmt.Errorf("find the local server: %w; or name a server with --server or CARILLON_SERVER", err)
+		return place{}, fmt.Errorf(
+			"find the local server: %w; or name a server with --server or CARILLON_SERVER", err,
+		)
 	}
 	if text == "" {
 		return place{url: defaultServer, from: fromDefault}, nil
 	}
 	to := place{withScheme(text), filepath.Join(a.data, addressFile), true}
 	if !onThisMachine(to.url) {
-		return place{}, fmt.Errorf("%s names a server that is not followed: %s is not an address of this machine; name the server with --server or CARILLON_SERVER if you mean it",
-			to.from, to.url)
+		return place{},
+			fmt.Errorf("%s names a server that is not followed: %s is not an address of this machine; name the server with --server or CARILLON_SERVER if you mean it",
+				to.from, to.url)
 	}
 	return to, nil
 }
@@ -125,12 +128,14 @@ func (a *app) credential(to place) (string, error) {
 		return "", fmt.Errorf("read the local token: %w", err)
 	}
 	if to.found && beside == "" {
-		return "", fmt.Errorf("%s names a server that is not followed: there is no token beside it, and a server leaves one; name the server with --server or CARILLON_SERVER if you mean it",
-			to.from)
+		return "",
+			fmt.Errorf("%s names a server that is not followed: there is no token beside it, and a server leaves one; name the server with --server or CARILLON_SERVER if you mean it",
+				to.from)
 	}
 	if named != "" && named != beside {
-		return "", usage("the token from %s is not sent to %s: that address is from the file %s, and a token goes only to a server that you name; name the server with --server or CARILLON_SERVER, or leave the token out",
-			from, to.url, to.from)
+		return "",
+			usage("the token from %s is not sent to %s: that address is from the file %s, and a token goes only to a server that you name; name the server with --server or CARILLON_SERVER, or leave the token out",
+				from, to.url, to.from)
 	}
 	return beside, nil // if empty, the server says whether it needs one
 }
@@ -202,13 +207,15 @@ func (a *app) describeRefused() string {
 	case a.env("CARILLON_TOKEN") != "":
 		found = "does not accept the token from CARILLON_TOKEN"
 	case token != "":
-		found = "does not accept the token from " + file + ": is that its data directory? Name another with --data"
+		found = "does not accept the token from " + file +
+			": is that its data directory? Name another with --data"
 	case to.from == fromDefault && none == nil:
 		found = "wants a token, and that of " + file + " is not sent there: its server does not run. Name the data directory of the server with --data; or name the server with --server or CARILLON_SERVER, or a token with --token or CARILLON_TOKEN"
 	case to.from != fromDefault && !a.trusts(to):
 		found = "wants a token, and the local one is not sent to another machine: give one with --token or CARILLON_TOKEN"
 	default:
-		found = "wants a token, and there is none in " + file + ": name its data directory with --data, or a token with --token or CARILLON_TOKEN"
+		found = "wants a token, and there is none in " + file +
+			": name its data directory with --data, or a token with --token or CARILLON_TOKEN"
 	}
 	return to.url + " " + found
 }

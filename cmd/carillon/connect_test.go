@@ -43,9 +43,10 @@ var discoveries = map[string]struct {
 		want: place{url: defaultServer, from: "the default"}, wantToken: "env",
 	},
 	"a token of the environment does not go to an address from a file": {
-		env:   map[string]string{"CARILLON_TOKEN": "env"},
-		files: map[string]string{"token": "local", "address": "http://127.0.0.1:1"},
-		want:  place{"http://127.0.0.1:1", "DATA/address", true}, wantErr: "the token from CARILLON_TOKEN is not sent to http://127.0.0.1:1",
+		env:     map[string]string{"CARILLON_TOKEN": "env"},
+		files:   map[string]string{"token": "local", "address": "http://127.0.0.1:1"},
+		want:    place{"http://127.0.0.1:1", "DATA/address", true},
+		wantErr: "the token from CARILLON_TOKEN is not sent to http://127.0.0.1:1",
 	},
 	"nor where no token is beside it": {
 		env:   map[string]string{"CARILLON_TOKEN": "env"},
@@ -53,9 +54,10 @@ var discoveries = map[string]struct {
 		want:  place{"http://127.0.0.1:1", "DATA/address", true}, wantErr: "name the server",
 	},
 	"nor does a token of the command line": {
-		token: "flag",
-		files: map[string]string{"token": "local", "address": "http://127.0.0.1:1"},
-		want:  place{"http://127.0.0.1:1", "DATA/address", true}, wantErr: "the token from --token is not sent to http://127.0.0.1:1",
+		token:   "flag",
+		files:   map[string]string{"token": "local", "address": "http://127.0.0.1:1"},
+		want:    place{"http://127.0.0.1:1", "DATA/address", true},
+		wantErr: "the token from --token is not sent to http://127.0.0.1:1",
 	},
 	"the local token may be named too": {
 		env:   map[string]string{"CARILLON_TOKEN": "local"},
@@ -122,8 +124,13 @@ func TestAPlantedDataDirectoryIsNotFollowed(t *testing.T) {
 		token   os.FileMode // of the file
 		want    string
 	}{
-		"the address is another machine's":      {"http://192.0.2.7:8420", 0o700, 0, 0o600, "http://192.0.2.7:8420 is not an address of this machine"},
-		"the address is a name":                 {"http://carillon.example", 0o700, 0, 0o600, "is not an address of this machine"},
+		"the address is another machine's": {
+			"http://192.0.2.7:8420", 0o700, 0, 0o600,
+			"http://192.0.2.7:8420 is not an address of this machine",
+		},
+		"the address is a name": {
+			"http://carillon.example", 0o700, 0, 0o600, "is not an address of this machine",
+		},
 		"other users can write in it":           {trap.URL, 0o777, 0, 0o600, "other users can write in"},
 		"other users can read its token":        {trap.URL, 0o700, 0, 0o644, "other users can read"},
 		"it belongs to another user of the box": {trap.URL, 0o755, 54321, 0o600, "belongs to user 54321"},
@@ -185,7 +192,8 @@ func TestATokenThatCannotBeReadIsAnError(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(data, "token"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if code := a.run(t.Context(), []string{"jobs", "--data", data}); code != exitFailed || !strings.Contains(out.String(), "read the local token") {
+	if code := a.run(t.Context(), []string{"jobs", "--data", data}); code != exitFailed ||
+		!strings.Contains(out.String(), "read the local token") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

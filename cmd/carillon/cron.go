@@ -47,7 +47,10 @@ one that they repeat is due once, the first time. Steps and wildcards follow rea
 		},
 	}
 	cmd.Flags().StringVar(&zone, "tz", "UTC", "IANA time `zone`, such as Europe/Berlin")
-	cmd.Flags().StringVar(&from, "from", "", "show times after this `time`: RFC 3339, or a date with or without time of day in that zone (default now)")
+	cmd.Flags().StringVar(
+		&from, "from", "",
+		"show times after this `time`: RFC 3339, or a date with or without time of day in that zone (default now)",
+	)
 	cmd.Flags().IntVarP(&n, "number", "n", 5, "how many times to show")
 	return cmd
 }
@@ -88,7 +91,9 @@ func loadZone(name string) (*time.Location, error) {
 		if like := carillon.ZoneLike(name); like != "" {
 			hint = "; did you mean " + like + "?"
 		}
-		return nil, usage("--tz: %q is not valid: want an IANA time zone such as Europe/Berlin or UTC%s", name, hint)
+		return nil, usage(
+			"--tz: %q is not valid: want an IANA time zone such as Europe/Berlin or UTC%s", name, hint,
+		)
 	}
 	return loc, nil
 }
@@ -121,7 +126,10 @@ func (a *app) printTimes(times []time.Time) {
 		if name, _ := t.Zone(); strings.ContainsAny(name, "+-") {
 			layout = strings.TrimSuffix(layout, " MST")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", t.Format(layout), t.UTC().Format("2006-01-02 15:04:05.999Z"), relative(t, a.now()))
+		fmt.Fprintf(
+			w, "%s\t%s\t%s\n", t.Format(layout), t.UTC().Format("2006-01-02 15:04:05.999Z"),
+			relative(t, a.now()),
+		)
 	}
 	_ = w.Flush()
 	// The marks are added afterwards: inside the table they would end its columns.

@@ -11,7 +11,8 @@ import (
 func offline() (*app, *bytes.Buffer) {
 	var out bytes.Buffer
 	return &app{
-		in: &bytes.Buffer{}, out: &out, err: &marked{&out}, zone: time.UTC, env: func(string) string { return "" },
+		in: &bytes.Buffer{}, out: &out, err: &marked{&out}, zone: time.UTC,
+		env: func(string) string { return "" },
 		now: func() time.Time { return time.Date(2026, 3, 26, 12, 0, 0, 0, time.UTC) },
 	}, &out
 }

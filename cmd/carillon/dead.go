@@ -98,7 +98,9 @@ func (a *app) retryAll(ctx context.Context, c *client.Client) error {
 	if err != nil {
 		return err
 	}
-	added, left := []carillon.Run{}, &leftover{reasons: map[carillon.JobID]string{}, count: map[carillon.JobID]int{}}
+	added, left := []carillon.Run{}, &leftover{
+		reasons: map[carillon.JobID]string{}, count: map[carillon.JobID]int{},
+	}
 	for _, letter := range dead {
 		if left.reasons[letter.ID.Job] != "" { // the server would refuse it for the same reason
 			left.count[letter.ID.Job]++

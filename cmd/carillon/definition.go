@@ -59,20 +59,39 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 	flags.SortFlags = false
 	d.addTarget(flags)
 	d.add(flags, "name", "name", "text", text, "what people call it (default the type)")
-	d.add(flags, "type", "type", "word", text, "the kind of work, such as email.send (default command or http)")
+	d.add(
+		flags, "type", "type", "word", text, "the kind of work, such as email.send (default command or http)",
+	)
 	d.add(flags, "owner", "owner", "word", text, `user or application (default "default")`)
 	d.add(flags, "queue", "queue", "word", text, `which workers take it (default "default")`)
 	d.add(flags, "priority", "priority", "0-9", number, "higher first (default 5)")
 	d.add(flags, "label", "labels", "key=value", d.pairs("="), "label; may be repeated")
-	d.add(flags, "payload", "payload", "JSON", d.payload, "JSON for the target; @file reads a file, - standard input")
+	d.add(
+		flags, "payload", "payload", "JSON", d.payload,
+		"JSON for the target; @file reads a file, - standard input",
+	)
 	d.addSchedule(flags)
-	d.add(flags, "timeout", "timeout", "duration", duration, "of one attempt; 0s for none (default none, 30s for http)")
-	d.add(flags, "max-attempts", "retry.max_attempts", "number", number, "failures after which the run is a dead letter (default 3)")
+	d.add(
+		flags, "timeout", "timeout", "duration", duration,
+		"of one attempt; 0s for none (default none, 30s for http)",
+	)
+	d.add(
+		flags, "max-attempts", "retry.max_attempts", "number", number,
+		"failures after which the run is a dead letter (default 3)",
+	)
 	d.add(flags, "backoff", "retry.backoff", "word", text, "exponential or fixed (default exponential)")
 	d.add(flags, "retry-delay", "retry.delay", "duration", duration, "before the second attempt (default 1s)")
-	d.add(flags, "retry-max-delay", "retry.max_delay", "duration", duration, "the longest delay (default 10m)")
-	d.add(flags, "overlap", "overlap", "word", text, "when due while another run is unfinished: skip, queue, queue_all, replace or allow (default skip)")
-	d.add(flags, "misfire", "misfire.policy", "word", text, "what becomes of due times missed in a downtime: skip, once or all (default once)")
+	d.add(
+		flags, "retry-max-delay", "retry.max_delay", "duration", duration, "the longest delay (default 10m)",
+	)
+	d.add(
+		flags, "overlap", "overlap", "word", text,
+		"when due while another run is unfinished: skip, queue, queue_all, replace or allow (default skip)",
+	)
+	d.add(
+		flags, "misfire", "misfire.policy", "word", text,
+		"what becomes of due times missed in a downtime: skip, once or all (default once)",
+	)
 	completeWords(cmd, "backoff", "exponential", "fixed")
 	completeWords(cmd, "overlap", "skip", "queue", "queue_all", "replace", "allow")
 	completeWords(cmd, "misfire", "skip", "once", "all")
@@ -82,33 +101,64 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 
 func (d *definition) addTarget(flags *pflag.FlagSet) {
 	d.add(flags, "shell", "target.command.shell", "line", text, "run a line of /bin/sh instead of argv")
-	d.add(flags, "env", "target.command.env", "key=value", d.pairs("="), "environment of the command; may be repeated")
+	d.add(
+		flags, "env", "target.command.env", "key=value", d.pairs("="),
+		"environment of the command; may be repeated",
+	)
 	d.add(flags, "dir", "target.command.dir", "path", text, "working directory of the command, absolute")
-	d.add(flags, "fatal-exit-codes", "target.command.fatal_exit_codes", "codes", numbers, "exit codes, with commas between them, after which there is no retry")
+	d.add(
+		flags, "fatal-exit-codes", "target.command.fatal_exit_codes", "codes", numbers,
+		"exit codes, with commas between them, after which there is no retry",
+	)
 	d.add(flags, "http", "target.http.url", "URL", text, "make an HTTP request instead of running a command")
 	d.add(flags, "method", "target.http.method", "word", upper, "of the request (default POST)")
-	d.add(flags, "header", "target.http.headers", "name:value", d.pairs(":"), "of the request; may be repeated")
+	d.add(
+		flags, "header", "target.http.headers", "name:value", d.pairs(":"), "of the request; may be repeated",
+	)
 	d.add(flags, "body", "target.http.body", "text", text, "of the request, a template (default the payload)")
-	d.add(flags, "handler", "target.handler", "bool", empty, "call the function that a worker registered for the type")
+	d.add(
+		flags, "handler", "target.handler", "bool", empty,
+		"call the function that a worker registered for the type",
+	)
 	flags.Lookup("handler").NoOptDefVal = "true"
 }
 
 func (d *definition) addSchedule(flags *pflag.FlagSet) {
-	d.add(flags, "at", "schedule.at", "time", instant, `run once at this time: "2026-03-29T02:30:00+01:00", or "2026-03-29 02:30" in the zone of --tz, else of this machine`)
-	d.add(flags, "after", "schedule.after", "duration", duration, "run once, after this delay: 90s, 1h30m, 30d")
-	d.add(flags, "cron", "schedule.cron", "expression", text, "run again and again: 5 or 6 fields, or @hourly and the like")
-	d.add(flags, "tz", "schedule.timezone", "zone", text, "IANA time zone of --cron (default UTC), and of times without an offset")
+	d.add(
+		flags, "at", "schedule.at", "time", instant,
+		`run once at this time: "2026-03-29T02:30:00+01:00", or "2026-03-29 02:30" in the zone of --tz, else of this machine`,
+	)
+	d.add(
+		flags, "after", "schedule.after", "duration", duration, "run once, after this delay: 90s, 1h30m, 30d",
+	)
+	d.add(
+		flags, "cron", "schedule.cron", "expression", text,
+		"run again and again: 5 or 6 fields, or @hourly and the like",
+	)
+	d.add(
+		flags, "tz", "schedule.timezone", "zone", text,
+		"IANA time zone of --cron (default UTC), and of times without an offset",
+	)
 	d.add(flags, "every", "schedule.every", "duration", duration, "run again and again, at least 1s apart")
 	d.add(flags, "starts-at", "schedule.starts_at", "time", instant, "no run is due before this time")
 	d.add(flags, "ends-at", "schedule.ends_at", "time", instant, "no run is due after this time")
 	d.add(flags, "max-runs", "schedule.max_runs", "number", number, "at most this many scheduled runs")
 	for _, f := range d.fields {
-		f.optional = d.edit && slices.Contains([]string{"schedule.timezone", "schedule.starts_at", "schedule.ends_at", "schedule.max_runs"}, f.path)
+		f.optional = d.edit &&
+			slices.Contains(
+				[]string{"schedule.timezone", "schedule.starts_at", "schedule.ends_at", "schedule.max_runs"},
+				f.path,
+			)
 	}
 }
 
-func (d *definition) add(flags *pflag.FlagSet, name, path, kind string, parse func(string, any) (any, error), usage string) {
-	f := &fieldFlag{path: path, kind: kind, parse: parse, many: slices.Contains([]string{"label", "env", "header", "fatal-exit-codes"}, name)}
+func (d *definition) add(
+	flags *pflag.FlagSet, name, path, kind string, parse func(string, any) (any, error), usage string,
+) {
+	f := &fieldFlag{
+		path: path, kind: kind, parse: parse,
+		many: slices.Contains([]string{"label", "env", "header", "fatal-exit-codes"}, name),
+	}
 	d.fields = append(d.fields, f)
 	flags.Var(f, name, usage)
 }

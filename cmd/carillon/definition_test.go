@@ -47,18 +47,33 @@ func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {
 		{`date`, `{"target":{"command":{"argv":["date"]}}}`},
 		{`echo --name x`, `{"target":{"command":{"argv":["echo","--name","x"]}}}`},
 		{`--priority 0 -- date -u`, `{"priority":0,"target":{"command":{"argv":["date","-u"]}}}`},
-		{`--shell date --env A=b --env C=d=e --dir /tmp --fatal-exit-codes 3,4`, `{"target":{"command":{"dir":"/tmp","env":{"A":"b","C":"d=e"},"fatal_exit_codes":[3,4],"shell":"date"}}}`},
-		{`--http https://x.org --method put --header A:b --body hi`, `{"target":{"http":{"body":"hi","headers":{"A":"b"},"method":"PUT","url":"https://x.org"}}}`},
-		{`--handler --type email.send --name n --owner o --queue q`, `{"name":"n","owner":"o","queue":"q","target":{"handler":{}},"type":"email.send"}`},
+		{
+			`--shell date --env A=b --env C=d=e --dir /tmp --fatal-exit-codes 3,4`,
+			`{"target":{"command":{"dir":"/tmp","env":{"A":"b","C":"d=e"},"fatal_exit_codes":[3,4],"shell":"date"}}}`,
+		},
+		{
+			`--http https://x.org --method put --header A:b --body hi`,
+			`{"target":{"http":{"body":"hi","headers":{"A":"b"},"method":"PUT","url":"https://x.org"}}}`,
+		},
+		{
+			`--handler --type email.send --name n --owner o --queue q`,
+			`{"name":"n","owner":"o","queue":"q","target":{"handler":{}},"type":"email.send"}`,
+		},
 		{`--label a=b --label c= --payload {"n":1}`, `{"labels":{"a":"b","c":""},"payload":{"n":1}}`},
 		{`--payload @` + payload, `{"payload":{"from":"file"}}`},
 		{`--payload -`, `{"payload":["standard","input"]}`},
 		{`--after 90s`, `{"schedule":{"after":"90s"}}`},
 		{`--at 2026-03-29T02:30:00+01:00`, `{"schedule":{"at":"2026-03-29T02:30:00+01:00"}}`},
 		{`--at 2026-03-29T02:30`, `{"schedule":{"at":"2026-03-29T02:30:00Z"}}`},
-		{`--cron @daily --tz Europe/Berlin --starts-at 2026-04-01 --ends-at 2026-05-01 --max-runs 3`, `{"schedule":{"cron":"@daily","ends_at":"2026-05-01T00:00:00+02:00","max_runs":3,"starts_at":"2026-04-01T00:00:00+02:00","timezone":"Europe/Berlin"}}`},
+		{
+			`--cron @daily --tz Europe/Berlin --starts-at 2026-04-01 --ends-at 2026-05-01 --max-runs 3`,
+			`{"schedule":{"cron":"@daily","ends_at":"2026-05-01T00:00:00+02:00","max_runs":3,"starts_at":"2026-04-01T00:00:00+02:00","timezone":"Europe/Berlin"}}`,
+		},
 		{`--every 30d --timeout 0s`, `{"schedule":{"every":"30d"},"timeout":"0s"}`},
-		{`--max-attempts 5 --backoff fixed --retry-delay 2s --retry-max-delay 1m`, `{"retry":{"backoff":"fixed","delay":"2s","max_attempts":5,"max_delay":"1m"}}`},
+		{
+			`--max-attempts 5 --backoff fixed --retry-delay 2s --retry-max-delay 1m`,
+			`{"retry":{"backoff":"fixed","delay":"2s","max_attempts":5,"max_delay":"1m"}}`,
+		},
 		{`--overlap queue_all --misfire all`, `{"misfire":{"policy":"all"},"overlap":"queue_all"}`},
 	} {
 		a, _ := offline()
@@ -73,7 +88,9 @@ func TestAnEditSendsWholeWhatTheServerReplacesWhole(t *testing.T) {
 	was := carillon.NewDefinition()
 	was.Labels = map[string]string{"team": "blue", "old": "1"}
 	was.Schedule = carillon.Schedule{Cron: "@daily", Timezone: "Europe/Berlin", MaxRuns: 7}
-	was.Target.Command = &carillon.Command{Argv: []string{"date"}, Env: map[string]string{"A": "b", "C": "d"}, Dir: "/tmp"}
+	was.Target.Command = &carillon.Command{
+		Argv: []string{"date"}, Env: map[string]string{"A": "b", "C": "d"}, Dir: "/tmp",
+	}
 	for _, c := range []struct {
 		args string
 		want string
@@ -86,7 +103,10 @@ func TestAnEditSendsWholeWhatTheServerReplacesWhole(t *testing.T) {
 		{`--every 5m`, `{"schedule":{"every":"5m","max_runs":7}}`},
 		{`--env A=z --env C-`, `{"target":{"command":{"argv":["date"],"dir":"/tmp","env":{"A":"z"}}}}`},
 		{`--shell uptime`, `{"target":{"command":{"dir":"/tmp","env":{"A":"b","C":"d"},"shell":"uptime"}}}`},
-		{`-- uptime -p`, `{"target":{"command":{"argv":["uptime","-p"],"dir":"/tmp","env":{"A":"b","C":"d"}}}}`},
+		{
+			`-- uptime -p`,
+			`{"target":{"command":{"argv":["uptime","-p"],"dir":"/tmp","env":{"A":"b","C":"d"}}}}`,
+		},
 		{`--http https://x.org`, `{"target":{"http":{"url":"https://x.org"}}}`},
 		{`--handler`, `{"target":{"handler":{}}}`},
 		{`--payload {"a":null}`, `{"payload":{"a":null}}`},

@@ -110,5 +110,7 @@ func exitCode(err error) int {
 // oneLine keeps a message on one line, and keeps a server's text from moving the terminal's cursor.
 func oneLine(s string) string {
 	s = strings.ToValidUTF8(s, "\ufffd") // a single invalid byte can begin a control sequence, too
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || isC1(r) }), " ")
+	return strings.Join(
+		strings.FieldsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f || isC1(r) }), " ",
+	)
 }

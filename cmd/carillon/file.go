@@ -59,7 +59,8 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 		}
 	}
 	if printed > 0 {
-		fmt.Fprintf(a.err, "carillon: -f: %s has %s as Carillon prints them: their ids and states are left out, and new jobs are submitted\n",
+		fmt.Fprintf(a.err,
+			"carillon: -f: %s has %s as Carillon prints them: their ids and states are left out, and new jobs are submitted\n",
 			fileName(file), count(printed, "job"))
 	}
 	return defs, nil
@@ -93,7 +94,9 @@ func jsonDefinitions(text []byte) (defs []written, complete int, err error) {
 		dec := json.NewDecoder(bytes.NewReader(text[at:]))
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return nil, complete, fmt.Errorf("line %d: want JSON: %w", lines.at(at+int(dec.InputOffset())), err)
+			return nil, complete, fmt.Errorf(
+				"line %d: want JSON: %w", lines.at(at+int(dec.InputOffset())), err,
+			)
 		}
 		for _, offset := range itemOffsets(value) {
 			var def json.RawMessage

@@ -35,7 +35,9 @@ func TestWhatJobPrintsCanBeSubmittedAgain(t *testing.T) {
 				}
 				was, is := h.defined(idIn(first, "job_")), h.defined(idIn(again, "job_"))
 				if diff := cmp.Diff(was, is); diff != "" {
-					t.Errorf("%s changed by the way through %s (-was +is):\n%s\n%s", target, format, diff, h.in)
+					t.Errorf(
+						"%s changed by the way through %s (-was +is):\n%s\n%s", target, format, diff, h.in,
+					)
 				}
 			}
 		}
@@ -79,7 +81,10 @@ func TestAFileOfAnyNumberOfJobs(t *testing.T) {
 				if i == bad {
 					argv = wrong
 				}
-				fmt.Fprintf(&b, `{"name":"n%d","target":{"command":{"%s":["echo"]}},"schedule":{"after":"30d"}}`+"\n", i, argv)
+				fmt.Fprintf(
+					&b, `{"name":"n%d","target":{"command":{"%s":["echo"]}},"schedule":{"after":"30d"}}`+"\n",
+					i, argv,
+				)
 			}
 			return b.String()
 		}
@@ -127,10 +132,14 @@ func TestWhatStandsBetweenTheJobsOfAFileIsNotGuessed(t *testing.T) {
 	inHouse(t, "", func(h *house) {
 		const job = `{"target":{"command":{"argv":["true"]}}}`
 		for text, jobs := range map[string]int{
-			job + "\n" + job: 2, job + job: 2, "\ufeff" + job + "\r\n" + job: 2, "[" + job + " , " + job + "]": 2, `{"items" : [` + job + "," + job + "]}": 2,
-			job + "\n---\n" + job: 2, job + "\n--- # two\ntarget: {command: {argv: [date]}}\n": 2, "---\n" + job: 1,
-			"items:\n- &a {target: {command: {argv: [echo]}}}\n- *a\n": 2, "items: [{target: {command: {argv: [echo]}}, priority: 0x3}]\n": 1,
-			job + "," + job: 0, "," + job: 0, job + ",": 0, job + ":" + job: 0, ":" + job: 0, job + "\n---\n{\n": 0, job + " x": 0,
+			job + "\n" + job: 2, job + job: 2, "\ufeff" + job + "\r\n" + job: 2,
+			"[" + job + " , " + job + "]": 2, `{"items" : [` + job + "," + job + "]}": 2,
+			job + "\n---\n" + job: 2, job + "\n--- # two\ntarget: {command: {argv: [date]}}\n": 2,
+			"---\n" + job: 1,
+			"items:\n- &a {target: {command: {argv: [echo]}}}\n- *a\n":      2,
+			"items: [{target: {command: {argv: [echo]}}, priority: 0x3}]\n": 1,
+			job + "," + job: 0, "," + job: 0, job + ",": 0, job + ":" + job: 0, ":" + job: 0,
+			job + "\n---\n{\n": 0, job + " x": 0,
 		} {
 			h.in = text
 			out, code := h.run("submit", "-q", "-f", "-")
@@ -150,9 +159,12 @@ func TestYAMLIsTheSameJSON(t *testing.T) {
 		sameInYAML(t, text)
 	}
 	for _, s := range []string{
-		"1", "1e3", ".inf", ".nan", "0x10", "0o14", "1_000", "2026-01-01", "12:30:45", "yes", "No", "null", "NULL", "~", "a b", "a #b", "a: b", "a:", ":a",
-		"'q'", `"q"`, `\`, "\t", "a\tb", "a\r\nb", "a\n", "a\n\n", "\na", "a\n b\n", " a\nb", "a \nb", "a\n\nb", "|", ">", "%", "@", "`", "!t", "&a", "*a", "---", "...",
-		"\u0000", "\u0007", "\u2028", "\u00a0", "\u0085", "\ufeff", "é", "😀", "a,b", "[a", "{a", "a]", "?", "? a", "-", "-a", "=", "<<", "a\n---\nb", "a\n# b", "e", "E1", "inf", "NaN",
+		"1", "1e3", ".inf", ".nan", "0x10", "0o14", "1_000", "2026-01-01", "12:30:45", "yes", "No", "null",
+		"NULL", "~", "a b", "a #b", "a: b", "a:", ":a",
+		"'q'", `"q"`, `\`, "\t", "a\tb", "a\r\nb", "a\n", "a\n\n", "\na", "a\n b\n", " a\nb", "a \nb",
+		"a\n\nb", "|", ">", "%", "@", "`", "!t", "&a", "*a", "---", "...",
+		"\u0000", "\u0007", "\u2028", "\u00a0", "\u0085", "\ufeff", "é", "😀", "a,b", "[a", "{a", "a]", "?",
+		"? a", "-", "-a", "=", "<<", "a\n---\nb", "a\n# b", "e", "E1", "inf", "NaN",
 	} {
 		quoted, _ := json.Marshal(map[string]any{"a": s, "b": []string{s, s}, "c": map[string]string{s: s}})
 		sameInYAML(t, string(quoted))
@@ -165,7 +177,9 @@ func sameInYAML(t *testing.T, text string) {
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	defs, err := yamlDefinitions(append([]byte("- x\n- "), bytes.ReplaceAll(out, []byte("\n"), []byte("\n  "))...))
+	defs, err := yamlDefinitions(append(
+		[]byte("- x\n- "), bytes.ReplaceAll(out, []byte("\n"), []byte("\n  "))...,
+	))
 	if err != nil || len(defs) != 2 {
 		t.Errorf("%s\nis not read again: %v, %d:\n%s", text, err, len(defs), out)
 		return
@@ -188,7 +202,9 @@ func canonical(t *testing.T, text string) (value any) {
 
 func TestTheFieldsThatAServerFillsInAreReadOnly(t *testing.T) {
 	want := map[string]bool{}
-	for _, name := range []string{"namespace", "id", "version", "state", "created_at", "updated_at", "last_run", "next_run"} {
+	for _, name := range []string{
+		"namespace", "id", "version", "state", "created_at", "updated_at", "last_run", "next_run",
+	} {
 		want[name] = true
 	}
 	for name := range want {

@@ -23,7 +23,9 @@ func (a *app) findJob(ctx context.Context, c *client.Client, given string) (cari
 		return 0, usage("%s is a run: want the id or name of a job", given)
 	}
 	const shown = 5
-	live := carillon.JobQuery{Name: given, States: []carillon.JobState{carillon.JobActive, carillon.JobPaused}, Limit: shown + 1}
+	live := carillon.JobQuery{
+		Name: given, States: []carillon.JobState{carillon.JobActive, carillon.JobPaused}, Limit: shown + 1,
+	}
 	jobs, more, err := take(c.Jobs(ctx, live), shown)
 	switch {
 	case err != nil:
@@ -40,7 +42,8 @@ func (a *app) findJob(ctx context.Context, c *client.Client, given string) (cari
 		return 0, noJobNamed(given)
 	}
 	if more {
-		fmt.Fprintf(a.err, "carillon: several jobs were named %q and none is active: taking the newest, %s (%s, created %s)\n",
+		fmt.Fprintf(a.err,
+			"carillon: several jobs were named %q and none is active: taking the newest, %s (%s, created %s)\n",
 			oneLine(given), jobs[0].ID, jobs[0].State, a.ago(jobs[0].Created))
 	}
 	return jobs[0].ID, nil
@@ -49,7 +52,10 @@ func (a *app) findJob(ctx context.Context, c *client.Client, given string) (cari
 func noJobNamed(given string) error {
 	for prefix, digits := range map[string]int{"job_": 13, "run_": 23} {
 		if strings.HasPrefix(given, prefix) {
-			return notFound("no job is named %q, and an id is %s and %d characters of 0-9 a-z without i l o u", given, prefix, digits)
+			return notFound(
+				"no job is named %q, and an id is %s and %d characters of 0-9 a-z without i l o u", given,
+				prefix, digits,
+			)
 		}
 	}
 	return notFound("no job is named %q", given)
@@ -60,14 +66,19 @@ func (a *app) severalNamed(name string, jobs []client.ListedJob, more bool) erro
 	var text strings.Builder
 	t := a.tableTo(&text)
 	for _, job := range jobs {
-		fmt.Fprintf(t.w, "  %s\t%s\t%s\tcreated %s\n", job.ID, job.State, scheduleShort(&job.Schedule), a.ago(job.Created))
+		fmt.Fprintf(
+			t.w, "  %s\t%s\t%s\tcreated %s\n", job.ID, job.State, scheduleShort(&job.Schedule),
+			a.ago(job.Created),
+		)
 	}
 	t.end()
 	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
 	if more {
 		lines = append(lines, "  …")
 	}
-	return &noted{usage("more than one job named %q is active or paused: give the id of one of them", name), lines}
+	return &noted{
+		usage("more than one job named %q is active or paused: give the id of one of them", name), lines,
+	}
 }
 
 // findRun takes the id of a run; the id or name of a job means its latest run.
@@ -130,13 +141,17 @@ func (a *app) instantFlag(name, given string) (carillon.Time, error) {
 	}
 	t, err := parseInstant(given, a.zone)
 	if err != nil {
-		return 0, usage("--%s: %q is not valid: %v, or a duration such as 24h for so long ago", name, given, err)
+		return 0, usage(
+			"--%s: %q is not valid: %v, or a duration such as 24h for so long ago", name, given, err,
+		)
 	}
 	return carillon.TimeOf(t), nil
 }
 
 // reached is a command that begins by connecting to the server.
-func (a *app) reached(do func(ctx context.Context, c *client.Client, args []string) error) func(*cobra.Command, []string) error {
+func (a *app) reached(
+	do func(ctx context.Context, c *client.Client, args []string) error,
+) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
 		if err != nil {

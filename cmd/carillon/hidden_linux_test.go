@@ -63,13 +63,16 @@ func TestCommandsCannotReadTheEnvironmentOfServerWorkerAndSupervisor(t *testing.
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "server")
-	server, out := process(t, "serve", "--data", data, "--listen", "127.0.0.1:0", "--store", "mem:", "--queues", "inside")
+	server, out := process(
+		t, "serve", "--data", data, "--listen", "127.0.0.1:0", "--store", "mem:", "--queues", "inside",
+	)
 	out.says(t, "is ready")
 	address, err := os.ReadFile(filepath.Join(data, "address"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	worker, out := process(t, "worker", "--data", filepath.Join(dir, "worker"), "--server", strings.TrimSpace(string(address)),
+	worker, out := process(t, "worker", "--data", filepath.Join(dir, "worker"), "--server",
+		strings.TrimSpace(string(address)),
 		"--token-file", filepath.Join(data, "token"), "--queues", "outside")
 	out.says(t, "Registered")
 
@@ -80,8 +83,11 @@ func TestCommandsCannotReadTheEnvironmentOfServerWorkerAndSupervisor(t *testing.
 	} {
 		for _, file := range []string{"environ", "maps"} {
 			shell := fmt.Sprintf("id -u; cat /proc/%s/%s; true", c.process, file)
-			out, code := commandLine(t.Context(), "submit", "--data", data, "--queue", c.queue, "--wait", "--", "sh", "-c", shell)
-			if got := <-code; got != exitOK || !strings.Contains(out.String(), "Permission denied") || strings.Contains(out.String(), "of-the-environment") {
+			out, code := commandLine(
+				t.Context(), "submit", "--data", data, "--queue", c.queue, "--wait", "--", "sh", "-c", shell,
+			)
+			if got := <-code; got != exitOK || !strings.Contains(out.String(), "Permission denied") ||
+				strings.Contains(out.String(), "of-the-environment") {
 				t.Errorf("%s of process %s in queue %s: exit code %d: %s", file, c.process, c.queue, got, out)
 			}
 		}
@@ -107,7 +113,9 @@ func countsFiles(t *testing.T, address, tokenFile string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"\nprocess_open_fds ", "\nprocess_resident_memory_bytes ", "\nprocess_start_time_seconds "} {
+	for _, want := range []string{
+		"\nprocess_open_fds ", "\nprocess_resident_memory_bytes ", "\nprocess_start_time_seconds ",
+	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the metrics lack %q", want)
 		}

@@ -61,7 +61,10 @@ func inHouse(t *testing.T, name string, script func(h *house)) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.app = app{env: func(name string) string { return h.env[name] }, now: time.Now, zone: zone, http: &http.Client{Transport: transport}}
+		h.app = app{
+			env: func(name string) string { return h.env[name] }, now: time.Now, zone: zone,
+			http: &http.Client{Transport: transport},
+		}
 
 		stop := serveHouse(listener)
 		script(h)
@@ -70,7 +73,9 @@ func inHouse(t *testing.T, name string, script func(h *house)) {
 		if name == "" {
 			return
 		}
-		golden(t, name, workerIDs.ReplaceAllString(strings.ReplaceAll(h.text.String(), data, "DATA"), "${1}_1"))
+		golden(
+			t, name, workerIDs.ReplaceAllString(strings.ReplaceAll(h.text.String(), data, "DATA"), "${1}_1"),
+		)
 	})
 }
 
@@ -85,16 +90,25 @@ func serveHouse(listener net.Listener) (stop func()) {
 	var work *worker.Worker
 	var counter *dispatch.Dispatcher
 	door := ledger.New(ledger.Config{
-		Store: store, IDs: carillon.NewIDs(1, carillon.Never), Starting: func() bool { return counter.Starting() },
-		Then: []func([]carillon.Change){func(c []carillon.Change) { counter.Notice(c); work.Notice(c) }, func(c []carillon.Change) { sched.Route(c) }},
+		Store: store, IDs: carillon.NewIDs(1, carillon.Never),
+		Starting: func() bool { return counter.Starting() },
+		Then: []func([]carillon.Change){
+			func(c []carillon.Change) { counter.Notice(c); work.Notice(c) },
+			func(c []carillon.Change) { sched.Route(c) },
+		},
 	})
-	counter = dispatch.New(dispatch.Config{Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator, Waiting: queue.Len, Logger: quiet})
+	counter = dispatch.New(dispatch.Config{
+		Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator, Waiting: queue.Len,
+		Logger: quiet,
+	})
 	work = worker.New(worker.Config{
-		Dispatcher: dispatch.Local{Dispatcher: counter}, Inside: true, Executors: map[string]executor.Executor{"command": pretend{}}, Logger: quiet,
+		Dispatcher: dispatch.Local{Dispatcher: counter}, Inside: true,
+		Executors: map[string]executor.Executor{"command": pretend{}}, Logger: quiet,
 	})
 	door.UseSlots(counter)
 	sched = scheduler.New(scheduler.Config{
-		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator, Logs: logs,
+		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator,
+		Logs:   logs,
 		Ledger: door, Logger: quiet,
 	})
 	server := &http.Server{Handler: api.New(api.Config{
@@ -218,7 +232,9 @@ func golden(t *testing.T, name, got string) {
 
 func writeTestFile(t *testing.T, path, content string) {
 	t.Helper()
-	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644),
+	); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -228,7 +244,9 @@ func writeTestFile(t *testing.T, path, content string) {
 func writePrivateFile(t *testing.T, path, content string) {
 	t.Helper()
 	dir := filepath.Dir(path)
-	if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+	if err := errors.Join(
+		os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700), os.WriteFile(path, []byte(content), 0o600),
+	); err != nil {
 		t.Fatal(err)
 	}
 }

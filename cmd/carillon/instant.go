@@ -21,12 +21,16 @@ func readTime(s string) (at time.Time, wall *wallTime, err error) {
 	if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
 		return t, nil, nil
 	}
-	for _, layout := range []string{"2006-01-02", "2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05"} {
+	for _, layout := range []string{
+		"2006-01-02", "2006-01-02 15:04", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02T15:04:05",
+	} {
 		if t, err := time.Parse(layout, s); err == nil {
 			return time.Time{}, &wallTime{text: s, shown: t}, nil
 		}
 	}
-	return time.Time{}, nil, errors.New(`want a time such as "2026-03-29T02:30:00+01:00", "2026-03-29 02:30" or "2026-03-29"`)
+	return time.Time{}, nil, errors.New(
+		`want a time such as "2026-03-29T02:30:00+01:00", "2026-03-29 02:30" or "2026-03-29"`,
+	)
 }
 
 // parseInstant reads RFC 3339, or a date and perhaps a time of day as the zone's clocks show it.
@@ -56,11 +60,18 @@ func (w *wallTime) in(zone *time.Location) (at time.Time, note string, err error
 	if zone == time.Local {
 		where = "this machine"
 	}
-	switch reading := time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC); {
+	switch reading := time.Date(
+		at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), at.Second(), 0, time.UTC,
+	); {
 	case !reading.Equal(t.Truncate(time.Second)):
-		return at, fmt.Sprintf("the clocks of %s skip %s; it is taken as %s", where, w.text, at.Format("15:04:05 MST")), nil
+		return at, fmt.Sprintf(
+			"the clocks of %s skip %s; it is taken as %s", where, w.text, at.Format("15:04:05 MST"),
+		), nil
 	case repeated(at):
-		note = fmt.Sprintf("the clocks of %s show %s twice; the first is taken, %s", where, w.text, at.Format("15:04:05 MST"))
+		note = fmt.Sprintf(
+			"the clocks of %s show %s twice; the first is taken, %s", where, w.text,
+			at.Format("15:04:05 MST"),
+		)
 	}
 	return at.Add(time.Duration(t.Nanosecond())), note, nil
 }
@@ -78,7 +89,9 @@ func repeated(at time.Time) bool {
 }
 
 // timeFields are the fields of a schedule that are times, with their flags.
-var timeFields = []struct{ field, flag string }{{"at", "--at"}, {"starts_at", "--starts-at"}, {"ends_at", "--ends-at"}}
+var timeFields = []struct{ field, flag string }{
+	{"at", "--at"}, {"starts_at", "--starts-at"}, {"ends_at", "--ends-at"},
+}
 
 // resolveTimes turns the wall times among the flags into instants, in the zone of the job. was is the
 // schedule that an edit changes; nil for a new job.
@@ -139,7 +152,10 @@ func zoneOfOnce(schedule doc) error {
 	}
 	_, offset := at.Zone()
 	if _, wanted := at.In(zone).Zone(); offset != wanted {
-		return usage("--at: %q has another offset than %s at that time, %s: leave out the offset or --tz", text, name, at.In(zone).Format("-07:00"))
+		return usage(
+			"--at: %q has another offset than %s at that time, %s: leave out the offset or --tz", text, name,
+			at.In(zone).Format("-07:00"),
+		)
 	}
 	delete(schedule, "timezone")
 	return nil

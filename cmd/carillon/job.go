@@ -56,11 +56,13 @@ else the newest.`,
 
 // jobWaits is why a due run of the job has not begun; "" if no run is due. The job itself does not say it.
 func (a *app) jobWaits(ctx context.Context, c *client.Client, job *client.Detail) (string, error) {
-	if job.NextRun == nil || job.NextRun.Wake > carillon.TimeOf(a.now()) && job.NextRun.ID.Due > carillon.TimeOf(a.now()) {
+	if job.NextRun == nil ||
+		job.NextRun.Wake > carillon.TimeOf(a.now()) && job.NextRun.ID.Due > carillon.TimeOf(a.now()) {
 		return "", nil
 	}
 	run, err := c.Run(ctx, job.NextRun.ID)
-	if errors.Is(err, carillon.ErrNotFound) || err == nil && (run.WaitsFor == nil || run.WaitsFor.Kind == carillon.WaitTime) {
+	if errors.Is(err, carillon.ErrNotFound) ||
+		err == nil && (run.WaitsFor == nil || run.WaitsFor.Kind == carillon.WaitTime) {
 		return "", nil // it has begun meanwhile, or Next shows the time of its next attempt
 	}
 	if err != nil {
@@ -89,7 +91,13 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime, waits string)
 	t.fact("Retry", retryText(&job.Retry))
 	t.fact("Overlap", overlapText(job.Overlap))
 	t.fact("Misfire", misfireText(&job.Misfire))
-	t.fact("Kept", fmt.Sprintf("runs %s, logs %s, dead letters %s", job.Retention.Runs, job.Retention.Logs, job.Retention.DeadLetters))
+	t.fact(
+		"Kept",
+		fmt.Sprintf(
+			"runs %s, logs %s, dead letters %s", job.Retention.Runs, job.Retention.Logs,
+			job.Retention.DeadLetters,
+		),
+	)
 	t.fact("Version", strconv.Itoa(int(job.Version)))
 	t.fact("Created", a.when(job.Created))
 	if job.Updated != job.Created {
@@ -100,7 +108,8 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime, waits string)
 // nextTimes are the next attempt of a run that has begun, if it waits for one, and the coming due times in
 // the job's own zone. If the job has neither, it is when its run is or was due.
 func (a *app) nextTimes(job *client.Detail, next []client.DueTime) (times []string) {
-	if run := job.LastRun; run != nil && run.State == carillon.StateWaiting && job.State == carillon.JobActive {
+	if run := job.LastRun; run != nil && run.State == carillon.StateWaiting &&
+		job.State == carillon.JobActive {
 		times = append(times, fmt.Sprintf("%s, attempt %d of %s", a.when(run.Wake), run.Attempt+1, run.ID))
 	}
 	for _, due := range next {
@@ -213,7 +222,10 @@ func retryText(r *carillon.Retry) string {
 	}
 	text := fmt.Sprintf("up to %d attempts, %s apart", r.MaxAttempts, r.Delay)
 	if r.Backoff == carillon.BackoffExponential {
-		text = fmt.Sprintf("up to %d attempts, %s apart, then twice as long each time up to %s", r.MaxAttempts, r.Delay, r.MaxDelay)
+		text = fmt.Sprintf(
+			"up to %d attempts, %s apart, then twice as long each time up to %s", r.MaxAttempts, r.Delay,
+			r.MaxDelay,
+		)
 	}
 	if r.Jitter > 0 {
 		text += fmt.Sprintf(", plus up to %.0f%%", r.Jitter*100)
@@ -239,7 +251,9 @@ func misfireText(m *carillon.Misfire) string {
 	case carillon.MisfireOnce:
 		return "once: one run makes up for all due times missed in a downtime"
 	case carillon.MisfireAll:
-		return fmt.Sprintf("all: each due time missed in a downtime runs, the latest %d of the last %s", m.Max, m.Window)
+		return fmt.Sprintf(
+			"all: each due time missed in a downtime runs, the latest %d of the last %s", m.Max, m.Window,
+		)
 	}
 	return string(m.Policy)
 }

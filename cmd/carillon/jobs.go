@@ -36,29 +36,39 @@ func (a *app) jobsCommand() *cobra.Command {
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.status, "status", nil, "`states` of the job or of its latest run, with commas between them")
+	flags.StringSliceVar(
+		&f.status, "status", nil, "`states` of the job or of its latest run, with commas between them",
+	)
 	flags.StringVar(&f.owner, "owner", "", "exactly this `owner`")
 	flags.StringVar(&f.kind, "type", "", "exactly this `type`")
 	flags.StringVar(&f.name, "name", "", "exactly this `name`")
-	flags.StringArrayVar(&f.labels, "label", nil, "exactly this label, as `key=value`; several times: all of them")
-	flags.StringVar(&f.from, "created-from", "", "created at or after this `time`; a duration such as 24h means so long ago")
+	flags.StringArrayVar(
+		&f.labels, "label", nil, "exactly this label, as `key=value`; several times: all of them",
+	)
+	flags.StringVar(
+		&f.from, "created-from", "",
+		"created at or after this `time`; a duration such as 24h means so long ago",
+	)
 	flags.StringVar(&f.to, "created-to", "", "created before this `time`")
 	f.paging.flags(cmd)
 	completeWords(cmd, "status", jobStatuses...)
 	return cmd
 }
 
-var jobStatuses = []string{"active", "paused", "finished", "canceled", "pending", "running", "failed", "succeeded"}
+var jobStatuses = []string{
+	"active", "paused", "finished", "canceled", "pending", "running", "failed", "succeeded",
+}
 
 func (a *app) listJobs(ctx context.Context, c *client.Client, f *jobFilter) error {
 	q, err := a.jobQuery(f)
 	if err != nil {
 		return err
 	}
-	jobs, err := readList(ctx, f.paging, func(cursor string, size int) (client.Page[client.ListedJob], error) {
-		q.Limit = size
-		return c.JobPage(ctx, q, cursor)
-	})
+	jobs, err := readList(ctx, f.paging,
+		func(cursor string, size int) (client.Page[client.ListedJob], error) {
+			q.Limit = size
+			return c.JobPage(ctx, q, cursor)
+		})
 	if err != nil {
 		return err
 	}
@@ -75,7 +85,9 @@ func (a *app) jobQuery(f *jobFilter) (q carillon.JobQuery, err error) {
 		case slices.Contains(jobStatuses, status):
 			q.Latest = append(q.Latest, carillon.LatestState(status))
 		default:
-			return q, usage("--status: %q is not valid: want one or more of %s", status, strings.Join(jobStatuses, ", "))
+			return q, usage(
+				"--status: %q is not valid: want one or more of %s", status, strings.Join(jobStatuses, ", "),
+			)
 		}
 	}
 	for _, label := range f.labels {
@@ -96,7 +108,8 @@ func (a *app) jobTable(jobs []client.ListedJob) {
 	if a.wide() {
 		t := a.table("ID", "NAME", "TYPE", "OWNER", "STATE", "SCHEDULE", "NEXT", "CREATED", "LAST")
 		for _, job := range jobs {
-			t.row(job.ID.String(), job.Name, job.Type, job.Owner, job.State.String(), scheduleShort(&job.Schedule),
+			t.row(job.ID.String(), job.Name, job.Type, job.Owner, job.State.String(),
+				scheduleShort(&job.Schedule),
 				a.nextDue(&job.Job, job.LastRun), a.ago(job.Created), a.lastRun(job.LastRun))
 		}
 		t.end()
@@ -104,7 +117,8 @@ func (a *app) jobTable(jobs []client.ListedJob) {
 	}
 	t := a.table("ID", "NAME", "STATE", "SCHEDULE", "NEXT", "LAST")
 	for _, job := range jobs {
-		t.row(job.ID.String(), a.cut(job.Name, 30), job.State.String(), a.cut(scheduleShort(&job.Schedule), 30), a.nextDue(&job.Job, job.LastRun),
+		t.row(job.ID.String(), a.cut(job.Name, 30), job.State.String(),
+			a.cut(scheduleShort(&job.Schedule), 30), a.nextDue(&job.Job, job.LastRun),
 			a.lastRun(job.LastRun))
 	}
 	t.end()
@@ -120,7 +134,9 @@ func (a *app) lastRun(run *carillon.Run) string {
 	case run.State.Held():
 		return fmt.Sprintf("%s for %s", a.stateWord(run), span(a.now().Sub(run.Claimed.Std())))
 	}
-	return strings.TrimSuffix(fmt.Sprintf("%s for attempt %d: %s", a.stateWord(run), run.Attempt+1, run.Reason), ": ")
+	return strings.TrimSuffix(
+		fmt.Sprintf("%s for attempt %d: %s", a.stateWord(run), run.Attempt+1, run.Reason), ": ",
+	)
 }
 
 // nextDue is when the job starts its next attempt: the next attempt of its last run; the time of a one-time

@@ -37,7 +37,8 @@ func (a *app) refuseLateIn(file string, defs []written, late bool) error {
 		var def struct {
 			Schedule struct{ At string }
 		}
-		if late || !bytes.Contains(defs[i].body, []byte(`"at"`)) || json.Unmarshal(defs[i].body, &def) != nil {
+		if late || !bytes.Contains(defs[i].body, []byte(`"at"`)) ||
+			json.Unmarshal(defs[i].body, &def) != nil {
 			continue
 		}
 		if words := a.passed(def.Schedule.At); words != "" {
@@ -63,7 +64,8 @@ func (a *app) noteFlagsBehind(cmd *cobra.Command, argv []string) {
 	for _, arg := range argv {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if strings.HasPrefix(arg, "--") && name != "help" && cmd.Flags().Lookup(name) != nil {
-			fmt.Fprintf(a.err, "carillon: --%s follows the program and is given to it; flags of carillon go before %q. Write -- in front of the program if that is meant.\n",
+			fmt.Fprintf(a.err,
+				"carillon: --%s follows the program and is given to it; flags of carillon go before %q. Write -- in front of the program if that is meant.\n",
 				oneLine(name), oneLine(argv[0]))
 			return
 		}

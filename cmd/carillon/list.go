@@ -31,7 +31,10 @@ type paging struct {
 func (p *paging) flags(cmd *cobra.Command) {
 	p.limit = listed
 	cmd.Flags().Var(&p.limit, "limit", "show at most this `number`; 0 is all")
-	cmd.Flags().StringVar(&p.cursor, "cursor", "", "go on where a list ended: the `next_cursor` that -o json printed, with the same other flags")
+	cmd.Flags().StringVar(
+		&p.cursor, "cursor", "",
+		"go on where a list ended: the `next_cursor` that -o json printed, with the same other flags",
+	)
 }
 
 // listed is how many items a list shows by default.
@@ -54,7 +57,9 @@ func (l *limit) Set(text string) error {
 
 // readList reads as many pages as the limit needs. If there are more items, the cursor of the result is where
 // they go on.
-func readList[T any](ctx context.Context, p paging, page func(cursor string, size int) (client.Page[T], error)) (list[T], error) {
+func readList[T any](
+	ctx context.Context, p paging, page func(cursor string, size int) (client.Page[T], error),
+) (list[T], error) {
 	const most = 1000
 	all := list[T]{Items: []T{}} // an empty list is [] in JSON
 	for cursor := p.cursor; ; {
@@ -81,7 +86,9 @@ func readList[T any](ctx context.Context, p paging, page func(cursor string, siz
 }
 
 // anyAfter says whether any item follows: a cursor alone says only that the server has not read everything.
-func anyAfter[T any](cursor string, page func(cursor string, size int) (client.Page[T], error)) (bool, error) {
+func anyAfter[T any](
+	cursor string, page func(cursor string, size int) (client.Page[T], error),
+) (bool, error) {
 	for cursor != "" {
 		next, err := page(cursor, 1)
 		if err != nil || len(next.Items) > 0 {
@@ -102,7 +109,10 @@ func showList[T any](a *app, all list[T], what string, table func(items []T)) er
 		table(all.Items)
 	})
 	if err == nil && all.Next != nil { // without it a user could take a part for the whole
-		fmt.Fprintf(a.err, "carillon: there are more %s than the %d shown: --limit sets how many to show, 0 is all\n", what, len(all.Items))
+		fmt.Fprintf(
+			a.err, "carillon: there are more %s than the %d shown: --limit sets how many to show, 0 is all\n",
+			what, len(all.Items),
+		)
 	}
 	return err
 }

@@ -45,7 +45,10 @@ func (h *house) decoded(text string) (value any) {
 func TestJSONOfTheCommandLineIsThatOfTheAPI(t *testing.T) {
 	inHouse(t, "", func(h *house) {
 		h.run("submit", "-q", "--name", "bad", "--max-attempts", "1", "--", "fail", "no")
-		h.run("submit", "-q", "--name", "good", "--label", "a=b", "--payload", `{"n":1}`, "--cron", "@daily", "--", "echo", "yes")
+		h.run(
+			"submit", "-q", "--name", "good", "--label", "a=b", "--payload", `{"n":1}`, "--cron", "@daily",
+			"--", "echo", "yes",
+		)
 		h.later(time.Second)
 		h.run("run", "--now", "good")
 		h.later(time.Second)
@@ -85,13 +88,17 @@ func TestAListGoesOnAtItsCursor(t *testing.T) {
 		first := h.decoded(out).(map[string]any)
 		out, _ = h.run("jobs", "--limit", "2", "-o", "json", "--cursor", first["next_cursor"].(string))
 		rest := h.decoded(out).(map[string]any)
-		if items := rest["items"].([]any); len(items) != 1 || items[0].(map[string]any)["name"] != "a" || rest["next_cursor"] != nil {
+		if items := rest["items"].([]any); len(items) != 1 || items[0].(map[string]any)["name"] != "a" ||
+			rest["next_cursor"] != nil {
 			t.Errorf("%v", rest)
 		}
-		if out, _ = h.run("jobs", "--limit", "3", "-o", "json"); h.decoded(out).(map[string]any)["next_cursor"] != nil {
+		if out, _ = h.run(
+			"jobs", "--limit", "3", "-o", "json",
+		); h.decoded(out).(map[string]any)["next_cursor"] != nil {
 			t.Errorf("all are shown, and yet: %s", out)
 		}
-		if out, code := h.run("jobs", "--limit", "-1"); code != exitUsage || !strings.Contains(out, "0 is all") {
+		if out, code := h.run("jobs", "--limit", "-1"); code != exitUsage ||
+			!strings.Contains(out, "0 is all") {
 			t.Errorf("%d: %s", code, out)
 		}
 	})
@@ -112,7 +119,8 @@ func TestATableFitsTheTerminalAndNothingIsCutElsewhere(t *testing.T) {
 		for line := range strings.Lines(out.String()) {
 			widest = max(widest, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")))
 		}
-		if whole := strings.Contains(out.String(), strings.TrimSpace(reason)); whole != c.whole || !whole && widest != 120 {
+		if whole := strings.Contains(out.String(), strings.TrimSpace(reason)); whole != c.whole ||
+			!whole && widest != 120 {
 			t.Errorf("%+v: %d columns:\n%s", c, widest, out)
 		}
 	}
@@ -122,7 +130,8 @@ func TestJobsAreFoundByALabelWithAnEmptyValue(t *testing.T) {
 	inHouse(t, "", func(h *house) {
 		h.run("submit", "-q", "--name", "flagged", "--label", "flag=", "--", "true")
 		h.run("submit", "-q", "--name", "other", "--label", "flag=red", "--", "true")
-		if out, code := h.run("jobs", "--label", "flag="); code != 0 || !strings.Contains(out, "flagged") || strings.Contains(out, "other") {
+		if out, code := h.run("jobs", "--label", "flag="); code != 0 || !strings.Contains(out, "flagged") ||
+			strings.Contains(out, "other") {
 			t.Errorf("%d, %s", code, out)
 		}
 		for _, wrong := range []string{"flag", "=red"} {

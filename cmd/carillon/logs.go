@@ -56,13 +56,20 @@ On a terminal control characters are shown as escapes; colours are let through.`
 			return a.logs(ctx, c, args[0], f)
 		}),
 	}
-	cmd.Flags().BoolVarP(&f.Follow, "follow", "f", false, "stay, and show lines as they come; of a job: of its next runs, too")
+	cmd.Flags().BoolVarP(
+		&f.Follow, "follow", "f", false, "stay, and show lines as they come; of a job: of its next runs, too",
+	)
 	cmd.Flags().IntVar(&f.Attempt, "attempt", 0, "only of this attempt")
-	cmd.Flags().IntVarP(&f.Tail, "tail", "n", 0, "show only the last `lines`, 0: none of those that are there already (default all)")
+	cmd.Flags().IntVarP(
+		&f.Tail, "tail", "n", 0,
+		"show only the last `lines`, 0: none of those that are there already (default all)",
+	)
 	tailGiven = func() bool { return cmd.Flags().Changed("tail") }
 	cmd.Flags().StringVar(&f.since, "since", "", "only lines printed since this `time`, or so long ago: 10m")
 	cmd.Flags().BoolVarP(&f.times, "timestamps", "t", false, "show when each line was printed, and where to")
-	cmd.Flags().BoolVar(&f.raw, "raw", false, "send control characters to a terminal as they are; elsewhere they always are")
+	cmd.Flags().BoolVar(
+		&f.raw, "raw", false, "send control characters to a terminal as they are; elsewhere they always are",
+	)
 	return cmd
 }
 

@@ -18,7 +18,8 @@ func migrateCommand() *cobra.Command {
 	var store string
 	var show bool
 	cmd := &cobra.Command{
-		Use: "migrate", Short: "Bring a store's schema up to date, or print the SQL", Long: migrateLong, Args: none,
+		Use: "migrate", Short: "Bring a store's schema up to date, or print the SQL", Long: migrateLong,
+		Args:    none,
 		Example: "  carillon migrate --store postgres://carillon@db/jobs\n  carillon migrate --store mysql: --print > schema.sql",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if store == "" {

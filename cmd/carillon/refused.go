@@ -20,9 +20,10 @@ not valid, latest first, with the reason. Nothing of them ran.`,
 		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
-			refused, err := readList(ctx, p, func(cursor string, size int) (client.Page[client.Refusal], error) {
-				return c.RefusedPage(ctx, size, cursor)
-			})
+			refused, err := readList(ctx, p,
+				func(cursor string, size int) (client.Page[client.Refusal], error) {
+					return c.RefusedPage(ctx, size, cursor)
+				})
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,9 @@ func networks(given []string) (prefixes []netip.Prefix, err error) {
 	for _, s := range given {
 		prefix, err := parsePrefix(s)
 		if err != nil {
-			return nil, fmt.Errorf("http-allow: %q is not valid: want a network such as 10.0.0.0/8 or an address", s)
+			return nil, fmt.Errorf(
+				"http-allow: %q is not valid: want a network such as 10.0.0.0/8 or an address", s,
+			)
 		}
 		prefixes = append(prefixes, prefix)
 	}

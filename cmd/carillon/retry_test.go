@@ -7,7 +7,10 @@ import (
 
 func TestRetriedRunsWaitForEachOtherAndAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 	inHouse(t, "retry", func(h *house) {
-		h.carillon("submit", "-q", "--name", "ping", "--every", "10s", "--max-runs", "3", "--max-attempts", "1", "--", "fail", "no answer")
+		h.carillon(
+			"submit", "-q", "--name", "ping", "--every", "10s", "--max-runs", "3", "--max-attempts", "1",
+			"--", "fail", "no answer",
+		)
 		h.later(time.Minute)
 		h.carillon("dead", "retry", "--all")
 		h.later(time.Minute)
@@ -34,7 +37,10 @@ func TestAFieldThatIsGivenSaysSomething(t *testing.T) {
 		h.carillon("submit", "--starts-at", "", "--every", "1m", "--", "echo")
 		h.in = "target: {command: {argv: [echo]}}\nschedule: {cron: \"\"}\n"
 		h.carillon("submit", "-f", "-")
-		h.carillon("submit", "-q", "--name", "a", "--cron", "0 3 * * *", "--tz", "Europe/Berlin", "--max-runs", "3", "--starts-at", "2027-03-26", "--ends-at", "2028-03-26", "--", "echo")
+		h.carillon(
+			"submit", "-q", "--name", "a", "--cron", "0 3 * * *", "--tz", "Europe/Berlin", "--max-runs", "3",
+			"--starts-at", "2027-03-26", "--ends-at", "2028-03-26", "--", "echo",
+		)
 		h.carillon("edit", "a", "--starts-at", "", "--ends-at", "", "--max-runs", "", "--tz", "")
 		h.carillon("job", "a")
 	})
@@ -42,7 +48,9 @@ func TestAFieldThatIsGivenSaysSomething(t *testing.T) {
 
 func TestAfterItsEndAJobCanBeEditedButForItsSchedule(t *testing.T) {
 	inHouse(t, "ended", func(h *house) {
-		h.carillon("submit", "-q", "--name", "a", "--every", "1m", "--ends-at", "2026-03-28 12:05", "--", "echo")
+		h.carillon(
+			"submit", "-q", "--name", "a", "--every", "1m", "--ends-at", "2026-03-28 12:05", "--", "echo",
+		)
 		h.later(10 * time.Minute)
 		h.carillon("edit", "a", "--name", "b", "--max-attempts", "7")
 		h.carillon("edit", "b", "--every", "2m")

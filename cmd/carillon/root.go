@@ -100,7 +100,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 	a.add(root, "jobs", a.submitCommand(), a.jobsCommand(), a.jobCommand(), a.editCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.cancelCommand(), a.nextCommand(), a.refusedCommand())
 	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
-	a.add(root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.workersCommand(), a.cronCommand(), a.versionCommand())
+	a.add(
+		root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.workersCommand(),
+		a.cronCommand(), a.versionCommand(),
+	)
 	root.SetHelpCommand(helpCommand())
 	root.SetHelpCommandGroupID("other")
 	root.SetCompletionCommandGroupID("other")
@@ -109,12 +112,22 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 
 func (a *app) globalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.server, "server", "", "server's `URL` (default $CARILLON_SERVER, else the local server's, else "+defaultServer+")")
-	flags.StringVar(&a.token, "token", "", "access `token` (default $CARILLON_TOKEN, else the local server's)")
-	flags.StringVar(&a.data, "data", cmp.Or(a.env("CARILLON_DATA"), defaultData), "data `directory` of the local server; also $CARILLON_DATA")
+	flags.StringVar(
+		&a.server, "server", "",
+		"server's `URL` (default $CARILLON_SERVER, else the local server's, else "+defaultServer+")",
+	)
+	flags.StringVar(
+		&a.token, "token", "", "access `token` (default $CARILLON_TOKEN, else the local server's)",
+	)
+	flags.StringVar(
+		&a.data, "data", cmp.Or(a.env("CARILLON_DATA"), defaultData),
+		"data `directory` of the local server; also $CARILLON_DATA",
+	)
 	flags.StringVarP(&a.format, "output", "o", "table", "`format`: "+strings.Join(formats, ", "))
 	flags.BoolVar(&a.noColor, "no-color", false, "no colours on a terminal; also $NO_COLOR")
-	_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+	_ = root.RegisterFlagCompletionFunc(
+		"output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
+	)
 	_ = root.MarkPersistentFlagDirname("data")
 }
 
@@ -192,7 +205,9 @@ func flagError(cmd *cobra.Command, err error) error {
 		if errors.As(err, &number) && bad.GetFlag().Value.Type() == "int" {
 			return fmt.Errorf("--%s: %q is not valid: want a number", bad.GetFlag().Name, bad.GetValue())
 		}
-		return fmt.Errorf("--%s: %q is not valid: %w", bad.GetFlag().Name, shorten(bad.GetValue(), 80), bad.Unwrap())
+		return fmt.Errorf(
+			"--%s: %q is not valid: %w", bad.GetFlag().Name, shorten(bad.GetValue(), 80), bad.Unwrap(),
+		)
 	}
 	return err
 }

@@ -31,7 +31,10 @@ run like any other. With --payload this run gets that payload and not the job's,
 	}
 	cmd.Flags().BoolVar(&now, "now", false, "run the job now")
 	cmd.Flags().BoolVar(&wait, "wait", false, "with --now: show the log and wait until the run has ended")
-	cmd.Flags().StringVar(&payload, "payload", "", "with --now: `JSON` for this run in place of the job's; @file reads a file, - standard input")
+	cmd.Flags().StringVar(
+		&payload, "payload", "",
+		"with --now: `JSON` for this run in place of the job's; @file reads a file, - standard input",
+	)
 	cmd.ValidArgsFunction = a.completeEither()
 	cmd.RunE = a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 		switch {
@@ -179,8 +182,10 @@ func (a *app) retryCommand() *cobra.Command {
 the list. A run that waits for its next attempt is tried again now instead. Given a job, takes its latest run.`,
 		Example: `  carillon retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon retry report --wait`,
-		Args:              one("run, its id or its job"),
-		ValidArgsFunction: a.completeRuns(carillon.StateFailed, carillon.StateCanceled, carillon.StateSucceeded),
+		Args: one("run, its id or its job"),
+		ValidArgsFunction: a.completeRuns(
+			carillon.StateFailed, carillon.StateCanceled, carillon.StateSucceeded,
+		),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 			id, err := a.findRun(ctx, c, args[0])
 			if err != nil {

@@ -36,16 +36,24 @@ latest end first. Of all jobs, runs that are due in the future are shown only wi
 		}),
 	}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.states, "state", nil, "one or more `states`, with commas between them: "+strings.Join(runStates, ", "))
+	flags.StringSliceVar(
+		&f.states, "state", nil,
+		"one or more `states`, with commas between them: "+strings.Join(runStates, ", "),
+	)
 	flags.StringVar(&f.worker, "worker", "", "held, now or last, by this `worker`")
-	flags.StringVar(&f.from, "due-from", "", "due at or after this `time`; a duration such as 24h means so long ago")
+	flags.StringVar(
+		&f.from, "due-from", "", "due at or after this `time`; a duration such as 24h means so long ago",
+	)
 	flags.StringVar(&f.to, "due-to", "", "due before this `time`")
 	f.paging.flags(cmd)
 	completeWords(cmd, "state", runStates...)
 	return cmd
 }
 
-var runStates = []string{"waiting", "queued", "paused", "claimed", "running", "stopping", "succeeded", "failed", "canceled", "skipped"}
+var runStates = []string{
+	"waiting", "queued", "paused", "claimed", "running", "stopping", "succeeded", "failed", "canceled",
+	"skipped",
+}
 
 func (a *app) listRuns(ctx context.Context, c *client.Client, f *runFilter, args []string) error {
 	q, err := a.runQuery(f)
@@ -82,7 +90,9 @@ func (a *app) runQuery(f *runFilter) (q carillon.RunQuery, err error) {
 		case status.Within() != nil:
 			q.Statuses = append(q.Statuses, status)
 		default:
-			return q, usage("--state: %q is not valid: want one or more of %s", text, strings.Join(runStates, ", "))
+			return q, usage(
+				"--state: %q is not valid: want one or more of %s", text, strings.Join(runStates, ", "),
+			)
 		}
 	}
 	if q.From, err = a.instantFlag("due-from", f.from); err != nil {
@@ -101,7 +111,8 @@ func (a *app) runTable(runs []carillon.Run, named bool) {
 	t := a.table(header...)
 	for _, run := range runs {
 		cells := []string{
-			run.ID.String(), a.stateWord(&run), strconv.Itoa(int(run.Attempt)), a.ago(run.ID.Due), a.ago(run.Started),
+			run.ID.String(), a.stateWord(&run), strconv.Itoa(int(run.Attempt)), a.ago(run.ID.Due),
+			a.ago(run.Started),
 			took(run.Started, run.Ended), run.Reason,
 		}
 		if named {

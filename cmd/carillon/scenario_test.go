@@ -24,7 +24,13 @@ func idIn(out, prefix string) string {
 func TestAOneTimeJobFromSubmitToLog(t *testing.T) {
 	inHouse(t, "one-time", func(h *house) {
 		h.carillon("jobs")
-		job := idIn(h.carillon("submit", "--name", "hello", "--after", "2s", "--label", "team=blue", "--label", "env=prod", "--", "echo", "hello", "world"), "job_")
+		job := idIn(
+			h.carillon(
+				"submit", "--name", "hello", "--after", "2s", "--label", "team=blue", "--label", "env=prod",
+				"--", "echo", "hello", "world",
+			),
+			"job_",
+		)
 		h.carillon("jobs")
 		h.carillon("job", job)
 		h.carillon("runs", "hello")
@@ -38,7 +44,10 @@ func TestAOneTimeJobFromSubmitToLog(t *testing.T) {
 		h.carillon("logs", "hello", "-o", "json")
 		h.carillon("logs", "hello", "-f", "-o", "yaml")
 		h.carillon("job", "hello", "-o", "yaml")
-		h.carillon("jobs", "--status", "finished,succeeded", "--label", "team=blue", "--created-from", "1h", "-o", "json")
+		h.carillon(
+			"jobs", "--status", "finished,succeeded", "--label", "team=blue", "--created-from", "1h", "-o",
+			"json",
+		)
 		h.carillon("jobs", "--status", "failed")
 		h.carillon("jobs", "--label", "team=red", "--label", "env=prod")
 		h.carillon("jobs", "--label", "team=blue", "--label", "env=prod")
@@ -68,7 +77,8 @@ func TestLogsOfSeveralAttemptsAndRuns(t *testing.T) {
 
 func TestARecurringJobIsHeldEditedAndCanceled(t *testing.T) {
 	inHouse(t, "recurring", func(h *house) {
-		h.carillon("submit", "--name", "report", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "--owner", "billing",
+		h.carillon("submit", "--name", "report", "--cron", "30 2 * * *", "--tz", "Europe/Berlin", "--owner",
+			"billing",
 			"--env", "LEVEL=info", "--timeout", "10m", "--", "echo", "it's done")
 		h.carillon("next", "report", "-n", "3")
 		h.carillon("next", "report", "-n", "1", "-o", "json")
@@ -76,7 +86,10 @@ func TestARecurringJobIsHeldEditedAndCanceled(t *testing.T) {
 		h.carillon("pause", "report")
 		h.carillon("runs", "report")
 		h.carillon("resume", "report")
-		h.carillon("edit", "report", "--priority", "9", "--cron", "0 4 * * MON-FRI", "--label", "team=blue", "--env", "LEVEL-", "--env", "TRACE=1")
+		h.carillon(
+			"edit", "report", "--priority", "9", "--cron", "0 4 * * MON-FRI", "--label", "team=blue", "--env",
+			"LEVEL-", "--env", "TRACE=1",
+		)
 		h.carillon("edit", "report", "--label", "team-", "--", "echo", "better")
 		h.carillon("edit", "report")
 		h.carillon("edit", "report", "--every", "10m", "--max-runs", "5")
@@ -93,7 +106,9 @@ func TestARecurringJobIsHeldEditedAndCanceled(t *testing.T) {
 
 func TestARunThatFailsForGoodIsADeadLetter(t *testing.T) {
 	inHouse(t, "dead", func(h *house) {
-		h.carillon("submit", "--wait", "--name", "import", "--max-attempts", "1", "--", "fail", "no such table")
+		h.carillon(
+			"submit", "--wait", "--name", "import", "--max-attempts", "1", "--", "fail", "no such table",
+		)
 		h.in = "{name: sync, target: {command: {argv: [fail, no route to host]}}, retry: {max_attempts: 2, delay: 1s, jitter: 0}}"
 		h.carillon("submit", "-q", "-f", "-")
 		h.later(10 * time.Second)
@@ -118,7 +133,9 @@ func TestANameMeansTheJobThatIsNotOver(t *testing.T) {
 		h.later(5 * time.Second)
 		h.carillon("logs", "hello")
 		h.carillon("submit", "-q", "--name", "hello", "--cron", "@daily", "--", "echo", "a")
-		twin := idIn(h.carillon("submit", "-q", "--name", "hello", "--every", "5m", "--", "echo", "b"), "job_")
+		twin := idIn(
+			h.carillon("submit", "-q", "--name", "hello", "--every", "5m", "--", "echo", "b"), "job_",
+		)
 		h.carillon("pause", twin)
 		h.carillon("cancel", "hello")
 		h.carillon("cancel", twin)
@@ -169,7 +186,10 @@ func TestWhatAPersonMayHaveMeantOtherwise(t *testing.T) {
 		h.carillon("submit", "-q", "ls", "--color", "-f")
 		h.carillon("submit", "-q", "--name", "later", "--at", "2026-03-29 09:00", "--", "date")
 		h.carillon("edit", "later", "--at", "2025-03-29 09:00")
-		h.carillon("edit", "later", "--at", "2026-03-30 09:00", "--priority", "9", "--label", "a=b", "--payload", `{"n":1}`)
+		h.carillon(
+			"edit", "later", "--at", "2026-03-30 09:00", "--priority", "9", "--label", "a=b", "--payload",
+			`{"n":1}`,
+		)
 		h.carillon("edit", "later", "--priority", "9")
 		h.in = "name: flaky\ntarget: {command: {argv: [fail, no]}}\nretry: {delay: 5m, jitter: 0}\n"
 		h.carillon("submit", "-q", "-f", "-")
@@ -197,7 +217,9 @@ func TestWaitingForARun(t *testing.T) {
 		h.carillon("submit", "-f", "-", "--wait")
 		h.in = "name: quick\ntarget: {command: {argv: [fail, no]}}\nretry: {max_attempts: 3, delay: 10ms, jitter: 0}\n"
 		h.carillon("submit", "-f", "-", "--wait")
-		h.carillon("submit", "--cron", "10 12 * * *", "--tz", "Europe/Berlin", "--wait", "--", "echo", "at noon")
+		h.carillon(
+			"submit", "--cron", "10 12 * * *", "--tz", "Europe/Berlin", "--wait", "--", "echo", "at noon",
+		)
 		h.carillon("run", "flaky")
 	})
 }
@@ -216,23 +238,32 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 	a.err = out
 	now := carillon.TimeOf(a.now())
 	id := carillon.RunID{Job: 1, Due: now.Add(time.Hour)}
-	run := client.RunDetail{Run: carillon.Run{ID: id, State: carillon.StateWaiting, Wake: id.Due}, WaitsFor: &carillon.Wait{Kind: carillon.WaitTime, Until: id.Due}}
+	run := client.RunDetail{
+		Run:      carillon.Run{ID: id, State: carillon.StateWaiting, Wake: id.Due},
+		WaitsFor: &carillon.Wait{Kind: carillon.WaitTime, Until: id.Due},
+	}
 	w := watcher{a: a}
 	w.tell(&run)
 	w.tell(&run)
-	run.Wake, run.WaitsFor = now, &carillon.Wait{Kind: carillon.WaitSlot, Text: "all 3 slots are taken; 2 due runs come before it"}
+	run.Wake, run.WaitsFor = now, &carillon.Wait{
+		Kind: carillon.WaitSlot, Text: "all 3 slots are taken; 2 due runs come before it",
+	}
 	w.tell(&run)
 	run.WaitsFor.Text = "all 3 slots are taken; it is the next of its queue"
 	w.tell(&run)
 	run.State, run.Attempt, run.WaitsFor = carillon.StateClaimed, 1, nil
 	w.tell(&run)
-	run.State, run.Failures, run.Reason, run.Wake = carillon.StateWaiting, 1, "exit code 1", now.Add(5*time.Minute)
+	run.State, run.Failures, run.Reason, run.Wake = carillon.StateWaiting, 1, "exit code 1", now.Add(
+		5*time.Minute,
+	)
 	run.WaitsFor = &carillon.Wait{Kind: carillon.WaitTime, Until: run.Wake}
 	w.tell(&run)
 	w.tell(&run)
 	run.State, run.Attempt, run.Losses, run.Reason, run.WaitsFor = carillon.StateRunning, 3, 1, "", nil
 	w.tell(&run)
-	run.State, run.WaitsFor = carillon.StateWaiting, &carillon.Wait{Kind: carillon.WaitResume, Text: "it waits until its job is resumed"}
+	run.State, run.WaitsFor = carillon.StateWaiting, &carillon.Wait{
+		Kind: carillon.WaitResume, Text: "it waits until its job is resumed",
+	}
 	w.tell(&run)
 	if diff := cmp.Diff(`carillon: waits for RUN, due 2026-03-26 13:00:00 UTC (in 1h)
 carillon: all 3 slots are taken; 2 due runs come before it

@@ -55,7 +55,9 @@ func serveCommand() *cobra.Command {
 				return usage("%s", set.explain(err))
 			}
 			if err := owned.HideProcess(); err != nil {
-				f.cfg.Logger.Warn("commands of this user can read the environment of this process", "error", err)
+				f.cfg.Logger.Warn(
+					"commands of this user can read the environment of this process", "error", err,
+				)
 			}
 			f.cfg.Data, _ = cmd.Flags().GetString("data")
 			return serve(cmd.Context(), f.cfg, cmd.OutOrStdout())
@@ -64,17 +66,42 @@ func serveCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "YAML file with these settings")
 	flags.StringVar(&f.cfg.Listen, "listen", "127.0.0.1:8420", "address of the API")
-	flags.StringVar(&f.cfg.Store, "store", "", "where jobs are kept: postgres://…, mysql://…, sqlite:PATH (default: carillon.db in the data directory), or mem: to try things out")
-	flags.StringVar(&f.cfg.StoreReplica, "store-replica", "", "`URL` of a copy of the store that lists, history and search are read from")
-	flags.StringVar(&f.cfg.StoreListen, "store-listen", "", "`URL` of the PostgreSQL server itself, if --store goes through PgBouncer; with it this node hears sooner of events on other nodes")
-	flags.StringVar(&f.cfg.Advertise, "advertise", "", "`URL` under which other nodes and workers reach this one (default: made from --listen)")
-	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time; 0: none, workers that dial in do the work")
-	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve, as name or name=weight (default all)")
-	flags.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long a stop waits for running work before it is handed back")
-	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32")
+	flags.StringVar(
+		&f.cfg.Store, "store", "",
+		"where jobs are kept: postgres://…, mysql://…, sqlite:PATH (default: carillon.db in the data directory), or mem: to try things out",
+	)
+	flags.StringVar(
+		&f.cfg.StoreReplica, "store-replica", "",
+		"`URL` of a copy of the store that lists, history and search are read from",
+	)
+	flags.StringVar(
+		&f.cfg.StoreListen, "store-listen", "",
+		"`URL` of the PostgreSQL server itself, if --store goes through PgBouncer; with it this node hears sooner of events on other nodes",
+	)
+	flags.StringVar(
+		&f.cfg.Advertise, "advertise", "",
+		"`URL` under which other nodes and workers reach this one (default: made from --listen)",
+	)
+	flags.IntVar(
+		&f.cfg.Concurrency, "concurrency", 64,
+		"how many runs at the same time; 0: none, workers that dial in do the work",
+	)
+	flags.StringSliceVar(
+		&f.cfg.Queues, "queues", nil, "queues to serve, as name or name=weight (default all)",
+	)
+	flags.DurationVar(
+		&f.cfg.Drain, "drain", 10*time.Second,
+		"how long a stop waits for running work before it is handed back",
+	)
+	flags.StringSliceVar(
+		&f.httpAllow, "http-allow", nil,
+		"private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32",
+	)
 	flags.BoolVar(&f.cfg.AllowSetuid, "allow-setuid", false, allowSetuid)
 	f.cfg.Retention = carillon.DefaultRetention
-	flags.Var(&f.cfg.Retention.Runs, "retention-runs", "how long finished runs and their one-off jobs are kept")
+	flags.Var(
+		&f.cfg.Retention.Runs, "retention-runs", "how long finished runs and their one-off jobs are kept",
+	)
 	flags.Var(&f.cfg.Retention.Logs, "retention-logs", "how long the output of runs is kept")
 	flags.Var(&f.cfg.Retention.DeadLetters, "retention-dead-letters", "how long dead letters are kept")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -125,7 +152,11 @@ func serve(ctx context.Context, cfg node.Config, out io.Writer) error {
 func greet(out io.Writer, n *node.Node, cfg node.Config) {
 	host, _, _ := net.SplitHostPort(cfg.Listen)
 	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
-		fmt.Fprintf(out, "Listening on %s: everyone who has the token can run commands on this machine. Put TLS in front of it.\n\n", cfg.Listen)
+		fmt.Fprintf(
+			out,
+			"Listening on %s: everyone who has the token can run commands on this machine. Put TLS in front of it.\n\n",
+			cfg.Listen,
+		)
 	}
 	fmt.Fprintf(out, `Carillon %s is ready.
 

@@ -42,7 +42,9 @@ func settle(flags *pflag.FlagSet, config string, env func(string) (string, bool)
 		}
 		set[f.Name] = from
 		if err := flags.Set(f.Name, value); err != nil {
-			bad = errors.Join(bad, fmt.Errorf("%s: %q from %s is not valid: %s", f.Name, value, from, reasonOf(err)))
+			bad = errors.Join(
+				bad, fmt.Errorf("%s: %q from %s is not valid: %s", f.Name, value, from, reasonOf(err)),
+			)
 		}
 	})
 	return set, bad
@@ -76,8 +78,12 @@ func noteUnknown(cmd *cobra.Command, environ []string) {
 	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) { known = append(known, envName(f.Name)) })
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "CARILLON_") && !slices.Contains(known, name) && !slices.Contains(given, name) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "carillon: %s is set, and is no setting of Carillon%s\n", oneLine(name), suggest.DidYouMean(name, known))
+		if strings.HasPrefix(name, "CARILLON_") && !slices.Contains(known, name) &&
+			!slices.Contains(given, name) {
+			fmt.Fprintf(
+				cmd.ErrOrStderr(), "carillon: %s is set, and is no setting of Carillon%s\n", oneLine(name),
+				suggest.DidYouMean(name, known),
+			)
 		}
 	}
 }
@@ -85,14 +91,16 @@ func noteUnknown(cmd *cobra.Command, environ []string) {
 // given are the variables that commands of jobs get. A server that a job starts has them in its environment,
 // so noteUnknown must not warn of them.
 var given = []string{
-	"CARILLON_RUN_ID", "CARILLON_JOB_ID", "CARILLON_JOB_NAME", "CARILLON_JOB_TYPE", "CARILLON_NAMESPACE", "CARILLON_ATTEMPT", "CARILLON_FENCE",
+	"CARILLON_RUN_ID", "CARILLON_JOB_ID", "CARILLON_JOB_NAME", "CARILLON_JOB_TYPE", "CARILLON_NAMESPACE",
+	"CARILLON_ATTEMPT", "CARILLON_FENCE",
 	"CARILLON_DUE_AT", "CARILLON_COVERS", "CARILLON_CHECKPOINT_FILE", "CARILLON_RESULT_FILE",
 }
 
 // isSetting tells the settings of a command from the flags of the command line around it. The setting
 // annotation marks a flag as a setting in spite of its name.
 func isSetting(f *pflag.Flag) bool {
-	return f.Annotations[setting] != nil || !slices.Contains([]string{"help", "config", "server", "token", "output", "no-color"}, f.Name)
+	return f.Annotations[setting] != nil ||
+		!slices.Contains([]string{"help", "config", "server", "token", "output", "no-color"}, f.Name)
 }
 
 // setting marks a flag that the user can also set in the environment and in a file, although its name is that
@@ -133,7 +141,9 @@ func readSettings(flags *pflag.FlagSet, path string) (map[string]string, error) 
 	for key, value := range raw {
 		name := strings.ReplaceAll(key, "_", "-")
 		if flag := flags.Lookup(name); flag == nil || !isSetting(flag) || strings.Contains(key, "-") {
-			return nil, fmt.Errorf("config %s: unknown key %q: want one of %s", path, key, strings.Join(keys(flags), ", "))
+			return nil, fmt.Errorf(
+				"config %s: unknown key %q: want one of %s", path, key, strings.Join(keys(flags), ", "),
+			)
 		}
 		text, err := settingText(flags.Lookup(name), value)
 		if err != nil {
@@ -158,7 +168,10 @@ func settingText(flag *pflag.Flag, value any) (string, error) {
 		return "", errors.New("want a value or a list, not a mapping")
 	case []any:
 		if !strings.HasSuffix(flag.Value.Type(), "Slice") {
-			return "", fmt.Errorf("want one value, not the list %q", strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]"))
+			return "", fmt.Errorf(
+				"want one value, not the list %q",
+				strings.Trim(strings.ReplaceAll(fmt.Sprint(v), " ", ","), "[]"),
+			)
 		}
 		items := make([]string, len(v))
 		for i, item := range v {

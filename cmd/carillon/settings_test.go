@@ -64,7 +64,9 @@ func TestEverySettingCanComeFromTheFlagTheEnvironmentAndTheFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := slices.Sorted(maps.Keys(defaults)), slices.Sorted(maps.Keys(settings)); !slices.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(
+		defaults,
+	)), slices.Sorted(maps.Keys(settings)); !slices.Equal(got, want) {
 		t.Fatalf("settings %q, want %q", got, want)
 	}
 	for name, values := range settings {
@@ -107,27 +109,66 @@ func TestWhatIsWrongWithASettingIsSaidWithItsPlace(t *testing.T) {
 		file string
 		want []string
 	}{
-		"an unknown key":                   {nil, "concurency: 3\n", []string{"carillon.yaml", `"concurency"`, "concurrency, data"}},
-		"a key with -":                     {nil, "http-allow: 10.0.0.0/8\n", []string{"carillon.yaml", `"http-allow"`, "http_allow"}},
-		"a flag that is no setting":        {nil, "config: other.yaml\n", []string{"carillon.yaml", `"config"`}},
-		"a token, which is for clients":    {nil, "token: abc\n", []string{"carillon.yaml", `"token"`}},
-		"a mapping":                        {nil, "retention_runs:\n  days: 3\n", []string{"carillon.yaml", "retention_runs", "mapping"}},
-		"a word for a number":              {nil, "concurrency: many\n", []string{"carillon.yaml", "concurrency", `"many"`}},
-		"a list for a number":              {nil, "concurrency: [1, 2]\n", []string{"carillon.yaml", "concurrency", `"1,2"`}},
-		"a number for a duration":          {nil, "drain: 10\n", []string{"carillon.yaml", "drain", `"10"`}},
-		"nothing for a number":             {nil, "concurrency:\n", []string{"carillon.yaml", "concurrency"}},
-		"nothing for a text":               {nil, "listen:\n", []string{"carillon.yaml", "listen"}},
-		"a list of mappings":               {nil, "queues:\n  - name: a\n", []string{"carillon.yaml", "queues"}},
-		"a list for one text":              {nil, "listen: [a, b]\n", []string{"carillon.yaml", "listen"}},
-		"a truth for a text":               {nil, "store: true\n", []string{"carillon.yaml", "store"}},
-		"a word for a truth":               {nil, "allow_setuid: maybe\n", []string{"carillon.yaml", "allow-setuid", `"maybe"`, "want true or false"}},
-		"no mapping at all":                {nil, "- a\n- b\n", []string{"carillon.yaml"}},
-		"the same key twice":               {nil, "drain: 1s\ndrain: 2s\n", []string{"carillon.yaml", "drain"}},
-		"a bad number in the environment":  {map[string]string{"CARILLON_CONCURRENCY": "many"}, "", []string{"CARILLON_CONCURRENCY", "concurrency", `"many"`}},
-		"a bad duration in environment":    {map[string]string{"CARILLON_RETENTION_RUNS": "x"}, "", []string{"CARILLON_RETENTION_RUNS", "retention-runs", `"x"`}},
-		"a bad value that the env hides":   {map[string]string{"CARILLON_DRAIN": "1s"}, "drain: x\nconcurrency: y\n", []string{"concurrency", `"y"`}},
-		"a config file that is not there":  {map[string]string{"CARILLON_CONFIG": "/nowhere/carillon.yaml"}, "", []string{"/nowhere/carillon.yaml"}},
-		"two mistakes are both named once": {map[string]string{"CARILLON_DRAIN": "x"}, "concurrency: y\n", []string{"drain", "concurrency", `"x"`, `"y"`}},
+		"an unknown key": {
+			nil, "concurency: 3\n", []string{"carillon.yaml", `"concurency"`, "concurrency, data"},
+		},
+		"a key with -": {
+			nil, "http-allow: 10.0.0.0/8\n", []string{"carillon.yaml", `"http-allow"`, "http_allow"},
+		},
+		"a flag that is no setting": {
+			nil, "config: other.yaml\n", []string{"carillon.yaml", `"config"`},
+		},
+		"a token, which is for clients": {nil, "token: abc\n", []string{"carillon.yaml", `"token"`}},
+		"a mapping": {
+			nil, "retention_runs:\n  days: 3\n", []string{"carillon.yaml", "retention_runs", "mapping"},
+		},
+		"a word for a number": {
+			nil, "concurrency: many\n", []string{"carillon.yaml", "concurrency", `"many"`},
+		},
+		"a list for a number": {
+			nil, "concurrency: [1, 2]\n", []string{"carillon.yaml", "concurrency", `"1,2"`},
+		},
+		"a number for a duration": {nil, "drain: 10\n", []string{"carillon.yaml", "drain", `"10"`}},
+		"nothing for a number":    {nil, "concurrency:\n", []string{"carillon.yaml", "concurrency"}},
+		"nothing for a text":      {nil, "listen:\n", []string{"carillon.yaml", "listen"}},
+		"a list of mappings": {
+			nil, "queues:\n  - name: a\n", []string{"carillon.yaml", "queues"},
+		},
+		"a list for one text": {nil, "listen: [a, b]\n", []string{"carillon.yaml", "listen"}},
+		"a truth for a text":  {nil, "store: true\n", []string{"carillon.yaml", "store"}},
+		"a word for a truth": {
+			nil, "allow_setuid: maybe\n",
+			[]string{"carillon.yaml", "allow-setuid", `"maybe"`, "want true or false"},
+		},
+		"no mapping at all": {nil, "- a\n- b\n", []string{"carillon.yaml"}},
+		"the same key twice": {
+			nil, "drain: 1s\ndrain: 2s\n", []string{"carillon.yaml", "drain"},
+		},
+		"a bad number in the environment": {
+			map[string]string{"CARILLON_CONCURRENCY": "many"},
+			"",
+			[]string{"CARILLON_CONCURRENCY", "concurrency", `"many"`},
+		},
+		"a bad duration in environment": {
+			map[string]string{"CARILLON_RETENTION_RUNS": "x"},
+			"",
+			[]string{"CARILLON_RETENTION_RUNS", "retention-runs", `"x"`},
+		},
+		"a bad value that the env hides": {
+			map[string]string{"CARILLON_DRAIN": "1s"},
+			"drain: x\nconcurrency: y\n",
+			[]string{"concurrency", `"y"`},
+		},
+		"a config file that is not there": {
+			map[string]string{"CARILLON_CONFIG": "/nowhere/carillon.yaml"},
+			"",
+			[]string{"/nowhere/carillon.yaml"},
+		},
+		"two mistakes are both named once": {
+			map[string]string{"CARILLON_DRAIN": "x"},
+			"concurrency: y\n",
+			[]string{"drain", "concurrency", `"x"`, `"y"`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := settled(t, nil, c.env, c.file)
@@ -184,7 +225,9 @@ func TestBadValuesAreRefusedWithWhatIsWanted(t *testing.T) {
 
 func TestABadValueFromTheFileIsRefusedWithItsPlace(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "carillon.yaml")
-	for key, value := range map[string]string{"concurrency": "-3", "log_level": "loud", "http_allow": "[10.0.0.0/99]", "listen": "\"8420\""} {
+	for key, value := range map[string]string{
+		"concurrency": "-3", "log_level": "loud", "http_allow": "[10.0.0.0/99]", "listen": "\"8420\"",
+	} {
 		writeTestFile(t, config, key+": "+value+"\n")
 		message := refuse(t, "--config", config)
 		for _, want := range []string{strings.ReplaceAll(key, "_", "-"), strings.Trim(value, `[]"`), config} {
@@ -222,7 +265,8 @@ func TestAVariableThatIsNoSettingIsNamed(t *testing.T) {
 	}
 	cmd.Root().SetErr(out)
 	noteUnknown(cmd, []string{
-		"CARILLON_LISTEN=127.0.0.1:1", "CARILLON_TOKEN=x", "CARILLON_CONFIG=y", "CARILLON_RUN_ID=run_1", "CARILLONS=1", "PATH=/bin",
+		"CARILLON_LISTEN=127.0.0.1:1", "CARILLON_TOKEN=x", "CARILLON_CONFIG=y", "CARILLON_RUN_ID=run_1",
+		"CARILLONS=1", "PATH=/bin",
 		"CARILLON_CONCURENCY=3", "CARILLON_COLOUR_OF_BELLS=blue",
 	})
 	want := `carillon: CARILLON_CONCURENCY is set, and is no setting of Carillon; did you mean CARILLON_CONCURRENCY?

@@ -42,9 +42,13 @@ With --wait and -q standard output has the id of the job alone, and the exit cod
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().SetInterspersed(false) // flags after the program belong to the program
-	cmd.Flags().StringVarP(&file, "file", "f", "", "submit what is in this `file`, JSON or YAML; - is standard input")
+	cmd.Flags().StringVarP(
+		&file, "file", "f", "", "submit what is in this `file`, JSON or YAML; - is standard input",
+	)
 	cmd.Flags().BoolVar(&wait, "wait", false, "show the log and wait until the run has ended")
-	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the id and nothing else; with --wait, no log and no verdict")
+	cmd.Flags().BoolVarP(
+		&quiet, "quiet", "q", false, "print the id and nothing else; with --wait, no log and no verdict",
+	)
 	def := a.definitionFlags(cmd, false)
 	lateFlag(cmd, &late)
 	_ = cmd.MarkFlagFilename("file", "json", "yaml", "yml")
@@ -86,7 +90,9 @@ With --wait and -q standard output has the id of the job alone, and the exit cod
 func (a *app) submission(file string, given doc) ([]written, error) {
 	if file != "" {
 		if len(given) > 0 {
-			return nil, usage("-f takes the whole job from the file: no other flag says what a job is, and no program follows")
+			return nil, usage(
+				"-f takes the whole job from the file: no other flag says what a job is, and no program follows",
+			)
 		}
 		return a.readDefinitions(file)
 	}

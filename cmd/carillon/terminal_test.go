@@ -11,7 +11,8 @@ import (
 const tricks = "\x1b]0;title\x07 \x1b[2J \x1b[31mred\x1b[0m \u009b2J \r\x7f\ttab \x1b[5n \x1bc naïve 日本"
 
 func TestControlSequencesOfAJobDoNotReachTheTerminal(t *testing.T) {
-	const harmless = `\x1b]0;title\x07 \x1b[2J ` + "\x1b[31mred\x1b[0m" + ` \u009b2J \r\x7f` + "\ttab" + ` \x1b[5n \x1bc naïve 日本` +
+	const harmless = `\x1b]0;title\x07 \x1b[2J ` + "\x1b[31mred\x1b[0m" + ` \u009b2J \r\x7f` + "\ttab" +
+		` \x1b[5n \x1bc naïve 日本` +
 		"\x1b[0m\n"
 	inHouse(t, "", func(h *house) {
 		h.app.terminal, h.app.errTerminal = true, true
@@ -28,11 +29,14 @@ func TestControlSequencesOfAJobDoNotReachTheTerminal(t *testing.T) {
 				t.Errorf("%s: %q", what, got)
 			}
 		}
-		if got := h.output("logs", "job", "--no-color"); strings.ContainsAny(got, "\x1b\u009b") || !strings.Contains(got, "red") {
+		if got := h.output("logs", "job", "--no-color"); strings.ContainsAny(got, "\x1b\u009b") ||
+			!strings.Contains(got, "red") {
 			t.Errorf("without colours: %q", got)
 		}
 		for _, format := range []string{"json", "yaml"} {
-			if got := h.output("logs", "job", "-o", format, "--no-color"); strings.ContainsAny(got, "\x1b\u009b\x07\x7f\r") {
+			if got := h.output(
+				"logs", "job", "-o", format, "--no-color",
+			); strings.ContainsAny(got, "\x1b\u009b\x07\x7f\r") {
 				t.Errorf("as %s: %q", format, got)
 			}
 		}

@@ -21,7 +21,10 @@ type build struct {
 }
 
 func thisBuild() build {
-	b := build{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := build{
+		Version: version, Commit: commit, Go: runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = cmp.Or(b.Version, info.Main.Version)
 		for _, s := range info.Settings {
@@ -45,7 +48,10 @@ func (a *app) versionCommand() *cobra.Command {
 		RunE: func(*cobra.Command, []string) error {
 			b := thisBuild()
 			return a.show(b, func() {
-				fmt.Fprintf(a.out, "carillon %s (%s, %s, %s)\n", b.Version, cmp.Or(b.Commit, "commit not known"), b.Go, b.Platform)
+				fmt.Fprintf(
+					a.out, "carillon %s (%s, %s, %s)\n", b.Version, cmp.Or(b.Commit, "commit not known"),
+					b.Go, b.Platform,
+				)
 			})
 		},
 	}

@@ -35,7 +35,11 @@ func (a *app) submitAndWait(ctx context.Context, c *client.Client, job carillon.
 func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) error {
 	run, err := a.follow(ctx, c, id)
 	if ctx.Err() != nil {
-		fmt.Fprintf(a.err, "carillon: no longer waiting; %s goes on. See it with \"carillon run %s\", stop it with \"carillon cancel %s\".\n", id, id, id)
+		fmt.Fprintf(
+			a.err,
+			"carillon: no longer waiting; %s goes on. See it with \"carillon run %s\", stop it with \"carillon cancel %s\".\n",
+			id, id, id,
+		)
 		return ctx.Err()
 	}
 	if err != nil {
@@ -60,7 +64,9 @@ func verdictOf(run *carillon.Run) string {
 	verdict := fmt.Sprintf("%s %s", run.ID, run.State)
 	switch {
 	case run.Attempt > 1:
-		verdict += fmt.Sprintf(" after %d attempts, %s after it was due", run.Attempt, took(run.ID.Due, run.Ended))
+		verdict += fmt.Sprintf(
+			" after %d attempts, %s after it was due", run.Attempt, took(run.ID.Due, run.Ended),
+		)
 	case run.Started != 0:
 		verdict += " after " + took(run.Started, run.Ended)
 	}
@@ -191,7 +197,8 @@ func (w *watcher) waits(run *client.RunDetail) string {
 		return "next attempt at " + w.a.when(wait.Until)
 	case wait.Kind == carillon.WaitTime:
 		return fmt.Sprintf("waits for %s, due %s", run.ID, w.a.when(wait.Until))
-	case w.looks <= 2 && run.Wake <= now && wait.Kind != carillon.WaitResume && wait.Kind != carillon.WaitWorker:
+	case w.looks <= 2 && run.Wake <= now && wait.Kind != carillon.WaitResume &&
+		wait.Kind != carillon.WaitWorker:
 		return ""
 	}
 	return wait.Text

@@ -14,19 +14,29 @@ func TestRelativeTimesAreRoundedToTheNearest(t *testing.T) {
 	const ms, day = time.Millisecond, 24 * time.Hour
 	now := time.Date(2026, 3, 26, 12, 0, 0, 0, time.UTC)
 	for d, want := range map[time.Duration]string{
-		0: "now", 499 * ms: "now", 500 * ms: "in 1s", -700 * ms: "1s ago", -time.Second: "1s ago", 1980 * ms: "in 2s", 2 * time.Second: "in 2s",
-		59 * time.Second: "in 59s", 59*time.Second + 600*ms: "in 1m", 119 * time.Second: "in 1m59s", 2 * time.Minute: "in 2m",
-		9*time.Minute + 59*time.Second + 800*ms: "in 10m", 12*time.Minute + 29*time.Second: "in 12m", 12*time.Minute + 31*time.Second: "in 13m",
-		59*time.Minute + 59*time.Second + 990*ms: "in 1h", 111*time.Minute + 59*time.Second: "in 1h52m", 125 * time.Minute: "in 2h5m",
-		-3 * time.Hour: "3h ago", 47 * time.Hour: "in 1d23h", 49 * time.Hour: "in 2d1h", 23*time.Hour + 59*time.Minute: "in 1d",
-		3*day - 20*ms: "in 3d", 4*day - 20*ms: "in 4d", 30 * day: "in 30d", 364*day + 23*time.Hour + 59*time.Minute: "in 1y",
-		-400 * day: "1y35d ago", 3 * 365 * day: "in 3y", 12 * 365 * day: "in 12y",
+		0: "now", 499 * ms: "now", 500 * ms: "in 1s", -700 * ms: "1s ago", -time.Second: "1s ago",
+		1980 * ms: "in 2s", 2 * time.Second: "in 2s",
+		59 * time.Second: "in 59s", 59*time.Second + 600*ms: "in 1m", 119 * time.Second: "in 1m59s",
+		2 * time.Minute:                         "in 2m",
+		9*time.Minute + 59*time.Second + 800*ms: "in 10m", 12*time.Minute + 29*time.Second: "in 12m",
+		12*time.Minute + 31*time.Second:          "in 13m",
+		59*time.Minute + 59*time.Second + 990*ms: "in 1h", 111*time.Minute + 59*time.Second: "in 1h52m",
+		125 * time.Minute: "in 2h5m",
+		-3 * time.Hour:    "3h ago", 47 * time.Hour: "in 1d23h", 49 * time.Hour: "in 2d1h",
+		23*time.Hour + 59*time.Minute: "in 1d",
+		3*day - 20*ms:                 "in 3d", 4*day - 20*ms: "in 4d", 30 * day: "in 30d",
+		364*day + 23*time.Hour + 59*time.Minute: "in 1y",
+		-400 * day:                              "1y35d ago", 3 * 365 * day: "in 3y",
+		12 * 365 * day: "in 12y",
 	} {
 		if got := relative(now.Add(d), now); got != want {
 			t.Errorf("%s: %q, want %q", d, got, want)
 		}
 	}
-	for d, want := range map[time.Duration]string{0: "0ms", 400 * time.Microsecond: "0ms", 7 * ms: "7ms", 999600 * time.Microsecond: "1s", 1400 * ms: "1s"} {
+	for d, want := range map[time.Duration]string{
+		0: "0ms", 400 * time.Microsecond: "0ms", 7 * ms: "7ms", 999600 * time.Microsecond: "1s",
+		1400 * ms: "1s",
+	} {
 		if got := span(d); got != want {
 			t.Errorf("%s: %q, want %q", d, got, want)
 		}
@@ -37,11 +47,17 @@ func TestSchedulesInWords(t *testing.T) {
 	a, _ := offline()
 	at := carillon.TimeOf(time.Date(2026, 3, 26, 12, 0, 2, 0, time.UTC))
 	for want, s := range map[string]carillon.Schedule{
-		"Once, at 2026-03-26 12:00:02 UTC (in 2s)":                      {At: at},
-		"At 03:00, Monday through Friday (0 3 * * MON-FRI, Asia/Tokyo)": {Cron: "0 3 * * MON-FRI", Timezone: "Asia/Tokyo"},
-		"At 00:00 (@daily), until 2026-03-26 12:00:02 UTC":              {Cron: "@daily", Timezone: "UTC", EndsAt: at},
-		"Every 90s, from 2026-03-26 12:00:02 UTC, at most 1 run":        {Every: carillon.Duration(90 * time.Second), StartsAt: at, MaxRuns: 1},
-		"something newer than this (something newer than this)":         {Cron: "something newer than this"},
+		"Once, at 2026-03-26 12:00:02 UTC (in 2s)": {At: at},
+		"At 03:00, Monday through Friday (0 3 * * MON-FRI, Asia/Tokyo)": {
+			Cron: "0 3 * * MON-FRI", Timezone: "Asia/Tokyo",
+		},
+		"At 00:00 (@daily), until 2026-03-26 12:00:02 UTC": {
+			Cron: "@daily", Timezone: "UTC", EndsAt: at,
+		},
+		"Every 90s, from 2026-03-26 12:00:02 UTC, at most 1 run": {
+			Every: carillon.Duration(90 * time.Second), StartsAt: at, MaxRuns: 1,
+		},
+		"something newer than this (something newer than this)": {Cron: "something newer than this"},
 	} {
 		if got := a.scheduleWords(&s); got != strings.Replace(want, "90s", "1m30s", 1) {
 			t.Errorf("%q, want %q", got, want)

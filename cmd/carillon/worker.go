@@ -64,22 +64,37 @@ func (a *app) workerCommand() *cobra.Command {
 				return usage("%s", set.explain(err))
 			}
 			if err := owned.HideProcess(); err != nil {
-				f.cfg.Logger.Warn("commands of this user can read the environment of this process", "error", err)
+				f.cfg.Logger.Warn(
+					"commands of this user can read the environment of this process", "error", err,
+				)
 			}
 			return a.work(cmd.Context(), &f)
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.config, "config", "", "YAML file with these settings")
-	flags.StringSliceVar(&f.servers, "server", nil, "servers' `URLs` (default the local server's, else "+defaultServer+")")
+	flags.StringSliceVar(
+		&f.servers, "server", nil, "servers' `URLs` (default the local server's, else "+defaultServer+")",
+	)
 	_ = flags.SetAnnotation("server", setting, []string{"true"})
 	flags.StringVar(&f.tokenFile, "token-file", "", "file with the access token, instead of --token")
 	flags.StringVar(&f.cfg.Name, "name", "", "what it is called in lists of workers (default host:pid)")
-	flags.StringSliceVar(&f.cfg.Queues, "queues", nil, "queues to serve, mail=3 gives one a weight (default all)")
+	flags.StringSliceVar(
+		&f.cfg.Queues, "queues", nil, "queues to serve, mail=3 gives one a weight (default all)",
+	)
 	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time")
-	flags.DurationVar(&f.cfg.Drain, "drain", 10*time.Second, "how long a stop waits for running work before it is handed back")
-	flags.StringVar(&f.data, "data", "", "`directory` for temporary files of commands; no other worker can use the same one (default a temporary one). A local server and its token are found there too")
-	flags.StringSliceVar(&f.httpAllow, "http-allow", nil, "private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32")
+	flags.DurationVar(
+		&f.cfg.Drain, "drain", 10*time.Second,
+		"how long a stop waits for running work before it is handed back",
+	)
+	flags.StringVar(
+		&f.data, "data", "",
+		"`directory` for temporary files of commands; no other worker can use the same one (default a temporary one). A local server and its token are found there too",
+	)
+	flags.StringSliceVar(
+		&f.httpAllow, "http-allow", nil,
+		"private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32",
+	)
 	flags.BoolVar(&f.allowSetuid, "allow-setuid", false, allowSetuid)
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
@@ -99,7 +114,10 @@ func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 	}
 	for _, queue := range f.cfg.Queues {
 		if !share.MatchString(queue) {
-			return fmt.Errorf("queues: %q is not valid: want a queue such as mail, or mail=3 with a weight from 1 to 100", queue)
+			return fmt.Errorf(
+				"queues: %q is not valid: want a queue such as mail, or mail=3 with a weight from 1 to 100",
+				queue,
+			)
 		}
 	}
 	if f.cfg.Drain < 0 {
@@ -123,7 +141,9 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 	if err != nil {
 		return err
 	}
-	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{Servers: servers, Token: token, HTTP: a.http})
+	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{
+		Servers: servers, Token: token, HTTP: a.http,
+	})
 	if err != nil {
 		return usage("server: %s", err)
 	}
@@ -136,8 +156,11 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 			f.cfg.Logger.Error("clean up", "error", err)
 		}
 	}()
-	fmt.Fprintf(a.out, "Carillon %s, a worker for %s\n\n  name    %s\n  queues  %s\n  slots   %d\n\n", thisBuild().Version,
-		strings.Join(servers, ", "), f.cfg.Name, cmp.Or(strings.Join(f.cfg.Queues, ", "), "all"), f.cfg.Concurrency)
+	fmt.Fprintf(a.out, "Carillon %s, a worker for %s\n\n  name    %s\n  queues  %s\n  slots   %d\n\n",
+		thisBuild().Version,
+		strings.Join(servers, ", "), f.cfg.Name, cmp.Or(
+			strings.Join(f.cfg.Queues, ", "), "all",
+		), f.cfg.Concurrency)
 	f.cfg.Dispatcher, f.cfg.Executors = &hiring{Dispatcher: dispatcher, fail: fail, out: a.out}, executors
 	f.cfg.Version = thisBuild().Version
 	err = worker.New(f.cfg).Run(ctx)
@@ -177,7 +200,9 @@ func (a *app) employers(f *workerFlags) (servers []string, token string, err err
 }
 
 // executors are for the targets that a program without handlers can run.
-func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Executor, release func() error, err error) {
+func (f *workerFlags) executors(ctx context.Context) (
+	all map[string]executor.Executor, release func() error, err error,
+) {
 	dir, remove := f.data, func() error { return nil }
 	if dir == "" {
 		if dir, err = os.MkdirTemp("", "carillon-worker-"); err != nil {
@@ -193,7 +218,9 @@ func (f *workerFlags) executors(ctx context.Context) (all map[string]executor.Ex
 }
 
 // executorsIn avoids the file names that a server uses in its data directory: dir can be that directory.
-func (f *workerFlags) executorsIn(ctx context.Context, dir string) (map[string]executor.Executor, func() error, error) {
+func (f *workerFlags) executorsIn(ctx context.Context, dir string) (
+	map[string]executor.Executor, func() error, error,
+) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, nil, err
 	}
@@ -201,7 +228,8 @@ func (f *workerFlags) executorsIn(ctx context.Context, dir string) (map[string]e
 		return nil, nil, err
 	}
 	return executor.All(ctx, executor.AllConfig{
-		HTTPAllow: f.networks, Leash: filepath.Join(dir, "worker.lock"), TempDir: filepath.Join(dir, "worker-tmp"),
+		HTTPAllow: f.networks, Leash: filepath.Join(dir, "worker.lock"),
+		TempDir:     filepath.Join(dir, "worker-tmp"),
 		AllowSetuid: f.allowSetuid, Logger: f.cfg.Logger,
 	})
 }

@@ -43,7 +43,8 @@ func realNode(t *testing.T) (*node.Node, string) {
 	t.Helper()
 	data := filepath.Join(t.TempDir(), "data")
 	n, err := node.Open(t.Context(), node.Config{
-		Data: data, Store: "mem:", Listen: "127.0.0.1:0", Concurrency: -1, Logger: slog.New(slog.DiscardHandler),
+		Data: data, Store: "mem:", Listen: "127.0.0.1:0", Concurrency: -1,
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -83,8 +84,16 @@ func TestAWorkerPerformsRunsUntilItIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "worker.yaml")
-	writeTestFile(t, file, fmt.Sprintf("server: [%q, %q]\ntoken_file: %q\nhttp_allow: 127.0.0.1\nname: under test\n", n.URL(), "http://127.0.0.1:1", n.TokenFile()))
-	out, code := commandLine(ctx, "worker", "--config", file, "--queues", "calls=3,default", "--concurrency", "7")
+	writeTestFile(
+		t, file,
+		fmt.Sprintf(
+			"server: [%q, %q]\ntoken_file: %q\nhttp_allow: 127.0.0.1\nname: under test\n", n.URL(),
+			"http://127.0.0.1:1", n.TokenFile(),
+		),
+	)
+	out, code := commandLine(
+		ctx, "worker", "--config", file, "--queues", "calls=3,default", "--concurrency", "7",
+	)
 
 	def := carillon.NewDefinition()
 	def.Queue, def.Payload, def.Target.HTTP = "calls", []byte(`{"n":1}`), &carillon.HTTP{URL: target.URL}
@@ -97,14 +106,17 @@ func TestAWorkerPerformsRunsUntilItIsStopped(t *testing.T) {
 	}
 	list, listed := commandLine(t.Context(), "workers", "--data", data)
 	ok := <-listed == exitOK
-	if text := list.String(); !ok || !regexp.MustCompile(`worker  under test +calls=3,default +[01]/7 `).MatchString(text) ||
+	if text := list.String(); !ok ||
+		!regexp.MustCompile(`worker  under test +calls=3,default +[01]/7 `).MatchString(text) ||
 		!strings.Contains(text, "node    "+n.URL()+" ") {
 		t.Errorf("workers are\n%s", text)
 	}
 	list, listed = commandLine(t.Context(), "workers", "--data", data, "-o", "wide")
 	<-listed
 	host, _ := os.Hostname()
-	for _, want := range []string{"under test", "calls=3,default", host, thisBuild().Version, strconv.Itoa(carillon.Shards)} {
+	for _, want := range []string{
+		"under test", "calls=3,default", host, thisBuild().Version, strconv.Itoa(carillon.Shards),
+	} {
 		if !strings.Contains(list.String(), want) {
 			t.Errorf("workers do not say %s:\n%s", want, list)
 		}
@@ -113,11 +125,15 @@ func TestAWorkerPerformsRunsUntilItIsStopped(t *testing.T) {
 	if got := <-code; got != exitOK {
 		t.Errorf("exit code %d", got)
 	}
-	found, err := n.Store().FindRuns(t.Context(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: jobs[0].ID})
+	found, err := n.Store().FindRuns(t.Context(), carillon.RunQuery{
+		Namespace: carillon.DefaultNamespace, Job: jobs[0].ID,
+	})
 	if err != nil || len(found.Runs) != 1 || found.Runs[0].State != carillon.StateSucceeded {
 		t.Errorf("after the stop the runs are %+v, %v", found.Runs, err)
 	}
-	for _, want := range []string{n.URL(), "http://127.0.0.1:1", "under test", "calls=3, default", "slots   7", "Registered as worker_"} {
+	for _, want := range []string{
+		n.URL(), "http://127.0.0.1:1", "under test", "calls=3, default", "slots   7", "Registered as worker_",
+	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, out)
 		}
@@ -132,11 +148,13 @@ func TestAWorkerFindsTheLocalServer(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	out, code := commandLine(ctx, "worker", "--data", data)
-	for began := time.Now(); !strings.Contains(out.String(), "Registered as") && time.Since(began) < 3*time.Minute; {
+	for began := time.Now(); !strings.Contains(out.String(), "Registered as") &&
+		time.Since(began) < 3*time.Minute; {
 		<-time.After(10 * time.Millisecond)
 	}
 	stop()
-	if got := <-code; got != exitOK || !strings.Contains(out.String(), "a worker for "+n.URL()+"\n") || !strings.Contains(out.String(), "queues  all\n") {
+	if got := <-code; got != exitOK || !strings.Contains(out.String(), "a worker for "+n.URL()+"\n") ||
+		!strings.Contains(out.String(), "queues  all\n") {
 		t.Errorf("exit code %d: %s", got, out)
 	}
 }
@@ -188,23 +206,48 @@ func TestAWorkersTokenIsForThoseItIsMeantFor(t *testing.T) {
 		want       string
 		wantErr    string
 	}{
-		"the local one for a local server":               {workerFlags{servers: []string{"localhost:1", "http://127.0.0.1:2"}, data: data}, "", "", "local", ""},
-		"none where no server runs":                      {workerFlags{data: data}, "", "", "", "no server is named"},
-		"not the local one for other machines":           {workerFlags{servers: []string{"localhost:1", "https://carillon.example"}, data: data}, "", "", "", ""},
-		"that of the environment for any":                {workerFlags{servers: []string{"https://carillon.example"}, data: data}, "", "env", "env", ""},
-		"that of the file over the environment":          {workerFlags{tokenFile: file}, "", "env", "filed", ""},
-		"the one beside the address of a file":           {workerFlags{data: address}, "", "", "beside", ""},
-		"none to an address without one":                 {workerFlags{data: bare}, "", "", "", "no token beside it"},
-		"that of the environment not to such an address": {workerFlags{data: address}, "", "env", "", "CARILLON_TOKEN is not sent to http://127.0.0.1:1"},
-		"that of a named file not to such an address":    {workerFlags{data: address, tokenFile: file}, "", "", "", "--token-file is not sent to"},
-		"that of the flag over all":                      {workerFlags{tokenFile: file}, "flag", "env", "flag", ""},
+		"the local one for a local server": {
+			workerFlags{servers: []string{"localhost:1", "http://127.0.0.1:2"}, data: data},
+			"", "", "local",
+			"",
+		},
+		"none where no server runs": {
+			workerFlags{data: data}, "", "", "", "no server is named",
+		},
+		"not the local one for other machines": {
+			workerFlags{servers: []string{"localhost:1", "https://carillon.example"}, data: data},
+			"", "", "",
+			"",
+		},
+		"that of the environment for any": {
+			workerFlags{servers: []string{"https://carillon.example"}, data: data}, "", "env", "env", "",
+		},
+		"that of the file over the environment": {
+			workerFlags{tokenFile: file}, "", "env", "filed", "",
+		},
+		"the one beside the address of a file": {workerFlags{data: address}, "", "", "beside", ""},
+		"none to an address without one": {
+			workerFlags{data: bare}, "", "", "", "no token beside it",
+		},
+		"that of the environment not to such an address": {
+			workerFlags{data: address}, "", "env", "", "CARILLON_TOKEN is not sent to http://127.0.0.1:1",
+		},
+		"that of a named file not to such an address": {
+			workerFlags{data: address, tokenFile: file}, "", "", "", "--token-file is not sent to",
+		},
+		"that of the flag over all": {
+			workerFlags{tokenFile: file}, "flag", "env", "flag", "",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, _ := offline()
-			a.token, a.env = c.token, func(key string) string { return map[string]string{"CARILLON_TOKEN": c.env}[key] }
+			a.token, a.env = c.token, func(key string) string {
+				return map[string]string{"CARILLON_TOKEN": c.env}[key]
+			}
 			a.data = t.TempDir()
 			_, got, err := a.employers(&c.flags)
-			if got != c.want || (err != nil) != (c.wantErr != "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+			if got != c.want || (err != nil) != (c.wantErr != "") ||
+				err != nil && !strings.Contains(err.Error(), c.wantErr) {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
@@ -219,7 +262,8 @@ func TestTwoWorkersDoNotShareADirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf("%s/worker.lock is in use by carillon process %d", dir, os.Getpid())
-	if _, _, err := f.executors(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--data") {
+	if _, _, err := f.executors(t.Context()); err == nil || !strings.Contains(err.Error(), want) ||
+		!strings.Contains(err.Error(), "--data") {
 		t.Errorf("the second: %v, want %q", err, want)
 	}
 	if err := release(); err != nil {

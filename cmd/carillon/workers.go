@@ -37,10 +37,14 @@ to, since when it is there and its last beat; -o json has the runs.`,
 
 func (a *app) workerTable(members []client.Member) {
 	if a.wide() {
-		t := a.table("ID", "KIND", "ADDRESS OR NAME", "HOST", "VERSION", "QUEUES", "SLOTS", "SHARDS", "SINCE", "LAST BEAT", "RUNNING")
+		t := a.table(
+			"ID", "KIND", "ADDRESS OR NAME", "HOST", "VERSION", "QUEUES", "SLOTS", "SHARDS", "SINCE",
+			"LAST BEAT", "RUNNING",
+		)
 		for i := range members {
 			m := &members[i]
-			t.row(m.ID, m.Kind, cmp.Or(m.Addr, "-"), cmp.Or(m.Host, "-"), cmp.Or(m.Version, "-"), queuesOf(m), slotsOf(m), shardsOf(m),
+			t.row(m.ID, m.Kind, cmp.Or(m.Addr, "-"), cmp.Or(m.Host, "-"), cmp.Or(m.Version, "-"), queuesOf(m),
+				slotsOf(m), shardsOf(m),
 				a.ago(m.Joined), a.ago(m.Beat), runningOf(m))
 		}
 		t.end()

@@ -27,7 +27,8 @@ func yamlDefinitions(text []byte) (defs []written, err error) {
 	}
 	for i, document := range file.Docs {
 		// An empty document: nothing between two separators.
-		if document.Body == nil || document.Body.Type() == ast.NullType || document.Body.Type() == ast.CommentType {
+		if document.Body == nil || document.Body.Type() == ast.NullType ||
+			document.Body.Type() == ast.CommentType {
 			continue
 		}
 		for _, node := range yamlItems(document.Body) {
@@ -37,7 +38,9 @@ func yamlDefinitions(text []byte) (defs []written, err error) {
 			} else if err != nil {
 				return nil, fmt.Errorf("document %d, %w", i+1, err)
 			}
-			defs = append(defs, written{body: b.Bytes(), line: lineOf(node), node: node, listed: node != document.Body})
+			defs = append(defs, written{
+				body: b.Bytes(), line: lineOf(node), node: node, listed: node != document.Body,
+			})
 		}
 	}
 	return defs, nil
@@ -199,7 +202,9 @@ func (w *written) lineAt(path string) int {
 			return w.line + (&written{line: 1, node: file.Docs[0].Body}).lineAt(path) - 1
 		}
 	}
-	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+	for _, name := range strings.FieldsFunc(path, func(r rune) bool {
+		return r == '.' || r == '[' || r == ']'
+	}) {
 		var next ast.Node
 		if list, ok := node.(*ast.SequenceNode); ok {
 			if i, err := strconv.Atoi(name); err == nil && i < len(list.Values) {
@@ -295,7 +300,8 @@ func yamlText(s string, depth int) string {
 	}
 	words := []string{"null", "true", "false", "yes", "no", "on", "off", "y", "n"}
 	switch {
-	case s != "" && unicode.IsLetter(rune(s[0])) && s[0] < 0x80 && strings.TrimSpace(s) == s && !slices.Contains(words, strings.ToLower(s)) &&
+	case s != "" && unicode.IsLetter(rune(s[0])) && s[0] < 0x80 && strings.TrimSpace(s) == s &&
+		!slices.Contains(words, strings.ToLower(s)) &&
 		!strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }):
 		return s
 	case isDuration(s): // begins with a digit, and is not a number
@@ -319,7 +325,8 @@ func isDuration(s string) bool {
 // blockText says that a text of several lines reads back unchanged from a block.
 func blockText(s string) bool {
 	for line := range strings.SplitSeq(strings.TrimSuffix(s, "\n"), "\n") {
-		if strings.TrimSpace(line) == "" || strings.TrimRight(line, " ") != line || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if strings.TrimSpace(line) == "" || strings.TrimRight(line, " ") != line ||
+			strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			return false
 		}
 	}

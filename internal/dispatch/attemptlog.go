@@ -42,7 +42,9 @@ func (d *Dispatcher) logAttempts(ctx context.Context, before []carillon.Candidat
 func attemptChunk(was, run *carillon.Run, keep time.Duration) carillon.Chunk {
 	text := fmt.Sprintf("--- attempt %d, on %s", run.Attempt, run.Worker)
 	if was.Reason != "" {
-		text += fmt.Sprintf("; attempt %d ended: %s", was.Attempt, strings.Join(strings.Fields(was.Reason), " "))
+		text += fmt.Sprintf(
+			"; attempt %d ended: %s", was.Attempt, strings.Join(strings.Fields(was.Reason), " "),
+		)
 	}
 	return carillon.Chunk{
 		Namespace: run.Namespace, Run: run.ID, Attempt: run.Attempt, Offset: -1, Keep: keep,

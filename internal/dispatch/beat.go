@@ -84,7 +84,9 @@ func (d *Dispatcher) long(worker string, holds []carillon.Held) (long []carillon
 }
 
 // check says which attempts must stop, because a stop was requested or because they no longer hold their run.
-func (d *Dispatcher) check(ctx context.Context, worker string, holds []carillon.Held) (stop []carillon.Order, err error) {
+func (d *Dispatcher) check(
+	ctx context.Context, worker string, holds []carillon.Held,
+) (stop []carillon.Order, err error) {
 	ids := make([]carillon.RunID, len(holds))
 	for i, h := range holds {
 		ids[i] = h.Run
@@ -100,7 +102,9 @@ func (d *Dispatcher) check(ctx context.Context, worker string, holds []carillon.
 	for _, h := range holds {
 		switch run := found[h.Run]; {
 		case run == nil || !run.State.Held() || run.Held() != h || run.Worker != worker:
-			stop = append(stop, carillon.Order{Held: h, Lost: true, Reason: "the run is not this attempt's any more"})
+			stop = append(stop, carillon.Order{
+				Held: h, Lost: true, Reason: "the run is not this attempt's any more",
+			})
 		case run.Has(carillon.FlagStop):
 			stop = append(stop, carillon.Order{Held: h, Reason: run.Reason})
 		}

@@ -39,11 +39,16 @@ func TestABeatThatWasHeldUpTakesNothingAway(t *testing.T) {
 				if run := h.run(job); run.State != carillon.StateClaimed || run.Losses != 0 {
 					t.Errorf("%s, %d losses: %s", run.State, run.Losses, run.Reason)
 				}
-				if _, err := h.nodes[1].ledger.CancelJob(context.Background(), "default", job, false); err != nil {
+				if _, err := h.nodes[1].ledger.CancelJob(
+					context.Background(), "default", job, false,
+				); err != nil {
 					t.Fatal(err)
 				}
 				if stop := h.say(h.nodes[0], worker, 9, task); len(stop) != 1 {
-					t.Errorf("the next beat hears of %d stops: what an old beat lists was taken for what the worker holds", len(stop))
+					t.Errorf(
+						"the next beat hears of %d stops: what an old beat lists was taken for what the worker holds",
+						len(stop),
+					)
 				}
 			})
 		})

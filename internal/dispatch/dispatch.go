@@ -30,8 +30,8 @@ type Config struct {
 	// Waiting is how many due runs wait in the queue: a new job gets no free slot while older runs could have
 	// it.
 	Waiting func() int
-	// Redecide is told of runs that lost a claim because of their job's guard: the scheduler must decide about
-	// them again.
+	// Redecide is told of runs that lost a claim because of their job's guard: the scheduler must decide
+	// about them again.
 	Redecide func(ids []carillon.RunID)
 	// PushBack puts due runs that were pulled and not claimed back into the queue, and handles those that
 	// their lane has no room for by now. Default: they go to the queue, and those without room wait until a
@@ -70,7 +70,9 @@ func New(cfg Config) *Dispatcher {
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() []string { return nil }
 	}
-	return &Dispatcher{cfg: cfg, inflight: newInflightTable(), workers: map[string]*session{}, size: firstClaim}
+	return &Dispatcher{
+		cfg: cfg, inflight: newInflightTable(), workers: map[string]*session{}, size: firstClaim,
+	}
 }
 
 // Register implements carillon.Dispatcher.

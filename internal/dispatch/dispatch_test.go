@@ -29,7 +29,9 @@ func TestAnEndThatIsReportedAgainIsRecordedOnce(t *testing.T) {
 				job := h.submit(h.nodes[0], nil)
 				task := h.one(h.nodes[0], worker)
 				for i, n := range []*node{h.nodes[0], h.nodes[0], h.nodes[1]} {
-					if got := h.report(n, worker, end(task, c.kind, c.reason)); got != carillon.ReceiptRecorded {
+					if got := h.report(
+						n, worker, end(task, c.kind, c.reason),
+					); got != carillon.ReceiptRecorded {
 						t.Errorf("report %d: %s", i+1, got)
 					}
 				}
@@ -64,11 +66,16 @@ func TestWhatAnAttemptThatLostItsRunReportsIsRefused(t *testing.T) {
 				t.Errorf("%s: %s", what, got)
 			}
 		}
-		if got := h.report(n, second, end(task, carillon.OutcomeSuccess, "")); got != carillon.ReceiptRecorded {
+		if got := h.report(
+			n, second, end(task, carillon.OutcomeSuccess, ""),
+		); got != carillon.ReceiptRecorded {
 			t.Error(got)
 		}
-		lines, err := h.logs.Read(context.Background(), carillon.LogQuery{Namespace: "default", Run: task.Run.ID, AfterOffset: -1, Limit: 9})
-		if run := h.run(job); err != nil || len(lines) != 1 || run.State != carillon.StateSucceeded || run.Crashes != 1 {
+		lines, err := h.logs.Read(context.Background(), carillon.LogQuery{
+			Namespace: "default", Run: task.Run.ID, AfterOffset: -1, Limit: 9,
+		})
+		if run := h.run(job); err != nil || len(lines) != 1 || run.State != carillon.StateSucceeded ||
+			run.Crashes != 1 {
 			t.Errorf("%+v, %d lines, %v", run, len(lines), err)
 		}
 		notice := carillon.Line{
@@ -82,7 +89,9 @@ func TestWhatAnAttemptThatLostItsRunReportsIsRefused(t *testing.T) {
 }
 
 func TestARunWhosePullAnswerIsLostIsTakenBackAfterFiveSeconds(t *testing.T) {
-	for name, heard := range map[string]int{"by the node that gave it": 0, "by its shard's owner, when that node heard no beat": 1} {
+	for name, heard := range map[string]int{
+		"by the node that gave it": 0, "by its shard's owner, when that node heard no beat": 1,
+	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, 2, func(h *house) {
 				worker := h.register(h.nodes[0])
@@ -94,7 +103,8 @@ func TestARunWhosePullAnswerIsLostIsTakenBackAfterFiveSeconds(t *testing.T) {
 				}
 				h.beat(h.nodes[heard], worker, 14*time.Second)
 				run := h.run(job)
-				if run.State != carillon.StateWaiting || run.Losses != 1 || run.Crashes != 0 || run.Failures != 0 {
+				if run.State != carillon.StateWaiting || run.Losses != 1 || run.Crashes != 0 ||
+					run.Failures != 0 {
 					t.Errorf("%s, %d losses, %d crashes: %s", run.State, run.Losses, run.Crashes, run.Reason)
 				}
 			})
@@ -112,7 +122,9 @@ func TestARunOfTenMinutesIsNotDisturbed(t *testing.T) {
 				t.Fatalf("told to stop: %+v", stop)
 			}
 		}
-		if got := h.report(h.nodes[1], worker, end(task, carillon.OutcomeSuccess, "")); got != carillon.ReceiptRecorded {
+		if got := h.report(
+			h.nodes[1], worker, end(task, carillon.OutcomeSuccess, ""),
+		); got != carillon.ReceiptRecorded {
 			t.Error(got)
 		}
 		if run := h.run(job); run.State != carillon.StateSucceeded || run.Attempt != 1 || run.Losses != 0 {
@@ -134,7 +146,9 @@ func TestACancelReachesAWorkerOfAnotherNodeWithItsBeats(t *testing.T) {
 		if len(stop) == 0 || stop[0].Held != task.Held() || stop[0].Lost || stop[0].Reason == "" {
 			t.Fatalf("%+v", stop)
 		}
-		if got := h.report(h.nodes[0], worker, end(task, carillon.OutcomeStopped, "stopped")); got != carillon.ReceiptRecorded {
+		if got := h.report(
+			h.nodes[0], worker, end(task, carillon.OutcomeStopped, "stopped"),
+		); got != carillon.ReceiptRecorded {
 			t.Error(got)
 		}
 		if run := h.run(job); run.State != carillon.StateCanceled {
@@ -147,11 +161,15 @@ func TestAWorkerWhoseSessionIsOverIsToldSoAndGetsNothing(t *testing.T) {
 	in(t, 2, func(h *house) {
 		worker := h.register(h.nodes[0])
 		time.Sleep(2 * carillon.SessionTime)
-		if _, err := h.nodes[0].Beat(context.Background(), carillon.Beat{ID: worker}); !errors.Is(err, carillon.ErrLost) {
+		if _, err := h.nodes[0].Beat(context.Background(), carillon.Beat{
+			ID: worker,
+		}); !errors.Is(err, carillon.ErrLost) {
 			t.Errorf("beat: %v", err)
 		}
 		for i, n := range h.nodes {
-			if _, err := n.Pull(context.Background(), carillon.Pull{Worker: worker, Max: 1}); !errors.Is(err, carillon.ErrLost) {
+			if _, err := n.Pull(context.Background(), carillon.Pull{
+				Worker: worker, Max: 1,
+			}); !errors.Is(err, carillon.ErrLost) {
 				t.Errorf("pull from node %d: %v", i, err)
 			}
 		}
@@ -164,14 +182,17 @@ func TestAJobIsSubmittedAlreadyClaimedWhileAPullWaits(t *testing.T) {
 		worker := h.register(n)
 		got := make(chan []carillon.Task, 1)
 		go func() {
-			tasks, _ := n.Pull(context.Background(), carillon.Pull{Worker: worker, Queues: []string{"default"}, Max: 2})
+			tasks, _ := n.Pull(context.Background(), carillon.Pull{
+				Worker: worker, Queues: []string{"default"}, Max: 2,
+			})
 			got <- tasks
 		}()
 		time.Sleep(100 * time.Millisecond)
 		job := h.submit(n, nil)
 		other := h.submit(n, func(d *carillon.Definition) { d.Queue = "other" })
 		tasks := <-got
-		if len(tasks) != 1 || tasks[0].Run.ID.Job != job || tasks[0].Run.Worker != worker || tasks[0].Run.Rev != 1 {
+		if len(tasks) != 1 || tasks[0].Run.ID.Job != job || tasks[0].Run.Worker != worker ||
+			tasks[0].Run.Rev != 1 {
 			t.Fatalf("%+v", tasks)
 		}
 		if run := h.run(other); run.State != carillon.StateWaiting {
@@ -216,11 +237,15 @@ func TestOutputThatCannotBeKeptIsAskedForAgain(t *testing.T) {
 		task := h.one(n, worker)
 		lines := []carillon.Line{{Text: "one", Stream: "stdout"}, {Text: "two", Stream: "stdout", Offset: 1}}
 		for range 2 { // the answer was lost
-			if got := h.report(n, worker, carillon.Report{Held: task.Held(), Lines: lines}); got != carillon.ReceiptRecorded {
+			if got := h.report(n, worker, carillon.Report{
+				Held: task.Held(), Lines: lines,
+			}); got != carillon.ReceiptRecorded {
 				t.Fatal(got)
 			}
 		}
-		kept, err := h.logs.Read(context.Background(), carillon.LogQuery{Namespace: "default", Run: task.Run.ID, AfterOffset: -1, Limit: 9})
+		kept, err := h.logs.Read(context.Background(), carillon.LogQuery{
+			Namespace: "default", Run: task.Run.ID, AfterOffset: -1, Limit: 9,
+		})
 		if err != nil || len(kept) != 2 {
 			t.Errorf("%+v, %v", kept, err)
 		}

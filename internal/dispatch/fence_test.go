@@ -35,22 +35,31 @@ func TestAClaimThatTheStoreLostIsToldFromTheNextOne(t *testing.T) {
 				second := h.register(h.nodes[1])
 				task := h.one(h.nodes[1], second)
 				if task.Run.Attempt != old.Run.Attempt || task.Run.Fence() <= old.Run.Fence() {
-					t.Fatalf("attempts %d and %d, fences %d and %d", old.Run.Attempt, task.Run.Attempt, old.Run.Fence(), task.Run.Fence())
+					t.Fatalf(
+						"attempts %d and %d, fences %d and %d", old.Run.Attempt, task.Run.Attempt,
+						old.Run.Fence(), task.Run.Fence(),
+					)
 				}
 				h.say(h.nodes[at], second, 1, task)
 				time.Sleep(carillon.BeatEvery)
 				if stop := h.say(h.nodes[at], second, 2, task); len(stop) > 0 {
 					t.Errorf("the holder is told to stop: %+v", stop)
 				}
-				for _, r := range []carillon.Report{end(old, carillon.OutcomeSuccess, ""), {Held: old.Held(), Checkpoint: []byte("old")}} {
+				for _, r := range []carillon.Report{
+					end(old, carillon.OutcomeSuccess, ""), {Held: old.Held(), Checkpoint: []byte("old")},
+				} {
 					if got := h.report(h.nodes[at], first, r); got != carillon.ReceiptRefused {
 						t.Errorf("a report of the lost claim is %s", got)
 					}
 				}
-				if got := h.report(h.nodes[at], second, end(task, carillon.OutcomeSuccess, "")); got != carillon.ReceiptRecorded {
+				if got := h.report(
+					h.nodes[at], second, end(task, carillon.OutcomeSuccess, ""),
+				); got != carillon.ReceiptRecorded {
 					t.Errorf("the holder's own is %s", got)
 				}
-				if got := h.report(h.nodes[at], first, end(old, carillon.OutcomeSuccess, "")); got != carillon.ReceiptRefused {
+				if got := h.report(
+					h.nodes[at], first, end(old, carillon.OutcomeSuccess, ""),
+				); got != carillon.ReceiptRefused {
 					t.Errorf("after the end a report of the lost claim is %s", got)
 				}
 				if run := h.run(job); run.State != carillon.StateSucceeded || run.Worker != second {
@@ -70,12 +79,14 @@ func TestTheWorkerOfAClaimThatTheStoreLostIsToldToStop(t *testing.T) {
 		h.undo(old)
 		for number := range int64(25) {
 			time.Sleep(carillon.BeatEvery)
-			if stop := h.say(h.nodes[1], first, number+2, old); len(stop) != 1 || !stop[0].Lost || stop[0].Held != old.Held() {
+			if stop := h.say(h.nodes[1], first, number+2, old); len(stop) != 1 || !stop[0].Lost ||
+				stop[0].Held != old.Held() {
 				t.Fatalf("while the run waits, orders are %+v", stop)
 			}
 		}
 		h.one(h.nodes[1], h.register(h.nodes[1]))
-		if stop := h.say(h.nodes[1], first, 99, old); len(stop) != 1 || !stop[0].Lost || stop[0].Held != old.Held() {
+		if stop := h.say(h.nodes[1], first, 99, old); len(stop) != 1 || !stop[0].Lost ||
+			stop[0].Held != old.Held() {
 			t.Errorf("when another worker has it, orders are %+v", stop)
 		}
 	})

@@ -75,26 +75,36 @@ func in(t *testing.T, nodes int, play func(h *house)) {
 
 func (h *house) live() {
 	n := &node{}
-	id, queue, quiet := fmt.Sprintf("node_%d", len(h.nodes)), boundedQueue{mem.NewQueue(mem.QueueConfig{}), &h.lanes}, slog.New(slog.DiscardHandler)
+	id, queue, quiet := fmt.Sprintf("node_%d", len(h.nodes)), boundedQueue{
+		mem.NewQueue(mem.QueueConfig{}), &h.lanes,
+	}, slog.New(slog.DiscardHandler)
 	n.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.Starting() },
-		Then: []func([]carillon.Change){func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
+		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
+		Starting: func() bool { return n.Starting() },
+		Then: []func([]carillon.Change){
+			func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) },
+		},
 	})
 	var read carillon.Store = h.store
 	if h.read != nil {
 		read = h.read
 	}
 	n.Dispatcher = dispatch.New(dispatch.Config{
-		Store: read, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator, Waiting: queue.Len, Logger: quiet,
-		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) }, Nodes: func() []string { return []string{"http://" + id} },
+		Store: read, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator,
+		Waiting: queue.Len, Logger: quiet,
+		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
+		Nodes:    func() []string { return []string{"http://" + id} },
 		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 	})
 	n.ledger.UseSlots(n.Dispatcher)
 	n.scheduler = scheduler.New(scheduler.Config{
-		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: h.coordinator, Logs: h.logs,
+		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue,
+		Coordinator: h.coordinator, Logs: h.logs,
 		Ledger: n.ledger, Logger: quiet, Node: id,
 	})
-	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: id, Kind: carillon.MemberNode}}); err != nil {
+	if err := h.coordinator.Join(context.Background(), []carillon.Member{
+		{ID: id, Kind: carillon.MemberNode},
+	}); err != nil {
 		h.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -171,7 +181,9 @@ func end(task carillon.Task, kind carillon.OutcomeKind, reason string) carillon.
 }
 
 // beat beats once a second for a while.
-func (h *house) beat(n *node, worker string, d time.Duration, tasks ...carillon.Task) (stop []carillon.Order) {
+func (h *house) beat(
+	n *node, worker string, d time.Duration, tasks ...carillon.Task,
+) (stop []carillon.Order) {
 	h.Helper()
 	var holds []carillon.Held
 	for i := range tasks {
@@ -189,7 +201,9 @@ func (h *house) beat(n *node, worker string, d time.Duration, tasks ...carillon.
 
 func (h *house) run(job carillon.JobID) carillon.Run {
 	h.Helper()
-	page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{Namespace: carillon.DefaultNamespace, Job: job, Limit: 10})
+	page, err := h.store.FindRuns(context.Background(), carillon.RunQuery{
+		Namespace: carillon.DefaultNamespace, Job: job, Limit: 10,
+	})
 	h.must(err)
 	if len(page.Runs) == 0 {
 		h.Fatalf("%s has no run", job)

@@ -16,8 +16,8 @@ type inflight struct {
 	// set.
 	since time.Time
 
-	// pending: the commit of the claim, or the pull that asked for it, is under way. Before the commit, run is
-	// the state that the commit writes.
+	// pending: the commit of the claim, or the pull that asked for it, is under way. Before the commit, run
+	// is the state that the commit writes.
 	pending   bool
 	committed bool
 	// waiter is the pull that has promised room to the job that is being submitted, and gets the run; nil:
@@ -27,8 +27,8 @@ type inflight struct {
 	before, after *inflight // its neighbours in the list of its worker
 }
 
-// inflightTable holds the runs in flight from this node, by run and by worker. It is only a memory: where an entry
-// is missing or old, the dispatcher asks the store. The caller holds the dispatcher's mu.
+// inflightTable holds the runs in flight from this node, by run and by worker. It is only a memory: where an
+// entry is missing or old, the dispatcher asks the store. The caller holds the dispatcher's mu.
 type inflightTable struct {
 	runs map[carillon.RunID]*inflight
 	of   map[string]*inflight // the first entry of each worker that has any

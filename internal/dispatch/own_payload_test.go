@@ -15,7 +15,9 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		n := h.nodes[0]
 		worker := h.register(n)
 		job := h.submit(n, func(d *carillon.Definition) {
-			d.Payload, d.Overlap, d.Schedule.Every = []byte(`"the job's"`), carillon.OverlapAllow, carillon.Duration(time.Hour)
+			d.Payload, d.Overlap, d.Schedule.Every = []byte(
+				`"the job's"`,
+			), carillon.OverlapAllow, carillon.Duration(time.Hour)
 			d.Retry.MaxAttempts, d.Retry.Delay = 2, carillon.Duration(time.Second)
 		})
 		run, err := n.ledger.RunNow(context.Background(), "default", job, []byte(`{"own":1}`))
@@ -23,12 +25,18 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		expect := func(task carillon.Task, attempt int32, payload string) {
 			h.Helper()
 			if task.Run.Attempt != attempt || string(task.Job.Payload) != payload {
-				h.Errorf("attempt %d of %s has payload %s, want attempt %d with %s", task.Run.Attempt, task.Run.ID, task.Job.Payload, attempt, payload)
+				h.Errorf(
+					"attempt %d of %s has payload %s, want attempt %d with %s", task.Run.Attempt, task.Run.ID,
+					task.Job.Payload, attempt, payload,
+				)
 			}
 		}
 		first := h.one(n, worker)
 		expect(first, 1, `{"own":1}`)
-		h.report(n, worker, carillon.Report{Held: first.Held(), Checkpoint: []byte("half"), End: &carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"}})
+		h.report(n, worker, carillon.Report{
+			Held: first.Held(), Checkpoint: []byte("half"),
+			End: &carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"},
+		})
 		h.beat(n, worker, 3*time.Second)
 		second := h.one(n, worker)
 		expect(second, 2, `{"own":1}`)
@@ -61,7 +69,9 @@ func TestANullPayloadOfARunIsNone(t *testing.T) {
 		n := h.nodes[0]
 		worker := h.register(n)
 		job := h.submit(n, func(d *carillon.Definition) {
-			d.Payload, d.Overlap, d.Schedule.Every = []byte(`1`), carillon.OverlapAllow, carillon.Duration(time.Hour)
+			d.Payload, d.Overlap, d.Schedule.Every = []byte(`1`), carillon.OverlapAllow, carillon.Duration(
+				time.Hour,
+			)
 		})
 		_, err := n.ledger.RunNow(context.Background(), "default", job, []byte(`null`))
 		h.must(err)
@@ -110,7 +120,9 @@ func TestARunWhosePayloadCannotBeReadIsNotBegunWithAnother(t *testing.T) {
 		n := h.nodes[0]
 		worker := h.register(n)
 		job := h.submit(n, func(d *carillon.Definition) {
-			d.Payload, d.Overlap, d.Schedule.Every = []byte(`1`), carillon.OverlapAllow, carillon.Duration(time.Hour)
+			d.Payload, d.Overlap, d.Schedule.Every = []byte(`1`), carillon.OverlapAllow, carillon.Duration(
+				time.Hour,
+			)
 		})
 		run, err := n.ledger.RunNow(context.Background(), "default", job, []byte(`2`))
 		h.must(err)
@@ -118,7 +130,9 @@ func TestARunWhosePayloadCannotBeReadIsNotBegunWithAnother(t *testing.T) {
 			h.beat(n, worker, 0)
 			for _, task := range h.pull(n, worker, 1) {
 				if task.Run.ID != run.ID || task.Run.Attempt != 2 || string(task.Job.Payload) != "2" {
-					h.Errorf("attempt %d of %s with payload %s", task.Run.Attempt, task.Run.ID, task.Job.Payload)
+					h.Errorf(
+						"attempt %d of %s with payload %s", task.Run.Attempt, task.Run.ID, task.Job.Payload,
+					)
 				}
 				return
 			}

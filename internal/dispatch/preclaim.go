@@ -9,7 +9,9 @@ import (
 // Reserve promises room of a waiting pull to a run that is about to be submitted, unless older due runs wait
 // for it. When Notice hears of the commit, the run goes to that pull, so nothing has to be handed over
 // afterwards.
-func (d *Dispatcher) Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool) {
+func (d *Dispatcher) Reserve(
+	run *carillon.Run, job *carillon.Job, now carillon.Time,
+) (worker string, ok bool) {
 	if d.cfg.Waiting() > 0 || d.inHand.Load() > 0 {
 		return "", false
 	}

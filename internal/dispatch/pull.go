@@ -77,7 +77,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 	if why := d.undeliverable(ctx, p.Worker); why != "" && len(tasks) > 0 {
 		lost := make([]carillon.Report, len(tasks))
 		for i := range tasks {
-			lost[i] = carillon.Report{Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why}}
+			lost[i] = carillon.Report{
+				Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why},
+			}
 		}
 		d.recordLost(p.Worker, lost)
 		return nil, ctx.Err()
@@ -115,8 +117,8 @@ func (d *Dispatcher) closeWait(w *waiter, got, size int) (over int) {
 	return max(0, got-w.room)
 }
 
-// checkSession checks that the worker's session is alive. It asks the coordinator if this node has not heard of the
-// worker lately: a run claimed for a worker that is gone would be taken back at once, while it begins.
+// checkSession checks that the worker's session is alive. It asks the coordinator if this node has not heard
+// of the worker lately: a run claimed for a worker that is gone would be taken back at once, while it begins.
 func (d *Dispatcher) checkSession(ctx context.Context, worker string) error {
 	d.mu.Lock()
 	v := d.workers[worker]
@@ -152,7 +154,9 @@ func weight(candidate *carillon.Candidate) int {
 // answer. A claim that lost because the run changed needs no follow-up: the writer has routed the run. But a
 // claim can lose only because another run of the job changed the guard; then the scheduler decides about the
 // run again.
-func (d *Dispatcher) claim(ctx context.Context, runs []carillon.Run, worker string) (tasks []carillon.Task, heavy []carillon.Run) {
+func (d *Dispatcher) claim(
+	ctx context.Context, runs []carillon.Run, worker string,
+) (tasks []carillon.Task, heavy []carillon.Run) {
 	candidates, err := d.cfg.Ledger.Candidates(ctx, runs, worker)
 	if err != nil {
 		// Sweep pushes them again.
@@ -221,7 +225,9 @@ func (d *Dispatcher) addPending(candidates []carillon.Candidate, changes []caril
 }
 
 // tasks are the claims that won, each as it is by now: a stop may have been requested meanwhile.
-func (d *Dispatcher) tasks(giving []inflight, candidates []carillon.Candidate, changes []carillon.Change, lost []int) []carillon.Task {
+func (d *Dispatcher) tasks(
+	giving []inflight, candidates []carillon.Candidate, changes []carillon.Change, lost []int,
+) []carillon.Task {
 	tasks := make([]carillon.Task, 0, len(giving))
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -250,8 +256,8 @@ func (d *Dispatcher) tasks(giving []inflight, candidates []carillon.Candidate, c
 	return tasks
 }
 
-// endPending ends the handover, and forgets claims that were not committed: this node does not know what became
-// of them.
+// endPending ends the handover, and forgets claims that were not committed: this node does not know what
+// became of them.
 func (d *Dispatcher) endPending(giving []inflight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

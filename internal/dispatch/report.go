@@ -16,7 +16,9 @@ const maxTries = 10
 
 // Report implements carillon.Dispatcher. It decides at once with the runs that this node remembers. Where a
 // run is missing or was old, it reads the store and decides again.
-func (d *Dispatcher) Report(ctx context.Context, worker string, reports []carillon.Report) ([]carillon.Receipt, error) {
+func (d *Dispatcher) Report(
+	ctx context.Context, worker string, reports []carillon.Report,
+) ([]carillon.Receipt, error) {
 	receipts, kept := make([]carillon.Receipt, len(reports)), true
 	open := make([]int, len(reports)) // those without a receipt
 	for i := range open {
@@ -68,13 +70,17 @@ func without(open []int, receipts []carillon.Receipt) (rest []int) {
 
 // recall makes sure that the run of each report is remembered. It reads runs that are not remembered, or all
 // of them with again. Reports of attempts that no longer hold their run get their receipt.
-func (d *Dispatcher) recall(ctx context.Context, worker string, reports []carillon.Report, open []int, again bool, receipts []carillon.Receipt) error {
+func (d *Dispatcher) recall(
+	ctx context.Context, worker string, reports []carillon.Report, open []int, again bool,
+	receipts []carillon.Receipt,
+) error {
 	byRun := map[carillon.RunID][]int{} // reports whose run is not remembered
 	var ids []carillon.RunID
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]
-		if h := d.inflight.runs[r.Run]; !again && h.holds(r) && (!h.run.Has(carillon.FlagGuarded) || h.guard != nil) {
+		if h := d.inflight.runs[r.Run]; !again && h.holds(r) &&
+			(!h.run.Has(carillon.FlagGuarded) || h.guard != nil) {
 			continue
 		}
 		if byRun[r.Run] == nil {
@@ -129,7 +135,10 @@ func (d *Dispatcher) verdict(run *carillon.Run, worker string, r *carillon.Repor
 	if run != nil && r.End != nil && run.Records(r.Held, r.End) {
 		return carillon.ReceiptRecorded
 	}
-	d.cfg.Logger.Warn("report refused: the attempt no longer holds its run", "run", r.Run, "attempt", r.Attempt(), "worker", worker)
+	d.cfg.Logger.Warn(
+		"report refused: the attempt no longer holds its run", "run", r.Run, "attempt", r.Attempt(),
+		"worker", worker,
+	)
 	return carillon.ReceiptRefused
 }
 
@@ -147,7 +156,9 @@ func (d *Dispatcher) remember(ctx context.Context, runs []carillon.Run) error {
 	for i := range candidates {
 		candidate := &candidates[i]
 		if h := d.inflight.runs[candidate.Run.ID]; h == nil || h.committed {
-			d.inflight.put(&inflight{run: candidate.Run, job: candidate.Job, guard: candidate.Guard, committed: true})
+			d.inflight.put(&inflight{
+				run: candidate.Run, job: candidate.Job, guard: candidate.Guard, committed: true,
+			})
 		}
 	}
 	return nil
@@ -164,8 +175,9 @@ func (d *Dispatcher) keepLines(ctx context.Context, reports []carillon.Report, o
 		}
 		if h := d.inflight.runs[r.Run]; h != nil && h.job != nil {
 			chunks = append(chunks, carillon.Chunk{
-				Namespace: h.run.Namespace, Run: r.Run, Attempt: r.Attempt(), Offset: r.Lines[0].Offset, Lines: r.Lines,
-				Keep: h.job.Retention.Logs.Std(),
+				Namespace: h.run.Namespace, Run: r.Run, Attempt: r.Attempt(), Offset: r.Lines[0].Offset,
+				Lines: r.Lines,
+				Keep:  h.job.Retention.Logs.Std(),
 			})
 		}
 	}
@@ -181,7 +193,9 @@ func (d *Dispatcher) keepLines(ctx context.Context, reports []carillon.Report, o
 }
 
 // record commits what the reports say about their runs. Those that won get their receipt.
-func (d *Dispatcher) record(ctx context.Context, reports []carillon.Report, open []int, receipts []carillon.Receipt) error {
+func (d *Dispatcher) record(
+	ctx context.Context, reports []carillon.Report, open []int, receipts []carillon.Receipt,
+) error {
 	now := carillon.Now()
 	ends, endOf := make([]carillon.Change, 0, len(open)), make([]int, 0, len(open))
 	var marks []carillon.Change
@@ -209,7 +223,10 @@ func (d *Dispatcher) record(ctx context.Context, reports []carillon.Report, open
 
 type committer func(context.Context, []carillon.Change) ([]int, error)
 
-func (d *Dispatcher) commit(ctx context.Context, changes []carillon.Change, of []int, receipts []carillon.Receipt, with committer, answer chan<- error) {
+func (d *Dispatcher) commit(
+	ctx context.Context, changes []carillon.Change, of []int, receipts []carillon.Receipt, with committer,
+	answer chan<- error,
+) {
 	if len(changes) == 0 {
 		answer <- nil
 		return
@@ -242,7 +259,9 @@ func (d *Dispatcher) post(ctx context.Context, changes []carillon.Change) (lost 
 	pieces := (len(changes) + endsAtOnce - 1) / endsAtOnce
 	done := make(chan answer, pieces)
 	for first := 0; first < len(changes); first += endsAtOnce {
-		d.cfg.Ledger.Post(changes[first:min(first+endsAtOnce, len(changes))], func(lost []int, err error) { done <- answer{first, lost, err} })
+		d.cfg.Ledger.Post(changes[first:min(first+endsAtOnce, len(changes))], func(lost []int, err error) {
+			done <- answer{first, lost, err}
+		})
 	}
 	for range pieces {
 		select {

@@ -40,7 +40,9 @@ type taker interface {
 
 // pull takes runs from the queues by their shares, then from any of them, and waits only if there are none at
 // all.
-func (d *Dispatcher) pull(ctx context.Context, names []string, shares []queueWeight, max int) ([]carillon.Run, func(context.Context) error, error) {
+func (d *Dispatcher) pull(
+	ctx context.Context, names []string, shares []queueWeight, max int,
+) ([]carillon.Run, func(context.Context) error, error) {
 	queue, can := d.cfg.Queue.(taker)
 	if shares == nil || !can {
 		return d.cfg.Queue.Pull(ctx, names, max)

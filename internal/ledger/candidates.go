@@ -6,10 +6,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Candidates returns the runs as candidates, each with what a decision about it needs: the definition and, if the
-// run is guarded, the guard and, where needed, the other runs of the job. It leaves out runs whose job is
+// Candidates returns the runs as candidates, each with what a decision about it needs: the definition and, if
+// the run is guarded, the guard and, where needed, the other runs of the job. It leaves out runs whose job is
 // gone and waiting runs on hold.
-func (l *Ledger) Candidates(ctx context.Context, runs []carillon.Run, worker string) ([]carillon.Candidate, error) {
+func (l *Ledger) Candidates(
+	ctx context.Context, runs []carillon.Run, worker string,
+) ([]carillon.Candidate, error) {
 	ids := make([]carillon.JobVersion, len(runs))
 	for i := range runs {
 		ids[i] = runs[i].Definition()
@@ -28,10 +30,12 @@ func (l *Ledger) Candidates(ctx context.Context, runs []carillon.Run, worker str
 		if runs[i].Has(carillon.FlagGuarded) {
 			candidate.Guard = guards[runs[i].ID.Job]
 		}
-		if candidate.Job == nil || runs[i].State == carillon.StateWaiting && runs[i].Has(carillon.FlagOnHold) {
+		if candidate.Job == nil ||
+			runs[i].State == carillon.StateWaiting && runs[i].Has(carillon.FlagOnHold) {
 			continue
 		}
-		if candidate.Guard == nil && runs[i].Has(carillon.FlagGuarded) { // no guard record: no run has the turn
+		// no guard record: no run has the turn
+		if candidate.Guard == nil && runs[i].Has(carillon.FlagGuarded) {
 			guard := carillon.NewOverlapGuard(candidate.Job)
 			candidate.Guard = &guard
 		}
@@ -48,7 +52,9 @@ func (l *Ledger) Candidates(ctx context.Context, runs []carillon.Run, worker str
 }
 
 // guards reads the overlap guards of the runs that have one.
-func (l *Ledger) guards(ctx context.Context, runs []carillon.Run) (map[carillon.JobID]*carillon.Guard, error) {
+func (l *Ledger) guards(ctx context.Context, runs []carillon.Run) (
+	map[carillon.JobID]*carillon.Guard, error,
+) {
 	keys := map[string][]string{} // by namespace
 	jobs := map[string]carillon.JobID{}
 	for i := range runs {
@@ -73,7 +79,9 @@ func (l *Ledger) guards(ctx context.Context, runs []carillon.Run) (map[carillon.
 
 // Finish reads a run and applies an outcome to its attempt. If the attempt no longer holds the run, Finish
 // changes nothing and returns ErrLost: the writer that took the run away has recorded how the attempt ended.
-func (l *Ledger) Finish(ctx context.Context, id carillon.RunID, attempt int32, o carillon.Outcome, random float64) error {
+func (l *Ledger) Finish(
+	ctx context.Context, id carillon.RunID, attempt int32, o carillon.Outcome, random float64,
+) error {
 	for range maxTries {
 		runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{id}, false)
 		if err != nil {

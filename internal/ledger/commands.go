@@ -17,19 +17,22 @@ var errTooBusy = errors.New("the job changes too quickly to decide about it; try
 
 // EditJob gives a job a new definition. edit works on a copy of the present definition, and can be called
 // more than once.
-func (l *Ledger) EditJob(ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error) (carillon.Job, error) {
-	return l.updateJob(ctx, namespace, id, func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
-		def := w.Job.Definition
-		if err := edit(&def); err != nil {
-			return c, err
-		}
-		if !w.Job.Schedule.Equal(def.Schedule) {
-			if w.Ran, err = l.ran(ctx, &w.Job); err != nil {
+func (l *Ledger) EditJob(
+	ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error,
+) (carillon.Job, error) {
+	return l.updateJob(ctx, namespace, id,
+		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
+			def := w.Job.Definition
+			if err := edit(&def); err != nil {
 				return c, err
 			}
-		}
-		return w.Edit(def, now)
-	})
+			if !w.Job.Schedule.Equal(def.Schedule) {
+				if w.Ran, err = l.ran(ctx, &w.Job); err != nil {
+					return c, err
+				}
+			}
+			return w.Edit(def, now)
+		})
 }
 
 // ran is the latest scheduled time of a recurring job that has a record; see carillon.JobSnapshot. It skips
@@ -41,7 +44,9 @@ func (l *Ledger) ran(ctx context.Context, job *carillon.Job) (carillon.Time, err
 	}
 	q := carillon.RunQuery{
 		Namespace: job.Namespace, Job: job.ID, Limit: 1000,
-		States: []carillon.State{carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped},
+		States: []carillon.State{
+			carillon.StateSucceeded, carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped,
+		},
 	}
 	for range maxTries {
 		page, err := l.cfg.Store.FindRuns(ctx, q)
@@ -61,10 +66,13 @@ func (l *Ledger) ran(ctx context.Context, job *carillon.Job) (carillon.Time, err
 }
 
 // CancelJob ends a job. No run of it is claimed after this has returned.
-func (l *Ledger) CancelJob(ctx context.Context, namespace string, id carillon.JobID, keepRunning bool) (carillon.Job, error) {
-	return l.updateJob(ctx, namespace, id, func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
-		return w.Cancel(keepRunning, now)
-	})
+func (l *Ledger) CancelJob(
+	ctx context.Context, namespace string, id carillon.JobID, keepRunning bool,
+) (carillon.Job, error) {
+	return l.updateJob(ctx, namespace, id,
+		func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
+			return w.Cancel(keepRunning, now)
+		})
 }
 
 // PauseJob holds a job. No run of it is claimed after this has returned.
@@ -78,11 +86,14 @@ func (l *Ledger) ResumeJob(ctx context.Context, namespace string, id carillon.Jo
 }
 
 // RunNow adds a run that is due at once. A payload that is not nil takes the place of the job's payload.
-func (l *Ledger) RunNow(ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage) (run carillon.Run, err error) {
-	_, err = l.updateJob(ctx, namespace, id, func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
-		c, run, err = w.RunNow(payload, now)
-		return c, err
-	})
+func (l *Ledger) RunNow(
+	ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage,
+) (run carillon.Run, err error) {
+	_, err = l.updateJob(ctx, namespace, id,
+		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
+			c, run, err = w.RunNow(payload, now)
+			return c, err
+		})
 	return run, err
 }
 
@@ -98,18 +109,21 @@ func (l *Ledger) Redrive(ctx context.Context, namespace string, id carillon.RunI
 	return l.retry(ctx, namespace, id, true)
 }
 
-func (l *Ledger) retry(ctx context.Context, namespace string, id carillon.RunID, onlyDead bool) (run carillon.Run, err error) {
-	_, err = l.updateJob(ctx, namespace, id.Job, func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
-		of, dead, err := l.finished(ctx, namespace, id)
-		if err == nil && onlyDead && !dead {
-			err = fmt.Errorf("%w: %s is not a dead letter", carillon.ErrNotFound, id)
-		}
-		if err != nil {
+func (l *Ledger) retry(
+	ctx context.Context, namespace string, id carillon.RunID, onlyDead bool,
+) (run carillon.Run, err error) {
+	_, err = l.updateJob(ctx, namespace, id.Job,
+		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
+			of, dead, err := l.finished(ctx, namespace, id)
+			if err == nil && onlyDead && !dead {
+				err = fmt.Errorf("%w: %s is not a dead letter", carillon.ErrNotFound, id)
+			}
+			if err != nil {
+				return c, err
+			}
+			c, run, err = w.Retry(of, dead, now)
 			return c, err
-		}
-		c, run, err = w.Retry(of, dead, now)
-		return c, err
-	})
+		})
 	return run, err
 }
 
@@ -118,9 +132,10 @@ func (l *Ledger) CancelRun(ctx context.Context, namespace string, id carillon.Ru
 	if _, err := l.run(ctx, namespace, id); err != nil {
 		return carillon.Run{}, err
 	}
-	_, err := l.updateJob(ctx, namespace, id.Job, func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
-		return w.CancelRun(id, now)
-	})
+	_, err := l.updateJob(ctx, namespace, id.Job,
+		func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
+			return w.CancelRun(id, now)
+		})
 	if err != nil {
 		return carillon.Run{}, err
 	}
@@ -129,9 +144,13 @@ func (l *Ledger) CancelRun(ctx context.Context, namespace string, id carillon.Ru
 
 // SaveCheckpoint keeps a checkpoint for the next attempt. It refuses the checkpoint of an attempt that no
 // longer holds the run.
-func (l *Ledger) SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error {
+func (l *Ledger) SaveCheckpoint(
+	ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte,
+) error {
 	if len(data) > carillon.MaxCheckpoint {
-		return &carillon.FieldError{Field: "checkpoint", Given: fmt.Sprintf("%d bytes", len(data)), Want: "at most 64 KiB"}
+		return &carillon.FieldError{
+			Field: "checkpoint", Given: fmt.Sprintf("%d bytes", len(data)), Want: "at most 64 KiB",
+		}
 	}
 	for range maxTries {
 		run, err := l.run(ctx, namespace, id)
@@ -142,7 +161,8 @@ func (l *Ledger) SaveCheckpoint(ctx context.Context, namespace string, id carill
 			return fmt.Errorf("%w: attempt with fence %d no longer holds %s", carillon.ErrLost, fence, id)
 		}
 		run.Output = &carillon.Output{Checkpoint: data}
-		if lost, err := l.Commit(ctx, []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil || len(lost) == 0 {
+		if lost, err := l.Commit(ctx, []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil ||
+			len(lost) == 0 {
 			return err
 		}
 	}
@@ -176,10 +196,12 @@ func (l *Ledger) updateJob(ctx context.Context, namespace string, id carillon.Jo
 	return carillon.Job{}, errTooBusy
 }
 
-// Snapshot reads a job, then its unfinished runs, then its guard. The order matters: a run that is added after
-// the job was read raises the Rev of the job or of a run read here, so a decision that has not seen the new
-// run loses.
-func (l *Ledger) Snapshot(ctx context.Context, namespace string, id carillon.JobID) (carillon.JobSnapshot, error) {
+// Snapshot reads a job, then its unfinished runs, then its guard. The order matters: a run that is added
+// after the job was read raises the Rev of the job or of a run read here, so a decision that has not seen the
+// new run loses.
+func (l *Ledger) Snapshot(
+	ctx context.Context, namespace string, id carillon.JobID,
+) (carillon.JobSnapshot, error) {
 	var w carillon.JobSnapshot
 	jobs, err := l.cfg.Store.Jobs(ctx, []carillon.JobVersion{{Job: id}})
 	if err != nil {
@@ -192,7 +214,9 @@ func (l *Ledger) Snapshot(ctx context.Context, namespace string, id carillon.Job
 	if w.Runs, err = l.unfinished(ctx, namespace, id); err != nil {
 		return w, err
 	}
-	guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Keys: []string{carillon.OverlapKey(id)}})
+	guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{
+		Namespace: namespace, Keys: []string{carillon.OverlapKey(id)},
+	})
 	if err == nil && len(guards) > 0 {
 		w.Guard = &guards[0]
 	}
@@ -202,7 +226,9 @@ func (l *Ledger) Snapshot(ctx context.Context, namespace string, id carillon.Job
 // unfinished reads all unfinished runs of a job as they were at one instant. A single page is such a
 // snapshot. Between two pages a run can be claimed and its successor added where the reader has already been.
 // So if there are several pages, they are read until two reads agree.
-func (l *Ledger) unfinished(ctx context.Context, namespace string, id carillon.JobID) ([]carillon.Run, error) {
+func (l *Ledger) unfinished(
+	ctx context.Context, namespace string, id carillon.JobID,
+) ([]carillon.Run, error) {
 	var before []carillon.Run
 	for range maxTries {
 		runs, pages, err := l.unfinishedPages(ctx, namespace, id)
@@ -216,9 +242,13 @@ func (l *Ledger) unfinished(ctx context.Context, namespace string, id carillon.J
 
 func sameRow(a, b carillon.Run) bool { return a.ID == b.ID && a.Rev == b.Rev }
 
-func (l *Ledger) unfinishedPages(ctx context.Context, namespace string, id carillon.JobID) (runs []carillon.Run, pages int, err error) {
+func (l *Ledger) unfinishedPages(
+	ctx context.Context, namespace string, id carillon.JobID,
+) (runs []carillon.Run, pages int, err error) {
 	q := carillon.RunQuery{
-		Namespace: namespace, Job: id, States: []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}, Limit: 1000,
+		Namespace: namespace, Job: id,
+		States: []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning},
+		Limit:  1000,
 	}
 	for {
 		page, err := l.cfg.Store.FindRuns(ctx, q)
@@ -237,7 +267,9 @@ func (l *Ledger) run(ctx context.Context, namespace string, id carillon.RunID) (
 	return l.read(ctx, namespace, id, false)
 }
 
-func (l *Ledger) read(ctx context.Context, namespace string, id carillon.RunID, whole bool) (carillon.Run, error) {
+func (l *Ledger) read(
+	ctx context.Context, namespace string, id carillon.RunID, whole bool,
+) (carillon.Run, error) {
 	runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{id}, whole)
 	if err != nil {
 		return carillon.Run{}, err
@@ -250,12 +282,16 @@ func (l *Ledger) read(ctx context.Context, namespace string, id carillon.RunID, 
 
 // finished reads a finished run, with the payload that was given to it alone, and says whether it is a dead
 // letter.
-func (l *Ledger) finished(ctx context.Context, namespace string, id carillon.RunID) (of carillon.Run, dead bool, err error) {
+func (l *Ledger) finished(
+	ctx context.Context, namespace string, id carillon.RunID,
+) (of carillon.Run, dead bool, err error) {
 	of, err = l.read(ctx, namespace, id, true)
 	if err != nil && !errors.Is(err, carillon.ErrNotFound) {
 		return of, false, err
 	}
-	letters, findErr := l.cfg.Store.FindRuns(ctx, carillon.RunQuery{Namespace: namespace, Job: id.Job, Dead: true, From: id.Due, To: id.Due + 1, Limit: 1})
+	letters, findErr := l.cfg.Store.FindRuns(ctx, carillon.RunQuery{
+		Namespace: namespace, Job: id.Job, Dead: true, From: id.Due, To: id.Due + 1, Limit: 1,
+	})
 	if findErr != nil {
 		return of, false, findErr
 	}

@@ -35,11 +35,16 @@ var others = map[string]func(t *testing.T, l *ledger.Ledger, s *store, job caril
 			t.Fatal(err)
 		}
 	},
-	"a worker claims the planned run, and plans the next": func(t *testing.T, l *ledger.Ledger, s *store, job carillon.JobID) {
+	"a worker claims the planned run, and plans the next": func(
+		t *testing.T, l *ledger.Ledger, s *store, job carillon.JobID,
+	) {
 		claim(t, l, unfinished(t, s.Store, job)[0])
 	},
 	"somebody edits it": func(t *testing.T, l *ledger.Ledger, _ *store, job carillon.JobID) {
-		if _, err := l.EditJob(t.Context(), "default", job, func(d *carillon.Definition) error { d.Priority = 9; return nil }); err != nil {
+		if _, err := l.EditJob(t.Context(), "default", job, func(d *carillon.Definition) error {
+			d.Priority = 9
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	},
@@ -59,7 +64,10 @@ func TestADecisionThatHasNotSeenAllIsMadeAgain(t *testing.T) {
 						}
 						for _, run := range unfinished(t, s.Store, job.ID) {
 							if run.State == carillon.StateWaiting || !run.Has(carillon.FlagStop) {
-								t.Errorf("the job is canceled, and %s is %s, flags %b", run.ID, run.State, run.Flags)
+								t.Errorf(
+									"the job is canceled, and %s is %s, flags %b", run.ID, run.State,
+									run.Flags,
+								)
 							}
 						}
 						if !*done {
@@ -110,11 +118,14 @@ func TestAnEditIsMadeOnWhatIsThere(t *testing.T) {
 			d.Name = "edited"
 			return nil
 		})
-		if err != nil || !slices.Equal(seen, []int{5, 9}) || edited.Priority != 9 || edited.Name != "edited" || edited.Version != 3 {
+		if err != nil || !slices.Equal(seen, []int{5, 9}) || edited.Priority != 9 ||
+			edited.Name != "edited" || edited.Version != 3 {
 			t.Errorf("priorities %v, then %+v, %v", seen, edited, err)
 		}
 		wrong := errors.New("no")
-		if _, err := l.EditJob(t.Context(), "default", job.ID, func(*carillon.Definition) error { return wrong }); !errors.Is(err, wrong) {
+		if _, err := l.EditJob(t.Context(), "default", job.ID, func(*carillon.Definition) error {
+			return wrong
+		}); !errors.Is(err, wrong) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -134,8 +145,10 @@ func TestJobsOfOtherNamespacesAreNotThere(t *testing.T) {
 			"run now":    func() error { _, err := l.RunNow(ctx, "other", job.ID, nil); return err },
 			"retry":      func() error { _, err := l.RetryRun(ctx, "other", run.ID); return err },
 			"cancel run": func() error { _, err := l.CancelRun(ctx, "other", run.ID); return err },
-			"checkpoint": func() error { return l.SaveCheckpoint(ctx, "other", run.ID, run.Fence(), []byte("1")) },
-			"no such":    func() error { _, err := l.RunNow(ctx, "default", 99, nil); return err },
+			"checkpoint": func() error {
+				return l.SaveCheckpoint(ctx, "other", run.ID, run.Fence(), []byte("1"))
+			},
+			"no such": func() error { _, err := l.RunNow(ctx, "default", 99, nil); return err },
 		} {
 			if err := do(); !errors.Is(err, carillon.ErrNotFound) {
 				t.Errorf("%s: %v", name, err)
@@ -164,7 +177,9 @@ func TestOnlyTheAttemptThatHoldsTheRunSavesItsCheckpoint(t *testing.T) {
 		if err := save(first.Fence(), "two"); err != nil || !*stopped {
 			t.Fatal(err)
 		}
-		if err := save(first.Fence(), string(make([]byte, carillon.MaxCheckpoint+1))); !errors.Is(err, carillon.ErrInvalid) {
+		if err := save(
+			first.Fence(), string(make([]byte, carillon.MaxCheckpoint+1)),
+		); !errors.Is(err, carillon.ErrInvalid) {
 			t.Errorf("too large: %v", err)
 		}
 		for _, fence := range []int64{0, first.Fence() - 1, first.Fence() + 1} {
@@ -176,7 +191,9 @@ func TestOnlyTheAttemptThatHoldsTheRunSavesItsCheckpoint(t *testing.T) {
 		if err != nil || string(runs[0].Output.Checkpoint) != "two" || !runs[0].Has(carillon.FlagStop) {
 			t.Errorf("%+v, %v", runs, err)
 		}
-		if err := l.Finish(t.Context(), first.ID, 1, carillon.Outcome{Kind: carillon.OutcomeLost}, 0); err != nil {
+		if err := l.Finish(
+			t.Context(), first.ID, 1, carillon.Outcome{Kind: carillon.OutcomeLost}, 0,
+		); err != nil {
 			t.Fatal(err)
 		}
 		if err := save(first.Fence(), "late"); !errors.Is(err, carillon.ErrLost) {
@@ -190,7 +207,9 @@ func TestAResultOfAnAttemptThatWasGivenUpIsRefused(t *testing.T) {
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		job := submit(t, l, every(time.Minute, carillon.OverlapQueueAll))
 		run := claim(t, l, unfinished(t, s, job.ID)[0])
-		if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeCrashed}, 0); err != nil {
+		if err := l.Finish(
+			t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeCrashed}, 0,
+		); err != nil {
 			t.Fatal(err)
 		}
 		success := carillon.Outcome{Kind: carillon.OutcomeSuccess}
@@ -210,7 +229,9 @@ func TestAResultOfAnAttemptThatWasGivenUpIsRefused(t *testing.T) {
 		if err := l.Finish(t.Context(), run.ID, 2, success, 0); !errors.Is(err, carillon.ErrLost) {
 			t.Errorf("twice: %v", err)
 		}
-		guards, _ := s.Store.Guards(t.Context(), carillon.GuardQuery{Namespace: "default", Keys: []string{carillon.OverlapKey(job.ID)}})
+		guards, _ := s.Store.Guards(t.Context(), carillon.GuardQuery{
+			Namespace: "default", Keys: []string{carillon.OverlapKey(job.ID)},
+		})
 		if holder := guards[0].Holder(job.ID); !holder.IsZero() {
 			t.Errorf("the turn is still that of %s", holder)
 		}
@@ -222,7 +243,9 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		job := submit(t, l, nil)
 		run := claim(t, l, unfinished(t, s, job.ID)[0])
-		if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, 0); err != nil {
+		if err := l.Finish(
+			t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, 0,
+		); err != nil {
 			t.Fatal(err)
 		}
 		meanwhile(s, "find runs", 2, func() { // another caller redrives it before it is looked up
@@ -233,7 +256,8 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 		if again, err := l.Redrive(t.Context(), "default", run.ID); !errors.Is(err, carillon.ErrNotFound) {
 			t.Errorf("a second time: %v, %v", again.ID, err)
 		}
-		if again, err := l.RetryRun(t.Context(), "default", run.ID); err != nil || again.RetryOf != run.ID.Due {
+		if again, err := l.RetryRun(t.Context(), "default", run.ID); err != nil ||
+			again.RetryOf != run.ID.Due {
 			t.Errorf("it can still be repeated: %+v, %v", again, err)
 		}
 		if runs := unfinished(t, s.Store, job.ID); len(runs) != 2 {
@@ -254,7 +278,8 @@ func TestAWaitingRunOnHoldIsNotDecidedAbout(t *testing.T) {
 		}
 		runs := slices.Concat(unfinished(t, s.Store, waits.ID), unfinished(t, s.Store, held.ID))
 		candidates, err := l.Candidates(t.Context(), runs, "worker_2")
-		if err != nil || len(candidates) != 1 || candidates[0].Run.ID.Job != held.ID { // held runs may be taken back
+		// held runs may be taken back
+		if err != nil || len(candidates) != 1 || candidates[0].Run.ID.Job != held.ID {
 			t.Errorf("%+v, %v", candidates, err)
 		}
 	})
@@ -267,12 +292,17 @@ func TestAnEditAfterTheClockWasSetBackPlansNothingThatHasRun(t *testing.T) {
 		first := unfinished(t, s.Store, job.ID)[0]
 		time.Sleep(time.Minute)
 		claimed := claim(t, l, first)
-		if err := l.Finish(t.Context(), first.ID, claimed.Attempt, carillon.Outcome{Kind: carillon.OutcomeSuccess}, 0); err != nil {
+		if err := l.Finish(
+			t.Context(), first.ID, claimed.Attempt, carillon.Outcome{Kind: carillon.OutcomeSuccess}, 0,
+		); err != nil {
 			t.Fatal(err)
 		}
 		carillon.SetAhead(-30 * time.Second)
 		defer carillon.SetAhead(0)
-		if _, err := l.EditJob(t.Context(), "default", job.ID, func(d *carillon.Definition) error { d.Schedule.MaxRuns = 7; return nil }); err != nil {
+		if _, err := l.EditJob(t.Context(), "default", job.ID, func(d *carillon.Definition) error {
+			d.Schedule.MaxRuns = 7
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		for _, run := range unfinished(t, s.Store, job.ID) {

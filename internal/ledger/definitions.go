@@ -69,7 +69,9 @@ func (d *Definitions) Get(ctx context.Context, ids []carillon.JobVersion) ([]*ca
 	return jobs, nil
 }
 
-func (d *Definitions) lookup(ids []carillon.JobVersion) (jobs []*carillon.Job, missing []carillon.JobVersion) {
+func (d *Definitions) lookup(ids []carillon.JobVersion) (
+	jobs []*carillon.Job, missing []carillon.JobVersion,
+) {
 	jobs = make([]*carillon.Job, len(ids))
 	d.mu.Lock()
 	defer d.mu.Unlock()

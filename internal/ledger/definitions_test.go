@@ -17,13 +17,23 @@ func TestDefinitionsAreReadOnceIfTheyAreNeededAgain(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		recurring := submit(t, l, every(time.Hour, carillon.OverlapSkip))
-		later := submit(t, l, func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(time.Hour) })
+		later := submit(t, l, func(d *carillon.Definition) {
+			d.Schedule.After = carillon.Duration(time.Hour)
+		})
 		now := submit(t, l, nil)
-		soon := submit(t, l, func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(30 * time.Second) })
+		soon := submit(t, l, func(d *carillon.Definition) {
+			d.Schedule.After = carillon.Duration(30 * time.Second)
+		})
 		if !remembered(t, s, l, soon.ID) {
 			t.Error("a definition that is needed soon is not remembered")
 		}
-		ids := []carillon.JobVersion{{Job: later.ID, Version: 1}, {Job: 99, Version: 1}, {Job: recurring.ID, Version: 1}, {Job: now.ID, Version: 1}, {Job: later.ID, Version: 2}}
+		ids := []carillon.JobVersion{
+			{Job: later.ID, Version: 1},
+			{Job: 99, Version: 1},
+			{Job: recurring.ID, Version: 1},
+			{Job: now.ID, Version: 1},
+			{Job: later.ID, Version: 2},
+		}
 		reads := func() int {
 			before := s.reads
 			jobs, err := l.Definitions.Get(t.Context(), ids)
@@ -62,13 +72,25 @@ func TestDefinitionsAreBoundedInNumberAndSize(t *testing.T) {
 		add, kept int
 		job       func(*carillon.Job)
 	}{
-		"many small ones":                  {250_000, 99_000, func(*carillon.Job) {}},
-		"few large ones":                   {1000, 400, func(j *carillon.Job) { j.Payload = payload }},
-		"few with large requests":          {5000, 1300, func(j *carillon.Job) { j.Target.HTTP = &carillon.HTTP{Body: body} }},
-		"few with large scripts":           {5000, 1300, func(j *carillon.Job) { j.Target.Command = &carillon.Command{Shell: body} }},
-		"few with large lists":             {5000, 1300, func(j *carillon.Job) { j.Target.Command = &carillon.Command{Argv: []string{body}} }},
-		"few with a large environment":     {5000, 1300, func(j *carillon.Job) { j.Target.Command = &carillon.Command{Env: map[string]string{"A": body}} }},
-		"few with large headers to be set": {5000, 1300, func(j *carillon.Job) { j.Target.HTTP = &carillon.HTTP{Headers: map[string]string{"A": body}} }},
+		"many small ones": {250_000, 99_000, func(*carillon.Job) {}},
+		"few large ones":  {1000, 400, func(j *carillon.Job) { j.Payload = payload }},
+		"few with large requests": {
+			5000, 1300, func(j *carillon.Job) { j.Target.HTTP = &carillon.HTTP{Body: body} },
+		},
+		"few with large scripts": {
+			5000, 1300, func(j *carillon.Job) { j.Target.Command = &carillon.Command{Shell: body} },
+		},
+		"few with large lists": {
+			5000, 1300, func(j *carillon.Job) { j.Target.Command = &carillon.Command{Argv: []string{body}} },
+		},
+		"few with a large environment": {
+			5000, 1300,
+			func(j *carillon.Job) { j.Target.Command = &carillon.Command{Env: map[string]string{"A": body}} },
+		},
+		"few with large headers to be set": {
+			5000, 1300,
+			func(j *carillon.Job) { j.Target.HTTP = &carillon.HTTP{Headers: map[string]string{"A": body}} },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStore()
@@ -120,7 +142,8 @@ func TestADefinitionCanBeUsedByManyAtOnce(t *testing.T) { // the race detector i
 	for range 4 {
 		all.Go(func() {
 			jobs, err := l.Definitions.Get(context.Background(), ids)
-			if err != nil || jobs[0].Schedule.Next(carillon.Now()) == 0 || jobs[0].Schedule.Last(carillon.Now()) == 0 {
+			if err != nil || jobs[0].Schedule.Next(carillon.Now()) == 0 ||
+				jobs[0].Schedule.Last(carillon.Now()) == 0 {
 				t.Errorf("%v, %v", jobs, err)
 			}
 		})
@@ -132,7 +155,9 @@ func TestDefinitionsAreForgottenWhenTheStoreWasAway(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		job := submit(t, l, every(time.Hour, carillon.OverlapSkip))
-		if _, err := l.Definitions.Get(t.Context(), []carillon.JobVersion{{Job: job.ID, Version: job.Version}}); err != nil {
+		if _, err := l.Definitions.Get(t.Context(), []carillon.JobVersion{
+			{Job: job.ID, Version: job.Version},
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if !remembered(t, s, l, job.ID) {

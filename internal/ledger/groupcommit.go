@@ -34,10 +34,12 @@ func (w entries) tooOld() bool { return len(w) > 0 && time.Since(w[0].since) >= 
 // shouldFlush says whether the waiting changes should be written beside the running commits. If not, the
 // flusher that is writing takes them next, with all that come until then. The caller holds mu.
 func (l *Ledger) shouldFlush() bool {
-	return l.writing < smallBatch || l.writing >= largeBatch || l.starts.count()+l.ends.count() >= largeBatch || l.starts.tooOld() || l.ends.tooOld()
+	return l.writing < smallBatch || l.writing >= largeBatch ||
+		l.starts.count()+l.ends.count() >= largeBatch || l.starts.tooOld() || l.ends.tooOld()
 }
 
-// flushTimer fires when a flusher must ask again whether the waiting changes are worthwhile; never if none wait.
+// flushTimer fires when a flusher must ask again whether the waiting changes are worthwhile; never if none
+// wait.
 func (l *Ledger) flushTimer() <-chan time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -78,7 +78,10 @@ func New(cfg Config) *Ledger {
 	if cfg.Starting == nil {
 		cfg.Starting = func() bool { return false }
 	}
-	return &Ledger{cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1), broken: make(chan error, 1)}
+	return &Ledger{
+		cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1),
+		broken: make(chan error, 1),
+	}
 }
 
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of changes that won

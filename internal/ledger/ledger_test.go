@@ -107,7 +107,8 @@ func TestACommitThatIsStuckHoldsUpNobodyForLong(t *testing.T) {
 		synctest.Wait()
 		s.set(func(s *store) { s.gate = nil })
 		began := time.Now()
-		if _, err := l.Commit(t.Context(), notes(10, 1)); err != nil || time.Since(began) > 100*time.Millisecond {
+		if _, err := l.Commit(t.Context(), notes(10, 1)); err != nil ||
+			time.Since(began) > 100*time.Millisecond {
 			t.Errorf("took %s beside a commit that is stuck, %v", time.Since(began), err)
 		}
 		close(gate)
@@ -127,7 +128,11 @@ func TestABatchIsBounded(t *testing.T) {
 func TestEachCallerHearsWhichOfHisOwnLost(t *testing.T) {
 	s := newStore()
 	var told []carillon.Change
-	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }}},
+	within(t,
+		ledger.Config{
+			Store: s,
+			Then:  []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }},
+		},
 		func(t *testing.T, l *ledger.Ledger) {
 			if _, err := l.Commit(t.Context(), []carillon.Change{note("taken", 0)}); err != nil {
 				t.Fatal(err)
@@ -142,7 +147,8 @@ func TestEachCallerHearsWhichOfHisOwnLost(t *testing.T) {
 			}
 			lost, errs := busy(t, s, l, bring...)
 			want := [][]int{{1}, nil, {0}, {0, 2}}
-			if diff := cmp.Diff(want, lost, cmpopts.EquateEmpty()); diff != "" || !slices.Equal(errs, make([]error, 4)) {
+			if diff := cmp.Diff(want, lost, cmpopts.EquateEmpty()); diff != "" ||
+				!slices.Equal(errs, make([]error, 4)) {
 				t.Errorf("errors %v, lost (-want +got):\n%s", errs, diff)
 			}
 			var keys []string
@@ -152,7 +158,10 @@ func TestEachCallerHearsWhichOfHisOwnLost(t *testing.T) {
 			if want := []string{"first", "a", "b", "c", "a"}; !slices.Equal(keys, want) {
 				t.Errorf("told of %v, want %v", keys, want)
 			}
-			revs := []int32{bring[0][0].Guards[0].Rev, bring[0][1].Guards[0].Rev, bring[3][1].Guards[0].Rev, bring[3][2].Guards[0].Rev}
+			revs := []int32{
+				bring[0][0].Guards[0].Rev, bring[0][1].Guards[0].Rev, bring[3][1].Guards[0].Rev,
+				bring[3][2].Guards[0].Rev,
+			}
 			if want := []int32{1, 0, 2, 7}; !slices.Equal(revs, want) {
 				t.Errorf("revisions %v, want %v: raised where it won, untouched where it lost", revs, want)
 			}
@@ -162,12 +171,18 @@ func TestEachCallerHearsWhichOfHisOwnLost(t *testing.T) {
 func TestEveryRowOfAWinnerHasItsNewRevision(t *testing.T) {
 	s := newStore()
 	var told []carillon.Change
-	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }}},
+	within(t,
+		ledger.Config{
+			Store: s,
+			Then:  []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }},
+		},
 		func(t *testing.T, l *ledger.Ledger) {
 			job := submit(t, l, every(time.Minute, carillon.OverlapSkip))
 			c := told[0]
 			if job.Rev != 1 || c.Job.Rev != 1 || c.Runs[0].Rev != 1 || c.Guards[0].Rev != 1 {
-				t.Errorf("job %d, told %d, run %d, guard %d", job.Rev, c.Job.Rev, c.Runs[0].Rev, c.Guards[0].Rev)
+				t.Errorf(
+					"job %d, told %d, run %d, guard %d", job.Rev, c.Job.Rev, c.Runs[0].Rev, c.Guards[0].Rev,
+				)
 			}
 			kept, err := s.Runs(t.Context(), []carillon.RunID{c.Runs[0].ID}, false)
 			if err != nil || len(kept) != 1 || kept[0].Rev != 1 {
@@ -180,21 +195,23 @@ func TestAnErrorReachesAllCallers(t *testing.T) {
 	s := newStore()
 	outage := errors.New("the disk is away")
 	told := 0
-	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){func([]carillon.Change) { told++ }}}, func(t *testing.T, l *ledger.Ledger) {
-		s.set(func(s *store) { s.fail = outage })
-		bring := [][]carillon.Change{notes(0, 2), notes(2, 1)}
-		_, errs := busy(t, s, l, bring...)
-		if !errors.Is(errs[0], outage) || !errors.Is(errs[1], outage) || told > 0 || bring[0][0].Guards[0].Rev != 0 {
-			t.Errorf("errors %v, told %d times, revision %d", errs, told, bring[0][0].Guards[0].Rev)
-		}
-		if !errors.Is(l.Failing(), outage) {
-			t.Errorf("failing: %v", l.Failing())
-		}
-		s.set(func(s *store) { s.fail = nil })
-		if _, err := l.Commit(t.Context(), notes(9, 1)); err != nil || l.Failing() != nil {
-			t.Errorf("afterwards: %v, %v", err, l.Failing())
-		}
-	})
+	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){func([]carillon.Change) { told++ }}},
+		func(t *testing.T, l *ledger.Ledger) {
+			s.set(func(s *store) { s.fail = outage })
+			bring := [][]carillon.Change{notes(0, 2), notes(2, 1)}
+			_, errs := busy(t, s, l, bring...)
+			if !errors.Is(errs[0], outage) || !errors.Is(errs[1], outage) || told > 0 ||
+				bring[0][0].Guards[0].Rev != 0 {
+				t.Errorf("errors %v, told %d times, revision %d", errs, told, bring[0][0].Guards[0].Rev)
+			}
+			if !errors.Is(l.Failing(), outage) {
+				t.Errorf("failing: %v", l.Failing())
+			}
+			s.set(func(s *store) { s.fail = nil })
+			if _, err := l.Commit(t.Context(), notes(9, 1)); err != nil || l.Failing() != nil {
+				t.Errorf("afterwards: %v, %v", err, l.Failing())
+			}
+		})
 }
 
 func TestACallerWhoGoesAwayHoldsNobodyUp(t *testing.T) {
@@ -262,9 +279,24 @@ func TestEndsLetStartsGoFirstWhileDueRunsWait(t *testing.T) {
 		want []int
 	}{
 		{"nobody waits: a start and the ends are one commit", ledger.Config{}, 3, []int{1, 4}},
-		{"starts are about to come: the ends let them go first", ledger.Config{Starting: starting}, 3, []int{1, 1, 3}},
-		{"ends that were held for long enough go along", ledger.Config{Starting: starting, HoldEnds: -1}, 3, []int{1, 4}},
-		{"a few at a time while no start is in line", ledger.Config{Starting: starting, MaxBatch: 16}, 6, []int{1, 1, 2, 2, 2}},
+		{
+			"starts are about to come: the ends let them go first",
+			ledger.Config{Starting: starting},
+			3,
+			[]int{1, 1, 3},
+		},
+		{
+			"ends that were held for long enough go along",
+			ledger.Config{Starting: starting, HoldEnds: -1},
+			3,
+			[]int{1, 4},
+		},
+		{
+			"a few at a time while no start is in line",
+			ledger.Config{Starting: starting, MaxBatch: 16},
+			6,
+			[]int{1, 1, 2, 2, 2},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := behind(t, c.cfg, c.ends); !slices.Equal(got, c.want) {

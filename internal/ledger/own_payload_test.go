@@ -35,7 +35,9 @@ func TestARepetitionHasThePayloadOfItsRunAlsoWhereHistoryHasForgottenThat(t *tes
 					t.Fatal(runs, err)
 				}
 				claim(t, l, runs[0])
-				if err := l.Finish(t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, 0); err != nil {
+				if err := l.Finish(
+					t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, 0,
+				); err != nil {
 					t.Fatal(err)
 				}
 				if rule.Runs != 0 {
@@ -44,7 +46,8 @@ func TestARepetitionHasThePayloadOfItsRunAlsoWhereHistoryHasForgottenThat(t *tes
 					}
 				}
 				again, err := l.Redrive(t.Context(), "default", run.ID)
-				if err != nil || again.RetryOf != run.ID.Due || again.Output == nil || string(again.Output.Payload) != `{"n":1}` {
+				if err != nil || again.RetryOf != run.ID.Due || again.Output == nil ||
+					string(again.Output.Payload) != `{"n":1}` {
 					t.Errorf("%+v, %v", again, err)
 				}
 			})

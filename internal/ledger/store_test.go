@@ -144,7 +144,9 @@ func submit(t *testing.T, l *ledger.Ledger, edit func(*carillon.Definition)) car
 func unfinished(t *testing.T, s carillon.Store, job carillon.JobID) []carillon.Run {
 	t.Helper()
 	page, err := s.FindRuns(t.Context(), carillon.RunQuery{
-		Namespace: "default", Job: job, States: []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}, Limit: 10_000,
+		Namespace: "default", Job: job,
+		States: []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning},
+		Limit:  10_000,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +173,9 @@ func claim(t *testing.T, l *ledger.Ledger, run carillon.Run) carillon.Run {
 
 // note is a change of a single guard: something to commit.
 func note(key string, rev int32) carillon.Change {
-	return carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: key, Rev: rev, Value: []byte("x")}}}
+	return carillon.Change{
+		Guards: []carillon.Guard{{Namespace: "default", Key: key, Rev: rev, Value: []byte("x")}},
+	}
 }
 
 func notes(from, n int) (changes []carillon.Change) {

@@ -28,7 +28,9 @@ func (l *Ledger) UseSlots(slots Slots) { l.slots = slots }
 // A job that is due at once is written already claimed if a slot is free for it (preclaimed). This makes two
 // writes and one commit for the whole life of the run instead of three and two, with the same fence and the
 // same repair.
-func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.Definition) ([]carillon.Job, error) {
+func (l *Ledger) Submit(
+	ctx context.Context, namespace string, defs []carillon.Definition,
+) ([]carillon.Job, error) {
 	now := carillon.Now()
 	changes := make([]carillon.Change, len(defs))
 	for i := range defs {
@@ -45,7 +47,10 @@ func (l *Ledger) Submit(ctx context.Context, namespace string, defs []carillon.D
 	// slots are released here.
 	lost, err := l.Commit(context.WithoutCancel(ctx), changes)
 	if err == nil && len(lost) > 0 {
-		err = fmt.Errorf("%d of %d jobs have ids that exist already: is another process using this node number?", len(lost), len(defs))
+		err = fmt.Errorf(
+			"%d of %d jobs have ids that exist already: is another process using this node number?",
+			len(lost), len(defs),
+		)
 	}
 	if err != nil {
 		// If the store committed a run after all, the watch loop finds a claimed run that no worker holds.

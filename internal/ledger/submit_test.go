@@ -27,21 +27,32 @@ func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 		edit    func(*carillon.Definition)
 		claimed bool
 	}{
-		"due now":                {nil, true},
-		"due a moment ago":       {func(d *carillon.Definition) { d.Schedule.At = carillon.Now() - 999 }, true},
-		"long ago, it runs late": {func(d *carillon.Definition) { d.Schedule.At = carillon.Now() - 99_999 }, true},
+		"due now": {nil, true},
+		"due a moment ago": {
+			func(d *carillon.Definition) { d.Schedule.At = carillon.Now() - 999 }, true,
+		},
+		"long ago, it runs late": {
+			func(d *carillon.Definition) { d.Schedule.At = carillon.Now() - 99_999 }, true,
+		},
 		"long ago, it may be skipped": {func(d *carillon.Definition) {
 			d.Schedule.At, d.Misfire.Policy = carillon.Now()-99_999, carillon.MisfireSkip
 		}, false},
-		"a moment ago, a short window": {func(d *carillon.Definition) { d.Schedule.At, d.Misfire = carillon.Now()-900, shortWindow }, true},
-		"due later":                    {func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(time.Millisecond) }, false},
-		"recurring":                    {every(time.Minute, carillon.OverlapAllow), false},
-		"another queue":                {func(d *carillon.Definition) { d.Queue = "other" }, false},
+		"a moment ago, a short window": {
+			func(d *carillon.Definition) { d.Schedule.At, d.Misfire = carillon.Now()-900, shortWindow }, true,
+		},
+		"due later": {
+			func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(time.Millisecond) }, false,
+		},
+		"recurring":     {every(time.Minute, carillon.OverlapAllow), false},
+		"another queue": {func(d *carillon.Definition) { d.Queue = "other" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, free := newStore(), &slots{free: 1}
 			var told []carillon.Change
-			cfg := ledger.Config{Store: s, Then: []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }}}
+			cfg := ledger.Config{
+				Store: s,
+				Then:  []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }},
+			}
 			within(t, cfg, func(t *testing.T, l *ledger.Ledger) {
 				l.UseSlots(free)
 				job := submit(t, l, c.edit)
@@ -49,10 +60,12 @@ func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 				if c.claimed != (run.State == carillon.StateClaimed) || c.claimed != (free.free == 0) {
 					t.Fatalf("%s, %d slots free", run.State, free.free)
 				}
-				if c.claimed && (run.Attempt != 1 || run.Worker != "worker_1" || run.Claimed != carillon.Now()) {
+				if c.claimed &&
+					(run.Attempt != 1 || run.Worker != "worker_1" || run.Claimed != carillon.Now()) {
 					t.Errorf("%+v", run)
 				}
-				if len(told) != 1 || told[0].Job.ID != job.ID || told[0].Runs[0].ID != run.ID || told[0].Runs[0].State != run.State {
+				if len(told) != 1 || told[0].Job.ID != job.ID || told[0].Runs[0].ID != run.ID ||
+					told[0].Runs[0].State != run.State {
 					t.Errorf("told %+v", told)
 				}
 			})
@@ -60,7 +73,9 @@ func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 	}
 }
 
-var shortWindow = carillon.Misfire{Policy: carillon.MisfireAll, Max: 1, Window: carillon.Duration(time.Millisecond)}
+var shortWindow = carillon.Misfire{
+	Policy: carillon.MisfireAll, Max: 1, Window: carillon.Duration(time.Millisecond),
+}
 
 func TestABatchTakesTheSlotsThereAre(t *testing.T) {
 	s, free := newStore(), &slots{free: 2}

@@ -81,7 +81,8 @@ func (o *Outage) away() bool { return o.turn.Load()%2 == 1 }
 // a caller that gave up says nothing about the store.
 func outside(k kind, err error) bool {
 	answers := []error{
-		context.Canceled, carillon.ErrNotFound, carillon.ErrInvalid, carillon.ErrConflict, carillon.ErrPermanent, carillon.ErrLost,
+		context.Canceled, carillon.ErrNotFound, carillon.ErrInvalid, carillon.ErrConflict,
+		carillon.ErrPermanent, carillon.ErrLost,
 	}
 	if k == search {
 		answers = append(answers, context.DeadlineExceeded)

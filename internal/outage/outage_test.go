@@ -98,7 +98,9 @@ func (s databaseStore) Wakes(ctx context.Context, q carillon.WakeQuery) ([]caril
 	return s.Store.Wakes(ctx, q)
 }
 
-func (s databaseStore) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+func (s databaseStore) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (int, error) {
 	if err := s.answer(true); err != nil {
 		return 0, err
 	}
@@ -160,8 +162,11 @@ func TestOfAnOutageOfFiveMinutesAWholeNodeWritesALineAMinuteAndOneAtItsEnd(t *te
 				others = append(others, line)
 			}
 		}
-		if len(said) != 5 || strings.Contains(said[0], "held_back") || !strings.Contains(said[1], "held_back=") {
-			t.Fatalf("during the outage %d lines, want one a minute:\n%s", len(said), strings.Join(said, "\n"))
+		if len(said) != 5 || strings.Contains(said[0], "held_back") ||
+			!strings.Contains(said[1], "held_back=") {
+			t.Fatalf(
+				"during the outage %d lines, want one a minute:\n%s", len(said), strings.Join(said, "\n"),
+			)
 		}
 		if strings.Count(said[0], "dial 10.0.0.1: refused") != 1 {
 			t.Errorf("the error is there more than once: %s", said[0])
@@ -197,7 +202,10 @@ type alone struct {
 
 func newAlone() *alone {
 	db, log := &database{Store: mem.NewStore()}, &book{}
-	return &alone{db, log, outage.New("the store", slog.New(log)).Store(databaseStore{db}), slog.New(outage.Handler(log))}
+	return &alone{
+		db, log, outage.New("the store", slog.New(log)).Store(databaseStore{db}),
+		slog.New(outage.Handler(log)),
+	}
 }
 
 func (a *alone) write(ctx context.Context) {

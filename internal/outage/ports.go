@@ -73,7 +73,9 @@ func (s *store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 }
 
 // Forget removes many rows at a time, and counts as a search: it can take too long by itself.
-func (s *store) Forget(ctx context.Context, rule carillon.Retention, now carillon.Time, limit int) (int, error) {
+func (s *store) Forget(
+	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
+) (int, error) {
 	turn := s.begin()
 	n, err := s.Store.Forget(ctx, rule, now, limit)
 	return n, s.end(turn, search, err)
@@ -156,12 +158,16 @@ func (i *intake) Pending(ctx context.Context, shards []int, limit int) ([]carill
 	return left, i.end(turn, read, err)
 }
 
-func (i *intake) Acknowledge(ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal) error {
+func (i *intake) Acknowledge(
+	ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal,
+) error {
 	turn := i.begin()
 	return i.end(turn, write, i.Intake.Acknowledge(ctx, admitted, refused))
 }
 
-func (i *intake) Refused(ctx context.Context, namespace string, before carillon.JobID, limit int) ([]carillon.Refusal, error) {
+func (i *intake) Refused(
+	ctx context.Context, namespace string, before carillon.JobID, limit int,
+) ([]carillon.Refusal, error) {
 	turn := i.begin()
 	refusals, err := i.Intake.Refused(ctx, namespace, before, limit)
 	return refusals, i.end(turn, search, err)

@@ -110,7 +110,9 @@ func (u Users) read(path string, forbidden fs.FileMode) ([]byte, error) {
 		if mode&othersWrite == 0 {
 			can = "read"
 		}
-		return nil, fmt.Errorf("other users can %s %s (mode %#o): run \"chmod 600 %s\"", can, path, mode, path)
+		return nil, fmt.Errorf(
+			"other users can %s %s (mode %#o): run \"chmod 600 %s\"", can, path, mode, path,
+		)
 	}
 	return io.ReadAll(io.LimitReader(f, 64<<10))
 }

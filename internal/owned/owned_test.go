@@ -42,9 +42,11 @@ func TestADirectoryIsBelievedIfOnlyItsUserCanWriteThere(t *testing.T) {
 		uid  int
 		want []string // none: it is accepted
 	}{
-		"private":                {0o700, me, nil},
-		"others can read":        {0o755, me, nil},
-		"the group can write":    {0o770, me, []string{"other users can write in PATH (mode 0770)", "chmod go-w PATH", "inside it"}},
+		"private":         {0o700, me, nil},
+		"others can read": {0o755, me, nil},
+		"the group can write": {
+			0o770, me, []string{"other users can write in PATH (mode 0770)", "chmod go-w PATH", "inside it"},
+		},
 		"everybody can write":    {0o777, me, []string{"chmod go-w PATH"}},
 		"with the sticky bit":    {os.ModeSticky | 0o777, me, []string{"chmod go-w PATH"}},
 		"it is another user's":   {0o700, stranger, []string{"PATH belongs to user 54321", "chown -R"}},
@@ -64,11 +66,19 @@ func TestAFileIsReadIfOnlyItsUserCanWriteIt(t *testing.T) {
 		uid          int
 		file, secret []string
 	}{
-		"private":             {0o600, me, nil, nil},
-		"others can read":     {0o644, me, nil, []string{"other users can read PATH (mode 0644)", "chmod 600 PATH"}},
-		"the group can read":  {0o640, me, nil, []string{"other users can read PATH (mode 0640)"}},
-		"the group can write": {0o620, me, []string{"other users can write PATH (mode 0620)"}, []string{"other users can write PATH"}},
-		"another user's":      {0o600, stranger, []string{"PATH belongs to user 54321"}, []string{"chown -R"}},
+		"private": {0o600, me, nil, nil},
+		"others can read": {
+			0o644, me, nil, []string{"other users can read PATH (mode 0644)", "chmod 600 PATH"},
+		},
+		"the group can read": {0o640, me, nil, []string{"other users can read PATH (mode 0640)"}},
+		"the group can write": {
+			0o620, me,
+			[]string{"other users can write PATH (mode 0620)"},
+			[]string{"other users can write PATH"},
+		},
+		"another user's": {
+			0o600, stranger, []string{"PATH belongs to user 54321"}, []string{"chown -R"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := makeOne(t, "content", c.mode, c.uid)

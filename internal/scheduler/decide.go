@@ -33,8 +33,8 @@ func (s *Scheduler) decide(ctx context.Context) error {
 // maxAsked is how many runs of one lane can wait for a decision.
 const maxAsked = 10_000
 
-// queueDecision hands runs to the decide loop. If a lane has no room for a run, it spills: the scheduler reads the run
-// from the store later.
+// queueDecision hands runs to the decide loop. If a lane has no room for a run, it spills: the scheduler
+// reads the run from the store later.
 func (s *Scheduler) queueDecision(runs []carillon.Run) {
 	if runs = s.withRoom(runs); len(runs) == 0 {
 		return
@@ -87,7 +87,9 @@ func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon
 		return nil
 	}
 	now := carillon.Now()
-	return slices.DeleteFunc(waiting(runs), func(r carillon.Run) bool { return r.Attempt > 0 && r.Wake > now })
+	return slices.DeleteFunc(waiting(runs), func(r carillon.Run) bool {
+		return r.Attempt > 0 && r.Wake > now
+	})
 }
 
 // decideBatch decides about a batch and commits the decisions. A run whose change lost is read again: another

@@ -49,7 +49,9 @@ func (q lossyQueue) Push(ctx context.Context, runs []carillon.Run) ([]int, error
 	return refused, err
 }
 
-func (q lossyQueue) Pull(ctx context.Context, queues []string, max int) ([]carillon.Run, func(context.Context) error, error) {
+func (q lossyQueue) Pull(ctx context.Context, queues []string, max int) (
+	[]carillon.Run, func(context.Context) error, error,
+) {
 	if q.fail.hit() {
 		return nil, nil, errAway
 	}
@@ -79,7 +81,9 @@ func (l lossyTimeline) Add(ctx context.Context, runs []carillon.Run) ([]int, err
 	return refused, err
 }
 
-func (l lossyTimeline) Due(ctx context.Context, now carillon.Time, limit int) ([]carillon.Run, carillon.Time, error) {
+func (l lossyTimeline) Due(
+	ctx context.Context, now carillon.Time, limit int,
+) ([]carillon.Run, carillon.Time, error) {
 	if l.fail.hit() {
 		return nil, 0, errAway
 	}
@@ -89,10 +93,14 @@ func (l lossyTimeline) Due(ctx context.Context, now carillon.Time, limit int) ([
 // mixed submits jobs of all kinds and returns them with the number of runs that each should have.
 func mixed(h *house) map[int][]carillon.Job {
 	jobs := map[int][]carillon.Job{
-		1: slices.Concat(h.submit(30, after(0)), h.submit(30, after(5*time.Second)), h.submit(30, after(3*time.Minute))),
+		1: slices.Concat(
+			h.submit(30, after(0)), h.submit(30, after(5*time.Second)), h.submit(30, after(3*time.Minute)),
+		),
 		4: nil,
 	}
-	for _, overlap := range []carillon.Overlap{carillon.OverlapSkip, carillon.OverlapQueueAll, carillon.OverlapReplace, carillon.OverlapAllow} {
+	for _, overlap := range []carillon.Overlap{
+		carillon.OverlapSkip, carillon.OverlapQueueAll, carillon.OverlapReplace, carillon.OverlapAllow,
+	} {
 		jobs[4] = append(jobs[4], h.submit(5, every(10*time.Minute, overlap, 4))...)
 	}
 	return jobs
@@ -103,8 +111,12 @@ func TestWhatQueueAndTimelineLoseCostsOnlyTime(t *testing.T) {
 		for _, fail := range []int64{4, 1 << 40} { // 1 << 40: no call fails
 			t.Run(fmt.Sprintf("every %d. is lost, every %d. call fails", n, fail), func(t *testing.T) {
 				in(t, func(h *house) {
-					h.queue = func(q carillon.Queue) carillon.Queue { return lossyQueue{q, &nth{n: n}, &nth{n: fail}} }
-					h.timeline = func(l carillon.Timeline) carillon.Timeline { return lossyTimeline{l, &nth{n: n}, &nth{n: fail}} }
+					h.queue = func(q carillon.Queue) carillon.Queue {
+						return lossyQueue{q, &nth{n: n}, &nth{n: fail}}
+					}
+					h.timeline = func(l carillon.Timeline) carillon.Timeline {
+						return lossyTimeline{l, &nth{n: n}, &nth{n: fail}}
+					}
 				}, func(h *house) {
 					jobs := mixed(h)
 					time.Sleep(time.Hour)
@@ -173,7 +185,9 @@ func TestAStoreThatFailsCostsOnlyTime(t *testing.T) {
 		thirds = append(thirds, i+random.IntN(3))
 	}
 	plans := map[string]func(carillon.Store) carillon.Store{
-		"a fifth of all calls": func(s carillon.Store) carillon.Store { return porttest.Lossy(s, random, 0.2) },
+		"a fifth of all calls": func(s carillon.Store) carillon.Store {
+			return porttest.Lossy(s, random, 0.2)
+		},
 	}
 	for _, method := range []string{"Commit", "Jobs", "Runs", "Guards", "Wakes", "FindRuns"} {
 		plans["every third "+method+" is not made"] = func(s carillon.Store) carillon.Store {

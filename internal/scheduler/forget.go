@@ -29,7 +29,8 @@ func (s *Scheduler) forget(ctx context.Context) error {
 				break
 			}
 		}
-		if err := s.cfg.Logs.Trim(ctx, carillon.Now(), s.cfg.Retention.Logs.Std()); err != nil && ctx.Err() == nil {
+		if err := s.cfg.Logs.Trim(ctx, carillon.Now(), s.cfg.Retention.Logs.Std()); err != nil &&
+			ctx.Err() == nil {
 			s.cfg.Logger.Error("trim logs", "error", err)
 		}
 	}

@@ -98,21 +98,29 @@ func (h *house) live() *node {
 		timeline = h.timeline(timeline)
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: n.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never), Starting: func() bool { return n.dispatcher.Starting() },
-		Then: []func([]carillon.Change){func(c []carillon.Change) { n.dispatcher.Notice(c); n.worker.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) }},
+		Store: n.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
+		Starting: func() bool { return n.dispatcher.Starting() },
+		Then: []func([]carillon.Change){
+			func(c []carillon.Change) { n.dispatcher.Notice(c); n.worker.Notice(c) },
+			func(c []carillon.Change) { n.scheduler.Route(c) },
+		},
 	})
 	n.dispatcher = dispatch.New(dispatch.Config{
-		Store: n.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator, Waiting: waiting.Len, Logger: logger,
-		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) }, PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
+		Store: n.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator,
+		Waiting: waiting.Len, Logger: logger,
+		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
+		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 	})
 	began := time.Now()
 	n.worker = worker.New(worker.Config{
-		Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Concurrency: h.concurrency, Queues: h.queues, Executors: map[string]executor.Executor{"handler": handlers{h}},
-		Logger: logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
+		Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Concurrency: h.concurrency, Queues: h.queues,
+		Executors: map[string]executor.Executor{"handler": handlers{h}},
+		Logger:    logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
 	})
 	n.ledger.UseSlots(n.dispatcher)
 	cfg := scheduler.Config{
-		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs, Ledger: n.ledger, Logger: logger,
+		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs,
+		Ledger: n.ledger, Logger: logger,
 		Node: n.id,
 	}
 	if h.members != nil {
@@ -214,7 +222,9 @@ func every(d time.Duration, overlap carillon.Overlap, max int) func(*carillon.De
 // runs are all runs of a job, latest due first.
 func (h *house) runs(job carillon.JobID) []carillon.Run {
 	h.t.Helper()
-	page, err := h.truth.FindRuns(context.Background(), carillon.RunQuery{Namespace: "default", Job: job, Limit: 10_000})
+	page, err := h.truth.FindRuns(context.Background(), carillon.RunQuery{
+		Namespace: "default", Job: job, Limit: 10_000,
+	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -228,7 +238,10 @@ func (h *house) expectAll(jobs []carillon.Job, runs int) {
 		got := h.runs(job.ID)
 		for _, run := range got {
 			if run.State != carillon.StateSucceeded {
-				h.t.Errorf("%s is %s after %d attempts, %d losses: %s", run.ID, run.State, run.Attempt, run.Losses, run.Reason)
+				h.t.Errorf(
+					"%s is %s after %d attempts, %d losses: %s", run.ID, run.State, run.Attempt, run.Losses,
+					run.Reason,
+				)
 			}
 		}
 		if len(got) != runs {
@@ -264,7 +277,8 @@ func (h *house) checkNeverTwice() {
 		if a.run.Has(carillon.FlagGuarded) {
 			key.Due = 0 // one key for all runs of the job
 		}
-		if before, any := last[key]; any && before.end > a.start || a.start < a.run.ID.Due && a.run.Attempt == 1 {
+		if before, any := last[key]; any && before.end > a.start ||
+			a.start < a.run.ID.Due && a.run.Attempt == 1 {
 			h.t.Errorf("early, or two at once:\n  %s %+v\n  %s %+v", before.run.ID, before, a.run.ID, a)
 		}
 		if before := last[a.run.ID]; before.run.Attempt >= a.run.Attempt {

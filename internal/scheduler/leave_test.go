@@ -74,7 +74,9 @@ func TestASweepLooksAtOldRunsOfShardsThatANodeHasGot(t *testing.T) {
 		time.Sleep(time.Minute)
 		mute.Store(true)
 		theirs := h.nodes[0].scheduler.Shards()
-		jobs := slices.DeleteFunc(h.late(200), func(j carillon.Job) bool { return !slices.Contains(theirs, j.ID.Shard()) })
+		jobs := slices.DeleteFunc(h.late(200), func(j carillon.Job) bool {
+			return !slices.Contains(theirs, j.ID.Shard())
+		})
 		h.leave()
 		time.Sleep(8 * time.Second) // the other node has loaded them twice, and the queue has lost them
 		mute.Store(false)
@@ -99,12 +101,16 @@ func TestAPausedJobIsNotTriedAgain(t *testing.T) {
 			in(t, func(h *house) {
 				h.outcome = func(task executor.Task) carillon.Outcome {
 					if task.Run.Attempt == 1 {
-						return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "the first time it fails"}
+						return carillon.Outcome{
+							Kind: carillon.OutcomeRetriable, Reason: "the first time it fails",
+						}
 					}
 					return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 				}
 			}, func(h *house) {
-				job := h.submit(1, func(d *carillon.Definition) { d.Retry.Delay, d.Retry.Jitter = carillon.Duration(delay), 0 })[0]
+				job := h.submit(1, func(d *carillon.Definition) {
+					d.Retry.Delay, d.Retry.Jitter = carillon.Duration(delay), 0
+				})[0]
 				time.Sleep(time.Second)
 				if _, err := h.nodes[0].ledger.PauseJob(context.Background(), "default", job.ID); err != nil {
 					h.t.Error(err)
@@ -113,7 +119,9 @@ func TestAPausedJobIsNotTriedAgain(t *testing.T) {
 				if n := len(h.attempts()); n != 1 {
 					h.t.Errorf("%d attempts of a job that is paused after the first", n)
 				}
-				if _, err := h.nodes[0].ledger.ResumeJob(context.Background(), "default", job.ID); err != nil {
+				if _, err := h.nodes[0].ledger.ResumeJob(
+					context.Background(), "default", job.ID,
+				); err != nil {
 					h.t.Error(err)
 				}
 				time.Sleep(time.Second)

@@ -123,7 +123,9 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 			st.lanes = append(st.lanes, lane)
 		}
 	}
-	q := carillon.WakeQuery{Shards: s.members.shards(), Full: st.lanes, After: st.after, Until: st.until, Limit: size}
+	q := carillon.WakeQuery{
+		Shards: s.members.shards(), Full: st.lanes, After: st.after, Until: st.until, Limit: size,
+	}
 	runs, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
 		return true, err

@@ -84,7 +84,8 @@ func (m *members) owns(shard int) bool {
 func (m *members) has(worker string, alone bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.alive[worker] || alone && !carillon.InnerWorker(worker) && time.Since(m.start) <= carillon.SessionTime
+	return m.alive[worker] ||
+		alone && !carillon.InnerWorker(worker) && time.Since(m.start) <= carillon.SessionTime
 }
 
 // Members are the live members as of the last refresh.
@@ -115,9 +116,9 @@ func (s *Scheduler) assemble(ctx context.Context) {
 	}
 }
 
-// followMembers keeps the list of members fresh, whatever else is going on: a long sweep must not judge by an old
-// list. It ends sessions only after the coordinator has answered for a session's time: after an outage of the
-// coordinator or of this process, members that are still there must have had the time to say so.
+// followMembers keeps the list of members fresh, whatever else is going on: a long sweep must not judge by an
+// old list. It ends sessions only after the coordinator has answered for a session's time: after an outage of
+// the coordinator or of this process, members that are still there must have had the time to say so.
 func (s *Scheduler) followMembers(ctx context.Context) error {
 	failing := false
 	last, since := time.Now(), time.Now() // last good refresh, and first of an unbroken row of them

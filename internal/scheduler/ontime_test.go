@@ -155,7 +155,10 @@ func TestARunThatIsCommittedWhileTheLoaderReadsIsOnTime(t *testing.T) {
 		}
 		var jobs []carillon.Job
 		for i := range 600 {
-			jobs = append(jobs, h.submitBy(h.nodes[i%2], 1, after(8*time.Second+time.Duration(i)*10*time.Millisecond))...)
+			jobs = append(
+				jobs,
+				h.submitBy(h.nodes[i%2], 1, after(8*time.Second+time.Duration(i)*10*time.Millisecond))...,
+			)
 			time.Sleep(37 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
@@ -174,7 +177,10 @@ func TestARunIsOnTimeThoughTheClockWasSetBackBeforeItsSubmit(t *testing.T) {
 		carillon.SetAhead(0)
 		var jobs []carillon.Job
 		for i := range 300 {
-			jobs = append(jobs, h.submitBy(h.nodes[i%2], 1, after(12*time.Second+time.Duration(i)*15*time.Millisecond))...)
+			jobs = append(
+				jobs,
+				h.submitBy(h.nodes[i%2], 1, after(12*time.Second+time.Duration(i)*15*time.Millisecond))...,
+			)
 		}
 		time.Sleep(time.Minute)
 		h.expectAll(jobs, 1)

@@ -82,8 +82,11 @@ func New(cfg Config) *Scheduler {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
 	return &Scheduler{
-		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(), refreshing: make(chan struct{}, 1), spills: newSignal(), decides: newPile[carillon.Run](), redecides: newPile[carillon.RunID](),
-		members: members{start: time.Now()}, overflow: map[carillon.Lane]spilled{}, refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
+		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(),
+		refreshing: make(chan struct{}, 1), spills: newSignal(), decides: newPile[carillon.Run](),
+		redecides: newPile[carillon.RunID](),
+		members:   members{start: time.Now()}, overflow: map[carillon.Lane]spilled{},
+		refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
 	}
 }
 
@@ -161,8 +164,8 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 // PushBack takes back due runs that the dispatcher pulled and did not claim.
 func (s *Scheduler) PushBack(runs []carillon.Run) { s.enqueue(context.Background(), runs) }
 
-// enqueue puts due runs into the queue. If a lane has no room for a run, it spills: the scheduler reads the run
-// from the store later.
+// enqueue puts due runs into the queue. If a lane has no room for a run, it spills: the scheduler reads the
+// run from the store later.
 func (s *Scheduler) enqueue(ctx context.Context, runs []carillon.Run) {
 	if runs = s.withRoom(runs); len(runs) == 0 {
 		return

@@ -24,8 +24,8 @@ type spilled struct {
 	foreign bool
 }
 
-// withRoom leaves out runs of spilled lanes that come after the position where the lane will be read on: if they
-// were taken now, they would overtake all runs that wait in the store.
+// withRoom leaves out runs of spilled lanes that come after the position where the lane will be read on: if
+// they were taken now, they would overtake all runs that wait in the store.
 func (s *Scheduler) withRoom(runs []carillon.Run) []carillon.Run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,8 +69,8 @@ func (s *Scheduler) noteSpill(runs []carillon.Run, refused []int) {
 	}
 }
 
-// spilledLanes are the lanes that refill will read on from before a position: their runs behind it need not be read
-// twice.
+// spilledLanes are the lanes that refill will read on from before a position: their runs behind it need not
+// be read twice.
 func (s *Scheduler) spilledLanes(pos carillon.WakePos) (lanes []carillon.Lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +157,9 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 	if at.foreign {
 		shards = nil
 	}
-	q := carillon.WakeQuery{Shards: shards, Lane: &lane, After: before(at.from), Until: s.reach(carillon.Now()), Limit: size}
+	q := carillon.WakeQuery{
+		Shards: shards, Lane: &lane, After: before(at.from), Until: s.reach(carillon.Now()), Limit: size,
+	}
 	page, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
 		s.mu.Lock()
@@ -202,7 +204,9 @@ func before(p carillon.WakePos) carillon.WakePos {
 }
 
 func waiting(runs []carillon.Run) []carillon.Run {
-	kept, _ := split(runs, func(r *carillon.Run) bool { return r.State == carillon.StateWaiting && !r.Has(carillon.FlagOnHold) })
+	kept, _ := split(runs, func(r *carillon.Run) bool {
+		return r.State == carillon.StateWaiting && !r.Has(carillon.FlagOnHold)
+	})
 	return kept
 }
 

@@ -46,14 +46,19 @@ func TestALaneThatSpillsGoesOnInOrder(t *testing.T) {
 	in(t, tiny, func(h *house) {
 		var jobs []carillon.Job
 		for i := range 100 { // due one after another, all before the first can run
-			jobs = append(jobs, h.submit(1, lane("mail", 5, after(time.Minute+time.Duration(i)*time.Millisecond)))...)
+			jobs = append(
+				jobs, h.submit(1, lane("mail", 5, after(time.Minute+time.Duration(i)*time.Millisecond)))...,
+			)
 		}
 		time.Sleep(time.Hour)
 		h.expectAll(jobs, 1)
 		begun := h.attempts()
 		for i := range begun {
 			if i >= 16 && begun[i].run.ID.Due < begun[i-16].run.ID.Due { // four at a time, and some slack
-				t.Errorf("number %d was due %s before number %d", i, begun[i-16].run.ID.Due.Sub(begun[i].run.ID.Due), i-16)
+				t.Errorf(
+					"number %d was due %s before number %d", i,
+					begun[i-16].run.ID.Due.Sub(begun[i].run.ID.Due), i-16,
+				)
 			}
 		}
 	})
@@ -83,7 +88,9 @@ func TestABacklogOfLongRunsIsWorkedOffToItsEnd(t *testing.T) {
 }
 
 func TestRecurringJobsInATinyLaneKeepTheirTimes(t *testing.T) {
-	for _, overlap := range []carillon.Overlap{carillon.OverlapSkip, carillon.OverlapAllow, carillon.OverlapQueueAll} {
+	for _, overlap := range []carillon.Overlap{
+		carillon.OverlapSkip, carillon.OverlapAllow, carillon.OverlapQueueAll,
+	} {
 		t.Run(string(overlap), func(t *testing.T) {
 			in(t, tiny, func(h *house) {
 				jobs := h.submit(40, lane("mail", 5, every(10*time.Second, overlap, 6)))
@@ -200,10 +207,11 @@ func TestEditsReachRunsThatSpilled(t *testing.T) {
 			case 0:
 				_, err = h.nodes[0].ledger.CancelJob(context.Background(), "default", job.ID, false)
 			case 1:
-				_, err = h.nodes[0].ledger.EditJob(context.Background(), "default", job.ID, func(d *carillon.Definition) error {
-					d.Queue = "other"
-					return d.Admit(carillon.Now())
-				})
+				_, err = h.nodes[0].ledger.EditJob(context.Background(), "default", job.ID,
+					func(d *carillon.Definition) error {
+						d.Queue = "other"
+						return d.Admit(carillon.Now())
+					})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -69,7 +69,8 @@ func (s *Scheduler) readHolds(ctx context.Context, runs []carillon.Run, seen *he
 	var workers []string
 	for i := range runs {
 		run := &runs[i]
-		if _, asked := seen.holdings[run.Worker]; asked || fresh(run, seen.now) || !s.members.has(run.Worker, s.cfg.Node == "") {
+		if _, asked := seen.holdings[run.Worker]; asked || fresh(run, seen.now) ||
+			!s.members.has(run.Worker, s.cfg.Node == "") {
 			continue
 		}
 		seen.holdings[run.Worker] = holding{}

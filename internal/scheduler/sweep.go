@@ -89,7 +89,9 @@ func (f *floor) raise(from carillon.WakePos, shards []int, runs []carillon.Run, 
 // last page.
 func (s *Scheduler) sweepNext(ctx context.Context, pos carillon.WakePos, shards []int) carillon.WakePos {
 	now := carillon.Now()
-	runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{Shards: shards, After: pos, Until: now, Limit: sweepPage})
+	runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{
+		Shards: shards, After: pos, Until: now, Limit: sweepPage,
+	})
 	if err != nil {
 		if ctx.Err() == nil {
 			s.cfg.Logger.Error("sweep", "error", err)

@@ -20,19 +20,24 @@ func (h *house) decideFor(worker string, id carillon.RunID) carillon.Run {
 }
 
 func TestARunThatWaitedItsTurnIsTakenOverWithinTenSeconds(t *testing.T) {
-	for _, overlap := range []carillon.Overlap{carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapReplace} {
+	for _, overlap := range []carillon.Overlap{
+		carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapReplace,
+	} {
 		// wait is how long the worker lives: it varies because sweeps have a phase.
 		for _, wait := range []time.Duration{0, 3 * time.Second, 7 * time.Second} {
 			t.Run(string(overlap)+" after "+wait.String(), func(t *testing.T) {
 				in(t, nil, func(h *house) {
 					h.join("worker_x")
 					first := h.claimFor("worker_x", h.unheard(func(d *carillon.Definition) {
-						d.Schedule.Every, d.Schedule.StartsAt, d.Overlap = carillon.Duration(2*time.Second), carillon.Now(), overlap
+						d.Schedule.Every, d.Schedule.StartsAt, d.Overlap = carillon.Duration(
+							2*time.Second,
+						), carillon.Now(), overlap
 						d.Schedule.MaxRuns = 2
 					}))
 					time.Sleep(2 * time.Second)
 					second := carillon.RunID{Job: first.ID.Job, Due: first.ID.Due.Add(2 * time.Second)}
-					if run := h.decideFor("worker_x", second); run.State != carillon.StateWaiting || run.Wake <= carillon.Now() {
+					if run := h.decideFor("worker_x", second); run.State != carillon.StateWaiting ||
+						run.Wake <= carillon.Now() {
 						h.t.Fatalf("the second run is %s and wakes at %s", run.State, run.Wake)
 					}
 					h.finishFor(first.ID, carillon.Outcome{Kind: carillon.OutcomeSuccess})
@@ -69,7 +74,9 @@ func (h *house) finishFor(id carillon.RunID, outcome carillon.Outcome) {
 	if err != nil || len(candidates) != 1 {
 		h.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
-	c := carillon.EndChange(runs[0].Finish(candidates[0].Job, outcome, carillon.Now(), 0), candidates[0].Guard)
+	c := carillon.EndChange(
+		runs[0].Finish(candidates[0].Job, outcome, carillon.Now(), 0), candidates[0].Guard,
+	)
 	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
 		h.t.Fatalf("lost %v, %v", lost, err)
 	}
@@ -80,7 +87,10 @@ func (h *house) claimAt(worker string, run carillon.Run, at carillon.Time) caril
 	h.t.Helper()
 	run = run.Claim(worker, carillon.Now())
 	run.Claimed = at
-	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{{Runs: []carillon.Run{run}}}); err != nil || len(lost) > 0 {
+	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{
+		{Runs: []carillon.Run{run}},
+	}); err != nil ||
+		len(lost) > 0 {
 		h.t.Fatalf("lost %v, %v", lost, err)
 	}
 	return run
@@ -101,7 +111,10 @@ func TestAClaimIsJudgedByNoClockButThatOfTheNodeThatJudges(t *testing.T) {
 				h.hold("worker_x", []carillon.Run{run})
 				time.Sleep(time.Minute)
 				if got := h.runs(run.ID.Job)[0]; got.State != carillon.StateClaimed || got.Losses != 0 {
-					h.t.Errorf("the run that its worker lists is %s, %d losses: %s", got.State, got.Losses, got.Reason)
+					h.t.Errorf(
+						"the run that its worker lists is %s, %d losses: %s", got.State, got.Losses,
+						got.Reason,
+					)
 				}
 				begin := carillon.Now()
 				lost := h.claimAt("worker_x", h.unheard(nil), begin.Add(off)) // its worker never hears of it
@@ -112,7 +125,9 @@ func TestAClaimIsJudgedByNoClockButThatOfTheNodeThatJudges(t *testing.T) {
 				time.Sleep(time.Minute)
 				got := h.runs(lost.ID.Job)[0]
 				if got.State != carillon.StateSucceeded || got.Losses != 1 {
-					h.t.Errorf("the run that its worker does not list is %s, %d losses", got.State, got.Losses)
+					h.t.Errorf(
+						"the run that its worker does not list is %s, %d losses", got.State, got.Losses,
+					)
 				} else if late := got.Ended.Sub(begin); late > 16*time.Second {
 					h.t.Errorf("it is taken back after %s", late)
 				}
@@ -162,11 +177,19 @@ func TestBehindABacklogADeadWorkersRunsAreTakenOverAndLostAnswersNoticed(t *test
 		died := carillon.Now()
 		die()
 		time.Sleep(20 * time.Second)
-		if got := h.runs(lost.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Losses != 1 || got.Claimed.Sub(begin) > 16*time.Second {
-			h.t.Errorf("the run that its worker does not know of is %s, %d losses, after %s", got.State, got.Losses, got.Claimed.Sub(begin))
+		if got := h.runs(lost.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Losses != 1 ||
+			got.Claimed.Sub(begin) > 16*time.Second {
+			h.t.Errorf(
+				"the run that its worker does not know of is %s, %d losses, after %s", got.State, got.Losses,
+				got.Claimed.Sub(begin),
+			)
 		}
-		if got := h.runs(lost.ID.Job + 1)[0]; got.State != carillon.StateSucceeded || got.Crashes != 1 || got.Claimed.Sub(died) > 10*time.Second {
-			h.t.Errorf("the run of the dead worker is %s, %d crashes, after %s", got.State, got.Crashes, got.Claimed.Sub(died))
+		if got := h.runs(lost.ID.Job + 1)[0]; got.State != carillon.StateSucceeded || got.Crashes != 1 ||
+			got.Claimed.Sub(died) > 10*time.Second {
+			h.t.Errorf(
+				"the run of the dead worker is %s, %d crashes, after %s", got.State, got.Crashes,
+				got.Claimed.Sub(died),
+			)
 		}
 	})
 }
@@ -181,7 +204,9 @@ func TestADeadWorkersRunsAreTakenOverThoughTheClockWasSetBack(t *testing.T) {
 				h.join("worker_x")
 				run := h.claimFor("worker_x", h.unheard(func(d *carillon.Definition) {
 					if guarded {
-						d.Schedule = carillon.Schedule{Every: carillon.Duration(2 * time.Hour), StartsAt: carillon.Now()}
+						d.Schedule = carillon.Schedule{
+							Every: carillon.Duration(2 * time.Hour), StartsAt: carillon.Now(),
+						}
 					}
 				}))
 				die := h.hold("worker_x", []carillon.Run{run})

@@ -13,26 +13,27 @@ func TestNodesShareTheShards(t *testing.T) { playTwo(t, false) }
 func TestTwoOwnersOfEveryShardAreHarmless(t *testing.T) { playTwo(t, true) }
 
 func playTwo(t *testing.T, both bool) {
-	in(t, func(h *house) { h.both, h.handle, h.concurrency = both, slow(3*time.Second), 100 }, func(h *house) {
-		h.live()
-		time.Sleep(5 * time.Second)
-		jobs := mixed(h)
-		time.Sleep(time.Hour)
-		for runs, of := range jobs {
-			h.expectAll(of, runs)
-			h.expectLate(of, time.Second)
-		}
-		by := map[string]int{}
-		for _, a := range h.attempts() {
-			by[a.run.Worker]++
-			if a.run.Attempt > 1 {
-				h.t.Errorf("%s needed %d attempts", a.run.ID, a.run.Attempt)
+	in(t, func(h *house) { h.both, h.handle, h.concurrency = both, slow(3*time.Second), 100 },
+		func(h *house) {
+			h.live()
+			time.Sleep(5 * time.Second)
+			jobs := mixed(h)
+			time.Sleep(time.Hour)
+			for runs, of := range jobs {
+				h.expectAll(of, runs)
+				h.expectLate(of, time.Second)
 			}
-		}
-		if by[h.nodes[0].worker.ID()] == 0 || by[h.nodes[1].worker.ID()] == 0 {
-			h.t.Errorf("attempts by worker: %v", by)
-		}
-	})
+			by := map[string]int{}
+			for _, a := range h.attempts() {
+				by[a.run.Worker]++
+				if a.run.Attempt > 1 {
+					h.t.Errorf("%s needed %d attempts", a.run.ID, a.run.Attempt)
+				}
+			}
+			if by[h.nodes[0].worker.ID()] == 0 || by[h.nodes[1].worker.ID()] == 0 {
+				h.t.Errorf("attempts by worker: %v", by)
+			}
+		})
 }
 
 func TestWhatOneNodeStartsTheOtherSteers(t *testing.T) {

@@ -48,7 +48,8 @@ func (s *Scheduler) nextScan(suspects *suspects, took time.Duration) time.Durati
 // heldPage is how many held runs are judged at a time.
 const heldPage = 5000
 
-// heldScanFrom is one check of held runs from a position on. A check that is not urgent gives way to one that is.
+// heldScanFrom is one check of held runs from a position on. A check that is not urgent gives way to one that
+// is.
 type heldScanFrom struct {
 	from   carillon.WakePos
 	urgent bool
@@ -60,7 +61,9 @@ func (s *Scheduler) checkHeld(ctx context.Context, look heldScanFrom, were *susp
 	// node's clock, or of this node's clock before it was set back.
 	now := carillon.Now()
 	s.latest = max(s.latest, now)
-	q := carillon.WakeQuery{Shards: s.members.shards(), Held: true, After: look.from, Until: s.latest.Add(skew), Limit: heldPage}
+	q := carillon.WakeQuery{
+		Shards: s.members.shards(), Held: true, After: look.from, Until: s.latest.Add(skew), Limit: heldPage,
+	}
 	seen := heldScan{now: now, were: *were, are: suspects{}, holdings: map[string]holding{}}
 	for more := true; more; {
 		if !look.urgent && len(s.gone) > 0 { // a worker died, and behind a backlog this check can take long
@@ -131,7 +134,9 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *heldSc
 // abandoned says which held runs have lost their holder, and how: the worker is gone (a crash), or it does
 // not know of the run (a loss). The runs were read before: a worker joins before it claims, so a worker that
 // is not on a list made now is gone.
-func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *heldScan) (map[carillon.RunID]carillon.Outcome, error) {
+func (s *Scheduler) abandoned(
+	ctx context.Context, runs []carillon.Run, seen *heldScan,
+) (map[carillon.RunID]carillon.Outcome, error) {
 	alone, unknown := s.cfg.Node == "", false
 	for i := range runs {
 		unknown = unknown || runs[i].State.Held() && !s.members.has(runs[i].Worker, alone)
@@ -153,9 +158,13 @@ func (s *Scheduler) abandoned(ctx context.Context, runs []carillon.Run, seen *he
 		switch run := &runs[i]; {
 		case !run.State.Held():
 		case !s.members.has(run.Worker, alone):
-			outcomes[run.ID] = carillon.Outcome{Kind: carillon.OutcomeCrashed, Reason: "its worker " + run.Worker + " died"}
+			outcomes[run.ID] = carillon.Outcome{
+				Kind: carillon.OutcomeCrashed, Reason: "its worker " + run.Worker + " died",
+			}
 		case seen != nil && seen.unknown(run, time.Now()):
-			outcomes[run.ID] = carillon.Outcome{Kind: carillon.OutcomeLost, Reason: "its worker " + run.Worker + " does not know of it"}
+			outcomes[run.ID] = carillon.Outcome{
+				Kind: carillon.OutcomeLost, Reason: "its worker " + run.Worker + " does not know of it",
+			}
 		}
 	}
 	return outcomes, err

@@ -28,7 +28,9 @@ func (h *house) claimFor(worker string, run carillon.Run) carillon.Run {
 // session or the worker dies.
 func (h *house) join(worker string) {
 	h.t.Helper()
-	if err := h.coordinator.Join(context.Background(), []carillon.Member{{ID: worker, Kind: carillon.MemberWorker}}); err != nil {
+	if err := h.coordinator.Join(context.Background(), []carillon.Member{
+		{ID: worker, Kind: carillon.MemberWorker},
+	}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -89,7 +91,8 @@ func TestTheRunsOfADeadWorkerAreTakenBackAsCrashes(t *testing.T) {
 				h.t.Fatal(runs, err)
 			}
 			got := runs[0]
-			if got.State != carillon.StateSucceeded || got.Attempt != 2 || got.Losses != 1 || got.Crashes != 1 || got.Failures != 0 || got.Worker == "worker_x" {
+			if got.State != carillon.StateSucceeded || got.Attempt != 2 || got.Losses != 1 ||
+				got.Crashes != 1 || got.Failures != 0 || got.Worker == "worker_x" {
 				h.t.Errorf("%+v", got)
 			}
 			if late := got.Claimed.Sub(begin); late > time.Second {
@@ -124,7 +127,9 @@ func (h *house) unheard(edit func(*carillon.Definition)) carillon.Run {
 
 func TestAWorkerThatKillsItsWorkersIsQuarantined(t *testing.T) {
 	in(t, nil, func(h *house) {
-		run := h.claimFor("worker_long_gone", h.unheard(func(d *carillon.Definition) { d.Retry.MaxCrashes = 1 }))
+		run := h.claimFor(
+			"worker_long_gone", h.unheard(func(d *carillon.Definition) { d.Retry.MaxCrashes = 1 }),
+		)
 		time.Sleep(time.Minute)
 		run = h.runs(run.ID.Job)[0]
 		if run.State != carillon.StateFailed || run.Crashes != 1 || len(h.attempts()) != 0 {
@@ -144,7 +149,10 @@ func TestAClaimThatItsWorkerDoesNotKnowOfIsTakenBackAsALoss(t *testing.T) {
 		time.Sleep(time.Minute)
 		run := h.runs(job)[0]
 		if run.State != carillon.StateSucceeded || run.Losses != 1 || run.Crashes != 0 || run.Attempt != 2 {
-			h.t.Errorf("%s after %d attempts, %d losses, %d crashes", run.State, run.Attempt, run.Losses, run.Crashes)
+			h.t.Errorf(
+				"%s after %d attempts, %d losses, %d crashes", run.State, run.Attempt, run.Losses,
+				run.Crashes,
+			)
 		}
 		if late := run.Claimed.Sub(begin); late > 16*time.Second {
 			h.t.Errorf("taken back after %s", late)

@@ -16,7 +16,9 @@ func LatestBeats(beats []carillon.Beat) []int {
 		order[i] = i
 	}
 	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(beats[a].ID, beats[b].ID), cmp.Compare(beats[b].Number, beats[a].Number), b-a)
+		return cmp.Or(
+			cmp.Compare(beats[a].ID, beats[b].ID), cmp.Compare(beats[b].Number, beats[a].Number), b-a,
+		)
 	})
 	return slices.CompactFunc(order, func(a, b int) bool { return beats[a].ID == beats[b].ID })
 }

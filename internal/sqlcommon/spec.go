@@ -32,8 +32,9 @@ type spec struct {
 var usual = carillon.Definition{
 	Queue: "default", Priority: 5, Timeout: 0, Overlap: "skip",
 	Retry: carillon.Retry{
-		MaxAttempts: 3, Backoff: "exponential", Delay: carillon.Duration(time.Second), MaxDelay: carillon.Duration(10 * time.Minute),
-		Jitter: 0.2, MaxCrashes: 5,
+		MaxAttempts: 3, Backoff: "exponential", Delay: carillon.Duration(time.Second),
+		MaxDelay: carillon.Duration(10 * time.Minute),
+		Jitter:   0.2, MaxCrashes: 5,
 	},
 	Misfire: carillon.Misfire{Policy: "once", Max: 100, Window: carillon.Duration(24 * time.Hour)},
 }

@@ -19,7 +19,8 @@ func MariaDB(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return forTest(t, func(ctx context.Context) (*Server, error) {
 		quick := []string{
-			"innodb_flush_log_at_trx_commit=0", "innodb_doublewrite=0", "innodb_buffer_pool_size=64M", "innodb_log_file_size=32M",
+			"innodb_flush_log_at_trx_commit=0", "innodb_doublewrite=0", "innodb_buffer_pool_size=64M",
+			"innodb_log_file_size=32M",
 		}
 		return StartMariaDB(ctx, "", append(quick, settings...)...)
 	})
@@ -45,8 +46,10 @@ func StartMariaDB(ctx context.Context, dir string, settings ...string) (*Server,
 	s.URL = fmt.Sprintf("mysql://root@127.0.0.1:%d/carillon", s.port)
 	first := filepath.Join(s.Dir, "first.sql")
 	s.argv = []string{
-		mariadbd, "--no-defaults", "--datadir=" + s.data(), "--port=" + strconv.Itoa(s.port), "--bind-address=127.0.0.1",
-		"--socket=" + filepath.Join(s.socketDir(), "socket"), "--pid-file=" + filepath.Join(s.Dir, "pid"), "--init-file=" + first,
+		mariadbd, "--no-defaults", "--datadir=" + s.data(), "--port=" + strconv.Itoa(s.port),
+		"--bind-address=127.0.0.1",
+		"--socket=" + filepath.Join(s.socketDir(), "socket"), "--pid-file=" + filepath.Join(s.Dir, "pid"),
+		"--init-file=" + first,
 		"--skip-log-bin", "--skip-name-resolve", "--tmpdir=" + s.Dir, "--max-connections=200",
 	}
 	for _, setting := range settings {
@@ -54,7 +57,8 @@ func StartMariaDB(ctx context.Context, dir string, settings ...string) (*Server,
 	}
 	err = os.WriteFile(first, []byte("CREATE DATABASE IF NOT EXISTS carillon;\n"), 0o644)
 	if err == nil {
-		err = s.run(ctx, install, "--no-defaults", "--datadir="+s.data(), "--auth-root-authentication-method=normal", "--skip-test-db",
+		err = s.run(ctx, install, "--no-defaults", "--datadir="+s.data(),
+			"--auth-root-authentication-method=normal", "--skip-test-db",
 			"--tmpdir="+s.Dir) // servers that share one remove each other's files
 	}
 	if err == nil {

@@ -49,7 +49,10 @@ func StartPostgres(ctx context.Context, dir string, settings ...string) (*Server
 	for _, setting := range settings {
 		s.argv = append(s.argv, "-c", setting)
 	}
-	err = s.run(ctx, initdb, "-D", s.data(), "-U", "carillon", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions")
+	err = s.run(
+		ctx, initdb, "-D", s.data(), "-U", "carillon", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync",
+		"--no-instructions",
+	)
 	if err == nil {
 		err = s.Start(ctx)
 	}
@@ -78,5 +81,6 @@ func postgresReady(s *Server) bool {
 	}
 	lines := strings.Split(string(b), "\n")
 	const status = 7
-	return len(lines) > status && lines[0] == strconv.Itoa(s.pid) && strings.TrimSpace(lines[status]) == "ready"
+	return len(lines) > status && lines[0] == strconv.Itoa(s.pid) &&
+		strings.TrimSpace(lines[status]) == "ready"
 }

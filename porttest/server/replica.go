@@ -36,7 +36,8 @@ func StartReplica(ctx context.Context, dir string, primary *Server) (*Server, er
 		"-c", "unix_socket_directories=" + s.socketDir(), "-c", "max_connections=200", "-c", "fsync=off",
 	}
 	err = s.run(ctx, filepath.Join(filepath.Dir(postgres), "pg_basebackup"),
-		"--pgdata", s.data(), "--dbname", primary.URL, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+		"--pgdata", s.data(), "--dbname", primary.URL, "--write-recovery-conf", "--checkpoint=fast",
+		"--no-sync")
 	if err == nil {
 		err = s.Start(ctx)
 	}

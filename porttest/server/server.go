@@ -249,7 +249,9 @@ func otherUser() (*syscall.Credential, error) {
 			return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 		}
 	}
-	return nil, errors.New("root may not run database servers, and there is neither a user postgres nor nobody")
+	return nil, errors.New(
+		"root may not run database servers, and there is neither a user postgres nor nobody",
+	)
 }
 
 // freePort returns a port on which no program listens. It is not one of the ports that the system uses for

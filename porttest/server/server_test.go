@@ -87,7 +87,9 @@ func TestAMissingServerFailsTheTestWhereItIsDemandedAndSkipsItElsewhere(t *testi
 		t.Setenv("CARILLON_REQUIRE_SERVERS", c.require)
 		v := &verdict{}
 		if server.Need(v, c.err); !strings.HasPrefix(v.words, c.want) || c.want == "" && v.words != "" {
-			t.Errorf("CI=%q CARILLON_REQUIRE_SERVERS=%q, %v: %q, want %q", c.ci, c.require, c.err, v.words, c.want)
+			t.Errorf(
+				"CI=%q CARILLON_REQUIRE_SERVERS=%q, %v: %q, want %q", c.ci, c.require, c.err, v.words, c.want,
+			)
 		}
 	}
 }

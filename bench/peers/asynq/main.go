@@ -69,7 +69,8 @@ func (q *queue) Hello() peer.Hello {
 	return peer.Hello{
 		Name: "asynq", Version: peer.Version("github.com/hibiken/asynq"), Engine: "redis",
 		Settings: fmt.Sprintf("Concurrency %d, TaskCheckInterval %v (default 1 s), DelayedTaskCheckInterval %v (default 5 s), retries without delay; "+
-			"no bulk API: %d callers of Enqueue. Due times are whole seconds, rounded down", concurrency, taskCheckInterval, delayedTaskCheckInterval, callers),
+			"no bulk API: %d callers of Enqueue. Due times are whole seconds, rounded down", concurrency,
+			taskCheckInterval, delayedTaskCheckInterval, callers),
 		Durable: "in Redis' memory; on disk as its appendfsync says",
 		History: "nothing but daily counts: a task that has ended is deleted (the default, Retention 0)",
 	}
@@ -79,7 +80,9 @@ func (q *queue) Hello() peer.Hello {
 func (q *queue) Prepare(ctx context.Context) error { return q.redis.Ping(ctx).Err() }
 
 func (q *queue) Submit(ctx context.Context) error {
-	_, err := q.client.EnqueueContext(ctx, asynq.NewTask(once, peer.Job{}.Payload()), asynq.ProcessIn(24*time.Hour))
+	_, err := q.client.EnqueueContext(
+		ctx, asynq.NewTask(once, peer.Job{}.Payload()), asynq.ProcessIn(24*time.Hour),
+	)
 	return err
 }
 
@@ -110,7 +113,8 @@ func (q *queue) Fill(ctx context.Context, jobs int, job peer.Job) error {
 
 func (q *queue) Work(_ context.Context, started *peer.Recorder) error {
 	server := asynq.NewServerFromRedisClient(q.redis, asynq.Config{
-		Concurrency: concurrency, TaskCheckInterval: taskCheckInterval, DelayedTaskCheckInterval: delayedTaskCheckInterval,
+		Concurrency: concurrency, TaskCheckInterval: taskCheckInterval,
+		DelayedTaskCheckInterval: delayedTaskCheckInterval,
 		// A task that comes back from a dead server counts as failed: there is no need to wait again.
 		RetryDelayFunc: func(int, error, *asynq.Task) time.Duration { return 0 },
 		LogLevel:       asynq.ErrorLevel,

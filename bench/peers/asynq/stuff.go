@@ -30,17 +30,23 @@ return 1
 
 func (q *queue) Stuff(ctx context.Context, jobs int, ended bool) error {
 	if ended {
-		return peer.Cannot("a task that has ended is deleted, unless it asks to be kept for a while: there is no history that could grow")
+		return peer.Cannot(
+			"a task that has ended is deleted, unless it asks to be kept for a while: there is no history that could grow",
+		)
 	}
 	due := time.Now().Add(24 * time.Hour)
-	model, err := q.client.EnqueueContext(ctx, asynq.NewTask(once, peer.Job{}.Payload()), asynq.ProcessAt(due))
+	model, err := q.client.EnqueueContext(
+		ctx, asynq.NewTask(once, peer.Job{}.Payload()), asynq.ProcessAt(due),
+	)
 	if err != nil {
 		return err
 	}
 	const batch = 5000                 // Redis does nothing else meanwhile
 	for i := 1; i < jobs; i += batch { // the model is one of the jobs
 		last := min(i+batch, jobs) - 1
-		err := stuff.Run(ctx, q.redis, []string{scheduled, taskOf + model.ID}, model.ID, taskOf, i, last, due.Unix()).Err()
+		err := stuff.Run(
+			ctx, q.redis, []string{scheduled, taskOf + model.ID}, model.ID, taskOf, i, last, due.Unix(),
+		).Err()
 		if err != nil {
 			return err
 		}

@@ -105,7 +105,9 @@ func (c copies) sqlite(_ context.Context, cfg node.Config) error {
 	}
 	return c.batches(func(from, to int) error {
 		args := &sqlitex.ExecOptions{Args: []any{c.of, c.first, from, to, c.back}}
-		return errors.Join(sqlitex.Execute(conn, copyJobSQLite, args), sqlitex.Execute(conn, copyHistorySQLite, args))
+		return errors.Join(
+			sqlitex.Execute(conn, copyJobSQLite, args), sqlitex.Execute(conn, copyHistorySQLite, args),
+		)
 	})
 }
 

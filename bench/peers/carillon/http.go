@@ -30,7 +30,9 @@ func dial(n *node.Node) (*server, error) {
 	// Callers share one client, as in a service; it keeps its connections.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy, transport.MaxIdleConnsPerHost = nil, 64
-	d.client, err = client.New(client.Config{URL: d.url, Token: d.token, HTTP: &http.Client{Transport: transport}})
+	d.client, err = client.New(client.Config{
+		URL: d.url, Token: d.token, HTTP: &http.Client{Transport: transport},
+	})
 	return d, err
 }
 
@@ -52,7 +54,8 @@ func (d *server) work(handle executor.Handler) error {
 	funcs := executor.NewFuncs()
 	funcs.Register("bench", handle)
 	w := worker.New(worker.Config{
-		Dispatcher: remote, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs}, Concurrency: slots, Logger: logger(),
+		Dispatcher: remote, Name: "bench", Executors: map[string]executor.Executor{"handler": funcs},
+		Concurrency: slots, Logger: logger(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -75,7 +75,10 @@ func (s *system) Hello() peer.Hello {
 	case "carillon-sqlite":
 		h.Engine = "sqlite"
 	case "carillon-http":
-		h.Settings = fmt.Sprintf("node, callers and worker of %d slots, in one process, talk over HTTP; callers share one Go client, which joins what they hand in at the same time; bulk: 4 callers with 1000 jobs each", slots)
+		h.Settings = fmt.Sprintf(
+			"node, callers and worker of %d slots, in one process, talk over HTTP; callers share one Go client, which joins what they hand in at the same time; bulk: 4 callers with 1000 jobs each",
+			slots,
+		)
 	}
 	return h
 }
@@ -141,7 +144,9 @@ func (s *system) config() node.Config {
 	}
 	// Several processes share the database, but each has its own directory.
 	if s.name != "carillon-sqlite" {
-		cfg.Store, cfg.Data = os.Getenv("POSTGRES"), filepath.Join(cfg.Data, fmt.Sprintf("node-%d", os.Getpid()))
+		cfg.Store, cfg.Data = os.Getenv("POSTGRES"), filepath.Join(
+			cfg.Data, fmt.Sprintf("node-%d", os.Getpid()),
+		)
 	}
 	if s.name == "carillon-http" {
 		cfg.Listen = "127.0.0.1:0"

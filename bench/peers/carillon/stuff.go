@@ -40,7 +40,10 @@ func (s *system) stuffEnded(ctx context.Context, jobs int) error {
 	if err != nil {
 		return fmt.Errorf("run the job that is copied: %w", err)
 	}
-	c := copies{jobs: jobs, of: int64(real.ID.Job), first: firstCopy(real.ID.Job, jobs), back: int64(jobs/perMilli + 10)}
+	c := copies{
+		jobs: jobs, of: int64(real.ID.Job), first: firstCopy(real.ID.Job, jobs),
+		back: int64(jobs/perMilli + 10),
+	}
 	if s.name == "carillon-sqlite" {
 		err = c.sqlite(ctx, s.config())
 	} else {
@@ -70,7 +73,9 @@ func (s *system) runOne(ctx context.Context) (run carillon.Run, err error) {
 		return run, err
 	}
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		page, err := n.Store().FindRuns(ctx, carillon.RunQuery{Job: jobs[0].ID, States: []carillon.State{carillon.StateSucceeded}, Limit: 1})
+		page, err := n.Store().FindRuns(ctx, carillon.RunQuery{
+			Job: jobs[0].ID, States: []carillon.State{carillon.StateSucceeded}, Limit: 1,
+		})
 		if err != nil {
 			return run, err
 		}
@@ -96,7 +101,9 @@ func (s *system) checkCopies(ctx context.Context, c copies) error {
 		if len(page.Runs) != 1 || page.Runs[0].State != carillon.StateSucceeded {
 			return fmt.Errorf("copy %d of %d is not among the ended runs: %v", i, c.jobs, page.Runs)
 		}
-		if _, err := n.Store().Jobs(ctx, []carillon.JobVersion{{Job: id, Version: page.Runs[0].Version}}); err != nil {
+		if _, err := n.Store().Jobs(ctx, []carillon.JobVersion{
+			{Job: id, Version: page.Runs[0].Version},
+		}); err != nil {
 			return fmt.Errorf("copy %d of %d: %w", i, c.jobs, err)
 		}
 	}

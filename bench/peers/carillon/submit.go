@@ -47,7 +47,9 @@ func (s *system) submit(ctx context.Context, defs ...carillon.Definition) error 
 }
 
 func (s *system) Fill(ctx context.Context, jobs int, job peer.Job) error {
-	return s.fill(jobs, definition(job.Payload(), when(job)), func(defs []carillon.Definition) error { return s.submit(ctx, defs...) })
+	return s.fill(jobs, definition(job.Payload(), when(job)), func(defs []carillon.Definition) error {
+		return s.submit(ctx, defs...)
+	})
 }
 
 func (s *system) Recur(ctx context.Context, jobs int, every time.Duration) error {

@@ -11,7 +11,9 @@ func TestQuicklyReadsWhatPayloadWrites(t *testing.T) {
 			t.Errorf("%s: %+v, %v", want.Payload(), got, ok)
 		}
 	}
-	for _, other := range []string{``, `[]`, `{"customer" : 1}`, `{"due": 5, "customer": 1}`, `{"sleep":1,"due":2,"customer":3}`} {
+	for _, other := range []string{
+		``, `[]`, `{"customer" : 1}`, `{"due": 5, "customer": 1}`, `{"sleep":1,"due":2,"customer":3}`,
+	} {
 		if j, ok := quickly([]byte(other)); ok {
 			t.Errorf("%s: %+v", other, j)
 		}

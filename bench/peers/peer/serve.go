@@ -163,7 +163,10 @@ func (s *server) await(ctx context.Context, c Command) (Answer, error) {
 		}
 		over := time.Since(begin).Seconds() > c.Seconds
 		if left == 0 || over {
-			return Answer{Jobs: s.started.Ran(), Seconds: time.Since(begin).Seconds(), At: at.UnixMicro(), Over: left > 0, Late: s.started.Late()}, nil
+			return Answer{
+				Jobs: s.started.Ran(), Seconds: time.Since(begin).Seconds(), At: at.UnixMicro(),
+				Over: left > 0, Late: s.started.Late(),
+			}, nil
 		}
 		time.Sleep(5 * time.Millisecond)
 	}

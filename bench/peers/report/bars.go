@@ -26,16 +26,33 @@ func (b *book) outcomes() (list []outcome) {
 	submit := func(peer string) key { return key{"submit", peer, anySize, "rate"} }
 	add(
 		b.times("drain on PostgreSQL, of River's", drain(pg), drain("river"), 3),
-		b.times("drain on PostgreSQL, of graphile-worker's, tuned as its page says", drain(pg), drain("graphile-worker"), 2),
-		b.times("drain on PostgreSQL, of graphile-worker's with a queue of 4000", drain(pg), drain("graphile-worker-4000"), 2),
-		b.share("drain on PostgreSQL, of plain SQL", drain(pg), key{"plain", "plain-postgres", anySize, "rate"}, 60),
+		b.times(
+			"drain on PostgreSQL, of graphile-worker's, tuned as its page says", drain(pg),
+			drain("graphile-worker"), 2,
+		),
+		b.times(
+			"drain on PostgreSQL, of graphile-worker's with a queue of 4000", drain(pg),
+			drain("graphile-worker-4000"), 2,
+		),
+		b.share(
+			"drain on PostgreSQL, of plain SQL", drain(pg), key{"plain", "plain-postgres", anySize, "rate"},
+			60,
+		),
 		b.atLeast("drain on SQLite", drain(lite), 55_000, "jobs/s"),
-		b.share("drain on SQLite, of plain SQL", drain(lite), key{"plain", "plain-sqlite", anySize, "rate"}, 60),
-		b.least("100k at one instant on PostgreSQL, p99, of the best peer's on PostgreSQL", key{"instant", pg, 100_000, "p99"}, b.rivals("postgres"), 1.0/3),
+		b.share(
+			"drain on SQLite, of plain SQL", drain(lite), key{"plain", "plain-sqlite", anySize, "rate"}, 60,
+		),
+		b.least(
+			"100k at one instant on PostgreSQL, p99, of the best peer's on PostgreSQL",
+			key{"instant", pg, 100_000, "p99"}, b.rivals("postgres"), 1.0/3,
+		),
 		b.atMost("100k at one instant on SQLite, p99", key{"instant", lite, 100_000, "p99"}, 1000, "ms"),
 	)
 	for _, c := range []string{lite, pg} {
-		add(b.proportion(c), b.shown("1M at one instant on "+on(c)+", peak memory", key{"instant", c, 1_000_000, "rss"}, "MB"))
+		add(
+			b.proportion(c),
+			b.shown("1M at one instant on "+on(c)+", peak memory", key{"instant", c, 1_000_000, "rss"}, "MB"),
+		)
 	}
 	for _, c := range []string{lite, pg} {
 		p50 := map[string]float64{lite: 1.2, pg: 1.6}[c]
@@ -49,24 +66,38 @@ func (b *book) outcomes() (list []outcome) {
 		} {
 			middle, tail := at.key, at.key
 			middle.name, tail.name = "p50", "p99"
-			add(b.atMost(at.what+" on "+on(c)+", p50", middle, p50, "ms"), b.atMost(at.what+" on "+on(c)+", p99", tail, 5, "ms"))
+			add(
+				b.atMost(at.what+" on "+on(c)+", p50", middle, p50, "ms"),
+				b.atMost(at.what+" on "+on(c)+", p99", tail, 5, "ms"),
+			)
 		}
 		where, rivals := on(c), b.rivals(b.engineOf(c))
 		if c == lite { // no other scheduler keeps jobs there
 			where, rivals = "any engine", b.rivals("")
 		}
-		add(b.least("pickup on "+on(c)+", p50, of the best peer's on "+where, key{"pickup", c, anySize, "p50"}, rivals, 1))
+		add(b.least(
+			"pickup on "+on(c)+", p50, of the best peer's on "+where, key{"pickup", c, anySize, "p50"},
+			rivals, 1,
+		))
 	}
 	add(
 		b.times("submit from 16 callers on PostgreSQL, of River's", submit(pg), submit("river"), 5),
 		b.times("submit from 16 callers over HTTP, of River's", submit(http), submit("river"), 3),
-		b.timesBest("submit in bulk on PostgreSQL, of the best peer's", key{"bulk", pg, anySize, "rate"}, b.rivals(""), 1.5),
+		b.timesBest(
+			"submit in bulk on PostgreSQL, of the best peer's", key{"bulk", pg, anySize, "rate"},
+			b.rivals(""), 1.5,
+		),
 	)
 	for _, c := range []string{lite, pg} {
 		add(
 			b.atMost("10M a day ahead on "+on(c)+", memory", key{"ahead", c, 10_000_000, "rss"}, 100, "MB"),
-			b.atMost("10M a day ahead on "+on(c)+", share of a core", key{"ahead", c, 10_000_000, "cpu"}, 1, "%"),
-			b.flatBy("backlog of 10k to 10M on "+on(c)+", from the first start on", key{"backlog", c, anySize, "rate_warm"}, 10_000, 10_000_000),
+			b.atMost(
+				"10M a day ahead on "+on(c)+", share of a core", key{"ahead", c, 10_000_000, "cpu"}, 1, "%",
+			),
+			b.flatBy(
+				"backlog of 10k to 10M on "+on(c)+", from the first start on",
+				key{"backlog", c, anySize, "rate_warm"}, 10_000, 10_000_000,
+			),
 			b.withStart("backlog of 10k to 10M on "+on(c)+", with the start of the process", c),
 			b.flat("history of 0 to 10M on "+on(c), "history", c, 0, 10_000_000),
 		)
@@ -106,7 +137,10 @@ func (b *book) barTable() string {
 		}
 		t.rows = append(t.rows, []string{o.what, o.bar, measured, verdict})
 	}
-	return fmt.Sprintf("### Bars\n\nWhat Carillon is meant to reach. %d of %d are met, %d are not, %d were not measured.\n\n%s", bars-missed-unknown, bars, missed, unknown, t)
+	return fmt.Sprintf(
+		"### Bars\n\nWhat Carillon is meant to reach. %d of %d are met, %d are not, %d were not measured.\n\n%s",
+		bars-missed-unknown, bars, missed, unknown, t,
+	)
 }
 
 // times: our figure is at least limit times theirs.
@@ -115,7 +149,9 @@ func (b *book) times(what string, ours, theirs key, limit float64) outcome {
 	if x, y, p := b.together(ours, theirs); p != nil && y.median() > 0 {
 		v := x.median() / y.median()
 		o.page, o.met = p, v >= limit && x.sound()
-		o.measured = fmt.Sprintf("%s (%s to %s)%s", exact(v), number(x.median()), number(y.median()), x.but()+y.but())
+		o.measured = fmt.Sprintf(
+			"%s (%s to %s)%s", exact(v), number(x.median()), number(y.median()), x.but()+y.but(),
+		)
 	}
 	return o
 }
@@ -205,7 +241,10 @@ func (b *book) timesBest(what string, ours key, peers []string, limit float64) o
 	if name, x, y, p := b.rival(ours, peers, false); p != nil {
 		v := x.median() / y.median()
 		o.page, o.met = p, v >= limit && x.sound()
-		o.measured = fmt.Sprintf("%s (%s to %s of %s)%s", exact(v), number(x.median()), number(y.median()), escaped(name), x.but()+y.but())
+		o.measured = fmt.Sprintf(
+			"%s (%s to %s of %s)%s", exact(v), number(x.median()), number(y.median()), escaped(name),
+			x.but()+y.but(),
+		)
 	}
 	return o
 }
@@ -219,7 +258,10 @@ func (b *book) least(what string, ours key, peers []string, limit float64) outco
 	if name, x, y, p := b.rival(ours, peers, true); p != nil {
 		v := x.median() / y.median()
 		o.page, o.met = p, v <= limit && v < 1 && x.sound()
-		o.measured = fmt.Sprintf("%.2f (%s to %s of %s)%s", v, number(x.median()), number(y.median()), escaped(name), x.but()+y.but())
+		o.measured = fmt.Sprintf(
+			"%.2f (%s to %s of %s)%s", v, number(x.median()), number(y.median()), escaped(name),
+			x.but()+y.but(),
+		)
 	}
 	return o
 }
@@ -227,10 +269,15 @@ func (b *book) least(what string, ours key, peers []string, limit float64) outco
 // proportion: ten times the jobs at one instant take about ten times as long.
 func (b *book) proportion(c string) outcome {
 	o := outcome{what: "1M at one instant on " + on(c) + ", done, of 100k's", bar: "<= 12x"}
-	if x, y, p := b.together(key{"instant", c, 1_000_000, "seconds"}, key{"instant", c, 100_000, "seconds"}); p != nil && y.median() > 0 {
+	if x, y, p := b.together(key{"instant", c, 1_000_000, "seconds"}, key{
+		"instant", c, 100_000, "seconds",
+	}); p != nil &&
+		y.median() > 0 {
 		v := x.median() / y.median()
 		o.page, o.met = p, v <= 12 && x.sound() && y.sound()
-		o.measured = fmt.Sprintf("%s (%s s to %s s)%s%s", exact(v), number(x.median()), number(y.median()), x.but(), y.but())
+		o.measured = fmt.Sprintf(
+			"%s (%s s to %s s)%s%s", exact(v), number(x.median()), number(y.median()), x.but(), y.but(),
+		)
 	}
 	return o
 }

@@ -166,7 +166,9 @@ func (b *book) hello(name string) (peer.Hello, *page) {
 		for k := range p.cells {
 			measured = measured || k.peer == name
 		}
-		if i := slices.IndexFunc(p.run.Peers, func(h peer.Hello) bool { return h.Name == name }); i >= 0 && measured {
+		if i := slices.IndexFunc(p.run.Peers, func(h peer.Hello) bool {
+			return h.Name == name
+		}); i >= 0 && measured {
 			return p.run.Peers[i], p
 		}
 	}

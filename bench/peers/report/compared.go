@@ -11,7 +11,12 @@ import (
 
 // compared describes the peers in their own words, and says which figures are not comparable.
 func (b *book) compared() string {
-	t := table{head: []string{"", "version", "engine", "settings", "what a submit that has returned survives", "what is kept of a job that has ended"}}
+	t := table{
+		head: []string{
+			"", "version", "engine", "settings", "what a submit that has returned survives",
+			"what is kept of a job that has ended",
+		},
+	}
 	var loose, forgetful, elsewhere []string
 	for _, name := range b.peers() {
 		h, page := b.hello(name)
@@ -23,7 +28,10 @@ func (b *book) compared() string {
 			shown = "**" + shown + "**"
 		}
 		shown += page.sign()
-		t.rows = append(t.rows, []string{shown, escaped(h.Version), engineName(b.engine(name)), escaped(h.Settings), escaped(h.Durable), escaped(h.History)})
+		t.rows = append(t.rows, []string{
+			shown, escaped(h.Version), engineName(b.engine(name)), escaped(h.Settings), escaped(h.Durable),
+			escaped(h.History),
+		})
 		if !onDisk(h) {
 			loose = append(loose, fmt.Sprintf("%s (%s)", escaped(name), escaped(h.Durable)))
 		}
@@ -55,7 +63,12 @@ func incomparable(loose, forgetful, elsewhere []string) string {
 			": they write less for each job, and there is nothing to look up afterwards. Carillon writes a record of every run, and its figures include that.")
 	}
 	if len(elsewhere) > 0 {
-		said = append(said, "For "+list(elsewhere)+" there is no Carillon on the same engine, so those ratios compare engines as well as schedulers.")
+		said = append(
+			said,
+			"For "+list(
+				elsewhere,
+			)+" there is no Carillon on the same engine, so those ratios compare engines as well as schedulers.",
+		)
 	}
 	if len(said) == 0 {
 		said = append(said, "Every submit is on disk before it returns, and all keep what has ended.")
@@ -69,12 +82,16 @@ func onDisk(h peer.Hello) bool {
 	if strings.Contains(strings.ToLower(h.Engine), "redis") && !strings.Contains(said, "always") {
 		return false // Redis syncs once a second unless it is told otherwise
 	}
-	for _, doubt := range []string{"not on disk", "everysec", "every second", "once a second", "a second", "memory", "lost", "lose", "nothing", "off"} {
+	for _, doubt := range []string{
+		"not on disk", "everysec", "every second", "once a second", "a second", "memory", "lost", "lose",
+		"nothing", "off",
+	} {
 		if strings.Contains(said, doubt) {
 			return false
 		}
 	}
-	return strings.Contains(said, "disk") || strings.Contains(said, "fsync") || strings.Contains(said, "commit")
+	return strings.Contains(said, "disk") || strings.Contains(said, "fsync") ||
+		strings.Contains(said, "commit")
 }
 
 // keeps is whether a job that has ended can be looked up, by the peer's own description.
@@ -131,7 +148,8 @@ func (b *book) absences(g group) string {
 	for _, p := range b.pages {
 		for _, a := range p.run.Absent {
 			text := fmt.Sprintf("- %s: %s", escaped(a.Peer), escaped(a.Why))
-			if a.Scenario != "" && slices.Contains(scenarios, a.Scenario) && !measured[[2]string{a.Peer, a.Scenario}] && !slices.Contains(said, text) {
+			if a.Scenario != "" && slices.Contains(scenarios, a.Scenario) &&
+				!measured[[2]string{a.Peer, a.Scenario}] && !slices.Contains(said, text) {
 				said = append(said, text)
 			}
 		}

@@ -46,7 +46,10 @@ func (b *book) groups() []group {
 			title: "Submit", plots: []plot{submitPlot},
 			about: "Single jobs, due a day ahead, from 16 callers that each wait for their own; and in bulk, by the quickest way that its users have.",
 			tables: []question{{columns: []column{
-				{head: "one by one, 16 callers, jobs/s", scenario: "submit", name: "rate", size: anySize, rank: true, ratio: true},
+				{
+					head: "one by one, 16 callers, jobs/s", scenario: "submit", name: "rate", size: anySize,
+					rank: true, ratio: true,
+				},
 				{head: "in bulk, jobs/s", scenario: "bulk", name: "rate", size: anySize, ratio: true},
 			}}},
 		},
@@ -57,10 +60,19 @@ func (b *book) groups() []group {
 				"Drains do not insert, but read the jobs, which plain does not. Bytes are what was written until the last end was recorded: of PostgreSQL mostly its log, before the checkpoint.",
 			tables: []question{{columns: []column{
 				{head: "jobs/s", scenario: "drain", name: "rate", size: anySize, rank: true, ratio: true},
-				{head: "us of processor per job", scenario: "drain", name: "cpu_per_job", size: anySize, lower: true},
-				{head: "bytes written per job", scenario: "drain", name: "bytes_per_job", size: anySize, lower: true},
+				{
+					head: "us of processor per job", scenario: "drain", name: "cpu_per_job", size: anySize,
+					lower: true,
+				},
+				{
+					head: "bytes written per job", scenario: "drain", name: "bytes_per_job", size: anySize,
+					lower: true,
+				},
 				{head: "syncs per job", scenario: "drain", name: "syncs_per_job", size: anySize, lower: true},
-				{head: "allocations per job", scenario: "drain", name: "allocs_per_job", size: anySize, lower: true},
+				{
+					head: "allocations per job", scenario: "drain", name: "allocs_per_job", size: anySize,
+					lower: true,
+				},
 			}}},
 		},
 		{
@@ -72,7 +84,10 @@ func (b *book) groups() []group {
 			title: "Pickup", plots: []plot{pickupPlot},
 			about: "An idle system: from the call that hands in a job to its first instruction.",
 			tables: []question{{columns: []column{
-				{head: "p50, ms", scenario: "pickup", name: "p50", size: anySize, lower: true, rank: true, ratio: true},
+				{
+					head: "p50, ms", scenario: "pickup", name: "p50", size: anySize, lower: true, rank: true,
+					ratio: true,
+				},
 				{head: "p99, ms", scenario: "pickup", name: "p99", size: anySize, lower: true, ratio: true},
 				{head: "max, ms", scenario: "pickup", name: "max", size: anySize, lower: true},
 			}}},
@@ -89,7 +104,10 @@ func (b *book) groups() []group {
 				{head: "ran", scenario: "recurring", name: "ran", size: anySize},
 				{head: "expected", scenario: "recurring", name: "expected", size: anySize},
 				{head: "late p50, ms", scenario: "recurring", name: "p50", size: anySize, lower: true},
-				{head: "late p99, ms", scenario: "recurring", name: "p99", size: anySize, lower: true, rank: true, ratio: true},
+				{
+					head: "late p99, ms", scenario: "recurring", name: "p99", size: anySize, lower: true,
+					rank: true, ratio: true,
+				},
 				{head: "late max, ms", scenario: "recurring", name: "max", size: anySize, lower: true},
 				{head: "% of a core", scenario: "recurring", name: "cpu", size: anySize, lower: true},
 			}}},
@@ -98,7 +116,10 @@ func (b *book) groups() []group {
 			title: "A worker is killed",
 			about: "Ten jobs run when their process is killed with SIGKILL and another starts: until all ten have started again, by each one's own way to notice.",
 			tables: []question{{columns: []column{
-				{head: "seconds", scenario: "kill", name: "seconds", size: anySize, lower: true, rank: true, ratio: true},
+				{
+					head: "seconds", scenario: "kill", name: "seconds", size: anySize, lower: true,
+					rank: true, ratio: true,
+				},
 			}}},
 		},
 		{
@@ -108,8 +129,14 @@ func (b *book) groups() []group {
 		},
 		{
 			title: "Backlog", plots: []plot{backlogPlot},
-			about:  "The rate at which jobs are recorded, for a minute or until all are, while so many are due: what a job costs must not depend on how many others wait. The clock starts with the order to work, so that the first start, which comes after the program has opened its store, weighs more on few jobs; the second table is from the first start on.",
-			tables: []question{{columns: b.rates("backlog", "due", "rate"), flat: true}, {title: "The same from the first start on", columns: b.rates("backlog", "due", "rate_warm"), flat: true}},
+			about: "The rate at which jobs are recorded, for a minute or until all are, while so many are due: what a job costs must not depend on how many others wait. The clock starts with the order to work, so that the first start, which comes after the program has opened its store, weighs more on few jobs; the second table is from the first start on.",
+			tables: []question{
+				{columns: b.rates("backlog", "due", "rate"), flat: true},
+				{
+					title:   "The same from the first start on",
+					columns: b.rates("backlog", "due", "rate_warm"), flat: true,
+				},
+			},
 		},
 		{
 			title: "History", plots: []plot{historyPlot},
@@ -130,7 +157,10 @@ func (b *book) bySize(scenario, what string, columns func(size int) []column) (l
 func instantColumns(size int) []column {
 	return []column{
 		{head: "late p50, ms", scenario: "instant", name: "p50", size: size, lower: true},
-		{head: "late p99, ms", scenario: "instant", name: "p99", size: size, lower: true, rank: true, ratio: true},
+		{
+			head: "late p99, ms", scenario: "instant", name: "p99", size: size, lower: true, rank: true,
+			ratio: true,
+		},
 		{head: "late max, ms", scenario: "instant", name: "max", size: size, lower: true},
 		{head: "done, s", scenario: "instant", name: "seconds", size: size, lower: true, ratio: true},
 		{head: "peak memory, MB", scenario: "instant", name: "rss", size: size, lower: true},
@@ -139,7 +169,10 @@ func instantColumns(size int) []column {
 
 func aheadColumns(size int) []column {
 	return []column{
-		{head: "memory of the process, MB", scenario: "ahead", name: "rss", size: size, lower: true, ratio: true, rank: true},
+		{
+			head: "memory of the process, MB", scenario: "ahead", name: "rss", size: size, lower: true,
+			ratio: true, rank: true,
+		},
 		{head: "% of a core", scenario: "ahead", name: "cpu", size: size, lower: true},
 		{head: "the server's, %", scenario: "ahead", name: "cpu_server", size: size, lower: true},
 		{head: "pickup p50, ms", scenario: "ahead", name: "p50", size: size, lower: true, ratio: true},
@@ -155,7 +188,8 @@ func (b *book) rates(scenario, what, name string) (list []column) {
 			unit = strings.TrimSuffix(what, "s")
 		}
 		list = append(list, column{
-			head: fmt.Sprintf("%s %s, jobs/s", brief(float64(size)), unit), scenario: scenario, name: name, size: size, rank: i == 0, ratio: i == 0,
+			head: fmt.Sprintf("%s %s, jobs/s", brief(float64(size)), unit), scenario: scenario, name: name,
+			size: size, rank: i == 0, ratio: i == 0,
 		})
 	}
 	return list
@@ -164,7 +198,10 @@ func (b *book) rates(scenario, what, name string) (list []column) {
 func (b *book) historyColumns() []column {
 	list := b.rates("history", "ended", "rate")
 	for _, size := range b.sizes("history") {
-		list = append(list, column{head: brief(float64(size)) + " ended, pickup p50, ms", scenario: "history", name: "p50", size: size, lower: true})
+		list = append(list, column{
+			head: brief(float64(size)) + " ended, pickup p50, ms", scenario: "history", name: "p50",
+			size: size, lower: true,
+		})
 	}
 	return list
 }

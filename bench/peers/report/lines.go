@@ -33,7 +33,9 @@ func (p plot) drawLines(b *book) string {
 		l := course{name: name}
 		for _, size := range sizes {
 			if c, page := b.pick(key{p.lines, name, size, "rate"}); c != nil && c.median() > 0 {
-				l.sizes, l.rates, l.marks = append(l.sizes, size), append(l.rates, c.median()), append(l.marks, page.mark)
+				l.sizes, l.rates, l.marks = append(l.sizes, size), append(
+					l.rates, c.median(),
+				), append(l.marks, page.mark)
 				values, earlier = append(values, c.median()), earlier || page.mark != ""
 			}
 		}
@@ -44,7 +46,9 @@ func (p plot) drawLines(b *book) string {
 	if len(courses) == 0 || len(sizes) < 2 {
 		return ""
 	}
-	slices.SortStableFunc(courses, func(x, y course) int { return cmp.Compare(y.rates[len(y.rates)-1], x.rates[len(x.rates)-1]) })
+	slices.SortStableFunc(courses, func(x, y course) int {
+		return cmp.Compare(y.rates[len(y.rates)-1], x.rates[len(x.rates)-1])
+	})
 	height := max(linesH, linesTop+float64(len(courses))*38+40)
 	c := panel(width, height, p.title, subtitle(p, 1, earlier, false))
 	a := newAxis(values, height-linesTop-62, p.scale)
@@ -91,9 +95,15 @@ func (l course) draw(c *canvas, x func(size int) float64, y func(rate float64) f
 	for i := range l.sizes {
 		points = append(points, at(x(l.sizes[i]))+","+at(y(l.rates[i])))
 	}
-	fmt.Fprintf(c, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%s"%s/>`+"\n", strings.Join(points, " "), color(l.name), at(l.weight()), l.dashes())
+	fmt.Fprintf(
+		c, `<polyline points="%s" fill="none" stroke="%s" stroke-width="%s"%s/>`+"\n",
+		strings.Join(points, " "), color(l.name), at(l.weight()), l.dashes(),
+	)
 	for i := range l.sizes {
-		fmt.Fprintf(c, `<circle cx="%s" cy="%s" r="%s" fill="%s" stroke="%s"/>`+"\n", at(x(l.sizes[i])), at(y(l.rates[i])), at(l.weight()+1.6), color(l.name), paper)
+		fmt.Fprintf(
+			c, `<circle cx="%s" cy="%s" r="%s" fill="%s" stroke="%s"/>`+"\n", at(x(l.sizes[i])),
+			at(y(l.rates[i])), at(l.weight()+1.6), color(l.name), paper,
+		)
 	}
 }
 
@@ -118,7 +128,10 @@ func (l course) dashes() string {
 
 // legend names a line, with its first and last value.
 func (l course) legend(c *canvas, x, y float64) {
-	fmt.Fprintf(c, `<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" stroke-width="%s"%s/>`+"\n", at(x), at(y), at(x+28), at(y), color(l.name), at(l.weight()), l.dashes())
+	fmt.Fprintf(
+		c, `<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" stroke-width="%s"%s/>`+"\n", at(x), at(y),
+		at(x+28), at(y), color(l.name), at(l.weight()), l.dashes(),
+	)
 	name := l.name
 	if slices.ContainsFunc(l.marks, func(m string) bool { return m != "" }) {
 		name += " (" + strings.Join(slices.Compact(slices.Sorted(slices.Values(l.marks))), "") + ")"

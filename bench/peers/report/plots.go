@@ -22,24 +22,42 @@ type plot struct {
 
 var (
 	submitPlot = plot{
-		file: "peers-submit.svg", title: "Submit: single jobs from 16 callers", about: "more is better", unit: "jobs per second", scale: linear,
+		file: "peers-submit.svg", title: "Submit: single jobs from 16 callers", about: "more is better",
+		unit: "jobs per second", scale: linear,
 		bars: []column{{scenario: "submit", name: "rate", size: anySize}},
 	}
 	drainPlot = plot{
-		file: "peers-drain.svg", title: "Drain: 200,000 due jobs until each end is recorded", about: "more is better; grey: plain SQL, the engine's limit", unit: "jobs per second", scale: linear,
+		file: "peers-drain.svg", title: "Drain: 200,000 due jobs until each end is recorded",
+		about: "more is better; grey: plain SQL, the engine's limit", unit: "jobs per second", scale: linear,
 		bars: []column{{scenario: "drain", name: "rate", size: anySize}},
 	}
 	instantPlot = plot{
-		file: "peers-instant.svg", title: "100,000 jobs due at one instant: lateness, p99", about: "less is better", unit: "milliseconds", scale: logarithmic,
+		file: "peers-instant.svg", title: "100,000 jobs due at one instant: lateness, p99",
+		about: "less is better", unit: "milliseconds", scale: logarithmic,
 		bars: []column{{scenario: "instant", name: "p99", size: 100_000, lower: true}},
 	}
 	pickupPlot = plot{
-		file: "peers-pickup.svg", title: "Pickup on an idle system: from submit to start", about: "less is better", unit: "milliseconds", names: []string{"p50", "p99"},
-		bars: []column{{scenario: "pickup", name: "p50", size: anySize, lower: true}, {scenario: "pickup", name: "p99", size: anySize, lower: true}},
+		file: "peers-pickup.svg", title: "Pickup on an idle system: from submit to start",
+		about: "less is better", unit: "milliseconds", names: []string{"p50", "p99"},
+		bars: []column{
+			{scenario: "pickup", name: "p50", size: anySize, lower: true},
+			{scenario: "pickup", name: "p99", size: anySize, lower: true},
+		},
 	}
-	nodesPlot   = plot{file: "peers-nodes.svg", title: "Drain by several nodes on the same cores", about: "flat: sharing costs nothing", unit: "jobs per second", lines: "nodes", over: "nodes"}
-	backlogPlot = plot{file: "peers-backlog.svg", title: "Rate while so many jobs are due", about: "flat: a job costs the same however many wait", unit: "jobs per second", lines: "backlog", over: "jobs due when work begins"}
-	historyPlot = plot{file: "peers-history.svg", title: "Drain with so many ended jobs in the store", about: "flat: what is over costs nothing", unit: "jobs per second", lines: "history", over: "ended jobs in the store"}
+	nodesPlot = plot{
+		file: "peers-nodes.svg", title: "Drain by several nodes on the same cores",
+		about: "flat: sharing costs nothing", unit: "jobs per second", lines: "nodes", over: "nodes",
+	}
+	backlogPlot = plot{
+		file: "peers-backlog.svg", title: "Rate while so many jobs are due",
+		about: "flat: a job costs the same however many wait", unit: "jobs per second", lines: "backlog",
+		over: "jobs due when work begins",
+	}
+	historyPlot = plot{
+		file: "peers-history.svg", title: "Drain with so many ended jobs in the store",
+		about: "flat: what is over costs nothing", unit: "jobs per second", lines: "history",
+		over: "ended jobs in the store",
+	}
 )
 
 var plots = []plot{submitPlot, drainPlot, instantPlot, pickupPlot, nodesPlot, backlogPlot, historyPlot}

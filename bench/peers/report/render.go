@@ -39,14 +39,19 @@ func (b *book) opening() string {
 		if p.mark != "" {
 			name = "**Run " + p.mark + "**"
 		}
-		fmt.Fprintf(&out, "%s: %s, commit %s, %s, %s", name, escaped(r.At), escaped(r.Commit), escaped(r.Machine), roundsOf(r))
+		fmt.Fprintf(
+			&out, "%s: %s, commit %s, %s, %s", name, escaped(r.At), escaped(r.Commit), escaped(r.Machine),
+			roundsOf(r),
+		)
 		for _, s := range sortedKeys(r.Servers) {
 			fmt.Fprintf(&out, "; %s: %s", engineName(s), escaped(r.Servers[s]))
 		}
 		out.WriteString(".\n\n")
 	}
 	if len(shown) > 1 {
-		out.WriteString("A figure that the newest run does not have is from the newest one that does, marked with its letter. Such a one is never part of a ratio with one of another run, and the order of rows and bars says little there.\n\n")
+		out.WriteString(
+			"A figure that the newest run does not have is from the newest one that does, marked with its letter. Such a one is never part of a ratio with one of another run, and the order of rows and bars says little there.\n\n",
+		)
 	}
 	return out.String()
 }
@@ -82,7 +87,10 @@ func (b *book) answer(q question) string {
 	rank := max(slices.IndexFunc(q.columns, func(c column) bool { return c.rank }), 0)
 	var peers []string
 	for _, name := range b.peers() {
-		if slices.ContainsFunc(q.columns, func(c column) bool { cell, _ := b.pick(c.key(name)); return cell != nil }) {
+		if slices.ContainsFunc(q.columns, func(c column) bool {
+			cell, _ := b.pick(c.key(name))
+			return cell != nil
+		}) {
 			peers = append(peers, name)
 		}
 	}
@@ -96,7 +104,10 @@ func (b *book) answer(q question) string {
 	})
 	// A column without any figure says nothing.
 	columns := slices.DeleteFunc(slices.Clone(q.columns), func(c column) bool {
-		return !slices.ContainsFunc(peers, func(name string) bool { cell, _ := b.pick(c.key(name)); return cell != nil })
+		return !slices.ContainsFunc(peers, func(name string) bool {
+			cell, _ := b.pick(c.key(name))
+			return cell != nil
+		})
 	})
 	t := table{head: []string{"", "engine"}}
 	for _, c := range columns {

@@ -59,10 +59,14 @@ type canvas struct {
 // panel is a canvas with a background, a title and a line of text below it.
 func panel(width, height float64, title, subtitle string) *canvas {
 	c := &canvas{width: width, height: height}
-	fmt.Fprintf(c, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" role="img" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif">`+"\n",
+	fmt.Fprintf(c,
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" width="%s" height="%s" role="img" font-family="system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif">`+"\n",
 		at(width), at(height), at(width), at(height))
 	fmt.Fprintf(c, "<title>%s</title>\n", html.EscapeString(title))
-	fmt.Fprintf(c, `<rect x="0.5" y="0.5" width="%s" height="%s" rx="8" fill="%s" stroke="%s"/>`+"\n", at(width-1), at(height-1), paper, edge)
+	fmt.Fprintf(
+		c, `<rect x="0.5" y="0.5" width="%s" height="%s" rx="8" fill="%s" stroke="%s"/>`+"\n", at(width-1),
+		at(height-1), paper, edge,
+	)
 	c.text(24, 32, title, style{size: 17, bold: true})
 	c.text(24, 52, subtitle, style{size: 12.5, color: faint})
 	return c
@@ -98,11 +102,17 @@ func (c *canvas) text(x, y float64, s string, st style) {
 }
 
 func (c *canvas) line(x1, y1, x2, y2 float64, color string, width float64) {
-	fmt.Fprintf(c, `<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" stroke-width="%s"/>`+"\n", at(x1), at(y1), at(x2), at(y2), color, at(width))
+	fmt.Fprintf(
+		c, `<line x1="%s" y1="%s" x2="%s" y2="%s" stroke="%s" stroke-width="%s"/>`+"\n", at(x1), at(y1),
+		at(x2), at(y2), color, at(width),
+	)
 }
 
 func (c *canvas) rect(x, y, w, h float64, color string, opacity float64) {
-	fmt.Fprintf(c, `<rect x="%s" y="%s" width="%s" height="%s" rx="2" fill="%s" fill-opacity="%s"/>`+"\n", at(x), at(y), at(max(w, 1)), at(h), color, at(opacity))
+	fmt.Fprintf(
+		c, `<rect x="%s" y="%s" width="%s" height="%s" rx="2" fill="%s" fill-opacity="%s"/>`+"\n", at(x),
+		at(y), at(max(w, 1)), at(h), color, at(opacity),
+	)
 }
 
 func at(v float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", v), ".0") }

@@ -69,7 +69,9 @@ func (c *cell) spread() string {
 }
 
 // escape keeps Markdown from reading a peer's own words as markup.
-var escape = strings.NewReplacer("|", `\|`, "\n", " ", "\r", " ", "<", "&lt;", ">", "&gt;", "*", `\*`, "`", "'", "_", `\_`, "[", `\[`)
+var escape = strings.NewReplacer(
+	"|", `\|`, "\n", " ", "\r", " ", "<", "&lt;", ">", "&gt;", "*", `\*`, "`", "'", "_", `\_`, "[", `\[`,
+)
 
 func escaped(s string) string { return escape.Replace(strings.TrimSpace(s)) }
 

@@ -55,7 +55,9 @@ type temporal struct {
 
 func (t *temporal) Hello() peer.Hello {
 	return peer.Hello{
-		Name: "temporal", Version: "server " + serverVersion + " (CLI " + cliVersion + "; newer ones exist), Go SDK " + peer.Version("go.temporal.io/sdk"), Engine: "sqlite",
+		Name: "temporal",
+		Version: "server " + serverVersion + " (CLI " + cliVersion + "; newer ones exist), Go SDK " +
+			peer.Version("go.temporal.io/sdk"), Engine: "sqlite",
 		Settings: fmt.Sprintf("server start-dev with a database file, journal_mode=WAL, synchronous=FULL, rate limits out of the way; a job is a workflow "+
 			"that ends in its first task, one that sleeps has one activity with heartbeats; %d pollers, eager start for jobs due now; "+
 			"no bulk API: %d callers of ExecuteWorkflow. A development server: production runs on other databases", pollers, callers),
@@ -87,16 +89,23 @@ func (t *temporal) connect(ctx context.Context) (err error) {
 }
 
 func logger() sdklog.Logger {
-	return sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})))
+	return sdklog.NewStructuredLogger(slog.New(slog.NewTextHandler(
+		os.Stderr, &slog.HandlerOptions{Level: slog.LevelError},
+	)))
 }
 
 func (t *temporal) Submit(ctx context.Context) error {
-	_, err := t.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: queue, StartDelay: 24 * time.Hour}, once, payload(peer.Job{}))
+	_, err := t.client.ExecuteWorkflow(
+		ctx, client.StartWorkflowOptions{TaskQueue: queue, StartDelay: 24 * time.Hour}, once,
+		payload(peer.Job{}),
+	)
 	return err
 }
 
 func (t *temporal) Now(ctx context.Context, job peer.Job) error {
-	_, err := t.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{TaskQueue: queue, EnableEagerStart: true}, once, payload(job))
+	_, err := t.client.ExecuteWorkflow(
+		ctx, client.StartWorkflowOptions{TaskQueue: queue, EnableEagerStart: true}, once, payload(job),
+	)
 	return err
 }
 
@@ -121,7 +130,9 @@ func (t *temporal) Fill(ctx context.Context, jobs int, job peer.Job) error {
 }
 
 func (t *temporal) Stuff(context.Context, int, bool) error {
-	return peer.Cannot("its store is encoded histories that only its server can write: there is no quicker way in than its API")
+	return peer.Cannot(
+		"its store is encoded histories that only its server can write: there is no quicker way in than its API",
+	)
 }
 
 func (t *temporal) Work(_ context.Context, started *peer.Recorder) error {
@@ -142,7 +153,9 @@ func (t *temporal) Recur(ctx context.Context, jobs int, every time.Duration) err
 				ID:      fmt.Sprintf("bench-%d", i),
 				Spec:    client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}},
 				Overlap: enums.SCHEDULE_OVERLAP_POLICY_ALLOW_ALL,
-				Action:  &client.ScheduleWorkflowAction{ID: fmt.Sprintf("bench-%d", i), Workflow: again, TaskQueue: queue},
+				Action: &client.ScheduleWorkflowAction{
+					ID: fmt.Sprintf("bench-%d", i), Workflow: again, TaskQueue: queue,
+				},
 			})
 			return err
 		})
@@ -155,7 +168,9 @@ func (t *temporal) Recur(ctx context.Context, jobs int, every time.Duration) err
 func (t *temporal) Unfinished(ctx context.Context) (int, error) {
 	now := time.Now().UTC().Format(time.RFC3339Nano)
 	count, err := t.client.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{
-		Query: fmt.Sprintf(`TaskQueue = '%s' AND ExecutionStatus = 'Running' AND ExecutionTime <= '%s'`, queue, now),
+		Query: fmt.Sprintf(
+			`TaskQueue = '%s' AND ExecutionStatus = 'Running' AND ExecutionTime <= '%s'`, queue, now,
+		),
 	})
 	return int(count.GetCount()), err
 }

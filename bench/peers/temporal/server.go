@@ -142,7 +142,10 @@ func keep(dir string) error {
 	}
 	// The address appears completely or not at all.
 	temporary := filepath.Join(dir, addressFile+".new")
-	err = errors.Join(os.WriteFile(temporary, []byte(address), 0o644), os.Rename(temporary, filepath.Join(dir, addressFile)))
+	err = errors.Join(
+		os.WriteFile(temporary, []byte(address), 0o644),
+		os.Rename(temporary, filepath.Join(dir, addressFile)),
+	)
 	for err == nil && !unused() {
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -165,10 +168,14 @@ func start(dir string) (*exec.Cmd, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	server := exec.Command(path, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", port, "--log-level", "error",
-		"--db-filename", database(dir), "--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL")
+	server := exec.Command(path, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", port,
+		"--log-level", "error",
+		"--db-filename", database(
+			dir,
+		), "--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL")
 	for _, limit := range []string{
-		"frontend.rps", "frontend.namespaceRPS", "frontend.namespaceRPS.visibility", "history.rps", "matching.rps",
+		"frontend.rps", "frontend.namespaceRPS", "frontend.namespaceRPS.visibility", "history.rps",
+		"matching.rps",
 		"frontend.persistenceMaxQPS", "history.persistenceMaxQPS", "matching.persistenceMaxQPS",
 	} {
 		server.Args = append(server.Args, "--dynamic-config-value", limit+"=100000")

@@ -30,7 +30,9 @@ func register(w worker.Worker, started *peer.Recorder) {
 	w.RegisterWorkflowWithOptions(func(ctx workflow.Context, job peer.Job) error {
 		// A workflow must not block its worker: work that takes time is an activity.
 		if job.Sleep > 0 {
-			return workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, sleeping), sleep, job).Get(ctx, nil)
+			return workflow.ExecuteActivity(
+				workflow.WithActivityOptions(ctx, sleeping), sleep, job,
+			).Get(ctx, nil)
 		}
 		if !workflow.IsReplaying(ctx) {
 			started.At(time.Now(), job)
