@@ -47,7 +47,6 @@ type Client struct {
 	http    *http.Client
 	timeout time.Duration
 	warn    func(text string)
-	flights flights
 }
 
 // New checks the address; it sends nothing.

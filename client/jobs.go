@@ -32,12 +32,10 @@ type Changes map[string]any
 
 // Submit submits a job; when it returns without an error the job is on disk. Begin with
 // carillon.NewDefinition: Submit leaves empty texts, labels and policies to the server, but a priority of 0
-// is the lowest, not the default.
-//
-// Concurrent submits can share one request. Context values are not propagated. An invalid job fails only its
-// own caller.
+// is the lowest, not the default. Each call is one request. Where many goroutines submit one job each, a
+// Batcher lets them share requests.
 func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
-	return c.join(ctx, def)
+	return c.submit(ctx, wire(def))
 }
 
 // SubmitJSON submits a job that is already JSON, unchanged. Fields that are not in it take the server's
@@ -46,7 +44,7 @@ func (c *Client) SubmitJSON(ctx context.Context, def []byte) (carillon.Job, erro
 	return c.submit(ctx, def)
 }
 
-func (c *Client) submit(ctx context.Context, body []byte) (job carillon.Job, err error) {
+func (c *Client) submit(ctx context.Context, body any) (job carillon.Job, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/jobs", body: body}, &job)
 	return job, err
 }
