@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
 )
 
 // tomorrow is far enough ahead that no run starts during the scenario.
@@ -18,7 +19,8 @@ func tomorrow() carillon.Schedule {
 	return carillon.Schedule{At: carillon.Now().Add(24 * time.Hour)}
 }
 
-// submitScenario: durable submits of single jobs from 16 callers, from one, from 16 over HTTP, and in bulk.
+// submitScenario: durable submits of single jobs from 16 callers, from one, from 16 over HTTP (one request
+// for each job, and in shared requests), and in bulk.
 func submitScenario(ctx context.Context, b *bench) error {
 	at, h, err := b.serving(ctx)
 	if err != nil {
@@ -35,14 +37,22 @@ func submitScenario(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	rate, err := hammer(16, func() error {
-		_, err := caller.Submit(ctx, definition(tomorrow()))
-		return err
-	})
-	if err != nil {
-		return err
+	for _, way := range []struct {
+		figure string
+		submit func(context.Context, carillon.Definition) (carillon.Job, error)
+	}{
+		{"submit_http_x16", caller.Submit},
+		{"submit_http_batcher_x16", client.NewBatcher(caller, client.BatcherConfig{}).Submit},
+	} {
+		rate, err := hammer(16, func() error {
+			_, err := way.submit(ctx, definition(tomorrow()))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		b.figure(way.figure, rate, "jobs/s")
 	}
-	b.figure("submit_http_x16", rate, "jobs/s")
 	n := b.count(200_000)
 	start := time.Now()
 	if err := b.fill(ctx, h, n, tomorrow()); err != nil {

@@ -76,7 +76,7 @@ func (s *system) Hello() peer.Hello {
 		h.Engine = "sqlite"
 	case "carillon-http":
 		h.Settings = fmt.Sprintf(
-			"node, callers and worker of %d slots, in one process, talk over HTTP; callers share one Go client, which joins what they hand in at the same time; bulk: 4 callers with 1000 jobs each",
+			"node, callers and worker of %d slots, in one process, talk over HTTP; single jobs by client.Batcher, so that callers share requests; bulk: 4 callers with 1000 jobs each",
 			slots,
 		)
 	}

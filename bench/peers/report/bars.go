@@ -82,7 +82,7 @@ func (b *book) outcomes() (list []outcome) {
 	}
 	add(
 		b.times("submit from 16 callers on PostgreSQL, of River's", submit(pg), submit("river"), 5),
-		b.times("submit from 16 callers over HTTP, of River's", submit(http), submit("river"), 3),
+		b.times("submit from 16 callers over HTTP in shared requests, of River's", submit(http), submit("river"), 3),
 		b.timesBest(
 			"submit in bulk on PostgreSQL, of the best peer's", key{"bulk", pg, anySize, "rate"},
 			b.rivals(""), 1.5,
