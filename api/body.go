@@ -10,14 +10,13 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 // The limits of a request.
 const (
 	maxBody      = 1 << 20
 	maxBatchBody = 16 << 20
-	maxBatch     = 1000
-	maxDepth     = 32
 )
 
 // readJSON reads a whole body of JSON, undecoded.
@@ -73,7 +72,7 @@ func readOptional(w http.ResponseWriter, r *http.Request, into any) error {
 	if err := checkContentType(r); err != nil {
 		return err
 	}
-	return decode(body, into, maxDepth)
+	return jobjson.Decode(body, into)
 }
 
 func checkContentType(r *http.Request) error {

@@ -7,6 +7,7 @@
 // description, so none of them can miss a route. A route needs a token unless it says Public, so the zero
 // value is the safe one.
 //
-// The way of a request: guard.go (request id, recover, headers) -> server.go (find the route) -> auth.go ->
-// query.go and decode.go (strict input) -> jobs.go, runs.go, logs.go -> problem.go if it went wrong.
+// The way of a request: middleware.go (request id, recover, headers) -> server.go (find the route) ->
+// auth.go -> query.go and package jobjson (strict input) -> jobs.go, runs.go, logs.go -> problem.go if it
+// went wrong.
 package api

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 // jobView is the answer to a read of one job.
@@ -132,7 +133,7 @@ func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error
 			return mismatch("another request edited it just now")
 		}
 		was := *def
-		if err := decode(body, def, maxDepth); err != nil {
+		if err := jobjson.Decode(body, def); err != nil {
 			return err
 		}
 		return def.AdmitEdit(&was, carillon.Now())

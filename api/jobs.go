@@ -1,18 +1,14 @@
 package api
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
-
-type batch struct {
-	Jobs []carillon.Definition `json:"jobs"`
-}
 
 // listedJob is a job in a list.
 type listedJob struct {
@@ -24,22 +20,12 @@ type jobList struct {
 	Items []carillon.Job `json:"items"`
 }
 
-// Define reads a definition that was submitted at the given time, fills in its defaults and admits it. Jobs
-// that do not come through this API are read by Define too, so that the same rules hold everywhere.
-func Define(body []byte, at carillon.Time) (carillon.Definition, error) {
-	def := carillon.NewDefinition()
-	if err := decode(body, &def, maxDepth); err != nil {
-		return def, err
-	}
-	return def, def.Admit(at)
-}
-
 func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error {
 	body, err := readJSON(w, r, maxBody)
 	if err != nil {
 		return err
 	}
-	def, err := Define(body, carillon.Now())
+	def, err := jobjson.Define(body, carillon.Now())
 	if err != nil {
 		return err
 	}
@@ -57,23 +43,11 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	if err != nil {
 		return err
 	}
-	var b batch
-	if err := decode(body, &b, maxDepth+2); err != nil { // each job may be as deep as one submitted alone
+	defs, err := jobjson.DefineBatch(body, carillon.Now())
+	if err != nil {
 		return err
 	}
-	if len(b.Jobs) == 0 {
-		return invalid("jobs", "none", fmt.Sprintf("1 to %d jobs", maxBatch))
-	}
-	now := carillon.Now()
-	for i := range b.Jobs {
-		err := b.Jobs[i].Admit(now)
-		if fault, ok := err.(*carillon.FieldError); ok {
-			return fault.In("jobs[" + strconv.Itoa(i) + "]")
-		} else if err != nil {
-			return err
-		}
-	}
-	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), b.Jobs)
+	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), defs)
 	if err != nil {
 		return err
 	}

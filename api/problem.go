@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 // problem is an error in the form of RFC 9457. Fault is for a fault in the request.
@@ -39,7 +40,7 @@ func (p problem) write(w http.ResponseWriter) {
 		Type: problemPrefix + p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail, Reasons: p.Reasons,
 	}
 	if p.Fault != nil {
-		given := shorten(p.Fault.Given, maxGiven)
+		given := jobjson.Shorten(p.Fault.Given, maxGiven)
 		v.Field, v.Given, v.Want = &p.Fault.Field, &given, &p.Fault.Want
 		v.Detail = p.Fault.Error()
 	}
@@ -55,15 +56,8 @@ func encode(w http.ResponseWriter, v any) {
 	_ = e.Encode(v) // an error means that the caller has gone
 }
 
+// maxGiven bounds how much of a request a problem repeats.
 const maxGiven = 200
-
-// shorten cuts at a rune, so that valid text stays valid text.
-func shorten(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit-3], "") + "..."
-}
 
 func invalid(field, given, want string) error {
 	return &carillon.FieldError{Field: field, Given: given, Want: want}

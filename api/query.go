@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 	"github.com/carillon-run/carillon/internal/suggest"
 )
 
@@ -50,10 +51,10 @@ func readQuery(r *http.Request, params []param) (*query, error) {
 	for name, given := range values {
 		switch {
 		case len(known) == 0:
-			return nil, invalid(shorten(name, maxGiven), name, "no query parameters here")
+			return nil, invalid(jobjson.Shorten(name, maxGiven), name, "no query parameters here")
 		case !slices.Contains(known, name):
 			return nil, invalid(
-				shorten(name, maxGiven), name,
+				jobjson.Shorten(name, maxGiven), name,
 				"a known parameter: "+strings.Join(known, ", ")+suggest.DidYouMean(name, known),
 			)
 		case len(given) > 1 && !slices.Contains(many, name):

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 type handler = func(w http.ResponseWriter, r *http.Request, q *query) error
@@ -35,7 +36,7 @@ func (s *server) jobRoutes() []route {
 		{
 			Method: "POST", Pattern: "/v1/jobs/batch",
 			Summary: "Submit up to 1000 jobs; one that is not valid refuses all",
-			Takes:   batch{}, Status: 201, Gives: jobList{}, handle: s.submitBatch,
+			Takes:   jobjson.Batch{}, Status: 201, Gives: jobList{}, handle: s.submitBatch,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs", Summary: "List jobs, newest first", Query: append([]param{

@@ -3,6 +3,8 @@ package api
 import (
 	"net/http"
 	"path"
+
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 type server struct {
@@ -63,12 +65,12 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Allow", allow)
 			problem{
 				Type: "method-not-allowed", Title: "Method not allowed", Status: http.StatusMethodNotAllowed,
-				Detail: r.URL.Path + " answers to " + allow + ", not to " + shorten(r.Method, 20),
+				Detail: r.URL.Path + " answers to " + allow + ", not to " + jobjson.Shorten(r.Method, 20),
 			}.write(w)
 			return
 		}
 	}
-	s.fail(w, r, notFound("path "+shorten(r.URL.Path, maxGiven)))
+	s.fail(w, r, notFound("path "+jobjson.Shorten(r.URL.Path, maxGiven)))
 }
 
 // headOnly keeps the headers of an answer and drops the rest.

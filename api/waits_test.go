@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 // waits is what the next run of a job waits for.
@@ -129,7 +130,7 @@ func TestManyRunsBeforeOneAreCountedUpToABound(t *testing.T) {
 // submitMany submits n equal jobs.
 func (h *house) submitMany(n int, fields string) {
 	h.t.Helper()
-	def, err := api.Define([]byte(with(fields)), carillon.Now())
+	def, err := jobjson.Define([]byte(with(fields)), carillon.Now())
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 // The messages of workers, as docs/worker-protocol.md describes them. workers_wire.go has tasks and reports.
@@ -337,7 +338,7 @@ func readMessage(w http.ResponseWriter, r *http.Request, into any) error {
 	if err != nil {
 		return err
 	}
-	return decode(body, into, maxDepth)
+	return jobjson.Decode(body, into)
 }
 
 func readReports(w http.ResponseWriter, r *http.Request) ([]carillon.Report, error) {
@@ -349,7 +350,7 @@ func readReports(w http.ResponseWriter, r *http.Request) ([]carillon.Report, err
 	var ok bool
 	if given.Reports, ok = quickReports(body); !ok {
 		given.Reports = nil
-		err = decode(body, &given, maxDepth)
+		err = jobjson.Decode(body, &given)
 	}
 	if err != nil {
 		return nil, err

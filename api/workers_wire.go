@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 // tasks is the answer to a pull. It is only for the description: appendTask writes the answer, and a test
@@ -320,7 +321,7 @@ func (e *reportEnd) outcome() (*carillon.Outcome, *carillon.FieldError) {
 		return nil, fault
 	}
 	o := &carillon.Outcome{
-		Kind: kind, Reason: shorten(strings.ReplaceAll(e.Reason, "\x00", "\uFFFD"), maxReason),
+		Kind: kind, Reason: jobjson.Shorten(strings.ReplaceAll(e.Reason, "\x00", "\uFFFD"), maxReason),
 		Started: e.Started, RetryAfter: e.RetryAfter.Std(),
 	}
 	if result != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 func TestATaskIsWrittenAsItIsDescribed(t *testing.T) {
@@ -123,7 +124,7 @@ func compareReaders(t *testing.T, body string, want bool) {
 		return
 	}
 	var strict reports
-	if err := decode([]byte(body), &strict, maxDepth); err != nil {
+	if err := jobjson.Decode([]byte(body), &strict); err != nil {
 		t.Errorf("%v: %s", err, body)
 	}
 	if diff := cmp.Diff(strict.Reports, all); diff != "" {

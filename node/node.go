@@ -156,7 +156,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	sched := scheduler.Config{
 		Store: b.store, Timeline: &seenTimeline{mem.NewTimeline(mem.TimelineConfig{}), n.metrics},
 		Queue: queue, Coordinator: b.coordinator, Logs: b.logs,
-		Ledger: n.ledger, Intake: b.intake, Admit: api.Define, Retention: n.cfg.Retention,
+		Ledger: n.ledger, Intake: b.intake, Retention: n.cfg.Retention,
 		Logger: n.cfg.Logger,
 	}
 	if b.shared {

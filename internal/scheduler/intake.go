@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
 const (
@@ -43,7 +44,7 @@ func (s *Scheduler) takeInPage(ctx context.Context) (int, error) {
 	var admitted []carillon.JobID
 	var refused []carillon.Refusal
 	for _, submission := range left {
-		def, err := s.cfg.Admit(submission.Body, submission.At)
+		def, err := jobjson.Define(submission.Body, submission.At)
 		if err != nil {
 			refused = append(refused, carillon.Refusal{Submission: submission, Reason: err.Error()})
 			continue

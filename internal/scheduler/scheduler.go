@@ -28,10 +28,8 @@ type Config struct {
 	Logs        carillon.LogStore
 	Ledger      *ledger.Ledger
 
-	// Intake is where applications leave jobs. Admit reads these jobs as the API reads the jobs that it is
-	// sent. Default none.
+	// Intake is where applications leave jobs. Default none.
 	Intake carillon.Intake
-	Admit  func(body []byte, at carillon.Time) (carillon.Definition, error)
 
 	// Horizon is how far ahead the loader reads the future of this node's shards. Default 10 seconds in a
 	// cluster: the owner of a shard then knows of runs that are due later than that, even if the node that

@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import (
 	"bytes"
@@ -13,10 +13,12 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// decode reads JSON over the value that into points to: fields that the JSON does not name stay as they are.
-// Unlike encoding/json, decode refuses input that it would have to guess about (unknown fields, the same
+// Decode reads JSON over the value that into points to: fields that the JSON does not name stay as they are.
+// Unlike encoding/json, Decode refuses input that it would have to guess about (unknown fields, the same
 // field twice, null, data after the end). Every error says where the fault is, what was given and what would
 // be right.
+func Decode(body []byte, into any) error { return decode(body, into, maxDepth) }
+
 func decode(body []byte, into any, maxDepth int) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return invalid("body", "", "a JSON object")
@@ -181,7 +183,7 @@ func (d *decoder) members(path string, most int, each func(path, name string) er
 		name := d.json.token().(string)
 		at := join(path, name)
 		if seen[name] {
-			return invalid(at, shorten(name, maxGiven)+" twice", "each field once")
+			return invalid(at, Shorten(name, maxGiven)+" twice", "each field once")
 		}
 		if err := each(at, name); err != nil {
 			return err
@@ -316,7 +318,7 @@ func notText(path string, token json.Token) error {
 	default:
 		return wrong(path, token, "text")
 	}
-	text := shorten(given(token), maxGiven)
+	text := Shorten(given(token), maxGiven)
 	return &carillon.FieldError{
 		Field: orBody(path), Given: text, Want: "text, in quotes: " + strconv.Quote(text),
 		Wrong: text + " is " + what,
@@ -330,7 +332,7 @@ func given(token json.Token) string {
 	case json.Delim:
 		return map[json.Delim]string{'{': "an object", '[': "a list"}[t]
 	case string:
-		return strconv.Quote(shorten(t, maxGiven))
+		return strconv.Quote(Shorten(t, maxGiven))
 	}
 	return fmt.Sprint(token)
 }
@@ -342,7 +344,7 @@ func number(token json.Token) string {
 }
 
 func join(path, name string) string {
-	if name = shorten(name, 64); name == "" {
+	if name = Shorten(name, 64); name == "" {
 		name = `""`
 	}
 	if path == "" {
@@ -356,4 +358,19 @@ func orBody(path string) string {
 		return "body"
 	}
 	return path
+}
+
+func invalid(field, given, want string) error {
+	return &carillon.FieldError{Field: field, Given: given, Want: want}
+}
+
+// maxGiven bounds how much of a given value an error repeats.
+const maxGiven = 200
+
+// Shorten cuts at a rune, so that valid text stays valid text.
+func Shorten(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	return strings.ToValidUTF8(s[:limit-3], "") + "..."
 }

@@ -1,4 +1,4 @@
-package api
+package jobjson
 
 import (
 	"encoding/json"
@@ -181,7 +181,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		for _, into := range []any{&carillon.Definition{}, &batch{}, &struct{}{}} {
+		for _, into := range []any{&carillon.Definition{}, &Batch{}, &struct{}{}} {
 			err := decode(body, into, maxDepth)
 			var fault *carillon.FieldError
 			if err != nil && (!errors.As(err, &fault) || fault.Field == "" || fault.Want == "") {

@@ -1,0 +1,47 @@
+package jobjson
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Batch is the JSON form of several definitions that are submitted together.
+type Batch struct {
+	Jobs []carillon.Definition `json:"jobs"`
+}
+
+const (
+	maxBatch = 1000
+	maxDepth = 32
+)
+
+// Define reads a definition that was submitted at the given time, fills in its defaults and admits it.
+func Define(body []byte, at carillon.Time) (carillon.Definition, error) {
+	def := carillon.NewDefinition()
+	if err := Decode(body, &def); err != nil {
+		return def, err
+	}
+	return def, def.Admit(at)
+}
+
+// DefineBatch is Define for a Batch. It returns all definitions, or an error that names the first wrong one.
+func DefineBatch(body []byte, at carillon.Time) ([]carillon.Definition, error) {
+	var b Batch
+	if err := decode(body, &b, maxDepth+2); err != nil { // each job may be as deep as one submitted alone
+		return nil, err
+	}
+	if len(b.Jobs) == 0 {
+		return nil, invalid("jobs", "none", fmt.Sprintf("1 to %d jobs", maxBatch))
+	}
+	for i := range b.Jobs {
+		err := b.Jobs[i].Admit(at)
+		if fault, ok := err.(*carillon.FieldError); ok {
+			return nil, fault.In("jobs[" + strconv.Itoa(i) + "]")
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return b.Jobs, nil
+}
