@@ -244,7 +244,9 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 	guard := line(job, minute(1), minute(2), minute(3))
 	c := carillon.EndChange(run.End(carillon.StateSucceeded, "", minute(4)), guard)
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #1", "turn r9 then 2m then 3m")
-	if heir := c.Guards[0].NextInLine(job.ID); heir != (carillon.RunID{Job: job.ID, Due: minute(2)}) {
+	if heir := carillon.Guards(
+		c.Guards,
+	).NextInLine(job.ID); heir != (carillon.RunID{Job: job.ID, Due: minute(2)}) {
 		t.Errorf("the heir is %s", heir)
 	}
 	// A retry keeps the turn, and a run that is not guarded has none.
@@ -273,7 +275,7 @@ func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first, second := claimed(planned(job, minute(1))), planned(job, minute(2))
 			candidate := carillon.Candidate{
-				Job: job, Run: second, Guard: line(job, minute(1)), Others: []carillon.Run{first},
+				Job: job, Run: second, Guards: line(job, minute(1)), Others: []carillon.Run{first},
 			}
 			_, behind := candidate.Decide(minute(2))
 			waits := behind.Runs[0]
@@ -282,10 +284,10 @@ func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
 			}
 			free := carillon.EndChange(
 				first.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2)+1, 0),
-				&behind.Guards[0],
+				behind.Guards,
 			).Guards[0]
 			verdict, c := carillon.Candidate{
-				Job: job, Run: waits, Guard: &free, Worker: worker,
+				Job: job, Run: waits, Guards: carillon.Guards{free}, Worker: worker,
 			}.Decide(minute(2) + 2)
 			if got := c.Runs[0]; verdict != carillon.VerdictClaim || got.State != carillon.StateClaimed ||
 				got.Wake != minute(2)+2 {
@@ -305,7 +307,9 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 	last := int64(0)
 	claim := func(run carillon.Run, now carillon.Time) carillon.Run {
 		t.Helper()
-		verdict, c := carillon.Candidate{Job: job, Run: run, Guard: &guard, Worker: worker}.Decide(now)
+		verdict, c := carillon.Candidate{
+			Job: job, Run: run, Guards: carillon.Guards{guard}, Worker: worker,
+		}.Decide(now)
 		if verdict != carillon.VerdictClaim {
 			t.Fatalf("verdict %d", verdict)
 		}
@@ -329,7 +333,7 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 		run = claim(run, minute(5))
 		if n == 1 { // it is canceled between two attempts
 			run = run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost}, minute(5), 0)
-			c, err := whole(job, &guard, run).CancelRun(run.ID, minute(5))
+			c, err := whole(job, carillon.Guards{guard}, run).CancelRun(run.ID, minute(5))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -337,7 +341,8 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 			continue
 		}
 		if c := carillon.EndChange(
-			run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0), &guard,
+			run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0),
+			carillon.Guards{guard},
 		); len(c.Guards) > 0 {
 			guard = c.Guards[0]
 		}

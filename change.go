@@ -13,21 +13,16 @@ package carillon
 // History keeps Expires, the dead letters keep DeadExpires. The store does not modify the rows that the
 // caller gives it, and a change names no row twice.
 //
-// All rows of a change belong to one job, hence to one shard. A run is inserted only together with a row that
+// The runs of a change belong to one job, hence to one shard. A run is inserted only together with a row that
 // outlives it (its job, a guard, or its predecessor). So when two callers decide the same thing, the second
 // one loses, even after the run is history.
 type Change struct {
 	Job    *Job
 	Runs   []Run
 	Guards []Guard
+	// Compared are guards that must be at their Rev, and that stay as they are. Any number of changes can
+	// compare a guard at the same time.
+	Compared []GuardRev
 	// Redriven are dead letters to remove; each must exist.
 	Redriven []RunID
-}
-
-// Guard is a small keyed record, compared in the same change as the runs it rules.
-type Guard struct {
-	Namespace string
-	Key       string
-	Rev       int32
-	Value     []byte // nil: remove the guard; with Rev 0: only check that it does not exist
 }

@@ -15,9 +15,9 @@ const repairCheck = 30 * time.Second
 // JobSnapshot is a snapshot of the job with all its unfinished runs: a decision about the job itself is based
 // on it.
 type JobSnapshot struct {
-	Job   Job
-	Runs  []Run  // unfinished
-	Guard *Guard // nil if the job has none
+	Job    Job
+	Runs   []Run // unfinished
+	Guards Guards
 	// Ran is the latest scheduled time that has a record of a run by the clock. Runs that were canceled
 	// before they began do not count. Only an edit needs it.
 	Ran Time
@@ -47,7 +47,7 @@ func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 	job := w.Job
 	job.State = JobCanceled
 	c := Change{Job: &job}
-	t := turnsOf(w.Guard)
+	t := w.Guards.turns()
 	for _, run := range w.Runs {
 		switch {
 		case run.State == StateWaiting:
@@ -65,8 +65,8 @@ func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 			c.Runs = append(c.Runs, run)
 		}
 	}
-	if w.Guard != nil {
-		c.Guards = []Guard{t.guard(*w.Guard)}
+	if guard := w.Guards.Of(GuardOverlap); guard != nil {
+		c.Guards = []Guard{t.guard(*guard)}
 	}
 	return c, nil
 }
@@ -123,10 +123,11 @@ func (w JobSnapshot) Resume(now Time) (Change, error) {
 		}
 		fresh := run.State == StateWaiting && run.Attempt == 0 && run.ByClock() && !run.Has(FlagPlanned)
 		if fresh && run.Covers <= now && job.Schedule.Recurring() {
-			d := Candidate{Job: &job, Run: run, Guard: w.Guard}
+			d := Candidate{Job: &job, Run: run, Guards: w.Guards}
 			skipped := d.skipTo(0, now)
 			skipped.Runs[0].Reason = "the job was paused"
-			c.Runs, c.Guards = append(c.Runs, skipped.Runs...), skipped.Guards
+			c.Runs = append(c.Runs, skipped.Runs...)
+			c.Guards, c.Compared = skipped.Guards, skipped.Compared
 			continue
 		}
 		c.Runs = append(c.Runs, run)
@@ -202,9 +203,10 @@ func (w JobSnapshot) add(of Run, payload []byte, now Time) (Change, Run, error) 
 	} else {
 		c.Guards = []Guard{w.turnGuard()}
 	}
-	t := turnsOf(&c.Guards[0])
+	guard := Guards(c.Guards).Of(GuardOverlap)
+	t := turnsOf(guard)
 	t.Named = run.ID.Due
-	c.Guards[0] = t.guard(c.Guards[0])
+	*guard = t.guard(*guard)
 	c.Runs = append(c.Runs, run)
 	return c, run, err
 }
@@ -218,7 +220,8 @@ func (w JobSnapshot) line(c Change, run *Run, now Time) (Change, error) {
 	if w.Job.Overlap == OverlapReplace && run.RetryOf == 0 {
 		return c, nil
 	}
-	t := turnsOf(&c.Guards[0])
+	guard := Guards(c.Guards).Of(GuardOverlap)
+	t := turnsOf(guard)
 	if w.Job.Overlap != OverlapReplace {
 		c, t = w.lineUp(c, t, now)
 	}
@@ -241,7 +244,7 @@ func (w JobSnapshot) line(c Change, run *Run, now Time) (Change, error) {
 	if !t.free(run.ID.Due) && !run.Has(FlagOnHold) {
 		run.Wake = now.Add(repairCheck) // the end of the run before it wakes it earlier
 	}
-	c.Guards[0] = t.guard(c.Guards[0])
+	*guard = t.guard(*guard)
 	return c, nil
 }
 
@@ -295,16 +298,16 @@ func (w JobSnapshot) next(now Time) int {
 
 // turnGuard is the job's guard, or a new one.
 func (w JobSnapshot) turnGuard() Guard {
-	if w.Guard != nil {
-		return *w.Guard
+	if guard := w.Guards.Of(GuardOverlap); guard != nil {
+		return *guard
 	}
 	return NewOverlapGuard(&w.Job)
 }
 
 // guard brings the job's unfinished runs under an overlap guard, once there is more than one run to rule.
 func (w JobSnapshot) guard(c Change) Change {
-	c.Guards = []Guard{w.turnGuard()}
-	t := turnsOf(&c.Guards[0])
+	guard := w.turnGuard()
+	t := turnsOf(&guard)
 	for _, run := range w.Runs {
 		if run.Has(FlagGuarded) {
 			continue
@@ -315,7 +318,7 @@ func (w JobSnapshot) guard(c Change) Change {
 		}
 		c.Runs = append(c.Runs, run)
 	}
-	c.Guards[0] = t.guard(c.Guards[0])
+	c.Guards = []Guard{t.guard(guard)}
 	return c
 }
 
@@ -324,7 +327,7 @@ func (w JobSnapshot) guard(c Change) Change {
 // see it, but its name stays taken: two runs of one name would have the same fence. So names run ahead of a
 // clock that was set back, and of a clock that advances more slowly than callers ask for runs; see ready.
 func (w JobSnapshot) unused(due Time) Time {
-	return max(due, w.Job.Updated+1, turnsOf(w.Guard).Named+1)
+	return max(due, w.Job.Updated+1, w.Guards.turns().Named+1)
 }
 
 // free is the first millisecond from due on that is not the due time of an unfinished run of the job. A
@@ -352,7 +355,7 @@ func (w JobSnapshot) CancelRun(id RunID, now Time) (Change, error) {
 		run.Reason = "canceled by request"
 		return Change{Runs: []Run{run}}, nil
 	}
-	d := Candidate{Job: &w.Job, Run: run, Guard: w.Guard}
+	d := Candidate{Job: &w.Job, Run: run, Guards: w.Guards}
 	c := Change{Runs: []Run{run.ended(&w.Job, StateCanceled, "canceled by request", now)}}
 	if next := d.plan(&c.Runs[0], false); next != nil && w.Job.State != JobCanceled {
 		if w.Job.State == JobPaused {

@@ -9,8 +9,8 @@ import (
 )
 
 // whole is a snapshot of a job with its unfinished runs.
-func whole(job *carillon.Job, guard *carillon.Guard, runs ...carillon.Run) carillon.JobSnapshot {
-	return carillon.JobSnapshot{Job: *job, Runs: runs, Guard: guard}
+func whole(job *carillon.Job, guard carillon.Guards, runs ...carillon.Run) carillon.JobSnapshot {
+	return carillon.JobSnapshot{Job: *job, Runs: runs, Guards: guard}
 }
 
 // behind is a run that waits for its turn.
@@ -130,7 +130,7 @@ func TestPauseHoldsAndResumeLetsGo(t *testing.T) {
 	expectChange(t, c, "job v1 paused", "9m r5 v1 waiting guarded on-hold wakes never",
 		"2m r5 v1 waiting guarded planned on-hold wakes never", "1m r5 v1 claimed guarded planned on-hold #1")
 
-	w := carillon.JobSnapshot{Job: *c.Job, Runs: c.Runs, Guard: guard}
+	w := carillon.JobSnapshot{Job: *c.Job, Runs: c.Runs, Guards: guard}
 	_, err = w.Pause(minute(4))
 	expectConflict(t, err)
 	c, err = w.Resume(minute(4))
@@ -237,7 +237,7 @@ func TestCancelRunEndsAWaitingOneAndPlansTheNext(t *testing.T) {
 	}{
 		"the planned one does not count for max_runs": {minute(5), []string{
 			"5m r5 v1 canceled guarded planned seq 3: canceled by request", "6m r0 v1 waiting guarded seq 3",
-			"turn r9 of 3m then 4m",
+			"turn r9 stays",
 		}},
 		"one in line leaves it": {
 			minute(4), []string{"4m r5 v1 canceled guarded planned: canceled by request", "turn r9 of 3m"},

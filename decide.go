@@ -7,9 +7,9 @@ import (
 
 // Candidate is a waiting run whose wake has come, with everything that a decision about it needs.
 type Candidate struct {
-	Job   *Job
-	Run   Run
-	Guard *Guard // of a guarded run
+	Job    *Job
+	Run    Run
+	Guards Guards // of a guarded run
 	// Others are the job's unfinished runs, needed only where the decision depends on them: see NeedsOthers.
 	Others []Run
 	Worker string // the worker that wants to claim the run; empty: none yet, decide without a claim
@@ -40,7 +40,7 @@ func (d Candidate) Decide(now Time) (Verdict, Change) {
 	if !d.Run.Has(FlagGuarded) {
 		return d.start(now)
 	}
-	t := turnsOf(d.Guard)
+	t := d.Guards.turns()
 	// Its turn has come, but its due time, an unused name, is a moment ahead of the clock; see ready.
 	if ready := d.Run.ready(now); d.Run.Attempt == 0 && ready > now && t.has(d.Run.ID.Due) {
 		c := d.wait(now)
@@ -82,7 +82,7 @@ func (d *Candidate) NeedsOthers() bool {
 	if !d.Run.Has(FlagGuarded) {
 		return false
 	}
-	t := turnsOf(d.Guard)
+	t := d.Guards.turns()
 	replaces := d.Job.Overlap == OverlapReplace && d.Run.RetryOf == 0 && !t.free(d.Run.ID.Due) &&
 		!t.has(d.Run.ID.Due)
 	return replaces || len(t.Beside) > 0
@@ -148,7 +148,7 @@ func (d Candidate) start(now Time) (Verdict, Change) {
 	}
 	at, t := now, turns{}
 	if d.Run.Has(FlagGuarded) {
-		t = turnsOf(d.Guard)
+		t = d.Guards.turns()
 		at = max(at, t.Claimed+1)
 	}
 	run := d.Run.Claim(d.Worker, at)
@@ -161,7 +161,7 @@ func (d Candidate) start(now Time) (Verdict, Change) {
 	if run.Has(FlagGuarded) && t.Holder != run.ID.Due { // a retry has its turn already
 		t = t.without(run.ID.Due)
 		t.Holder, t.Claimed = run.ID.Due, run.Claimed
-		c.Guards = []Guard{t.guard(*d.Guard)}
+		c.setTurns(t, *d.Guards.Of(GuardOverlap))
 	}
 	return VerdictClaim, c
 }
@@ -173,7 +173,8 @@ func (d Candidate) skip(reason string, now Time) Change {
 	if next := d.plan(&c.Runs[0], false); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
-	c.Guards = []Guard{*d.Guard} // compared: the reason for the skip must still hold
+	// compared: the reason for the skip must still hold
+	c.setTurns(d.Guards.turns(), *d.Guards.Of(GuardOverlap))
 	return c
 }
 
@@ -193,7 +194,7 @@ func (d Candidate) wait(now Time) Change {
 func (d Candidate) queue(t turns, now Time) Change {
 	c := d.wait(now)
 	t.Queue = append(slices.Clone(t.Queue), d.Run.ID.Due)
-	c.Guards = []Guard{t.guard(*d.Guard)}
+	c.setTurns(t, *d.Guards.Of(GuardOverlap))
 	return c
 }
 
@@ -203,10 +204,11 @@ func (d Candidate) queue(t turns, now Time) Change {
 // it, and it would be lost.
 func (d Candidate) replace(t turns, now Time) Change {
 	t.Replaced += d.unbegun(t)
-	guard := t.guard(*d.Guard)
-	d.Guard = &guard // usedUp reads the new count from it
-	c := d.queue(t, now)
-	line := turnsOf(&c.Guards[0])
+	was := *d.Guards.Of(GuardOverlap)
+	d.Guards = d.Guards.With(t.guard(was)) // usedUp reads the new count from it
+	c := d.wait(now)
+	line := t
+	line.Queue = append(slices.Clone(t.Queue), d.Run.ID.Due)
 	reason := "replaced by " + d.Run.ID.String()
 	for _, other := range d.Others {
 		switch {
@@ -228,7 +230,7 @@ func (d Candidate) replace(t turns, now Time) Change {
 		c.Runs = append(c.Runs, other)
 	}
 	line = line.before(d.Run.ID.Due, d.Others)
-	c.Guards[0] = line.guard(*d.Guard)
+	c.setTurns(line, was)
 	if line.free(d.Run.ID.Due) {
 		c.Runs[0].Wake = now
 	}
@@ -270,7 +272,7 @@ func (d Candidate) plan(run *Run, counts bool) *Run {
 // usedUp says that max_runs leaves no room for a next run by the clock.
 func (d Candidate) usedUp(next *Run) bool {
 	limit := d.Job.Schedule.MaxRuns
-	return limit > 0 && int(next.Seq) >= limit && int(next.Seq)-turnsOf(d.Guard).Replaced >= limit
+	return limit > 0 && int(next.Seq) >= limit && int(next.Seq)-d.Guards.turns().Replaced >= limit
 }
 
 // successor is the run by the clock at due. counts says whether the run before it counts for max_runs.
@@ -283,21 +285,20 @@ func (d Candidate) successor(due Time, counts bool) Run {
 	return next
 }
 
-// leaveTurn takes a guarded run out of its guard, and adds the guard to the change, so that the store
-// compares it.
+// leaveTurn takes a guarded run out of its guard, and lets the store compare the guard.
 func (d Candidate) leaveTurn(c Change) Change {
-	if d.Run.Has(FlagGuarded) && d.Guard != nil {
-		c.Guards = []Guard{turnsOf(d.Guard).ended(&d.Run).guard(*d.Guard)}
+	if guard := d.Guards.Of(GuardOverlap); guard != nil && d.Run.Has(FlagGuarded) {
+		c.setTurns(turnsOf(guard).ended(&d.Run), *guard)
 	}
 	return c
 }
 
 // EndChange is the change for a finished attempt: the run as Finish left it and, if the run has ended, its
 // guard without it.
-func EndChange(run Run, guard *Guard) Change {
+func EndChange(run Run, guards Guards) Change {
 	c := Change{Runs: []Run{run}}
-	if run.State.Ended() && run.Has(FlagGuarded) && guard != nil {
-		c.Guards = []Guard{turnsOf(guard).ended(&run).guard(*guard)}
+	if guard := guards.Of(GuardOverlap); guard != nil && run.State.Ended() && run.Has(FlagGuarded) {
+		c.setTurns(turnsOf(guard).ended(&run), *guard)
 	}
 	return c
 }

@@ -15,7 +15,7 @@ func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
 	run := planned(job, minute(1))
 	run.Seq = 3
 	verdict, c := carillon.Candidate{
-		Job: job, Run: run, Guard: line(job, 0), Worker: worker,
+		Job: job, Run: run, Guards: line(job, 0), Worker: worker,
 	}.Decide(minute(1) + 5)
 
 	claimed, next := run, planned(job, minute(2))
@@ -25,7 +25,7 @@ func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
 	claimed.Flags |= carillon.FlagPlanned
 	next.Seq, next.Rev = 4, 0
 	want := carillon.Change{
-		Runs: []carillon.Run{claimed, next}, Guards: []carillon.Guard{*line(job, minute(1))},
+		Runs: []carillon.Run{claimed, next}, Guards: line(job, minute(1)),
 	}
 	if diff := cmp.Diff(
 		want, c, cmpopts.IgnoreFields(carillon.Guard{}, "Value"),
@@ -80,7 +80,7 @@ func TestNothingBecomesOfARunOnHold(t *testing.T) {
 			run := of(job)
 			run.Flags |= carillon.FlagOnHold
 			for _, by := range []string{"", worker} {
-				candidate := carillon.Candidate{Job: job, Run: run, Guard: line(job, 0), Worker: by}
+				candidate := carillon.Candidate{Job: job, Run: run, Guards: line(job, 0), Worker: by}
 				verdict, c := candidate.Decide(minute(90))
 				if verdict != carillon.VerdictHold || len(c.Runs)+len(c.Guards) > 0 || c.Job != nil {
 					t.Errorf("%s, %s, worker %q: verdict %d, %+v", overlap, name, by, verdict, c)
@@ -108,7 +108,7 @@ func TestWhatEveryPolicySaysToEveryTurn(t *testing.T) {
 			t.Run(string(policy)+" "+guard.name, func(t *testing.T) {
 				job := newJob(t, minutely(policy))
 				d := carillon.Candidate{
-					Job: job, Run: planned(job, minute(5)), Guard: lineOf(job, guard.holder, guard.queue),
+					Job: job, Run: planned(job, minute(5)), Guards: lineOf(job, guard.holder, guard.queue),
 					Worker: worker,
 				}
 				d.Others = othersIn(job, guard.holder, guard.queue)
@@ -122,7 +122,7 @@ func TestWhatEveryPolicySaysToEveryTurn(t *testing.T) {
 	}
 }
 
-func lineOf(job *carillon.Job, holder int, queue []int) *carillon.Guard {
+func lineOf(job *carillon.Job, holder int, queue []int) carillon.Guards {
 	var dues []carillon.Time
 	for _, n := range queue {
 		dues = append(dues, minute(n))
@@ -170,7 +170,7 @@ func checkDecision(t *testing.T, d carillon.Candidate, verdict carillon.Verdict,
 	if !d.Run.Has(carillon.FlagGuarded) {
 		return
 	}
-	holder, beside, queue := turns(d.Guard)
+	holder, beside, queue := turns(d.Guards)
 	if verdict == carillon.VerdictClaim && holder == d.Run.ID.Due {
 		if len(c.Guards) != 0 {
 			t.Errorf("a run that has its turn already writes the guard")
@@ -183,16 +183,21 @@ func checkDecision(t *testing.T, d carillon.Candidate, verdict carillon.Verdict,
 		}
 		return
 	}
-	if len(c.Guards) != 1 || c.Guards[0].Rev != d.Guard.Rev || len(beside) > 0 {
+	if verdict == carillon.VerdictEnd {
+		if len(c.Guards) != 0 || !slices.Equal(c.Compared, []carillon.GuardRev{d.Guards[0].Compare()}) {
+			t.Errorf("the guard is not compared, or written: %v %v", c.Compared, c.Guards)
+		}
+		return
+	}
+	if len(c.Guards) != 1 || c.Guards[0].Rev != d.Guards[0].Rev || len(beside) > 0 {
 		t.Fatalf("the guard is not compared: %v", c.Guards)
 	}
-	nowHolder, _, nowQueue := turns(&c.Guards[0])
+	nowHolder, _, nowQueue := turns(c.Guards)
 	waits := slices.Contains(nowQueue, d.Run.ID.Due)
 	switch {
 	case verdict == carillon.VerdictClaim && (nowHolder != d.Run.ID.Due || waits),
-		verdict == carillon.VerdictWait && (nowHolder != holder || !waits),
-		verdict == carillon.VerdictEnd && (nowHolder != holder || !slices.Equal(nowQueue, queue)):
-		t.Errorf("verdict %d turns %s into %s", verdict, d.Guard.Value, c.Guards[0].Value)
+		verdict == carillon.VerdictWait && (nowHolder != holder || !waits):
+		t.Errorf("verdict %d turns %s into %s", verdict, d.Guards[0].Value, c.Guards[0].Value)
 	}
 	if verdict == carillon.VerdictWait && run.Wake != minute(5).Add(30*time.Second) && nowHolder != 0 {
 		t.Errorf("nobody looks again before %s", since(run.Wake))
@@ -202,26 +207,26 @@ func checkDecision(t *testing.T, d carillon.Candidate, verdict carillon.Verdict,
 func TestASkipSaysWhatWasInTheWay(t *testing.T) {
 	for name, c := range map[string]struct {
 		overlap carillon.Overlap
-		guard   func(*carillon.Job) *carillon.Guard
+		guard   func(*carillon.Job) carillon.Guards
 		want    string
 	}{
 		"skip": {
-			carillon.OverlapSkip, func(j *carillon.Job) *carillon.Guard { return line(j, minute(4)) },
+			carillon.OverlapSkip, func(j *carillon.Job) carillon.Guards { return line(j, minute(4)) },
 			" is not finished",
 		},
 		"skip, next": {
-			carillon.OverlapSkip, func(j *carillon.Job) *carillon.Guard { return line(j, 0, minute(4)) },
+			carillon.OverlapSkip, func(j *carillon.Job) carillon.Guards { return line(j, 0, minute(4)) },
 			" is not finished",
 		},
 		"queue": {
 			carillon.OverlapQueue,
-			func(j *carillon.Job) *carillon.Guard { return line(j, minute(3), minute(4)) }, " waits already",
+			func(j *carillon.Job) carillon.Guards { return line(j, minute(3), minute(4)) }, " waits already",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, minutely(c.overlap))
 			_, change := carillon.Candidate{
-				Job: job, Run: planned(job, minute(5)), Guard: c.guard(job),
+				Job: job, Run: planned(job, minute(5)), Guards: c.guard(job),
 			}.Decide(minute(5))
 			run := change.Runs[0]
 			if want := "overlap: " + runID(job, minute(4)) + c.want; run.Reason != want {
@@ -241,13 +246,13 @@ func TestAQueueIsBounded(t *testing.T) {
 		queue = append(queue, minute(-2000+n))
 	}
 	verdict, c := carillon.Candidate{
-		Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue...),
+		Job: job, Run: planned(job, minute(5)), Guards: line(job, minute(-3000), queue...),
 	}.Decide(minute(5))
 	if verdict != carillon.VerdictEnd || c.Runs[0].Reason != "overlap: 1000 runs wait already" {
 		t.Errorf("verdict %d, reason %q", verdict, c.Runs[0].Reason)
 	}
 	verdict, _ = carillon.Candidate{
-		Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(-3000), queue[1:]...),
+		Job: job, Run: planned(job, minute(5)), Guards: line(job, minute(-3000), queue[1:]...),
 	}.Decide(minute(5))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("with room for one: verdict %d", verdict)
@@ -263,7 +268,7 @@ func TestReplaceStopsWhoRunsAndEndsWhoWaits(t *testing.T) {
 	stopping := claimed(planned(job, minute(3)))
 	stopping.Flags |= carillon.FlagStop
 	for name, c := range map[string]struct {
-		guard  *carillon.Guard
+		guard  carillon.Guards
 		others []carillon.Run
 		want   []string
 	}{
@@ -295,13 +300,13 @@ func TestReplaceStopsWhoRunsAndEndsWhoWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdict, change := carillon.Candidate{
-				Job: job, Run: run, Guard: c.guard, Others: c.others,
+				Job: job, Run: run, Guards: c.guard, Others: c.others,
 			}.Decide(minute(5))
 			if verdict != carillon.VerdictWait {
 				t.Errorf("verdict %d", verdict)
 			}
 			wakes := " wakes 5m30s"
-			if holder, _, queue := turns(&change.Guards[0]); holder == 0 && queue[0] == minute(5) {
+			if holder, _, queue := turns(change.Guards); holder == 0 && queue[0] == minute(5) {
 				wakes = "" // at once: the end of another run will not wake it
 			}
 			want := []string{"5m r5 v1 waiting guarded planned" + wakes, "6m r0 v1 waiting guarded seq 1"}
@@ -341,13 +346,13 @@ func TestAScheduleEndsWithItsLastRun(t *testing.T) {
 			run := planned(job, minute(5))
 			run.Seq = c.seq
 			_, change := carillon.Candidate{
-				Job: job, Run: run, Guard: line(job, c.guard), Worker: worker,
+				Job: job, Run: run, Guards: line(job, c.guard), Worker: worker,
 			}.Decide(minute(5))
 			if c.want == nil {
 				c.want = []string{
 					"5m r5 v1 skipped guarded planned seq 2: overlap: " + runID(job, minute(4)) +
 						" is not finished",
-					"6m r0 v1 waiting guarded seq 2", "turn r9 of 4m",
+					"6m r0 v1 waiting guarded seq 2", "turn r9 stays",
 				}
 			}
 			expectChange(t, change, c.want...)
@@ -360,15 +365,15 @@ func TestARunThatIsReplacedBeforeItBeganDoesNotCountForMaxRuns(t *testing.T) {
 		minutely(carillon.OverlapReplace)(d)
 		d.Schedule.MaxRuns = 3
 	})
-	holder, guard := claimed(planned(job, minute(1))), *line(job, minute(1)) // it does not stop
+	holder, guard := claimed(planned(job, minute(1))), line(job, minute(1)) // it does not stop
 	others, run := []carillon.Run{holder}, planned(job, minute(2))
 	run.Seq = 1
 	for n := 3; n < 10; n++ { // each replaces the run before it, which has not begun
-		verdict, c := carillon.Candidate{Job: job, Run: run, Guard: &guard, Others: others}.Decide(run.ID.Due)
+		verdict, c := carillon.Candidate{Job: job, Run: run, Guards: guard, Others: others}.Decide(run.ID.Due)
 		if verdict != carillon.VerdictWait || len(c.Runs) < 2 || c.Runs[1].Covers != minute(n) {
 			t.Fatalf("%s, the second of three to begin: verdict %d, %v", since(run.Covers), verdict, tell(c))
 		}
-		others, guard, run = []carillon.Run{holder, c.Runs[0]}, c.Guards[0], c.Runs[1]
+		others, guard, run = []carillon.Run{holder, c.Runs[0]}, c.Guards, c.Runs[1]
 		run.Rev = 1
 	}
 }

@@ -14,7 +14,7 @@ func (w JobSnapshot) Edit(def Definition, now Time) (Change, error) {
 	if w.Job.State == JobCanceled {
 		return Change{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
 	}
-	e := edit{was: w, job: w.Job, turns: turnsOf(w.Guard), now: now}
+	e := edit{was: w, job: w.Job, turns: w.Guards.turns(), now: now}
 	e.job.Definition, e.job.Updated = def, max(now, e.job.Updated)
 	e.job.Version++
 	moved := !w.Job.Schedule.Equal(e.job.Schedule)
@@ -24,8 +24,8 @@ func (w JobSnapshot) Edit(def Definition, now Time) (Change, error) {
 	e.move(moved)
 	e.guard()
 	c := Change{Job: &e.job, Runs: slices.Concat(e.ended, e.begun, e.rest)}
-	if w.Guard != nil {
-		c.Guards = []Guard{e.turns.guard(*w.Guard)}
+	if guard := w.Guards.Of(GuardOverlap); guard != nil {
+		c.Guards = []Guard{e.turns.guard(*guard)}
 	} else if e.guarded || e.turns.Named != 0 {
 		c.Guards = []Guard{e.turns.guard(NewOverlapGuard(&e.job))}
 	}
@@ -150,7 +150,7 @@ func (e *edit) guard() {
 	begun := e.begun
 	e.begun = nil
 	e.guarded = e.job.Overlap != OverlapAllow &&
-		(e.job.Schedule.Recurring() || e.was.Guard != nil || len(begun)+len(e.rest) > 1)
+		(e.job.Schedule.Recurring() || e.was.Guards.Of(GuardOverlap) != nil || len(begun)+len(e.rest) > 1)
 	if !e.guarded {
 		for i := range e.rest { // a begun run gives up its turn when it ends, not before
 			e.rest[i], e.turns = e.rest[i].leaveLine(e.turns, e.now)

@@ -293,9 +293,9 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	first, second := retrying(planned(job, minute(1)), minute(5)), claimed(planned(job, minute(2)))
 	allowed := newJob(t, minutely(carillon.OverlapAllow)) // the policy that they began with
 	guard := line(job, minute(1))
-	guard.Value = []byte(`{"holder":"2027-01-15T08:01:00.000Z","beside":["2027-01-15T08:02:00.000Z"]}`)
+	guard[0].Value = []byte(`{"holder":"2027-01-15T08:01:00.000Z","beside":["2027-01-15T08:02:00.000Z"]}`)
 	decide := func(run carillon.Run, others ...carillon.Run) (carillon.Verdict, carillon.Change) {
-		d := carillon.Candidate{Job: allowed, Run: run, Guard: guard, Others: others, Worker: worker}
+		d := carillon.Candidate{Job: allowed, Run: run, Guards: guard, Others: others, Worker: worker}
 		if !d.NeedsOthers() {
 			t.Errorf("%s is decided without a look at the others", since(run.ID.Due))
 		}
@@ -317,7 +317,7 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #2", "turn r9 of 2m")
 	// A run that is due meanwhile is skipped, or stops both.
 	_, c = carillon.Candidate{
-		Job: job, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second},
+		Job: job, Run: planned(job, minute(6)), Guards: guard, Others: []carillon.Run{first, second},
 	}.Decide(minute(6))
 	if c.Runs[0].State != carillon.StateSkipped {
 		t.Errorf("%v", tell(c))
@@ -325,7 +325,7 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	replace := newJob(t, minutely(carillon.OverlapReplace))
 	by := ": replaced by " + runID(job, minute(6))
 	_, c = carillon.Candidate{
-		Job: replace, Run: planned(job, minute(6)), Guard: guard, Others: []carillon.Run{first, second},
+		Job: replace, Run: planned(job, minute(6)), Guards: guard, Others: []carillon.Run{first, second},
 	}.Decide(minute(6))
 	expectChange(t, c, "6m r5 v1 waiting guarded planned wakes 6m30s", "7m r0 v1 waiting guarded seq 1",
 		"1m r5 v1 canceled guarded planned #1"+by, "2m r5 v1 claimed guarded planned stop #1"+

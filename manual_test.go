@@ -118,7 +118,7 @@ func TestAManualRunHasANameOfItsOwn(t *testing.T) {
 					since(change.Job.Updated), err,
 				)
 			}
-			w.Guard, w.Runs = &change.Guards[0], nil // it has ended
+			w.Guards, w.Runs = change.Guards, nil // it has ended
 			if _, again, err := w.RunNow(nil, c.now); err != nil || again.ID.Due <= run.ID.Due {
 				t.Errorf("the next one is due %s, %v", since(again.ID.Due), err)
 			}
@@ -149,7 +149,7 @@ func TestNoTwoRunsOfAJobHaveOneName(t *testing.T) {
 		}
 		w.Job = *c.Job
 		if len(c.Guards) > 0 {
-			w.Guard = &c.Guards[0]
+			w.Guards = c.Guards
 		}
 		for _, run := range c.Runs {
 			if run.State != carillon.StateWaiting {
@@ -274,12 +274,12 @@ func TestARunWhoseTurnHasComeWaitsForAWorker(t *testing.T) {
 	run.Flags |= carillon.FlagPlanned
 	run.Wake = minute(3) // the wake of a run in line
 	if w := run.WaitsFor(
-		carillon.Surroundings{Guard: line(job, 0, minute(2))}, minute(2)+1,
+		carillon.Surroundings{Guards: line(job, 0, minute(2))}, minute(2)+1,
 	); w.Kind != carillon.WaitWorker {
 		t.Errorf("%+v", w)
 	}
 	if w := run.WaitsFor(
-		carillon.Surroundings{Guard: line(job, minute(1), minute(2))}, minute(2)+1,
+		carillon.Surroundings{Guards: line(job, minute(1), minute(2))}, minute(2)+1,
 	); w.Kind != carillon.WaitTurn {
 		t.Errorf("while another has the turn: %+v", w)
 	}

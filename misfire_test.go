@@ -183,11 +183,11 @@ func TestAMissedRunLeavesTheTurnAlone(t *testing.T) {
 		hourly(carillon.MisfireOnce, func(d *carillon.Definition) { d.Overlap = carillon.OverlapQueueAll }),
 	)
 	_, c := carillon.Candidate{
-		Job: job, Run: planned(job, hour(1)), Guard: line(job, hour(-1), hour(0)), Worker: worker,
+		Job: job, Run: planned(job, hour(1)), Guards: line(job, hour(-1), hour(0)), Worker: worker,
 	}.Decide(hour(2))
 	expectChange(
 		t, c, "1h r5 v1 skipped guarded: missed: "+runID(job, hour(2))+" runs in its place",
-		"2h r0 v1 waiting guarded", "turn r9 of -1h then 0s",
+		"2h r0 v1 waiting guarded", "turn r9 stays",
 	)
 }
 
@@ -197,7 +197,7 @@ func TestRunsThatCatchUpWaitForEachOther(t *testing.T) {
 	)
 	now := hour(5).Add(50 * time.Minute)
 	verdict, c := carillon.Candidate{
-		Job: job, Run: planned(job, hour(4)), Guard: line(job, hour(3)),
+		Job: job, Run: planned(job, hour(4)), Guards: line(job, hour(3)),
 	}.Decide(now)
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
@@ -208,7 +208,7 @@ func TestRunsThatCatchUpWaitForEachOther(t *testing.T) {
 	)
 	// A run that is due now while another one is running does not catch up.
 	verdict, _ = carillon.Candidate{
-		Job: job, Run: planned(job, hour(6)), Guard: line(job, hour(3)),
+		Job: job, Run: planned(job, hour(6)), Guards: line(job, hour(3)),
 	}.Decide(hour(6) + 1)
 	if verdict != carillon.VerdictEnd {
 		t.Errorf("a run on time: verdict %d", verdict)

@@ -26,11 +26,11 @@ func TestThousandsOfRunsThatAreAskedForWhileTheClockStandsHaveNamesOfTheirOwn(t 
 			seen[run.ID] = true
 			run.Rev = 1
 			ended := carillon.EndChange(
-				run.Claim(worker, minute(2)).End(carillon.StateSucceeded, "", minute(2)), &c.Guards[0],
+				run.Claim(worker, minute(2)).End(carillon.StateSucceeded, "", minute(2)), c.Guards,
 			)
-			w.Job, w.Guard = *c.Job, &c.Guards[0]
+			w.Job, w.Guards = *c.Job, c.Guards
 			if len(ended.Guards) > 0 {
-				w.Guard = &ended.Guards[0]
+				w.Guards = ended.Guards
 			}
 		}
 	}

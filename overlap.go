@@ -127,18 +127,18 @@ func (t turns) first() Time {
 	return t.Holder
 }
 
-// NextInLine is the run to decide about when the guard's holder has ended: the next in line; zero if none
-// waits.
-func (g *Guard) NextInLine(job JobID) RunID {
-	if t := turnsOf(g); t.Holder == 0 && len(t.Queue) > 0 {
+// NextInLine is the run of the job to decide about when the run that had the turn has ended: the next in
+// line; zero if none waits.
+func (g Guards) NextInLine(job JobID) RunID {
+	if t := g.turns(); t.Holder == 0 && len(t.Queue) > 0 {
 		return RunID{job, t.Queue[0]}
 	}
 	return RunID{}
 }
 
-// Holder is the run whose turn it is; zero if none.
-func (g *Guard) Holder(job JobID) RunID {
-	if t := turnsOf(g); t.Holder != 0 {
+// Holder is the run of the job whose turn it is; zero if none.
+func (g Guards) Holder(job JobID) RunID {
+	if t := g.turns(); t.Holder != 0 {
 		return RunID{job, t.Holder}
 	}
 	return RunID{}

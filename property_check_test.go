@@ -65,7 +65,7 @@ func (l *life) write(what string, c carillon.Change, won bool) {
 		)
 	}
 	for _, guard := range c.Guards {
-		holder, beside, queue := turns(&guard)
+		holder, beside, queue := turns(carillon.Guards{guard})
 		line += "; turn " + l.name(carillon.RunID{Due: holder}) + " beside"
 		for _, due := range beside {
 			line += " " + l.name(carillon.RunID{Due: due})
@@ -214,7 +214,7 @@ func (l *life) noteClaim(
 	if len(guards) > 0 {
 		guard := guards[0]
 		guard.Rev++
-		h.guard = &guard
+		h.guard = carillon.Guards{guard}
 	}
 	l.mine[run.ID] = h
 }
@@ -250,29 +250,31 @@ func (l *life) checkGuard(w carillon.JobSnapshot) {
 	for _, run := range w.Runs {
 		unfinished[run.ID.Due] = run
 	}
-	holder, beside, queue := turns(w.Guard)
+	holder, beside, queue := turns(w.Guards)
 	inLine := slices.Concat(beside, queue)
 	if holder != 0 {
 		inLine = slices.Concat([]carillon.Time{holder}, inLine)
 	} else if len(beside) > 0 {
-		l.t.Errorf("nobody has the turn, and somebody is beside: %s", w.Guard.Value)
+		l.t.Errorf("nobody has the turn, and somebody is beside: %s", w.Guards[0].Value)
 	}
 	for i, due := range inLine {
 		run, ok := unfinished[due]
 		if !ok || !run.Has(carillon.FlagGuarded) || slices.Contains(inLine[:i], due) {
 			l.t.Errorf(
 				"in line is %s, which is %s, guarded %v: %s", l.name(carillon.RunID{Due: due}), run.State,
-				run.Has(carillon.FlagGuarded), w.Guard.Value,
+				run.Has(carillon.FlagGuarded), w.Guards[0].Value,
 			)
 		}
 		if (run.Attempt > 0) == slices.Contains(queue, due) {
-			l.t.Errorf("%s has %d attempts: %s", l.name(carillon.RunID{Due: due}), run.Attempt, w.Guard.Value)
+			l.t.Errorf(
+				"%s has %d attempts: %s", l.name(carillon.RunID{Due: due}), run.Attempt, w.Guards[0].Value,
+			)
 		}
 	}
 	must := w.Job.Overlap != carillon.OverlapAllow && (w.Job.Schedule.Recurring() || len(w.Runs) > 1)
 	for _, run := range w.Runs {
 		if run.Has(carillon.FlagGuarded) && run.Attempt > 0 && !slices.Contains(inLine, run.ID.Due) {
-			l.t.Errorf("%s has begun and is not in line: %s", l.name(run.ID), w.Guard.Value)
+			l.t.Errorf("%s has begun and is not in line: %s", l.name(run.ID), w.Guards[0].Value)
 		}
 		if must && !run.Has(carillon.FlagGuarded) && w.Job.State != carillon.JobCanceled {
 			l.t.Errorf("overlap is %s and %s is not guarded", w.Job.Overlap, l.name(run.ID))
@@ -344,8 +346,8 @@ func (l *life) checkTimes(e *era, present bool, w carillon.JobSnapshot) {
 }
 
 // turns reads a guard's value, which only overlap.go writes.
-func turns(g *carillon.Guard) (holder carillon.Time, beside, queue []carillon.Time) {
-	if g == nil {
+func turns(g carillon.Guards) (holder carillon.Time, beside, queue []carillon.Time) {
+	if len(g) == 0 {
 		return 0, nil, nil
 	}
 	var v struct {
@@ -353,7 +355,7 @@ func turns(g *carillon.Guard) (holder carillon.Time, beside, queue []carillon.Ti
 		Beside []carillon.Time `json:"beside"`
 		Queue  []carillon.Time `json:"queue"`
 	}
-	if err := json.Unmarshal(g.Value, &v); err != nil {
+	if err := json.Unmarshal(g[0].Value, &v); err != nil {
 		panic(err)
 	}
 	return v.Holder, v.Beside, v.Queue

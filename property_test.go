@@ -61,7 +61,7 @@ type life struct {
 
 type held struct {
 	run   carillon.Run
-	guard *carillon.Guard
+	guard carillon.Guards
 }
 
 type decision struct {
@@ -270,7 +270,7 @@ func (l *life) end(h held, o carillon.Outcome) {
 		l.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
 	run := runs[0].Finish(candidates[0].Job, o, l.now, l.rand.Float64())
-	if !l.commit(what+" again", carillon.EndChange(run, candidates[0].Guard)) {
+	if !l.commit(what+" again", carillon.EndChange(run, candidates[0].Guards)) {
 		l.t.Errorf("%s: lost on fresh news", what)
 	}
 }
@@ -361,8 +361,8 @@ func (l *life) settle() {
 		}
 		next := due[0]
 		// The next in line is decided as soon as the run before it has ended.
-		if w := l.whole(); w.Guard != nil {
-			heir := w.Guard.NextInLine(l.job)
+		if w := l.whole(); w.Guards != nil {
+			heir := w.Guards.NextInLine(l.job)
 			if i := slices.IndexFunc(due, func(r carillon.Run) bool { return r.ID == heir }); i >= 0 {
 				next = due[i]
 				next.Wake = l.now
@@ -376,9 +376,8 @@ func (l *life) settle() {
 		}
 	}
 	w := l.whole()
-	if w.Guard != nil &&
-		(w.Guard.Holder(l.job) != carillon.RunID{} || w.Guard.NextInLine(l.job) != carillon.RunID{}) {
-		l.t.Errorf("all is done, and the guard still says %s", w.Guard.Value)
+	if (w.Guards.Holder(l.job) != carillon.RunID{} || w.Guards.NextInLine(l.job) != carillon.RunID{}) {
+		l.t.Errorf("all is done, and the guard still says %s", w.Guards[0].Value)
 	}
 	for _, run := range w.Runs {
 		if run.ID.Due <= l.now {

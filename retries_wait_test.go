@@ -19,7 +19,7 @@ func failed(job *carillon.Job, due carillon.Time) carillon.Run {
 
 // added applies a change to a snapshot of the job.
 func added(w carillon.JobSnapshot, c carillon.Change) carillon.JobSnapshot {
-	w.Job, w.Guard = *c.Job, &c.Guards[0]
+	w.Job, w.Guards = *c.Job, c.Guards
 	for _, run := range c.Runs {
 		if run.Rev == 0 {
 			w.Runs = append(w.Runs, run)
@@ -43,12 +43,12 @@ func TestRetriedRunsWaitTheirTurnUnderEveryPolicy(t *testing.T) {
 				}
 				w = added(w, c)
 			}
-			holder, _, queue := turns(w.Guard)
+			holder, _, queue := turns(w.Guards)
 			if holder != minute(4) || len(queue) != 3 {
-				t.Fatalf("the line is %s", w.Guard.Value)
+				t.Fatalf("the line is %s", w.Guards[0].Value)
 			}
 			for _, run := range w.Runs[2:] {
-				d := carillon.Candidate{Job: job, Run: run, Guard: w.Guard, Others: w.Runs, Worker: worker}
+				d := carillon.Candidate{Job: job, Run: run, Guards: w.Guards, Others: w.Runs, Worker: worker}
 				verdict, c := d.Decide(minute(6))
 				if verdict != carillon.VerdictWait || len(c.Runs) != 1 ||
 					c.Runs[0].State != carillon.StateWaiting || len(c.Guards) != 0 {
@@ -56,10 +56,10 @@ func TestRetriedRunsWaitTheirTurnUnderEveryPolicy(t *testing.T) {
 				}
 			}
 			free := carillon.EndChange(
-				w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guard,
+				w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guards,
 			).Guards[0]
 			verdict, _ := carillon.Candidate{
-				Job: job, Run: w.Runs[2], Guard: &free, Others: w.Runs[1:], Worker: worker,
+				Job: job, Run: w.Runs[2], Guards: carillon.Guards{free}, Others: w.Runs[1:], Worker: worker,
 			}.Decide(minute(6))
 			if verdict != carillon.VerdictClaim {
 				t.Errorf("the first in line, once the turn is free: verdict %d", verdict)
@@ -96,7 +96,7 @@ func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
 	run := manual(job, minute(5)+1)
 	run.RetryOf = minute(1)
 	verdict, c := carillon.Candidate{
-		Job: job, Run: run, Guard: line(job, minute(4)), Worker: worker,
+		Job: job, Run: run, Guards: line(job, minute(4)), Worker: worker,
 	}.Decide(minute(6))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d", verdict)
@@ -108,7 +108,7 @@ func TestARetriedRunFromBeforeAnEditWaitsEvenWhereTheLineIsFull(t *testing.T) {
 		queue = append(queue, minute(-2000+n))
 	}
 	verdict, c = carillon.Candidate{
-		Job: job, Run: run, Guard: line(job, minute(4), queue...), Worker: worker,
+		Job: job, Run: run, Guards: line(job, minute(4), queue...), Worker: worker,
 	}.Decide(minute(6))
 	if verdict != carillon.VerdictWait {
 		t.Errorf("verdict %d where the line is full", verdict)
@@ -123,7 +123,7 @@ func TestReplaceGoesBeforeRetriedRunsAndLeavesThemInLine(t *testing.T) {
 	retry.RetryOf = minute(1)
 	waits.Flags |= carillon.FlagPlanned
 	verdict, c := carillon.Candidate{
-		Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(3), minute(2)+1, minute(4)),
+		Job: job, Run: planned(job, minute(5)), Guards: line(job, minute(3), minute(2)+1, minute(4)),
 		Others: []carillon.Run{retry, claimed(planned(job, minute(3))), waits},
 	}.Decide(minute(5))
 	if verdict != carillon.VerdictWait {
@@ -197,7 +197,7 @@ func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _, queue := turns(&change.Guards[0])
+			_, _, queue := turns(change.Guards)
 			if placed := len(queue) > 0 &&
 				queue[len(queue)-1] == run.ID.Due; placed != (c.policy != carillon.OverlapReplace) {
 				t.Errorf("the line is %s", change.Guards[0].Value)
@@ -215,7 +215,7 @@ func TestReplaceStopsNoRetriedRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			retry.RetryOf = minute(1)
 			verdict, c := carillon.Candidate{
-				Job: job, Run: planned(job, minute(5)), Guard: line(job, minute(2)+1),
+				Job: job, Run: planned(job, minute(5)), Guards: line(job, minute(2)+1),
 				Others: []carillon.Run{retry},
 			}.Decide(minute(5))
 			if verdict != carillon.VerdictWait {

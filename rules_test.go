@@ -83,7 +83,7 @@ func retrying(run carillon.Run, wake carillon.Time) carillon.Run {
 }
 
 // line is the job's guard: the run that has the turn, and the runs that wait.
-func line(job *carillon.Job, holder carillon.Time, queue ...carillon.Time) *carillon.Guard {
+func line(job *carillon.Job, holder carillon.Time, queue ...carillon.Time) carillon.Guards {
 	guard := carillon.NewOverlapGuard(job)
 	guard.Rev = 9
 	value := map[string]any{}
@@ -94,7 +94,7 @@ func line(job *carillon.Job, holder carillon.Time, queue ...carillon.Time) *cari
 		value["queue"] = queue
 	}
 	guard.Value, _ = json.Marshal(value)
-	return &guard
+	return carillon.Guards{guard}
 }
 
 func runID(job *carillon.Job, due carillon.Time) string {
@@ -112,7 +112,7 @@ func tell(c carillon.Change) []string {
 		lines = append(lines, tellRun(&c.Runs[i]))
 	}
 	for _, guard := range c.Guards {
-		holder, beside, queue := turns(&guard)
+		holder, beside, queue := turns(carillon.Guards{guard})
 		text := fmt.Sprintf("turn r%d", guard.Rev)
 		if holder != 0 {
 			text += " of " + since(holder)
@@ -124,6 +124,9 @@ func tell(c carillon.Change) []string {
 			text += " then " + since(due)
 		}
 		lines = append(lines, text)
+	}
+	for _, guard := range c.Compared {
+		lines = append(lines, fmt.Sprintf("turn r%d stays", guard.Rev))
 	}
 	for _, redriven := range c.Redriven {
 		lines = append(lines, "no dead letter "+since(redriven.Due))

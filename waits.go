@@ -35,7 +35,7 @@ const MaxAhead = 1000
 
 // Surroundings is what is known about the surroundings of a waiting run.
 type Surroundings struct {
-	Guard   *Guard         // of a guarded run
+	Guards  Guards         // of a guarded run
 	Members []Member       // live members
 	Blind   bool           // Members could not be read
 	Used    map[string]int // slots in use, by worker; a worker that is not in it has not reported them
@@ -50,10 +50,10 @@ func (r *Run) WaitsFor(a Surroundings, now Time) *Wait {
 	if r.Has(FlagOnHold) {
 		return &Wait{Kind: WaitResume, Text: "its job is paused: it waits until the job is resumed"}
 	}
-	if t := turnsOf(a.Guard); r.Has(FlagGuarded) && t.has(r.ID.Due) && !t.free(r.ID.Due) {
+	if t := a.Guards.turns(); r.Has(FlagGuarded) && t.has(r.ID.Due) && !t.free(r.ID.Due) {
 		return r.waitsItsTurn(t)
 	}
-	if r.Wake > now && !r.next(a.Guard, now) {
+	if r.Wake > now && !r.next(a.Guards, now) {
 		what := "it is due at "
 		if r.Attempt > 0 {
 			what = "its next attempt is at "
@@ -83,8 +83,8 @@ func (r *Run) waitsItsTurn(t turns) *Wait {
 
 // next says that a run waited in line and its turn has come. Its wake is still that of a run in line; the
 // claim corrects it.
-func (r *Run) next(guard *Guard, now Time) bool {
-	t := turnsOf(guard)
+func (r *Run) next(guards Guards, now Time) bool {
+	t := guards.turns()
 	return r.Has(FlagGuarded) && r.Attempt == 0 && t.has(r.ID.Due) && t.free(r.ID.Due) && r.ready(now) <= now
 }
 

@@ -20,10 +20,10 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		return run
 	}
 	guarded := with(func(r *Run) { r.Flags, r.Wake = FlagGuarded, now+30_000 })
-	guard := turns{Holder: now - 5000, Queue: []Time{guarded.ID.Due}}.guard(Guard{})
+	guard := turns{Holder: now - 5000, Queue: []Time{guarded.ID.Due}}.guard(Guard{Key: "overlap/job"})
 	long := turns{
 		Holder: now - 5000, Beside: []Time{now - 4500}, Queue: []Time{now - 4000, guarded.ID.Due},
-	}.guard(Guard{})
+	}.guard(Guard{Key: "overlap/job"})
 	n := func(i int) *int { return &i }
 	for name, c := range map[string]struct {
 		run    Run
@@ -50,7 +50,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		},
 		"one behind another of its job": {
 			guarded,
-			Surroundings{Guard: &guard},
+			Surroundings{Guards: Guards{guard}},
 			&Wait{
 				Kind: WaitTurn, Run: RunID{7, now - 5000}, Ahead: n(1),
 				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() +
@@ -59,7 +59,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		},
 		"one behind several others of its job": {
 			guarded,
-			Surroundings{Guard: &long},
+			Surroundings{Guards: Guards{long}},
 			&Wait{
 				Kind: WaitTurn, Run: RunID{7, now - 5000}, Ahead: n(3),
 				Text: "it waits its turn behind " + RunID{7, now - 5000}.String() +

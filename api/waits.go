@@ -39,11 +39,10 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait
 		})
 		if err != nil {
 			s.Logger.WarnContext(ctx, "read the overlap guard of a run that waits", "error", err)
-		} else if len(guards) == 1 {
-			around.Guard = &guards[0]
 		}
+		around.Guards = guards
 	}
-	wait := run.WaitsFor(carillon.Surroundings{Guard: around.Guard, Blind: true}, now)
+	wait := run.WaitsFor(carillon.Surroundings{Guards: around.Guards, Blind: true}, now)
 	if wait == nil || wait.Kind != carillon.WaitUnknown || s.Members == nil {
 		return wait
 	}

@@ -105,7 +105,7 @@ func (h *house) behind(run string) {
 		h.t.Fatal(err)
 	}
 	verdict, change := carillon.Candidate{
-		Job: &jobs[0], Run: runs[0], Guard: &guards[0],
+		Job: &jobs[0], Run: runs[0], Guards: guards,
 	}.Decide(carillon.Now())
 	if lost, err := h.store.Commit(ctx, []carillon.Change{change}); verdict != carillon.VerdictWait ||
 		err != nil || len(lost) > 0 {

@@ -118,6 +118,9 @@ func describe(batch []carillon.Change) string {
 		for _, g := range c.Guards {
 			fmt.Fprintf(&b, " guard %s %s r%d %q;", g.Namespace, g.Key, g.Rev, g.Value)
 		}
+		for _, g := range c.Compared {
+			fmt.Fprintf(&b, " compared %s %s r%d;", g.Namespace, g.Key, g.Rev)
+		}
 		for _, id := range c.Redriven {
 			fmt.Fprintf(&b, " redriven %s;", id)
 		}

@@ -110,10 +110,10 @@ func (w *world) claim() (carillon.Change, bool) {
 		return carillon.Change{}, false
 	}
 	d := carillon.Candidate{
-		Job: &snapshot.Job, Run: run, Guard: snapshot.Guard, Others: snapshot.Runs,
+		Job: &snapshot.Job, Run: run, Guards: snapshot.Guards, Others: snapshot.Runs,
 		Worker: pick(w.rand, workers...),
 	}
-	if run.Has(carillon.FlagGuarded) && d.Guard == nil {
+	if run.Has(carillon.FlagGuarded) && d.Guards == nil {
 		w.t.Fatalf("%s is guarded and has no guard", run.ID)
 	}
 	verdict, c := d.Decide(w.now)
@@ -146,7 +146,7 @@ func (w *world) finish() (carillon.Change, bool) {
 	if o.Kind == carillon.OutcomeSuccess && w.rand.IntN(2) == 0 {
 		o.Output = &carillon.Output{Result: pick(w.rand, []byte(`{"a":1}`), []byte{})}
 	}
-	return carillon.EndChange(run.Finish(&snapshot.Job, o, w.now, w.rand.Float64()), snapshot.Guard), true
+	return carillon.EndChange(run.Finish(&snapshot.Job, o, w.now, w.rand.Float64()), snapshot.Guards), true
 }
 
 // command gives a command on a job, as users do.
@@ -219,23 +219,23 @@ func (w *world) whole(id carillon.JobID) (snapshot carillon.JobSnapshot, ok bool
 	page, err := w.model.FindRuns(ctx, carillon.RunQuery{Job: id, States: unfinished, Limit: 10_000})
 	w.must(err)
 	snapshot.Runs = page.Runs
-	guards, err := w.model.Guards(ctx, carillon.GuardQuery{
+	snapshot.Guards, err = w.model.Guards(ctx, carillon.GuardQuery{
 		Namespace: snapshot.Job.Namespace, Keys: []string{carillon.OverlapKey(id)},
 	})
 	w.must(err)
-	if len(guards) > 0 {
-		snapshot.Guard = &guards[0]
-	}
 	return snapshot, true
 }
 
-// guard writes or removes a guard.
+// guard writes, removes or compares a guard.
 func (w *world) guard() carillon.Change {
 	g := carillon.Guard{
 		Namespace: pick(w.rand, namespaces...), Key: pick(w.rand, "limit/a", "limit/b", "limit/b/c"),
 		Rev: int32(w.rand.IntN(3)),
 	}
-	if w.rand.IntN(4) > 0 {
+	switch n := w.rand.IntN(6); {
+	case n < 2 || n == 2 && g.Rev == 0:
+		return carillon.Change{Compared: []carillon.GuardRev{g.Compare()}}
+	case n > 2:
 		g.Value = fmt.Appendf(nil, "%d", w.rand.IntN(100))
 	}
 	return carillon.Change{Guards: []carillon.Guard{g}}
@@ -249,8 +249,9 @@ func (w *world) hostile() (carillon.Change, bool) {
 	c := pick(w.rand, w.changes...)
 	switch w.rand.IntN(4) {
 	case 0:
-		if other := w.guard(); !sharesGuard(c, other.Guards[0]) { // a change names no row twice
+		if other := w.guard(); !sharesGuard(c, other) { // a change names no row twice
 			c.Guards = append(slices.Clone(c.Guards), other.Guards...)
+			c.Compared = append(slices.Clone(c.Compared), other.Compared...)
 		}
 	case 1:
 		if other, ok := w.finish(); ok && len(c.Runs) > 0 && !sharesRun(c, other) {
@@ -268,8 +269,19 @@ func sharesRun(a, b carillon.Change) bool {
 	})
 }
 
-func sharesGuard(c carillon.Change, g carillon.Guard) bool {
-	return slices.ContainsFunc(c.Guards, func(o carillon.Guard) bool {
-		return o.Namespace == g.Namespace && o.Key == g.Key
-	})
+func sharesGuard(a, b carillon.Change) bool {
+	names := map[carillon.GuardRev]bool{}
+	for _, c := range []carillon.Change{a, b} {
+		compared := slices.Clone(c.Compared)
+		for i := range c.Guards {
+			compared = append(compared, c.Guards[i].Compare())
+		}
+		for _, g := range compared {
+			if g.Rev = 0; names[g] {
+				return true
+			}
+			names[g] = true
+		}
+	}
+	return false
 }

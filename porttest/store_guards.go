@@ -40,6 +40,44 @@ var storeGuards = []storeCase{
 		t.putGuards("a", "x")
 		t.equal("revision", t.guard("a", "x").Rev, int32(1))
 	}},
+	{"a guard that is only compared stays as it is", func(t *storeTest) {
+		t.putGuards("a", "x")
+		at := func(key string, rev int32) carillon.Change {
+			return carillon.Change{
+				Guards:   []carillon.Guard{{Namespace: "b", Key: fmt.Sprint(key, rev), Value: []byte("v")}},
+				Compared: []carillon.GuardRev{{Namespace: "a", Key: key, Rev: rev}},
+			}
+		}
+		t.win(at("x", 1))
+		t.equal("revision", t.guard("a", "x").Rev, int32(1))
+		t.win(at("none", 0))
+		t.equal("guard", t.guard("a", "none"), (*carillon.Guard)(nil))
+		for _, c := range []carillon.Change{at("x", 0), at("x", 2), at("none", 1)} {
+			t.lose(c)
+			t.equal("guard", t.guard("b", c.Guards[0].Key), (*carillon.Guard)(nil))
+		}
+	}},
+	{"many changes of one commit compare a guard, before one that writes it", func(t *storeTest) {
+		t.putGuards("a", "x")
+		compare := func(key string) carillon.Change {
+			return carillon.Change{
+				Guards:   []carillon.Guard{{Namespace: "b", Key: key, Value: []byte("v")}},
+				Compared: []carillon.GuardRev{{Namespace: "a", Key: "x", Rev: 1}},
+			}
+		}
+		write := carillon.Change{
+			Guards: []carillon.Guard{{Namespace: "a", Key: "x", Rev: 1, Value: []byte("x")}},
+		}
+		lost, err := t.store.Commit(t.Context(), []carillon.Change{
+			compare("1"), compare("2"), write, compare("3"), write, compare("4"),
+		})
+		t.must(err)
+		t.equal("lost", lost, []int{3, 4, 5})
+		t.equal("revision", t.guard("a", "x").Rev, int32(2))
+		if t.guard("b", "2") == nil || t.guard("b", "3") != nil {
+			t.Fatal("a change that compared the guard was written, or left out, against its verdict")
+		}
+	}},
 	{"an empty value is a value", func(t *storeTest) {
 		t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "a", Key: "x", Value: []byte{}}}})
 		if g := t.guard("a", "x"); g == nil || g.Value == nil || len(g.Value) > 0 {

@@ -79,10 +79,8 @@ func storeLostGuard(t *storeTest) {
 	}
 	t.lose(put(1, []byte("none")))
 	t.lose(put(1, nil))
-	t.win(put(0, nil)) // there must be none, and there is none
 	t.win(put(0, []byte("1")))
 	t.lose(put(0, []byte("again")))
-	t.lose(put(0, nil))
 	t.win(put(1, []byte("2")))
 	t.lose(put(1, []byte("stale")))
 	t.lose(put(1, nil))
@@ -95,7 +93,10 @@ func storeLostGuard(t *storeTest) {
 func storeNoTrace(t *storeTest) {
 	job, run := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
 	_, dead := t.finished(carillon.StateFailed, nil)
-	t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: "limit", Value: []byte("1")}}})
+	t.win(carillon.Change{Guards: []carillon.Guard{
+		{Namespace: "default", Key: "limit", Value: []byte("1")},
+		{Namespace: "default", Key: "stays", Value: []byte("1")},
+	}})
 	before := t.everything()
 	whole := func() carillon.Change {
 		edited := job
@@ -109,6 +110,9 @@ func storeNoTrace(t *storeTest) {
 				{Namespace: "default", Key: "limit", Rev: 1, Value: []byte("2")},
 				{Namespace: "default", Key: "new", Value: []byte("1")},
 			},
+			Compared: []carillon.GuardRev{
+				{Namespace: "default", Key: "stays", Rev: 1}, {Namespace: "default", Key: "none"},
+			},
 			Redriven: []carillon.RunID{dead.ID},
 		}
 	}
@@ -118,6 +122,8 @@ func storeNoTrace(t *storeTest) {
 		"new run":  func(c *carillon.Change) { c.Runs[1].ID = run.ID; c.Runs = c.Runs[1:] },
 		"guard":    func(c *carillon.Change) { c.Guards[0].Rev = 7 },
 		"no guard": func(c *carillon.Change) { c.Guards[1].Rev = 1 },
+		"compared": func(c *carillon.Change) { c.Compared[0].Rev = 7 },
+		"none":     func(c *carillon.Change) { c.Compared[1].Rev = 1 },
 		"letter":   func(c *carillon.Change) { c.Redriven[0].Due++ },
 	} {
 		c := whole()

@@ -94,6 +94,11 @@ func (s *Store) stands(c *carillon.Change) bool {
 			return false
 		}
 	}
+	for _, g := range c.Compared {
+		if s.guards[guardKey{g.Namespace, g.Key}].Rev != g.Rev {
+			return false
+		}
+	}
 	for _, id := range c.Redriven {
 		if s.dead.latest(id) == nil {
 			return false

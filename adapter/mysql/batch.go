@@ -18,7 +18,7 @@ type batch struct {
 type group struct {
 	touchedJobs   map[carillon.JobID]bool
 	touchedRuns   map[carillon.RunID]bool
-	touchedGuards map[guardKey]bool
+	touchedGuards map[guardKey]bool // true: the changes only compare it
 
 	newJobs []*carillon.Job
 	edited  []*carillon.Job
@@ -32,6 +32,7 @@ type group struct {
 	newGuards []*carillon.Guard
 	guards    []*carillon.Guard
 	gone      []*carillon.Guard
+	compared  []*carillon.GuardRev
 	redriven  []carillon.RunID
 }
 
@@ -74,7 +75,13 @@ func (g *group) touches(c *carillon.Change) bool {
 		}
 	}
 	for i := range c.Guards {
-		if g.touchedGuards[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}] {
+		if _, touched := g.touchedGuards[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}]; touched {
+			return true
+		}
+	}
+	for _, compared := range c.Compared {
+		shared, touched := g.touchedGuards[guardKey{compared.Namespace, compared.Key}]
+		if touched && (!shared || compared.Rev == 0) {
 			return true
 		}
 	}
@@ -101,8 +108,13 @@ func (g *group) take(c *carillon.Change) {
 	}
 	for i := range c.Guards {
 		guard := &c.Guards[i]
-		g.touchedGuards[guardKey{guard.Namespace, guard.Key}] = true
+		g.touchedGuards[guardKey{guard.Namespace, guard.Key}] = false
 		g.takeGuard(guard)
+	}
+	for i := range c.Compared {
+		guard := &c.Compared[i]
+		g.touchedGuards[guardKey{guard.Namespace, guard.Key}] = guard.Rev != 0
+		g.takeCompared(guard)
 	}
 }
 
@@ -127,17 +139,25 @@ func (g *group) takeRun(run *carillon.Run, redriven bool) {
 	}
 }
 
-// takeGuard does the same with a guard that is only checked not to exist.
 func (g *group) takeGuard(guard *carillon.Guard) {
-	if guard.Rev == 0 {
-		g.newGuards = append(g.newGuards, guard)
-	}
 	switch {
 	case guard.Value == nil:
 		g.gone = append(g.gone, guard)
-	case guard.Rev != 0:
+	case guard.Rev == 0:
+		g.newGuards = append(g.newGuards, guard)
+	default:
 		g.guards = append(g.guards, guard)
 	}
+}
+
+// takeCompared does with a guard that must not exist what takeRun does with such a run.
+func (g *group) takeCompared(guard *carillon.GuardRev) {
+	if guard.Rev != 0 {
+		g.compared = append(g.compared, guard)
+		return
+	}
+	none := &carillon.Guard{Namespace: guard.Namespace, Key: guard.Key}
+	g.newGuards, g.gone = append(g.newGuards, none), append(g.gone, none)
 }
 
 // flush writes the segment. All commits go through the tables in this order.

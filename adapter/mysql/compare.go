@@ -59,6 +59,11 @@ func (r *revisions) stands(c *carillon.Change) bool {
 			return false
 		}
 	}
+	for _, g := range c.Compared {
+		if r.guards[guardKey{g.Namespace, g.Key}] != g.Rev {
+			return false
+		}
+	}
 	for _, id := range c.Redriven {
 		if !r.dead[id] {
 			return false
@@ -112,6 +117,9 @@ func (l *conn) lock(changes []carillon.Change) (now revisions, err error) {
 			runs = append(runs, c.Runs[i].ID)
 		}
 		for _, g := range c.Guards {
+			guards = append(guards, guardKey{g.Namespace, g.Key})
+		}
+		for _, g := range c.Compared {
 			guards = append(guards, guardKey{g.Namespace, g.Key})
 		}
 		dead = append(dead, c.Redriven...)

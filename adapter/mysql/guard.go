@@ -18,6 +18,11 @@ const (
 	ifGuard      = " ON DUPLICATE KEY UPDATE value = IF(rev = VALUES(rev), VALUES(value), value), rev = rev + (rev = VALUES(rev))"
 	changed      = 2
 
+	// compareGuards counts the guards that are as they were, and locks them until the commit; many commits
+	// can do so at once. Like mustBe it fails with a sum that is too large.
+	compareGuards = "SET @rows = 9223372036854775807 + ((SELECT count(*) FROM guard FORCE INDEX (PRIMARY)" +
+		" WHERE (ns, `key`, rev) IN (?) LOCK IN SHARE MODE) <> ?)"
+
 	deleteGuards = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`, rev) IN ("
 )
 
@@ -29,15 +34,33 @@ func (p *batch) putGuards() {
 		})
 	}
 	many(&p.script, insertGuards, p.newGuards, func(b []byte, g *carillon.Guard) []byte {
-		// A guard without a value is only checked not to exist: see takeGuard.
+		// A guard without a value is only compared, and must not exist: see takeCompared.
 		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, string(g.Value))
 	}, ``, 0)
 	many(&p.script, updateGuards, p.guards, func(b []byte, g *carillon.Guard) []byte {
 		return appendSQL(b, `(?,?,?,?)`, g.Namespace, g.Key, g.Rev, g.Value)
 	}, ifGuard, changed)
+	p.compareGuards()
 	many(&p.script, deleteGuards, p.gone, func(b []byte, g *carillon.Guard) []byte {
 		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, max(g.Rev, 1))
 	}, `)`, 1)
+}
+
+// compareGuards compares guards without writing them. Several changes can name the same guard, and each
+// counts once; if they differ about its revision, the count is wrong, as it should be.
+func (p *batch) compareGuards() {
+	slices.SortFunc(p.compared, func(a, b *carillon.GuardRev) int {
+		return cmp.Or(
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Key, b.Key),
+			cmp.Compare(a.Rev, b.Rev),
+		)
+	})
+	compared := slices.CompactFunc(p.compared, func(a, b *carillon.GuardRev) bool { return *a == *b })
+	for some := range slices.Chunk(compared, most) {
+		p.script.add(compareGuards, list(some, func(b []byte, g *carillon.GuardRev) []byte {
+			return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, g.Rev)
+		}), len(some))
+	}
 }
 
 // By primary key. guardsFrom and guardsUntil read a range of it.

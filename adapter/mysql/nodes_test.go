@@ -107,14 +107,12 @@ func TestWhatMustNotExistDoesNotComeBetween(t *testing.T) {
 		key := fmt.Sprintf("lock/%d", round)
 		made := guard(key, 0, "made")
 		rests := carillon.Change{
-			Guards: []carillon.Guard{
-				{Namespace: "default", Key: key},
-				{Namespace: "default", Key: key + "/rests", Value: []byte{}},
-			},
+			Guards:   []carillon.Guard{{Namespace: "default", Key: key + "/rests", Value: []byte{}}},
+			Compared: []carillon.GuardRev{{Namespace: "default", Key: key}},
 		}
 		// The node that creates the guard also checks that no row depends on its absence: of two such changes
 		// at once one must lose.
-		made.Guards = append(made.Guards, carillon.Guard{Namespace: "default", Key: key + "/rests"})
+		made.Compared = []carillon.GuardRev{{Namespace: "default", Key: key + "/rests"}}
 		if one, two := race(t, all, made, rests); one == two {
 			t.Fatalf("round %d: both won or both lost: %v %v", round, one, two)
 		}
@@ -132,11 +130,11 @@ func TestARecordDoesNotHideARunThatComesAtTheSameTime(t *testing.T) {
 		record := inserted.End(carillon.StateSkipped, "missed", now)
 		job := *c.Job
 		job.Rev = 1
-		seen := carillon.Guard{Namespace: "default", Key: fmt.Sprintf("inserted/%d", i)}
-		made := seen
-		made.Value = []byte{}
+		made := carillon.Guard{Namespace: "default", Key: fmt.Sprintf("inserted/%d", i), Value: []byte{}}
 		insert := carillon.Change{Job: &job, Runs: []carillon.Run{inserted}, Guards: []carillon.Guard{made}}
-		skip := carillon.Change{Runs: []carillon.Run{record}, Guards: []carillon.Guard{seen}}
+		skip := carillon.Change{
+			Runs: []carillon.Run{record}, Compared: []carillon.GuardRev{made.Compare()},
+		}
 		won, skipped := race(t, all, insert, skip)
 		runs, err := all[0].FindRuns(t.Context(), carillon.RunQuery{Job: job.ID, From: now + 1})
 		if err != nil || !won {

@@ -14,14 +14,16 @@ type batch struct {
 	insertRun, freeRun, updateRun, deleteRun                                rows
 	insertHistory, insertDead, redrive                                      rows
 	putResult, putCheckpoint, putPayload                                    rows
-	insertGuard, freeGuard, updateGuard, deleteGuard                        rows
+	insertGuard, freeGuard, compareGuard, updateGuard, deleteGuard          rows
 
 	jobs   []*carillon.Job
 	runs   []*carillon.Run
 	guards []*carillon.Guard
 	calls  []call
 	seen   map[rowKey]struct{}
-	held   map[guardKey]struct{}
+	held   map[guardKey]bool // guards that changes name; true: these changes only compare it
+
+	compared []*carillon.GuardRev
 }
 
 // rowKey names a run; with due 0 the job; with due below 0 the dead letter of the run.
@@ -30,7 +32,7 @@ type rowKey = carillon.RunID
 type guardKey struct{ namespace, key string }
 
 func newBatch() *batch {
-	f := &batch{seen: map[rowKey]struct{}{}, held: map[guardKey]struct{}{}}
+	f := &batch{seen: map[rowKey]struct{}{}, held: map[guardKey]bool{}}
 	for _, p := range f.statements() {
 		*p.rows = newRows(p.of)
 	}
@@ -58,6 +60,7 @@ func (f *batch) statements() []gathered {
 		{&f.deleteRun, deleteRun},
 		{&f.insertGuard, insertGuard},
 		{&f.freeGuard, freeGuard},
+		{&f.compareGuard, compareGuard},
 		{&f.updateGuard, updateGuard},
 		{&f.deleteGuard, deleteGuard},
 		{&f.redrive, redrive},
@@ -126,8 +129,7 @@ func sizes(texts map[string]string) (bytes int) {
 
 // fresh says that no earlier change named a row of this change, and notes its rows.
 func (f *batch) fresh(c *carillon.Change) bool {
-	before := len(f.seen) + len(f.held)
-	named := 0
+	before, named := len(f.seen), 0
 	see := func(key rowKey) { f.seen[key] = struct{}{}; named++ }
 	if c.Job != nil {
 		see(rowKey{Job: c.Job.ID})
@@ -141,11 +143,22 @@ func (f *batch) fresh(c *carillon.Change) bool {
 	for _, id := range c.Redriven {
 		see(rowKey{Job: id.Job, Due: -id.Due})
 	}
+	fresh := len(f.seen) == before+named
 	for i := range c.Guards {
-		f.held[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}] = struct{}{}
-		named++
+		fresh = f.hold(guardKey{c.Guards[i].Namespace, c.Guards[i].Key}, false) && fresh
 	}
-	return len(f.seen)+len(f.held) == before+named
+	for _, g := range c.Compared {
+		fresh = f.hold(guardKey{g.Namespace, g.Key}, g.Rev != 0) && fresh
+	}
+	return fresh
+}
+
+// hold notes a guard that a change names, and says whether the changes before it leave it alone. Changes that
+// only compare a guard which exists do not disturb each other.
+func (f *batch) hold(key guardKey, compared bool) bool {
+	shared, named := f.held[key]
+	f.held[key] = compared && (shared || !named)
+	return !named || shared && compared
 }
 
 // gather takes the rows of the changes except the lost ones. lost is ascending.
@@ -153,7 +166,7 @@ func (f *batch) gather(changes []carillon.Change, lost []int) error {
 	for _, p := range f.statements() {
 		p.rows.reset()
 	}
-	f.jobs, f.runs, f.guards = f.jobs[:0], f.runs[:0], f.guards[:0]
+	f.jobs, f.runs, f.guards, f.compared = f.jobs[:0], f.runs[:0], f.guards[:0], f.compared[:0]
 	for i := range changes {
 		if len(lost) > 0 && lost[0] == i {
 			lost = lost[1:]
@@ -169,6 +182,9 @@ func (f *batch) gather(changes []carillon.Change, lost []int) error {
 		}
 		for j := range c.Guards {
 			f.guards = append(f.guards, &c.Guards[j])
+		}
+		for j := range c.Compared {
+			f.compared = append(f.compared, &c.Compared[j])
 		}
 		for _, id := range c.Redriven {
 			f.redrive.deadKey(id)
@@ -196,6 +212,12 @@ func (f *batch) sort() error {
 	})
 	for _, g := range f.guards {
 		f.guard(g)
+	}
+	slices.SortFunc(f.compared, func(a, b *carillon.GuardRev) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Key, b.Key))
+	})
+	for _, g := range f.compared {
+		f.compare(g)
 	}
 	return nil
 }
@@ -250,9 +272,6 @@ func (f *batch) run(run *carillon.Run) {
 
 func (f *batch) guard(g *carillon.Guard) {
 	switch {
-	case g.Value == nil && g.Rev == 0: // only compared: there must be none
-		f.insertGuard.insertGuard(g)
-		f.freeGuard.guard(g)
 	case g.Value == nil:
 		f.deleteGuard.guard(g)
 	case g.Rev == 0:
@@ -260,6 +279,17 @@ func (f *batch) guard(g *carillon.Guard) {
 	default:
 		f.updateGuard.guard(g)
 	}
+}
+
+// compare compares a guard without writing it. The place of one that must not exist is taken for a moment, so
+// that a commit which makes it at the same time waits for this one.
+func (f *batch) compare(g *carillon.GuardRev) {
+	if g.Rev != 0 {
+		f.compareGuard.guardRev(g)
+		return
+	}
+	f.insertGuard.guardRev(g)
+	f.freeGuard.guardRev(g)
 }
 
 // toCalls returns the gathered rows as calls.

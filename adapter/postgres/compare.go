@@ -50,6 +50,9 @@ func (v *revisions) calls(changes []carillon.Change) []call {
 		for j := range c.Guards {
 			guards.guard(&c.Guards[j])
 		}
+		for j := range c.Compared {
+			guards.guardRev(&c.Compared[j])
+		}
 		for _, id := range c.Redriven {
 			dead.deadKey(id)
 		}
@@ -90,6 +93,11 @@ func (v *revisions) stands(c *carillon.Change) bool {
 	}
 	for i := range c.Guards {
 		g := &c.Guards[i]
+		if v.guards[guardKey{clean(g.Namespace), clean(g.Key)}] != g.Rev {
+			return false
+		}
+	}
+	for _, g := range c.Compared {
 		if v.guards[guardKey{clean(g.Namespace), clean(g.Key)}] != g.Rev {
 			return false
 		}

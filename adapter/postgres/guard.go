@@ -21,6 +21,12 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
+	// compareGuard locks guards that stay as they are until the commit; many commits can do so at once.
+	compareGuard = forRows("compare_guard", `ns text, key text key, rev int4, value bytea`,
+		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
+  ON g.ns = x.ns AND g.key = x.key AND g.rev = x.rev FOR SHARE OF g)
+SELECT 1 / (count(*) = COUNT)::int FROM hit`)
+
 	freeGuard = forRows("free_guard", `ns text, key text key, rev int4, value bytea`,
 		`DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = 0`)
 
@@ -39,10 +45,12 @@ func (r *rows) guard(g *carillon.Guard) {
 
 func (r *rows) insertGuard(g *carillon.Guard) {
 	placed := *g
-	if placed.Rev = 1; g.Value == nil {
-		placed.Rev, placed.Value = 0, []byte{}
-	}
+	placed.Rev = 1
 	r.guard(&placed)
+}
+
+func (r *rows) guardRev(g *carillon.GuardRev) {
+	r.guard(&carillon.Guard{Namespace: g.Namespace, Key: g.Key, Rev: g.Rev, Value: []byte{}})
 }
 
 // By primary key; the second reads a range of it.

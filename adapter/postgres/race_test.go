@@ -93,17 +93,19 @@ func TestOfSeveralNodesThatClaimTheSameRunsInAnyOrderOneGetsEach(t *testing.T) {
 
 func TestTwoNodesThatEachNeedWhatTheOtherMakesToBeAbsentDoNotBothWin(t *testing.T) {
 	stores := nodes(t, 2)
-	guard := func(key string, value []byte) carillon.Guard {
-		return carillon.Guard{Namespace: "default", Key: key, Value: value}
+	change := func(made, absent string) []carillon.Change {
+		return []carillon.Change{{
+			Guards:   []carillon.Guard{{Namespace: "default", Key: made, Value: []byte("1")}},
+			Compared: []carillon.GuardRev{{Namespace: "default", Key: absent}},
+		}}
 	}
 	for round := range 100 {
 		a, b := fmt.Sprint("a", round), fmt.Sprint("b", round)
 		lost := together(t, stores, func(i int) []carillon.Change {
 			if i == 1 {
-				a, b := b, a
-				return []carillon.Change{{Guards: []carillon.Guard{guard(a, []byte("1")), guard(b, nil)}}}
+				return change(b, a)
 			}
-			return []carillon.Change{{Guards: []carillon.Guard{guard(a, []byte("1")), guard(b, nil)}}}
+			return change(a, b)
 		})
 		if len(lost[0])+len(lost[1]) == 0 {
 			t.Fatalf("round %d: both won", round)

@@ -125,6 +125,9 @@ func (w *writer) putWithCare(c *carillon.Change) (won bool, err error) {
 // put writes a change row by row, each row only if it is still as it was when the change was decided. false:
 // the first row is not, and nothing was written.
 func (w *writer) put(c *carillon.Change) (won bool, err error) {
+	if same, err := w.compare(c.Compared); err != nil || !same {
+		return false, err
+	}
 	p := progress{}
 	if c.Job != nil {
 		p.note(w.putJob(c.Job))

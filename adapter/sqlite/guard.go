@@ -18,11 +18,6 @@ const (
 
 func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
 	switch {
-	case g.Value == nil && g.Rev == 0: // compare only: there must be none
-		w.seeGuard.text(1, g.Namespace)
-		w.seeGuard.text(2, g.Key)
-		rev, err := w.seeGuard.one()
-		return rev == 0, err
 	case g.Value == nil:
 		w.deleteGuard.text(1, g.Namespace)
 		w.deleteGuard.text(2, g.Key)
@@ -39,6 +34,18 @@ func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
 	w.updateGuard.bytes(3, g.Value)
 	w.updateGuard.int(4, int64(g.Rev))
 	return w.updateGuard.hits()
+}
+
+// compare says whether guards are at their revisions, and writes nothing.
+func (w *writer) compare(guards []carillon.GuardRev) (bool, error) {
+	for i := range guards {
+		w.seeGuard.text(1, guards[i].Namespace)
+		w.seeGuard.text(2, guards[i].Key)
+		if rev, err := w.seeGuard.one(); err != nil || rev != int64(guards[i].Rev) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // By primary key. guardsFrom reads a range of it, until a key no longer begins with the prefix.

@@ -133,15 +133,31 @@ func (d *Dispatcher) Notice(committed []carillon.Change) {
 				d.inflight.drop(h)
 			}
 		}
+		if len(c.Guards) > 0 && len(c.Runs) > 0 {
+			d.refresh(c.Guards, c.Runs[0].ID.Job)
+		}
+	}
+}
+
+// refresh keeps the guards of the run that has the turn up to date while other runs of its job queue behind
+// it. With an old guard the end of that run would lose its first commit for certain. The caller holds mu.
+func (d *Dispatcher) refresh(guards carillon.Guards, job carillon.JobID) {
+	h := d.inflight.runs[guards.Holder(job)]
+	if h == nil || !h.committed || h.guards == nil {
+		return
+	}
+	for _, guard := range guards {
+		if was := h.guards.Of(guard.Kind()); was == nil || was.Rev < guard.Rev {
+			h.guards = h.guards.With(guard)
+		}
 	}
 }
 
 // confirm notes that a claim of this node has been committed. The caller holds mu.
 func (d *Dispatcher) confirm(h *inflight, c *carillon.Change) {
 	h.committed = true
-	if len(c.Guards) > 0 {
-		guard := c.Guards[0]
-		h.guard = &guard
+	for _, guard := range c.Guards {
+		h.guards = h.guards.With(guard)
 	}
 	if h.waiter != nil {
 		h.pending = false

@@ -9,9 +9,9 @@ import (
 // inflight is a run in flight from this node, as last committed: with it the dispatcher decides about an end
 // without a read.
 type inflight struct {
-	run   carillon.Run
-	job   *carillon.Job
-	guard *carillon.Guard
+	run    carillon.Run
+	job    *carillon.Job
+	guards carillon.Guards // of a guarded run, as last heard
 	// since is when this node began to hand it over, by the monotonic clock: the time of the claim can be
 	// set.
 	since time.Time
@@ -66,7 +66,7 @@ func (h *inflight) release() {
 		w.room++
 		w.promised.Done()
 	}
-	h.job, h.guard = nil, nil
+	h.job, h.guards = nil, nil
 }
 
 func (m *inflightTable) unlink(h *inflight) {

@@ -218,7 +218,9 @@ func (d *Dispatcher) addPending(candidates []carillon.Candidate, changes []caril
 		if was := d.inflight.runs[run.ID]; was != nil && was.committed && was.run.Attempt >= run.Attempt {
 			continue // this claim will lose
 		}
-		giving[i] = inflight{run: *run, job: candidates[i].Job, pending: true}
+		giving[i] = inflight{
+			run: *run, job: candidates[i].Job, guards: candidates[i].Guards, pending: true,
+		}
 		d.inflight.put(&giving[i])
 	}
 	return giving
@@ -247,7 +249,13 @@ func (d *Dispatcher) tasks(
 				d.inflight.drop(h)
 			}
 			if h == nil || !h.committed {
-				giving[i] = inflight{run: *run, job: candidates[i].Job, pending: true, committed: true}
+				giving[i] = inflight{
+					run: *run, job: candidates[i].Job, guards: candidates[i].Guards,
+					pending: true, committed: true,
+				}
+				for _, guard := range changes[i].Guards {
+					giving[i].guards = giving[i].guards.With(guard)
+				}
 				d.inflight.put(&giving[i])
 			}
 		}

@@ -80,7 +80,7 @@ func (d *Dispatcher) recall(
 	for _, i := range open {
 		r := &reports[i]
 		if h := d.inflight.runs[r.Run]; !again && h.holds(r) &&
-			(!h.run.Has(carillon.FlagGuarded) || h.guard != nil) {
+			(!h.run.Has(carillon.FlagGuarded) || h.guards != nil) {
 			continue
 		}
 		if byRun[r.Run] == nil {
@@ -157,7 +157,7 @@ func (d *Dispatcher) remember(ctx context.Context, runs []carillon.Run) error {
 		candidate := &candidates[i]
 		if h := d.inflight.runs[candidate.Run.ID]; h == nil || h.committed {
 			d.inflight.put(&inflight{
-				run: candidate.Run, job: candidate.Job, guard: candidate.Guard, committed: true,
+				run: candidate.Run, job: candidate.Job, guards: candidate.Guards, committed: true,
 			})
 		}
 	}
@@ -291,7 +291,7 @@ func (h *inflight) end(r *carillon.Report, now carillon.Time) carillon.Change {
 			r.End.Output.Checkpoint = r.Checkpoint
 		}
 	}
-	return carillon.EndChange(run.Finish(h.job, *r.End, now, rand.Float64()), h.guard)
+	return carillon.EndChange(run.Finish(h.job, *r.End, now, rand.Float64()), h.guards)
 }
 
 func (h *inflight) mark(r *carillon.Report) carillon.Change {

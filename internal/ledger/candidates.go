@@ -27,34 +27,37 @@ func (l *Ledger) Candidates(
 	candidates := make([]carillon.Candidate, 0, len(runs))
 	for i := range runs {
 		candidate := carillon.Candidate{Job: jobs[i], Run: runs[i], Worker: worker}
-		if runs[i].Has(carillon.FlagGuarded) {
-			candidate.Guard = guards[runs[i].ID.Job]
-		}
 		if candidate.Job == nil ||
 			runs[i].State == carillon.StateWaiting && runs[i].Has(carillon.FlagOnHold) {
 			continue
 		}
-		// no guard record: no run has the turn
-		if candidate.Guard == nil && runs[i].Has(carillon.FlagGuarded) {
-			guard := carillon.NewOverlapGuard(candidate.Job)
-			candidate.Guard = &guard
+		if runs[i].Has(carillon.FlagGuarded) {
+			candidate.Guards = withOverlap(guards[runs[i].ID.Job], candidate.Job)
 		}
 		if candidate.NeedsOthers() {
 			snapshot, err := l.Snapshot(ctx, candidate.Job.Namespace, candidate.Job.ID)
 			if err != nil {
 				return nil, err
 			}
-			candidate.Others, candidate.Guard = snapshot.Runs, snapshot.Guard
+			candidate.Others, candidate.Guards = snapshot.Runs, withOverlap(snapshot.Guards, candidate.Job)
 		}
 		candidates = append(candidates, candidate)
 	}
 	return candidates, nil
 }
 
+// withOverlap adds an overlap guard if there is none: then no run has the turn.
+func withOverlap(guards carillon.Guards, job *carillon.Job) carillon.Guards {
+	if guards.Of(carillon.GuardOverlap) != nil {
+		return guards
+	}
+	return guards.With(carillon.NewOverlapGuard(job))
+}
+
 // guards reads the overlap guards of the runs that have one.
-func (l *Ledger) guards(ctx context.Context, runs []carillon.Run) (
-	map[carillon.JobID]*carillon.Guard, error,
-) {
+func (l *Ledger) guards(
+	ctx context.Context, runs []carillon.Run,
+) (map[carillon.JobID]carillon.Guards, error) {
 	keys := map[string][]string{} // by namespace
 	jobs := map[string]carillon.JobID{}
 	for i := range runs {
@@ -64,14 +67,14 @@ func (l *Ledger) guards(ctx context.Context, runs []carillon.Run) (
 			jobs[key] = runs[i].ID.Job
 		}
 	}
-	found := map[carillon.JobID]*carillon.Guard{}
+	found := map[carillon.JobID]carillon.Guards{}
 	for namespace, keys := range keys {
 		guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Keys: keys})
 		if err != nil {
 			return nil, err
 		}
 		for i := range guards {
-			found[jobs[guards[i].Key]] = &guards[i]
+			found[jobs[guards[i].Key]] = guards[i : i+1 : i+1]
 		}
 	}
 	return found, nil
@@ -98,7 +101,7 @@ func (l *Ledger) Finish(
 			return carillon.ErrNotFound
 		}
 		run := runs[0].Finish(candidates[0].Job, o, carillon.Now(), random)
-		lost, err := l.Commit(ctx, []carillon.Change{carillon.EndChange(run, candidates[0].Guard)})
+		lost, err := l.Commit(ctx, []carillon.Change{carillon.EndChange(run, candidates[0].Guards)})
 		if err != nil || len(lost) == 0 {
 			return err
 		}

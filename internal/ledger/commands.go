@@ -214,12 +214,9 @@ func (l *Ledger) Snapshot(
 	if w.Runs, err = l.unfinished(ctx, namespace, id); err != nil {
 		return w, err
 	}
-	guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{
+	w.Guards, err = l.cfg.Store.Guards(ctx, carillon.GuardQuery{
 		Namespace: namespace, Keys: []string{carillon.OverlapKey(id)},
 	})
-	if err == nil && len(guards) > 0 {
-		w.Guard = &guards[0]
-	}
 	return w, err
 }
 

@@ -232,7 +232,7 @@ func TestAResultOfAnAttemptThatWasGivenUpIsRefused(t *testing.T) {
 		guards, _ := s.Store.Guards(t.Context(), carillon.GuardQuery{
 			Namespace: "default", Keys: []string{carillon.OverlapKey(job.ID)},
 		})
-		if holder := guards[0].Holder(job.ID); !holder.IsZero() {
+		if holder := carillon.Guards(guards).Holder(job.ID); !holder.IsZero() {
 			t.Errorf("the turn is still that of %s", holder)
 		}
 	})

@@ -148,9 +148,9 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 				} else if run.Wake <= reach {
 					near = append(near, *run)
 				}
-			case run.State.Ended() && run.Has(carillon.FlagGuarded) && len(c.Guards) > 0:
-				if heir := c.Guards[0].NextInLine(run.ID.Job); !heir.IsZero() {
-					s.redecides.add(heir)
+			case run.State.Ended() && run.Has(carillon.FlagGuarded):
+				if next := carillon.Guards(c.Guards).NextInLine(run.ID.Job); !next.IsZero() {
+					s.redecides.add(next)
 				}
 			}
 		}

@@ -1,0 +1,75 @@
+package carillon
+
+import (
+	"bytes"
+	"strings"
+)
+
+// Guard is a small keyed record that rules runs: a change compares or writes it together with the runs that
+// it decides about. The key begins with the kind of the guard, as in "overlap/job_…".
+type Guard struct {
+	Namespace string
+	Key       string
+	Rev       int32
+	Value     []byte // nil: the change removes the guard, which has a Rev then
+}
+
+// GuardRev names a guard that a change only compares.
+type GuardRev struct {
+	Namespace string
+	Key       string
+	Rev       int32 // 0: the guard must not exist
+}
+
+// GuardKind is what a guard is for.
+type GuardKind string
+
+const (
+	GuardOverlap GuardKind = "overlap" // of a job: which run has the turn, and which runs wait for it
+)
+
+// Kind is the first part of the key.
+func (g *Guard) Kind() GuardKind {
+	kind, _, _ := strings.Cut(g.Key, "/")
+	return GuardKind(kind)
+}
+
+// Compare is the guard as a change compares it without writing it.
+func (g *Guard) Compare() GuardRev { return GuardRev{g.Namespace, g.Key, g.Rev} }
+
+// Guards are the guards that rule a run or a job, at most one of each kind.
+type Guards []Guard
+
+// Of returns the guard of a kind; nil if there is none.
+func (g Guards) Of(kind GuardKind) *Guard {
+	for i := range g {
+		if g[i].Kind() == kind {
+			return &g[i]
+		}
+	}
+	return nil
+}
+
+func (g Guards) turns() turns { return turnsOf(g.Of(GuardOverlap)) }
+
+// With returns the guards with one added, or put in the place of the one of its kind.
+func (g Guards) With(guard Guard) Guards {
+	all := make(Guards, 0, len(g)+1)
+	for i := range g {
+		if g[i].Kind() != guard.Kind() {
+			all = append(all, g[i])
+		}
+	}
+	return append(all, guard)
+}
+
+// setTurns writes the turns into their guard. A guard that stays as it is is only compared: a write would
+// raise its Rev, and the end of the run that has the turn, which is decided on the old Rev, would lose.
+func (c *Change) setTurns(t turns, was Guard) {
+	next := t.guard(was)
+	if was.Rev != 0 && bytes.Equal(next.Value, was.Value) {
+		c.Compared = append(c.Compared, was.Compare())
+		return
+	}
+	c.Guards = Guards(c.Guards).With(next)
+}
