@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // LogQuery says which lines of a run to read.
@@ -50,7 +51,7 @@ func (c *Client) Logs(ctx context.Context, id carillon.RunID, q LogQuery) iter.S
 			if stopped || err == nil {
 				return
 			}
-			if tries++; !q.Follow || !broken(err) || tries > followTries || !sleep(ctx, pause) {
+			if tries++; !q.Follow || !broken(err) || tries > followTries || !await.For(ctx, pause) {
 				yield(carillon.Line{}, c.failed(ctx, err))
 				return
 			}
@@ -135,15 +136,4 @@ func broken(err error) bool {
 	var problem *Problem
 	return errors.As(err, &away) ||
 		errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // peersPath is where a node gives other nodes the due runs that its own workers do not take.
@@ -156,7 +157,7 @@ func (p *peers) ask(ctx context.Context, address string) {
 				p.logger.Warn("ask another node for due runs: trying again", "node", address, "error", err)
 			}
 			failed = true
-			sleep(ctx, time.Second)
+			await.For(ctx, time.Second)
 			continue
 		}
 		failed = false
@@ -164,13 +165,6 @@ func (p *peers) ask(ctx context.Context, address string) {
 			// The other node takes care of these runs itself.
 			p.logger.Error("keep due runs of another node", "error", err, "runs", len(runs))
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
 	}
 }
 

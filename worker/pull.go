@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // pullLoops is more than one so that the worker asks for the next runs while nodes commit the claims of
@@ -20,7 +21,7 @@ func (w *Worker) pull(ctx context.Context) {
 			return
 		}
 		if w.cfg.Clock() > w.lease.Until() { // the worker would have to hand back a run that came now
-			sleep(ctx, tendEvery)
+			await.For(ctx, tendEvery)
 			continue
 		}
 		n := w.slots.take(ctx)
@@ -48,7 +49,7 @@ func (w *Worker) pull(ctx context.Context) {
 			w.silent("ask for runs", err)
 		}
 		if err != nil || late != "" {
-			sleep(ctx, tendEvery)
+			await.For(ctx, tendEvery)
 		}
 	}
 }
@@ -99,16 +100,5 @@ func (w *Worker) silent(what string, err error) {
 func (w *Worker) answered() {
 	if w.away.Swap(false) && !w.cfg.Inside { // a node logs itself that its store works again
 		w.cfg.Logger.Info("the control node answers again")
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 const (
@@ -25,7 +26,7 @@ type ends struct {
 	mu      sync.Mutex
 	waiting []*attempt // each with its outcome
 	pending int        // bytes of the ends that wait or are being reported
-	ready   chan struct{}
+	ready   await.Signal
 }
 
 func (e *ends) add(a *attempt) {
@@ -33,14 +34,7 @@ func (e *ends) add(a *attempt) {
 	e.waiting = append(e.waiting, a)
 	e.pending += a.weight()
 	e.mu.Unlock()
-	e.wake()
-}
-
-func (e *ends) wake() {
-	select {
-	case e.ready <- struct{}{}:
-	default:
-	}
+	e.ready.Set()
 }
 
 // take waits for results and takes some; it returns none when ctx has ended.
@@ -56,7 +50,7 @@ func (e *ends) take(ctx context.Context) []*attempt {
 		}
 		e.mu.Unlock()
 		if more {
-			e.wake()
+			e.ready.Set()
 		}
 		if n > 0 {
 			return batch
@@ -98,7 +92,7 @@ func (e *ends) caughtUp(ctx context.Context) bool {
 		if pending <= e.limit {
 			return true
 		}
-		if !sleep(ctx, 5*time.Millisecond) {
+		if !await.For(ctx, 5*time.Millisecond) {
 			return false
 		}
 	}
@@ -141,7 +135,7 @@ func (w *Worker) insist(
 			return receipts, true
 		}
 		w.silent("report results", err)
-		if !sleep(ctx, wait) {
+		if !await.For(ctx, wait) {
 			// The error goes into the log as text: the node's log would take an error of the store for one
 			// more line of an outage, and it holds most of those back.
 			w.cfg.Logger.Error(

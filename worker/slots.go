@@ -3,13 +3,15 @@ package worker
 import (
 	"context"
 	"sync"
+
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // slots are the attempts that can still begin.
 type slots struct {
 	mu    sync.Mutex
 	free  int
-	freed chan struct{} // capacity 1: there may be slots to take
+	freed await.Signal // there may be slots to take
 }
 
 // take waits until there are free slots and takes half of them, at least one; it returns 0 when ctx has
@@ -24,7 +26,7 @@ func (s *slots) take(ctx context.Context) int {
 		s.mu.Unlock()
 		if n > 0 {
 			if left {
-				s.wake()
+				s.freed.Set()
 			}
 			return n
 		}
@@ -43,12 +45,5 @@ func (s *slots) release(n int) {
 	s.mu.Lock()
 	s.free += n
 	s.mu.Unlock()
-	s.wake()
-}
-
-func (s *slots) wake() {
-	select {
-	case s.freed <- struct{}{}:
-	default:
-	}
+	s.freed.Set()
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 const (
@@ -41,7 +42,7 @@ func (w *Worker) register(ctx context.Context) bool {
 			return false
 		}
 		w.silent("register", err)
-		if !sleep(ctx, wait) {
+		if !await.For(ctx, wait) {
 			return false
 		}
 	}
@@ -106,7 +107,7 @@ func (w *Worker) obey(stop []carillon.Order) {
 // keepLease stops all attempts when the lease is over: no beat was answered, or the process was frozen. The
 // supervisors have killed their commands by then, so the rest stops too.
 func (w *Worker) keepLease(ctx context.Context) {
-	for sleep(ctx, tendEvery) {
+	for await.For(ctx, tendEvery) {
 		w.checkLease()
 	}
 }
@@ -126,7 +127,7 @@ func (w *Worker) checkLease() {
 
 // record reports the lines that attempts print and the attempts that have begun.
 func (w *Worker) record(ctx context.Context) {
-	for sleep(ctx, tendEvery) {
+	for await.For(ctx, tendEvery) {
 		now := carillon.Now()
 		var reports []carillon.Report
 		var of []*attempt

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // Config says what a worker works on.
@@ -58,13 +59,13 @@ type Worker struct {
 	held map[carillon.RunID]*attempt
 
 	ends    ends
-	dropped chan struct{} // capacity 1: an attempt is over
-	away    atomic.Bool   // the dispatcher does not answer
-	said    atomic.Int64  // when the worker last logged that, by the clock
-	over    atomic.Bool   // the lease is over, and the worker has logged that
+	dropped await.Signal // an attempt is over
+	away    atomic.Bool  // the dispatcher does not answer
+	said    atomic.Int64 // when the worker last logged that, by the clock
+	over    atomic.Bool  // the lease is over, and the worker has logged that
 
-	stopping atomic.Bool   // the worker has ended its pulls, and asks for no more runs
-	beatSoon chan struct{} // capacity 1: beat now
+	stopping atomic.Bool  // the worker has ended its pulls, and asks for no more runs
+	beatSoon await.Signal // beat now
 }
 
 func New(cfg Config) *Worker {
@@ -79,11 +80,11 @@ func New(cfg Config) *Worker {
 		cfg.Clock = executor.Boottime
 	}
 	w := &Worker{
-		cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: make(chan struct{}, 1),
-		beatSoon: make(chan struct{}, 1),
+		cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: await.NewSignal(),
+		beatSoon: await.NewSignal(),
 	}
-	w.slots.free, w.slots.freed = cfg.Concurrency, make(chan struct{}, 1)
-	w.ends.limit, w.ends.ready = cfg.Pending, make(chan struct{}, 1)
+	w.slots.free, w.slots.freed = cfg.Concurrency, await.NewSignal()
+	w.ends.limit, w.ends.ready = cfg.Pending, await.NewSignal()
 	w.pool.init()
 	w.base, w.end = context.WithCancel(context.Background())
 	return w
@@ -112,7 +113,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	pullers.Wait()
 	w.stopping.Store(true) // a node may still be claiming for a pull that ended; the beat tells it
-	w.beatSoon <- struct{}{}
+	w.beatSoon.Set()
 	w.drain()
 	stop()
 	loops.Wait()
@@ -215,10 +216,7 @@ func (w *Worker) drop(a *attempt) {
 		}
 	}
 	w.mu.Unlock()
-	select {
-	case w.dropped <- struct{}{}:
-	default:
-	}
+	w.dropped.Set()
 }
 
 // Notice takes the changes that the ledger of the same process has committed. So the worker inside a node

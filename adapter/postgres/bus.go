@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // Bus carries events from one process to the others by NOTIFY. It is slower than the bus inside a process and
@@ -28,8 +29,8 @@ type Bus struct {
 	pending   map[name]struct{}
 	overflow  bool // more has happened than pending says
 	listeners []*listener
-	published chan struct{} // something is pending
-	changed   chan struct{} // the first listener came, or the last one left
+	published await.Signal // something is pending
+	changed   await.Signal // the first listener came, or the last one left
 }
 
 // BusConfig configures a bus. The zero value is a good configuration.
@@ -50,7 +51,7 @@ func NewBus(store *Store, config BusConfig) *Bus {
 	config.Logger = cmp.Or(config.Logger, slog.Default())
 	return &Bus{
 		store: store, sender: rand.Text()[:senderSize], config: config, pending: map[name]struct{}{},
-		published: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		published: await.NewSignal(), changed: await.NewSignal(),
 	}
 }
 
@@ -74,7 +75,7 @@ func (b *Bus) Publish(_ context.Context, events []carillon.Event) error {
 		b.note(&events[i])
 	}
 	b.mu.Unlock()
-	signal(b.published)
+	b.published.Set()
 	return nil
 }
 
@@ -107,13 +108,13 @@ func (b *Bus) Subscribe(ctx context.Context, filter carillon.EventFilter) (<-cha
 	b.mu.Lock()
 	b.listeners = append(b.listeners, l)
 	b.mu.Unlock()
-	signal(b.changed)
+	b.changed.Set()
 	context.AfterFunc(ctx, func() {
 		b.mu.Lock()
 		b.listeners = slices.DeleteFunc(b.listeners, func(other *listener) bool { return other == l })
 		close(l.events)
 		b.mu.Unlock()
-		signal(b.changed)
+		b.changed.Set()
 	})
 	return l.events, nil
 }
@@ -169,12 +170,4 @@ func (l *listener) matches(n name) bool {
 	f := &l.filter
 	return (f.Namespace == "" || n.namespace == f.Namespace) && (f.Job == 0 || n.run.Job == f.Job) &&
 		(f.Run.IsZero() || n.run == f.Run)
-}
-
-// signal wakes the goroutine that waits on c, now or later.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

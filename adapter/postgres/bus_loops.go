@@ -80,7 +80,7 @@ func (b *Bus) keepMissed() {
 	b.overflow = true
 	clear(b.pending)
 	b.mu.Unlock()
-	signal(b.published)
+	b.published.Set()
 }
 
 // These are the times after which a dead connection is noticed, and a new one is tried.

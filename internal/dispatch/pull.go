@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // The first claim of a burst is small, so that its runs start early. Then claims grow, which is cheaper per
@@ -37,7 +38,7 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 		return nil, err
 	}
 	if d.undeliverable(ctx, p.Worker) != "" { // the worker is stopping, or gave up this pull
-		pause(ctx, carillon.PullWait)
+		await.For(ctx, carillon.PullWait)
 		return nil, ctx.Err()
 	}
 	names, shares := weightsOf(p.Queues)
@@ -161,7 +162,7 @@ func (d *Dispatcher) claim(
 	if err != nil {
 		// Sweep pushes them again.
 		d.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs))
-		pause(ctx, time.Second)
+		await.For(ctx, time.Second)
 		return nil, nil
 	}
 	bytes := 0
@@ -189,7 +190,7 @@ func (d *Dispatcher) claim(
 		if !errors.Is(err, context.Canceled) {
 			// Sweep pushes them again.
 			d.cfg.Logger.Error("claim", "error", err, "runs", len(runs))
-			pause(ctx, time.Second)
+			await.For(ctx, time.Second)
 		}
 		return nil, heavy
 	}
@@ -275,14 +276,5 @@ func (d *Dispatcher) endPending(giving []inflight) {
 		if !h.committed && d.inflight.runs[h.run.ID] == h {
 			d.inflight.drop(h)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // maxTries bounds how often reports are decided about again after another writer was quicker.
@@ -29,7 +30,7 @@ func (d *Dispatcher) Report(
 			return nil, errors.New("the runs change too quickly to record what was reported; try again")
 		}
 		if try > 1 {
-			pause(ctx, time.Duration(try)*time.Millisecond) // another call on this node is busy with a run
+			await.For(ctx, time.Duration(try)*time.Millisecond) // another call here is busy with a run
 		}
 		if err := d.recall(ctx, worker, reports, open, try > 0, receipts); err != nil {
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // ErrClosed is what callers get once the ledger has stopped.
@@ -56,9 +57,9 @@ type Ledger struct {
 	starts    entries // everything but ends
 	ends      entries
 	closed    bool
-	writing   int           // changes in a running commit, or in the wait after it: see gather.go
-	skipWaits int           // commits until the ledger waits for callers again
-	signal    chan struct{} // capacity 1: there is something to flush
+	writing   int          // changes in a running commit, or in the wait after it: see gather.go
+	skipWaits int          // commits until the ledger waits for callers again
+	signal    await.Signal // there is something to flush
 }
 
 // entries holds the entries that wait to be committed.
@@ -79,7 +80,7 @@ func New(cfg Config) *Ledger {
 		cfg.Starting = func() bool { return false }
 	}
 	return &Ledger{
-		cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: make(chan struct{}, 1),
+		cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: await.NewSignal(),
 		broken: make(chan error, 1),
 	}
 }
@@ -120,14 +121,7 @@ func (l *Ledger) add(to *entries, e entry) {
 	e.since = time.Now()
 	*to = append(*to, e)
 	l.mu.Unlock()
-	l.wake()
-}
-
-func (l *Ledger) wake() {
-	select {
-	case l.signal <- struct{}{}:
-	default:
-	}
+	l.signal.Set()
 }
 
 // Run commits until ctx ends. Then it commits what is left, and refuses later changes. While it tells the
@@ -203,7 +197,7 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	}
 	l.writing += entries(batch).count()
 	if len(l.starts)+len(l.ends) > 0 {
-		l.wake() // another flusher may be free
+		l.signal.Set() // another flusher may be free
 	}
 	return batch
 }

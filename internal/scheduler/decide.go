@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // decide handles due runs that need a decision: their job has an overlap guard, or their time was missed. It
@@ -22,7 +23,7 @@ func (s *Scheduler) decide(ctx context.Context) error {
 		for batch := range slices.Chunk(runs, wakeBatch) {
 			if err := s.decideBatch(ctx, batch); err != nil && ctx.Err() == nil {
 				s.cfg.Logger.Error("decide about due runs", "error", err, "runs", len(batch))
-				pause(ctx, retryWait)
+				await.For(ctx, retryWait)
 				s.decides.add(batch...)
 			}
 		}
@@ -81,7 +82,7 @@ func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon
 	if err != nil {
 		if ctx.Err() == nil {
 			s.cfg.Logger.Error("read runs to look at", "error", err)
-			pause(ctx, retryWait)
+			await.For(ctx, retryWait)
 			s.redecides.add(ids...)
 		}
 		return nil
@@ -121,7 +122,7 @@ func (s *Scheduler) decideBatch(ctx context.Context, runs []carillon.Run) error 
 		s.redecides.add(again[i])
 	}
 	if len(lost) > 0 {
-		pause(ctx, time.Millisecond)
+		await.For(ctx, time.Millisecond)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 const (
@@ -16,7 +17,7 @@ const (
 // forget removes records that the retention rules no longer keep, in small batches. One node does it for all
 // nodes: the owner of the first shard.
 func (s *Scheduler) forget(ctx context.Context) error {
-	for pause(ctx, forgetEvery) {
+	for await.For(ctx, forgetEvery) {
 		if !s.members.owns(0) {
 			continue
 		}
@@ -25,7 +26,7 @@ func (s *Scheduler) forget(ctx context.Context) error {
 			if err != nil && ctx.Err() == nil {
 				s.cfg.Logger.Error("forget finished runs", "error", err)
 			}
-			if err != nil || n == 0 || !pause(ctx, forgetRest) {
+			if err != nil || n == 0 || !await.For(ctx, forgetRest) {
 				break
 			}
 		}

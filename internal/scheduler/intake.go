@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
@@ -21,7 +22,7 @@ func (s *Scheduler) takeIn(ctx context.Context) error {
 		return nil
 	}
 	failing := false // logged once, not four times a second
-	for wait := intakeEvery; pause(ctx, wait); {
+	for wait := intakeEvery; await.For(ctx, wait); {
 		n, err := s.takeInPage(ctx)
 		if err != nil && !failing && ctx.Err() == nil {
 			s.cfg.Logger.Error("admit submitted jobs: trying again", "error", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 const (
@@ -33,13 +34,13 @@ func (s *Scheduler) load(ctx context.Context) error {
 	var r reading
 	for ctx.Err() == nil {
 		// New shards have come, or a node has left, and with it the knowledge of runs that only it knew of.
-		if s.reload.taken() || r.until == 0 {
+		if s.reload.Taken() || r.until == 0 {
 			now := carillon.Now()
 			r = reading{until: now, due: []stretch{{until: now}}}
 		}
 		if err := s.loadSome(ctx, &r); err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("load what is due next", "error", err)
-			pause(ctx, retryWait)
+			await.For(ctx, retryWait)
 		}
 	}
 	return nil
@@ -156,11 +157,11 @@ func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Tim
 		switch {
 		case err != nil && ctx.Err() == nil:
 			s.cfg.Logger.Error("read on where memory had no room", "error", err)
-			pause(ctx, retryWait)
+			await.For(ctx, retryWait)
 		case len(behind) > 0:
-			pause(ctx, min(max(time.Until(next), time.Millisecond), refillWait))
+			await.For(ctx, min(max(time.Until(next), time.Millisecond), refillWait))
 		case waiting:
-			pause(ctx, refillWait)
+			await.For(ctx, refillWait)
 		default:
 			s.untilSpill(ctx, time.Until(end))
 		}
@@ -175,10 +176,10 @@ func (s *Scheduler) untilSpill(ctx context.Context, longest time.Duration) {
 	select {
 	case <-s.spills:
 		// The lane was full a moment ago: without this pause it would be read again and again.
-		pause(ctx, refillWait)
+		await.For(ctx, refillWait)
 	case <-timer.C:
 	case <-s.reload:
-		s.reload.set() // load takes it
+		s.reload.Set() // load takes it
 	case <-ctx.Done():
 	}
 }

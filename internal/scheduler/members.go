@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 const (
@@ -107,7 +108,7 @@ func (s *Scheduler) assemble(ctx context.Context) {
 		if s.members.nodesAlive() < 2 {
 			wait = solitude
 		}
-		if s.cfg.Node == "" || !pause(ctx, wait) {
+		if s.cfg.Node == "" || !await.For(ctx, wait) {
 			return
 		}
 		if err := s.refreshMembers(ctx, 0); err == nil && len(s.Members()) == before {
@@ -123,11 +124,11 @@ func (s *Scheduler) followMembers(ctx context.Context) error {
 	failing := false
 	last, since := time.Now(), time.Now() // last good refresh, and first of an unbroken row of them
 	var reload time.Time                  // again after a node left: until then it may have taken requests
-	for pause(ctx, refreshEvery) {
+	for await.For(ctx, refreshEvery) {
 		now := time.Now()
 		if !reload.IsZero() && now.After(reload) {
 			reload = time.Time{}
-			s.reload.set()
+			s.reload.Set()
 		}
 		nodes := s.members.nodesAlive()
 		if now.Sub(last) > steady {
@@ -167,10 +168,10 @@ func (s *Scheduler) refreshMembers(ctx context.Context, expire carillon.Time) er
 	}
 	gone, moved := s.members.set(list, s.cfg.Node)
 	if gone {
-		s.gone.set()
+		s.gone.Set()
 	}
 	if moved {
-		s.reload.set()
+		s.reload.Set()
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -53,21 +54,21 @@ type Config struct {
 type Scheduler struct {
 	cfg Config
 
-	loaded     atomic.Bool // the first pass over the store is over
-	woken      signal      // the timeline got a run that may be nearer than its next one
+	loaded     atomic.Bool  // the first pass over the store is over
+	woken      await.Signal // the timeline got a run that may be nearer than its next one
 	decides    pile[carillon.Run]
 	redecides  pile[carillon.RunID] // runs to read and decide again
 	members    members
 	floor      floor         // used by watch and sweep
 	refreshing chan struct{} // capacity 1: held by the goroutine that refreshes the members
-	gone       signal        // a member left
+	gone       await.Signal  // a member left
 	latest     carillon.Time // used by watch: the highest time of the clock; it can be set back
-	reload     signal        // the nodes, and so this node's shards, may have changed
+	reload     await.Signal  // the nodes, and so this node's shards, may have changed
 
 	mu        sync.Mutex
 	overflow  map[carillon.Lane]spilled // lanes without room: see spill.go
 	refilling map[carillon.Lane]refilling
-	spills    signal                // one more lane has spilled
+	spills    await.Signal          // one more lane has spilled
 	asked     map[carillon.Lane]int // how many runs of each lane are in decides
 }
 
@@ -80,8 +81,8 @@ func New(cfg Config) *Scheduler {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
 	return &Scheduler{
-		cfg: cfg, woken: newSignal(), gone: newSignal(), reload: newSignal(),
-		refreshing: make(chan struct{}, 1), spills: newSignal(), decides: newPile[carillon.Run](),
+		cfg: cfg, woken: await.NewSignal(), gone: await.NewSignal(), reload: await.NewSignal(),
+		refreshing: make(chan struct{}, 1), spills: await.NewSignal(), decides: newPile[carillon.Run](),
 		redecides: newPile[carillon.RunID](),
 		members:   members{start: time.Now()}, overflow: map[carillon.Lane]spilled{},
 		refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
@@ -98,7 +99,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		if ctx.Err() == nil {
 			s.cfg.Logger.Error("ask who is alive", "error", err)
 		}
-		if !pause(ctx, refreshEvery) {
+		if !await.For(ctx, refreshEvery) {
 			return nil
 		}
 	}
@@ -189,5 +190,5 @@ func (s *Scheduler) schedule(ctx context.Context, runs []carillon.Run) {
 		s.cfg.Logger.Error("add to the timeline", "error", err, "runs", len(runs)) // sweep finds them
 	}
 	s.noteSpill(runs, refused)
-	s.woken.set()
+	s.woken.Set()
 }

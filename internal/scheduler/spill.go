@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"sort"
-	"sync"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -61,7 +60,7 @@ func (s *Scheduler) noteSpill(runs []carillon.Run, refused []int) {
 		if !is || pos.Less(was.from) {
 			first := runs[i]
 			s.overflow[lane] = spilled{pos, &first, foreign}
-			s.spills.set()
+			s.spills.Set()
 		} else if foreign != was.foreign {
 			was.foreign = foreign
 			s.overflow[lane] = was
@@ -193,7 +192,7 @@ func (s *Scheduler) hasRoom(ctx context.Context, run *carillon.Run) bool {
 		return err == nil && len(refused) == 0
 	}
 	refused, err := s.cfg.Timeline.Add(ctx, []carillon.Run{*run})
-	s.woken.set()
+	s.woken.Set()
 	return err == nil && len(refused) == 0
 }
 
@@ -233,65 +232,4 @@ func split(runs []carillon.Run, is func(*carillon.Run) bool) (yes, no []carillon
 		}
 	}
 	return yes, no
-}
-
-// signal wakes one loop; setting it twice wakes the loop once.
-type signal chan struct{}
-
-func newSignal() signal { return make(signal, 1) }
-
-func (s signal) set() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
-
-// taken says whether the signal was set, and resets it.
-func (s signal) taken() bool {
-	select {
-	case <-s:
-		return true
-	default:
-		return false
-	}
-}
-
-// pile collects items; one loop takes them all at once.
-type pile[T any] struct {
-	mu    *sync.Mutex
-	items *[]T
-	ready signal
-}
-
-func newPile[T any]() pile[T] { return pile[T]{new(sync.Mutex), new([]T), newSignal()} }
-
-func (p pile[T]) add(items ...T) {
-	if len(items) == 0 {
-		return
-	}
-	p.mu.Lock()
-	*p.items = append(*p.items, items...)
-	p.mu.Unlock()
-	p.ready.set()
-}
-
-func (p pile[T]) take() []T {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	items := *p.items
-	*p.items = nil
-	return items
-}
-
-// pause waits for d. It returns false if ctx ends first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

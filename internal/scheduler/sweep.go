@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 // not a side index, so no run can be stuck for ever.
 func (s *Scheduler) sweep(ctx context.Context) error {
 	var pos carillon.WakePos
-	for pause(ctx, s.cfg.Sweep) {
+	for await.For(ctx, s.cfg.Sweep) {
 		shards := s.members.shards()
 		if pos == (carillon.WakePos{}) || s.floor.isOfOther(shards) {
 			pos = s.floor.start(shards)

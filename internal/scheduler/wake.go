@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 const wakeBatch = 1000
@@ -19,7 +20,7 @@ func (s *Scheduler) wake(ctx context.Context) error {
 		runs, next, err := s.cfg.Timeline.Due(ctx, now, wakeBatch)
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("ask the timeline", "error", err)
-			pause(ctx, retryWait)
+			await.For(ctx, retryWait)
 			continue
 		}
 		s.route(ctx, runs, now)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 )
 
 // watch takes held runs back from workers that are gone or do not know of them. It reads the held runs
@@ -91,8 +92,8 @@ func (s *Scheduler) checkHeld(ctx context.Context, look heldScanFrom, were *susp
 // checkSoon has everything checked once more in a moment: runs of a worker that is gone must not wait for the
 // next check.
 func (s *Scheduler) checkSoon(ctx context.Context) {
-	pause(ctx, retryWait)
-	s.gone.set()
+	await.For(ctx, retryWait)
+	s.gone.Set()
 }
 
 // check takes back runs that no worker holds any more, and says whether it could: runs of workers that are
