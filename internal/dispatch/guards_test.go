@@ -47,6 +47,7 @@ func TestTheEndOfARunBehindWhichOthersCameIsCommittedWithoutARead(t *testing.T) 
 					})
 					h.must(err)
 				}
+				time.Sleep(time.Second / 2) // between two due times no decision is in the way
 				before := reads.runs.Load()
 				receipt := h.report(n, worker, carillon.Report{
 					Held: held[0], End: &carillon.Outcome{Kind: carillon.OutcomeSuccess},
