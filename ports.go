@@ -89,7 +89,6 @@ type Bus interface {
 type LogStore interface {
 	Append(ctx context.Context, chunks []Chunk) error
 	Read(ctx context.Context, q LogQuery) ([]Line, error)
-	Search(ctx context.Context, q LogSearch) ([]Hit, error)
 	// Trim removes lines that are older than their chunk's Keep, or than keep if the chunk has none.
 	Trim(ctx context.Context, now Time, keep time.Duration) error
 }

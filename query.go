@@ -230,16 +230,3 @@ type LogQuery struct {
 	AfterOffset  int64 // lines of AfterAttempt up to and including this are left out; -1: only its notice
 	Limit        int
 }
-
-// LogSearch asks for lines that contain a text, newest day first.
-type LogSearch struct {
-	Namespace string
-	Text      string
-	Limit     int
-}
-
-// Hit is a line that a search found.
-type Hit struct {
-	Run RunID
-	Line
-}

@@ -2,8 +2,6 @@ package porttest
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,9 +25,6 @@ func Logs(t *testing.T, open func(t *testing.T) carillon.LogStore) {
 	run("the notice of an attempt comes before its lines", logsNotice)
 	run("a run that printed nothing has no lines", logsNothing)
 	run("runs and namespaces do not see each other's lines", logsApart)
-	run("search finds a text in any case, up to a limit, newest day first", logsSearch)
-	run("search finds a line that was sent twice once", logsSearchTwice)
-	run("search ends with its context", logsSearchEnds)
 	run("trim removes what is older than keep", logsTrim)
 	run("trim goes by the chunk's own keep where there is one", logsTrimOwn)
 	run("many append at once, and no line is lost or torn", logsConcurrent)
@@ -57,15 +52,6 @@ func (t logsTest) read(q carillon.LogQuery) []carillon.Line {
 		t.Fatalf("read: %v", err)
 	}
 	return lines
-}
-
-func (t logsTest) search(text string, limit int) []carillon.Hit {
-	t.Helper()
-	hits, err := t.Search(t.Context(), carillon.LogSearch{Namespace: "default", Text: text, Limit: limit})
-	if err != nil {
-		t.Fatalf("search: %v", err)
-	}
-	return hits
 }
 
 // printed returns a chunk of lines that carry their offset and attempt.
@@ -192,7 +178,6 @@ func logsNotice(t logsTest) {
 		t, "one by one", t.read(carillon.LogQuery{Run: logRun, AfterAttempt: 2, AfterOffset: 0, Limit: 1}),
 		want[4:5],
 	)
-	same(t, "hits", len(t.search("line", 10)), 6)
 }
 
 func logsNothing(t logsTest) {
@@ -200,7 +185,6 @@ func logsNothing(t logsTest) {
 	t.append(printed(logRun, 1, 0, 0))
 	t.append()
 	same(t, "lines", len(t.read(carillon.LogQuery{Run: logRun})), 0)
-	same(t, "hits", len(t.search("x", 10)), 0)
 }
 
 func logsApart(t logsTest) {
@@ -211,56 +195,6 @@ func logsApart(t logsTest) {
 	same(t, "ours", t.read(carillon.LogQuery{Run: logRun}), linesAt(1, 2, 3))
 	same(t, "of the next run", t.read(carillon.LogQuery{Run: later}), linesAt(1, 5, 6))
 	same(t, "theirs", t.read(carillon.LogQuery{Namespace: "other", Run: logRun}), linesAt(1, 0, 2))
-	same(t, "hits", len(t.search("line", 10)), 2)
-}
-
-func logsSearch(t logsTest) {
-	const day = 24 * time.Hour
-	say := func(job int, due carillon.Time, texts ...string) carillon.RunID {
-		c := carillon.Chunk{
-			Namespace: "default", Run: carillon.RunID{Job: carillon.JobID(job), Due: due}, Attempt: 1,
-		}
-		for _, text := range texts {
-			c.Lines = append(c.Lines, carillon.Line{At: due, Stream: "stdout", Text: text})
-		}
-		t.append(c)
-		return c.Run
-	}
-	older := say(1, epoch, "Connection REFUSED by peer", "fine", `a \ b`)
-	newest := say(2, epoch.Add(2*day), "nothing", "connection refused", "ÄRGER")
-	middle := say(3, epoch.Add(day), "CONNECTION REFUSED")
-	found := func(text string, limit int) (runs []carillon.RunID) {
-		for _, h := range t.search(text, limit) {
-			runs = append(runs, h.Run)
-		}
-		return runs
-	}
-	same(t, "newest first", found("connection refused", 10), []carillon.RunID{newest, middle, older})
-	same(t, "in any case", found("reFUSEd", 10), []carillon.RunID{newest, middle, older})
-	same(t, "limited", found("refused", 2), []carillon.RunID{newest, middle})
-	same(t, "not ASCII", found("ärger", 10), []carillon.RunID{newest})
-	same(t, "backslash", found(`a \ b`, 10), []carillon.RunID{older})
-	same(t, "not there", found("no such text", 10), []carillon.RunID(nil))
-	same(t, "whole hit", t.search("nothing", 1), []carillon.Hit{{Run: newest, Line: carillon.Line{
-		At: newest.Due, Stream: "stdout", Text: "nothing", Attempt: 1,
-	}}})
-}
-
-func logsSearchTwice(t logsTest) {
-	t.append(printed(logRun, 1, 0, 2))
-	t.append(printed(logRun, 1, 0, 2))
-	same(t, "hits", len(t.search("line", 10)), 2)
-}
-
-func logsSearchEnds(t logsTest) {
-	t.append(printed(logRun, 1, 0, 2))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := t.Search(ctx, carillon.LogSearch{
-		Namespace: "default", Text: "x", Limit: 1,
-	}); !errors.Is(err, context.Canceled) {
-		t.Fatalf("search with an ended context: %v", err)
-	}
 }
 
 func (t logsTest) trim(now carillon.Time, keep time.Duration) {

@@ -107,15 +107,4 @@ func BenchmarkRead(b *testing.B) {
 			next++
 		}
 	})
-	b.Run("search of 100,000 lines", func(b *testing.B) {
-		b.SetBytes(lines * 100)
-		for b.Loop() {
-			if hits, err := logs.Search(b.Context(), carillon.LogSearch{
-				Namespace: "default", Text: "no such TEXT", Limit: 10,
-			}); err != nil ||
-				len(hits) > 0 {
-				b.Fatal(hits, err)
-			}
-		}
-	})
 }

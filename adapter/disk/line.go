@@ -171,8 +171,8 @@ type reader struct {
 	next int64  // where in the file the next line begins
 }
 
-func newReader(f io.ReaderAt, to int64) *reader {
-	return &reader{src: bufio.NewReaderSize(io.NewSectionReader(f, 0, to), 256<<10)}
+func newReader(f io.Reader) *reader {
+	return &reader{src: bufio.NewReaderSize(f, 256<<10)}
 }
 
 // line returns the next line without its end, and where the line begins. The line is valid until the next one

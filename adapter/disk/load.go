@@ -138,8 +138,8 @@ func (l *Logs) truncate(s *segment) error {
 }
 
 // scan makes the index of a segment from its lines. It passes over everything that is not a line.
-func (l *Logs) scan(s *segment, f io.ReaderAt) error {
-	r := newReader(f, math.MaxInt64)
+func (l *Logs) scan(s *segment, f io.Reader) error {
+	r := newReader(f)
 	for {
 		line, at, err := r.line()
 		if errors.Is(err, io.EOF) {

@@ -43,10 +43,6 @@ func TestARestartRepeatsNothing(t *testing.T) {
 			logs.say(2, "c", "d")
 			logs.expect("a", "b", "c", "d")
 			logs.restart().expect("a", "b", "c", "d")
-			hits, err := logs.Search(t.Context(), carillon.LogSearch{Namespace: "default", Limit: 10})
-			if err != nil || len(hits) != 4 {
-				t.Errorf("hits %v, %v", hits, err)
-			}
 		})
 	}
 }

@@ -3,9 +3,7 @@ package mem
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -72,33 +70,6 @@ func (l *Logs) Read(_ context.Context, q carillon.LogQuery) ([]carillon.Line, er
 		lines = append(lines, k.Line)
 	}
 	return lines, nil
-}
-
-func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	newestFirst := func(a, b logKey) int {
-		return cmp.Or(cmp.Compare(b.run.Due, a.run.Due), cmp.Compare(b.run.Job, a.run.Job))
-	}
-	text := strings.ToLower(q.Text)
-	var hits []carillon.Hit
-	for _, key := range slices.SortedFunc(maps.Keys(l.runs), newestFirst) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if key.namespace != q.Namespace {
-			continue
-		}
-		for _, k := range l.runs[key] {
-			if len(hits) == cmp.Or(q.Limit, defaultLimit) {
-				return hits, nil
-			}
-			if strings.Contains(strings.ToLower(k.Text), text) {
-				hits = append(hits, carillon.Hit{Run: key.run, Line: k.Line})
-			}
-		}
-	}
-	return hits, nil
 }
 
 func (l *Logs) Trim(_ context.Context, now carillon.Time, keep time.Duration) error {

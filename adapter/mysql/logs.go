@@ -11,13 +11,12 @@ import (
 // Logs is a carillon.LogStore in a table with a partition for every day. Any number of nodes can use it at
 // once.
 type Logs struct {
-	store       *Store
-	press       press
-	maxSearched int
+	store *Store
+	press press
 }
 
 // NewLogs uses the store's connections.
-func NewLogs(store *Store) *Logs { return &Logs{store: store, maxSearched: maxSearched} }
+func NewLogs(store *Store) *Logs { return &Logs{store: store} }
 
 var _ carillon.LogStore = (*Logs)(nil)
 

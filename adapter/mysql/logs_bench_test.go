@@ -42,12 +42,6 @@ func BenchmarkLogs(b *testing.B) {
 			t.texts(someRun, offset, 1000)
 		}
 	})
-	b.Run("search in vain", func(b *testing.B) {
-		b.SetBytes(offset / int64(len(texts)) * int64(size))
-		for b.Loop() {
-			t.search("no such text", 10)
-		}
-	})
 	b.Run("append a line of a new run", func(b *testing.B) {
 		for b.Loop() {
 			run.Job++

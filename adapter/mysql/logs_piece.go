@@ -61,7 +61,7 @@ func fitting(lines []carillon.Line) int {
 // A body begins with the length of the plain form, followed by that form deflated. If deflating would not
 // make it shorter, the body is 0, followed by the plain form itself. The plain form has for each line the
 // time since the previous line, the stream and the length of the text. Then come the texts, each with a line
-// feed at its end: together they compress best, and can be searched as one.
+// feed at its end: together they compress best.
 type press struct {
 	writers, readers sync.Pool // each has its own tables, of up to a megabyte
 }
@@ -136,20 +136,11 @@ func appendStream(b []byte, stream string) []byte {
 
 // unpack undoes pack.
 func (p *press) unpack(body []byte, count int) ([]carillon.Line, error) {
-	o, err := p.open(body, count)
+	plain, err := p.inflate(body)
 	if err != nil {
 		return nil, err
 	}
-	return o.all(), nil
-}
-
-// open inflates a body and takes it apart.
-func (p *press) open(body []byte, count int) (o openedPiece, err error) {
-	plain, err := p.inflate(body)
-	if err != nil {
-		return o, err
-	}
-	return openPiece(plain, count)
+	return linesOf(plain, count)
 }
 
 // largest is more than the size of any piece: a length beyond it is damaged.
@@ -179,45 +170,33 @@ func (p *press) inflate(body []byte) ([]byte, error) {
 	return plain.Bytes(), nil
 }
 
-// openedPiece is the plain form of a piece, taken apart.
-type openedPiece struct {
-	lines []carillon.Line // without their texts
-	sizes []int
-	texts []byte
-}
-
-func openPiece(plain []byte, count int) (o openedPiece, err error) {
+// linesOf takes the plain form of a piece apart.
+func linesOf(plain []byte, count int) ([]carillon.Line, error) {
 	if count < 0 || count > len(plain) {
-		return o, errDamaged
+		return nil, errDamaged
 	}
-	o.lines, o.sizes = make([]carillon.Line, count), make([]int, count)
+	lines, sizes := make([]carillon.Line, count), make([]int, count)
 	r := bytesReader{rest: plain}
 	var at carillon.Time
 	total := 0
-	for i := range o.lines {
+	for i := range lines {
 		at += carillon.Time(r.varint())
-		o.lines[i].At, o.lines[i].Stream = at, r.stream()
+		lines[i].At, lines[i].Stream = at, r.stream()
 		size := r.uvarint()
 		if size > uint64(len(r.rest)) {
-			return o, errDamaged
+			return nil, errDamaged
 		}
-		o.sizes[i] = int(size)
+		sizes[i] = int(size)
 		total += int(size) + 1
 	}
 	if r.bad || total != len(r.rest) {
-		return o, errDamaged
+		return nil, errDamaged
 	}
-	o.texts = r.rest
-	return o, nil
-}
-
-// all returns the lines with their texts.
-func (o *openedPiece) all() []carillon.Line {
-	texts := string(o.texts) // one copy for all of them
-	for i, size := range o.sizes {
-		o.lines[i].Text, texts = texts[:size], texts[size+1:]
+	texts := string(r.rest) // one copy for all of them
+	for i, size := range sizes {
+		lines[i].Text, texts = texts[:size], texts[size+1:]
 	}
-	return o.lines
+	return lines, nil
 }
 
 // bytesReader reads numbers and names until one is wrong.

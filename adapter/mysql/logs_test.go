@@ -26,8 +26,7 @@ func TestLogs(t *testing.T) {
 	run("a long log is read from any place", logsLong)
 	run("a piece that is sent again with more lines is replaced", logsLonger)
 	run("nodes send the same again while others trim", logsNodes)
-	run("search goes through many pieces, and gives up after a while", logsSearch)
-	run("read and search look only at what they return", logsLook)
+	run("read and trim look only at the rows that they use", logsLook)
 	run("trim makes the partitions of the next days", trimAhead)
 	run("a day in which nothing is kept is dropped", trimDrops)
 	run("trim has patience for a day", trimWaits)
@@ -72,15 +71,6 @@ func (t logsTest) texts(run carillon.RunID, after int64, limit int) (texts []str
 		texts = append(texts, line.Text)
 	}
 	return texts
-}
-
-func (t logsTest) search(text string, limit int) []carillon.Hit {
-	t.Helper()
-	hits, err := t.Search(t.Context(), carillon.LogSearch{Namespace: "default", Text: text, Limit: limit})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hits
 }
 
 // number reads one number from the database.
@@ -173,7 +163,6 @@ func logsNodes(t logsTest) {
 			if n := len(t.texts(chunks[0].Run, -1, 1000)); n%3 != 0 {
 				t.Errorf("%d lines: half of a piece", n)
 			}
-			t.search("no such text", 1)
 		}
 	})
 	for range 2 {
@@ -195,34 +184,6 @@ func logsNodes(t logsTest) {
 	}
 	if n := t.number(`SELECT COUNT(*) FROM log`); n != 50 {
 		t.Errorf("%d pieces", n)
-	}
-}
-
-func logsSearch(t logsTest) {
-	var chunks []carillon.Chunk
-	for i := range 5 * somePieces {
-		// Many are due at once.
-		run := carillon.RunID{Job: carillon.JobID(i % 100), Due: someRun.Due + carillon.Time(i/200)}
-		chunks = append(chunks, carillon.Chunk{
-			Namespace: "default", Run: run, Attempt: int32(i / 100),
-			Offset: int64(i % 3), Lines: []carillon.Line{
-				{Text: "nothing"}, {Text: fmt.Sprint("Needle ", i)}, {Text: strings.Repeat("hay ", 100)},
-			},
-		})
-	}
-	if err := t.Append(t.Context(), chunks); err != nil {
-		t.Fatal(err)
-	}
-	hits := t.search("nEEDLE", 10_000)
-	if len(hits) != len(chunks) {
-		t.Errorf("%d hits", len(hits))
-	}
-	if !slices.IsSortedFunc(hits, func(a, b carillon.Hit) int { return int(b.Run.Due - a.Run.Due) }) {
-		t.Error("not the newest first")
-	}
-	t.maxSearched = 10_000
-	if n := len(t.search("needle", 10_000)); n == 0 || n > 30 {
-		t.Errorf("%d hits in the newest ten thousand bytes", n)
 	}
 }
 
@@ -260,7 +221,6 @@ WHERE VARIABLE_NAME IN ('HANDLER_READ_NEXT', 'HANDLER_READ_PREV', 'HANDLER_READ_
 	}
 	due := someRun.Due
 	looked("read", 70, readPieces, "default", due, 5, 0, 0, 1500, 0, 0, 1500, somePieces)
-	looked("search", 70, searchPieces, "default", 0, due, due, 5, due, 5, 0, due, 5, 0, 1500, somePieces)
 	looked("trim", 2, nextLogClass, raw("later"), -1)
 	looked("trim", 2, lastInClass, raw("later"), 0)
 }

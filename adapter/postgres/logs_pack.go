@@ -18,8 +18,7 @@ import (
 //	heads     of every line: time since the one before, stream, length of the text
 //	texts     one after another
 //
-// Texts are separate from their heads because they compress better that way, and because a search reads them
-// first.
+// Texts are separate from their heads because they compress better that way.
 const (
 	bodyPlain = iota
 	bodyDeflated

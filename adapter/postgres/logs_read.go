@@ -1,12 +1,9 @@
 package postgres
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
-	"math"
-	"slices"
 
 	"github.com/carillon-run/carillon"
 )
@@ -86,97 +83,4 @@ func (l *Logs) lines(p *piece, f func(carillon.Line)) error {
 		f(carillon.Line{At: at, Stream: stream, Text: string(text), Attempt: p.attempt, Offset: offset})
 		offset++
 	})
-}
-
-// A search stops after so many pieces or bytes and returns what it has found: some seconds of work, however
-// much there is.
-const (
-	searchPieces = 20_000
-	searchBytes  = 256 << 20
-)
-
-// $1 namespace, $2..$6 due, job, attempt, first and lines of the piece before. By the primary key, backwards.
-var searchLog = statement{"search_log", `
-SELECT due, job, attempt, first, lines, body FROM carillon.log
-WHERE ns = $1::text AND due <= $2::bigint
-  AND (due, job, attempt, first, lines) < ($2::bigint, $3::bigint, $4::int, $5::bigint, $6::int)
-  AND ` + visible + `
-ORDER BY due DESC, job DESC, attempt DESC, first DESC, lines DESC LIMIT 32`}
-
-// Search goes backwards from the latest run, and within a run from its last line.
-func (l *Logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
-	s := search{
-		text: bytes.ToLower([]byte(q.Text)), limit: cmp.Or(q.Limit, defaultLines), seen: map[seenLine]bool{},
-	}
-	next := piece{
-		run: carillon.RunID{Due: math.MaxInt64, Job: math.MaxInt64}, attempt: math.MaxInt32,
-		first: math.MaxInt64, lines: math.MaxInt32,
-	}
-	for looked := 0; looked < searchPieces && s.bytes < searchBytes; looked += readPieces {
-		var pieces []piece
-		err := l.store.read(ctx, call{statement: &inOrder}, call{&searchLog, [][]byte{
-			textParam(q.Namespace), int8Param(int64(next.run.Due)), int8Param(int64(next.run.Job)),
-			int4Param(int(next.attempt)), int8Param(next.first), int4Param(int(next.lines)),
-		}, func(r *row) error {
-			p := piece{run: carillon.RunID{Due: carillon.Time(r.int()), Job: carillon.JobID(r.int())}}
-			p.attempt, p.first, p.lines, p.body = int32(r.int()), r.int(), int32(r.int()), r.bytes()
-			pieces = append(pieces, p)
-			return nil
-		}})
-		for i := 0; i < len(pieces) && err == nil; i++ {
-			err = s.piece(l, &pieces[i])
-		}
-		if err != nil {
-			return nil, fmt.Errorf("search logs: %w", err)
-		}
-		if len(pieces) < readPieces || len(s.hits) == s.limit {
-			break
-		}
-		next = pieces[len(pieces)-1]
-	}
-	return s.hits, nil
-}
-
-type search struct {
-	text  []byte // in lower case
-	limit int
-	bytes int
-	hits  []carillon.Hit
-	seen  map[seenLine]bool // hits only: a line that was sent twice is found once
-}
-
-type seenLine struct {
-	run     carillon.RunID
-	attempt int32
-	offset  int64
-}
-
-func (s *search) piece(l *Logs, p *piece) error {
-	heads, texts, err := l.unpack(p.body)
-	if err != nil {
-		return err
-	}
-	s.bytes += len(texts)
-	if !bytes.Contains(bytes.ToLower(texts), s.text) { // most pieces; line by line would take longer
-		return nil
-	}
-	var found []carillon.Hit
-	offset := p.first
-	err = eachLine(heads, texts, func(at carillon.Time, stream string, text []byte) {
-		if bytes.Contains(bytes.ToLower(text), s.text) {
-			line := carillon.Line{
-				At: at, Stream: stream, Text: string(text), Attempt: p.attempt, Offset: offset,
-			}
-			found = append(found, carillon.Hit{Run: p.run, Line: line})
-		}
-		offset++
-	})
-	for _, hit := range slices.Backward(found) {
-		key := seenLine{p.run, p.attempt, hit.Offset}
-		if len(s.hits) < s.limit && !s.seen[key] {
-			s.seen[key] = true
-			s.hits = append(s.hits, hit)
-		}
-	}
-	return err
 }

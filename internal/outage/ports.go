@@ -97,12 +97,6 @@ func (l *logs) Read(ctx context.Context, q carillon.LogQuery) ([]carillon.Line, 
 	return lines, l.end(turn, search, err)
 }
 
-func (l *logs) Search(ctx context.Context, q carillon.LogSearch) ([]carillon.Hit, error) {
-	turn := l.begin()
-	hits, err := l.LogStore.Search(ctx, q)
-	return hits, l.end(turn, search, err)
-}
-
 func (l *logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) error {
 	turn := l.begin()
 	return l.end(turn, search, l.LogStore.Trim(ctx, now, keep))
