@@ -85,7 +85,7 @@ func TestAJobIsSummedUpByItsLatestRunThatBegan(t *testing.T) {
 
 func TestFirstIDLiesBetweenTheIDsBeforeATimeAndThoseOfIt(t *testing.T) {
 	ids := NewIDs(MaxNodes-1, Never)
-	for _, now := range []Time{JobID(0).CreatedAround() + 2, 1_800_000_000_000, 3_000_000_000_000} {
+	for _, now := range []Time{Time(idEpoch) + 2, 1_800_000_000_000, 3_000_000_000_000} {
 		before, _ := ids.Next(now - 1)
 		at, _ := ids.Next(now)
 		if before >= FirstID(now) || at < FirstID(now) {

@@ -51,10 +51,6 @@ func (g *IDs) Next(now Time) (JobID, error) {
 	return JobID(ms<<(nodeBits+counterBits) | g.node<<counterBits | counter), nil
 }
 
-// CreatedAround is the time at which the id was made, to the millisecond unless ids were made faster than
-// that.
-func (id JobID) CreatedAround() Time { return Time(int64(id)>>(nodeBits+counterBits) + idEpoch) }
-
 // FirstID is the lowest id that could be made at a time: all ids made before are lower.
 func FirstID(t Time) JobID {
 	const most = 1<<(63-nodeBits-counterBits) - 1 // milliseconds that fit

@@ -57,8 +57,6 @@ type Timeline interface {
 	// Due takes out up to limit runs whose Wake is not after now, earliest first, and returns the wake of the
 	// next one (0: none).
 	Due(ctx context.Context, now Time, limit int) (runs []Run, next Time, err error)
-	// Remove forgets runs.
-	Remove(ctx context.Context, ids []RunID) error
 }
 
 // Queue carries due runs to workers, at least once. A run that is pushed twice may come once.

@@ -15,7 +15,7 @@ type Config struct {
 	Ledger    Ledger
 	Store     carillon.Store
 	Logs      carillon.LogStore
-	Bus       carillon.Bus          // default none: a follower of a log then relies on the poll alone
+	Events    Events                // default none: a follower of a log then relies on the poll alone
 	Tokens    map[string]Credential // by token; default none: every route that needs a token refuses
 	Retention carillon.Retention    // the server's, for jobs that set none; default carillon.DefaultRetention
 	Replica   *Replica              // default none: lists are read from Store
@@ -35,6 +35,11 @@ type Config struct {
 	Holds func(ctx context.Context, ids []string) ([]carillon.Holding, error)
 
 	Logger *slog.Logger // default discards
+}
+
+// Events is the part of carillon.Bus that the API uses.
+type Events interface {
+	Subscribe(ctx context.Context, filter carillon.EventFilter) (<-chan carillon.Event, error)
 }
 
 // Ledger is the one door for writes. The caller admits definitions before it passes them on.

@@ -63,7 +63,7 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 		}
 	})
 	config := api.Config{
-		Ledger: h.ledger, Store: h.store, Logs: h.logs, Bus: h.bus, Dispatcher: h.dispatcher,
+		Ledger: h.ledger, Store: h.store, Logs: h.logs, Events: h.bus, Dispatcher: h.dispatcher,
 		Members: func(ctx context.Context) ([]carillon.Member, error) { return coordinator.Members(ctx, 0) },
 		Holds:   coordinator.Holds,
 		Tokens: map[string]api.Credential{
@@ -223,11 +223,23 @@ func (h *house) claim(job string) carillon.Run {
 	return change.Runs[0]
 }
 
-// finish ends an attempt.
+// finish ends the attempt that holds a run, as the dispatcher does. The run may have been asked to stop since
+// it was claimed.
 func (h *house) finish(run carillon.Run, o carillon.Outcome) {
 	h.t.Helper()
-	if err := h.ledger.Finish(context.Background(), run.ID, run.Attempt, o, 0); err != nil {
-		h.t.Fatal(err)
+	ctx := context.Background()
+	runs, err := h.store.Runs(ctx, []carillon.RunID{run.ID}, false)
+	if err != nil || len(runs) != 1 || runs[0].Attempt != run.Attempt {
+		h.t.Fatalf("%s is not held by its attempt %d: %v", run.ID, run.Attempt, err)
+	}
+	candidates, err := h.ledger.Candidates(ctx, runs, "")
+	if err != nil || len(candidates) != 1 {
+		h.t.Fatalf("no definition of %s: %v", run.ID, err)
+	}
+	ended := runs[0].Finish(candidates[0].Job, o, carillon.Now(), 0)
+	change := carillon.EndChange(ended, candidates[0].Guards)
+	if lost, err := h.ledger.Commit(ctx, []carillon.Change{change}); err != nil || len(lost) > 0 {
+		h.t.Fatalf("end lost: %v %v", lost, err)
 	}
 }
 

@@ -55,14 +55,14 @@ func (s *server) getLogs(w http.ResponseWriter, r *http.Request, q *query) error
 	return err
 }
 
-// listen subscribes to events of the run, so that a follower learns at once when the run ends. Without a bus
+// listen subscribes to events of the run, so that a follower learns at once when the run ends. Without events
 // the poll finds out a little later.
 func (s *server) listen(r *http.Request) <-chan carillon.Event {
 	id, err := carillon.ParseRunID(r.PathValue("id"))
-	if s.Bus == nil || err != nil {
+	if s.Events == nil || err != nil {
 		return nil
 	}
-	events, err := s.Bus.Subscribe(r.Context(), carillon.EventFilter{
+	events, err := s.Events.Subscribe(r.Context(), carillon.EventFilter{
 		Namespace: namespace(r), Job: id.Job, Run: id,
 	})
 	if err != nil {

@@ -274,7 +274,7 @@ func TestAFollowedLogComesAsItIsPrintedAndEndsWithTheRun(t *testing.T) {
 
 func TestWithoutABusTheEndIsFoundByLooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t, func(c *api.Config) { c.Bus = nil })
+		h := newHouse(t, func(c *api.Config) { c.Events = nil })
 		run := h.claim(h.submit(echo))
 		f := h.follow("/v1/runs/" + run.ID.String() + "/logs?follow=true")
 		f.going(t)

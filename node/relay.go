@@ -7,17 +7,12 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 )
 
-// relay is the bus of a node in a cluster. It tells listeners on this node at once, and other nodes a few
-// times a second. Nothing depends on the other nodes being told: every listener that waits for something
+// relay lets a listener of a node in a cluster hear the events of this node at once, and those of other nodes
+// a few times a second. Nothing depends on the events of other nodes: every listener that waits for something
 // polls as well.
 type relay struct {
 	near *mem.Bus
 	far  carillon.Bus
-}
-
-func (r relay) Publish(ctx context.Context, events []carillon.Event) error {
-	_ = r.near.Publish(ctx, events) // in memory this never fails
-	return r.far.Publish(ctx, events)
 }
 
 func (r relay) Subscribe(ctx context.Context, filter carillon.EventFilter) (<-chan carillon.Event, error) {

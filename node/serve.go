@@ -45,13 +45,13 @@ func (n *Node) serve(ctx context.Context) error {
 
 // handler returns the API, and beside it the route by which nodes ask each other for due runs.
 func (n *Node) handler() http.Handler {
-	var bus carillon.Bus = n.bus
+	var events api.Events = n.bus
 	if n.backend.bus != nil {
-		bus = relay{n.bus, n.backend.bus}
+		events = relay{n.bus, n.backend.bus}
 	}
 	public := api.New(api.Config{
-		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Bus: bus, Retention: n.cfg.Retention,
-		Logger: n.cfg.Logger,
+		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Events: events,
+		Retention: n.cfg.Retention, Logger: n.cfg.Logger,
 		Tokens: map[string]api.Credential{
 			n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"},
 		},

@@ -73,19 +73,6 @@ func NewQueue(cfg QueueConfig) *Queue {
 // Len says how many runs wait. It takes no lock, because the ledger asks before every flush.
 func (q *Queue) Len() int { return int(q.waiting.Load()) }
 
-// Depths says how many runs wait in each lane that has any.
-func (q *Queue) Depths() map[carillon.Lane]int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	depths := map[carillon.Lane]int{}
-	for _, lanes := range q.queues {
-		for _, l := range lanes {
-			depths[l.Lane] = l.n
-		}
-	}
-	return depths
-}
-
 func (q *Queue) Push(_ context.Context, runs []carillon.Run) (refused []int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

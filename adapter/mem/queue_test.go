@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -124,26 +123,6 @@ func TestPullEnds(t *testing.T) {
 			t.Fatal("somebody took the run")
 		}
 	})
-}
-
-func TestQueueCounts(t *testing.T) {
-	q := mem.NewQueue(mem.QueueConfig{})
-	urgent := runs("a", 50, 2)
-	urgent[0].Priority, urgent[1].Priority = 9, 9
-	push(t, q, slices.Concat(runs("a", 1, 3), runs("b", 10, 1), urgent))
-	want := map[carillon.Lane]int{
-		{Queue: "a", Priority: 5}: 3, {Queue: "b", Priority: 5}: 1, {Queue: "a", Priority: 9}: 2,
-	}
-	if got := q.Depths(); q.Len() != 6 || !maps.Equal(got, want) {
-		t.Fatalf("%d runs, %v", q.Len(), got)
-	}
-	if _, _, err := q.Pull(t.Context(), []string{"a"}, 10); err != nil {
-		t.Fatal(err)
-	}
-	want = map[carillon.Lane]int{{Queue: "b", Priority: 5}: 1}
-	if got := q.Depths(); q.Len() != 1 || !maps.Equal(got, want) {
-		t.Fatalf("%d runs, %v", q.Len(), got)
-	}
 }
 
 // Otherwise 100,000 runs of one queue that are due at one instant would all go before the first run of

@@ -108,18 +108,6 @@ func (t *Timeline) Due(_ context.Context, now carillon.Time, limit int) (
 	return runs, next, nil
 }
 
-func (t *Timeline) Remove(_ context.Context, ids []carillon.RunID) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, id := range ids {
-		if slot, ok := t.slots[id]; ok {
-			t.drop(slot)
-		}
-	}
-	t.shrink()
-	return nil
-}
-
 // Len says how many runs are held.
 func (t *Timeline) Len() int {
 	t.mu.Lock()

@@ -112,7 +112,7 @@ func serveHouse(listener net.Listener) (stop func()) {
 		Ledger: door, Logger: quiet,
 	})
 	server := &http.Server{Handler: api.New(api.Config{
-		Ledger: door, Store: store, Logs: logs, Bus: bus,
+		Ledger: door, Store: store, Logs: logs, Events: bus,
 		Tokens: map[string]api.Credential{testToken: {Namespace: carillon.DefaultNamespace, Name: "test"}},
 	})}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -79,32 +79,3 @@ func (l *Ledger) guards(
 	}
 	return found, nil
 }
-
-// Finish reads a run and applies an outcome to its attempt. If the attempt no longer holds the run, Finish
-// changes nothing and returns ErrLost: the writer that took the run away has recorded how the attempt ended.
-func (l *Ledger) Finish(
-	ctx context.Context, id carillon.RunID, attempt int32, o carillon.Outcome, random float64,
-) error {
-	for range maxTries {
-		runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{id}, false)
-		if err != nil {
-			return err
-		}
-		if len(runs) == 0 || !runs[0].State.Held() || runs[0].Attempt != attempt {
-			return carillon.ErrLost
-		}
-		candidates, err := l.Candidates(ctx, runs, "")
-		if err != nil {
-			return err
-		}
-		if len(candidates) == 0 {
-			return carillon.ErrNotFound
-		}
-		run := runs[0].Finish(candidates[0].Job, o, carillon.Now(), random)
-		lost, err := l.Commit(ctx, []carillon.Change{carillon.EndChange(run, candidates[0].Guards)})
-		if err != nil || len(lost) == 0 {
-			return err
-		}
-	}
-	return errTooBusy
-}

@@ -191,49 +191,9 @@ func TestOnlyTheAttemptThatHoldsTheRunSavesItsCheckpoint(t *testing.T) {
 		if err != nil || string(runs[0].Output.Checkpoint) != "two" || !runs[0].Has(carillon.FlagStop) {
 			t.Errorf("%+v, %v", runs, err)
 		}
-		if err := l.Finish(
-			t.Context(), first.ID, 1, carillon.Outcome{Kind: carillon.OutcomeLost}, 0,
-		); err != nil {
-			t.Fatal(err)
-		}
+		finish(t, l, runs[0], carillon.Outcome{Kind: carillon.OutcomeLost})
 		if err := save(first.Fence(), "late"); !errors.Is(err, carillon.ErrLost) {
 			t.Errorf("after its end: %v", err)
-		}
-	})
-}
-
-func TestAResultOfAnAttemptThatWasGivenUpIsRefused(t *testing.T) {
-	s := newStore()
-	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
-		job := submit(t, l, every(time.Minute, carillon.OverlapQueueAll))
-		run := claim(t, l, unfinished(t, s, job.ID)[0])
-		if err := l.Finish(
-			t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeCrashed}, 0,
-		); err != nil {
-			t.Fatal(err)
-		}
-		success := carillon.Outcome{Kind: carillon.OutcomeSuccess}
-		if err := l.Finish(t.Context(), run.ID, 1, success, 0); !errors.Is(err, carillon.ErrLost) {
-			t.Errorf("while nobody holds it: %v", err)
-		}
-		runs, _ := s.Runs(t.Context(), []carillon.RunID{run.ID}, false)
-		claim(t, l, runs[0])
-		if err := l.Finish(t.Context(), run.ID, 1, success, 0); !errors.Is(err, carillon.ErrLost) {
-			t.Errorf("while another attempt holds it: %v", err)
-		}
-		// The second attempt ends, although another writer changes the guard meanwhile.
-		changed := meanwhile(s, "guards", 1, func() { others["somebody adds a run"](t, l, s, job.ID) })
-		if err := l.Finish(t.Context(), run.ID, 2, success, 0); err != nil || !*changed {
-			t.Errorf("the second attempt: %v", err)
-		}
-		if err := l.Finish(t.Context(), run.ID, 2, success, 0); !errors.Is(err, carillon.ErrLost) {
-			t.Errorf("twice: %v", err)
-		}
-		guards, _ := s.Store.Guards(t.Context(), carillon.GuardQuery{
-			Namespace: "default", Keys: []string{carillon.OverlapKey(job.ID)},
-		})
-		if holder := carillon.Guards(guards).Holder(job.ID); !holder.IsZero() {
-			t.Errorf("the turn is still that of %s", holder)
 		}
 	})
 }
@@ -243,11 +203,7 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		job := submit(t, l, nil)
 		run := claim(t, l, unfinished(t, s, job.ID)[0])
-		if err := l.Finish(
-			t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, 0,
-		); err != nil {
-			t.Fatal(err)
-		}
+		finish(t, l, run, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"})
 		meanwhile(s, "find runs", 2, func() { // another caller redrives it before it is looked up
 			if _, err := l.Redrive(t.Context(), "default", run.ID); err != nil {
 				t.Error(err)
@@ -291,12 +247,7 @@ func TestAnEditAfterTheClockWasSetBackPlansNothingThatHasRun(t *testing.T) {
 		job := submit(t, l, every(time.Minute, carillon.OverlapSkip))
 		first := unfinished(t, s.Store, job.ID)[0]
 		time.Sleep(time.Minute)
-		claimed := claim(t, l, first)
-		if err := l.Finish(
-			t.Context(), first.ID, claimed.Attempt, carillon.Outcome{Kind: carillon.OutcomeSuccess}, 0,
-		); err != nil {
-			t.Fatal(err)
-		}
+		finish(t, l, claim(t, l, first), carillon.Outcome{Kind: carillon.OutcomeSuccess})
 		carillon.SetAhead(-30 * time.Second)
 		defer carillon.SetAhead(0)
 		if _, err := l.EditJob(t.Context(), "default", job.ID, func(d *carillon.Definition) error {

@@ -34,12 +34,8 @@ func TestARepetitionHasThePayloadOfItsRunAlsoWhereHistoryHasForgottenThat(t *tes
 				if err != nil || len(runs) != 1 {
 					t.Fatal(runs, err)
 				}
-				claim(t, l, runs[0])
-				if err := l.Finish(
-					t.Context(), run.ID, 1, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, 0,
-				); err != nil {
-					t.Fatal(err)
-				}
+				claimed := claim(t, l, runs[0])
+				finish(t, l, claimed, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"})
 				if rule.Runs != 0 {
 					if n, err := s.Forget(t.Context(), rule, carillon.Now()+1000, 10); n != 1 || err != nil {
 						t.Fatal(n, err)

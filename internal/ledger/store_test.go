@@ -171,6 +171,20 @@ func claim(t *testing.T, l *ledger.Ledger, run carillon.Run) carillon.Run {
 	return c.Runs[0]
 }
 
+// finish ends the attempt that holds a run, as the dispatcher does.
+func finish(t *testing.T, l *ledger.Ledger, run carillon.Run, o carillon.Outcome) {
+	t.Helper()
+	candidates, err := l.Candidates(t.Context(), []carillon.Run{run}, "")
+	if err != nil || len(candidates) != 1 {
+		t.Fatalf("%d candidates, %v", len(candidates), err)
+	}
+	ended := run.Finish(candidates[0].Job, o, carillon.Now(), 0)
+	change := carillon.EndChange(ended, candidates[0].Guards)
+	if lost, err := l.Commit(t.Context(), []carillon.Change{change}); err != nil || len(lost) > 0 {
+		t.Fatalf("lost %v, %v", lost, err)
+	}
+}
+
 // note is a change of a single guard: something to commit.
 func note(key string, rev int32) carillon.Change {
 	return carillon.Change{

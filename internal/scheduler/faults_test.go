@@ -35,13 +35,7 @@ func (q lossyQueue) Push(ctx context.Context, runs []carillon.Run) ([]int, error
 	if q.fail.hit() {
 		return nil, errAway
 	}
-	var kept []carillon.Run
-	var at []int
-	for i, run := range runs {
-		if !q.drop.hit() {
-			kept, at = append(kept, run), append(at, i)
-		}
-	}
+	kept, at := withoutSome(runs, q.drop)
 	refused, err := q.Queue.Push(ctx, kept)
 	for i := range refused {
 		refused[i] = at[refused[i]]
@@ -62,6 +56,16 @@ func (q lossyQueue) Pull(ctx context.Context, queues []string, max int) (
 	return runs, ack, err
 }
 
+// withoutSome returns the runs that are not dropped, and their indexes.
+func withoutSome(runs []carillon.Run, drop *nth) (kept []carillon.Run, at []int) {
+	for i, run := range runs {
+		if !drop.hit() {
+			kept, at = append(kept, run), append(at, i)
+		}
+	}
+	return kept, at
+}
+
 // lossyTimeline forgets every n-th run that it is told of, and fails now and then.
 type lossyTimeline struct {
 	carillon.Timeline
@@ -72,11 +76,10 @@ func (l lossyTimeline) Add(ctx context.Context, runs []carillon.Run) ([]int, err
 	if l.fail.hit() {
 		return nil, errAway
 	}
-	refused, err := l.Timeline.Add(ctx, runs)
-	for _, run := range runs {
-		if l.drop.hit() {
-			l.Timeline.Remove(ctx, []carillon.RunID{run.ID})
-		}
+	kept, at := withoutSome(runs, l.drop)
+	refused, err := l.Timeline.Add(ctx, kept)
+	for i := range refused {
+		refused[i] = at[refused[i]]
 	}
 	return refused, err
 }
