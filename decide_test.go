@@ -61,9 +61,9 @@ var guards = []struct {
 	{"another's, one waits", 3, []int{4}},
 	{"another's, it waits", 4, []int{5}},
 	{"another's, it waits behind one", 3, []int{4, 5}},
-	{"nobody's, it is next", 0, []int{5}},
-	{"nobody's, another is next", 0, []int{4}},
-	{"nobody's, another is next, it waits", 0, []int{4, 5}},
+	{"free, it is next", 0, []int{5}},
+	{"free, another is next", 0, []int{4}},
+	{"free, another is next, it waits", 0, []int{4, 5}},
 }
 
 func TestNothingBecomesOfARunOnHold(t *testing.T) {
@@ -200,7 +200,7 @@ func checkDecision(t *testing.T, d carillon.Candidate, verdict carillon.Verdict,
 		t.Errorf("verdict %d turns %s into %s", verdict, d.Guards[0].Value, c.Guards[0].Value)
 	}
 	if verdict == carillon.VerdictWait && run.Wake != minute(5).Add(30*time.Second) && nowHolder != 0 {
-		t.Errorf("nobody looks again before %s", since(run.Wake))
+		t.Errorf("no loop looks again before %s", since(run.Wake))
 	}
 }
 

@@ -308,7 +308,7 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	}
 	other := retrying(planned(job, minute(2)), minute(5))
 	if verdict, c := decide(first, first, other); verdict != carillon.VerdictClaim {
-		t.Errorf("its turn, and nobody runs: verdict %d, %v", verdict, tell(c))
+		t.Errorf("its turn, and no run goes on: verdict %d, %v", verdict, tell(c))
 	}
 	if verdict, c := decide(other, first, other); verdict != carillon.VerdictWait {
 		t.Errorf("not its turn: verdict %d, %v", verdict, tell(c))

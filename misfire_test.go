@@ -19,7 +19,7 @@ func hourly(policy carillon.MisfirePolicy, edit ...func(*carillon.Definition)) f
 	}
 }
 
-const nobody = "missed: no worker could run it at its time"
+const noWorker = "missed: no worker could run it at its time"
 
 func TestWhatBecomesOfMissedTimes(t *testing.T) {
 	inPlace := func(n int) string {
@@ -39,7 +39,7 @@ func TestWhatBecomesOfMissedTimes(t *testing.T) {
 			"1h r5 v1 skipped until 4h seq 2: " + inPlace(5), "5h r0 v1 waiting seq 2",
 		}},
 		{"skip: otherwise none does", hourly(carillon.MisfireSkip), time.Minute + time.Millisecond, []string{
-			"1h r5 v1 skipped until 5h seq 2: " + nobody, "6h r0 v1 waiting seq 2",
+			"1h r5 v1 skipped until 5h seq 2: " + noWorker, "6h r0 v1 waiting seq 2",
 		}},
 		{"all: the latest, as many as it says", hourly(carillon.MisfireAll), 50 * time.Minute, []string{
 			"1h r5 v1 skipped until 2h seq 2: " + inPlace(3), "3h r0 v1 waiting seq 2",
@@ -60,7 +60,7 @@ func TestWhatBecomesOfMissedTimes(t *testing.T) {
 			"all: all are older than the window", hourly(carillon.MisfireAll, func(d *carillon.Definition) {
 				d.Misfire.Window = carillon.Duration(10 * time.Minute)
 			}), 50 * time.Minute,
-			[]string{"1h r5 v1 skipped until 5h seq 2: " + nobody, "6h r0 v1 waiting seq 2"},
+			[]string{"1h r5 v1 skipped until 5h seq 2: " + noWorker, "6h r0 v1 waiting seq 2"},
 		},
 		{
 			"all: up to a minute is merely late, however short the window", hourly(carillon.MisfireAll,
@@ -71,7 +71,7 @@ func TestWhatBecomesOfMissedTimes(t *testing.T) {
 		},
 		{"the schedule is over", hourly(carillon.MisfireSkip, func(d *carillon.Definition) {
 			d.Schedule.EndsAt = hour(4)
-		}), 0, []string{"1h r5 v1 skipped until 4h seq 2: " + nobody}},
+		}), 0, []string{"1h r5 v1 skipped until 4h seq 2: " + noWorker}},
 		{"the schedule is over, its last runs late", hourly(carillon.MisfireOnce,
 			func(d *carillon.Definition) {
 				d.Schedule.EndsAt = hour(4)
@@ -148,7 +148,7 @@ func TestAMissedOneOff(t *testing.T) {
 			if verdict != carillon.VerdictEnd {
 				t.Errorf("verdict %d", verdict)
 			}
-			expectChange(t, change, "1h r5 v1 skipped: "+nobody)
+			expectChange(t, change, "1h r5 v1 skipped: "+noWorker)
 		})
 	}
 }

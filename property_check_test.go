@@ -255,7 +255,7 @@ func (l *life) checkGuard(w carillon.JobSnapshot) {
 	if holder != 0 {
 		inLine = slices.Concat([]carillon.Time{holder}, inLine)
 	} else if len(beside) > 0 {
-		l.t.Errorf("nobody has the turn, and somebody is beside: %s", w.Guards[0].Value)
+		l.t.Errorf("no run has the turn, and one is beside: %s", w.Guards[0].Value)
 	}
 	for i, due := range inLine {
 		run, ok := unfinished[due]
@@ -341,7 +341,7 @@ func (l *life) checkTimes(e *era, present bool, w carillon.JobSnapshot) {
 	case len(heads) == 0 && present && e.until == 0 && next != 0 && !counted:
 		l.t.Errorf("the schedule stands still before %s", next)
 	case e.until != 0 && next != 0 && next <= e.until && !counted:
-		l.t.Errorf("the schedule ended at %s, and nobody says what became of %s", e.until, next)
+		l.t.Errorf("the schedule ended at %s, and no record says what became of %s", e.until, next)
 	}
 }
 

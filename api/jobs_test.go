@@ -136,7 +136,7 @@ func TestJobsAreFoundByWhatTheyAre(t *testing.T) {
 		"created_from=2001-01-01T00:00:00Z&name=a":                                           {failed},
 		"created_to=2001-01-01T00:00:00Z":                                                    nil,
 		"created_from=2001-01-01T00:00:00%2B02:00&created_to=2999-01-01T00:00:00Z&owner=bob": {done},
-		"owner=nobody": nil,
+		"owner=unknown": nil,
 	} {
 		if diff := cmp.Diff(want, h.call("GET", "/v1/jobs?"+query, "").is(200).items()); diff != "" {
 			t.Errorf("%s: %s", query, diff)

@@ -344,7 +344,7 @@ func TestWhoLeavesIsServedNoLonger(t *testing.T) {
 		f.leave()
 		f.ended(t)
 		if h.bus.Listening() {
-			t.Error("somebody still listens for one who has left")
+			t.Error("the bus still has a listener for a caller that has left")
 		}
 	})
 }

@@ -53,7 +53,7 @@ func TestEveryRouteButHealthNeedsTheToken(t *testing.T) {
 func TestWithoutTokensNobodyGetsIn(t *testing.T) {
 	for name, tokens := range map[string]map[string]api.Credential{
 		"none": nil, "an empty one": {"": {Namespace: "blue"}},
-		"one without a namespace": {"x": {Name: "nobody"}},
+		"one without a namespace": {"x": {Name: "unknown"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, func(c *api.Config) { c.Tokens = tokens })

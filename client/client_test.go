@@ -61,7 +61,7 @@ func TestARefusalReadsWellAndIsASentinel(t *testing.T) {
 			500, "application/problem+json", `{"title":"Internal error"}`,
 			"the server answered 500: Internal error (request r1)", nil,
 		},
-		"somebody else": {
+		"another owner": {
 			502, "text/plain", "upstream is away\nsorry",
 			"the server answered 502: not an answer of Carillon: 502 Bad Gateway: upstream is away (request r1)",
 			nil,

@@ -66,7 +66,7 @@ func benchDispatcher(b *testing.B) (*client.Dispatcher, []carillon.Task) {
 		}
 		job.Name, job.Type, job.Target.Handler = fmt.Sprintf("mail %d", i), "email.send", &carillon.Handler{}
 		job.Payload = []byte(
-			`{"to":"somebody@example.com","subject":"hello","text":"` + strings.Repeat("x", 142) + `"}`,
+			`{"to":"person@example.com","subject":"hello","text":"` + strings.Repeat("x", 142) + `"}`,
 		)
 		if err := job.Admit(carillon.Now()); err != nil {
 			b.Fatal(err)

@@ -210,7 +210,7 @@ func TestListsGoOverAllPages(t *testing.T) {
 	}
 	for _, err := range s.RunsOf(ctx, carillon.RunQuery{Job: 1}) {
 		if !errors.Is(err, carillon.ErrNotFound) {
-			t.Errorf("runs of nobody: %v", err)
+			t.Errorf("runs of no job: %v", err)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func TestFuncsRegistry(t *testing.T) {
 	if got := f.Types(); !slices.Equal(got, []string{"a", "b"}) {
 		t.Errorf("types: %v", got)
 	}
-	t.Run("a type nobody registered is left to other workers", func(t *testing.T) {
+	t.Run("a type that is not registered is left to other workers", func(t *testing.T) {
 		task, _ := newTask(carillon.Target{Handler: &carillon.Handler{}})
 		same(
 			t, f.Execute(context.Background(), task),

@@ -40,7 +40,7 @@ func TestCommandsCannotGainPrivilegesUnlessThatIsAllowed(t *testing.T) {
 	}
 }
 
-const nobody = 65534
+const otherUser = 65534
 
 // unprivileged is a stand-in for a worker that runs as a user other than root, and a program that does what
 // sudo does: it belongs to root, has the setuid bit, and becomes root altogether.
@@ -59,17 +59,17 @@ func unprivileged(t *testing.T) (w worker, life *lifeline) {
 	temp := filepath.Join(dir, "temp")
 	for _, err := range []error{
 		os.Chmod(sudo, 0o755|os.ModeSetuid), os.Chmod(dir, 0o755), os.Mkdir(temp, 0o700),
-		os.Chown(temp, nobody, nobody),
+		os.Chown(temp, otherUser, otherUser),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	life = newLifelineIn(t, dir)
-	if err := os.Chown(life.path, nobody, nobody); err != nil {
+	if err := os.Chown(life.path, otherUser, otherUser); err != nil {
 		t.Fatal(err)
 	}
-	w = worker{Env: life.env(), Temp: temp, Leash: temp + "/leash", UID: nobody}
+	w = worker{Env: life.env(), Temp: temp, Leash: temp + "/leash", UID: otherUser}
 	w.Env["TEST_ROLE"] = "sudo"
 	w.Shell = "exec " + sudo
 	return w, life
@@ -119,7 +119,7 @@ func TestASetuidProgramGainsNothingAndDiesAtTheTimeout(t *testing.T) {
 	t.Parallel()
 	w, life := unprivileged(t)
 	cmd, out := w.start(t)
-	if uid, _ := self(t, life.ready(t, 1)); uid != nobody {
+	if uid, _ := self(t, life.ready(t, 1)); uid != otherUser {
 		t.Errorf("it has become user %d", uid)
 	}
 	_ = cmd.Process.Signal(unix.SIGUSR1)

@@ -14,10 +14,10 @@ func Bus(t *testing.T, open func(t *testing.T) carillon.Bus) {
 		t.Run(name, func(t *testing.T) { f(busTest{t, open(t)}) })
 	}
 	run("an event reaches everybody who listens, whole and once", busEverybody)
-	run("publishing to nobody is no error", busNobody)
+	run("publishing without a listener is no error", busAlone)
 	run("a filter lets through what it names", busFilter)
 	run("delivery ends with the context, and the channel is closed", busEnds)
-	run("a slow listener holds nobody up, loses events and gets one missed for each gap", busSlow)
+	run("a slow listener holds no other up, loses events and gets one missed for each gap", busSlow)
 	run("listeners come and go while others publish", busConcurrent)
 }
 
@@ -80,7 +80,7 @@ func busEverybody(t busTest) {
 	}
 }
 
-func busNobody(t busTest) {
+func busAlone(t busTest) {
 	t.publish(jobEvent(1), jobEvent(2))
 	t.publish()
 	events := t.listen(t.Context(), carillon.EventFilter{})

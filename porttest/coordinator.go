@@ -36,7 +36,7 @@ func Coordinator(t *testing.T, c CoordinatorTest) {
 			}
 		})
 	}
-	run("at first nobody is there", coordinatorNobody)
+	run("at first there are no members", coordinatorEmpty)
 	run("a member comes whole, and the list is in the order of ids", coordinatorJoin)
 	run(
 		"what members tell about themselves comes back, with the time at which they joined",
@@ -170,13 +170,13 @@ func memberIDs(members []carillon.Member) (ids []string) {
 	return ids
 }
 
-func coordinatorNobody(t coordinatorTest) {
+func coordinatorEmpty(t coordinatorTest) {
 	t.there(false)
 	t.there(true)
 	t.join()
 	t.leave()
 	same(t, "gone", t.beat(), []string(nil))
-	same(t, "holds of nobody", t.held(), [][]carillon.Held(nil))
+	same(t, "holds of no member", t.held(), [][]carillon.Held(nil))
 	same(t, "holds of who is not there", t.held(member(1)), [][]carillon.Held(nil))
 }
 

@@ -36,7 +36,7 @@ func Intake(t *testing.T, c IntakeTest) {
 	run("each shard has its own", intakeShards)
 	run("what was admitted is gone", intakeAdmitted)
 	run("what was refused is kept with the reason, and waits no more", intakeRefused)
-	run("settling again, or what nobody left, changes nothing", intakeAgain)
+	run("acknowledging again, or an unknown job, changes nothing", intakeAgain)
 	run("refusals come in pages, latest first, to their namespace", intakePages)
 	run("many leave, look and settle at once", intakeConcurrent)
 }
@@ -201,7 +201,7 @@ func intakeAgain(t intakeTest) {
 	t.settle([]carillon.JobID{a}, first)
 	t.settle([]carillon.JobID{a, b, 12345}, carillon.Refusal{Submission: left[1], Reason: "second"},
 		carillon.Refusal{
-			Submission: carillon.Submission{ID: 54321, Namespace: "default"}, Reason: "nobody left it",
+			Submission: carillon.Submission{ID: 54321, Namespace: "default"}, Reason: "it was not left",
 		})
 	same(t, "refused", t.refused("default", 0, 10), []carillon.Refusal{first})
 	same(t, "left", t.left(nil, 10), []carillon.JobID(nil))
@@ -232,7 +232,7 @@ func intakePages(t intakeTest) {
 		same(t, fmt.Sprintf("pages of %d", limit), got, ours)
 	}
 	same(t, "theirs", t.refused("other", 0, 10)[0].ID, theirs)
-	same(t, "nobody's", len(t.refused("third", 0, 10)), 0)
+	same(t, "of another namespace", len(t.refused("third", 0, 10)), 0)
 }
 
 // intakeConcurrent has two callers that admit everything: each sees what the other has not settled yet, and

@@ -19,12 +19,12 @@ func TestBusWithoutListenersCostsNothing(t *testing.T) {
 		bus, events := mem.NewBus(), make([]carillon.Event, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		if _, err := bus.Subscribe(ctx, carillon.EventFilter{}); err != nil || !bus.Listening() {
-			t.Fatal("nobody listens", err)
+			t.Fatal("the bus has no listener", err)
 		}
 		cancel()
 		synctest.Wait()
 		if bus.Listening() {
-			t.Fatal("somebody still listens")
+			t.Fatal("the bus still has a listener")
 		}
 		if n := testing.AllocsPerRun(100, func() { _ = bus.Publish(t.Context(), events) }); n != 0 {
 			t.Errorf("%v allocations", n)
@@ -60,7 +60,7 @@ func TestMissedStandsWhereTheGapIs(t *testing.T) {
 
 func BenchmarkBus(b *testing.B) {
 	events := make([]carillon.Event, 100)
-	b.Run("nobody listens", func(b *testing.B) {
+	b.Run("no listener", func(b *testing.B) {
 		bus := mem.NewBus()
 		for b.Loop() {
 			_ = bus.Publish(b.Context(), events)

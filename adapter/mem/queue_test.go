@@ -83,7 +83,7 @@ func TestQueueServes(t *testing.T) {
 			t.Fatalf("%d are left", q.Len())
 		}
 	})
-	bubble(t, "nobody who asked for another queue", func(t *testing.T, ctx context.Context, q *mem.Queue) {
+	bubble(t, "no puller of another queue", func(t *testing.T, ctx context.Context, q *mem.Queue) {
 		a, b := pulls(ctx, q, 2, 1, "a"), pulls(ctx, q, 2, 1, "b", "c")
 		synctest.Wait()
 		push(t, q, runs("c", 1, 2))
@@ -120,7 +120,7 @@ func TestPullEnds(t *testing.T) {
 		}
 		push(t, q, runs("a", 1, 1))
 		if q.Len() != 1 {
-			t.Fatal("somebody took the run")
+			t.Fatal("another puller took the run")
 		}
 	})
 }

@@ -30,7 +30,7 @@ func TestLogs(t *testing.T) {
 	run("trim makes the partitions of the next days", trimAhead)
 	run("a day in which nothing is kept is dropped", trimDrops)
 	run("trim has patience for a day", trimWaits)
-	run("a day is not dropped if somebody has just printed something", trimLooksAgain)
+	run("a day is not dropped if a run has just printed something", trimLooksAgain)
 	run("what is printed while its day is dropped is not lost", trimWhilePrinting)
 	run("trim deletes many pieces in steps", trimMany)
 	run("one node trims at a time", trimAlone)

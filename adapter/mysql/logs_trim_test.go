@@ -233,7 +233,7 @@ func trimAlone(t logsTest) {
 	}
 	t.trim(today(0), aDay)
 	if got := t.days(); len(got) == 1 {
-		t.Error("nobody trims any more")
+		t.Error("no node trims any more")
 	}
 }
 

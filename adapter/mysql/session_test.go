@@ -34,7 +34,7 @@ func TestCoordinator(t *testing.T) {
 	run := func(name string, f func(sessionsTest)) {
 		t.Run(name, func(t *testing.T) { f(sessionsTest{t, open(t)}) })
 	}
-	run("a session is over only when somebody has ended it", sessionsEnd)
+	run("a session is over only when a call has ended it", sessionsEnd)
 	run("two beats in one millisecond are not the end", sessionsBeatFast)
 	run("the last of two beats at once counts", sessionsBeatTwice)
 	run("ids are bytes", sessionsBytes)
@@ -318,7 +318,7 @@ func sessionsClock(t sessionsTest) {
 
 func sessionsLag(t sessionsTest) {
 	if _, err := t.store.Lag(t.Context()); err == nil || !strings.Contains(err.Error(), "no beat") {
-		t.Errorf("with nobody there: %v", err)
+		t.Errorf("without members: %v", err)
 	}
 	t.join("a", "b")
 	lag := func() time.Duration {

@@ -225,7 +225,7 @@ func TestBusHasAConnectionOnlyWhileSomebodyListens(t *testing.T) {
 	}
 	for range 2 {
 		if n := listening(); n != 0 {
-			t.Fatalf("%d connections listen for nobody", n)
+			t.Fatalf("%d connections listen without a listener", n)
 		}
 		ctx, leave := context.WithCancel(t.Context())
 		events, err := bus.Subscribe(ctx, carillon.EventFilter{})

@@ -122,7 +122,7 @@ func untilBlocked(t testing.TB, url string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
+			t.Fatal("no query waits")
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestAProcessAndItsUse(t *testing.T) {
 		t.Errorf("memory: %v MB now, %v MB at most", memoryOf(self, "VmRSS"), memoryOf(self, "VmHWM"))
 	}
 	if got := usageOf(0); got != (usage{}) {
-		t.Errorf("nobody has used %v", got)
+		t.Errorf("no peer has used %v", got)
 	}
 }
 

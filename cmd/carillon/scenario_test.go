@@ -310,7 +310,7 @@ func TestErrorsAreOneLineAndHaveACode(t *testing.T) {
 		h.carillon("submit", "--cron", "61 * * * *", "--", "date")
 		h.carillon("submit", "--every", "1ms", "--", "date")
 		h.carillon("job")
-		h.carillon("job", "nobody")
+		h.carillon("job", "unknown")
 		h.carillon("job", "job_0000000000001")
 		h.carillon("job", "job_1")
 		h.carillon("run", "run_1")

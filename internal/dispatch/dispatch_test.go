@@ -278,7 +278,7 @@ func TestAPromiseEndsWithItsWorker(t *testing.T) {
 				t.Errorf("%d tasks", tasks)
 			}
 		default:
-			t.Error("the pull waits for a promise that nobody keeps")
+			t.Error("the pull waits for a promise that is not kept")
 		}
 	})
 }

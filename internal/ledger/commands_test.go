@@ -30,7 +30,7 @@ func meanwhile(s *store, read string, n int, do func()) (done *bool) {
 
 // others is what other writers can do to a job while a decision about it is being made.
 var others = map[string]func(t *testing.T, l *ledger.Ledger, s *store, job carillon.JobID){
-	"somebody adds a run": func(t *testing.T, l *ledger.Ledger, _ *store, job carillon.JobID) {
+	"a caller adds a run": func(t *testing.T, l *ledger.Ledger, _ *store, job carillon.JobID) {
 		if _, err := l.RunNow(t.Context(), "default", job, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ var others = map[string]func(t *testing.T, l *ledger.Ledger, s *store, job caril
 	) {
 		claim(t, l, unfinished(t, s.Store, job)[0])
 	},
-	"somebody edits it": func(t *testing.T, l *ledger.Ledger, _ *store, job carillon.JobID) {
+	"a caller edits it": func(t *testing.T, l *ledger.Ledger, _ *store, job carillon.JobID) {
 		if _, err := l.EditJob(t.Context(), "default", job, func(d *carillon.Definition) error {
 			d.Priority = 9
 			return nil
@@ -111,7 +111,7 @@ func TestAnEditIsMadeOnWhatIsThere(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		job := submit(t, l, every(time.Minute, carillon.OverlapSkip))
-		meanwhile(s, "guards", 1, func() { others["somebody edits it"](t, l, s, job.ID) })
+		meanwhile(s, "guards", 1, func() { others["a caller edits it"](t, l, s, job.ID) })
 		var seen []int
 		edited, err := l.EditJob(t.Context(), "default", job.ID, func(d *carillon.Definition) error {
 			seen = append(seen, d.Priority)

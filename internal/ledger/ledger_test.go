@@ -229,7 +229,7 @@ func TestACallerWhoGoesAwayHoldsNobodyUp(t *testing.T) {
 			t.Errorf("the next: %v, %v", lost, err)
 		}
 		if !slices.Equal(s.sizes(), []int{1, 1}) {
-			t.Errorf("commits %v: what nobody waits for is committed all the same", s.sizes())
+			t.Errorf("commits %v: a change without a waiting caller is committed all the same", s.sizes())
 		}
 	})
 }
@@ -278,7 +278,7 @@ func TestEndsLetStartsGoFirstWhileDueRunsWait(t *testing.T) {
 		ends int
 		want []int
 	}{
-		{"nobody waits: a start and the ends are one commit", ledger.Config{}, 3, []int{1, 4}},
+		{"no run waits: a start and the ends are one commit", ledger.Config{}, 3, []int{1, 4}},
 		{
 			"starts are about to come: the ends let them go first",
 			ledger.Config{Starting: starting},

@@ -1,5 +1,5 @@
 -- What runs print, in compressed pieces. A partition has the runs that were due on one day, so all of a run is in one, and
--- a day that nobody keeps any more goes at once. Days without a partition of their own are in log_other.
+-- a day that no chunk keeps any more goes at once. Days without a partition of their own are in log_other.
 
 CREATE TABLE carillon.log (
   ns      text    NOT NULL,
@@ -54,7 +54,7 @@ BEGIN
 END $$;
 
 -- drop_log_day removes the partition of a day, if nothing in it is kept. It looks once without a lock, as it would stop all
--- writers for nothing, and again with it, as somebody may have written meanwhile. All happens in the database: a node that
+-- writers for nothing, and again with it, as another node may have written meanwhile. All happens in the database: a node that
 -- dies halfway does not leave a lock behind.
 CREATE FUNCTION carillon.drop_log_day(part text) RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '100ms' SET enable_bitmapscan = on AS $$
 DECLARE

@@ -3,7 +3,7 @@
 --   SELECT carillon.submit('{"type": "email.send", "target": {"handler": {}}, "payload": {"to": "a@example.com"}}');
 --
 -- The job is there when the transaction commits, and never was if it is rolled back. A node admits it soon after. Who may do
--- this may run commands on workers, so nobody may until it is granted:
+-- this may run commands on workers, so no role may until it is granted:
 --
 --   GRANT USAGE ON SCHEMA carillon TO shop;
 --   GRANT EXECUTE ON FUNCTION carillon.submit(jsonb) TO shop;         -- into the namespace "default"
@@ -119,7 +119,7 @@ BEGIN
   END IF;
 END $$;
 
--- given is how a value is shown to whoever gave it.
+-- given is how a value is shown to the caller that gave it.
 CREATE FUNCTION carillon.given(value jsonb) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
   AS $$ SELECT CASE jsonb_typeof(value) WHEN 'object' THEN 'an object' WHEN 'array' THEN 'a list' ELSE coalesce(value #>> '{}', 'null') END $$;
 
