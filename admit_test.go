@@ -108,6 +108,8 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 			func(d *D) { d.Target.Command = &carillon.Command{Shell: "true"} },
 		},
 		{"target", "bytes", "64 KiB", command(carillon.Command{Shell: strings.Repeat("x", 65<<10)})},
+		{"target", "bytes", "64 KiB", command(carillon.Command{Shell: strings.Repeat("<", 11<<10)})},
+		{"target", "bytes", "64 KiB", command(carillon.Command{Argv: append([]string{"a"}, make([]string, 22_000)...)})},
 		{"target.command", "", "either", command(carillon.Command{})},
 		{"target.command", "a b", "either", command(carillon.Command{Argv: []string{"a"}, Shell: " b"})},
 		{"target.command.argv", "", "program", command(carillon.Command{Argv: []string{""}})},
@@ -249,6 +251,7 @@ func TestWhatIsJustAllowed(t *testing.T) {
 			Policy: carillon.MisfireAll, Max: 1000, Window: carillon.Duration(366 * 24 * time.Hour),
 		}
 		d.Retention.Runs = carillon.Duration(36500 * 24 * time.Hour)
+		d.Target = carillon.Target{Command: &carillon.Command{Shell: strings.Repeat("<", 10_915)}}
 	})
 	written, err := json.Marshal(def)
 	if err != nil {

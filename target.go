@@ -51,6 +51,26 @@ func (t Target) Kind() string {
 	return ""
 }
 
+// weight is how many bytes the texts of a target have, and one more for each item of a list or a map.
+func (t *Target) weight() (n int) {
+	if c := t.Command; c != nil {
+		n += len(c.Shell) + len(c.Dir) + len(c.FatalExitCodes)
+		for _, arg := range c.Argv {
+			n += len(arg) + 1
+		}
+		for name, value := range c.Env {
+			n += len(name) + len(value) + 1
+		}
+	}
+	if h := t.HTTP; h != nil {
+		n += len(h.Method) + len(h.URL) + len(h.Body)
+		for name, value := range h.Headers {
+			n += len(name) + len(value) + 1
+		}
+	}
+	return n
+}
+
 func (t *Target) admit() *FieldError {
 	var set []string
 	for name, is := range map[string]bool{

@@ -3,6 +3,7 @@ package jobjson
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -68,6 +69,47 @@ func TestThePayloadKeepsItsBytes(t *testing.T) {
 		if err := decode([]byte(`{"payload":`+payload+`}`), &got, maxDepth); err != nil ||
 			string(got.Payload) != payload {
 			t.Errorf("%s became %s, %v", payload, got.Payload, err)
+		}
+	}
+}
+
+func TestAFaultInsideAPayloadHasItsPlace(t *testing.T) {
+	fields := make([]string, 20)
+	for i := range fields {
+		fields[i] = fmt.Sprintf(`"f%d":[]`, i)
+	}
+	many := strings.Join(fields, ",")
+	big := `"` + strings.Repeat("x", carillon.MaxPayload) + `"`
+	for payload, want := range map[string]string{
+		`{"[0]":[0,{"a.b":1,"a.b":2}]}`: `payload.[0][1].a.b: "a.b twice" is not valid: want each field once`,
+		`{"":{"":1,"\u0061":1,"a":2}}`:  `payload."".a: "a twice" is not valid: want each field once`,
+		`{` + many + `,"f0":1}`:         `payload.f0: "f0 twice" is not valid: want each field once`,
+		`{` + many + `,"f19":1}`:        `payload.f19: "f19 twice" is not valid: want each field once`,
+		`{` + many + `}`:                ``,
+		// The size of a payload comes before its inside, and text that is not Unicode before both.
+		`{"a":1,"a":` + big + `}`:          `payload: "262158 bytes" is not valid: want at most 256 KiB of JSON; keep larger data elsewhere and pass its address`,
+		`{"a":` + big + `,"b":"\ud800"}`:   `body: "\\ud800" is not valid: want text without half of a surrogate pair`,
+		`{"a":` + big + ",\"b\":\"\xff\"}": `body: "bytes that are not UTF-8" is not valid: want JSON in UTF-8`,
+		`{"a":` + big + `,"b":nul}`:        `body: invalid character '}' in literal null (expecting 'l') at line 1, column 262209 (byte 262209): want JSON`,
+	} {
+		_, err := Define([]byte(`{"target":{"command":{"shell":"date"}},"payload":`+payload+`}`), 1e12)
+		if err == nil && want != "" || err != nil && err.Error() != want {
+			t.Errorf("%.80s:\n got %v\nwant %s", payload, err, want)
+		}
+	}
+}
+
+func TestWhatIsNotJSONComesBeforeAFaultInFrontOfIt(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"nam":1,"x":}`:                "body: invalid character '}' looking for beginning of value at line 1, column 14 (byte 14): want JSON",
+		`{"nam":1} x`:                   "body: invalid character 'x' after top-level value at line 1, column 11 (byte 11): want JSON",
+		`{"timeout":{"a":"\ud800"}}`:    `body: "\\ud800" is not valid: want text without half of a surrogate pair`,
+		`{"timeout":{"a":1,"a":2}}`:     `timeout: "{\"a\":1,\"a\":2}" is not valid: want a duration such as "90s", "1h30m" or "30d", not negative`,
+		"{\"nam\":1,\"name\":\"\xff\"}": `body: "bytes that are not UTF-8" is not valid: want JSON in UTF-8`,
+	} {
+		var def carillon.Definition
+		if err := Decode([]byte(body), &def); err == nil || err.Error() != want {
+			t.Errorf("%s:\n got %v\nwant %s", body, err, want)
 		}
 	}
 }

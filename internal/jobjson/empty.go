@@ -29,7 +29,7 @@ var wantInstead = map[string]string{
 }
 
 // checkGiven refuses a field that was given but is empty.
-func (f *fields) checkGiven(path, name string, v reflect.Value) error {
+func (f *fields) checkGiven(name string, v reflect.Value) error {
 	// A null in a Time means no time.
 	if !absent[f.of] || !v.IsZero() || !f.leftOut[name] || v.Type() == reflect.TypeFor[carillon.Time]() {
 		return nil
@@ -44,16 +44,16 @@ func (f *fields) checkGiven(path, name string, v reflect.Value) error {
 	if want == "" {
 		want = "a value that is not empty; leave the field out for its default"
 	}
-	return invalid(path, given, want)
+	return invalid("", given, want)
 }
 
 // whens are the fields that say when. A schedule has one of them. Errors name them in this order.
 var whens = []string{"at", "after", "cron", "every"}
 
 // oneWhen refuses a second one of these fields, even if the first was a zero: after "0s" means now.
-func oneWhen(of reflect.Type) func(path, name string) error {
+func oneWhen(of reflect.Type) func(name string) error {
 	var given []string
-	return func(path, name string) error {
+	return func(name string) error {
 		if of != reflect.TypeFor[carillon.Schedule]() || !slices.Contains(whens, name) {
 			return nil
 		}
@@ -64,7 +64,7 @@ func oneWhen(of reflect.Type) func(path, name string) error {
 			return slices.Index(whens, a) - slices.Index(whens, b)
 		})
 		return invalid(
-			path, strings.Join(given, " and "), "only one of at, after, cron or every; none means now",
+			"", strings.Join(given, " and "), "only one of at, after, cron or every; none means now",
 		)
 	}
 }

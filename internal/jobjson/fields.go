@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/carillon-run/carillon/internal/suggest"
 )
@@ -69,42 +67,4 @@ func (f *fields) below(name string) string {
 		}
 	}
 	return ""
-}
-
-// checkText refuses input that encoding/json would silently turn into U+FFFD: bytes that are not UTF-8, and
-// escapes of half a surrogate pair. Two different texts must not become one.
-func checkText(body []byte) error {
-	if !utf8.Valid(body) {
-		return invalid("body", "bytes that are not UTF-8", "JSON in UTF-8")
-	}
-	for i := 0; i+1 < len(body); i++ {
-		if body[i] != '\\' {
-			continue
-		}
-		i++ // to the escaped character, so that \\ud800 is not mistaken for an escape
-		if r := escaped(body[i:]); utf16.IsSurrogate(r) {
-			if i+6 > len(body) || body[i+5] != '\\' ||
-				utf16.DecodeRune(r, escaped(body[i+6:])) == utf8.RuneError {
-				return invalid("body", `\`+string(body[i:i+5]), "text without half of a surrogate pair")
-			}
-			i += 10
-		}
-	}
-	return nil
-}
-
-// escaped returns the code unit that uXXXX stands for, or 0 if b does not have that form.
-func escaped(b []byte) rune {
-	if len(b) < 5 || b[0] != 'u' {
-		return 0
-	}
-	var r rune
-	for _, c := range b[1:5] {
-		digit := strings.IndexByte("0123456789abcdef", c|0x20)
-		if digit < 0 {
-			return 0
-		}
-		r = r<<4 | rune(digit)
-	}
-	return r
 }
