@@ -59,17 +59,38 @@ type Timeline interface {
 	Due(ctx context.Context, now Time, limit int) (runs []Run, next Time, err error)
 }
 
-// Queue carries due runs to workers, at least once. A run that is pushed twice may come once.
+// Queue is the order in which due runs go to the workers of one node. It is in the memory of that node, and a
+// run that is pushed while it is in the queue is there once: the higher Rev wins.
 type Queue interface {
 	// Push returns the indexes of the runs that their lane had no room for; they are still in the store.
 	Push(ctx context.Context, runs []Run) (refused []int, err error)
-	// Pull waits for at least one run of the queues (none given: any queue) and returns up to max. Higher
-	// priorities come first, but every AgeStep of waiting weighs as much as one step of priority, so no run
-	// starves: see Run.Before. Ack means claimed or refused, not finished. Waiting for the end would pin a
-	// log-based queue behind its slowest run; the run's Wake covers a crash instead.
-	Pull(ctx context.Context, queues []string, max int) (
-		runs []Run, ack func(context.Context) error, err error,
-	)
+	// Pull takes out up to want.Max runs, and waits until there is at least one. Runs of a lane come in the
+	// order in which they were pushed. Among lanes higher priorities come first, but every AgeStep of waiting
+	// weighs as much as one step of priority, so no run starves: see Run.Before. A Pull whose ctx ends takes
+	// nothing, and returns the error of ctx.
+	Pull(ctx context.Context, want Demand) ([]Run, error)
+	// Len is how many runs wait. It is cheap: the ledger asks before every commit.
+	Len() int
+}
+
+// Demand says which due runs are wanted, and how.
+type Demand struct {
+	Queues []string // none: any
+	Max    int
+	NoWait bool // if there is no such run now, take none
+	Spare  bool // take only runs for which no Pull without Spare waits
+}
+
+// Carrier brings due runs to this node from one place, such as another node. Its other end takes them from
+// the Queue there, with Demand.Spare, so that a run moves only if no worker there waits for it.
+//
+// A carried run is advice, like every run in a Queue: the node that gets it claims it like any other. Runs
+// come at least once and in any order. An answer that gets lost costs time only: some seconds after the other
+// end gave runs away, it looks whether they were claimed.
+type Carrier interface {
+	// Fetch waits for runs, for some seconds at most, and returns up to want.Max; it can return none. When
+	// they arrive, the pull that wanted them can be gone: then they wait here for the next one.
+	Fetch(ctx context.Context, want Demand) ([]Run, error)
 }
 
 // AgeStep is the waiting time of a due run that weighs as much as one step of priority.

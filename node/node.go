@@ -126,10 +126,9 @@ func (n *Node) assemble(ctx context.Context) error {
 		return err
 	}
 	b := n.backend
-	due := mem.NewQueue(mem.QueueConfig{})
-	var queue carillon.Queue = due
+	var queue carillon.Queue = mem.NewQueue(mem.QueueConfig{})
 	if b.shared {
-		n.peers = newPeers(due, n.peerAddresses, n.secrets.node, n.cfg.Logger)
+		n.peers = newPeers(queue, n.peerAddresses, httpCarriers(n.secrets.node), n.cfg.Logger)
 		queue = n.peers
 	}
 	n.ledger = ledger.New(ledger.Config{
@@ -139,7 +138,6 @@ func (n *Node) assemble(ctx context.Context) error {
 	})
 	n.dispatcher = dispatch.New(dispatch.Config{
 		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator,
-		Waiting:  due.Len,
 		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
 		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 		Nodes:    n.addresses, Logger: n.cfg.Logger,
@@ -164,7 +162,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	}
 	n.scheduler = scheduler.New(sched)
 	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 {
-		return float64(due.Len())
+		return float64(queue.Len())
 	})
 	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 {
 		held, _ := n.Running()

@@ -67,7 +67,7 @@ func (n *Node) handler() http.Handler {
 		return public
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+peersPath, n.peers.handler(func(ids []carillon.RunID) { n.scheduler.Redecide(ids) }))
+	mux.Handle("POST "+carrierPath, carrierHandler(n.peers, n.secrets.node, n.scheduler.Redecide))
 	mux.Handle("/", public)
 	return mux
 }

@@ -57,7 +57,7 @@ func BenchmarkQueue(b *testing.B, open func(b *testing.B) carillon.Queue) {
 				b.ResetTimer()
 				for n := 0; n < b.N; n += batch {
 					q.push(runs...)
-					runs, _, _ = q.Pull(b.Context(), nil, batch)
+					runs, _ = q.Pull(b.Context(), carillon.Demand{Max: batch})
 				}
 			})
 		}
@@ -86,7 +86,7 @@ func benchmarkHandOver(b *testing.B, q carillon.Queue) {
 		})
 		all.Go(func() {
 			for ctx.Err() == nil {
-				runs, _, _ := q.Pull(ctx, nil, batch)
+				runs, _ := q.Pull(ctx, carillon.Demand{Max: batch})
 				if left.Add(-int64(len(runs))) == 0 {
 					cancel()
 				}

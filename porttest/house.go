@@ -69,7 +69,7 @@ func (h *House) Live(concurrency int) {
 	})
 	h.Dispatcher = dispatch.New(dispatch.Config{
 		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator,
-		Waiting: h.Queue.Len, Logger: logger,
+		Logger:   logger,
 		Redecide: func(ids []carillon.RunID) { sched.Redecide(ids) },
 		PushBack: func(runs []carillon.Run) { sched.PushBack(runs) },
 	})

@@ -28,7 +28,7 @@ func (t queueTest) push(runs ...carillon.Run) (refused []int) {
 // pull expects that there is a run.
 func (t queueTest) pull(limit int, queues ...string) []carillon.Run {
 	t.Helper()
-	runs, err := pullAndAck(patient(t), t, queues, limit)
+	runs, err := t.Pull(patient(t), carillon.Demand{Queues: queues, Max: limit})
 	if err != nil {
 		t.Fatalf("pull: %v", err)
 	}
@@ -42,14 +42,6 @@ func (t queueTest) pullAll(n int, queues ...string) (runs []carillon.Run) {
 		runs = append(runs, t.pull(1, queues...)...)
 	}
 	return runs
-}
-
-func pullAndAck(ctx context.Context, q carillon.Queue, queues []string, limit int) ([]carillon.Run, error) {
-	runs, ack, err := q.Pull(ctx, queues, limit)
-	if err != nil {
-		return nil, err
-	}
-	return runs, ack(ctx)
 }
 
 // in returns a sample run of a lane.
@@ -74,8 +66,11 @@ func Queue(t *testing.T, open func(t *testing.T, maxPerLane int) carillon.Queue)
 	run("ten seconds of waiting weigh one step of priority", 0, queueAgeing)
 	run("priority 0 does not starve under a flood of priority 9", 0, queueStarve)
 	run("a lane without room refuses, and another lane does not", 2, queueRoom)
-	run("the same run twice may come once, with the higher rev", 0, queueTwice)
+	run("the same run twice comes once, with the higher rev", 0, queueTwice)
 	run("a run that was pulled may be pushed again", 0, queueAgain)
+	run("it says how many runs wait", 0, queueLen)
+	run("pull that does not wait takes what there is", 0, queueNoWait)
+	run("pull for spare runs takes them, and waits for a push", 0, queueSpare)
 	run("pull waits for a push", 0, queueWaits)
 	run("every waiting pull is served by a push of enough", 0, queueServesAll)
 	run("pull returns the error of its context, and takes nothing", 0, queueCanceled)
@@ -182,13 +177,7 @@ func queueTwice(t queueTest) {
 	lower.Rev, higher.Rev, higher.Attempt = first.Rev-1, first.Rev+1, 9
 	t.push(first, lower, first, higher, first)
 	t.push(last)
-	var runs []carillon.Run
-	for len(runs) == 0 || runs[len(runs)-1].ID != last.ID {
-		runs = append(runs, t.pull(1)...)
-	}
-	for _, r := range runs[:len(runs)-1] {
-		same(t, "run", r, higher)
-	}
+	same(t, "once", t.pullAll(2), []carillon.Run{higher, last})
 	moved := higher
 	moved.Rev, moved.Queue = higher.Rev+1, "other"
 	t.push(higher)
@@ -203,10 +192,54 @@ func queueAgain(t queueTest) {
 	}
 }
 
+func queueLen(t queueTest) {
+	same(t, "empty", t.Len(), 0)
+	t.push(in("a", 1, 1, epoch), in("b", 5, 2, epoch), in("b", 9, 3, epoch), in("b", 9, 3, epoch))
+	same(t, "three runs, one of them twice", t.Len(), 3)
+	t.pull(2)
+	same(t, "after two were taken", t.Len(), 1)
+}
+
+func queueNoWait(t queueTest) {
+	now := func(limit int, queues ...string) []carillon.RunID {
+		runs, err := t.Pull(t.Context(), carillon.Demand{Queues: queues, Max: limit, NoWait: true})
+		if err != nil {
+			t.Fatalf("pull: %v", err)
+		}
+		return idsOf(runs)
+	}
+	same(t, "of an empty queue", now(10), []carillon.RunID{})
+	low, high := in("a", 1, 1, epoch), in("a", 9, 2, epoch)
+	t.push(low, high)
+	same(t, "of another queue", now(10, "b"), []carillon.RunID{})
+	same(t, "in the order of a pull that waits", now(1), []carillon.RunID{high.ID})
+	same(t, "the rest", now(10, "a", "b"), []carillon.RunID{low.ID})
+}
+
+// queueSpare cannot see when a pull begins to wait: only the adapter's own test can say that a pull without
+// Spare goes first.
+func queueSpare(t queueTest) {
+	want := carillon.Demand{Queues: []string{"a"}, Max: 1, Spare: true}
+	t.push(in("a", 5, 1, epoch), in("b", 5, 2, epoch))
+	runs, err := t.Pull(patient(t), want)
+	same(t, "no other pull waits", idsOf(runs), []carillon.RunID{sample(1, 0).ID})
+	same(t, "error", err, nil)
+	got := make(chan []carillon.Run)
+	go func() {
+		runs, err := t.Pull(patient(t), want)
+		if err != nil {
+			t.Errorf("pull: %v", err)
+		}
+		got <- runs
+	}()
+	t.push(in("a", 5, 3, epoch))
+	same(t, "after a push", idsOf(<-got), []carillon.RunID{sample(3, 0).ID})
+}
+
 func queueWaits(t queueTest) {
 	got := make(chan []carillon.Run)
 	go func() {
-		runs, err := pullAndAck(patient(t), t, []string{"a"}, 10)
+		runs, err := t.Pull(patient(t), carillon.Demand{Queues: []string{"a"}, Max: 10})
 		if err != nil {
 			t.Errorf("pull: %v", err)
 		}
@@ -224,7 +257,7 @@ func queueServesAll(t queueTest) {
 	for i := range runs {
 		runs[i] = sample(i+1, epoch)
 		pulling.Go(func() {
-			if _, err := pullAndAck(patient(t), t, nil, 1); err != nil {
+			if _, err := t.Pull(patient(t), carillon.Demand{Max: 1}); err != nil {
 				t.Errorf("pull: %v", err)
 			}
 		})
@@ -237,14 +270,14 @@ func queueCanceled(t queueTest) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	t.push(sample(1, epoch))
-	if _, _, err := t.Pull(ended, nil, 1); !errors.Is(err, context.Canceled) {
+	if _, err := t.Pull(ended, carillon.Demand{Max: 1}); !errors.Is(err, context.Canceled) {
 		t.Fatalf("pull with an ended context: %v", err)
 	}
 	same(t, "still there", len(t.pull(1)), 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	returned := make(chan error)
 	go func() {
-		_, _, err := t.Pull(ctx, nil, 1)
+		_, err := t.Pull(ctx, carillon.Demand{Max: 1})
 		returned <- err
 	}()
 	cancel()
@@ -305,7 +338,7 @@ func queueConcurrent(t queueTest) {
 	for p := range pullers {
 		all.Go(func() {
 			for {
-				runs, err := pullAndAck(ctx, t, asked[p%len(asked)], 1+p)
+				runs, err := t.Pull(ctx, carillon.Demand{Queues: asked[p%len(asked)], Max: 1 + p})
 				if d.add(runs); err != nil {
 					return
 				}
@@ -327,7 +360,7 @@ func queueGiveUp(t queueTest) {
 			for ctx.Err() == nil {
 				short, stop := context.WithCancel(ctx)
 				go stop()
-				got, err := pullAndAck(short, t, nil, 3)
+				got, err := t.Pull(short, carillon.Demand{Max: 3})
 				if err == nil || errors.Is(err, context.Canceled) {
 					d.add(got)
 				} else {

@@ -86,7 +86,6 @@ func newHouse(t *testing.T, build func(*house)) *house {
 	})
 	h.dispatcher = dispatch.New(dispatch.Config{
 		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator,
-		Waiting:  h.queue.Len,
 		Redecide: func(ids []carillon.RunID) { h.scheduler.Redecide(ids) }, Logger: logger,
 	})
 	began := time.Now()

@@ -57,7 +57,7 @@ func TestMemoryOfABurstGoesBack(t *testing.T) {
 				t.Fatal(len(refused), err)
 			}
 			for queue.Len() > 0 {
-				if _, _, err := queue.Pull(t.Context(), nil, 1000); err != nil {
+				if _, err := queue.Pull(t.Context(), carillon.Demand{Max: 1000}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -52,14 +52,14 @@ type lane struct {
 }
 
 type puller struct {
-	spare  bool
-	queues []string
-	max    int
+	want   carillon.Demand
 	runs   []carillon.Run
 	served chan struct{}
 }
 
 const none = -1
+
+var _ carillon.Queue = (*Queue)(nil)
 
 // NewQueue returns an empty queue.
 func NewQueue(cfg QueueConfig) *Queue {
@@ -70,7 +70,7 @@ func NewQueue(cfg QueueConfig) *Queue {
 	}
 }
 
-// Len says how many runs wait. It takes no lock, because the ledger asks before every flush.
+// Len takes no lock.
 func (q *Queue) Len() int { return int(q.waiting.Load()) }
 
 func (q *Queue) Push(_ context.Context, runs []carillon.Run) (refused []int, err error) {
@@ -106,43 +106,26 @@ func (q *Queue) push(run *carillon.Run) bool {
 	return true
 }
 
-// acked is the ack of every Pull. It has nothing to do: a pulled run is no longer here.
-func acked(context.Context) error { return nil }
-
-// Pull takes no run if ctx ends first.
-func (q *Queue) Pull(ctx context.Context, queues []string, max int) (
-	[]carillon.Run, func(context.Context) error, error,
-) {
-	return q.pull(ctx, puller{queues: queues, max: max})
-}
-
-// Spare is Pull for runs that no Pull on this queue waits for.
-func (q *Queue) Spare(ctx context.Context, queues []string, max int) ([]carillon.Run, error) {
-	runs, _, err := q.pull(ctx, puller{spare: true, queues: queues, max: max})
-	return runs, err
-}
-
-func (q *Queue) pull(ctx context.Context, wants puller) ([]carillon.Run, func(context.Context) error, error) {
+func (q *Queue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	q.mu.Lock()
-	if runs := q.take(wants.queues, wants.max); len(runs) > 0 {
+	if runs := q.take(want.Queues, want.Max); len(runs) > 0 || want.NoWait {
 		q.waiting.Store(int64(len(q.slots)))
 		q.mu.Unlock()
-		return runs, acked, nil
+		return runs, nil
 	}
-	p := &wants
-	p.served = make(chan struct{})
+	p := &puller{want: want, served: make(chan struct{})}
 	q.pullers = append(q.pullers, p)
 	q.mu.Unlock()
 
 	select {
 	case <-p.served:
-		return p.runs, acked, nil
+		return p.runs, nil
 	case <-ctx.Done():
 		q.leave(p)
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
@@ -172,10 +155,10 @@ func (q *Queue) serveThose(spare bool) {
 		return
 	}
 	q.pullers = slices.DeleteFunc(q.pullers, func(p *puller) bool {
-		if len(q.slots) == 0 || p.spare != spare {
+		if len(q.slots) == 0 || p.want.Spare != spare {
 			return false
 		}
-		p.runs = q.take(p.queues, p.max)
+		p.runs = q.take(p.want.Queues, p.want.Max)
 		if len(p.runs) == 0 {
 			return false
 		}
@@ -328,13 +311,4 @@ func (q *Queue) shrink() {
 	slots := make(map[carillon.RunID]int32, len(q.slots))
 	maps.Copy(slots, q.slots)
 	q.slots, q.peak = slots, len(slots)
-}
-
-// Take is Pull without waiting.
-func (q *Queue) Take(queues []string, max int) []carillon.Run {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	runs := q.take(queues, max)
-	q.waiting.Store(int64(len(q.slots)))
-	return runs
 }

@@ -36,7 +36,8 @@ func pulls(ctx context.Context, q *mem.Queue, n, limit int, queues ...string) *a
 	served := new(atomic.Int32)
 	for range n {
 		go func() {
-			if runs, _, err := q.Pull(ctx, queues, limit); err == nil && len(runs) > 0 {
+			runs, err := q.Pull(ctx, carillon.Demand{Queues: queues, Max: limit})
+			if err == nil && len(runs) > 0 {
 				served.Add(1)
 			}
 		}()
@@ -83,6 +84,23 @@ func TestQueueServes(t *testing.T) {
 			t.Fatalf("%d are left", q.Len())
 		}
 	})
+	bubble(t, "a pull for spare runs only after all other pulls",
+		func(t *testing.T, ctx context.Context, q *mem.Queue) {
+			spare := make(chan carillon.RunID, 1)
+			go func() {
+				runs, _ := q.Pull(ctx, carillon.Demand{Max: 10, Spare: true})
+				spare <- runs[0].ID
+			}()
+			synctest.Wait() // it has waited longest
+			served := pulls(ctx, q, 2, 1)
+			synctest.Wait()
+			push(t, q, runs("a", 1, 2))
+			expectServed(t, "two runs", served, 2)
+			push(t, q, runs("a", 10, 1))
+			if id := <-spare; id.Job != 10 {
+				t.Errorf("it got %s", id)
+			}
+		})
 	bubble(t, "no puller of another queue", func(t *testing.T, ctx context.Context, q *mem.Queue) {
 		a, b := pulls(ctx, q, 2, 1, "a"), pulls(ctx, q, 2, 1, "b", "c")
 		synctest.Wait()
@@ -106,7 +124,7 @@ func TestPullEnds(t *testing.T) {
 					t.Fatalf("one run has become %d", n)
 				}
 				if q.Len() == 1 {
-					_, _, _ = q.Pull(t.Context(), nil, 1)
+					_, _ = q.Pull(t.Context(), carillon.Demand{Max: 1})
 				}
 			}
 		})
@@ -114,7 +132,7 @@ func TestPullEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 		defer cancel()
 		begin := time.Now()
-		if _, _, err := q.Pull(ctx, nil, 1); !errors.Is(err, context.DeadlineExceeded) ||
+		if _, err := q.Pull(ctx, carillon.Demand{Max: 1}); !errors.Is(err, context.DeadlineExceeded) ||
 			time.Since(begin) != 30*time.Second {
 			t.Fatal(err, time.Since(begin))
 		}
@@ -137,7 +155,7 @@ func TestEqualLanesTakeTurns(t *testing.T) {
 		push(t, q, same)
 	}
 	for range 5 {
-		got, _, err := q.Pull(t.Context(), nil, 6)
+		got, err := q.Pull(t.Context(), carillon.Demand{Max: 6})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +174,7 @@ func TestPullAllocatesItsResultOnly(t *testing.T) {
 	push(t, q, runs("a", 1000, 1000))
 	n := testing.AllocsPerRun(100, func() {
 		push(t, q, some)
-		some, _, _ = q.Pull(t.Context(), nil, 100)
+		some, _ = q.Pull(t.Context(), carillon.Demand{Max: 100})
 	})
 	if n > 2 {
 		t.Errorf("%v allocations for a push and a pull", n)

@@ -98,7 +98,7 @@ func serveHouse(listener net.Listener) (stop func()) {
 		},
 	})
 	counter = dispatch.New(dispatch.Config{
-		Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator, Waiting: queue.Len,
+		Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator,
 		Logger: quiet,
 	})
 	work = worker.New(worker.Config{

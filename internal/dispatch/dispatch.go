@@ -27,9 +27,6 @@ type Config struct {
 	Logs        carillon.LogStore
 	Coordinator carillon.Coordinator
 
-	// Waiting is how many due runs wait in the queue: a new job gets no free slot while older runs could have
-	// it.
-	Waiting func() int
 	// Redecide is told of runs that lost a claim because of their job's guard: the scheduler must decide
 	// about them again.
 	Redecide func(ids []carillon.RunID)
@@ -58,9 +55,6 @@ type Dispatcher struct {
 
 func New(cfg Config) *Dispatcher {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	if cfg.Waiting == nil {
-		cfg.Waiting = func() int { return 0 }
-	}
 	if cfg.Redecide == nil {
 		cfg.Redecide = func([]carillon.RunID) {}
 	}

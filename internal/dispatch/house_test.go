@@ -91,7 +91,7 @@ func (h *house) live() {
 	}
 	n.Dispatcher = dispatch.New(dispatch.Config{
 		Store: read, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator,
-		Waiting: queue.Len, Logger: quiet,
+		Logger:   quiet,
 		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
 		Nodes:    func() []string { return []string{"http://" + id} },
 		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },

@@ -12,7 +12,7 @@ import (
 func (d *Dispatcher) Reserve(
 	run *carillon.Run, job *carillon.Job, now carillon.Time,
 ) (worker string, ok bool) {
-	if d.cfg.Waiting() > 0 || d.inHand.Load() > 0 {
+	if d.cfg.Queue.Len() > 0 || d.inHand.Load() > 0 {
 		return "", false
 	}
 	d.mu.Lock()
@@ -29,7 +29,7 @@ func (d *Dispatcher) Reserve(
 }
 
 // Starting says that due runs wait and that some are on their way to a worker.
-func (d *Dispatcher) Starting() bool { return d.inHand.Load() > 0 && d.cfg.Waiting() > 0 }
+func (d *Dispatcher) Starting() bool { return d.inHand.Load() > 0 && d.cfg.Queue.Len() > 0 }
 
 // Release takes back promises whose runs were not committed.
 func (d *Dispatcher) Release(ids []carillon.RunID) {

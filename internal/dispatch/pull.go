@@ -50,7 +50,7 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 	size := min(p.Max, d.size)
 	d.mu.Unlock()
 
-	runs, ack, err := d.pull(wait, names, shares, size)
+	runs, err := d.pull(wait, names, shares, size)
 	d.inHand.Add(int64(len(runs)))
 	defer d.inHand.Add(-int64(len(runs)))
 	over := d.closeWait(w, len(runs), size)
@@ -66,12 +66,6 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 	}
 	if len(back) > 0 { // they go back to the queue; the next pull gets them
 		d.cfg.PushBack(back)
-	}
-	if ack != nil {
-		if err := ack(context.WithoutCancel(ctx)); err != nil {
-			// The queue delivers them again, and claiming them again loses.
-			d.cfg.Logger.Error("acknowledge pulled runs", "error", err)
-		}
 	}
 	w.promised.Wait()
 	tasks = append(tasks, w.tasks...)

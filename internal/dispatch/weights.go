@@ -33,33 +33,33 @@ func weightsOf(queues []string) (names []string, shares []queueWeight) {
 	return names, shares
 }
 
-// taker is a queue that can be read without waiting. A queue that cannot has no shares.
-type taker interface {
-	Take(queues []string, max int) []carillon.Run
-}
-
 // pull takes runs from the queues by their shares, then from any of them, and waits only if there are none at
 // all.
 func (d *Dispatcher) pull(
 	ctx context.Context, names []string, shares []queueWeight, max int,
-) ([]carillon.Run, func(context.Context) error, error) {
-	queue, can := d.cfg.Queue.(taker)
-	if shares == nil || !can {
-		return d.cfg.Queue.Pull(ctx, names, max)
+) (runs []carillon.Run, err error) {
+	if shares == nil {
+		return d.cfg.Queue.Pull(ctx, carillon.Demand{Queues: names, Max: max})
 	}
-	var runs []carillon.Run
-	for i, n := range apportion(shares, max) {
-		if n > 0 {
-			runs = append(runs, queue.Take([]string{shares[i].queue}, n)...)
+	take := func(queues []string, n int) {
+		if err != nil || n <= 0 {
+			return
 		}
+		var more []carillon.Run
+		more, err = d.cfg.Queue.Pull(ctx, carillon.Demand{Queues: queues, Max: n, NoWait: true})
+		runs = append(runs, more...)
 	}
-	if rest := max - len(runs); rest > 0 && len(runs) > 0 {
-		runs = append(runs, queue.Take(names, rest)...)
+	for i, n := range apportion(shares, max) {
+		take([]string{shares[i].queue}, n)
 	}
 	if len(runs) > 0 {
-		return runs, nil, nil
+		take(names, max-len(runs))
+		return runs, nil // after an error the next pull gets the rest
 	}
-	return d.cfg.Queue.Pull(ctx, names, max)
+	if err != nil {
+		return nil, err
+	}
+	return d.cfg.Queue.Pull(ctx, carillon.Demand{Queues: names, Max: max})
 }
 
 // apportion draws a queue for each of n places, so that the shares come out right also over many small pulls.

@@ -43,17 +43,15 @@ func (q lossyQueue) Push(ctx context.Context, runs []carillon.Run) ([]int, error
 	return refused, err
 }
 
-func (q lossyQueue) Pull(ctx context.Context, queues []string, max int) (
-	[]carillon.Run, func(context.Context) error, error,
-) {
+func (q lossyQueue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run, error) {
 	if q.fail.hit() {
-		return nil, nil, errAway
+		return nil, errAway
 	}
-	runs, ack, err := q.Queue.Pull(ctx, queues, max)
-	if err == nil && q.drop.hit() {
+	runs, err := q.Queue.Pull(ctx, want)
+	if len(runs) > 0 && q.drop.hit() {
 		runs = append(runs, runs[0]) // delivered twice
 	}
-	return runs, ack, err
+	return runs, err
 }
 
 // withoutSome returns the runs that are not dropped, and their indexes.

@@ -88,8 +88,8 @@ const apart = 2300 * time.Millisecond
 func (h *house) live() *node {
 	n := &node{id: fmt.Sprintf("node_%d", len(h.nodes)), store: &gated{Store: h.store}}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	logs, waiting := mem.NewLogs(), mem.NewQueue(mem.QueueConfig{MaxPerLane: h.lane})
-	var queue carillon.Queue = waiting
+	logs := mem.NewLogs()
+	var queue carillon.Queue = mem.NewQueue(mem.QueueConfig{MaxPerLane: h.lane})
 	var timeline carillon.Timeline = mem.NewTimeline(mem.TimelineConfig{MaxPerLane: h.lane})
 	if h.queue != nil {
 		queue = h.queue(queue)
@@ -107,7 +107,7 @@ func (h *house) live() *node {
 	})
 	n.dispatcher = dispatch.New(dispatch.Config{
 		Store: n.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator,
-		Waiting: waiting.Len, Logger: logger,
+		Logger:   logger,
 		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
 		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 	})
