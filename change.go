@@ -21,7 +21,7 @@ type Change struct {
 	Runs   []Run
 	Guards []Guard
 	// Compared are guards that must be at their Rev, and that stay as they are. Any number of changes can
-	// compare a guard at the same time.
+	// compare a guard that exists at the same time.
 	Compared []GuardRev
 	// Redriven are dead letters to remove; each must exist.
 	Redriven []RunID

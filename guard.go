@@ -11,7 +11,7 @@ type Guard struct {
 	Namespace string
 	Key       string
 	Rev       int32
-	Value     []byte // nil: the change removes the guard, which has a Rev then
+	Value     []byte // nil: the change removes the guard, which must exist
 }
 
 // GuardRev names a guard that a change only compares.

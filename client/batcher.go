@@ -73,8 +73,10 @@ func NewBatcher(c *Client, cfg BatcherConfig) *Batcher {
 // When it returns without an error, the job is on disk.
 //
 //   - While fewer than InFlight requests are in flight, Submit sends the job at once: a caller that is alone
-//     never waits. Otherwise the job waits until one of them is answered or MaxJobs jobs wait. No timer
-//     delays it. The waiting counts towards the client's Timeout.
+//     never waits. Otherwise the job waits until one of them is answered or MaxJobs jobs wait; after
+//     an answer at most 100 us more, for callers that come back. The waiting counts towards the client's
+//
+// Timeout.
 //   - An invalid job fails only its own caller. It costs the other jobs of its request a second request each.
 //   - After any other error of a shared request, all callers of that request get the error. As with every
 //     write, the outcome is then unknown: the server may have taken all jobs, some or none.

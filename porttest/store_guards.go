@@ -40,6 +40,13 @@ var storeGuards = []storeCase{
 		t.putGuards("a", "x")
 		t.equal("revision", t.guard("a", "x").Rev, int32(1))
 	}},
+	{"a guard that does not exist is not removed", func(t *storeTest) {
+		remove := carillon.Change{Guards: []carillon.Guard{{Namespace: "a", Key: "x"}}}
+		t.lose(remove)
+		t.putGuards("a", "x")
+		t.lose(remove)
+		t.equal("revision", t.guard("a", "x").Rev, int32(1))
+	}},
 	{"a guard that is only compared stays as it is", func(t *storeTest) {
 		t.putGuards("a", "x")
 		at := func(key string, rev int32) carillon.Change {

@@ -90,7 +90,7 @@ func (s *Store) stands(c *carillon.Change) bool {
 		}
 	}
 	for _, g := range c.Guards {
-		if s.guards[guardKey{g.Namespace, g.Key}].Rev != g.Rev {
+		if s.guards[guardKey{g.Namespace, g.Key}].Rev != g.Rev || g.Rev == 0 && g.Value == nil {
 			return false
 		}
 	}

@@ -156,7 +156,7 @@ func (g *group) takeCompared(guard *carillon.GuardRev) {
 		g.compared = append(g.compared, guard)
 		return
 	}
-	none := &carillon.Guard{Namespace: guard.Namespace, Key: guard.Key}
+	none := &carillon.Guard{Namespace: guard.Namespace, Key: guard.Key, Rev: 1}
 	g.newGuards, g.gone = append(g.newGuards, none), append(g.gone, none)
 }
 

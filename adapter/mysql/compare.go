@@ -55,7 +55,7 @@ func (r *revisions) stands(c *carillon.Change) bool {
 		}
 	}
 	for _, g := range c.Guards {
-		if r.guards[guardKey{g.Namespace, g.Key}] != g.Rev {
+		if r.guards[guardKey{g.Namespace, g.Key}] != g.Rev || g.Rev == 0 && g.Value == nil {
 			return false
 		}
 	}

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -140,13 +141,22 @@ func Queries() map[string]Planned {
 		"lockJobs":      {fill(lockJobs, raw(`1,2,3`)), []string{"PRIMARY"}, false},
 		"lockRuns":      {fill(lockRuns, list(ids, dueJob)), []string{"PRIMARY"}, false},
 		"lockGuards":    {fill(lockGuards, raw(`('a','b'),('a','c')`)), []string{"PRIMARY"}, false},
-		"lockDead":      {fill(lockDead, list(ids, pair)), []string{"PRIMARY"}, false},
-		"updateAlike":   {alike([]*carillon.Run{run})[0].update + three, []string{"PRIMARY"}, false},
-		"deleteRuns":    {deleteRuns + three, []string{"PRIMARY"}, false},
-		"deleteDead":    {deleteDead + `(1,2),(2,3))`, []string{"PRIMARY"}, false},
-		"deleteGuards":  {deleteGuards + `('a','b',1),('a','c',1))`, []string{"PRIMARY"}, false},
-		"updateJob":     {fill(updateJob, 1, 2, 3), []string{"PRIMARY"}, false},
-		"unlabelJob":    {fill(unlabelJob, 5), []string{"job_label_job"}, false},
+		"compareGuards": {
+			strings.TrimSuffix(strings.TrimPrefix(
+				fill(
+					compareGuards, raw(`('a','b',1),('a','c',1)`), 2,
+				), "SET @rows = 9223372036854775807 + (("),
+				") <> 2)"),
+			[]string{"PRIMARY"},
+			false,
+		},
+		"lockDead":     {fill(lockDead, list(ids, pair)), []string{"PRIMARY"}, false},
+		"updateAlike":  {alike([]*carillon.Run{run})[0].update + three, []string{"PRIMARY"}, false},
+		"deleteRuns":   {deleteRuns + three, []string{"PRIMARY"}, false},
+		"deleteDead":   {deleteDead + `(1,2),(2,3))`, []string{"PRIMARY"}, false},
+		"deleteGuards": {deleteGuards + `('a','b',1),('a','c',1))`, []string{"PRIMARY"}, false},
+		"updateJob":    {fill(updateJob, 1, 2, 3), []string{"PRIMARY"}, false},
+		"unlabelJob":   {fill(unlabelJob, 5), []string{"job_label_job"}, false},
 		"deleteHistory": {
 			deleteHistory + `(1,1800000000000),(2,1800000000000))`, []string{"PRIMARY"}, false,
 		},

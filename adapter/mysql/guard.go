@@ -27,7 +27,8 @@ const (
 )
 
 func (p *batch) putGuards() {
-	// Sorted, so that two commits cannot deadlock.
+	// Sorted, so that two commits seldom deadlock. They still can if each compares a guard that the other
+	// writes; the server undoes one of them at once, and it is tried again.
 	for _, guards := range [][]*carillon.Guard{p.newGuards, p.guards} {
 		slices.SortFunc(guards, func(a, b *carillon.Guard) int {
 			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Key, b.Key))
@@ -42,7 +43,7 @@ func (p *batch) putGuards() {
 	}, ifGuard, changed)
 	p.compareGuards()
 	many(&p.script, deleteGuards, p.gone, func(b []byte, g *carillon.Guard) []byte {
-		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, max(g.Rev, 1))
+		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, g.Rev)
 	}, `)`, 1)
 }
 

@@ -119,6 +119,21 @@ func TestWhatMustNotExistDoesNotComeBetween(t *testing.T) {
 	}
 }
 
+// Each node compares a guard that the other writes: whichever comes second must see that.
+func TestTwoNodesThatEachCompareWhatTheOtherWritesDoNotBothWin(t *testing.T) {
+	all := nodes(t, 2)
+	for round := range 60 {
+		a, b := fmt.Sprintf("a/%d", round), fmt.Sprintf("b/%d", round)
+		win(t, all[0], guard(a, 0, "1"), guard(b, 0, "1"))
+		one, two := guard(a, 1, "2"), guard(b, 1, "2")
+		one.Compared = []carillon.GuardRev{{Namespace: "default", Key: b, Rev: 1}}
+		two.Compared = []carillon.GuardRev{{Namespace: "default", Key: a, Rev: 1}}
+		if one, two := race(t, all, one, two); one == two {
+			t.Fatalf("round %d: both won or both lost: %v %v", round, one, two)
+		}
+	}
+}
+
 // One node records a run that never waited, another node inserts the same run.
 func TestARecordDoesNotHideARunThatComesAtTheSameTime(t *testing.T) {
 	all := nodes(t, 2)

@@ -14,7 +14,8 @@ type batch struct {
 	insertRun, freeRun, updateRun, deleteRun                                rows
 	insertHistory, insertDead, redrive                                      rows
 	putResult, putCheckpoint, putPayload                                    rows
-	insertGuard, freeGuard, compareGuard, updateGuard, deleteGuard          rows
+	insertGuard, freeGuard, compareGuard, lockGuard                         rows
+	updateGuard, deleteGuard                                                rows
 
 	jobs   []*carillon.Job
 	runs   []*carillon.Run
@@ -61,6 +62,7 @@ func (f *batch) statements() []gathered {
 		{&f.insertGuard, insertGuard},
 		{&f.freeGuard, freeGuard},
 		{&f.compareGuard, compareGuard},
+		{&f.lockGuard, lockGuard},
 		{&f.updateGuard, updateGuard},
 		{&f.deleteGuard, deleteGuard},
 		{&f.redrive, redrive},
@@ -216,8 +218,20 @@ func (f *batch) sort() error {
 	slices.SortFunc(f.compared, func(a, b *carillon.GuardRev) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Key, b.Key))
 	})
+	compare := &f.compareGuard
+	if slices.ContainsFunc(f.guards, func(g *carillon.Guard) bool { return g.Rev != 0 }) {
+		compare = &f.lockGuard
+	}
 	for _, g := range f.compared {
-		f.compare(g)
+		f.compare(g, compare)
+	}
+	if f.lockGuard.count > 0 {
+		for _, g := range f.guards {
+			if g.Rev != 0 {
+				compared := g.Compare()
+				f.lockGuard.guardRev(&compared)
+			}
+		}
 	}
 	return nil
 }
@@ -283,9 +297,9 @@ func (f *batch) guard(g *carillon.Guard) {
 
 // compare compares a guard without writing it. The place of one that must not exist is taken for a moment, so
 // that a commit which makes it at the same time waits for this one.
-func (f *batch) compare(g *carillon.GuardRev) {
+func (f *batch) compare(g *carillon.GuardRev, with *rows) {
 	if g.Rev != 0 {
-		f.compareGuard.guardRev(g)
+		with.guardRev(g)
 		return
 	}
 	f.insertGuard.guardRev(g)

@@ -93,7 +93,7 @@ func (v *revisions) stands(c *carillon.Change) bool {
 	}
 	for i := range c.Guards {
 		g := &c.Guards[i]
-		if v.guards[guardKey{clean(g.Namespace), clean(g.Key)}] != g.Rev {
+		if v.guards[guardKey{clean(g.Namespace), clean(g.Key)}] != g.Rev || g.Rev == 0 && g.Value == nil {
 			return false
 		}
 	}

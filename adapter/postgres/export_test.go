@@ -66,6 +66,10 @@ func Statements() (all []Statement) {
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
 	}
+	// they sort the rows of a batch, to lock in order
+	for _, s := range []*rowStatement{compareGuard, lockGuard} {
+		all = append(all, Statement{s.name, s.sql, true})
+	}
 	for _, s := range []statement{
 		guardsByKey, guardsByPrefix, jobsByKey, olderByKey, aboutJobs, allEnded, allDead, allBad, jobHistory,
 		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners,

@@ -24,7 +24,15 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 	// compareGuard locks guards that stay as they are until the commit; many commits can do so at once.
 	compareGuard = forRows("compare_guard", `ns text, key text key, rev int4, value bytea`,
 		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
-  ON g.ns = x.ns AND g.key = x.key AND g.rev = x.rev FOR SHARE OF g)
+  ON g.ns = x.ns AND g.key = x.key AND g.rev = x.rev ORDER BY g.ns, g.key FOR SHARE OF g)
+SELECT 1 / (count(*) = COUNT)::int FROM hit`)
+
+	// lockGuard is for a batch that compares some guards and writes others. It locks them all in one order:
+	// two batches, each of which compares what the other writes, would otherwise wait for each other until
+	// the server notices after a second.
+	lockGuard = forRows("lock_guard", `ns text, key text key, rev int4, value bytea`,
+		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
+  ON g.ns = x.ns AND g.key = x.key AND g.rev = x.rev ORDER BY g.ns, g.key FOR UPDATE OF g)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	freeGuard = forRows("free_guard", `ns text, key text key, rev int4, value bytea`,

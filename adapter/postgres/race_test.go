@@ -91,6 +91,30 @@ func TestOfSeveralNodesThatClaimTheSameRunsInAnyOrderOneGetsEach(t *testing.T) {
 	}
 }
 
+func TestTwoNodesThatEachCompareWhatTheOtherWritesDoNotBothWin(t *testing.T) {
+	stores := nodes(t, 2)
+	key := func(name string, round int) string { return fmt.Sprint(name, "-", round) }
+	for round := range 100 {
+		var made carillon.Change
+		for _, name := range []string{"a", "b"} {
+			made.Guards = append(made.Guards, carillon.Guard{
+				Namespace: "default", Key: key(name, round), Value: []byte("1"),
+			})
+		}
+		commit(t, stores[0], made)
+		lost := together(t, stores, func(i int) []carillon.Change {
+			written, compared := made.Guards[i], made.Guards[1-i]
+			written.Rev, compared.Rev = 1, 1
+			return []carillon.Change{{
+				Guards: []carillon.Guard{written}, Compared: []carillon.GuardRev{compared.Compare()},
+			}}
+		})
+		if len(lost[0])+len(lost[1]) != 1 {
+			t.Fatalf("round %d: %d of 2 lost", round, len(lost[0])+len(lost[1]))
+		}
+	}
+}
+
 func TestTwoNodesThatEachNeedWhatTheOtherMakesToBeAbsentDoNotBothWin(t *testing.T) {
 	stores := nodes(t, 2)
 	change := func(made, absent string) []carillon.Change {

@@ -109,6 +109,7 @@ func (d *Dispatcher) Leave(ctx context.Context, worker string) error {
 // passes runs that were submitted already claimed to the pull that waits for them, and updates or drops runs
 // that other writers changed or ended.
 func (d *Dispatcher) Notice(committed []carillon.Change) {
+	holders := holdersOf(committed)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range committed {
@@ -127,16 +128,34 @@ func (d *Dispatcher) Notice(committed []carillon.Change) {
 				d.inflight.drop(h)
 			}
 		}
-		if len(c.Guards) > 0 && len(c.Runs) > 0 {
-			d.refresh(c.Guards, c.Runs[0].ID.Job)
+	}
+	for i, holder := range holders {
+		d.refresh(holder, committed[i].Guards)
+	}
+}
+
+// holdersOf returns the run that has the turn for each change that writes the guards of a job, by the index
+// of the change. A guard can be long, so this is done before the dispatcher is locked.
+func holdersOf(committed []carillon.Change) (holders map[int]carillon.RunID) {
+	for i := range committed {
+		c := &committed[i]
+		if len(c.Guards) == 0 || len(c.Runs) == 0 {
+			continue
+		}
+		if holder := carillon.Guards(c.Guards).Holder(c.Runs[0].ID.Job); !holder.IsZero() {
+			if holders == nil {
+				holders = map[int]carillon.RunID{}
+			}
+			holders[i] = holder
 		}
 	}
+	return holders
 }
 
 // refresh keeps the guards of the run that has the turn up to date while other runs of its job queue behind
 // it. With an old guard the end of that run would lose its first commit for certain. The caller holds mu.
-func (d *Dispatcher) refresh(guards carillon.Guards, job carillon.JobID) {
-	h := d.inflight.runs[guards.Holder(job)]
+func (d *Dispatcher) refresh(holder carillon.RunID, guards carillon.Guards) {
+	h := d.inflight.runs[holder]
 	if h == nil || !h.committed || h.guards == nil {
 		return
 	}

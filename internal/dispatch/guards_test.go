@@ -22,6 +22,15 @@ func (s *countedReads) Runs(
 	return s.Store.Runs(ctx, ids, whole)
 }
 
+func (h *house) guardRev(job carillon.JobID) int32 {
+	h.Helper()
+	guards, err := h.store.Guards(context.Background(), carillon.GuardQuery{
+		Namespace: carillon.DefaultNamespace, Keys: []string{carillon.OverlapKey(job)},
+	})
+	h.must(err)
+	return guards[0].Rev
+}
+
 // An end that loses its first commit is read again and committed again. That must not be the rule for jobs
 // whose runs take longer than their interval.
 func TestTheEndOfARunBehindWhichOthersCameIsCommittedWithoutARead(t *testing.T) {
@@ -40,12 +49,16 @@ func TestTheEndOfARunBehindWhichOthersCameIsCommittedWithoutARead(t *testing.T) 
 				})
 				first := h.one(n, worker)
 				held := []carillon.Held{first.Held()}
+				rev := h.guardRev(first.Job.ID)
 				for number := range 4 { // others of its job come and are skipped, or wait
 					time.Sleep(time.Second)
 					_, err := n.Beat(context.Background(), carillon.Beat{
 						ID: worker, Number: int64(number + 1), Holds: held,
 					})
 					h.must(err)
+				}
+				if overlap == carillon.OverlapSkip && h.guardRev(first.Job.ID) != rev {
+					t.Error("a skip writes the guard")
 				}
 				time.Sleep(time.Second / 2) // between two due times no decision is in the way
 				before := reads.runs.Load()

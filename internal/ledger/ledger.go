@@ -57,7 +57,7 @@ type Ledger struct {
 	starts    entries // everything but ends
 	ends      entries
 	closed    bool
-	writing   int          // changes in a running commit, or in the wait after it: see gather.go
+	writing   int          // changes in a running commit, or in the wait after it: see groupcommit.go
 	skipWaits int          // commits until the ledger waits for callers again
 	signal    await.Signal // there is something to flush
 }
