@@ -71,7 +71,7 @@ func TestPathsThatDoNotExist(t *testing.T) {
 	for _, path := range []string{
 		"/", "/v1", "/v2/jobs", "/v1/jobs/", "/v1//jobs", "//healthz", "/healthz/", "/v1/jobs/../jobs",
 		"/v1/runs/a/b",
-		"/v1/jobs/%2e%2e%2fetc", "/admin", "/debug/pprof/",
+		"/v1/jobs/%2e%2e%2fetc", "/admin", "/debug/pprof/", "*", "/*", "/v1/jobs/job_0000000000001/",
 	} {
 		h.call("GET", path, "", "Authorization: ").problem(401, "")
 		h.call("GET", path, "").problem(404, "")
@@ -84,6 +84,7 @@ func TestAWrongMethodIsToldTheRightOnes(t *testing.T) {
 	for _, c := range []struct{ method, path, allow string }{
 		{"PUT", "/v1/jobs", "GET, HEAD, POST"},
 		{"POST", job, "DELETE, GET, HEAD, PATCH"},
+		{"PUT", "/v1/jobs/batch", "DELETE, GET, HEAD, PATCH, POST"},
 		{"GET", job + "/pause", "POST"},
 		{"DELETE", "/v1/runs/x/logs", "GET, HEAD"},
 		{"POST", "/healthz", "GET, HEAD"},
@@ -95,6 +96,24 @@ func TestAWrongMethodIsToldTheRightOnes(t *testing.T) {
 		if a := h.call(c.method, c.path, "").problem(405, ""); a.Header().Get("Allow") != c.allow {
 			t.Errorf("%s %s: Allow is %q, want %q", c.method, c.path, a.Header().Get("Allow"), c.allow)
 		}
+	}
+}
+
+func TestTheLogNamesTheRouteAndNoneWhereThereIsNone(t *testing.T) {
+	h := newHouse(t, nil)
+	h.call("GET", "/v1/jobs/job_0000000000001", "").is(404)
+	h.call("PUT", "/v1/jobs", "").is(405)
+	h.call("GET", "/nowhere", "").is(404)
+	var routes []string
+	for line := range strings.Lines(h.log.String()) {
+		var entry struct{ Route string }
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatal(err)
+		}
+		routes = append(routes, entry.Route)
+	}
+	if want := []string{"GET /v1/jobs/{id}", "", ""}; !slices.Equal(routes, want) {
+		t.Errorf("the log names the routes %q, want %q", routes, want)
 	}
 }
 

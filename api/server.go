@@ -13,8 +13,9 @@ type server struct {
 	keys   []key
 	seal   *seal
 	routes []route
-	mux    *http.ServeMux
-	about  []byte // the OpenAPI description
+	mux    *http.ServeMux // the routes, and missed for every other request
+	known  *http.ServeMux // the routes alone: it knows which methods a path answers to
+	about  []byte         // the OpenAPI description
 	recent recent
 }
 
@@ -37,40 +38,51 @@ type route struct {
 
 func (s *server) route() {
 	s.routes = s.table()
-	s.mux = http.NewServeMux()
+	s.mux, s.known = http.NewServeMux(), http.NewServeMux()
 	for _, rt := range s.routes {
 		s.mux.Handle(rt.Method+" "+rt.Pattern, s.serve(rt))
+		s.known.Handle(rt.Method+" "+rt.Pattern, http.NotFoundHandler())
 	}
+	s.mux.HandleFunc("/", s.missed)
 	s.about = describe(s.routes)
 }
 
-// dispatch passes the request to its route. The mux answers unknown paths and methods in plain text and
-// redirects unclean paths, so dispatch asks it first which route fits. An unknown path needs a token too:
-// otherwise the difference between 401 and 404 would map out the server.
+// dispatch passes the request to its route. The mux would redirect a path that is not clean, and answer to *
+// in plain text; here such a path does not exist.
 func (s *server) dispatch(w http.ResponseWriter, r *http.Request) {
-	handler, pattern := s.mux.Handler(r)
-	clean := path.Clean(r.URL.Path) == r.URL.Path
-	if pattern != "" && clean {
+	if r.URL.Path != "*" && path.Clean(r.URL.Path) == r.URL.Path {
 		s.mux.ServeHTTP(w, r)
 		return
 	}
+	s.refuseUnknown(w, r, "")
+}
+
+// missed answers a request that fits no route. The mux of the routes alone says in its answer, which is plain
+// text, whether the path answers to other methods.
+func (s *server) missed(w http.ResponseWriter, r *http.Request) {
+	r.Pattern = "" // the log names no route
+	handler, _ := s.known.Handler(r)
+	answer := headOnly{}
+	handler.ServeHTTP(answer, r)
+	s.refuseUnknown(w, r, answer.Header().Get("Allow"))
+}
+
+// refuseUnknown says that the path does not exist, or which methods it answers to. An unknown path needs a
+// token too: otherwise the difference between 401 and 404 would map out the server.
+func (s *server) refuseUnknown(w http.ResponseWriter, r *http.Request, allow string) {
 	if _, ok := s.authenticate(r); !ok {
 		s.refuse(w)
 		return
 	}
-	if clean {
-		answer := headOnly{}
-		handler.ServeHTTP(answer, r)
-		if allow := answer.Header().Get("Allow"); allow != "" {
-			w.Header().Set("Allow", allow)
-			problem{
-				Type: "method-not-allowed", Title: "Method not allowed", Status: http.StatusMethodNotAllowed,
-				Detail: r.URL.Path + " answers to " + allow + ", not to " + jobjson.Shorten(r.Method, 20),
-			}.write(w)
-			return
-		}
+	if allow == "" {
+		s.fail(w, r, notFound("path "+jobjson.Shorten(r.URL.Path, maxGiven)))
+		return
 	}
-	s.fail(w, r, notFound("path "+jobjson.Shorten(r.URL.Path, maxGiven)))
+	w.Header().Set("Allow", allow)
+	problem{
+		Type: "method-not-allowed", Title: "Method not allowed", Status: http.StatusMethodNotAllowed,
+		Detail: r.URL.Path + " answers to " + allow + ", not to " + jobjson.Shorten(r.Method, 20),
+	}.write(w)
 }
 
 // headOnly keeps the headers of an answer and drops the rest.
