@@ -66,8 +66,8 @@ type Queue interface {
 	Push(ctx context.Context, runs []Run) (refused []int, err error)
 	// Pull takes out up to want.Max runs, and waits until there is at least one. Runs of a lane come in the
 	// order in which they were pushed. Among lanes higher priorities come first, but every AgeStep of waiting
-	// weighs as much as one step of priority, so no run starves: see Run.Before. If ctx ends before there is a
-	// run, Pull takes nothing and returns the error of ctx.
+	// weighs as much as one step of priority, so no run starves: see Run.Before. If ctx ends before there is
+	// a run, Pull takes nothing and returns the error of ctx.
 	Pull(ctx context.Context, want Demand) ([]Run, error)
 	// Len is how many runs wait. It is cheap: the ledger asks before every commit.
 	Len() int
