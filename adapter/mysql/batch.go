@@ -8,8 +8,8 @@ import (
 
 // batch is what a commit sends to the server.
 type batch struct {
-	script statements
-	jobs   map[carillon.JobID]storedJob // existing jobs that are edited
+	statements statements
+	jobs       map[carillon.JobID]storedJob // existing jobs that are edited
 	group
 }
 
@@ -38,7 +38,7 @@ type group struct {
 
 // write plans all changes except the lost ones.
 func (p *batch) write(changes []carillon.Change, lost []int) error {
-	p.group = newSegment(len(changes))
+	p.group = newGroup(len(changes))
 	for i := range changes {
 		if len(lost) > 0 && lost[0] == i {
 			lost = lost[1:]
@@ -49,14 +49,14 @@ func (p *batch) write(changes []carillon.Change, lost []int) error {
 			if err := p.flush(); err != nil {
 				return err
 			}
-			p.group = newSegment(0) // there can be many segments
+			p.group = newGroup(0) // there can be many groups
 		}
 		p.take(c)
 	}
 	return p.flush()
 }
 
-func newSegment(size int) group {
+func newGroup(size int) group {
 	return group{
 		touchedJobs:   map[carillon.JobID]bool{},
 		touchedRuns:   make(map[carillon.RunID]bool, size),
@@ -64,7 +64,7 @@ func newSegment(size int) group {
 	}
 }
 
-// touches says that the change has a row that an earlier change of the segment has too.
+// touches says that the change has a row that an earlier change of the group has too.
 func (g *group) touches(c *carillon.Change) bool {
 	if c.Job != nil && g.touchedJobs[c.Job.ID] {
 		return true
@@ -160,7 +160,7 @@ func (g *group) takeCompared(guard *carillon.GuardRev) {
 	g.newGuards, g.gone = append(g.newGuards, none), append(g.gone, none)
 }
 
-// flush writes the segment. All commits go through the tables in this order.
+// flush writes the group. All commits go through the tables in this order.
 func (p *batch) flush() error {
 	if err := p.putJobs(); err != nil {
 		return err

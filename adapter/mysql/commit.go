@@ -81,14 +81,14 @@ func (l *conn) pause(try int) error {
 }
 
 // beginWrite locks no gaps between rows: with gap locks, two commits that append would wait for each other. A
-// row that must not exist is locked by inserting it (see segment).
+// row that must not exist is locked by inserting it (see group).
 const beginWrite = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION`
 
 // write writes the changes in a transaction. careful: it first reads which of them have lost; without
 // careful, an error says that one has lost.
 func (l *conn) write(changes []carillon.Change, careful bool) (lost []int, err error) {
-	p := batch{script: statements{buf: l.store.buffer()}}
-	defer func() { l.store.buffers.Put(&p.script.buf) }()
+	p := batch{statements: statements{buf: l.store.buffer()}}
+	defer func() { l.store.buffers.Put(&p.statements.buf) }()
 	if edits := editedJobs(changes); careful || len(edits) > 0 {
 		if err := l.exec([]byte(beginWrite)); err != nil {
 			return nil, err
@@ -100,19 +100,19 @@ func (l *conn) write(changes []carillon.Change, careful bool) (lost []int, err e
 			return lost, l.end(nil)
 		}
 	} else {
-		p.script.add(beginWrite)
+		p.statements.add(beginWrite)
 	}
 	if err := p.write(changes, lost); err != nil {
 		return nil, l.end(err)
 	}
-	p.script.add(`COMMIT`)
-	if err := l.send(&p.script); err != nil {
+	p.statements.add(`COMMIT`)
+	if err := l.send(&p.statements); err != nil {
 		return nil, l.end(err)
 	}
 	return lost, nil
 }
 
-// lockCompared locks and reads what the plan has to know: the edited jobs and, with careful, every row that
+// lockCompared locks and reads what the batch has to know: the edited jobs and, with careful, every row that
 // the changes compare.
 func (l *conn) lockCompared(
 	p *batch, changes []carillon.Change, edits []carillon.JobID, careful bool,

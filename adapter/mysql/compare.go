@@ -6,7 +6,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// storedJob is what a plan has to know about a job that it edits.
+// storedJob is what a batch has to know about a job that it edits.
 type storedJob struct {
 	rev     int32
 	version int32

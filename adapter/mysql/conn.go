@@ -122,7 +122,7 @@ func (l *conn) end(err error) error {
 
 // row is a row of an answer. It is valid until the next row is read.
 type row struct {
-	link   *conn
+	conn   *conn
 	values []driver.Value
 }
 
@@ -151,11 +151,11 @@ func (r row) text(column int) string {
 // name reads a text that many rows share, without allocating it again.
 func (r row) name(column int) string {
 	b, _ := r.values[column].([]byte)
-	if s, known := r.link.names[string(b)]; known {
+	if s, known := r.conn.names[string(b)]; known {
 		return s
 	}
 	s := string(b)
-	r.link.names[s] = s
+	r.conn.names[s] = s
 	return s
 }
 

@@ -29,7 +29,7 @@ func (f *finder) fill(l *conn, q *carillon.RunQuery, start carillon.RunPos) erro
 	for _, part := range partsFrom(q, start) {
 		streams := make([]*runStream, len(part.sources))
 		for i, from := range part.sources {
-			streams[i] = &runStream{link: l, query: q, source: from, pos: part.start, size: f.limit + 1}
+			streams[i] = &runStream{conn: l, query: q, source: from, pos: part.start, size: f.limit + 1}
 			if err := streams[i].next(); err != nil {
 				return err
 			}

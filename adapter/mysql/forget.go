@@ -119,20 +119,20 @@ const (
 // remove deletes records and the rows that were kept only for them, in a transaction.
 func (l *conn) remove(found []past) error {
 	var p batch
-	p.script.add(beginWrite)
+	p.statements.add(beginWrite)
 	i := slices.IndexFunc(found, func(f past) bool { return f.dead })
 	if i < 0 {
 		i = len(found)
 	}
 	many(
-		&p.script, deleteHistory, found[:i],
+		&p.statements, deleteHistory, found[:i],
 		func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.pos, f.ended) }, `)`, 0,
 	)
 	many(
-		&p.script, deleteLetters, found[i:],
+		&p.statements, deleteLetters, found[i:],
 		func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.pos) }, `)`, 0,
 	)
-	err := l.send(&p.script)
+	err := l.send(&p.statements)
 	if err == nil {
 		err = l.clean(found, `1`)
 	}

@@ -34,15 +34,15 @@ func (p *batch) putGuards() {
 			return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Key, b.Key))
 		})
 	}
-	many(&p.script, insertGuards, p.newGuards, func(b []byte, g *carillon.Guard) []byte {
+	many(&p.statements, insertGuards, p.newGuards, func(b []byte, g *carillon.Guard) []byte {
 		// A guard without a value is only compared, and must not exist: see takeCompared.
 		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, string(g.Value))
 	}, ``, 0)
-	many(&p.script, updateGuards, p.guards, func(b []byte, g *carillon.Guard) []byte {
+	many(&p.statements, updateGuards, p.guards, func(b []byte, g *carillon.Guard) []byte {
 		return appendSQL(b, `(?,?,?,?)`, g.Namespace, g.Key, g.Rev, g.Value)
 	}, ifGuard, changed)
 	p.compareGuards()
-	many(&p.script, deleteGuards, p.gone, func(b []byte, g *carillon.Guard) []byte {
+	many(&p.statements, deleteGuards, p.gone, func(b []byte, g *carillon.Guard) []byte {
 		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, g.Rev)
 	}, `)`, 1)
 }
@@ -58,7 +58,7 @@ func (p *batch) compareGuards() {
 	})
 	compared := slices.CompactFunc(p.compared, func(a, b *carillon.GuardRev) bool { return *a == *b })
 	for some := range slices.Chunk(compared, most) {
-		p.script.add(compareGuards, list(some, func(b []byte, g *carillon.GuardRev) []byte {
+		p.statements.add(compareGuards, list(some, func(b []byte, g *carillon.GuardRev) []byte {
 			return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, g.Rev)
 		}), len(some))
 	}

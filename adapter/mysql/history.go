@@ -17,9 +17,9 @@ const (
 
 // putEnded writes ended runs from memory: nothing is read back.
 func (p *batch) putEnded() {
-	many(&p.script, deleteDead, p.redriven, jobDue, `)`, 1)
-	insert(&p.script, insertHistory, historyRow, p.ended, ``)
-	insert(&p.script, replaceDead, deadRow, p.failed, ``)
+	many(&p.statements, deleteDead, p.redriven, jobDue, `)`, 1)
+	insert(&p.statements, insertHistory, historyRow, p.ended, ``)
+	insert(&p.statements, replaceDead, deadRow, p.failed, ``)
 }
 
 // ended reads pos and endedColumns. dead says which of the run's two expiries the row carries.
@@ -70,7 +70,7 @@ func (p *batch) putOutputs() {
 	put := func(b []byte, o output) []byte {
 		return appendSQL(b, `(?,?,?,?)`, o.run.ID.Due, o.run.ID.Job, o.run.Namespace, o.value)
 	}
-	many(&p.script, putResults, results, put, keepLast, 0)
-	many(&p.script, putCheckpoints, checkpoints, put, keepLast, 0)
-	many(&p.script, putPayloads, payloads, put, keepLast, 0)
+	many(&p.statements, putResults, results, put, keepLast, 0)
+	many(&p.statements, putCheckpoints, checkpoints, put, keepLast, 0)
+	many(&p.statements, putPayloads, payloads, put, keepLast, 0)
 }

@@ -41,23 +41,23 @@ func (p *batch) putJobs() error {
 		labels = appendLabels(labels, job.Namespace, job)
 		p.remember(job.ID, storedJob{version: job.Version, ns: job.Namespace, due: row.due})
 	}
-	insert(&p.script, insertJobs, jobRow, rows, ``)
+	insert(&p.statements, insertJobs, jobRow, rows, ``)
 	for _, job := range p.edited {
 		was := p.jobs[job.ID]
 		if was.version == job.Version {
-			p.script.add(updateJob, job.State, job.Updated, job.ID)
+			p.statements.add(updateJob, job.State, job.Updated, job.ID)
 			continue
 		}
 		spec, err := sqlcommon.Encode(&job.Definition, was.due)
 		if err != nil {
 			return err
 		}
-		p.script.add(moveJob, job.ID)
-		p.script.add(
+		p.statements.add(moveJob, job.ID)
+		p.statements.add(
 			defineJob, job.Version, job.State, job.Updated, job.Name, job.Type, job.Owner, string(spec),
 			[]byte(job.Payload), job.ID,
 		)
-		p.script.add(unlabelJob, job.ID)
+		p.statements.add(unlabelJob, job.ID)
 		labels = appendLabels(labels, was.ns, job)
 		was.version = job.Version
 		p.remember(job.ID, was)
@@ -66,7 +66,7 @@ func (p *batch) putJobs() error {
 	return nil
 }
 
-// remember keeps what a later segment of the plan may need to know.
+// remember keeps what a later group of the batch may need to know.
 func (p *batch) remember(id carillon.JobID, job storedJob) {
 	if p.jobs != nil {
 		p.jobs[id] = job
@@ -89,7 +89,7 @@ func appendLabels(to []label, ns string, job *carillon.Job) []label {
 }
 
 func (p *batch) putLabels(labels []label) {
-	many(&p.script, insertLabels, labels, func(b []byte, l label) []byte {
+	many(&p.statements, insertLabels, labels, func(b []byte, l label) []byte {
 		return appendSQL(b, `(?,?,?,?)`, l.ns, l.key, l.value, l.job)
 	}, ``, 0)
 }

@@ -36,22 +36,22 @@ WHERE (due, job, rev) IN (`
 const few = 6
 
 func (p *batch) putRuns() {
-	insert(&p.script, insertRuns, runRow, p.newRuns, ``)
+	insert(&p.statements, insertRuns, runRow, p.newRuns, ``)
 	var different []*carillon.Run
 	for _, group := range alike(p.updated) {
 		if len(group.runs) < few {
 			different = append(different, group.runs...)
 			continue
 		}
-		many(&p.script, group.update, group.runs, comparedRun, `)`, 1)
+		many(&p.statements, group.update, group.runs, comparedRun, `)`, 1)
 	}
-	many(&p.script, updateRuns, different, func(b []byte, r *carillon.Run) []byte {
+	many(&p.statements, updateRuns, different, func(b []byte, r *carillon.Run) []byte {
 		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(),
 			r.Rev, r.Wake, r.Claimed, r.Started,
 			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority,
 			r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason)
 	}, ifRun, changed)
-	many(&p.script, deleteRuns, p.left, comparedRun, `)`, 1)
+	many(&p.statements, deleteRuns, p.left, comparedRun, `)`, 1)
 }
 
 // comparedRun writes the key of a run and its revision; a run that this commit inserts has revision 1.

@@ -81,7 +81,7 @@ func (s *runStream) args() []any {
 
 // runStream is a source that has been read up to pos.
 type runStream struct {
-	link   *conn
+	conn   *conn
 	query  *carillon.RunQuery
 	source source
 	size   int         // of the next page
@@ -128,7 +128,7 @@ func (s *runStream) position() carillon.RunPos {
 func (s *runStream) read() error {
 	const runWanted, endedWanted = 22, 25
 	args := append([]any{wantedRuns(s.query)}, s.args()...)
-	err := s.link.query(func(r row) error {
+	err := s.conn.query(func(r row) error {
 		next := streamRow{place: carillon.Unended}
 		if s.source.hot {
 			next.run = r.unfinished()

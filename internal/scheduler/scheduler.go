@@ -181,7 +181,7 @@ func (s *Scheduler) enqueue(ctx context.Context, runs []carillon.Run) {
 func (s *Scheduler) schedule(ctx context.Context, runs []carillon.Run) {
 	now := carillon.Now()
 	due, later := split(runs, func(r *carillon.Run) bool { return r.Wake <= now })
-	s.route(ctx, due, now)
+	s.enqueueOrDecide(ctx, due, now)
 	if runs = s.withRoom(later); len(runs) == 0 {
 		return
 	}

@@ -23,7 +23,7 @@ func (s *Scheduler) wake(ctx context.Context) error {
 			await.For(ctx, retryWait)
 			continue
 		}
-		s.route(ctx, runs, now)
+		s.enqueueOrDecide(ctx, runs, now)
 		if len(runs) > 0 {
 			continue
 		}
@@ -37,8 +37,8 @@ func (s *Scheduler) wake(ctx context.Context) error {
 	return nil
 }
 
-// route sends due runs on: to the queue, or to the decide loop if they need a decision.
-func (s *Scheduler) route(ctx context.Context, runs []carillon.Run, now carillon.Time) {
+// enqueueOrDecide sends due runs on: to the queue, or to the decide loop if they need a decision.
+func (s *Scheduler) enqueueOrDecide(ctx context.Context, runs []carillon.Run, now carillon.Time) {
 	plain, others := split(runs, func(r *carillon.Run) bool { return r.NeedsNoDecision(now) })
 	s.enqueue(ctx, plain)
 	s.queueDecision(others)

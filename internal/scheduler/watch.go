@@ -28,7 +28,7 @@ func (s *Scheduler) watch(ctx context.Context) error {
 			return nil
 		}
 		began := time.Now()
-		if !s.checkHeld(ctx, heldScanFrom{from: from, urgent: urgent}, &suspects) {
+		if !s.checkHeld(ctx, heldRange{from: from, urgent: urgent}, &suspects) {
 			s.checkSoon(ctx)
 		}
 		next.Reset(s.nextScan(&suspects, time.Since(began)))
@@ -49,25 +49,25 @@ func (s *Scheduler) nextScan(suspects *suspects, took time.Duration) time.Durati
 // heldPage is how many held runs are judged at a time.
 const heldPage = 5000
 
-// heldScanFrom is one check of held runs from a position on. A check that is not urgent gives way to one that
+// heldRange is where a check of held runs begins. A check that is not urgent gives way to one that
 // is.
-type heldScanFrom struct {
+type heldRange struct {
 	from   carillon.WakePos
 	urgent bool
 }
 
 // checkHeld checks held runs, and says whether it could.
-func (s *Scheduler) checkHeld(ctx context.Context, look heldScanFrom, were *suspects) bool {
+func (s *Scheduler) checkHeld(ctx context.Context, of heldRange, were *suspects) bool {
 	// After a claim, the wake of a run is not later than the claim. But the claim has the time of another
 	// node's clock, or of this node's clock before it was set back.
 	now := carillon.Now()
 	s.latest = max(s.latest, now)
 	q := carillon.WakeQuery{
-		Shards: s.members.shards(), Held: true, After: look.from, Until: s.latest.Add(skew), Limit: heldPage,
+		Shards: s.members.shards(), Held: true, After: of.from, Until: s.latest.Add(skew), Limit: heldPage,
 	}
 	seen := heldScan{now: now, were: *were, are: suspects{}, holdings: map[string]holding{}}
 	for more := true; more; {
-		if !look.urgent && len(s.gone) > 0 { // a worker died, and behind a backlog this check can take long
+		if !of.urgent && len(s.gone) > 0 { // a worker died, and behind a backlog this check can take long
 			return true
 		}
 		runs, err := s.cfg.Store.Wakes(ctx, q)
