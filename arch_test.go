@@ -126,6 +126,23 @@ func TestLinesAreNotTooLong(t *testing.T) {
 	})
 }
 
+// The parts of a node ask the clock that they were given, which is the store's; carillon.Now is the machine's.
+func TestArchitectureOfTime(t *testing.T) {
+	forGoFiles(t, func(path string) {
+		if !regexp.MustCompile(`^(internal|api|node|worker)/`).MatchString(filepath.ToSlash(path)) ||
+			strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), "carillon.Now()") {
+			t.Errorf("%s calls carillon.Now: a part of a node asks its Clock", path)
+		}
+	})
+}
+
 func checkImport(t *testing.T, path, dir, imported string) {
 	t.Helper()
 	if own, ok := strings.CutPrefix(imported, module); ok {

@@ -33,19 +33,31 @@ func TimeOf(t time.Time) Time {
 	return Time(ms)
 }
 
-// Now is the present instant by the store's clock, rounded down: a decision must not see a time that has not
-// come yet.
-func Now() Time { return Time(time.Now().Add(time.Duration(ahead.Load())).UnixMilli()) }
+// Now is the present instant by this machine's clock, rounded down. A part of a node asks its Clock instead.
+func Now() Time { return (*Clock)(nil).Now() }
 
-// ahead is how far the store's clock is ahead of this machine's. There is one value for the whole process, as
-// there is one clock that it corrects: nodes that share a store decide by one clock, not each by its own.
-var ahead atomic.Int64
+// Clock is the store's clock: nodes that share a store decide by one clock, not each by its own. All parts of
+// a node have the same Clock. A nil or new Clock is this machine's.
+type Clock struct {
+	ahead atomic.Int64 // how far the store's clock is ahead of this machine's
+}
+
+// Ahead is how far the store's clock is ahead of this machine's.
+func (c *Clock) Ahead() time.Duration {
+	if c == nil {
+		return 0
+	}
+	return time.Duration(c.ahead.Load())
+}
 
 // SetAhead says how far the store's clock was found to be ahead of this machine's.
-func SetAhead(d time.Duration) { ahead.Store(int64(d)) }
+func (c *Clock) SetAhead(d time.Duration) { c.ahead.Store(int64(d)) }
+
+// Now is the present instant, rounded down: a decision must not see a time that has not come yet.
+func (c *Clock) Now() Time { return Time(time.Now().Add(c.Ahead()).UnixMilli()) }
 
 // Until is the time that is left until t, to the nanosecond; negative if t has passed.
-func (t Time) Until() time.Duration { return time.Until(t.Std()) - time.Duration(ahead.Load()) }
+func (c *Clock) Until(t Time) time.Duration { return time.Until(t.Std()) - c.Ahead() }
 
 func (t Time) Std() time.Time               { return time.UnixMilli(int64(t)).UTC() }
 func (t Time) Add(d time.Duration) Time     { return t + Time(ceilMillis(d)) }

@@ -15,6 +15,7 @@ type Config struct {
 	Ledger    Ledger
 	Store     carillon.Store
 	Logs      carillon.LogStore
+	Clock     *carillon.Clock       // default this machine's
 	Events    Events                // default none: a follower of a log then relies on the poll alone
 	Tokens    map[string]Credential // by token; default none: every route that needs a token refuses
 	Retention carillon.Retention    // the server's, for jobs that set none; default carillon.DefaultRetention

@@ -136,7 +136,7 @@ func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error
 		if err := jobjson.Decode(body, def); err != nil {
 			return err
 		}
-		return def.AdmitEdit(&was, carillon.Now())
+		return def.AdmitEdit(&was, s.Clock.Now())
 	})
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error 
 	if err != nil {
 		return err
 	}
-	def, err := jobjson.Define(body, carillon.Now())
+	def, err := jobjson.Define(body, s.Clock.Now())
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	if err != nil {
 		return err
 	}
-	defs, err := jobjson.DefineBatch(body, carillon.Now())
+	defs, err := jobjson.DefineBatch(body, s.Clock.Now())
 	if err != nil {
 		return err
 	}

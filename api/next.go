@@ -40,7 +40,7 @@ func (s *server) nextTimes(w http.ResponseWriter, r *http.Request, q *query) err
 	}
 	answer := dueTimes{Items: []dueTime{}}
 	if planned != nil {
-		answer = inZone(&job.Schedule, upcoming(&job, planned, carillon.Now(), n))
+		answer = inZone(&job.Schedule, upcoming(&job, planned, s.Clock.Now(), n))
 	}
 	return reply(w, http.StatusOK, answer)
 }

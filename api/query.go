@@ -138,7 +138,6 @@ func (q *query) states(name string, want *carillon.RunQuery) {
 			q.fail(name, word, runWords+", separated by commas")
 		}
 	}
-	want.Now = carillon.Now()
 }
 
 // runWords are the states of runs, and the statuses that stand for some runs of a state.

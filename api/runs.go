@@ -18,6 +18,7 @@ func (s *server) listRuns(w http.ResponseWriter, r *http.Request, q *query) erro
 		Job: q.job("job"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to"),
 	}
 	q.states("state", &want)
+	want.Now = s.Clock.Now()
 	if want.States == nil && !slices.Contains(want.Statuses, carillon.StatusPaused) {
 		want.Present = true // a million planned runs would hide the few in progress
 		if last := want.Now.Add(nameAhead); want.To == 0 || want.To > last {
@@ -34,6 +35,7 @@ func (s *server) listJobRuns(w http.ResponseWriter, r *http.Request, q *query) e
 	}
 	want := carillon.RunQuery{Job: job.ID}
 	q.states("state", &want)
+	want.Now = s.Clock.Now()
 	return s.replyRuns(w, r, q, want)
 }
 

@@ -32,7 +32,7 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait
 	if run.State != carillon.StateWaiting {
 		return nil
 	}
-	now, around := carillon.Now(), carillon.Surroundings{}
+	now, around := s.Clock.Now(), carillon.Surroundings{}
 	if run.Has(carillon.FlagGuarded) {
 		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{
 			Namespace: run.Namespace, Keys: []string{carillon.OverlapKey(run.ID.Job)},

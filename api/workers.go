@@ -181,7 +181,7 @@ func (s *server) nodes(ctx context.Context) []string {
 	if err != nil {
 		s.Logger.WarnContext(ctx, "list the nodes for a worker", "error", err)
 	}
-	return append([]string{}, carillon.NodeAddresses(members, carillon.Now())...) // never null
+	return append([]string{}, carillon.NodeAddresses(members, s.Clock.Now())...) // never null
 }
 
 // workerOf returns the worker that the path names. Nodes and their inner workers are members too, but no
@@ -302,7 +302,7 @@ func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
 
 // report passes on the reports that have the right token. Every other report gets a refusal at its index.
 func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error {
-	all, err := readReports(w, r)
+	all, err := s.readReports(w, r)
 	if err != nil {
 		return err
 	}
@@ -341,7 +341,7 @@ func readMessage(w http.ResponseWriter, r *http.Request, into any) error {
 	return jobjson.Decode(body, into)
 }
 
-func readReports(w http.ResponseWriter, r *http.Request) ([]carillon.Report, error) {
+func (s *server) readReports(w http.ResponseWriter, r *http.Request) ([]carillon.Report, error) {
 	body, err := readJSON(w, r, maxBatchBody)
 	if err != nil {
 		return nil, err
@@ -355,5 +355,5 @@ func readReports(w http.ResponseWriter, r *http.Request) ([]carillon.Report, err
 	if err != nil {
 		return nil, err
 	}
-	return given.reports()
+	return given.reports(s.Clock.Now())
 }

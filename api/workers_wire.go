@@ -169,7 +169,7 @@ type reportEnd struct {
 	RetryAfter   carillon.Duration `json:"retry_after"`
 }
 
-func (r *reports) reports() ([]carillon.Report, error) {
+func (r *reports) reports(now carillon.Time) ([]carillon.Report, error) {
 	if len(r.Reports) > maxReports {
 		return nil, invalid(
 			"reports", strconv.Itoa(len(r.Reports))+" reports",
@@ -177,7 +177,6 @@ func (r *reports) reports() ([]carillon.Report, error) {
 		)
 	}
 	all := make([]carillon.Report, len(r.Reports))
-	now := carillon.Now()
 	for i := range r.Reports {
 		if err := r.Reports[i].read(&all[i], now); err != nil {
 			return nil, err.In("reports[" + strconv.Itoa(i) + "]")

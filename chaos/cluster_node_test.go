@@ -67,7 +67,7 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 			accepted = append(accepted, c.submit(batch...)...)
 		}
 		inTime := carillon.Now() < begin // on a machine too busy for that, lateness says nothing
-		last(c.ctx, begin.Add(5*time.Second).Until())
+		last(c.ctx, time.Until(begin.Add(5*time.Second).Std()))
 		killed := carillon.Now()
 		c.nodes["node-2"].Kill()
 
@@ -109,13 +109,13 @@ func TestTwoOwnersOfAShardRunNothingTwice(t *testing.T) {
 		recurring.Schedule.Every, recurring.Schedule.MaxRuns = carillon.Duration(time.Second), 15
 		accepted = append(accepted, c.submit(repeat(recurring, 40)...)...)
 
-		last(c.ctx, begin.Add(2*time.Second).Until())
+		last(c.ctx, time.Until(begin.Add(2*time.Second).Std()))
 		frozen := c.nodes["node-1"]
 		if err := frozen.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
 		c.members(carillon.MemberNode, 1) // the other node has all shards
-		last(c.ctx, begin.Add(13*time.Second).Until())
+		last(c.ctx, time.Until(begin.Add(13*time.Second).Std()))
 		// It still believes that half of the shards are its own.
 		if err := frozen.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func TestADatabaseThatCrashesUnderLoadLosesNothingAndEndsNoNode(t *testing.T) {
 		}
 		accepted := c.submit(defs...)
 		for i, halt := range []func() error{db.Kill, func() error { return db.Restart(c.ctx) }} {
-			last(c.ctx, begin.Add(time.Duration(2+4*i)*time.Second).Until())
+			last(c.ctx, time.Until(begin.Add(time.Duration(2+4*i)*time.Second).Std()))
 			if err := halt(); err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +110,7 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	if stopped > carillon.SessionTime+time.Second+c.machine.allowance(frozen.Std(), silent.Std()) {
 		t.Errorf("work went on for %s after the freeze: the lease is %s", stopped, carillon.LeaseTime)
 	}
-	last(c.ctx, frozen.Add(length).Until())
+	last(c.ctx, time.Until(frozen.Add(length).Std()))
 	c.alive()
 	if err := db.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -111,7 +111,7 @@ func TestAFrozenWorkersResultIsRefusedAndItsCommandsAreKilledMeanwhile(t *testin
 		}
 		c.commands("other", "default")
 		t.Logf("its run started again %s after the freeze", c.started(2, job)[job].Sub(stopped))
-		last(c.ctx, stopped.Add(12*time.Second).Until())
+		last(c.ctx, time.Until(stopped.Add(12*time.Second).Std()))
 		if err := frozen.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}
@@ -136,7 +136,7 @@ func TestAFrozenHandlersSuccessIsRefusedAndTheRunThatReplacedItStands(t *testing
 		}
 		c.handlers("other", "default")
 		c.started(2, job)
-		last(c.ctx, began.Add(14*time.Second).Until())
+		last(c.ctx, time.Until(began.Add(14*time.Second).Std()))
 		if err := frozen.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}

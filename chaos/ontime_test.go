@@ -67,7 +67,7 @@ func TestFreezesOfOneNodeDelayNoRunOfTheOther(t *testing.T) {
 		picks := rand.New(rand.NewPCG(rnd.Uint64(), 1))
 		load.Go(func() { tr.load(node, over, picks) })
 	}
-	for over.Until() > freezeEvery {
+	for time.Until(over.Std()) > freezeEvery {
 		next := time.Now().Add(freezeEvery)
 		length := between(rnd, time.Second, longestFreeze)
 		// Not in step with anything that nodes do every ten seconds.
@@ -76,7 +76,7 @@ func TestFreezesOfOneNodeDelayNoRunOfTheOther(t *testing.T) {
 		last(c.ctx, time.Until(next))
 	}
 	load.Wait()
-	last(c.ctx, over.Until())
+	last(c.ctx, time.Until(over.Std()))
 
 	runs := c.all()
 	tr.judge(c.truthful(runs))
@@ -143,11 +143,11 @@ func (tr *trial) load(node string, over carillon.Time, rnd *rand.Rand) {
 		tr.t.Error(err)
 		return
 	}
-	for ; over.Until() > soonest && tr.ctx.Err() == nil; last(tr.ctx, 200*time.Millisecond) {
+	for ; time.Until(over.Std()) > soonest && tr.ctx.Err() == nil; last(tr.ctx, 200*time.Millisecond) {
 		def := handledJob("default", Work{
 			For: carillon.Duration(rnd.IntN(20)) * carillon.Duration(time.Millisecond),
 		})
-		def.Schedule.At = carillon.Now().Add(between(rnd, soonest, min(over.Until(), latest)))
+		def.Schedule.At = carillon.Now().Add(between(rnd, soonest, min(time.Until(over.Std()), latest)))
 		job, err := api.Submit(tr.ctx, def)
 		if err != nil {
 			continue // no answer in time: if it was accepted, its witness tells

@@ -88,12 +88,14 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if n.copy, err = n.replica(ctx); err != nil {
 		return nil, err
 	}
-	if n.number, n.ids, err = leaseNumber(ctx, n.backend.store, n.id, n.backend.shared); err != nil {
+	if n.number, n.ids, err = leaseNumber(
+		ctx, n.backend.store, &n.clock.Clock, n.id, n.backend.shared,
+	); err != nil {
 		return nil, fmt.Errorf("lease a node number: %w", err)
 	}
 	if err := n.assemble(ctx); err != nil {
 		free := n.number
-		free.Value = holder(n.id, carillon.Now())
+		free.Value = holder(n.id, n.clock.Now())
 		_, freed := n.backend.store.Commit(context.WithoutCancel(ctx), []carillon.Change{
 			{Guards: []carillon.Guard{free}},
 		})
@@ -132,7 +134,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		queue = n.peers
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: b.store, IDs: n.ids,
+		Store: b.store, IDs: n.ids, Clock: &n.clock.Clock,
 		Starting: func() bool { return b.flushers == 1 && n.dispatcher.Starting() }, Flushers: b.flushers,
 		Then: []func([]carillon.Change){n.noticed, n.routed, n.metrics.count, n.publish},
 	})
@@ -140,7 +142,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator,
 		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
 		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
-		Nodes:    n.addresses, Logger: n.cfg.Logger,
+		Nodes:    n.addresses, Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 	})
 	n.ledger.UseSlots(n.dispatcher)
 	if n.cfg.Concurrency > 0 {
@@ -148,14 +150,14 @@ func (n *Node) assemble(ctx context.Context) error {
 			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise,
 			Executors: executors, Queues: n.cfg.Queues,
 			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending,
-			Logger: n.cfg.Logger,
+			Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 		})
 	}
 	sched := scheduler.Config{
 		Store: b.store, Timeline: &seenTimeline{mem.NewTimeline(mem.TimelineConfig{}), n.metrics},
 		Queue: queue, Coordinator: b.coordinator, Logs: b.logs,
 		Ledger: n.ledger, Intake: b.intake, Retention: n.cfg.Retention,
-		Logger: n.cfg.Logger,
+		Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 	}
 	if b.shared {
 		sched.Node = n.id
@@ -304,7 +306,7 @@ func (n *Node) shut() {
 
 // Submit stores new jobs in the default namespace; see carillon.NewDefinition for the defaults.
 func (n *Node) Submit(ctx context.Context, defs ...carillon.Definition) ([]carillon.Job, error) {
-	now := carillon.Now()
+	now := n.clock.Now()
 	for i := range defs {
 		if err := defs[i].Admit(now); err != nil {
 			return nil, err

@@ -29,10 +29,10 @@ func numberKey(n int) string { return fmt.Sprintf("node/%04d", n) }
 
 // leaseNumber takes the lowest free number.
 func leaseNumber(
-	ctx context.Context, store carillon.Store, node string, shared bool,
+	ctx context.Context, store carillon.Store, clock *carillon.Clock, node string, shared bool,
 ) (carillon.Guard, *carillon.IDs, error) {
 	for range 10 {
-		now := carillon.Now()
+		now := clock.Now()
 		guards, err := store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Prefix: "node/"})
 		if err != nil {
 			return carillon.Guard{}, nil, err
@@ -104,14 +104,14 @@ func holder(node string, until carillon.Time) []byte {
 func (n *Node) keepNumber(ctx context.Context) error {
 	tick := time.NewTicker(numberLook)
 	defer tick.Stop()
-	renewed := carillon.Now()
+	renewed := n.clock.Now()
 	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
-		now := carillon.Now()
+		now := n.clock.Now()
 		if now.Sub(renewed) < numberRenew {
 			continue
 		}
@@ -132,7 +132,7 @@ func (n *Node) keepNumber(ctx context.Context) error {
 func (n *Node) releaseNumber() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if _, err := n.writeNumber(ctx, carillon.Now()); err != nil {
+	if _, err := n.writeNumber(ctx, n.clock.Now()); err != nil {
 		n.cfg.Logger.Error("release the node number", "error", err) // the lease runs out by itself
 	}
 }

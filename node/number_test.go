@@ -13,7 +13,7 @@ func TestTheLowestFreeNumberIsTaken(t *testing.T) {
 	store := mem.NewStore()
 	lease := func(node string) string {
 		t.Helper()
-		guard, _, err := leaseNumber(t.Context(), store, node, false)
+		guard, _, err := leaseNumber(t.Context(), store, nil, node, false)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func (n *Node) handler() http.Handler {
 		events = relay{n.bus, n.backend.bus}
 	}
 	public := api.New(api.Config{
-		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Events: events,
+		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Events: events, Clock: &n.clock.Clock,
 		Retention: n.cfg.Retention, Logger: n.cfg.Logger,
 		Tokens: map[string]api.Credential{
 			n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"},

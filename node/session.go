@@ -72,7 +72,7 @@ func (n *Node) beatOnce(ctx context.Context) error {
 
 // addresses returns where workers find nodes.
 func (n *Node) addresses() []string {
-	return carillon.NodeAddresses(n.scheduler.Members(), carillon.Now())
+	return carillon.NodeAddresses(n.scheduler.Members(), n.clock.Now())
 }
 
 // peerAddresses returns the addresses of the other nodes. One goroutine calls it, once a second.
@@ -105,10 +105,10 @@ func (n *Node) advertised() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// clock is how this machine's clock compares to the store's.
+// clock is the store's clock, as last measured.
 type clock struct {
-	ahead atomic.Int64 // how far the store's clock is ahead of this machine's, as last measured
-	known atomic.Bool  // there was a measurement
+	carillon.Clock
+	known atomic.Bool // there was a measurement
 }
 
 // maxSilence is how long a store may take no beat before the node says that it cannot be relied on.
@@ -138,7 +138,7 @@ const (
 	maxUnsure = 100 * time.Millisecond
 )
 
-// compareClocks measures how far the store's clock is ahead and corrects this process by it, so that no run
+// compareClocks measures how far the store's clock is ahead and corrects this node by it, so that no run
 // starts early by the clock that all nodes share.
 func (n *Node) compareClocks(ctx context.Context) error {
 	if !n.backend.shared {
@@ -195,8 +195,8 @@ func (n *Node) setClock(ahead, sure time.Duration) {
 	if ahead.Abs() <= sure { // too small to tell from the time of the round trip
 		ahead = 0
 	}
-	before := time.Duration(n.clock.ahead.Swap(int64(ahead)))
-	carillon.SetAhead(ahead)
+	before := n.clock.Ahead()
+	n.clock.SetAhead(ahead)
 	if far := ahead.Abs() > maxAhead; far != (before.Abs() > maxAhead) {
 		n.cfg.Logger.Warn(
 			"this machine's clock compared to the store's",
@@ -207,7 +207,7 @@ func (n *Node) setClock(ahead, sure time.Duration) {
 
 // wrong returns an error if the clocks differ by more than maxAhead.
 func (c *clock) wrong() error {
-	if ahead := time.Duration(c.ahead.Load()); ahead.Abs() > maxAhead {
+	if ahead := c.Ahead(); ahead.Abs() > maxAhead {
 		return fmt.Errorf(
 			"this machine's clock differs from the store's by %s: want less than %s; is time synchronization running?",
 			ahead.Abs().Round(time.Millisecond), maxAhead,

@@ -8,7 +8,7 @@ import (
 )
 
 // clocks are scenarios in which the machine's clock is set. SetAhead stands for that: it moves the time of
-// Now, and does not change how durations are measured.
+// the house's clock, and does not change how durations are measured.
 var clocks = []struct {
 	name string
 	play func(*House)
@@ -19,9 +19,9 @@ var clocks = []struct {
 		// The next refresh of the members comes before the next beat.
 		time.Sleep(20*time.Second + 300*time.Millisecond)
 		for range 3 {
-			carillon.SetAhead(time.Hour)
+			h.Clock.SetAhead(time.Hour)
 			time.Sleep(3 * time.Second)
-			carillon.SetAhead(0)
+			h.Clock.SetAhead(0)
 			time.Sleep(3 * time.Second)
 		}
 		time.Sleep(time.Minute)
@@ -30,7 +30,7 @@ var clocks = []struct {
 	{
 		"a clock that is set forward after a restart leaves workers the time to say that they are there",
 		func(h *House) {
-			defer carillon.SetAhead(0)
+			defer h.Clock.SetAhead(0)
 			ctx := context.Background()
 			must := func(err error) {
 				h.T.Helper()
@@ -52,7 +52,7 @@ var clocks = []struct {
 			must(err)
 			h.Down(0)
 			time.Sleep(time.Second)
-			carillon.SetAhead(time.Hour)
+			h.Clock.SetAhead(time.Hour)
 			other, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "other"})
 			must(err)
 			time.Sleep(time.Second)

@@ -26,6 +26,7 @@ type House struct {
 	Worker     *worker.Worker
 	Dispatcher *dispatch.Dispatcher
 	Queue      *mem.Queue
+	Clock      carillon.Clock // of all parts
 
 	// Handle performs every run. Default: it succeeds at once.
 	Handle executor.Handler
@@ -55,13 +56,15 @@ func (h *House) Live(concurrency int) {
 	ids := carillon.NewIDs(1, carillon.Never)
 	timeline, coordinator := mem.NewTimeline(mem.TimelineConfig{}), h.Coordinator
 	if coordinator == nil {
-		coordinator = mem.NewCoordinator()
+		inMemory := mem.NewCoordinator()
+		inMemory.Clock = &h.Clock
+		coordinator = inMemory
 	}
 	h.Queue = mem.NewQueue(mem.QueueConfig{})
 	logs := mem.NewLogs()
 	var sched *scheduler.Scheduler
 	h.Ledger = ledger.New(ledger.Config{
-		Store: h.Store, IDs: ids,
+		Store: h.Store, IDs: ids, Clock: &h.Clock,
 		Starting: func() bool { return h.Dispatcher.Starting() }, Then: []func([]carillon.Change){
 			func(c []carillon.Change) { h.Dispatcher.Notice(c); h.Worker.Notice(c) },
 			func(c []carillon.Change) { sched.Route(c) },
@@ -69,7 +72,7 @@ func (h *House) Live(concurrency int) {
 	})
 	h.Dispatcher = dispatch.New(dispatch.Config{
 		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator,
-		Logger:   logger,
+		Clock: &h.Clock, Logger: logger,
 		Redecide: func(ids []carillon.RunID) { sched.Redecide(ids) },
 		PushBack: func(runs []carillon.Run) { sched.PushBack(runs) },
 	})
@@ -77,12 +80,13 @@ func (h *House) Live(concurrency int) {
 	h.Worker = worker.New(worker.Config{
 		Dispatcher: dispatch.Local{Dispatcher: h.Dispatcher},
 		Executors:  map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency,
-		Logger: logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
+		Logger: logger, Inside: true, Clock: &h.Clock,
+		Boottime: func() time.Duration { return time.Since(began) },
 	})
 	h.Ledger.UseSlots(h.Dispatcher)
 	sched = scheduler.New(scheduler.Config{
 		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs,
-		Ledger: h.Ledger, Logger: logger,
+		Ledger: h.Ledger, Clock: &h.Clock, Logger: logger,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())

@@ -36,7 +36,7 @@ type attempt struct {
 func (a *attempt) execute() {
 	ctx, cancel := context.WithCancelCause(a.w.base)
 	a.mu.Lock()
-	a.cancel, a.began = cancel, carillon.Now()
+	a.cancel, a.began = cancel, a.w.cfg.Clock.Now()
 	why := a.why
 	a.mu.Unlock()
 	if why != nil {

@@ -98,7 +98,7 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		Dispatcher: counter, Executors: map[string]executor.Executor{"handler": handlers{h}},
 		Concurrency: h.concurrency,
 		Drain:       h.drain, Logger: logger, Inside: h.between == nil,
-		Clock: func() time.Duration { return time.Since(began) },
+		Boottime: func() time.Duration { return time.Since(began) },
 	})
 	h.ledger.UseSlots(h.dispatcher)
 	h.scheduler = scheduler.New(scheduler.Config{

@@ -18,6 +18,7 @@ const (
 
 // output collects the lines of one attempt on their way to the log store.
 type output struct {
+	clock   *carillon.Clock
 	mu      sync.Mutex
 	lines   []carillon.Line
 	away    int        // lines that are being reported
@@ -63,7 +64,7 @@ func (o *output) sayDropped() {
 }
 
 func (o *output) append(stream, text string) {
-	o.lines = append(o.lines, carillon.Line{At: carillon.Now(), Stream: stream, Text: text, Offset: o.next})
+	o.lines = append(o.lines, carillon.Line{At: o.clock.Now(), Stream: stream, Text: text, Offset: o.next})
 	o.next++
 }
 

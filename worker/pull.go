@@ -20,7 +20,7 @@ func (w *Worker) pull(ctx context.Context) {
 		if !w.ends.caughtUp(ctx) {
 			return
 		}
-		if w.cfg.Clock() > w.lease.Until() { // the worker would have to hand back a run that came now
+		if w.cfg.Boottime() > w.lease.Until() { // the worker would have to hand back a run that came now
 			await.For(ctx, tendEvery)
 			continue
 		}
@@ -28,7 +28,7 @@ func (w *Worker) pull(ctx context.Context) {
 		if n == 0 {
 			return
 		}
-		sent := w.cfg.Clock()
+		sent := w.cfg.Boottime()
 		id := w.ID()
 		tasks, err := w.cfg.Dispatcher.Pull(ctx, carillon.Pull{Worker: id, Queues: w.cfg.Queues, Max: n})
 		tasks = tasks[:min(n, len(tasks))] // no dispatcher returns more
@@ -56,7 +56,7 @@ func (w *Worker) pull(ctx context.Context) {
 
 // late says why the runs of an answer must not begin: another worker may hold them by now.
 func (w *Worker) late(sent time.Duration) string {
-	switch now := w.cfg.Clock(); {
+	switch now := w.cfg.Boottime(); {
 	case now-sent > carillon.PullLate && !w.cfg.Inside:
 		return "the answer to the worker's pull came too late"
 	case now > w.lease.Until():
@@ -89,7 +89,7 @@ func (w *Worker) silent(what string, err error) {
 	if errors.Is(err, carillon.ErrLost) {
 		return // the next beat hears of it and opens a new session
 	}
-	now := w.cfg.Clock()
+	now := w.cfg.Boottime()
 	last := w.said.Load()
 	due := !w.away.Swap(true) || now-time.Duration(last) >= sayEvery
 	if due && w.said.CompareAndSwap(last, int64(now)) {

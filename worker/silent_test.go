@@ -25,7 +25,7 @@ func TestAWorkerThatReachesNoServerSaysSoEveryMinute(t *testing.T) {
 		began := time.Now()
 		w := worker.New(worker.Config{
 			Dispatcher: unreachable{}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-			Clock: func() time.Duration { return time.Since(began) },
+			Boottime: func() time.Duration { return time.Since(began) },
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute+30*time.Second)
 		defer cancel()

@@ -27,7 +27,7 @@ func (w *Worker) register(ctx context.Context) bool {
 		Host: w.cfg.Host, Version: w.cfg.Version, Queues: w.cfg.Queues, Slots: w.cfg.Concurrency,
 	}}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		sent := w.cfg.Clock()
+		sent := w.cfg.Boottime()
 		id, err := w.cfg.Dispatcher.Register(ctx, r)
 		if err == nil {
 			w.mu.Lock()
@@ -61,7 +61,7 @@ func (w *Worker) beat(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		sent := w.cfg.Clock()
+		sent := w.cfg.Boottime()
 		try, cancel := context.WithTimeout(ctx, beatTime)
 		orders, err := w.cfg.Dispatcher.Beat(try, w.beatNow(number))
 		cancel()
@@ -113,7 +113,7 @@ func (w *Worker) keepLease(ctx context.Context) {
 }
 
 func (w *Worker) checkLease() {
-	if w.cfg.Clock() <= w.lease.Until() {
+	if w.cfg.Boottime() <= w.lease.Until() {
 		return
 	}
 	if running, _ := w.Running(); running > 0 && !w.over.Swap(true) {
@@ -128,7 +128,7 @@ func (w *Worker) checkLease() {
 // record reports the lines that attempts print and the attempts that have begun.
 func (w *Worker) record(ctx context.Context) {
 	for await.For(ctx, tendEvery) {
-		now := carillon.Now()
+		now := w.cfg.Clock.Now()
 		var reports []carillon.Report
 		var of []*attempt
 		for _, a := range w.all() {

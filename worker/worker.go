@@ -41,8 +41,11 @@ type Config struct {
 	// Inside says that the dispatcher is in the same process. Its answers cannot be lost, so it does not
 	// matter how long they take.
 	Inside bool
-	// Clock measures leases. Default executor.Boottime; a test in a bubble passes the bubble's clock.
-	Clock func() time.Duration
+	// Clock is the store's, if the worker is in a node. Default this machine's: a server corrects the times
+	// that a worker of another machine reports.
+	Clock *carillon.Clock
+	// Boottime measures leases. Default executor.Boottime; a test in a bubble passes the bubble's clock.
+	Boottime func() time.Duration
 }
 
 // Worker performs runs.
@@ -76,8 +79,8 @@ func New(cfg Config) *Worker {
 	if cfg.Host == "" {
 		cfg.Host, _ = os.Hostname() // stays empty if the machine does not know it
 	}
-	if cfg.Clock == nil {
-		cfg.Clock = executor.Boottime
+	if cfg.Boottime == nil {
+		cfg.Boottime = executor.Boottime
 	}
 	w := &Worker{
 		cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: await.NewSignal(),
@@ -193,7 +196,10 @@ func (w *Worker) begin(tasks []carillon.Task, session string, asked time.Duratio
 		return false
 	}
 	for i := range tasks {
-		a := &attempt{w: w, Task: tasks[i], asked: asked, before: w.held[tasks[i].Run.ID]}
+		a := &attempt{
+			w: w, Task: tasks[i], asked: asked, before: w.held[tasks[i].Run.ID],
+			out: output{clock: w.cfg.Clock},
+		}
 		list[i], w.held[a.Run.ID] = a, a
 	}
 	w.mu.Unlock()
@@ -256,7 +262,7 @@ func (w *Worker) Running() (held, slots int) {
 // most have ended by then. But a worker that is stopping lists all: the dispatcher takes back at once every
 // run that it does not list.
 func (w *Worker) holds(stopping bool) (list []carillon.Held) {
-	now := w.cfg.Clock()
+	now := w.cfg.Boottime()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.held {

@@ -19,6 +19,7 @@ import (
 //
 // Sessions are measured by the monotonic clock: setting the machine's clock ends none, and keeps none.
 type Coordinator struct {
+	Clock *carillon.Clock // set before use; default this machine's
 	start time.Time
 
 	mu       sync.Mutex
@@ -51,7 +52,7 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 			return fmt.Errorf("join %s: %w", m.ID, carillon.ErrConflict)
 		}
 	}
-	now := carillon.Now()
+	now := c.Clock.Now()
 	for _, m := range members {
 		m.Queues, m.Joined = slices.Clone(m.Queues), now
 		c.sessions[m.ID] = &session{Member: m, beat: time.Now(), at: now}
@@ -76,7 +77,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 		s := c.sessions[b.ID]
 		if s == nil && !c.over[b.ID] && c.early() && carillon.DialedInWorker(b.ID) {
 			s = &session{
-				Member: carillon.Member{ID: b.ID, Kind: carillon.MemberWorker, Joined: carillon.Now()},
+				Member: carillon.Member{ID: b.ID, Kind: carillon.MemberWorker, Joined: c.Clock.Now()},
 			}
 			c.sessions[b.ID] = s
 		}
@@ -87,7 +88,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 			standings[i] = carillon.StandingOld
 		default:
 			standings[i] = carillon.StandingProlonged
-			s.beat, s.at, s.number, s.holds = now, carillon.Now(), max(
+			s.beat, s.at, s.number, s.holds = now, c.Clock.Now(), max(
 				b.Number, s.number,
 			), slices.Clone(b.Holds)
 		}
@@ -121,7 +122,7 @@ func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) ([]cari
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	now := carillon.Now()
+	now := c.Clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	list := make([]carillon.Member, 0, len(c.sessions))
@@ -152,4 +153,4 @@ func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.
 	return list, nil
 }
 
-func (c *Coordinator) Now(context.Context) (carillon.Time, error) { return carillon.Now(), nil }
+func (c *Coordinator) Now(context.Context) (carillon.Time, error) { return c.Clock.Now(), nil }

@@ -62,8 +62,8 @@ func TestAnIDThatNoServerGivesOutIsNotTakenInAfterAStart(t *testing.T) {
 
 func TestSessionsAreMeasuredByTimeThatNobodyCanSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		defer carillon.SetAhead(0)
-		c := mem.NewCoordinator()
+		c, clock := mem.NewCoordinator(), &carillon.Clock{}
+		c.Clock = clock
 		worker := carillon.Member{ID: "worker_a", Kind: carillon.MemberWorker}
 		if err := c.Join(t.Context(), []carillon.Member{worker}); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestSessionsAreMeasuredByTimeThatNobodyCanSet(t *testing.T) {
 			return len(list) == 1 && list[0].ID == worker.ID
 		}
 		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
-			carillon.SetAhead(ahead)
+			clock.SetAhead(ahead)
 			time.Sleep(time.Second)
 			if !there() {
 				t.Fatalf("the session is over because the clock was set by %s", ahead)

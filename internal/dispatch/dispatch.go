@@ -26,6 +26,7 @@ type Config struct {
 	Queue       carillon.Queue
 	Logs        carillon.LogStore
 	Coordinator carillon.Coordinator
+	Clock       *carillon.Clock // default this machine's
 
 	// Redecide is told of runs that lost a claim because of their job's guard: the scheduler must decide
 	// about them again.

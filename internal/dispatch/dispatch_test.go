@@ -60,7 +60,7 @@ func TestWhatAnAttemptThatLostItsRunReportsIsRefused(t *testing.T) {
 			"a success":    end(old, carillon.OutcomeSuccess, ""),
 			"a checkpoint": {Held: old.Held(), Checkpoint: []byte("old")},
 			"output":       {Held: old.Held(), Lines: []carillon.Line{{Text: "old", Stream: "stdout"}}},
-			"a beginning":  {Held: old.Held(), Begun: carillon.Now()},
+			"a beginning":  {Held: old.Held(), Begun: h.clock.Now()},
 		} {
 			if got := h.report(n, first, r); got != carillon.ReceiptRefused {
 				t.Errorf("%s: %s", what, got)
@@ -265,8 +265,8 @@ func TestAPromiseEndsWithItsWorker(t *testing.T) {
 		}()
 		synctest.Wait()
 		job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace, Definition: carillon.NewDefinition()}
-		run := carillon.NewRun(&job, carillon.Now())
-		if got, ok := n.Reserve(&run, &job, carillon.Now()); !ok || got != worker {
+		run := carillon.NewRun(&job, h.clock.Now())
+		if got, ok := n.Reserve(&run, &job, h.clock.Now()); !ok || got != worker {
 			t.Fatalf("reserved for %q, %v", got, ok)
 		}
 		h.must(n.Leave(context.Background(), worker))

@@ -20,6 +20,7 @@ import (
 // house is a set of nodes on one store without a worker: the test is the worker.
 type house struct {
 	*testing.T
+	clock       carillon.Clock // of all parts
 	store       *mem.Store
 	read        carillon.Store // that dispatchers read from; nil: store
 	logs        *mem.Logs
@@ -59,6 +60,7 @@ func in(t *testing.T, nodes int, play func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := &house{T: t, store: mem.NewStore(), logs: mem.NewLogs(), coordinator: mem.NewCoordinator()}
+		h.coordinator.Clock = &h.clock
 		defer func() {
 			for _, stop := range h.stop {
 				stop()
@@ -79,7 +81,7 @@ func (h *house) live() {
 		mem.NewQueue(mem.QueueConfig{}), &h.lanes,
 	}, slog.New(slog.DiscardHandler)
 	n.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
+		Store: h.store, Clock: &h.clock, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
 		Starting: func() bool { return n.Starting() },
 		Then: []func([]carillon.Change){
 			func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) },
@@ -91,7 +93,7 @@ func (h *house) live() {
 	}
 	n.Dispatcher = dispatch.New(dispatch.Config{
 		Store: read, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator,
-		Logger:   quiet,
+		Clock: &h.clock, Logger: quiet,
 		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
 		Nodes:    func() []string { return []string{"http://" + id} },
 		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
@@ -100,7 +102,7 @@ func (h *house) live() {
 	n.scheduler = scheduler.New(scheduler.Config{
 		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue,
 		Coordinator: h.coordinator, Logs: h.logs,
-		Ledger: n.ledger, Logger: quiet, Node: id,
+		Ledger: n.ledger, Clock: &h.clock, Logger: quiet, Node: id,
 	})
 	if err := h.coordinator.Join(context.Background(), []carillon.Member{
 		{ID: id, Kind: carillon.MemberNode},
@@ -144,7 +146,7 @@ func (h *house) submit(n *node, edit func(*carillon.Definition)) carillon.JobID 
 	if edit != nil {
 		edit(&def)
 	}
-	h.must(def.Admit(carillon.Now()))
+	h.must(def.Admit(h.clock.Now()))
 	jobs, err := n.ledger.Submit(context.Background(), carillon.DefaultNamespace, []carillon.Definition{def})
 	h.must(err)
 	return jobs[0].ID

@@ -169,7 +169,7 @@ func (d *Dispatcher) claim(
 			break
 		}
 	}
-	now := carillon.Now()
+	now := d.cfg.Clock.Now()
 	changes, decided := make([]carillon.Change, 0, len(candidates)), candidates[:0]
 	for _, candidate := range candidates {
 		if verdict, c := candidate.Decide(now); verdict != carillon.VerdictHold {

@@ -15,7 +15,7 @@ func TestRunsThatAPullHandsBackToAFullLaneAreOfferedAgainWithoutASweep(t *testin
 		for i := range payload[1 : len(payload)-1] {
 			payload[i+1] = 'x'
 		}
-		due := carillon.Now().Add(time.Second)
+		due := h.clock.Now().Add(time.Second)
 		for range 192 {
 			h.submit(n, func(d *carillon.Definition) { d.Schedule.At, d.Payload = due, payload })
 		}

@@ -197,7 +197,7 @@ func (d *Dispatcher) keepLines(ctx context.Context, reports []carillon.Report, o
 func (d *Dispatcher) record(
 	ctx context.Context, reports []carillon.Report, open []int, receipts []carillon.Receipt,
 ) error {
-	now := carillon.Now()
+	now := d.cfg.Clock.Now()
 	ends, endOf := make([]carillon.Change, 0, len(open)), make([]int, 0, len(open))
 	var marks []carillon.Change
 	var markOf []int

@@ -178,7 +178,7 @@ func (l *Ledger) updateJob(ctx context.Context, namespace string, id carillon.Jo
 		if err != nil {
 			return carillon.Job{}, err
 		}
-		change, err := decide(snapshot, carillon.Now())
+		change, err := decide(snapshot, l.cfg.Clock.Now())
 		if err != nil {
 			return carillon.Job{}, err
 		}

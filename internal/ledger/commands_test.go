@@ -243,13 +243,13 @@ func TestAWaitingRunOnHoldIsNotDecidedAbout(t *testing.T) {
 
 func TestAnEditAfterTheClockWasSetBackPlansNothingThatHasRun(t *testing.T) {
 	s := newStore()
-	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+	clock := &carillon.Clock{}
+	within(t, ledger.Config{Store: s, Clock: clock}, func(t *testing.T, l *ledger.Ledger) {
 		job := submit(t, l, every(time.Minute, carillon.OverlapSkip))
 		first := unfinished(t, s.Store, job.ID)[0]
 		time.Sleep(time.Minute)
 		finish(t, l, claim(t, l, first), carillon.Outcome{Kind: carillon.OutcomeSuccess})
-		carillon.SetAhead(-30 * time.Second)
-		defer carillon.SetAhead(0)
+		clock.SetAhead(-30 * time.Second)
 		if _, err := l.EditJob(t.Context(), "default", job.ID, func(d *carillon.Definition) error {
 			d.Schedule.MaxRuns = 7
 			return nil

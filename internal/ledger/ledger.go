@@ -20,7 +20,8 @@ var ErrClosed = errors.New("the ledger is closed")
 // Config says which store a ledger writes to and which listeners it tells.
 type Config struct {
 	Store carillon.Store
-	IDs   *carillon.IDs // for Submit
+	IDs   *carillon.IDs   // for Submit
+	Clock *carillon.Clock // default this machine's
 
 	// Flushers is how many commits can run at the same time: more than one where the store can use it. Then
 	// listeners can hear of two commits in either order. Default 1.

@@ -31,7 +31,7 @@ func (l *Ledger) UseSlots(slots Slots) { l.slots = slots }
 func (l *Ledger) Submit(
 	ctx context.Context, namespace string, defs []carillon.Definition,
 ) ([]carillon.Job, error) {
-	now := carillon.Now()
+	now := l.cfg.Clock.Now()
 	changes := make([]carillon.Change, len(defs))
 	for i := range defs {
 		id, err := l.cfg.IDs.Next(now)

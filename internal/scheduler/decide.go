@@ -87,7 +87,7 @@ func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon
 		}
 		return nil
 	}
-	now := carillon.Now()
+	now := s.cfg.Clock.Now()
 	return slices.DeleteFunc(waiting(runs), func(r carillon.Run) bool {
 		return r.Attempt > 0 && r.Wake > now
 	})
@@ -100,7 +100,7 @@ func (s *Scheduler) decideBatch(ctx context.Context, runs []carillon.Run) error 
 	if err != nil {
 		return err
 	}
-	now := carillon.Now()
+	now := s.cfg.Clock.Now()
 	var push []carillon.Run
 	var changes []carillon.Change
 	var again []carillon.RunID

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
 )
 
@@ -22,7 +21,7 @@ func (s *Scheduler) forget(ctx context.Context) error {
 			continue
 		}
 		for ctx.Err() == nil {
-			n, err := s.cfg.Store.Forget(ctx, s.cfg.Retention, carillon.Now(), forgetBatch)
+			n, err := s.cfg.Store.Forget(ctx, s.cfg.Retention, s.cfg.Clock.Now(), forgetBatch)
 			if err != nil && ctx.Err() == nil {
 				s.cfg.Logger.Error("forget finished runs", "error", err)
 			}
@@ -30,7 +29,7 @@ func (s *Scheduler) forget(ctx context.Context) error {
 				break
 			}
 		}
-		if err := s.cfg.Logs.Trim(ctx, carillon.Now(), s.cfg.Retention.Logs.Std()); err != nil &&
+		if err := s.cfg.Logs.Trim(ctx, s.cfg.Clock.Now(), s.cfg.Retention.Logs.Std()); err != nil &&
 			ctx.Err() == nil {
 			s.cfg.Logger.Error("trim logs", "error", err)
 		}

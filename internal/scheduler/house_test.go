@@ -24,7 +24,8 @@ import (
 // house is a whole system in a bubble. A test can wrap its parts.
 type house struct {
 	t           *testing.T
-	truth       *mem.Store // that the test reads
+	clock       carillon.Clock // of all parts
+	truth       *mem.Store     // that the test reads
 	store       carillon.Store
 	coordinator *mem.Coordinator
 	members     carillon.Coordinator // that schedulers use; nil: coordinator
@@ -65,7 +66,9 @@ type node struct {
 func in(t *testing.T, build func(*house), play func(*house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{t: t, truth: mem.NewStore(), coordinator: mem.NewCoordinator(), concurrency: 8}
+		coordinator := mem.NewCoordinator()
+		h := &house{t: t, truth: mem.NewStore(), coordinator: coordinator, concurrency: 8}
+		coordinator.Clock = &h.clock
 		h.store = h.truth
 		if build != nil {
 			build(h)
@@ -98,7 +101,7 @@ func (h *house) live() *node {
 		timeline = h.timeline(timeline)
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: n.store, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
+		Store: n.store, Clock: &h.clock, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
 		Starting: func() bool { return n.dispatcher.Starting() },
 		Then: []func([]carillon.Change){
 			func(c []carillon.Change) { n.dispatcher.Notice(c); n.worker.Notice(c) },
@@ -107,7 +110,7 @@ func (h *house) live() *node {
 	})
 	n.dispatcher = dispatch.New(dispatch.Config{
 		Store: n.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator,
-		Logger:   logger,
+		Clock: &h.clock, Logger: logger,
 		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
 		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
 	})
@@ -115,12 +118,13 @@ func (h *house) live() *node {
 	n.worker = worker.New(worker.Config{
 		Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Concurrency: h.concurrency, Queues: h.queues,
 		Executors: map[string]executor.Executor{"handler": handlers{h}},
-		Logger:    logger, Inside: true, Clock: func() time.Duration { return time.Since(began) },
+		Logger:    logger, Inside: true, Clock: &h.clock,
+		Boottime: func() time.Duration { return time.Since(began) },
 	})
 	n.ledger.UseSlots(n.dispatcher)
 	cfg := scheduler.Config{
 		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs,
-		Ledger: n.ledger, Logger: logger,
+		Ledger: n.ledger, Clock: &h.clock, Logger: logger,
 		Node: n.id,
 	}
 	if h.members != nil {
@@ -165,11 +169,11 @@ func (h *house) beat(ctx context.Context, id string) {
 type handlers struct{ h *house }
 
 func (x handlers) Execute(_ context.Context, task executor.Task) carillon.Outcome {
-	a := attempt{run: task.Run, start: carillon.Now()}
+	a := attempt{run: task.Run, start: x.h.clock.Now()}
 	if x.h.handle != nil {
 		x.h.handle(task)
 	}
-	a.end = carillon.Now()
+	a.end = x.h.clock.Now()
 	x.h.mu.Lock()
 	defer x.h.mu.Unlock()
 	x.h.seen = append(x.h.seen, a)
@@ -198,7 +202,7 @@ func (h *house) submitBy(by *node, n int, edit func(*carillon.Definition)) []car
 		defs[i] = carillon.NewDefinition()
 		defs[i].Type, defs[i].Target.Handler = "test", &carillon.Handler{}
 		edit(&defs[i])
-		if err := defs[i].Admit(carillon.Now()); err != nil {
+		if err := defs[i].Admit(h.clock.Now()); err != nil {
 			h.t.Fatal(err)
 		}
 	}

@@ -40,7 +40,7 @@ func (s *Scheduler) takeInPage(ctx context.Context) (int, error) {
 	if err != nil || len(left) == 0 {
 		return 0, err
 	}
-	now := carillon.Now()
+	now := s.cfg.Clock.Now()
 	var changes []carillon.Change
 	var admitted []carillon.JobID
 	var refused []carillon.Refusal

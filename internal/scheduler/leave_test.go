@@ -62,7 +62,7 @@ func (q muted) Push(ctx context.Context, runs []carillon.Run) ([]int, error) {
 // late puts jobs into the store that have been due for an hour, and that no running node knows of.
 func (h *house) late(n int) []carillon.Job {
 	h.t.Helper()
-	return h.put(n, func(d *carillon.Definition) { d.Schedule.At = carillon.Now().Add(-time.Hour) })
+	return h.put(n, func(d *carillon.Definition) { d.Schedule.At = h.clock.Now().Add(-time.Hour) })
 }
 
 func TestASweepLooksAtOldRunsOfShardsThatANodeHasGot(t *testing.T) {

@@ -35,7 +35,7 @@ func (s *Scheduler) load(ctx context.Context) error {
 	for ctx.Err() == nil {
 		// New shards have come, or a node has left, and with it the knowledge of runs that only it knew of.
 		if s.reload.Taken() || r.until == 0 {
-			now := carillon.Now()
+			now := s.cfg.Clock.Now()
 			r = reading{until: now, due: []stretch{{until: now}}}
 		}
 		if err := s.loadSome(ctx, &r); err != nil && ctx.Err() == nil {
@@ -69,7 +69,7 @@ func (s *Scheduler) loadSome(ctx context.Context, r *reading) error {
 // the runs that became due meanwhile to loadDue. If the clock was set back, other nodes may have committed
 // runs that come before until without keeping them (see reach); so advance reads the future again.
 func (s *Scheduler) advance(ctx context.Context, r *reading) error {
-	began, now := time.Now(), carillon.Now()
+	began, now := time.Now(), s.cfg.Clock.Now()
 	st := stretch{after: carillon.WakePos{Wake: r.until + 1}, until: now.Add(s.cfg.Horizon)}
 	due := r.due
 	switch {

@@ -136,7 +136,7 @@ func (s *Scheduler) followMembers(ctx context.Context) error {
 		}
 		expire := carillon.Time(0)
 		if now.Sub(since) > carillon.SessionTime {
-			expire = carillon.Now().Add(steady) // a call that is held up for longer must end no session
+			expire = s.cfg.Clock.Now().Add(steady) // a call that is held up for longer must end no session
 		}
 		err := s.refreshMembers(ctx, expire)
 		if err == nil {

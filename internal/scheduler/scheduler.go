@@ -28,6 +28,7 @@ type Config struct {
 	Coordinator carillon.Coordinator
 	Logs        carillon.LogStore
 	Ledger      *ledger.Ledger
+	Clock       *carillon.Clock // default this machine's
 
 	// Intake is where applications leave jobs. Default none.
 	Intake carillon.Intake
@@ -135,7 +136,7 @@ func (s *Scheduler) reach(now carillon.Time) carillon.Time { return now.Add(s.cf
 // the queue if a run is due and needs no decision, to the timeline if it is near, nowhere if it is far (the
 // owner's loader will find it).
 func (s *Scheduler) Route(committed []carillon.Change) {
-	now := carillon.Now()
+	now := s.cfg.Clock.Now()
 	reach := s.reach(now)
 	var due, near []carillon.Run
 	for i := range committed {
@@ -179,7 +180,7 @@ func (s *Scheduler) enqueue(ctx context.Context, runs []carillon.Run) {
 // schedule adds runs whose wake is inside the horizon to the timeline. Runs that are due already bypass the
 // timeline: one that is full of later runs must not hold them up.
 func (s *Scheduler) schedule(ctx context.Context, runs []carillon.Run) {
-	now := carillon.Now()
+	now := s.cfg.Clock.Now()
 	due, later := split(runs, func(r *carillon.Run) bool { return r.Wake <= now })
 	s.enqueueOrDecide(ctx, due, now)
 	if runs = s.withRoom(later); len(runs) == 0 {

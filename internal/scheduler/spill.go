@@ -157,7 +157,7 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 		shards = nil
 	}
 	q := carillon.WakeQuery{
-		Shards: shards, Lane: &lane, After: before(at.from), Until: s.reach(carillon.Now()), Limit: size,
+		Shards: shards, Lane: &lane, After: before(at.from), Until: s.reach(s.cfg.Clock.Now()), Limit: size,
 	}
 	page, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *Scheduler) refillLane(ctx context.Context, lane carillon.Lane) (more bo
 
 // hasRoom tries to add a run where it belongs by now, and says whether the lane had room for it.
 func (s *Scheduler) hasRoom(ctx context.Context, run *carillon.Run) bool {
-	if run.Wake <= carillon.Now() { // also if it needs a decision: the dispatcher decides when it claims
+	if run.Wake <= s.cfg.Clock.Now() { // also if it needs a decision: the dispatcher decides when it claims
 		refused, err := s.cfg.Queue.Push(ctx, []carillon.Run{*run})
 		return err == nil && len(refused) == 0
 	}

@@ -210,7 +210,7 @@ func TestEditsReachRunsThatSpilled(t *testing.T) {
 				_, err = h.nodes[0].ledger.EditJob(context.Background(), "default", job.ID,
 					func(d *carillon.Definition) error {
 						d.Queue = "other"
-						return d.Admit(carillon.Now())
+						return d.Admit(h.clock.Now())
 					})
 			}
 			if err != nil {
@@ -234,7 +234,7 @@ func TestEditsReachRunsThatSpilled(t *testing.T) {
 // put leaves jobs in the store, as a process before this one would.
 func (h *house) put(n int, edit func(*carillon.Definition)) (jobs []carillon.Job) {
 	h.t.Helper()
-	now := carillon.Now()
+	now := h.clock.Now()
 	var changes []carillon.Change
 	for range n {
 		def := carillon.NewDefinition()

@@ -89,7 +89,7 @@ func (f *floor) raise(from carillon.WakePos, shards []int, runs []carillon.Run, 
 // sweepNext checks one page of due runs and returns where the next page begins: at the start again after the
 // last page.
 func (s *Scheduler) sweepNext(ctx context.Context, pos carillon.WakePos, shards []int) carillon.WakePos {
-	now := carillon.Now()
+	now := s.cfg.Clock.Now()
 	runs, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{
 		Shards: shards, After: pos, Until: now, Limit: sweepPage,
 	})

@@ -31,13 +31,13 @@ func TestARunThatWaitedItsTurnIsTakenOverWithinTenSeconds(t *testing.T) {
 					first := h.claimFor("worker_x", h.unheard(func(d *carillon.Definition) {
 						d.Schedule.Every, d.Schedule.StartsAt, d.Overlap = carillon.Duration(
 							2*time.Second,
-						), carillon.Now(), overlap
+						), h.clock.Now(), overlap
 						d.Schedule.MaxRuns = 2
 					}))
 					time.Sleep(2 * time.Second)
 					second := carillon.RunID{Job: first.ID.Job, Due: first.ID.Due.Add(2 * time.Second)}
 					if run := h.decideFor("worker_x", second); run.State != carillon.StateWaiting ||
-						run.Wake <= carillon.Now() {
+						run.Wake <= h.clock.Now() {
 						h.t.Fatalf("the second run is %s and wakes at %s", run.State, run.Wake)
 					}
 					h.finishFor(first.ID, carillon.Outcome{Kind: carillon.OutcomeSuccess})
@@ -47,7 +47,7 @@ func TestARunThatWaitedItsTurnIsTakenOverWithinTenSeconds(t *testing.T) {
 					}
 					die := h.hold("worker_x", []carillon.Run{run})
 					time.Sleep(wait)
-					died := carillon.Now()
+					died := h.clock.Now()
 					die()
 					time.Sleep(time.Minute)
 					got := h.runs(second.Job)[0]
@@ -75,7 +75,7 @@ func (h *house) finishFor(id carillon.RunID, outcome carillon.Outcome) {
 		h.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
 	c := carillon.EndChange(
-		runs[0].Finish(candidates[0].Job, outcome, carillon.Now(), 0), candidates[0].Guards,
+		runs[0].Finish(candidates[0].Job, outcome, h.clock.Now(), 0), candidates[0].Guards,
 	)
 	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
 		h.t.Fatalf("lost %v, %v", lost, err)
@@ -85,7 +85,7 @@ func (h *house) finishFor(id carillon.RunID, outcome carillon.Outcome) {
 // claimAt writes a claim as a node with a different clock would.
 func (h *house) claimAt(worker string, run carillon.Run, at carillon.Time) carillon.Run {
 	h.t.Helper()
-	run = run.Claim(worker, carillon.Now())
+	run = run.Claim(worker, h.clock.Now())
 	run.Claimed = at
 	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{
 		{Runs: []carillon.Run{run}},
@@ -104,7 +104,7 @@ func TestAClaimIsJudgedByNoClockButThatOfTheNodeThatJudges(t *testing.T) {
 				h.join("worker_y")
 				stop := h.hold("worker_x", nil)
 				time.Sleep(4500 * time.Millisecond) // half way between two beats
-				run := h.claimAt("worker_x", h.unheard(nil), carillon.Now().Add(off))
+				run := h.claimAt("worker_x", h.unheard(nil), h.clock.Now().Add(off))
 				h.lose("worker_y") // watch checks all held runs, before the worker's next beat
 				time.Sleep(600 * time.Millisecond)
 				stop()
@@ -116,7 +116,7 @@ func TestAClaimIsJudgedByNoClockButThatOfTheNodeThatJudges(t *testing.T) {
 						got.Reason,
 					)
 				}
-				begin := carillon.Now()
+				begin := h.clock.Now()
 				lost := h.claimAt("worker_x", h.unheard(nil), begin.Add(off)) // its worker never hears of it
 				time.Sleep(5 * time.Second)
 				if got := h.runs(lost.ID.Job)[0]; got.State != carillon.StateClaimed {
@@ -142,7 +142,7 @@ func TestAnAnswerThatComesLateAndABeatThatComesLateTakeNothingBack(t *testing.T)
 		h.join("worker_y")
 		die := h.hold("worker_x", nil)
 		time.Sleep(4500 * time.Millisecond)
-		run := h.claimAt("worker_x", h.unheard(nil), carillon.Now().Add(-time.Hour))
+		run := h.claimAt("worker_x", h.unheard(nil), h.clock.Now().Add(-time.Hour))
 		h.lose("worker_y")                  // watch checks all held runs
 		time.Sleep(2900 * time.Millisecond) // the answer comes, and with it a beat that was sent before
 		die()
@@ -170,11 +170,11 @@ func TestBehindABacklogADeadWorkersRunsAreTakenOverAndLostAnswersNoticed(t *test
 		h.join("worker_x")
 		h.join("worker_y")
 		h.hold("worker_y", nil)
-		begin := carillon.Now()
+		begin := h.clock.Now()
 		lost := h.claimAt("worker_y", h.unheard(nil), begin)
 		die := h.hold("worker_x", []carillon.Run{h.claimAt("worker_x", h.unheard(nil), begin)})
 		time.Sleep(20 * time.Second)
-		died := carillon.Now()
+		died := h.clock.Now()
 		die()
 		time.Sleep(20 * time.Second)
 		if got := h.runs(lost.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Losses != 1 ||
@@ -197,21 +197,20 @@ func TestBehindABacklogADeadWorkersRunsAreTakenOverAndLostAnswersNoticed(t *test
 func TestADeadWorkersRunsAreTakenOverThoughTheClockWasSetBack(t *testing.T) {
 	for name, guarded := range map[string]bool{"without a guard": false, "with a guard": true} {
 		t.Run(name, func(t *testing.T) {
-			defer carillon.SetAhead(0)
 			in(t, nil, func(h *house) {
-				carillon.SetAhead(time.Hour)
+				h.clock.SetAhead(time.Hour)
 				time.Sleep(time.Second)
 				h.join("worker_x")
 				run := h.claimFor("worker_x", h.unheard(func(d *carillon.Definition) {
 					if guarded {
 						d.Schedule = carillon.Schedule{
-							Every: carillon.Duration(2 * time.Hour), StartsAt: carillon.Now(),
+							Every: carillon.Duration(2 * time.Hour), StartsAt: h.clock.Now(),
 						}
 					}
 				}))
 				die := h.hold("worker_x", []carillon.Run{run})
 				time.Sleep(20 * time.Second)
-				carillon.SetAhead(0)
+				h.clock.SetAhead(0)
 				time.Sleep(3 * time.Second)
 				die()
 				time.Sleep(15 * time.Second)

@@ -52,7 +52,7 @@ func TestWhatOneNodeStartsTheOtherSteers(t *testing.T) {
 		}
 		if _, err := other.EditJob(ctx, "default", edited.ID, func(d *carillon.Definition) error {
 			d.Schedule = carillon.Schedule{After: carillon.Duration(30 * time.Minute)}
-			return d.Admit(carillon.Now())
+			return d.Admit(h.clock.Now())
 		}); err != nil {
 			h.t.Fatal(err)
 		}

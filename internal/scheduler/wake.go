@@ -16,7 +16,7 @@ func (s *Scheduler) wake(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		now := carillon.Now()
+		now := s.cfg.Clock.Now()
 		runs, next, err := s.cfg.Timeline.Due(ctx, now, wakeBatch)
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("ask the timeline", "error", err)
@@ -27,7 +27,7 @@ func (s *Scheduler) wake(ctx context.Context) error {
 		if len(runs) > 0 {
 			continue
 		}
-		timer.Reset(untilWake(next))
+		timer.Reset(s.untilWake(next))
 		select {
 		case <-timer.C:
 		case <-s.woken:
@@ -45,10 +45,10 @@ func (s *Scheduler) enqueueOrDecide(ctx context.Context, runs []carillon.Run, no
 }
 
 // untilWake is how long to sleep: to the very millisecond, not before it, and a minute at most.
-func untilWake(next carillon.Time) time.Duration {
+func (s *Scheduler) untilWake(next carillon.Time) time.Duration {
 	const longest = time.Minute
 	if next == 0 {
 		return longest
 	}
-	return min(max(next.Until(), 0), longest)
+	return min(max(s.cfg.Clock.Until(next), 0), longest)
 }
