@@ -17,8 +17,12 @@ func TestPlans(t *testing.T) {
 	}
 	defer store.Close()
 	for query, want := range map[string][]string{
-		wakesAtDue: {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
-		wakesMoved: {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
+		atDue.all:  {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
+		atDue.held: {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
+		atDue.cut:  {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
+		moved.all:  {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
+		moved.held: {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
+		moved.cut:  {"SEARCH run USING COVERING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
 		guardsFrom: {"SEARCH guard USING PRIMARY KEY (ns=? AND key>?)"},
 		jobsBefore: {"SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		jobsLabeled: {

@@ -32,9 +32,12 @@ type suspect struct {
 // maxSuspects bounds the memory. The watch loop suspects further runs when some of these are gone.
 const maxSuspects = 10_000
 
-// wait is how long it takes until one of the suspects can be judged.
-func (s suspects) wait(now time.Time) time.Duration {
-	wait := carillon.Handover
+// due gets a word when one of the suspects can be judged.
+func (s suspects) due() <-chan time.Time {
+	if len(s) == 0 {
+		return nil
+	}
+	wait, now := carillon.Handover, time.Now()
 	for _, one := range s {
 		left := carillon.Handover - now.Sub(one.since)
 		if one.beat != 0 {
@@ -42,18 +45,24 @@ func (s suspects) wait(now time.Time) time.Duration {
 		}
 		wait = min(wait, left)
 	}
-	return max(wait, 0)
+	return time.After(max(wait, 0))
 }
 
-// heldScan is one check of all held runs.
+// heldScan is one check of held runs.
 type heldScan struct {
-	now       carillon.Time
+	now       carillon.Time // when the runs were read that are being judged
 	were, are suspects
 	holdings  map[string]holding // by worker, for workers that were asked about
 }
 
+func newHeldScan(were suspects) *heldScan {
+	return &heldScan{were: were, are: suspects{}, holdings: map[string]holding{}}
+}
+
+// holding is what a worker said that it holds.
 type holding struct {
-	at   carillon.Time
+	at   carillon.Time // of the beat that said it
+	read time.Time     // when the coordinator was asked
 	runs map[carillon.Held]bool
 }
 
@@ -64,16 +73,17 @@ func fresh(run *carillon.Run, now carillon.Time) bool {
 	return age >= 0 && age < 2*carillon.BeatEvery
 }
 
-// readHolds asks the coordinator which runs the live workers of these runs hold.
+// readHolds asks the coordinator which runs the live workers of these runs hold. A check can take longer than
+// a worker takes between two beats, so it asks again for runs that it reads later.
 func (s *Scheduler) readHolds(ctx context.Context, runs []carillon.Run, seen *heldScan) error {
 	var workers []string
 	for i := range runs {
 		run := &runs[i]
-		if _, asked := seen.holdings[run.Worker]; asked || fresh(run, seen.now) ||
+		if time.Since(seen.holdings[run.Worker].read) < carillon.BeatEvery || fresh(run, seen.now) ||
 			!s.members.has(run.Worker, s.cfg.Node == "") {
 			continue
 		}
-		seen.holdings[run.Worker] = holding{}
+		seen.holdings[run.Worker] = holding{read: time.Now()}
 		workers = append(workers, run.Worker)
 	}
 	if len(workers) == 0 {
@@ -85,7 +95,7 @@ func (s *Scheduler) readHolds(ctx context.Context, runs []carillon.Run, seen *he
 		for _, run := range said.Runs {
 			runs[run] = true
 		}
-		seen.holdings[said.ID] = holding{said.At, runs}
+		seen.holdings[said.ID] = holding{at: said.At, read: time.Now(), runs: runs}
 	}
 	return err
 }

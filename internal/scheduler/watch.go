@@ -16,34 +16,29 @@ func (s *Scheduler) watch(ctx context.Context) error {
 	defer next.Stop()
 	suspects := suspects{}
 	for {
-		var from carillon.WakePos
-		urgent := false
+		var of heldRange
 		select {
 		// From the very beginning: the runs of a dead worker must not wait for another check.
 		case <-s.gone:
-			urgent = true
+			of.urgent = true
 		case <-next.C:
-			from = s.floor.start(s.members.shards())
+			of.from = s.floor.start(s.members.shards())
+		case <-suspects.due():
+			if !s.checkSuspects(ctx, &suspects) {
+				s.checkSoon(ctx)
+			}
+			continue
 		case <-ctx.Done():
 			return nil
 		}
 		began := time.Now()
-		if !s.checkHeld(ctx, heldRange{from: from, urgent: urgent}, &suspects) {
+		if !s.checkHeld(ctx, of, &suspects) {
 			s.checkSoon(ctx)
 		}
-		next.Reset(s.nextScan(&suspects, time.Since(began)))
+		// A check may have to pass over millions of waiting runs. The store needs time for other work: these
+		// checks take at most a thirtieth of it.
+		next.Reset(max(s.cfg.Sweep/2, 29*time.Since(began)))
 	}
-}
-
-// nextScan is how long the watch loop waits after a check that took this long. It checks suspects again as
-// soon as they can be judged. If a check has to pass over millions of waiting runs, the store must have time
-// for other work.
-func (s *Scheduler) nextScan(suspects *suspects, took time.Duration) time.Duration {
-	wait := max(s.cfg.Sweep/2, 9*took)
-	if len(*suspects) == 0 {
-		return wait
-	}
-	return min(wait, max(suspects.wait(time.Now()), took))
 }
 
 // heldPage is how many held runs are judged at a time.
@@ -60,12 +55,11 @@ type heldRange struct {
 func (s *Scheduler) checkHeld(ctx context.Context, of heldRange, were *suspects) bool {
 	// After a claim, the wake of a run is not later than the claim. But the claim has the time of another
 	// node's clock, or of this node's clock before it was set back.
-	now := carillon.Now()
-	s.latest = max(s.latest, now)
+	s.latest = max(s.latest, s.cfg.Clock.Now())
 	q := carillon.WakeQuery{
 		Shards: s.members.shards(), Held: true, After: of.from, Until: s.latest.Add(skew), Limit: heldPage,
 	}
-	seen := heldScan{now: now, were: *were, are: suspects{}, holdings: map[string]holding{}}
+	seen := newHeldScan(*were)
 	for more := true; more; {
 		if !of.urgent && len(s.gone) > 0 { // a worker died, and behind a backlog this check can take long
 			return true
@@ -81,9 +75,30 @@ func (s *Scheduler) checkHeld(ctx context.Context, of heldRange, were *suspects)
 			q.After = runs[len(runs)-1].WakePos()
 		}
 		held, _ := split(runs, q.Wants)
-		if !s.check(ctx, held, &seen) {
+		if !s.check(ctx, held, seen) {
 			return false
 		}
+	}
+	*were = seen.are
+	return true
+}
+
+// checkSuspects checks the suspects of an earlier check, and says whether it could. It reads these runs
+// alone: a check of all held runs may take long.
+func (s *Scheduler) checkSuspects(ctx context.Context, were *suspects) bool {
+	seen, ids := newHeldScan(*were), make([]carillon.RunID, 0, len(*were))
+	for claim := range *were {
+		ids = append(ids, claim.Run)
+	}
+	runs, err := s.cfg.Store.Runs(ctx, ids, false)
+	if err != nil {
+		if ctx.Err() == nil {
+			s.cfg.Logger.Error("read runs that their workers do not list", "error", err)
+		}
+		return false
+	}
+	if !s.check(ctx, runs, seen) {
+		return false
 	}
 	*were = seen.are
 	return true
@@ -109,7 +124,7 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *heldSc
 		return judged
 	}
 	gone, _ := split(runs, func(r *carillon.Run) bool { _, is := outcomes[r.ID]; return is })
-	now := carillon.Now()
+	now := s.cfg.Clock.Now()
 	candidates, err := s.cfg.Ledger.Candidates(ctx, gone, "")
 	changes := make([]carillon.Change, 0, len(candidates))
 	for _, candidate := range candidates {
@@ -149,6 +164,7 @@ func (s *Scheduler) abandoned(
 	}
 	var err error
 	if seen != nil {
+		seen.now = s.cfg.Clock.Now()
 		if err = s.readHolds(ctx, runs, seen); err != nil {
 			// It is not known what live workers hold; the runs of dead workers are taken back all the same.
 			seen = nil

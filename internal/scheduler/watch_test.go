@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ func (h *house) claimFor(worker string, run carillon.Run) carillon.Run {
 	if err != nil || len(candidates) != 1 {
 		h.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
-	_, c := candidates[0].Decide(carillon.Now())
+	_, c := candidates[0].Decide(h.clock.Now())
 	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
 		h.t.Fatalf("lost %v, %v", lost, err)
 	}
@@ -72,7 +73,7 @@ func TestTheRunsOfADeadWorkerAreTakenBackAsCrashes(t *testing.T) {
 		for _, run := range []carillon.Run{
 			h.unheard(nil),
 			h.unheard(func(d *carillon.Definition) {
-				d.Schedule.Every, d.Schedule.StartsAt = carillon.Duration(time.Hour), carillon.Now()
+				d.Schedule.Every, d.Schedule.StartsAt = carillon.Duration(time.Hour), h.clock.Now()
 			}),
 		} {
 			held = append(held, h.claimFor("worker_x", run))
@@ -82,7 +83,7 @@ func TestTheRunsOfADeadWorkerAreTakenBackAsCrashes(t *testing.T) {
 		if n := len(h.attempts()); n != 0 {
 			h.t.Fatalf("%d attempts while their worker is alive", n)
 		}
-		begin := carillon.Now()
+		begin := h.clock.Now()
 		h.lose("worker_x")
 		time.Sleep(time.Second)
 		for _, run := range held {
@@ -111,12 +112,12 @@ func (h *house) unheard(edit func(*carillon.Definition)) carillon.Run {
 	if edit != nil {
 		edit(&def)
 	}
-	if err := def.Admit(carillon.Now() - 1); err != nil {
+	if err := def.Admit(h.clock.Now() - 1); err != nil {
 		h.t.Fatal(err)
 	}
 	h.unheardOf++
 	job := &carillon.Job{Namespace: "default", ID: h.unheardOf, Definition: def}
-	c := carillon.Submit(job, carillon.Now()-1)
+	c := carillon.Submit(job, h.clock.Now()-1)
 	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
 		h.t.Fatal(lost, err)
 	}
@@ -140,7 +141,7 @@ func TestAWorkerThatKillsItsWorkersIsQuarantined(t *testing.T) {
 
 func TestAClaimThatItsWorkerDoesNotKnowOfIsTakenBackAsALoss(t *testing.T) {
 	in(t, nil, func(h *house) {
-		begin := carillon.Now()
+		begin := h.clock.Now()
 		job := h.claimFor(h.nodes[0].worker.ID(), h.unheard(nil)).ID.Job // the answer to the commit was lost
 		time.Sleep(5 * time.Second)
 		if run := h.runs(job)[0]; run.State != carillon.StateClaimed || run.Losses != 0 {
@@ -226,7 +227,7 @@ func TestRunsThatLoseTheTurnAreLookedAtAgainAtOnce(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Second)
-		begin := carillon.Now()
+		begin := h.clock.Now()
 		close(release)
 		time.Sleep(5 * time.Minute)
 		seen := slices.DeleteFunc(h.attempts(), func(a attempt) bool { return a.run.ID.Job != job.ID })
@@ -235,6 +236,70 @@ func TestRunsThatLoseTheTurnAreLookedAtAgainAtOnce(t *testing.T) {
 		}
 		if spent := seen[29].end.Sub(begin); spent > time.Second {
 			h.t.Errorf("thirty runs that take no time took %s", spent)
+		}
+	})
+}
+
+// slowHeld takes its time for checks of held runs, as a store does in which millions of runs wait.
+type slowHeld struct {
+	carillon.Store
+	scans atomic.Int64
+}
+
+func (s *slowHeld) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	if q.Held {
+		s.scans.Add(1)
+		time.Sleep(4500 * time.Millisecond) // checks end between two beats
+	}
+	return s.Store.Wakes(ctx, q)
+}
+
+// asked counts how often a scheduler asks what workers hold.
+type asked struct {
+	carillon.Coordinator
+	times atomic.Int64
+}
+
+func (a *asked) Holds(ctx context.Context, ids []string) ([]carillon.Holding, error) {
+	a.times.Add(1)
+	return a.Coordinator.Holds(ctx, ids)
+}
+
+func TestRunsThatAreClaimedDuringACheckAreNotSuspected(t *testing.T) {
+	var store *slowHeld
+	var members *asked
+	in(t, func(h *house) {
+		store, members = &slowHeld{Store: h.truth}, &asked{Coordinator: h.coordinator}
+		h.store, h.members = store, members
+		h.handle = func(executor.Task) { time.Sleep(700 * time.Millisecond) }
+	}, func(h *house) {
+		h.submit(700, after(0)) // all are due now, and one after the other is claimed
+		time.Sleep(time.Minute)
+		if scans := store.scans.Load(); scans > 2 {
+			h.t.Errorf("%d checks of 4.5 s in a minute", scans)
+		}
+		if times, scans := members.times.Load(), store.scans.Load(); times > scans {
+			h.t.Errorf("%d times in %d checks a worker was suspected that lists all its runs", times, scans)
+		}
+		time.Sleep(10 * time.Second)
+	})
+}
+
+func TestASuspectIsJudgedWithoutAnotherCheckOfAllRuns(t *testing.T) {
+	var store *slowHeld
+	in(t, func(h *house) {
+		store = &slowHeld{Store: h.truth}
+		h.store = store
+	}, func(h *house) {
+		h.join("worker_x")
+		run := h.claimFor("worker_x", h.unheard(nil))
+		h.hold("worker_x", nil)
+		time.Sleep(30 * time.Second)
+		if got := h.runs(run.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Losses != 1 {
+			h.t.Errorf("the run that its worker does not know of is %s, %d losses", got.State, got.Losses)
+		}
+		if scans := store.scans.Load(); scans > 1 {
+			h.t.Errorf("%d checks of all held runs", scans)
 		}
 	})
 }
