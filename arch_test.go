@@ -126,7 +126,7 @@ func TestLinesAreNotTooLong(t *testing.T) {
 	})
 }
 
-// The parts of a node ask the clock that they were given, which is the store's; carillon.Now is the machine's.
+// The parts of a node ask the clock that they were given, the store's; carillon.Now is the machine's.
 func TestArchitectureOfTime(t *testing.T) {
 	forGoFiles(t, func(path string) {
 		if !regexp.MustCompile(`^(internal|api|node|worker)/`).MatchString(filepath.ToSlash(path)) ||

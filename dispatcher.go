@@ -32,7 +32,7 @@ type Dispatcher interface {
 	// is unknown.
 	Report(ctx context.Context, worker string, reports []Report) ([]Receipt, error)
 	// Beat prolongs the worker's session. It lists all attempts that the worker was given and whose end has
-	// no receipt yet. ErrLost: the session is over; other workers may hold those runs by now.
+	// no receipt yet. ErrSessionOver: other workers may hold those runs by now. Pull can fail with it too.
 	Beat(ctx context.Context, b Beat) (Orders, error)
 	// Leave ends the session.
 	Leave(ctx context.Context, worker string) error

@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// The five ways in which a call can fail for a reason the caller can act on. Everything else is an outage.
+// The six ways in which a call can fail for a reason the caller can act on. Everything else is an outage.
 var (
 	ErrNotFound  = errors.New("not found")
 	ErrInvalid   = errors.New("invalid")
 	ErrConflict  = errors.New("conflict")           // the thing is in a state that does not allow it
 	ErrPermanent = errors.New("will never succeed") // do not retry
-	ErrLost      = errors.New("lost")               // the caller no longer holds what it acts for
+	ErrLost      = errors.New("lost")               // the attempt no longer holds its run
+	// ErrSessionOver says that the worker's session is over, so that it holds no run any more.
+	ErrSessionOver = errors.New("session over")
 )
 
 // FieldError is bad input: which field, what was given, what would be right.

@@ -103,6 +103,11 @@ func problemOf(err error) problem {
 			Type: "lost", Title: "The run belongs to another attempt now", Status: http.StatusConflict,
 			Detail: "the fence is not that of the run's present attempt: stop working on it",
 		}
+	case errors.Is(err, carillon.ErrSessionOver):
+		return problem{
+			Type: "session-over", Title: "The session is over", Status: http.StatusGone,
+			Detail: "stop what was begun under it, register again, and hand in under the new id what has ended",
+		}
 	case errors.Is(err, carillon.ErrInvalid):
 		return problem{
 			Type: "invalid", Title: "Invalid input", Status: http.StatusBadRequest,

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/http"
 	"regexp"
@@ -103,19 +102,12 @@ const (
 	maxWeight  = 100
 )
 
-// withDispatcher calls the dispatcher. Here ErrLost is about the session, not about a run.
-func (s *server) withDispatcher(call func(carillon.Dispatcher) error) error {
+// dispatcher is what workers talk to.
+func (s *server) dispatcher() (carillon.Dispatcher, error) {
 	if s.Dispatcher == nil {
-		return notFound("dispatcher for workers on this server")
+		return nil, notFound("dispatcher for workers on this server")
 	}
-	err := call(s.Dispatcher)
-	if errors.Is(err, carillon.ErrLost) {
-		return problem{
-			Type: "session-over", Title: "The session is over", Status: http.StatusGone,
-			Detail: "stop what was begun under it, register again, and hand in under the new id what has ended",
-		}
-	}
-	return err
+	return s.Dispatcher, nil
 }
 
 func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) error {
@@ -133,14 +125,15 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 		BeatEvery: carillon.Duration(carillon.BeatEvery), Lease: carillon.Duration(carillon.LeaseTime),
 		PullWait: carillon.Duration(carillon.PullWait), PullLate: carillon.Duration(carillon.PullLate),
 	}
-	err := s.withDispatcher(func(dispatcher carillon.Dispatcher) (err error) {
-		answer.Worker, err = dispatcher.Register(r.Context(), carillon.Registration{
-			Name: given.Name,
-			Profile: carillon.Profile{
-				Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
-			},
-		})
+	dispatcher, err := s.dispatcher()
+	if err != nil {
 		return err
+	}
+	answer.Worker, err = dispatcher.Register(r.Context(), carillon.Registration{
+		Name: given.Name,
+		Profile: carillon.Profile{
+			Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
+		},
 	})
 	if err != nil {
 		return err
@@ -206,15 +199,17 @@ func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	return s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
-		tasks, err := dispatcher.Pull(r.Context(), carillon.Pull{
-			Worker: worker, Queues: given.Queues, Max: given.Max,
-		})
-		if err == nil {
-			s.writeTasks(w, namespace(r), tasks)
-		}
+	dispatcher, err := s.dispatcher()
+	if err != nil {
 		return err
+	}
+	tasks, err := dispatcher.Pull(r.Context(), carillon.Pull{
+		Worker: worker, Queues: given.Queues, Max: given.Max,
 	})
+	if err == nil {
+		s.writeTasks(w, namespace(r), tasks)
+	}
+	return err
 }
 
 // queueName is the grammar of queues, see carillon.Definition.
@@ -269,19 +264,19 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	answer := orders{Stop: []order{}, Nodes: []string{}}
-	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
-		told, err := dispatcher.Beat(r.Context(), carillon.Beat{
-			ID: worker, Number: int64(given.Number), Holds: holds, Stopping: given.Stopping,
-		})
-		for _, o := range told.Stop {
-			answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
-		}
-		answer.Nodes = append(answer.Nodes, told.Nodes...)
+	dispatcher, err := s.dispatcher()
+	if err != nil {
 		return err
+	}
+	told, err := dispatcher.Beat(r.Context(), carillon.Beat{
+		ID: worker, Number: int64(given.Number), Holds: holds, Stopping: given.Stopping,
 	})
 	if err != nil {
 		return err
+	}
+	answer := orders{Stop: []order{}, Nodes: append([]string{}, told.Nodes...)}
+	for _, o := range told.Stop {
+		answer.Stop = append(answer.Stop, order{o.Run, fenceOf(o.Held), o.Lost, o.Reason})
 	}
 	return reply(w, http.StatusOK, answer)
 }
@@ -291,13 +286,15 @@ func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
-		return dispatcher.Leave(r.Context(), worker)
-	})
-	if err == nil {
-		w.WriteHeader(http.StatusNoContent)
+	dispatcher, err := s.dispatcher()
+	if err != nil {
+		return err
 	}
-	return err
+	if err := dispatcher.Leave(r.Context(), worker); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // report passes on the reports that have the right token. Every other report gets a refusal at its index.
@@ -315,18 +312,18 @@ func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error 
 			proved, places = append(proved, all[i]), append(places, i)
 		}
 	}
-	err = s.withDispatcher(func(dispatcher carillon.Dispatcher) error {
-		if len(proved) == 0 {
-			return nil
-		}
+	dispatcher, err := s.dispatcher()
+	if err != nil {
+		return err
+	}
+	if len(proved) > 0 {
 		got, err := dispatcher.Report(r.Context(), r.PathValue("id"), proved)
+		if err != nil {
+			return err
+		}
 		for i := range got {
 			answer.Receipts[places[i]] = got[i]
 		}
-		return err
-	})
-	if err != nil {
-		return err
 	}
 	return reply(w, http.StatusOK, answer)
 }

@@ -50,6 +50,10 @@ func TestARefusalReadsWellAndIsASentinel(t *testing.T) {
 			409, "application/problem+json", `{"type":"urn:carillon:problem:lost","detail":"not yours"}`,
 			"not yours", carillon.ErrLost,
 		},
+		"a session that is over": {
+			410, "application/problem+json", `{"type":"urn:carillon:problem:session-over","detail":"register"}`,
+			"register", carillon.ErrSessionOver,
+		},
 		"another version": {
 			412, "application/problem+json", `{"detail":"version 3"}`, "version 3", carillon.ErrConflict,
 		},
@@ -87,7 +91,7 @@ func TestARefusalReadsWellAndIsASentinel(t *testing.T) {
 			}
 			for _, sentinel := range []error{
 				carillon.ErrInvalid, carillon.ErrNotFound, carillon.ErrConflict, carillon.ErrLost,
-				carillon.ErrPermanent,
+				carillon.ErrPermanent, carillon.ErrSessionOver,
 			} {
 				if errors.Is(err, sentinel) != (sentinel == c.is) {
 					t.Errorf("is %q: %v", sentinel, errors.Is(err, sentinel))

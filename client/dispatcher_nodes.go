@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/carillon-run/carillon"
 )
 
 // node is a server of the API.
@@ -66,7 +64,7 @@ func (d *Dispatcher) try(ctx context.Context, n *node, limit time.Duration, r re
 		n.failed, n.former = time.Time{}, false
 		d.prefer(n)
 	}
-	return over(err)
+	return err
 }
 
 // elsewhere says that another node might do better: this one, or a proxy in front of it, gave no answer.
@@ -79,16 +77,6 @@ func elsewhere(err error) bool {
 		)
 	}
 	return err != nil
-}
-
-// over adds carillon.ErrLost to a refusal that means that the worker's session is over: a worker needs to
-// know only that.
-func over(err error) error {
-	var problem *Problem
-	if errors.As(err, &problem) && problem.Status == http.StatusGone {
-		return fmt.Errorf("%w: %w", carillon.ErrLost, err)
-	}
-	return err
 }
 
 // order lists nodes in the order in which to ask them: the current one, unless it failed lately; then nodes

@@ -338,7 +338,8 @@ func TestOrdersAndTheEndOfASession(t *testing.T) {
 	if err := d.Leave(ctx, worker); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}); !errors.Is(err, carillon.ErrLost) {
+	_, err := d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1})
+	if !errors.Is(err, carillon.ErrSessionOver) {
 		t.Errorf("a pull after the end: %v", err)
 	}
 }

@@ -62,6 +62,8 @@ func (p *Problem) Is(target error) bool {
 		return p.Status == http.StatusConflict && !p.lost() || p.Status == http.StatusPreconditionFailed
 	case carillon.ErrLost:
 		return p.lost()
+	case carillon.ErrSessionOver:
+		return p.Status == http.StatusGone
 	}
 	return false
 }

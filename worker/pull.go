@@ -86,7 +86,7 @@ const sayEvery = time.Minute
 // silent logs that the dispatcher does not answer, and logs it again every minute. The next beat or
 // registration that succeeds logs that it answers again. The error names the servers that the client tried.
 func (w *Worker) silent(what string, err error) {
-	if errors.Is(err, carillon.ErrLost) {
+	if errors.Is(err, carillon.ErrSessionOver) {
 		return // the next beat hears of it and opens a new session
 	}
 	now := w.cfg.Boottime()

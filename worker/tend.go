@@ -72,7 +72,7 @@ func (w *Worker) beat(ctx context.Context) {
 			w.over.Store(false)
 			w.answered()
 			w.obey(orders.Stop)
-		case errors.Is(err, carillon.ErrLost):
+		case errors.Is(err, carillon.ErrSessionOver):
 			w.cfg.Logger.Error("the worker's session is over: stopping its runs, opening a new one")
 			w.cancelAll(executor.ErrLeaseOver)
 			w.register(ctx)

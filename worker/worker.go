@@ -157,7 +157,7 @@ const abandonAfter = 15 * time.Second
 func (w *Worker) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if err := w.cfg.Dispatcher.Leave(ctx, w.ID()); err != nil && !errors.Is(err, carillon.ErrLost) {
+	if err := w.cfg.Dispatcher.Leave(ctx, w.ID()); err != nil && !errors.Is(err, carillon.ErrSessionOver) {
 		w.cfg.Logger.Error("end the session", "error", err) // the session then runs out
 	}
 }

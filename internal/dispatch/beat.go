@@ -27,7 +27,7 @@ func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders
 	switch standing {
 	case carillon.StandingOver:
 		d.forget(worker)
-		return carillon.Orders{}, fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
+		return carillon.Orders{}, fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, worker)
 	// A later beat has said what the worker holds: acting on this one would take back runs that go on.
 	case carillon.StandingOld:
 		return orders, nil

@@ -163,13 +163,13 @@ func TestAWorkerWhoseSessionIsOverIsToldSoAndGetsNothing(t *testing.T) {
 		time.Sleep(2 * carillon.SessionTime)
 		if _, err := h.nodes[0].Beat(context.Background(), carillon.Beat{
 			ID: worker,
-		}); !errors.Is(err, carillon.ErrLost) {
+		}); !errors.Is(err, carillon.ErrSessionOver) {
 			t.Errorf("beat: %v", err)
 		}
 		for i, n := range h.nodes {
 			if _, err := n.Pull(context.Background(), carillon.Pull{
 				Worker: worker, Max: 1,
-			}); !errors.Is(err, carillon.ErrLost) {
+			}); !errors.Is(err, carillon.ErrSessionOver) {
 				t.Errorf("pull from node %d: %v", i, err)
 			}
 		}

@@ -127,7 +127,7 @@ func (d *Dispatcher) checkSession(ctx context.Context, worker string) error {
 		return fmt.Errorf("ask who is alive: %w", err)
 	}
 	if !slices.ContainsFunc(members, func(m carillon.Member) bool { return m.ID == worker }) {
-		return fmt.Errorf("%w: the session of %s is over", carillon.ErrLost, worker)
+		return fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, worker)
 	}
 	d.touch(worker)
 	return nil

@@ -82,7 +82,7 @@ func (o *Outage) away() bool { return o.turn.Load()%2 == 1 }
 func outside(k kind, err error) bool {
 	answers := []error{
 		context.Canceled, carillon.ErrNotFound, carillon.ErrInvalid, carillon.ErrConflict,
-		carillon.ErrPermanent, carillon.ErrLost,
+		carillon.ErrPermanent, carillon.ErrLost, carillon.ErrSessionOver,
 	}
 	if k == search {
 		answers = append(answers, context.DeadlineExceeded)
