@@ -43,16 +43,14 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 		t: t, store: mem.NewStore(), logs: mem.NewLogs(), bus: mem.NewBus(),
 		queue: mem.NewQueue(mem.QueueConfig{}), log: &bytes.Buffer{},
 	}
-	h.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never),
-		Then: []func([]carillon.Change){func(c []carillon.Change) { h.dispatcher.Notice(c) }, h.tell},
-	})
+	h.ledger = ledger.New(ledger.Config{Store: h.store, IDs: carillon.NewIDs(1, carillon.Never)})
 	coordinator := mem.NewCoordinator()
 	h.dispatcher = dispatch.New(dispatch.Config{
 		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: coordinator,
 		Logger: slog.New(slog.DiscardHandler),
 		Nodes:  func() []string { return []string{"http://node.test"} },
 	})
+	h.ledger.Listen(h.dispatcher.Notice, h.tell)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	go func() { stopped <- h.ledger.Run(ctx) }()

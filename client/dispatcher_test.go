@@ -46,14 +46,12 @@ func (c *cluster) advertised() []string {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, store: mem.NewStore(), queue: mem.NewQueue(mem.QueueConfig{}), logs: mem.NewLogs()}
-	c.door = ledger.New(ledger.Config{
-		Store: c.store, IDs: carillon.NewIDs(1, carillon.Never),
-		Then: []func([]carillon.Change){func(changes []carillon.Change) { c.dispatcher.Notice(changes) }},
-	})
+	c.door = ledger.New(ledger.Config{Store: c.store, IDs: carillon.NewIDs(1, carillon.Never)})
 	c.dispatcher = dispatch.New(dispatch.Config{
 		Store: c.store, Ledger: c.door, Queue: c.queue, Logs: c.logs, Coordinator: mem.NewCoordinator(),
 		Nodes: c.advertised, Logger: slog.New(slog.DiscardHandler),
 	})
+	c.door.Listen(c.dispatcher.Notice)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- c.door.Run(ctx) }()

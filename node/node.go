@@ -130,29 +130,12 @@ func (n *Node) assemble(ctx context.Context) error {
 	b := n.backend
 	var queue carillon.Queue = mem.NewQueue(mem.QueueConfig{})
 	if b.shared {
-		n.peers = newPeers(queue, n.peerAddresses, httpCarriers(n.secrets.node), n.cfg.Logger)
+		n.peers = newPeers(queue, httpCarriers(n.secrets.node), n.cfg.Logger)
 		queue = n.peers
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: b.store, IDs: n.ids, Clock: &n.clock.Clock,
-		Starting: func() bool { return b.flushers == 1 && n.dispatcher.Starting() }, Flushers: b.flushers,
-		Then: []func([]carillon.Change){n.noticed, n.routed, n.metrics.count, n.publish},
+		Store: b.store, IDs: n.ids, Clock: &n.clock.Clock, Flushers: b.flushers,
 	})
-	n.dispatcher = dispatch.New(dispatch.Config{
-		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator,
-		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
-		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
-		Nodes:    n.addresses, Clock: &n.clock.Clock, Logger: n.cfg.Logger,
-	})
-	n.ledger.UseSlots(n.dispatcher)
-	if n.cfg.Concurrency > 0 {
-		n.worker = worker.New(worker.Config{
-			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise,
-			Executors: executors, Queues: n.cfg.Queues,
-			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending,
-			Clock: &n.clock.Clock, Logger: n.cfg.Logger,
-		})
-	}
 	sched := scheduler.Config{
 		Store: b.store, Timeline: &seenTimeline{mem.NewTimeline(mem.TimelineConfig{}), n.metrics},
 		Queue: queue, Coordinator: b.coordinator, Logs: b.logs,
@@ -163,6 +146,23 @@ func (n *Node) assemble(ctx context.Context) error {
 		sched.Node = n.id
 	}
 	n.scheduler = scheduler.New(sched)
+	n.dispatcher = dispatch.New(dispatch.Config{
+		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator,
+		Redecide: n.scheduler.Redecide, PushBack: n.scheduler.PushBack,
+		Nodes: n.addresses, Clock: &n.clock.Clock, Logger: n.cfg.Logger,
+	})
+	n.ledger.UseSlots(n.dispatcher)
+	n.ledger.Listen(n.dispatcher.Notice)
+	if n.cfg.Concurrency > 0 {
+		n.worker = worker.New(worker.Config{
+			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise,
+			Executors: executors, Queues: n.cfg.Queues,
+			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending,
+			Clock: &n.clock.Clock, Logger: n.cfg.Logger,
+		})
+		n.ledger.Listen(n.worker.Notice)
+	}
+	n.ledger.Listen(n.scheduler.Route, n.metrics.count, n.publish)
 	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 {
 		return float64(queue.Len())
 	})
@@ -185,14 +185,6 @@ func (n *Node) Running() (held, slots int) {
 	}
 	return n.worker.Running()
 }
-
-func (n *Node) noticed(c []carillon.Change) {
-	n.dispatcher.Notice(c)
-	if n.worker != nil {
-		n.worker.Notice(c)
-	}
-}
-func (n *Node) routed(c []carillon.Change) { n.scheduler.Route(c) }
 
 // publish tells listeners about every run and job that changed. Without listeners it costs nothing.
 func (n *Node) publish(committed []carillon.Change) {
@@ -281,7 +273,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.beat(ctx) })
 	g.Go(func() error { return n.compareClocks(ctx) })
 	if n.peers != nil {
-		g.Go(func() error { return n.peers.run(ctx) })
+		g.Go(func() error { return n.peers.run(ctx, n.peerAddresses) })
 	}
 	if n.backend.bus != nil {
 		g.Go(func() error { n.backend.bus.Run(ctx); return nil })

@@ -15,9 +15,8 @@ import (
 // node a worker dials in to, or which node's shard a run belongs to.
 type peers struct {
 	carillon.Queue
-	addresses func() []string
-	carrier   func(address string) carillon.Carrier
-	logger    *slog.Logger
+	carrier func(address string) carillon.Carrier
+	logger  *slog.Logger
 
 	mu     sync.Mutex
 	asking map[*carillon.Demand]bool // the pulls that wait here
@@ -28,11 +27,10 @@ type peers struct {
 const peersMax = 1000
 
 func newPeers(
-	queue carillon.Queue, addresses func() []string, carrier func(address string) carillon.Carrier,
-	logger *slog.Logger,
+	queue carillon.Queue, carrier func(address string) carillon.Carrier, logger *slog.Logger,
 ) *peers {
 	return &peers{
-		Queue: queue, addresses: addresses, carrier: carrier, logger: logger,
+		Queue: queue, carrier: carrier, logger: logger,
 		asking: map[*carillon.Demand]bool{}, wanted: make(chan struct{}),
 	}
 }
@@ -86,14 +84,14 @@ func (p *peers) want() (w carillon.Demand, ok bool, until <-chan struct{}) {
 	return w, w.Max > 0, p.wanted
 }
 
-// run fetches from every other node, each in a separate loop.
-func (p *peers) run(ctx context.Context) error {
+// run fetches from every other node, each in a separate loop. addresses returns where they are.
+func (p *peers) run(ctx context.Context, addresses func() []string) error {
 	loops := map[string]context.CancelFunc{}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		now := map[string]bool{}
-		for _, address := range p.addresses() {
+		for _, address := range addresses() {
 			now[address] = true
 			if loops[address] == nil {
 				loop, stop := context.WithCancel(ctx)

@@ -62,19 +62,14 @@ func (h *House) Live(concurrency int) {
 	}
 	h.Queue = mem.NewQueue(mem.QueueConfig{})
 	logs := mem.NewLogs()
-	var sched *scheduler.Scheduler
-	h.Ledger = ledger.New(ledger.Config{
-		Store: h.Store, IDs: ids, Clock: &h.Clock,
-		Starting: func() bool { return h.Dispatcher.Starting() }, Then: []func([]carillon.Change){
-			func(c []carillon.Change) { h.Dispatcher.Notice(c); h.Worker.Notice(c) },
-			func(c []carillon.Change) { sched.Route(c) },
-		},
+	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Clock: &h.Clock})
+	sched := scheduler.New(scheduler.Config{
+		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs,
+		Ledger: h.Ledger, Clock: &h.Clock, Logger: logger,
 	})
 	h.Dispatcher = dispatch.New(dispatch.Config{
 		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator,
-		Clock: &h.Clock, Logger: logger,
-		Redecide: func(ids []carillon.RunID) { sched.Redecide(ids) },
-		PushBack: func(runs []carillon.Run) { sched.PushBack(runs) },
+		Clock: &h.Clock, Logger: logger, Redecide: sched.Redecide, PushBack: sched.PushBack,
 	})
 	began := time.Now()
 	h.Worker = worker.New(worker.Config{
@@ -84,10 +79,7 @@ func (h *House) Live(concurrency int) {
 		Boottime: func() time.Duration { return time.Since(began) },
 	})
 	h.Ledger.UseSlots(h.Dispatcher)
-	sched = scheduler.New(scheduler.Config{
-		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs,
-		Ledger: h.Ledger, Clock: &h.Clock, Logger: logger,
-	})
+	h.Ledger.Listen(h.Dispatcher.Notice, h.Worker.Notice, sched.Route)
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup

@@ -79,14 +79,15 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		build(h)
 	}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	h.ledger = ledger.New(ledger.Config{
-		Store: h.store, IDs: carillon.NewIDs(1, carillon.Never),
-		Starting: func() bool { return h.dispatcher.Starting() },
-		Then:     []func([]carillon.Change){h.notice, func(c []carillon.Change) { h.scheduler.Route(c) }},
+	h.ledger = ledger.New(ledger.Config{Store: h.store, IDs: carillon.NewIDs(1, carillon.Never)})
+	h.scheduler = scheduler.New(scheduler.Config{
+		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: h.queue,
+		Coordinator: h.coordinator, Logs: h.logs,
+		Ledger: h.ledger, Logger: logger,
 	})
 	h.dispatcher = dispatch.New(dispatch.Config{
 		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: h.coordinator,
-		Redecide: func(ids []carillon.RunID) { h.scheduler.Redecide(ids) }, Logger: logger,
+		Redecide: h.scheduler.Redecide, Logger: logger,
 	})
 	began := time.Now()
 	var counter carillon.Dispatcher = dispatch.Local{Dispatcher: h.dispatcher}
@@ -101,20 +102,12 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		Boottime: func() time.Duration { return time.Since(began) },
 	})
 	h.ledger.UseSlots(h.dispatcher)
-	h.scheduler = scheduler.New(scheduler.Config{
-		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: h.queue,
-		Coordinator: h.coordinator, Logs: h.logs,
-		Ledger: h.ledger, Logger: logger,
-	})
-	return h
-}
-
-// notice tells the worker only if it is inside: other workers hear of changes with their beats.
-func (h *house) notice(c []carillon.Change) {
-	h.dispatcher.Notice(c)
-	if h.between == nil {
-		h.worker.Notice(c)
+	h.ledger.Listen(h.dispatcher.Notice)
+	if h.between == nil { // other workers hear of changes with their beats
+		h.ledger.Listen(h.worker.Notice)
 	}
+	h.ledger.Listen(h.scheduler.Route)
+	return h
 }
 
 // live starts all parts in the order in which a node starts them.

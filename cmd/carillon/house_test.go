@@ -86,31 +86,21 @@ var workerIDs = regexp.MustCompile(`(inner|worker)_[0-9a-f]{20}`)
 func serveHouse(listener net.Listener) (stop func()) {
 	store, logs, bus, queue := mem.NewStore(), mem.NewLogs(), mem.NewBus(), mem.NewQueue(mem.QueueConfig{})
 	coordinator, quiet := mem.NewCoordinator(), slog.New(slog.DiscardHandler)
-	var sched *scheduler.Scheduler
-	var work *worker.Worker
-	var counter *dispatch.Dispatcher
-	door := ledger.New(ledger.Config{
-		Store: store, IDs: carillon.NewIDs(1, carillon.Never),
-		Starting: func() bool { return counter.Starting() },
-		Then: []func([]carillon.Change){
-			func(c []carillon.Change) { counter.Notice(c); work.Notice(c) },
-			func(c []carillon.Change) { sched.Route(c) },
-		},
+	door := ledger.New(ledger.Config{Store: store, IDs: carillon.NewIDs(1, carillon.Never)})
+	sched := scheduler.New(scheduler.Config{
+		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator,
+		Logs: logs, Ledger: door, Logger: quiet,
 	})
-	counter = dispatch.New(dispatch.Config{
+	counter := dispatch.New(dispatch.Config{
 		Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator,
-		Logger: quiet,
+		Redecide: sched.Redecide, PushBack: sched.PushBack, Logger: quiet,
 	})
-	work = worker.New(worker.Config{
+	work := worker.New(worker.Config{
 		Dispatcher: dispatch.Local{Dispatcher: counter}, Inside: true,
 		Executors: map[string]executor.Executor{"command": pretend{}}, Logger: quiet,
 	})
 	door.UseSlots(counter)
-	sched = scheduler.New(scheduler.Config{
-		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator,
-		Logs:   logs,
-		Ledger: door, Logger: quiet,
-	})
+	door.Listen(counter.Notice, work.Notice, sched.Route)
 	server := &http.Server{Handler: api.New(api.Config{
 		Ledger: door, Store: store, Logs: logs, Events: bus,
 		Tokens: map[string]api.Credential{testToken: {Namespace: carillon.DefaultNamespace, Name: "test"}},

@@ -82,10 +82,11 @@ func (h *house) live() {
 	}, slog.New(slog.DiscardHandler)
 	n.ledger = ledger.New(ledger.Config{
 		Store: h.store, Clock: &h.clock, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
-		Starting: func() bool { return n.Starting() },
-		Then: []func([]carillon.Change){
-			func(c []carillon.Change) { n.Notice(c) }, func(c []carillon.Change) { n.scheduler.Route(c) },
-		},
+	})
+	n.scheduler = scheduler.New(scheduler.Config{
+		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue,
+		Coordinator: h.coordinator, Logs: h.logs,
+		Ledger: n.ledger, Clock: &h.clock, Logger: quiet, Node: id,
 	})
 	var read carillon.Store = h.store
 	if h.read != nil {
@@ -93,17 +94,11 @@ func (h *house) live() {
 	}
 	n.Dispatcher = dispatch.New(dispatch.Config{
 		Store: read, Ledger: n.ledger, Queue: queue, Logs: h.logs, Coordinator: h.coordinator,
-		Clock: &h.clock, Logger: quiet,
-		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
-		Nodes:    func() []string { return []string{"http://" + id} },
-		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
+		Clock: &h.clock, Logger: quiet, Redecide: n.scheduler.Redecide, PushBack: n.scheduler.PushBack,
+		Nodes: func() []string { return []string{"http://" + id} },
 	})
 	n.ledger.UseSlots(n.Dispatcher)
-	n.scheduler = scheduler.New(scheduler.Config{
-		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue,
-		Coordinator: h.coordinator, Logs: h.logs,
-		Ledger: n.ledger, Clock: &h.clock, Logger: quiet, Node: id,
-	})
+	n.ledger.Listen(n.Notice, n.scheduler.Route)
 	if err := h.coordinator.Join(context.Background(), []carillon.Member{
 		{ID: id, Kind: carillon.MemberNode},
 	}); err != nil {

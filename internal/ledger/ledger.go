@@ -17,38 +17,30 @@ import (
 // ErrClosed is what callers get once the ledger has stopped.
 var ErrClosed = errors.New("the ledger is closed")
 
-// Config says which store a ledger writes to and which listeners it tells.
+// Config says which store a ledger writes to, and how.
 type Config struct {
 	Store carillon.Store
 	IDs   *carillon.IDs   // for Submit
 	Clock *carillon.Clock // default this machine's
 
 	// Flushers is how many commits can run at the same time: more than one where the store can use it. Then
-	// listeners can hear of two commits in either order. Default 1.
+	// listeners can hear of two commits in either order, and no end is held back: it delays no start. Default
+	// 1.
 	Flushers int
 	// MaxBatch bounds the changes of one commit: with a larger commit all callers wait longer for little
 	// gain. Default 4000.
 	MaxBatch int
 
-	// Starting says that more starts are about to come: due runs wait, and some are on their way to a worker.
-	// Then the ledger holds ends back: a start that waits is a late job, an end that waits is only a late
-	// record. Default: never.
-	Starting func() bool
-	// HoldEnds bounds how long ends are held back. Default 300ms.
+	// HoldEnds bounds how long ends are held back while starts are about to come: see Slots. Default 300ms.
 	HoldEnds time.Duration
-
-	// Then are the listeners. The ledger calls them in order, one commit at a time, with the committed
-	// changes. Rows carry their new Rev, runs carry no Output. Listeners must be quick and must not wait for
-	// the ledger. A dispatcher learns here which runs were claimed for its workers, a scheduler which runs it
-	// has to wake.
-	Then []func(committed []carillon.Change)
 }
 
 // Ledger merges commits: an idle ledger commits at once, a busy one coalesces the changes that come while it
 // writes.
 type Ledger struct {
 	cfg         Config
-	slots       Slots
+	slots       Slots // nil: none
+	listeners   []func(committed []carillon.Change)
 	Definitions *Definitions
 
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
@@ -77,13 +69,18 @@ func New(cfg Config) *Ledger {
 	cfg.Flushers = cmp.Or(cfg.Flushers, 1)
 	cfg.MaxBatch = cmp.Or(cfg.MaxBatch, 4000)
 	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 300*time.Millisecond)
-	if cfg.Starting == nil {
-		cfg.Starting = func() bool { return false }
-	}
 	return &Ledger{
 		cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: await.NewSignal(),
 		broken: make(chan error, 1),
 	}
+}
+
+// Listen adds listeners. Call it before Run. The ledger calls the listeners in order, one commit at a time,
+// with the committed changes. Rows carry their new Rev, runs carry no Output. Listeners must be quick and
+// must not wait for the ledger. A dispatcher learns here which runs were claimed for its workers, a scheduler
+// which runs it has to wake.
+func (l *Ledger) Listen(listeners ...func(committed []carillon.Change)) {
+	l.listeners = append(l.listeners, listeners...)
 }
 
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of changes that won
@@ -185,7 +182,7 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	}
 	batch = l.starts.take(l.cfg.MaxBatch)
 	if len(l.ends) > 0 {
-		hold := !closing && l.cfg.Starting() && time.Since(l.ends[0].since) < l.cfg.HoldEnds
+		hold := !closing && l.starting() && time.Since(l.ends[0].since) < l.cfg.HoldEnds
 		switch {
 		case !hold:
 			batch = append(batch, l.ends.take(l.cfg.MaxBatch)...)
@@ -202,6 +199,10 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	}
 	return batch
 }
+
+// starting says that ends should let starts go first: a start that waits is a late job, an end that waits is
+// only a late record.
+func (l *Ledger) starting() bool { return l.cfg.Flushers == 1 && l.slots != nil && l.slots.Starting() }
 
 // take removes entries until they hold about limit changes, at least one entry.
 func (w *entries) take(limit int) []entry {
@@ -260,8 +261,8 @@ func (l *Ledger) fail(err error) {
 // already been told of the run as a listener.
 func (l *Ledger) tell(c commit) {
 	if won := raise(c.all, c.lost); len(won) > 0 {
-		for _, then := range l.cfg.Then {
-			then(won)
+		for _, listener := range l.listeners {
+			listener(won)
 		}
 	}
 	answer(c.batch, c.lost)

@@ -128,11 +128,7 @@ func TestABatchIsBounded(t *testing.T) {
 func TestEachCallerHearsWhichOfHisOwnLost(t *testing.T) {
 	s := newStore()
 	var told []carillon.Change
-	within(t,
-		ledger.Config{
-			Store: s,
-			Then:  []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }},
-		},
+	within(t, ledger.Config{Store: s},
 		func(t *testing.T, l *ledger.Ledger) {
 			if _, err := l.Commit(t.Context(), []carillon.Change{note("taken", 0)}); err != nil {
 				t.Fatal(err)
@@ -165,17 +161,14 @@ func TestEachCallerHearsWhichOfHisOwnLost(t *testing.T) {
 			if want := []int32{1, 0, 2, 7}; !slices.Equal(revs, want) {
 				t.Errorf("revisions %v, want %v: raised where it won, untouched where it lost", revs, want)
 			}
-		})
+		},
+		func(c []carillon.Change) { told = append(told, c...) })
 }
 
 func TestEveryRowOfAWinnerHasItsNewRevision(t *testing.T) {
 	s := newStore()
 	var told []carillon.Change
-	within(t,
-		ledger.Config{
-			Store: s,
-			Then:  []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }},
-		},
+	within(t, ledger.Config{Store: s},
 		func(t *testing.T, l *ledger.Ledger) {
 			job := submit(t, l, every(time.Minute, carillon.OverlapSkip))
 			c := told[0]
@@ -188,14 +181,15 @@ func TestEveryRowOfAWinnerHasItsNewRevision(t *testing.T) {
 			if err != nil || len(kept) != 1 || kept[0].Rev != 1 {
 				t.Errorf("%v, %v", kept, err)
 			}
-		})
+		},
+		func(c []carillon.Change) { told = append(told, c...) })
 }
 
 func TestAnErrorReachesAllCallers(t *testing.T) {
 	s := newStore()
 	outage := errors.New("the disk is away")
 	told := 0
-	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){func([]carillon.Change) { told++ }}},
+	within(t, ledger.Config{Store: s},
 		func(t *testing.T, l *ledger.Ledger) {
 			s.set(func(s *store) { s.fail = outage })
 			bring := [][]carillon.Change{notes(0, 2), notes(2, 1)}
@@ -211,7 +205,8 @@ func TestAnErrorReachesAllCallers(t *testing.T) {
 			if _, err := l.Commit(t.Context(), notes(9, 1)); err != nil || l.Failing() != nil {
 				t.Errorf("afterwards: %v, %v", err, l.Failing())
 			}
-		})
+		},
+		func([]carillon.Change) { told++ })
 }
 
 func TestACallerWhoGoesAwayHoldsNobodyUp(t *testing.T) {
@@ -235,11 +230,12 @@ func TestACallerWhoGoesAwayHoldsNobodyUp(t *testing.T) {
 }
 
 // behind brings a start and some ends while a commit is under way, and returns the sizes of all commits.
-func behind(t *testing.T, cfg ledger.Config, ends int) (sizes []int) {
+func behind(t *testing.T, cfg ledger.Config, starting bool, ends int) (sizes []int) {
 	t.Helper()
 	s := newStore()
 	cfg.Store = s
 	within(t, cfg, func(t *testing.T, l *ledger.Ledger) {
+		l.UseSlots(&slots{starting: starting})
 		gate := make(chan struct{})
 		s.set(func(s *store) { s.gate = gate })
 		var starts, posts sync.WaitGroup
@@ -271,35 +267,35 @@ func behind(t *testing.T, cfg ledger.Config, ends int) (sizes []int) {
 }
 
 func TestEndsLetStartsGoFirstWhileDueRunsWait(t *testing.T) {
-	starting := func() bool { return true }
 	for _, c := range []struct {
-		name string
-		cfg  ledger.Config
-		ends int
-		want []int
+		name     string
+		cfg      ledger.Config
+		starting bool
+		ends     int
+		want     []int
 	}{
-		{"no run waits: a start and the ends are one commit", ledger.Config{}, 3, []int{1, 4}},
+		{"no run waits: a start and the ends are one commit", ledger.Config{}, false, 3, []int{1, 4}},
 		{
 			"starts are about to come: the ends let them go first",
-			ledger.Config{Starting: starting},
-			3,
+			ledger.Config{},
+			true, 3,
 			[]int{1, 1, 3},
 		},
 		{
 			"ends that were held for long enough go along",
-			ledger.Config{Starting: starting, HoldEnds: -1},
-			3,
+			ledger.Config{HoldEnds: -1},
+			true, 3,
 			[]int{1, 4},
 		},
 		{
 			"a few at a time while no start is in line",
-			ledger.Config{Starting: starting, MaxBatch: 16},
-			6,
+			ledger.Config{MaxBatch: 16},
+			true, 6,
 			[]int{1, 1, 2, 2, 2},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := behind(t, c.cfg, c.ends); !slices.Equal(got, c.want) {
+			if got := behind(t, c.cfg, c.starting, c.ends); !slices.Equal(got, c.want) {
 				t.Errorf("commits of %v, want %v", got, c.want)
 			}
 		})
@@ -311,7 +307,8 @@ func TestAClosingLedgerWritesWhatItHas(t *testing.T) {
 		s := newStore()
 		gate := make(chan struct{})
 		s.gate = gate
-		l := ledger.New(ledger.Config{Store: s, Starting: func() bool { return true }})
+		l := ledger.New(ledger.Config{Store: s})
+		l.UseSlots(&slots{starting: true})
 		ctx, stop := context.WithCancel(context.Background())
 		var running, callers sync.WaitGroup
 		running.Go(func() { l.Run(ctx) })

@@ -16,12 +16,7 @@ func TestARepetitionHasThePayloadOfItsRunAlsoWhereHistoryHasForgottenThat(t *tes
 		t.Run(name, func(t *testing.T) {
 			s := newStore()
 			var told []carillon.Run
-			cfg := ledger.Config{Store: s, Then: []func([]carillon.Change){func(changes []carillon.Change) {
-				for _, c := range changes {
-					told = append(told, c.Runs...)
-				}
-			}}}
-			within(t, cfg, func(t *testing.T, l *ledger.Ledger) {
+			within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 				job := submit(t, l, every(time.Hour, carillon.OverlapAllow))
 				run, err := l.RunNow(t.Context(), "default", job.ID, []byte(`{"n":1}`))
 				if err != nil || run.Output == nil || string(run.Output.Payload) != `{"n":1}` {
@@ -45,6 +40,10 @@ func TestARepetitionHasThePayloadOfItsRunAlsoWhereHistoryHasForgottenThat(t *tes
 				if err != nil || again.RetryOf != run.ID.Due || again.Output == nil ||
 					string(again.Output.Payload) != `{"n":1}` {
 					t.Errorf("%+v, %v", again, err)
+				}
+			}, func(changes []carillon.Change) {
+				for _, c := range changes {
+					told = append(told, c.Runs...)
 				}
 			})
 		})

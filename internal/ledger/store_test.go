@@ -95,11 +95,15 @@ func (s *store) sizes() []int {
 }
 
 // within runs a test in a synctest bubble, with a ledger that runs until the test ends.
-func within(t *testing.T, cfg ledger.Config, test func(t *testing.T, l *ledger.Ledger)) {
+func within(
+	t *testing.T, cfg ledger.Config, test func(t *testing.T, l *ledger.Ledger),
+	listeners ...func(committed []carillon.Change),
+) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg.IDs = carillon.NewIDs(1, carillon.Never)
 		l := ledger.New(cfg)
+		l.Listen(listeners...)
 		ctx, stop := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() {

@@ -16,9 +16,13 @@ type Slots interface {
 	Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool)
 	// Release gives back slots that were reserved for runs that were not committed.
 	Release(ids []carillon.RunID)
+	// Starting says that more starts are about to come: due runs wait, and some are on their way to a slot. A
+	// ledger with one flusher then holds ends back. It asks before every commit.
+	Starting() bool
 }
 
-// UseSlots lets due jobs be submitted already claimed by these slots (preclaimed). Call it before Run.
+// UseSlots lets due jobs be submitted already claimed by these slots (preclaimed), and lets starts go before
+// ends. Call it before Run.
 func (l *Ledger) UseSlots(slots Slots) { l.slots = slots }
 
 // Submit stores new jobs, whose definitions were admitted, and returns when they are on disk. Each job is

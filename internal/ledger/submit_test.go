@@ -10,7 +10,10 @@ import (
 )
 
 // slots are the free slots of a worker that serves the queue "default".
-type slots struct{ free int }
+type slots struct {
+	free     int
+	starting bool // due runs wait, and some are on their way
+}
 
 func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job, _ carillon.Time) (string, bool) {
 	if s.free == 0 || run.Queue != "default" {
@@ -19,6 +22,8 @@ func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job, _ carillon.Time) (st
 	s.free--
 	return "worker_1", true
 }
+
+func (s *slots) Starting() bool { return s.starting }
 
 func (s *slots) Release(ids []carillon.RunID) { s.free += len(ids) }
 
@@ -49,11 +54,7 @@ func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, free := newStore(), &slots{free: 1}
 			var told []carillon.Change
-			cfg := ledger.Config{
-				Store: s,
-				Then:  []func([]carillon.Change){func(c []carillon.Change) { told = append(told, c...) }},
-			}
-			within(t, cfg, func(t *testing.T, l *ledger.Ledger) {
+			within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 				l.UseSlots(free)
 				job := submit(t, l, c.edit)
 				run := unfinished(t, s, job.ID)[0]
@@ -68,7 +69,7 @@ func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 					told[0].Runs[0].State != run.State {
 					t.Errorf("told %+v", told)
 				}
-			})
+			}, func(c []carillon.Change) { told = append(told, c...) })
 		})
 	}
 }

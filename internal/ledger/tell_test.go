@@ -24,7 +24,7 @@ func TestTheNextCommitIsWrittenWhileListenersAreToldOfTheLast(t *testing.T) {
 			told = append(told, c.Guards[0].Key)
 		}
 	}
-	within(t, ledger.Config{Store: s, Then: []func([]carillon.Change){listen}},
+	within(t, ledger.Config{Store: s},
 		func(t *testing.T, l *ledger.Ledger) {
 			slow = make(chan struct{})
 			var callers sync.WaitGroup
@@ -59,5 +59,5 @@ func TestTheNextCommitIsWrittenWhileListenersAreToldOfTheLast(t *testing.T) {
 			if !slices.Equal(told, []string{"a", "b"}) {
 				t.Errorf("told of %v: commits are told in their order", told)
 			}
-		})
+		}, listen)
 }

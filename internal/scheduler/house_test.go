@@ -102,26 +102,7 @@ func (h *house) live() *node {
 	}
 	n.ledger = ledger.New(ledger.Config{
 		Store: n.store, Clock: &h.clock, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
-		Starting: func() bool { return n.dispatcher.Starting() },
-		Then: []func([]carillon.Change){
-			func(c []carillon.Change) { n.dispatcher.Notice(c); n.worker.Notice(c) },
-			func(c []carillon.Change) { n.scheduler.Route(c) },
-		},
 	})
-	n.dispatcher = dispatch.New(dispatch.Config{
-		Store: n.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator,
-		Clock: &h.clock, Logger: logger,
-		Redecide: func(ids []carillon.RunID) { n.scheduler.Redecide(ids) },
-		PushBack: func(runs []carillon.Run) { n.scheduler.PushBack(runs) },
-	})
-	began := time.Now()
-	n.worker = worker.New(worker.Config{
-		Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Concurrency: h.concurrency, Queues: h.queues,
-		Executors: map[string]executor.Executor{"handler": handlers{h}},
-		Logger:    logger, Inside: true, Clock: &h.clock,
-		Boottime: func() time.Duration { return time.Since(began) },
-	})
-	n.ledger.UseSlots(n.dispatcher)
 	cfg := scheduler.Config{
 		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs,
 		Ledger: n.ledger, Clock: &h.clock, Logger: logger,
@@ -134,6 +115,19 @@ func (h *house) live() *node {
 		cfg.Node = ""
 	}
 	n.scheduler = scheduler.New(cfg)
+	n.dispatcher = dispatch.New(dispatch.Config{
+		Store: n.store, Ledger: n.ledger, Queue: queue, Logs: logs, Coordinator: h.coordinator,
+		Clock: &h.clock, Logger: logger, Redecide: n.scheduler.Redecide, PushBack: n.scheduler.PushBack,
+	})
+	began := time.Now()
+	n.worker = worker.New(worker.Config{
+		Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Concurrency: h.concurrency, Queues: h.queues,
+		Executors: map[string]executor.Executor{"handler": handlers{h}},
+		Logger:    logger, Inside: true, Clock: &h.clock,
+		Boottime: func() time.Duration { return time.Since(began) },
+	})
+	n.ledger.UseSlots(n.dispatcher)
+	n.ledger.Listen(n.dispatcher.Notice, n.worker.Notice, n.scheduler.Route)
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
