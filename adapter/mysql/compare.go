@@ -8,13 +8,13 @@ import (
 
 // storedJob is what a batch has to know about a job that it edits.
 type storedJob struct {
-	rev     int32
-	version int32
-	ns      string
-	due     carillon.Time // 0: recurring
+	rev       int32
+	version   int32
+	namespace string
+	due       carillon.Time // 0: recurring
 }
 
-type guardKey struct{ ns, key string }
+type guardKey struct{ namespace, key string }
 
 // revisions has the stored rows that some changes compare. Rows that do not exist are left out.
 type revisions struct {
@@ -100,7 +100,7 @@ func (r *revisions) apply(c *carillon.Change) {
 // By primary key.
 const (
 	lockRuns   = `SELECT due, job, rev FROM run FORCE INDEX (PRIMARY) WHERE (due, job) IN (?) FOR UPDATE`
-	lockGuards = "SELECT ns, `key`, rev FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`) IN (?) FOR UPDATE"
+	lockGuards = "SELECT namespace, `key`, rev FROM guard FORCE INDEX (PRIMARY) WHERE (namespace, `key`) IN (?) FOR UPDATE"
 	lockDead   = `SELECT job, due FROM dead FORCE INDEX (PRIMARY) WHERE (job, due) IN (?) FOR UPDATE`
 )
 
@@ -162,10 +162,10 @@ func (l *conn) lock(changes []carillon.Change) (now revisions, err error) {
 	return now, nil
 }
 
-func appendGuardKey(b []byte, k guardKey) []byte { return appendSQL(b, `(?,?)`, k.ns, k.key) }
+func appendGuardKey(b []byte, k guardKey) []byte { return appendSQL(b, `(?,?)`, k.namespace, k.key) }
 
 // lockJobs is by primary key.
-const lockJobs = `SELECT id, rev, version, ns, due FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) FOR UPDATE`
+const lockJobs = `SELECT id, rev, version, namespace, due FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) FOR UPDATE`
 
 func (l *conn) lockJobs(ids []carillon.JobID) (map[carillon.JobID]storedJob, error) {
 	found := map[carillon.JobID]storedJob{}

@@ -112,7 +112,7 @@ const (
 	anyOfDay   = `SELECT 1 FROM history PARTITION (?) LIMIT 1`
 	manyOfDay  = `SELECT 1 FROM history PARTITION (?) LIMIT 1 OFFSET ?`
 	keptOfDay  = `SELECT 1 FROM history PARTITION (?) FORCE INDEX (history_expires) WHERE expires > ? LIMIT 1`
-	afterOfDay = `SELECT pos, job, due, ended FROM history PARTITION (?) FORCE INDEX (PRIMARY) WHERE pos > ? ORDER BY pos LIMIT ?`
+	afterOfDay = `SELECT place, job, due, ended FROM history PARTITION (?) FORCE INDEX (PRIMARY) WHERE place > ? ORDER BY place LIMIT ?`
 )
 
 // forgetDays drops the earliest days if all their records can go. It returns the time up to which the other
@@ -183,7 +183,7 @@ func (s *Store) forgetDay(
 		if err := l.insist(func() error { return l.cleanAlone(found, still) }); err != nil {
 			return 0, err
 		}
-		s.forget.passed = found[len(found)-1].pos
+		s.forget.passed = found[len(found)-1].place
 	}
 	if len(found) == limit {
 		return limit, nil

@@ -94,7 +94,7 @@ func Queries() map[string]Planned {
 	fill := func(query string, args ...any) string { return string(appendSQL(nil, query, args...)) }
 	pair := func(b []byte, id carillon.RunID) []byte { return appendSQL(b, `(?,?)`, id.Job, id.Due) }
 	three := string(comparedRun(nil, run)) + `,(1,2,3))`
-	wanted, wantedJob := raw(`ns = 'a'`), raw(`j.ns = 'a'`)
+	wanted, wantedJob := raw(`namespace = 'a'`), raw(`j.namespace = 'a'`)
 	still := raw(`h.ended > 5`)
 	return map[string]Planned{
 		"wakesOfAll": {

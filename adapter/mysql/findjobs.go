@@ -27,7 +27,7 @@ FROM job j FORCE INDEX (PRIMARY) WHERE j.id < ? AND j.id >= ? ORDER BY j.id DESC
 
 	jobsLabeled = `SELECT ` + jobOrNone + `
 FROM job_label l FORCE INDEX (PRIMARY) STRAIGHT_JOIN job j FORCE INDEX (PRIMARY) ON j.id = l.job
-WHERE l.job < ? AND l.job >= ?` + " AND l.ns = ? AND l.`key` = ? AND l.value = ? ORDER BY l.job DESC LIMIT ?"
+WHERE l.job < ? AND l.job >= ?` + " AND l.namespace = ? AND l.`key` = ? AND l.value = ? ORDER BY l.job DESC LIMIT ?"
 
 	jobWanted     = 13
 	jobUnfinished = 14
@@ -129,7 +129,7 @@ func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
 // wantedJobs writes the conditions of a query, except Latest.
 func wantedJobs(q *carillon.JobQuery) raw {
 	var all conditions
-	all.text(`j.ns = ?`, q.Namespace)
+	all.text(`j.namespace = ?`, q.Namespace)
 	all.text(`j.owner = ?`, q.Owner)
 	all.text(`j.type = ?`, q.Type)
 	all.text(`j.name = ?`, q.Name)
@@ -193,8 +193,8 @@ func (c *conditions) all() raw {
 // due time among those that had begun.
 const (
 	unfinishedOf = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_job) WHERE job IN (?)`
-	lastBegunOf  = `(SELECT pos, ` + endedColumns + ` FROM history FORCE INDEX (history_job) WHERE job = ? AND attempt > 0
-ORDER BY due DESC, pos DESC LIMIT 1)`
+	lastBegunOf  = `(SELECT place, ` + endedColumns + ` FROM history FORCE INDEX (history_job) WHERE job = ? AND attempt > 0
+ORDER BY due DESC, place DESC LIMIT 1)`
 )
 
 // atOnce is for how many jobs the runs are read together: each job adds a query.

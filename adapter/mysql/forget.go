@@ -18,7 +18,7 @@ type forgetter struct {
 
 // past names a record of history or a dead letter.
 type past struct {
-	pos   int64
+	place int64
 	id    carillon.RunID
 	ended carillon.Time
 	dead  bool
@@ -62,14 +62,14 @@ func (s *Store) Forget(
 // Records that can go, by the server's rule or by their own expiry. Both use history_expires and
 // dead_expires.
 const (
-	historyByRule = `SELECT pos, job, due, ended FROM history FORCE INDEX (history_expires)
-WHERE expires IS NULL AND ended <= ? ORDER BY ended, pos LIMIT ?`
-	historyByOwn = `SELECT pos, job, due, ended FROM history FORCE INDEX (history_expires)
-WHERE expires <= ? ORDER BY expires, ended, pos LIMIT ?`
-	deadByRule = `SELECT pos, job, due, ended FROM dead FORCE INDEX (dead_expires)
-WHERE expires IS NULL AND ended <= ? ORDER BY ended, pos LIMIT ?`
-	deadByOwn = `SELECT pos, job, due, ended FROM dead FORCE INDEX (dead_expires)
-WHERE expires <= ? ORDER BY expires, ended, pos LIMIT ?`
+	historyByRule = `SELECT place, job, due, ended FROM history FORCE INDEX (history_expires)
+WHERE expires IS NULL AND ended <= ? ORDER BY ended, place LIMIT ?`
+	historyByOwn = `SELECT place, job, due, ended FROM history FORCE INDEX (history_expires)
+WHERE expires <= ? ORDER BY expires, ended, place LIMIT ?`
+	deadByRule = `SELECT place, job, due, ended FROM dead FORCE INDEX (dead_expires)
+WHERE expires IS NULL AND ended <= ? ORDER BY ended, place LIMIT ?`
+	deadByOwn = `SELECT place, job, due, ended FROM dead FORCE INDEX (dead_expires)
+WHERE expires <= ? ORDER BY expires, ended, place LIMIT ?`
 )
 
 // overdue returns up to limit records that need not be kept. until is the server's rule for history; with 0
@@ -110,10 +110,10 @@ func pastOf(r row, dead bool) past {
 	}
 }
 
-// By primary key. For a dead letter the statement compares pos too: the run may have another letter by now.
+// By primary key. For a dead letter the statement compares place too: the run may have another letter by now.
 const (
-	deleteHistory = `DELETE h FROM history h FORCE INDEX (PRIMARY) WHERE (pos, ended) IN (`
-	deleteLetters = `DELETE dead FROM dead FORCE INDEX (PRIMARY) WHERE (job, due, pos) IN (`
+	deleteHistory = `DELETE h FROM history h FORCE INDEX (PRIMARY) WHERE (place, ended) IN (`
+	deleteLetters = `DELETE dead FROM dead FORCE INDEX (PRIMARY) WHERE (job, due, place) IN (`
 )
 
 // remove deletes records and the rows that were kept only for them, in a transaction.
@@ -126,11 +126,11 @@ func (l *conn) remove(found []past) error {
 	}
 	many(
 		&p.statements, deleteHistory, found[:i],
-		func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.pos, f.ended) }, `)`, 0,
+		func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.place, f.ended) }, `)`, 0,
 	)
 	many(
 		&p.statements, deleteLetters, found[i:],
-		func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.pos) }, `)`, 0,
+		func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.place) }, `)`, 0,
 	)
 	err := l.send(&p.statements)
 	if err == nil {
@@ -152,7 +152,7 @@ const (
 	deleteCheckpoints = `DELETE o FROM checkpoint o FORCE INDEX (PRIMARY)` + unlessKept
 	deletePayloads    = `DELETE o FROM run_payload o FORCE INDEX (PRIMARY)` + unlessKept
 
-	lockOneOffs = `SELECT id, ns FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) AND due IS NOT NULL FOR UPDATE`
+	lockOneOffs = `SELECT id, namespace FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) AND due IS NOT NULL FOR UPDATE`
 	idleOneOffs = `SELECT j.id FROM job j FORCE INDEX (PRIMARY) WHERE j.id IN (?)
   AND NOT EXISTS (SELECT 1 FROM run r FORCE INDEX (run_job) WHERE r.job = j.id)
   AND NOT EXISTS (SELECT 1 FROM dead d FORCE INDEX (PRIMARY) WHERE d.job = j.id)
@@ -161,7 +161,7 @@ const (
 	deleteJobs        = `DELETE job FROM job FORCE INDEX (PRIMARY) WHERE id IN (?)`
 	deleteDefinitions = `DELETE definition FROM definition FORCE INDEX (PRIMARY) WHERE job IN (?)`
 	deleteLabels      = `DELETE job_label FROM job_label FORCE INDEX (job_label_job) WHERE job IN (?)`
-	dropGuards        = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`) IN (?)"
+	dropGuards        = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (namespace, `key`) IN (?)"
 )
 
 // clean removes rows that only forgotten runs needed. still is the condition that a row h of history is not

@@ -13,17 +13,17 @@ import (
 // values for each row. The server counts two for a changed row, none for a row that was not as it was, and
 // one for a row that did not exist.
 const (
-	insertGuards = "INSERT INTO guard (ns, `key`, value) VALUES "
-	updateGuards = "INSERT INTO guard (ns, `key`, rev, value) VALUES "
+	insertGuards = "INSERT INTO guard (namespace, `key`, value) VALUES "
+	updateGuards = "INSERT INTO guard (namespace, `key`, rev, value) VALUES "
 	ifGuard      = " ON DUPLICATE KEY UPDATE value = IF(rev = VALUES(rev), VALUES(value), value), rev = rev + (rev = VALUES(rev))"
 	changed      = 2
 
 	// compareGuards counts the guards that are as they were, and locks them until the commit; many commits
 	// can do so at once. Like mustBe it fails with a sum that is too large.
 	compareGuards = "SET @rows = 9223372036854775807 + ((SELECT count(*) FROM guard FORCE INDEX (PRIMARY)" +
-		" WHERE (ns, `key`, rev) IN (?) LOCK IN SHARE MODE) <> ?)"
+		" WHERE (namespace, `key`, rev) IN (?) LOCK IN SHARE MODE) <> ?)"
 
-	deleteGuards = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`, rev) IN ("
+	deleteGuards = "DELETE guard FROM guard FORCE INDEX (PRIMARY) WHERE (namespace, `key`, rev) IN ("
 )
 
 func (p *batch) putGuards() {
@@ -66,9 +66,9 @@ func (p *batch) compareGuards() {
 
 // By primary key. guardsFrom and guardsUntil read a range of it.
 const (
-	guardsByKey = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE (ns, `key`) IN (?)"
-	guardsFrom  = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE ns = ? AND `key` >= ? ORDER BY `key`"
-	guardsUntil = "SELECT ns, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE ns = ? AND `key` >= ? AND `key` < ? ORDER BY `key`"
+	guardsByKey = "SELECT namespace, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE (namespace, `key`) IN (?)"
+	guardsFrom  = "SELECT namespace, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE namespace = ? AND `key` >= ? ORDER BY `key`"
+	guardsUntil = "SELECT namespace, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE namespace = ? AND `key` >= ? AND `key` < ? ORDER BY `key`"
 )
 
 // Guards implements carillon.Store.

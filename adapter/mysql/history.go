@@ -7,8 +7,8 @@ import (
 // The history is appended to. A dead letter replaces one of the same run; a redrive finds its letter by the
 // key.
 const (
-	endedColumns = `ns, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
-  crashes, state, prio, queue, name, type, owner, worker, reason`
+	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
+  crashes, state, priority, queue, name, type, owner, worker, reason`
 
 	insertHistory = `INSERT INTO history`
 	replaceDead   = `REPLACE INTO dead`
@@ -22,8 +22,8 @@ func (p *batch) putEnded() {
 	insert(&p.statements, replaceDead, deadRow, p.failed, ``)
 }
 
-// ended reads pos and endedColumns. dead says which of the run's two expiries the row carries.
-func (r row) ended(dead bool) (run carillon.Run, pos int64) {
+// ended reads place and endedColumns. dead says which of the run's two expiries the row carries.
+func (r row) ended(dead bool) (run carillon.Run, place int64) {
 	run = carillon.Run{
 		Namespace: r.name(1),
 		ID:        carillon.RunID{Job: carillon.JobID(r.int(2)), Due: carillon.Time(r.int(3))},
@@ -44,9 +44,9 @@ func (r row) ended(dead bool) (run carillon.Run, pos int64) {
 
 // The output of runs, by primary key. The last value is kept.
 const (
-	putResults     = `INSERT INTO result (due, job, ns, value) VALUES `
-	putCheckpoints = `INSERT INTO checkpoint (due, job, ns, value) VALUES `
-	putPayloads    = `INSERT INTO run_payload (due, job, ns, value) VALUES `
+	putResults     = `INSERT INTO result (due, job, namespace, value) VALUES `
+	putCheckpoints = `INSERT INTO checkpoint (due, job, namespace, value) VALUES `
+	putPayloads    = `INSERT INTO run_payload (due, job, namespace, value) VALUES `
 	keepLast       = ` ON DUPLICATE KEY UPDATE value = VALUES(value)`
 )
 

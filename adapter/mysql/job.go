@@ -15,8 +15,8 @@ const (
 
 	updateJob = `UPDATE job SET rev = rev + 1, state = ?, updated = ? WHERE id = ?`
 
-	moveJob = `REPLACE INTO definition (job, version, ns, name, type, owner, spec, payload)
-SELECT id, version, ns, name, type, owner, spec, payload FROM job WHERE id = ?`
+	moveJob = `REPLACE INTO definition (job, version, namespace, name, type, owner, spec, payload)
+SELECT id, version, namespace, name, type, owner, spec, payload FROM job WHERE id = ?`
 
 	defineJob = `UPDATE job SET rev = rev + 1, version = ?, state = ?, updated = ?, name = ?, type = ?, owner = ?, spec = ?, payload = ?
 WHERE id = ?`
@@ -39,7 +39,7 @@ func (p *batch) putJobs() error {
 		row.spec = string(spec)
 		rows[i] = row
 		labels = appendLabels(labels, job.Namespace, job)
-		p.remember(job.ID, storedJob{version: job.Version, ns: job.Namespace, due: row.due})
+		p.remember(job.ID, storedJob{version: job.Version, namespace: job.Namespace, due: row.due})
 	}
 	insert(&p.statements, insertJobs, jobRow, rows, ``)
 	for _, job := range p.edited {
@@ -58,7 +58,7 @@ func (p *batch) putJobs() error {
 			[]byte(job.Payload), job.ID,
 		)
 		p.statements.add(unlabelJob, job.ID)
-		labels = appendLabels(labels, was.ns, job)
+		labels = appendLabels(labels, was.namespace, job)
 		was.version = job.Version
 		p.remember(job.ID, was)
 	}
@@ -74,22 +74,22 @@ func (p *batch) remember(id carillon.JobID, job storedJob) {
 }
 
 // insertLabels is by primary key. Only jobs that have labels pay for them.
-const insertLabels = "INSERT IGNORE INTO job_label (ns, `key`, value, job) VALUES "
+const insertLabels = "INSERT IGNORE INTO job_label (namespace, `key`, value, job) VALUES "
 
 type label struct {
-	ns, key, value string
-	job            carillon.JobID
+	namespace, key, value string
+	job                   carillon.JobID
 }
 
-func appendLabels(to []label, ns string, job *carillon.Job) []label {
+func appendLabels(to []label, namespace string, job *carillon.Job) []label {
 	for _, key := range slices.Sorted(maps.Keys(job.Labels)) {
-		to = append(to, label{ns, key, job.Labels[key], job.ID})
+		to = append(to, label{namespace, key, job.Labels[key], job.ID})
 	}
 	return to
 }
 
 func (p *batch) putLabels(labels []label) {
 	many(&p.statements, insertLabels, labels, func(b []byte, l label) []byte {
-		return appendSQL(b, `(?,?,?,?)`, l.ns, l.key, l.value, l.job)
+		return appendSQL(b, `(?,?,?,?)`, l.namespace, l.key, l.value, l.job)
 	}, ``, 0)
 }

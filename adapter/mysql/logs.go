@@ -22,7 +22,7 @@ var _ carillon.LogStore = (*Logs)(nil)
 
 // In: a row for each piece. If the key exists already, the longer piece stays. The assignments compare the
 // column lines, so it is assigned last. After a dot a word is a name, even if it is a keyword of the server.
-const insertPieces = `INSERT INTO log (ns, due, job, attempt, first, log.lines, keep, written, body) VALUES ?
+const insertPieces = `INSERT INTO log (namespace, due, job, attempt, first, log.lines, keep, written, body) VALUES ?
 ON DUPLICATE KEY UPDATE
 	keep = IF(VALUES(log.lines) > log.lines, VALUES(keep), keep),
 	written = IF(VALUES(log.lines) > log.lines, VALUES(written), written),
@@ -106,7 +106,7 @@ func (logs *Logs) Read(ctx context.Context, q carillon.LogQuery) (lines []carill
 // In: namespace, due, job; the position after which pieces begin; the position beyond which they reach; how
 // many. A range of the primary key, in one partition.
 const readPieces = `SELECT attempt, first, log.lines, body FROM log
-WHERE ns = ? AND due = ? AND job = ?
+WHERE namespace = ? AND due = ? AND job = ?
 	AND (attempt > ? OR attempt = ? AND first > ?)
 	AND (attempt > ? OR attempt = ? AND first + log.lines - 1 > ?)
 ORDER BY attempt, first LIMIT ?`

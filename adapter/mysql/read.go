@@ -65,9 +65,9 @@ func (l *conn) jobs(ids []carillon.JobVersion, found []carillon.Job) ([]carillon
 // of the run counts; or, once history has forgotten it, among the dead letters, by primary key.
 const (
 	runsByKey    = `SELECT ` + runColumns + ` FROM run FORCE INDEX (PRIMARY) WHERE (due, job) IN (?)`
-	historyByKey = `SELECT pos, ` + endedColumns +
+	historyByKey = `SELECT place, ` + endedColumns +
 		` FROM history FORCE INDEX (history_job) WHERE (job, due) IN (?)`
-	deadByKey = `SELECT pos, ` + endedColumns + ` FROM dead FORCE INDEX (PRIMARY) WHERE (job, due) IN (?)`
+	deadByKey = `SELECT place, ` + endedColumns + ` FROM dead FORCE INDEX (PRIMARY) WHERE (job, due) IN (?)`
 )
 
 // Runs implements carillon.Store.
@@ -110,16 +110,16 @@ func (l *conn) runs(ids []carillon.RunID) ([]carillon.Run, error) {
 			break
 		}
 		err = l.query(func(r row) error {
-			run, pos := r.ended(query == deadByKey)
+			run, place := r.ended(query == deadByKey)
 			switch was := at[run.ID]; {
 			case was == 0:
 				found = append(found, run)
-			case was < pos:
+			case was < place:
 				found[slices.IndexFunc(found, func(f carillon.Run) bool { return f.ID == run.ID })] = run
 			default:
 				return nil
 			}
-			at[run.ID] = pos
+			at[run.ID] = place
 			return nil
 		}, query, list(missing, jobDue))
 	}

@@ -10,21 +10,21 @@ import (
 // for each run, but a statement for each would cost six times as much.
 const (
 	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, prio, flags, extra, ns, queue, worker, reason`
+  crashes, state, priority, flags, extra, namespace, queue, worker, reason`
 
 	insertRuns = `INSERT INTO run`
 
 	updateAlike = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?, version = ?, attempt = ?, failures = ?,
-  losses = ?, crashes = ?, state = ?, prio = ?, flags = ?, queue = ?, worker = ?, reason = ?
+  losses = ?, crashes = ?, state = ?, priority = ?, flags = ?, queue = ?, worker = ?, reason = ?
 WHERE (due, job, rev) IN (`
 
 	updateRuns = `INSERT INTO run (due, job, shard, rev, wake, claimed, started, version, attempt, failures, losses, crashes,
-  state, prio, flags, queue, worker, reason) VALUES `
+  state, priority, flags, queue, worker, reason) VALUES `
 	ifRun = ` ON DUPLICATE KEY UPDATE wake = IF(rev = VALUES(rev), VALUES(wake), wake), claimed = IF(rev = VALUES(rev), VALUES(claimed), claimed),
   started = IF(rev = VALUES(rev), VALUES(started), started), version = IF(rev = VALUES(rev), VALUES(version), version),
   attempt = IF(rev = VALUES(rev), VALUES(attempt), attempt), failures = IF(rev = VALUES(rev), VALUES(failures), failures),
   losses = IF(rev = VALUES(rev), VALUES(losses), losses), crashes = IF(rev = VALUES(rev), VALUES(crashes), crashes),
-  state = IF(rev = VALUES(rev), VALUES(state), state), prio = IF(rev = VALUES(rev), VALUES(prio), prio),
+  state = IF(rev = VALUES(rev), VALUES(state), state), priority = IF(rev = VALUES(rev), VALUES(priority), priority),
   flags = IF(rev = VALUES(rev), VALUES(flags), flags), queue = IF(rev = VALUES(rev), VALUES(queue), queue),
   worker = IF(rev = VALUES(rev), VALUES(worker), worker), reason = IF(rev = VALUES(rev), VALUES(reason), reason),
   rev = rev + (rev = VALUES(rev))`

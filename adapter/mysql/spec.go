@@ -9,7 +9,7 @@ import (
 
 // jobColumns are the first columns that job reads. Those of the definition come last, so that the columns of
 // an older definition can take their place.
-const jobColumns = `j.id, j.ns, j.rev, j.state, j.created, j.updated, j.due`
+const jobColumns = `j.id, j.namespace, j.rev, j.state, j.created, j.updated, j.due`
 
 // job reads jobColumns and then version, name, type, owner, spec and payload.
 func (r row) job() (carillon.Job, error) {

@@ -16,7 +16,7 @@ type source struct {
 	state carillon.State // the only one it yields; 0: all
 }
 
-const selectEnded = `SELECT pos, ` + endedColumns + `, ? `
+const selectEnded = `SELECT place, ` + endedColumns + `, ? `
 
 // Runs of all jobs: unfinished runs by primary key, ended runs by primary key or those of one state by
 // history_state, and the dead letters by dead_pos.
@@ -25,12 +25,12 @@ var (
 WHERE (due = ? AND job > ? OR due > ?) AND due < ? ORDER BY due, job LIMIT ?`}
 
 	allEnded = source{
-		query: selectEnded + `FROM history FORCE INDEX (PRIMARY) WHERE pos < ? ORDER BY pos DESC LIMIT ?`,
+		query: selectEnded + `FROM history FORCE INDEX (PRIMARY) WHERE place < ? ORDER BY place DESC LIMIT ?`,
 	}
 
 	allDead = source{
 		dead:  true,
-		query: selectEnded + `FROM dead FORCE INDEX (dead_pos) WHERE pos < ? ORDER BY pos DESC LIMIT ?`,
+		query: selectEnded + `FROM dead FORCE INDEX (dead_pos) WHERE place < ? ORDER BY place DESC LIMIT ?`,
 	}
 )
 
@@ -38,7 +38,7 @@ func endedIn(state carillon.State) source {
 	return source{
 		state: state,
 		query: selectEnded +
-			`FROM history FORCE INDEX (history_state) WHERE pos < ? AND state = ? ORDER BY pos DESC LIMIT ?`,
+			`FROM history FORCE INDEX (history_state) WHERE place < ? AND state = ? ORDER BY place DESC LIMIT ?`,
 	}
 }
 
@@ -49,12 +49,12 @@ var (
 WHERE job = ? AND due < ? ORDER BY due DESC LIMIT ?`}
 
 	jobEnded = source{query: selectEnded + `FROM history FORCE INDEX (history_job)
-WHERE job = ? AND (due = ? AND pos < ? OR due < ?) ORDER BY due DESC, pos DESC LIMIT ?`}
+WHERE job = ? AND (due = ? AND place < ? OR due < ?) ORDER BY due DESC, place DESC LIMIT ?`}
 
 	jobDead = source{
 		dead: true,
 		query: selectEnded +
-			`FROM dead FORCE INDEX (PRIMARY) WHERE pos < ? AND job = ? ORDER BY pos DESC LIMIT ?`,
+			`FROM dead FORCE INDEX (PRIMARY) WHERE place < ? AND job = ? ORDER BY place DESC LIMIT ?`,
 	}
 )
 
@@ -148,7 +148,7 @@ func (s *runStream) read() error {
 // wantedRuns writes the conditions of a query.
 func wantedRuns(q *carillon.RunQuery) raw {
 	var all conditions
-	all.text(`ns = ?`, q.Namespace)
+	all.text(`namespace = ?`, q.Namespace)
 	all.text(`worker = ?`, q.Worker)
 	all.time(`due >= ?`, q.From)
 	all.time(`due < ?`, q.To)

@@ -16,7 +16,7 @@ const (
 
 	wakesOfAll = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake +
 		` ? ORDER BY wake, due, job LIMIT ?`
-	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ? AND queue = ? AND prio = ?
+	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ? AND queue = ? AND priority = ?
 ORDER BY wake, due, job LIMIT ?`
 
 	// wakesHeld returns the held runs among the next runs in the order, wakesCut the last of those runs.

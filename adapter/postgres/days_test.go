@@ -22,7 +22,7 @@ ALTER TABLE carillon.history ATTACH PARTITION carillon.history_20200101
 FOR VALUES FROM (1577836800000::bigint << 20) TO (1577923200000::bigint << 20)`
 	oldDays   = `SELECT count(*) FROM pg_class WHERE relname = 'history_20200101'`
 	oldRecord = `INSERT INTO carillon.history SELECT (1577836800000::bigint << 20) + 1, job, due, covers, until, claimed, started, ended, expires,
-retry_of, version, seq, attempt, failures, losses, crashes, state, prio, ns, queue, name, type, owner, worker, reason FROM carillon.history`
+retry_of, version, seq, attempt, failures, losses, crashes, state, priority, namespace, queue, name, type, owner, worker, reason FROM carillon.history`
 	dropDays = `DO $$ DECLARE day text; BEGIN
   FOR day IN SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
     WHERE i.inhparent = 'carillon.history'::regclass AND c.relname <> 'history_rest'

@@ -21,9 +21,9 @@ type forgetter struct {
 
 // past names a record of history or a dead letter.
 type past struct {
-	pos  int64
-	id   carillon.RunID
-	dead bool
+	place int64
+	id    carillon.RunID
+	dead  bool
 }
 
 // Forget implements carillon.Store. It deletes all records that it found by their keys, in one transaction,
@@ -58,14 +58,14 @@ func (s *Store) Forget(
 // stopped, and by their own expiry with history_expires; dead letters by dead_ended and dead_expires. $1 is
 // where to begin or how far to go, $2 how many.
 var (
-	historyByRule = statement{"history_by_rule", `SELECT pos, job, due, ended FROM carillon.history
-WHERE pos > $1::bigint AND expires IS NULL ORDER BY pos LIMIT $2::bigint`}
-	historyByOwn = statement{"history_by_own", `SELECT pos, job, due FROM carillon.history
-WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, pos LIMIT $2::bigint`}
-	deadByRule = statement{"dead_by_rule", `SELECT pos, job, due FROM carillon.dead
-WHERE ended <= $1::bigint AND expires IS NULL ORDER BY ended, pos LIMIT $2::bigint`}
-	deadByOwn = statement{"dead_by_own", `SELECT pos, job, due FROM carillon.dead
-WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, pos LIMIT $2::bigint`}
+	historyByRule = statement{"history_by_rule", `SELECT place, job, due, ended FROM carillon.history
+WHERE place > $1::bigint AND expires IS NULL ORDER BY place LIMIT $2::bigint`}
+	historyByOwn = statement{"history_by_own", `SELECT place, job, due FROM carillon.history
+WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, place LIMIT $2::bigint`}
+	deadByRule = statement{"dead_by_rule", `SELECT place, job, due FROM carillon.dead
+WHERE ended <= $1::bigint AND expires IS NULL ORDER BY ended, place LIMIT $2::bigint`}
+	deadByOwn = statement{"dead_by_own", `SELECT place, job, due FROM carillon.dead
+WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, place LIMIT $2::bigint`}
 )
 
 // overdue returns the records that can be removed, and the value of passed once they are.
@@ -117,14 +117,14 @@ func (s *Store) overdueByRule(
 	young, reached := 0, s.forget.passed
 	params := [][]byte{int8Param(s.forget.passed), int8Param(int64(limit + maxYoung))}
 	err = s.read(ctx, call{&historyByRule, params, func(r *row) error {
-		p := past{pos: r.int(), id: r.runID()}
+		p := past{place: r.int(), id: r.runID()}
 		switch ended := carillon.Time(r.int()); {
 		case ended > until:
 			young++
 		case len(found) < limit:
 			found = append(found, p)
 			if young == 0 {
-				reached = p.pos
+				reached = p.place
 			}
 		}
 		return nil
@@ -137,9 +137,9 @@ func (s *Store) overdueByRule(
 // because a change that adds a run compares one of them. OFFSET 0 keeps each subquery separate: in a join the
 // planner might use only half of a key.
 var (
-	deleteHistory = statement{"delete_history", `WITH hit AS (DELETE FROM carillon.history h USING unnest($1::bigint[]) x(pos) WHERE h.pos = x.pos RETURNING 1)
+	deleteHistory = statement{"delete_history", `WITH hit AS (DELETE FROM carillon.history h USING unnest($1::bigint[]) x(place) WHERE h.place = x.place RETURNING 1)
 SELECT count(*) FROM hit`}
-	deleteLetters = statement{"delete_letters", `WITH hit AS (DELETE FROM carillon.dead d USING unnest($1::bigint[]) x(pos) WHERE d.pos = x.pos RETURNING 1)
+	deleteLetters = statement{"delete_letters", `WITH hit AS (DELETE FROM carillon.dead d USING unnest($1::bigint[]) x(place) WHERE d.place = x.place RETURNING 1)
 SELECT count(*) FROM hit`}
 
 	lockOwners = statement{
@@ -147,7 +147,7 @@ SELECT count(*) FROM hit`}
 		`SELECT 1 FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id FOR UPDATE OF j`,
 	}
 	lockTurns = statement{"lock_turns", `SELECT 1 FROM unnest($1::bigint[], $2::text[]) x(id, key) JOIN carillon.job j ON j.id = x.id
-CROSS JOIN LATERAL (SELECT 1 FROM carillon.guard g WHERE g.ns = j.ns AND g.key = x.key OFFSET 0 FOR UPDATE) g`}
+CROSS JOIN LATERAL (SELECT 1 FROM carillon.guard g WHERE g.namespace = j.namespace AND g.key = x.key OFFSET 0 FOR UPDATE) g`}
 
 	unlessKept = ` USING ROWS x WHERE o.job = x.job AND o.due = x.due
   AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job OFFSET 0)
@@ -171,10 +171,10 @@ CROSS JOIN LATERAL (SELECT 1 FROM carillon.guard g WHERE g.ns = j.ns AND g.key =
   AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.shard = x.shard AND r.due = j.due AND r.job = j.id OFFSET 0)
   AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.job = j.id AND r.extra OFFSET 0)
   AND NOT EXISTS (SELECT FROM carillon.history h WHERE h.job = j.id OFFSET 0)
-  AND NOT EXISTS (SELECT FROM carillon.dead d WHERE d.job = j.id OFFSET 0) RETURNING j.id, j.ns, x.turn),
+  AND NOT EXISTS (SELECT FROM carillon.dead d WHERE d.job = j.id OFFSET 0) RETURNING j.id, j.namespace, x.turn),
 older AS (DELETE FROM carillon.definition d USING gone WHERE d.job = gone.id),
 labels AS (DELETE FROM carillon.job_label l USING gone WHERE l.job = gone.id)
-DELETE FROM carillon.guard g USING gone WHERE g.ns = gone.ns AND g.key = gone.turn`)
+DELETE FROM carillon.guard g USING gone WHERE g.namespace = gone.namespace AND g.key = gone.turn`)
 )
 
 // remove deletes records, and the rows that were kept only for them, in one transaction.
@@ -186,9 +186,9 @@ func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err er
 	var jobs []carillon.JobID
 	for _, p := range found {
 		if p.dead {
-			letters = append(letters, p.pos)
+			letters = append(letters, p.place)
 		} else {
-			history = append(history, p.pos)
+			history = append(history, p.place)
 		}
 		results.runKey(p.id)
 		checkpoints.runKey(p.id)

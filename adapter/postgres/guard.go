@@ -9,38 +9,38 @@ import (
 // All by primary key, and as strict as the statements of runs. A guard that must not exist is inserted and
 // removed like such a run, see freeRun.
 var (
-	insertGuard = forRows("insert_guard", `ns text, key text key, rev int4, value bytea`,
-		`INSERT INTO carillon.guard (ns, key, rev, value) SELECT ns, key, rev, value FROM ROWS x`)
+	insertGuard = forRows("insert_guard", `namespace text, key text key, rev int4, value bytea`,
+		`INSERT INTO carillon.guard (namespace, key, rev, value) SELECT namespace, key, rev, value FROM ROWS x`)
 
-	updateGuard = forRows("update_guard", `ns text, key text key, rev int4, value bytea`,
+	updateGuard = forRows("update_guard", `namespace text, key text key, rev int4, value bytea`,
 		`WITH hit AS (UPDATE carillon.guard g SET rev = g.rev + 1, value = x.value
-  FROM ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = x.rev RETURNING 1)
+  FROM ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
-	deleteGuard = forRows("delete_guard", `ns text, key text key, rev int4, value bytea`,
-		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = x.rev RETURNING 1)
+	deleteGuard = forRows("delete_guard", `namespace text, key text key, rev int4, value bytea`,
+		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// compareGuard locks guards that stay as they are until the commit; many commits can do so at once.
-	compareGuard = forRows("compare_guard", `ns text, key text key, rev int4, value bytea`,
+	compareGuard = forRows("compare_guard", `namespace text, key text key, rev int4, value bytea`,
 		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
-  ON g.ns = x.ns AND g.key = x.key AND g.rev = x.rev ORDER BY g.ns, g.key FOR SHARE OF g)
+  ON g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev ORDER BY g.namespace, g.key FOR SHARE OF g)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// lockGuard is for a batch that compares some guards and writes others. It locks them all in one order:
 	// two batches, each of which compares what the other writes, would otherwise wait for each other until
 	// the server notices after a second.
-	lockGuard = forRows("lock_guard", `ns text, key text key, rev int4, value bytea`,
+	lockGuard = forRows("lock_guard", `namespace text, key text key, rev int4, value bytea`,
 		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
-  ON g.ns = x.ns AND g.key = x.key AND g.rev = x.rev ORDER BY g.ns, g.key FOR UPDATE OF g)
+  ON g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev ORDER BY g.namespace, g.key FOR UPDATE OF g)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
-	freeGuard = forRows("free_guard", `ns text, key text key, rev int4, value bytea`,
-		`DELETE FROM carillon.guard g USING ROWS x WHERE g.ns = x.ns AND g.key = x.key AND g.rev = 0`)
+	freeGuard = forRows("free_guard", `namespace text, key text key, rev int4, value bytea`,
+		`DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = 0`)
 
 	// seeGuard returns the revisions of the guards that exist.
-	seeGuard = forRows("see_guard", `ns text, key text key, rev int4, value bytea`,
-		`SELECT g.ns, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.ns = x.ns AND g.key = x.key`)
+	seeGuard = forRows("see_guard", `namespace text, key text key, rev int4, value bytea`,
+		`SELECT g.namespace, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.namespace = x.namespace AND g.key = x.key`)
 )
 
 func (r *rows) guard(g *carillon.Guard) {
@@ -64,10 +64,10 @@ func (r *rows) guardRev(g *carillon.GuardRev) {
 // By primary key; the second reads a range of it.
 var (
 	guardsByKey = statement{"guards_by_key", `SELECT g.* FROM unnest($2::text[]) k(key)
-CROSS JOIN LATERAL (SELECT g.ns, g.key, g.rev, g.value FROM carillon.guard g WHERE g.ns = $1::text AND g.key = k.key LIMIT 1) g`}
+CROSS JOIN LATERAL (SELECT g.namespace, g.key, g.rev, g.value FROM carillon.guard g WHERE g.namespace = $1::text AND g.key = k.key LIMIT 1) g`}
 
-	guardsByPrefix = statement{"guards_by_prefix", `SELECT g.ns, g.key, g.rev, g.value
-FROM carillon.guard g WHERE g.ns = $1::text AND g.key >= $2::text AND starts_with(g.key, $2::text)
+	guardsByPrefix = statement{"guards_by_prefix", `SELECT g.namespace, g.key, g.rev, g.value
+FROM carillon.guard g WHERE g.namespace = $1::text AND g.key >= $2::text AND starts_with(g.key, $2::text)
   AND ($3::text IS NULL OR g.key < $3::text) ORDER BY g.key`}
 )
 

@@ -7,11 +7,11 @@ import (
 // endedRow are the columns of history and dead, in the order that record writes them and ended reads them.
 const (
 	endedRow = `job int8 key, due int8 key, covers int8, until int8, claimed int8, started int8, ended int8, expires int8, retry_of int8,
-  version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, prio int2,
-  ns text, queue text, name text, type text, owner text, worker text, reason text`
+  version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, priority int2,
+  namespace text, queue text, name text, type text, owner text, worker text, reason text`
 
 	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
-  crashes, state, prio, ns, queue, name, type, owner, worker, reason`
+  crashes, state, priority, namespace, queue, name, type, owner, worker, reason`
 
 	// placeNow is the first place of the present millisecond by the server's clock, and place is a place in
 	// that millisecond.
@@ -24,12 +24,12 @@ const placeBits = 20
 
 // A record is added to history. A dead letter replaces a dead letter of the same run, by dead_run.
 var (
-	insertHistory = forRows("insert_history", endedRow, `INSERT INTO carillon.history (pos, `+endedColumns+`)
+	insertHistory = forRows("insert_history", endedRow, `INSERT INTO carillon.history (place, `+endedColumns+`)
 SELECT `+place+`, `+endedColumns+` FROM ROWS x`)
 
-	insertDead = forRows("insert_dead", endedRow, `INSERT INTO carillon.dead (pos, `+endedColumns+`)
+	insertDead = forRows("insert_dead", endedRow, `INSERT INTO carillon.dead (place, `+endedColumns+`)
 SELECT `+place+`, `+endedColumns+` FROM ROWS x
-ON CONFLICT (job, due) DO UPDATE SET (pos, `+endedColumns+`) = (SELECT excluded.*)`)
+ON CONFLICT (job, due) DO UPDATE SET (place, `+endedColumns+`) = (SELECT excluded.*)`)
 
 	// redrive removes dead letters, each of which must exist; by dead_run.
 	redrive = forRows("redrive", `job int8 key, due int8 key`,
@@ -80,9 +80,9 @@ func (r *rows) deadKey(id carillon.RunID) {
 	r.int(int64(id.Due))
 }
 
-// ended reads pos and endedColumns. dead says which of the two expiries the row carries.
-func (r *row) ended(dead bool) (run carillon.Run, pos int64) {
-	pos = r.int()
+// ended reads place and endedColumns. dead says which of the two expiries the row carries.
+func (r *row) ended(dead bool) (run carillon.Run, place int64) {
+	place = r.int()
 	id := carillon.RunID{Job: carillon.JobID(r.int()), Due: carillon.Time(r.int())}
 	run = carillon.Run{
 		ID:     id,
@@ -98,18 +98,18 @@ func (r *row) ended(dead bool) (run carillon.Run, pos int64) {
 	if dead {
 		run.Expires, run.DeadExpires = 0, run.Expires
 	}
-	return run, pos
+	return run, place
 }
 
 // The outputs of runs, by primary key; the last value is kept.
-const output = `job int8 key, due int8 key, ns text, value bytea key`
+const output = `job int8 key, due int8 key, namespace text, value bytea key`
 
 var (
-	putResult = forRows("put_result", output, `INSERT INTO carillon.result (job, due, ns, value) SELECT job, due, ns, value FROM ROWS x
+	putResult = forRows("put_result", output, `INSERT INTO carillon.result (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
-	putCheckpoint = forRows("put_checkpoint", output, `INSERT INTO carillon.checkpoint (job, due, ns, value) SELECT job, due, ns, value FROM ROWS x
+	putCheckpoint = forRows("put_checkpoint", output, `INSERT INTO carillon.checkpoint (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
-	putPayload = forRows("put_payload", output, `INSERT INTO carillon.run_payload (job, due, ns, value) SELECT job, due, ns, value FROM ROWS x
+	putPayload = forRows("put_payload", output, `INSERT INTO carillon.run_payload (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
 )
 

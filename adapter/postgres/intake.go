@@ -24,7 +24,7 @@ func NewIntake(store *Store) *Intake { return &Intake{store} }
 
 // $1 shards, NULL for all, $2 limit. By intake_left.
 var readIntake = statement{"read_intake", `
-SELECT id, ns, at, body FROM carillon.intake WHERE state = 0 AND ($1::int[] IS NULL OR shard = ANY($1::int[])) ORDER BY id LIMIT $2::int`}
+SELECT id, namespace, at, body FROM carillon.intake WHERE state = 0 AND ($1::int[] IS NULL OR shard = ANY($1::int[])) ORDER BY id LIMIT $2::int`}
 
 // Pending goes by the ids, which rise with time. A long transaction may still leave a job whose id is before
 // those already seen.
@@ -71,7 +71,7 @@ WHERE id = ANY($1::bigint[]) AND state = 0`}
 
 // $1 namespaces, $2 the first id to keep. By intake_refused.
 var forgetRefusals = statement{"forget_refusals", `
-DELETE FROM carillon.intake WHERE state = 1 AND ns = ANY($1::text[]) AND id < $2::bigint`}
+DELETE FROM carillon.intake WHERE state = 1 AND namespace = ANY($1::text[]) AND id < $2::bigint`}
 
 // refusalsKept is the default time for which dead letters are kept.
 const refusalsKept = 90 * 24 * time.Hour
@@ -104,7 +104,7 @@ func (n *Intake) Acknowledge(
 
 // $1 namespace, $2 id to begin before, $3 limit. By intake_refused.
 var readRefusals = statement{"read_refusals", `
-SELECT id, ns, at, body, reason FROM carillon.intake WHERE state = 1 AND ns = $1::text AND id < $2::bigint ORDER BY id DESC LIMIT $3::int`}
+SELECT id, namespace, at, body, reason FROM carillon.intake WHERE state = 1 AND namespace = $1::text AND id < $2::bigint ORDER BY id DESC LIMIT $3::int`}
 
 func (n *Intake) Refused(
 	ctx context.Context, namespace string, before carillon.JobID, limit int,

@@ -324,8 +324,8 @@ func TestAnIDThatExistsIsNotMadeAgain(t *testing.T) {
 	)
 	first := carillon.FirstID(stopped) | 1023<<12
 	execute(t, url, fmt.Sprintf(`
-INSERT INTO carillon.intake (id, shard, at, ns, body) SELECT %[1]d + n, 0, 0, 'default', '{}' FROM generate_series(0, 2000) n;
-INSERT INTO carillon.job (id, created, updated, rev, version, state, ns, name, type, owner)
+INSERT INTO carillon.intake (id, shard, at, namespace, body) SELECT %[1]d + n, 0, 0, 'default', '{}' FROM generate_series(0, 2000) n;
+INSERT INTO carillon.job (id, created, updated, rev, version, state, namespace, name, type, owner)
 SELECT %[1]d + n, 0, 0, 1, 1, 1, 'default', '', '', '' FROM generate_series(2001, 4095) n WHERE n <> 3000`, first))
 	if id, err := submit(t, conn, plainJob); err != nil || id != first+3000 {
 		t.Fatalf("%s %v, want %s", id, err, first+3000)
@@ -367,7 +367,7 @@ func TestARoleThatMayOnlySubmitCanDoNothingElse(t *testing.T) {
 	}
 	refused(`SELECT carillon.submit('` + plainJob + `', 'other')`)
 	refused(`SELECT * FROM carillon.intake`)
-	refused(`INSERT INTO carillon.intake (id, shard, at, ns, body) VALUES (1, 1, 1, 'default', '{}')`)
+	refused(`INSERT INTO carillon.intake (id, shard, at, namespace, body) VALUES (1, 1, 1, 'default', '{}')`)
 	refused(`SELECT nextval('carillon.intake_number')`)
 }
 
@@ -376,7 +376,7 @@ func TestOldRefusalsAreForgotten(t *testing.T) {
 	intake, conn := postgres.NewIntake(open(t, url, postgres.Config{})), client(t, url)
 	old := carillon.FirstID(carillon.Now().Add(-91 * 24 * time.Hour))
 	execute(t, url,
-		fmt.Sprintf(`INSERT INTO carillon.intake (id, shard, state, at, ns, body) VALUES (%d, 0, 1, 0, 'default', '{}'), (%d, 0, 1, 0, 'other', '{}')`,
+		fmt.Sprintf(`INSERT INTO carillon.intake (id, shard, state, at, namespace, body) VALUES (%d, 0, 1, 0, 'default', '{}'), (%d, 0, 1, 0, 'other', '{}')`,
 			old, old+1))
 	id, err := submit(t, conn, plainJob)
 	if err != nil {

@@ -9,17 +9,17 @@ import (
 
 // The job row, by primary key. The due time is written only once, see the column.
 var (
-	insertJob = forRows("insert_job", `id int8 key, created int8, updated int8, due int8, version int4, state int2, ns text, name text,
+	insertJob = forRows("insert_job", `id int8 key, created int8, updated int8, due int8, version int4, state int2, namespace text, name text,
   type text, owner text, spec bytea, payload bytea`,
-		`INSERT INTO carillon.job (id, created, updated, due, rev, version, state, ns, name, type, owner, spec, payload)
-SELECT id, created, updated, due, 1, version, state, ns, name, type, owner, spec, payload FROM ROWS x`)
+		`INSERT INTO carillon.job (id, created, updated, due, rev, version, state, namespace, name, type, owner, spec, payload)
+SELECT id, created, updated, due, 1, version, state, namespace, name, type, owner, spec, payload FROM ROWS x`)
 
 	// keepDefinition moves a definition that is about to be replaced to the older definitions.
 	keepDefinition = forRows("keep_definition", `id int8 key, rev int4, version int4`,
-		`INSERT INTO carillon.definition (job, version, ns, name, type, owner, spec, payload)
-SELECT j.id, j.version, j.ns, j.name, j.type, j.owner, j.spec, j.payload
+		`INSERT INTO carillon.definition (job, version, namespace, name, type, owner, spec, payload)
+SELECT j.id, j.version, j.namespace, j.name, j.type, j.owner, j.spec, j.payload
 FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
-ON CONFLICT (job, version) DO UPDATE SET ns = excluded.ns, name = excluded.name, type = excluded.type, owner = excluded.owner,
+ON CONFLICT (job, version) DO UPDATE SET namespace = excluded.namespace, name = excluded.name, type = excluded.type, owner = excluded.owner,
   spec = excluded.spec, payload = excluded.payload`)
 
 	// dropLabels and addLabel are for jobs whose definition is about to be replaced. By job_label_job and the
@@ -29,8 +29,8 @@ ON CONFLICT (job, version) DO UPDATE SET ns = excluded.ns, name = excluded.name,
 WHERE l.job = j.id`)
 
 	addLabel = forRows("add_label", `id int8 key, rev int4, version int4, key text, value text`,
-		`INSERT INTO carillon.job_label (job, ns, key, value)
-SELECT j.id, j.ns, x.key, x.value FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
+		`INSERT INTO carillon.job_label (job, namespace, key, value)
+SELECT j.id, j.namespace, x.key, x.value FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
 ON CONFLICT DO NOTHING`)
 
 	// updateJob writes the definition only if its version is another one.
@@ -45,8 +45,8 @@ ON CONFLICT DO NOTHING`)
   FROM ROWS x WHERE j.id = x.id AND j.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
-	insertLabel = forRows("insert_label", `job int8 key, ns text, key text, value text`,
-		`INSERT INTO carillon.job_label (job, ns, key, value) SELECT job, ns, key, value FROM ROWS x ON CONFLICT DO NOTHING`)
+	insertLabel = forRows("insert_label", `job int8 key, namespace text, key text, value text`,
+		`INSERT INTO carillon.job_label (job, namespace, key, value) SELECT job, namespace, key, value FROM ROWS x ON CONFLICT DO NOTHING`)
 
 	// seeJob returns the revisions of the jobs that exist.
 	seeJob = forRows(
@@ -131,7 +131,7 @@ func (r *rows) insertLabels(job *carillon.Job) {
 // jobColumns and definitionColumns are the columns that job reads. The columns of the definition are last and
 // by themselves, so that an older definition can take their place.
 const (
-	jobColumns        = `j.id, j.ns, j.rev, j.state, j.created, j.updated, j.due`
+	jobColumns        = `j.id, j.namespace, j.rev, j.state, j.created, j.updated, j.due`
 	definitionColumns = `j.version, j.name, j.type, j.owner, j.spec, j.payload`
 )
 

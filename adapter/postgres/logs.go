@@ -30,17 +30,17 @@ const (
 
 // piece is a row.
 type piece struct {
-	ns      string
-	run     carillon.RunID
-	attempt int32
-	first   int64
-	lines   int32
-	keep    int64
-	body    []byte
+	namespace string
+	run       carillon.RunID
+	attempt   int32
+	first     int64
+	lines     int32
+	keep      int64
+	body      []byte
 }
 
 func (p *piece) compare(o *piece) int {
-	return cmp.Or(cmp.Compare(p.ns, o.ns), cmp.Compare(p.run.Due, o.run.Due),
+	return cmp.Or(cmp.Compare(p.namespace, o.namespace), cmp.Compare(p.run.Due, o.run.Due),
 		cmp.Compare(p.run.Job, o.run.Job),
 		cmp.Compare(p.attempt, o.attempt), cmp.Compare(p.first, o.first), cmp.Compare(p.lines, o.lines))
 }
@@ -81,16 +81,16 @@ func pieceOf(lines []carillon.Line) int {
 
 func (l *Logs) pack(c *carillon.Chunk, first int64, lines []carillon.Line) piece {
 	return piece{
-		ns: c.Namespace, run: c.Run, attempt: c.Attempt, first: first, lines: int32(len(lines)),
+		namespace: c.Namespace, run: c.Run, attempt: c.Attempt, first: first, lines: int32(len(lines)),
 		keep: int64(carillon.Time(0).Add(max(c.Keep, 0))), body: l.packers.pack(lines),
 	}
 }
 
 // A piece that is written after a trim survives that trim, whatever the clocks say.
 var appendLog = forRows("append_log",
-	"ns text, due int8, job int8, attempt int4, first int8 key, lines int4, keep int8, body bytea", `
-INSERT INTO carillon.log (ns, due, job, attempt, first, lines, written, keep, body)
-SELECT x.ns, x.due, x.job, x.attempt, x.first, x.lines,
+	"namespace text, due int8, job int8, attempt int4, first int8 key, lines int4, keep int8, body bytea", `
+INSERT INTO carillon.log (namespace, due, job, attempt, first, lines, written, keep, body)
+SELECT x.namespace, x.due, x.job, x.attempt, x.first, x.lines,
   greatest(carillon.clock(), CASE WHEN x.keep = 0 THEN h.before ELSE h.at - x.keep END), x.keep, x.body
 FROM ROWS x, (SELECT * FROM carillon.log_horizon WHERE one) h
 ON CONFLICT DO NOTHING`)
@@ -104,7 +104,7 @@ func (l *Logs) insert(ctx context.Context, pieces []piece) error {
 	rows := newRows(appendLog)
 	for _, p := range pieces {
 		rows.begin()
-		rows.text(p.ns)
+		rows.text(p.namespace)
 		rows.int(int64(p.run.Due))
 		rows.int(int64(p.run.Job))
 		rows.int(int64(p.attempt))

@@ -15,13 +15,13 @@ import (
 
 // Rows as they were written before zeros were left out.
 const widely = `
-INSERT INTO carillon.job (id, created, updated, due, rev, version, state, ns, name, type, owner, spec, payload)
+INSERT INTO carillon.job (id, created, updated, due, rev, version, state, namespace, name, type, owner, spec, payload)
   VALUES (1, 1000, 1000, 1000, 1, 1, 1, 'default', 'old', 'old', 'default', NULL, NULL);
-INSERT INTO carillon.run (due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses, crashes, shard, state, prio,
-  flags, extra, ns, queue, worker, reason)
+INSERT INTO carillon.run (due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses, crashes, shard, state, priority,
+  flags, extra, namespace, queue, worker, reason)
   SELECT 1000, 1, 1000, 1000, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0, carillon.shard_of(1), 1, 5, 0, false, 'default', 'default', '', '';
-INSERT INTO carillon.history (pos, job, due, covers, until, claimed, started, ended, retry_of, version, seq, attempt, failures, losses, crashes, state, prio,
-  ns, queue, name, type, owner, worker, reason)
+INSERT INTO carillon.history (place, job, due, covers, until, claimed, started, ended, retry_of, version, seq, attempt, failures, losses, crashes, state, priority,
+  namespace, queue, name, type, owner, worker, reason)
   VALUES (7, 1, 500, 0, 0, 600, 600, 700, 0, 1, 0, 1, 0, 0, 0, 4, 5, 'default', 'default', 'old', 'old', 'default', '', '')`
 
 func TestRowsWithZerosReadLikeThoseWithout(t *testing.T) {

@@ -69,10 +69,10 @@ var (
 	runsByKey = forRows("runs_by_key", `shard int2 key, due int8 key, job int8 key`, `SELECT `+runColumns+`, j.name, j.type, j.owner
 FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job LEFT JOIN carillon.job j ON j.id = r.job`)
 
-	historyByKey = forRows("history_by_key", `q_job int8 key, q_due int8 key`, `SELECT pos, `+endedColumns+`
+	historyByKey = forRows("history_by_key", `q_job int8 key, q_due int8 key`, `SELECT place, `+endedColumns+`
 FROM ROWS x JOIN carillon.history h ON h.job = x.q_job AND h.due = x.q_due`)
 
-	deadByKey = forRows("dead_by_key", `q_job int8 key, q_due int8 key`, `SELECT pos, `+endedColumns+`
+	deadByKey = forRows("dead_by_key", `q_job int8 key, q_due int8 key`, `SELECT place, `+endedColumns+`
 FROM ROWS x JOIN carillon.dead d ON d.job = x.q_job AND d.due = x.q_due`)
 )
 
@@ -130,8 +130,8 @@ func (s *Store) endedRuns(
 	last := map[carillon.RunID]int64{}
 	fromHistory, fromDead := history.call(), dead.call()
 	fromHistory.row = func(r *row) error {
-		if run, pos := r.ended(false); pos > last[run.ID] {
-			found[run.ID], last[run.ID] = &run, pos
+		if run, place := r.ended(false); place > last[run.ID] {
+			found[run.ID], last[run.ID] = &run, place
 		}
 		return nil
 	}

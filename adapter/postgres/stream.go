@@ -78,16 +78,16 @@ func byDue(run *carillon.Run) carillon.WakePos { return carillon.WakePos{Wake: r
 var (
 	allEnded = statement{
 		"all_ended",
-		`SELECT pos, ` + endedColumns +
-			` FROM carillon.history WHERE pos < $1::bigint ORDER BY pos DESC LIMIT $2::bigint`,
+		`SELECT place, ` + endedColumns +
+			` FROM carillon.history WHERE place < $1::bigint ORDER BY place DESC LIMIT $2::bigint`,
 	}
 	allDead = statement{
 		"all_dead",
-		`SELECT pos, ` + endedColumns +
-			` FROM carillon.dead WHERE pos < $1::bigint ORDER BY pos DESC LIMIT $2::bigint`,
+		`SELECT place, ` + endedColumns +
+			` FROM carillon.dead WHERE place < $1::bigint ORDER BY place DESC LIMIT $2::bigint`,
 	}
-	allBad = statement{"all_bad", `SELECT pos, ` + endedColumns + ` FROM carillon.history
-WHERE state = $3::smallint AND state <> 4 AND pos < $1::bigint ORDER BY state DESC, pos DESC LIMIT $2::bigint`}
+	allBad = statement{"all_bad", `SELECT place, ` + endedColumns + ` FROM carillon.history
+WHERE state = $3::smallint AND state <> 4 AND place < $1::bigint ORDER BY state DESC, place DESC LIMIT $2::bigint`}
 )
 
 func (v *view) records(of *statement, dead bool) source {
@@ -134,11 +134,11 @@ var (
   SELECT ` + runColumns + ` FROM carillon.run r WHERE r.job = $1::bigint AND r.extra) r
 WHERE r.due < $3::bigint ORDER BY r.due DESC LIMIT $4::bigint`}
 
-	jobHistory = statement{"job_history", `SELECT pos, ` + endedColumns + ` FROM carillon.history
-WHERE job = $1::bigint AND due <= $2::bigint AND (due, pos) < ($2::bigint, $3::bigint) ORDER BY job DESC, due DESC, pos DESC LIMIT $4::bigint`}
+	jobHistory = statement{"job_history", `SELECT place, ` + endedColumns + ` FROM carillon.history
+WHERE job = $1::bigint AND due <= $2::bigint AND (due, place) < ($2::bigint, $3::bigint) ORDER BY job DESC, due DESC, place DESC LIMIT $4::bigint`}
 
-	jobDead = statement{"job_dead", `SELECT pos, ` + endedColumns + ` FROM carillon.dead
-WHERE job = $1::bigint AND pos < $2::bigint ORDER BY pos DESC LIMIT $3::bigint`}
+	jobDead = statement{"job_dead", `SELECT place, ` + endedColumns + ` FROM carillon.dead
+WHERE job = $1::bigint AND place < $2::bigint ORDER BY place DESC LIMIT $3::bigint`}
 )
 
 func (v *view) jobUnfinished(q *carillon.RunQuery) source {

@@ -18,7 +18,7 @@ const maxScan = 20_000
 // Newest first: by primary key or, for a query with a label, by the key of job_label. The last column says
 // whether the plain columns of the row match the query; of a row that does not match, nothing else is read.
 const (
-	jobFilter = `, (?2 IS NULL OR j.ns = ?2) AND (?3 IS NULL OR j.owner = ?3) AND (?4 IS NULL OR j.type = ?4) AND (?5 IS NULL OR j.name = ?5)
+	jobFilter = `, (?2 IS NULL OR j.namespace = ?2) AND (?3 IS NULL OR j.owner = ?3) AND (?4 IS NULL OR j.type = ?4) AND (?5 IS NULL OR j.name = ?5)
   AND (?6 = 0 OR j.created >= ?6) AND (?7 = 0 OR j.created < ?7) AND (?8 = 0 OR (1 << j.state) & ?8)`
 
 	jobsBefore = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload` + jobFilter + `
@@ -26,7 +26,7 @@ FROM job j WHERE j.id < ?1 AND j.id >= ?9 ORDER BY j.id DESC`
 
 	jobsLabeled = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload` + jobFilter + `
 FROM job_label l CROSS JOIN job j ON j.id = l.job
-WHERE l.ns = ?2 AND l.key = ?10 AND l.value = ?11 AND l.job < ?1 AND l.job >= ?9 ORDER BY l.job DESC`
+WHERE l.namespace = ?2 AND l.key = ?10 AND l.value = ?11 AND l.job < ?1 AND l.job >= ?9 ORDER BY l.job DESC`
 
 	jobWanted = 13
 )
@@ -142,8 +142,8 @@ func (r *reader) wanted(q *carillon.JobQuery, stmt *sqlite.Stmt) (job carillon.J
 const (
 	firstOfJob  = `SELECT ` + runColumns + ` FROM run WHERE due = ? AND job = ? AND extra = 0`
 	extraOfJob  = `SELECT ` + runColumns + ` FROM run INDEXED BY run_job WHERE job = ? AND extra = 1`
-	latestBegun = `SELECT pos, ` + endedColumns +
-		` FROM history WHERE job = ? AND attempt > 0 ORDER BY due DESC, pos DESC LIMIT 1`
+	latestBegun = `SELECT place, ` + endedColumns +
+		` FROM history WHERE job = ? AND attempt > 0 ORDER BY due DESC, place DESC LIMIT 1`
 )
 
 // unfinishedOf returns the unfinished runs of a job; without all, only one of them, if there is any.

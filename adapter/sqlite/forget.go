@@ -21,9 +21,9 @@ type forgetter struct {
 
 // past names a record of history or a dead letter.
 type past struct {
-	pos  int64
-	id   carillon.RunID
-	dead bool
+	place int64
+	id    carillon.RunID
+	dead  bool
 }
 
 // Forget implements carillon.Store. A reader finds the records to remove, so that the writer is held only to
@@ -67,13 +67,13 @@ func (s *Store) Forget(
 // Records that can go. By the server's rule: in the order of ending, from where the last search stopped. By
 // their own expiry: by history_expires. Dead letters: by dead_ended and dead_expires.
 const (
-	historyByRule = `SELECT pos, job, due, ended FROM history WHERE pos > ? AND expires IS NULL ORDER BY pos`
-	historyByOwn  = `SELECT pos, job, due FROM history INDEXED BY history_expires
-WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, pos`
-	deadByRule = `SELECT pos, job, due FROM dead INDEXED BY dead_ended WHERE ended <= ? AND expires IS NULL ORDER BY ended, pos`
-	deadByOwn  = `SELECT pos, job, due FROM dead INDEXED BY dead_expires
-WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, pos`
-	lastHistory = `SELECT coalesce(max(pos), 0) FROM history`
+	historyByRule = `SELECT place, job, due, ended FROM history WHERE place > ? AND expires IS NULL ORDER BY place`
+	historyByOwn  = `SELECT place, job, due FROM history INDEXED BY history_expires
+WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, place`
+	deadByRule = `SELECT place, job, due FROM dead INDEXED BY dead_ended WHERE ended <= ? AND expires IS NULL ORDER BY ended, place`
+	deadByOwn  = `SELECT place, job, due FROM dead INDEXED BY dead_expires
+WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, place`
+	lastHistory = `SELECT coalesce(max(place), 0) FROM history`
 )
 
 // maxYoung is how many records that must stay a search passes before it stops looking for older ones behind
@@ -124,15 +124,15 @@ func (r *reader) overdueByRule(
 	young, reached := 0, passed
 	err = r.rows(historyByRule, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, passed) },
 		func(stmt *sqlite.Stmt) (bool, error) {
-			pos := stmt.ColumnInt64(0)
+			place := stmt.ColumnInt64(0)
 			if carillon.Time(stmt.ColumnInt64(3)) > until {
 				young++
 				return young < maxYoung, nil
 			}
 			if young == 0 {
-				reached = pos
+				reached = place
 			}
-			found = append(found, past{pos: pos, id: idOf(stmt)})
+			found = append(found, past{place: place, id: idOf(stmt)})
 			return len(found) < limit, nil
 		})
 	return found, reached, err
@@ -141,8 +141,8 @@ func (r *reader) overdueByRule(
 // Removal, by primary keys. The output of a run goes with the run's last record, a one-off job with the last
 // record of all.
 const (
-	deleteHistory = `DELETE FROM history WHERE pos = ?1 AND job = ?2 AND due = ?3`
-	deleteLetter  = `DELETE FROM dead WHERE pos = ?1 AND job = ?2 AND due = ?3`
+	deleteHistory = `DELETE FROM history WHERE place = ?1 AND job = ?2 AND due = ?3`
+	deleteLetter  = `DELETE FROM dead WHERE place = ?1 AND job = ?2 AND due = ?3`
 
 	unlessKept = ` WHERE job = ?1 AND due = ?2 AND NOT EXISTS (SELECT 1 FROM run WHERE due = ?2 AND job = ?1)
   AND NOT EXISTS (SELECT 1 FROM history WHERE job = ?1 AND due = ?2) AND NOT EXISTS (SELECT 1 FROM dead WHERE job = ?1 AND due = ?2)`
@@ -153,9 +153,9 @@ const (
 	deleteJob = `DELETE FROM job WHERE id = ?1 AND due IS NOT NULL AND NOT EXISTS (SELECT 1 FROM run WHERE run.due = job.due AND run.job = ?1)
   AND NOT EXISTS (SELECT 1 FROM run INDEXED BY run_job WHERE job = ?1 AND extra = 1)
   AND NOT EXISTS (SELECT 1 FROM history WHERE job = ?1) AND NOT EXISTS (SELECT 1 FROM dead WHERE job = ?1)
-RETURNING ns, version, due, spec`
+RETURNING namespace, version, due, spec`
 	deleteDefinitions = `DELETE FROM definition WHERE job = ?`
-	dropGuard         = `DELETE FROM guard WHERE ns = ? AND key = ?`
+	dropGuard         = `DELETE FROM guard WHERE namespace = ? AND key = ?`
 )
 
 // remove deletes one record and the rows that were kept only for it.
@@ -164,7 +164,7 @@ func (w *writer) remove(p past, forgotten *int) error {
 	if p.dead {
 		record = &w.deleteLetter
 	}
-	record.int(1, p.pos)
+	record.int(1, p.place)
 	record.int(2, int64(p.id.Job))
 	record.int(3, int64(p.id.Due))
 	if hit, err := record.hits(); !hit || err != nil {

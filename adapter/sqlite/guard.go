@@ -10,10 +10,10 @@ import (
 
 // All by primary key.
 const (
-	insertGuard = `INSERT INTO guard (ns, key, rev, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING`
-	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3 WHERE ns = ?1 AND key = ?2 AND rev = ?4`
-	deleteGuard = `DELETE FROM guard WHERE ns = ?1 AND key = ?2 AND rev = ?3`
-	seeGuard    = `SELECT rev FROM guard WHERE ns = ?1 AND key = ?2`
+	insertGuard = `INSERT INTO guard (namespace, key, rev, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING`
+	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3 WHERE namespace = ?1 AND key = ?2 AND rev = ?4`
+	deleteGuard = `DELETE FROM guard WHERE namespace = ?1 AND key = ?2 AND rev = ?3`
+	seeGuard    = `SELECT rev FROM guard WHERE namespace = ?1 AND key = ?2`
 )
 
 func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
@@ -50,8 +50,8 @@ func (w *writer) compare(guards []carillon.GuardRev) (bool, error) {
 
 // By primary key. guardsFrom reads a range of it, until a key no longer begins with the prefix.
 const (
-	guardByKey = `SELECT ns, key, rev, value FROM guard WHERE ns = ? AND key = ?`
-	guardsFrom = `SELECT ns, key, rev, value FROM guard WHERE ns = ? AND key >= ? ORDER BY key`
+	guardByKey = `SELECT namespace, key, rev, value FROM guard WHERE namespace = ? AND key = ?`
+	guardsFrom = `SELECT namespace, key, rev, value FROM guard WHERE namespace = ? AND key >= ? ORDER BY key`
 )
 
 // Guards implements carillon.Store.

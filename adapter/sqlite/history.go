@@ -8,8 +8,8 @@ import (
 // The history is appended to. A dead letter replaces one of the same run by dead_run; a redrive finds its
 // letter by it too.
 const (
-	endedColumns = `ns, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
-  crashes, state, prio, queue, name, type, owner, worker, reason`
+	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
+  crashes, state, priority, queue, name, type, owner, worker, reason`
 	endedValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	insertHistory = `INSERT INTO history (` + endedColumns + `) VALUES ` + endedValues
@@ -60,8 +60,8 @@ func (w *writer) redrive(id carillon.RunID) (bool, error) {
 	return w.deleteDead.hits()
 }
 
-// ended reads pos and endedColumns. dead says which of the run's two expiries the row carries.
-func (r *reader) ended(stmt *sqlite.Stmt, dead bool) (run carillon.Run, pos int64) {
+// ended reads place and endedColumns. dead says which of the run's two expiries the row carries.
+func (r *reader) ended(stmt *sqlite.Stmt, dead bool) (run carillon.Run, place int64) {
 	run = carillon.Run{
 		Namespace: r.name(stmt, 1),
 		ID: carillon.RunID{
@@ -86,11 +86,11 @@ func (r *reader) ended(stmt *sqlite.Stmt, dead bool) (run carillon.Run, pos int6
 
 // The output of runs, by primary key. The last value is kept.
 const (
-	putResult = `INSERT INTO result (due, job, ns, value) VALUES (?, ?, ?, ?)
+	putResult = `INSERT INTO result (due, job, namespace, value) VALUES (?, ?, ?, ?)
 ON CONFLICT (due, job) DO UPDATE SET value = excluded.value`
-	putCheckpoint = `INSERT INTO checkpoint (due, job, ns, value) VALUES (?, ?, ?, ?)
+	putCheckpoint = `INSERT INTO checkpoint (due, job, namespace, value) VALUES (?, ?, ?, ?)
 ON CONFLICT (due, job) DO UPDATE SET value = excluded.value`
-	putPayload = `INSERT INTO run_payload (due, job, ns, value) VALUES (?, ?, ?, ?)
+	putPayload = `INSERT INTO run_payload (due, job, namespace, value) VALUES (?, ?, ?, ?)
 ON CONFLICT (due, job) DO UPDATE SET value = excluded.value`
 )
 

@@ -7,7 +7,7 @@ import (
 
 // The job row, by primary key. The column due is written once: see its comment in the schema.
 const (
-	insertJob = `INSERT INTO job (id, ns, rev, version, state, created, updated, due, name, type, owner, spec, payload)
+	insertJob = `INSERT INTO job (id, namespace, rev, version, state, created, updated, due, name, type, owner, spec, payload)
 VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// updateJob writes the columns outside the definition, if the definition still has the same version.
@@ -15,10 +15,10 @@ VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// readJob runs if updateJob found no row: the change is lost, or it brings a new version of the
 	// definition.
-	readJob = `SELECT ns, due, spec FROM job WHERE id = ? AND rev = ?`
+	readJob = `SELECT namespace, due, spec FROM job WHERE id = ? AND rev = ?`
 
-	moveJob = `INSERT OR REPLACE INTO definition (job, version, ns, name, type, owner, spec, payload)
-SELECT id, version, ns, name, type, owner, spec, payload FROM job WHERE id = ?`
+	moveJob = `INSERT OR REPLACE INTO definition (job, version, namespace, name, type, owner, spec, payload)
+SELECT id, version, namespace, name, type, owner, spec, payload FROM job WHERE id = ?`
 
 	defineJob = `UPDATE job SET rev = rev + 1, version = ?2, state = ?3, updated = ?4, name = ?5, type = ?6, owner = ?7, spec = ?8, payload = ?9
 WHERE id = ?1`
@@ -116,8 +116,8 @@ func (w *writer) define(job *carillon.Job) (bool, error) {
 
 // Labels, by primary key. Only jobs that have labels pay for them.
 const (
-	insertLabel = `INSERT OR IGNORE INTO job_label (ns, key, value, job) VALUES (?, ?, ?, ?)`
-	deleteLabel = `DELETE FROM job_label WHERE ns = ? AND key = ? AND value = ? AND job = ?`
+	insertLabel = `INSERT OR IGNORE INTO job_label (namespace, key, value, job) VALUES (?, ?, ?, ?)`
+	deleteLabel = `DELETE FROM job_label WHERE namespace = ? AND key = ? AND value = ? AND job = ?`
 )
 
 func (w *writer) label(namespace string, id carillon.JobID, labels map[string]string) error {

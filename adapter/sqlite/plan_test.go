@@ -23,10 +23,10 @@ func TestPlans(t *testing.T) {
 		moved.all:  {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
 		moved.held: {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
 		moved.cut:  {"SEARCH run USING COVERING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
-		guardsFrom: {"SEARCH guard USING PRIMARY KEY (ns=? AND key>?)"},
+		guardsFrom: {"SEARCH guard USING PRIMARY KEY (namespace=? AND key>?)"},
 		jobsBefore: {"SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		jobsLabeled: {
-			"SEARCH l USING PRIMARY KEY (ns=? AND key=? AND value=? AND job>? AND job<?)",
+			"SEARCH l USING PRIMARY KEY (namespace=? AND key=? AND value=? AND job>? AND job<?)",
 			"SEARCH j USING INTEGER PRIMARY KEY (rowid=?)",
 		},
 		jobsFrom: {"SEARCH j USING INTEGER PRIMARY KEY (rowid>?)"},
@@ -61,9 +61,9 @@ func TestPlans(t *testing.T) {
 
 		updateRun:    {"SEARCH run USING PRIMARY KEY (due=? AND job=?)"},
 		deleteRun:    {"SEARCH run USING PRIMARY KEY (due=? AND job=?)"},
-		updateGuard:  {"SEARCH guard USING PRIMARY KEY (ns=? AND key=?)"},
+		updateGuard:  {"SEARCH guard USING PRIMARY KEY (namespace=? AND key=?)"},
 		deleteDead:   {"SEARCH dead USING INDEX dead_run (job=? AND due=?)"},
-		deleteLabel:  {"SEARCH job_label USING PRIMARY KEY (ns=? AND key=? AND value=? AND job=?)"},
+		deleteLabel:  {"SEARCH job_label USING PRIMARY KEY (namespace=? AND key=? AND value=? AND job=?)"},
 		deleteResult: {},
 		deleteJob:    {},
 	} {

@@ -109,9 +109,9 @@ func (r *reader) older(id carillon.JobVersion) (job carillon.Job, found bool, er
 // of the run counts; or, once history has forgotten it, among the dead letters, by dead_run.
 const (
 	runByKey     = `SELECT ` + runColumns + ` FROM run WHERE due = ?1 AND job = ?2`
-	historyByKey = `SELECT pos, ` + endedColumns +
-		` FROM history WHERE job = ?2 AND due = ?1 ORDER BY pos DESC LIMIT 1`
-	deadByKey = `SELECT pos, ` + endedColumns + ` FROM dead WHERE job = ?2 AND due = ?1`
+	historyByKey = `SELECT place, ` + endedColumns +
+		` FROM history WHERE job = ?2 AND due = ?1 ORDER BY place DESC LIMIT 1`
+	deadByKey = `SELECT place, ` + endedColumns + ` FROM dead WHERE job = ?2 AND due = ?1`
 )
 
 // Runs implements carillon.Store.

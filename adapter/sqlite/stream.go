@@ -13,7 +13,7 @@ import (
 // reading it.
 type source string
 
-const runFilter = `, (?1 IS NULL OR ns = ?1) AND (?2 IS NULL OR worker = ?2) AND (?3 = 0 OR (1 << state) & ?3) AND due >= ?4 AND due < ?5`
+const runFilter = `, (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR worker = ?2) AND (?3 = 0 OR (1 << state) & ?3) AND due >= ?4 AND due < ?5`
 
 // Unfinished runs of all jobs, by the primary key, after (?6, ?7).
 const allUnfinished source = `SELECT ` + runColumns + runFilter +
@@ -21,13 +21,13 @@ const allUnfinished source = `SELECT ` + runColumns + runFilter +
 
 // Ended runs of all jobs before ?6: by the primary key, or those of one state by history_bad.
 const (
-	selectEnded = `SELECT pos, ` + endedColumns + runFilter
+	selectEnded = `SELECT place, ` + endedColumns + runFilter
 	selectBad   = selectEnded +
-		` FROM history INDEXED BY history_bad WHERE state <> 4 AND pos < ?6 AND state = `
-	allEnded    source = selectEnded + ` FROM history WHERE pos < ?6 ORDER BY pos DESC`
-	allFailed   source = selectBad + `5 ORDER BY pos DESC`
-	allCanceled source = selectBad + `6 ORDER BY pos DESC`
-	allSkipped  source = selectBad + `7 ORDER BY pos DESC`
+		` FROM history INDEXED BY history_bad WHERE state <> 4 AND place < ?6 AND state = `
+	allEnded    source = selectEnded + ` FROM history WHERE place < ?6 ORDER BY place DESC`
+	allFailed   source = selectBad + `5 ORDER BY place DESC`
+	allCanceled source = selectBad + `6 ORDER BY place DESC`
+	allSkipped  source = selectBad + `7 ORDER BY place DESC`
 )
 
 // Runs of the job ?6 before (?7, ?8): the first run of a one-off by its key, the others by run_job, ended
@@ -38,14 +38,14 @@ WHERE due = (SELECT due FROM job WHERE id = ?6) AND job = ?6 AND extra = 0 AND d
 	jobExtra source = `SELECT ` + runColumns + runFilter + ` FROM run INDEXED BY run_job
 WHERE job = ?6 AND extra = 1 AND due < ?7 ORDER BY due DESC`
 	jobHistory source = selectEnded + ` FROM history INDEXED BY history_job
-WHERE job = ?6 AND (due, pos) < (?7, ?8) ORDER BY due DESC, pos DESC`
+WHERE job = ?6 AND (due, place) < (?7, ?8) ORDER BY due DESC, place DESC`
 )
 
 // Dead letters before ?6: by the primary key, or those of the job ?7 by dead_run; one job has few enough to
 // sort them.
 const (
-	allDead source = selectEnded + ` FROM dead WHERE pos < ?6 ORDER BY pos DESC`
-	jobDead source = selectEnded + ` FROM dead INDEXED BY dead_run WHERE job = ?7 AND due >= ?4 AND due < ?5 AND pos < ?6 ORDER BY pos DESC`
+	allDead source = selectEnded + ` FROM dead WHERE place < ?6 ORDER BY place DESC`
+	jobDead source = selectEnded + ` FROM dead INDEXED BY dead_run WHERE job = ?7 AND due >= ?4 AND due < ?5 AND place < ?6 ORDER BY place DESC`
 )
 
 // runStream is a source that has been read up to pos.
