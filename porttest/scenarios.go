@@ -42,9 +42,9 @@ var scenarios = []struct {
 	}},
 	{"a job for later is never early and not late", func(h *House) {
 		job := h.Submit(func(d *carillon.Definition) {
-			d.Schedule.After = carillon.Duration(90 * time.Minute)
+			d.Schedule.After = carillon.Duration(12 * time.Minute)
 		})
-		time.Sleep(2 * time.Hour)
+		time.Sleep(15 * time.Minute)
 		h.expect(job.ID, "succeeded 1")
 		if seen := h.Seen()[0]; seen.Start != job.Schedule.At {
 			h.T.Errorf("due %s, started %s", job.Schedule.At, seen.Start)
@@ -52,15 +52,15 @@ var scenarios = []struct {
 	}},
 	{"a recurring job runs at every due time until its last", func(h *House) {
 		job := h.Submit(func(d *carillon.Definition) {
-			d.Schedule.Every, d.Schedule.MaxRuns = carillon.Duration(10*time.Minute), 5
+			d.Schedule.Every, d.Schedule.MaxRuns = carillon.Duration(2*time.Minute), 5
 		})
-		time.Sleep(2 * time.Hour)
+		time.Sleep(20 * time.Minute)
 		h.expect(job.ID, "succeeded 1", "succeeded 1", "succeeded 1", "succeeded 1", "succeeded 1")
 	}},
 	{"a failing run is tried again with growing pauses, then it is a dead letter", func(h *House) {
 		h.Handle = func(context.Context, executor.Task) error { return errors.New("no luck") }
 		job := h.Submit(func(d *carillon.Definition) { d.Retry.MaxAttempts, d.Retry.Jitter = 4, 0 })
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expect(job.ID, "failed 4 no luck")
 		h.expectPauses(time.Second, 2*time.Second, 4*time.Second)
 		dead, err := h.Store.FindRuns(context.Background(), carillon.RunQuery{
@@ -73,7 +73,7 @@ var scenarios = []struct {
 	{"a fatal error is not tried again", func(h *House) {
 		h.Handle = func(context.Context, executor.Task) error { return executor.Fatal(errors.New("never")) }
 		job := h.Submit(nil)
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expect(job.ID, "failed 1 never")
 	}},
 	{"a checkpoint reaches the next attempt", func(h *House) {
@@ -98,19 +98,19 @@ var scenarios = []struct {
 	{"overlap skip: a due time is skipped while a run goes on, and says so", func(h *House) {
 		h.Handle = sleepFor(25 * time.Second)
 		job := h.Submit(every10s(carillon.OverlapSkip, 2))
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expectLike(job.ID, "succeeded", "skipped overlap", "skipped overlap", "succeeded")
 	}},
 	{"overlap queue: one waits for its turn, further ones are skipped", func(h *House) {
 		h.Handle = sleepFor(35 * time.Second)
 		job := h.Submit(every10s(carillon.OverlapQueue, 3))
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expectLike(job.ID, "succeeded", "skipped overlap", "skipped overlap", "succeeded", "succeeded")
 	}},
 	{"overlap queue_all: all run, one after another", func(h *House) {
 		h.Handle = sleepFor(25 * time.Second)
 		job := h.Submit(every10s(carillon.OverlapQueueAll, 4))
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expectLike(job.ID, "succeeded", "succeeded", "succeeded", "succeeded")
 	}},
 	{"overlap replace: the new run starts once the old one is gone", func(h *House) {
@@ -118,12 +118,12 @@ var scenarios = []struct {
 			select {
 			case <-ctx.Done():
 				time.Sleep(3 * time.Second) // stops slowly
-			case <-time.After(time.Hour):
+			case <-time.After(5 * time.Minute):
 			}
 			return ctx.Err()
 		}
 		job := h.Submit(every10s(carillon.OverlapReplace, 3))
-		time.Sleep(3 * time.Hour)
+		time.Sleep(15 * time.Minute)
 		h.expectLike(job.ID, "succeeded", "canceled replaced", "canceled replaced")
 	}},
 	{"overlap allow: runs go side by side", func(h *House) {
@@ -133,7 +133,7 @@ var scenarios = []struct {
 		if n, _ := h.Worker.Running(); n != 3 {
 			h.T.Errorf("%d runs side by side, want 3", n)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expect(job.ID, "succeeded 1", "succeeded 1", "succeeded 1")
 		h.mu.Lock()
 		h.seen = nil // they can overlap
@@ -148,11 +148,11 @@ var scenarios = []struct {
 		); !errors.Is(err, carillon.ErrConflict) {
 			h.T.Errorf("while one runs: %v", err)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		if _, err := h.Ledger.RunNow(context.Background(), "default", job.ID, nil); err != nil {
 			h.T.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expect(job.ID, "succeeded 1", "succeeded 1")
 	}},
 	{"dead letters that are retried wait for each other, and all of them run", func(h *House) {
@@ -167,7 +167,7 @@ var scenarios = []struct {
 		job := h.Submit(func(d *carillon.Definition) {
 			d.Schedule.Every, d.Schedule.MaxRuns, d.Retry.MaxAttempts = carillon.Duration(time.Minute), 5, 1
 		})
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		mended.Store(true)
 		for _, letter := range h.Runs(job.ID) {
 			if _, err := h.Ledger.Redrive(context.Background(), "default", letter.ID); err != nil {
@@ -185,7 +185,7 @@ var scenarios = []struct {
 		if _, err := h.Ledger.CancelJob(context.Background(), "default", job.ID, false); err != nil {
 			h.T.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expectLike(job.ID, "canceled", "canceled", "canceled")
 		h.mu.Lock()
 		h.seen = nil // they can overlap
@@ -194,14 +194,14 @@ var scenarios = []struct {
 	{"a paused job holds its one-off until it is resumed, and skips due times by the clock", func(h *House) {
 		one := h.Submit(func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(time.Minute) })
 		rec := h.Submit(func(d *carillon.Definition) {
-			d.Schedule.Every, d.Schedule.MaxRuns = carillon.Duration(10*time.Minute), 2
+			d.Schedule.Every, d.Schedule.MaxRuns = carillon.Duration(2*time.Minute), 2
 		})
 		for _, job := range []carillon.Job{one, rec} {
 			if _, err := h.Ledger.PauseJob(context.Background(), "default", job.ID); err != nil {
 				h.T.Fatal(err)
 			}
 		}
-		time.Sleep(65 * time.Minute)
+		time.Sleep(13 * time.Minute)
 		if len(h.Seen()) != 0 {
 			h.T.Fatalf("ran while paused: %v", h.Seen())
 		}
@@ -210,10 +210,10 @@ var scenarios = []struct {
 				h.T.Fatal(err)
 			}
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(10 * time.Minute)
 		h.expect(one.ID, "succeeded 1")
 		h.expectLike(rec.ID, "succeeded", "succeeded", "skipped paused")
-		if skip := h.Runs(rec.ID)[2]; skip.Until.Sub(skip.ID.Due) != 50*time.Minute {
+		if skip := h.Runs(rec.ID)[2]; skip.Until.Sub(skip.ID.Due) != 10*time.Minute {
 			h.T.Errorf("the skip covers %s to %s", skip.ID.Due, skip.Until)
 		}
 	}},
@@ -225,10 +225,10 @@ var scenarios = []struct {
 		}
 		job := h.Submit(func(d *carillon.Definition) {
 			d.Schedule.Every, d.Schedule.MaxRuns, d.Payload = carillon.Duration(
-				10*time.Minute,
+				2*time.Minute,
 			), 2, []byte(`"old"`)
 		})
-		time.Sleep(15 * time.Minute)
+		time.Sleep(3 * time.Minute)
 		if _, err := h.Ledger.EditJob(context.Background(), "default", job.ID,
 			func(d *carillon.Definition) error {
 				d.Payload = []byte(`"new"`)
@@ -236,7 +236,7 @@ var scenarios = []struct {
 			}); err != nil {
 			h.T.Fatal(err)
 		}
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		if want := []string{`"old"`, `"new"`}; !slices.Equal(payloads.all(), want) {
 			h.T.Errorf("payloads %s, want %s", payloads.all(), want)
 		}
@@ -246,7 +246,7 @@ var scenarios = []struct {
 		job := h.Submit(func(d *carillon.Definition) {
 			d.Timeout, d.Retry.MaxAttempts = carillon.Duration(5*time.Second), 2
 		})
-		time.Sleep(time.Hour)
+		time.Sleep(5 * time.Minute)
 		h.expectLike(job.ID, "failed timed out after 5s")
 	}},
 }

@@ -102,7 +102,7 @@ func mixed(h *house) map[int][]carillon.Job {
 	for _, overlap := range []carillon.Overlap{
 		carillon.OverlapSkip, carillon.OverlapQueueAll, carillon.OverlapReplace, carillon.OverlapAllow,
 	} {
-		jobs[4] = append(jobs[4], h.submit(5, every(10*time.Minute, overlap, 4))...)
+		jobs[4] = append(jobs[4], h.submit(5, every(2*time.Minute, overlap, 4))...)
 	}
 	return jobs
 }
@@ -120,7 +120,7 @@ func TestWhatQueueAndTimelineLoseCostsOnlyTime(t *testing.T) {
 					}
 				}, func(h *house) {
 					jobs := mixed(h)
-					time.Sleep(time.Hour)
+					time.Sleep(15 * time.Minute)
 					for runs, of := range jobs {
 						h.expectAll(of, runs)
 						h.expectLate(of, 3*time.Minute)
@@ -208,7 +208,7 @@ func TestAStoreThatFailsCostsOnlyTime(t *testing.T) {
 			}, func(h *house) {
 				jobs := mixed(h)
 				store.turn(true)
-				time.Sleep(41 * time.Minute) // until the last run has begun
+				time.Sleep(9 * time.Minute) // until the last run has begun
 				store.turn(false)
 				time.Sleep(5 * time.Minute)
 				for runs, of := range jobs {
