@@ -11,12 +11,13 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // The limits of a request.
 const (
 	maxBody      = 1 << 20
-	maxBatchBody = 16 << 20
+	maxBatchBody = wire.MaxBody
 )
 
 // readJSON reads a whole body of JSON, undecoded.

@@ -18,6 +18,7 @@ var plain = map[reflect.Type]object{
 	reflect.TypeFor[carillon.JobID]():    {"type": "string", "pattern": "^job_[0-9a-hjkmnp-tv-z]{13}$"},
 	reflect.TypeFor[carillon.RunID]():    {"type": "string", "pattern": "^run_[0-9a-hjkmnp-tv-z]{23}$"},
 	reflect.TypeFor[json.RawMessage]():   {"description": "any JSON"},
+	reflect.TypeFor[[]byte]():            {"type": "string", "contentEncoding": "base64"},
 	reflect.TypeFor[carillon.JobState](): words(jobStates...),
 	reflect.TypeFor[carillon.State]():    words(runStates...),
 	reflect.TypeFor[carillon.Overlap](): words(carillon.OverlapSkip, carillon.OverlapQueue,
@@ -101,6 +102,9 @@ func (s schemas) properties(t reflect.Type, into object) {
 			s.properties(field.Type, into)
 		case field.IsExported() && name != "" && name != "-":
 			into[name] = s.of(field.Type)
+			if strings.HasSuffix(field.Tag.Get("json"), ",string") {
+				into[name] = object{"type": "string"} // a number that is written as text
+			}
 			if field.Type.Kind() == reflect.Pointer && strings.Contains(field.Tag.Get("json"), ",omitempty") {
 				into[name] = s.of(field.Type.Elem()) // left out, never null
 			}

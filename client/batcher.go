@@ -86,7 +86,7 @@ func NewBatcher(c *Client, cfg BatcherConfig) *Batcher {
 func (b *Batcher) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.client.timeout, errTimeout)
 	defer cancel()
-	body, err := json.Marshal(wire(def))
+	body, err := json.Marshal(withoutEmpty(def))
 	if err != nil {
 		return carillon.Job{}, fmt.Errorf("write the body: %w", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // DispatcherConfig says which servers a worker works for.
@@ -84,13 +85,10 @@ func dispatcherHTTP() *http.Client {
 
 // Register opens a session.
 func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (worker string, err error) {
-	var answer struct {
-		Worker string   `json:"worker"`
-		Nodes  []string `json:"nodes"`
-	}
+	var answer wire.Registered
 	err = d.call(
 		ctx, registerLimit,
-		request{method: http.MethodPost, path: "/v1/workers", body: registrationJSON{r.Name, r.Profile}},
+		request{method: http.MethodPost, path: "/v1/workers", body: wire.NewRegistration(r)},
 		&answer,
 	)
 	if err == nil {
@@ -103,14 +101,11 @@ func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (wor
 // them to begin.
 func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
 	var body []byte
-	r := request{
-		method: http.MethodPost, path: workerPath(p.Worker, "/pull"),
-		body: pullJSON{p.Queues, min(p.Max, maxPull)},
-	}
+	r := request{method: http.MethodPost, path: workerPath(p.Worker, "/pull"), body: wire.NewPull(p)}
 	if err := d.try(ctx, d.order()[0], pullLimit, r, &body); err != nil {
 		return nil, err
 	}
-	tasks, err := readTasks(body, p.Worker)
+	tasks, err := wire.ReadTasks(body, p.Worker)
 	if err != nil {
 		return nil, fmt.Errorf("read the answer to a pull: %w", err)
 	}
@@ -125,8 +120,8 @@ func (d *Dispatcher) Report(
 ) ([]carillon.Receipt, error) {
 	receipts := make([]carillon.Receipt, len(reports))
 	pieces, of := cut(reports)
-	for sent, most := 0, maxReports; sent < len(pieces); {
-		body, n := appendReports(pieces[sent:min(len(pieces), sent+most)])
+	for sent, most := 0, wire.MaxReports; sent < len(pieces); {
+		body, n := wire.AppendReports(nil, pieces[sent:min(len(pieces), sent+most)])
 		got, err := d.report(ctx, worker, body, n)
 		switch {
 		case errors.Is(err, carillon.ErrInvalid) && n > 1:
@@ -154,9 +149,7 @@ func (d *Dispatcher) Report(
 func (d *Dispatcher) report(
 	ctx context.Context, worker string, body []byte, n int,
 ) ([]carillon.Receipt, error) {
-	var answer struct {
-		Receipts []carillon.Receipt `json:"receipts"`
-	}
+	var answer wire.Receipts
 	err := d.call(
 		ctx, reportLimit, request{method: http.MethodPost, path: workerPath(worker, "/report"), body: body},
 		&answer,
@@ -186,16 +179,17 @@ func reduced(r *carillon.Report, why error) carillon.Report {
 
 // Beat prolongs the session, and learns the current nodes.
 func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
-	var answer ordersJSON
+	var answer wire.Orders
+	body := wire.AppendBeat(make([]byte, 0, 48+80*len(b.Holds)), &b)
 	err := d.call(
 		ctx, beatLimit,
-		request{method: http.MethodPost, path: workerPath(b.ID, "/heartbeat"), body: appendBeat(b)}, &answer,
+		request{method: http.MethodPost, path: workerPath(b.ID, "/heartbeat"), body: body}, &answer,
 	)
 	if err != nil {
 		return carillon.Orders{}, err
 	}
 	d.learn(answer.Nodes)
-	return answer.orders()
+	return answer.Orders(), nil
 }
 
 // Leave ends the session.

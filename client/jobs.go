@@ -35,7 +35,7 @@ type Changes map[string]any
 // is the lowest, not the default. Each call is one request. Where many goroutines submit one job each, a
 // Batcher lets them share requests.
 func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
-	return c.submit(ctx, wire(def))
+	return c.submit(ctx, withoutEmpty(def))
 }
 
 // SubmitJSON submits a job that is already JSON, unchanged. Fields that are not in it take the server's
@@ -53,7 +53,7 @@ func (c *Client) submit(ctx context.Context, body any) (job carillon.Job, err er
 func (c *Client) SubmitMany(ctx context.Context, defs []carillon.Definition) ([]carillon.Job, error) {
 	list := make([]definition, len(defs))
 	for i, def := range defs {
-		list[i] = wire(def)
+		list[i] = withoutEmpty(def)
 	}
 	return c.submitMany(ctx, map[string]any{"jobs": list})
 }
@@ -195,7 +195,7 @@ type definition struct {
 	Misfire carillon.Misfire   `json:"misfire,omitzero"`
 }
 
-func wire(d carillon.Definition) definition {
+func withoutEmpty(d carillon.Definition) definition {
 	w := definition{
 		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue,
 		Payload: d.Payload,

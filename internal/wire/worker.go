@@ -1,0 +1,227 @@
+package wire
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/jobjson"
+)
+
+// Registration is what a worker tells about itself.
+type Registration struct {
+	Name    string   `json:"name,omitempty"`    // what the worker calls itself; default: its address
+	Host    string   `json:"host,omitempty"`    // the machine it runs on
+	Version string   `json:"version,omitempty"` // of the worker's program
+	Queues  []string `json:"queues,omitempty"`  // "name" or "name=weight"; none: any
+	Slots   int      `json:"slots,omitempty"`   // runs at the same time; default: not known
+}
+
+// NewRegistration returns the message for a registration.
+func NewRegistration(r carillon.Registration) Registration {
+	return Registration{r.Name, r.Host, r.Version, r.Queues, r.Slots}
+}
+
+// ReadRegistration reads and checks a registration.
+func ReadRegistration(body []byte) (r carillon.Registration, err error) {
+	var given Registration
+	if err := jobjson.Decode(body, &given); err != nil {
+		return r, err
+	}
+	profile := carillon.Profile{
+		Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
+	}
+	return carillon.Registration{Name: given.Name, Profile: profile}, given.check()
+}
+
+// The limits of what a worker tells about itself, and of a pull.
+const (
+	maxName   = 200 // characters
+	maxSlots  = 100_000
+	maxQueues = 1000
+	maxWeight = 100
+)
+
+func (g *Registration) check() error {
+	for _, field := range []struct{ name, given, want string }{
+		{"name", g.Name, "1 to 200 printable characters, such as host:pid"},
+		{"host", g.Host, "up to 200 printable characters"},
+		{"version", g.Version, "up to 200 printable characters"},
+	} {
+		if utf8.RuneCountInString(field.given) > maxName ||
+			strings.ContainsFunc(field.given, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return invalid(field.name, field.given, field.want)
+		}
+	}
+	if g.Slots < 0 || g.Slots > maxSlots {
+		return invalid(
+			"slots", strconv.Itoa(g.Slots), "a number from 1 to "+strconv.Itoa(maxSlots)+", or none",
+		)
+	}
+	if len(g.Queues) > maxQueues {
+		return invalid(
+			"queues", strconv.Itoa(len(g.Queues))+" queues",
+			"up to "+strconv.Itoa(maxQueues)+", or none for all",
+		)
+	}
+	return checkQueues(g.Queues)
+}
+
+// Registered is the answer to a registration: a session, and the times to keep.
+type Registered struct {
+	Worker    string            `json:"worker"`
+	Nodes     []string          `json:"nodes"`
+	BeatEvery carillon.Duration `json:"beat_every"`
+	Lease     carillon.Duration `json:"lease"`
+	PullWait  carillon.Duration `json:"pull_wait"`
+	PullLate  carillon.Duration `json:"pull_late"`
+}
+
+// NewRegistered returns the answer for a worker and the addresses of the nodes.
+func NewRegistered(worker string, nodes []string) Registered {
+	return Registered{
+		Worker: worker, Nodes: append([]string{}, nodes...), // never null
+		BeatEvery: carillon.Duration(carillon.BeatEvery), Lease: carillon.Duration(carillon.LeaseTime),
+		PullWait: carillon.Duration(carillon.PullWait), PullLate: carillon.Duration(carillon.PullLate),
+	}
+}
+
+// Pull asks for tasks.
+type Pull struct {
+	Queues []string `json:"queues,omitempty"` // "name" or "name=weight"; none: any
+	Max    int      `json:"max"`              // default 1
+}
+
+// NewPull returns the message for a pull.
+func NewPull(p carillon.Pull) Pull { return Pull{p.Queues, min(p.Max, MaxPull)} }
+
+// ReadPull reads and checks a pull. The request's path has its Worker.
+func ReadPull(body []byte) (p carillon.Pull, err error) {
+	given := Pull{Max: 1}
+	if err := jobjson.Decode(body, &given); err != nil {
+		return p, err
+	}
+	if given.Max < 1 || given.Max > MaxPull {
+		return p, invalid("max", strconv.Itoa(given.Max), "a number from 1 to "+strconv.Itoa(MaxPull))
+	}
+	return carillon.Pull{Queues: given.Queues, Max: given.Max}, checkQueues(given.Queues)
+}
+
+// queueName is the grammar of queues, see carillon.Definition.
+var queueName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}$`)
+
+func checkQueues(queues []string) error {
+	seen := map[string]bool{}
+	for i, queue := range queues {
+		field := "queues[" + strconv.Itoa(i) + "]"
+		name, weight, weighted := strings.Cut(queue, "=")
+		n, err := strconv.Atoi(weight)
+		switch {
+		case !queueName.MatchString(name):
+			return invalid(field, queue, "a queue, such as mail, or mail=3 to give it a weight")
+		case weighted && (err != nil || n < 1 || n > maxWeight || weight != strconv.Itoa(n)):
+			return invalid(field, queue, "a weight from 1 to "+strconv.Itoa(maxWeight)+" behind the =")
+		case seen[name]:
+			return invalid(field, queue, "each queue once")
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+// Heartbeat prolongs a worker's session.
+type Heartbeat struct {
+	Number int    `json:"number,omitzero"` // rises with every heartbeat
+	Holds  []Hold `json:"holds"`
+	// Stopping: the worker waits for no pull any more, and begins no run that it does not list here.
+	Stopping bool `json:"stopping,omitzero"`
+}
+
+// Hold is an attempt that a worker holds.
+type Hold struct {
+	Run   string `json:"run"`
+	Fence string `json:"fence"`
+}
+
+// AppendBeat writes a Heartbeat by hand: each lists all attempts that the worker holds.
+func AppendBeat(b []byte, beat *carillon.Beat) []byte {
+	b = append(b, '{')
+	if beat.Number != 0 {
+		b = append(strconv.AppendInt(append(b, `"number":`...), beat.Number, 10), ',')
+	}
+	b = append(b, `"holds":[`...)
+	for i, h := range beat.Holds {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendHeld(b, h), '}')
+	}
+	b = append(b, ']')
+	if beat.Stopping {
+		b = append(b, `,"stopping":true`...)
+	}
+	return append(b, '}')
+}
+
+// ReadBeat reads and checks a heartbeat. The request's path has its ID.
+func ReadBeat(body []byte) (beat carillon.Beat, err error) {
+	var given Heartbeat
+	if err := jobjson.Decode(body, &given); err != nil {
+		return beat, err
+	}
+	if given.Number < 0 {
+		return beat, invalid(
+			"number", strconv.Itoa(given.Number),
+			"a number that rises from one heartbeat to the next, or none",
+		)
+	}
+	holds := make([]carillon.Held, len(given.Holds))
+	for i, h := range given.Holds {
+		held, fault := heldOf(h.Run, h.Fence)
+		if fault != nil {
+			return beat, fault.In("holds[" + strconv.Itoa(i) + "]")
+		}
+		holds[i] = held
+	}
+	return carillon.Beat{Number: int64(given.Number), Holds: holds, Stopping: given.Stopping}, nil
+}
+
+// Orders is the answer to a heartbeat.
+type Orders struct {
+	Stop  []Order  `json:"stop"`
+	Nodes []string `json:"nodes"`
+}
+
+// Order tells a worker to stop an attempt.
+type Order struct {
+	Run    carillon.RunID `json:"run"`
+	Fence  int64          `json:"fence,string"`
+	Lost   bool           `json:"lost"`
+	Reason string         `json:"reason"`
+}
+
+// NewOrders returns the message for orders.
+func NewOrders(told carillon.Orders) Orders {
+	orders := Orders{Stop: make([]Order, len(told.Stop)), Nodes: append([]string{}, told.Nodes...)}
+	for i, o := range told.Stop {
+		orders.Stop[i] = Order{o.Run, o.Fence, o.Lost, o.Reason}
+	}
+	return orders
+}
+
+// Orders returns what the message says.
+func (o *Orders) Orders() carillon.Orders {
+	told := carillon.Orders{Nodes: o.Nodes}
+	for _, s := range o.Stop {
+		held := carillon.Held{Run: s.Run, Fence: s.Fence}
+		told.Stop = append(told.Stop, carillon.Order{Held: held, Lost: s.Lost, Reason: s.Reason})
+	}
+	return told
+}
+
+func invalid(field, given, want string) error {
+	return &carillon.FieldError{Field: field, Given: given, Want: want}
+}
