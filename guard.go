@@ -3,6 +3,7 @@ package carillon
 import (
 	"bytes"
 	"strings"
+	"time"
 )
 
 // Guard is a small keyed record that rules runs: a change compares or writes it together with the runs that
@@ -12,7 +13,19 @@ type Guard struct {
 	Key       string
 	Rev       int32
 	Value     []byte // nil: the change removes the guard, which must exist
+	// Expires is when the guard is no longer in force; zero: never. The store returns and compares an expired
+	// guard like any other until Forget removes it; rules treat it as free: see Expired.
+	Expires Time
 }
+
+// GuardGrace is how long Forget keeps a guard after it has expired. A guard that is made again begins at
+// revision 1. So a decision on the old guard could win against the new one if it reached the store after the
+// removal; an hour later no such decision is left.
+const GuardGrace = time.Hour
+
+// Expired says that the guard is no longer in force: a rule treats it as free, and writes it with its Rev if
+// it takes it. A guard that is remembered is read again once it has expired.
+func (g *Guard) Expired(now Time) bool { return g.Expires != 0 && g.Expires <= now }
 
 // GuardRev names a guard that a change only compares.
 type GuardRev struct {

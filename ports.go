@@ -41,10 +41,11 @@ type Store interface {
 	FindRuns(ctx context.Context, q RunQuery) (RunPage, error)
 
 	// Forget removes up to limit finished runs and dead letters that neither their own expiry nor the rule
-	// (0: for ever) keeps at now, and returns how many; 0 means that nothing is left to remove. If a whole
-	// large partition of history may go, a store may drop it at once. Output goes with the last record of its
-	// run. A one-off job goes, with its definitions and its overlap guard, when no run, record or dead letter
-	// of it is left.
+	// (0: for ever) keeps at now, then guards that expired GuardGrace ago or earlier, and returns how many; 0
+	// means that nothing is left to remove. A guard that is written with a later expiry meanwhile stays. If a
+	// whole large partition of history may go, a store may drop it at once. Output goes with the last record
+	// of its run. A one-off job goes, with its definitions and its overlap guard, when no run, record or dead
+	// letter of it is left.
 	Forget(ctx context.Context, rule Retention, now Time, limit int) (int, error)
 }
 

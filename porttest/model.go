@@ -116,7 +116,7 @@ func describe(batch []carillon.Change) string {
 			fmt.Fprintf(&b, " run %s r%d %s;", run.ID, run.Rev, run.State)
 		}
 		for _, g := range c.Guards {
-			fmt.Fprintf(&b, " guard %s %s r%d %q;", g.Namespace, g.Key, g.Rev, g.Value)
+			fmt.Fprintf(&b, " guard %s %s r%d %q %s;", g.Namespace, g.Key, g.Rev, g.Value, g.Expires)
 		}
 		for _, g := range c.Compared {
 			fmt.Fprintf(&b, " compared %s %s r%d;", g.Namespace, g.Key, g.Rev)

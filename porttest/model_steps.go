@@ -237,6 +237,10 @@ func (w *world) guard() carillon.Change {
 		return carillon.Change{Compared: []carillon.GuardRev{g.Compare()}}
 	case n > 2:
 		g.Value = fmt.Appendf(nil, "%d", w.rand.IntN(100))
+		if w.rand.IntN(2) == 0 { // Forget can remove about half of these now
+			ago := pick[carillon.Time](w.rand, -hourMillis, -1, 0, 1, hourMillis)
+			g.Expires = w.now.Add(-carillon.GuardGrace) - ago
+		}
 	}
 	return carillon.Change{Guards: []carillon.Guard{g}}
 }

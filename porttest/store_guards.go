@@ -85,6 +85,55 @@ var storeGuards = []storeCase{
 			t.Fatal("a change that compared the guard was written, or left out, against its verdict")
 		}
 	}},
+	{"a guard keeps the expiry that it was last written with", func(t *storeTest) {
+		t.putGuards("a", "none")
+		g := carillon.Guard{Namespace: "a", Key: "x", Value: []byte("1"), Expires: t.now + 5}
+		for _, expires := range []carillon.Time{t.now + 5, t.now + 7, t.now - 3, 0, t.now} {
+			g.Expires = expires
+			t.win(carillon.Change{Guards: []carillon.Guard{g}})
+			g.Rev++
+			t.equal("by key", t.guard("a", "x"), &g)
+		}
+		all, err := t.store.Guards(t.Context(), carillon.GuardQuery{Namespace: "a"})
+		t.must(err)
+		none := carillon.Guard{Namespace: "a", Key: "none", Rev: 1, Value: []byte("none")}
+		t.equal("by prefix", sortGuards(all), []carillon.Guard{none, g})
+	}},
+	{"an expired guard is compared, written and removed like any other", func(t *storeTest) {
+		g := carillon.Guard{Namespace: "a", Key: "x", Value: []byte("1"), Expires: t.now - hourMillis}
+		t.win(carillon.Change{Guards: []carillon.Guard{g}})
+		t.lose(carillon.Change{Guards: []carillon.Guard{g}})
+		t.lose(carillon.Change{Compared: []carillon.GuardRev{g.Compare()}})
+		g.Rev = 1
+		t.win(carillon.Change{Compared: []carillon.GuardRev{g.Compare()}})
+		t.win(carillon.Change{Guards: []carillon.Guard{g}})
+		t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "a", Key: "x", Rev: 2}}})
+		t.equal("guard", t.guard("a", "x"), (*carillon.Guard)(nil))
+	}},
+	{"forget removes guards some time after they expired, in batches, earliest first", storeForgetGuards},
+	{"forget keeps a guard that was renewed", func(t *storeTest) {
+		g := carillon.Guard{Namespace: "a", Key: "x", Value: []byte("1"), Expires: t.now}
+		t.win(carillon.Change{Guards: []carillon.Guard{g}})
+		t.now += 2 * hourMillis
+		g.Rev, g.Expires = 1, t.now
+		t.win(carillon.Change{Guards: []carillon.Guard{g}})
+		t.equal("forgotten", t.forget(hour), 0)
+		t.equal("revision", t.guard("a", "x").Rev, int32(2))
+		g.Rev, g.Expires = 2, 0
+		t.win(carillon.Change{Guards: []carillon.Guard{g}})
+		t.now += 100 * hourMillis
+		t.equal("forgotten", t.forget(hour), 0)
+		t.equal("revision", t.guard("a", "x").Rev, int32(3))
+	}},
+	{"a guard that forget removed may come again", func(t *storeTest) {
+		g := carillon.Guard{Namespace: "a", Key: "x", Value: []byte("1"), Expires: t.now}
+		t.win(carillon.Change{Guards: []carillon.Guard{g}})
+		t.now += hourMillis
+		t.equal("forgotten", t.forget(hour), 1)
+		t.win(carillon.Change{Compared: []carillon.GuardRev{g.Compare()}})
+		t.win(carillon.Change{Guards: []carillon.Guard{g}})
+		t.equal("revision", t.guard("a", "x").Rev, int32(1))
+	}},
 	{"an empty value is a value", func(t *storeTest) {
 		t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "a", Key: "x", Value: []byte{}}}})
 		if g := t.guard("a", "x"); g == nil || g.Value == nil || len(g.Value) > 0 {
@@ -99,6 +148,37 @@ var storeGuards = []storeCase{
 		t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "a", Key: "x", Value: value}}})
 		t.equal("value", t.guard("a", "x").Value, value)
 	}},
+}
+
+func storeForgetGuards(t *storeTest) {
+	_, run := t.finished(carillon.StateSucceeded, nil)
+	t.putGuards("a", "never")
+	var c carillon.Change
+	for i := range 5 { // the later the name, the earlier it expires
+		c.Guards = append(c.Guards, carillon.Guard{
+			Namespace: []string{"a", "b"}[i%2], Key: fmt.Sprint(i), Value: []byte(fmt.Sprint(i)),
+			Expires: t.now + carillon.Time(5-i),
+		})
+	}
+	t.win(c)
+	t.now = t.now.Add(carillon.GuardGrace) + 4
+	for _, want := range []struct {
+		forgotten int
+		a, b      []string
+	}{
+		// the run goes first; guard 0 has one millisecond left
+		{2, []string{"a 0", "a 2", "a never"}, []string{"b 1", "b 3"}},
+		{2, []string{"a 0", "a never"}, []string{"b 1"}},
+		{1, []string{"a 0", "a never"}, nil},
+		{0, []string{"a 0", "a never"}, nil},
+	} {
+		n, err := t.store.Forget(t.Context(), carillon.Retention{Runs: 1}, t.now, 2)
+		t.must(err)
+		t.equal("forgotten", n, want.forgotten)
+		t.equal("a", t.guardKeys(carillon.GuardQuery{Namespace: "a"}), want.a)
+		t.equal("b", t.guardKeys(carillon.GuardQuery{Namespace: "b"}), want.b)
+	}
+	t.equal("runs", len(t.findRuns(carillon.RunQuery{Job: run.ID.Job})), 0)
 }
 
 func (t *storeTest) putGuards(namespace string, keys ...string) {

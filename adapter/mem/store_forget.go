@@ -38,7 +38,30 @@ func (s *Store) Forget(
 		s.clean(r.ID)
 		forgotten++
 	}
+	for _, key := range s.expired(now.Add(-carillon.GuardGrace)) {
+		if forgotten == limit {
+			break
+		}
+		delete(s.guards, key)
+		forgotten++
+	}
 	return forgotten, nil
+}
+
+// expired returns the guards that had expired at a time, earliest first.
+func (s *Store) expired(at carillon.Time) (keys []guardKey) {
+	for key, g := range s.guards {
+		if g.Expired(at) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b guardKey) int {
+		return cmp.Or(
+			cmp.Compare(s.guards[a].Expires, s.guards[b].Expires), cmp.Compare(a.namespace, b.namespace),
+			cmp.Compare(a.key, b.key),
+		)
+	})
+	return keys
 }
 
 // overdue returns the records that a table need not keep at now: first those under the server's rule, in the

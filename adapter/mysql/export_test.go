@@ -138,6 +138,7 @@ func Queries() map[string]Planned {
 		"historyByOwn":  {fill(historyByOwn, 9, 10), []string{"history_expires"}, false},
 		"deadByRule":    {fill(deadByRule, 9, 10), []string{"dead_expires"}, false},
 		"deadByOwn":     {fill(deadByOwn, 9, 10), []string{"dead_expires"}, false},
+		"expiredGuards": {fill(expiredGuards, 9, 10), []string{"guard_expires"}, false},
 		"lockJobs":      {fill(lockJobs, raw(`1,2,3`)), []string{"PRIMARY"}, false},
 		"lockRuns":      {fill(lockRuns, list(ids, dueJob)), []string{"PRIMARY"}, false},
 		"lockGuards":    {fill(lockGuards, raw(`('a','b'),('a','c')`)), []string{"PRIMARY"}, false},

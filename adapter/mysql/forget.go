@@ -47,11 +47,19 @@ func (s *Store) Forget(
 			}
 		}
 		found, err := l.overdue(rule, until, now, limit)
-		if err != nil || len(found) == 0 {
+		if err == nil && len(found) > 0 {
+			forgotten = len(found)
+			err = l.insist(func() error { return l.remove(found) })
+		}
+		if err != nil || len(found) == limit {
 			return err
 		}
-		forgotten = len(found)
-		return l.insist(func() error { return l.remove(found) })
+		guards, err := l.expired(now.Add(-carillon.GuardGrace), limit-len(found))
+		if err != nil || len(guards) == 0 {
+			return err
+		}
+		forgotten += len(guards)
+		return l.insist(func() error { return l.removeGuards(guards) })
 	})
 	if err != nil {
 		return 0, tried("forget", err)
@@ -100,6 +108,30 @@ func (l *conn) overdue(
 		}
 	}
 	return found, nil
+}
+
+// By guard_expires, which ends with the primary key.
+const expiredGuards = "SELECT namespace, `key`, rev FROM guard FORCE INDEX (guard_expires)" +
+	" WHERE expires <= ? ORDER BY expires, namespace, `key` LIMIT ?"
+
+func (l *conn) expired(at carillon.Time, limit int) (found []*carillon.Guard, err error) {
+	err = l.query(func(r row) error {
+		found = append(found, &carillon.Guard{Namespace: r.name(0), Key: r.text(1), Rev: int32(r.int(2))})
+		return nil
+	}, expiredGuards, at, limit)
+	return found, err
+}
+
+// removeGuards removes guards, unless they were written since they were found.
+func (l *conn) removeGuards(guards []*carillon.Guard) error {
+	var p batch
+	p.statements.add(beginWrite)
+	p.gone = guards
+	p.deleteGuards(0)
+	if err := l.send(&p.statements); err != nil {
+		return l.end(err)
+	}
+	return l.exec([]byte(`COMMIT`))
 }
 
 func pastOf(r row, dead bool) past {

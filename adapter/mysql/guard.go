@@ -13,10 +13,11 @@ import (
 // values for each row. The server counts two for a changed row, none for a row that was not as it was, and
 // one for a row that did not exist.
 const (
-	insertGuards = "INSERT INTO guard (namespace, `key`, value) VALUES "
-	updateGuards = "INSERT INTO guard (namespace, `key`, rev, value) VALUES "
-	ifGuard      = " ON DUPLICATE KEY UPDATE value = IF(rev = VALUES(rev), VALUES(value), value), rev = rev + (rev = VALUES(rev))"
-	changed      = 2
+	insertGuards = "INSERT INTO guard (namespace, `key`, value, expires) VALUES "
+	updateGuards = "INSERT INTO guard (namespace, `key`, rev, value, expires) VALUES "
+	ifGuard      = " ON DUPLICATE KEY UPDATE value = IF(rev = VALUES(rev), VALUES(value), value)," +
+		" expires = IF(rev = VALUES(rev), VALUES(expires), expires), rev = rev + (rev = VALUES(rev))"
+	changed = 2
 
 	// compareGuards counts the guards that are as they were, and locks them until the commit; many commits
 	// can do so at once. Like mustBe it fails with a sum that is too large.
@@ -36,15 +37,19 @@ func (p *batch) putGuards() {
 	}
 	many(&p.statements, insertGuards, p.newGuards, func(b []byte, g *carillon.Guard) []byte {
 		// A guard without a value is only compared, and must not exist: see takeCompared.
-		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, string(g.Value))
+		return appendSQL(b, `(?,?,?,?)`, g.Namespace, g.Key, string(g.Value), or(g.Expires))
 	}, ``, 0)
 	many(&p.statements, updateGuards, p.guards, func(b []byte, g *carillon.Guard) []byte {
-		return appendSQL(b, `(?,?,?,?)`, g.Namespace, g.Key, g.Rev, g.Value)
+		return appendSQL(b, `(?,?,?,?,?)`, g.Namespace, g.Key, g.Rev, g.Value, or(g.Expires))
 	}, ifGuard, changed)
 	p.compareGuards()
+	p.deleteGuards(1)
+}
+
+func (p *batch) deleteGuards(hits int) {
 	many(&p.statements, deleteGuards, p.gone, func(b []byte, g *carillon.Guard) []byte {
 		return appendSQL(b, `(?,?,?)`, g.Namespace, g.Key, g.Rev)
-	}, `)`, 1)
+	}, `)`, hits)
 }
 
 // compareGuards compares guards without writing them. Several changes can name the same guard, and each
@@ -66,9 +71,10 @@ func (p *batch) compareGuards() {
 
 // By primary key. guardsFrom and guardsUntil read a range of it.
 const (
-	guardsByKey = "SELECT namespace, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE (namespace, `key`) IN (?)"
-	guardsFrom  = "SELECT namespace, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE namespace = ? AND `key` >= ? ORDER BY `key`"
-	guardsUntil = "SELECT namespace, `key`, rev, value FROM guard FORCE INDEX (PRIMARY) WHERE namespace = ? AND `key` >= ? AND `key` < ? ORDER BY `key`"
+	readGuards  = "SELECT namespace, `key`, rev, value, expires FROM guard FORCE INDEX (PRIMARY) WHERE "
+	guardsByKey = readGuards + "(namespace, `key`) IN (?)"
+	guardsFrom  = readGuards + "namespace = ? AND `key` >= ? ORDER BY `key`"
+	guardsUntil = readGuards + "namespace = ? AND `key` >= ? AND `key` < ? ORDER BY `key`"
 )
 
 // Guards implements carillon.Store.
@@ -76,6 +82,7 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 	take := func(r row) error {
 		found = append(found, carillon.Guard{
 			Namespace: r.name(0), Key: r.text(1), Rev: int32(r.int(2)), Value: r.bytes(3),
+			Expires: carillon.Time(r.int(4)),
 		})
 		return nil
 	}

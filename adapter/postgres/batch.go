@@ -228,8 +228,7 @@ func (f *batch) sort() error {
 	if f.lockGuard.count > 0 {
 		for _, g := range f.guards {
 			if g.Rev != 0 {
-				compared := g.Compare()
-				f.lockGuard.guardRev(&compared)
+				f.lockGuard.guardRev(g.Compare())
 			}
 		}
 	}
@@ -287,7 +286,7 @@ func (f *batch) run(run *carillon.Run) {
 func (f *batch) guard(g *carillon.Guard) {
 	switch {
 	case g.Value == nil:
-		f.deleteGuard.guard(g)
+		f.deleteGuard.guardRev(g.Compare())
 	case g.Rev == 0:
 		f.insertGuard.insertGuard(g)
 	default:
@@ -299,11 +298,11 @@ func (f *batch) guard(g *carillon.Guard) {
 // that a commit which makes it at the same time waits for this one.
 func (f *batch) compare(g *carillon.GuardRev, with *rows) {
 	if g.Rev != 0 {
-		with.guardRev(g)
+		with.guardRev(*g)
 		return
 	}
-	f.insertGuard.guardRev(g)
-	f.freeGuard.guardRev(g)
+	f.insertGuard.guard(&carillon.Guard{Namespace: g.Namespace, Key: g.Key, Value: []byte{}})
+	f.freeGuard.guardRev(*g)
 }
 
 // toCalls returns the gathered rows as calls.

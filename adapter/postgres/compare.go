@@ -48,10 +48,10 @@ func (v *revisions) calls(changes []carillon.Change) []call {
 			runs.runKey(c.Runs[j].ID)
 		}
 		for j := range c.Guards {
-			guards.guard(&c.Guards[j])
+			guards.guardRev(c.Guards[j].Compare())
 		}
 		for j := range c.Compared {
-			guards.guardRev(&c.Compared[j])
+			guards.guardRev(c.Compared[j])
 		}
 		for _, id := range c.Redriven {
 			dead.deadKey(id)

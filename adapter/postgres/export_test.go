@@ -73,7 +73,7 @@ func Statements() (all []Statement) {
 	for _, s := range []statement{
 		guardsByKey, guardsByPrefix, jobsByKey, olderByKey, aboutJobs, allEnded, allDead, allBad, jobHistory,
 		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners,
-		lockTurns,
+		lockTurns, removeGuards,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
 	}

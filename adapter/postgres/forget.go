@@ -44,6 +44,9 @@ func (s *Store) Forget(
 	if err == nil {
 		s.forget.passed = reached
 	}
+	if err == nil && len(found) < limit {
+		err = s.removeGuards(ctx, now.Add(-carillon.GuardGrace), limit-len(found), &forgotten)
+	}
 	if err == nil && time.Since(s.forget.days) > time.Hour {
 		s.forget.days = time.Now()
 		err = s.tendDays(ctx)
@@ -226,4 +229,23 @@ func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err er
 		return 0, err
 	}
 	return forgotten, nil
+}
+
+// removeGuards removes guards that expired until $1, $2 at most, earliest first, by guard_expires. It passes
+// over those that a commit is writing: to wait for them while it holds others could deadlock.
+var removeGuards = statement{"remove_guards", `WITH gone AS (SELECT namespace, key FROM carillon.guard
+  WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, namespace, key LIMIT $2::bigint FOR UPDATE SKIP LOCKED),
+hit AS (DELETE FROM carillon.guard g USING gone WHERE g.namespace = gone.namespace AND g.key = gone.key RETURNING 1)
+SELECT count(*) FROM hit`}
+
+func (s *Store) removeGuards(
+	ctx context.Context, until carillon.Time, limit int, forgotten *int,
+) error {
+	return s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
+		params := [][]byte{int8Param(int64(until)), int8Param(int64(limit))}
+		return c.do(ctx, transaction{}, call{&removeGuards, params, func(r *row) error {
+			*forgotten += int(r.int())
+			return nil
+		}})
+	})
 }

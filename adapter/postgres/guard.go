@@ -6,23 +6,29 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
+// What a statement gets of each guard.
+const (
+	wholeGuard = `namespace text, key text key, rev int4, value bytea, expires int8`
+	itsRev     = `namespace text, key text key, rev int4`
+)
+
 // All by primary key, and as strict as the statements of runs. A guard that must not exist is inserted and
 // removed like such a run, see freeRun.
 var (
-	insertGuard = forRows("insert_guard", `namespace text, key text key, rev int4, value bytea`,
-		`INSERT INTO carillon.guard (namespace, key, rev, value) SELECT namespace, key, rev, value FROM ROWS x`)
+	insertGuard = forRows("insert_guard", wholeGuard, `INSERT INTO carillon.guard (namespace, key, rev, value, expires)
+SELECT namespace, key, rev, value, expires FROM ROWS x`)
 
-	updateGuard = forRows("update_guard", `namespace text, key text key, rev int4, value bytea`,
-		`WITH hit AS (UPDATE carillon.guard g SET rev = g.rev + 1, value = x.value
+	updateGuard = forRows("update_guard", wholeGuard,
+		`WITH hit AS (UPDATE carillon.guard g SET rev = g.rev + 1, value = x.value, expires = x.expires
   FROM ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
-	deleteGuard = forRows("delete_guard", `namespace text, key text key, rev int4, value bytea`,
+	deleteGuard = forRows("delete_guard", itsRev,
 		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// compareGuard locks guards that stay as they are until the commit; many commits can do so at once.
-	compareGuard = forRows("compare_guard", `namespace text, key text key, rev int4, value bytea`,
+	compareGuard = forRows("compare_guard", itsRev,
 		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
   ON g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev ORDER BY g.namespace, g.key FOR SHARE OF g)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
@@ -30,16 +36,16 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 	// lockGuard is for a batch that compares some guards and writes others. It locks them all in one order:
 	// two batches, each of which compares what the other writes, would otherwise wait for each other until
 	// the server notices after a second.
-	lockGuard = forRows("lock_guard", `namespace text, key text key, rev int4, value bytea`,
+	lockGuard = forRows("lock_guard", itsRev,
 		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
   ON g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev ORDER BY g.namespace, g.key FOR UPDATE OF g)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
-	freeGuard = forRows("free_guard", `namespace text, key text key, rev int4, value bytea`,
+	freeGuard = forRows("free_guard", itsRev,
 		`DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = 0`)
 
 	// seeGuard returns the revisions of the guards that exist.
-	seeGuard = forRows("see_guard", `namespace text, key text key, rev int4, value bytea`,
+	seeGuard = forRows("see_guard", itsRev,
 		`SELECT g.namespace, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.namespace = x.namespace AND g.key = x.key`)
 )
 
@@ -49,6 +55,7 @@ func (r *rows) guard(g *carillon.Guard) {
 	r.text(g.Key)
 	r.int(int64(g.Rev))
 	r.bytes(g.Value)
+	r.intOrNull(int64(g.Expires))
 }
 
 func (r *rows) insertGuard(g *carillon.Guard) {
@@ -57,16 +64,19 @@ func (r *rows) insertGuard(g *carillon.Guard) {
 	r.guard(&placed)
 }
 
-func (r *rows) guardRev(g *carillon.GuardRev) {
-	r.guard(&carillon.Guard{Namespace: g.Namespace, Key: g.Key, Rev: g.Rev, Value: []byte{}})
+func (r *rows) guardRev(g carillon.GuardRev) {
+	r.begin()
+	r.text(g.Namespace)
+	r.text(g.Key)
+	r.int(int64(g.Rev))
 }
 
 // By primary key; the second reads a range of it.
 var (
 	guardsByKey = statement{"guards_by_key", `SELECT g.* FROM unnest($2::text[]) k(key)
-CROSS JOIN LATERAL (SELECT g.namespace, g.key, g.rev, g.value FROM carillon.guard g WHERE g.namespace = $1::text AND g.key = k.key LIMIT 1) g`}
+CROSS JOIN LATERAL (SELECT g.namespace, g.key, g.rev, g.value, g.expires FROM carillon.guard g WHERE g.namespace = $1::text AND g.key = k.key LIMIT 1) g`}
 
-	guardsByPrefix = statement{"guards_by_prefix", `SELECT g.namespace, g.key, g.rev, g.value
+	guardsByPrefix = statement{"guards_by_prefix", `SELECT g.namespace, g.key, g.rev, g.value, g.expires
 FROM carillon.guard g WHERE g.namespace = $1::text AND g.key >= $2::text AND starts_with(g.key, $2::text)
   AND ($3::text IS NULL OR g.key < $3::text) ORDER BY g.key`}
 )
@@ -83,6 +93,7 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 	ask.row = func(r *row) error {
 		found = append(found, carillon.Guard{
 			Namespace: r.name(), Key: r.text(), Rev: int32(r.int()), Value: r.bytes(),
+			Expires: carillon.Time(r.int()),
 		})
 		return nil
 	}

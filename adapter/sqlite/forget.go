@@ -37,13 +37,16 @@ func (s *Store) Forget(
 	s.forget.mu.Lock()
 	defer s.forget.mu.Unlock()
 	var found []past
+	var guards []carillon.Guard
 	passed := s.forget.passed
 	err = s.read(ctx, func(r *reader) error {
 		var err error
-		found, passed, err = r.overdue(rule, now, limit, passed)
+		if found, passed, err = r.overdue(rule, now, limit, passed); err == nil {
+			guards, err = r.expired(now.Add(-carillon.GuardGrace), limit-len(found))
+		}
 		return err
 	})
-	if err != nil || len(found) == 0 {
+	if err != nil || len(found)+len(guards) == 0 {
 		s.forget.passed = passed
 		return 0, err
 	}
@@ -52,6 +55,9 @@ func (s *Store) Forget(
 			if err := w.remove(p, &forgotten); err != nil {
 				return err
 			}
+		}
+		if err := w.removeGuards(guards, &forgotten); err != nil {
+			return err
 		}
 		last, err := w.lastHistory.one()
 		passed = min(passed, last)
@@ -112,6 +118,39 @@ func (r *reader) overdue(
 		}
 	}
 	return found, reached, nil
+}
+
+// By guard_expires.
+const expiredGuards = `SELECT namespace, key, rev FROM guard INDEXED BY guard_expires
+WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, namespace, key`
+
+// expired returns up to limit guards that had expired at a time, earliest first.
+func (r *reader) expired(at carillon.Time, limit int) (found []carillon.Guard, err error) {
+	if limit == 0 {
+		return nil, nil
+	}
+	err = r.rows(expiredGuards, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(at)) },
+		func(stmt *sqlite.Stmt) (bool, error) {
+			found = append(found, carillon.Guard{
+				Namespace: r.name(stmt, 0), Key: stmt.ColumnText(1), Rev: stmt.ColumnInt32(2),
+			})
+			return len(found) < limit, nil
+		})
+	return found, err
+}
+
+// removeGuards removes guards, unless they were written since they were found.
+func (w *writer) removeGuards(guards []carillon.Guard, forgotten *int) error {
+	for i := range guards {
+		gone, err := w.putGuard(&guards[i])
+		if err != nil {
+			return err
+		}
+		if gone {
+			*forgotten++
+		}
+	}
+	return nil
 }
 
 func idOf(stmt *sqlite.Stmt) carillon.RunID {

@@ -10,8 +10,8 @@ import (
 
 // All by primary key.
 const (
-	insertGuard = `INSERT INTO guard (namespace, key, rev, value) VALUES (?, ?, 1, ?) ON CONFLICT DO NOTHING`
-	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3 WHERE namespace = ?1 AND key = ?2 AND rev = ?4`
+	insertGuard = `INSERT INTO guard (namespace, key, rev, value, expires) VALUES (?, ?, 1, ?, ?) ON CONFLICT DO NOTHING`
+	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3, expires = ?4 WHERE namespace = ?1 AND key = ?2 AND rev = ?5`
 	deleteGuard = `DELETE FROM guard WHERE namespace = ?1 AND key = ?2 AND rev = ?3`
 	seeGuard    = `SELECT rev FROM guard WHERE namespace = ?1 AND key = ?2`
 )
@@ -27,12 +27,14 @@ func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
 		w.insertGuard.text(1, g.Namespace)
 		w.insertGuard.text(2, g.Key)
 		w.insertGuard.bytes(3, g.Value)
+		w.insertGuard.intOrNull(4, int64(g.Expires))
 		return w.insertGuard.hits()
 	}
 	w.updateGuard.text(1, g.Namespace)
 	w.updateGuard.text(2, g.Key)
 	w.updateGuard.bytes(3, g.Value)
-	w.updateGuard.int(4, int64(g.Rev))
+	w.updateGuard.intOrNull(4, int64(g.Expires))
+	w.updateGuard.int(5, int64(g.Rev))
 	return w.updateGuard.hits()
 }
 
@@ -50,8 +52,8 @@ func (w *writer) compare(guards []carillon.GuardRev) (bool, error) {
 
 // By primary key. guardsFrom reads a range of it, until a key no longer begins with the prefix.
 const (
-	guardByKey = `SELECT namespace, key, rev, value FROM guard WHERE namespace = ? AND key = ?`
-	guardsFrom = `SELECT namespace, key, rev, value FROM guard WHERE namespace = ? AND key >= ? ORDER BY key`
+	guardByKey = `SELECT namespace, key, rev, value, expires FROM guard WHERE namespace = ? AND key = ?`
+	guardsFrom = `SELECT namespace, key, rev, value, expires FROM guard WHERE namespace = ? AND key >= ? ORDER BY key`
 )
 
 // Guards implements carillon.Store.
@@ -90,5 +92,6 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 func (r *reader) guard(stmt *sqlite.Stmt) carillon.Guard {
 	return carillon.Guard{
 		Namespace: r.name(stmt, 0), Key: stmt.ColumnText(1), Rev: stmt.ColumnInt32(2), Value: blob(stmt, 3),
+		Expires: carillon.Time(stmt.ColumnInt64(4)),
 	}
 }

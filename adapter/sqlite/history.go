@@ -27,11 +27,7 @@ func (w *writer) record(stmt *statement, run *carillon.Run, expires carillon.Tim
 	stmt.int(6, int64(run.Claimed))
 	stmt.int(7, int64(run.Started))
 	stmt.int(8, int64(run.Ended))
-	if expires != 0 {
-		stmt.int(9, int64(expires))
-	} else {
-		stmt.null(9)
-	}
+	stmt.intOrNull(9, int64(expires))
 	stmt.int(10, int64(run.RetryOf))
 	stmt.int(11, int64(run.Version))
 	stmt.int(12, int64(run.Seq))

@@ -45,6 +45,7 @@ func TestPlans(t *testing.T) {
 		deadByRule:    {"SEARCH dead USING INDEX dead_ended (ended<?)"},
 		deadByOwn:     {"SEARCH dead USING INDEX dead_expires (expires>? AND expires<?)"},
 		lastHistory:   {"SEARCH history"},
+		expiredGuards: {"SEARCH guard USING INDEX guard_expires (expires>? AND expires<?)"},
 
 		string(allUnfinished): {"SEARCH run USING PRIMARY KEY ((due,job)>(?,?) AND due<?)"},
 		string(allEnded):      {"SEARCH history USING INTEGER PRIMARY KEY (rowid<?)"},

@@ -45,6 +45,15 @@ func (st *statement) int(param int, n int64) {
 	}
 }
 
+// intOrNull binds 0 as NULL.
+func (st *statement) intOrNull(param int, n int64) {
+	if n == 0 {
+		st.null(param)
+		return
+	}
+	st.int(param, n)
+}
+
 func (st *statement) bool(param int, is bool) {
 	n := int64(0)
 	if is {
