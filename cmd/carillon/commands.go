@@ -15,8 +15,9 @@ import (
 func (a *app) pauseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pause JOB...",
-		Short: "Hold a job: nothing of it starts until it is resumed",
-		Long:  `Holds a job. What runs goes on to its end; due times that pass meanwhile are recorded as skipped.`,
+		Short: "Pause a job: none of its runs starts until you resume it",
+		Long: `Pause a job. A run that has started goes on to its end. Due times that pass while the job is paused
+are recorded as skipped.`,
 		Example: `  carillon pause report
   carillon pause report job_0f8j2v5r3c000`,
 		Args:              some("job, its id or name"),
@@ -32,8 +33,8 @@ func (a *app) pauseCommand() *cobra.Command {
 func (a *app) resumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume JOB...",
-		Short: "Let a paused job go on",
-		Long:  `Lets a paused job go on with its next due time. A one-time job whose time has passed runs now.`,
+		Short: "Resume a paused job",
+		Long:  `Resume a paused job with its next due time. A one-time job whose time has passed runs now.`,
 		Example: `  carillon resume report
   carillon resume job_0f8j2v5r3c000`,
 		Args:              some("job, its id or name"),
@@ -95,9 +96,11 @@ func (a *app) cancelCommand() *cobra.Command {
 	var keep bool
 	cmd := &cobra.Command{
 		Use:   "cancel {JOB | RUN}...",
-		Short: "Cancel jobs for good, or single runs",
-		Long: `Cancels a job, and what waits of it; what runs is asked to stop, or left to its end with --keep-running.
-Given a run, cancels that one and leaves the job's schedule as it is.`,
+		Short: "Cancel a job for good, or a single run",
+		Long: `Cancel a job and its waiting runs. Carillon also stops the job's running runs; with --keep-running
+it lets them go on to their end.
+
+Given a run, cancel only this run. The job and its schedule stay as they are.`,
 		Example: `  carillon cancel report --keep-running
   carillon cancel job_0f8j2v5r3c000 job_0f8j2v5r3c001
   carillon cancel run_0f8j2v5r3c0001jgq9k2w0m`,
@@ -115,7 +118,7 @@ Given a run, cancels that one and leaves the job's schedule as it is.`,
 			})
 		}),
 	}
-	cmd.Flags().BoolVar(&keep, "keep-running", false, "leave what runs to its end")
+	cmd.Flags().BoolVar(&keep, "keep-running", false, "let running runs go on to their end")
 	return cmd
 }
 
@@ -123,7 +126,7 @@ func (a *app) cancelRun(
 	ctx context.Context, c *client.Client, id carillon.RunID, keep bool,
 ) (any, string, error) {
 	if keep {
-		return nil, "", usage("--keep-running is for jobs: canceling a run means to stop it")
+		return nil, "", usage("--keep-running is for jobs only: to cancel a run is to stop it")
 	}
 	run, err := c.CancelRun(ctx, id)
 	return run, fmt.Sprintf("%s %s", run.ID, a.stateWord(&run)), err
@@ -134,8 +137,8 @@ func (a *app) nextCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "next JOB",
 		Short: "Show the next due times of a job",
-		Long: `Shows when a job is due next, in its own time zone (or the local one, if its schedule has none), in UTC and from now.
-For a paused job it is what would be due if it were resumed now.`,
+		Long: `Show when a job is due next: in the time zone of its schedule (without one, in the local zone), in
+UTC, and relative to now. For a paused job, show what would be due if you resumed it now.`,
 		Example: `  carillon next report
   carillon next report -n 3 -o json`,
 		Args:              one("job, its id or name"),
@@ -152,7 +155,7 @@ For a paused job it is what would be due if it were resumed now.`,
 			return a.show(next, func() { a.printNext(next) })
 		}),
 	}
-	cmd.Flags().IntVarP(&n, "number", "n", 10, "how many times to show")
+	cmd.Flags().IntVarP(&n, "number", "n", 10, "`number` of due times to show")
 	return cmd
 }
 

@@ -30,13 +30,19 @@ func (a *app) cronCommand() *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
 		Use:   "cron EXPRESSION",
-		Short: "Explain a cron expression and show its next times, without a server",
-		Long: `Says in words when an expression is due and prints the next times in its time zone, in UTC and from now.
-A line in between marks where the clocks change.
+		Short: "Explain a cron expression and show its next due times, without a server",
+		Long: `Explain in words when a cron expression is due, and show its next due times in the time zone of
+--tz, in UTC, and relative to now. A line between two times marks a change of the clocks.
 
-An expression has 5 fields (minute hour day-of-month month day-of-week), or 6 with the second first, or is one of
-@hourly @daily @weekly @monthly @yearly, or "@every 90s". A fixed time that the clocks skip is due right after the gap;
-one that they repeat is due once, the first time. Steps and wildcards follow real time.`,
+An expression has one of these forms:
+
+  5 fields  minute hour day-of-month month day-of-week
+  6 fields  second minute hour day-of-month month day-of-week
+  a name    @hourly, @daily, @weekly, @monthly or @yearly
+  a period  "@every 90s"
+
+A fixed time that the clocks skip is due right after the gap. A fixed time that the clocks repeat
+is due only the first time. Steps and wildcards follow real time.`,
 		Example: `  carillon cron "0 3 * * MON-FRI" --tz Europe/Berlin
   carillon cron "30 2 * * *" --tz Europe/Berlin --from 2026-03-27 -n 3
   carillon cron "*/15 9-17 * * *" -o json`,
@@ -49,9 +55,9 @@ one that they repeat is due once, the first time. Steps and wildcards follow rea
 	cmd.Flags().StringVar(&zone, "tz", "UTC", "IANA time `zone`, such as Europe/Berlin")
 	cmd.Flags().StringVar(
 		&from, "from", "",
-		"show times after this `time`: RFC 3339, or a date with or without time of day in that zone (default now)",
+		"show due times after this `time`: RFC 3339, or a date, or a date and a time of day in the zone of --tz (default now)",
 	)
-	cmd.Flags().IntVarP(&n, "number", "n", 5, "how many times to show")
+	cmd.Flags().IntVarP(&n, "number", "n", 5, "`number` of due times to show")
 	return cmd
 }
 

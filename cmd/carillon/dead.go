@@ -16,7 +16,7 @@ func (a *app) deadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dead",
 		Short: "List dead letters: runs that failed for good",
-		Long:  `Lists the runs that failed for good, latest first, with their last error.`,
+		Long:  `List the runs that failed for good, latest first, with their last error.`,
 		Example: `  carillon dead
   carillon dead retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon dead retry --all`,
@@ -41,11 +41,14 @@ func (a *app) deadRetryCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "retry {RUN | JOB | --all}",
-		Short: "Repeat a dead letter, or all of them, and take it off the list",
-		Long: `Adds a new run that repeats the dead letter, and takes that off the list. The new runs of a job wait for each other,
-unless its overlap is allow. With --all does so for all that there are. Those that cannot be repeated now stay on the
-list, and the exit code is 1: their job was canceled, or 1000 of its runs wait already. Given a job, takes its latest dead
-letter.`,
+		Short: "Repeat a dead letter, or all of them",
+		Long: `Add a new run that repeats the dead letter, and take the dead letter off the list. Given a job,
+repeat its latest dead letter. With --all, repeat every dead letter.
+
+The new runs of a job start one after the other, unless the overlap policy of the job is allow.
+
+A dead letter stays on the list if its job was canceled, or if 1000 runs of the job wait already.
+The exit code is then 1.`,
 		Example: `  carillon dead retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon dead retry report
   carillon dead retry --all`,
@@ -67,7 +70,7 @@ letter.`,
 			})(cmd, args)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all dead letters")
+	cmd.Flags().BoolVar(&all, "all", false, "repeat all dead letters")
 	return cmd
 }
 

@@ -58,39 +58,56 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	d.addTarget(flags)
-	d.add(flags, "name", "name", "text", text, "what people call it (default the type)")
+	d.add(flags, "name", "name", "text", text, "name of the job (default its type)")
 	d.add(
-		flags, "type", "type", "word", text, "the kind of work, such as email.send (default command or http)",
+		flags, "type", "type", "word", text, "kind of work, such as email.send (default command or http)",
 	)
-	d.add(flags, "owner", "owner", "word", text, `user or application (default "default")`)
-	d.add(flags, "queue", "queue", "word", text, `which workers take it (default "default")`)
-	d.add(flags, "priority", "priority", "0-9", number, "higher first (default 5)")
-	d.add(flags, "label", "labels", "key=value", d.pairs("="), "label; may be repeated")
+	d.add(
+		flags, "owner", "owner", "word", text,
+		`user or application that the job belongs to (default "default")`,
+	)
+	d.add(
+		flags, "queue", "queue", "word", text,
+		`queue of the job; workers choose the queues they serve (default "default")`,
+	)
+	d.add(
+		flags, "priority", "priority", "0-9", number,
+		"priority of its runs; a higher one starts first (default 5)",
+	)
+	d.add(flags, "label", "labels", "key=value", d.pairs("="), "label of the job; can be repeated")
 	d.add(
 		flags, "payload", "payload", "JSON", d.payload,
-		"JSON for the target; @file reads a file, - standard input",
+		"payload for the target; @file reads it from a file, - from standard input",
 	)
 	d.addSchedule(flags)
 	d.add(
 		flags, "timeout", "timeout", "duration", duration,
-		"of one attempt; 0s for none (default none, 30s for http)",
+		"time limit of one attempt; 0s means none (default none, 30s for http)",
 	)
 	d.add(
 		flags, "max-attempts", "retry.max_attempts", "number", number,
-		"failures after which the run is a dead letter (default 3)",
+		"number of failed attempts after which the run is a dead letter (default 3)",
 	)
-	d.add(flags, "backoff", "retry.backoff", "word", text, "exponential or fixed (default exponential)")
-	d.add(flags, "retry-delay", "retry.delay", "duration", duration, "before the second attempt (default 1s)")
 	d.add(
-		flags, "retry-max-delay", "retry.max_delay", "duration", duration, "the longest delay (default 10m)",
+		flags, "backoff", "retry.backoff", "word", text,
+		"how the delay between attempts grows: exponential or fixed (default exponential)",
+	)
+	d.add(
+		flags, "retry-delay", "retry.delay", "duration", duration,
+		"delay before the second attempt (default 1s)",
+	)
+	d.add(
+		flags, "retry-max-delay", "retry.max_delay", "duration", duration,
+		"longest delay between attempts (default 10m)",
 	)
 	d.add(
 		flags, "overlap", "overlap", "word", text,
-		"when due while another run is unfinished: skip, queue, queue_all, replace or allow (default skip)",
+		"policy for a run that is due while another one is unfinished: skip, queue, queue_all, replace or allow "+
+			"(default skip)",
 	)
 	d.add(
 		flags, "misfire", "misfire.policy", "word", text,
-		"what becomes of due times missed in a downtime: skip, once or all (default once)",
+		"policy for due times missed in a downtime: skip, once or all (default once)",
 	)
 	completeWords(cmd, "backoff", "exponential", "fixed")
 	completeWords(cmd, "overlap", "skip", "queue", "queue_all", "replace", "allow")
@@ -100,25 +117,32 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 }
 
 func (d *definition) addTarget(flags *pflag.FlagSet) {
-	d.add(flags, "shell", "target.command.shell", "line", text, "run a line of /bin/sh instead of argv")
+	d.add(flags, "shell", "target.command.shell", "line", text, "run this line with /bin/sh")
 	d.add(
 		flags, "env", "target.command.env", "key=value", d.pairs("="),
-		"environment of the command; may be repeated",
+		"environment variable of the command; can be repeated",
 	)
-	d.add(flags, "dir", "target.command.dir", "path", text, "working directory of the command, absolute")
+	d.add(
+		flags, "dir", "target.command.dir", "path", text,
+		"absolute path of the working directory of the command",
+	)
 	d.add(
 		flags, "fatal-exit-codes", "target.command.fatal_exit_codes", "codes", numbers,
-		"exit codes, with commas between them, after which there is no retry",
+		"exit codes after which the command is not tried again, separated by commas",
 	)
-	d.add(flags, "http", "target.http.url", "URL", text, "make an HTTP request instead of running a command")
-	d.add(flags, "method", "target.http.method", "word", upper, "of the request (default POST)")
+	d.add(flags, "http", "target.http.url", "URL", text, "make an HTTP request to this URL")
+	d.add(flags, "method", "target.http.method", "word", upper, "method of the HTTP request (default POST)")
 	d.add(
-		flags, "header", "target.http.headers", "name:value", d.pairs(":"), "of the request; may be repeated",
+		flags, "header", "target.http.headers", "name:value", d.pairs(":"),
+		"header of the HTTP request; can be repeated",
 	)
-	d.add(flags, "body", "target.http.body", "text", text, "of the request, a template (default the payload)")
+	d.add(
+		flags, "body", "target.http.body", "text", text,
+		"body of the HTTP request, a template (default the payload)",
+	)
 	d.add(
 		flags, "handler", "target.handler", "bool", empty,
-		"call the function that a worker registered for the type",
+		"call the function that a worker registered for the type of the job",
 	)
 	flags.Lookup("handler").NoOptDefVal = "true"
 }
@@ -126,23 +150,29 @@ func (d *definition) addTarget(flags *pflag.FlagSet) {
 func (d *definition) addSchedule(flags *pflag.FlagSet) {
 	d.add(
 		flags, "at", "schedule.at", "time", instant,
-		`run once at this time: "2026-03-29T02:30:00+01:00", or "2026-03-29 02:30" in the zone of --tz, else of this machine`,
+		`run once at this time: "2026-03-29T02:30:00+01:00", or "2026-03-29 02:30" in the zone of --tz`,
 	)
 	d.add(
-		flags, "after", "schedule.after", "duration", duration, "run once, after this delay: 90s, 1h30m, 30d",
+		flags, "after", "schedule.after", "duration", duration, "run once after this delay: 90s, 1h30m, 30d",
 	)
 	d.add(
 		flags, "cron", "schedule.cron", "expression", text,
-		"run again and again: 5 or 6 fields, or @hourly and the like",
+		"run at the times of this cron expression: 5 or 6 fields, or a name such as @hourly",
 	)
 	d.add(
 		flags, "tz", "schedule.timezone", "zone", text,
-		"IANA time zone of --cron (default UTC), and of times without an offset",
+		"IANA time zone of --cron and of times without an offset (default UTC for --cron)",
 	)
-	d.add(flags, "every", "schedule.every", "duration", duration, "run again and again, at least 1s apart")
-	d.add(flags, "starts-at", "schedule.starts_at", "time", instant, "no run is due before this time")
-	d.add(flags, "ends-at", "schedule.ends_at", "time", instant, "no run is due after this time")
-	d.add(flags, "max-runs", "schedule.max_runs", "number", number, "at most this many scheduled runs")
+	d.add(
+		flags, "every", "schedule.every", "duration", duration,
+		"run again and again with this period, at least 1s",
+	)
+	d.add(flags, "starts-at", "schedule.starts_at", "time", instant, "make no run due before this time")
+	d.add(flags, "ends-at", "schedule.ends_at", "time", instant, "make no run due after this time")
+	d.add(
+		flags, "max-runs", "schedule.max_runs", "number", number,
+		"end the schedule after this number of runs",
+	)
 	for _, f := range d.fields {
 		f.optional = d.edit &&
 			slices.Contains(
@@ -160,6 +190,9 @@ func (d *definition) add(
 		many: slices.Contains([]string{"label", "env", "header", "fatal-exit-codes"}, name),
 	}
 	d.fields = append(d.fields, f)
+	if d.edit { // a field that is not given keeps its value, so no default applies
+		usage, _, _ = strings.Cut(usage, " (default ")
+	}
 	flags.Var(f, name, usage)
 }
 

@@ -14,11 +14,15 @@ import (
 func (a *app) editCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit JOB [flags] [-- PROGRAM [ARG...]]",
-		Short: "Change a job; what is not given stays",
-		Long: `Changes the fields that are given and leaves the others. Runs that have not begun move to the new definition; one that
-has begun keeps its own. --label, --env and --header add to what is there or replace it, and "--label key-" takes one
-away. Giving --at, --after, --cron or --every replaces whichever of them the job had. An empty --starts-at, --ends-at,
---max-runs or --tz takes that away. A time without an offset is one in the zone of --tz, else in the job's own.`,
+		Short: "Change some fields of a job",
+		Long: `Change the fields of a job for which you give a flag. All other fields stay as they are. Runs that
+have not begun use the new definition; a run that has begun keeps the old one.
+
+--label, --env and --header add an entry, or replace the one with the same key. "--label key-"
+removes an entry. --at, --after, --cron or --every replaces the one that the job had. An empty
+--starts-at, --ends-at, --max-runs or --tz removes that field.
+
+A time without an offset is in the zone of --tz; without --tz, in the zone of the job.`,
 		Example: `  carillon edit report --cron "0 4 * * MON-FRI"
   carillon edit job_0f8j2v5r3c000 --priority 9 --label team=blue --label old-
   carillon edit report --env LEVEL=debug -- /opt/report --verbose`,

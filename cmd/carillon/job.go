@@ -21,8 +21,8 @@ func (a *app) jobCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "job JOB",
 		Short: "Show a job: what it runs, when, and how it went last",
-		Long: `Shows everything about a job. JOB is its id or its name. A name means the job of that name that is active or paused,
-else the newest.`,
+		Long: `Show everything about a job. JOB is an id or a name. A name means the active or paused job of that
+name, or else the newest job of that name.`,
 		Example: `  carillon job job_0f8j2v5r3c000
   carillon job report
   carillon job report -o yaml`,

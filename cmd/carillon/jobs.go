@@ -24,8 +24,12 @@ func (a *app) jobsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
 		Short: "List jobs, newest first",
-		Long: `Lists jobs, newest first. --status takes states of the job (active, paused, finished, canceled) and of its latest run
-(pending, running, failed, succeeded). Job states are ORed, run states are ORed, and the two groups are ANDed.`,
+		Long: `List jobs, newest first.
+
+--status takes states of the job (active, paused, finished, canceled) and of its latest run
+(pending, running, failed, succeeded). Given job states, it lists jobs in any of them. Given run
+states, it lists jobs whose latest run is in any of them. Given both, it lists jobs that match
+both.`,
 		Example: `  carillon jobs
   carillon jobs --status active,failed --owner billing
   carillon jobs --label team=blue --label env=prod --created-from 24h -o json`,
@@ -37,19 +41,20 @@ func (a *app) jobsCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringSliceVar(
-		&f.status, "status", nil, "`states` of the job or of its latest run, with commas between them",
+		&f.status, "status", nil, "list jobs in these `states`, separated by commas",
 	)
-	flags.StringVar(&f.owner, "owner", "", "exactly this `owner`")
-	flags.StringVar(&f.kind, "type", "", "exactly this `type`")
-	flags.StringVar(&f.name, "name", "", "exactly this `name`")
+	flags.StringVar(&f.owner, "owner", "", "list jobs with exactly this `owner`")
+	flags.StringVar(&f.kind, "type", "", "list jobs with exactly this `type`")
+	flags.StringVar(&f.name, "name", "", "list jobs with exactly this `name`")
 	flags.StringArrayVar(
-		&f.labels, "label", nil, "exactly this label, as `key=value`; several times: all of them",
+		&f.labels, "label", nil,
+		"list jobs with this label, `key=value`; given several times, with all of these labels",
 	)
 	flags.StringVar(
 		&f.from, "created-from", "",
-		"created at or after this `time`; a duration such as 24h means so long ago",
+		"list jobs created at or after this `time`; 24h means 24 hours ago",
 	)
-	flags.StringVar(&f.to, "created-to", "", "created before this `time`")
+	flags.StringVar(&f.to, "created-to", "", "list jobs created before this `time`")
 	f.paging.flags(cmd)
 	completeWords(cmd, "status", jobStatuses...)
 	return cmd

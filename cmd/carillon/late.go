@@ -13,7 +13,10 @@ import (
 )
 
 func lateFlag(cmd *cobra.Command, late *bool) {
-	cmd.Flags().BoolVar(late, "late", false, "take a time of --at that has passed: the job is due at once")
+	cmd.Flags().BoolVar(
+		late, "late", false,
+		"accept a time of --at that has passed; the job is then due at once",
+	)
 }
 
 // refuseLate refuses a time that passed more than a minute ago, unless the user says --late. The API accepts
@@ -54,7 +57,7 @@ func (a *app) passed(text string) string {
 	if err != nil || a.now().Sub(at) < time.Minute {
 		return ""
 	}
-	return fmt.Sprintf("%s has passed (%s): the job would run at once; say --late if that is meant",
+	return fmt.Sprintf("%s has passed (%s), so the job would run at once; give --late if you want that",
 		a.stamp(carillon.TimeOf(at)), relative(at, a.now()))
 }
 
@@ -65,7 +68,8 @@ func (a *app) noteFlagsBehind(cmd *cobra.Command, argv []string) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if strings.HasPrefix(arg, "--") && name != "help" && cmd.Flags().Lookup(name) != nil {
 			fmt.Fprintf(a.err,
-				"carillon: --%s follows the program and is given to it; flags of carillon go before %q. Write -- in front of the program if that is meant.\n",
+				"carillon: --%s comes after the program %q, so the program gets it. Flags for carillon go before the program. "+
+					"If the program should get it, write -- before the program.\n",
 				oneLine(name), oneLine(argv[0]))
 			return
 		}

@@ -30,10 +30,10 @@ type paging struct {
 
 func (p *paging) flags(cmd *cobra.Command) {
 	p.limit = listed
-	cmd.Flags().Var(&p.limit, "limit", "show at most this `number`; 0 is all")
+	cmd.Flags().Var(&p.limit, "limit", "show at most this `number` of items; 0 means all")
 	cmd.Flags().StringVar(
 		&p.cursor, "cursor", "",
-		"go on where a list ended: the `next_cursor` that -o json printed, with the same other flags",
+		"start where an earlier list ended: give the `next_cursor` that -o json printed, and the same other flags",
 	)
 }
 
@@ -49,7 +49,7 @@ func (l *limit) Type() string   { return "number" }
 func (l *limit) Set(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 {
-		return errors.New("want a number from 0; 0 is all")
+		return errors.New("want 0 or more; 0 means all")
 	}
 	*l = limit(n)
 	return nil
@@ -110,7 +110,7 @@ func showList[T any](a *app, all list[T], what string, table func(items []T)) er
 	})
 	if err == nil && all.Next != nil { // without it a user could take a part for the whole
 		fmt.Fprintf(
-			a.err, "carillon: there are more %s than the %d shown: --limit sets how many to show, 0 is all\n",
+			a.err, "carillon: there are more %s than the %d shown; --limit sets how many to show, 0 means all\n",
 			what, len(all.Items),
 		)
 	}

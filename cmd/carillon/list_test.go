@@ -98,7 +98,7 @@ func TestAListGoesOnAtItsCursor(t *testing.T) {
 			t.Errorf("all are shown, and yet: %s", out)
 		}
 		if out, code := h.run("jobs", "--limit", "-1"); code != exitUsage ||
-			!strings.Contains(out, "0 is all") {
+			!strings.Contains(out, "0 means all") {
 			t.Errorf("%d: %s", code, out)
 		}
 	})

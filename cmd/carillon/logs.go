@@ -28,13 +28,13 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs RUN",
 		Short: "Show what a run printed",
-		Long: `Shows what a run printed, oldest first. Given a job, shows its latest run. A later attempt begins with a line that says
-how the one before ended.
+		Long: `Show what a run printed, oldest line first. Given a job, show its latest run. If the run had
+several attempts, a line between two attempts says how the earlier one ended.
 
-With -f it stays and shows lines as they come, until the run has ended; given a job, until that has no more runs: after
-a run come the next ones, each under a line with its id.
+With -f, show new lines as they come, until the run has ended. Given a job, go on with its next
+runs, each after a line with its id, until the job has no more runs.
 
-On a terminal control characters are shown as escapes; colours are let through.`,
+On a terminal, control characters are shown as escapes. Colours are not escaped.`,
 		Example: `  carillon logs run_0f8j2v5r3c0001jgq9k2w0m
   carillon logs -f report
   carillon logs report --tail 20
@@ -57,18 +57,26 @@ On a terminal control characters are shown as escapes; colours are let through.`
 		}),
 	}
 	cmd.Flags().BoolVarP(
-		&f.Follow, "follow", "f", false, "stay, and show lines as they come; of a job: of its next runs, too",
+		&f.Follow, "follow", "f", false,
+		"show new lines as they come; given a job, also those of its next runs",
 	)
-	cmd.Flags().IntVar(&f.Attempt, "attempt", 0, "only of this attempt")
+	cmd.Flags().IntVar(&f.Attempt, "attempt", 0, "show only lines of the attempt with this `number`")
 	cmd.Flags().IntVarP(
 		&f.Tail, "tail", "n", 0,
-		"show only the last `lines`, 0: none of those that are there already (default all)",
+		"show only this `number` of last lines; with -f, 0 means only new lines (default all)",
 	)
 	tailGiven = func() bool { return cmd.Flags().Changed("tail") }
-	cmd.Flags().StringVar(&f.since, "since", "", "only lines printed since this `time`, or so long ago: 10m")
-	cmd.Flags().BoolVarP(&f.times, "timestamps", "t", false, "show when each line was printed, and where to")
+	cmd.Flags().StringVar(
+		&f.since, "since", "",
+		"show only lines printed since this `time`; 10m means 10 minutes ago",
+	)
+	cmd.Flags().BoolVarP(
+		&f.times, "timestamps", "t", false,
+		"show when each line was printed, and to which stream",
+	)
 	cmd.Flags().BoolVar(
-		&f.raw, "raw", false, "send control characters to a terminal as they are; elsewhere they always are",
+		&f.raw, "raw", false,
+		"do not escape control characters on a terminal; in a file or pipe they are never escaped",
 	)
 	return cmd
 }

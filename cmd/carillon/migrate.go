@@ -9,16 +9,17 @@ import (
 	"github.com/carillon-run/carillon/node"
 )
 
-const migrateLong = `Bring the schema of a store to what this program needs.
+const migrateLong = `Bring the schema of a store up to date, or print the SQL that does it.
 
-"carillon serve" does this by itself when it starts, also when ten nodes start at once. Use this command where servers
-may not change a schema: run it with an account that may, or print the SQL and apply it yourself.`
+"carillon serve" does this by itself when it starts, also when several nodes start at once. Use
+this command where the account of the servers must not change the schema: run it with an account
+that can, or print the SQL and apply it yourself.`
 
 func migrateCommand() *cobra.Command {
 	var store string
 	var show bool
 	cmd := &cobra.Command{
-		Use: "migrate", Short: "Bring a store's schema up to date, or print the SQL", Long: migrateLong,
+		Use: "migrate", Short: "Bring the schema of a store up to date, or print the SQL", Long: migrateLong,
 		Args:    none,
 		Example: "  carillon migrate --store postgres://carillon@db/jobs\n  carillon migrate --store mysql: --print > schema.sql",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,7 +42,7 @@ func migrateCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&store, "store", "", "the `URL` of the store; also $CARILLON_STORE")
-	cmd.Flags().BoolVar(&show, "print", false, "print the SQL, and change nothing")
+	cmd.Flags().StringVar(&store, "store", "", "`URL` of the store; also $CARILLON_STORE")
+	cmd.Flags().BoolVar(&show, "print", false, "print the SQL and change nothing")
 	return cmd
 }

@@ -12,9 +12,9 @@ func (a *app) refusedCommand() *cobra.Command {
 	var p paging
 	cmd := &cobra.Command{
 		Use:   "refused",
-		Short: "List jobs that were submitted inside a database and refused",
-		Long: `Lists the jobs that applications submitted with carillon.submit() inside their own database transactions and that were
-not valid, latest first, with the reason. Nothing of them ran.`,
+		Short: "List jobs that applications submitted in the database and Carillon refused",
+		Long: `List the jobs that Carillon refused although applications had submitted them with carillon.submit()
+in their own database transactions. Each comes with the reason, latest first. None of them ran.`,
 		Example: `  carillon refused
   carillon refused -o json`,
 		Args:              none,

@@ -74,10 +74,11 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "carillon",
 		Short: "A job scheduler: one-time and recurring jobs, on time, at least once, never twice at once",
-		Long: `Carillon takes one-time and recurring jobs, keeps them safe, and runs each of them on time.
+		Long: `Carillon takes one-time and recurring jobs, keeps them safe on disk, and runs each of them on time.
 
-"carillon serve" starts a server, "carillon worker" performs its runs on other machines; every other command talks to a
-server. It finds one on this machine and its token through the data directory, so nothing needs to be set to begin with.
+"carillon serve" starts a server. "carillon worker" performs runs for servers on other machines.
+The commands for jobs and runs talk to a server. They find a server on this machine, and its token,
+through the data directory, so there is nothing to set up at first.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server reached.`,
 		Example: `  carillon serve
@@ -96,6 +97,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 		&cobra.Group{ID: "other", Title: "Server and tools:"},
 	)
 	root.SetFlagErrorFunc(flagError)
+	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d ", helpWidth)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))
 	a.globalFlags(root)
 	a.add(root, "jobs", a.submitCommand(), a.jobsCommand(), a.jobCommand(), a.editCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.cancelCommand(), a.nextCommand(), a.refusedCommand())
@@ -110,11 +113,14 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 	return root
 }
 
+// helpWidth is the width of the help in columns, also on a wider terminal: long lines are hard to read.
+const helpWidth = 100
+
 func (a *app) globalFlags(root *cobra.Command) {
 	flags := root.PersistentFlags()
 	flags.StringVar(
 		&a.server, "server", "",
-		"server's `URL` (default $CARILLON_SERVER, else the local server's, else "+defaultServer+")",
+		"`URL` of the server (default $CARILLON_SERVER, else the local server's, else "+defaultServer+")",
 	)
 	flags.StringVar(
 		&a.token, "token", "", "access `token` (default $CARILLON_TOKEN, else the local server's)",
@@ -123,8 +129,8 @@ func (a *app) globalFlags(root *cobra.Command) {
 		&a.data, "data", cmp.Or(a.env("CARILLON_DATA"), defaultData),
 		"data `directory` of the local server; also $CARILLON_DATA",
 	)
-	flags.StringVarP(&a.format, "output", "o", "table", "`format`: "+strings.Join(formats, ", "))
-	flags.BoolVar(&a.noColor, "no-color", false, "no colours on a terminal; also $NO_COLOR")
+	flags.StringVarP(&a.format, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "))
+	flags.BoolVar(&a.noColor, "no-color", false, "print no colours on a terminal; also $NO_COLOR")
 	_ = root.RegisterFlagCompletionFunc(
 		"output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),
 	)

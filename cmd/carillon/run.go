@@ -19,21 +19,24 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run {RUN | --now JOB}",
 		Short: "Show a run, or run a job now",
-		Long: `Shows everything about a run. Given a job, shows its latest run.
+		Long: `Show everything about a run. Given a job, show its latest run.
 
-With --now adds a run of the job that is due at once; its schedule is not touched, and its overlap policy governs this
-run like any other. With --payload this run gets that payload and not the job's, and so does a later retry of it.`,
+With --now, add a run of the job that is due at once. The schedule of the job does not change. The
+overlap policy of the job applies to this run as to any other.
+
+With --payload, this run gets the given payload instead of the job's. So does a later retry of this
+run.`,
 		Example: `  carillon run run_0f8j2v5r3c0001jgq9k2w0m
   carillon run report
   carillon run --now report --wait
   carillon run --now report --payload '{"month":"2026-03"}'`,
 		Args: one("run, its id or its job"),
 	}
-	cmd.Flags().BoolVar(&now, "now", false, "run the job now")
-	cmd.Flags().BoolVar(&wait, "wait", false, "with --now: show the log and wait until the run has ended")
+	cmd.Flags().BoolVar(&now, "now", false, "add a run of the job that is due at once")
+	cmd.Flags().BoolVar(&wait, "wait", false, "with --now: show the log, and wait until the run has ended")
 	cmd.Flags().StringVar(
 		&payload, "payload", "",
-		"with --now: `JSON` for this run in place of the job's; @file reads a file, - standard input",
+		"with --now: `JSON` payload of this run; @file reads it from a file, - from standard input",
 	)
 	cmd.ValidArgsFunction = a.completeEither()
 	cmd.RunE = a.reached(func(ctx context.Context, c *client.Client, args []string) error {
@@ -177,9 +180,12 @@ func (a *app) retryCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
-		Short: "Repeat a finished run, or have a waiting one tried again now",
-		Long: `Adds a new run that repeats a finished one, whatever its end was; history is not reopened. A dead letter is taken off
-the list. A run that waits for its next attempt is tried again now instead. Given a job, takes its latest run.`,
+		Short: "Repeat a finished run, or start the next attempt of a waiting one now",
+		Long: `Add a new run that repeats a finished run, however that one ended. The record of the finished run
+does not change, but a dead letter leaves the list of dead letters.
+
+If the run waits for its next attempt, start that attempt now instead. Given a job, take its latest
+run.`,
 		Example: `  carillon retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon retry report --wait`,
 		Args: one("run, its id or its job"),
@@ -198,6 +204,6 @@ the list. A run that waits for its next attempt is tried again now instead. Give
 			return a.started(ctx, c, run, err, wait)
 		}),
 	}
-	cmd.Flags().BoolVar(&wait, "wait", false, "show the log and wait until the new run has ended")
+	cmd.Flags().BoolVar(&wait, "wait", false, "show the log, and wait until the new run has ended")
 	return cmd
 }

@@ -23,8 +23,11 @@ func (a *app) runsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs [JOB]",
 		Short: "List runs, of one job or of all",
-		Long: `Lists the runs of a job, latest due first; or of all jobs, first the unfinished, earliest due first, then the finished,
-latest end first. Of all jobs, runs that are due in the future are shown only with --state waiting.`,
+		Long: `List the runs of a job, latest due first.
+
+Without a job, list the runs of all jobs: first the unfinished runs, earliest due first, then the
+finished runs, latest end first. Runs that are due in the future are then listed only with --state
+waiting.`,
 		Example: `  carillon runs
   carillon runs report --limit 5
   carillon runs --state failed --due-from 24h
@@ -38,13 +41,13 @@ latest end first. Of all jobs, runs that are due in the future are shown only wi
 	flags := cmd.Flags()
 	flags.StringSliceVar(
 		&f.states, "state", nil,
-		"one or more `states`, with commas between them: "+strings.Join(runStates, ", "),
+		"list runs in these `states`, separated by commas: "+strings.Join(runStates, ", "),
 	)
-	flags.StringVar(&f.worker, "worker", "", "held, now or last, by this `worker`")
+	flags.StringVar(&f.worker, "worker", "", "list runs that this `worker` performs, or performed last")
 	flags.StringVar(
-		&f.from, "due-from", "", "due at or after this `time`; a duration such as 24h means so long ago",
+		&f.from, "due-from", "", "list runs due at or after this `time`; 24h means 24 hours ago",
 	)
-	flags.StringVar(&f.to, "due-to", "", "due before this `time`")
+	flags.StringVar(&f.to, "due-to", "", "list runs due before this `time`")
 	f.paging.flags(cmd)
 	completeWords(cmd, "state", runStates...)
 	return cmd

@@ -17,19 +17,27 @@ import (
 	"github.com/carillon-run/carillon/node"
 )
 
-const serveLong = `Serve the API, schedule and run jobs: a whole system in one process, or one node of many.
+const serveLong = `Serve the API, schedule jobs, and run them. One server can be the whole system, or one node of a
+cluster.
 
-Jobs are kept in an SQLite file in the data directory, or in a database that --store names: nodes with the same database
-are a cluster. At the first start a token is made and written to the file "token" in the data directory; every request
-but health checks needs it, and all nodes of a cluster have the same. The address is a loopback address unless you say
-otherwise.
+The server keeps jobs in an SQLite file in the data directory, or in the database that --store
+names. Servers that use the same database form a cluster.
 
-Every flag can also be set in the environment (--http-allow is CARILLON_HTTP_ALLOW) and in a YAML file named by --config
-(http_allow: ...). A flag wins over the environment, the environment over the file.`
+At its first start the server writes a new token to the file "token" in the data directory. All
+requests except health checks need the token. All nodes of a cluster have the same token. By
+default the server listens only on a loopback address.
+
+` + settingsHelp
+
+// settingsHelp is a part of the help of serve and of worker.
+const settingsHelp = `Each flag is also an environment variable (--http-allow is CARILLON_HTTP_ALLOW) and a key of the
+YAML file that --config names (http_allow: ...). A flag wins over the environment, the environment
+over the file.`
 
 // allowSetuid is the help text of a flag that both serve and worker have.
-const allowSetuid = "let commands use sudo, su and other programs that change their user; unless this process runs as root it cannot " +
-	"kill them then: they outlive timeouts, cancels and leases, and a run can start a second time beside them"
+const allowSetuid = "let commands use sudo, su and other programs that change their user. Unless this process runs " +
+	"as root, it cannot kill such programs: they outlive timeouts, cancels and leases, and a run can start a second " +
+	"time beside them"
 
 type serveFlags struct {
 	cfg       node.Config
@@ -42,7 +50,7 @@ type serveFlags struct {
 func serveCommand() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
-		Use: "serve", Short: "Serve the API, schedule and run jobs", Long: serveLong, Args: none,
+		Use: "serve", Short: "Serve the API, schedule jobs, and run them", Long: serveLong, Args: none,
 		Example: "  carillon serve\n  carillon serve --listen 127.0.0.1:9000 --data /var/lib/carillon --concurrency 200\n" +
 			"  CARILLON_DATA=/var/lib/carillon carillon serve --config /etc/carillon.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -64,48 +72,54 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "YAML file with these settings")
-	flags.StringVar(&f.cfg.Listen, "listen", "127.0.0.1:8420", "address of the API")
+	flags.StringVar(&f.config, "config", "", "YAML `file` with these settings")
+	flags.StringVar(&f.cfg.Listen, "listen", "127.0.0.1:8420", "`address` of the API, as host:port")
 	flags.StringVar(
 		&f.cfg.Store, "store", "",
-		"where jobs are kept: postgres://…, mysql://…, sqlite:PATH (default: carillon.db in the data directory), or mem: to try things out",
+		"`URL` of the store for jobs: postgres://…, mysql://…, sqlite:PATH, or mem: to try things out "+
+			"(default carillon.db in the data directory)",
 	)
 	flags.StringVar(
 		&f.cfg.StoreReplica, "store-replica", "",
-		"`URL` of a copy of the store that lists, history and search are read from",
+		"`URL` of a copy of the store; the server reads lists and history from it",
 	)
 	flags.StringVar(
 		&f.cfg.StoreListen, "store-listen", "",
-		"`URL` of the PostgreSQL server itself, if --store goes through PgBouncer; with it this node hears sooner of events on other nodes",
+		"`URL` of the PostgreSQL server itself, if --store goes through PgBouncer; with it this node learns of events "+
+			"on other nodes sooner",
 	)
 	flags.StringVar(
 		&f.cfg.Advertise, "advertise", "",
-		"`URL` under which other nodes and workers reach this one (default: made from --listen)",
+		"`URL` at which other nodes and workers reach this node (default made from --listen)",
 	)
 	flags.IntVar(
 		&f.cfg.Concurrency, "concurrency", 64,
-		"how many runs at the same time; 0: none, workers that dial in do the work",
+		"`number` of runs at the same time; 0 means none: only workers in other processes run jobs",
 	)
 	flags.StringSliceVar(
-		&f.cfg.Queues, "queues", nil, "queues to serve, as name or name=weight (default all)",
+		&f.cfg.Queues, "queues", nil,
+		"`queues` to serve, separated by commas; mail=3 gives one a weight (default all)",
 	)
 	flags.DurationVar(
 		&f.cfg.Drain, "drain", 10*time.Second,
-		"how long a stop waits for running work before it is handed back",
+		"time that running runs have to finish when the server stops; then they run again elsewhere or later",
 	)
 	flags.StringSliceVar(
 		&f.httpAllow, "http-allow", nil,
-		"private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32",
+		"private `networks` that http targets can call, such as 10.0.0.0/8,127.0.0.1/32",
 	)
 	flags.BoolVar(&f.cfg.AllowSetuid, "allow-setuid", false, allowSetuid)
 	f.cfg.Retention = carillon.DefaultRetention
 	flags.Var(
-		&f.cfg.Retention.Runs, "retention-runs", "how long finished runs and their one-off jobs are kept",
+		&f.cfg.Retention.Runs, "retention-runs", "time that finished runs and their one-time jobs are kept",
 	)
-	flags.Var(&f.cfg.Retention.Logs, "retention-logs", "how long the output of runs is kept")
-	flags.Var(&f.cfg.Retention.DeadLetters, "retention-dead-letters", "how long dead letters are kept")
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.Var(&f.cfg.Retention.Logs, "retention-logs", "time that the output of runs is kept")
+	flags.Var(&f.cfg.Retention.DeadLetters, "retention-dead-letters", "time that dead letters are kept")
+	flags.StringVar(
+		&f.logLevel, "log-level", "info",
+		"lowest `level` of log lines: debug, info, warn or error",
+	)
+	flags.StringVar(&f.logFormat, "log-format", "text", "`format` of log lines: text or json")
 	return cmd
 }
 

@@ -18,20 +18,25 @@ func (a *app) submitCommand() *cobra.Command {
 	var wait, quiet, late bool
 	cmd := &cobra.Command{
 		Use:   "submit [flags] [--] PROGRAM [ARG...]",
-		Short: "Submit a job: a command, an HTTP request or a handler; now, later or again and again",
-		Long: `Submits a job and prints its id. What it runs is a program with its arguments, --shell, --http or --handler.
-When it runs is --at, --after, --cron or --every; without one of them it runs now.
-A time without an offset is one in the zone of --tz. Without --tz it is one in UTC for a job with --cron, and in the zone
-of this machine for any other. A time that the clocks skip is taken as the end of the gap, of one that they show twice
-the first counts.
+		Short: "Submit a job: a command, an HTTP request or a handler",
+		Long: `Submit a job and print its id.
 
-With -f jobs come from a file with the fields of the API: one job, a list of them, JSON lines, or several YAML documents. Up
-to 1000 of them are accepted, or none if one is not valid; more are sent 1000 at a time, and an error says how many were
-accepted before it. What "carillon job -o yaml" prints can be submitted again: that is a new job.
+What the job runs: a program with its arguments, or --shell, --http or --handler.
+When it runs: --at, --after, --cron or --every. Without one of these flags it runs now.
 
-With --wait the log lines of the (first) run are shown as they come, and the exit code is 0 only if it succeeded. Standard
-error says what it waits for: the due time, a worker, the next attempt. Ctrl-C ends the waiting, not the run.
-With --wait and -q standard output has the id of the job alone, and the exit code says how the run ended.`,
+A time without an offset is in the zone of --tz. Without --tz, it is in UTC for a job with --cron,
+and in the zone of this machine for other jobs. If the clocks skip the time, the end of the gap is
+taken. If they show it twice, the first one is taken.
+
+With -f, the jobs come from a file with the fields of the API: one job, a list of jobs, JSON lines,
+or several YAML documents. The server accepts all jobs of the file, or none if one is not valid.
+More than 1000 jobs are sent 1000 at a time; if one is not valid, the error says how many were
+accepted before it. The output of "carillon job -o yaml" can be submitted again, as a new job.
+
+With --wait, the log lines of the first run are shown as they come, and the exit code is 0 only if
+the run succeeded. Standard error says what the command waits for: the due time, a worker, the next
+attempt. Ctrl-C ends the command, not the run. With --wait and -q, standard output has only the id
+of the job, and the exit code says how the run ended.`,
 		Example: `  carillon submit --name hello --after 2s -- echo hello
   carillon submit --wait --shell 'df -h | grep /$'
   carillon submit --name report --cron "0 3 * * MON-FRI" --tz Europe/Berlin -- /opt/report --all
@@ -43,11 +48,11 @@ With --wait and -q standard output has the id of the job alone, and the exit cod
 	}
 	cmd.Flags().SetInterspersed(false) // flags after the program belong to the program
 	cmd.Flags().StringVarP(
-		&file, "file", "f", "", "submit what is in this `file`, JSON or YAML; - is standard input",
+		&file, "file", "f", "", "submit the jobs in this `file`, JSON or YAML; - means standard input",
 	)
-	cmd.Flags().BoolVar(&wait, "wait", false, "show the log and wait until the run has ended")
+	cmd.Flags().BoolVar(&wait, "wait", false, "show the log, and wait until the run has ended")
 	cmd.Flags().BoolVarP(
-		&quiet, "quiet", "q", false, "print the id and nothing else; with --wait, no log and no verdict",
+		&quiet, "quiet", "q", false, "print only the id of the job, even with --wait",
 	)
 	def := a.definitionFlags(cmd, false)
 	lateFlag(cmd, &late)

@@ -22,16 +22,19 @@ import (
 	"github.com/carillon-run/carillon/worker"
 )
 
-const workerLong = `Perform runs for servers: on other machines, or in other processes on this one.
+const workerLong = `Perform runs for servers, on another machine or in another process on this machine.
 
-A worker dials out to the servers and listens on nothing. It needs no access to their database, only the token. Of several
-servers it works with one, and goes on to another when that does not answer; it learns of servers that it was not told of.
-It runs command and http targets; handlers are for workers of your own, see docs/worker-protocol.md.
+A worker connects to the servers and listens on no port. It needs the token, but no access to the
+database. It works with one server at a time and moves to another if that one does not answer. One
+server is enough for --server: the worker learns of the other nodes of a cluster.
 
-SIGTERM and Ctrl-C let it finish what it runs, for up to --drain; the rest is handed back and runs again elsewhere.
+This worker performs command and http targets. For handlers, write your own worker: see
+docs/worker-protocol.md.
 
-Every flag can also be set in the environment (--http-allow is CARILLON_HTTP_ALLOW) and in a YAML file named by --config
-(http_allow: ...). A flag wins over the environment, the environment over the file.`
+After SIGTERM or Ctrl-C the worker takes no new runs. It lets running runs finish for up to
+--drain, then stops them and hands them back; they run again elsewhere.
+
+` + settingsHelp
 
 type workerFlags struct {
 	cfg       worker.Config
@@ -51,7 +54,7 @@ func (a *app) workerCommand() *cobra.Command {
 	var f workerFlags
 	cmd := &cobra.Command{
 		Use: "worker", Short: "Perform runs for servers", Long: workerLong, Args: none,
-		Example: "  carillon worker\n  carillon worker --server https://a.example:8420,https://b.example:8420 --token-file /etc/carillon/token\n" +
+		Example: "  carillon worker\n  carillon worker --server https://a.example:8420,https://b.example:8420 --token-file /etc/token\n" +
 			"  carillon worker --queues mail=3,reports --concurrency 200",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,32 +75,38 @@ func (a *app) workerCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.config, "config", "", "YAML file with these settings")
+	flags.StringVar(&f.config, "config", "", "YAML `file` with these settings")
 	flags.StringSliceVar(
-		&f.servers, "server", nil, "servers' `URLs` (default the local server's, else "+defaultServer+")",
+		&f.servers, "server", nil,
+		"`URLs` of servers, separated by commas (default the local server's, else "+defaultServer+")",
 	)
 	_ = flags.SetAnnotation("server", setting, []string{"true"})
-	flags.StringVar(&f.tokenFile, "token-file", "", "file with the access token, instead of --token")
-	flags.StringVar(&f.cfg.Name, "name", "", "what it is called in lists of workers (default host:pid)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the access token, instead of --token")
+	flags.StringVar(&f.cfg.Name, "name", "", "`name` of this worker in lists (default host:pid)")
 	flags.StringSliceVar(
-		&f.cfg.Queues, "queues", nil, "queues to serve, mail=3 gives one a weight (default all)",
+		&f.cfg.Queues, "queues", nil,
+		"`queues` to serve, separated by commas; mail=3 gives one a weight (default all)",
 	)
-	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "how many runs at the same time")
+	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "`number` of runs at the same time")
 	flags.DurationVar(
 		&f.cfg.Drain, "drain", 10*time.Second,
-		"how long a stop waits for running work before it is handed back",
+		"time that running runs have to finish when the worker stops; then they run again elsewhere",
 	)
 	flags.StringVar(
 		&f.data, "data", "",
-		"`directory` for temporary files of commands; no other worker can use the same one (default a temporary one). A local server and its token are found there too",
+		"`directory` for temporary files of commands; only one worker at a time can use it. The worker also finds a "+
+			"local server and its token there (default a temporary directory)",
 	)
 	flags.StringSliceVar(
 		&f.httpAllow, "http-allow", nil,
-		"private networks that http targets may call, e.g. 10.0.0.0/8,127.0.0.1/32",
+		"private `networks` that http targets can call, such as 10.0.0.0/8,127.0.0.1/32",
 	)
 	flags.BoolVar(&f.allowSetuid, "allow-setuid", false, allowSetuid)
-	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	flags.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	flags.StringVar(
+		&f.logLevel, "log-level", "info",
+		"lowest `level` of log lines: debug, info, warn or error",
+	)
+	flags.StringVar(&f.logFormat, "log-format", "text", "`format` of log lines: text or json")
 	return cmd
 }
 

@@ -17,9 +17,11 @@ func (a *app) workersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "workers",
 		Short: "List the nodes and workers that are alive, and what they run",
-		Long: `Lists the nodes and workers that are alive. SLOTS are those in use, by the worker's last beat, and how many it has;
-RUNNING are names of the jobs whose runs it performs. -o wide adds the machine, the version, the shards that a node sees
-to, since when it is there and its last beat; -o json has the runs.`,
+		Long: `List the nodes and workers that are alive.
+
+SLOTS shows how many slots of a worker were in use at its last heartbeat, and how many it has.
+RUNNING shows the names of the jobs whose runs it performs. -o wide adds the machine, the version,
+the shards that a node owns, when it joined, and its last heartbeat. -o json has the runs too.`,
 		Example: `  carillon workers
   carillon workers -o wide
   carillon runs --worker worker_1d0e6f0b5c9a44f2a7b3`,
