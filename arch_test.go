@@ -49,9 +49,10 @@ var mayImport = map[string][]string{
 	"cmd/carillon": {
 		".", "client", "cron", "executor", "internal/owned", "internal/suggest", "node", "worker",
 	},
-	"bench":       {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
-	"chaos":       {".", "client", "executor", "porttest/server"},
-	"examples/go": {".", "client", "executor", "worker"},
+	"bench":             {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
+	"chaos":             {".", "client", "executor", "porttest/server"},
+	"examples/go":       {".", "client", "executor", "worker"},
+	"examples/logstore": {".", "executor", "node"},
 }
 
 // outside lists the libraries that a folder may use beyond the standard library. The core uses none.

@@ -4,156 +4,129 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/adapter/disk"
 	"github.com/carillon-run/carillon/adapter/mem"
-	"github.com/carillon-run/carillon/adapter/mysql"
-	"github.com/carillon-run/carillon/adapter/postgres"
-	"github.com/carillon-run/carillon/adapter/sqlite"
-	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/internal/outage"
 )
 
-// backend is what a store's URL stands for: the store, and the other parts that its engine provides.
-type backend struct {
-	store       carillon.Store
-	logs        carillon.LogStore
-	coordinator carillon.Coordinator
-	intake      carillon.Intake // nil: none
-	bus         *postgres.Bus   // nil: nodes do not notify each other, they poll
-	shared      bool            // other nodes may use it
-	flushers    int
-	// pending bounds, in bytes, the ends of the node's worker that are not recorded yet. With one writer,
-	// ends are held back while a burst starts, so the bound is higher. With two writers, an end delays no
-	// start.
-	pending int
+// Backend is what a node is built on: one adapter for every port. Set the ports for which you have an adapter
+// of your own; the node opens the others. The code that opens an adapter also closes it, after Node.Run has
+// returned: the node closes only what it has opened itself.
+type Backend struct {
+	// Store keeps jobs and runs. Default: what Config.Store says.
+	Store carillon.Store
+	// Shared says that other nodes use Store too. Then Logs and Coordinator must be set as well, to adapters
+	// that all these nodes use. Without Store it has no effect.
+	Shared bool
+	// Writers is how many commits Store can do well at the same time. Without Store it has no effect. Default
+	// 1.
+	Writers int
+
+	// Logs keeps the output of runs. Default: what Config.Logs says.
+	Logs carillon.LogStore
+	// Coordinator keeps the sessions of nodes and workers. Its clock is the clock of all nodes. Default: what
+	// Config.Coordinator says.
+	Coordinator carillon.Coordinator
+	// Intake is where applications leave jobs in their own transactions. Default: the store's, if it has one.
+	Intake carillon.Intake
+	// Bus tells this node's events to other nodes, and theirs to this node; a node should not hear its own
+	// events again. If it has a method Full() bool, the node makes no events for it while Full returns true.
+	// Default: the store's; without one, nodes poll.
+	Bus carillon.Bus
+
+	// Timeline is the near future, for this node alone. Default: in memory.
+	Timeline carillon.Timeline
+	// Queue orders the due runs of this node alone. Default: in memory.
+	Queue carillon.Queue
+	// Carrier brings due runs from the other nodes. Its other end takes them from their Queue. Default: HTTP,
+	// from each other node.
+	Carrier carillon.Carrier
 }
 
-// open opens the store that the configuration names.
-func (n *Node) open(ctx context.Context) (*backend, error) {
-	b := &backend{flushers: 1, pending: 128 << 20}
+// pending bounds, in bytes, the ends of the node's worker that are not recorded yet. With one writer, ends
+// are held back while a burst starts, so the bound is higher. With two writers, an end delays no start.
+func (b *Backend) pending() int {
+	if b.Writers > 1 {
+		return 24 << 20
+	}
+	return 128 << 20
+}
+
+// open opens an adapter for each port that the configuration does not bring. It makes the node notice when
+// one of them is away: all adapters on the store's database are away together.
+func (n *Node) open(ctx context.Context) (*Backend, error) {
+	b := n.cfg.Backend
+	of := b
+	if b.Store == nil {
+		opened, err := n.openStore(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("open store %s: %w", Redact(n.cfg.Store), err)
+		}
+		of = opened
+	}
+	b.Shared, b.Writers, b.Store = of.Shared, max(of.Writers, 1), n.outage.Store(of.Store)
 	var err error
-	switch scheme, rest, _ := strings.Cut(n.cfg.Store, ":"); scheme {
-	case "sqlite":
-		err = n.openFile(ctx, b, strings.TrimPrefix(rest, "//"))
-	case "mem":
-		b.store, b.logs, b.coordinator = mem.NewStore(), mem.NewLogs(), mem.NewCoordinator()
-	case "postgres", "postgresql":
-		err = n.openPostgres(ctx, b)
-	case "mysql", "mariadb":
-		err = n.openMySQL(ctx, b)
-	default:
-		return nil, fmt.Errorf(
-			"store: %q is not valid: want postgres://…, mysql://…, sqlite:PATH, or mem: to keep nothing",
-			Redact(n.cfg.Store),
-		)
+	if b.Logs, err = n.logs(ctx, &of); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open store %s: %w", Redact(n.cfg.Store), err)
+	if b.Coordinator, err = n.coordinator(ctx, &of); err != nil {
+		return nil, err
 	}
-	n.watch(b)
-	return b, nil
+	if b.Intake == nil {
+		b.Intake = of.Intake
+	}
+	b.Intake = n.outage.Intake(b.Intake)
+	if b.Bus == nil {
+		b.Bus = of.Bus
+	}
+	if b.Timeline == nil {
+		b.Timeline = mem.NewTimeline(mem.TimelineConfig{})
+	}
+	if b.Queue == nil {
+		b.Queue = mem.NewQueue(mem.QueueConfig{})
+	}
+	if b.Carrier != nil && !b.Shared {
+		return nil, errors.New("carrier: one is given, and no other node uses the store: want a store that nodes share")
+	}
+	return &b, nil
 }
 
-// watch makes the node notice when its store is away. A database keeps logs and sessions too. With a store in
-// a file, logs are separate files, and sessions are in memory.
-func (n *Node) watch(b *backend) {
-	b.store = n.outage.Store(b.store)
-	if !b.shared {
-		b.logs = outage.New("the store of logs", n.cfg.Logger).Logs(b.logs)
-		return
+// logs returns the store of logs: the caller's, the store's (of), or the one that the configuration names.
+func (n *Node) logs(ctx context.Context, of *Backend) (carillon.LogStore, error) {
+	apart := outage.New("the store of logs", n.cfg.Logger)
+	if given := n.cfg.Backend.Logs; given != nil {
+		return apart.Logs(given), nil
 	}
-	b.logs, b.coordinator, b.intake = n.outage.Logs(b.logs), n.outage.Coordinator(
-		b.coordinator,
-	), n.outage.Intake(b.intake)
+	switch n.cfg.Logs {
+	case "", "store":
+		if of.Logs != nil {
+			return n.outage.Logs(of.Logs), nil
+		}
+	}
+	logs, err := n.openLogs(ctx, of)
+	if err != nil {
+		return nil, err
+	}
+	return apart.Logs(logs), nil
 }
 
-func (n *Node) openFile(ctx context.Context, b *backend, path string) error {
-	if err := private(path); err != nil {
-		return err
+// coordinator returns the coordinator: the caller's, the store's (of), or the one that the configuration names.
+// One in memory is not watched: it is never away.
+func (n *Node) coordinator(ctx context.Context, of *Backend) (carillon.Coordinator, error) {
+	apart := outage.New("the coordinator", n.cfg.Logger)
+	if given := n.cfg.Backend.Coordinator; given != nil {
+		return apart.Coordinator(given), nil
 	}
-	lock, err := n.lock(ctx, path+".lock", "the store "+path) // another data directory may name the same file
-	if err != nil {
-		return err
+	switch n.cfg.Coordinator {
+	case "", "store":
+		if of.Coordinator != nil {
+			return n.outage.Coordinator(of.Coordinator), nil
+		}
 	}
-	store, err := sqlite.Open(path)
-	if err := errors.Join(err, sign(lock, n.URL())); err != nil {
-		return err
+	coordinator, err := n.openCoordinator(ctx, of)
+	if err != nil || !of.Shared {
+		return coordinator, err
 	}
-	n.close = append(n.close, store.Close)
-	logs, err := disk.NewLogs(filepath.Join(n.cfg.Data, logsDir), disk.Config{Logger: n.cfg.Logger})
-	b.store, b.logs, b.coordinator = store, logs, mem.NewCoordinator()
-	return err
-}
-
-func (n *Node) openPostgres(ctx context.Context, b *backend) error {
-	store, err := postgres.Open(ctx, n.cfg.Store, postgres.Config{Logger: n.cfg.Logger})
-	if err != nil {
-		return err
-	}
-	n.close = append(n.close, store.Close)
-	b.store, b.logs, b.coordinator = store, postgres.NewLogs(store), postgres.NewCoordinator(store)
-	b.intake, b.bus = postgres.NewIntake(store), postgres.NewBus(store, postgres.BusConfig{
-		URL: n.cfg.StoreListen, Logger: n.outage.Logger(),
-	})
-	b.shared, b.flushers, b.pending = true, 2, 24<<20
-	return nil
-}
-
-func (n *Node) openMySQL(ctx context.Context, b *backend) error {
-	store, err := mysql.Open(ctx, n.cfg.Store, mysql.Config{Logger: n.cfg.Logger})
-	if err != nil {
-		return err
-	}
-	n.close = append(n.close, store.Close)
-	b.store, b.logs, b.coordinator = store, mysql.NewLogs(store), mysql.NewCoordinator(store)
-	b.shared, b.flushers, b.pending = true, 2, 24<<20
-	return nil
-}
-
-// replica opens the copy of the store that lists are read from, if there is one.
-func (n *Node) replica(ctx context.Context) (*api.Replica, error) {
-	url := n.cfg.StoreReplica
-	if url == "" {
-		return nil, nil
-	}
-	if !n.backend.shared {
-		return nil, errors.New(
-			"store-replica: only stores that are a database have replicas: want --store postgres://… or mysql://… beside it",
-		)
-	}
-	var err error
-	var store interface {
-		carillon.Store
-		Lag(ctx context.Context) (time.Duration, error)
-		Close() error
-	}
-	switch scheme, _, _ := strings.Cut(url, ":"); scheme {
-	case "postgres", "postgresql":
-		store, err = postgres.Open(ctx, url, postgres.Config{KeepSchema: true, Logger: n.cfg.Logger})
-	case "mysql", "mariadb":
-		store, err = mysql.Open(ctx, url, mysql.Config{KeepSchema: true, Logger: n.cfg.Logger})
-	default:
-		return nil, fmt.Errorf("store-replica: %q is not valid: want postgres://… or mysql://…", Redact(url))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the replica %s: %w", Redact(url), err)
-	}
-	n.close = append(n.close, store.Close)
-	n.metrics.gauge("carillon_replica_lag_seconds", "How old what the store's replica shows may be.",
-		func() float64 {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-			defer cancel()
-			lag, err := store.Lag(ctx)
-			if err != nil {
-				return math.NaN()
-			}
-			return lag.Seconds()
-		})
-	return &api.Replica{Store: store, Lag: store.Lag}, nil
+	return apart.Coordinator(coordinator), nil
 }

@@ -23,6 +23,21 @@ type Config struct {
 	// "sqlite:PATH" for this node alone, or "mem:" for a store that is gone when the process ends. Default:
 	// the SQLite file carillon.db in Data.
 	Store string
+	// Logs is where the output of runs is kept: "store" in the database of Store, "postgres://…" or
+	// "mysql://…" in another one, "disk:PATH" in files of a directory, "mem:" in memory. Default: the
+	// database of Store; if Store is none, the directory logs in Data.
+	Logs string
+	// Coordinator is where the sessions of nodes and workers are kept: "store" in the database of Store,
+	// "postgres://…" or "mysql://…" in another one, which all nodes must name then, "mem:" in memory.
+	// Default: the database of Store; if Store is none, in memory.
+	Coordinator string
+	// Timeline is where the near future is kept: "mem:", in memory. Default the same.
+	Timeline string
+	// Carrier is how due runs get from node to node: "http". Default the same.
+	Carrier string
+	// Backend has adapters of the caller, which take the place of those above.
+	Backend Backend
+
 	// StoreListen is where the node listens for what other nodes say, if Store goes through a pooler that
 	// does not allow listening: the URL of the PostgreSQL server itself. Default: Store.
 	StoreListen string
@@ -64,7 +79,9 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Data = cmp.Or(c.Data, "carillon-data")
-	c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(c.Data, "carillon.db"))
+	if c.Backend.Store == nil {
+		c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(c.Data, "carillon.db"))
+	}
 	c.Concurrency = cmp.Or(c.Concurrency, 64)
 	c.Drain = cmp.Or(c.Drain, 10*time.Second)
 	c.Retention = c.Retention.Or(carillon.DefaultRetention)
@@ -75,6 +92,9 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	if c.Concurrency > 100_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number up to 100000", c.Concurrency)
+	}
+	if err := c.validateBackend(); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(c.Data, 0o700); err != nil {
 		return err

@@ -33,7 +33,7 @@ type Node struct {
 	id         string
 	secrets    secrets
 	outage     *outage.Outage // of the store
-	backend    *backend
+	backend    *Backend
 	copy       *api.Replica // nil: none
 	bus        *mem.Bus
 	ledger     *ledger.Ledger
@@ -50,7 +50,8 @@ type Node struct {
 	number     carillon.Guard
 	ids        *carillon.IDs
 	listener   net.Listener
-	close      []func() error // in order of opening; shut calls them in reverse
+	loops      []func(context.Context) error // of adapters, in the background while the node runs
+	close      []func() error                // in order of opening; shut calls them in reverse
 }
 
 // Open locks the data directory, opens the store and puts the parts together. Nothing runs before Run.
@@ -89,14 +90,14 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	if n.number, n.ids, err = leaseNumber(
-		ctx, n.backend.store, &n.clock.Clock, n.id, n.backend.shared,
+		ctx, n.backend.Store, &n.clock.Clock, n.id, n.backend.Shared,
 	); err != nil {
 		return nil, fmt.Errorf("lease a node number: %w", err)
 	}
 	if err := n.assemble(ctx); err != nil {
 		free := n.number
 		free.Value = holder(n.id, n.clock.Now())
-		_, freed := n.backend.store.Commit(context.WithoutCancel(ctx), []carillon.Change{
+		_, freed := n.backend.Store.Commit(context.WithoutCancel(ctx), []carillon.Change{
 			{Guards: []carillon.Guard{free}},
 		})
 		return nil, errors.Join(err, freed)
@@ -128,26 +129,26 @@ func (n *Node) assemble(ctx context.Context) error {
 		return err
 	}
 	b := n.backend
-	var queue carillon.Queue = mem.NewQueue(mem.QueueConfig{})
-	if b.shared {
-		n.peers = newPeers(queue, httpCarriers(n.secrets.node), n.cfg.Logger)
+	queue := b.Queue
+	if b.Shared {
+		n.peers = newPeers(queue, n.cfg.Logger)
 		queue = n.peers
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: b.store, IDs: n.ids, Clock: &n.clock.Clock, Flushers: b.flushers,
+		Store: b.Store, IDs: n.ids, Clock: &n.clock.Clock, Flushers: b.Writers,
 	})
 	sched := scheduler.Config{
-		Store: b.store, Timeline: &seenTimeline{mem.NewTimeline(mem.TimelineConfig{}), n.metrics},
-		Queue: queue, Coordinator: b.coordinator, Logs: b.logs,
-		Ledger: n.ledger, Intake: b.intake, Retention: n.cfg.Retention,
+		Store: b.Store, Timeline: &seenTimeline{b.Timeline, n.metrics},
+		Queue: queue, Coordinator: b.Coordinator, Logs: b.Logs,
+		Ledger: n.ledger, Intake: b.Intake, Retention: n.cfg.Retention,
 		Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 	}
-	if b.shared {
+	if b.Shared {
 		sched.Node = n.id
 	}
 	n.scheduler = scheduler.New(sched)
 	n.dispatcher = dispatch.New(dispatch.Config{
-		Store: b.store, Ledger: n.ledger, Queue: queue, Logs: b.logs, Coordinator: b.coordinator,
+		Store: b.Store, Ledger: n.ledger, Queue: queue, Logs: b.Logs, Coordinator: b.Coordinator,
 		Redecide: n.scheduler.Redecide, PushBack: n.scheduler.PushBack,
 		Nodes: n.addresses, Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 	})
@@ -157,7 +158,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		n.worker = worker.New(worker.Config{
 			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise,
 			Executors: executors, Queues: n.cfg.Queues,
-			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending,
+			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending(),
 			Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 		})
 		n.ledger.Listen(n.worker.Notice)
@@ -188,8 +189,11 @@ func (n *Node) Running() (held, slots int) {
 
 // publish tells listeners about every run and job that changed. Without listeners it costs nothing.
 func (n *Node) publish(committed []carillon.Change) {
-	far := n.backend.bus
-	if !n.bus.Listening() && (far == nil || far.Full()) {
+	far := n.backend.Bus
+	if full, ok := far.(interface{ Full() bool }); ok && full.Full() {
+		far = nil
+	}
+	if far == nil && !n.bus.Listening() {
 		return
 	}
 	events := make([]carillon.Event, 0, len(committed))
@@ -273,10 +277,10 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.beat(ctx) })
 	g.Go(func() error { return n.compareClocks(ctx) })
 	if n.peers != nil {
-		g.Go(func() error { return n.peers.run(ctx, n.peerAddresses) })
+		g.Go(func() error { return n.fetchRuns(ctx) })
 	}
-	if n.backend.bus != nil {
-		g.Go(func() error { n.backend.bus.Run(ctx); return nil })
+	for _, loop := range n.loops {
+		g.Go(func() error { return loop(ctx) })
 	}
 	err := g.Wait()
 	if stopped.Err() != nil && errors.Is(err, context.Canceled) {
@@ -309,4 +313,4 @@ func (n *Node) Submit(ctx context.Context, defs ...carillon.Definition) ([]caril
 
 // Ledger is the door for further writes, Store is for reading what was written.
 func (n *Node) Ledger() *ledger.Ledger { return n.ledger }
-func (n *Node) Store() carillon.Store  { return n.backend.store }
+func (n *Node) Store() carillon.Store  { return n.backend.Store }

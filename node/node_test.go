@@ -324,7 +324,7 @@ func (badDisk) Commit(context.Context, []carillon.Change) ([]int, error) { retur
 
 func TestAPermanentErrorOfTheStoreEndsTheNode(t *testing.T) {
 	n := open(t, Config{Data: t.TempDir(), Store: "mem:"})
-	n.backend.store, n.metrics = badDisk{mem.NewStore()}, newMetrics()
+	n.backend.Store, n.metrics = badDisk{mem.NewStore()}, newMetrics()
 	if err := n.assemble(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func (n *Node) writeNumber(ctx context.Context, until carillon.Time) (won bool, 
 			n.number = changes[0].Guards[0]
 			return err == nil, err
 		}
-		guards, err := n.backend.store.Guards(ctx, carillon.GuardQuery{
+		guards, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{
 			Namespace: numberSpace, Keys: []string{n.number.Key},
 		})
 		if err != nil || len(guards) == 0 || holderOfNumber(guards[0]).Node != n.id {

@@ -75,7 +75,7 @@ func TestANodeStartsThoughAllNumbersAreLeased(t *testing.T) {
 		if i == 700 {
 			until = now.Add(time.Second * 30) // the one leased first
 		}
-		write(t, n.backend.store, i, until)
+		write(t, n.backend.Store, i, until)
 	}
 	n.shut()
 	n = open(t, cfg)

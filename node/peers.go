@@ -15,8 +15,7 @@ import (
 // node a worker dials in to, or which node's shard a run belongs to.
 type peers struct {
 	carillon.Queue
-	carrier func(address string) carillon.Carrier
-	logger  *slog.Logger
+	logger *slog.Logger
 
 	mu     sync.Mutex
 	asking map[*carillon.Demand]bool // the pulls that wait here
@@ -26,11 +25,9 @@ type peers struct {
 // peersMax is how many runs travel at a time.
 const peersMax = 1000
 
-func newPeers(
-	queue carillon.Queue, carrier func(address string) carillon.Carrier, logger *slog.Logger,
-) *peers {
+func newPeers(queue carillon.Queue, logger *slog.Logger) *peers {
 	return &peers{
-		Queue: queue, carrier: carrier, logger: logger,
+		Queue: queue, logger: logger,
 		asking: map[*carillon.Demand]bool{}, wanted: make(chan struct{}),
 	}
 }
@@ -84,8 +81,20 @@ func (p *peers) want() (w carillon.Demand, ok bool, until <-chan struct{}) {
 	return w, w.Max > 0, p.wanted
 }
 
-// run fetches from every other node, each in a separate loop. addresses returns where they are.
-func (p *peers) run(ctx context.Context, addresses func() []string) error {
+// fetchRuns fetches due runs of the other nodes, by the carrier that the configuration brings, or by HTTP
+// from each of them.
+func (n *Node) fetchRuns(ctx context.Context) error {
+	if given := n.backend.Carrier; given != nil {
+		n.peers.fetch(ctx, "any", given)
+		return nil
+	}
+	return n.peers.fetchFromEach(ctx, n.peerAddresses, httpCarriers(n.secrets.node))
+}
+
+// fetchFromEach fetches from every other node, each in a separate loop. addresses returns where they are.
+func (p *peers) fetchFromEach(
+	ctx context.Context, addresses func() []string, carrier func(address string) carillon.Carrier,
+) error {
 	loops := map[string]context.CancelFunc{}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -96,7 +105,7 @@ func (p *peers) run(ctx context.Context, addresses func() []string) error {
 			if loops[address] == nil {
 				loop, stop := context.WithCancel(ctx)
 				loops[address] = stop
-				go p.fetch(loop, address)
+				go p.fetch(loop, address, carrier(address))
 			}
 		}
 		for address, stop := range loops {
@@ -113,9 +122,9 @@ func (p *peers) run(ctx context.Context, addresses func() []string) error {
 	}
 }
 
-// fetch takes from one node the runs that it can spare, whenever a pull waits here.
-func (p *peers) fetch(ctx context.Context, address string) {
-	carrier, failed := p.carrier(address), false
+// fetch takes runs from a carrier whenever a pull waits here. from names its other end in the log.
+func (p *peers) fetch(ctx context.Context, from string, carrier carillon.Carrier) {
+	failed := false
 	for ctx.Err() == nil {
 		want, ok, until := p.want()
 		if !ok {
@@ -128,7 +137,7 @@ func (p *peers) fetch(ctx context.Context, address string) {
 		runs, err := carrier.Fetch(ctx, want)
 		if err != nil && ctx.Err() == nil {
 			if !failed {
-				p.logger.Warn("ask another node for due runs: trying again", "node", address, "error", err)
+				p.logger.Warn("ask another node for due runs: trying again", "node", from, "error", err)
 			}
 			failed = true
 			await.For(ctx, time.Second)

@@ -18,11 +18,11 @@ var (
 	)
 )
 
-// Redact removes the passwords from a store's URL, or from the text that was given in its place. Where it
-// cannot tell which part is a password, it removes more.
+// Redact removes the passwords from the URL of a store or of another adapter, or from the text that was given
+// in its place. Where it cannot tell which part is a password, it removes more.
 func Redact(store string) string {
 	const hidden = "${1}xxxxx"
-	if strings.HasPrefix(store, "sqlite:") {
+	if strings.HasPrefix(store, "sqlite:") || strings.HasPrefix(store, "disk:") {
 		return store // a path, in which @ and : are ordinary characters
 	}
 	scheme := schemeOfURL.FindString(store)

@@ -33,7 +33,7 @@ type sharedSecrets struct {
 // store all use its token. Each keeps a copy in its data directory, for the people on that machine.
 func (n *Node) share(ctx context.Context) (secrets, error) {
 	for range 10 {
-		guards, err := n.backend.store.Guards(ctx, carillon.GuardQuery{
+		guards, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{
 			Namespace: numberSpace, Keys: []string{secretKey},
 		})
 		if err != nil {
@@ -46,7 +46,7 @@ func (n *Node) share(ctx context.Context) (secrets, error) {
 		if err != nil {
 			return secrets{}, err
 		}
-		if _, err := n.backend.store.Commit(ctx, []carillon.Change{
+		if _, err := n.backend.Store.Commit(ctx, []carillon.Change{
 			{Guards: []carillon.Guard{made}},
 		}); err != nil {
 			return secrets{}, fmt.Errorf("keep the cluster's secrets: %w", err)
@@ -74,7 +74,7 @@ func (n *Node) keep(g carillon.Guard) (secrets, error) {
 			"the cluster's secrets in the store (guard %s/%s) cannot be read: %w", g.Namespace, g.Key, err,
 		)
 	}
-	if !n.backend.shared { // the token file counts: a user who replaces it wants the new token
+	if !n.backend.Shared { // the token file counts: a user who replaces it wants the new token
 		own, err := token(n.cfg.Data)
 		if err != nil {
 			return secrets{}, err

@@ -46,22 +46,22 @@ func (n *Node) serve(ctx context.Context) error {
 // handler returns the API, and beside it the route by which nodes ask each other for due runs.
 func (n *Node) handler() http.Handler {
 	var events api.Events = n.bus
-	if n.backend.bus != nil {
-		events = relay{n.bus, n.backend.bus}
+	if n.backend.Bus != nil {
+		events = relay{n.bus, n.backend.Bus}
 	}
 	public := api.New(api.Config{
-		Ledger: n.ledger, Store: n.backend.store, Logs: n.backend.logs, Events: events, Clock: &n.clock.Clock,
+		Ledger: n.ledger, Store: n.backend.Store, Logs: n.backend.Logs, Events: events, Clock: &n.clock.Clock,
 		Retention: n.cfg.Retention, Logger: n.cfg.Logger,
 		Tokens: map[string]api.Credential{
 			n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"},
 		},
 		Metrics: n.metrics.handler(), Ready: n.ready, Dispatcher: n.dispatcher, Secret: n.secrets.runs,
-		Replica: n.copy, Intake: n.backend.intake,
+		Replica: n.copy, Intake: n.backend.Intake,
 		Members: func(ctx context.Context) ([]carillon.Member, error) {
-			return n.backend.coordinator.Members(ctx, 0)
+			return n.backend.Coordinator.Members(ctx, 0)
 		},
 		Alive: n.scheduler.Members,
-		Holds: n.backend.coordinator.Holds,
+		Holds: n.backend.Coordinator.Holds,
 	})
 	if n.peers == nil {
 		return public

@@ -19,7 +19,7 @@ func (n *Node) join(ctx context.Context) error {
 		Profile: carillon.Profile{Version: n.cfg.Version},
 	}
 	member.Host, _ = os.Hostname() // empty if the machine does not know it
-	if err := n.backend.coordinator.Join(ctx, []carillon.Member{member}); err != nil {
+	if err := n.backend.Coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return fmt.Errorf("join the cluster: %w", err)
 	}
 	n.beaten.Store(time.Now().UnixMilli())
@@ -39,7 +39,7 @@ func (n *Node) beat(ctx context.Context) error {
 		case <-ctx.Done():
 			leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			if err := n.backend.coordinator.Leave(leave, []string{n.id}); err != nil {
+			if err := n.backend.Coordinator.Leave(leave, []string{n.id}); err != nil {
 				n.cfg.Logger.Error("leave the cluster", "error", err) // the session runs out by itself
 			}
 			return nil
@@ -58,7 +58,7 @@ func (n *Node) beat(ctx context.Context) error {
 func (n *Node) beatOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
-	standings, err := n.backend.coordinator.Beat(ctx, []carillon.Beat{{ID: n.id}})
+	standings, err := n.backend.Coordinator.Beat(ctx, []carillon.Beat{{ID: n.id}})
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ const maxSilence = 3 * time.Second
 // reachable says whether the store takes writes. A node that shares its store writes a beat every second and
 // goes by the last beat. A node that is alone goes by its last commit.
 func (n *Node) reachable() error {
-	if n.backend.shared {
+	if n.backend.Shared {
 		if since := time.Since(time.UnixMilli(n.beaten.Load())); since > maxSilence {
 			return errors.New("the store does not answer")
 		}
@@ -141,7 +141,7 @@ const (
 // compareClocks measures how far the store's clock is ahead and corrects this node by it, so that no run
 // starts early by the clock that all nodes share.
 func (n *Node) compareClocks(ctx context.Context) error {
-	if !n.backend.shared {
+	if !n.backend.Shared {
 		return nil
 	}
 	for {
@@ -157,7 +157,7 @@ func (n *Node) compareClocks(ctx context.Context) error {
 }
 
 func (n *Node) readClock(ctx context.Context) error {
-	if !n.backend.shared {
+	if !n.backend.Shared {
 		return nil
 	}
 	ahead, sure, err := n.measureClock(ctx)
@@ -173,7 +173,7 @@ func (n *Node) measureClock(ctx context.Context) (ahead, sure time.Duration, err
 	sure = time.Hour
 	for range 5 {
 		asked := time.Now()
-		at, err := n.backend.coordinator.Now(ctx)
+		at, err := n.backend.Coordinator.Now(ctx)
 		took := time.Since(asked)
 		if err != nil {
 			return 0, 0, err

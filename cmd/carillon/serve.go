@@ -80,6 +80,16 @@ func serveCommand() *cobra.Command {
 			"(default carillon.db in the data directory)",
 	)
 	flags.StringVar(
+		&f.cfg.Logs, "logs", "",
+		"where the output of runs is kept: store (its database), postgres://…, mysql://…, disk:PATH or mem: (default: the store's database, else logs/ in the data directory)",
+	)
+	flags.StringVar(
+		&f.cfg.Coordinator, "coordinator", "",
+		"where sessions of nodes and workers are kept: store (its database), postgres://…, mysql://… or mem: (default: the store's database, else in memory)",
+	)
+	flags.StringVar(&f.cfg.Timeline, "timeline", "", "where the near future is kept: mem: (default mem:)")
+	flags.StringVar(&f.cfg.Carrier, "carrier", "", "how due runs get from node to node: http (default http)")
+	flags.StringVar(
 		&f.cfg.StoreReplica, "store-replica", "",
 		"`URL` of a copy of the store; the server reads lists and history from it",
 	)

@@ -43,13 +43,16 @@ func settled(t *testing.T, args []string, env map[string]string, file string) (m
 var settings = map[string][3]string{
 	"allow-setuid":           {"true", "false", "true"},
 	"advertise":              {"http://file", "http://env", "http://flag"},
+	"carrier":                {"file", "env", "flag"},
 	"concurrency":            {"11", "12", "13"},
+	"coordinator":            {"postgres://file", "postgres://env", "postgres://flag"},
 	"data":                   {"/file", "/env", "/flag"},
 	"drain":                  {"11s", "12s", "13s"},
 	"http-allow":             {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"},
 	"listen":                 {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	"log-format":             {"json", "JSON", "text2"},
 	"log-level":              {"warn", "error", "debug"},
+	"logs":                   {"disk:/file", "disk:/env", "disk:/flag"},
 	"queues":                 {"file", "env", "flag"},
 	"retention-dead-letters": {"11h", "12h", "13h"},
 	"retention-logs":         {"14h", "15h", "16h"},
@@ -57,6 +60,7 @@ var settings = map[string][3]string{
 	"store":                  {"sqlite:/file", "sqlite:/env", "sqlite:/flag"},
 	"store-listen":           {"postgres://file", "postgres://env", "postgres://flag"},
 	"store-replica":          {"postgres://file", "postgres://env", "postgres://flag"},
+	"timeline":               {"file", "env", "flag"},
 }
 
 func TestEverySettingCanComeFromTheFlagTheEnvironmentAndTheFile(t *testing.T) {
@@ -110,7 +114,7 @@ func TestWhatIsWrongWithASettingIsSaidWithItsPlace(t *testing.T) {
 		want []string
 	}{
 		"an unknown key": {
-			nil, "concurency: 3\n", []string{"carillon.yaml", `"concurency"`, "concurrency, data"},
+			nil, "concurency: 3\n", []string{"carillon.yaml", `"concurency"`, "concurrency, coordinator, data"},
 		},
 		"a key with -": {
 			nil, "http-allow: 10.0.0.0/8\n", []string{"carillon.yaml", `"http-allow"`, "http_allow"},
