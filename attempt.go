@@ -54,6 +54,7 @@ func (r Run) Begin(started Time) Run {
 // End makes the run terminal.
 func (r Run) End(state State, reason string, now Time) Run {
 	r.State, r.Reason, r.Ended, r.Wake, r.Flags = state, reason, now, 0, r.Flags&^(FlagOnHold|FlagStop)
+	r.Needs = ""
 	return r
 }
 

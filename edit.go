@@ -93,6 +93,7 @@ func (e *edit) move(moved bool) {
 
 func (r Run) moveTo(job *Job) Run {
 	r.Version, r.Queue, r.Priority, r.About = job.Version, job.Queue, int8(job.Priority), job.about()
+	r.Needs = job.needs()
 	if job.Misfire.Policy != MisfireOnce {
 		r.Flags |= FlagMisfirePolicy
 	}

@@ -26,7 +26,7 @@ type Wait struct {
 	Until Time     `json:"until,omitzero"` // WaitTime
 	Run   RunID    `json:"run,omitzero"`   // WaitTurn: the run that has the turn, or the next in line
 	// Ahead is how many runs come before it: for WaitTurn unfinished runs of its job, else due runs of its
-	// queue, up to MaxAhead.
+	// namespace, queue and needs, up to MaxAhead.
 	Ahead *int `json:"ahead,omitempty"`
 }
 

@@ -76,17 +76,16 @@ const (
 	maxLook = 20 // pages that are read at most to count the runs before another one
 )
 
-// ahead counts the due runs of the same queue that workers take before the given one, up to
-// carillon.MaxAhead. It reads one lane after the other, because an older run of a lower priority can come
+// ahead counts the due runs of the same namespace, queue and needs that workers take before the given one, up
+// to carillon.MaxAhead. It reads one lane after the other, because an older run of a lower priority can come
 // first: its age decides.
 func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time) (n int, err error) {
 	pages := 0
 	for priority := int8(highest); priority >= 0; priority-- {
 		until := run.Wake.Add(time.Duration(priority-run.Priority) * carillon.AgeStep)
-		q := carillon.WakeQuery{
-			Lane: &carillon.Lane{Queue: run.Queue, Priority: priority}, Until: min(now, until),
-			Limit: carillon.MaxAhead,
-		}
+		lane := run.Lane()
+		lane.Priority = priority
+		q := carillon.WakeQuery{Lane: &lane, Until: min(now, until), Limit: carillon.MaxAhead}
 		for {
 			if pages++; pages > maxLook {
 				return carillon.MaxAhead, nil // so many runs are held or due that this one is far behind

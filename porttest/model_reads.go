@@ -77,7 +77,10 @@ func (w *world) compareWakes() {
 		Until: pick(w.rand, w.now, w.now+600_000, carillon.Never), Limit: pick(w.rand, 1, 3, 7),
 	}
 	if w.rand.IntN(3) == 0 {
-		q.Lane = &carillon.Lane{Queue: pick(w.rand, queues...), Priority: int8(pick(w.rand, priorities...))}
+		q.Lane = &carillon.Lane{
+			Namespace: pick(w.rand, namespaces...), Queue: pick(w.rand, queues...),
+			Needs: pick(w.rand, needs...), Priority: int8(pick(w.rand, priorities...)),
+		}
 	}
 	if w.rand.IntN(3) == 0 {
 		for range 32 {

@@ -15,6 +15,7 @@ var (
 	namespaces = []string{"default", "other"}
 	queues     = []string{"default", "slow"}
 	priorities = []int{5, 9}
+	needs      = []string{":command", ":http", "mail.send"}
 	owners     = []string{"anna", "billing"}
 	types      = []string{"mail.send", "report"}
 	labels     = []string{"team", "env"}

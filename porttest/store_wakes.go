@@ -68,6 +68,12 @@ func storeWakeFull(t *storeTest) {
 				j.Priority = 4
 			case 60:
 				j.Queue = "other"
+			case 62:
+				j.Namespace = "other"
+			case 64:
+				j.Type = "mail.sen"
+			case 66:
+				j.Target = carillon.Target{HTTP: &carillon.HTTP{URL: "http://localhost"}}
 			}
 		})
 		if i%100 == 70 {
@@ -76,11 +82,20 @@ func storeWakeFull(t *storeTest) {
 		if i%100 == 80 {
 			t.move(run.ID, t.now+1000)
 		}
-		if i%100 >= 40 && i%100 <= 70 && i%10 == 0 {
+		if i%100 >= 40 && i%100 <= 70 && i%10 == 0 || i%100 > 60 && i%100 < 67 && i%2 == 0 {
 			want = append(want, run.ID)
 		}
 	}
-	full := []carillon.Lane{{Queue: "full", Priority: 3}, {Queue: "empty", Priority: 0}}
+	lane := carillon.Lane{Namespace: "default", Queue: "full", Needs: "mail.send", Priority: 3}
+	empty := lane
+	empty.Queue = "empty"
+	storeWakesBut(t, []carillon.Lane{lane}, want)
+	storeWakesBut(t, []carillon.Lane{lane, empty}, want)
+}
+
+// storeWakesBut reads all runs but the waiting ones of full lanes, of which only the first has runs.
+func storeWakesBut(t *storeTest, full []carillon.Lane, want []carillon.RunID) {
+	t.Helper()
 	q := carillon.WakeQuery{Full: full, Until: carillon.Never, Limit: 7}
 	var got []carillon.RunID
 	for {
@@ -178,16 +193,21 @@ func storeWakeNever(t *storeTest) {
 }
 
 func storeWakeLane(t *storeTest) {
-	lanes := []carillon.Lane{
-		{Queue: "default", Priority: 5}, {Queue: "default", Priority: 9}, {Queue: "slow", Priority: 5},
-	}
+	usual := carillon.Lane{Namespace: "default", Queue: "default", Needs: "mail.send", Priority: 5}
+	lanes := slices.Repeat([]carillon.Lane{usual}, 6)
+	lanes[1].Priority, lanes[2].Queue, lanes[3].Namespace = 9, "slow", "other"
+	lanes[4].Needs, lanes[5].Needs = "mail.read", ":http"
 	want := map[carillon.Lane][]carillon.RunID{}
-	for i := range 12 {
-		lane := lanes[i%3]
+	for i := range 24 {
+		lane := lanes[i%len(lanes)]
 		_, run := t.submit(func(j *carillon.Job) {
-			j.Queue, j.Priority, j.Schedule.At = lane.Queue, int(lane.Priority), t.now+carillon.Time(i)
+			j.Namespace, j.Queue, j.Type = lane.Namespace, lane.Queue, lane.Needs
+			j.Priority, j.Schedule.At = int(lane.Priority), t.now+carillon.Time(i)
+			if lane.Needs == ":http" {
+				j.Type, j.Target = "call", carillon.Target{HTTP: &carillon.HTTP{URL: "http://localhost"}}
+			}
 		})
-		if i%2 == 0 {
+		if i/len(lanes)%2 == 0 {
 			t.move(run.ID, t.now+100+carillon.Time(i))
 		}
 		want[lane] = append(want[lane], run.ID)
@@ -202,7 +222,8 @@ func storeWakeLane(t *storeTest) {
 		slices.SortFunc(got, func(a, b carillon.RunID) int { return int(a.Due - b.Due) })
 		t.equal("of the lane", got, want[lane])
 	}
-	none := carillon.Lane{Queue: "slow", Priority: 9}
+	none := lanes[2]
+	none.Priority = 9
 	t.equal("of an empty lane", len(t.wakes(carillon.WakeQuery{Lane: &none, Until: carillon.Never})), 0)
 }
 

@@ -243,7 +243,7 @@ func (q *Queue) giveBack(run *carillon.Run) {
 
 func (q *Queue) lane(want carillon.Lane) *lane {
 	for _, l := range q.queues[want.Queue] {
-		if l.Priority == want.Priority {
+		if l.Lane == want {
 			return l
 		}
 	}

@@ -61,7 +61,7 @@ func (t *Timeline) add(run *carillon.Run) bool {
 		if run.Rev <= old.Rev {
 			return true
 		}
-		if run.Queue == old.Queue && run.Priority == old.Priority {
+		if run.Lane() == old.Lane() {
 			*old = *run
 			t.move(int(t.place[slot]), wake{run.WakePos(), slot})
 			return true

@@ -90,7 +90,8 @@ func TestAPageOfWakesCostsItsOwnSize(t *testing.T) {
 	})
 	win(t, store, changes...)
 	half := changes[backlog/2].Runs[0]
-	lane := &carillon.Lane{Queue: "small", Priority: 5}
+	lane := new(carillon.Lane)
+	*lane = changes[999].Runs[0].Lane()
 	for _, c := range []struct {
 		q     carillon.WakeQuery
 		found int

@@ -81,6 +81,7 @@ var runRow = []column[run]{
 	{"queue", "default", func(r run) any { return r.Queue }},
 	{"worker", "", func(r run) any { return r.Worker }},
 	{"reason", "", func(r run) any { return r.Reason }},
+	{"needs", "", func(r run) any { return r.Needs }},
 }
 
 // endedRow has the columns of a record of history. A dead letter has the same ones, but another expiry.

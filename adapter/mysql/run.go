@@ -10,16 +10,16 @@ import (
 // for each run, but a statement for each would cost six times as much.
 const (
 	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason`
+  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs`
 
 	insertRuns = `INSERT INTO run`
 
 	updateAlike = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?, version = ?, attempt = ?, failures = ?,
-  losses = ?, crashes = ?, state = ?, priority = ?, flags = ?, queue = ?, worker = ?, reason = ?
+  losses = ?, crashes = ?, state = ?, priority = ?, flags = ?, queue = ?, worker = ?, reason = ?, needs = ?
 WHERE (due, job, rev) IN (`
 
 	updateRuns = `INSERT INTO run (due, job, shard, rev, wake, claimed, started, version, attempt, failures, losses, crashes,
-  state, priority, flags, queue, worker, reason) VALUES `
+  state, priority, flags, queue, worker, reason, needs) VALUES `
 	ifRun = ` ON DUPLICATE KEY UPDATE wake = IF(rev = VALUES(rev), VALUES(wake), wake), claimed = IF(rev = VALUES(rev), VALUES(claimed), claimed),
   started = IF(rev = VALUES(rev), VALUES(started), started), version = IF(rev = VALUES(rev), VALUES(version), version),
   attempt = IF(rev = VALUES(rev), VALUES(attempt), attempt), failures = IF(rev = VALUES(rev), VALUES(failures), failures),
@@ -27,6 +27,7 @@ WHERE (due, job, rev) IN (`
   state = IF(rev = VALUES(rev), VALUES(state), state), priority = IF(rev = VALUES(rev), VALUES(priority), priority),
   flags = IF(rev = VALUES(rev), VALUES(flags), flags), queue = IF(rev = VALUES(rev), VALUES(queue), queue),
   worker = IF(rev = VALUES(rev), VALUES(worker), worker), reason = IF(rev = VALUES(rev), VALUES(reason), reason),
+  needs = IF(rev = VALUES(rev), VALUES(needs), needs),
   rev = rev + (rev = VALUES(rev))`
 
 	deleteRuns = `DELETE run FROM run FORCE INDEX (PRIMARY) WHERE (due, job, rev) IN (`
@@ -46,10 +47,10 @@ func (p *batch) putRuns() {
 		many(&p.statements, group.update, group.runs, comparedRun, `)`, 1)
 	}
 	many(&p.statements, updateRuns, different, func(b []byte, r *carillon.Run) []byte {
-		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(),
+		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(),
 			r.Rev, r.Wake, r.Claimed, r.Started,
 			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority,
-			r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason)
+			r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason, r.Needs)
 	}, ifRun, changed)
 	many(&p.statements, deleteRuns, p.left, comparedRun, `)`, 1)
 }
@@ -75,7 +76,8 @@ func alike(runs []*carillon.Run) (groups []alikeRuns) {
 		}
 		b = appendSQL(b[:0], updateAlike, wake, run.Claimed, run.Started, run.Version, run.Attempt,
 			run.Failures, run.Losses, run.Crashes,
-			run.State, run.Priority, run.Flags&^carillon.FlagAdditional, run.Queue, run.Worker, run.Reason)
+			run.State, run.Priority, run.Flags&^carillon.FlagAdditional, run.Queue, run.Worker, run.Reason,
+			run.Needs)
 		i, known := index[string(b)]
 		if !known {
 			i = len(groups)
@@ -97,7 +99,7 @@ func (r row) unfinished() carillon.Run {
 		Seq: int32(r.int(9)), Attempt: int32(r.int(10)),
 		Failures: int32(r.int(11)), Losses: int32(r.int(12)), Crashes: int32(r.int(13)),
 		State: carillon.State(r.int(14)), Priority: int8(r.int(15)), Flags: carillon.Flags(r.int(16)),
-		Namespace: r.name(18), Queue: r.name(19), Worker: r.name(20), Reason: r.text(21),
+		Namespace: r.name(18), Queue: r.name(19), Worker: r.name(20), Reason: r.text(21), Needs: r.name(22),
 	}
 	if r.bool(17) {
 		run.Flags |= carillon.FlagAdditional

@@ -148,7 +148,9 @@ func TestASpaceAtTheEndAndTheCaseCount(t *testing.T) {
 			t.Errorf("guard %q: %v %v", name, guards, err)
 		}
 		runs, err := store.Wakes(t.Context(), carillon.WakeQuery{
-			Lane: &carillon.Lane{Queue: name, Priority: 5}, Until: now,
+			Lane: &carillon.Lane{
+				Namespace: "default", Queue: name, Needs: "mail.send", Priority: 5,
+			}, Until: now,
 		})
 		if len(runs) != 1 || err != nil || runs[0].Queue != name {
 			t.Errorf("lane %q: %v %v", name, runs, err)

@@ -126,7 +126,7 @@ func (s *runStream) position() carillon.RunPos {
 
 // read reads a page ahead. Pages grow: most searches find what they want among the first rows.
 func (s *runStream) read() error {
-	const runWanted, endedWanted = 22, 25
+	const runWanted, endedWanted = 23, 25
 	args := append([]any{wantedRuns(s.query)}, s.args()...)
 	err := s.conn.query(func(r row) error {
 		next := streamRow{place: carillon.Unended}

@@ -16,7 +16,7 @@ const (
 
 	wakesOfAll = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake +
 		` ? ORDER BY wake, due, job LIMIT ?`
-	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ? AND queue = ? AND priority = ?
+	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ? AND namespace = ? AND queue = ? AND needs = ? AND priority = ?
 ORDER BY wake, due, job LIMIT ?`
 
 	// wakesHeld returns the held runs among the next runs in the order, wakesCut the last of those runs.
@@ -48,7 +48,7 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 	query, args := wakesOfAll, append(after(q.After, q.Until), shards)
 	if q.Lane != nil {
 		query = wakesOfLane
-		args = append(args, q.Lane.Queue, q.Lane.Priority)
+		args = append(args, q.Lane.Namespace, q.Lane.Queue, q.Lane.Needs, q.Lane.Priority)
 	}
 	err = s.use(ctx, func(l *conn) error { return l.query(into(&found), query, append(args, limit)...) })
 	return found, tried("read wakes", err)

@@ -92,9 +92,8 @@ func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
 	}
 	commit(t, store, changes...)
 	var got []carillon.RunID
-	q := carillon.WakeQuery{
-		Until: carillon.Never, Lane: &carillon.Lane{Queue: "default", Priority: 9}, Limit: 2,
-	}
+	lane := changes[99].Runs[0].Lane()
+	q := carillon.WakeQuery{Until: carillon.Never, Lane: &lane, Limit: 2}
 	for len(got) <= len(want) {
 		page, err := store.Wakes(context.Background(), q)
 		if err != nil {
@@ -114,8 +113,9 @@ func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
 }
 
 func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
+	full := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0].Runs[0].Lane()
 	testStops(
-		t, carillon.WakeQuery{Full: []carillon.Lane{{Queue: "default", Priority: 5}}},
+		t, carillon.WakeQuery{Full: []carillon.Lane{full}},
 		func(run *carillon.Run) { run.Priority = 9 },
 	)
 }

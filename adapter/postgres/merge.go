@@ -193,12 +193,10 @@ func (m *merge) ask(ask *rows, s *stretch) {
 	ask.int(int64(s.after.ID.Due))
 	ask.int(int64(s.after.ID.Job))
 	ask.int(int64(m.until))
-	if m.lanes != nil && m.lanes.Lane != nil {
-		ask.text(m.lanes.Lane.Queue)
-		ask.int(int64(m.lanes.Lane.Priority))
+	if m.lanes != nil {
+		ask.lane(m.lanes.Lane)
 	} else {
-		ask.null()
-		ask.null()
+		ask.lane(nil)
 	}
 	m.askFull(ask)
 	ask.int(int64(m.reach))
@@ -206,7 +204,7 @@ func (m *merge) ask(ask *rows, s *stretch) {
 }
 
 // askFull names the full lanes: a single one by its columns, which is faster to compare; several in a list,
-// each between two line breaks, because no queue has a line break in its name.
+// each between two line breaks, because no name has a line break or a '=' in it.
 func (m *merge) askFull(ask *rows) {
 	var full []carillon.Lane
 	if m.lanes != nil {
@@ -214,21 +212,34 @@ func (m *merge) askFull(ask *rows) {
 	}
 	switch len(full) {
 	case 0:
-		ask.null()
-		ask.null()
+		ask.lane(nil)
 		ask.null()
 	case 1:
-		ask.text(full[0].Queue)
-		ask.int(int64(full[0].Priority))
+		ask.lane(&full[0])
 		ask.null()
 	default:
 		list := []byte{'\n'}
 		for _, lane := range full {
-			list = append(append(list, lane.Queue...), '=')
+			for _, name := range []string{lane.Namespace, lane.Queue, lane.Needs} {
+				list = append(append(list, name...), '=')
+			}
 			list = append(strconv.AppendInt(list, int64(lane.Priority), 10), '\n')
 		}
-		ask.null()
-		ask.null()
+		ask.lane(nil)
 		ask.text(string(list))
 	}
+}
+
+// lane writes the columns of a lane; nil: none.
+func (r *rows) lane(lane *carillon.Lane) {
+	if lane == nil {
+		for range 4 {
+			r.null()
+		}
+		return
+	}
+	r.text(lane.Namespace)
+	r.text(lane.Queue)
+	r.text(lane.Needs)
+	r.int(int64(lane.Priority))
 }

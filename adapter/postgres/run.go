@@ -10,18 +10,18 @@ import (
 var (
 	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8, covers int8, claimed int8, started int8,
   retry_of int8, version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, priority int2, flags int2,
-  extra bool, namespace text, queue text, worker text, reason text`,
+  extra bool, namespace text, queue text, worker text, reason text, needs text`,
 		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason)
+  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs)
 SELECT shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason FROM ROWS x`)
+  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs FROM ROWS x`)
 
 	updateRun = forRows("update_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8, claimed int8, started int8,
   version int4, attempt int4, failures int4, losses int4, crashes int4, state int2, priority int2, flags int2,
-  queue text, worker text, reason text`,
+  queue text, worker text, reason text, needs text`,
 		`WITH hit AS (UPDATE carillon.run r SET rev = r.rev + 1, wake = x.wake, claimed = x.claimed, started = x.started, version = x.version,
   attempt = x.attempt, failures = x.failures, losses = x.losses, crashes = x.crashes, state = x.state, priority = x.priority, flags = x.flags,
-  queue = x.queue, worker = x.worker, reason = x.reason
+  queue = x.queue, worker = x.worker, reason = x.reason, needs = x.needs
   FROM ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
@@ -63,6 +63,7 @@ func (r *rows) insertRun(run *carillon.Run, rev int64) {
 	r.text(run.Queue)
 	r.textOrNull(run.Worker)
 	r.textOrNull(run.Reason)
+	r.textOrNull(run.Needs)
 }
 
 func (r *rows) runCounts(run *carillon.Run) {
@@ -86,6 +87,7 @@ func (r *rows) updateRun(run *carillon.Run) {
 	r.text(run.Queue)
 	r.textOrNull(run.Worker)
 	r.textOrNull(run.Reason)
+	r.textOrNull(run.Needs)
 }
 
 func (r *rows) deleteRun(run *carillon.Run) {
@@ -95,7 +97,7 @@ func (r *rows) deleteRun(run *carillon.Run) {
 
 // runColumns are the columns that unfinished reads.
 const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retry_of, r.rev, r.version, r.seq, r.attempt, r.failures,
-  r.losses, r.crashes, r.state, r.priority, r.flags, r.extra, r.namespace, r.queue, r.worker, r.reason`
+  r.losses, r.crashes, r.state, r.priority, r.flags, r.extra, r.namespace, r.queue, r.worker, r.reason, r.needs`
 
 // unfinished reads a row of the hot table, without About.
 func (r *row) unfinished() carillon.Run {
@@ -113,5 +115,6 @@ func (r *row) unfinished() carillon.Run {
 		run.Flags |= carillon.FlagAdditional
 	}
 	run.Namespace, run.Queue, run.Worker, run.Reason = r.name(), r.name(), r.name(), r.text()
+	run.Needs = r.name()
 	return run
 }

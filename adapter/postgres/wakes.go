@@ -16,12 +16,13 @@ import (
 // its lane is. That is more work for each run, so a lane that most runs belong to is read like all lanes.
 // dueInShards reads all runs by the primary key.
 const (
-	stretchRow = `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key, after_job int8 key, until int8, queue text, priority int2,
-  full_queue text, full_priority int2, full text, reach int8, quota int8`
+	stretchRow = `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key, after_job int8 key, until int8, namespace text, queue text, needs text, priority int2,
+  full_namespace text, full_queue text, full_needs text, full_priority int2, full text, reach int8, quota int8`
 
 	ofLane = `, row_number() OVER () = x.reach AS cut`
-	inLane = ` WHERE r.cut OR (x.queue IS NULL OR r.queue = x.queue AND r.priority = x.priority)
-  AND NOT (r.state = 1 AND coalesce(r.queue = x.full_queue AND r.priority = x.full_priority, position(E'\n' || r.queue || '=' || r.priority || E'\n' IN x.full) > 0, false))
+	inLane = ` WHERE r.cut OR (x.queue IS NULL OR r.queue = x.queue AND r.priority = x.priority AND r.namespace = x.namespace AND coalesce(r.needs, '') = x.needs)
+  AND NOT (r.state = 1 AND coalesce(r.queue = x.full_queue AND r.priority = x.full_priority AND r.namespace = x.full_namespace AND coalesce(r.needs, '') = x.full_needs,
+    position(E'\n' || r.namespace || '=' || r.queue || '=' || coalesce(r.needs, '') || '=' || r.priority || E'\n' IN x.full) > 0, false))
   LIMIT x.quota) r`
 )
 

@@ -134,8 +134,11 @@ func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
 	store := openAt(t, filepath.Join(t.TempDir(), "carillon.db"))
 	store.maxScan = 7
 	fill(t, store, 200) // 100 of them are finished
+	common := carillon.Lane{Namespace: "default", Queue: "default", Needs: "common", Priority: 5}
+	rare := common
+	rare.Needs = "rare"
 	testStops(t, store, carillon.WakeQuery{
-		Full: []carillon.Lane{{Queue: "default", Priority: 5}}, Until: carillon.Never, Limit: 1000,
+		Full: []carillon.Lane{common, rare}, Until: carillon.Never, Limit: 1000,
 	})
 	testStops(t, store, carillon.WakeQuery{Held: true, Until: carillon.Never, Limit: 1000})
 }

@@ -9,11 +9,11 @@ import (
 // of them is extra: because it never changes, an update does not touch the index run_job.
 const (
 	insertRun = `INSERT INTO run (due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason)
-VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs)
+VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	updateRun = `UPDATE run SET rev = rev + 1, wake = ?4, claimed = ?5, started = ?6, version = ?7, attempt = ?8, failures = ?9, losses = ?10,
-  crashes = ?11, state = ?12, priority = ?13, flags = ?14, queue = ?15, worker = ?16, reason = ?17
+  crashes = ?11, state = ?12, priority = ?13, flags = ?14, queue = ?15, worker = ?16, reason = ?17, needs = ?18
 WHERE due = ?1 AND job = ?2 AND rev = ?3`
 
 	deleteRun = `DELETE FROM run WHERE due = ? AND job = ? AND rev = ?`
@@ -59,6 +59,7 @@ func (w *writer) insert(run *carillon.Run) (bool, error) {
 	stmt.text(19, run.Queue)
 	stmt.textOrNull(20, run.Worker)
 	stmt.textOrNull(21, run.Reason)
+	stmt.textOrNull(22, run.Needs)
 	return stmt.hits()
 }
 
@@ -81,6 +82,7 @@ func (w *writer) update(run *carillon.Run) (bool, error) {
 	stmt.text(15, run.Queue)
 	stmt.textOrNull(16, run.Worker)
 	stmt.textOrNull(17, run.Reason)
+	stmt.textOrNull(18, run.Needs)
 	return stmt.hits()
 }
 
@@ -111,7 +113,7 @@ func (w *writer) end(run *carillon.Run) (bool, error) {
 
 // runColumns are the columns that unfinished reads.
 const runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason`
+  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs`
 
 // unfinished reads a row of the hot table, without About.
 func (r *reader) unfinished(stmt *sqlite.Stmt) carillon.Run {
@@ -128,7 +130,7 @@ func (r *reader) unfinished(stmt *sqlite.Stmt) carillon.Run {
 		State: carillon.State(stmt.ColumnInt32(14)), Priority: int8(stmt.ColumnInt32(15)),
 		Flags:     carillon.Flags(stmt.ColumnInt32(16)),
 		Namespace: r.name(stmt, 18), Queue: r.name(stmt, 19), Worker: r.name(stmt, 20),
-		Reason: stmt.ColumnText(21),
+		Reason: stmt.ColumnText(21), Needs: r.name(stmt, 22),
 	}
 	if stmt.ColumnBool(17) {
 		run.Flags |= carillon.FlagAdditional

@@ -97,7 +97,7 @@ func (r *reader) stream(q *carillon.RunQuery, from source, start carillon.RunPos
 
 // The indexes of the columns that a stream checks before it reads a row.
 const (
-	runWanted   = 22
+	runWanted   = 23
 	endedWanted = 25
 )
 

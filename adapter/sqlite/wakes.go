@@ -28,7 +28,7 @@ type wakeOrder struct {
 var (
 	atDue = wakeOrder{
 		all: `SELECT ` + runColumns + ` FROM run
-WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due AND (?5 IS NULL OR queue = ?5 AND priority = ?6) ORDER BY due, job`,
+WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due AND (?5 IS NULL OR queue = ?5 AND priority = ?6 AND namespace = ?7 AND coalesce(needs, '') = ?8) ORDER BY due, job`,
 		held: `SELECT ` + runColumns + ` FROM run
 WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due
   AND (state <> 1 AND (due < ?4 OR job <= ?6) OR due = ?4 AND job = ?6) ORDER BY due, job`,
@@ -37,7 +37,7 @@ WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due ORDER BY due, job LIMIT
 	}
 	moved = wakeOrder{
 		all: `SELECT ` + runColumns + ` FROM run INDEXED BY run_wake
-WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due AND (?5 IS NULL OR queue = ?5 AND priority = ?6) ORDER BY wake, due, job`,
+WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due AND (?5 IS NULL OR queue = ?5 AND priority = ?6 AND namespace = ?7 AND coalesce(needs, '') = ?8) ORDER BY wake, due, job`,
 		held: `SELECT ` + runColumns + ` FROM run INDEXED BY run_wake
 WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due
   AND (state <> 1 AND (wake, due, job) <= (?4, ?5, ?6) OR wake = ?4 AND due = ?5 AND job = ?6) ORDER BY wake, due, job`,
@@ -116,6 +116,8 @@ func (r *reader) wakes(order *wakeOrder, q *carillon.WakeQuery, pass int) (w *wa
 	if q.Lane != nil {
 		w.stmt.BindText(5, q.Lane.Queue)
 		w.stmt.BindInt64(6, int64(q.Lane.Priority))
+		w.stmt.BindText(7, q.Lane.Namespace)
+		w.stmt.BindText(8, q.Lane.Needs)
 	}
 	return w, w.next()
 }
@@ -235,6 +237,8 @@ func (w *wakeStream) passes() bool {
 	if w.query.Held {
 		return true
 	}
-	priority, queue := int8(w.stmt.ColumnInt32(15)), w.reader.name(w.stmt, 19)
-	return slices.Contains(w.query.Full, carillon.Lane{Queue: queue, Priority: priority})
+	return slices.Contains(w.query.Full, carillon.Lane{
+		Namespace: w.reader.name(w.stmt, 18), Queue: w.reader.name(w.stmt, 19),
+		Needs: w.reader.name(w.stmt, 22), Priority: int8(w.stmt.ColumnInt32(15)),
+	})
 }
