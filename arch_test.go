@@ -47,7 +47,8 @@ var mayImport = map[string][]string{
 		"internal/outage", "internal/owned", "internal/scheduler", "worker",
 	},
 	"cmd/carillon": {
-		".", "client", "cron", "executor", "internal/owned", "internal/suggest", "node", "worker",
+		".", "client", "cron", "executor", "internal/owned", "internal/suggest", "internal/wire", "node",
+		"worker",
 	},
 	"bench":             {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
 	"chaos":             {".", "client", "executor", "porttest/server"},
@@ -141,6 +142,23 @@ func TestArchitectureOfTime(t *testing.T) {
 		}
 		if strings.Contains(string(b), "carillon.Now()") {
 			t.Errorf("%s calls carillon.Now: a part of a node asks its Clock", path)
+		}
+	})
+}
+
+// Messages between a server and its clients are written once, in internal/wire.
+func TestArchitectureOfMessages(t *testing.T) {
+	forGoFiles(t, func(path string) {
+		if !regexp.MustCompile(`^(api|client)/`).MatchString(filepath.ToSlash(path)) ||
+			strings.HasSuffix(path, "_test.go") {
+			return
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(b), "`json:") {
+			t.Errorf("%s has the type of a message: it belongs in internal/wire", path)
 		}
 	})
 }

@@ -39,6 +39,9 @@ type runJSON struct {
 	Checkpoint  json.RawMessage `json:"checkpoint,omitempty"`
 }
 
+// Shape returns a value of the struct that MarshalJSON writes, for the description of the API.
+func (Run) Shape() any { return runJSON{} }
+
 // MarshalJSON writes the shape that the API documents.
 func (r Run) MarshalJSON() ([]byte, error) {
 	about := About{}

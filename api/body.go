@@ -14,12 +14,6 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// The limits of a request.
-const (
-	maxBody      = 1 << 20
-	maxBatchBody = wire.MaxBody
-)
-
 // readJSON reads a whole body of JSON, undecoded.
 func readJSON(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := checkContentType(r); err != nil {
@@ -66,7 +60,7 @@ func readOptional(w http.ResponseWriter, r *http.Request, into any) error {
 	if r.ContentLength == 0 {
 		return nil
 	}
-	body, err := readBody(w, r, maxBody)
+	body, err := readBody(w, r, wire.MaxBody)
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return err
 	}

@@ -2,20 +2,18 @@ package api
 
 import (
 	"net/http"
+
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
-type status struct {
-	Status string `json:"status"`
-}
-
 func (s *server) healthz(w http.ResponseWriter, _ *http.Request, _ *query) error {
-	return reply(w, http.StatusOK, status{"ok"})
+	return reply(w, http.StatusOK, wire.Status{Status: "ok"})
 }
 
 func (s *server) readyz(w http.ResponseWriter, _ *http.Request, _ *query) error {
 	err := s.Ready()
 	if err == nil {
-		return reply(w, http.StatusOK, status{"ready"})
+		return reply(w, http.StatusOK, wire.Status{Status: "ready"})
 	}
 	problem{
 		Type: "not-ready", Title: "Not ready", Status: http.StatusServiceUnavailable,

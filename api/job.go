@@ -12,14 +12,8 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/internal/wire"
 )
-
-// jobView is the answer to a read of one job.
-type jobView struct {
-	carillon.Job
-	LastRun *carillon.Run `json:"last_run"`
-	NextRun *carillon.Run `json:"next_run"`
-}
 
 // job reads the job that the path names. A job of another namespace is not found.
 func (s *server) job(r *http.Request) (carillon.Job, error) {
@@ -51,8 +45,8 @@ func (s *server) getJob(w http.ResponseWriter, r *http.Request, _ *query) error 
 }
 
 // view adds the runs that people look for first. Unfinished runs also tell whether an active job is finished.
-func (s *server) view(ctx context.Context, job carillon.Job) (jobView, error) {
-	view := jobView{Job: s.shown(job)}
+func (s *server) view(ctx context.Context, job carillon.Job) (wire.JobDetail, error) {
+	view := wire.JobDetail{Job: s.shown(job)}
 	var unfinished []carillon.Run
 	err := s.eachRun(ctx, ofJob(job, carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning),
 		func(run carillon.Run) bool {
@@ -86,7 +80,7 @@ func (s *server) view(ctx context.Context, job carillon.Job) (jobView, error) {
 }
 
 func ofJob(job carillon.Job, states ...carillon.State) carillon.RunQuery {
-	return carillon.RunQuery{Namespace: job.Namespace, Job: job.ID, States: states, Limit: maxLimit}
+	return carillon.RunQuery{Namespace: job.Namespace, Job: job.ID, States: states, Limit: wire.MaxPage}
 }
 
 // maxPages bounds how many pages of a job's own runs one request reads: 20,000 unfinished runs are more than
@@ -116,7 +110,7 @@ func (s *server) eachRun(ctx context.Context, q carillon.RunQuery, each func(car
 // editJob decodes the body over the present definition. If another edit of the job comes between, the ledger
 // has it decoded again over the new definition.
 func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error {
-	body, err := readJSON(w, r, maxBody)
+	body, err := readJSON(w, r, wire.MaxBody)
 	if err != nil {
 		return err
 	}
@@ -219,17 +213,12 @@ func (s *server) onJob(do func(ctx context.Context, namespace string, id carillo
 	}
 }
 
-// runRequest is the optional body of a request to run a job now.
-type runRequest struct {
-	Payload json.RawMessage `json:"payload"`
-}
-
 func (s *server) runNow(w http.ResponseWriter, r *http.Request, _ *query) error {
 	id, err := carillon.ParseJobID(r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	var want runRequest
+	var want wire.RunRequest
 	if err := readOptional(w, r, &want); err != nil {
 		return err
 	}

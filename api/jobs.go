@@ -8,20 +8,11 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// listedJob is a job in a list.
-type listedJob struct {
-	carillon.Job
-	LastRun *carillon.Run `json:"last_run"`
-}
-
-type jobList struct {
-	Items []carillon.Job `json:"items"`
-}
-
 func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error {
-	body, err := readJSON(w, r, maxBody)
+	body, err := readJSON(w, r, wire.MaxBody)
 	if err != nil {
 		return err
 	}
@@ -39,7 +30,7 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error 
 }
 
 func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) error {
-	body, err := readJSON(w, r, maxBatchBody)
+	body, err := readJSON(w, r, wire.MaxLargeBody)
 	if err != nil {
 		return err
 	}
@@ -55,7 +46,7 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	for i := range jobs {
 		jobs[i] = s.shown(jobs[i])
 	}
-	return reply(w, http.StatusCreated, jobList{jobs})
+	return reply(w, http.StatusCreated, wire.List[carillon.Job]{Items: jobs})
 }
 
 // shown returns the job with the values that the server decides for it.
@@ -102,7 +93,7 @@ func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) erro
 	if err != nil {
 		return err
 	}
-	items := make([]listedJob, len(found.Jobs))
+	items := make([]wire.ListedJob, len(found.Jobs))
 	for i := range items {
 		items[i].Job = s.shown(found.Jobs[i])
 		if found.Last != nil {
@@ -113,7 +104,7 @@ func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) erro
 	if found.Next != 0 {
 		next = found.Next.String()
 	}
-	return reply(w, http.StatusOK, newPage(items, q.nextCursor(next)))
+	return reply(w, http.StatusOK, wire.NewPage(items, q.nextCursor(next)))
 }
 
 // status accepts states of the job and states of its latest run: people ask for "the failed ones" and do not

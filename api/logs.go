@@ -2,13 +2,13 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"math"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 const (
@@ -193,7 +193,7 @@ func (t *tail) begin() error {
 	t.begun = true
 	media, first := "text/plain; charset=utf-8", ""
 	if t.json {
-		media, first = "application/json", `{"items":[`
+		media, first = "application/json", wire.LinesBegin
 	}
 	t.w.Header().Set("Content-Type", media)
 	t.w.WriteHeader(http.StatusOK)
@@ -202,19 +202,15 @@ func (t *tail) begin() error {
 }
 
 func (t *tail) write(line carillon.Line) error {
-	text := line.Text
+	text := append([]byte(line.Text), '\n')
 	if t.json {
-		item, err := json.Marshal(line)
-		if err != nil {
+		var err error
+		if text, err = wire.AppendLine(nil, &line, t.sent == 0); err != nil {
 			return err
-		}
-		text = string(item)
-		if t.sent > 0 {
-			text = "," + text
 		}
 	}
 	t.sent++
-	_, err := t.w.Write([]byte(text + "\n"))
+	_, err := t.w.Write(text)
 	return err
 }
 
@@ -222,6 +218,6 @@ func (t *tail) end() error {
 	if !t.json {
 		return nil
 	}
-	_, err := t.w.Write([]byte("]}\n"))
+	_, err := t.w.Write([]byte(wire.LinesEnd))
 	return err
 }

@@ -5,38 +5,8 @@ import (
 	"net/http"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
-
-// member is a node or a worker that is alive.
-type member struct {
-	ID      string        `json:"id"`
-	Kind    string        `json:"kind"`
-	Addr    string        `json:"addr"`
-	Host    string        `json:"host,omitempty"`
-	Version string        `json:"version,omitempty"`
-	Joined  carillon.Time `json:"joined_at,omitzero"`
-	Beat    carillon.Time `json:"beat_at,omitzero"` // of its last beat
-	// Of a node.
-	Shards *int `json:"shards,omitempty"` // how many shards it is responsible for
-	// Of a worker.
-	Queues  []string  `json:"queues,omitempty"` // "name" or "name=weight"; none: all
-	Slots   int       `json:"slots,omitempty"`  // runs at the same time; none: the worker did not say
-	Used    *int      `json:"used,omitempty"`   // slots in use, by its last beat
-	Running []running `json:"running,omitempty"`
-}
-
-// running is a run that a worker holds.
-type running struct {
-	Run     carillon.RunID `json:"run"`
-	Attempt int32          `json:"attempt"`
-	Name    string         `json:"name"` // of the job
-	State   carillon.State `json:"state"`
-	Claimed carillon.Time  `json:"claimed_at"`
-}
-
-type memberList struct {
-	Items []member `json:"items"`
-}
 
 // How many runs the list names: for one worker, and in total.
 const (
@@ -67,26 +37,23 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) e
 			nodes = append(nodes, m.ID)
 		}
 	}
-	list := memberList{Items: []member{}}
+	list := wire.List[wire.Member]{Items: []wire.Member{}}
 	for _, m := range members {
-		item := member{
-			ID: m.ID, Kind: m.Kind, Addr: m.Addr, Host: m.Host, Version: m.Version, Joined: m.Joined,
-			Queues: m.Queues, Slots: m.Slots,
-		}
+		item := wire.Member{ID: m.ID, Kind: m.Kind, Addr: m.Addr, Profile: m.Profile, Joined: m.Joined}
 		if m.Kind == carillon.MemberNode {
 			shards := len(carillon.ShardsOf(m.ID, nodes))
 			item.Shards = &shards
 		}
 		if said, ok := held[m.ID]; ok {
-			item.says(said, runs)
+			addHolding(&item, said, runs)
 		}
 		list.Items = append(list.Items, item)
 	}
 	return reply(w, http.StatusOK, list)
 }
 
-// says adds what the member said with its last beat.
-func (m *member) says(said carillon.Holding, runs map[carillon.RunID]*carillon.Run) {
+// addHolding adds what the member said with its last beat.
+func addHolding(m *wire.Member, said carillon.Holding, runs map[carillon.RunID]*carillon.Run) {
 	m.Beat = said.At
 	if m.Kind != carillon.MemberWorker {
 		return
@@ -98,7 +65,7 @@ func (m *member) says(said carillon.Holding, runs map[carillon.RunID]*carillon.R
 		if run == nil || !run.State.Held() || run.Fence() != h.Fence || len(m.Running) == maxRunningOf {
 			continue
 		}
-		r := running{Run: run.ID, Attempt: run.Attempt, State: run.State, Claimed: run.Claimed}
+		r := wire.Running{Run: run.ID, Attempt: run.Attempt, State: run.State, Claimed: run.Claimed}
 		if run.About != nil {
 			r.Name = run.About.Name
 		}

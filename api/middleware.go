@@ -8,9 +8,9 @@ import (
 	"net/http"
 	"runtime/debug"
 	"time"
-)
 
-const requestHeader = "X-Request-Id"
+	"github.com/carillon-run/carillon/internal/wire"
+)
 
 // guard wraps every route. It gives the request an id, keeps browsers from guessing types, from storing
 // answers and from being abused, turns a panic into an answer, and logs. It logs no headers, bodies or
@@ -27,7 +27,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
 		head := w.Header()
-		head.Set(requestHeader, newRequestID())
+		head.Set(wire.RequestHeader, newRequestID())
 		head.Set("X-Content-Type-Options", "nosniff")
 		head.Set("Cache-Control", "no-store")
 		head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
@@ -114,4 +114,4 @@ func newRequestID() string {
 	return hex.EncodeToString(b[:])
 }
 
-func requestID(w http.ResponseWriter) string { return w.Header().Get(requestHeader) }
+func requestID(w http.ResponseWriter) string { return w.Header().Get(wire.RequestHeader) }

@@ -5,22 +5,11 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// dueTime is one time at which a job is due. For cron it also has the wall clock time of the job's zone.
-type dueTime struct {
-	Due    carillon.Time `json:"due_at"`
-	Local  string        `json:"local,omitempty"`
-	Offset string        `json:"offset,omitempty"`
-}
-
-type dueTimes struct {
-	Timezone string    `json:"timezone,omitempty"`
-	Items    []dueTime `json:"items"`
-}
-
 func (s *server) nextTimes(w http.ResponseWriter, r *http.Request, q *query) error {
-	n := q.number("n", 10, maxLimit)
+	n := q.number("n", 10, wire.MaxPage)
 	if q.err != nil {
 		return q.err
 	}
@@ -38,7 +27,7 @@ func (s *server) nextTimes(w http.ResponseWriter, r *http.Request, q *query) err
 	if err != nil {
 		return err
 	}
-	answer := dueTimes{Items: []dueTime{}}
+	answer := wire.DueTimes{Items: []wire.DueTime{}}
 	if planned != nil {
 		answer = inZone(&job.Schedule, upcoming(&job, planned, s.Clock.Now(), n))
 	}
@@ -65,15 +54,15 @@ func upcoming(job *carillon.Job, planned *carillon.Run, now carillon.Time, n int
 	return times
 }
 
-func inZone(schedule *carillon.Schedule, times []carillon.Time) dueTimes {
-	answer := dueTimes{Items: []dueTime{}}
+func inZone(schedule *carillon.Schedule, times []carillon.Time) wire.DueTimes {
+	answer := wire.DueTimes{Items: []wire.DueTime{}}
 	var zone *time.Location
 	if schedule.Cron != "" {
 		zone, _ = time.LoadLocation(schedule.Timezone) // checked when the job was admitted
 		answer.Timezone = schedule.Timezone
 	}
 	for _, t := range times {
-		item := dueTime{Due: t}
+		item := wire.DueTime{Due: t}
 		if zone != nil {
 			local := t.Std().In(zone)
 			item.Local, item.Offset = local.Format("2006-01-02T15:04:05.000-07:00"), local.Format("-07:00")

@@ -8,14 +8,11 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // raw stands in the route table for a body that is not JSON.
 type raw struct{}
-
-type logLines struct {
-	Items []carillon.Line `json:"items"`
-}
 
 // object is a JSON object of the description.
 type object map[string]any
@@ -39,7 +36,7 @@ func describe(routes []route) []byte {
 		}
 		path[strings.ToLower(rt.Method)] = rt.describe(schemas)
 	}
-	schemas["Problem"] = schemas.object(reflect.TypeFor[problemJSON]())
+	schemas["Problem"] = schemas.object(reflect.TypeFor[wire.Problem]())
 	text, err := json.MarshalIndent(object{
 		"openapi": "3.1.0",
 		"info": object{
@@ -91,7 +88,7 @@ func (rt route) parameters(schemas schemas) []object {
 		}
 		parameters = append(parameters, object{
 			"name": p.Name, "in": in, "description": p.About,
-			"required": in == "path" || p.Name == fenceHeader, "schema": schema,
+			"required": in == "path" || p.Name == wire.FenceHeader, "schema": schema,
 		})
 	}
 	switch {
@@ -138,7 +135,7 @@ func content(schemas schemas, body any, whole bool) object {
 		if whole {
 			schema = object{"allOf": []object{schema}, "required": []string{"target"}}
 		}
-	case logLines:
+	case wire.List[carillon.Line]:
 		return object{
 			"text/plain":       object{"schema": object{"type": "string"}},
 			"application/json": object{"schema": schema},

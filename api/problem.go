@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // problem is an error in the form of RFC 9457. Fault is for a fault in the request.
@@ -20,28 +21,15 @@ type problem struct {
 	Reasons []string
 }
 
-const problemPrefix = "urn:carillon:problem:"
-
 func (p problem) Error() string { return p.Title + ": " + p.Detail }
 
-type problemJSON struct {
-	Type    string   `json:"type"`
-	Title   string   `json:"title"`
-	Status  int      `json:"status"`
-	Detail  string   `json:"detail"`
-	Field   *string  `json:"field,omitempty"`
-	Given   *string  `json:"given,omitempty"`
-	Want    *string  `json:"want,omitempty"`
-	Reasons []string `json:"reasons,omitempty"`
-}
-
 func (p problem) write(w http.ResponseWriter) {
-	v := problemJSON{
-		Type: problemPrefix + p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail, Reasons: p.Reasons,
+	v := wire.Problem{
+		Type: wire.ProblemPrefix + p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail,
+		Reasons: p.Reasons,
 	}
 	if p.Fault != nil {
-		given := jobjson.Shorten(p.Fault.Given, maxGiven)
-		v.Field, v.Given, v.Want = &p.Fault.Field, &given, &p.Fault.Want
+		v.Field, v.Given, v.Want = p.Fault.Field, jobjson.Shorten(p.Fault.Given, maxGiven), p.Fault.Want
 		v.Detail = p.Fault.Error()
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
@@ -100,7 +88,8 @@ func problemOf(err error) problem {
 		}
 	case errors.Is(err, carillon.ErrLost):
 		return problem{
-			Type: "lost", Title: "The run belongs to another attempt now", Status: http.StatusConflict,
+			Type: wire.ProblemLost, Title: "The run belongs to another attempt now",
+			Status: http.StatusConflict,
 			Detail: "the fence is not that of the run's present attempt: stop working on it",
 		}
 	case errors.Is(err, carillon.ErrSessionOver):

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
 	"github.com/carillon-run/carillon/internal/suggest"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // param is a query parameter or a header that a route knows.
@@ -152,12 +153,9 @@ func (q *query) in(name string, err error) {
 	}
 }
 
-const (
-	defaultLimit = 100
-	maxLimit     = 1000
-)
+const defaultLimit = 100
 
-func (q *query) limit() int { return q.number("limit", defaultLimit, maxLimit) }
+func (q *query) limit() int { return q.number("limit", defaultLimit, wire.MaxPage) }
 
 // cursor returns the store's own place in the list, where an earlier page ended. A cursor is bound to the
 // list that it came from: with other filters it would silently skip rows.
@@ -175,12 +173,11 @@ func (q *query) cursor() string {
 	return string(place[len(mark):])
 }
 
-func (q *query) nextCursor(place string) *string {
+func (q *query) nextCursor(place string) wire.Cursor {
 	if place == "" {
-		return nil
+		return ""
 	}
-	text := base64.RawURLEncoding.EncodeToString([]byte(q.mark() + place))
-	return &text
+	return wire.Cursor(base64.RawURLEncoding.EncodeToString([]byte(q.mark() + place)))
 }
 
 func (q *query) mark() string {
@@ -192,18 +189,4 @@ func (q *query) mark() string {
 	}
 	sum := sha256.Sum256([]byte(q.place + "?" + filters.Encode()))
 	return string(sum[:6])
-}
-
-// page is the answer of routes that list page by page.
-type page[T any] struct {
-	Items []T     `json:"items"`
-	Next  *string `json:"next_cursor"`
-}
-
-// newPage makes sure that an empty list is [], not null.
-func newPage[T any](items []T, next *string) page[T] {
-	if items == nil {
-		items = []T{}
-	}
-	return page[T]{items, next}
 }

@@ -1,25 +1,17 @@
 package api
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
-
-// refusal is a job that an application left in the database and that was not admitted.
-type refusal struct {
-	ID     carillon.JobID  `json:"id"`
-	At     carillon.Time   `json:"submitted_at"`
-	Reason string          `json:"reason"`
-	Body   json.RawMessage `json:"job"`
-}
 
 func (s *server) refusedRoutes() []route {
 	return []route{{
 		Method: "GET", Pattern: "/v1/refused",
 		Summary: "List jobs that were submitted inside a database and refused, latest first", Query: paging,
-		Status: 200, Gives: page[refusal]{}, handle: s.listRefused,
+		Status: 200, Gives: wire.Page[wire.Refusal]{}, handle: s.listRefused,
 	}}
 }
 
@@ -34,7 +26,7 @@ func (s *server) listRefused(w http.ResponseWriter, r *http.Request, q *query) e
 	if q.err != nil {
 		return q.err
 	}
-	items, next := []refusal{}, ""
+	items, next := []wire.Refusal{}, ""
 	if s.Intake != nil {
 		found, err := s.Intake.Refused(r.Context(), namespace(r), before, limit+1)
 		if err != nil {
@@ -45,8 +37,8 @@ func (s *server) listRefused(w http.ResponseWriter, r *http.Request, q *query) e
 				next = found[limit-1].ID.String()
 				break
 			}
-			items = append(items, refusal{ID: f.ID, At: f.At, Reason: f.Reason, Body: f.Body})
+			items = append(items, wire.Refusal{ID: f.ID, At: f.At, Reason: f.Reason, Job: f.Body})
 		}
 	}
-	return reply(w, http.StatusOK, newPage(items, q.nextCursor(next)))
+	return reply(w, http.StatusOK, wire.NewPage(items, q.nextCursor(next)))
 }

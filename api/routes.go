@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
-	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 type handler = func(w http.ResponseWriter, r *http.Request, q *query) error
@@ -36,7 +36,7 @@ func (s *server) jobRoutes() []route {
 		{
 			Method: "POST", Pattern: "/v1/jobs/batch",
 			Summary: "Submit up to 1000 jobs; one that is not valid refuses all",
-			Takes:   jobjson.Batch{}, Status: 201, Gives: jobList{}, handle: s.submitBatch,
+			Takes:   wire.Batch{}, Status: 201, Gives: wire.List[carillon.Job]{}, handle: s.submitBatch,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs", Summary: "List jobs, newest first", Query: append([]param{
@@ -52,11 +52,11 @@ func (s *server) jobRoutes() []route {
 				{"created_from", "created at or after", job.Created},
 				{"created_to", "created before", job.Created},
 			}, paging...),
-			Status: 200, Gives: page[listedJob]{}, handle: s.listJobs,
+			Status: 200, Gives: wire.Page[wire.ListedJob]{}, handle: s.listJobs,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs/{id}", Summary: "Read a job with its last and next run",
-			Status: 200, Gives: jobView{}, handle: s.getJob,
+			Status: 200, Gives: wire.JobDetail{}, handle: s.getJob,
 		},
 		{
 			Method: "PATCH", Pattern: "/v1/jobs/{id}",
@@ -89,17 +89,17 @@ func (s *server) jobActions() []route {
 		{
 			Method: "POST", Pattern: "/v1/jobs/{id}/run",
 			Summary: "Run a job now, besides its schedule, with a payload for this run if one is given",
-			Takes:   runRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, handle: s.runNow,
+			Takes:   wire.RunRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, handle: s.runNow,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs/{id}/next", Summary: "The next due times of a job",
 			Query:  []param{{"n", "how many, 1 to 1000, default 10", 0}},
-			Status: 200, Gives: dueTimes{}, handle: s.nextTimes,
+			Status: 200, Gives: wire.DueTimes{}, handle: s.nextTimes,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs/{id}/runs", Summary: "List the runs of a job, latest due first",
 			Query:  append([]param{stateParam}, paging...),
-			Status: 200, Gives: page[carillon.Run]{}, handle: s.listJobRuns,
+			Status: 200, Gives: wire.Page[carillon.Run]{}, handle: s.listJobRuns,
 		},
 	}
 }
@@ -120,12 +120,12 @@ func (s *server) runRoutes() []route {
 				{"due_from", "due at or after", run.ID.Due},
 				{"due_to", "due before", run.ID.Due},
 			}, paging...),
-			Status: 200, Gives: page[carillon.Run]{}, handle: s.listRuns,
+			Status: 200, Gives: wire.Page[carillon.Run]{}, handle: s.listRuns,
 		},
 		{
 			Method: "GET", Pattern: "/v1/runs/{id}",
 			Summary: "Read a run with its result, checkpoint and own payload, and what it waits for",
-			Status:  200, Gives: runView{}, handle: s.getRun,
+			Status:  200, Gives: wire.RunDetail{}, handle: s.getRun,
 		},
 	}
 }
@@ -146,7 +146,7 @@ func (s *server) runActions() []route {
 		{
 			Method: "PUT", Pattern: "/v1/runs/{id}/checkpoint",
 			Summary: "Save a checkpoint for the next attempt",
-			Headers: []param{{fenceHeader, "the fence of the attempt; needed", nil}},
+			Headers: []param{{wire.FenceHeader, "the fence of the attempt; needed", nil}},
 			Takes:   raw{}, Status: 204, handle: s.saveCheckpoint,
 		},
 		{
@@ -159,12 +159,12 @@ func (s *server) runActions() []route {
 				{"since", "only lines that were printed at this time or later", carillon.Time(0)},
 				{"after", "only lines after the one of this attempt and offset, such as 1:41", nil},
 			},
-			Status: 200, Gives: logLines{}, handle: s.getLogs,
+			Status: 200, Gives: wire.List[carillon.Line]{}, handle: s.getLogs,
 		},
 		{
 			Method: "GET", Pattern: "/v1/dead-letters",
 			Summary: "List the runs that failed for good, latest first", Query: paging,
-			Status: 200, Gives: page[carillon.Run]{}, handle: s.listDeadLetters,
+			Status: 200, Gives: wire.Page[carillon.Run]{}, handle: s.listDeadLetters,
 		},
 		{
 			Method: "POST", Pattern: "/v1/dead-letters/{id}/retry",
@@ -182,12 +182,12 @@ func (s *server) otherRoutes() []route {
 		},
 		{
 			Method: "GET", Pattern: "/healthz", Summary: "Whether the process answers", Public: true,
-			Status: 200, Gives: status{}, handle: s.healthz,
+			Status: 200, Gives: wire.Status{}, handle: s.healthz,
 		},
 		{
 			Method: "GET", Pattern: "/readyz",
 			Summary: "Whether jobs can be taken; 503 with the reasons if not", Public: true,
-			Status: 200, Gives: status{}, handle: s.readyz,
+			Status: 200, Gives: wire.Status{}, handle: s.readyz,
 		},
 		{
 			Method: "GET", Pattern: "/metrics", Summary: "Metrics in the text format of Prometheus",

@@ -207,7 +207,7 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"Definition", "Job", "JobView", "Run", "ListedJobPage", "RunPage", "Problem", "Schedule", "Target",
+		"Definition", "Job", "JobDetail", "Run", "ListedJobPage", "RunPage", "Problem", "Schedule", "Target",
 		"Retry", "Task", "Report", "ReportLine",
 	} {
 		if doc.Components.Schemas[name] == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // nameAhead is how far the due time of a run in progress can be ahead of the clock: a manual run is named by
@@ -54,7 +55,7 @@ func (s *server) replyRuns(w http.ResponseWriter, r *http.Request, q *query, wan
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, newPage(found.Runs, q.nextCursor(found.Next)))
+	return reply(w, http.StatusOK, wire.NewPage(found.Runs, q.nextCursor(found.Next)))
 }
 
 // run reads the run that the path names. A run of another namespace is not found.
@@ -78,7 +79,7 @@ func (s *server) getRun(w http.ResponseWriter, r *http.Request, _ *query) error 
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, runView{run, s.waitsFor(r.Context(), &run)})
+	return reply(w, http.StatusOK, wire.RunDetail{Run: run, WaitsFor: s.waitsFor(r.Context(), &run)})
 }
 
 func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, _ *query) error {
@@ -126,17 +127,15 @@ func (s *server) replyNew(w http.ResponseWriter, r *http.Request, run carillon.R
 	return reply(w, http.StatusCreated, run)
 }
 
-const fenceHeader = "Carillon-Fence"
-
 func (s *server) saveCheckpoint(w http.ResponseWriter, r *http.Request, _ *query) error {
 	id, err := carillon.ParseRunID(r.PathValue("id"))
 	if err != nil {
 		return err
 	}
-	given := r.Header.Get(fenceHeader)
+	given := r.Header.Get(wire.FenceHeader)
 	fence, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || fence < 1 {
-		return invalid(fenceHeader, given, "the fence of the attempt, a number: CARILLON_FENCE of a command")
+		return invalid(wire.FenceHeader, given, "the fence of the attempt, a number: CARILLON_FENCE of a command")
 	}
 	data, err := readBody(w, r, carillon.MaxCheckpoint)
 	if err != nil {

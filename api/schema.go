@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // schemas holds the named types of the description. A type is added when it is first met.
@@ -19,6 +20,7 @@ var plain = map[reflect.Type]object{
 	reflect.TypeFor[carillon.RunID]():    {"type": "string", "pattern": "^run_[0-9a-hjkmnp-tv-z]{23}$"},
 	reflect.TypeFor[json.RawMessage]():   {"description": "any JSON"},
 	reflect.TypeFor[[]byte]():            {"type": "string", "contentEncoding": "base64"},
+	reflect.TypeFor[wire.Cursor]():       {"type": []string{"string", "null"}},
 	reflect.TypeFor[carillon.JobState](): words(jobStates...),
 	reflect.TypeFor[carillon.State]():    words(runStates...),
 	reflect.TypeFor[carillon.Overlap](): words(carillon.OverlapSkip, carillon.OverlapQueue,
@@ -80,9 +82,6 @@ func nameOf(t reflect.Type) string {
 }
 
 func (s schemas) object(t reflect.Type) object {
-	if t == reflect.TypeFor[carillon.Run]() {
-		t = reflect.TypeFor[runShape]()
-	}
 	properties := object{}
 	s.properties(t, properties)
 	schema := object{"type": "object", "properties": properties}
@@ -93,11 +92,12 @@ func (s schemas) object(t reflect.Type) object {
 }
 
 func (s schemas) properties(t reflect.Type, into object) {
+	if t == reflect.TypeFor[carillon.Run]() {
+		t = reflect.TypeOf(carillon.Run{}.Shape())
+	}
 	for field := range t.Fields() {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
-		case field.Anonymous && field.Type == reflect.TypeFor[carillon.Run]():
-			s.properties(reflect.TypeFor[runShape](), into)
 		case field.Anonymous:
 			s.properties(field.Type, into)
 		case field.IsExported() && name != "" && name != "-":
@@ -110,37 +110,4 @@ func (s schemas) properties(t reflect.Type, into object) {
 			}
 		}
 	}
-}
-
-// runShape is the JSON of a run. carillon.Run writes that JSON itself; a test checks that the two agree.
-type runShape struct {
-	ID          carillon.RunID  `json:"id"`
-	Job         carillon.JobID  `json:"job_id"`
-	Namespace   string          `json:"namespace"`
-	State       carillon.State  `json:"state"`
-	Status      string          `json:"status"`
-	Name        string          `json:"name"`
-	Type        string          `json:"type"`
-	Owner       string          `json:"owner"`
-	Queue       string          `json:"queue"`
-	Priority    int             `json:"priority"`
-	Version     int             `json:"version"`
-	Attempt     int             `json:"attempt"`
-	Failures    int             `json:"failures"`
-	Losses      int             `json:"losses"`
-	Fence       string          `json:"fence"`
-	Due         carillon.Time   `json:"due_at"`
-	Covers      carillon.Time   `json:"covers"`
-	Until       carillon.Time   `json:"until"`
-	NextAttempt carillon.Time   `json:"next_attempt_at"`
-	Claimed     carillon.Time   `json:"claimed_at"`
-	Started     carillon.Time   `json:"started_at"`
-	Ended       carillon.Time   `json:"finished_at"`
-	Worker      string          `json:"worker_id"`
-	Reason      string          `json:"reason"`
-	Stopping    bool            `json:"stopping"`
-	RetryOf     carillon.RunID  `json:"retry_of"`
-	Result      json.RawMessage `json:"result"`
-	Checkpoint  json.RawMessage `json:"checkpoint"`
-	Payload     json.RawMessage `json:"payload"`
 }

@@ -2,30 +2,13 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"sync"
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
-
-// runView is the answer to a read of one run.
-type runView struct {
-	carillon.Run
-	WaitsFor *carillon.Wait `json:"waits_for,omitempty"`
-}
-
-// MarshalJSON adds waits_for to the fields that a run writes itself.
-func (v runView) MarshalJSON() ([]byte, error) {
-	text, err := json.Marshal(v.Run)
-	if err != nil || v.WaitsFor == nil {
-		return text, err
-	}
-	more, err := json.Marshal(v.WaitsFor)
-	text = append(text[:len(text)-1], `,"waits_for":`...)
-	return append(append(text, more...), '}'), err
-}
 
 // waitsFor works out why a run waits. The answer leaves out what cannot be read: the run itself was read.
 func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait {
@@ -111,9 +94,6 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 	return n, nil
 }
 
-// warningHeader tells the caller what can be wrong with its job, although the job was accepted.
-const warningHeader = "Carillon-Warning"
-
 // freshFor is how long a list of members is good enough for warnings.
 const freshFor = 500 * time.Millisecond
 
@@ -152,7 +132,7 @@ func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, queueOf f
 			return
 		}
 		if text, none := carillon.Unserved(queue, members); none {
-			w.Header().Add(warningHeader, text)
+			w.Header().Add(wire.WarningHeader, text)
 		}
 	}
 }

@@ -16,7 +16,7 @@ func (s *server) workerRoutes() []route {
 	return []route{
 		{
 			Method: "GET", Pattern: "/v1/workers", Summary: "List the nodes and workers that are alive",
-			Status: 200, Gives: memberList{}, handle: s.listMembers,
+			Status: 200, Gives: wire.List[wire.Member]{}, handle: s.listMembers,
 		},
 		{
 			Method: "POST", Pattern: "/v1/workers", Summary: "Register a worker", Takes: wire.Registration{},
@@ -202,7 +202,7 @@ func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error 
 func readMessage[T any](
 	w http.ResponseWriter, r *http.Request, read func(body []byte) (T, error),
 ) (message T, err error) {
-	body, err := readJSON(w, r, wire.MaxBody)
+	body, err := readJSON(w, r, wire.MaxLargeBody)
 	if err != nil {
 		return message, err
 	}

@@ -130,7 +130,7 @@ func (c *cluster) all() map[carillon.RunID]carillon.Run {
 	c.t.Helper()
 	c.settled()
 	runs := map[carillon.RunID]carillon.Run{}
-	cursor := ""
+	cursor := client.Cursor("")
 	for {
 		var page client.Page[carillon.Run]
 		c.insist(func(ctx context.Context, api *client.Client) (err error) {

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,10 +11,8 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
-
-// maxBatch is how many jobs the server takes in one request.
-const maxBatch = 1000
 
 // BatcherConfig says when submits share a request. The default of MaxJobs and that of MaxJobBytes together
 // keep a request below 1 MiB, which most proxies let through.
@@ -63,7 +60,7 @@ type call struct {
 
 // NewBatcher makes a Batcher that submits through the client.
 func NewBatcher(c *Client, cfg BatcherConfig) *Batcher {
-	cfg.MaxJobs = min(max(cmp.Or(cfg.MaxJobs, 64), 1), maxBatch)
+	cfg.MaxJobs = min(max(cmp.Or(cfg.MaxJobs, 64), 1), wire.MaxBatch)
 	cfg.MaxJobBytes = cmp.Or(cfg.MaxJobBytes, 8<<10)
 	cfg.InFlight = max(cmp.Or(cfg.InFlight, 2), 1)
 	return &Batcher{client: c, cfg: cfg}
@@ -86,7 +83,7 @@ func NewBatcher(c *Client, cfg BatcherConfig) *Batcher {
 func (b *Batcher) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, b.client.timeout, errTimeout)
 	defer cancel()
-	body, err := json.Marshal(withoutEmpty(def))
+	body, err := wire.MarshalDefinition(&def)
 	if err != nil {
 		return carillon.Job{}, fmt.Errorf("write the body: %w", err)
 	}

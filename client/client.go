@@ -24,6 +24,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // Config says where the server is.
@@ -138,7 +140,7 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		defer answer.Body.Close()
 		return nil, readProblem(answer)
 	}
-	for _, text := range answer.Header["Carillon-Warning"] {
+	for _, text := range answer.Header.Values(wire.WarningHeader) {
 		c.warn(text)
 	}
 	return answer, nil

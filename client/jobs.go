@@ -1,30 +1,30 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// Detail is a job with its last and next run, which a person wants to know first.
-type Detail struct {
-	carillon.Job
-	LastRun *carillon.Run `json:"last_run"` // held by a worker, else the latest that has begun; nil: none
-	NextRun *carillon.Run `json:"next_run"` // the waiting run that is due first
-}
+// JobDetail is a job with its last and next run, ListedJob a job in a list.
+type (
+	JobDetail = wire.JobDetail
+	ListedJob = wire.ListedJob
+)
 
-// ListedJob is a job in a list.
-type ListedJob struct {
-	carillon.Job
-	LastRun *carillon.Run `json:"last_run"` // the latest that has begun; nil: none
-}
+// DueTimes are the coming due times of a job. A DueTime is an instant, and for cron schedules what the clocks
+// of the zone show then.
+type (
+	DueTimes = wire.DueTimes
+	DueTime  = wire.DueTime
+)
 
 // Changes are fields of a definition by their JSON names, for an edit. The edit replaces schedule, target,
 // labels and payload as a whole; in retry, misfire and retention the fields that are not given stay.
@@ -35,7 +35,11 @@ type Changes map[string]any
 // is the lowest, not the default. Each call is one request. Where many goroutines submit one job each, a
 // Batcher lets them share requests.
 func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
-	return c.submit(ctx, withoutEmpty(def))
+	body, err := wire.MarshalDefinition(&def)
+	if err != nil {
+		return carillon.Job{}, fmt.Errorf("write the body: %w", err)
+	}
+	return c.submit(ctx, body)
 }
 
 // SubmitJSON submits a job that is already JSON, unchanged. Fields that are not in it take the server's
@@ -44,34 +48,34 @@ func (c *Client) SubmitJSON(ctx context.Context, def []byte) (carillon.Job, erro
 	return c.submit(ctx, def)
 }
 
-func (c *Client) submit(ctx context.Context, body any) (job carillon.Job, err error) {
+func (c *Client) submit(ctx context.Context, body []byte) (job carillon.Job, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/jobs", body: body}, &job)
 	return job, err
 }
 
 // SubmitMany submits up to 1000 jobs: all of them, or none if one is not valid.
 func (c *Client) SubmitMany(ctx context.Context, defs []carillon.Definition) ([]carillon.Job, error) {
-	list := make([]definition, len(defs))
-	for i, def := range defs {
-		list[i] = withoutEmpty(def)
+	list := make([][]byte, len(defs))
+	for i := range defs {
+		body, err := wire.MarshalDefinition(&defs[i])
+		if err != nil {
+			return nil, fmt.Errorf("write job %d: %w", i, err)
+		}
+		list[i] = body
 	}
-	return c.submitMany(ctx, map[string]any{"jobs": list})
+	return c.SubmitManyJSON(ctx, list)
 }
 
 // SubmitManyJSON is SubmitMany for jobs that are already JSON.
 func (c *Client) SubmitManyJSON(ctx context.Context, defs [][]byte) ([]carillon.Job, error) {
-	list := bytes.Join(defs, []byte(","))
-	return c.submitMany(ctx, slices.Concat([]byte(`{"jobs":[`), list, []byte(`]}`)))
-}
-
-func (c *Client) submitMany(ctx context.Context, body any) ([]carillon.Job, error) {
-	var answer Page[carillon.Job]
-	err := c.call(ctx, request{method: http.MethodPost, path: "/v1/jobs/batch", body: body}, &answer)
+	var answer wire.List[carillon.Job]
+	r := request{method: http.MethodPost, path: "/v1/jobs/batch", body: wire.AppendBatch(nil, defs)}
+	err := c.call(ctx, r, &answer)
 	return answer.Items, err
 }
 
 // Job reads a job.
-func (c *Client) Job(ctx context.Context, id carillon.JobID) (job Detail, err error) {
+func (c *Client) Job(ctx context.Context, id carillon.JobID) (job JobDetail, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: jobPath(id)}, &job)
 	return job, err
 }
@@ -79,14 +83,14 @@ func (c *Client) Job(ctx context.Context, id carillon.JobID) (job Detail, err er
 // Jobs goes over the matching jobs, newest first. Limit is the size of a page, not of the list; the server
 // sets Namespace and Before.
 func (c *Client) Jobs(ctx context.Context, q carillon.JobQuery) iter.Seq2[ListedJob, error] {
-	return pages(ctx, func(ctx context.Context, cursor string) (Page[ListedJob], error) {
+	return pages(ctx, func(ctx context.Context, cursor Cursor) (Page[ListedJob], error) {
 		return c.JobPage(ctx, q, cursor)
 	})
 }
 
 // JobPage reads one page of Jobs; the first has no cursor.
 func (c *Client) JobPage(
-	ctx context.Context, q carillon.JobQuery, cursor string,
+	ctx context.Context, q carillon.JobQuery, cursor Cursor,
 ) (page Page[ListedJob], err error) {
 	p := newParams(cursor, q.Limit)
 	status := texts(q.States)
@@ -151,58 +155,17 @@ func (c *Client) RunNow(
 ) (run carillon.Run, err error) {
 	r := request{method: http.MethodPost, path: jobPath(id) + "/run"}
 	if payload != nil {
-		r.body = map[string]json.RawMessage{"payload": payload}
+		r.body = wire.RunRequest{Payload: payload}
 	}
 	err = c.call(ctx, r, &run)
 	return run, err
 }
 
-// Times are the coming due times of a job.
-type Times struct {
-	Timezone string    `json:"timezone,omitempty"` // of a cron schedule
-	Items    []DueTime `json:"items"`
-}
-
-// DueTime is an instant, and for cron schedules what the clocks of the zone show then.
-type DueTime struct {
-	Due    carillon.Time `json:"due_at"`
-	Local  string        `json:"local,omitempty"`
-	Offset string        `json:"offset,omitempty"`
-}
-
 // Next reads up to n due times; fewer means that there are no more.
-func (c *Client) Next(ctx context.Context, id carillon.JobID, n int) (times Times, err error) {
+func (c *Client) Next(ctx context.Context, id carillon.JobID, n int) (times DueTimes, err error) {
 	query := url.Values{"n": {strconv.Itoa(n)}}
 	err = c.call(ctx, request{method: http.MethodGet, path: jobPath(id) + "/next", query: query}, &times)
 	return times, err
 }
 
 func jobPath(id carillon.JobID) string { return "/v1/jobs/" + id.String() }
-
-// definition is a carillon.Definition as the client sends it. Its fields hide the embedded ones of the same
-// name, and leave out empty values, for which the server has a default or no meaning.
-type definition struct {
-	carillon.Definition
-	Name    string             `json:"name,omitempty"`
-	Type    string             `json:"type,omitempty"`
-	Owner   string             `json:"owner,omitempty"`
-	Labels  map[string]string  `json:"labels,omitempty"`
-	Queue   string             `json:"queue,omitempty"`
-	Payload json.RawMessage    `json:"payload,omitempty"`
-	Timeout *carillon.Duration `json:"timeout,omitempty"`
-	Retry   carillon.Retry     `json:"retry,omitzero"`
-	Overlap carillon.Overlap   `json:"overlap,omitempty"`
-	Misfire carillon.Misfire   `json:"misfire,omitzero"`
-}
-
-func withoutEmpty(d carillon.Definition) definition {
-	w := definition{
-		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue,
-		Payload: d.Payload,
-		Retry:   d.Retry, Overlap: d.Overlap, Misfire: d.Misfire,
-	}
-	if d.Timeout >= 0 { // below 0: not set, see carillon.NewDefinition
-		w.Timeout = &d.Timeout
-	}
-	return w
-}

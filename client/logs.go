@@ -2,10 +2,8 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"net/http"
 	"net/url"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // LogQuery says which lines of a run to read.
@@ -92,42 +91,10 @@ func (c *Client) readLogs(
 		return err
 	}
 	defer answer.Body.Close()
-	if err := readItems(json.NewDecoder(answer.Body), take); err != nil {
+	if err := wire.ReadLines(answer.Body, take); err != nil {
 		return &Unreachable{URL: c.base.String(), Err: fmt.Errorf("the log broke off: %w", err)}
 	}
 	return nil
-}
-
-// readItems reads {"items":[…]} piece by piece.
-func readItems(dec *json.Decoder, take func(carillon.Line) bool) error {
-	for _, want := range []json.Token{json.Delim('{'), "items", json.Delim('[')} {
-		token, err := dec.Token()
-		if err != nil {
-			return atEnd(err)
-		}
-		if token != want {
-			return fmt.Errorf("want %v, not %v", want, token)
-		}
-	}
-	for dec.More() {
-		var line carillon.Line
-		if err := dec.Decode(&line); err != nil {
-			return atEnd(err)
-		}
-		if !take(line) {
-			return nil
-		}
-	}
-	_, err := dec.Token() // the closing bracket: without it the answer is incomplete
-	return atEnd(err)
-}
-
-// atEnd makes an end in the middle an error; encoding/json returns a plain EOF for some of them.
-func atEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // broken says that the connection failed, or that the server will soon be back.

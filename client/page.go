@@ -8,22 +8,23 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // Page is a piece of a list. It can be short or empty and still have a next page; only an empty Next is the
-// end.
-type Page[T any] struct {
-	Items []T    `json:"items"`
-	Next  string `json:"next_cursor"`
-}
+// end. A Cursor is where a page begins; that of the first page is empty.
+type (
+	Page[T any] = wire.Page[T]
+	Cursor      = wire.Cursor
+)
 
 // pages makes one sequence of all pages. An error ends it.
 func pages[T any](
-	ctx context.Context, page func(ctx context.Context, cursor string) (Page[T], error),
+	ctx context.Context, page func(ctx context.Context, cursor Cursor) (Page[T], error),
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		for cursor := ""; ; {
+		for cursor := Cursor(""); ; {
 			p, err := page(ctx, cursor)
 			if err != nil {
 				yield(none, err)
@@ -45,17 +46,14 @@ func pages[T any](
 // params are query parameters; empty ones are left out.
 type params struct{ url.Values }
 
-func newParams(cursor string, limit int) params {
+func newParams(cursor Cursor, limit int) params {
 	p := params{url.Values{}}
-	p.text("cursor", cursor)
+	p.text("cursor", string(cursor))
 	if limit > 0 {
-		p.text("limit", strconv.Itoa(min(limit, maxPage)))
+		p.text("limit", strconv.Itoa(min(limit, wire.MaxPage)))
 	}
 	return p
 }
-
-// maxPage is the most items that the server returns at once.
-const maxPage = 1000
 
 func (p params) text(name, value string) {
 	if value != "" {

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,66 +8,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // Problem is a refusal: an answer of RFC 9457, or any other answer with an error status.
-type Problem struct {
-	Type   string `json:"type"` // urn:carillon:problem:…
-	Title  string `json:"title"`
-	Status int    `json:"status"` // of HTTP
-	Detail string `json:"detail"`
-
-	// The faulty part of the request; empty if the request has no fault.
-	Field string `json:"field"`
-	Given string `json:"given"`
-	Want  string `json:"want"`
-
-	Reasons   []string `json:"reasons"` // why a server is not ready
-	RequestID string   `json:"-"`       // finds the request in the server's log
-}
-
-// Error names the field, the given value and what would be right; or it says what happened.
-func (p *Problem) Error() string {
-	switch {
-	case p.Field != "":
-		// The detail says in the server's words what is wrong. Its field can be one of a batch, such as
-		// jobs[3].name, which the caller knows as name.
-		if field, wrong, ok := strings.Cut(p.Detail, ": "); ok && strings.HasSuffix(field, p.Field) {
-			return p.Field + ": " + wrong
-		}
-		return fmt.Sprintf("%s: %q is not valid: want %s", p.Field, p.Given, p.Want)
-	case len(p.Reasons) > 0:
-		return "not ready: " + strings.Join(p.Reasons, "; ")
-	}
-	text := cmp.Or(p.Detail, p.Title, http.StatusText(p.Status), "no reason given")
-	if p.Status >= 500 {
-		text = fmt.Sprintf("the server answered %d: %s", p.Status, text)
-		if p.RequestID != "" {
-			text += " (request " + p.RequestID + ")"
-		}
-	}
-	return text
-}
-
-// Is makes a problem one of carillon's sentinels, so that callers need not know status codes.
-func (p *Problem) Is(target error) bool {
-	switch target {
-	case carillon.ErrNotFound:
-		return p.Status == http.StatusNotFound
-	case carillon.ErrInvalid:
-		return p.Status == http.StatusBadRequest || p.Status == http.StatusRequestEntityTooLarge
-	case carillon.ErrConflict:
-		return p.Status == http.StatusConflict && !p.lost() || p.Status == http.StatusPreconditionFailed
-	case carillon.ErrLost:
-		return p.lost()
-	case carillon.ErrSessionOver:
-		return p.Status == http.StatusGone
-	}
-	return false
-}
-
-func (p *Problem) lost() bool { return strings.HasSuffix(p.Type, ":lost") }
+type Problem = wire.Problem
 
 // readProblem also takes answers that are not a problem document: they come from something between the client
 // and the server.
@@ -80,7 +24,7 @@ func readProblem(answer *http.Response) *Problem {
 		*p = Problem{Title: http.StatusText(answer.StatusCode), Detail: foreign(answer, kind, string(body))}
 	}
 	p.Status = answer.StatusCode
-	p.RequestID = answer.Header.Get("X-Request-Id")
+	p.RequestID = answer.Header.Get(wire.RequestHeader)
 	return p
 }
 

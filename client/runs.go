@@ -2,42 +2,16 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"net/http"
 	"strconv"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // RunDetail is a run with what it waits for.
-type RunDetail struct {
-	carillon.Run
-	WaitsFor *carillon.Wait // nil: it does not wait
-}
-
-// UnmarshalJSON reads the fields of a run, and those that the server adds.
-func (d *RunDetail) UnmarshalJSON(b []byte) error {
-	var more struct {
-		WaitsFor *carillon.Wait `json:"waits_for"`
-	}
-	if err := json.Unmarshal(b, &more); err != nil {
-		return err
-	}
-	d.WaitsFor = more.WaitsFor
-	return d.Run.UnmarshalJSON(b)
-}
-
-// MarshalJSON writes the JSON that UnmarshalJSON reads.
-func (d RunDetail) MarshalJSON() ([]byte, error) {
-	text, err := json.Marshal(d.Run)
-	if err != nil || d.WaitsFor == nil {
-		return text, err
-	}
-	more, err := json.Marshal(d.WaitsFor)
-	text = append(text[:len(text)-1], `,"waits_for":`...)
-	return append(append(text, more...), '}'), err
-}
+type RunDetail = wire.RunDetail
 
 // Run reads a run, with its result and checkpoint, and what it waits for.
 func (c *Client) Run(ctx context.Context, id carillon.RunID) (run RunDetail, err error) {
@@ -49,14 +23,14 @@ func (c *Client) Run(ctx context.Context, id carillon.RunID) (run RunDetail, err
 // end first. For a single job the order is latest due first. Without States it leaves out runs that are due
 // in the future. Limit is the size of a page; Namespace, Dead and After do not apply.
 func (c *Client) Runs(ctx context.Context, q carillon.RunQuery) iter.Seq2[carillon.Run, error] {
-	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
+	return pages(ctx, func(ctx context.Context, cursor Cursor) (Page[carillon.Run], error) {
 		return c.RunPage(ctx, q, cursor)
 	})
 }
 
 // RunPage reads one page of Runs; the first has no cursor.
 func (c *Client) RunPage(
-	ctx context.Context, q carillon.RunQuery, cursor string,
+	ctx context.Context, q carillon.RunQuery, cursor Cursor,
 ) (Page[carillon.Run], error) {
 	p := newParams(cursor, q.Limit)
 	if q.Job != 0 {
@@ -81,14 +55,14 @@ func words(q *carillon.RunQuery) []string {
 // RunsOf goes over a job's runs, latest due first, planned ones too. Only Job, States, Statuses and Limit of
 // the query apply. Unlike Runs it fails if there is no such job.
 func (c *Client) RunsOf(ctx context.Context, q carillon.RunQuery) iter.Seq2[carillon.Run, error] {
-	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
+	return pages(ctx, func(ctx context.Context, cursor Cursor) (Page[carillon.Run], error) {
 		return c.RunsOfPage(ctx, q, cursor)
 	})
 }
 
 // RunsOfPage reads one page of RunsOf; the first has no cursor.
 func (c *Client) RunsOfPage(
-	ctx context.Context, q carillon.RunQuery, cursor string,
+	ctx context.Context, q carillon.RunQuery, cursor Cursor,
 ) (Page[carillon.Run], error) {
 	p := newParams(cursor, q.Limit)
 	p.list("state", words(&q))
@@ -98,34 +72,29 @@ func (c *Client) RunsOfPage(
 // DeadLetters goes over the runs that failed for good, latest first. limit is the size of a page (0: the
 // server's choice).
 func (c *Client) DeadLetters(ctx context.Context, limit int) iter.Seq2[carillon.Run, error] {
-	return pages(ctx, func(ctx context.Context, cursor string) (Page[carillon.Run], error) {
+	return pages(ctx, func(ctx context.Context, cursor Cursor) (Page[carillon.Run], error) {
 		return c.DeadLetterPage(ctx, limit, cursor)
 	})
 }
 
 // DeadLetterPage reads one page of DeadLetters; the first has no cursor.
-func (c *Client) DeadLetterPage(ctx context.Context, limit int, cursor string) (Page[carillon.Run], error) {
+func (c *Client) DeadLetterPage(ctx context.Context, limit int, cursor Cursor) (Page[carillon.Run], error) {
 	return c.runPage(ctx, "/v1/dead-letters", newParams(cursor, limit))
 }
 
 // Refusal is a job that an application submitted inside its database and that was not admitted, with the
 // reason.
-type Refusal struct {
-	ID     carillon.JobID  `json:"id"`
-	At     carillon.Time   `json:"submitted_at"`
-	Reason string          `json:"reason"`
-	Job    json.RawMessage `json:"job"`
-}
+type Refusal = wire.Refusal
 
 // Refused goes over the jobs that were submitted inside a database and refused, latest first.
 func (c *Client) Refused(ctx context.Context, limit int) iter.Seq2[Refusal, error] {
-	return pages(ctx, func(ctx context.Context, cursor string) (Page[Refusal], error) {
+	return pages(ctx, func(ctx context.Context, cursor Cursor) (Page[Refusal], error) {
 		return c.RefusedPage(ctx, limit, cursor)
 	})
 }
 
 // RefusedPage reads one page of Refused; the first has no cursor.
-func (c *Client) RefusedPage(ctx context.Context, limit int, cursor string) (page Page[Refusal], err error) {
+func (c *Client) RefusedPage(ctx context.Context, limit int, cursor Cursor) (page Page[Refusal], err error) {
 	err = c.call(
 		ctx, request{method: http.MethodGet, path: "/v1/refused", query: newParams(cursor, limit).Values},
 		&page,
@@ -166,7 +135,7 @@ func (c *Client) SaveCheckpoint(
 	ctx context.Context, id carillon.RunID, fence int64, checkpoint []byte,
 ) error {
 	header := http.Header{
-		"Carillon-Fence": {strconv.FormatInt(fence, 10)}, "Content-Type": {"application/octet-stream"},
+		wire.FenceHeader: {strconv.FormatInt(fence, 10)}, "Content-Type": {"application/octet-stream"},
 	}
 	return c.call(
 		ctx,

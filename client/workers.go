@@ -4,39 +4,18 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// Member is a node or a worker that is alive.
-type Member struct {
-	ID      string        `json:"id"`
-	Kind    string        `json:"kind"` // carillon.MemberNode or MemberWorker
-	Addr    string        `json:"addr"` // of a node: where it serves the API; of a worker: its name
-	Host    string        `json:"host,omitempty"`
-	Version string        `json:"version,omitempty"`
-	Joined  carillon.Time `json:"joined_at,omitzero"`
-	Beat    carillon.Time `json:"beat_at,omitzero"`  // of its last beat
-	Shards  *int          `json:"shards,omitempty"`  // of a node: how many it is responsible for
-	Queues  []string      `json:"queues,omitempty"`  // of a worker: "name" or "name=weight"; none: all
-	Slots   int           `json:"slots,omitempty"`   // of a worker: runs at the same time; 0: not reported
-	Used    *int          `json:"used,omitempty"`    // slots in use, by its last beat
-	Running []Running     `json:"running,omitempty"` // some of the runs that it holds
-}
-
-// Running is a run that a worker holds.
-type Running struct {
-	Run     carillon.RunID `json:"run"`
-	Attempt int32          `json:"attempt"`
-	Name    string         `json:"name"` // of the job
-	State   carillon.State `json:"state"`
-	Claimed carillon.Time  `json:"claimed_at"`
-}
+// Member is a node or a worker that is alive; Running is a run that a worker holds.
+type (
+	Member  = wire.Member
+	Running = wire.Running
+)
 
 // Members reads which nodes and workers are alive.
 func (c *Client) Members(ctx context.Context) ([]Member, error) {
-	var list struct {
-		Items []Member `json:"items"`
-	}
+	var list wire.List[Member]
 	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workers"}, &list)
 	return list.Items, err
 }

@@ -9,13 +9,11 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// The limits of the API for one batch; the bytes leave room for the JSON around the jobs.
-const (
-	batchJobs  = 1000
-	batchBytes = 15 << 20
-)
+// maxBatchBytes leaves room for the JSON around the jobs of one batch.
+const maxBatchBytes = wire.MaxLargeBody - 1<<20
 
 // submit sends all jobs, in as many batches as they need. With an error it returns the jobs that were
 // accepted before it.
@@ -43,7 +41,7 @@ func (a *app) submit(
 			}
 		}
 		jobs = append(jobs, accepted...)
-		if a.errTerminal && len(defs) > batchJobs {
+		if a.errTerminal && len(defs) > wire.MaxBatch {
 			fmt.Fprintf(a.rawErr, "\r%d of %d jobs submitted", len(jobs), len(defs))
 		}
 	}
@@ -60,7 +58,7 @@ func (a *app) clearProgress() {
 func nextBatch(defs []written) []written {
 	size := 0
 	for i := range defs {
-		if size += len(defs[i].body) + 1; i == batchJobs || i > 0 && size > batchBytes {
+		if size += len(defs[i].body) + 1; i == wire.MaxBatch || i > 0 && size > maxBatchBytes {
 			return defs[:i]
 		}
 	}

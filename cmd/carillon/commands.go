@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 func (a *app) pauseCommand() *cobra.Command {
@@ -82,7 +83,7 @@ func (a *app) each(names []string, do func(name string) (thing any, said string,
 		if len(names) == 1 {
 			return a.show(done[0], nil)
 		}
-		if err := a.show(items[any]{append([]any{}, done...)}, nil); err != nil {
+		if err := a.show(wire.List[any]{Items: append([]any{}, done...)}, nil); err != nil {
 			return err
 		}
 	}
@@ -159,7 +160,7 @@ UTC, and relative to now. For a paused job, show what would be due if you resume
 	return cmd
 }
 
-func (a *app) printNext(next client.Times) {
+func (a *app) printNext(next client.DueTimes) {
 	zone := a.zone
 	if next.Timezone != "" {
 		if loc, err := time.LoadLocation(next.Timezone); err == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 func (a *app) deadCommand() *cobra.Command {
@@ -23,9 +24,12 @@ func (a *app) deadCommand() *cobra.Command {
 		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
-			runs, err := readList(ctx, p, func(cursor string, size int) (client.Page[carillon.Run], error) {
-				return c.DeadLetterPage(ctx, size, cursor)
-			})
+			runs, err := readList(
+				ctx, p,
+				func(cursor client.Cursor, size int) (client.Page[carillon.Run], error) {
+					return c.DeadLetterPage(ctx, size, cursor)
+				},
+			)
 			if err != nil {
 				return err
 			}
@@ -83,7 +87,7 @@ func (a *app) findDeadLetter(ctx context.Context, c *client.Client, given string
 	if err != nil {
 		return carillon.RunID{}, err
 	}
-	for letter, err := range c.DeadLetters(ctx, 1000) { // latest first
+	for letter, err := range c.DeadLetters(ctx, wire.MaxPage) { // latest first
 		if err != nil {
 			return carillon.RunID{}, err
 		}
@@ -97,7 +101,7 @@ func (a *app) findDeadLetter(ctx context.Context, c *client.Client, given string
 // retryAll first reads the whole list: runs that fail again return to it, so reading and retrying at the same
 // time would never end.
 func (a *app) retryAll(ctx context.Context, c *client.Client) error {
-	dead, _, err := take(c.DeadLetters(ctx, 1000), 0)
+	dead, _, err := take(c.DeadLetters(ctx, wire.MaxPage), 0)
 	if err != nil {
 		return err
 	}
@@ -124,7 +128,7 @@ func (a *app) retryAll(ctx context.Context, c *client.Client) error {
 	if n := left.total(); n > 0 {
 		text += fmt.Sprintf(", %d left", n)
 	}
-	if err := a.done(items[carillon.Run]{added}, "%s", text); err != nil || len(left.jobs) == 0 {
+	if err := a.done(wire.List[carillon.Run]{Items: added}, "%s", text); err != nil || len(left.jobs) == 0 {
 		return err
 	}
 	for _, job := range left.jobs {

@@ -153,7 +153,7 @@ func (l *lineCounter) at(offset int) int {
 // readOnly are the fields of a job that the server fills in: a job has them and a definition does not.
 var readOnly = func() map[string]bool {
 	fields := map[string]bool{}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[client.Detail]()) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[client.JobDetail]()) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		fields[name] = true
 	}

@@ -55,7 +55,7 @@ name, or else the newest job of that name.`,
 }
 
 // jobWaits is why a due run of the job has not begun; "" if no run is due. The job itself does not say it.
-func (a *app) jobWaits(ctx context.Context, c *client.Client, job *client.Detail) (string, error) {
+func (a *app) jobWaits(ctx context.Context, c *client.Client, job *client.JobDetail) (string, error) {
 	if job.NextRun == nil ||
 		job.NextRun.Wake > carillon.TimeOf(a.now()) && job.NextRun.ID.Due > carillon.TimeOf(a.now()) {
 		return "", nil
@@ -71,7 +71,7 @@ func (a *app) jobWaits(ctx context.Context, c *client.Client, job *client.Detail
 	return run.WaitsFor.Text, nil
 }
 
-func (a *app) jobDetail(job *client.Detail, next []client.DueTime, waits string) {
+func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits string) {
 	t := a.tableTo(a.out)
 	defer t.end()
 	t.fact("Job", job.ID.String())
@@ -107,7 +107,7 @@ func (a *app) jobDetail(job *client.Detail, next []client.DueTime, waits string)
 
 // nextTimes are the next attempt of a run that has begun, if it waits for one, and the coming due times in
 // the job's own zone. If the job has neither, it is when its run is or was due.
-func (a *app) nextTimes(job *client.Detail, next []client.DueTime) (times []string) {
+func (a *app) nextTimes(job *client.JobDetail, next []client.DueTime) (times []string) {
 	if run := job.LastRun; run != nil && run.State == carillon.StateWaiting &&
 		job.State == carillon.JobActive {
 		times = append(times, fmt.Sprintf("%s, attempt %d of %s", a.when(run.Wake), run.Attempt+1, run.ID))

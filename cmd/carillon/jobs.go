@@ -70,7 +70,7 @@ func (a *app) listJobs(ctx context.Context, c *client.Client, f *jobFilter) erro
 		return err
 	}
 	jobs, err := readList(ctx, f.paging,
-		func(cursor string, size int) (client.Page[client.ListedJob], error) {
+		func(cursor client.Cursor, size int) (client.Page[client.ListedJob], error) {
 			q.Limit = size
 			return c.JobPage(ctx, q, cursor)
 		})

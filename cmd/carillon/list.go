@@ -9,18 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/wire"
 )
-
-// list is the object that -o json and -o yaml print for a list: the same as the API's answer.
-type list[T any] struct {
-	Items []T     `json:"items"`
-	Next  *string `json:"next_cursor"`
-}
-
-// items is a list that the API answers as a whole, without pages.
-type items[T any] struct {
-	Items []T `json:"items"`
-}
 
 // paging are the flags of lists.
 type paging struct {
@@ -55,17 +45,16 @@ func (l *limit) Set(text string) error {
 	return nil
 }
 
-// readList reads as many pages as the limit needs. If there are more items, the cursor of the result is where
-// they go on.
+// readList reads as many pages as the limit needs, and makes one page of them, which -o json prints. If there
+// are more items, the cursor of the result is where they go on.
 func readList[T any](
-	ctx context.Context, p paging, page func(cursor string, size int) (client.Page[T], error),
-) (list[T], error) {
-	const most = 1000
-	all := list[T]{Items: []T{}} // an empty list is [] in JSON
-	for cursor := p.cursor; ; {
-		size := most
+	ctx context.Context, p paging, page func(cursor client.Cursor, size int) (client.Page[T], error),
+) (client.Page[T], error) {
+	all := wire.NewPage[T](nil, "")
+	for cursor := client.Cursor(p.cursor); ; {
+		size := wire.MaxPage
 		if p.limit > 0 {
-			size = min(most, int(p.limit)-len(all.Items))
+			size = min(wire.MaxPage, int(p.limit)-len(all.Items))
 		}
 		next, err := page(cursor, size)
 		if err != nil {
@@ -79,7 +68,7 @@ func readList[T any](
 			if more, err := anyAfter(cursor, page); !more || err != nil {
 				return all, err
 			}
-			all.Next = &cursor
+			all.Next = cursor
 			return all, nil
 		}
 	}
@@ -87,7 +76,7 @@ func readList[T any](
 
 // anyAfter says whether any item follows: a cursor alone says only that the server has not read everything.
 func anyAfter[T any](
-	cursor string, page func(cursor string, size int) (client.Page[T], error),
+	cursor client.Cursor, page func(cursor client.Cursor, size int) (client.Page[T], error),
 ) (bool, error) {
 	for cursor != "" {
 		next, err := page(cursor, 1)
@@ -100,7 +89,7 @@ func anyAfter[T any](
 }
 
 // showList prints a list. If the list is empty, it says so to people with the name of the items, what.
-func showList[T any](a *app, all list[T], what string, table func(items []T)) error {
+func showList[T any](a *app, all client.Page[T], what string, table func(items []T)) error {
 	err := a.show(all, func() {
 		if len(all.Items) == 0 {
 			fmt.Fprintln(a.err, "no "+what)
@@ -108,7 +97,7 @@ func showList[T any](a *app, all list[T], what string, table func(items []T)) er
 		}
 		table(all.Items)
 	})
-	if err == nil && all.Next != nil { // without it a user could take a part for the whole
+	if err == nil && all.Next != "" { // without it a user could take a part for the whole
 		fmt.Fprintf(
 			a.err, "carillon: there are more %s than the %d shown; --limit sets how many to show, 0 means all\n",
 			what, len(all.Items),

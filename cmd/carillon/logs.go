@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // logFlags are the flags of logs.
@@ -163,7 +164,7 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID
 			if _, err := c.Run(ctx, id); err != nil || a.forPeople() {
 				return err
 			}
-			return a.show(items[carillon.Line]{[]carillon.Line{}}, nil)
+			return a.show(wire.List[carillon.Line]{Items: []carillon.Line{}}, nil)
 		}
 		last := f.LogQuery
 		last.Tail, last.Follow = 1, false
@@ -180,7 +181,7 @@ func (a *app) printLogs(ctx context.Context, c *client.Client, id carillon.RunID
 		if err != nil {
 			return err
 		}
-		return a.show(items[carillon.Line]{all}, nil)
+		return a.show(wire.List[carillon.Line]{Items: all}, nil)
 	}
 	printed := false
 	for line, err := range lines {

@@ -21,7 +21,7 @@ in their own database transactions. Each comes with the reason, latest first. No
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: a.reached(func(ctx context.Context, c *client.Client, _ []string) error {
 			refused, err := readList(ctx, p,
-				func(cursor string, size int) (client.Page[client.Refusal], error) {
+				func(cursor client.Cursor, size int) (client.Page[client.Refusal], error) {
 					return c.RefusedPage(ctx, size, cursor)
 				})
 			if err != nil {

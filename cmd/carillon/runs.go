@@ -72,10 +72,13 @@ func (a *app) listRuns(ctx context.Context, c *client.Client, f *runFilter, args
 	if q.Job != 0 && q.Worker == "" && q.From == 0 && q.To == 0 {
 		page = c.RunsOfPage // it also returns planned runs, and tells whether there is such a job
 	}
-	runs, err := readList(ctx, f.paging, func(cursor string, size int) (client.Page[carillon.Run], error) {
-		q.Limit = size
-		return page(ctx, q, cursor)
-	})
+	runs, err := readList(
+		ctx, f.paging,
+		func(cursor client.Cursor, size int) (client.Page[carillon.Run], error) {
+			q.Limit = size
+			return page(ctx, q, cursor)
+		},
+	)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 func (a *app) submitCommand() *cobra.Command {
@@ -152,7 +153,7 @@ func (a *app) submitted(jobs []carillon.Job, many, quiet bool) error {
 		return nil
 	}
 	if many {
-		return a.show(items[carillon.Job]{jobs}, func() { a.jobTable(fresh(jobs)) })
+		return a.show(wire.List[carillon.Job]{Items: jobs}, func() { a.jobTable(fresh(jobs)) })
 	}
 	return a.show(jobs[0], func() { a.submittedBlock(a.out, &jobs[0]) })
 }

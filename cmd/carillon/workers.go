@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 func (a *app) workersCommand() *cobra.Command {
@@ -32,7 +33,7 @@ the shards that a node owns, when it joined, and its last heartbeat. -o json has
 			if err != nil {
 				return err
 			}
-			return a.show(items[client.Member]{members}, func() { a.workerTable(members) })
+			return a.show(wire.List[client.Member]{Items: members}, func() { a.workerTable(members) })
 		}),
 	}
 }

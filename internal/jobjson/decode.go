@@ -198,7 +198,7 @@ func (d *decoder) members(most int, each func(name []byte) error) error {
 func (d *decoder) list(v reflect.Value) error {
 	most := 1 << 16
 	if v.Type().Elem() == reflect.TypeFor[carillon.Definition]() {
-		most = maxBatch
+		most = MaxBatch
 	}
 	if err := d.open('[', "a list"); err != nil {
 		return err

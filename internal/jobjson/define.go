@@ -13,7 +13,7 @@ type Batch struct {
 }
 
 const (
-	maxBatch = 1000
+	MaxBatch = 1000 // definitions in a Batch
 	maxDepth = 32
 )
 
@@ -33,7 +33,7 @@ func DefineBatch(body []byte, at carillon.Time) ([]carillon.Definition, error) {
 		return nil, err
 	}
 	if len(b.Jobs) == 0 {
-		return nil, invalid("jobs", "none", fmt.Sprintf("1 to %d jobs", maxBatch))
+		return nil, invalid("jobs", "none", fmt.Sprintf("1 to %d jobs", MaxBatch))
 	}
 	for i := range b.Jobs {
 		err := b.Jobs[i].Admit(at)

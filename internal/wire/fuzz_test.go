@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,15 @@ func FuzzRoundTrip(f *testing.F) {
 		body = AppendBeat(nil, &beat)
 		gotBeat, err := ReadBeat(body)
 		equal(t, body, beat, gotBeat, err)
+
+		problem := Problem{Type: text, Title: proof, Status: int(kind), Field: proof, Given: text}
+		var gotProblem Problem
+		body, err = json.Marshal(problem)
+		err = errors.Join(err, json.Unmarshal(body, &gotProblem))
+		if problem.Field == "" {
+			problem.Given = "" // only a field has a given value
+		}
+		equal(t, body, problem, gotProblem, err)
 	})
 }
 

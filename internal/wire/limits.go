@@ -1,8 +1,20 @@
 package wire
 
+import "github.com/carillon-run/carillon/internal/jobjson"
+
 // The limits of one message. A worker with more to say sends another message.
 const (
-	MaxPull    = 1000   // tasks in the answer to a pull
-	MaxReports = 10_000 // in one message
-	MaxBody    = 16 << 20
+	MaxBody      = 1 << 20  // of a request
+	MaxLargeBody = 16 << 20 // of a batch of jobs, or of a worker's message
+	MaxPage      = 1000     // items in one page of a list
+	MaxBatch     = jobjson.MaxBatch
+	MaxPull      = 1000   // tasks in the answer to a pull
+	MaxReports   = 10_000 // in one message
+)
+
+// Headers that Carillon gives a meaning.
+const (
+	FenceHeader   = "Carillon-Fence"   // of the attempt that saves a checkpoint
+	WarningHeader = "Carillon-Warning" // what can be wrong with a job that was accepted
+	RequestHeader = "X-Request-Id"     // finds the request in the server's log
 )

@@ -54,9 +54,9 @@ var outcomes = [...]string{
 	carillon.OutcomeFatal: "fatal", carillon.OutcomeStopped: "stopped", carillon.OutcomeLost: "lost",
 }
 
-// maxReportBytes is where a message takes no more reports: a quarter of MaxBody, because the last report
+// maxReportBytes is where a message takes no more reports: a quarter of MaxLargeBody, because the last report
 // comes on top.
-const maxReportBytes = MaxBody / 4
+const maxReportBytes = MaxLargeBody / 4
 
 // AppendReports writes the first n reports: as many as fit into one message.
 func AppendReports(b []byte, reports []carillon.Report) (body []byte, n int) {
