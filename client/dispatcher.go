@@ -74,7 +74,7 @@ func dispatcherHTTP() *http.Client {
 		Transport: &http.Transport{
 			DialContext:         (&net.Dialer{Timeout: beatLimit, KeepAlive: 5 * time.Second}).DialContext,
 			TLSHandshakeTimeout: 3 * time.Second,
-			MaxIdleConnsPerHost: 16, // pulls, reports and beats go side by side
+			MaxIdleConnsPerHost: 32, // pulls, reports and beats go side by side
 			IdleConnTimeout:     time.Minute,
 			Protocols:           one,
 			DisableCompression:  true, // more work for both sides than the bytes are worth

@@ -44,15 +44,6 @@ type Backend struct {
 	Carrier carillon.Carrier
 }
 
-// pending bounds, in bytes, the ends of the node's worker that are not recorded yet. With one writer, ends
-// are held back while a burst starts, so the bound is higher. With two writers, an end delays no start.
-func (b *Backend) pending() int {
-	if b.Writers > 1 {
-		return 24 << 20
-	}
-	return 128 << 20
-}
-
 // open opens an adapter for each port that the configuration does not bring. It makes the node notice when
 // one of them is away: all adapters on the store's database are away together.
 func (n *Node) open(ctx context.Context) (*Backend, error) {

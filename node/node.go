@@ -158,7 +158,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		n.worker = worker.New(worker.Config{
 			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise,
 			Executors: executors, Queues: n.cfg.Queues,
-			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain, Pending: b.pending(),
+			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain,
 			Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 		})
 		n.ledger.Listen(n.worker.Notice)

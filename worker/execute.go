@@ -80,7 +80,7 @@ func (a *attempt) finish(outcome carillon.Outcome) {
 	a.mu.Unlock()
 	a.outcome, a.rest = outcome, a.out.rest()
 	a.outcome.Started = a.began
-	a.w.slots.release(1)
+	a.w.slots.ended(weigh(&a.Task), a.weighEnd())
 	a.w.ends.add(a)
 }
 

@@ -270,10 +270,12 @@ var errInjected = errors.New("injected failure")
 // store is a mem store whose commits can be slow, can be refused, or can be made while their answer is lost.
 type store struct {
 	*mem.Store
-	mu      sync.Mutex
-	refuse  func([]carillon.Change) bool // these commits are not made
-	forget  func([]carillon.Change) bool // these commits are made, and answered with an error
-	delay   time.Duration                // between the commit and its answer
+	mu     sync.Mutex
+	refuse func([]carillon.Change) bool // these commits are not made
+	forget func([]carillon.Change) bool // these commits are made, and answered with an error
+	delay  time.Duration                // between the commit and its answer
+	// around is called before a commit; it returns what is called after it.
+	around  func([]carillon.Change) (after func())
 	commits int
 	states  map[carillon.RunID][]carillon.State // as committed
 	longest int                                 // keys or ids that one query asked for
@@ -294,6 +296,9 @@ func (s *store) Commit(ctx context.Context, changes []carillon.Change) ([]int, e
 	s.mu.Unlock()
 	if refuse {
 		return nil, errInjected
+	}
+	if s.around != nil {
+		defer s.around(changes)()
 	}
 	lost, err := s.Store.Commit(ctx, changes)
 	s.mu.Lock()

@@ -17,9 +17,6 @@ const pullLoops = 4
 // that this worker holds, and a run of higher priority cannot overtake it.
 func (w *Worker) pull(ctx context.Context) {
 	for ctx.Err() == nil {
-		if !w.ends.caughtUp(ctx) {
-			return
-		}
 		if w.cfg.Boottime() > w.lease.Until() { // the worker would have to hand back a run that came now
 			await.For(ctx, tendEvery)
 			continue
@@ -32,7 +29,11 @@ func (w *Worker) pull(ctx context.Context) {
 		id := w.ID()
 		tasks, err := w.cfg.Dispatcher.Pull(ctx, carillon.Pull{Worker: id, Queues: w.cfg.Queues, Max: n})
 		tasks = tasks[:min(n, len(tasks))] // no dispatcher returns more
-		w.slots.release(n - len(tasks))
+		bytes := 0
+		for i := range tasks {
+			bytes += weigh(&tasks[i])
+		}
+		w.slots.answered(n, len(tasks), bytes)
 		late := w.late(sent)
 		if ctx.Err() != nil {
 			late = "the worker is stopping"
@@ -76,7 +77,7 @@ func (w *Worker) handBack(task carillon.Task, why string) {
 		w.held[task.Run.ID] = a
 	}
 	w.mu.Unlock()
-	w.slots.release(1)
+	w.slots.ended(weigh(&a.Task), a.weighEnd())
 	w.ends.add(a)
 }
 

@@ -10,9 +10,12 @@ import (
 )
 
 const (
-	// reportLoops is more than one so that the worker goes on reporting ends while one batch waits to be
-	// written.
-	reportLoops = 4
+	// A worker sends up to quickReports reports at the same time at once. While that many are under way, it
+	// collects ends for collectEnds and then sends the next report beside them, up to reportLoops in all: an
+	// end must not wait for the commit of others before the dispatcher hears of it.
+	quickReports = 4
+	reportLoops  = 16
+	collectEnds  = 10 * time.Millisecond
 	// maxReports bounds one report.
 	maxReports = 2000
 	// weight is about how many bytes a run without a payload takes, here and in a dispatcher in the same
@@ -20,60 +23,71 @@ const (
 	weight = 1200
 )
 
-// ends are the results that have no receipt yet.
+// ends are the results that wait to be reported.
 type ends struct {
-	limit   int // of pending
-	mu      sync.Mutex
-	waiting []*attempt // each with its outcome
-	pending int        // bytes of the ends that wait or are being reported
-	ready   await.Signal
+	mu         sync.Mutex
+	waiting    []*attempt // each with its outcome
+	sending    int        // reports that are under way
+	collecting bool       // a loop waits for more ends, and takes them then
+	ready      await.Signal
 }
 
 func (e *ends) add(a *attempt) {
 	e.mu.Lock()
 	e.waiting = append(e.waiting, a)
-	e.pending += a.weight()
+	collecting := e.collecting
 	e.mu.Unlock()
-	e.ready.Set()
+	if !collecting {
+		e.ready.Set()
+	}
 }
 
-// take waits for results and takes some; it returns none when ctx has ended.
+// take waits for results and takes some; it returns none when ctx has ended. A caller that got some calls
+// sent later.
 func (e *ends) take(ctx context.Context) []*attempt {
-	for {
-		e.mu.Lock()
-		n := min(len(e.waiting), maxReports)
-		batch := e.waiting[:n:n]
-		e.waiting = e.waiting[n:]
-		more := len(e.waiting) > 0
-		if !more {
-			e.waiting = nil
-		}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for len(e.waiting) == 0 || e.collecting {
 		e.mu.Unlock()
-		if more {
-			e.ready.Set()
-		}
-		if n > 0 {
-			return batch
-		}
 		select {
 		case <-e.ready:
+			e.mu.Lock()
 		case <-ctx.Done():
+			e.mu.Lock()
 			return nil
 		}
 	}
+	if e.sending >= quickReports {
+		e.collecting = true
+		e.mu.Unlock()
+		await.For(ctx, collectEnds)
+		e.mu.Lock()
+		e.collecting = false
+	}
+	e.sending++
+	n := min(len(e.waiting), maxReports)
+	batch := e.waiting[:n:n]
+	e.waiting = e.waiting[n:]
+	if len(e.waiting) > 0 {
+		e.ready.Set()
+	} else {
+		e.waiting = nil
+	}
+	return batch
 }
 
-func (e *ends) acknowledged(batch []*attempt) {
+func (e *ends) sent() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, a := range batch {
-		e.pending -= a.weight()
-	}
+	e.sending--
 }
 
-// weight is about how many bytes an attempt that has ended holds in memory.
-func (a *attempt) weight() int {
-	n := weight + a.Job.Weight() + len(a.Checkpoint) + len(a.outcome.Reason)
+// weigh is about how many bytes a task holds in memory.
+func weigh(task *carillon.Task) int { return weight + task.Job.Weight() + len(task.Checkpoint) }
+
+// weighEnd is about how many bytes the end of the attempt adds.
+func (a *attempt) weighEnd() int {
+	n := len(a.outcome.Reason)
 	if out := a.outcome.Output; out != nil {
 		n += len(out.Result)
 	}
@@ -81,21 +95,6 @@ func (a *attempt) weight() int {
 		n += len(a.rest[i].Text)
 	}
 	return n
-}
-
-// caughtUp waits until the pending ends are within the limit.
-func (e *ends) caughtUp(ctx context.Context) bool {
-	for {
-		e.mu.Lock()
-		pending := e.pending
-		e.mu.Unlock()
-		if pending <= e.limit {
-			return true
-		}
-		if !await.For(ctx, 5*time.Millisecond) {
-			return false
-		}
-	}
 }
 
 // report sends results until each has its receipt: an outage never makes it give up a result.
@@ -112,7 +111,9 @@ func (w *Worker) report(ctx context.Context) {
 			}
 		}
 		receipts, ok := w.insist(ctx, reports)
+		bytes := 0
 		for i := range batch {
+			bytes += weigh(&batch[i].Task) + batch[i].weighEnd()
 			if ok && receipts[i] == carillon.ReceiptRefused {
 				w.cfg.Logger.Warn(
 					"result refused: the attempt no longer holds its run", "run", batch[i].Run.ID,
@@ -121,7 +122,8 @@ func (w *Worker) report(ctx context.Context) {
 			}
 			w.drop(batch[i])
 		}
-		w.ends.acknowledged(batch)
+		w.ends.sent()
+		w.slots.recorded(len(batch), bytes)
 	}
 }
 

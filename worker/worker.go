@@ -32,11 +32,7 @@ type Config struct {
 	Queues      []string
 	Concurrency int           // attempts at the same time; default 64
 	Drain       time.Duration // how long a stop waits for running attempts; default 10s
-	// Pending bounds, in bytes, the attempts that have ended and are not yet recorded. A slot is free as soon
-	// as its run returns, so without a bound a fast worker would outrun the store without end. Default 24 MB,
-	// less than 20,000 runs.
-	Pending int
-	Logger  *slog.Logger // default slog.Default()
+	Logger      *slog.Logger  // default slog.Default()
 
 	// Inside says that the dispatcher is in the same process. Its answers cannot be lost, so it does not
 	// matter how long they take.
@@ -74,7 +70,6 @@ type Worker struct {
 func New(cfg Config) *Worker {
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 64)
 	cfg.Drain = cmp.Or(cfg.Drain, 10*time.Second)
-	cfg.Pending = cmp.Or(cfg.Pending, 24<<20)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Host == "" {
 		cfg.Host, _ = os.Hostname() // stays empty if the machine does not know it
@@ -84,10 +79,9 @@ func New(cfg Config) *Worker {
 	}
 	w := &Worker{
 		cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: await.NewSignal(),
-		beatSoon: await.NewSignal(),
+		beatSoon: await.NewSignal(), slots: newSlots(cfg.Concurrency),
 	}
-	w.slots.free, w.slots.freed = cfg.Concurrency, await.NewSignal()
-	w.ends.limit, w.ends.ready = cfg.Pending, await.NewSignal()
+	w.ends.ready = await.NewSignal()
 	w.pool.init()
 	w.base, w.end = context.WithCancel(context.Background())
 	return w

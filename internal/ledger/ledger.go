@@ -31,7 +31,7 @@ type Config struct {
 	// gain. Default 4000.
 	MaxBatch int
 
-	// HoldEnds bounds how long ends are held back while starts are about to come: see Slots. Default 300ms.
+	// HoldEnds bounds how long ends are held back while starts are about to come: see Slots. Default 50ms.
 	HoldEnds time.Duration
 }
 
@@ -68,7 +68,7 @@ type entry struct {
 func New(cfg Config) *Ledger {
 	cfg.Flushers = cmp.Or(cfg.Flushers, 1)
 	cfg.MaxBatch = cmp.Or(cfg.MaxBatch, 4000)
-	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 300*time.Millisecond)
+	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 50*time.Millisecond)
 	return &Ledger{
 		cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: await.NewSignal(),
 		broken: make(chan error, 1),

@@ -69,7 +69,7 @@ func (s *system) Hello() peer.Hello {
 		Settings: fmt.Sprintf("embedded node, %d slots; bulk: 4 callers with 1000 jobs each", slots),
 		Durable:  "on disk (synchronous commit)",
 		History: "every run, with its counts of attempts and its last attempt, kept. In a burst further starts go first: if the process is killed then, what had ended and was not " +
-			"yet recorded (at most some 100,000 small runs on SQLite, 20,000 on PostgreSQL) runs again",
+			"yet recorded (at most 10,000 runs) runs again",
 	}
 	switch s.name {
 	case "carillon-sqlite":
