@@ -40,9 +40,15 @@ func (r Run) Claim(worker string, now Time) Run {
 
 // NeedsNoDecision says that a due run needs no decision: it has no guard, and the misfire policy does not
 // apply to it or the run is not late enough for it.
-func (r *Run) NeedsNoDecision(now Time) bool {
-	return !r.Has(FlagGuarded) &&
-		(!r.Has(FlagMisfirePolicy) || r.Attempt > 0 || !r.ByClock() || now.Sub(r.Covers) < MinEvery)
+func (r *Run) NeedsNoDecision(now Time) bool { return !r.Has(FlagGuarded) && !r.mayBeMissed(now) }
+
+// NeedsOnlyGuard says that only the guard decides about a due run.
+func (r *Run) NeedsOnlyGuard(now Time) bool { return r.Has(FlagGuarded) && !r.mayBeMissed(now) }
+
+// mayBeMissed says that the misfire policy has to decide about a due run: see Candidate.missed.
+func (r *Run) mayBeMissed(now Time) bool {
+	return r.Has(FlagMisfirePolicy) && !r.Has(FlagPlanned) && r.Attempt == 0 && r.ByClock() &&
+		now.Sub(r.Covers) >= MinEvery
 }
 
 // Begin records that a claimed run has begun. A short run ends before this is written.

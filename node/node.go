@@ -153,6 +153,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		Nodes: n.addresses, Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 	})
 	n.ledger.UseSlots(n.dispatcher)
+	n.scheduler.UsePulls(n.dispatcher)
 	n.ledger.Listen(n.dispatcher.Notice)
 	if n.cfg.Concurrency > 0 {
 		n.worker = worker.New(worker.Config{

@@ -79,6 +79,7 @@ func (h *House) Live(concurrency int) {
 		Boottime: func() time.Duration { return time.Since(began) },
 	})
 	h.Ledger.UseSlots(h.Dispatcher)
+	sched.UsePulls(h.Dispatcher)
 	h.Ledger.Listen(h.Dispatcher.Notice, h.Worker.Notice, sched.Route)
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())

@@ -98,6 +98,7 @@ func (h *house) live() {
 		Nodes: func() []string { return []string{"http://" + id} },
 	})
 	n.ledger.UseSlots(n.Dispatcher)
+	n.scheduler.UsePulls(n.Dispatcher)
 	n.ledger.Listen(n.Notice, n.scheduler.Route)
 	if err := h.coordinator.Join(context.Background(), []carillon.Member{
 		{ID: id, Kind: carillon.MemberNode},

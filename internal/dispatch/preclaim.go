@@ -18,7 +18,7 @@ func (d *Dispatcher) Reserve(
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range d.waiting {
-		if w.room > 0 && (len(w.queues) == 0 || slices.Contains(w.queues, run.Queue)) {
+		if w.takes(run) {
 			w.room--
 			w.promised.Add(1)
 			d.inflight.put(&inflight{run: run.Claim(w.worker, now), job: job, pending: true, waiter: w})
@@ -26,6 +26,18 @@ func (d *Dispatcher) Reserve(
 		}
 	}
 	return "", false
+}
+
+// takes says that the pull has room for the run. The caller holds the dispatcher's mu.
+func (w *waiter) takes(run *carillon.Run) bool {
+	return w.room > 0 && (len(w.queues) == 0 || slices.Contains(w.queues, run.Queue))
+}
+
+// Waits says whether a pull waits that has room for the run.
+func (d *Dispatcher) Waits(run *carillon.Run) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.ContainsFunc(d.waiting, func(w *waiter) bool { return w.takes(run) })
 }
 
 // Starting says that due runs wait and that some are on their way to a worker.

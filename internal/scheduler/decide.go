@@ -9,17 +9,28 @@ import (
 	"github.com/carillon-run/carillon/internal/await"
 )
 
-// decide handles due runs that need a decision: their job has an overlap guard, or their time was missed. It
-// is a separate loop, so that its reads and commits do not hold up runs that need no decision.
+// decide handles due runs that need a decision: their job has an overlap guard and no pull takes them, or
+// their time was missed. It is a separate loop, so that its reads and commits do not hold up runs that need
+// no decision.
 func (s *Scheduler) decide(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for ctx.Err() == nil {
 		select {
 		case <-s.decides.ready:
 		case <-s.redecides.ready:
+		case <-s.nextInLine.ready:
+		case <-s.offers.ready:
+		case <-timer.C:
 		case <-ctx.Done():
 			return nil
 		}
-		runs := append(s.reread(ctx, s.redecides.take()), s.takeAsked()...)
+		unclaimed, next := s.offers.unclaimed(time.Now())
+		if !next.IsZero() {
+			timer.Reset(time.Until(next))
+		}
+		runs := append(s.reread(ctx, append(s.redecides.take(), unclaimed...)), s.takeTurns(ctx)...)
+		runs = append(runs, s.takeAsked()...)
 		for batch := range slices.Chunk(runs, wakeBatch) {
 			if err := s.decideBatch(ctx, batch); err != nil && ctx.Err() == nil {
 				s.cfg.Logger.Error("decide about due runs", "error", err, "runs", len(batch))
@@ -61,6 +72,17 @@ func (s *Scheduler) takeAsked() []carillon.Run {
 	clear(s.asked)
 	s.mu.Unlock()
 	return unique(s.decides.take())
+}
+
+// takeTurns reads the runs whose turn has come. It offers those that a pull waits for, and returns the
+// others.
+func (s *Scheduler) takeTurns(ctx context.Context) []carillon.Run {
+	now := s.cfg.Clock.Now()
+	waitedFor, others := split(s.reread(ctx, s.nextInLine.take()), func(r *carillon.Run) bool {
+		return s.offerable(r, now)
+	})
+	s.offer(ctx, waitedFor)
+	return others
 }
 
 // unique keeps each run once: while commits fail, ask gets the same runs again and again.

@@ -34,9 +34,10 @@ type house struct {
 	handle      func(task executor.Task)                  // default: it succeeds at once
 	outcome     func(task executor.Task) carillon.Outcome // default: success
 
-	both     bool     // every node believes that all shards are its own
-	queues   []string // that the workers serve; default all
-	lane     int      // room in each lane; default that of mem
+	both     bool            // every node believes that all shards are its own
+	queues   []string        // that the workers serve; default all
+	pulls    scheduler.Pulls // that schedulers are told of; default those of the dispatcher
+	lane     int             // room in each lane; default that of mem
 	queue    func(carillon.Queue) carillon.Queue
 	timeline func(carillon.Timeline) carillon.Timeline
 
@@ -127,6 +128,10 @@ func (h *house) live() *node {
 		Boottime: func() time.Duration { return time.Since(began) },
 	})
 	n.ledger.UseSlots(n.dispatcher)
+	n.scheduler.UsePulls(n.dispatcher)
+	if h.pulls != nil {
+		n.scheduler.UsePulls(h.pulls)
+	}
 	n.ledger.Listen(n.dispatcher.Notice, n.worker.Notice, n.scheduler.Route)
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())

@@ -59,6 +59,9 @@ type Scheduler struct {
 	woken      await.Signal // the timeline got a run that may be nearer than its next one
 	decides    pile[carillon.Run]
 	redecides  pile[carillon.RunID] // runs to read and decide again
+	nextInLine pile[carillon.RunID] // runs whose turn has come
+	offers     offers
+	pulls      Pulls // nil: no pull ever waits
 	members    members
 	floor      floor         // used by watch and sweep
 	refreshing chan struct{} // capacity 1: held by the goroutine that refreshes the members
@@ -84,8 +87,8 @@ func New(cfg Config) *Scheduler {
 	return &Scheduler{
 		cfg: cfg, woken: await.NewSignal(), gone: await.NewSignal(), reload: await.NewSignal(),
 		refreshing: make(chan struct{}, 1), spills: await.NewSignal(), decides: newPile[carillon.Run](),
-		redecides: newPile[carillon.RunID](),
-		members:   members{start: time.Now()}, overflow: map[carillon.Lane]spilled{},
+		redecides: newPile[carillon.RunID](), nextInLine: newPile[carillon.RunID](), offers: newOffers(),
+		members: members{start: time.Now()}, overflow: map[carillon.Lane]spilled{},
 		refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
 	}
 }
@@ -143,6 +146,9 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 		c := &committed[i]
 		for k := range c.Runs {
 			run := &c.Runs[k]
+			if run.Has(carillon.FlagGuarded) {
+				s.offers.close(run)
+			}
 			switch {
 			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
 				if run.Wake <= now && run.NeedsNoDecision(now) {
@@ -152,7 +158,7 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 				}
 			case run.State.Ended() && run.Has(carillon.FlagGuarded):
 				if next := carillon.Guards(c.Guards).NextInLine(run.ID.Job); !next.IsZero() {
-					s.redecides.add(next)
+					s.nextInLine.add(next)
 				}
 			}
 		}
@@ -161,8 +167,13 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 	s.schedule(context.Background(), near)
 }
 
-// PushBack takes back due runs that the dispatcher pulled and did not claim.
-func (s *Scheduler) PushBack(runs []carillon.Run) { s.enqueue(context.Background(), runs) }
+// PushBack takes back due runs that the dispatcher pulled and did not claim. Guarded runs go to the decide
+// loop: they may have been offered without a decision.
+func (s *Scheduler) PushBack(runs []carillon.Run) {
+	guarded, plain := split(runs, func(r *carillon.Run) bool { return r.Has(carillon.FlagGuarded) })
+	s.enqueue(context.Background(), plain)
+	s.queueDecision(guarded)
+}
 
 // enqueue puts due runs into the queue. If a lane has no room for a run, it spills: the scheduler reads the
 // run from the store later.

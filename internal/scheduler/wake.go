@@ -37,10 +37,13 @@ func (s *Scheduler) wake(ctx context.Context) error {
 	return nil
 }
 
-// enqueueOrDecide sends due runs on: to the queue, or to the decide loop if they need a decision.
+// enqueueOrDecide sends due runs on. Those that need no decision go to the queue. Guarded runs that a pull
+// waits for go there too, and are decided when they are claimed. All others go to the decide loop.
 func (s *Scheduler) enqueueOrDecide(ctx context.Context, runs []carillon.Run, now carillon.Time) {
 	plain, others := split(runs, func(r *carillon.Run) bool { return r.NeedsNoDecision(now) })
 	s.enqueue(ctx, plain)
+	waitedFor, others := split(others, func(r *carillon.Run) bool { return s.offerable(r, now) })
+	s.offer(ctx, waitedFor)
 	s.queueDecision(others)
 }
 
