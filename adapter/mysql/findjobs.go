@@ -1,19 +1,13 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
-	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
-
-// maxScan is after how many rows a search returns the page that it has; the caller continues with the next
-// page.
-const maxScan = 20_000
 
 // Newest first: by primary key or, for a query with a label, by the key of job_label. The last two columns
 // say whether the row is wanted and whether the job has an unfinished run. If the row is not wanted, its
@@ -29,101 +23,55 @@ FROM job j FORCE INDEX (PRIMARY) WHERE j.id < ? AND j.id >= ? ORDER BY j.id DESC
 FROM job_label l FORCE INDEX (PRIMARY) STRAIGHT_JOIN job j FORCE INDEX (PRIMARY) ON j.id = l.job
 WHERE l.job < ? AND l.job >= ?` + " AND l.namespace = ? AND l.`key` = ? AND l.value = ? ORDER BY l.job DESC LIMIT ?"
 
-	jobWanted     = 13
-	jobUnfinished = 14
+	jobWanted        = 13
+	jobUnfinishedRun = 14
 )
 
 // FindJobs implements carillon.Store.
 func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
-	var f jobFinder
+	wanted := wantedJobs(&q)
 	err = s.view(ctx, func(l *conn) error {
-		f = jobFinder{q: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit), wanted: wantedJobs(&q)}
-		f.first, f.before = idRange(&q)
-		// Pages grow: most searches find what they want among the first rows.
-		for size := f.limit + 1; ; size = min(2*size, most) {
-			done, err := f.scan(l, min(size, s.maxScan-f.scanned))
-			if err != nil {
-				return err
-			}
-			if !done && f.scanned == s.maxScan {
-				f.page.Next, done = f.before, true
-			}
-			if done {
-				return f.addLast(l)
-			}
+		var found []sqlcommon.FoundJob
+		page, found, err = sqlcommon.FindJobs(q, s.maxScan,
+			func(q *carillon.JobQuery, limit int) ([]sqlcommon.FoundJob, error) {
+				return l.foundJobs(q, wanted, limit)
+			})
+		if err != nil || !q.WithLast {
+			return err
 		}
+		return l.eachWithRuns(found, func(_ *sqlcommon.FoundJob, unfinished runs, ended *carillon.Run) {
+			page.Last = append(page.Last, carillon.LastOf(unfinished, ended))
+		})
 	})
-	return f.page, tried("find jobs", err)
+	return page, tried("find jobs", err)
 }
 
-// jobFinder fills a page.
-type jobFinder struct {
-	q             *carillon.JobQuery
-	limit         int
-	wanted        raw
-	first, before carillon.JobID // the range of ids still to search
-	page          carillon.JobPage
-	scanned       int
-}
-
-// candidate is a job whose own row matches the query.
-type candidate struct {
-	carillon.Job
-	unfinished bool
-}
-
-// scan reads some rows. done: the page is complete.
-func (f *jobFinder) scan(l *conn, size int) (done bool, err error) {
-	query, args := jobsBefore, []any{f.wanted, f.wanted, f.wanted, f.before, f.first}
-	if label, ok := f.q.IndexedLabel(); ok {
-		query, args = jobsLabeled, append(args, f.q.Namespace, label.Key, label.Value)
+// foundJobs reads the next rows of a search.
+func (l *conn) foundJobs(
+	q *carillon.JobQuery, wanted raw, limit int,
+) (found []sqlcommon.FoundJob, err error) {
+	first, before := sqlcommon.IDRange(q)
+	query, args := jobsBefore, []any{wanted, wanted, wanted, before, first}
+	if label, ok := q.IndexedLabel(); ok {
+		query, args = jobsLabeled, append(args, q.Namespace, label.Key, label.Value)
 	}
-	var candidates []candidate
-	scanned := 0
-	err = l.query(func(r row) error {
-		scanned++
-		f.before = carillon.JobID(r.int(0))
-		if !r.bool(jobWanted) {
-			return nil
+	err = l.query(func(r row) (err error) {
+		next := sqlcommon.FoundJob{Wanted: r.bool(jobWanted)}
+		if next.Job.ID = carillon.JobID(r.int(0)); next.Wanted {
+			next.Job, err = r.job()
 		}
-		job, err := r.job()
-		candidates = append(candidates, candidate{job, r.bool(jobUnfinished)})
+		if next.Job.State == carillon.JobActive && !r.bool(jobUnfinishedRun) {
+			next.Job.State = carillon.JobFinished
+		}
+		found = append(found, next)
 		return err
-	}, query, append(args, size)...)
-	if err != nil {
-		return false, err
+	}, query, append(args, limit)...)
+	if err != nil || len(q.Latest) == 0 {
+		return found, err
 	}
-	f.scanned += scanned
-	if len(f.q.Latest) > 0 {
-		if candidates, err = l.withLatest(candidates, f.q.Latest); err != nil {
-			return false, err
-		}
-	}
-	for _, c := range candidates {
-		if len(f.page.Jobs) == f.limit {
-			f.page.Next = f.page.Jobs[f.limit-1].ID
-			return true, nil
-		}
-		if c.State == carillon.JobActive && !c.unfinished {
-			c.State = carillon.JobFinished
-		}
-		f.page.Jobs = append(f.page.Jobs, c.Job)
-	}
-	return scanned < size, nil
-}
-
-// idRange returns the range of ids in which jobs of the queried time can be. Ids rise with time, but after a
-// clock was set back they run ahead of it. The range allows for one day of that.
-func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
-	const day = carillon.Time(24 * time.Hour / time.Millisecond)
-	before = cmp.Or(q.Before, math.MaxInt64)
-	if q.CreatedFrom != 0 {
-		first = carillon.FirstID(q.CreatedFrom - day)
-	}
-	if q.CreatedTo != 0 {
-		before = min(before, carillon.FirstID(q.CreatedTo+day))
-	}
-	return first, before
+	return found, l.eachWithRuns(found, func(f *sqlcommon.FoundJob, unfinished runs, ended *carillon.Run) {
+		f.Judge(q, unfinished, ended)
+	})
 }
 
 // wantedJobs writes the conditions of a query, except Latest.
@@ -200,42 +148,29 @@ ORDER BY due DESC, place DESC LIMIT 1)`
 // atOnce is for how many jobs the runs are read together: each job adds a query.
 const atOnce = 100
 
-// withLatest keeps the jobs whose latest run has one of the wanted states.
-func (l *conn) withLatest(jobs []candidate, latest []carillon.LatestState) (left []candidate, err error) {
-	for some := range slices.Chunk(jobs, atOnce) {
-		ids := make([]carillon.JobID, len(some))
-		for i := range some {
-			ids[i] = some[i].ID
-		}
-		unfinished, ended, err := l.runsOf(ids)
-		if err != nil {
-			return nil, err
-		}
-		for _, c := range some {
-			if slices.Contains(latest, carillon.LatestOf(unfinished[c.ID], ended[c.ID])) {
-				left = append(left, c)
-			}
-		}
-	}
-	return left, nil
-}
+type runs = []carillon.Run
 
-// addLast adds to a complete page the run that sums up each job, if the query wants it.
-func (f *jobFinder) addLast(l *conn) error {
-	if !f.q.WithLast {
-		return nil
+// eachWithRuns calls a function for each wanted job, with its runs.
+func (l *conn) eachWithRuns(
+	found []sqlcommon.FoundJob, each func(f *sqlcommon.FoundJob, unfinished runs, ended *carillon.Run),
+) error {
+	var wanted []*sqlcommon.FoundJob
+	for i := range found {
+		if found[i].Wanted {
+			wanted = append(wanted, &found[i])
+		}
 	}
-	for some := range slices.Chunk(f.page.Jobs, atOnce) {
+	for some := range slices.Chunk(wanted, atOnce) {
 		ids := make([]carillon.JobID, len(some))
 		for i := range some {
-			ids[i] = some[i].ID
+			ids[i] = some[i].Job.ID
 		}
 		unfinished, ended, err := l.runsOf(ids)
 		if err != nil {
 			return err
 		}
-		for _, id := range ids {
-			f.page.Last = append(f.page.Last, carillon.LastOf(unfinished[id], ended[id]))
+		for _, f := range some {
+			each(f, unfinished[f.Job.ID], ended[f.Job.ID])
 		}
 	}
 	return nil
@@ -244,9 +179,9 @@ func (f *jobFinder) addLast(l *conn) error {
 // runsOf reads the unfinished runs of some jobs and, for each job, the ended run with the latest due time
 // among those that had begun.
 func (l *conn) runsOf(ids []carillon.JobID) (
-	unfinished map[carillon.JobID][]carillon.Run, ended map[carillon.JobID]*carillon.Run, err error,
+	unfinished map[carillon.JobID]runs, ended map[carillon.JobID]*carillon.Run, err error,
 ) {
-	unfinished, ended = map[carillon.JobID][]carillon.Run{}, map[carillon.JobID]*carillon.Run{}
+	unfinished, ended = map[carillon.JobID]runs{}, map[carillon.JobID]*carillon.Run{}
 	err = l.query(func(r row) error {
 		run := r.unfinished()
 		unfinished[run.ID.Job] = append(unfinished[run.ID.Job], run)

@@ -3,139 +3,113 @@ package mysql
 import (
 	"cmp"
 	"context"
-	"slices"
+	"math"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
-// FindRuns implements carillon.Store. It merges streams of rows; each stream is in the order of the query.
+// FindRuns implements carillon.Store.
 func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillon.RunPage, err error) {
 	start, err := q.Start()
 	if err != nil {
 		return page, err
 	}
-	var f finder
-	err = s.view(ctx, func(l *conn) error {
-		f = finder{limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
-		if err := f.fill(l, &q, start); err != nil {
+	err = s.view(ctx, func(l *conn) (err error) {
+		page, err = sqlcommon.FindRuns(&q, start, s.maxScan,
+			func(from sqlcommon.RunSource, start carillon.RunPos) (sqlcommon.RunStream, error) {
+				return sqlcommon.NewPagedRuns(&q, start,
+					func(after carillon.RunPos, limit int) ([]sqlcommon.FoundRun, error) {
+						return l.findRuns(&q, from, after, limit)
+					}), nil
+			})
+		if err != nil {
 			return err
 		}
-		return l.fillAbout(f.page.Runs)
+		return l.fillAbout(page.Runs)
 	})
-	return f.page, tried("find runs", err)
+	return page, tried("find runs", err)
 }
 
-func (f *finder) fill(l *conn, q *carillon.RunQuery, start carillon.RunPos) error {
-	for _, part := range partsFrom(q, start) {
-		streams := make([]*runStream, len(part.sources))
-		for i, from := range part.sources {
-			streams[i] = &runStream{conn: l, query: q, source: from, pos: part.start, size: f.limit + 1}
-			if err := streams[i].next(); err != nil {
-				return err
-			}
-		}
-		if done, err := f.merge(streams); done || err != nil {
-			return err
-		}
+// The first ? of each query is the condition of its last column, which says whether the row is wanted: a row
+// that is not wanted is only counted.
+const selectEnded = `SELECT place, ` + endedColumns + `, ? `
+
+// Runs of all jobs: unfinished runs by primary key, ended runs by primary key or those of one state by
+// history_state, and the dead letters by dead_pos.
+const (
+	allUnfinished = `SELECT ` + runColumns + `, ? FROM run FORCE INDEX (PRIMARY)
+WHERE (due = ? AND job > ? OR due > ?) AND due < ? ORDER BY due, job LIMIT ?`
+	allEnded = selectEnded + `FROM history FORCE INDEX (PRIMARY) WHERE place < ? ORDER BY place DESC LIMIT ?`
+	allBad   = selectEnded +
+		`FROM history FORCE INDEX (history_state) WHERE place < ? AND state = ? ORDER BY place DESC LIMIT ?`
+	allDead = selectEnded + `FROM dead FORCE INDEX (dead_pos) WHERE place < ? ORDER BY place DESC LIMIT ?`
+)
+
+// Runs of one job: unfinished runs by run_job, ended runs by history_job, and the dead letters by primary
+// key; one job has few enough to sort them.
+const (
+	jobUnfinished = `SELECT ` + runColumns + `, ? FROM run FORCE INDEX (run_job)
+WHERE job = ? AND due < ? ORDER BY due DESC LIMIT ?`
+	jobEnded = selectEnded + `FROM history FORCE INDEX (history_job)
+WHERE job = ? AND (due = ? AND place < ? OR due < ?) ORDER BY due DESC, place DESC LIMIT ?`
+	jobDead = selectEnded +
+		`FROM dead FORCE INDEX (PRIMARY) WHERE place < ? AND job = ? ORDER BY place DESC LIMIT ?`
+)
+
+// runsAfter returns the query of a source and its arguments, except the first and the last.
+func runsAfter(
+	q *carillon.RunQuery, from sqlcommon.RunSource, after carillon.RunPos,
+) (query string, args []any) {
+	switch {
+	case from == sqlcommon.RunSource{Table: sqlcommon.TableRun}:
+		id := sqlcommon.DueAfter(q, after)
+		return allUnfinished, []any{id.Due, id.Job, id.Due, cmp.Or(q.To, math.MaxInt64)}
+	case from.Table == sqlcommon.TableRun:
+		return jobUnfinished, []any{from.Job, after.Due}
+	case from.Table == sqlcommon.TableHistory && from.Job != 0:
+		return jobEnded, []any{from.Job, after.Due, after.Place, after.Due}
+	case from.Table == sqlcommon.TableHistory && from.State != 0:
+		return allBad, []any{after.Place, from.State}
+	case from.Table == sqlcommon.TableHistory:
+		return allEnded, []any{after.Place}
+	case from.Job != 0:
+		return jobDead, []any{after.Place, from.Job}
 	}
-	return nil
+	return allDead, []any{after.Place}
 }
 
-// part is a section of the answer: the streams to merge, and the position after which they begin.
-type part struct {
-	start   carillon.RunPos
-	sources []source
+// findRuns reads rows of a source after a position.
+func (l *conn) findRuns(
+	q *carillon.RunQuery, from sqlcommon.RunSource, after carillon.RunPos, limit int,
+) (found []sqlcommon.FoundRun, err error) {
+	const runWanted, endedWanted = 23, 25
+	query, args := runsAfter(q, from, after)
+	args = append(append([]any{wantedRuns(q)}, args...), limit)
+	err = l.query(func(r row) error {
+		next, place := sqlcommon.FoundRun{}, carillon.Unended
+		if from.Table == sqlcommon.TableRun {
+			next.Run, next.Wanted = r.unfinished(), r.bool(runWanted)
+		} else {
+			next.Run, place = r.ended(from.Table == sqlcommon.TableDead)
+			next.Wanted = r.bool(endedWanted)
+		}
+		next.Pos = sqlcommon.PosIn(after.Part, next.Run.ID, place)
+		found = append(found, next)
+		return nil
+	}, query, args...)
+	return found, err
 }
 
-// partsFrom returns the parts of the answer from a position on. It leaves out sources that cannot hold a
-// wanted run.
-func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
-	states := q.Within()
-	hot, past := len(states) == 0, []source{allEnded}
-	if len(states) > 0 {
-		past = nil
+// wantedRuns writes the conditions of a query.
+func wantedRuns(q *carillon.RunQuery) raw {
+	var all conditions
+	all.text(`namespace = ?`, q.Namespace)
+	all.text(`worker = ?`, q.Worker)
+	all.time(`due >= ?`, q.From)
+	all.time(`due < ?`, q.To)
+	if states := q.Within(); len(states) > 0 {
+		all.add(`state IN (?)`, ints(states))
 	}
-	for _, state := range states {
-		if !state.Ended() {
-			hot = true
-		} else if from := endedIn(state); !slices.Contains(past, from) {
-			past = append(past, from)
-		}
-	}
-	switch start.Part {
-	case carillon.RunPartDead:
-		if q.Job != 0 {
-			return []part{{start, []source{jobDead}}}
-		}
-		return []part{{start, []source{allDead}}}
-	case carillon.RunPartJob:
-		ofJob := part{start: start}
-		if hot {
-			ofJob.sources = append(ofJob.sources, jobUnended)
-		}
-		if len(past) > 0 {
-			ofJob.sources = append(ofJob.sources, jobEnded)
-		}
-		return []part{ofJob}
-	case carillon.RunPartUnfinished:
-		if hot {
-			parts = append(parts, part{start, []source{allUnfinished}})
-		}
-		start = carillon.RunPos{Part: carillon.RunPartEnded, Place: carillon.Unended}
-	}
-	if len(past) > 0 {
-		parts = append(parts, part{start, past})
-	}
-	return parts
-}
-
-// finder fills a page.
-type finder struct {
-	limit   int
-	maxScan int
-	page    carillon.RunPage
-	last    carillon.RunPos // position of the last run on the page
-	scanned int
-}
-
-// merge takes rows from the streams in order until the streams end, the page is full, or the search has read
-// enough rows. done: the page is complete.
-func (f *finder) merge(streams []*runStream) (done bool, err error) {
-	for {
-		first := firstOf(streams)
-		if first == nil {
-			return false, nil
-		}
-		if first.wanted {
-			if len(f.page.Runs) == f.limit {
-				f.page.Next = f.last.String()
-				return true, nil
-			}
-			f.page.Runs, f.last = append(f.page.Runs, first.run), first.pos
-		}
-		if f.scanned++; f.scanned == f.maxScan {
-			f.page.Next = first.pos.String()
-			return true, nil
-		}
-		if err := first.next(); err != nil {
-			return false, err
-		}
-	}
-}
-
-func firstOf(streams []*runStream) (first *runStream) {
-	for _, s := range streams {
-		if s.live && (first == nil || comesBefore(s.pos, first.pos)) {
-			first = s
-		}
-	}
-	return first
-}
-
-// comesBefore is the order of the parts that merge several streams: descending.
-func comesBefore(a, b carillon.RunPos) bool {
-	if a.Due != b.Due {
-		return a.Due > b.Due
-	}
-	return a.Place > b.Place
+	return all.all()
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // By primary key. An older definition is read by the key of its table and joined to the row of its job.
@@ -131,31 +132,20 @@ const aboutJobs = `SELECT id, name, type, owner FROM job FORCE INDEX (PRIMARY) W
 
 // fillAbout reads the fields of the jobs that unfinished runs do not repeat.
 func (l *conn) fillAbout(runs []carillon.Run) error {
-	var ids []carillon.JobID
-	for i := range runs {
-		if runs[i].About == nil {
-			ids = append(ids, runs[i].ID.Job)
-		}
-	}
-	about := make(map[carillon.JobID]carillon.About, len(ids))
-	for some := range slices.Chunk(ids, most) {
-		err := l.query(func(r row) error {
-			about[carillon.JobID(r.int(0))] = carillon.About{
-				Name: r.name(1), Type: r.name(2), Owner: r.name(3),
+	return sqlcommon.FillAbout(runs, func(ids []carillon.JobID, about sqlcommon.AboutJobs) error {
+		for some := range slices.Chunk(ids, most) {
+			err := l.query(func(r row) error {
+				about[carillon.JobID(r.int(0))] = carillon.About{
+					Name: r.name(1), Type: r.name(2), Owner: r.name(3),
+				}
+				return nil
+			}, aboutJobs, ints(some))
+			if err != nil {
+				return err
 			}
-			return nil
-		}, aboutJobs, ints(some))
-		if err != nil {
-			return err
 		}
-	}
-	for i := range runs {
-		if runs[i].About == nil {
-			of := about[runs[i].ID.Job]
-			runs[i].About = &of
-		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // By primary key.

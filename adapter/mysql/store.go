@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 	"github.com/go-sql-driver/mysql"
 )
 
@@ -68,7 +69,8 @@ func Open(ctx context.Context, address string, cfg Config) (*Store, error) {
 	s := &Store{
 		writers: pool(connector, cmp.Or(cfg.Writers, 6)),
 		others:  pool(connector, cmp.Or(cfg.Connections, 10)),
-		timeout: timeout, keep: cfg.KeepSchema, maxScan: maxScan, bulk: bulk, bulkPieces: bulkPieces,
+		timeout: timeout, keep: cfg.KeepSchema,
+		maxScan: sqlcommon.MaxScan, bulk: bulk, bulkPieces: bulkPieces,
 		history: partitions{fixed: cfg.KeepSchema}, log: partitions{fixed: cfg.KeepSchema},
 		logger: cmp.Or(cfg.Logger, slog.Default()),
 	}

@@ -71,7 +71,7 @@ func Statements() (all []Statement) {
 		all = append(all, Statement{s.name, s.sql, true})
 	}
 	for _, s := range []statement{
-		guardsByKey, guardsByPrefix, jobsByKey, olderByKey, aboutJobs, allEnded, allDead, allBad, jobHistory,
+		guardsByKey, guardsByPrefix, jobsByKey, olderByKey, aboutJobs, allEnded, allDead, allBad, jobEnded,
 		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners,
 		lockTurns, removeGuards,
 	} {

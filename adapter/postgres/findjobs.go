@@ -1,17 +1,11 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"math"
-	"slices"
-	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
-
-// maxScan is how many rows a search scans before it gives up its turn.
-const maxScan = 20_000
 
 // Newest first: by primary key, or, if the query has a label, by the key of job_label. A job that the plain
 // columns rule out is counted but not read: only its id is returned.
@@ -34,19 +28,14 @@ var (
     ORDER BY l.job DESC LIMIT $10::bigint) l JOIN carillon.job j ON j.id = l.job)` + readWanted}
 )
 
-// foundJob is a row that a search has reached.
-type foundJob struct {
-	id     carillon.JobID
-	wanted bool
-	job    carillon.Job
-	due    carillon.Time
-}
-
 // FindJobs implements carillon.Store.
 func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
-	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
 	err = s.view(ctx, func(ctx context.Context, v *view) error {
-		found, err := s.findJobs(ctx, v, q, limit, &page)
+		var found []sqlcommon.FoundJob
+		page, found, err = sqlcommon.FindJobs(q, s.maxScan,
+			func(q *carillon.JobQuery, limit int) ([]sqlcommon.FoundJob, error) {
+				return v.jobs(ctx, q, limit)
+			})
 		if err != nil || !q.WithLast {
 			return err
 		}
@@ -56,91 +45,46 @@ func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillo
 	return page, err
 }
 
-// findJobs fills the page except for Last, and returns the rows in which the jobs on it were found.
-func (s *Store) findJobs(
-	ctx context.Context, v *view, q carillon.JobQuery, limit int, page *carillon.JobPage,
-) (found []foundJob, err error) {
-	scanned := 0
-	for piece := limit + 1; ; piece = min(4*piece, 5000) {
-		piece = min(piece, s.maxScan-scanned)
-		some, err := v.jobs(ctx, &q, piece)
-		if err != nil {
-			return nil, err
-		}
-		for i := range some {
-			if some[i].wanted && len(page.Jobs) == limit {
-				page.Next = page.Jobs[limit-1].ID
-				return found, nil
-			}
-			if some[i].wanted {
-				page.Jobs, found = append(page.Jobs, some[i].job), append(found, some[i])
-			}
-			q.Before = some[i].id
-		}
-		if scanned += len(some); len(some) < piece {
-			return found, nil
-		}
-		if scanned == s.maxScan {
-			page.Next = q.Before
-			return found, nil
-		}
-	}
-}
-
-// jobs reads the next piece, each job with the state that follows from its runs.
-func (v *view) jobs(ctx context.Context, q *carillon.JobQuery, piece int) (some []foundJob, err error) {
-	ask := jobCall(q, piece)
+// jobs reads the next rows of a search, each job with the state that follows from its runs.
+func (v *view) jobs(
+	ctx context.Context, q *carillon.JobQuery, limit int,
+) (found []sqlcommon.FoundJob, err error) {
+	ask := jobCall(q, limit)
 	ask.row = func(r *row) (err error) {
-		found := foundJob{id: carillon.JobID(r.int()), wanted: r.bool()}
-		if found.wanted {
-			if found.job, found.due, err = r.job(); err != nil {
+		id := carillon.JobID(r.int())
+		next := sqlcommon.FoundJob{Wanted: r.bool()}
+		if next.Job.ID = id; next.Wanted {
+			if next.Job, next.Due, err = r.job(); err != nil {
 				return err
 			}
-			found.wanted = q.Wants(&found.job)
+			next.Wanted = q.Wants(&next.Job)
 		}
-		some = append(some, found)
+		found = append(found, next)
 		return nil
 	}
 	if err := v.read(ctx, ask); err != nil {
 		return nil, err
 	}
-	return some, v.judge(ctx, q, some)
+	unfinished, ended, err := v.runsOf(ctx, found, len(q.Latest) > 0)
+	for i := range found {
+		found[i].Judge(q, unfinished[found[i].Job.ID], ended[found[i].Job.ID])
+	}
+	return found, err
 }
 
-func jobCall(q *carillon.JobQuery, piece int) call {
-	first, before := idRange(q)
-	stored := 0
-	for _, state := range q.States {
-		if state == carillon.JobFinished { // a finished job is stored as active
-			state = carillon.JobActive
-		}
-		stored |= 1 << state
-	}
+func jobCall(q *carillon.JobQuery, limit int) call {
+	first, before := sqlcommon.IDRange(q)
 	ask := call{statement: &jobsBefore, params: [][]byte{
 		int8Param(int64(before)), int8Param(int64(first)), textOrNull(q.Namespace), textOrNull(q.Owner),
 		textOrNull(q.Type), textOrNull(q.Name),
-		int8Param(int64(q.CreatedFrom)), int8Param(int64(q.CreatedTo)), int4Param(stored),
-		int8Param(int64(piece)),
+		int8Param(int64(q.CreatedFrom)), int8Param(int64(q.CreatedTo)),
+		int4Param(int(sqlcommon.StoredStates(q.States))), int8Param(int64(limit)),
 	}}
 	if label, ok := q.IndexedLabel(); ok {
 		ask.statement = &jobsLabeled
 		ask.params = append(ask.params, textParam(label.Key), textParam(label.Value))
 	}
 	return ask
-}
-
-// idRange returns the range of ids that jobs of the queried time can have. Ids rise with time, but after a
-// clock was set back they run ahead of it; the range allows for one day of that.
-func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
-	const day = carillon.Time(24 * time.Hour / time.Millisecond)
-	before = cmp.Or(q.Before, math.MaxInt64)
-	if q.CreatedFrom != 0 {
-		first = carillon.FirstID(q.CreatedFrom - day)
-	}
-	if q.CreatedTo != 0 {
-		before = min(before, carillon.FirstID(q.CreatedTo+day))
-	}
-	return first, before
 }
 
 // The unfinished runs of jobs: the run of a one-off by its key, all others by run_job. And the ended run with
@@ -159,29 +103,13 @@ CROSS JOIN LATERAL (SELECT place, `+endedColumns+` FROM carillon.history h WHERE
 )
 
 // lastOf returns the runs that jobs are summed up by.
-func (v *view) lastOf(ctx context.Context, jobs []foundJob) ([]*carillon.Run, error) {
+func (v *view) lastOf(ctx context.Context, jobs []sqlcommon.FoundJob) ([]*carillon.Run, error) {
 	unfinished, ended, err := v.runsOf(ctx, jobs, true)
 	last := make([]*carillon.Run, len(jobs))
 	for i := range jobs {
-		last[i] = carillon.LastOf(unfinished[jobs[i].id], ended[jobs[i].id])
+		last[i] = carillon.LastOf(unfinished[jobs[i].Job.ID], ended[jobs[i].Job.ID])
 	}
 	return last, err
-}
-
-// judge fills in the state of the jobs that are still wanted, and drops those that this state rules out.
-func (v *view) judge(ctx context.Context, q *carillon.JobQuery, some []foundJob) error {
-	unfinished, ended, err := v.runsOf(ctx, some, len(q.Latest) > 0)
-	if err != nil {
-		return err
-	}
-	for i := range some {
-		f := &some[i]
-		f.job.State = f.job.StateOf(unfinished[f.id])
-		f.wanted = f.wanted && (len(q.States) == 0 || slices.Contains(q.States, f.job.State)) &&
-			(len(q.Latest) == 0 ||
-				slices.Contains(q.Latest, carillon.LatestOf(unfinished[f.id], ended[f.id])))
-	}
-	return nil
 }
 
 type (
@@ -191,26 +119,26 @@ type (
 
 // runsOf reads the unfinished runs of the wanted jobs; without all, it only reads whether there is one. With
 // all it also reads the ended run with the latest due time of those that had begun.
-func (v *view) runsOf(ctx context.Context, some []foundJob, all bool) (
+func (v *view) runsOf(ctx context.Context, some []sqlcommon.FoundJob, all bool) (
 	unfinished runsByJob, ended lastByJob, err error,
 ) {
 	first, extra, begun := newRows(firstOfJobs), newRows(extraOfJobs), newRows(latestBegun)
 	for i := range some {
-		if !some[i].wanted {
+		if !some[i].Wanted {
 			continue
 		}
-		if some[i].due != 0 {
-			first.runKey(carillon.RunID{Job: some[i].id, Due: some[i].due})
+		if some[i].Due != 0 {
+			first.runKey(carillon.RunID{Job: some[i].Job.ID, Due: some[i].Due})
 		}
 		extra.begin()
-		extra.int(int64(some[i].id))
+		extra.int(int64(some[i].Job.ID))
 		if all {
 			extra.null() // all of them
 		} else {
 			extra.int(1) // is there one?
 		}
 		begun.begin()
-		begun.int(int64(some[i].id))
+		begun.int(int64(some[i].Job.ID))
 	}
 	if extra.count == 0 {
 		return nil, nil, nil

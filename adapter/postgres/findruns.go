@@ -1,134 +1,137 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
-	"slices"
+	"math"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
-// FindRuns implements carillon.Store. It merges streams of rows that are each in the order of the query.
-func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.RunPage, error) {
+// FindRuns implements carillon.Store.
+func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillon.RunPage, err error) {
 	start, err := q.Start()
 	if err != nil {
 		return carillon.RunPage{}, err
 	}
-	f := finder{query: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
-	err = s.view(ctx, func(ctx context.Context, v *view) error {
-		for _, streams := range v.parts(&q, start, f.limit) {
-			if done, err := f.merge(ctx, streams); done || err != nil {
-				if err == nil {
-					err = v.fillAbout(ctx, f.page.Runs)
+	err = s.view(ctx, func(ctx context.Context, v *view) (err error) {
+		page, err = sqlcommon.FindRuns(&q, start, s.maxScan,
+			func(from sqlcommon.RunSource, start carillon.RunPos) (sqlcommon.RunStream, error) {
+				if (from == sqlcommon.RunSource{Table: sqlcommon.TableRun}) {
+					return sqlcommon.NewPagedRuns(&q, start, v.unfinished(ctx, &q, start)), nil
 				}
-				return err
-			}
+				return sqlcommon.NewPagedRuns(&q, start,
+					func(after carillon.RunPos, limit int) ([]sqlcommon.FoundRun, error) {
+						return v.findRuns(ctx, from, after, limit)
+					}), nil
+			})
+		if err != nil {
+			return err
 		}
-		return v.fillAbout(ctx, f.page.Runs)
+		return v.fillAbout(ctx, page.Runs)
 	})
 	if err != nil {
 		return carillon.RunPage{}, err
 	}
-	return f.page, nil
+	return page, nil
 }
 
-// parts returns the parts of the answer from a position on. Each part is some streams to merge. A stream that
-// cannot contain wanted runs is left out.
-func (v *view) parts(q *carillon.RunQuery, start carillon.RunPos, limit int) (parts [][]*runStream) {
-	states := q.Within()
-	hot := len(states) == 0 || slices.ContainsFunc(states, func(s carillon.State) bool { return !s.Ended() })
-	past := len(states) == 0 || slices.ContainsFunc(states, carillon.State.Ended)
-	stream := func(read source) *runStream { return &runStream{read: read, after: start, piece: limit + 1} }
-	switch start.Part {
-	case carillon.RunPartDead:
-		if q.Job != 0 {
-			return [][]*runStream{{stream(v.jobDead(q))}}
-		}
-		return [][]*runStream{{stream(v.records(&allDead, true))}}
-	case carillon.RunPartJob:
-		var ofJob []*runStream
-		if hot {
-			ofJob = append(ofJob, stream(v.jobUnfinished(q)))
-		}
-		if past {
-			ofJob = append(ofJob, stream(v.jobHistory(q)))
-		}
-		return [][]*runStream{ofJob}
-	case carillon.RunPartUnfinished:
-		if hot {
-			parts = append(parts, []*runStream{stream(v.unfinished(q, start))})
-		}
-		start = carillon.RunPos{Part: carillon.RunPartEnded, Place: carillon.Unended}
+// unfinished reads the unfinished runs of all jobs by (due, job): a merge of the shards.
+func (v *view) unfinished(
+	ctx context.Context, q *carillon.RunQuery, start carillon.RunPos,
+) func(carillon.RunPos, int) ([]sqlcommon.FoundRun, error) {
+	m := merge{by: dueInShards, read: v.read, until: math.MaxInt64, pos: byDue}
+	if q.To != 0 {
+		m.until = q.To - 1
 	}
+	for _, shard := range shardsOf(nil) {
+		m.add(shard, false, carillon.WakePos{ID: sqlcommon.DueAfter(q, start)})
+	}
+	return func(_ carillon.RunPos, limit int) (found []sqlcommon.FoundRun, err error) {
+		runs, err := m.next(ctx, limit)
+		for _, run := range runs {
+			pos := sqlcommon.PosIn(start.Part, run.ID, carillon.Unended)
+			found = append(found, sqlcommon.FoundRun{Run: run, Pos: pos, Wanted: true})
+		}
+		return found, err
+	}
+}
+
+func byDue(run *carillon.Run) carillon.WakePos { return carillon.WakePos{Wake: run.ID.Due, ID: run.ID} }
+
+// Ended runs and dead letters of all jobs before a place, by the primary key; or those of one state, by
+// history_bad.
+var (
+	allEnded = statement{
+		"all_ended",
+		`SELECT place, ` + endedColumns +
+			` FROM carillon.history WHERE place < $1::bigint ORDER BY place DESC LIMIT $2::bigint`,
+	}
+	allDead = statement{
+		"all_dead",
+		`SELECT place, ` + endedColumns +
+			` FROM carillon.dead WHERE place < $1::bigint ORDER BY place DESC LIMIT $2::bigint`,
+	}
+	allBad = statement{"all_bad", `SELECT place, ` + endedColumns + ` FROM carillon.history
+WHERE state = $3::smallint AND state <> 4 AND place < $1::bigint ORDER BY state DESC, place DESC LIMIT $2::bigint`}
+)
+
+// Runs of one job before (due, place), latest first: the run of a one-off by its key and the others by
+// run_job, the ended by history_job, the dead letters by dead_run. All but the ended are few enough to be
+// sorted.
+var (
+	jobUnfinished = statement{"job_unfinished", `SELECT * FROM (
+  SELECT r.* FROM carillon.job j CROSS JOIN LATERAL (
+    SELECT ` + runColumns + ` FROM carillon.run r WHERE r.shard = $2::smallint AND r.due = j.due AND r.job = j.id AND NOT r.extra OFFSET 0) r
+  WHERE j.id = $1::bigint
+  UNION ALL
+  SELECT ` + runColumns + ` FROM carillon.run r WHERE r.job = $1::bigint AND r.extra) r
+WHERE r.due < $3::bigint ORDER BY r.due DESC LIMIT $4::bigint`}
+
+	jobEnded = statement{"job_ended", `SELECT place, ` + endedColumns + ` FROM carillon.history
+WHERE job = $1::bigint AND due <= $2::bigint AND (due, place) < ($2::bigint, $3::bigint) ORDER BY job DESC, due DESC, place DESC LIMIT $4::bigint`}
+
+	jobDead = statement{"job_dead", `SELECT place, ` + endedColumns + ` FROM carillon.dead
+WHERE job = $1::bigint AND place < $2::bigint ORDER BY place DESC LIMIT $3::bigint`}
+)
+
+// runsAfter returns the call that reads rows of a source after a position. Unfinished runs of all jobs are
+// read by unfinished.
+func runsAfter(from sqlcommon.RunSource, after carillon.RunPos, limit int) call {
+	job, due, place := int8Param(int64(from.Job)), int8Param(int64(after.Due)), int8Param(after.Place)
+	most := int8Param(int64(limit))
 	switch {
-	case !past:
-	case len(states) == 0 || slices.Contains(states, carillon.StateSucceeded):
-		parts = append(parts, []*runStream{stream(v.records(&allEnded, false))})
-	default: // only the few runs that did not succeed
-		var bad []*runStream
-		for _, state := range []carillon.State{
-			carillon.StateFailed, carillon.StateCanceled, carillon.StateSkipped,
-		} {
-			if slices.Contains(states, state) {
-				bad = append(bad, stream(v.bad(state)))
-			}
-		}
-		parts = append(parts, bad)
+	case from.Table == sqlcommon.TableRun:
+		return call{statement: &jobUnfinished, params: [][]byte{job, int2Param(from.Job.Shard()), due, most}}
+	case from.Table == sqlcommon.TableHistory && from.Job != 0:
+		return call{statement: &jobEnded, params: [][]byte{job, due, place, most}}
+	case from.Table == sqlcommon.TableHistory && from.State != 0:
+		return call{statement: &allBad, params: [][]byte{place, most, int2Param(int(from.State))}}
+	case from.Table == sqlcommon.TableHistory:
+		return call{statement: &allEnded, params: [][]byte{place, most}}
+	case from.Job != 0:
+		return call{statement: &jobDead, params: [][]byte{job, place, most}}
 	}
-	return parts
+	return call{statement: &allDead, params: [][]byte{place, most}}
 }
 
-// finder fills a page.
-type finder struct {
-	query   *carillon.RunQuery
-	limit   int
-	maxScan int
-	page    carillon.RunPage
-	last    carillon.RunPos // of the page
-	scanned int
-}
-
-// merge takes runs from the streams in order until the streams end, the page is full, or the search has
-// scanned maxScan rows. done: the page is complete.
-func (f *finder) merge(ctx context.Context, streams []*runStream) (done bool, err error) {
-	for {
-		first, err := firstOf(ctx, streams)
-		if first == nil || err != nil {
-			return false, err
+// findRuns reads rows of a source after a position.
+func (v *view) findRuns(
+	ctx context.Context, from sqlcommon.RunSource, after carillon.RunPos, limit int,
+) (found []sqlcommon.FoundRun, err error) {
+	ask := runsAfter(from, after, limit)
+	ask.row = func(r *row) error {
+		next, place := sqlcommon.FoundRun{Wanted: true}, carillon.Unended
+		if from.Table == sqlcommon.TableRun {
+			next.Run = r.unfinished()
+		} else {
+			next.Run, place = r.ended(from.Table == sqlcommon.TableDead)
 		}
-		found := first.take()
-		if f.query.Wants(&found.run) {
-			if len(f.page.Runs) == f.limit {
-				f.page.Next = f.last.String()
-				return true, nil
-			}
-			f.page.Runs, f.last = append(f.page.Runs, found.run), found.pos
-		}
-		if f.scanned++; f.scanned == f.maxScan {
-			f.page.Next = found.pos.String()
-			return true, nil
-		}
+		next.Pos = sqlcommon.PosIn(after.Part, next.Run.ID, place)
+		found = append(found, next)
+		return nil
 	}
-}
-
-func firstOf(ctx context.Context, streams []*runStream) (first *runStream, err error) {
-	for _, s := range streams {
-		if err := s.fill(ctx); err != nil {
-			return nil, err
-		}
-		if len(s.found) > 0 && (first == nil || comesBefore(s.found[0].pos, first.found[0].pos)) {
-			first = s
-		}
-	}
-	return first, nil
-}
-
-// comesBefore is the order of the parts that are merged from several streams: descending.
-func comesBefore(a, b carillon.RunPos) bool {
-	if a.Due != b.Due {
-		return a.Due > b.Due
-	}
-	return a.Place > b.Place
+	return found, v.read(ctx, ask)
 }
 
 // aboutJobs is by primary key.
@@ -139,25 +142,11 @@ var aboutJobs = statement{
 
 // fillAbout reads About of unfinished runs from their jobs: the rows of the runs do not repeat it.
 func (v *view) fillAbout(ctx context.Context, runs []carillon.Run) error {
-	about := map[carillon.JobID]*carillon.About{}
-	var ids []carillon.JobID
-	for i := range runs {
-		if job := runs[i].ID.Job; runs[i].About == nil && about[job] == nil {
-			about[job], ids = &carillon.About{}, append(ids, job)
-		}
-	}
-	if len(ids) == 0 {
-		return nil
-	}
-	err := v.read(ctx, call{&aboutJobs, [][]byte{int8Array(ids)}, func(r *row) error {
-		*about[carillon.JobID(r.int())] = carillon.About{Name: r.name(), Type: r.name(), Owner: r.name()}
-		return nil
-	}})
-	for i := range runs {
-		if runs[i].About == nil {
-			own := *about[runs[i].ID.Job]
-			runs[i].About = &own
-		}
-	}
-	return err
+	return sqlcommon.FillAbout(runs, func(ids []carillon.JobID, about sqlcommon.AboutJobs) error {
+		return v.read(ctx, call{&aboutJobs, [][]byte{int8Array(ids)}, func(r *row) error {
+			id := carillon.JobID(r.int())
+			about[id] = carillon.About{Name: r.name(), Type: r.name(), Owner: r.name()}
+			return nil
+		}})
+	})
 }

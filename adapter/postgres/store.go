@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -51,7 +52,7 @@ var _ carillon.Store = (*Store)(nil)
 func Open(ctx context.Context, url string, config Config) (*Store, error) {
 	s := &Store{
 		timeout: cmp.Or(config.Timeout, 30*time.Second), logger: cmp.Or(config.Logger, slog.Default()),
-		maxScan: maxScan, maxReach: maxReach,
+		maxScan: sqlcommon.MaxScan, maxReach: maxReach,
 	}
 	s.batches.New = func() any { return newBatch() }
 	var err error

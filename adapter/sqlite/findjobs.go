@@ -1,19 +1,12 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
-	"math"
-	"slices"
-	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 	"zombiezen.com/go/sqlite"
 )
-
-// maxScan is after how many rows a search returns the page that it has; the caller continues with the next
-// page.
-const maxScan = 20_000
 
 // Newest first: by primary key or, for a query with a label, by the key of job_label. The last column says
 // whether the plain columns of the row match the query; of a row that does not match, nothing else is read.
@@ -33,46 +26,41 @@ WHERE l.namespace = ?2 AND l.key = ?10 AND l.value = ?11 AND l.job < ?1 AND l.jo
 
 // FindJobs implements carillon.Store.
 func (s *Store) FindJobs(ctx context.Context, q carillon.JobQuery) (page carillon.JobPage, err error) {
-	limit := cmp.Or(q.Limit, carillon.DefaultLimit)
-	scanned := 0
 	err = s.read(ctx, func(r *reader) error {
-		query := jobsBefore
-		label, labeled := q.IndexedLabel()
-		if labeled {
-			query = jobsLabeled
+		var found []sqlcommon.FoundJob
+		if page, found, err = sqlcommon.FindJobs(q, s.maxScan, r.jobs); err != nil || !q.WithLast {
+			return err
 		}
-		return r.rows(query, bindJobQuery(&q, label), func(stmt *sqlite.Stmt) (bool, error) {
-			job, wanted, err := r.wanted(&q, stmt)
+		for i := range found {
+			last, err := r.lastOf(found[i].Job.ID, found[i].Due)
 			if err != nil {
-				return false, err
+				return err
 			}
-			if wanted && len(page.Jobs) == limit {
-				page.Next = page.Jobs[limit-1].ID
-				return false, nil
-			}
-			if wanted {
-				page.Jobs = append(page.Jobs, job)
-			}
-			if wanted && q.WithLast {
-				last, err := r.lastOf(job.ID, carillon.Time(stmt.ColumnInt64(6)))
-				if err != nil {
-					return false, err
-				}
-				page.Last = append(page.Last, last)
-			}
-			if scanned++; scanned == s.maxScan {
-				page.Next = carillon.JobID(stmt.ColumnInt64(0))
-				return false, nil
-			}
-			return true, nil
-		})
+			page.Last = append(page.Last, last)
+		}
+		return nil
 	})
 	return page, err
 }
 
+// jobs reads the next rows of a search.
+func (r *reader) jobs(q *carillon.JobQuery, limit int) (found []sqlcommon.FoundJob, err error) {
+	query := jobsBefore
+	label, labeled := q.IndexedLabel()
+	if labeled {
+		query = jobsLabeled
+	}
+	err = r.rows(query, bindJobQuery(q, label), func(stmt *sqlite.Stmt) (bool, error) {
+		row, err := r.foundJob(q, stmt)
+		found = append(found, row)
+		return len(found) < limit, err
+	})
+	return found, err
+}
+
 func bindJobQuery(q *carillon.JobQuery, label carillon.Label) func(*sqlite.Stmt) {
 	return func(stmt *sqlite.Stmt) {
-		first, before := idRange(q)
+		first, before := sqlcommon.IDRange(q)
 		stmt.BindInt64(1, int64(before))
 		bindText(stmt, 2, q.Namespace)
 		bindText(stmt, 3, q.Owner)
@@ -80,14 +68,7 @@ func bindJobQuery(q *carillon.JobQuery, label carillon.Label) func(*sqlite.Stmt)
 		bindText(stmt, 5, q.Name)
 		stmt.BindInt64(6, int64(q.CreatedFrom))
 		stmt.BindInt64(7, int64(q.CreatedTo))
-		stored := int64(0)
-		for _, state := range q.States {
-			if state == carillon.JobFinished { // stored as active
-				state = carillon.JobActive
-			}
-			stored |= 1 << state
-		}
-		stmt.BindInt64(8, stored)
+		stmt.BindInt64(8, sqlcommon.StoredStates(q.States))
 		stmt.BindInt64(9, int64(first))
 		if label.Key != "" {
 			stmt.BindText(10, label.Key)
@@ -96,45 +77,28 @@ func bindJobQuery(q *carillon.JobQuery, label carillon.Label) func(*sqlite.Stmt)
 	}
 }
 
-// idRange returns the range of ids in which jobs of the queried time can be. Ids rise with time, but after a
-// clock was set back they run ahead of it. The range allows for one day of that.
-func idRange(q *carillon.JobQuery) (first, before carillon.JobID) {
-	const day = carillon.Time(24 * time.Hour / time.Millisecond)
-	before = cmp.Or(q.Before, math.MaxInt64)
-	if q.CreatedFrom != 0 {
-		first = carillon.FirstID(q.CreatedFrom - day)
-	}
-	if q.CreatedTo != 0 {
-		before = min(before, carillon.FirstID(q.CreatedTo+day))
-	}
-	return first, before
-}
-
-// wanted reads a job, with the state that follows from its runs, and says whether the query wants it.
-func (r *reader) wanted(q *carillon.JobQuery, stmt *sqlite.Stmt) (job carillon.Job, wanted bool, err error) {
+// foundJob reads a row, unless its plain columns rule it out.
+func (r *reader) foundJob(q *carillon.JobQuery, stmt *sqlite.Stmt) (found sqlcommon.FoundJob, err error) {
+	found.Job.ID, found.Due = carillon.JobID(stmt.ColumnInt64(0)), carillon.Time(stmt.ColumnInt64(6))
 	if !stmt.ColumnBool(jobWanted) {
-		return job, false, nil
+		return found, nil
 	}
-	if job, err = r.job(stmt); err != nil || !q.Wants(&job) {
-		return job, false, err
+	if found.Job, err = r.job(stmt); err != nil || !q.Wants(&found.Job) {
+		return found, err
 	}
-	due := carillon.Time(stmt.ColumnInt64(6))
-	unfinished, err := r.unfinishedOf(job.ID, due, len(q.Latest) > 0)
+	found.Wanted = true
+	unfinished, err := r.unfinishedOf(found.Job.ID, found.Due, len(q.Latest) > 0)
 	if err != nil {
-		return job, false, err
+		return found, err
 	}
-	job.State = job.StateOf(unfinished)
-	if len(q.States) > 0 && !slices.Contains(q.States, job.State) {
-		return job, false, nil
+	var ended *carillon.Run
+	if len(q.Latest) > 0 {
+		if ended, err = r.lastBegun(found.Job.ID); err != nil {
+			return found, err
+		}
 	}
-	if len(q.Latest) == 0 {
-		return job, true, nil
-	}
-	ended, err := r.lastBegun(job.ID)
-	if err != nil {
-		return job, false, err
-	}
-	return job, slices.Contains(q.Latest, carillon.LatestOf(unfinished, ended)), nil
+	found.Judge(q, unfinished, ended)
+	return found, nil
 }
 
 // The unfinished runs of a job: the first run of a one-off by its key, all others by run_job. And, by

@@ -3,75 +3,115 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
+	"zombiezen.com/go/sqlite"
 )
 
-// FindRuns implements carillon.Store. It merges streams of rows; each stream is in the order of the query.
+// FindRuns implements carillon.Store.
 func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillon.RunPage, err error) {
 	start, err := q.Start()
 	if err != nil {
 		return page, err
 	}
-	f := finder{query: &q, limit: cmp.Or(q.Limit, carillon.DefaultLimit), maxScan: s.maxScan}
-	err = s.read(ctx, func(r *reader) error {
-		for _, part := range partsFrom(&q, start) {
-			streams := make([]*runStream, len(part.sources))
-			for i, from := range part.sources {
-				if streams[i], err = r.stream(&q, from, part.start); err != nil {
-					return err
-				}
-			}
-			if done, err := f.merge(streams); done || err != nil {
-				return err
-			}
-		}
-		return nil
+	err = s.read(ctx, func(r *reader) (err error) {
+		page, err = sqlcommon.FindRuns(&q, start, s.maxScan,
+			func(from sqlcommon.RunSource, start carillon.RunPos) (sqlcommon.RunStream, error) {
+				return r.stream(&q, from, start)
+			})
+		return err
 	})
-	return f.page, err
+	return page, err
 }
 
-// part is a section of the answer: the streams to merge, and the position after which they begin.
-type part struct {
-	start   carillon.RunPos
-	sources []source
+// Every source takes the filter in ?1 to ?5. Its last column says whether the row matches, so that a stream
+// can count a row that does not match without reading it.
+const runFilter = `, (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR worker = ?2) AND (?3 = 0 OR (1 << state) & ?3) AND due >= ?4 AND due < ?5`
+
+// Unfinished runs of all jobs, by the primary key, after (?6, ?7).
+const allUnfinished = `SELECT ` + runColumns + runFilter +
+	` FROM run WHERE (due, job) > (?6, ?7) AND due < ?5 ORDER BY due, job`
+
+// Ended runs of all jobs before ?6: by the primary key, or those of one state by history_bad. The state is
+// part of the text because a search reads several states at once, and a connection has each text once.
+const (
+	selectEnded = `SELECT place, ` + endedColumns + runFilter
+	allEnded    = selectEnded + ` FROM history WHERE place < ?6 ORDER BY place DESC`
+	allBad      = selectEnded +
+		` FROM history INDEXED BY history_bad WHERE state <> 4 AND place < ?6 AND state = %d ORDER BY place DESC`
+)
+
+// Runs of the job ?6 before (?7, ?8): the first run of a one-off by its key and the others by run_job; ended
+// runs by history_job.
+const (
+	jobUnfinished = `SELECT ` + runColumns + runFilter + ` FROM run
+WHERE due = (SELECT due FROM job WHERE id = ?6) AND job = ?6 AND extra = 0 AND due < ?7
+UNION ALL SELECT ` + runColumns + runFilter + ` FROM run INDEXED BY run_job
+WHERE job = ?6 AND extra = 1 AND due < ?7 ORDER BY due DESC`
+	jobEnded = selectEnded + ` FROM history INDEXED BY history_job
+WHERE job = ?6 AND (due, place) < (?7, ?8) ORDER BY due DESC, place DESC`
+)
+
+// Dead letters before ?6: by the primary key, or those of the job ?7 by dead_run; one job has few enough to
+// sort them.
+const (
+	allDead = selectEnded + ` FROM dead WHERE place < ?6 ORDER BY place DESC`
+	jobDead = selectEnded + ` FROM dead INDEXED BY dead_run WHERE job = ?7 AND due >= ?4 AND due < ?5 AND place < ?6 ORDER BY place DESC`
+)
+
+// runStream is a sqlcommon.RunStream.
+type runStream struct {
+	reader *reader
+	stmt   *sqlite.Stmt
+	table  sqlcommon.RunTable
+	part   carillon.RunPart
+	pos    carillon.RunPos
+	wanted bool
 }
 
-// partsFrom returns the parts of the answer from a position on. It leaves out sources that cannot hold a
-// wanted run.
-func partsFrom(q *carillon.RunQuery, start carillon.RunPos) (parts []part) {
-	states := stateBits(q.Within())
-	hot := states == 0 || states&unfinishedStates != 0
-	past := states == 0 || states&^unfinishedStates != 0
-	switch start.Part {
-	case carillon.RunPartDead:
-		if q.Job != 0 {
-			return []part{{start, []source{jobDead}}}
-		}
-		return []part{{start, []source{allDead}}}
-	case carillon.RunPartJob:
-		ofJob := part{start: start}
-		if hot {
-			ofJob.sources = append(ofJob.sources, jobFirst, jobExtra)
-		}
-		if past {
-			ofJob.sources = append(ofJob.sources, jobHistory)
-		}
-		return []part{ofJob}
-	case carillon.RunPartUnfinished:
-		if hot {
-			parts = append(parts, part{start, []source{allUnfinished}})
-		}
-		start = carillon.RunPos{Part: carillon.RunPartEnded, Place: carillon.Unended}
+func (r *reader) stream(
+	q *carillon.RunQuery, from sqlcommon.RunSource, start carillon.RunPos,
+) (*runStream, error) {
+	query, args := runsAfter(q, from, start)
+	stmt, err := r.conn.Prepare(query)
+	if err != nil {
+		return nil, err
 	}
-	if past {
-		parts = append(parts, part{start, endedSources(states)})
+	bindText(stmt, 1, q.Namespace)
+	bindText(stmt, 2, q.Worker)
+	stmt.BindInt64(3, stateBits(q.Within()))
+	stmt.BindInt64(4, int64(q.From))
+	stmt.BindInt64(5, int64(cmp.Or(q.To, math.MaxInt64)))
+	for i, arg := range args {
+		stmt.BindInt64(6+i, arg)
 	}
-	return parts
+	return &runStream{reader: r, stmt: stmt, table: from.Table, part: start.Part}, nil
 }
 
-const unfinishedStates = 1<<carillon.StateWaiting | 1<<carillon.StateClaimed | 1<<carillon.StateRunning
+// runsAfter returns the query of a source and its arguments from ?6 on.
+func runsAfter(
+	q *carillon.RunQuery, from sqlcommon.RunSource, start carillon.RunPos,
+) (query string, args []int64) {
+	switch {
+	case from == sqlcommon.RunSource{Table: sqlcommon.TableRun}:
+		after := sqlcommon.DueAfter(q, start)
+		return allUnfinished, []int64{int64(after.Due), int64(after.Job)}
+	case from.Table == sqlcommon.TableRun:
+		return jobUnfinished, []int64{int64(from.Job), int64(start.Due)}
+	case from.Table == sqlcommon.TableHistory && from.Job != 0:
+		return jobEnded, []int64{int64(from.Job), int64(start.Due), start.Place}
+	case from.Table == sqlcommon.TableHistory && from.State != 0:
+		return fmt.Sprintf(allBad, from.State), []int64{start.Place}
+	case from.Table == sqlcommon.TableHistory:
+		return allEnded, []int64{start.Place}
+	case from.Job != 0:
+		return jobDead, []int64{start.Place, int64(from.Job)}
+	}
+	return allDead, []int64{start.Place}
+}
 
 func stateBits(states []carillon.State) (bits int64) {
 	for _, state := range states {
@@ -80,92 +120,46 @@ func stateBits(states []carillon.State) (bits int64) {
 	return bits
 }
 
-// endedSources reads the few runs that did not succeed by their own index if the query wants only those.
-func endedSources(states int64) []source {
-	if states == 0 || states&(1<<carillon.StateSucceeded) != 0 {
-		return []source{allEnded}
+// The indexes of the columns that a stream checks before it reads a row.
+const (
+	runWanted   = 23
+	endedWanted = 25
+)
+
+// Next implements sqlcommon.RunStream.
+func (s *runStream) Next() (bool, error) {
+	live, err := s.stmt.Step()
+	if err != nil {
+		return false, err
 	}
-	var bad []source
-	for state, from := range map[carillon.State]source{
-		carillon.StateFailed: allFailed, carillon.StateCanceled: allCanceled,
-		carillon.StateSkipped: allSkipped,
-	} {
-		if states&(1<<state) != 0 {
-			bad = append(bad, from)
+	if !live {
+		return false, s.stmt.Reset()
+	}
+	if s.table == sqlcommon.TableRun {
+		id := carillon.RunID{
+			Due: carillon.Time(s.stmt.ColumnInt64(0)), Job: carillon.JobID(s.stmt.ColumnInt64(1)),
 		}
+		s.pos, s.wanted = sqlcommon.PosIn(s.part, id, carillon.Unended), s.stmt.ColumnBool(runWanted)
+		return true, nil
 	}
-	return bad
+	id := carillon.RunID{Due: carillon.Time(s.stmt.ColumnInt64(3))}
+	s.pos = sqlcommon.PosIn(s.part, id, s.stmt.ColumnInt64(0))
+	s.wanted = s.stmt.ColumnBool(endedWanted)
+	return true, nil
 }
 
-// finder fills a page.
-type finder struct {
-	query   *carillon.RunQuery
-	limit   int
-	maxScan int
-	page    carillon.RunPage
-	last    carillon.RunPos // position of the last run on the page
-	scanned int
-}
+// Pos implements sqlcommon.RunStream.
+func (s *runStream) Pos() carillon.RunPos { return s.pos }
 
-// merge takes rows from the streams in order until the streams end, the page is full, or the search has read
-// enough rows. done: the page is complete.
-func (f *finder) merge(streams []*runStream) (done bool, err error) {
-	for {
-		first := firstOf(streams)
-		if first == nil {
-			return false, nil
-		}
-		run, wanted, err := f.wanted(first)
-		if err != nil {
-			return false, err
-		}
-		if wanted {
-			if len(f.page.Runs) == f.limit {
-				f.page.Next = f.last.String()
-				return true, nil
-			}
-			f.page.Runs, f.last = append(f.page.Runs, run), first.pos
-		}
-		if f.scanned++; f.scanned == f.maxScan {
-			f.page.Next = first.pos.String()
-			return true, nil
-		}
-		if err := first.next(); err != nil {
-			return false, err
-		}
-	}
-}
-
-// wanted reads the row unless its plain columns already rule it out.
-func (f *finder) wanted(s *runStream) (run carillon.Run, wanted bool, err error) {
+// Run implements sqlcommon.RunStream.
+func (s *runStream) Run() (run carillon.Run, read bool, err error) {
 	if !s.wanted {
 		return run, false, nil
 	}
-	run, err = s.run()
-	return run, f.query.Wants(&run), err
-}
-
-func firstOf(streams []*runStream) (first *runStream) {
-	for _, s := range streams {
-		if s.live && (first == nil || comesBefore(s.pos, first.pos)) {
-			first = s
-		}
+	if s.table == sqlcommon.TableRun {
+		run = s.reader.unfinished(s.stmt)
+		return run, true, s.reader.fillAbout(&run)
 	}
-	return first
-}
-
-// comesBefore is the order of the parts that merge several streams: descending.
-func comesBefore(a, b carillon.RunPos) bool {
-	if a.Due != b.Due {
-		return a.Due > b.Due
-	}
-	return a.Place > b.Place
-}
-
-// within narrows a position in ascending order to the queried due times.
-func within(q *carillon.RunQuery, start carillon.RunPos) (due carillon.Time, job carillon.JobID) {
-	if start.Due < q.From {
-		return q.From, math.MinInt64
-	}
-	return start.Due, start.Job
+	run, _ = s.reader.ended(s.stmt, s.table == sqlcommon.TableDead)
+	return run, true, nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -48,7 +49,7 @@ func Open(path string) (*Store, error) {
 	}
 	conn.SetBusyTimeout(busyTime)
 	s := &Store{
-		path: path, maxScan: maxScan, maxLog: maxLog, idle: make(chan *reader, readers),
+		path: path, maxScan: sqlcommon.MaxScan, maxLog: maxLog, idle: make(chan *reader, readers),
 		closed: make(chan struct{}),
 	}
 	if err := migrate(conn); err != nil {

@@ -1,5 +1,5 @@
-// Package stored is what SQL stores have in common: how they write definitions, the attempts that workers
-// hold, and the steps of a schema. Bytes that one of them wrote mean the same to all.
+// Package sqlcommon is what the SQL stores have in common: how they write definitions and the attempts that
+// workers hold, the steps of a schema, and how they search. Bytes that one store wrote mean the same to all.
 package sqlcommon
 
 import (
