@@ -212,7 +212,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 			func(d *D) { d.Retry.MaxDelay = year + carillon.Duration(24*time.Hour) },
 		},
 		{
-			"retry.max_delay", "500ms", "at least the delay, 1s",
+			"retry.max_delay", "500ms", "at least retry.delay, which is 1s",
 			func(d *D) { d.Retry.MaxDelay = carillon.Duration(500 * time.Millisecond) },
 		},
 		{"retry.jitter", "1.1", "0 to 1", func(d *D) { d.Retry.Jitter = 1.1 }},

@@ -111,7 +111,9 @@ func (r Run) through(s *Schedule, now Time) Run {
 // one-off whose time has passed runs now.
 func (w JobSnapshot) Resume(now Time) (Change, error) {
 	if w.Job.State != JobPaused {
-		return Change{}, fmt.Errorf("%w: %s is %s, not paused", ErrConflict, w.Job.ID, w.Job.State)
+		return Change{}, fmt.Errorf(
+			"%w: %s is %s; only a paused job can be resumed", ErrConflict, w.Job.ID, w.Job.State,
+		)
 	}
 	job := w.Job
 	job.State = JobActive
@@ -152,7 +154,7 @@ func (w JobSnapshot) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 		return w.tryNow(w.Runs[i], now)
 	}
 	if !of.State.Ended() {
-		return Change{}, Run{}, fmt.Errorf("%w: %s changes just now; try again", ErrConflict, of.ID)
+		return Change{}, Run{}, fmt.Errorf("%w: %s is changing now; try again", ErrConflict, of.ID)
 	}
 	c, run, err := w.add(of, of.ownPayload(), now)
 	if dead {
@@ -168,10 +170,10 @@ func (w JobSnapshot) tryNow(run Run, now Time) (Change, Run, error) {
 		why = "is " + run.State.String() +
 			"; only a run that has ended, or that waits for its next attempt, can be retried"
 	case run.Has(FlagOnHold):
-		why = "is on hold: " + w.Job.ID.String() + " is paused; resume it"
+		why = "is on hold, because " + w.Job.ID.String() + " is paused; resume the job"
 	case run.Attempt == 0:
-		why = "has not begun, and is due at " + run.ID.Due.String() +
-			"; to run the job now as well, add a run with \"run --now " + w.Job.ID.String() + "\""
+		why = "has not begun; it is due at " + run.ID.Due.String() +
+			". To run the job now as well, add a run with \"carillon run --now " + w.Job.ID.String() + "\""
 	default:
 		run.Wake = min(run.Wake, now) // a lost run is due already, and keeps its place in the queue
 		return Change{Runs: []Run{run}}, run, nil
@@ -181,7 +183,7 @@ func (w JobSnapshot) tryNow(run Run, now Time) (Change, Run, error) {
 
 func (w JobSnapshot) add(of Run, payload []byte, now Time) (Change, Run, error) {
 	if w.Job.State == JobCanceled {
-		return Change{}, Run{}, fmt.Errorf("%w: %s is canceled", ErrConflict, w.Job.ID)
+		return Change{}, Run{}, fmt.Errorf("%w: %s is canceled; it gets no more runs", ErrConflict, w.Job.ID)
 	}
 	job := w.Job
 	run := NewRun(&job, w.free(&job, w.unused(now), true))
@@ -228,16 +230,16 @@ func (w JobSnapshot) line(c Change, run *Run, now Time) (Change, error) {
 	switch {
 	case len(t.Queue) >= maxQueued:
 		return c, fmt.Errorf(
-			"%w: %d runs of %s wait already; try again when some of them have ended", ErrConflict, maxQueued,
+			"%w: %d runs of %s are waiting already; try again when some of them have ended", ErrConflict, maxQueued,
 			w.Job.ID,
 		)
 	case run.RetryOf != 0:
 	case w.Job.Overlap == OverlapSkip && t.first() != 0:
-		return c, fmt.Errorf("%w: %s is not finished, and the job's overlap is skip: %s",
+		return c, fmt.Errorf("%w: %s has not ended, and the overlap policy of the job is skip: %s",
 			ErrConflict, RunID{w.Job.ID, t.first()}, w.advice(t.first()))
 	case w.Job.Overlap == OverlapQueue && len(t.Queue) > 0 && (t.Holder != 0 || len(t.Queue) > 1):
 		return c,
-			fmt.Errorf("%w: %s waits already, and the job's overlap is queue, which lets one run wait: %s",
+			fmt.Errorf("%w: %s waits already, and the overlap policy of the job, queue, lets only one run wait: %s",
 				ErrConflict, RunID{w.Job.ID, t.Queue[len(t.Queue)-1]}, w.advice(t.Queue[len(t.Queue)-1]))
 	}
 	t.Queue = append(slices.Clone(t.Queue), run.ID.Due)
@@ -250,10 +252,10 @@ func (w JobSnapshot) line(c Change, run *Run, now Time) (Change, error) {
 
 // advice is what a caller can do about the run because of which a manual run is refused.
 func (w JobSnapshot) advice(due Time) string {
-	const others = "wait until it has ended or cancel it, or let the job's overlap be queue_all or allow"
+	const others = "wait until it has ended, cancel it, or change the policy to queue_all or allow"
 	for i := range w.Runs {
 		if run := &w.Runs[i]; run.ID.Due == due && run.State == StateWaiting && run.Attempt > 0 {
-			return fmt.Sprintf("have its next attempt made now (\"carillon retry %s\"), %s", run.ID, others)
+			return fmt.Sprintf("start its next attempt now (\"carillon retry %s\"), %s", run.ID, others)
 		}
 	}
 	return others

@@ -52,7 +52,7 @@ func (q *RunQuery) Start() (RunPos, error) {
 	if first := q.first().Part; !ok ||
 		p.Part != first && (p.Part != RunPartEnded || first != RunPartUnfinished) {
 		return RunPos{}, invalid(
-			"cursor", q.After, "the cursor that the page before gave for the same query, unchanged",
+			"cursor", q.After, "the next_cursor of the page before, with the same other parameters",
 		)
 	}
 	return p, nil

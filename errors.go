@@ -3,6 +3,7 @@ package carillon
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -22,18 +23,22 @@ type FieldError struct {
 	Field string // dotted path as in the JSON body, e.g. "schedule.cron"
 	Given string
 	Want  string
-	Wrong string // what is wrong with it, as a clause; default: that the given value is not valid
+	Wrong string // what is wrong, as a clause; default: that the given value is not valid, or empty
 }
 
 func (e *FieldError) Error() string {
-	if e.Wrong != "" {
-		return fmt.Sprintf("%s: %s: want %s", e.Field, e.Wrong, e.Want)
-	}
-	given := e.Given
+	wrong, given := e.Wrong, e.Given
 	if len(given) > 80 {
 		given = strings.ToValidUTF8(given[:77], "") + "..."
 	}
-	return fmt.Sprintf("%s: %q is not valid: want %s", e.Field, given, e.Want)
+	switch {
+	case wrong != "":
+	case given == "":
+		wrong = "it is empty"
+	default:
+		wrong = strconv.Quote(given) + " is not valid"
+	}
+	return fmt.Sprintf("%s: %s: want %s", e.Field, wrong, e.Want)
 }
 
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
@@ -45,8 +50,8 @@ func (e *FieldError) In(parent string) *FieldError {
 }
 
 // because says what is wrong in place of "is not valid".
-func (e *FieldError) because(wrong string) *FieldError {
-	e.Wrong = wrong
+func (e *FieldError) because(wrong string, args ...any) *FieldError {
+	e.Wrong = fmt.Sprintf(wrong, args...)
 	return e
 }
 

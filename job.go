@@ -149,7 +149,8 @@ func (d *Definition) admitAllButSchedule() *FieldError {
 	}
 	if d.Type == "" {
 		if d.Target.Handler != nil {
-			return invalid("type", "", "the type that a worker registered a handler for, e.g. email.send")
+			return invalid("type", "", "the type that a worker registered a handler for, such as email.send").
+				because("a handler needs a type")
 		}
 		d.Type = d.Target.Kind()
 	}
@@ -192,7 +193,8 @@ func (d *Definition) admitNames() *FieldError {
 		}
 	}
 	if len(d.Labels) > maxLabels {
-		return invalid("labels", len(d.Labels), "at most %d labels", maxLabels)
+		return invalid("labels", len(d.Labels), "at most %d labels", maxLabels).
+			because("%d labels are given", len(d.Labels))
 	}
 	for key, value := range d.Labels {
 		if !word(key, 64) {
@@ -215,7 +217,8 @@ func (d *Definition) admitSizes() *FieldError {
 		return nil
 	}
 	if target, _ := json.Marshal(d.Target); len(target) > maxTarget {
-		return invalid("target", byteCount(len(target)), "at most 64 KiB")
+		return invalid("target", byteCount(len(target)), "at most 64 KiB").
+			because("it has %s", byteCount(len(target)))
 	}
 	return nil
 }
@@ -227,7 +230,7 @@ func admitPayload(payload json.RawMessage) *FieldError {
 		return invalid(
 			"payload", byteCount(len(payload)),
 			"at most 256 KiB of JSON; keep larger data elsewhere and pass its address",
-		)
+		).because("it has %s", byteCount(len(payload)))
 	case len(payload) > 0 && !json.Valid(payload):
 		return invalid("payload", string(payload[:min(len(payload), 60)]), "valid JSON")
 	}
@@ -238,7 +241,7 @@ func (d *Definition) admitPolicies() *FieldError {
 	const century = Duration(100 * 365 * 24 * time.Hour)
 	switch {
 	case d.Priority < 0 || d.Priority > 9:
-		return invalid("priority", d.Priority, "a number from 0 to 9, higher first")
+		return invalid("priority", d.Priority, "a number from 0 to 9")
 	case d.Timeout > Duration(365*24*time.Hour):
 		return invalid("timeout", d.Timeout, `at most 365d, or "0s" for none`)
 	case d.Timeout > 0 && d.Timeout < Duration(time.Millisecond):

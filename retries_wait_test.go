@@ -79,7 +79,7 @@ func TestARetryThatCannotWaitIsRefusedAndStaysADeadLetter(t *testing.T) {
 			job, line(job, minute(-3000), queue...),
 		).Retry(failed(job, minute(1)), true, minute(5))
 		if !errors.Is(err, carillon.ErrConflict) ||
-			!strings.Contains(err.Error(), "1000 runs of "+job.ID.String()+" wait already") {
+			!strings.Contains(err.Error(), "1000 runs of "+job.ID.String()+" are waiting already") {
 			t.Errorf("%s: %v", policy, err)
 		}
 		if _, _, err = whole(
@@ -142,12 +142,12 @@ func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 	}{
 		"skip, one runs": {carillon.OverlapSkip, func(j *carillon.Job) carillon.JobSnapshot {
 			return whole(j, line(j, minute(1)), claimed(planned(j, minute(1))), planned(j, minute(9)))
-		}, " is not finished, and the job's overlap is skip"},
+		}, " has not ended, and the overlap policy of the job is skip"},
 		"skip, one is due and waits for a worker": {
 			carillon.OverlapSkip,
 			func(j *carillon.Job) carillon.JobSnapshot {
 				return whole(j, line(j, 0), planned(j, minute(1)))
-			}, " is not finished, and the job's overlap is skip",
+			}, " has not ended, and the overlap policy of the job is skip",
 		},
 		"skip, one is due and on hold, and will be skipped": {
 			carillon.OverlapSkip,
@@ -169,7 +169,7 @@ func TestAManualRunThatWouldBeSkippedIsRefused(t *testing.T) {
 		"queue, one runs, one waits": {
 			carillon.OverlapQueue,
 			func(j *carillon.Job) carillon.JobSnapshot { return whole(j, line(j, minute(0), minute(1))) },
-			" waits already, and the job's overlap is queue",
+			" waits already, and the overlap policy of the job, queue",
 		},
 		"queue, one is next": {
 			carillon.OverlapQueue,

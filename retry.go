@@ -57,7 +57,7 @@ func (r *Retry) admit() *FieldError {
 	case r.MaxDelay > Duration(365*24*time.Hour):
 		return invalid("retry.max_delay", r.MaxDelay, "at most 365d")
 	case r.MaxDelay < r.Delay:
-		return invalid("retry.max_delay", r.MaxDelay, "at least the delay, %s", r.Delay)
+		return invalid("retry.max_delay", r.MaxDelay, "at least retry.delay, which is %s", r.Delay)
 	case !(r.Jitter >= 0 && r.Jitter <= 1):
 		return invalid("retry.jitter", r.Jitter, "a number from 0 to 1")
 	case r.MaxCrashes < 1 || r.MaxCrashes > 1000:

@@ -2,6 +2,7 @@ package carillon
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -76,7 +77,7 @@ func (r *Run) Shown(now Time) string {
 func unmarshalState[S ~uint8](s *S, names []string, b []byte) error {
 	i := slices.Index(names[1:], string(b))
 	if i < 0 {
-		return invalid("state", string(b), "one of %v", names[1:])
+		return invalid("state", string(b), "one of %s", strings.Join(names[1:], ", "))
 	}
 	*s = S(i + 1)
 	return nil

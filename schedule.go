@@ -52,7 +52,7 @@ func (s *Schedule) admit(now Time) *FieldError {
 	if len(set) > 1 {
 		return invalid(
 			"schedule", strings.Join(set, " and "), "only one of at, after, cron or every; none means now",
-		)
+		).because("%s are given", strings.Join(set, " and "))
 	}
 	if !s.Recurring() {
 		return s.admitOneOff(now)
@@ -64,16 +64,14 @@ func (s *Schedule) admit(now Time) *FieldError {
 		return invalid("schedule.every", s.Every, "at most 36500d")
 	}
 	if s.Every != 0 && s.Timezone != "" {
-		return invalid(
-			"schedule.timezone", s.Timezone,
-			"no timezone with every, which counts real time; it goes with cron",
-		)
+		return invalid("schedule.timezone", s.Timezone, "no timezone, or cron instead of every").
+			because("every counts real time and takes no timezone")
 	}
 	if err := s.parse(); err != nil {
 		return err
 	}
 	if s.MaxRuns < 0 {
-		return invalid("schedule.max_runs", s.MaxRuns, "a number above 0, or none")
+		return invalid("schedule.max_runs", s.MaxRuns, "a number above 0; leave the field out for no limit")
 	}
 	if s.EndsAt != 0 && s.EndsAt <= max(s.StartsAt, now) {
 		return invalid("schedule.ends_at", s.EndsAt, "a time after now and after starts_at")
@@ -82,23 +80,28 @@ func (s *Schedule) admit(now Time) *FieldError {
 		s.StartsAt = now.Add(every)
 	}
 	if s.Next(now) == 0 {
-		return invalid("schedule", cmp.Or(s.Cron, s.Every.String()), "at least one due time before ends_at")
+		given := cmp.Or(s.Cron, s.Every.String())
+		return invalid("schedule", given, "at least one due time before ends_at").
+			because("%q is never due", given)
 	}
 	return nil
 }
 
 func (s *Schedule) admitOneOff(now Time) *FieldError {
-	const only = "no %s for a job that runs once; it goes with cron or every"
+	once := func(field string, given any) *FieldError {
+		return invalid("schedule."+field, given, "no %s, or cron or every with it", field).
+			because("a job that runs once takes no %s", field)
+	}
 	switch {
 	case s.Timezone != "":
-		return invalid("schedule.timezone", s.Timezone,
-			"no timezone for a job that runs once; at says its offset itself, as in 2026-11-18T09:00:00+01:00")
+		return invalid("schedule.timezone", s.Timezone, "the offset in at, as in 2026-11-18T09:00:00+01:00").
+			because("a job that runs once takes no timezone")
 	case s.StartsAt != 0:
-		return invalid("schedule.starts_at", s.StartsAt, only, "starts_at")
+		return once("starts_at", s.StartsAt)
 	case s.EndsAt != 0:
-		return invalid("schedule.ends_at", s.EndsAt, only, "ends_at")
+		return once("ends_at", s.EndsAt)
 	case s.MaxRuns != 0:
-		return invalid("schedule.max_runs", s.MaxRuns, only, "max_runs")
+		return once("max_runs", s.MaxRuns)
 	}
 	if s.After > Duration(100*365*24*time.Hour) {
 		return invalid("schedule.after", s.After, "at most 36500d")
@@ -125,7 +128,7 @@ func (s *Schedule) parse() *FieldError {
 	s.times, err = cron.Parse(s.Cron, loc)
 	var bad *cron.Error
 	if errors.As(err, &bad) {
-		return invalid("schedule.cron", s.Cron, "%s", bad.Want).because(bad.Wrong())
+		return invalid("schedule.cron", s.Cron, "%s", bad.Want).because("%s", bad.Wrong())
 	}
 	return nil
 }

@@ -135,20 +135,20 @@ func TestSchedulesAreRefusedWithAReason(t *testing.T) {
 		"a zone for a one-off": {
 			carillon.Schedule{Timezone: "UTC"},
 			"schedule.timezone", "UTC",
-			"no timezone for a job that runs once",
+			"the offset in at",
 		},
 		"a start for a one-off": {
 			carillon.Schedule{StartsAt: epoch},
 			"schedule.starts_at", "2027-",
-			"no starts_at for a job that runs once",
+			"no starts_at, or cron or every with it",
 		},
 		"an end for a one-off": {
 			carillon.Schedule{EndsAt: epoch},
 			"schedule.ends_at", "2027-",
-			"no ends_at for a job that runs once",
+			"no ends_at, or cron or every with it",
 		},
 		"a count for a one-off": {
-			carillon.Schedule{MaxRuns: 1}, "schedule.max_runs", "1", "no max_runs for a job that runs once",
+			carillon.Schedule{MaxRuns: 1}, "schedule.max_runs", "1", "no max_runs, or cron or every with it",
 		},
 		"too long from now": {
 			carillon.Schedule{After: 36501 * 24 * hour}, "schedule.after", "36501d", "36500d",
@@ -172,7 +172,7 @@ func TestSchedulesAreRefusedWithAReason(t *testing.T) {
 		"a zone for every": {
 			carillon.Schedule{Every: hour, Timezone: "UTC"},
 			"schedule.timezone", "UTC",
-			"no timezone with every",
+			"no timezone, or cron instead of every",
 		},
 		"no such zone": {
 			carillon.Schedule{Cron: "@daily", Timezone: "Mars/Olympus"},
@@ -258,8 +258,8 @@ func TestErrorsAboutCronSayWhichFieldIsWrong(t *testing.T) {
 	for expression, want := range map[string]string{
 		"61 * * * *":    `schedule.cron: minute "61" is out of range: want a number from 0 to 59, a range a-b, a step */n, or a list`,
 		"0 3 * * MOO":   `schedule.cron: day of week "MOO" is not valid: want a number from 0 to 7 (0 and 7 are Sunday) or a name from SUN to SAT, a range a-b, a step */n, or a list`,
-		"0 3 * *":       `schedule.cron: "0 3 * *" is not valid: want 5 fields (minute hour day-of-month month day-of-week), or 6 with second first; not 4`,
-		"0 3 * * * UTC": `schedule.cron: "UTC" is a time zone: want the fields alone: the time zone goes into timezone, or --tz on the command line`,
+		"0 3 * *":       `schedule.cron: "0 3 * *" has 4 fields: want 5 fields (minute hour day-of-month month day-of-week), or 6 with the second first`,
+		"0 3 * * * UTC": `schedule.cron: "UTC" is a time zone: want only the fields; give the time zone in timezone, or with --tz on the command line`,
 	} {
 		def := carillon.NewDefinition()
 		def.Type, def.Target.Handler, def.Schedule.Cron = "test", &carillon.Handler{}, expression

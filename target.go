@@ -82,7 +82,12 @@ func (t *Target) admit() *FieldError {
 	}
 	slices.Sort(set)
 	if len(set) != 1 {
-		return invalid("target", strings.Join(set, " and "), "exactly one of command, http or handler")
+		given := strings.Join(set, " and ")
+		err := invalid("target", given, "exactly one of command, http or handler").because("none is given")
+		if given != "" {
+			err = err.because("%s are given", given)
+		}
+		return err
 	}
 	if t.Command != nil {
 		if err := t.Command.admit(); err != nil {
@@ -98,14 +103,15 @@ func (t *Target) admit() *FieldError {
 }
 
 func (c *Command) admit() *FieldError {
-	if (len(c.Argv) > 0) == (c.Shell != "") {
-		return invalid(
-			"", strings.Join(c.Argv, " ")+c.Shell,
-			`either "argv" (a list, program first) or "shell" (one line)`,
-		)
+	const either = `either "argv" (a list, program first) or "shell" (one line)`
+	switch {
+	case len(c.Argv) == 0 && c.Shell == "":
+		return invalid("", "", either).because("neither argv nor shell is given")
+	case len(c.Argv) > 0 && c.Shell != "":
+		return invalid("", strings.Join(c.Argv, " ")+c.Shell, either).because("both argv and shell are given")
 	}
 	if len(c.Argv) > 0 && c.Argv[0] == "" {
-		return invalid("argv", "", "a program as the first item")
+		return invalid("argv", "", "a program as the first item").because("its first item is empty")
 	}
 	for _, arg := range append([]string{c.Shell, c.Dir}, c.Argv...) {
 		if strings.ContainsRune(arg, 0) {
@@ -118,7 +124,7 @@ func (c *Command) admit() *FieldError {
 		}
 		if strings.HasPrefix(key, "CARILLON_") {
 			return invalid(
-				"env", key, "a name that does not begin with CARILLON_, which Carillon sets itself",
+				"env", key, "a name that does not begin with CARILLON_; Carillon sets such names itself",
 			)
 		}
 	}
@@ -148,8 +154,8 @@ func (h *HTTP) admit() *FieldError {
 	}
 	if u.User != nil {
 		return invalid(
-			"url", u.Redacted(), "a URL without a user name or password: use the Authorization header",
-		)
+			"url", u.Redacted(), "a URL without a user name or password; use the Authorization header",
+		).because("it has a user name or password")
 	}
 	for name, value := range h.Headers {
 		if !validHeaderName(name) || strings.ContainsAny(value, "\r\n\x00") {
@@ -157,13 +163,13 @@ func (h *HTTP) admit() *FieldError {
 		}
 		if strings.HasPrefix(http.CanonicalHeaderKey(name), "Carillon-") {
 			return invalid(
-				"headers", name, "a name that does not begin with Carillon-, which Carillon sets itself",
+				"headers", name, "a name that does not begin with Carillon-; Carillon sets such names itself",
 			)
 		}
 	}
 	var bad *templateError
 	if errors.As(CheckTemplate(h.Body), &bad) {
-		return invalid("body", h.Body, "%s", bad.want).because(bad.wrong)
+		return invalid("body", h.Body, "%s", bad.want).because("%s", bad.wrong)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func ParseTemplate(s string) (Template, error) {
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed {
 			return Template{}, badTemplate(
-				"no } behind ${", "a } for the ${ before %q, or $${ for a literal ${", head(rest),
+				"a ${ has no closing }", "a } for the ${ before %q, or $${ for a literal ${", head(rest),
 			)
 		}
 		if count++; count > maxPlaceholders {

@@ -81,7 +81,7 @@ func TestTemplatesAreChecked(t *testing.T) {
 		"${paylod.x}": "unknown placeholder ${paylod.x}: " + known +
 			"; did you mean ${payload.x}?",
 		"${payloads}":            "unknown placeholder ${payloads}: " + known + "; did you mean ${payload}?",
-		"a ${run.id":             `no } behind ${: want a } for the ${ before "run.id", or $${ for a literal ${`,
+		"a ${run.id":             `a ${ has no closing }: want a } for the ${ before "run.id", or $${ for a literal ${`,
 		"${ run.id }":            "unknown placeholder ${ run.id }",
 		"${payload.}":            "unknown placeholder ${payload.}",
 		"${payload..a}":          "unknown placeholder ${payload..a}",

@@ -303,7 +303,7 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	} {
 		run := must(c.store.Runs(ctx, []carillon.RunID{reports[i].Run}, false))(t)[0]
 		if run.State != want || receipts[i] != carillon.ReceiptRecorded ||
-			(want == carillon.StateFailed) != strings.Contains(run.Reason, "is not valid") {
+			(want == carillon.StateFailed) != strings.Contains(run.Reason, ": want ") {
 			t.Errorf("the end %+v is %s, the run %s: %s", ends[i], receipts[i], run.State, run.Reason)
 		}
 		if again := must(d.Report(ctx, worker, reports[i:i+1]))(t); again[0] != carillon.ReceiptRecorded &&

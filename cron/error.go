@@ -24,6 +24,10 @@ func (e *Error) wrong(quoted string) string {
 	switch {
 	case e.Want == wantNoZone:
 		return text + " is a time zone"
+	case e.Want == wantFields && len(strings.Fields(e.Given)) == 1:
+		return text + " has 1 field"
+	case e.Want == wantFields && e.Given != "":
+		return fmt.Sprintf("%s has %d fields", text, len(strings.Fields(e.Given)))
 	case e.Field == "expression":
 		return text + " is not valid"
 	case strings.Trim(e.Given, "0123456789") == "":

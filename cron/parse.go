@@ -11,9 +11,9 @@ import (
 const maxLength = 256
 
 const (
-	wantFields = "5 fields (minute hour day-of-month month day-of-week), or 6 with second first"
+	wantFields = "5 fields (minute hour day-of-month month day-of-week), or 6 with the second first"
 	wantMacro  = "@hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually or @every with a duration"
-	wantNoZone = "the fields alone: the time zone goes into timezone, or --tz on the command line"
+	wantNoZone = "only the fields; give the time zone in timezone, or with --tz on the command line"
 	wantEvery  = "a duration of at least 1s in whole milliseconds, such as @every 90s or @every 1h30m"
 )
 
@@ -121,7 +121,7 @@ func (s *Schedule) readFields(texts []string) error {
 		texts = append([]string{"0"}, texts...)
 	case 6:
 	default:
-		return &Error{"expression", s.expr, fmt.Sprintf("%s; not %d", wantFields, len(texts))}
+		return &Error{"expression", s.expr, wantFields}
 	}
 	var sets [6]set
 	for i, f := range fields {
@@ -149,6 +149,6 @@ func (s *Schedule) checkPossible(days string) error {
 	if s.cal.either || s.cal.day.min() <= latest {
 		return nil
 	}
-	want := fmt.Sprintf("a day up to %d: the months given have no later one, so this never happens", latest)
+	want := fmt.Sprintf("a day up to %d, the last day of the given months", latest)
 	return &Error{"day of month", days, want}
 }

@@ -88,7 +88,7 @@ func (d *decoder) own(into json.Unmarshaler) error {
 	var fault *carillon.FieldError
 	if errors.As(err, &fault) {
 		if string(value) == "null" {
-			fault.Given = "null"
+			fault.Given, fault.Wrong = "null", "null is not valid"
 		}
 		fault.Field = ""
 		return fault
@@ -129,7 +129,7 @@ func (d *decoder) object(v reflect.Value) error {
 		name := string(given)
 		i, ok := fields.index[name]
 		if !ok {
-			return under(field(given), invalid("", name, fields.hint(name)))
+			return under(field(given), fault(name, fields.hint(name), "unknown field"))
 		}
 		if err := another(name); err != nil {
 			return err
@@ -184,13 +184,13 @@ func (d *decoder) members(most int, each func(name []byte) error) error {
 		}
 		if !seen.add(name) {
 			twice := Shorten(string(name), maxGiven) + " twice"
-			return under(field(name), invalid("", twice, "each field once"))
+			return under(field(name), fault(twice, "each field once", "it is given twice"))
 		}
 		if err := each(name); err != nil {
 			return err
 		}
 		if seen.count > most {
-			return invalid("", "more than "+strconv.Itoa(most)+" entries", "at most "+strconv.Itoa(most))
+			return tooMany(most, "entries")
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (d *decoder) items(most int, each func() error) error {
 			return nil
 		}
 		if i == most {
-			return invalid("", "more than "+strconv.Itoa(most)+" items", "at most "+strconv.Itoa(most))
+			return tooMany(most, "items")
 		}
 		if err := each(); err != nil {
 			return under("["+strconv.Itoa(i)+"]", err)
@@ -292,8 +292,12 @@ func (d *decoder) open(delim json.Delim, want string) error {
 
 func (d *decoder) enter() error {
 	if d.depth++; d.depth > d.maxDepth {
-		most := strconv.Itoa(d.maxDepth)
-		return invalid("", "more than "+most+" levels of nesting", "at most "+most)
+		return tooMany(d.maxDepth, "levels of nesting")
 	}
 	return nil
+}
+
+func tooMany(most int, things string) error {
+	given := "more than " + strconv.Itoa(most) + " " + things
+	return fault(given, "at most "+strconv.Itoa(most), "it has "+given)
 }

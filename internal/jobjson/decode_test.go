@@ -81,15 +81,15 @@ func TestAFaultInsideAPayloadHasItsPlace(t *testing.T) {
 	many := strings.Join(fields, ",")
 	big := `"` + strings.Repeat("x", carillon.MaxPayload) + `"`
 	for payload, want := range map[string]string{
-		`{"[0]":[0,{"a.b":1,"a.b":2}]}`: `payload.[0][1].a.b: "a.b twice" is not valid: want each field once`,
-		`{"":{"":1,"\u0061":1,"a":2}}`:  `payload."".a: "a twice" is not valid: want each field once`,
-		`{` + many + `,"f0":1}`:         `payload.f0: "f0 twice" is not valid: want each field once`,
-		`{` + many + `,"f19":1}`:        `payload.f19: "f19 twice" is not valid: want each field once`,
+		`{"[0]":[0,{"a.b":1,"a.b":2}]}`: `payload.[0][1].a.b: it is given twice: want each field once`,
+		`{"":{"":1,"\u0061":1,"a":2}}`:  `payload."".a: it is given twice: want each field once`,
+		`{` + many + `,"f0":1}`:         `payload.f0: it is given twice: want each field once`,
+		`{` + many + `,"f19":1}`:        `payload.f19: it is given twice: want each field once`,
 		`{` + many + `}`:                ``,
 		// The size of a payload comes before its inside, and text that is not Unicode before both.
-		`{"a":1,"a":` + big + `}`:          `payload: "262158 bytes" is not valid: want at most 256 KiB of JSON; keep larger data elsewhere and pass its address`,
-		`{"a":` + big + `,"b":"\ud800"}`:   `body: "\\ud800" is not valid: want text without half of a surrogate pair`,
-		`{"a":` + big + ",\"b\":\"\xff\"}": `body: "bytes that are not UTF-8" is not valid: want JSON in UTF-8`,
+		`{"a":1,"a":` + big + `}`:          `payload: it has 262158 bytes: want at most 256 KiB of JSON; keep larger data elsewhere and pass its address`,
+		`{"a":` + big + `,"b":"\ud800"}`:   `body: \ud800 is half of a surrogate pair: want both halves, or none`,
+		`{"a":` + big + ",\"b\":\"\xff\"}": `body: it is not UTF-8: want JSON in UTF-8`,
 		`{"a":` + big + `,"b":nul}`:        `body: invalid character '}' in literal null (expecting 'l') at line 1, column 262209 (byte 262209): want JSON`,
 	} {
 		_, err := Define([]byte(`{"target":{"command":{"shell":"date"}},"payload":`+payload+`}`), 1e12)
@@ -103,9 +103,9 @@ func TestWhatIsNotJSONComesBeforeAFaultInFrontOfIt(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"nam":1,"x":}`:                "body: invalid character '}' looking for beginning of value at line 1, column 14 (byte 14): want JSON",
 		`{"nam":1} x`:                   "body: invalid character 'x' after top-level value at line 1, column 11 (byte 11): want JSON",
-		`{"timeout":{"a":"\ud800"}}`:    `body: "\\ud800" is not valid: want text without half of a surrogate pair`,
+		`{"timeout":{"a":"\ud800"}}`:    `body: \ud800 is half of a surrogate pair: want both halves, or none`,
 		`{"timeout":{"a":1,"a":2}}`:     `timeout: "{\"a\":1,\"a\":2}" is not valid: want a duration such as "90s", "1h30m" or "30d", not negative`,
-		"{\"nam\":1,\"name\":\"\xff\"}": `body: "bytes that are not UTF-8" is not valid: want JSON in UTF-8`,
+		"{\"nam\":1,\"name\":\"\xff\"}": `body: it is not UTF-8: want JSON in UTF-8`,
 	} {
 		var def carillon.Definition
 		if err := Decode([]byte(body), &def); err == nil || err.Error() != want {
@@ -128,12 +128,12 @@ func TestNullIsNoneWhereNoneIsPossible(t *testing.T) {
 
 func TestAnUnknownFieldSaysWhatWasPerhapsMeant(t *testing.T) {
 	for body, want := range map[string]string{
-		`{"target":{"command":{"agrv":[]}}}`: "a known field: argv, shell, env, dir, fatal_exit_codes; did you mean argv?",
+		`{"target":{"command":{"agrv":[]}}}`: "one of argv, shell, env, dir, fatal_exit_codes; did you mean argv?",
 		`{"Name":"a"}`:                       "did you mean name?",
 		`{"cron":"* * * * *"}`:               "did you mean schedule.cron?",
 		`{"argv":[]}`:                        "did you mean target.command.argv?",
 		`{"shedule":{}}`:                     "did you mean schedule?",
-		`{"target":{"handler":{"name":1}}}`:  "no fields here",
+		`{"target":{"handler":{"name":1}}}`:  "an empty object",
 		`{"zzzzzz":1}`:                       "misfire, retention",
 	} {
 		var fault *carillon.FieldError
@@ -175,7 +175,7 @@ func TestANumberWhereTextBelongsIsToBeQuoted(t *testing.T) {
 		`{"target":{"command":{"env":{"DEBUG":true}}}}`:   `target.command.env.DEBUG: true is a boolean: want text, in quotes: "true"`,
 		`{"target":{"http":{"headers":{"X-Count":1e3}}}}`: `target.http.headers.X-Count: 1e3 is a number: want text, in quotes: "1e3"`,
 		`{"labels":{"team":7}}`:                           `labels.team: 7 is a number: want text, in quotes: "7"`,
-		`{"labels":{"team":null}}`:                        `labels.team: "null" is not valid: want text`,
+		`{"labels":{"team":null}}`:                        `labels.team: null is not valid: want text`,
 	} {
 		var def carillon.Definition
 		if err := decode([]byte(body), &def, maxDepth); err == nil || err.Error() != want {

@@ -33,7 +33,10 @@ func DefineBatch(body []byte, at carillon.Time) ([]carillon.Definition, error) {
 		return nil, err
 	}
 	if len(b.Jobs) == 0 {
-		return nil, invalid("jobs", "none", fmt.Sprintf("1 to %d jobs", MaxBatch))
+		return nil, &carillon.FieldError{
+			Field: "jobs", Given: "none", Wrong: "no job is given",
+			Want: fmt.Sprintf("1 to %d jobs", MaxBatch),
+		}
 	}
 	for i := range b.Jobs {
 		err := b.Jobs[i].Admit(at)

@@ -63,8 +63,7 @@ func oneWhen(of reflect.Type) func(name string) error {
 		slices.SortFunc(given, func(a, b string) int {
 			return slices.Index(whens, a) - slices.Index(whens, b)
 		})
-		return invalid(
-			"", strings.Join(given, " and "), "only one of at, after, cron or every; none means now",
-		)
+		both := strings.Join(given, " and ")
+		return fault(both, "only one of at, after, cron or every; none means now", both+" are given")
 	}
 }

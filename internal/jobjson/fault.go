@@ -18,7 +18,9 @@ import (
 // function says what is wrong.
 func checkText(body []byte) error {
 	if !utf8.Valid(body) {
-		return invalid("body", "bytes that are not UTF-8", "JSON in UTF-8")
+		return &carillon.FieldError{
+			Field: "body", Given: "bytes that are not UTF-8", Want: "JSON in UTF-8", Wrong: "it is not UTF-8",
+		}
 	}
 	for i := 0; i+1 < len(body); i++ {
 		if body[i] != '\\' {
@@ -28,7 +30,11 @@ func checkText(body []byte) error {
 		if r := codeUnit(body[i:]); utf16.IsSurrogate(r) {
 			if i+6 > len(body) || body[i+5] != '\\' ||
 				utf16.DecodeRune(r, codeUnit(body[i+6:])) == utf8.RuneError {
-				return invalid("body", `\`+string(body[i:i+5]), "text without half of a surrogate pair")
+				half := `\` + string(body[i:i+5])
+				return &carillon.FieldError{
+					Field: "body", Given: half, Want: "both halves, or none",
+					Wrong: half + " is half of a surrogate pair",
+				}
 			}
 			i += 10
 		}
@@ -84,7 +90,9 @@ func inBody(err error) error {
 	return err
 }
 
-func wrong(token json.Token, want string) error { return invalid("", given(token), want) }
+func wrong(token json.Token, want string) error {
+	return fault(given(token), want, given(token)+" is not valid")
+}
 
 // notText is the error for a number or a boolean where text belongs. In YAML such a value looks like text, so
 // the error shows the quotes.
@@ -114,6 +122,11 @@ func given(token json.Token) string {
 		return strconv.Quote(Shorten(t, maxGiven))
 	}
 	return fmt.Sprint(token)
+}
+
+// fault is an error about a value whose field the caller adds.
+func fault(given, want, wrong string) error {
+	return &carillon.FieldError{Given: given, Want: want, Wrong: wrong}
 }
 
 func invalid(field, given, want string) error {

@@ -40,13 +40,13 @@ func fieldsOf(t reflect.Type) *fields {
 // further down.
 func (f *fields) hint(name string) string {
 	if len(f.names) == 0 {
-		return "no fields here"
+		return "an empty object"
 	}
 	hint := suggest.DidYouMean(name, f.names)
 	if below := f.below(name); hint == "" && below != "" {
 		hint = "; did you mean " + below + "?"
 	}
-	return "a known field: " + strings.Join(f.names, ", ") + hint
+	return "one of " + strings.Join(f.names, ", ") + hint
 }
 
 func (f *fields) below(name string) string {
