@@ -146,9 +146,9 @@ func (w JobSnapshot) RunNow(payload json.RawMessage, now Time) (Change, Run, err
 	return w.add(Run{}, payload, now)
 }
 
-// Retry adds a run that repeats a finished one. History is not reopened: the new run names the run that it
+// Retry adds a run that repeats an ended one. History is not reopened: the new run names the run that it
 // repeats. If the given run waits for its next attempt, Retry makes that attempt due now instead. If the
-// finished run had its own payload (of.Output), the new run gets it too.
+// ended run had its own payload (of.Output), the new run gets it too.
 func (w JobSnapshot) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 	if i := slices.IndexFunc(w.Runs, func(r Run) bool { return r.ID == of.ID }); i >= 0 {
 		return w.tryNow(w.Runs[i], now)

@@ -70,7 +70,7 @@ func (d Candidate) Decide(now Time) (Verdict, Change) {
 	case OverlapReplace:
 		return VerdictWait, d.replace(t, now)
 	default:
-		return VerdictEnd, d.skip(fmt.Sprintf("overlap: %s is not finished", RunID{d.Job.ID, t.first()}), now)
+		return VerdictEnd, d.skip(fmt.Sprintf("overlap: %s has not ended", RunID{d.Job.ID, t.first()}), now)
 	}
 	return VerdictWait, d.queue(t, now)
 }

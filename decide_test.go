@@ -212,11 +212,11 @@ func TestASkipSaysWhatWasInTheWay(t *testing.T) {
 	}{
 		"skip": {
 			carillon.OverlapSkip, func(j *carillon.Job) carillon.Guards { return line(j, minute(4)) },
-			" is not finished",
+			" has not ended",
 		},
 		"skip, next": {
 			carillon.OverlapSkip, func(j *carillon.Job) carillon.Guards { return line(j, 0, minute(4)) },
-			" is not finished",
+			" has not ended",
 		},
 		"queue": {
 			carillon.OverlapQueue,
@@ -351,7 +351,7 @@ func TestAScheduleEndsWithItsLastRun(t *testing.T) {
 			if c.want == nil {
 				c.want = []string{
 					"5m r5 v1 skipped guarded planned seq 2: overlap: " + runID(job, minute(4)) +
-						" is not finished",
+						" has not ended",
 					"6m r0 v1 waiting guarded seq 2", "turn r9 stays",
 				}
 			}

@@ -76,10 +76,10 @@ type Definition struct {
 	Retention Retention         `json:"retention"`
 }
 
-// Retention is how long finished runs, their logs and dead letters are kept. A zero takes the server's
+// Retention is how long ended runs, their logs and dead letters are kept. A zero takes the server's
 // default.
 type Retention struct {
-	Runs        Duration `json:"runs"`         // finished runs, and one-off jobs with them
+	Runs        Duration `json:"runs"`         // ended runs, and one-off jobs with them
 	Logs        Duration `json:"logs"`         // what runs printed
 	DeadLetters Duration `json:"dead_letters"` // runs that failed for good
 }

@@ -36,11 +36,11 @@ type Store interface {
 	FindJobs(ctx context.Context, q JobQuery) (JobPage, error)
 
 	// FindRuns returns a page of runs with About filled in. Runs of one job: latest due first. Runs of all
-	// jobs: first the unfinished, earliest due first, then the finished, latest end first. Dead letters:
+	// jobs: first the unfinished, earliest due first, then the ended, latest end first. Dead letters:
 	// latest first. Records that nodes wrote in the same millisecond can come in any order.
 	FindRuns(ctx context.Context, q RunQuery) (RunPage, error)
 
-	// Forget removes up to limit finished runs and dead letters that neither their own expiry nor the rule
+	// Forget removes up to limit ended runs and dead letters that neither their own expiry nor the rule
 	// (0: for ever) keeps at now, then guards that expired GuardGrace ago or earlier, and returns how many; 0
 	// means that nothing is left to remove. A guard that is written with a later expiry meanwhile stays. If a
 	// whole large partition of history may go, a store may drop it at once. Output goes with the last record

@@ -118,7 +118,7 @@ type Run struct {
 	Expires   Time // when history forgets it; 0: by the server's rule
 	// DeadExpires is when the dead letters forget a Failed run; 0: by the server's rule.
 	DeadExpires Time
-	RetryOf     Time // the due time of the finished run of this job that it repeats
+	RetryOf     Time // the due time of the ended run of this job that it repeats
 	Rev         int32
 	Version     int32 // of the job's definition
 	Seq         int32 // how many runs by the clock came before it

@@ -29,7 +29,7 @@ type runJSON struct {
 	NextAttempt Time            `json:"next_attempt_at,omitzero"`
 	Claimed     Time            `json:"claimed_at"`
 	Started     Time            `json:"started_at"`
-	Ended       Time            `json:"finished_at"`
+	Ended       Time            `json:"ended_at"`
 	Worker      string          `json:"worker_id,omitempty"`
 	Reason      string          `json:"reason,omitempty"`
 	Stopping    bool            `json:"stopping,omitempty"`

@@ -69,7 +69,7 @@ type JobLedger interface {
 // RunLedger writes runs.
 type RunLedger interface {
 	CancelRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
-	// RetryRun adds a run that repeats a finished one. A repeated dead letter is no dead letter any more.
+	// RetryRun adds a run that repeats an ended one. A repeated dead letter is no dead letter any more.
 	RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// Redrive is RetryRun for dead letters only; anything else is not found.
 	Redrive(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)

@@ -109,7 +109,7 @@ func (s *server) runRoutes() []route {
 	return []route{
 		{
 			Method: "GET", Pattern: "/v1/runs",
-			Summary: "List runs: the unfinished by due time, then the finished, latest first",
+			Summary: "List runs: the unfinished by due time, then the ended, latest first",
 			Query: append([]param{
 				{"job", "of this job", run.ID.Job},
 				{
@@ -140,7 +140,7 @@ func (s *server) runActions() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/runs/{id}/retry",
-			Summary: "Repeat a finished run with a new one, or have one that waits for its next attempt tried now (200)",
+			Summary: "Repeat an ended run with a new one, or have one that waits for its next attempt tried now (200)",
 			Status:  201, Or: 200, Gives: run, handle: s.retryRun,
 		},
 		{

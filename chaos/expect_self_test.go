@@ -19,7 +19,7 @@ func TestSkipsAndAttemptsThatNothingExplainsAreFound(t *testing.T) {
 	attempts := func(state carillon.State, attempt, losses, failures int32) carillon.Run {
 		return carillon.Run{ID: due(10), State: state, Attempt: attempt, Losses: losses, Failures: failures}
 	}
-	const unfinished, waits, missed = "overlap: %s is not finished", "overlap: %s waits already",
+	const unfinished, waits, missed = "overlap: %s has not ended", "overlap: %s waits already",
 		"missed: %s runs in its place"
 	for _, c := range []struct {
 		name    string

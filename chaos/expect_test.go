@@ -241,7 +241,7 @@ func unexplainedSkip(job *carillon.Job, run carillon.Run, runs map[carillon.RunI
 		return "skipped for the sake of a run that the job does not have"
 	}
 	switch {
-	case kind == "overlap" && what == "is not finished" && job.Overlap == carillon.OverlapSkip &&
+	case kind == "overlap" && what == "has not ended" && job.Overlap == carillon.OverlapSkip &&
 		other.Due < run.ID.Due:
 	case kind == "overlap" && what == "waits already" && job.Overlap == carillon.OverlapQueue &&
 		other.Due < run.ID.Due:

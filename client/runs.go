@@ -19,7 +19,7 @@ func (c *Client) Run(ctx context.Context, id carillon.RunID) (run RunDetail, err
 	return run, err
 }
 
-// Runs goes over the matching runs: the unfinished ones, earliest due first, then the finished ones, latest
+// Runs goes over the matching runs: the unfinished ones, earliest due first, then the ended ones, latest
 // end first. For a single job the order is latest due first. Without States it leaves out runs that are due
 // in the future. Limit is the size of a page; Namespace, Dead and After do not apply.
 func (c *Client) Runs(ctx context.Context, q carillon.RunQuery) iter.Seq2[carillon.Run, error] {
@@ -113,7 +113,7 @@ func (c *Client) CancelRun(ctx context.Context, id carillon.RunID) (run carillon
 	return run, err
 }
 
-// RetryRun adds a run that repeats a finished one. A run that waits for its next attempt makes that attempt
+// RetryRun adds a run that repeats an ended one. A run that waits for its next attempt makes that attempt
 // now, and RetryRun returns that same run.
 func (c *Client) RetryRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
 	err = c.call(ctx, request{method: http.MethodPost, path: runPath(id) + "/retry"}, &run)

@@ -70,7 +70,7 @@ type Config struct {
 	// HTTPAllow are private networks that http targets may call.
 	HTTPAllow []netip.Prefix
 
-	// Retention is for finished runs, logs and dead letters of jobs that set none. Default
+	// Retention is for ended runs, logs and dead letters of jobs that set none. Default
 	// carillon.DefaultRetention.
 	Retention carillon.Retention
 

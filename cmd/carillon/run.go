@@ -120,7 +120,7 @@ func (a *app) runDetail(detail *client.RunDetail) {
 		t.fact("Started", a.when(run.Started))
 	}
 	if run.Ended != 0 {
-		t.fact("Finished", a.when(run.Ended))
+		t.fact("Ended", a.when(run.Ended))
 	}
 	if run.Started != 0 && run.Ended != 0 {
 		text := took(run.Started, run.Ended)
@@ -180,8 +180,8 @@ func (a *app) retryCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "retry RUN",
-		Short: "Repeat a finished run, or start the next attempt of a waiting one now",
-		Long: `Add a new run that repeats a finished run, however that one ended. The record of the finished run
+		Short: "Repeat an ended run, or start the next attempt of a waiting one now",
+		Long: `Add a new run that repeats an ended run, however that one ended. The record of the ended run
 does not change, but a dead letter leaves the list of dead letters.
 
 If the run waits for its next attempt, start that attempt now instead. Given a job, take its latest

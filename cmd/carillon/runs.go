@@ -26,7 +26,7 @@ func (a *app) runsCommand() *cobra.Command {
 		Long: `List the runs of a job, latest due first.
 
 Without a job, list the runs of all jobs: first the unfinished runs, earliest due first, then the
-finished runs, latest end first. Runs that are due in the future are then listed only with --state
+ended runs, latest end first. Runs that are due in the future are then listed only with --state
 waiting.`,
 		Example: `  carillon runs
   carillon runs report --limit 5

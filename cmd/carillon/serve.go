@@ -121,7 +121,7 @@ func serveCommand() *cobra.Command {
 	flags.BoolVar(&f.cfg.AllowSetuid, "allow-setuid", false, allowSetuid)
 	f.cfg.Retention = carillon.DefaultRetention
 	flags.Var(
-		&f.cfg.Retention.Runs, "retention-runs", "time that finished runs and their one-time jobs are kept",
+		&f.cfg.Retention.Runs, "retention-runs", "time that ended runs and their one-time jobs are kept",
 	)
 	flags.Var(&f.cfg.Retention.Logs, "retention-logs", "time that the output of runs is kept")
 	flags.Var(&f.cfg.Retention.DeadLetters, "retention-dead-letters", "time that dead letters are kept")

@@ -97,7 +97,7 @@ func (l *Ledger) RunNow(
 	return run, err
 }
 
-// RetryRun adds a run that repeats a finished one; a dead letter is then no longer one. If the run still
+// RetryRun adds a run that repeats an ended one; a dead letter is then no longer one. If the run still
 // waits for its next attempt, that attempt becomes due now, and RetryRun returns the run itself.
 func (l *Ledger) RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
 	return l.retry(ctx, namespace, id, false)
@@ -114,7 +114,7 @@ func (l *Ledger) retry(
 ) (run carillon.Run, err error) {
 	_, err = l.updateJob(ctx, namespace, id.Job,
 		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
-			of, dead, err := l.finished(ctx, namespace, id)
+			of, dead, err := l.ended(ctx, namespace, id)
 			if err == nil && onlyDead && !dead {
 				err = fmt.Errorf("%w: %s is not a dead letter", carillon.ErrNotFound, id)
 			}
@@ -277,9 +277,9 @@ func (l *Ledger) read(
 	return runs[0], nil
 }
 
-// finished reads a finished run, with the payload that was given to it alone, and says whether it is a dead
+// ended reads an ended run, with the payload that was given to it alone, and says whether it is a dead
 // letter.
-func (l *Ledger) finished(
+func (l *Ledger) ended(
 	ctx context.Context, namespace string, id carillon.RunID,
 ) (of carillon.Run, dead bool, err error) {
 	of, err = l.read(ctx, namespace, id, true)

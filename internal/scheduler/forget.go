@@ -23,7 +23,7 @@ func (s *Scheduler) forget(ctx context.Context) error {
 		for ctx.Err() == nil {
 			n, err := s.cfg.Store.Forget(ctx, s.cfg.Retention, s.cfg.Clock.Now(), forgetBatch)
 			if err != nil && ctx.Err() == nil {
-				s.cfg.Logger.Error("forget finished runs", "error", err)
+				s.cfg.Logger.Error("forget ended runs", "error", err)
 			}
 			if err != nil || n == 0 || !await.For(ctx, forgetRest) {
 				break
