@@ -24,8 +24,8 @@ type runJSON struct {
 	Losses      int32           `json:"losses"`
 	Fence       string          `json:"fence"` // text: JavaScript's numbers end at 2^53
 	Due         Time            `json:"due_at"`
-	Covers      Time            `json:"covers,omitzero"`
-	Until       Time            `json:"until,omitzero"`
+	Covers      Time            `json:"covers_at,omitzero"`
+	Until       Time            `json:"until_at,omitzero"`
 	NextAttempt Time            `json:"next_attempt_at,omitzero"`
 	Claimed     Time            `json:"claimed_at"`
 	Started     Time            `json:"started_at"`

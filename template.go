@@ -39,7 +39,7 @@ const (
 )
 
 var placeholders = []string{
-	"run.id", "run.attempt", "run.fence", "run.due_at", "run.covers", "job.id", "job.name", "job.type",
+	"run.id", "run.attempt", "run.fence", "run.due_at", "run.covers_at", "job.id", "job.name", "job.type",
 }
 
 const payloadPlaceholder = "payload"
@@ -209,7 +209,7 @@ func fact(name string, run *Run, job *Job) any {
 		return run.Fence()
 	case "run.due_at":
 		return run.ID.Due.String()
-	case "run.covers":
+	case "run.covers_at":
 		if run.Covers == 0 {
 			return ""
 		}

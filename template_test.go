@@ -22,7 +22,7 @@ func TestTemplatesExpand(t *testing.T) {
 		"plain $ $$ { } $}":                 "plain $ $$ { } $}",
 		"${run.id}":                         run.ID.String(),
 		"${run.attempt}/${run.fence}":       "3/1860173824000000003",
-		"${run.due_at} ${run.covers}":       "2026-03-20T09:46:40.000Z 2026-03-20T09:46:40.000Z",
+		"${run.due_at} ${run.covers_at}":    "2026-03-20T09:46:40.000Z 2026-03-20T09:46:40.000Z",
 		"${job.id}":                         job.ID.String(),
 		`{"name":"${job.name}"}`:            `{"name":"the \"big\" one"}`,
 		"${job.type}":                       "report.make",
@@ -64,7 +64,7 @@ func TestTemplatesWithoutAPayloadOrACoveredTime(t *testing.T) {
 		"": "null null []", ` "text" `: "text null []", "17": "17 null []",
 	} {
 		job.Payload = json.RawMessage(payload)
-		parsed, _ := ParseTemplate("${payload} ${payload.a} [${run.covers}]")
+		parsed, _ := ParseTemplate("${payload} ${payload.a} [${run.covers_at}]")
 		if got, err := parsed.Expand(run, job); err != nil || string(got) != want {
 			t.Errorf("%q: got %s %v, want %s", payload, got, err, want)
 		}
@@ -72,7 +72,7 @@ func TestTemplatesWithoutAPayloadOrACoveredTime(t *testing.T) {
 }
 
 func TestTemplatesAreChecked(t *testing.T) {
-	known := "want one of ${run.id}, ${run.attempt}, ${run.fence}, ${run.due_at}, ${run.covers}, ${job.id}, ${job.name}, ${job.type}, " +
+	known := "want one of ${run.id}, ${run.attempt}, ${run.fence}, ${run.due_at}, ${run.covers_at}, ${job.id}, ${job.name}, ${job.type}, " +
 		"${payload} and paths into it such as ${payload.a.b[0]}"
 	for template, want := range map[string]string{
 		"${run.name}": "unknown placeholder ${run.name}: " + known,

@@ -228,9 +228,9 @@ func TestATaskHasWhatItsWorkerNeeds(t *testing.T) {
 		"run": id.String(), "fence": fmt.Sprint(run.Fence()), "attempt": 1.0, "token": task["token"],
 		"namespace": "blue",
 		"job_id":    id.Job.String(), "name": `Grüße "x"`, "type": "mail", "queue": "default",
-		"priority": 5.0,
-		"due_at":   id.Due.String(),
-		"covers":   id.Due.String(), "timeout": "30s", "payload": map[string]any{"a": 1.0},
+		"priority":  5.0,
+		"due_at":    id.Due.String(),
+		"covers_at": id.Due.String(), "timeout": "30s", "payload": map[string]any{"a": 1.0},
 		"target": map[string]any{"handler": map[string]any{}}, "labels": map[string]any{"k": "v"},
 	}
 	if diff := cmp.Diff(want, task); diff != "" {

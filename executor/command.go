@@ -85,7 +85,7 @@ func facts(task Task) []fact {
 		{"DUE_AT", "Due-At", run.ID.Due.String()},
 	}
 	if run.Covers != 0 {
-		facts = append(facts, fact{"COVERS", "Covers", run.Covers.String()})
+		facts = append(facts, fact{"COVERS_AT", "Covers-At", run.Covers.String()})
 	}
 	return facts
 }

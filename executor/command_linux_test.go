@@ -137,7 +137,7 @@ func TestWhatACommandIsGiven(t *testing.T) {
 		}
 		want := []string{
 			"CARILLON_ATTEMPT=3", "CARILLON_CHECKPOINT_FILE=checkpoint",
-			"CARILLON_COVERS=2026-03-20T09:46:40.000Z",
+			"CARILLON_COVERS_AT=2026-03-20T09:46:40.000Z",
 			"CARILLON_DUE_AT=2026-03-20T09:46:40.000Z",
 			"CARILLON_FENCE=" + strconv.FormatInt(task.Run.Fence(), 10),
 			"CARILLON_JOB_ID=" + task.Job.ID.String(), "CARILLON_JOB_NAME=a name", "CARILLON_JOB_TYPE=a.type",

@@ -154,10 +154,10 @@ func TestHTTPRequests(t *testing.T) {
 		task, _ := newTask(carillon.Target{})
 		for name, want := range map[string]string{
 			"Carillon-Run-Id": task.Run.ID.String(), "Carillon-Job-Id": task.Job.ID.String(),
-			"Carillon-Attempt": "3",
-			"Carillon-Fence":   strconv.FormatInt(task.Run.Fence(), 10),
-			"Carillon-Due-At":  "2026-03-20T09:46:40.000Z",
-			"Carillon-Covers":  "2026-03-20T09:46:40.000Z", "Carillon-Namespace": "default",
+			"Carillon-Attempt":   "3",
+			"Carillon-Fence":     strconv.FormatInt(task.Run.Fence(), 10),
+			"Carillon-Due-At":    "2026-03-20T09:46:40.000Z",
+			"Carillon-Covers-At": "2026-03-20T09:46:40.000Z", "Carillon-Namespace": "default",
 			"Carillon-Checkpoint": "",
 			"Idempotency-Key":     task.Run.ID.String(), "Content-Type": "application/json",
 			"User-Agent":    "carillon",

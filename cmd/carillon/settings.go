@@ -93,7 +93,7 @@ func noteUnknown(cmd *cobra.Command, environ []string) {
 var given = []string{
 	"CARILLON_RUN_ID", "CARILLON_JOB_ID", "CARILLON_JOB_NAME", "CARILLON_JOB_TYPE", "CARILLON_NAMESPACE",
 	"CARILLON_ATTEMPT", "CARILLON_FENCE",
-	"CARILLON_DUE_AT", "CARILLON_COVERS", "CARILLON_CHECKPOINT_FILE", "CARILLON_RESULT_FILE",
+	"CARILLON_DUE_AT", "CARILLON_COVERS_AT", "CARILLON_CHECKPOINT_FILE", "CARILLON_RESULT_FILE",
 }
 
 // isSetting tells the settings of a command from the flags of the command line around it. The setting

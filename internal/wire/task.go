@@ -29,7 +29,7 @@ type Task struct {
 	Queue            string            `json:"queue"`
 	Priority         int8              `json:"priority"`
 	Due              carillon.Time     `json:"due_at"` // as in the run's id
-	Covers           carillon.Time     `json:"covers,omitzero"`
+	Covers           carillon.Time     `json:"covers_at,omitzero"`
 	Timeout          carillon.Duration `json:"timeout,omitzero"`
 	Payload          json.RawMessage   `json:"payload"`
 	Target           carillon.Target   `json:"target"`
@@ -66,7 +66,7 @@ func appendTask(b []byte, t *carillon.Task, token func(b []byte, t *carillon.Tas
 	b = appendText(append(b, `,"queue":`...), run.Queue)
 	b = strconv.AppendInt(append(b, `,"priority":`...), int64(run.Priority), 10)
 	b = appendTime(b, `,"due_at":`, run.ID.Due)
-	b = appendTime(b, `,"covers":`, run.Covers)
+	b = appendTime(b, `,"covers_at":`, run.Covers)
 	if job.Timeout != 0 {
 		b = append(append(append(b, `,"timeout":"`...), job.Timeout.String()...), '"')
 	}
@@ -181,7 +181,7 @@ func (s *scan) task(t, before *Task) {
 	t.Priority = int8(s.number(math.MaxInt8))
 	s.must(`,"due_at":"`)
 	t.Due = s.time()
-	if s.has(`,"covers":"`) {
+	if s.has(`,"covers_at":"`) {
 		t.Covers = s.time()
 	}
 	if s.has(`,"timeout":"`) {
