@@ -52,9 +52,18 @@ func (r *Run) mayBeMissed(now Time) bool {
 }
 
 // Begin records that a claimed run has begun. A short run ends before this is written.
-func (r Run) Begin(started Time) Run {
-	r.State, r.Started = StateRunning, started
+func (r Run) Begin(started, now Time) Run {
+	r.State, r.Started = StateRunning, r.began(started, now)
 	return r
+}
+
+// began is when an attempt began, by the store's clock. A worker on another machine says it by its own clock,
+// which may be wrong: it was not before the claim and not after now.
+func (r *Run) began(said, now Time) Time {
+	if said == 0 {
+		return 0
+	}
+	return max(min(said, now), r.Claimed)
 }
 
 // End makes the run terminal.
@@ -70,7 +79,7 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 		r.Output = o.Output
 	}
 	if r.Started == 0 {
-		r.Started = o.Started
+		r.Started = r.began(o.Started, now)
 	}
 	r.About, r.Reason = job.about(), o.Reason
 	switch o.Kind {

@@ -72,7 +72,7 @@ func TestWhatEveryOutcomeMakesOfEveryRun(t *testing.T) {
 					run.Flags |= c.flags
 					run.Failures, run.Losses, run.Crashes = c.failures, c.losses, c.losses/2
 					if running {
-						run = run.Begin(minute(1) + 3)
+						run = run.Begin(minute(1)+3, minute(1)+3)
 					}
 					checkFinish(t, job, run, kind, want)
 				})
@@ -354,5 +354,22 @@ func TestAnAttemptIsNamedByItsRunAndItsFence(t *testing.T) {
 	if held := run.Held(); held.Run != run.ID || held.Fence != run.Fence() || held.Attempt() != 1 ||
 		held.Claimed() != minute(2) {
 		t.Errorf("%+v", held)
+	}
+}
+
+func TestAWorkersClockMovesNoStartOutOfItsAttempt(t *testing.T) {
+	job := &carillon.Job{Definition: carillon.NewDefinition()}
+	claimed, now := minute(3), minute(5)
+	run := carillon.Run{State: carillon.StateClaimed, Claimed: claimed}
+	for said, want := range map[carillon.Time]carillon.Time{
+		minute(1): claimed, minute(4): minute(4), minute(9): now, carillon.Never: now, 0: 0,
+	} {
+		if got := run.Begin(said, now).Started; got != want {
+			t.Errorf("begun at %s: recorded as %s, want %s", said, got, want)
+		}
+		end := carillon.Outcome{Kind: carillon.OutcomeSuccess, Started: said}
+		if got := run.Finish(job, end, now, 0).Started; got != want {
+			t.Errorf("ended, started at %s: recorded as %s, want %s", said, got, want)
+		}
 	}
 }

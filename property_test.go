@@ -235,7 +235,7 @@ func (l *life) finish() {
 	slices.SortFunc(ids, func(a, b carillon.RunID) int { return int(a.Due - b.Due) })
 	h := l.mine[pick(l.rand, ids...)]
 	if h.run.State == carillon.StateClaimed && l.rand.IntN(3) == 0 {
-		l.commit("begin "+l.name(h.run.ID), carillon.Change{Runs: []carillon.Run{h.run.Begin(l.now)}})
+		l.commit("begin "+l.name(h.run.ID), carillon.Change{Runs: []carillon.Run{h.run.Begin(l.now, l.now)}})
 		return
 	}
 	kind := pick(

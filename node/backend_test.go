@@ -193,7 +193,7 @@ func TestLogsAndSessionsInAnotherDatabaseThanTheStore(t *testing.T) {
 		Listen: "127.0.0.1:0",
 	}
 	a := open(t, cfg)
-	start(t, a)
+	stopFirst := start(t, a)
 	ran := make(chan carillon.RunID, 1)
 	cfg.Data, cfg.Concurrency = t.TempDir(), 1
 	cfg.Handlers = map[string]executor.Handler{"test": func(_ context.Context, task executor.Task) error {
@@ -208,8 +208,15 @@ func TestLogsAndSessionsInAnotherDatabaseThanTheStore(t *testing.T) {
 	}
 	run := performed(t, ran)
 	stop()
+	cfg.Data, cfg.Coordinator = t.TempDir(), "store"
+	if _, err := Open(t.Context(), cfg); err == nil ||
+		!strings.Contains(err.Error(), `coordinator: "store" is not valid while other nodes of this store use "`) {
+		t.Errorf("a node with its sessions elsewhere is not refused: %v", err)
+	}
 	lines, err := a.backend.Logs.Read(t.Context(), carillon.LogQuery{Namespace: "default", Run: run})
 	if err != nil || len(lines) != 1 || lines[0].Text != "hello" {
 		t.Errorf("the log is %+v, %v", lines, err)
 	}
+	stopFirst()
+	open(t, cfg) // no other node is left
 }

@@ -94,15 +94,23 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	); err != nil {
 		return nil, fmt.Errorf("lease a node number: %w", err)
 	}
+	if err := n.agree(ctx); err != nil {
+		return nil, errors.Join(err, n.giveNumberBack(ctx))
+	}
 	if err := n.assemble(ctx); err != nil {
-		free := n.number
-		free.Value = holder(n.id, n.clock.Now())
-		_, freed := n.backend.Store.Commit(context.WithoutCancel(ctx), []carillon.Change{
-			{Guards: []carillon.Guard{free}},
-		})
-		return nil, errors.Join(err, freed)
+		return nil, errors.Join(err, n.giveNumberBack(ctx))
 	}
 	return n, nil
+}
+
+// giveNumberBack frees the number before the node has used it.
+func (n *Node) giveNumberBack(ctx context.Context) error {
+	free := n.number
+	free.Value = holder(n.id, n.clock.Now())
+	_, err := n.backend.Store.Commit(context.WithoutCancel(ctx), []carillon.Change{
+		{Guards: []carillon.Guard{free}},
+	})
+	return err
 }
 
 func (n *Node) listen(lock *os.File) error {

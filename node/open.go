@@ -129,6 +129,7 @@ func (n *Node) openMySQL(ctx context.Context, url string) (*mysql.Store, error) 
 // read every log, so files and memory are refused there.
 func (n *Node) openLogs(ctx context.Context, of *Backend) (logs carillon.LogStore, err error) {
 	scheme, path, _ := strings.Cut(n.cfg.Logs, ":")
+	store, _, _ := strings.Cut(n.cfg.Store, ":")
 	switch {
 	case scheme == "postgres" || scheme == "postgresql":
 		var store *postgres.Store
@@ -154,7 +155,7 @@ func (n *Node) openLogs(ctx context.Context, of *Backend) (logs carillon.LogStor
 			"logs: %q is not valid for a store that is no database: want disk:PATH, postgres://…, mysql://… or mem:",
 			n.cfg.Logs,
 		)
-	case scheme == "mem", scheme == "" && strings.HasPrefix(n.cfg.Store, "mem:"):
+	case scheme == "mem", scheme == "" && store == "mem":
 		return mem.NewLogs(), nil
 	default:
 		return n.openDisk(ctx, path)

@@ -115,10 +115,22 @@ type clock struct {
 const maxSilence = 3 * time.Second
 
 // reachable says whether the store takes writes. A node that shares its store writes a beat every second and
-// goes by the last beat. A node that is alone goes by its last commit.
+// goes by the last beat; if the beats go elsewhere, it also asks the store. A node that is alone goes by its
+// last commit.
 func (n *Node) reachable() error {
 	if n.backend.Shared {
 		if since := time.Since(time.UnixMilli(n.beaten.Load())); since > maxSilence {
+			return errors.New("the store does not answer")
+		}
+		if !n.apart() {
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), maxSilence)
+		defer cancel()
+		if _, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{
+			Namespace: numberSpace, Keys: []string{coordinatorKey},
+		}); err != nil {
+			n.cfg.Logger.Error("not ready: the store does not answer", "error", err)
 			return errors.New("the store does not answer")
 		}
 		return nil

@@ -136,7 +136,7 @@ func (w *world) finish() (carillon.Change, bool) {
 		return carillon.Change{}, false
 	}
 	if run.State == carillon.StateClaimed && w.rand.IntN(4) == 0 {
-		run = run.Begin(w.now)
+		run = run.Begin(w.now, w.now)
 		run.Wake = w.now + 60_000
 		return carillon.Change{Runs: []carillon.Run{run}}, true
 	}

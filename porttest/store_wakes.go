@@ -261,7 +261,7 @@ func storeWakeHeld(t *storeTest) {
 		}
 		claimed := run.Claim("worker_1", t.now+carillon.Time(i))
 		if i%140 == 69 {
-			claimed = claimed.Begin(t.now + carillon.Time(i))
+			claimed = claimed.Begin(t.now+carillon.Time(i), t.now+carillon.Time(i))
 		}
 		if i == 209 {
 			claimed.Wake++ // it left its due time

@@ -37,8 +37,8 @@ type Config struct {
 	// Inside says that the dispatcher is in the same process. Its answers cannot be lost, so it does not
 	// matter how long they take.
 	Inside bool
-	// Clock is the store's, if the worker is in a node. Default this machine's: a server corrects the times
-	// that a worker of another machine reports.
+	// Clock is the store's, if the worker is in a node. Default this machine's: if it is wrong, a server
+	// still takes no attempt to have begun before its claim or in the future.
 	Clock *carillon.Clock
 	// Boottime measures leases. Default executor.Boottime; a test in a bubble passes the bubble's clock.
 	Boottime func() time.Duration

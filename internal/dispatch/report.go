@@ -210,7 +210,7 @@ func (d *Dispatcher) record(
 		case r.End != nil:
 			ends, endOf = append(ends, h.end(r, now)), append(endOf, i)
 		case r.Checkpoint != nil || r.Begun != 0 && h.run.State == carillon.StateClaimed:
-			marks, markOf = append(marks, h.mark(r)), append(markOf, i)
+			marks, markOf = append(marks, h.mark(r, now)), append(markOf, i)
 		default:
 			receipts[i] = carillon.ReceiptRecorded
 		}
@@ -295,10 +295,10 @@ func (h *inflight) end(r *carillon.Report, now carillon.Time) carillon.Change {
 	return carillon.EndChange(run.Finish(h.job, *r.End, now, rand.Float64()), h.guards)
 }
 
-func (h *inflight) mark(r *carillon.Report) carillon.Change {
+func (h *inflight) mark(r *carillon.Report, now carillon.Time) carillon.Change {
 	run := h.run
 	if r.Begun != 0 && run.State == carillon.StateClaimed {
-		run = run.Begin(r.Begun)
+		run = run.Begin(r.Begun, now)
 	}
 	if r.Checkpoint != nil {
 		run.Output = &carillon.Output{Checkpoint: r.Checkpoint}

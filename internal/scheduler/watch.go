@@ -32,13 +32,19 @@ func (s *Scheduler) watch(ctx context.Context) error {
 			return nil
 		}
 		began := time.Now()
-		if !s.checkHeld(ctx, of, &suspects) {
+		done := s.checkHeld(ctx, of, &suspects)
+		next.Reset(s.nextCheck(time.Since(began)))
+		if !done {
 			s.checkSoon(ctx)
 		}
-		// A check may have to pass over millions of waiting runs. The store needs time for other work: these
-		// checks take at most a thirtieth of it.
-		next.Reset(max(s.cfg.Sweep/2, 29*time.Since(began)))
 	}
+}
+
+// nextCheck is how long the watch loop waits after a check that took this long. A check may have to pass over
+// millions of waiting runs, and the store needs time for other work: a thirtieth is enough for these checks.
+// But however long one took, the next comes within a minute.
+func (s *Scheduler) nextCheck(took time.Duration) time.Duration {
+	return max(s.cfg.Sweep/2, min(29*took, time.Minute))
 }
 
 // heldPage is how many held runs are judged at a time.
