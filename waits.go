@@ -91,7 +91,7 @@ func (r *Run) next(guards Guards, now Time) bool {
 // waitsForWorker is for a run that is due, and whose turn it is.
 func (r *Run) waitsForWorker(a Surroundings) *Wait {
 	if a.Blind {
-		return &Wait{Kind: WaitUnknown, Text: "it is due; which workers are alive cannot be read now"}
+		return &Wait{Kind: WaitUnknown, Text: "it is due; the list of live workers cannot be read now"}
 	}
 	if text, none := Unserved(r.Queue, a.Members); none {
 		return &Wait{Kind: WaitWorker, Text: text}

@@ -82,7 +82,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		"the workers are not known": {
 			due,
 			Surroundings{Blind: true},
-			&Wait{Kind: WaitUnknown, Text: "it is due; which workers are alive cannot be read now"},
+			&Wait{Kind: WaitUnknown, Text: "it is due; the list of live workers cannot be read now"},
 		},
 		"all slots are taken": {
 			due,

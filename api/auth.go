@@ -52,8 +52,8 @@ func (s *server) refuse(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="carillon"`)
 	problem{
 		Type: "unauthorized", Title: "No valid token", Status: http.StatusUnauthorized,
-		Detail: `this needs the header "Authorization: Bearer <token>"; ` +
-			`carillon serve writes the token into the file "token" of its data directory`,
+		Detail: `this request needs the header "Authorization: Bearer <token>"; ` +
+			`carillon serve writes the token to the file "token" in its data directory`,
 	}.write(w)
 }
 

@@ -30,19 +30,20 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	}
 	if errors.As(err, &tooLarge) {
+		given := fmt.Sprintf("more than %d bytes", limit)
 		want := fmt.Sprintf("at most %d bytes (%d KiB)", limit, limit>>10)
 		if limit > carillon.MaxPayload { // the payload is what makes a job large
-			want += "; the payload of a job may have 256 KiB"
+			want += "; the payload of a job can have 256 KiB"
 		}
 		return nil, problem{
 			Type: "too-large", Title: "Too large", Status: http.StatusRequestEntityTooLarge,
-			Fault: &carillon.FieldError{
-				Field: "body", Given: fmt.Sprintf("more than %d bytes", limit), Want: want,
-			},
+			Fault: &carillon.FieldError{Field: "body", Given: given, Want: want, Wrong: "it has " + given},
 		}
 	}
 	if err != nil {
-		return nil, invalid("body", "a body that ended early", "a complete body")
+		return nil, &carillon.FieldError{
+			Field: "body", Given: "a body that ended early", Want: "a complete body", Wrong: "it ended early",
+		}
 	}
 	if watched, ok := w.(*watch); ok {
 		watched.bodyRead = true

@@ -152,7 +152,7 @@ func ifMatch(r *http.Request, job carillon.Job) (same func(*carillon.Definition)
 	}
 	if int32(version) != job.Version {
 		return nil, mismatch(fmt.Sprintf(
-			"version %d was asked for, the present one is %d", version, job.Version,
+			"If-Match names version %d, but the job has version %d", version, job.Version,
 		))
 	}
 	before, err := json.Marshal(job.Definition)

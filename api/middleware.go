@@ -20,7 +20,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		problem{
 			Type: "cross-origin", Title: "Refused from another origin", Status: http.StatusForbidden,
-			Detail: "a web page of another origin may not change anything here",
+			Detail: "a web page of another origin cannot change anything here",
 		}.write(w)
 	}))
 	next = origin.Handler(next)

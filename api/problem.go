@@ -90,12 +90,12 @@ func problemOf(err error) problem {
 		return problem{
 			Type: wire.ProblemLost, Title: "The run belongs to another attempt now",
 			Status: http.StatusConflict,
-			Detail: "the fence is not that of the run's present attempt: stop working on it",
+			Detail: "the run has another attempt now, with another fence: stop working on this one",
 		}
 	case errors.Is(err, carillon.ErrSessionOver):
 		return problem{
 			Type: "session-over", Title: "The session is over", Status: http.StatusGone,
-			Detail: "stop what was begun under it, register again, and hand in under the new id what has ended",
+			Detail: "stop the runs that began under it, register again, and report runs that have ended under the new id",
 		}
 	case errors.Is(err, carillon.ErrInvalid):
 		return problem{
@@ -105,7 +105,7 @@ func problemOf(err error) problem {
 	}
 	return problem{
 		Type: "unavailable", Title: "Not available", Status: http.StatusServiceUnavailable,
-		Detail: "the request could not be carried out now; whether a change took place is not known. Look, then try again",
+		Detail: "the server could not finish the request, and does not know whether it changed something. Look, then try again",
 	}
 }
 

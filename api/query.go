@@ -52,20 +52,27 @@ func readQuery(r *http.Request, params []param) (*query, error) {
 	for name, given := range values {
 		switch {
 		case len(known) == 0:
-			return nil, invalid(jobjson.Shorten(name, maxGiven), name, "no query parameters here")
+			return nil, unknown(name, "no query parameters")
 		case !slices.Contains(known, name):
-			return nil, invalid(
-				jobjson.Shorten(name, maxGiven), name,
-				"a known parameter: "+strings.Join(known, ", ")+suggest.DidYouMean(name, known),
-			)
+			return nil, unknown(name, "one of "+strings.Join(known, ", ")+suggest.DidYouMean(name, known))
 		case len(given) > 1 && !slices.Contains(many, name):
-			return nil, invalid(name, strings.Join(given, " and "), "one value")
+			return nil, &carillon.FieldError{
+				Field: name, Given: strings.Join(given, " and "), Want: "one value",
+				Wrong: fmt.Sprintf("%d values are given", len(given)),
+			}
 		case slices.ContainsFunc(given, func(s string) bool { return s == "" || !utf8.ValidString(s) }):
 			return nil, invalid(name, given[0], "a value; leave the parameter out for none")
 		}
 	}
 	credential, _ := r.Context().Value(credentialKey{}).(Credential)
 	return &query{values: values, place: credential.Namespace + r.URL.Path}, nil
+}
+
+func unknown(parameter, want string) error {
+	return &carillon.FieldError{
+		Field: jobjson.Shorten(parameter, maxGiven), Given: parameter, Want: want,
+		Wrong: "unknown query parameter",
+	}
 }
 
 func (q *query) fail(field, given, want string) {

@@ -81,7 +81,7 @@ func (s *server) refuseUnknown(w http.ResponseWriter, r *http.Request, allow str
 	w.Header().Set("Allow", allow)
 	problem{
 		Type: "method-not-allowed", Title: "Method not allowed", Status: http.StatusMethodNotAllowed,
-		Detail: r.URL.Path + " answers to " + allow + ", not to " + jobjson.Shorten(r.Method, 20),
+		Detail: r.URL.Path + " takes " + allow + ", not " + jobjson.Shorten(r.Method, 20),
 	}.write(w)
 }
 

@@ -67,7 +67,7 @@ func TestARunSaysWhyItWaits(t *testing.T) {
 		`1 worker serves the queue "mail", with 1 of 1 slots free by its last heartbeat; 1 due run comes before it`,
 	)
 	away = errors.New("coordinator away")
-	is(last, "unknown", "it is due; which workers are alive cannot be read now")
+	is(last, "unknown", "it is due; the list of live workers cannot be read now")
 	h.call("POST", "/v1/jobs/"+last+"/pause", "").is(200)
 	is(last, "resume", "its job is paused: it waits until the job is resumed")
 }

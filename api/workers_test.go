@@ -397,7 +397,7 @@ func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 			"POST", "/v1/workers"+path, body,
 		).problem(503, ""); a.Header().Get("Retry-After") == "" {
 			t.Errorf("%s does not say when to try again", path)
-		} else if !strings.Contains(a.text("detail"), "whether a change took place is not known") {
+		} else if !strings.Contains(a.text("detail"), "does not know whether it changed something") {
 			t.Errorf("%s does not say that it may have taken place: %s", path, a.Body)
 		}
 	}

@@ -42,7 +42,7 @@ func (d *Dispatcher) call(ctx context.Context, limit time.Duration, r request, o
 		}
 	}
 	if len(nodes) > 1 {
-		err = fmt.Errorf("no server answers, of %s; the last: %w", names(nodes), err)
+		err = fmt.Errorf("none of the servers %s answers; the last one: %w", names(nodes), err)
 	}
 	return err
 }

@@ -44,7 +44,7 @@ func leaseNumber(
 		n, guard, ok := freeNumber(taken, now, shared)
 		if !ok {
 			return carillon.Guard{}, nil, fmt.Errorf(
-				"all %d are leased: a crashed node's is free again after %s", numbers, numberLease,
+				"all %d numbers are leased; the number of a crashed node is free again after %s", numbers, numberLease,
 			)
 		}
 		until := now.Add(numberLease)
@@ -58,7 +58,7 @@ func leaseNumber(
 			return guard, carillon.NewIDs(n, until), nil
 		}
 	}
-	return carillon.Guard{}, nil, errors.New("could not lease a node number: others were quicker ten times")
+	return carillon.Guard{}, nil, errors.New("other nodes were quicker ten times; start the node again")
 }
 
 // numbers leaves out the last number. The database uses that one to make ids itself: see carillon.Intake.

@@ -77,7 +77,7 @@ func (n *Node) handler() http.Handler {
 func (n *Node) ready() error {
 	var reasons []error
 	if !n.scheduler.Loaded() {
-		reasons = append(reasons, errors.New("what is due is being loaded"))
+		reasons = append(reasons, errors.New("the server is still loading due runs"))
 	}
 	if err := n.clock.wrong(); err != nil {
 		reasons = append(reasons, err)

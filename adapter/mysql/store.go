@@ -109,13 +109,13 @@ func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		// The error leaves out the address, because that has the password.
-		return nil, fmt.Errorf("the database's address is no URL: %w", err.(*url.Error).Err)
+		return nil, fmt.Errorf("the address of the database is not a URL: %w", err.(*url.Error).Err)
 	}
 	database := strings.TrimPrefix(u.Path, "/")
 	if u.Scheme != "mysql" && u.Scheme != "mariadb" || u.Hostname() == "" || database == "" ||
 		strings.Contains(database, "/") {
 		return nil, fmt.Errorf(
-			"%q is no address of a database: want mysql://user:password@host:port/database", u.Redacted(),
+			"%q is not the address of a database: want mysql://user:password@host:port/database", u.Redacted(),
 		)
 	}
 	c := mysql.NewConfig()
@@ -127,7 +127,7 @@ func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 	}
 	for key, values := range u.Query() {
 		if key != "tls" {
-			return nil, fmt.Errorf("%q is not an option of the database's address: only tls is", key)
+			return nil, fmt.Errorf("%q is not an option of the address of the database: want tls", key)
 		}
 		c.TLSConfig = values[0]
 	}

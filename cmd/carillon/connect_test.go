@@ -126,7 +126,7 @@ func TestAPlantedDataDirectoryIsNotFollowed(t *testing.T) {
 	}{
 		"the address is another machine's": {
 			"http://192.0.2.7:8420", 0o700, 0, 0o600,
-			"http://192.0.2.7:8420 is not an address of this machine",
+			"http://192.0.2.7:8420, which is not an address of this machine",
 		},
 		"the address is a name": {
 			"http://carillon.example", 0o700, 0, 0o600, "is not an address of this machine",

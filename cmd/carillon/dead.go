@@ -59,7 +59,7 @@ The exit code is then 1.`,
 		ValidArgsFunction: a.completeRuns(carillon.StateFailed),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) == 1) || len(args) > 1 {
-				return usage("give the run or its job, or --all for all dead letters")
+				return usage("give a run or a job, or --all for all dead letters")
 			}
 			return a.reached(func(ctx context.Context, c *client.Client, args []string) error {
 				if all {
@@ -126,13 +126,14 @@ func (a *app) retryAll(ctx context.Context, c *client.Client) error {
 	}
 	text := count(len(added), "dead letter") + " retried"
 	if n := left.total(); n > 0 {
-		text += fmt.Sprintf(", %d left", n)
+		text += fmt.Sprintf(", %d not retried", n)
 	}
 	if err := a.done(wire.List[carillon.Run]{Items: added}, "%s", text); err != nil || len(left.jobs) == 0 {
 		return err
 	}
 	for _, job := range left.jobs {
-		fmt.Fprintf(a.err, "carillon: %d of %s left: %s\n", left.count[job], job, oneLine(left.reasons[job]))
+		fmt.Fprintf(a.err, "carillon: %s of %s not retried: %s\n",
+			count(left.count[job], "dead letter"), job, oneLine(left.reasons[job]))
 	}
 	return errQuiet
 }

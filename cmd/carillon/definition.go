@@ -257,7 +257,7 @@ func numbers(s string, before any) (any, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(item))
 		if err != nil {
-			return nil, fmt.Errorf("want numbers with commas between them")
+			return nil, fmt.Errorf("want numbers, separated by commas")
 		}
 		list = append(list, n)
 	}
@@ -297,7 +297,7 @@ func (d *definition) pairs(separator string) func(string, any) (any, error) {
 			return nil, fmt.Errorf("want key%svalue", separator)
 		}
 		if _, given := pairs[key]; given {
-			return nil, fmt.Errorf("want each key once")
+			return nil, fmt.Errorf("want each key only once, and %q is given twice", key)
 		}
 		pairs[key] = value
 		return pairs, nil

@@ -49,7 +49,7 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 		return nil, usage("-f: %s: %v", fileName(file), err)
 	}
 	if len(defs) == 0 {
-		return nil, usage("-f: %s holds no job", fileName(file))
+		return nil, usage("-f: %s has no job", fileName(file))
 	}
 	printed := 0
 	for i := range defs {
@@ -60,7 +60,7 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 	}
 	if printed > 0 {
 		fmt.Fprintf(a.err,
-			"carillon: -f: %s has %s as Carillon prints them: their ids and states are left out, and new jobs are submitted\n",
+			"carillon: -f: %s has %s in the form that Carillon prints; they are submitted as new jobs, without their ids and states\n",
 			fileName(file), count(printed, "job"))
 	}
 	return defs, nil
@@ -70,7 +70,7 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 func yamlFault(err error) error {
 	var fault yaml.Error
 	if errors.As(err, &fault) && fault.GetToken() != nil {
-		return fmt.Errorf("line %d: want YAML: %s", fault.GetToken().Position.Line, fault.GetMessage())
+		return fmt.Errorf("line %d: not YAML: %s", fault.GetToken().Position.Line, fault.GetMessage())
 	}
 	return errors.New(yaml.FormatError(err, false, false))
 }
@@ -95,7 +95,7 @@ func jsonDefinitions(text []byte) (defs []written, complete int, err error) {
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
 			return nil, complete, fmt.Errorf(
-				"line %d: want JSON: %w", lines.at(at+int(dec.InputOffset())), err,
+				"line %d: not JSON: %w", lines.at(at+int(dec.InputOffset())), err,
 			)
 		}
 		for _, offset := range itemOffsets(value) {

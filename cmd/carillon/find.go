@@ -20,7 +20,7 @@ func (a *app) findJob(ctx context.Context, c *client.Client, given string) (cari
 		return id, nil
 	}
 	if _, err := carillon.ParseRunID(given); err == nil {
-		return 0, usage("%s is a run: want the id or name of a job", given)
+		return 0, usage("%s is a run; want the id or name of a job", given)
 	}
 	const shown = 5
 	live := carillon.JobQuery{
@@ -53,7 +53,7 @@ func noJobNamed(given string) error {
 	for prefix, digits := range map[string]int{"job_": 13, "run_": 23} {
 		if strings.HasPrefix(given, prefix) {
 			return notFound(
-				"no job is named %q, and an id is %s and %d characters of 0-9 a-z without i l o u", given,
+				"no job is named %q, and it is not an id: want %s and %d characters of 0-9 a-z without i l o u", given,
 				prefix, digits,
 			)
 		}
@@ -111,7 +111,7 @@ func latestRun(ctx context.Context, c *client.Client, id carillon.JobID) (carill
 		}
 	}
 	if next.IsZero() {
-		return next, notFound("%s has no run that has begun or will", id)
+		return next, notFound("%s has no run that has begun or will begin", id)
 	}
 	return next, nil
 }
@@ -142,7 +142,7 @@ func (a *app) instantFlag(name, given string) (carillon.Time, error) {
 	t, err := parseInstant(given, a.zone)
 	if err != nil {
 		return 0, usage(
-			"--%s: %q is not valid: %v, or a duration such as 24h for so long ago", name, given, err,
+			"--%s: %q is not valid: %v, or a duration such as 24h, for 24 hours ago", name, given, err,
 		)
 	}
 	return carillon.TimeOf(t), nil

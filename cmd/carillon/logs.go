@@ -48,7 +48,7 @@ On a terminal, control characters are shown as escapes. Colours are not escaped.
 				return err
 			}
 			if f.Tail < 0 {
-				return usage("--tail: %d is not valid: want a number from 0", f.Tail)
+				return usage("--tail: %d is not valid: want 0 or more", f.Tail)
 			}
 			f.noOld = f.Tail == 0 && tailGiven()
 			if f.raw {

@@ -17,7 +17,7 @@ type once struct {
 
 func (o *once) Set(text string) error {
 	if o.set {
-		return errors.New("want this flag once")
+		return errors.New("want this flag only once")
 	}
 	o.set = true
 	return o.Value.Set(text)

@@ -53,9 +53,9 @@ run.`,
 			run, err := c.RunNow(ctx, id, own)
 			return a.started(ctx, c, run, err, wait)
 		case wait:
-			return usage("--wait goes with --now; \"carillon logs -f\" follows a run that is there already")
+			return usage("--wait is only for --now; to follow an existing run use \"carillon logs -f\"")
 		case cmd.Flags().Changed("payload"):
-			return usage("--payload goes with --now: a run that is there already has its payload")
+			return usage("--payload is only for --now: an existing run keeps its payload")
 		}
 		id, err := a.findRun(ctx, c, args[0])
 		if err != nil {
@@ -77,7 +77,7 @@ func (a *app) ownPayload(cmd *cobra.Command, given string) (json.RawMessage, err
 	}
 	payload, err := a.readPayload(given)
 	if err != nil {
-		return nil, usage("--payload: %v", err)
+		return nil, usage("--payload: %q is not valid: %v", shorten(given, 80), err)
 	}
 	return payload, nil
 }

@@ -265,7 +265,7 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 		Kind: carillon.WaitResume, Text: "it waits until its job is resumed",
 	}
 	w.tell(&run)
-	if diff := cmp.Diff(`carillon: waits for RUN, due 2026-03-26 13:00:00 UTC (in 1h)
+	if diff := cmp.Diff(`carillon: waiting for RUN, due 2026-03-26 13:00:00 UTC (in 1h)
 carillon: all 3 slots are taken; 2 due runs come before it
 carillon: attempt 1 failed: exit code 1; next attempt at 2026-03-26 12:05:00 UTC (in 5m)
 carillon: attempt 2 was lost with its worker; attempt 3 has begun

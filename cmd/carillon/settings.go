@@ -81,7 +81,7 @@ func noteUnknown(cmd *cobra.Command, environ []string) {
 		if strings.HasPrefix(name, "CARILLON_") && !slices.Contains(known, name) &&
 			!slices.Contains(given, name) {
 			fmt.Fprintf(
-				cmd.ErrOrStderr(), "carillon: %s is set, and is no setting of Carillon%s\n", oneLine(name),
+				cmd.ErrOrStderr(), "carillon: warning: the environment variable %s is not a setting of Carillon%s\n", oneLine(name),
 				suggest.DidYouMean(name, known),
 			)
 		}
@@ -158,7 +158,7 @@ func readSettings(flags *pflag.FlagSet, path string) (map[string]string, error) 
 func settingText(flag *pflag.Flag, value any) (string, error) {
 	switch v := value.(type) {
 	case nil:
-		return "", errors.New("want a value, or no such line")
+		return "", errors.New("it has no value: want one, or leave the line out")
 	case bool:
 		if flag.Value.Type() == "bool" {
 			return strconv.FormatBool(v), nil

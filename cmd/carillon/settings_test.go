@@ -273,8 +273,8 @@ func TestAVariableThatIsNoSettingIsNamed(t *testing.T) {
 		"CARILLONS=1", "PATH=/bin",
 		"CARILLON_CONCURENCY=3", "CARILLON_COLOUR_OF_BELLS=blue",
 	})
-	want := `carillon: CARILLON_CONCURENCY is set, and is no setting of Carillon; did you mean CARILLON_CONCURRENCY?
-carillon: CARILLON_COLOUR_OF_BELLS is set, and is no setting of Carillon
+	want := `carillon: warning: the environment variable CARILLON_CONCURENCY is not a setting of Carillon; did you mean CARILLON_CONCURRENCY?
+carillon: warning: the environment variable CARILLON_COLOUR_OF_BELLS is not a setting of Carillon
 `
 	if out.String() != want {
 		t.Errorf("%s\nwant %s", out, want)

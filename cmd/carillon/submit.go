@@ -97,7 +97,7 @@ func (a *app) submission(file string, given doc) ([]written, error) {
 	if file != "" {
 		if len(given) > 0 {
 			return nil, usage(
-				"-f takes the whole job from the file: no other flag says what a job is, and no program follows",
+				"-f takes the whole job from the file: leave out the program and the flags that define a job",
 			)
 		}
 		return a.readDefinitions(file)
@@ -137,9 +137,9 @@ func checkTarget(given doc) error {
 	case len(found) > 2:
 		return usage("give only one of %s", strings.Join(found, ", "))
 	case command != nil && found[0] != "a program" && found[0] != "--shell":
-		return usage("--env, --dir and --fatal-exit-codes are for commands, not for %s", found[0])
+		return usage("--env, --dir and --fatal-exit-codes are only for commands, not for %s", found[0])
 	case request != nil && found[0] != "--http":
-		return usage("--method, --header and --body are for --http")
+		return usage("--method, --header and --body are only for --http")
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) err
 	case run.State == carillon.StateSucceeded:
 		return nil
 	case !run.State.Ended(): // the log ended first: the run was handed back, or the server is stopping
-		return errors.New(verdict + ": the log has ended, the run has not")
+		return errors.New(verdict + ": the log has ended, but not the run")
 	}
 	return errQuiet
 }
@@ -196,7 +196,7 @@ func (w *watcher) waits(run *client.RunDetail) string {
 	case wait.Kind == carillon.WaitTime && run.Attempt > 0:
 		return "next attempt at " + w.a.when(wait.Until)
 	case wait.Kind == carillon.WaitTime:
-		return fmt.Sprintf("waits for %s, due %s", run.ID, w.a.when(wait.Until))
+		return fmt.Sprintf("waiting for %s, due %s", run.ID, w.a.when(wait.Until))
 	case w.looks <= 2 && run.Wake <= now && wait.Kind != carillon.WaitResume &&
 		wait.Kind != carillon.WaitWorker:
 		return ""

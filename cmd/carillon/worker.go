@@ -191,7 +191,7 @@ func (a *app) employers(f *workerFlags) (servers []string, token string, err err
 		token, err = a.credential(to)
 		// Every server wants a token, so a process that takes a worker without one is not a server.
 		if err == nil && token == "" {
-			err = usage("no server is named, and none runs in %s: start one with \"carillon serve\", name its data directory with --data, or name a server with --server",
+			err = usage("no server is named, and no server runs on %s: start one with \"carillon serve\", name its data directory with --data, or name a server with --server",
 				a.data)
 		}
 		return []string{to.url}, token, err
@@ -273,5 +273,5 @@ func (r *refusal) Error() string {
 	if r.problem.Status == 401 {
 		return "the server does not accept the token: give it with --token, --token-file or CARILLON_TOKEN"
 	}
-	return "the server does not take this worker: " + r.problem.Error()
+	return "the server refuses this worker: " + r.problem.Error()
 }

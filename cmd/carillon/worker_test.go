@@ -169,7 +169,7 @@ func TestAWorkerThatIsRefusedSaysWhy(t *testing.T) {
 		want string
 	}{
 		{[]string{"--server", n.URL(), "--token", "wrong"}, exitFailed, "does not accept the token"},
-		{[]string{"--server", other.URL, "--token", "x"}, exitFailed, "does not take this worker"},
+		{[]string{"--server", other.URL, "--token", "x"}, exitFailed, "refuses this worker"},
 		{[]string{"--server", "ftp://x", "--token", "x"}, exitUsage, "ftp://x"},
 		{[]string{"--server", n.URL(), "--token-file", "/nowhere/token"}, exitUsage, "/nowhere/token"},
 		{[]string{"--queues", "a b"}, exitUsage, "a queue such as mail"},

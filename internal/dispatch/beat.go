@@ -103,7 +103,7 @@ func (d *Dispatcher) check(
 		switch run := found[h.Run]; {
 		case run == nil || !run.State.Held() || run.Held() != h || run.Worker != worker:
 			stop = append(stop, carillon.Order{
-				Held: h, Lost: true, Reason: "the run is not this attempt's any more",
+				Held: h, Lost: true, Reason: "another attempt has the run now",
 			})
 		case run.Has(carillon.FlagStop):
 			stop = append(stop, carillon.Order{Held: h, Reason: run.Reason})
@@ -139,7 +139,7 @@ func (d *Dispatcher) takeBack(b carillon.Beat, now time.Time) {
 			}
 			d.inflight.drop(h)
 			lost = append(lost, carillon.Report{Held: held, End: &carillon.Outcome{
-				Kind: carillon.OutcomeLost, Reason: "its worker " + worker + " does not know of it",
+				Kind: carillon.OutcomeLost, Reason: "its worker " + worker + " does not know the run",
 			}})
 		}
 	}
