@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // batch is what a commit sends to the server.
@@ -16,10 +17,6 @@ type batch struct {
 // group is a sequence of changes none of which touches a row of another: their rows are written kind by
 // kind, by one statement each.
 type group struct {
-	touchedJobs   map[carillon.JobID]bool
-	touchedRuns   map[carillon.RunID]bool
-	touchedGuards map[guardKey]bool // true: the changes only compare it
-
 	newJobs []*carillon.Job
 	edited  []*carillon.Job
 	newRuns []*carillon.Run
@@ -38,83 +35,44 @@ type group struct {
 
 // write plans all changes except the lost ones.
 func (p *batch) write(changes []carillon.Change, lost []int) error {
-	p.group = newGroup(len(changes))
+	p.group = group{}
+	rows := sqlcommon.NewTouched(len(changes))
 	for i := range changes {
 		if len(lost) > 0 && lost[0] == i {
 			lost = lost[1:]
 			continue
 		}
 		c := &changes[i]
-		if p.touches(c) {
+		if !rows.Add(c) {
 			if err := p.flush(); err != nil {
 				return err
 			}
-			p.group = newGroup(0) // there can be many groups
+			p.group, rows = group{}, sqlcommon.NewTouched(0) // there can be many groups
+			rows.Add(c)
 		}
 		p.take(c)
 	}
 	return p.flush()
 }
 
-func newGroup(size int) group {
-	return group{
-		touchedJobs:   map[carillon.JobID]bool{},
-		touchedRuns:   make(map[carillon.RunID]bool, size),
-		touchedGuards: map[guardKey]bool{},
-	}
-}
-
-// touches says that the change has a row that an earlier change of the group has too.
-func (g *group) touches(c *carillon.Change) bool {
-	if c.Job != nil && g.touchedJobs[c.Job.ID] {
-		return true
-	}
-	for i := range c.Runs {
-		if g.touchedRuns[c.Runs[i].ID] {
-			return true
-		}
-	}
-	for i := range c.Guards {
-		if _, touched := g.touchedGuards[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}]; touched {
-			return true
-		}
-	}
-	for _, compared := range c.Compared {
-		shared, touched := g.touchedGuards[guardKey{compared.Namespace, compared.Key}]
-		if touched && (!shared || compared.Rev == 0) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(c.Redriven, func(id carillon.RunID) bool { return g.touchedRuns[id] })
-}
-
 func (g *group) take(c *carillon.Change) {
 	if c.Job != nil {
-		g.touchedJobs[c.Job.ID] = true
 		if c.Job.Rev == 0 {
 			g.newJobs = append(g.newJobs, c.Job)
 		} else {
 			g.edited = append(g.edited, c.Job)
 		}
 	}
-	for _, id := range c.Redriven {
-		g.touchedRuns[id] = true
-		g.redriven = append(g.redriven, id)
-	}
+	g.redriven = append(g.redriven, c.Redriven...)
 	for i := range c.Runs {
 		run := &c.Runs[i]
-		g.touchedRuns[run.ID] = true
 		g.takeRun(run, slices.Contains(c.Redriven, run.ID))
 	}
 	for i := range c.Guards {
-		guard := &c.Guards[i]
-		g.touchedGuards[guardKey{guard.Namespace, guard.Key}] = false
-		g.takeGuard(guard)
+		g.takeGuard(&c.Guards[i])
 	}
 	for i := range c.Compared {
-		guard := &c.Compared[i]
-		g.touchedGuards[guardKey{guard.Namespace, guard.Key}] = guard.Rev != 0
-		g.takeCompared(guard)
+		g.takeCompared(&c.Compared[i])
 	}
 }
 

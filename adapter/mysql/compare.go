@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // storedJob is what a batch has to know about a job that it edits.
@@ -14,87 +15,21 @@ type storedJob struct {
 	due       carillon.Time // 0: recurring
 }
 
-type guardKey struct{ namespace, key string }
-
-// revisions has the stored rows that some changes compare. Rows that do not exist are left out.
-type revisions struct {
-	jobs   map[carillon.JobID]storedJob
-	runs   map[carillon.RunID]int32
-	guards map[guardKey]int32
-	dead   map[carillon.RunID]bool
-}
-
 // compare locks every row that the changes compare, in the order of their keys, and returns the indexes of
 // the changes that have lost. After that, of the compared rows only those that do not exist can still appear.
 func (l *conn) compare(p *batch, changes []carillon.Change) (lost []int, err error) {
-	now, err := l.lock(changes)
+	now, err := l.lock(p, changes)
 	if err != nil {
 		return nil, err
 	}
-	p.jobs = map[carillon.JobID]storedJob{}
-	for id, job := range now.jobs {
-		p.jobs[id] = job
-	}
 	for i := range changes {
-		if now.stands(&changes[i]) {
-			now.apply(&changes[i])
+		if now.Stand(&changes[i]) {
+			now.Apply(&changes[i])
 		} else {
 			lost = append(lost, i)
 		}
 	}
 	return lost, nil
-}
-
-func (r *revisions) stands(c *carillon.Change) bool {
-	if c.Job != nil && r.jobs[c.Job.ID].rev != c.Job.Rev {
-		return false
-	}
-	for i := range c.Runs {
-		if r.runs[c.Runs[i].ID] != c.Runs[i].Rev {
-			return false
-		}
-	}
-	for _, g := range c.Guards {
-		if r.guards[guardKey{g.Namespace, g.Key}] != g.Rev || g.Rev == 0 && g.Value == nil {
-			return false
-		}
-	}
-	for _, g := range c.Compared {
-		if r.guards[guardKey{g.Namespace, g.Key}] != g.Rev {
-			return false
-		}
-	}
-	for _, id := range c.Redriven {
-		if !r.dead[id] {
-			return false
-		}
-	}
-	return true
-}
-
-func (r *revisions) apply(c *carillon.Change) {
-	if c.Job != nil {
-		r.jobs[c.Job.ID] = storedJob{rev: c.Job.Rev + 1}
-	}
-	for i := range c.Runs {
-		run := &c.Runs[i]
-		if run.State.Ended() {
-			delete(r.runs, run.ID)
-			r.dead[run.ID] = r.dead[run.ID] || run.State == carillon.StateFailed
-		} else {
-			r.runs[run.ID] = run.Rev + 1
-		}
-	}
-	for _, g := range c.Guards {
-		if g.Value == nil {
-			delete(r.guards, guardKey{g.Namespace, g.Key})
-		} else {
-			r.guards[guardKey{g.Namespace, g.Key}] = g.Rev + 1
-		}
-	}
-	for _, id := range c.Redriven {
-		delete(r.dead, id)
-	}
 }
 
 // By primary key.
@@ -104,10 +39,10 @@ const (
 	lockDead   = `SELECT job, due FROM dead FORCE INDEX (PRIMARY) WHERE (job, due) IN (?) FOR UPDATE`
 )
 
-func (l *conn) lock(changes []carillon.Change) (now revisions, err error) {
+func (l *conn) lock(p *batch, changes []carillon.Change) (now *sqlcommon.Revisions, err error) {
 	var jobs []carillon.JobID
 	var runs, dead []carillon.RunID
-	var guards []guardKey
+	var guards []sqlcommon.GuardKey
 	for i := range changes {
 		c := &changes[i]
 		if c.Job != nil {
@@ -117,22 +52,23 @@ func (l *conn) lock(changes []carillon.Change) (now revisions, err error) {
 			runs = append(runs, c.Runs[i].ID)
 		}
 		for _, g := range c.Guards {
-			guards = append(guards, guardKey{g.Namespace, g.Key})
+			guards = append(guards, sqlcommon.GuardKey{Namespace: g.Namespace, Key: g.Key})
 		}
 		for _, g := range c.Compared {
-			guards = append(guards, guardKey{g.Namespace, g.Key})
+			guards = append(guards, sqlcommon.GuardKey{Namespace: g.Namespace, Key: g.Key})
 		}
 		dead = append(dead, c.Redriven...)
 	}
-	now = revisions{
-		runs: map[carillon.RunID]int32{}, guards: map[guardKey]int32{}, dead: map[carillon.RunID]bool{},
+	if p.jobs, err = l.lockJobs(jobs); err != nil {
+		return nil, err
 	}
-	if now.jobs, err = l.lockJobs(jobs); err != nil {
-		return now, err
+	now = sqlcommon.NewRevisions()
+	for id, job := range p.jobs {
+		now.Jobs[id] = job.rev
 	}
 	for some := range slices.Chunk(runs, most) {
 		err := l.query(func(r row) error {
-			now.runs[carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))}] = int32(
+			now.Runs[carillon.RunID{Due: carillon.Time(r.int(0)), Job: carillon.JobID(r.int(1))}] = int32(
 				r.int(2),
 			)
 			return nil
@@ -143,7 +79,7 @@ func (l *conn) lock(changes []carillon.Change) (now revisions, err error) {
 	}
 	for some := range slices.Chunk(guards, most) {
 		err := l.query(func(r row) error {
-			now.guards[guardKey{r.text(0), r.text(1)}] = int32(r.int(2))
+			now.Guards[sqlcommon.GuardKey{Namespace: r.text(0), Key: r.text(1)}] = int32(r.int(2))
 			return nil
 		}, lockGuards, list(some, appendGuardKey))
 		if err != nil {
@@ -152,7 +88,7 @@ func (l *conn) lock(changes []carillon.Change) (now revisions, err error) {
 	}
 	for some := range slices.Chunk(dead, most) {
 		err := l.query(func(r row) error {
-			now.dead[carillon.RunID{Job: carillon.JobID(r.int(0)), Due: carillon.Time(r.int(1))}] = true
+			now.Dead[carillon.RunID{Job: carillon.JobID(r.int(0)), Due: carillon.Time(r.int(1))}] = true
 			return nil
 		}, lockDead, list(some, jobDue))
 		if err != nil {
@@ -162,7 +98,9 @@ func (l *conn) lock(changes []carillon.Change) (now revisions, err error) {
 	return now, nil
 }
 
-func appendGuardKey(b []byte, k guardKey) []byte { return appendSQL(b, `(?,?)`, k.namespace, k.key) }
+func appendGuardKey(b []byte, k sqlcommon.GuardKey) []byte {
+	return appendSQL(b, `(?,?)`, k.Namespace, k.Key)
+}
 
 // lockJobs is by primary key.
 const lockJobs = `SELECT id, rev, version, namespace, due FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) FOR UPDATE`

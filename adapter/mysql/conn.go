@@ -9,6 +9,8 @@ import (
 	"io"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // conn is a connection for the duration of a call. It uses the driver directly: database/sql would convert
@@ -17,7 +19,7 @@ type conn struct {
 	store *Store
 	ctx   context.Context
 	conn  driverConn
-	names map[string]string // many rows name the same few namespaces, queues and workers
+	names sqlcommon.Names
 }
 
 type driverConn interface {
@@ -151,12 +153,7 @@ func (r row) text(column int) string {
 // name reads a text that many rows share, without allocating it again.
 func (r row) name(column int) string {
 	b, _ := r.values[column].([]byte)
-	if s, known := r.conn.names[string(b)]; known {
-		return s
-	}
-	s := string(b)
-	r.conn.names[s] = s
-	return s
+	return r.conn.names.Of(b)
 }
 
 // The numbers of the server's errors.

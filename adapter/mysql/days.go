@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 const (
@@ -170,7 +171,7 @@ func (s *Store) forgetDay(
 	if s.forget.day != d.name {
 		s.forget.day, s.forget.passed = d.name, 0
 	}
-	var found []past
+	var found []sqlcommon.Past
 	err = l.query(
 		func(r row) error { found = append(found, pastOf(r, false)); return nil }, afterOfDay, raw(d.name),
 		s.forget.passed, limit,
@@ -183,7 +184,7 @@ func (s *Store) forgetDay(
 		if err := l.insist(func() error { return l.cleanAlone(found, still) }); err != nil {
 			return 0, err
 		}
-		s.forget.passed = found[len(found)-1].place
+		s.forget.passed = found[len(found)-1].Place
 	}
 	if len(found) == limit {
 		return limit, nil
@@ -196,7 +197,7 @@ func (s *Store) dropDay(l *conn, d day, now carillon.Time) error {
 	return tried("drop "+d.name, err)
 }
 
-func (l *conn) cleanAlone(found []past, still raw) error {
+func (l *conn) cleanAlone(found []sqlcommon.Past, still raw) error {
 	if err := l.exec([]byte(beginWrite)); err != nil {
 		return err
 	}

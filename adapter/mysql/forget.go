@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // forgetter remembers how far Forget has gone through a day that it will drop.
@@ -14,14 +15,6 @@ type forgetter struct {
 	day    string
 	passed int64
 	ahead  carillon.Time // days have been made up to here
-}
-
-// past names a record of history or a dead letter.
-type past struct {
-	place int64
-	id    carillon.RunID
-	ended carillon.Time
-	dead  bool
 }
 
 // Forget implements carillon.Store. One node at a time forgets; another node finds nothing to do meanwhile. A
@@ -84,30 +77,32 @@ WHERE expires <= ? ORDER BY expires, ended, place LIMIT ?`
 // every record without an expiry is kept.
 func (l *conn) overdue(
 	rule carillon.Retention, until, now carillon.Time, limit int,
-) (found []past, err error) {
-	for _, from := range []struct {
-		query string
-		until carillon.Time
-		dead  bool
-		off   bool
-	}{
-		{historyByRule, until, false, rule.Runs == 0},
-		{historyByOwn, now, false, false},
-		{deadByRule, now.Add(-rule.DeadLetters.Std()), true, rule.DeadLetters == 0},
-		{deadByOwn, now, true, false},
-	} {
-		if from.off || len(found) == limit {
-			continue
-		}
-		err := l.query(func(r row) error {
-			found = append(found, pastOf(r, from.dead))
-			return nil
-		}, from.query, from.until, limit-len(found))
-		if err != nil {
+) (found []sqlcommon.Past, err error) {
+	if rule.Runs != 0 {
+		if found, err = l.past(historyByRule, until, limit, false); err != nil {
 			return nil, err
 		}
 	}
-	return found, nil
+	return sqlcommon.Overdue(found, rule, now, limit,
+		func(from sqlcommon.PastSource, until carillon.Time, limit int) ([]sqlcommon.Past, error) {
+			return l.past(overdueIn[from], until, limit, from.Table == sqlcommon.TableDead)
+		})
+}
+
+var overdueIn = map[sqlcommon.PastSource]string{
+	{Table: sqlcommon.TableHistory, Own: true}: historyByOwn,
+	{Table: sqlcommon.TableDead}:               deadByRule,
+	{Table: sqlcommon.TableDead, Own: true}:    deadByOwn,
+}
+
+func (l *conn) past(
+	query string, until carillon.Time, limit int, dead bool,
+) (found []sqlcommon.Past, err error) {
+	err = l.query(func(r row) error {
+		found = append(found, pastOf(r, dead))
+		return nil
+	}, query, until, limit)
+	return found, err
 }
 
 // By guard_expires, which ends with the primary key.
@@ -134,11 +129,11 @@ func (l *conn) removeGuards(guards []*carillon.Guard) error {
 	return l.exec([]byte(`COMMIT`))
 }
 
-func pastOf(r row, dead bool) past {
-	return past{
-		r.int(0),
-		carillon.RunID{Job: carillon.JobID(r.int(1)), Due: carillon.Time(r.int(2))},
-		carillon.Time(r.int(3)), dead,
+func pastOf(r row, dead bool) sqlcommon.Past {
+	return sqlcommon.Past{
+		Place: r.int(0),
+		ID:    carillon.RunID{Job: carillon.JobID(r.int(1)), Due: carillon.Time(r.int(2))},
+		Ended: carillon.Time(r.int(3)), Dead: dead,
 	}
 }
 
@@ -149,20 +144,20 @@ const (
 )
 
 // remove deletes records and the rows that were kept only for them, in a transaction.
-func (l *conn) remove(found []past) error {
+func (l *conn) remove(found []sqlcommon.Past) error {
 	var p batch
 	p.statements.add(beginWrite)
-	i := slices.IndexFunc(found, func(f past) bool { return f.dead })
+	i := slices.IndexFunc(found, func(f sqlcommon.Past) bool { return f.Dead })
 	if i < 0 {
 		i = len(found)
 	}
 	many(
 		&p.statements, deleteHistory, found[:i],
-		func(b []byte, f past) []byte { return appendSQL(b, `(?,?)`, f.place, f.ended) }, `)`, 0,
+		func(b []byte, f sqlcommon.Past) []byte { return appendSQL(b, `(?,?)`, f.Place, f.Ended) }, `)`, 0,
 	)
 	many(
 		&p.statements, deleteLetters, found[i:],
-		func(b []byte, f past) []byte { return appendSQL(b, `(?,?,?)`, f.id.Job, f.id.Due, f.place) }, `)`, 0,
+		func(b []byte, f sqlcommon.Past) []byte { return appendSQL(b, `(?,?,?)`, f.ID.Job, f.ID.Due, f.Place) }, `)`, 0,
 	)
 	err := l.send(&p.statements)
 	if err == nil {
@@ -198,9 +193,9 @@ const (
 
 // clean removes rows that only forgotten runs needed. still is the condition that a row h of history is not
 // forgotten.
-func (l *conn) clean(found []past, still raw) error {
+func (l *conn) clean(found []sqlcommon.Past, still raw) error {
 	for some := range slices.Chunk(found, most) {
-		ids := list(some, func(b []byte, f past) []byte { return dueJob(b, f.id) })
+		ids := list(some, func(b []byte, f sqlcommon.Past) []byte { return dueJob(b, f.ID) })
 		var s statements
 		s.add(deleteResults, ids, still)
 		s.add(deleteCheckpoints, ids, still)
@@ -209,7 +204,7 @@ func (l *conn) clean(found []past, still raw) error {
 			return err
 		}
 		if err := l.cleanJobs(
-			list(some, func(b []byte, f past) []byte { return appendValue(b, f.id.Job) }), still,
+			list(some, func(b []byte, f sqlcommon.Past) []byte { return appendValue(b, f.ID.Job) }), still,
 		); err != nil {
 			return err
 		}
@@ -233,7 +228,7 @@ func (l *conn) cleanJobs(ids, still raw) error {
 	}
 	slices.Sort(jobs)
 	overlapKey := func(b []byte, id carillon.JobID) []byte {
-		return appendGuardKey(b, guardKey{spaces[id], carillon.OverlapKey(id)})
+		return appendGuardKey(b, sqlcommon.GuardKey{Namespace: spaces[id], Key: carillon.OverlapKey(id)})
 	}
 	if err := l.query(func(row) error { return nil }, lockGuards, list(jobs, overlapKey)); err != nil {
 		return err

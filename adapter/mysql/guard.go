@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // All by primary key. An update is an INSERT of a row that exists: no other fast statement takes different
@@ -95,7 +96,7 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 		}
 		for some := range slices.Chunk(q.Keys, most) {
 			keys := list(some, func(b []byte, key string) []byte {
-				return appendGuardKey(b, guardKey{q.Namespace, key})
+				return appendGuardKey(b, sqlcommon.GuardKey{Namespace: q.Namespace, Key: key})
 			})
 			if err := l.query(take, guardsByKey, keys); err != nil {
 				return err

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // batch collects the rows of many changes by the statement that writes them. It keeps its buffers from one
@@ -21,19 +22,13 @@ type batch struct {
 	runs   []*carillon.Run
 	guards []*carillon.Guard
 	calls  []call
-	seen   map[rowKey]struct{}
-	held   map[guardKey]bool // guards that changes name; true: these changes only compare it
+	rows   sqlcommon.Touched
 
 	compared []*carillon.GuardRev
 }
 
-// rowKey names a run; with due 0 the job; with due below 0 the dead letter of the run.
-type rowKey = carillon.RunID
-
-type guardKey struct{ namespace, key string }
-
 func newBatch() *batch {
-	f := &batch{seen: map[rowKey]struct{}{}, held: map[guardKey]bool{}}
+	f := &batch{rows: sqlcommon.NewTouched(0)}
 	for _, p := range f.statements() {
 		*p.rows = newRows(p.of)
 	}
@@ -81,12 +76,11 @@ const maxWeight = 32 << 20
 // group is how many of the changes can be written at once: up to the first change that names a row which an
 // earlier change also names. It must see what the earlier change wrote.
 func (f *batch) group(changes []carillon.Change) int {
-	clear(f.seen)
-	clear(f.held)
+	f.rows.Clear()
 	total := 0
 	for i := range changes {
 		total += weight(&changes[i])
-		if (!f.fresh(&changes[i]) || total > maxWeight) && i > 0 {
+		if (!f.rows.Add(&changes[i]) || total > maxWeight) && i > 0 {
 			return i
 		}
 	}
@@ -127,40 +121,6 @@ func sizes(texts map[string]string) (bytes int) {
 		bytes += len(key) + len(value)
 	}
 	return bytes
-}
-
-// fresh says that no earlier change named a row of this change, and notes its rows.
-func (f *batch) fresh(c *carillon.Change) bool {
-	before, named := len(f.seen), 0
-	see := func(key rowKey) { f.seen[key] = struct{}{}; named++ }
-	if c.Job != nil {
-		see(rowKey{Job: c.Job.ID})
-	}
-	for i := range c.Runs {
-		see(c.Runs[i].ID)
-		if c.Runs[i].State == carillon.StateFailed {
-			see(rowKey{Job: c.Runs[i].ID.Job, Due: -c.Runs[i].ID.Due})
-		}
-	}
-	for _, id := range c.Redriven {
-		see(rowKey{Job: id.Job, Due: -id.Due})
-	}
-	fresh := len(f.seen) == before+named
-	for i := range c.Guards {
-		fresh = f.hold(guardKey{c.Guards[i].Namespace, c.Guards[i].Key}, false) && fresh
-	}
-	for _, g := range c.Compared {
-		fresh = f.hold(guardKey{g.Namespace, g.Key}, g.Rev != 0) && fresh
-	}
-	return fresh
-}
-
-// hold notes a guard that a change names, and says whether the changes before it leave it alone. Changes that
-// only compare a guard which exists do not disturb each other.
-func (f *batch) hold(key guardKey, compared bool) bool {
-	shared, named := f.held[key]
-	f.held[key] = compared && (shared || !named)
-	return !named || shared && compared
 }
 
 // gather takes the rows of the changes except the lost ones. lost is ascending.

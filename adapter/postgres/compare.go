@@ -4,39 +4,26 @@ import (
 	"context"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
-
-// revisions are the present revisions of all rows that some changes compare.
-type revisions struct {
-	jobs   map[carillon.JobID]int32
-	runs   map[carillon.RunID]int32
-	guards map[guardKey]int32
-	dead   map[carillon.RunID]bool
-}
-
-func newRevisions() *revisions {
-	return &revisions{
-		jobs: map[carillon.JobID]int32{}, runs: map[carillon.RunID]int32{}, guards: map[guardKey]int32{},
-		dead: map[carillon.RunID]bool{},
-	}
-}
 
 // compare reads the rows that the changes compare and returns the indexes of those that lost.
 func compare(ctx context.Context, c *conn, changes []carillon.Change) (indexes []int, err error) {
-	now := newRevisions()
-	if err := c.do(ctx, transaction{}, now.calls(changes)...); err != nil {
+	now := sqlcommon.NewRevisions()
+	now.Name = clean
+	if err := c.do(ctx, transaction{}, seeCalls(now, changes)...); err != nil {
 		return nil, err
 	}
 	for i := range changes {
-		if !now.stands(&changes[i]) {
+		if !now.Stand(&changes[i]) {
 			indexes = append(indexes, i)
 		}
 	}
 	return indexes, nil
 }
 
-// calls returns the calls that read the rows.
-func (v *revisions) calls(changes []carillon.Change) []call {
+// seeCalls returns the calls that read the rows.
+func seeCalls(now *sqlcommon.Revisions, changes []carillon.Change) []call {
 	jobs, runs, guards, dead := newRows(seeJob), newRows(seeRun), newRows(seeGuard), newRows(seeDead)
 	for i := range changes {
 		c := &changes[i]
@@ -62,10 +49,13 @@ func (v *revisions) calls(changes []carillon.Change) []call {
 		rows *rows
 		read func(r *row) error
 	}{
-		{&jobs, func(r *row) error { v.jobs[carillon.JobID(r.int())] = int32(r.int()); return nil }},
-		{&runs, func(r *row) error { v.runs[r.runID()] = int32(r.int()); return nil }},
-		{&guards, func(r *row) error { v.guards[guardKey{r.text(), r.text()}] = int32(r.int()); return nil }},
-		{&dead, func(r *row) error { v.dead[r.runID()] = true; return nil }},
+		{&jobs, func(r *row) error { now.Jobs[carillon.JobID(r.int())] = int32(r.int()); return nil }},
+		{&runs, func(r *row) error { now.Runs[r.runID()] = int32(r.int()); return nil }},
+		{&guards, func(r *row) error {
+			now.Guards[sqlcommon.GuardKey{Namespace: r.text(), Key: r.text()}] = int32(r.int())
+			return nil
+		}},
+		{&dead, func(r *row) error { now.Dead[r.runID()] = true; return nil }},
 	} {
 		if see.rows.count > 0 {
 			ask := see.rows.call()
@@ -79,33 +69,4 @@ func (v *revisions) calls(changes []carillon.Change) []call {
 // runID reads job and due.
 func (r *row) runID() carillon.RunID {
 	return carillon.RunID{Job: carillon.JobID(r.int()), Due: carillon.Time(r.int())}
-}
-
-// stands says that all rows of a change are as the change was decided on.
-func (v *revisions) stands(c *carillon.Change) bool {
-	if c.Job != nil && v.jobs[c.Job.ID] != c.Job.Rev {
-		return false
-	}
-	for i := range c.Runs {
-		if v.runs[c.Runs[i].ID] != c.Runs[i].Rev {
-			return false
-		}
-	}
-	for i := range c.Guards {
-		g := &c.Guards[i]
-		if v.guards[guardKey{clean(g.Namespace), clean(g.Key)}] != g.Rev || g.Rev == 0 && g.Value == nil {
-			return false
-		}
-	}
-	for _, g := range c.Compared {
-		if v.guards[guardKey{clean(g.Namespace), clean(g.Key)}] != g.Rev {
-			return false
-		}
-	}
-	for _, id := range c.Redriven {
-		if !v.dead[id] {
-			return false
-		}
-	}
-	return true
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // conn is a connection with what the store knows of it. It is kept with the connection.
@@ -124,7 +126,7 @@ func (c *conn) do(ctx context.Context, tx transaction, calls ...call) error {
 var binaryForm = []int16{1}
 
 func readResults(results *pgconn.MultiResultReader, extra int, calls []call) (err error) {
-	var shared names
+	var shared sqlcommon.Names
 	at := -extra // the call whose result is read
 	for results.NextResult() {
 		reader := results.ResultReader()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // forgetter remembers how far history has been searched.
@@ -17,13 +18,6 @@ type forgetter struct {
 	// has its own expiry.
 	passed int64
 	days   time.Time // when tendDays last ran
-}
-
-// past names a record of history or a dead letter.
-type past struct {
-	place int64
-	id    carillon.RunID
-	dead  bool
 }
 
 // Forget implements carillon.Store. It deletes all records that it found by their keys, in one transaction,
@@ -63,77 +57,56 @@ func (s *Store) Forget(
 var (
 	historyByRule = statement{"history_by_rule", `SELECT place, job, due, ended FROM carillon.history
 WHERE place > $1::bigint AND expires IS NULL ORDER BY place LIMIT $2::bigint`}
-	historyByOwn = statement{"history_by_own", `SELECT place, job, due FROM carillon.history
+	historyByOwn = statement{"history_by_own", `SELECT place, job, due, ended FROM carillon.history
 WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, place LIMIT $2::bigint`}
-	deadByRule = statement{"dead_by_rule", `SELECT place, job, due FROM carillon.dead
+	deadByRule = statement{"dead_by_rule", `SELECT place, job, due, ended FROM carillon.dead
 WHERE ended <= $1::bigint AND expires IS NULL ORDER BY ended, place LIMIT $2::bigint`}
-	deadByOwn = statement{"dead_by_own", `SELECT place, job, due FROM carillon.dead
+	deadByOwn = statement{"dead_by_own", `SELECT place, job, due, ended FROM carillon.dead
 WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, place LIMIT $2::bigint`}
 )
 
 // overdue returns the records that can be removed, and the value of passed once they are.
 func (s *Store) overdue(
 	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
-) (found []past, reached int64, err error) {
-	reached = s.forget.passed
+) (found []sqlcommon.Past, reached int64, err error) {
+	byRule := sqlcommon.ByRule{Until: now.Add(-rule.Runs.Std()), Limit: limit, Reached: s.forget.passed}
 	if rule.Runs != 0 {
-		if found, reached, err = s.overdueByRule(ctx, now.Add(-rule.Runs.Std()), limit); err != nil {
-			return nil, 0, err
-		}
-	}
-	for _, from := range []struct {
-		statement *statement
-		until     carillon.Time
-		dead      bool
-		off       bool
-	}{
-		{&historyByOwn, now, false, false},
-		{&deadByRule, now.Add(-rule.DeadLetters.Std()), true, rule.DeadLetters == 0},
-		{&deadByOwn, now, true, false},
-	} {
-		if from.off || len(found) >= limit {
-			continue
-		}
-		params := [][]byte{int8Param(int64(from.until)), int8Param(int64(limit - len(found)))}
-		err := s.read(ctx, call{from.statement, params, func(r *row) error {
-			found = append(found, past{r.int(), r.runID(), from.dead})
+		more := true
+		params := [][]byte{int8Param(s.forget.passed), int8Param(int64(limit + sqlcommon.MaxYoung))}
+		err = s.read(ctx, call{&historyByRule, params, func(r *row) error {
+			more = more && byRule.Add(r.past(false))
 			return nil
 		}})
 		if err != nil {
 			return nil, 0, err
 		}
 	}
-	return found, reached, nil
+	reached = max(s.forget.passed, time.Now().Add(-settled).UnixMilli()<<placeBits)
+	found, err = sqlcommon.Overdue(byRule.Found, rule, now, limit,
+		func(from sqlcommon.PastSource, until carillon.Time, limit int) (found []sqlcommon.Past, err error) {
+			params := [][]byte{int8Param(int64(until)), int8Param(int64(limit))}
+			err = s.read(ctx, call{overdueIn[from], params, func(r *row) error {
+				found = append(found, r.past(from.Table == sqlcommon.TableDead))
+				return nil
+			}})
+			return found, err
+		})
+	return found, min(reached, byRule.Reached), err
 }
 
-// maxYoung is how many records that must be kept a search passes over to find older ones behind them. Records
-// are nearly in the order of their time: up to that many may come from a node whose clock was fast.
-const maxYoung = 1000
+var overdueIn = map[sqlcommon.PastSource]*statement{
+	{Table: sqlcommon.TableHistory, Own: true}: &historyByOwn,
+	{Table: sqlcommon.TableDead}:               &deadByRule,
+	{Table: sqlcommon.TableDead, Own: true}:    &deadByOwn,
+}
+
+func (r *row) past(dead bool) sqlcommon.Past {
+	return sqlcommon.Past{Place: r.int(), ID: r.runID(), Ended: carillon.Time(r.int()), Dead: dead}
+}
 
 // settled is the age from which no record can appear before a place any more: a transaction that got a place
 // may commit later than others that got a higher one.
 const settled = time.Hour
-
-func (s *Store) overdueByRule(
-	ctx context.Context, until carillon.Time, limit int,
-) (found []past, reached int64, err error) {
-	young, reached := 0, s.forget.passed
-	params := [][]byte{int8Param(s.forget.passed), int8Param(int64(limit + maxYoung))}
-	err = s.read(ctx, call{&historyByRule, params, func(r *row) error {
-		p := past{place: r.int(), id: r.runID()}
-		switch ended := carillon.Time(r.int()); {
-		case ended > until:
-			young++
-		case len(found) < limit:
-			found = append(found, p)
-			if young == 0 {
-				reached = p.place
-			}
-		}
-		return nil
-	}})
-	return found, min(reached, max(s.forget.passed, time.Now().Add(-settled).UnixMilli()<<placeBits)), err
-}
 
 // Removal, kind by kind. The outputs of a run go with its last record, a one-off job goes with the last
 // record of all its runs. The job and its guard are locked before the statements check what else is left,
@@ -181,22 +154,22 @@ DELETE FROM carillon.guard g USING gone WHERE g.namespace = gone.namespace AND g
 )
 
 // remove deletes records, and the rows that were kept only for them, in one transaction.
-func (s *Store) remove(ctx context.Context, found []past) (forgotten int, err error) {
+func (s *Store) remove(ctx context.Context, found []sqlcommon.Past) (forgotten int, err error) {
 	var history, letters []int64
 	results, checkpoints, payloads := newRows(deleteResults), newRows(
 		deleteCheckpoints,
 	), newRows(deletePayloads)
 	var jobs []carillon.JobID
 	for _, p := range found {
-		if p.dead {
-			letters = append(letters, p.place)
+		if p.Dead {
+			letters = append(letters, p.Place)
 		} else {
-			history = append(history, p.place)
+			history = append(history, p.Place)
 		}
-		results.runKey(p.id)
-		checkpoints.runKey(p.id)
-		payloads.runKey(p.id)
-		jobs = append(jobs, p.id.Job)
+		results.runKey(p.ID)
+		checkpoints.runKey(p.ID)
+		payloads.runKey(p.ID)
+		jobs = append(jobs, p.ID.Job)
 	}
 	slices.Sort(jobs) // so that all transactions lock jobs in one order
 	jobs = slices.Compact(jobs)

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/carillon-run/carillon/internal/sqlcommon"
 )
 
 // The object ids of PostgreSQL's types.
@@ -181,7 +183,7 @@ func textArray(values []string) []byte {
 type row struct {
 	values [][]byte
 	at     int
-	names  *names
+	names  *sqlcommon.Names
 }
 
 func (r *row) next() []byte {
@@ -220,7 +222,7 @@ func (r *row) bool() bool {
 func (r *row) text() string { return string(r.next()) }
 
 // name reads a text that many rows share.
-func (r *row) name() string { return r.names.of(r.next()) }
+func (r *row) name() string { return r.names.Of(r.next()) }
 
 // bytes reads a copy; NULL is nil.
 func (r *row) bytes() []byte {
@@ -229,22 +231,4 @@ func (r *row) bytes() []byte {
 		return nil
 	}
 	return append(make([]byte, 0, len(v)), v...)
-}
-
-// names are the strings that one read has seen: many rows share few namespaces, queues and workers.
-type names map[string]string
-
-func (n *names) of(b []byte) string {
-	if len(b) == 0 {
-		return ""
-	}
-	if s, known := (*n)[string(b)]; known {
-		return s
-	}
-	if *n == nil {
-		*n = names{}
-	}
-	s := string(b)
-	(*n)[s] = s
-	return s
 }

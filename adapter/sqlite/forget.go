@@ -19,13 +19,6 @@ type forgetter struct {
 	passed int64
 }
 
-// past names a record of history or a dead letter.
-type past struct {
-	place int64
-	id    carillon.RunID
-	dead  bool
-}
-
 // Forget implements carillon.Store. A reader finds the records to remove, so that the writer is held only to
 // remove them.
 func (s *Store) Forget(
@@ -36,7 +29,7 @@ func (s *Store) Forget(
 	}
 	s.forget.mu.Lock()
 	defer s.forget.mu.Unlock()
-	var found []past
+	var found []sqlcommon.Past
 	var guards []carillon.Guard
 	passed := s.forget.passed
 	err = s.read(ctx, func(r *reader) error {
@@ -74,50 +67,57 @@ func (s *Store) Forget(
 // their own expiry: by history_expires. Dead letters: by dead_ended and dead_expires.
 const (
 	historyByRule = `SELECT place, job, due, ended FROM history WHERE place > ? AND expires IS NULL ORDER BY place`
-	historyByOwn  = `SELECT place, job, due FROM history INDEXED BY history_expires
+	historyByOwn  = `SELECT place, job, due, ended FROM history INDEXED BY history_expires
 WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, place`
-	deadByRule = `SELECT place, job, due FROM dead INDEXED BY dead_ended WHERE ended <= ? AND expires IS NULL ORDER BY ended, place`
-	deadByOwn  = `SELECT place, job, due FROM dead INDEXED BY dead_expires
+	deadByRule = `SELECT place, job, due, ended FROM dead INDEXED BY dead_ended WHERE ended <= ? AND expires IS NULL ORDER BY ended, place`
+	deadByOwn  = `SELECT place, job, due, ended FROM dead INDEXED BY dead_expires
 WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, place`
 	lastHistory = `SELECT coalesce(max(place), 0) FROM history`
 )
 
-// maxYoung is how many records that must stay a search passes before it stops looking for older ones behind
-// them. Records are nearly in the order of their time, but a clock that was fast may have written that many.
-const maxYoung = 1000
-
+// overdue returns up to limit records that can go, and how far the search by the server's rule has come.
 func (r *reader) overdue(
 	rule carillon.Retention, now carillon.Time, limit int, passed int64,
-) (found []past, reached int64, err error) {
-	reached = passed
+) (found []sqlcommon.Past, reached int64, err error) {
+	byRule := sqlcommon.ByRule{Until: now.Add(-rule.Runs.Std()), Limit: limit, Reached: passed}
 	if rule.Runs != 0 {
-		if found, reached, err = r.overdueByRule(now.Add(-rule.Runs.Std()), limit, passed); err != nil {
-			return nil, passed, err
-		}
-	}
-	for _, from := range []struct {
-		query string
-		until carillon.Time
-		dead  bool
-		off   bool
-	}{
-		{historyByOwn, now, false, false},
-		{deadByRule, now.Add(-rule.DeadLetters.Std()), true, rule.DeadLetters == 0},
-		{deadByOwn, now, true, false},
-	} {
-		if from.off || len(found) >= limit {
-			continue
-		}
-		err := r.rows(from.query, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(from.until)) },
-			func(stmt *sqlite.Stmt) (bool, error) {
-				found = append(found, past{stmt.ColumnInt64(0), idOf(stmt), from.dead})
-				return len(found) < limit, nil
-			})
+		err = r.rows(historyByRule, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, passed) },
+			func(stmt *sqlite.Stmt) (bool, error) { return byRule.Add(pastOf(stmt, false)), nil })
 		if err != nil {
 			return nil, passed, err
 		}
 	}
-	return found, reached, nil
+	found, err = sqlcommon.Overdue(byRule.Found, rule, now, limit, r.pastUntil)
+	if err != nil {
+		return nil, passed, err
+	}
+	return found, byRule.Reached, nil
+}
+
+var overdueIn = map[sqlcommon.PastSource]string{
+	{Table: sqlcommon.TableHistory, Own: true}: historyByOwn,
+	{Table: sqlcommon.TableDead}:               deadByRule,
+	{Table: sqlcommon.TableDead, Own: true}:    deadByOwn,
+}
+
+func (r *reader) pastUntil(
+	from sqlcommon.PastSource, until carillon.Time, limit int,
+) (found []sqlcommon.Past, err error) {
+	err = r.rows(overdueIn[from], func(stmt *sqlite.Stmt) { stmt.BindInt64(1, int64(until)) },
+		func(stmt *sqlite.Stmt) (bool, error) {
+			found = append(found, pastOf(stmt, from.Table == sqlcommon.TableDead))
+			return len(found) < limit, nil
+		})
+	return found, err
+}
+
+func pastOf(stmt *sqlite.Stmt, dead bool) sqlcommon.Past {
+	return sqlcommon.Past{
+		Place: stmt.ColumnInt64(0), ID: carillon.RunID{
+			Job: carillon.JobID(stmt.ColumnInt64(1)), Due: carillon.Time(stmt.ColumnInt64(2)),
+		},
+		Ended: carillon.Time(stmt.ColumnInt64(3)), Dead: dead,
+	}
 }
 
 // By guard_expires.
@@ -153,30 +153,6 @@ func (w *writer) removeGuards(guards []carillon.Guard, forgotten *int) error {
 	return nil
 }
 
-func idOf(stmt *sqlite.Stmt) carillon.RunID {
-	return carillon.RunID{Job: carillon.JobID(stmt.ColumnInt64(1)), Due: carillon.Time(stmt.ColumnInt64(2))}
-}
-
-func (r *reader) overdueByRule(
-	until carillon.Time, limit int, passed int64,
-) (found []past, reached int64, err error) {
-	young, reached := 0, passed
-	err = r.rows(historyByRule, func(stmt *sqlite.Stmt) { stmt.BindInt64(1, passed) },
-		func(stmt *sqlite.Stmt) (bool, error) {
-			place := stmt.ColumnInt64(0)
-			if carillon.Time(stmt.ColumnInt64(3)) > until {
-				young++
-				return young < maxYoung, nil
-			}
-			if young == 0 {
-				reached = place
-			}
-			found = append(found, past{place: place, id: idOf(stmt)})
-			return len(found) < limit, nil
-		})
-	return found, reached, err
-}
-
 // Removal, by primary keys. The output of a run goes with the run's last record, a one-off job with the last
 // record of all.
 const (
@@ -198,26 +174,26 @@ RETURNING namespace, version, due, spec`
 )
 
 // remove deletes one record and the rows that were kept only for it.
-func (w *writer) remove(p past, forgotten *int) error {
+func (w *writer) remove(p sqlcommon.Past, forgotten *int) error {
 	record := &w.deleteHistory
-	if p.dead {
+	if p.Dead {
 		record = &w.deleteLetter
 	}
-	record.int(1, p.place)
-	record.int(2, int64(p.id.Job))
-	record.int(3, int64(p.id.Due))
+	record.int(1, p.Place)
+	record.int(2, int64(p.ID.Job))
+	record.int(3, int64(p.ID.Due))
 	if hit, err := record.hits(); !hit || err != nil {
 		return err
 	}
 	*forgotten++
 	for _, output := range []*statement{&w.deleteResult, &w.deleteCheckpoint, &w.deletePayload} {
-		output.int(1, int64(p.id.Job))
-		output.int(2, int64(p.id.Due))
+		output.int(1, int64(p.ID.Job))
+		output.int(2, int64(p.ID.Due))
 		if err := output.exec(); err != nil {
 			return err
 		}
 	}
-	return w.removeJob(p.id.Job)
+	return w.removeJob(p.ID.Job)
 }
 
 func (w *writer) removeJob(id carillon.JobID) error {

@@ -31,9 +31,6 @@ func (r *reader) rows(
 	}
 }
 
-// maxNames bounds the strings that a reader remembers.
-const maxNames = 4096
-
 // name reads a text that many rows share, without allocating it again.
 func (r *reader) name(stmt *sqlite.Stmt, column int) string {
 	n := stmt.ColumnLen(column)
@@ -45,15 +42,7 @@ func (r *reader) name(stmt *sqlite.Stmt, column int) string {
 	}
 	b := r.buf[:n]
 	stmt.ColumnBytes(column, b)
-	if s, known := r.names[string(b)]; known {
-		return s
-	}
-	if len(r.names) >= maxNames {
-		clear(r.names)
-	}
-	s := string(b)
-	r.names[s] = s
-	return s
+	return r.names.Of(b)
 }
 
 // blob reads bytes; NULL is nil.

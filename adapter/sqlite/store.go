@@ -65,7 +65,7 @@ func Open(path string) (*Store, error) {
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}
-		s.idle <- &reader{conn: conn, names: map[string]string{}}
+		s.idle <- &reader{conn: conn, names: sqlcommon.Names{}}
 		s.opened++
 	}
 	return s, nil
@@ -114,7 +114,7 @@ func (s *Store) Close() error {
 // namespaces, queues and workers.
 type reader struct {
 	conn  *sqlite.Conn
-	names map[string]string
+	names sqlcommon.Names
 	buf   []byte
 }
 
