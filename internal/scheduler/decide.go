@@ -17,7 +17,7 @@ func (s *Scheduler) decide(ctx context.Context) error {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		select {
-		case <-s.decides.ready:
+		case <-s.undecided.ready:
 		case <-s.redecides.ready:
 		case <-s.nextInLine.ready:
 		case <-s.offers.ready:
@@ -30,48 +30,24 @@ func (s *Scheduler) decide(ctx context.Context) error {
 			timer.Reset(time.Until(next))
 		}
 		runs := append(s.reread(ctx, append(s.redecides.take(), unclaimed...)), s.takeTurns(ctx)...)
-		runs = append(runs, s.takeAsked()...)
+		runs = append(runs, s.undecided.take()...)
 		for batch := range slices.Chunk(runs, wakeBatch) {
 			if err := s.decideBatch(ctx, batch); err != nil && ctx.Err() == nil {
 				s.cfg.Logger.Error("decide about due runs", "error", err, "runs", len(batch))
 				await.For(ctx, retryWait)
-				s.decides.add(batch...)
+				s.undecided.putBack(batch)
 			}
 		}
 	}
 	return nil
 }
 
-// maxAsked is how many runs of one lane can wait for a decision.
-const maxAsked = 10_000
-
-// queueDecision hands runs to the decide loop. If a lane has no room for a run, it spills: the scheduler
-// reads the run from the store later.
+// queueDecision hands runs to the decide loop. If a lane has no room for a run, the scheduler reads the run
+// from the store later.
 func (s *Scheduler) queueDecision(runs []carillon.Run) {
-	if runs = s.withRoom(runs); len(runs) == 0 {
-		return
+	if runs = s.backlog.admit(runs); len(runs) > 0 {
+		s.backlog.overflow(runs, s.undecided.add(runs))
 	}
-	kept := make([]carillon.Run, 0, len(runs))
-	var refused []int
-	s.mu.Lock()
-	for i := range runs {
-		if lane := runs[i].Lane(); s.asked[lane] < maxAsked {
-			s.asked[lane]++
-			kept = append(kept, runs[i])
-		} else {
-			refused = append(refused, i)
-		}
-	}
-	s.mu.Unlock()
-	s.decides.add(kept...)
-	s.noteSpill(runs, refused)
-}
-
-func (s *Scheduler) takeAsked() []carillon.Run {
-	s.mu.Lock()
-	clear(s.asked)
-	s.mu.Unlock()
-	return unique(s.decides.take())
 }
 
 // takeTurns reads the runs whose turn has come. It offers those that a pull waits for, and returns the
@@ -83,16 +59,6 @@ func (s *Scheduler) takeTurns(ctx context.Context) []carillon.Run {
 	})
 	s.offer(ctx, waitedFor)
 	return others
-}
-
-// unique keeps each run once: while commits fail, ask gets the same runs again and again.
-func unique(runs []carillon.Run) []carillon.Run {
-	seen := make(map[carillon.RunID]bool, len(runs))
-	return slices.DeleteFunc(runs, func(r carillon.Run) bool {
-		twice := seen[r.ID]
-		seen[r.ID] = true
-		return twice
-	})
 }
 
 // reread reads runs that must be decided again. It leaves out runs that ended or began meanwhile.

@@ -12,10 +12,10 @@ import (
 const (
 	// The first page is small, so that the first due runs start soon. Then pages grow: the store reads the
 	// shards of a page side by side, and with a small page it reads more runs that do not belong to the page.
-	firstPage  = 2000
-	largePage  = 20_000
-	refillWait = 100 * time.Millisecond
-	retryWait  = time.Second
+	firstPage = 2000
+	largePage = 20_000
+	pageWait  = 100 * time.Millisecond
+	retryWait = time.Second
 )
 
 // reading is how far the loader has come. It has read all runs up to until, except for the stretches in due
@@ -58,8 +58,8 @@ func (s *Scheduler) loadSome(ctx context.Context, r *reading) error {
 	}
 	s.loaded.Store(true)
 	end := r.moved.Add(s.cfg.Horizon / 2)
-	if least := time.Now().Add(refillWait); end.Before(least) {
-		end = least // a slow store must not keep full lanes from being refilled
+	if least := time.Now().Add(pageWait); end.Before(least) {
+		end = least // a slow store must not keep paged lanes waiting
 	}
 	r.behind = s.loadRest(ctx, r.behind, end)
 	return nil
@@ -89,8 +89,9 @@ func (s *Scheduler) advance(ctx context.Context, r *reading) error {
 	return nil
 }
 
-// stretch is a part of the order of wakes that was not read yet. lanes were full when loading stopped here:
-// refill reads these lanes from an earlier position to the end of the stretch, and loading skips them.
+// stretch is a part of the order of wakes that was not read yet. lanes are those that were paged at some time
+// while it was read: readTail reads them from an earlier position to the end of the stretch, and loadPage
+// passes over them, so that each run is read once.
 type stretch struct {
 	after carillon.WakePos
 	until carillon.Time
@@ -102,7 +103,7 @@ type stretch struct {
 func (s *Scheduler) loadDue(ctx context.Context, r *reading) error {
 	st := &r.due[0]
 	more := true
-	if st.lanes = s.spilledLanes(st.after); len(st.lanes) > 0 {
+	if st.lanes = s.backlog.pagedBefore(st.after); len(st.lanes) > 0 {
 		r.behind, more = append(r.behind, *st), false
 	} else {
 		var err error
@@ -119,7 +120,7 @@ func (s *Scheduler) loadDue(ctx context.Context, r *reading) error {
 
 // loadPage reads the next page of a stretch, and says whether the stretch has more.
 func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more bool, err error) {
-	for _, lane := range s.spilledLanes(st.after) {
+	for _, lane := range s.backlog.pagedBefore(st.after) {
 		if !slices.Contains(st.lanes, lane) {
 			st.lanes = append(st.lanes, lane)
 		}
@@ -141,12 +142,12 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 	return true, nil
 }
 
-// loadRest refills lanes that have spilled until the horizon has to move. Beside that it reads what is behind
-// full lanes, slowly: workers are busy with those lanes.
+// loadRest reads on in paged lanes until the horizon has to move. Beside that it reads what is behind full
+// lanes, slowly: workers are busy with those lanes.
 func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Time) []stretch {
 	var next time.Time // when to read behind full lanes again: that gets a quarter of the time
 	for ctx.Err() == nil && time.Now().Before(end) && len(s.reload) == 0 {
-		waiting, err := s.refill(ctx, end)
+		err := s.readOn(ctx, end)
 		if began := time.Now(); err == nil && len(behind) > 0 && !began.Before(next) {
 			var more bool
 			if more, err = s.loadPage(ctx, &behind[0], firstPage); !more {
@@ -159,27 +160,79 @@ func (s *Scheduler) loadRest(ctx context.Context, behind []stretch, end time.Tim
 			s.cfg.Logger.Error("read on where memory had no room", "error", err)
 			await.For(ctx, retryWait)
 		case len(behind) > 0:
-			await.For(ctx, min(max(time.Until(next), time.Millisecond), refillWait))
-		case waiting:
-			await.For(ctx, refillWait)
+			await.For(ctx, min(max(time.Until(next), time.Millisecond), pageWait))
+		case len(s.backlog.paged()) > 0:
+			await.For(ctx, pageWait)
 		default:
-			s.untilSpill(ctx, time.Until(end))
+			s.untilOverflow(ctx, time.Until(end))
 		}
 	}
 	return behind
 }
 
-// untilSpill waits until a lane spills, but not longer than longest.
-func (s *Scheduler) untilSpill(ctx context.Context, longest time.Duration) {
+// untilOverflow waits until a lane overflows, but not longer than longest.
+func (s *Scheduler) untilOverflow(ctx context.Context, longest time.Duration) {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	select {
-	case <-s.spills:
+	case <-s.backlog.overflowed:
 		// The lane was full a moment ago: without this pause it would be read again and again.
-		await.For(ctx, refillWait)
+		await.For(ctx, pageWait)
 	case <-timer.C:
 	case <-s.reload:
 		s.reload.Set() // load takes it
 	case <-ctx.Done():
 	}
+}
+
+// readOn reads the tails of paged lanes as far as memory has room, until end at most.
+func (s *Scheduler) readOn(ctx context.Context, end time.Time) (err error) {
+	for _, key := range s.backlog.paged() {
+		for more := true; more && ctx.Err() == nil && len(s.reload) == 0 && time.Now().Before(end); {
+			if more, err = s.readTail(ctx, key); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readTail reads the next page of a paged lane, if there is room. It says whether there was room for the
+// whole page and there is more.
+func (s *Scheduler) readTail(ctx context.Context, key carillon.Lane) (more bool, err error) {
+	first, paged := s.backlog.first(key)
+	if !paged || first != nil && !s.hasRoom(ctx, first) {
+		return false, nil
+	}
+	tail, size := s.backlog.resume(key)
+	shards := s.members.shards()
+	if tail.foreign {
+		shards = nil
+	}
+	page, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{
+		Shards: shards, Lane: &key, After: before(tail.from), Until: s.reach(s.cfg.Clock.Now()), Limit: size,
+	})
+	if err != nil {
+		s.backlog.unread(key, tail)
+		return false, err
+	}
+	s.schedule(ctx, waiting(page))
+	return s.backlog.resumed(key, tail, page, size), nil
+}
+
+// hasRoom tries to add a run where it belongs by now, and says whether the lane had room for it.
+func (s *Scheduler) hasRoom(ctx context.Context, run *carillon.Run) bool {
+	if run.Wake <= s.cfg.Clock.Now() { // also if it needs a decision: the dispatcher decides when it claims
+		refused, err := s.cfg.Queue.Push(ctx, []carillon.Run{*run})
+		return err == nil && len(refused) == 0
+	}
+	refused, err := s.cfg.Timeline.Add(ctx, []carillon.Run{*run})
+	s.woken.Set()
+	return err == nil && len(refused) == 0
+}
+
+// before is the position right before p, so that a query after it begins with p.
+func before(p carillon.WakePos) carillon.WakePos {
+	p.ID.Job--
+	return p
 }

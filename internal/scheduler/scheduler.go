@@ -9,7 +9,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +56,7 @@ type Scheduler struct {
 
 	loaded     atomic.Bool  // the first pass over the store is over
 	woken      await.Signal // the timeline got a run that may be nearer than its next one
-	decides    pile[carillon.Run]
+	undecided  *undecided
 	redecides  pile[carillon.RunID] // runs to read and decide again
 	nextInLine pile[carillon.RunID] // runs whose turn has come
 	offers     offers
@@ -69,11 +68,7 @@ type Scheduler struct {
 	latest     carillon.Time // used by watch: the highest time of the clock; it can be set back
 	reload     await.Signal  // the nodes, and so this node's shards, may have changed
 
-	mu        sync.Mutex
-	overflow  map[carillon.Lane]spilled // lanes without room: see spill.go
-	refilling map[carillon.Lane]refilling
-	spills    await.Signal          // one more lane has spilled
-	asked     map[carillon.Lane]int // how many runs of each lane are in decides
+	backlog *backlog
 }
 
 func New(cfg Config) *Scheduler {
@@ -84,13 +79,13 @@ func New(cfg Config) *Scheduler {
 	cfg.Sweep = cmp.Or(cfg.Sweep, 10*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	cfg.Retention = cfg.Retention.Or(carillon.DefaultRetention)
-	return &Scheduler{
+	s := &Scheduler{
 		cfg: cfg, woken: await.NewSignal(), gone: await.NewSignal(), reload: await.NewSignal(),
-		refreshing: make(chan struct{}, 1), spills: await.NewSignal(), decides: newPile[carillon.Run](),
-		redecides: newPile[carillon.RunID](), nextInLine: newPile[carillon.RunID](), offers: newOffers(),
-		members: members{start: time.Now()}, overflow: map[carillon.Lane]spilled{},
-		refilling: map[carillon.Lane]refilling{}, asked: map[carillon.Lane]int{},
+		refreshing: make(chan struct{}, 1), undecided: newUndecided(), redecides: newPile[carillon.RunID](),
+		nextInLine: newPile[carillon.RunID](), offers: newOffers(), members: members{start: time.Now()},
 	}
+	s.backlog = newBacklog(s.members.owns)
+	return s
 }
 
 // Run works until ctx ends.
@@ -175,17 +170,17 @@ func (s *Scheduler) PushBack(runs []carillon.Run) {
 	s.queueDecision(guarded)
 }
 
-// enqueue puts due runs into the queue. If a lane has no room for a run, it spills: the scheduler reads the
-// run from the store later.
+// enqueue puts due runs into the queue. If a lane has no room for a run, the scheduler reads the run from the
+// store later.
 func (s *Scheduler) enqueue(ctx context.Context, runs []carillon.Run) {
-	if runs = s.withRoom(runs); len(runs) == 0 {
+	if runs = s.backlog.admit(runs); len(runs) == 0 {
 		return
 	}
 	refused, err := s.cfg.Queue.Push(ctx, runs)
 	if err != nil {
 		s.cfg.Logger.Error("push due runs", "error", err, "runs", len(runs)) // sweep finds them
 	}
-	s.noteSpill(runs, refused)
+	s.backlog.overflow(runs, refused)
 }
 
 // schedule adds runs whose wake is inside the horizon to the timeline. Runs that are due already bypass the
@@ -194,13 +189,45 @@ func (s *Scheduler) schedule(ctx context.Context, runs []carillon.Run) {
 	now := s.cfg.Clock.Now()
 	due, later := split(runs, func(r *carillon.Run) bool { return r.Wake <= now })
 	s.enqueueOrDecide(ctx, due, now)
-	if runs = s.withRoom(later); len(runs) == 0 {
+	if runs = s.backlog.admit(later); len(runs) == 0 {
 		return
 	}
 	refused, err := s.cfg.Timeline.Add(ctx, runs)
 	if err != nil {
 		s.cfg.Logger.Error("add to the timeline", "error", err, "runs", len(runs)) // sweep finds them
 	}
-	s.noteSpill(runs, refused)
+	s.backlog.overflow(runs, refused)
 	s.woken.Set()
+}
+
+func waiting(runs []carillon.Run) []carillon.Run {
+	kept, _ := split(runs, func(r *carillon.Run) bool {
+		return r.State == carillon.StateWaiting && !r.Has(carillon.FlagOnHold)
+	})
+	return kept
+}
+
+// split separates the runs that match from the rest. Most often all or none match: then nothing is copied.
+func split(runs []carillon.Run, is func(*carillon.Run) bool) (yes, no []carillon.Run) {
+	n := 0
+	for i := range runs {
+		if is(&runs[i]) {
+			n++
+		}
+	}
+	switch n {
+	case len(runs):
+		return runs, nil
+	case 0:
+		return nil, runs
+	}
+	yes, no = make([]carillon.Run, 0, n), make([]carillon.Run, 0, len(runs)-n)
+	for i := range runs {
+		if is(&runs[i]) {
+			yes = append(yes, runs[i])
+		} else {
+			no = append(no, runs[i])
+		}
+	}
+	return yes, no
 }

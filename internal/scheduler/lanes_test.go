@@ -25,7 +25,7 @@ func lane(queue string, priority int, edit func(*carillon.Definition)) func(*car
 	}
 }
 
-func TestALaneThatSpillsLosesNothing(t *testing.T) {
+func TestALaneThatOverflowsLosesNothing(t *testing.T) {
 	in(t, tiny, func(h *house) {
 		now := h.submit(300, lane("mail", 5, after(0)))
 		soon := h.submit(300, lane("mail", 5, after(20*time.Second)))
@@ -42,7 +42,7 @@ func TestALaneThatSpillsLosesNothing(t *testing.T) {
 	})
 }
 
-func TestALaneThatSpillsGoesOnInOrder(t *testing.T) {
+func TestALaneThatOverflowsGoesOnInOrder(t *testing.T) {
 	in(t, tiny, func(h *house) {
 		var jobs []carillon.Job
 		for i := range 100 { // due one after another, all before the first can run
@@ -64,7 +64,7 @@ func TestALaneThatSpillsGoesOnInOrder(t *testing.T) {
 	})
 }
 
-func TestALaneThatSpillsDoesNotHoldUpOthers(t *testing.T) {
+func TestALaneThatOverflowsDoesNotHoldUpOthers(t *testing.T) {
 	in(t, func(h *house) { tiny(h); h.handle = slow(50 * time.Millisecond) }, func(h *house) {
 		backlog := h.submit(600, lane("mail", 5, after(0)))
 		other := h.submit(2, lane("other", 9, every(time.Second, carillon.OverlapSkip, 5)))
@@ -198,7 +198,7 @@ func TestAFullLaneIsNotReadAgainAndAgain(t *testing.T) {
 	}
 }
 
-func TestEditsReachRunsThatSpilled(t *testing.T) {
+func TestEditsReachRunsOfAPagedLane(t *testing.T) {
 	in(t, tiny, func(h *house) {
 		jobs := h.submit(60, lane("mail", 5, after(30*time.Second)))
 		for i, job := range jobs {
