@@ -24,7 +24,7 @@ type Wait struct {
 	Kind  WaitKind `json:"kind"`
 	Text  string   `json:"text"`              // a sentence for people
 	Until Time     `json:"until_at,omitzero"` // WaitTime
-	Run   RunID    `json:"run,omitzero"`      // WaitTurn: the run that has the turn, or the next in line
+	Run   RunID    `json:"run_id,omitzero"`   // WaitTurn: the run that has the turn, or the next in line
 	// Ahead is how many runs come before it: for WaitTurn unfinished runs of its job, else due runs of its
 	// namespace, queue and needs, up to MaxAhead.
 	Ahead *int `json:"ahead,omitempty"`

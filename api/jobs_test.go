@@ -432,7 +432,7 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 		}
 		h.call(rt.Method, path, body, stranger, fence).problem(404, "")
 	}
-	for _, path := range []string{"/v1/jobs", "/v1/runs", "/v1/runs?job=" + id, "/v1/dead-letters"} {
+	for _, path := range []string{"/v1/jobs", "/v1/runs", "/v1/runs?job_id=" + id, "/v1/dead-letters"} {
 		if got := h.call("GET", path, "", stranger).is(200).items(); len(got) > 0 {
 			t.Errorf("%s shows %v", path, got)
 		}

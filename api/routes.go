@@ -111,12 +111,12 @@ func (s *server) runRoutes() []route {
 			Method: "GET", Pattern: "/v1/runs",
 			Summary: "List runs: the unfinished by due time, then the ended, latest first",
 			Query: append([]param{
-				{"job", "of this job", run.ID.Job},
+				{"job_id", "of this job", run.ID.Job},
 				{
 					"state", stateParam.About + ". Without it, runs that are due in the future are left out",
 					nil,
 				},
-				{"worker", "held by this worker", nil},
+				{"worker_id", "held by this worker", nil},
 				{"due_from", "due at or after", run.ID.Due},
 				{"due_to", "due before", run.ID.Due},
 			}, paging...),

@@ -156,7 +156,7 @@ func TestParametersOutOfRangeAreRefused(t *testing.T) {
 		"/v1/jobs?name=a&name=b": "name", "/v1/jobs?label=:blue": "label",
 		"/v1/jobs?created_from=yesterday": "created_from",
 		"/v1/jobs?created_to=2030-01-01":  "created_to", "/v1/runs?state=happy": "state",
-		"/v1/runs?state=queued,": "state", "/v1/runs?job=5": "job", "/v1/runs?job=run_1": "job",
+		"/v1/runs?state=queued,": "state", "/v1/runs?job_id=5": "job_id", "/v1/runs?job_id=run_1": "job_id",
 		"/v1/runs?due_from=1": "due_from", "/v1/runs?due_to=1": "due_to", "/v1/runs?cursor=%00": "cursor",
 		"/v1/dead-letters?limit=1e3": "limit",
 		job + "/next?n=0":            "n", job + "/next?n=1001": "n", run + "/logs?follow=yes": "follow",

@@ -16,7 +16,7 @@ const nameAhead = time.Minute
 
 func (s *server) listRuns(w http.ResponseWriter, r *http.Request, q *query) error {
 	want := carillon.RunQuery{
-		Job: q.job("job"), Worker: q.text("worker"), From: q.time("due_from"), To: q.time("due_to"),
+		Job: q.job("job_id"), Worker: q.text("worker_id"), From: q.time("due_from"), To: q.time("due_to"),
 	}
 	q.states("state", &want)
 	want.Now = s.Clock.Now()

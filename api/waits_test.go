@@ -80,7 +80,7 @@ func TestARunInALineSaysBehindWhichOne(t *testing.T) {
 	h.behind(queued)
 	a := h.call("GET", "/v1/runs/"+queued, "").is(200)
 	want := map[string]any{
-		"kind": "turn", "run": running.ID.String(), "ahead": 1.0,
+		"kind": "turn", "run_id": running.ID.String(), "ahead": 1.0,
 		"text": "it waits its turn behind " + running.ID.String() + " of the same job, as number 1 in line",
 	}
 	if diff := cmp.Diff(want, a.json()["waits_for"]); diff != "" {

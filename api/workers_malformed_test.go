@@ -11,7 +11,7 @@ import (
 // held returns a well-formed attempt that no worker was given.
 func held(fields string) string {
 	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: 1}, Attempt: 1}
-	return fmt.Sprintf(`{"run":%q,"fence":"%d"%s}`, run.ID, run.Fence(), fields)
+	return fmt.Sprintf(`{"run_id":%q,"fence":"%d"%s}`, run.ID, run.Fence(), fields)
 }
 
 func reporting(fields string) string { return `{"reports":[` + held("") + `,` + held(fields) + `]}` }
@@ -57,14 +57,14 @@ var malformedMessages = []struct{ route, name, body, field string }{
 	{"/w/heartbeat", "holds that are an object", `{"holds":{}}`, "holds"},
 	{"/w/heartbeat", "holds that are null", `{"holds":null}`, "holds"},
 	{"/w/heartbeat", "a hold that is a run", `{"holds":["run_00000000000010000000001"]}`, "holds[0]"},
-	{"/w/heartbeat", "a hold without a run", `{"holds":[{"fence":"5"}]}`, "holds[0].run"},
+	{"/w/heartbeat", "a hold without a run", `{"holds":[{"fence":"5"}]}`, "holds[0].run_id"},
 	{
 		"/w/heartbeat", "a hold without a fence",
-		`{"holds":[` + held("") + `,{"run":"run_00000000000010000000001"}]}`, "holds[1].fence",
+		`{"holds":[` + held("") + `,{"run_id":"run_00000000000010000000001"}]}`, "holds[1].fence",
 	},
 	{
 		"/w/heartbeat", "a fence that is a number",
-		`{"holds":[{"run":"run_00000000000010000000001","fence":1048577}]}`, "holds[0].fence",
+		`{"holds":[{"run_id":"run_00000000000010000000001","fence":1048577}]}`, "holds[0].fence",
 	},
 	{
 		"/w/heartbeat", "an unknown field of a hold", `{"holds":[` + held(`,"attempt":1`) + `]}`,
@@ -79,24 +79,24 @@ var malformedMessages = []struct{ route, name, body, field string }{
 	},
 	{"/w/report", "an unknown field", reporting(`,"state":"running"`), "reports[1].state"},
 	{
-		"/w/report", "a job for a run", `{"reports":[{"run":"job_0000000000001","fence":"1048577"}]}`,
-		"reports[0].run",
+		"/w/report", "a job for a run", `{"reports":[{"run_id":"job_0000000000001","fence":"1048577"}]}`,
+		"reports[0].run_id",
 	},
 	{
 		"/w/report", "a fence of no attempt",
-		`{"reports":[{"run":"run_00000000000010000000001","fence":"1048576"}]}`, "reports[0].fence",
+		`{"reports":[{"run_id":"run_00000000000010000000001","fence":"1048576"}]}`, "reports[0].fence",
 	},
 	{
 		"/w/report", "a fence below zero",
-		`{"reports":[{"run":"run_00000000000010000000001","fence":"-1048577"}]}`, "reports[0].fence",
+		`{"reports":[{"run_id":"run_00000000000010000000001","fence":"-1048577"}]}`, "reports[0].fence",
 	},
 	{
 		"/w/report", "a fence with a zero in front",
-		`{"reports":[{"run":"run_00000000000010000000001","fence":"01048577"}]}`, "reports[0].fence",
+		`{"reports":[{"run_id":"run_00000000000010000000001","fence":"01048577"}]}`, "reports[0].fence",
 	},
 	{
 		"/w/report", "a fence beyond 64 bits",
-		`{"reports":[{"run":"run_00000000000010000000001","fence":"99999999999999999999"}]}`,
+		`{"reports":[{"run_id":"run_00000000000010000000001","fence":"99999999999999999999"}]}`,
 		"reports[0].fence",
 	},
 	{"/w/report", "a token that is a number", reporting(`,"token":5`), "reports[1].token"},

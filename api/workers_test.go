@@ -19,7 +19,7 @@ import (
 // register opens a session and returns the path of the worker.
 func (h *house) register() string {
 	h.t.Helper()
-	return "/v1/workers/" + h.call("POST", "/v1/workers", `{"name":"test:1"}`).is(201).text("worker")
+	return "/v1/workers/" + h.call("POST", "/v1/workers", `{"name":"test:1"}`).is(201).text("worker_id")
 }
 
 // push puts the waiting run of a job into the queue that workers pull from.
@@ -41,8 +41,9 @@ func (h *house) push(job string) {
 }
 
 type wireTask struct {
-	Run, Fence, Token string
-	Attempt           int
+	Run          string `json:"run_id"`
+	Fence, Token string
+	Attempt      int
 }
 
 // pull submits a job and pulls its run.
@@ -58,7 +59,7 @@ func (h *house) pull(worker, job string) wireTask {
 }
 
 func (t wireTask) report(fields string) string {
-	return fmt.Sprintf(`{"run":%q,"fence":%q,"token":%q%s}`, t.Run, t.Fence, t.Token, fields)
+	return fmt.Sprintf(`{"run_id":%q,"fence":%q,"token":%q%s}`, t.Run, t.Fence, t.Token, fields)
 }
 
 func (h *house) report(worker string, reports ...string) string {
@@ -72,10 +73,10 @@ const mail = `{"name":"Grüße \"x\"","type":"mail","target":{"handler":{}},"pay
 func TestAWorkerRegistersAndIsTold(t *testing.T) {
 	h := newHouse(t, nil)
 	got := h.call("POST", "/v1/workers", `{"name":"host:1"}`).is(201).json()
-	worker, _ := got["worker"].(string)
+	worker, _ := got["worker_id"].(string)
 	wait := carillon.Duration(carillon.PullWait).String()
 	want := map[string]any{
-		"worker": worker, "nodes": []any{}, "beat_every": "1s", "lease": "5s", "pull_wait": wait,
+		"worker_id": worker, "nodes": []any{}, "beat_every": "1s", "lease": "5s", "pull_wait": wait,
 		"pull_late": "3s",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || !strings.HasPrefix(worker, "worker_") {
@@ -113,17 +114,17 @@ func (h *house) members(headers ...string) (list []map[string]any) {
 func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 	h := newHouse(t, nil)
 	body := `{"name":"mail-7","host":"a.example","version":"v1.2.3","queues":["mail=3","default"],"slots":8}`
-	worker := h.call("POST", "/v1/workers", body).is(201).text("worker")
+	worker := h.call("POST", "/v1/workers", body).is(201).text("worker_id")
 	h.push(h.submit(mail))
 	a := h.call("POST", "/v1/workers/"+worker+"/pull", `{"max":5}`).is(200)
-	var got struct{ Tasks []struct{ Run, Fence string } }
+	var got struct{ Tasks []wireTask }
 	if err := json.Unmarshal(a.Body.Bytes(), &got); err != nil || len(got.Tasks) != 1 {
 		t.Fatalf("%v: %s", err, a.Body)
 	}
 	task := got.Tasks[0]
 	h.call(
 		"POST", "/v1/workers/"+worker+"/heartbeat",
-		fmt.Sprintf(`{"holds":[{"run":"%s","fence":"%s"}]}`, task.Run, task.Fence),
+		fmt.Sprintf(`{"holds":[{"run_id":"%s","fence":"%s"}]}`, task.Run, task.Fence),
 	).is(200)
 
 	members := h.members()
@@ -136,7 +137,7 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 		"queues": []any{"mail=3", "default"},
 		"slots":  8.0, "used": 1.0, "joined_at": times["joined_at"], "beat_at": times["beat_at"],
 		"running": []any{map[string]any{
-			"run": task.Run, "attempt": 1.0, "name": `Grüße "x"`, "state": "claimed",
+			"run_id": task.Run, "attempt": 1.0, "name": `Grüße "x"`, "state": "claimed",
 			"claimed_at": h.call("GET", "/v1/runs/"+task.Run, "").text("claimed_at"),
 		}},
 	}
@@ -215,7 +216,7 @@ func TestATaskHasWhatItsWorkerNeeds(t *testing.T) {
 		t.Errorf("the payload is not what was submitted: %s", a.Body)
 	}
 	task := got.Tasks[0]
-	id, err := carillon.ParseRunID(task["run"].(string))
+	id, err := carillon.ParseRunID(task["run_id"].(string))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +226,7 @@ func TestATaskHasWhatItsWorkerNeeds(t *testing.T) {
 	}
 	run := runs[0]
 	want := map[string]any{
-		"run": id.String(), "fence": fmt.Sprint(run.Fence()), "attempt": 1.0, "token": task["token"],
+		"run_id": id.String(), "fence": fmt.Sprint(run.Fence()), "attempt": 1.0, "token": task["token"],
 		"namespace": "blue",
 		"job_id":    id.Job.String(), "name": `Grüße "x"`, "type": "mail", "queue": "default",
 		"priority":  5.0,
@@ -365,13 +366,14 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 	h.call("POST", "/v1/runs/"+one.Run+"/cancel", "").is(200)
 	h.report(worker, two.report(`,"end":{"outcome":"success"}`))
 	holds := fmt.Sprintf(
-		`{"holds":[{"run":%q,"fence":%q},{"run":%q,"fence":%q}]}`, one.Run, one.Fence, two.Run, two.Fence,
+		`{"holds":[{"run_id":%q,"fence":%q},{"run_id":%q,"fence":%q}]}`, one.Run, one.Fence, two.Run, two.Fence,
 	)
 	h.call("POST", worker+"/heartbeat", holds).is(200)
 	var got struct {
 		Stop []struct {
-			Run, Fence, Reason string
-			Lost               bool
+			Run           string `json:"run_id"`
+			Fence, Reason string
+			Lost          bool
 		}
 		Nodes []string
 	}

@@ -369,7 +369,7 @@ func TestEveryCallButAPullGoesOnToTheNextNode(t *testing.T) {
 		func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(504) },
 		func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "99")
-			fmt.Fprint(w, `{"worker":"`)
+			fmt.Fprint(w, `{"worker_id":"`)
 		},
 	} {
 		web := httptest.NewServer(answer)

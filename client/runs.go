@@ -34,10 +34,10 @@ func (c *Client) RunPage(
 ) (Page[carillon.Run], error) {
 	p := newParams(cursor, q.Limit)
 	if q.Job != 0 {
-		p.text("job", q.Job.String())
+		p.text("job_id", q.Job.String())
 	}
 	p.list("state", words(&q))
-	p.text("worker", q.Worker)
+	p.text("worker_id", q.Worker)
 	p.time("due_from", q.From)
 	p.time("due_to", q.To)
 	return c.runPage(ctx, "/v1/runs", p)

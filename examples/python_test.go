@@ -25,7 +25,7 @@ func TestTheWorkerInPythonEndsWithoutItsServer(t *testing.T) {
 			answer := func(text string) http.HandlerFunc {
 				return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 			}
-			mux.HandleFunc("POST /v1/workers", answer(`{"worker": "worker_1"}`))
+			mux.HandleFunc("POST /v1/workers", answer(`{"worker_id": "worker_1"}`))
 			mux.HandleFunc("POST /v1/workers/worker_1/pull", answer(`{"tasks": []}`))
 			mux.HandleFunc("POST /v1/workers/worker_1/heartbeat",
 				func(w http.ResponseWriter, r *http.Request) {

@@ -109,7 +109,7 @@ class Task:
     """One attempt of a run: what a handler needs, and what the worker must report of it."""
 
     def __init__(self, given):
-        self.name = {"run": given["run"], "fence": given["fence"]}
+        self.name = {"run_id": given["run_id"], "fence": given["fence"]}
         self.token = given["token"]
         self.type, self.attempt, self.payload = given["type"], given["attempt"], given["payload"]
         self.checkpoint = given.get("checkpoint")  # what an earlier attempt has saved
@@ -196,7 +196,7 @@ class Worker:
             return False  # rule 3: another worker may have these runs by now
         for given in answer["tasks"]:
             task = Task(given)
-            self.held[given["run"], given["fence"]] = task
+            self.held[given["run_id"], given["fence"]] = task
             threading.Thread(target=self.perform, args=[task], daemon=True).start()
         return True
 
@@ -215,7 +215,7 @@ class Worker:
             end.update(task.halted or {"outcome": kind, "reason": f"{type(e).__name__}: {e}"})
         while not self.tell(task, end):
             time.sleep(1)
-        del self.held[task.name["run"], task.name["fence"]]
+        del self.held[task.name["run_id"], task.name["fence"]]
 
     def tell(self, task, end=None):
         """Reports the news of a task. False: not all of it was recorded, and the caller must try again."""
@@ -279,7 +279,7 @@ class Worker:
         """Opens a session. The fields of the message are for people: `carillon workers` shows them."""
         sent = clock()
         about = {"name": f"python:{os.getpid()}", "host": os.uname().nodename, "queues": self.queues, "slots": SLOTS}
-        self.session = self.call("POST", "", about, timeout=5)["worker"]
+        self.session = self.call("POST", "", about, timeout=5)["worker_id"]
         self.lease = sent + LEASE
 
     def beat(self):
@@ -292,7 +292,7 @@ class Worker:
         beat = {"number": int(sent * 1000), "holds": holds, "stopping": self.stopping.is_set()}
         answer = self.call("POST", f"/{self.session}/heartbeat", beat, timeout=1.5)
         self.lease = sent + LEASE
-        return {(order["run"], order["fence"]): order["reason"] for order in answer["stop"]}
+        return {(order["run_id"], order["fence"]): order["reason"] for order in answer["stop"]}
 
     def call(self, method, path, body, timeout):
         """Asks one server after another until one answers."""

@@ -51,7 +51,7 @@ post() {
 	done
 }
 
-# field NAME FILE prints the first text of that name. A task begins with run, fence, attempt and token; texts
+# field NAME FILE prints the first text of that name. A task begins with run_id, fence, attempt and token; texts
 # that users wrote come later.
 field() { tr , '\n' <"$2" | sed -n 's/^{*"'"$1"'":"\([^"]*\)".*/\1/p' | head -n 1; }
 
@@ -60,7 +60,7 @@ register() {
 	sent=$(now)
 	post POST "" "$work/name" 5 registered
 	case $status in
-	201) put worker "$(field worker "$work/registered")" && put lease "$sent" && rm -f "$work/over" ;;
+	201) put worker "$(field worker_id "$work/registered")" && put lease "$sent" && rm -f "$work/over" ;;
 	401) echo "the server does not accept CARILLON_TOKEN" >&2 && exit 1 ;;
 	4??) cat "$work/registered" >&2 && exit 1 ;;
 	*) sleep 1 ;;
@@ -103,7 +103,7 @@ lines() {
 
 # perform runs the program for the task in $work/task, and reports the end until there is a receipt.
 perform() {
-	held="{\"run\":\"$(field run "$work/task")\",\"fence\":\"$(field fence "$work/task")\""
+	held="{\"run_id\":\"$(field run_id "$work/task")\",\"fence\":\"$(field fence "$work/task")\""
 	rm -f "$work/halted"
 	put holds "{\"holds\":[$held}]}"
 	began=$(stamp)

@@ -17,7 +17,7 @@ type Member struct {
 
 // Running is a run that a worker holds.
 type Running struct {
-	Run     carillon.RunID `json:"run"`
+	Run     carillon.RunID `json:"run_id"`
 	Attempt int32          `json:"attempt"`
 	Name    string         `json:"name"` // of the job
 	State   carillon.State `json:"state"`

@@ -15,7 +15,7 @@ type Reports struct {
 
 // Report is the news of one attempt. appendReport writes it.
 type Report struct {
-	Run              string          `json:"run"`
+	Run              string          `json:"run_id"`
 	Fence            string          `json:"fence"`
 	Token            string          `json:"token"`
 	Begun            carillon.Time   `json:"begun_at,omitzero"`
@@ -94,7 +94,7 @@ func appendReport(b []byte, r *carillon.Report) []byte {
 
 // appendHeld begins an object with the attempt that it is about.
 func appendHeld(b []byte, h carillon.Held) []byte {
-	b = append(append(b, `{"run":"`...), h.Run.String()...)
+	b = append(append(b, `{"run_id":"`...), h.Run.String()...)
 	b = strconv.AppendInt(append(b, `","fence":"`...), h.Fence, 10)
 	return append(b, '"')
 }

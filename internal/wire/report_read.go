@@ -63,7 +63,7 @@ func heldOf(run, fence string) (carillon.Held, *carillon.FieldError) {
 	id, err := carillon.ParseRunID(run)
 	if err != nil {
 		return carillon.Held{}, &carillon.FieldError{
-			Field: "run", Given: run, Want: "the run of a task: run_ and 23 characters",
+			Field: "run_id", Given: run, Want: "the run of a task: run_ and 23 characters",
 		}
 	}
 	n, err := strconv.ParseInt(fence, 10, 64)
@@ -181,7 +181,7 @@ func (e *ReportEnd) outcome() (*carillon.Outcome, *carillon.FieldError) {
 func quickReports(body []byte) (all []Report, ok bool) {
 	s := scan{rest: body}
 	s.must(`{"reports":[`)
-	all = make([]Report, 0, min(bytes.Count(body, []byte(`{"run":"`)), MaxReports))
+	all = make([]Report, 0, min(bytes.Count(body, []byte(`{"run_id":"`)), MaxReports))
 	s.list(func() {
 		all = append(all, Report{})
 		s.report(&all[len(all)-1])
@@ -191,7 +191,7 @@ func quickReports(body []byte) (all []Report, ok bool) {
 }
 
 func (s *scan) report(r *Report) {
-	s.must(`{"run":"`)
+	s.must(`{"run_id":"`)
 	r.Run = s.text()
 	s.must(`,"fence":"`)
 	r.Fence = s.text()

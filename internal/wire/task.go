@@ -18,7 +18,7 @@ type Tasks struct {
 
 // Task is a run that was claimed for a worker. appendTask writes it.
 type Task struct {
-	Run              carillon.RunID    `json:"run"`
+	Run              carillon.RunID    `json:"run_id"`
 	Fence            int64             `json:"fence,string"` // text, because JavaScript's numbers end at 2^53
 	Attempt          int32             `json:"attempt"`
 	Token            string            `json:"token"`
@@ -55,7 +55,7 @@ func AppendTasks(
 // appendTask writes a Task by hand, because encoding/json would take four times as long.
 func appendTask(b []byte, t *carillon.Task, token func(b []byte, t *carillon.Task) []byte) []byte {
 	run, job := &t.Run, t.Job
-	b = append(append(b, `{"run":"`...), run.ID.String()...)
+	b = append(append(b, `{"run_id":"`...), run.ID.String()...)
 	b = strconv.AppendInt(append(b, `","fence":"`...), run.Fence(), 10)
 	b = strconv.AppendInt(append(b, `","attempt":`...), int64(run.Attempt), 10)
 	b = token(append(b, `,"token":"`...), t)
@@ -143,7 +143,7 @@ func (t *Task) fill(task *carillon.Task, job *carillon.Job) {
 func quickTasks(body []byte) (all []Task, ok bool) {
 	s := scan{rest: body}
 	s.must(`{"tasks":[`)
-	all = make([]Task, 0, min(bytes.Count(body, []byte(`{"run":"`)), MaxPull))
+	all = make([]Task, 0, min(bytes.Count(body, []byte(`{"run_id":"`)), MaxPull))
 	before := &Task{}
 	s.list(func() {
 		all = append(all, Task{})
@@ -157,7 +157,7 @@ func quickTasks(body []byte) (all []Task, ok bool) {
 
 // task reads one task. It shares strings with the task before where they are equal.
 func (s *scan) task(t, before *Task) {
-	s.must(`{"run":"`)
+	s.must(`{"run_id":"`)
 	id, err := carillon.ParseRunID(s.text())
 	t.Run, s.bad = id, s.bad || err != nil
 	s.must(`,"fence":"`)

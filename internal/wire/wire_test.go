@@ -199,7 +199,7 @@ func compareTasks(t *testing.T, body []byte) {
 }
 
 const (
-	quickRun = `{"run":"run_00000000000010000000001","fence":"1048577","token":"abc"`
+	quickRun = `{"run_id":"run_00000000000010000000001","fence":"1048577","token":"abc"`
 	quickEnd = `,"end":{"outcome":"success","started_at":"2026-01-01T00:00:00.000Z"}}`
 )
 

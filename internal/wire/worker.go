@@ -72,7 +72,7 @@ func (g *Registration) check() error {
 
 // Registered is the answer to a registration: a session, and the times to keep.
 type Registered struct {
-	Worker    string            `json:"worker"`
+	Worker    string            `json:"worker_id"`
 	Nodes     []string          `json:"nodes"`
 	BeatEvery carillon.Duration `json:"beat_every"`
 	Lease     carillon.Duration `json:"lease"`
@@ -142,7 +142,7 @@ type Heartbeat struct {
 
 // Hold is an attempt that a worker holds.
 type Hold struct {
-	Run   string `json:"run"`
+	Run   string `json:"run_id"`
 	Fence string `json:"fence"`
 }
 
@@ -197,7 +197,7 @@ type Orders struct {
 
 // Order tells a worker to stop an attempt.
 type Order struct {
-	Run    carillon.RunID `json:"run"`
+	Run    carillon.RunID `json:"run_id"`
 	Fence  int64          `json:"fence,string"`
 	Lost   bool           `json:"lost"`
 	Reason string         `json:"reason"`
