@@ -46,7 +46,7 @@ func TestDefaultsThatFollowFromTheTarget(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			def := carillon.NewDefinition()
+			def := carillon.Definition{}
 			def.Target, def.Payload = c.target, []byte("null")
 			if err := def.Admit(epoch); err != nil {
 				t.Fatal(err)
@@ -76,7 +76,7 @@ func TestDefaultsThatFollowFromTheTarget(t *testing.T) {
 		t.Errorf("a delay of 1h is capped at %s", def.Retry.MaxDelay)
 	}
 	def = define(t, func(d *carillon.Definition) {
-		d.Timeout = 0
+		d.Timeout = carillon.Zero
 		d.Target = carillon.Target{HTTP: &carillon.HTTP{URL: "http://x/"}}
 	})
 	if def.Timeout != 0 {
@@ -154,9 +154,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"type", "a b", "1 to 64", func(d *D) { d.Type = "a b" }},
 		{"type", ".a", "letter or digit", func(d *D) { d.Type = ".a" }},
 		{"type", long, "1 to 64", func(d *D) { d.Type = long }},
-		{"queue", "", "1 to 64", func(d *D) { d.Queue = "" }},
 		{"queue", "größe", "1 to 64", func(d *D) { d.Queue = "größe" }},
-		{"owner", "", "1 to 64", func(d *D) { d.Owner = "" }},
 		{"name", "a\nb", "printable", func(d *D) { d.Name = "a\nb" }},
 		{"name", "\xff", "printable", func(d *D) { d.Name = "\xff" }},
 		{"name", "job_06w1zyvjw0000", "id of a job", func(d *D) { d.Name = "job_06w1zyvjw0000" }},
@@ -179,7 +177,7 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		},
 		{"payload", "{", "valid JSON", func(d *D) { d.Payload = []byte("{") }},
 		{"priority", "10", "0 to 9", func(d *D) { d.Priority = 10 }},
-		{"priority", "-1", "0 to 9", func(d *D) { d.Priority = -1 }},
+		{"priority", "-2", "0 to 9", func(d *D) { d.Priority = -2 }},
 		{"timeout", "366d", "365d", func(d *D) { d.Timeout = year + carillon.Duration(24*time.Hour) }},
 		{"timeout", "1ns", "1ms", func(d *D) { d.Timeout = 1 }},
 		{
@@ -187,7 +185,6 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 			func(d *D) { d.Timeout = carillon.Duration(time.Second + 100) },
 		},
 		{"overlap", "never", "queue_all", func(d *D) { d.Overlap = "never" }},
-		{"overlap", "", "queue_all", func(d *D) { d.Overlap = "" }},
 		{"retention.runs", "73000d", "36500d", func(d *D) { d.Retention.Runs = 200 * year }},
 		{"retention.logs", "73000d", "36500d", func(d *D) { d.Retention.Logs = 200 * year }},
 		{"retention.dead_letters", "73000d", "36500d", func(d *D) { d.Retention.DeadLetters = 200 * year }},
@@ -195,9 +192,9 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 			"retention.runs", "-1s", "not negative",
 			func(d *D) { d.Retention.Runs = carillon.Duration(-time.Second) },
 		},
-		{"retry.max_attempts", "0", "1 to 1000", func(d *D) { d.Retry.MaxAttempts = 0 }},
+		{"retry.max_attempts", "0", "1 to 1000", func(d *D) { d.Retry.MaxAttempts = carillon.Zero }},
 		{"retry.max_attempts", "1001", "1 to 1000", func(d *D) { d.Retry.MaxAttempts = 1001 }},
-		{"retry.max_crashes", "0", "1 to 1000", func(d *D) { d.Retry.MaxCrashes = 0 }},
+		{"retry.max_crashes", "0", "1 to 1000", func(d *D) { d.Retry.MaxCrashes = carillon.Zero }},
 		{"retry.backoff", "linear", "exponential or fixed", func(d *D) { d.Retry.Backoff = "linear" }},
 		{
 			"retry.delay", "366d", "365d",
@@ -219,16 +216,16 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"retry.jitter", "-0.1", "0 to 1", func(d *D) { d.Retry.Jitter = -0.1 }},
 		{"retry.jitter", "NaN", "0 to 1", func(d *D) { d.Retry.Jitter = math.NaN() }},
 		{"misfire.policy", "twice", "skip, once or all", func(d *D) { d.Misfire.Policy = "twice" }},
-		{"misfire.max", "0", "1 to 1000", func(d *D) { d.Misfire.Max = 0 }},
+		{"misfire.max", "0", "1 to 1000", func(d *D) { d.Misfire.Max = carillon.Zero }},
 		{"misfire.max", "1001", "1 to 1000", func(d *D) { d.Misfire.Max = 1001 }},
-		{"misfire.window", "0s", "more than 0s", func(d *D) { d.Misfire.Window = 0 }},
+		{"misfire.window", "0s", "more than 0s", func(d *D) { d.Misfire.Window = carillon.Zero }},
 		{
 			"misfire.window", "367d", "366d",
 			func(d *D) { d.Misfire.Window = carillon.Duration(367 * 24 * time.Hour) },
 		},
 	} {
 		t.Run(c.field+" "+c.given[:min(len(c.given), 12)], func(t *testing.T) {
-			def := carillon.NewDefinition()
+			def := carillon.Definition{}
 			def.Type, def.Target.Handler = "test", &carillon.Handler{}
 			c.edit(&def)
 			expectFieldError(t, def.Admit(epoch), c.field, c.given, c.want)
@@ -257,7 +254,7 @@ func TestWhatIsJustAllowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := carillon.NewDefinition()
+	read := carillon.Definition{}
 	if err := json.Unmarshal(written, &read); err != nil {
 		t.Fatal(err)
 	}

@@ -161,7 +161,7 @@ func TestReasonsOfAnEnd(t *testing.T) {
 
 func TestATargetThatAsksForAPauseGetsAtLeastThat(t *testing.T) {
 	job := newJob(t, func(d *carillon.Definition) {
-		d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0
+		d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), carillon.Zero
 	})
 	run := claimed(planned(job, minute(1)))
 	for asked, want := range map[time.Duration]time.Duration{
@@ -185,7 +185,7 @@ func TestATargetThatAsksForAPauseGetsAtLeastThat(t *testing.T) {
 
 func TestARetryOfAPausedJobKeepsItsPause(t *testing.T) {
 	job := newJob(t, func(d *carillon.Definition) {
-		d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), 0
+		d.Retry.Delay, d.Retry.Jitter = carillon.Duration(time.Minute), carillon.Zero
 	})
 	run := claimed(planned(job, minute(1)))
 	run.Flags |= carillon.FlagOnHold

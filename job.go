@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -58,18 +59,23 @@ type JobVersion struct {
 	Version int32
 }
 
-// Definition is the part of a job that users write. NewDefinition has the defaults; JSON is read over it.
+// Zero is how Go code says 0 in a field of a Definition whose default is another number: Priority, Timeout,
+// Retry.Delay and Retry.Jitter. The zero value of every field means that it is not given, as in JSON.
+const Zero = -1
+
+// Definition is the part of a job that users write. A field that is zero takes its default when the
+// definition is admitted.
 type Definition struct {
 	Name      string            `json:"name"`  // default: the type
 	Type      string            `json:"type"`  // what handlers register for; default: the kind of the target
 	Owner     string            `json:"owner"` // user or application; default "default"
 	Labels    map[string]string `json:"labels"`
 	Queue     string            `json:"queue"`    // default "default"
-	Priority  int               `json:"priority"` // 0-9, higher first; default 5
+	Priority  int               `json:"priority"` // 0-9, higher first; default 5; 0 is Zero
 	Payload   json.RawMessage   `json:"payload"`
 	Schedule  Schedule          `json:"schedule"`
 	Target    Target            `json:"target"`
-	Timeout   Duration          `json:"timeout"` // of one attempt; "0s": none. Default none, 30s for http
+	Timeout   Duration          `json:"timeout"` // of one attempt; Zero: none. Default none, 30s for http
 	Retry     Retry             `json:"retry"`
 	Overlap   Overlap           `json:"overlap"` // default skip
 	Misfire   Misfire           `json:"misfire"` // default once
@@ -104,36 +110,80 @@ func (r Retention) Or(server Retention) Retention {
 	return r
 }
 
-// NewDefinition is a definition with every default that does not depend on another field.
-func NewDefinition() Definition {
-	return Definition{
-		Owner: "default", Queue: "default", Priority: 5, Retry: defaultRetry(), Overlap: OverlapSkip,
-		Misfire: defaultMisfire(), Labels: map[string]string{}, Timeout: -1,
-	}
-}
-
-// Admit checks a definition and resolves what depends on now ("after" becomes "at"). Every definition passes
-// it, whether the API, the command line or a Go caller submits it, so a stored definition is always sound.
+// Admit fills in the defaults, checks a definition and resolves what depends on now ("after" becomes "at").
+// Every definition passes it once, whether the API, the command line or a Go caller submits it, so a stored
+// definition is always sound. In an admitted definition 0 is written as 0, not as Zero.
 func (d *Definition) Admit(now Time) error {
+	d.fill(defaults(&d.Target))
 	if err := d.admit(now); err != nil {
 		return err
 	}
 	return nil
 }
 
-// AdmitEdit is Admit for a definition that replaces another. It does not check an unchanged schedule against
-// the clock again: after ends_at that check would refuse the schedule, and with it an edit of only the name.
+// AdmitEdit is Admit for a definition that replaces another and began as a copy of it, so that there are no
+// defaults to fill in. It does not check an unchanged schedule against the clock again: after ends_at that
+// check would refuse the schedule, and with it an edit of only the name.
 func (d *Definition) AdmitEdit(was *Definition, now Time) error {
+	d.fill(Definition{})
 	if was.Schedule.Recurring() != d.Schedule.Recurring() {
 		return otherKind(&d.Schedule)
 	}
 	if !was.Schedule.Equal(d.Schedule) {
-		return d.Admit(now)
+		if err := d.admit(now); err != nil {
+			return err
+		}
+		return nil
 	}
 	if err := d.admitAllButSchedule(); err != nil {
 		return err
 	}
 	return nil
+}
+
+// defaults are the defaults that do not depend on other fields, except for the timeout of a target.
+func defaults(t *Target) Definition {
+	d := Definition{
+		Owner: "default", Queue: "default", Priority: 5, Overlap: OverlapSkip,
+		Retry: Retry{
+			MaxAttempts: 3, Backoff: BackoffExponential, Delay: Duration(time.Second), Jitter: 0.2,
+			MaxCrashes: 5,
+		},
+		Misfire: Misfire{Policy: MisfireOnce, Max: 100, Window: Duration(24 * time.Hour)},
+	}
+	if t.HTTP != nil {
+		d.Timeout = Duration(30 * time.Second)
+	}
+	return d
+}
+
+// fill gives each field that is zero its default, and each field that is Zero the value 0.
+func (d *Definition) fill(by Definition) {
+	d.Owner, d.Queue = cmp.Or(d.Owner, by.Owner), cmp.Or(d.Queue, by.Queue)
+	d.Overlap = cmp.Or(d.Overlap, by.Overlap)
+	fill(&d.Priority, by.Priority)
+	fill(&d.Timeout, by.Timeout)
+	d.Retry.Backoff = cmp.Or(d.Retry.Backoff, by.Retry.Backoff)
+	fill(&d.Retry.MaxAttempts, by.Retry.MaxAttempts)
+	fill(&d.Retry.Delay, by.Retry.Delay)
+	fill(&d.Retry.MaxDelay, by.Retry.MaxDelay)
+	fill(&d.Retry.Jitter, by.Retry.Jitter)
+	fill(&d.Retry.MaxCrashes, by.Retry.MaxCrashes)
+	d.Misfire.Policy = cmp.Or(d.Misfire.Policy, by.Misfire.Policy)
+	fill(&d.Misfire.Max, by.Misfire.Max)
+	fill(&d.Misfire.Window, by.Misfire.Window)
+	if d.Labels == nil {
+		d.Labels = map[string]string{}
+	}
+}
+
+func fill[T int | float64 | Duration](field *T, by T) {
+	switch *field {
+	case 0:
+		*field = by
+	case Zero:
+		*field = 0
+	}
 }
 
 func (d *Definition) admit(now Time) *FieldError {
@@ -156,12 +206,6 @@ func (d *Definition) admitAllButSchedule() *FieldError {
 	}
 	if d.Name == "" {
 		d.Name = d.Type
-	}
-	if d.Timeout < 0 {
-		d.Timeout = 0
-		if d.Target.HTTP != nil {
-			d.Timeout = Duration(30 * time.Second)
-		}
 	}
 	if string(d.Payload) == "null" {
 		d.Payload = nil

@@ -89,7 +89,7 @@ func newLife(t *testing.T, seed int64) *life {
 		notYet: map[carillon.RunID]carillon.Time{}, fences: map[carillon.RunID]int64{},
 	}
 	l.now += carillon.Time(l.rand.Int64N(100_000))
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "test", &carillon.Handler{}
 	l.shuffle(&def)
 	l.reschedule(&def, l.rand.IntN(6) == 0)
@@ -114,9 +114,9 @@ func (l *life) shuffle(def *carillon.Definition) {
 	def.Misfire.Max = pick(r, 1, 3, 100)
 	def.Misfire.Window = carillon.Duration(pick(r, time.Millisecond, time.Minute, time.Hour))
 	def.Retry.MaxAttempts = pick(r, 1, 2, 4)
-	def.Retry.Delay = carillon.Duration(pick(r, 0, time.Second, time.Minute))
+	def.Retry.Delay = carillon.Duration(pick(r, carillon.Zero, time.Second, time.Minute))
 	def.Retry.MaxCrashes = pick(r, 1, 3)
-	def.Priority = r.IntN(10)
+	def.Priority = pick(r, carillon.Zero, 1, 5, 9)
 }
 
 func (l *life) reschedule(def *carillon.Definition, oneOff bool) {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestAReportThatComesAgainIsToldFromOneThatCameTooLate(t *testing.T) {
-	job := &carillon.Job{ID: 1, Namespace: "default", Definition: carillon.NewDefinition()}
+	job := &carillon.Job{ID: 1, Namespace: "default", Definition: define(t, nil)}
 	held := carillon.NewRun(job, 1000).Claim("worker_1", 1000)
 	outcomes := map[string]carillon.Outcome{
 		"success":   {Kind: carillon.OutcomeSuccess},

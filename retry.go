@@ -9,9 +9,9 @@ import (
 type Retry struct {
 	MaxAttempts int      `json:"max_attempts"` // failures after which the run is a dead letter; default 3
 	Backoff     Backoff  `json:"backoff"`      // default exponential
-	Delay       Duration `json:"delay"`        // before the second attempt; default 1s
+	Delay       Duration `json:"delay"`        // before the second attempt; Zero: none. Default 1s
 	MaxDelay    Duration `json:"max_delay"`    // cap before jitter; default 10m, or Delay if longer
-	Jitter      float64  `json:"jitter"`       // up to this share is added, never taken away; default 0.2
+	Jitter      float64  `json:"jitter"`       // up to this share is added, never taken away; Zero: none. Default 0.2
 	// MaxCrashes ends a run whose worker died this often while it ran: the run would take down the next
 	// worker too. Default 5.
 	MaxCrashes int `json:"max_crashes"`
@@ -24,12 +24,6 @@ const (
 	BackoffExponential Backoff = "exponential" // doubles
 	BackoffFixed       Backoff = "fixed"
 )
-
-func defaultRetry() Retry {
-	return Retry{
-		MaxAttempts: 3, Backoff: BackoffExponential, Delay: Duration(time.Second), Jitter: 0.2, MaxCrashes: 5,
-	}
-}
 
 // After is how long to wait after the given number of failures; random is from [0,1). Jitter only adds: a
 // target that asked for a pause gets at least that, and the retries of a burst spread out instead of coming

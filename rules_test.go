@@ -19,7 +19,7 @@ const worker = "worker_1"
 // define is an admitted definition.
 func define(t *testing.T, edit func(*carillon.Definition)) carillon.Definition {
 	t.Helper()
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "test", &carillon.Handler{}
 	if edit != nil {
 		edit(&def)

@@ -238,10 +238,6 @@ const (
 // grace is how late a run can start and still count as late, not as missed.
 const grace = time.Minute
 
-func defaultMisfire() Misfire {
-	return Misfire{Policy: MisfireOnce, Max: 100, Window: Duration(24 * time.Hour)}
-}
-
 func (m *Misfire) admit() *FieldError {
 	switch {
 	case !slices.Contains([]MisfirePolicy{MisfireSkip, MisfireOnce, MisfireAll}, m.Policy):

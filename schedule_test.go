@@ -247,7 +247,7 @@ func TestSchedulesAreRefusedWithAReason(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			def := carillon.NewDefinition()
+			def := carillon.Definition{}
 			def.Type, def.Target.Handler, def.Schedule = "test", &carillon.Handler{}, c.given
 			expectFieldError(t, def.Admit(epoch), c.field, c.was, c.wants)
 		})
@@ -261,7 +261,7 @@ func TestErrorsAboutCronSayWhichFieldIsWrong(t *testing.T) {
 		"0 3 * *":       `schedule.cron: "0 3 * *" has 4 fields: want 5 fields (minute hour day-of-month month day-of-week), or 6 with the second first`,
 		"0 3 * * * UTC": `schedule.cron: "UTC" is a time zone: want only the fields; give the time zone in timezone, or with --tz on the command line`,
 	} {
-		def := carillon.NewDefinition()
+		def := carillon.Definition{}
 		def.Type, def.Target.Handler, def.Schedule.Cron = "test", &carillon.Handler{}, expression
 		if err := def.Admit(epoch); err == nil || err.Error() != want {
 			t.Errorf("%s:\n got %v\nwant %s", expression, err, want)
@@ -337,7 +337,7 @@ func TestNextAndLastAgree(t *testing.T) {
 		if random.IntN(2) == 0 {
 			s.EndsAt = epoch + carillon.Time(2e8+random.Int64N(1e11))
 		}
-		def := carillon.NewDefinition()
+		def := carillon.Definition{}
 		def.Type, def.Target.Handler, def.Schedule = "test", &carillon.Handler{}, s
 		if def.Admit(epoch) != nil {
 			continue // never due

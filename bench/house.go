@@ -126,7 +126,7 @@ var payload = func() json.RawMessage {
 }()
 
 func definition(schedule carillon.Schedule) carillon.Definition {
-	d := carillon.NewDefinition()
+	d := carillon.Definition{}
 	d.Name, d.Type, d.Payload, d.Schedule = "bench", "bench", payload, schedule
 	d.Target.Handler = &carillon.Handler{}
 	return d

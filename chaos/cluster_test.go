@@ -310,7 +310,7 @@ func (c *cluster) submit(defs ...carillon.Definition) (jobs []carillon.Job) {
 
 // handledJob is a job whose body is a handler.
 func handledJob(queue string, work Work) carillon.Definition {
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Name, def.Type, def.Queue, def.Target.Handler = "handled", handled, queue, &carillon.Handler{}
 	def.Payload, _ = json.Marshal(work)
 	def.Retry.MaxCrashes, def.Retry.MaxAttempts = 1000, 5

@@ -148,7 +148,7 @@ func buildBinary(t *testing.T) string {
 // witnessed is a job whose body is this binary.
 func witnessed(witness string, d time.Duration) carillon.Definition {
 	self, _ := os.Executable()
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Name = "witness"
 	def.Target.Command = &carillon.Command{Argv: []string{self}, Env: map[string]string{
 		"WITNESS": witness, "WITNESS_FOR": d.String(),

@@ -1,9 +1,8 @@
 // Package client talks to a Carillon server over its HTTP API, with the types of package carillon.
 //
 //	c, err := client.New(client.Config{URL: "http://127.0.0.1:8420", Token: token})
-//	def := carillon.NewDefinition()
-//	def.Target.Command = &carillon.Command{Argv: []string{"echo", "hello"}}
-//	job, err := c.Submit(ctx, def)
+//	echo := carillon.Target{Command: &carillon.Command{Argv: []string{"echo", "hello"}}}
+//	job, err := c.Submit(ctx, carillon.Definition{Target: echo})
 //
 // If the server refuses a call, the error is a *Problem, which also is one of carillon's sentinel errors for
 // errors.Is. If the server does not answer, the error is an *Unreachable. The client never retries a call

@@ -62,7 +62,7 @@ func benchDispatcher(b *testing.B) (*client.Dispatcher, []carillon.Task) {
 	tasks := make([]carillon.Task, 1000)
 	for i := range tasks {
 		job := carillon.Job{
-			ID: carillon.JobID(1<<40 + i), Namespace: "default", Definition: carillon.NewDefinition(),
+			ID: carillon.JobID(1<<40 + i), Namespace: "default",
 		}
 		job.Name, job.Type, job.Target.Handler = fmt.Sprintf("mail %d", i), "email.send", &carillon.Handler{}
 		job.Payload = []byte(

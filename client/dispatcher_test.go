@@ -107,7 +107,7 @@ func newDispatcher(t *testing.T, servers ...string) *client.Dispatcher {
 }
 
 func mail() carillon.Definition {
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Name, def.Type, def.Target.Handler = `<ü> "x"`, "mail", &carillon.Handler{}
 	def.Payload, def.Labels, def.Timeout = []byte(
 		`{ "to" : "ann" }`,
@@ -124,7 +124,7 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 	command.Target = carillon.Target{Command: &carillon.Command{
 		Argv: []string{"a", "<b>"}, Env: map[string]string{"K": "v"}, Dir: "/", FatalExitCodes: []int{3},
 	}}
-	least := carillon.NewDefinition()
+	least := carillon.Definition{}
 	least.Type, least.Queue, least.Target.Handler = "x", "q", &carillon.Handler{}
 	call.Target = carillon.Target{
 		HTTP: &carillon.HTTP{

@@ -30,10 +30,9 @@ type (
 // labels and payload as a whole; in retry, misfire and retention the fields that are not given stay.
 type Changes map[string]any
 
-// Submit submits a job; when it returns without an error the job is on disk. Begin with
-// carillon.NewDefinition: Submit leaves empty texts, labels and policies to the server, but a priority of 0
-// is the lowest, not the default. Each call is one request. Where many goroutines submit one job each, a
-// Batcher lets them share requests.
+// Submit submits a job; when it returns without an error the job is on disk. The server fills in the defaults
+// of fields that are zero: see carillon.Definition. Each call is one request. Where many goroutines submit
+// one job each, a Batcher lets them share requests.
 func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
 	body, err := wire.MarshalDefinition(&def)
 	if err != nil {

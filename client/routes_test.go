@@ -62,7 +62,7 @@ func newClient(t *testing.T, url string) *client.Client {
 
 // echo is a job that is due in an hour.
 func echo(name string) carillon.Definition {
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Name, def.Target.Command = name, &carillon.Command{Argv: []string{"echo", name}}
 	def.Schedule.After = carillon.Duration(time.Hour)
 	return def
@@ -238,13 +238,9 @@ func TestADefinitionMayLeaveTheDefaultsToTheServer(t *testing.T) {
 		Target: carillon.Target{HTTP: &carillon.HTTP{URL: "https://example.com"}},
 	})
 	if err != nil || job.Owner != "default" || job.Retry.MaxAttempts != 3 ||
-		job.Overlap != carillon.OverlapSkip || job.Priority != 0 {
+		job.Overlap != carillon.OverlapSkip || job.Priority != 5 ||
+		job.Timeout != carillon.Duration(30*time.Second) {
 		t.Errorf("%+v, %v", job, err)
-	}
-	def := carillon.NewDefinition()
-	def.Target.HTTP = &carillon.HTTP{URL: "https://example.com"}
-	if job, err = s.Submit(t.Context(), def); err != nil || job.Timeout != carillon.Duration(30*time.Second) {
-		t.Errorf("timeout %s, %v", job.Timeout, err)
 	}
 }
 

@@ -128,9 +128,9 @@ func (h *house) start(argv ...string) (stop func()) {
 // submit submits a handler job of type echo to the queue.
 func (h *house) submit(queue, payload string, change func(*carillon.Definition)) carillon.JobID {
 	h.t.Helper()
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Queue, def.Payload, def.Target.Handler = "echo", queue, []byte(payload), &carillon.Handler{}
-	def.Retry.Delay, def.Retry.Jitter = 0, 0
+	def.Retry.Delay, def.Retry.Jitter = carillon.Zero, carillon.Zero
 	if change != nil {
 		change(&def)
 	}

@@ -42,11 +42,11 @@ func Example() {
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 
-	def := carillon.NewDefinition()
-	def.Type = "email.send"
-	def.Target.Handler = &carillon.Handler{}
-	def.Payload = []byte(`{"to": "ann@example.com"}`)
-	if _, err := n.Submit(ctx, def); err != nil {
+	if _, err := n.Submit(ctx, carillon.Definition{
+		Type:    "email.send",
+		Target:  carillon.Target{Handler: &carillon.Handler{}},
+		Payload: []byte(`{"to": "ann@example.com"}`),
+	}); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(<-sent)

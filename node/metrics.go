@@ -129,7 +129,7 @@ func newMetrics() *metrics {
 	}
 	m.registry.MustRegister(m.jobs, m.ended, m.attempts, m.delay, m.duration, m.commits,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.lane(carillon.DefaultNamespace, carillon.NewDefinition().Queue)
+	m.lane(carillon.DefaultNamespace, "default") // the queue of jobs that name none
 	return m
 }
 

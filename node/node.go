@@ -309,7 +309,7 @@ func (n *Node) shut() {
 	n.close = nil
 }
 
-// Submit stores new jobs in the default namespace; see carillon.NewDefinition for the defaults.
+// Submit stores new jobs in the default namespace; see carillon.Definition for the defaults.
 func (n *Node) Submit(ctx context.Context, defs ...carillon.Definition) ([]carillon.Job, error) {
 	now := n.clock.Now()
 	for i := range defs {

@@ -227,7 +227,7 @@ func TestTheAddressFileIsThereWhileTheNodeServes(t *testing.T) {
 }
 
 func definition(typ string, after time.Duration) carillon.Definition {
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler, def.Schedule.After = typ, &carillon.Handler{}, carillon.Duration(after)
 	return def
 }

@@ -135,7 +135,7 @@ func (h *House) Seen() []Seen {
 // Submit admits and submits one job whose target is the house's handler.
 func (h *House) Submit(edit func(*carillon.Definition)) carillon.Job {
 	h.T.Helper()
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "test", &carillon.Handler{}
 	if edit != nil {
 		edit(&def)

@@ -58,7 +58,7 @@ func (w *world) job(def carillon.Definition) *carillon.Job {
 
 // definition returns an admitted definition of any kind.
 func (w *world) definition() carillon.Definition {
-	d := carillon.NewDefinition()
+	d := carillon.Definition{}
 	d.Type, d.Owner, d.Queue, d.Priority = pick(w.rand, types...), pick(
 		w.rand, owners...,
 	), pick(w.rand, queues...), pick(w.rand, priorities...)

@@ -59,7 +59,9 @@ var scenarios = []struct {
 	}},
 	{"a failing run is tried again with growing pauses, then it is a dead letter", func(h *House) {
 		h.Handle = func(context.Context, executor.Task) error { return errors.New("no luck") }
-		job := h.Submit(func(d *carillon.Definition) { d.Retry.MaxAttempts, d.Retry.Jitter = 4, 0 })
+		job := h.Submit(func(d *carillon.Definition) {
+			d.Retry.MaxAttempts, d.Retry.Jitter = 4, carillon.Zero
+		})
 		time.Sleep(5 * time.Minute)
 		h.expect(job.ID, "failed 4 no luck")
 		h.expectPauses(time.Second, 2*time.Second, 4*time.Second)

@@ -76,7 +76,7 @@ func (t *storeTest) newJob(edit func(*carillon.Job)) *carillon.Job {
 	t.Helper()
 	id, err := t.ids.Next(t.now)
 	t.must(err)
-	job := &carillon.Job{ID: id, Namespace: carillon.DefaultNamespace, Definition: carillon.NewDefinition()}
+	job := &carillon.Job{ID: id, Namespace: carillon.DefaultNamespace}
 	job.Type, job.Target.Handler, job.Payload = "mail.send", &carillon.Handler{}, []byte(`{"to":"anna"}`)
 	if edit != nil {
 		edit(job)

@@ -89,7 +89,7 @@ func benchmarkDefinitions(b *testing.B, store carillon.Store, jobs int) {
 type benchWork struct{ submits, claims, ends []carillon.Change }
 
 func newBenchWork(jobs int) benchWork {
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "mail.send", &carillon.Handler{}
 	def.Payload = []byte(`{"to":"` + strings.Repeat("a", 190) + `"}`)
 	if err := def.Admit(epoch); err != nil {

@@ -196,7 +196,7 @@ func (h *house) attempts(jobs ...carillon.JobID) (list []attempt) {
 func (h *house) trySubmit(n int, edit func(*carillon.Definition)) ([]carillon.Job, error) {
 	defs := make([]carillon.Definition, n)
 	for i := range defs {
-		defs[i] = carillon.NewDefinition()
+		defs[i] = carillon.Definition{}
 		defs[i].Type, defs[i].Target.Handler = "test", &carillon.Handler{}
 		if edit != nil {
 			edit(&defs[i])

@@ -85,7 +85,7 @@ const now = carillon.Time(1_800_000_000_000)
 // definition returns an admitted definition for a handler, due now.
 func definition(t testing.TB) carillon.Definition {
 	t.Helper()
-	d := carillon.NewDefinition()
+	d := carillon.Definition{}
 	d.Type, d.Target.Handler = "mail.send", &carillon.Handler{}
 	if err := d.Admit(now); err != nil {
 		t.Fatal(err)

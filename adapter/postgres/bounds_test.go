@@ -17,7 +17,7 @@ func bounded(t *testing.T) (store *postgres.Store, rare []carillon.JobID) {
 	ids := carillon.NewIDs(1, carillon.Never)
 	var changes []carillon.Change
 	for i := range 100 {
-		job := carillon.Job{Namespace: "default", Definition: carillon.NewDefinition()}
+		job := carillon.Job{Namespace: "default", Definition: carillon.Definition{Queue: "default", Priority: 5}}
 		job.ID, _ = ids.Next(now)
 		job.Type, job.Target.Handler = "common", &carillon.Handler{}
 		if i%10 == 0 {

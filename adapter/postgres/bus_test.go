@@ -96,7 +96,6 @@ func waitingRuns(t *testing.T, store *postgres.Store, jobs ...carillon.JobID) (e
 	for _, id := range jobs {
 		job := carillon.Job{
 			Namespace: "default", ID: id, Version: 1, State: carillon.JobActive, Created: 1, Updated: 1,
-			Definition: carillon.NewDefinition(),
 		}
 		job.Target.Handler, job.Type = &carillon.Handler{}, "test"
 		if err := job.Admit(carillon.Now()); err != nil {

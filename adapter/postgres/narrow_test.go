@@ -57,7 +57,7 @@ func TestDeadLettersOfSeveralConnectionsComeLatestFirst(t *testing.T) {
 	const letters = 10
 	for i := range letters {
 		now := carillon.Now()
-		def := carillon.NewDefinition()
+		def := carillon.Definition{}
 		def.Type, def.Target.Handler = "test", &carillon.Handler{}
 		if err := def.Admit(now); err != nil {
 			t.Fatal(err)

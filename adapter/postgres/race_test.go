@@ -15,7 +15,7 @@ const now carillon.Time = 1_800_000_000_000
 // submissions returns the changes that submit one-offs that are due now.
 func submissions(t testing.TB, ids *carillon.IDs, n int) (changes []carillon.Change) {
 	t.Helper()
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "mail.send", &carillon.Handler{}
 	if err := def.Admit(now); err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func fill(t *testing.T, store *Store, jobs int) (rare []carillon.JobID) {
 	ids := carillon.NewIDs(1, carillon.Never)
 	var changes []carillon.Change
 	for i := range jobs {
-		job := carillon.Job{Namespace: "default", Definition: carillon.NewDefinition()}
+		job := carillon.Job{Namespace: "default", Definition: carillon.Definition{Queue: "default", Priority: 5}}
 		job.ID, _ = ids.Next(now)
 		job.Type, job.Target.Handler = "common", &carillon.Handler{}
 		if i%10 == 0 {
@@ -115,7 +115,7 @@ func TestTheLogIsCutWhenItIsTooLong(t *testing.T) {
 	ids := carillon.NewIDs(2, carillon.Never)
 	longest := int64(0)
 	for range 40 {
-		job := carillon.Job{Namespace: "default", Definition: carillon.NewDefinition()}
+		job := carillon.Job{Namespace: "default", Definition: carillon.Definition{Queue: "default", Priority: 5}}
 		job.ID, _ = ids.Next(now)
 		job.Schedule.At, job.Timeout, job.Payload = now, 0, make([]byte, 100_000)
 		if _, err := store.Commit(context.Background(), []carillon.Change{

@@ -31,7 +31,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 			t.Fatal(lost, err)
 		}
 	}
-	job := carillon.Job{ID: 1, Namespace: "default", Definition: carillon.NewDefinition()}
+	job := carillon.Job{ID: 1, Namespace: "default", Definition: carillon.Definition{Queue: "default", Priority: 5}}
 	job.Target.Handler, job.Timeout, job.Schedule.At = &carillon.Handler{}, 0, now
 	job.Labels = map[string]string{"team": "a", "env": "prod"}
 	c := carillon.Submit(&job, now)

@@ -55,7 +55,7 @@ func BenchmarkStore(b *testing.B) {
 func kept(t *testing.T) []carillon.Change {
 	t.Helper()
 	const now = 1_800_000_000_000
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler, def.Labels = "mail.send", &carillon.Handler{}, map[string]string{
 		"team": "a",
 	}

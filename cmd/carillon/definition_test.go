@@ -85,7 +85,7 @@ func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {
 }
 
 func TestAnEditSendsWholeWhatTheServerReplacesWhole(t *testing.T) {
-	was := carillon.NewDefinition()
+	was := carillon.Definition{}
 	was.Labels = map[string]string{"team": "blue", "old": "1"}
 	was.Schedule = carillon.Schedule{Cron: "@daily", Timezone: "Europe/Berlin", MaxRuns: 7}
 	was.Target.Command = &carillon.Command{

@@ -95,7 +95,7 @@ func TestAWorkerPerformsRunsUntilItIsStopped(t *testing.T) {
 		ctx, "worker", "--config", file, "--queues", "calls=3,default", "--concurrency", "7",
 	)
 
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Queue, def.Payload, def.Target.HTTP = "calls", []byte(`{"n":1}`), &carillon.HTTP{URL: target.URL}
 	jobs, err := n.Submit(t.Context(), def)
 	if err != nil {

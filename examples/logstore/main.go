@@ -47,9 +47,9 @@ func hello(ctx context.Context, dir string) error {
 	}
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
-	def := carillon.NewDefinition()
-	def.Name, def.Type, def.Target.Handler = "example", "hello", &carillon.Handler{}
-	if _, err := n.Submit(ctx, def); err != nil {
+	if _, err := n.Submit(ctx, carillon.Definition{
+		Name: "example", Type: "hello", Target: carillon.Target{Handler: &carillon.Handler{}},
+	}); err != nil {
 		return err
 	}
 	return <-done

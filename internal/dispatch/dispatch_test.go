@@ -264,7 +264,7 @@ func TestAPromiseEndsWithItsWorker(t *testing.T) {
 			pulled <- len(tasks)
 		}()
 		synctest.Wait()
-		job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace, Definition: carillon.NewDefinition()}
+		job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace}
 		run := carillon.NewRun(&job, h.clock.Now())
 		if got, ok := n.Reserve(&run, &job, h.clock.Now()); !ok || got != worker {
 			t.Fatalf("reserved for %q, %v", got, ok)

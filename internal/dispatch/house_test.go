@@ -137,7 +137,7 @@ func (h *house) register(n *node) string {
 // submit submits a job to a node without waiting for its claim: preclaimed runs go to pulls that wait.
 func (h *house) submit(n *node, edit func(*carillon.Definition)) carillon.JobID {
 	h.Helper()
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "test", &carillon.Handler{}
 	if edit != nil {
 		edit(&def)

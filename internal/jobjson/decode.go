@@ -138,6 +138,9 @@ func (d *decoder) object(v reflect.Value) error {
 		if err == nil {
 			err = fields.checkGiven(name, v.Field(i))
 		}
+		if err == nil {
+			err = fields.explicitZero(name, v.Field(i))
+		}
 		if err != nil {
 			return under(field(given), err)
 		}
@@ -206,9 +209,6 @@ func (d *decoder) list(v reflect.Value) error {
 	v.SetZero()
 	return d.items(most, func() error {
 		item := reflect.New(v.Type().Elem()).Elem()
-		if fresh, ok := item.Addr().Interface().(*carillon.Definition); ok {
-			*fresh = carillon.NewDefinition()
-		}
 		if err := d.value(item); err != nil {
 			return err
 		}

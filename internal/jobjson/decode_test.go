@@ -16,12 +16,12 @@ import (
 )
 
 func TestWhatIsNotNamedKeepsItsDefault(t *testing.T) {
-	got := carillon.NewDefinition()
+	got := carillon.Definition{}
 	err := decode(
 		[]byte(`{"retry":{"delay":"5s"},"misfire":"skip","retention":{"logs":"1d"},"labels":{"a":"b"}}`),
 		&got, maxDepth,
 	)
-	want := carillon.NewDefinition()
+	want := carillon.Definition{}
 	want.Retry.Delay, want.Misfire.Policy = carillon.Duration(5e9), carillon.MisfireSkip
 	want.Retention.Logs, want.Labels = carillon.Duration(86400e9), map[string]string{"a": "b"}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(carillon.Schedule{})); err != nil || diff != "" {
@@ -31,7 +31,7 @@ func TestWhatIsNotNamedKeepsItsDefault(t *testing.T) {
 
 func TestAnEditReplacesScheduleTargetAndMapsAndMergesTheRest(t *testing.T) {
 	labels := map[string]string{"old": "1"}
-	before := carillon.NewDefinition()
+	before := carillon.Definition{}
 	before.Labels, before.Misfire.Policy = labels, carillon.MisfireAll
 	before.Schedule = carillon.Schedule{Cron: "0 3 * * *", Timezone: "Europe/Berlin", MaxRuns: 7}
 	before.Target = carillon.Target{

@@ -19,7 +19,7 @@ const (
 
 // Define reads a definition that was submitted at the given time, fills in its defaults and admits it.
 func Define(body []byte, at carillon.Time) (carillon.Definition, error) {
-	def := carillon.NewDefinition()
+	var def carillon.Definition
 	if err := Decode(body, &def); err != nil {
 		return def, err
 	}

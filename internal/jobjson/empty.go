@@ -3,6 +3,7 @@ package jobjson
 import (
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/carillon-run/carillon"
@@ -11,10 +12,40 @@ import (
 // absent lists the types in which an empty text, or a zero in a field that is left out when it is written,
 // means that the field was not given. A field that was given with exactly this value is refused: a variable
 // that is not set must not turn a schedule into "now". In all other fields zero has a meaning: a timeout of
-// "0s" means no timeout.
+// "0s" means no timeout. See also explicitZero.
 var absent = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.Definition](): true, reflect.TypeFor[carillon.Schedule](): true,
 	reflect.TypeFor[carillon.Command](): true, reflect.TypeFor[carillon.HTTP](): true,
+	reflect.TypeFor[carillon.Retry](): true, reflect.TypeFor[carillon.Misfire](): true,
+}
+
+// numbers are the fields in which zero is what Go code leaves out, and carillon.Zero is 0. With them, what
+// would be right instead of a negative number.
+var numbers = map[reflect.Type]map[string]string{
+	reflect.TypeFor[carillon.Definition](): {
+		"priority": "a number from 0 to 9, higher first", "timeout": "",
+	},
+	reflect.TypeFor[carillon.Retry](): {
+		"max_attempts": "a number from 1 to 1000", "max_crashes": "a number from 1 to 1000",
+		"jitter": "a number from 0 to 1", "delay": "", "max_delay": "",
+	},
+	reflect.TypeFor[carillon.Misfire](): {"max": "a number from 1 to 1000", "window": ""},
+}
+
+// explicitZero makes a 0 that was given carillon.Zero, so that Admit does not take the default for it.
+func (f *fields) explicitZero(name string, v reflect.Value) error {
+	want, ok := f.numbers[name]
+	if !ok {
+		return nil
+	}
+	zero := reflect.ValueOf(carillon.Zero).Convert(v.Type())
+	if v.Equal(zero) {
+		return invalid("", strconv.Itoa(carillon.Zero), want)
+	}
+	if v.IsZero() {
+		v.Set(zero)
+	}
+	return nil
 }
 
 // wantInstead says what would be right for some fields that were given empty.
@@ -26,6 +57,8 @@ var wantInstead = map[string]string{
 	"url":      "an absolute http:// or https:// URL",
 	"max_runs": "a number above 0; leave the field out for no limit",
 	"body":     "a template; leave the field out to send the payload",
+	"backoff":  "exponential or fixed",
+	"policy":   "skip, once or all",
 }
 
 // checkGiven refuses a field that was given but is empty.

@@ -14,6 +14,7 @@ type fields struct {
 	names   []string
 	index   map[string]int
 	leftOut map[string]bool // zero stands for "not given"
+	numbers map[string]string
 }
 
 var known sync.Map // reflect.Type -> *fields
@@ -22,7 +23,7 @@ func fieldsOf(t reflect.Type) *fields {
 	if f, ok := known.Load(t); ok {
 		return f.(*fields)
 	}
-	f := &fields{of: t, index: map[string]int{}, leftOut: map[string]bool{}}
+	f := &fields{of: t, index: map[string]int{}, leftOut: map[string]bool{}, numbers: numbers[t]}
 	for i := range t.NumField() {
 		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		if t.Field(i).IsExported() && name != "" && name != "-" {

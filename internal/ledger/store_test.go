@@ -120,7 +120,7 @@ func within(
 // define returns an admitted definition.
 func define(t *testing.T, edit func(*carillon.Definition)) carillon.Definition {
 	t.Helper()
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "test", &carillon.Handler{}
 	if edit != nil {
 		edit(&def)

@@ -198,7 +198,7 @@ func (h *house) submitBy(by *node, n int, edit func(*carillon.Definition)) []car
 	h.t.Helper()
 	defs := make([]carillon.Definition, n)
 	for i := range defs {
-		defs[i] = carillon.NewDefinition()
+		defs[i] = carillon.Definition{}
 		defs[i].Type, defs[i].Target.Handler = "test", &carillon.Handler{}
 		edit(&defs[i])
 		if err := defs[i].Admit(h.clock.Now()); err != nil {

@@ -237,7 +237,7 @@ func (h *house) put(n int, edit func(*carillon.Definition)) (jobs []carillon.Job
 	now := h.clock.Now()
 	var changes []carillon.Change
 	for range n {
-		def := carillon.NewDefinition()
+		def := carillon.Definition{}
 		def.Type, def.Target.Handler = "test", &carillon.Handler{}
 		edit(&def)
 		if err := def.Admit(now); err != nil {

@@ -109,7 +109,7 @@ func TestAPausedJobIsNotTriedAgain(t *testing.T) {
 				}
 			}, func(h *house) {
 				job := h.submit(1, func(d *carillon.Definition) {
-					d.Retry.Delay, d.Retry.Jitter = carillon.Duration(delay), 0
+					d.Retry.Delay, d.Retry.Jitter = carillon.Duration(delay), carillon.Zero
 				})[0]
 				time.Sleep(time.Second)
 				if _, err := h.nodes[0].ledger.PauseJob(context.Background(), "default", job.ID); err != nil {

@@ -107,7 +107,7 @@ func TestTheRunsOfADeadWorkerAreTakenBackAsCrashes(t *testing.T) {
 // later.
 func (h *house) unheard(edit func(*carillon.Definition)) carillon.Run {
 	h.t.Helper()
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "test", &carillon.Handler{}
 	if edit != nil {
 		edit(&def)

@@ -27,7 +27,7 @@ type spec struct {
 }
 
 // usual has the values of a definition for the fields that its spec leaves out. They are written out here and
-// not taken from carillon.NewDefinition: if a default changes one day, stored definitions must not change
+// not taken from the defaults: if a default changes one day, stored definitions must not change
 // with it.
 var usual = carillon.Definition{
 	Queue: "default", Priority: 5, Timeout: 0, Overlap: "skip",

@@ -97,7 +97,7 @@ func definitionOfAll(t *testing.T) carillon.Definition {
 }
 
 func TestADefinitionIsReadAsItWasWritten(t *testing.T) {
-	least := carillon.NewDefinition()
+	least := carillon.Definition{}
 	least.Type, least.Target.Handler = "t", &carillon.Handler{}
 	for _, def := range []carillon.Definition{definitionOfAll(t), least} {
 		body, err := MarshalDefinition(&def)

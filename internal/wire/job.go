@@ -57,30 +57,61 @@ func AppendBatch(b []byte, defs [][]byte) []byte {
 	return append(append(b, bytes.Join(defs, []byte(","))...), "]}"...)
 }
 
-// MarshalDefinition writes a definition for a submit. It leaves out empty values, for which the server has a
-// default or no meaning. jobjson.Define reads it.
+// MarshalDefinition writes a definition for a submit. It leaves out fields that are zero: the server fills in
+// their defaults. carillon.Zero is written as 0. jobjson.Define reads it.
 func MarshalDefinition(d *carillon.Definition) ([]byte, error) {
-	w := definition{
+	return json.Marshal(definition{
 		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue,
-		Payload: d.Payload, Retry: d.Retry, Overlap: d.Overlap, Misfire: d.Misfire,
-	}
-	if d.Timeout >= 0 { // below 0: not set, see carillon.NewDefinition
-		w.Timeout = &d.Timeout
-	}
-	return json.Marshal(w)
+		Priority: given(&d.Priority), Payload: d.Payload, Timeout: given(&d.Timeout),
+		Retry: retry{
+			given(&d.Retry.MaxAttempts), d.Retry.Backoff, given(&d.Retry.Delay), given(&d.Retry.MaxDelay),
+			given(&d.Retry.Jitter), given(&d.Retry.MaxCrashes),
+		},
+		Overlap:   d.Overlap,
+		Misfire:   misfire{d.Misfire.Policy, given(&d.Misfire.Max), given(&d.Misfire.Window)},
+		Retention: d.Retention,
+	})
 }
 
-// definition has fields that hide the embedded ones of the same name, to leave them out when they are empty.
+// definition has fields that hide the embedded ones of the same name, to leave them out when they are zero.
 type definition struct {
 	*carillon.Definition
-	Name    string             `json:"name,omitempty"`
-	Type    string             `json:"type,omitempty"`
-	Owner   string             `json:"owner,omitempty"`
-	Labels  map[string]string  `json:"labels,omitempty"`
-	Queue   string             `json:"queue,omitempty"`
-	Payload json.RawMessage    `json:"payload,omitempty"`
-	Timeout *carillon.Duration `json:"timeout,omitempty"`
-	Retry   carillon.Retry     `json:"retry,omitzero"`
-	Overlap carillon.Overlap   `json:"overlap,omitempty"`
-	Misfire carillon.Misfire   `json:"misfire,omitzero"`
+	Name      string             `json:"name,omitempty"`
+	Type      string             `json:"type,omitempty"`
+	Owner     string             `json:"owner,omitempty"`
+	Labels    map[string]string  `json:"labels,omitempty"`
+	Queue     string             `json:"queue,omitempty"`
+	Priority  *int               `json:"priority,omitempty"`
+	Payload   json.RawMessage    `json:"payload,omitempty"`
+	Timeout   *carillon.Duration `json:"timeout,omitempty"`
+	Retry     retry              `json:"retry,omitzero"`
+	Overlap   carillon.Overlap   `json:"overlap,omitempty"`
+	Misfire   misfire            `json:"misfire,omitzero"`
+	Retention carillon.Retention `json:"retention,omitzero"`
+}
+
+type retry struct {
+	MaxAttempts *int               `json:"max_attempts,omitempty"`
+	Backoff     carillon.Backoff   `json:"backoff,omitempty"`
+	Delay       *carillon.Duration `json:"delay,omitempty"`
+	MaxDelay    *carillon.Duration `json:"max_delay,omitempty"`
+	Jitter      *float64           `json:"jitter,omitempty"`
+	MaxCrashes  *int               `json:"max_crashes,omitempty"`
+}
+
+type misfire struct {
+	Policy carillon.MisfirePolicy `json:"policy,omitempty"`
+	Max    *int                   `json:"max,omitempty"`
+	Window *carillon.Duration     `json:"window,omitempty"`
+}
+
+// given is nil for a number that is not given.
+func given[T int | float64 | carillon.Duration](n *T) *T {
+	switch *n {
+	case 0:
+		return nil
+	case carillon.Zero:
+		return new(T)
+	}
+	return n
 }

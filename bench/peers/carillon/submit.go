@@ -12,7 +12,7 @@ import (
 )
 
 func definition(payload []byte, schedule carillon.Schedule) carillon.Definition {
-	d := carillon.NewDefinition()
+	d := carillon.Definition{}
 	d.Name, d.Type, d.Payload, d.Schedule = "bench", "bench", payload, schedule
 	d.Target.Handler = &carillon.Handler{}
 	return d
