@@ -14,7 +14,7 @@ var guarding = []carillon.Overlap{
 
 // failed is a run of the job that failed for good.
 func failed(job *carillon.Job, due carillon.Time) carillon.Run {
-	return claimed(planned(job, due)).End(carillon.StateFailed, "exit status 1", due+1)
+	return claimed(planned(job, due)).End(carillon.StateFailed, "exit code 1", due+1)
 }
 
 // added applies a change to a snapshot of the job.

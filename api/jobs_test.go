@@ -473,7 +473,7 @@ func TestAListOfJobsHasTheLastRunOfEach(t *testing.T) {
 	h := newHouse(t, nil)
 	h.submit(with(`"name":"none"`))
 	failed := h.claim(h.submit(with(`"name":"failed","retry":{"max_attempts":1}`)))
-	h.finish(failed, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit status 3"})
+	h.finish(failed, carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit code 3"})
 	running := h.claim(h.submit(with(`"name":"running"`)))
 	type last struct{ ID, State, Reason string }
 	var page struct {
@@ -491,7 +491,7 @@ func TestAListOfJobsHasTheLastRunOfEach(t *testing.T) {
 		got[item.Name] = item.Last
 	}
 	want := map[string]*last{
-		"none": nil, "failed": {failed.ID.String(), "failed", "exit status 3"},
+		"none": nil, "failed": {failed.ID.String(), "failed", "exit code 3"},
 		"running": {running.ID.String(), "claimed", ""},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

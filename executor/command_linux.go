@@ -163,8 +163,8 @@ func exited(status syscall.WaitStatus, fatalCodes []int) carillon.Outcome {
 	case code == 0:
 		return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 	case slices.Contains(fatalCodes, code):
-		return fatal("exit status %d", code)
+		return fatal("exit code %d", code)
 	default:
-		return retriable("exit status %d", code)
+		return retriable("exit code %d", code)
 	}
 }

@@ -128,7 +128,7 @@ func storeJobLast(t *storeTest) {
 	skipped, retried, next := carillon.NewRun(
 		&recurring, first.ID.Due+1,
 	), carillon.NewRun(&recurring, first.ID.Due+2), carillon.NewRun(&recurring, first.ID.Due+3)
-	retried.Attempt, retried.Reason, retried.Wake = 1, "exit status 1", t.now+1000
+	retried.Attempt, retried.Reason, retried.Wake = 1, "exit code 1", t.now+1000
 	t.win(carillon.Change{
 		Runs: []carillon.Run{
 			ended.End(carillon.StateSucceeded, "", t.now), skipped.End(carillon.StateSkipped, "", t.now),
@@ -165,7 +165,7 @@ func storeJobLast(t *storeTest) {
 	}
 	t.equal("last runs", got, []last{
 		{held.ID, carillon.StateClaimed, held.Reason, nil},
-		{retried.ID, carillon.StateWaiting, "exit status 1", nil},
+		{retried.ID, carillon.StateWaiting, "exit code 1", nil},
 		{failed.ID, carillon.StateFailed, failed.Reason, nil},
 		{running.ID, carillon.StateClaimed, running.Reason, nil},
 		{},
