@@ -96,6 +96,9 @@ var DefaultRetention = Retention{
 	DeadLetters: Duration(90 * 24 * time.Hour),
 }
 
+// Equal says that two retentions are the same.
+func (r Retention) Equal(other Retention) bool { return r == other }
+
 // Or fills the fields that are not set from the server's retention.
 func (r Retention) Or(server Retention) Retention {
 	if r.Runs == 0 {

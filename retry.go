@@ -17,6 +17,9 @@ type Retry struct {
 	MaxCrashes int `json:"max_crashes"`
 }
 
+// Equal says that two retry rules are the same.
+func (r Retry) Equal(other Retry) bool { return r == other }
+
 // Backoff is how the delay grows from one failure to the next.
 type Backoff string
 

@@ -83,8 +83,9 @@ func unmarshalState[S ~uint8](s *S, names []string, b []byte) error {
 	return nil
 }
 
-// Flags are further facts about an unfinished run. They are bits because the hot row must stay narrow.
-type Flags uint8
+// Flags are further facts about an unfinished run. They are bits because the hot row must stay narrow. Stores
+// keep all 16 bits.
+type Flags uint16
 
 const (
 	FlagGuarded       Flags = 1 << iota // the job's overlap guard rules it: a claim or end compares the guard

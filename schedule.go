@@ -238,6 +238,9 @@ const (
 // grace is how late a run can start and still count as late, not as missed.
 const grace = time.Minute
 
+// Equal says that two misfire rules are the same.
+func (m Misfire) Equal(other Misfire) bool { return m == other }
+
 func (m *Misfire) admit() *FieldError {
 	switch {
 	case !slices.Contains([]MisfirePolicy{MisfireSkip, MisfireOnce, MisfireAll}, m.Policy):

@@ -128,7 +128,7 @@ func Queries() map[string]Planned {
 		"allUnfinished": {fill(allUnfinished, wanted, 1, 2, 1, 9, 10), []string{"PRIMARY"}, false},
 		"allEnded":      {fill(allEnded, wanted, 9, 10), []string{"PRIMARY"}, false},
 		"allBad":        {fill(allBad, wanted, 9, 5, 10), []string{"history_state"}, false},
-		"allDead":       {fill(allDead, wanted, 9, 10), []string{"dead_pos"}, false},
+		"allDead":       {fill(allDead, wanted, 9, 10), []string{"dead_place"}, false},
 		"jobUnfinished": {fill(jobUnfinished, wanted, 5, 9, 10), []string{"run_job"}, false},
 		"jobEnded":      {fill(jobEnded, wanted, 5, 7, 9, 7, 10), []string{"history_job"}, false},
 		"jobDead":       {fill(jobDead, wanted, 9, 5, 10), []string{"PRIMARY"}, true},

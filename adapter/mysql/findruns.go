@@ -36,14 +36,14 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 const selectEnded = `SELECT place, ` + endedColumns + `, ? `
 
 // Runs of all jobs: unfinished runs by primary key, ended runs by primary key or those of one state by
-// history_state, and the dead letters by dead_pos.
+// history_state, and the dead letters by dead_place.
 const (
 	allUnfinished = `SELECT ` + runColumns + `, ? FROM run FORCE INDEX (PRIMARY)
 WHERE (due = ? AND job > ? OR due > ?) AND due < ? ORDER BY due, job LIMIT ?`
 	allEnded = selectEnded + `FROM history FORCE INDEX (PRIMARY) WHERE place < ? ORDER BY place DESC LIMIT ?`
 	allBad   = selectEnded +
 		`FROM history FORCE INDEX (history_state) WHERE place < ? AND state = ? ORDER BY place DESC LIMIT ?`
-	allDead = selectEnded + `FROM dead FORCE INDEX (dead_pos) WHERE place < ? ORDER BY place DESC LIMIT ?`
+	allDead = selectEnded + `FROM dead FORCE INDEX (dead_place) WHERE place < ? ORDER BY place DESC LIMIT ?`
 )
 
 // Runs of one job: unfinished runs by run_job, ended runs by history_job, and the dead letters by primary

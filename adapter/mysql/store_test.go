@@ -207,7 +207,7 @@ func TestAnAddressThatIsNoneIsRefusedWithoutItsPassword(t *testing.T) {
 		"mysql://u:secret@h:3306":          "mysql://user:password@host:port/database",
 		"mysql://u:secret@h:3306/a/b":      "mysql://user:password@host:port/database",
 		"mysql://u:secret@h:x/d":           "invalid port",
-		"mysql://u:secret@h/d?parseTime=1": "only tls is",
+		"mysql://u:secret@h/d?parseTime=1": "want tls",
 		"mysql://u:secret@127.0.0.1:1/d":   "connection refused",
 	} {
 		_, err := mysql.Open(t.Context(), address, mysql.Config{})

@@ -45,12 +45,12 @@ func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
 	differs := len(d.Labels) > 0
 	differs = unless(&s.Queue, &d.Queue, usual.Queue) || differs
 	differs = unless(&s.Priority, &d.Priority, usual.Priority) || differs
-	differs = unless(&s.Schedule, &d.Schedule, carillon.Schedule{At: due}) || differs
+	differs = unlessEqual(&s.Schedule, &d.Schedule, carillon.Schedule{At: due}) || differs
 	differs = unless(&s.Timeout, &d.Timeout, usual.Timeout) || differs
-	differs = unless(&s.Retry, &d.Retry, usual.Retry) || differs
+	differs = unlessEqual(&s.Retry, &d.Retry, usual.Retry) || differs
 	differs = unless(&s.Overlap, &d.Overlap, usual.Overlap) || differs
-	differs = unless(&s.Misfire, &d.Misfire, usual.Misfire) || differs
-	differs = unless(&s.Retention, &d.Retention, usual.Retention) || differs
+	differs = unlessEqual(&s.Misfire, &d.Misfire, usual.Misfire) || differs
+	differs = unlessEqual(&s.Retention, &d.Retention, usual.Retention) || differs
 	if t := d.Target; t.Handler == nil || t.Command != nil || t.HTTP != nil {
 		s.Target, differs = &d.Target, true
 	}
@@ -67,6 +67,15 @@ func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
 // unless points to a value if it is not the usual one, and says whether it does.
 func unless[T comparable](to **T, value *T, usual T) bool {
 	if *value == usual {
+		return false
+	}
+	*to = value
+	return true
+}
+
+// unlessEqual is unless for parts of a definition, which can hold lists.
+func unlessEqual[T interface{ Equal(T) bool }](to **T, value *T, usual T) bool {
+	if (*value).Equal(usual) {
 		return false
 	}
 	*to = value
