@@ -50,7 +50,10 @@ var mayImport = map[string][]string{
 		".", "client", "cron", "executor", "internal/owned", "internal/suggest", "internal/wire", "node",
 		"worker",
 	},
-	"bench":             {".", "adapter/sqlite", "client", "executor", "node", "porttest/server", "worker"},
+	"bench": {
+		".", "adapter/mysql", "adapter/postgres", "adapter/sqlite", "client", "executor", "internal/ledger",
+		"node", "porttest/server", "worker",
+	},
 	"chaos":             {".", "client", "executor", "porttest/server"},
 	"examples/go":       {".", "client", "executor", "worker"},
 	"examples/logstore": {".", "executor", "node"},

@@ -13,9 +13,10 @@ package carillon
 // History keeps Expires, the dead letters keep DeadExpires. The store does not modify the rows that the
 // caller gives it, and a change names no row twice.
 //
-// The runs of a change belong to one job, hence to one shard. A run is inserted only together with a row that
-// outlives it (its job, a guard, or its predecessor). So when two callers decide the same thing, the second
-// one loses, even after the run is history.
+// The runs of a change belong to one job, hence to one shard. Only a change that the ledger merged from
+// changes that fold the same guard has runs of several jobs: see Fold. A run is inserted only together with a
+// row that outlives it (its job, a guard, or its predecessor). So when two callers decide the same thing, the
+// second one loses, even after the run is history.
 type Change struct {
 	Job    *Job
 	Runs   []Run

@@ -35,6 +35,7 @@ type scenario struct {
 var scenarios = []scenario{
 	{"plain", plainScenario, false},
 	{"submit", submitScenario, false},
+	{"folds", foldsScenario, false},
 	{"steady", steadyScenario, false},
 	{"drain", drainScenario, false},
 	{"instant", instantScenario, false},

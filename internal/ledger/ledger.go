@@ -1,11 +1,13 @@
 // Package ledger is the one door for writes. It merges the changes of concurrent callers into one commit of
-// the store (group commit), and tells listeners what was committed.
+// the store (group commit), and tells listeners what was committed. Changes that step the same guard become
+// one change (folds).
 package ledger
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +55,10 @@ type Ledger struct {
 	writing   int          // changes in a running commit, or in the wait after it: see groupcommit.go
 	skipWaits int          // commits until the ledger waits for callers again
 	signal    await.Signal // there is something to flush
+
+	folds       []*foldCall // changes with folds: see fold.go
+	foldsClosed bool
+	foldSignal  await.Signal
 }
 
 // entries holds the entries that wait to be committed.
@@ -71,7 +77,7 @@ func New(cfg Config) *Ledger {
 	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 50*time.Millisecond)
 	return &Ledger{
 		cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: await.NewSignal(),
-		broken: make(chan error, 1),
+		broken: make(chan error, 1), foldSignal: await.NewSignal(),
 	}
 }
 
@@ -136,6 +142,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 	for range l.cfg.Flushers {
 		flushing.Go(func() { l.flushAll(ctx, committed) })
 	}
+	flushing.Go(func() { l.foldAll(ctx, committed) })
 	flushing.Wait()
 	close(committed)
 	telling.Wait()
@@ -224,6 +231,8 @@ type commit struct {
 	batch []entry
 	all   []carillon.Change
 	lost  []int
+
+	answers []*foldCall // of changes with folds, in place of batch
 }
 
 func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- commit) {
@@ -243,7 +252,7 @@ func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- comm
 		return
 	}
 	l.failing.Store(nil)
-	committed <- commit{batch, all, lost}
+	committed <- commit{batch: batch, all: all, lost: lost}
 }
 
 func (l *Ledger) fail(err error) {
@@ -266,6 +275,10 @@ func (l *Ledger) tell(c commit) {
 		}
 	}
 	answer(c.batch, c.lost)
+	for _, call := range c.answers {
+		slices.Sort(call.lost)
+		call.done(call.lost, nil)
+	}
 }
 
 // raise gives the rows of the changes that won their new Rev, and returns those changes. It drops the Output

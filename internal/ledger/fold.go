@@ -1,0 +1,293 @@
+package ledger
+
+import (
+	"context"
+	"iter"
+	"maps"
+
+	"github.com/carillon-run/carillon"
+)
+
+// Changes with folds have their own list and one goroutine: it is the only writer of their guards on this
+// node, and changes without folds wait neither for a lock nor for the read of a guard.
+
+// foldCall is a call of CommitFolded or PostFolded.
+type foldCall struct {
+	changes []carillon.Change
+	folds   [][]carillon.Fold // of each change
+	done    func(lost []int, err error)
+
+	open int // changes that are not settled yet
+	lost []int
+}
+
+// CommitFolded is Commit for changes with folds: folds[i] are those of changes[i], and can be none. A change
+// has lost if a fold says no, or if a row of its own is not as it was decided on. It does not lose because
+// another writer changed a guard that it folds: then its folds are applied again. Changes are independent,
+// and the folds of one guard are applied in the order in which they came.
+func (l *Ledger) CommitFolded(
+	ctx context.Context, changes []carillon.Change, folds [][]carillon.Fold,
+) (lost []int, err error) {
+	if len(changes) == 0 {
+		return nil, nil
+	}
+	type result struct {
+		lost []int
+		err  error
+	}
+	done := make(chan result, 1)
+	l.PostFolded(changes, folds, func(lost []int, err error) { done <- result{lost, err} })
+	select {
+	case r := <-done:
+		return r.lost, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// PostFolded is Post for changes with folds.
+func (l *Ledger) PostFolded(
+	changes []carillon.Change, folds [][]carillon.Fold, done func(lost []int, err error),
+) {
+	l.mu.Lock()
+	if l.foldsClosed {
+		l.mu.Unlock()
+		done(nil, ErrClosed)
+		return
+	}
+	l.folds = append(l.folds, &foldCall{changes: changes, folds: folds, done: done, open: len(changes)})
+	l.mu.Unlock()
+	l.foldSignal.Set()
+}
+
+// foldAll commits changes with folds until ctx ends, and then what is left.
+func (l *Ledger) foldAll(ctx context.Context, committed chan<- commit) {
+	for {
+		batch, closed := l.takeFolds(ctx.Err() != nil)
+		if closed {
+			return
+		}
+		if len(batch) > 0 {
+			l.settle(context.WithoutCancel(ctx), batch, committed)
+			continue
+		}
+		select {
+		case <-l.foldSignal:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// takeFolds removes calls until they hold about MaxBatch changes.
+func (l *Ledger) takeFolds(closing bool) (batch []*foldCall, closed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, changes := 0, 0
+	for n < len(l.folds) && changes < l.cfg.MaxBatch {
+		changes += len(l.folds[n].changes)
+		n++
+	}
+	batch = l.folds[:n:n]
+	if l.folds = l.folds[n:]; len(l.folds) == 0 {
+		l.folds = nil
+	}
+	l.foldsClosed = closing && n == 0
+	return batch, l.foldsClosed
+}
+
+// maxFoldTries bounds how often folds are applied again because other nodes change the same guards. Each time
+// another writer made progress.
+const maxFoldTries = 100
+
+// settle commits a batch. A merged change that lost is folded again on what the store has by now, without
+// those of its changes that have lost themselves: see afterLoss.
+func (l *Ledger) settle(ctx context.Context, batch []*foldCall, committed chan<- commit) {
+	err := l.settleIn(ctx, batch, committed)
+	if err == nil {
+		l.failing.Store(nil)
+		return
+	}
+	// Listeners have heard of the changes that were committed before the error. For the caller the outcome of
+	// the call is unknown, as after every error.
+	l.fail(err)
+	for _, call := range batch {
+		if call.open > 0 {
+			call.done(nil, err)
+		}
+	}
+}
+
+func (l *Ledger) settleIn(ctx context.Context, batch []*foldCall, committed chan<- commit) (err error) {
+	groups := groupFolds(batch)
+	for try := 0; len(groups) > 0 && err == nil; try++ {
+		r := round{now: l.cfg.Clock.Now(), limit: l.cfg.MaxBatch}
+		groups, err = l.tryFolds(ctx, &r, groups, try)
+		if len(r.won)+len(r.settled) > 0 {
+			committed <- commit{all: r.won, answers: r.settled}
+		}
+	}
+	return err
+}
+
+// tryFolds makes one try, and returns the changes that need another one.
+func (l *Ledger) tryFolds(
+	ctx context.Context, r *round, groups []*foldGroup, try int,
+) (again []*foldGroup, err error) {
+	if r.guards, err = l.foldedGuards(ctx, groups); err != nil {
+		return nil, err
+	}
+	if try > 0 {
+		if groups, err = l.afterLoss(ctx, r, groups); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range groups {
+		r.fold(g)
+	}
+	var lost []int
+	if len(r.merged) > 0 {
+		if lost, err = l.cfg.Store.Commit(ctx, r.changes()); err != nil {
+			return nil, err
+		}
+	}
+	return r.record(lost), nil
+}
+
+// foldedGuards reads each guard that some changes fold, once.
+func (l *Ledger) foldedGuards(
+	ctx context.Context, groups []*foldGroup,
+) (map[guardKey]*foldedGuard, error) {
+	folded := map[guardKey]*foldedGuard{}
+	for _, g := range groups {
+		for _, item := range g.items {
+			for i := range item.folds {
+				key := keyOf(&item.folds[i])
+				none := carillon.Guard{Namespace: key.namespace, Key: key.key}
+				folded[key] = &foldedGuard{Guard: none, base: none}
+			}
+		}
+	}
+	err := l.readGuards(ctx, maps.Keys(folded), func(g carillon.Guard) {
+		*folded[guardKey{g.Namespace, g.Key}] = foldedGuard{Guard: g, base: g}
+	})
+	return folded, err
+}
+
+func (l *Ledger) readGuards(
+	ctx context.Context, keys iter.Seq[guardKey], found func(carillon.Guard),
+) error {
+	spaces := map[string][]string{}
+	for key := range keys {
+		spaces[key.namespace] = append(spaces[key.namespace], key.key)
+	}
+	for namespace, keys := range spaces {
+		guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Keys: keys})
+		if err != nil {
+			return err
+		}
+		for i := range guards {
+			found(guards[i])
+		}
+	}
+	return nil
+}
+
+// afterLoss prepares merged changes that lost for another try. Changes whose own rows have changed have lost
+// for good. If there is none of them, and no folded guard has changed, one of the changes lost for a reason
+// that was not read; halves of the group will tell which one.
+func (l *Ledger) afterLoss(
+	ctx context.Context, r *round, groups []*foldGroup,
+) (again []*foldGroup, err error) {
+	stored, err := l.ownRevs(ctx, groups)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range groups {
+		if g.expected == nil {
+			again = append(again, g)
+			continue
+		}
+		var kept []*folding
+		for _, item := range g.items {
+			if g.tries == maxFoldTries || !stored.stands(item.change) {
+				r.lose(item)
+			} else {
+				kept = append(kept, item)
+			}
+		}
+		switch {
+		case len(kept) == 0:
+		case len(kept) < len(g.items) || r.moved(g.expected):
+			again = append(again, &foldGroup{items: kept, tries: g.tries})
+		case len(kept) == 1:
+			r.lose(kept[0])
+		default:
+			half := len(kept) / 2
+			again = append(again,
+				&foldGroup{items: kept[:half], tries: g.tries},
+				&foldGroup{items: kept[half:], tries: g.tries},
+			)
+		}
+	}
+	return again, nil
+}
+
+// ownRevs are the stored revisions of rows that changes name. Rows that do not exist are left out.
+type ownRevs struct {
+	runs   map[carillon.RunID]int32
+	guards map[guardKey]int32
+}
+
+// ownRevs reads the runs and guards that changes which lost name beside those that they fold.
+func (l *Ledger) ownRevs(ctx context.Context, groups []*foldGroup) (stored ownRevs, err error) {
+	stored = ownRevs{map[carillon.RunID]int32{}, map[guardKey]int32{}}
+	var ids []carillon.RunID
+	for _, g := range groups {
+		if g.expected == nil {
+			continue
+		}
+		for _, item := range g.items {
+			for i := range item.change.Runs {
+				ids = append(ids, item.change.Runs[i].ID)
+			}
+			for _, g := range item.change.Guards {
+				stored.guards[guardKey{g.Namespace, g.Key}] = 0
+			}
+			for _, g := range item.change.Compared {
+				stored.guards[guardKey{g.Namespace, g.Key}] = 0
+			}
+		}
+	}
+	if err := l.readGuards(ctx, maps.Keys(stored.guards), func(g carillon.Guard) {
+		stored.guards[guardKey{g.Namespace, g.Key}] = g.Rev
+	}); err != nil || len(ids) == 0 {
+		return stored, err
+	}
+	runs, err := l.cfg.Store.Runs(ctx, ids, false)
+	for i := range runs {
+		if !runs[i].State.Ended() {
+			stored.runs[runs[i].ID] = runs[i].Rev
+		}
+	}
+	return stored, err
+}
+
+// stands says that the runs and guards of a change have the revisions that it was decided on.
+func (s *ownRevs) stands(c *carillon.Change) bool {
+	for i := range c.Runs {
+		if s.runs[c.Runs[i].ID] != c.Runs[i].Rev {
+			return false
+		}
+	}
+	for _, g := range c.Guards {
+		if s.guards[guardKey{g.Namespace, g.Key}] != g.Rev {
+			return false
+		}
+	}
+	for _, g := range c.Compared {
+		if s.guards[guardKey{g.Namespace, g.Key}] != g.Rev {
+			return false
+		}
+	}
+	return true
+}

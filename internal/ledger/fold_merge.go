@@ -1,0 +1,317 @@
+package ledger
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
+
+// folding is one change with its folds.
+type folding struct {
+	change *carillon.Change
+	folds  []carillon.Fold
+	call   *foldCall
+	index  int // of the change in the call
+}
+
+type guardKey struct{ namespace, key string }
+
+func keyOf(f *carillon.Fold) guardKey { return guardKey{f.Namespace, f.Key} }
+
+// foldGroup is changes that are merged, in the order in which they came.
+type foldGroup struct {
+	items []*folding
+	// expected are the guards that the group folds, as the try that lost expected them; nil: no try lost.
+	expected []carillon.GuardRev
+	tries    int // that lost
+}
+
+// groupFolds puts changes that fold the same guard into one group. A change with several folds joins the
+// groups of its guards. A change without folds is a group of its own.
+func groupFolds(batch []*foldCall) (groups []*foldGroup) {
+	var items []*folding
+	var leader []int // of each item: itself, or an earlier item of its group
+	lead := func(i int) int {
+		for leader[i] != i {
+			leader[i] = leader[leader[i]]
+			i = leader[i]
+		}
+		return i
+	}
+	first := map[guardKey]int{} // the item that folds it first
+	for _, call := range batch {
+		for i := range call.changes {
+			n := len(items)
+			items = append(items, &folding{&call.changes[i], call.folds[i], call, i})
+			leader = append(leader, n)
+			for k := range call.folds[i] {
+				key := keyOf(&call.folds[i][k])
+				if other, known := first[key]; known {
+					a, b := lead(other), lead(n)
+					leader[max(a, b)] = min(a, b)
+				} else {
+					first[key] = n
+				}
+			}
+		}
+	}
+	of := map[int]*foldGroup{}
+	for i, item := range items {
+		g := of[lead(i)]
+		if g == nil {
+			g = &foldGroup{}
+			of[lead(i)] = g
+			groups = append(groups, g)
+		}
+		g.items = append(g.items, item)
+	}
+	return groups
+}
+
+// round is one try to commit changes with folds. It writes each guard at most once. A second change could
+// only expect the guard as the first one leaves it, and it would win if the first one lost and another node
+// wrote that revision of the guard.
+type round struct {
+	now     carillon.Time
+	limit   int // of the changes that are merged into one
+	guards  map[guardKey]*foldedGuard
+	merged  []*merged
+	refused []*folding   // the guards did not allow them
+	later   []*foldGroup // they wait for the next round
+
+	won     []carillon.Change // for the listeners
+	settled []*foldCall
+}
+
+// foldedGuard is a guard after the folds so far.
+type foldedGuard struct {
+	carillon.Guard
+	base carillon.Guard // as it was read
+	in   *merged        // the merged change that folds it; nil: none
+}
+
+// fold applies the folds of a group, and merges the changes that the guards allow. If a change cannot be
+// merged with those before it, this change and all behind it wait for the next round.
+func (r *round) fold(g *foldGroup) {
+	m := newMerged(g.tries)
+	for i, item := range g.items {
+		if len(m.items) == r.limit || !m.fits(item) || r.taken(item, m) {
+			r.later = append(r.later, &foldGroup{items: g.items[i:], tries: g.tries})
+			break
+		}
+		next, ok := r.step(item)
+		if !ok {
+			r.refused = append(r.refused, item)
+			continue
+		}
+		m.add(item)
+		for k := range next {
+			g := r.guards[keyOf(&item.folds[k])]
+			if g.in == nil {
+				g.in = m
+				m.folded = append(m.folded, g)
+			}
+			g.Value, g.Expires = next[k].Value, next[k].Expires
+		}
+	}
+	if len(m.items) > 0 {
+		m.close()
+		r.merged = append(r.merged, m)
+	}
+}
+
+// taken says that another merged change of this round folds a guard of the change.
+func (r *round) taken(item *folding, m *merged) bool {
+	return slices.ContainsFunc(item.folds, func(f carillon.Fold) bool {
+		in := r.guards[keyOf(&f)].in
+		return in != nil && in != m
+	})
+}
+
+// step applies the folds of one change; all of them must be allowed.
+func (r *round) step(item *folding) (next []carillon.Guard, ok bool) {
+	next = make([]carillon.Guard, len(item.folds))
+	for i := range item.folds {
+		was := r.guards[keyOf(&item.folds[i])].Guard
+		for k := range i { // a change can fold a guard twice
+			if keyOf(&item.folds[k]) == keyOf(&item.folds[i]) {
+				was = next[k]
+			}
+		}
+		if next[i], ok = item.folds[i].Step(was, r.now); !ok {
+			return nil, false
+		}
+	}
+	return next, true
+}
+
+func (r *round) changes() (changes []carillon.Change) {
+	for _, m := range r.merged {
+		changes = append(changes, m.change)
+	}
+	return changes
+}
+
+// record notes which merged changes won, and returns the changes that have to be tried again. Listeners hear
+// of each change as it was given, and then of the guards.
+func (r *round) record(lost []int) (again []*foldGroup) {
+	behind := map[guardKey]*foldGroup{} // changes that a guard did not allow because of a change that lost
+	for i, m := range r.merged {
+		if len(lost) > 0 && lost[0] == i {
+			lost = lost[1:]
+			if len(m.folded) == 0 {
+				r.lose(m.items[0])
+				continue
+			}
+			next := &foldGroup{tries: m.tries}
+			for _, g := range m.expected {
+				behind[guardKey{g.Namespace, g.Key}] = next
+			}
+			again = append(again, &foldGroup{m.items, m.expected, m.tries + 1}, next)
+			continue
+		}
+		for _, item := range m.items {
+			r.won = append(r.won, *item.change)
+			r.settle(item)
+		}
+		if len(m.written) > 0 {
+			r.won = append(r.won, carillon.Change{Guards: m.written})
+		}
+	}
+	for _, item := range r.refused {
+		i := slices.IndexFunc(item.folds, func(f carillon.Fold) bool { return behind[keyOf(&f)] != nil })
+		if i < 0 {
+			r.lose(item)
+			continue
+		}
+		g := behind[keyOf(&item.folds[i])]
+		g.items = append(g.items, item)
+	}
+	again = append(again, r.later...)
+	return slices.DeleteFunc(again, func(g *foldGroup) bool { return len(g.items) == 0 })
+}
+
+func (r *round) lose(item *folding) {
+	item.call.lost = append(item.call.lost, item.index)
+	r.settle(item)
+}
+
+func (r *round) settle(item *folding) {
+	if item.call.open--; item.call.open == 0 {
+		r.settled = append(r.settled, item.call)
+	}
+}
+
+// moved says that a guard is no longer as a try expected it.
+func (r *round) moved(expected []carillon.GuardRev) bool {
+	for _, g := range expected {
+		if r.guards[guardKey{g.Namespace, g.Key}].base.Rev != g.Rev {
+			return true
+		}
+	}
+	return false
+}
+
+// merged is several changes as one.
+type merged struct {
+	tries    int
+	change   carillon.Change
+	items    []*folding
+	folded   []*foldedGuard
+	written  []carillon.Guard // of them
+	expected []carillon.GuardRev
+
+	runs  map[carillon.RunID]bool
+	named map[guardKey]int32 // guards that the changes themselves name; written: below 0
+	folds map[guardKey]bool
+}
+
+const writtenGuard = -1
+
+func newMerged(tries int) *merged {
+	return &merged{
+		tries: tries,
+		runs:  map[carillon.RunID]bool{}, named: map[guardKey]int32{}, folds: map[guardKey]bool{},
+	}
+}
+
+// fits says that the merged change would name no row twice.
+func (m *merged) fits(item *folding) bool {
+	c := item.change
+	if c.Job != nil && m.change.Job != nil {
+		return false
+	}
+	for i := range c.Runs {
+		if m.runs[c.Runs[i].ID] {
+			return false
+		}
+	}
+	for _, id := range c.Redriven {
+		if m.runs[id] {
+			return false
+		}
+	}
+	for i := range c.Guards {
+		key := guardKey{c.Guards[i].Namespace, c.Guards[i].Key}
+		if _, named := m.named[key]; named || m.folds[key] {
+			return false
+		}
+	}
+	for _, g := range c.Compared {
+		key := guardKey{g.Namespace, g.Key}
+		if rev, named := m.named[key]; named && rev != g.Rev || m.folds[key] {
+			return false
+		}
+	}
+	for i := range item.folds {
+		if _, named := m.named[keyOf(&item.folds[i])]; named {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *merged) add(item *folding) {
+	c := item.change
+	m.items = append(m.items, item)
+	if c.Job != nil {
+		m.change.Job = c.Job
+	}
+	for i := range c.Runs {
+		m.runs[c.Runs[i].ID] = true
+	}
+	for _, id := range c.Redriven {
+		m.runs[id] = true
+	}
+	for i := range c.Guards {
+		m.named[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}] = writtenGuard
+	}
+	for _, g := range c.Compared {
+		key := guardKey{g.Namespace, g.Key}
+		if _, named := m.named[key]; !named {
+			m.change.Compared = append(m.change.Compared, g)
+		}
+		m.named[key] = g.Rev
+	}
+	for i := range item.folds {
+		m.folds[keyOf(&item.folds[i])] = true
+	}
+	m.change.Runs = append(m.change.Runs, c.Runs...)
+	m.change.Guards = append(m.change.Guards, c.Guards...)
+	m.change.Redriven = append(m.change.Redriven, c.Redriven...)
+}
+
+// close adds the guards. A guard that the folds left as it was is only compared.
+func (m *merged) close() {
+	for _, g := range m.folded {
+		m.expected = append(m.expected, g.base.Compare())
+		if (g.Value == nil) == (g.base.Value == nil) && bytes.Equal(g.Value, g.base.Value) &&
+			g.Expires == g.base.Expires {
+			m.change.Compared = append(m.change.Compared, g.base.Compare())
+			continue
+		}
+		m.written = append(m.written, g.Guard)
+	}
+	m.change.Guards = append(m.change.Guards, m.written...)
+}
