@@ -358,7 +358,7 @@ func TestAnAttemptIsNamedByItsRunAndItsFence(t *testing.T) {
 }
 
 func TestAWorkersClockMovesNoStartOutOfItsAttempt(t *testing.T) {
-	job := &carillon.Job{Definition: carillon.NewDefinition()}
+	job := newJob(t, nil)
 	claimed, now := minute(3), minute(5)
 	run := carillon.Run{State: carillon.StateClaimed, Claimed: claimed}
 	for said, want := range map[carillon.Time]carillon.Time{
