@@ -113,9 +113,9 @@ func (r *Run) waitsForWorker(a Surroundings) *Wait {
 		w.Kind = WaitSlot
 		w.Text = fmt.Sprintf("%s, and %s taken", serve, slotsAre(slots))
 	case told:
-		// A slot that was taken after the last heartbeat still counts as free here, so the sentence names its
+		// A slot that was taken after the last beat still counts as free here, so the sentence names its
 		// source.
-		w.Text = fmt.Sprintf("%s, with %d of %d slots free by %s", serve, free, slots, heartbeats(workers))
+		w.Text = fmt.Sprintf("%s, with %d of %d slots free by %s", serve, free, slots, beats(workers))
 		if a.Ahead == 0 {
 			w.Text += ": it starts in a moment"
 		}
@@ -142,11 +142,11 @@ func serves(workers int) string {
 	return fmt.Sprintf("%d workers serve", workers)
 }
 
-func heartbeats(workers int) string {
+func beats(workers int) string {
 	if workers == 1 {
-		return "its last heartbeat"
+		return "its last beat"
 	}
-	return "their last heartbeats"
+	return "their last beats"
 }
 
 func slotsAre(n int) string {

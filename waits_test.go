@@ -108,7 +108,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 			Surroundings{Members: []Member{worker("a", 2)}, Used: map[string]int{"a": 1}, Ahead: 1},
 			&Wait{
 				Kind: WaitClaim, Ahead: n(1),
-				Text: `1 worker serves the queue "mail", with 1 of 2 slots free by its last heartbeat; 1 due run comes before it`,
+				Text: `1 worker serves the queue "mail", with 1 of 2 slots free by its last beat; 1 due run comes before it`,
 			},
 		},
 		"slots are free, and it is the next": {
@@ -118,7 +118,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 			},
 			&Wait{
 				Kind: WaitClaim, Ahead: n(0),
-				Text: `2 workers serve the queue "mail", with 2 of 3 slots free by their last heartbeats: it starts in a moment`,
+				Text: `2 workers serve the queue "mail", with 2 of 3 slots free by their last beats: it starts in a moment`,
 			},
 		},
 		"a worker that does not tell its slots": {

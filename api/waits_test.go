@@ -64,7 +64,7 @@ func TestARunSaysWhyItWaits(t *testing.T) {
 	held[0].Runs = nil
 	is(
 		first, "claim",
-		`1 worker serves the queue "mail", with 1 of 1 slots free by its last heartbeat; 1 due run comes before it`,
+		`1 worker serves the queue "mail", with 1 of 1 slots free by its last beat; 1 due run comes before it`,
 	)
 	away = errors.New("coordinator away")
 	is(last, "unknown", "it is due; the list of live workers cannot be read now")

@@ -33,8 +33,8 @@ func (s *server) workerRoutes() []route {
 			Takes:   wire.Reports{}, Status: 200, Gives: wire.Receipts{}, handle: s.report,
 		},
 		{
-			Method: "POST", Pattern: "/v1/workers/{id}/heartbeat",
-			Summary: "Prolong the worker's session; 410 if it is over", Takes: wire.Heartbeat{},
+			Method: "POST", Pattern: "/v1/workers/{id}/beat",
+			Summary: "Prolong the worker's session; 410 if it is over", Takes: wire.Beat{},
 			Status: 200, Gives: wire.Orders{}, handle: s.beat,
 		},
 		{
@@ -72,7 +72,7 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 }
 
 // nodes returns the addresses where nodes serve the API. A worker that gets none now learns them with its
-// first heartbeat.
+// first beat.
 func (s *server) nodes(ctx context.Context) []string {
 	members, err := s.members(ctx)
 	if err != nil {

@@ -50,24 +50,24 @@ var malformedMessages = []struct{ route, name, body, field string }{
 	{"/w/pull", "room that is text", `{"max":"5"}`, "max"},
 	{"/w/pull", "an unknown field", `{"queue":"a"}`, "queue"},
 
-	{"/w/heartbeat", "a number below zero", `{"number":-1,"holds":[]}`, "number"},
-	{"/w/heartbeat", "a number that is text", `{"number":"1","holds":[]}`, "number"},
-	{"/w/heartbeat", "a number beyond 64 bits", `{"number":9223372036854775808}`, "number"},
-	{"/w/heartbeat", "stopping that is text", `{"holds":[],"stopping":"yes"}`, "stopping"},
-	{"/w/heartbeat", "holds that are an object", `{"holds":{}}`, "holds"},
-	{"/w/heartbeat", "holds that are null", `{"holds":null}`, "holds"},
-	{"/w/heartbeat", "a hold that is a run", `{"holds":["run_00000000000010000000001"]}`, "holds[0]"},
-	{"/w/heartbeat", "a hold without a run", `{"holds":[{"fence":"5"}]}`, "holds[0].run_id"},
+	{"/w/beat", "a number below zero", `{"number":-1,"holds":[]}`, "number"},
+	{"/w/beat", "a number that is text", `{"number":"1","holds":[]}`, "number"},
+	{"/w/beat", "a number beyond 64 bits", `{"number":9223372036854775808}`, "number"},
+	{"/w/beat", "stopping that is text", `{"holds":[],"stopping":"yes"}`, "stopping"},
+	{"/w/beat", "holds that are an object", `{"holds":{}}`, "holds"},
+	{"/w/beat", "holds that are null", `{"holds":null}`, "holds"},
+	{"/w/beat", "a hold that is a run", `{"holds":["run_00000000000010000000001"]}`, "holds[0]"},
+	{"/w/beat", "a hold without a run", `{"holds":[{"fence":"5"}]}`, "holds[0].run_id"},
 	{
-		"/w/heartbeat", "a hold without a fence",
+		"/w/beat", "a hold without a fence",
 		`{"holds":[` + held("") + `,{"run_id":"run_00000000000010000000001"}]}`, "holds[1].fence",
 	},
 	{
-		"/w/heartbeat", "a fence that is a number",
+		"/w/beat", "a fence that is a number",
 		`{"holds":[{"run_id":"run_00000000000010000000001","fence":1048577}]}`, "holds[0].fence",
 	},
 	{
-		"/w/heartbeat", "an unknown field of a hold", `{"holds":[` + held(`,"attempt":1`) + `]}`,
+		"/w/beat", "an unknown field of a hold", `{"holds":[` + held(`,"attempt":1`) + `]}`,
 		"holds[0].attempt",
 	},
 
@@ -185,7 +185,7 @@ func TestAMalformedMessageOfAWorkerIsRefusedWithItsField(t *testing.T) {
 			h.call("POST", "/v1/workers"+m.route, m.body).problem(400, m.field)
 		})
 	}
-	for _, route := range []string{"", "/w/pull", "/w/heartbeat", "/w/report"} {
+	for _, route := range []string{"", "/w/pull", "/w/beat", "/w/report"} {
 		for _, body := range []string{
 			"", " ", "null", "5", `"a"`, "[]", "{", `{"a"`, `{"a":`, "{}{}", "{} x", "\ufeff{}",
 			"{\"\xff\":1}",

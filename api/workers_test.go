@@ -123,7 +123,7 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 	}
 	task := got.Tasks[0]
 	h.call(
-		"POST", "/v1/workers/"+worker+"/heartbeat",
+		"POST", "/v1/workers/"+worker+"/beat",
 		fmt.Sprintf(`{"holds":[{"run_id":"%s","fence":"%s"}]}`, task.Run, task.Fence),
 	).is(200)
 
@@ -368,7 +368,7 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 	holds := fmt.Sprintf(
 		`{"holds":[{"run_id":%q,"fence":%q},{"run_id":%q,"fence":%q}]}`, one.Run, one.Fence, two.Run, two.Fence,
 	)
-	h.call("POST", worker+"/heartbeat", holds).is(200)
+	h.call("POST", worker+"/beat", holds).is(200)
 	var got struct {
 		Stop []struct {
 			Run           string `json:"run_id"`
@@ -377,7 +377,7 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 		}
 		Nodes []string
 	}
-	a := h.call("POST", worker+"/heartbeat", holds).is(200)
+	a := h.call("POST", worker+"/beat", holds).is(200)
 	if err := json.Unmarshal(a.Body.Bytes(), &got); err != nil || len(got.Stop) != 2 || len(got.Nodes) != 1 {
 		t.Fatalf("%v: %s", err, a.Body)
 	}
@@ -394,7 +394,7 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 
 func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) { c.Dispatcher = outage{c.Dispatcher} })
-	for path, body := range map[string]string{"": `{}`, "/worker_1/pull": `{}`, "/worker_1/heartbeat": `{}`} {
+	for path, body := range map[string]string{"": `{}`, "/worker_1/pull": `{}`, "/worker_1/beat": `{}`} {
 		if a := h.call(
 			"POST", "/v1/workers"+path, body,
 		).problem(503, ""); a.Header().Get("Retry-After") == "" {
@@ -420,7 +420,7 @@ func (outage) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
 
 func TestWithoutADispatcherWorkersAreNotFound(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) { c.Dispatcher, c.Members = nil, nil })
-	for _, path := range []string{"", "/worker_1/pull", "/worker_1/report", "/worker_1/heartbeat"} {
+	for _, path := range []string{"", "/worker_1/pull", "/worker_1/report", "/worker_1/beat"} {
 		h.call("POST", "/v1/workers"+path, `{}`).problem(404, "")
 	}
 	h.call("DELETE", "/v1/workers/worker_1", "").problem(404, "")
@@ -433,7 +433,7 @@ func TestNobodySpeaksForANodeOrTheWorkerInsideOfOne(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, id := range []string{"node_1", "inner_1", "w"} {
 		h.call("POST", "/v1/workers/"+id+"/pull", `{}`).problem(404, "")
-		h.call("POST", "/v1/workers/"+id+"/heartbeat", `{"holds":[]}`).problem(404, "")
+		h.call("POST", "/v1/workers/"+id+"/beat", `{"holds":[]}`).problem(404, "")
 		h.call("DELETE", "/v1/workers/"+id, "").problem(404, "")
 	}
 }

@@ -183,7 +183,7 @@ func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders
 	body := wire.AppendBeat(make([]byte, 0, 48+80*len(b.Holds)), &b)
 	err := d.call(
 		ctx, beatLimit,
-		request{method: http.MethodPost, path: workerPath(b.ID, "/heartbeat"), body: body}, &answer,
+		request{method: http.MethodPost, path: workerPath(b.ID, "/beat"), body: body}, &answer,
 	)
 	if err != nil {
 		return carillon.Orders{}, err

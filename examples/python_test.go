@@ -27,7 +27,7 @@ func TestTheWorkerInPythonEndsWithoutItsServer(t *testing.T) {
 			}
 			mux.HandleFunc("POST /v1/workers", answer(`{"worker_id": "worker_1"}`))
 			mux.HandleFunc("POST /v1/workers/worker_1/pull", answer(`{"tasks": []}`))
-			mux.HandleFunc("POST /v1/workers/worker_1/heartbeat",
+			mux.HandleFunc("POST /v1/workers/worker_1/beat",
 				func(w http.ResponseWriter, r *http.Request) {
 					answer(`{"stop": []}`)(w, r)
 					select {

@@ -20,9 +20,9 @@ func (a *app) workersCommand() *cobra.Command {
 		Short: "List the nodes and workers that are alive, and what they run",
 		Long: `List the nodes and workers that are alive.
 
-SLOTS shows how many slots of a worker were in use at its last heartbeat, and how many it has.
+SLOTS shows how many slots of a worker were in use at its last beat, and how many it has.
 RUNNING shows the names of the jobs whose runs it performs. -o wide adds the machine, the version,
-the shards that a node owns, when it joined, and its last heartbeat. -o json has the runs too.`,
+the shards that a node owns, when it joined, and its last beat. -o json has the runs too.`,
 		Example: `  carillon workers
   carillon workers -o wide
   carillon runs --worker worker_1d0e6f0b5c9a44f2a7b3`,

@@ -283,14 +283,14 @@ class Worker:
         self.lease = sent + LEASE
 
     def beat(self):
-        """Extends the lease, counted from before the heartbeat was sent.
+        """Extends the lease, counted from before the beat was sent.
 
         Returns the reasons to stop, by run and fence.
         """
         sent = clock()
         holds = [task.name for task in list(self.held.values())]
         beat = {"number": int(sent * 1000), "holds": holds, "stopping": self.stopping.is_set()}
-        answer = self.call("POST", f"/{self.session}/heartbeat", beat, timeout=1.5)
+        answer = self.call("POST", f"/{self.session}/beat", beat, timeout=1.5)
         self.lease = sent + LEASE
         return {(order["run_id"], order["fence"]): order["reason"] for order in answer["stop"]}
 

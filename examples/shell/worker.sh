@@ -75,7 +75,7 @@ tend() {
 	while sleep 1; do
 		sent=$(now)
 		sed "s/^{/{\"number\":$sent,/" "$work/holds" >"$work/beat"
-		post POST "/$(cat "$work/worker")/heartbeat" "$work/beat" 1.5 orders
+		post POST "/$(cat "$work/worker")/beat" "$work/beat" 1.5 orders
 		case $status in
 		200) put lease "$sent" ;;
 		410) touch "$work/over" ;;

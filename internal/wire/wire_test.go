@@ -257,7 +257,7 @@ func TestABeatAndOrdersAreReadAsTheyWereWritten(t *testing.T) {
 		{Holds: []carillon.Held{}}, {Number: 7, Holds: held, Stopping: true},
 	} {
 		body := AppendBeat(nil, &beat)
-		var message Heartbeat
+		var message Beat
 		if err := jobjson.Decode(body, &message); err != nil {
 			t.Fatal(err)
 		}

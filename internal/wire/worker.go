@@ -132,9 +132,9 @@ func checkQueues(queues []string) error {
 	return nil
 }
 
-// Heartbeat prolongs a worker's session.
-type Heartbeat struct {
-	Number int    `json:"number,omitzero"` // rises with every heartbeat
+// Beat prolongs a worker's session.
+type Beat struct {
+	Number int    `json:"number,omitzero"` // rises with every beat
 	Holds  []Hold `json:"holds"`
 	// Stopping: the worker waits for no pull any more, and begins no run that it does not list here.
 	Stopping bool `json:"stopping,omitzero"`
@@ -146,7 +146,7 @@ type Hold struct {
 	Fence string `json:"fence"`
 }
 
-// AppendBeat writes a Heartbeat by hand: each lists all attempts that the worker holds.
+// AppendBeat writes a Beat by hand: each lists all attempts that the worker holds.
 func AppendBeat(b []byte, beat *carillon.Beat) []byte {
 	b = append(b, '{')
 	if beat.Number != 0 {
@@ -166,16 +166,16 @@ func AppendBeat(b []byte, beat *carillon.Beat) []byte {
 	return append(b, '}')
 }
 
-// ReadBeat reads and checks a heartbeat. The request's path has its ID.
+// ReadBeat reads and checks a beat. The request's path has its ID.
 func ReadBeat(body []byte) (beat carillon.Beat, err error) {
-	var given Heartbeat
+	var given Beat
 	if err := jobjson.Decode(body, &given); err != nil {
 		return beat, err
 	}
 	if given.Number < 0 {
 		return beat, invalid(
 			"number", strconv.Itoa(given.Number),
-			"a number that rises from one heartbeat to the next, or none",
+			"a number that rises from one beat to the next, or none",
 		)
 	}
 	holds := make([]carillon.Held, len(given.Holds))
@@ -189,7 +189,7 @@ func ReadBeat(body []byte) (beat carillon.Beat, err error) {
 	return carillon.Beat{Number: int64(given.Number), Holds: holds, Stopping: given.Stopping}, nil
 }
 
-// Orders is the answer to a heartbeat.
+// Orders is the answer to a beat.
 type Orders struct {
 	Stop  []Order  `json:"stop"`
 	Nodes []string `json:"nodes"`
