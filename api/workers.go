@@ -15,7 +15,7 @@ import (
 func (s *server) workerRoutes() []route {
 	return []route{
 		{
-			Method: "GET", Pattern: "/v1/workers", Summary: "List the nodes and workers that are alive",
+			Method: "GET", Pattern: "/v1/members", Summary: "List the nodes and workers that are alive",
 			Status: 200, Gives: wire.List[wire.Member]{}, handle: s.listMembers,
 		},
 		{

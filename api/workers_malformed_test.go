@@ -204,7 +204,7 @@ func TestAMalformedMessageOfAWorkerIsRefusedWithItsField(t *testing.T) {
 			t.Errorf("the limit is not named: %s", a.Body)
 		}
 	}
-	if got := h.call("GET", "/v1/workers", "").items(); len(got) > 0 {
+	if got := h.call("GET", "/v1/members", "").items(); len(got) > 0 {
 		t.Errorf("%v joined", got)
 	}
 }

@@ -96,7 +96,7 @@ func TestAWorkerRegistersAndIsTold(t *testing.T) {
 	}
 	h.call("DELETE", "/v1/workers/"+worker, "").is(204)
 	h.call("DELETE", "/v1/workers/"+worker, "").is(204)
-	if members := h.call("GET", "/v1/workers", "").is(200).items(); len(members) > 0 {
+	if members := h.call("GET", "/v1/members", "").is(200).items(); len(members) > 0 {
 		t.Errorf("%v have not left", members)
 	}
 	h.call("POST", "/v1/workers/"+worker+"/pull", `{}`).problem(410, "")
@@ -105,7 +105,7 @@ func TestAWorkerRegistersAndIsTold(t *testing.T) {
 // members are the nodes and workers as the API shows them.
 func (h *house) members(headers ...string) (list []map[string]any) {
 	h.t.Helper()
-	for _, item := range h.call("GET", "/v1/workers", "", headers...).is(200).json()["items"].([]any) {
+	for _, item := range h.call("GET", "/v1/members", "", headers...).is(200).json()["items"].([]any) {
 		list = append(list, item.(map[string]any))
 	}
 	return list
@@ -200,7 +200,7 @@ func TestARegistrationTellsOfAllNodesThoseThatBeatLatelyFirst(t *testing.T) {
 	if got := h.call("POST", "/v1/workers", `{}`).is(201).json()["nodes"]; !cmp.Equal(got, []any{}) {
 		t.Errorf("nodes are %v", got)
 	}
-	h.call("GET", "/v1/workers", "").problem(503, "")
+	h.call("GET", "/v1/members", "").problem(503, "")
 }
 
 func TestATaskHasWhatItsWorkerNeeds(t *testing.T) {
@@ -424,7 +424,7 @@ func TestWithoutADispatcherWorkersAreNotFound(t *testing.T) {
 		h.call("POST", "/v1/workers"+path, `{}`).problem(404, "")
 	}
 	h.call("DELETE", "/v1/workers/worker_1", "").problem(404, "")
-	if got := h.call("GET", "/v1/workers", "").is(200).items(); len(got) > 0 {
+	if got := h.call("GET", "/v1/members", "").is(200).items(); len(got) > 0 {
 		t.Errorf("members are %v", got)
 	}
 }

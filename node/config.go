@@ -51,7 +51,7 @@ type Config struct {
 	// the name of this machine if Listen names no host.
 	Advertise string
 
-	// Version is the version of the program, which `carillon workers` shows. Default: none.
+	// Version is the version of the program, which `carillon members` shows. Default: none.
 	Version string
 
 	// Concurrency is how many runs the inner worker performs at the same time. Default 64; negative: no inner

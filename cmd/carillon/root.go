@@ -104,7 +104,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 		a.resumeCommand(), a.cancelCommand(), a.nextCommand(), a.refusedCommand())
 	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
 	a.add(
-		root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.workersCommand(),
+		root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.membersCommand(),
 		a.cronCommand(), a.versionCommand(),
 	)
 	root.SetHelpCommand(helpCommand())

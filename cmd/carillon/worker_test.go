@@ -104,14 +104,14 @@ func TestAWorkerPerformsRunsUntilItIsStopped(t *testing.T) {
 	if got := <-called; got != `1 {"n":1}` {
 		t.Errorf("called with %s", got)
 	}
-	list, listed := commandLine(t.Context(), "workers", "--data", data)
+	list, listed := commandLine(t.Context(), "members", "--data", data)
 	ok := <-listed == exitOK
 	if text := list.String(); !ok ||
 		!regexp.MustCompile(`worker  under test +calls=3,default +[01]/7 `).MatchString(text) ||
 		!strings.Contains(text, "node    "+n.URL()+" ") {
 		t.Errorf("workers are\n%s", text)
 	}
-	list, listed = commandLine(t.Context(), "workers", "--data", data, "-o", "wide")
+	list, listed = commandLine(t.Context(), "members", "--data", data, "-o", "wide")
 	<-listed
 	host, _ := os.Hostname()
 	for _, want := range []string{

@@ -276,7 +276,7 @@ class Worker:
                 pass  # the lease ends by itself
 
     def register(self):
-        """Opens a session. The fields of the message are for people: `carillon workers` shows them."""
+        """Opens a session. The fields of the message are for people: `carillon members` shows them."""
         sent = clock()
         about = {"name": f"python:{os.getpid()}", "host": os.uname().nodename, "queues": self.queues, "slots": SLOTS}
         self.session = self.call("POST", "", about, timeout=5)["worker_id"]

@@ -16,6 +16,6 @@ type (
 // Members reads which nodes and workers are alive.
 func (c *Client) Members(ctx context.Context) ([]Member, error) {
 	var list wire.List[Member]
-	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/workers"}, &list)
+	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/members"}, &list)
 	return list.Items, err
 }

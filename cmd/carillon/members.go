@@ -14,17 +14,18 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
-func (a *app) workersCommand() *cobra.Command {
+func (a *app) membersCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "workers",
-		Short: "List the nodes and workers that are alive, and what they run",
+		Use:        "members",
+		SuggestFor: []string{"workers", "nodes"},
+		Short:      "List the nodes and workers that are alive, and what they run",
 		Long: `List the nodes and workers that are alive.
 
 SLOTS shows how many slots of a worker were in use at its last beat, and how many it has.
 RUNNING shows the names of the jobs whose runs it performs. -o wide adds the machine, the version,
 the shards that a node owns, when it joined, and its last beat. -o json has the runs too.`,
-		Example: `  carillon workers
-  carillon workers -o wide
+		Example: `  carillon members
+  carillon members -o wide
   carillon runs --worker worker_1d0e6f0b5c9a44f2a7b3`,
 		Args:              none,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -33,12 +34,12 @@ the shards that a node owns, when it joined, and its last beat. -o json has the 
 			if err != nil {
 				return err
 			}
-			return a.show(wire.List[client.Member]{Items: members}, func() { a.workerTable(members) })
+			return a.show(wire.List[client.Member]{Items: members}, func() { a.memberTable(members) })
 		}),
 	}
 }
 
-func (a *app) workerTable(members []client.Member) {
+func (a *app) memberTable(members []client.Member) {
 	if a.wide() {
 		t := a.table(
 			"ID", "KIND", "ADDRESS OR NAME", "HOST", "VERSION", "QUEUES", "SLOTS", "SHARDS", "SINCE",
