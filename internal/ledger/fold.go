@@ -16,6 +16,7 @@ type foldCall struct {
 	changes []carillon.Change
 	folds   [][]carillon.Fold // of each change
 	done    func(lost []int, err error)
+	posted  bool // no caller waits for it
 
 	open int // changes that are not settled yet
 	lost []int
@@ -28,15 +29,14 @@ type foldCall struct {
 func (l *Ledger) CommitFolded(
 	ctx context.Context, changes []carillon.Change, folds [][]carillon.Fold,
 ) (lost []int, err error) {
-	if len(changes) == 0 {
-		return nil, nil
-	}
 	type result struct {
 		lost []int
 		err  error
 	}
 	done := make(chan result, 1)
-	l.PostFolded(changes, folds, func(lost []int, err error) { done <- result{lost, err} })
+	l.addFolds(&foldCall{
+		changes: changes, folds: folds, done: func(lost []int, err error) { done <- result{lost, err} },
+	})
 	select {
 	case r := <-done:
 		return r.lost, r.err
@@ -49,13 +49,21 @@ func (l *Ledger) CommitFolded(
 func (l *Ledger) PostFolded(
 	changes []carillon.Change, folds [][]carillon.Fold, done func(lost []int, err error),
 ) {
+	l.addFolds(&foldCall{changes: changes, folds: folds, done: done, posted: true})
+}
+
+func (l *Ledger) addFolds(call *foldCall) {
+	if call.open = len(call.changes); call.open == 0 {
+		call.done(nil, nil)
+		return
+	}
 	l.mu.Lock()
 	if l.foldsClosed {
 		l.mu.Unlock()
-		done(nil, ErrClosed)
+		call.done(nil, ErrClosed)
 		return
 	}
-	l.folds = append(l.folds, &foldCall{changes: changes, folds: folds, done: done, open: len(changes)})
+	l.folds = append(l.folds, call)
 	l.mu.Unlock()
 	l.foldSignal.Set()
 }
@@ -69,6 +77,7 @@ func (l *Ledger) foldAll(ctx context.Context, committed chan<- commit) {
 		}
 		if len(batch) > 0 {
 			l.settle(context.WithoutCancel(ctx), batch, committed)
+			l.regroupFolds(batch)
 			continue
 		}
 		select {

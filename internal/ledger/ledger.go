@@ -59,6 +59,8 @@ type Ledger struct {
 	folds       []*foldCall // changes with folds: see fold.go
 	foldsClosed bool
 	foldSignal  await.Signal
+
+	skipFoldWaits int // used by foldAll: commits until it waits for callers again
 }
 
 // entries holds the entries that wait to be committed.
