@@ -33,11 +33,26 @@ func (w *waiter) takes(run *carillon.Run) bool {
 	return w.room > 0 && (len(w.queues) == 0 || slices.Contains(w.queues, run.Queue))
 }
 
-// Waits says whether a pull waits that has room for the run.
-func (d *Dispatcher) Waits(run *carillon.Run) bool {
+// Waits says for each run whether a pull waits that has room for it beside the runs before it, and beside the
+// runs in the queue.
+func (d *Dispatcher) Waits(runs []carillon.Run) []bool {
+	waits := make([]bool, len(runs))
+	if d.cfg.Queue.Len() > 0 || d.inHand.Load() > 0 {
+		return waits
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.ContainsFunc(d.waiting, func(w *waiter) bool { return w.takes(run) })
+	given := make([]int, len(d.waiting)) // room of each pull that the runs before have taken
+	for i := range runs {
+		for k, w := range d.waiting {
+			if w.takes(&runs[i]) && given[k] < w.room {
+				given[k]++
+				waits[i] = true
+				break
+			}
+		}
+	}
+	return waits
 }
 
 // Starting says that due runs wait and that some are on their way to a worker.

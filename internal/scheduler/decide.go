@@ -53,12 +53,7 @@ func (s *Scheduler) queueDecision(runs []carillon.Run) {
 // takeTurns reads the runs whose turn has come. It offers those that a pull waits for, and returns the
 // others.
 func (s *Scheduler) takeTurns(ctx context.Context) []carillon.Run {
-	now := s.cfg.Clock.Now()
-	waitedFor, others := split(s.reread(ctx, s.nextInLine.take()), func(r *carillon.Run) bool {
-		return s.offerable(r, now)
-	})
-	s.offer(ctx, waitedFor)
-	return others
+	return s.offer(ctx, s.reread(ctx, s.nextInLine.take()), s.cfg.Clock.Now())
 }
 
 // reread reads runs that must be decided again. It leaves out runs that ended or began meanwhile.

@@ -11,8 +11,8 @@ import (
 
 // Pulls are the pulls of workers that wait on this node.
 type Pulls interface {
-	// Waits says whether a pull waits that has room for the run.
-	Waits(run *carillon.Run) bool
+	// Waits says for each run whether a pull waits that has room for it beside the runs before it.
+	Waits(runs []carillon.Run) []bool
 }
 
 // UsePulls lets a due run of a guarded job go straight to a waiting pull: the dispatcher reads the guard and
@@ -41,19 +41,29 @@ func newOffers() offers {
 	return offers{new(sync.Mutex), map[carillon.RunID]int32{}, new([]offered), await.NewSignal()}
 }
 
-// offerable says that only the guard can be in the way of a due run, and that a pull waits for it. A run that
-// may have missed its time goes to the decide loop, which ends many such runs with one commit.
-func (s *Scheduler) offerable(run *carillon.Run, now carillon.Time) bool {
-	return s.pulls != nil && run.NeedsOnlyGuard(now) && s.pulls.Waits(run)
-}
-
-// offer puts guarded due runs into the queue.
-func (s *Scheduler) offer(ctx context.Context, runs []carillon.Run) {
-	if len(runs) == 0 {
-		return
+// offer puts the due runs that pulls wait for into the queue, if only the guard can be in the way of them. It
+// returns the others. A run that may have missed its time goes to the decide loop, which ends many such runs
+// with one commit.
+func (s *Scheduler) offer(
+	ctx context.Context, runs []carillon.Run, now carillon.Time,
+) (others []carillon.Run) {
+	guarded, others := split(runs, func(r *carillon.Run) bool { return r.NeedsOnlyGuard(now) })
+	if s.pulls == nil || len(guarded) == 0 {
+		return runs
 	}
-	s.offers.add(runs, time.Now().Add(offerTime))
-	s.enqueue(ctx, runs)
+	var offered []carillon.Run
+	for i, waits := range s.pulls.Waits(guarded) {
+		if waits {
+			offered = append(offered, guarded[i])
+		} else {
+			others = append(others, guarded[i])
+		}
+	}
+	if len(offered) > 0 {
+		s.offers.add(offered, time.Now().Add(offerTime))
+		s.enqueue(ctx, offered)
+	}
+	return others
 }
 
 func (o *offers) add(runs []carillon.Run, until time.Time) {

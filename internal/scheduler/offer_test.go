@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +13,9 @@ import (
 // pulls says of every run that a pull waits for it, or of none.
 type pulls bool
 
-func (p pulls) Waits(*carillon.Run) bool { return bool(p) }
+func (p pulls) Waits(runs []carillon.Run) []bool {
+	return slices.Repeat([]bool{bool(p)}, len(runs))
+}
 
 // The only slot is taken by the first run of the job, so no worker claims the runs that come after it. They
 // are decided on time all the same: at once if no pull waits, and after a second if a pull that seemed to
@@ -52,4 +55,37 @@ func TestARunThatNoWorkerClaimsIsDecidedOnTime(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The next runs of all jobs come due while their first runs go on, and at the same time another run takes the
+// only free slot. All of these runs are skipped at once: no more of them are offered than the pull has room
+// for.
+func TestNoMoreRunsAreOfferedThanPullsHaveRoomFor(t *testing.T) {
+	const jobs = 20
+	in(t, func(h *house) {
+		h.concurrency = jobs + 1
+		h.handle = func(executor.Task) { time.Sleep(35 * time.Second) }
+	}, func(h *house) {
+		list := h.submit(jobs, every(10*time.Second, carillon.OverlapSkip, 3))
+		h.submit(1, func(d *carillon.Definition) {
+			every(10*time.Second, carillon.OverlapSkip, 1)(d)
+			d.Priority, d.Schedule.StartsAt = 9, h.clock.Now().Add(20*time.Second)
+		})
+		time.Sleep(5 * time.Minute)
+		skipped := 0
+		for _, job := range list {
+			for _, run := range h.runs(job.ID) {
+				if run.State != carillon.StateSkipped {
+					continue
+				}
+				skipped++
+				if late := run.Ended.Sub(run.ID.Due); late > 100*time.Millisecond {
+					t.Errorf("%s is skipped %s after its time", run.ID, late)
+				}
+			}
+		}
+		if skipped < jobs {
+			t.Errorf("%d runs are skipped, want at least %d", skipped, jobs)
+		}
+	})
 }

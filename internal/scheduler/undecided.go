@@ -40,10 +40,14 @@ func (u *undecided) add(runs []carillon.Run) (refused []int) {
 	return refused
 }
 
-// putBack takes runs back that could not be decided about. They have room: take just gave them out.
+// putBack takes runs back that could not be decided about, even if their lanes have got other runs since:
+// take just gave them out. They count, so that later runs of these lanes find no room.
 func (u *undecided) putBack(runs []carillon.Run) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	for i := range runs {
+		u.count[runs[i].Lane()]++
+	}
 	u.runs = append(u.runs, runs...)
 	u.ready.Set()
 }

@@ -42,9 +42,7 @@ func (s *Scheduler) wake(ctx context.Context) error {
 func (s *Scheduler) enqueueOrDecide(ctx context.Context, runs []carillon.Run, now carillon.Time) {
 	plain, others := split(runs, func(r *carillon.Run) bool { return r.NeedsNoDecision(now) })
 	s.enqueue(ctx, plain)
-	waitedFor, others := split(others, func(r *carillon.Run) bool { return s.offerable(r, now) })
-	s.offer(ctx, waitedFor)
-	s.queueDecision(others)
+	s.queueDecision(s.offer(ctx, others, now))
 }
 
 // untilWake is how long to sleep: to the very millisecond, not before it, and a minute at most.
