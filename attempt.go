@@ -109,11 +109,15 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 }
 
 // again puts the run back to waiting. A lost run does not wait, because the loss was not its fault: it wakes
-// at its due time, so that it comes before every run that is due later.
+// at its due time, so that it comes before every run that is due later. But a worker that was given a run
+// that it cannot perform asks for a moment, or it could get the run again at once, again and again.
 func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
 	r.State, r.Worker, r.Wake = StateWaiting, "", min(r.ID.Due, now)
-	if o.Kind == OutcomeRetriable {
+	switch {
+	case o.Kind == OutcomeRetriable:
 		r.Wake = now.Add(max(job.Retry.After(int(r.Failures), random), o.RetryAfter))
+	case o.Kind == OutcomeLost && o.RetryAfter > 0:
+		r.Wake = now.Add(o.RetryAfter)
 	}
 	if r.Has(FlagOnHold) && r.Wake <= now {
 		r.Wake = Never

@@ -25,8 +25,8 @@ const (
 type Dispatcher interface {
 	// Register opens a session for a worker, and returns the worker's id.
 	Register(ctx context.Context, r Registration) (worker string, err error)
-	// Pull waits up to PullWait for due runs and returns up to Max, claimed by the worker. No runs is no
-	// error.
+	// Pull waits up to PullWait for due runs and returns up to Max, claimed by the worker. It returns no run
+	// that the worker does not want: such a run waits for another worker. No runs is no error.
 	Pull(ctx context.Context, p Pull) ([]Task, error)
 	// Report records what attempts report, and returns a receipt for each report. After an error the outcome
 	// is unknown.
@@ -47,7 +47,7 @@ type Registration struct {
 // Pull asks for work.
 type Pull struct {
 	Worker string
-	Queues []string // none: any queue
+	Want   // a queue is "name" or "name=weight"
 	Max    int
 }
 

@@ -76,10 +76,15 @@ type Queue interface {
 
 // Demand says which due runs are wanted, and how.
 type Demand struct {
-	Queues []string // none: any
+	Wants  []Want // runs of lanes that any of these takes; none: all runs
 	Max    int
 	NoWait bool // if there is no such run now, take none
 	Spare  bool // take only runs for which no Pull without Spare waits
+}
+
+// Takes says whether runs of a lane are wanted.
+func (d *Demand) Takes(lane Lane) bool {
+	return len(d.Wants) == 0 || slices.ContainsFunc(d.Wants, func(w Want) bool { return w.Takes(lane) })
 }
 
 // Carrier brings due runs to this node from one place, such as another node. Its other end takes them from
@@ -151,17 +156,21 @@ type Member struct {
 // Profile is what a process tells about itself when it joins: for people, and to explain why a run waits. No
 // decision uses it, and any of it can be missing.
 type Profile struct {
-	Host    string   `json:"host,omitempty"`
-	Version string   `json:"version,omitempty"` // of the program
-	Queues  []string `json:"queues,omitempty"`  // that a worker serves, "name" or "name=weight"; none: all
-	Slots   int      `json:"slots,omitempty"`   // runs that a worker performs at the same time; 0: not told
+	Host    string `json:"host,omitempty"`
+	Version string `json:"version,omitempty"` // of the program
+	Want           // of a worker; a queue is "name" or "name=weight"
+	Slots   int    `json:"slots,omitempty"` // runs that a worker performs at the same time; 0: not told
 }
 
-// Serves says whether a worker with this profile takes runs of a queue.
-func (p *Profile) Serves(queue string) bool {
-	return len(p.Queues) == 0 || slices.ContainsFunc(p.Queues, func(served string) bool {
-		return QueueName(served) == queue
-	})
+// Takes says whether a worker with this profile takes the runs of a lane.
+func (p *Profile) Takes(lane Lane) bool { return p.serves(lane) && p.performs(lane.Needs) }
+
+// serves says whether a worker with this profile serves the lane's queue, whatever the runs need.
+func (p *Profile) serves(lane Lane) bool {
+	return within(p.Namespaces, lane.Namespace) &&
+		(len(p.Queues) == 0 || slices.ContainsFunc(p.Queues, func(served string) bool {
+			return QueueName(served) == lane.Queue
+		}))
 }
 
 // QueueName is the queue name in "name" or "name=weight".

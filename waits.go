@@ -13,7 +13,7 @@ const (
 	WaitTime    WaitKind = "time"    // its due time or its next attempt
 	WaitResume  WaitKind = "resume"  // its job is paused
 	WaitTurn    WaitKind = "turn"    // another run of its job
-	WaitWorker  WaitKind = "worker"  // a worker that serves its queue: there is none
+	WaitWorker  WaitKind = "worker"  // a worker that serves its queue and can perform it: there is none
 	WaitSlot    WaitKind = "slot"    // a free slot: all are taken
 	WaitClaim   WaitKind = "claim"   // a worker that could take it has not done so yet
 	WaitUnknown WaitKind = "unknown" // a worker; the list of workers cannot be read now
@@ -93,13 +93,13 @@ func (r *Run) waitsForWorker(a Surroundings) *Wait {
 	if a.Blind {
 		return &Wait{Kind: WaitUnknown, Text: "it is due; the list of live workers cannot be read now"}
 	}
-	if text, none := Unserved(r.Queue, a.Members); none {
+	if text, none := Unserved(r.Lane(), a.Members); none {
 		return &Wait{Kind: WaitWorker, Text: text}
 	}
 	workers, slots, free, told := 0, 0, 0, true
 	for i := range a.Members {
 		m := &a.Members[i]
-		if m.Kind != MemberWorker || !m.Serves(r.Queue) {
+		if m.Kind != MemberWorker || !m.Takes(r.Lane()) {
 			continue
 		}
 		used, known := a.Used[m.ID]
@@ -159,26 +159,51 @@ func slotsAre(n int) string {
 // maxServed is how many queues a sentence names.
 const maxServed = 10
 
-// Unserved says whether no member takes runs of a queue, with a sentence that names the queues that are
-// served.
-func Unserved(queue string, members []Member) (text string, none bool) {
-	var served []string
-	workers := 0
+// Unserved says whether no member takes the runs of a lane, with a sentence that says why.
+func Unserved(lane Lane, members []Member) (text string, none bool) {
+	workers, serving := 0, 0
 	for i := range members {
 		m := &members[i]
 		if m.Kind != MemberWorker {
 			continue
 		}
-		if m.Serves(queue) {
+		if m.Takes(lane) {
 			return "", false
 		}
 		workers++
-		for _, name := range m.Queues {
-			served = append(served, QueueName(name))
+		if m.serves(lane) {
+			serving++
 		}
 	}
-	if workers == 0 {
-		return fmt.Sprintf("no worker is alive to serve the queue %q", queue), true
+	switch {
+	case workers == 0:
+		return fmt.Sprintf("no worker is alive to serve the queue %q", lane.Queue), true
+	case serving > 0:
+		return fmt.Sprintf("no live worker that serves the queue %q %s", lane.Queue, lacks(lane.Needs)), true
+	}
+	return notServed(lane, members), true
+}
+
+// lacks says what workers do not have that a run needs.
+func lacks(needs string) string {
+	if kind, other := strings.CutPrefix(needs, ":"); other {
+		return fmt.Sprintf("can perform %s targets", kind)
+	}
+	return fmt.Sprintf("has a handler for the type %q", needs)
+}
+
+// notServed names the queues that are served in place of the lane's.
+func notServed(lane Lane, members []Member) string {
+	var served []string
+	for i := range members {
+		if m := &members[i]; m.Kind == MemberWorker && within(m.Namespaces, lane.Namespace) {
+			for _, name := range m.Queues {
+				served = append(served, QueueName(name))
+			}
+		}
+	}
+	if len(served) == 0 {
+		return fmt.Sprintf("no live worker serves the namespace %q", lane.Namespace)
 	}
 	slices.Sort(served)
 	served = slices.Compact(served)
@@ -188,9 +213,9 @@ func Unserved(queue string, members []Member) (text string, none bool) {
 		served = served[:maxServed]
 	}
 	return fmt.Sprintf(
-		"no live worker serves the queue %q; those that are alive serve %s%s", queue,
+		"no live worker serves the queue %q; those that are alive serve %s%s", lane.Queue,
 		strings.Join(served, ", "), more,
-	), true
+	)
 }
 
 // Before says whether workers take this due run before the other one: see Queue.Pull.

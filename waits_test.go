@@ -10,7 +10,7 @@ import (
 func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 	const now = Time(1_800_000_000_000)
 	worker := func(id string, slots int, queues ...string) Member {
-		return Member{ID: id, Kind: MemberWorker, Profile: Profile{Queues: queues, Slots: slots}}
+		return Member{ID: id, Kind: MemberWorker, Profile: Profile{Want: Want{Queues: queues}, Slots: slots}}
 	}
 	node := Member{ID: "node", Kind: MemberNode}
 	due := Run{ID: RunID{7, now - 1000}, State: StateWaiting, Queue: "mail", Wake: now - 1000}
@@ -77,6 +77,33 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 			&Wait{
 				Kind: WaitWorker,
 				Text: `no live worker serves the queue "mail"; those that are alive serve a, b`,
+			},
+		},
+		"no worker for its namespace": {
+			with(func(r *Run) { r.Namespace = "other" }),
+			Surroundings{Members: []Member{node, {
+				Kind:    MemberWorker,
+				Profile: Profile{Want: Want{Namespaces: []string{"a"}, Queues: []string{"mail"}}},
+			}}},
+			&Wait{Kind: WaitWorker, Text: `no live worker serves the namespace "other"`},
+		},
+		"no worker for its kind of target": {
+			with(func(r *Run) { r.Needs = ":command" }),
+			Surroundings{Members: []Member{node, {
+				Kind: MemberWorker, Profile: Profile{Want: Want{Kinds: []string{"http"}}},
+			}}},
+			&Wait{
+				Kind: WaitWorker, Text: `no live worker that serves the queue "mail" can perform command targets`,
+			},
+		},
+		"no worker for its type": {
+			with(func(r *Run) { r.Needs = "mail.send" }),
+			Surroundings{Members: []Member{node, worker("b", 1, "x"), {
+				Kind: MemberWorker, Profile: Profile{Want: Want{Types: []string{"mail.read"}}},
+			}}},
+			&Wait{
+				Kind: WaitWorker,
+				Text: `no live worker that serves the queue "mail" has a handler for the type "mail.send"`,
 			},
 		},
 		"the workers are not known": {

@@ -101,7 +101,7 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) erro
 	}
 	run, err := s.Ledger.RetryRun(r.Context(), namespace(r), id)
 	if err == nil && run.ID == id { // it waited for its next attempt, which can start now: no run was added
-		s.warnOf(w, r, 1, func(int) string { return run.Queue })
+		s.warnOf(w, r, 1, func(int) carillon.Lane { return run.Lane() })
 		return reply(w, http.StatusOK, run)
 	}
 	return s.replyNew(w, r, run, err)
@@ -122,7 +122,7 @@ func (s *server) replyNew(w http.ResponseWriter, r *http.Request, run carillon.R
 	if err != nil {
 		return err
 	}
-	s.warnOf(w, r, 1, func(int) string { return run.Queue })
+	s.warnOf(w, r, 1, func(int) carillon.Lane { return run.Lane() })
 	w.Header().Set("Location", "/v1/runs/"+run.ID.String())
 	return reply(w, http.StatusCreated, run)
 }

@@ -104,34 +104,35 @@ type recent struct {
 	members []carillon.Member
 }
 
-// warn adds a warning for each queue of the jobs that no live worker serves. It goes by the list that the
-// node has in memory, so a job whose queue is served costs nothing. Only if that list has no worker for the
-// queue, warn reads the members: a worker may just have come.
+// warn adds a warning for each lane of the jobs that no live worker takes. It goes by the list that the
+// node has in memory, so a job that has a worker costs nothing. Only if that list has no worker for it,
+// warn reads the members: a worker may just have come.
 func (s *server) warn(w http.ResponseWriter, r *http.Request, jobs ...carillon.Job) {
-	s.warnOf(w, r, len(jobs), func(i int) string { return jobs[i].Queue })
+	s.warnOf(w, r, len(jobs), func(i int) carillon.Lane { return jobs[i].Lane() })
 }
 
-func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, queueOf func(i int) string) {
+func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, laneOf func(i int) carillon.Lane) {
 	if s.Alive == nil {
 		return
 	}
 	alive := s.Alive()
-	var seen map[string]bool
+	var seen map[carillon.Lane]bool
 	for i := range n {
-		queue := queueOf(i)
-		if _, none := carillon.Unserved(queue, alive); !none || seen[queue] {
+		lane := laneOf(i)
+		lane.Priority = 0 // or the same warning would come for each priority
+		if _, none := carillon.Unserved(lane, alive); !none || seen[lane] {
 			continue
 		}
 		if seen == nil {
-			seen = map[string]bool{}
+			seen = map[carillon.Lane]bool{}
 		}
-		seen[queue] = true
+		seen[lane] = true
 		members, err := s.fresh(r.Context())
 		if err != nil {
 			s.Logger.WarnContext(r.Context(), "list the workers for a warning", "error", err)
 			return
 		}
-		if text, none := carillon.Unserved(queue, members); none {
+		if text, none := carillon.Unserved(lane, members); none {
 			w.Header().Add(wire.WarningHeader, text)
 		}
 	}

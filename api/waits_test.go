@@ -49,7 +49,7 @@ func TestARunSaysWhyItWaits(t *testing.T) {
 	is(later, "time", "it is due at 2031-01-01T00:00:00.000Z")
 	worker := carillon.Member{
 		ID: "w1", Kind: carillon.MemberWorker,
-		Profile: carillon.Profile{Queues: []string{"a", "b=2"}, Slots: 1},
+		Profile: carillon.Profile{Want: carillon.Want{Queues: []string{"a", "b=2"}}, Slots: 1},
 	}
 	members = []carillon.Member{worker}
 	is(last, "worker", `no live worker serves the queue "mail"; those that are alive serve a, b`)
@@ -146,7 +146,9 @@ func (h *house) submitMany(n int, fields string) {
 func TestASubmitIntoAQueueThatNoWorkerServesIsTakenWithAWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // time stands still: one list of members stays fresh
 		heard := []carillon.Member{
-			{ID: "w", Kind: carillon.MemberWorker, Profile: carillon.Profile{Queues: []string{"mail"}}},
+			{ID: "w", Kind: carillon.MemberWorker, Profile: carillon.Profile{
+				Want: carillon.Want{Queues: []string{"mail"}},
+			}},
 		}
 		present, reads := heard, 0
 		h := newHouse(t, func(c *api.Config) {

@@ -134,7 +134,7 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 	for _, def := range []carillon.Definition{mail(), command, call, least} {
 		job := c.due(def)
 		tasks := must(d.Pull(ctx, carillon.Pull{
-			Worker: worker, Queues: []string{"default=2", "q"}, Max: 5000,
+			Worker: worker, Want: carillon.Want{Queues: []string{"default=2", "q"}}, Max: 5000,
 		}))(t)
 		if len(tasks) != 1 {
 			t.Fatalf("%d tasks", len(tasks))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"sync"
 
 	"github.com/carillon-run/carillon"
@@ -146,6 +147,13 @@ func (t Task) ended(cause error) carillon.Outcome {
 	}
 	// Lease over, shutdown, or a plain cancel by the worker: in each case the run did not cause its end.
 	return carillon.Outcome{Kind: carillon.OutcomeLost, Reason: reason(cause)}
+}
+
+// Unable is the outcome of an attempt that this worker cannot perform. It is a loss, so that it costs the run
+// nothing: another worker can perform it, or this one after a deploy. The run waits a moment before it is
+// given out again.
+func Unable(why string) carillon.Outcome {
+	return carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why, RetryAfter: time.Second}
 }
 
 func retriable(format string, args ...any) carillon.Outcome {

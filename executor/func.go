@@ -52,6 +52,7 @@ func (e *postponed) Unwrap() error { return e.error }
 type Funcs struct {
 	mu       sync.RWMutex
 	handlers map[string]Handler
+	types    []string // made anew by Register: workers read it with every pull
 }
 
 // NewFuncs returns Funcs without handlers.
@@ -69,13 +70,14 @@ func (f *Funcs) Register(jobType string, h Handler) {
 		panic("executor: second handler for type " + jobType)
 	}
 	f.handlers[jobType] = h
+	f.types = slices.Sorted(maps.Keys(f.handlers))
 }
 
-// Types are the job types that have a handler, sorted.
+// Types are the job types that have a handler, sorted. A worker gets runs of these types only.
 func (f *Funcs) Types() []string {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return slices.Sorted(maps.Keys(f.handlers))
+	return f.types
 }
 
 // Execute calls the handler of the job's type.
@@ -84,8 +86,7 @@ func (f *Funcs) Execute(ctx context.Context, task Task) carillon.Outcome {
 	h := f.handlers[task.Job.Type]
 	f.mu.RUnlock()
 	if h == nil {
-		// Retriable: another worker may have a handler, and during a deploy this one soon will.
-		return retriable("no handler for type %s is registered here", task.Job.Type)
+		return Unable(fmt.Sprintf("this worker has no handler for type %s", task.Job.Type))
 	}
 	task.result, task.Save = &result{}, bounded(task.Save)
 	if task.Print == nil {

@@ -136,7 +136,7 @@ func TestFuncsRegistry(t *testing.T) {
 		task, _ := newTask(carillon.Target{Handler: &carillon.Handler{}})
 		same(
 			t, f.Execute(context.Background(), task),
-			retriable("no handler for type a.type is registered here"),
+			Unable("this worker has no handler for type a.type"),
 		)
 	})
 	t.Run("a second handler for a type is a mistake", func(t *testing.T) {

@@ -45,13 +45,13 @@ func httpCarriers(token string) func(address string) carillon.Carrier {
 
 // question is what a node asks another node for.
 type question struct {
-	Queues []string // none: any
-	Max    int
+	Wants []carillon.Want // none: any
+	Max   int
 }
 
 func (c *httpCarrier) Fetch(ctx context.Context, want carillon.Demand) (runs []carillon.Run, err error) {
 	var body bytes.Buffer
-	if err := gob.NewEncoder(&body).Encode(question{want.Queues, want.Max}); err != nil {
+	if err := gob.NewEncoder(&body).Encode(question{want.Wants, want.Max}); err != nil {
 		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+carrierPath, &body)
@@ -90,7 +90,7 @@ func carrierHandler(
 		ctx, cancel := context.WithTimeout(r.Context(), carrierWait)
 		defer cancel()
 		runs, err := queue.Pull(ctx, carillon.Demand{
-			Queues: asked.Queues, Max: min(asked.Max, peersMax), Spare: true,
+			Wants: asked.Wants, Max: min(asked.Max, peersMax), Spare: true,
 		})
 		if err != nil && r.Context().Err() != nil {
 			return // the other node has gone; no run was taken

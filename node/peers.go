@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,19 +65,17 @@ func (p *peers) want() (w carillon.Demand, ok bool, until <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	any := false
-	seen := map[string]bool{}
 	for d := range p.asking {
 		w.Max = min(w.Max+d.Max, peersMax)
-		any = any || len(d.Queues) == 0
-		for _, q := range d.Queues {
-			if !seen[q] {
-				seen[q] = true
-				w.Queues = append(w.Queues, q)
+		any = any || len(d.Wants) == 0
+		for _, want := range d.Wants {
+			if !slices.ContainsFunc(w.Wants, want.Equal) {
+				w.Wants = append(w.Wants, want)
 			}
 		}
 	}
 	if any {
-		w.Queues = nil
+		w.Wants = nil
 	}
 	return w, w.Max > 0, p.wanted
 }

@@ -37,7 +37,7 @@ type carrierTest struct {
 func (t carrierTest) fetch(limit int, queues ...string) []carillon.Run {
 	t.Helper()
 	for ctx := patient(t); ; {
-		runs, err := t.Fetch(ctx, carillon.Demand{Queues: queues, Max: limit})
+		runs, err := t.Fetch(ctx, carillon.Demand{Wants: of(queues...), Max: limit})
 		if err != nil {
 			t.Fatalf("fetch: %v", err)
 		}

@@ -47,7 +47,7 @@ var clocks = []struct {
 			must(err)
 			job := h.Submit(func(d *carillon.Definition) { d.Queue = "far" })
 			tasks, err := h.Dispatcher.Pull(ctx, carillon.Pull{
-				Worker: worker, Queues: []string{"far"}, Max: 1,
+				Worker: worker, Want: carillon.Want{Queues: []string{"far"}}, Max: 1,
 			})
 			must(err)
 			h.Down(0)

@@ -18,7 +18,10 @@ func coordinatorJoin(t coordinatorTest) {
 func coordinatorProfile(t coordinatorTest) {
 	told := member(1)
 	told.Profile = carillon.Profile{
-		Host: "höst'\"\\", Version: "v1.2.3", Queues: []string{"mail=3", "default"}, Slots: 64,
+		Host: "höst'\"\\", Version: "v1.2.3", Slots: 64, Want: carillon.Want{
+			Namespaces: []string{"a"}, Queues: []string{"mail=3", "default"}, Kinds: []string{"handler"},
+			Types: []string{"mail.send"},
+		},
 	}
 	node := carillon.Member{
 		ID: "zulu", Kind: carillon.MemberNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1,

@@ -28,7 +28,7 @@ func (t queueTest) push(runs ...carillon.Run) (refused []int) {
 // pull expects that there is a run.
 func (t queueTest) pull(limit int, queues ...string) []carillon.Run {
 	t.Helper()
-	runs, err := t.Pull(patient(t), carillon.Demand{Queues: queues, Max: limit})
+	runs, err := t.Pull(patient(t), carillon.Demand{Wants: of(queues...), Max: limit})
 	if err != nil {
 		t.Fatalf("pull: %v", err)
 	}
@@ -43,6 +43,9 @@ func (t queueTest) pullAll(n int, queues ...string) (runs []carillon.Run) {
 	}
 	return runs
 }
+
+// of asks for runs of some queues; none: of any.
+func of(queues ...string) []carillon.Want { return []carillon.Want{{Queues: queues}} }
 
 // in returns a sample run of a lane.
 func in(queue string, priority int8, job int, wake carillon.Time) carillon.Run {
@@ -60,6 +63,8 @@ func Queue(t *testing.T, open func(t *testing.T, maxPerLane int) carillon.Queue)
 	run("a run comes whole", 0, queueWhole)
 	run("pull takes from the queues that were asked for", 0, queueNames)
 	run("pull without queues takes from any", 0, queueAny)
+	run("pull takes only runs that are wanted, past others that came first", 0, queueWants)
+	run("a push serves the pull that wants its runs", 0, queueServesWanted)
 	run("no more than max come, and the rest comes next", 0, queueMax)
 	run("runs of a lane come in the order they were pushed", 0, queueFIFO)
 	run("higher priorities come first", 0, queuePriority)
@@ -202,7 +207,7 @@ func queueLen(t queueTest) {
 
 func queueNoWait(t queueTest) {
 	now := func(limit int, queues ...string) []carillon.RunID {
-		runs, err := t.Pull(t.Context(), carillon.Demand{Queues: queues, Max: limit, NoWait: true})
+		runs, err := t.Pull(t.Context(), carillon.Demand{Wants: of(queues...), Max: limit, NoWait: true})
 		if err != nil {
 			t.Fatalf("pull: %v", err)
 		}
@@ -219,7 +224,7 @@ func queueNoWait(t queueTest) {
 // queueSpare cannot see when a pull begins to wait: only the adapter's own test can say that a pull without
 // Spare goes first.
 func queueSpare(t queueTest) {
-	want := carillon.Demand{Queues: []string{"a"}, Max: 1, Spare: true}
+	want := carillon.Demand{Wants: of("a"), Max: 1, Spare: true}
 	t.push(in("a", 5, 1, epoch), in("b", 5, 2, epoch))
 	runs, err := t.Pull(patient(t), want)
 	same(t, "no other pull waits", idsOf(runs), []carillon.RunID{sample(1, 0).ID})
@@ -239,7 +244,7 @@ func queueSpare(t queueTest) {
 func queueWaits(t queueTest) {
 	got := make(chan []carillon.Run)
 	go func() {
-		runs, err := t.Pull(patient(t), carillon.Demand{Queues: []string{"a"}, Max: 10})
+		runs, err := t.Pull(patient(t), carillon.Demand{Wants: of("a"), Max: 10})
 		if err != nil {
 			t.Errorf("pull: %v", err)
 		}
@@ -338,7 +343,7 @@ func queueConcurrent(t queueTest) {
 	for p := range pullers {
 		all.Go(func() {
 			for {
-				runs, err := t.Pull(ctx, carillon.Demand{Queues: asked[p%len(asked)], Max: 1 + p})
+				runs, err := t.Pull(ctx, carillon.Demand{Wants: of(asked[p%len(asked)]...), Max: 1 + p})
 				if d.add(runs); err != nil {
 					return
 				}

@@ -128,10 +128,7 @@ func (a *attempt) perform(ctx context.Context) carillon.Outcome {
 	kind := a.Job.Target.Kind()
 	with := a.w.cfg.Executors[kind]
 	if with == nil {
-		return carillon.Outcome{
-			Kind:   carillon.OutcomeFatal,
-			Reason: fmt.Sprintf("this worker has no executor for %q targets", kind),
-		}
+		return executor.Unable(fmt.Sprintf("this worker has no executor for %s targets", kind))
 	}
 	if limit := a.Job.Timeout.Std(); limit > 0 {
 		timer := time.AfterFunc(limit, func() { a.stop(executor.ErrTimeout) })

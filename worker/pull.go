@@ -21,13 +21,18 @@ func (w *Worker) pull(ctx context.Context) {
 			await.For(ctx, tendEvery)
 			continue
 		}
+		want, any := w.want()
+		if !any { // the application may register a handler later
+			await.For(ctx, tendEvery)
+			continue
+		}
 		n := w.slots.take(ctx)
 		if n == 0 {
 			return
 		}
 		sent := w.cfg.Boottime()
 		id := w.ID()
-		tasks, err := w.cfg.Dispatcher.Pull(ctx, carillon.Pull{Worker: id, Queues: w.cfg.Queues, Max: n})
+		tasks, err := w.cfg.Dispatcher.Pull(ctx, carillon.Pull{Worker: id, Want: want, Max: n})
 		tasks = tasks[:min(n, len(tasks))] // no dispatcher returns more
 		bytes := 0
 		for i := range tasks {
@@ -79,6 +84,18 @@ func (w *Worker) handBack(task carillon.Task, why string) {
 	w.mu.Unlock()
 	w.slots.ended(weigh(&a.Task), a.weighEnd())
 	w.ends.add(a)
+}
+
+// want says which runs this worker takes, and whether it can perform any at all. It makes no list anew: each
+// pull asks for it.
+func (w *Worker) want() (want carillon.Want, any bool) {
+	want = carillon.Want{Namespaces: w.cfg.Namespaces, Queues: w.cfg.Queues, Kinds: w.kinds}
+	if w.types != nil {
+		if want.Types = w.types(); len(want.Types) == 0 {
+			want.Kinds = w.others
+		}
+	}
+	return want, len(want.Kinds) > 0
 }
 
 // sayEvery is how often a worker logs again that no server answers.

@@ -23,8 +23,9 @@ const (
 
 // register opens a session. It tries until it succeeds; it returns false when ctx has ended.
 func (w *Worker) register(ctx context.Context) bool {
+	want, _ := w.want()
 	r := carillon.Registration{Name: w.cfg.Name, Profile: carillon.Profile{
-		Host: w.cfg.Host, Version: w.cfg.Version, Queues: w.cfg.Queues, Slots: w.cfg.Concurrency,
+		Host: w.cfg.Host, Version: w.cfg.Version, Want: want, Slots: w.cfg.Concurrency,
 	}}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		sent := w.cfg.Boottime()

@@ -9,7 +9,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,11 +24,15 @@ import (
 // Config says what a worker works on.
 type Config struct {
 	Dispatcher carillon.Dispatcher
-	Name       string                       // the worker's name, for people
-	Host       string                       // the machine, for people; default its host name
-	Version    string                       // of the program, for people; default not reported
-	Executors  map[string]executor.Executor // by kind of target: "command", "http", "handler"
+	Name       string // the worker's name, for people
+	Host       string // the machine, for people; default its host name
+	Version    string // of the program, for people; default not reported
+	// Executors, by kind of target: "command", "http", "handler". The worker gets only runs of these kinds, and
+	// if the last one has a method Types() []string, as executor.Funcs, only handlers of these types.
+	Executors map[string]executor.Executor
 
+	// Namespaces to serve. None: all that the worker's credential may serve.
+	Namespaces []string
 	// Queues to serve, each "name" or "name=weight"; none: all. Weights divide the slots while several queues
 	// have work.
 	Queues      []string
@@ -46,12 +52,15 @@ type Config struct {
 
 // Worker performs runs.
 type Worker struct {
-	cfg   Config
-	lease executor.Lease
-	slots slots
-	pool  pool
-	base  context.Context // of all attempts; ends when the worker has released everything
-	end   context.CancelFunc
+	cfg    Config
+	lease  executor.Lease
+	kinds  []string        // of targets that it has executors for, sorted
+	others []string        // the same without handlers
+	types  func() []string // that have a handler now; nil: any
+	slots  slots
+	pool   pool
+	base   context.Context // of all attempts; ends when the worker has released everything
+	end    context.CancelFunc
 
 	mu   sync.Mutex
 	id   string // of the current session
@@ -81,6 +90,11 @@ func New(cfg Config) *Worker {
 		cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: await.NewSignal(),
 		beatSoon: await.NewSignal(), slots: newSlots(cfg.Concurrency),
 	}
+	w.kinds = slices.Sorted(maps.Keys(cfg.Executors))
+	if handlers, lists := cfg.Executors["handler"].(interface{ Types() []string }); lists {
+		w.types = handlers.Types
+	}
+	w.others = slices.DeleteFunc(slices.Clone(w.kinds), func(kind string) bool { return kind == "handler" })
 	w.ends.ready = await.NewSignal()
 	w.pool.init()
 	w.base, w.end = context.WithCancel(context.Background())

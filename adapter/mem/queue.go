@@ -22,8 +22,9 @@ type QueueConfig struct {
 // nothing behind.
 //
 // A push hands its runs directly to waiting pullers. No puller is woken in vain, and a puller cannot miss a
-// run between checking the queue and going to sleep: whenever the lock is free, no puller waits for a queue
-// that has a run.
+// run between checking the queue and going to sleep: whenever the lock is free, no puller waits for a lane
+// that has a run. So a push offers the waiting pullers only the lanes that it added to, however many runs
+// wait in other lanes for a worker that can perform them.
 type Queue struct {
 	maxPerLane int
 	waiting    atomic.Int64
@@ -31,10 +32,12 @@ type Queue struct {
 	mu      sync.Mutex
 	runs    slab[queued]
 	slots   map[carillon.RunID]int32
-	peak    int                // largest len(slots) since the map was made
-	queues  map[string][]*lane // only lanes with runs
-	pullers []*puller          // waiting pullers, longest waiting first
+	peak    int                     // largest len(slots) since the map was made
+	lanes   map[carillon.Lane]*lane // only lanes with runs
+	queues  map[string][]*lane      // the same
+	pullers []*puller               // waiting pullers, longest waiting first
 	turn    int64
+	grown   []*lane // the lanes that got runs since pullers were served
 	found   []*lane // the lanes that take chooses from, kept for the next call
 }
 
@@ -48,7 +51,9 @@ type lane struct {
 	carillon.Lane
 	head, tail int32
 	n          int
+	rank       int64 // of its first run, while take chooses
 	served     int64 // the value of Queue.turn when take last chose it
+	grew       bool  // it is in grown
 }
 
 type puller struct {
@@ -66,6 +71,7 @@ func NewQueue(cfg QueueConfig) *Queue {
 	return &Queue{
 		maxPerLane: cmp.Or(cfg.MaxPerLane, 100_000),
 		slots:      map[carillon.RunID]int32{},
+		lanes:      map[carillon.Lane]*lane{},
 		queues:     map[string][]*lane{},
 	}
 }
@@ -96,10 +102,10 @@ func (q *Queue) push(run *carillon.Run) bool {
 			*old = *run // it keeps its place: a newer revision is no reason to wait longer
 			return true
 		}
-		q.unlink(q.lane(old.Lane()), slot)
+		q.unlink(q.lanes[old.Lane()], slot)
 	}
-	l := q.lane(run.Lane())
-	if l != nil && l.n >= q.maxPerLane {
+	l := q.lanes[run.Lane()]
+	if l != nil && !hasRoom(l.n, len(q.slots), q.maxPerLane) {
 		return false
 	}
 	q.link(l, run, false)
@@ -111,7 +117,7 @@ func (q *Queue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run,
 		return nil, err
 	}
 	q.mu.Lock()
-	if runs := q.take(want.Queues, want.Max); len(runs) > 0 || want.NoWait {
+	if runs := q.take(&want); len(runs) > 0 || want.NoWait {
 		q.waiting.Store(int64(len(q.slots)))
 		q.mu.Unlock()
 		return runs, nil
@@ -143,11 +149,16 @@ func (q *Queue) leave(p *puller) {
 	q.waiting.Store(int64(len(q.slots)))
 }
 
-// serve hands runs to the waiting pullers, longest waiting first. Pullers that want only spare runs come
-// last.
+// serve hands runs of the lanes that have grown to the waiting pullers, longest waiting first. Pullers that
+// want only spare runs come last.
 func (q *Queue) serve() {
 	q.serveThose(false)
 	q.serveThose(true)
+	for _, l := range q.grown {
+		l.grew = false
+	}
+	clear(q.grown) // or a closed lane would stay in memory
+	q.grown = q.grown[:0]
 }
 
 func (q *Queue) serveThose(spare bool) {
@@ -158,7 +169,8 @@ func (q *Queue) serveThose(spare bool) {
 		if len(q.slots) == 0 || p.want.Spare != spare {
 			return false
 		}
-		p.runs = q.take(p.want.Queues, p.want.Max)
+		q.find(q.grown, &p.want)
+		p.runs = q.takeFound(p.want.Max)
 		if len(p.runs) == 0 {
 			return false
 		}
@@ -167,43 +179,69 @@ func (q *Queue) serveThose(spare bool) {
 	})
 }
 
-// take removes up to max runs of the queues. It compares the first run of each lane, chooses the lane with
-// the smallest rank, and takes from that lane until another one is next. Among equals it chooses the lane
-// that it chose longest ago.
-func (q *Queue) take(queues []string, max int) (runs []carillon.Run) {
-	q.found = q.found[:0]
-	for _, name := range queues {
-		q.found = append(q.found, q.queues[name]...)
-	}
-	if len(queues) == 0 {
+// take removes up to Max of the runs that are wanted.
+func (q *Queue) take(want *carillon.Demand) []carillon.Run {
+	if len(want.Wants) == 1 && len(want.Wants[0].Queues) > 0 {
+		names := want.Wants[0].Queues
+		for i, name := range names {
+			if !slices.Contains(names[:i], name) {
+				q.find(q.queues[name], want)
+			}
+		}
+	} else {
 		for _, lanes := range q.queues {
-			q.found = append(q.found, lanes...)
+			q.find(lanes, want)
 		}
 	}
-	total := 0
-	for _, l := range q.found {
+	return q.takeFound(want.Max)
+}
+
+// find adds the lanes that are wanted, and have runs, to found.
+func (q *Queue) find(lanes []*lane, want *carillon.Demand) {
+	for _, l := range lanes {
+		if l.n > 0 && want.Takes(l.Lane) {
+			q.found = append(q.found, l)
+		}
+	}
+}
+
+// takeFound removes up to most runs of the lanes in found. It chooses the lane whose first run has the
+// smallest rank, and takes from that lane until another one is next. Among equals it chooses the lane that it
+// chose longest ago.
+func (q *Queue) takeFound(most int) (runs []carillon.Run) {
+	all, total := q.found, 0
+	for _, l := range all {
 		total += l.n
+		l.rank = q.rank(l)
 	}
-	if total = min(total, max); total <= 0 {
-		return nil
+	if total = min(total, most); total > 0 {
+		runs = make([]carillon.Run, 0, total)
+		q.order()
 	}
-	runs = make([]carillon.Run, 0, total)
-	for len(runs) < max {
-		l, until := q.choose()
-		if l == nil {
-			break
-		}
+	for len(runs) < total {
+		l, until := q.found[0], q.nextRank()
 		q.turn++
 		l.served = q.turn
 		for {
 			runs = append(runs, q.unlink(l, l.head))
-			if len(runs) == max || l.n == 0 || q.rank(l) >= until {
+			if len(runs) == total || l.n == 0 {
+				break
+			}
+			if l.rank = q.rank(l); l.rank >= until {
 				break
 			}
 		}
+		if l.n == 0 {
+			last := len(q.found) - 1
+			q.found[0], q.found = q.found[last], q.found[:last]
+		}
+		q.sink(0)
 	}
-	clear(q.found) // or a closed lane would stay in memory
-	q.shrink()
+	clear(all)
+	q.found = all[:0]
+	if len(runs) > 0 {
+		q.shrink()
+	}
 	return runs
 }
 
@@ -214,22 +252,41 @@ func (q *Queue) rank(l *lane) int64 {
 	return int64(q.runs.at(l.head).run.Wake) - int64(l.Priority)*step
 }
 
-// choose returns the next lane, and the rank at which another lane becomes the next.
-func (q *Queue) choose() (best *lane, until int64) {
-	rank := int64(math.MaxInt64)
-	until = rank
-	for _, l := range q.found {
-		if l.n == 0 {
-			continue
-		}
-		switch r := q.rank(l); {
-		case best == nil || r < rank || r == rank && l.served < best.served:
-			best, rank, until = l, r, rank
-		case r < until:
-			until = r
-		}
+// order makes found a heap: there can be thousands of lanes, one for each type of handler.
+func (q *Queue) order() {
+	for i := len(q.found)/2 - 1; i >= 0; i-- {
+		q.sink(i)
 	}
-	return best, until
+}
+
+// nextRank is the rank at which another lane than the first becomes the next.
+func (q *Queue) nextRank() int64 {
+	next := int64(math.MaxInt64)
+	for _, l := range q.found[1:min(3, len(q.found))] {
+		next = min(next, l.rank)
+	}
+	return next
+}
+
+// sink moves the lane at i down the heap to where it belongs.
+func (q *Queue) sink(i int) {
+	for {
+		least := i
+		for c := 2*i + 1; c <= 2*i+2 && c < len(q.found); c++ {
+			if q.found[c].before(q.found[least]) {
+				least = c
+			}
+		}
+		if least == i {
+			return
+		}
+		q.found[i], q.found[least] = q.found[least], q.found[i]
+		i = least
+	}
+}
+
+func (l *lane) before(o *lane) bool {
+	return l.rank < o.rank || l.rank == o.rank && l.served < o.served
 }
 
 // giveBack puts a run back at the front of its lane, even if the lane is full: the run had its place already.
@@ -238,16 +295,7 @@ func (q *Queue) giveBack(run *carillon.Run) {
 		q.push(run)
 		return
 	}
-	q.link(q.lane(run.Lane()), run, true)
-}
-
-func (q *Queue) lane(want carillon.Lane) *lane {
-	for _, l := range q.queues[want.Queue] {
-		if l.Lane == want {
-			return l
-		}
-	}
-	return nil
+	q.link(q.lanes[run.Lane()], run, true)
 }
 
 // link adds a run to its lane. l is nil if the lane does not exist yet.
@@ -256,11 +304,10 @@ func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
 	q.slots[run.ID] = slot
 	q.peak = max(q.peak, len(q.slots))
 	if l == nil {
-		l = &lane{Lane: run.Lane(), head: slot, tail: slot, n: 1}
+		l = &lane{Lane: run.Lane(), head: slot, tail: slot}
+		q.lanes[l.Lane] = l
 		q.queues[l.Queue] = append(q.queues[l.Queue], l)
-		return
-	}
-	if first {
+	} else if first {
 		q.runs.at(slot).next, q.runs.at(l.head).prev = l.head, slot
 		l.head = slot
 	} else {
@@ -268,6 +315,10 @@ func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
 		l.tail = slot
 	}
 	l.n++
+	if !l.grew {
+		l.grew = true
+		q.grown = append(q.grown, l)
+	}
 }
 
 // unlink takes a run out of its lane. With its last run the lane leaves the queue.
@@ -292,6 +343,7 @@ func (q *Queue) unlink(l *lane, slot int32) carillon.Run {
 }
 
 func (q *Queue) close(l *lane) {
+	delete(q.lanes, l.Lane)
 	lanes := slices.DeleteFunc(q.queues[l.Queue], func(other *lane) bool { return other == l })
 	if len(lanes) == 0 {
 		delete(q.queues, l.Queue)

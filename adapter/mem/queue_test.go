@@ -36,7 +36,7 @@ func pulls(ctx context.Context, q *mem.Queue, n, limit int, queues ...string) *a
 	served := new(atomic.Int32)
 	for range n {
 		go func() {
-			runs, err := q.Pull(ctx, carillon.Demand{Queues: queues, Max: limit})
+			runs, err := q.Pull(ctx, carillon.Demand{Wants: []carillon.Want{{Queues: queues}}, Max: limit})
 			if err == nil && len(runs) > 0 {
 				served.Add(1)
 			}

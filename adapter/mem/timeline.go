@@ -10,7 +10,7 @@ import (
 
 // TimelineConfig says how many runs of the near future the timeline holds.
 type TimelineConfig struct {
-	MaxPerLane int // default 100,000
+	MaxPerLane int // default 100,000; see hasRoom
 }
 
 // Timeline is a min-heap of runs by WakePos. The runs stay in place in a slab; the heap moves only their
@@ -71,7 +71,7 @@ func (t *Timeline) add(run *carillon.Run) bool {
 	}
 	lane := run.Lane()
 	n := t.lanes[lane]
-	if n >= t.maxPerLane {
+	if !hasRoom(n, len(t.heap), t.maxPerLane) {
 		return false
 	}
 	t.lanes[lane] = n + 1

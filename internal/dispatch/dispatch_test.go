@@ -183,7 +183,7 @@ func TestAJobIsSubmittedAlreadyClaimedWhileAPullWaits(t *testing.T) {
 		got := make(chan []carillon.Task, 1)
 		go func() {
 			tasks, _ := n.Pull(context.Background(), carillon.Pull{
-				Worker: worker, Queues: []string{"default"}, Max: 2,
+				Worker: worker, Want: carillon.Want{Queues: []string{"default"}}, Max: 2,
 			})
 			got <- tasks
 		}()

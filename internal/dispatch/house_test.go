@@ -150,7 +150,9 @@ func (h *house) submit(n *node, edit func(*carillon.Definition)) carillon.JobID 
 
 func (h *house) pull(n *node, worker string, max int, queues ...string) []carillon.Task {
 	h.Helper()
-	tasks, err := n.Pull(context.Background(), carillon.Pull{Worker: worker, Queues: queues, Max: max})
+	tasks, err := n.Pull(context.Background(), carillon.Pull{
+		Worker: worker, Want: carillon.Want{Queues: queues}, Max: max,
+	})
 	h.must(err)
 	return tasks
 }

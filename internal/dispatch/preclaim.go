@@ -28,9 +28,9 @@ func (d *Dispatcher) Reserve(
 	return "", false
 }
 
-// takes says that the pull has room for the run. The caller holds the dispatcher's mu.
+// takes says that the pull wants the run and has room for it. The caller holds the dispatcher's mu.
 func (w *waiter) takes(run *carillon.Run) bool {
-	return w.room > 0 && (len(w.queues) == 0 || slices.Contains(w.queues, run.Queue))
+	return w.room > 0 && w.want.Takes(run.Lane())
 }
 
 // Waits says for each run whether a pull waits that has room for it beside the runs before it, and beside the

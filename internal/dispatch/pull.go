@@ -23,7 +23,7 @@ const (
 // promised to jobs that are being submitted.
 type waiter struct {
 	worker string
-	queues []string
+	want   carillon.Want
 	room   int
 	awaken context.CancelFunc // ends its wait at the queue
 
@@ -41,16 +41,18 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 		await.For(ctx, carillon.PullWait)
 		return nil, ctx.Err()
 	}
+	want := p.Want
 	names, shares := weightsOf(p.Queues)
+	want.Queues = names
 	wait, cancel := context.WithTimeout(ctx, carillon.PullWait)
 	defer cancel()
-	w := &waiter{worker: p.Worker, queues: names, room: p.Max, awaken: cancel}
+	w := &waiter{worker: p.Worker, want: want, room: p.Max, awaken: cancel}
 	d.mu.Lock()
 	d.waiting = append(d.waiting, w)
 	size := min(p.Max, d.size)
 	d.mu.Unlock()
 
-	runs, err := d.pull(wait, names, shares, size)
+	runs, err := d.pull(wait, want, shares, size)
 	d.inHand.Add(int64(len(runs)))
 	defer d.inHand.Add(-int64(len(runs)))
 	over := d.closeWait(w, len(runs), size)

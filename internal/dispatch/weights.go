@@ -33,33 +33,38 @@ func weightsOf(queues []string) (names []string, shares []queueWeight) {
 	return names, shares
 }
 
-// pull takes runs from the queues by their shares, then from any of them, and waits only if there are none at
-// all.
+// pull takes the wanted runs from the queues by their shares, then from any of them, and waits only if there
+// are none at all.
 func (d *Dispatcher) pull(
-	ctx context.Context, names []string, shares []queueWeight, max int,
+	ctx context.Context, want carillon.Want, shares []queueWeight, max int,
 ) (runs []carillon.Run, err error) {
+	all := []carillon.Want{want}
 	if shares == nil {
-		return d.cfg.Queue.Pull(ctx, carillon.Demand{Queues: names, Max: max})
+		return d.cfg.Queue.Pull(ctx, carillon.Demand{Wants: all, Max: max})
 	}
 	take := func(queues []string, n int) {
 		if err != nil || n <= 0 {
 			return
 		}
+		some := want
+		some.Queues = queues
 		var more []carillon.Run
-		more, err = d.cfg.Queue.Pull(ctx, carillon.Demand{Queues: queues, Max: n, NoWait: true})
+		more, err = d.cfg.Queue.Pull(ctx, carillon.Demand{
+			Wants: []carillon.Want{some}, Max: n, NoWait: true,
+		})
 		runs = append(runs, more...)
 	}
 	for i, n := range apportion(shares, max) {
 		take([]string{shares[i].queue}, n)
 	}
 	if len(runs) > 0 {
-		take(names, max-len(runs))
+		take(want.Queues, max-len(runs))
 		return runs, nil // after an error the next pull gets the rest
 	}
 	if err != nil {
 		return nil, err
 	}
-	return d.cfg.Queue.Pull(ctx, carillon.Demand{Queues: names, Max: max})
+	return d.cfg.Queue.Pull(ctx, carillon.Demand{Wants: all, Max: max})
 }
 
 // apportion draws a queue for each of n places, so that the shares come out right also over many small pulls.

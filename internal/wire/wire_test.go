@@ -281,14 +281,14 @@ func TestABeatAndOrdersAreReadAsTheyWereWritten(t *testing.T) {
 
 func TestARegistrationAndAPullAreReadAsTheyWereWritten(t *testing.T) {
 	r := carillon.Registration{Name: "a:1", Profile: carillon.Profile{
-		Host: "a", Version: "v1", Queues: []string{"mail=3", "x"}, Slots: 8,
+		Host: "a", Version: "v1", Want: carillon.Want{Queues: []string{"mail=3", "x"}}, Slots: 8,
 	}}
 	body, _ := json.Marshal(NewRegistration(r))
 	compareFields(t, NewRegistration(r))
 	if got, err := ReadRegistration(body); err != nil || !cmp.Equal(got, r) {
 		t.Errorf("%s is read as %+v, %v", body, got, err)
 	}
-	p := carillon.Pull{Queues: []string{"mail=3", "x"}, Max: 17}
+	p := carillon.Pull{Want: carillon.Want{Queues: []string{"mail=3", "x"}}, Max: 17}
 	body, _ = json.Marshal(NewPull(p))
 	compareFields(t, NewPull(p))
 	if got, err := ReadPull(body); err != nil || !cmp.Equal(got, p) {

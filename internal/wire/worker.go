@@ -32,7 +32,8 @@ func ReadRegistration(body []byte) (r carillon.Registration, err error) {
 		return r, err
 	}
 	profile := carillon.Profile{
-		Host: given.Host, Version: given.Version, Queues: given.Queues, Slots: given.Slots,
+		Host: given.Host, Version: given.Version, Slots: given.Slots,
+		Want: carillon.Want{Queues: given.Queues},
 	}
 	return carillon.Registration{Name: given.Name, Profile: profile}, given.check()
 }
@@ -107,7 +108,7 @@ func ReadPull(body []byte) (p carillon.Pull, err error) {
 	if given.Max < 1 || given.Max > MaxPull {
 		return p, invalid("max", strconv.Itoa(given.Max), "a number from 1 to "+strconv.Itoa(MaxPull))
 	}
-	return carillon.Pull{Queues: given.Queues, Max: given.Max}, checkQueues(given.Queues)
+	return carillon.Pull{Want: carillon.Want{Queues: given.Queues}, Max: given.Max}, checkQueues(given.Queues)
 }
 
 // queueName is the grammar of queues, see carillon.Definition.

@@ -1,0 +1,82 @@
+package dispatch_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/carillon-run/carillon"
+)
+
+func command(d *carillon.Definition) {
+	d.Target = carillon.Target{Command: &carillon.Command{Argv: []string{"true"}}}
+}
+
+func (h *house) pullWanted(n *node, worker string, want carillon.Want) []carillon.Task {
+	h.Helper()
+	tasks, err := n.Pull(context.Background(), carillon.Pull{Worker: worker, Want: want, Max: 1000})
+	h.must(err)
+	return tasks
+}
+
+func TestAWorkerIsGivenOnlyWhatItCanPerform(t *testing.T) {
+	in(t, 2, func(h *house) {
+		n := h.nodes[0]
+		functions, commands := h.register(n), h.register(n)
+		for range 100 {
+			h.submit(n, command)
+		}
+		h.submit(n, func(d *carillon.Definition) { d.Type = "other" })
+		wanted := h.submit(n, nil)
+		synctest.Wait()
+		handles := carillon.Want{Kinds: []string{"handler"}, Types: []string{"test"}}
+		tasks := h.pullWanted(n, functions, handles)
+		if len(tasks) != 1 || tasks[0].Run.ID.Job != wanted {
+			t.Errorf("the worker with a handler got %d runs", len(tasks))
+		}
+		if tasks := h.pullWanted(n, functions, handles); len(tasks) != 0 {
+			t.Errorf("then it got %d runs", len(tasks))
+		}
+		got := 0
+		for range 3 { // the first claim of a burst is small
+			tasks := h.pullWanted(n, commands, carillon.Want{Kinds: []string{"command", "http"}})
+			got += len(tasks)
+		}
+		if got != 100 {
+			t.Errorf("the worker for commands got %d runs", got)
+		}
+	})
+}
+
+func TestAWorkerIsGivenOnlyRunsOfItsNamespaces(t *testing.T) {
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		worker := h.register(n)
+		h.submit(n, nil)
+		if tasks := h.pullWanted(n, worker, carillon.Want{Namespaces: []string{"other"}}); len(tasks) > 0 {
+			t.Errorf("the worker of another namespace got %d runs", len(tasks))
+		}
+		tasks := h.pullWanted(n, worker, carillon.Want{Namespaces: []string{"other", "default"}})
+		if len(tasks) != 1 {
+			t.Errorf("the worker got %d runs", len(tasks))
+		}
+	})
+}
+
+// A pull that waits is promised to a job that is being submitted only if its worker can perform the job.
+func TestAWaitingPullIsNotPromisedToAJobThatItsWorkerCannotPerform(t *testing.T) {
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		worker := h.register(n)
+		answer := make(chan []carillon.Task)
+		go func() {
+			answer <- h.pullWanted(n, worker, carillon.Want{Kinds: []string{"handler"}})
+		}()
+		synctest.Wait()
+		h.submit(n, command)
+		wanted := h.submit(n, nil)
+		if tasks := <-answer; len(tasks) != 1 || tasks[0].Run.ID.Job != wanted {
+			t.Errorf("the pull got %d runs", len(tasks))
+		}
+	})
+}
