@@ -160,6 +160,8 @@ type Profile struct {
 	Version string `json:"version,omitempty"` // of the program
 	Want           // of a worker; a queue is "name" or "name=weight"
 	Slots   int    `json:"slots,omitempty"` // runs that a worker performs at the same time; 0: not told
+	// Labels say more about a worker, such as its zone, for people: no run can ask for one yet.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Takes says whether a worker with this profile takes the runs of a lane.

@@ -14,6 +14,7 @@ type Credential struct {
 	Name      string // for logs
 }
 
+// key is a credential with the hash of its token, which tells it from every other one.
 type key struct {
 	sum [sha256.Size]byte
 	Credential
@@ -32,17 +33,17 @@ func hashTokens(tokens map[string]Credential) []key {
 }
 
 // authenticate compares every key, even after one has matched, so that the time it takes reveals nothing.
-func (s *server) authenticate(r *http.Request) (Credential, bool) {
+func (s *server) authenticate(r *http.Request) (key, bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || len(r.Header.Values("Authorization")) != 1 {
-		return Credential{}, false
+		return key{}, false
 	}
 	sum := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	var found Credential
+	var found key
 	ok := false
 	for _, k := range s.keys {
 		if subtle.ConstantTimeCompare(sum[:], k.sum[:]) == 1 {
-			found, ok = k.Credential, true
+			found, ok = k, true
 		}
 	}
 	return found, ok
@@ -59,12 +60,12 @@ func (s *server) refuse(w http.ResponseWriter) {
 
 type credentialKey struct{}
 
-func withCredential(r *http.Request, c Credential) *http.Request {
+func withCredential(r *http.Request, c key) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), credentialKey{}, c))
 }
 
 // namespace panics without a credential: a handler that runs before the token was checked is a bug, not a
 // request for the empty namespace.
-func namespace(r *http.Request) string {
-	return r.Context().Value(credentialKey{}).(Credential).Namespace
-}
+func namespace(r *http.Request) string { return credentialOf(r).Namespace }
+
+func credentialOf(r *http.Request) key { return r.Context().Value(credentialKey{}).(key) }

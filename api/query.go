@@ -64,7 +64,7 @@ func readQuery(r *http.Request, params []param) (*query, error) {
 			return nil, invalid(name, given[0], "a value; leave the parameter out for none")
 		}
 	}
-	credential, _ := r.Context().Value(credentialKey{}).(Credential)
+	credential, _ := r.Context().Value(credentialKey{}).(key)
 	return &query{values: values, place: credential.Namespace + r.URL.Path}, nil
 }
 

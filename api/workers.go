@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"strconv"
@@ -64,6 +65,10 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 	if err != nil {
 		return err
 	}
+	if err := serveOwn(r, &given.Want); err != nil {
+		return err
+	}
+	given.ID = s.seal.worker(credentialOf(r))
 	worker, err := dispatcher.Register(r.Context(), given)
 	if err != nil {
 		return err
@@ -81,12 +86,32 @@ func (s *server) nodes(ctx context.Context) []string {
 	return carillon.NodeAddresses(members, s.Clock.Now())
 }
 
+// serveOwn restricts a worker to the namespace of its credential.
+func serveOwn(r *http.Request, want *carillon.Want) error {
+	for i, name := range want.Namespaces {
+		if name != namespace(r) {
+			return invalid(
+				"namespaces["+strconv.Itoa(i)+"]", name, namespace(r)+", which is the namespace of the token",
+			)
+		}
+	}
+	want.Namespaces = []string{namespace(r)}
+	return nil
+}
+
 // workerOf returns the worker that the path names. Nodes and their inner workers are members too, but no
-// caller may speak for them here.
-func workerOf(r *http.Request) (string, error) {
+// caller may speak for them here, and none for the worker of another credential. To the caller, such a
+// session is over: a worker whose token was changed then registers again.
+func (s *server) workerOf(r *http.Request) (string, error) {
 	id := r.PathValue("id")
-	if !strings.HasPrefix(id, "worker_") {
+	if _, err := s.dispatcher(); err != nil {
+		return "", err
+	}
+	switch {
+	case !strings.HasPrefix(id, carillon.WorkerPrefix):
 		return "", notFound("worker " + id)
+	case !s.seal.owns(credentialOf(r), id):
+		return "", fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, id)
 	}
 	return id, nil
 }
@@ -96,7 +121,10 @@ func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	if given.Worker, err = workerOf(r); err != nil {
+	if given.Worker, err = s.workerOf(r); err != nil {
+		return err
+	}
+	if err := serveOwn(r, &given.Want); err != nil {
 		return err
 	}
 	dispatcher, err := s.dispatcher()
@@ -105,7 +133,7 @@ func (s *server) pull(w http.ResponseWriter, r *http.Request, _ *query) error {
 	}
 	tasks, err := dispatcher.Pull(r.Context(), given)
 	if err == nil {
-		s.replyTasks(w, namespace(r), tasks)
+		s.replyTasks(w, tasks)
 	}
 	return err
 }
@@ -115,12 +143,11 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 const maxPooled = 4 << 20 // one answer with large payloads must not stay in memory for good
 
-// replyTasks answers a pull. The tokens are for the namespace of the worker that pulled, because the same
-// worker reports.
-func (s *server) replyTasks(w http.ResponseWriter, namespace string, tasks []carillon.Task) {
+// replyTasks answers a pull. The token of an attempt is for the namespace of its run.
+func (s *server) replyTasks(w http.ResponseWriter, tasks []carillon.Task) {
 	buffer := buffers.Get().(*[]byte)
 	b := wire.AppendTasks((*buffer)[:0], tasks, func(b []byte, t *carillon.Task) []byte {
-		return s.seal.append(b, namespace, t.Held())
+		return s.seal.append(b, t.Run.Namespace, t.Held())
 	})
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
@@ -135,7 +162,7 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 	if err != nil {
 		return err
 	}
-	if given.ID, err = workerOf(r); err != nil {
+	if given.ID, err = s.workerOf(r); err != nil {
 		return err
 	}
 	dispatcher, err := s.dispatcher()
@@ -150,7 +177,7 @@ func (s *server) beat(w http.ResponseWriter, r *http.Request, _ *query) error {
 }
 
 func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
-	worker, err := workerOf(r)
+	worker, err := s.workerOf(r)
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func TestAWorkerRegistersAndIsTold(t *testing.T) {
 	times := members[0]
 	want = map[string]any{
 		"id": worker, "kind": "worker", "addr": "host:1", "joined_at": times["joined_at"],
-		"beat_at": times["beat_at"], "used": 0.0,
+		"beat_at": times["beat_at"], "used": 0.0, "namespaces": []any{"blue"},
 	}
 	if diff := cmp.Diff(want, members[0]); diff != "" {
 		t.Error(diff)
@@ -113,7 +113,8 @@ func (h *house) members(headers ...string) (list []map[string]any) {
 
 func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 	h := newHouse(t, nil)
-	body := `{"name":"mail-7","host":"a.example","version":"v1.2.3","queues":["mail=3","default"],"slots":8}`
+	body := `{"name":"mail-7","host":"a.example","version":"v1.2.3","queues":["mail=3","default"],"slots":8,` +
+		`"kinds":["handler"],"types":["mail"],"labels":{"zone":"b"}}`
 	worker := h.call("POST", "/v1/workers", body).is(201).text("worker_id")
 	h.push(h.submit(mail))
 	a := h.call("POST", "/v1/workers/"+worker+"/pull", `{"max":5}`).is(200)
@@ -134,8 +135,9 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 	times := members[0]
 	want := map[string]any{
 		"id": worker, "kind": "worker", "addr": "mail-7", "host": "a.example", "version": "v1.2.3",
-		"queues": []any{"mail=3", "default"},
-		"slots":  8.0, "used": 1.0, "joined_at": times["joined_at"], "beat_at": times["beat_at"],
+		"queues": []any{"mail=3", "default"}, "namespaces": []any{"blue"}, "kinds": []any{"handler"},
+		"types": []any{"mail"}, "labels": map[string]any{"zone": "b"},
+		"slots": 8.0, "used": 1.0, "joined_at": times["joined_at"], "beat_at": times["beat_at"],
 		"running": []any{map[string]any{
 			"run_id": task.Run, "attempt": 1.0, "name": `Grüße "x"`, "state": "claimed",
 			"claimed_at": h.call("GET", "/v1/runs/"+task.Run, "").text("claimed_at"),
@@ -393,11 +395,11 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 }
 
 func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
-	h := newHouse(t, func(c *api.Config) { c.Dispatcher = outage{c.Dispatcher} })
-	for path, body := range map[string]string{"": `{}`, "/worker_1/pull": `{}`, "/worker_1/beat": `{}`} {
-		if a := h.call(
-			"POST", "/v1/workers"+path, body,
-		).problem(503, ""); a.Header().Get("Retry-After") == "" {
+	secret := []byte("of both servers")
+	worker := newHouse(t, func(c *api.Config) { c.Secret = secret }).register()
+	h := newHouse(t, func(c *api.Config) { c.Dispatcher, c.Secret = outage{c.Dispatcher}, secret })
+	for _, path := range []string{"/v1/workers", worker + "/pull", worker + "/beat"} {
+		if a := h.call("POST", path, `{}`).problem(503, ""); a.Header().Get("Retry-After") == "" {
 			t.Errorf("%s does not say when to try again", path)
 		} else if !strings.Contains(a.text("detail"), "does not know whether it changed something") {
 			t.Errorf("%s does not say that it may have taken place: %s", path, a.Body)

@@ -6,14 +6,16 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/hex"
 	"hash"
+	"strings"
 	"sync"
 
 	"github.com/carillon-run/carillon"
 )
 
-// seal makes and checks the tokens of attempts. A token is bound to (namespace, run, fence) and stored
-// nowhere: every node that has the secret can check a token that any other node made.
+// seal makes and checks the tokens of attempts and the ids of workers. A token is bound to (namespace, run,
+// fence) and stored nowhere: every node that has the secret can check a token that any other node made.
 type seal struct{ macs sync.Pool }
 
 // tokenBytes is how many of the 32 bytes of HMAC-SHA256 a token has: 128 bits cannot be guessed, and every
@@ -48,6 +50,40 @@ func (s *seal) append(b []byte, namespace string, held carillon.Held) []byte {
 	mac.Write([]byte(namespace))
 	var sum [sha256.Size]byte
 	return base64.RawURLEncoding.AppendEncode(b, mac.Sum(sum[:0])[:tokenBytes])
+}
+
+// worker returns a new id for a worker. It is bound to the credential that registers the worker, so that any
+// node can see whether another credential speaks for it, without a read. The last 4 of its 10 bytes are the
+// proof: a caller cannot choose between ids, so there is nothing to guess.
+func (s *seal) worker(of key) string {
+	var id [idBytes]byte
+	_, _ = rand.Read(id[:idBytes-proofBytes])
+	copy(id[idBytes-proofBytes:], s.binds(id[:idBytes-proofBytes], of))
+	return carillon.WorkerPrefix + hex.EncodeToString(id[:])
+}
+
+const (
+	idBytes    = 10
+	proofBytes = 4
+)
+
+// owns says whether a worker was registered by the credential.
+func (s *seal) owns(of key, worker string) bool {
+	id, err := hex.DecodeString(strings.TrimPrefix(worker, carillon.WorkerPrefix))
+	return err == nil && len(id) == idBytes &&
+		hmac.Equal(id[idBytes-proofBytes:], s.binds(id[:idBytes-proofBytes], of))
+}
+
+func (s *seal) binds(id []byte, of key) []byte {
+	mac := s.macs.Get().(hash.Hash)
+	defer s.macs.Put(mac)
+	mac.Reset()
+	mac.Write([]byte("worker of a credential: ")) // what tokens of attempts begin with is a job's id
+	mac.Write(of.sum[:])
+	mac.Write([]byte(of.Namespace))
+	mac.Write([]byte{0})
+	mac.Write(id)
+	return mac.Sum(nil)[:proofBytes]
 }
 
 // proves says whether the token is that of the attempt. It takes the same time for every token.

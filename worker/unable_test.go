@@ -21,12 +21,14 @@ func TestARunThatItsWorkerCannotPerformIsHandedBackAsALoss(t *testing.T) {
 		}
 		run.Needs, run.Wake = "", carillon.Now().Add(time.Second)
 		change := carillon.Change{Runs: []carillon.Run{run}}
-		if lost, err := h.ledger.Commit(context.Background(), []carillon.Change{change}); err != nil || lost != nil {
+		lost, err := h.ledger.Commit(context.Background(), []carillon.Change{change})
+		if err != nil || lost != nil {
 			t.Fatal(lost, err)
 		}
 		time.Sleep(time.Hour)
 		run = h.run(job.ID)
-		if run.State != carillon.StateWaiting || run.Attempt != 1 || run.Losses != 1 || run.Needs != ":command" ||
+		if run.State != carillon.StateWaiting || run.Attempt != 1 || run.Losses != 1 ||
+			run.Needs != ":command" ||
 			run.Reason != "this worker has no executor for command targets" {
 			t.Errorf("the run is %+v", run)
 		}

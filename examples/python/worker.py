@@ -167,7 +167,8 @@ class Task:
 
 class Worker:
     def __init__(self, servers, token, queues):
-        self.servers, self.token, self.queues = servers, token, queues
+        self.servers, self.token = servers, token
+        self.wants = {"queues": queues, "kinds": ["handler"], "types": list(HANDLERS)}  # it gets nothing else
         self.session = ""  # "": none
         self.lease = 0  # until when this worker can work for the session: rule 2
         self.held = {}  # tasks whose end has no receipt yet, by run and fence
@@ -189,7 +190,7 @@ class Worker:
         if not session or not free:
             return False
         try:
-            answer = self.call("POST", f"/{session}/pull", {"queues": self.queues, "max": free}, timeout=PULL_LATE)
+            answer = self.call("POST", f"/{session}/pull", dict(self.wants, max=free), timeout=PULL_LATE)
         except (ConnectionError, SessionOver):
             return False
         if session != self.session or clock() > min(sent + PULL_LATE, self.lease):
@@ -278,7 +279,7 @@ class Worker:
     def register(self):
         """Opens a session. The fields of the message are for people: `carillon members` shows them."""
         sent = clock()
-        about = {"name": f"python:{os.getpid()}", "host": os.uname().nodename, "queues": self.queues, "slots": SLOTS}
+        about = dict(self.wants, name=f"python:{os.getpid()}", host=os.uname().nodename, slots=SLOTS)
         self.session = self.call("POST", "", about, timeout=5)["worker_id"]
         self.lease = sent + LEASE
 

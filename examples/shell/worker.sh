@@ -56,7 +56,7 @@ post() {
 field() { tr , '\n' <"$2" | sed -n 's/^{*"'"$1"'":"\([^"]*\)".*/\1/p' | head -n 1; }
 
 register() {
-	echo "{\"name\":\"shell:$$\",\"host\":\"$(uname -n)\",\"queues\":[\"$queue\"],\"slots\":1}" >"$work/name"
+	echo "{\"name\":\"shell:$$\",\"host\":\"$(uname -n)\",\"queues\":[\"$queue\"],\"kinds\":[\"handler\"],\"slots\":1}" >"$work/name"
 	sent=$(now)
 	post POST "" "$work/name" 5 registered
 	case $status in
@@ -140,7 +140,7 @@ perform() {
 
 touch "$work/over" "$work/empty"
 put holds '{"holds":[]}'
-echo "{\"queues\":[\"$queue\"],\"max\":1}" >"$work/pull"
+echo "{\"queues\":[\"$queue\"],\"kinds\":[\"handler\"],\"max\":1}" >"$work/pull"
 done=
 trap 'done=1' TERM INT
 while [ -e "$work/over" ] && [ -z "$done" ]; do register; done

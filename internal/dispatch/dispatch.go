@@ -76,9 +76,12 @@ func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (str
 }
 
 func (d *Dispatcher) register(ctx context.Context, prefix string, r carillon.Registration) (string, error) {
-	raw := make([]byte, 10)
-	rand.Read(raw)
-	id := prefix + hex.EncodeToString(raw)
+	id := r.ID
+	if id == "" {
+		raw := make([]byte, 10)
+		rand.Read(raw)
+		id = prefix + hex.EncodeToString(raw)
+	}
 	member := carillon.Member{ID: id, Kind: carillon.MemberWorker, Addr: r.Name, Profile: r.Profile}
 	if err := d.cfg.Coordinator.Join(ctx, []carillon.Member{member}); err != nil {
 		return "", fmt.Errorf("open a session: %w", err)

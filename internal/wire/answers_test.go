@@ -27,7 +27,13 @@ func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 		&Refusal{ID: 7, At: now, Reason: "no", Job: []byte(`{}`)},
 		&Member{
 			ID: "a", Kind: carillon.MemberWorker, Addr: "b", Joined: now, Beat: now, Shards: &seven,
-			Profile: carillon.Profile{Host: "c", Version: "d", Queues: []string{"e"}, Slots: 8}, Used: &seven,
+			Profile: carillon.Profile{
+				Host: "c", Version: "d", Slots: 8, Labels: map[string]string{"k": "l"},
+				Want: carillon.Want{
+					Namespaces: []string{"g"}, Queues: []string{"e"}, Kinds: []string{"h"},
+					Types: []string{"i"},
+				},
+			}, Used: &seven,
 			Running: []Running{{Run: run.ID, Attempt: 1, Name: "f", State: run.State, Claimed: now}},
 		},
 		&Problem{

@@ -280,15 +280,19 @@ func TestABeatAndOrdersAreReadAsTheyWereWritten(t *testing.T) {
 }
 
 func TestARegistrationAndAPullAreReadAsTheyWereWritten(t *testing.T) {
+	want := carillon.Want{
+		Namespaces: []string{"default"}, Queues: []string{"mail=3", "x"}, Kinds: []string{"http", "handler"},
+		Types: []string{"mail.send"},
+	}
 	r := carillon.Registration{Name: "a:1", Profile: carillon.Profile{
-		Host: "a", Version: "v1", Want: carillon.Want{Queues: []string{"mail=3", "x"}}, Slots: 8,
+		Host: "a", Version: "v1", Want: want, Slots: 8, Labels: map[string]string{"zone": "b"},
 	}}
 	body, _ := json.Marshal(NewRegistration(r))
 	compareFields(t, NewRegistration(r))
 	if got, err := ReadRegistration(body); err != nil || !cmp.Equal(got, r) {
 		t.Errorf("%s is read as %+v, %v", body, got, err)
 	}
-	p := carillon.Pull{Want: carillon.Want{Queues: []string{"mail=3", "x"}}, Max: 17}
+	p := carillon.Pull{Want: want, Max: 17}
 	body, _ = json.Marshal(NewPull(p))
 	compareFields(t, NewPull(p))
 	if got, err := ReadPull(body); err != nil || !cmp.Equal(got, p) {

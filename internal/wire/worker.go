@@ -13,16 +13,22 @@ import (
 
 // Registration is what a worker tells about itself.
 type Registration struct {
-	Name    string   `json:"name,omitempty"`    // what the worker calls itself; default: its address
-	Host    string   `json:"host,omitempty"`    // the machine it runs on
-	Version string   `json:"version,omitempty"` // of the worker's program
-	Queues  []string `json:"queues,omitempty"`  // "name" or "name=weight"; none: any
-	Slots   int      `json:"slots,omitempty"`   // runs at the same time; default: not known
+	Name       string            `json:"name,omitempty"`       // default: the worker's address
+	Host       string            `json:"host,omitempty"`       // the machine it runs on
+	Version    string            `json:"version,omitempty"`    // of the worker's program
+	Namespaces []string          `json:"namespaces,omitempty"` // none: all that its token may serve
+	Queues     []string          `json:"queues,omitempty"`     // "name" or "name=weight"; none: any
+	Kinds      []string          `json:"kinds,omitempty"`      // of targets; none: any
+	Types      []string          `json:"types,omitempty"`      // of handlers; none: any
+	Labels     map[string]string `json:"labels,omitempty"`     // for people
+	Slots      int               `json:"slots,omitempty"`      // runs at the same time; default: not known
 }
 
 // NewRegistration returns the message for a registration.
 func NewRegistration(r carillon.Registration) Registration {
-	return Registration{r.Name, r.Host, r.Version, r.Queues, r.Slots}
+	return Registration{
+		r.Name, r.Host, r.Version, r.Namespaces, r.Queues, r.Kinds, r.Types, r.Labels, r.Slots,
+	}
 }
 
 // ReadRegistration reads and checks a registration.
@@ -32,21 +38,24 @@ func ReadRegistration(body []byte) (r carillon.Registration, err error) {
 		return r, err
 	}
 	profile := carillon.Profile{
-		Host: given.Host, Version: given.Version, Slots: given.Slots,
-		Want: carillon.Want{Queues: given.Queues},
+		Host: given.Host, Version: given.Version, Slots: given.Slots, Labels: given.Labels,
+		Want: carillon.Want{
+			Namespaces: given.Namespaces, Queues: given.Queues, Kinds: given.Kinds, Types: given.Types,
+		},
 	}
-	return carillon.Registration{Name: given.Name, Profile: profile}, given.check()
+	return carillon.Registration{Name: given.Name, Profile: profile}, given.check(&profile.Want)
 }
 
 // The limits of what a worker tells about itself, and of a pull.
 const (
 	maxName   = 200 // characters
 	maxSlots  = 100_000
-	maxQueues = 1000
+	maxNames  = 1000 // in each list of a Want
+	maxLabels = 64
 	maxWeight = 100
 )
 
-func (g *Registration) check() error {
+func (g *Registration) check(want *carillon.Want) error {
 	for _, field := range []struct{ name, given, want string }{
 		{"name", g.Name, "1 to 200 printable characters, such as host:pid"},
 		{"host", g.Host, "up to 200 printable characters"},
@@ -62,13 +71,15 @@ func (g *Registration) check() error {
 			"slots", strconv.Itoa(g.Slots), "a number from 1 to "+strconv.Itoa(maxSlots)+", or none",
 		)
 	}
-	if len(g.Queues) > maxQueues {
-		return invalid(
-			"queues", strconv.Itoa(len(g.Queues))+" queues",
-			"up to "+strconv.Itoa(maxQueues)+", or none for all",
-		)
+	if len(g.Labels) > maxLabels {
+		return invalid("labels", strconv.Itoa(len(g.Labels)), "at most "+strconv.Itoa(maxLabels)+" labels")
 	}
-	return checkQueues(g.Queues)
+	for key, value := range g.Labels {
+		if !word.MatchString(key) || utf8.RuneCountInString(value) > maxName {
+			return invalid("labels", key, "keys such as zone, and values of up to 200 characters")
+		}
+	}
+	return checkWant(want)
 }
 
 // Registered is the answer to a registration: a session, and the times to keep.
@@ -92,12 +103,17 @@ func NewRegistered(worker string, nodes []string) Registered {
 
 // Pull asks for tasks.
 type Pull struct {
-	Queues []string `json:"queues,omitempty"` // "name" or "name=weight"; none: any
-	Max    int      `json:"max"`              // default 1
+	Namespaces []string `json:"namespaces,omitempty"` // none: all that its token may serve
+	Queues     []string `json:"queues,omitempty"`     // "name" or "name=weight"; none: any
+	Kinds      []string `json:"kinds,omitempty"`      // of targets; none: any
+	Types      []string `json:"types,omitempty"`      // of handlers; none: any
+	Max        int      `json:"max"`                  // default 1
 }
 
 // NewPull returns the message for a pull.
-func NewPull(p carillon.Pull) Pull { return Pull{p.Queues, min(p.Max, MaxPull)} }
+func NewPull(p carillon.Pull) Pull {
+	return Pull{p.Namespaces, p.Queues, p.Kinds, p.Types, min(p.Max, MaxPull)}
+}
 
 // ReadPull reads and checks a pull. The request's path has its Worker.
 func ReadPull(body []byte) (p carillon.Pull, err error) {
@@ -108,11 +124,42 @@ func ReadPull(body []byte) (p carillon.Pull, err error) {
 	if given.Max < 1 || given.Max > MaxPull {
 		return p, invalid("max", strconv.Itoa(given.Max), "a number from 1 to "+strconv.Itoa(MaxPull))
 	}
-	return carillon.Pull{Want: carillon.Want{Queues: given.Queues}, Max: given.Max}, checkQueues(given.Queues)
+	p = carillon.Pull{
+		Want: carillon.Want{
+			Namespaces: given.Namespaces, Queues: given.Queues, Kinds: given.Kinds, Types: given.Types,
+		}, Max: given.Max,
+	}
+	return p, checkWant(&p.Want)
 }
 
-// queueName is the grammar of queues, see carillon.Definition.
-var queueName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}$`)
+// word is the grammar of namespaces, queues and types, see carillon.Definition.
+var word = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}$`)
+
+func checkWant(want *carillon.Want) error {
+	for _, list := range []struct {
+		field string
+		names []string
+		want  string
+	}{
+		{"namespaces", want.Namespaces, "a namespace"},
+		{"queues", want.Queues, ""},
+		{"kinds", want.Kinds, "a kind of target, such as http"},
+		{"types", want.Types, "a type of jobs, such as mail.send"},
+	} {
+		if len(list.names) > maxNames {
+			return invalid(
+				list.field, strconv.Itoa(len(list.names))+" of them",
+				"up to "+strconv.Itoa(maxNames)+", or none for all",
+			)
+		}
+		for i, name := range list.names {
+			if list.want != "" && !word.MatchString(name) {
+				return invalid(list.field+"["+strconv.Itoa(i)+"]", name, list.want)
+			}
+		}
+	}
+	return checkQueues(want.Queues)
+}
 
 func checkQueues(queues []string) error {
 	seen := map[string]bool{}
@@ -121,7 +168,7 @@ func checkQueues(queues []string) error {
 		name, weight, weighted := strings.Cut(queue, "=")
 		n, err := strconv.Atoi(weight)
 		switch {
-		case !queueName.MatchString(name):
+		case !word.MatchString(name):
 			return invalid(field, queue, "a queue, such as mail, or mail=3 to give it a weight")
 		case weighted && (err != nil || n < 1 || n > maxWeight || weight != strconv.Itoa(n)):
 			return invalid(field, queue, "a weight from 1 to "+strconv.Itoa(maxWeight)+" behind the =")
