@@ -13,7 +13,7 @@ type handler = func(w http.ResponseWriter, r *http.Request, q *query) error
 
 var paging = []param{
 	{"cursor", "the next_cursor of the page before, with the same other parameters", nil},
-	{"limit", "how many at most, 1 to 1000, default 100", 0},
+	{"limit", "the most items of a page, 1 to 1000, default 100", 0},
 }
 
 var stateParam = param{"state", runWords + "; several separated by commas", nil}
@@ -35,22 +35,22 @@ func (s *server) jobRoutes() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/jobs/batch",
-			Summary: "Submit up to 1000 jobs; one that is not valid refuses all",
+			Summary: "Submit up to 1000 jobs; if one is not valid, the server refuses all",
 			Takes:   wire.Batch{}, Status: 201, Gives: wire.List[carillon.Job]{}, handle: s.submitBatch,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs", Summary: "List jobs, newest first", Query: append([]param{
 				{
 					"status",
-					"of the job: active, paused, finished, canceled; of its latest run: pending, running, failed, succeeded. " +
+					"states of the job: active, paused, finished, canceled; states of its latest run: pending, running, failed, succeeded. " +
 						"Several separated by commas", nil,
 				},
 				{"owner", "exactly this owner", nil},
 				{"type", "exactly this type", nil},
 				{"name", "exactly this name", nil},
-				{"label", "key:value, exactly this label; several times: all of them", []string{}},
-				{"created_from", "created at or after", job.Created},
-				{"created_to", "created before", job.Created},
+				{"label", "key:value, exactly this label; given several times, all of them", []string{}},
+				{"created_from", "created at or after this time", job.Created},
+				{"created_to", "created before this time", job.Created},
 			}, paging...),
 			Status: 200, Gives: wire.Page[wire.ListedJob]{}, handle: s.listJobs,
 		},
@@ -60,15 +60,15 @@ func (s *server) jobRoutes() []route {
 		},
 		{
 			Method: "PATCH", Pattern: "/v1/jobs/{id}",
-			Summary: "Edit a job: the fields given are read over the present ones",
+			Summary: "Edit a job: change the given fields, keep the others",
 			Headers: []param{
-				{"If-Match", "the version that is edited, as in the ETag; another one is refused", nil},
+				{"If-Match", "the version to edit, as in the ETag; the server refuses the edit if the job has another version", nil},
 			},
 			Takes: carillon.Definition{}, Status: 200, Gives: job, handle: s.editJob,
 		},
 		{
-			Method: "DELETE", Pattern: "/v1/jobs/{id}", Summary: "Cancel a job and what waits of it",
-			Query:  []param{{"running", "what becomes of running runs: stop (default) or keep", nil}},
+			Method: "DELETE", Pattern: "/v1/jobs/{id}", Summary: "Cancel a job and its waiting runs",
+			Query:  []param{{"running", "what happens to running runs: stop (default) or keep", nil}},
 			Status: 200, Gives: job, handle: s.cancelJob,
 		},
 	}
@@ -79,7 +79,7 @@ func (s *server) jobActions() []route {
 	return []route{
 		{
 			Method: "POST", Pattern: "/v1/jobs/{id}/pause",
-			Summary: "Pause a job: nothing of it is claimed until it is resumed",
+			Summary: "Pause a job: none of its runs starts until the job is resumed",
 			Status:  200, Gives: job, handle: s.onJob(s.Ledger.PauseJob),
 		},
 		{
@@ -88,12 +88,12 @@ func (s *server) jobActions() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/jobs/{id}/run",
-			Summary: "Run a job now, besides its schedule, with a payload for this run if one is given",
+			Summary: "Run a job now, besides its schedule; a given payload is for this run only",
 			Takes:   wire.RunRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, handle: s.runNow,
 		},
 		{
-			Method: "GET", Pattern: "/v1/jobs/{id}/next", Summary: "The next due times of a job",
-			Query:  []param{{"n", "how many, 1 to 1000, default 10", 0}},
+			Method: "GET", Pattern: "/v1/jobs/{id}/next", Summary: "Show the next due times of a job",
+			Query:  []param{{"n", "number of due times, 1 to 1000, default 10", 0}},
 			Status: 200, Gives: wire.DueTimes{}, handle: s.nextTimes,
 		},
 		{
@@ -111,14 +111,14 @@ func (s *server) runRoutes() []route {
 			Method: "GET", Pattern: "/v1/runs",
 			Summary: "List runs: the unfinished by due time, then the ended, latest first",
 			Query: append([]param{
-				{"job_id", "of this job", run.ID.Job},
+				{"job_id", "only runs of this job", run.ID.Job},
 				{
 					"state", stateParam.About + ". Without it, runs that are due in the future are left out",
 					nil,
 				},
-				{"worker_id", "held by this worker", nil},
-				{"due_from", "due at or after", run.ID.Due},
-				{"due_to", "due before", run.ID.Due},
+				{"worker_id", "runs that this worker holds, or held last", nil},
+				{"due_from", "due at or after this time", run.ID.Due},
+				{"due_to", "due before this time", run.ID.Due},
 			}, paging...),
 			Status: 200, Gives: wire.Page[carillon.Run]{}, handle: s.listRuns,
 		},
@@ -140,22 +140,22 @@ func (s *server) runActions() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/runs/{id}/retry",
-			Summary: "Repeat an ended run with a new one, or have one that waits for its next attempt tried now (200)",
+			Summary: "Repeat an ended run with a new run (201), or start the next attempt of a waiting run now (200)",
 			Status:  201, Or: 200, Gives: run, handle: s.retryRun,
 		},
 		{
 			Method: "PUT", Pattern: "/v1/runs/{id}/checkpoint",
 			Summary: "Save a checkpoint for the next attempt",
-			Headers: []param{{wire.FenceHeader, "the fence of the attempt; needed", nil}},
+			Headers: []param{{wire.FenceHeader, "the fence of the attempt; required", nil}},
 			Takes:   raw{}, Status: 204, handle: s.saveCheckpoint,
 		},
 		{
 			Method: "GET", Pattern: "/v1/runs/{id}/logs",
-			Summary: "What a run printed, as text or, with Accept: application/json, as items",
+			Summary: "Show what a run printed, as text or, with Accept: application/json, as items",
 			Query: []param{
 				{"follow", "true: send lines as they come until the run has ended", nil},
-				{"attempt", "only of this attempt, from 1", 0},
-				{"tail", "only the last so many lines, of the last 100 attempts at most", 0},
+				{"attempt", "only lines of this attempt, from 1", 0},
+				{"tail", "only this number of last lines, from at most the last 100 attempts", 0},
 				{"since", "only lines that were printed at this time or later", carillon.Time(0)},
 				{"after", "only lines after the one of this attempt and offset, such as 1:41", nil},
 			},
@@ -177,20 +177,20 @@ func (s *server) runActions() []route {
 func (s *server) otherRoutes() []route {
 	return []route{
 		{
-			Method: "GET", Pattern: "/v1/openapi.json", Summary: "This description",
+			Method: "GET", Pattern: "/v1/openapi.json", Summary: "Show this description",
 			Status: 200, Gives: json.RawMessage{}, handle: s.openAPI,
 		},
 		{
-			Method: "GET", Pattern: "/healthz", Summary: "Whether the process answers", Public: true,
+			Method: "GET", Pattern: "/healthz", Summary: "Say whether the process answers", Public: true,
 			Status: 200, Gives: wire.Status{}, handle: s.healthz,
 		},
 		{
 			Method: "GET", Pattern: "/readyz",
-			Summary: "Whether jobs can be taken; 503 with the reasons if not", Public: true,
+			Summary: "Say whether the server can take jobs; 503 with the reasons if it cannot", Public: true,
 			Status: 200, Gives: wire.Status{}, handle: s.readyz,
 		},
 		{
-			Method: "GET", Pattern: "/metrics", Summary: "Metrics in the text format of Prometheus",
+			Method: "GET", Pattern: "/metrics", Summary: "Show metrics in the text format of Prometheus",
 			Status: 200, Gives: raw{}, handle: s.metrics,
 		},
 	}

@@ -30,16 +30,16 @@ func (s *server) workerRoutes() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/workers/{id}/report",
-			Summary: "Hand in what attempts have to say: begun, lines, checkpoint, end",
+			Summary: "Report on attempts: when they began, lines, checkpoint, end",
 			Takes:   wire.Reports{}, Status: 200, Gives: wire.Receipts{}, handle: s.report,
 		},
 		{
 			Method: "POST", Pattern: "/v1/workers/{id}/beat",
-			Summary: "Prolong the worker's session; 410 if it is over", Takes: wire.Beat{},
+			Summary: "Prolong the session of the worker; 410 if it is over", Takes: wire.Beat{},
 			Status: 200, Gives: wire.Orders{}, handle: s.beat,
 		},
 		{
-			Method: "DELETE", Pattern: "/v1/workers/{id}", Summary: "End the worker's session",
+			Method: "DELETE", Pattern: "/v1/workers/{id}", Summary: "End the session of the worker",
 			Status: 204, handle: s.leave,
 		},
 	}

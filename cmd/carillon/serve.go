@@ -81,14 +81,20 @@ func serveCommand() *cobra.Command {
 	)
 	flags.StringVar(
 		&f.cfg.Logs, "logs", "",
-		"where the output of runs is kept: store (its database), postgres://…, mysql://…, disk:PATH or mem: (default: the store's database, else logs/ in the data directory)",
+		"`URL` of the store for the output of runs: store (the database of --store), postgres://…, mysql://…, "+
+			"disk:PATH or mem: (default store; without a database, logs/ in the data directory)",
 	)
 	flags.StringVar(
 		&f.cfg.Coordinator, "coordinator", "",
-		"where sessions of nodes and workers are kept: store (its database), postgres://…, mysql://… or mem: (default: the store's database, else in memory)",
+		"`URL` of the store for sessions of nodes and workers: store (the database of --store), postgres://…, "+
+			"mysql://… or mem: (default store; without a database, mem:)",
 	)
-	flags.StringVar(&f.cfg.Timeline, "timeline", "", "where the near future is kept: mem: (default mem:)")
-	flags.StringVar(&f.cfg.Carrier, "carrier", "", "how due runs get from node to node: http (default http)")
+	flags.StringVar(
+		&f.cfg.Timeline, "timeline", "", "`URL` of the store for runs that are due soon: mem: (default mem:)",
+	)
+	flags.StringVar(
+		&f.cfg.Carrier, "carrier", "", "`way` in which due runs get from node to node: http (default http)",
+	)
 	flags.StringVar(
 		&f.cfg.StoreReplica, "store-replica", "",
 		"`URL` of a copy of the store; the server reads lists and history from it",
