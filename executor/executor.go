@@ -16,10 +16,10 @@ import (
 // tree is gone, its call has returned. When ctx ends it stops. context.Cause(ctx) says why, and decides the
 // Outcome if it is one of the causes below.
 //
-// If a handler calls runtime.Goexit it takes the calling goroutine with it. So call Execute from a goroutine
-// that does nothing else, and handle the outcome in a defer: one more goroutine for every attempt would cost
-// more than the rest of it. Attempts follow each other in the same goroutine, so a handler must undo what it
-// sets there (a locked thread, labels).
+// A worker calls Execute in a goroutine that performs only this attempt meanwhile. An attempt that panics or
+// ends its goroutine (runtime.Goexit, as t.FailNow does) ends only itself, and the worker resets the profiler
+// labels that it set. As in any function that is called, runtime.LockOSThread needs its UnlockOSThread: work
+// whose thread must die with it starts a goroutine of its own.
 type Executor interface {
 	Execute(ctx context.Context, task Task) carillon.Outcome
 }

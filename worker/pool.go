@@ -1,6 +1,10 @@
 package worker
 
-import "sync"
+import (
+	"context"
+	"runtime/pprof"
+	"sync"
+)
 
 // pool is the pool of goroutines that perform attempts. A goroutine that is done takes the next attempt, and
 // waits for one if there is none: a new goroutine would have to grow its stack again for every attempt, which
@@ -16,6 +20,7 @@ type pool struct {
 	idle   int
 	more   sync.Cond // wakes an idle goroutine
 	closed bool
+	labels context.Context // has the profiler labels that attempts begin with
 }
 
 // maxIdle is how many goroutines wait for the next attempts; a stack takes some kilobytes.
@@ -50,8 +55,9 @@ func (h *pool) spawn() {
 	}
 }
 
-// work performs attempts until there are too many idle goroutines. A handler can end its goroutine, and work
-// with it.
+// work performs attempts until there are too many idle goroutines. An attempt can end its goroutine, and work
+// with it: another goroutine performs the attempts that are queued. What else an attempt changes about its
+// goroutine is undone for the next one.
 func (h *pool) work() {
 	h.mu.Lock()
 	for {
@@ -61,6 +67,7 @@ func (h *pool) work() {
 			h.spawn()
 			h.mu.Unlock()
 			a.execute()
+			pprof.SetGoroutineLabels(h.labels)
 			h.mu.Lock()
 		}
 		if h.idle == maxIdle || h.closed {

@@ -1,10 +1,16 @@
 package worker_test
 
 import (
+	"bytes"
+	"context"
+	"runtime"
+	"runtime/pprof"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/executor"
 )
 
 func TestAttemptsThatTakeLongHoldUpNobody(t *testing.T) {
@@ -32,5 +38,51 @@ func TestAttemptsThatTakeLongHoldUpNobody(t *testing.T) {
 			t.Errorf("%d at once, want %d", most, slots)
 		}
 		h.expectSlots()
+	})
+}
+
+func TestAnAttemptLeavesNoProfilerLabelsToTheNext(t *testing.T) {
+	var inherited atomic.Int64
+	in(t, func(h *house) {
+		h.concurrency = 1
+		h.handle = func(ctx context.Context, _ executor.Task) error {
+			var all bytes.Buffer
+			if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
+				t.Error(err)
+			}
+			if bytes.Contains(all.Bytes(), []byte("label-of-an-attempt")) {
+				inherited.Add(1)
+			}
+			pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels("label-of-an-attempt", "x")))
+			return nil
+		}
+	}, func(h *house) {
+		h.submit(20, nil)
+		time.Sleep(time.Minute)
+		if got := len(h.attempts()); got != 20 || inherited.Load() > 0 {
+			t.Errorf("%d of %d attempts have the labels of another one", inherited.Load(), got)
+		}
+	})
+}
+
+func TestAttemptsThatEndTheirGoroutineHoldUpNoOther(t *testing.T) {
+	in(t, func(h *house) {
+		h.concurrency = 1000
+		h.handle = func(_ context.Context, task executor.Task) error {
+			if task.Run.ID.Job%2 == 0 {
+				runtime.Goexit()
+			}
+			return nil
+		}
+	}, func(h *house) {
+		jobs := h.submit(1000, func(d *carillon.Definition) { d.Retry.MaxAttempts = 1 })
+		time.Sleep(time.Second)
+		for _, job := range jobs {
+			want := carillon.StateSucceeded
+			if job.ID%2 == 0 {
+				want = carillon.StateFailed
+			}
+			h.expect(h.run(job.ID), want, 1, 0)
+		}
 	})
 }

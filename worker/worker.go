@@ -106,6 +106,7 @@ func New(cfg Config) *Worker {
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.end()
 	defer w.pool.close()
+	w.pool.labels = ctx
 	if !w.register(ctx) {
 		return nil
 	}
