@@ -48,7 +48,7 @@ func (r *Run) NeedsOnlyGuard(now Time) bool { return r.Has(FlagGuarded) && !r.ma
 // mayBeMissed says that the misfire policy has to decide about a due run: see Candidate.missed.
 func (r *Run) mayBeMissed(now Time) bool {
 	return r.Has(FlagMisfirePolicy) && !r.Has(FlagPlanned) && r.Attempt == 0 && r.ByClock() &&
-		now.Sub(r.Covers) >= MinEvery
+		now.Sub(r.Covers) >= minEvery
 }
 
 // Begin records that a claimed run has begun. A short run ends before this is written.

@@ -82,17 +82,3 @@ func TestAJobIsSummedUpByItsLatestRunThatBegan(t *testing.T) {
 		}
 	}
 }
-
-func TestFirstIDLiesBetweenTheIDsBeforeATimeAndThoseOfIt(t *testing.T) {
-	ids := NewIDs(MaxNodes-1, Never)
-	for _, now := range []Time{Time(idEpoch) + 2, 1_800_000_000_000, 3_000_000_000_000} {
-		before, _ := ids.Next(now - 1)
-		at, _ := ids.Next(now)
-		if before >= FirstID(now) || at < FirstID(now) {
-			t.Errorf("%s: %s and %s around %s", now, before, at, FirstID(now))
-		}
-	}
-	if FirstID(0) != 0 || FirstID(maxTime) < FirstID(3_000_000_000_000) {
-		t.Error("out of range")
-	}
-}

@@ -2,8 +2,6 @@ package carillon
 
 import (
 	"context"
-	"math/rand/v2"
-	"strings"
 	"time"
 )
 
@@ -96,39 +94,3 @@ type Order struct {
 	Lost   bool
 	Reason string
 }
-
-// NodeAddresses returns the addresses at which workers can dial nodes. Nodes that sent a beat within the last
-// two seconds come first, because a killed node stays a member for SessionTime. Otherwise the order is
-// random, so that workers spread over the nodes.
-func NodeAddresses(members []Member, now Time) []string {
-	var fresh, rest []string
-	for i := range members {
-		switch m := &members[i]; {
-		case m.Kind != MemberNode || m.Addr == "":
-		case now.Sub(m.Beat) <= 2*BeatEvery:
-			fresh = append(fresh, m.Addr)
-		default:
-			rest = append(rest, m.Addr)
-		}
-	}
-	for _, list := range [][]string{fresh, rest} {
-		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
-	}
-	return append(fresh, rest...)
-}
-
-// WorkerPrefix begins the ids of workers that dial in; 20 hexadecimal digits follow.
-const WorkerPrefix = "worker_"
-
-// DialedInWorker says whether an id has the form of the ids that servers give to workers that dial in.
-func DialedInWorker(worker string) bool {
-	digits, ok := strings.CutPrefix(worker, WorkerPrefix)
-	return ok && len(digits) == 20 && strings.Trim(digits, "0123456789abcdef") == ""
-}
-
-// InnerPrefix begins the ids of workers that are part of a node. Other workers dial in, and outlive the node
-// that they dialed.
-const InnerPrefix = "inner_"
-
-// InnerWorker says whether a worker is part of a node, so that its runs end with that node's process.
-func InnerWorker(worker string) bool { return strings.HasPrefix(worker, InnerPrefix) }

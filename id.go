@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// JobID is a 64-bit number that rises with time (see ids.go); its text form is "job_" and 13 characters.
+// JobID is a 64-bit number that rises with time (see internal/idgen); its text form is "job_" and 13
+// characters.
 type JobID int64
 
 // RunID names a run: which job, and when it was due. There is no second id.

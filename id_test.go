@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/porttest"
 )
 
@@ -96,7 +97,7 @@ func TestIDsInJSON(t *testing.T) {
 
 func TestAMillionIDsRiseAndAreUniqueWhateverTheClockDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(uint64(porttest.Seed(t)), 1))
-	ids := carillon.NewIDs(5, carillon.Never)
+	ids := idgen.New(5, carillon.Never)
 	now, last := epoch, carillon.JobID(0)
 	for i := range 1_000_000 {
 		switch random.IntN(2000) {
@@ -115,8 +116,8 @@ func TestAMillionIDsRiseAndAreUniqueWhateverTheClockDoes(t *testing.T) {
 
 func TestIDsOfTwoNodesNeverMeet(t *testing.T) {
 	seen := map[carillon.JobID]bool{}
-	for _, node := range []int{0, 1, carillon.MaxNodes - 1} {
-		ids := carillon.NewIDs(node, carillon.Never)
+	for _, node := range []int{0, 1, idgen.MaxNodes - 1} {
+		ids := idgen.New(node, carillon.Never)
 		for range 10_000 {
 			id, err := ids.Next(epoch)
 			if err != nil || seen[id] || id <= 0 {
@@ -128,7 +129,7 @@ func TestIDsOfTwoNodesNeverMeet(t *testing.T) {
 }
 
 func TestManyMayAskForIDsAtOnce(t *testing.T) {
-	ids := carillon.NewIDs(1, carillon.Never)
+	ids := idgen.New(1, carillon.Never)
 	var mu sync.Mutex
 	seen := map[carillon.JobID]bool{}
 	var all sync.WaitGroup
@@ -150,7 +151,7 @@ func TestManyMayAskForIDsAtOnce(t *testing.T) {
 
 func TestNoIDIsMadeAfterTheLease(t *testing.T) {
 	until := epoch + 1000
-	ids := carillon.NewIDs(1, until)
+	ids := idgen.New(1, until)
 	if _, err := ids.Next(until - 1); err != nil {
 		t.Errorf("in the last millisecond: %v", err)
 	}
@@ -166,7 +167,7 @@ func TestNoIDIsMadeAfterTheLease(t *testing.T) {
 		t.Errorf("extended: %v", err)
 	}
 	// Ids that borrow from later milliseconds stop at the end of the lease too.
-	short := carillon.NewIDs(1, epoch+2)
+	short := idgen.New(1, epoch+2)
 	made := 0
 	for ; made < 100_000; made++ {
 		if _, err := short.Next(epoch); err != nil {
@@ -179,18 +180,18 @@ func TestNoIDIsMadeAfterTheLease(t *testing.T) {
 }
 
 func TestAClockThatWasWrongForAMomentDoesNotStopIDs(t *testing.T) {
-	ids := carillon.NewIDs(1, epoch.Add(time.Hour))
+	ids := idgen.New(1, epoch.Add(time.Hour))
 	if id, err := ids.Next(epoch.Add(24 * time.Hour)); err == nil {
 		t.Fatalf("%s a day after the lease", id)
 	}
 	id, err := ids.Next(epoch)
-	if err != nil || id < carillon.FirstID(epoch) || id >= carillon.FirstID(epoch+1) {
+	if err != nil || id < idgen.First(epoch) || id >= idgen.First(epoch+1) {
 		t.Errorf("back at %s: %s, %v", epoch, id, err)
 	}
 }
 
 func TestShardsShareTheWork(t *testing.T) {
-	ids := carillon.NewIDs(1, carillon.Never)
+	ids := idgen.New(1, carillon.Never)
 	var load [carillon.Shards]int
 	for i := range 64_000 {
 		id, _ := ids.Next(epoch + carillon.Time(i/7))

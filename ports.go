@@ -119,7 +119,7 @@ type LogStore interface {
 }
 
 // Coordinator keeps the sessions of nodes and workers, by its own clock. It grants nothing: the shards of a
-// node follow from the list of members (see ShardsOf), and two nodes that both believe that they own a shard
+// node follow from the list of members, and two nodes that both believe that they own a shard
 // do no harm.
 type Coordinator interface {
 	// Join opens sessions. Ids are random per start and never used again.
@@ -171,12 +171,12 @@ func (p *Profile) Takes(lane Lane) bool { return p.serves(lane) && p.performs(la
 func (p *Profile) serves(lane Lane) bool {
 	return within(p.Namespaces, lane.Namespace) &&
 		(len(p.Queues) == 0 || slices.ContainsFunc(p.Queues, func(served string) bool {
-			return QueueName(served) == lane.Queue
+			return queueName(served) == lane.Queue
 		}))
 }
 
-// QueueName is the queue name in "name" or "name=weight".
-func QueueName(served string) string {
+// queueName is the queue name in "name" or "name=weight".
+func queueName(served string) string {
 	name, _, _ := strings.Cut(served, "=")
 	return name
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-run/carillon/cron"
 )
 
-// MinEvery is the shortest period of a recurring job.
-const MinEvery = time.Second
+// minEvery is the shortest period of a recurring job.
+const minEvery = time.Second
 
 // Schedule says when a job is due. One-off: At (Admit turns After, or none, into At). Recurring: Cron or
 // Every.
@@ -57,8 +57,8 @@ func (s *Schedule) admit(now Time) *FieldError {
 	if !s.Recurring() {
 		return s.admitOneOff(now)
 	}
-	if s.Every != 0 && s.Every < Duration(MinEvery) {
-		return invalid("schedule.every", s.Every, "at least %s", Duration(MinEvery))
+	if s.Every != 0 && s.Every < Duration(minEvery) {
+		return invalid("schedule.every", s.Every, "at least %s", Duration(minEvery))
 	}
 	if s.Every > Duration(100*365*24*time.Hour) {
 		return invalid("schedule.every", s.Every, "at most 36500d")

@@ -168,7 +168,7 @@ func (h *HTTP) admit() *FieldError {
 		}
 	}
 	var bad *templateError
-	if errors.As(CheckTemplate(h.Body), &bad) {
+	if _, err := parseTemplate(h.Body); errors.As(err, &bad) {
 		return invalid("body", h.Body, "%s", bad.want).because("%s", bad.wrong)
 	}
 	return nil

@@ -11,11 +11,11 @@ import (
 	"github.com/carillon-run/carillon/internal/suggest"
 )
 
-// Template is text with placeholders such as ${run.id} or ${payload.user.emails[0]}, for JSON bodies. A
+// template is text with placeholders such as ${run.id} or ${payload.user.emails[0]}, for JSON bodies. A
 // placeholder stands for JSON as it is, except that text comes without its quotes, escaped: "${payload.name}"
 // between quotes is right for any name. A payload path that leads nowhere is null. $${ is a literal ${.
 // Nothing is ever evaluated.
-type Template struct{ parts []templatePart }
+type template struct{ parts []templatePart }
 
 // templatePart is literal text, or a placeholder.
 type templatePart struct {
@@ -53,15 +53,18 @@ func badTemplate(wrong, want string, args ...any) error {
 	return &templateError{wrong: wrong, want: fmt.Sprintf(want, args...)}
 }
 
-// CheckTemplate says whether a template uses only placeholders that exist.
-func CheckTemplate(s string) error {
-	_, err := ParseTemplate(s)
-	return err
+// ExpandBody fills the placeholders of Body in for one attempt.
+func (h *HTTP) ExpandBody(run *Run, job *Job) ([]byte, error) {
+	t, err := parseTemplate(h.Body)
+	if err != nil {
+		return nil, err
+	}
+	return t.expand(run, job)
 }
 
-// ParseTemplate reads a template. The error names the wrong placeholder and lists the existing ones.
-func ParseTemplate(s string) (Template, error) {
-	var t Template
+// parseTemplate reads a template. The error names the wrong placeholder and lists the existing ones.
+func parseTemplate(s string) (template, error) {
+	var t template
 	for count := 0; s != ""; {
 		literal, rest, found := cutPlaceholder(s)
 		if literal != "" {
@@ -72,16 +75,16 @@ func ParseTemplate(s string) (Template, error) {
 		}
 		name, after, closed := strings.Cut(rest, "}")
 		if !closed {
-			return Template{}, badTemplate(
+			return template{}, badTemplate(
 				"a ${ has no closing }", "a } for the ${ before %q, or $${ for a literal ${", head(rest),
 			)
 		}
 		if count++; count > maxPlaceholders {
-			return Template{}, badTemplate("too many placeholders", "at most %d", maxPlaceholders)
+			return template{}, badTemplate("too many placeholders", "at most %d", maxPlaceholders)
 		}
 		part, err := parsePlaceholder(name)
 		if err != nil {
-			return Template{}, err
+			return template{}, err
 		}
 		t.parts, s = append(t.parts, part), after
 	}
@@ -167,8 +170,8 @@ func parseStep(s string) (templateStep, bool) {
 	return templateStep{index: int(n)}, s[0] == '[' && closed && err == nil
 }
 
-// Expand fills the placeholders in for one attempt.
-func (t Template) Expand(run *Run, job *Job) ([]byte, error) {
+// expand fills the placeholders in for one attempt.
+func (t template) expand(run *Run, job *Job) ([]byte, error) {
 	var b bytes.Buffer
 	var payload any // decoded once, however many paths lead into it
 	for _, part := range t.parts {
@@ -221,7 +224,7 @@ func fact(name string, run *Run, job *Job) any {
 	case "job.type":
 		return job.Type
 	}
-	panic("unknown placeholder " + name) // ParseTemplate refuses it
+	panic("unknown placeholder " + name) // parseTemplate refuses it
 }
 
 func walk(v any, steps []templateStep) any {

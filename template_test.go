@@ -46,12 +46,12 @@ func TestTemplatesExpand(t *testing.T) {
 		"$${${run.attempt}}":                "${3}",
 		"$${":                               "${",
 	} {
-		parsed, err := ParseTemplate(template)
+		parsed, err := parseTemplate(template)
 		if err != nil {
 			t.Errorf("%s: %v", template, err)
 			continue
 		}
-		if got, err := parsed.Expand(run, job); err != nil || string(got) != want {
+		if got, err := parsed.expand(run, job); err != nil || string(got) != want {
 			t.Errorf("%s: got %s %v, want %s", template, got, err, want)
 		}
 	}
@@ -64,8 +64,8 @@ func TestTemplatesWithoutAPayloadOrACoveredTime(t *testing.T) {
 		"": "null null []", ` "text" `: "text null []", "17": "17 null []",
 	} {
 		job.Payload = json.RawMessage(payload)
-		parsed, _ := ParseTemplate("${payload} ${payload.a} [${run.covers_at}]")
-		if got, err := parsed.Expand(run, job); err != nil || string(got) != want {
+		parsed, _ := parseTemplate("${payload} ${payload.a} [${run.covers_at}]")
+		if got, err := parsed.expand(run, job); err != nil || string(got) != want {
 			t.Errorf("%q: got %s %v, want %s", payload, got, err, want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestTemplatesAreChecked(t *testing.T) {
 			"${run.id}", maxPlaceholders+1,
 		): "too many placeholders: want at most 100",
 	} {
-		if err := CheckTemplate(template); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := parseTemplate(template); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", template, err, want)
 		}
 	}
@@ -107,11 +107,11 @@ func TestTemplatesAreChecked(t *testing.T) {
 func TestAnExpandedTemplateIsBounded(t *testing.T) {
 	run, job := templateCase()
 	job.Payload = json.RawMessage(`"` + strings.Repeat("x", MaxPayload-2) + `"`)
-	parsed, err := ParseTemplate(strings.Repeat("${payload}", maxPlaceholders))
+	parsed, err := parseTemplate(strings.Repeat("${payload}", maxPlaceholders))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := parsed.Expand(run, job); err == nil ||
+	if _, err := parsed.expand(run, job); err == nil ||
 		!strings.Contains(err.Error(), "larger than 1048576 bytes") {
 		t.Error(err)
 	}
@@ -131,19 +131,19 @@ func FuzzTemplate(f *testing.F) {
 		if job.Payload = json.RawMessage(payload); !json.Valid(job.Payload) {
 			job.Payload = nil
 		}
-		parsed, err := ParseTemplate(template)
+		parsed, err := parseTemplate(template)
 		if err == nil {
-			out, err := parsed.Expand(run, job)
+			out, err := parsed.expand(run, job)
 			if err == nil && !strings.Contains(template, "${") && string(out) != template {
 				t.Fatalf("%q became %q", template, out)
 			}
 		}
 		for _, quoted := range []string{`"${job.name}"`, `{"x":${payload}}`} {
-			parsed, err := ParseTemplate(quoted)
+			parsed, err := parseTemplate(quoted)
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := parsed.Expand(run, job)
+			out, err := parsed.expand(run, job)
 			bare := strings.HasPrefix(strings.TrimSpace(payload), `"`) // text comes without its quotes
 			if err == nil && !json.Valid(out) && !(bare && strings.Contains(quoted, "payload")) {
 				t.Fatalf("%s became %s", quoted, out)

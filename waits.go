@@ -198,7 +198,7 @@ func notServed(lane Lane, members []Member) string {
 	for i := range members {
 		if m := &members[i]; m.Kind == MemberWorker && within(m.Namespaces, lane.Namespace) {
 			for _, name := range m.Queues {
-				served = append(served, QueueName(name))
+				served = append(served, queueName(name))
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -43,7 +44,7 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 		t: t, store: mem.NewStore(), logs: mem.NewLogs(), bus: mem.NewBus(),
 		queue: mem.NewQueue(mem.QueueConfig{}), log: &bytes.Buffer{},
 	}
-	h.ledger = ledger.New(ledger.Config{Store: h.store, IDs: carillon.NewIDs(1, carillon.Never)})
+	h.ledger = ledger.New(ledger.Config{Store: h.store, IDs: idgen.New(1, carillon.Never)})
 	coordinator := mem.NewCoordinator()
 	h.dispatcher = dispatch.New(dispatch.Config{
 		Store: h.store, Ledger: h.ledger, Queue: h.queue, Logs: h.logs, Coordinator: coordinator,

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/cluster"
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
@@ -41,7 +42,7 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) e
 	for _, m := range members {
 		item := wire.Member{ID: m.ID, Kind: m.Kind, Addr: m.Addr, Profile: m.Profile, Joined: m.Joined}
 		if m.Kind == carillon.MemberNode {
-			shards := len(carillon.ShardsOf(m.ID, nodes))
+			shards := len(cluster.Shards(m.ID, nodes))
 			item.Shards = &shards
 		}
 		if said, ok := held[m.ID]; ok {

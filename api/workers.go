@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/cluster"
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
@@ -83,7 +84,7 @@ func (s *server) nodes(ctx context.Context) []string {
 	if err != nil {
 		s.Logger.WarnContext(ctx, "list the nodes for a worker", "error", err)
 	}
-	return carillon.NodeAddresses(members, s.Clock.Now())
+	return cluster.Addresses(members, s.Clock.Now())
 }
 
 // serveOwn restricts a worker to the namespace of its credential.
@@ -108,7 +109,7 @@ func (s *server) workerOf(r *http.Request) (string, error) {
 		return "", err
 	}
 	switch {
-	case !strings.HasPrefix(id, carillon.WorkerPrefix):
+	case !strings.HasPrefix(id, cluster.WorkerPrefix):
 		return "", notFound("worker " + id)
 	case !s.seal.owns(credentialOf(r), id):
 		return "", fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, id)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/cluster"
 )
 
 // seal makes and checks the tokens of attempts and the ids of workers. A token is bound to (namespace, run,
@@ -59,7 +60,7 @@ func (s *seal) worker(of key) string {
 	var id [idBytes]byte
 	_, _ = rand.Read(id[:idBytes-proofBytes])
 	copy(id[idBytes-proofBytes:], s.binds(id[:idBytes-proofBytes], of))
-	return carillon.WorkerPrefix + hex.EncodeToString(id[:])
+	return cluster.WorkerPrefix + hex.EncodeToString(id[:])
 }
 
 const (
@@ -69,7 +70,7 @@ const (
 
 // owns says whether a worker was registered by the credential.
 func (s *seal) owns(of key, worker string) bool {
-	id, err := hex.DecodeString(strings.TrimPrefix(worker, carillon.WorkerPrefix))
+	id, err := hex.DecodeString(strings.TrimPrefix(worker, cluster.WorkerPrefix))
 	return err == nil && len(id) == idBytes &&
 		hmac.Equal(id[idBytes-proofBytes:], s.binds(id[:idBytes-proofBytes], of))
 }

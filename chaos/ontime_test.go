@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
+	rules "github.com/carillon-run/carillon/internal/cluster"
 )
 
 var freezeFor = flag.Duration(
@@ -112,7 +113,7 @@ func (c *cluster) shardOwners() map[int]string {
 	}
 	owners := map[int]string{}
 	for _, id := range ids {
-		for _, shard := range carillon.ShardsOf(id, ids) {
+		for _, shard := range rules.Shards(id, ids) {
 			owners[shard] = names[id]
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -38,7 +39,7 @@ func behindGate(t *testing.T, cfg client.BatcherConfig, play func(t *testing.T, 
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := mem.NewStore()
-		door := ledger.New(ledger.Config{Store: store, IDs: carillon.NewIDs(1, carillon.Never)})
+		door := ledger.New(ledger.Config{Store: store, IDs: idgen.New(1, carillon.Never)})
 		ctx, stop := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- door.Run(ctx) }()

@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -46,7 +47,7 @@ func (c *cluster) advertised() []string {
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, store: mem.NewStore(), queue: mem.NewQueue(mem.QueueConfig{}), logs: mem.NewLogs()}
-	c.door = ledger.New(ledger.Config{Store: c.store, IDs: carillon.NewIDs(1, carillon.Never)})
+	c.door = ledger.New(ledger.Config{Store: c.store, IDs: idgen.New(1, carillon.Never)})
 	c.dispatcher = dispatch.New(dispatch.Config{
 		Store: c.store, Ledger: c.door, Queue: c.queue, Logs: c.logs, Coordinator: mem.NewCoordinator(),
 		Nodes: c.advertised, Logger: slog.New(slog.DiscardHandler),

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -34,7 +35,7 @@ type server struct {
 func newServer(t *testing.T) *server {
 	t.Helper()
 	s := &server{t: t, store: mem.NewStore(), logs: mem.NewLogs()}
-	s.door = ledger.New(ledger.Config{Store: s.store, IDs: carillon.NewIDs(1, carillon.Never)})
+	s.door = ledger.New(ledger.Config{Store: s.store, IDs: idgen.New(1, carillon.Never)})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error)
 	go func() { ended <- s.door.Run(ctx) }()

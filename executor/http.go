@@ -156,11 +156,7 @@ func requestBody(task Task, target *carillon.HTTP) ([]byte, error) {
 		}
 		return task.Job.Payload, nil
 	}
-	template, err := carillon.ParseTemplate(target.Body)
-	if err != nil {
-		return nil, fmt.Errorf("body: %w", err)
-	}
-	body, err := template.Expand(&task.Run, task.Job)
+	body, err := target.ExpandBody(&task.Run, task.Job)
 	if err != nil {
 		return nil, fmt.Errorf("body: %w", err)
 	}

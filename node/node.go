@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/outage"
 	"github.com/carillon-run/carillon/internal/scheduler"
@@ -48,7 +49,7 @@ type Node struct {
 	confused   bool // another node advertises the same address, and that was logged
 	metrics    *metrics
 	number     carillon.Guard
-	ids        *carillon.IDs
+	ids        *idgen.IDs
 	listener   net.Listener
 	loops      []func(context.Context) error // of adapters, in the background while the node runs
 	close      []func() error                // in order of opening; shut calls them in reverse

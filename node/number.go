@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 // The number of a node is a part of every job id that the node makes. The node leases it from the store: a
@@ -30,7 +31,7 @@ func numberKey(n int) string { return fmt.Sprintf("node/%04d", n) }
 // leaseNumber takes the lowest free number.
 func leaseNumber(
 	ctx context.Context, store carillon.Store, clock *carillon.Clock, node string, shared bool,
-) (carillon.Guard, *carillon.IDs, error) {
+) (carillon.Guard, *idgen.IDs, error) {
 	for range 10 {
 		now := clock.Now()
 		guards, err := store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Prefix: "node/"})
@@ -55,14 +56,14 @@ func leaseNumber(
 		}
 		if len(lost) == 0 {
 			guard.Rev++
-			return guard, carillon.NewIDs(n, until), nil
+			return guard, idgen.New(n, until), nil
 		}
 	}
 	return carillon.Guard{}, nil, errors.New("other nodes were quicker ten times; start the node again")
 }
 
 // numbers leaves out the last number. The database uses that one to make ids itself: see carillon.Intake.
-const numbers = carillon.MaxNodes - 1
+const numbers = idgen.MaxNodes - 1
 
 func freeNumber(taken map[string]carillon.Guard, now carillon.Time, shared bool) (int, carillon.Guard, bool) {
 	for n := range numbers {

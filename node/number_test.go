@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 func TestTheLowestFreeNumberIsTaken(t *testing.T) {
@@ -70,7 +71,7 @@ func TestANodeStartsThoughAllNumbersAreLeased(t *testing.T) {
 	cfg := Config{Data: t.TempDir()}
 	n := open(t, cfg)
 	now := carillon.Now()
-	for i := range carillon.MaxNodes {
+	for i := range idgen.MaxNodes {
 		until := now.Add(time.Minute + time.Duration(i)*time.Second)
 		if i == 700 {
 			until = now.Add(time.Second * 30) // the one leased first

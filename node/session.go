@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/cluster"
 )
 
 // join makes the node known to the other nodes.
@@ -72,7 +73,7 @@ func (n *Node) beatOnce(ctx context.Context) error {
 
 // addresses returns where workers find nodes.
 func (n *Node) addresses() []string {
-	return carillon.NodeAddresses(n.scheduler.Members(), n.clock.Now())
+	return cluster.Addresses(n.scheduler.Members(), n.clock.Now())
 }
 
 // peerAddresses returns the addresses of the other nodes. One goroutine calls it, once a second.

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
@@ -53,7 +54,7 @@ type Seen struct {
 func (h *House) Live(concurrency int) {
 	h.T.Helper()
 	logger := cmp.Or(h.Logger, slog.New(slog.DiscardHandler))
-	ids := carillon.NewIDs(1, carillon.Never)
+	ids := idgen.New(1, carillon.Never)
 	timeline, coordinator := mem.NewTimeline(mem.TimelineConfig{}), h.Coordinator
 	if coordinator == nil {
 		inMemory := mem.NewCoordinator()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/internal/idgen"
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -49,7 +50,7 @@ type world struct {
 	model *mem.Store
 	store carillon.Store
 	now   carillon.Time
-	ids   *carillon.IDs
+	ids   *idgen.IDs
 
 	jobs    []carillon.JobID
 	runs    map[carillon.RunID]bool
@@ -60,7 +61,7 @@ type world struct {
 func newWorld(t *testing.T, store carillon.Store, seed int64) *world {
 	return &world{
 		t: t, rand: rand.New(rand.NewPCG(uint64(seed), 1)), model: mem.NewStore(), store: store, now: epoch,
-		ids: carillon.NewIDs(1, carillon.Never), runs: map[carillon.RunID]bool{},
+		ids: idgen.New(1, carillon.Never), runs: map[carillon.RunID]bool{},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
@@ -17,7 +18,7 @@ func Store(t *testing.T, open func(t *testing.T) carillon.Store) {
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {
-				c.check(&storeTest{T: t, store: open(t), ids: carillon.NewIDs(1, carillon.Never), now: epoch})
+				c.check(&storeTest{T: t, store: open(t), ids: idgen.New(1, carillon.Never), now: epoch})
 			})
 		}
 	}
@@ -32,7 +33,7 @@ type storeCase struct {
 type storeTest struct {
 	*testing.T
 	store carillon.Store
-	ids   *carillon.IDs
+	ids   *idgen.IDs
 	now   carillon.Time
 }
 

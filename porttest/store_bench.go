@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 // BenchmarkStore measures what a job costs the store, in thousand jobs a second: each of its three writes by
@@ -95,7 +96,7 @@ func newBenchWork(jobs int) benchWork {
 	if err := def.Admit(epoch); err != nil {
 		panic(err)
 	}
-	ids := carillon.NewIDs(1, carillon.Never)
+	ids := idgen.New(1, carillon.Never)
 	var w benchWork
 	for i := range jobs {
 		now := epoch + carillon.Time(i/50) // fifty a millisecond

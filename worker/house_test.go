@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
@@ -79,7 +80,7 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		build(h)
 	}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	h.ledger = ledger.New(ledger.Config{Store: h.store, IDs: carillon.NewIDs(1, carillon.Never)})
+	h.ledger = ledger.New(ledger.Config{Store: h.store, IDs: idgen.New(1, carillon.Never)})
 	h.scheduler = scheduler.New(scheduler.Config{
 		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: h.queue,
 		Coordinator: h.coordinator, Logs: h.logs,

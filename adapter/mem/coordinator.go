@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/cluster"
 )
 
 // Coordinator knows the members of one node: the node itself, and the workers that dial in.
@@ -75,7 +76,7 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	defer c.mu.Unlock()
 	for i, b := range beats {
 		s := c.sessions[b.ID]
-		if s == nil && !c.over[b.ID] && c.early() && carillon.DialedInWorker(b.ID) {
+		if s == nil && !c.over[b.ID] && c.early() && cluster.DialedIn(b.ID) {
 			s = &session{
 				Member: carillon.Member{ID: b.ID, Kind: carillon.MemberWorker, Joined: c.Clock.Now()},
 			}

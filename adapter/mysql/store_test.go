@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/adapter/mysql"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/porttest"
 	"github.com/carillon-run/carillon/porttest/server"
 )
@@ -96,7 +97,7 @@ func definition(t testing.TB) carillon.Definition {
 // submits returns changes that submit n new jobs.
 func submits(t testing.TB, n int, edit func(i int, job *carillon.Job)) []carillon.Change {
 	t.Helper()
-	ids, def := carillon.NewIDs(1, carillon.Never), definition(t)
+	ids, def := idgen.New(1, carillon.Never), definition(t)
 	changes := make([]carillon.Change, n)
 	for i := range changes {
 		id, err := ids.Next(now)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 // bounded returns a store whose searches give up after seven rows. Every tenth of its jobs is of type "rare".
@@ -14,7 +15,7 @@ func bounded(t *testing.T) (store *postgres.Store, rare []carillon.JobID) {
 	t.Helper()
 	store = open(t, database(t), postgres.Config{})
 	store.ScanAtMost(7)
-	ids := carillon.NewIDs(1, carillon.Never)
+	ids := idgen.New(1, carillon.Never)
 	var changes []carillon.Change
 	for i := range 100 {
 		job := carillon.Job{Namespace: "default", Definition: carillon.Definition{Queue: "default", Priority: 5}}
@@ -79,7 +80,7 @@ func TestASearchGivesUpItsTurnAndGoesOnWhereItStood(t *testing.T) {
 func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
 	store := open(t, database(t), postgres.Config{})
 	store.ScanAtMost(3)
-	changes := submissions(t, carillon.NewIDs(1, carillon.Never), 1000)
+	changes := submissions(t, idgen.New(1, carillon.Never), 1000)
 	var want []carillon.RunID
 	for i := range changes {
 		if i%100 == 99 {
@@ -113,7 +114,7 @@ func TestRunsOfALaneAreFoundBehindManyOfAnother(t *testing.T) {
 }
 
 func TestAReadStopsAfterManyRunsOfAFullLane(t *testing.T) {
-	full := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0].Runs[0].Lane()
+	full := submissions(t, idgen.New(1, carillon.Never), 1)[0].Runs[0].Lane()
 	testStops(
 		t, carillon.WakeQuery{Full: []carillon.Lane{full}},
 		func(run *carillon.Run) { run.Priority = 9 },
@@ -126,7 +127,7 @@ func testStops(t *testing.T, query carillon.WakeQuery, want func(*carillon.Run))
 	for _, atMost := range []int{1, 64, 500, 100_000} {
 		store := open(t, database(t), postgres.Config{})
 		store.ScanAtMost(atMost)
-		changes := submissions(t, carillon.NewIDs(1, carillon.Never), 2000)
+		changes := submissions(t, idgen.New(1, carillon.Never), 2000)
 		var wanted []carillon.RunID
 		for i := range changes {
 			// Many are of one shard: more than one read takes from it.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/porttest"
 )
 
@@ -32,7 +33,7 @@ func TestNamesComeBackAsTheyWerePacked(t *testing.T) {
 }
 
 func TestAPayloadHasRoomForHundredsOfNames(t *testing.T) {
-	ids, now := carillon.NewIDs(3, carillon.Never), carillon.Time(1_800_000_000_000)
+	ids, now := idgen.New(3, carillon.Never), carillon.Time(1_800_000_000_000)
 	var names []name
 	for i := range maxNames {
 		id, err := ids.Next(now + carillon.Time(i/4)) // four thousand jobs a second

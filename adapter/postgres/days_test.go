@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -32,7 +33,7 @@ retry_of, version, seq, attempt, failures, losses, crashes, state, priority, nam
 // ended commits a run and its end.
 func ended(t *testing.T, store *postgres.Store) carillon.Run {
 	t.Helper()
-	submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
+	submit := submissions(t, idgen.New(1, carillon.Never), 1)[0]
 	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.StateSucceeded, "", now)
 	commit(t, store, submit)
 	return submit.Runs[0]
@@ -162,7 +163,7 @@ func TestThatDaysCannotBeMadeIsSaidOnce(t *testing.T) {
 func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	url := database(t)
 	store := open(t, url, postgres.Config{})
-	submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
+	submit := submissions(t, idgen.New(1, carillon.Never), 1)[0]
 	submit.Job.Labels = map[string]string{"team": "a"}
 	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.StateFailed, "because", now)
 	submit.Runs[0].Output = &carillon.Output{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 // Intake is the table in which the function carillon.submit leaves jobs. Applications call it inside their
@@ -89,7 +90,7 @@ func (n *Intake) Acknowledge(
 				namespaces, refused[i].Namespace,
 			)
 		}
-		first := carillon.FirstID(carillon.Now().Add(-refusalsKept))
+		first := idgen.First(carillon.Now().Add(-refusalsKept))
 		calls = append(calls,
 			call{statement: &refuseIntake, params: [][]byte{int8Array(ids), textArray(reasons)}},
 			call{

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/porttest"
 )
 
@@ -302,7 +303,7 @@ func TestIDsMadeByTheDatabaseAreItsOwnAndNeverTwice(t *testing.T) {
 	}
 	for _, s := range left {
 		if node := int64(s.ID) >> 12 & 1023; node != 1023 ||
-			s.ID < carillon.FirstID(s.At) || s.ID >= carillon.FirstID(s.At+1) ||
+			s.ID < idgen.First(s.At) || s.ID >= idgen.First(s.At+1) ||
 			s.At < before-1 || s.At > carillon.Now()+1 {
 			t.Fatalf("%s: node %d, left %s", s.ID, node, s.At)
 		}
@@ -322,7 +323,7 @@ func TestAnIDThatExistsIsNotMadeAgain(t *testing.T) {
 			stopped,
 		),
 	)
-	first := carillon.FirstID(stopped) | 1023<<12
+	first := idgen.First(stopped) | 1023<<12
 	execute(t, url, fmt.Sprintf(`
 INSERT INTO carillon.intake (id, shard, at, namespace, body) SELECT %[1]d + n, 0, 0, 'default', '{}' FROM generate_series(0, 2000) n;
 INSERT INTO carillon.job (id, created, updated, rev, version, state, namespace, name, type, owner)
@@ -374,7 +375,7 @@ func TestARoleThatMayOnlySubmitCanDoNothingElse(t *testing.T) {
 func TestOldRefusalsAreForgotten(t *testing.T) {
 	url := database(t)
 	intake, conn := postgres.NewIntake(open(t, url, postgres.Config{})), client(t, url)
-	old := carillon.FirstID(carillon.Now().Add(-91 * 24 * time.Hour))
+	old := idgen.First(carillon.Now().Add(-91 * 24 * time.Hour))
 	execute(t, url,
 		fmt.Sprintf(`INSERT INTO carillon.intake (id, shard, state, at, namespace, body) VALUES (%d, 0, 1, 0, 'default', '{}'), (%d, 0, 1, 0, 'other', '{}')`,
 			old, old+1))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/porttest"
 )
 
@@ -24,7 +25,7 @@ func TestNothingDependsOnWhichIsolationIsTheDefault(t *testing.T) {
 	for name, url := range map[string]string{"direct": direct, "behind a pooler": behind} {
 		t.Run(name, func(t *testing.T) {
 			store, other := emptied(t, url, postgres.Config{}), client(t, direct)
-			submit := submissions(t, carillon.NewIDs(1, carillon.Never), 1)[0]
+			submit := submissions(t, idgen.New(1, carillon.Never), 1)[0]
 			commit(t, store, submit)
 			coordinator := postgres.NewCoordinator(store)
 			if err := coordinator.Join(t.Context(), []carillon.Member{{ID: name}}); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
@@ -34,7 +35,7 @@ func outlast(t *testing.T, store *postgres.Store, changes []carillon.Change, bac
 func TestAServerThatWasAwayIsFoundAgainWithAllThatWasCommitted(t *testing.T) {
 	pg := server.Postgres(t)
 	store := open(t, pg.URL, postgres.Config{})
-	changes := submissions(t, carillon.NewIDs(1, carillon.Never), 300)
+	changes := submissions(t, idgen.New(1, carillon.Never), 300)
 	for i, away := range []func() error{
 		func() error { return pg.Restart(context.Background()) },
 		func() error { return errors.Join(pg.Kill(), pg.Start(context.Background())) },
@@ -69,7 +70,7 @@ func TestACallToAServerThatDoesNotAnswerEnds(t *testing.T) {
 	pg := server.Postgres(t)
 	open(t, pg.URL, postgres.Config{}) // makes the schema, which may take longer
 	store := open(t, pg.URL, postgres.Config{Timeout: 300 * time.Millisecond})
-	changes := submissions(t, carillon.NewIDs(1, carillon.Never), 2)
+	changes := submissions(t, idgen.New(1, carillon.Never), 2)
 	outlast(t, store, changes[:1], nil)
 	if err := pg.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -8,12 +8,13 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 const now carillon.Time = 1_800_000_000_000
 
 // submissions returns the changes that submit one-offs that are due now.
-func submissions(t testing.TB, ids *carillon.IDs, n int) (changes []carillon.Change) {
+func submissions(t testing.TB, ids *idgen.IDs, n int) (changes []carillon.Change) {
 	t.Helper()
 	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "mail.send", &carillon.Handler{}
@@ -63,7 +64,7 @@ func nodes(t *testing.T, n int) (stores []*postgres.Store) {
 }
 
 func TestOfSeveralNodesThatClaimTheSameRunsInAnyOrderOneGetsEach(t *testing.T) {
-	stores, ids := nodes(t, 3), carillon.NewIDs(1, carillon.Never)
+	stores, ids := nodes(t, 3), idgen.New(1, carillon.Never)
 	for round := range 5 {
 		submits := submissions(t, ids, 60)
 		commit(t, stores[0], submits...)
@@ -138,7 +139,7 @@ func TestTwoNodesThatEachNeedWhatTheOtherMakesToBeAbsentDoNotBothWin(t *testing.
 }
 
 func TestARunIsNotInsertedBesideARecordThatSaysItNeverWaited(t *testing.T) {
-	stores, ids := nodes(t, 2), carillon.NewIDs(1, carillon.Never)
+	stores, ids := nodes(t, 2), idgen.New(1, carillon.Never)
 	for range 50 {
 		submit := submissions(t, ids, 1)[0]
 		record := submit.Runs[0].End(carillon.StateSkipped, "missed", now)
@@ -160,7 +161,7 @@ func TestARunIsNotInsertedBesideARecordThatSaysItNeverWaited(t *testing.T) {
 }
 
 func TestAJobIsNotForgottenWhileARunIsAddedToIt(t *testing.T) {
-	stores, ids := nodes(t, 2), carillon.NewIDs(1, carillon.Never)
+	stores, ids := nodes(t, 2), idgen.New(1, carillon.Never)
 	for range 30 {
 		submit := submissions(t, ids, 1)[0]
 		commit(t, stores[0], submit)

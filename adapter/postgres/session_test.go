@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/porttest"
 )
 
@@ -72,7 +73,7 @@ func TestWhatIsHeldTakesHalfOfItsSize(t *testing.T) {
 	if err := coordinator.Join(t.Context(), []carillon.Member{{ID: "a"}}); err != nil {
 		t.Fatal(err)
 	}
-	ids, now := carillon.NewIDs(1, carillon.Never), carillon.Now()
+	ids, now := idgen.New(1, carillon.Never), carillon.Now()
 	var holds []carillon.Held
 	for i := range 1000 {
 		due := now + carillon.Time(i)

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/porttest"
 )
 
@@ -79,7 +80,7 @@ func TestABatchIsBoundedByAllThatAJobCarries(t *testing.T) {
 		},
 		"body": func(d *carillon.Definition) { d.Target.HTTP = &carillon.HTTP{Body: large} },
 	} {
-		changes := submissions(t, carillon.NewIDs(1, carillon.Never), 100)
+		changes := submissions(t, idgen.New(1, carillon.Never), 100)
 		for i := range changes {
 			set(&changes[i].Job.Definition)
 		}

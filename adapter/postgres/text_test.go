@@ -7,11 +7,12 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 func TestATextThatIsNoneDoesNotFailTheOthers(t *testing.T) {
 	store := open(t, database(t), postgres.Config{})
-	changes := submissions(t, carillon.NewIDs(1, carillon.Never), 2)
+	changes := submissions(t, idgen.New(1, carillon.Never), 2)
 	changes[0].Runs[0] = changes[0].Runs[0].Claim("w", now).End(
 		carillon.StateFailed, "exit 1: \xff\x00!", now,
 	)
@@ -31,7 +32,7 @@ func TestATextThatIsNoneDoesNotFailTheOthers(t *testing.T) {
 
 func TestABatchOfTheLargestJobsIsCommitted(t *testing.T) {
 	store := open(t, database(t), postgres.Config{})
-	changes := submissions(t, carillon.NewIDs(1, carillon.Never), 140)
+	changes := submissions(t, idgen.New(1, carillon.Never), 140)
 	for i := range changes {
 		changes[i].Job.Payload = []byte(`"` + strings.Repeat("a", carillon.MaxPayload-2) + `"`)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 const now carillon.Time = 1_800_000_000_000
@@ -24,7 +25,7 @@ func openAt(t *testing.T, path string) *Store {
 // fill submits jobs of which every tenth is of type "rare".
 func fill(t *testing.T, store *Store, jobs int) (rare []carillon.JobID) {
 	t.Helper()
-	ids := carillon.NewIDs(1, carillon.Never)
+	ids := idgen.New(1, carillon.Never)
 	var changes []carillon.Change
 	for i := range jobs {
 		job := carillon.Job{Namespace: "default", Definition: carillon.Definition{Queue: "default", Priority: 5}}
@@ -112,7 +113,7 @@ func TestTheLogIsCutWhenItIsTooLong(t *testing.T) {
 		}
 		return info.Size()
 	}
-	ids := carillon.NewIDs(2, carillon.Never)
+	ids := idgen.New(2, carillon.Never)
 	longest := int64(0)
 	for range 40 {
 		job := carillon.Job{Namespace: "default", Definition: carillon.Definition{Queue: "default", Priority: 5}}

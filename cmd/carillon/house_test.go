@@ -26,6 +26,7 @@ import (
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
@@ -86,7 +87,7 @@ var workerIDs = regexp.MustCompile(`(inner|worker)_[0-9a-f]{20}`)
 func serveHouse(listener net.Listener) (stop func()) {
 	store, logs, bus, queue := mem.NewStore(), mem.NewLogs(), mem.NewBus(), mem.NewQueue(mem.QueueConfig{})
 	coordinator, quiet := mem.NewCoordinator(), slog.New(slog.DiscardHandler)
-	door := ledger.New(ledger.Config{Store: store, IDs: carillon.NewIDs(1, carillon.Never)})
+	door := ledger.New(ledger.Config{Store: store, IDs: idgen.New(1, carillon.Never)})
 	sched := scheduler.New(scheduler.Config{
 		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue, Coordinator: coordinator,
 		Logs: logs, Ledger: door, Logger: quiet,

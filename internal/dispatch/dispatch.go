@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/cluster"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -72,7 +73,7 @@ func New(cfg Config) *Dispatcher {
 
 // Register implements carillon.Dispatcher.
 func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (string, error) {
-	return d.register(ctx, carillon.WorkerPrefix, r)
+	return d.register(ctx, cluster.WorkerPrefix, r)
 }
 
 func (d *Dispatcher) register(ctx context.Context, prefix string, r carillon.Registration) (string, error) {
@@ -93,11 +94,11 @@ func (d *Dispatcher) register(ctx context.Context, prefix string, r carillon.Reg
 }
 
 // Local is the dispatcher as the worker of the same process sees it: the runs of such a worker end with the
-// process, see carillon.InnerWorker.
+// process, see cluster.Inner.
 type Local struct{ *Dispatcher }
 
 func (d Local) Register(ctx context.Context, r carillon.Registration) (string, error) {
-	return d.register(ctx, carillon.InnerPrefix, r)
+	return d.register(ctx, cluster.InnerPrefix, r)
 }
 
 // Leave implements carillon.Dispatcher.

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
 )
@@ -81,7 +82,7 @@ func (h *house) live() {
 		mem.NewQueue(mem.QueueConfig{}), &h.lanes,
 	}, slog.New(slog.DiscardHandler)
 	n.ledger = ledger.New(ledger.Config{
-		Store: h.store, Clock: &h.clock, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
+		Store: h.store, Clock: &h.clock, IDs: idgen.New(len(h.nodes)+1, carillon.Never),
 	})
 	n.scheduler = scheduler.New(scheduler.Config{
 		Store: h.store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: queue,

@@ -1,8 +1,6 @@
 package dispatch
 
 import (
-	"slices"
-
 	"github.com/carillon-run/carillon"
 )
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -237,7 +238,7 @@ func TestFoldsAreAppliedAgainWhenAnotherWriterWasQuicker(t *testing.T) {
 func TestChangesThatNameTheSameRowAreNotMerged(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s, MaxBatch: 10}, func(t *testing.T, l *ledger.Ledger) {
-		id := carillon.NewIDs(2, carillon.Never)
+		id := idgen.New(2, carillon.Never)
 		var jobs []carillon.Change
 		for range 3 {
 			next, err := id.Next(carillon.Now())

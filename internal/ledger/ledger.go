@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 // ErrClosed is what callers get once the ledger has stopped.
@@ -22,7 +23,7 @@ var ErrClosed = errors.New("the ledger is closed")
 // Config says which store a ledger writes to, and how.
 type Config struct {
 	Store carillon.Store
-	IDs   *carillon.IDs   // for Submit
+	IDs   *idgen.IDs      // for Submit
 	Clock *carillon.Clock // default this machine's
 
 	// Flushers is how many commits can run at the same time: more than one where the store can use it. Then

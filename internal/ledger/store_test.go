@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -101,7 +102,7 @@ func within(
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		cfg.IDs = carillon.NewIDs(1, carillon.Never)
+		cfg.IDs = idgen.New(1, carillon.Never)
 		l := ledger.New(cfg)
 		l.Listen(listeners...)
 		ctx, stop := context.WithCancel(context.Background())

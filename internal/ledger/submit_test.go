@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
 
@@ -122,7 +123,7 @@ func TestASubmitWithAnIDThatExistsIsAnError(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		submit(t, l, nil)
-		twin := ledger.New(ledger.Config{Store: s, IDs: carillon.NewIDs(1, carillon.Never)})
+		twin := ledger.New(ledger.Config{Store: s, IDs: idgen.New(1, carillon.Never)})
 		go twin.Run(t.Context())
 		if _, err := twin.Submit(t.Context(), "default", []carillon.Definition{define(t, nil)}); err == nil {
 			t.Error("a second job with the id of the first")
@@ -132,7 +133,7 @@ func TestASubmitWithAnIDThatExistsIsAnError(t *testing.T) {
 
 func TestNoJobIsMadeAfterTheLeaseOfTheNodeNumber(t *testing.T) {
 	s := newStore()
-	l := ledger.New(ledger.Config{Store: s, IDs: carillon.NewIDs(1, 1)})
+	l := ledger.New(ledger.Config{Store: s, IDs: idgen.New(1, 1)})
 	if jobs, err := l.Submit(t.Context(), "default", []carillon.Definition{define(t, nil)}); err == nil {
 		t.Errorf("%v", jobs)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/dispatch"
+	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
@@ -102,7 +103,7 @@ func (h *house) live() *node {
 		timeline = h.timeline(timeline)
 	}
 	n.ledger = ledger.New(ledger.Config{
-		Store: n.store, Clock: &h.clock, IDs: carillon.NewIDs(len(h.nodes)+1, carillon.Never),
+		Store: n.store, Clock: &h.clock, IDs: idgen.New(len(h.nodes)+1, carillon.Never),
 	})
 	cfg := scheduler.Config{
 		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/cluster"
 )
 
 const (
@@ -46,13 +47,13 @@ func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 	for _, member := range m.list {
 		if !alive[member.ID] {
 			gone = true
-			moved = moved || member.Kind == carillon.MemberNode || carillon.InnerWorker(member.ID)
+			moved = moved || member.Kind == carillon.MemberNode || cluster.Inner(member.ID)
 		}
 	}
 	moved = moved || len(nodes) != m.nodes
 	m.list, m.alive, m.nodes = list, alive, len(nodes)
 	if node != "" && moved {
-		m.owned = carillon.ShardsOf(node, nodes)
+		m.owned = cluster.Shards(node, nodes)
 		if len(m.owned) == carillon.Shards {
 			m.owned = nil
 		} else if m.owned == nil {
@@ -86,7 +87,7 @@ func (m *members) has(worker string, alone bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.alive[worker] ||
-		alone && !carillon.InnerWorker(worker) && time.Since(m.start) <= carillon.SessionTime
+		alone && !cluster.Inner(worker) && time.Since(m.start) <= carillon.SessionTime
 }
 
 // Members are the live members as of the last refresh.

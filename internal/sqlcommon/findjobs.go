@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
 )
 
 // FoundJob is a row that a search for jobs has reached.
@@ -64,10 +65,10 @@ func IDRange(q *carillon.JobQuery) (first, before carillon.JobID) {
 	const day = carillon.Time(24 * time.Hour / time.Millisecond)
 	before = cmp.Or(q.Before, math.MaxInt64)
 	if q.CreatedFrom != 0 {
-		first = carillon.FirstID(q.CreatedFrom - day)
+		first = idgen.First(q.CreatedFrom - day)
 	}
 	if q.CreatedTo != 0 {
-		before = min(before, carillon.FirstID(q.CreatedTo+day))
+		before = min(before, idgen.First(q.CreatedTo+day))
 	}
 	return first, before
 }

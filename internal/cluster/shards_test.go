@@ -1,4 +1,4 @@
-package carillon_test
+package cluster_test
 
 import (
 	"fmt"
@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/cluster"
 )
 
 func TestEveryShardBelongsToOneNode(t *testing.T) {
 	for n := 1; n <= 20; n++ {
 		owners := map[int]int{}
 		for i, node := range nodes(n) {
-			owned := carillon.ShardsOf(node, nodes(n))
+			owned := cluster.Shards(node, nodes(n))
 			for _, shard := range owned {
 				if before, twice := owners[shard]; twice {
 					t.Errorf("shard %d belongs to nodes %d and %d", shard, before, i)
@@ -34,7 +35,7 @@ func TestWhenANodeGoesOnlyItsOwnShardsMove(t *testing.T) {
 	for gone := range all {
 		left := slices.Delete(slices.Clone(all), gone, gone+1)
 		for _, node := range left {
-			before, after := carillon.ShardsOf(node, all), carillon.ShardsOf(node, left)
+			before, after := cluster.Shards(node, all), cluster.Shards(node, left)
 			for _, shard := range before {
 				if !slices.Contains(after, shard) {
 					t.Errorf("%s loses shard %d when %s goes", node, shard, all[gone])
@@ -48,16 +49,16 @@ func TestTheOrderOfNodesDoesNotMatter(t *testing.T) {
 	all := nodes(7)
 	for i := range all {
 		turned := append(slices.Clone(all[i:]), all[:i]...)
-		if got, want := carillon.ShardsOf(
+		if got, want := cluster.Shards(
 			all[0], turned,
-		), carillon.ShardsOf(all[0], all); !slices.Equal(got, want) {
+		), cluster.Shards(all[0], all); !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 	}
 }
 
 func TestANodeThatIsNotOnTheListHasNoShards(t *testing.T) {
-	if got := carillon.ShardsOf("node_x", nodes(3)); got != nil {
+	if got := cluster.Shards("node_x", nodes(3)); got != nil {
 		t.Errorf("%v", got)
 	}
 }

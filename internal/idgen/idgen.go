@@ -1,9 +1,12 @@
-package carillon
+// Package idgen makes the ids of jobs.
+package idgen
 
 import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/carillon-run/carillon"
 )
 
 // IDs makes job ids that rise with time: 41 bits of milliseconds, 10 bits of node, 12 bits of counter.
@@ -13,7 +16,7 @@ import (
 type IDs struct {
 	mu    sync.Mutex
 	node  int64
-	until Time
+	until carillon.Time
 	last  int64 // milliseconds since epoch << 12 | counter
 }
 
@@ -27,11 +30,11 @@ const (
 // idEpoch gives 69 years from 2025 on.
 var idEpoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// NewIDs makes ids with a node number that is leased until a time; Extend prolongs it.
-func NewIDs(node int, until Time) *IDs { return &IDs{node: int64(node), until: until} }
+// New makes ids with a node number that is leased until a time; Extend prolongs it.
+func New(node int, until carillon.Time) *IDs { return &IDs{node: int64(node), until: until} }
 
 // Extend says that the lease of the node number was renewed.
-func (g *IDs) Extend(until Time) {
+func (g *IDs) Extend(until carillon.Time) {
 	g.mu.Lock()
 	g.until = max(g.until, until)
 	g.mu.Unlock()
@@ -39,20 +42,20 @@ func (g *IDs) Extend(until Time) {
 
 // Next returns a new id. Ids never go back, whatever the clock does. Next borrows from the next millisecond
 // when callers ask for more than 4096 ids in one.
-func (g *IDs) Next(now Time) (JobID, error) {
+func (g *IDs) Next(now carillon.Time) (carillon.JobID, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	next := max(g.last+1, (int64(now)-idEpoch)<<counterBits)
 	ms, counter := next>>counterBits, next&(1<<counterBits-1)
-	if Time(ms+idEpoch) >= g.until {
+	if carillon.Time(ms+idEpoch) >= g.until {
 		return 0, fmt.Errorf("the lease of node number %d ran out at %s", g.node, g.until)
 	}
 	g.last = next // only now: a clock that is wrong for a moment must not stop ids for longer
-	return JobID(ms<<(nodeBits+counterBits) | g.node<<counterBits | counter), nil
+	return carillon.JobID(ms<<(nodeBits+counterBits) | g.node<<counterBits | counter), nil
 }
 
-// FirstID is the lowest id that could be made at a time: all ids made before are lower.
-func FirstID(t Time) JobID {
+// First is the lowest id that could be made at a time: all ids made before are lower.
+func First(t carillon.Time) carillon.JobID {
 	const most = 1<<(63-nodeBits-counterBits) - 1 // milliseconds that fit
-	return JobID(max(0, min(int64(t)-idEpoch, most)) << (nodeBits + counterBits))
+	return carillon.JobID(max(0, min(int64(t)-idEpoch, most)) << (nodeBits + counterBits))
 }

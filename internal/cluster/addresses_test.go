@@ -1,4 +1,4 @@
-package carillon_test
+package cluster_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/cluster"
 )
 
 func TestWorkersAreToldFirstOfNodesThatBeatLately(t *testing.T) {
@@ -21,7 +22,7 @@ func TestWorkersAreToldFirstOfNodesThatBeatLately(t *testing.T) {
 	}
 	firsts := map[string]bool{}
 	for range 200 {
-		list := carillon.NodeAddresses(members, now)
+		list := cluster.Addresses(members, now)
 		firsts[list[0]] = true
 		slices.Sort(list[:3])
 		slices.Sort(list[3:])

@@ -1,0 +1,26 @@
+package idgen_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/idgen"
+)
+
+// epoch is the time from which on ids count.
+var epoch = carillon.TimeOf(time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC))
+
+func TestFirstIDLiesBetweenTheIDsBeforeATimeAndThoseOfIt(t *testing.T) {
+	ids := idgen.New(idgen.MaxNodes-1, carillon.Never)
+	for _, now := range []carillon.Time{epoch + 2, 1_800_000_000_000, 3_000_000_000_000} {
+		before, _ := ids.Next(now - 1)
+		at, _ := ids.Next(now)
+		if before >= idgen.First(now) || at < idgen.First(now) {
+			t.Errorf("%s: %s and %s around %s", now, before, at, idgen.First(now))
+		}
+	}
+	if idgen.First(0) != 0 || idgen.First(carillon.Never) < idgen.First(3_000_000_000_000) {
+		t.Error("out of range")
+	}
+}
