@@ -24,6 +24,6 @@ type Change struct {
 	// Compared are guards that must be at their Rev, and that stay as they are. Any number of changes can
 	// compare a guard that exists at the same time.
 	Compared []GuardRev
-	// Redriven are dead letters to remove; each must exist.
-	Redriven []RunID
+	// Retried are dead letters that a new run repeats. Each must exist; the change removes it.
+	Retried []RunID
 }

@@ -158,7 +158,7 @@ func (w JobSnapshot) Retry(of Run, dead bool, now Time) (Change, Run, error) {
 	}
 	c, run, err := w.add(of, of.ownPayload(), now)
 	if dead {
-		c.Redriven = []RunID{of.ID}
+		c.Retried = []RunID{of.ID}
 	}
 	return c, run, err
 }

@@ -128,8 +128,8 @@ func tell(c carillon.Change) []string {
 	for _, guard := range c.Compared {
 		lines = append(lines, fmt.Sprintf("turn r%d stays", guard.Rev))
 	}
-	for _, redriven := range c.Redriven {
-		lines = append(lines, "no dead letter "+since(redriven.Due))
+	for _, retried := range c.Retried {
+		lines = append(lines, "no dead letter "+since(retried.Due))
 	}
 	return lines
 }

@@ -71,8 +71,8 @@ type RunLedger interface {
 	CancelRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// RetryRun adds a run that repeats an ended one. A repeated dead letter is no dead letter any more.
 	RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
-	// Redrive is RetryRun for dead letters only; anything else is not found.
-	Redrive(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
+	// RetryDeadLetter is RetryRun for dead letters only; anything else is not found.
+	RetryDeadLetter(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// SaveCheckpoint returns ErrLost unless fence is the fence of the present attempt.
 	SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error
 }

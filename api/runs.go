@@ -114,7 +114,7 @@ func (s *server) retryDeadLetter(w http.ResponseWriter, r *http.Request, _ *quer
 	if err != nil {
 		return err
 	}
-	run, err := s.Ledger.Redrive(r.Context(), namespace(r), id)
+	run, err := s.Ledger.RetryDeadLetter(r.Context(), namespace(r), id)
 	return s.replyNew(w, r, run, err)
 }
 

@@ -122,8 +122,8 @@ func describe(batch []carillon.Change) string {
 		for _, g := range c.Compared {
 			fmt.Fprintf(&b, " compared %s %s r%d;", g.Namespace, g.Key, g.Rev)
 		}
-		for _, id := range c.Redriven {
-			fmt.Fprintf(&b, " redriven %s;", id)
+		for _, id := range c.Retried {
+			fmt.Fprintf(&b, " retried %s;", id)
 		}
 		b.WriteByte('\n')
 	}

@@ -263,7 +263,7 @@ func (w *world) hostile() (carillon.Change, bool) {
 			c.Runs = append(slices.Clone(c.Runs), other.Runs...)
 		}
 	case 2:
-		c.Redriven = []carillon.RunID{{Job: pick(w.rand, w.jobs...), Due: w.now}}
+		c.Retried = []carillon.RunID{{Job: pick(w.rand, w.jobs...), Due: w.now}}
 	}
 	return c, true
 }

@@ -172,7 +172,7 @@ var scenarios = []struct {
 		time.Sleep(10 * time.Minute)
 		mended.Store(true)
 		for _, letter := range h.Runs(job.ID) {
-			if _, err := h.Ledger.Redrive(context.Background(), "default", letter.ID); err != nil {
+			if _, err := h.Ledger.RetryDeadLetter(context.Background(), "default", letter.ID); err != nil {
 				h.T.Fatal(err)
 			}
 		}

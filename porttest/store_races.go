@@ -13,9 +13,9 @@ var storeRaces = []storeCase{
 	{"a job is lost if it exists already, does not exist, or is not as it was", storeLostJob},
 	{"a run is lost if it exists already, does not exist, or is not as it was", storeLostRun},
 	{"a guard is lost if it exists already, does not exist, or is not as it was", storeLostGuard},
-	{"a dead letter that does not exist cannot be redriven", func(t *storeTest) {
+	{"a dead letter that does not exist cannot be retried", func(t *storeTest) {
 		_, run := t.finished(carillon.StateSucceeded, nil)
-		t.lose(carillon.Change{Redriven: []carillon.RunID{run.ID}})
+		t.lose(carillon.Change{Retried: []carillon.RunID{run.ID}})
 	}},
 	{"a record of a run that never waited is lost if one of its name waits", func(t *storeTest) {
 		_, run := t.submit(nil)
@@ -113,7 +113,7 @@ func storeNoTrace(t *storeTest) {
 			Compared: []carillon.GuardRev{
 				{Namespace: "default", Key: "stays", Rev: 1}, {Namespace: "default", Key: "none"},
 			},
-			Redriven: []carillon.RunID{dead.ID},
+			Retried: []carillon.RunID{dead.ID},
 		}
 	}
 	for name, spoil := range map[string]func(*carillon.Change){
@@ -124,7 +124,7 @@ func storeNoTrace(t *storeTest) {
 		"no guard": func(c *carillon.Change) { c.Guards[1].Rev = 1 },
 		"compared": func(c *carillon.Change) { c.Compared[0].Rev = 7 },
 		"none":     func(c *carillon.Change) { c.Compared[1].Rev = 1 },
-		"letter":   func(c *carillon.Change) { c.Redriven[0].Due++ },
+		"letter":   func(c *carillon.Change) { c.Retried[0].Due++ },
 	} {
 		c := whole()
 		spoil(&c)

@@ -25,7 +25,7 @@ var storeRows = []storeCase{
 	{"an ended run leaves the hot table for history", storeEnded},
 	{"a run that ended without ever waiting is recorded", storeNeverWaited},
 	{"a name that history has may be used again, and then means the new run", storeNameAgain},
-	{"a failed run is a dead letter too, until it is redriven", storeDead},
+	{"a failed run is a dead letter too, until it is retried", storeDead},
 	{"the last result and the last checkpoint are kept, and only shown when asked for", storeOutputs},
 	{"an empty result is a result", storeEmptyOutput},
 	{"a payload of a run's own stays beside it, whatever else the run hands back", storeOwnPayload},
@@ -261,7 +261,7 @@ func storeDead(t *storeTest) {
 	t.equal("dead letters", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run{run})
 	retry := carillon.NewRun(&job, run.ID.Due+1)
 	retry.Flags, retry.RetryOf = carillon.FlagAdditional, run.ID.Due
-	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{retry}, Redriven: []carillon.RunID{run.ID}})
+	t.win(carillon.Change{Job: &job, Runs: []carillon.Run{retry}, Retried: []carillon.RunID{run.ID}})
 	t.equal("dead letters", t.findRuns(carillon.RunQuery{Dead: true}), []carillon.Run(nil))
 	t.equal("record", t.run(run.ID), &run)
 }

@@ -99,7 +99,7 @@ func (s *Store) stands(c *carillon.Change) bool {
 			return false
 		}
 	}
-	for _, id := range c.Redriven {
+	for _, id := range c.Retried {
 		if s.dead.latest(id) == nil {
 			return false
 		}
@@ -131,7 +131,7 @@ func (s *Store) apply(c *carillon.Change) {
 		g.Value = bytes.Clone(g.Value)
 		s.guards[key] = g
 	}
-	for _, id := range c.Redriven {
+	for _, id := range c.Retried {
 		s.dead.remove(s.dead.latest(id).place)
 	}
 }

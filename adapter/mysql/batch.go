@@ -30,7 +30,7 @@ type group struct {
 	guards    []*carillon.Guard
 	gone      []*carillon.Guard
 	compared  []*carillon.GuardRev
-	redriven  []carillon.RunID
+	retried   []carillon.RunID
 }
 
 // write plans all changes except the lost ones.
@@ -63,10 +63,10 @@ func (g *group) take(c *carillon.Change) {
 			g.edited = append(g.edited, c.Job)
 		}
 	}
-	g.redriven = append(g.redriven, c.Redriven...)
+	g.retried = append(g.retried, c.Retried...)
 	for i := range c.Runs {
 		run := &c.Runs[i]
-		g.takeRun(run, slices.Contains(c.Redriven, run.ID))
+		g.takeRun(run, slices.Contains(c.Retried, run.ID))
 	}
 	for i := range c.Guards {
 		g.takeGuard(&c.Guards[i])
@@ -78,7 +78,7 @@ func (g *group) take(c *carillon.Change) {
 
 // takeRun puts a run where it belongs. A record of a run that never waited is inserted and deleted again: a
 // commit that inserts the same run at the same time waits for this one, and this one for it.
-func (g *group) takeRun(run *carillon.Run, redriven bool) {
+func (g *group) takeRun(run *carillon.Run, retried bool) {
 	if run.Rev == 0 {
 		g.newRuns = append(g.newRuns, run)
 	}
@@ -86,7 +86,7 @@ func (g *group) takeRun(run *carillon.Run, redriven bool) {
 	case run.State.Ended():
 		g.left = append(g.left, run)
 		g.ended = append(g.ended, run)
-		if run.State == carillon.StateFailed && !redriven {
+		if run.State == carillon.StateFailed && !retried {
 			g.failed = append(g.failed, run)
 		}
 	case run.Rev != 0:

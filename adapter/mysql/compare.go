@@ -57,7 +57,7 @@ func (l *conn) lock(p *batch, changes []carillon.Change) (now *sqlcommon.Revisio
 		for _, g := range c.Compared {
 			guards = append(guards, sqlcommon.GuardKey{Namespace: g.Namespace, Key: g.Key})
 		}
-		dead = append(dead, c.Redriven...)
+		dead = append(dead, c.Retried...)
 	}
 	if p.jobs, err = l.lockJobs(jobs); err != nil {
 		return nil, err

@@ -4,7 +4,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// The history is appended to. A dead letter replaces one of the same run; a redrive finds its letter by the
+// The history is appended to. A dead letter replaces one of the same run; a retry finds its letter by the
 // key.
 const (
 	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
@@ -17,7 +17,7 @@ const (
 
 // putEnded writes ended runs from memory: nothing is read back.
 func (p *batch) putEnded() {
-	many(&p.statements, deleteDead, p.redriven, jobDue, `)`, 1)
+	many(&p.statements, deleteDead, p.retried, jobDue, `)`, 1)
 	insert(&p.statements, insertHistory, historyRow, p.ended, ``)
 	insert(&p.statements, replaceDead, deadRow, p.failed, ``)
 }

@@ -13,7 +13,7 @@ import (
 type batch struct {
 	insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel rows
 	insertRun, freeRun, updateRun, deleteRun                                rows
-	insertHistory, insertDead, redrive                                      rows
+	insertHistory, insertDead, deleteDead                                   rows
 	putResult, putCheckpoint, putPayload                                    rows
 	insertGuard, freeGuard, compareGuard, lockGuard                         rows
 	updateGuard, deleteGuard                                                rows
@@ -60,7 +60,7 @@ func (f *batch) statements() []gathered {
 		{&f.lockGuard, lockGuard},
 		{&f.updateGuard, updateGuard},
 		{&f.deleteGuard, deleteGuard},
-		{&f.redrive, redrive},
+		{&f.deleteDead, deleteDead},
 		{&f.insertHistory, insertHistory},
 		{&f.insertDead, insertDead},
 		{&f.putResult, putResult},
@@ -148,8 +148,8 @@ func (f *batch) gather(changes []carillon.Change, lost []int) error {
 		for j := range c.Compared {
 			f.compared = append(f.compared, &c.Compared[j])
 		}
-		for _, id := range c.Redriven {
-			f.redrive.deadKey(id)
+		for _, id := range c.Retried {
+			f.deleteDead.deadKey(id)
 		}
 	}
 	return f.sort()

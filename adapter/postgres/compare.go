@@ -40,7 +40,7 @@ func seeCalls(now *sqlcommon.Revisions, changes []carillon.Change) []call {
 		for j := range c.Compared {
 			guards.guardRev(c.Compared[j])
 		}
-		for _, id := range c.Redriven {
+		for _, id := range c.Retried {
 			dead.deadKey(id)
 		}
 	}

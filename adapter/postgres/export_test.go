@@ -58,7 +58,7 @@ func Statements() (all []Statement) {
 	for _, s := range []*rowStatement{
 		insertRun, updateRun, deleteRun, freeRun, seeRun, insertJob, keepDefinition, dropLabels, addLabel,
 		updateJob, insertLabel,
-		seeJob, insertHistory, insertDead, redrive, seeDead, putResult, putCheckpoint, putPayload,
+		seeJob, insertHistory, insertDead, deleteDead, seeDead, putResult, putCheckpoint, putPayload,
 		insertGuard, updateGuard, deleteGuard,
 		freeGuard, seeGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, payloadByKey,
 		wakesInShards, dueInShards, firstOfJobs,

@@ -31,8 +31,8 @@ SELECT `+place+`, `+endedColumns+` FROM ROWS x`)
 SELECT `+place+`, `+endedColumns+` FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET (place, `+endedColumns+`) = (SELECT excluded.*)`)
 
-	// redrive removes dead letters, each of which must exist; by dead_run.
-	redrive = forRows("redrive", `job int8 key, due int8 key`,
+	// deleteDead removes dead letters, each of which must exist; by dead_run.
+	deleteDead = forRows("deleteDead", `job int8 key, due int8 key`,
 		`WITH hit AS (DELETE FROM carillon.dead d USING ROWS x WHERE d.job = x.job AND d.due = x.due RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 

@@ -138,8 +138,8 @@ func (w *writer) put(c *carillon.Change) (won bool, err error) {
 	for i := 0; i < len(c.Guards) && p.on(); i++ {
 		p.note(w.putGuard(&c.Guards[i]))
 	}
-	for i := 0; i < len(c.Redriven) && p.on(); i++ {
-		p.note(w.redrive(c.Redriven[i]))
+	for i := 0; i < len(c.Retried) && p.on(); i++ {
+		p.note(w.removeDead(c.Retried[i]))
 	}
 	return p.on(), p.err
 }

@@ -5,7 +5,7 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// The history is appended to. A dead letter replaces one of the same run by dead_run; a redrive finds its
+// The history is appended to. A dead letter replaces one of the same run by dead_run; a retry finds its
 // letter by it too.
 const (
 	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
@@ -50,7 +50,7 @@ func (w *writer) record(stmt *statement, run *carillon.Run, expires carillon.Tim
 	return stmt.exec()
 }
 
-func (w *writer) redrive(id carillon.RunID) (bool, error) {
+func (w *writer) removeDead(id carillon.RunID) (bool, error) {
 	w.deleteDead.int(1, int64(id.Job))
 	w.deleteDead.int(2, int64(id.Due))
 	return w.deleteDead.hits()

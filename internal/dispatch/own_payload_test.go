@@ -45,7 +45,8 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		}
 		h.report(n, worker, end(second, carillon.OutcomeRetriable, "no"))
 
-		again, err := h.nodes[1].ledger.Redrive(context.Background(), "default", run.ID) // on the other node
+		// on the other node
+		again, err := h.nodes[1].ledger.RetryDeadLetter(context.Background(), "default", run.ID)
 		h.must(err)
 		h.beat(n, worker, 3*time.Second)
 		other := h.register(h.nodes[1])

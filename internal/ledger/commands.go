@@ -103,9 +103,11 @@ func (l *Ledger) RetryRun(ctx context.Context, namespace string, id carillon.Run
 	return l.retry(ctx, namespace, id, false)
 }
 
-// Redrive is RetryRun for dead letters only: of two concurrent calls, one finds that the run is no longer a
-// dead letter.
-func (l *Ledger) Redrive(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
+// RetryDeadLetter is RetryRun for dead letters only: of two concurrent calls, one finds that the run is no
+// longer a dead letter.
+func (l *Ledger) RetryDeadLetter(
+	ctx context.Context, namespace string, id carillon.RunID,
+) (carillon.Run, error) {
 	return l.retry(ctx, namespace, id, true)
 }
 

@@ -204,12 +204,12 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 		job := submit(t, l, nil)
 		run := claim(t, l, unfinished(t, s, job.ID)[0])
 		finish(t, l, run, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"})
-		meanwhile(s, "find runs", 2, func() { // another caller redrives it before it is looked up
-			if _, err := l.Redrive(t.Context(), "default", run.ID); err != nil {
+		meanwhile(s, "find runs", 2, func() { // another caller retries it before it is looked up
+			if _, err := l.RetryDeadLetter(t.Context(), "default", run.ID); err != nil {
 				t.Error(err)
 			}
 		})
-		if again, err := l.Redrive(t.Context(), "default", run.ID); !errors.Is(err, carillon.ErrNotFound) {
+		if again, err := l.RetryDeadLetter(t.Context(), "default", run.ID); !errors.Is(err, carillon.ErrNotFound) {
 			t.Errorf("a second time: %v, %v", again.ID, err)
 		}
 		if again, err := l.RetryRun(t.Context(), "default", run.ID); err != nil ||
@@ -217,7 +217,7 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 			t.Errorf("it can still be repeated: %+v, %v", again, err)
 		}
 		if runs := unfinished(t, s.Store, job.ID); len(runs) != 2 {
-			t.Errorf("%d runs, want the redriven one and the repetition", len(runs))
+			t.Errorf("%d runs, want the retried one and the repetition", len(runs))
 		}
 	})
 }

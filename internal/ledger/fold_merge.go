@@ -247,7 +247,7 @@ func (m *merged) fits(item *folding) bool {
 			return false
 		}
 	}
-	for _, id := range c.Redriven {
+	for _, id := range c.Retried {
 		if m.runs[id] {
 			return false
 		}
@@ -281,7 +281,7 @@ func (m *merged) add(item *folding) {
 	for i := range c.Runs {
 		m.runs[c.Runs[i].ID] = true
 	}
-	for _, id := range c.Redriven {
+	for _, id := range c.Retried {
 		m.runs[id] = true
 	}
 	for i := range c.Guards {
@@ -299,7 +299,7 @@ func (m *merged) add(item *folding) {
 	}
 	m.change.Runs = append(m.change.Runs, c.Runs...)
 	m.change.Guards = append(m.change.Guards, c.Guards...)
-	m.change.Redriven = append(m.change.Redriven, c.Redriven...)
+	m.change.Retried = append(m.change.Retried, c.Retried...)
 }
 
 // close adds the guards. A guard that the folds left as it was is only compared.

@@ -192,7 +192,7 @@ func TestOnlyTheChangeWhoseOwnRowsHaveChangedLoses(t *testing.T) {
 			"a run":         {carillon.Change{Runs: []carillon.Run{stale}}, 2},
 			"a guard":       {note("none", 3), 2},
 			"compared":      {carillon.Change{Compared: []carillon.GuardRev{{Namespace: "default", Key: "c", Rev: 1}}}, 2},
-			"a dead letter": {carillon.Change{Redriven: []carillon.RunID{letter}}, 20}, // found by halves
+			"a dead letter": {carillon.Change{Retried: []carillon.RunID{letter}}, 20}, // found by halves
 		} {
 			before := len(s.sizes())
 			changes := make([]carillon.Change, n)

@@ -53,7 +53,7 @@ func (v *Revisions) Stand(c *carillon.Change) bool {
 			return false
 		}
 	}
-	for _, id := range c.Redriven {
+	for _, id := range c.Retried {
 		if !v.Dead[id] {
 			return false
 		}
@@ -83,7 +83,7 @@ func (v *Revisions) Apply(c *carillon.Change) {
 			v.Guards[v.guard(g.Namespace, g.Key)] = g.Rev + 1
 		}
 	}
-	for _, id := range c.Redriven {
+	for _, id := range c.Retried {
 		delete(v.Dead, id)
 	}
 }
@@ -123,7 +123,7 @@ func (t *Touched) Add(c *carillon.Change) bool {
 			see(rowKey{Job: c.Runs[i].ID.Job, Due: -c.Runs[i].ID.Due})
 		}
 	}
-	for _, id := range c.Redriven {
+	for _, id := range c.Retried {
 		see(rowKey{Job: id.Job, Due: -id.Due})
 	}
 	fits := len(t.rows) == before+named

@@ -110,7 +110,7 @@ CREATE TABLE IF NOT EXISTS history (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC STATS_PERSISTENT=0 DEFAULT CHARSET=utf8mb4
 PARTITION BY RANGE (ended) (PARTITION later VALUES LESS THAN MAXVALUE);
 
--- Runs that failed for good, until they are redriven or expire.
+-- Runs that failed for good, until they are retried or expire.
 CREATE TABLE IF NOT EXISTS dead (
   pos      BIGINT         NOT NULL AUTO_INCREMENT,
   ns       VARBINARY(255) NOT NULL DEFAULT 'default',

@@ -107,7 +107,7 @@ CREATE INDEX history_bad     ON carillon.history (state, pos) WHERE state <> 4; 
 CREATE INDEX history_expires ON carillon.history (expires, pos) WHERE expires IS NOT NULL;
 CREATE TABLE carillon.history_rest PARTITION OF carillon.history DEFAULT;
 
--- Runs that failed for good, until they are redriven or expire.
+-- Runs that failed for good, until they are retried or expire.
 CREATE TABLE carillon.dead (
   pos      bigint   PRIMARY KEY,
   job      bigint   NOT NULL,

@@ -100,7 +100,7 @@ CREATE INDEX history_job     ON history (job, due);
 CREATE INDEX history_bad     ON history (state) WHERE state <> 4; -- and pos; a success costs nothing here
 CREATE INDEX history_expires ON history (expires) WHERE expires IS NOT NULL;
 
--- Runs that failed for good, until they are redriven or expire.
+-- Runs that failed for good, until they are retried or expire.
 CREATE TABLE dead (
   pos      INTEGER PRIMARY KEY,
   ns       TEXT    NOT NULL,
