@@ -73,14 +73,14 @@ func (t *Target) weight() (n int) {
 
 func (t *Target) admit() *FieldError {
 	var set []string
-	for name, is := range map[string]bool{
-		"command": t.Command != nil, "http": t.HTTP != nil, "handler": t.Handler != nil,
-	} {
-		if is {
-			set = append(set, name)
+	for _, kind := range []struct {
+		name string
+		is   bool
+	}{{"command", t.Command != nil}, {"handler", t.Handler != nil}, {"http", t.HTTP != nil}} {
+		if kind.is {
+			set = append(set, kind.name)
 		}
 	}
-	slices.Sort(set)
 	if len(set) != 1 {
 		given := strings.Join(set, " and ")
 		err := invalid("target", given, "exactly one of command, http or handler").because("none is given")

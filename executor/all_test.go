@@ -5,8 +5,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/carillon-run/carillon"
 )
 
 func TestCommandsRunOnlyWhereTheyHaveAPlace(t *testing.T) {
@@ -32,6 +35,9 @@ func TestCommandsRunOnlyWhereTheyHaveAPlace(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(all)); err != nil ||
 		!slices.Equal(got, []string{"command", "handler", "http"}) {
 		t.Fatalf("%v, %v", got, err)
+	}
+	if n := reflect.TypeFor[carillon.Target]().NumField(); len(all) != n {
+		t.Errorf("there are %d kinds of targets, and executors for %d of them (all.go)", n, len(all))
 	}
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("what was left behind: %v", err)

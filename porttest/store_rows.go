@@ -40,13 +40,14 @@ var storeRows = []storeCase{
 // storeWholeDefinition fills every field there is, so that it finds a field that was added later and that a
 // store forgets.
 func storeWholeDefinition(t *storeTest) {
-	for _, target := range []string{"Command", "HTTP", "Handler"} {
+	for kind, target := range TargetKinds() {
 		job := t.newJob(nil)
 		n := 0
 		fill(reflect.ValueOf(&job.Definition).Elem(), &n)
-		for _, other := range []string{"Command", "HTTP", "Handler"} {
-			if other != target {
-				reflect.ValueOf(&job.Target).Elem().FieldByName(other).SetZero()
+		targets := reflect.ValueOf(&job.Target).Elem()
+		for other := range targets.NumField() {
+			if other != kind {
+				targets.Field(other).SetZero()
 			}
 		}
 		job.Schedule.Cron, job.Schedule.Timezone = "0 3 * * *", "Europe/Berlin"
@@ -54,8 +55,32 @@ func storeWholeDefinition(t *storeTest) {
 		c.Runs[0].ID.Due = t.now // whatever schedule fill made
 		t.win(c)
 		job.Rev = 1
-		t.equal(target, t.job(job.ID), job)
+		got := t.job(job.ID)
+		t.equal(target, got, job)
+		if got != nil && shared(reflect.ValueOf(got.Definition), reflect.ValueOf(job.Definition)) {
+			t.Errorf("%s: the store returned a map, a list or a pointer that was given to it: want a copy", target)
+		}
 	}
+}
+
+// shared says that two values have a map, a list or a pointer in common.
+func shared(a, b reflect.Value) bool {
+	switch a.Kind() {
+	case reflect.Struct:
+		for i := range a.NumField() {
+			if a.Type().Field(i).IsExported() && shared(a.Field(i), b.Field(i)) {
+				return true
+			}
+		}
+	case reflect.Pointer:
+		if a.IsNil() || b.IsNil() || a.Type().Elem().Size() == 0 {
+			return false
+		}
+		return a.Pointer() == b.Pointer() || shared(a.Elem(), b.Elem())
+	case reflect.Map, reflect.Slice:
+		return a.Len() > 0 && a.Pointer() == b.Pointer()
+	}
+	return false
 }
 
 // fill gives every exported field its own value that is not zero and survives JSON.

@@ -89,7 +89,7 @@ func (f *batch) group(changes []carillon.Change) int {
 
 func weight(c *carillon.Change) (bytes int) {
 	if c.Job != nil {
-		bytes += len(c.Job.Payload) + sizes(c.Job.Labels) + targetWeight(&c.Job.Target)
+		bytes += c.Job.Weight() + sizes(c.Job.Labels)
 	}
 	for i := range c.Runs {
 		bytes += len(c.Runs[i].Reason)
@@ -99,19 +99,6 @@ func weight(c *carillon.Change) (bytes int) {
 	}
 	for i := range c.Guards {
 		bytes += len(c.Guards[i].Value)
-	}
-	return bytes
-}
-
-func targetWeight(t *carillon.Target) (bytes int) {
-	if c := t.Command; c != nil {
-		bytes += len(c.Shell) + len(c.Dir) + sizes(c.Env)
-		for _, arg := range c.Argv {
-			bytes += len(arg)
-		}
-	}
-	if h := t.HTTP; h != nil {
-		bytes += len(h.URL) + len(h.Body) + sizes(h.Headers)
 	}
 	return bytes
 }

@@ -394,3 +394,37 @@ func TestOldRefusalsAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// check_job and check_target of the newest migration that makes them have lists of their own.
+func TestSubmitKnowsTheFieldsOfADefinition(t *testing.T) {
+	url := database(t)
+	open(t, url, postgres.Config{})
+	conn := client(t, url)
+	known := func(body string) []string {
+		t.Helper()
+		_, err := conn.Exec(t.Context(), `SELECT carillon.submit($1)`, body)
+		_, list, found := strings.Cut(fmt.Sprint(err), "a known field: ")
+		if !found {
+			t.Fatalf("%s: got %v, want the known fields", body, err)
+		}
+		list, _, _ = strings.Cut(list, " (SQLSTATE")
+		names := strings.Split(list, ", ")
+		slices.Sort(names)
+		return names
+	}
+	var want []string
+	for _, path := range porttest.DefinitionFields() {
+		name, _, _ := strings.Cut(path, ".")
+		want = append(want, name)
+	}
+	slices.Sort(want)
+	want = slices.Compact(want)
+	if got := known(`{"nonesuch": 1}`); !slices.Equal(got, want) {
+		t.Errorf("carillon.check_job knows the fields %q, a definition has %q: write a migration", got, want)
+	}
+	want = porttest.TargetKinds()
+	slices.Sort(want)
+	if got := known(`{"target": {"nonesuch": {}}}`); !slices.Equal(got, want) {
+		t.Errorf("carillon.check_target knows the targets %q, there are %q: write a migration", got, want)
+	}
+}

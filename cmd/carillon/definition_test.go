@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/porttest"
 )
 
 // parsed is the JSON that results from flags and arguments.
@@ -35,6 +38,34 @@ func parsed(t *testing.T, a *app, edit bool, args ...string) (doc, string) {
 		t.Fatal(err)
 	}
 	return given, string(text)
+}
+
+// withoutFlag are the fields that submit and edit have no flag for: argv is the arguments, and the others are
+// for files and the API, because few jobs need them.
+var withoutFlag = []string{
+	"target.command.argv", "retry.jitter", "retry.max_crashes", "misfire.max", "misfire.window",
+	"retention.runs", "retention.logs", "retention.dead_letters",
+}
+
+func TestEveryFieldHasAFlagOrAReason(t *testing.T) {
+	def := new(app).definitionFlags(&cobra.Command{Use: "test"}, false)
+	for _, path := range porttest.DefinitionFields() {
+		flagged := slices.ContainsFunc(def.fields, func(f *fieldFlag) bool { return f.path == path })
+		if flagged == slices.Contains(withoutFlag, path) {
+			t.Errorf("%s: want a flag in definition.go, or its name in withoutFlag, and not both", path)
+		}
+	}
+}
+
+func TestEveryKindOfTargetIsShown(t *testing.T) {
+	kinds := reflect.TypeFor[carillon.Target]()
+	for i := range kinds.NumField() {
+		var target carillon.Target
+		reflect.ValueOf(&target).Elem().Field(i).Set(reflect.New(kinds.Field(i).Type.Elem()))
+		if lines := targetLines(&target); slices.Equal(lines, []string{"-"}) {
+			t.Errorf("targetLines (job.go) shows nothing of a target %s", kinds.Field(i).Name)
+		}
+	}
 }
 
 func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {

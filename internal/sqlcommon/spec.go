@@ -51,7 +51,7 @@ func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
 	differs = unless(&s.Overlap, &d.Overlap, usual.Overlap) || differs
 	differs = unlessEqual(&s.Misfire, &d.Misfire, usual.Misfire) || differs
 	differs = unlessEqual(&s.Retention, &d.Retention, usual.Retention) || differs
-	if t := d.Target; t.Handler == nil || t.Command != nil || t.HTTP != nil {
+	if d.Target != (carillon.Target{Handler: d.Target.Handler}) || d.Target.Handler == nil {
 		s.Target, differs = &d.Target, true
 	}
 	if !differs {
