@@ -72,7 +72,7 @@ func (d *endless) Report(
 func BenchmarkAttempt(b *testing.B) {
 	funcs := executor.NewFuncs()
 	funcs.Register("test", func(context.Context, executor.Task) error { return nil })
-	def := carillon.NewDefinition()
+	def := carillon.Definition{}
 	def.Type, def.Target.Handler = "test", &carillon.Handler{}
 	d := &endless{job: &carillon.Job{ID: 1, Definition: def}, ended: make(chan struct{})}
 	d.left.Store(int64(b.N))
