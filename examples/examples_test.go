@@ -223,9 +223,7 @@ func TestTheWorkerInPython(t *testing.T) {
 	brief := h.submit("python", `{"sleep":600}`, func(d *carillon.Definition) {
 		d.Timeout, d.Retry.MaxAttempts = carillon.Duration(100*time.Millisecond), 1
 	})
-	unknown := h.submit("python", `{}`, func(d *carillon.Definition) {
-		d.Type, d.Retry.MaxAttempts = "nosuch", 2
-	})
+	unknown := h.submit("python", `{}`, func(d *carillon.Definition) { d.Type = "nosuch" })
 	counted := h.submit("python", `{"to":5,"fail_at":3}`, func(d *carillon.Definition) { d.Type = "count" })
 
 	run := h.ended(good)
@@ -252,10 +250,12 @@ func TestTheWorkerInPython(t *testing.T) {
 	}
 	expect(t, h.ended(never), carillon.StateFailed, 1, "not ever")
 	expect(t, h.ended(brief), carillon.StateFailed, 1, "time was over")
-	expect(
-		t, h.ended(unknown), carillon.StateFailed, 2,
-		`LookupError: this worker has no handler for type 'nosuch', only for count, echo`,
-	)
+	waits := h.until(unknown, func(carillon.Run) bool { return true })
+	expect(t, waits, carillon.StateWaiting, 0, "")
+	detail, err := h.Run(t.Context(), waits.ID)
+	if err != nil || detail.WaitsFor == nil || detail.WaitsFor.Kind != carillon.WaitWorker {
+		t.Errorf("a run of a type that no worker knows waits for %+v, %v", detail.WaitsFor, err)
+	}
 	run = h.ended(counted)
 	expect(t, run, carillon.StateSucceeded, 2, "")
 	if text := h.printed(run.ID); strings.ReplaceAll(

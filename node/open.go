@@ -152,7 +152,7 @@ func (n *Node) openLogs(ctx context.Context, of *Backend) (logs carillon.LogStor
 		)
 	case scheme == "store":
 		return nil, fmt.Errorf(
-			"logs: %q is not valid for a store that is no database: want disk:PATH, postgres://…, mysql://… or mem:",
+			"logs: %q is not valid for a store that is no database: want disk:PATH, mem:, postgres://… or mysql://…",
 			n.cfg.Logs,
 		)
 	case scheme == "mem", scheme == "" && store == "mem":
@@ -197,7 +197,7 @@ func (n *Node) openCoordinator(ctx context.Context, of *Backend) (c carillon.Coo
 		return mem.NewCoordinator(), nil
 	case !of.Shared:
 		return nil, fmt.Errorf(
-			"coordinator: %q is not valid for a store that one node has for itself: want mem:",
+			"coordinator: %q is not valid for a store that one node has for itself: want mem: or none",
 			Redact(n.cfg.Coordinator),
 		)
 	case scheme == "postgres" || scheme == "postgresql":

@@ -205,13 +205,9 @@ class Worker:
         """Calls the handler of a task, then reports the end until there is a receipt: rule 5."""
         end = {"started_at": task.began_at}
         try:
-            if task.type not in HANDLERS:
-                known = ", ".join(sorted(HANDLERS))
-                raise LookupError(f"this worker has no handler for type {task.type!r}, only for {known}")
             end.update(outcome="success", result=HANDLERS[task.type](task))
         except Exception as e:
             task.print(traceback.format_exc(), "stderr")
-            # An unknown type is retriable: a later version of this worker may know it.
             kind = "fatal" if isinstance(e, Fatal) else "retriable"
             end.update(task.halted or {"outcome": kind, "reason": f"{type(e).__name__}: {e}"})
         while not self.tell(task, end):
