@@ -86,7 +86,7 @@ func TestInABurstEndsAreRecordedSoon(t *testing.T) {
 		remote      bool
 	}{
 		{slots: 64, runs: 10_000},
-		{slots: 4000, runs: 100_000},
+		{slots: 4000, runs: 40_000},
 		{slots: 100_000, runs: 30_000},
 		{slots: 4000, runs: 20_000, remote: true},
 	} {
@@ -110,7 +110,7 @@ func TestOnASlowStoreEndsTakeNoMoreThanTheirBound(t *testing.T) {
 
 func TestEndsWithLargePayloadsAreBoundedInBytes(t *testing.T) {
 	b := &burst{fixed: 20 * time.Millisecond, payload: bytes.Repeat([]byte("1"), 64<<10)}
-	b.play(t, 4000, 5000)
+	b.play(t, 4000, 2000)
 	// Four pulls may bring 16 MiB each after the bound was reached.
 	if most := (24 + 4*16) << 20; b.mostBytes > most {
 		t.Errorf("up to %d bytes of payloads were unrecorded, want at most %d", b.mostBytes, most)

@@ -201,9 +201,16 @@ func TestAWorkerWhoseSessionIsLostLetsGoOfItsRunsAndOpensANewOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(30 * time.Second)
-		if a := h.attempts(); len(a) != 2 || !errors.Is(a[0].cause, executor.ErrLeaseOver) ||
-			a[1].start < a[0].end {
+		// A pull of the lost session that still waits can be given the run once more, before the worker hears
+		// that the session is over.
+		a := h.attempts()
+		if len(a) < 2 || !errors.Is(a[0].cause, executor.ErrLeaseOver) {
 			t.Errorf("attempts: %+v", a)
+		}
+		for i := 1; i < len(a); i++ {
+			if a[i].start < a[i-1].end {
+				t.Errorf("two attempts at the same time: %+v", a)
+			}
 		}
 		if run := h.run(job); run.State != carillon.StateSucceeded || run.Failures != 0 {
 			t.Errorf("%s, %d failures: %s", run.State, run.Failures, run.Reason)

@@ -31,8 +31,9 @@ func Script() string {
 
 const migrationTable = `CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied INTEGER NOT NULL)`
 
-// migrate brings the file to the version of this program: numbered files, forward only, one transaction each.
-// It refuses a file that a newer program has written: to write to it would be to guess.
+// migrate brings the file to the version of this program: numbered files, forward only, one transaction each;
+// in a new file one for all, because each waits for the disk. It refuses a file that a newer program has
+// written: to write to it would be to guess.
 func migrate(conn *sqlite.Conn) error {
 	all := Migrations()
 	if err := sqlitex.ExecuteTransient(conn, migrationTable, nil); err != nil {
@@ -46,10 +47,13 @@ func migrate(conn *sqlite.Conn) error {
 		return fmt.Errorf("the file has schema version %d, this program knows up to %d: use the program that wrote it, or a newer one",
 			applied, newest)
 	}
+	if applied == 0 {
+		return apply(conn, all...)
+	}
 	for _, m := range all {
 		if m.Version > applied {
 			if err := apply(conn, m); err != nil {
-				return fmt.Errorf("migrate to %s: %w", m.Name, err)
+				return err
 			}
 		}
 	}
@@ -67,19 +71,30 @@ func appliedVersion(conn *sqlite.Conn) (version int, err error) {
 	return version, nil
 }
 
-func apply(conn *sqlite.Conn, m sqlcommon.Migration) (err error) {
+// apply applies steps in one transaction.
+func apply(conn *sqlite.Conn, steps ...sqlcommon.Migration) (err error) {
 	end, err := sqlitex.ImmediateTransaction(conn)
 	if err != nil {
 		return err
 	}
 	defer end(&err)
 	// Another process may have been quicker; a step that it applied must not be applied again.
-	if applied, err := appliedVersion(conn); err != nil || applied >= m.Version {
-		return err
-	}
-	if err := sqlitex.ExecuteScript(conn, m.SQL, nil); err != nil {
+	applied, err := appliedVersion(conn)
+	if err != nil {
 		return err
 	}
 	const record = `INSERT INTO migration (version, name, applied) VALUES (?, ?, CAST(unixepoch('subsec') * 1000 AS INTEGER))`
-	return sqlitex.ExecuteTransient(conn, record, &sqlitex.ExecOptions{Args: []any{m.Version, m.Name}})
+	for _, m := range steps {
+		if m.Version <= applied {
+			continue
+		}
+		err := sqlitex.ExecuteScript(conn, m.SQL, nil)
+		if err == nil {
+			err = sqlitex.ExecuteTransient(conn, record, &sqlitex.ExecOptions{Args: []any{m.Version, m.Name}})
+		}
+		if err != nil {
+			return fmt.Errorf("migrate to %s: %w", m.Name, err)
+		}
+	}
+	return nil
 }
