@@ -49,7 +49,7 @@ func TestADayIsDroppedAnotherTimeWhileSomebodyReadsHistory(t *testing.T) {
 		if n := forgetAll(t, store, at); n != 20 { // gone through, but not dropped
 			t.Errorf("forgot %d", n)
 		}
-		if took := time.Since(start); took > 4*time.Second {
+		if took := time.Since(start); took > 10*time.Second { // by default it would be a day
 			t.Errorf("commits may have waited for %v", took)
 		}
 		if got := partitionsOf(t, store, "history") +
@@ -80,7 +80,7 @@ func TestADayOfLogsIsDroppedAnotherTimeWhileSomebodyReadsThem(t *testing.T) {
 		if err := logs.Trim(t.Context(), at, time.Hour); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(start); took > 4*time.Second {
+		if took := time.Since(start); took > 10*time.Second { // by default it would be a day
 			t.Errorf("who prints may have waited for %v", took)
 		}
 		if got := partitionsOf(t, store, "log"); got != before {
