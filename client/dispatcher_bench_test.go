@@ -18,8 +18,8 @@ import (
 // measure.
 type endless struct{ tasks []carillon.Task }
 
-func (e endless) Register(context.Context, carillon.Registration) (string, error) {
-	return "worker_1", nil
+func (e endless) Register(_ context.Context, r carillon.Registration) (string, error) {
+	return r.ID, nil // the server has made an id that belongs to the token
 }
 func (e endless) Leave(context.Context, string) error { return nil }
 
@@ -58,7 +58,8 @@ func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func benchDispatcher(b *testing.B) (*client.Dispatcher, []carillon.Task) {
+// benchDispatcher also returns the id of a worker that has registered.
+func benchDispatcher(b *testing.B) (*client.Dispatcher, string, []carillon.Task) {
 	tasks := make([]carillon.Task, 1000)
 	for i := range tasks {
 		job := carillon.Job{
@@ -84,16 +85,20 @@ func benchDispatcher(b *testing.B) (*client.Dispatcher, []carillon.Task) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return d, tasks
+	worker, err := d.Register(b.Context(), carillon.Registration{Name: "bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return d, worker, tasks
 }
 
 type noLedger struct{ api.Ledger }
 
 func BenchmarkPull(b *testing.B) {
-	d, tasks := benchDispatcher(b)
+	d, worker, tasks := benchDispatcher(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		got, err := d.Pull(b.Context(), carillon.Pull{Worker: "worker_1", Max: 1000})
+		got, err := d.Pull(b.Context(), carillon.Pull{Worker: worker, Max: 1000})
 		if err != nil || len(got) != len(tasks) {
 			b.Fatal(len(got), err)
 		}
@@ -102,8 +107,8 @@ func BenchmarkPull(b *testing.B) {
 }
 
 func BenchmarkReport(b *testing.B) {
-	d, _ := benchDispatcher(b)
-	tasks, err := d.Pull(b.Context(), carillon.Pull{Worker: "worker_1", Max: 1000})
+	d, worker, _ := benchDispatcher(b)
+	tasks, err := d.Pull(b.Context(), carillon.Pull{Worker: worker, Max: 1000})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -116,7 +121,7 @@ func BenchmarkReport(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		receipts, err := d.Report(b.Context(), "worker_1", reports)
+		receipts, err := d.Report(b.Context(), worker, reports)
 		if err != nil || receipts[0] != carillon.ReceiptRecorded || len(receipts) != len(reports) {
 			b.Fatal(receipts, err)
 		}
