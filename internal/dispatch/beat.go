@@ -50,7 +50,7 @@ func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders
 // withClaims adds the runs that this node is just handing to the worker: however long that takes, no node
 // must take them back meanwhile.
 func (d *Dispatcher) withClaims(worker string, holds []carillon.Held) []carillon.Held {
-	holds = slices.Clip(holds)
+	holds = d.reservations.appendHeld(slices.Clip(holds), worker)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for h := d.inflight.of[worker]; h != nil; h = h.after {
@@ -172,13 +172,9 @@ func (d *Dispatcher) recordLost(worker string, lost []carillon.Report) {
 func (d *Dispatcher) stops(worker string) {
 	v := d.touch(worker)
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	v.stopping = true
-	for _, w := range d.waiting {
-		if w.worker == worker {
-			w.awaken()
-		}
-	}
+	d.mu.Unlock()
+	d.reservations.awaken(worker)
 }
 
 // beats coalesces beats that come at the same time into one write.

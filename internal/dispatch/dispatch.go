@@ -1,7 +1,7 @@
 // Package dispatch gives workers their work: it claims due runs for them, takes their reports, and tells them
 // which attempts to stop. The worker inside a node calls it directly, other workers call it through the API.
-// Each part has a file: pull (claim), preclaim (submit and claim in one), report (what attempts report) and
-// beat (which workers are alive and what they hold).
+// Each part has a file: pull (claim), reservations (submit and claim in one), report (what attempts report)
+// and beat (which workers are alive and what they hold).
 package dispatch
 
 import (
@@ -43,16 +43,16 @@ type Config struct {
 
 // Dispatcher implements carillon.Dispatcher.
 type Dispatcher struct {
-	cfg    Config
-	inHand atomic.Int64 // pulled and not yet claimed
-	beats  beats
+	cfg          Config
+	inHand       atomic.Int64 // pulled and not yet claimed
+	size         atomic.Int64 // of the next claim
+	beats        beats
+	reservations reservations
 
 	mu       sync.Mutex
 	inflight inflightTable
-	waiting  []*waiter // pulls that wait and have room
 	workers  map[string]*session
 	pruned   time.Time
-	size     int // of the next claim
 }
 
 func New(cfg Config) *Dispatcher {
@@ -66,9 +66,12 @@ func New(cfg Config) *Dispatcher {
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() []string { return nil }
 	}
-	return &Dispatcher{
-		cfg: cfg, inflight: newInflightTable(), workers: map[string]*session{}, size: firstClaim,
+	d := &Dispatcher{
+		cfg: cfg, reservations: newReservations(), inflight: newInflightTable(),
+		workers: map[string]*session{},
 	}
+	d.size.Store(firstClaim)
+	return d
 }
 
 // Register implements carillon.Dispatcher.
@@ -110,13 +113,13 @@ func (d *Dispatcher) Leave(ctx context.Context, worker string) error {
 	return nil
 }
 
-// Notice takes the committed changes from the ledger. It notes which claims of this node were committed,
-// passes runs that were submitted already claimed to the pull that waits for them, and updates or drops runs
-// that other writers changed or ended.
+// Notice takes the committed changes from the ledger. It settles reservations, notes which claims of this
+// node were committed, and updates or drops runs that other writers changed or ended.
 func (d *Dispatcher) Notice(committed []carillon.Change) {
 	holders := holdersOf(committed)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.reservations.settle(committed, d.inflight.put)
 	for i := range committed {
 		c := &committed[i]
 		for k := range c.Runs {
@@ -127,7 +130,7 @@ func (d *Dispatcher) Notice(committed []carillon.Change) {
 			case run.State.Held() && run.Attempt == h.run.Attempt && run.Worker == h.run.Worker:
 				h.run = *run
 				if !h.committed {
-					d.confirm(h, c)
+					h.confirm(c)
 				}
 			default:
 				d.inflight.drop(h)
@@ -171,15 +174,10 @@ func (d *Dispatcher) refresh(holder carillon.RunID, guards carillon.Guards) {
 	}
 }
 
-// confirm notes that a claim of this node has been committed. The caller holds mu.
-func (d *Dispatcher) confirm(h *inflight, c *carillon.Change) {
+// confirm notes that a claim of this node has been committed. The caller holds the dispatcher's mu.
+func (h *inflight) confirm(c *carillon.Change) {
 	h.committed = true
 	for _, guard := range c.Guards {
 		h.guards = h.guards.With(guard)
-	}
-	if h.waiter != nil {
-		h.pending = false
-		h.waiter.deliver(carillon.Task{Run: h.run, Job: h.job})
-		h.waiter = nil
 	}
 }

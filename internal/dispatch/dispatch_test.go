@@ -252,9 +252,9 @@ func TestOutputThatCannotBeKeptIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A waiting pull has promised room to a job that is being submitted; then its worker leaves, or the
+// A slot of a waiting pull is reserved for a job that is being submitted; then its worker leaves, or the
 // dispatcher forgets it.
-func TestAPromiseEndsWithItsWorker(t *testing.T) {
+func TestAReservationEndsWithItsWorker(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]
 		worker := h.register(n)
@@ -278,7 +278,7 @@ func TestAPromiseEndsWithItsWorker(t *testing.T) {
 				t.Errorf("%d tasks", tasks)
 			}
 		default:
-			t.Error("the pull waits for a promise that is not kept")
+			t.Error("the pull waits for a reservation that nothing ends")
 		}
 	})
 }

@@ -20,9 +20,6 @@ type inflight struct {
 	// is the state that the commit writes.
 	pending   bool
 	committed bool
-	// waiter is the pull that has promised room to the job that is being submitted, and gets the run; nil:
-	// the run was pulled.
-	waiter *waiter
 
 	before, after *inflight // its neighbours in the list of its worker
 }
@@ -58,16 +55,8 @@ func (m *inflightTable) drop(h *inflight) {
 	h.release()
 }
 
-// release returns the promised room to its pull, if there is any, and drops references that the rest of the
-// batch would keep in memory.
-func (h *inflight) release() {
-	if w := h.waiter; w != nil {
-		h.waiter = nil
-		w.room++
-		w.promised.Done()
-	}
-	h.job, h.guards = nil, nil
-}
+// release drops references that the rest of the batch would keep in memory.
+func (h *inflight) release() { h.job, h.guards = nil, nil }
 
 func (m *inflightTable) unlink(h *inflight) {
 	switch {
@@ -103,8 +92,14 @@ type session struct {
 func (d *Dispatcher) forget(worker string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.dropWorker(worker)
+}
+
+// dropWorker drops all that is remembered of a worker. The caller holds mu.
+func (d *Dispatcher) dropWorker(worker string) {
 	delete(d.workers, worker)
 	d.inflight.dropAll(worker)
+	d.reservations.endOf(worker)
 }
 
 // touch notes that a worker's session is alive. It drops workers that were silent for long: they are gone, or
@@ -117,8 +112,7 @@ func (d *Dispatcher) touch(worker string) *session {
 		d.pruned = now
 		for id, v := range d.workers {
 			if now.Sub(v.seen) > 2*carillon.SessionTime {
-				delete(d.workers, id)
-				d.inflight.dropAll(id)
+				d.dropWorker(id)
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -18,19 +17,6 @@ const (
 	firstClaim = 64
 	largeClaim = 1000
 )
-
-// waiter is a pull that waits for due runs. It has room for a number of runs; a part of the room can be
-// promised to jobs that are being submitted.
-type waiter struct {
-	worker string
-	want   carillon.Want
-	room   int
-	awaken context.CancelFunc // ends its wait at the queue
-
-	mu       sync.Mutex
-	tasks    []carillon.Task
-	promised sync.WaitGroup
-}
 
 // Pull implements carillon.Dispatcher.
 func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
@@ -47,18 +33,14 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 	wait, cancel := context.WithTimeout(ctx, carillon.PullWait)
 	defer cancel()
 	w := &waiter{worker: p.Worker, want: want, room: p.Max, awaken: cancel}
-	d.mu.Lock()
-	d.waiting = append(d.waiting, w)
-	size := min(p.Max, d.size)
-	d.mu.Unlock()
-
+	d.reservations.wait(w)
+	size := min(p.Max, int(d.size.Load()))
 	runs, err := d.pull(wait, want, shares, size)
 	d.inHand.Add(int64(len(runs)))
 	defer d.inHand.Add(-int64(len(runs)))
-	over := d.closeWait(w, len(runs), size)
-	if err != nil && wait.Err() == nil {
-		return nil, fmt.Errorf("pull due runs: %w", err)
-	}
+	d.resize(size, len(runs))
+	over := d.reservations.close(w, len(runs))
+	failed := err != nil && wait.Err() == nil
 	var tasks []carillon.Task
 	back := runs[len(runs)-over:]
 	if len(runs) > over {
@@ -69,8 +51,7 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 	if len(back) > 0 { // they go back to the queue; the next pull gets them
 		d.cfg.PushBack(back)
 	}
-	w.promised.Wait()
-	tasks = append(tasks, w.tasks...)
+	tasks = append(tasks, w.taken()...)
 	if why := d.undeliverable(ctx, p.Worker); why != "" && len(tasks) > 0 {
 		lost := make([]carillon.Report, len(tasks))
 		for i := range tasks {
@@ -80,6 +61,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 		}
 		d.recordLost(p.Worker, lost)
 		return nil, ctx.Err()
+	}
+	if failed && len(tasks) == 0 {
+		return nil, fmt.Errorf("pull due runs: %w", err)
 	}
 	return tasks, nil
 }
@@ -98,21 +82,17 @@ func (d *Dispatcher) undeliverable(ctx context.Context, worker string) string {
 	return ""
 }
 
-// closeWait ends the wait of a pull that got some runs from the queue. It says how many of them are too many,
-// because their room was promised to jobs that are being submitted. After close no more room is promised.
-func (d *Dispatcher) closeWait(w *waiter, got, size int) (over int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if i := slices.Index(d.waiting, w); i >= 0 {
-		d.waiting = slices.Delete(d.waiting, i, i+1)
-	}
+// resize sets the size of the next claim, after a pull that wanted size runs and got some.
+func (d *Dispatcher) resize(size, got int) {
+	next := firstClaim
 	if got == size {
-		d.size = min(2*max(size, firstClaim), largeClaim)
-	} else {
-		d.size = firstClaim
+		next = min(2*max(size, firstClaim), largeClaim)
 	}
-	return max(0, got-w.room)
+	d.size.Store(int64(next))
 }
+
+// Starting implements ledger.Slots: due runs wait, and some are on their way to a worker.
+func (d *Dispatcher) Starting() bool { return d.inHand.Load() > 0 && d.cfg.Queue.Len() > 0 }
 
 // checkSession checks that the worker's session is alive. It asks the coordinator if this node has not heard
 // of the worker lately: a run claimed for a worker that is gone would be taken back at once, while it begins.

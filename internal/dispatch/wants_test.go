@@ -63,8 +63,8 @@ func TestAWorkerIsGivenOnlyRunsOfItsNamespaces(t *testing.T) {
 	})
 }
 
-// A pull that waits is promised to a job that is being submitted only if its worker can perform the job.
-func TestAWaitingPullIsNotPromisedToAJobThatItsWorkerCannotPerform(t *testing.T) {
+// A slot of a pull is reserved for a job that is being submitted only if its worker can perform the job.
+func TestNoSlotIsReservedForAJobThatTheWorkerCannotPerform(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]
 		worker := h.register(n)

@@ -1,0 +1,221 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/carillon-run/carillon"
+)
+
+// reservations let a job that is due at once be submitted already claimed (preclaimed), by a worker whose
+// pull waits on this node. A reservation is a slot of such a pull that is kept for one run while the submit
+// of the run is under way. Everything about reservations is in this file: a pull opens and closes its wait
+// here, and claims the runs that it gets from the queue without knowing of them.
+//
+//   - It is made by reserve, before the commit of the submit, if a pull waits that wants the run and has
+//     room.
+//   - It is taken by settle, when the ledger tells that the run was committed as claimed: the run is in
+//     flight from then on, the pull stops waiting and answers with it. That happens also if the caller of the
+//     submit is gone.
+//   - It is handed back by release if the commit fails, by settle if the run was committed in another state,
+//     and by endOf if the session of the worker is over.
+//
+// Invariants: each reservation has exactly one of these three ends. The room of a pull is what it asked for
+// minus its reservations, those that are taken included. A pull answers only when none of its reservations is
+// open, and a pull that is closed gets no new ones; so a reservation never outlives its pull.
+//
+// What can go wrong: if the answer to a commit is lost, release hands the slot back although the run may be
+// committed as claimed. The worker does not list that run in its beats, so the watch loop of the scheduler
+// takes the run back. The same happens if a session ends between reserve and the commit.
+type reservations struct {
+	mu      sync.Mutex
+	waiters []*waiter // pulls that wait, longest waiting first
+	open    map[carillon.RunID]reservation
+}
+
+// reservation is a slot of a pull that waits.
+type reservation struct {
+	entry  *inflight // what this node remembers of the run once it is committed; until then without revision
+	waiter *waiter
+}
+
+// waiter is a pull that waits for due runs.
+type waiter struct {
+	worker string
+	want   carillon.Want
+	awaken context.CancelFunc // ends its wait at the queue
+
+	room  int             // slots that are neither reserved nor taken
+	tasks []carillon.Task // of the reservations that were taken
+	open  sync.WaitGroup  // its reservations
+}
+
+func newReservations() reservations {
+	return reservations{open: map[carillon.RunID]reservation{}}
+}
+
+// wait adds a pull whose slots can be reserved.
+func (r *reservations) wait(w *waiter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiters = append(r.waiters, w)
+}
+
+// close ends the wait of a pull that got some runs from the queue. It says how many of them are too many,
+// because their slots are reserved.
+func (r *reservations) close(w *waiter, got int) (over int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if i := slices.Index(r.waiters, w); i >= 0 {
+		r.waiters = slices.Delete(r.waiters, i, i+1)
+	}
+	return max(0, got-w.room)
+}
+
+// taken waits until no reservation of a closed pull is open, and returns the runs that were committed.
+func (w *waiter) taken() []carillon.Task {
+	w.open.Wait()
+	return w.tasks
+}
+
+// takes says that the pull wants the run and has room for it. The caller holds mu of the reservations.
+func (w *waiter) takes(run *carillon.Run) bool {
+	return w.room > 0 && w.want.Takes(run.Lane())
+}
+
+// reserve keeps a slot of a pull that waits for a run that is about to be submitted.
+func (r *reservations) reserve(
+	run *carillon.Run, job *carillon.Job, now carillon.Time,
+) (worker string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.waiters {
+		if w.takes(run) {
+			w.room--
+			w.open.Add(1)
+			r.open[run.ID] = reservation{&inflight{run: run.Claim(w.worker, now), job: job}, w}
+			return w.worker, true
+		}
+	}
+	return "", false
+}
+
+// settle ends the reservations of runs that were committed. It gives those that were committed as claimed to
+// put, and then to their pull.
+func (r *reservations) settle(committed []carillon.Change, put func(*inflight)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := 0; i < len(committed) && len(r.open) > 0; i++ {
+		for k := range committed[i].Runs {
+			run := &committed[i].Runs[k]
+			one, reserved := r.open[run.ID]
+			if !reserved {
+				continue
+			}
+			h := one.entry
+			if !run.State.Held() || run.Held() != h.run.Held() || run.Worker != h.run.Worker {
+				r.handBack(run.ID, one)
+				continue
+			}
+			delete(r.open, run.ID)
+			h.run, h.committed = *run, true
+			put(h)
+			one.waiter.tasks = append(one.waiter.tasks, carillon.Task{Run: h.run, Job: h.job})
+			one.waiter.awaken()
+			one.waiter.open.Done()
+		}
+	}
+}
+
+// release hands back the slots of runs that were not committed, as far as they are still reserved.
+func (r *reservations) release(ids []carillon.RunID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, id := range ids {
+		if one, reserved := r.open[id]; reserved {
+			r.handBack(id, one)
+		}
+	}
+}
+
+// endOf hands back the slots of a worker whose session is over.
+func (r *reservations) endOf(worker string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, one := range r.open {
+		if one.waiter.worker == worker {
+			r.handBack(id, one)
+		}
+	}
+}
+
+// handBack makes a slot free again. The caller holds mu.
+func (r *reservations) handBack(id carillon.RunID, one reservation) {
+	delete(r.open, id)
+	one.waiter.room++
+	one.waiter.open.Done()
+}
+
+// awaken ends the waits of a worker: its pulls answer with what they have.
+func (r *reservations) awaken(worker string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.waiters {
+		if w.worker == worker {
+			w.awaken()
+		}
+	}
+}
+
+// appendHeld adds the attempts that are reserved for a worker: they may be committed already, although this
+// node has not heard of it.
+func (r *reservations) appendHeld(holds []carillon.Held, worker string) []carillon.Held {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, one := range r.open { // few: a reservation is open only for the time of a commit
+		if one.waiter.worker == worker {
+			holds = append(holds, one.entry.run.Held())
+		}
+	}
+	return holds
+}
+
+// waits says for each run whether a pull waits that has room for it beside the runs before it.
+func (r *reservations) waits(runs []carillon.Run) []bool {
+	waits := make([]bool, len(runs))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	given := make([]int, len(r.waiters)) // room of each pull that the runs before have taken
+	for i := range runs {
+		for k, w := range r.waiters {
+			if w.takes(&runs[i]) && given[k] < w.room {
+				given[k]++
+				waits[i] = true
+				break
+			}
+		}
+	}
+	return waits
+}
+
+// Reserve implements ledger.Slots.
+func (d *Dispatcher) Reserve(
+	run *carillon.Run, job *carillon.Job, now carillon.Time,
+) (worker string, ok bool) {
+	if d.cfg.Queue.Len() > 0 || d.inHand.Load() > 0 {
+		return "", false
+	}
+	return d.reservations.reserve(run, job, now)
+}
+
+// Release implements ledger.Slots.
+func (d *Dispatcher) Release(ids []carillon.RunID) { d.reservations.release(ids) }
+
+// Waits implements scheduler.Pulls. While due runs are in the queue, the free slots are theirs.
+func (d *Dispatcher) Waits(runs []carillon.Run) []bool {
+	if d.cfg.Queue.Len() > 0 || d.inHand.Load() > 0 {
+		return make([]bool, len(runs))
+	}
+	return d.reservations.waits(runs)
+}

@@ -1,0 +1,161 @@
+package dispatch
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/carillon-run/carillon"
+)
+
+const now carillon.Time = 1_000_000
+
+// pulls are reservations with some pulls that wait.
+type pulls struct {
+	*testing.T
+	reservations
+	put []*inflight // the runs that are in flight
+}
+
+func newPulls(t *testing.T) *pulls { return &pulls{T: t, reservations: newReservations()} }
+
+// pull begins a pull with room for some runs.
+func (p *pulls) pull(worker string, room int, queues ...string) (w *waiter, awake *bool) {
+	awake = new(bool)
+	w = &waiter{
+		worker: worker, want: carillon.Want{Queues: queues}, room: room, awaken: func() { *awake = true },
+	}
+	p.wait(w)
+	return w, awake
+}
+
+// reserved reserves a slot for a run of job id, or says that there is none.
+func (p *pulls) reserved(id carillon.JobID) (run carillon.Run, worker string) {
+	job := carillon.Job{ID: id, Namespace: carillon.DefaultNamespace}
+	job.Queue = "default"
+	run = carillon.NewRun(&job, now)
+	worker, ok := p.reserve(&run, &job, now)
+	if ok != (worker != "") {
+		p.Fatalf("worker %q, %v", worker, ok)
+	}
+	return run.Claim(worker, now), worker
+}
+
+// commit tells that the run was committed, at its first revision.
+func (p *pulls) commit(run carillon.Run) {
+	run.Rev = 1
+	p.settle([]carillon.Change{{Runs: []carillon.Run{run}}}, func(h *inflight) { p.put = append(p.put, h) })
+}
+
+func TestSlotsAreReservedWhereTheRunIsWantedUntilNoneIsLeft(t *testing.T) {
+	p := newPulls(t)
+	p.pull("other", 9, "another queue")
+	p.pull("first", 2)
+	p.pull("second", 1, "default")
+	var got []string
+	for id := range carillon.JobID(4) {
+		_, worker := p.reserved(1 + id)
+		got = append(got, worker)
+	}
+	if want := []string{"first", "first", "second", ""}; !slices.Equal(got, want) {
+		t.Errorf("reserved at %q", got)
+	}
+}
+
+func TestACommittedRunIsInFlightAndEndsTheWaitOfItsPull(t *testing.T) {
+	p := newPulls(t)
+	w, awake := p.pull("worker", 2)
+	run, _ := p.reserved(1)
+	if held := p.appendHeld(nil, "worker"); !slices.Equal(held, []carillon.Held{run.Held()}) {
+		t.Errorf("before the commit the worker holds %v", held)
+	}
+	if held := p.appendHeld(nil, "another"); held != nil {
+		t.Errorf("another worker holds %v", held)
+	}
+	p.commit(run)
+	if !*awake || len(p.put) != 1 || !p.put[0].committed || p.put[0].pending || p.put[0].run.Rev != 1 {
+		t.Errorf("awake %v, in flight %+v", *awake, p.put)
+	}
+	if held := p.appendHeld(nil, "worker"); held != nil {
+		t.Errorf("after the commit %v is still reserved", held)
+	}
+	if over := p.close(w, 2); over != 1 {
+		t.Errorf("%d of two runs of the queue are too many beside the one that was reserved", over)
+	}
+	if tasks := w.taken(); len(tasks) != 1 || tasks[0].Run.ID != run.ID || tasks[0].Job.ID != 1 {
+		t.Errorf("the pull answers with %+v", tasks)
+	}
+	p.release([]carillon.RunID{run.ID}) // the answer to the commit was lost: nothing is left to hand back
+	if w.room != 1 {
+		t.Errorf("room for %d", w.room)
+	}
+}
+
+func TestASlotIsHandedBack(t *testing.T) {
+	for name, handBack := range map[string]func(p *pulls, run carillon.Run){
+		"when the commit fails":         func(p *pulls, run carillon.Run) { p.release([]carillon.RunID{run.ID, run.ID}) },
+		"when the session is over":      func(p *pulls, _ carillon.Run) { p.endOf("worker") },
+		"when another worker claims it": func(p *pulls, run carillon.Run) { run.Worker = "another"; p.commit(run) },
+		"when another attempt has it":   func(p *pulls, run carillon.Run) { run.Attempt++; p.commit(run) },
+		"when the run has ended": func(p *pulls, run carillon.Run) {
+			run.State = carillon.StateCanceled
+			p.commit(run)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newPulls(t)
+			w, awake := p.pull("worker", 1)
+			run, _ := p.reserved(1)
+			handBack(p, run)
+			p.commit(run) // too late
+			if *awake || len(p.put) > 0 || w.room != 1 || len(p.open) > 0 {
+				t.Errorf("awake %v, in flight %v, room %d, open %v", *awake, p.put, w.room, p.open)
+			}
+			if over := p.close(w, 1); over != 0 || len(w.taken()) > 0 {
+				t.Errorf("%d are too many, %v", over, w.taken())
+			}
+		})
+	}
+}
+
+func TestAPullThatIsClosedWaitsForItsReservationsAndGetsNoNewOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPulls(t)
+		w, _ := p.pull("worker", 3)
+		kept, _ := p.reserved(1)
+		failed, _ := p.reserved(2)
+		p.close(w, 0)
+		if _, worker := p.reserved(3); worker != "" {
+			t.Errorf("reserved a slot of %s, whose pull is closed", worker)
+		}
+		answer := make(chan []carillon.Task, 1)
+		go func() { answer <- w.taken() }()
+		synctest.Wait()
+		if len(answer) > 0 {
+			t.Fatal("the pull answers while two commits are under way")
+		}
+		p.commit(kept)
+		synctest.Wait()
+		if len(answer) > 0 {
+			t.Fatal("the pull answers while a commit is under way")
+		}
+		p.release([]carillon.RunID{failed.ID})
+		if tasks := <-answer; len(tasks) != 1 || tasks[0].Run.ID != kept.ID {
+			t.Errorf("the pull answers with %+v", tasks)
+		}
+	})
+}
+
+func TestEachRunNeedsASlotOfItsOwn(t *testing.T) {
+	p := newPulls(t)
+	p.pull("worker", 2, "default")
+	runs := make([]carillon.Run, 4)
+	for i, queue := range []string{"default", "other", "default", "default"} {
+		job := carillon.Job{ID: carillon.JobID(1 + i), Namespace: carillon.DefaultNamespace}
+		job.Queue = queue
+		runs[i] = carillon.NewRun(&job, now)
+	}
+	if got := p.waits(runs); !slices.Equal(got, []bool{true, false, true, false}) {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,55 @@
+package ledger
+
+import "github.com/carillon-run/carillon"
+
+// Slots are the free slots of workers whose pulls wait on this node.
+type Slots interface {
+	// Reserve takes a free slot for a run that is about to be submitted, unless a due run waits that could
+	// take the slot. When the run is committed as claimed, the owner of the slot begins it; nothing has to be
+	// handed over afterwards.
+	Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool)
+	// Release gives back slots that were reserved for runs that were not committed.
+	Release(ids []carillon.RunID)
+	// Starting says that more starts are about to come: due runs wait, and some are on their way to a slot. A
+	// ledger with one flusher then holds ends back. It asks before every commit.
+	Starting() bool
+}
+
+// UseSlots lets due jobs be submitted already claimed by these slots (preclaimed), and lets starts go before
+// ends. Call it before Run.
+func (l *Ledger) UseSlots(slots Slots) { l.slots = slots }
+
+// preclaim claims due runs for free slots, in place, and returns their ids. A run that is inserted already
+// claimed needs two writes and one commit for its whole life instead of three and two, with the same fence
+// and the same repair.
+func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserved []carillon.RunID) {
+	if l.slots == nil {
+		return nil
+	}
+	for i := range changes {
+		run := changes[i].Runs[0]
+		if run.Wake > now || !run.NeedsNoDecision(now) {
+			continue
+		}
+		worker, ok := l.slots.Reserve(&run, changes[i].Job, now)
+		if !ok {
+			break
+		}
+		verdict, c := carillon.Candidate{Job: changes[i].Job, Run: run, Worker: worker}.Decide(now)
+		if verdict != carillon.VerdictClaim {
+			l.slots.Release([]carillon.RunID{run.ID})
+			continue
+		}
+		changes[i].Runs = c.Runs
+		reserved = append(reserved, run.ID)
+	}
+	return reserved
+}
+
+// releaseSlots gives back the slots of a submit that failed. If the store committed a run after all, the
+// watch loop finds a claimed run that no worker holds.
+func (l *Ledger) releaseSlots(reserved []carillon.RunID) {
+	if len(reserved) > 0 {
+		l.slots.Release(reserved)
+	}
+}
