@@ -2,6 +2,7 @@ package carillon
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -104,7 +105,9 @@ const AgeStep = 10 * time.Second
 
 // Bus publishes events to listeners, at most once. Only speed depends on it.
 type Bus interface {
-	Publish(ctx context.Context, events []Event) error
+	// Publish goes through events while it runs: once, several times, or not at all if no listener would get
+	// them. So an event is made only for a bus that delivers it.
+	Publish(ctx context.Context, events iter.Seq[Event]) error
 	// Subscribe delivers events until ctx ends. A slow listener loses events and then gets one of kind
 	// EventMissed.
 	Subscribe(ctx context.Context, filter EventFilter) (<-chan Event, error)
@@ -132,15 +135,21 @@ type Coordinator interface {
 	Beat(ctx context.Context, beats []Beat) ([]Standing, error)
 	// Leave ends sessions. Ending one that is over is no error.
 	Leave(ctx context.Context, ids []string) error
-	// Members returns the members whose session is not over, by id. Unless the coordinator's clock has passed
-	// expire, it first ends the sessions that no beat has prolonged for SessionTime. A session ends only by a
-	// call, not by the mere passing of time, so that after an outage of the coordinator the members that are
-	// still alive can go on. A call that the outage delayed comes after expire, and ends no session.
-	Members(ctx context.Context, expire Time) ([]Member, error)
-	// Holds returns what the given members reported with their last beat.
-	Holds(ctx context.Context, ids []string) ([]Holding, error)
-	// Now is the time by the coordinator's clock.
-	Now(ctx context.Context) (Time, error)
+	// Members returns the members that the query asks for and whose session is not over, by id, and the time
+	// by the coordinator's clock. A question about few members is quick, so that a node can tell from it how
+	// far that clock is ahead.
+	Members(ctx context.Context, q MemberQuery) (members []Member, now Time, err error)
+}
+
+// MemberQuery asks for members.
+type MemberQuery struct {
+	IDs   []string // none: all
+	Holds bool     // each with what it holds
+	// Expire, in a query for all members, first ends the sessions that no beat has prolonged for SessionTime,
+	// unless the coordinator's clock has passed Expire. A session ends only by a call, not by the mere passing
+	// of time, so that after an outage of the coordinator the members that are still alive can go on. A call
+	// that the outage delayed comes after Expire, and ends no session.
+	Expire Time
 }
 
 // Member is one process that joined.
@@ -151,6 +160,8 @@ type Member struct {
 	Profile
 	Joined Time // by the coordinator's clock; Join ignores it
 	Beat   Time // when the last beat (or the join) came, by the same clock; Join ignores it
+	// Holds is what the last beat listed, in an answer to MemberQuery.Holds; Join ignores it.
+	Holds []Held
 }
 
 // Profile is what a process tells about itself when it joins: for people, and to explain why a run waits. No
@@ -218,22 +229,13 @@ func (h Held) Attempt() int32 { return int32(h.Fence & (1<<attemptBits - 1)) }
 // Claimed is when the attempt was claimed, the other part of its fence.
 func (h Held) Claimed() Time { return Time(h.Fence >> attemptBits) }
 
-// Holding is what a member reported with its last beat, and when that beat came by the coordinator's clock.
-type Holding struct {
-	ID   string
-	At   Time
-	Runs []Held
-}
-
 // Intake is where applications leave jobs inside their own database transactions.
 type Intake interface {
-	// Pending returns submissions that wait to be admitted, for jobs of the shards (nil: all), oldest first.
-	Pending(ctx context.Context, shards []int, limit int) ([]Submission, error)
-	// Acknowledge removes the admitted submissions, and keeps the refused ones with the reason.
-	Acknowledge(ctx context.Context, admitted []JobID, refused []Refusal) error
-	// Refused returns refusals of a namespace, latest first, with ids before the given one (0: from the
-	// latest on).
-	Refused(ctx context.Context, namespace string, before JobID, limit int) ([]Refusal, error)
+	// Submissions returns submissions that wait to be admitted, oldest first, or refused ones, latest first.
+	Submissions(ctx context.Context, q SubmissionQuery) ([]Submission, error)
+	// Acknowledge removes the admitted submissions, and keeps the refused ones, each with its Reason. A
+	// submission that is not there, or no longer waits, stays as it is.
+	Acknowledge(ctx context.Context, admitted []JobID, refused []Submission) error
 }
 
 // Submission is a job that an application left in an Intake: its id is known already, and its definition is
@@ -243,10 +245,14 @@ type Submission struct {
 	Namespace string
 	At        Time
 	Body      []byte
+	Reason    string // why it was refused
 }
 
-// Refusal is a submission that was not admitted, and why.
-type Refusal struct {
-	Submission
-	Reason string
+// SubmissionQuery asks for submissions of an Intake. Empty fields do not filter.
+type SubmissionQuery struct {
+	Refused   bool // those that were refused; else those that wait to be admitted
+	Namespace string
+	Shards    []int // of their jobs; nil: all
+	Before    JobID // those with lower ids
+	Limit     int
 }

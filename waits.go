@@ -35,11 +35,10 @@ const MaxAhead = 1000
 
 // Surroundings is what is known about the surroundings of a waiting run.
 type Surroundings struct {
-	Guards  Guards         // of a guarded run
-	Members []Member       // live members
-	Blind   bool           // Members could not be read
-	Used    map[string]int // slots in use, by worker; a worker that is not in it has not reported them
-	Ahead   int            // due runs that come before it, up to MaxAhead
+	Guards  Guards   // of a guarded run
+	Members []Member // live members, with what they hold
+	Blind   bool     // Members could not be read
+	Ahead   int      // due runs that come before it, up to MaxAhead
 }
 
 // WaitsFor says what a waiting run waits for at now; nil if it does not wait.
@@ -102,9 +101,8 @@ func (r *Run) waitsForWorker(a Surroundings) *Wait {
 		if m.Kind != MemberWorker || !m.Takes(r.Lane()) {
 			continue
 		}
-		used, known := a.Used[m.ID]
-		told = told && known && m.Slots > 0
-		workers, slots, free = workers+1, slots+m.Slots, free+max(0, m.Slots-used)
+		told = told && m.Slots > 0
+		workers, slots, free = workers+1, slots+m.Slots, free+max(0, m.Slots-len(m.Holds))
 	}
 	w := &Wait{Kind: WaitClaim, Ahead: &a.Ahead}
 	serve := fmt.Sprintf("%s the queue %q", serves(workers), r.Queue)

@@ -12,6 +12,10 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 	worker := func(id string, slots int, queues ...string) Member {
 		return Member{ID: id, Kind: MemberWorker, Profile: Profile{Want: Want{Queues: queues}, Slots: slots}}
 	}
+	holding := func(held int, worker Member) Member {
+		worker.Holds = make([]Held, held)
+		return worker
+	}
 	node := Member{ID: "node", Kind: MemberNode}
 	due := Run{ID: RunID{7, now - 1000}, State: StateWaiting, Queue: "mail", Wake: now - 1000}
 	with := func(change func(*Run)) Run {
@@ -114,8 +118,10 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		"all slots are taken": {
 			due,
 			Surroundings{
-				Members: []Member{worker("a", 2, "mail=3"), worker("b", 1), worker("c", 9, "x")},
-				Used:    map[string]int{"a": 2, "b": 1, "c": 0}, Ahead: 2,
+				Members: []Member{
+					holding(2, worker("a", 2, "mail=3")), holding(1, worker("b", 1)), worker("c", 9, "x"),
+				},
+				Ahead: 2,
 			},
 			&Wait{
 				Kind: WaitSlot, Ahead: n(2),
@@ -124,7 +130,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		},
 		"the only slot is taken": {
 			due,
-			Surroundings{Members: []Member{worker("a", 1)}, Used: map[string]int{"a": 1}},
+			Surroundings{Members: []Member{holding(1, worker("a", 1))}},
 			&Wait{
 				Kind: WaitSlot, Ahead: n(0),
 				Text: `1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`,
@@ -132,7 +138,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		},
 		"a slot is free": {
 			due,
-			Surroundings{Members: []Member{worker("a", 2)}, Used: map[string]int{"a": 1}, Ahead: 1},
+			Surroundings{Members: []Member{holding(1, worker("a", 2))}, Ahead: 1},
 			&Wait{
 				Kind: WaitClaim, Ahead: n(1),
 				Text: `1 worker serves the queue "mail", with 1 of 2 slots free by its last beat; 1 due run comes before it`,
@@ -140,9 +146,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		},
 		"slots are free, and it is the next": {
 			due,
-			Surroundings{
-				Members: []Member{worker("a", 2), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 0},
-			},
+			Surroundings{Members: []Member{holding(1, worker("a", 2)), worker("b", 1)}},
 			&Wait{
 				Kind: WaitClaim, Ahead: n(0),
 				Text: `2 workers serve the queue "mail", with 2 of 3 slots free by their last beats: it starts in a moment`,
@@ -151,8 +155,7 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 		"a worker that does not tell its slots": {
 			due,
 			Surroundings{
-				Members: []Member{worker("a", 0), worker("b", 1)}, Used: map[string]int{"a": 1, "b": 1},
-				Ahead: MaxAhead,
+				Members: []Member{holding(1, worker("a", 0)), holding(1, worker("b", 1))}, Ahead: MaxAhead,
 			},
 			&Wait{
 				Kind: WaitClaim, Ahead: n(1000),

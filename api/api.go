@@ -27,13 +27,12 @@ type Config struct {
 	// Dispatcher serves workers that dial in. Default none: their routes are not found.
 	Dispatcher carillon.Dispatcher
 	// Secret signs the tokens of attempts. It must be the same on all nodes. Default: this API generates one.
-	Secret  []byte
-	Members func(context.Context) ([]carillon.Member, error) // nodes and workers; default none
+	Secret []byte
+	// Members returns nodes and workers, and what they hold: see carillon.Coordinator. Default none.
+	Members func(context.Context, carillon.MemberQuery) ([]carillon.Member, carillon.Time, error)
 	// Alive returns the nodes and workers as last heard, without a read. The API uses it to warn at once of a
 	// queue that no worker serves. Default: no such warnings.
 	Alive func() []carillon.Member
-	// Holds returns what members said with their last beat. Default: not known.
-	Holds func(ctx context.Context, ids []string) ([]carillon.Holding, error)
 
 	Logger *slog.Logger // default discards
 }

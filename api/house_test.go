@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,8 +64,7 @@ func newHouse(t *testing.T, change func(*api.Config)) *house {
 	})
 	config := api.Config{
 		Ledger: h.ledger, Store: h.store, Logs: h.logs, Events: h.bus, Dispatcher: h.dispatcher,
-		Members: func(ctx context.Context) ([]carillon.Member, error) { return coordinator.Members(ctx, 0) },
-		Holds:   coordinator.Holds,
+		Members: coordinator.Members,
 		Tokens: map[string]api.Credential{
 			token: {Namespace: "blue", Name: "tester"}, otherToken: {Namespace: "red", Name: "stranger"},
 		},
@@ -89,7 +89,7 @@ func (h *house) tell(changes []carillon.Change) {
 			})
 		}
 	}
-	_ = h.bus.Publish(context.Background(), events)
+	_ = h.bus.Publish(context.Background(), slices.Values(events))
 }
 
 // call is a request with the token of namespace blue, unless a header says otherwise.

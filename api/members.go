@@ -15,23 +15,21 @@ const (
 	maxRunning   = 1000
 )
 
-func (s *server) members(ctx context.Context) ([]carillon.Member, error) {
+// members returns the live members; holds adds what they hold.
+func (s *server) members(ctx context.Context, holds bool) ([]carillon.Member, error) {
 	if s.Members == nil {
 		return nil, nil
 	}
-	return s.Members(ctx)
+	members, _, err := s.Members(ctx, carillon.MemberQuery{Holds: holds})
+	return members, err
 }
 
 func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) error {
-	members, err := s.members(r.Context())
+	members, err := s.members(r.Context(), true)
 	if err != nil {
 		return err
 	}
-	held, err := s.holdings(r.Context(), members)
-	if err != nil {
-		return err
-	}
-	runs := s.namesOf(r.Context(), namespace(r), held)
+	runs := s.namesOf(r.Context(), namespace(r), members)
 	var nodes []string
 	for _, m := range members {
 		if m.Kind == carillon.MemberNode {
@@ -39,29 +37,27 @@ func (s *server) listMembers(w http.ResponseWriter, r *http.Request, _ *query) e
 		}
 	}
 	list := wire.List[wire.Member]{Items: []wire.Member{}}
-	for _, m := range members {
-		item := wire.Member{ID: m.ID, Kind: m.Kind, Addr: m.Addr, Profile: m.Profile, Joined: m.Joined}
+	for i := range members {
+		m := &members[i]
+		item := wire.Member{
+			ID: m.ID, Kind: m.Kind, Addr: m.Addr, Profile: m.Profile, Joined: m.Joined, Beat: m.Beat,
+		}
 		if m.Kind == carillon.MemberNode {
 			shards := len(cluster.Shards(m.ID, nodes))
 			item.Shards = &shards
-		}
-		if said, ok := held[m.ID]; ok {
-			addHolding(&item, said, runs)
+		} else {
+			addHolds(&item, m.Holds, runs)
 		}
 		list.Items = append(list.Items, item)
 	}
 	return reply(w, http.StatusOK, list)
 }
 
-// addHolding adds what the member said with its last beat.
-func addHolding(m *wire.Member, said carillon.Holding, runs map[carillon.RunID]*carillon.Run) {
-	m.Beat = said.At
-	if m.Kind != carillon.MemberWorker {
-		return
-	}
-	used := len(said.Runs)
+// addHolds adds what the worker said with its last beat.
+func addHolds(m *wire.Member, holds []carillon.Held, runs map[carillon.RunID]*carillon.Run) {
+	used := len(holds)
 	m.Used = &used
-	for _, h := range said.Runs {
+	for _, h := range holds {
 		run := runs[h.Run]
 		if run == nil || !run.State.Held() || run.Fence() != h.Fence || len(m.Running) == maxRunningOf {
 			continue
@@ -74,34 +70,16 @@ func addHolding(m *wire.Member, said carillon.Holding, runs map[carillon.RunID]*
 	}
 }
 
-// holdings returns what each member said with its last beat, by the member's id.
-func (s *server) holdings(
-	ctx context.Context, members []carillon.Member,
-) (map[string]carillon.Holding, error) {
-	if s.Holds == nil || len(members) == 0 {
-		return nil, nil
-	}
-	ids := make([]string, len(members))
-	for i := range members {
-		ids[i] = members[i].ID
-	}
-	list, err := s.Holds(ctx, ids)
-	held := make(map[string]carillon.Holding, len(list))
-	for _, h := range list {
-		held[h.ID] = h
-	}
-	return held, err
-}
-
 // namesOf reads some of the held runs, those of one namespace. The list of live members is useful even while
 // the store does not answer, so namesOf only logs an error.
 func (s *server) namesOf(
-	ctx context.Context, namespace string, held map[string]carillon.Holding,
+	ctx context.Context, namespace string, members []carillon.Member,
 ) map[carillon.RunID]*carillon.Run {
 	var ids []carillon.RunID
-	for _, h := range held {
-		for i := 0; i < len(h.Runs) && i < maxRunningOf && len(ids) < maxRunning; i++ {
-			ids = append(ids, h.Runs[i].Run)
+	for i := range members {
+		holds := members[i].Holds
+		for k := 0; k < len(holds) && k < maxRunningOf && len(ids) < maxRunning; k++ {
+			ids = append(ids, holds[k].Run)
 		}
 	}
 	if len(ids) == 0 {

@@ -28,7 +28,9 @@ func (s *server) listRefused(w http.ResponseWriter, r *http.Request, q *query) e
 	}
 	items, next := []wire.Refusal{}, ""
 	if s.Intake != nil {
-		found, err := s.Intake.Refused(r.Context(), namespace(r), before, limit+1)
+		found, err := s.Intake.Submissions(r.Context(), carillon.SubmissionQuery{
+			Refused: true, Namespace: namespace(r), Before: before, Limit: limit + 1,
+		})
 		if err != nil {
 			return err
 		}

@@ -29,29 +29,15 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait
 	if wait == nil || wait.Kind != carillon.WaitUnknown || s.Members == nil {
 		return wait
 	}
-	members, err := s.members(ctx)
-	if err != nil {
+	var err error
+	if around.Members, err = s.members(ctx, true); err != nil {
 		s.Logger.WarnContext(ctx, "list the workers for a run that waits", "error", err)
 		return wait
 	}
-	around.Members, around.Used = members, s.used(ctx, members)
 	if around.Ahead, err = s.ahead(ctx, run, now); err != nil {
 		s.Logger.WarnContext(ctx, "count the runs before one that waits", "error", err)
 	}
 	return run.WaitsFor(around, now)
-}
-
-// used returns how many slots each worker uses, as far as that is known.
-func (s *server) used(ctx context.Context, members []carillon.Member) map[string]int {
-	held, err := s.holdings(ctx, members)
-	if err != nil {
-		s.Logger.WarnContext(ctx, "read what workers hold", "error", err)
-	}
-	used := make(map[string]int, len(held))
-	for id, h := range held {
-		used[id] = len(h.Runs)
-	}
-	return used
 }
 
 const (
@@ -144,7 +130,7 @@ func (s *server) fresh(ctx context.Context) ([]carillon.Member, error) {
 	if members, ok := s.recent.get(); ok {
 		return members, nil
 	}
-	members, err := s.members(ctx)
+	members, err := s.members(ctx, false)
 	if err == nil {
 		s.recent.set(members)
 	}

@@ -16,6 +16,16 @@ import (
 	"github.com/carillon-run/carillon/internal/jobjson"
 )
 
+// lists returns a list of members that a test makes.
+func lists(
+	list func() ([]carillon.Member, error),
+) func(context.Context, carillon.MemberQuery) ([]carillon.Member, carillon.Time, error) {
+	return func(context.Context, carillon.MemberQuery) ([]carillon.Member, carillon.Time, error) {
+		members, err := list()
+		return members, carillon.Now(), err
+	}
+}
+
 // waits is what the next run of a job waits for.
 func (h *house) waits(job string) (kind, text string) {
 	h.t.Helper()
@@ -26,11 +36,9 @@ func (h *house) waits(job string) (kind, text string) {
 
 func TestARunSaysWhyItWaits(t *testing.T) {
 	var members []carillon.Member
-	var held []carillon.Holding
 	var away error
 	h := newHouse(t, func(c *api.Config) {
-		c.Members = func(context.Context) ([]carillon.Member, error) { return members, away }
-		c.Holds = func(context.Context, []string) ([]carillon.Holding, error) { return held, nil }
+		c.Members = lists(func() ([]carillon.Member, error) { return members, away })
 	})
 	first := h.submit(with(`"queue":"mail"`))
 	last := h.submit(with(`"queue":"mail"`))
@@ -54,14 +62,14 @@ func TestARunSaysWhyItWaits(t *testing.T) {
 	members = []carillon.Member{worker}
 	is(last, "worker", `no live worker serves the queue "mail"; those that are alive serve a, b`)
 	members[0].Queues = []string{"mail=3"}
-	held = []carillon.Holding{{ID: "w1", Runs: []carillon.Held{{}}}}
+	members[0].Holds = []carillon.Held{{}}
 	is(
 		urgent, "slot",
 		`1 worker serves the queue "mail", and its 1 slot is taken; it is the next of its queue`,
 	)
 	is(first, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; 1 due run comes before it`)
 	is(last, "slot", `1 worker serves the queue "mail", and its 1 slot is taken; 2 due runs come before it`)
-	held[0].Runs = nil
+	members[0].Holds = nil
 	is(
 		first, "claim",
 		`1 worker serves the queue "mail", with 1 of 1 slots free by its last beat; 1 due run comes before it`,
@@ -115,9 +123,9 @@ func (h *house) behind(run string) {
 
 func TestManyRunsBeforeOneAreCountedUpToABound(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) {
-		c.Members = func(context.Context) ([]carillon.Member, error) {
+		c.Members = lists(func() ([]carillon.Member, error) {
 			return []carillon.Member{{ID: "w", Kind: carillon.MemberWorker}}, nil
-		}
+		})
 	})
 	h.submitMany(carillon.MaxAhead+5, `"priority":6`)
 	kind, text := h.waits(h.submit(with(`"priority":5`)))
@@ -153,7 +161,7 @@ func TestASubmitIntoAQueueThatNoWorkerServesIsTakenWithAWarning(t *testing.T) {
 		present, reads := heard, 0
 		h := newHouse(t, func(c *api.Config) {
 			c.Alive = func() []carillon.Member { return heard }
-			c.Members = func(context.Context) ([]carillon.Member, error) { reads++; return present, nil }
+			c.Members = lists(func() ([]carillon.Member, error) { reads++; return present, nil })
 		})
 		submit := func(queue string) []string {
 			return h.call(
@@ -191,13 +199,13 @@ func TestAWarningDoesNotWaitForThatOfAnotherRequest(t *testing.T) {
 	var reads atomic.Int32
 	h := newHouse(t, func(c *api.Config) {
 		c.Alive = func() []carillon.Member { return nil }
-		c.Members = func(context.Context) ([]carillon.Member, error) {
+		c.Members = lists(func() ([]carillon.Member, error) {
 			if reads.Add(1) == 2 {
 				close(second)
 			}
 			<-second // the first read is over only when there is a second one
 			return nil, nil
-		}
+		})
 	})
 	var both sync.WaitGroup
 	for range 2 {
@@ -209,9 +217,9 @@ func TestAWarningDoesNotWaitForThatOfAnotherRequest(t *testing.T) {
 func TestAWorkerThatHasJustComeIsNotWarnedOf(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) {
 		c.Alive = func() []carillon.Member { return nil }
-		c.Members = func(context.Context) ([]carillon.Member, error) {
+		c.Members = lists(func() ([]carillon.Member, error) {
 			return []carillon.Member{{ID: "w", Kind: carillon.MemberWorker}}, nil
-		}
+		})
 	})
 	if got := h.call(
 		"POST", "/v1/jobs", with(`"name":"a"`),

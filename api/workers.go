@@ -80,7 +80,7 @@ func (s *server) register(w http.ResponseWriter, r *http.Request, _ *query) erro
 // nodes returns the addresses where nodes serve the API. A worker that gets none now learns them with its
 // first beat.
 func (s *server) nodes(ctx context.Context) []string {
-	members, err := s.members(ctx)
+	members, err := s.members(ctx, false)
 	if err != nil {
 		s.Logger.WarnContext(ctx, "list the nodes for a worker", "error", err)
 	}

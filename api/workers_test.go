@@ -154,11 +154,11 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 
 func TestANodeSaysHowManyShardsItSeesTo(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) {
-		c.Members = func(context.Context) ([]carillon.Member, error) {
+		c.Members = lists(func() ([]carillon.Member, error) {
 			return []carillon.Member{
 				{ID: "node_1", Kind: carillon.MemberNode}, {ID: "node_2", Kind: carillon.MemberNode},
 			}, nil
-		}
+		})
 	})
 	sum := 0.0
 	for _, m := range h.members() {
@@ -191,7 +191,7 @@ func TestARegistrationTellsOfAllNodesThoseThatBeatLatelyFirst(t *testing.T) {
 	}
 	var away error
 	h := newHouse(t, func(c *api.Config) {
-		c.Members = func(context.Context) ([]carillon.Member, error) { return members, away }
+		c.Members = lists(func() ([]carillon.Member, error) { return members, away })
 	})
 	if got := h.call("POST", "/v1/workers", `{}`).is(201).json()["nodes"]; !cmp.Equal(got, []any{
 		"http://c", "http://a",

@@ -65,11 +65,13 @@ func (c *cluster) handler() http.Handler {
 	return api.New(api.Config{
 		Ledger: c.door, Store: c.store, Logs: c.logs, Dispatcher: c.dispatcher, Secret: []byte("shared"),
 		Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace}},
-		Members: func(context.Context) (members []carillon.Member, err error) {
+		Members: func(
+			context.Context, carillon.MemberQuery,
+		) (members []carillon.Member, now carillon.Time, err error) {
 			for _, addr := range c.advertised() {
 				members = append(members, carillon.Member{ID: addr, Kind: carillon.MemberNode, Addr: addr})
 			}
-			return members, nil
+			return members, carillon.Now(), nil
 		},
 	})
 }

@@ -31,8 +31,7 @@ type Backend struct {
 	// Intake is where applications leave jobs in their own transactions. Default: the store's, if it has one.
 	Intake carillon.Intake
 	// Bus tells this node's events to other nodes, and theirs to this node; a node should not hear its own
-	// events again. If it has a method Full() bool, the node makes no events for it while Full returns true.
-	// Default: the store's; without one, nodes poll.
+	// events again. Default: the store's; without one, nodes poll.
 	Bus carillon.Bus
 
 	// Timeline is the near future, for this node alone. Default: in memory.

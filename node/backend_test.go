@@ -81,7 +81,7 @@ func TestANodeIsBuiltOnTheAdaptersOfTheCaller(t *testing.T) {
 		run = performed(t, ran)
 		return carrier.carried.Load() > 0 && timeline.added.Load() > 0
 	})
-	members, err := coordinator.Members(t.Context(), 0)
+	members, _, err := coordinator.Members(t.Context(), carillon.MemberQuery{})
 	if err != nil || len(members) != 3 {
 		t.Errorf("%d members, %v: want two nodes and a worker", len(members), err)
 	}

@@ -177,7 +177,9 @@ func TestAJobThatIsSubmittedInATransactionIsAdmittedAfterItsCommit(t *testing.T)
 	}
 	refused := submit(`{"type":"test","target":{"handler":{}},"schedule":{"cron":"99 * * * *"}}`, true)
 	until(t, "the refused one is shown", func() bool {
-		list, err := n.backend.Intake.Refused(t.Context(), carillon.DefaultNamespace, 0, 10)
+		list, err := n.backend.Intake.Submissions(t.Context(), carillon.SubmissionQuery{
+			Refused: true, Namespace: carillon.DefaultNamespace,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}

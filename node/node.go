@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net"
 	"os"
@@ -200,29 +201,34 @@ func (n *Node) Running() (held, slots int) {
 // publish tells listeners about every run and job that changed. Without listeners it costs nothing.
 func (n *Node) publish(committed []carillon.Change) {
 	far := n.backend.Bus
-	if full, ok := far.(interface{ Full() bool }); ok && full.Full() {
-		far = nil
-	}
 	if far == nil && !n.bus.Listening() {
 		return
 	}
-	events := make([]carillon.Event, 0, len(committed))
-	for i := range committed {
-		for k := range committed[i].Runs {
-			run := &committed[i].Runs[k]
-			events = append(events, carillon.Event{
-				Kind: carillon.EventRun, Namespace: run.Namespace, Run: *run, Job: run.ID.Job,
-			})
-		}
-		if job := committed[i].Job; job != nil {
-			events = append(events, carillon.Event{
-				Kind: carillon.EventJob, Namespace: job.Namespace, Job: job.ID,
-			})
-		}
-	}
+	events := eventsOf(committed)
 	n.bus.Publish(context.Background(), events)
 	if far != nil {
 		far.Publish(context.Background(), events)
+	}
+}
+
+// eventsOf makes an event for each run and each job that was written.
+func eventsOf(committed []carillon.Change) iter.Seq[carillon.Event] {
+	return func(yield func(carillon.Event) bool) {
+		for i := range committed {
+			for k := range committed[i].Runs {
+				run := &committed[i].Runs[k]
+				if !yield(carillon.Event{
+					Kind: carillon.EventRun, Namespace: run.Namespace, Run: *run, Job: run.ID.Job,
+				}) {
+					return
+				}
+			}
+			if job := committed[i].Job; job != nil && !yield(carillon.Event{
+				Kind: carillon.EventJob, Namespace: job.Namespace, Job: job.ID,
+			}) {
+				return
+			}
+		}
 	}
 }
 

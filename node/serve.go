@@ -57,11 +57,7 @@ func (n *Node) handler() http.Handler {
 		},
 		Metrics: n.metrics.handler(), Ready: n.ready, Dispatcher: n.dispatcher, Secret: n.secrets.runs,
 		Replica: n.copy, Intake: n.backend.Intake,
-		Members: func(ctx context.Context) ([]carillon.Member, error) {
-			return n.backend.Coordinator.Members(ctx, 0)
-		},
-		Alive: n.scheduler.Members,
-		Holds: n.backend.Coordinator.Holds,
+		Members: n.backend.Coordinator.Members, Alive: n.scheduler.Members,
 	})
 	if n.peers == nil {
 		return public

@@ -2,6 +2,7 @@ package porttest
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 
@@ -29,7 +30,7 @@ type busTest struct {
 
 func (t busTest) publish(events ...carillon.Event) {
 	t.Helper()
-	if err := t.Publish(t.Context(), events); err != nil {
+	if err := t.Publish(t.Context(), slices.Values(events)); err != nil {
 		t.Fatalf("publish: %v", err)
 	}
 }
@@ -195,9 +196,9 @@ func busConcurrent(t busTest) {
 	for range 4 {
 		all.Go(func() {
 			for i := range 200 {
-				if err := t.Publish(t.Context(), []carillon.Event{
+				if err := t.Publish(t.Context(), slices.Values([]carillon.Event{
 					jobEvent(carillon.JobID(i + 1)),
-				}); err != nil {
+				})); err != nil {
 					t.Error(err)
 				}
 			}

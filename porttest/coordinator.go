@@ -52,6 +52,7 @@ func Coordinator(t *testing.T, c CoordinatorTest) {
 	run("a beat that was held up on its way says nothing any more", coordinatorOld)
 	run("of several beats of a member at once the one with the highest number counts", coordinatorTogether)
 	run("many hold much", coordinatorMuch)
+	run("a query gets the members that it asks for, and what they hold only if it asks", coordinatorQuery)
 	run("two coordinators see each other's members", coordinatorBoth)
 	run("the clock goes forward, and beats are by it", coordinatorClock)
 	run("many use it at once", coordinatorConcurrent)
@@ -123,11 +124,11 @@ func (t coordinatorTest) standings(beats ...carillon.Beat) []carillon.Standing {
 func (t coordinatorTest) there(expire bool, want ...carillon.Member) {
 	t.Helper()
 	for _, c := range []carillon.Coordinator{t.Coordinator, t.again} {
-		until := carillon.Time(0)
+		q := carillon.MemberQuery{}
 		if expire {
-			until = carillon.Never
+			q.Expire = carillon.Never
 		}
-		got, err := c.Members(t.Context(), until)
+		got, _, err := c.Members(t.Context(), q)
 		if err != nil {
 			t.Fatalf("members: %v", err)
 		}
@@ -143,17 +144,24 @@ func (t coordinatorTest) there(expire bool, want ...carillon.Member) {
 // held returns what members said they hold, in the order of their ids.
 func (t coordinatorTest) held(members ...carillon.Member) (runs [][]carillon.Held) {
 	t.Helper()
-	list, err := t.again.Holds(t.Context(), memberIDs(members))
+	list, _, err := t.again.Members(t.Context(), carillon.MemberQuery{IDs: memberIDs(members), Holds: true})
 	if err != nil {
 		t.Fatalf("holds: %v", err)
 	}
-	slices.SortFunc(list, func(a, b carillon.Holding) int {
-		return slices.Compare([]byte(a.ID), []byte(b.ID))
-	})
-	for _, h := range list {
-		runs = append(runs, h.Runs)
+	for _, m := range list {
+		runs = append(runs, m.Holds)
 	}
 	return runs
+}
+
+// now returns the time by the coordinator's clock.
+func (t coordinatorTest) now() carillon.Time {
+	t.Helper()
+	list, now, err := t.Members(t.Context(), carillon.MemberQuery{IDs: []string{"no such member"}})
+	if err != nil || len(list) != 0 {
+		t.Fatalf("now: %v, %v", list, err)
+	}
+	return now
 }
 
 func member(i int) carillon.Member {
@@ -176,7 +184,6 @@ func coordinatorEmpty(t coordinatorTest) {
 	t.join()
 	t.leave()
 	same(t, "gone", t.beat(), []string(nil))
-	same(t, "holds of no member", t.held(), [][]carillon.Held(nil))
 	same(t, "holds of who is not there", t.held(member(1)), [][]carillon.Held(nil))
 }
 

@@ -27,18 +27,17 @@ func coordinatorHolds(t coordinatorTest) {
 func coordinatorLate(t coordinatorTest) {
 	t.join(member(1))
 	t.age(10 * carillon.SessionTime)
-	now, err := t.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := t.now()
 	// A call that was sent before an outage is carried out after it.
 	for _, expire := range []carillon.Time{0, 1, now - 1000} {
-		list, err := t.Members(t.Context(), expire)
+		list, _, err := t.Members(t.Context(), carillon.MemberQuery{Expire: expire})
 		if err != nil || len(list) != 1 {
 			t.Fatalf("%v, %v", list, err)
 		}
 	}
-	if list, err := t.Members(t.Context(), now+60_000); err != nil || len(list) != 0 {
+	if list, _, err := t.Members(
+		t.Context(), carillon.MemberQuery{Expire: now + 60_000},
+	); err != nil || len(list) != 0 {
 		t.Fatalf("in time: %v, %v", list, err)
 	}
 }
@@ -140,22 +139,47 @@ func coordinatorBoth(t coordinatorTest) {
 }
 
 func coordinatorClock(t coordinatorTest) {
-	now := func() carillon.Time {
-		now, err := t.Now(t.Context())
-		if err != nil {
-			t.Fatalf("now: %v", err)
-		}
-		return now
-	}
-	start := now()
+	start := t.now()
 	t.join(member(1))
-	for range 2 {
-		before := now()
+	id := []string{member(1).ID}
+	for _, q := range []carillon.MemberQuery{
+		{IDs: id}, {IDs: id, Holds: true}, {}, {Holds: true}, {Expire: carillon.Never},
+	} {
+		before := t.now()
 		t.beat(member(1))
-		list, err := t.Holds(t.Context(), []string{member(1).ID})
-		if err != nil || len(list) != 1 || list[0].At < before || list[0].At > now() || before < start {
-			t.Fatalf("started at %d, between %d and %d: %+v %v", start, before, now(), list, err)
+		list, now, err := t.Members(t.Context(), q)
+		if err != nil || len(list) != 1 || list[0].Beat < before || list[0].Beat > now || now > t.now() ||
+			before < start {
+			t.Fatalf("started at %d, between %d and %d: %+v %v", start, before, now, list, err)
 		}
+	}
+}
+
+func coordinatorQuery(t coordinatorTest) {
+	t.join(member(1), member(2), member(3))
+	held := []carillon.Held{{Run: carillon.RunID{Job: 1, Due: epoch}, Fence: 1}}
+	t.say(carillon.Beat{ID: member(1).ID, Holds: held}, carillon.Beat{ID: member(3).ID, Holds: held})
+	one, three := member(1), member(3)
+	one.Holds, three.Holds = held, held
+	some := []string{"no such member", member(3).ID, member(1).ID, member(3).ID}
+	for _, c := range []struct {
+		query carillon.MemberQuery
+		want  []carillon.Member
+	}{
+		{carillon.MemberQuery{}, []carillon.Member{member(1), member(2), member(3)}},
+		{carillon.MemberQuery{Holds: true}, []carillon.Member{one, member(2), three}},
+		{carillon.MemberQuery{Holds: true, Expire: carillon.Never}, []carillon.Member{one, member(2), three}},
+		{carillon.MemberQuery{IDs: some}, []carillon.Member{member(1), member(3)}},
+		{carillon.MemberQuery{IDs: some, Holds: true}, []carillon.Member{one, three}},
+	} {
+		list, _, err := t.again.Members(t.Context(), c.query)
+		if err != nil {
+			t.Fatalf("members: %v", err)
+		}
+		for i := range list {
+			list[i].Joined, list[i].Beat = 0, 0
+		}
+		same(t, "members", list, c.want)
 	}
 }
 
@@ -187,7 +211,8 @@ func coordinatorConcurrent(t coordinatorTest) {
 				if err != nil || slices.Contains(said, carillon.StandingOver) {
 					t.Errorf("standings %v, %v", said, err)
 				}
-				if _, err := c.Members(t.Context(), carillon.Never); err != nil {
+				expire := carillon.MemberQuery{Expire: carillon.Never}
+				if _, _, err := c.Members(t.Context(), expire); err != nil {
 					t.Error(err)
 				}
 				if err := c.Leave(t.Context(), []string{own.ID}); err != nil {

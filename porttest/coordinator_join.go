@@ -26,17 +26,11 @@ func coordinatorProfile(t coordinatorTest) {
 	node := carillon.Member{
 		ID: "zulu", Kind: carillon.MemberNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1,
 	}
-	before, err := t.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := t.now()
 	t.join(told, node)
 	told.Queues[0] = "what was told stays told"
-	after, err := t.Now(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	list, err := t.Members(t.Context(), 0)
+	after := t.now()
+	list, _, err := t.Members(t.Context(), carillon.MemberQuery{})
 	if err != nil || len(list) != 2 {
 		t.Fatalf("members: %v, %v", list, err)
 	}
@@ -60,7 +54,7 @@ func coordinatorLastBeat(t coordinatorTest, after carillon.Time) {
 		t.Fatal(err)
 	}
 	for _, expire := range []carillon.Time{0, carillon.Never} {
-		list, err := t.Members(t.Context(), expire)
+		list, _, err := t.Members(t.Context(), carillon.MemberQuery{Expire: expire})
 		if err != nil || len(list) != 2 || list[1].ID != "zulu" || list[1].Beat < after {
 			t.Fatalf("after a beat: %v, %v; want that it came at %s or later", list, err, after)
 		}

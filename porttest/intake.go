@@ -38,6 +38,7 @@ func Intake(t *testing.T, c IntakeTest) {
 	run("what was refused is kept with the reason, and waits no more", intakeRefused)
 	run("acknowledging again, or an unknown job, changes nothing", intakeAgain)
 	run("refusals come in pages, latest first, to their namespace", intakePages)
+	run("a query gets what all its fields ask for", intakeQuery)
 	run("many leave, look and settle at once", intakeConcurrent)
 }
 
@@ -50,7 +51,7 @@ type intakeTest struct {
 
 func (t intakeTest) left(shards []int, limit int) (ids []carillon.JobID) {
 	t.Helper()
-	left, err := t.Pending(t.Context(), shards, limit)
+	left, err := t.Submissions(t.Context(), carillon.SubmissionQuery{Shards: shards, Limit: limit})
 	if err != nil {
 		t.Fatalf("left: %v", err)
 	}
@@ -60,32 +61,39 @@ func (t intakeTest) left(shards []int, limit int) (ids []carillon.JobID) {
 	return ids
 }
 
-func (t intakeTest) settle(admitted []carillon.JobID, refused ...carillon.Refusal) {
+func (t intakeTest) settle(admitted []carillon.JobID, refused ...carillon.Submission) {
 	t.Helper()
 	if err := t.Acknowledge(t.Context(), admitted, refused); err != nil {
 		t.Fatalf("settle: %v", err)
 	}
 }
 
+func refusal(s carillon.Submission, reason string) carillon.Submission {
+	s.Reason = reason
+	return s
+}
+
 // refuse refuses submissions that were left, each for its reason.
 func (t intakeTest) refuse(reasons map[carillon.JobID]string) {
 	t.Helper()
-	left, err := t.Pending(t.Context(), nil, 1000)
+	left, err := t.Submissions(t.Context(), carillon.SubmissionQuery{Limit: 1000})
 	if err != nil {
 		t.Fatalf("left: %v", err)
 	}
-	var refused []carillon.Refusal
+	var refused []carillon.Submission
 	for _, s := range left {
 		if reason, is := reasons[s.ID]; is {
-			refused = append(refused, carillon.Refusal{Submission: s, Reason: reason})
+			refused = append(refused, refusal(s, reason))
 		}
 	}
 	t.settle(nil, refused...)
 }
 
-func (t intakeTest) refused(namespace string, before carillon.JobID, limit int) []carillon.Refusal {
+func (t intakeTest) refused(namespace string, before carillon.JobID, limit int) []carillon.Submission {
 	t.Helper()
-	refused, err := t.Refused(t.Context(), namespace, before, limit)
+	refused, err := t.Submissions(t.Context(), carillon.SubmissionQuery{
+		Refused: true, Namespace: namespace, Before: before, Limit: limit,
+	})
 	if err != nil {
 		t.Fatalf("refused: %v", err)
 	}
@@ -127,7 +135,7 @@ func intakeLeft(t intakeTest) {
 	same(t, "left", t.left(nil, 10), ids)
 	same(t, "again", t.left(nil, 10), ids)
 	same(t, "the first two", t.left(nil, 2), ids[:2])
-	left, err := t.Pending(t.Context(), nil, 10)
+	left, err := t.Submissions(t.Context(), carillon.SubmissionQuery{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +151,7 @@ func intakeLeft(t intakeTest) {
 func intakeNumbers(t intakeTest) {
 	body := `{"target": {"handler": {}}, "type": "a", "payload": [12345678901234567890.10, 0.1, 1.00, -7, 9007199254740993]}`
 	t.leave("default", body)
-	left, err := t.Pending(t.Context(), nil, 10)
+	left, err := t.Submissions(t.Context(), carillon.SubmissionQuery{Limit: 10})
 	if err != nil || len(left) != 1 {
 		t.Fatal(left, err)
 	}
@@ -180,30 +188,28 @@ func intakeAdmitted(t intakeTest) {
 
 func intakeRefused(t intakeTest) {
 	a, b := t.leave("default", leftBody(1)), t.leave("default", leftBody(2))
-	left, err := t.Pending(t.Context(), nil, 10)
+	left, err := t.Submissions(t.Context(), carillon.SubmissionQuery{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := carillon.Refusal{Submission: left[1], Reason: `schedule.cron: "99 * * * *" is not valid`}
+	want := refusal(left[1], `schedule.cron: "99 * * * *" is not valid`)
 	t.settle([]carillon.JobID{a}, want)
 	same(t, "left", t.left(nil, 10), []carillon.JobID(nil))
-	same(t, "refused", t.refused("default", 0, 10), []carillon.Refusal{want})
+	same(t, "refused", t.refused("default", 0, 10), []carillon.Submission{want})
 	same(t, "id", want.ID, b)
 }
 
 func intakeAgain(t intakeTest) {
 	a, b := t.leave("default", leftBody(1)), t.leave("default", leftBody(2))
-	left, err := t.Pending(t.Context(), nil, 10)
+	left, err := t.Submissions(t.Context(), carillon.SubmissionQuery{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := carillon.Refusal{Submission: left[1], Reason: "first"}
+	first := refusal(left[1], "first")
 	t.settle([]carillon.JobID{a}, first)
-	t.settle([]carillon.JobID{a, b, 12345}, carillon.Refusal{Submission: left[1], Reason: "second"},
-		carillon.Refusal{
-			Submission: carillon.Submission{ID: 54321, Namespace: "default"}, Reason: "it was not left",
-		})
-	same(t, "refused", t.refused("default", 0, 10), []carillon.Refusal{first})
+	t.settle([]carillon.JobID{a, b, 12345}, refusal(left[1], "second"),
+		carillon.Submission{ID: 54321, Namespace: "default", Reason: "it was not left"})
+	same(t, "refused", t.refused("default", 0, 10), []carillon.Submission{first})
 	same(t, "left", t.left(nil, 10), []carillon.JobID(nil))
 }
 
@@ -233,6 +239,53 @@ func intakePages(t intakeTest) {
 	}
 	same(t, "theirs", t.refused("other", 0, 10)[0].ID, theirs)
 	same(t, "of another namespace", len(t.refused("third", 0, 10)), 0)
+}
+
+func intakeQuery(t intakeTest) {
+	var all []carillon.JobID
+	theirs, reasons := map[carillon.JobID]bool{}, map[carillon.JobID]string{}
+	for i := range 24 {
+		namespace := []string{"default", "other"}[i%2]
+		id := t.leave(namespace, leftBody(i))
+		all, theirs[id] = append(all, id), namespace == "other"
+		if i%4 < 2 {
+			reasons[id] = "x"
+		}
+	}
+	slices.Sort(all)
+	t.refuse(reasons)
+	shards := []int{all[3].Shard(), all[4].Shard(), all[5].Shard(), all[8].Shard()}
+	for _, refused := range []bool{false, true} {
+		for _, q := range []carillon.SubmissionQuery{
+			{},
+			{Namespace: "other"},
+			{Shards: shards},
+			{Before: all[9]},
+			{Namespace: "other", Before: all[9]},
+			{Namespace: "other", Shards: shards, Before: all[12]},
+		} {
+			q.Refused = refused
+			var got, want []carillon.JobID
+			for _, id := range all {
+				if (reasons[id] != "") == refused && (q.Namespace == "" || theirs[id]) &&
+					(q.Shards == nil || slices.Contains(q.Shards, id.Shard())) &&
+					(q.Before == 0 || id < q.Before) {
+					want = append(want, id)
+				}
+			}
+			if refused {
+				slices.Reverse(want)
+			}
+			found, err := t.Submissions(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range found {
+				got = append(got, s.ID)
+			}
+			same(t, fmt.Sprintf("%+v", q), got, want)
+		}
+	}
 }
 
 // intakeConcurrent has two callers that admit everything: each sees what the other has not settled yet, and
@@ -271,17 +324,17 @@ func intakeConcurrent(t intakeTest) {
 // admitAll settles all submissions that it finds, until it finds no more after done.
 func (t intakeTest) admitAll(done <-chan struct{}, admitted, refused *sync.Map) {
 	for last := false; ; {
-		found, err := t.Pending(t.Context(), nil, 20)
+		found, err := t.Submissions(t.Context(), carillon.SubmissionQuery{Limit: 20})
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		var yes []carillon.JobID
-		var no []carillon.Refusal
+		var no []carillon.Submission
 		for _, s := range found {
 			if s.ID%3 == 0 {
 				refused.Store(s.ID, true)
-				no = append(no, carillon.Refusal{Submission: s, Reason: "by three"})
+				no = append(no, refusal(s, "by three"))
 			} else {
 				admitted.Store(s.ID, true)
 				yes = append(yes, s.ID)

@@ -69,8 +69,10 @@ func TestWhatIsJustBeingGivenIsPartOfBeats(t *testing.T) {
 			}
 		}()
 		time.Sleep(carillon.BeatEvery + 500*time.Millisecond)
-		said, err := h.coordinator.Holds(context.Background(), []string{h.worker.ID()})
-		if err != nil || len(said) != 1 || len(said[0].Runs) != 1 {
+		said, _, err := h.coordinator.Members(
+			context.Background(), carillon.MemberQuery{IDs: []string{h.worker.ID()}, Holds: true},
+		)
+		if err != nil || len(said) != 1 || len(said[0].Holds) != 1 {
 			t.Errorf("%+v, %v", said, err)
 		}
 		time.Sleep(carillon.SessionTime)

@@ -110,11 +110,13 @@ func (c *coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	return c.Coordinator.Beat(ctx, beats)
 }
 
-func (c *coordinator) Members(ctx context.Context, expire carillon.Time) ([]carillon.Member, error) {
+func (c *coordinator) Members(
+	ctx context.Context, q carillon.MemberQuery,
+) ([]carillon.Member, carillon.Time, error) {
 	if err := c.failing(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return c.Coordinator.Members(ctx, expire)
+	return c.Coordinator.Members(ctx, q)
 }
 
 func remote(h *house) { h.between = &wire{} }

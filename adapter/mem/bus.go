@@ -2,6 +2,7 @@ package mem
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -32,11 +33,10 @@ const buffered = 1024
 // NewBus returns a bus without listeners.
 func NewBus() *Bus { return &Bus{} }
 
-// Listening says whether the bus has a listener. A caller that asks first need not make events that no
-// listener gets.
+// Listening says whether the bus has a listener.
 func (b *Bus) Listening() bool { return b.listeners.Load() != nil }
 
-func (b *Bus) Publish(_ context.Context, events []carillon.Event) error {
+func (b *Bus) Publish(_ context.Context, events iter.Seq[carillon.Event]) error {
 	listeners := b.listeners.Load()
 	if listeners == nil {
 		return nil
@@ -76,20 +76,20 @@ func (b *Bus) change(f func([]*listener) []*listener) {
 	b.listeners.Store(&all)
 }
 
-func (l *listener) tell(events []carillon.Event) {
+func (l *listener) tell(events iter.Seq[carillon.Event]) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	for i := range events {
-		if !matches(&l.filter, &events[i]) {
+	for e := range events {
+		if !matches(&l.filter, &e) {
 			continue
 		}
 		// Only this function sends, and it holds the lock, so room that is free now stays free.
 		switch {
 		case len(l.events) < buffered:
-			l.events <- events[i]
+			l.events <- e
 			l.behind = false
 		case !l.behind:
 			l.events <- carillon.Event{Kind: carillon.EventMissed}

@@ -119,39 +119,30 @@ func (c *Coordinator) end(id string) {
 	}
 }
 
-func (c *Coordinator) Members(ctx context.Context, expire carillon.Time) ([]carillon.Member, error) {
+func (c *Coordinator) Members(
+	ctx context.Context, q carillon.MemberQuery,
+) (list []carillon.Member, now carillon.Time, err error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	now := c.Clock.Now()
+	now = c.Clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]carillon.Member, 0, len(c.sessions))
 	for id, s := range c.sessions {
-		if now <= expire && time.Since(s.beat) > carillon.SessionTime {
+		if now <= q.Expire && time.Since(s.beat) > carillon.SessionTime {
 			c.end(id)
+			continue
+		}
+		if len(q.IDs) > 0 && !slices.Contains(q.IDs, id) {
 			continue
 		}
 		m := s.Member
 		m.Beat = s.at
+		if q.Holds {
+			m.Holds = slices.Clone(s.holds)
+		}
 		list = append(list, m)
 	}
 	slices.SortFunc(list, func(a, b carillon.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return list, nil
+	return list, now, nil
 }
-
-func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.Holding, err error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, id := range ids {
-		if s := c.sessions[id]; s != nil {
-			list = append(list, carillon.Holding{ID: id, At: s.at, Runs: slices.Clone(s.holds)})
-		}
-	}
-	return list, nil
-}
-
-func (c *Coordinator) Now(context.Context) (carillon.Time, error) { return c.Clock.Now(), nil }

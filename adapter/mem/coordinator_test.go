@@ -55,7 +55,7 @@ func TestAnIDThatNoServerGivesOutIsNotTakenInAfterAStart(t *testing.T) {
 			t.Errorf("%q: %v, %v; want that its session is over", id, standings, err)
 		}
 	}
-	if members, err := c.Members(t.Context(), 0); err != nil || len(members) != 0 {
+	if members, _, err := c.Members(t.Context(), carillon.MemberQuery{}); err != nil || len(members) != 0 {
 		t.Errorf("members %v, %v; want none", members, err)
 	}
 }
@@ -69,7 +69,7 @@ func TestSessionsAreMeasuredByTimeThatNobodyCanSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		there := func() bool {
-			list, err := c.Members(t.Context(), carillon.Never)
+			list, _, err := c.Members(t.Context(), carillon.MemberQuery{Expire: carillon.Never})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -247,7 +247,9 @@ func TestBeatsAndCommitsDoNotWaitForLists(t *testing.T) {
 			said[0] != carillon.StandingProlonged {
 			t.Error(said, err)
 		}
-		if _, err := sessions.Now(t.Context()); err != nil {
+		if _, _, err := sessions.Members(
+			t.Context(), carillon.MemberQuery{IDs: []string{"a"}},
+		); err != nil {
 			t.Error(err)
 		}
 	})

@@ -146,78 +146,77 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 const expireSessions = `DELETE FROM session WHERE id IN (?) AND beat < ` + clock + ` - ? AND ` + clock +
 	` <= ?`
 
-// Members first reads all sessions. Then it ends, by id, those that were late, if they still are. Most of the
+// Members first reads the sessions. Then it ends, by id, those that were late, if they still are. Most of the
 // time there are none.
 func (c *Coordinator) Members(
-	ctx context.Context, expire carillon.Time,
-) (members []carillon.Member, err error) {
+	ctx context.Context, q carillon.MemberQuery,
+) (members []carillon.Member, now carillon.Time, err error) {
 	err = c.store.useSoon(ctx, func(l *conn) (err error) {
 		var late []string
-		members, late, err = l.members()
-		if err != nil || expire == 0 || len(late) == 0 {
+		members, late, now, err = l.members(&q)
+		if err != nil || q.Expire == 0 || len(late) == 0 {
 			return err
 		}
 		for some := range slices.Chunk(late, most) {
 			if _, err := l.do(
-				expireSessions, texts(some), carillon.SessionTime.Milliseconds(), int64(expire),
+				expireSessions, texts(some), carillon.SessionTime.Milliseconds(), int64(q.Expire),
 			); err != nil {
 				return err
 			}
 		}
-		members, _, err = l.members()
+		members, _, now, err = l.members(&q)
 		return err
 	})
-	return members, tried("list sessions", err)
+	return members, now, tried("list sessions", err)
 }
 
-// In: SessionTime. Out: a session, and whether it is late.
-const listSessions = `SELECT id, kind, addr, profile, joined, beat, beat < ` + clock +
-	` - ? FROM session ORDER BY id`
+// Out: the time, a session, and whether it is late. Where there is no session, there is a row with the time
+// alone.
+const (
+	sessionColumns = `SELECT ` + clock + `, id, kind, addr, profile, joined, beat, beat < ` + clock + ` - ?`
+	sessionHolds   = `, holds`
+	// In: SessionTime.
+	listSessions = ` FROM (SELECT 1) one LEFT JOIN session ON TRUE ORDER BY id`
+	// In: SessionTime, ids. By primary key.
+	readSessions = ` FROM (SELECT 1) one LEFT JOIN session ON id IN (?) ORDER BY id`
+)
 
-func (l *conn) members() (members []carillon.Member, late []string, err error) {
-	err = l.query(func(r row) error {
-		m := carillon.Member{
-			ID: r.text(0), Kind: r.name(1), Addr: r.text(2), Profile: sqlcommon.UnpackProfile(r.text(3)),
-			Joined: carillon.Time(r.int(4)), Beat: carillon.Time(r.int(5)),
+func (l *conn) members(
+	q *carillon.MemberQuery,
+) (members []carillon.Member, late []string, now carillon.Time, err error) {
+	columns := sessionColumns
+	if q.Holds {
+		columns += sessionHolds
+	}
+	add := func(r row) (err error) {
+		now = carillon.Time(r.int(0))
+		if r.values[1] == nil {
+			return nil
 		}
-		members = append(members, m)
-		if r.bool(6) {
+		m := carillon.Member{
+			ID: r.text(1), Kind: r.name(2), Addr: r.text(3), Profile: sqlcommon.UnpackProfile(r.text(4)),
+			Joined: carillon.Time(r.int(5)), Beat: carillon.Time(r.int(6)),
+		}
+		if r.bool(7) {
 			late = append(late, m.ID)
 		}
-		return nil
-	}, listSessions, carillon.SessionTime.Milliseconds())
-	return members, late, err
-}
-
-// In: ids. By primary key.
-const readHolds = `SELECT id, beat, holds FROM session WHERE id IN (?) ORDER BY id`
-
-func (c *Coordinator) Holds(ctx context.Context, ids []string) (holdings []carillon.Holding, err error) {
-	err = c.store.useSoon(ctx, func(l *conn) error {
-		for some := range slices.Chunk(slices.Sorted(slices.Values(ids)), most) {
-			err := l.query(func(r row) error {
-				runs, err := sqlcommon.UnpackHolds(r.bytes(2))
-				holdings = append(holdings, carillon.Holding{
-					ID: r.text(0), At: carillon.Time(r.int(1)), Runs: runs,
-				})
-				return err
-			}, readHolds, texts(some))
-			if err != nil {
-				return err
-			}
+		if q.Holds {
+			m.Holds, err = sqlcommon.UnpackHolds(r.bytes(8))
 		}
-		return nil
-	})
-	return holdings, tried(fmt.Sprintf("read what %d sessions hold", len(ids)), err)
-}
-
-const readClock = `SELECT ` + clock
-
-func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
-	err = c.store.useSoon(ctx, func(l *conn) error {
-		return l.query(func(r row) error { now = carillon.Time(r.int(0)); return nil }, readClock)
-	})
-	return now, tried("read the clock of the database", err)
+		members = append(members, m)
+		return err
+	}
+	silence := carillon.SessionTime.Milliseconds()
+	if len(q.IDs) == 0 {
+		err = l.query(add, columns+listSessions, silence)
+		return members, late, now, err
+	}
+	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(q.IDs))), most) {
+		if err := l.query(add, columns+readSessions, silence, texts(some)); err != nil {
+			return nil, nil, 0, err
+		}
+	}
+	return members, late, now, nil
 }
 
 // A statement does not lock rows that it looks for and does not find, so other calls can write them.

@@ -106,7 +106,7 @@ func (t sessionsTest) beat(beats ...carillon.Beat) (gone []string) {
 
 func (t sessionsTest) members(expire carillon.Time) (ids []string) {
 	t.Helper()
-	members, err := t.Members(t.Context(), expire)
+	members, _, err := t.Members(t.Context(), carillon.MemberQuery{Expire: expire})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,13 +116,13 @@ func (t sessionsTest) members(expire carillon.Time) (ids []string) {
 	return ids
 }
 
-func (t sessionsTest) holds(ids ...string) []carillon.Holding {
+func (t sessionsTest) holds(ids ...string) []carillon.Member {
 	t.Helper()
-	holdings, err := t.Holds(t.Context(), ids)
+	members, _, err := t.Members(t.Context(), carillon.MemberQuery{IDs: ids, Holds: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return holdings
+	return members
 }
 
 // age moves the last beat of the sessions like id into the past.
@@ -172,7 +172,7 @@ func sessionsBeatTwice(t sessionsTest) {
 			carillon.Beat{ID: "x"},
 		),
 		[]string{"x", "x"})
-	if h := t.holds("a"); len(h) != 1 || !slices.Equal(h[0].Runs, last) {
+	if h := t.holds("a"); len(h) != 1 || !slices.Equal(h[0].Holds, last) {
 		t.Errorf("%+v", h)
 	}
 }
@@ -229,7 +229,7 @@ func sessionsMany(t sessionsTest) {
 	}
 	for _, h := range left {
 		i := slices.Index(ids, h.ID)
-		if !slices.Equal(h.Runs, beats[i].Holds) || h.At.Sub(now).Abs() > time.Minute {
+		if !slices.Equal(h.Holds, beats[i].Holds) || h.Beat.Sub(now).Abs() > time.Minute {
 			t.Fatalf("%+v, want %+v", h, beats[i])
 		}
 	}
@@ -251,8 +251,8 @@ func sessionsHoldMuch(t sessionsTest) {
 		nil,
 	)
 	for _, h := range t.holds("a", "b") {
-		if !slices.Equal(h.Runs, held) {
-			t.Errorf("%s holds %d others", h.ID, len(h.Runs))
+		if !slices.Equal(h.Holds, held) {
+			t.Errorf("%s holds %d others", h.ID, len(h.Holds))
 		}
 	}
 }
@@ -293,7 +293,7 @@ func sessionsAtOnce(t sessionsTest) {
 
 func sessionsClock(t sessionsTest) {
 	before := carillon.Now()
-	now, err := t.Now(t.Context())
+	_, now, err := t.Members(t.Context(), carillon.MemberQuery{IDs: []string{"a"}})
 	if err != nil || now < before-1 || now > carillon.Now()+1 {
 		t.Errorf("%s is not after %s: %v", now, before, err)
 	}
@@ -307,7 +307,7 @@ func sessionsClock(t sessionsTest) {
 				t.Errorf("elsewhere it is %s", now)
 			}
 			return nil
-		}, readClock)
+		}, `SELECT `+clock)
 	})
 	if err != nil {
 		t.Error(err)
@@ -344,11 +344,10 @@ func sessionsContext(t sessionsTest) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, beat := t.Beat(ctx, []carillon.Beat{{ID: "a"}})
-	_, members := t.Members(ctx, carillon.Never)
-	_, holds := t.Holds(ctx, []string{"a"})
-	_, now := t.Now(ctx)
+	_, _, members := t.Members(ctx, carillon.MemberQuery{Expire: carillon.Never})
+	_, _, holds := t.Members(ctx, carillon.MemberQuery{IDs: []string{"a"}, Holds: true})
 	for _, err := range []error{
-		t.Join(ctx, []carillon.Member{{ID: "a"}}), t.Leave(ctx, []string{"a"}), beat, members, holds, now,
+		t.Join(ctx, []carillon.Member{{ID: "a"}}), t.Leave(ctx, []string{"a"}), beat, members, holds,
 	} {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("with an ended context: %v", err)

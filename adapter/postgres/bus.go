@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -65,37 +66,26 @@ func (b *Bus) Run(ctx context.Context) error {
 	return nil
 }
 
-// Publish only notes the events. It never waits for the database.
-func (b *Bus) Publish(_ context.Context, events []carillon.Event) error {
-	if len(events) == 0 {
-		return nil
-	}
-	b.mu.Lock()
-	for i := range events {
-		b.note(&events[i])
-	}
-	b.mu.Unlock()
-	b.published.Set()
-	return nil
-}
-
-// Full says that publishing has no effect at present: more has happened than one notification can say, so the
-// listeners will hear that they missed events.
-func (b *Bus) Full() bool {
+// Publish only notes the events. It never waits for the database. Once more has happened than one
+// notification can say, it ignores further events: the listeners will hear that they missed some.
+func (b *Bus) Publish(_ context.Context, events iter.Seq[carillon.Event]) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.overflow
-}
-
-func (b *Bus) note(e *carillon.Event) {
-	if e.Kind == carillon.EventMissed || len(b.pending) >= maxNames {
-		b.overflow = true
-	}
 	if b.overflow {
-		clear(b.pending)
-		return
+		return nil
 	}
-	b.pending[nameOf(e)] = struct{}{}
+	for e := range events {
+		if e.Kind == carillon.EventMissed || len(b.pending) >= maxNames {
+			b.overflow = true
+			clear(b.pending)
+			break
+		}
+		b.pending[nameOf(&e)] = struct{}{}
+	}
+	if b.overflow || len(b.pending) > 0 {
+		b.published.Set()
+	}
+	return nil
 }
 
 // Subscribe delivers events that other processes publish. If the bus was not listening yet, the listener

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,7 +81,7 @@ func (h heard) expect(want ...carillon.Event) {
 
 func publish(t *testing.T, bus carillon.Bus, events ...carillon.Event) {
 	t.Helper()
-	if err := bus.Publish(t.Context(), events); err != nil {
+	if err := bus.Publish(t.Context(), slices.Values(events)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -23,41 +23,69 @@ type Intake struct{ store *Store }
 // NewIntake uses the store's connections.
 func NewIntake(store *Store) *Intake { return &Intake{store} }
 
-// $1 shards, NULL for all, $2 limit. By intake_left.
-var readIntake = statement{"read_intake", `
-SELECT id, namespace, at, body FROM carillon.intake WHERE state = 0 AND ($1::int[] IS NULL OR shard = ANY($1::int[])) ORDER BY id LIMIT $2::int`}
+// $1 shards, NULL for all, $2 the id to begin before, $3 limit, $4 namespace, empty for all. readRefused
+// needs a namespace, so that the server finds it by the index.
+const (
+	intakeRows = `
+SELECT id, namespace, at, body, reason FROM carillon.intake
+WHERE ($1::int[] IS NULL OR shard = ANY($1::int[])) AND id < $2::bigint `
+	anyNamespace = `AND ($4::text = '' OR namespace = $4::text) `
+)
 
-// Pending goes by the ids, which rise with time. A long transaction may still leave a job whose id is before
-// those already seen.
-func (n *Intake) Pending(
-	ctx context.Context, shards []int, limit int,
-) (left []carillon.Submission, err error) {
-	var wanted []byte
-	if shards != nil {
-		list := make([]int32, len(shards))
-		for i, shard := range shards {
+var (
+	// By intake_left.
+	readWaiting = statement{
+		"read_waiting", intakeRows + anyNamespace + `AND state = 0 ORDER BY id LIMIT $3::int`,
+	}
+	// By intake_pkey.
+	readAllRefused = statement{
+		"read_all_refused", intakeRows + anyNamespace + `AND state = 1 ORDER BY id DESC LIMIT $3::int`,
+	}
+	// By intake_refused.
+	readRefused = statement{
+		"read_refused",
+		intakeRows + `AND namespace = $4::text AND state = 1 ORDER BY id DESC LIMIT $3::int`,
+	}
+)
+
+// Submissions goes by the ids, which rise with time. A long transaction may still leave a job whose id is
+// before those already seen.
+func (n *Intake) Submissions(
+	ctx context.Context, q carillon.SubmissionQuery,
+) (found []carillon.Submission, err error) {
+	read := &readWaiting
+	switch {
+	case q.Refused && q.Namespace != "":
+		read = &readRefused
+	case q.Refused:
+		read = &readAllRefused
+	}
+	var shards []byte
+	if q.Shards != nil {
+		list := make([]int32, len(q.Shards))
+		for i, shard := range q.Shards {
 			list[i] = int32(shard)
 		}
-		wanted = int4Array(list)
+		shards = int4Array(list)
 	}
 	err = n.store.read(ctx, call{
-		&readIntake,
-		[][]byte{wanted, int4Param(cmp.Or(limit, carillon.DefaultLimit))},
+		read,
+		[][]byte{
+			shards, int8Param(cmp.Or(int64(q.Before), math.MaxInt64)),
+			int4Param(cmp.Or(q.Limit, carillon.DefaultLimit)), textParam(q.Namespace),
+		},
 		func(r *row) error {
-			left = append(left, submission(r))
+			found = append(found, carillon.Submission{
+				ID: carillon.JobID(r.int()), Namespace: r.name(), At: carillon.Time(r.int()),
+				Body: r.bytes(), Reason: r.text(),
+			})
 			return nil
 		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the intake: %w", err)
 	}
-	return left, nil
-}
-
-func submission(r *row) carillon.Submission {
-	return carillon.Submission{
-		ID: carillon.JobID(r.int()), Namespace: r.name(), At: carillon.Time(r.int()), Body: r.bytes(),
-	}
+	return found, nil
 }
 
 // $1 ids
@@ -79,7 +107,7 @@ const refusalsKept = 90 * 24 * time.Hour
 
 // Acknowledge also forgets old refusals of the namespaces that get new ones.
 func (n *Intake) Acknowledge(
-	ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal,
+	ctx context.Context, admitted []carillon.JobID, refused []carillon.Submission,
 ) error {
 	calls := []call{{statement: &admitIntake, params: [][]byte{int8Array(admitted)}}}
 	if len(refused) > 0 {
@@ -101,23 +129,4 @@ func (n *Intake) Acknowledge(
 		return fmt.Errorf("settle %d jobs of the intake: %w", len(admitted)+len(refused), err)
 	}
 	return nil
-}
-
-// $1 namespace, $2 id to begin before, $3 limit. By intake_refused.
-var readRefusals = statement{"read_refusals", `
-SELECT id, namespace, at, body, reason FROM carillon.intake WHERE state = 1 AND namespace = $1::text AND id < $2::bigint ORDER BY id DESC LIMIT $3::int`}
-
-func (n *Intake) Refused(
-	ctx context.Context, namespace string, before carillon.JobID, limit int,
-) (refused []carillon.Refusal, err error) {
-	from := cmp.Or(int64(before), math.MaxInt64)
-	params := [][]byte{textParam(namespace), int8Param(from), int4Param(cmp.Or(limit, carillon.DefaultLimit))}
-	err = n.store.read(ctx, call{&readRefusals, params, func(r *row) error {
-		refused = append(refused, carillon.Refusal{Submission: submission(r), Reason: r.text()})
-		return nil
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("read refused jobs: %w", err)
-	}
-	return refused, nil
 }

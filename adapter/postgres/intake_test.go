@@ -79,7 +79,7 @@ func submit(t testing.TB, conn *pgx.Conn, body string) (carillon.JobID, error) {
 
 func leftIn(t testing.TB, intake *postgres.Intake) (ids []carillon.JobID) {
 	t.Helper()
-	left, err := intake.Pending(t.Context(), nil, 10_000)
+	left, err := intake.Submissions(t.Context(), carillon.SubmissionQuery{Limit: 10_000})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,9 @@ func TestIDsMadeByTheDatabaseAreItsOwnAndNeverTwice(t *testing.T) {
 		})
 	}
 	all.Wait()
-	left, err := postgres.NewIntake(store).Pending(t.Context(), nil, callers*each+1)
+	left, err := postgres.NewIntake(store).Submissions(
+		t.Context(), carillon.SubmissionQuery{Limit: callers*each + 1},
+	)
 	if err != nil || len(left) != callers*each { // ids are the key, so none came twice
 		t.Fatal(len(left), err)
 	}
@@ -383,13 +385,15 @@ func TestOldRefusalsAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	refusal := carillon.Refusal{Submission: carillon.Submission{ID: id, Namespace: "default"}, Reason: "x"}
-	if err := intake.Acknowledge(t.Context(), nil, []carillon.Refusal{refusal}); err != nil {
+	refusal := carillon.Submission{ID: id, Namespace: "default", Reason: "x"}
+	if err := intake.Acknowledge(t.Context(), nil, []carillon.Submission{refusal}); err != nil {
 		t.Fatal(err)
 	}
 	for namespace, want := range map[string]carillon.JobID{"default": id, "other": old + 1} {
-		if refused, err := intake.Refused(t.Context(), namespace, 0, 10); err != nil || len(refused) != 1 ||
-			refused[0].ID != want {
+		refused, err := intake.Submissions(t.Context(), carillon.SubmissionQuery{
+			Refused: true, Namespace: namespace,
+		})
+		if err != nil || len(refused) != 1 || refused[0].ID != want {
 			t.Errorf("%s: %v %v", namespace, refused, err)
 		}
 	}

@@ -37,7 +37,9 @@ func TestLogsAreReadByTheirKey(t *testing.T) {
 	bad := regexp.MustCompile(`Seq Scan|Bitmap|(?m)(^|->) *Sort  `)
 	const first = "'default', 1, 1, 1, 1, 1, 1, 1"
 	for s, params := range map[*statement]string{
-		&readLog: first, &readIntake: "NULL, 1", &readRefusals: "'default', 1, 1",
+		&readLog:     first,
+		&readWaiting: "NULL, 1, 1, ''", &readRefused: "NULL, 1, 1, 'default'",
+		&readAllRefused: "NULL, 1, 1, ''",
 	} {
 		if _, err := conn.Exec(
 			ctx, "PREPARE "+s.name+" AS "+s.sql, pgx.QueryExecModeSimpleProtocol,

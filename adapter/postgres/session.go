@@ -83,74 +83,65 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 	return nil
 }
 
-var listSessions = statement{
-	"list_sessions", `SELECT id, kind, addr, profile, joined, beat FROM carillon.session ORDER BY id`,
-}
+// The time, and a session with what it holds if $1 says so. Where there is no session, there is a row with
+// the time alone.
+const sessionColumns = `now.ms, s.id, s.kind, s.addr, s.profile, s.joined, s.beat, CASE WHEN $1::bool THEN s.holds END`
 
-// $1 SessionTime in milliseconds, $2 until when sessions can be ended. The clock is read once, so a session
-// that is too old by it was so before $2. Locked rows are skipped: such a session is beating at this moment,
-// or another node is ending it. So this statement never waits for a lock, and cannot be part of a deadlock.
+// $1 whether with what they hold, $2 ids. By primary key, and listSessions all of them.
+var (
+	listSessions = statement{"list_sessions", `
+SELECT ` + sessionColumns + ` FROM (SELECT carillon.clock() AS ms) now LEFT JOIN carillon.session s ON true ORDER BY s.id`}
+	readSessions = statement{"read_sessions", `
+SELECT ` + sessionColumns + ` FROM (SELECT carillon.clock() AS ms) now
+LEFT JOIN carillon.session s ON s.id = ANY($2::text[]) ORDER BY s.id`}
+)
+
+// $1 whether with what they hold, $2 SessionTime in milliseconds, $3 until when sessions can be ended. The
+// clock is read once, so a session that is too old by it was so before $3. Locked rows are skipped: such a
+// session is beating at this moment, or another node is ending it. So this statement never waits for a lock,
+// and cannot be part of a deadlock.
 var expireSessions = statement{"expire_sessions", `
 WITH now AS MATERIALIZED (SELECT carillon.clock() AS ms), ended AS (
   DELETE FROM carillon.session WHERE id = ANY(ARRAY(
-    SELECT s.id FROM now, carillon.session s WHERE s.beat < now.ms - $1::bigint AND now.ms <= $2::bigint
+    SELECT s.id FROM now, carillon.session s WHERE s.beat < now.ms - $2::bigint AND now.ms <= $3::bigint
     FOR UPDATE OF s SKIP LOCKED)) RETURNING id
 )
-SELECT id, kind, addr, profile, joined, beat FROM carillon.session WHERE id NOT IN (SELECT id FROM ended) ORDER BY id`}
+SELECT ` + sessionColumns + ` FROM now LEFT JOIN carillon.session s ON s.id NOT IN (SELECT id FROM ended) ORDER BY s.id`}
 
+// Members asks about a few members on a connection of the writers, where no call waits behind a long list:
+// nodes compare their clocks by that answer.
 func (c *Coordinator) Members(
-	ctx context.Context, expire carillon.Time,
-) (members []carillon.Member, err error) {
-	add := func(r *row) error {
+	ctx context.Context, q carillon.MemberQuery,
+) (members []carillon.Member, now carillon.Time, err error) {
+	add := func(r *row) (err error) {
+		now = carillon.Time(r.int())
+		if r.values[1] == nil {
+			return nil
+		}
 		m := carillon.Member{
 			ID: r.text(), Kind: r.name(), Addr: r.text(), Profile: sqlcommon.UnpackProfile(r.text()),
+			Joined: carillon.Time(r.int()), Beat: carillon.Time(r.int()),
 		}
-		m.Joined, m.Beat = carillon.Time(r.int()), carillon.Time(r.int())
+		m.Holds, err = sqlcommon.UnpackHolds(r.next())
 		members = append(members, m)
-		return nil
-	}
-	if expire != 0 {
-		params := [][]byte{int8Param(carillon.SessionTime.Milliseconds()), int8Param(int64(expire))}
-		err = c.store.write(ctx, call{&expireSessions, params, add})
-	} else {
-		err = c.store.read(ctx, call{&listSessions, nil, add})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
-	}
-	return members, nil
-}
-
-// $1 ids
-var readHolds = statement{
-	"read_holds", `SELECT id, beat, holds FROM carillon.session WHERE id = ANY($1::text[]) ORDER BY id`,
-}
-
-func (c *Coordinator) Holds(ctx context.Context, ids []string) (list []carillon.Holding, err error) {
-	err = c.store.read(ctx, call{&readHolds, [][]byte{textArray(ids)}, func(r *row) (err error) {
-		h := carillon.Holding{ID: r.text(), At: carillon.Time(r.int())}
-		h.Runs, err = sqlcommon.UnpackHolds(r.next())
-		list = append(list, h)
 		return err
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("read what %d sessions hold: %w", len(ids), err)
 	}
-	return list, nil
-}
-
-// The clock is read on a connection of the writers, where no call waits behind a long list.
-var readClock = statement{"read_clock", `SELECT carillon.clock()`}
-
-func (c *Coordinator) Now(ctx context.Context) (now carillon.Time, err error) {
-	err = c.store.write(ctx, call{&readClock, nil, func(r *row) error {
-		now = carillon.Time(r.int())
-		return nil
-	}})
-	if err != nil {
-		return 0, fmt.Errorf("read the clock of the database: %w", err)
+	holds := boolParam(q.Holds)
+	switch {
+	case q.Expire != 0:
+		params := [][]byte{holds, int8Param(carillon.SessionTime.Milliseconds()), int8Param(int64(q.Expire))}
+		err = c.store.write(ctx, call{&expireSessions, params, add})
+	case len(q.IDs) == 0:
+		err = c.store.read(ctx, call{&listSessions, [][]byte{holds}, add})
+	case q.Holds:
+		err = c.store.read(ctx, call{&readSessions, [][]byte{holds, textArray(q.IDs)}, add})
+	default:
+		err = c.store.write(ctx, call{&readSessions, [][]byte{holds, textArray(q.IDs)}, add})
 	}
-	return now, nil
+	if err != nil {
+		return nil, 0, fmt.Errorf("list sessions: %w", err)
+	}
+	return members, now, nil
 }
 
 // write runs calls as one transaction on a connection of the writers: each of these calls is short, and so is

@@ -49,16 +49,14 @@ func TestWhatIsBesideTheStoreWorksBehindAPooler(t *testing.T) {
 		if left := leftIn(t, intake); len(left) != 1 || left[0] != id {
 			t.Fatal(left)
 		}
-		refusal := carillon.Refusal{
-			Submission: carillon.Submission{ID: id, Namespace: "default"}, Reason: "x",
-		}
-		if err := intake.Acknowledge(t.Context(), []carillon.JobID{1}, []carillon.Refusal{
+		refusal := carillon.Submission{ID: id, Namespace: "default", Reason: "x"}
+		if err := intake.Acknowledge(t.Context(), []carillon.JobID{1}, []carillon.Submission{
 			refusal,
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if refused, err := intake.Refused(t.Context(), "default", 0, 10); err != nil || len(refused) != 1 ||
-			refused[0].Reason != "x" {
+		refused, err := intake.Submissions(t.Context(), carillon.SubmissionQuery{Refused: true})
+		if err != nil || len(refused) != 1 || refused[0].Reason != "x" {
 			t.Fatal(refused, err)
 		}
 	})

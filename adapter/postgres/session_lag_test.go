@@ -35,7 +35,7 @@ func TestAReplicaKnowsHowFarItIsBehind(t *testing.T) {
 	}
 	seen := postgres.NewCoordinator(behind)
 	until("the session is there", func() bool {
-		members, err := seen.Members(t.Context(), 0)
+		members, _, err := seen.Members(t.Context(), carillon.MemberQuery{})
 		return err == nil && len(members) == 1
 	})
 	if now := lag(behind); now > 5*time.Second {

@@ -53,18 +53,20 @@ func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT carillon.beat('{late}', '{0}', '{""}')`); err != nil {
 		t.Fatal(err)
 	}
-	for _, end := range []string{"", "COMMIT"} {
-		if members, err := coordinator.Members(t.Context(), carillon.Never); err != nil ||
-			!are(members, late) {
+	there := func() {
+		t.Helper()
+		members, _, err := coordinator.Members(t.Context(), carillon.MemberQuery{Expire: carillon.Never})
+		if err != nil || !are(members, late) {
 			t.Fatalf("%v %v", members, err)
 		}
+	}
+	for _, end := range []string{"", "COMMIT"} {
+		there()
 		if _, err := conn.Exec(t.Context(), end); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if members, err := coordinator.Members(t.Context(), carillon.Never); err != nil || !are(members, late) {
-		t.Fatalf("%v %v", members, err)
-	}
+	there()
 }
 
 func TestWhatIsHeldTakesHalfOfItsSize(t *testing.T) {
@@ -113,7 +115,9 @@ func TestTheClockIsReadWhileAllReadsWait(t *testing.T) {
 	untilBlocked(t, url)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a failing test would wait for ever
 	defer cancel()
-	if _, err := postgres.NewCoordinator(store).Now(ctx); err != nil {
+	if _, _, err := postgres.NewCoordinator(store).Members(
+		ctx, carillon.MemberQuery{IDs: []string{"a"}},
+	); err != nil {
 		t.Error(err)
 	}
 	if _, err := conn.Exec(t.Context(), `ROLLBACK`); err != nil {

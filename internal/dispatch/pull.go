@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -104,11 +103,11 @@ func (d *Dispatcher) checkSession(ctx context.Context, worker string) error {
 	if fresh {
 		return nil
 	}
-	members, err := d.cfg.Coordinator.Members(ctx, 0)
+	members, _, err := d.cfg.Coordinator.Members(ctx, carillon.MemberQuery{IDs: []string{worker}})
 	if err != nil {
 		return fmt.Errorf("ask who is alive: %w", err)
 	}
-	if !slices.ContainsFunc(members, func(m carillon.Member) bool { return m.ID == worker }) {
+	if len(members) == 0 {
 		return fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, worker)
 	}
 	d.touch(worker)

@@ -123,18 +123,13 @@ func (s databaseSessions) Beat(ctx context.Context, beats []carillon.Beat) ([]ca
 	return s.Coordinator.Beat(ctx, beats)
 }
 
-func (s databaseSessions) Members(ctx context.Context, expire carillon.Time) ([]carillon.Member, error) {
+func (s databaseSessions) Members(
+	ctx context.Context, q carillon.MemberQuery,
+) ([]carillon.Member, carillon.Time, error) {
 	if err := s.answer(false); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return s.Coordinator.Members(ctx, expire)
-}
-
-func (s databaseSessions) Holds(ctx context.Context, ids []string) ([]carillon.Holding, error) {
-	if err := s.answer(false); err != nil {
-		return nil, err
-	}
-	return s.Coordinator.Holds(ctx, ids)
+	return s.Coordinator.Members(ctx, q)
 }
 
 func TestOfAnOutageOfFiveMinutesAWholeNodeWritesALineAMinuteAndOneAtItsEnd(t *testing.T) {

@@ -123,22 +123,12 @@ func (c *coordinator) Leave(ctx context.Context, ids []string) error {
 	return c.end(turn, write, c.Coordinator.Leave(ctx, ids))
 }
 
-func (c *coordinator) Members(ctx context.Context, expire carillon.Time) ([]carillon.Member, error) {
+func (c *coordinator) Members(
+	ctx context.Context, q carillon.MemberQuery,
+) ([]carillon.Member, carillon.Time, error) {
 	turn := c.begin()
-	members, err := c.Coordinator.Members(ctx, expire)
-	return members, c.end(turn, read, err)
-}
-
-func (c *coordinator) Holds(ctx context.Context, ids []string) ([]carillon.Holding, error) {
-	turn := c.begin()
-	holdings, err := c.Coordinator.Holds(ctx, ids)
-	return holdings, c.end(turn, read, err)
-}
-
-func (c *coordinator) Now(ctx context.Context) (carillon.Time, error) {
-	turn := c.begin()
-	now, err := c.Coordinator.Now(ctx)
-	return now, c.end(turn, read, err)
+	members, now, err := c.Coordinator.Members(ctx, q)
+	return members, now, c.end(turn, read, err)
 }
 
 type intake struct {
@@ -146,23 +136,21 @@ type intake struct {
 	*Outage
 }
 
-func (i *intake) Pending(ctx context.Context, shards []int, limit int) ([]carillon.Submission, error) {
-	turn := i.begin()
-	left, err := i.Intake.Pending(ctx, shards, limit)
-	return left, i.end(turn, read, err)
+// Submissions that were refused are a search for people, which can take too long by itself.
+func (i *intake) Submissions(
+	ctx context.Context, q carillon.SubmissionQuery,
+) ([]carillon.Submission, error) {
+	turn, kind := i.begin(), read
+	if q.Refused {
+		kind = search
+	}
+	found, err := i.Intake.Submissions(ctx, q)
+	return found, i.end(turn, kind, err)
 }
 
 func (i *intake) Acknowledge(
-	ctx context.Context, admitted []carillon.JobID, refused []carillon.Refusal,
+	ctx context.Context, admitted []carillon.JobID, refused []carillon.Submission,
 ) error {
 	turn := i.begin()
 	return i.end(turn, write, i.Intake.Acknowledge(ctx, admitted, refused))
-}
-
-func (i *intake) Refused(
-	ctx context.Context, namespace string, before carillon.JobID, limit int,
-) ([]carillon.Refusal, error) {
-	turn := i.begin()
-	refusals, err := i.Intake.Refused(ctx, namespace, before, limit)
-	return refusals, i.end(turn, search, err)
 }

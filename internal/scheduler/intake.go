@@ -36,18 +36,21 @@ func (s *Scheduler) takeIn(ctx context.Context) error {
 }
 
 func (s *Scheduler) takeInPage(ctx context.Context) (int, error) {
-	left, err := s.cfg.Intake.Pending(ctx, s.members.shards(), intakeBatch)
+	left, err := s.cfg.Intake.Submissions(ctx, carillon.SubmissionQuery{
+		Shards: s.members.shards(), Limit: intakeBatch,
+	})
 	if err != nil || len(left) == 0 {
 		return 0, err
 	}
 	now := s.cfg.Clock.Now()
 	var changes []carillon.Change
 	var admitted []carillon.JobID
-	var refused []carillon.Refusal
+	var refused []carillon.Submission
 	for _, submission := range left {
 		def, err := jobjson.Define(submission.Body, submission.At)
 		if err != nil {
-			refused = append(refused, carillon.Refusal{Submission: submission, Reason: err.Error()})
+			submission.Reason = err.Error()
+			refused = append(refused, submission)
 			continue
 		}
 		job := carillon.Job{Namespace: submission.Namespace, ID: submission.ID, Definition: def}

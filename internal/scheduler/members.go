@@ -163,7 +163,7 @@ func (s *Scheduler) refreshMembers(ctx context.Context, expire carillon.Time) er
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	list, err := s.cfg.Coordinator.Members(ctx, expire)
+	list, _, err := s.cfg.Coordinator.Members(ctx, carillon.MemberQuery{Expire: expire})
 	if err != nil {
 		return err
 	}

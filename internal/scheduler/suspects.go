@@ -89,13 +89,13 @@ func (s *Scheduler) readHolds(ctx context.Context, runs []carillon.Run, seen *he
 	if len(workers) == 0 {
 		return nil
 	}
-	list, err := s.cfg.Coordinator.Holds(ctx, workers)
-	for _, said := range list {
-		runs := make(map[carillon.Held]bool, len(said.Runs))
-		for _, run := range said.Runs {
+	list, _, err := s.cfg.Coordinator.Members(ctx, carillon.MemberQuery{IDs: workers, Holds: true})
+	for _, m := range list {
+		runs := make(map[carillon.Held]bool, len(m.Holds))
+		for _, run := range m.Holds {
 			runs[run] = true
 		}
-		seen.holdings[said.ID] = holding{at: said.At, read: time.Now(), runs: runs}
+		seen.holdings[m.ID] = holding{at: m.Beat, read: time.Now(), runs: runs}
 	}
 	return err
 }

@@ -227,7 +227,14 @@ func TestADeadWorkersRunsAreTakenOverThoughTheClockWasSetBack(t *testing.T) {
 // blind is a coordinator that cannot say which runs members hold.
 type blind struct{ carillon.Coordinator }
 
-func (blind) Holds(context.Context, []string) ([]carillon.Holding, error) { return nil, errAway }
+func (b blind) Members(
+	ctx context.Context, q carillon.MemberQuery,
+) ([]carillon.Member, carillon.Time, error) {
+	if q.Holds {
+		return nil, 0, errAway
+	}
+	return b.Coordinator.Members(ctx, q)
+}
 
 func TestADeadWorkersRunsAreTakenOverThoughItIsNotKnownWhatTheLivingHold(t *testing.T) {
 	in(t, func(h *house) { h.members = blind{h.coordinator} }, func(h *house) {

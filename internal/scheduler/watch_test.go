@@ -260,9 +260,13 @@ type asked struct {
 	times atomic.Int64
 }
 
-func (a *asked) Holds(ctx context.Context, ids []string) ([]carillon.Holding, error) {
-	a.times.Add(1)
-	return a.Coordinator.Holds(ctx, ids)
+func (a *asked) Members(
+	ctx context.Context, q carillon.MemberQuery,
+) ([]carillon.Member, carillon.Time, error) {
+	if q.Holds {
+		a.times.Add(1)
+	}
+	return a.Coordinator.Members(ctx, q)
 }
 
 func TestRunsThatAreClaimedDuringACheckAreNotSuspected(t *testing.T) {
