@@ -20,30 +20,34 @@ const module = "github.com/carillon-run/carillon"
 // mayImport is the arrow rule: cmd -> node -> {api, scheduler, dispatch, worker} -> ledger -> carillon <-
 // adapter/*. A folder that is not listed may import no package of this module but the root package.
 var mayImport = map[string][]string{
-	".":                  {"cron", "internal/suggest"},
-	"cron":               {},
-	"internal/ledger":    {".", "internal/await", "internal/idgen"},
-	"internal/scheduler": {".", "internal/await", "internal/cluster", "internal/jobjson", "internal/ledger"},
+	".":               {"cron", "internal/suggest"},
+	"cron":            {},
+	"internal/ledger": {".", "internal/await", "internal/idgen"},
+	"internal/scheduler": {
+		".", "internal/await", "internal/cluster", "internal/jobjson", "internal/ledger", "worker/protocol",
+	},
 	"adapter/mem":        {".", "internal/cluster"},
-	"internal/cluster":   {"."},
+	"internal/cluster":   {".", "worker/protocol"},
 	"internal/idgen":     {"."},
 	"internal/sqlcommon": {".", "internal/idgen"},
 	"executor":           {"."},
 	"adapter/mysql":      {".", "internal/sqlcommon"},
 	"adapter/postgres":   {".", "internal/await", "internal/idgen", "internal/sqlcommon"},
 	"adapter/sqlite":     {".", "internal/sqlcommon"},
-	"internal/dispatch":  {".", "internal/await", "internal/cluster", "internal/ledger"},
-	"worker":             {".", "executor", "internal/await"},
+	"internal/dispatch":  {".", "internal/await", "internal/cluster", "internal/ledger", "worker/protocol"},
+	"worker":             {".", "executor", "internal/await", "worker/protocol"},
+	"worker/protocol":    {"."},
 	"api": {
 		".", "cron", "internal/cluster", "internal/jobjson", "internal/suggest", "internal/wire",
+		"worker/protocol",
 	},
-	"client": {".", "internal/await", "internal/wire"},
+	"client": {".", "internal/await", "internal/wire", "worker/protocol"},
 	"porttest": {
 		".", "adapter/mem", "executor", "internal/dispatch", "internal/idgen", "internal/ledger",
-		"internal/scheduler", "worker",
+		"internal/scheduler", "worker", "worker/protocol",
 	},
 	"internal/jobjson": {".", "internal/suggest"},
-	"internal/wire":    {".", "internal/jobjson"},
+	"internal/wire":    {".", "internal/jobjson", "worker/protocol"},
 	"internal/outage":  {"."},
 	"internal/owned":   {},
 	"internal/suggest": {},
@@ -51,11 +55,11 @@ var mayImport = map[string][]string{
 	"node": {
 		".", "adapter/*", "api", "executor", "internal/await", "internal/cluster", "internal/dispatch",
 		"internal/idgen", "internal/ledger", "internal/outage", "internal/owned", "internal/scheduler",
-		"worker",
+		"worker", "worker/protocol",
 	},
 	"cmd/carillon": {
 		".", "client", "cron", "executor", "internal/owned", "internal/suggest", "internal/wire", "node",
-		"worker",
+		"worker", "worker/protocol",
 	},
 	"bench": {
 		".", "adapter/mysql", "adapter/postgres", "adapter/sqlite", "client", "executor", "internal/ledger",

@@ -152,6 +152,10 @@ type MemberQuery struct {
 	Expire Time
 }
 
+// SessionTime is the time without a beat, by the coordinator's clock, after which a session may be ended. It is
+// longer than a worker goes on without an answer to its beats: see worker/protocol.
+const SessionTime = 7 * time.Second
+
 // Member is one process that joined.
 type Member struct {
 	ID   string

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // Config holds the parts that the API uses. Ledger, Store and Logs must be set.
@@ -25,7 +26,7 @@ type Config struct {
 	Metrics   http.Handler          // default none: /metrics is not found
 
 	// Dispatcher serves workers that dial in. Default none: their routes are not found.
-	Dispatcher carillon.Dispatcher
+	Dispatcher protocol.Dispatcher
 	// Secret signs the tokens of attempts. It must be the same on all nodes. Default: this API generates one.
 	Secret []byte
 	// Members returns nodes and workers, and what they hold: see carillon.Coordinator. Default none.

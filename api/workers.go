@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/cluster"
 	"github.com/carillon-run/carillon/internal/wire"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 func (s *server) workerRoutes() []route {
@@ -47,7 +48,7 @@ func (s *server) workerRoutes() []route {
 }
 
 // dispatcher is what workers talk to.
-func (s *server) dispatcher() (carillon.Dispatcher, error) {
+func (s *server) dispatcher() (protocol.Dispatcher, error) {
 	if s.Dispatcher == nil {
 		return nil, notFound("dispatcher for workers on this server")
 	}
@@ -145,9 +146,9 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 const maxPooled = 4 << 20 // one answer with large payloads must not stay in memory for good
 
 // replyTasks answers a pull. The token of an attempt is for the namespace of its run.
-func (s *server) replyTasks(w http.ResponseWriter, tasks []carillon.Task) {
+func (s *server) replyTasks(w http.ResponseWriter, tasks []protocol.Task) {
 	buffer := buffers.Get().(*[]byte)
-	b := wire.AppendTasks((*buffer)[:0], tasks, func(b []byte, t *carillon.Task) []byte {
+	b := wire.AppendTasks((*buffer)[:0], tasks, func(b []byte, t *protocol.Task) []byte {
 		return s.seal.append(b, t.Run.Namespace, t.Held())
 	})
 	w.Header().Set("Content-Type", "application/json")
@@ -195,17 +196,17 @@ func (s *server) leave(w http.ResponseWriter, r *http.Request, _ *query) error {
 
 // report passes on the reports that have the right token. Every other report gets a refusal at its index.
 func (s *server) report(w http.ResponseWriter, r *http.Request, _ *query) error {
-	all, err := readMessage(w, r, func(body []byte) ([]carillon.Report, error) {
+	all, err := readMessage(w, r, func(body []byte) ([]protocol.Report, error) {
 		return wire.ReadReports(body, s.Clock.Now())
 	})
 	if err != nil {
 		return err
 	}
-	answer := wire.Receipts{Receipts: make([]carillon.Receipt, len(all))}
-	var proved []carillon.Report
+	answer := wire.Receipts{Receipts: make([]protocol.Receipt, len(all))}
+	var proved []protocol.Report
 	var places []int
 	for i := range all {
-		answer.Receipts[i] = carillon.ReceiptRefused
+		answer.Receipts[i] = protocol.ReceiptRefused
 		if s.seal.proves(all[i].Token, namespace(r), all[i].Held) {
 			proved, places = append(proved, all[i]), append(places, i)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // register opens a session and returns the path of the worker.
@@ -74,7 +75,7 @@ func TestAWorkerRegistersAndIsTold(t *testing.T) {
 	h := newHouse(t, nil)
 	got := h.call("POST", "/v1/workers", `{"name":"host:1"}`).is(201).json()
 	worker, _ := got["worker_id"].(string)
-	wait := carillon.Duration(carillon.PullWait).String()
+	wait := carillon.Duration(protocol.PullWait).String()
 	want := map[string]any{
 		"worker_id": worker, "nodes": []any{}, "beat_every": "1s", "lease": "5s", "pull_wait": wait,
 		"pull_late": "3s",
@@ -247,7 +248,7 @@ func TestAPullWithNothingToDoIsAnEmptyAnswer(t *testing.T) {
 		worker, began := h.register(), time.Now()
 		a := h.call("POST", worker+"/pull", `{}`).is(200)
 		if got := strings.TrimSpace(a.Body.String()); got != `{"tasks":[]}` ||
-			time.Since(began) != carillon.PullWait {
+			time.Since(began) != protocol.PullWait {
 			t.Errorf("%s after %s", got, time.Since(began))
 		}
 	})
@@ -408,16 +409,16 @@ func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 }
 
 // outage is a dispatcher whose store is away.
-type outage struct{ carillon.Dispatcher }
+type outage struct{ protocol.Dispatcher }
 
 var errAway = errors.New("store away")
 
-func (outage) Register(context.Context, carillon.Registration) (string, error) { return "", errAway }
+func (outage) Register(context.Context, protocol.Registration) (string, error) { return "", errAway }
 
-func (outage) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { return nil, errAway }
+func (outage) Pull(context.Context, protocol.Pull) ([]protocol.Task, error) { return nil, errAway }
 
-func (outage) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
-	return carillon.Orders{}, errAway
+func (outage) Beat(context.Context, carillon.Beat) (protocol.Orders, error) {
+	return protocol.Orders{}, errAway
 }
 
 func TestWithoutADispatcherWorkersAreNotFound(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/porttest/server"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // alive checks that no process of the cluster has ended by itself.
@@ -108,7 +109,7 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	stopped := silent.Sub(frozen)
 	t.Logf("the work was stopped %s after the freeze", stopped)
 	if stopped > carillon.SessionTime+time.Second+c.machine.allowance(frozen.Std(), silent.Std()) {
-		t.Errorf("work went on for %s after the freeze: the lease is %s", stopped, carillon.LeaseTime)
+		t.Errorf("work went on for %s after the freeze: the lease is %s", stopped, protocol.LeaseTime)
 	}
 	last(c.ctx, time.Until(frozen.Add(length).Std()))
 	c.alive()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // runsOf are the runs of one-off jobs.
@@ -30,7 +31,7 @@ func repeat(def carillon.Definition, n int) []carillon.Definition {
 func (c *cluster) expect(run carillon.Run, attempt, losses int32) {
 	c.t.Helper()
 	if more := run.Losses - losses; more > 0 {
-		if stood := c.machine.stood(run.ID.Due.Std(), time.Now()); stood > carillon.LeaseTime/5 {
+		if stood := c.machine.stood(run.ID.Due.Std(), time.Now()); stood > protocol.LeaseTime/5 {
 			c.t.Logf("%d losses more than usual: the machine stood still for %s", more, stood)
 			attempt, losses = attempt+more, losses+more
 		}

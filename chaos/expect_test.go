@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // quick keeps no connections: the next answer can come from another process.
@@ -54,7 +55,7 @@ func (c *cluster) silent(prolonged carillon.Time) carillon.Time {
 			at = max(at, l.At)
 		}
 		now := carillon.Now()
-		return now.Sub(prolonged) > carillon.LeaseTime+time.Second && now.Sub(at) > time.Second
+		return now.Sub(prolonged) > protocol.LeaseTime+time.Second && now.Sub(at) > time.Second
 	})
 	return at
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
 	rules "github.com/carillon-run/carillon/internal/cluster"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 var freezeFor = flag.Duration(
@@ -25,7 +26,7 @@ const (
 	freezeEvery = 10 * time.Second
 	// longestFreeze is so much shorter than a session that no shard changes its owner, even if the machine is
 	// slow afterwards.
-	longestFreeze = carillon.SessionTime - 3*carillon.BeatEvery
+	longestFreeze = carillon.SessionTime - 3*protocol.BeatEvery
 	soonest       = 20 * time.Second
 	latest        = 90 * time.Second
 	onTime        = time.Second

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/wire"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // DispatcherConfig says which servers a worker works for.
@@ -25,7 +26,7 @@ type DispatcherConfig struct {
 	HTTP *http.Client
 }
 
-// Dispatcher is a carillon.Dispatcher on other machines. Its calls go to one node; when that node does not
+// Dispatcher is a protocol.Dispatcher on other machines. Its calls go to one node; when that node does not
 // answer, they go to the next. It learns all nodes from the nodes that it talks to, so it survives the loss
 // of any node, even of all servers in its config. It also keeps some nodes that are no longer listed, and
 // tries them last. It resolves names again for each connection. Many goroutines can use it at once.
@@ -37,14 +38,14 @@ type Dispatcher struct {
 	nodes []*node // the current one first
 }
 
-var _ carillon.Dispatcher = (*Dispatcher)(nil)
+var _ protocol.Dispatcher = (*Dispatcher)(nil)
 
 // How long one try can take. A beat without an answer must leave time for another beat before the lease is
 // over; a pull that is answered later begins nothing; reports can be large.
 const (
 	registerLimit = 5 * time.Second
 	beatLimit     = 1500 * time.Millisecond
-	pullLimit     = carillon.PullLate
+	pullLimit     = protocol.PullLate
 	reportLimit   = 10 * time.Second
 )
 
@@ -84,7 +85,7 @@ func dispatcherHTTP() *http.Client {
 }
 
 // Register opens a session.
-func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (worker string, err error) {
+func (d *Dispatcher) Register(ctx context.Context, r protocol.Registration) (worker string, err error) {
 	var answer wire.Registered
 	err = d.call(
 		ctx, registerLimit,
@@ -99,7 +100,7 @@ func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (wor
 
 // Pull asks one node only: a second node would claim runs in vain, because its answer can come too late for
 // them to begin.
-func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task, error) {
 	var body []byte
 	r := request{method: http.MethodPost, path: workerPath(p.Worker, "/pull"), body: wire.NewPull(p)}
 	if err := d.try(ctx, d.order()[0], pullLimit, r, &body); err != nil {
@@ -116,9 +117,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 // not hold up the others for ever: Report finds it by sending each alone, and reduces it to the fact that the
 // server refused it.
 func (d *Dispatcher) Report(
-	ctx context.Context, worker string, reports []carillon.Report,
-) ([]carillon.Receipt, error) {
-	receipts := make([]carillon.Receipt, len(reports))
+	ctx context.Context, worker string, reports []protocol.Report,
+) ([]protocol.Receipt, error) {
+	receipts := make([]protocol.Receipt, len(reports))
 	pieces, of := cut(reports)
 	for sent, most := 0, wire.MaxReports; sent < len(pieces); {
 		body, n := wire.AppendReports(nil, pieces[sent:min(len(pieces), sent+most)])
@@ -135,7 +136,7 @@ func (d *Dispatcher) Report(
 		}
 		for i, receipt := range got {
 			whole := &receipts[of[sent+i]]
-			if *whole == "" || *whole == carillon.ReceiptRecorded || pieces[sent+i].End != nil {
+			if *whole == "" || *whole == protocol.ReceiptRecorded || pieces[sent+i].End != nil {
 				// The first piece that was not recorded speaks for all pieces. But an end speaks for
 				// everything before it.
 				*whole = receipt
@@ -148,7 +149,7 @@ func (d *Dispatcher) Report(
 
 func (d *Dispatcher) report(
 	ctx context.Context, worker string, body []byte, n int,
-) ([]carillon.Receipt, error) {
+) ([]protocol.Receipt, error) {
 	var answer wire.Receipts
 	err := d.call(
 		ctx, reportLimit, request{method: http.MethodPost, path: workerPath(worker, "/report"), body: body},
@@ -161,13 +162,13 @@ func (d *Dispatcher) report(
 }
 
 // reducible says that the report still has parts to leave out.
-func reducible(r *carillon.Report) bool {
+func reducible(r *protocol.Report) bool {
 	return len(r.Lines) > 0 || r.Checkpoint != nil || r.Begun != 0 ||
 		r.End != nil && (r.End.Output != nil || r.End.Kind != carillon.OutcomeFatal)
 }
 
-func reduced(r *carillon.Report, why error) carillon.Report {
-	less := carillon.Report{Held: r.Held, Token: r.Token}
+func reduced(r *protocol.Report, why error) protocol.Report {
+	less := protocol.Report{Held: r.Held, Token: r.Token}
 	if r.End != nil {
 		less.End = &carillon.Outcome{
 			Kind:   carillon.OutcomeFatal,
@@ -178,7 +179,7 @@ func reduced(r *carillon.Report, why error) carillon.Report {
 }
 
 // Beat prolongs the session, and learns the current nodes.
-func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
+func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (protocol.Orders, error) {
 	var answer wire.Orders
 	body := wire.AppendBeat(make([]byte, 0, 48+80*len(b.Holds)), &b)
 	err := d.call(
@@ -186,7 +187,7 @@ func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders
 		request{method: http.MethodPost, path: workerPath(b.ID, "/beat"), body: body}, &answer,
 	)
 	if err != nil {
-		return carillon.Orders{}, err
+		return protocol.Orders{}, err
 	}
 	d.learn(answer.Nodes)
 	return answer.Orders(), nil

@@ -12,27 +12,28 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // endless always has the same tasks and takes every report: only the way between server and worker is left to
 // measure.
-type endless struct{ tasks []carillon.Task }
+type endless struct{ tasks []protocol.Task }
 
-func (e endless) Register(_ context.Context, r carillon.Registration) (string, error) {
+func (e endless) Register(_ context.Context, r protocol.Registration) (string, error) {
 	return r.ID, nil // the server has made an id that belongs to the token
 }
 func (e endless) Leave(context.Context, string) error { return nil }
 
-func (e endless) Pull(context.Context, carillon.Pull) ([]carillon.Task, error) { return e.tasks, nil }
+func (e endless) Pull(context.Context, protocol.Pull) ([]protocol.Task, error) { return e.tasks, nil }
 
-func (e endless) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
-	return carillon.Orders{}, nil
+func (e endless) Beat(context.Context, carillon.Beat) (protocol.Orders, error) {
+	return protocol.Orders{}, nil
 }
 
-func (e endless) Report(_ context.Context, _ string, reports []carillon.Report) ([]carillon.Receipt, error) {
-	receipts := make([]carillon.Receipt, len(reports))
+func (e endless) Report(_ context.Context, _ string, reports []protocol.Report) ([]protocol.Receipt, error) {
+	receipts := make([]protocol.Receipt, len(reports))
 	for i := range receipts {
-		receipts[i] = carillon.ReceiptRecorded
+		receipts[i] = protocol.ReceiptRecorded
 	}
 	return receipts, nil
 }
@@ -59,8 +60,8 @@ func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // benchDispatcher also returns the id of a worker that has registered.
-func benchDispatcher(b *testing.B) (*client.Dispatcher, string, []carillon.Task) {
-	tasks := make([]carillon.Task, 1000)
+func benchDispatcher(b *testing.B) (*client.Dispatcher, string, []protocol.Task) {
+	tasks := make([]protocol.Task, 1000)
 	for i := range tasks {
 		job := carillon.Job{
 			ID: carillon.JobID(1<<40 + i), Namespace: "default",
@@ -73,7 +74,7 @@ func benchDispatcher(b *testing.B) (*client.Dispatcher, string, []carillon.Task)
 			b.Fatal(err)
 		}
 		run := carillon.NewRun(&job, carillon.Now()).Claim("worker_1", carillon.Now())
-		tasks[i] = carillon.Task{Run: run, Job: &job}
+		tasks[i] = protocol.Task{Run: run, Job: &job}
 	}
 	web := api.New(api.Config{
 		Dispatcher: endless{tasks}, Tokens: map[string]api.Credential{token: {Namespace: "default"}},
@@ -85,7 +86,7 @@ func benchDispatcher(b *testing.B) (*client.Dispatcher, string, []carillon.Task)
 	if err != nil {
 		b.Fatal(err)
 	}
-	worker, err := d.Register(b.Context(), carillon.Registration{Name: "bench"})
+	worker, err := d.Register(b.Context(), protocol.Registration{Name: "bench"})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func BenchmarkPull(b *testing.B) {
 	d, worker, tasks := benchDispatcher(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		got, err := d.Pull(b.Context(), carillon.Pull{Worker: worker, Max: 1000})
+		got, err := d.Pull(b.Context(), protocol.Pull{Worker: worker, Max: 1000})
 		if err != nil || len(got) != len(tasks) {
 			b.Fatal(len(got), err)
 		}
@@ -108,13 +109,13 @@ func BenchmarkPull(b *testing.B) {
 
 func BenchmarkReport(b *testing.B) {
 	d, worker, _ := benchDispatcher(b)
-	tasks, err := d.Pull(b.Context(), carillon.Pull{Worker: worker, Max: 1000})
+	tasks, err := d.Pull(b.Context(), protocol.Pull{Worker: worker, Max: 1000})
 	if err != nil {
 		b.Fatal(err)
 	}
-	reports := make([]carillon.Report, len(tasks))
+	reports := make([]protocol.Report, len(tasks))
 	for i := range tasks {
-		reports[i] = carillon.Report{
+		reports[i] = protocol.Report{
 			Held: tasks[i].Held(), Token: tasks[i].Token,
 			End: &carillon.Outcome{Kind: carillon.OutcomeSuccess, Started: carillon.Now()},
 		}
@@ -122,7 +123,7 @@ func BenchmarkReport(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		receipts, err := d.Report(b.Context(), worker, reports)
-		if err != nil || receipts[0] != carillon.ReceiptRecorded || len(receipts) != len(reports) {
+		if err != nil || receipts[0] != protocol.ReceiptRecorded || len(receipts) != len(reports) {
 			b.Fatal(receipts, err)
 		}
 	}

@@ -1,17 +1,20 @@
 package client
 
-import "github.com/carillon-run/carillon"
+import (
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
+)
 
 // maxLineBytes bounds the lines of one report; in JSON they are up to six times as long.
 const maxLineBytes = 1 << 20
 
 // cut splits reports whose lines do not fit into one message; of says which report each piece belongs to. The
 // last piece has the parts that come after the lines.
-func cut(reports []carillon.Report) (pieces []carillon.Report, of []int) {
-	pieces, of = make([]carillon.Report, 0, len(reports)), make([]int, 0, len(reports))
+func cut(reports []protocol.Report) (pieces []protocol.Report, of []int) {
+	pieces, of = make([]protocol.Report, 0, len(reports)), make([]int, 0, len(reports))
 	for i, r := range reports {
 		for n := fitting(r.Lines); n < len(r.Lines); n = fitting(r.Lines) {
-			pieces, of = append(pieces, carillon.Report{
+			pieces, of = append(pieces, protocol.Report{
 				Held: r.Held, Token: r.Token, Begun: r.Begun, Lines: r.Lines[:n],
 			}), append(of, i)
 			r.Begun, r.Lines = 0, r.Lines[n:]

@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // cluster is a real dispatcher behind as many API servers as a test wants.
@@ -122,7 +123,7 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, _ := c.serve()
 	d := newDispatcher(t, web.URL)
-	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	command, call := mail(), mail()
 	command.Target = carillon.Target{Command: &carillon.Command{
 		Argv: []string{"a", "<b>"}, Env: map[string]string{"K": "v"}, Dir: "/", FatalExitCodes: []int{3},
@@ -136,7 +137,7 @@ func TestATaskComesOverTheWireWhole(t *testing.T) {
 	}
 	for _, def := range []carillon.Definition{mail(), command, call, least} {
 		job := c.due(def)
-		tasks := must(d.Pull(ctx, carillon.Pull{
+		tasks := must(d.Pull(ctx, protocol.Pull{
 			Worker: worker, Want: carillon.Want{Queues: []string{"default=2", "q"}}, Max: 5000,
 		}))(t)
 		if len(tasks) != 1 {
@@ -180,10 +181,10 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 	}))
 	defer web.Close()
 	d := newDispatcher(t, web.URL)
-	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	c.due(mail())
-	task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
-	report := carillon.Report{
+	task := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t)[0]
+	report := protocol.Report{
 		Held: task.Held(), Token: task.Token, Begun: 1_800_000_000_001, Checkpoint: []byte("\xff{"),
 		Lines: []carillon.Line{
 			{
@@ -205,10 +206,10 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 		end := *report.End
 		end.Kind = kind
 		report.End = &end
-		if _, err := d.Report(ctx, worker, []carillon.Report{report}); err != nil {
+		if _, err := d.Report(ctx, worker, []protocol.Report{report}); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]carillon.Report{report}, taken.reports); diff != "" {
+		if diff := cmp.Diff([]protocol.Report{report}, taken.reports); diff != "" {
 			t.Errorf("(-sent +taken):\n%s", diff)
 		}
 	}
@@ -216,25 +217,25 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 
 // taking remembers the last reports.
 type taking struct {
-	carillon.Dispatcher
-	reports []carillon.Report
+	protocol.Dispatcher
+	reports []protocol.Report
 }
 
-func (d *taking) Report(_ context.Context, _ string, reports []carillon.Report) ([]carillon.Receipt, error) {
+func (d *taking) Report(_ context.Context, _ string, reports []protocol.Report) ([]protocol.Receipt, error) {
 	d.reports = reports
-	return make([]carillon.Receipt, len(reports)), nil
+	return make([]protocol.Receipt, len(reports)), nil
 }
 
 func TestManyReportsGoInSeveralMessages(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, calls := c.serve()
 	d := newDispatcher(t, web.URL)
-	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	c.due(mail())
-	task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
-	reports := make([]carillon.Report, 10)
+	task := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t)[0]
+	reports := make([]protocol.Report, 10)
 	for i := range reports {
-		reports[i] = carillon.Report{Held: task.Held(), Token: task.Token}
+		reports[i] = protocol.Report{Held: task.Held(), Token: task.Token}
 		for k := range 1000 {
 			reports[i].Lines = append(reports[i].Lines, carillon.Line{
 				Stream: "stdout", Text: strings.Repeat("x", 1000), Offset: int64(1000*i + k),
@@ -244,14 +245,14 @@ func TestManyReportsGoInSeveralMessages(t *testing.T) {
 	reports[9].Token = "wrong"
 	before := calls.Load()
 	receipts := must(d.Report(ctx, worker, reports))(t)
-	if len(receipts) != 10 || receipts[0] != carillon.ReceiptRecorded ||
-		receipts[8] != carillon.ReceiptRecorded || receipts[9] != carillon.ReceiptRefused {
+	if len(receipts) != 10 || receipts[0] != protocol.ReceiptRecorded ||
+		receipts[8] != protocol.ReceiptRecorded || receipts[9] != protocol.ReceiptRefused {
 		t.Errorf("receipts are %v", receipts)
 	}
 	if n := calls.Load() - before; n < 2 || n > 4 {
 		t.Errorf("10 MB went in %d messages", n)
 	}
-	chatty := carillon.Report{
+	chatty := protocol.Report{
 		Held: task.Held(), Token: task.Token, End: &carillon.Outcome{Kind: carillon.OutcomeSuccess},
 	}
 	for i := range 75 { // 3 MiB of control characters, which are six times as long in JSON
@@ -259,9 +260,9 @@ func TestManyReportsGoInSeveralMessages(t *testing.T) {
 			Stream: "stdout", Text: strings.Repeat("\x01", 40<<10), Offset: int64(20_000 + i),
 		})
 	}
-	if receipts := must(d.Report(ctx, worker, []carillon.Report{
+	if receipts := must(d.Report(ctx, worker, []protocol.Report{
 		chatty, reports[9], reports[0],
-	}))(t); !cmp.Equal(receipts, []carillon.Receipt{"recorded", "refused", "refused"}) {
+	}))(t); !cmp.Equal(receipts, []protocol.Receipt{"recorded", "refused", "refused"}) {
 		t.Errorf("receipts are %v", receipts)
 	}
 	if run := must(c.store.Runs(
@@ -279,7 +280,7 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, _ := c.serve()
 	d := newDispatcher(t, web.URL)
-	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	ends := []carillon.Outcome{
 		{Kind: carillon.OutcomeSuccess},
 		{Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: make([]byte, carillon.MaxResult+1)}},
@@ -288,11 +289,11 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 		{Kind: carillon.OutcomeRetriable, RetryAfter: math.MaxInt64},
 		{Kind: carillon.OutcomeSuccess},
 	}
-	var reports []carillon.Report
+	var reports []protocol.Report
 	for i := range ends {
 		c.due(mail())
-		task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
-		reports = append(reports, carillon.Report{
+		task := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t)[0]
+		reports = append(reports, protocol.Report{
 			Held: task.Held(), Token: task.Token, End: &ends[i],
 			Lines: []carillon.Line{
 				{Stream: "info", Text: "a"}, {Stream: "stderr", Text: "b", Offset: 7},
@@ -305,11 +306,11 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 		carillon.StateWaiting, carillon.StateSucceeded,
 	} {
 		run := must(c.store.Runs(ctx, []carillon.RunID{reports[i].Run}, false))(t)[0]
-		if run.State != want || receipts[i] != carillon.ReceiptRecorded ||
+		if run.State != want || receipts[i] != protocol.ReceiptRecorded ||
 			(want == carillon.StateFailed) != strings.Contains(run.Reason, ": want ") {
 			t.Errorf("the end %+v is %s, the run %s: %s", ends[i], receipts[i], run.State, run.Reason)
 		}
-		if again := must(d.Report(ctx, worker, reports[i:i+1]))(t); again[0] != carillon.ReceiptRecorded &&
+		if again := must(d.Report(ctx, worker, reports[i:i+1]))(t); again[0] != protocol.ReceiptRecorded &&
 			want == carillon.StateSucceeded {
 			t.Errorf("the same end again is %s", again[0])
 		}
@@ -325,9 +326,9 @@ func TestOrdersAndTheEndOfASession(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, _ := c.serve()
 	d := newDispatcher(t, web.URL)
-	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	job := c.due(mail())
-	task := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)[0]
+	task := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t)[0]
 	if _, err := c.door.CancelRun(ctx, job.Namespace, task.Run.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +340,7 @@ func TestOrdersAndTheEndOfASession(t *testing.T) {
 	if err := d.Leave(ctx, worker); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1})
+	_, err := d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1})
 	if !errors.Is(err, carillon.ErrSessionOver) {
 		t.Errorf("a pull after the end: %v", err)
 	}
@@ -349,10 +350,10 @@ func TestAWorkerThatSaysThatItStopsIsGivenNothingMore(t *testing.T) {
 	c, ctx := newCluster(t), t.Context()
 	web, _ := c.serve()
 	d := newDispatcher(t, web.URL)
-	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1, Stopping: true}))(t)
 	job := c.due(mail())
-	if tasks := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t); len(tasks) > 0 {
+	if tasks := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t); len(tasks) > 0 {
 		t.Errorf("it was given %d runs", len(tasks))
 	}
 	page := must(c.store.FindRuns(ctx, carillon.RunQuery{Namespace: job.Namespace, Job: job.ID, Limit: 2}))(t)
@@ -385,10 +386,10 @@ func TestEveryCallButAPullGoesOnToTheNextNode(t *testing.T) {
 	for _, bad := range broken {
 		for range 10 { // each begins with one of the two at random
 			d := newDispatcher(t, bad, good.URL)
-			worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+			worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 			before := calls.Load()
-			if _, err := d.Report(ctx, worker, []carillon.Report{
+			if _, err := d.Report(ctx, worker, []protocol.Report{
 				{Held: carillon.Held{Run: carillon.RunID{Job: 1, Due: 1}, Fence: 1}},
 			}); err != nil {
 				t.Error(err)
@@ -407,7 +408,7 @@ func TestARefusalIsNotTakenElsewhere(t *testing.T) {
 	d := must(client.NewDispatcher(client.DispatcherConfig{
 		Servers: []string{one.URL, two.URL}, Token: "wrong",
 	}))(t)
-	_, err := d.Register(t.Context(), carillon.Registration{Name: "test"})
+	_, err := d.Register(t.Context(), protocol.Registration{Name: "test"})
 	var problem *client.Problem
 	if !errors.As(err, &problem) || problem.Status != 401 || calls1.Load()+calls2.Load() != 1 {
 		t.Errorf("%d calls: %v", calls1.Load()+calls2.Load(), err)
@@ -420,13 +421,13 @@ func TestAWorkerSurvivesTheLossOfAllServersItWasGiven(t *testing.T) {
 	second, _ := c.serve()
 	c.advertise(first.URL, second.URL)
 	d := newDispatcher(t, first.URL)
-	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	first.Close()
 	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 	c.advertise(second.URL)
 	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 	c.due(mail())
-	if tasks := must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t); len(tasks) != 1 {
+	if tasks := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t); len(tasks) != 1 {
 		t.Errorf("%d tasks from the second node", len(tasks))
 	}
 }
@@ -454,7 +455,7 @@ func TestNodesOutOfReachCostLittle(t *testing.T) {
 		d := must(client.NewDispatcher(client.DispatcherConfig{
 			Servers: []string{"http://balancer"}, Token: token, HTTP: &http.Client{Transport: nodes},
 		}))(t)
-		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+		worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 		began := time.Now()
 		for range 10 {
 			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
@@ -485,27 +486,27 @@ func TestASilentNodeIsLeftAfterOnePull(t *testing.T) {
 		d := must(client.NewDispatcher(client.DispatcherConfig{
 			Servers: []string{"http://a", "http://b"}, Token: token, HTTP: &http.Client{Transport: nodes},
 		}))(t)
-		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+		worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 		whole := network{"a": nodes["a"], "b": nodes["b"]}
 		failed := 0
 		for _, silent := range []string{"a", "b"} {
 			c.due(mail())
 			delete(nodes, silent)
 			began := time.Now()
-			tasks, err := d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1})
+			tasks, err := d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1})
 			if err != nil {
 				failed++
-				if time.Since(began) != carillon.PullLate {
+				if time.Since(began) != protocol.PullLate {
 					t.Errorf("it waited %s", time.Since(began))
 				}
-				tasks, err = d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1})
+				tasks, err = d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1})
 			}
 			if err != nil || len(tasks) != 1 {
 				t.Errorf("%d tasks, %v", len(tasks), err)
 			}
 			nodes[silent] = whole[silent]
 			time.Sleep(time.Minute) // the failure is forgotten
-			worker = must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+			worker = must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 		}
 		if failed == 0 {
 			t.Error("no pull met the silent node")
@@ -518,7 +519,7 @@ func TestAnOutageNamesAllServersThatWereTried(t *testing.T) {
 	d := must(client.NewDispatcher(client.DispatcherConfig{
 		Servers: []string{"http://a", "http://b"}, HTTP: &http.Client{Transport: nodes},
 	}))(t)
-	_, err := d.Register(t.Context(), carillon.Registration{Name: "test"})
+	_, err := d.Register(t.Context(), protocol.Registration{Name: "test"})
 	var away *client.Unreachable
 	if !errors.As(err, &away) || !strings.Contains(err.Error(), "http://a") ||
 		!strings.Contains(err.Error(), "http://b") {
@@ -535,7 +536,7 @@ func TestACallThatIsGivenUpBlamesNobody(t *testing.T) {
 		}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := d.Pull(ctx, carillon.Pull{
+		if _, err := d.Pull(ctx, protocol.Pull{
 			Worker: "w", Max: 1,
 		}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("given up: %v", err)
@@ -544,7 +545,7 @@ func TestACallThatIsGivenUpBlamesNobody(t *testing.T) {
 			t.Errorf("given up: %v", err)
 		}
 		nodes["a"] = c.handler()
-		must(d.Register(t.Context(), carillon.Registration{Name: "test"}))(t)
+		must(d.Register(t.Context(), protocol.Registration{Name: "test"}))(t)
 	})
 }
 
@@ -564,7 +565,7 @@ func TestADispatcherKeepsTheLastNodesThatWereListedAndTriesThemLast(t *testing.T
 			Servers: []string{"http://a"}, Token: token, HTTP: &http.Client{Transport: nodes},
 		}))(t)
 		c.advertise("http://a", "http://former")
-		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+		worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 		c.advertise("http://a", "http://new")
 		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
 		delete(nodes, "former") // it swallows requests
@@ -576,7 +577,7 @@ func TestADispatcherKeepsTheLastNodesThatWereListedAndTriesThemLast(t *testing.T
 		}
 		nodes["new"], nodes["former"] = nil, c.handler()
 		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
-		must(d.Pull(ctx, carillon.Pull{Worker: worker, Max: 1}))(t)
+		must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t)
 	})
 }
 
@@ -591,10 +592,10 @@ func TestOfFormerNodesADispatcherKeepsFewAndTriesTwoAtATime(t *testing.T) {
 		}))(t)
 		for i := range 40 {
 			c.advertise("http://a", fmt.Sprintf("http://node%02d", i))
-			must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+			must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 		}
 		c.advertise("http://a")
-		worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+		worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 		nodes["a"] = nil
 		for range 20 {
 			began := time.Now()
@@ -643,7 +644,7 @@ func TestANameIsResolvedAnewForEachConnection(t *testing.T) {
 	first, second := httptest.NewServer(c.handler()), httptest.NewServer(c.handler())
 	defer second.Close()
 	at.Store(first.Listener.Addr().String())
-	worker := must(d.Register(ctx, carillon.Registration{Name: "test"}))(t)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	first.Close()
 	transport.CloseIdleConnections()
 	at.Store(second.Listener.Addr().String())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/cluster"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // join makes the node known to the other nodes.
@@ -31,7 +32,7 @@ func (n *Node) join(ctx context.Context) error {
 // off. That is safe: shards are all that another node can have been given in between, and two nodes that see
 // to one shard are harmless.
 func (n *Node) beat(ctx context.Context) error {
-	tick := time.NewTicker(carillon.BeatEvery)
+	tick := time.NewTicker(protocol.BeatEvery)
 	defer tick.Stop()
 	failing := false
 	for {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // clocks are scenarios in which the machine's clock is set. SetAhead stands for that: it moves the time of
@@ -43,17 +44,17 @@ var clocks = []struct {
 				h.Submit(nil)
 			}
 			time.Sleep(time.Second)
-			worker, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "far"})
+			worker, err := h.Dispatcher.Register(ctx, protocol.Registration{Name: "far"})
 			must(err)
 			job := h.Submit(func(d *carillon.Definition) { d.Queue = "far" })
-			tasks, err := h.Dispatcher.Pull(ctx, carillon.Pull{
+			tasks, err := h.Dispatcher.Pull(ctx, protocol.Pull{
 				Worker: worker, Want: carillon.Want{Queues: []string{"far"}}, Max: 1,
 			})
 			must(err)
 			h.Down(0)
 			time.Sleep(time.Second)
 			h.Clock.SetAhead(time.Hour)
-			other, err := h.Dispatcher.Register(ctx, carillon.Registration{Name: "other"})
+			other, err := h.Dispatcher.Register(ctx, protocol.Registration{Name: "other"})
 			must(err)
 			time.Sleep(time.Second)
 			must(h.Dispatcher.Leave(ctx, other)) // when a member leaves, all runs are checked
@@ -64,7 +65,7 @@ var clocks = []struct {
 			must(err)
 			time.Sleep(time.Second)
 			h.expect(job.ID, "claimed 1")
-			_, err = h.Dispatcher.Report(ctx, worker, []carillon.Report{
+			_, err = h.Dispatcher.Report(ctx, worker, []protocol.Report{
 				{Held: tasks[0].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeSuccess}},
 			})
 			must(err)

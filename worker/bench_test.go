@@ -9,11 +9,12 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/worker"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // endless is a dispatcher that has a number of runs, and takes every report.
 type endless struct {
-	carillon.Dispatcher
+	protocol.Dispatcher
 	job    *carillon.Job
 	left   atomic.Int64
 	open   atomic.Int64 // runs that have not ended
@@ -21,17 +22,17 @@ type endless struct {
 	latest atomic.Int64
 }
 
-func (d *endless) Register(context.Context, carillon.Registration) (string, error) {
+func (d *endless) Register(context.Context, protocol.Registration) (string, error) {
 	return "wrk_1", nil
 }
 
-func (d *endless) Beat(context.Context, carillon.Beat) (carillon.Orders, error) {
-	return carillon.Orders{}, nil
+func (d *endless) Beat(context.Context, carillon.Beat) (protocol.Orders, error) {
+	return protocol.Orders{}, nil
 }
 
 func (d *endless) Leave(context.Context, string) error { return nil }
 
-func (d *endless) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+func (d *endless) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task, error) {
 	n := min(int64(p.Max), 1000)
 	if left := d.left.Add(-n); left < 0 {
 		n = max(0, n+left)
@@ -40,7 +41,7 @@ func (d *endless) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, e
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	tasks := make([]carillon.Task, n)
+	tasks := make([]protocol.Task, n)
 	for i := range tasks {
 		tasks[i].Job = d.job
 		tasks[i].Run = carillon.Run{
@@ -52,12 +53,12 @@ func (d *endless) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, e
 }
 
 func (d *endless) Report(
-	_ context.Context, _ string, reports []carillon.Report,
-) ([]carillon.Receipt, error) {
-	receipts := make([]carillon.Receipt, len(reports))
+	_ context.Context, _ string, reports []protocol.Report,
+) ([]protocol.Receipt, error) {
+	receipts := make([]protocol.Receipt, len(reports))
 	ends := int64(0)
 	for i := range receipts {
-		receipts[i] = carillon.ReceiptRecorded
+		receipts[i] = protocol.ReceiptRecorded
 		if reports[i].End != nil {
 			ends++
 		}

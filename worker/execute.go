@@ -9,12 +9,13 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // attempt is a task that this worker performs. It lives until its end is reported.
 type attempt struct {
 	w *Worker
-	carillon.Task
+	protocol.Task
 	asked  time.Duration // when the worker asked for it, by the worker's clock
 	before *attempt      // earlier attempt of the same run, which may not have returned yet
 	out    output
@@ -174,13 +175,13 @@ func (a *attempt) save(ctx context.Context, checkpoint []byte) error {
 			Field: "checkpoint", Given: fmt.Sprintf("%d bytes", len(checkpoint)), Want: "at most 64 KiB",
 		}
 	}
-	receipts, err := a.w.cfg.Dispatcher.Report(ctx, a.w.ID(), []carillon.Report{
+	receipts, err := a.w.cfg.Dispatcher.Report(ctx, a.w.ID(), []protocol.Report{
 		{Held: a.Held(), Token: a.Token, Checkpoint: checkpoint},
 	})
 	if err != nil {
 		return err
 	}
-	if receipts[0] != carillon.ReceiptRecorded {
+	if receipts[0] != protocol.ReceiptRecorded {
 		return fmt.Errorf("%w: attempt %d no longer holds %s", carillon.ErrLost, a.Run.Attempt, a.Run.ID)
 	}
 	return nil

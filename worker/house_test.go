@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // house is a complete system in a bubble. Its parts start one by one, so that a test can choose the order.
@@ -91,7 +92,7 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		Redecide: h.scheduler.Redecide, Logger: logger,
 	})
 	began := time.Now()
-	var counter carillon.Dispatcher = dispatch.Local{Dispatcher: h.dispatcher}
+	var counter protocol.Dispatcher = dispatch.Local{Dispatcher: h.dispatcher}
 	if h.between != nil {
 		h.between.Dispatcher = h.dispatcher
 		counter = h.between

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // The coordinator counts from when a beat arrives, so the worker must count from when it sent the beat: the
@@ -20,9 +21,9 @@ func TestTheLeaseCountsFromWhenABeatWasSent(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		var sent carillon.Time
 		h.between.set(func() {
-			h.between.beat = func(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
+			h.between.beat = func(ctx context.Context, b carillon.Beat) (protocol.Orders, error) {
 				if sent != 0 {
-					return carillon.Orders{}, errInjected
+					return protocol.Orders{}, errInjected
 				}
 				sent = carillon.Now()
 				orders, err := h.between.Dispatcher.Beat(ctx, b)
@@ -32,7 +33,7 @@ func TestTheLeaseCountsFromWhenABeatWasSent(t *testing.T) {
 		})
 		time.Sleep(2 * carillon.SessionTime)
 		a := h.attempts(job)[0]
-		if !errors.Is(a.cause, executor.ErrLeaseOver) || a.end.Sub(sent) > carillon.LeaseTime+time.Second/2 {
+		if !errors.Is(a.cause, executor.ErrLeaseOver) || a.end.Sub(sent) > protocol.LeaseTime+time.Second/2 {
 			t.Errorf("stopped %s after the last good beat was sent: %v", a.end.Sub(sent), a.cause)
 		}
 	})
@@ -68,7 +69,7 @@ func TestWhatIsJustBeingGivenIsPartOfBeats(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		time.Sleep(carillon.BeatEvery + 500*time.Millisecond)
+		time.Sleep(protocol.BeatEvery + 500*time.Millisecond)
 		said, _, err := h.coordinator.Members(
 			context.Background(), carillon.MemberQuery{IDs: []string{h.worker.ID()}, Holds: true},
 		)

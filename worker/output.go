@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 const (
@@ -31,12 +32,12 @@ type output struct {
 // which there is no room are dropped, and a line in their place says how many.
 func (a *attempt) print(stream, text string) {
 	if a.out.add(stream, text) {
-		r := carillon.Report{Held: a.Held(), Token: a.Token, Lines: a.out.take()}
+		r := protocol.Report{Held: a.Held(), Token: a.Token, Lines: a.out.take()}
 		if len(r.Lines) == 0 {
 			return
 		}
-		receipts, err := a.w.cfg.Dispatcher.Report(a.w.base, a.w.ID(), []carillon.Report{r})
-		a.out.taken(r.Lines, err == nil && receipts[0] != carillon.ReceiptAgain)
+		receipts, err := a.w.cfg.Dispatcher.Report(a.w.base, a.w.ID(), []protocol.Report{r})
+		a.out.taken(r.Lines, err == nil && receipts[0] != protocol.ReceiptAgain)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // pullLoops is more than one so that the worker asks for the next runs while nodes commit the claims of
@@ -32,7 +33,7 @@ func (w *Worker) pull(ctx context.Context) {
 		}
 		sent := w.cfg.Boottime()
 		id := w.ID()
-		tasks, err := w.cfg.Dispatcher.Pull(ctx, carillon.Pull{Worker: id, Want: want, Max: n})
+		tasks, err := w.cfg.Dispatcher.Pull(ctx, protocol.Pull{Worker: id, Want: want, Max: n})
 		tasks = tasks[:min(n, len(tasks))] // no dispatcher returns more
 		bytes := 0
 		for i := range tasks {
@@ -63,7 +64,7 @@ func (w *Worker) pull(ctx context.Context) {
 // late says why the runs of an answer must not begin: another worker may hold them by now.
 func (w *Worker) late(sent time.Duration) string {
 	switch now := w.cfg.Boottime(); {
-	case now-sent > carillon.PullLate && !w.cfg.Inside:
+	case now-sent > protocol.PullLate && !w.cfg.Inside:
 		return "the answer to the worker's pull came too late"
 	case now > w.lease.Until():
 		return "the worker's lease was over"
@@ -72,7 +73,7 @@ func (w *Worker) late(sent time.Duration) string {
 }
 
 // handBack returns a run that was not begun.
-func (w *Worker) handBack(task carillon.Task, why string) {
+func (w *Worker) handBack(task protocol.Task, why string) {
 	a := &attempt{
 		w: w, Task: task, finishing: true, over: true,
 		outcome: carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why},

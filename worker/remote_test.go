@@ -10,18 +10,19 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // wire is the connection to a dispatcher. Its calls can be slow or get lost.
 type wire struct {
-	carillon.Dispatcher
+	protocol.Dispatcher
 	mu      sync.Mutex
 	slow    time.Duration // of pulls, before the answer
 	away    bool          // reports do not arrive
 	deaf    bool          // reports arrive, their answers do not
 	unheard bool          // the dispatcher does not notice that a pull was given up
 	reports int
-	beat    func(context.Context, carillon.Beat) (carillon.Orders, error) // nil: the dispatcher's
+	beat    func(context.Context, carillon.Beat) (protocol.Orders, error) // nil: the dispatcher's
 }
 
 func (w *wire) set(f func()) {
@@ -30,14 +31,14 @@ func (w *wire) set(f func()) {
 	f()
 }
 
-func (w *wire) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+func (w *wire) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task, error) {
 	if w.unheard {
 		return w.pullUnheard(ctx, p)
 	}
 	return w.pullSlowly(ctx, p)
 }
 
-func (w *wire) pullSlowly(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+func (w *wire) pullSlowly(ctx context.Context, p protocol.Pull) ([]protocol.Task, error) {
 	tasks, err := w.Dispatcher.Pull(ctx, p)
 	w.mu.Lock()
 	slow := w.slow
@@ -46,8 +47,8 @@ func (w *wire) pullSlowly(ctx context.Context, p carillon.Pull) ([]carillon.Task
 	return tasks, err
 }
 
-func (w *wire) pullUnheard(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
-	answered := make(chan []carillon.Task, 1)
+func (w *wire) pullUnheard(ctx context.Context, p protocol.Pull) ([]protocol.Task, error) {
+	answered := make(chan []protocol.Task, 1)
 	go func() {
 		tasks, _ := w.pullSlowly(context.WithoutCancel(ctx), p)
 		answered <- tasks
@@ -60,7 +61,7 @@ func (w *wire) pullUnheard(ctx context.Context, p carillon.Pull) ([]carillon.Tas
 	}
 }
 
-func (w *wire) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
+func (w *wire) Beat(ctx context.Context, b carillon.Beat) (protocol.Orders, error) {
 	w.mu.Lock()
 	beat := w.beat
 	w.mu.Unlock()
@@ -71,8 +72,8 @@ func (w *wire) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, erro
 }
 
 func (w *wire) Report(
-	ctx context.Context, worker string, reports []carillon.Report,
-) ([]carillon.Receipt, error) {
+	ctx context.Context, worker string, reports []protocol.Report,
+) ([]protocol.Receipt, error) {
 	w.mu.Lock()
 	w.reports++
 	away, deaf := w.away, w.deaf
@@ -123,7 +124,7 @@ func remote(h *house) { h.between = &wire{} }
 
 func TestARunWhoseAnswerComesTooLateIsNotBegun(t *testing.T) {
 	in(t, remote, func(h *house) {
-		h.between.set(func() { h.between.slow = carillon.PullLate + time.Second })
+		h.between.set(func() { h.between.slow = protocol.PullLate + time.Second })
 		job := h.submit(1, after(time.Second))[0].ID
 		time.Sleep(20 * time.Second)
 		if n := len(h.attempts()); n != 0 {
@@ -196,7 +197,7 @@ func TestWhenTheStoreIsAwayForLongerThanTheLeaseRunningWorkIsStoppedAndLost(t *t
 		time.Sleep(30 * time.Second)
 		a := h.attempts()
 		if len(a) != 1 || !errors.Is(a[0].cause, executor.ErrLeaseOver) ||
-			a[0].end.Sub(began) > carillon.LeaseTime+time.Second {
+			a[0].end.Sub(began) > protocol.LeaseTime+time.Second {
 			t.Errorf("attempts during the outage: %+v", a)
 		}
 		away(false)

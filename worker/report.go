@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 const (
@@ -83,7 +83,7 @@ func (e *ends) sent() {
 }
 
 // weigh is about how many bytes a task holds in memory.
-func weigh(task *carillon.Task) int { return weight + task.Job.Weight() + len(task.Checkpoint) }
+func weigh(task *protocol.Task) int { return weight + task.Job.Weight() + len(task.Checkpoint) }
 
 // weighEnd is about how many bytes the end of the attempt adds.
 func (a *attempt) weighEnd() int {
@@ -104,9 +104,9 @@ func (w *Worker) report(ctx context.Context) {
 		if len(batch) == 0 {
 			return
 		}
-		reports := make([]carillon.Report, len(batch))
+		reports := make([]protocol.Report, len(batch))
 		for i := range batch {
-			reports[i] = carillon.Report{
+			reports[i] = protocol.Report{
 				Held: batch[i].Held(), Token: batch[i].Token, Lines: batch[i].rest, End: &batch[i].outcome,
 			}
 		}
@@ -114,7 +114,7 @@ func (w *Worker) report(ctx context.Context) {
 		bytes := 0
 		for i := range batch {
 			bytes += weigh(&batch[i].Task) + batch[i].weighEnd()
-			if ok && receipts[i] == carillon.ReceiptRefused {
+			if ok && receipts[i] == protocol.ReceiptRefused {
 				w.cfg.Logger.Warn(
 					"result refused: the attempt no longer holds its run", "run", batch[i].Run.ID,
 					"attempt", batch[i].Run.Attempt,
@@ -129,8 +129,8 @@ func (w *Worker) report(ctx context.Context) {
 
 // insist repeats a report until the dispatcher answers; it gives up only when the worker does.
 func (w *Worker) insist(
-	ctx context.Context, reports []carillon.Report,
-) (receipts []carillon.Receipt, ok bool) {
+	ctx context.Context, reports []protocol.Report,
+) (receipts []protocol.Receipt, ok bool) {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		receipts, err := w.cfg.Dispatcher.Report(ctx, w.ID(), reports)
 		if err == nil {

@@ -8,14 +8,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/worker"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // unreachable is the connection to a dispatcher that does not exist.
-type unreachable struct{ carillon.Dispatcher }
+type unreachable struct{ protocol.Dispatcher }
 
-func (unreachable) Register(context.Context, carillon.Registration) (string, error) {
+func (unreachable) Register(context.Context, protocol.Registration) (string, error) {
 	return "", errInjected
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 const (
@@ -18,13 +19,13 @@ const (
 	// beatTime bounds a beat. A beat must not arrive so late that a run which began after it was sent seems
 	// to be missing. So beatTime is shorter than the part of Handover that is left when the last run can
 	// begin.
-	beatTime = carillon.Handover - carillon.PullLate - 100*time.Millisecond
+	beatTime = protocol.Handover - protocol.PullLate - 100*time.Millisecond
 )
 
 // register opens a session. It tries until it succeeds; it returns false when ctx has ended.
 func (w *Worker) register(ctx context.Context) bool {
 	want, _ := w.want()
-	r := carillon.Registration{Name: w.cfg.Name, Profile: carillon.Profile{
+	r := protocol.Registration{Name: w.cfg.Name, Profile: carillon.Profile{
 		Host: w.cfg.Host, Version: w.cfg.Version, Want: want, Slots: w.cfg.Concurrency,
 	}}
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
@@ -34,7 +35,7 @@ func (w *Worker) register(ctx context.Context) bool {
 			w.mu.Lock()
 			w.id = id
 			w.mu.Unlock()
-			w.lease.Extend(sent + carillon.LeaseTime)
+			w.lease.Extend(sent + protocol.LeaseTime)
 			w.answered()
 			w.cfg.Logger.Debug("registered", "worker", id)
 			return true
@@ -53,7 +54,7 @@ func (w *Worker) register(ctx context.Context) bool {
 // answered knows of no later moment at which this worker was alive. When the session is over, beat stops all
 // attempts and opens a new session.
 func (w *Worker) beat(ctx context.Context) {
-	tick := time.NewTicker(carillon.BeatEvery)
+	tick := time.NewTicker(protocol.BeatEvery)
 	defer tick.Stop()
 	for number := int64(1); ; number++ {
 		select {
@@ -69,7 +70,7 @@ func (w *Worker) beat(ctx context.Context) {
 		switch {
 		case err == nil:
 			w.checkLease()
-			w.lease.Extend(sent + carillon.LeaseTime)
+			w.lease.Extend(sent + protocol.LeaseTime)
 			w.over.Store(false)
 			w.answered()
 			w.obey(orders.Stop)
@@ -90,7 +91,7 @@ func (w *Worker) beatNow(number int64) carillon.Beat {
 	return carillon.Beat{ID: w.ID(), Number: number, Holds: w.holds(stopping), Stopping: stopping}
 }
 
-func (w *Worker) obey(stop []carillon.Order) {
+func (w *Worker) obey(stop []protocol.Order) {
 	for _, order := range stop {
 		w.mu.Lock()
 		a := w.held[order.Run]
@@ -119,7 +120,7 @@ func (w *Worker) checkLease() {
 	}
 	if running, _ := w.Running(); running > 0 && !w.over.Swap(true) {
 		w.cfg.Logger.Error(
-			"no beat was answered for longer than the lease: stopping the runs", "lease", carillon.LeaseTime,
+			"no beat was answered for longer than the lease: stopping the runs", "lease", protocol.LeaseTime,
 			"runs", running,
 		)
 	}
@@ -130,7 +131,7 @@ func (w *Worker) checkLease() {
 func (w *Worker) record(ctx context.Context) {
 	for await.For(ctx, tendEvery) {
 		now := w.cfg.Clock.Now()
-		var reports []carillon.Report
+		var reports []protocol.Report
 		var of []*attempt
 		for _, a := range w.all() {
 			if r, any := a.news(now); any {
@@ -145,8 +146,8 @@ func (w *Worker) record(ctx context.Context) {
 			w.silent("report what runs", err)
 		}
 		for i, a := range of {
-			a.told(&reports[i], err == nil && receipts[i] != carillon.ReceiptAgain)
-			if err == nil && receipts[i] == carillon.ReceiptRefused {
+			a.told(&reports[i], err == nil && receipts[i] != protocol.ReceiptAgain)
+			if err == nil && receipts[i] == protocol.ReceiptRefused {
 				a.abandon()
 			}
 		}
@@ -154,7 +155,7 @@ func (w *Worker) record(ctx context.Context) {
 }
 
 // news are what the attempt has to report while it goes on. A caller that takes them calls told afterwards.
-func (a *attempt) news(now carillon.Time) (r carillon.Report, any bool) {
+func (a *attempt) news(now carillon.Time) (r protocol.Report, any bool) {
 	a.mu.Lock()
 	if a.finishing {
 		a.mu.Unlock()
@@ -171,7 +172,7 @@ func (a *attempt) news(now carillon.Time) (r carillon.Report, any bool) {
 	return r, true
 }
 
-func (a *attempt) told(r *carillon.Report, ok bool) {
+func (a *attempt) told(r *protocol.Report, ok bool) {
 	a.out.taken(r.Lines, ok)
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,11 +19,12 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // Config says what a worker works on.
 type Config struct {
-	Dispatcher carillon.Dispatcher
+	Dispatcher protocol.Dispatcher
 	Name       string // the worker's name, for people
 	Host       string // the machine, for people; default its host name
 	Version    string // of the program, for people; default not reported
@@ -197,7 +198,7 @@ func (w *Worker) all() []*attempt {
 // begin starts an attempt for each task, unless the session that the tasks were claimed for is over: then
 // another worker may already hold their runs. If an earlier attempt of the same run still goes on here, the
 // new one waits for it to end.
-func (w *Worker) begin(tasks []carillon.Task, session string, asked time.Duration) bool {
+func (w *Worker) begin(tasks []protocol.Task, session string, asked time.Duration) bool {
 	list := make([]*attempt, len(tasks))
 	w.mu.Lock()
 	if w.id != session {
@@ -275,7 +276,7 @@ func (w *Worker) holds(stopping bool) (list []carillon.Held) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.held {
-		if !w.cfg.Inside || stopping || now-a.asked >= carillon.BeatEvery {
+		if !w.cfg.Inside || stopping || now-a.asked >= protocol.BeatEvery {
 			list = append(list, a.Held())
 		}
 	}

@@ -15,11 +15,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/owned"
 	"github.com/carillon-run/carillon/worker"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 const workerLong = `Perform runs for servers, on another machine or in another process on this machine.
@@ -246,13 +246,13 @@ func (f *workerFlags) executorsIn(ctx context.Context, dir string) (
 // hiring is the dispatcher of a worker that has just started: it prints that the worker is registered, and
 // ends the start if a server refuses the worker for good.
 type hiring struct {
-	carillon.Dispatcher
+	protocol.Dispatcher
 	fail context.CancelCauseFunc
 	out  io.Writer
 	done bool
 }
 
-func (h *hiring) Register(ctx context.Context, r carillon.Registration) (string, error) {
+func (h *hiring) Register(ctx context.Context, r protocol.Registration) (string, error) {
 	id, err := h.Dispatcher.Register(ctx, r)
 	var problem *client.Problem
 	switch {

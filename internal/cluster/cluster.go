@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // Shards are the shards that a node is responsible for, given the live nodes, by rendezvous hashing: each
@@ -45,7 +46,7 @@ func Addresses(members []carillon.Member, now carillon.Time) []string {
 	for i := range members {
 		switch m := &members[i]; {
 		case m.Kind != carillon.MemberNode || m.Addr == "":
-		case now.Sub(m.Beat) <= 2*carillon.BeatEvery:
+		case now.Sub(m.Beat) <= 2*protocol.BeatEvery:
 			fresh = append(fresh, m.Addr)
 		default:
 			rest = append(rest, m.Addr)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // noticeWait is how long a pull of later attempts waits for the log store. A notice is a convenience.
@@ -15,7 +16,7 @@ const noticeWait = time.Second
 // logAttempts begins the log of each attempt after the first: its number, where it runs, and how the attempt
 // before it ended. Only the dispatcher can say how it ended: a claim clears the reason, and a worker that
 // died has said nothing.
-func (d *Dispatcher) logAttempts(ctx context.Context, before []carillon.Candidate, tasks []carillon.Task) {
+func (d *Dispatcher) logAttempts(ctx context.Context, before []carillon.Candidate, tasks []protocol.Task) {
 	var chunks []carillon.Chunk
 	for i := range tasks {
 		run := &tasks[i].Run

@@ -8,26 +8,27 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // beatTime bounds one write of sessions: better to try again than to wait past the end of every lease.
 const beatTime = 2 * time.Second
 
-// Beat implements carillon.Dispatcher. No listener on this node has heard of a request to stop whose commit
+// Beat implements protocol.Dispatcher. No listener on this node has heard of a request to stop whose commit
 // was not answered, or that another node committed. So Beat reads the runs that the worker has held for more
 // than a beat, and tells the worker which of them to stop.
-func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (carillon.Orders, error) {
+func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (protocol.Orders, error) {
 	worker, now := b.ID, time.Now()
 	b.Holds = d.withClaims(worker, b.Holds)
 	standing, err := d.prolong(ctx, b)
 	if err != nil {
-		return carillon.Orders{}, fmt.Errorf("prolong the session of %s: %w", worker, err)
+		return protocol.Orders{}, fmt.Errorf("prolong the session of %s: %w", worker, err)
 	}
-	orders := carillon.Orders{Nodes: d.cfg.Nodes()}
+	orders := protocol.Orders{Nodes: d.cfg.Nodes()}
 	switch standing {
 	case carillon.StandingOver:
 		d.forget(worker)
-		return carillon.Orders{}, fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, worker)
+		return protocol.Orders{}, fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, worker)
 	// A later beat has said what the worker holds: acting on this one would take back runs that go on.
 	case carillon.StandingOld:
 		return orders, nil
@@ -86,7 +87,7 @@ func (d *Dispatcher) long(worker string, holds []carillon.Held) (long []carillon
 // check says which attempts must stop, because a stop was requested or because they no longer hold their run.
 func (d *Dispatcher) check(
 	ctx context.Context, worker string, holds []carillon.Held,
-) (stop []carillon.Order, err error) {
+) (stop []protocol.Order, err error) {
 	ids := make([]carillon.RunID, len(holds))
 	for i, h := range holds {
 		ids[i] = h.Run
@@ -102,11 +103,11 @@ func (d *Dispatcher) check(
 	for _, h := range holds {
 		switch run := found[h.Run]; {
 		case run == nil || !run.State.Held() || run.Held() != h || run.Worker != worker:
-			stop = append(stop, carillon.Order{
+			stop = append(stop, protocol.Order{
 				Held: h, Lost: true, Reason: "another attempt has the run now",
 			})
 		case run.Has(carillon.FlagStop):
-			stop = append(stop, carillon.Order{Held: h, Reason: run.Reason})
+			stop = append(stop, protocol.Order{Held: h, Reason: run.Reason})
 		}
 	}
 	return stop, nil
@@ -120,10 +121,10 @@ func (d *Dispatcher) check(
 func (d *Dispatcher) takeBack(b carillon.Beat, now time.Time) {
 	worker := b.ID
 	var old []*inflight
-	var lost []carillon.Report
+	var lost []protocol.Report
 	d.mu.Lock()
 	for h := d.inflight.of[worker]; h != nil; h = h.after {
-		if !h.pending && (b.Stopping || now.Sub(h.since) > carillon.Handover) {
+		if !h.pending && (b.Stopping || now.Sub(h.since) > protocol.Handover) {
 			old = append(old, h)
 		}
 	}
@@ -138,7 +139,7 @@ func (d *Dispatcher) takeBack(b carillon.Beat, now time.Time) {
 				continue
 			}
 			d.inflight.drop(h)
-			lost = append(lost, carillon.Report{Held: held, End: &carillon.Outcome{
+			lost = append(lost, protocol.Report{Held: held, End: &carillon.Outcome{
 				Kind: carillon.OutcomeLost, Reason: "its worker " + worker + " does not know the run",
 			}})
 		}
@@ -151,8 +152,8 @@ func (d *Dispatcher) takeBack(b carillon.Beat, now time.Time) {
 
 // recordLost ends attempts that their worker never heard of. The scheduler's watch loop takes back those that
 // it fails to end.
-func (d *Dispatcher) recordLost(worker string, lost []carillon.Report) {
-	ctx, cancel := context.WithTimeout(context.Background(), carillon.Handover)
+func (d *Dispatcher) recordLost(worker string, lost []protocol.Report) {
+	ctx, cancel := context.WithTimeout(context.Background(), protocol.Handover)
 	defer cancel()
 	receipts, err := d.Report(ctx, worker, lost)
 	if err != nil {
@@ -161,7 +162,7 @@ func (d *Dispatcher) recordLost(worker string, lost []carillon.Report) {
 	}
 	taken := 0
 	for _, receipt := range receipts {
-		if receipt == carillon.ReceiptRecorded {
+		if receipt == protocol.ReceiptRecorded {
 			taken++
 		}
 	}

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // say sends one beat, with a number.
-func (h *house) say(n *node, worker string, number int64, tasks ...carillon.Task) []carillon.Order {
+func (h *house) say(n *node, worker string, number int64, tasks ...protocol.Task) []protocol.Order {
 	h.Helper()
 	b := carillon.Beat{ID: worker, Number: number}
 	for i := range tasks {
@@ -29,7 +30,7 @@ func TestABeatThatWasHeldUpTakesNothingAway(t *testing.T) {
 				job := h.submit(h.nodes[0], nil)
 				task := h.one(h.nodes[0], worker)
 				for number := range int64(7) { // beat number 1 is held up on its way
-					time.Sleep(carillon.BeatEvery)
+					time.Sleep(protocol.BeatEvery)
 					h.say(h.nodes[0], worker, number+2, task)
 				}
 				if stop := h.say(h.nodes[late], worker, 1); len(stop) > 0 {

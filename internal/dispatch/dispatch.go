@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/cluster"
 	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // Config says what a dispatcher works on.
@@ -41,7 +42,7 @@ type Config struct {
 	Logger *slog.Logger // default slog.Default()
 }
 
-// Dispatcher implements carillon.Dispatcher.
+// Dispatcher implements protocol.Dispatcher.
 type Dispatcher struct {
 	cfg          Config
 	inHand       atomic.Int64 // pulled and not yet claimed
@@ -74,12 +75,12 @@ func New(cfg Config) *Dispatcher {
 	return d
 }
 
-// Register implements carillon.Dispatcher.
-func (d *Dispatcher) Register(ctx context.Context, r carillon.Registration) (string, error) {
+// Register implements protocol.Dispatcher.
+func (d *Dispatcher) Register(ctx context.Context, r protocol.Registration) (string, error) {
 	return d.register(ctx, cluster.WorkerPrefix, r)
 }
 
-func (d *Dispatcher) register(ctx context.Context, prefix string, r carillon.Registration) (string, error) {
+func (d *Dispatcher) register(ctx context.Context, prefix string, r protocol.Registration) (string, error) {
 	id := r.ID
 	if id == "" {
 		raw := make([]byte, 10)
@@ -100,11 +101,11 @@ func (d *Dispatcher) register(ctx context.Context, prefix string, r carillon.Reg
 // process, see cluster.Inner.
 type Local struct{ *Dispatcher }
 
-func (d Local) Register(ctx context.Context, r carillon.Registration) (string, error) {
+func (d Local) Register(ctx context.Context, r protocol.Registration) (string, error) {
 	return d.register(ctx, cluster.InnerPrefix, r)
 }
 
-// Leave implements carillon.Dispatcher.
+// Leave implements protocol.Dispatcher.
 func (d *Dispatcher) Leave(ctx context.Context, worker string) error {
 	if err := d.cfg.Coordinator.Leave(ctx, []string{worker}); err != nil {
 		return fmt.Errorf("end the session of %s: %w", worker, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 func TestAnEndThatIsReportedAgainIsRecordedOnce(t *testing.T) {
@@ -31,7 +32,7 @@ func TestAnEndThatIsReportedAgainIsRecordedOnce(t *testing.T) {
 				for i, n := range []*node{h.nodes[0], h.nodes[0], h.nodes[1]} {
 					if got := h.report(
 						n, worker, end(task, c.kind, c.reason),
-					); got != carillon.ReceiptRecorded {
+					); got != protocol.ReceiptRecorded {
 						t.Errorf("report %d: %s", i+1, got)
 					}
 				}
@@ -56,19 +57,19 @@ func TestWhatAnAttemptThatLostItsRunReportsIsRefused(t *testing.T) {
 		if task.Run.Attempt != 2 || task.Run.Fence() <= old.Run.Fence() {
 			t.Fatalf("attempt %d", task.Run.Attempt)
 		}
-		for what, r := range map[string]carillon.Report{
+		for what, r := range map[string]protocol.Report{
 			"a success":    end(old, carillon.OutcomeSuccess, ""),
 			"a checkpoint": {Held: old.Held(), Checkpoint: []byte("old")},
 			"output":       {Held: old.Held(), Lines: []carillon.Line{{Text: "old", Stream: "stdout"}}},
 			"a beginning":  {Held: old.Held(), Begun: h.clock.Now()},
 		} {
-			if got := h.report(n, first, r); got != carillon.ReceiptRefused {
+			if got := h.report(n, first, r); got != protocol.ReceiptRefused {
 				t.Errorf("%s: %s", what, got)
 			}
 		}
 		if got := h.report(
 			n, second, end(task, carillon.OutcomeSuccess, ""),
-		); got != carillon.ReceiptRecorded {
+		); got != protocol.ReceiptRecorded {
 			t.Error(got)
 		}
 		lines, err := h.logs.Read(context.Background(), carillon.LogQuery{
@@ -124,7 +125,7 @@ func TestARunOfTenMinutesIsNotDisturbed(t *testing.T) {
 		}
 		if got := h.report(
 			h.nodes[1], worker, end(task, carillon.OutcomeSuccess, ""),
-		); got != carillon.ReceiptRecorded {
+		); got != protocol.ReceiptRecorded {
 			t.Error(got)
 		}
 		if run := h.run(job); run.State != carillon.StateSucceeded || run.Attempt != 1 || run.Losses != 0 {
@@ -148,7 +149,7 @@ func TestACancelReachesAWorkerOfAnotherNodeWithItsBeats(t *testing.T) {
 		}
 		if got := h.report(
 			h.nodes[0], worker, end(task, carillon.OutcomeStopped, "stopped"),
-		); got != carillon.ReceiptRecorded {
+		); got != protocol.ReceiptRecorded {
 			t.Error(got)
 		}
 		if run := h.run(job); run.State != carillon.StateCanceled {
@@ -167,7 +168,7 @@ func TestAWorkerWhoseSessionIsOverIsToldSoAndGetsNothing(t *testing.T) {
 			t.Errorf("beat: %v", err)
 		}
 		for i, n := range h.nodes {
-			if _, err := n.Pull(context.Background(), carillon.Pull{
+			if _, err := n.Pull(context.Background(), protocol.Pull{
 				Worker: worker, Max: 1,
 			}); !errors.Is(err, carillon.ErrSessionOver) {
 				t.Errorf("pull from node %d: %v", i, err)
@@ -180,9 +181,9 @@ func TestAJobIsSubmittedAlreadyClaimedWhileAPullWaits(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]
 		worker := h.register(n)
-		got := make(chan []carillon.Task, 1)
+		got := make(chan []protocol.Task, 1)
 		go func() {
-			tasks, _ := n.Pull(context.Background(), carillon.Pull{
+			tasks, _ := n.Pull(context.Background(), protocol.Pull{
 				Worker: worker, Want: carillon.Want{Queues: []string{"default"}}, Max: 2,
 			})
 			got <- tasks
@@ -237,9 +238,9 @@ func TestOutputThatCannotBeKeptIsAskedForAgain(t *testing.T) {
 		task := h.one(n, worker)
 		lines := []carillon.Line{{Text: "one", Stream: "stdout"}, {Text: "two", Stream: "stdout", Offset: 1}}
 		for range 2 { // the answer was lost
-			if got := h.report(n, worker, carillon.Report{
+			if got := h.report(n, worker, protocol.Report{
 				Held: task.Held(), Lines: lines,
-			}); got != carillon.ReceiptRecorded {
+			}); got != protocol.ReceiptRecorded {
 				t.Fatal(got)
 			}
 		}
@@ -260,7 +261,7 @@ func TestAReservationEndsWithItsWorker(t *testing.T) {
 		worker := h.register(n)
 		pulled := make(chan int, 1)
 		go func() {
-			tasks, _ := n.Pull(context.Background(), carillon.Pull{Worker: worker, Max: 3})
+			tasks, _ := n.Pull(context.Background(), protocol.Pull{Worker: worker, Max: 3})
 			pulled <- len(tasks)
 		}()
 		synctest.Wait()
@@ -271,7 +272,7 @@ func TestAReservationEndsWithItsWorker(t *testing.T) {
 		}
 		h.must(n.Leave(context.Background(), worker))
 		n.Release([]carillon.RunID{run.ID}) // its submit failed after all: there is nothing left to take back
-		time.Sleep(2 * carillon.PullWait)
+		time.Sleep(2 * protocol.PullWait)
 		select {
 		case tasks := <-pulled:
 			if tasks != 0 {

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // undo writes a run as it was before its claim, as a database has it after a failover to a replica that was
 // behind.
-func (h *house) undo(task carillon.Task) {
+func (h *house) undo(task protocol.Task) {
 	h.Helper()
 	runs, err := h.store.Runs(context.Background(), []carillon.RunID{task.Run.ID}, false)
 	h.must(err)
@@ -41,25 +42,25 @@ func TestAClaimThatTheStoreLostIsToldFromTheNextOne(t *testing.T) {
 					)
 				}
 				h.say(h.nodes[at], second, 1, task)
-				time.Sleep(carillon.BeatEvery)
+				time.Sleep(protocol.BeatEvery)
 				if stop := h.say(h.nodes[at], second, 2, task); len(stop) > 0 {
 					t.Errorf("the holder is told to stop: %+v", stop)
 				}
-				for _, r := range []carillon.Report{
+				for _, r := range []protocol.Report{
 					end(old, carillon.OutcomeSuccess, ""), {Held: old.Held(), Checkpoint: []byte("old")},
 				} {
-					if got := h.report(h.nodes[at], first, r); got != carillon.ReceiptRefused {
+					if got := h.report(h.nodes[at], first, r); got != protocol.ReceiptRefused {
 						t.Errorf("a report of the lost claim is %s", got)
 					}
 				}
 				if got := h.report(
 					h.nodes[at], second, end(task, carillon.OutcomeSuccess, ""),
-				); got != carillon.ReceiptRecorded {
+				); got != protocol.ReceiptRecorded {
 					t.Errorf("the holder's own is %s", got)
 				}
 				if got := h.report(
 					h.nodes[at], first, end(old, carillon.OutcomeSuccess, ""),
-				); got != carillon.ReceiptRefused {
+				); got != protocol.ReceiptRefused {
 					t.Errorf("after the end a report of the lost claim is %s", got)
 				}
 				if run := h.run(job); run.State != carillon.StateSucceeded || run.Worker != second {
@@ -78,7 +79,7 @@ func TestTheWorkerOfAClaimThatTheStoreLostIsToldToStop(t *testing.T) {
 		h.say(h.nodes[1], first, 1, old)
 		h.undo(old)
 		for number := range int64(25) {
-			time.Sleep(carillon.BeatEvery)
+			time.Sleep(protocol.BeatEvery)
 			if stop := h.say(h.nodes[1], first, number+2, old); len(stop) != 1 || !stop[0].Lost ||
 				stop[0].Held != old.Held() {
 				t.Fatalf("while the run waits, orders are %+v", stop)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // countedReads counts how often a dispatcher reads runs.
@@ -62,10 +63,10 @@ func TestTheEndOfARunBehindWhichOthersCameIsCommittedWithoutARead(t *testing.T) 
 				}
 				time.Sleep(time.Second / 2) // between two due times no decision is in the way
 				before := reads.runs.Load()
-				receipt := h.report(n, worker, carillon.Report{
+				receipt := h.report(n, worker, protocol.Report{
 					Held: held[0], End: &carillon.Outcome{Kind: carillon.OutcomeSuccess},
 				})
-				if got := reads.runs.Load() - before; receipt != carillon.ReceiptRecorded || got != 0 {
+				if got := reads.runs.Load() - before; receipt != protocol.ReceiptRecorded || got != 0 {
 					t.Errorf("receipt %q after %d reads", receipt, got)
 				}
 			})

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // house is a set of nodes on one store without a worker: the test is the worker.
@@ -114,7 +115,7 @@ func (h *house) live() {
 	parts.Go(func() {
 		for ctx.Err() == nil {
 			_, _ = h.coordinator.Beat(ctx, []carillon.Beat{{ID: id}})
-			time.Sleep(carillon.BeatEvery)
+			time.Sleep(protocol.BeatEvery)
 		}
 	})
 	h.nodes = append(h.nodes, n)
@@ -130,7 +131,7 @@ func (h *house) must(err error) {
 
 func (h *house) register(n *node) string {
 	h.Helper()
-	id, err := n.Register(context.Background(), carillon.Registration{Name: "test"})
+	id, err := n.Register(context.Background(), protocol.Registration{Name: "test"})
 	h.must(err)
 	return id
 }
@@ -149,9 +150,9 @@ func (h *house) submit(n *node, edit func(*carillon.Definition)) carillon.JobID 
 	return jobs[0].ID
 }
 
-func (h *house) pull(n *node, worker string, max int, queues ...string) []carillon.Task {
+func (h *house) pull(n *node, worker string, max int, queues ...string) []protocol.Task {
 	h.Helper()
-	tasks, err := n.Pull(context.Background(), carillon.Pull{
+	tasks, err := n.Pull(context.Background(), protocol.Pull{
 		Worker: worker, Want: carillon.Want{Queues: queues}, Max: max,
 	})
 	h.must(err)
@@ -159,7 +160,7 @@ func (h *house) pull(n *node, worker string, max int, queues ...string) []carill
 }
 
 // one pulls until there is a task.
-func (h *house) one(n *node, worker string) carillon.Task {
+func (h *house) one(n *node, worker string) protocol.Task {
 	h.Helper()
 	for range 60 {
 		if tasks := h.pull(n, worker, 1); len(tasks) == 1 {
@@ -167,30 +168,30 @@ func (h *house) one(n *node, worker string) carillon.Task {
 		}
 	}
 	h.Fatal("nothing to do")
-	return carillon.Task{}
+	return protocol.Task{}
 }
 
-func (h *house) report(n *node, worker string, r carillon.Report) carillon.Receipt {
+func (h *house) report(n *node, worker string, r protocol.Report) protocol.Receipt {
 	h.Helper()
-	receipts, err := n.Report(context.Background(), worker, []carillon.Report{r})
+	receipts, err := n.Report(context.Background(), worker, []protocol.Report{r})
 	h.must(err)
 	return receipts[0]
 }
 
-func end(task carillon.Task, kind carillon.OutcomeKind, reason string) carillon.Report {
-	return carillon.Report{Held: task.Held(), End: &carillon.Outcome{Kind: kind, Reason: reason}}
+func end(task protocol.Task, kind carillon.OutcomeKind, reason string) protocol.Report {
+	return protocol.Report{Held: task.Held(), End: &carillon.Outcome{Kind: kind, Reason: reason}}
 }
 
 // beat beats once a second for a while.
 func (h *house) beat(
-	n *node, worker string, d time.Duration, tasks ...carillon.Task,
-) (stop []carillon.Order) {
+	n *node, worker string, d time.Duration, tasks ...protocol.Task,
+) (stop []protocol.Order) {
 	h.Helper()
 	var holds []carillon.Held
 	for i := range tasks {
 		holds = append(holds, tasks[i].Held())
 	}
-	for until := time.Now().Add(d); ; time.Sleep(carillon.BeatEvery) {
+	for until := time.Now().Add(d); ; time.Sleep(protocol.BeatEvery) {
 		orders, err := n.Beat(context.Background(), carillon.Beat{ID: worker, Holds: holds})
 		h.must(err)
 		stop = append(stop, orders.Stop...)

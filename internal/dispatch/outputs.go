@@ -5,16 +5,17 @@ import (
 	"slices"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // lies says whether the store may keep something beside a run that its attempt needs: what an earlier attempt
 // has saved, or the run's own payload.
-func lies(t carillon.Task) bool { return t.Run.Attempt > 1 || t.Run.Has(carillon.FlagOwnPayload) }
+func lies(t protocol.Task) bool { return t.Run.Attempt > 1 || t.Run.Has(carillon.FlagOwnPayload) }
 
 // withOutputs adds what the store keeps beside the runs. It leaves out runs whose data it cannot read now: no
 // worker lists them, so the watch loop takes them back. Without the data an attempt would do something else
 // than the user asked for.
-func (d *Dispatcher) withOutputs(ctx context.Context, tasks []carillon.Task) []carillon.Task {
+func (d *Dispatcher) withOutputs(ctx context.Context, tasks []protocol.Task) []protocol.Task {
 	var ids []carillon.RunID
 	for i := range tasks {
 		if lies(tasks[i]) {
@@ -39,7 +40,7 @@ func (d *Dispatcher) withOutputs(ctx context.Context, tasks []carillon.Task) []c
 			tasks[i].Job = with(tasks[i].Job, out.Payload)
 		}
 	}
-	return slices.DeleteFunc(tasks, func(t carillon.Task) bool {
+	return slices.DeleteFunc(tasks, func(t protocol.Task) bool {
 		out := saved[t.Run.ID]
 		return t.Run.Has(carillon.FlagOwnPayload) && (out == nil || out.Payload == nil)
 	})

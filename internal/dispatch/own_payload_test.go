@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/porttest"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *testing.T) {
@@ -22,7 +23,7 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		})
 		run, err := n.ledger.RunNow(context.Background(), "default", job, []byte(`{"own":1}`))
 		h.must(err)
-		expect := func(task carillon.Task, attempt int32, payload string) {
+		expect := func(task protocol.Task, attempt int32, payload string) {
 			h.Helper()
 			if task.Run.Attempt != attempt || string(task.Job.Payload) != payload {
 				h.Errorf(
@@ -33,7 +34,7 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		}
 		first := h.one(n, worker)
 		expect(first, 1, `{"own":1}`)
-		h.report(n, worker, carillon.Report{
+		h.report(n, worker, protocol.Report{
 			Held: first.Held(), Checkpoint: []byte("half"),
 			End: &carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "no"},
 		})

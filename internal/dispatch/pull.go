@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // The first claim of a burst is small, so that its runs start early. Then claims grow, which is cheaper per
@@ -17,19 +18,19 @@ const (
 	largeClaim = 1000
 )
 
-// Pull implements carillon.Dispatcher.
-func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task, error) {
+// Pull implements protocol.Dispatcher.
+func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task, error) {
 	if err := d.checkSession(ctx, p.Worker); err != nil {
 		return nil, err
 	}
 	if d.undeliverable(ctx, p.Worker) != "" { // the worker is stopping, or gave up this pull
-		await.For(ctx, carillon.PullWait)
+		await.For(ctx, protocol.PullWait)
 		return nil, ctx.Err()
 	}
 	want := p.Want
 	names, shares := weightsOf(p.Queues)
 	want.Queues = names
-	wait, cancel := context.WithTimeout(ctx, carillon.PullWait)
+	wait, cancel := context.WithTimeout(ctx, protocol.PullWait)
 	defer cancel()
 	w := &waiter{worker: p.Worker, want: want, room: p.Max, awaken: cancel}
 	d.reservations.wait(w)
@@ -40,7 +41,7 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 	d.resize(size, len(runs))
 	over := d.reservations.close(w, len(runs))
 	failed := err != nil && wait.Err() == nil
-	var tasks []carillon.Task
+	var tasks []protocol.Task
 	back := runs[len(runs)-over:]
 	if len(runs) > over {
 		var heavy []carillon.Run
@@ -52,9 +53,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p carillon.Pull) ([]carillon.Task
 	}
 	tasks = append(tasks, w.taken()...)
 	if why := d.undeliverable(ctx, p.Worker); why != "" && len(tasks) > 0 {
-		lost := make([]carillon.Report, len(tasks))
+		lost := make([]protocol.Report, len(tasks))
 		for i := range tasks {
-			lost[i] = carillon.Report{
+			lost[i] = protocol.Report{
 				Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why},
 			}
 		}
@@ -98,7 +99,7 @@ func (d *Dispatcher) Starting() bool { return d.inHand.Load() > 0 && d.cfg.Queue
 func (d *Dispatcher) checkSession(ctx context.Context, worker string) error {
 	d.mu.Lock()
 	v := d.workers[worker]
-	fresh := v != nil && time.Since(v.seen) < carillon.LeaseTime
+	fresh := v != nil && time.Since(v.seen) < protocol.LeaseTime
 	d.mu.Unlock()
 	if fresh {
 		return nil
@@ -132,7 +133,7 @@ func weight(candidate *carillon.Candidate) int {
 // run again.
 func (d *Dispatcher) claim(
 	ctx context.Context, runs []carillon.Run, worker string,
-) (tasks []carillon.Task, heavy []carillon.Run) {
+) (tasks []protocol.Task, heavy []carillon.Run) {
 	candidates, err := d.cfg.Ledger.Candidates(ctx, runs, worker)
 	if err != nil {
 		// Sweep pushes them again.
@@ -205,8 +206,8 @@ func (d *Dispatcher) addPending(candidates []carillon.Candidate, changes []caril
 // tasks are the claims that won, each as it is by now: a stop may have been requested meanwhile.
 func (d *Dispatcher) tasks(
 	giving []inflight, candidates []carillon.Candidate, changes []carillon.Change, lost []int,
-) []carillon.Task {
-	tasks := make([]carillon.Task, 0, len(giving))
+) []protocol.Task {
+	tasks := make([]protocol.Task, 0, len(giving))
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range giving {
@@ -235,7 +236,7 @@ func (d *Dispatcher) tasks(
 				d.inflight.put(&giving[i])
 			}
 		}
-		tasks = append(tasks, carillon.Task{Run: *run, Job: candidates[i].Job})
+		tasks = append(tasks, protocol.Task{Run: *run, Job: candidates[i].Job})
 	}
 	return tasks
 }

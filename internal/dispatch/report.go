@@ -10,17 +10,18 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // maxTries bounds how often reports are decided about again after another writer was quicker.
 const maxTries = 10
 
-// Report implements carillon.Dispatcher. It decides at once with the runs that this node remembers. Where a
+// Report implements protocol.Dispatcher. It decides at once with the runs that this node remembers. Where a
 // run is missing or was old, it reads the store and decides again.
 func (d *Dispatcher) Report(
-	ctx context.Context, worker string, reports []carillon.Report,
-) ([]carillon.Receipt, error) {
-	receipts, kept := make([]carillon.Receipt, len(reports)), true
+	ctx context.Context, worker string, reports []protocol.Report,
+) ([]protocol.Receipt, error) {
+	receipts, kept := make([]protocol.Receipt, len(reports)), true
 	open := make([]int, len(reports)) // those without a receipt
 	for i := range open {
 		open[i] = i
@@ -52,15 +53,15 @@ func (d *Dispatcher) Report(
 
 // askAgain asks the worker once more for lines that were not kept. It does not ask for the lines of an
 // attempt that has ended: a log store that takes nothing, such as a full disk, must not hold up a result.
-func askAgain(reports []carillon.Report, receipts []carillon.Receipt) {
+func askAgain(reports []protocol.Report, receipts []protocol.Receipt) {
 	for i := range reports {
-		if len(reports[i].Lines) > 0 && reports[i].End == nil && receipts[i] == carillon.ReceiptRecorded {
-			receipts[i] = carillon.ReceiptAgain
+		if len(reports[i].Lines) > 0 && reports[i].End == nil && receipts[i] == protocol.ReceiptRecorded {
+			receipts[i] = protocol.ReceiptAgain
 		}
 	}
 }
 
-func without(open []int, receipts []carillon.Receipt) (rest []int) {
+func without(open []int, receipts []protocol.Receipt) (rest []int) {
 	for _, i := range open {
 		if receipts[i] == "" {
 			rest = append(rest, i)
@@ -72,8 +73,8 @@ func without(open []int, receipts []carillon.Receipt) (rest []int) {
 // recall makes sure that the run of each report is remembered. It reads runs that are not remembered, or all
 // of them with again. Reports of attempts that no longer hold their run get their receipt.
 func (d *Dispatcher) recall(
-	ctx context.Context, worker string, reports []carillon.Report, open []int, again bool,
-	receipts []carillon.Receipt,
+	ctx context.Context, worker string, reports []protocol.Report, open []int, again bool,
+	receipts []protocol.Receipt,
 ) error {
 	byRun := map[carillon.RunID][]int{} // reports whose run is not remembered
 	var ids []carillon.RunID
@@ -132,15 +133,15 @@ func (d *Dispatcher) drop(held carillon.Held) {
 }
 
 // verdict is the receipt for a report of an attempt that no longer holds its run.
-func (d *Dispatcher) verdict(run *carillon.Run, worker string, r *carillon.Report) carillon.Receipt {
+func (d *Dispatcher) verdict(run *carillon.Run, worker string, r *protocol.Report) protocol.Receipt {
 	if run != nil && r.End != nil && run.Records(r.Held, r.End) {
-		return carillon.ReceiptRecorded
+		return protocol.ReceiptRecorded
 	}
 	d.cfg.Logger.Warn(
 		"report refused: the attempt no longer holds its run", "run", r.Run, "attempt", r.Attempt(),
 		"worker", worker,
 	)
-	return carillon.ReceiptRefused
+	return protocol.ReceiptRefused
 }
 
 // remember keeps held runs, with their definitions and guards, as they were read just now.
@@ -166,7 +167,7 @@ func (d *Dispatcher) remember(ctx context.Context, runs []carillon.Run) error {
 }
 
 // keepLines hands output to the log store.
-func (d *Dispatcher) keepLines(ctx context.Context, reports []carillon.Report, open []int) (kept bool) {
+func (d *Dispatcher) keepLines(ctx context.Context, reports []protocol.Report, open []int) (kept bool) {
 	var chunks []carillon.Chunk
 	d.mu.Lock()
 	for _, i := range open {
@@ -195,7 +196,7 @@ func (d *Dispatcher) keepLines(ctx context.Context, reports []carillon.Report, o
 
 // record commits what the reports say about their runs. Those that won get their receipt.
 func (d *Dispatcher) record(
-	ctx context.Context, reports []carillon.Report, open []int, receipts []carillon.Receipt,
+	ctx context.Context, reports []protocol.Report, open []int, receipts []protocol.Receipt,
 ) error {
 	now := d.cfg.Clock.Now()
 	ends, endOf := make([]carillon.Change, 0, len(open)), make([]int, 0, len(open))
@@ -212,7 +213,7 @@ func (d *Dispatcher) record(
 		case r.Checkpoint != nil || r.Begun != 0 && h.run.State == carillon.StateClaimed:
 			marks, markOf = append(marks, h.mark(r, now)), append(markOf, i)
 		default:
-			receipts[i] = carillon.ReceiptRecorded
+			receipts[i] = protocol.ReceiptRecorded
 		}
 	}
 	d.mu.Unlock()
@@ -225,7 +226,7 @@ func (d *Dispatcher) record(
 type committer func(context.Context, []carillon.Change) ([]int, error)
 
 func (d *Dispatcher) commit(
-	ctx context.Context, changes []carillon.Change, of []int, receipts []carillon.Receipt, with committer,
+	ctx context.Context, changes []carillon.Change, of []int, receipts []protocol.Receipt, with committer,
 	answer chan<- error,
 ) {
 	if len(changes) == 0 {
@@ -242,7 +243,7 @@ func (d *Dispatcher) commit(
 			lost = lost[1:]
 			continue
 		}
-		receipts[i] = carillon.ReceiptRecorded
+		receipts[i] = protocol.ReceiptRecorded
 	}
 	answer <- nil
 }
@@ -280,11 +281,11 @@ func (d *Dispatcher) post(ctx context.Context, changes []carillon.Change) (lost 
 }
 
 // holds says whether the remembered run is the attempt that the report is about.
-func (h *inflight) holds(r *carillon.Report) bool {
+func (h *inflight) holds(r *protocol.Report) bool {
 	return h != nil && h.committed && h.job != nil && h.run.Held() == r.Held
 }
 
-func (h *inflight) end(r *carillon.Report, now carillon.Time) carillon.Change {
+func (h *inflight) end(r *protocol.Report, now carillon.Time) carillon.Change {
 	run := h.run
 	if r.Checkpoint != nil {
 		run.Output = &carillon.Output{Checkpoint: r.Checkpoint}
@@ -295,7 +296,7 @@ func (h *inflight) end(r *carillon.Report, now carillon.Time) carillon.Change {
 	return carillon.EndChange(run.Finish(h.job, *r.End, now, rand.Float64()), h.guards)
 }
 
-func (h *inflight) mark(r *carillon.Report, now carillon.Time) carillon.Change {
+func (h *inflight) mark(r *protocol.Report, now carillon.Time) carillon.Change {
 	run := h.run
 	if r.Begun != 0 && run.State == carillon.StateClaimed {
 		run = run.Begin(r.Begun, now)

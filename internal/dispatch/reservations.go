@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // reservations let a job that is due at once be submitted already claimed (preclaimed), by a worker whose
@@ -47,7 +48,7 @@ type waiter struct {
 	awaken context.CancelFunc // ends its wait at the queue
 
 	room  int             // slots that are neither reserved nor taken
-	tasks []carillon.Task // of the reservations that were taken
+	tasks []protocol.Task // of the reservations that were taken
 	open  sync.WaitGroup  // its reservations
 }
 
@@ -74,7 +75,7 @@ func (r *reservations) close(w *waiter, got int) (over int) {
 }
 
 // taken waits until no reservation of a closed pull is open, and returns the runs that were committed.
-func (w *waiter) taken() []carillon.Task {
+func (w *waiter) taken() []protocol.Task {
 	w.open.Wait()
 	return w.tasks
 }
@@ -121,7 +122,7 @@ func (r *reservations) settle(committed []carillon.Change, put func(*inflight)) 
 			delete(r.open, run.ID)
 			h.run, h.committed = *run, true
 			put(h)
-			one.waiter.tasks = append(one.waiter.tasks, carillon.Task{Run: h.run, Job: h.job})
+			one.waiter.tasks = append(one.waiter.tasks, protocol.Task{Run: h.run, Job: h.job})
 			one.waiter.awaken()
 			one.waiter.open.Done()
 		}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 const now carillon.Time = 1_000_000
@@ -128,7 +129,7 @@ func TestAPullThatIsClosedWaitsForItsReservationsAndGetsNoNewOnes(t *testing.T) 
 		if _, worker := p.reserved(3); worker != "" {
 			t.Errorf("reserved a slot of %s, whose pull is closed", worker)
 		}
-		answer := make(chan []carillon.Task, 1)
+		answer := make(chan []protocol.Task, 1)
 		go func() { answer <- w.taken() }()
 		synctest.Wait()
 		if len(answer) > 0 {

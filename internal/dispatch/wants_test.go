@@ -6,15 +6,16 @@ import (
 	"testing/synctest"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 func command(d *carillon.Definition) {
 	d.Target = carillon.Target{Command: &carillon.Command{Argv: []string{"true"}}}
 }
 
-func (h *house) pullWanted(n *node, worker string, want carillon.Want) []carillon.Task {
+func (h *house) pullWanted(n *node, worker string, want carillon.Want) []protocol.Task {
 	h.Helper()
-	tasks, err := n.Pull(context.Background(), carillon.Pull{Worker: worker, Want: want, Max: 1000})
+	tasks, err := n.Pull(context.Background(), protocol.Pull{Worker: worker, Want: want, Max: 1000})
 	h.must(err)
 	return tasks
 }
@@ -68,7 +69,7 @@ func TestNoSlotIsReservedForAJobThatTheWorkerCannotPerform(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]
 		worker := h.register(n)
-		answer := make(chan []carillon.Task)
+		answer := make(chan []protocol.Task)
 		go func() {
 			answer <- h.pullWanted(n, worker, carillon.Want{Kinds: []string{"handler"}})
 		}()

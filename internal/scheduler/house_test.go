@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // house is a whole system in a bubble. A test can wrap its parts.
@@ -152,7 +153,7 @@ func (h *house) live() *node {
 
 // beat keeps a member alive.
 func (h *house) beat(ctx context.Context, id string) {
-	tick := time.NewTicker(carillon.BeatEvery)
+	tick := time.NewTicker(protocol.BeatEvery)
 	defer tick.Stop()
 	for {
 		select {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // A live worker lists the runs that it holds with each beat. If the store says that a worker holds a run and
@@ -37,11 +38,11 @@ func (s suspects) due() <-chan time.Time {
 	if len(s) == 0 {
 		return nil
 	}
-	wait, now := carillon.Handover, time.Now()
+	wait, now := protocol.Handover, time.Now()
 	for _, one := range s {
-		left := carillon.Handover - now.Sub(one.since)
+		left := protocol.Handover - now.Sub(one.since)
 		if one.beat != 0 {
-			left = carillon.BeatEvery + 100*time.Millisecond
+			left = protocol.BeatEvery + 100*time.Millisecond
 		}
 		wait = min(wait, left)
 	}
@@ -70,7 +71,7 @@ type holding struct {
 // wrongly, the run is checked a little later; nothing else depends on it.
 func fresh(run *carillon.Run, now carillon.Time) bool {
 	age := now.Sub(run.Claimed)
-	return age >= 0 && age < 2*carillon.BeatEvery
+	return age >= 0 && age < 2*protocol.BeatEvery
 }
 
 // readHolds asks the coordinator which runs the live workers of these runs hold. A check can take longer than
@@ -79,7 +80,7 @@ func (s *Scheduler) readHolds(ctx context.Context, runs []carillon.Run, seen *he
 	var workers []string
 	for i := range runs {
 		run := &runs[i]
-		if time.Since(seen.holdings[run.Worker].read) < carillon.BeatEvery || fresh(run, seen.now) ||
+		if time.Since(seen.holdings[run.Worker].read) < protocol.BeatEvery || fresh(run, seen.now) ||
 			!s.members.has(run.Worker, s.cfg.Node == "") {
 			continue
 		}
@@ -110,7 +111,7 @@ func (l *heldScan) unknown(run *carillon.Run, now time.Time) bool {
 		return false
 	case !suspected:
 		was = suspect{since: now}
-	case was.beat == 0 && now.Sub(was.since) >= carillon.Handover:
+	case was.beat == 0 && now.Sub(was.since) >= protocol.Handover:
 		was.beat = said.at
 	case was.beat != 0 && said.at != was.beat:
 		return true

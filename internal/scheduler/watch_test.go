@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // claimFor writes a claim of a waiting run as another process would: no node here is told.
@@ -50,7 +51,7 @@ func (h *house) hold(worker string, runs []carillon.Run) (die func()) {
 				return
 			}
 			select {
-			case <-time.After(carillon.BeatEvery):
+			case <-time.After(protocol.BeatEvery):
 			case <-ctx.Done():
 				return
 			}

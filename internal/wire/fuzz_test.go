@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // FuzzRoundTrip makes a task and a report of any texts, numbers and bytes. What the reader makes of the
@@ -21,7 +22,7 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Add("", "ü", []byte(nil), []byte(nil), int64(7), int64(0), uint8(0))
 	f.Fuzz(func(t *testing.T, text, proof string, payload, bytes []byte, job, n int64, kind uint8) {
 		text, proof = strings.ToValidUTF8(text, "?"), strings.ToValidUTF8(proof, "?")
-		tasks := []carillon.Task{fullTask(), fullTask()}
+		tasks := []protocol.Task{fullTask(), fullTask()}
 		task := &tasks[1]
 		task.Job.Name, task.Job.Type, task.Job.Labels = text, proof, map[string]string{text: proof}
 		task.Checkpoint, task.Token = bytes, "x"
@@ -39,7 +40,7 @@ func FuzzRoundTrip(f *testing.F) {
 		read, err := ReadTasks(body, "worker_1")
 		equal(t, body, tasks, read, err)
 
-		reports := []carillon.Report{fullReport(), fullReport()}
+		reports := []protocol.Report{fullReport(), fullReport()}
 		r := &reports[1]
 		r.Run, r.Token, r.Begun = task.Run.ID, proof, task.Run.Covers
 		r.Lines[0].Text, r.Lines[1].Text, r.Checkpoint = strings.ReplaceAll(text, "\x00", ""), "", bytes
@@ -98,7 +99,7 @@ func FuzzReaders(f *testing.F) {
 	for _, items := range quickItems {
 		f.Add([]byte(`{"reports":[` + items + `]}`))
 	}
-	f.Add(AppendTasks(nil, []carillon.Task{fullTask(), fullTask()}, token))
+	f.Add(AppendTasks(nil, []protocol.Task{fullTask(), fullTask()}, token))
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, ok := quickReports(body)
 		compareReports(t, string(body), ok)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // Reports is a message with reports of many attempts.
@@ -45,7 +46,7 @@ type ReportEnd struct {
 
 // Receipts is the answer to Reports, in their order.
 type Receipts struct {
-	Receipts []carillon.Receipt `json:"receipts"`
+	Receipts []protocol.Receipt `json:"receipts"`
 }
 
 // outcomes are the words for those that a worker can report. A worker cannot report that it died.
@@ -59,7 +60,7 @@ var outcomes = [...]string{
 const maxReportBytes = MaxLargeBody / 4
 
 // AppendReports writes the first n reports: as many as fit into one message.
-func AppendReports(b []byte, reports []carillon.Report) (body []byte, n int) {
+func AppendReports(b []byte, reports []protocol.Report) (body []byte, n int) {
 	b = append(b, `{"reports":[`...)
 	for n < min(len(reports), MaxReports) && len(b) < maxReportBytes {
 		if n > 0 {
@@ -71,9 +72,9 @@ func AppendReports(b []byte, reports []carillon.Report) (body []byte, n int) {
 	return append(b, "]}"...), n
 }
 
-// appendReport writes a Report by hand, from its carillon.Report. It writes results and checkpoints in base64
+// appendReport writes a Report by hand, from its protocol.Report. It writes results and checkpoints in base64
 // even if they are JSON: the reader refuses JSON that has the same key twice.
-func appendReport(b []byte, r *carillon.Report) []byte {
+func appendReport(b []byte, r *protocol.Report) []byte {
 	b = appendText(append(appendHeld(b, r.Held), `,"token":`...), r.Token)
 	b = appendTime(b, `,"begun_at":`, r.Begun)
 	for i := range r.Lines {

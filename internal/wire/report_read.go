@@ -10,10 +10,11 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // ReadReports reads and checks a message with reports. A line without a time was printed now.
-func ReadReports(body []byte, now carillon.Time) ([]carillon.Report, error) {
+func ReadReports(body []byte, now carillon.Time) ([]protocol.Report, error) {
 	given, ok := quickReports(body)
 	if !ok {
 		var strict Reports
@@ -28,7 +29,7 @@ func ReadReports(body []byte, now carillon.Time) ([]carillon.Report, error) {
 			Want: "at most " + strconv.Itoa(MaxReports) + " at once",
 		}
 	}
-	all := make([]carillon.Report, len(given))
+	all := make([]protocol.Report, len(given))
 	for i := range given {
 		if fault := given[i].read(&all[i], now); fault != nil {
 			return nil, fault.In("reports[" + strconv.Itoa(i) + "]")
@@ -37,7 +38,7 @@ func ReadReports(body []byte, now carillon.Time) ([]carillon.Report, error) {
 	return all, nil
 }
 
-func (r *Report) read(into *carillon.Report, now carillon.Time) (fault *carillon.FieldError) {
+func (r *Report) read(into *protocol.Report, now carillon.Time) (fault *carillon.FieldError) {
 	if into.Held, fault = heldOf(r.Run, r.Fence); fault != nil {
 		return fault
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // Tasks is the answer to a pull.
@@ -40,7 +41,7 @@ type Task struct {
 
 // AppendTasks writes the answer to a pull. token appends the token of an attempt to b.
 func AppendTasks(
-	b []byte, tasks []carillon.Task, token func(b []byte, t *carillon.Task) []byte,
+	b []byte, tasks []protocol.Task, token func(b []byte, t *protocol.Task) []byte,
 ) []byte {
 	b = append(b, `{"tasks":[`...)
 	for i := range tasks {
@@ -53,7 +54,7 @@ func AppendTasks(
 }
 
 // appendTask writes a Task by hand, because encoding/json would take four times as long.
-func appendTask(b []byte, t *carillon.Task, token func(b []byte, t *carillon.Task) []byte) []byte {
+func appendTask(b []byte, t *protocol.Task, token func(b []byte, t *protocol.Task) []byte) []byte {
 	run, job := &t.Run, t.Job
 	b = append(append(b, `{"run_id":"`...), run.ID.String()...)
 	b = strconv.AppendInt(append(b, `","fence":"`...), run.Fence(), 10)
@@ -99,7 +100,7 @@ func appendCheckpoint(b, checkpoint []byte) []byte {
 }
 
 // ReadTasks reads the answer to a pull of the worker.
-func ReadTasks(body []byte, worker string) ([]carillon.Task, error) {
+func ReadTasks(body []byte, worker string) ([]protocol.Task, error) {
 	all, ok := quickTasks(body)
 	if !ok {
 		var answer Tasks
@@ -108,7 +109,7 @@ func ReadTasks(body []byte, worker string) ([]carillon.Task, error) {
 		}
 		all = answer.Tasks
 	}
-	tasks, jobs := make([]carillon.Task, len(all)), make([]carillon.Job, len(all))
+	tasks, jobs := make([]protocol.Task, len(all)), make([]carillon.Job, len(all))
 	for i := range all {
 		all[i].fill(&tasks[i], &jobs[i])
 		tasks[i].Run.Worker = worker
@@ -116,7 +117,7 @@ func ReadTasks(body []byte, worker string) ([]carillon.Task, error) {
 	return tasks, nil
 }
 
-func (t *Task) fill(task *carillon.Task, job *carillon.Job) {
+func (t *Task) fill(task *protocol.Task, job *carillon.Job) {
 	if string(t.Payload) == "null" {
 		t.Payload = nil
 	}

@@ -14,14 +14,15 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 const now = carillon.Time(1_800_000_000_000)
 
-func token(b []byte, t *carillon.Task) []byte { return append(b, t.Token...) }
+func token(b []byte, t *protocol.Task) []byte { return append(b, t.Token...) }
 
 // fullTask has a value for every field of a message but one of the two checkpoints.
-func fullTask() carillon.Task {
+func fullTask() protocol.Task {
 	job := &carillon.Job{ID: 1 << 40, Namespace: "blue", State: carillon.JobActive}
 	job.Name, job.Type, job.Queue, job.Priority = "a mail", "email.send", "mail", 3
 	job.Timeout, job.Labels = carillon.Duration(time.Minute), map[string]string{"a": "1", "b": "2"}
@@ -30,13 +31,13 @@ func fullTask() carillon.Task {
 		ID: carillon.RunID{Job: job.ID, Due: now}, Namespace: "blue", Queue: "mail", Priority: 3,
 		Covers: now - 5, Attempt: 2, State: carillon.StateClaimed, Claimed: now + 1, Worker: "worker_1",
 	}
-	return carillon.Task{Run: run, Job: job, Token: "x0Jt3", Checkpoint: []byte(`{"at":7}`)}
+	return protocol.Task{Run: run, Job: job, Token: "x0Jt3", Checkpoint: []byte(`{"at":7}`)}
 }
 
 // fullReport has a value for every field of a message that appendReport writes.
-func fullReport() carillon.Report {
+func fullReport() protocol.Report {
 	task := fullTask()
-	return carillon.Report{
+	return protocol.Report{
 		Held: task.Held(), Token: "x0Jt3", Begun: now + 2, Checkpoint: []byte("half"),
 		Lines: []carillon.Line{
 			{At: now + 3, Stream: "stderr", Text: "a", Attempt: 2, Offset: 41},
@@ -55,10 +56,10 @@ func TestAFieldOfAMessageIsWrittenAndReadQuickly(t *testing.T) {
 	inBase64 := fullTask()
 	inBase64.Checkpoint = []byte("half")
 	for _, c := range []struct {
-		task    carillon.Task
+		task    protocol.Task
 		without string
 	}{{fullTask(), "CheckpointBase64"}, {inBase64, "Checkpoint"}} {
-		body := AppendTasks(nil, []carillon.Task{c.task}, token)
+		body := AppendTasks(nil, []protocol.Task{c.task}, token)
 		quick, ok := quickTasks(body)
 		if !ok {
 			t.Fatalf("quickTasks does not read it: %s", body)
@@ -73,7 +74,7 @@ func TestAFieldOfAMessageIsWrittenAndReadQuickly(t *testing.T) {
 			t.Errorf("(-slow +quick):\n%s", diff)
 		}
 	}
-	body, _ := AppendReports(nil, []carillon.Report{fullReport()})
+	body, _ := AppendReports(nil, []protocol.Report{fullReport()})
 	quick, ok := quickReports(body)
 	if !ok {
 		t.Fatalf("quickReports does not read it: %s", body)
@@ -107,29 +108,29 @@ func compareFields(t *testing.T, message any, without ...string) {
 
 func TestATaskIsReadAsItWasWritten(t *testing.T) {
 	for name, c := range map[string]struct {
-		edit  func(*carillon.Task)
+		edit  func(*protocol.Task)
 		quick bool
 	}{
-		"with all":             {func(*carillon.Task) {}, true},
+		"with all":             {func(*protocol.Task) {}, true},
 		"the least":            {least, true},
-		"a list as payload":    {func(t *carillon.Task) { t.Job.Payload = []byte(`[[],{"x":"}\""}]`) }, true},
-		"a manual run":         {func(t *carillon.Task) { t.Run.Covers = 0 }, true},
-		"the due time covered": {func(t *carillon.Task) { t.Run.Covers = t.Run.ID.Due }, true},
-		"a name in German":     {func(t *carillon.Task) { t.Job.Name = `Übung` }, true},
-		"a separator of lines": {func(t *carillon.Task) { t.Job.Type = "\u2028<&>" }, false},
-		"a name with a quote":  {func(t *carillon.Task) { t.Job.Name = `say "hi" \ ` }, false},
-		"a number as payload":  {func(t *carillon.Task) { t.Job.Payload = []byte(`17`) }, false},
-		"a text as payload":    {func(t *carillon.Task) { t.Job.Payload = []byte(`"{"`) }, false},
-		"a text in checkpoint": {func(t *carillon.Task) { t.Checkpoint = []byte(`"{"`) }, false},
-		"null as checkpoint":   {func(t *carillon.Task) { t.Checkpoint = []byte(`null`) }, false},
-		"blanks in checkpoint": {func(t *carillon.Task) { t.Checkpoint = []byte(" 7") }, true},
-		"bytes as checkpoint":  {func(t *carillon.Task) { t.Checkpoint = []byte("\xff") }, true},
-		"a command": {func(t *carillon.Task) {
+		"a list as payload":    {func(t *protocol.Task) { t.Job.Payload = []byte(`[[],{"x":"}\""}]`) }, true},
+		"a manual run":         {func(t *protocol.Task) { t.Run.Covers = 0 }, true},
+		"the due time covered": {func(t *protocol.Task) { t.Run.Covers = t.Run.ID.Due }, true},
+		"a name in German":     {func(t *protocol.Task) { t.Job.Name = `Übung` }, true},
+		"a separator of lines": {func(t *protocol.Task) { t.Job.Type = "\u2028<&>" }, false},
+		"a name with a quote":  {func(t *protocol.Task) { t.Job.Name = `say "hi" \ ` }, false},
+		"a number as payload":  {func(t *protocol.Task) { t.Job.Payload = []byte(`17`) }, false},
+		"a text as payload":    {func(t *protocol.Task) { t.Job.Payload = []byte(`"{"`) }, false},
+		"a text in checkpoint": {func(t *protocol.Task) { t.Checkpoint = []byte(`"{"`) }, false},
+		"null as checkpoint":   {func(t *protocol.Task) { t.Checkpoint = []byte(`null`) }, false},
+		"blanks in checkpoint": {func(t *protocol.Task) { t.Checkpoint = []byte(" 7") }, true},
+		"bytes as checkpoint":  {func(t *protocol.Task) { t.Checkpoint = []byte("\xff") }, true},
+		"a command": {func(t *protocol.Task) {
 			t.Job.Target = carillon.Target{
 				Command: &carillon.Command{Argv: []string{`<&>"ü`}, Env: map[string]string{"A": "b"}},
 			}
 		}, true},
-		"a request": {func(t *carillon.Task) {
+		"a request": {func(t *protocol.Task) {
 			t.Job.Target = carillon.Target{
 				HTTP: &carillon.HTTP{Method: "GET", URL: "https://example.com/?a=1&b=2"},
 			}
@@ -138,7 +139,7 @@ func TestATaskIsReadAsItWasWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			edited := fullTask()
 			c.edit(&edited)
-			tasks := []carillon.Task{fullTask(), edited, fullTask()}
+			tasks := []protocol.Task{fullTask(), edited, fullTask()}
 			body := AppendTasks(nil, tasks, token)
 			if _, ok := quickTasks(body); ok != c.quick {
 				t.Errorf("read quickly is %t\n%s", ok, body)
@@ -153,7 +154,7 @@ func TestATaskIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-func least(t *carillon.Task) {
+func least(t *protocol.Task) {
 	t.Run.Covers, t.Checkpoint, t.Token = 0, nil, ""
 	t.Job.Definition = carillon.Definition{
 		Queue: t.Run.Queue, Priority: int(t.Run.Priority),
@@ -162,13 +163,13 @@ func least(t *carillon.Task) {
 }
 
 func TestAnAnswerThatIsCutOffIsNotReadQuickly(t *testing.T) {
-	tasks := bytes.TrimSpace(AppendTasks(nil, []carillon.Task{fullTask(), fullTask()}, token))
+	tasks := bytes.TrimSpace(AppendTasks(nil, []protocol.Task{fullTask(), fullTask()}, token))
 	for n := range len(tasks) {
 		if _, ok := quickTasks(tasks[:n]); ok {
 			t.Errorf("%d of %d bytes pass for tasks", n, len(tasks))
 		}
 	}
-	reports, _ := AppendReports(nil, []carillon.Report{fullReport(), fullReport()})
+	reports, _ := AppendReports(nil, []protocol.Report{fullReport(), fullReport()})
 	for n := range len(reports) {
 		if _, ok := quickReports(reports[:n]); ok {
 			t.Errorf("%d of %d bytes pass for reports", n, len(reports))
@@ -269,7 +270,7 @@ func TestABeatAndOrdersAreReadAsTheyWereWritten(t *testing.T) {
 			t.Errorf("%s is read as %+v, %v", body, got, err)
 		}
 	}
-	orders := carillon.Orders{Nodes: []string{"http://a"}, Stop: []carillon.Order{
+	orders := protocol.Orders{Nodes: []string{"http://a"}, Stop: []protocol.Order{
 		{Held: held[0], Reason: "asked to"}, {Held: held[1], Lost: true},
 	}}
 	body, err := json.Marshal(NewOrders(orders))
@@ -284,7 +285,7 @@ func TestARegistrationAndAPullAreReadAsTheyWereWritten(t *testing.T) {
 		Namespaces: []string{"default"}, Queues: []string{"mail=3", "x"}, Kinds: []string{"http", "handler"},
 		Types: []string{"mail.send"},
 	}
-	r := carillon.Registration{Name: "a:1", Profile: carillon.Profile{
+	r := protocol.Registration{Name: "a:1", Profile: carillon.Profile{
 		Host: "a", Version: "v1", Want: want, Slots: 8, Labels: map[string]string{"zone": "b"},
 	}}
 	body, _ := json.Marshal(NewRegistration(r))
@@ -292,7 +293,7 @@ func TestARegistrationAndAPullAreReadAsTheyWereWritten(t *testing.T) {
 	if got, err := ReadRegistration(body); err != nil || !cmp.Equal(got, r) {
 		t.Errorf("%s is read as %+v, %v", body, got, err)
 	}
-	p := carillon.Pull{Want: want, Max: 17}
+	p := protocol.Pull{Want: want, Max: 17}
 	body, _ = json.Marshal(NewPull(p))
 	compareFields(t, NewPull(p))
 	if got, err := ReadPull(body); err != nil || !cmp.Equal(got, p) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // Registration is what a worker tells about itself.
@@ -25,14 +26,14 @@ type Registration struct {
 }
 
 // NewRegistration returns the message for a registration.
-func NewRegistration(r carillon.Registration) Registration {
+func NewRegistration(r protocol.Registration) Registration {
 	return Registration{
 		r.Name, r.Host, r.Version, r.Namespaces, r.Queues, r.Kinds, r.Types, r.Labels, r.Slots,
 	}
 }
 
 // ReadRegistration reads and checks a registration.
-func ReadRegistration(body []byte) (r carillon.Registration, err error) {
+func ReadRegistration(body []byte) (r protocol.Registration, err error) {
 	var given Registration
 	if err := jobjson.Decode(body, &given); err != nil {
 		return r, err
@@ -43,7 +44,7 @@ func ReadRegistration(body []byte) (r carillon.Registration, err error) {
 			Namespaces: given.Namespaces, Queues: given.Queues, Kinds: given.Kinds, Types: given.Types,
 		},
 	}
-	return carillon.Registration{Name: given.Name, Profile: profile}, given.check(&profile.Want)
+	return protocol.Registration{Name: given.Name, Profile: profile}, given.check(&profile.Want)
 }
 
 // The limits of what a worker tells about itself, and of a pull.
@@ -96,8 +97,8 @@ type Registered struct {
 func NewRegistered(worker string, nodes []string) Registered {
 	return Registered{
 		Worker: worker, Nodes: append([]string{}, nodes...), // never null
-		BeatEvery: carillon.Duration(carillon.BeatEvery), Lease: carillon.Duration(carillon.LeaseTime),
-		PullWait: carillon.Duration(carillon.PullWait), PullLate: carillon.Duration(carillon.PullLate),
+		BeatEvery: carillon.Duration(protocol.BeatEvery), Lease: carillon.Duration(protocol.LeaseTime),
+		PullWait: carillon.Duration(protocol.PullWait), PullLate: carillon.Duration(protocol.PullLate),
 	}
 }
 
@@ -111,12 +112,12 @@ type Pull struct {
 }
 
 // NewPull returns the message for a pull.
-func NewPull(p carillon.Pull) Pull {
+func NewPull(p protocol.Pull) Pull {
 	return Pull{p.Namespaces, p.Queues, p.Kinds, p.Types, min(p.Max, MaxPull)}
 }
 
 // ReadPull reads and checks a pull. The request's path has its Worker.
-func ReadPull(body []byte) (p carillon.Pull, err error) {
+func ReadPull(body []byte) (p protocol.Pull, err error) {
 	given := Pull{Max: 1}
 	if err := jobjson.Decode(body, &given); err != nil {
 		return p, err
@@ -124,7 +125,7 @@ func ReadPull(body []byte) (p carillon.Pull, err error) {
 	if given.Max < 1 || given.Max > MaxPull {
 		return p, invalid("max", strconv.Itoa(given.Max), "a number from 1 to "+strconv.Itoa(MaxPull))
 	}
-	p = carillon.Pull{
+	p = protocol.Pull{
 		Want: carillon.Want{
 			Namespaces: given.Namespaces, Queues: given.Queues, Kinds: given.Kinds, Types: given.Types,
 		}, Max: given.Max,
@@ -252,7 +253,7 @@ type Order struct {
 }
 
 // NewOrders returns the message for orders.
-func NewOrders(told carillon.Orders) Orders {
+func NewOrders(told protocol.Orders) Orders {
 	orders := Orders{Stop: make([]Order, len(told.Stop)), Nodes: append([]string{}, told.Nodes...)}
 	for i, o := range told.Stop {
 		orders.Stop[i] = Order{o.Run, o.Fence, o.Lost, o.Reason}
@@ -261,11 +262,11 @@ func NewOrders(told carillon.Orders) Orders {
 }
 
 // Orders returns what the message says.
-func (o *Orders) Orders() carillon.Orders {
-	told := carillon.Orders{Nodes: o.Nodes}
+func (o *Orders) Orders() protocol.Orders {
+	told := protocol.Orders{Nodes: o.Nodes}
 	for _, s := range o.Stop {
 		held := carillon.Held{Run: s.Run, Fence: s.Fence}
-		told.Stop = append(told.Stop, carillon.Order{Held: held, Lost: s.Lost, Reason: s.Reason})
+		told.Stop = append(told.Stop, protocol.Order{Held: held, Lost: s.Lost, Reason: s.Reason})
 	}
 	return told
 }

@@ -1,21 +1,23 @@
-package carillon
+// Package protocol is what a worker and the nodes agree on: five calls, their messages, and the times. The
+// worker inside a node and a worker on another machine use the same interface.
+package protocol
 
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-run/carillon"
 )
 
-// The times that workers, nodes and the coordinator agree on. PullWait, PullLate, LeaseTime and SessionTime
-// are each longer than the one before by more than a beat. So a node that takes a run back can be sure that
-// no worker runs it any more: see docs/guarantees.md.
+// The times that workers and nodes agree on. PullWait, PullLate, LeaseTime and carillon.SessionTime are each
+// longer than the one before by more than a beat. So a node that takes a run back can be sure that no worker
+// runs it any more: see docs/guarantees.md.
 const (
 	BeatEvery = time.Second
 	PullWait  = time.Second     // the longest wait of a pull; the rest of PullLate is for the claim
 	PullLate  = 3 * time.Second // a worker begins no run from an answer later than this after its pull
 	LeaseTime = 5 * time.Second // a worker stops its runs this long after it sent its last good beat
 	Handover  = 5 * time.Second // a claimed run that its live worker does not list by then is taken back
-	// After this long without a beat, by the coordinator's clock, a session may be ended.
-	SessionTime = 7 * time.Second
 )
 
 // Dispatcher is where a worker gets its runs and reports their outcomes: the node that the worker is part of,
@@ -30,8 +32,9 @@ type Dispatcher interface {
 	// is unknown.
 	Report(ctx context.Context, worker string, reports []Report) ([]Receipt, error)
 	// Beat prolongs the worker's session. It lists all attempts that the worker was given and whose end has
-	// no receipt yet. ErrSessionOver: other workers may hold those runs by now. Pull can fail with it too.
-	Beat(ctx context.Context, b Beat) (Orders, error)
+	// no receipt yet. carillon.ErrSessionOver: other workers may hold those runs by now. Pull can fail with
+	// it too.
+	Beat(ctx context.Context, b carillon.Beat) (Orders, error)
 	// Leave ends the session.
 	Leave(ctx context.Context, worker string) error
 }
@@ -42,34 +45,34 @@ type Registration struct {
 	// dispatcher draws one.
 	ID   string
 	Name string // what it calls itself, for people
-	Profile
+	carillon.Profile
 }
 
 // Pull asks for work.
 type Pull struct {
-	Worker string
-	Want   // a queue is "name" or "name=weight"
-	Max    int
+	Worker        string
+	carillon.Want // a queue is "name" or "name=weight"
+	Max           int
 }
 
 // Task is a run that was claimed for a worker, with what the worker needs to perform it.
 type Task struct {
-	Run        Run
-	Job        *Job
+	Run        carillon.Run
+	Job        *carillon.Job
 	Checkpoint []byte // saved by an earlier attempt; nil: none
 	Token      string // proves to a node that its sender was given this attempt; empty inside a node
 }
 
-func (t *Task) Held() Held { return t.Run.Held() }
+func (t *Task) Held() carillon.Held { return t.Run.Held() }
 
 // Report is the news of one attempt: any of these fields, in this order.
 type Report struct {
-	Held
+	carillon.Held
 	Token      string
-	Begun      Time   // when the attempt began
-	Lines      []Line // lines that it printed, each with its Offset
-	Checkpoint []byte // its latest checkpoint
-	End        *Outcome
+	Begun      carillon.Time   // when the attempt began
+	Lines      []carillon.Line // lines that it printed, each with its Offset
+	Checkpoint []byte          // its latest checkpoint
+	End        *carillon.Outcome
 }
 
 // Receipt is the answer to a report.
@@ -90,7 +93,7 @@ type Orders struct {
 // Order tells a worker to stop an attempt. Lost: the attempt no longer holds its run; its result is not
 // needed.
 type Order struct {
-	Held
+	carillon.Held
 	Lost   bool
 	Reason string
 }
