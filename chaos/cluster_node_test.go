@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // every makes one job for every step of a period that begins soon, due one after the other.
@@ -83,8 +84,11 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 				continue
 			}
 			back = max(back, after)
-			if after > 10*time.Second &&
-				late[id] > time.Second+c.machine.allowance(id.Due.Std(), id.Due.Add(late[id]).Std()) {
+			allowed := time.Second + c.machine.allowance(id.Due.Std(), id.Due.Add(late[id]).Std())
+			// A lost attempt had been claimed, so a node saw to the shard; when disks are slow, answers to
+			// pulls come too late, and the run begins again only after its worker's lease.
+			allowed += time.Duration(runs[id].Losses) * protocol.LeaseTime
+			if after > 10*time.Second && late[id] > allowed {
 				t.Errorf("started %s late, %s after a node was killed: %s", late[id], after, row(runs[id]))
 			}
 		}

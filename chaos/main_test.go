@@ -68,7 +68,7 @@ func test(m *testing.M) int {
 	was := parallel.Value.String()
 	flag.Parse()
 	if parallel.Value.String() == was {
-		_ = parallel.Value.Set("24")
+		_ = parallel.Value.Set("12")
 	}
 	defer func() {
 		for _, e := range engines {

@@ -85,10 +85,10 @@ func TestInABurstEndsAreRecordedSoon(t *testing.T) {
 		slots, runs int
 		remote      bool
 	}{
-		{slots: 64, runs: 10_000},
-		{slots: 4000, runs: 40_000},
-		{slots: 100_000, runs: 30_000},
-		{slots: 4000, runs: 20_000, remote: true},
+		{slots: 64, runs: 5_000},
+		{slots: 4000, runs: 25_000},
+		{slots: 100_000, runs: 25_000},
+		{slots: 4000, runs: 12_000, remote: true},
 	} {
 		t.Run(fmt.Sprintf("%d slots, remote %t", c.slots, c.remote), func(t *testing.T) {
 			b := &burst{fixed: 2 * time.Millisecond, each: 7 * time.Microsecond, remote: c.remote}

@@ -11,7 +11,7 @@ import (
 // A scheduler that read the first claim of a worker before it knew the worker took the worker for dead, and
 // the run began twice.
 func TestAJobRunsOnceHoweverEarlyItIsSubmitted(t *testing.T) {
-	const rounds = 100
+	const rounds = 40
 	for name, start := range map[string]func(h *house, submit func()){
 		"while the parts start": func(h *house, submit func()) {
 			h.join()
