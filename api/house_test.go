@@ -28,7 +28,7 @@ const (
 // house is the API on a real ledger and a store in memory.
 type house struct {
 	http.Handler
-	t          *testing.T
+	t          testing.TB
 	store      *mem.Store
 	ledger     *ledger.Ledger
 	logs       *mem.Logs
@@ -39,7 +39,7 @@ type house struct {
 }
 
 // newHouse starts a house. change, if not nil, changes the configuration first.
-func newHouse(t *testing.T, change func(*api.Config)) *house {
+func newHouse(t testing.TB, change func(*api.Config)) *house {
 	t.Helper()
 	h := &house{
 		t: t, store: mem.NewStore(), logs: mem.NewLogs(), bus: mem.NewBus(),
@@ -112,7 +112,7 @@ func (h *house) call(method, path, body string, headers ...string) answer {
 }
 
 type answer struct {
-	t *testing.T
+	t testing.TB
 	*httptest.ResponseRecorder
 }
 

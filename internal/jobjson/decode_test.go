@@ -259,3 +259,31 @@ func agree(t *testing.T, body []byte, got any) {
 		t.Errorf("%q: %+v, encoding/json %+v", body, def, want)
 	}
 }
+
+// Define keeps the payload from Admit. The result must be the same as if Admit had seen it.
+func TestDefineAdmitsWhatAdmitAdmits(t *testing.T) {
+	const now = carillon.Time(1e12)
+	text := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }
+	for _, payload := range []string{
+		`null`, ` null `, `"null"`, `0`, `{}`, `[ 1 ]`, `""`, text(carillon.MaxPayload), text(carillon.MaxPayload + 1),
+	} {
+		for _, rest := range []string{
+			`"type":"a","target":{"handler":{}}`, `"type":"a b","target":{"handler":{}}`, `"type":"a"`,
+		} {
+			body := []byte(`{"payload":` + payload + `,` + rest + `}`)
+			var want carillon.Definition
+			wrong := Decode(body, &want)
+			if wrong == nil {
+				wrong = want.Admit(now)
+			}
+			got, err := Define(body, now)
+			if fmt.Sprint(err) != fmt.Sprint(wrong) || err == nil && !reflect.DeepEqual(got, want) {
+				t.Errorf("payload %.20s, %s: %v, want %v", payload, rest, err, wrong)
+			}
+			batch, err := DefineBatch([]byte(`{"jobs":[`+string(body)+`]}`), now)
+			if (err == nil) != (wrong == nil) || err == nil && !reflect.DeepEqual(batch[0], want) {
+				t.Errorf("payload %.20s, %s, in a batch: %v, want %v", payload, rest, err, wrong)
+			}
+		}
+	}
+}

@@ -23,7 +23,22 @@ func Define(body []byte, at carillon.Time) (carillon.Definition, error) {
 	if err := Decode(body, &def); err != nil {
 		return def, err
 	}
-	return def, def.Admit(at)
+	return def, admit(&def, at)
+}
+
+// admit admits a definition that was just decoded. The decoder has checked the payload, and Admit would scan
+// all of it once more: so Admit does not see it, unless it is too large.
+func admit(def *carillon.Definition, at carillon.Time) error {
+	payload := def.Payload
+	if len(payload) > carillon.MaxPayload {
+		return def.Admit(at)
+	}
+	def.Payload = nil
+	err := def.Admit(at)
+	if string(payload) != "null" {
+		def.Payload = payload
+	}
+	return err
 }
 
 // DefineBatch is Define for a Batch. It returns all definitions, or an error that names the first wrong one.
@@ -39,7 +54,7 @@ func DefineBatch(body []byte, at carillon.Time) ([]carillon.Definition, error) {
 		}
 	}
 	for i := range b.Jobs {
-		err := b.Jobs[i].Admit(at)
+		err := admit(&b.Jobs[i], at)
 		if fault, ok := err.(*carillon.FieldError); ok {
 			return nil, fault.In("jobs[" + strconv.Itoa(i) + "]")
 		} else if err != nil {
