@@ -64,7 +64,7 @@ func benchDispatcher(b *testing.B) (*client.Dispatcher, string, []protocol.Task)
 	tasks := make([]protocol.Task, 1000)
 	for i := range tasks {
 		job := carillon.Job{
-			ID: carillon.JobID(1<<40 + i), Namespace: "default",
+			ID: 1<<40 + carillon.JobID(i), Namespace: "default",
 		}
 		job.Name, job.Type, job.Target.Handler = fmt.Sprintf("mail %d", i), "email.send", &carillon.Handler{}
 		job.Payload = []byte(
