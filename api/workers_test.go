@@ -175,8 +175,8 @@ func TestARegistrationIsChecked(t *testing.T) {
 	h := newHouse(t, nil)
 	for body, field := range map[string]string{
 		`{"host":"a\u0007"}`: "host", `{"version":"` + strings.Repeat("v", 201) + `"}`: "version",
-		`{"slots":-1}`:     "slots",
-		`{"slots":100001}`: "slots", `{"queues":["mail","mail=2"]}`: "queues[1]",
+		`{"slots":-1}`:    "slots",
+		`{"slots":65537}`: "slots", `{"queues":["mail","mail=2"]}`: "queues[1]",
 		`{"queues":["a b"]}`: "queues[0]",
 	} {
 		h.call("POST", "/v1/workers", body).problem(400, field)

@@ -199,7 +199,7 @@ func (d *decoder) members(most int, each func(name []byte) error) error {
 }
 
 func (d *decoder) list(v reflect.Value) error {
-	most := 1 << 16
+	most := MaxItems
 	if v.Type().Elem() == reflect.TypeFor[carillon.Definition]() {
 		most = MaxBatch
 	}

@@ -13,7 +13,8 @@ type Batch struct {
 }
 
 const (
-	MaxBatch = 1000 // definitions in a Batch
+	MaxBatch = 1000    // definitions in a Batch
+	MaxItems = 1 << 16 // items in any other list
 	maxDepth = 32
 )
 

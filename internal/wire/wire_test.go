@@ -280,6 +280,31 @@ func TestABeatAndOrdersAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
+func TestABeatCanListTheAttemptsInAllSlotsOfARegistration(t *testing.T) {
+	for _, more := range []int{0, 1} {
+		registration, err := json.Marshal(Registration{Slots: maxSlots + more})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadRegistration(registration); (err == nil) != (more == 0) {
+			t.Errorf("a registration with %d slots: %v", maxSlots+more, err)
+		}
+		beat := carillon.Beat{Holds: make([]carillon.Held, maxSlots+more)}
+		for i := range beat.Holds {
+			beat.Holds[i] = carillon.Held{
+				Run: carillon.RunID{Job: 1<<61 + carillon.JobID(i), Due: 1e12}, Fence: int64(1e12)<<20 | 1,
+			}
+		}
+		body := AppendBeat(nil, &beat)
+		if len(body) > MaxLargeBody {
+			t.Errorf("a beat of %d attempts has %d bytes", len(beat.Holds), len(body))
+		}
+		if _, err := ReadBeat(body); (err == nil) != (more == 0) {
+			t.Errorf("a beat of %d attempts: %v", len(beat.Holds), err)
+		}
+	}
+}
+
 func TestARegistrationAndAPullAreReadAsTheyWereWritten(t *testing.T) {
 	want := carillon.Want{
 		Namespaces: []string{"default"}, Queues: []string{"mail=3", "x"}, Kinds: []string{"http", "handler"},

@@ -49,9 +49,9 @@ func ReadRegistration(body []byte) (r protocol.Registration, err error) {
 
 // The limits of what a worker tells about itself, and of a pull.
 const (
-	maxName   = 200 // characters
-	maxSlots  = 100_000
-	maxNames  = 1000 // in each list of a Want
+	maxName   = 200              // characters
+	maxSlots  = jobjson.MaxItems // a beat lists the attempts in all of them
+	maxNames  = 1000             // in each list of a Want
 	maxLabels = 64
 	maxWeight = 100
 )
