@@ -71,8 +71,9 @@ type Queue interface {
 	// weighs as much as one step of priority, so no run starves: see Run.Before. If ctx ends before there is
 	// a run, Pull takes nothing and returns the error of ctx.
 	Pull(ctx context.Context, want Demand) ([]Run, error)
-	// Len is how many runs wait. It is cheap: the ledger asks before every commit.
-	Len() int
+	// Len is how many runs wait of lanes that any of the wants takes. Without wants that is all runs, and
+	// cheap: the ledger asks before every commit.
+	Len(wants ...Want) int
 }
 
 // Demand says which due runs are wanted, and how.

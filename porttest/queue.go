@@ -201,6 +201,12 @@ func queueLen(t queueTest) {
 	same(t, "empty", t.Len(), 0)
 	t.push(in("a", 1, 1, epoch), in("b", 5, 2, epoch), in("b", 9, 3, epoch), in("b", 9, 3, epoch))
 	same(t, "three runs, one of them twice", t.Len(), 3)
+	same(t, "those of one queue", t.Len(of("b")...), 2)
+	same(t, "those of two queues", t.Len(append(of("a"), of("b")...)...), 3)
+	same(t, "those of any queue", t.Len(carillon.Want{}), 3)
+	same(t, "those of a queue without runs", t.Len(of("c")...), 0)
+	typed := carillon.Want{Queues: []string{"a"}, Types: []string{"x"}}
+	same(t, "those of a queue and a type", t.Len(typed), 0)
 	t.pull(2)
 	same(t, "after two were taken", t.Len(), 1)
 }

@@ -76,8 +76,21 @@ func NewQueue(cfg QueueConfig) *Queue {
 	}
 }
 
-// Len takes no lock.
-func (q *Queue) Len() int { return int(q.waiting.Load()) }
+// Len takes no lock if it is asked for all runs.
+func (q *Queue) Len(wants ...carillon.Want) (n int) {
+	if len(wants) == 0 {
+		return int(q.waiting.Load())
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.findAll(&carillon.Demand{Wants: wants})
+	for _, l := range q.found {
+		n += l.n
+	}
+	clear(q.found)
+	q.found = q.found[:0]
+	return n
+}
 
 func (q *Queue) Push(_ context.Context, runs []carillon.Run) (refused []int, err error) {
 	q.mu.Lock()
@@ -181,6 +194,12 @@ func (q *Queue) serveThose(spare bool) {
 
 // take removes up to Max of the runs that are wanted.
 func (q *Queue) take(want *carillon.Demand) []carillon.Run {
+	q.findAll(want)
+	return q.takeFound(want.Max)
+}
+
+// findAll adds all lanes that are wanted to found.
+func (q *Queue) findAll(want *carillon.Demand) {
 	if len(want.Wants) == 1 && len(want.Wants[0].Queues) > 0 {
 		names := want.Wants[0].Queues
 		for i, name := range names {
@@ -193,7 +212,6 @@ func (q *Queue) take(want *carillon.Demand) []carillon.Run {
 			q.find(lanes, want)
 		}
 	}
-	return q.takeFound(want.Max)
 }
 
 // find adds the lanes that are wanted, and have runs, to found.

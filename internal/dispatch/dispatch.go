@@ -68,7 +68,7 @@ func New(cfg Config) *Dispatcher {
 		cfg.Nodes = func() []string { return nil }
 	}
 	d := &Dispatcher{
-		cfg: cfg, reservations: newReservations(), inflight: newInflightTable(),
+		cfg: cfg, reservations: newReservations(cfg.Queue), inflight: newInflightTable(),
 		workers: map[string]*session{},
 	}
 	d.size.Store(firstClaim)

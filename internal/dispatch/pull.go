@@ -32,10 +32,10 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	want.Queues = names
 	wait, cancel := context.WithTimeout(ctx, protocol.PullWait)
 	defer cancel()
-	w := &waiter{worker: p.Worker, want: want, room: p.Max, awaken: cancel}
+	w := &waiter{worker: p.Worker, wants: []carillon.Want{want}, room: p.Max, awaken: cancel}
 	d.reservations.wait(w)
 	size := min(p.Max, int(d.size.Load()))
-	runs, err := d.pull(wait, want, shares, size)
+	runs, err := d.pull(wait, w.wants, shares, size)
 	d.inHand.Add(int64(len(runs)))
 	defer d.inHand.Add(-int64(len(runs)))
 	d.resize(size, len(runs))

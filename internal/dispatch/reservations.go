@@ -14,8 +14,8 @@ import (
 // of the run is under way. Everything about reservations is in this file: a pull opens and closes its wait
 // here, and claims the runs that it gets from the queue without knowing of them.
 //
-//   - It is made by reserve, before the commit of the submit, if a pull waits that wants the run and has
-//     room.
+//   - It is made by reserve, before the commit of the submit, if a pull waits that wants the run, has room,
+//     and takes no run that is in the queue: older due runs come first.
 //   - It is taken by settle, when the ledger tells that the run was committed as claimed: the run is in
 //     flight from then on, the pull stops waiting and answers with it. That happens also if the caller of the
 //     submit is gone.
@@ -30,6 +30,8 @@ import (
 // committed as claimed. The worker does not list that run in its beats, so the watch loop of the scheduler
 // takes the run back. The same happens if a session ends between reserve and the commit.
 type reservations struct {
+	queue carillon.Queue
+
 	mu      sync.Mutex
 	waiters []*waiter // pulls that wait, longest waiting first
 	open    map[carillon.RunID]reservation
@@ -44,7 +46,7 @@ type reservation struct {
 // waiter is a pull that waits for due runs.
 type waiter struct {
 	worker string
-	want   carillon.Want
+	wants  []carillon.Want    // one; a list, because the queue asks for one
 	awaken context.CancelFunc // ends its wait at the queue
 
 	room  int             // slots that are neither reserved nor taken
@@ -52,8 +54,8 @@ type waiter struct {
 	open  sync.WaitGroup  // its reservations
 }
 
-func newReservations() reservations {
-	return reservations{open: map[carillon.RunID]reservation{}}
+func newReservations(queue carillon.Queue) reservations {
+	return reservations{queue: queue, open: map[carillon.RunID]reservation{}}
 }
 
 // wait adds a pull whose slots can be reserved.
@@ -82,7 +84,13 @@ func (w *waiter) taken() []protocol.Task {
 
 // takes says that the pull wants the run and has room for it. The caller holds mu of the reservations.
 func (w *waiter) takes(run *carillon.Run) bool {
-	return w.room > 0 && w.want.Takes(run.Lane())
+	return w.room > 0 && w.wants[0].Takes(run.Lane())
+}
+
+// behind says that the pull is about to get runs from the queue. Due runs that it does not take, because its
+// worker cannot perform them, do not matter.
+func (r *reservations) behind(w *waiter) bool {
+	return r.queue.Len() > 0 && r.queue.Len(w.wants...) > 0
 }
 
 // reserve keeps a slot of a pull that waits for a run that is about to be submitted.
@@ -92,7 +100,7 @@ func (r *reservations) reserve(
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.waiters {
-		if w.takes(run) {
+		if w.takes(run) && !r.behind(w) {
 			w.room--
 			w.open.Add(1)
 			r.open[run.ID] = reservation{&inflight{run: run.Claim(w.worker, now), job: job}, w}
@@ -182,16 +190,22 @@ func (r *reservations) appendHeld(holds []carillon.Held, worker string) []carill
 	return holds
 }
 
-// waits says for each run whether a pull waits that has room for it beside the runs before it.
+// waits says for each run whether a pull waits that has room for it beside the runs before it and those in
+// the queue.
 func (r *reservations) waits(runs []carillon.Run) []bool {
 	waits := make([]bool, len(runs))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	given := make([]int, len(r.waiters)) // room of each pull that the runs before have taken
+	room := make([]int, len(r.waiters)) // of each pull, beside the runs before
+	for k, w := range r.waiters {
+		if !r.behind(w) {
+			room[k] = w.room
+		}
+	}
 	for i := range runs {
 		for k, w := range r.waiters {
-			if w.takes(&runs[i]) && given[k] < w.room {
-				given[k]++
+			if room[k] > 0 && w.takes(&runs[i]) {
+				room[k]--
 				waits[i] = true
 				break
 			}
@@ -204,7 +218,7 @@ func (r *reservations) waits(runs []carillon.Run) []bool {
 func (d *Dispatcher) Reserve(
 	run *carillon.Run, job *carillon.Job, now carillon.Time,
 ) (worker string, ok bool) {
-	if d.cfg.Queue.Len() > 0 || d.inHand.Load() > 0 {
+	if d.inHand.Load() > 0 {
 		return "", false
 	}
 	return d.reservations.reserve(run, job, now)
@@ -213,9 +227,9 @@ func (d *Dispatcher) Reserve(
 // Release implements ledger.Slots.
 func (d *Dispatcher) Release(ids []carillon.RunID) { d.reservations.release(ids) }
 
-// Waits implements scheduler.Pulls. While due runs are in the queue, the free slots are theirs.
+// Waits implements scheduler.Pulls.
 func (d *Dispatcher) Waits(runs []carillon.Run) []bool {
-	if d.cfg.Queue.Len() > 0 || d.inHand.Load() > 0 {
+	if d.inHand.Load() > 0 {
 		return make([]bool, len(runs))
 	}
 	return d.reservations.waits(runs)

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
@@ -18,13 +19,16 @@ type pulls struct {
 	put []*inflight // the runs that are in flight
 }
 
-func newPulls(t *testing.T) *pulls { return &pulls{T: t, reservations: newReservations()} }
+func newPulls(t *testing.T) *pulls {
+	return &pulls{T: t, reservations: newReservations(mem.NewQueue(mem.QueueConfig{}))}
+}
 
 // pull begins a pull with room for some runs.
 func (p *pulls) pull(worker string, room int, queues ...string) (w *waiter, awake *bool) {
 	awake = new(bool)
 	w = &waiter{
-		worker: worker, want: carillon.Want{Queues: queues}, room: room, awaken: func() { *awake = true },
+		worker: worker, wants: []carillon.Want{{Queues: queues}}, room: room,
+		awaken: func() { *awake = true },
 	}
 	p.wait(w)
 	return w, awake
@@ -33,13 +37,19 @@ func (p *pulls) pull(worker string, room int, queues ...string) (w *waiter, awak
 // reserved reserves a slot for a run of job id, or says that there is none.
 func (p *pulls) reserved(id carillon.JobID) (run carillon.Run, worker string) {
 	job := carillon.Job{ID: id, Namespace: carillon.DefaultNamespace}
-	job.Queue = "default"
-	run = carillon.NewRun(&job, now)
+	run = p.run(id)
 	worker, ok := p.reserve(&run, &job, now)
 	if ok != (worker != "") {
 		p.Fatalf("worker %q, %v", worker, ok)
 	}
 	return run.Claim(worker, now), worker
+}
+
+// run is a run of job id in the queue default.
+func (p *pulls) run(id carillon.JobID) carillon.Run {
+	job := carillon.Job{ID: id, Namespace: carillon.DefaultNamespace}
+	job.Queue = "default"
+	return carillon.NewRun(&job, now)
 }
 
 // commit tells that the run was committed, at its first revision.
@@ -145,6 +155,26 @@ func TestAPullThatIsClosedWaitsForItsReservationsAndGetsNoNewOnes(t *testing.T) 
 			t.Errorf("the pull answers with %+v", tasks)
 		}
 	})
+}
+
+func TestSlotsBelongToDueRunsOfTheQueueFirst(t *testing.T) {
+	p := newPulls(t)
+	p.pull("first", 1)
+	p.pull("second", 1, "default", "mail")
+	p.pull("third", 1, "default")
+	due := carillon.Run{ID: carillon.RunID{Job: 9, Due: now}, Queue: "mail"}
+	if _, err := p.queue.Push(t.Context(), []carillon.Run{due}); err != nil { // two of the pulls take it
+		t.Fatal(err)
+	}
+	if got := p.waits([]carillon.Run{p.run(1), p.run(2)}); !slices.Equal(got, []bool{true, false}) {
+		t.Errorf("slots are free: %v", got)
+	}
+	if _, worker := p.reserved(1); worker != "third" {
+		t.Errorf("reserved at %q", worker)
+	}
+	if _, worker := p.reserved(2); worker != "" {
+		t.Errorf("reserved at %q, before a run that is in the queue", worker)
+	}
 }
 
 func TestEachRunNeedsASlotOfItsOwn(t *testing.T) {

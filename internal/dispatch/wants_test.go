@@ -81,3 +81,44 @@ func TestNoSlotIsReservedForAJobThatTheWorkerCannotPerform(t *testing.T) {
 		}
 	})
 }
+
+// Older due runs come before a job that is being submitted, but only if the worker could perform them.
+func TestADueRunThatNoWorkerCanPerformKeepsNoJobFromBeingPreclaimed(t *testing.T) {
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		h.submit(n, command)
+		worker := h.register(n)
+		answer := make(chan []protocol.Task)
+		go func() {
+			answer <- h.pullWanted(n, worker, carillon.Want{Kinds: []string{"handler"}})
+		}()
+		synctest.Wait()
+		wanted := h.submit(n, nil)
+		if tasks := <-answer; len(tasks) != 1 || tasks[0].Run.ID.Job != wanted || tasks[0].Run.Rev != 1 {
+			t.Errorf("the pull got %+v, want a run that was inserted already claimed", tasks)
+		}
+	})
+}
+
+func TestAJobThatNoWorkerCanPerformKeepsNoOtherOfItsBatchFromBeingPreclaimed(t *testing.T) {
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		worker := h.register(n)
+		answer := make(chan []protocol.Task)
+		go func() {
+			answer <- h.pullWanted(n, worker, carillon.Want{Kinds: []string{"handler"}})
+		}()
+		synctest.Wait()
+		defs := make([]carillon.Definition, 2)
+		command(&defs[0])
+		defs[1].Type, defs[1].Target.Handler = "test", &carillon.Handler{}
+		for i := range defs {
+			h.must(defs[i].Admit(h.clock.Now()))
+		}
+		jobs, err := n.ledger.Submit(context.Background(), carillon.DefaultNamespace, defs)
+		h.must(err)
+		if tasks := <-answer; len(tasks) != 1 || tasks[0].Run.ID.Job != jobs[1].ID || tasks[0].Run.Rev != 1 {
+			t.Errorf("the pull got %+v, want a run that was inserted already claimed", tasks)
+		}
+	})
+}

@@ -36,9 +36,9 @@ func weightsOf(queues []string) (names []string, shares []queueWeight) {
 // pull takes the wanted runs from the queues by their shares, then from any of them, and waits only if there
 // are none at all.
 func (d *Dispatcher) pull(
-	ctx context.Context, want carillon.Want, shares []queueWeight, max int,
+	ctx context.Context, all []carillon.Want, shares []queueWeight, max int,
 ) (runs []carillon.Run, err error) {
-	all := []carillon.Want{want}
+	want := all[0]
 	if shares == nil {
 		return d.cfg.Queue.Pull(ctx, carillon.Demand{Wants: all, Max: max})
 	}

@@ -27,21 +27,21 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 		return nil
 	}
 	for i := range changes {
-		run := changes[i].Runs[0]
+		run := &changes[i].Runs[0]
 		if run.Wake > now || !run.NeedsNoDecision(now) {
 			continue
 		}
-		worker, ok := l.slots.Reserve(&run, changes[i].Job, now)
+		worker, ok := l.slots.Reserve(run, changes[i].Job, now)
 		if !ok {
-			break
+			continue // another run can still have a slot: workers differ in what they can perform
 		}
-		verdict, c := carillon.Candidate{Job: changes[i].Job, Run: run, Worker: worker}.Decide(now)
+		verdict, c := carillon.Candidate{Job: changes[i].Job, Run: *run, Worker: worker}.Decide(now)
 		if verdict != carillon.VerdictClaim {
 			l.slots.Release([]carillon.RunID{run.ID})
 			continue
 		}
-		changes[i].Runs = c.Runs
 		reserved = append(reserved, run.ID)
+		changes[i].Runs = c.Runs
 	}
 	return reserved
 }
