@@ -177,6 +177,47 @@ func TestAWorkerWhoseSessionIsOverIsToldSoAndGetsNothing(t *testing.T) {
 	})
 }
 
+func TestAPullEndsWhenTheNodeHearsThatTheSessionIsOver(t *testing.T) {
+	for name, end := range map[string]func(h *house, worker string){
+		"from the worker": func(h *house, worker string) { h.must(h.nodes[0].Leave(context.Background(), worker)) },
+		"from another node": func(h *house, worker string) {
+			h.must(h.nodes[1].Leave(context.Background(), worker))
+			time.Sleep(600 * time.Millisecond) // nodes list the members twice a second
+		},
+		"from a beat": func(h *house, worker string) {
+			h.must(h.coordinator.Leave(context.Background(), []string{worker}))
+			_, _ = h.nodes[0].Beat(context.Background(), carillon.Beat{ID: worker})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, 2, func(h *house) {
+				n := h.nodes[0]
+				worker := h.register(n)
+				time.Sleep(time.Second) // until every node has it in its list
+				answer := make(chan error, 1)
+				go func() {
+					_, err := n.Pull(context.Background(), protocol.Pull{Worker: worker, Max: 9})
+					answer <- err
+				}()
+				synctest.Wait()
+				end(h, worker)
+				synctest.Wait()
+				select {
+				case err := <-answer:
+					if !errors.Is(err, carillon.ErrSessionOver) {
+						t.Errorf("the pull answers %v", err)
+					}
+				default:
+					t.Error("the pull waits")
+				}
+				if run := h.run(h.submit(n, nil)); run.State != carillon.StateWaiting {
+					t.Errorf("the run is %s by %s", run.State, run.Worker)
+				}
+			})
+		})
+	}
+}
+
 func TestAJobIsSubmittedAlreadyClaimedWhileAPullWaits(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]

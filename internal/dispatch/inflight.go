@@ -86,18 +86,25 @@ type session struct {
 	seen     time.Time // when its session was last known to be alive
 	holds    map[carillon.Held]bool
 	stopping bool // the worker pulls no more runs
+	over     bool // it has ended
 }
 
-// forget drops all that is remembered of a worker that is gone.
+// EndPulls implements scheduler.Pulls.
+func (d *Dispatcher) EndPulls(workers []string) {
+	for _, worker := range workers {
+		d.forget(worker)
+	}
+}
+
+// forget drops all that is remembered of a worker whose session is over, and ends its pulls: a run that they
+// claim would be taken back at once.
 func (d *Dispatcher) forget(worker string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.dropWorker(worker)
-}
-
-// dropWorker drops all that is remembered of a worker. The caller holds mu.
-func (d *Dispatcher) dropWorker(worker string) {
-	delete(d.workers, worker)
+	if v := d.workers[worker]; v != nil {
+		v.over = true
+		delete(d.workers, worker)
+	}
 	d.inflight.dropAll(worker)
 	d.reservations.endOf(worker)
 }
@@ -112,7 +119,8 @@ func (d *Dispatcher) touch(worker string) *session {
 		d.pruned = now
 		for id, v := range d.workers {
 			if now.Sub(v.seen) > 2*carillon.SessionTime {
-				d.dropWorker(id)
+				delete(d.workers, id)
+				d.inflight.dropAll(id)
 			}
 		}
 	}

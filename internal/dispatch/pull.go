@@ -20,10 +20,14 @@ const (
 
 // Pull implements protocol.Dispatcher.
 func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task, error) {
-	if err := d.checkSession(ctx, p.Worker); err != nil {
+	v, err := d.checkSession(ctx, p.Worker)
+	if err != nil {
 		return nil, err
 	}
-	if d.undeliverable(ctx, p.Worker) != "" { // the worker is stopping, or gave up this pull
+	switch err := d.undeliverable(ctx, v); {
+	case errors.Is(err, carillon.ErrSessionOver):
+		return nil, err
+	case err != nil: // the worker is stopping, or gave up this pull
 		await.For(ctx, protocol.PullWait)
 		return nil, ctx.Err()
 	}
@@ -52,34 +56,53 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 		d.cfg.PushBack(back)
 	}
 	tasks = append(tasks, w.taken()...)
-	if why := d.undeliverable(ctx, p.Worker); why != "" && len(tasks) > 0 {
-		lost := make([]protocol.Report, len(tasks))
-		for i := range tasks {
-			lost[i] = protocol.Report{
-				Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why},
-			}
+	switch why := d.undeliverable(ctx, v); {
+	case why != nil:
+		d.handBack(tasks, p.Worker, why)
+		if errors.Is(why, carillon.ErrSessionOver) {
+			return nil, why
 		}
-		d.recordLost(p.Worker, lost)
 		return nil, ctx.Err()
-	}
-	if failed && len(tasks) == 0 {
+	case failed && len(tasks) == 0:
 		return nil, fmt.Errorf("pull due runs: %w", err)
 	}
 	return tasks, nil
 }
 
-// undeliverable says why the answer to a pull does not reach its worker: then Pull hands back at once what it
-// claimed.
-func (d *Dispatcher) undeliverable(ctx context.Context, worker string) string {
+// Why the answer to a pull does not reach its worker, beside carillon.ErrSessionOver.
+var (
+	errStopping = errors.New("the worker is stopping")
+	errGaveUp   = errors.New("the worker gave up its pull")
+)
+
+// undeliverable says why the answer to a pull of this session does not reach its worker: then Pull hands back
+// at once what it claimed.
+func (d *Dispatcher) undeliverable(ctx context.Context, v *session) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch v := d.workers[worker]; {
-	case v != nil && v.stopping:
-		return "the worker is stopping"
+	switch {
+	case v.over:
+		return carillon.ErrSessionOver
+	case v.stopping:
+		return errStopping
 	case ctx.Err() != nil:
-		return "the worker gave up its pull"
+		return errGaveUp
 	}
-	return ""
+	return nil
+}
+
+// handBack ends the attempts of an answer that does not reach its worker.
+func (d *Dispatcher) handBack(tasks []protocol.Task, worker string, why error) {
+	if len(tasks) == 0 {
+		return
+	}
+	lost := make([]protocol.Report, len(tasks))
+	for i := range tasks {
+		lost[i] = protocol.Report{
+			Held: tasks[i].Held(), End: &carillon.Outcome{Kind: carillon.OutcomeLost, Reason: why.Error()},
+		}
+	}
+	d.recordLost(worker, lost)
 }
 
 // resize sets the size of the next claim, after a pull that wanted size runs and got some.
@@ -96,23 +119,22 @@ func (d *Dispatcher) Starting() bool { return d.inHand.Load() > 0 && d.cfg.Queue
 
 // checkSession checks that the worker's session is alive. It asks the coordinator if this node has not heard
 // of the worker lately: a run claimed for a worker that is gone would be taken back at once, while it begins.
-func (d *Dispatcher) checkSession(ctx context.Context, worker string) error {
+func (d *Dispatcher) checkSession(ctx context.Context, worker string) (*session, error) {
 	d.mu.Lock()
 	v := d.workers[worker]
 	fresh := v != nil && time.Since(v.seen) < protocol.LeaseTime
 	d.mu.Unlock()
 	if fresh {
-		return nil
+		return v, nil
 	}
 	members, _, err := d.cfg.Coordinator.Members(ctx, carillon.MemberQuery{IDs: []string{worker}})
 	if err != nil {
-		return fmt.Errorf("ask who is alive: %w", err)
+		return nil, fmt.Errorf("ask who is alive: %w", err)
 	}
 	if len(members) == 0 {
-		return fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, worker)
+		return nil, fmt.Errorf("%w: worker %s", carillon.ErrSessionOver, worker)
 	}
-	d.touch(worker)
-	return nil
+	return d.touch(worker), nil
 }
 
 // maxBytes bounds the payloads of one answer: a thousand of the largest would not arrive in time.

@@ -23,8 +23,9 @@ import (
 //     and by endOf if the session of the worker is over.
 //
 // Invariants: each reservation has exactly one of these three ends. The room of a pull is what it asked for
-// minus its reservations, those that are taken included. A pull answers only when none of its reservations is
-// open, and a pull that is closed gets no new ones; so a reservation never outlives its pull.
+// minus its reservations, those that are taken included; it is none if the session is over. A pull answers
+// only when none of its reservations is open, and a pull that is closed gets no new ones; so a reservation
+// never outlives its pull.
 //
 // What can go wrong: if the answer to a commit is lost, release hands the slot back although the run may be
 // committed as claimed. The worker does not list that run in its beats, so the watch loop of the scheduler
@@ -148,13 +149,20 @@ func (r *reservations) release(ids []carillon.RunID) {
 	}
 }
 
-// endOf hands back the slots of a worker whose session is over.
+// endOf hands back the slots of a worker whose session is over. Its pulls stop waiting, and have no room for
+// runs that they get from the queue at this moment.
 func (r *reservations) endOf(worker string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for id, one := range r.open {
 		if one.waiter.worker == worker {
 			r.handBack(id, one)
+		}
+	}
+	for _, w := range r.waiters {
+		if w.worker == worker {
+			w.room = 0
+			w.awaken()
 		}
 	}
 }

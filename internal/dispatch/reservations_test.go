@@ -104,8 +104,9 @@ func TestACommittedRunIsInFlightAndEndsTheWaitOfItsPull(t *testing.T) {
 
 func TestASlotIsHandedBack(t *testing.T) {
 	for name, handBack := range map[string]func(p *pulls, run carillon.Run){
-		"when the commit fails":         func(p *pulls, run carillon.Run) { p.release([]carillon.RunID{run.ID, run.ID}) },
-		"when the session is over":      func(p *pulls, _ carillon.Run) { p.endOf("worker") },
+		"when the commit fails": func(p *pulls, run carillon.Run) {
+			p.release([]carillon.RunID{run.ID, run.ID})
+		},
 		"when another worker claims it": func(p *pulls, run carillon.Run) { run.Worker = "another"; p.commit(run) },
 		"when another attempt has it":   func(p *pulls, run carillon.Run) { run.Attempt++; p.commit(run) },
 		"when the run has ended": func(p *pulls, run carillon.Run) {
@@ -126,6 +127,24 @@ func TestASlotIsHandedBack(t *testing.T) {
 				t.Errorf("%d are too many, %v", over, w.taken())
 			}
 		})
+	}
+}
+
+func TestAPullWhoseSessionIsOverHasNoRoom(t *testing.T) {
+	p := newPulls(t)
+	w, awake := p.pull("worker", 3)
+	_, other := p.pull("other", 1)
+	run, _ := p.reserved(1)
+	p.endOf("worker")
+	if !*awake || *other {
+		t.Errorf("ended: %v, the pull of another worker: %v", *awake, *other)
+	}
+	p.commit(run) // the watch loop takes it back
+	if _, worker := p.reserved(2); worker != "other" {
+		t.Errorf("reserved at %q", worker)
+	}
+	if over := p.close(w, 2); over != 2 || len(w.taken()) > 0 {
+		t.Errorf("%d of two runs are too many, and the pull answers with %v", over, w.taken())
 	}
 }
 

@@ -31,9 +31,9 @@ type members struct {
 	owned []int // nil: all shards
 }
 
-// set takes a new list. gone: a member left. moved: nodes joined, or a node or the worker inside it left, and
-// with it the knowledge of runs that only that node knew of; so shards must be reloaded.
-func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
+// set takes a new list. gone: the members that left. moved: nodes joined, or a node or the worker inside it
+// left, and with it the knowledge of runs that only that node knew of; so shards must be reloaded.
+func (m *members) set(list []carillon.Member, node string) (gone []string, moved bool) {
 	alive := make(map[string]bool, len(list))
 	var nodes []string
 	for _, member := range list {
@@ -46,7 +46,7 @@ func (m *members) set(list []carillon.Member, node string) (gone, moved bool) {
 	defer m.mu.Unlock()
 	for _, member := range m.list {
 		if !alive[member.ID] {
-			gone = true
+			gone = append(gone, member.ID)
 			moved = moved || member.Kind == carillon.MemberNode || cluster.Inner(member.ID)
 		}
 	}
@@ -168,7 +168,10 @@ func (s *Scheduler) refreshMembers(ctx context.Context, expire carillon.Time) er
 		return err
 	}
 	gone, moved := s.members.set(list, s.cfg.Node)
-	if gone {
+	if len(gone) > 0 {
+		if s.pulls != nil { // before their runs are taken back, or the pulls would get them once more
+			s.pulls.EndPulls(gone)
+		}
 		s.gone.Set()
 	}
 	if moved {

@@ -13,10 +13,14 @@ import (
 type Pulls interface {
 	// Waits says for each run whether a pull waits that has room for it beside the runs before it.
 	Waits(runs []carillon.Run) []bool
+	// EndPulls ends the pulls of workers whose sessions are over. Such a pull would claim runs only to have
+	// them taken back.
+	EndPulls(workers []string)
 }
 
 // UsePulls lets a due run of a guarded job go straight to a waiting pull: the dispatcher reads the guard and
-// decides when it claims, so an earlier decision would only read the guard once more. Call it before Run.
+// decides when it claims, so an earlier decision would only read the guard once more. The scheduler also says
+// which pulls are of no use any more. Call it before Run.
 func (s *Scheduler) UsePulls(pulls Pulls) { s.pulls = pulls }
 
 // offerTime is how long an offered run can stay unclaimed. Then the decide loop decides about it: a due time

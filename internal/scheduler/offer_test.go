@@ -13,6 +13,8 @@ import (
 // pulls says of every run that a pull waits for it, or of none.
 type pulls bool
 
+func (pulls) EndPulls([]string) {}
+
 func (p pulls) Waits(runs []carillon.Run) []bool {
 	return slices.Repeat([]bool{bool(p)}, len(runs))
 }
