@@ -10,7 +10,7 @@ type Candidate struct {
 	Job    *Job
 	Run    Run
 	Guards Guards // of a guarded run
-	// Others are the job's unfinished runs, needed only where the decision depends on them: see NeedsOthers.
+	// Others are the unfinished runs among those that NeedsOthers names.
 	Others []Run
 	Worker string // the worker that wants to claim the run; empty: none yet, decide without a claim
 }
@@ -75,17 +75,26 @@ func (d Candidate) Decide(now Time) (Verdict, Change) {
 	return VerdictWait, d.queue(t, now)
 }
 
-// NeedsOthers says whether the decision must read the job's other runs, and after them the guard. The
-// decision stops the other runs (replace), or waits for runs that ran side by side with this one before an
-// edit.
-func (d *Candidate) NeedsOthers() bool {
+// NeedsOthers returns the other runs that the decision must read, after the guards: those that the overlap
+// guard names. The decision stops them (replace), or waits for runs that ran side by side with this one
+// before an edit. A run that gets its place in the guard later changes the guard, so the decision loses.
+func (d *Candidate) NeedsOthers() []RunID {
 	if !d.Run.Has(FlagGuarded) {
-		return false
+		return nil
 	}
 	t := d.Guards.turns()
 	replaces := d.Job.Overlap == OverlapReplace && d.Run.RetryOf == 0 && !t.free(d.Run.ID.Due) &&
 		!t.has(d.Run.ID.Due)
-	return replaces || len(t.Beside) > 0
+	if !replaces && len(t.Beside) == 0 {
+		return nil
+	}
+	ids := make([]RunID, 0, 1+len(t.Beside)+len(t.Queue))
+	for _, due := range slices.Concat([]Time{t.Holder}, t.Beside, t.Queue) {
+		if due != 0 && due != d.Run.ID.Due {
+			ids = append(ids, RunID{d.Job.ID, due})
+		}
+	}
+	return ids
 }
 
 // crowded says that a run which has its turn must still wait: a worker holds another run that began before

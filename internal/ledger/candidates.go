@@ -2,13 +2,15 @@ package ledger
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/carillon-run/carillon"
 )
 
 // Candidates returns the runs as candidates, each with what a decision about it needs: the definition and, if
-// the run is guarded, the guard and, where needed, the other runs of the job. It leaves out runs whose job is
-// gone and waiting runs on hold.
+// the run is guarded, the guard and, where needed, the other runs of the job. It reads each of the three once
+// for all candidates. It leaves out runs whose job is gone and waiting runs on hold.
 func (l *Ledger) Candidates(
 	ctx context.Context, runs []carillon.Run, worker string,
 ) ([]carillon.Candidate, error) {
@@ -34,16 +36,46 @@ func (l *Ledger) Candidates(
 		if runs[i].Has(carillon.FlagGuarded) {
 			candidate.Guards = withOverlap(guards[runs[i].ID.Job], candidate.Job)
 		}
-		if candidate.NeedsOthers() {
-			snapshot, err := l.Snapshot(ctx, candidate.Job.Namespace, candidate.Job.ID)
-			if err != nil {
-				return nil, err
-			}
-			candidate.Others, candidate.Guards = snapshot.Runs, withOverlap(snapshot.Guards, candidate.Job)
-		}
 		candidates = append(candidates, candidate)
 	}
-	return candidates, nil
+	return candidates, l.addOthers(ctx, candidates)
+}
+
+// addOthers reads the other runs on which decisions depend.
+func (l *Ledger) addOthers(ctx context.Context, candidates []carillon.Candidate) error {
+	var needs map[int][]carillon.RunID // by the index of the candidate
+	var unfinished map[carillon.RunID]*carillon.Run
+	for i := range candidates {
+		if ids := candidates[i].NeedsOthers(); len(ids) > 0 {
+			if needs == nil {
+				needs, unfinished = map[int][]carillon.RunID{}, map[carillon.RunID]*carillon.Run{}
+			}
+			needs[i] = ids
+			for _, id := range ids {
+				unfinished[id] = nil
+			}
+		}
+	}
+	if needs == nil {
+		return nil
+	}
+	runs, err := l.cfg.Store.Runs(ctx, slices.Collect(maps.Keys(unfinished)), false)
+	if err != nil {
+		return err
+	}
+	for i := range runs {
+		if !runs[i].State.Ended() {
+			unfinished[runs[i].ID] = &runs[i]
+		}
+	}
+	for i, ids := range needs {
+		for _, id := range ids {
+			if run := unfinished[id]; run != nil {
+				candidates[i].Others = append(candidates[i].Others, *run)
+			}
+		}
+	}
+	return nil
 }
 
 // withOverlap adds an overlap guard if there is none: then no run has the turn.

@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -237,6 +238,39 @@ func TestAWaitingRunOnHoldIsNotDecidedAbout(t *testing.T) {
 		// held runs may be taken back
 		if err != nil || len(candidates) != 1 || candidates[0].Run.ID.Job != held.ID {
 			t.Errorf("%+v, %v", candidates, err)
+		}
+	})
+}
+
+func TestWhatDecisionsAboutManyRunsNeedIsReadAtOnce(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		const jobs = 7
+		replaced := map[carillon.JobID]carillon.Run{}
+		var due []carillon.Run
+		for range jobs {
+			job := submit(t, l, every(time.Minute, carillon.OverlapReplace))
+			time.Sleep(time.Minute)
+			replaced[job.ID] = claim(t, l, unfinished(t, s.Store, job.ID)[0])
+			due = append(due, unfinished(t, s.Store, job.ID)[0])
+		}
+		reads := map[string]int{}
+		s.set(func(s *store) { s.before = func(read string) { reads[read]++ } })
+		candidates, err := l.Candidates(t.Context(), due, "worker_2")
+		if err != nil || len(candidates) != jobs {
+			t.Fatalf("%d candidates, %v", len(candidates), err)
+		}
+		if want := map[string]int{"guards": 1, "runs": 1}; !maps.Equal(reads, want) {
+			t.Errorf("reads %v, want %v", reads, want)
+		}
+		for i := range candidates {
+			_, c := candidates[i].Decide(due[i].ID.Due)
+			stopped := slices.ContainsFunc(c.Runs, func(r carillon.Run) bool {
+				return r.ID == replaced[due[i].ID.Job].ID && r.Has(carillon.FlagStop)
+			})
+			if !stopped {
+				t.Errorf("%s replaces nothing", due[i].ID)
+			}
 		}
 	})
 }
