@@ -38,8 +38,8 @@ var mayImport = map[string][]string{
 	"worker":             {".", "executor", "internal/await", "worker/protocol"},
 	"worker/protocol":    {"."},
 	"api": {
-		".", "cron", "internal/cluster", "internal/jobjson", "internal/suggest", "internal/wire",
-		"worker/protocol",
+		".", "cron", "internal/cluster", "internal/jobjson", "internal/suggest", "internal/waits",
+		"internal/wire", "worker/protocol",
 	},
 	"client": {".", "internal/await", "internal/wire", "worker/protocol"},
 	"porttest": {
@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/jobjson": {".", "internal/suggest"},
 	"internal/wire":    {".", "internal/jobjson", "worker/protocol"},
+	"internal/waits":   {".", "internal/wire"},
 	"internal/outage":  {"."},
 	"internal/owned":   {},
 	"internal/suggest": {},

@@ -303,7 +303,7 @@ func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
 
 func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
-	guard := carillon.NewOverlapGuard(job)
+	guard := job.OverlapGuard()
 	last := int64(0)
 	claim := func(run carillon.Run, now carillon.Time) carillon.Run {
 		t.Helper()

@@ -35,7 +35,7 @@ func Submit(job *Job, now Time) Change {
 	run.Covers = due
 	c := Change{Job: job, Runs: []Run{run}}
 	if run.Has(FlagGuarded) {
-		c.Guards = []Guard{NewOverlapGuard(job)}
+		c.Guards = []Guard{job.OverlapGuard()}
 	}
 	return c
 }
@@ -303,7 +303,7 @@ func (w JobSnapshot) turnGuard() Guard {
 	if guard := w.Guards.Of(GuardOverlap); guard != nil {
 		return *guard
 	}
-	return NewOverlapGuard(&w.Job)
+	return w.Job.OverlapGuard()
 }
 
 // guard brings the job's unfinished runs under an overlap guard, once there is more than one run to rule.

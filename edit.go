@@ -27,7 +27,7 @@ func (w JobSnapshot) Edit(def Definition, now Time) (Change, error) {
 	if guard := w.Guards.Of(GuardOverlap); guard != nil {
 		c.Guards = []Guard{e.turns.guard(*guard)}
 	} else if e.guarded || e.turns.Named != 0 {
-		c.Guards = []Guard{e.turns.guard(NewOverlapGuard(&e.job))}
+		c.Guards = []Guard{e.turns.guard(e.job.OverlapGuard())}
 	}
 	return c, nil
 }

@@ -268,19 +268,18 @@ func TestWhilePausedNewRunsAreOnHold(t *testing.T) {
 	expectChange(t, resumed, "job v1 active", "2m0.001s r0 v1 waiting covers 1m wakes 1h2m retries 1m")
 }
 
-func TestARunWhoseTurnHasComeWaitsForAWorker(t *testing.T) {
+func TestTheTurnOfARunComesWhenNoOtherHasIt(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueue))
 	run := planned(job, minute(2))
 	run.Flags |= carillon.FlagPlanned
 	run.Wake = minute(3) // the wake of a run in line
-	if w := run.WaitsFor(
-		carillon.Surroundings{Guards: line(job, 0, minute(2))}, minute(2)+1,
-	); w.Kind != carillon.WaitWorker {
-		t.Errorf("%+v", w)
+	guards := line(job, 0, minute(2))
+	if first, _, _ := run.InLine(guards); !first.IsZero() || !run.TurnCame(guards, minute(2)+1) {
+		t.Errorf("it waits behind %s", first)
 	}
-	if w := run.WaitsFor(
-		carillon.Surroundings{Guards: line(job, minute(1), minute(2))}, minute(2)+1,
-	); w.Kind != carillon.WaitTurn {
-		t.Errorf("while another has the turn: %+v", w)
+	guards = line(job, minute(1), minute(2))
+	first, ahead, place := run.InLine(guards)
+	if first.Due != minute(1) || ahead != 1 || place != 1 || run.TurnCame(guards, minute(2)+1) {
+		t.Errorf("while another has the turn: behind %s, %d ahead, number %d", first, ahead, place)
 	}
 }

@@ -40,11 +40,11 @@ type turns struct {
 }
 
 // OverlapKey is the key of a job's overlap guard.
-func OverlapKey(job JobID) string { return "overlap/" + job.String() }
+func (id JobID) OverlapKey() string { return "overlap/" + id.String() }
 
-// NewOverlapGuard is the guard of a job without a run that has the turn or waits for it.
-func NewOverlapGuard(job *Job) Guard {
-	return turns{}.guard(Guard{Namespace: job.Namespace, Key: OverlapKey(job.ID)})
+// OverlapGuard is the guard of a job without a run that has the turn or waits for it.
+func (j *Job) OverlapGuard() Guard {
+	return turns{}.guard(Guard{Namespace: j.Namespace, Key: j.ID.OverlapKey()})
 }
 
 func turnsOf(g *Guard) turns {
@@ -142,4 +142,28 @@ func (g Guards) Holder(job JobID) RunID {
 		return RunID{job, t.Holder}
 	}
 	return RunID{}
+}
+
+// InLine says where a run stands that has a place in the line of its job, but not the turn. first is the run
+// that has the turn, or the next in line; zero: the run does not wait for its turn. ahead is how many
+// unfinished runs of the job come before it. place is its number in line; 0: it has begun, beside the run
+// whose turn it is.
+func (r *Run) InLine(guards Guards) (first RunID, ahead, place int) {
+	t := guards.turns()
+	if !r.Has(FlagGuarded) || !t.has(r.ID.Due) || t.free(r.ID.Due) {
+		return RunID{}, 0, 0
+	}
+	queued := slices.Index(t.Queue, r.ID.Due) // -1: it has begun
+	ahead, place = len(t.Beside)+queued, queued
+	if t.Holder != 0 { // without a holder, the first in line is the run that it is behind
+		ahead, place = ahead+1, place+1
+	}
+	return RunID{r.ID.Job, t.first()}, ahead, place
+}
+
+// TurnCame says that a run waited in line and its turn has come. Its wake is still that of a run in line; the
+// claim corrects it.
+func (r *Run) TurnCame(guards Guards, now Time) bool {
+	t := guards.turns()
+	return r.Has(FlagGuarded) && r.Attempt == 0 && t.has(r.ID.Due) && t.free(r.ID.Due) && r.ready(now) <= now
 }

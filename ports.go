@@ -181,20 +181,15 @@ type Profile struct {
 }
 
 // Takes says whether a worker with this profile takes the runs of a lane.
-func (p *Profile) Takes(lane Lane) bool { return p.serves(lane) && p.performs(lane.Needs) }
+func (p *Profile) Takes(lane Lane) bool { return p.Serves(lane) && p.performs(lane.Needs) }
 
-// serves says whether a worker with this profile serves the lane's queue, whatever the runs need.
-func (p *Profile) serves(lane Lane) bool {
+// Serves says whether a worker with this profile serves the lane's queue, whatever the runs need.
+func (p *Profile) Serves(lane Lane) bool {
 	return within(p.Namespaces, lane.Namespace) &&
 		(len(p.Queues) == 0 || slices.ContainsFunc(p.Queues, func(served string) bool {
-			return queueName(served) == lane.Queue
+			name, _, _ := strings.Cut(served, "=") // from its weight
+			return name == lane.Queue
 		}))
-}
-
-// queueName is the queue name in "name" or "name=weight".
-func queueName(served string) string {
-	name, _, _ := strings.Cut(served, "=")
-	return name
 }
 
 // The kinds of members.

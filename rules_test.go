@@ -84,7 +84,7 @@ func retrying(run carillon.Run, wake carillon.Time) carillon.Run {
 
 // line is the job's guard: the run that has the turn, and the runs that wait.
 func line(job *carillon.Job, holder carillon.Time, queue ...carillon.Time) carillon.Guards {
-	guard := carillon.NewOverlapGuard(job)
+	guard := job.OverlapGuard()
 	guard.Rev = 9
 	value := map[string]any{}
 	if holder != 0 {

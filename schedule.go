@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon/cron"
+	"github.com/carillon-run/carillon/internal/suggest"
 )
 
 // minEvery is the shortest period of a recurring job.
@@ -139,6 +140,16 @@ func (s *Schedule) Ready() { s.parse() }
 // zones keeps the loaded zones: reading a zone from disk takes longer than planning a run. Only names that
 // exist get in.
 var zones sync.Map
+
+// wantZone says what is wanted in place of a time zone that does not exist, with the zone that was probably
+// meant.
+func wantZone(given string) string {
+	want := "an IANA time zone such as Europe/Berlin or UTC"
+	if like := suggest.Zone(given); like != "" {
+		want += "; did you mean " + like + "?"
+	}
+	return want
+}
 
 func zone(name string) (*time.Location, error) {
 	if loc, ok := zones.Load(name); ok {

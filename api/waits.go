@@ -7,26 +7,27 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/waits"
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // waitsFor works out why a run waits. The answer leaves out what cannot be read: the run itself was read.
-func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait {
+func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *wire.Wait {
 	if run.State != carillon.StateWaiting {
 		return nil
 	}
-	now, around := s.Clock.Now(), carillon.Surroundings{}
+	now, around := s.Clock.Now(), waits.Surroundings{}
 	if run.Has(carillon.FlagGuarded) {
 		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{
-			Namespace: run.Namespace, Keys: []string{carillon.OverlapKey(run.ID.Job)},
+			Namespace: run.Namespace, Keys: []string{run.ID.Job.OverlapKey()},
 		})
 		if err != nil {
 			s.Logger.WarnContext(ctx, "read the overlap guard of a run that waits", "error", err)
 		}
 		around.Guards = guards
 	}
-	wait := run.WaitsFor(carillon.Surroundings{Guards: around.Guards, Blind: true}, now)
-	if wait == nil || wait.Kind != carillon.WaitUnknown || s.Members == nil {
+	wait := waits.For(run, waits.Surroundings{Guards: around.Guards, Blind: true}, now)
+	if wait == nil || wait.Kind != wire.WaitUnknown || s.Members == nil {
 		return wait
 	}
 	var err error
@@ -37,7 +38,7 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *carillon.Wait
 	if around.Ahead, err = s.ahead(ctx, run, now); err != nil {
 		s.Logger.WarnContext(ctx, "count the runs before one that waits", "error", err)
 	}
-	return run.WaitsFor(around, now)
+	return waits.For(run, around, now)
 }
 
 const (
@@ -46,7 +47,7 @@ const (
 )
 
 // ahead counts the due runs of the same namespace, queue and needs that workers take before the given one, up
-// to carillon.MaxAhead. It reads one lane after the other, because an older run of a lower priority can come
+// to wire.MaxAhead. It reads one lane after the other, because an older run of a lower priority can come
 // first: its age decides.
 func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time) (n int, err error) {
 	pages := 0
@@ -54,10 +55,10 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 		until := run.Wake.Add(time.Duration(priority-run.Priority) * carillon.AgeStep)
 		lane := run.Lane()
 		lane.Priority = priority
-		q := carillon.WakeQuery{Lane: &lane, Until: min(now, until), Limit: carillon.MaxAhead}
+		q := carillon.WakeQuery{Lane: &lane, Until: min(now, until), Limit: wire.MaxAhead}
 		for {
 			if pages++; pages > maxLook {
-				return carillon.MaxAhead, nil // so many runs are held or due that this one is far behind
+				return wire.MaxAhead, nil // so many runs are held or due that this one is far behind
 			}
 			page, err := s.Store.Wakes(ctx, q)
 			if err != nil {
@@ -66,7 +67,7 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 			for i := range page {
 				other := &page[i]
 				if other.State == carillon.StateWaiting && other.ID != run.ID && other.Before(run) {
-					if n++; n == carillon.MaxAhead {
+					if n++; n == wire.MaxAhead {
 						return n, nil
 					}
 				}
@@ -106,7 +107,7 @@ func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, laneOf fu
 	for i := range n {
 		lane := laneOf(i)
 		lane.Priority = 0 // or the same warning would come for each priority
-		if _, none := carillon.Unserved(lane, alive); !none || seen[lane] {
+		if _, none := waits.Unserved(lane, alive); !none || seen[lane] {
 			continue
 		}
 		if seen == nil {
@@ -118,7 +119,7 @@ func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, laneOf fu
 			s.Logger.WarnContext(r.Context(), "list the workers for a warning", "error", err)
 			return
 		}
-		if text, none := carillon.Unserved(lane, members); none {
+		if text, none := waits.Unserved(lane, members); none {
 			w.Header().Add(wire.WarningHeader, text)
 		}
 	}

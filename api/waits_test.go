@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/internal/jobjson"
+	"github.com/carillon-run/carillon/internal/wire"
 )
 
 // lists returns a list of members that a test makes.
@@ -107,7 +108,7 @@ func (h *house) behind(run string) {
 	runs, err1 := h.store.Runs(ctx, []carillon.RunID{id}, false)
 	jobs, err2 := h.store.Jobs(ctx, []carillon.JobVersion{{Job: id.Job}})
 	guards, err3 := h.store.Guards(ctx, carillon.GuardQuery{
-		Namespace: "blue", Keys: []string{carillon.OverlapKey(id.Job)},
+		Namespace: "blue", Keys: []string{id.Job.OverlapKey()},
 	})
 	if err := errors.Join(err1, err2, err3); err != nil {
 		h.t.Fatal(err)
@@ -127,7 +128,7 @@ func TestManyRunsBeforeOneAreCountedUpToABound(t *testing.T) {
 			return []carillon.Member{{ID: "w", Kind: carillon.MemberWorker}}, nil
 		})
 	})
-	h.submitMany(carillon.MaxAhead+5, `"priority":6`)
+	h.submitMany(wire.MaxAhead+5, `"priority":6`)
 	kind, text := h.waits(h.submit(with(`"priority":5`)))
 	if want := `1 worker serves the queue "default"; 1000 or more due runs come before it`; kind != "claim" ||
 		text != want {

@@ -13,6 +13,22 @@ import (
 // RunDetail is a run with what it waits for.
 type RunDetail = wire.RunDetail
 
+// Wait says what a waiting run waits for.
+type Wait = wire.Wait
+
+// WaitKind is the kind of thing that a waiting run waits for.
+type WaitKind = wire.WaitKind
+
+const (
+	WaitTime    = wire.WaitTime    // its due time or its next attempt
+	WaitResume  = wire.WaitResume  // its job is paused
+	WaitTurn    = wire.WaitTurn    // another run of its job
+	WaitWorker  = wire.WaitWorker  // a worker that serves its queue and can perform it: there is none
+	WaitSlot    = wire.WaitSlot    // a free slot: all are taken
+	WaitClaim   = wire.WaitClaim   // a worker that could take it has not done so yet
+	WaitUnknown = wire.WaitUnknown // a worker; the list of workers cannot be read now
+)
+
 // Run reads a run, with its result and checkpoint, and what it waits for.
 func (c *Client) Run(ctx context.Context, id carillon.RunID) (run RunDetail, err error) {
 	err = c.call(ctx, request{method: http.MethodGet, path: runPath(id)}, &run)

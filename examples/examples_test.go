@@ -253,7 +253,7 @@ func TestTheWorkerInPython(t *testing.T) {
 	waits := h.until(unknown, func(carillon.Run) bool { return true })
 	expect(t, waits, carillon.StateWaiting, 0, "")
 	detail, err := h.Run(t.Context(), waits.ID)
-	if err != nil || detail.WaitsFor == nil || detail.WaitsFor.Kind != carillon.WaitWorker {
+	if err != nil || detail.WaitsFor == nil || detail.WaitsFor.Kind != client.WaitWorker {
 		t.Errorf("a run of a type that no worker knows waits for %+v, %v", detail.WaitsFor, err)
 	}
 	run = h.ended(counted)

@@ -221,7 +221,7 @@ func (w *world) whole(id carillon.JobID) (snapshot carillon.JobSnapshot, ok bool
 	w.must(err)
 	snapshot.Runs = page.Runs
 	snapshot.Guards, err = w.model.Guards(ctx, carillon.GuardQuery{
-		Namespace: snapshot.Job.Namespace, Keys: []string{carillon.OverlapKey(id)},
+		Namespace: snapshot.Job.Namespace, Keys: []string{id.OverlapKey()},
 	})
 	w.must(err)
 	return snapshot, true

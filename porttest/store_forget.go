@@ -115,7 +115,7 @@ func storeForgetJob(t *storeTest) {
 	job.Version = 2
 	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("1")}
 	t.win(carillon.Change{
-		Job: &job, Runs: []carillon.Run{run}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)},
+		Job: &job, Runs: []carillon.Run{run}, Guards: []carillon.Guard{job.OverlapGuard()},
 	})
 	run.Rev, run.Output = 2, nil
 	t.end(run, carillon.StateSucceeded)
@@ -124,7 +124,7 @@ func storeForgetJob(t *storeTest) {
 	for version := range int32(3) {
 		t.equal("job", t.jobAt(job.ID, version), (*carillon.Job)(nil))
 	}
-	t.equal("guard", t.guard(job.Namespace, carillon.OverlapKey(job.ID)), (*carillon.Guard)(nil))
+	t.equal("guard", t.guard(job.Namespace, job.ID.OverlapKey()), (*carillon.Guard)(nil))
 	t.equal(
 		"labeled",
 		jobIDs(t.findJobs(carillon.JobQuery{
@@ -175,7 +175,7 @@ func storeForgetRecurring(t *storeTest) {
 	t.equal(
 		"job", t.findJobs(carillon.JobQuery{States: []carillon.JobState{carillon.JobFinished}})[0].ID, job.ID,
 	)
-	t.equal("guard", t.guard(job.Namespace, carillon.OverlapKey(job.ID)).Rev, int32(1))
+	t.equal("guard", t.guard(job.Namespace, job.ID.OverlapKey()).Rev, int32(1))
 }
 
 func storeForgetBehind(t *storeTest) {

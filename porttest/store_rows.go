@@ -195,7 +195,7 @@ func storeCopies(t *storeTest) {
 
 func storeRevs(t *storeTest) {
 	job, run := t.submit(every)
-	guard := *t.guard(job.Namespace, carillon.OverlapKey(job.ID))
+	guard := *t.guard(job.Namespace, job.ID.OverlapKey())
 	for rev := int32(1); rev < 4; rev++ {
 		t.equal(
 			"revisions",

@@ -95,5 +95,5 @@ func (s *Store) clean(id carillon.RunID) {
 	}
 	delete(s.jobs, id.Job)
 	s.ids.remove(id.Job)
-	delete(s.guards, guardKey{j.Namespace, carillon.OverlapKey(id.Job)})
+	delete(s.guards, guardKey{j.Namespace, id.Job.OverlapKey()})
 }

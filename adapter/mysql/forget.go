@@ -228,7 +228,7 @@ func (l *conn) cleanJobs(ids, still raw) error {
 	}
 	slices.Sort(jobs)
 	overlapKey := func(b []byte, id carillon.JobID) []byte {
-		return appendGuardKey(b, sqlcommon.GuardKey{Namespace: spaces[id], Key: carillon.OverlapKey(id)})
+		return appendGuardKey(b, sqlcommon.GuardKey{Namespace: spaces[id], Key: id.OverlapKey()})
 	}
 	if err := l.query(func(row) error { return nil }, lockGuards, list(jobs, overlapKey)); err != nil {
 		return err

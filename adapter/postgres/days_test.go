@@ -169,7 +169,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	submit.Runs[0].Output = &carillon.Output{
 		Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p"),
 	}
-	submit.Guards = []carillon.Guard{carillon.NewOverlapGuard(submit.Job)}
+	submit.Guards = []carillon.Guard{submit.Job.OverlapGuard()}
 	commit(t, store, submit)
 	job := *submit.Job
 	job.Rev, job.Version = 1, 2

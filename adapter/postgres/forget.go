@@ -176,7 +176,7 @@ func (s *Store) remove(ctx context.Context, found []sqlcommon.Past) (forgotten i
 	turns := make([]string, len(jobs))
 	owners := newRows(deleteJobs)
 	for i, job := range jobs {
-		turns[i] = carillon.OverlapKey(job)
+		turns[i] = job.OverlapKey()
 		owners.begin()
 		owners.int(int64(job.Shard()))
 		owners.int(int64(job))

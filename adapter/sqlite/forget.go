@@ -219,7 +219,7 @@ func (w *writer) removeJob(id carillon.JobID) error {
 		}
 	}
 	w.dropGuard.text(1, namespace)
-	w.dropGuard.text(2, carillon.OverlapKey(id))
+	w.dropGuard.text(2, id.OverlapKey())
 	if err := w.dropGuard.exec(); err != nil {
 		return err
 	}

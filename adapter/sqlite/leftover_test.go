@@ -42,7 +42,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
 	ended := run.End(carillon.StateFailed, "", now)
 	commit(carillon.Change{
-		Job: &edited, Runs: []carillon.Run{ended}, Guards: []carillon.Guard{carillon.NewOverlapGuard(&job)},
+		Job: &edited, Runs: []carillon.Run{ended}, Guards: []carillon.Guard{job.OverlapGuard()},
 	})
 	if n := count(t, store, "job_label"); n != 1 {
 		t.Errorf("%d labels after an edit", n)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/cron"
+	"github.com/carillon-run/carillon/internal/suggest"
 )
 
 // maxTimes is more than any person reads, and few enough to answer at once.
@@ -94,7 +94,7 @@ func loadZone(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "Local" { // Local would be another zone on the server
 		hint := ""
-		if like := carillon.ZoneLike(name); like != "" {
+		if like := suggest.Zone(name); like != "" {
 			hint = "; did you mean " + like + "?"
 		}
 		return nil, usage(

@@ -62,7 +62,7 @@ func (a *app) jobWaits(ctx context.Context, c *client.Client, job *client.JobDet
 	}
 	run, err := c.Run(ctx, job.NextRun.ID)
 	if errors.Is(err, carillon.ErrNotFound) ||
-		err == nil && (run.WaitsFor == nil || run.WaitsFor.Kind == carillon.WaitTime) {
+		err == nil && (run.WaitsFor == nil || run.WaitsFor.Kind == client.WaitTime) {
 		return "", nil // it has begun meanwhile, or Next shows the time of its next attempt
 	}
 	if err != nil {

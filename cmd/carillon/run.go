@@ -101,7 +101,7 @@ func (a *app) runDetail(detail *client.RunDetail) {
 	t.fact("Run", run.ID.String())
 	t.fact("Job", strings.TrimPrefix(runName(run)+", "+run.ID.Job.String(), "-, "))
 	t.fact("State", a.stateWord(run))
-	if wait := detail.WaitsFor; wait != nil && wait.Kind != carillon.WaitTime { // the times are shown below
+	if wait := detail.WaitsFor; wait != nil && wait.Kind != client.WaitTime { // the times are shown below
 		t.fact("Waits", wait.Text)
 	}
 	t.fact("Reason", run.Reason)

@@ -240,13 +240,13 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 	id := carillon.RunID{Job: 1, Due: now.Add(time.Hour)}
 	run := client.RunDetail{
 		Run:      carillon.Run{ID: id, State: carillon.StateWaiting, Wake: id.Due},
-		WaitsFor: &carillon.Wait{Kind: carillon.WaitTime, Until: id.Due},
+		WaitsFor: &client.Wait{Kind: client.WaitTime, Until: id.Due},
 	}
 	w := watcher{a: a}
 	w.tell(&run)
 	w.tell(&run)
-	run.Wake, run.WaitsFor = now, &carillon.Wait{
-		Kind: carillon.WaitSlot, Text: "all 3 slots are taken; 2 due runs come before it",
+	run.Wake, run.WaitsFor = now, &client.Wait{
+		Kind: client.WaitSlot, Text: "all 3 slots are taken; 2 due runs come before it",
 	}
 	w.tell(&run)
 	run.WaitsFor.Text = "all 3 slots are taken; it is the next of its queue"
@@ -256,13 +256,13 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 	run.State, run.Failures, run.Reason, run.Wake = carillon.StateWaiting, 1, "exit code 1", now.Add(
 		5*time.Minute,
 	)
-	run.WaitsFor = &carillon.Wait{Kind: carillon.WaitTime, Until: run.Wake}
+	run.WaitsFor = &client.Wait{Kind: client.WaitTime, Until: run.Wake}
 	w.tell(&run)
 	w.tell(&run)
 	run.State, run.Attempt, run.Losses, run.Reason, run.WaitsFor = carillon.StateRunning, 3, 1, "", nil
 	w.tell(&run)
-	run.State, run.WaitsFor = carillon.StateWaiting, &carillon.Wait{
-		Kind: carillon.WaitResume, Text: "it waits until its job is resumed",
+	run.State, run.WaitsFor = carillon.StateWaiting, &client.Wait{
+		Kind: client.WaitResume, Text: "it waits until its job is resumed",
 	}
 	w.tell(&run)
 	if diff := cmp.Diff(`carillon: waiting for RUN, due 2026-03-26 13:00:00 UTC (in 1h)

@@ -191,14 +191,14 @@ func (w *watcher) waits(run *client.RunDetail) string {
 	now := carillon.TimeOf(w.a.now())
 	wait := run.WaitsFor
 	switch {
-	case wait == nil || wait.Kind == carillon.WaitTime && wait.Until <= now:
+	case wait == nil || wait.Kind == client.WaitTime && wait.Until <= now:
 		return ""
-	case wait.Kind == carillon.WaitTime && run.Attempt > 0:
+	case wait.Kind == client.WaitTime && run.Attempt > 0:
 		return "next attempt at " + w.a.when(wait.Until)
-	case wait.Kind == carillon.WaitTime:
+	case wait.Kind == client.WaitTime:
 		return fmt.Sprintf("waiting for %s, due %s", run.ID, w.a.when(wait.Until))
-	case w.looks <= 2 && run.Wake <= now && wait.Kind != carillon.WaitResume &&
-		wait.Kind != carillon.WaitWorker:
+	case w.looks <= 2 && run.Wake <= now && wait.Kind != client.WaitResume &&
+		wait.Kind != client.WaitWorker:
 		return ""
 	}
 	return wait.Text

@@ -26,7 +26,7 @@ func (s *countedReads) Runs(
 func (h *house) guardRev(job carillon.JobID) int32 {
 	h.Helper()
 	guards, err := h.store.Guards(context.Background(), carillon.GuardQuery{
-		Namespace: carillon.DefaultNamespace, Keys: []string{carillon.OverlapKey(job)},
+		Namespace: carillon.DefaultNamespace, Keys: []string{job.OverlapKey()},
 	})
 	h.must(err)
 	return guards[0].Rev

@@ -83,7 +83,7 @@ func withOverlap(guards carillon.Guards, job *carillon.Job) carillon.Guards {
 	if guards.Of(carillon.GuardOverlap) != nil {
 		return guards
 	}
-	return guards.With(carillon.NewOverlapGuard(job))
+	return guards.With(job.OverlapGuard())
 }
 
 // guards reads the overlap guards of the runs that have one.
@@ -94,7 +94,7 @@ func (l *Ledger) guards(
 	jobs := map[string]carillon.JobID{}
 	for i := range runs {
 		if runs[i].Has(carillon.FlagGuarded) {
-			key := carillon.OverlapKey(runs[i].ID.Job)
+			key := runs[i].ID.Job.OverlapKey()
 			keys[runs[i].Namespace] = append(keys[runs[i].Namespace], key)
 			jobs[key] = runs[i].ID.Job
 		}

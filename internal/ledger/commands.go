@@ -217,7 +217,7 @@ func (l *Ledger) Snapshot(
 		return w, err
 	}
 	w.Guards, err = l.cfg.Store.Guards(ctx, carillon.GuardQuery{
-		Namespace: namespace, Keys: []string{carillon.OverlapKey(id)},
+		Namespace: namespace, Keys: []string{id.OverlapKey()},
 	})
 	return w, err
 }

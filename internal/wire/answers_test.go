@@ -21,7 +21,7 @@ func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 	for _, answer := range []any{
 		&JobDetail{Job: job, LastRun: &run, NextRun: &run},
 		&ListedJob{Job: job, LastRun: &run},
-		&RunDetail{Run: run, WaitsFor: &carillon.Wait{Kind: carillon.WaitUnknown}},
+		&RunDetail{Run: run, WaitsFor: &Wait{Kind: WaitUnknown}},
 		&DueTimes{Timezone: "UTC", Items: []DueTime{{Due: now, Local: "then", Offset: "+00:00"}}},
 		&RunRequest{Payload: []byte(`{"a":1}`)},
 		&Refusal{ID: 7, At: now, Reason: "no", Job: []byte(`{}`)},

@@ -9,7 +9,7 @@ import (
 // RunDetail is a run with what it waits for.
 type RunDetail struct {
 	carillon.Run
-	WaitsFor *carillon.Wait `json:"waits_for,omitempty"` // nil: it does not wait
+	WaitsFor *Wait `json:"waits_for,omitempty"` // nil: it does not wait
 }
 
 // MarshalJSON adds waits_for to the fields that a run writes itself.
@@ -26,7 +26,7 @@ func (d RunDetail) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON reads what MarshalJSON writes.
 func (d *RunDetail) UnmarshalJSON(b []byte) error {
 	var more struct {
-		WaitsFor *carillon.Wait `json:"waits_for"`
+		WaitsFor *Wait `json:"waits_for"`
 	}
 	if err := json.Unmarshal(b, &more); err != nil {
 		return err

@@ -1,33 +1,25 @@
-package carillon
+package suggest
 
 import (
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 )
 
-// wantZone says what is wanted in place of a time zone that does not exist, with the zone that was probably
-// meant.
-func wantZone(given string) string {
-	want := "an IANA time zone such as Europe/Berlin or UTC"
-	if like := ZoneLike(given); like != "" {
-		want += "; did you mean " + like + "?"
-	}
-	return want
-}
-
-// ZoneLike is the time zone that a name probably means, if its letters are in the wrong case or it has
+// Zone is the time zone that a name probably means, if its letters are in the wrong case or it has
 // spaces; "" if there is none.
-func ZoneLike(name string) string {
+func Zone(name string) string {
 	if len(name) > 40 {
 		return "" // no zone has such a name
 	}
 	written := strings.ReplaceAll(strings.TrimSpace(name), " ", "_")
 	for _, like := range []string{titleZone(written), strings.ToUpper(written)} {
-		if like != name && like != "LOCAL" {
-			if _, err := zone(like); err == nil {
-				return like
-			}
+		if like == name || strings.EqualFold(like, "Local") { // a different zone on every machine
+			continue
+		}
+		if _, err := time.LoadLocation(like); err == nil {
+			return like
 		}
 	}
 	return ""
