@@ -260,7 +260,7 @@ var storeConcurrent = []storeCase{
 
 // storeWriters counts with a guard: every writer reads it, adds one, and tries again when it lost.
 func storeWriters(t *storeTest) {
-	const writers, each = 64, 3
+	const writers, each = 24, 3
 	t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "default", Key: "count", Value: []byte("0")}}})
 	var all sync.WaitGroup
 	for range writers {

@@ -127,7 +127,7 @@ func testStops(t *testing.T, query carillon.WakeQuery, want func(*carillon.Run))
 	for _, atMost := range []int{1, 64, 500, 100_000} {
 		store := open(t, database(t), postgres.Config{})
 		store.ScanAtMost(atMost)
-		changes := submissions(t, idgen.New(1, carillon.Never), 2000)
+		changes := submissions(t, idgen.New(1, carillon.Never), 1000)
 		var wanted []carillon.RunID
 		for i := range changes {
 			// Many are of one shard: more than one read takes from it.
