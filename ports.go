@@ -126,13 +126,15 @@ type LogStore interface {
 // node follow from the list of members, and two nodes that both believe that they own a shard
 // do no harm.
 type Coordinator interface {
-	// Join opens sessions. Ids are random per start and never used again.
+	// Join opens sessions. If one of the ids has a session, Join opens none and returns ErrConflict. Ids are
+	// random per start. A node whose session is over joins again under its id; a worker takes a new id.
 	Join(ctx context.Context, members []Member) error
 	// Beat prolongs sessions and stores what their members say they hold. It answers each beat, at the same
 	// index. A beat that comes after, or together with, a beat of the same member with a higher number was
 	// delayed: it is old and changes nothing. Of beats without a number that come together the last counts,
-	// the others are old. A repeated beat changes nothing the second time, and may get the same answer as the
-	// first time. A session that is over never comes back.
+	// the others are old. A beat without a number that comes alone always counts, and the next numbered beat
+	// is still compared with the highest number before. A repeated beat changes nothing the second time, and
+	// may get the same answer as the first time. No beat brings back a session that is over.
 	Beat(ctx context.Context, beats []Beat) ([]Standing, error)
 	// Leave ends sessions. Ending one that is over is no error.
 	Leave(ctx context.Context, ids []string) error
@@ -165,7 +167,8 @@ type Member struct {
 	Profile
 	Joined Time // by the coordinator's clock; Join ignores it
 	Beat   Time // when the last beat (or the join) came, by the same clock; Join ignores it
-	// Holds is what the last beat listed, in an answer to MemberQuery.Holds; Join ignores it.
+	// Holds is what the last beat listed, in its order, in an answer to MemberQuery.Holds; nil if that was
+	// nothing. Join ignores it.
 	Holds []Held
 }
 
@@ -204,7 +207,7 @@ type Beat struct {
 	Number int64 // rises from beat to beat of a session; 0: not numbered
 	Holds  []Held
 	// Stopping says that the worker has no pull in flight any more: it will never begin a run that it does
-	// not list here.
+	// not list here. It is for the dispatcher: a coordinator does not keep it.
 	Stopping bool
 }
 
