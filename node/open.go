@@ -81,7 +81,7 @@ func (n *Node) openStore(ctx context.Context) (Backend, error) {
 			Store: store, Logs: postgres.NewLogs(store), Coordinator: postgres.NewCoordinator(store),
 			Intake: postgres.NewIntake(store), Bus: bus, Shared: true, Writers: 2,
 		}, nil
-	default:
+	case "mysql", "mariadb":
 		store, err := n.openMySQL(ctx, n.cfg.Store)
 		if err != nil {
 			return Backend{}, err
@@ -90,6 +90,8 @@ func (n *Node) openStore(ctx context.Context) (Backend, error) {
 			Store: store, Logs: mysql.NewLogs(store), Coordinator: mysql.NewCoordinator(store),
 			Shared: true, Writers: 2,
 		}, nil
+	default: // validateBackend knows a scheme that this switch does not
+		return Backend{}, fmt.Errorf("store: no adapter opens %s", Redact(n.cfg.Store))
 	}
 }
 
@@ -157,8 +159,10 @@ func (n *Node) openLogs(ctx context.Context, of *Backend) (logs carillon.LogStor
 		)
 	case scheme == "mem", scheme == "" && store == "mem":
 		return mem.NewLogs(), nil
-	default:
+	case scheme == "disk", scheme == "":
 		return n.openDisk(ctx, path)
+	default: // validateBackend knows a scheme that this switch does not
+		return nil, fmt.Errorf("logs: no adapter opens %s", Redact(n.cfg.Logs))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open logs %s: %w", Redact(n.cfg.Logs), err)

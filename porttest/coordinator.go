@@ -38,6 +38,7 @@ func Coordinator(t *testing.T, c CoordinatorTest) {
 	}
 	run("at first there are no members", coordinatorEmpty)
 	run("a member comes whole, and the list is in the order of ids", coordinatorJoin)
+	run("a node whose session has ended joins again under its id", coordinatorJoinAgain)
 	run(
 		"what members tell about themselves comes back, with the time at which they joined",
 		coordinatorProfile,

@@ -15,6 +15,17 @@ func coordinatorJoin(t coordinatorTest) {
 	t.there(true, node, member(1), member(2), bare)
 }
 
+// A node whose session has ended joins again under its own id.
+func coordinatorJoinAgain(t coordinatorTest) {
+	t.join(member(1))
+	if err := t.Leave(t.Context(), []string{member(1).ID}); err != nil {
+		t.Fatal(err)
+	}
+	t.there(false)
+	t.join(member(1))
+	t.there(false, member(1))
+}
+
 func coordinatorProfile(t coordinatorTest) {
 	told := member(1)
 	told.Profile = carillon.Profile{
@@ -22,6 +33,7 @@ func coordinatorProfile(t coordinatorTest) {
 			Namespaces: []string{"a"}, Queues: []string{"mail=3", "default"}, Kinds: []string{"handler"},
 			Types: []string{"mail.send"},
 		},
+		Labels: map[string]string{"zone": "ä"},
 	}
 	node := carillon.Member{
 		ID: "zulu", Kind: carillon.MemberNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1,
