@@ -72,7 +72,7 @@ type Queue interface {
 	// a run, Pull takes nothing and returns the error of ctx.
 	Pull(ctx context.Context, want Demand) ([]Run, error)
 	// Len is how many runs wait of lanes that any of the wants takes. Without wants that is all runs, and
-	// cheap: the ledger asks before every commit.
+	// cheap: the ledger asks before every commit. Its callers hold locks, so it must not wait for anything.
 	Len(wants ...Want) int
 }
 
@@ -146,7 +146,7 @@ type Coordinator interface {
 
 // MemberQuery asks for members.
 type MemberQuery struct {
-	IDs   []string // none: all
+	IDs   []string // none: all; not together with Expire
 	Holds bool     // each with what it holds
 	// Expire, in a query for all members, first ends the sessions that no beat has prolonged for SessionTime,
 	// unless the coordinator's clock has passed Expire. A session ends only by a call, not by the mere passing

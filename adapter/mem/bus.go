@@ -41,8 +41,9 @@ func (b *Bus) Publish(_ context.Context, events iter.Seq[carillon.Event]) error 
 	if listeners == nil {
 		return nil
 	}
+	all := slices.Collect(events) // once, however many listen
 	for _, l := range *listeners {
-		l.tell(events)
+		l.tell(all)
 	}
 	return nil
 }
@@ -76,20 +77,21 @@ func (b *Bus) change(f func([]*listener) []*listener) {
 	b.listeners.Store(&all)
 }
 
-func (l *listener) tell(events iter.Seq[carillon.Event]) {
+func (l *listener) tell(events []carillon.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return
 	}
-	for e := range events {
-		if !matches(&l.filter, &e) {
+	for i := range events {
+		e := &events[i]
+		if !matches(&l.filter, e) {
 			continue
 		}
 		// Only this function sends, and it holds the lock, so room that is free now stays free.
 		switch {
 		case len(l.events) < buffered:
-			l.events <- e
+			l.events <- *e
 			l.behind = false
 		case !l.behind:
 			l.events <- carillon.Event{Kind: carillon.EventMissed}

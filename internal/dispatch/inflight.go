@@ -106,7 +106,7 @@ func (d *Dispatcher) forget(worker string) {
 		delete(d.workers, worker)
 	}
 	d.inflight.dropAll(worker)
-	d.reservations.endOf(worker)
+	d.reservations.endSession(worker)
 }
 
 // touch notes that a worker's session is alive. It drops workers that were silent for long: they are gone, or

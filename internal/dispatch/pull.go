@@ -38,6 +38,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	defer cancel()
 	w := &waiter{worker: p.Worker, wants: []carillon.Want{want}, room: p.Max, awaken: cancel}
 	d.reservations.wait(w)
+	if d.undeliverable(ctx, v) != nil { // it came to that before the pull could be told
+		cancel()
+	}
 	size := min(p.Max, int(d.size.Load()))
 	runs, err := d.pull(wait, w.wants, shares, size)
 	d.inHand.Add(int64(len(runs)))

@@ -19,17 +19,18 @@ import (
 //   - It is taken by settle, when the ledger tells that the run was committed as claimed: the run is in
 //     flight from then on, the pull stops waiting and answers with it. That happens also if the caller of the
 //     submit is gone.
-//   - It is handed back by release if the commit fails, by settle if the run was committed in another state,
-//     and by endOf if the session of the worker is over.
+//   - It is handed back by release if the commit fails, and by settle if the run was committed in another
+//     state.
 //
-// Invariants: each reservation has exactly one of these three ends. The room of a pull is what it asked for
-// minus its reservations, those that are taken included; it is none if the session is over. A pull answers
-// only when none of its reservations is open, and a pull that is closed gets no new ones; so a reservation
-// never outlives its pull.
+// Invariants: each reservation is either taken or handed back, once. The room of a pull is what it asked for
+// minus its reservations, those that are taken included. A pull answers only when none of its reservations is
+// open, and a pull that is closed, or whose session is over, gets no new ones; so a reservation never
+// outlives its pull.
 //
 // What can go wrong: if the answer to a commit is lost, release hands the slot back although the run may be
 // committed as claimed. The worker does not list that run in its beats, so the watch loop of the scheduler
-// takes the run back. The same happens if a session ends between reserve and the commit.
+// takes the run back. If a session ends between reserve and the commit, the pull still waits for the commit,
+// and then hands the run back as a loss.
 type reservations struct {
 	queue carillon.Queue
 
@@ -50,9 +51,10 @@ type waiter struct {
 	wants  []carillon.Want    // one; a list, because the queue asks for one
 	awaken context.CancelFunc // ends its wait at the queue
 
-	room  int             // slots that are neither reserved nor taken
-	tasks []protocol.Task // of the reservations that were taken
-	open  sync.WaitGroup  // its reservations
+	room     int             // slots that are neither reserved nor taken
+	over     bool            // its worker's session has ended: it takes no more runs
+	tasks    []protocol.Task // of the reservations that were taken
+	reserved sync.WaitGroup  // its open reservations
 }
 
 func newReservations(queue carillon.Queue) reservations {
@@ -67,25 +69,28 @@ func (r *reservations) wait(w *waiter) {
 }
 
 // close ends the wait of a pull that got some runs from the queue. It says how many of them are too many,
-// because their slots are reserved.
+// because their slots are reserved, or because the session is over.
 func (r *reservations) close(w *waiter, got int) (over int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := slices.Index(r.waiters, w); i >= 0 {
 		r.waiters = slices.Delete(r.waiters, i, i+1)
 	}
+	if w.over {
+		return got
+	}
 	return max(0, got-w.room)
 }
 
 // taken waits until no reservation of a closed pull is open, and returns the runs that were committed.
 func (w *waiter) taken() []protocol.Task {
-	w.open.Wait()
+	w.reserved.Wait()
 	return w.tasks
 }
 
 // takes says that the pull wants the run and has room for it. The caller holds mu of the reservations.
 func (w *waiter) takes(run *carillon.Run) bool {
-	return w.room > 0 && w.wants[0].Takes(run.Lane())
+	return !w.over && w.room > 0 && w.wants[0].Takes(run.Lane())
 }
 
 // behind says that the pull is about to get runs from the queue. Due runs that it does not take, because its
@@ -103,7 +108,7 @@ func (r *reservations) reserve(
 	for _, w := range r.waiters {
 		if w.takes(run) && !r.behind(w) {
 			w.room--
-			w.open.Add(1)
+			w.reserved.Add(1)
 			r.open[run.ID] = reservation{&inflight{run: run.Claim(w.worker, now), job: job}, w}
 			return w.worker, true
 		}
@@ -133,7 +138,7 @@ func (r *reservations) settle(committed []carillon.Change, put func(*inflight)) 
 			put(h)
 			one.waiter.tasks = append(one.waiter.tasks, protocol.Task{Run: h.run, Job: h.job})
 			one.waiter.awaken()
-			one.waiter.open.Done()
+			one.waiter.reserved.Done()
 		}
 	}
 }
@@ -149,19 +154,14 @@ func (r *reservations) release(ids []carillon.RunID) {
 	}
 }
 
-// endOf hands back the slots of a worker whose session is over. Its pulls stop waiting, and have no room for
-// runs that they get from the queue at this moment.
-func (r *reservations) endOf(worker string) {
+// endSession ends the waits of a worker whose session is over: its pulls take no more runs, also none that
+// they get from the queue at this moment.
+func (r *reservations) endSession(worker string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for id, one := range r.open {
-		if one.waiter.worker == worker {
-			r.handBack(id, one)
-		}
-	}
 	for _, w := range r.waiters {
 		if w.worker == worker {
-			w.room = 0
+			w.over = true
 			w.awaken()
 		}
 	}
@@ -171,7 +171,7 @@ func (r *reservations) endOf(worker string) {
 func (r *reservations) handBack(id carillon.RunID, one reservation) {
 	delete(r.open, id)
 	one.waiter.room++
-	one.waiter.open.Done()
+	one.waiter.reserved.Done()
 }
 
 // awaken ends the waits of a worker: its pulls answer with what they have.

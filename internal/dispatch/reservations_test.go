@@ -135,16 +135,16 @@ func TestAPullWhoseSessionIsOverHasNoRoom(t *testing.T) {
 	w, awake := p.pull("worker", 3)
 	_, other := p.pull("other", 1)
 	run, _ := p.reserved(1)
-	p.endOf("worker")
+	p.endSession("worker")
 	if !*awake || *other {
 		t.Errorf("ended: %v, the pull of another worker: %v", *awake, *other)
 	}
-	p.commit(run) // the watch loop takes it back
+	p.commit(run) // the pull hands it back
 	if _, worker := p.reserved(2); worker != "other" {
 		t.Errorf("reserved at %q", worker)
 	}
-	if over := p.close(w, 2); over != 2 || len(w.taken()) > 0 {
-		t.Errorf("%d of two runs are too many, and the pull answers with %v", over, w.taken())
+	if over := p.close(w, 2); over != 2 || len(w.taken()) != 1 {
+		t.Errorf("%d of two runs are too many, and the pull has %v to hand back", over, w.taken())
 	}
 }
 

@@ -260,7 +260,7 @@ func agree(t *testing.T, body []byte, got any) {
 	}
 }
 
-// Define keeps the payload from Admit. The result must be the same as if Admit had seen it.
+// Define does not show the payload to Admit. The result must be the same as if Admit had seen it.
 func TestDefineAdmitsWhatAdmitAdmits(t *testing.T) {
 	const now = carillon.Time(1e12)
 	text := func(n int) string { return `"` + strings.Repeat("x", n-2) + `"` }

@@ -8,7 +8,8 @@
 //
 // A payload can have 256 KiB, so it matters how often a submit over HTTP reads it. The decoder scans it as
 // JSON: syntax, text, names, levels. The answer to the submit scans it a second time, because encoding/json
-// writes each RawMessage in its compact form. Nothing else does: Define keeps the payload from Admit, which
-// would check its syntax again, and the ledger and the stores pass it on as bytes. It is copied three times:
-// from the connection, out of the body (a job that is remembered must not keep the body), and into the store.
+// writes each RawMessage in its compact form. Nothing else does: Define does not show the payload to Admit,
+// which would check its syntax again, and the ledger and the stores pass it on as bytes. It is copied three
+// times: from the connection, out of the body (a job that is remembered must not keep the body), and into the
+// store.
 package jobjson

@@ -26,14 +26,19 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 	if l.slots == nil {
 		return nil
 	}
+	var refused *carillon.Run
 	for i := range changes {
 		run := &changes[i].Runs[0]
 		if run.Wake > now || !run.NeedsNoDecision(now) {
 			continue
 		}
+		if refused != nil && refused.Lane() == run.Lane() {
+			continue // the same workers can perform it, and had no slot
+		}
 		worker, ok := l.slots.Reserve(run, changes[i].Job, now)
 		if !ok {
-			continue // another run can still have a slot: workers differ in what they can perform
+			refused = run // a run of another lane can still have a slot
+			continue
 		}
 		verdict, c := carillon.Candidate{Job: changes[i].Job, Run: *run, Worker: worker}.Decide(now)
 		if verdict != carillon.VerdictClaim {

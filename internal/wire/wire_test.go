@@ -280,7 +280,10 @@ func TestABeatAndOrdersAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
-func TestABeatCanListTheAttemptsInAllSlotsOfARegistration(t *testing.T) {
+func TestABeatCanListTheAttemptsInAllSlotsAndThoseThatHaveEnded(t *testing.T) {
+	if room := jobjson.MaxItems - maxSlots; room < 10_000 {
+		t.Errorf("beside the attempts in all slots a beat has room for %d", room)
+	}
 	for _, more := range []int{0, 1} {
 		registration, err := json.Marshal(Registration{Slots: maxSlots + more})
 		if err != nil {
@@ -289,7 +292,7 @@ func TestABeatCanListTheAttemptsInAllSlotsOfARegistration(t *testing.T) {
 		if _, err := ReadRegistration(registration); (err == nil) != (more == 0) {
 			t.Errorf("a registration with %d slots: %v", maxSlots+more, err)
 		}
-		beat := carillon.Beat{Holds: make([]carillon.Held, maxSlots+more)}
+		beat := carillon.Beat{Holds: make([]carillon.Held, jobjson.MaxItems+more)}
 		for i := range beat.Holds {
 			beat.Holds[i] = carillon.Held{
 				Run: carillon.RunID{Job: 1<<61 + carillon.JobID(i), Due: 1e12}, Fence: int64(1e12)<<20 | 1,

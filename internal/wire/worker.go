@@ -49,9 +49,11 @@ func ReadRegistration(body []byte) (r protocol.Registration, err error) {
 
 // The limits of what a worker tells about itself, and of a pull.
 const (
-	maxName   = 200              // characters
-	maxSlots  = jobjson.MaxItems // a beat lists the attempts in all of them
-	maxNames  = 1000             // in each list of a Want
+	maxName = 200 // characters
+	// maxSlots leaves room in a beat, which also lists up to 10,000 attempts that have ended: these need no
+	// slot.
+	maxSlots  = 50_000
+	maxNames  = 1000 // in each list of a Want
 	maxLabels = 64
 	maxWeight = 100
 )
