@@ -155,7 +155,7 @@ func (s *slowly) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Ru
 }
 
 func TestABacklogIsReadOnceThoughItsLaneIsFull(t *testing.T) {
-	const backlog = 40_000
+	const backlog = 20_000
 	var store *slowly
 	var mail, urgent []carillon.Job
 	in(t, func(h *house) {

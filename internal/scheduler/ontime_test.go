@@ -133,7 +133,7 @@ func TestTheFutureIsReadWhileABacklogOfManyLanesIs(t *testing.T) {
 	in(t, func(h *house) {
 		h.concurrency = 64
 		for i := range 30 {
-			h.put(3000, lane(fmt.Sprintf("queue-%d", i), 5, after(0)))
+			h.put(1500, lane(fmt.Sprintf("queue-%d", i), 5, after(0)))
 		}
 		for _, delay := range []time.Duration{5, 8, 11, 14, 17, 20} {
 			later = append(later, h.put(5, lane("later", 9, after(delay*time.Second)))...)

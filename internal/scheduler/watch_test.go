@@ -163,9 +163,9 @@ func TestAClaimThatItsWorkerDoesNotKnowOfIsTakenBackAsALoss(t *testing.T) {
 }
 
 func TestARunThatIsGoingOnIsLeftAlone(t *testing.T) {
-	in(t, func(h *house) { h.handle = slow(3 * time.Hour) }, func(h *house) {
+	in(t, func(h *house) { h.handle = slow(40 * time.Minute) }, func(h *house) {
 		jobs := h.submit(3, after(0))
-		time.Sleep(4 * time.Hour)
+		time.Sleep(time.Hour)
 		h.expectAll(jobs, 1)
 		if n := len(h.attempts()); n != 3 {
 			h.t.Errorf("%d attempts", n)
