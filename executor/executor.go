@@ -16,12 +16,18 @@ import (
 // tree is gone, its call has returned. When ctx ends it stops. context.Cause(ctx) says why, and decides the
 // Outcome if it is one of the causes below.
 //
-// A worker calls Execute in a goroutine that performs only this attempt meanwhile. An attempt that panics or
-// ends its goroutine (runtime.Goexit, as t.FailNow does) ends only itself, and the worker resets the profiler
-// labels that it set. As in any function that is called, runtime.LockOSThread needs its UnlockOSThread: work
-// whose thread must die with it starts a goroutine of its own.
+// A worker calls Execute in a goroutine of its own, which ends with the attempt; see Sharer. An attempt that
+// panics or ends its goroutine (runtime.Goexit, as t.FailNow does) ends only itself.
 type Executor interface {
 	Execute(ctx context.Context, task Task) carillon.Outcome
+}
+
+// Sharer is an Executor that allows the worker to perform one attempt after another in the same goroutine,
+// which is quicker for short attempts. The worker resets the profiler labels that an attempt has set, but an
+// attempt that locks its thread (runtime.LockOSThread) must unlock it.
+type Sharer interface {
+	Executor
+	SharesGoroutine()
 }
 
 // Why a worker ends an attempt: the causes of the context given to Execute. Each can be wrapped to say more,

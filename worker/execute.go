@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -120,6 +121,11 @@ func (a *attempt) follow(ctx context.Context) (outcome carillon.Outcome, free bo
 	case <-ctx.Done():
 	}
 	return ended(ctx), false
+}
+
+// alone says that the attempt has a goroutine of its own.
+func (a *attempt) alone() bool {
+	return len(a.w.alone) > 0 && slices.Contains(a.w.alone, a.Job.Target.Kind())
 }
 
 func (a *attempt) perform(ctx context.Context) carillon.Outcome {

@@ -35,6 +35,7 @@ type house struct {
 	scheduler   *scheduler.Scheduler
 
 	concurrency int           // default 4
+	alone       bool          // each attempt in a goroutine of its own
 	between     *wire         // between worker and dispatcher; nil: the worker is inside
 	drain       time.Duration // default: the worker's default
 	handle      executor.Handler
@@ -98,7 +99,7 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		counter = h.between
 	}
 	h.worker = worker.New(worker.Config{
-		Dispatcher: counter, Executors: map[string]executor.Executor{"handler": handlers{h}},
+		Dispatcher: counter, Executors: map[string]executor.Executor{"handler": h.executor()},
 		Concurrency: h.concurrency,
 		Drain:       h.drain, Logger: logger, Inside: h.between == nil,
 		Boottime: func() time.Duration { return time.Since(began) },
@@ -145,6 +146,17 @@ func (h *house) stop() {
 	h.door.Wait()
 	time.Sleep(4 * time.Hour) // for handlers that do not react to a stop
 }
+
+func (h *house) executor() executor.Executor {
+	if h.alone {
+		return handlers{h}
+	}
+	return sharing{handlers{h}}
+}
+
+type sharing struct{ handlers }
+
+func (sharing) SharesGoroutine() {}
 
 // handlers performs every run with the house's handle, and keeps what the handle saw.
 type handlers struct{ h *house }

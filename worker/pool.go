@@ -56,8 +56,8 @@ func (h *pool) spawn() {
 }
 
 // work performs attempts until there are too many idle goroutines. An attempt can end its goroutine, and work
-// with it: another goroutine performs the attempts that are queued. What else an attempt changes about its
-// goroutine is undone for the next one.
+// with it: another goroutine performs the attempts that are queued. Attempts whose executor is no Sharer get
+// a goroutine of their own.
 func (h *pool) work() {
 	h.mu.Lock()
 	for {
@@ -66,8 +66,12 @@ func (h *pool) work() {
 			a := h.take()
 			h.spawn()
 			h.mu.Unlock()
-			a.execute()
-			pprof.SetGoroutineLabels(h.labels)
+			if a.alone() {
+				go a.execute()
+			} else {
+				a.execute()
+				pprof.SetGoroutineLabels(h.labels)
+			}
 			h.mu.Lock()
 		}
 		if h.idle == maxIdle || h.closed {

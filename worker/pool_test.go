@@ -70,6 +70,28 @@ func TestAnAttemptLeavesNoProfilerLabelsToTheNext(t *testing.T) {
 	})
 }
 
+func TestAnExecutorThatSharesNoGoroutineMayLeaveItsThreadLocked(t *testing.T) {
+	var inherited atomic.Int64
+	in(t, func(h *house) {
+		h.concurrency, h.alone = 1, true
+		h.handle = func(context.Context, executor.Task) error {
+			var stack [256]byte // its first line says that the goroutine is locked to its thread
+			n := runtime.Stack(stack[:], false)
+			if bytes.Contains(stack[:n], []byte("locked to thread")) {
+				inherited.Add(1)
+			}
+			runtime.LockOSThread()
+			return nil
+		}
+	}, func(h *house) {
+		h.submit(20, nil)
+		time.Sleep(time.Minute)
+		if got := len(h.attempts()); got != 20 || inherited.Load() > 0 {
+			t.Errorf("%d of %d attempts begin on a locked thread", inherited.Load(), got)
+		}
+	})
+}
+
 func TestAttemptsThatEndTheirGoroutineHoldUpNoOther(t *testing.T) {
 	in(t, func(h *house) {
 		h.concurrency = 1000

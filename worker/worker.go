@@ -58,6 +58,7 @@ type Worker struct {
 	kinds  []string        // of targets that it has executors for, sorted
 	others []string        // the same without handlers
 	types  func() []string // that have a handler now; nil: any
+	alone  []string        // kinds whose attempts have a goroutine of their own
 	slots  slots
 	pool   pool
 	base   context.Context // of all attempts; ends when the worker has released everything
@@ -94,6 +95,11 @@ func New(cfg Config) *Worker {
 	w.kinds = slices.Sorted(maps.Keys(cfg.Executors))
 	if handlers, lists := cfg.Executors["handler"].(interface{ Types() []string }); lists {
 		w.types = handlers.Types
+	}
+	for _, kind := range w.kinds {
+		if _, shares := cfg.Executors[kind].(executor.Sharer); !shares {
+			w.alone = append(w.alone, kind)
+		}
 	}
 	w.others = slices.DeleteFunc(slices.Clone(w.kinds), func(kind string) bool { return kind == "handler" })
 	w.ends.ready = await.NewSignal()
