@@ -32,11 +32,12 @@ install: build ## copy bin/carillon to PREFIX/bin; without PREFIX to where go in
 	@echo "installed $(INSTALL_TO)/carillon"
 
 # Packages whose tests start whole clusters come last, one at a time: they have the machine for themselves then.
-# The timeouts only end what hangs. `make check` vets: go test need not do it again.
+# The timeouts only end what hangs. `make check` vets: go test need not do it again. Without what debuggers need
+# (-w) test programs are linked sooner.
 CLUSTERS := ./node ./chaos
 # Rules without goroutines: the race detector could find nothing in them.
 PURE := ./cron
-GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) go test -vet=off $(if $(RACE),-race $(WITHOUT_RACE))
+GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) go test -vet=off -ldflags=-w $(if $(RACE),-race $(WITHOUT_RACE))
 # The race detector watches our code, not the inside of SQLite: there it would take four times as long and find
 # nothing of ours, for each connection belongs to one goroutine, and the code that hands it over is watched.
 WITHOUT_RACE := $(foreach p,modernc.org/sqlite/lib modernc.org/libc,-gcflags=$(p)=-race=false)
@@ -48,7 +49,7 @@ endif
 	go test -vet=off $(PURE)
 	$(GOTEST) -timeout 20m $$(go list ./... | grep -vxF "$$(go list $(CLUSTERS) $(PURE))")
 	$(GOTEST) -timeout 20m -p 1 $(CLUSTERS)
-	cd bench/peers && go test . ./peer ./report
+	cd bench/peers && go test -vet=off . ./peer ./report
 
 servers: ## install the database servers that tests need, where that may be done
 	@tools/servers

@@ -14,10 +14,10 @@ import (
 
 var (
 	clusterJobs = flag.Int(
-		"cluster-jobs", 5_000, "how many jobs a cluster has while its processes are killed",
+		"cluster-jobs", 4_000, "how many jobs a cluster has while its processes are killed",
 	)
 	killFor = flag.Duration(
-		"kill-for", 20*time.Second, "for how long a process of a cluster is killed every second",
+		"kill-for", 15*time.Second, "for how long a process of a cluster is killed every second",
 	)
 )
 

@@ -19,7 +19,7 @@ import (
 )
 
 var freezeFor = flag.Duration(
-	"freeze", 45*time.Second, "for how long one of two nodes is frozen every ten seconds",
+	"freeze", 30*time.Second, "for how long one of two nodes is frozen every ten seconds",
 )
 
 const (
