@@ -32,12 +32,11 @@ install: build ## copy bin/carillon to PREFIX/bin; without PREFIX to where go in
 	@echo "installed $(INSTALL_TO)/carillon"
 
 # Packages whose tests start whole clusters come last, one at a time: they have the machine for themselves then.
-# The timeouts only end what hangs. `make check` vets: go test need not do it again. Without what debuggers need
-# (-w) test programs are linked sooner.
+# The timeouts only end what hangs. `make check` vets: go test need not do it again.
 CLUSTERS := ./node ./chaos
 # Rules without goroutines: the race detector could find nothing in them.
 PURE := ./cron
-GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) go test -vet=off -ldflags=-w $(if $(RACE),-race $(WITHOUT_RACE))
+GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) go test -vet=off $(if $(RACE),-race $(WITHOUT_RACE))
 # The race detector watches our code, not the inside of SQLite: there it would take four times as long and find
 # nothing of ours, for each connection belongs to one goroutine, and the code that hands it over is watched.
 WITHOUT_RACE := $(foreach p,modernc.org/sqlite/lib modernc.org/libc,-gcflags=$(p)=-race=false)

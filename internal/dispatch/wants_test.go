@@ -64,16 +64,20 @@ func TestAWorkerIsGivenOnlyRunsOfItsNamespaces(t *testing.T) {
 	})
 }
 
+// waitingPull returns when a pull waits; the channel gets its answer.
+func (h *house) waitingPull(n *node, worker string, want carillon.Want) <-chan []protocol.Task {
+	answer := make(chan []protocol.Task)
+	go func() { answer <- h.pullWanted(n, worker, want) }()
+	synctest.Wait()
+	return answer
+}
+
 // A slot of a pull is reserved for a job that is being submitted only if its worker can perform the job.
 func TestNoSlotIsReservedForAJobThatTheWorkerCannotPerform(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]
 		worker := h.register(n)
-		answer := make(chan []protocol.Task)
-		go func() {
-			answer <- h.pullWanted(n, worker, carillon.Want{Kinds: []string{"handler"}})
-		}()
-		synctest.Wait()
+		answer := h.waitingPull(n, worker, carillon.Want{Kinds: []string{"handler"}})
 		h.submit(n, command)
 		wanted := h.submit(n, nil)
 		if tasks := <-answer; len(tasks) != 1 || tasks[0].Run.ID.Job != wanted {
@@ -88,11 +92,7 @@ func TestADueRunThatNoWorkerCanPerformKeepsNoJobFromBeingPreclaimed(t *testing.T
 		n := h.nodes[0]
 		h.submit(n, command)
 		worker := h.register(n)
-		answer := make(chan []protocol.Task)
-		go func() {
-			answer <- h.pullWanted(n, worker, carillon.Want{Kinds: []string{"handler"}})
-		}()
-		synctest.Wait()
+		answer := h.waitingPull(n, worker, carillon.Want{Kinds: []string{"handler"}})
 		wanted := h.submit(n, nil)
 		if tasks := <-answer; len(tasks) != 1 || tasks[0].Run.ID.Job != wanted || tasks[0].Run.Rev != 1 {
 			t.Errorf("the pull got %+v, want a run that was inserted already claimed", tasks)
@@ -104,11 +104,7 @@ func TestAJobThatNoWorkerCanPerformKeepsNoOtherOfItsBatchFromBeingPreclaimed(t *
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]
 		worker := h.register(n)
-		answer := make(chan []protocol.Task)
-		go func() {
-			answer <- h.pullWanted(n, worker, carillon.Want{Kinds: []string{"handler"}})
-		}()
-		synctest.Wait()
+		answer := h.waitingPull(n, worker, carillon.Want{Kinds: []string{"handler"}})
 		defs := make([]carillon.Definition, 2)
 		command(&defs[0])
 		defs[1].Type, defs[1].Target.Handler = "test", &carillon.Handler{}
