@@ -36,7 +36,11 @@ install: build ## copy bin/carillon to PREFIX/bin; without PREFIX to where go in
 CLUSTERS := ./node ./chaos
 # Rules without goroutines: the race detector could find nothing in them.
 PURE := ./cron
-GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) go test -vet=off $(if $(RACE),-race $(WITHOUT_RACE))
+# Tests that wait for a database server leave a core free: one package more than there are cores runs at a time.
+AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# In GOFLAGS, so that the programs that tests build have the race detector too, and nothing is compiled twice.
+GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) GOFLAGS="$$(go env GOFLAGS) $(if $(RACE),-race $(WITHOUT_RACE))" \
+  go test -vet=off -timeout 20m
 # The race detector watches our code, not the inside of SQLite: there it would take four times as long and find
 # nothing of ours, for each connection belongs to one goroutine, and the code that hands it over is watched.
 WITHOUT_RACE := $(foreach p,modernc.org/sqlite/lib modernc.org/libc,-gcflags=$(p)=-race=false)
@@ -45,10 +49,10 @@ test: servers ## all tests, against real database servers (CI=true: a missing on
 ifeq ($(RACE),)
 	@echo "!!! no C compiler found: running the tests WITHOUT the race detector" >&2
 endif
-	go test -vet=off $(PURE)
-	$(GOTEST) -timeout 20m $$(go list ./... | grep -vxF "$$(go list $(CLUSTERS) $(PURE))")
-	$(GOTEST) -timeout 20m -p 1 $(CLUSTERS)
-	cd bench/peers && go test -vet=off . ./peer ./report
+	CGO_ENABLED=0 go test -vet=off $(PURE)
+	$(GOTEST) -p $(AT_ONCE) $$(go list ./... | grep -vxF "$$(go list $(CLUSTERS) $(PURE))")
+	$(GOTEST) -p 1 $(CLUSTERS)
+	cd bench/peers && $(GOTEST) . ./peer ./report
 
 servers: ## install the database servers that tests need, where that may be done
 	@tools/servers

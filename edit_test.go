@@ -268,7 +268,7 @@ func TestFromAllowToSkipAllThatIsUnfinishedComesUnderTheGuard(t *testing.T) {
 		"9m r5 v2 waiting guarded", "3m0.001s r5 v2 waiting guarded", "turn r0 of 2m beside 1m")
 }
 
-func TestFromSkipToAllowNobodyWaitsForHisTurnAnyLonger(t *testing.T) {
+func TestFromSkipToAllowNoRunWaitsForItsTurnAnyLonger(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueueAll))
 	w := whole(
 		job, line(job, minute(1), minute(2)), planned(job, minute(9)), behind(planned(job, minute(2))),

@@ -50,7 +50,7 @@ func TestEveryRouteButHealthNeedsTheToken(t *testing.T) {
 	}
 }
 
-func TestWithoutTokensNobodyGetsIn(t *testing.T) {
+func TestWithoutTokensNoRequestGetsIn(t *testing.T) {
 	for name, tokens := range map[string]map[string]api.Credential{
 		"none": nil, "an empty one": {"": {Namespace: "blue"}},
 		"one without a namespace": {"x": {Name: "unknown"}},

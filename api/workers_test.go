@@ -432,7 +432,7 @@ func TestWithoutADispatcherWorkersAreNotFound(t *testing.T) {
 	}
 }
 
-func TestNobodySpeaksForANodeOrTheWorkerInsideOfOne(t *testing.T) {
+func TestNoRequestSpeaksForANodeOrTheWorkerInsideOfOne(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, id := range []string{"node_1", "inner_1", "w"} {
 		h.call("POST", "/v1/workers/"+id+"/pull", `{}`).problem(404, "")

@@ -242,7 +242,7 @@ func (c *cluster) handlers(name, queues string, env ...string) *Process {
 	servers, token := c.servers()
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), "HANDLERS="+c.witness, "NAME="+name, "QUEUES="+queues, "TOKEN="+token,
-		"SERVERS="+servers, "GORACE=atexit_sleep_ms=0")
+		"SERVERS="+servers)
 	cmd.Env = append(cmd.Env, env...)
 	return c.run(name, cmd)
 }

@@ -62,21 +62,39 @@ func TestMain(m *testing.M) {
 }
 
 // test runs the tests. By default it runs more of them at once than there are processors, because they mostly
-// wait.
-func test(m *testing.M) int {
+// wait. It fails if the race detector reported something in any process, also in one that was killed later.
+func test(m *testing.M) (code int) {
 	parallel := flag.Lookup("test.parallel")
 	was := parallel.Value.String()
 	flag.Parse()
 	if parallel.Value.String() == was {
 		_ = parallel.Value.Set("12")
 	}
+	races, err := os.MkdirTemp("", "carillon-races-")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("GORACE", "atexit_sleep_ms=0 log_path="+filepath.Join(races, "of"))
 	defer func() {
 		for _, e := range engines {
 			e.stop()
 		}
 		os.RemoveAll(builtIn) // empty if nothing was built
+		code = max(code, reported(races))
+		os.RemoveAll(races)
 	}()
 	return m.Run()
+}
+
+// reported prints what the race detector wrote about processes, and returns 1 if there is anything.
+func reported(races string) (code int) {
+	files, _ := filepath.Glob(filepath.Join(races, "of.*"))
+	for _, name := range files {
+		text, _ := os.ReadFile(name)
+		fmt.Fprintf(os.Stderr, "race detector:\n%s\n", text)
+		code = 1
+	}
+	return code
 }
 
 // handle is a worker that performs handler targets and writes witness lines: the main function of another
@@ -119,7 +137,8 @@ func reaches(address string) *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16}}
 }
 
-// builtIn is the directory with the program under test, which binary builds once.
+// builtIn is the directory with the program under test, which binary builds once: with the race detector if
+// GOFLAGS says so, as in make test.
 var builtIn string
 
 var binary = sync.OnceValues(func() (string, error) {
@@ -129,7 +148,6 @@ var binary = sync.OnceValues(func() (string, error) {
 	}
 	builtIn = dir
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "carillon"), "../cmd/carillon")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return dir, fmt.Errorf("build carillon: %w\n%s", err, out)
 	}

@@ -527,7 +527,7 @@ func TestAnOutageNamesAllServersThatWereTried(t *testing.T) {
 	}
 }
 
-func TestACallThatIsGivenUpBlamesNobody(t *testing.T) {
+func TestACallThatIsGivenUpIsNoFailureOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		nodes := network{}

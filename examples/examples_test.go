@@ -324,7 +324,6 @@ func TestTheWorkerInGo(t *testing.T) {
 	h := newHouse(t)
 	program := filepath.Join(t.TempDir(), "worker")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./go")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make build: most is compiled already
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

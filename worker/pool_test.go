@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-run/carillon/executor"
 )
 
-func TestAttemptsThatTakeLongHoldUpNobody(t *testing.T) {
+func TestAttemptsThatTakeLongHoldUpNoOthers(t *testing.T) {
 	const slots = 1000 // more than stay idle
 	in(t, func(h *house) { h.concurrency, h.handle = slots, slow(time.Minute) }, func(h *house) {
 		for wave := range 3 { // the first starts new goroutines, the others reuse idle ones and start more

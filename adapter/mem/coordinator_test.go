@@ -60,7 +60,7 @@ func TestAnIDThatNoServerGivesOutIsNotTakenInAfterAStart(t *testing.T) {
 	}
 }
 
-func TestSessionsAreMeasuredByTimeThatNobodyCanSet(t *testing.T) {
+func TestSessionsAreMeasuredByTimeThatCannotBeSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, clock := mem.NewCoordinator(), &carillon.Clock{}
 		c.Clock = clock

@@ -37,7 +37,7 @@ func partitionsOf(t *testing.T, store *mysql.Store, table string) string {
 WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '`+table+`'`)
 }
 
-func TestADayIsDroppedAnotherTimeWhileSomebodyReadsHistory(t *testing.T) {
+func TestADayIsDroppedAnotherTimeWhileHistoryIsRead(t *testing.T) {
 	url := database(t)
 	store, other := openAt(t, url), openAt(t, url)
 	store.Bound(1000, 20)
@@ -69,7 +69,7 @@ func TestADayIsDroppedAnotherTimeWhileSomebodyReadsHistory(t *testing.T) {
 	}
 }
 
-func TestADayOfLogsIsDroppedAnotherTimeWhileSomebodyReadsThem(t *testing.T) {
+func TestADayOfLogsIsDroppedAnotherTimeWhileTheyAreRead(t *testing.T) {
 	url := database(t)
 	store, other := openAt(t, url), openAt(t, url)
 	logs, at := mysql.NewLogs(store), carillon.Now()+2*dayLength

@@ -4,9 +4,7 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/postgres"
-	"github.com/carillon-run/carillon/porttest"
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
@@ -19,13 +17,6 @@ func behindPooler(t *testing.T) (direct, behind string) {
 		t.Fatal(err)
 	}
 	return direct, inDatabase(t, server.PgBouncer(t, sharedServer(t)).URL, u.Path[1:])
-}
-
-// A pooler gives every transaction to another session, so the suite notices what a store leaves behind in a
-// session, or expects to find there.
-func TestStoreBehindAPooler(t *testing.T) {
-	_, behind := behindPooler(t)
-	porttest.Store(t, func(t *testing.T) carillon.Store { return emptied(t, behind, postgres.Config{}) })
 }
 
 func TestAPoolerIsNoticed(t *testing.T) {

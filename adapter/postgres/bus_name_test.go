@@ -54,7 +54,7 @@ func TestAPayloadHasRoomForHundredsOfNames(t *testing.T) {
 	t.Error("there is room for more names than are remembered")
 }
 
-func TestAPayloadOfSomebodyElseIsAnError(t *testing.T) {
+func TestAPayloadOfAnotherProgramIsAnError(t *testing.T) {
 	for _, payload := range []string{
 		"", "short", "123456789012!", "123456789012/w", "123456789012AQ", "123456789012BWRlZmF1bHQ",
 	} {

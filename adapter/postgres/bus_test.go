@@ -212,7 +212,7 @@ func TestBusSaysThatSomethingWasMissedAfterItsConnectionWasLost(t *testing.T) {
 	}
 }
 
-func TestBusHasAConnectionOnlyWhileSomebodyListens(t *testing.T) {
+func TestBusHasAConnectionOnlyWhileItHasListeners(t *testing.T) {
 	url := database(t)
 	bus, _ := busOf(t, url)
 	conn := client(t, url)

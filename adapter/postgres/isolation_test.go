@@ -59,7 +59,9 @@ func TestNothingDependsOnWhichIsolationIsTheDefault(t *testing.T) {
 	}
 }
 
-func TestStoreWhereAnotherIsolationIsTheDefault(t *testing.T) {
+// A pooler gives every transaction to another session, so the suite notices what a store leaves behind in a
+// session, or expects to find there. The isolation that the store needs is among that: it is not the default.
+func TestStoreBehindAPoolerWhereAnotherIsolationIsTheDefault(t *testing.T) {
 	direct, behind := behindPooler(t)
 	execute(t, direct, stricter)
 	porttest.Store(t, func(t *testing.T) carillon.Store { return emptied(t, behind, postgres.Config{}) })

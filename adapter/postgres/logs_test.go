@@ -140,7 +140,7 @@ func TestADayTakesWhatIsThereOfItAlready(t *testing.T) {
 	}
 }
 
-func TestADayThatNobodyKeepsGoesAtOnce(t *testing.T) {
+func TestADayOfWhichNoLogIsKeptGoesAtOnce(t *testing.T) {
 	logs, now := openLogs(t), carillon.Now()
 	const week = 7 * 24 * time.Hour
 	for from := -3; from <= -1; from++ {

@@ -89,7 +89,7 @@ func TestDeadLettersOfSeveralConnectionsComeLatestFirst(t *testing.T) {
 
 // A dump holds all tables until it ends. A session that waits for the lock that a migration needs would make
 // all other sessions wait.
-func TestAMigrationThatWaitsForATableHoldsUpNobody(t *testing.T) {
+func TestAMigrationThatWaitsForATableHoldsUpNoQuery(t *testing.T) {
 	url := database(t)
 	before, _, _ := strings.Cut(postgres.Script(), "-- 0005_narrow.sql")
 	execute(t, url, before)

@@ -98,7 +98,7 @@ func TestAChangeDoesNotWaitForACommitOfAFew(t *testing.T) {
 	})
 }
 
-func TestACommitThatIsStuckHoldsUpNobodyForLong(t *testing.T) {
+func TestACommitThatIsStuckHoldsUpNoOthersForLong(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s, Flushers: 2}, func(t *testing.T, l *ledger.Ledger) {
 		gate := make(chan struct{})
@@ -209,7 +209,7 @@ func TestAnErrorReachesAllCallers(t *testing.T) {
 		func([]carillon.Change) { told++ })
 }
 
-func TestACallerWhoGoesAwayHoldsNobodyUp(t *testing.T) {
+func TestACallerWhoGoesAwayHoldsUpNoOthers(t *testing.T) {
 	s := newStore()
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		gate := make(chan struct{})
