@@ -75,7 +75,7 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 		runs := c.all()
 		c.complete(accepted, runs)
 		lines := c.truthful(runs)
-		worst, back := time.Duration(0), time.Duration(0)
+		worst, back, excused := time.Duration(0), time.Duration(0), 0
 		late := lateness(lines)
 		for id := range late {
 			after := id.Due.Sub(killed)
@@ -85,12 +85,18 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 			}
 			back = max(back, after)
 			allowed := time.Second + c.machine.allowance(id.Due.Std(), id.Due.Add(late[id]).Std())
+			if after <= 10*time.Second || late[id] <= allowed {
+				continue
+			}
 			// A lost attempt had been claimed, so a node saw to the shard; when disks are slow, answers to
 			// pulls come too late, and the run begins again only after its worker's lease.
-			allowed += time.Duration(runs[id].Losses) * protocol.LeaseTime
-			if after > 10*time.Second && late[id] > allowed {
+			excused++
+			if late[id] > allowed+time.Duration(runs[id].Losses)*protocol.LeaseTime {
 				t.Errorf("started %s late, %s after a node was killed: %s", late[id], after, row(runs[id]))
 			}
+		}
+		if excused > len(late)/50 { // a slow disk loses a few attempts
+			t.Errorf("%d of %d runs were late because an attempt was lost", excused, len(late))
 		}
 		if back == 0 && inTime {
 			t.Error("nothing was late: the node that was killed had nothing to see to")

@@ -62,7 +62,8 @@ func TestMain(m *testing.M) {
 }
 
 // test runs the tests. By default it runs more of them at once than there are processors, because they mostly
-// wait. It fails if the race detector reported something in any process, also in one that was killed later.
+// wait. It fails if the race detector reported something in a node or a worker, also in one that was killed
+// later.
 func test(m *testing.M) (code int) {
 	parallel := flag.Lookup("test.parallel")
 	was := parallel.Value.String()

@@ -22,6 +22,16 @@ type Executor interface {
 	Execute(ctx context.Context, task Task) carillon.Outcome
 }
 
+// Perform calls Execute. An executor that panics has failed, and can be tried again.
+func Perform(ctx context.Context, with Executor, task Task) (outcome carillon.Outcome) {
+	defer func() {
+		if p := recover(); p != nil {
+			outcome = task.handled(ctx, task.panicked(p))
+		}
+	}()
+	return with.Execute(ctx, task)
+}
+
 // Sharer is an Executor that allows the worker to perform one attempt after another in the same goroutine,
 // which is quicker for short attempts. The worker resets the profiler labels that an attempt has set, but an
 // attempt that locks its thread (runtime.LockOSThread) must unlock it.

@@ -127,12 +127,17 @@ func (t Task) handled(ctx context.Context, err error) carillon.Outcome {
 func call(ctx context.Context, h Handler, task Task) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-			task.remark("panic: %v", p)
-			for line := range strings.Lines(string(debug.Stack())) {
-				task.remark("%s", strings.TrimRight(line, "\n"))
-			}
+			err = task.panicked(p)
 		}
 	}()
 	return h(ctx, task)
+}
+
+// panicked prints a panic and where it came from.
+func (t Task) panicked(p any) error {
+	t.remark("panic: %v", p)
+	for line := range strings.Lines(string(debug.Stack())) {
+		t.remark("%s", strings.TrimRight(line, "\n"))
+	}
+	return fmt.Errorf("panic: %v", p)
 }

@@ -150,7 +150,7 @@ func (n *Node) openLogs(ctx context.Context, of *Backend) (logs carillon.LogStor
 	case of.Shared:
 		return nil, fmt.Errorf(
 			"logs: %q is not valid for a store that nodes share, because each node must read all logs: "+
-				"want store, postgres://… or mysql://…", n.cfg.Logs,
+				"want store, postgres://… or mysql://…", Redact(n.cfg.Logs),
 		)
 	case scheme == "store":
 		return nil, fmt.Errorf(
@@ -221,7 +221,7 @@ func (n *Node) openCoordinator(ctx context.Context, of *Backend) (c carillon.Coo
 	default:
 		return nil, fmt.Errorf(
 			"coordinator: %q is not valid for a store that nodes share, because all nodes must know all sessions: "+
-				"want store, postgres://… or mysql://…", n.cfg.Coordinator,
+				"want store, postgres://… or mysql://…", Redact(n.cfg.Coordinator),
 		)
 	}
 	if err != nil {

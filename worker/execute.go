@@ -141,7 +141,7 @@ func (a *attempt) perform(ctx context.Context) carillon.Outcome {
 		timer := time.AfterFunc(limit, func() { a.stop(executor.ErrTimeout) })
 		defer timer.Stop()
 	}
-	return with.Execute(ctx, task)
+	return executor.Perform(ctx, with, task)
 }
 
 // stop ends the attempt for a reason; the first one counts.

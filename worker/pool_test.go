@@ -92,6 +92,28 @@ func TestAnExecutorThatSharesNoGoroutineMayLeaveItsThreadLocked(t *testing.T) {
 	})
 }
 
+func TestAnExecutorThatPanicsEndsOnlyItsAttempt(t *testing.T) {
+	in(t, func(h *house) {
+		h.concurrency, h.alone = 1, true
+		h.handle = func(_ context.Context, task executor.Task) error {
+			if task.Run.Attempt == 1 {
+				panic("oh no")
+			}
+			return nil
+		}
+	}, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(time.Second)
+		run := h.run(job)
+		if h.expect(run, carillon.StateWaiting, 1, 0); run.Failures != 1 || run.Reason != "panic: oh no" {
+			t.Errorf("%d failures, %q", run.Failures, run.Reason)
+		}
+		time.Sleep(10 * time.Minute)
+		h.expect(h.run(job), carillon.StateSucceeded, 2, 0)
+		h.expectSlots()
+	})
+}
+
 func TestAttemptsThatEndTheirGoroutineHoldUpNoOther(t *testing.T) {
 	in(t, func(h *house) {
 		h.concurrency = 1000

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -55,7 +56,9 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 	}
 	now := c.Clock.Now()
 	for _, m := range members {
-		m.Queues, m.Joined = slices.Clone(m.Queues), now
+		m.Namespaces, m.Queues = slices.Clone(m.Namespaces), slices.Clone(m.Queues)
+		m.Kinds, m.Types, m.Labels = slices.Clone(m.Kinds), slices.Clone(m.Types), maps.Clone(m.Labels)
+		m.Joined, m.Holds = now, nil
 		c.sessions[m.ID] = &session{Member: m, beat: time.Now(), at: now}
 	}
 	return nil

@@ -175,7 +175,7 @@ func (d *Dispatcher) stops(worker string) {
 	d.mu.Lock()
 	v.stopping = true
 	d.mu.Unlock()
-	d.reservations.awaken(worker)
+	d.reservations.end(worker)
 }
 
 // beats coalesces beats that come at the same time into one write.

@@ -294,33 +294,85 @@ func TestOutputThatCannotBeKeptIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// A slot of a waiting pull is reserved for a job that is being submitted; then its worker leaves, or the
-// dispatcher forgets it.
-func TestAReservationEndsWithItsWorker(t *testing.T) {
+// A slot of a waiting pull is reserved for a job that is being submitted; then its worker leaves.
+func TestAPullWhoseSessionEndedWaitsForTheSubmitThatReservedASlot(t *testing.T) {
+	for name, committed := range map[string]bool{"which fails": false, "which is committed": true} {
+		t.Run(name, func(t *testing.T) {
+			in(t, 1, func(h *house) {
+				n := h.nodes[0]
+				worker := h.register(n)
+				pulled := make(chan int, 1)
+				go func() {
+					tasks, _ := n.Pull(context.Background(), protocol.Pull{Worker: worker, Max: 3})
+					pulled <- len(tasks)
+				}()
+				synctest.Wait()
+				job, run := h.reserve(n, worker)
+				h.must(n.Leave(context.Background(), worker))
+				time.Sleep(2 * protocol.PullWait)
+				select {
+				case <-pulled:
+					t.Fatal("the pull did not wait for the submit")
+				default:
+				}
+				if committed {
+					lost, err := n.ledger.Commit(
+						context.Background(), []carillon.Change{{Job: &job, Runs: []carillon.Run{run}}},
+					)
+					if err != nil || lost != nil {
+						t.Fatal(lost, err)
+					}
+				}
+				n.Release([]carillon.RunID{run.ID})
+				synctest.Wait()
+				select {
+				case tasks := <-pulled:
+					if tasks != 0 {
+						t.Errorf("%d tasks", tasks)
+					}
+				default:
+					t.Error("the pull waits for a reservation that nothing ends")
+				}
+				if !committed {
+					return
+				}
+				if got := h.run(job.ID); got.Losses != 1 || got.Crashes != 0 || got.Worker == worker {
+					t.Errorf("the run that its worker never heard of: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// A pull has claimed a run from the queue, and waits for the commit of a submit that reserved another slot of
+// it. The worker cannot list the claimed run before it has the answer.
+func TestWhatAPullHasClaimedIsNotTakenBackBeforeItAnswers(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]
 		worker := h.register(n)
-		pulled := make(chan int, 1)
+		pulled := make(chan []protocol.Task, 1)
 		go func() {
 			tasks, _ := n.Pull(context.Background(), protocol.Pull{Worker: worker, Max: 3})
-			pulled <- len(tasks)
+			pulled <- tasks
 		}()
 		synctest.Wait()
-		job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace}
-		run := carillon.NewRun(&job, h.clock.Now())
-		if got, ok := n.Reserve(&run, &job, h.clock.Now()); !ok || got != worker {
-			t.Fatalf("reserved for %q, %v", got, ok)
+		_, reserved := h.reserve(n, worker)
+		soon := h.clock.Now().Add(100 * time.Millisecond)
+		job := h.submit(n, func(d *carillon.Definition) { d.Schedule.At = soon })
+		h.beat(n, worker, 2*protocol.Handover)
+		n.Release([]carillon.RunID{reserved.ID})
+		tasks := <-pulled
+		h.beat(n, worker, 0) // the worker wrote its list before the answer came
+		synctest.Wait()
+		run := h.run(job)
+		if run.State != carillon.StateClaimed || run.Losses != 0 || len(tasks) != 1 ||
+			tasks[0].Held() != run.Held() {
+			t.Errorf("pulled %+v, but the run is %+v", tasks, run)
 		}
-		h.must(n.Leave(context.Background(), worker))
-		n.Release([]carillon.RunID{run.ID}) // its submit failed after all: there is nothing left to take back
-		time.Sleep(2 * protocol.PullWait)
-		select {
-		case tasks := <-pulled:
-			if tasks != 0 {
-				t.Errorf("%d tasks", tasks)
-			}
-		default:
-			t.Error("the pull waits for a reservation that nothing ends")
+		h.beat(n, worker, 2*protocol.Handover) // the answer never reached the worker
+		synctest.Wait()
+		if run = h.run(job); run.Losses == 0 {
+			t.Errorf("a run that its worker does not know of is not taken back: %+v", run)
 		}
 	})
 }

@@ -150,6 +150,21 @@ func (h *house) submit(n *node, edit func(*carillon.Definition)) carillon.JobID 
 	return jobs[0].ID
 }
 
+// reserve reserves a slot of a worker's pull for the run of a new job, and returns the run as a submit would
+// write it.
+func (h *house) reserve(n *node, worker string) (carillon.Job, carillon.Run) {
+	h.Helper()
+	def := carillon.Definition{}
+	def.Type, def.Target.Handler = "test", &carillon.Handler{}
+	h.must(def.Admit(h.clock.Now()))
+	job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace, Definition: def}
+	run := carillon.NewRun(&job, h.clock.Now())
+	if got, ok := n.Reserve(&run, &job, h.clock.Now()); !ok || got != worker {
+		h.Fatalf("reserved for %q, %v", got, ok)
+	}
+	return job, run.Claim(worker, h.clock.Now())
+}
+
 func (h *house) pull(n *node, worker string, max int, queues ...string) []protocol.Task {
 	h.Helper()
 	tasks, err := n.Pull(context.Background(), protocol.Pull{

@@ -12,12 +12,12 @@ type inflight struct {
 	run    carillon.Run
 	job    *carillon.Job
 	guards carillon.Guards // of a guarded run, as last heard
-	// since is when this node began to hand it over, by the monotonic clock: the time of the claim can be
-	// set.
+	// since is when this node last handed it over or read it, by the monotonic clock: the time of the claim
+	// can be set.
 	since time.Time
 
-	// pending: the commit of the claim, or the pull that asked for it, is under way. Before the commit, run
-	// is the state that the commit writes.
+	// pending: the commit of the claim, or the pull that asked for it, is under way. The worker cannot list
+	// the run yet. Before the commit, run is the state that the commit writes.
 	pending   bool
 	committed bool
 
@@ -106,7 +106,7 @@ func (d *Dispatcher) forget(worker string) {
 		delete(d.workers, worker)
 	}
 	d.inflight.dropAll(worker)
-	d.reservations.endSession(worker)
+	d.reservations.end(worker)
 }
 
 // touch notes that a worker's session is alive. It drops workers that were silent for long: they are gone, or

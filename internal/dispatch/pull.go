@@ -39,26 +39,29 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	w := &waiter{worker: p.Worker, wants: []carillon.Want{want}, room: p.Max, awaken: cancel}
 	d.reservations.wait(w)
 	if d.undeliverable(ctx, v) != nil { // it came to that before the pull could be told
-		cancel()
+		d.reservations.endOne(w)
 	}
 	size := min(p.Max, int(d.size.Load()))
 	runs, err := d.pull(wait, w.wants, shares, size)
 	d.inHand.Add(int64(len(runs)))
 	defer d.inHand.Add(-int64(len(runs)))
 	d.resize(size, len(runs))
-	over := d.reservations.close(w, len(runs))
+	own := len(runs) - d.reservations.close(w, len(runs))
 	failed := err != nil && wait.Err() == nil
 	var tasks []protocol.Task
-	back := runs[len(runs)-over:]
-	if len(runs) > over {
+	var claimed []inflight
+	back := runs[own:]
+	if own > 0 {
 		var heavy []carillon.Run
-		tasks, heavy = d.claim(context.WithoutCancel(ctx), runs[:len(runs)-over], p.Worker)
+		tasks, claimed, heavy = d.claim(context.WithoutCancel(ctx), runs[:own], p.Worker)
 		back = append(heavy, back...)
 	}
 	if len(back) > 0 { // they go back to the queue; the next pull gets them
 		d.cfg.PushBack(back)
 	}
 	tasks = append(tasks, w.taken()...)
+	// Not before: the worker cannot list what it has no answer about, however long a commit takes.
+	defer d.endPending(claimed, w.given)
 	switch why := d.undeliverable(ctx, v); {
 	case why != nil:
 		d.handBack(tasks, p.Worker, why)
@@ -152,19 +155,19 @@ func weight(candidate *carillon.Candidate) int {
 	return len(candidate.Job.Payload)
 }
 
-// claim asks the ledger for runs. It returns the runs that it got, and those that were too much for one
-// answer. A claim that lost because the run changed needs no follow-up: the writer has routed the run. But a
-// claim can lose only because another run of the job changed the guard; then the scheduler decides about the
-// run again.
+// claim asks the ledger for runs. It returns the runs that it got, which are pending, and those that were too
+// much for one answer. A claim that lost because the run changed needs no follow-up: the writer has routed
+// the run. But a claim can lose only because another run of the job changed the guard; then the scheduler
+// decides about the run again.
 func (d *Dispatcher) claim(
 	ctx context.Context, runs []carillon.Run, worker string,
-) (tasks []protocol.Task, heavy []carillon.Run) {
+) (tasks []protocol.Task, claimed []inflight, heavy []carillon.Run) {
 	candidates, err := d.cfg.Ledger.Candidates(ctx, runs, worker)
 	if err != nil {
 		// Sweep pushes them again.
 		d.cfg.Logger.Error("read what is to be claimed", "error", err, "runs", len(runs))
 		await.For(ctx, time.Second)
-		return nil, nil
+		return nil, nil, nil
 	}
 	bytes := 0
 	for i := range candidates {
@@ -184,8 +187,8 @@ func (d *Dispatcher) claim(
 		}
 	}
 	candidates = decided
-	giving := d.addPending(candidates, changes)
-	defer d.endPending(giving)
+	claimed = d.addPending(candidates, changes)
+	defer d.dropUncommitted(claimed)
 	lost, err := d.cfg.Ledger.Commit(ctx, changes)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
@@ -193,7 +196,7 @@ func (d *Dispatcher) claim(
 			d.cfg.Logger.Error("claim", "error", err, "runs", len(runs))
 			await.For(ctx, time.Second)
 		}
-		return nil, heavy
+		return nil, claimed, heavy
 	}
 	var again []carillon.RunID
 	for _, i := range lost {
@@ -202,9 +205,9 @@ func (d *Dispatcher) claim(
 		}
 	}
 	d.cfg.Redecide(again)
-	tasks = d.tasks(giving, candidates, changes, lost)
+	tasks = d.tasks(claimed, candidates, changes, lost)
 	d.logAttempts(ctx, candidates, tasks)
-	return d.withOutputs(ctx, tasks), heavy
+	return d.withOutputs(ctx, tasks), claimed, heavy
 }
 
 // addPending remembers the runs that are about to be claimed for a worker, each at the index of its change.
@@ -266,16 +269,26 @@ func (d *Dispatcher) tasks(
 	return tasks
 }
 
-// endPending ends the handover, and forgets claims that were not committed: this node does not know what
-// became of them.
-func (d *Dispatcher) endPending(giving []inflight) {
+// dropUncommitted forgets claims that were not committed: this node does not know what became of them.
+func (d *Dispatcher) dropUncommitted(claimed []inflight) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for i := range giving {
-		h := &giving[i]
-		h.pending = false
-		if !h.committed && d.inflight.runs[h.run.ID] == h {
+	for i := range claimed {
+		if h := &claimed[i]; !h.committed && d.inflight.runs[h.run.ID] == h {
 			d.inflight.drop(h)
 		}
+	}
+}
+
+// endPending notes that a pull answers with these runs: from now on its worker has Handover to list them.
+func (d *Dispatcher) endPending(claimed []inflight, reserved []*inflight) {
+	now := time.Now()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range claimed {
+		claimed[i].pending, claimed[i].since = false, now
+	}
+	for _, h := range reserved {
+		h.pending, h.since = false, now
 	}
 }

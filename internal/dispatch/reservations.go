@@ -11,21 +11,22 @@ import (
 
 // reservations let a job that is due at once be submitted already claimed (preclaimed), by a worker whose
 // pull waits on this node. A reservation is a slot of such a pull that is kept for one run while the submit
-// of the run is under way. Everything about reservations is in this file: a pull opens and closes its wait
+// of the run is under way. Everything about reservations is in this file: a pull begins and closes its wait
 // here, and claims the runs that it gets from the queue without knowing of them.
 //
 //   - It is made by reserve, before the commit of the submit, if a pull waits that wants the run, has room,
-//     and takes no run that is in the queue: older due runs come first.
+//     and takes no run that is in the queue: older due runs come first. For the same reason none is made
+//     while any pull of this node claims runs that it got from the queue.
 //   - It is taken by settle, when the ledger tells that the run was committed as claimed: the run is in
-//     flight from then on, the pull stops waiting and answers with it. That happens also if the caller of the
-//     submit is gone.
+//     flight from then on, and pending until the pull has answered. The pull stops waiting and answers with
+//     it, also if the caller of the submit is gone.
 //   - It is handed back by release if the commit fails, and by settle if the run was committed in another
 //     state.
 //
 // Invariants: each reservation is either taken or handed back, once. The room of a pull is what it asked for
 // minus its reservations, those that are taken included. A pull answers only when none of its reservations is
-// open, and a pull that is closed, or whose session is over, gets no new ones; so a reservation never
-// outlives its pull.
+// open, and a pull whose wait is closed or has ended gets no new ones; so a reservation never outlives its
+// pull.
 //
 // What can go wrong: if the answer to a commit is lost, release hands the slot back although the run may be
 // committed as claimed. The worker does not list that run in its beats, so the watch loop of the scheduler
@@ -52,8 +53,9 @@ type waiter struct {
 	awaken context.CancelFunc // ends its wait at the queue
 
 	room     int             // slots that are neither reserved nor taken
-	over     bool            // its worker's session has ended: it takes no more runs
-	tasks    []protocol.Task // of the reservations that were taken
+	ended    bool            // its worker would not get the answer: it takes no more runs
+	given    []*inflight     // what this node remembers of the runs whose reservations were taken
+	tasks    []protocol.Task // of the same runs
 	reserved sync.WaitGroup  // its open reservations
 }
 
@@ -68,15 +70,15 @@ func (r *reservations) wait(w *waiter) {
 	r.waiters = append(r.waiters, w)
 }
 
-// close ends the wait of a pull that got some runs from the queue. It says how many of them are too many,
-// because their slots are reserved, or because the session is over.
-func (r *reservations) close(w *waiter, got int) (over int) {
+// close closes the wait of a pull that got some runs from the queue. It says how many of them are too many,
+// because their slots are reserved, or because the worker would not get the answer.
+func (r *reservations) close(w *waiter, got int) (surplus int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if i := slices.Index(r.waiters, w); i >= 0 {
 		r.waiters = slices.Delete(r.waiters, i, i+1)
 	}
-	if w.over {
+	if w.ended {
 		return got
 	}
 	return max(0, got-w.room)
@@ -88,9 +90,15 @@ func (w *waiter) taken() []protocol.Task {
 	return w.tasks
 }
 
+// end ends the wait of the pull. The caller holds mu of the reservations.
+func (w *waiter) end() {
+	w.ended = true
+	w.awaken()
+}
+
 // takes says that the pull wants the run and has room for it. The caller holds mu of the reservations.
 func (w *waiter) takes(run *carillon.Run) bool {
-	return !w.over && w.room > 0 && w.wants[0].Takes(run.Lane())
+	return !w.ended && w.room > 0 && w.wants[0].Takes(run.Lane())
 }
 
 // behind says that the pull is about to get runs from the queue. Due runs that it does not take, because its
@@ -134,8 +142,9 @@ func (r *reservations) settle(committed []carillon.Change, put func(*inflight)) 
 				continue
 			}
 			delete(r.open, run.ID)
-			h.run, h.committed = *run, true
+			h.run, h.committed, h.pending = *run, true, true
 			put(h)
+			one.waiter.given = append(one.waiter.given, h)
 			one.waiter.tasks = append(one.waiter.tasks, protocol.Task{Run: h.run, Job: h.job})
 			one.waiter.awaken()
 			one.waiter.reserved.Done()
@@ -154,17 +163,23 @@ func (r *reservations) release(ids []carillon.RunID) {
 	}
 }
 
-// endSession ends the waits of a worker whose session is over: its pulls take no more runs, also none that
-// they get from the queue at this moment.
-func (r *reservations) endSession(worker string) {
+// end ends the waits of a worker whose session is over, or which is stopping: its pulls take no more runs,
+// also none that they get from the queue at this moment.
+func (r *reservations) end(worker string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, w := range r.waiters {
 		if w.worker == worker {
-			w.over = true
-			w.awaken()
+			w.end()
 		}
 	}
+}
+
+// endOne ends the wait of one pull.
+func (r *reservations) endOne(w *waiter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.end()
 }
 
 // handBack makes a slot free again. The caller holds mu.
@@ -172,17 +187,6 @@ func (r *reservations) handBack(id carillon.RunID, one reservation) {
 	delete(r.open, id)
 	one.waiter.room++
 	one.waiter.reserved.Done()
-}
-
-// awaken ends the waits of a worker: its pulls answer with what they have.
-func (r *reservations) awaken(worker string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, w := range r.waiters {
-		if w.worker == worker {
-			w.awaken()
-		}
-	}
 }
 
 // appendHeld adds the attempts that are reserved for a worker: they may be committed already, although this
@@ -204,17 +208,18 @@ func (r *reservations) waits(runs []carillon.Run) []bool {
 	waits := make([]bool, len(runs))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	room := make([]int, len(r.waiters)) // of each pull, beside the runs before
-	for k, w := range r.waiters {
-		if !r.behind(w) {
-			room[k] = w.room
-		}
-	}
+	room := make(map[*waiter]int, len(r.waiters)) // beside the runs before
 	for i := range runs {
-		for k, w := range r.waiters {
-			if room[k] > 0 && w.takes(&runs[i]) {
-				room[k]--
-				waits[i] = true
+		for _, w := range r.waiters {
+			if !w.takes(&runs[i]) {
+				continue
+			}
+			left, asked := room[w]
+			if !asked && !r.behind(w) {
+				left = w.room
+			}
+			room[w] = max(0, left-1)
+			if waits[i] = left > 0; waits[i] {
 				break
 			}
 		}

@@ -84,7 +84,7 @@ func TestACommittedRunIsInFlightAndEndsTheWaitOfItsPull(t *testing.T) {
 		t.Errorf("another worker holds %v", held)
 	}
 	p.commit(run)
-	if !*awake || len(p.put) != 1 || !p.put[0].committed || p.put[0].pending || p.put[0].run.Rev != 1 {
+	if !*awake || len(p.put) != 1 || !p.put[0].committed || !p.put[0].pending || p.put[0].run.Rev != 1 {
 		t.Errorf("awake %v, in flight %+v", *awake, p.put)
 	}
 	if held := p.appendHeld(nil, "worker"); held != nil {
@@ -135,7 +135,7 @@ func TestAPullWhoseSessionIsOverHasNoRoom(t *testing.T) {
 	w, awake := p.pull("worker", 3)
 	_, other := p.pull("other", 1)
 	run, _ := p.reserved(1)
-	p.endSession("worker")
+	p.end("worker")
 	if !*awake || *other {
 		t.Errorf("ended: %v, the pull of another worker: %v", *awake, *other)
 	}

@@ -41,8 +41,8 @@ type Dispatcher interface {
 
 // Registration is what a worker tells about itself when it registers.
 type Registration struct {
-	// ID is the id that the worker gets, from a door that says with it who opened the session; empty: the
-	// dispatcher draws one.
+	// ID is the id that the worker gets. The API draws one that is bound to the credential which registers
+	// the worker; empty: the dispatcher draws one.
 	ID   string
 	Name string // what it calls itself, for people
 	carillon.Profile
