@@ -57,8 +57,9 @@ type Timeline interface {
 	// lane's backlog cannot hide another lane's run.
 	Add(ctx context.Context, runs []Run) (refused []int, err error)
 	// Due takes out up to limit runs whose Wake is not after now, earliest first, and returns the wake of the
-	// next one (0: none).
-	Due(ctx context.Context, now Time, limit int) (runs []Run, next Time, err error)
+	// next one (0: none). It looks only at runs of these shards; nil: at all. A node asks a timeline of its
+	// own for all shards, because it also holds runs of other nodes' shards that were committed here.
+	Due(ctx context.Context, now Time, shards []int, limit int) (runs []Run, next Time, err error)
 }
 
 // Queue is the order in which due runs go to the workers of one node. It is in the memory of that node, and a

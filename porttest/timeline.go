@@ -68,7 +68,12 @@ func (t timelineTest) add(runs ...carillon.Run) (refused []int) {
 
 func (t timelineTest) due(now carillon.Time, limit int) ([]carillon.Run, carillon.Time) {
 	t.Helper()
-	runs, next, err := t.Due(t.Context(), now, limit)
+	return t.dueOf(now, nil, limit)
+}
+
+func (t timelineTest) dueOf(now carillon.Time, shards []int, limit int) ([]carillon.Run, carillon.Time) {
+	t.Helper()
+	runs, next, err := t.Due(t.Context(), now, shards, limit)
 	if err != nil {
 		t.Fatalf("due: %v", err)
 	}
@@ -84,6 +89,7 @@ func Timeline(t *testing.T, open func(t *testing.T, maxPerLane int) carillon.Tim
 	run("a run is taken out whole at its wake and not before", 0, timelineWhole)
 	run("the earliest wake comes first, then the earliest due time, then the smallest job", 0, timelineOrder)
 	run("no more than limit come, and next says when the rest is due", 0, timelineLimit)
+	run("runs of other shards stay, and next does not speak of them", 0, timelineShards)
 	run("the same run twice is once, the higher rev wins and its wake replaces", 0, timelineTwice)
 	run("a lane without room refuses, and another lane does not", 2, timelineRoom)
 	run("room comes back with what is taken out", 2, timelineRoomBack)
@@ -129,6 +135,26 @@ func timelineLimit(t timelineTest) {
 	runs, next = t.due(epoch+10, 2)
 	same(t, "the third", idsOf(runs), idsOf([]carillon.Run{sample(3, 0)}))
 	same(t, "next is ahead", next, epoch+60_000)
+}
+
+func timelineShards(t timelineTest) {
+	first, second := sample(1, epoch+1), sample(2, epoch)
+	for second.ID.Job.Shard() == first.ID.Job.Shard() {
+		second = sample(int(second.ID.Job)+1, epoch)
+	}
+	mine := []int{first.ID.Job.Shard()}
+	t.add(first, second)
+	runs, next := t.dueOf(epoch, mine, 10)
+	same(t, "before the wake of the only run of the shard", len(runs), 0)
+	same(t, "next", next, epoch+1)
+	runs, next = t.dueOf(epoch+1, []int{}, 10)
+	same(t, "of no shard", len(runs), 0)
+	same(t, "next of no shard", next, carillon.Time(0))
+	runs, next = t.dueOf(epoch+1, mine, 10)
+	same(t, "at its wake", runs, []carillon.Run{first})
+	same(t, "next after it", next, carillon.Time(0))
+	runs, _ = t.due(epoch, 10)
+	same(t, "of all shards", runs, []carillon.Run{second})
 }
 
 func timelineTwice(t timelineTest) {
@@ -205,8 +231,12 @@ func timelineModel(t timelineTest) {
 			same(t, "refused", t.add(runs...), modelAdd(model, runs, 5))
 		} else {
 			limit := 1 + rnd.IntN(5)
-			runs, next := t.due(now, limit)
-			wantRuns, wantNext := modelDue(model, now, limit)
+			var shards []int
+			for rnd.IntN(2) == 0 {
+				shards = append(shards, carillon.JobID(1+rnd.IntN(40)).Shard())
+			}
+			runs, next := t.dueOf(now, shards, limit)
+			wantRuns, wantNext := modelDue(model, now, shards, limit)
 			same(t, "due", runs, wantRuns)
 			same(t, "next", next, wantNext)
 		}
@@ -237,7 +267,7 @@ func modelAdd(model map[carillon.RunID]carillon.Run, runs []carillon.Run, room i
 }
 
 func modelDue(
-	model map[carillon.RunID]carillon.Run, now carillon.Time, limit int,
+	model map[carillon.RunID]carillon.Run, now carillon.Time, shards []int, limit int,
 ) (runs []carillon.Run, next carillon.Time) {
 	sorted := slices.SortedFunc(maps.Values(model), func(a, b carillon.Run) int {
 		if a.WakePos().Less(b.WakePos()) {
@@ -246,6 +276,9 @@ func modelDue(
 		return 1
 	})
 	for _, r := range sorted {
+		if shards != nil && !slices.Contains(shards, r.ID.Job.Shard()) {
+			continue
+		}
 		if r.Wake > now || len(runs) == limit {
 			return runs, r.Wake
 		}

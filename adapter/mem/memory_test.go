@@ -77,7 +77,7 @@ func burstOf(t *testing.T, timeline *mem.Timeline, n int) {
 
 func drain(t *testing.T, timeline *mem.Timeline, n int) {
 	for n > 0 {
-		due, _, err := timeline.Due(t.Context(), carillon.Never, min(n, 1000))
+		due, _, err := timeline.Due(t.Context(), carillon.Never, nil, min(n, 1000))
 		if err != nil {
 			t.Fatal(err)
 		}

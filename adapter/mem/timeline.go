@@ -3,6 +3,7 @@ package mem
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/carillon-run/carillon"
@@ -85,11 +86,15 @@ func (t *Timeline) add(run *carillon.Run) bool {
 	return true
 }
 
-func (t *Timeline) Due(_ context.Context, now carillon.Time, limit int) (
+func (t *Timeline) Due(_ context.Context, now carillon.Time, shards []int, limit int) (
 	runs []carillon.Run, next carillon.Time, err error,
 ) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if shards != nil {
+		runs, next = t.dueOf(now, shards, limit)
+		return runs, next, nil
+	}
 	t.due = t.due[:0]
 	for len(t.due) < limit && len(t.heap) > 0 && t.heap[0].pos.Wake <= now {
 		t.due = append(t.due, t.heap[0].slot)
@@ -108,6 +113,33 @@ func (t *Timeline) Due(_ context.Context, now carillon.Time, limit int) (
 	return runs, next, nil
 }
 
+// dueOf is Due for some shards. It looks at all runs: the heap is made for a node that asks for all shards.
+func (t *Timeline) dueOf(
+	now carillon.Time, shards []int, limit int,
+) (runs []carillon.Run, next carillon.Time) {
+	var wanted []wake
+	for _, w := range t.heap {
+		if slices.Contains(shards, w.pos.ID.Job.Shard()) {
+			wanted = append(wanted, w)
+		}
+	}
+	slices.SortFunc(wanted, func(a, b wake) int {
+		if a.pos.Less(b.pos) {
+			return -1
+		}
+		return 1 // no two are equal
+	})
+	for _, w := range wanted {
+		if w.pos.Wake > now || len(runs) == limit {
+			next = w.pos.Wake
+			break
+		}
+		runs = append(runs, t.drop(w.slot))
+	}
+	t.shrink()
+	return runs, next
+}
+
 // Len says how many runs are held.
 func (t *Timeline) Len() int {
 	t.mu.Lock()
@@ -115,9 +147,9 @@ func (t *Timeline) Len() int {
 	return len(t.heap)
 }
 
-func (t *Timeline) drop(slot int32) {
+func (t *Timeline) drop(slot int32) carillon.Run {
 	t.unheap(int(t.place[slot]))
-	t.forget(slot)
+	return t.forget(slot)
 }
 
 // forget removes a run that has left the heap from everything else.

@@ -83,12 +83,12 @@ func (l lossyTimeline) Add(ctx context.Context, runs []carillon.Run) ([]int, err
 }
 
 func (l lossyTimeline) Due(
-	ctx context.Context, now carillon.Time, limit int,
+	ctx context.Context, now carillon.Time, shards []int, limit int,
 ) ([]carillon.Run, carillon.Time, error) {
 	if l.fail.hit() {
 		return nil, 0, errAway
 	}
-	return l.Timeline.Due(ctx, now, limit)
+	return l.Timeline.Due(ctx, now, shards, limit)
 }
 
 // mixed submits jobs of all kinds and returns them with the number of runs that each should have.

@@ -17,7 +17,7 @@ func (s *Scheduler) wake(ctx context.Context) error {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		now := s.cfg.Clock.Now()
-		runs, next, err := s.cfg.Timeline.Due(ctx, now, wakeBatch)
+		runs, next, err := s.cfg.Timeline.Due(ctx, now, nil, wakeBatch)
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Logger.Error("ask the timeline", "error", err)
 			await.For(ctx, retryWait)
