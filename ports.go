@@ -57,8 +57,9 @@ type Timeline interface {
 	// lane's backlog cannot hide another lane's run.
 	Add(ctx context.Context, runs []Run) (refused []int, err error)
 	// Due takes out up to limit runs whose Wake is not after now, earliest first, and returns the wake of the
-	// next one (0: none). It looks only at runs of these shards; nil: at all. A node asks a timeline of its
-	// own for all shards, because it also holds runs of other nodes' shards that were committed here.
+	// next one (0: none). It looks only at runs of these shards; nil: at all, an empty list: at none. A node
+	// asks a timeline of its own for all shards, because the timeline also has runs of other nodes' shards,
+	// those that were committed on this node.
 	Due(ctx context.Context, now Time, shards []int, limit int) (runs []Run, next Time, err error)
 }
 

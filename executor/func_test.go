@@ -160,6 +160,27 @@ func TestTheStackOfAPanicIsInTheLog(t *testing.T) {
 	}
 }
 
+// panicking is an executor that panics.
+type panicking struct{}
+
+func (panicking) Execute(context.Context, Task) carillon.Outcome { panic("oh no") }
+
+func TestAPanicOfAnExecutorIsAnOutcome(t *testing.T) {
+	task, r := newTask(carillon.Target{Handler: &carillon.Handler{}})
+	if got := Perform(context.Background(), panicking{}, task); got.Kind != carillon.OutcomeRetriable ||
+		got.Reason != "panic: oh no" {
+		t.Errorf("%+v", got)
+	}
+	if got := r.output(); !strings.Contains(got, "func_test.go:") {
+		t.Errorf("no stack in the log: %s", got)
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(ErrShutdown)
+	if got := Perform(ctx, panicking{}, task); got.Kind != carillon.OutcomeLost {
+		t.Errorf("after the end of its context: %+v", got)
+	}
+}
+
 func TestALeaseIsOnlyEverExtended(t *testing.T) {
 	var l Lease
 	l.Extend(5 * time.Second)

@@ -34,10 +34,11 @@ type house struct {
 	worker      *worker.Worker
 	scheduler   *scheduler.Scheduler
 
-	concurrency int           // default 4
-	alone       bool          // each attempt in a goroutine of its own
-	between     *wire         // between worker and dispatcher; nil: the worker is inside
-	drain       time.Duration // default: the worker's default
+	concurrency int                 // default 4
+	alone       bool                // each attempt in a goroutine of its own
+	before      func(executor.Task) // called by the executor itself, before it calls the handler
+	between     *wire               // between worker and dispatcher; nil: the worker is inside
+	drain       time.Duration       // default: the worker's default
 	handle      executor.Handler
 
 	parts, door sync.WaitGroup
@@ -175,6 +176,9 @@ func (x handlers) Execute(ctx context.Context, task executor.Task) carillon.Outc
 		h.atOnce--
 		h.mu.Unlock()
 	}()
+	if h.before != nil {
+		h.before(task)
+	}
 	funcs := executor.NewFuncs()
 	funcs.Register(task.Job.Type, func(ctx context.Context, task executor.Task) error {
 		if h.handle == nil {

@@ -95,11 +95,10 @@ func TestAnExecutorThatSharesNoGoroutineMayLeaveItsThreadLocked(t *testing.T) {
 func TestAnExecutorThatPanicsEndsOnlyItsAttempt(t *testing.T) {
 	in(t, func(h *house) {
 		h.concurrency, h.alone = 1, true
-		h.handle = func(_ context.Context, task executor.Task) error {
+		h.before = func(task executor.Task) {
 			if task.Run.Attempt == 1 {
 				panic("oh no")
 			}
-			return nil
 		}
 	}, func(h *house) {
 		job := h.submit(1, nil)[0].ID

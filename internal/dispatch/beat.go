@@ -18,7 +18,7 @@ const beatTime = 2 * time.Second
 // was not answered, or that another node committed. So Beat reads the runs that the worker has held for more
 // than a beat, and tells the worker which of them to stop.
 func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (protocol.Orders, error) {
-	worker, now := b.ID, time.Now()
+	worker, now, own := b.ID, time.Now(), b.Holds
 	b.Holds = d.withClaims(worker, b.Holds)
 	standing, err := d.prolong(ctx, b)
 	if err != nil {
@@ -37,7 +37,7 @@ func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (protocol.Orders
 		d.stops(worker)
 	}
 	d.takeBack(b, now)
-	long := d.long(worker, b.Holds)
+	long := d.long(worker, own)
 	if len(long) == 0 {
 		return orders, nil
 	}

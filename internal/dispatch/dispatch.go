@@ -45,7 +45,7 @@ type Config struct {
 // Dispatcher implements protocol.Dispatcher.
 type Dispatcher struct {
 	cfg          Config
-	inHand       atomic.Int64 // pulled and not yet claimed
+	inHand       atomic.Int64 // from the queue, by pulls that have not answered yet
 	size         atomic.Int64 // of the next claim
 	beats        beats
 	reservations reservations

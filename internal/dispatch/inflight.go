@@ -120,6 +120,10 @@ func (d *Dispatcher) touch(worker string) *session {
 		for id, v := range d.workers {
 			if now.Sub(v.seen) > 2*carillon.SessionTime {
 				delete(d.workers, id)
+			}
+		}
+		for id := range d.inflight.of {
+			if d.workers[id] == nil {
 				d.inflight.dropAll(id)
 			}
 		}

@@ -46,6 +46,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	d.inHand.Add(int64(len(runs)))
 	defer d.inHand.Add(-int64(len(runs)))
 	d.resize(size, len(runs))
+	if d.undeliverable(ctx, v) != nil {
+		d.reservations.endOne(w)
+	}
 	own := len(runs) - d.reservations.close(w, len(runs))
 	failed := err != nil && wait.Err() == nil
 	var tasks []protocol.Task
@@ -60,8 +63,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 		d.cfg.PushBack(back)
 	}
 	tasks = append(tasks, w.taken()...)
-	// Not before: the worker cannot list what it has no answer about, however long a commit takes.
-	defer d.endPending(claimed, w.given)
+	// The runs are pending until here: the worker cannot list what it has no answer about, however long a
+	// commit takes.
+	d.endPending(claimed, w.given)
 	switch why := d.undeliverable(ctx, v); {
 	case why != nil:
 		d.handBack(tasks, p.Worker, why)
@@ -249,20 +253,24 @@ func (d *Dispatcher) tasks(
 		case giving[i].committed:
 			run = &giving[i].run
 		default: // another pull tried to claim it at the same time, and took its place in memory
-			h := d.inflight.runs[run.ID]
-			if h != nil && !h.committed {
-				d.inflight.drop(h)
+			won := inflight{
+				run: *run, job: candidates[i].Job, guards: candidates[i].Guards,
+				pending: true, committed: true,
 			}
-			if h == nil || !h.committed {
-				giving[i] = inflight{
-					run: *run, job: candidates[i].Job, guards: candidates[i].Guards,
-					pending: true, committed: true,
-				}
-				for _, guard := range changes[i].Guards {
-					giving[i].guards = giving[i].guards.With(guard)
-				}
-				d.inflight.put(&giving[i])
+			for _, guard := range changes[i].Guards {
+				won.guards = won.guards.With(guard)
 			}
+			if h := d.inflight.runs[run.ID]; h != nil && h.committed {
+				switch {
+				case h.run.Fence() > run.Fence(): // it was taken away meanwhile
+					continue
+				case h.run.Fence() == run.Fence():
+					won.run, won.guards = h.run, h.guards
+				}
+			}
+			giving[i] = won
+			run = &giving[i].run
+			d.inflight.put(&giving[i])
 		}
 		tasks = append(tasks, protocol.Task{Run: *run, Job: candidates[i].Job})
 	}

@@ -16,7 +16,7 @@ import (
 //
 //   - It is made by reserve, before the commit of the submit, if a pull waits that wants the run, has room,
 //     and takes no run that is in the queue: older due runs come first. For the same reason none is made
-//     while any pull of this node claims runs that it got from the queue.
+//     while any pull of this node that got runs from the queue has not answered.
 //   - It is taken by settle, when the ledger tells that the run was committed as claimed: the run is in
 //     flight from then on, and pending until the pull has answered. The pull stops waiting and answers with
 //     it, also if the caller of the submit is gone.
@@ -25,8 +25,8 @@ import (
 //
 // Invariants: each reservation is either taken or handed back, once. The room of a pull is what it asked for
 // minus its reservations, those that are taken included. A pull answers only when none of its reservations is
-// open, and a pull whose wait is closed or has ended gets no new ones; so a reservation never outlives its
-// pull.
+// open, and a pull that is closed, or whose worker would not get the answer, gets no new ones; so a
+// reservation never outlives its pull.
 //
 // What can go wrong: if the answer to a commit is lost, release hands the slot back although the run may be
 // committed as claimed. The worker does not list that run in its beats, so the watch loop of the scheduler

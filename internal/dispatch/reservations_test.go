@@ -209,3 +209,30 @@ func TestEachRunNeedsASlotOfItsOwn(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// Two pulls have the same run from the queue. The second took the place of the first in memory before the
+// first one's claim won.
+func TestThePullThatWonAClaimKeepsItPending(t *testing.T) {
+	job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace}
+	waiting := carillon.NewRun(&job, now)
+	claim := waiting.Claim("worker", now)
+	candidates := []carillon.Candidate{{Job: &job, Run: waiting, Worker: "worker"}}
+	changes := []carillon.Change{{Runs: []carillon.Run{claim}}}
+	d := &Dispatcher{inflight: newInflightTable()}
+	first := d.addPending(candidates, changes)
+	second := d.addPending(candidates, changes)
+	second[0].committed = true // Notice found this one
+	if tasks := d.tasks(first, candidates, changes, nil); len(tasks) != 1 || tasks[0].Run.ID != claim.ID {
+		t.Fatalf("%+v", tasks)
+	}
+	d.endPending(second, nil)
+	if h := d.inflight.runs[claim.ID]; h != &first[0] || !h.pending || !h.committed || h.job != &job {
+		t.Errorf("in flight: %+v", h)
+	}
+	later := claim
+	later.Claimed, later.Attempt = claim.Claimed+1, claim.Attempt+1
+	d.inflight.put(&inflight{run: later, committed: true})
+	if tasks := d.tasks(make([]inflight, 1), candidates, changes, nil); len(tasks) != 0 {
+		t.Errorf("a claim that was taken away since is handed over: %+v", tasks)
+	}
+}
