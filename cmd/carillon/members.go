@@ -17,7 +17,8 @@ import (
 func (a *app) membersCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:        "members",
-		SuggestFor: []string{"workers", "nodes"},
+		Aliases:    []string{"workers"},
+		SuggestFor: []string{"nodes"},
 		Short:      "List the nodes and workers that are alive, and what they run",
 		Long: `List the nodes and workers that are alive.
 

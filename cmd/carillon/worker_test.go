@@ -111,7 +111,7 @@ func TestAWorkerPerformsRunsUntilItIsStopped(t *testing.T) {
 		!strings.Contains(text, "node    "+n.URL()+" ") {
 		t.Errorf("workers are\n%s", text)
 	}
-	list, listed = commandLine(t.Context(), "members", "--data", data, "-o", "wide")
+	list, listed = commandLine(t.Context(), "workers", "--data", data, "-o", "wide") // the same list
 	<-listed
 	host, _ := os.Hostname()
 	for _, want := range []string{
