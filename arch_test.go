@@ -66,6 +66,7 @@ var mayImport = map[string][]string{
 		".", "adapter/mysql", "adapter/postgres", "adapter/sqlite", "client", "executor", "internal/ledger",
 		"node", "porttest/server", "worker",
 	},
+	"bench/part":        {".", "executor", "node"},
 	"chaos":             {".", "client", "executor", "porttest/server"},
 	"examples/go":       {".", "client", "executor", "worker"},
 	"examples/logstore": {".", "executor", "node"},

@@ -72,7 +72,7 @@ func main() {
 	store := flag.String(
 		"store", "sqlite", "what to measure: sqlite, or postgres or mysql, which start a private server",
 	)
-	only := flag.String("only", "", "scenarios to run, comma-separated (default all)")
+	only := flag.String("only", "", "scenarios to run, or figures to measure with -before, comma-separated (default all)")
 	dir := flag.String("dir", "", "where to put data (default: a temporary directory)")
 	flag.Float64Var(&b.scale, "scale", 1, "share of the jobs of each scenario, for a quick look")
 	flag.DurationVar(
@@ -84,6 +84,11 @@ func main() {
 	)
 	record := flag.Bool("record", false, "write the figures of this run to "+recordFile)
 	flag.BoolVar(&b.strict, "strict", false, "a figure that is worse than recorded is an error")
+	commit := flag.String("before", "", "measure in turns with this earlier commit, and print what differs")
+	long := flag.Duration("for", 10*time.Minute, "how long to take turns with the commit of -before")
+	source := flag.String(
+		"part", "", "bench/part/main.go as the commit of -before needs it (default: as it is here)",
+	)
 	role := flag.String("role", "", "internal: a part of a scenario, told by standard input what to do")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -92,14 +97,21 @@ func main() {
 		if *role != "" {
 			return play(*role, os.Stdin)
 		}
-		chosen, err := b.choose(*store, *only)
+		if err := b.chooseKind(*store); err != nil {
+			return err
+		}
+		if *commit != "" {
+			with := comparison{commit: *commit, source: *source, only: *only, long: *long}
+			return b.compare(ctx, *dir, with)
+		}
+		chosen, err := b.choose(*only)
 		if err != nil {
 			return err
 		}
 		if err := b.guarded(*record); err != nil {
 			return err
 		}
-		return b.measure(ctx, *dir, chosen, *record)
+		return b.on(ctx, *dir, func(about string) error { return b.measure(ctx, about, chosen, *record) })
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -107,13 +119,18 @@ func main() {
 	}
 }
 
-// choose finds the kind of store and the scenarios by their names.
-func (b *bench) choose(store, only string) (chosen []scenario, err error) {
+// chooseKind finds the kind of store by its name.
+func (b *bench) chooseKind(store string) error {
 	at := slices.IndexFunc(kinds, func(k kind) bool { return k.name == store })
 	if at < 0 {
-		return nil, fmt.Errorf("store: %q is not valid: want sqlite, postgres or mysql", store)
+		return fmt.Errorf("store: %q is not valid: want sqlite, postgres or mysql", store)
 	}
 	b.kind = &kinds[at]
+	return nil
+}
+
+// choose finds the scenarios by their names.
+func (b *bench) choose(only string) (chosen []scenario, err error) {
 	for name := range strings.SplitSeq(only, ",") {
 		if only != "" && !slices.ContainsFunc(scenarios, func(s scenario) bool { return s.name == name }) {
 			return nil, fmt.Errorf("only: there is no scenario %q", name)
@@ -123,7 +140,7 @@ func (b *bench) choose(store, only string) (chosen []scenario, err error) {
 		switch {
 		case only != "" && !slices.Contains(strings.Split(only, ","), s.name):
 		case s.shared && !b.kind.shared:
-			fmt.Fprintf(os.Stderr, "bench: %s is left out: %s is for one node alone\n", s.name, store)
+			fmt.Fprintf(os.Stderr, "bench: %s is left out: %s is for one node alone\n", s.name, b.kind.name)
 		default:
 			chosen = append(chosen, s)
 		}
@@ -131,8 +148,8 @@ func (b *bench) choose(store, only string) (chosen []scenario, err error) {
 	return chosen, nil
 }
 
-// measure runs the scenarios and prints their figures. A scenario that fails does not stop the others.
-func (b *bench) measure(ctx context.Context, dir string, chosen []scenario, record bool) (err error) {
+// on starts the engine and does something with it.
+func (b *bench) on(ctx context.Context, dir string, do func(about string) error) (err error) {
 	if b.dir, err = os.MkdirTemp(dir, "carillon-bench-"); err != nil {
 		return err
 	}
@@ -154,6 +171,11 @@ func (b *bench) measure(ctx context.Context, dir string, chosen []scenario, reco
 	}
 	b.say("%s", about)
 	b.say("%s, %d cores, %s; data in %s", runtime.Version(), runtime.NumCPU(), runtime.GOARCH, b.dir)
+	return do(about)
+}
+
+// measure runs the scenarios and prints their figures. A scenario that fails does not stop the others.
+func (b *bench) measure(ctx context.Context, about string, chosen []scenario, record bool) (err error) {
 	for _, s := range chosen {
 		b.scene = s.name
 		start := time.Now()
