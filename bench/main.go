@@ -4,7 +4,7 @@
 //
 //	bench: <name> <value> <unit>
 //
-// bench/README.md explains each figure.
+// With -before it ends with a table of how an earlier version differs. bench/README.md explains each figure.
 package main
 
 import (
@@ -100,9 +100,15 @@ func main() {
 		if err := b.chooseKind(*store); err != nil {
 			return err
 		}
+		if err := together(*commit != ""); err != nil {
+			return err
+		}
 		if *commit != "" {
-			with := comparison{commit: *commit, source: *source, only: *only, long: *long}
-			return b.compare(ctx, *dir, with)
+			with, err := newComparison(ctx, *commit, *source, *only, *long)
+			if err != nil {
+				return err
+			}
+			return b.withEngine(ctx, *dir, func(about string) error { return b.compare(ctx, about, with) })
 		}
 		chosen, err := b.choose(*only)
 		if err != nil {
@@ -111,7 +117,9 @@ func main() {
 		if err := b.guarded(*record); err != nil {
 			return err
 		}
-		return b.on(ctx, *dir, func(about string) error { return b.measure(ctx, about, chosen, *record) })
+		return b.withEngine(ctx, *dir, func(about string) error {
+			return b.measure(ctx, about, chosen, *record)
+		})
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -148,8 +156,26 @@ func (b *bench) choose(only string) (chosen []scenario, err error) {
 	return chosen, nil
 }
 
-// on starts the engine and does something with it.
-func (b *bench) on(ctx context.Context, dir string, do func(about string) error) (err error) {
+// together checks that only flags were given that work together.
+func together(compares bool) (err error) {
+	alone := []string{"record", "strict", "hold", "cpuprofile"} // without -before
+	if !compares {
+		alone = []string{"for", "part"} // with it
+	}
+	flag.Visit(func(f *flag.Flag) {
+		switch {
+		case !slices.Contains(alone, f.Name):
+		case compares:
+			err = fmt.Errorf("%s: has no meaning together with -before", f.Name)
+		default:
+			err = fmt.Errorf("%s: has no meaning without -before", f.Name)
+		}
+	})
+	return err
+}
+
+// withEngine starts the engine, calls do, and stops the engine.
+func (b *bench) withEngine(ctx context.Context, dir string, do func(about string) error) (err error) {
 	if b.dir, err = os.MkdirTemp(dir, "carillon-bench-"); err != nil {
 		return err
 	}

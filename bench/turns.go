@@ -1,154 +1,213 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
 
 // A shared machine is faster in one minute and slower in the next, by more than two versions differ. So
-// `bench --before` lets them take turns of a fraction of a second, and pairs the turns that follow each
-// other.
+// `bench --before` lets the two versions take short turns, and compares turns that follow each other.
 
-// step is what a version does in one turn.
+// step is what a version does in one turn: it measures one figure.
 type step struct {
-	name string
-	jobs int
-	wait bool // the figure is a time, in milliseconds; otherwise a rate, in jobs a second
+	figure string
+	jobs   int
+	wait   bool // the figure is a time, in milliseconds; otherwise a rate, in jobs a second
 }
 
 var steps = []step{
-	{name: "submit_x1", jobs: 500},
-	{name: "submit_x16", jobs: 4000},
-	{name: "submit_bulk", jobs: 20_000},
-	{name: "steady", jobs: 20_000},
-	{name: "drain", jobs: 40_000},
-	{name: "instant_p99", jobs: 20_000, wait: true},
-	{name: "pickup_p50", jobs: 100, wait: true},
+	{figure: "submit_x1", jobs: 500},
+	{figure: "submit_x16", jobs: 4000},
+	{figure: "submit_bulk", jobs: 20_000},
+	{figure: "steady", jobs: 20_000},
+	{figure: "drain", jobs: 40_000},
+	{figure: "instant_lateness_p99", jobs: 20_000, wait: true},
+	{figure: "pickup_p50", jobs: 100, wait: true},
 }
 
-// turnsOfOneStart is how many turns of a step the versions take before they begin anew with empty databases:
-// how a process happens to lie in memory should not decide, nor what other steps left to be cleaned up.
-const turnsOfOneStart = 4
+// roundsOfOneStart is how many rounds of a step the programs play before they start anew with empty
+// databases. A new start gives each process another layout in memory, and removes what earlier rounds left
+// behind.
+const roundsOfOneStart = 3
 
-// The versions. The earlier one takes part twice: what differs between the two of them is noise.
+// The programs: that of the earlier version takes part twice. A difference between its two is noise.
 const (
 	before = iota
 	now
 	again
-	versions
+	programs
 )
 
-var versionNames = [versions]string{"before", "now", "before_again"}
+var programNames = [programs]string{"before", "now", "before_again"}
 
-// turn holds the figures of the same step, one from each version.
-type turn [versions]float64
+// round holds the figures of one turn of each program.
+type round [programs]float64
 
-// comparison says with what this version takes turns.
+// comparison is what --before and its flags ask for.
 type comparison struct {
 	commit string
 	source string // file with bench/part/main.go as that commit needs it; empty: as it is here
-	only   string // figures, comma-separated; empty: all
+	steps  []step
 	long   time.Duration
 }
 
-// compare measures this version and the one of an earlier commit in turns, and prints what differs.
-func (b *bench) compare(ctx context.Context, dir string, with comparison) error {
-	chosen := steps
-	if with.only != "" {
-		chosen = nil
-		for name := range strings.SplitSeq(with.only, ",") {
-			i := slices.IndexFunc(steps, func(s step) bool { return s.name == name })
-			if i < 0 {
-				return fmt.Errorf("only: there is no figure %q in turns", name)
-			}
-			chosen = append(chosen, steps[i])
-		}
+// newComparison checks what is asked for.
+func newComparison(
+	ctx context.Context, commit, source, only string, long time.Duration,
+) (c comparison, err error) {
+	c = comparison{commit: commit, source: source, long: long}
+	if long <= 0 {
+		return c, fmt.Errorf("for: %s is not valid: want more than 0, such as 10m", long)
 	}
-	return b.on(ctx, dir, func(about string) error {
-		programs, err := b.buildParts(ctx, with)
-		if err != nil {
-			return err
-		}
-		turns := make([][]turn, len(chosen))
-		for start := time.Now(); time.Since(start) < with.long; {
-			for i, s := range chosen {
-				some, err := b.oneStart(ctx, programs, s)
-				if err != nil {
-					return fmt.Errorf("%s: %w", s.name, err)
-				}
-				turns[i] = append(turns[i], some...)
-			}
-			left := max(with.long-time.Since(start), 0).Round(time.Second)
-			b.say("%d turns of each step, %s to go", len(turns[0]), left)
-		}
-		fmt.Printf("bench: on %s, in turns with %s\n", about, with.commit)
-		return reportTurns(os.Stdout, chosen, turns)
-	})
+	if c.steps, err = chooseSteps(only); err != nil {
+		return c, err
+	}
+	if _, err := os.Stat("bench/part"); err != nil {
+		return c, errors.New("before: there is no bench/part here: want the root of the repository")
+	}
+	if _, err := output(ctx, "git", "rev-parse", "--verify", "--quiet", commit+"^{commit}"); err != nil {
+		return c, fmt.Errorf("before: git knows no commit %q", commit)
+	}
+	return c, nil
 }
 
-// buildParts builds bench/part of both versions.
-func (b *bench) buildParts(ctx context.Context, with comparison) (programs [versions]string, err error) {
-	source := partSource
-	if with.source != "" {
-		if source, err = os.ReadFile(with.source); err != nil {
-			return programs, fmt.Errorf("part: %w", err)
+// chooseSteps finds steps by their figures, comma-separated; empty: all.
+func chooseSteps(only string) (chosen []step, err error) {
+	if only == "" {
+		return steps, nil
+	}
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(steps, func(s step) bool { return s.figure == name })
+		if i < 0 {
+			return nil, fmt.Errorf("only: %q is not valid: want some of %s", name, figures(steps))
+		}
+		chosen = append(chosen, steps[i])
+	}
+	return chosen, nil
+}
+
+func figures(of []step) string {
+	names := make([]string, len(of))
+	for i, s := range of {
+		names[i] = s.figure
+	}
+	return strings.Join(names, ",")
+}
+
+// compare measures this version and an earlier one in turns, and prints how they differ. If it fails, or is
+// interrupted, it prints what it knows by then.
+func (b *bench) compare(ctx context.Context, about string, with comparison) error {
+	paths, err := b.buildParts(ctx, with)
+	if err != nil {
+		return err
+	}
+	starts := make([][][]round, len(with.steps)) // by step
+	for start := time.Now(); err == nil && time.Since(start) < with.long; {
+		for i, s := range with.steps {
+			var rounds []round
+			if rounds, err = b.oneStart(ctx, paths, s); err != nil {
+				err = fmt.Errorf("%s: %w", s.figure, err)
+				break
+			}
+			starts[i] = append(starts[i], rounds)
+			left := max(with.long-time.Since(start), 0).Round(time.Second)
+			b.say("%s: %d starts, %s to go", s.figure, len(starts[i]), left)
 		}
 	}
-	tree := filepath.Join(b.dir, "tree")
-	if err := command(ctx, "", "git", "worktree", "add", "--detach", tree, with.commit); err != nil {
-		return programs, err
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
 	}
-	defer func() {
-		err = errors.Join(
-			err, command(context.WithoutCancel(ctx), "", "git", "worktree", "remove", "--force", tree),
-		)
-	}()
-	folder := filepath.Join(tree, "bench", "part")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return programs, err
+	fmt.Printf("bench: on %s\n", about)
+	fmt.Printf("bench: before is %s, now is %s\n", describe(ctx, with.commit), describe(ctx, ""))
+	if b.scale != 1 {
+		fmt.Printf("\nscale %v: a look, not a measurement\n", b.scale)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "main.go"), source, 0o600); err != nil {
-		return programs, err
+	return errors.Join(err, reportRounds(os.Stdout, with.steps, starts))
+}
+
+// describe names a commit, or this tree.
+func describe(ctx context.Context, commit string) string {
+	args := []string{"describe", "--always", "--tags"}
+	if commit == "" {
+		args = append(args, "--dirty=, with changes that are not committed")
+	} else {
+		args = append(args, commit)
 	}
-	programs[before], programs[now] = filepath.Join(b.dir, "part-before"), filepath.Join(b.dir, "part-now")
-	programs[again] = programs[before]
-	b.say("building both versions")
-	if err := command(ctx, tree, "go", "build", "-o", programs[before], "./bench/part"); err != nil {
-		return programs, fmt.Errorf("%w\ngive --part a bench/part/main.go that fits %s", err, with.commit)
+	name, err := output(context.WithoutCancel(ctx), "git", args...)
+	if err != nil {
+		return commit
 	}
-	return programs, command(ctx, "", "go", "build", "-o", programs[now], "./bench/part")
+	return strings.TrimSpace(name)
 }
 
 //go:embed part/main.go
 var partSource []byte
 
-func command(ctx context.Context, dir, name string, args ...string) error {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+// buildParts builds bench/part of both versions and returns the path of each program.
+func (b *bench) buildParts(ctx context.Context, with comparison) (paths [programs]string, err error) {
+	source := partSource
+	if with.source != "" {
+		if source, err = os.ReadFile(with.source); err != nil {
+			return paths, fmt.Errorf("part: %w", err)
+		}
 	}
-	return nil
+	b.say("building both versions")
+	tree, tar := filepath.Join(b.dir, "tree"), filepath.Join(b.dir, "tree.tar")
+	folder := filepath.Join(tree, "bench", "part")
+	paths[before], paths[now] = filepath.Join(b.dir, "part-before"), filepath.Join(b.dir, "part-now")
+	paths[again] = paths[before]
+	if err := os.Mkdir(tree, 0o700); err != nil {
+		return paths, err
+	}
+	if _, err := output(ctx, "git", "archive", "--format=tar", "-o", tar, with.commit); err != nil {
+		return paths, err
+	}
+	if _, err := output(ctx, "tar", "-xf", tar, "-C", tree); err != nil {
+		return paths, err
+	}
+	if err := os.RemoveAll(folder); err != nil {
+		return paths, err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return paths, err
+	}
+	if err := os.WriteFile(filepath.Join(folder, "main.go"), source, 0o600); err != nil {
+		return paths, err
+	}
+	if _, err := output(ctx, "go", "-C", tree, "build", "-o", paths[before], "./bench/part"); err != nil {
+		return paths, fmt.Errorf(
+			"%w\nif the product's functions were called otherwise in %s, give --part a file that fits it", err,
+			with.commit,
+		)
+	}
+	_, err = output(ctx, "go", "build", "-o", paths[now], "./bench/part")
+	return paths, err
 }
 
-// oneStart starts all versions with empty databases and lets them take turns at a step. The first turn does
+// output runs a command and returns what it printed.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+// oneStart starts all programs with empty databases and lets them play rounds of a step. The first round does
 // not count: it warms up.
 func (b *bench) oneStart(
-	ctx context.Context, programs [versions]string, s step,
-) (turns []turn, err error) {
-	var parts [versions]*part
+	ctx context.Context, paths [programs]string, s step,
+) (rounds []round, err error) {
+	var parts [programs]*part
 	defer func() {
 		for _, p := range parts {
 			if p != nil {
@@ -156,70 +215,25 @@ func (b *bench) oneStart(
 			}
 		}
 	}()
-	for _, v := range rand.Perm(versions) { // the first to start could have the better place on the disk
-		b.scene = versionNames[v]
+	for _, i := range rand.Perm(programs) { // the first to start could have the better place on the disk
+		b.scene = programNames[i]
 		at, err := b.fresh(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if parts[v], err = startPart(ctx, programs[v], at); err != nil {
+		if parts[i], err = startPart(ctx, paths[i], at); err != nil {
 			return nil, err
 		}
 	}
 	b.scene = "turns"
-	for range turnsOfOneStart + 1 {
-		var t turn
-		for _, v := range rand.Perm(versions) {
-			if t[v], err = parts[v].do(s.name, b.count(s.jobs)); err != nil {
-				return nil, fmt.Errorf("%s: %w", versionNames[v], err)
+	for range roundsOfOneStart + 1 {
+		var r round
+		for _, i := range rand.Perm(programs) {
+			if r[i], err = parts[i].turn(s.figure, b.count(s.jobs)); err != nil {
+				return nil, fmt.Errorf("%s: %w", programNames[i], err)
 			}
 		}
-		turns = append(turns, t)
+		rounds = append(rounds, r)
 	}
-	return turns[1:], nil
-}
-
-// part is a running version.
-type part struct {
-	at    place
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	lines *bufio.Scanner
-}
-
-func startPart(ctx context.Context, program string, at place) (*part, error) {
-	p := &part{at: at, cmd: exec.CommandContext(ctx, program, at.data, at.store)}
-	p.cmd.Stderr = os.Stderr
-	var err error
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	p.lines = bufio.NewScanner(out)
-	if !p.lines.Scan() {
-		return nil, fmt.Errorf("start %s: %w", program, errors.Join(errChildEnded, p.cmd.Wait()))
-	}
-	return p, nil
-}
-
-// do lets the version take a turn and returns its figure.
-func (p *part) do(step string, jobs int) (float64, error) {
-	if _, err := fmt.Fprintln(p.in, step, jobs); err != nil {
-		return 0, err
-	}
-	if !p.lines.Scan() {
-		return 0, errChildEnded
-	}
-	return strconv.ParseFloat(p.lines.Text(), 64)
-}
-
-func (p *part) end() error {
-	p.in.Close()
-	return p.cmd.Wait()
+	return rounds[1:], nil
 }
