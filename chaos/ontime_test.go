@@ -31,6 +31,7 @@ const (
 	latest        = 90 * time.Second
 	onTime        = time.Second
 	thawing       = 500 * time.Millisecond // the time that a frozen node gets to catch up
+	starting      = 50 * time.Millisecond  // the time in which a freeze can catch a run that is about to start
 )
 
 // freeze is a period in which a node stood still.
@@ -197,9 +198,10 @@ func (tr *trial) judge(lines []Line) {
 		len(began), excused, at(0.5), at(0.99), at(1), busy, len(tr.freezes))
 }
 
-// frozen says whether a node stood still at a time, or until shortly before it.
-func (tr *trial) frozen(node string, at carillon.Time) bool {
+// frozen says whether a node stood still when a run was due, until shortly before that, or from a moment
+// after it, before it could start the run.
+func (tr *trial) frozen(node string, due carillon.Time) bool {
 	return slices.ContainsFunc(tr.freezes, func(f freeze) bool {
-		return f.node == node && f.from <= at && at <= f.to.Add(thawing)
+		return f.node == node && f.from <= due.Add(starting) && due <= f.to.Add(thawing)
 	})
 }
