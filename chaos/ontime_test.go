@@ -31,7 +31,7 @@ const (
 	latest        = 90 * time.Second
 	onTime        = time.Second
 	thawing       = 500 * time.Millisecond // the time that a frozen node gets to catch up
-	starting      = 50 * time.Millisecond  // the time in which a freeze can catch a run that is about to start
+	starting      = 50 * time.Millisecond  // in which a freeze can catch a run that is about to start
 )
 
 // freeze is a period in which a node stood still.
