@@ -1,7 +1,7 @@
 // Command part is one of the versions that `bench --before` measures in turns. It is built once from this
-// tree and once from an earlier commit, so it uses little of the product: what both of them have. It opens a
-// node and does the steps that standard input names, one at a time. A step is a name and a number of jobs;
-// the answer is the figure of the step.
+// tree and once from an earlier commit. So it uses little of the product, which both of them have, and
+// nothing of bench, which may differ. It opens a node and does the steps that standard input names, one at a
+// time. A step is a name and a number of jobs; the answer is the figure of the step.
 //
 //	part DATA_DIRECTORY [STORE_URL]
 package main
