@@ -22,6 +22,7 @@ type step struct {
 	figure string
 	jobs   int
 	wait   bool // the figure is a time, in milliseconds; otherwise a rate, in jobs a second
+	long   bool // a turn can take a minute: one round of a start, and only if --only names the figure
 }
 
 var steps = []step{
@@ -30,6 +31,8 @@ var steps = []step{
 	{figure: "submit_bulk", jobs: 20_000},
 	{figure: "steady", jobs: 20_000},
 	{figure: "drain", jobs: 40_000},
+	{figure: "drain_backlog_10k", jobs: 10_000},
+	{figure: "drain_backlog_1m", jobs: 1_000_000, long: true},
 	{figure: "instant_lateness_p99", jobs: 20_000, wait: true},
 	{figure: "pickup_p50", jobs: 100, wait: true},
 }
@@ -80,10 +83,10 @@ func newComparison(
 	return c, nil
 }
 
-// chooseSteps finds steps by their figures, comma-separated; empty: all.
+// chooseSteps finds steps by their figures, comma-separated; empty: all that are not long.
 func chooseSteps(only string) (chosen []step, err error) {
 	if only == "" {
-		return steps, nil
+		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.long }), nil
 	}
 	for name := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(steps, func(s step) bool { return s.figure == name })
@@ -203,7 +206,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 }
 
 // oneStart starts all programs with empty databases and lets them play rounds of a step. The first round does
-// not count: it warms up.
+// not count: it warms up. A long turn needs no warm-up.
 func (b *bench) oneStart(
 	ctx context.Context, paths [programs]string, s step,
 ) (rounds []round, err error) {
@@ -226,7 +229,11 @@ func (b *bench) oneStart(
 		}
 	}
 	b.scene = "turns"
-	for range roundsOfOneStart + 1 {
+	warmUp, count := 1, roundsOfOneStart
+	if s.long {
+		warmUp, count = 0, 1
+	}
+	for range warmUp + count {
 		var r round
 		for _, i := range rand.Perm(programs) {
 			if r[i], err = parts[i].turn(s.figure, b.count(s.jobs)); err != nil {
@@ -235,5 +242,5 @@ func (b *bench) oneStart(
 		}
 		rounds = append(rounds, r)
 	}
-	return rounds[1:], nil
+	return rounds[warmUp:], nil
 }

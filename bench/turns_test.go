@@ -62,6 +62,15 @@ func TestBoundsOfTheMedian(t *testing.T) {
 	}
 }
 
+func TestLongStepsAreOnlyTakenByName(t *testing.T) {
+	for only, want := range map[string]bool{"": false, "drain_backlog_1m": true} {
+		chosen, err := chooseSteps(only)
+		if got := strings.Contains(figures(chosen), "drain_backlog_1m"); err != nil || got != want {
+			t.Errorf("only %q: %v, %v, want %v", only, err, got, want)
+		}
+	}
+}
+
 func TestWhatIsAskedOfAComparisonIsChecked(t *testing.T) {
 	t.Chdir(t.TempDir()) // outside of any repository
 	ask := func(only string, long time.Duration) error {

@@ -11,7 +11,8 @@ func TestEveryStepHasAFigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, figure := range []string{
-		"submit_x1", "submit_x16", "submit_bulk", "steady", "drain", "instant_lateness_p99", "pickup_p50",
+		"submit_x1", "submit_x16", "submit_bulk", "steady", "drain", "drain_backlog_10k",
+		"drain_backlog_1m", "instant_lateness_p99", "pickup_p50",
 	} {
 		// 37 fills no batch; steps that run jobs fail unless exactly 37 ran.
 		if got, err := p.step(figure, 37); err != nil || got == 0 {
