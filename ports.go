@@ -169,6 +169,8 @@ type Member struct {
 	Profile
 	Joined Time // by the coordinator's clock; Join ignores it
 	Beat   Time // when the last beat (or the join) came, by the same clock; Join ignores it
+	// Number and Heard are those of the last beat, 0 before the first. Join ignores them.
+	Number, Heard int64
 	// Holds is what the last beat listed, in its order, in an answer to MemberQuery.Holds; nil if that was
 	// nothing. Join ignores it.
 	Holds []Held
@@ -207,7 +209,10 @@ const (
 type Beat struct {
 	ID     string
 	Number int64 // rises from beat to beat of a session; 0: not numbered
-	Holds  []Held
+	// Heard is the number of the latest beat to which the member has an answer, 0 if there is none yet. So
+	// this beat was sent after that answer: see protocol.PullLate.
+	Heard int64
+	Holds []Held
 	// Stopping says that the worker has no pull in flight any more: it will never begin a run that it does
 	// not list here. It is for the dispatcher: a coordinator does not keep it.
 	Stopping bool

@@ -131,7 +131,7 @@ func TestUnknownParametersAndBodiesAreRefused(t *testing.T) {
 		}
 		h.call(rt.Method, rt.Path, `{"force":true}`).problem(400, "force")
 		h.call(rt.Method, rt.Path, `force`, "Content-Type: text/plain").problem(415, "Content-Type")
-		if a := h.call(rt.Method, rt.Path, `{}`); a.Code == 400 {
+		if a := h.call(rt.Method, rt.Path, `{}`); a.Code == 400 && rt.Pattern != "/v1/workers/{id}/beat" {
 			t.Errorf("%s %s refuses an empty object: %s", rt.Method, rt.Path, a.Body)
 		}
 	}

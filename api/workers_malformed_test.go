@@ -8,6 +8,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
+// first is the beginning of a worker's first beat.
+const first = `{"number":1,"heard":0,`
+
 // held returns a well-formed attempt that no worker was given.
 func held(fields string) string {
 	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: 1}, Attempt: 1}
@@ -50,24 +53,28 @@ var malformedMessages = []struct{ route, name, body, field string }{
 	{"/w/pull", "room that is text", `{"max":"5"}`, "max"},
 	{"/w/pull", "an unknown field", `{"queue":"a"}`, "queue"},
 
-	{"/w/beat", "a number below zero", `{"number":-1,"holds":[]}`, "number"},
+	{"/w/beat", "no number", `{"heard":0,"holds":[]}`, "number"},
+	{"/w/beat", "a number below zero", `{"number":-1,"heard":-2,"holds":[]}`, "number"},
+	{"/w/beat", "nothing about what was heard", `{"number":1,"holds":[]}`, "heard"},
+	{"/w/beat", "it heard of itself", `{"number":1,"heard":1,"holds":[]}`, "heard"},
+	{"/w/beat", "it heard of a number below zero", `{"number":1,"heard":-1,"holds":[]}`, "heard"},
 	{"/w/beat", "a number that is text", `{"number":"1","holds":[]}`, "number"},
 	{"/w/beat", "a number beyond 64 bits", `{"number":9223372036854775808}`, "number"},
-	{"/w/beat", "stopping that is text", `{"holds":[],"stopping":"yes"}`, "stopping"},
-	{"/w/beat", "holds that are an object", `{"holds":{}}`, "holds"},
-	{"/w/beat", "holds that are null", `{"holds":null}`, "holds"},
-	{"/w/beat", "a hold that is a run", `{"holds":["run_00000000000010000000001"]}`, "holds[0]"},
-	{"/w/beat", "a hold without a run", `{"holds":[{"fence":"5"}]}`, "holds[0].run_id"},
+	{"/w/beat", "stopping that is text", first + `"holds":[],"stopping":"yes"}`, "stopping"},
+	{"/w/beat", "holds that are an object", first + `"holds":{}}`, "holds"},
+	{"/w/beat", "holds that are null", first + `"holds":null}`, "holds"},
+	{"/w/beat", "a hold that is a run", first + `"holds":["run_00000000000010000000001"]}`, "holds[0]"},
+	{"/w/beat", "a hold without a run", first + `"holds":[{"fence":"5"}]}`, "holds[0].run_id"},
 	{
 		"/w/beat", "a hold without a fence",
-		`{"holds":[` + held("") + `,{"run_id":"run_00000000000010000000001"}]}`, "holds[1].fence",
+		first + `"holds":[` + held("") + `,{"run_id":"run_00000000000010000000001"}]}`, "holds[1].fence",
 	},
 	{
 		"/w/beat", "a fence that is a number",
-		`{"holds":[{"run_id":"run_00000000000010000000001","fence":1048577}]}`, "holds[0].fence",
+		first + `"holds":[{"run_id":"run_00000000000010000000001","fence":1048577}]}`, "holds[0].fence",
 	},
 	{
-		"/w/beat", "an unknown field of a hold", `{"holds":[` + held(`,"attempt":1`) + `]}`,
+		"/w/beat", "an unknown field of a hold", first + `"holds":[` + held(`,"attempt":1`) + `]}`,
 		"holds[0].attempt",
 	},
 

@@ -18,10 +18,10 @@ func TestAWorkerCannotSpeakForTheSessionOfAnotherCredential(t *testing.T) {
 	for _, other := range []string{otherToken, colleague} {
 		as := "Authorization: Bearer " + other
 		h.call("POST", worker+"/pull", `{}`, as).problem(410, "")
-		h.call("POST", worker+"/beat", `{"holds":[]}`, as).problem(410, "")
+		h.call("POST", worker+"/beat", `{"number":1,"heard":0,"holds":[]}`, as).problem(410, "")
 		h.call("DELETE", worker, "", as).problem(410, "")
 	}
-	h.call("POST", worker+"/beat", `{"holds":[]}`).is(200)
+	h.call("POST", worker+"/beat", `{"number":1,"heard":0,"holds":[]}`).is(200)
 	if got := h.report(worker, task.report(`,"end":{"outcome":"success"}`)); got != `{"receipts":["recorded"]}` {
 		t.Error(got)
 	}

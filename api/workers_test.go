@@ -126,7 +126,7 @@ func TestAListOfWorkersHasWhatTheyToldAndWhatTheyHold(t *testing.T) {
 	task := got.Tasks[0]
 	h.call(
 		"POST", "/v1/workers/"+worker+"/beat",
-		fmt.Sprintf(`{"holds":[{"run_id":"%s","fence":"%s"}]}`, task.Run, task.Fence),
+		fmt.Sprintf(`{"number":1,"heard":0,"holds":[{"run_id":"%s","fence":"%s"}]}`, task.Run, task.Fence),
 	).is(200)
 
 	members := h.members()
@@ -368,10 +368,13 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 	one, two := h.pull(worker, mail), h.pull(worker, mail)
 	h.call("POST", "/v1/runs/"+one.Run+"/cancel", "").is(200)
 	h.report(worker, two.report(`,"end":{"outcome":"success"}`))
-	holds := fmt.Sprintf(
-		`{"holds":[{"run_id":%q,"fence":%q},{"run_id":%q,"fence":%q}]}`, one.Run, one.Fence, two.Run, two.Fence,
-	)
-	h.call("POST", worker+"/beat", holds).is(200)
+	beat := func(number int) string {
+		return fmt.Sprintf(
+			`{"number":%d,"heard":%d,"holds":[{"run_id":%q,"fence":%q},{"run_id":%q,"fence":%q}]}`,
+			number, number-1, one.Run, one.Fence, two.Run, two.Fence,
+		)
+	}
+	h.call("POST", worker+"/beat", beat(1)).is(200)
 	var got struct {
 		Stop []struct {
 			Run           string `json:"run_id"`
@@ -380,7 +383,7 @@ func TestABeatTellsWhatToStop(t *testing.T) {
 		}
 		Nodes []string
 	}
-	a := h.call("POST", worker+"/beat", holds).is(200)
+	a := h.call("POST", worker+"/beat", beat(2)).is(200)
 	if err := json.Unmarshal(a.Body.Bytes(), &got); err != nil || len(got.Stop) != 2 || len(got.Nodes) != 1 {
 		t.Fatalf("%v: %s", err, a.Body)
 	}
@@ -399,8 +402,10 @@ func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 	secret := []byte("of both servers")
 	worker := newHouse(t, func(c *api.Config) { c.Secret = secret }).register()
 	h := newHouse(t, func(c *api.Config) { c.Dispatcher, c.Secret = outage{c.Dispatcher}, secret })
-	for _, path := range []string{"/v1/workers", worker + "/pull", worker + "/beat"} {
-		if a := h.call("POST", path, `{}`).problem(503, ""); a.Header().Get("Retry-After") == "" {
+	for path, body := range map[string]string{
+		"/v1/workers": `{}`, worker + "/pull": `{}`, worker + "/beat": `{"number":1,"heard":0}`,
+	} {
+		if a := h.call("POST", path, body).problem(503, ""); a.Header().Get("Retry-After") == "" {
 			t.Errorf("%s does not say when to try again", path)
 		} else if !strings.Contains(a.text("detail"), "does not know whether it changed something") {
 			t.Errorf("%s does not say that it may have taken place: %s", path, a.Body)
@@ -423,8 +428,10 @@ func (outage) Beat(context.Context, carillon.Beat) (protocol.Orders, error) {
 
 func TestWithoutADispatcherWorkersAreNotFound(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) { c.Dispatcher, c.Members = nil, nil })
-	for _, path := range []string{"", "/worker_1/pull", "/worker_1/report", "/worker_1/beat"} {
-		h.call("POST", "/v1/workers"+path, `{}`).problem(404, "")
+	for path, body := range map[string]string{
+		"": `{}`, "/worker_1/pull": `{}`, "/worker_1/report": `{}`, "/worker_1/beat": `{"number":1,"heard":0}`,
+	} {
+		h.call("POST", "/v1/workers"+path, body).problem(404, "")
 	}
 	h.call("DELETE", "/v1/workers/worker_1", "").problem(404, "")
 	if got := h.call("GET", "/v1/members", "").is(200).items(); len(got) > 0 {
@@ -436,7 +443,7 @@ func TestNoRequestSpeaksForANodeOrTheWorkerInsideOfOne(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, id := range []string{"node_1", "inner_1", "w"} {
 		h.call("POST", "/v1/workers/"+id+"/pull", `{}`).problem(404, "")
-		h.call("POST", "/v1/workers/"+id+"/beat", `{"holds":[]}`).problem(404, "")
+		h.call("POST", "/v1/workers/"+id+"/beat", `{"number":1,"heard":0,"holds":[]}`).problem(404, "")
 		h.call("DELETE", "/v1/workers/"+id, "").problem(404, "")
 	}
 }

@@ -332,8 +332,10 @@ func TestOrdersAndTheEndOfASession(t *testing.T) {
 	if _, err := c.door.CancelRun(ctx, job.Namespace, task.Run.ID); err != nil {
 		t.Fatal(err)
 	}
-	must(d.Beat(ctx, carillon.Beat{ID: worker, Holds: []carillon.Held{task.Held()}}))(t)
-	orders := must(d.Beat(ctx, carillon.Beat{ID: worker, Holds: []carillon.Held{task.Held()}}))(t)
+	beat := carillon.Beat{ID: worker, Number: 1, Holds: []carillon.Held{task.Held()}}
+	must(d.Beat(ctx, beat))(t)
+	beat.Number, beat.Heard = 2, 1
+	orders := must(d.Beat(ctx, beat))(t)
 	if len(orders.Stop) != 1 || orders.Stop[0].Held != task.Held() || orders.Stop[0].Lost {
 		t.Errorf("orders are %+v", orders)
 	}
@@ -387,7 +389,7 @@ func TestEveryCallButAPullGoesOnToTheNextNode(t *testing.T) {
 		for range 10 { // each begins with one of the two at random
 			d := newDispatcher(t, bad, good.URL)
 			worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
-			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+			must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 			before := calls.Load()
 			if _, err := d.Report(ctx, worker, []protocol.Report{
 				{Held: carillon.Held{Run: carillon.RunID{Job: 1, Due: 1}, Fence: 1}},
@@ -423,9 +425,9 @@ func TestAWorkerSurvivesTheLossOfAllServersItWasGiven(t *testing.T) {
 	d := newDispatcher(t, first.URL)
 	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 	first.Close()
-	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+	must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 	c.advertise(second.URL)
-	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+	must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 	c.due(mail())
 	if tasks := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t); len(tasks) != 1 {
 		t.Errorf("%d tasks from the second node", len(tasks))
@@ -458,20 +460,20 @@ func TestNodesOutOfReachCostLittle(t *testing.T) {
 		worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 		began := time.Now()
 		for range 10 {
-			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+			must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("with all well, beats took %s", took)
 		}
 		nodes["balancer"] = nil
-		if _, err := d.Beat(ctx, carillon.Beat{ID: worker}); err == nil ||
+		if _, err := d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}); err == nil ||
 			time.Since(began) != 4500*time.Millisecond {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 		nodes["balancer"] = c.handler()
 		began = time.Now()
 		for range 10 {
-			must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+			must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 		}
 		if took := time.Since(began); took != 0 {
 			t.Errorf("after the outage, beats took %s", took)
@@ -567,16 +569,16 @@ func TestADispatcherKeepsTheLastNodesThatWereListedAndTriesThemLast(t *testing.T
 		c.advertise("http://a", "http://former")
 		worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
 		c.advertise("http://a", "http://new")
-		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+		must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 		delete(nodes, "former") // it swallows requests
 		nodes["a"] = nil
 		began := time.Now()
-		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+		must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("the former node was tried before the new one: it took %s", took)
 		}
 		nodes["new"], nodes["former"] = nil, c.handler()
-		must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+		must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 		must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t)
 	})
 }
@@ -599,7 +601,7 @@ func TestOfFormerNodesADispatcherKeepsFewAndTriesTwoAtATime(t *testing.T) {
 		nodes["a"] = nil
 		for range 20 {
 			began := time.Now()
-			if _, err := d.Beat(ctx, carillon.Beat{ID: worker}); err == nil ||
+			if _, err := d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}); err == nil ||
 				time.Since(began) > 3*time.Second {
 				t.Fatalf("after %s: %v", time.Since(began), err)
 			}
@@ -648,5 +650,5 @@ func TestANameIsResolvedAnewForEachConnection(t *testing.T) {
 	first.Close()
 	transport.CloseIdleConnections()
 	at.Store(second.Listener.Addr().String())
-	must(d.Beat(ctx, carillon.Beat{ID: worker}))(t)
+	must(d.Beat(ctx, carillon.Beat{ID: worker, Number: 1}))(t)
 }

@@ -51,6 +51,7 @@ func Coordinator(t *testing.T, c CoordinatorTest) {
 	run("a beat of the gone is told so, and does not bring them back", coordinatorGone)
 	run("what members hold comes back as they said it with their last beat", coordinatorHolds)
 	run("a beat that was held up on its way says nothing any more", coordinatorOld)
+	run("the numbers of the last beat are kept", coordinatorNumbers)
 	run("of several beats of a member at once the one with the highest number counts", coordinatorTogether)
 	run("many hold much", coordinatorMuch)
 	run("a query gets the members that it asks for, and what they hold only if it asks", coordinatorQuery)

@@ -73,6 +73,37 @@ func coordinatorOld(t coordinatorTest) {
 	t.there(true)
 }
 
+func coordinatorNumbers(t coordinatorTest) {
+	t.join(member(1), member(2))
+	check := func(what string, want ...int64) {
+		t.Helper()
+		for _, holds := range []bool{false, true} {
+			list, _, err := t.Members(t.Context(), carillon.MemberQuery{Holds: holds})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []int64
+			for _, m := range list {
+				got = append(got, m.Number, m.Heard)
+			}
+			same(t, what, got, want)
+		}
+	}
+	say := func(i int, number, heard int64) {
+		t.say(carillon.Beat{ID: member(i).ID, Number: number, Heard: heard})
+	}
+	check("before the first beat", 0, 0, 0, 0)
+	say(1, 7, 5)
+	check("after a beat", 7, 5, 0, 0)
+	say(1, 6, 4)
+	say(2, 1<<62, 1<<62-1)
+	check("after an old beat, and another member's", 7, 5, 1<<62, 1<<62-1)
+	say(1, 0, 0)
+	check("after a beat without a number", 7, 0, 1<<62, 1<<62-1)
+	say(1, 8, 7)
+	check("after a newer one", 8, 7, 1<<62, 1<<62-1)
+}
+
 // coordinatorTogether has a node write several beats of one worker at once, in any order: they came by
 // different connections.
 func coordinatorTogether(t coordinatorTest) {

@@ -40,12 +40,9 @@ func (w *Worker) pull(ctx context.Context) {
 			bytes += weigh(&tasks[i])
 		}
 		w.slots.answered(n, len(tasks), bytes)
-		late := w.late(sent)
-		if ctx.Err() != nil {
-			late = "the worker is stopping"
-		}
-		if late == "" && len(tasks) > 0 && !w.begin(tasks, id, sent) {
-			late = "it was claimed for a session that is over"
+		late := "the worker is stopping"
+		if ctx.Err() == nil {
+			late = w.begin(tasks, id, sent)
 		}
 		if late != "" {
 			for i := range tasks {
@@ -61,9 +58,12 @@ func (w *Worker) pull(ctx context.Context) {
 	}
 }
 
-// late says why the runs of an answer must not begin: another worker may hold them by now.
-func (w *Worker) late(sent time.Duration) string {
+// late says why the runs of an answer must not begin: another worker may hold them by now. The caller holds
+// mu, so that each beat that is sent later than PullLate after the pull lists all that the pull brought.
+func (w *Worker) late(session string, sent time.Duration) string {
 	switch now := w.cfg.Boottime(); {
+	case w.id != session:
+		return "it was claimed for a session that is over"
 	case now-sent > protocol.PullLate && !w.cfg.Inside:
 		return "the answer to the worker's pull came too late"
 	case now > w.lease.Until():

@@ -16,10 +16,8 @@ const (
 	// briefly is how long a run goes on before the worker reports that it runs: most runs have ended by then,
 	// and one more write for each would cost as much as its claim.
 	briefly = 100 * time.Millisecond
-	// beatTime bounds a beat. A beat must not arrive so late that a run which began after it was sent seems
-	// to be missing. So beatTime is shorter than the part of Handover that is left when the last run can
-	// begin.
-	beatTime = protocol.Handover - protocol.PullLate - 100*time.Millisecond
+	// beatTime bounds a beat, so that there is time for another one within the lease.
+	beatTime = 1900 * time.Millisecond
 )
 
 // register opens a session. It tries until it succeeds; it returns false when ctx has ended.
@@ -56,6 +54,7 @@ func (w *Worker) register(ctx context.Context) bool {
 func (w *Worker) beat(ctx context.Context) {
 	tick := time.NewTicker(protocol.BeatEvery)
 	defer tick.Stop()
+	heard := int64(0)
 	for number := int64(1); ; number++ {
 		select {
 		case <-tick.C:
@@ -65,10 +64,11 @@ func (w *Worker) beat(ctx context.Context) {
 		}
 		sent := w.cfg.Boottime()
 		try, cancel := context.WithTimeout(ctx, beatTime)
-		orders, err := w.cfg.Dispatcher.Beat(try, w.beatNow(number))
+		orders, err := w.cfg.Dispatcher.Beat(try, w.beatNow(number, heard))
 		cancel()
 		switch {
 		case err == nil:
+			heard = number
 			w.checkLease()
 			w.lease.Extend(sent + protocol.LeaseTime)
 			w.over.Store(false)
@@ -86,9 +86,11 @@ func (w *Worker) beat(ctx context.Context) {
 
 // beatNow reads stopping before it lists the holds: when stopping is set, all pulls have ended, so the beat
 // lists every run that they brought.
-func (w *Worker) beatNow(number int64) carillon.Beat {
+func (w *Worker) beatNow(number, heard int64) carillon.Beat {
 	stopping := w.stopping.Load()
-	return carillon.Beat{ID: w.ID(), Number: number, Holds: w.holds(stopping), Stopping: stopping}
+	return carillon.Beat{
+		ID: w.ID(), Number: number, Heard: heard, Holds: w.holds(stopping), Stopping: stopping,
+	}
 }
 
 func (w *Worker) obey(stop []protocol.Order) {

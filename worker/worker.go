@@ -201,15 +201,14 @@ func (w *Worker) all() []*attempt {
 	return all
 }
 
-// begin starts an attempt for each task, unless the session that the tasks were claimed for is over: then
-// another worker may already hold their runs. If an earlier attempt of the same run still goes on here, the
-// new one waits for it to end.
-func (w *Worker) begin(tasks []protocol.Task, session string, asked time.Duration) bool {
+// begin starts an attempt for each task, unless it is too late: then begin says why. If an earlier attempt of
+// the same run still goes on here, the new one waits for it to end.
+func (w *Worker) begin(tasks []protocol.Task, session string, asked time.Duration) (late string) {
 	list := make([]*attempt, len(tasks))
 	w.mu.Lock()
-	if w.id != session {
+	if late = w.late(session, asked); late != "" {
 		w.mu.Unlock()
-		return false
+		return late
 	}
 	for i := range tasks {
 		a := &attempt{
@@ -225,7 +224,7 @@ func (w *Worker) begin(tasks []protocol.Task, session string, asked time.Duratio
 		}
 	}
 	w.pool.submit(list)
-	return true
+	return ""
 }
 
 // drop forgets an attempt whose end was reported.

@@ -31,10 +31,9 @@ type Coordinator struct {
 
 type session struct {
 	carillon.Member
-	beat   time.Time
-	at     carillon.Time // wall-clock time of the beat, for people and rules
-	number int64
-	holds  []carillon.Held
+	beat  time.Time
+	at    carillon.Time // wall-clock time of the beat, for people and rules
+	holds []carillon.Held
 }
 
 // NewCoordinator returns a coordinator without members.
@@ -58,7 +57,7 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 	for _, m := range members {
 		m.Namespaces, m.Queues = slices.Clone(m.Namespaces), slices.Clone(m.Queues)
 		m.Kinds, m.Types, m.Labels = slices.Clone(m.Kinds), slices.Clone(m.Types), maps.Clone(m.Labels)
-		m.Joined, m.Holds = now, nil
+		m.Joined, m.Number, m.Heard, m.Holds = now, 0, 0, nil
 		c.sessions[m.ID] = &session{Member: m, beat: time.Now(), at: now}
 	}
 	return nil
@@ -88,13 +87,12 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 		switch {
 		case s == nil:
 			standings[i] = carillon.StandingOver
-		case latest[b.ID] != i || b.Number != 0 && b.Number <= s.number:
+		case latest[b.ID] != i || b.Number != 0 && b.Number <= s.Number:
 			standings[i] = carillon.StandingOld
 		default:
 			standings[i] = carillon.StandingProlonged
-			s.beat, s.at, s.number, s.holds = now, c.Clock.Now(), max(
-				b.Number, s.number,
-			), slices.Clone(b.Holds)
+			s.beat, s.at, s.holds = now, c.Clock.Now(), slices.Clone(b.Holds)
+			s.Number, s.Heard = max(b.Number, s.Number), b.Heard
 		}
 	}
 	return standings, nil

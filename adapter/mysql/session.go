@@ -71,9 +71,11 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 	return sqlcommon.Standings(beats, latest, standings), nil
 }
 
-// In: ids, what they hold in the same order, ids, numbers, ids, ids, numbers, ids, numbers. By primary key.
+// In: ids, what they hold in the same order, ids, what they heard, ids, numbers, ids, ids, numbers, ids,
+// numbers. By primary key.
 // The server compares, and does not write again what is still held. Beats without a number always count.
 const beatSessions = `UPDATE session SET beat = ` + clock + `, holds = ELT(FIELD(id, ?), ?),
+  heard = CAST(ELT(FIELD(id, ?), ?) AS SIGNED),
   number = GREATEST(number, CAST(ELT(FIELD(id, ?), ?) AS SIGNED))
 WHERE id IN (?) AND (ELT(FIELD(id, ?), ?) = 0 OR CAST(ELT(FIELD(id, ?), ?) AS SIGNED) > number)`
 
@@ -87,20 +89,18 @@ const livingSessions = `SELECT id, number FROM session WHERE id IN (?)`
 // in both cases the beat is old by now.
 func (l *conn) beat(beats []carillon.Beat, standings map[string]carillon.Standing) (n int, err error) {
 	var ids []string
-	var numbers []int64
+	var numbers, heard []int64
 	var holds [][]byte
 	for size := 0; n < len(beats) && n < most && size < packetSize; n++ {
-		packed := sqlcommon.PackHolds(beats[n].Holds)
-		ids, numbers, holds, size = append(ids, beats[n].ID), append(
-			numbers, beats[n].Number,
-		), append(holds, packed), size+len(packed)
+		b, packed := &beats[n], sqlcommon.PackHolds(beats[n].Holds)
+		ids, numbers, heard = append(ids, b.ID), append(numbers, b.Number), append(heard, b.Heard)
+		holds, size = append(holds, packed), size+len(packed)
 	}
-	named, numbered := texts(ids), list(numbers, func(b []byte, n int64) []byte {
-		return strconv.AppendInt(b, n, 10)
-	})
+	appendNumber := func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
+	named, numbered := texts(ids), list(numbers, appendNumber)
 	changed, err := l.do(
-		beatSessions, named, list(holds, appendText[[]byte]), named, numbered, named, named, numbered, named,
-		numbered,
+		beatSessions, named, list(holds, appendText[[]byte]), named, list(heard, appendNumber),
+		named, numbered, named, named, numbered, named, numbered,
 	)
 	if err != nil {
 		return n, err
@@ -173,8 +173,9 @@ func (c *Coordinator) Members(
 // Out: the time, a session, and whether it is late. Where there is no session, there is a row with the time
 // alone.
 const (
-	sessionColumns = `SELECT ` + clock + `, id, kind, addr, profile, joined, beat, beat < ` + clock + ` - ?`
-	sessionHolds   = `, holds`
+	sessionColumns = `SELECT ` + clock + `, id, kind, addr, profile, joined, beat, number, heard,
+  beat < ` + clock + ` - ?`
+	sessionHolds = `, holds`
 	// In: SessionTime.
 	listSessions = ` FROM (SELECT 1) one LEFT JOIN session ON TRUE ORDER BY id`
 	// In: SessionTime, ids. By primary key.
@@ -196,12 +197,13 @@ func (l *conn) members(
 		m := carillon.Member{
 			ID: r.text(1), Kind: r.name(2), Addr: r.text(3), Profile: sqlcommon.UnpackProfile(r.text(4)),
 			Joined: carillon.Time(r.int(5)), Beat: carillon.Time(r.int(6)),
+			Number: r.int(7), Heard: r.int(8),
 		}
-		if r.bool(7) {
+		if r.bool(9) {
 			late = append(late, m.ID)
 		}
 		if q.Holds {
-			m.Holds, err = sqlcommon.UnpackHolds(r.bytes(8))
+			m.Holds, err = sqlcommon.UnpackHolds(r.bytes(10))
 		}
 		members = append(members, m)
 		return err

@@ -41,24 +41,26 @@ func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error
 
 const uniqueViolation = "23505"
 
-// $1 ids, $2 numbers, $3 holds; returns a standing for each
-var beatSessions = statement{"beat_sessions", `SELECT carillon.beat($1::text[], $2::bigint[], $3::bytea[])`}
+// $1 ids, $2 numbers, $3 holds, $4 what they heard; returns a standing for each
+var beatSessions = statement{
+	"beat_sessions", `SELECT carillon.beat($1::text[], $2::bigint[], $3::bytea[], $4::bigint[])`,
+}
 
 func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carillon.Standing, error) {
 	latest := sqlcommon.LatestBeats(beats)
 	var ids []string
-	var numbers []int64
+	var numbers, heard []int64
 	var holds [][]byte
 	for _, i := range latest {
-		ids, numbers, holds = append(ids, beats[i].ID), append(numbers, beats[i].Number), append(
-			holds, sqlcommon.PackHolds(beats[i].Holds),
-		)
+		b := &beats[i]
+		ids, numbers, heard = append(ids, b.ID), append(numbers, b.Number), append(heard, b.Heard)
+		holds = append(holds, sqlcommon.PackHolds(b.Holds))
 	}
 	standings := make(map[string]carillon.Standing, len(ids))
 	next := 0
 	err := c.store.write(ctx, call{
 		&beatSessions,
-		[][]byte{textArray(ids), int8Array(numbers), byteaArray(holds)},
+		[][]byte{textArray(ids), int8Array(numbers), byteaArray(holds), int8Array(heard)},
 		func(r *row) error {
 			standings[ids[next]] = carillon.Standing(r.int())
 			next++
@@ -85,7 +87,8 @@ func (c *Coordinator) Leave(ctx context.Context, ids []string) error {
 
 // The time, and a session with what it holds if $1 says so. Where there is no session, there is a row with
 // the time alone.
-const sessionColumns = `now.ms, s.id, s.kind, s.addr, s.profile, s.joined, s.beat, CASE WHEN $1::bool THEN s.holds END`
+const sessionColumns = `now.ms, s.id, s.kind, s.addr, s.profile, s.joined, s.beat, s.number, s.heard,
+  CASE WHEN $1::bool THEN s.holds END`
 
 // $1 whether with what they hold, $2 ids. By primary key, and listSessions all of them.
 var (
@@ -120,7 +123,7 @@ func (c *Coordinator) Members(
 		}
 		m := carillon.Member{
 			ID: r.text(), Kind: r.name(), Addr: r.text(), Profile: sqlcommon.UnpackProfile(r.text()),
-			Joined: carillon.Time(r.int()), Beat: carillon.Time(r.int()),
+			Joined: carillon.Time(r.int()), Beat: carillon.Time(r.int()), Number: r.int(), Heard: r.int(),
 		}
 		m.Holds, err = sqlcommon.UnpackHolds(r.next())
 		members = append(members, m)

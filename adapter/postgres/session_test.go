@@ -50,7 +50,8 @@ func TestASessionThatBeatsJustNowIsNotEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	execute(t, url, `UPDATE carillon.session SET beat = beat - 60000`)
-	if _, err := conn.Exec(t.Context(), `BEGIN; SELECT carillon.beat('{late}', '{0}', '{""}')`); err != nil {
+	beat := `BEGIN; SELECT carillon.beat('{late}', '{0}', '{""}', '{0}')`
+	if _, err := conn.Exec(t.Context(), beat); err != nil {
 		t.Fatal(err)
 	}
 	there := func() {

@@ -96,8 +96,10 @@ func serveHouse(listener net.Listener) (stop func()) {
 		Store: store, Ledger: door, Queue: queue, Logs: logs, Coordinator: coordinator,
 		Redecide: sched.Redecide, PushBack: sched.PushBack, Logger: quiet,
 	})
+	began := time.Now()
 	work := worker.New(worker.Config{
 		Dispatcher: dispatch.Local{Dispatcher: counter}, Inside: true,
+		Boottime:  func() time.Duration { return time.Since(began) },
 		Executors: map[string]executor.Executor{"command": pretend{}}, Logger: quiet,
 	})
 	door.UseSlots(counter)

@@ -170,6 +170,7 @@ class Worker:
         self.servers, self.token = servers, token
         self.wants = {"queues": queues, "kinds": ["handler"], "types": list(HANDLERS)}  # it gets nothing else
         self.session = ""  # "": none
+        self.heard = 0  # number of the latest beat that was answered
         self.lease = 0  # until when this worker can work for the session: rule 2
         self.held = {}  # tasks whose end has no receipt yet, by run and fence
         self.stopping = threading.Event()
@@ -286,8 +287,10 @@ class Worker:
         """
         sent = clock()
         holds = [task.name for task in list(self.held.values())]
-        beat = {"number": int(sent * 1000), "holds": holds, "stopping": self.stopping.is_set()}
+        number = int(sent * 1000)
+        beat = {"number": number, "heard": self.heard, "holds": holds, "stopping": self.stopping.is_set()}
         answer = self.call("POST", f"/{self.session}/beat", beat, timeout=1.5)
+        self.heard = number
         self.lease = sent + LEASE
         return {(order["run_id"], order["fence"]): order["reason"] for order in answer["stop"]}
 

@@ -72,12 +72,13 @@ register() {
 tend() {
 	trap - EXIT # the directory belongs to the main loop
 	loop=tend
+	heard=0
 	while sleep 1; do
 		sent=$(now)
-		sed "s/^{/{\"number\":$sent,/" "$work/holds" >"$work/beat"
+		sed "s/^{/{\"number\":$sent,\"heard\":$heard,/" "$work/holds" >"$work/beat"
 		post POST "/$(cat "$work/worker")/beat" "$work/beat" 1.5 orders
 		case $status in
-		200) put lease "$sent" ;;
+		200) put lease "$sent" && heard=$sent ;;
 		410) touch "$work/over" ;;
 		esac
 		if [ -e "$work/over" ] || [ $(($(now) - $(cat "$work/lease"))) -ge 4 ] || ! kill -0 $$ 2>/dev/null; then

@@ -18,7 +18,7 @@ const beatTime = 2 * time.Second
 // was not answered, or that another node committed. So Beat reads the runs that the worker has held for more
 // than a beat, and tells the worker which of them to stop.
 func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (protocol.Orders, error) {
-	worker, now, own := b.ID, time.Now(), b.Holds
+	worker, came, own := b.ID, time.Now(), b.Holds
 	b.Holds = d.withClaims(worker, b.Holds)
 	standing, err := d.prolong(ctx, b)
 	if err != nil {
@@ -36,8 +36,9 @@ func (d *Dispatcher) Beat(ctx context.Context, b carillon.Beat) (protocol.Orders
 	if b.Stopping {
 		d.stops(worker)
 	}
-	d.takeBack(b, now)
-	long := d.long(worker, own)
+	v := d.touch(worker)
+	d.takeBack(v, b, came)
+	long := d.long(v, own)
 	if len(long) == 0 {
 		return orders, nil
 	}
@@ -65,10 +66,9 @@ func (d *Dispatcher) withClaims(worker string, holds []carillon.Held) []carillon
 // maxChecked bounds how many runs a beat reads: a worker that holds more hears of a stop some beats later.
 const maxChecked = 1000
 
-// long are the attempts that the worker also listed with its last beat, or some of them if they are very
+// long are the attempts that a worker also listed with its last beat, or some of them if they are very
 // many.
-func (d *Dispatcher) long(worker string, holds []carillon.Held) (long []carillon.Held) {
-	v := d.touch(worker)
+func (d *Dispatcher) long(v *session, holds []carillon.Held) (long []carillon.Held) {
 	now := make(map[carillon.Held]bool, len(holds))
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,17 +114,18 @@ func (d *Dispatcher) check(
 }
 
 // takeBack ends attempts in flight from this node that their worker does not list, although it would list
-// them by now if the answer to its pull had reached it. The scheduler's watch loop finds those in flight from
-// other nodes, and those that takeBack fails to end: this node no longer remembers them. now is the time of
-// the worker's list. A worker that is stopping begins nothing that it does not list, so there is nothing to
-// wait for.
-func (d *Dispatcher) takeBack(b carillon.Beat, now time.Time) {
+// them if the answer to its pull had reached it: the beat was sent at least PullLate after that answer. The
+// scheduler's watch loop finds those in flight from other nodes, and those that takeBack fails to end: this
+// node no longer remembers them. A worker that is stopping begins nothing that it does not list, so there is
+// nothing to wait for.
+func (d *Dispatcher) takeBack(v *session, b carillon.Beat, came time.Time) {
 	worker := b.ID
 	var old []*inflight
 	var lost []protocol.Report
 	d.mu.Lock()
+	sentAfter := v.sentAfter(b, came)
 	for h := d.inflight.of[worker]; h != nil; h = h.after {
-		if !h.pending && (b.Stopping || now.Sub(h.since) > protocol.Handover) {
+		if !h.pending && (b.Stopping || sentAfter.Sub(h.since) >= protocol.PullLate) {
 			old = append(old, h)
 		}
 	}
@@ -150,10 +151,13 @@ func (d *Dispatcher) takeBack(b carillon.Beat, now time.Time) {
 	}
 }
 
+// recordTime bounds how long a node tries to record that an attempt is lost.
+const recordTime = 5 * time.Second
+
 // recordLost ends attempts that their worker never heard of. The scheduler's watch loop takes back those that
 // it fails to end.
 func (d *Dispatcher) recordLost(worker string, lost []protocol.Report) {
-	ctx, cancel := context.WithTimeout(context.Background(), protocol.Handover)
+	ctx, cancel := context.WithTimeout(context.Background(), recordTime)
 	defer cancel()
 	receipts, err := d.Report(ctx, worker, lost)
 	if err != nil {

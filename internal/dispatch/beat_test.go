@@ -10,18 +10,6 @@ import (
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
-// say sends one beat, with a number.
-func (h *house) say(n *node, worker string, number int64, tasks ...protocol.Task) []protocol.Order {
-	h.Helper()
-	b := carillon.Beat{ID: worker, Number: number}
-	for i := range tasks {
-		b.Holds = append(b.Holds, tasks[i].Held())
-	}
-	orders, err := n.Beat(context.Background(), b)
-	h.must(err)
-	return orders.Stop
-}
-
 func TestABeatThatWasHeldUpTakesNothingAway(t *testing.T) {
 	for name, late := range map[string]int{"at the node that gave the run": 0, "at another": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -31,9 +19,9 @@ func TestABeatThatWasHeldUpTakesNothingAway(t *testing.T) {
 				task := h.one(h.nodes[0], worker)
 				for number := range int64(7) { // beat number 1 is held up on its way
 					time.Sleep(protocol.BeatEvery)
-					h.say(h.nodes[0], worker, number+2, task)
+					h.say(h.nodes[0], worker, number+2, number+1, task)
 				}
-				if stop := h.say(h.nodes[late], worker, 1); len(stop) > 0 {
+				if stop := h.say(h.nodes[late], worker, 1, 0); len(stop) > 0 {
 					t.Errorf("told to stop: %+v", stop)
 				}
 				synctest.Wait()
@@ -45,11 +33,68 @@ func TestABeatThatWasHeldUpTakesNothingAway(t *testing.T) {
 				); err != nil {
 					t.Fatal(err)
 				}
-				if stop := h.say(h.nodes[0], worker, 9, task); len(stop) != 1 {
+				if stop := h.say(h.nodes[0], worker, 9, 8, task); len(stop) != 1 {
 					t.Errorf(
 						"the next beat hears of %d stops: what an old beat lists was taken for what the worker holds",
 						len(stop),
 					)
+				}
+			})
+		})
+	}
+}
+
+// The worker gave up a beat that it sent just before a run began. The beat arrives all the same, long after
+// the answer to the pull, and just before the next one, which lists the run.
+func TestABeatThatWasSentBeforeARunBeganTakesNothingAway(t *testing.T) {
+	for name, where := range map[string]int{"at the node that gave the run": 0, "at another": 1} {
+		t.Run(name, func(t *testing.T) {
+			const step, leaseEnd = 100 * time.Millisecond, 2*time.Second + protocol.LeaseTime
+			for came := 3 * time.Second; came < leaseEnd; came += step {
+				in(t, 2, func(h *house) {
+					n := h.nodes[where]
+					worker := h.register(h.nodes[0])
+					job := h.submit(h.nodes[0], nil)
+					task := h.one(h.nodes[0], worker)
+					answered := time.Now()
+					for number := range int64(2) {
+						time.Sleep(protocol.BeatEvery)
+						h.say(n, worker, number+1, number)
+					}
+					// 2.9 s: the third beat is sent. 2.95 s: the run begins. 4.8 s: the fourth beat is sent.
+					time.Sleep(time.Until(answered.Add(came)))
+					h.say(n, worker, 3, 2)
+					time.Sleep(time.Millisecond)
+					h.say(n, worker, 4, 2, task)
+					for number := range int64(10) {
+						time.Sleep(protocol.BeatEvery)
+						h.say(n, worker, number+5, number+4, task)
+					}
+					if run := h.run(job); run.State != carillon.StateClaimed || run.Losses != 0 {
+						t.Errorf("came after %s: %s, %d losses: %s", came, run.State, run.Losses, run.Reason)
+					}
+				})
+			}
+		})
+	}
+}
+
+func TestALostAnswerIsNoticedEvenIfEverySecondAnswerToBeatsIsLostToo(t *testing.T) {
+	for name, where := range map[string]int{"at the node that gave the run": 0, "at another": 1} {
+		t.Run(name, func(t *testing.T) {
+			in(t, 2, func(h *house) {
+				worker := h.register(h.nodes[0])
+				job := h.submit(h.nodes[0], nil)
+				h.one(h.nodes[0], worker)
+				for number, heard := int64(1), int64(0); number < 20; number++ {
+					h.say(h.nodes[where], worker, number, heard)
+					if number%2 == 0 {
+						heard = number
+					}
+					time.Sleep(protocol.BeatEvery)
+				}
+				if run := h.run(job); run.State != carillon.StateWaiting || run.Losses != 1 {
+					t.Errorf("%s, %d losses: %s", run.State, run.Losses, run.Reason)
 				}
 			})
 		})

@@ -30,7 +30,7 @@ func TestAClaimThatTheStoreLostIsToldFromTheNextOne(t *testing.T) {
 				first := h.register(h.nodes[0])
 				job := h.submit(h.nodes[0], nil)
 				old := h.one(h.nodes[0], first)
-				h.say(h.nodes[at], first, 1, old)
+				h.say(h.nodes[at], first, 1, 0, old)
 				h.undo(old)
 				time.Sleep(25 * time.Second) // the sweep finds the run
 				second := h.register(h.nodes[1])
@@ -41,9 +41,9 @@ func TestAClaimThatTheStoreLostIsToldFromTheNextOne(t *testing.T) {
 						old.Run.Fence(), task.Run.Fence(),
 					)
 				}
-				h.say(h.nodes[at], second, 1, task)
+				h.say(h.nodes[at], second, 1, 0, task)
 				time.Sleep(protocol.BeatEvery)
-				if stop := h.say(h.nodes[at], second, 2, task); len(stop) > 0 {
+				if stop := h.say(h.nodes[at], second, 2, 1, task); len(stop) > 0 {
 					t.Errorf("the holder is told to stop: %+v", stop)
 				}
 				for _, r := range []protocol.Report{
@@ -76,17 +76,17 @@ func TestTheWorkerOfAClaimThatTheStoreLostIsToldToStop(t *testing.T) {
 		first := h.register(h.nodes[0])
 		h.submit(h.nodes[0], nil)
 		old := h.one(h.nodes[0], first)
-		h.say(h.nodes[1], first, 1, old)
+		h.say(h.nodes[1], first, 1, 0, old)
 		h.undo(old)
 		for number := range int64(25) {
 			time.Sleep(protocol.BeatEvery)
-			if stop := h.say(h.nodes[1], first, number+2, old); len(stop) != 1 || !stop[0].Lost ||
+			if stop := h.say(h.nodes[1], first, number+2, number+1, old); len(stop) != 1 || !stop[0].Lost ||
 				stop[0].Held != old.Held() {
 				t.Fatalf("while the run waits, orders are %+v", stop)
 			}
 		}
 		h.one(h.nodes[1], h.register(h.nodes[1]))
-		if stop := h.say(h.nodes[1], first, 99, old); len(stop) != 1 || !stop[0].Lost ||
+		if stop := h.say(h.nodes[1], first, 99, 0, old); len(stop) != 1 || !stop[0].Lost ||
 			stop[0].Held != old.Held() {
 			t.Errorf("when another worker has it, orders are %+v", stop)
 		}

@@ -30,6 +30,7 @@ type house struct {
 	lanes       lanes
 	nodes       []*node
 	stop        []func()
+	heard       map[string]int64 // by worker: the number of its last beat, which was answered
 }
 
 // lanes are the lanes of every queue of the house. While they are full, the queue refuses each run that is
@@ -61,7 +62,10 @@ type node struct {
 func in(t *testing.T, nodes int, play func(h *house)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{T: t, store: mem.NewStore(), logs: mem.NewLogs(), coordinator: mem.NewCoordinator()}
+		h := &house{
+			T: t, store: mem.NewStore(), logs: mem.NewLogs(), coordinator: mem.NewCoordinator(),
+			heard: map[string]int64{},
+		}
 		h.coordinator.Clock = &h.clock
 		defer func() {
 			for _, stop := range h.stop {
@@ -202,18 +206,26 @@ func (h *house) beat(
 	n *node, worker string, d time.Duration, tasks ...protocol.Task,
 ) (stop []protocol.Order) {
 	h.Helper()
-	var holds []carillon.Held
-	for i := range tasks {
-		holds = append(holds, tasks[i].Held())
-	}
 	for until := time.Now().Add(d); ; time.Sleep(protocol.BeatEvery) {
-		orders, err := n.Beat(context.Background(), carillon.Beat{ID: worker, Holds: holds})
-		h.must(err)
-		stop = append(stop, orders.Stop...)
+		heard := h.heard[worker]
+		stop = append(stop, h.say(n, worker, heard+1, heard, tasks...)...)
+		h.heard[worker]++
 		if !time.Now().Before(until) {
 			return stop
 		}
 	}
+}
+
+// say sends one beat.
+func (h *house) say(n *node, worker string, number, heard int64, tasks ...protocol.Task) []protocol.Order {
+	h.Helper()
+	b := carillon.Beat{ID: worker, Number: number, Heard: heard}
+	for i := range tasks {
+		b.Holds = append(b.Holds, tasks[i].Held())
+	}
+	orders, err := n.Beat(context.Background(), b)
+	h.must(err)
+	return orders.Stop
 }
 
 func (h *house) run(job carillon.JobID) carillon.Run {

@@ -288,7 +288,7 @@ func (d *Dispatcher) dropUncommitted(claimed []inflight) {
 	}
 }
 
-// endPending notes that a pull answers with these runs: from now on its worker has Handover to list them.
+// endPending notes that a pull answers with these runs: from now on its worker can list them.
 func (d *Dispatcher) endPending(claimed []inflight, reserved []*inflight) {
 	now := time.Now()
 	d.mu.Lock()

@@ -11,8 +11,9 @@ import (
 // A live worker lists the runs that it holds with each beat. If the store says that a worker holds a run and
 // the worker does not list it, either the run was claimed just now or the answer to the pull was lost. No
 // clock tells the two cases apart: the claim has the time of one machine, the beat that of another, and both
-// clocks can be set. So the watch loop relies on what it sees itself: it suspects such a run when it first
-// sees it, and takes it back if a beat that came at least Handover later does not list it either.
+// clocks can be set. And a beat can be held up on its way. So the watch loop relies on what it sees itself:
+// it suspects such a run when it first sees it, and takes it back if a beat does not list it either that was
+// sent at least PullLate later.
 
 // suspects are held runs that their live worker did not list at the last check of the watch loop.
 type suspects map[claim]suspect
@@ -25,9 +26,9 @@ type claim struct {
 
 type suspect struct {
 	since time.Time // when the watch loop saw it first, by its monotonic clock
-	// beat is the worker's last beat at the first check that was at least Handover later: the next beat
-	// decides. 0: no such check yet.
-	beat carillon.Time
+	// number is that of the worker's last beat when the watch loop asked for it, at least PullLate later. A
+	// beat decides whose sender has heard of a later one. -1: the watch loop has not asked again yet.
+	number int64
 }
 
 // maxSuspects bounds the memory. The watch loop suspects further runs when some of these are gone.
@@ -38,10 +39,10 @@ func (s suspects) due() <-chan time.Time {
 	if len(s) == 0 {
 		return nil
 	}
-	wait, now := protocol.Handover, time.Now()
+	wait, now := protocol.PullLate, time.Now()
 	for _, one := range s {
-		left := protocol.Handover - now.Sub(one.since)
-		if one.beat != 0 {
+		left := protocol.PullLate - now.Sub(one.since)
+		if one.number >= 0 {
 			left = protocol.BeatEvery + 100*time.Millisecond
 		}
 		wait = min(wait, left)
@@ -62,9 +63,10 @@ func newHeldScan(were suspects) *heldScan {
 
 // holding is what a worker said that it holds.
 type holding struct {
-	at   carillon.Time // of the beat that said it
-	read time.Time     // when the coordinator was asked
-	runs map[carillon.Held]bool
+	asked         time.Time // when the coordinator was asked
+	answered      bool      // the worker's session is alive
+	number, heard int64     // of the beat that said it
+	runs          map[carillon.Held]bool
 }
 
 // fresh says that a run was most likely claimed since the last beat of its worker. If the clocks say so
@@ -78,13 +80,14 @@ func fresh(run *carillon.Run, now carillon.Time) bool {
 // a worker takes between two beats, so it asks again for runs that it reads later.
 func (s *Scheduler) readHolds(ctx context.Context, runs []carillon.Run, seen *heldScan) error {
 	var workers []string
+	now := time.Now()
 	for i := range runs {
 		run := &runs[i]
-		if time.Since(seen.holdings[run.Worker].read) < protocol.BeatEvery || fresh(run, seen.now) ||
+		if now.Sub(seen.holdings[run.Worker].asked) < protocol.BeatEvery || fresh(run, seen.now) ||
 			!s.members.has(run.Worker, s.cfg.Node == "") {
 			continue
 		}
-		seen.holdings[run.Worker] = holding{read: time.Now()}
+		seen.holdings[run.Worker] = holding{asked: now}
 		workers = append(workers, run.Worker)
 	}
 	if len(workers) == 0 {
@@ -96,7 +99,9 @@ func (s *Scheduler) readHolds(ctx context.Context, runs []carillon.Run, seen *he
 		for _, run := range m.Holds {
 			runs[run] = true
 		}
-		seen.holdings[m.ID] = holding{at: m.Beat, read: time.Now(), runs: runs}
+		seen.holdings[m.ID] = holding{
+			asked: now, answered: true, number: m.Number, heard: m.Heard, runs: runs,
+		}
 	}
 	return err
 }
@@ -107,13 +112,13 @@ func (l *heldScan) unknown(run *carillon.Run, now time.Time) bool {
 	said, asked := l.holdings[run.Worker]
 	was, suspected := l.were[key]
 	switch {
-	case !asked || said.at == 0 || said.runs[key.Held] || !suspected && fresh(run, l.now):
+	case !asked || !said.answered || said.runs[key.Held] || !suspected && fresh(run, l.now):
 		return false
 	case !suspected:
-		was = suspect{since: now}
-	case was.beat == 0 && now.Sub(was.since) >= protocol.Handover:
-		was.beat = said.at
-	case was.beat != 0 && said.at != was.beat:
+		was = suspect{since: now, number: -1}
+	case was.number < 0 && said.asked.Sub(was.since) >= protocol.PullLate:
+		was.number = said.number
+	case was.number >= 0 && said.heard > was.number:
 		return true
 	}
 	if len(l.are) < maxSuspects {

@@ -147,7 +147,9 @@ func TestAnAnswerThatComesLateAndABeatThatComesLateTakeNothingBack(t *testing.T)
 		time.Sleep(2900 * time.Millisecond) // the answer comes, and with it a beat that was sent before
 		die()
 		time.Sleep(1900 * time.Millisecond)
-		if _, err := h.coordinator.Beat(context.Background(), []carillon.Beat{{ID: "worker_x"}}); err != nil {
+		if _, err := h.coordinator.Beat(context.Background(), []carillon.Beat{
+			{ID: "worker_x", Number: time.Now().UnixMilli()},
+		}); err != nil {
 			h.t.Fatal(err)
 		}
 		time.Sleep(1900 * time.Millisecond)

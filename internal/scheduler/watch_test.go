@@ -46,6 +46,7 @@ func (h *house) hold(worker string, runs []carillon.Run) (die func()) {
 	}
 	go func() {
 		for {
+			beat.Heard, beat.Number = beat.Number, time.Now().UnixMilli()
 			said, err := h.coordinator.Beat(ctx, []carillon.Beat{beat})
 			if err != nil || said[0] == carillon.StandingOver {
 				return

@@ -61,7 +61,8 @@ func FuzzRoundTrip(f *testing.F) {
 		got, err := ReadReports(body, now)
 		equal(t, body, reports, got, err)
 
-		beat := carillon.Beat{Number: max(n, 0), Holds: []carillon.Held{r.Held}, Stopping: kind > 100}
+		beat := carillon.Beat{Number: max(n, 1), Holds: []carillon.Held{r.Held}, Stopping: kind > 100}
+		beat.Heard = beat.Number / 2
 		body = AppendBeat(nil, &beat)
 		gotBeat, err := ReadBeat(body)
 		equal(t, body, beat, gotBeat, err)

@@ -255,7 +255,7 @@ func compareReports(t *testing.T, body string, want bool) {
 func TestABeatAndOrdersAreReadAsTheyWereWritten(t *testing.T) {
 	held := []carillon.Held{fullReport().Held, {Run: carillon.RunID{Job: 7, Due: 9}, Fence: 1<<20 + 1}}
 	for _, beat := range []carillon.Beat{
-		{Holds: []carillon.Held{}}, {Number: 7, Holds: held, Stopping: true},
+		{Number: 1, Holds: []carillon.Held{}}, {Number: 7, Heard: 6, Holds: held, Stopping: true},
 	} {
 		body := AppendBeat(nil, &beat)
 		var message Beat
@@ -292,7 +292,7 @@ func TestABeatCanListTheAttemptsInAllSlotsAndThoseThatHaveEnded(t *testing.T) {
 		if _, err := ReadRegistration(registration); (err == nil) != (more == 0) {
 			t.Errorf("a registration with %d slots: %v", maxSlots+more, err)
 		}
-		beat := carillon.Beat{Holds: make([]carillon.Held, jobjson.MaxItems+more)}
+		beat := carillon.Beat{Number: 1, Holds: make([]carillon.Held, jobjson.MaxItems+more)}
 		for i := range beat.Holds {
 			beat.Holds[i] = carillon.Held{
 				Run: carillon.RunID{Job: 1<<61 + carillon.JobID(i), Due: 1e12}, Fence: int64(1e12)<<20 | 1,

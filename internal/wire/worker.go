@@ -185,7 +185,8 @@ func checkQueues(queues []string) error {
 
 // Beat prolongs a worker's session.
 type Beat struct {
-	Number int    `json:"number,omitzero"` // rises with every beat
+	Number int    `json:"number"` // rises with every beat
+	Heard  *int   `json:"heard"`  // number of the latest beat that was answered
 	Holds  []Hold `json:"holds"`
 	// Stopping: the worker waits for no pull any more, and begins no run that it does not list here.
 	Stopping bool `json:"stopping,omitzero"`
@@ -199,11 +200,9 @@ type Hold struct {
 
 // AppendBeat writes a Beat by hand: each lists all attempts that the worker holds.
 func AppendBeat(b []byte, beat *carillon.Beat) []byte {
-	b = append(b, '{')
-	if beat.Number != 0 {
-		b = append(strconv.AppendInt(append(b, `"number":`...), beat.Number, 10), ',')
-	}
-	b = append(b, `"holds":[`...)
+	b = strconv.AppendInt(append(b, `{"number":`...), beat.Number, 10)
+	b = strconv.AppendInt(append(b, `,"heard":`...), beat.Heard, 10)
+	b = append(b, `,"holds":[`...)
 	for i, h := range beat.Holds {
 		if i > 0 {
 			b = append(b, ',')
@@ -223,11 +222,15 @@ func ReadBeat(body []byte) (beat carillon.Beat, err error) {
 	if err := jobjson.Decode(body, &given); err != nil {
 		return beat, err
 	}
-	if given.Number < 0 {
+	switch want := "the number of the latest beat that was answered, 0 if there is none"; {
+	case given.Number < 1:
 		return beat, invalid(
-			"number", strconv.Itoa(given.Number),
-			"a number that rises from one beat to the next, or none",
+			"number", strconv.Itoa(given.Number), "a number above 0 that rises from one beat to the next",
 		)
+	case given.Heard == nil:
+		return beat, invalid("heard", "", want)
+	case *given.Heard < 0 || *given.Heard >= given.Number:
+		return beat, invalid("heard", strconv.Itoa(*given.Heard), want)
 	}
 	holds := make([]carillon.Held, len(given.Holds))
 	for i, h := range given.Holds {
@@ -237,7 +240,9 @@ func ReadBeat(body []byte) (beat carillon.Beat, err error) {
 		}
 		holds[i] = held
 	}
-	return carillon.Beat{Number: int64(given.Number), Holds: holds, Stopping: given.Stopping}, nil
+	return carillon.Beat{
+		Number: int64(given.Number), Heard: int64(*given.Heard), Holds: holds, Stopping: given.Stopping,
+	}, nil
 }
 
 // Orders is the answer to a beat.
