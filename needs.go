@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -30,6 +31,8 @@ type Want struct {
 	Queues     []string `json:"queues,omitempty"`
 	Kinds      []string `json:"kinds,omitempty"` // of targets that it has executors for, see Target.Kind
 	Types      []string `json:"types,omitempty"` // of jobs that it has handlers for
+	// Labels say more about a worker, such as its zone, for people: no run can ask for one yet.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Takes says whether the worker takes the runs of a lane.
@@ -40,7 +43,7 @@ func (w *Want) Takes(lane Lane) bool {
 // Equal says whether both lists the same.
 func (w Want) Equal(o Want) bool {
 	return slices.Equal(w.Namespaces, o.Namespaces) && slices.Equal(w.Queues, o.Queues) &&
-		slices.Equal(w.Kinds, o.Kinds) && slices.Equal(w.Types, o.Types)
+		slices.Equal(w.Kinds, o.Kinds) && slices.Equal(w.Types, o.Types) && maps.Equal(w.Labels, o.Labels)
 }
 
 // performs says whether the worker has what a run needs. A run that was written before runs knew their needs

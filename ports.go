@@ -151,14 +151,14 @@ type MemberQuery struct {
 	IDs   []string // none: all; not together with Expire
 	Holds bool     // each with what it holds
 	// Expire, in a query for all members, first ends the sessions that no beat has prolonged for SessionTime,
-	// unless the coordinator's clock has passed Expire. A session ends only by a call, not by the mere passing
-	// of time, so that after an outage of the coordinator the members that are still alive can go on. A call
-	// that the outage delayed comes after Expire, and ends no session.
+	// unless the coordinator's clock has passed Expire. A session ends only by a call, not by the mere
+	// passing of time, so that after an outage of the coordinator the members that are still alive can go
+	// on. A call that the outage delayed comes after Expire, and ends no session.
 	Expire Time
 }
 
-// SessionTime is the time without a beat, by the coordinator's clock, after which a session may be ended. It is
-// longer than a worker goes on without an answer to its beats: see worker/protocol.
+// SessionTime is the time without a beat, by the coordinator's clock, after which a session may be ended. It
+// is longer than a worker goes on without an answer to its beats: see worker/protocol.
 const SessionTime = 7 * time.Second
 
 // Member is one process that joined.
@@ -183,8 +183,6 @@ type Profile struct {
 	Version string `json:"version,omitempty"` // of the program
 	Want           // of a worker; a queue is "name" or "name=weight"
 	Slots   int    `json:"slots,omitempty"` // runs that a worker performs at the same time; 0: not told
-	// Labels say more about a worker, such as its zone, for people: no run can ask for one yet.
-	Labels map[string]string `json:"labels,omitempty"`
 }
 
 // Takes says whether a worker with this profile takes the runs of a lane.

@@ -33,9 +33,8 @@ func coordinatorProfile(t coordinatorTest) {
 	told.Profile = carillon.Profile{
 		Host: "höst'\"\\", Version: "v1.2.3", Slots: 64, Want: carillon.Want{
 			Namespaces: []string{"a"}, Queues: []string{"mail=3", "default"}, Kinds: []string{"handler"},
-			Types: []string{"mail.send"},
+			Types: []string{"mail.send"}, Labels: map[string]string{"zone": "ä"},
 		},
-		Labels: map[string]string{"zone": "ä"},
 	}
 	node := carillon.Member{
 		ID: "zulu", Kind: carillon.MemberNode, Profile: carillon.Profile{Host: "a", Version: "v1"}, Joined: 1,

@@ -90,7 +90,9 @@ func (w *Worker) handBack(task protocol.Task, why string) {
 // want says which runs this worker takes, and whether it can perform any at all. It makes no list anew: each
 // pull asks for it.
 func (w *Worker) want() (want carillon.Want, any bool) {
-	want = carillon.Want{Namespaces: w.cfg.Namespaces, Queues: w.cfg.Queues, Kinds: w.kinds}
+	want = carillon.Want{
+		Namespaces: w.cfg.Namespaces, Queues: w.cfg.Queues, Kinds: w.kinds, Labels: w.cfg.Labels,
+	}
 	if w.types != nil {
 		if want.Types = w.types(); len(want.Types) == 0 {
 			want.Kinds = w.others

@@ -28,8 +28,8 @@ type Config struct {
 	Name       string // the worker's name, for people
 	Host       string // the machine, for people; default its host name
 	Version    string // of the program, for people; default not reported
-	// Executors, by kind of target: "command", "http", "handler". The worker gets only runs of these kinds, and
-	// if the last one has a method Types() []string, as executor.Funcs, only handlers of these types.
+	// Executors, by kind of target: "command", "http", "handler". The worker gets only runs of these kinds,
+	// and if the last one has a method Types() []string, as executor.Funcs, only handlers of these types.
 	Executors map[string]executor.Executor
 
 	// Namespaces to serve. None: all that the worker's credential may serve.
@@ -37,9 +37,10 @@ type Config struct {
 	// Queues to serve, each "name" or "name=weight"; none: all. Weights divide the slots while several queues
 	// have work.
 	Queues      []string
-	Concurrency int           // attempts at the same time; default 64
-	Drain       time.Duration // how long a stop waits for running attempts; default 10s
-	Logger      *slog.Logger  // default slog.Default()
+	Labels      map[string]string // more about the worker, such as its zone, for people
+	Concurrency int               // attempts at the same time; default 64
+	Drain       time.Duration     // how long a stop waits for running attempts; default 10s
+	Logger      *slog.Logger      // default slog.Default()
 
 	// Inside says that the dispatcher is in the same process. Its answers cannot be lost, so it does not
 	// matter how long they take.

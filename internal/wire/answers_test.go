@@ -28,10 +28,10 @@ func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 		&Member{
 			ID: "a", Kind: carillon.MemberWorker, Addr: "b", Joined: now, Beat: now, Shards: &seven,
 			Profile: carillon.Profile{
-				Host: "c", Version: "d", Slots: 8, Labels: map[string]string{"k": "l"},
+				Host: "c", Version: "d", Slots: 8,
 				Want: carillon.Want{
 					Namespaces: []string{"g"}, Queues: []string{"e"}, Kinds: []string{"h"},
-					Types: []string{"i"},
+					Types: []string{"i"}, Labels: map[string]string{"k": "l"},
 				},
 			}, Used: &seven,
 			Running: []Running{{Run: run.ID, Attempt: 1, Name: "f", State: run.State, Claimed: now}},

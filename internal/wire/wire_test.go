@@ -311,10 +311,10 @@ func TestABeatCanListTheAttemptsInAllSlotsAndThoseThatHaveEnded(t *testing.T) {
 func TestARegistrationAndAPullAreReadAsTheyWereWritten(t *testing.T) {
 	want := carillon.Want{
 		Namespaces: []string{"default"}, Queues: []string{"mail=3", "x"}, Kinds: []string{"http", "handler"},
-		Types: []string{"mail.send"},
+		Types: []string{"mail.send"}, Labels: map[string]string{"zone": "b"},
 	}
 	r := protocol.Registration{Name: "a:1", Profile: carillon.Profile{
-		Host: "a", Version: "v1", Want: want, Slots: 8, Labels: map[string]string{"zone": "b"},
+		Host: "a", Version: "v1", Want: want, Slots: 8,
 	}}
 	body, _ := json.Marshal(NewRegistration(r))
 	compareFields(t, NewRegistration(r))

@@ -39,9 +39,10 @@ func ReadRegistration(body []byte) (r protocol.Registration, err error) {
 		return r, err
 	}
 	profile := carillon.Profile{
-		Host: given.Host, Version: given.Version, Slots: given.Slots, Labels: given.Labels,
+		Host: given.Host, Version: given.Version, Slots: given.Slots,
 		Want: carillon.Want{
 			Namespaces: given.Namespaces, Queues: given.Queues, Kinds: given.Kinds, Types: given.Types,
+			Labels: given.Labels,
 		},
 	}
 	return protocol.Registration{Name: given.Name, Profile: profile}, given.check(&profile.Want)
@@ -74,14 +75,6 @@ func (g *Registration) check(want *carillon.Want) error {
 			"slots", strconv.Itoa(g.Slots), "a number from 1 to "+strconv.Itoa(maxSlots)+", or none",
 		)
 	}
-	if len(g.Labels) > maxLabels {
-		return invalid("labels", strconv.Itoa(len(g.Labels)), "at most "+strconv.Itoa(maxLabels)+" labels")
-	}
-	for key, value := range g.Labels {
-		if !word.MatchString(key) || utf8.RuneCountInString(value) > maxName {
-			return invalid("labels", key, "keys such as zone, and values of up to 200 characters")
-		}
-	}
 	return checkWant(want)
 }
 
@@ -110,12 +103,14 @@ type Pull struct {
 	Queues     []string `json:"queues,omitempty"`     // "name" or "name=weight"; none: any
 	Kinds      []string `json:"kinds,omitempty"`      // of targets; none: any
 	Types      []string `json:"types,omitempty"`      // of handlers; none: any
-	Max        int      `json:"max"`                  // default 1
+	// Labels are those of the worker, for people.
+	Labels map[string]string `json:"labels,omitempty"`
+	Max    int               `json:"max"` // default 1
 }
 
 // NewPull returns the message for a pull.
 func NewPull(p protocol.Pull) Pull {
-	return Pull{p.Namespaces, p.Queues, p.Kinds, p.Types, min(p.Max, MaxPull)}
+	return Pull{p.Namespaces, p.Queues, p.Kinds, p.Types, p.Labels, min(p.Max, MaxPull)}
 }
 
 // ReadPull reads and checks a pull. The request's path has its Worker.
@@ -130,6 +125,7 @@ func ReadPull(body []byte) (p protocol.Pull, err error) {
 	p = protocol.Pull{
 		Want: carillon.Want{
 			Namespaces: given.Namespaces, Queues: given.Queues, Kinds: given.Kinds, Types: given.Types,
+			Labels: given.Labels,
 		}, Max: given.Max,
 	}
 	return p, checkWant(&p.Want)
@@ -159,6 +155,16 @@ func checkWant(want *carillon.Want) error {
 			if list.want != "" && !word.MatchString(name) {
 				return invalid(list.field+"["+strconv.Itoa(i)+"]", name, list.want)
 			}
+		}
+	}
+	if len(want.Labels) > maxLabels {
+		return invalid(
+			"labels", strconv.Itoa(len(want.Labels)), "at most "+strconv.Itoa(maxLabels)+" labels",
+		)
+	}
+	for key, value := range want.Labels {
+		if !word.MatchString(key) || utf8.RuneCountInString(value) > maxName {
+			return invalid("labels", key, "keys such as zone, and values of up to 200 characters")
 		}
 	}
 	return checkQueues(want.Queues)
