@@ -50,13 +50,14 @@ var mayImport = map[string][]string{
 	"internal/wire":    {".", "internal/jobjson", "worker/protocol"},
 	"internal/waits":   {".", "internal/wire"},
 	"internal/outage":  {"."},
+	"internal/carry":   {".", "internal/await"},
 	"internal/owned":   {},
 	"internal/suggest": {},
 	"internal/await":   {},
 	"node": {
-		".", "adapter/*", "api", "executor", "internal/await", "internal/cluster", "internal/dispatch",
-		"internal/idgen", "internal/ledger", "internal/outage", "internal/owned", "internal/scheduler",
-		"worker", "worker/protocol",
+		".", "adapter/*", "api", "executor", "internal/await", "internal/carry", "internal/cluster",
+		"internal/dispatch", "internal/idgen", "internal/ledger", "internal/outage", "internal/owned",
+		"internal/scheduler", "worker", "worker/protocol",
 	},
 	"cmd/carillon": {
 		".", "client", "cron", "executor", "internal/owned", "internal/suggest", "internal/wire", "node",

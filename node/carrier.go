@@ -9,20 +9,13 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/carry"
 )
 
 // carrierPath is where a node gives other nodes the due runs that its own workers do not take.
 const carrierPath = "/cluster/due"
-
-const (
-	carrierWait = 2 * time.Second // how long a question waits until the other node has runs
-	// carrierLook is the time after which the giving node checks whether the runs that it gave away were
-	// claimed: the answer may have been lost.
-	carrierLook = 3 * time.Second
-)
 
 // httpCarrier is a carillon.Carrier: it brings the runs that another node can spare, over HTTP.
 type httpCarrier struct {
@@ -37,7 +30,7 @@ var _ carillon.Carrier = (*httpCarrier)(nil)
 func httpCarriers(token string) func(address string) carillon.Carrier {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil
-	client := &http.Client{Transport: transport, Timeout: carrierWait + 3*time.Second}
+	client := &http.Client{Transport: transport, Timeout: carry.FetchTime}
 	return func(address string) carillon.Carrier {
 		return &httpCarrier{strings.TrimSuffix(address, "/"), token, client}
 	}
@@ -71,7 +64,7 @@ func (c *httpCarrier) Fetch(ctx context.Context, want carillon.Demand) (runs []c
 }
 
 // carrierHandler is the other end of httpCarrier: it gives other nodes the runs of a queue that no pull here
-// waits for. Later it asks the scheduler to redecide them, in case the answer did not arrive.
+// waits for.
 func carrierHandler(
 	queue carillon.Queue, token string, redecide func([]carillon.RunID),
 ) http.HandlerFunc {
@@ -87,21 +80,10 @@ func carrierHandler(
 			http.Error(w, "not understood: do all nodes have the same version?", http.StatusBadRequest)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), carrierWait)
-		defer cancel()
-		runs, err := queue.Pull(ctx, carillon.Demand{
-			Wants: asked.Wants, Max: min(asked.Max, peersMax), Spare: true,
-		})
-		if err != nil && r.Context().Err() != nil {
+		want := carillon.Demand{Wants: asked.Wants, Max: asked.Max}
+		runs, err := carry.Give(r.Context(), queue, want, redecide)
+		if err != nil {
 			return // the other node has gone; no run was taken
-		}
-		if len(runs) > 0 {
-			ids := make([]carillon.RunID, len(runs))
-			for i := range runs {
-				ids[i] = runs[i].ID
-				runs[i].About, runs[i].Output = nil, nil
-			}
-			time.AfterFunc(carrierLook, func() { redecide(ids) })
 		}
 		var body bytes.Buffer
 		if err := gob.NewEncoder(&body).Encode(runs); err != nil {
@@ -111,4 +93,14 @@ func carrierHandler(
 		w.Header().Set("Content-Type", "application/octet-stream")
 		w.Write(body.Bytes())
 	}
+}
+
+// fetchRuns fetches due runs of the other nodes, by the carrier that the configuration brings, or by HTTP
+// from each of them.
+func (n *Node) fetchRuns(ctx context.Context) error {
+	if given := n.backend.Carrier; given != nil {
+		n.carry.Fetch(ctx, "any", given)
+		return nil
+	}
+	return n.carry.FetchFromEach(ctx, n.peerAddresses, httpCarriers(n.secrets.node))
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/carry"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
@@ -42,7 +43,7 @@ type Node struct {
 	dispatcher *dispatch.Dispatcher
 	scheduler  *scheduler.Scheduler
 	worker     *worker.Worker // nil: no inner worker
-	peers      *peers         // nil: no peers
+	carry      *carry.Queue   // nil: no other node uses the store
 	clock      clock
 	beaten     atomic.Int64 // when the store last took a beat of this node, in milliseconds
 	advertise  string
@@ -141,8 +142,8 @@ func (n *Node) assemble(ctx context.Context) error {
 	b := n.backend
 	queue := b.Queue
 	if b.Shared {
-		n.peers = newPeers(queue, n.cfg.Logger)
-		queue = n.peers
+		n.carry = carry.New(queue, n.cfg.Logger)
+		queue = n.carry
 	}
 	n.ledger = ledger.New(ledger.Config{
 		Store: b.Store, IDs: n.ids, Clock: &n.clock.Clock, Flushers: b.Writers,
@@ -292,7 +293,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.keepNumber(ctx) })
 	g.Go(func() error { return n.beat(ctx) })
 	g.Go(func() error { return n.compareClocks(ctx) })
-	if n.peers != nil {
+	if n.carry != nil {
 		g.Go(func() error { return n.fetchRuns(ctx) })
 	}
 	for _, loop := range n.loops {

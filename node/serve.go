@@ -59,11 +59,11 @@ func (n *Node) handler() http.Handler {
 		Replica: n.copy, Intake: n.backend.Intake,
 		Members: n.backend.Coordinator.Members, Alive: n.scheduler.Members,
 	})
-	if n.peers == nil {
+	if n.carry == nil {
 		return public
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST "+carrierPath, carrierHandler(n.peers, n.secrets.node, n.scheduler.Redecide))
+	mux.Handle("POST "+carrierPath, carrierHandler(n.carry, n.secrets.node, n.scheduler.Redecide))
 	mux.Handle("/", public)
 	return mux
 }

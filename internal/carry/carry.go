@@ -1,0 +1,174 @@
+// Package carry joins the queues of all nodes: it moves due runs to the nodes whose workers wait for them.
+package carry
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
+)
+
+// Queue is a node's queue of due runs, joined to the queues of the other nodes: while a pull waits here and
+// there is no run for it, the node asks the others for runs that they can spare. So it does not matter which
+// node a worker dials in to, or which node's shard a run belongs to.
+type Queue struct {
+	carillon.Queue
+	logger *slog.Logger
+
+	mu     sync.Mutex
+	asking map[*carillon.Demand]bool // the pulls that wait here
+	wanted chan struct{}             // closed when a pull begins to wait
+}
+
+const (
+	most = 1000            // runs that travel at a time
+	wait = 2 * time.Second // how long a question waits until the other node has runs
+	// look is the time after which the giving node checks whether the runs that it gave away were claimed:
+	// the answer may have been lost.
+	look = 3 * time.Second
+)
+
+// FetchTime is how long a carrier waits for its other end at most.
+const FetchTime = wait + 3*time.Second
+
+// New joins a queue to others; Fetch brings their runs.
+func New(queue carillon.Queue, logger *slog.Logger) *Queue {
+	return &Queue{
+		Queue: queue, logger: logger,
+		asking: map[*carillon.Demand]bool{}, wanted: make(chan struct{}),
+	}
+}
+
+// Pull implements carillon.Queue.
+func (q *Queue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run, error) {
+	now := want
+	now.NoWait = true
+	if runs, err := q.Queue.Pull(ctx, now); len(runs) > 0 || err != nil || want.NoWait {
+		return runs, err
+	}
+	if !want.Spare { // or nodes without work would ask each other in circles
+		defer q.ask(&want)()
+	}
+	return q.Queue.Pull(ctx, want)
+}
+
+// ask notes that a pull waits here, until done is called.
+func (q *Queue) ask(want *carillon.Demand) (done func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.asking[want] = true
+	close(q.wanted)
+	q.wanted = make(chan struct{})
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.asking, want)
+	}
+}
+
+// want sums up the pulls that wait here. ok says that there is one. Otherwise the caller waits for until.
+func (q *Queue) want() (w carillon.Demand, ok bool, until <-chan struct{}) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	any := false
+	for d := range q.asking {
+		w.Max = min(w.Max+d.Max, most)
+		any = any || len(d.Wants) == 0
+		for _, want := range d.Wants {
+			if !slices.ContainsFunc(w.Wants, want.Equal) {
+				w.Wants = append(w.Wants, want)
+			}
+		}
+	}
+	if any {
+		w.Wants = nil
+	}
+	return w, w.Max > 0, q.wanted
+}
+
+// FetchFromEach fetches from every other node, each in a separate loop. addresses returns where they are.
+func (q *Queue) FetchFromEach(
+	ctx context.Context, addresses func() []string, carrier func(address string) carillon.Carrier,
+) error {
+	loops := map[string]context.CancelFunc{}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		now := map[string]bool{}
+		for _, address := range addresses() {
+			now[address] = true
+			if loops[address] == nil {
+				loop, stop := context.WithCancel(ctx)
+				loops[address] = stop
+				go q.Fetch(loop, address, carrier(address))
+			}
+		}
+		for address, stop := range loops {
+			if !now[address] {
+				stop()
+				delete(loops, address)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// Fetch takes runs from a carrier whenever a pull waits here. from names its other end in the log.
+func (q *Queue) Fetch(ctx context.Context, from string, carrier carillon.Carrier) {
+	failed := false
+	for ctx.Err() == nil {
+		want, ok, until := q.want()
+		if !ok {
+			select {
+			case <-until:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		runs, err := carrier.Fetch(ctx, want)
+		if err != nil && ctx.Err() == nil {
+			if !failed {
+				q.logger.Warn("ask another node for due runs: trying again", "node", from, "error", err)
+			}
+			failed = true
+			await.For(ctx, time.Second)
+			continue
+		}
+		failed = false
+		if _, err := q.Push(ctx, runs); err != nil && ctx.Err() == nil {
+			// The other node takes care of these runs itself.
+			q.logger.Error("keep due runs of another node", "error", err, "runs", len(runs))
+		}
+	}
+}
+
+// Give is the other end of a carrier: it takes runs out of a queue for another node, those that no pull here
+// waits for. Later it asks the scheduler to redecide them, in case the answer did not arrive. If ctx ends, it
+// takes none.
+func Give(
+	ctx context.Context, from carillon.Queue, want carillon.Demand, redecide func([]carillon.RunID),
+) ([]carillon.Run, error) {
+	waits, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	runs, err := from.Pull(waits, carillon.Demand{Wants: want.Wants, Max: min(want.Max, most), Spare: true})
+	if err != nil && ctx.Err() != nil {
+		return nil, err
+	}
+	if len(runs) > 0 {
+		ids := make([]carillon.RunID, len(runs))
+		for i := range runs {
+			ids[i] = runs[i].ID
+			runs[i].About, runs[i].Output = nil, nil
+		}
+		time.AfterFunc(look, func() { redecide(ids) })
+	}
+	return runs, nil
+}
