@@ -31,18 +31,21 @@ install: build ## copy bin/carillon to PREFIX/bin; without PREFIX to where go in
 	install -m 755 $(BIN) $(INSTALL_TO)/carillon
 	@echo "installed $(INSTALL_TO)/carillon"
 
-# Packages whose tests start whole clusters come last, one at a time: they have the machine for themselves then.
-# The timeouts only end what hangs. `make check` vets: go test need not do it again.
+# Packages whose tests start whole clusters come last, one at a time: they have the machine for themselves
+# then. The timeouts only end what hangs. `make check` vets: go test need not do it again.
 CLUSTERS := ./node ./chaos
 # Rules without goroutines: the race detector could find nothing in them.
 PURE := ./cron
-# Tests that wait for a database server leave a core free: one package more than there are cores runs at a time.
+# Tests that wait for a database server leave a core free: one package more than there are cores runs at a
+# time.
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # In GOFLAGS, so that the programs that tests build have the race detector too, and nothing is compiled twice.
-GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) GOFLAGS="$$(go env GOFLAGS) $(if $(RACE),-race $(WITHOUT_RACE))" \
+GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) \
+  GOFLAGS="$$(go env GOFLAGS) $(if $(RACE),-race $(WITHOUT_RACE))" \
   go test -vet=off -timeout 20m
-# The race detector watches our code, not the inside of SQLite: there it would take four times as long and find
-# nothing of ours, for each connection belongs to one goroutine, and the code that hands it over is watched.
+# The race detector watches our code, not the inside of SQLite: there it would take four times as long and
+# find nothing of ours, for each connection belongs to one goroutine, and the code that hands it over is
+# watched.
 WITHOUT_RACE := $(foreach p,modernc.org/sqlite/lib modernc.org/libc,-gcflags=$(p)=-race=false)
 
 test: servers ## all tests, against real database servers (CI=true: a missing one is an error)
@@ -71,8 +74,9 @@ format: ## format all Go files
 bench: ## measure on this machine, e.g. ARGS="--store postgres" (see bench/README.md)
 	go run ./bench $(ARGS)
 
-bench-peers: ## measure beside other schedulers, e.g. PEERS=carillon-postgres,river (see bench/peers/README.md)
-	cd bench/peers && go build -o ../../bin/bench-peers . && exec ../../bin/bench-peers $(if $(PEERS),--peers $(PEERS)) $(ARGS)
+bench-peers: ## measure beside others, e.g. PEERS=carillon-postgres,river (see bench/peers/README.md)
+	cd bench/peers && go build -o ../../bin/bench-peers . && \
+	  exec ../../bin/bench-peers $(if $(PEERS),--peers $(PEERS)) $(ARGS)
 
 fuzz: ## a minute of every fuzz target
 	@for p in $$(grep -rl --include=*_test.go '^func Fuzz' . | xargs -n1 dirname | sort -u); do \

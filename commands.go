@@ -230,7 +230,8 @@ func (w JobSnapshot) line(c Change, run *Run, now Time) (Change, error) {
 	switch {
 	case len(t.Queue) >= maxQueued:
 		return c, fmt.Errorf(
-			"%w: %d runs of %s are waiting already; try again when some of them have ended", ErrConflict, maxQueued,
+			"%w: %d runs of %s are waiting already; try again when some of them have ended",
+			ErrConflict, maxQueued,
 			w.Job.ID,
 		)
 	case run.RetryOf != 0:
@@ -239,7 +240,8 @@ func (w JobSnapshot) line(c Change, run *Run, now Time) (Change, error) {
 			ErrConflict, RunID{w.Job.ID, t.first()}, w.advice(t.first()))
 	case w.Job.Overlap == OverlapQueue && len(t.Queue) > 0 && (t.Holder != 0 || len(t.Queue) > 1):
 		return c,
-			fmt.Errorf("%w: %s waits already, and the overlap policy of the job, queue, lets only one run wait: %s",
+			fmt.Errorf("%w: %s waits already, and the overlap policy of the job, queue, lets only one run "+
+				"wait: %s",
 				ErrConflict, RunID{w.Job.ID, t.Queue[len(t.Queue)-1]}, w.advice(t.Queue[len(t.Queue)-1]))
 	}
 	t.Queue = append(slices.Clone(t.Queue), run.ID.Due)

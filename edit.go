@@ -12,7 +12,8 @@ import (
 // planned run, unless its due time stays the same.
 func (w JobSnapshot) Edit(def Definition, now Time) (Change, error) {
 	if w.Job.State == JobCanceled {
-		return Change{}, fmt.Errorf("%w: %s is canceled; only a job that is not canceled can be changed", ErrConflict, w.Job.ID)
+		return Change{}, fmt.Errorf("%w: %s is canceled; only a job that is not canceled can be changed",
+			ErrConflict, w.Job.ID)
 	}
 	e := edit{was: w, job: w.Job, turns: w.Guards.turns(), now: now}
 	e.job.Definition, e.job.Updated = def, max(now, e.job.Updated)

@@ -11,7 +11,8 @@ type Retry struct {
 	Backoff     Backoff  `json:"backoff"`      // default exponential
 	Delay       Duration `json:"delay"`        // before the second attempt; Zero: none. Default 1s
 	MaxDelay    Duration `json:"max_delay"`    // cap before jitter; default 10m, or Delay if longer
-	Jitter      float64  `json:"jitter"`       // up to this share is added, never taken away; Zero: none. Default 0.2
+	// Jitter is up to which share is added, never taken away; Zero: none. Default 0.2.
+	Jitter float64 `json:"jitter"`
 	// MaxCrashes ends a run whose worker died this often while it ran: the run would take down the next
 	// worker too. Default 5.
 	MaxCrashes int `json:"max_crashes"`

@@ -121,7 +121,8 @@ func (q *query) status(want *carillon.JobQuery) {
 		default:
 			q.fail(
 				"status", word,
-				"active, paused, finished, canceled, pending, running, failed or succeeded, separated by commas",
+				"active, paused, finished, canceled, pending, running, failed or succeeded, separated by "+
+					"commas",
 			)
 		}
 	}

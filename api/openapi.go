@@ -41,8 +41,9 @@ func describe(routes []route) []byte {
 		"openapi": "3.1.0",
 		"info": object{
 			"title": "Carillon", "version": "1",
-			"description": "A job scheduler. Every route needs the bearer token unless it says otherwise; errors are RFC 9457 problems.",
-			"license":     object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+			"description": "A job scheduler. Every route needs the bearer token unless it says otherwise; " +
+				"errors are RFC 9457 problems.",
+			"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
 		},
 		"paths":    paths,
 		"security": []object{{"token": []string{}}},

@@ -95,7 +95,8 @@ func problemOf(err error) problem {
 	case errors.Is(err, carillon.ErrSessionOver):
 		return problem{
 			Type: "session-over", Title: "The session is over", Status: http.StatusGone,
-			Detail: "stop the runs that began under it, register again, and report runs that have ended under the new id",
+			Detail: "stop the runs that began under it, register again, and report runs that have ended " +
+				"under the new id",
 		}
 	case errors.Is(err, carillon.ErrInvalid):
 		return problem{
@@ -105,7 +106,8 @@ func problemOf(err error) problem {
 	}
 	return problem{
 		Type: "unavailable", Title: "Not available", Status: http.StatusServiceUnavailable,
-		Detail: "the server could not finish the request, and does not know whether it changed something. Look, then try again",
+		Detail: "the server could not finish the request, and does not know whether it changed something. " +
+			"Look, then try again",
 	}
 }
 

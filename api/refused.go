@@ -10,8 +10,9 @@ import (
 func (s *server) refusedRoutes() []route {
 	return []route{{
 		Method: "GET", Pattern: "/v1/refused",
-		Summary: "List jobs that applications submitted in the database and Carillon refused, latest first", Query: paging,
-		Status: 200, Gives: wire.Page[wire.Refusal]{}, handle: s.listRefused,
+		Summary: "List jobs that applications submitted in the database and Carillon refused, latest first",
+		Query:   paging,
+		Status:  200, Gives: wire.Page[wire.Refusal]{}, handle: s.listRefused,
 	}}
 }
 

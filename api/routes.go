@@ -42,8 +42,8 @@ func (s *server) jobRoutes() []route {
 			Method: "GET", Pattern: "/v1/jobs", Summary: "List jobs, newest first", Query: append([]param{
 				{
 					"status",
-					"states of the job: active, paused, finished, canceled; states of its latest run: pending, running, failed, succeeded. " +
-						"Several separated by commas", nil,
+					"states of the job: active, paused, finished, canceled; states of its latest run: " +
+						"pending, running, failed, succeeded. Several separated by commas", nil,
 				},
 				{"owner", "exactly this owner", nil},
 				{"type", "exactly this type", nil},
@@ -62,7 +62,8 @@ func (s *server) jobRoutes() []route {
 			Method: "PATCH", Pattern: "/v1/jobs/{id}",
 			Summary: "Edit a job: change the given fields, keep the others",
 			Headers: []param{
-				{"If-Match", "the version to edit, as in the ETag; the server refuses the edit if the job has another version", nil},
+				{"If-Match", "the version to edit, as in the ETag; the server refuses the edit if the job " +
+					"has another version", nil},
 			},
 			Takes: carillon.Definition{}, Status: 200, Gives: job, handle: s.editJob,
 		},
@@ -140,8 +141,9 @@ func (s *server) runActions() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/runs/{id}/retry",
-			Summary: "Repeat an ended run with a new run (201), or start the next attempt of a waiting run now (200)",
-			Status:  201, Or: 200, Gives: run, handle: s.retryRun,
+			Summary: "Repeat an ended run with a new run (201), or start the next attempt of a waiting run " +
+				"now (200)",
+			Status: 201, Or: 200, Gives: run, handle: s.retryRun,
 		},
 		{
 			Method: "PUT", Pattern: "/v1/runs/{id}/checkpoint",

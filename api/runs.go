@@ -135,7 +135,8 @@ func (s *server) saveCheckpoint(w http.ResponseWriter, r *http.Request, _ *query
 	given := r.Header.Get(wire.FenceHeader)
 	fence, err := strconv.ParseInt(given, 10, 64)
 	if err != nil || fence < 1 {
-		return invalid(wire.FenceHeader, given, "the fence of the attempt, a number; a command finds it in CARILLON_FENCE")
+		return invalid(wire.FenceHeader, given, "the fence of the attempt, a number; a command finds it in "+
+			"CARILLON_FENCE")
 	}
 	data, err := readBody(w, r, carillon.MaxCheckpoint)
 	if err != nil {

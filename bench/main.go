@@ -72,7 +72,8 @@ func main() {
 	store := flag.String(
 		"store", "sqlite", "what to measure: sqlite, or postgres or mysql, which start a private server",
 	)
-	only := flag.String("only", "", "scenarios to run, or figures to measure with -before, comma-separated (default all)")
+	only := flag.String("only", "", "scenarios to run, or figures to measure with -before, comma-separated "+
+		"(default all)")
 	dir := flag.String("dir", "", "where to put data (default: a temporary directory)")
 	flag.Float64Var(&b.scale, "scale", 1, "share of the jobs of each scenario, for a quick look")
 	flag.DurationVar(

@@ -29,9 +29,12 @@ func startMariaDB(ctx context.Context, dir string) (engine, error) {
 
 func (m mariaDB) stop() error { return m.Stop() }
 
-const aboutMariaDB = `SELECT CONCAT(VERSION(), ', innodb_flush_log_at_trx_commit=', @@innodb_flush_log_at_trx_commit,
-  ', innodb_buffer_pool_size=', @@innodb_buffer_pool_size >> 20, 'M, innodb_log_file_size=', @@innodb_log_file_size >> 20,
-  'M, innodb_doublewrite=', @@innodb_doublewrite, ', innodb_flush_method=', @@innodb_flush_method, ', log_bin=', @@log_bin)`
+const aboutMariaDB = `SELECT CONCAT(VERSION(), ', innodb_flush_log_at_trx_commit=',
+  @@innodb_flush_log_at_trx_commit,
+  ', innodb_buffer_pool_size=', @@innodb_buffer_pool_size >> 20, 'M, innodb_log_file_size=',
+  @@innodb_log_file_size >> 20,
+  'M, innodb_doublewrite=', @@innodb_doublewrite, ', innodb_flush_method=', @@innodb_flush_method,
+  ', log_bin=', @@log_bin)`
 
 func (m mariaDB) about(ctx context.Context) (about string, err error) {
 	err = onMariaDB(m.URL, func(db *sql.DB) error {

@@ -29,11 +29,14 @@ func (m mariaDB) plain(ctx context.Context, at place, n int) (rate float64, err 
 }
 
 var mariaDBPlainSchema = []string{
-	`CREATE TABLE job (id BIGINT PRIMARY KEY, rev INT NOT NULL, ns VARBINARY(255) NOT NULL, type VARBINARY(255) NOT NULL, payload LONGBLOB NOT NULL)`,
-	`CREATE TABLE run (due BIGINT NOT NULL, job BIGINT NOT NULL, wake BIGINT NOT NULL, rev INT NOT NULL, attempt INT NOT NULL,
-  state TINYINT NOT NULL, queue VARBINARY(255) NOT NULL, worker VARBINARY(255) NOT NULL, PRIMARY KEY (due, job))`,
-	`CREATE TABLE history (pos BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, job BIGINT NOT NULL, due BIGINT NOT NULL, started BIGINT NOT NULL,
-  ended BIGINT NOT NULL, attempt INT NOT NULL, state TINYINT NOT NULL, worker VARBINARY(255) NOT NULL, type VARBINARY(255) NOT NULL,
+	`CREATE TABLE job (id BIGINT PRIMARY KEY, rev INT NOT NULL, ns VARBINARY(255) NOT NULL,
+  type VARBINARY(255) NOT NULL, payload LONGBLOB NOT NULL)`,
+	`CREATE TABLE run (due BIGINT NOT NULL, job BIGINT NOT NULL, wake BIGINT NOT NULL, rev INT NOT NULL,
+  attempt INT NOT NULL, state TINYINT NOT NULL, queue VARBINARY(255) NOT NULL, worker VARBINARY(255) NOT NULL,
+  PRIMARY KEY (due, job))`,
+	`CREATE TABLE history (pos BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, job BIGINT NOT NULL,
+  due BIGINT NOT NULL, started BIGINT NOT NULL, ended BIGINT NOT NULL, attempt INT NOT NULL,
+  state TINYINT NOT NULL, worker VARBINARY(255) NOT NULL, type VARBINARY(255) NOT NULL,
   KEY history_job (job, due))`,
 }
 
@@ -57,7 +60,8 @@ var (
 	}
 
 	mariaDBPlainClaim = manyRows{
-		`UPDATE run SET state = 2, attempt = 1, rev = rev + 1, worker = 'w' WHERE rev = 1 AND (due, job) IN (`, `(?,?)`, `)`,
+		`UPDATE run SET state = 2, attempt = 1, rev = rev + 1, worker = 'w' WHERE rev = 1
+  AND (due, job) IN (`, `(?,?)`, `)`,
 		func(id int64) []any { return []any{id, id} },
 	}
 	mariaDBPlainDelete = manyRows{

@@ -43,25 +43,30 @@ func (p postgres) plain(ctx context.Context, at place, n int) (rate float64, err
 }
 
 const postgresPlainSchema = `
-CREATE TABLE job (id bigint PRIMARY KEY, rev integer NOT NULL, ns text NOT NULL, type text NOT NULL, payload bytea NOT NULL);
-CREATE TABLE run (due bigint NOT NULL, job bigint NOT NULL, wake bigint NOT NULL, rev integer NOT NULL, attempt integer NOT NULL,
-  shard smallint NOT NULL, state smallint NOT NULL, queue text NOT NULL, worker text, PRIMARY KEY (shard, due, job))
-  WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
-CREATE TABLE history (job bigint NOT NULL, due bigint NOT NULL, started bigint NOT NULL, ended bigint NOT NULL,
-  attempt integer NOT NULL, state smallint NOT NULL, worker text, type text NOT NULL);
+CREATE TABLE job (id bigint PRIMARY KEY, rev integer NOT NULL, ns text NOT NULL, type text NOT NULL,
+  payload bytea NOT NULL);
+CREATE TABLE run (due bigint NOT NULL, job bigint NOT NULL, wake bigint NOT NULL, rev integer NOT NULL,
+  attempt integer NOT NULL, shard smallint NOT NULL, state smallint NOT NULL, queue text NOT NULL,
+  worker text, PRIMARY KEY (shard, due, job))
+  WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+  autovacuum_vacuum_cost_delay = 0);
+CREATE TABLE history (job bigint NOT NULL, due bigint NOT NULL, started bigint NOT NULL,
+  ended bigint NOT NULL, attempt integer NOT NULL, state smallint NOT NULL, worker text, type text NOT NULL);
 CREATE INDEX history_job ON history (job, due);`
 
 // All find their rows by the primary key of run. $1 and $2 are job and due, $3 shards, $4 revisions; for
 // postgresPlainJobs $2 are payloads.
 const (
-	postgresPlainJobs = `INSERT INTO job SELECT id, 1, 'default', 'bench', payload FROM unnest($1::bigint[], $2::bytea[]) x(id, payload)`
+	postgresPlainJobs = `INSERT INTO job SELECT id, 1, 'default', 'bench', payload
+  FROM unnest($1::bigint[], $2::bytea[]) x(id, payload)`
 	postgresPlainRuns = `INSERT INTO run SELECT due, job, due, 1, 0, shard, 1, 'default', NULL
 FROM unnest($1::bigint[], $2::bigint[], $3::smallint[]) x(job, due, shard)`
 	postgresPlainClaim = `UPDATE run r SET state = 2, attempt = 1, rev = r.rev + 1, worker = 'w'
 FROM unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::integer[]) x(job, due, shard, rev)
 WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = x.rev`
 	postgresPlainFinish = `WITH gone AS (
-  DELETE FROM run r USING unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::integer[]) x(job, due, shard, rev)
+  DELETE FROM run r USING unnest($1::bigint[], $2::bigint[], $3::smallint[], $4::integer[])
+    x(job, due, shard, rev)
   WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = x.rev RETURNING x.job, x.due)
 INSERT INTO history SELECT job, due, due, due, 1, 4, 'w', 'bench' FROM gone`
 )

@@ -26,7 +26,8 @@ func startPostgres(ctx context.Context, dir string) (engine, error) {
 func (p postgres) stop() error { return p.Stop() }
 
 const aboutPostgres = `SELECT version()
-  || ', ' || (SELECT string_agg(name || '=' || current_setting(name), ', ' ORDER BY name) FROM pg_settings WHERE name = ANY($1))`
+  || ', ' || (SELECT string_agg(name || '=' || current_setting(name), ', ' ORDER BY name) FROM pg_settings
+  WHERE name = ANY($1))`
 
 func (p postgres) about(ctx context.Context) (about string, err error) {
 	var names []string

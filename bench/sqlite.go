@@ -61,11 +61,14 @@ func (embedded) plain(_ context.Context, at place, n int) (rate float64, err err
 }
 
 const plainSchema = `
-CREATE TABLE job(id INTEGER PRIMARY KEY, rev INTEGER NOT NULL, ns TEXT NOT NULL, type TEXT NOT NULL, payload BLOB NOT NULL);
-CREATE TABLE run(due INTEGER NOT NULL, job INTEGER NOT NULL, wake INTEGER NOT NULL, rev INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  state INTEGER NOT NULL, queue TEXT NOT NULL, worker TEXT, PRIMARY KEY(due, job)) WITHOUT ROWID;
-CREATE TABLE history(seq INTEGER PRIMARY KEY, job INTEGER NOT NULL, due INTEGER NOT NULL, started INTEGER NOT NULL, ended INTEGER NOT NULL,
-  attempt INTEGER NOT NULL, state INTEGER NOT NULL, worker TEXT, type TEXT NOT NULL);
+CREATE TABLE job(id INTEGER PRIMARY KEY, rev INTEGER NOT NULL, ns TEXT NOT NULL, type TEXT NOT NULL,
+  payload BLOB NOT NULL);
+CREATE TABLE run(due INTEGER NOT NULL, job INTEGER NOT NULL, wake INTEGER NOT NULL, rev INTEGER NOT NULL,
+  attempt INTEGER NOT NULL, state INTEGER NOT NULL, queue TEXT NOT NULL, worker TEXT,
+  PRIMARY KEY(due, job)) WITHOUT ROWID;
+CREATE TABLE history(seq INTEGER PRIMARY KEY, job INTEGER NOT NULL, due INTEGER NOT NULL,
+  started INTEGER NOT NULL, ended INTEGER NOT NULL, attempt INTEGER NOT NULL, state INTEGER NOT NULL,
+  worker TEXT, type TEXT NOT NULL);
 CREATE INDEX history_job ON history(job, due);`
 
 func plainBatch(conn *sqlite.Conn, first, last int64, step func(*sqlite.Conn, int64) error) (err error) {
@@ -115,7 +118,8 @@ func plainFinish(conn *sqlite.Conn, id int64) error {
 	}
 	return plainExec(
 		conn,
-		`INSERT INTO history(job,due,started,ended,attempt,state,worker,type) VALUES(?1,?1,?1,?1,1,4,'w','bench')`,
+		`INSERT INTO history(job,due,started,ended,attempt,state,worker,type)
+  VALUES(?1,?1,?1,?1,1,4,'w','bench')`,
 		id, nil,
 	)
 }

@@ -188,7 +188,8 @@ func (b *bench) buildParts(ctx context.Context, with comparison) (paths [program
 	}
 	if _, err := output(ctx, "go", "-C", tree, "build", "-o", paths[before], "./bench/part"); err != nil {
 		return paths, fmt.Errorf(
-			"%w\nif the product's functions were called otherwise in %s, give --part a file that fits it", err,
+			"%w\nif the product's functions were called otherwise in %s, give --part a file that fits it",
+			err,
 			with.commit,
 		)
 	}

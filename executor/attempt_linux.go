@@ -121,7 +121,8 @@ func (a *attempt) listen(task Task) (r report) {
 			switch kind {
 			case frameAlive:
 				task.remark("%s: the attempt goes on until that process ends", body)
-				a.logger.Error("a process of a command cannot be killed: its run does not end, and may be started again beside it",
+				a.logger.Error("a process of a command cannot be killed: its run does not end, and may be "+
+					"started again beside it",
 					"run", task.Run.ID, "process", string(body))
 			case frameEnd:
 				r = decodeReport(body)

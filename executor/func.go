@@ -16,8 +16,8 @@ import (
 
 // Handler performs one attempt of a run inside the application. nil is success; Fatal(err) ends the run for
 // good; RetryAfter(d, err) asks for the next attempt not before d; any other error, and a panic, is retried
-// by the job's policy. It must return soon after ctx ends: nothing can kill it. As in net/http, handlers share
-// goroutines: a handler that locks its thread (runtime.LockOSThread) must unlock it.
+// by the job's policy. It must return soon after ctx ends: nothing can kill it. As in net/http, handlers
+// share goroutines: a handler that locks its thread (runtime.LockOSThread) must unlock it.
 type Handler func(ctx context.Context, task Task) error
 
 // Fatal marks an error as one that no further attempt can cure. It is carillon.ErrPermanent; Fatal(nil) is

@@ -60,7 +60,8 @@ func waitForLeash(ctx context.Context, f *os.File, waiting func(pid int)) error 
 			living = Boottime()
 		} else if Boottime()-living > livingWait {
 			return fmt.Errorf(
-				"%s is %w by carillon process %d: stop that process first, or choose another directory with --data",
+				"%s is %w by carillon process %d: stop that process first, or choose another directory "+
+					"with --data",
 				f.Name(), errInUse, pid,
 			)
 		}

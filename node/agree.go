@@ -67,8 +67,9 @@ func (n *Node) alone(ctx context.Context, mine, theirs string) error {
 	for _, g := range guards {
 		if h := holderOfNumber(g); h.Node != n.id && h.Until >= n.clock.Now() {
 			return fmt.Errorf(
-				"coordinator: %q is not valid while other nodes of this store use %q: want the same on all nodes; "+
-					"to change it, stop all of them (after a crash, wait %s)", mine, theirs, numberLease,
+				"coordinator: %q is not valid while other nodes of this store use %q: want the same on all "+
+					"nodes; to change it, stop all of them (after a crash, wait %s)",
+				mine, theirs, numberLease,
 			)
 		}
 	}

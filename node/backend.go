@@ -77,7 +77,8 @@ func (n *Node) open(ctx context.Context) (*Backend, error) {
 		b.Queue = mem.NewQueue(mem.QueueConfig{})
 	}
 	if b.Carrier != nil && !b.Shared {
-		return nil, errors.New("carrier: one is given, and no other node uses the store: want a store that nodes share")
+		return nil, errors.New("carrier: one is given, and no other node uses the store: want a store that " +
+			"nodes share")
 	}
 	return &b, nil
 }
@@ -101,8 +102,8 @@ func (n *Node) logs(ctx context.Context, of *Backend) (carillon.LogStore, error)
 	return apart.Logs(logs), nil
 }
 
-// coordinator returns the coordinator: the caller's, the store's (of), or the one that the configuration names.
-// One in memory is not watched: it is never away.
+// coordinator returns the coordinator: the caller's, the store's (of), or the one that the configuration
+// names. One in memory is not watched: it is never away.
 func (n *Node) coordinator(ctx context.Context, of *Backend) (carillon.Coordinator, error) {
 	apart := outage.New("the coordinator", n.cfg.Logger)
 	if given := n.cfg.Backend.Coordinator; given != nil {

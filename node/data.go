@@ -47,7 +47,8 @@ func (n *Node) lock(ctx context.Context, path, what string) (*os.File, error) {
 			err = fmt.Errorf("lock %s: %w", f.Name(), err)
 		} else if who.alive() || time.Now().After(end) || ctx.Err() != nil {
 			err = fmt.Errorf(
-				"%s is in use by %s: stop that server first, or choose another place with --data or --store", what,
+				"%s is in use by %s: stop that server first, or choose another place with --data or --store",
+				what,
 				who,
 			)
 		} else {
@@ -117,7 +118,8 @@ func token(dir string) (string, error) {
 			return t, nil
 		}
 		return "", fmt.Errorf(
-			"%s holds no token of at least 16 characters; remove the file, and the next start writes a new token", path,
+			"%s holds no token of at least 16 characters; remove the file, and the next start writes a new "+
+				"token", path,
 		)
 	}
 	if !errors.Is(err, os.ErrNotExist) {

@@ -45,7 +45,8 @@ func leaseNumber(
 		n, guard, ok := freeNumber(taken, now, shared)
 		if !ok {
 			return carillon.Guard{}, nil, fmt.Errorf(
-				"all %d numbers are leased; the number of a crashed node is free again after %s", numbers, numberLease,
+				"all %d numbers are leased; the number of a crashed node is free again after %s",
+				numbers, numberLease,
 			)
 		}
 		until := now.Add(numberLease)

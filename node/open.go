@@ -154,7 +154,8 @@ func (n *Node) openLogs(ctx context.Context, of *Backend) (logs carillon.LogStor
 		)
 	case scheme == "store":
 		return nil, fmt.Errorf(
-			"logs: %q is not valid for a store that is no database: want disk:PATH, mem:, postgres://… or mysql://…",
+			"logs: %q is not valid for a store that is no database: want disk:PATH, mem:, postgres://… or "+
+				"mysql://…",
 			n.cfg.Logs,
 		)
 	case scheme == "mem", scheme == "" && store == "mem":
@@ -211,7 +212,8 @@ func (n *Node) openCoordinator(ctx context.Context, of *Backend) (c carillon.Coo
 		}
 	case scheme == "":
 		return nil, errors.New(
-			"coordinator: none is given for a store that nodes share: want Backend.Coordinator, postgres://… or mysql://…",
+			"coordinator: none is given for a store that nodes share: want Backend.Coordinator, " +
+				"postgres://… or mysql://…",
 		)
 	case scheme == "mysql" || scheme == "mariadb":
 		var store *mysql.Store
@@ -220,8 +222,8 @@ func (n *Node) openCoordinator(ctx context.Context, of *Backend) (c carillon.Coo
 		}
 	default:
 		return nil, fmt.Errorf(
-			"coordinator: %q is not valid for a store that nodes share, because all nodes must know all sessions: "+
-				"want store, postgres://… or mysql://…", Redact(n.cfg.Coordinator),
+			"coordinator: %q is not valid for a store that nodes share, because all nodes must know all "+
+				"sessions: want store, postgres://… or mysql://…", Redact(n.cfg.Coordinator),
 		)
 	}
 	if err != nil {

@@ -22,7 +22,8 @@ func (n *Node) replica(ctx context.Context) (*api.Replica, error) {
 	}
 	if !n.backend.Shared {
 		return nil, errors.New(
-			"store-replica: only stores that are a database have replicas: want --store postgres://… or mysql://… beside it",
+			"store-replica: only stores that are a database have replicas: want --store postgres://… or " +
+				"mysql://… beside it",
 		)
 	}
 	var err error

@@ -87,7 +87,8 @@ func (n *Node) peerAddresses() (list []string) {
 	}
 	if twin, ok := n.twins.find(members, n.id, n.advertise, time.Now()); ok && !n.confused {
 		n.confused = true
-		n.cfg.Logger.Error("another node says that it is reached at this node's address: set --listen or --advertise to one that other machines reach",
+		n.cfg.Logger.Error("another node says that it is reached at this node's address: set --listen or "+
+			"--advertise to one that other machines reach",
 			"address", twin.Addr, "node", twin.ID)
 	}
 	return list
@@ -223,7 +224,8 @@ func (n *Node) setClock(ahead, sure time.Duration) {
 func (c *clock) wrong() error {
 	if ahead := c.Ahead(); ahead.Abs() > maxAhead {
 		return fmt.Errorf(
-			"this machine's clock differs from the store's by %s: want less than %s; is time synchronization running?",
+			"this machine's clock differs from the store's by %s: want less than %s; is time "+
+				"synchronization running?",
 			ahead.Abs().Round(time.Millisecond), maxAhead,
 		)
 	}

@@ -149,7 +149,8 @@ func intakeLeft(t intakeTest) {
 }
 
 func intakeNumbers(t intakeTest) {
-	body := `{"target": {"handler": {}}, "type": "a", "payload": [12345678901234567890.10, 0.1, 1.00, -7, 9007199254740993]}`
+	body := `{"target": {"handler": {}}, "type": "a",
+		"payload": [12345678901234567890.10, 0.1, 1.00, -7, 9007199254740993]}`
 	t.leave("default", body)
 	left, err := t.Submissions(t.Context(), carillon.SubmissionQuery{Limit: 10})
 	if err != nil || len(left) != 1 {

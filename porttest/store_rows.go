@@ -58,7 +58,8 @@ func storeWholeDefinition(t *storeTest) {
 		got := t.job(job.ID)
 		t.equal(target, got, job)
 		if got != nil && shared(reflect.ValueOf(got.Definition), reflect.ValueOf(job.Definition)) {
-			t.Errorf("%s: the store returned a map, a list or a pointer that was given to it: want a copy", target)
+			t.Errorf("%s: the store returned a map, a list or a pointer that was given to it: want a copy",
+				target)
 		}
 	}
 }

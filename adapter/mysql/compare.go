@@ -35,8 +35,9 @@ func (l *conn) compare(p *batch, changes []carillon.Change) (lost []int, err err
 // By primary key.
 const (
 	lockRuns   = `SELECT due, job, rev FROM run FORCE INDEX (PRIMARY) WHERE (due, job) IN (?) FOR UPDATE`
-	lockGuards = "SELECT namespace, `key`, rev FROM guard FORCE INDEX (PRIMARY) WHERE (namespace, `key`) IN (?) FOR UPDATE"
-	lockDead   = `SELECT job, due FROM dead FORCE INDEX (PRIMARY) WHERE (job, due) IN (?) FOR UPDATE`
+	lockGuards = "SELECT namespace, `key`, rev FROM guard FORCE INDEX (PRIMARY) WHERE (namespace, `key`) " +
+		"IN (?) FOR UPDATE"
+	lockDead = `SELECT job, due FROM dead FORCE INDEX (PRIMARY) WHERE (job, due) IN (?) FOR UPDATE`
 )
 
 func (l *conn) lock(p *batch, changes []carillon.Change) (now *sqlcommon.Revisions, err error) {
@@ -103,7 +104,8 @@ func appendGuardKey(b []byte, k sqlcommon.GuardKey) []byte {
 }
 
 // lockJobs is by primary key.
-const lockJobs = `SELECT id, rev, version, namespace, due FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) FOR UPDATE`
+const lockJobs = `SELECT id, rev, version, namespace, due FROM job FORCE INDEX (PRIMARY) WHERE id IN (?)
+  FOR UPDATE`
 
 func (l *conn) lockJobs(ids []carillon.JobID) (map[carillon.JobID]storedJob, error) {
 	found := map[carillon.JobID]storedJob{}

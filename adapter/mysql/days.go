@@ -45,9 +45,10 @@ func (l *conn) days() (all []day, err error) {
 
 // splitLast and dropDay run inside change, because other calls wait for them.
 const (
-	splitLast = `ALTER TABLE history REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
-	oneDay    = `PARTITION ? VALUES LESS THAN (?),`
-	dropDay   = `ALTER TABLE history DROP PARTITION ?`
+	splitLast = `ALTER TABLE history REORGANIZE PARTITION later
+  INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
+	oneDay  = `PARTITION ? VALUES LESS THAN (?),`
+	dropDay = `ALTER TABLE history DROP PARTITION ?`
 )
 
 // addDays makes partitions ahead of time. If a partition was not made in time, the last one takes the
@@ -113,7 +114,8 @@ const (
 	anyOfDay   = `SELECT 1 FROM history PARTITION (?) LIMIT 1`
 	manyOfDay  = `SELECT 1 FROM history PARTITION (?) LIMIT 1 OFFSET ?`
 	keptOfDay  = `SELECT 1 FROM history PARTITION (?) FORCE INDEX (history_expires) WHERE expires > ? LIMIT 1`
-	afterOfDay = `SELECT place, job, due, ended FROM history PARTITION (?) FORCE INDEX (PRIMARY) WHERE place > ? ORDER BY place LIMIT ?`
+	afterOfDay = `SELECT place, job, due, ended FROM history PARTITION (?) FORCE INDEX (PRIMARY)
+  WHERE place > ? ORDER BY place LIMIT ?`
 )
 
 // forgetDays drops the earliest days if all their records can go. It returns the time up to which the other

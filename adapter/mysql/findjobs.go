@@ -13,7 +13,8 @@ import (
 // say whether the row is wanted and whether the job has an unfinished run. If the row is not wanted, its
 // large columns are not sent.
 const (
-	jobOrNone = jobColumns + `, j.version, j.name, j.type, j.owner, IF(?, j.spec, NULL), IF(?, j.payload, NULL), ?,
+	jobOrNone = jobColumns + `, j.version, j.name, j.type, j.owner, IF(?, j.spec, NULL),
+  IF(?, j.payload, NULL), ?,
   EXISTS (SELECT 1 FROM run u FORCE INDEX (run_job) WHERE u.job = j.id)`
 
 	jobsBefore = `SELECT ` + jobOrNone + `
@@ -21,7 +22,8 @@ FROM job j FORCE INDEX (PRIMARY) WHERE j.id < ? AND j.id >= ? ORDER BY j.id DESC
 
 	jobsLabeled = `SELECT ` + jobOrNone + `
 FROM job_label l FORCE INDEX (PRIMARY) STRAIGHT_JOIN job j FORCE INDEX (PRIMARY) ON j.id = l.job
-WHERE l.job < ? AND l.job >= ?` + " AND l.namespace = ? AND l.`key` = ? AND l.value = ? ORDER BY l.job DESC LIMIT ?"
+WHERE l.job < ? AND l.job >= ?` +
+		" AND l.namespace = ? AND l.`key` = ? AND l.value = ? ORDER BY l.job DESC LIMIT ?"
 
 	jobWanted        = 13
 	jobUnfinishedRun = 14
@@ -85,7 +87,8 @@ func wantedJobs(q *carillon.JobQuery) raw {
 	all.time(`j.created < ?`, q.CreatedTo)
 	for _, l := range q.Labels {
 		all.add(
-			"EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` = ? AND a.value = ?)",
+			"EXISTS (SELECT 1 FROM job_label a FORCE INDEX (job_label_job) WHERE a.job = j.id AND a.`key` "+
+				"= ? AND a.value = ?)",
 			l.Key, l.Value,
 		)
 	}
@@ -141,7 +144,8 @@ func (c *conditions) all() raw {
 // due time among those that had begun.
 const (
 	unfinishedOf = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_job) WHERE job IN (?)`
-	lastBegunOf  = `(SELECT place, ` + endedColumns + ` FROM history FORCE INDEX (history_job) WHERE job = ? AND attempt > 0
+	lastBegunOf  = `(SELECT place, ` + endedColumns + ` FROM history FORCE INDEX (history_job) WHERE job = ?
+  AND attempt > 0
 ORDER BY due DESC, place DESC LIMIT 1)`
 )
 

@@ -157,7 +157,9 @@ func (l *conn) remove(found []sqlcommon.Past) error {
 	)
 	many(
 		&p.statements, deleteLetters, found[i:],
-		func(b []byte, f sqlcommon.Past) []byte { return appendSQL(b, `(?,?,?)`, f.ID.Job, f.ID.Due, f.Place) }, `)`, 0,
+		func(b []byte, f sqlcommon.Past) []byte {
+			return appendSQL(b, `(?,?,?)`, f.ID.Job, f.ID.Due, f.Place)
+		}, `)`, 0,
 	)
 	err := l.send(&p.statements)
 	if err == nil {
@@ -172,14 +174,17 @@ func (l *conn) remove(found []sqlcommon.Past) error {
 // The output of a run goes with the run's last record, a one-off job with the last record of all. The last ?
 // of each statement says which rows history still holds.
 const (
-	unlessKept = ` WHERE (o.due, o.job) IN (?) AND NOT EXISTS (SELECT 1 FROM run r FORCE INDEX (PRIMARY) WHERE r.due = o.due AND r.job = o.job)
+	unlessKept = ` WHERE (o.due, o.job) IN (?) AND NOT EXISTS (SELECT 1 FROM run r FORCE INDEX (PRIMARY)
+  WHERE r.due = o.due AND r.job = o.job)
   AND NOT EXISTS (SELECT 1 FROM dead d FORCE INDEX (PRIMARY) WHERE d.job = o.job AND d.due = o.due)
-  AND NOT EXISTS (SELECT 1 FROM history h FORCE INDEX (history_job) WHERE h.job = o.job AND h.due = o.due AND ?)`
+  AND NOT EXISTS (SELECT 1 FROM history h FORCE INDEX (history_job) WHERE h.job = o.job
+    AND h.due = o.due AND ?)`
 	deleteResults     = `DELETE o FROM result o FORCE INDEX (PRIMARY)` + unlessKept
 	deleteCheckpoints = `DELETE o FROM checkpoint o FORCE INDEX (PRIMARY)` + unlessKept
 	deletePayloads    = `DELETE o FROM run_payload o FORCE INDEX (PRIMARY)` + unlessKept
 
-	lockOneOffs = `SELECT id, namespace FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) AND due IS NOT NULL FOR UPDATE`
+	lockOneOffs = `SELECT id, namespace FROM job FORCE INDEX (PRIMARY) WHERE id IN (?) AND due IS NOT NULL
+  FOR UPDATE`
 	idleOneOffs = `SELECT j.id FROM job j FORCE INDEX (PRIMARY) WHERE j.id IN (?)
   AND NOT EXISTS (SELECT 1 FROM run r FORCE INDEX (run_job) WHERE r.job = j.id)
   AND NOT EXISTS (SELECT 1 FROM dead d FORCE INDEX (PRIMARY) WHERE d.job = j.id)

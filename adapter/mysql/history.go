@@ -7,8 +7,8 @@ import (
 // The history is appended to. A dead letter replaces one of the same run; a retry finds its letter by the
 // key.
 const (
-	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
-  crashes, state, priority, queue, name, type, owner, worker, reason`
+	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version,
+  seq, attempt, failures, losses, crashes, state, priority, queue, name, type, owner, worker, reason`
 
 	insertHistory = `INSERT INTO history`
 	replaceDead   = `REPLACE INTO dead`

@@ -18,7 +18,8 @@ const (
 	moveJob = `REPLACE INTO definition (job, version, namespace, name, type, owner, spec, payload)
 SELECT id, version, namespace, name, type, owner, spec, payload FROM job WHERE id = ?`
 
-	defineJob = `UPDATE job SET rev = rev + 1, version = ?, state = ?, updated = ?, name = ?, type = ?, owner = ?, spec = ?, payload = ?
+	defineJob = `UPDATE job SET rev = rev + 1, version = ?, state = ?, updated = ?, name = ?, type = ?,
+  owner = ?, spec = ?, payload = ?
 WHERE id = ?`
 
 	unlabelJob = `DELETE job_label FROM job_label FORCE INDEX (job_label_job) WHERE job = ?`

@@ -22,7 +22,8 @@ var _ carillon.LogStore = (*Logs)(nil)
 
 // In: a row for each piece. If the key exists already, the longer piece stays. The assignments compare the
 // column lines, so it is assigned last. After a dot a word is a name, even if it is a keyword of the server.
-const insertPieces = `INSERT INTO log (namespace, due, job, attempt, first, log.lines, keep, written, body) VALUES ?
+const insertPieces = `INSERT INTO log (namespace, due, job, attempt, first, log.lines, keep, written, body)
+  VALUES ?
 ON DUPLICATE KEY UPDATE
 	keep = IF(VALUES(log.lines) > log.lines, VALUES(keep), keep),
 	written = IF(VALUES(log.lines) > log.lines, VALUES(written), written),

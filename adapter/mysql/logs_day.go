@@ -59,7 +59,8 @@ const bulkPieces = 10_000
 // which is quick as long as there are none.
 const (
 	manyLaterPieces = `SELECT 1 FROM log PARTITION (later) FORCE INDEX (log_keep) LIMIT 1 OFFSET ?`
-	splitLastLogDay = `ALTER TABLE log REORGANIZE PARTITION later INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
+	splitLastLogDay = `ALTER TABLE log REORGANIZE PARTITION later
+  INTO (? PARTITION later VALUES LESS THAN MAXVALUE)`
 )
 
 // planLogDays makes the partitions of today and of some days after it, and returns all partitions. After a

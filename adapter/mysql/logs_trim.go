@@ -90,8 +90,10 @@ func (t logTrim) over(classes []logClass) bool {
 // Each reads one entry of log_keep. A GROUP BY for all classes can read the whole index, depending on the
 // statistics.
 const (
-	nextLogClass = `SELECT keep, written FROM log PARTITION (?) FORCE INDEX (log_keep) WHERE keep > ? ORDER BY keep, written LIMIT 1`
-	lastInClass  = `SELECT written FROM log PARTITION (?) FORCE INDEX (log_keep) WHERE keep = ? ORDER BY written DESC LIMIT 1`
+	nextLogClass = `SELECT keep, written FROM log PARTITION (?) FORCE INDEX (log_keep) WHERE keep > ?
+  ORDER BY keep, written LIMIT 1`
+	lastInClass = `SELECT written FROM log PARTITION (?) FORCE INDEX (log_keep) WHERE keep = ?
+  ORDER BY written DESC LIMIT 1`
 )
 
 func (t logTrim) classes(d logDay) (classes []logClass, err error) {

@@ -33,9 +33,11 @@ func Script() string {
 }
 
 const (
-	schemaExists  = `SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'migration'`
+	schemaExists = `SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
+  AND TABLE_NAME = 'migration'`
 	schemaVersion = `SELECT coalesce(max(version), 0) FROM migration`
-	createSchema  = `CREATE TABLE IF NOT EXISTS migration (version INT PRIMARY KEY, name VARBINARY(255) NOT NULL, applied BIGINT NOT NULL) ENGINE=InnoDB`
+	createSchema  = `CREATE TABLE IF NOT EXISTS migration (version INT PRIMARY KEY,
+  name VARBINARY(255) NOT NULL, applied BIGINT NOT NULL) ENGINE=InnoDB`
 
 	recordMigration = `INSERT INTO migration (version, name, applied) VALUES (?, ?, ` + clock + `)`
 )
@@ -54,7 +56,8 @@ func (s *Store) migrate(ctx context.Context, settings *mysql.Config) error {
 	case err != nil:
 		return err
 	case applied > newest:
-		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use the program that wrote it, or a newer one",
+		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use the "+
+			"program that wrote it, or a newer one",
 			applied, newest)
 	case applied == newest:
 		return nil

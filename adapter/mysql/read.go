@@ -13,7 +13,8 @@ const (
 	jobsLatest = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload
 FROM job j FORCE INDEX (PRIMARY) WHERE j.id IN (?)`
 	jobsOlder = `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
-FROM definition d FORCE INDEX (PRIMARY) STRAIGHT_JOIN job j FORCE INDEX (PRIMARY) ON j.id = d.job WHERE (d.job, d.version) IN (?)`
+FROM definition d FORCE INDEX (PRIMARY) STRAIGHT_JOIN job j FORCE INDEX (PRIMARY) ON j.id = d.job
+  WHERE (d.job, d.version) IN (?)`
 )
 
 // Jobs implements carillon.Store.

@@ -9,24 +9,33 @@ import (
 // keys. Runs that differ are updated by an INSERT of existing rows (see guard.go). That costs twice as much
 // for each run, but a statement for each would cost six times as much.
 const (
-	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs`
+	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures,
+  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs`
 
 	insertRuns = `INSERT INTO run`
 
-	updateAlike = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?, version = ?, attempt = ?, failures = ?,
-  losses = ?, crashes = ?, state = ?, priority = ?, flags = ?, queue = ?, worker = ?, reason = ?, needs = ?
+	updateAlike = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?,
+  version = ?, attempt = ?, failures = ?, losses = ?, crashes = ?, state = ?, priority = ?, flags = ?,
+  queue = ?, worker = ?, reason = ?, needs = ?
 WHERE (due, job, rev) IN (`
 
-	updateRuns = `INSERT INTO run (due, job, shard, rev, wake, claimed, started, version, attempt, failures, losses, crashes,
-  state, priority, flags, queue, worker, reason, needs) VALUES `
-	ifRun = ` ON DUPLICATE KEY UPDATE wake = IF(rev = VALUES(rev), VALUES(wake), wake), claimed = IF(rev = VALUES(rev), VALUES(claimed), claimed),
-  started = IF(rev = VALUES(rev), VALUES(started), started), version = IF(rev = VALUES(rev), VALUES(version), version),
-  attempt = IF(rev = VALUES(rev), VALUES(attempt), attempt), failures = IF(rev = VALUES(rev), VALUES(failures), failures),
-  losses = IF(rev = VALUES(rev), VALUES(losses), losses), crashes = IF(rev = VALUES(rev), VALUES(crashes), crashes),
-  state = IF(rev = VALUES(rev), VALUES(state), state), priority = IF(rev = VALUES(rev), VALUES(priority), priority),
-  flags = IF(rev = VALUES(rev), VALUES(flags), flags), queue = IF(rev = VALUES(rev), VALUES(queue), queue),
-  worker = IF(rev = VALUES(rev), VALUES(worker), worker), reason = IF(rev = VALUES(rev), VALUES(reason), reason),
+	updateRuns = `INSERT INTO run (due, job, shard, rev, wake, claimed, started, version, attempt, failures,
+  losses, crashes, state, priority, flags, queue, worker, reason, needs) VALUES `
+	ifRun = ` ON DUPLICATE KEY UPDATE
+  wake = IF(rev = VALUES(rev), VALUES(wake), wake),
+  claimed = IF(rev = VALUES(rev), VALUES(claimed), claimed),
+  started = IF(rev = VALUES(rev), VALUES(started), started),
+  version = IF(rev = VALUES(rev), VALUES(version), version),
+  attempt = IF(rev = VALUES(rev), VALUES(attempt), attempt),
+  failures = IF(rev = VALUES(rev), VALUES(failures), failures),
+  losses = IF(rev = VALUES(rev), VALUES(losses), losses),
+  crashes = IF(rev = VALUES(rev), VALUES(crashes), crashes),
+  state = IF(rev = VALUES(rev), VALUES(state), state),
+  priority = IF(rev = VALUES(rev), VALUES(priority), priority),
+  flags = IF(rev = VALUES(rev), VALUES(flags), flags),
+  queue = IF(rev = VALUES(rev), VALUES(queue), queue),
+  worker = IF(rev = VALUES(rev), VALUES(worker), worker),
+  reason = IF(rev = VALUES(rev), VALUES(reason), reason),
   needs = IF(rev = VALUES(rev), VALUES(needs), needs),
   rev = rev + (rev = VALUES(rev))`
 

@@ -115,7 +115,8 @@ func parse(address string, timeout time.Duration) (*mysql.Config, error) {
 	if u.Scheme != "mysql" && u.Scheme != "mariadb" || u.Hostname() == "" || database == "" ||
 		strings.Contains(database, "/") {
 		return nil, fmt.Errorf(
-			"%q is not the address of a database: want mysql://user:password@host:port/database", u.Redacted(),
+			"%q is not the address of a database: want mysql://user:password@host:port/database",
+			u.Redacted(),
 		)
 	}
 	c := mysql.NewConfig()

@@ -16,13 +16,15 @@ const (
 
 	wakesOfAll = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake +
 		` ? ORDER BY wake, due, job LIMIT ?`
-	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ? AND namespace = ? AND queue = ? AND needs = ? AND priority = ?
+	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ?
+  AND namespace = ? AND queue = ? AND needs = ? AND priority = ?
 ORDER BY wake, due, job LIMIT ?`
 
 	// wakesHeld returns the held runs among the next runs in the order, wakesCut the last of those runs.
 	// Their number is limited: a search behind millions of waiting runs could take longer than a statement is
 	// allowed to. Both run in one view.
-	wakesHeld = `SELECT ` + runColumns + ` FROM (SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake + ` ?
+	wakesHeld = `SELECT ` + runColumns + ` FROM (SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake)
+  WHERE ` + afterWake + ` ?
 ORDER BY wake, due, job LIMIT ?) some WHERE state <> 1 ORDER BY wake, due, job LIMIT ?`
 	wakesCut = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake +
 		` ? ORDER BY wake, due, job LIMIT ?, 1`

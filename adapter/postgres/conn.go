@@ -29,7 +29,8 @@ const connKey = "carillon"
 // analyzed, a scan of the whole table seems cheap to the planner; the table then grows by a million rows
 // before the next ANALYZE. The isolation is set so that a transaction that waited for a row sees the row's
 // new value, whatever the server's default is.
-var settings = statement{"", `SELECT set_config('enable_seqscan', 'off', $1::boolean), set_config('enable_hashjoin', 'off', $1::boolean),
+var settings = statement{"", `SELECT set_config('enable_seqscan', 'off', $1::boolean),
+  set_config('enable_hashjoin', 'off', $1::boolean),
   set_config('enable_mergejoin', 'off', $1::boolean), set_config('enable_bitmapscan', 'off', $1::boolean),
   set_config('plan_cache_mode', 'force_generic_plan', $1::boolean), set_config('jit', 'off', $1::boolean),
   set_config('idle_in_transaction_session_timeout', '60s', $1::boolean),

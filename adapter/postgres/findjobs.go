@@ -10,21 +10,26 @@ import (
 // Newest first: by primary key, or, if the query has a label, by the key of job_label. A job that the plain
 // columns rule out is counted but not read: only its id is returned.
 const (
-	jobFilter = `($3::text IS NULL OR j.namespace = $3) AND ($4::text IS NULL OR j.owner = $4) AND ($5::text IS NULL OR j.type = $5)
-  AND ($6::text IS NULL OR j.name = $6) AND ($7::bigint = 0 OR j.created >= $7) AND ($8::bigint = 0 OR j.created < $8)
+	jobFilter = `($3::text IS NULL OR j.namespace = $3) AND ($4::text IS NULL OR j.owner = $4)
+  AND ($5::text IS NULL OR j.type = $5)
+  AND ($6::text IS NULL OR j.name = $6) AND ($7::bigint = 0 OR j.created >= $7)
+  AND ($8::bigint = 0 OR j.created < $8)
   AND ($9::integer = 0 OR (1 << j.state) & $9 <> 0) AS wanted`
 
 	readWanted = `
 SELECT s.id, s.wanted, ` + jobColumns + `, ` + definitionColumns + `
-FROM s LEFT JOIN LATERAL (SELECT * FROM carillon.job j WHERE s.wanted AND j.id = s.id) j ON true ORDER BY s.id DESC`
+FROM s LEFT JOIN LATERAL (SELECT * FROM carillon.job j WHERE s.wanted AND j.id = s.id) j ON true
+  ORDER BY s.id DESC`
 )
 
 var (
 	jobsBefore = statement{"jobs_before", `WITH s AS MATERIALIZED (SELECT j.id, ` + jobFilter + `
-  FROM carillon.job j WHERE j.id < $1::bigint AND j.id >= $2::bigint ORDER BY j.id DESC LIMIT $10::bigint)` + readWanted}
+  FROM carillon.job j WHERE j.id < $1::bigint AND j.id >= $2::bigint ORDER BY j.id DESC
+  LIMIT $10::bigint)` + readWanted}
 
 	jobsLabeled = statement{"jobs_labeled", `WITH s AS MATERIALIZED (SELECT j.id, ` + jobFilter + `
-  FROM (SELECT l.job FROM carillon.job_label l WHERE l.namespace = $3 AND l.key = $11::text AND l.value = $12::text AND l.job < $1::bigint AND l.job >= $2::bigint
+  FROM (SELECT l.job FROM carillon.job_label l WHERE l.namespace = $3 AND l.key = $11::text
+  AND l.value = $12::text AND l.job < $1::bigint AND l.job >= $2::bigint
     ORDER BY l.job DESC LIMIT $10::bigint) l JOIN carillon.job j ON j.id = l.job)` + readWanted}
 )
 
@@ -91,15 +96,19 @@ func jobCall(q *carillon.JobQuery, limit int) call {
 // the latest due time of those that had begun, by history_job; if there are several such records, the caller
 // takes the last.
 var (
-	firstOfJobs = forRows("first_of_jobs", `shard int2 key, due int8 key, job int8 key`, `SELECT `+runColumns+`
+	firstOfJobs = forRows("first_of_jobs", `shard int2 key, due int8 key, job int8 key`,
+		`SELECT `+runColumns+`
 FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job AND NOT r.extra`)
 
-	extraOfJobs = forRows("extra_of_jobs", `job int8 key, most int8`, `SELECT r.* FROM ROWS x CROSS JOIN LATERAL (
+	extraOfJobs = forRows("extra_of_jobs", `job int8 key, most int8`, `SELECT r.* FROM ROWS x
+  CROSS JOIN LATERAL (
   SELECT `+runColumns+` FROM carillon.run r WHERE r.job = x.job AND r.extra LIMIT x.most) r`)
 
 	latestBegun = forRows("latest_begun", `q_job int8 key`, `SELECT h.* FROM ROWS x
-CROSS JOIN LATERAL (SELECT max(l.due) AS due FROM carillon.history l WHERE l.job = x.q_job AND l.attempt > 0 OFFSET 0) last
-CROSS JOIN LATERAL (SELECT place, `+endedColumns+` FROM carillon.history h WHERE h.job = x.q_job AND h.due = last.due AND h.attempt > 0 OFFSET 0) h`)
+CROSS JOIN LATERAL (SELECT max(l.due) AS due FROM carillon.history l WHERE l.job = x.q_job
+  AND l.attempt > 0 OFFSET 0) last
+CROSS JOIN LATERAL (SELECT place, `+endedColumns+` FROM carillon.history h WHERE h.job = x.q_job
+  AND h.due = last.due AND h.attempt > 0 OFFSET 0) h`)
 )
 
 // lastOf returns the runs that jobs are summed up by.

@@ -73,7 +73,8 @@ var (
 			` FROM carillon.dead WHERE place < $1::bigint ORDER BY place DESC LIMIT $2::bigint`,
 	}
 	allBad = statement{"all_bad", `SELECT place, ` + endedColumns + ` FROM carillon.history
-WHERE state = $3::smallint AND state <> 4 AND place < $1::bigint ORDER BY state DESC, place DESC LIMIT $2::bigint`}
+WHERE state = $3::smallint AND state <> 4 AND place < $1::bigint ORDER BY state DESC, place DESC
+  LIMIT $2::bigint`}
 )
 
 // Runs of one job before (due, place), latest first: the run of a one-off by its key and the others by
@@ -82,14 +83,16 @@ WHERE state = $3::smallint AND state <> 4 AND place < $1::bigint ORDER BY state 
 var (
 	jobUnfinished = statement{"job_unfinished", `SELECT * FROM (
   SELECT r.* FROM carillon.job j CROSS JOIN LATERAL (
-    SELECT ` + runColumns + ` FROM carillon.run r WHERE r.shard = $2::smallint AND r.due = j.due AND r.job = j.id AND NOT r.extra OFFSET 0) r
+    SELECT ` + runColumns + ` FROM carillon.run r WHERE r.shard = $2::smallint AND r.due = j.due
+    AND r.job = j.id AND NOT r.extra OFFSET 0) r
   WHERE j.id = $1::bigint
   UNION ALL
   SELECT ` + runColumns + ` FROM carillon.run r WHERE r.job = $1::bigint AND r.extra) r
 WHERE r.due < $3::bigint ORDER BY r.due DESC LIMIT $4::bigint`}
 
 	jobEnded = statement{"job_ended", `SELECT place, ` + endedColumns + ` FROM carillon.history
-WHERE job = $1::bigint AND due <= $2::bigint AND (due, place) < ($2::bigint, $3::bigint) ORDER BY job DESC, due DESC, place DESC LIMIT $4::bigint`}
+WHERE job = $1::bigint AND due <= $2::bigint AND (due, place) < ($2::bigint, $3::bigint)
+  ORDER BY job DESC, due DESC, place DESC LIMIT $4::bigint`}
 
 	jobDead = statement{"job_dead", `SELECT place, ` + endedColumns + ` FROM carillon.dead
 WHERE job = $1::bigint AND place < $2::bigint ORDER BY place DESC LIMIT $3::bigint`}

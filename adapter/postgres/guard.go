@@ -15,7 +15,8 @@ const (
 // All by primary key, and as strict as the statements of runs. A guard that must not exist is inserted and
 // removed like such a run, see freeRun.
 var (
-	insertGuard = forRows("insert_guard", wholeGuard, `INSERT INTO carillon.guard (namespace, key, rev, value, expires)
+	insertGuard = forRows("insert_guard", wholeGuard,
+		`INSERT INTO carillon.guard (namespace, key, rev, value, expires)
 SELECT namespace, key, rev, value, expires FROM ROWS x`)
 
 	updateGuard = forRows("update_guard", wholeGuard,
@@ -24,7 +25,8 @@ SELECT namespace, key, rev, value, expires FROM ROWS x`)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	deleteGuard = forRows("delete_guard", itsRev,
-		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev RETURNING 1)
+		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace
+  AND g.key = x.key AND g.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// compareGuard locks guards that stay as they are until the commit; many commits can do so at once.
@@ -38,15 +40,18 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 	// the server notices after a second.
 	lockGuard = forRows("lock_guard", itsRev,
 		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
-  ON g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev ORDER BY g.namespace, g.key FOR UPDATE OF g)
+  ON g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev ORDER BY g.namespace, g.key
+  FOR UPDATE OF g)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	freeGuard = forRows("free_guard", itsRev,
-		`DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = 0`)
+		`DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace AND g.key = x.key
+  AND g.rev = 0`)
 
 	// seeGuard returns the revisions of the guards that exist.
 	seeGuard = forRows("see_guard", itsRev,
-		`SELECT g.namespace, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.namespace = x.namespace AND g.key = x.key`)
+		`SELECT g.namespace, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.namespace = x.namespace
+  AND g.key = x.key`)
 )
 
 func (r *rows) guard(g *carillon.Guard) {
@@ -74,7 +79,8 @@ func (r *rows) guardRev(g carillon.GuardRev) {
 // By primary key; the second reads a range of it.
 var (
 	guardsByKey = statement{"guards_by_key", `SELECT g.* FROM unnest($2::text[]) k(key)
-CROSS JOIN LATERAL (SELECT g.namespace, g.key, g.rev, g.value, g.expires FROM carillon.guard g WHERE g.namespace = $1::text AND g.key = k.key LIMIT 1) g`}
+CROSS JOIN LATERAL (SELECT g.namespace, g.key, g.rev, g.value, g.expires FROM carillon.guard g
+  WHERE g.namespace = $1::text AND g.key = k.key LIMIT 1) g`}
 
 	guardsByPrefix = statement{"guards_by_prefix", `SELECT g.namespace, g.key, g.rev, g.value, g.expires
 FROM carillon.guard g WHERE g.namespace = $1::text AND g.key >= $2::text AND starts_with(g.key, $2::text)

@@ -6,12 +6,13 @@ import (
 
 // endedRow are the columns of history and dead, in the order that record writes them and ended reads them.
 const (
-	endedRow = `job int8 key, due int8 key, covers int8, until int8, claimed int8, started int8, ended int8, expires int8, retry_of int8,
-  version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, priority int2,
-  namespace text, queue text, name text, type text, owner text, worker text, reason text`
+	endedRow = `job int8 key, due int8 key, covers int8, until int8, claimed int8, started int8, ended int8,
+  expires int8, retry_of int8, version int4, seq int4, attempt int4, failures int4, losses int4,
+  crashes int4, state int2, priority int2, namespace text, queue text, name text, type text, owner text,
+  worker text, reason text`
 
-	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
-  crashes, state, priority, namespace, queue, name, type, owner, worker, reason`
+	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq,
+  attempt, failures, losses, crashes, state, priority, namespace, queue, name, type, owner, worker, reason`
 
 	// placeNow is the first place of the present millisecond by the server's clock, and place is a place in
 	// that millisecond.
@@ -24,7 +25,8 @@ const placeBits = 20
 
 // A record is added to history. A dead letter replaces a dead letter of the same run, by dead_run.
 var (
-	insertHistory = forRows("insert_history", endedRow, `INSERT INTO carillon.history (place, `+endedColumns+`)
+	insertHistory = forRows("insert_history", endedRow,
+		`INSERT INTO carillon.history (place, `+endedColumns+`)
 SELECT `+place+`, `+endedColumns+` FROM ROWS x`)
 
 	insertDead = forRows("insert_dead", endedRow, `INSERT INTO carillon.dead (place, `+endedColumns+`)
@@ -33,7 +35,8 @@ ON CONFLICT (job, due) DO UPDATE SET (place, `+endedColumns+`) = (SELECT exclude
 
 	// deleteDead removes dead letters, each of which must exist; by dead_run.
 	deleteDead = forRows("deleteDead", `job int8 key, due int8 key`,
-		`WITH hit AS (DELETE FROM carillon.dead d USING ROWS x WHERE d.job = x.job AND d.due = x.due RETURNING 1)
+		`WITH hit AS (DELETE FROM carillon.dead d USING ROWS x WHERE d.job = x.job AND d.due = x.due
+  RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// seeDead returns the dead letters that exist.
@@ -105,11 +108,14 @@ func (r *row) ended(dead bool) (run carillon.Run, place int64) {
 const output = `job int8 key, due int8 key, namespace text, value bytea key`
 
 var (
-	putResult = forRows("put_result", output, `INSERT INTO carillon.result (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
+	putResult = forRows("put_result", output,
+		`INSERT INTO carillon.result (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
-	putCheckpoint = forRows("put_checkpoint", output, `INSERT INTO carillon.checkpoint (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
+	putCheckpoint = forRows("put_checkpoint", output,
+		`INSERT INTO carillon.checkpoint (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
-	putPayload = forRows("put_payload", output, `INSERT INTO carillon.run_payload (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
+	putPayload = forRows("put_payload", output,
+		`INSERT INTO carillon.run_payload (job, due, namespace, value) SELECT job, due, namespace, value FROM ROWS x
 ON CONFLICT (job, due) DO UPDATE SET value = excluded.value`)
 )
 

@@ -9,9 +9,10 @@ import (
 
 // The job row, by primary key. The due time is written only once, see the column.
 var (
-	insertJob = forRows("insert_job", `id int8 key, created int8, updated int8, due int8, version int4, state int2, namespace text, name text,
-  type text, owner text, spec bytea, payload bytea`,
-		`INSERT INTO carillon.job (id, created, updated, due, rev, version, state, namespace, name, type, owner, spec, payload)
+	insertJob = forRows("insert_job", `id int8 key, created int8, updated int8, due int8, version int4,
+  state int2, namespace text, name text, type text, owner text, spec bytea, payload bytea`,
+		`INSERT INTO carillon.job (id, created, updated, due, rev, version, state, namespace, name, type,
+  owner, spec, payload)
 SELECT id, created, updated, due, 1, version, state, namespace, name, type, owner, spec, payload FROM ROWS x`)
 
 	// keepDefinition moves a definition that is about to be replaced to the older definitions.
@@ -19,25 +20,27 @@ SELECT id, created, updated, due, 1, version, state, namespace, name, type, owne
 		`INSERT INTO carillon.definition (job, version, namespace, name, type, owner, spec, payload)
 SELECT j.id, j.version, j.namespace, j.name, j.type, j.owner, j.spec, j.payload
 FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
-ON CONFLICT (job, version) DO UPDATE SET namespace = excluded.namespace, name = excluded.name, type = excluded.type, owner = excluded.owner,
-  spec = excluded.spec, payload = excluded.payload`)
+ON CONFLICT (job, version) DO UPDATE SET namespace = excluded.namespace, name = excluded.name,
+  type = excluded.type, owner = excluded.owner, spec = excluded.spec, payload = excluded.payload`)
 
 	// dropLabels and addLabel are for jobs whose definition is about to be replaced. By job_label_job and the
 	// primary key.
 	dropLabels = forRows("drop_labels", `id int8 key, rev int4, version int4`,
-		`DELETE FROM carillon.job_label l USING ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
+		`DELETE FROM carillon.job_label l USING ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev
+  AND j.version <> x.version
 WHERE l.job = j.id`)
 
 	addLabel = forRows("add_label", `id int8 key, rev int4, version int4, key text, value text`,
 		`INSERT INTO carillon.job_label (job, namespace, key, value)
-SELECT j.id, j.namespace, x.key, x.value FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
+SELECT j.id, j.namespace, x.key, x.value FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev
+  AND j.version <> x.version
 ON CONFLICT DO NOTHING`)
 
 	// updateJob writes the definition only if its version is another one.
-	updateJob = forRows("update_job", `id int8 key, rev int4, version int4, state int2, updated int8, name text, type text, owner text,
-  spec bytea, payload bytea`,
-		`WITH hit AS (UPDATE carillon.job j SET rev = j.rev + 1, state = x.state, updated = x.updated, version = x.version,
-  name    = CASE WHEN j.version = x.version THEN j.name ELSE x.name END,
+	updateJob = forRows("update_job", `id int8 key, rev int4, version int4, state int2, updated int8,
+  name text, type text, owner text, spec bytea, payload bytea`,
+		`WITH hit AS (UPDATE carillon.job j SET rev = j.rev + 1, state = x.state, updated = x.updated,
+  version = x.version, name    = CASE WHEN j.version = x.version THEN j.name ELSE x.name END,
   type    = CASE WHEN j.version = x.version THEN j.type ELSE x.type END,
   owner   = CASE WHEN j.version = x.version THEN j.owner ELSE x.owner END,
   spec    = CASE WHEN j.version = x.version THEN j.spec ELSE x.spec END,
@@ -46,7 +49,8 @@ ON CONFLICT DO NOTHING`)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	insertLabel = forRows("insert_label", `job int8 key, namespace text, key text, value text`,
-		`INSERT INTO carillon.job_label (job, namespace, key, value) SELECT job, namespace, key, value FROM ROWS x ON CONFLICT DO NOTHING`)
+		`INSERT INTO carillon.job_label (job, namespace, key, value) SELECT job, namespace, key, value
+  FROM ROWS x ON CONFLICT DO NOTHING`)
 
 	// seeJob returns the revisions of the jobs that exist.
 	seeJob = forRows(

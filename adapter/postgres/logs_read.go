@@ -24,7 +24,8 @@ const visible = `CASE WHEN keep = 0 THEN written >= (SELECT before FROM carillon
 // the piece before. By the primary key.
 var readLog = statement{"read_log", `
 SELECT attempt, first, lines, body FROM carillon.log
-WHERE namespace = $1::text AND due = $2::bigint AND job = $3::bigint AND (attempt, first, lines) > ($6::int, $7::bigint, $8::int)
+WHERE namespace = $1::text AND due = $2::bigint AND job = $3::bigint
+  AND (attempt, first, lines) > ($6::int, $7::bigint, $8::int)
   AND (attempt > $4::int OR first + lines > $5::bigint + 1)
   AND ` + visible + `
 ORDER BY attempt, first, lines LIMIT 32`}

@@ -25,7 +25,8 @@ const (
 
 // The first milliseconds of today and tomorrow, by the clock of the database.
 var addLogDays = statement{"add_log_days", `
-SELECT carillon.add_log_day(day) FROM (SELECT carillon.clock() / 86400000 * 86400000 AS today) x, unnest(ARRAY[today, today + 86400000]) day`}
+SELECT carillon.add_log_day(day) FROM (SELECT carillon.clock() / 86400000 * 86400000 AS today) x,
+  unnest(ARRAY[today, today + 86400000]) day`}
 
 func (d *logDays) ahead(ctx context.Context, store *Store) {
 	now := time.Now()
@@ -72,7 +73,8 @@ func (l *Logs) Trim(ctx context.Context, now carillon.Time, keep time.Duration) 
 }
 
 var listLogPartitions = statement{"list_log_partitions", `
-SELECT relname::text FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid WHERE inhparent = 'carillon.log'::regclass ORDER BY 1`}
+SELECT relname::text FROM pg_inherits JOIN pg_class c ON c.oid = inhrelid
+  WHERE inhparent = 'carillon.log'::regclass ORDER BY 1`}
 
 func (l *Logs) partitions(ctx context.Context) (parts []string, err error) {
 	err = l.store.read(ctx, call{&listLogPartitions, nil, func(r *row) error {
@@ -130,7 +132,8 @@ const (
 // Some of the rows of a partition whose own time is over. By log_keep.
 const deleteOldOwn = `
 WITH old AS (DELETE FROM carillon.%[1]s WHERE ctid = ANY(ARRAY(
-  SELECT ctid FROM carillon.%[1]s WHERE keep > 0 AND written + keep < (SELECT at FROM carillon.log_horizon WHERE one)
+  SELECT ctid FROM carillon.%[1]s WHERE keep > 0 AND written + keep
+    < (SELECT at FROM carillon.log_horizon WHERE one)
   LIMIT 5000 FOR UPDATE SKIP LOCKED)) RETURNING 1)
 SELECT count(*) FROM old`
 
@@ -140,7 +143,8 @@ var bySummary = statement{"by_summary", `SELECT set_config('enable_bitmapscan', 
 // Some of the rows of a partition that the server's rule does not keep. By log_written.
 const deleteOldByRule = `
 WITH old AS (DELETE FROM carillon.%[1]s WHERE ctid = ANY(ARRAY(
-  SELECT ctid FROM carillon.%[1]s WHERE keep = 0 AND written < (SELECT before FROM carillon.log_horizon WHERE one)
+  SELECT ctid FROM carillon.%[1]s WHERE keep = 0 AND written
+    < (SELECT before FROM carillon.log_horizon WHERE one)
   LIMIT 5000 FOR UPDATE SKIP LOCKED)) RETURNING 1)
 SELECT count(*) FROM old`
 

@@ -25,7 +25,8 @@ func Script() string {
 	for _, m := range Migrations() {
 		fmt.Fprintf(
 			&b,
-			"\n-- %s\nBEGIN;\n%s\nINSERT INTO carillon.migration (version, name) VALUES (%d, '%s');\nCOMMIT;\n",
+			"\n-- %s\nBEGIN;\n%s\nINSERT INTO carillon.migration (version, name) VALUES (%d, "+
+				"'%s');\nCOMMIT;\n",
 			m.Name, m.SQL, m.Version, m.Name,
 		)
 	}
@@ -39,7 +40,8 @@ const (
 	schemaExists  = `SELECT to_regclass('carillon.migration') IS NOT NULL`
 	schemaVersion = `SELECT coalesce(max(version), 0) FROM carillon.migration`
 	createSchema  = `CREATE SCHEMA IF NOT EXISTS carillon;
-CREATE TABLE IF NOT EXISTS carillon.migration (version integer PRIMARY KEY, name text NOT NULL, applied timestamptz NOT NULL DEFAULT now())`
+CREATE TABLE IF NOT EXISTS carillon.migration (version integer PRIMARY KEY, name text NOT NULL,
+  applied timestamptz NOT NULL DEFAULT now())`
 	lockMigrations  = `SELECT pg_advisory_xact_lock($1)`
 	recordMigration = `INSERT INTO carillon.migration (version, name) VALUES ($1, $2)`
 )
@@ -60,7 +62,8 @@ func (s *Store) migrate(ctx context.Context, keep bool) error {
 	case err != nil:
 		return err
 	case applied > newest:
-		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use the program that wrote it, or a newer one",
+		return fmt.Errorf("the database has schema version %d, this program knows up to %d: use the "+
+			"program that wrote it, or a newer one",
 			applied, newest)
 	case applied < newest && keep:
 		return fmt.Errorf(

@@ -15,8 +15,10 @@ var (
 			` FROM carillon.job j WHERE j.id = ANY ($1::bigint[])`,
 	}
 
-	olderByKey = statement{"older_by_key", `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner, d.spec, d.payload
-FROM unnest($1::bigint[], $2::integer[]) q(id, version) JOIN carillon.definition d ON d.job = q.id AND d.version = q.version
+	olderByKey = statement{"older_by_key", `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner,
+  d.spec, d.payload
+FROM unnest($1::bigint[], $2::integer[]) q(id, version) JOIN carillon.definition d ON d.job = q.id
+  AND d.version = q.version
 CROSS JOIN LATERAL (SELECT * FROM carillon.job j WHERE j.id = d.job OFFSET 0) j`}
 )
 
@@ -66,8 +68,10 @@ func (s *Store) jobs(ctx context.Context, by *statement, found *[]carillon.Job, 
 // history has forgotten it, among the dead letters, by dead_run. The caller finds the last record: sorting
 // them here would tempt the server to walk through history in that order.
 var (
-	runsByKey = forRows("runs_by_key", `shard int2 key, due int8 key, job int8 key`, `SELECT `+runColumns+`, j.name, j.type, j.owner
-FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job LEFT JOIN carillon.job j ON j.id = r.job`)
+	runsByKey = forRows("runs_by_key", `shard int2 key, due int8 key, job int8 key`,
+		`SELECT `+runColumns+`, j.name, j.type, j.owner
+FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job
+  LEFT JOIN carillon.job j ON j.id = r.job`)
 
 	historyByKey = forRows("history_by_key", `q_job int8 key, q_due int8 key`, `SELECT place, `+endedColumns+`
 FROM ROWS x JOIN carillon.history h ON h.job = x.q_job AND h.due = x.q_due`)
@@ -149,9 +153,11 @@ var (
 	resultByKey = forRows("result_by_key", `job int8 key, due int8 key`,
 		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.result o ON o.job = x.job AND o.due = x.due`)
 	checkpointByKey = forRows("checkpoint_by_key", `job int8 key, due int8 key`,
-		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.checkpoint o ON o.job = x.job AND o.due = x.due`)
+		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.checkpoint o ON o.job = x.job
+  AND o.due = x.due`)
 	payloadByKey = forRows("payload_by_key", `job int8 key, due int8 key`,
-		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.run_payload o ON o.job = x.job AND o.due = x.due`)
+		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.run_payload o ON o.job = x.job
+  AND o.due = x.due`)
 )
 
 // outputs reads the outputs of the runs.

@@ -8,19 +8,22 @@ import (
 // the changes were decided on: an insert by the key, the others by a division by zero. An update does not
 // write the columns that a run is born with, and changes no index unless the wake changes.
 var (
-	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8, covers int8, claimed int8, started int8,
-  retry_of int8, version int4, seq int4, attempt int4, failures int4, losses int4, crashes int4, state int2, priority int2, flags int2,
+	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8,
+  covers int8, claimed int8, started int8, retry_of int8, version int4, seq int4, attempt int4,
+  failures int4, losses int4, crashes int4, state int2, priority int2, flags int2,
   extra bool, namespace text, queue text, worker text, reason text, needs text`,
-		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs)
-SELECT shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs FROM ROWS x`)
+		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version,
+  seq, attempt, failures, losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason,
+  needs)
+SELECT shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures,
+  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs FROM ROWS x`)
 
-	updateRun = forRows("update_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8, claimed int8, started int8,
-  version int4, attempt int4, failures int4, losses int4, crashes int4, state int2, priority int2, flags int2,
-  queue text, worker text, reason text, needs text`,
-		`WITH hit AS (UPDATE carillon.run r SET rev = r.rev + 1, wake = x.wake, claimed = x.claimed, started = x.started, version = x.version,
-  attempt = x.attempt, failures = x.failures, losses = x.losses, crashes = x.crashes, state = x.state, priority = x.priority, flags = x.flags,
+	updateRun = forRows("update_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8,
+  claimed int8, started int8, version int4, attempt int4, failures int4, losses int4, crashes int4,
+  state int2, priority int2, flags int2, queue text, worker text, reason text, needs text`,
+		`WITH hit AS (UPDATE carillon.run r SET rev = r.rev + 1, wake = x.wake, claimed = x.claimed,
+  started = x.started, version = x.version, attempt = x.attempt, failures = x.failures, losses = x.losses,
+  crashes = x.crashes, state = x.state, priority = x.priority, flags = x.flags,
   queue = x.queue, worker = x.worker, reason = x.reason, needs = x.needs
   FROM ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
@@ -34,11 +37,13 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 // freeRun removes the placeholders of runs that must not exist. Only a transaction that inserts such a row
 // can be sure that no other one does so meanwhile: these runs are inserted like the others, with revision 0.
 var freeRun = forRows("free_run", `shard int2 key, due int8 key, job int8 key`,
-	`DELETE FROM carillon.run r USING ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = 0`)
+	`DELETE FROM carillon.run r USING ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job
+  AND r.rev = 0`)
 
 // seeRun returns the revisions of the runs that exist.
 var seeRun = forRows("see_run", `shard int2 key, due int8 key, job int8 key`,
-	`SELECT r.job, r.due, r.rev FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job`)
+	`SELECT r.job, r.due, r.rev FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due
+  AND r.job = x.job`)
 
 func (r *rows) runKey(id carillon.RunID) {
 	r.begin()
@@ -96,8 +101,9 @@ func (r *rows) deleteRun(run *carillon.Run) {
 }
 
 // runColumns are the columns that unfinished reads.
-const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retry_of, r.rev, r.version, r.seq, r.attempt, r.failures,
-  r.losses, r.crashes, r.state, r.priority, r.flags, r.extra, r.namespace, r.queue, r.worker, r.reason, r.needs`
+const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retry_of, r.rev, r.version,
+  r.seq, r.attempt, r.failures, r.losses, r.crashes, r.state, r.priority, r.flags, r.extra, r.namespace,
+  r.queue, r.worker, r.reason, r.needs`
 
 // unfinished reads a row of the hot table, without About.
 func (r *row) unfinished() carillon.Run {

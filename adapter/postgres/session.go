@@ -19,7 +19,8 @@ func NewCoordinator(store *Store) *Coordinator { return &Coordinator{store} }
 var joinSessions = statement{"join_sessions", `
 INSERT INTO carillon.session (id, kind, addr, profile, joined, beat, holds)
 SELECT x.id, x.kind, x.addr, x.profile, now.ms, now.ms, ''
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) x(id, kind, addr, profile), (SELECT carillon.clock() AS ms) now`}
+FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) x(id, kind, addr, profile),
+  (SELECT carillon.clock() AS ms) now`}
 
 // Join refuses ids that already exist.
 func (c *Coordinator) Join(ctx context.Context, members []carillon.Member) error {
@@ -93,7 +94,8 @@ const sessionColumns = `now.ms, s.id, s.kind, s.addr, s.profile, s.joined, s.bea
 // $1 whether with what they hold, $2 ids. By primary key, and listSessions all of them.
 var (
 	listSessions = statement{"list_sessions", `
-SELECT ` + sessionColumns + ` FROM (SELECT carillon.clock() AS ms) now LEFT JOIN carillon.session s ON true ORDER BY s.id`}
+SELECT ` + sessionColumns + ` FROM (SELECT carillon.clock() AS ms) now LEFT JOIN carillon.session s ON true
+  ORDER BY s.id`}
 	readSessions = statement{"read_sessions", `
 SELECT ` + sessionColumns + ` FROM (SELECT carillon.clock() AS ms) now
 LEFT JOIN carillon.session s ON s.id = ANY($2::text[]) ORDER BY s.id`}
@@ -109,7 +111,8 @@ WITH now AS MATERIALIZED (SELECT carillon.clock() AS ms), ended AS (
     SELECT s.id FROM now, carillon.session s WHERE s.beat < now.ms - $2::bigint AND now.ms <= $3::bigint
     FOR UPDATE OF s SKIP LOCKED)) RETURNING id
 )
-SELECT ` + sessionColumns + ` FROM now LEFT JOIN carillon.session s ON s.id NOT IN (SELECT id FROM ended) ORDER BY s.id`}
+SELECT ` + sessionColumns + ` FROM now LEFT JOIN carillon.session s ON s.id NOT IN (SELECT id FROM ended)
+  ORDER BY s.id`}
 
 // Members asks about a few members on a connection of the writers, where no call waits behind a long list:
 // nodes compare their clocks by that answer.

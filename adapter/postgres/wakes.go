@@ -16,48 +16,63 @@ import (
 // its lane is. That is more work for each run, so a lane that most runs belong to is read like all lanes.
 // dueInShards reads all runs by the primary key.
 const (
-	stretchRow = `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key, after_job int8 key, until int8, namespace text, queue text, needs text, priority int2,
-  full_namespace text, full_queue text, full_needs text, full_priority int2, full text, reach int8, quota int8`
+	stretchRow = `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key,
+  after_job int8 key, until int8, namespace text, queue text, needs text, priority int2,
+  full_namespace text, full_queue text, full_needs text, full_priority int2, full text, reach int8,
+  quota int8`
 
 	ofLane = `, row_number() OVER () = x.reach AS cut`
-	inLane = ` WHERE r.cut OR (x.queue IS NULL OR r.queue = x.queue AND r.priority = x.priority AND r.namespace = x.namespace AND coalesce(r.needs, '') = x.needs)
-  AND NOT (r.state = 1 AND coalesce(r.queue = x.full_queue AND r.priority = x.full_priority AND r.namespace = x.full_namespace AND coalesce(r.needs, '') = x.full_needs,
-    position(E'\n' || r.namespace || '=' || r.queue || '=' || coalesce(r.needs, '') || '=' || r.priority || E'\n' IN x.full) > 0, false))
+	inLane = ` WHERE r.cut OR (x.queue IS NULL OR r.queue = x.queue AND r.priority = x.priority
+  AND r.namespace = x.namespace AND coalesce(r.needs, '') = x.needs)
+  AND NOT (r.state = 1 AND coalesce(r.queue = x.full_queue AND r.priority = x.full_priority
+  AND r.namespace = x.full_namespace AND coalesce(r.needs, '') = x.full_needs,
+    position(E'\n' || r.namespace || '=' || r.queue || '=' || coalesce(r.needs, '') || '=' || r.priority
+      || E'\n' IN x.full) > 0, false))
   LIMIT x.quota) r`
 )
 
 var (
 	wakesInShards = forRows("wakes_in_shards", stretchRow, `WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
 SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
-  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until AND r.wake = r.due
+  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until
+  AND r.wake = r.due
   ORDER BY r.due, r.job LIMIT x.quota) r WHERE NOT x.moved
 UNION ALL
 SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
-  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job) AND r.wake <= x.until AND r.wake <> r.due
+  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job)
+  AND r.wake <= x.until AND r.wake <> r.due
   ORDER BY r.wake, r.due, r.job LIMIT x.quota) r WHERE x.moved`)
 
 	// Held runs alone: the statement passes over waiting runs on the way, which takes a fraction of the time
 	// to count them.
 	heldInShards = forRows("held_in_shards", stretchRow, `WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
 SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
-  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until AND r.wake = r.due AND r.state <> 1
+  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until
+  AND r.wake = r.due AND r.state <> 1
   ORDER BY r.due, r.job LIMIT x.quota) r WHERE NOT x.moved
 UNION ALL
 SELECT x.moved, false, r.* FROM x CROSS JOIN LATERAL (SELECT `+runColumns+` FROM carillon.run r
-  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job) AND r.wake <= x.until AND r.wake <> r.due AND r.state <> 1
+  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job)
+  AND r.wake <= x.until AND r.wake <> r.due AND r.state <> 1
   ORDER BY r.wake, r.due, r.job LIMIT x.quota) r WHERE x.moved`)
 
 	wakesInLanes = forRows("wakes_in_lanes", stretchRow, `WITH x AS MATERIALIZED (SELECT * FROM ROWS q)
-SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT r.cut, `+runColumns+` FROM (SELECT r.*`+ofLane+` FROM (SELECT * FROM carillon.run r
-  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until AND r.wake = r.due
+SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT r.cut, `+runColumns+` FROM (SELECT r.*`+ofLane+`
+  FROM (SELECT * FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until
+  AND r.wake = r.due
   ORDER BY r.due, r.job LIMIT x.reach) r) r`+inLane+` WHERE NOT x.moved
 UNION ALL
-SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT r.cut, `+runColumns+` FROM (SELECT r.*`+ofLane+` FROM (SELECT * FROM carillon.run r
-  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job) AND r.wake <= x.until AND r.wake <> r.due
+SELECT x.moved, r.* FROM x CROSS JOIN LATERAL (SELECT r.cut, `+runColumns+` FROM (SELECT r.*`+ofLane+`
+  FROM (SELECT * FROM carillon.run r
+  WHERE r.shard = x.shard AND (r.wake, r.due, r.job) > (x.after_wake, x.after_due, x.after_job)
+  AND r.wake <= x.until AND r.wake <> r.due
   ORDER BY r.wake, r.due, r.job LIMIT x.reach) r) r`+inLane+` WHERE x.moved`)
 
-	dueInShards = forRows("due_in_shards", stretchRow, `SELECT x.moved, false, r.* FROM ROWS x CROSS JOIN LATERAL (
-  SELECT `+runColumns+` FROM carillon.run r WHERE r.shard = x.shard AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until
+	dueInShards = forRows("due_in_shards", stretchRow, `SELECT x.moved, false, r.* FROM ROWS x
+  CROSS JOIN LATERAL (
+  SELECT `+runColumns+` FROM carillon.run r WHERE r.shard = x.shard
+  AND (r.due, r.job) > (x.after_due, x.after_job) AND r.due <= x.until
   ORDER BY r.due, r.job LIMIT x.quota) r`)
 )
 
@@ -95,7 +110,8 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 // that is checked once, not for every row.
 var firstDues = statement{"first_dues", `SELECT r.shard, min(r.due) FROM carillon.run r
 WHERE r.ctid >= '(0,0)'::tid AND (SELECT pg_relation_size(t) < $1::bigint
-  AND pg_stat_get_dead_tuples(t) > greatest(100000, pg_stat_get_live_tuples(t)) FROM (SELECT 'carillon.run'::regclass AS t) t)
+  AND pg_stat_get_dead_tuples(t) > greatest(100000, pg_stat_get_live_tuples(t))
+  FROM (SELECT 'carillon.run'::regclass AS t) t)
 GROUP BY r.shard`}
 
 // maxTable is the largest table that is scanned to find out where shards begin: about a third of a second.

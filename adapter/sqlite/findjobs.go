@@ -11,13 +11,16 @@ import (
 // Newest first: by primary key or, for a query with a label, by the key of job_label. The last column says
 // whether the plain columns of the row match the query; of a row that does not match, nothing else is read.
 const (
-	jobFilter = `, (?2 IS NULL OR j.namespace = ?2) AND (?3 IS NULL OR j.owner = ?3) AND (?4 IS NULL OR j.type = ?4) AND (?5 IS NULL OR j.name = ?5)
+	jobFilter = `, (?2 IS NULL OR j.namespace = ?2) AND (?3 IS NULL OR j.owner = ?3)
+  AND (?4 IS NULL OR j.type = ?4) AND (?5 IS NULL OR j.name = ?5)
   AND (?6 = 0 OR j.created >= ?6) AND (?7 = 0 OR j.created < ?7) AND (?8 = 0 OR (1 << j.state) & ?8)`
 
-	jobsBefore = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload` + jobFilter + `
+	jobsBefore = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner,
+  j.spec, j.payload` + jobFilter + `
 FROM job j WHERE j.id < ?1 AND j.id >= ?9 ORDER BY j.id DESC`
 
-	jobsLabeled = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner, j.spec, j.payload` + jobFilter + `
+	jobsLabeled = `SELECT ` + jobColumns + `, j.version, j.name, j.type, j.owner,
+  j.spec, j.payload` + jobFilter + `
 FROM job_label l CROSS JOIN job j ON j.id = l.job
 WHERE l.namespace = ?2 AND l.key = ?10 AND l.value = ?11 AND l.job < ?1 AND l.job >= ?9 ORDER BY l.job DESC`
 

@@ -29,7 +29,8 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 
 // Every source takes the filter in ?1 to ?5. Its last column says whether the row matches, so that a stream
 // can count a row that does not match without reading it.
-const runFilter = `, (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR worker = ?2) AND (?3 = 0 OR (1 << state) & ?3) AND due >= ?4 AND due < ?5`
+const runFilter = `, (?1 IS NULL OR namespace = ?1) AND (?2 IS NULL OR worker = ?2)
+  AND (?3 = 0 OR (1 << state) & ?3) AND due >= ?4 AND due < ?5`
 
 // Unfinished runs of all jobs, by the primary key, after (?6, ?7).
 const allUnfinished = `SELECT ` + runColumns + runFilter +
@@ -41,7 +42,8 @@ const (
 	selectEnded = `SELECT place, ` + endedColumns + runFilter
 	allEnded    = selectEnded + ` FROM history WHERE place < ?6 ORDER BY place DESC`
 	allBad      = selectEnded +
-		` FROM history INDEXED BY history_bad WHERE state <> 4 AND place < ?6 AND state = %d ORDER BY place DESC`
+		` FROM history INDEXED BY history_bad WHERE state <> 4 AND place < ?6 AND state = %d
+  ORDER BY place DESC`
 )
 
 // Runs of the job ?6 before (?7, ?8): the first run of a one-off by its key and the others by run_job; ended
@@ -59,7 +61,8 @@ WHERE job = ?6 AND (due, place) < (?7, ?8) ORDER BY due DESC, place DESC`
 // sort them.
 const (
 	allDead = selectEnded + ` FROM dead WHERE place < ?6 ORDER BY place DESC`
-	jobDead = selectEnded + ` FROM dead INDEXED BY dead_run WHERE job = ?7 AND due >= ?4 AND due < ?5 AND place < ?6 ORDER BY place DESC`
+	jobDead = selectEnded + ` FROM dead INDEXED BY dead_run WHERE job = ?7 AND due >= ?4 AND due < ?5
+  AND place < ?6 ORDER BY place DESC`
 )
 
 // runStream is a sqlcommon.RunStream.

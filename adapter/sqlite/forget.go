@@ -66,11 +66,13 @@ func (s *Store) Forget(
 // Records that can go. By the server's rule: in the order of ending, from where the last search stopped. By
 // their own expiry: by history_expires. Dead letters: by dead_ended and dead_expires.
 const (
-	historyByRule = `SELECT place, job, due, ended FROM history WHERE place > ? AND expires IS NULL ORDER BY place`
-	historyByOwn  = `SELECT place, job, due, ended FROM history INDEXED BY history_expires
+	historyByRule = `SELECT place, job, due, ended FROM history WHERE place > ? AND expires IS NULL
+  ORDER BY place`
+	historyByOwn = `SELECT place, job, due, ended FROM history INDEXED BY history_expires
 WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, place`
-	deadByRule = `SELECT place, job, due, ended FROM dead INDEXED BY dead_ended WHERE ended <= ? AND expires IS NULL ORDER BY ended, place`
-	deadByOwn  = `SELECT place, job, due, ended FROM dead INDEXED BY dead_expires
+	deadByRule = `SELECT place, job, due, ended FROM dead INDEXED BY dead_ended WHERE ended <= ?
+  AND expires IS NULL ORDER BY ended, place`
+	deadByOwn = `SELECT place, job, due, ended FROM dead INDEXED BY dead_expires
 WHERE expires <= ? AND expires IS NOT NULL ORDER BY expires, place`
 	lastHistory = `SELECT coalesce(max(place), 0) FROM history`
 )
@@ -160,12 +162,14 @@ const (
 	deleteLetter  = `DELETE FROM dead WHERE place = ?1 AND job = ?2 AND due = ?3`
 
 	unlessKept = ` WHERE job = ?1 AND due = ?2 AND NOT EXISTS (SELECT 1 FROM run WHERE due = ?2 AND job = ?1)
-  AND NOT EXISTS (SELECT 1 FROM history WHERE job = ?1 AND due = ?2) AND NOT EXISTS (SELECT 1 FROM dead WHERE job = ?1 AND due = ?2)`
+  AND NOT EXISTS (SELECT 1 FROM history WHERE job = ?1 AND due = ?2) AND NOT EXISTS (SELECT 1 FROM dead
+  WHERE job = ?1 AND due = ?2)`
 	deleteResult     = `DELETE FROM result` + unlessKept
 	deleteCheckpoint = `DELETE FROM checkpoint` + unlessKept
 	deletePayload    = `DELETE FROM run_payload` + unlessKept
 
-	deleteJob = `DELETE FROM job WHERE id = ?1 AND due IS NOT NULL AND NOT EXISTS (SELECT 1 FROM run WHERE run.due = job.due AND run.job = ?1)
+	deleteJob = `DELETE FROM job WHERE id = ?1 AND due IS NOT NULL AND NOT EXISTS (SELECT 1 FROM run
+  WHERE run.due = job.due AND run.job = ?1)
   AND NOT EXISTS (SELECT 1 FROM run INDEXED BY run_job WHERE job = ?1 AND extra = 1)
   AND NOT EXISTS (SELECT 1 FROM history WHERE job = ?1) AND NOT EXISTS (SELECT 1 FROM dead WHERE job = ?1)
 RETURNING namespace, version, due, spec`

@@ -10,8 +10,10 @@ import (
 
 // All by primary key.
 const (
-	insertGuard = `INSERT INTO guard (namespace, key, rev, value, expires) VALUES (?, ?, 1, ?, ?) ON CONFLICT DO NOTHING`
-	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3, expires = ?4 WHERE namespace = ?1 AND key = ?2 AND rev = ?5`
+	insertGuard = `INSERT INTO guard (namespace, key, rev, value, expires) VALUES (?, ?, 1, ?, ?)
+  ON CONFLICT DO NOTHING`
+	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3, expires = ?4 WHERE namespace = ?1
+  AND key = ?2 AND rev = ?5`
 	deleteGuard = `DELETE FROM guard WHERE namespace = ?1 AND key = ?2 AND rev = ?3`
 	seeGuard    = `SELECT rev FROM guard WHERE namespace = ?1 AND key = ?2`
 )
@@ -53,7 +55,8 @@ func (w *writer) compare(guards []carillon.GuardRev) (bool, error) {
 // By primary key. guardsFrom reads a range of it, until a key no longer begins with the prefix.
 const (
 	guardByKey = `SELECT namespace, key, rev, value, expires FROM guard WHERE namespace = ? AND key = ?`
-	guardsFrom = `SELECT namespace, key, rev, value, expires FROM guard WHERE namespace = ? AND key >= ? ORDER BY key`
+	guardsFrom = `SELECT namespace, key, rev, value, expires FROM guard WHERE namespace = ? AND key >= ?
+  ORDER BY key`
 )
 
 // Guards implements carillon.Store.

@@ -8,8 +8,8 @@ import (
 // The history is appended to. A dead letter replaces one of the same run by dead_run; a retry finds its
 // letter by it too.
 const (
-	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, attempt, failures, losses,
-  crashes, state, priority, queue, name, type, owner, worker, reason`
+	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version,
+  seq, attempt, failures, losses, crashes, state, priority, queue, name, type, owner, worker, reason`
 	endedValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	insertHistory = `INSERT INTO history (` + endedColumns + `) VALUES ` + endedValues

@@ -7,11 +7,13 @@ import (
 
 // The job row, by primary key. The column due is written once: see its comment in the schema.
 const (
-	insertJob = `INSERT INTO job (id, namespace, rev, version, state, created, updated, due, name, type, owner, spec, payload)
+	insertJob = `INSERT INTO job (id, namespace, rev, version, state, created, updated, due, name, type,
+  owner, spec, payload)
 VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// updateJob writes the columns outside the definition, if the definition still has the same version.
-	updateJob = `UPDATE job SET rev = rev + 1, state = ?4, updated = ?5 WHERE id = ?1 AND rev = ?2 AND version = ?3`
+	updateJob = `UPDATE job SET rev = rev + 1, state = ?4, updated = ?5 WHERE id = ?1 AND rev = ?2
+  AND version = ?3`
 
 	// readJob runs if updateJob found no row: the change is lost, or it brings a new version of the
 	// definition.
@@ -20,7 +22,8 @@ VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 	moveJob = `INSERT OR REPLACE INTO definition (job, version, namespace, name, type, owner, spec, payload)
 SELECT id, version, namespace, name, type, owner, spec, payload FROM job WHERE id = ?`
 
-	defineJob = `UPDATE job SET rev = rev + 1, version = ?2, state = ?3, updated = ?4, name = ?5, type = ?6, owner = ?7, spec = ?8, payload = ?9
+	defineJob = `UPDATE job SET rev = rev + 1, version = ?2, state = ?3, updated = ?4, name = ?5, type = ?6,
+  owner = ?7, spec = ?8, payload = ?9
 WHERE id = ?1`
 )
 

@@ -23,13 +23,15 @@ func Script() string {
 	fmt.Fprintf(&b, "%s;\n", migrationTable)
 	for _, m := range Migrations() {
 		fmt.Fprintf(&b,
-			"\n-- %s\nBEGIN;\n%s\nINSERT INTO migration (version, name, applied) VALUES (%d, '%s', unixepoch() * 1000);\nCOMMIT;\n",
+			"\n-- %s\nBEGIN;\n%s\nINSERT INTO migration (version, name, applied) VALUES (%d, '%s', "+
+				"unixepoch() * 1000);\nCOMMIT;\n",
 			m.Name, m.SQL, m.Version, m.Name)
 	}
 	return b.String()
 }
 
-const migrationTable = `CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied INTEGER NOT NULL)`
+const migrationTable = `CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY,
+  name TEXT NOT NULL, applied INTEGER NOT NULL)`
 
 // migrate brings the file to the version of this program: numbered files, forward only, one transaction each;
 // in a new file one for all, because each waits for the disk. It refuses a file that a newer program has
@@ -44,7 +46,8 @@ func migrate(conn *sqlite.Conn) error {
 		return err
 	}
 	if newest := all[len(all)-1].Version; applied > newest {
-		return fmt.Errorf("the file has schema version %d, this program knows up to %d: use the program that wrote it, or a newer one",
+		return fmt.Errorf("the file has schema version %d, this program knows up to %d: use the program "+
+			"that wrote it, or a newer one",
 			applied, newest)
 	}
 	if applied == 0 {
@@ -83,7 +86,8 @@ func apply(conn *sqlite.Conn, steps ...sqlcommon.Migration) (err error) {
 	if err != nil {
 		return err
 	}
-	const record = `INSERT INTO migration (version, name, applied) VALUES (?, ?, CAST(unixepoch('subsec') * 1000 AS INTEGER))`
+	const record = `INSERT INTO migration (version, name, applied)
+  VALUES (?, ?, CAST(unixepoch('subsec') * 1000 AS INTEGER))`
 	for _, m := range steps {
 		if m.Version <= applied {
 			continue

@@ -8,12 +8,13 @@ import (
 // The hot table, by primary key (due, job). An update does not write the columns that a run is born with. One
 // of them is extra: because it never changes, an update does not touch the index run_job.
 const (
-	insertRun = `INSERT INTO run (due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs)
+	insertRun = `INSERT INTO run (due, job, wake, covers, claimed, started, retry_of, rev, version, seq,
+  attempt, failures, losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs)
 VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
-	updateRun = `UPDATE run SET rev = rev + 1, wake = ?4, claimed = ?5, started = ?6, version = ?7, attempt = ?8, failures = ?9, losses = ?10,
-  crashes = ?11, state = ?12, priority = ?13, flags = ?14, queue = ?15, worker = ?16, reason = ?17, needs = ?18
+	updateRun = `UPDATE run SET rev = rev + 1, wake = ?4, claimed = ?5, started = ?6, version = ?7,
+  attempt = ?8, failures = ?9, losses = ?10, crashes = ?11, state = ?12, priority = ?13, flags = ?14,
+  queue = ?15, worker = ?16, reason = ?17, needs = ?18
 WHERE due = ?1 AND job = ?2 AND rev = ?3`
 
 	deleteRun = `DELETE FROM run WHERE due = ? AND job = ? AND rev = ?`
@@ -112,8 +113,8 @@ func (w *writer) end(run *carillon.Run) (bool, error) {
 }
 
 // runColumns are the columns that unfinished reads.
-const runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures, losses,
-  crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs`
+const runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt,
+  failures, losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs`
 
 // unfinished reads a row of the hot table, without About.
 func (r *reader) unfinished(stmt *sqlite.Stmt) carillon.Run {

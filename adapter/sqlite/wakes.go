@@ -28,7 +28,8 @@ type wakeOrder struct {
 var (
 	atDue = wakeOrder{
 		all: `SELECT ` + runColumns + ` FROM run
-WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due AND (?5 IS NULL OR queue = ?5 AND priority = ?6 AND namespace = ?7 AND coalesce(needs, '') = ?8) ORDER BY due, job`,
+WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due AND (?5 IS NULL OR queue = ?5 AND priority = ?6
+  AND namespace = ?7 AND coalesce(needs, '') = ?8) ORDER BY due, job`,
 		held: `SELECT ` + runColumns + ` FROM run
 WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due
   AND (state <> 1 AND (due < ?4 OR job <= ?6) OR due = ?4 AND job = ?6) ORDER BY due, job`,
@@ -37,12 +38,15 @@ WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due ORDER BY due, job LIMIT
 	}
 	moved = wakeOrder{
 		all: `SELECT ` + runColumns + ` FROM run INDEXED BY run_wake
-WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due AND (?5 IS NULL OR queue = ?5 AND priority = ?6 AND namespace = ?7 AND coalesce(needs, '') = ?8) ORDER BY wake, due, job`,
+WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due AND (?5 IS NULL OR queue = ?5
+  AND priority = ?6 AND namespace = ?7 AND coalesce(needs, '') = ?8) ORDER BY wake, due, job`,
 		held: `SELECT ` + runColumns + ` FROM run INDEXED BY run_wake
 WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due
-  AND (state <> 1 AND (wake, due, job) <= (?4, ?5, ?6) OR wake = ?4 AND due = ?5 AND job = ?6) ORDER BY wake, due, job`,
+  AND (state <> 1 AND (wake, due, job) <= (?4, ?5, ?6) OR wake = ?4 AND due = ?5 AND job = ?6)
+  ORDER BY wake, due, job`,
 		cut: `SELECT wake, due, job FROM run INDEXED BY run_wake
-WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due ORDER BY wake, due, job LIMIT 1 OFFSET ?5`,
+WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due ORDER BY wake, due, job
+  LIMIT 1 OFFSET ?5`,
 	}
 )
 

@@ -179,8 +179,9 @@ func (p *part) submit(n int, schedule carillon.Schedule) error {
 	return err
 }
 
-var payload = []byte(`{"customer":"c-1029384756","subject":"Your order has been shipped","items":[4711,4712,4713],` +
-	`"template":"order-shipped-v3","locale":"en-GB","note":"two hundred bytes is what people usually send"}`)
+var payload = []byte(`{"customer":"c-1029384756","subject":"Your order has been shipped",` +
+	`"items":[4711,4712,4713],"template":"order-shipped-v3","locale":"en-GB",` +
+	`"note":"two hundred bytes is what people usually send"}`)
 
 func definition(schedule carillon.Schedule) carillon.Definition {
 	d := carillon.Definition{}

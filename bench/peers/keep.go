@@ -81,7 +81,8 @@ func (b *bench) table(out io.Writer) {
 	}
 	fmt.Fprintf(
 		out,
-		"%s, commit %s, scale %v; median (min..max); of carillon: the figure divided by that of carillon-postgres\n",
+		"%s, commit %s, scale %v; median (min..max); of carillon: the figure divided by that of "+
+			"carillon-postgres\n",
 		b.result.Machine, b.result.Commit, b.scale,
 	)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

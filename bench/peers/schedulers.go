@@ -47,8 +47,9 @@ var schedulers = []scheduler{
 		alone: "its development server is one process with a store of its own",
 	},
 	{
-		name:    "faktory",
-		missing: "not tried by this program: in November 2026 neither its module nor its server could be installed from the registries at hand",
+		name: "faktory",
+		missing: "not tried by this program: in November 2026 neither its module nor its server could be " +
+			"installed from the registries at hand",
 	},
 }
 

@@ -58,7 +58,8 @@ func (a *app) locate() (place, error) {
 	to := place{withScheme(text), filepath.Join(a.data, addressFile), true}
 	if !onThisMachine(to.url) {
 		return place{},
-			fmt.Errorf("%s names %s, which is not an address of this machine; if you trust that server, name the server with --server or CARILLON_SERVER",
+			fmt.Errorf("%s names %s, which is not an address of this machine; if you trust that server, "+
+				"name the server with --server or CARILLON_SERVER",
 				to.from, to.url)
 	}
 	return to, nil
@@ -129,12 +130,14 @@ func (a *app) credential(to place) (string, error) {
 	}
 	if to.found && beside == "" {
 		return "",
-			fmt.Errorf("%s names a server, but there is no token beside it; if you trust that server, name the server with --server or CARILLON_SERVER",
+			fmt.Errorf("%s names a server, but there is no token beside it; if you trust that server, name "+
+				"the server with --server or CARILLON_SERVER",
 				to.from)
 	}
 	if named != "" && named != beside {
 		return "",
-			usage("the token from %s is not sent to %s, because that address comes from the file %s and not from you; name the server with --server or CARILLON_SERVER, or leave the token out",
+			usage("the token from %s is not sent to %s, because that address comes from the file %s and "+
+				"not from you; name the server with --server or CARILLON_SERVER, or leave the token out",
 				from, to.url, to.from)
 	}
 	return beside, nil // if empty, the server says whether it needs one
@@ -190,7 +193,8 @@ func (a *app) connect() (*client.Client, error) {
 // describeUnreachable says which address was tried, and how to get a server.
 func (a *app) describeUnreachable(away *client.Unreachable) string {
 	to, _ := a.locate()
-	return fmt.Sprintf("%v (address from %s); start a server with \"carillon serve\", or name one with --server or CARILLON_SERVER",
+	return fmt.Sprintf("%v (address from %s); start a server with \"carillon serve\", or name one with "+
+		"--server or CARILLON_SERVER",
 		away, to.from)
 }
 
@@ -210,9 +214,12 @@ func (a *app) describeRefused() string {
 		found = "does not accept the token from " + file +
 			": is that its data directory? Name another with --data"
 	case to.from == fromDefault && none == nil:
-		found = "needs a token. The token in " + file + " is not sent there, because no server runs on that directory. Name the data directory of the server with --data, the server with --server or CARILLON_SERVER, or a token with --token or CARILLON_TOKEN"
+		found = "needs a token. The token in " + file + " is not sent there, because no server runs on " +
+			"that directory. Name the data directory of the server with --data, the server with --server " +
+			"or CARILLON_SERVER, or a token with --token or CARILLON_TOKEN"
 	case to.from != fromDefault && !a.trusts(to):
-		found = "needs a token, and the local token is not sent to another machine; give a token with --token or CARILLON_TOKEN"
+		found = "needs a token, and the local token is not sent to another machine; give a token with " +
+			"--token or CARILLON_TOKEN"
 	default:
 		found = "needs a token, and there is no file " + file +
 			"; name the data directory of the server with --data, or a token with --token or CARILLON_TOKEN"

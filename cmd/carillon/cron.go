@@ -55,7 +55,8 @@ is due only the first time. Steps and wildcards follow real time.`,
 	cmd.Flags().StringVar(&zone, "tz", "UTC", "IANA time `zone`, such as Europe/Berlin")
 	cmd.Flags().StringVar(
 		&from, "from", "",
-		"show due times after this `time`: RFC 3339, or a date, or a date and a time of day in the zone of --tz (default now)",
+		"show due times after this `time`: RFC 3339, or a date, or a date and a time of day in the zone of "+
+			"--tz (default now)",
 	)
 	cmd.Flags().IntVarP(&n, "number", "n", 5, "`number` of due times to show")
 	return cmd

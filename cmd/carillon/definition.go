@@ -102,8 +102,8 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 	)
 	d.add(
 		flags, "overlap", "overlap", "word", text,
-		"policy for a run that is due while another one is unfinished: skip, queue, queue_all, replace or allow "+
-			"(default skip)",
+		"policy for a run that is due while another one is unfinished: skip, queue, queue_all, replace or "+
+			"allow (default skip)",
 	)
 	d.add(
 		flags, "misfire", "misfire.policy", "word", text,

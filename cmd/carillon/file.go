@@ -60,7 +60,8 @@ func (a *app) readDefinitions(file string) ([]written, error) {
 	}
 	if printed > 0 {
 		fmt.Fprintf(a.err,
-			"carillon: -f: %s has %s in the form that Carillon prints; they are submitted as new jobs, without their ids and states\n",
+			"carillon: -f: %s has %s in the form that Carillon prints; they are submitted as new jobs, "+
+				"without their ids and states\n",
 			fileName(file), count(printed, "job"))
 	}
 	return defs, nil

@@ -43,7 +43,8 @@ func (a *app) findJob(ctx context.Context, c *client.Client, given string) (cari
 	}
 	if more {
 		fmt.Fprintf(a.err,
-			"carillon: several jobs were named %q and none is active: taking the newest, %s (%s, created %s)\n",
+			"carillon: several jobs were named %q and none is active: taking the newest, %s (%s, created "+
+				"%s)\n",
 			oneLine(given), jobs[0].ID, jobs[0].State, a.ago(jobs[0].Created))
 	}
 	return jobs[0].ID, nil
@@ -53,7 +54,8 @@ func noJobNamed(given string) error {
 	for prefix, digits := range map[string]int{"job_": 13, "run_": 23} {
 		if strings.HasPrefix(given, prefix) {
 			return notFound(
-				"no job is named %q, and it is not an id: want %s and %d characters of 0-9 a-z without i l o u", given,
+				"no job is named %q, and it is not an id: want %s and %d characters of 0-9 a-z without i l "+
+					"o u", given,
 				prefix, digits,
 			)
 		}

@@ -153,7 +153,8 @@ func zoneOfOnce(schedule doc) error {
 	_, offset := at.Zone()
 	if _, wanted := at.In(zone).Zone(); offset != wanted {
 		return usage(
-			"--at: the offset of %q is not that of %s at that time (%s); leave out the offset or --tz", text, name,
+			"--at: the offset of %q is not that of %s at that time (%s); leave out the offset or --tz",
+			text, name,
 			at.In(zone).Format("-07:00"),
 		)
 	}

@@ -68,8 +68,8 @@ func (a *app) noteFlagsBehind(cmd *cobra.Command, argv []string) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if strings.HasPrefix(arg, "--") && name != "help" && cmd.Flags().Lookup(name) != nil {
 			fmt.Fprintf(a.err,
-				"carillon: --%s comes after the program %q, so the program gets it. Flags for carillon go before the program. "+
-					"If the program should get it, write -- before the program.\n",
+				"carillon: --%s comes after the program %q, so the program gets it. Flags for carillon go "+
+					"before the program. If the program should get it, write -- before the program.\n",
 				oneLine(name), oneLine(argv[0]))
 			return
 		}

@@ -23,7 +23,8 @@ func (p *paging) flags(cmd *cobra.Command) {
 	cmd.Flags().Var(&p.limit, "limit", "show at most this `number` of items; 0 means all")
 	cmd.Flags().StringVar(
 		&p.cursor, "cursor", "",
-		"start where an earlier list ended: give the `next_cursor` that -o json printed, and the same other flags",
+		"start where an earlier list ended: give the `next_cursor` that -o json printed, and the same "+
+			"other flags",
 	)
 }
 
@@ -99,7 +100,8 @@ func showList[T any](a *app, all client.Page[T], what string, table func(items [
 	})
 	if err == nil && all.Next != "" { // without it a user could take a part for the whole
 		fmt.Fprintf(
-			a.err, "carillon: there are more %s than the %d shown; --limit sets how many to show, 0 means all\n",
+			a.err, "carillon: there are more %s than the %d shown; --limit sets how many to show, 0 means "+
+				"all\n",
 			what, len(all.Items),
 		)
 	}

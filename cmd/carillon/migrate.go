@@ -20,8 +20,9 @@ func migrateCommand() *cobra.Command {
 	var show bool
 	cmd := &cobra.Command{
 		Use: "migrate", Short: "Bring the schema of a store up to date, or print the SQL", Long: migrateLong,
-		Args:    none,
-		Example: "  carillon migrate --store postgres://carillon@db/jobs\n  carillon migrate --store mysql: --print > schema.sql",
+		Args: none,
+		Example: "  carillon migrate --store postgres://carillon@db/jobs\n" +
+			"  carillon migrate --store mysql: --print > schema.sql",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if store == "" {
 				store = os.Getenv("CARILLON_STORE")

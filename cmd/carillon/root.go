@@ -129,7 +129,9 @@ func (a *app) globalFlags(root *cobra.Command) {
 		&a.data, "data", cmp.Or(a.env("CARILLON_DATA"), defaultData),
 		"data `directory` of the local server; also $CARILLON_DATA",
 	)
-	flags.StringVarP(&a.format, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "))
+	flags.StringVarP(
+		&a.format, "output", "o", "table", "`format` of the output: "+strings.Join(formats, ", "),
+	)
 	flags.BoolVar(&a.noColor, "no-color", false, "print no colours on a terminal; also $NO_COLOR")
 	_ = root.RegisterFlagCompletionFunc(
 		"output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp),

@@ -35,9 +35,9 @@ YAML file that --config names (http_allow: ...). A flag wins over the environmen
 over the file.`
 
 // allowSetuid is the help text of a flag that both serve and worker have.
-const allowSetuid = "let commands use sudo, su and other programs that change their user. Unless this process runs " +
-	"as root, it cannot kill such programs: they outlive timeouts, cancels and leases, and a run can start a second " +
-	"time beside them"
+const allowSetuid = "let commands use sudo, su and other programs that change their user. Unless this " +
+	"process runs as root, it cannot kill such programs: they outlive timeouts, cancels and leases, and a " +
+	"run can start a second time beside them"
 
 type serveFlags struct {
 	cfg       node.Config
@@ -51,7 +51,8 @@ func serveCommand() *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Serve the API, schedule jobs, and run them", Long: serveLong, Args: none,
-		Example: "  carillon serve\n  carillon serve --listen 127.0.0.1:9000 --data /var/lib/carillon --concurrency 200\n" +
+		Example: "  carillon serve\n" +
+			"  carillon serve --listen 127.0.0.1:9000 --data /var/lib/carillon --concurrency 200\n" +
 			"  CARILLON_DATA=/var/lib/carillon carillon serve --config /etc/carillon.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			noteUnknown(cmd, os.Environ())
@@ -81,13 +82,13 @@ func serveCommand() *cobra.Command {
 	)
 	flags.StringVar(
 		&f.cfg.Logs, "logs", "",
-		"`URL` of the store for the output of runs: store (the database of --store), postgres://…, mysql://…, "+
-			"disk:PATH or mem: (default store; without a database, logs/ in the data directory)",
+		"`URL` of the store for the output of runs: store (the database of --store), postgres://…, "+
+			"mysql://…, disk:PATH or mem: (default store; without a database, logs/ in the data directory)",
 	)
 	flags.StringVar(
 		&f.cfg.Coordinator, "coordinator", "",
-		"`URL` of the store for sessions of nodes and workers: store (the database of --store), postgres://…, "+
-			"mysql://… or mem: (default store; without a database, mem:)",
+		"`URL` of the store for sessions of nodes and workers: store (the database of --store), "+
+			"postgres://…, mysql://… or mem: (default store; without a database, mem:)",
 	)
 	flags.StringVar(
 		&f.cfg.Timeline, "timeline", "", "`URL` of the store for runs that are due soon: mem: (default mem:)",
@@ -101,8 +102,8 @@ func serveCommand() *cobra.Command {
 	)
 	flags.StringVar(
 		&f.cfg.StoreListen, "store-listen", "",
-		"`URL` of the PostgreSQL server itself, if --store goes through PgBouncer; with it this node learns of events "+
-			"on other nodes sooner",
+		"`URL` of the PostgreSQL server itself, if --store goes through PgBouncer; with it this node "+
+			"learns of events on other nodes sooner",
 	)
 	flags.StringVar(
 		&f.cfg.Advertise, "advertise", "",
@@ -184,7 +185,8 @@ func greet(out io.Writer, n *node.Node, cfg node.Config) {
 	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
 		fmt.Fprintf(
 			out,
-			"Listening on %s: everyone who has the token can run commands on this machine. Put TLS in front of it.\n\n",
+			"Listening on %s: everyone who has the token can run commands on this machine. Put TLS in "+
+				"front of it.\n\n",
 			cfg.Listen,
 		)
 	}

@@ -81,7 +81,8 @@ func noteUnknown(cmd *cobra.Command, environ []string) {
 		if strings.HasPrefix(name, "CARILLON_") && !slices.Contains(known, name) &&
 			!slices.Contains(given, name) {
 			fmt.Fprintf(
-				cmd.ErrOrStderr(), "carillon: warning: the environment variable %s is not a setting of Carillon%s\n", oneLine(name),
+				cmd.ErrOrStderr(), "carillon: warning: the environment variable %s is not a setting of "+
+					"Carillon%s\n", oneLine(name),
 				suggest.DidYouMean(name, known),
 			)
 		}

@@ -37,7 +37,8 @@ func (a *app) wait(ctx context.Context, c *client.Client, id carillon.RunID) err
 	if ctx.Err() != nil {
 		fmt.Fprintf(
 			a.err,
-			"carillon: no longer waiting; %s goes on. See it with \"carillon run %s\", stop it with \"carillon cancel %s\".\n",
+			"carillon: no longer waiting; %s goes on. See it with \"carillon run %s\", stop it with "+
+				"\"carillon cancel %s\".\n",
 			id, id, id,
 		)
 		return ctx.Err()

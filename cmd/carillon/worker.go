@@ -54,7 +54,8 @@ func (a *app) workerCommand() *cobra.Command {
 	var f workerFlags
 	cmd := &cobra.Command{
 		Use: "worker", Short: "Perform runs for servers", Long: workerLong, Args: none,
-		Example: "  carillon worker\n  carillon worker --server https://a.example:8420,https://b.example:8420 --token-file /etc/token\n" +
+		Example: "  carillon worker\n" +
+			"  carillon worker --server https://a.example:8420,https://b.example:8420 --token-file /etc/token\n" +
 			"  carillon worker --queues mail=3,reports --concurrency 200",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -94,8 +95,8 @@ func (a *app) workerCommand() *cobra.Command {
 	)
 	flags.StringVar(
 		&f.data, "data", "",
-		"`directory` for temporary files of commands; only one worker at a time can use it. The worker also finds a "+
-			"local server and its token there (default a temporary directory)",
+		"`directory` for temporary files of commands; only one worker at a time can use it. The worker "+
+			"also finds a local server and its token there (default a temporary directory)",
 	)
 	flags.StringSliceVar(
 		&f.httpAllow, "http-allow", nil,
@@ -191,7 +192,8 @@ func (a *app) employers(f *workerFlags) (servers []string, token string, err err
 		token, err = a.credential(to)
 		// Every server wants a token, so a process that takes a worker without one is not a server.
 		if err == nil && token == "" {
-			err = usage("no server is named, and no server runs on %s: start one with \"carillon serve\", name its data directory with --data, or name a server with --server",
+			err = usage("no server is named, and no server runs on %s: start one with \"carillon serve\", "+
+				"name its data directory with --data, or name a server with --server",
 				a.data)
 		}
 		return []string{to.url}, token, err

@@ -223,7 +223,8 @@ class Worker:
                 return True
             report = {**task.name, "token": task.token, **news, **({"end": end} if end else {})}
             try:
-                answer = self.call("POST", f"/{self.session or 'none'}/report", {"reports": [report]}, timeout=10)
+                path = f"/{self.session or 'none'}/report"
+                answer = self.call("POST", path, {"reports": [report]}, timeout=10)
             except ConnectionError:
                 return False
             except Refused as e:
@@ -333,7 +334,8 @@ def die(failure):
 def main():
     server, token, queues = os.environ.get("CARILLON_SERVER"), os.environ.get("CARILLON_TOKEN"), sys.argv[1:]
     if not server or not token or not queues:
-        print(f"usage: CARILLON_SERVER=URL[,URL...] CARILLON_TOKEN=TOKEN python3 {sys.argv[0]} QUEUE...", file=sys.stderr)
+        usage = f"CARILLON_SERVER=URL[,URL...] CARILLON_TOKEN=TOKEN python3 {sys.argv[0]} QUEUE..."
+        print("usage:", usage, file=sys.stderr)
         sys.exit(2)
     worker = Worker(server.split(","), token, queues)
     threading.excepthook = die

@@ -46,17 +46,19 @@ stamp() {
 # in $work/NAME.
 post() {
 	for server in $servers; do
-		status=$(curl -s -X "$1" -m "$4" -o "$work/$5" -w '%{http_code}' -H @"$work/headers" --data-binary @"$3" "$server/v1/workers$2")
+		status=$(curl -s -X "$1" -m "$4" -o "$work/$5" -w '%{http_code}' -H @"$work/headers" \
+			--data-binary @"$3" "$server/v1/workers$2")
 		case $status in [24]??) return ;; esac
 	done
 }
 
-# field NAME FILE prints the first text of that name. A task begins with run_id, fence, attempt and token; texts
-# that users wrote come later.
+# field NAME FILE prints the first text of that name. A task begins with run_id, fence, attempt and token;
+# texts that users wrote come later.
 field() { tr , '\n' <"$2" | sed -n 's/^{*"'"$1"'":"\([^"]*\)".*/\1/p' | head -n 1; }
 
 register() {
-	echo "{\"name\":\"shell:$$\",\"host\":\"$(uname -n)\",\"queues\":[\"$queue\"],\"kinds\":[\"handler\"],\"slots\":1}" >"$work/name"
+	wants="\"queues\":[\"$queue\"],\"kinds\":[\"handler\"]"
+	echo "{\"name\":\"shell:$$\",\"host\":\"$(uname -n)\",\"slots\":1,$wants}" >"$work/name"
 	sent=$(now)
 	post POST "" "$work/name" 5 registered
 	case $status in
@@ -81,7 +83,8 @@ tend() {
 		200) put lease "$sent" && heard=$sent ;;
 		410) touch "$work/over" ;;
 		esac
-		if [ -e "$work/over" ] || [ $(($(now) - $(cat "$work/lease"))) -ge 4 ] || ! kill -0 $$ 2>/dev/null; then
+		if [ -e "$work/over" ] || [ $(($(now) - $(cat "$work/lease"))) -ge 4 ] ||
+			! kill -0 $$ 2>/dev/null; then
 			halt lost KILL
 		elif [ "$status" = 200 ] && grep -q '"stop":\[{' "$work/orders"; then
 			if [ -e "$work/halted" ]; then halt stopped KILL; else halt stopped TERM; fi
@@ -153,7 +156,8 @@ while [ -z "$done" ]; do
 	post POST "/$(cat "$work/worker")/pull" "$work/pull" 3 pulled
 	# An answer that is late, or came when the lease was over, begins nothing: another worker may have the
 	# run by now.
-	if [ "$status" = 200 ] && [ $(($(now) - sent)) -le 2 ] && [ $(($(now) - $(cat "$work/lease"))) -lt 4 ]; then
+	if [ "$status" = 200 ] && [ $(($(now) - sent)) -le 2 ] &&
+		[ $(($(now) - $(cat "$work/lease"))) -lt 4 ]; then
 		grep -q '"tasks":\[{' "$work/pulled" || continue
 		sed 's/^{"tasks":\[//; s/\]}$//' "$work/pulled" >"$work/task"
 		perform "$@"

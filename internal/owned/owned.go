@@ -53,7 +53,8 @@ func (u Users) Directory(path string) error {
 		return err
 	}
 	if mode := dir.Mode().Perm(); mode&othersWrite != 0 {
-		return fmt.Errorf("other users can write in %s (mode %#o): run \"chmod go-w %s\", or name a directory inside it that does not exist yet",
+		return fmt.Errorf("other users can write in %s (mode %#o): run \"chmod go-w %s\", or name a "+
+			"directory inside it that does not exist yet",
 			path, mode, path)
 	}
 	return nil
@@ -143,7 +144,8 @@ func (u Users) owner(path string, st fs.FileInfo) error {
 		return nil
 	}
 	me := os.Geteuid()
-	return fmt.Errorf("%s belongs to %s, and this process runs as %s: run it as that user, name another directory, or run \"chown -R %d %s\" if you trust what is in it",
+	return fmt.Errorf("%s belongs to %s, and this process runs as %s: run it as that user, name another "+
+		"directory, or run \"chown -R %d %s\" if you trust what is in it",
 		path, name(uid), name(me), me, path)
 }
 

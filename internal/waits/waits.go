@@ -54,7 +54,8 @@ func itsTurn(first carillon.RunID, ahead, place int) *wire.Wait {
 // forWorker is for a run that is due, and whose turn it is.
 func forWorker(r *carillon.Run, a Surroundings) *wire.Wait {
 	if a.Blind {
-		return &wire.Wait{Kind: wire.WaitUnknown, Text: "it is due; the list of live workers cannot be read now"}
+		return &wire.Wait{Kind: wire.WaitUnknown, Text: "it is due; the list of live workers cannot be " +
+			"read now"}
 	}
 	if text, none := Unserved(r.Lane(), a.Members); none {
 		return &wire.Wait{Kind: wire.WaitWorker, Text: text}

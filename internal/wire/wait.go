@@ -20,7 +20,7 @@ type Wait struct {
 	Kind  WaitKind       `json:"kind"`
 	Text  string         `json:"text"`              // a sentence for people
 	Until carillon.Time  `json:"until_at,omitzero"` // WaitTime
-	Run   carillon.RunID `json:"run_id,omitzero"`   // WaitTurn: the run that has the turn, or the next in line
+	Run   carillon.RunID `json:"run_id,omitzero"`   // WaitTurn: who has the turn, or is next in line
 	// Ahead is how many runs come before it: for WaitTurn unfinished runs of its job, else due runs of its
 	// namespace, queue and needs, up to MaxAhead.
 	Ahead *int `json:"ahead,omitempty"`

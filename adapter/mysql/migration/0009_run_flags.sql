@@ -2,7 +2,8 @@
 ALTER TABLE run MODIFY flags SMALLINT UNSIGNED NOT NULL DEFAULT 0;
 
 SET @step = (SELECT IF(COUNT(*) = 0, 'DO 0', 'ALTER TABLE dead RENAME KEY dead_pos TO dead_place')
-  FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'dead' AND INDEX_NAME = 'dead_pos');
+  FROM information_schema.STATISTICS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'dead'
+    AND INDEX_NAME = 'dead_pos');
 PREPARE step FROM @step;
 EXECUTE step;
 DEALLOCATE PREPARE step;

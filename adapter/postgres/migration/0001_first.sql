@@ -1,12 +1,14 @@
--- The hot tables append: ids rise with time, and (shard, due, job) is at once the name of a run and the index of due times.
--- Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of package carillon. Texts that are
--- compared in order have the collation "C", whatever the database has: byte by byte, as everywhere else.
+-- The hot tables append: ids rise with time, and (shard, due, job) is at once the name of a run and the index
+-- of due times. Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of
+-- package carillon. Texts that are compared in order have the collation "C", whatever the database has: byte
+-- by byte, as everywhere else.
 
 CREATE TABLE carillon.job (
   id      bigint   PRIMARY KEY,
   created bigint   NOT NULL,
   updated bigint   NOT NULL,
-  due     bigint,                     -- of a one-off: when its first run was due, so that the run is found by its key
+  -- of a one-off: when its first run was due, so that the run is found by its key
+  due     bigint,
   rev     integer  NOT NULL,
   version integer  NOT NULL,          -- of the definition: name, type, owner, spec, payload
   state   smallint NOT NULL,
@@ -14,8 +16,10 @@ CREATE TABLE carillon.job (
   name    text     NOT NULL,
   type    text     NOT NULL,
   owner   text     NOT NULL,
-  spec    bytea,                      -- JSON of what is not usual in the definition (see stored/spec.go); NULL: nothing
-  payload bytea                       -- JSON too, as it was given: not every one of them is a text to PostgreSQL
+  -- JSON of what is not usual in the definition (see stored/spec.go); NULL: nothing
+  spec    bytea,
+  -- JSON too, as it was given: not every one of them is a text to PostgreSQL
+  payload bytea
 );
 
 -- Older versions of definitions, moved here by the change that replaced them.
@@ -40,8 +44,9 @@ CREATE TABLE carillon.job_label (
 );
 CREATE INDEX job_label_job ON carillon.job_label (job);
 
--- Unfinished runs. A page has room for the second version of every row in it, so that a claim touches no index; and it is
--- cleaned by the count of what is dead, not by its share: what is dead lies at the old end, which every load reads first.
+-- Unfinished runs. A page has room for the second version of every row in it, so that a claim touches no
+-- index; and it is cleaned by the count of what is dead, not by its share: what is dead lies at the old end,
+-- which every load reads first.
 CREATE TABLE carillon.run (
   due      bigint   NOT NULL,
   job      bigint   NOT NULL,
@@ -67,12 +72,15 @@ CREATE TABLE carillon.run (
   worker   text     NOT NULL,
   reason   text     NOT NULL,
   PRIMARY KEY (shard, due, job)
-) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX run_wake ON carillon.run (shard, wake, due, job) WHERE wake <> due; -- what left its due time: retries, held and blocked runs
-CREATE INDEX run_job  ON carillon.run (job) WHERE extra;                         -- a one-off costs nothing here
+) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+  autovacuum_vacuum_cost_delay = 0);
+-- what left its due time: retries, held and blocked runs
+CREATE INDEX run_wake ON carillon.run (shard, wake, due, job) WHERE wake <> due;
+-- a one-off costs nothing here
+CREATE INDEX run_job  ON carillon.run (job) WHERE extra;
 
--- Ended runs. The place of a record is the millisecond of its commit and a number: it rises with time, and so a partition
--- holds a day. What is out of all days goes to history_rest.
+-- Ended runs. The place of a record is the millisecond of its commit and a number: it rises with time, and so
+-- a partition holds a day. What is out of all days goes to history_rest.
 CREATE SEQUENCE carillon.place;
 CREATE TABLE carillon.history (
   pos      bigint   NOT NULL,
@@ -161,4 +169,5 @@ CREATE TABLE carillon.guard (
   rev   integer NOT NULL,
   value bytea   NOT NULL,
   PRIMARY KEY (ns, key)
-) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
+  autovacuum_vacuum_cost_delay = 0);

@@ -1,5 +1,5 @@
--- Who is alive. A beat updates its row in place: no index has a column that it changes, and a page has room for the second
--- version, so it leaves nothing for the indexes to clean up.
+-- Who is alive. A beat updates its row in place: no index has a column that it changes, and a page has room
+-- for the second version, so it leaves nothing for the indexes to clean up.
 
 CREATE FUNCTION carillon.clock() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
   AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
@@ -13,14 +13,16 @@ CREATE TABLE carillon.session (
   beat   bigint NOT NULL,
   number bigint NOT NULL DEFAULT 0,   -- of the last beat; one with a lower number comes too late
   holds  bytea  NOT NULL              -- the attempts that it said it holds, see stored/holds.go
-) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+  autovacuum_vacuum_cost_delay = 0);
 
 ALTER TABLE carillon.session ALTER COLUMN holds SET STORAGE EXTERNAL; -- packed already
 
--- beat prolongs sessions, in the order given, and returns those that are there. It is a loop because a join of two things of
--- unknown size may be planned the wrong way round. What is still held is not written again: a long list lives outside of
--- its row, and stays there.
-CREATE FUNCTION carillon.beat(ids text[], numbers bigint[], holds bytea[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
+-- beat prolongs sessions, in the order given, and returns those that are there. It is a loop because a join
+-- of two things of unknown size may be planned the wrong way round. What is still held is not written again:
+-- a long list lives outside of its row, and stays there.
+CREATE FUNCTION carillon.beat(ids text[], numbers bigint[],
+  holds bytea[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE
   said record;
 BEGIN

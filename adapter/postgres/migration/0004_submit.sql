@@ -1,9 +1,9 @@
 -- Jobs that applications leave inside their own transactions:
 --
---   SELECT carillon.submit('{"type": "email.send", "target": {"handler": {}}, "payload": {"to": "a@example.com"}}');
+--   SELECT carillon.submit('{"type": "email.send", "target": {"handler": {}}, "payload": {"to": "ann"}}');
 --
--- The job is there when the transaction commits, and never was if it is rolled back. A node admits it soon after. Who may do
--- this may run commands on workers, so no role may until it is granted:
+-- The job is there when the transaction commits, and never was if it is rolled back. A node admits it soon
+-- after. Who may do this may run commands on workers, so no role may until it is granted:
 --
 --   GRANT USAGE ON SCHEMA carillon TO shop;
 --   GRANT EXECUTE ON FUNCTION carillon.submit(jsonb) TO shop;         -- into the namespace "default"
@@ -24,13 +24,15 @@ CREATE INDEX intake_refused ON carillon.intake (ns, id) WHERE state = 1;
 -- The last twelve bits of ids that are made here.
 CREATE SEQUENCE carillon.intake_number MINVALUE 0 MAXVALUE 4095 CYCLE;
 
--- shard_of is JobID.Shard in shard.go: the upper six bits of the product with 2^64 divided by the golden ratio, modulo 2^64.
+-- shard_of is JobID.Shard in shard.go: the upper six bits of the product with 2^64 divided by the golden
+-- ratio, modulo 2^64.
 CREATE FUNCTION carillon.shard_of(job bigint) RETURNS smallint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
   AS $$ SELECT div(mod(job * 11400714819323198485, 18446744073709551616), 288230376151711744)::smallint $$;
 
 -- job_text is JobID.String in id.go: 13 digits of five bits each, without the letters i, l, o and u.
 CREATE FUNCTION carillon.job_text(job bigint) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-  AS $$ SELECT 'job_' || string_agg(substr('0123456789abcdefghjkmnpqrstvwxyz', (job >> (5 * digit) & 31)::int + 1, 1), '' ORDER BY digit DESC)
+  AS $$ SELECT 'job_' || string_agg(substr('0123456789abcdefghjkmnpqrstvwxyz',
+    (job >> (5 * digit) & 31)::int + 1, 1), '' ORDER BY digit DESC)
         FROM generate_series(0, 12) digit $$;
 
 -- refuse says which field is wrong, what was given and what would be right.
@@ -39,17 +41,20 @@ BEGIN
   IF length(given) > 80 THEN
     given := left(given, 77) || '...';
   END IF;
-  RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = format('%s: "%s" is not valid: want %s', field, given, want);
+  RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value',
+    MESSAGE = format('%s: "%s" is not valid: want %s', field, given, want);
 END $$;
 
--- check_job refuses what can be seen without knowing schedules and targets. The rest is checked when the job is admitted, by
--- the same rules as everywhere; what is refused then is kept with the reason.
+-- check_job refuses what can be seen without knowing schedules and targets. The rest is checked when the job
+-- is admitted, by the same rules as everywhere; what is refused then is kept with the reason.
 CREATE FUNCTION carillon.check_job(job jsonb) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  known CONSTANT jsonb := '{"name": "text", "type": "text", "owner": "text", "labels": "an object of text", "queue": "text",
-    "priority": "a whole number from 0 to 9, higher first", "payload": "any JSON", "schedule": "an object", "target": "an object",
+  known CONSTANT jsonb := '{"name": "text", "type": "text", "owner": "text", "labels": "an object of text",
+    "queue": "text", "priority": "a whole number from 0 to 9, higher first", "payload": "any JSON",
+    "schedule": "an object", "target": "an object",
     "timeout": "a duration such as \"90s\", \"1h30m\" or \"30d\"", "retry": "an object",
-    "overlap": "skip, queue, queue_all, replace or allow", "misfire": "an object, or text", "retention": "an object"}';
+    "overlap": "skip, queue, queue_all, replace or allow", "misfire": "an object, or text",
+    "retention": "an object"}';
   field text;
   value jsonb;
   kind text;
@@ -66,21 +71,25 @@ BEGIN
     kind := jsonb_typeof(value);
     given := value #>> '{}';
     IF NOT known ? field THEN
-      PERFORM carillon.refuse(field, field, 'a known field: ' || (SELECT string_agg(k, ', ' ORDER BY k) FROM jsonb_object_keys(known) k));
+      PERFORM carillon.refuse(field, field, 'a known field: ' || (SELECT string_agg(k, ', ' ORDER BY k)
+        FROM jsonb_object_keys(known) k));
     END IF;
     good := CASE
       WHEN field IN ('name', 'type', 'owner', 'queue', 'timeout') THEN kind = 'string'
       WHEN field IN ('labels', 'schedule', 'target', 'retry', 'retention') THEN kind = 'object'
       WHEN field = 'misfire' THEN kind IN ('object', 'string')
-      WHEN field = 'overlap' THEN kind = 'string' AND given IN ('skip', 'queue', 'queue_all', 'replace', 'allow')
+      WHEN field = 'overlap' THEN kind = 'string' AND given IN ('skip', 'queue', 'queue_all', 'replace',
+        'allow')
       WHEN field = 'priority' THEN kind = 'number' AND given ~ '^[0-9]$'
       ELSE true
     END;
     IF NOT good THEN
       PERFORM carillon.refuse(field, carillon.given(value), known ->> field);
     END IF;
-    IF field IN ('type', 'owner', 'queue') AND NOT carillon.is_word(given, '') AND NOT (field = 'type' AND given = '') THEN
-      PERFORM carillon.refuse(field, given, '1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit');
+    IF field IN ('type', 'owner', 'queue') AND NOT carillon.is_word(given, '') AND NOT (field = 'type'
+      AND given = '') THEN
+      PERFORM carillon.refuse(field, given,
+        '1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit');
     END IF;
     IF field = 'name' AND (octet_length(given) > 200 OR given ~ '[[:cntrl:]]') THEN
       PERFORM carillon.refuse(field, given, '1 to 200 printable characters');
@@ -90,7 +99,8 @@ BEGIN
         'at most 256 KiB of JSON; keep larger data elsewhere and pass its address');
     END IF;
     IF field = 'labels' AND (SELECT count(*) FROM jsonb_object_keys(value)) > 32 THEN
-      PERFORM carillon.refuse(field, (SELECT count(*) FROM jsonb_object_keys(value)) || ' labels', 'at most 32');
+      PERFORM carillon.refuse(field, (SELECT count(*) FROM jsonb_object_keys(value)) || ' labels',
+        'at most 32');
     END IF;
   END LOOP;
   PERFORM carillon.check_target(job);
@@ -111,7 +121,8 @@ BEGIN
     END IF;
   END LOOP;
   IF (SELECT count(*) FROM jsonb_object_keys(target)) <> 1 THEN
-    PERFORM carillon.refuse('target', coalesce((SELECT string_agg(k, ' and ' ORDER BY k) FROM jsonb_object_keys(target) k), ''),
+    PERFORM carillon.refuse('target', coalesce((SELECT string_agg(k, ' and ' ORDER BY k)
+      FROM jsonb_object_keys(target) k), ''),
       'exactly one of command, http or handler');
   END IF;
   IF target ? 'handler' AND coalesce(job ->> 'type', '') = '' THEN
@@ -121,14 +132,16 @@ END $$;
 
 -- given is how a value is shown to the caller that gave it.
 CREATE FUNCTION carillon.given(value jsonb) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$ SELECT CASE jsonb_typeof(value) WHEN 'object' THEN 'an object' WHEN 'array' THEN 'a list' ELSE coalesce(value #>> '{}', 'null') END $$;
+  AS $$ SELECT CASE jsonb_typeof(value) WHEN 'object' THEN 'an object' WHEN 'array' THEN 'a list'
+    ELSE coalesce(value #>> '{}', 'null') END $$;
 
 -- is_word is the grammar of names; without is a character that this one must not have.
-CREATE FUNCTION carillon.is_word(value text, without text) RETURNS boolean LANGUAGE sql IMMUTABLE PARALLEL SAFE
-  AS $$ SELECT value ~ '^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}$' AND (without = '' OR strpos(value, without) = 0) $$;
+CREATE FUNCTION carillon.is_word(value text, without text) RETURNS boolean LANGUAGE sql
+  IMMUTABLE PARALLEL SAFE AS $$ SELECT value ~ '^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}$' AND (without = ''
+    OR strpos(value, without) = 0) $$;
 
--- submit leaves a job and returns its id. Ids are made as in ids.go, with the node number 1023, which no node has. A clock that
--- was put back could make one again: whatever is there already is not taken.
+-- submit leaves a job and returns its id. Ids are made as in ids.go, with the node number 1023, which no node
+-- has. A clock that was put back could make one again: whatever is there already is not taken.
 CREATE FUNCTION carillon.submit(job jsonb, namespace text) RETURNS text
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -137,13 +150,15 @@ DECLARE
 BEGIN
   PERFORM carillon.check_job(job);
   IF namespace IS NULL OR NOT carillon.is_word(namespace, '/') THEN
-    PERFORM carillon.refuse('namespace', coalesce(namespace, 'null'), '1 to 64 characters of a-z A-Z 0-9 . _ - @, the first a letter or digit');
+    PERFORM carillon.refuse('namespace', coalesce(namespace, 'null'),
+      '1 to 64 characters of a-z A-Z 0-9 . _ - @, the first a letter or digit');
   END IF;
   LOOP
     now := carillon.clock();
     made := ((now - 1735689600000) << 22) | (1023 << 12) | nextval('carillon.intake_number'); -- since 2025
     CONTINUE WHEN EXISTS (SELECT FROM carillon.job j WHERE j.id = made);
-    INSERT INTO carillon.intake (id, shard, at, ns, body) VALUES (made, carillon.shard_of(made), now, namespace, job::text)
+    INSERT INTO carillon.intake (id, shard, at, ns, body) VALUES (made, carillon.shard_of(made), now,
+      namespace, job::text)
       ON CONFLICT (id) DO NOTHING;
     IF FOUND THEN
       RETURN carillon.job_text(made);

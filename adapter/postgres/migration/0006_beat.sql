@@ -2,10 +2,12 @@
 
 DROP FUNCTION carillon.beat(text[], bigint[], bytea[]);
 
--- beat prolongs sessions, in the order given, and returns for each: 2 it was prolonged, 1 a beat with a higher number was here
--- before, 0 there is no such session. It is a loop because a join of two things of unknown size may be planned the wrong way
--- round. What is still held is not written again: a long list lives outside of its row, and stays there.
-CREATE FUNCTION carillon.beat(ids text[], numbers bigint[], holds bytea[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+-- beat prolongs sessions, in the order given, and returns for each: 2 it was prolonged, 1 a beat with a
+-- higher number was here before, 0 there is no such session. It is a loop because a join of two things of
+-- unknown size may be planned the wrong way round. What is still held is not written again: a long list lives
+-- outside of its row, and stays there.
+CREATE FUNCTION carillon.beat(ids text[], numbers bigint[],
+  holds bytea[]) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 DECLARE
   said record;
 BEGIN

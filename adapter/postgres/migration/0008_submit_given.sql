@@ -1,34 +1,43 @@
--- What carillon.submit is given and holds nothing is refused, as it is everywhere else: an empty cron would be "now". Lengths of
--- names are counted in characters.
+-- What carillon.submit is given and holds nothing is refused, as it is everywhere else: an empty cron would
+-- be "now". Lengths of names are counted in characters.
 
--- check_schedule refuses what was given and says nothing, and more than one of at, after, cron and every. An "after" of zero is now.
+-- check_schedule refuses what was given and says nothing, and more than one of at, after, cron and every. An
+-- "after" of zero is now.
 CREATE FUNCTION carillon.check_schedule(schedule jsonb) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  whens CONSTANT text[] := ARRAY(SELECT w FROM unnest('{at,after,cron,every}'::text[]) WITH ORDINALITY u(w, i) WHERE schedule ? w ORDER BY i);
+  whens CONSTANT text[] := ARRAY(SELECT w FROM unnest('{at,after,cron,every}'::text[]) WITH ORDINALITY u(w, i)
+    WHERE schedule ? w ORDER BY i);
 BEGIN
   IF cardinality(whens) > 1 THEN
-    PERFORM carillon.refuse('schedule', array_to_string(whens, ' and '), 'only one of at, after, cron or every; none means now');
+    PERFORM carillon.refuse('schedule', array_to_string(whens, ' and '),
+      'only one of at, after, cron or every; none means now');
   END IF;
   IF schedule ->> 'cron' = '' THEN
-    PERFORM carillon.refuse('schedule.cron', '', 'an expression such as 0 3 * * MON-FRI; leave the field out for a job that runs once');
+    PERFORM carillon.refuse('schedule.cron', '',
+      'an expression such as 0 3 * * MON-FRI; leave the field out for a job that runs once');
   END IF;
   IF schedule ->> 'timezone' = '' THEN
-    PERFORM carillon.refuse('schedule.timezone', '', 'a value that is not empty; leave the field out for its default');
+    PERFORM carillon.refuse('schedule.timezone', '',
+      'a value that is not empty; leave the field out for its default');
   END IF;
   IF schedule ->> 'every' ~ '^[-+]?([0.]+[a-zµ]*)+$' THEN
-    PERFORM carillon.refuse('schedule.every', schedule ->> 'every', 'at least 1s; leave the field out for a job that runs once');
+    PERFORM carillon.refuse('schedule.every', schedule ->> 'every',
+      'at least 1s; leave the field out for a job that runs once');
   END IF;
   IF jsonb_typeof(schedule -> 'max_runs') = 'number' AND (schedule ->> 'max_runs')::numeric = 0 THEN
-    PERFORM carillon.refuse('schedule.max_runs', schedule ->> 'max_runs', 'a number above 0; leave the field out for no limit');
+    PERFORM carillon.refuse('schedule.max_runs', schedule ->> 'max_runs',
+      'a number above 0; leave the field out for no limit');
   END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION carillon.check_job(job jsonb) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
-  known CONSTANT jsonb := '{"name": "text", "type": "text", "owner": "text", "labels": "an object of text", "queue": "text",
-    "priority": "a whole number from 0 to 9, higher first", "payload": "any JSON", "schedule": "an object", "target": "an object",
+  known CONSTANT jsonb := '{"name": "text", "type": "text", "owner": "text", "labels": "an object of text",
+    "queue": "text", "priority": "a whole number from 0 to 9, higher first", "payload": "any JSON",
+    "schedule": "an object", "target": "an object",
     "timeout": "a duration such as \"90s\", \"1h30m\" or \"30d\"", "retry": "an object",
-    "overlap": "skip, queue, queue_all, replace or allow", "misfire": "an object, or text", "retention": "an object"}';
+    "overlap": "skip, queue, queue_all, replace or allow", "misfire": "an object, or text",
+    "retention": "an object"}';
   field text;
   value jsonb;
   kind text;
@@ -45,13 +54,15 @@ BEGIN
     kind := jsonb_typeof(value);
     given := value #>> '{}';
     IF NOT known ? field THEN
-      PERFORM carillon.refuse(field, field, 'a known field: ' || (SELECT string_agg(k, ', ' ORDER BY k) FROM jsonb_object_keys(known) k));
+      PERFORM carillon.refuse(field, field, 'a known field: ' || (SELECT string_agg(k, ', ' ORDER BY k)
+        FROM jsonb_object_keys(known) k));
     END IF;
     good := CASE
       WHEN field IN ('name', 'type', 'owner', 'queue', 'timeout') THEN kind = 'string'
       WHEN field IN ('labels', 'schedule', 'target', 'retry', 'retention') THEN kind = 'object'
       WHEN field = 'misfire' THEN kind IN ('object', 'string')
-      WHEN field = 'overlap' THEN kind = 'string' AND given IN ('skip', 'queue', 'queue_all', 'replace', 'allow')
+      WHEN field = 'overlap' THEN kind = 'string' AND given IN ('skip', 'queue', 'queue_all', 'replace',
+        'allow')
       WHEN field = 'priority' THEN kind = 'number' AND given ~ '^[0-9]$'
       ELSE true
     END;
@@ -62,7 +73,8 @@ BEGIN
       PERFORM carillon.refuse(field, given, 'a value that is not empty; leave the field out for its default');
     END IF;
     IF field IN ('type', 'owner', 'queue') AND NOT carillon.is_word(given, '') THEN
-      PERFORM carillon.refuse(field, given, '1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit');
+      PERFORM carillon.refuse(field, given,
+        '1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit');
     END IF;
     IF field = 'name' AND (char_length(given) > 200 OR given ~ '[[:cntrl:]]') THEN
       PERFORM carillon.refuse(field, given, '1 to 200 printable characters');
@@ -72,7 +84,8 @@ BEGIN
         'at most 256 KiB of JSON; keep larger data elsewhere and pass its address');
     END IF;
     IF field = 'labels' AND (SELECT count(*) FROM jsonb_object_keys(value)) > 32 THEN
-      PERFORM carillon.refuse(field, (SELECT count(*) FROM jsonb_object_keys(value)) || ' labels', 'at most 32');
+      PERFORM carillon.refuse(field, (SELECT count(*) FROM jsonb_object_keys(value)) || ' labels',
+        'at most 32');
     END IF;
   END LOOP;
   PERFORM carillon.check_schedule(coalesce(job -> 'schedule', '{}'));

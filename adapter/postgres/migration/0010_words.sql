@@ -1,5 +1,6 @@
 -- Columns are called what their values are called in Go, in JSON and on the command line. No row is
--- rewritten. All tables are locked until the end, and a program of the version before cannot use them after it.
+-- rewritten. All tables are locked until the end, and a program of the version before cannot use them after
+-- it.
 ALTER TABLE carillon.job         RENAME COLUMN ns TO namespace;
 ALTER TABLE carillon.definition  RENAME COLUMN ns TO namespace;
 ALTER TABLE carillon.job_label   RENAME COLUMN ns TO namespace;

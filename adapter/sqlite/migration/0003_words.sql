@@ -1,4 +1,5 @@
--- Columns are called what their values are called in Go, in JSON and on the command line. No row is rewritten.
+-- Columns are called what their values are called in Go, in JSON and on the command line. No row is
+-- rewritten.
 ALTER TABLE job         RENAME COLUMN ns TO namespace;
 ALTER TABLE definition  RENAME COLUMN ns TO namespace;
 ALTER TABLE job_label   RENAME COLUMN ns TO namespace;

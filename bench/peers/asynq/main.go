@@ -68,8 +68,9 @@ type queue struct {
 func (q *queue) Hello() peer.Hello {
 	return peer.Hello{
 		Name: "asynq", Version: peer.Version("github.com/hibiken/asynq"), Engine: "redis",
-		Settings: fmt.Sprintf("Concurrency %d, TaskCheckInterval %v (default 1 s), DelayedTaskCheckInterval %v (default 5 s), retries without delay; "+
-			"no bulk API: %d callers of Enqueue. Due times are whole seconds, rounded down", concurrency,
+		Settings: fmt.Sprintf("Concurrency %d, TaskCheckInterval %v (default 1 s), "+
+			"DelayedTaskCheckInterval %v (default 5 s), retries without delay; no bulk API: %d callers of "+
+			"Enqueue. Due times are whole seconds, rounded down", concurrency,
 			taskCheckInterval, delayedTaskCheckInterval, callers),
 		Durable: "in Redis' memory; on disk as its appendfsync says",
 		History: "nothing but daily counts: a task that has ended is deleted (the default, Retention 0)",

@@ -31,7 +31,8 @@ return 1
 func (q *queue) Stuff(ctx context.Context, jobs int, ended bool) error {
 	if ended {
 		return peer.Cannot(
-			"a task that has ended is deleted, unless it asks to be kept for a while: there is no history that could grow",
+			"a task that has ended is deleted, unless it asks to be kept for a while: there is no history " +
+				"that could grow",
 		)
 	}
 	due := time.Now().Add(24 * time.Hour)

@@ -40,29 +40,36 @@ func (c copies) id(i int) int64 { return c.first + int64(i/perMilli)<<idBits + i
 // All take i from $3 up to $4, from generate_series or its like: $1 is the original job, $2 the first id, $5
 // how far back the first copy is. i / 100 is the millisecond.
 const (
-	copyJobPostgres = `INSERT INTO carillon.job (id, created, updated, due, rev, version, state, namespace, name, type, owner, spec, payload)
-SELECT $2::bigint + ((i / 100) << 22) + i % 100, created - $5::bigint + i / 100, updated - $5 + i / 100, due - $5 + i / 100,
-  rev, version, state, namespace, name, type, owner, spec, payload
+	copyJobPostgres = `INSERT INTO carillon.job (id, created, updated, due, rev, version, state, namespace,
+  name, type, owner, spec, payload)
+SELECT $2::bigint + ((i / 100) << 22) + i % 100, created - $5::bigint + i / 100, updated - $5 + i / 100,
+  due - $5 + i / 100, rev, version, state, namespace, name, type, owner, spec, payload
 FROM carillon.job, generate_series($3::bigint, $4::bigint - 1) i WHERE id = $1`
 
-	copyHistoryPostgres = `INSERT INTO carillon.history (place, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq,
-  attempt, failures, losses, crashes, state, priority, namespace, queue, name, type, owner, worker, reason)
-SELECT (((place >> 20) - $5::bigint + i / 100) << 20) + i % 100, $2::bigint + ((i / 100) << 22) + i % 100, due - $5 + i / 100,
-  CASE covers WHEN 0 THEN 0 ELSE covers - $5 + i / 100 END, until, claimed - $5 + i / 100, started - $5 + i / 100, ended - $5 + i / 100, expires,
-  retry_of, version, seq, attempt, failures, losses, crashes, state, priority, namespace, queue, name, type, owner, worker, reason
+	copyHistoryPostgres = `INSERT INTO carillon.history (place, job, due, covers, until, claimed, started,
+  ended, expires, retry_of, version, seq, attempt, failures, losses, crashes, state, priority, namespace,
+  queue, name, type, owner, worker, reason)
+SELECT (((place >> 20) - $5::bigint + i / 100) << 20) + i % 100, $2::bigint + ((i / 100) << 22) + i % 100,
+  due - $5 + i / 100,
+  CASE covers WHEN 0 THEN 0 ELSE covers - $5 + i / 100 END, until, claimed - $5 + i / 100,
+  started - $5 + i / 100, ended - $5 + i / 100, expires, retry_of, version, seq, attempt, failures, losses,
+  crashes, state, priority, namespace, queue, name, type, owner, worker, reason
 FROM carillon.history, generate_series($3::bigint, $4::bigint - 1) i WHERE job = $1`
 
 	series = `WITH RECURSIVE series(i) AS (SELECT ?3 UNION ALL SELECT i + 1 FROM series WHERE i + 1 < ?4) `
 
-	copyJobSQLite = series + `INSERT INTO job (id, namespace, rev, version, state, created, updated, due, name, type, owner, spec, payload)
-SELECT ?2 + ((i / 100) << 22) + i % 100, namespace, rev, version, state, created - ?5 + i / 100, updated - ?5 + i / 100, due - ?5 + i / 100,
-  name, type, owner, spec, payload
+	copyJobSQLite = series + `INSERT INTO job (id, namespace, rev, version, state, created, updated, due,
+  name, type, owner, spec, payload)
+SELECT ?2 + ((i / 100) << 22) + i % 100, namespace, rev, version, state, created - ?5 + i / 100,
+  updated - ?5 + i / 100, due - ?5 + i / 100, name, type, owner, spec, payload
 FROM series, job WHERE id = ?1`
 
-	copyHistorySQLite = series + `INSERT INTO history (namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq,
-  attempt, failures, losses, crashes, state, priority, queue, name, type, owner, worker, reason)
-SELECT namespace, ?2 + ((i / 100) << 22) + i % 100, due - ?5 + i / 100, CASE covers WHEN 0 THEN 0 ELSE covers - ?5 + i / 100 END, until,
-  claimed - ?5 + i / 100, started - ?5 + i / 100, ended - ?5 + i / 100, expires, retry_of, version, seq, attempt, failures, losses, crashes,
+	copyHistorySQLite = series + `INSERT INTO history (namespace, job, due, covers, until, claimed, started,
+  ended, expires, retry_of, version, seq, attempt, failures, losses, crashes, state, priority, queue, name,
+  type, owner, worker, reason)
+SELECT namespace, ?2 + ((i / 100) << 22) + i % 100, due - ?5 + i / 100, CASE covers WHEN 0 THEN 0
+  ELSE covers - ?5 + i / 100 END, until, claimed - ?5 + i / 100, started - ?5 + i / 100,
+  ended - ?5 + i / 100, expires, retry_of, version, seq, attempt, failures, losses, crashes,
   state, priority, queue, name, type, owner, worker, reason
 FROM series, history WHERE job = ?1`
 )

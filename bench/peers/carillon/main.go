@@ -68,15 +68,17 @@ func (s *system) Hello() peer.Hello {
 		Name: s.name, Version: version(), Engine: "postgres",
 		Settings: fmt.Sprintf("embedded node, %d slots; bulk: 4 callers with 1000 jobs each", slots),
 		Durable:  "on disk (synchronous commit)",
-		History: "every run, with its counts of attempts and its last attempt, kept. In a burst further starts go first: if the process is killed then, what had ended and was not " +
-			"yet recorded (at most 10,000 runs) runs again",
+		History: "every run, with its counts of attempts and its last attempt, kept. In a burst further " +
+			"starts go first: if the process is killed then, what had ended and was not yet recorded (at " +
+			"most 10,000 runs) runs again",
 	}
 	switch s.name {
 	case "carillon-sqlite":
 		h.Engine = "sqlite"
 	case "carillon-http":
 		h.Settings = fmt.Sprintf(
-			"node, callers and worker of %d slots, in one process, talk over HTTP; single jobs by client.Batcher, so that callers share requests; bulk: 4 callers with 1000 jobs each",
+			"node, callers and worker of %d slots, in one process, talk over HTTP; single jobs by "+
+				"client.Batcher, so that callers share requests; bulk: 4 callers with 1000 jobs each",
 			slots,
 		)
 	}
@@ -234,7 +236,8 @@ func (s *system) unfinishedPostgres(ctx context.Context, until carillon.Time) (l
 		s.asking = conn
 	}
 	err = s.asking.QueryRow(ctx, `SELECT count(*) FROM (SELECT FROM generate_series(0, $1::int - 1) s
-CROSS JOIN LATERAL (SELECT FROM carillon.run r WHERE r.shard = s AND r.due <= $2 LIMIT 1) r LIMIT 1) one`, carillon.Shards, int64(until)).Scan(&left)
+CROSS JOIN LATERAL (SELECT FROM carillon.run r WHERE r.shard = s AND r.due <= $2 LIMIT 1) r
+  LIMIT 1) one`, carillon.Shards, int64(until)).Scan(&left)
 	return left, err
 }
 

@@ -82,7 +82,8 @@ func (b *book) outcomes() (list []outcome) {
 	}
 	add(
 		b.times("submit from 16 callers on PostgreSQL, of River's", submit(pg), submit("river"), 5),
-		b.times("submit from 16 callers over HTTP in shared requests, of River's", submit(http), submit("river"), 3),
+		b.times("submit from 16 callers over HTTP in shared requests, of River's",
+			submit(http), submit("river"), 3),
 		b.timesBest(
 			"submit in bulk on PostgreSQL, of the best peer's", key{"bulk", pg, anySize, "rate"},
 			b.rivals(""), 1.5,
@@ -138,7 +139,8 @@ func (b *book) barTable() string {
 		t.rows = append(t.rows, []string{o.what, o.bar, measured, verdict})
 	}
 	return fmt.Sprintf(
-		"### Bars\n\nWhat Carillon is meant to reach. %d of %d are met, %d are not, %d were not measured.\n\n%s",
+		"### Bars\n\nWhat Carillon is meant to reach. %d of %d are met, %d are not, %d were not "+
+			"measured.\n\n%s",
 		bars-missed-unknown, bars, missed, unknown, t,
 	)
 }

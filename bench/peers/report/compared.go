@@ -56,18 +56,21 @@ func incomparable(loose, forgetful, elsewhere []string) string {
 	var said []string
 	if len(loose) > 0 {
 		said = append(said, "A submit that has returned is not on disk with "+list(loose)+
-			": what was accepted can be lost with the machine, and no wait for a disk is in their figures, as it is in all others.")
+			": what was accepted can be lost with the machine, and no wait for a disk is in their figures, "+
+			"as it is in all others.")
 	}
 	if len(forgetful) > 0 {
 		said = append(said, "Nothing is kept of what has ended by "+list(forgetful)+
-			": they write less for each job, and there is nothing to look up afterwards. Carillon writes a record of every run, and its figures include that.")
+			": they write less for each job, and there is nothing to look up afterwards. Carillon writes a "+
+			"record of every run, and its figures include that.")
 	}
 	if len(elsewhere) > 0 {
 		said = append(
 			said,
 			"For "+list(
 				elsewhere,
-			)+" there is no Carillon on the same engine, so those ratios compare engines as well as schedulers.",
+			)+" there is no Carillon on the same engine, so those ratios compare engines as well as "+
+				"schedulers.",
 		)
 	}
 	if len(said) == 0 {

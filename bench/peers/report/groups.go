@@ -44,7 +44,8 @@ func (b *book) groups() []group {
 	return []group{
 		{
 			title: "Submit", plots: []plot{submitPlot},
-			about: "Single jobs, due a day ahead, from 16 callers that each wait for their own; and in bulk, by the quickest way that its users have.",
+			about: "Single jobs, due a day ahead, from 16 callers that each wait for their own; and in " +
+				"bulk, by the quickest way that its users have.",
 			tables: []question{{columns: []column{
 				{
 					head: "one by one, 16 callers, jobs/s", scenario: "submit", name: "rate", size: anySize,
@@ -55,9 +56,13 @@ func (b *book) groups() []group {
 		},
 		{
 			title: "Drain", plots: []plot{drainPlot},
-			about: "200,000 due no-op jobs with about 200 bytes of payload wait in the store; from the moment a worker begins until each has run and its end is recorded. " +
-				"Processor time and bytes are those of the scheduler and of the server together. `plain-…` is inserting, claiming and finishing rows by SQL with no scheduler around it, on a server of its own: what the engine does in that minute. " +
-				"Drains do not insert, but read the jobs, which plain does not. Bytes are what was written until the last end was recorded: of PostgreSQL mostly its log, before the checkpoint.",
+			about: "200,000 due no-op jobs with about 200 bytes of payload wait in the store; from the " +
+				"moment a worker begins until each has run and its end is recorded. Processor time and " +
+				"bytes are those of the scheduler and of the server together. `plain-…` is inserting, " +
+				"claiming and finishing rows by SQL with no scheduler around it, on a server of its own: " +
+				"what the engine does in that minute. Drains do not insert, but read the jobs, which plain " +
+				"does not. Bytes are what was written until the last end was recorded: of PostgreSQL " +
+				"mostly its log, before the checkpoint.",
 			tables: []question{{columns: []column{
 				{head: "jobs/s", scenario: "drain", name: "rate", size: anySize, rank: true, ratio: true},
 				{
@@ -77,7 +82,9 @@ func (b *book) groups() []group {
 		},
 		{
 			title: "Many due at one instant", plots: []plot{instantPlot},
-			about:  "All jobs have the same due time. Lateness is from that time to the first instruction of the job; done is when the last end is recorded: in a burst Carillon on SQLite starts first and records after. Memory is that of the scheduler's process, not of its server.",
+			about: "All jobs have the same due time. Lateness is from that time to the first instruction " +
+				"of the job; done is when the last end is recorded: in a burst Carillon on SQLite starts " +
+				"first and records after. Memory is that of the scheduler's process, not of its server.",
 			tables: b.bySize("instant", "jobs due at one instant", instantColumns),
 		},
 		{
@@ -93,8 +100,9 @@ func (b *book) groups() []group {
 			}}},
 		},
 		{
-			title:  "Jobs a day ahead",
-			about:  "A freshly started process while so many jobs wait for tomorrow, over 20 s of doing nothing; then pickup again.",
+			title: "Jobs a day ahead",
+			about: "A freshly started process while so many jobs wait for tomorrow, over 20 s of doing " +
+				"nothing; then pickup again.",
 			tables: b.bySize("ahead", "jobs a day ahead", aheadColumns),
 		},
 		{
@@ -114,7 +122,8 @@ func (b *book) groups() []group {
 		},
 		{
 			title: "A worker is killed",
-			about: "Ten jobs run when their process is killed with SIGKILL and another starts: until all ten have started again, by each one's own way to notice.",
+			about: "Ten jobs run when their process is killed with SIGKILL and another starts: until all " +
+				"ten have started again, by each one's own way to notice.",
 			tables: []question{{columns: []column{
 				{
 					head: "seconds", scenario: "kill", name: "seconds", size: anySize, lower: true,
@@ -124,12 +133,16 @@ func (b *book) groups() []group {
 		},
 		{
 			title: "Several nodes", plots: []plot{nodesPlot},
-			about:  "The drain of above, shared by processes on the same two cores and one store: sharing must not cost.",
+			about: "The drain of above, shared by processes on the same two cores and one store: sharing " +
+				"must not cost.",
 			tables: []question{{columns: b.rates("nodes", "nodes", "rate"), flat: true}},
 		},
 		{
 			title: "Backlog", plots: []plot{backlogPlot},
-			about: "The rate at which jobs are recorded, for a minute or until all are, while so many are due: what a job costs must not depend on how many others wait. The clock starts with the order to work, so that the first start, which comes after the program has opened its store, weighs more on few jobs; the second table is from the first start on.",
+			about: "The rate at which jobs are recorded, for a minute or until all are, while so many are " +
+				"due: what a job costs must not depend on how many others wait. The clock starts with the " +
+				"order to work, so that the first start, which comes after the program has opened its " +
+				"store, weighs more on few jobs; the second table is from the first start on.",
 			tables: []question{
 				{columns: b.rates("backlog", "due", "rate"), flat: true},
 				{

@@ -25,10 +25,13 @@ func (b *book) markdown(drawn map[string]string) string {
 // opening says which runs these are, and how to read the tables.
 func (b *book) opening() string {
 	var out strings.Builder
-	out.WriteString("What `make bench-peers` measured: the same scenarios on Carillon and on other schedulers, in turns, on the same servers in the same run. " +
-		"[bench/peers/README.md](../bench/peers/README.md) says how. Figures are medians of the rounds, with (least..most) where there was more than one; " +
-		"the best comes first. \"Carillon is\" says by what factor Carillon is better than that peer in that same run; below 1 it is worse. " +
-		"Peers on PostgreSQL are held against Carillon on PostgreSQL. Carillon does not keep jobs in Redis: peers that do are held against Carillon on PostgreSQL and on SQLite.\n\n")
+	out.WriteString("What `make bench-peers` measured: the same scenarios on Carillon and on other " +
+		"schedulers, in turns, on the same servers in the same run. " +
+		"[bench/peers/README.md](../bench/peers/README.md) says how. Figures are medians of the rounds, " +
+		"with (least..most) where there was more than one; the best comes first. \"Carillon is\" says by " +
+		"what factor Carillon is better than that peer in that same run; below 1 it is worse. Peers on " +
+		"PostgreSQL are held against Carillon on PostgreSQL. Carillon does not keep jobs in Redis: peers " +
+		"that do are held against Carillon on PostgreSQL and on SQLite.\n\n")
 	shown := slices.DeleteFunc(slices.Clone(b.pages), func(p *page) bool { return p.mark != "" && !p.shown })
 	for _, p := range shown {
 		r := p.run
@@ -50,7 +53,9 @@ func (b *book) opening() string {
 	}
 	if len(shown) > 1 {
 		out.WriteString(
-			"A figure that the newest run does not have is from the newest one that does, marked with its letter. Such a one is never part of a ratio with one of another run, and the order of rows and bars says little there.\n\n",
+			"A figure that the newest run does not have is from the newest one that does, marked with its " +
+				"letter. Such a one is never part of a ratio with one of another run, and the order of " +
+				"rows and bars says little there.\n\n",
 		)
 	}
 	return out.String()

@@ -77,9 +77,10 @@ type rivers struct {
 func (r *rivers) Hello() peer.Hello {
 	return peer.Hello{
 		Name: "river", Version: peer.Version("github.com/riverqueue/river"), Engine: "postgres",
-		Settings: fmt.Sprintf("as in its benchmark command: FetchCooldown %v, FetchPollInterval %v, MaxWorkers %d, LISTEN/NOTIFY; "+
-			"pool of %d; JobTimeout %v and RescueStuckJobsAfter %v (defaults: 1 min, 1 h), so that jobs of a dead worker come back soon; "+
-			"bulk: InsertManyFast (COPY), %d callers x %d. Its leader moves due jobs every 5 s, looking 5 s ahead: not to be set",
+		Settings: fmt.Sprintf("as in its benchmark command: FetchCooldown %v, FetchPollInterval %v, "+
+			"MaxWorkers %d, LISTEN/NOTIFY; pool of %d; JobTimeout %v and RescueStuckJobsAfter %v "+
+			"(defaults: 1 min, 1 h), so that jobs of a dead worker come back soon; bulk: InsertManyFast "+
+			"(COPY), %d callers x %d. Its leader moves due jobs every 5 s, looking 5 s ahead: not to be set",
 			fetchCooldown, fetchPollInterval, maxWorkers, poolSize, jobTimeout, rescueAfter, callers, batch),
 		Durable: "on disk (PostgreSQL's commit)",
 		History: "every job, as a row with its last attempt, for 24 h",
@@ -154,8 +155,10 @@ func (r *rivers) Recur(_ context.Context, jobs int, every time.Duration) error {
 
 // unfinished is answered from the index with which River fetches, (state, queue, priority, scheduled_at, id),
 // with one lookup for each state, so asking every few milliseconds costs a drain nothing.
-const unfinished = `SELECT count(*) FROM unnest('{available,running,retryable,scheduled}'::river_job_state[]) AS s(state), LATERAL (
-  SELECT FROM river_job j WHERE j.state = s.state AND j.queue = 'default' AND j.priority = 1 AND j.scheduled_at <= now() LIMIT 1) AS one`
+const unfinished = `SELECT count(*)
+  FROM unnest('{available,running,retryable,scheduled}'::river_job_state[]) AS s(state), LATERAL (
+  SELECT FROM river_job j WHERE j.state = s.state AND j.queue = 'default' AND j.priority = 1
+    AND j.scheduled_at <= now() LIMIT 1) AS one`
 
 func (r *rivers) Unfinished(ctx context.Context) (left int, err error) {
 	if r.asking == nil {

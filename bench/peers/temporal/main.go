@@ -58,9 +58,11 @@ func (t *temporal) Hello() peer.Hello {
 		Name: "temporal",
 		Version: "server " + serverVersion + " (CLI " + cliVersion + "; newer ones exist), Go SDK " +
 			peer.Version("go.temporal.io/sdk"), Engine: "sqlite",
-		Settings: fmt.Sprintf("server start-dev with a database file, journal_mode=WAL, synchronous=FULL, rate limits out of the way; a job is a workflow "+
-			"that ends in its first task, one that sleeps has one activity with heartbeats; %d pollers, eager start for jobs due now; "+
-			"no bulk API: %d callers of ExecuteWorkflow. A development server: production runs on other databases", pollers, callers),
+		Settings: fmt.Sprintf("server start-dev with a database file, journal_mode=WAL, synchronous=FULL, "+
+			"rate limits out of the way; a job is a workflow that ends in its first task, one that sleeps "+
+			"has one activity with heartbeats; %d pollers, eager start for jobs due now; no bulk API: %d "+
+			"callers of ExecuteWorkflow. A development server: production runs on other databases",
+			pollers, callers),
 		Durable: "on disk (SQLite, synchronous=FULL)",
 		History: "every event of every workflow, for 24 h",
 	}
@@ -131,7 +133,8 @@ func (t *temporal) Fill(ctx context.Context, jobs int, job peer.Job) error {
 
 func (t *temporal) Stuff(context.Context, int, bool) error {
 	return peer.Cannot(
-		"its store is encoded histories that only its server can write: there is no quicker way in than its API",
+		"its store is encoded histories that only its server can write: there is no quicker way in than " +
+			"its API",
 	)
 }
 
