@@ -207,8 +207,8 @@ const (
 type Beat struct {
 	ID     string
 	Number int64 // rises from beat to beat of a session; 0: not numbered
-	// Heard is the number of the latest beat to which the member has an answer, 0 if there is none yet. So
-	// this beat was sent after that answer: see protocol.PullLate.
+	// Heard is the number of the session's latest beat that was answered, 0 if there is none yet. It proves
+	// that this beat was sent after that answer: see protocol.Handover.
 	Heard int64
 	Holds []Held
 	// Stopping says that the worker has no pull in flight any more: it will never begin a run that it does

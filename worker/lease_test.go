@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,5 +78,35 @@ func TestWhatIsJustBeingGivenIsPartOfBeats(t *testing.T) {
 			t.Errorf("%+v, %v", said, err)
 		}
 		time.Sleep(carillon.SessionTime)
+	})
+}
+
+// A beat that failed was perhaps held up on its way, so the next one has not heard of it.
+func TestABeatSaysWhichEarlierOneOfItsSessionWasAnswered(t *testing.T) {
+	in(t, remote, func(h *house) {
+		time.Sleep(2 * carillon.SessionTime)
+		var numbers, heard []int64
+		h.between.set(func() {
+			h.between.beat = func(ctx context.Context, b carillon.Beat) (protocol.Orders, error) {
+				numbers, heard = append(numbers, b.Number), append(heard, b.Heard)
+				switch len(numbers) {
+				case 2, 3:
+					return protocol.Orders{}, errInjected
+				case 5:
+					return protocol.Orders{}, carillon.ErrSessionOver
+				}
+				return h.between.Dispatcher.Beat(ctx, b)
+			}
+		})
+		time.Sleep(8 * time.Second)
+		if len(numbers) < 7 {
+			t.Fatalf("%d beats", len(numbers))
+		}
+		n := numbers[0]
+		want := []int64{n - 1, n, n, n, n + 3, 0, n + 5}
+		if !slices.Equal(numbers[:7], []int64{n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6}) ||
+			!slices.Equal(heard[:7], want) {
+			t.Errorf("beats %d heard %d, want %d", numbers[:7], heard[:7], want)
+		}
 	})
 }

@@ -78,6 +78,7 @@ func (w *Worker) beat(ctx context.Context) {
 			w.cfg.Logger.Error("the worker's session is over: stopping its runs, opening a new one")
 			w.cancelAll(executor.ErrLeaseOver)
 			w.register(ctx)
+			heard = 0 // no beat of the new session was answered
 		case ctx.Err() == nil:
 			w.silent("prolong the session", err)
 		}

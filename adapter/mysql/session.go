@@ -86,7 +86,8 @@ const livingSessions = `SELECT id, number FROM session WHERE id IN (?)`
 // ids, it reads the current rows. Two beats without a number in one millisecond change the row once, so all
 // sessions may still be there. A session that is gone does not come back, so a session that is there
 // afterwards was there before. A row with a higher number was there before the beat, or came right after it:
-// in both cases the beat is old by now.
+// in both cases the beat is old by now. A row with the same number has it from this beat, or from a copy that
+// came by another node; so beat reads the rows before, too.
 func (l *conn) beat(beats []carillon.Beat, standings map[string]carillon.Standing) (n int, err error) {
 	var ids []string
 	var numbers, heard []int64
@@ -98,6 +99,10 @@ func (l *conn) beat(beats []carillon.Beat, standings map[string]carillon.Standin
 	}
 	appendNumber := func(b []byte, n int64) []byte { return strconv.AppendInt(b, n, 10) }
 	named, numbered := texts(ids), list(numbers, appendNumber)
+	before, err := l.numbers(named)
+	if err != nil {
+		return n, err
+	}
 	changed, err := l.do(
 		beatSessions, named, list(holds, appendText[[]byte]), named, list(heard, appendNumber),
 		named, numbered, named, named, numbered, named, numbered,
@@ -111,19 +116,25 @@ func (l *conn) beat(beats []carillon.Beat, standings map[string]carillon.Standin
 		}
 		return n, nil
 	}
-	last := make(map[string]int64, n)
-	err = l.query(func(r row) error { last[r.text(0)] = r.int(1); return nil }, livingSessions, named)
+	after, err := l.numbers(named)
 	for i, id := range ids {
-		switch number, there := last[id]; {
+		switch number, there := after[id]; {
 		case !there:
 			standings[id] = carillon.StandingOver
-		case numbers[i] != 0 && number > numbers[i]:
+		case numbers[i] != 0 && (number > numbers[i] || before[id] >= numbers[i]):
 			standings[id] = carillon.StandingOld
 		default:
 			standings[id] = carillon.StandingProlonged
 		}
 	}
 	return n, err
+}
+
+// numbers are those of the last beats of sessions that are there.
+func (l *conn) numbers(named raw) (map[string]int64, error) {
+	numbers := map[string]int64{}
+	err := l.query(func(r row) error { numbers[r.text(0)] = r.int(1); return nil }, livingSessions, named)
+	return numbers, err
 }
 
 // In: ids. By primary key.

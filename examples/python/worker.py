@@ -170,7 +170,7 @@ class Worker:
         self.servers, self.token = servers, token
         self.wants = {"queues": queues, "kinds": ["handler"], "types": list(HANDLERS)}  # it gets nothing else
         self.session = ""  # "": none
-        self.heard = 0  # number of the latest beat that was answered
+        self.heard = 0  # number of the session's latest beat that was answered
         self.lease = 0  # until when this worker can work for the session: rule 2
         self.held = {}  # tasks whose end has no receipt yet, by run and fence
         self.stopping = threading.Event()
@@ -279,6 +279,7 @@ class Worker:
         sent = clock()
         about = dict(self.wants, name=f"python:{os.getpid()}", host=os.uname().nodename, slots=SLOTS)
         self.session = self.call("POST", "", about, timeout=5)["worker_id"]
+        self.heard = 0
         self.lease = sent + LEASE
 
     def beat(self):

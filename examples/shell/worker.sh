@@ -81,7 +81,7 @@ tend() {
 		post POST "/$(cat "$work/worker")/beat" "$work/beat" 1.5 orders
 		case $status in
 		200) put lease "$sent" && heard=$sent ;;
-		410) touch "$work/over" ;;
+		410) touch "$work/over" && heard=0 ;;
 		esac
 		if [ -e "$work/over" ] || [ $(($(now) - $(cat "$work/lease"))) -ge 4 ] ||
 			! kill -0 $$ 2>/dev/null; then

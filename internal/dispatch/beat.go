@@ -114,7 +114,7 @@ func (d *Dispatcher) check(
 }
 
 // takeBack ends attempts in flight from this node that their worker does not list, although it would list
-// them if the answer to its pull had reached it: the beat was sent at least PullLate after that answer. The
+// them if the answer to its pull had reached it: it sent the beat at least Handover after that answer. The
 // scheduler's watch loop finds those in flight from other nodes, and those that takeBack fails to end: this
 // node no longer remembers them. A worker that is stopping begins nothing that it does not list, so there is
 // nothing to wait for.
@@ -125,7 +125,8 @@ func (d *Dispatcher) takeBack(v *session, b carillon.Beat, came time.Time) {
 	d.mu.Lock()
 	sentAfter := v.sentAfter(b, came)
 	for h := d.inflight.of[worker]; h != nil; h = h.after {
-		if !h.pending && (b.Stopping || sentAfter.Sub(h.since) >= protocol.PullLate) {
+		if !h.pending && (b.Stopping || sentAfter.Sub(h.since) >= protocol.Handover ||
+			came.Sub(h.since) >= protocol.UnknownTime) {
 			old = append(old, h)
 		}
 	}

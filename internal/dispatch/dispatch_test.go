@@ -90,7 +90,7 @@ func TestWhatAnAttemptThatLostItsRunReportsIsRefused(t *testing.T) {
 }
 
 func TestARunWhosePullAnswerIsLostIsTakenBack(t *testing.T) {
-	for where, within := range []time.Duration{5 * time.Second, 13 * time.Second} {
+	for where, within := range []time.Duration{6 * time.Second, 14 * time.Second} {
 		name := []string{"by the node that gave it", "by its shard's owner, if the beats go to another"}[where]
 		t.Run(name, func(t *testing.T) {
 			in(t, 2, func(h *house) {
@@ -98,9 +98,9 @@ func TestARunWhosePullAnswerIsLostIsTakenBack(t *testing.T) {
 				job := h.submit(h.nodes[0], nil)
 				h.one(h.nodes[0], worker) // and the worker never gets the answer
 				begin := time.Now()
-				h.beat(h.nodes[where], worker, protocol.PullLate)
+				h.beat(h.nodes[where], worker, protocol.Handover)
 				if run := h.run(job); run.State != carillon.StateClaimed || run.Losses != 0 {
-					t.Errorf("after three seconds: %s, %d losses", run.State, run.Losses)
+					t.Errorf("after four seconds: %s, %d losses", run.State, run.Losses)
 				}
 				h.beat(h.nodes[where], worker, within-time.Since(begin))
 				synctest.Wait()

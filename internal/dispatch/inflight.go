@@ -90,21 +90,19 @@ type session struct {
 	over     bool // it has ended
 }
 
-// mark is when a beat of a worker came here. If the worker has the answer to that beat, or to a later one,
-// then it sends its next beat after that.
+// mark is when the latest beat of a worker came here. A beat that has heard of it, or of a later one, was
+// sent after this time.
 type mark struct {
 	number int64
-	at     time.Time
+	came   time.Time
 }
 
 // sentAfter is a time after which the worker sent the beat, zero if none is known. It also remembers when the
-// beat came. But it keeps an earlier mark until the worker has heard of it: if every second answer is lost,
-// the worker never hears of the last one. The caller holds the dispatcher's mu.
-func (v *session) sentAfter(b carillon.Beat, came time.Time) time.Time {
-	if b.Heard < v.mark.number {
-		return time.Time{}
+// beat came. The caller holds the dispatcher's mu.
+func (v *session) sentAfter(b carillon.Beat, came time.Time) (after time.Time) {
+	if b.Heard >= v.mark.number {
+		after = v.mark.came
 	}
-	after := v.mark.at
 	if b.Number > v.mark.number {
 		v.mark = mark{b.Number, came}
 	}

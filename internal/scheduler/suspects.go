@@ -12,8 +12,8 @@ import (
 // the worker does not list it, either the run was claimed just now or the answer to the pull was lost. No
 // clock tells the two cases apart: the claim has the time of one machine, the beat that of another, and both
 // clocks can be set. And a beat can be held up on its way. So the watch loop relies on what it sees itself:
-// it suspects such a run when it first sees it, and takes it back if a beat does not list it either that was
-// sent at least PullLate later.
+// it suspects such a run when it first sees it. It takes the run back if the worker still does not list it
+// with a beat that it sent at least Handover later, or if UnknownTime has passed.
 
 // suspects are held runs that their live worker did not list at the last check of the watch loop.
 type suspects map[claim]suspect
@@ -26,8 +26,9 @@ type claim struct {
 
 type suspect struct {
 	since time.Time // when the watch loop saw it first, by its monotonic clock
-	// number is that of the worker's last beat when the watch loop asked for it, at least PullLate later. A
-	// beat decides whose sender has heard of a later one. -1: the watch loop has not asked again yet.
+	// number is that of the worker's last beat when the watch loop asked for it, at least Handover later. If
+	// the worker has heard of a later beat, it sent its next one after that. -1: the watch loop has not asked
+	// again yet.
 	number int64
 }
 
@@ -39,9 +40,9 @@ func (s suspects) due() <-chan time.Time {
 	if len(s) == 0 {
 		return nil
 	}
-	wait, now := protocol.PullLate, time.Now()
+	wait, now := protocol.Handover, time.Now()
 	for _, one := range s {
-		left := protocol.PullLate - now.Sub(one.since)
+		left := protocol.Handover - now.Sub(one.since)
 		if one.number >= 0 {
 			left = protocol.BeatEvery + 100*time.Millisecond
 		}
@@ -116,7 +117,9 @@ func (l *heldScan) unknown(run *carillon.Run, now time.Time) bool {
 		return false
 	case !suspected:
 		was = suspect{since: now, number: -1}
-	case was.number < 0 && said.asked.Sub(was.since) >= protocol.PullLate:
+	case said.asked.Sub(was.since) >= protocol.UnknownTime:
+		return true
+	case was.number < 0 && said.asked.Sub(was.since) >= protocol.Handover:
 		was.number = said.number
 	case was.number >= 0 && said.heard > was.number:
 		return true

@@ -147,8 +147,13 @@ func TestAnAnswerThatComesLateAndABeatThatComesLateTakeNothingBack(t *testing.T)
 		time.Sleep(2900 * time.Millisecond) // the answer comes, and with it a beat that was sent before
 		die()
 		time.Sleep(1900 * time.Millisecond)
-		if _, err := h.coordinator.Beat(context.Background(), []carillon.Beat{
-			{ID: "worker_x", Number: time.Now().UnixMilli()},
+		ctx := context.Background()
+		last, _, err := h.coordinator.Members(ctx, carillon.MemberQuery{IDs: []string{"worker_x"}})
+		if err != nil || len(last) != 1 {
+			h.t.Fatal(last, err)
+		}
+		if _, err := h.coordinator.Beat(ctx, []carillon.Beat{
+			{ID: "worker_x", Number: time.Now().UnixMilli(), Heard: last[0].Number},
 		}); err != nil {
 			h.t.Fatal(err)
 		}

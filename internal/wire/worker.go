@@ -228,7 +228,7 @@ func ReadBeat(body []byte) (beat carillon.Beat, err error) {
 	if err := jobjson.Decode(body, &given); err != nil {
 		return beat, err
 	}
-	switch want := "the number of the latest beat that was answered, 0 if there is none"; {
+	switch want := "the number of the latest beat that was answered with 200, 0 if there is none"; {
 	case given.Number < 1:
 		return beat, invalid(
 			"number", strconv.Itoa(given.Number), "a number above 0 that rises from one beat to the next",

@@ -17,12 +17,14 @@ const (
 	PullWait  = time.Second     // the longest wait of a pull; the rest of PullLate is for the claim
 	PullLate  = 3 * time.Second // a worker begins no run from an answer later than this after its pull
 	LeaseTime = 5 * time.Second // a worker stops its runs this long after it sent its last good beat
+	// Handover is longer than PullLate by a beat. If a worker sends a beat this long after a run was claimed
+	// for it, and does not list the run, it never begins the run: the answer to its pull was lost or late.
+	Handover = 4 * time.Second
+	// UnknownTime is after which time a run that its live worker does not list is taken back, even if no node
+	// can tell when the worker sent its last beat. If it sent that beat within PullLate, no later one was
+	// answered: then its lease was over SessionTime after that.
+	UnknownTime = PullLate + carillon.SessionTime
 )
-
-// A worker lists a run with every beat that it sends PullLate after the claim or later, if it ever begins the
-// run. A node that receives a beat cannot tell when it was sent: it can have been held up. But Heard says
-// that the beat was sent after an earlier one was answered. If that was PullLate after the claim or later,
-// and the run is not listed, then the answer to the pull was lost, and a node takes the run back.
 
 // Dispatcher is where a worker gets its runs and reports their outcomes: the node that the worker is part of,
 // or an HTTP client of a node. The worker may repeat every call; what it reports twice is recorded once.

@@ -4,10 +4,10 @@ ALTER TABLE carillon.session ADD COLUMN IF NOT EXISTS heard bigint NOT NULL DEFA
 
 DROP FUNCTION carillon.beat(text[], bigint[], bytea[]);
 
--- beat prolongs sessions, in the order given, and returns for each: 2 it was prolonged, 1 a beat with a
--- higher number was here before, 0 there is no such session. It is a loop because a join of two sets of
--- unknown size may be planned the wrong way round. What is still held is not written again: a long list lives
--- outside of its row, and stays there.
+-- beat prolongs sessions, in the order given, and returns for each: 2 it was prolonged, 1 a beat with the
+-- same or a higher number was here before, 0 there is no such session. It is a loop because a join of two
+-- sets of unknown size may be planned the wrong way round. What is still held is not written again: a long
+-- list lives outside of its row, and stays there.
 CREATE FUNCTION carillon.beat(ids text[], numbers bigint[], holds bytea[], heard bigint[])
   RETURNS SETOF bigint LANGUAGE plpgsql AS $$
 DECLARE
