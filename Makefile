@@ -71,6 +71,10 @@ check: ## formatting, vet, staticcheck, architecture
 format: ## format all Go files
 	@$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')
 
+SEEDS ?= 1000
+simulate: ## clusters that fail by chance, in bubbles: SEEDS=1000 of them, or only SEED=n, several times
+	go test ./simulate -count=1 -timeout 0 -v -run TestPromises -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
+
 bench: ## measure on this machine, e.g. ARGS="--store postgres" (see bench/README.md)
 	go run ./bench $(ARGS)
 
@@ -86,4 +90,4 @@ fuzz: ## a minute of every fuzz target
 clean: ## remove what was built
 	rm -rf bin
 
-.PHONY: help run build install test servers check format bench bench-peers fuzz clean
+.PHONY: help run build install test servers check format simulate bench bench-peers fuzz clean
