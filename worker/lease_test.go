@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -85,11 +86,15 @@ func TestWhatIsJustBeingGivenIsPartOfBeats(t *testing.T) {
 func TestABeatSaysWhichEarlierOneOfItsSessionWasAnswered(t *testing.T) {
 	in(t, remote, func(h *house) {
 		time.Sleep(2 * carillon.SessionTime)
+		var mu sync.Mutex
 		var numbers, heard []int64
 		h.between.set(func() {
 			h.between.beat = func(ctx context.Context, b carillon.Beat) (protocol.Orders, error) {
+				mu.Lock()
 				numbers, heard = append(numbers, b.Number), append(heard, b.Heard)
-				switch len(numbers) {
+				count := len(numbers)
+				mu.Unlock()
+				switch count {
 				case 2, 3:
 					return protocol.Orders{}, errInjected
 				case 5:
@@ -99,6 +104,8 @@ func TestABeatSaysWhichEarlierOneOfItsSessionWasAnswered(t *testing.T) {
 			}
 		})
 		time.Sleep(8 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if len(numbers) < 7 {
 			t.Fatalf("%d beats", len(numbers))
 		}
