@@ -1,8 +1,8 @@
--- The hot tables append: ids rise with time, and (due, job) is both the name of a run and the index of due
--- times. Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of package
--- carillon. Names are bytes: there is no collation, and a trailing space counts. The value that most rows
--- have is the default of its column, so it need not be written (see row.go). Every statement can be repeated:
--- MySQL cannot undo them.
+-- New rows go to the end of the busy tables, because ids rise with time. The key (due, job) is the name of a
+-- run and also the index of due times. Times are milliseconds since 1970; 0 or NULL means none. States and
+-- flags are the numbers of package carillon. Names are bytes: there is no collation, and a trailing space
+-- counts. The value that most rows have is the default of its column, so it need not be written (see row.go).
+-- Every statement can be repeated: MySQL cannot undo them.
 
 CREATE TABLE IF NOT EXISTS job (
   id      BIGINT         NOT NULL,
@@ -43,8 +43,8 @@ CREATE TABLE IF NOT EXISTS job_label (
   KEY job_label_job (job)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4;
 
--- Unfinished runs. MySQL has no index over some rows only: one that holds NULL for the others costs as much
--- as one over all, and says less.
+-- Unfinished runs. MySQL has no index over a part of the rows: an index that has NULL for the others costs as
+-- much as one over all rows, and finds less.
 CREATE TABLE IF NOT EXISTS run (
   due      BIGINT           NOT NULL,
   job      BIGINT           NOT NULL,

@@ -1,7 +1,7 @@
--- The hot tables append: ids rise with time, and (shard, due, job) is at once the name of a run and the index
--- of due times. Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of
--- package carillon. Texts that are compared in order have the collation "C", whatever the database has: byte
--- by byte, as everywhere else.
+-- New rows go to the end of the busy tables, because ids rise with time. The key (shard, due, job) is the
+-- name of a run and also the index of due times. Times are milliseconds since 1970; 0 or NULL means none.
+-- States and flags are the numbers of package carillon. Texts that are compared in order have the collation
+-- "C", whatever the database's own collation is: all stores compare them byte by byte.
 
 CREATE TABLE carillon.job (
   id      bigint   PRIMARY KEY,
@@ -16,9 +16,9 @@ CREATE TABLE carillon.job (
   name    text     NOT NULL,
   type    text     NOT NULL,
   owner   text     NOT NULL,
-  -- JSON of what is not usual in the definition (see stored/spec.go); NULL: nothing
+  -- JSON of the fields that differ from their defaults, see internal/sqlcommon/spec.go; NULL: none
   spec    bytea,
-  -- JSON too, as it was given: not every one of them is a text to PostgreSQL
+  -- JSON, byte for byte as the caller gave it; PostgreSQL would refuse some of it as a text
   payload bytea
 );
 
@@ -44,9 +44,9 @@ CREATE TABLE carillon.job_label (
 );
 CREATE INDEX job_label_job ON carillon.job_label (job);
 
--- Unfinished runs. A page has room for the second version of every row in it, so that a claim touches no
--- index; and it is cleaned by the count of what is dead, not by its share: what is dead lies at the old end,
--- which every load reads first.
+-- Unfinished runs. A page has room for a second version of each of its rows, so that a claim changes no
+-- index. Autovacuum starts after a fixed number of dead rows, not after a share of the table: dead rows are
+-- at the old end, which each read of due runs reads first.
 CREATE TABLE carillon.run (
   due      bigint   NOT NULL,
   job      bigint   NOT NULL,
@@ -74,13 +74,13 @@ CREATE TABLE carillon.run (
   PRIMARY KEY (shard, due, job)
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000,
   autovacuum_vacuum_cost_delay = 0);
--- what left its due time: retries, held and blocked runs
+-- runs that wake at another time than their due time: retries, held and blocked runs
 CREATE INDEX run_wake ON carillon.run (shard, wake, due, job) WHERE wake <> due;
--- a one-off costs nothing here
+-- without runs of one-off jobs, which are found by their key
 CREATE INDEX run_job  ON carillon.run (job) WHERE extra;
 
--- Ended runs. The place of a record is the millisecond of its commit and a number: it rises with time, and so
--- a partition holds a day. What is out of all days goes to history_rest.
+-- Ended runs. The place of a record is made of the millisecond of its commit and a number. It rises with
+-- time, so a partition has the records of one day. Records of days without a partition are in history_rest.
 CREATE SEQUENCE carillon.place;
 CREATE TABLE carillon.history (
   pos      bigint   NOT NULL,
@@ -147,7 +147,7 @@ CREATE UNIQUE INDEX dead_run ON carillon.dead (job, due);
 CREATE INDEX dead_expires    ON carillon.dead (expires, pos) WHERE expires IS NOT NULL;
 CREATE INDEX dead_ended      ON carillon.dead (ended, pos) WHERE expires IS NULL;
 
--- What runs hand back. Most have neither.
+-- What runs hand back. Most runs have neither a result nor a checkpoint.
 CREATE TABLE carillon.result (
   job   bigint NOT NULL,
   due   bigint NOT NULL,

@@ -1,5 +1,5 @@
--- Who is alive. A beat updates its row in place: no index has a column that it changes, and a page has room
--- for the second version, so it leaves nothing for the indexes to clean up.
+-- The nodes and workers that are alive. A beat changes its row in place: it changes no column of an index,
+-- and the page has room for the second version. So the indexes need no cleaning.
 
 CREATE FUNCTION carillon.clock() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
   AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
@@ -12,7 +12,7 @@ CREATE TABLE carillon.session (
   joined bigint NOT NULL,
   beat   bigint NOT NULL,
   number bigint NOT NULL DEFAULT 0,   -- of the last beat; one with a lower number comes too late
-  holds  bytea  NOT NULL              -- the attempts that it said it holds, see stored/holds.go
+  holds  bytea  NOT NULL              -- the attempts that it said it holds, see internal/sqlcommon/holds.go
 ) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
   autovacuum_vacuum_cost_delay = 0);
 

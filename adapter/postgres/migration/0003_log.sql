@@ -1,6 +1,6 @@
--- What runs print, in compressed pieces. A partition has the runs that were due on one day, so all of a run
--- is in one, and a day that no chunk keeps any more goes at once. Days without a partition of their own are
--- in log_other.
+-- The lines that runs print, in compressed pieces. A partition has the runs that were due on one day. So all
+-- pieces of a run are in one partition, and a day whose pieces have all expired is removed at once. Days
+-- without a partition are in log_other.
 
 CREATE TABLE carillon.log (
   ns      text    NOT NULL,
@@ -8,7 +8,7 @@ CREATE TABLE carillon.log (
   job     bigint  NOT NULL,
   attempt integer NOT NULL,
   first   bigint  NOT NULL,           -- offset of the first line
-  -- how many; part of the key, because a piece may be sent again with more of them
+  -- how many it has; a part of the key, because a worker may send a piece again with more lines
   lines   integer NOT NULL,
   written bigint  NOT NULL,           -- when, by the clock of the database
   keep    bigint  NOT NULL,           -- milliseconds; 0: by the server's rule
@@ -18,16 +18,16 @@ CREATE TABLE carillon.log (
 
 ALTER TABLE carillon.log ALTER COLUMN body SET STORAGE EXTERNAL; -- compressed already
 
--- What a trim looks for. Rows are added in the order of written, so a summary per range of pages is all that
--- it takes.
+-- The index by which a trim finds expired pieces. New rows are nearly in the order of written, so a summary
+-- of each range of pages is enough.
 CREATE INDEX log_written ON carillon.log USING brin (written) WITH (pages_per_range = 32, autosummarize = on);
 CREATE INDEX log_keep ON carillon.log ((written + keep)) WHERE keep > 0;
 
 CREATE TABLE carillon.log_other PARTITION OF carillon.log DEFAULT;
 
--- What the last trim said: pieces by the server's rule that were written before "before" are gone, and so are
--- those whose own time was over at "at". Readers leave them out from that moment on; their rows go later, if
--- possible with a whole day.
+-- The last trim. Two kinds of pieces have expired: those without a time of their own that were written before
+-- "before", and those whose own time was over at "at". Readers leave them out from then on. Their rows are
+-- removed later, if possible together with a whole day.
 CREATE TABLE carillon.log_horizon (
   one    boolean PRIMARY KEY DEFAULT true CHECK (one),
   at     bigint NOT NULL DEFAULT 0,
@@ -35,9 +35,9 @@ CREATE TABLE carillon.log_horizon (
 );
 INSERT INTO carillon.log_horizon DEFAULT VALUES;
 
--- add_log_day makes the partition of a day, given by its first millisecond. Writers go on meanwhile: only
--- log_other is closed to them for a moment, and if that does not come about soon the day stays there and is
--- tried again later.
+-- add_log_day makes the partition of a day, which is given by its first millisecond. Writers can go on
+-- meanwhile; only log_other is locked, for a moment. If the lock is not free soon, the day stays in
+-- log_other, and a node tries again later.
 CREATE FUNCTION carillon.add_log_day(day bigint) RETURNS boolean LANGUAGE plpgsql
   SET lock_timeout = '200ms' AS $$
 DECLARE
@@ -60,9 +60,9 @@ BEGIN
   RETURN true;
 END $$;
 
--- drop_log_day removes the partition of a day, if nothing in it is kept. It looks once without a lock, as it
--- would stop all writers for nothing, and again with it, as another node may have written meanwhile. All
--- happens in the database: a node that dies halfway does not leave a lock behind.
+-- drop_log_day removes the partition of a day if all its pieces have expired. It checks this first without a
+-- lock, because a lock would stop all writers for nothing, and then again with the lock, because another node
+-- may have written meanwhile. All of it runs in the database, so a node that dies leaves no lock behind.
 CREATE FUNCTION carillon.drop_log_day(part text) RETURNS boolean LANGUAGE plpgsql SET lock_timeout = '100ms'
   SET enable_bitmapscan = on AS $$
 DECLARE
@@ -80,7 +80,7 @@ BEGIN
       RETURN false;
     END IF;
     EXIT WHEN locked;
-    -- before its partition: that is the order of everybody
+    -- all transactions lock this table before its partitions
     LOCK TABLE ONLY carillon.log IN ACCESS EXCLUSIVE MODE;
     locked := true;
   END LOOP;

@@ -1,9 +1,9 @@
--- Jobs that applications leave inside their own transactions:
+-- Jobs that applications submit inside their own transactions:
 --
 --   SELECT carillon.submit('{"type": "email.send", "target": {"handler": {}}, "payload": {"to": "ann"}}');
 --
--- The job is there when the transaction commits, and never was if it is rolled back. A node admits it soon
--- after. Who may do this may run commands on workers, so no role may until it is granted:
+-- The job exists if the transaction commits, and soon after that a node admits it. A role that can submit can
+-- run commands on workers, so no role can until it is granted:
 --
 --   GRANT USAGE ON SCHEMA carillon TO shop;
 --   GRANT EXECUTE ON FUNCTION carillon.submit(jsonb) TO shop;         -- into the namespace "default"
@@ -45,8 +45,9 @@ BEGIN
     MESSAGE = format('%s: "%s" is not valid: want %s', field, given, want);
 END $$;
 
--- check_job refuses what can be seen without knowing schedules and targets. The rest is checked when the job
--- is admitted, by the same rules as everywhere; what is refused then is kept with the reason.
+-- check_job refuses a job for faults that it can see without the rules of schedules and targets. A node
+-- checks the rest when it admits the job, by the same rules as for the API; if it refuses the job, it keeps
+-- it with the reason.
 CREATE FUNCTION carillon.check_job(job jsonb) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
   known CONSTANT jsonb := '{"name": "text", "type": "text", "owner": "text", "labels": "an object of text",
@@ -140,8 +141,9 @@ CREATE FUNCTION carillon.is_word(value text, without text) RETURNS boolean LANGU
   IMMUTABLE PARALLEL SAFE AS $$ SELECT value ~ '^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}$' AND (without = ''
     OR strpos(value, without) = 0) $$;
 
--- submit leaves a job and returns its id. Ids are made as in ids.go, with the node number 1023, which no node
--- has. A clock that was put back could make one again: whatever is there already is not taken.
+-- submit keeps a job for the nodes, and returns its id. It makes ids as package internal/idgen does, with the
+-- node number 1023, which no node has. After the clock was set back it could make an id again, so it skips
+-- ids that exist.
 CREATE FUNCTION carillon.submit(job jsonb, namespace text) RETURNS text
   LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

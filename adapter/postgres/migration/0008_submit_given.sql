@@ -1,8 +1,8 @@
--- What carillon.submit is given and holds nothing is refused, as it is everywhere else: an empty cron would
--- be "now". Lengths of names are counted in characters.
+-- carillon.submit refuses fields that are given and empty, as the API does: a job with an empty cron would
+-- run at once. Lengths of names are counted in characters.
 
--- check_schedule refuses what was given and says nothing, and more than one of at, after, cron and every. An
--- "after" of zero is now.
+-- check_schedule refuses fields that are given and empty, and more than one of at, after, cron and every. An
+-- "after" of zero means now.
 CREATE FUNCTION carillon.check_schedule(schedule jsonb) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
   whens CONSTANT text[] := ARRAY(SELECT w FROM unnest('{at,after,cron,every}'::text[]) WITH ORDINALITY u(w, i)

@@ -1,6 +1,6 @@
--- The hot tables append: ids rise with time, and (due, job) is both the name of a run and the index of due
--- times. Times are milliseconds since 1970; 0 or NULL is none. States and flags are the numbers of package
--- carillon.
+-- New rows go to the end of the busy tables, because ids rise with time. The key (due, job) is the name of a
+-- run and also the index of due times. Times are milliseconds since 1970; 0 or NULL means none. States and
+-- flags are the numbers of package carillon.
 
 CREATE TABLE job (
   id      INTEGER PRIMARY KEY,
