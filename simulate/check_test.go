@@ -22,8 +22,8 @@ func (v *verdict) breaks(format string, args ...any) {
 	v.broken = append(v.broken, fmt.Sprintf(format, args...))
 }
 
-// afterThaw is how long a body may go on after its process was frozen past its lease: the worker looks at its
-// lease five times a second.
+// afterThaw is how long a body may go on after its process was frozen past its lease: the worker checks its
+// lease every 200 ms, and a body notices within a step that it is to stop. The rest is for their order.
 const afterThaw = 250*time.Millisecond + bodyStep
 
 func (w *world) unfinished(ctx context.Context) []carillon.Run {

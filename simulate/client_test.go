@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
-// client is what package client is for a worker that dials in: it asks one node, and the next one if that
-// does not answer.
+// client stands in for client.Dispatcher, for a worker that dials in: it asks one node, and the next one if
+// that does not answer.
 type client struct {
 	mu    sync.Mutex
 	nodes []dispatcherLink // the current one first; nodes that are dead refuse
@@ -114,5 +114,5 @@ func (c *client) Leave(ctx context.Context, worker string) error {
 	return err
 }
 
-// silent says that another node might do better.
+// silent says that the caller should ask another node.
 func silent(err error) bool { return err != nil && !errors.Is(err, carillon.ErrSessionOver) }

@@ -1,8 +1,10 @@
 // Package simulate runs whole clusters in bubbles of testing/synctest: the real loops of nodes and workers,
-// over a store and a coordinator in memory, with processes and links that fail as a seed says. Time is the
-// bubble's: an hour takes as long as the work that is done in it. Witnesses write down when the bodies of
-// jobs begin and end; the check judges by what they saw.
+// over a store and a coordinator in memory. A seed chooses the load and the faults: processes freeze, die,
+// stop and join, and calls between them are delayed, lost or repeated. Time is that of the bubble, so minutes
+// pass in a tenth of a second.
 //
-// A seed repeats the load and the faults. It does not repeat in which order goroutines run that could run at
-// the same time, so a failing seed is played several times.
+// One such cluster is a world. The handler of each job, its body, writes its start and its end into a
+// journal. When all runs of a world have ended, the check compares the journal with the store and with what
+// was submitted. A seed does not fix in which order goroutines run, so `make simulate SEED=n` plays it twenty
+// times.
 package simulate

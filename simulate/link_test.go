@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// weather is what befalls the calls of a link.
+// weather is how the calls of a link fail.
 type weather struct {
 	slow     time.Duration // up to that long on each way
 	held     float64       // share of the requests, and of the answers, that are held up for seconds
@@ -42,7 +42,7 @@ func (l *link) set(w weather) {
 	l.weather = w
 }
 
-// fate is what befalls one call.
+// fate is how one call fails.
 type fate struct {
 	there, back, again   time.Duration
 	lost, unheard, twice bool

@@ -34,7 +34,7 @@ func (w *world) submit(number int) *order {
 		o.work.Takes = pick(w.random, 3*time.Second, 12*time.Second)
 	}
 	if w.random.IntN(4) == 0 {
-		o.work.Fails = 1 + w.random.Int32N(3) // 3 is as often as an attempt is tried
+		o.work.Fails = 1 + w.random.Int32N(3) // 3 failures use up all attempts
 	}
 	d.Payload, _ = json.Marshal(o.work)
 	switch w.random.IntN(3) {
@@ -112,10 +112,10 @@ type probe struct {
 	due time.Time
 }
 
-// calm is how long a world has to find back after its last fault.
+// calm is how long a world has to recover after its last fault.
 const calm = 30 * time.Second
 
-// probe submits jobs for the next minute and a half, each to another node, when no other run is left: every
+// probe submits jobs for the next minute and a half, to the nodes in turn, when no other run is left: every
 // one of them must start on time.
 func (w *world) probe() {
 	time.Sleep(calm)

@@ -73,7 +73,7 @@ func (p *process) thaw() {
 	}
 }
 
-// kill ends the process and returns until when it did anything.
+// kill ends the process and returns when it last did anything.
 func (p *process) kill() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

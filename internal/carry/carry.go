@@ -32,10 +32,10 @@ const (
 	look = 3 * time.Second
 )
 
-// FetchTime is how long a carrier waits for its other end at most.
+// FetchTime is the time limit of one Fetch of a carrier.
 const FetchTime = wait + 3*time.Second
 
-// New joins a queue to others; Fetch brings their runs.
+// New wraps the queue of a node; Fetch adds runs of other nodes to it.
 func New(queue carillon.Queue, logger *slog.Logger) *Queue {
 	return &Queue{
 		Queue: queue, logger: logger,

@@ -17,12 +17,13 @@ const (
 	PullWait  = time.Second     // the longest wait of a pull; the rest of PullLate is for the claim
 	PullLate  = 3 * time.Second // a worker begins no run from an answer later than this after its pull
 	LeaseTime = 5 * time.Second // a worker stops its runs this long after it sent its last good beat
-	// Handover is longer than PullLate by a beat. If a worker sends a beat this long after a run was claimed
-	// for it, and does not list the run, it never begins the run: the answer to its pull was lost or late.
+	// Handover is longer than PullLate by a beat. If a worker sends a beat this long after its pull was
+	// answered, and does not list a run of that answer, it never begins the run: the answer was lost or late.
 	Handover = 4 * time.Second
-	// UnknownTime is after which time a run that its live worker does not list is taken back, even if no node
-	// can tell when the worker sent its last beat. If it sent that beat within PullLate, no later one was
-	// answered: then its lease was over SessionTime after that.
+	// UnknownTime is the time after which a node takes back a run that its live worker does not list, even if
+	// the node cannot tell when the worker sent its last beat. If the worker sent it within PullLate, no
+	// later beat was answered, so its lease was over LeaseTime after that. SessionTime leaves it time to
+	// stop.
 	UnknownTime = PullLate + carillon.SessionTime
 )
 
