@@ -17,7 +17,7 @@ func playTwo(t *testing.T, both bool) {
 		func(h *house) {
 			h.live()
 			time.Sleep(5 * time.Second)
-			jobs := mixed(h)
+			jobs := mixed(h, 2*time.Minute)
 			time.Sleep(time.Hour)
 			for runs, of := range jobs {
 				h.expectAll(of, runs)
