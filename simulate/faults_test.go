@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// fault does something to the world and says what; heal, if not nil, undoes it later.
-type fault struct {
-	name string
-	do   func(w *world) (what string, heal func())
-}
+// fault does something to the world and says what; empty: it could not. heal, if not nil, undoes it later.
+type fault func(w *world) (what string, heal func())
 
 var faults = []fault{
-	{"freeze a node", func(w *world) (string, func()) { return w.freeze(w.someNode().process) }},
-	{"freeze a worker", func(w *world) (string, func()) {
+	// Freeze a node.
+	func(w *world) (string, func()) { return w.freeze(w.someNode().process) },
+	// Freeze a worker.
+	func(w *world) (string, func()) {
 		if len(w.workers) == 0 {
 			return "", nil
 		}
 		return w.freeze(w.workers[w.random.IntN(len(w.workers))].process)
-	}},
-	{"kill a node", func(w *world) (string, func()) {
+	},
+	// Kill a node.
+	func(w *world) (string, func()) {
 		n := w.someNode()
 		w.remove(n)
 		w.kill(n.process, n.stop)
@@ -29,8 +29,9 @@ var faults = []fault{
 			w.startNode(w.random.IntN(5))
 		}
 		return "killed " + n.name, nil
-	}},
-	{"kill a worker", func(w *world) (string, func()) {
+	},
+	// Kill a worker.
+	func(w *world) (string, func()) {
 		if len(w.workers) == 0 {
 			return "", nil
 		}
@@ -42,8 +43,9 @@ var faults = []fault{
 			w.startWorker(1 + w.random.IntN(4))
 		}
 		return "killed " + r.name, nil
-	}},
-	{"stop a node", func(w *world) (string, func()) {
+	},
+	// Stop a node.
+	func(w *world) (string, func()) {
 		if len(w.nodes) == 1 {
 			return "", nil
 		}
@@ -51,18 +53,22 @@ var faults = []fault{
 		w.remove(n)
 		n.stop()
 		return "stopped " + n.name, n.thaw
-	}},
-	{"a node joins", func(w *world) (string, func()) {
+	},
+	// A node joins.
+	func(w *world) (string, func()) {
 		if len(w.nodes) > 3 {
 			return "", nil
 		}
 		return w.startNode(w.random.IntN(5)).name + " joined", nil
-	}},
-	{"link to the store", func(w *world) (string, func()) { return w.spoil(w.someNode().toStore) }},
-	{"link to the coordinator", func(w *world) (string, func()) {
+	},
+	// Link to the store.
+	func(w *world) (string, func()) { return w.spoil(w.someNode().toStore) },
+	// Link to the coordinator.
+	func(w *world) (string, func()) {
 		return w.spoil(w.someNode().toSessions)
-	}},
-	{"link between nodes", func(w *world) (string, func()) {
+	},
+	// Link between nodes.
+	func(w *world) (string, func()) {
 		n := w.someNode()
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -70,15 +76,17 @@ var faults = []fault{
 			return "", nil
 		}
 		return w.spoil(n.carriers[w.random.IntN(len(n.carriers))])
-	}},
-	{"link of a worker", func(w *world) (string, func()) {
+	},
+	// Link of a worker.
+	func(w *world) (string, func()) {
 		if len(w.workers) == 0 {
 			return "", nil
 		}
 		links := w.workers[w.random.IntN(len(w.workers))].links
 		return w.spoil(links[w.random.IntN(len(links))])
-	}},
-	{"network of a worker", func(w *world) (string, func()) {
+	},
+	// Network of a worker.
+	func(w *world) (string, func()) {
 		if len(w.workers) == 0 {
 			return "", nil
 		}
@@ -91,7 +99,7 @@ var faults = []fault{
 		bad := w.badWeather()
 		set(bad)
 		return "network of " + r.name + ": " + bad.describe, func() { set(weather{}) }
-	}},
+	},
 }
 
 func (w *world) someNode() *node { return w.nodes[w.random.IntN(len(w.nodes))] }
@@ -111,7 +119,7 @@ func (w *world) spoil(l *link) (string, func()) {
 	return l.name + ": " + bad.describe, func() { l.set(weather{}) }
 }
 
-// weathers are what can befall the calls of a link.
+// weathers are the ways in which the calls of a link fail.
 var weathers = []func(random *rand.Rand) weather{
 	func(*rand.Rand) weather { return weather{lost: 1, describe: "cut"} },
 	func(*rand.Rand) weather { return weather{unheard: 1, describe: "answers are lost"} },
@@ -179,8 +187,7 @@ func (w *world) play(long time.Duration) {
 				w.cancel()
 			}
 		default:
-			f := w.faults[w.random.IntN(len(w.faults))]
-			what, heal := f.do(w)
+			what, heal := w.faults[w.random.IntN(len(w.faults))](w)
 			if what == "" {
 				continue
 			}

@@ -85,7 +85,7 @@ func (w *world) name(kind string) string {
 	return fmt.Sprintf("%s_%d", kind, w.started)
 }
 
-// link makes a link that has its own source of chance, so that what befalls one link does not depend on what
+// link makes a link that has its own source of chance, so that how its calls fail does not depend on what
 // others carry.
 func (w *world) link(from, to *process, name string, limit time.Duration) *link {
 	return &link{name: name, from: from, to: to, limit: limit, random: branch(w.random)}

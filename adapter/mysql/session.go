@@ -72,8 +72,8 @@ func (c *Coordinator) Beat(ctx context.Context, beats []carillon.Beat) ([]carill
 }
 
 // In: ids, what they hold in the same order, ids, what they heard, ids, numbers, ids, ids, numbers, ids,
-// numbers. By primary key.
-// The server compares, and does not write again what is still held. Beats without a number always count.
+// numbers. By primary key. The server compares, and does not write again what is still held. Beats without a
+// number always count.
 const beatSessions = `UPDATE session SET beat = ` + clock + `, holds = ELT(FIELD(id, ?), ?),
   heard = CAST(ELT(FIELD(id, ?), ?) AS SIGNED),
   number = GREATEST(number, CAST(ELT(FIELD(id, ?), ?) AS SIGNED))
