@@ -21,7 +21,10 @@ var quick = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 var unfinished = []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}
 
 // lines are what the bodies have written so far.
-func (c *cluster) lines() []Line { return read(c.witness) }
+func (c *cluster) lines() []Line {
+	c.t.Helper()
+	return read(c.t, c.witness)
+}
 
 // started waits until the bodies of runs have begun an attempt of at least that number, and returns when each
 // did.

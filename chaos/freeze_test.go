@@ -27,7 +27,7 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poll(t, ctx, "the first start", func() bool { return len(read(witness)) > 0 })
+	poll(t, ctx, "the first start", func() bool { return len(read(t, witness)) > 0 })
 
 	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -35,14 +35,14 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	stopped := time.Now()
 	poll(t, ctx, "the command to be killed by its supervisor", func() bool {
 		// On a busy machine it can be silent for a moment before its lease is over.
-		lines := read(witness)
+		lines := read(t, witness)
 		return time.Since(stopped) > 6*time.Second && carillon.Now().Sub(lines[len(lines)-1].At) > time.Second
 	})
 	if err := s.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	poll(t, ctx, "the second start", func() bool {
-		lines := read(witness)
+		lines := read(t, witness)
 		return lines[len(lines)-1].Attempt == 2
 	})
 	run := carillon.RunID{Job: job.ID, Due: job.Schedule.At}
@@ -61,7 +61,7 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 		got, err = s.Client.Run(ctx, run)
 		return err == nil && got.State == carillon.StateCanceled
 	})
-	lines := read(witness)
+	lines := read(t, witness)
 	if last := lines[len(lines)-1]; last.At > got.Ended {
 		t.Errorf("canceled at %s, but its process lived at %s", got.Ended, last.At)
 	}

@@ -109,10 +109,7 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	lines, err := Read(l.witness)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := read(t, l.witness)
 	t.Logf("%d kills, %d jobs accepted, %d runs ended; witnesses: %s; what was interrupted was started again within %s",
 		*kills, len(l.accepted), len(ended), Summary(lines), l.worst.Round(time.Millisecond))
 	for _, broken := range Check(lines) {
@@ -199,10 +196,7 @@ func checkEnds(t *testing.T, lines []Line, ended map[carillon.RunID]carillon.Run
 func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client, began time.Time) {
 	t.Helper()
 	for {
-		lines, err := Read(l.witness)
-		if err != nil {
-			t.Fatal(err)
-		}
+		lines := read(t, l.witness)
 		waiting := Interrupted(lines, l.killed)
 		for _, line := range lines {
 			if open, is := waiting[line.Run]; is && line.Attempt > open.Attempt {

@@ -199,7 +199,11 @@ func last(ctx context.Context, d time.Duration) {
 	}
 }
 
-func read(path string) []Line {
-	lines, _ := Read(path) // no lines if the file does not exist yet
+func read(t *testing.T, path string) []Line {
+	t.Helper()
+	lines, err := Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return lines
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -37,10 +38,11 @@ func Body(witness string, d time.Duration) error {
 	return errors.Join(v.live(context.Background(), d), v.say("END"))
 }
 
-// Read returns the lines of a witness file, without a last line that is still being written.
+// Read returns the lines of a witness file, without a last line that is still being written. There is no file
+// until a body has started.
 func Read(path string) (lines []Line, err error) {
 	b, err := os.ReadFile(path)
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	for text := range strings.Lines(string(b)) {

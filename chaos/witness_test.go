@@ -68,6 +68,12 @@ func TestTheCheckerFindsWhatIsBroken(t *testing.T) {
 	}
 }
 
+func TestBeforeAnythingRanThereAreNoLines(t *testing.T) {
+	if lines, err := Read(filepath.Join(t.TempDir(), "witness")); err != nil || len(lines) != 0 {
+		t.Errorf("read %v, %v; want no lines", lines, err)
+	}
+}
+
 func TestALineThatIsJustBeingWrittenIsLeftOut(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "witness")
 	run := carillon.Run{ID: carillon.RunID{Job: 1, Due: 10}, Attempt: 2}

@@ -29,10 +29,10 @@ var ErrMissing = errors.New("not installed")
 func Missing(err error) bool { return errors.Is(err, ErrMissing) }
 
 // Demanded says whether a test must fail if a program that it needs is not installed:
-// CARILLON_REQUIRE_SERVERS is 1, or it is not set and CI is true, as on most build machines. Otherwise such a
+// REQUIRE_SERVERS is 1, or it is not set and CI is true, as on most build machines. Otherwise such a
 // test is skipped.
 func Demanded() bool {
-	if value := os.Getenv("CARILLON_REQUIRE_SERVERS"); value != "" {
+	if value := os.Getenv("REQUIRE_SERVERS"); value != "" {
 		return yes(value)
 	}
 	return yes(os.Getenv("CI"))
@@ -50,7 +50,7 @@ func Need(t testing.TB, err error) {
 	switch {
 	case err == nil:
 	case Missing(err) && Demanded():
-		t.Fatalf("!!! MISSING, and servers are demanded (CI or CARILLON_REQUIRE_SERVERS is set): %v", err)
+		t.Fatalf("!!! MISSING, and servers are demanded (CI or REQUIRE_SERVERS is set): %v", err)
 	case Missing(err):
 		t.Skipf("!!! SKIPPED: %v", err)
 	default:

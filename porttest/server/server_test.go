@@ -84,11 +84,11 @@ func TestAMissingServerFailsTheTestWhereItIsDemandedAndSkipsItElsewhere(t *testi
 		{"true", "1", nil, ""},
 	} {
 		t.Setenv("CI", c.ci)
-		t.Setenv("CARILLON_REQUIRE_SERVERS", c.require)
+		t.Setenv("REQUIRE_SERVERS", c.require)
 		v := &verdict{}
 		if server.Need(v, c.err); !strings.HasPrefix(v.words, c.want) || c.want == "" && v.words != "" {
 			t.Errorf(
-				"CI=%q CARILLON_REQUIRE_SERVERS=%q, %v: %q, want %q", c.ci, c.require, c.err, v.words, c.want,
+				"CI=%q REQUIRE_SERVERS=%q, %v: %q, want %q", c.ci, c.require, c.err, v.words, c.want,
 			)
 		}
 	}
