@@ -27,8 +27,8 @@ const connKey = "carillon"
 
 // settings switch off plans that must not be used. If a table was empty at its last ANALYZE, or was never
 // analyzed, a scan of the whole table seems cheap to the planner; the table then grows by a million rows
-// before the next ANALYZE. The isolation is set so that a transaction that waited for a row sees the row's
-// new value, whatever the server's default is.
+// before the next ANALYZE. forRows says how such a table is joined. The isolation is set so that a
+// transaction that waited for a row sees the row's new value, whatever the server's default is.
 var settings = statement{"", `SELECT set_config('enable_seqscan', 'off', $1::boolean),
   set_config('enable_hashjoin', 'off', $1::boolean),
   set_config('enable_mergejoin', 'off', $1::boolean), set_config('enable_bitmapscan', 'off', $1::boolean),

@@ -18,7 +18,7 @@ const (
 
 	readWanted = `
 SELECT s.id, s.wanted, ` + jobColumns + `, ` + definitionColumns + `
-FROM s LEFT JOIN LATERAL (SELECT * FROM carillon.job j WHERE s.wanted AND j.id = s.id) j ON true
+FROM s LEFT JOIN LATERAL (SELECT * FROM carillon.job j WHERE s.wanted AND j.id = ANY(ARRAY[s.id])) j ON true
   ORDER BY s.id DESC`
 )
 
@@ -30,7 +30,8 @@ var (
 	jobsLabeled = statement{"jobs_labeled", `WITH s AS MATERIALIZED (SELECT j.id, ` + jobFilter + `
   FROM (SELECT l.job FROM carillon.job_label l WHERE l.namespace = $3 AND l.key = $11::text
   AND l.value = $12::text AND l.job < $1::bigint AND l.job >= $2::bigint
-    ORDER BY l.job DESC LIMIT $10::bigint) l JOIN carillon.job j ON j.id = l.job)` + readWanted}
+    ORDER BY l.job DESC LIMIT $10::bigint) l JOIN carillon.job j
+    ON j.id = ANY(ARRAY[l.job]))` + readWanted}
 )
 
 // FindJobs implements carillon.Store.
@@ -98,7 +99,8 @@ func jobCall(q *carillon.JobQuery, limit int) call {
 var (
 	firstOfJobs = forRows("first_of_jobs", `shard int2 key, due int8 key, job int8 key`,
 		`SELECT `+runColumns+`
-FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job AND NOT r.extra`)
+FROM ROWS x JOIN carillon.run r ON r.shard = ANY(ARRAY[x.shard]) AND r.due = x.due
+  AND r.job = x.job AND NOT r.extra`)
 
 	extraOfJobs = forRows("extra_of_jobs", `job int8 key, most int8`, `SELECT r.* FROM ROWS x
   CROSS JOIN LATERAL (

@@ -140,7 +140,8 @@ func (v *view) findRuns(
 // aboutJobs is by primary key.
 var aboutJobs = statement{
 	"about_jobs",
-	`SELECT j.id, j.name, j.type, j.owner FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id`,
+	`SELECT j.id, j.name, j.type, j.owner FROM unnest($1::bigint[]) x(id) JOIN carillon.job j
+  ON j.id = ANY(ARRAY[x.id])`,
 }
 
 // fillAbout reads About of unfinished runs from their jobs: the rows of the runs do not repeat it.

@@ -114,22 +114,23 @@ const settled = time.Hour
 // planner might use only half of a key.
 var (
 	deleteHistory = statement{"delete_history", `WITH hit AS (DELETE FROM carillon.history h
-  USING unnest($1::bigint[]) x(place) WHERE h.place = x.place RETURNING 1)
+  USING unnest($1::bigint[]) x(place) WHERE h.place = ANY(ARRAY[x.place]) RETURNING 1)
 SELECT count(*) FROM hit`}
 	deleteLetters = statement{"delete_letters", `WITH hit AS (DELETE FROM carillon.dead d
-  USING unnest($1::bigint[]) x(place) WHERE d.place = x.place RETURNING 1)
+  USING unnest($1::bigint[]) x(place) WHERE d.place = ANY(ARRAY[x.place]) RETURNING 1)
 SELECT count(*) FROM hit`}
 
 	lockOwners = statement{
 		"lock_owners",
-		`SELECT 1 FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = x.id FOR UPDATE OF j`,
+		`SELECT 1 FROM unnest($1::bigint[]) x(id) JOIN carillon.job j ON j.id = ANY(ARRAY[x.id])
+  FOR UPDATE OF j`,
 	}
 	lockTurns = statement{"lock_turns", `SELECT 1 FROM unnest($1::bigint[], $2::text[]) x(id, key)
-  JOIN carillon.job j ON j.id = x.id
+  JOIN carillon.job j ON j.id = ANY(ARRAY[x.id])
 CROSS JOIN LATERAL (SELECT 1 FROM carillon.guard g WHERE g.namespace = j.namespace
   AND g.key = x.key OFFSET 0 FOR UPDATE) g`}
 
-	unlessKept = ` USING ROWS x WHERE o.job = x.job AND o.due = x.due
+	unlessKept = ` USING ROWS x WHERE o.job = ANY(ARRAY[x.job]) AND o.due = x.due
   AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.shard = x.shard AND r.due = x.due
   AND r.job = x.job OFFSET 0)
   AND NOT EXISTS (SELECT FROM carillon.history h WHERE h.job = x.job AND h.due = x.due OFFSET 0)
@@ -149,16 +150,17 @@ CROSS JOIN LATERAL (SELECT 1 FROM carillon.guard g WHERE g.namespace = j.namespa
 
 	deleteJobs = forRows("delete_jobs", `shard int2 key, id int8 key, turn text key`,
 		`WITH gone AS (DELETE FROM carillon.job j USING ROWS x
-  WHERE j.id = x.id AND j.due IS NOT NULL
+  WHERE j.id = ANY(ARRAY[x.id]) AND j.due IS NOT NULL
   AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.shard = x.shard AND r.due = j.due
   AND r.job = j.id OFFSET 0)
   AND NOT EXISTS (SELECT FROM carillon.run r WHERE r.job = j.id AND r.extra OFFSET 0)
   AND NOT EXISTS (SELECT FROM carillon.history h WHERE h.job = j.id OFFSET 0)
   AND NOT EXISTS (SELECT FROM carillon.dead d WHERE d.job = j.id OFFSET 0)
   RETURNING j.id, j.namespace, x.turn),
-older AS (DELETE FROM carillon.definition d USING gone WHERE d.job = gone.id),
-labels AS (DELETE FROM carillon.job_label l USING gone WHERE l.job = gone.id)
-DELETE FROM carillon.guard g USING gone WHERE g.namespace = gone.namespace AND g.key = gone.turn`)
+older AS (DELETE FROM carillon.definition d USING gone WHERE d.job = ANY(ARRAY[gone.id])),
+labels AS (DELETE FROM carillon.job_label l USING gone WHERE l.job = ANY(ARRAY[gone.id]))
+DELETE FROM carillon.guard g USING gone WHERE g.namespace = ANY(ARRAY[gone.namespace])
+  AND g.key = gone.turn`)
 )
 
 // remove deletes records, and the rows that were kept only for them, in one transaction.
@@ -217,7 +219,8 @@ func (s *Store) remove(ctx context.Context, found []sqlcommon.Past) (forgotten i
 var removeGuards = statement{"remove_guards", `WITH gone AS (SELECT namespace, key FROM carillon.guard
   WHERE expires <= $1::bigint AND expires IS NOT NULL ORDER BY expires, namespace, key LIMIT $2::bigint
   FOR UPDATE SKIP LOCKED),
-hit AS (DELETE FROM carillon.guard g USING gone WHERE g.namespace = gone.namespace AND g.key = gone.key
+hit AS (DELETE FROM carillon.guard g USING gone WHERE g.namespace = ANY(ARRAY[gone.namespace])
+  AND g.key = gone.key
   RETURNING 1)
 SELECT count(*) FROM hit`}
 

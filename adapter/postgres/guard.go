@@ -21,18 +21,20 @@ SELECT namespace, key, rev, value, expires FROM ROWS x`)
 
 	updateGuard = forRows("update_guard", wholeGuard,
 		`WITH hit AS (UPDATE carillon.guard g SET rev = g.rev + 1, value = x.value, expires = x.expires
-  FROM ROWS x WHERE g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev RETURNING 1)
+  FROM ROWS x WHERE g.namespace = ANY(ARRAY[x.namespace]) AND g.key = x.key AND g.rev = x.rev
+  RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	deleteGuard = forRows("delete_guard", itsRev,
-		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace
+		`WITH hit AS (DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = ANY(ARRAY[x.namespace])
   AND g.key = x.key AND g.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// compareGuard locks guards that stay as they are until the commit; many commits can do so at once.
 	compareGuard = forRows("compare_guard", itsRev,
 		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
-  ON g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev ORDER BY g.namespace, g.key FOR SHARE OF g)
+  ON g.namespace = ANY(ARRAY[x.namespace]) AND g.key = x.key AND g.rev = x.rev
+  ORDER BY x.namespace COLLATE "C", x.key COLLATE "C" FOR SHARE OF g)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// lockGuard is for a batch that compares some guards and writes others. It locks them all in one order:
@@ -40,18 +42,18 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 	// the server notices after a second.
 	lockGuard = forRows("lock_guard", itsRev,
 		`WITH hit AS (SELECT 1 FROM ROWS x JOIN carillon.guard g
-  ON g.namespace = x.namespace AND g.key = x.key AND g.rev = x.rev ORDER BY g.namespace, g.key
-  FOR UPDATE OF g)
+  ON g.namespace = ANY(ARRAY[x.namespace]) AND g.key = x.key AND g.rev = x.rev
+  ORDER BY x.namespace COLLATE "C", x.key COLLATE "C" FOR UPDATE OF g)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	freeGuard = forRows("free_guard", itsRev,
-		`DELETE FROM carillon.guard g USING ROWS x WHERE g.namespace = x.namespace AND g.key = x.key
-  AND g.rev = 0`)
+		`DELETE FROM carillon.guard g USING ROWS x
+  WHERE g.namespace = ANY(ARRAY[x.namespace]) AND g.key = x.key AND g.rev = 0`)
 
 	// seeGuard returns the revisions of the guards that exist.
 	seeGuard = forRows("see_guard", itsRev,
-		`SELECT g.namespace, g.key, g.rev FROM ROWS x JOIN carillon.guard g ON g.namespace = x.namespace
-  AND g.key = x.key`)
+		`SELECT g.namespace, g.key, g.rev FROM ROWS x JOIN carillon.guard g
+  ON g.namespace = ANY(ARRAY[x.namespace]) AND g.key = x.key`)
 )
 
 func (r *rows) guard(g *carillon.Guard) {

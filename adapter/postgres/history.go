@@ -35,13 +35,14 @@ ON CONFLICT (job, due) DO UPDATE SET (place, `+endedColumns+`) = (SELECT exclude
 
 	// deleteDead removes dead letters, each of which must exist; by dead_run.
 	deleteDead = forRows("deleteDead", `job int8 key, due int8 key`,
-		`WITH hit AS (DELETE FROM carillon.dead d USING ROWS x WHERE d.job = x.job AND d.due = x.due
+		`WITH hit AS (DELETE FROM carillon.dead d USING ROWS x WHERE d.job = ANY(ARRAY[x.job]) AND d.due = x.due
   RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// seeDead returns the dead letters that exist.
 	seeDead = forRows("see_dead", `job int8 key, due int8 key`,
-		`SELECT d.job, d.due FROM ROWS x JOIN carillon.dead d ON d.job = x.job AND d.due = x.due`)
+		`SELECT d.job, d.due FROM ROWS x CROSS JOIN LATERAL (
+  SELECT d.job, d.due FROM carillon.dead d WHERE d.job = x.job AND d.due = x.due OFFSET 0) d`)
 )
 
 // record writes an ended run from memory: the store reads nothing back.

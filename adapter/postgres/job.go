@@ -19,21 +19,21 @@ SELECT id, created, updated, due, 1, version, state, namespace, name, type, owne
 	keepDefinition = forRows("keep_definition", `id int8 key, rev int4, version int4`,
 		`INSERT INTO carillon.definition (job, version, namespace, name, type, owner, spec, payload)
 SELECT j.id, j.version, j.namespace, j.name, j.type, j.owner, j.spec, j.payload
-FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev AND j.version <> x.version
+FROM ROWS x JOIN carillon.job j ON j.id = ANY(ARRAY[x.id]) AND j.rev = x.rev AND j.version <> x.version
 ON CONFLICT (job, version) DO UPDATE SET namespace = excluded.namespace, name = excluded.name,
   type = excluded.type, owner = excluded.owner, spec = excluded.spec, payload = excluded.payload`)
 
 	// dropLabels and addLabel are for jobs whose definition is about to be replaced. By job_label_job and the
 	// primary key.
 	dropLabels = forRows("drop_labels", `id int8 key, rev int4, version int4`,
-		`DELETE FROM carillon.job_label l USING ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev
+		`DELETE FROM carillon.job_label l USING ROWS x JOIN carillon.job j ON j.id = ANY(ARRAY[x.id]) AND j.rev = x.rev
   AND j.version <> x.version
-WHERE l.job = j.id`)
+WHERE l.job = ANY(ARRAY[j.id])`)
 
 	addLabel = forRows("add_label", `id int8 key, rev int4, version int4, key text, value text`,
 		`INSERT INTO carillon.job_label (job, namespace, key, value)
-SELECT j.id, j.namespace, x.key, x.value FROM ROWS x JOIN carillon.job j ON j.id = x.id AND j.rev = x.rev
-  AND j.version <> x.version
+SELECT j.id, j.namespace, x.key, x.value FROM ROWS x
+  JOIN carillon.job j ON j.id = ANY(ARRAY[x.id]) AND j.rev = x.rev AND j.version <> x.version
 ON CONFLICT DO NOTHING`)
 
 	// updateJob writes the definition only if its version is another one.
@@ -45,7 +45,7 @@ ON CONFLICT DO NOTHING`)
   owner   = CASE WHEN j.version = x.version THEN j.owner ELSE x.owner END,
   spec    = CASE WHEN j.version = x.version THEN j.spec ELSE x.spec END,
   payload = CASE WHEN j.version = x.version THEN j.payload ELSE x.payload END
-  FROM ROWS x WHERE j.id = x.id AND j.rev = x.rev RETURNING 1)
+  FROM ROWS x WHERE j.id = ANY(ARRAY[x.id]) AND j.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	insertLabel = forRows("insert_label", `job int8 key, namespace text, key text, value text`,
@@ -54,7 +54,8 @@ SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	// seeJob returns the revisions of the jobs that exist.
 	seeJob = forRows(
-		"see_job", `id int8 key`, `SELECT j.id, j.rev FROM ROWS x JOIN carillon.job j ON j.id = x.id`,
+		"see_job", `id int8 key`,
+		`SELECT j.id, j.rev FROM ROWS x JOIN carillon.job j ON j.id = ANY(ARRAY[x.id])`,
 	)
 )
 

@@ -22,29 +22,40 @@ var (
 )
 
 // A plan is made while a table is empty, and kept while the table grows; there may be no ANALYZE in between.
-// So the plan must be the right one whatever the server assumes about the table.
+// So the plan must be the right one whatever the server assumes about the table. If the last VACUUM saw no
+// live row, but could not remove dead ones because a long transaction might read them, the server assumes
+// that the table stays empty however much it grows.
 func TestNoPlanReadsAWholeTable(t *testing.T) {
-	url := database(t)
-	open(t, url, postgres.Config{})
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(
-		ctx, strings.ReplaceAll(postgres.Settings, "$1::boolean", "false"), pgx.QueryExecModeSimpleProtocol,
-	); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range postgres.Statements() {
-		plan := explain(t, conn, s)
-		if found := reads.FindString(plan); found != "" {
-			t.Errorf("%s: %s\n%s", s.Name, found, plan)
-		}
-		if !s.Sorts && sorts.MatchString(plan) {
-			t.Errorf("%s sorts:\n%s", s.Name, plan)
-		}
+	for name, last := range map[string]string{
+		"never vacuumed": `SELECT 1`,
+		"vacuumed while no row was alive": `UPDATE pg_class SET reltuples = 0, relpages = 1000
+WHERE relnamespace = 'carillon'::regnamespace AND relkind IN ('r', 'i')`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := database(t)
+			open(t, url, postgres.Config{})
+			ctx := context.Background()
+			conn, err := pgx.Connect(ctx, url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close(ctx)
+			settings := strings.ReplaceAll(postgres.Settings, "$1::boolean", "false")
+			for _, sql := range []string{last, settings} {
+				if _, err := conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, s := range postgres.Statements() {
+				plan := explain(t, conn, s)
+				if found := reads.FindString(plan); found != "" {
+					t.Errorf("%s: %s\n%s", s.Name, found, plan)
+				}
+				if !s.Sorts && sorts.MatchString(plan) {
+					t.Errorf("%s sorts:\n%s", s.Name, plan)
+				}
+			}
+		})
 	}
 }
 

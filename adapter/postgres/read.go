@@ -17,7 +17,7 @@ var (
 
 	olderByKey = statement{"older_by_key", `SELECT ` + jobColumns + `, d.version, d.name, d.type, d.owner,
   d.spec, d.payload
-FROM unnest($1::bigint[], $2::integer[]) q(id, version) JOIN carillon.definition d ON d.job = q.id
+FROM unnest($1::bigint[], $2::integer[]) q(id, version) JOIN carillon.definition d ON d.job = ANY(ARRAY[q.id])
   AND d.version = q.version
 CROSS JOIN LATERAL (SELECT * FROM carillon.job j WHERE j.id = d.job OFFSET 0) j`}
 )
@@ -70,14 +70,14 @@ func (s *Store) jobs(ctx context.Context, by *statement, found *[]carillon.Job, 
 var (
 	runsByKey = forRows("runs_by_key", `shard int2 key, due int8 key, job int8 key`,
 		`SELECT `+runColumns+`, j.name, j.type, j.owner
-FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due AND r.job = x.job
-  LEFT JOIN carillon.job j ON j.id = r.job`)
+FROM ROWS x JOIN carillon.run r ON r.shard = ANY(ARRAY[x.shard]) AND r.due = x.due AND r.job = x.job
+  LEFT JOIN carillon.job j ON j.id = ANY(ARRAY[r.job])`)
 
 	historyByKey = forRows("history_by_key", `q_job int8 key, q_due int8 key`, `SELECT place, `+endedColumns+`
-FROM ROWS x JOIN carillon.history h ON h.job = x.q_job AND h.due = x.q_due`)
+FROM ROWS x JOIN carillon.history h ON h.job = ANY(ARRAY[x.q_job]) AND h.due = x.q_due`)
 
 	deadByKey = forRows("dead_by_key", `q_job int8 key, q_due int8 key`, `SELECT place, `+endedColumns+`
-FROM ROWS x JOIN carillon.dead d ON d.job = x.q_job AND d.due = x.q_due`)
+FROM ROWS x JOIN carillon.dead d ON d.job = ANY(ARRAY[x.q_job]) AND d.due = x.q_due`)
 )
 
 // Runs implements carillon.Store. It reads the tables in the order in which a run moves through them, so that
@@ -151,12 +151,13 @@ func (s *Store) endedRuns(
 // By primary key.
 var (
 	resultByKey = forRows("result_by_key", `job int8 key, due int8 key`,
-		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.result o ON o.job = x.job AND o.due = x.due`)
+		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.result o ON o.job = ANY(ARRAY[x.job])
+  AND o.due = x.due`)
 	checkpointByKey = forRows("checkpoint_by_key", `job int8 key, due int8 key`,
-		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.checkpoint o ON o.job = x.job
+		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.checkpoint o ON o.job = ANY(ARRAY[x.job])
   AND o.due = x.due`)
 	payloadByKey = forRows("payload_by_key", `job int8 key, due int8 key`,
-		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.run_payload o ON o.job = x.job
+		`SELECT o.job, o.due, o.value FROM ROWS x JOIN carillon.run_payload o ON o.job = ANY(ARRAY[x.job])
   AND o.due = x.due`)
 )
 

@@ -25,25 +25,27 @@ SELECT shard, due, job, wake, covers, claimed, started, retry_of, rev, version, 
   started = x.started, version = x.version, attempt = x.attempt, failures = x.failures, losses = x.losses,
   crashes = x.crashes, state = x.state, priority = x.priority, flags = x.flags,
   queue = x.queue, worker = x.worker, reason = x.reason, needs = x.needs
-  FROM ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = x.rev RETURNING 1)
+  FROM ROWS x WHERE r.shard = ANY(ARRAY[x.shard]) AND r.due = x.due AND r.job = x.job
+  AND r.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 
 	deleteRun = forRows("delete_run", `shard int2 key, due int8 key, job int8 key, rev int4`,
 		`WITH hit AS (DELETE FROM carillon.run r USING ROWS x
-  WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job AND r.rev = x.rev RETURNING 1)
+  WHERE r.shard = ANY(ARRAY[x.shard]) AND r.due = x.due AND r.job = x.job
+  AND r.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
 )
 
 // freeRun removes the placeholders of runs that must not exist. Only a transaction that inserts such a row
 // can be sure that no other one does so meanwhile: these runs are inserted like the others, with revision 0.
 var freeRun = forRows("free_run", `shard int2 key, due int8 key, job int8 key`,
-	`DELETE FROM carillon.run r USING ROWS x WHERE r.shard = x.shard AND r.due = x.due AND r.job = x.job
-  AND r.rev = 0`)
+	`DELETE FROM carillon.run r USING ROWS x
+  WHERE r.shard = ANY(ARRAY[x.shard]) AND r.due = x.due AND r.job = x.job AND r.rev = 0`)
 
 // seeRun returns the revisions of the runs that exist.
 var seeRun = forRows("see_run", `shard int2 key, due int8 key, job int8 key`,
-	`SELECT r.job, r.due, r.rev FROM ROWS x JOIN carillon.run r ON r.shard = x.shard AND r.due = x.due
-  AND r.job = x.job`)
+	`SELECT r.job, r.due, r.rev FROM ROWS x JOIN carillon.run r
+  ON r.shard = ANY(ARRAY[x.shard]) AND r.due = x.due AND r.job = x.job`)
 
 func (r *rows) runKey(id carillon.RunID) {
 	r.begin()

@@ -38,6 +38,13 @@ var columnTypes = map[string]struct {
 
 // forRows makes a statement. columns has a name and a type for each column, and "key" for a column that is
 // never the same for all rows.
+//
+// The SQL joins ROWS with a table by a key, and compares the first column of the key in the form k =
+// ANY(ARRAY[x.k]). If the last VACUUM saw no live row in the table, but could not remove the dead ones
+// because an old transaction might read them, the planner assumes that the table stays empty however much it
+// grows. With k = x.k it would then read the whole index, because that would come in a useful order, and
+// compare each row of the table with each of ROWS: a hundred times slower. Nothing is ordered by ANY, so it
+// looks up the key of each row of ROWS.
 func forRows(name, columns, sql string) *rowStatement {
 	s := &rowStatement{statement: statement{name: name}, counted: strings.Contains(sql, "COUNT")}
 	var arrays, chosen []string
