@@ -22,7 +22,9 @@ type step struct {
 	figure string
 	jobs   int
 	wait   bool // the figure is a time, in milliseconds; otherwise a rate, in jobs a second
-	long   bool // a turn can take a minute: one round of a start, and only if --only names the figure
+	named  bool // measured only if --only names it
+	long   bool // a turn can take a minute: one round of a start
+	held   bool // beside a transaction that is held, see heldScenario
 }
 
 var steps = []step{
@@ -32,7 +34,9 @@ var steps = []step{
 	{figure: "steady", jobs: 20_000},
 	{figure: "drain", jobs: 40_000},
 	{figure: "drain_backlog_10k", jobs: 10_000},
-	{figure: "drain_backlog_1m", jobs: 1_000_000, long: true},
+	{figure: "drain_backlog_1m", jobs: 1_000_000, named: true, long: true},
+	{figure: "nodes_4", jobs: 40_000, named: true},
+	{figure: "held", jobs: 40_000, named: true, held: true},
 	{figure: "instant_lateness_p99", jobs: 20_000, wait: true},
 	{figure: "pickup_p50", jobs: 100, wait: true},
 }
@@ -83,10 +87,10 @@ func newComparison(
 	return c, nil
 }
 
-// chooseSteps finds steps by their figures, comma-separated; empty: all that are not long.
+// chooseSteps finds steps by their figures, comma-separated; empty: all that need not be named.
 func chooseSteps(only string) (chosen []step, err error) {
 	if only == "" {
-		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.long }), nil
+		return slices.DeleteFunc(slices.Clone(steps), func(s step) bool { return s.named }), nil
 	}
 	for name := range strings.SplitSeq(only, ",") {
 		i := slices.IndexFunc(steps, func(s step) bool { return s.figure == name })
@@ -227,6 +231,15 @@ func (b *bench) oneStart(
 		}
 		if parts[i], err = startPart(ctx, paths[i], at); err != nil {
 			return nil, err
+		}
+	}
+	if s.held {
+		for _, p := range parts {
+			release, failed := b.engine.hold(ctx, p.at)
+			if failed != nil {
+				return nil, failed
+			}
+			defer func() { err = errors.Join(err, release()) }()
 		}
 	}
 	b.scene = "turns"

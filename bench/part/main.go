@@ -29,7 +29,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(200) // as `carillon` does
 	}
-	p := &part{data: os.Args[1]}
+	p := &part{data: os.Args[1], started: &atomic.Int64{}}
 	if len(os.Args) > 2 {
 		p.store = os.Args[2]
 	}
@@ -45,7 +45,7 @@ type part struct {
 
 	node    *node.Node
 	stop    func() error
-	started atomic.Int64
+	started *atomic.Int64 // runs, of all nodes of this process
 	onStart atomic.Pointer[func()]
 }
 
@@ -87,12 +87,18 @@ func (p *part) step(name string, n int) (float64, error) {
 			return 0, err
 		}
 		return rate(p.ran(n))
-	case "drain":
+	case "drain", "held":
 		if err := p.backlog(n); err != nil {
 			return 0, err
 		}
 		start = time.Now()
 		return rate(p.drain(n))
+	case "nodes_4":
+		if err := p.backlog(n); err != nil {
+			return 0, err
+		}
+		start = time.Now()
+		return rate(p.together(n, 4))
 	case "drain_backlog_10k", "drain_backlog_1m":
 		// The time until the first run starts would weigh more on a small backlog, so it is left out.
 		if err := p.backlog(n); err != nil {
@@ -231,6 +237,21 @@ func (p *part) backlog(n int) error {
 // drain opens a node again and waits until the backlog has run.
 func (p *part) drain(n int) error {
 	if err := p.open(slots); err != nil {
+		return err
+	}
+	return p.ran(n)
+}
+
+// together is drain with several nodes in this process, which share the slots of one.
+func (p *part) together(n, nodes int) (err error) {
+	for i := range nodes - 1 {
+		other := &part{data: fmt.Sprintf("%s-%d", p.data, i), store: p.store, started: p.started}
+		if err := other.open(slots / nodes); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, other.stop(), os.RemoveAll(other.data)) }()
+	}
+	if err := p.open(slots / nodes); err != nil {
 		return err
 	}
 	return p.ran(n)
