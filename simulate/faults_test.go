@@ -100,6 +100,19 @@ var faults = []fault{
 		set(bad)
 		return "network of " + r.name + ": " + bad.describe, func() { set(weather{}) }
 	},
+	// Set a clock. The node corrects it when it next compares its clock with the store's.
+	func(w *world) (string, func()) {
+		n, by := w.someNode(), pick(w.random, time.Millisecond, 10*time.Second)
+		if w.random.IntN(3) == 0 {
+			by = pick(w.random, 10*time.Second, 3*time.Minute)
+		}
+		if w.random.IntN(2) == 0 {
+			by = -by
+		}
+		w.ahead, w.clocksSet = max(w.ahead, by), true
+		n.clock.SetAhead(by)
+		return fmt.Sprintf("clock of %s is set by %s", n.name, by), func() { n.clock.SetAhead(0) }
+	},
 }
 
 func (w *world) someNode() *node { return w.nodes[w.random.IntN(len(w.nodes))] }

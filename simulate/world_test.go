@@ -38,7 +38,10 @@ type world struct {
 	orders  []*order
 	probes  []probe
 	started int // processes so far
-	all     sync.WaitGroup
+
+	ahead     time.Duration // how far the clock of a node was ahead at most
+	clocksSet bool
+	all       sync.WaitGroup
 
 	mu    sync.Mutex
 	nodes []*node // that live, or are frozen; only the test's goroutine writes it
