@@ -349,6 +349,20 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 	}
 }
 
+func TestFencesOfARunRiseAlsoIfTheClockIsSetBack(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapAllow))
+	run := planned(job, minute(1))
+	last := int64(0)
+	for k := range 3 {
+		now := minute(5) - carillon.Time(1000*k)
+		if run = run.Claim(worker, now); run.Fence() <= last {
+			t.Errorf("attempt %d: fence %d after %d", run.Attempt, run.Fence(), last)
+		}
+		last = run.Fence()
+		run = run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeLost}, now, 0)
+	}
+}
+
 func TestAnAttemptIsNamedByItsRunAndItsFence(t *testing.T) {
 	run := planned(newJob(t, nil), minute(1)).Claim(worker, minute(2))
 	if held := run.Held(); held.Run != run.ID || held.Fence != run.Fence() || held.Attempt() != 1 ||

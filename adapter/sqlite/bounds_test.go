@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/idgen"
@@ -46,6 +47,27 @@ func fill(t *testing.T, store *Store, jobs int) (rare []carillon.JobID) {
 		t.Fatal(lost, err)
 	}
 	return rare
+}
+
+func TestAWriterThatIsKeptOutSaysSo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "carillon.db")
+	store, other := openAt(t, path), openAt(t, path)
+	store.writer.conn.SetBusyTimeout(time.Millisecond)
+	changes := []carillon.Change{
+		{Guards: []carillon.Guard{{Namespace: "a", Key: "k", Value: []byte("v")}}},
+	}
+	if err := other.writer.begin.exec(); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := store.Commit(context.Background(), changes); err == nil {
+		t.Errorf("committed while another process writes: %v", lost)
+	}
+	if err := other.writer.undo(); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := store.Commit(context.Background(), changes); err != nil || len(lost) > 0 {
+		t.Errorf("after it: %v, %v", lost, err)
+	}
 }
 
 func TestASearchGivesUpItsTurnAndGoesOnWhereItStood(t *testing.T) {

@@ -24,3 +24,18 @@ func TestFirstIDLiesBetweenTheIDsBeforeATimeAndThoseOfIt(t *testing.T) {
 		t.Error("out of range")
 	}
 }
+
+// Another process may have the number by then.
+func TestWithoutALeaseOfItsNumberANodeMakesNoIDs(t *testing.T) {
+	ids := idgen.New(1, epoch+100)
+	if _, err := ids.Next(epoch + 99); err != nil {
+		t.Error(err)
+	}
+	if id, err := ids.Next(epoch + 100); err == nil {
+		t.Errorf("made %s when the lease had run out", id)
+	}
+	ids.Extend(epoch + 200)
+	if _, err := ids.Next(epoch + 100); err != nil {
+		t.Errorf("after it was renewed: %v", err)
+	}
+}

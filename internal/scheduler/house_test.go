@@ -31,6 +31,7 @@ type house struct {
 	store       carillon.Store
 	coordinator *mem.Coordinator
 	members     carillon.Coordinator // that schedulers use; nil: coordinator
+	intake      carillon.Intake      // default none
 	nodes       []*node
 	concurrency int
 	handle      func(task executor.Task)                  // default: it succeeds at once
@@ -109,7 +110,7 @@ func (h *house) live() *node {
 	cfg := scheduler.Config{
 		Store: n.store, Timeline: timeline, Queue: queue, Coordinator: h.coordinator, Logs: logs,
 		Ledger: n.ledger, Clock: &h.clock, Logger: logger,
-		Node: n.id,
+		Node: n.id, Intake: h.intake,
 	}
 	if h.members != nil {
 		cfg.Coordinator = h.members

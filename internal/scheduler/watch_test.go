@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -306,6 +307,48 @@ func TestASuspectIsJudgedWithoutAnotherCheckOfAllRuns(t *testing.T) {
 		}
 		if scans := store.scans.Load(); scans > 1 {
 			h.t.Errorf("%d checks of all held runs", scans)
+		}
+	})
+}
+
+// away is a coordinator that does not say for a while who is alive.
+type away struct {
+	carillon.Coordinator
+	is atomic.Bool
+}
+
+func (a *away) Members(
+	ctx context.Context, q carillon.MemberQuery,
+) ([]carillon.Member, carillon.Time, error) {
+	if a.is.Load() {
+		return nil, 0, errors.New("no answer")
+	}
+	return a.Coordinator.Members(ctx, q)
+}
+
+// A member that could not beat during an outage needs a moment to try again.
+func TestAfterAnOutageOfTheCoordinatorMembersHaveTimeToBeat(t *testing.T) {
+	members := &away{}
+	in(t, func(h *house) { members.Coordinator, h.members = h.coordinator, members }, func(h *house) {
+		ctx := context.Background()
+		time.Sleep(2 * carillon.SessionTime) // a node that has just started ends no session
+		if err := h.coordinator.Join(ctx, []carillon.Member{
+			{ID: "worker_y", Kind: carillon.MemberWorker},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		members.is.Store(true)
+		time.Sleep(2 * carillon.SessionTime)
+		members.is.Store(false)
+		time.Sleep(2 * time.Second)
+		said, err := h.coordinator.Beat(ctx, []carillon.Beat{{ID: "worker_y"}})
+		if err != nil || said[0] != carillon.StandingProlonged {
+			t.Errorf("two seconds after the outage: %v, %v", said, err)
+		}
+		time.Sleep(3 * carillon.SessionTime)
+		said, err = h.coordinator.Beat(ctx, []carillon.Beat{{ID: "worker_y"}})
+		if err != nil || said[0] != carillon.StandingOver {
+			t.Errorf("silent without an outage: %v, %v", said, err)
 		}
 	})
 }
