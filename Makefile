@@ -75,6 +75,9 @@ SEEDS ?= 1000
 simulate: ## clusters that fail by chance, in bubbles: SEEDS=1000 of them, or only SEED=n, several times
 	go test ./simulate -count=1 -timeout 0 -v -run TestPromises -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
 
+planted: ## plant bugs one at a time: tests must catch each of them; BUG="lease" for those with that in the name
+	go run ./planted $(BUG)
+
 bench: ## measure on this machine, e.g. ARGS="--store postgres" (see bench/README.md)
 	go run ./bench $(ARGS)
 
@@ -90,4 +93,4 @@ fuzz: ## a minute of every fuzz target
 clean: ## remove what was built
 	rm -rf bin
 
-.PHONY: help run build install test servers check format simulate bench bench-peers fuzz clean
+.PHONY: help run build install test servers check format simulate planted bench bench-peers fuzz clean

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// limit ends tests that hang because of a bug.
+const limit = "10m"
+
+// plant runs the tests of a bug with the bug in the code, and returns the test that failed; empty: none.
+func plant(ctx context.Context, b bug) (by string, err error) {
+	dir, err := os.MkdirTemp("", "carillon-planted-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	files, err := b.files(os.ReadFile)
+	if err != nil {
+		return "", err
+	}
+	overlay, err := writeOverlay(dir, files)
+	if err != nil {
+		return "", err
+	}
+	args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", limit}
+	test := exec.CommandContext(ctx, "go", append(args, b.tests...)...)
+	out, err := test.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return "", nil
+	case ctx.Err() != nil:
+		return "", errors.New("interrupted")
+	case !errors.As(err, &exit):
+		return "", err
+	}
+	if by = culprit(string(out)); by == "" {
+		return "", fmt.Errorf("the tests did not run:\n%s", out)
+	}
+	return by, nil
+}
+
+// writeOverlay writes changed files to a directory, and the file that tells the go command about them.
+func writeOverlay(dir string, files map[string]string) (string, error) {
+	replace := map[string]string{}
+	for path, text := range files {
+		real, err := filepath.Abs(path)
+		if err != nil {
+			return "", err
+		}
+		replace[real] = filepath.Join(dir, strconv.Itoa(len(replace))+".go")
+		if err := os.WriteFile(replace[real], []byte(text), 0o600); err != nil {
+			return "", err
+		}
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay := filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, list, 0o600)
+}
+
+var (
+	failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`)
+	hung   = regexp.MustCompile(`(?m)^running tests:\n\t(\S+)`)
+	died   = regexp.MustCompile(`(?m)^(panic|fatal error): .*`)
+)
+
+// culprit is the first test that failed; empty if no test ran, as when the bug does not compile.
+func culprit(out string) string {
+	if m := hung.FindStringSubmatch(out); m != nil {
+		return m[1] + ", which did not end"
+	}
+	// A test comes before its subtests: the last of a row of them says more.
+	if all := failed.FindAllStringSubmatch(out, -1); len(all) > 0 {
+		name := all[0][1]
+		for _, m := range all[1:] {
+			if strings.HasPrefix(m[1], name+"/") {
+				name = m[1]
+			}
+		}
+		return name
+	}
+	return strings.TrimSpace(died.FindString(out))
+}
