@@ -69,6 +69,8 @@ var mayImport = map[string][]string{
 	},
 	"bench/part":        {".", "executor", "node"},
 	"chaos":             {".", "client", "executor", "porttest/server"},
+	"planted":           {"internal/overlay"},
+	"simulate/player":   {"internal/overlay"},
 	"examples/go":       {".", "client", "executor", "worker"},
 	"examples/logstore": {".", "executor", "node"},
 }

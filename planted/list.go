@@ -4,6 +4,8 @@ import (
 	"embed"
 	"fmt"
 	"strings"
+
+	"github.com/carillon-run/carillon/internal/overlay"
 )
 
 // bug is a change that breaks a promise.
@@ -11,11 +13,8 @@ type bug struct {
 	name   string
 	origin string   // where such a bug was found, or how it comes about
 	tests  []string // packages whose tests have to fail
-	edits  []edit
+	edits  []overlay.Edit
 }
-
-// edit replaces lines of a file.
-type edit struct{ file, was, is string }
 
 //go:embed *.txt
 var lists embed.FS
@@ -40,8 +39,8 @@ func readLists() (all []bug, err error) {
 }
 
 // readList reads a list of bugs. Each begins with its name; then come its origin, the packages whose tests
-// have to catch it, and its edits. An edit begins with its file; its lines are marked as in a diff, but there
-// is no line number: the lines that are there now have to be in the file exactly once.
+// have to catch it, and its edits. An edit begins with its file; its lines are marked as in a diff, without
+// line numbers.
 //
 //	== the lease counts from the answer
 //	origin: river#1213
@@ -51,7 +50,7 @@ func readLists() (all []bug, err error) {
 //	+	w.lease.Extend(w.cfg.Boottime() + protocol.LeaseTime)
 func readList(text string) (bugs []bug, err error) {
 	var b *bug
-	var e *edit
+	var e *overlay.Edit
 	for line := range strings.Lines(text) {
 		name, isBug := strings.CutPrefix(line, "== ")
 		file, isFile := strings.CutPrefix(line, "--- ")
@@ -61,7 +60,7 @@ func readList(text string) (bugs []bug, err error) {
 			b, e = &bugs[len(bugs)-1], nil
 		case b == nil: // what the list says about itself
 		case isFile:
-			b.edits = append(b.edits, edit{file: strings.TrimSpace(file)})
+			b.edits = append(b.edits, overlay.Edit{File: strings.TrimSpace(file)})
 			e = &b.edits[len(b.edits)-1]
 		case strings.TrimSpace(line) == "":
 		case e == nil:
@@ -69,7 +68,7 @@ func readList(text string) (bugs []bug, err error) {
 				return nil, fmt.Errorf("%s: %w", b.name, err)
 			}
 		default:
-			if err := e.line(line); err != nil {
+			if err := e.Line(line); err != nil {
 				return nil, fmt.Errorf("%s: %w", b.name, err)
 			}
 		}
@@ -89,49 +88,4 @@ func (b *bug) field(line string) error {
 		return fmt.Errorf("%q is not valid: want origin:, tests: or an edit", strings.TrimSpace(line))
 	}
 	return nil
-}
-
-func (e *edit) line(line string) error {
-	rest := line[1:]
-	switch line[0] {
-	case ' ':
-		e.was, e.is = e.was+rest, e.is+rest
-	case '-':
-		e.was += rest
-	case '+':
-		e.is += rest
-	default:
-		return fmt.Errorf("%q is not valid in an edit: want a space, - or + first", strings.TrimSpace(line))
-	}
-	return nil
-}
-
-// apply returns the text of a file after the edit.
-func (e *edit) apply(text string) (string, error) {
-	if n := strings.Count(text, e.was); n != 1 || e.was == "" {
-		return "", fmt.Errorf("%s: the lines to change are there %d times, want once:\n%s", e.file, n, e.was)
-	}
-	return strings.Replace(text, e.was, e.is, 1), nil
-}
-
-// files are the changed files, by path.
-func (b *bug) files(read func(path string) ([]byte, error)) (map[string]string, error) {
-	changed := map[string]string{}
-	for i := range b.edits {
-		e := &b.edits[i]
-		text, known := changed[e.file]
-		if !known {
-			is, err := read(e.file)
-			if err != nil {
-				return nil, err
-			}
-			text = string(is)
-		}
-		after, err := e.apply(text)
-		if err != nil {
-			return nil, err
-		}
-		changed[e.file] = after
-	}
-	return changed, nil
 }

@@ -2,15 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
+
+	"github.com/carillon-run/carillon/internal/overlay"
 )
 
 // limit ends tests that hang because of a bug.
@@ -23,15 +22,15 @@ func plant(ctx context.Context, b bug) (by string, err error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	files, err := b.files(os.ReadFile)
+	files, err := overlay.Apply(b.edits, os.ReadFile)
 	if err != nil {
 		return "", err
 	}
-	overlay, err := writeOverlay(dir, files)
+	list, err := overlay.Write(dir, files)
 	if err != nil {
 		return "", err
 	}
-	args := []string{"test", "-overlay", overlay, "-vet=off", "-failfast", "-timeout", limit}
+	args := []string{"test", "-overlay", list, "-vet=off", "-failfast", "-timeout", limit}
 	test := exec.CommandContext(ctx, "go", append(args, b.tests...)...)
 	out, err := test.CombinedOutput()
 	var exit *exec.ExitError
@@ -47,27 +46,6 @@ func plant(ctx context.Context, b bug) (by string, err error) {
 		return "", fmt.Errorf("the tests did not run:\n%s", out)
 	}
 	return by, nil
-}
-
-// writeOverlay writes changed files to a directory, and the file that tells the go command about them.
-func writeOverlay(dir string, files map[string]string) (string, error) {
-	replace := map[string]string{}
-	for path, text := range files {
-		real, err := filepath.Abs(path)
-		if err != nil {
-			return "", err
-		}
-		replace[real] = filepath.Join(dir, strconv.Itoa(len(replace))+".go")
-		if err := os.WriteFile(replace[real], []byte(text), 0o600); err != nil {
-			return "", err
-		}
-	}
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
-	}
-	overlay := filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, list, 0o600)
 }
 
 var (

@@ -3,8 +3,11 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/carillon-run/carillon/internal/overlay"
 )
 
 // A list that no longer fits the code would plant nothing.
@@ -19,7 +22,9 @@ func TestEveryBugFitsTheCode(t *testing.T) {
 			t.Errorf("%s: want a name of its own, an origin, tests and edits", b.name)
 		}
 		names[b.name] = true
-		_, err := b.files(func(path string) ([]byte, error) { return os.ReadFile(filepath.Join("..", path)) })
+		_, err := overlay.Apply(b.edits, func(path string) ([]byte, error) {
+			return os.ReadFile(filepath.Join("..", path))
+		})
 		if err != nil {
 			t.Errorf("%s: %v", b.name, err)
 		}
@@ -48,15 +53,11 @@ tests: .
 	if err != nil || len(bugs) != 2 || bugs[0].name != "the first" || len(bugs[0].tests) != 2 {
 		t.Fatalf("%+v, %v", bugs, err)
 	}
-	files, err := bugs[0].files(func(string) ([]byte, error) { return []byte("\tone\n\ttwo\n\tfour\n"), nil })
-	if err != nil || files["a/a.go"] != "\tone\n\tthree\n" {
-		t.Errorf("%q, %v", files, err)
+	want := []overlay.Edit{
+		{File: "a/a.go", Was: "\tone\n\ttwo\n", Is: "\tone\n\tthree\n"}, {File: "a/a.go", Was: "\tfour\n"},
 	}
-	for _, text := range []string{"\tsix\n\tsix\n", "\tseven\n"} {
-		_, err := bugs[1].files(func(string) ([]byte, error) { return []byte(text), nil })
-		if err == nil || !strings.Contains(err.Error(), "want once") {
-			t.Errorf("%q: %v", text, err)
-		}
+	if !slices.Equal(bugs[0].edits, want) {
+		t.Errorf("edits %q, want %q", bugs[0].edits, want)
 	}
 	for _, list := range []string{"== bad\nby: me\n", "== bad\n--- a.go\n?\n"} {
 		if _, err := readList(list); err == nil || !strings.Contains(err.Error(), "bad") {
