@@ -39,25 +39,64 @@ func Now() Time { return (*Clock)(nil).Now() }
 // Clock is the store's clock: nodes that share a store decide by one clock, not each by its own. All parts of
 // a node have the same Clock. A nil or new Clock is this machine's.
 type Clock struct {
-	ahead atomic.Int64 // how far the store's clock is ahead of this machine's
+	reading atomic.Pointer[reading]
+}
+
+// reading is how a clock was set.
+type reading struct {
+	ahead time.Duration // how far the store's clock was ahead of this machine's
+	at    time.Time     // when the two were compared; zero: they were not
+}
+
+// now is the store's time, when this machine's clock says machine and elapsed has passed since the clocks were
+// compared. What the machine's clock says counts only if they were not.
+func (r *reading) now(machine time.Time, elapsed time.Duration) time.Time {
+	switch {
+	case r == nil:
+		return machine
+	case r.at.IsZero():
+		return machine.Add(r.ahead)
+	}
+	return r.at.Add(elapsed + r.ahead)
+}
+
+func (c *Clock) now() time.Time {
+	if c == nil {
+		return time.Now()
+	}
+	r := c.reading.Load()
+	if r == nil || r.at.IsZero() {
+		return r.now(time.Now(), 0)
+	}
+	return r.now(time.Time{}, time.Since(r.at)) // by the monotonic clock
 }
 
 // Ahead is how far the store's clock is ahead of this machine's.
 func (c *Clock) Ahead() time.Duration {
-	if c == nil {
+	if c == nil || c.reading.Load() == nil {
 		return 0
 	}
-	return time.Duration(c.ahead.Load())
+	return c.reading.Load().ahead
 }
 
-// SetAhead says how far the store's clock was found to be ahead of this machine's.
-func (c *Clock) SetAhead(d time.Duration) { c.ahead.Store(int64(d)) }
+// SetAhead moves the clock by d from this machine's clock, and follows that clock when it is set.
+func (c *Clock) SetAhead(d time.Duration) { c.reading.Store(&reading{ahead: d}) }
+
+// Compare says that the store's clock was ahead of this machine's by d at a time of this machine. From then on
+// the clock goes on by the machine's monotonic clock: if the machine's clock is set, that changes nothing.
+func (c *Clock) Compare(at time.Time, d time.Duration) { c.reading.Store(&reading{d, at}) }
+
+// Moved is how far this machine's clock has moved away from the clock since they were compared: it was set, or
+// the machine slept and the monotonic clock stood still.
+func (c *Clock) Moved() time.Duration {
+	return (time.Until(c.now().Round(0)) - c.Ahead()).Abs()
+}
 
 // Now is the present instant, rounded down: a decision must not see a time that has not come yet.
-func (c *Clock) Now() Time { return Time(time.Now().Add(c.Ahead()).UnixMilli()) }
+func (c *Clock) Now() Time { return Time(c.now().UnixMilli()) }
 
 // Until is the time that is left until t, to the nanosecond; negative if t has passed.
-func (c *Clock) Until(t Time) time.Duration { return time.Until(t.Std()) - c.Ahead() }
+func (c *Clock) Until(t Time) time.Duration { return t.Std().Sub(c.now()) }
 
 func (t Time) Std() time.Time               { return time.UnixMilli(int64(t)).UTC() }
 func (t Time) Add(d time.Duration) Time     { return t + Time(ceilMillis(d)) }

@@ -159,12 +159,19 @@ func (n *Node) compareClocks(ctx context.Context) error {
 	if !n.backend.Shared {
 		return nil
 	}
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	compared := time.Now()
 	for {
 		select {
-		case <-time.After(clockEvery):
+		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
+		if time.Since(compared) < clockEvery && n.clock.Moved() < maxAhead/2 {
+			continue
+		}
+		compared = time.Now()
 		if err := n.readClock(ctx); err != nil && ctx.Err() == nil {
 			n.cfg.Logger.Error("compare clocks", "error", err)
 		}
@@ -211,7 +218,7 @@ func (n *Node) setClock(ahead, sure time.Duration) {
 		ahead = 0
 	}
 	before := n.clock.Ahead()
-	n.clock.SetAhead(ahead)
+	n.clock.Compare(time.Now(), ahead)
 	if far := ahead.Abs() > maxAhead; far != (before.Abs() > maxAhead) {
 		n.cfg.Logger.Warn(
 			"this machine's clock compared to the store's",
