@@ -72,8 +72,12 @@ format: ## format all Go files
 	@$(TOOL) gofumpt -w $$(git ls-files -co --exclude-standard '*.go')
 
 SEEDS ?= 1000
-simulate: ## clusters that fail by chance, in bubbles: SEEDS=1000 of them, or only SEED=n, several times
-	go test ./simulate -count=1 -timeout 0 -v -run TestPromises -seeds $(SEEDS) $(if $(SEED),-seed $(SEED))
+simulate: ## clusters that fail by chance, in bubbles: SEEDS=1000 of them, or SEED=n exactly again, or NTH=1
+ifdef NTH
+	go test ./simulate -count=1 -timeout 0 -v -run TestAnyCall -nth $(NTH)
+else
+	go run ./simulate/player $(if $(SEED),-seed $(SEED),-seeds $(SEEDS) $(if $(FIRST),-first $(FIRST)))
+endif
 
 planted: ## plant bugs one at a time: tests must catch each of them; BUG="lease" for those with that in the name
 	go run ./planted $(BUG)

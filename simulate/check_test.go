@@ -1,9 +1,11 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +47,7 @@ func (w *world) check(ctx context.Context, settled bool) (v verdict) {
 	}
 	w.checkAttempts(&v)
 	w.checkProbes(&v)
+	w.checkTakeover(&v)
 	for _, o := range w.orders {
 		w.checkOrder(ctx, o, &v)
 	}
@@ -115,12 +118,21 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 		if !w.clocksSet && o.canceled != 0 && held.Claimed() > o.canceled {
 			v.breaks("claimed after the cancel was answered at %s:\n%s", o.canceled, a)
 		}
+		if !w.clocksSet && o.paused != 0 && held.Claimed() > o.paused &&
+			(o.resumed == 0 || held.Claimed() < o.resumed) {
+			v.breaks("claimed while its job was paused, from %s to %s:\n%s", o.paused, o.resumed, a)
+		}
 	}
-	done := 0
+	done, manual, skipped := 0, 0, 0
 	for id, run := range runs {
+		if !run.ByClock() {
+			manual++
+		}
 		switch run.State {
 		case carillon.StateSucceeded, carillon.StateFailed:
-			done++
+			if run.ByClock() {
+				done++
+			}
 			if !ended[id] {
 				v.breaks("lost: no witness saw it end: %s", row(run))
 			}
@@ -135,6 +147,7 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 				v.breaks("wrong: losses and failures do not explain the attempts: %s", row(run))
 			}
 		case carillon.StateSkipped:
+			skipped++
 			if why := unexplainedSkip(o, run, runs); why != "" {
 				v.breaks("wrong: %s: %s", why, row(run))
 			}
@@ -144,7 +157,19 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 			}
 		}
 	}
-	if want := max(o.def.Schedule.MaxRuns, 1); !o.asked && done != want {
+	for _, id := range o.manual {
+		if _, exists := runs[id]; !exists {
+			v.breaks("lost: %s was asked for and accepted", id)
+		}
+	}
+	if most := len(o.manual) + o.unheard; manual > most {
+		v.breaks("wrong: %d runs of %s are of no schedule, %d were asked for", manual, o.job, most)
+	}
+	want := max(o.def.Schedule.MaxRuns, 1)
+	if !o.def.Schedule.Recurring() && skipped == 1 {
+		want = 0 // it was due while a run that was asked for had not ended
+	}
+	if !o.asked && done != want {
 		v.breaks("lost: %s of %s was accepted and ran %d times, want %d", o.job, o.def.Name, done, want)
 	}
 }
@@ -158,16 +183,23 @@ func wantState(o *order) carillon.State {
 }
 
 func unexplainedSkip(o *order, run carillon.Run, runs map[carillon.RunID]carillon.Run) string {
-	if !o.def.Schedule.Recurring() {
+	switch {
+	case !run.ByClock():
+		return "a run that was asked for was skipped"
+	case !o.def.Schedule.Recurring() && len(o.manual)+o.unheard == 0:
 		return "a one-off was skipped"
+	case o.pauses && run.Reason == "the job was paused":
+		return ""
 	}
 	kind, rest, _ := strings.Cut(run.Reason, ": ")
 	name, what, _ := strings.Cut(rest, " ")
 	other, err := carillon.ParseRunID(name)
-	if _, exists := runs[other]; err != nil || !exists {
+	first, exists := runs[other]
+	if err != nil || !exists {
 		return "skipped for the sake of a run that the job does not have"
 	}
-	policy, earlier := o.def.Overlap, other.Due < run.ID.Due
+	policy := cmp.Or(o.def.Overlap, carillon.OverlapSkip)
+	earlier := other.Due < run.ID.Due || !first.ByClock() // a run that was asked for may come first
 	switch because := kind + ": " + what; {
 	case because == "overlap: has not ended" && policy == carillon.OverlapSkip && earlier:
 	case because == "overlap: waits already" && policy == carillon.OverlapQueue && earlier:
@@ -199,4 +231,37 @@ func (w *world) checkProbes(v *verdict) {
 			v.breaks("late: %s, due at %s, began %s after that", p.job, p.due.UTC().Format("05.000"), late)
 		}
 	}
+}
+
+// takeover is how soon a run of a worker that is gone starts again.
+const takeover = 10 * time.Second
+
+// checkTakeover checks that what was at work in a process which healCore froze or cut off began again in time.
+// A run of a job that was paused or canceled meanwhile need not.
+func (w *world) checkTakeover(v *verdict) {
+	commanded := map[carillon.JobID]bool{}
+	for _, o := range w.orders {
+		commanded[o.job] = o.asked || o.pauses
+	}
+	all := w.journal.byStart()
+	for _, a := range all {
+		if w.broken.IsZero() || a.start.After(w.broken) || a.end.Before(w.broken) && !a.end.IsZero() ||
+			commanded[a.run.Job] || !w.isBroken(a.process) {
+			continue
+		}
+		again := slices.IndexFunc(all, func(b attempt) bool { return b.run == a.run && b.number > a.number })
+		since := w.broken
+		if due := a.run.Due.Std(); due.After(since) {
+			since = due // the clock of a node was ahead, and the run began early
+		}
+		// After a clock was ahead, a retry waits until its time has come by the others' clocks.
+		if again >= 0 && all[again].start.Sub(since) > takeover+w.ahead {
+			v.breaks("late: taken over %s after\n%s\n%s", all[again].start.Sub(since), a, all[again])
+		}
+	}
+}
+
+func (w *world) isBroken(p *process) bool {
+	return slices.ContainsFunc(w.rest, func(n *node) bool { return n.process == p }) ||
+		slices.ContainsFunc(w.workers, func(r *remoteWorker) bool { return r.process == p })
 }

@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -167,63 +166,4 @@ func some[T any](random *rand.Rand, all []T) (chosen []T) {
 		}
 	}
 	return chosen
-}
-
-// play lets load and faults come for a while, then heals everything.
-func (w *world) play(long time.Duration) {
-	type later struct {
-		at   time.Time
-		what string
-		do   func()
-	}
-	var heals []later
-	number := 0
-	end := time.Now().Add(long)
-	for time.Now().Before(end) {
-		time.Sleep(pick(w.random, 0, 2*time.Second))
-		kept := heals[:0]
-		for _, h := range heals {
-			if time.Now().After(h.at) {
-				h.do()
-				w.tell("healed: %s", h.what)
-				continue
-			}
-			kept = append(kept, h)
-		}
-		heals = kept
-		switch at := w.random.IntN(10); {
-		case at < 6:
-			w.submit(number)
-			number++
-		case at < 7:
-			if len(w.orders) > 0 {
-				w.cancel()
-			}
-		default:
-			what, heal := w.faults[w.random.IntN(len(w.faults))](w)
-			if what == "" {
-				continue
-			}
-			w.tell("%s", what)
-			if heal != nil {
-				at := time.Now().Add(pick(w.random, 500*time.Millisecond, 20*time.Second))
-				heals = append(heals, later{at, what, heal})
-			}
-		}
-	}
-	for _, h := range heals {
-		h.do()
-	}
-	w.tell("all is healed")
-	w.startNode(4)
-}
-
-// settle waits until no run is unfinished.
-func (w *world) settle(ctx context.Context, most time.Duration) bool {
-	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(time.Second) {
-		if len(w.unfinished(ctx)) == 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -17,6 +17,7 @@ import (
 type work struct {
 	Takes time.Duration // how long the body takes
 	Fails int32         // that many attempts that end by themselves fail
+	Saves bool          // it saves a checkpoint, if it can
 }
 
 // attempt is what a witness saw of an attempt. Times are those of the bubble, which no process sets.
@@ -102,6 +103,9 @@ func (b body) perform(ctx context.Context, task executor.Task) error {
 		return err
 	}
 	a := b.world.journal.begin(b.process, &task)
+	if asked.Saves {
+		_ = task.Save(ctx, []byte("half")) // a checkpoint that is refused or lost changes nothing
+	}
 	for left := asked.Takes; left > 0; left -= bodyStep {
 		select {
 		case <-time.After(min(left, bodyStep)):

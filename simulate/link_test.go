@@ -25,6 +25,7 @@ type link struct {
 	from  *process
 	to    *process
 	limit time.Duration // a caller gives up after that
+	nth   *nth          // lets one call fail; nil: none
 
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -34,6 +35,7 @@ type link struct {
 var (
 	errNoAnswer = errors.New("no answer in time")
 	errRefused  = errors.New("connection refused")
+	errBroken   = errors.New("the store has failed")
 )
 
 func (l *link) set(w weather) {
@@ -89,6 +91,18 @@ func call[T any](ctx context.Context, l *link, do func(context.Context) (T, erro
 	f := l.fate()
 	if l.to != nil && l.to.dead() {
 		return none, errRefused
+	}
+	switch l.nth.next() {
+	case mishapFails:
+		return none, errBroken
+	case mishapUnheard:
+		f.unheard = true
+	case mishapDiesAfter:
+		_, _ = do(context.WithoutCancel(ctx))
+		fallthrough
+	case mishapDiesBefore:
+		l.nth.kill()
+		return none, errKilled
 	}
 	answers := make(chan answer[T], 2)
 	at := context.WithoutCancel(ctx)

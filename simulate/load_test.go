@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,6 +21,18 @@ type order struct {
 	job      carillon.JobID // zero: the submit was not answered
 	canceled carillon.Time  // when the cancel was answered; zero: it was not
 	asked    bool           // a cancel was sent
+	pauses   bool           // a pause was sent
+	paused   carillon.Time  // when the pause was answered; zero: it was not
+	resumed  carillon.Time  // when a resume was sent; zero: none was
+	manual   []carillon.RunID
+	unheard  int // runs that were asked for, and may be there or not
+}
+
+// known is the id of the job, zero if the submit was not answered yet.
+func (o *order) known() carillon.JobID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.job
 }
 
 // submit sends a job of a random kind to a random node.
@@ -73,34 +86,99 @@ func (w *world) submit(number int) *order {
 	return o
 }
 
-// cancel cancels a job that was accepted.
-func (w *world) cancel() {
-	o := w.orders[w.random.IntN(len(w.orders))]
-	at := w.nodes[w.random.IntN(len(w.nodes))]
+// command sends a command about a job that was accepted to a random node. do is called when the node gets it,
+// and answered when the answer has left the node: err says what it was.
+func (w *world) command(
+	do func(ctx context.Context, at *node, o *order) error, answered func(o *order, err error),
+) {
+	o, at := w.orders[w.random.IntN(len(w.orders))], w.someNode()
 	w.all.Go(func() {
-		o.mu.Lock()
-		job := o.job
-		o.asked = job != 0
-		o.mu.Unlock()
-		if job == 0 {
-			return
-		}
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		if at.pass(ctx) != nil {
+		if o.known() == 0 || at.pass(ctx) != nil {
 			return
 		}
-		_, err := at.ledger.CancelJob(ctx, carillon.DefaultNamespace, job, false)
-		if err != nil || at.pass(ctx) != nil {
-			return
+		err := do(ctx, at, o)
+		if at.pass(ctx) != nil {
+			err = errNoAnswer
 		}
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if o.canceled == 0 {
-			o.canceled = carillon.Time(time.Now().UnixMilli())
+		answered(o, err)
+	})
+}
+
+// set sets a field of the order before its command is sent.
+func (o *order) set(do func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	do()
+}
+
+func (w *world) cancel() {
+	w.command(func(ctx context.Context, at *node, o *order) error {
+		o.set(func() { o.asked = true })
+		_, err := at.ledger.CancelJob(ctx, carillon.DefaultNamespace, o.known(), false)
+		return err
+	}, func(o *order, err error) {
+		if err == nil && o.canceled == 0 {
+			o.canceled = realTime()
 		}
 	})
 }
+
+var errPaused = errors.New("it was paused before")
+
+// pause pauses a job once. resume resumes it some time later.
+func (w *world) pause() {
+	w.command(func(ctx context.Context, at *node, o *order) error {
+		again := false
+		o.set(func() { again, o.pauses = o.pauses, true })
+		if again {
+			return errPaused
+		}
+		_, err := at.ledger.PauseJob(ctx, carillon.DefaultNamespace, o.known())
+		return err
+	}, func(o *order, err error) {
+		if err == nil {
+			o.paused = realTime()
+		}
+	})
+}
+
+func (w *world) resume() {
+	w.command(func(ctx context.Context, at *node, o *order) error {
+		o.set(func() {
+			if o.resumed == 0 && o.pauses {
+				o.resumed = realTime()
+			}
+		})
+		_, err := at.ledger.ResumeJob(ctx, carillon.DefaultNamespace, o.known())
+		return err
+	}, func(*order, error) {})
+}
+
+// runNow asks for a run that no schedule has.
+func (w *world) runNow() {
+	var run carillon.Run
+	w.command(func(ctx context.Context, at *node, o *order) (err error) {
+		run, err = at.ledger.RunNow(ctx, carillon.DefaultNamespace, o.known(), nil)
+		return err
+	}, func(o *order, err error) { o.heard(run, err) })
+}
+
+// heard keeps the answer to a command that asks for a run.
+func (o *order) heard(run carillon.Run, err error) {
+	switch {
+	case err == nil:
+		o.manual = append(o.manual, run.ID)
+	case !errors.Is(err, carillon.ErrConflict):
+		o.unheard++
+	}
+}
+
+// realTime is the time of the bubble: no fault sets it.
+func realTime() carillon.Time { return carillon.Time(time.Now().UnixMilli()) }
 
 func pick(random *rand.Rand, from, to time.Duration) time.Duration {
 	return from + time.Duration(random.Int64N(int64((to-from)/time.Millisecond)))*time.Millisecond

@@ -25,8 +25,10 @@ import (
 // world is a cluster in a bubble. Only one goroutine, that of the test, starts and ends its processes.
 type world struct {
 	t           *testing.T
-	random      *rand.Rand // of the test's goroutine
-	faults      []fault    // that come in this world
+	seed        uint64
+	without     map[int]bool // steps that are left out
+	random      *rand.Rand   // of the test's goroutine
+	faults      []fault      // that come in this world
 	weathers    []func(random *rand.Rand) weather
 	began       time.Time
 	store       *mem.Store
@@ -37,7 +39,10 @@ type world struct {
 	workers []*remoteWorker
 	orders  []*order
 	probes  []probe
-	started int // processes so far
+	heals   []heal
+	nth     *nth      // of the calls to the store of the next node that starts; nil: none
+	broken  time.Time // when healCore broke everything but one node; zero: it did not
+	started int       // processes so far
 
 	ahead     time.Duration // how far the clock of a node was ahead at most
 	clocksSet bool
@@ -45,6 +50,7 @@ type world struct {
 
 	mu    sync.Mutex
 	nodes []*node // that live, or are frozen; only the test's goroutine writes it
+	rest  []*node // that stay broken for good, see healCore
 	story []string
 }
 
@@ -106,6 +112,10 @@ func (w *world) startNode(slots int) *node {
 	n := &node{process: newProcess(w.name("node")), random: branch(w.random)}
 	number := w.started
 	n.toStore = w.link(n.process, nil, n.name+" -> store", storeLimit)
+	if w.nth != nil {
+		w.nth.kill = func() { w.kill(n.process, n.stop) }
+		n.toStore.nth, w.nth = w.nth, nil
+	}
 	n.toSessions = w.link(n.process, nil, n.name+" -> coordinator", storeLimit)
 	store := storeLink{n.toStore, w.store}
 	n.coordinator = coordinatorLink{n.toSessions, w.coordinator}
@@ -182,16 +192,17 @@ func (w *world) carriers(n *node) func(address string) carillon.Carrier {
 	return func(address string) carillon.Carrier {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		i := slices.IndexFunc(w.nodes, func(o *node) bool { return o.name == address })
+		all := slices.Concat(w.nodes, w.rest)
+		i := slices.IndexFunc(all, func(o *node) bool { return o.name == address })
 		if i < 0 {
 			return gone{}
 		}
 		l := &link{
-			name: n.name + " -> " + address, from: n.process, to: w.nodes[i].process,
+			name: n.name + " -> " + address, from: n.process, to: all[i].process,
 			limit: carry.FetchTime, random: branch(n.random),
 		}
 		n.carriers = append(n.carriers, l)
-		return carrierLink{l, w.nodes[i]}
+		return carrierLink{l, all[i]}
 	}
 }
 
