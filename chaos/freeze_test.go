@@ -41,18 +41,21 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	if err := s.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	poll(t, ctx, "the second start", func() bool {
+	poll(t, ctx, "the next start", func() bool {
 		lines := read(t, witness)
-		return lines[len(lines)-1].Attempt == 2
+		return lines[len(lines)-1].Attempt > 1
 	})
 	run := carillon.RunID{Job: job.ID, Due: job.Schedule.At}
 	got, err := s.Client.Run(ctx, run)
-	if err != nil || got.Losses != 1 || got.Failures != 0 {
+	// A pull from before the freeze can get the run before the worker has its lease again. The worker then
+	// hands the run back without beginning it: one more loss.
+	if err != nil || got.Losses < 1 || got.Losses != got.Attempt-1 || got.Failures != 0 {
 		t.Errorf(
-			"after the thaw: %d losses, %d failures, %v; want one loss and no failure", got.Losses,
-			got.Failures, err,
+			"after the thaw: attempt %d, %d losses, %d failures, %v; want only losses", got.Attempt,
+			got.Losses, got.Failures, err,
 		)
 	}
+	t.Logf("attempt %d after the freeze", got.Attempt)
 
 	if _, err := s.Client.CancelRun(ctx, run); err != nil {
 		t.Fatal(err)
