@@ -16,7 +16,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-var nthStep = flag.Int("nth", 25, "of how many calls to the store one fails; 1: each in turn")
+var nthStep = flag.Int("nth", 1, "of how many calls to the store one fails; 1: each in turn")
 
 // mishap is what happens to one call to the store.
 type mishap string
@@ -191,7 +191,8 @@ func (w *world) script() {
 		written("queue_all", takes, recurring(carillon.OverlapQueueAll)),
 		written("allow", takes, recurring(carillon.OverlapAllow)),
 	)
-	long := written("stopped", work{Takes: time.Hour}, atOnce)
+	// Not for ever: if the answer to its submit is lost, there is another one that is not stopped.
+	long := written("stopped", work{Takes: 5 * time.Minute}, atOnce)
 	canceled, paused := written("canceled", work{}, late), written("paused", work{}, recurring(carillon.OverlapSkip))
 	edited, dead := written("edited", work{}, recurring(carillon.OverlapSkip)), written("dead", work{Fails: 3}, atOnce)
 	hurried := written("hurried", work{Fails: 1}, func(d *carillon.Definition) {
@@ -231,7 +232,10 @@ func (w *world) script() {
 		return err
 	})
 	w.onRun(hurried, carillon.StateWaiting, "try now", func(ctx context.Context, n *node, id carillon.RunID) error {
-		_, err := n.ledger.RetryRun(ctx, carillon.DefaultNamespace, id)
+		run, err := n.ledger.RetryRun(ctx, carillon.DefaultNamespace, id)
+		if err != nil || run.ID != id { // sent again after the run has ended, it asks for another run
+			hurried.heard(run, err)
+		}
 		return err
 	})
 	w.change(paused, "resume", func(ctx context.Context, n *node, job carillon.JobID) error {
