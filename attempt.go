@@ -2,6 +2,7 @@ package carillon
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -81,6 +82,7 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	if r.Started == 0 {
 		r.Started = r.began(o.Started, now)
 	}
+	stop := r.Reason // why it was asked to stop, if it was
 	r.About, r.Reason = job.about(), o.Reason
 	switch o.Kind {
 	case OutcomeSuccess:
@@ -94,8 +96,10 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 		r.Crashes++
 	}
 	switch {
-	case o.Kind == OutcomeStopped, r.Has(FlagStop):
+	case o.Kind == OutcomeStopped, r.Has(FlagStop) && stop == "":
 		return r.End(StateCanceled, o.Reason, now).expire(job)
+	case r.Has(FlagStop): // it ended otherwise before it could be stopped
+		return r.End(StateCanceled, stop+": "+o.Reason, now).expire(job)
 	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && int(r.Failures) >= job.Retry.MaxAttempts:
 		return r.End(StateFailed, o.Reason, now).expire(job)
 	case int(r.Crashes) >= job.Retry.MaxCrashes:
@@ -138,7 +142,7 @@ func (r *Run) Records(attempt Held, o *Outcome) bool {
 	case OutcomeStopped:
 		return r.State == StateCanceled
 	}
-	return r.State != StateSucceeded && (r.Reason == o.Reason || r.Reason == afterCancel+o.Reason)
+	return r.State != StateSucceeded && (r.Reason == o.Reason || strings.HasSuffix(r.Reason, ": "+o.Reason))
 }
 
 // afterCancel begins the reason of a run that would have had another attempt if its job had not been

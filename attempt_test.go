@@ -387,3 +387,18 @@ func TestAWorkersClockMovesNoStartOutOfItsAttempt(t *testing.T) {
 		}
 	}
 }
+
+func TestARunThatFailedBeforeItCouldBeStoppedSaysWhyItWasStopped(t *testing.T) {
+	run := carillon.Run{
+		ID: carillon.RunID{Job: 1, Due: 1000}, State: carillon.StateRunning, Attempt: 1, Worker: "w",
+		Flags: carillon.FlagStop, Reason: "replaced by run_2",
+	}
+	failed := carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit code 1"}
+	got := run.Finish(&carillon.Job{}, failed, 2000, 0)
+	if got.State != carillon.StateCanceled || got.Reason != "replaced by run_2: exit code 1" {
+		t.Errorf("%s: %q", got.State, got.Reason)
+	}
+	if !got.Records(run.Held(), &failed) {
+		t.Error("the same report again is taken for another one")
+	}
+}

@@ -48,8 +48,8 @@ type reading struct {
 	at    time.Time     // when the two were compared; zero: they were not
 }
 
-// now is the store's time, when this machine's clock says machine and elapsed has passed since the clocks were
-// compared. What the machine's clock says counts only if they were not.
+// now is the store's time, when this machine's clock says machine and elapsed has passed since the clocks
+// were compared. What the machine's clock says counts only if they were not.
 func (r *reading) now(machine time.Time, elapsed time.Duration) time.Time {
 	switch {
 	case r == nil:
@@ -82,12 +82,12 @@ func (c *Clock) Ahead() time.Duration {
 // SetAhead moves the clock by d from this machine's clock, and follows that clock when it is set.
 func (c *Clock) SetAhead(d time.Duration) { c.reading.Store(&reading{ahead: d}) }
 
-// Compare says that the store's clock was ahead of this machine's by d at a time of this machine. From then on
-// the clock goes on by the machine's monotonic clock: if the machine's clock is set, that changes nothing.
+// Compare says that the store's clock was ahead of this machine's by d at a time of this machine. From then
+// on the clock goes on by the machine's monotonic clock: if the machine's clock is set, that changes nothing.
 func (c *Clock) Compare(at time.Time, d time.Duration) { c.reading.Store(&reading{d, at}) }
 
-// Moved is how far this machine's clock has moved away from the clock since they were compared: it was set, or
-// the machine slept and the monotonic clock stood still.
+// Moved is how far this machine's clock has moved away from the clock since they were compared: it was set,
+// or the machine slept and the monotonic clock stood still.
 func (c *Clock) Moved() time.Duration {
 	return (time.Until(c.now().Round(0)) - c.Ahead()).Abs()
 }

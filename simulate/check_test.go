@@ -118,12 +118,15 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 		if !w.clocksSet && o.canceled != 0 && held.Claimed() > o.canceled {
 			v.breaks("claimed after the cancel was answered at %s:\n%s", o.canceled, a)
 		}
+		if !w.clocksSet && o.edited != 0 && a.number == 1 && held.Claimed() > o.edited && !a.edited {
+			v.breaks("claimed with the old definition after the edit was answered at %s:\n%s", o.edited, a)
+		}
 		if !w.clocksSet && o.paused != 0 && held.Claimed() > o.paused &&
 			(o.resumed == 0 || held.Claimed() < o.resumed) {
 			v.breaks("claimed while its job was paused, from %s to %s:\n%s", o.paused, o.resumed, a)
 		}
 	}
-	done, manual, skipped := 0, 0, 0
+	done, manual, skipped, replaced := 0, 0, 0, 0
 	for id, run := range runs {
 		if !run.ByClock() {
 			manual++
@@ -152,7 +155,11 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 				v.breaks("wrong: %s: %s", why, row(run))
 			}
 		case carillon.StateCanceled:
-			if !o.asked {
+			if o.def.Overlap == carillon.OverlapReplace && strings.Contains(run.Reason, "replaced by run_") {
+				if run.ByClock() && run.Attempt > 0 { // one that had not begun does not count for max_runs
+					replaced++
+				}
+			} else if !o.asked {
 				v.breaks("wrong: it was not asked to be canceled: %s", row(run))
 			}
 		}
@@ -169,8 +176,11 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 	if !o.def.Schedule.Recurring() && skipped == 1 {
 		want = 0 // it was due while a run that was asked for had not ended
 	}
-	if !o.asked && done != want {
-		v.breaks("lost: %s of %s was accepted and ran %d times, want %d", o.job, o.def.Name, done, want)
+	if !o.asked && done+replaced != want {
+		v.breaks("lost: %s of %s was accepted and ran %d times, want %d:", o.job, o.def.Name, done, want)
+		for _, run := range page.Runs {
+			v.breaks("    %s", row(run))
+		}
 	}
 }
 
@@ -236,8 +246,8 @@ func (w *world) checkProbes(v *verdict) {
 // takeover is how soon a run of a worker that is gone starts again.
 const takeover = 10 * time.Second
 
-// checkTakeover checks that what was at work in a process which healCore froze or cut off began again in time.
-// A run of a job that was paused or canceled meanwhile need not.
+// checkTakeover checks that what was at work in a process which healCore froze or cut off began again in
+// time. A run of a job that was paused or canceled meanwhile need not.
 func (w *world) checkTakeover(v *verdict) {
 	commanded := map[carillon.JobID]bool{}
 	for _, o := range w.orders {

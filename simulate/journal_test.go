@@ -18,6 +18,8 @@ type work struct {
 	Takes time.Duration // how long the body takes
 	Fails int32         // that many attempts that end by themselves fail
 	Saves bool          // it saves a checkpoint, if it can
+	// Edited says that the payload comes from an edit.
+	Edited bool
 }
 
 // attempt is what a witness saw of an attempt. Times are those of the bubble, which no process sets.
@@ -31,6 +33,7 @@ type attempt struct {
 	end     time.Time // zero: it goes on
 	thawed  time.Time // when its process last thawed, at the end
 	ended   bool      // by itself; otherwise it was stopped or killed
+	edited  bool      // it has the payload of an edit
 }
 
 // journal keeps what witnesses saw.
@@ -39,10 +42,10 @@ type journal struct {
 	attempts []*attempt
 }
 
-func (j *journal) begin(p *process, task *executor.Task) *attempt {
+func (j *journal) begin(p *process, task *executor.Task, asked work) *attempt {
 	a := &attempt{
 		process: p, run: task.Run.ID, number: task.Run.Attempt, fence: task.Run.Fence(),
-		guarded: task.Run.Has(carillon.FlagGuarded), start: time.Now(),
+		guarded: task.Run.Has(carillon.FlagGuarded), start: time.Now(), edited: asked.Edited,
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -102,7 +105,7 @@ func (b body) perform(ctx context.Context, task executor.Task) error {
 	if err := b.process.pass(context.Background()); err != nil {
 		return err
 	}
-	a := b.world.journal.begin(b.process, &task)
+	a := b.world.journal.begin(b.process, &task, asked)
 	if asked.Saves {
 		_ = task.Save(ctx, []byte("half")) // a checkpoint that is refused or lost changes nothing
 	}

@@ -25,7 +25,9 @@ type order struct {
 	paused   carillon.Time  // when the pause was answered; zero: it was not
 	resumed  carillon.Time  // when a resume was sent; zero: none was
 	manual   []carillon.RunID
-	unheard  int // runs that were asked for, and may be there or not
+	unheard  int            // runs that were asked for, and may be there or not
+	edits    bool           // an edit was sent
+	edited   carillon.Time  // when the edit was answered; zero: it was not
 }
 
 // known is the id of the job, zero if the submit was not answered yet.
@@ -59,6 +61,7 @@ func (w *world) submit(number int) *order {
 		d.Schedule.MaxRuns = 1 + w.random.IntN(8)
 		overlaps := []carillon.Overlap{
 			carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll, carillon.OverlapAllow,
+			carillon.OverlapReplace,
 		}
 		d.Overlap = overlaps[w.random.IntN(len(overlaps))]
 	}
@@ -82,6 +85,7 @@ func (w *world) submit(number int) *order {
 		o.mu.Lock()
 		o.job = jobs[0].ID
 		o.mu.Unlock()
+		w.tell("%s has accepted %s as %s", at.name, def.Name, jobs[0].ID)
 	})
 	return o
 }
@@ -127,7 +131,7 @@ func (w *world) cancel() {
 	})
 }
 
-var errPaused = errors.New("it was paused before")
+var errAgain = errors.New("it was sent before")
 
 // pause pauses a job once. resume resumes it some time later.
 func (w *world) pause() {
@@ -135,7 +139,7 @@ func (w *world) pause() {
 		again := false
 		o.set(func() { again, o.pauses = o.pauses, true })
 		if again {
-			return errPaused
+			return errAgain
 		}
 		_, err := at.ledger.PauseJob(ctx, carillon.DefaultNamespace, o.known())
 		return err
@@ -156,6 +160,30 @@ func (w *world) resume() {
 		_, err := at.ledger.ResumeJob(ctx, carillon.DefaultNamespace, o.known())
 		return err
 	}, func(*order, error) {})
+}
+
+// edit gives a job another payload, once.
+func (w *world) edit() {
+	w.command(func(ctx context.Context, at *node, o *order) error {
+		again := false
+		o.set(func() { again, o.edits = o.edits, true })
+		if again {
+			return errAgain
+		}
+		payload := o.work
+		payload.Edited = true
+		_, err := at.ledger.EditJob(
+			ctx, carillon.DefaultNamespace, o.known(), func(d *carillon.Definition) (err error) {
+				d.Payload, err = json.Marshal(payload)
+				return err
+			},
+		)
+		return err
+	}, func(o *order, err error) {
+		if err == nil {
+			o.edited = realTime()
+		}
+	})
 }
 
 // runNow asks for a run that no schedule has.

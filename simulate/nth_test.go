@@ -253,7 +253,8 @@ func (w *world) change(
 
 // onRun sends a command about the run of a one-off when the run has a state.
 func (w *world) onRun(
-	o *order, state carillon.State, what string, do func(ctx context.Context, n *node, id carillon.RunID) error,
+	o *order, state carillon.State, what string,
+	do func(ctx context.Context, n *node, id carillon.RunID) error,
 ) {
 	var id carillon.RunID
 	is := func() bool {

@@ -60,7 +60,7 @@ func (w *world) step(number int) heal {
 	case at < 5 || len(w.orders) == 0:
 		w.submit(number)
 	case at < 7:
-		commands := []func(){w.cancel, w.pause, w.resume, w.resume, w.runNow, w.runNow}
+		commands := []func(){w.cancel, w.pause, w.resume, w.resume, w.runNow, w.runNow, w.edit, w.edit}
 		commands[w.random.IntN(len(commands))]()
 	default:
 		what, undo := w.faults[w.random.IntN(len(w.faults))](w)
@@ -75,8 +75,8 @@ func (w *world) step(number int) heal {
 	return heal{}
 }
 
-// healCore starts one healthy node and then breaks everything else for good: each process is frozen or cut off.
-// The node must get on alone, and take over within the promised time.
+// healCore starts one healthy node and then breaks everything else for good: each process is frozen or cut
+// off. The node must get on alone, and take over within the promised time.
 func (w *world) healCore() {
 	core := w.startNode(coreSlots)
 	time.Sleep(2 * carillon.SessionTime) // until it has watched the others for long enough

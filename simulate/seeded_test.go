@@ -8,8 +8,8 @@ import (
 	_ "unsafe" // for go:linkname
 )
 
-// seeded says that a seed fixes everything in a world, also the order of goroutines: simulate/player has built
-// this test with a changed runtime.
+// seeded says that a seed fixes everything in a world, also the order of goroutines: simulate/player has
+// built this test with a changed runtime.
 const seeded = true
 
 //go:linkname setSeed runtime.setSeed

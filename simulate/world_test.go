@@ -158,7 +158,7 @@ func (w *world) startNode(slots int) *node {
 		parts.Wait()
 		flush()
 		door.Wait()
-		w.journal.killed(n.process, n.process.kill()) // a server that has stopped refuses, and nothing of it goes on
+		w.journal.killed(n.process, n.process.kill()) // a server that has stopped refuses, nothing goes on
 	})
 	w.mu.Lock()
 	w.nodes = append(w.nodes, n)

@@ -22,7 +22,9 @@ func TestEditsAreReadAndApplied(t *testing.T) {
 	if err != nil || len(edits) != 3 {
 		t.Fatalf("%+v, %v", edits, err)
 	}
-	files, err := Apply(edits[:2], func(string) ([]byte, error) { return []byte("\tone\n\ttwo\n\tfour\n"), nil })
+	files, err := Apply(edits[:2], func(string) ([]byte, error) {
+		return []byte("\tone\n\ttwo\n\tfour\n"), nil
+	})
 	if err != nil || files["a/a.go"] != "\tone\n\tthree\n" {
 		t.Errorf("%q, %v", files, err)
 	}

@@ -1,6 +1,6 @@
 // Command player plays worlds of package simulate, each in a process of its own with one thread, in which a
-// seed fixes everything: the load, the faults, and the order in which goroutines run. So a world that breaks a
-// promise can be played again exactly, and made smaller.
+// seed fixes everything: the load, the faults, and the order in which goroutines run. So a world that breaks
+// a promise can be played again exactly, and made smaller.
 //
 //	go run ./simulate/player -seeds 1000
 //	go run ./simulate/player -seed 8231          # one world, twice: both times must be the same
