@@ -203,6 +203,10 @@ func unexplainedSkip(o *order, run carillon.Run, runs map[carillon.RunID]carillo
 	}
 	kind, rest, _ := strings.Cut(run.Reason, ": ")
 	name, what, _ := strings.Cut(rest, " ")
+	by, replaced := strings.CutPrefix(run.Reason, "replaced by ")
+	if replaced {
+		name = by
+	}
 	other, err := carillon.ParseRunID(name)
 	first, exists := runs[other]
 	if err != nil || !exists {
@@ -213,6 +217,7 @@ func unexplainedSkip(o *order, run carillon.Run, runs map[carillon.RunID]carillo
 	switch because := kind + ": " + what; {
 	case because == "overlap: has not ended" && policy == carillon.OverlapSkip && earlier:
 	case because == "overlap: waits already" && policy == carillon.OverlapQueue && earlier:
+	case replaced && policy == carillon.OverlapReplace:
 	case because == "missed: runs in its place" && other.Due > run.ID.Due:
 	default:
 		return "skipped for a reason that its job does not give"
