@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/failpoint"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
@@ -35,6 +36,9 @@ func (w *Worker) pull(ctx context.Context) {
 		id := w.ID()
 		tasks, err := w.cfg.Dispatcher.Pull(ctx, protocol.Pull{Worker: id, Want: want, Max: n})
 		tasks = tasks[:min(n, len(tasks))] // no dispatcher returns more
+		if len(tasks) > 0 {
+			failpoint.At("pull.after")
+		}
 		bytes := 0
 		for i := range tasks {
 			bytes += weigh(&tasks[i])

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/failpoint"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
@@ -111,6 +112,7 @@ func (w *Worker) report(ctx context.Context) {
 			}
 		}
 		receipts, ok := w.insist(ctx, reports)
+		failpoint.At("receipt.after")
 		bytes := 0
 		for i := range batch {
 			bytes += weigh(&batch[i].Task) + batch[i].weighEnd()

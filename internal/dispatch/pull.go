@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/failpoint"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
@@ -75,6 +76,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 		return nil, ctx.Err()
 	case failed && len(tasks) == 0:
 		return nil, fmt.Errorf("pull due runs: %w", err)
+	}
+	if len(tasks) > 0 {
+		failpoint.At("pull.before")
 	}
 	return tasks, nil
 }
@@ -193,7 +197,9 @@ func (d *Dispatcher) claim(
 	candidates = decided
 	claimed = d.addPending(candidates, changes)
 	defer d.dropUncommitted(claimed)
+	failpoint.At("claim.before")
 	lost, err := d.cfg.Ledger.Commit(ctx, changes)
+	failpoint.At("claim.after")
 	if err != nil {
 		if !errors.Is(err, context.Canceled) {
 			// Sweep pushes them again.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/failpoint"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
@@ -48,6 +49,7 @@ func (d *Dispatcher) Report(
 	if !kept {
 		askAgain(reports, receipts)
 	}
+	failpoint.At("receipt.before")
 	return receipts, nil
 }
 
@@ -260,6 +262,7 @@ func (d *Dispatcher) post(ctx context.Context, changes []carillon.Change) (lost 
 	}
 	pieces := (len(changes) + endsAtOnce - 1) / endsAtOnce
 	done := make(chan answer, pieces)
+	failpoint.At("end.before")
 	for first := 0; first < len(changes); first += endsAtOnce {
 		d.cfg.Ledger.Post(changes[first:min(first+endsAtOnce, len(changes))], func(lost []int, err error) {
 			done <- answer{first, lost, err}
@@ -276,6 +279,7 @@ func (d *Dispatcher) post(ctx context.Context, changes []carillon.Change) (lost 
 			return nil, ctx.Err()
 		}
 	}
+	failpoint.At("end.after")
 	slices.Sort(lost)
 	return lost, err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/failpoint"
 )
 
 // Submit stores new jobs, whose definitions were admitted, and returns when they are on disk. Each job is
@@ -28,8 +29,10 @@ func (l *Ledger) Submit(
 	}
 	reserved := l.preclaim(changes, now)
 	l.rememberDue(changes, now)
+	failpoint.At("submit.before")
 	// The commit goes on when the caller gives up: a run that was preclaimed begins all the same.
 	lost, err := l.Commit(context.WithoutCancel(ctx), changes)
+	failpoint.At("submit.after")
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf(
 			"%d of %d jobs have ids that exist already: is another process using this node number?",

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/failpoint"
 )
 
 // decide handles due runs that need a decision: their job has an overlap guard and no pull takes them, or
@@ -97,7 +98,9 @@ func (s *Scheduler) decideBatch(ctx context.Context, runs []carillon.Run) error 
 		}
 	}
 	s.enqueue(ctx, push)
+	failpoint.At("plan.before")
 	lost, err := s.cfg.Ledger.Commit(ctx, changes)
+	failpoint.At("plan.after")
 	if err != nil {
 		return err // decide tries the whole batch again
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/failpoint"
 )
 
 // watch takes held runs back from workers that are gone or do not know of them. It reads the held runs
@@ -139,7 +140,9 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *heldSc
 	}
 	var lost []int
 	if err == nil {
+		failpoint.At("takeback.before")
 		lost, err = s.cfg.Ledger.Commit(ctx, changes)
+		failpoint.At("takeback.after")
 	}
 	if err != nil && ctx.Err() == nil {
 		s.cfg.Logger.Error("take runs back", "error", err, "runs", len(gone))
