@@ -293,6 +293,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.keepNumber(ctx) })
 	g.Go(func() error { return n.beat(ctx) })
 	g.Go(func() error { return n.compareClocks(ctx) })
+	g.Go(func() error { return n.stepClock(ctx) })
 	if n.carry != nil {
 		g.Go(func() error { return n.fetchRuns(ctx) })
 	}
