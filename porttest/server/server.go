@@ -29,13 +29,30 @@ var ErrMissing = errors.New("not installed")
 func Missing(err error) bool { return errors.Is(err, ErrMissing) }
 
 // Demanded says whether a test must fail if a program that it needs is not installed:
-// REQUIRE_SERVERS is 1, or it is not set and CI is true, as on most build machines. Otherwise such a
-// test is skipped.
+// CARILLON_TEST_REQUIRE is all, or REQUIRE_SERVERS is 1, or it is not set and CI is true, as on most build
+// machines. Otherwise such a test is skipped.
 func Demanded() bool {
+	if allDemanded() {
+		return true
+	}
 	if value := os.Getenv("REQUIRE_SERVERS"); value != "" {
 		return yes(value)
 	}
 	return yes(os.Getenv("CI"))
+}
+
+// allDemanded says that no test may be skipped, also where the machine itself cannot do what the test needs.
+func allDemanded() bool { return os.Getenv("CARILLON_TEST_REQUIRE") == "all" }
+
+// Skip ends a test that this machine cannot run, such as one that has to mount something: loudly, or as a
+// failure if CARILLON_TEST_REQUIRE is all.
+func Skip(t testing.TB, why string) {
+	t.Helper()
+	if allDemanded() {
+		t.Fatalf("!!! SKIPPED, and CARILLON_TEST_REQUIRE is all: %s", why)
+	} else {
+		t.Skipf("!!! SKIPPED: %s", why)
+	}
 }
 
 func yes(value string) bool {

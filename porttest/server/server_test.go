@@ -83,6 +83,7 @@ func TestAMissingServerFailsTheTestWhereItIsDemandedAndSkipsItElsewhere(t *testi
 		{"", "", errors.New("the disk is full"), "the disk is full"},
 		{"true", "1", nil, ""},
 	} {
+		t.Setenv("CARILLON_TEST_REQUIRE", "")
 		t.Setenv("CI", c.ci)
 		t.Setenv("REQUIRE_SERVERS", c.require)
 		v := &verdict{}
@@ -91,5 +92,21 @@ func TestAMissingServerFailsTheTestWhereItIsDemandedAndSkipsItElsewhere(t *testi
 				"CI=%q REQUIRE_SERVERS=%q, %v: %q, want %q", c.ci, c.require, c.err, v.words, c.want,
 			)
 		}
+	}
+}
+
+func TestASkippedTestFailsWhereAllAreDemanded(t *testing.T) {
+	v := &verdict{}
+	t.Setenv("CARILLON_TEST_REQUIRE", "")
+	if server.Skip(v, "not root"); v.words != "!!! SKIPPED: not root" {
+		t.Error(v.words)
+	}
+	t.Setenv("CARILLON_TEST_REQUIRE", "all")
+	t.Setenv("REQUIRE_SERVERS", "0")
+	if server.Skip(v, "not root"); v.words != "!!! SKIPPED, and CARILLON_TEST_REQUIRE is all: not root" {
+		t.Error(v.words)
+	}
+	if !server.Demanded() {
+		t.Error("servers are not demanded, but all tests are")
 	}
 }
