@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
@@ -154,14 +152,7 @@ func TestANodeWhoseClockDiffersFromTheStoresIsNotReady(t *testing.T) {
 	if err := c.nodes["node-1"].Stop(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := pgx.Connect(c.ctx, store)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close(c.ctx)
-	const ahead = `CREATE OR REPLACE FUNCTION carillon.clock() RETURNS bigint LANGUAGE sql VOLATILE PARALLEL SAFE
-  AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint + 3000 $$`
-	if _, err := db.Exec(c.ctx, ahead); err != nil {
+	if err := setStoreClock(c.ctx, store, 3*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	s := c.launch("node-1")

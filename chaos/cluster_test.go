@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/proxy"
 	"github.com/carillon-run/carillon/client"
 )
 
@@ -40,6 +41,8 @@ type cluster struct {
 	addresses map[string]string // of nodes
 	processes []named
 	logs      map[string]*os.File
+	links     map[string]*proxy.Proxy // see link
+	programs  map[string]program      // of processes that run another program than binary
 }
 
 type named struct {
@@ -134,7 +137,7 @@ func (c *cluster) keep(name string, p *Process) {
 // say otherwise.
 func (c *cluster) launch(name string, args ...string) *Server {
 	args = append([]string{"--store", c.store, "--concurrency", "0", "--listen", c.address(name)}, args...)
-	s, err := Launch(c.binary, filepath.Join(c.dir, name), c.log(name), args...)
+	s, err := launchServer(c.program(name), filepath.Join(c.dir, name), c.log(name), args)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -205,12 +208,16 @@ func (c *cluster) sessions() (ids []string) {
 	return ids
 }
 
-// where are the addresses of the nodes, and their token.
+// where are the addresses of the nodes, or of the links to them, and their token.
 func (c *cluster) where() (urls []string, token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.nodes {
-		if url, secret, ok := s.where(); ok {
+	for name, s := range c.nodes {
+		url, secret, ok := s.where()
+		if p := c.links[name]; p != nil {
+			url = "http://" + p.Addr()
+		}
+		if ok {
 			urls, token = append(urls, url), secret
 		}
 	}
@@ -221,18 +228,23 @@ func (c *cluster) where() (urls []string, token string) {
 // address that stays, as deployments have. All nodes that a worker knows can be gone before it has heard of
 // others.
 func (c *cluster) servers() (list, token string) {
-	urls, token := c.where()
+	c.t.Helper()
+	var urls []string
+	poll(c.t, c.ctx, "a node that has written its token", func() bool {
+		urls, token = c.where()
+		return token != ""
+	})
 	return strings.Join(append(urls, c.front()), ","), token
 }
 
 // commands starts `carillon worker` for the queues.
 func (c *cluster) commands(name, queues string, args ...string) *Process {
 	servers, token := c.servers()
-	cmd := exec.Command(c.binary, append([]string{
+	cmd := c.program(name)
+	cmd.Args = append(append(cmd.Args,
 		"worker", "--server", servers, "--token", token, "--name", name, "--queues", queues, "--concurrency",
 		"8",
-		"--data", filepath.Join(c.dir, name),
-	}, args...)...)
+		"--data", filepath.Join(c.dir, name)), args...)
 	return c.run(name, cmd)
 }
 

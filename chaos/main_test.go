@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/proxy"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/worker"
@@ -109,7 +110,7 @@ func handle(witness string) error {
 	funcs.Register(handled, handler)
 	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{
 		Servers: strings.Split(os.Getenv("SERVERS"), ","), Token: os.Getenv("TOKEN"),
-		HTTP: reaches(os.Getenv("ONLY")),
+		HTTP: reaches(os.Getenv("ONLY"), os.Getenv("THROUGH")),
 	})
 	if err != nil {
 		return err
@@ -123,15 +124,18 @@ func handle(witness string) error {
 	}).Run(ctx)
 }
 
-// reaches is an HTTP client for a worker that can reach only one node; nil, for any node, if the address is
-// empty.
-func reaches(address string) *http.Client {
-	if address == "" {
+// reaches is an HTTP client for a worker that can reach only one node, or reaches all nodes through a proxy;
+// nil, for any node, if both addresses are empty.
+func reaches(only, through string) *http.Client {
+	if only == "" && through == "" {
 		return nil
 	}
 	dial := func(ctx context.Context, network, to string) (net.Conn, error) {
-		if to != address {
-			return nil, fmt.Errorf("%s is out of reach: want %s", to, address)
+		switch {
+		case through != "":
+			return proxy.DialThrough(ctx, through, to)
+		case to != only:
+			return nil, fmt.Errorf("%s is out of reach: want %s", to, only)
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, to)
 	}

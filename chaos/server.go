@@ -28,9 +28,15 @@ type Server struct {
 
 // Launch runs `carillon serve` on a free port, and does not wait for it to be ready.
 func Launch(binary, data string, log io.Writer, args ...string) (*Server, error) {
+	return launchServer(exec.Command(binary), data, log, args)
+}
+
+// launchServer adds the arguments of `carillon serve` to a command that has only a program and perhaps an
+// environment.
+func launchServer(cmd *exec.Cmd, data string, log io.Writer, args []string) (*Server, error) {
 	_ = os.Remove(filepath.Join(data, "address")) // left by a killed process
 	flags := lastOfEach(append([]string{"--data", data, "--listen", "127.0.0.1:0"}, args...))
-	cmd := exec.Command(binary, append([]string{"serve"}, flags...)...)
+	cmd.Args = append(append(cmd.Args, "serve"), flags...)
 	cmd.Stderr = log
 	s := &Server{data: data, Began: time.Now()}
 	var err error
