@@ -1,0 +1,179 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/proxy"
+	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/porttest/server"
+)
+
+// replicated is a PostgreSQL server with a replica. Nodes reach the primary at an address that stays.
+type replicated struct {
+	t       *testing.T
+	primary *server.Server
+	replica *server.Server
+	entry   *proxy.Proxy // in front of the primary
+	stream  *proxy.Proxy // between the replica and the primary
+	url     string       // of entry
+}
+
+// replicate starts a primary and a replica. Synchronous: the primary answers a commit when the replica has it
+// on disk.
+func replicate(t *testing.T, synchronous bool) *replicated {
+	t.Helper()
+	e := engines[0]
+	r := &replicated{t: t, primary: e.own(t)}
+	host := hostOf(t, r.primary.URL)
+	r.entry, r.stream = openProxy(t, host), openProxy(t, host)
+	r.url = through(t, r.primary.URL, r.entry)
+	_, port, _ := net.SplitHostPort(r.stream.Addr())
+	r.replica = server.Replica(
+		t, r.primary, "max_connections=600", "primary_conninfo=host=127.0.0.1 user=carillon port="+port,
+	)
+	if synchronous {
+		if err := r.primary.SetReplicas("*"); err != nil {
+			t.Fatal(err)
+		}
+		poll(t, t.Context(), "synchronous replication", func() bool {
+			return r.ask("SELECT coalesce(max(sync_state), 'none') FROM pg_stat_replication") == "sync"
+		})
+	}
+	return r
+}
+
+// ask reads one text from the primary.
+func (r *replicated) ask(sql string, args ...any) (answer string) {
+	r.t.Helper()
+	conn, err := pgx.Connect(r.t.Context(), r.primary.URL)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer conn.Close(r.t.Context())
+	if err := conn.QueryRow(r.t.Context(), sql, args...).Scan(&answer); err != nil {
+		r.t.Fatalf("%s: %v", sql, err)
+	}
+	return answer
+}
+
+// caughtUp waits until the replica has what the primary has committed by now.
+func (r *replicated) caughtUp() {
+	r.t.Helper()
+	now := r.ask("SELECT pg_current_wal_lsn()::text")
+	poll(r.t, r.t.Context(), "the replica to catch up", func() bool {
+		return r.ask("SELECT coalesce(bool_or(flush_lsn >= $1::text::pg_lsn), false)::text FROM pg_stat_replication",
+			now) == "true"
+	})
+}
+
+// failOver kills the primary and lets the replica take its place.
+func (r *replicated) failOver(ctx context.Context) {
+	r.t.Helper()
+	if err := r.primary.Kill(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.entry.Set(proxy.Closed)
+	if err := r.replica.Promote(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	r.entry.SetTarget(hostOf(r.t, r.replica.URL))
+	r.entry.Heal()
+}
+
+func TestAFailoverToASynchronousReplicaLosesNothing(t *testing.T) {
+	t.Parallel()
+	db := replicate(t, true)
+	c := newCluster(t, db.url, 2*time.Minute)
+	c.start("node-1", "node-2")
+	c.handlers("worker-1", "default")
+	c.handlers("worker-2", "default")
+	defs, begin := every(10*time.Millisecond, 6*time.Second)
+	accepted := c.submit(defs...)
+	load := c.trickle(50*time.Millisecond, handledJob("default", Work{For: carillon.Duration(time.Second)}))
+	last(c.ctx, time.Until(begin.Add(3*time.Second).Std()))
+	killed := time.Now()
+	db.failOver(c.ctx)
+	accepted = append(accepted, c.submit(handledJob("default", Work{}))...)
+	t.Logf("the cluster took a job %s after the kill", time.Since(killed).Round(time.Millisecond))
+	accepted = append(accepted, load()...)
+
+	runs := c.all()
+	c.alive()
+	c.complete(accepted, runs)
+	t.Logf("%d runs; witnesses: %s", len(runs), Summary(c.truthful(runs)))
+}
+
+// The replica of this test gets nothing more from a certain moment on. After the failover the cluster is as
+// it was at that moment: jobs that were accepted later are gone, and runs that were claimed later are claimed
+// again.
+func TestAFailoverToAReplicaThatIsBehindLosesExactlyWhatItHadNotReceived(t *testing.T) {
+	t.Parallel()
+	db := replicate(t, false)
+	c := newCluster(t, db.url, 2*time.Minute)
+	c.start("node-1", "node-2")
+	c.handlers("worker-1", "default")
+	c.handlers("worker-2", "default")
+	defs, begin := every(10*time.Millisecond, 8*time.Second)
+	received := c.submit(defs...)
+	last(c.ctx, time.Until(begin.Add(2*time.Second).Std()))
+	db.caughtUp()
+	db.stream.Set(proxy.Cut)
+	lost := c.submit(repeat(handledJob("default", Work{}), 20)...)
+	c.ended(runsOf(lost)...)
+	cut := carillon.Now()
+	last(c.ctx, time.Second) // more of what was received is performed, unknown to the replica
+	db.failOver(c.ctx)
+	later := c.submit(repeat(handledJob("default", Work{}), 20)...)
+
+	runs := c.all()
+	c.alive()
+	c.complete(append(received, later...), runs)
+	for _, job := range lost {
+		if _, there := runs[only(job)]; there {
+			t.Errorf("the replica cannot have received %s", job.ID)
+		}
+		var problem *client.Problem
+		err := c.ask(func(ctx context.Context, api *client.Client) error {
+			_, err := api.Job(ctx, job.ID)
+			return err
+		})
+		if !errors.As(err, &problem) || problem.Status != 404 {
+			t.Errorf("job %s: %v, want 404", job.ID, err)
+		}
+	}
+	again := 0
+	for _, fences := range fencesOf(c.lines()) {
+		if len(fences) > 1 {
+			again++
+		}
+		if !slices.IsSorted(fences) || len(slices.Compact(slices.Clone(fences))) < len(fences) {
+			t.Errorf("fences that do not rise: %d", fences)
+		}
+	}
+	if again == 0 {
+		t.Error("no run was claimed again: the replica was not behind")
+	}
+	t.Logf(
+		"%d jobs lost that were accepted after the replica was cut off, %d runs performed again since %s",
+		len(lost), again, cut,
+	)
+}
+
+// fencesOf are the fences of the starts of each run, in the order of the starts.
+func fencesOf(lines []Line) map[carillon.RunID][]int64 {
+	fences := map[carillon.RunID][]int64{}
+	for _, l := range lines {
+		if l.Kind == "START" {
+			fences[l.Run] = append(fences[l.Run], l.Fence)
+		}
+	}
+	return fences
+}
