@@ -169,6 +169,12 @@ func (c *cluster) start(names ...string) {
 	for _, name := range names {
 		c.launch(name)
 	}
+	c.met(names...)
+}
+
+// met waits until nodes are ready and know each other.
+func (c *cluster) met(names ...string) {
+	c.t.Helper()
 	for _, name := range names {
 		c.ready(name)
 	}

@@ -25,7 +25,8 @@ func smallDisk(t *testing.T, size string) string {
 		server.Skip(t, "mount a small tmpfs, as root: "+err.Error())
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
+		// Detached: a process that another test just forked can still have the files open.
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
 			t.Errorf("unmount %s: %v", dir, err)
 		}
 	})

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"flag"
 	"net/url"
 	"strings"
 	"testing"
@@ -74,10 +75,7 @@ func (c *cluster) linkedNodes(names ...string) {
 	for _, name := range names {
 		c.linkedNode(name)
 	}
-	for _, name := range names {
-		c.ready(name)
-	}
-	c.members(carillon.MemberNode, len(c.nodes))
+	c.met(names...)
 }
 
 // linkedHandlers starts a worker with handlers that reaches the nodes only through its own proxy and through
@@ -150,6 +148,8 @@ func through(t *testing.T, address string, p *proxy.Proxy) string {
 	return at.String()
 }
 
+var linkFault = flag.Duration("link-fault", 300*time.Millisecond, "how long each link of a cluster fails in each way")
+
 // linkFaults are the faults of a link that a test does in turn, each with a name.
 var linkFaults = []struct {
 	name string
@@ -170,8 +170,7 @@ var linkFaults = []struct {
 func TestFaultsOfEveryLinkLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, e *engine) {
-		const each = 300 * time.Millisecond
-		c := newCluster(t, e.database(t), 2*time.Minute)
+		c := newCluster(t, e.database(t), 2*time.Minute+48**linkFault)
 		rnd := random(t)
 		nodes := []string{"node-1", "node-2"}
 		c.linkedNodes(nodes...)
@@ -188,14 +187,14 @@ func TestFaultsOfEveryLinkLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
 					p := c.links[name]
 					before := p.Struck()
 					p.Set(f.Fault)
-					last(c.ctx, each)
+					last(c.ctx, *linkFault)
 					p.Heal()
 					struck[f.name] += p.Struck() - before
 				})
 			}
 		}
 		rnd.Shuffle(len(plan), func(i, j int) { plan[i], plan[j] = plan[j], plan[i] })
-		defs, begin := every(20*time.Millisecond, time.Duration(len(plan))*each)
+		defs, begin := every(20*time.Millisecond, time.Duration(len(plan))**linkFault)
 		for i := range defs {
 			defs[i].Payload = handledJob("", Work{
 				For: carillon.Duration(rnd.IntN(300)) * carillon.Duration(time.Millisecond),
