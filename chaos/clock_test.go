@@ -12,8 +12,8 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// stepClock sets the clock of a node, forward or back by the CLOCK_STEP that it was started with (see
-// failing). The node corrects itself when it next compares its clock with the database's, within about ten
+// stepClock sets the clock by which a node goes, forward or back by the CLOCK_STEP that it was started with
+// (see failing). The node corrects itself when it next compares its clock with the database's, within about ten
 // seconds.
 func (c *cluster) stepClock(node string, forward bool) {
 	c.t.Helper()
@@ -42,8 +42,8 @@ func setStoreClock(ctx context.Context, store string, ahead time.Duration) error
 	return err
 }
 
-// A node whose clock was set forward starts runs early until it has compared its clock with the database's;
-// see docs/guarantees.md. So here early starts are allowed up to the step.
+// A node that has read a wrong time from its database starts runs early until it compares the clocks again. So
+// here early starts are allowed up to the step.
 func TestClocksOfNodesThatAreSetForwardAndBackLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	const step = 30 * time.Second

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stepClock sets the node's clock forward by CLOCK_STEP on SIGUSR1 and back on SIGUSR2, until the node
-// compares its clock with the store's again.
+// stepClock sets the node's clock forward by CLOCK_STEP on SIGUSR1 and back on SIGUSR2, as if it had read a
+// wrong time from the store, until the node compares its clock with the store's again.
 func (n *Node) stepClock(ctx context.Context) error {
 	step, err := time.ParseDuration(os.Getenv("CLOCK_STEP"))
 	if err != nil {

@@ -194,7 +194,7 @@ func wantState(o *order) carillon.State {
 
 func unexplainedSkip(o *order, run carillon.Run, runs map[carillon.RunID]carillon.Run) string {
 	switch {
-	case !run.ByClock():
+	case !run.ByClock() && o.def.Overlap != carillon.OverlapReplace:
 		return "a run that was asked for was skipped"
 	case !o.def.Schedule.Recurring() && len(o.manual)+o.unheard == 0:
 		return "a one-off was skipped"

@@ -25,9 +25,9 @@ type order struct {
 	paused   carillon.Time  // when the pause was answered; zero: it was not
 	resumed  carillon.Time  // when a resume was sent; zero: none was
 	manual   []carillon.RunID
-	unheard  int            // runs that were asked for, and may be there or not
-	edits    bool           // an edit was sent
-	edited   carillon.Time  // when the edit was answered; zero: it was not
+	unheard  int           // runs that were asked for, and may be there or not
+	edits    bool          // an edit was sent
+	edited   carillon.Time // when the edit was answered; zero: it was not
 }
 
 // known is the id of the job, zero if the submit was not answered yet.
