@@ -79,6 +79,11 @@ else
 	go run ./simulate/player $(if $(SEED),-seed $(SEED),-seeds $(SEEDS) $(if $(FIRST),-first $(FIRST)))
 endif
 
+MINUTES ?= 5
+chaos: servers ## real processes under faults, and a checker: MINUTES=5, STORE=sqlite|postgres|mysql, SEED=n
+	go test ./chaos -count=1 -timeout 0 -v -run '^TestTrial$$' -minutes $(MINUTES) \
+	  $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED)) $(ARGS)
+
 planted: ## plant bugs one at a time: tests must catch each of them; BUG="lease" for those with that in the name
 	go run ./planted $(BUG)
 
@@ -97,4 +102,4 @@ fuzz: ## a minute of every fuzz target
 clean: ## remove what was built
 	rm -rf bin
 
-.PHONY: help run build install test servers check format simulate planted bench bench-peers fuzz clean
+.PHONY: help run build install test servers check format simulate chaos planted bench bench-peers fuzz clean

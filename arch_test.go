@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 		"node", "porttest/server", "worker",
 	},
 	"bench/part":        {".", "executor", "node"},
-	"chaos":             {".", "client", "executor", "porttest/server"},
+	"chaos":             {".", "chaos/check", "client", "executor", "porttest/server"},
 	"planted":           {"internal/overlay"},
 	"simulate/player":   {"internal/overlay"},
 	"examples/go":       {".", "client", "executor", "worker"},
@@ -83,6 +83,7 @@ var mayImport = map[string][]string{
 var outside = map[string][]string{
 	"internal/scheduler": {"golang.org/x/sync"},
 	"executor":           {"golang.org/x/sys"},
+	"chaos":              {"golang.org/x/sys"},
 	"adapter/sqlite":     {"zombiezen.com/go/sqlite", "modernc.org/sqlite"},
 	"adapter/postgres":   {"github.com/jackc/pgx/v5"},
 	"adapter/mysql":      {"github.com/go-sql-driver/mysql"},

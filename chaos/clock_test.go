@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 )
 
 // stepClock sets the clock by which a node goes, forward or back by the CLOCK_STEP that it was started with
@@ -71,13 +72,13 @@ func TestClocksOfNodesThatAreSetForwardAndBackLoseNothingAndRunNothingTwiceAtOnc
 	early := 0
 	for _, l := range c.lines() {
 		switch before := l.Run.Due.Sub(l.At); {
-		case l.Kind == "START" && before > step:
+		case l.Kind == check.KindStart && before > step:
 			t.Errorf("early by %s: %s", before, l.Run)
-		case l.Kind == "START" && before > 0:
+		case l.Kind == check.KindStart && before > 0:
 			early++
 		}
 	}
-	for _, broken := range Check(dueAtOnce(c.lines())) {
+	for _, broken := range check.Lines(dueAtOnce(c.lines())) {
 		t.Error(broken)
 	}
 	for _, name := range []string{"node-1", "node-2"} {
@@ -85,11 +86,11 @@ func TestClocksOfNodesThatAreSetForwardAndBackLoseNothingAndRunNothingTwiceAtOnc
 			t.Errorf("the clock of %s was not set", name)
 		}
 	}
-	t.Logf("%d runs, %d started early; witnesses: %s", len(runs), early, Summary(c.lines()))
+	t.Logf("%d runs, %d started early; witnesses: %s", len(runs), early, check.Summary(c.lines()))
 }
 
 // dueAtOnce are lines by which no start is early, for a test that allows early starts.
-func dueAtOnce(lines []Line) []Line {
+func dueAtOnce(lines []check.Line) []check.Line {
 	for i := range lines {
 		lines[i].At = max(lines[i].At, lines[i].Run.Due)
 	}

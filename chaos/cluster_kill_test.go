@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/client"
 )
 
@@ -71,7 +72,7 @@ func TestKillNineOfAnyNodeOrWorkerLosesNothingAndRunsNothingTwiceAtOnce(t *testi
 		}
 		t.Logf(
 			"%d kills, %d jobs accepted, %d runs, %d losses; witnesses: %s", kills, len(accepted), len(runs),
-			losses, Summary(lines),
+			losses, check.Summary(lines),
 		)
 	})
 }

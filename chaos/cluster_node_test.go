@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
@@ -22,10 +23,10 @@ func every(step, length time.Duration) (defs []carillon.Definition, begin carill
 }
 
 // lateness is how late the first start of each run was.
-func lateness(lines []Line) map[carillon.RunID]time.Duration {
+func lateness(lines []check.Line) map[carillon.RunID]time.Duration {
 	late := map[carillon.RunID]time.Duration{}
 	for _, l := range lines {
-		if _, known := late[l.Run]; l.Kind == "START" && !known {
+		if _, known := late[l.Run]; l.Kind == check.KindStart && !known {
 			late[l.Run] = l.At.Sub(l.Run.Due)
 		}
 	}
@@ -138,7 +139,7 @@ func TestTwoOwnersOfAShardRunNothingTwice(t *testing.T) {
 				t.Errorf("%s has more attempts than losses explain: %s", id, row(run))
 			}
 		}
-		t.Logf("%d runs; witnesses: %s", len(runs), Summary(lines))
+		t.Logf("%d runs; witnesses: %s", len(runs), check.Summary(lines))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/porttest/server"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
@@ -50,7 +51,7 @@ func TestADatabaseThatCrashesUnderLoadLosesNothingAndEndsNoNode(t *testing.T) {
 		runs := c.all()
 		c.alive()
 		c.complete(accepted, runs)
-		t.Logf("%d runs; witnesses: %s", len(runs), Summary(c.truthful(runs)))
+		t.Logf("%d runs; witnesses: %s", len(runs), check.Summary(c.truthful(runs)))
 	})
 }
 
@@ -127,7 +128,7 @@ func frozenFor(t *testing.T, db *server.Server, length time.Duration) {
 	}
 	worst := time.Duration(0)
 	for _, l := range c.lines() {
-		if l.Kind == "START" && l.Attempt == 2 {
+		if l.Kind == check.KindStart && l.Attempt == 2 {
 			worst = max(worst, l.At.Sub(thawed))
 		}
 	}

@@ -81,6 +81,7 @@ func newCluster(t *testing.T, store string, limit time.Duration) *cluster {
 		machine: watchMachine(t), nodes: map[string]*Server{}, addresses: map[string]string{},
 		logs: map[string]*os.File{},
 	}
+	_ = os.Remove(c.witness) // of an earlier test with the same -logs
 	t.Cleanup(func() {
 		cancel()
 		c.close()

@@ -13,6 +13,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/porttest/server"
 )
@@ -80,7 +81,7 @@ func TestAFullDiskRefusesNewJobsAndLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	poll(t, ctx, "the first starts", func() bool { return count(t, witness, "START") >= 10 })
+	poll(t, ctx, "the first starts", func() bool { return count(t, witness, check.KindStart) >= 10 })
 
 	free := fill(t, disk)
 	poll(t, ctx, "a submit to be refused", func() bool {
@@ -97,7 +98,7 @@ func TestAFullDiskRefusesNewJobsAndLosesNothing(t *testing.T) {
 		return true
 	})
 	t.Logf("readiness: %s", unready(s.URL))
-	poll(t, ctx, "the running commands to end", func() bool { return count(t, witness, "END") >= 10 })
+	poll(t, ctx, "the running commands to end", func() bool { return count(t, witness, check.KindEnd) >= 10 })
 	last(ctx, time.Second) // their ends find no room
 	if _, err := s.Client.Submit(ctx, witnessed(witness, 0)); err == nil {
 		t.Error("a submit was accepted without room")
@@ -112,7 +113,7 @@ func TestAFullDiskRefusesNewJobsAndLosesNothing(t *testing.T) {
 		}
 	}
 	poll(t, ctx, "the server to be ready", func() bool { return unready(s.URL) == "" })
-	for _, broken := range Check(read(t, witness)) {
+	for _, broken := range check.Lines(read(t, witness)) {
 		t.Error(broken)
 	}
 	if err := s.Stop(); err != nil {
@@ -142,7 +143,7 @@ func endedRuns(
 }
 
 // count is how many lines of a kind the bodies have written.
-func count(t *testing.T, witness, kind string) (n int) {
+func count(t *testing.T, witness string, kind check.Kind) (n int) {
 	t.Helper()
 	for _, l := range read(t, witness) {
 		if l.Kind == kind {

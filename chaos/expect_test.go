@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
@@ -21,7 +20,7 @@ var quick = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 var unfinished = []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning}
 
 // lines are what the bodies have written so far.
-func (c *cluster) lines() []Line {
+func (c *cluster) lines() []check.Line {
 	c.t.Helper()
 	return read(c.t, c.witness)
 }
@@ -38,7 +37,7 @@ func (c *cluster) started(attempt int32, runs ...carillon.RunID) map[carillon.Ru
 			of[id] = true
 		}
 		for _, l := range c.lines() {
-			if l.Kind == "START" && l.Attempt >= attempt && of[l.Run] && began[l.Run] == 0 {
+			if l.Kind == check.KindStart && l.Attempt >= attempt && of[l.Run] && began[l.Run] == 0 {
 				began[l.Run] = l.At
 			}
 		}
@@ -134,23 +133,15 @@ func (c *cluster) all() map[carillon.RunID]carillon.Run {
 	c.t.Helper()
 	c.settled()
 	runs := map[carillon.RunID]carillon.Run{}
-	cursor := client.Cursor("")
-	for {
-		var page client.Page[carillon.Run]
-		c.insist(func(ctx context.Context, api *client.Client) (err error) {
-			page, err = api.RunPage(ctx, carillon.RunQuery{Limit: 1000}, cursor)
-			return err
-		})
-		for _, run := range page.Items {
-			if before, twice := runs[run.ID]; twice {
-				c.t.Errorf("ended twice: %s and %s", row(before), row(run))
-			}
-			runs[run.ID] = run
+	all(c, func(api *client.Client, cursor client.Cursor) (client.Page[carillon.Run], error) {
+		return api.RunPage(c.ctx, carillon.RunQuery{Limit: 1000}, cursor)
+	}, func(run carillon.Run) {
+		if before, twice := runs[run.ID]; twice {
+			c.t.Errorf("ended twice: %s and %s", row(before), row(run))
 		}
-		if cursor = page.Next; cursor == "" {
-			return runs
-		}
-	}
+		runs[run.ID] = run
+	})
+	return runs
 }
 
 // complete checks that every accepted job ran as often as it should.
@@ -198,76 +189,33 @@ func workOf(job carillon.Job) (work Work) {
 // its other runs, and that every attempt is accounted for: the last one, the losses, and the failures that
 // the payload asks for.
 func explained(accepted []carillon.Job, runs map[carillon.RunID]carillon.Run) (broken []string) {
-	jobs := map[carillon.JobID]carillon.Job{}
-	for _, job := range accepted {
-		jobs[job.ID] = job
+	records := map[carillon.JobID][]check.Record{}
+	for _, run := range runs {
+		records[run.ID.Job] = append(records[run.ID.Job], check.RecordOf(&run))
 	}
-	for id, run := range runs {
-		job, known := jobs[id.Job]
-		if !known {
-			continue
+	for _, job := range accepted {
+		work := workOf(job)
+		of := check.Job{
+			ID: job.ID, Every: job.Schedule.Every.Std(), Overlap: job.Overlap, Fails: work.Fails,
+			Fatal: work.Fatal,
 		}
-		if why := unexplained(&job, run, runs); why != "" {
-			broken = append(broken, why+": "+row(run))
-		}
+		broken = append(broken, check.Ends(of, records[job.ID])...)
 	}
 	return broken
 }
 
-func unexplained(job *carillon.Job, run carillon.Run, runs map[carillon.RunID]carillon.Run) string {
-	asked := workOf(*job)
-	switch run.State {
-	case carillon.StateSkipped:
-		return unexplainedSkip(job, run, runs)
-	case carillon.StateSucceeded:
-		if run.Attempt != run.Losses+run.Failures+1 {
-			return "more attempts than losses and failures explain"
-		}
-		if run.Failures > asked.Fails || run.Losses == 0 && run.Failures != asked.Fails {
-			return fmt.Sprintf("asked to fail %d times", asked.Fails)
-		}
-	case carillon.StateFailed:
-		if run.Attempt != run.Losses+run.Failures {
-			return "more attempts than losses and failures explain"
-		}
-	}
-	return ""
-}
-
-func unexplainedSkip(job *carillon.Job, run carillon.Run, runs map[carillon.RunID]carillon.Run) string {
-	if !job.Schedule.Recurring() {
-		return "a one-off was skipped"
-	}
-	kind, rest, _ := strings.Cut(run.Reason, ": ")
-	name, what, _ := strings.Cut(rest, " ")
-	other, err := carillon.ParseRunID(name)
-	if _, exists := runs[other]; err != nil || !exists || other.Job != job.ID {
-		return "skipped for the sake of a run that the job does not have"
-	}
-	switch {
-	case kind == "overlap" && what == "has not ended" && job.Overlap == carillon.OverlapSkip &&
-		other.Due < run.ID.Due:
-	case kind == "overlap" && what == "waits already" && job.Overlap == carillon.OverlapQueue &&
-		other.Due < run.ID.Due:
-	case kind == "missed" && what == "runs in its place" && other.Due > run.ID.Due:
-	default:
-		return "skipped for a reason that its job does not give"
-	}
-	return ""
-}
-
 // truthful checks the promises against the lines of the bodies, and the records against these lines.
-func (c *cluster) truthful(runs map[carillon.RunID]carillon.Run) []Line {
+func (c *cluster) truthful(runs map[carillon.RunID]carillon.Run) []check.Line {
 	c.t.Helper()
 	lines := c.lines()
 	seen := map[carillon.RunID]bool{}
 	for _, l := range lines {
-		seen[l.Run] = seen[l.Run] || l.Kind == "END"
+		seen[l.Run] = seen[l.Run] || l.Kind == check.KindEnd
 		if run, known := runs[l.Run]; known && l.Attempt > run.Attempt {
 			c.t.Errorf("a witness saw attempt %d: %s", l.Attempt, row(run))
 		}
 	}
-	for _, broken := range Check(lines) {
+	for _, broken := range check.Lines(lines) {
 		c.t.Error(broken)
 	}
 	for id, run := range runs {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/chaos/proxy"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/porttest/server"
@@ -108,7 +109,7 @@ func TestAFailoverToASynchronousReplicaLosesNothing(t *testing.T) {
 	runs := c.all()
 	c.alive()
 	c.complete(accepted, runs)
-	t.Logf("%d runs; witnesses: %s", len(runs), Summary(c.truthful(runs)))
+	t.Logf("%d runs; witnesses: %s", len(runs), check.Summary(c.truthful(runs)))
 }
 
 // The replica of this test gets nothing more from a certain moment on. After the failover the cluster is as
@@ -168,10 +169,10 @@ func TestAFailoverToAReplicaThatIsBehindLosesExactlyWhatItHadNotReceived(t *test
 }
 
 // fencesOf are the fences of the starts of each run, in the order of the starts.
-func fencesOf(lines []Line) map[carillon.RunID][]int64 {
+func fencesOf(lines []check.Line) map[carillon.RunID][]int64 {
 	fences := map[carillon.RunID][]int64{}
 	for _, l := range lines {
-		if l.Kind == "START" {
+		if l.Kind == check.KindStart {
 			fences[l.Run] = append(fences[l.Run], l.Fence)
 		}
 	}

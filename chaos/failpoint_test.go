@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/internal/failpoint"
 )
 
@@ -68,7 +69,7 @@ func TestKillNineAtEveryFailpointLosesNothingAndRunsNothingTwiceAtOnce(t *testin
 			t.Errorf("%d processes were killed at %s, want at least 2", struck[p], p)
 		}
 	}
-	t.Logf("%d runs; killed at %v; witnesses: %s", len(runs), struck, Summary(lines))
+	t.Logf("%d runs; killed at %v; witnesses: %s", len(runs), struck, check.Summary(lines))
 }
 
 // killAt restarts a node, each time to be killed at the next point, and at last without.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 )
 
 func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
@@ -68,7 +69,7 @@ func TestAFrozenServerLeavesNoCommandRunningAndTakesItAsALoss(t *testing.T) {
 	if last := lines[len(lines)-1]; last.At > got.Ended {
 		t.Errorf("canceled at %s, but its process lived at %s", got.Ended, last.At)
 	}
-	for _, broken := range Check(lines) {
+	for _, broken := range check.Lines(lines) {
 		t.Error(broken)
 	}
 }

@@ -5,12 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
-	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/executor"
 )
 
@@ -20,75 +19,54 @@ type Work struct {
 	// First is how long the first attempt takes instead; 0: as long as the others.
 	First carillon.Duration `json:"first,omitempty"`
 	Fails int32             `json:"fails,omitempty"` // how many of the first attempts fail
-	Fatal bool              `json:"fatal,omitempty"` // it fails for good
+	Fatal bool              `json:"fatal,omitempty"` // every run that repeats none fails for good
+	// Version is written to the witness lines: an edit raises it.
+	Version int32 `json:"version,omitempty"`
+	// Overlap is that of the job: workers are not told.
+	Overlap carillon.Overlap `json:"overlap,omitempty"`
 }
 
 // errAsked is the error of an attempt that fails because its payload asks for it.
-var errAsked = errors.New("asked to fail")
+var errAsked = errors.New(check.AskedReason)
+
+// asked is the failure that the payload asks for in an attempt; nil: none. A run that repeats another one
+// stands for a time other than its own.
+func (w *Work) asked(run *carillon.Run) error {
+	if w.Fatal && run.Covers == run.ID.Due || run.Attempt <= w.Fails {
+		return errAsked
+	}
+	return nil
+}
 
 // Handler is a job's body inside a worker's process: it writes the same lines as Body. The result of a run is
 // the number of the attempt that ended it.
-func Handler(witness string) (executor.Handler, error) {
+func Handler(witness, register string) (executor.Handler, error) {
 	f, err := open(witness)
 	if err != nil {
 		return nil, err
 	}
+	to := newRegisterClient(register)
 	return func(ctx context.Context, task executor.Task) error {
 		var work Work
 		if err := json.Unmarshal(task.Job.Payload, &work); err != nil {
 			return executor.Fatal(err)
 		}
-		v := voice{
-			f, task.Run.ID.String(), strconv.Itoa(int(task.Run.Attempt)),
-			strconv.FormatInt(task.Run.Fence(), 10),
-		}
+		run := &task.Run
+		v := newVoice(f, to, check.KeyOf(run.ID, work.Overlap), check.Line{
+			Run: run.ID, Attempt: run.Attempt, Fence: run.Fence(), Version: max(work.Version, 1),
+			Process: int32(os.Getpid()),
+		})
 		takes := work.For
-		if task.Run.Attempt == 1 {
+		if run.Attempt == 1 {
 			takes = cmp.Or(work.First, takes)
 		}
-		if err := v.live(ctx, takes.Std()); err != nil {
-			return err
-		}
+		err := v.attempt(ctx, takes.Std(), work.asked(run))
 		switch {
-		case work.Fatal:
+		case work.Fatal && errors.Is(err, errAsked):
 			return executor.Fatal(errAsked)
-		case task.Run.Attempt <= work.Fails:
-			return errAsked
-		}
-		return errors.Join(v.say("END"), task.SetResult([]byte(v.attempt)))
-	}, nil
-}
-
-// voice writes the lines of an attempt's body.
-type voice struct {
-	to                  *os.File
-	run, attempt, fence string
-}
-
-func (v voice) say(kind string) error {
-	_, err := fmt.Fprintf(v.to, "%s %s %s %s %d\n", kind, v.run, v.attempt, v.fence, time.Now().UnixMilli())
-	return err
-}
-
-// live writes that the body has started, and then, for d, that it is alive. It is silent as soon as ctx has
-// ended.
-func (v voice) live(ctx context.Context, d time.Duration) error {
-	if err := v.say("START"); err != nil {
-		return err
-	}
-	for end := time.Now().Add(d); time.Now().Before(end); {
-		select {
-		case <-time.After(min(10*time.Millisecond, time.Until(end))):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if err := v.say("ALIVE"); err != nil {
+		case err != nil:
 			return err
 		}
-	}
-	return nil
-}
-
-func open(witness string) (*os.File, error) {
-	return os.OpenFile(witness, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
+		return task.SetResult([]byte(strconv.Itoa(int(run.Attempt))))
+	}, nil
 }

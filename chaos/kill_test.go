@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/client"
 )
 
@@ -111,8 +112,8 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 	}
 	lines := read(t, l.witness)
 	t.Logf("%d kills, %d jobs accepted, %d runs ended; witnesses: %s; what was interrupted was started again within %s",
-		*kills, len(l.accepted), len(ended), Summary(lines), l.worst.Round(time.Millisecond))
-	for _, broken := range Check(lines) {
+		*kills, len(l.accepted), len(ended), check.Summary(lines), l.worst.Round(time.Millisecond))
+	for _, broken := range check.Lines(lines) {
 		t.Error(broken)
 	}
 	checkEnds(t, lines, ended)
@@ -172,11 +173,11 @@ func jobEnded(
 
 // checkEnds compares records with witnesses: a witness saw every succeeded run end, and all other runs were
 // skipped.
-func checkEnds(t *testing.T, lines []Line, ended map[carillon.RunID]carillon.Run) {
+func checkEnds(t *testing.T, lines []check.Line, ended map[carillon.RunID]carillon.Run) {
 	t.Helper()
 	seen := map[carillon.RunID]bool{}
 	for _, l := range lines {
-		if l.Kind == "END" {
+		if l.Kind == check.KindEnd {
 			seen[l.Run] = true
 		}
 	}
@@ -197,7 +198,7 @@ func (l *load) awaitRestarts(t *testing.T, ctx context.Context, c *client.Client
 	t.Helper()
 	for {
 		lines := read(t, l.witness)
-		waiting := Interrupted(lines, l.killed)
+		waiting := check.Interrupted(lines, l.killed)
 		for _, line := range lines {
 			if open, is := waiting[line.Run]; is && line.Attempt > open.Attempt {
 				delete(waiting, line.Run)

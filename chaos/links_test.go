@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/chaos/proxy"
 	"github.com/carillon-run/carillon/client"
 )
@@ -226,6 +227,6 @@ func TestFaultsOfEveryLinkLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
 				t.Errorf("no link that %s had anything to lose", f.name)
 			}
 		}
-		t.Logf("%d runs; faults struck: %v; witnesses: %s", len(runs), struck, Summary(lines))
+		t.Logf("%d runs; faults struck: %v; witnesses: %s", len(runs), struck, check.Summary(lines))
 	})
 }

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/chaos/proxy"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/executor"
@@ -30,12 +30,18 @@ var seed = flag.Uint64("seed", 0, "seed of random choices (default: a new one, p
 // random makes random choices that -seed repeats.
 func random(t *testing.T) *rand.Rand {
 	t.Helper()
+	return rand.New(rand.NewPCG(seedOf(t), 1))
+}
+
+// seedOf is the seed of a test.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
 	s := *seed
 	if s == 0 {
 		s = rand.Uint64()
 	}
 	t.Logf("-seed %d", s)
-	return rand.New(rand.NewPCG(s, 1))
+	return s
 }
 
 // TestMain is also the body of the jobs, and a worker with handlers: the binary re-executes itself as these.
@@ -43,12 +49,7 @@ func TestMain(m *testing.M) {
 	var err error
 	switch {
 	case os.Getenv("WITNESS") != "":
-		takes := os.Getenv("WITNESS_FOR")
-		if os.Getenv("CARILLON_ATTEMPT") == "1" {
-			takes = cmp.Or(os.Getenv("WITNESS_FIRST"), takes)
-		}
-		d, _ := time.ParseDuration(takes)
-		err = Body(os.Getenv("WITNESS"), d)
+		err = Body(os.Getenv("WITNESS"))
 	case os.Getenv("HANDLERS") != "":
 		err = handle(os.Getenv("HANDLERS"))
 	default:
@@ -102,7 +103,7 @@ func reported(races string) (code int) {
 // handle is a worker that performs handler targets and writes witness lines: the main function of another
 // process.
 func handle(witness string) error {
-	handler, err := Handler(witness)
+	handler, err := Handler(witness, os.Getenv("WITNESS_REGISTER"))
 	if err != nil {
 		return err
 	}
@@ -203,9 +204,9 @@ func last(ctx context.Context, d time.Duration) {
 	}
 }
 
-func read(t *testing.T, path string) []Line {
+func read(t *testing.T, path string) []check.Line {
 	t.Helper()
-	lines, err := Read(path)
+	lines, err := check.Read(path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/client"
 	rules "github.com/carillon-run/carillon/internal/cluster"
 	"github.com/carillon-run/carillon/worker/protocol"
@@ -40,8 +41,8 @@ type freeze struct {
 	from, to carillon.Time
 }
 
-// trial is what the test knows about the runs besides the lines of their bodies.
-type trial struct {
+// freezing is what the test knows about the runs besides the lines of their bodies.
+type freezing struct {
 	*cluster
 	owners  map[int]string // of shards, as names of nodes
 	freezes []freeze
@@ -62,7 +63,7 @@ func TestFreezesOfOneNodeDelayNoRunOfTheOther(t *testing.T) {
 		c.handlers("worker-of-"+node, "default", "ONLY="+c.address(node), "SERVERS=http://"+c.address(node))
 	}
 	c.members(carillon.MemberWorker, 2)
-	tr := &trial{cluster: c, owners: c.shardOwners(), committed: map[carillon.RunID]string{}}
+	tr := &freezing{cluster: c, owners: c.shardOwners(), committed: map[carillon.RunID]string{}}
 
 	over := carillon.Now().Add(*freezeFor)
 	var load sync.WaitGroup
@@ -123,7 +124,7 @@ func (c *cluster) shardOwners() map[int]string {
 }
 
 // freeze stops a node for a time.
-func (tr *trial) freeze(node string, length time.Duration) {
+func (tr *freezing) freeze(node string, length time.Duration) {
 	p := tr.nodes[node]
 	from := carillon.Now()
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
@@ -138,7 +139,7 @@ func (tr *trial) freeze(node string, length time.Duration) {
 
 // load submits through one node, five jobs a second while the node answers, due between the soonest and the
 // latest delay and before the trial is over.
-func (tr *trial) load(node string, over carillon.Time, rnd *rand.Rand) {
+func (tr *freezing) load(node string, over carillon.Time, rnd *rand.Rand) {
 	api, err := client.New(client.Config{
 		URL: "http://" + tr.address(node), Token: tr.nodes[node].Token, Timeout: 10 * time.Second,
 	})
@@ -162,11 +163,11 @@ func (tr *trial) load(node string, over carillon.Time, rnd *rand.Rand) {
 }
 
 // judge compares when the bodies began with when the runs were due, and prints the figures.
-func (tr *trial) judge(lines []Line) {
+func (tr *freezing) judge(lines []check.Line) {
 	tr.t.Helper()
 	began := map[carillon.RunID]carillon.Time{}
 	for _, l := range lines {
-		if l.Kind == "START" && began[l.Run] == 0 {
+		if l.Kind == check.KindStart && began[l.Run] == 0 {
 			began[l.Run] = l.At
 		}
 	}
@@ -200,7 +201,7 @@ func (tr *trial) judge(lines []Line) {
 
 // frozen says whether a node stood still when a run was due, until shortly before that, or from a moment
 // after it, before it could start the run.
-func (tr *trial) frozen(node string, due carillon.Time) bool {
+func (tr *freezing) frozen(node string, due carillon.Time) bool {
 	return slices.ContainsFunc(tr.freezes, func(f freeze) bool {
 		return f.node == node && f.from <= due.Add(starting) && due <= f.to.Add(thawing)
 	})

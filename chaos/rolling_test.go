@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
@@ -85,6 +86,6 @@ func TestNodesAreRestartedOneByOneWithTheBuildOfTheCommitBeforeAndBack(t *testin
 		runs := c.all()
 		c.alive()
 		c.complete(accepted, runs)
-		t.Logf("%d runs; witnesses: %s", len(runs), Summary(c.truthful(runs)))
+		t.Logf("%d runs; witnesses: %s", len(runs), check.Summary(c.truthful(runs)))
 	})
 }

@@ -1,0 +1,213 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
+	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/porttest/server"
+)
+
+var (
+	minutes = flag.Float64("minutes", 1./3, "how long a trial lasts on each store")
+	onStore = flag.String("store", "", "sqlite, postgres or mysql: the only store of a trial (default: all)")
+	rate    = flag.Float64("rate", 150, "how many jobs a second a trial submits")
+)
+
+// trial is a cluster under load and faults, and what witnesses know about it. Its result is one line on
+// standard output.
+type trial struct {
+	*cluster
+	kind     string // of the store
+	db       *server.Server
+	seed     uint64
+	length   time.Duration
+	began    time.Time
+	zero     time.Duration // began, on CLOCK_BOOTTIME
+	register *Register
+	socket   string
+	flight   chan struct{} // one for each command in flight
+	storeHit sync.Mutex    // held while a fault of the store lasts
+	follows  sync.WaitGroup
+
+	mu       sync.Mutex
+	clients  map[string]*client.Client // by URL
+	plans    []plan
+	paused   map[carillon.JobID]bool // a pause was sent, and perhaps no resume since
+	commands []check.Command
+	delays   []time.Duration // how late the generator itself was
+	targets  []*target
+	faults   []*check.Fault
+}
+
+// mostInFlight bounds how many commands wait for an answer: the generator waits for none of the others.
+const mostInFlight = 128
+
+// Trials do not run in parallel with anything: they judge times.
+func TestTrial(t *testing.T) {
+	for _, kind := range []string{"sqlite", "postgres", "mysql"} {
+		if *onStore != "" && *onStore != kind {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			length := time.Duration(*minutes * float64(time.Minute))
+			s := seedOf(t)
+			tr := newTrial(t, kind, length)
+			tr.seed = s
+			tr.start()
+			tr.run()
+			tr.judge()
+		})
+	}
+}
+
+func newTrial(t *testing.T, kind string, length time.Duration) *trial {
+	tr := &trial{
+		kind: kind, length: length, flight: make(chan struct{}, mostInFlight),
+		clients: map[string]*client.Client{}, paused: map[carillon.JobID]bool{},
+	}
+	store := ""
+	if kind != "sqlite" {
+		i := slices.IndexFunc(engines, func(e *engine) bool {
+			return e.name == kind || kind == "mysql" && e.name == "mariadb"
+		})
+		tr.db = engines[i].own(t)
+		store = tr.db.URL
+	}
+	tr.cluster = newCluster(t, store, 2*length+10*time.Minute)
+	if tr.db == nil {
+		tr.store = "sqlite:" + filepath.Join(tr.dir, "carillon.db")
+	}
+	tr.socket = filepath.Join(tr.dir, "register")
+	var err error
+	if tr.register, err = OpenRegister(tr.socket); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { tr.register.Close() })
+	return tr
+}
+
+// start starts the processes: three nodes, or one on SQLite, three workers for handlers, and two workers for
+// commands. On SQLite the node itself performs the commands.
+func (tr *trial) start() {
+	nodes, commands := []string{"node-1", "node-2", "node-3"}, []string{"commands-1", "commands-2"}
+	var args []string
+	if tr.db == nil {
+		nodes, commands = nodes[:1], nil
+		args = []string{"--concurrency", "8", "--queues", "commands"}
+	}
+	for _, name := range nodes {
+		s := tr.launch(name, args...)
+		tr.ready(name)
+		tr.targets = append(tr.targets, &target{
+			name: name, part: check.PartNode, group: "nodes", process: s.Process,
+			again: func() (*Process, func(context.Context) error) {
+				s := tr.launch(name, args...)
+				return s.Process, s.Ready
+			},
+		})
+	}
+	tr.members(carillon.MemberNode, len(nodes))
+	for _, name := range []string{"handlers-1", "handlers-2", "handlers-3"} {
+		tr.worker(name, "handlers", func() *Process {
+			return tr.handlers(name, "default", "WITNESS_REGISTER="+tr.socket, "WITNESS_EVERY=50ms")
+		})
+	}
+	for _, name := range commands {
+		tr.worker(name, "commands", func() *Process { return tr.cluster.commands(name, "commands") })
+	}
+	tr.members(carillon.MemberWorker, 3+len(commands)) // the worker inside of a node is not listed
+}
+
+func (tr *trial) worker(name, group string, start func() *Process) {
+	ready := func(context.Context) error { return nil }
+	tr.targets = append(tr.targets, &target{
+		name: name, part: check.PartWorker, group: group, process: start(),
+		again: func() (*Process, func(context.Context) error) { return start(), ready },
+	})
+}
+
+// run loads the cluster while faults happen, then lets everything come to its end.
+func (tr *trial) run() {
+	tr.began, tr.zero = time.Now(), executor.Boottime()
+	var load sync.WaitGroup
+	load.Go(func() { tr.generate(rand.New(rand.NewPCG(tr.seed, 1))) })
+	tr.storms(rand.New(rand.NewPCG(tr.seed, 2)))
+	load.Wait()
+	tr.follows.Wait()
+	tr.resumeAll()
+	tr.settled()
+}
+
+// now is the present on both clocks.
+func now() check.Instant { return check.Instant{Mono: executor.Boottime(), Wall: carillon.Now()} }
+
+// allowance is that of the machine, for times on CLOCK_BOOTTIME.
+func (tr *trial) allowance(from, to time.Duration) time.Duration {
+	return tr.machine.allowance(tr.began.Add(from-tr.zero), tr.began.Add(to-tr.zero))
+}
+
+// judge collects what the witnesses know, and prints the report.
+func (tr *trial) judge() {
+	h := tr.history()
+	report := check.Judge(h)
+	count := map[string]int{}
+	for _, f := range h.Faults {
+		count[f.Name]++
+	}
+	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
+	fmt.Println(report.Line(check.Trial{
+		Store: tr.kind, Minutes: tr.length.Minutes(), Load: *rate, Seed: tr.seed,
+		Commit: strings.TrimSpace(string(commit)), Faults: count,
+	}))
+	tr.t.Logf("%s; late: %+v; takeovers: %+v", tr.load(h), report.Late, report.Takeover)
+	for i, b := range report.Broken {
+		if i == 20 {
+			tr.t.Errorf("and %d more", len(report.Broken)-i)
+			break
+		}
+		tr.t.Errorf("%s\n%s", b, b.Story)
+	}
+}
+
+// load says what the callers got.
+func (tr *trial) load(h *check.History) string {
+	count := map[string]int{}
+	for _, c := range h.Commands {
+		count[fmt.Sprintf("%s %s", c.Verb, c.Answer)]++
+	}
+	slices.Sort(tr.delays)
+	worst := time.Duration(0)
+	if len(tr.delays) > 0 {
+		worst = tr.delays[len(tr.delays)*99/100]
+	}
+	return fmt.Sprintf("commands: %v; the generator was up to %s late in 99 of 100 cases", count, worst)
+}
+
+// leftovers are the processes of job bodies of this trial that still live.
+func (tr *trial) leftovers() (left []string) {
+	mark := "WITNESS=" + tr.witness + "\x00"
+	files, _ := filepath.Glob("/proc/[0-9]*/environ")
+	for _, name := range files {
+		env, err := os.ReadFile(name)
+		if err == nil && strings.Contains("\x00"+string(env), "\x00"+mark) {
+			text, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "status"))
+			head, _, _ := strings.Cut(string(text), "\nTgid")
+			left = append(left, filepath.Base(filepath.Dir(name))+" "+strings.ReplaceAll(head, "\n", ", "))
+		}
+	}
+	return left
+}
