@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -116,11 +118,15 @@ func handle(witness string) error {
 	if err != nil {
 		return err
 	}
+	slots, err := strconv.Atoi(cmp.Or(os.Getenv("SLOTS"), "32"))
+	if err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return worker.New(worker.Config{
 		Dispatcher: dispatcher, Name: os.Getenv("NAME"), Queues: strings.Split(os.Getenv("QUEUES"), ","),
-		Concurrency: 32, Drain: 4 * time.Second,
+		Concurrency: slots, Drain: 4 * time.Second,
 		Executors: map[string]executor.Executor{"handler": funcs},
 	}).Run(ctx)
 }

@@ -15,8 +15,8 @@ import (
 // answerTime is how long a caller waits for an answer.
 const answerTime = 5 * time.Second
 
-// kept keeps connections to the nodes, as callers under load do.
-var kept = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mostInFlight}}
+// pooled keeps connections to the nodes, as callers under load do.
+var pooled = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mostInFlight}}
 
 // api is a client of any node.
 func (tr *trial) api() (*client.Client, error) {
@@ -28,7 +28,7 @@ func (tr *trial) api() (*client.Client, error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	if tr.clients[url] == nil {
-		c, err := client.New(client.Config{URL: url, Token: token, HTTP: kept, Timeout: answerTime})
+		c, err := client.New(client.Config{URL: url, Token: token, HTTP: pooled, Timeout: answerTime})
 		if err != nil {
 			return nil, err
 		}

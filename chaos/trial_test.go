@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"encoding/gob"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -24,6 +25,7 @@ import (
 var (
 	minutes = flag.Float64("minutes", 1./3, "how long a trial lasts on each store")
 	onStore = flag.String("store", "", "sqlite, postgres or mysql: the only store of a trial (default: all)")
+	kept    = flag.String("history", "", "a history that a trial kept with -logs: judge it again")
 	rate    = flag.Float64("rate", 150, "how many jobs a second a trial submits")
 )
 
@@ -123,7 +125,10 @@ func (tr *trial) start() {
 	tr.members(carillon.MemberNode, len(nodes))
 	for _, name := range []string{"handlers-1", "handlers-2", "handlers-3"} {
 		tr.worker(name, "handlers", func() *Process {
-			return tr.handlers(name, "default", "WITNESS_REGISTER="+tr.socket, "WITNESS_EVERY=50ms")
+			// One healthy worker has slots for all runs.
+			return tr.handlers(
+				name, "default", "WITNESS_REGISTER="+tr.socket, "WITNESS_EVERY=50ms", "SLOTS=200",
+			)
 		})
 	}
 	for _, name := range commands {
@@ -163,23 +168,57 @@ func (tr *trial) allowance(from, to time.Duration) time.Duration {
 // judge collects what the witnesses know, and prints the report.
 func (tr *trial) judge() {
 	h := tr.history()
-	report := check.Judge(h)
+	tr.keepHistory(h)
 	count := map[string]int{}
 	for _, f := range h.Faults {
 		count[f.Name]++
 	}
 	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
-	fmt.Println(report.Line(check.Trial{
+	tr.t.Log(tr.load(h))
+	judge(tr.t, h, check.Trial{
 		Store: tr.kind, Minutes: tr.length.Minutes(), Load: *rate, Seed: tr.seed,
 		Commit: strings.TrimSpace(string(commit)), Faults: count,
-	}))
-	tr.t.Logf("%s; late: %+v; takeovers: %+v", tr.load(h), report.Late, report.Takeover)
-	for i, b := range report.Broken {
-		if i == 20 {
-			tr.t.Errorf("and %d more", len(report.Broken)-i)
-			break
-		}
-		tr.t.Errorf("%s\n%s", b, b.Story)
+	})
+}
+
+func judge(t *testing.T, h *check.History, of check.Trial) {
+	report := check.Judge(h)
+	fmt.Println(report.Line(of))
+	t.Logf("late: %+v; takeovers: %+v", report.Late, report.Takeover)
+	for _, b := range report.Broken {
+		t.Errorf("%s\n%s", b, b.Story)
+	}
+}
+
+// With -logs a trial keeps its history, so that a changed checker can judge it again.
+func TestAHistoryThatWasKeptIsJudgedAgain(t *testing.T) {
+	if *kept == "" {
+		t.Skip("only with -history")
+	}
+	f, err := os.Open(*kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var h check.History
+	if err := gob.NewDecoder(f).Decode(&h); err != nil {
+		t.Fatal(err)
+	}
+	judge(t, &h, check.Trial{})
+}
+
+// keepHistory writes the history to the directory of -logs.
+func (tr *trial) keepHistory(h *check.History) {
+	if *logs == "" {
+		return
+	}
+	f, err := os.Create(filepath.Join(tr.logDir, "history"))
+	if err == nil {
+		defer f.Close()
+		err = gob.NewEncoder(f).Encode(h)
+	}
+	if err != nil {
+		tr.t.Error(err)
 	}
 }
 

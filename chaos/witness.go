@@ -178,7 +178,7 @@ func (v *voice) alive(ctx context.Context, d time.Duration) error {
 			return err
 		}
 	}
-	return ctx.Err()
+	return context.Cause(ctx)
 }
 
 func open(witness string) (*os.File, error) {

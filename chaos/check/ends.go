@@ -77,8 +77,9 @@ func unexplainedCancel(v *view, r *Record) string {
 	}
 	_, by, named := strings.Cut(r.Reason, "replaced by ")
 	other, err := carillon.ParseRunID(by)
+	replacing := v.record(other)
 	switch last := v.records[len(v.records)-1].ID; {
-	case named && (err != nil || other.Due <= r.ID.Due || v.record(other) == nil):
+	case named && (err != nil || replacing == nil || other.Due <= r.ID.Due && replacing.byClock()):
 		return "replaced by a run that the job does not have"
 	// Its worker was lost before it had stopped: the reason is that of the loss.
 	case !named && (r.Losses == 0 || last == r.ID):
@@ -105,11 +106,12 @@ func unexplainedSkip(v *view, r *Record) string {
 		return "skipped for the sake of a run that the job does not have"
 	}
 	// A run that a caller asked for can get in the way of one that is late.
-	switch earlier := other.Due < r.ID.Due || !by.byClock(); {
+	manual := !by.byClock()
+	switch earlier, later := other.Due < r.ID.Due || manual, other.Due > r.ID.Due || manual; {
 	case kind == "overlap" && what == "has not ended" && v.job.Overlap == carillon.OverlapSkip && earlier:
 	case kind == "overlap" && what == "waits already" && v.job.Overlap == carillon.OverlapQueue && earlier:
 	case kind == "missed" && what == "runs in its place" && other.Due > r.ID.Due:
-	case kind == "replaced" && v.job.Overlap == carillon.OverlapReplace && other.Due > r.ID.Due:
+	case kind == "replaced" && v.job.Overlap == carillon.OverlapReplace && later:
 	default:
 		return "skipped for a reason that its job does not give"
 	}

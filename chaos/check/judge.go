@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -42,9 +43,10 @@ type Broken struct {
 
 func (b Broken) String() string { return fmt.Sprintf("%s: %s: %s", b.Promise, b.Run, b.What) }
 
+// Of each promise only the first ones are told, and the very first with their story; the others are counted.
 const (
-	mostStories = 5
-	mostBroken  = 1000 // further ones are only counted
+	mostStories = 2
+	mostBroken  = 10
 )
 
 // judge goes over a history, one job after the other.
@@ -85,6 +87,9 @@ func Judge(h *History) Report {
 	}
 	j.report.Jobs, j.report.Runs = len(h.Jobs), len(h.Records)
 	j.report.Late, j.report.Takeover = spreadOf(j.lates), spreadOf(j.takes)
+	slices.SortStableFunc(j.report.Broken, func(a, b Broken) int {
+		return cmp.Compare(slices.Index(promises, a.Promise), slices.Index(promises, b.Promise))
+	})
 	return j.report
 }
 
@@ -132,11 +137,11 @@ func (j *judge) strangers(v *view) {
 
 func (j *judge) found(v *view, promise Promise, run carillon.RunID, format string, args ...any) {
 	j.report.count[promise]++
-	if len(j.report.Broken) >= mostBroken {
+	if j.report.count[promise] > mostBroken {
 		return
 	}
 	b := Broken{Promise: promise, Run: run, What: fmt.Sprintf(format, args...)}
-	if len(j.report.Broken) < mostStories {
+	if j.report.count[promise] <= mostStories {
 		b.Story = j.story(v, run)
 	}
 	j.report.Broken = append(j.report.Broken, b)
