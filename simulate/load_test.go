@@ -79,7 +79,7 @@ func (w *world) submit(number int) *order {
 			return
 		}
 		jobs, err := at.ledger.Submit(ctx, carillon.DefaultNamespace, []carillon.Definition{def})
-		if err != nil || at.pass(ctx) != nil { // the answer must leave the process
+		if err != nil || at.pass(ctx) != nil || ctx.Err() != nil { // the answer must reach the caller in time
 			return
 		}
 		o.mu.Lock()
@@ -103,7 +103,7 @@ func (w *world) command(
 			return
 		}
 		err := do(ctx, at, o)
-		if at.pass(ctx) != nil {
+		if at.pass(ctx) != nil || ctx.Err() != nil {
 			err = errNoAnswer
 		}
 		o.mu.Lock()
