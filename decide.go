@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -213,10 +214,15 @@ func (d Candidate) queue(t turns, now Time) Change {
 // it can end it. A run that repeats another one goes on, or stays in line behind this one: a person asked for
 // it, and it would be lost.
 func (d Candidate) replace(t turns, now Time) Change {
-	t.Replaced += d.unbegun(t)
+	unbegun := d.unbegun(t)
+	next := d.afterUnbegun(unbegun)
+	t.Replaced += len(unbegun)
 	was := *d.Guards.Of(GuardOverlap)
 	d.Guards = d.Guards.With(t.guard(was)) // usedUp reads the new count from it
 	c := d.wait(now)
+	if next != nil {
+		c.Runs = append(c.Runs, *next)
+	}
 	line := t
 	line.Queue = append(slices.Clone(t.Queue), d.Run.ID.Due)
 	reason := "replaced by " + d.Run.ID.String()
@@ -247,15 +253,35 @@ func (d Candidate) replace(t turns, now Time) Change {
 	return c
 }
 
-// unbegun counts the runs by the clock that replace ends before they began.
-func (d Candidate) unbegun(t turns) (n int) {
-	for i := range d.Others {
-		if other := &d.Others[i]; other.ByClock() && other.State == StateWaiting && other.Attempt == 0 &&
-			t.has(other.ID.Due) {
-			n++
+// unbegun are the runs by the clock that replace ends before they began.
+func (d Candidate) unbegun(t turns) (list []Run) {
+	for _, other := range d.Others {
+		if other.ByClock() && other.State == StateWaiting && other.Attempt == 0 && t.has(other.ID.Due) {
+			list = append(list, other)
 		}
 	}
-	return n
+	return list
+}
+
+// afterUnbegun is the run by the clock that follows runs which are replaced before they began: max_runs had
+// left no room for it, but these runs do not count. A run by the clock that replaces them plans it itself.
+func (d Candidate) afterUnbegun(unbegun []Run) *Run {
+	if d.Run.ByClock() || len(unbegun) == 0 {
+		return nil
+	}
+	last := slices.MaxFunc(unbegun, func(a, b Run) int { return cmp.Compare(a.Covers, b.Covers) })
+	d.Run = last // successor numbers the run after it
+	due := d.Job.Schedule.Next(last.Covers)
+	next := d.successor(due, true)
+	if due == 0 || last.Version != d.Job.Version || !d.usedUp(&next) {
+		return nil // the schedule is over, was edited, or goes on already
+	}
+	counted := next
+	counted.Seq -= int32(len(unbegun))
+	if d.usedUp(&counted) {
+		return nil
+	}
+	return &next
 }
 
 func (r Run) ended(job *Job, state State, reason string, now Time) Run {

@@ -377,3 +377,30 @@ func TestARunThatIsReplacedBeforeItBeganDoesNotCountForMaxRuns(t *testing.T) {
 		run.Rev = 1
 	}
 }
+
+func TestARunThatAPersonAskedForAndThatReplacesTheLastOneLeavesRoomForAnother(t *testing.T) {
+	job := newJob(t, func(d *carillon.Definition) {
+		minutely(carillon.OverlapReplace)(d)
+		d.Schedule.MaxRuns = 2
+	})
+	holder, guard := claimed(planned(job, minute(1))), line(job, minute(1)) // it does not stop
+	second := planned(job, minute(2))
+	second.Seq = 1
+	verdict, c := carillon.Candidate{
+		Job: job, Run: second, Guards: guard, Others: []carillon.Run{holder},
+	}.Decide(minute(2))
+	if verdict != carillon.VerdictWait || c.Runs[0].Covers != minute(2) {
+		t.Fatalf("the second of two: verdict %d, %v", verdict, tell(c))
+	}
+	asked := carillon.NewRun(job, minute(2).Add(time.Second))
+	asked.Flags |= carillon.FlagGuarded
+	c.Runs[0].Rev = 1
+	others := []carillon.Run{holder, c.Runs[0]}
+	verdict, c = carillon.Candidate{
+		Job: job, Run: asked, Guards: c.Guards, Others: others,
+	}.Decide(asked.ID.Due)
+	third := slices.ContainsFunc(c.Runs, func(r carillon.Run) bool { return r.Covers == minute(3) })
+	if verdict != carillon.VerdictWait || !third {
+		t.Errorf("verdict %d, no run at minute 3: %v", verdict, tell(c))
+	}
+}

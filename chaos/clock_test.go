@@ -14,8 +14,8 @@ import (
 )
 
 // stepClock sets the clock by which a node goes, forward or back by the CLOCK_STEP that it was started with
-// (see failing). The node corrects itself when it next compares its clock with the database's, within about ten
-// seconds.
+// (see failing). The node corrects itself when it next compares its clock with the database's, within about
+// ten seconds.
 func (c *cluster) stepClock(node string, forward bool) {
 	c.t.Helper()
 	sig := syscall.SIGUSR2
@@ -43,8 +43,8 @@ func setStoreClock(ctx context.Context, store string, ahead time.Duration) error
 	return err
 }
 
-// A node that has read a wrong time from its database starts runs early until it compares the clocks again. So
-// here early starts are allowed up to the step.
+// A node that has read a wrong time from its database starts runs early until it compares the clocks again.
+// So here early starts are allowed up to the step.
 func TestClocksOfNodesThatAreSetForwardAndBackLoseNothingAndRunNothingTwiceAtOnce(t *testing.T) {
 	t.Parallel()
 	const step = 30 * time.Second
