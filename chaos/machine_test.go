@@ -68,6 +68,12 @@ func (m *machine) allowance(from, to time.Time) time.Duration {
 	return max(b.stood-a.stood, min(b.kept-a.kept, mostKept))
 }
 
+// busy says that processes had to wait for nine tenths of the time between two times.
+func (m *machine) busy(from, to time.Time) bool {
+	a, b := m.around(from, to)
+	return b.kept-a.kept > b.at.Sub(a.at)*9/10
+}
+
 // stood is for how long no process ran between two times.
 func (m *machine) stood(from, to time.Time) time.Duration {
 	a, b := m.around(from, to)

@@ -19,7 +19,9 @@ const (
 // history collects everything that the witnesses and the callers know, and what Carillon says.
 func (tr *trial) history() *check.History {
 	tr.t.Helper()
-	h := &check.History{Allowance: tr.allowance, Left: tr.leftovers(), Writes: tr.register.Writes()}
+	h := &check.History{
+		Allowance: tr.allowance, Busy: tr.busy, Left: tr.leftovers(), Writes: tr.register.Writes(),
+	}
 	for _, f := range tr.faults {
 		h.Faults = append(h.Faults, *f)
 	}

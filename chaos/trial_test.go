@@ -165,6 +165,11 @@ func (tr *trial) allowance(from, to time.Duration) time.Duration {
 	return tr.machine.allowance(tr.began.Add(from-tr.zero), tr.began.Add(to-tr.zero))
 }
 
+// busy is that of the machine, for times on CLOCK_BOOTTIME.
+func (tr *trial) busy(from, to time.Duration) bool {
+	return tr.machine.busy(tr.began.Add(from-tr.zero), tr.began.Add(to-tr.zero))
+}
+
 // judge collects what the witnesses know, and prints the report.
 func (tr *trial) judge() {
 	h := tr.history()

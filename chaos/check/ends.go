@@ -105,8 +105,8 @@ func unexplainedSkip(v *view, r *Record) string {
 	if err != nil || other.Job != v.job.ID || by == nil {
 		return "skipped for the sake of a run that the job does not have"
 	}
-	// A run that a caller asked for can get in the way of one that is late.
-	manual := !by.byClock()
+	// Between a run that a caller asked for and one that is late the order is that of the decisions.
+	manual := !by.byClock() || !r.byClock()
 	switch earlier, later := other.Due < r.ID.Due || manual, other.Due > r.ID.Due || manual; {
 	case kind == "overlap" && what == "has not ended" && v.job.Overlap == carillon.OverlapSkip && earlier:
 	case kind == "overlap" && what == "waits already" && v.job.Overlap == carillon.OverlapQueue && earlier:

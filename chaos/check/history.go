@@ -23,6 +23,9 @@ type History struct {
 	Left []string
 	// Allowance is how much longer than on an idle machine something can have taken between two times.
 	Allowance func(from, to time.Duration) time.Duration
+	// Busy says that processes of the machine had to wait almost all the time between two times. Then a late
+	// start says nothing about Carillon.
+	Busy func(from, to time.Duration) bool
 }
 
 // Job is what a caller asked for.

@@ -154,6 +154,19 @@ func (j *judge) allowed(from, to time.Duration) time.Duration {
 	return j.Allowance(from, to)
 }
 
+// onTimeFor says that something did not take longer than it may on this machine. It counts where only the
+// machine excuses it.
+func (j *judge) onTimeFor(limit, from, to time.Duration) bool {
+	switch took := to - from; {
+	case took <= limit:
+		return true
+	case took <= limit+j.allowed(from, to) || j.Busy != nil && j.Busy(from, to):
+		j.report.Busy++
+		return true
+	}
+	return false
+}
+
 // said returns the commands of one kind that happened, or can have happened.
 func (v *view) said(verb Verb) (list []Command) {
 	for _, c := range v.commands {

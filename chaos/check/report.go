@@ -18,6 +18,7 @@ type Report struct {
 	FrozenOverlap int
 	// Excused counts late starts and takeovers that a fault explains.
 	Excused int
+	Busy    int // late starts and takeovers that only the busy machine explains
 	Refused int // writes of attempts that were given up: the register turned them away
 	Broken  []Broken
 	count   map[Promise]int
@@ -63,10 +64,11 @@ func (r *Report) Line(of Trial) string {
 	}
 	return fmt.Sprintf(
 		"store=%s minutes=%.1f jobs=%d runs=%d load=%.0f/s p50_late=%s p99_late=%s max_late=%s faults{%s} "+
-			"%s frozen_overlap=%d refused=%d excused=%d takeovers=%d takeover_p99=%s seed=%d commit=%s",
+			"%s frozen_overlap=%d refused=%d excused=%d busy=%d takeovers=%d takeover_p99=%s seed=%d "+
+			"commit=%s",
 		of.Store, of.Minutes, r.Jobs, r.Runs, of.Load, short(r.Late.P50), short(r.Late.P99),
 		short(r.Late.Max), strings.Join(names, ","), strings.Join(counts, " "), r.FrozenOverlap, r.Refused,
-		r.Excused, r.Takeover.N, short(r.Takeover.P99), of.Seed, of.Commit,
+		r.Excused, r.Busy, r.Takeover.N, short(r.Takeover.P99), of.Seed, of.Commit,
 	)
 }
 

@@ -50,17 +50,16 @@ func (j *judge) late(v *view, l Line) {
 	if until, lost := j.workers.near(due-recovery, l.Mono); lost && l.Attempt > 1 {
 		over, excused = max(over, until), true
 	}
-	allowed := j.allowed(due, l.Mono)
 	switch {
 	case !excused:
 		j.lates = append(j.lates, late)
-		if late > onTime+allowed {
+		if !j.onTimeFor(onTime, due, l.Mono) {
 			j.found(v, PromiseLate, l.Run,
 				"started %s late in attempt %d, with no fault near", late, l.Attempt)
 		}
 	case late > onTime:
 		j.report.Excused++
-		if l.Mono-max(over, due) > recovery+allowed {
+		if !j.onTimeFor(recovery, max(over, due), l.Mono) {
 			j.found(v, PromiseLate, l.Run, "started %s late, %s after the last fault", late, l.Mono-over)
 		}
 	}
@@ -92,7 +91,7 @@ func (j *judge) takeovers(v *view) {
 			continue
 		}
 		j.takes = append(j.takes, took)
-		if took > takeoverTime+j.allowed(fault.From, again.Mono) {
+		if !j.onTimeFor(takeoverTime, fault.From, again.Mono) {
 			j.found(v, PromiseTakeover, l.Run,
 				"started again %s after the %s of %s", took, fault.Name, fault.Victim)
 		}
