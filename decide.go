@@ -273,8 +273,8 @@ func (d Candidate) afterUnbegun(unbegun []Run) *Run {
 	d.Run = last // successor numbers the run after it
 	due := d.Job.Schedule.Next(last.Covers)
 	next := d.successor(due, true)
-	if due == 0 || last.Version != d.Job.Version || !d.usedUp(&next) {
-		return nil // the schedule is over, was edited, or goes on already
+	if due == 0 || d.Job.Version != 1 || !d.usedUp(&next) {
+		return nil // the schedule is over, or goes on already; an edit may have begun another one since
 	}
 	counted := next
 	counted.Seq -= int32(len(unbegun))
