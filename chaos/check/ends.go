@@ -76,10 +76,12 @@ func unexplainedCancel(v *view, r *Record) string {
 		return "no caller canceled it"
 	}
 	_, by, named := strings.Cut(r.Reason, "replaced by ")
+	by, _, _ = strings.Cut(by, ": ") // how the attempt ended can follow
 	other, err := carillon.ParseRunID(by)
 	replacing := v.record(other)
 	switch last := v.records[len(v.records)-1].ID; {
-	case named && (err != nil || replacing == nil || other.Due <= r.ID.Due && replacing.byClock()):
+	case named && (err != nil || replacing == nil || other.Due <= r.ID.Due && replacing.byClock() &&
+		r.byClock()):
 		return "replaced by a run that the job does not have"
 	// Its worker was lost before it had stopped: the reason is that of the loss.
 	case !named && (r.Losses == 0 || last == r.ID):

@@ -151,6 +151,7 @@ type Fault struct {
 	Victim  string // the name of what it hit
 	Process int32  // the process that it hit, if it is one
 	Freezes bool   // the process stood still; it went on at To
+	Link    bool   // it hit a link of the process, which went on
 	From    time.Duration
 	To      time.Duration // 0: it lasts
 }

@@ -24,7 +24,8 @@ const (
 // A fault excuses a late start in two cases. A fault of a node or of the store excuses every run that was due
 // while the fault lasted or within the recovery time after it: the run can belong to that node. A fault of a
 // worker excuses only a run whose first attempt was lost, because its first line is of a later attempt: the
-// worker had claimed it. Other workers have free slots, so any other run must be on time. Even an excused run
+// worker had claimed it. A fault of the link of a worker also excuses runs that this worker starts: it got
+// them late. Other workers have free slots, so any other run must be on time. Even an excused run
 // starts within the recovery time after the last such fault.
 func (j *judge) lateness(v *view) {
 	if v.job.Every != 0 && v.job.Overlap != carillon.OverlapAllow || len(v.said(VerbPause)) > 0 ||
@@ -48,6 +49,9 @@ func (j *judge) late(v *view, l Line) {
 	due := l.Mono - late
 	over, excused := j.others.near(due-recovery, l.Mono)
 	if until, lost := j.workers.near(due-recovery, l.Mono); lost && l.Attempt > 1 {
+		over, excused = max(over, until), true
+	}
+	if until, bad := j.badLink(l.Process, due-recovery, l.Mono); bad {
 		over, excused = max(over, until), true
 	}
 	switch {
@@ -84,7 +88,12 @@ func (j *judge) takeovers(v *view) {
 			continue
 		}
 		took := again.Mono - fault.From
-		if _, near := j.others.near(fault.From-recovery, again.Mono); near || again.Attempt != l.Attempt+1 {
+		if took < 0 { // the attempt had been lost before
+			continue
+		}
+		_, near := j.others.near(fault.From-recovery, again.Mono)
+		_, slow := j.badLink(again.Process, fault.From, again.Mono)
+		if near || slow || again.Attempt != l.Attempt+1 {
 			if took > takeoverTime {
 				j.report.Excused++
 			}
@@ -108,12 +117,34 @@ func (j *judge) interrupts(l Line, later []Line) (Fault, bool) {
 		}
 	}
 	for _, f := range j.hits[l.Process] {
-		lasting := !f.Freezes || f.end()-f.From >= sessionTime
-		if lasting && f.From > l.Mono && f.From < over {
+		if f.takes() && f.From > l.Mono && f.From < over {
 			return f, true
 		}
 	}
 	return Fault{}, false
+}
+
+// takes says that a fault of a worker takes its runs from it, at the latest when its session is over. A freeze
+// or a cut that is shorter need not, nor does a link that is only slow or loses some answers.
+func (f Fault) takes() bool {
+	lasts := f.end() - f.From
+	switch {
+	case f.Link:
+		return f.Name == "cut" && lasts >= takeoverTime
+	case f.Freezes:
+		return lasts >= sessionTime
+	}
+	return true
+}
+
+// badLink says whether the link of a worker was hit at any moment between two times, and until when.
+func (j *judge) badLink(process int32, from, to time.Duration) (over time.Duration, any bool) {
+	for _, f := range j.hits[process] {
+		if f.Link && f.From <= to && f.end() >= from {
+			over, any = max(over, f.end()), true
+		}
+	}
+	return over, any
 }
 
 // restart is the next start of the run.
