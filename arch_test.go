@@ -58,6 +58,7 @@ var mayImport = map[string][]string{
 	"internal/suggest":   {},
 	"internal/await":     {},
 	"internal/failpoint": {},
+	"porttest/server":    {"porttest/skip"},
 	"node": {
 		".", "adapter/*", "api", "executor", "internal/await", "internal/carry", "internal/cluster",
 		"internal/dispatch", "internal/idgen", "internal/ledger", "internal/outage", "internal/owned",

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/client"
-	"github.com/carillon-run/carillon/porttest/server"
+	"github.com/carillon-run/carillon/porttest/skip"
 )
 
 // smallDisk is a directory with room for so many bytes.
@@ -23,7 +23,7 @@ func smallDisk(t *testing.T, size string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size+",mode=700"); err != nil {
-		server.Skip(t, "mount a small tmpfs, as root: "+err.Error())
+		skip.Loudly(t, skip.KindRights, "mount a small tmpfs, as root: %v", err)
 	}
 	t.Cleanup(func() {
 		// Detached: a process that another test just forked can still have the files open.

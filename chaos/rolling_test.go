@@ -11,7 +11,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/chaos/check"
-	"github.com/carillon-run/carillon/porttest/server"
+	"github.com/carillon-run/carillon/porttest/skip"
 )
 
 // before is the program of the commit before the present one. It is an error if the history is not there.
@@ -61,7 +61,7 @@ func TestNodesAreRestartedOneByOneWithTheBuildOfTheCommitBeforeAndBack(t *testin
 	t.Parallel()
 	old, err := before()
 	if err != nil {
-		server.Skip(t, err.Error())
+		skip.Loudly(t, skip.KindRights, "%v", err)
 	}
 	onEach(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), 2*time.Minute)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/porttest/skip"
 )
 
 // noNewPrivs is the line of /proc/self/status.
@@ -47,7 +48,7 @@ const otherUser = 65534
 func unprivileged(t *testing.T) (w worker, life *lifeline) {
 	t.Helper()
 	if os.Geteuid() != 0 || noNewPrivs(t) != "0" {
-		t.Skip("!!! SKIPPED: only root can make setuid programs; run the tests as root")
+		skip.Loudly(t, skip.KindRights, "only root can make setuid programs; run the tests as root")
 	}
 	dir, err := os.MkdirTemp("", "carillon-privileges-")
 	if err != nil {
@@ -137,7 +138,7 @@ func TestAProcessThatCannotBeKilledIsNamed(t *testing.T) {
 	cmd, out := w.start(t)
 	uid, pid := self(t, life.ready(t, 1))
 	if uid != 0 {
-		t.Skipf("!!! SKIPPED: setuid programs have no effect in %s: it is mounted nosuid", w.Temp)
+		skip.Loudly(t, skip.KindRights, "setuid programs have no effect in %s: it is mounted nosuid", w.Temp)
 	}
 	defer func() { _ = unix.Kill(pid, unix.SIGKILL) }()
 	_ = cmd.Process.Signal(unix.SIGUSR1)

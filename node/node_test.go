@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/porttest/skip"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -127,7 +128,7 @@ func TestADirectoryOrATokenThatOthersReachIsRefused(t *testing.T) {
 			data := t.TempDir()
 			open(t, Config{Data: data}).shut()
 			if err := c.spoil(data); errors.Is(err, os.ErrPermission) {
-				t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
+				skip.Loudly(t, skip.KindRights, "only root can give files to another user; run the tests as root")
 			} else if err != nil {
 				t.Fatal(err)
 			}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/carillon-run/carillon/porttest/skip"
 )
 
 var discoveries = map[string]struct {
@@ -137,7 +139,7 @@ func TestAPlantedDataDirectoryIsNotFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.uid != 0 && os.Geteuid() != 0 {
-				t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
+				skip.Loudly(t, skip.KindRights, "only root can give files to another user; run the tests as root")
 			}
 			t.Chdir(t.TempDir())
 			writePrivateFile(t, "carillon-data/address", c.address)
@@ -165,7 +167,7 @@ func TestAPlantedDataDirectoryIsNotFollowed(t *testing.T) {
 
 func TestRootUsesTheServerOfAnotherUserIfItsDirectoryIsNamed(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
+		skip.Loudly(t, skip.KindRights, "only root can give files to another user; run the tests as root")
 	}
 	a, _ := offline()
 	a.data = t.TempDir()

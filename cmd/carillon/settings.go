@@ -68,7 +68,7 @@ func (o origins) explain(err error) error {
 
 // noteUnknown warns of environment variables that look like settings and are not: without the warning a
 // misspelt setting would be ignored in silence. It does not refuse them, because other programs can use such
-// names too.
+// names too. It ignores CARILLON_TEST_…: tests of Carillon itself use these, and start this program.
 func noteUnknown(cmd *cobra.Command, environ []string) {
 	known := []string{"CARILLON_CONFIG", "CARILLON_LEASH"}
 	// All commands: one environment serves servers, workers and the command line.
@@ -78,8 +78,8 @@ func noteUnknown(cmd *cobra.Command, environ []string) {
 	cmd.Root().PersistentFlags().VisitAll(func(f *pflag.Flag) { known = append(known, envName(f.Name)) })
 	for _, entry := range environ {
 		name, _, _ := strings.Cut(entry, "=")
-		if strings.HasPrefix(name, "CARILLON_") && !slices.Contains(known, name) &&
-			!slices.Contains(given, name) {
+		if strings.HasPrefix(name, "CARILLON_") && !strings.HasPrefix(name, "CARILLON_TEST_") &&
+			!slices.Contains(known, name) && !slices.Contains(given, name) {
 			fmt.Fprintf(
 				cmd.ErrOrStderr(), "carillon: warning: the environment variable %s is not a setting of "+
 					"Carillon%s\n", oneLine(name),

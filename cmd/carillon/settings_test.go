@@ -270,7 +270,7 @@ func TestAVariableThatIsNoSettingIsNamed(t *testing.T) {
 	cmd.Root().SetErr(out)
 	noteUnknown(cmd, []string{
 		"CARILLON_LISTEN=127.0.0.1:1", "CARILLON_TOKEN=x", "CARILLON_CONFIG=y", "CARILLON_RUN_ID=run_1",
-		"CARILLONS=1", "PATH=/bin",
+		"CARILLONS=1", "PATH=/bin", "CARILLON_TEST_REQUIRE=all",
 		"CARILLON_CONCURENCY=3", "CARILLON_COLOUR_OF_BELLS=blue",
 	})
 	want := `carillon: warning: the environment variable CARILLON_CONCURENCY is not a setting of Carillon; did you mean CARILLON_CONCURRENCY?

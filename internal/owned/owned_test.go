@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carillon-run/carillon/porttest/skip"
 )
 
 const stranger = 54321
@@ -25,7 +27,7 @@ func makeOne(t *testing.T, content string, mode os.FileMode, uid int) string {
 	}
 	if err == nil && uid != os.Geteuid() {
 		if os.Geteuid() != 0 {
-			t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
+			skip.Loudly(t, skip.KindRights, "only root can give files to another user; run the tests as root")
 		}
 		err = os.Chown(path, uid, -1)
 	}
@@ -133,7 +135,7 @@ func TestALinkOfAnotherUserIsNotFollowed(t *testing.T) {
 	}
 	check(t, link, Me().Directory(link), nil)
 	if os.Geteuid() != 0 {
-		t.Skip("!!! SKIPPED: only root can give files to another user; run the tests as root")
+		skip.Loudly(t, skip.KindRights, "only root can give files to another user; run the tests as root")
 	}
 	if err := os.Lchown(link, stranger, -1); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carillon-run/carillon/porttest/skip"
 )
 
 // ErrMissing says that a program is not installed, and how to get it.
@@ -28,48 +30,15 @@ var ErrMissing = errors.New("not installed")
 // Missing says that a server could not be started because its program is not installed.
 func Missing(err error) bool { return errors.Is(err, ErrMissing) }
 
-// Demanded says whether a test must fail if a program that it needs is not installed:
-// CARILLON_TEST_REQUIRE is all, or REQUIRE_SERVERS is 1, or it is not set and CI is true, as on most build
-// machines. Otherwise such a test is skipped.
-func Demanded() bool {
-	if allDemanded() {
-		return true
-	}
-	if value := os.Getenv("REQUIRE_SERVERS"); value != "" {
-		return yes(value)
-	}
-	return yes(os.Getenv("CI"))
-}
-
-// allDemanded says that no test may be skipped, also where the machine itself cannot do what the test needs.
-func allDemanded() bool { return os.Getenv("CARILLON_TEST_REQUIRE") == "all" }
-
-// Skip ends a test that this machine cannot run, such as one that has to mount something: loudly, or as a
-// failure if CARILLON_TEST_REQUIRE is all.
-func Skip(t testing.TB, why string) {
-	t.Helper()
-	if allDemanded() {
-		t.Fatalf("!!! SKIPPED, and CARILLON_TEST_REQUIRE is all: %s", why)
-	} else {
-		t.Skipf("!!! SKIPPED: %s", why)
-	}
-}
-
-func yes(value string) bool {
-	is, err := strconv.ParseBool(value)
-	return err == nil && is
-}
-
-// Need ends a test that cannot go on because of err. If a program is not installed and not demanded, it skips
-// the test loudly; otherwise it fails the test. Without an error it does nothing.
+// Need ends a test that cannot go on because of err. If a program is not installed, it skips the test loudly,
+// unless servers are demanded: see package skip. Any other error fails the test. Without an error it does
+// nothing.
 func Need(t testing.TB, err error) {
 	t.Helper()
 	switch {
 	case err == nil:
-	case Missing(err) && Demanded():
-		t.Fatalf("!!! MISSING, and servers are demanded (CI or REQUIRE_SERVERS is set): %v", err)
 	case Missing(err):
-		t.Skipf("!!! SKIPPED: %v", err)
+		skip.Loudly(t, skip.KindServer, "%v", err)
 	default:
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/carillon-run/carillon/porttest/server"
+	"github.com/carillon-run/carillon/porttest/skip"
 )
 
 func answers(t *testing.T, s *server.Server) bool {
@@ -67,46 +68,22 @@ func (v *verdict) Skipf(format string, args ...any)  { v.words = fmt.Sprintf(for
 func (v *verdict) Fatalf(format string, args ...any) { v.words = fmt.Sprintf(format, args...) }
 func (v *verdict) Fatal(args ...any)                 { v.words = fmt.Sprint(args...) }
 
-func TestAMissingServerFailsTheTestWhereItIsDemandedAndSkipsItElsewhere(t *testing.T) {
+func TestAMissingServerIsADemandOfItsOwnAndOtherErrorsAreFailures(t *testing.T) {
 	missing := fmt.Errorf("postgres is %w: apt-get install postgresql", server.ErrMissing)
 	for _, c := range []struct {
-		ci, require string
-		err         error
-		want        string
+		require string
+		err     error
+		want    string
 	}{
-		{"", "", missing, "!!! SKIPPED: postgres is not installed"},
-		{"false", "", missing, "!!! SKIPPED"},
-		{"true", "", missing, "!!! MISSING"},
-		{"1", "", missing, "!!! MISSING"},
-		{"true", "0", missing, "!!! SKIPPED"},
-		{"", "1", missing, "!!! MISSING"},
-		{"", "", errors.New("the disk is full"), "the disk is full"},
-		{"true", "1", nil, ""},
+		{"none", missing, "!!! SKIPPED: postgres is not installed"},
+		{"servers", missing, "!!! MISSING"},
+		{"none", errors.New("the disk is full"), "the disk is full"},
+		{"servers", nil, ""},
 	} {
-		t.Setenv("CARILLON_TEST_REQUIRE", "")
-		t.Setenv("CI", c.ci)
-		t.Setenv("REQUIRE_SERVERS", c.require)
+		t.Setenv(skip.Variable, c.require)
 		v := &verdict{}
 		if server.Need(v, c.err); !strings.HasPrefix(v.words, c.want) || c.want == "" && v.words != "" {
-			t.Errorf(
-				"CI=%q REQUIRE_SERVERS=%q, %v: %q, want %q", c.ci, c.require, c.err, v.words, c.want,
-			)
+			t.Errorf("%s=%q, %v: %q, want %q", skip.Variable, c.require, c.err, v.words, c.want)
 		}
-	}
-}
-
-func TestASkippedTestFailsWhereAllAreDemanded(t *testing.T) {
-	v := &verdict{}
-	t.Setenv("CARILLON_TEST_REQUIRE", "")
-	if server.Skip(v, "not root"); v.words != "!!! SKIPPED: not root" {
-		t.Error(v.words)
-	}
-	t.Setenv("CARILLON_TEST_REQUIRE", "all")
-	t.Setenv("REQUIRE_SERVERS", "0")
-	if server.Skip(v, "not root"); v.words != "!!! SKIPPED, and CARILLON_TEST_REQUIRE is all: not root" {
-		t.Error(v.words)
-	}
-	if !server.Demanded() {
-		t.Error("servers are not demanded, but all tests are")
 	}
 }
