@@ -21,7 +21,9 @@ type AllConfig struct {
 	Leash, TempDir string
 	// AllowSetuid lets commands gain privileges: see CommandConfig.
 	AllowSetuid bool
-	Logger      *slog.Logger // default slog.Default()
+	// MaxProcesses bounds the processes of a command: see CommandConfig.
+	MaxProcesses int
+	Logger       *slog.Logger // default slog.Default()
 }
 
 // errInUse is for a leash that a live process holds.
@@ -72,7 +74,8 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 		return nil, nil, errors.Join(err, leash.Close())
 	}
 	all["command"] = NewCommand(CommandConfig{
-		Leash: leash, TempDir: temp, AllowSetuid: c.AllowSetuid, Logger: c.Logger,
+		Leash: leash, TempDir: temp, AllowSetuid: c.AllowSetuid, MaxProcesses: c.MaxProcesses,
+		Logger: c.Logger,
 	})
 	// The leash is unsigned at the end, so that this process can take it again even if a supervisor is not
 	// gone yet.

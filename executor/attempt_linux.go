@@ -22,6 +22,7 @@ type attempt struct {
 	readers sync.WaitGroup
 	grace   time.Duration
 	logger  *slog.Logger
+	most    int    // how many processes the command can have
 	death   string // how the supervisor ended, in case it sent no report
 }
 
@@ -31,7 +32,7 @@ var supervisorEnv = []string{"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=16MiB"}
 
 // start begins an attempt: it starts a supervisor, tells it what to run, and reads what the command prints.
 func (c *Command) start(task Task, spec spec) (_ *attempt, err error) {
-	a := &attempt{grace: c.config.Grace, logger: c.config.Logger}
+	a := &attempt{grace: c.config.Grace, logger: c.config.Logger, most: spec.most}
 	var theirs []*os.File // the supervisor's ends
 	defer func() {
 		for _, f := range theirs {

@@ -30,16 +30,24 @@ type CommandConfig struct {
 	// and leases then do not end that process, and its run can start a second time beside it. Default:
 	// commands have no_new_privs.
 	AllowSetuid bool
+	// MaxProcesses is how many processes a command can have at once, with all that it started. If it has
+	// more, the attempt fails and all of them are killed: a fork bomb must not take the machine from its
+	// neighbors. Default 1000; negative: any number.
+	MaxProcesses int
 	// Logger receives reports of processes that cannot be killed. Default slog.Default().
 	Logger *slog.Logger
 	// Leash, if set, is inherited by every supervisor and by no command: see HoldLeash.
 	Leash *os.File
 }
 
+// DefaultMaxProcesses is far above what programs need, and far below what a machine can bear.
+const DefaultMaxProcesses = 1000
+
 func (c CommandConfig) withDefaults() CommandConfig {
 	c.TempDir = cmp.Or(c.TempDir, os.TempDir())
 	c.MaxOutput = cmp.Or(c.MaxOutput, 16<<20)
 	c.Grace = cmp.Or(c.Grace, 5*time.Second)
+	c.MaxProcesses = max(cmp.Or(c.MaxProcesses, DefaultMaxProcesses), 0)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	if c.Env == nil {
 		c.Env = []string{"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"}

@@ -91,7 +91,7 @@ func (c *Command) spec(task Task, s *scratch) (spec, error) {
 	made := spec{
 		program: program, argv: argv, env: pairs(env), dir: command.Dir, scratch: s.dir, lease: never,
 		leash:  c.config.Leash != nil,
-		setuid: c.config.AllowSetuid,
+		setuid: c.config.AllowSetuid, most: c.config.MaxProcesses,
 	}
 	if task.Lease != nil {
 		made.lease = task.Lease.Until()
@@ -134,6 +134,8 @@ func (a *attempt) outcome(ctx context.Context, task Task, r report) carillon.Out
 		return task.ended(context.Cause(ctx))
 	case leaseOver:
 		return task.ended(ErrLeaseOver)
+	case crowded:
+		return retriable("more than %d processes at once: all of them were killed", a.most)
 	case withAll:
 		return task.ended(fmt.Errorf("%w: the command was sent a signal with it", ErrShutdown))
 	case notStarted:

@@ -417,7 +417,7 @@ func TestOutputOfACommand(t *testing.T) {
 				Kind: carillon.OutcomeSuccess, Output: &carillon.Output{Result: []byte("done\n")},
 			})
 		want := append(
-			slices.Repeat([]string{"stdout: y"}, 500),
+			slices.Repeat([]string{"stdout: y"}, 1000/(len("y")+lineCost)),
 			"carillon: the output is cut here: more than 1000 bytes",
 		)
 		if !slices.Equal(r.lines, want) {

@@ -24,6 +24,10 @@ const (
 	maxLine   = 64 << 10
 	firstLine = 4 << 10 // most commands say little: a thousand of them should not hold 128 MB of buffers
 	goesOn    = " [line goes on]"
+
+	// lineCost is what a line costs besides its text: time, stream and offset are kept with it. Without it a
+	// command that prints empty lines could fill the log with millions of them.
+	lineCost = 64
 )
 
 // copy prints every line of r until r ends. It goes on reading when it keeps no more lines: a command must
@@ -33,7 +37,9 @@ func (o *output) copy(stream string, r io.Reader) {
 	for {
 		n, err := r.Read(buf[used:])
 		rest := buf[:used+n]
-		if bytes.IndexByte(buf[used:used+n], '\n') >= 0 { // only new bytes can end a line
+		// A gigabyte that is not kept must not cost the time to split it into lines.
+		cut := o.used.Load() > o.max
+		if !cut && bytes.IndexByte(buf[used:used+n], '\n') >= 0 { // only new bytes can end a line
 			rest = o.lines(stream, rest)
 		}
 		used += n
@@ -88,7 +94,7 @@ func (o *output) piece(stream string, b []byte) (rest []byte) {
 }
 
 func (o *output) line(stream, line string) {
-	if o.used.Add(int64(len(line))+1) > o.max {
+	if o.used.Add(int64(len(line))+lineCost) > o.max {
 		o.cut.Do(func() { o.task.remark("the output is cut here: more than %s", size(o.max)) })
 		return
 	}

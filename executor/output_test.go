@@ -18,12 +18,12 @@ func TestOutput(t *testing.T) {
 		max           int64
 		want          []string
 	}{
-		{"nothing", "", 100, nil},
-		{"lines", "a\nb\n", 100, []string{"stdout: a", "stdout: b"}},
-		{"a last line without an end", "a\nb", 100, []string{"stdout: a", "stdout: b"}},
-		{"empty lines", "\n\na\n", 100, []string{"stdout: ", "stdout: ", "stdout: a"}},
-		{"lines as Windows ends them", "a\r\nb\r", 100, []string{"stdout: a", "stdout: b"}},
-		{"what is not text", "a\xff\xfeb\x00\n", 100, []string{"stdout: a\uFFFDb\uFFFD"}},
+		{"nothing", "", 1000, nil},
+		{"lines", "a\nb\n", 1000, []string{"stdout: a", "stdout: b"}},
+		{"a last line without an end", "a\nb", 1000, []string{"stdout: a", "stdout: b"}},
+		{"empty lines", "\n\na\n", 1000, []string{"stdout: ", "stdout: ", "stdout: a"}},
+		{"lines as Windows ends them", "a\r\nb\r", 1000, []string{"stdout: a", "stdout: b"}},
+		{"what is not text", "a\xff\xfeb\x00\n", 1000, []string{"stdout: a\uFFFDb\uFFFD"}},
 		{
 			"a line of just the longest length", long[:maxLine-1] + "\nb\n", 1 << 20,
 			[]string{"stdout: " + long[:maxLine-1], "stdout: b"},
@@ -37,8 +37,8 @@ func TestOutput(t *testing.T) {
 			[]string{"stdout: " + long[1:] + goesOn, "stdout: éz"},
 		},
 		{
-			"more than is kept", "12345\n123\n12\n1\n", 10,
-			[]string{"stdout: 12345", "stdout: 123", "carillon: the output is cut here: more than 10 bytes"},
+			"more than is kept", "12345\n123\n12\n1\n", 140,
+			[]string{"stdout: 12345", "stdout: 123", "carillon: the output is cut here: more than 140 bytes"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -49,6 +49,7 @@ type supervisor struct {
 	status syscall.WaitStatus
 	reaped bool // the command's status is known
 
+	crowd   crowd
 	signals chan os.Signal // that this process received
 	alive   map[int]bool   // processes that cannot be killed, and were reported
 }
@@ -144,6 +145,8 @@ func (s *supervisor) watch() ending {
 			return orphaned
 		case now >= s.lease:
 			return leaseOver
+		case s.crowd.tooMany(s.spec.most, now):
+			return crowded
 		}
 		s.sleep(min(s.lease, s.killAt))
 	}
@@ -229,8 +232,9 @@ func (s *supervisor) signaledWithAll() bool {
 	}
 }
 
-// tidyEvery is how often the supervisor reaps orphans that ended while the command goes on.
-const tidyEvery = time.Second
+// tidyEvery is how often the supervisor reaps orphans that ended while the command goes on, and looks whether
+// the machine has many more processes. A program can start a few thousand in that time.
+const tidyEvery = 250 * time.Millisecond
 
 // sleep waits for the worker, the command or the instant until. The timer uses boottime: poll's own timeout
 // would stand still while the machine sleeps.

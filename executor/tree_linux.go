@@ -72,12 +72,23 @@ func (s *supervisor) reap() (reaped int, left bool) {
 // children are the pids of this process's children, dead or alive. It may miss a child that comes during the
 // scan: the caller scans again until there is none.
 func children() []int {
-	tasks, err := os.ReadDir("/proc/self/task")
-	var pids []int
-	for _, task := range tasks {
-		var list []byte
-		if list, err = os.ReadFile("/proc/self/task/" + task.Name() + "/children"); err != nil {
-			break
+	pids, err := childrenIn("/proc/self/task/")
+	if err != nil {
+		return childrenByScan() // a kernel without CONFIG_PROC_CHILDREN, or a thread that just ended
+	}
+	return pids
+}
+
+// childrenIn are the pids of the children of a process, whose threads are listed in a directory of /proc.
+func childrenIn(tasks string) (pids []int, err error) {
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return nil, err
+	}
+	for _, thread := range threads {
+		list, err := os.ReadFile(tasks + thread.Name() + "/children")
+		if err != nil {
+			return pids, err
 		}
 		for _, field := range strings.Fields(string(list)) {
 			if pid, err := strconv.Atoi(field); err == nil {
@@ -85,10 +96,7 @@ func children() []int {
 			}
 		}
 	}
-	if err != nil || len(tasks) == 0 {
-		return childrenByScan() // a kernel without CONFIG_PROC_CHILDREN, or a thread that just ended
-	}
-	return pids
+	return pids, nil
 }
 
 func childrenByScan() []int {

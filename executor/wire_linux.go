@@ -63,14 +63,14 @@ type spec struct {
 	lease   time.Duration // boottime
 	leash   bool          // whether the next file descriptor after the socket is the leash
 	setuid  bool          // whether the command can gain privileges
+	most    int           // how many processes its tree can have at once; 0: any number
 }
 
 // encode joins the parts with NUL bytes. No part can contain one: the kernel would end the part there.
 func (s spec) encode() []byte {
 	parts := []string{
 		s.program, s.dir, s.scratch, strconv.FormatInt(int64(s.lease), 10), strconv.FormatBool(s.leash),
-		strconv.FormatBool(s.setuid),
-		strconv.Itoa(len(s.argv)),
+		strconv.FormatBool(s.setuid), strconv.Itoa(s.most), strconv.Itoa(len(s.argv)),
 	}
 	return []byte(strings.Join(append(append(parts, s.argv...), s.env...), "\x00"))
 }
@@ -92,18 +92,19 @@ func (s spec) check() error {
 
 func decodeSpec(b []byte) (s spec, ok bool) {
 	parts := strings.Split(string(b), "\x00")
-	if len(parts) < 8 {
+	if len(parts) < 9 {
 		return spec{}, false
 	}
 	lease, err1 := strconv.ParseInt(parts[3], 10, 64)
-	argc, err2 := strconv.Atoi(parts[6])
-	if err1 != nil || err2 != nil || argc < 1 || argc > len(parts)-7 {
+	most, err2 := strconv.Atoi(parts[6])
+	argc, err3 := strconv.Atoi(parts[7])
+	if errors.Join(err1, err2, err3) != nil || argc < 1 || argc > len(parts)-8 {
 		return spec{}, false
 	}
 	return spec{
 		program: parts[0], dir: parts[1], scratch: parts[2], lease: time.Duration(lease),
 		leash:  parts[4] == "true",
-		setuid: parts[5] == "true", argv: parts[7 : 7+argc], env: parts[7+argc:],
+		setuid: parts[5] == "true", most: most, argv: parts[8 : 8+argc], env: parts[8+argc:],
 	}, true
 }
 
@@ -117,6 +118,7 @@ const (
 	leaseOver                    // the worker did not extend the lease
 	orphaned                     // the worker is gone
 	notStarted                   // there was no process at all
+	crowded                      // its tree had more processes than it can have
 )
 
 // report is what a supervisor sends when nothing of the attempt is left.

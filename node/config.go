@@ -67,6 +67,9 @@ type Config struct {
 	Commands bool
 	// AllowSetuid lets commands gain privileges by sudo, su and the like: see executor.CommandConfig.
 	AllowSetuid bool
+	// MaxProcesses is how many processes a command can have at once: see executor.CommandConfig. Default
+	// 1000; negative: any number.
+	MaxProcesses int
 	// HTTPAllow are private networks that http targets may call.
 	HTTPAllow []netip.Prefix
 

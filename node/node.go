@@ -237,7 +237,7 @@ func eventsOf(committed []carillon.Change) iter.Seq[carillon.Event] {
 func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, error) {
 	cfg := executor.AllConfig{
 		Handlers: n.cfg.Handlers, HTTPAllow: n.cfg.HTTPAllow, AllowSetuid: n.cfg.AllowSetuid,
-		Logger: n.cfg.Logger,
+		MaxProcesses: n.cfg.MaxProcesses, Logger: n.cfg.Logger,
 	}
 	if n.cfg.Commands && n.cfg.Concurrency > 0 {
 		cfg.Leash, cfg.TempDir = filepath.Join(n.cfg.Data, leashFile), filepath.Join(n.cfg.Data, tempDir)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/owned"
 	"github.com/carillon-run/carillon/node"
 )
@@ -38,6 +40,17 @@ over the file.`
 const allowSetuid = "let commands use sudo, su and other programs that change their user. Unless this " +
 	"process runs as root, it cannot kill such programs: they outlive timeouts, cancels and leases, and a " +
 	"run can start a second time beside them"
+
+// maxProcesses is the help text of another such flag, and processLimit checks it.
+const maxProcesses = "`number` of processes that a command can have at once, with all that it started; if " +
+	"it has more, all are killed and the attempt fails; 0 means any number"
+
+func processLimit(given int) (int, error) {
+	if given < 0 {
+		return 0, fmt.Errorf("max-processes: %d is not valid: want a number, or 0 for any number", given)
+	}
+	return cmp.Or(given, -1), nil
+}
 
 type serveFlags struct {
 	cfg       node.Config
@@ -126,6 +139,7 @@ func serveCommand() *cobra.Command {
 		"private `networks` that http targets can call, such as 10.0.0.0/8,127.0.0.1/32",
 	)
 	flags.BoolVar(&f.cfg.AllowSetuid, "allow-setuid", false, allowSetuid)
+	flags.IntVar(&f.cfg.MaxProcesses, "max-processes", executor.DefaultMaxProcesses, maxProcesses)
 	f.cfg.Retention = carillon.DefaultRetention
 	flags.Var(
 		&f.cfg.Retention.Runs, "retention-runs", "time that ended runs and their one-time jobs are kept",
@@ -157,6 +171,9 @@ func (f *serveFlags) resolve(stderr io.Writer) error {
 	}
 	if f.cfg.Concurrency == 0 {
 		f.cfg.Concurrency = -1
+	}
+	if f.cfg.MaxProcesses, err = processLimit(f.cfg.MaxProcesses); err != nil {
+		return err
 	}
 	if _, _, err := net.SplitHostPort(f.cfg.Listen); err != nil {
 		return fmt.Errorf("listen: %q is not valid: want host:port, e.g. 127.0.0.1:8420", f.cfg.Listen)

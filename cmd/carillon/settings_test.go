@@ -53,6 +53,7 @@ var settings = map[string][3]string{
 	"log-format":             {"json", "JSON", "text2"},
 	"log-level":              {"warn", "error", "debug"},
 	"logs":                   {"disk:/file", "disk:/env", "disk:/flag"},
+	"max-processes":          {"11", "12", "13"},
 	"queues":                 {"file", "env", "flag"},
 	"retention-dead-letters": {"11h", "12h", "13h"},
 	"retention-logs":         {"14h", "15h", "16h"},

@@ -47,7 +47,8 @@ type workerFlags struct {
 	logLevel  string
 	logFormat string
 
-	allowSetuid bool
+	allowSetuid  bool
+	maxProcesses int
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -103,6 +104,7 @@ func (a *app) workerCommand() *cobra.Command {
 		"private `networks` that http targets can call, such as 10.0.0.0/8,127.0.0.1/32",
 	)
 	flags.BoolVar(&f.allowSetuid, "allow-setuid", false, allowSetuid)
+	flags.IntVar(&f.maxProcesses, "max-processes", executor.DefaultMaxProcesses, maxProcesses)
 	flags.StringVar(
 		&f.logLevel, "log-level", "info",
 		"lowest `level` of log lines: debug, info, warn or error",
@@ -135,6 +137,9 @@ func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 	}
 	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 40_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 40000", f.cfg.Concurrency)
+	}
+	if f.maxProcesses, err = processLimit(f.maxProcesses); err != nil {
+		return err
 	}
 	if f.cfg.Name == "" {
 		host, _ := os.Hostname()
@@ -241,7 +246,7 @@ func (f *workerFlags) executorsIn(ctx context.Context, dir string) (
 	return executor.All(ctx, executor.AllConfig{
 		HTTPAllow: f.networks, Leash: filepath.Join(dir, "worker.lock"),
 		TempDir:     filepath.Join(dir, "worker-tmp"),
-		AllowSetuid: f.allowSetuid, Logger: f.cfg.Logger,
+		AllowSetuid: f.allowSetuid, MaxProcesses: f.maxProcesses, Logger: f.cfg.Logger,
 	})
 }
 
