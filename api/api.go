@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/worker/protocol"
@@ -34,6 +35,9 @@ type Config struct {
 	// Alive returns the nodes and workers as last heard, without a read. The API uses it to warn at once of a
 	// queue that no worker serves. Default: no such warnings.
 	Alive func() []carillon.Member
+	// Overloaded is called for each request that is refused because too many jobs wait for the store. It must
+	// be quick. Default: nothing.
+	Overloaded func()
 
 	Logger *slog.Logger // default discards
 }
@@ -52,6 +56,8 @@ type Ledger interface {
 // JobLedger writes jobs. Errors wrap carillon's; a job of another namespace is not found.
 type JobLedger interface {
 	Submit(ctx context.Context, namespace string, defs []carillon.Definition) ([]carillon.Job, error)
+	// Wait is how long a job that is submitted now will probably wait until it is on disk.
+	Wait(now time.Time) time.Duration
 	// EditJob runs edit on a copy of the present definition. It runs edit again if another edit is quicker.
 	EditJob(
 		ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error,
@@ -83,6 +89,9 @@ func New(c Config) http.Handler {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Ready == nil {
 		c.Ready = func() error { return nil }
+	}
+	if c.Overloaded == nil {
+		c.Overloaded = func() {}
 	}
 	s := &server{Config: c, keys: hashTokens(c.Tokens), seal: newSeal(c.Secret)}
 	s.Tokens, s.Secret = nil, nil // the server keeps only what it derived from them

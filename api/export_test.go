@@ -26,3 +26,6 @@ func Routes(c Config) []RouteInfo {
 	}
 	return all
 }
+
+// OverloadedRule decides which requests are refused under load.
+var OverloadedRule = overloaded

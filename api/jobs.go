@@ -38,6 +38,14 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	if err != nil {
 		return err
 	}
+	more := int64(len(defs)) * jobSize
+	if r.ContentLength < 0 {
+		more += int64(len(body))
+	}
+	if err := s.take(more); err != nil {
+		return err
+	}
+	defer s.give(more)
 	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), defs)
 	if err != nil {
 		return err

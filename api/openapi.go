@@ -109,10 +109,21 @@ func (rt route) parameters(schemas schemas) []object {
 	return parameters
 }
 
+var problemContent = object{
+	"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}},
+}
+
 func (rt route) responses(schemas schemas) object {
-	answers := object{"default": object{"description": "A problem", "content": object{
-		"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}},
-	}}}
+	answers := object{"default": object{"description": "A problem", "content": problemContent}}
+	if rt.Adds {
+		answers["429"] = object{
+			"description": "Too many jobs wait for the store; nothing was stored, try again",
+			"headers": object{"Retry-After": object{
+				"description": "seconds", "schema": object{"type": "integer"},
+			}},
+			"content": problemContent,
+		}
+	}
 	for _, status := range []int{rt.Status, rt.Or} {
 		if status == 0 {
 			continue

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/jobjson"
@@ -19,6 +21,8 @@ type problem struct {
 	Detail  string
 	Fault   *carillon.FieldError
 	Reasons []string
+
+	RetryAfter time.Duration // for the header; 0: none
 }
 
 func (p problem) Error() string { return p.Title + ": " + p.Detail }
@@ -63,7 +67,10 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.Detail = "the store does not answer now; try again"
 	}
 	if p.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
+		p.RetryAfter = time.Second
+	}
+	if p.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(p.RetryAfter.Seconds())))
 	}
 	p.write(w)
 }

@@ -31,12 +31,13 @@ func (s *server) jobRoutes() []route {
 	return []route{
 		{
 			Method: "POST", Pattern: "/v1/jobs", Summary: "Submit a job", Takes: carillon.Definition{},
-			Status: 201, Gives: job, handle: s.submit,
+			Status: 201, Gives: job, Adds: true, handle: s.submit,
 		},
 		{
 			Method: "POST", Pattern: "/v1/jobs/batch",
 			Summary: "Submit up to 1000 jobs; if one is not valid, the server refuses all",
-			Takes:   wire.Batch{}, Status: 201, Gives: wire.List[carillon.Job]{}, handle: s.submitBatch,
+			Takes:   wire.Batch{}, Status: 201, Gives: wire.List[carillon.Job]{}, Adds: true,
+			handle: s.submitBatch,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs", Summary: "List jobs, newest first", Query: append([]param{
@@ -90,7 +91,8 @@ func (s *server) jobActions() []route {
 		{
 			Method: "POST", Pattern: "/v1/jobs/{id}/run",
 			Summary: "Run a job now, besides its schedule; a given payload is for this run only",
-			Takes:   wire.RunRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, handle: s.runNow,
+			Takes:   wire.RunRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, Adds: true,
+			handle: s.runNow,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs/{id}/next", Summary: "Show the next due times of a job",

@@ -17,6 +17,7 @@ type server struct {
 	known  *http.ServeMux // the routes alone: it knows which methods a path answers to
 	about  []byte         // the OpenAPI description
 	recent recent
+	load   load
 }
 
 // route is one line of the table. It holds everything about a route that can be checked or described without
@@ -33,6 +34,7 @@ type route struct {
 	Status  int  // of success
 	Or      int  // a second status of success, with the same answer; 0: none
 	Gives   any  // a value of the type of the answer; nil: see the summary
+	Adds    bool // adds jobs or runs; it is refused with 429 when too many wait for the store: see load
 	handle  handler
 }
 
@@ -103,17 +105,30 @@ func (s *server) serve(rt route) http.Handler {
 			}
 			r = withCredential(r, credential)
 		}
-		q, err := readQuery(r, rt.Query)
-		if err == nil && rt.Takes == nil {
-			err = readNothing(w, r)
-		}
-		if err == nil {
-			err = rt.handle(w, r, q)
-		}
-		if err != nil {
+		if err := s.answer(rt, w, r); err != nil {
 			s.fail(w, r, err)
 		}
 	})
+}
+
+func (s *server) answer(rt route, w http.ResponseWriter, r *http.Request) error {
+	q, err := readQuery(r, rt.Query)
+	if err != nil {
+		return err
+	}
+	if rt.Takes == nil {
+		if err := readNothing(w, r); err != nil {
+			return err
+		}
+	}
+	if rt.Adds {
+		size, err := s.enter(w, r)
+		if err != nil {
+			return err
+		}
+		defer s.give(size)
+	}
+	return rt.handle(w, r, q)
 }
 
 // reply answers with JSON.

@@ -77,6 +77,8 @@ func NewBatcher(c *Client, cfg BatcherConfig) *Batcher {
 //   - An invalid job fails only its own caller. It costs the other jobs of its request a second request each.
 //   - After any other error of a shared request, all callers of that request get the error. As with every
 //     write, the outcome is then unknown: the server may have taken all jobs, some or none.
+//   - If the server has too many jobs to store, all callers of the request get its Problem with status 429.
+//     The server has stored none of their jobs, and the Batcher does not try again.
 //   - When ctx ends, Submit returns, and the jobs of other callers go on. If the request is not sent yet, the
 //     job will not be sent. Otherwise the server can still take it.
 //   - A shared request carries no values of its callers' contexts.

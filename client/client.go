@@ -7,7 +7,9 @@
 // If the server refuses a call, the error is a *Problem, which also is one of carillon's sentinel errors for
 // errors.Is. If the server does not answer, the error is an *Unreachable. The client never retries a call
 // that may have taken effect: after an error on a write the outcome is unknown, and the caller decides better
-// than this package what to do. Only following a log, which changes nothing, reconnects after a broken
+// than this package what to do. A Problem with status 429 says that the server has too many jobs to store: it
+// has stored nothing of the call, and asks to try again after RetryAfter; the client leaves that to the
+// caller too. Only following a log, which changes nothing, reconnects after a broken
 // connection.
 package client
 

@@ -57,6 +57,10 @@ func TestARefusalReadsWellAndIsASentinel(t *testing.T) {
 		"another version": {
 			412, "application/problem+json", `{"detail":"version 3"}`, "version 3", carillon.ErrConflict,
 		},
+		"too many jobs": {
+			429, "application/problem+json",
+			`{"type":"urn:carillon:problem:overloaded","detail":"try again in 3s"}`, "try again in 3s", nil,
+		},
 		"not ready": {
 			503, "application/problem+json", `{"reasons":["store: away","disk: full"]}`,
 			"not ready: store: away; disk: full", nil,

@@ -6,7 +6,9 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/carillon-run/carillon/internal/wire"
 )
@@ -25,6 +27,9 @@ func readProblem(answer *http.Response) *Problem {
 	}
 	p.Status = answer.StatusCode
 	p.RequestID = answer.Header.Get(wire.RequestHeader)
+	if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		p.RetryAfter = time.Duration(seconds) * time.Second
+	}
 	return p
 }
 

@@ -11,12 +11,12 @@ import (
 func TestACommandWithTooManyProcessesIsKilledWithAllOfThem(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
-		"all of them its children": `i=0; while [ $i -lt 400 ]; do sleep 1000 & i=$((i+1)); done; wait`,
-		"each in a session of its own": `i=0; while [ $i -lt 400 ]; do setsid sleep 1000 & i=$((i+1)); done; ` +
+		"all of them its children": `i=0; while [ $i -lt 400 ]; do sleep 60 & i=$((i+1)); done; wait`,
+		"each in a session of its own": `i=0; while [ $i -lt 400 ]; do setsid sleep 60 & i=$((i+1)); done; ` +
 			`wait`,
-		"each the child of another": `f() { if [ $1 -gt 0 ]; then f $(($1-1)) & fi; sleep 1000; }; f 200`,
+		"each the child of another": `f() { if [ $1 -gt 0 ]; then f $(($1-1)) & fi; sleep 60; }; f 200`,
 		"orphans, and ignores what it is asked": `trap '' TERM; i=0; ` +
-			`while [ $i -lt 400 ]; do (sleep 1000 &); i=$((i+1)); done; sleep 1000`,
+			`while [ $i -lt 400 ]; do (sleep 60 &); i=$((i+1)); done; sleep 60`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

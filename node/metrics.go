@@ -21,6 +21,7 @@ type metrics struct {
 	delay    *prometheus.HistogramVec
 	duration *prometheus.HistogramVec
 	commits  prometheus.Histogram
+	refused  prometheus.Counter
 
 	mu    sync.Mutex
 	lanes map[[2]string]*laneMetrics // by namespace and queue
@@ -126,8 +127,12 @@ func newMetrics() *metrics {
 			Name: "carillon_commit_changes", Help: "Changes in one commit of the store.",
 			Buckets: prometheus.ExponentialBuckets(1, 4, 8),
 		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "carillon_overloaded_total",
+			Help: "Requests refused with 429 because too many jobs waited for the store.",
+		}),
 	}
-	m.registry.MustRegister(m.jobs, m.ended, m.attempts, m.delay, m.duration, m.commits,
+	m.registry.MustRegister(m.jobs, m.ended, m.attempts, m.delay, m.duration, m.commits, m.refused,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.lane(carillon.DefaultNamespace, "default") // the queue of jobs that name none
 	return m

@@ -58,6 +58,7 @@ func (n *Node) handler() http.Handler {
 		Metrics: n.metrics.handler(), Ready: n.ready, Dispatcher: n.dispatcher, Secret: n.secrets.runs,
 		Replica: n.copy, Intake: n.backend.Intake,
 		Members: n.backend.Coordinator.Members, Alive: n.scheduler.Members,
+		Overloaded: n.metrics.refused.Inc,
 	})
 	if n.carry == nil {
 		return public

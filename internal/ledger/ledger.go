@@ -49,6 +49,9 @@ type Ledger struct {
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
 	broken  chan error            // capacity 1: the first permanent error
 
+	waiting    atomic.Int64 // the number of changes in starts; written under mu
+	commitTime atomic.Int64 // nanoseconds of a commit lately: see Wait
+
 	mu        sync.Mutex
 	starts    entries // everything but ends
 	ends      entries
@@ -127,6 +130,9 @@ func (l *Ledger) add(to *entries, e entry) {
 	}
 	e.since = time.Now()
 	*to = append(*to, e)
+	if to == &l.starts {
+		l.waiting.Add(int64(len(e.changes)))
+	}
 	l.mu.Unlock()
 	l.signal.Set()
 }
@@ -191,6 +197,11 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 		return nil
 	}
 	batch = l.starts.take(l.cfg.MaxBatch)
+	taken := 0
+	for i := range batch {
+		taken += len(batch[i].changes)
+	}
+	l.waiting.Add(int64(-taken))
 	if len(l.ends) > 0 {
 		hold := !closing && l.starting() && time.Since(l.ends[0].since) < l.cfg.HoldEnds
 		switch {
@@ -246,7 +257,9 @@ func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- comm
 			all = append(all, e.changes...)
 		}
 	}
+	begin := time.Now()
 	lost, err := l.cfg.Store.Commit(ctx, all)
+	l.measured(time.Since(begin))
 	if err != nil {
 		l.fail(err)
 		for _, e := range batch {

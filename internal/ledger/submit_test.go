@@ -2,7 +2,9 @@ package ledger_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -137,4 +139,32 @@ func TestNoJobIsMadeAfterTheLeaseOfTheNodeNumber(t *testing.T) {
 	if jobs, err := l.Submit(t.Context(), "default", []carillon.Definition{define(t, nil)}); err == nil {
 		t.Errorf("%v", jobs)
 	}
+}
+
+func TestTheLedgerKnowsHowLongAChangeWaits(t *testing.T) {
+	s := newStore()
+	s.slow = time.Second
+	within(t, ledger.Config{Store: s, MaxBatch: 10}, func(t *testing.T, l *ledger.Ledger) {
+		if wait := l.Wait(time.Now()); wait != 0 {
+			t.Errorf("%s although nothing waits", wait)
+		}
+		for range 20 { // by now the ledger knows what a commit takes
+			submit(t, l, nil)
+		}
+		var callers sync.WaitGroup
+		for range 36 {
+			callers.Go(func() { submit(t, l, nil) })
+		}
+		synctest.Wait()
+		wait := l.Wait(time.Now())
+		began := time.Now()
+		callers.Go(func() { submit(t, l, nil) })
+		callers.Wait()
+		if took := time.Since(began); wait < took-2*time.Second || wait > took+2*time.Second {
+			t.Errorf("a wait of %s was expected, and it took %s", wait, took)
+		}
+		if wait := l.Wait(time.Now()); wait != 0 {
+			t.Errorf("%s although nothing waits any more", wait)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -30,12 +31,17 @@ type Problem struct {
 
 	Reasons   []string `json:"reasons,omitempty"` // why a server is not ready
 	RequestID string   `json:"-"`                 // finds the request in the server's log
+
+	// RetryAfter is how long the server asks to wait before the next try; 0: it does not say.
+	RetryAfter time.Duration `json:"-"`
 }
 
-// ProblemPrefix begins the types of problems. ProblemLost, behind it, tells the two conflicts apart.
+// ProblemPrefix begins the types of problems. ProblemLost, behind it, tells the two conflicts apart, and
+// ProblemOverloaded tells the server's 429 from that of a proxy.
 const (
-	ProblemPrefix = "urn:carillon:problem:"
-	ProblemLost   = "lost"
+	ProblemPrefix     = "urn:carillon:problem:"
+	ProblemLost       = "lost"
+	ProblemOverloaded = "overloaded"
 )
 
 // MarshalJSON writes with a field also the given value, even if that is empty. It leaves < > & as they are:
