@@ -1,6 +1,9 @@
 package api
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // RouteInfo is a line of the route table, for tests.
 type RouteInfo struct {
@@ -28,4 +31,8 @@ func Routes(c Config) []RouteInfo {
 }
 
 // OverloadedRule decides which requests are refused under load.
-var OverloadedRule = overloaded
+func OverloadedRule(heldBytes, heldJobs, bytes, jobs int64, large bool, wait time.Duration) (
+	retryAfter time.Duration, refused bool,
+) {
+	return overloaded(part{bytes: heldBytes, jobs: heldJobs}, part{bytes, jobs, large}, wait)
+}

@@ -38,14 +38,11 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	if err != nil {
 		return err
 	}
-	more := int64(len(defs)) * jobSize
-	if r.ContentLength < 0 {
-		more += int64(len(body))
-	}
-	if err := s.take(more); err != nil {
+	rest, err := s.enterRest(body, len(defs))
+	if err != nil {
 		return err
 	}
-	defer s.give(more)
+	defer s.give(rest)
 	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), defs)
 	if err != nil {
 		return err

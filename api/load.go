@@ -10,46 +10,56 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// load is the memory of the requests that add work and are not answered yet, about. Without a bound, callers
-// that offer more than the store can commit would fill the memory, and each of them would wait longer than
-// the one before, until all of them time out. So the API refuses what the store cannot take soon. Requests of
+// load is what the requests that add work hold until they are answered. Without a bound, callers that offer
+// more than the store can commit would fill the memory, and each of them would wait longer than the one
+// before, until all of them time out. Claims and ends wait in the same queue: they would be late too, and the
+// node would start fewer runs than it can. So the API refuses what the store cannot take soon. Requests of
 // workers, and those that stop or change a job, are not counted and never refused: they end work.
-type load struct{ held atomic.Int64 }
+type load struct{ bytes, jobs atomic.Int64 }
+
+// part is what one request, or a part of it, adds to the load.
+type part struct {
+	bytes, jobs int64
+	large       bool // it belongs to a large request
+}
 
 const (
-	maxHeld = 128 << 20
+	maxBytes = 64 << 20
+	// maxJobs is about two full commits of the ledger: more would only wait.
+	maxJobs = 8000
 	// maxWait is how long a job can wait for its commit before the API refuses further ones.
 	maxWait = 2 * time.Second
 	// A request costs more memory than its body: a goroutine, buffers of its connection, decoded jobs.
 	requestSize = 8 << 10
 	jobSize     = 2 << 10
-	// A large request can arrive slowly, and holds its memory meanwhile. A quarter of the bound is for small
+	// A large request can arrive slowly, and holds its part meanwhile. A quarter of the bounds is for small
 	// ones only, so that a few slow senders cannot keep single jobs out.
-	largeRequest = 64 << 10
-	maxHeldLarge = maxHeld / 4 * 3
+	largeBody = 64 << 10
+	// usualJob is the length of a usual job, by which the jobs of a batch are counted before it is read.
+	usualJob = 300
 )
 
-// overloaded says whether a request of this size is refused, given what other requests hold and how long a
-// job waits for its commit now; and if so, after how long the caller should try again.
-func overloaded(held, size int64, wait time.Duration) (retryAfter time.Duration, refused bool) {
-	bound := int64(maxHeld)
-	if size > largeRequest {
-		bound = maxHeldLarge
+// overloaded says whether a part is refused, given what other requests hold and how long a job waits for its
+// commit now; and if so, after how long the caller should try again.
+func overloaded(held, p part, wait time.Duration) (retryAfter time.Duration, refused bool) {
+	bytes, jobs := int64(maxBytes), int64(maxJobs)
+	if p.large {
+		bytes, jobs = bytes/4*3, jobs/4*3
 	}
-	if held+size <= bound && wait <= maxWait {
+	if held.bytes+p.bytes <= bytes && held.jobs+p.jobs <= jobs && wait <= maxWait {
 		return 0, false
 	}
 	return min(max(wait.Round(time.Second), time.Second), 30*time.Second), true
 }
 
-// take adds a part of a request to the load, or refuses it. The caller gives back what it took.
-func (s *server) take(size int64) error {
-	held := s.load.held.Add(size) - size
-	retryAfter, refused := overloaded(held, size, s.Ledger.Wait(time.Now()))
+// take adds a part to the load, or refuses it. The caller gives back what it took.
+func (s *server) take(p part) error {
+	held := part{bytes: s.load.bytes.Add(p.bytes) - p.bytes, jobs: s.load.jobs.Add(p.jobs) - p.jobs}
+	retryAfter, refused := overloaded(held, p, s.Ledger.Wait(time.Now()))
 	if !refused {
 		return nil
 	}
-	s.give(size)
+	s.give(p)
 	s.Overloaded()
 	return problem{
 		Type: wire.ProblemOverloaded, Title: "Too many jobs at once", Status: http.StatusTooManyRequests,
@@ -61,20 +71,41 @@ func (s *server) take(size int64) error {
 	}
 }
 
-func (s *server) give(size int64) { s.load.held.Add(-size) }
+func (s *server) give(p part) {
+	s.load.bytes.Add(-p.bytes)
+	s.load.jobs.Add(-p.jobs)
+}
 
 // enter takes the request into the load before its body is read. If the request is refused and small, enter
 // reads the body all the same: then the connection stays open, and the next try does not need a new one.
-func (s *server) enter(w http.ResponseWriter, r *http.Request) (size int64, err error) {
+func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part, err error) {
 	body := min(r.ContentLength, wire.MaxLargeBody)
 	if body < 0 {
-		body = wire.MaxBody // not announced; the body of a batch is counted when it is known
+		body = wire.MaxBody // not announced
 	}
-	size = requestSize + jobSize + body
-	err = s.take(size)
-	if watched, ok := w.(*watch); err != nil && ok && body <= largeRequest {
-		_, unread := io.Copy(io.Discard, io.LimitReader(r.Body, largeRequest+1))
+	p = part{jobs: 1, large: body > largeBody}
+	if _, batch := rt.Takes.(wire.Batch); batch {
+		p.jobs = usualJobs(body)
+	}
+	p.bytes = requestSize + body + p.jobs*jobSize
+	err = s.take(p)
+	if watched, ok := w.(*watch); err != nil && ok && !p.large {
+		_, unread := io.Copy(io.Discard, io.LimitReader(r.Body, largeBody+1))
 		watched.bodyRead = unread == nil
 	}
-	return size, err
+	return p, err
+}
+
+// usualJobs is how many jobs a batch of this length has, if they are of the usual length.
+func usualJobs(body int64) int64 { return min(1+body/usualJob, wire.MaxBatch) }
+
+// enterRest takes in what was not known of a batch before it was read: that its jobs are shorter than usual,
+// and so there are more of them.
+func (s *server) enterRest(body []byte, jobs int) (p part, err error) {
+	p = part{jobs: max(int64(jobs)-usualJobs(int64(len(body))), 0), large: len(body) > largeBody}
+	if p.jobs == 0 {
+		return p, nil
+	}
+	p.bytes = p.jobs * jobSize
+	return p, s.take(p)
 }

@@ -17,22 +17,25 @@ import (
 )
 
 func TestWhatIsRefusedUnderLoad(t *testing.T) {
-	const mib = 1 << 20
+	const mib, small, large = 1 << 20, false, true
 	for name, c := range map[string]struct {
-		held, size int64
-		wait       time.Duration
-		retryAfter time.Duration // 0: not refused
+		heldBytes, heldJobs, bytes, jobs int64
+		large                            bool
+		wait                             time.Duration
+		retryAfter                       time.Duration // 0: not refused
 	}{
-		"an idle server":                           {0, 10_000, 0, 0},
-		"the largest batch on an idle server":      {0, 18 * mib, 0, 0},
-		"a small request while there is room":      {127 * mib, 10_000, 0, 0},
-		"a small request without room":             {128 * mib, 10_000, 0, time.Second},
-		"a large request in the room of small":     {96 * mib, mib, 0, time.Second},
-		"a request whose job would wait a moment":  {mib, 10_000, 2 * time.Second, 0},
-		"a request whose job would wait too long":  {mib, 10_000, 2600 * time.Millisecond, 3 * time.Second},
-		"a request while the store hangs for long": {mib, 10_000, time.Hour, 30 * time.Second},
+		"an idle server":                           {0, 0, 10_000, 1, small, 0, 0},
+		"the largest batch on an idle server":      {0, 0, 18 * mib, 1000, large, 0, 0},
+		"a small request while there is room":      {63 * mib, 7999, 10_000, 1, small, 0, 0},
+		"a small request without memory":           {64 * mib, 10, 10_000, 1, small, 0, time.Second},
+		"a small request behind too many jobs":     {mib, 8000, 10_000, 1, small, 0, time.Second},
+		"a large request in the memory of small":   {48 * mib, 10, mib, 1, large, 0, time.Second},
+		"a large request in the place of small":    {mib, 5500, mib, 501, large, 0, time.Second},
+		"a request whose job would wait a moment":  {mib, 1, 10_000, 1, small, 2 * time.Second, 0},
+		"a request whose job would wait too long":  {mib, 1, 9_000, 1, small, 2600 * time.Millisecond, 3 * time.Second},
+		"a request while the store hangs for long": {mib, 1, 10_000, 1, small, time.Hour, 30 * time.Second},
 	} {
-		retryAfter, refused := api.OverloadedRule(c.held, c.size, c.wait)
+		retryAfter, refused := api.OverloadedRule(c.heldBytes, c.heldJobs, c.bytes, c.jobs, c.large, c.wait)
 		if retryAfter != c.retryAfter || refused != (c.retryAfter > 0) {
 			t.Errorf("%s: %t, retry after %s, want %s", name, refused, retryAfter, c.retryAfter)
 		}
@@ -148,8 +151,8 @@ func TestRequestsThatWaitForTheStoreTakeBoundedMemory(t *testing.T) {
 			synctest.Wait()
 			taken++
 		}
-		taken--          // the last one was refused
-		if taken != 11 { // of 12 that would have room without the cost of each request and its jobs
+		taken--         // the last one was refused
+		if taken != 4 { // each counts 1000 jobs, with 2 KiB each
 			t.Errorf("%d requests of 8 MiB wait for the store", taken)
 		}
 		for range 50 {

@@ -122,11 +122,11 @@ func (s *server) answer(rt route, w http.ResponseWriter, r *http.Request) error 
 		}
 	}
 	if rt.Adds {
-		size, err := s.enter(w, r)
+		entered, err := s.enter(rt, w, r)
 		if err != nil {
 			return err
 		}
-		defer s.give(size)
+		defer s.give(entered)
 	}
 	return rt.handle(w, r, q)
 }

@@ -35,7 +35,8 @@ func (w entries) tooOld() bool { return len(w) > 0 && time.Since(w[0].since) >= 
 // flusher that is writing takes them next, with all that come until then. The caller holds mu.
 func (l *Ledger) shouldFlush() bool {
 	return l.writing < smallBatch || l.writing >= largeBatch ||
-		l.starts.count()+l.ends.count() >= largeBatch || l.starts.tooOld() || l.ends.tooOld()
+		l.starts.count()+l.submits.count()+l.ends.count() >= largeBatch ||
+		l.starts.tooOld() || l.submits.tooOld() || l.ends.tooOld()
 }
 
 // flushTimer fires when a flusher must ask again whether the waiting changes are worthwhile; never if none
@@ -43,7 +44,7 @@ func (l *Ledger) shouldFlush() bool {
 func (l *Ledger) flushTimer() <-chan time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.starts)+len(l.ends) == 0 {
+	if len(l.starts)+len(l.submits)+len(l.ends) == 0 {
 		return nil
 	}
 	return time.After(maxGroupAge)
@@ -68,7 +69,7 @@ func (l *Ledger) regroup(answered entries) {
 // waitForCallers yields the processor until this many more starts wait.
 func (l *Ledger) waitForCallers(callers int) {
 	l.mu.Lock()
-	want, skip := len(l.starts)+callers, l.skipWaits > 0
+	want, skip := len(l.starts)+len(l.submits)+callers, l.skipWaits > 0
 	l.skipWaits = max(l.skipWaits-1, 0)
 	l.mu.Unlock()
 	if skip {
@@ -89,7 +90,7 @@ func (l *Ledger) waitForCallers(callers int) {
 func (l *Ledger) queued() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.starts)
+	return len(l.starts) + len(l.submits)
 }
 
 // regroupFolds gives callers of changes with folds that were just answered a moment to come back.

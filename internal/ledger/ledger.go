@@ -49,11 +49,12 @@ type Ledger struct {
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
 	broken  chan error            // capacity 1: the first permanent error
 
-	waiting    atomic.Int64 // the number of changes in starts; written under mu
+	waiting    atomic.Int64 // the number of changes in starts and submits; written under mu
 	commitTime atomic.Int64 // nanoseconds of a commit lately: see Wait
 
 	mu        sync.Mutex
-	starts    entries // everything but ends
+	starts    entries // everything but submits and ends
+	submits   entries // behind starts: callers must not delay the runs of jobs that are accepted already
 	ends      entries
 	closed    bool
 	writing   int          // changes in a running commit, or in the wait after it: see groupcommit.go
@@ -98,6 +99,10 @@ func (l *Ledger) Listen(listeners ...func(committed []carillon.Change)) {
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of changes that won
 // then carry their new Rev. If ctx ends first, the result is unknown.
 func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
+	return l.commit(ctx, &l.starts, changes)
+}
+
+func (l *Ledger) commit(ctx context.Context, to *entries, changes []carillon.Change) (lost []int, err error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
@@ -106,7 +111,7 @@ func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []
 		err  error
 	}
 	done := make(chan result, 1)
-	l.add(&l.starts, entry{changes: changes, done: func(lost []int, err error) { done <- result{lost, err} }})
+	l.add(to, entry{changes: changes, done: func(lost []int, err error) { done <- result{lost, err} }})
 	select {
 	case r := <-done:
 		return r.lost, r.err
@@ -130,7 +135,7 @@ func (l *Ledger) add(to *entries, e entry) {
 	}
 	e.since = time.Now()
 	*to = append(*to, e)
-	if to == &l.starts {
+	if to != &l.ends {
 		l.waiting.Add(int64(len(e.changes)))
 	}
 	l.mu.Unlock()
@@ -196,12 +201,7 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	if !closing && !l.shouldFlush() {
 		return nil
 	}
-	batch = l.starts.take(l.cfg.MaxBatch)
-	taken := 0
-	for i := range batch {
-		taken += len(batch[i].changes)
-	}
-	l.waiting.Add(int64(-taken))
+	batch = l.takeStarts()
 	if len(l.ends) > 0 {
 		hold := !closing && l.starting() && time.Since(l.ends[0].since) < l.cfg.HoldEnds
 		switch {
@@ -215,10 +215,33 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 		l.closed = true
 	}
 	l.writing += entries(batch).count()
-	if len(l.starts)+len(l.ends) > 0 {
+	if len(l.starts)+len(l.submits)+len(l.ends) > 0 {
 		l.signal.Set() // another flusher may be free
 	}
 	return batch
+}
+
+// takeStarts removes starts, and then submits that fit into the same commit. While runs start or end, submits
+// get a quarter of a commit: a longer commit would keep the slots of workers waiting, and more jobs would be
+// accepted than are done. The caller holds mu.
+func (l *Ledger) takeStarts() (batch []entry) {
+	room := l.cfg.MaxBatch
+	if len(l.starts)+len(l.ends) > 0 {
+		room = max(room/4, 1)
+	}
+	batch = l.starts.take(l.cfg.MaxBatch)
+	if len(l.submits) > 0 {
+		batch = append(batch, l.submits.take(room)...)
+	}
+	l.waiting.Add(int64(-changesOf(batch)))
+	return batch
+}
+
+func changesOf(batch []entry) (n int) {
+	for i := range batch {
+		n += len(batch[i].changes)
+	}
+	return n
 }
 
 // starting says that ends should let starts go first: a start that waits is a late job, an end that waits is

@@ -31,7 +31,7 @@ func (l *Ledger) Submit(
 	l.rememberDue(changes, now)
 	failpoint.At("submit.before")
 	// The commit goes on when the caller gives up: a run that was preclaimed begins all the same.
-	lost, err := l.Commit(context.WithoutCancel(ctx), changes)
+	lost, err := l.commit(context.WithoutCancel(ctx), &l.submits, changes)
 	failpoint.At("submit.after")
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf(

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -167,4 +168,40 @@ func TestTheLedgerKnowsHowLongAChangeWaits(t *testing.T) {
 			t.Errorf("%s although nothing waits any more", wait)
 		}
 	})
+}
+
+func TestRunsThatStartOvertakeSubmitsThatWait(t *testing.T) {
+	s := newStore()
+	var told [][]carillon.Change
+	within(t, ledger.Config{Store: s, MaxBatch: 40}, func(t *testing.T, l *ledger.Ledger) {
+		first := submit(t, l, nil)
+		s.set(func(s *store) { s.gate = make(chan struct{}) })
+		var callers sync.WaitGroup
+		for range 60 {
+			callers.Go(func() { submit(t, l, nil) })
+			synctest.Wait()
+		}
+		callers.Go(func() {
+			if _, err := l.PauseJob(t.Context(), first.Namespace, first.ID); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		told = nil
+		close(s.gate)
+		callers.Wait()
+	}, func(committed []carillon.Change) { told = append(told, committed) })
+	paused := slices.IndexFunc(told, func(committed []carillon.Change) bool {
+		return slices.ContainsFunc(committed, func(c carillon.Change) bool {
+			return c.Job != nil && c.Job.State == carillon.JobPaused
+		})
+	})
+	// The first commit was under way. The next one has the change, and submits in a quarter of its room.
+	if paused != 1 || len(told[1]) != 1+40/4 {
+		var sizes []int
+		for _, committed := range told {
+			sizes = append(sizes, len(committed))
+		}
+		t.Errorf("the change is in commit %d of %v", paused, sizes)
+	}
 }

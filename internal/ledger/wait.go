@@ -28,8 +28,10 @@ func (l *Ledger) Wait(now time.Time) time.Duration {
 	}
 	q := queue{commit: time.Duration(l.commitTime.Load())}
 	l.mu.Lock()
-	if len(l.starts) > 0 {
-		q.changes, q.since = int(l.waiting.Load()), l.starts[0].since
+	for _, waits := range []entries{l.starts, l.submits} {
+		if len(waits) > 0 && (q.changes == 0 || waits[0].since.Before(q.since)) {
+			q.changes, q.since = int(l.waiting.Load()), waits[0].since
+		}
 	}
 	l.mu.Unlock()
 	return q.wait(now, l.cfg.MaxBatch, l.cfg.Flushers)
