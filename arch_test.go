@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	},
 	"bench": {
 		".", "adapter/mysql", "adapter/postgres", "adapter/sqlite", "client", "executor", "internal/ledger",
-		"node", "porttest/server", "worker",
+		"internal/wire", "node", "porttest/server", "worker",
 	},
 	"bench/part":        {".", "executor", "node"},
 	"chaos":             {".", "chaos/check", "client", "executor", "porttest/server"},

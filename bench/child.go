@@ -112,6 +112,8 @@ func play(role string, in io.Reader) error {
 		return playNode(o, lines)
 	case "worker":
 		return playWorker(o, lines)
+	case "offer":
+		return playOffer(o, lines)
 	}
 	return fmt.Errorf("role: %q is not valid", role)
 }

@@ -34,6 +34,15 @@ type kind struct {
 	bars []bar
 }
 
+// overloadBars are the same for every store.
+var overloadBars = []bar{
+	{figure: "overload_goodput_ratio", limit: 90},
+	{figure: "overload_timeouts", limit: 0, atMost: true},
+	{figure: "overload_rss_peak", limit: 1000, atMost: true},
+	{figure: "overload_submits_usual_after", limit: 30, atMost: true},
+	{figure: "overload_starts_usual_after", limit: 30, atMost: true},
+}
+
 var kinds = []kind{
 	{name: "sqlite", start: startEmbedded, bulk: 25_000, bars: []bar{
 		{figure: "submit_x16", limit: 15_000},

@@ -30,21 +30,23 @@ type scenario struct {
 	name   string
 	run    func(context.Context, *bench) error
 	shared bool // it needs a store that several processes can use
+	asked  bool // it takes long, and runs only if -only names it
 }
 
 var scenarios = []scenario{
-	{"plain", plainScenario, false},
-	{"submit", submitScenario, false},
-	{"folds", foldsScenario, false},
-	{"steady", steadyScenario, false},
-	{"drain", drainScenario, false},
-	{"instant", instantScenario, false},
-	{"pickup", pickupScenario, false},
-	{"ahead", aheadScenario, false},
-	{"flat", flatScenario, false},
-	{"remote", remoteScenario, false},
-	{"nodes", nodesScenario, true},
-	{"held", heldScenario, true},
+	{"plain", plainScenario, false, false},
+	{"submit", submitScenario, false, false},
+	{"folds", foldsScenario, false, false},
+	{"steady", steadyScenario, false, false},
+	{"drain", drainScenario, false, false},
+	{"instant", instantScenario, false, false},
+	{"pickup", pickupScenario, false, false},
+	{"ahead", aheadScenario, false, false},
+	{"flat", flatScenario, false, false},
+	{"remote", remoteScenario, false, false},
+	{"nodes", nodesScenario, true, false},
+	{"held", heldScenario, true, false},
+	{"overload", overloadScenario, false, true},
 }
 
 type bench struct {
@@ -147,7 +149,7 @@ func (b *bench) choose(only string) (chosen []scenario, err error) {
 	}
 	for _, s := range scenarios {
 		switch {
-		case only != "" && !slices.Contains(strings.Split(only, ","), s.name):
+		case only != "" && !slices.Contains(strings.Split(only, ","), s.name), only == "" && s.asked:
 		case s.shared && !b.kind.shared:
 			fmt.Fprintf(os.Stderr, "bench: %s is left out: %s is for one node alone\n", s.name, b.kind.name)
 		default:

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/node"
+)
+
+const (
+	overloadFor    = 5 * time.Minute
+	overloadTimes  = 10
+	overloadBatch  = 100
+	overloadMaxFor = 15 * time.Second
+)
+
+// overloadScenario: another process submits over HTTP ten times as many jobs as can be done, for five
+// minutes. The jobs are for now, and run in this process. It compares what is done with the maximum, which it
+// measures first, and then how long it takes until a single job is as quick as before.
+func overloadScenario(ctx context.Context, b *bench) error {
+	var p probe
+	at, h, err := b.start(ctx, func(at place) node.Config {
+		cfg := at.config(slots)
+		cfg.Listen = loopback
+		return cfg
+	}, p.begun)
+	if err != nil {
+		return err
+	}
+	if p.client, err = h.caller(); err != nil {
+		return err
+	}
+	source, err := b.source(h)
+	if err != nil {
+		return err
+	}
+	usual, err := p.usual(ctx)
+	if err != nil {
+		return err
+	}
+	b.say("usual: %s", usual)
+	before, rate, err := b.offer(h, source, offering{Jobs: overloadBatch, Callers: 16, For: overloadMaxFor})
+	if err != nil {
+		return err
+	}
+	if before.Silent > 0 || before.Refused > 0 || before.Other != "" {
+		return fmt.Errorf("not every job was taken when the maximum was measured: %+v", before)
+	}
+	b.figure("overload_max", rate, "jobs/s")
+	if _, _, err := p.back(ctx, usual); err != nil {
+		return err
+	}
+	long := time.Duration(b.scale * float64(overloadFor))
+	memory := watchMemory()
+	got, goodput, err := b.offer(h, source, offering{
+		Jobs: overloadBatch, Callers: 1000, Rate: overloadTimes * rate, For: long,
+	})
+	if err != nil {
+		return err
+	}
+	submits, starts, err := p.back(ctx, usual)
+	if err != nil {
+		return err
+	}
+	rss := memory()
+	if got.Other != "" {
+		return fmt.Errorf("the server answered %q", got.Other)
+	}
+	sent := float64(got.Sent*overloadBatch) / long.Seconds()
+	b.say("%d requests of %d jobs were sent: %d accepted, %d refused; in the process: %d runs",
+		got.Sent, overloadBatch, got.Accepted, got.Refused, h.ran())
+	b.figure("overload_offered", sent/rate, "x_the_maximum")
+	b.figure("overload_goodput", goodput, "jobs/s")
+	b.figure("overload_goodput_ratio", 100*goodput/rate, "%")
+	b.figure("overload_accepted", float64(got.Accepted*overloadBatch)/long.Seconds(), "jobs/s")
+	b.figure("overload_refused", 100*float64(got.Refused)/float64(got.Sent), "%_of_requests")
+	b.figure("overload_timeouts", float64(got.Silent), "requests")
+	b.figure("overload_accepted_p99", got.P99.Seconds(), "s")
+	b.figure("overload_rss_peak", rss, "MB")
+	b.figure("overload_submits_usual_after", submits.Seconds(), "s")
+	b.figure("overload_starts_usual_after", starts.Seconds(), "s")
+	return errors.Join(source.end(), b.leave(ctx, at, h))
+}
+
+// source starts the process that offers jobs to the house.
+func (b *bench) source(h *house) (*child, error) {
+	c, err := b.spawn("offer")
+	if err != nil {
+		return nil, err
+	}
+	token, err := os.ReadFile(h.node.TokenFile())
+	if err == nil {
+		err = c.tell(orders{Server: h.node.URL(), Token: strings.TrimSpace(string(token))})
+	}
+	return c, err
+}
+
+// offer lets the source offer jobs, and returns what became of them and how many jobs a second were begun
+// meanwhile.
+func (b *bench) offer(h *house, source *child, what offering) (got offered, rate float64, err error) {
+	source.emptied = make(chan struct{})
+	ran, begin := h.ran(), time.Now()
+	ended := make(chan struct{})
+	go b.progress("begun", 0, func() int { return h.ran() - ran }, ended)
+	defer close(ended)
+	if err := source.tell(what); err != nil {
+		return got, 0, err
+	}
+	select {
+	case <-time.After(what.For):
+	case <-source.ended:
+		return got, 0, errChildEnded
+	}
+	rate = float64(h.ran()-ran) / time.Since(begin).Seconds()
+	select {
+	case <-source.emptied:
+	case <-source.ended:
+		return got, 0, errChildEnded
+	}
+	return got, rate, json.Unmarshal([]byte(source.said), &got)
+}
+
+// watchMemory returns a function that says how many megabytes this process held at most since.
+func watchMemory() (peak func() float64) {
+	stop, most := make(chan struct{}), make(chan float64)
+	go func() {
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		mb := 0.0
+		for {
+			select {
+			case <-tick.C:
+				mb = max(mb, residentMB())
+			case <-stop:
+				most <- mb
+				return
+			}
+		}
+	}()
+	return func() float64 { close(stop); return <-most }
+}
+
+// probe submits single jobs over HTTP and sees when they start.
+type probe struct {
+	client *client.Client
+
+	out   atomic.Bool // a probe is on its way
+	mu    sync.Mutex
+	job   carillon.JobID               // the probe; 0: its submit is not answered yet
+	early map[carillon.JobID]time.Time // what started before that
+	start chan time.Time
+}
+
+// begun is called at the start of every run.
+func (p *probe) begun(run *carillon.Run) {
+	if !p.out.Load() {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.job {
+	case 0:
+		p.early[run.ID.Job] = time.Now()
+	case run.ID.Job:
+		p.start <- time.Now()
+	}
+}
+
+// submitted says which job is the probe.
+func (p *probe) submitted(job carillon.JobID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.job = job
+	if at, ok := p.early[job]; ok {
+		p.start <- at
+	}
+	p.early = nil
+}
+
+// latency is how long the submit of a job took, and how long after it was called the job started.
+type latency struct{ submit, start time.Duration }
+
+func (l latency) String() string { return fmt.Sprintf("submit %s, start %s", l.submit, l.start) }
+
+func (p *probe) once(ctx context.Context) (l latency, err error) {
+	p.mu.Lock()
+	p.job, p.early, p.start = 0, map[carillon.JobID]time.Time{}, make(chan time.Time, 1)
+	p.mu.Unlock()
+	p.out.Store(true)
+	defer p.out.Store(false)
+	begin := time.Now()
+	job, err := p.client.Submit(ctx, definition(carillon.Schedule{}))
+	for full := (*client.Problem)(nil); errors.As(err, &full) && full.RetryAfter > 0; {
+		time.Sleep(full.RetryAfter)
+		job, err = p.client.Submit(ctx, definition(carillon.Schedule{}))
+	}
+	if err != nil {
+		return l, err
+	}
+	l.submit = time.Since(begin)
+	p.submitted(job.ID)
+	select {
+	case at := <-p.start:
+		l.start = at.Sub(begin)
+		return l, nil
+	case <-ctx.Done():
+		return l, ctx.Err()
+	}
+}
+
+// usual is three times the 99th percentile of both latencies on an idle system, at least 50 ms.
+func (p *probe) usual(ctx context.Context) (latency, error) {
+	var submits, starts []time.Duration
+	for range 200 {
+		l, err := p.once(ctx)
+		if err != nil {
+			return latency{}, err
+		}
+		submits, starts = append(submits, l.submit), append(starts, l.start)
+		time.Sleep(5 * time.Millisecond)
+	}
+	bound := func(d []time.Duration) time.Duration { return max(3*quantile(d, 0.99), 50*time.Millisecond) }
+	return latency{bound(submits), bound(starts)}, nil
+}
+
+// back says after how long submits, and starts, were as quick as usual ten times in a row.
+func (p *probe) back(ctx context.Context, usual latency) (submits, starts time.Duration, err error) {
+	begin := time.Now()
+	submitsAt, startsAt := begin, begin // since when they have been usual
+	for quick := 0; quick < 10; quick++ {
+		l, err := p.once(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		if l.submit > usual.submit {
+			submitsAt, quick = time.Now(), 0
+		}
+		if l.start > usual.start {
+			startsAt, quick = time.Now(), 0
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return submitsAt.Sub(begin), startsAt.Sub(begin), nil
+}
+
+// quantile sorts the durations; 0 if there are none.
+func quantile(d []time.Duration, q float64) time.Duration {
+	if len(d) == 0 {
+		return 0
+	}
+	slices.Sort(d)
+	return d[min(int(q*float64(len(d))), len(d)-1)]
+}
