@@ -238,12 +238,13 @@ func (p *probe) back(ctx context.Context, usual latency) (submits, starts time.D
 	begin := time.Now()
 	submitsAt, startsAt := begin, begin // since when they have been usual
 	for quick := 0; quick < 10; quick++ {
+		called := time.Now()
 		l, err := p.once(ctx)
 		if err != nil {
 			return 0, 0, err
 		}
 		if l.submit > usual.submit {
-			submitsAt, quick = time.Now(), 0
+			submitsAt, quick = called.Add(l.submit), 0 // not when its job started, which can be much later
 		}
 		if l.start > usual.start {
 			startsAt, quick = time.Now(), 0

@@ -222,7 +222,7 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 }
 
 // takeStarts removes starts, and then submits that fit into the same commit. While runs start or end, submits
-// get a quarter of a commit: a longer commit would keep the slots of workers waiting, and more jobs would be
+// get a quarter of a commit: a longer commit keeps the slots of workers waiting, and then still more jobs are
 // accepted than are done. The caller holds mu.
 func (l *Ledger) takeStarts() (batch []entry) {
 	room := l.cfg.MaxBatch
