@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/chaos/check"
 	"github.com/carillon-run/carillon/client"
 )
 
@@ -118,7 +119,7 @@ func TestPoisonJobsHarmNoNeighborAndEndWithTheirReason(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Errorf("stop: %v", err)
 	}
-	for _, broken := range Check(read(t, witness)) {
+	for _, broken := range check.Lines(read(t, witness)) {
 		t.Error(broken)
 	}
 }
