@@ -124,8 +124,8 @@ func (j *judge) interrupts(l Line, later []Line) (Fault, bool) {
 	return Fault{}, false
 }
 
-// takes says that a fault of a worker takes its runs from it, at the latest when its session is over. A freeze
-// or a cut that is shorter need not, nor does a link that is only slow or loses some answers.
+// takes says that a fault of a worker takes its runs from it, at the latest when its session is over. A
+// freeze or a cut that is shorter need not, nor does a link that is only slow or loses some answers.
 func (f Fault) takes() bool {
 	lasts := f.end() - f.From
 	switch {
