@@ -126,7 +126,7 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 			v.breaks("claimed with the old definition after the edit was answered at %s:\n%s", o.edited, a)
 		}
 		if !w.clocksSet && o.paused != 0 && claimed > o.paused &&
-			(o.resumed == 0 || claimed < o.resumed) {
+			(o.resumed == 0 || claimed+moment < o.resumed) {
 			v.breaks("claimed while its job was paused, from %s to %s:\n%s", o.paused, o.resumed, a)
 		}
 	}
