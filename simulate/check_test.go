@@ -180,7 +180,9 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 	if !o.def.Schedule.Recurring() && skipped == 1 {
 		want = 0 // it was due while a run that was asked for had not ended
 	}
-	if !o.asked && done+replaced != want {
+	// A run that was asked for and replaces the last one of an edited schedule leaves no room for another.
+	short := o.edits && manual > 0 && o.def.Overlap == carillon.OverlapReplace && done+replaced == want-1
+	if !o.asked && done+replaced != want && !short {
 		v.breaks("lost: %s of %s was accepted and ran %d times, want %d:", o.job, o.def.Name, done, want)
 		for _, run := range page.Runs {
 			v.breaks("    %s", row(run))
