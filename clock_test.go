@@ -28,3 +28,16 @@ func TestAClockThatWasComparedDoesNotFollowTheMachines(t *testing.T) {
 		t.Errorf("ahead %s, moved %s, %s at %s", clock.Ahead(), clock.Moved(), clock.Now(), now)
 	}
 }
+
+func TestHowFarAClockIsOffIsMeasuredAtTheTimeOfTheComparison(t *testing.T) {
+	var clock Clock
+	at := time.Now().Add(-10 * time.Second)
+	clock.Compare(at, time.Minute)
+	for d, want := range map[time.Duration]time.Duration{
+		time.Minute: 0, 2 * time.Minute: time.Minute, -time.Minute: 2 * time.Minute,
+	} {
+		if off := clock.Off(at.Add(time.Second), d); (off - want).Abs() > time.Millisecond {
+			t.Errorf("ahead by %s: off by %s, want %s", d, off, want)
+		}
+	}
+}

@@ -86,6 +86,11 @@ func (c *Clock) SetAhead(d time.Duration) { c.reading.Store(&reading{ahead: d}) 
 // on the clock goes on by the machine's monotonic clock: if the machine's clock is set, that changes nothing.
 func (c *Clock) Compare(at time.Time, d time.Duration) { c.reading.Store(&reading{d, at}) }
 
+// Off is how far the clock is from one that is ahead of this machine's by d at a time of this machine.
+func (c *Clock) Off(at time.Time, d time.Duration) time.Duration {
+	return c.now().Add(-time.Since(at)).Sub(at.Round(0).Add(d)).Abs()
+}
+
 // Moved is how far this machine's clock has moved away from the clock since they were compared: it was set,
 // or the machine slept and the monotonic clock stood still.
 func (c *Clock) Moved() time.Duration {

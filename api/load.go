@@ -12,8 +12,8 @@ import (
 
 // load is what the requests that add work hold until they are answered. Without a bound, callers that offer
 // more than the store can commit would fill the memory, and each of them would wait longer than the one
-// before, until all of them time out. Claims and ends wait in the same queue: they would be late too, and the
-// node would start fewer runs than it can. So the API refuses what the store cannot take soon. Requests of
+// before, until all of them time out. Claims and ends share the commits: they would be late too, and the node
+// would start fewer runs than it can. So the API refuses what the store cannot take soon. Requests of
 // workers, and those that stop or change a job, are not counted and never refused: they end work.
 type load struct{ bytes, jobs atomic.Int64 }
 
@@ -25,7 +25,7 @@ type part struct {
 
 const (
 	maxBytes = 64 << 20
-	// maxJobs is about two full commits of the ledger: more would only wait.
+	// maxJobs is about two full commits of the ledger, or eight while runs start: more would only wait.
 	maxJobs = 8000
 	// maxWait is how long a job can wait for its commit before the API refuses further ones.
 	maxWait = 2 * time.Second
@@ -79,18 +79,22 @@ func (s *server) give(p part) {
 // enter takes the request into the load before its body is read. If the request is refused and small, enter
 // reads the body all the same: then the connection stays open, and the next try does not need a new one.
 func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part, err error) {
+	_, batch := rt.Takes.(wire.Batch)
 	body := min(r.ContentLength, wire.MaxLargeBody)
-	if body < 0 {
-		body = wire.MaxBody // not announced
+	switch {
+	case body < 0 && batch:
+		body = wire.MaxLargeBody // not announced
+	case body < 0:
+		body = wire.MaxBody
 	}
 	p = part{jobs: 1, large: body > largeBody}
-	if _, batch := rt.Takes.(wire.Batch); batch {
+	if batch {
 		p.jobs = usualJobs(body)
 	}
 	p.bytes = requestSize + body + p.jobs*jobSize
 	err = s.take(p)
-	if watched, ok := w.(*watch); err != nil && ok && !p.large {
-		_, unread := io.Copy(io.Discard, io.LimitReader(r.Body, largeBody+1))
+	if watched, ok := w.(*watch); err != nil && ok && body <= requestSize {
+		_, unread := io.Copy(io.Discard, io.LimitReader(r.Body, requestSize+1))
 		watched.bodyRead = unread == nil
 	}
 	return p, err

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type crowd struct {
 	counted time.Duration // when the tree was counted last
 	threads uint16        // of the whole machine at that time
+	counts  int
 }
 
 // countEvery is how often the supervisor counts the tree while the machine's number of threads is steady.
@@ -30,7 +32,20 @@ func (c *crowd) tooMany(most int, now time.Duration) bool {
 		return false
 	}
 	c.counted, c.threads = now, machine.Procs
+	if c.counts++; c.counts%64 == 0 {
+		debug.FreeOSMemory() // the garbage of the counts: the supervisor collects none by itself
+	}
 	return treeExceeds(most)
+}
+
+// crowded says that the tree has to be killed because it has too many processes. Orphans that have ended do
+// not count.
+func (s *supervisor) crowded(now time.Duration) bool {
+	if s.asked || !s.crowd.tooMany(s.spec.most, now) {
+		return false
+	}
+	s.reap()
+	return treeExceeds(s.spec.most)
 }
 
 // treeExceeds says whether this process has more than most descendants. It may miss a process whose parent

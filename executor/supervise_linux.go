@@ -145,7 +145,7 @@ func (s *supervisor) watch() ending {
 			return orphaned
 		case now >= s.lease:
 			return leaseOver
-		case s.crowd.tooMany(s.spec.most, now):
+		case s.crowded(now):
 			return crowded
 		}
 		s.sleep(min(s.lease, s.killAt))

@@ -192,7 +192,7 @@ func TestANodeWhoseClockIsWrongIsNotReady(t *testing.T) {
 	start(t, n)
 	until(t, "the node is ready", func() bool { return n.ready() == nil })
 	before := carillon.Now()
-	n.setClock(-90*time.Second, time.Millisecond)
+	n.setClock(measurement{time.Now(), -90 * time.Second, time.Millisecond})
 	if err := n.ready(); err == nil || !strings.Contains(err.Error(), "1m30s") {
 		t.Errorf("ready: %v", err)
 	}
@@ -203,9 +203,18 @@ func TestANodeWhoseClockIsWrongIsNotReady(t *testing.T) {
 	if err != nil || resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("%v, %v", resp, err)
 	}
-	n.setClock(300*time.Millisecond, time.Millisecond)
+	n.setClock(measurement{time.Now(), 300 * time.Millisecond, time.Millisecond})
 	if err := n.ready(); err != nil {
 		t.Error(err)
+	}
+	// Of answers that take a second only those count that show a difference larger than that.
+	n.setClock(measurement{time.Now(), 700 * time.Millisecond, time.Second})
+	if ahead := n.clock.Ahead(); ahead != 300*time.Millisecond {
+		t.Errorf("a slow answer has set the clock by %s", ahead)
+	}
+	n.setClock(measurement{time.Now(), 10 * time.Minute, time.Second})
+	if ahead := n.clock.Ahead(); ahead != 10*time.Minute {
+		t.Errorf("after a sleep of ten minutes the clock is ahead by %s", ahead)
 	}
 }
 

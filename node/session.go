@@ -182,43 +182,54 @@ func (n *Node) readClock(ctx context.Context) error {
 	if !n.backend.Shared {
 		return nil
 	}
-	ahead, sure, err := n.measureClock(ctx)
+	m, err := n.measureClock(ctx)
 	if err != nil {
 		return fmt.Errorf("read the store's clock: %w", err)
 	}
-	n.setClock(ahead, sure)
+	n.setClock(m)
 	return nil
 }
 
-// measureClock asks a few times and believes the quickest answer. sure is how far off that answer may be.
-func (n *Node) measureClock(ctx context.Context) (ahead, sure time.Duration, err error) {
-	sure = time.Hour
+// measurement is what a comparison of clocks found.
+type measurement struct {
+	at    time.Time     // of this machine
+	ahead time.Duration // the store's clock at that time
+	sure  time.Duration // how far off that may be
+}
+
+// measureClock asks a few times and believes the quickest answer.
+func (n *Node) measureClock(ctx context.Context) (m measurement, err error) {
+	m.sure = time.Hour
 	for range 5 {
 		asked := time.Now()
 		_, at, err := n.backend.Coordinator.Members(ctx, carillon.MemberQuery{IDs: []string{n.id}})
 		took := time.Since(asked)
 		if err != nil {
-			return 0, 0, err
+			return m, err
 		}
-		if took < sure {
-			ahead, sure = at.Std().Sub(asked.Add(took/2)), took
+		if took < m.sure {
+			half := asked.Add(took / 2)
+			m = measurement{half, at.Std().Sub(half), took}
 		}
 	}
-	return ahead, sure + time.Millisecond, nil
+	m.sure += time.Millisecond
+	return m, nil
 }
 
 // setClock takes a measurement. It ignores an uncertain one if there was one before: a database that answers
-// slowly must not undo what was known.
-func (n *Node) setClock(ahead, sure time.Duration) {
-	if sure > maxUnsure && n.clock.known.Load() {
+// slowly must not undo what was known, unless the difference is larger than the uncertainty: the machine
+// slept, and its monotonic clock stood still.
+func (n *Node) setClock(m measurement) {
+	if m.sure > maxUnsure && n.clock.known.Load() && n.clock.Off(m.at, m.ahead) <= m.sure {
 		return
 	}
 	n.clock.known.Store(true)
-	if ahead.Abs() <= sure { // too small to tell from the time of the round trip
+	ahead := m.ahead
+	if ahead.Abs() <= m.sure { // too small to tell from the time of the round trip
 		ahead = 0
 	}
 	before := n.clock.Ahead()
-	n.clock.Compare(time.Now(), ahead)
+	n.clock.Compare(m.at, ahead)
 	if far := ahead.Abs() > maxAhead; far != (before.Abs() > maxAhead) {
 		n.cfg.Logger.Warn(
 			"this machine's clock compared to the store's",

@@ -30,8 +30,12 @@ func (l *Ledger) Submit(
 	reserved := l.preclaim(changes, now)
 	l.rememberDue(changes, now)
 	failpoint.At("submit.before")
+	to := &l.submits
+	if len(reserved) > 0 {
+		to = &l.starts // a pull waits for the commit
+	}
 	// The commit goes on when the caller gives up: a run that was preclaimed begins all the same.
-	lost, err := l.commit(context.WithoutCancel(ctx), &l.submits, changes)
+	lost, err := l.commit(context.WithoutCancel(ctx), to, changes)
 	failpoint.At("submit.after")
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf(
