@@ -34,8 +34,9 @@ install: build ## copy bin/carillon to PREFIX/bin; without PREFIX to where go in
 # Packages whose tests start whole clusters come last, one at a time: they have the machine for themselves
 # then. The timeouts only end what hangs. `make check` vets: go test need not do it again.
 CLUSTERS := ./node ./chaos
-# Rules without goroutines: the race detector could find nothing in them.
-PURE := ./cron
+# Without the race detector: rules without goroutines, in which it could find nothing, and simulated worlds, of
+# which there are four times as many then. Their loops run under the race detector in the tests of packages.
+PURE := ./cron ./simulate
 # Tests that wait for a database server leave a core free: one package more than there are cores runs at a
 # time.
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 50, "how many worlds to simulate")
+	seeds   = flag.Int("seeds", 200, "how many worlds to simulate")
 	first   = flag.Uint64("first", 1, "the first seed; 0: a random one")
 	seed    = flag.Uint64("seed", 0, "simulate only this world: once if the seed fixes everything, else 20 times")
 	without = flag.String("without", "", "steps to leave out, such as 3,5")
