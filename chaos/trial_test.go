@@ -61,7 +61,7 @@ type trial struct {
 const mostInFlight = 128
 
 // Trials do not run in parallel with other tests: they judge times. But those of the three stores run at the
-// same time, unless one is chosen. Then the machine is too full to judge times, and the trial only tells them.
+// same time, unless one is chosen. Then the machine is too full to judge times: the trial only tells them.
 func TestTrial(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres", "mysql"} {
 		if *onStore != "" && *onStore != kind {
