@@ -171,7 +171,11 @@ func (d *Dispatcher) recordLost(worker string, lost []protocol.Report) {
 			taken++
 		}
 	}
-	d.cfg.Logger.Info("took back runs that their worker does not know of", "runs", taken, "worker", worker)
+	if taken > 0 {
+		d.cfg.Logger.Info(
+			"took back runs that their worker does not know of", "runs", taken, "worker", worker,
+		)
+	}
 }
 
 // stops notes that a worker pulls no more runs.

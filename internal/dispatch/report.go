@@ -139,6 +139,9 @@ func (d *Dispatcher) verdict(run *carillon.Run, worker string, r *protocol.Repor
 	if run != nil && r.End != nil && run.Records(r.Held, r.End) {
 		return protocol.ReceiptRecorded
 	}
+	if r.End != nil && r.End.Kind == carillon.OutcomeLost { // it has ended meanwhile: nothing is lost
+		return protocol.ReceiptRefused
+	}
 	d.cfg.Logger.Warn(
 		"report refused: the attempt no longer holds its run", "run", r.Run, "attempt", r.Attempt(),
 		"worker", worker,

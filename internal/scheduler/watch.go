@@ -16,6 +16,7 @@ func (s *Scheduler) watch(ctx context.Context) error {
 	next := time.NewTimer(s.cfg.Sweep / 2)
 	defer next.Stop()
 	suspects := suspects{}
+	var before time.Duration // how long the check before took
 	for {
 		var of heldRange
 		select {
@@ -34,16 +35,19 @@ func (s *Scheduler) watch(ctx context.Context) error {
 		}
 		began := time.Now()
 		done := s.checkHeld(ctx, of, &suspects)
-		next.Reset(s.nextCheck(time.Since(began)))
+		took := time.Since(began)
+		next.Reset(s.nextCheck(min(took, before)))
+		before = took
 		if !done {
 			s.checkSoon(ctx)
 		}
 	}
 }
 
-// nextCheck is how long the watch loop waits after a check that took this long. A check may have to pass over
-// millions of waiting runs, and the store needs time for other work: a thirtieth is enough for these checks.
-// But however long one took, the next comes within a minute.
+// nextCheck is how long the watch loop waits if its last two checks each took this long. A check may have to
+// pass over millions of waiting runs, and the store needs time for other work: a thirtieth is enough for
+// these checks. But however long they took, the next comes within a minute. One long check alone says
+// nothing: the store may just have hung for a moment, and that is when claims get lost.
 func (s *Scheduler) nextCheck(took time.Duration) time.Duration {
 	return max(s.cfg.Sweep/2, min(29*took, time.Minute))
 }

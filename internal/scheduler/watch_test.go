@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -305,8 +306,34 @@ func TestASuspectIsJudgedWithoutAnotherCheckOfAllRuns(t *testing.T) {
 		if got := h.runs(run.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Losses != 1 {
 			h.t.Errorf("the run that its worker does not know of is %s, %d losses", got.State, got.Losses)
 		}
-		if scans := store.scans.Load(); scans > 1 {
+		if scans := store.scans.Load(); scans > 2 { // one to suspect, one to ask again, one to judge
 			h.t.Errorf("%d checks of all held runs", scans)
+		}
+	})
+}
+
+// hanging is a store that hangs during one check of held runs.
+type hanging struct {
+	carillon.Store
+	once sync.Once
+}
+
+func (s *hanging) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	if q.Held {
+		s.once.Do(func() { time.Sleep(3 * time.Second) })
+	}
+	return s.Store.Wakes(ctx, q)
+}
+
+func TestAStoreThatHangsDuringACheckDoesNotPutOffTheNextOne(t *testing.T) {
+	in(t, func(h *house) { h.store = &hanging{Store: h.truth} }, func(h *house) {
+		time.Sleep(9 * time.Second) // the first check is over
+		begin := h.clock.Now()
+		job := h.claimFor(h.nodes[0].worker.ID(), h.unheard(nil)).ID.Job // the answer to the commit was lost
+		time.Sleep(time.Minute)
+		run := h.runs(job)[0]
+		if late := run.Claimed.Sub(begin); run.Attempt != 2 || late > 16*time.Second {
+			h.t.Errorf("%s after %d attempts; taken back after %s", run.State, run.Attempt, late)
 		}
 	})
 }
