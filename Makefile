@@ -34,6 +34,9 @@ install: build ## copy bin/carillon to PREFIX/bin; without PREFIX to where go in
 # Packages whose tests start whole clusters come last, one at a time: they have the machine for themselves
 # then. The timeouts only end what hangs. `make check` vets: go test need not do it again.
 CLUSTERS := ./node ./chaos
+# Trials and kills of everything run with processes that the race detector watches. It makes a process several
+# times as slow, and the other tests of chaos, each of one fault, would wait for little else.
+WATCHED := 'TestTrial|OfAnyNode'
 # Without the race detector: rules without goroutines, in which it could find nothing, and simulated worlds, of
 # which there are four times as many then. Their loops run under the race detector in the tests of packages.
 PURE := ./cron ./simulate
@@ -44,6 +47,7 @@ AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) \
   GOFLAGS="$$(go env GOFLAGS) $(if $(RACE),-race $(WITHOUT_RACE))" \
   go test -vet=off -timeout 20m
+PLAIN := CGO_ENABLED=0 go test -vet=off -timeout 20m
 # The race detector watches our code, not the inside of SQLite: there it would take four times as long and
 # find nothing of ours, for each connection belongs to one goroutine, and the code that hands it over is
 # watched.
@@ -53,9 +57,11 @@ test: servers ## all tests, against real database servers (CI=true: a missing on
 ifeq ($(RACE),)
 	@echo "!!! no C compiler found: running the tests WITHOUT the race detector" >&2
 endif
-	CGO_ENABLED=0 go test -vet=off $(PURE)
+	$(PLAIN) $(PURE)
 	$(GOTEST) -p $(AT_ONCE) $$(go list ./... | grep -vxF "$$(go list $(CLUSTERS) $(PURE))")
-	$(GOTEST) -p 1 $(CLUSTERS)
+	$(GOTEST) ./node
+	$(GOTEST) ./chaos -run $(WATCHED) -rate 60
+	$(PLAIN) ./chaos -skip $(WATCHED)
 	cd bench/peers && $(GOTEST) . ./peer ./report
 
 servers: ## install the database servers that tests need, where that may be done

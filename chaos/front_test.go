@@ -70,7 +70,7 @@ func (c *cluster) dialAny() net.Conn {
 
 func TestWorkersThatKnowOnlyDeadNodesComeBackThroughAnAddressThatStays(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, e *engine) {
+	onOne(t, func(t *testing.T, e *engine) {
 		c := newCluster(t, e.database(t), time.Minute)
 		c.start("node-1", "node-2")
 		c.handlers("worker", "default")

@@ -36,15 +36,16 @@ func (c *cluster) program(name string) *exec.Cmd {
 	return cmd
 }
 
-// goBuild builds the program under test from a directory with its source, beside the usual build.
-func goBuild(name, source string, flags ...string) (string, error) {
+// goBuild builds the program under test from a directory with its source, beside the usual build, with
+// settings of the environment.
+func goBuild(name, source string, env []string, flags ...string) (string, error) {
 	usual, err := binary()
 	if err != nil {
 		return "", err
 	}
 	path := usual + "-" + name
 	cmd := exec.Command("go", append(append([]string{"build"}, flags...), "-o", path, "./cmd/carillon")...)
-	cmd.Dir = source
+	cmd.Dir, cmd.Env = source, append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build carillon %s: %w\n%s", name, err, out)
 	}
@@ -53,7 +54,7 @@ func goBuild(name, source string, flags ...string) (string, error) {
 
 // withFailpoints is the program under test with failpoints and clock steps.
 var withFailpoints = sync.OnceValues(func() (string, error) {
-	return goBuild("failpoints", "..", "-tags", "failpoints")
+	return goBuild("failpoints", "..", nil, "-tags", "failpoints")
 })
 
 // failing lets the next start of a process be killed at points: see package failpoint for the form. Other

@@ -32,7 +32,8 @@ var before = sync.OnceValues(func() (string, error) {
 	if out, err := unpack.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("unpack the commit before: %w: %s", err, out)
 	}
-	return goBuild("before", source)
+	// Without the race detector, which watches the program of this commit.
+	return goBuild("before", source, []string{"GOFLAGS=", "CGO_ENABLED=0"})
 })
 
 // migrates says that the present commit changes the schema: then the program of the commit before cannot
