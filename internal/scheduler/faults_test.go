@@ -210,9 +210,12 @@ func TestAStoreThatFailsCostsOnlyTime(t *testing.T) {
 				h.store = store
 				h.handle = slow(2 * time.Second)
 			}, func(h *house) {
-				jobs := mixed(h, 2*time.Minute)
+				// When a fifth of all calls fail, half of all tries to begin a run do. A run can be late by
+				// minutes then, but must have ended when the next one is due.
+				const period = 6 * time.Minute
+				jobs := mixed(h, period)
 				store.turn(true)
-				time.Sleep(9 * time.Minute) // until the last run has begun
+				time.Sleep(4*period + time.Minute) // until the last run has begun
 				store.turn(false)
 				time.Sleep(5 * time.Minute)
 				for runs, of := range jobs {
