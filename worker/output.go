@@ -2,6 +2,7 @@ package worker
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,9 +23,9 @@ type output struct {
 	clock   *carillon.Clock
 	mu      sync.Mutex
 	lines   []carillon.Line
-	away    int        // lines that are being reported
-	back    *sync.Cond // the report has returned
-	next    int64      // offset of the next line
+	away    []carillon.Line // that are being reported
+	back    *sync.Cond      // the report has returned
+	next    int64           // offset of the next line
 	dropped int64
 }
 
@@ -45,7 +46,7 @@ func (a *attempt) print(stream, text string) {
 func (o *output) add(stream, text string) (full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.lines)+o.away >= maxHeldLines {
+	if len(o.lines)+len(o.away) >= maxHeldLines {
 		o.dropped++
 		return false
 	}
@@ -73,12 +74,11 @@ func (o *output) append(stream, text string) {
 func (o *output) take() []carillon.Line {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.away > 0 {
+	if len(o.away) > 0 {
 		return nil
 	}
-	lines := o.lines
-	o.lines, o.away = nil, len(lines)
-	return lines
+	o.lines, o.away = nil, o.lines
+	return o.away
 }
 
 // taken ends the loan of lines: either they have been kept, or they go back to be reported again.
@@ -88,7 +88,7 @@ func (o *output) taken(lines []carillon.Line, kept bool) {
 	if len(lines) == 0 {
 		return
 	}
-	o.away = 0
+	o.away = nil
 	if !kept {
 		o.lines = append(lines, o.lines...)
 	}
@@ -98,11 +98,11 @@ func (o *output) taken(lines []carillon.Line, kept bool) {
 }
 
 // rest is the lines that are left when nothing more will be printed. It waits for lines that are being
-// reported, but not for an outage.
+// reported, but not for an outage: then they are among the rest, and can be reported twice.
 func (o *output) rest() []carillon.Line {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.away > 0 {
+	if len(o.away) > 0 {
 		o.back = sync.NewCond(&o.mu)
 		late := false
 		timer := time.AfterFunc(restWait, func() {
@@ -112,11 +112,14 @@ func (o *output) rest() []carillon.Line {
 			o.back.Broadcast()
 		})
 		defer timer.Stop()
-		for o.away > 0 && !late {
+		for len(o.away) > 0 && !late {
 			o.back.Wait()
 		}
 	}
 	o.sayDropped()
+	if len(o.away) > 0 {
+		return slices.Concat(o.away, o.lines)
+	}
 	return o.lines
 }
 

@@ -204,3 +204,24 @@ func TestWhatIsHeldOfAnOutputStaysBounded(t *testing.T) {
 		}
 	})
 }
+
+func TestOutputThatIsOnItsWayWhenTheRunEndsIsNotLost(t *testing.T) {
+	for name, c := range map[string]struct{ before, hang time.Duration }{
+		"a report that hangs fails after the end": {time.Second, 10 * time.Second},
+		"the report of the end fails":             {0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(h *house) { h.handle = printEvery(1, 1, c.before) }, func(h *house) {
+				h.logs.meanwhile = func() {
+					h.logs.turn(false)
+					time.Sleep(c.hang)
+				}
+				h.logs.turn(true)
+				job := h.submit(1, nil)[0].ID
+				time.Sleep(time.Minute)
+				h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
+				h.expectPrinted(h.printed(h.run(job)), 1)
+			})
+		})
+	}
+}

@@ -171,15 +171,21 @@ func (d *Dispatcher) remember(ctx context.Context, runs []carillon.Run) error {
 	return nil
 }
 
+// appendAgain is after how long a node offers output to the log store a second time. A connection that broke
+// must not cost the last lines of a run.
+const appendAgain = 100 * time.Millisecond
+
 // keepLines hands output to the log store.
 func (d *Dispatcher) keepLines(ctx context.Context, reports []protocol.Report, open []int) (kept bool) {
 	var chunks []carillon.Chunk
+	last := false // some of the lines are sent only once: see askAgain
 	d.mu.Lock()
 	for _, i := range open {
 		r := &reports[i]
 		if len(r.Lines) == 0 {
 			continue
 		}
+		last = last || r.End != nil
 		if h := d.inflight.runs[r.Run]; h != nil && h.job != nil {
 			chunks = append(chunks, carillon.Chunk{
 				Namespace: h.run.Namespace, Run: r.Run, Attempt: r.Attempt(), Offset: r.Lines[0].Offset,
@@ -193,6 +199,9 @@ func (d *Dispatcher) keepLines(ctx context.Context, reports []protocol.Report, o
 		return true
 	}
 	err := d.cfg.Logs.Append(ctx, chunks)
+	if err != nil && last && await.For(ctx, appendAgain) {
+		err = d.cfg.Logs.Append(ctx, chunks)
+	}
 	if err != nil {
 		d.cfg.Logger.Error("keep output", "runs", len(chunks), "error", err)
 	}
