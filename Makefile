@@ -40,6 +40,8 @@ WATCHED := 'TestTrial|OfAnyNode'
 # Without the race detector: rules without goroutines, in which it could find nothing, and simulated worlds, of
 # which there are four times as many then. Their loops run under the race detector in the tests of packages.
 PURE := ./cron ./simulate
+# They take longest on one processor, and begin first.
+LONG := ./adapter/postgres ./internal/scheduler ./worker
 # Tests that wait for a database server leave a core free: one package more than there are cores runs at a
 # time.
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
@@ -58,7 +60,7 @@ ifeq ($(RACE),)
 	@echo "!!! no C compiler found: running the tests WITHOUT the race detector" >&2
 endif
 	$(PLAIN) $(PURE)
-	$(GOTEST) -p $(AT_ONCE) $$(go list ./... | grep -vxF "$$(go list $(CLUSTERS) $(PURE))")
+	$(GOTEST) -p $(AT_ONCE) $(LONG) $$(go list ./... | grep -vxF "$$(go list $(LONG) $(CLUSTERS) $(PURE))")
 	$(GOTEST) ./node
 	$(GOTEST) ./chaos -run $(WATCHED) -rate 60
 	$(PLAIN) ./chaos -skip $(WATCHED)

@@ -73,7 +73,7 @@ func test(m *testing.M) (code int) {
 	was := parallel.Value.String()
 	flag.Parse()
 	if parallel.Value.String() == was {
-		_ = parallel.Value.Set("12")
+		_ = parallel.Value.Set("8")
 	}
 	races, err := os.MkdirTemp("", "carillon-races-")
 	if err != nil {

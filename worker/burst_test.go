@@ -86,8 +86,8 @@ func TestInABurstEndsAreRecordedSoon(t *testing.T) {
 		remote      bool
 	}{
 		{slots: 64, runs: 5_000},
-		{slots: 4000, runs: 25_000},
-		{slots: 100_000, runs: 25_000},
+		{slots: 4000, runs: 13_000},
+		{slots: 100_000, runs: 13_000},
 		{slots: 4000, runs: 12_000, remote: true},
 	} {
 		t.Run(fmt.Sprintf("%d slots, remote %t", c.slots, c.remote), func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestInABurstEndsAreRecordedSoon(t *testing.T) {
 
 func TestOnASlowStoreEndsTakeNoMoreThanTheirBound(t *testing.T) {
 	b := &burst{fixed: time.Second}
-	b.play(t, 4000, 20_000)
+	b.play(t, 4000, 13_000)
 	if b.most > 10_000 {
 		t.Errorf("up to %d ends were unrecorded", b.most)
 	}
