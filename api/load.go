@@ -76,8 +76,9 @@ func (s *server) give(p part) {
 	s.load.jobs.Add(-p.jobs)
 }
 
-// enter takes the request into the load before its body is read. If the request is refused and small, enter
-// reads the body all the same: then the connection stays open, and the next try does not need a new one.
+// enter takes the request into the load before its body is read. If the request is refused and not large,
+// enter reads the body all the same, if it comes soon: then the connection stays open. A new one for the next
+// try would cost more than all else about a refused request.
 func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part, err error) {
 	_, batch := rt.Takes.(wire.Batch)
 	body := min(r.ContentLength, wire.MaxLargeBody)
@@ -93,8 +94,9 @@ func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part
 	}
 	p.bytes = requestSize + body + p.jobs*jobSize
 	err = s.take(p)
-	if watched, ok := w.(*watch); err != nil && ok && body <= requestSize {
-		_, unread := io.Copy(io.Discard, io.LimitReader(r.Body, requestSize+1))
+	if watched, ok := w.(*watch); err != nil && ok && body <= largeBody {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadGrace))
+		_, unread := io.Copy(io.Discard, io.LimitReader(r.Body, largeBody+1))
 		watched.bodyRead = unread == nil
 	}
 	return p, err

@@ -71,7 +71,7 @@ func TestAKilledWorkersRunsStartElsewhereWithinTenSecondsAndOthersAreNotDisturbe
 			worst = max(worst, at.Sub(killed))
 			allowed := 10*time.Second + c.machine.allowance(killed.Std(), at.Std())
 			run := c.get(id)
-			if c.machine.stood(killed.Std(), at.Std()) > protocol.LeaseTime/5 { // the next worker loses it too
+			if c.machine.stood(killed.Std(), at.Std()) > protocol.LeaseTime/5 { // another worker lost it too
 				allowed += time.Duration(run.Losses-1) * protocol.UnknownTime
 			}
 			if at.Sub(killed) > allowed {

@@ -76,6 +76,8 @@ type entry struct {
 	done    func(lost []int, err error)
 	since   time.Time // when it began to wait
 	posted  bool      // no caller waits for it
+	// reserved are the runs of a submit that have slots; nil for other changes.
+	reserved *[]carillon.RunID
 }
 
 func New(cfg Config) *Ledger {
@@ -99,11 +101,11 @@ func (l *Ledger) Listen(listeners ...func(committed []carillon.Change)) {
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of changes that won
 // then carry their new Rev. If ctx ends first, the result is unknown.
 func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
-	return l.commit(ctx, &l.starts, changes)
+	return l.commit(ctx, &l.starts, entry{changes: changes})
 }
 
-func (l *Ledger) commit(ctx context.Context, to *entries, changes []carillon.Change) (lost []int, err error) {
-	if len(changes) == 0 {
+func (l *Ledger) commit(ctx context.Context, to *entries, e entry) (lost []int, err error) {
+	if len(e.changes) == 0 {
 		return nil, nil
 	}
 	type result struct {
@@ -111,7 +113,8 @@ func (l *Ledger) commit(ctx context.Context, to *entries, changes []carillon.Cha
 		err  error
 	}
 	done := make(chan result, 1)
-	l.add(to, entry{changes: changes, done: func(lost []int, err error) { done <- result{lost, err} }})
+	e.done = func(lost []int, err error) { done <- result{lost, err} }
+	l.add(to, e)
 	select {
 	case r := <-done:
 		return r.lost, r.err
@@ -166,6 +169,7 @@ func (l *Ledger) Run(ctx context.Context) error {
 func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
 	for ctx.Err() == nil {
 		if batch := l.take(false); len(batch) > 0 {
+			l.preclaimLate(batch)
 			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that has begun goes on
 			l.regroup(entries(batch))
 			continue
@@ -222,14 +226,18 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 }
 
 // takeStarts removes starts, and then submits that fit into the same commit. While runs start or end, submits
-// get a quarter of a commit: a longer commit keeps the slots of workers waiting, and then still more jobs are
-// accepted than are done. The caller holds mu.
+// get a quarter of a commit: a longer commit keeps the slots of workers waiting. If due runs wait although
+// slots are free, more jobs are accepted than are done: then submits get less than starts. The caller holds
+// mu.
 func (l *Ledger) takeStarts() (batch []entry) {
+	batch = l.starts.take(l.cfg.MaxBatch)
 	room := l.cfg.MaxBatch
-	if len(l.starts)+len(l.ends) > 0 {
+	switch {
+	case l.slots != nil && l.slots.Starting():
+		room = min(max(changesOf(batch)/2, room/16, 1), max(room/4, 1))
+	case len(batch)+len(l.ends) > 0:
 		room = max(room/4, 1)
 	}
-	batch = l.starts.take(l.cfg.MaxBatch)
 	if len(l.submits) > 0 {
 		batch = append(batch, l.submits.take(room)...)
 	}

@@ -234,8 +234,7 @@ func behind(t *testing.T, cfg ledger.Config, starting bool, ends int) (sizes []i
 	t.Helper()
 	s := newStore()
 	cfg.Store = s
-	within(t, cfg, func(t *testing.T, l *ledger.Ledger) {
-		l.UseSlots(&slots{starting: starting})
+	withSlots(t, cfg, &slots{starting: starting}, func(t *testing.T, l *ledger.Ledger) {
 		gate := make(chan struct{})
 		s.set(func(s *store) { s.gate = gate })
 		var starts, posts sync.WaitGroup

@@ -29,7 +29,7 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 	var refused *carillon.Run
 	for i := range changes {
 		run := &changes[i].Runs[0]
-		if run.Wake > now || !run.NeedsNoDecision(now) {
+		if run.Wake > now || run.State.Held() || !run.NeedsNoDecision(now) {
 			continue
 		}
 		if refused != nil && refused.Lane() == run.Lane() {
@@ -49,6 +49,17 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 		changes[i].Runs = c.Runs
 	}
 	return reserved
+}
+
+// preclaimLate claims due runs of submits that had to wait for their commit, and found no free slot when they
+// came: by now some can be free.
+func (l *Ledger) preclaimLate(batch []entry) {
+	now := l.cfg.Clock.Now()
+	for i := range batch {
+		if reserved := batch[i].reserved; reserved != nil && len(*reserved) < len(batch[i].changes) {
+			*reserved = append(*reserved, l.preclaim(batch[i].changes, now)...)
+		}
+	}
 }
 
 // releaseSlots gives back the slots of a submit that failed. If the store committed a run after all, the

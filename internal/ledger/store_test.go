@@ -101,10 +101,22 @@ func within(
 	listeners ...func(committed []carillon.Change),
 ) {
 	t.Helper()
+	withSlots(t, cfg, nil, test, listeners...)
+}
+
+// withSlots is within, with slots of a worker if they are not nil.
+func withSlots(
+	t *testing.T, cfg ledger.Config, have *slots, test func(t *testing.T, l *ledger.Ledger),
+	listeners ...func(committed []carillon.Change),
+) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg.IDs = idgen.New(1, carillon.Never)
 		l := ledger.New(cfg)
 		l.Listen(listeners...)
+		if have != nil {
+			l.UseSlots(have)
+		}
 		ctx, stop := context.WithCancel(context.Background())
 		var running sync.WaitGroup
 		running.Go(func() {

@@ -35,7 +35,7 @@ func (l *Ledger) Submit(
 		to = &l.starts // a pull waits for the commit
 	}
 	// The commit goes on when the caller gives up: a run that was preclaimed begins all the same.
-	lost, err := l.commit(context.WithoutCancel(ctx), to, changes)
+	lost, err := l.commit(context.WithoutCancel(ctx), to, entry{changes: changes, reserved: &reserved})
 	failpoint.At("submit.after")
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf(

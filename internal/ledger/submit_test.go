@@ -15,11 +15,14 @@ import (
 
 // slots are the free slots of a worker that serves the queue "default".
 type slots struct {
+	mu       sync.Mutex
 	free     int
 	starting bool // due runs wait, and some are on their way
 }
 
 func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job, _ carillon.Time) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.free == 0 || run.Queue != "default" {
 		return "", false
 	}
@@ -29,7 +32,11 @@ func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job, _ carillon.Time) (st
 
 func (s *slots) Starting() bool { return s.starting }
 
-func (s *slots) Release(ids []carillon.RunID) { s.free += len(ids) }
+func (s *slots) Release(ids []carillon.RunID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.free += len(ids)
+}
 
 func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -58,8 +65,7 @@ func TestWhatIsDueAtOnceIsWrittenClaimedIfASlotIsFree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, free := newStore(), &slots{free: 1}
 			var told []carillon.Change
-			within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
-				l.UseSlots(free)
+			withSlots(t, ledger.Config{Store: s}, free, func(t *testing.T, l *ledger.Ledger) {
 				job := submit(t, l, c.edit)
 				run := unfinished(t, s, job.ID)[0]
 				if c.claimed != (run.State == carillon.StateClaimed) || c.claimed != (free.free == 0) {
@@ -84,8 +90,7 @@ var shortWindow = carillon.Misfire{
 
 func TestABatchTakesTheSlotsThereAre(t *testing.T) {
 	s, free := newStore(), &slots{free: 2}
-	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
-		l.UseSlots(free)
+	withSlots(t, ledger.Config{Store: s}, free, func(t *testing.T, l *ledger.Ledger) {
 		defs := make([]carillon.Definition, 5)
 		for i := range defs {
 			defs[i] = define(t, nil)
@@ -112,8 +117,7 @@ func TestABatchTakesTheSlotsThereAre(t *testing.T) {
 func TestAFailedSubmitGivesItsSlotsBack(t *testing.T) {
 	s, free := newStore(), &slots{free: 3}
 	outage := errors.New("the disk is away")
-	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
-		l.UseSlots(free)
+	withSlots(t, ledger.Config{Store: s}, free, func(t *testing.T, l *ledger.Ledger) {
 		s.set(func(s *store) { s.fail = outage })
 		defs := []carillon.Definition{define(t, nil), define(t, nil)}
 		if _, err := l.Submit(t.Context(), "default", defs); !errors.Is(err, outage) || free.free != 3 {
@@ -203,5 +207,49 @@ func TestRunsThatStartOvertakeSubmitsThatWait(t *testing.T) {
 			sizes = append(sizes, len(committed))
 		}
 		t.Errorf("the change is in commit %d of %v", paused, sizes)
+	}
+}
+
+// crowd lets many jobs be submitted while a commit hangs. It returns the sizes of the commits, and how many
+// runs were written claimed.
+func crowd(t *testing.T, n int, have *slots, meanwhile func()) (sizes []int, claimed int) {
+	t.Helper()
+	s := newStore()
+	withSlots(t, ledger.Config{Store: s, MaxBatch: 64}, have, func(t *testing.T, l *ledger.Ledger) {
+		s.set(func(s *store) { s.gate = make(chan struct{}) })
+		var callers sync.WaitGroup
+		for range n {
+			callers.Go(func() { submit(t, l, nil) })
+			synctest.Wait()
+		}
+		meanwhile()
+		sizes = nil
+		close(s.gate)
+		callers.Wait()
+	}, func(committed []carillon.Change) {
+		sizes = append(sizes, len(committed))
+		for i := range committed {
+			if committed[i].Runs[0].State == carillon.StateClaimed {
+				claimed++
+			}
+		}
+	})
+	return sizes, claimed
+}
+
+func TestAJobThatWaitedForItsCommitGetsASlotThatBecameFree(t *testing.T) {
+	have := &slots{}
+	_, claimed := crowd(t, 40, have, func() { have.Release(make([]carillon.RunID, 30)) })
+	if claimed != 30 || have.free != 0 {
+		t.Errorf("%d of 30 slots that became free got a run; %d are free", claimed, have.free)
+	}
+}
+
+func TestWhileDueRunsWaitFewJobsAreTaken(t *testing.T) {
+	have := &slots{starting: true}
+	sizes, _ := crowd(t, 40, have, func() {})
+	// The first commit was under way. Without starts a sixteenth of the room is for submits.
+	if most := slices.Max(sizes[1:]); most != 64/16 {
+		t.Errorf("commits of %v submits while due runs wait, want %d at a time", sizes[1:], 64/16)
 	}
 }
