@@ -25,7 +25,8 @@ type part struct {
 
 const (
 	maxBytes = 64 << 20
-	// maxJobs is about two full commits of the ledger, or eight while runs start: more would only wait.
+	// maxJobs is about two full commits of the ledger, and up to 32 while due runs wait: more would only
+	// wait.
 	maxJobs = 8000
 	// maxWait is how long a job can wait for its commit before the API refuses further ones.
 	maxWait = 2 * time.Second
@@ -77,8 +78,8 @@ func (s *server) give(p part) {
 }
 
 // enter takes the request into the load before its body is read. If the request is refused and not large,
-// enter reads the body all the same, if it comes soon: then the connection stays open. A new one for the next
-// try would cost more than all else about a refused request.
+// enter reads the body all the same, if it comes soon: then the connection stays open. A new connection costs
+// more than the rest of a refused request. A caller that asks first whether to send the body is told no.
 func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part, err error) {
 	_, batch := rt.Takes.(wire.Batch)
 	body := min(r.ContentLength, wire.MaxLargeBody)
@@ -94,7 +95,8 @@ func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part
 	}
 	p.bytes = requestSize + body + p.jobs*jobSize
 	err = s.take(p)
-	if watched, ok := w.(*watch); err != nil && ok && body <= largeBody {
+	watched, ok := w.(*watch)
+	if err != nil && ok && !watched.bodyRead && body <= largeBody && r.Header.Get("Expect") == "" {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadGrace))
 		_, unread := io.Copy(io.Discard, io.LimitReader(r.Body, largeBody+1))
 		watched.bodyRead = unread == nil

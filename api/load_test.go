@@ -178,8 +178,9 @@ func TestRequestsThatWaitForTheStoreTakeBoundedMemory(t *testing.T) {
 func TestARefusalUnderLoadKeepsTheConnection(t *testing.T) {
 	h := newHouse(t, func(c *api.Config) { c.Ledger = full{c.Ledger} })
 	client := h.serve(0)
-	for range 2 {
-		r := httptest.NewRequest("POST", "http://carillon/v1/jobs", strings.NewReader(echo))
+	for _, space := range []int{0, 0, 40_000, 0} { // a batch of usual jobs is longer than a kilobyte
+		body := echo + strings.Repeat(" ", space)
+		r := httptest.NewRequest("POST", "http://carillon/v1/jobs", strings.NewReader(body))
 		r.RequestURI = ""
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Content-Type", "application/json")

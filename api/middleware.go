@@ -77,9 +77,9 @@ type watch struct {
 // the body, which may never come. So watch has the connection closed instead.
 func (w *watch) refused() bool { return w.status >= http.StatusBadRequest && !w.bodyRead }
 
-// unreadGrace is how long the server still reads the body of a refused request after the answer. Closing the
-// connection while the body comes would reset it, and a reset can reach the caller before the caller has read
-// the answer. net/http grants the same time to bodies of more than 256 KiB.
+// unreadGrace is how long the server still reads the body of a refused request, before or after the answer.
+// Closing the connection while the body comes would reset it, and a reset can reach the caller before the
+// caller has read the answer. net/http grants the same time to bodies of more than 256 KiB.
 const unreadGrace = 500 * time.Millisecond
 
 // leaveBody keeps net/http from waiting for the rest of the body after the answer.

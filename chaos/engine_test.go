@@ -58,8 +58,8 @@ func onEach(t *testing.T, test func(t *testing.T, e *engine)) {
 
 var everywhere = flag.Bool("everywhere", false, "every test of a cluster on every kind of database")
 
-// onOne runs a test whose faults do not touch the database on one kind of database, always the same one. With
-// -everywhere it runs on every kind.
+// onOne runs a test on one kind of database, always the same one: it is about the parts of Carillon, or a
+// shorter test does the same on each kind. With -everywhere it runs on every kind.
 func onOne(t *testing.T, test func(t *testing.T, e *engine)) {
 	if *everywhere {
 		onEach(t, test)

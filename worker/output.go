@@ -23,7 +23,7 @@ type output struct {
 	clock   *carillon.Clock
 	mu      sync.Mutex
 	lines   []carillon.Line
-	away    []carillon.Line // that are being reported
+	away    []carillon.Line // lines that are being reported
 	back    *sync.Cond      // the report has returned
 	next    int64           // offset of the next line
 	dropped int64

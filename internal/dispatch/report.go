@@ -139,7 +139,7 @@ func (d *Dispatcher) verdict(run *carillon.Run, worker string, r *protocol.Repor
 	if run != nil && r.End != nil && run.Records(r.Held, r.End) {
 		return protocol.ReceiptRecorded
 	}
-	if r.End != nil && r.End.Kind == carillon.OutcomeLost { // it has ended meanwhile: nothing is lost
+	if r.End != nil && r.End.Kind == carillon.OutcomeLost { // it has ended, or was taken back already
 		return protocol.ReceiptRefused
 	}
 	d.cfg.Logger.Warn(
@@ -171,8 +171,9 @@ func (d *Dispatcher) remember(ctx context.Context, runs []carillon.Run) error {
 	return nil
 }
 
-// appendAgain is after how long a node offers output to the log store a second time. A connection that broke
-// must not cost the last lines of a run.
+// appendAgain is how long a node waits before it offers the last lines of a run to the log store a second
+// time: a connection that broke must not cost these lines. A log store that was slow to fail is not asked
+// again, because the result of the run waits.
 const appendAgain = 100 * time.Millisecond
 
 // keepLines hands output to the log store.
@@ -198,8 +199,9 @@ func (d *Dispatcher) keepLines(ctx context.Context, reports []protocol.Report, o
 	if len(chunks) == 0 {
 		return true
 	}
+	began := time.Now()
 	err := d.cfg.Logs.Append(ctx, chunks)
-	if err != nil && last && await.For(ctx, appendAgain) {
+	if err != nil && last && time.Since(began) < time.Second && await.For(ctx, appendAgain) {
 		err = d.cfg.Logs.Append(ctx, chunks)
 	}
 	if err != nil {

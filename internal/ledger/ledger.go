@@ -225,24 +225,29 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	return batch
 }
 
-// takeStarts removes starts, and then submits that fit into the same commit. While runs start or end, submits
-// get a quarter of a commit: a longer commit keeps the slots of workers waiting. If due runs wait although
-// slots are free, more jobs are accepted than are done: then submits get less than starts. The caller holds
-// mu.
+// takeStarts removes starts, and then submits that fit into the same commit. The caller holds mu.
 func (l *Ledger) takeStarts() (batch []entry) {
 	batch = l.starts.take(l.cfg.MaxBatch)
-	room := l.cfg.MaxBatch
-	switch {
-	case l.slots != nil && l.slots.Starting():
-		room = min(max(changesOf(batch)/2, room/16, 1), max(room/4, 1))
-	case len(batch)+len(l.ends) > 0:
-		room = max(room/4, 1)
-	}
 	if len(l.submits) > 0 {
-		batch = append(batch, l.submits.take(room)...)
+		batch = append(batch, l.submits.take(l.submitRoom(changesOf(batch)))...)
 	}
 	l.waiting.Add(int64(-changesOf(batch)))
 	return batch
+}
+
+// submitRoom is how many submits fit into a commit with so many starts. While runs start or end, submits get
+// a quarter of a commit: a longer commit keeps the slots of workers waiting. If due runs wait while others
+// are on their way to slots, more jobs are accepted than are begun: then submits get half as much as starts,
+// and at least a sixteenth of a commit. The caller holds mu.
+func (l *Ledger) submitRoom(starts int) int {
+	room := l.cfg.MaxBatch
+	switch {
+	case l.slots != nil && l.slots.Starting():
+		room = min(max(starts/2, room/16), room/4)
+	case starts+len(l.ends) > 0:
+		room /= 4
+	}
+	return max(room, 1)
 }
 
 func changesOf(batch []entry) (n int) {

@@ -10,8 +10,8 @@ type Slots interface {
 	Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool)
 	// Release gives back slots that were reserved for runs that were not committed.
 	Release(ids []carillon.RunID)
-	// Starting says that more starts are about to come: due runs wait, and some are on their way to a slot. A
-	// ledger with one flusher then holds ends back. It asks before every commit.
+	// Starting says that more starts are about to come: due runs wait, and some are on their way to a slot.
+	// The ledger then takes fewer submits, and with one flusher holds ends back. It asks before every commit.
 	Starting() bool
 }
 

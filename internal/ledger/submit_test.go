@@ -245,6 +245,31 @@ func TestAJobThatWaitedForItsCommitGetsASlotThatBecameFree(t *testing.T) {
 	}
 }
 
+func TestAFailedSubmitGivesBackASlotThatItGotLate(t *testing.T) {
+	s, have := newStore(), &slots{}
+	outage := errors.New("the disk is away")
+	withSlots(t, ledger.Config{Store: s}, have, func(t *testing.T, l *ledger.Ledger) {
+		s.set(func(s *store) { s.gate = make(chan struct{}) })
+		var callers sync.WaitGroup
+		for i := range 5 {
+			callers.Go(func() {
+				_, err := l.Submit(t.Context(), "default", []carillon.Definition{define(t, nil)})
+				if i > 0 && !errors.Is(err, outage) { // the commit of the first one is under way
+					t.Errorf("%v, want %v", err, outage)
+				}
+			})
+			synctest.Wait()
+		}
+		have.Release(make([]carillon.RunID, 3))
+		s.set(func(s *store) { s.fail = outage })
+		close(s.gate)
+		callers.Wait()
+	})
+	if have.free != 3 {
+		t.Errorf("%d slots are free, want 3", have.free)
+	}
+}
+
 func TestWhileDueRunsWaitFewJobsAreTaken(t *testing.T) {
 	have := &slots{starting: true}
 	sizes, _ := crowd(t, 40, have, func() {})

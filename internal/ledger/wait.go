@@ -5,6 +5,7 @@ import "time"
 // queue is what waits for a commit at one moment.
 type queue struct {
 	changes int           // that are in no commit yet, without ends
+	room    int           // of a commit for them
 	since   time.Time     // when the first of them began to wait
 	commit  time.Duration // how long a commit takes lately
 }
@@ -12,11 +13,11 @@ type queue struct {
 // wait is how long a change that comes now will probably wait until it is on disk: for the commits that the
 // changes before it need. If the store hangs, no commit ends and none is measured; then it is how long the
 // first change has waited already.
-func (q queue) wait(now time.Time, maxBatch, flushers int) time.Duration {
+func (q queue) wait(now time.Time, flushers int) time.Duration {
 	if q.changes == 0 {
 		return 0
 	}
-	rounds := 1 + q.changes/(maxBatch*flushers)
+	rounds := 1 + q.changes/(q.room*flushers)
 	return max(now.Sub(q.since), time.Duration(rounds)*q.commit)
 }
 
@@ -33,8 +34,9 @@ func (l *Ledger) Wait(now time.Time) time.Duration {
 			q.changes, q.since = int(l.waiting.Load()), waits[0].since
 		}
 	}
+	q.room = l.submitRoom(changesOf(l.starts))
 	l.mu.Unlock()
-	return q.wait(now, l.cfg.MaxBatch, l.cfg.Flushers)
+	return q.wait(now, l.cfg.Flushers)
 }
 
 // measured takes in how long a commit took. A mean of the last few commits follows a store that becomes slow,

@@ -26,7 +26,8 @@ func TestTheWaitForACommit(t *testing.T) {
 			queue{changes: 1, since: now.Add(-time.Minute), commit: 20 * time.Millisecond}, 1, time.Minute,
 		},
 	} {
-		if got := c.queue.wait(now, 100, c.flushers); got != c.want {
+		c.queue.room = 100
+		if got := c.queue.wait(now, c.flushers); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
