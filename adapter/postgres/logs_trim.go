@@ -112,7 +112,7 @@ func (l *Logs) drop(ctx context.Context, part string) (settled bool, err error) 
 		return nil
 	}})
 	switch code(err) {
-	case lockNotAvailable:
+	case lockNotAvailable, undefinedTable: // another node may have dropped it just now
 		return true, nil
 	case notAllowed:
 		return false, nil
