@@ -210,9 +210,8 @@ func (tr *trial) judge() {
 	})
 }
 
-// safety are the promises that the short trials of all stores judge. They tell the others: times, because the
-// machine is full, and output, of which lines can be missing after several faults at once (see
-// docs/reliability.md).
+// safety are the promises that the short trials of all stores judge. They only tell the others, because the
+// machine is full.
 var safety = []check.Promise{
 	check.PromiseLost, check.PromiseConcurrent, check.PromiseStale, check.PromiseEarly,
 	check.PromiseOccurrence,
