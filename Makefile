@@ -31,15 +31,17 @@ install: build ## copy bin/carillon to PREFIX/bin; without PREFIX to where go in
 	install -m 755 $(BIN) $(INSTALL_TO)/carillon
 	@echo "installed $(INSTALL_TO)/carillon"
 
-# Packages whose tests start whole clusters come last, one at a time: they have the machine for themselves
-# then. The timeouts only end what hangs. `make check` vets: go test need not do it again.
-CLUSTERS := ./node ./chaos
+# The tests of chaos start whole clusters, judge times, and have the machine for themselves at the end. The
+# timeouts only end what hangs. `make check` vets: go test need not do it again.
+CHAOS := ./chaos
 # Trials and kills of everything run with processes that the race detector watches. It makes a process several
 # times as slow, and the other tests of chaos, each of one fault, would wait for little else.
 WATCHED := 'TestTrial|OfAnyNode'
 # Without the race detector: rules without goroutines, in which it could find nothing, and simulated worlds, of
 # which there are four times as many then. Their loops run under the race detector in the tests of packages.
 PURE := ./cron ./simulate
+# These have tests of large backlogs and bursts too, which are built only without the race detector.
+LARGE := ./internal/scheduler ./worker
 # They take longest on one processor, and begin first.
 LONG := ./adapter/postgres ./internal/scheduler ./worker
 # Tests that wait for a database server leave a core free: one package more than there are cores runs at a
@@ -59,12 +61,11 @@ test: servers ## all tests, against real database servers (CI=true: a missing on
 ifeq ($(RACE),)
 	@echo "!!! no C compiler found: running the tests WITHOUT the race detector" >&2
 endif
-	$(PLAIN) $(PURE)
-	$(GOTEST) -p $(AT_ONCE) $(LONG) $$(go list ./... | grep -vxF "$$(go list $(LONG) $(CLUSTERS) $(PURE))")
-	$(GOTEST) ./node
-	$(GOTEST) ./chaos -run $(WATCHED) -rate 60
-	$(PLAIN) ./chaos -skip $(WATCHED)
-	cd bench/peers && $(GOTEST) . ./peer ./report
+	$(PLAIN) $(PURE) $(LARGE)
+	$(GOTEST) -p $(AT_ONCE) $(LONG) $$(go list ./... | grep -vxF "$$(go list $(LONG) $(CHAOS) $(PURE))")
+	$(GOTEST) $(CHAOS) -run $(WATCHED) -rate 60
+	$(PLAIN) $(CHAOS) -skip $(WATCHED)
+	cd bench/peers && $(GOTEST) ./peer && $(PLAIN) . ./report
 
 servers: ## install the database servers that tests need, where that may be done
 	@tools/servers

@@ -1,3 +1,8 @@
+//go:build !race
+
+// Bursts are so large that the race detector, which would make them ten times as slow, only watches the other
+// tests of the package.
+
 package worker_test
 
 import (

@@ -3,7 +3,6 @@ package scheduler_test
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -119,85 +118,6 @@ func TestAMemoryFullOfLaterRunsDoesNotHoldUpNearerOnes(t *testing.T) {
 	})
 }
 
-// counted counts how often a store is asked for wakes, and how many runs it returned.
-type counted struct {
-	carillon.Store
-	wakes, runs atomic.Int64
-}
-
-func (s *counted) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
-	s.wakes.Add(1)
-	runs, err := s.Store.Wakes(ctx, q)
-	s.runs.Add(int64(len(runs)))
-	return runs, err
-}
-
-// slowly is a store that answers slowly, and passes over only a few runs of full lanes at once.
-type slowly struct{ counted }
-
-func (s *slowly) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
-	const reach = 100
-	time.Sleep(10 * time.Millisecond)
-	if len(q.Full) == 0 {
-		return s.counted.Wakes(ctx, q)
-	}
-	all := q
-	all.Full, all.Limit = nil, min(q.Limit, reach)
-	runs, err := s.Store.Wakes(ctx, all)
-	var page []carillon.Run
-	for i := range runs {
-		if q.Wants(&runs[i]) || i == reach-1 {
-			page = append(page, runs[i])
-		}
-	}
-	s.runs.Add(int64(len(page)))
-	return page, err
-}
-
-func TestABacklogIsReadOnceThoughItsLaneIsFull(t *testing.T) {
-	const backlog = 20_000
-	var store *slowly
-	var mail, urgent []carillon.Job
-	in(t, func(h *house) {
-		h.lane, h.concurrency, h.handle = 5000, 100, slow(10*time.Millisecond)
-		store = &slowly{counted{Store: h.truth}}
-		h.store = store
-		mail = h.put(backlog, lane("mail", 5, after(0)))
-		// Found only long after the other lane has been read to its end.
-		urgent = h.put(3, lane("urgent", 9, after(0)))
-	}, func(h *house) {
-		time.Sleep(time.Minute)
-		h.expectAll(mail, 1)
-		h.expectAll(urgent, 1)
-		if n := store.runs.Load(); n > backlog*3/2 {
-			t.Errorf("%d runs were read of a backlog of %d", n, backlog)
-		}
-	})
-}
-
-func TestAFullLaneIsNotReadAgainAndAgain(t *testing.T) {
-	for _, overlap := range []carillon.Overlap{carillon.OverlapQueueAll, carillon.OverlapAllow} {
-		t.Run(string(overlap), func(t *testing.T) {
-			var store *counted
-			in(t, func(h *house) {
-				tiny(h)
-				store = &counted{Store: h.truth}
-				h.store, h.handle = store, slow(10*time.Second)
-			}, func(h *house) {
-				jobs := h.submit(30, lane("mail", 5, every(time.Hour, overlap, 1)))
-				time.Sleep(time.Hour)
-				before := store.wakes.Load()
-				time.Sleep(time.Minute)
-				if n := store.wakes.Load() - before; n > 60 { // each ended run makes room for one more read
-					h.t.Errorf("the store was asked %d times in a minute in which %d runs could begin", n, 24)
-				}
-				time.Sleep(10 * time.Minute)
-				h.expectAll(jobs, 1)
-			})
-		})
-	}
-}
-
 func TestEditsReachRunsOfAPagedLane(t *testing.T) {
 	in(t, tiny, func(h *house) {
 		jobs := h.submit(60, lane("mail", 5, after(30*time.Second)))
@@ -252,23 +172,4 @@ func (h *house) put(n int, edit func(*carillon.Definition)) (jobs []carillon.Job
 		h.t.Fatal(lost, err)
 	}
 	return jobs
-}
-
-func TestABacklogThatWasThereBeforeTheStartHoldsUpNoOtherLane(t *testing.T) {
-	var due, soon, mail []carillon.Job
-	in(t, func(h *house) {
-		tiny(h)
-		mail = h.put(7000, lane("mail", 5, after(0)))
-		due = h.put(2, lane("urgent", 9, after(time.Millisecond)))
-		soon = h.put(2, lane("urgent", 9, after(6*time.Second)))
-		time.Sleep(2 * time.Second)
-	}, func(h *house) {
-		time.Sleep(10 * time.Second)
-		h.expectAll(due, 1)
-		h.expectAll(soon, 1)
-		h.expectLate(due, 4*time.Second) // two seconds of it before any node ran
-		h.expectLate(soon, 200*time.Millisecond)
-		time.Sleep(5 * time.Minute)
-		h.expectAll(mail, 1)
-	})
 }

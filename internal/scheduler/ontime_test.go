@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -125,24 +124,6 @@ func TestARunIsOnTimeThoughReadsOfTheStoreTakeSeconds(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		h.expectAll(jobs, 1)
 		h.expectLate(jobs, time.Second)
-	})
-}
-
-func TestTheFutureIsReadWhileABacklogOfManyLanesIs(t *testing.T) {
-	var later []carillon.Job
-	in(t, func(h *house) {
-		h.concurrency = 64
-		for i := range 30 {
-			h.put(1500, lane(fmt.Sprintf("queue-%d", i), 5, after(0)))
-		}
-		for _, delay := range []time.Duration{5, 8, 11, 14, 17, 20} {
-			later = append(later, h.put(5, lane("later", 9, after(delay*time.Second)))...)
-		}
-		h.store = &gated{Store: h.truth, slow: 2 * time.Second}
-	}, func(h *house) {
-		time.Sleep(2 * time.Minute)
-		h.expectAll(later, 1)
-		h.expectLate(later, time.Second)
 	})
 }
 

@@ -166,41 +166,6 @@ func TestAnAnswerThatComesLateAndABeatThatComesLateTakeNothingBack(t *testing.T)
 	})
 }
 
-func TestBehindABacklogADeadWorkersRunsAreTakenOverAndLostAnswersNoticed(t *testing.T) {
-	in(t, func(h *house) {
-		h.lane, h.queues = 1000, []string{"default"}
-		h.put(100_000, lane("unserved", 5, after(0)))
-		time.Sleep(time.Second)
-	}, func(h *house) {
-		time.Sleep(20 * time.Second)
-		h.nodes[0].store.slowly(500 * time.Millisecond)
-		h.join("worker_x")
-		h.join("worker_y")
-		h.hold("worker_y", nil)
-		begin := h.clock.Now()
-		lost := h.claimAt("worker_y", h.unheard(nil), begin)
-		die := h.hold("worker_x", []carillon.Run{h.claimAt("worker_x", h.unheard(nil), begin)})
-		time.Sleep(20 * time.Second)
-		died := h.clock.Now()
-		die()
-		time.Sleep(20 * time.Second)
-		if got := h.runs(lost.ID.Job)[0]; got.State != carillon.StateSucceeded || got.Losses != 1 ||
-			got.Claimed.Sub(begin) > 16*time.Second {
-			h.t.Errorf(
-				"the run that its worker does not know of is %s, %d losses, after %s", got.State, got.Losses,
-				got.Claimed.Sub(begin),
-			)
-		}
-		if got := h.runs(lost.ID.Job + 1)[0]; got.State != carillon.StateSucceeded || got.Crashes != 1 ||
-			got.Claimed.Sub(died) > 10*time.Second {
-			h.t.Errorf(
-				"the run of the dead worker is %s, %d crashes, after %s", got.State, got.Crashes,
-				got.Claimed.Sub(died),
-			)
-		}
-	})
-}
-
 func TestADeadWorkersRunsAreTakenOverThoughTheClockWasSetBack(t *testing.T) {
 	for name, guarded := range map[string]bool{"without a guard": false, "with a guard": true} {
 		t.Run(name, func(t *testing.T) {
