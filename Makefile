@@ -43,19 +43,20 @@ PURE := ./cron ./simulate
 # These have tests of large backlogs and bursts too, which are built only without the race detector.
 LARGE := ./internal/scheduler ./worker
 # They take longest on one processor, and begin first.
-LONG := ./adapter/postgres ./internal/scheduler ./worker
+LONG := ./adapter/postgres ./internal/scheduler ./adapter/mysql ./node ./worker
 # Tests that wait for a database server leave a core free: one package more than there are cores runs at a
 # time.
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # In GOFLAGS, so that the programs that tests build have the race detector too, and nothing is compiled twice.
+# What a debugger would need takes time to compile, and is left out.
 GOTEST = $(if $(RACE),CGO_ENABLED=1,CGO_ENABLED=0) \
-  GOFLAGS="$$(go env GOFLAGS) $(if $(RACE),-race $(WITHOUT_RACE))" \
+  GOFLAGS="$$(go env GOFLAGS) $(if $(RACE),-race -gcflags=all=-dwarf=false $(WITHOUT_RACE))" \
   go test -vet=off -timeout 20m
 PLAIN := CGO_ENABLED=0 go test -vet=off -timeout 20m
 # The race detector watches our code, not the inside of SQLite: there it would take four times as long and
 # find nothing of ours, for each connection belongs to one goroutine, and the code that hands it over is
 # watched.
-WITHOUT_RACE := $(foreach p,modernc.org/sqlite/lib modernc.org/libc,-gcflags=$(p)=-race=false)
+WITHOUT_RACE := $(foreach p,modernc.org/sqlite/lib modernc.org/libc,'-gcflags=$(p)=-race=false -dwarf=false')
 
 test: servers ## all tests, against real database servers (CI=true: a missing one is an error)
 ifeq ($(RACE),)

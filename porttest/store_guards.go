@@ -1,6 +1,7 @@
 package porttest
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/carillon-run/carillon"
@@ -146,7 +147,9 @@ var storeGuards = []storeCase{
 			value[i] = byte(i)
 		}
 		t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "a", Key: "x", Value: value}}})
-		t.equal("value", t.guard("a", "x").Value, value)
+		if got := t.guard("a", "x").Value; !bytes.Equal(got, value) {
+			t.Errorf("got %d other bytes", len(got))
+		}
 	}},
 }
 

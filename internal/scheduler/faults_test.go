@@ -96,7 +96,7 @@ func (l lossyTimeline) Due(
 func mixed(h *house, period time.Duration) map[int][]carillon.Job {
 	jobs := map[int][]carillon.Job{
 		1: slices.Concat(
-			h.submit(30, after(0)), h.submit(30, after(5*time.Second)), h.submit(30, after(3*time.Minute)),
+			h.submit(15, after(0)), h.submit(15, after(5*time.Second)), h.submit(15, after(3*time.Minute)),
 		),
 		4: nil,
 	}
