@@ -42,6 +42,7 @@ type journal struct {
 	attempts []*attempt
 }
 
+// begin notes that an attempt begins; nil: its process was killed just before.
 func (j *journal) begin(p *process, task *executor.Task, asked work) *attempt {
 	a := &attempt{
 		process: p, run: task.Run.ID, number: task.Run.Attempt, fence: task.Run.Fence(),
@@ -49,6 +50,9 @@ func (j *journal) begin(p *process, task *executor.Task, asked work) *attempt {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if p.dead() {
+		return nil
+	}
 	j.attempts = append(j.attempts, a)
 	return a
 }
@@ -106,6 +110,9 @@ func (b body) perform(ctx context.Context, task executor.Task) error {
 		return err
 	}
 	a := b.world.journal.begin(b.process, &task, asked)
+	if a == nil {
+		return errKilled
+	}
 	if asked.Saves {
 		_ = task.Save(ctx, []byte("half")) // a checkpoint that is refused or lost changes nothing
 	}

@@ -231,7 +231,7 @@ func TestAHandlerThatEndsItsGoroutineIsTriedAgainAndLosesNoSlot(t *testing.T) {
 			return nil
 		}
 		jobs := h.submit(3, nil)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second / 2) // the next attempt comes after a second
 		run := h.run(jobs[0].ID)
 		if h.expect(run, carillon.StateWaiting, 1, 0); run.Failures != 1 ||
 			run.Reason != "the handler ended its goroutine (runtime.Goexit)" {
