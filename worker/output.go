@@ -16,7 +16,13 @@ const (
 	flushLines = 1000
 	// maxHeldLines bounds the lines of an attempt that are kept while the log store does not take them.
 	maxHeldLines = 10_000
+	// remarkRoom is room beside them for what Carillon says about the attempt, such as where its output is
+	// cut.
+	remarkRoom = 200
 )
+
+// remark is the stream of lines of Carillon itself.
+const remark = "carillon"
 
 // output collects the lines of one attempt on their way to the log store.
 type output struct {
@@ -29,8 +35,9 @@ type output struct {
 	dropped int64
 }
 
-// print takes one line. A log store that takes nothing, such as a full disk, does not stop the run: lines for
-// which there is no room are dropped, and a line in their place says how many.
+// print takes one line. A run that prints faster than the log store takes lines waits for it. A log store
+// that takes nothing, such as a full disk, does not stop the run: lines for which there is no room are
+// dropped, and a line in their place says how many.
 func (a *attempt) print(stream, text string) {
 	if a.out.add(stream, text) {
 		r := protocol.Report{Held: a.Held(), Token: a.Token, Lines: a.out.take()}
@@ -46,7 +53,15 @@ func (a *attempt) print(stream, text string) {
 func (o *output) add(stream, text string) (full bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.lines)+len(o.away) >= maxHeldLines {
+	room := maxHeldLines
+	if stream == remark {
+		room += remarkRoom
+	}
+	fits := func() bool { return len(o.lines)+len(o.away) < room }
+	if o.dropped == 0 { // otherwise it has waited in vain
+		o.waitUntil(fits)
+	}
+	if !fits() {
 		o.dropped++
 		return false
 	}
@@ -59,7 +74,7 @@ func (o *output) add(stream, text string) (full bool) {
 func (o *output) sayDropped() {
 	if o.dropped > 0 {
 		o.append(
-			"carillon", fmt.Sprintf("%d lines are missing here: the log store did not take them", o.dropped),
+			remark, fmt.Sprintf("%d lines are missing here: the log store did not take them", o.dropped),
 		)
 		o.dropped = 0
 	}
@@ -97,25 +112,12 @@ func (o *output) taken(lines []carillon.Line, kept bool) {
 	}
 }
 
-// rest is the lines that are left when nothing more will be printed. It waits for lines that are being
-// reported, but not for an outage: then they are among the rest, and can be reported twice.
+// rest is the lines that are left when nothing more will be printed. If lines are still being reported, they
+// are among the rest, and can be reported twice.
 func (o *output) rest() []carillon.Line {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.away) > 0 {
-		o.back = sync.NewCond(&o.mu)
-		late := false
-		timer := time.AfterFunc(restWait, func() {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			late = true
-			o.back.Broadcast()
-		})
-		defer timer.Stop()
-		for len(o.away) > 0 && !late {
-			o.back.Wait()
-		}
-	}
+	o.waitUntil(func() bool { return len(o.away) == 0 })
 	o.sayDropped()
 	if len(o.away) > 0 {
 		return slices.Concat(o.away, o.lines)
@@ -123,5 +125,27 @@ func (o *output) rest() []carillon.Line {
 	return o.lines
 }
 
-// restWait is how long the end of an attempt waits for lines that are being reported.
-const restWait = 2 * time.Second
+// outage is how long a report of lines can take before nothing waits for it any more.
+const outage = 2 * time.Second
+
+// waitUntil waits for lines that are being reported, until something is true, but not for an outage. The
+// caller holds mu.
+func (o *output) waitUntil(done func() bool) {
+	if done() || len(o.away) == 0 {
+		return
+	}
+	if o.back == nil {
+		o.back = sync.NewCond(&o.mu)
+	}
+	late := false
+	timer := time.AfterFunc(outage, func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		late = true
+		o.back.Broadcast()
+	})
+	defer timer.Stop()
+	for !done() && len(o.away) > 0 && !late {
+		o.back.Wait()
+	}
+}

@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,8 +20,9 @@ type logs struct {
 	*mem.Logs
 	mu        sync.Mutex
 	failing   bool
-	meanwhile func() // called by a call that fails
-	longest   int    // lines that one call brought
+	takes     time.Duration // how long a call takes
+	meanwhile func()        // called by a call that fails
+	longest   int           // lines that one call brought
 }
 
 func (l *logs) turn(failing bool) {
@@ -33,8 +36,9 @@ func (l *logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	for _, c := range chunks {
 		l.longest = max(l.longest, len(c.Lines))
 	}
-	failing, meanwhile := l.failing, l.meanwhile
+	failing, takes, meanwhile := l.failing, l.takes, l.meanwhile
 	l.mu.Unlock()
+	time.Sleep(takes)
 	if !failing {
 		return l.Logs.Append(ctx, chunks)
 	}
@@ -94,6 +98,21 @@ func TestAllThatIsPrintedArrivesInOrder(t *testing.T) {
 	}, func(h *house) {
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(time.Minute)
+		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
+		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
+			t.Errorf("%d gaps", gaps)
+		}
+	})
+}
+
+func TestARunThatPrintsFasterThanTheLogStoreTakesLinesWaitsForIt(t *testing.T) {
+	const n = 100_000
+	in(t, func(h *house) {
+		h.logs.takes = 500 * time.Millisecond
+		h.handle = printEvery(n, 100, time.Millisecond)
+	}, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(5 * time.Minute)
 		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
 		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
 			t.Errorf("%d gaps", gaps)
@@ -167,6 +186,30 @@ func TestAGapAtTheEndOfTheOutputIsCountedToo(t *testing.T) {
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(time.Minute)
 		h.expectPrinted(h.printed(h.run(job)), n)
+	})
+}
+
+// A run prints faster than the log store takes lines. What Carillon says about it, such as where the output
+// is cut or why it failed, has room all the same.
+func TestRemarksHaveRoomBehindOutputThatTheLogStoreDoesNotTake(t *testing.T) {
+	in(t, nil, func(h *house) {
+		h.handle = func(_ context.Context, task executor.Task) error {
+			h.logs.turn(true)
+			for i := range 30_000 {
+				task.Print("stdout", strconv.Itoa(i))
+			}
+			time.AfterFunc(time.Millisecond, func() { h.logs.turn(false) })
+			panic("poison")
+		}
+		job := h.submit(1, func(d *carillon.Definition) { d.Retry.MaxAttempts = 1 })[0].ID
+		time.Sleep(time.Minute)
+		lines := h.printed(h.run(job))
+		gap := slices.IndexFunc(lines, func(l carillon.Line) bool {
+			return strings.HasPrefix(l.Text, "20000 lines are missing here")
+		})
+		if gap < 0 || gap+1 == len(lines) || lines[gap+1].Text != "panic: poison" {
+			t.Errorf("after %d lines, line %d is the gap, and the panic does not follow it", len(lines), gap)
+		}
 	})
 }
 

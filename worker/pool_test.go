@@ -102,7 +102,7 @@ func TestAnExecutorThatPanicsEndsOnlyItsAttempt(t *testing.T) {
 		}
 	}, func(h *house) {
 		job := h.submit(1, nil)[0].ID
-		time.Sleep(time.Second)
+		time.Sleep(time.Second / 2) // the next attempt comes after a second
 		run := h.run(job)
 		if h.expect(run, carillon.StateWaiting, 1, 0); run.Failures != 1 || run.Reason != "panic: oh no" {
 			t.Errorf("%d failures, %q", run.Failures, run.Reason)
