@@ -92,7 +92,7 @@ var outside = map[string][]string{
 	"cmd/carillon":       {"github.com/spf13", "github.com/goccy/go-yaml", "golang.org/x/term"},
 	"porttest":           {"github.com/google/go-cmp"},
 	"bench": {
-		"golang.org/x/sync", "zombiezen.com/go/sqlite", "github.com/jackc/pgx/v5",
+		"golang.org/x/sync", "golang.org/x/sys", "zombiezen.com/go/sqlite", "github.com/jackc/pgx/v5",
 		"github.com/go-sql-driver/mysql",
 	},
 }

@@ -25,8 +25,9 @@ const (
 )
 
 // overloadScenario: another process submits over HTTP ten times as many jobs as can be done, for five
-// minutes. The jobs are for now, and run in this process. It compares what is done with the maximum, which it
-// measures first, and then how long it takes until a single job is as quick as before.
+// minutes. The jobs are for now, and run in this process. The callers have a processor of their own, for they
+// stand for other machines. It compares what is done with the maximum, which it measures first, and then how
+// long it takes until a single job is as quick as before.
 func overloadScenario(ctx context.Context, b *bench) error {
 	var p probe
 	at, h, err := b.start(ctx, func(at place) node.Config {
@@ -40,7 +41,11 @@ func overloadScenario(ctx context.Context, b *bench) error {
 	if p.client, err = h.caller(); err != nil {
 		return err
 	}
-	source, err := b.source(h)
+	var source *child
+	together, err := apart(func() (err error) {
+		source, err = b.source(h)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -89,7 +94,7 @@ func overloadScenario(ctx context.Context, b *bench) error {
 	b.figure("overload_rss_peak", rss, "MB")
 	b.figure("overload_submits_usual_after", submits.Seconds(), "s")
 	b.figure("overload_starts_usual_after", starts.Seconds(), "s")
-	return errors.Join(source.end(), b.leave(ctx, at, h))
+	return errors.Join(source.end(), together(), b.leave(ctx, at, h))
 }
 
 // source starts the process that offers jobs to the house.
