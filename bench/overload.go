@@ -26,8 +26,8 @@ const (
 
 // overloadScenario: another process submits over HTTP ten times as many jobs as can be done, for five
 // minutes. The jobs are for now, and run in this process. The callers have a processor of their own, for they
-// stand for other machines. It compares what is done with the maximum, which it measures first, and then how
-// long it takes until a single job is as quick as before.
+// stand for other machines. It compares what is done with the maximum, the mean of before and after: the store
+// grows. And it sees how long it takes until a single job is as quick as before.
 func overloadScenario(ctx context.Context, b *bench) error {
 	var p probe
 	at, h, err := b.start(ctx, func(at place) node.Config {
@@ -54,12 +54,9 @@ func overloadScenario(ctx context.Context, b *bench) error {
 		return err
 	}
 	b.say("usual: %s", usual)
-	before, rate, err := b.offer(h, source, offering{Jobs: overloadBatch, Callers: 16, For: overloadMaxFor})
+	rate, err := b.maximum(h, source)
 	if err != nil {
 		return err
-	}
-	if before.Silent > 0 || before.Refused > 0 || before.Other != "" {
-		return fmt.Errorf("not every job was taken when the maximum was measured: %+v", before)
 	}
 	b.figure("overload_max", rate, "jobs/s")
 	if _, _, err := p.back(ctx, usual); err != nil {
@@ -78,6 +75,10 @@ func overloadScenario(ctx context.Context, b *bench) error {
 		return err
 	}
 	rss := memory()
+	after, err := b.maximum(h, source)
+	if err != nil {
+		return err
+	}
 	if got.Other != "" {
 		return fmt.Errorf("the server answered %q", got.Other)
 	}
@@ -86,7 +87,9 @@ func overloadScenario(ctx context.Context, b *bench) error {
 		got.Sent, overloadBatch, got.Accepted, got.Refused, h.ran())
 	b.figure("overload_offered", sent/rate, "x_the_maximum")
 	b.figure("overload_goodput", goodput, "jobs/s")
-	b.figure("overload_goodput_ratio", 100*goodput/rate, "%")
+	// Millions of ended runs are in the store now: commits are slower than at the beginning.
+	b.figure("overload_max_after", after, "jobs/s")
+	b.figure("overload_goodput_ratio", 100*goodput/((rate+after)/2), "%")
 	b.figure("overload_accepted", float64(got.Accepted*overloadBatch)/long.Seconds(), "jobs/s")
 	b.figure("overload_refused", 100*float64(got.Refused)/float64(got.Sent), "%_of_requests")
 	b.figure("overload_timeouts", float64(got.Silent), "requests")
@@ -95,6 +98,15 @@ func overloadScenario(ctx context.Context, b *bench) error {
 	b.figure("overload_submits_usual_after", submits.Seconds(), "s")
 	b.figure("overload_starts_usual_after", starts.Seconds(), "s")
 	return errors.Join(source.end(), together(), b.leave(ctx, at, h))
+}
+
+// maximum is how many jobs a second are begun if 16 callers send the next batch when one is answered.
+func (b *bench) maximum(h *house, source *child) (rate float64, err error) {
+	got, rate, err := b.offer(h, source, offering{Jobs: overloadBatch, Callers: 16, For: overloadMaxFor})
+	if err == nil && (got.Silent > 0 || got.Refused > 0 || got.Other != "") {
+		err = fmt.Errorf("not every job was taken when the maximum was measured: %+v", got)
+	}
+	return rate, err
 }
 
 // source starts the process that offers jobs to the house.
