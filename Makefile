@@ -66,7 +66,7 @@ endif
 	$(GOTEST) -p $(AT_ONCE) $(LONG) $$(go list ./... | grep -vxF "$$(go list $(LONG) $(CHAOS) $(PURE))")
 	$(GOTEST) $(CHAOS) -run $(WATCHED) -rate 60
 	$(PLAIN) $(CHAOS) -skip $(WATCHED)
-	cd bench/peers && $(GOTEST) ./peer && $(PLAIN) . ./report
+	cd bench/peers && $(GOTEST) . ./peer ./report
 
 servers: ## install the database servers that tests need, where that may be done
 	@tools/servers

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -10,8 +11,8 @@ import (
 )
 
 // apart starts something on a processor of its own, and leaves the others to this process until together is
-// called. So callers take no time from the server that is measured, as if they were another machine. With one
-// processor there is nothing to divide.
+// called. So callers take no time from the server that is measured, as if they were another machine. A
+// database server beside it stays where it is. With one processor there is nothing to divide.
 func apart(start func() error) (together func() error, err error) {
 	var all unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
@@ -34,16 +35,18 @@ func apart(start func() error) (together func() error, err error) {
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		return nil, fmt.Errorf("move to one processor: %w", err)
 	}
-	err = start()
-	if moved := moveTo(&rest, n-1); err == nil {
-		err = moved
+	was := runtime.GOMAXPROCS(0)
+	together = func() error { return moveTo(&all, was) }
+	if err := errors.Join(start(), moveTo(&rest, min(was, n-1))); err != nil {
+		return nil, errors.Join(err, together())
 	}
-	return func() error { return moveTo(&all, n) }, err
+	return together, nil
 }
 
-// moveTo lets all threads of this process use only some processors. Threads that they start do the same.
-func moveTo(processors *unix.CPUSet, n int) error {
-	runtime.GOMAXPROCS(n)
+// moveTo lets all threads of this process use only some processors, and as many of them run Go code at once.
+// Threads that they start do the same.
+func moveTo(processors *unix.CPUSet, atOnce int) error {
+	runtime.GOMAXPROCS(atOnce)
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return err

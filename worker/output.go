@@ -18,7 +18,7 @@ const (
 	maxHeldLines = 10_000
 	// remarkRoom is room beside them for what Carillon says about the attempt, such as where its output is
 	// cut.
-	remarkRoom = 200
+	remarkRoom = 300 // a panic alone can have some 200
 )
 
 // remark is the stream of lines of Carillon itself.
@@ -35,9 +35,9 @@ type output struct {
 	dropped int64
 }
 
-// print takes one line. A run that prints faster than the log store takes lines waits for it. A log store
-// that takes nothing, such as a full disk, does not stop the run: lines for which there is no room are
-// dropped, and a line in their place says how many.
+// print takes one line. A run that prints faster than the log store takes lines waits for it, for a moment.
+// A log store that takes nothing, such as a full disk, does not stop the run: lines for which there is no
+// room are dropped, and a line in their place says how many.
 func (a *attempt) print(stream, text string) {
 	if a.out.add(stream, text) {
 		r := protocol.Report{Held: a.Held(), Token: a.Token, Lines: a.out.take()}
@@ -125,13 +125,13 @@ func (o *output) rest() []carillon.Line {
 	return o.lines
 }
 
-// outage is how long a report of lines can take before nothing waits for it any more.
+// outage is how long the log store can fail, or be busy with what other runs print, before waitUntil gives
+// up.
 const outage = 2 * time.Second
 
-// waitUntil waits for lines that are being reported, until something is true, but not for an outage. The
-// caller holds mu.
+// waitUntil waits for reports of lines, until something is true, but not for an outage. The caller holds mu.
 func (o *output) waitUntil(done func() bool) {
-	if done() || len(o.away) == 0 {
+	if done() {
 		return
 	}
 	if o.back == nil {
@@ -145,7 +145,7 @@ func (o *output) waitUntil(done func() bool) {
 		o.back.Broadcast()
 	})
 	defer timer.Stop()
-	for !done() && len(o.away) > 0 && !late {
+	for !done() && !late {
 		o.back.Wait()
 	}
 }

@@ -120,6 +120,32 @@ func TestARunThatPrintsFasterThanTheLogStoreTakesLinesWaitsForIt(t *testing.T) {
 	})
 }
 
+// A single report fails, for example because a connection broke, while the run waits for room.
+func TestARunThatWaitsForRoomLosesNothingIfOneReportFails(t *testing.T) {
+	const few, n = 500, 15_000
+	in(t, func(h *house) {
+		h.logs.takes = 500 * time.Millisecond
+		h.logs.meanwhile = func() { h.logs.turn(false) }
+		h.handle = func(_ context.Context, task executor.Task) error {
+			h.logs.turn(true)
+			for i := range n {
+				task.Print("stdout", strconv.Itoa(i))
+				if i == few {
+					time.Sleep(300 * time.Millisecond) // the worker reports them, by itself
+				}
+			}
+			return nil
+		}
+	}, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(time.Minute)
+		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
+		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
+			t.Errorf("%d gaps", gaps)
+		}
+	})
+}
+
 // printEvery prints numbers, some at a time.
 func printEvery(n, burst int, pause time.Duration) executor.Handler {
 	return func(ctx context.Context, task executor.Task) error {
@@ -189,8 +215,8 @@ func TestAGapAtTheEndOfTheOutputIsCountedToo(t *testing.T) {
 	})
 }
 
-// A run prints faster than the log store takes lines. What Carillon says about it, such as where the output
-// is cut or why it failed, has room all the same.
+// The log store takes none of what a run prints. What Carillon says about it, such as where the output is cut
+// or why it failed, has room all the same.
 func TestRemarksHaveRoomBehindOutputThatTheLogStoreDoesNotTake(t *testing.T) {
 	in(t, nil, func(h *house) {
 		h.handle = func(_ context.Context, task executor.Task) error {

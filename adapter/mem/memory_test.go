@@ -33,7 +33,7 @@ func held(f func()) int {
 }
 
 func TestMemoryOfABurstGoesBack(t *testing.T) {
-	const many, limit = 50_000, 2 << 20 // a burst takes some 15 MB
+	const many, limit = 50_000, 1 << 20 // a burst takes some 15 MB
 	t.Run("a timeline that has emptied", func(t *testing.T) {
 		timeline := mem.NewTimeline(mem.TimelineConfig{MaxPerLane: many})
 		if n := held(func() { burstOf(t, timeline, many); drain(t, timeline, many) }); n > limit {

@@ -5,7 +5,6 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,19 +13,6 @@ import (
 
 // These backlogs have so many runs that the race detector, which would make each test six times as slow, only
 // watches the other tests of the package.
-
-// counted counts how often a store is asked for wakes, and how many runs it returned.
-type counted struct {
-	carillon.Store
-	wakes, runs atomic.Int64
-}
-
-func (s *counted) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
-	s.wakes.Add(1)
-	runs, err := s.Store.Wakes(ctx, q)
-	s.runs.Add(int64(len(runs)))
-	return runs, err
-}
 
 // slowly is a store that answers slowly, and passes over only a few runs of full lanes at once.
 type slowly struct{ counted }
@@ -69,29 +55,6 @@ func TestABacklogIsReadOnceThoughItsLaneIsFull(t *testing.T) {
 			t.Errorf("%d runs were read of a backlog of %d", n, backlog)
 		}
 	})
-}
-
-func TestAFullLaneIsNotReadAgainAndAgain(t *testing.T) {
-	for _, overlap := range []carillon.Overlap{carillon.OverlapQueueAll, carillon.OverlapAllow} {
-		t.Run(string(overlap), func(t *testing.T) {
-			var store *counted
-			in(t, func(h *house) {
-				tiny(h)
-				store = &counted{Store: h.truth}
-				h.store, h.handle = store, slow(10*time.Second)
-			}, func(h *house) {
-				jobs := h.submit(30, lane("mail", 5, every(time.Hour, overlap, 1)))
-				time.Sleep(time.Hour)
-				before := store.wakes.Load()
-				time.Sleep(time.Minute)
-				if n := store.wakes.Load() - before; n > 60 { // each ended run makes room for one more read
-					h.t.Errorf("the store was asked %d times in a minute in which %d runs could begin", n, 24)
-				}
-				time.Sleep(10 * time.Minute)
-				h.expectAll(jobs, 1)
-			})
-		})
-	}
 }
 
 func TestABacklogThatWasThereBeforeTheStartHoldsUpNoOtherLane(t *testing.T) {

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,42 @@ func TestAMemoryFullOfLaterRunsDoesNotHoldUpNearerOnes(t *testing.T) {
 		time.Sleep(time.Minute)
 		h.expectAll(later, 1)
 	})
+}
+
+// counted counts how often a store is asked for wakes, and how many runs it returned.
+type counted struct {
+	carillon.Store
+	wakes, runs atomic.Int64
+}
+
+func (s *counted) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
+	s.wakes.Add(1)
+	runs, err := s.Store.Wakes(ctx, q)
+	s.runs.Add(int64(len(runs)))
+	return runs, err
+}
+
+func TestAFullLaneIsNotReadAgainAndAgain(t *testing.T) {
+	for _, overlap := range []carillon.Overlap{carillon.OverlapQueueAll, carillon.OverlapAllow} {
+		t.Run(string(overlap), func(t *testing.T) {
+			var store *counted
+			in(t, func(h *house) {
+				tiny(h)
+				store = &counted{Store: h.truth}
+				h.store, h.handle = store, slow(10*time.Second)
+			}, func(h *house) {
+				jobs := h.submit(30, lane("mail", 5, every(time.Hour, overlap, 1)))
+				time.Sleep(time.Hour)
+				before := store.wakes.Load()
+				time.Sleep(time.Minute)
+				if n := store.wakes.Load() - before; n > 60 { // each ended run makes room for one more read
+					h.t.Errorf("the store was asked %d times in a minute in which %d runs could begin", n, 24)
+				}
+				time.Sleep(10 * time.Minute)
+				h.expectAll(jobs, 1)
+			})
+		})
+	}
 }
 
 func TestEditsReachRunsOfAPagedLane(t *testing.T) {
