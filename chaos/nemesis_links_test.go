@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"github.com/carillon-run/carillon/chaos/check"
@@ -50,8 +51,21 @@ func onLink(any ...proxy.Fault) func(tr *trial, rnd *rand.Rand, f *check.Fault) 
 	}
 }
 
-// struckPoints is how often a node or a worker for commands kills itself at each failpoint that it passes.
-const struckPoints = "1/4000"
+// struckPoints is how often a node or a worker for commands kills itself at each failpoint that it passes in
+// a storm that hits nodes.
+const struckPoints = "1/1500"
+
+// wakePoints lets failpoints have an effect until sleep is called.
+func (tr *trial) wakePoints() (sleep func()) {
+	if err := os.WriteFile(tr.points, nil, 0o600); err != nil {
+		tr.t.Error(err)
+	}
+	return func() {
+		if err := os.Remove(tr.points); err != nil {
+			tr.t.Error(err)
+		}
+	}
+}
 
 // revivePoints starts processes again that have killed themselves at a failpoint, and keeps that as a fault,
 // until the trial is over.
@@ -96,5 +110,5 @@ func (tr *trial) struck() (list []*target) {
 
 // atPoints lets the next starts of a process be killed at all failpoints by chance.
 func (tr *trial) atPoints(name string) {
-	tr.failing(name, failpoint.Everywhere(struckPoints))
+	tr.failing(name, failpoint.Everywhere(struckPoints), "FAILPOINTS_WHILE="+tr.points)
 }

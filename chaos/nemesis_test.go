@@ -66,10 +66,16 @@ func (tr *trial) storms(rnd *rand.Rand) {
 	over := tr.began.Add(tr.length - tr.length/5)
 	for turn := 0; time.Now().Before(over) && tr.ctx.Err() == nil; turn++ {
 		var undone sync.WaitGroup
+		parts := turns[turn%len(turns)]
+		sleep := func() {}
+		if slices.Contains(parts, check.PartNode) {
+			sleep = tr.wakePoints()
+		}
 		for end := time.Now().Add(storm); time.Now().Before(end) && time.Now().Before(over); {
 			last(tr.ctx, between(rnd, 500*time.Millisecond, 1500*time.Millisecond))
-			tr.strike(rnd, turns[turn%len(turns)], &undone)
+			tr.strike(rnd, parts, &undone)
 		}
+		sleep()
 		undone.Wait()
 		last(tr.ctx, min(calm, max(time.Until(over), 0)))
 	}

@@ -42,6 +42,7 @@ type trial struct {
 	zero     time.Duration // began, on CLOCK_BOOTTIME
 	register *Register
 	socket   string
+	points   string        // the file that wakes failpoints
 	flight   chan struct{} // one for each command in flight
 	storeHit sync.Mutex    // held while a fault of the store lasts
 	follows  sync.WaitGroup
@@ -102,7 +103,7 @@ func newTrial(t *testing.T, kind string, length time.Duration) *trial {
 	if tr.db == nil {
 		tr.store = "sqlite:" + filepath.Join(tr.dir, "carillon.db")
 	}
-	tr.socket = filepath.Join(tr.dir, "register")
+	tr.socket, tr.points = filepath.Join(tr.dir, "register"), filepath.Join(tr.dir, "points")
 	var err error
 	if tr.register, err = OpenRegister(tr.socket); err != nil {
 		t.Fatal(err)

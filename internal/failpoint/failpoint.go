@@ -4,6 +4,8 @@
 // the process ends there, for example
 //
 //	FAILPOINTS=claim.before=1/200,end.after=1/500
+//
+// If FAILPOINTS_WHILE names a file, points have an effect only while that file is there.
 package failpoint
 
 import "strings"

@@ -25,11 +25,21 @@ var chances = sync.OnceValue(func() map[string]chance {
 
 // At perhaps kills the process, as FAILPOINTS says: nothing is flushed or told to any other process.
 func At(point string) {
-	if c := chances()[point]; c.of > 0 && rand.IntN(c.of) < c.times {
+	if c := chances()[point]; c.of > 0 && rand.IntN(c.of) < c.times && awake() {
 		fmt.Fprintln(os.Stderr, "failpoint:", point)
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {} // nothing more happens until the signal has arrived
 	}
+}
+
+// awake says whether points have an effect now.
+func awake() bool {
+	file := os.Getenv("FAILPOINTS_WHILE")
+	if file == "" {
+		return true
+	}
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 func parse(setting string) (map[string]chance, error) {

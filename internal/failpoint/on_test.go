@@ -4,6 +4,8 @@ package failpoint
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"testing"
 )
 
@@ -20,5 +22,19 @@ func TestFailpointsAreFractionsOfKnownPoints(t *testing.T) {
 		if all, err := parse(wrong); err == nil {
 			t.Errorf("%s: %v, want an error", wrong, all)
 		}
+	}
+}
+
+func TestFailpointsSleepWhileTheirFileIsNotThere(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "storm")
+	t.Setenv("FAILPOINTS_WHILE", file)
+	if awake() {
+		t.Error("awake without the file")
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !awake() {
+		t.Error("asleep with the file")
 	}
 }
