@@ -60,7 +60,7 @@ func Body(witness string) error {
 	case mannerOrphan:
 		return v.alive(context.Background(), d)
 	case mannerForks, mannerOtherUID:
-		leaveChild(manner)
+		v.begun = func() { leaveChild(manner) } // the child speaks for the attempt too, and must not be first
 	}
 	return v.attempt(context.Background(), d, nil)
 }
@@ -114,6 +114,7 @@ type voice struct {
 	key      int64
 	every    time.Duration
 	line     check.Line // what all its lines have in common
+	begun    func()     // called after its first line; nil: nothing is
 }
 
 func newVoice(to *os.File, register *registerClient, key int64, line check.Line) *voice {
@@ -134,6 +135,9 @@ func (v *voice) attempt(ctx context.Context, takes time.Duration, result error) 
 	defer unlock()
 	if err := v.say(check.KindStart); err != nil {
 		return err
+	}
+	if v.begun != nil {
+		v.begun()
 	}
 	if busy {
 		if err := v.say(check.KindBusy); err != nil {
