@@ -52,8 +52,13 @@ func onLink(any ...proxy.Fault) func(tr *trial, rnd *rand.Rand, f *check.Fault) 
 }
 
 // struckPoints is how often a node or a worker for commands kills itself at each failpoint that it passes in
-// a storm that hits nodes.
-const struckPoints = "1/1500"
+// a storm that hits nodes. A trial shorter than a minute is one storm, and the machine is full.
+func (tr *trial) struckPoints() string {
+	if tr.length < time.Minute {
+		return "1/4000"
+	}
+	return "1/1500"
+}
 
 // wakePoints lets failpoints have an effect until sleep is called.
 func (tr *trial) wakePoints() (sleep func()) {
@@ -110,5 +115,5 @@ func (tr *trial) struck() (list []*target) {
 
 // atPoints lets the next starts of a process be killed at all failpoints by chance.
 func (tr *trial) atPoints(name string) {
-	tr.failing(name, failpoint.Everywhere(struckPoints), "FAILPOINTS_WHILE="+tr.points)
+	tr.failing(name, failpoint.Everywhere(tr.struckPoints()), "FAILPOINTS_WHILE="+tr.points)
 }
