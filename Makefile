@@ -62,6 +62,7 @@ test: servers ## all tests, against real database servers (CI=true: a missing on
 ifeq ($(RACE),)
 	@echo "!!! no C compiler found: running the tests WITHOUT the race detector" >&2
 endif
+	$(PLAIN) -tags failpoints ./internal/failpoint
 	$(PLAIN) $(PURE) $(LARGE)
 	$(GOTEST) -p $(AT_ONCE) $(LONG) $$(go list ./... | grep -vxF "$$(go list $(LONG) $(CHAOS) $(PURE))")
 	$(GOTEST) $(CHAOS) -run $(WATCHED) -rate 60

@@ -86,6 +86,16 @@ func (h *house) expectPrinted(lines []carillon.Line, n int) (gaps int) {
 	return gaps
 }
 
+// expectWhole checks that a job's run succeeded at once and that its output has all numbers from 0 to n-1.
+func (h *house) expectWhole(job carillon.JobID, n int) {
+	h.t.Helper()
+	run := h.run(job)
+	h.expect(run, carillon.StateSucceeded, 1, 0)
+	if gaps := h.expectPrinted(h.printed(run), n); gaps > 0 {
+		h.t.Errorf("%d gaps", gaps)
+	}
+}
+
 func TestAllThatIsPrintedArrivesInOrder(t *testing.T) {
 	const n = 200_000
 	in(t, func(h *house) {
@@ -98,10 +108,7 @@ func TestAllThatIsPrintedArrivesInOrder(t *testing.T) {
 	}, func(h *house) {
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
-		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
-			t.Errorf("%d gaps", gaps)
-		}
+		h.expectWhole(job, n)
 	})
 }
 
@@ -113,10 +120,7 @@ func TestARunThatPrintsFasterThanTheLogStoreTakesLinesWaitsForIt(t *testing.T) {
 	}, func(h *house) {
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(5 * time.Minute)
-		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
-		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
-			t.Errorf("%d gaps", gaps)
-		}
+		h.expectWhole(job, n)
 	})
 }
 
@@ -139,10 +143,7 @@ func TestARunThatWaitsForRoomLosesNothingIfOneReportFails(t *testing.T) {
 	}, func(h *house) {
 		job := h.submit(1, nil)[0].ID
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
-		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
-			t.Errorf("%d gaps", gaps)
-		}
+		h.expectWhole(job, n)
 	})
 }
 
@@ -191,10 +192,7 @@ func TestAShortOutageOfTheLogStoreCostsNothing(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		h.logs.turn(false)
 		time.Sleep(time.Minute)
-		h.expect(h.run(job), carillon.StateSucceeded, 1, 0)
-		if gaps := h.expectPrinted(h.printed(h.run(job)), n); gaps > 0 {
-			t.Errorf("%d gaps", gaps)
-		}
+		h.expectWhole(job, n)
 	})
 }
 
