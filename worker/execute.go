@@ -130,7 +130,8 @@ func (a *attempt) alone() bool {
 
 func (a *attempt) perform(ctx context.Context) carillon.Outcome {
 	task := executor.Task{
-		Run: a.Run, Job: a.Job, Checkpoint: a.Checkpoint, Lease: &a.w.lease, Print: a.print, Save: a.save,
+		Run: a.Run, Job: a.Job, Checkpoint: a.Checkpoint, Lease: &a.w.lease, Save: a.save,
+		Print: func(stream, line string) { a.print(ctx, stream, line) },
 	}
 	kind := a.Job.Target.Kind()
 	with := a.w.cfg.Executors[kind]

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,14 +38,15 @@ type output struct {
 
 // print takes one line. A run that prints faster than the log store takes lines waits for it, for a moment.
 // A log store that takes nothing, such as a full disk, does not stop the run: lines for which there is no
-// room are dropped, and a line in their place says how many.
-func (a *attempt) print(stream, text string) {
-	if a.out.add(stream, text) {
+// room are dropped, and a line in their place says how many. For an attempt that has to stop, the record
+// loop reports alone.
+func (a *attempt) print(ctx context.Context, stream, text string) {
+	if a.out.add(stream, text) && ctx.Err() == nil {
 		r := protocol.Report{Held: a.Held(), Token: a.Token, Lines: a.out.take()}
 		if len(r.Lines) == 0 {
 			return
 		}
-		receipts, err := a.w.cfg.Dispatcher.Report(a.w.base, a.w.ID(), []protocol.Report{r})
+		receipts, err := a.w.cfg.Dispatcher.Report(ctx, a.w.ID(), []protocol.Report{r})
 		a.out.taken(r.Lines, err == nil && receipts[0] != protocol.ReceiptAgain)
 	}
 }

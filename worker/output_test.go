@@ -38,7 +38,11 @@ func (l *logs) Append(ctx context.Context, chunks []carillon.Chunk) error {
 	}
 	failing, takes, meanwhile := l.failing, l.takes, l.meanwhile
 	l.mu.Unlock()
-	time.Sleep(takes)
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if !failing {
 		return l.Logs.Append(ctx, chunks)
 	}
@@ -291,4 +295,37 @@ func TestOutputThatIsOnItsWayWhenTheRunEndsIsNotLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestARunThatPrintsIsStoppedAtOnceAlsoIfTheLogStoreHangs(t *testing.T) {
+	stopped := make(chan carillon.Time, 1)
+	in(t, func(h *house) {
+		h.logs.takes = time.Hour
+		h.handle = func(ctx context.Context, task executor.Task) error {
+			for range 1000 { // with the last one the lines are reported
+				task.Print("stdout", "a line")
+			}
+			<-ctx.Done()
+			stopped <- carillon.Now()
+			return ctx.Err()
+		}
+	}, func(h *house) {
+		job := h.submit(1, nil)[0].ID
+		time.Sleep(5 * time.Second)
+		asked := carillon.Now()
+		if _, err := h.ledger.CancelJob(
+			context.Background(), carillon.DefaultNamespace, job, false,
+		); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Minute)
+		select {
+		case at := <-stopped:
+			if at.Sub(asked) > 3*time.Second {
+				t.Errorf("it was stopped at %s, the cancel was at %s", at, asked)
+			}
+		default:
+			t.Error("it was not stopped")
+		}
+	})
 }

@@ -194,8 +194,7 @@ func (d *Dispatcher) claim(
 			changes, decided = append(changes, c), append(decided, candidate)
 		}
 	}
-	candidates = decided
-	claimed = d.addPending(candidates, changes)
+	claimed, candidates, changes = d.addPending(decided, changes)
 	defer d.dropUncommitted(claimed)
 	failpoint.At("claim.before")
 	lost, err := d.cfg.Ledger.Commit(ctx, changes)
@@ -221,24 +220,29 @@ func (d *Dispatcher) claim(
 }
 
 // addPending remembers the runs that are about to be claimed for a worker, each at the index of its change.
-func (d *Dispatcher) addPending(candidates []carillon.Candidate, changes []carillon.Change) []inflight {
-	giving := make([]inflight, len(candidates)) // one allocation for all of them
+// It leaves out those that a pull of this node is claiming already.
+func (d *Dispatcher) addPending(
+	candidates []carillon.Candidate, changes []carillon.Change,
+) ([]inflight, []carillon.Candidate, []carillon.Change) {
+	giving, n := make([]inflight, len(candidates)), 0 // one allocation for all of them
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range changes {
-		run := &changes[i].Runs[0]
-		if run.State != carillon.StateClaimed || run.Worker != candidates[i].Worker {
-			continue // the decision was not to claim it
+		run, was := &changes[i].Runs[0], d.inflight.runs[changes[i].Runs[0].ID]
+		claims := run.State == carillon.StateClaimed && run.Worker == candidates[i].Worker
+		if claims && was != nil && was.pending && !was.committed {
+			continue // its commit can take long, and beats must list the claim until it is answered
 		}
-		if was := d.inflight.runs[run.ID]; was != nil && was.committed && was.run.Attempt >= run.Attempt {
-			continue // this claim will lose
+		if claims && (was == nil || !was.committed || was.run.Attempt < run.Attempt) { // else it will lose
+			giving[n] = inflight{
+				run: *run, job: candidates[i].Job, guards: candidates[i].Guards, pending: true,
+			}
+			d.inflight.put(&giving[n])
 		}
-		giving[i] = inflight{
-			run: *run, job: candidates[i].Job, guards: candidates[i].Guards, pending: true,
-		}
-		d.inflight.put(&giving[i])
+		candidates[n], changes[n] = candidates[i], changes[i]
+		n++
 	}
-	return giving
+	return giving[:n], candidates[:n], changes[:n]
 }
 
 // tasks are the claims that won, each as it is by now: a stop may have been requested meanwhile.
@@ -258,7 +262,7 @@ func (d *Dispatcher) tasks(
 			continue
 		case giving[i].committed:
 			run = &giving[i].run
-		default: // another pull tried to claim it at the same time, and took its place in memory
+		default: // it is not in memory any more
 			won := inflight{
 				run: *run, job: candidates[i].Job, guards: candidates[i].Guards,
 				pending: true, committed: true,

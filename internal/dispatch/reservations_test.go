@@ -210,22 +210,29 @@ func TestEachRunNeedsASlotOfItsOwn(t *testing.T) {
 	}
 }
 
-// Two pulls have the same run from the queue. The second took the place of the first in memory before the
-// first one's claim won.
-func TestThePullThatWonAClaimKeepsItPending(t *testing.T) {
+// Two pulls have the same run from the queue, and the commit of the first one's claim takes long. If the
+// claim of the second one took its place in memory, beats would not list the first one, which may be in the
+// store: a node would take the run back, and another worker would begin it before this one hears that it won.
+func TestAClaimThatIsUnderWayIsNotMadeAgain(t *testing.T) {
 	job := carillon.Job{ID: 1, Namespace: carillon.DefaultNamespace}
 	waiting := carillon.NewRun(&job, now)
 	claim := waiting.Claim("worker", now)
 	candidates := []carillon.Candidate{{Job: &job, Run: waiting, Worker: "worker"}}
 	changes := []carillon.Change{{Runs: []carillon.Run{claim}}}
+	again := []carillon.Change{{Runs: []carillon.Run{waiting.Claim("worker", now+1000)}}}
 	d := &Dispatcher{inflight: newInflightTable()}
-	first := d.addPending(candidates, changes)
-	second := d.addPending(candidates, changes)
-	second[0].committed = true // Notice found this one
+	first, candidates, changes := d.addPending(candidates, changes)
+	if second, _, rest := d.addPending(slices.Clone(candidates), again); len(second)+len(rest) > 0 {
+		t.Errorf("claimed again: %+v", rest)
+	}
+	if holds := d.withClaims("worker", nil); len(holds) != 1 || holds[0] != claim.Held() {
+		t.Errorf("beats list %v, want %v", holds, claim.Held())
+	}
+
+	d.inflight.dropAll("worker") // it was not seen for long
 	if tasks := d.tasks(first, candidates, changes, nil); len(tasks) != 1 || tasks[0].Run.ID != claim.ID {
 		t.Fatalf("%+v", tasks)
 	}
-	d.endPending(second, nil)
 	if h := d.inflight.runs[claim.ID]; h != &first[0] || !h.pending || !h.committed || h.job != &job {
 		t.Errorf("in flight: %+v", h)
 	}
