@@ -110,8 +110,19 @@ func (w *world) breakForGood(p *process, links ...*link) {
 	w.tell("%s is cut off", p.name)
 }
 
-// settle waits until no run is unfinished. It resumes jobs that are still paused.
+// settle waits until no run is unfinished, and none can come any more: a job that was on its way in a slow
+// request, whose caller has perhaps given up, can be stored after all other runs have ended.
 func (w *world) settle(ctx context.Context, most time.Duration) bool {
+	w.calls.Wait()
+	if !w.idle(ctx, most) {
+		return false
+	}
+	time.Sleep(calm)
+	return w.idle(ctx, most)
+}
+
+// idle waits until no run is unfinished. It resumes jobs that are still paused.
+func (w *world) idle(ctx context.Context, most time.Duration) bool {
 	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(time.Second) {
 		runs := w.unfinished(ctx)
 		if len(runs) == 0 {

@@ -47,6 +47,7 @@ type world struct {
 	ahead     time.Duration // how far the clock of a node was ahead at most
 	clocksSet bool
 	all       sync.WaitGroup
+	calls     sync.WaitGroup // of submitters and other callers
 
 	mu    sync.Mutex
 	nodes []*node // that live, or are frozen; only the test's goroutine writes it
