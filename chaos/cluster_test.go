@@ -194,6 +194,14 @@ func (c *cluster) ready(name string) *Server {
 func (c *cluster) members(kind string, want int) {
 	c.t.Helper()
 	poll(c.t, c.ctx, fmt.Sprintf("%d members of kind %s", want, kind), func() bool {
+		c.mu.Lock()
+		processes := slices.Clone(c.processes)
+		c.mu.Unlock()
+		for _, p := range processes {
+			if p.Crashed() && !killed(p.err) {
+				c.t.Fatalf("%s has ended by itself: %v", p.name, p.err)
+			}
+		}
 		return len(slices.DeleteFunc(
 			c.sessions(), func(id string) bool { return !strings.HasPrefix(id, kind) },
 		)) == want
@@ -244,14 +252,16 @@ func (c *cluster) servers() (list, token string) {
 	return strings.Join(append(urls, c.front()), ","), token
 }
 
+// commandSlots are enough for all commands of a test at once, also those that will not end for ten seconds.
+const commandSlots = "40"
+
 // commands starts `carillon worker` for the queues.
 func (c *cluster) commands(name, queues string, args ...string) *Process {
 	servers, token := c.servers()
 	cmd := c.program(name)
 	cmd.Args = append(append(cmd.Args,
 		"worker", "--server", servers, "--token", token, "--name", name, "--queues", queues, "--concurrency",
-		"8",
-		"--data", filepath.Join(c.dir, name)), args...)
+		commandSlots, "--data", filepath.Join(c.dir, name)), args...)
 	return c.run(name, cmd)
 }
 

@@ -146,7 +146,9 @@ func reaches(only, through string) *http.Client {
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, to)
 	}
-	return &http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 16}}
+	return &http.Client{Transport: &http.Transport{
+		DialContext: dial, MaxIdleConnsPerHost: 16, IdleConnTimeout: 10 * time.Second,
+	}}
 }
 
 // builtIn is the directory with the program under test, which binary builds once: with the race detector if

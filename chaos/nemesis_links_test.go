@@ -52,12 +52,12 @@ func onLink(any ...proxy.Fault) func(tr *trial, rnd *rand.Rand, f *check.Fault) 
 }
 
 // struckPoints is how often a node or a worker for commands kills itself at each failpoint that it passes in
-// a storm that hits nodes. A trial shorter than a minute is one storm, and the machine is full.
+// a storm that hits nodes. Short trials run beside other tests, and the machine is full.
 func (tr *trial) struckPoints() string {
 	if tr.length < time.Minute {
 		return "1/4000"
 	}
-	return "1/1500"
+	return "1/1000"
 }
 
 // wakePoints lets failpoints have an effect until sleep is called.

@@ -34,8 +34,8 @@ const frozenFrom, frozenTo = 7500 * time.Millisecond, 12 * time.Second
 var processFaults = []fault{
 	{"kill", check.PartWorker, 6, 0, 3 * time.Second, kill},
 	{"kill", check.PartNode, 6, 0, 3 * time.Second, kill},
-	{"freeze", check.PartWorker, 3, frozenFrom, frozenTo, freezeProcess},
-	{"freeze", check.PartNode, 3, frozenFrom, frozenTo, freezeProcess},
+	{"freeze", check.PartWorker, 4, frozenFrom, frozenTo, freezeProcess},
+	{"freeze", check.PartNode, 4, frozenFrom, frozenTo, freezeProcess},
 	{"stop", check.PartWorker, 2, 0, time.Second, stop},
 	{"flap", check.PartNode, 3, 0, time.Second, stop},
 }
@@ -48,7 +48,7 @@ var storeFaults = []fault{
 
 // storm is how long faults follow each other, calm how long none begins after that. In the calm all runs must
 // come back to their due times.
-const storm, calm = 20 * time.Second, 15 * time.Second
+const storm, calm = 25 * time.Second, 15 * time.Second
 
 // storms does faults, about one a second, until shortly before the end of the trial. One storm hits all
 // parts, the next only workers, and so on: so it is clear what a takeover has to do with.

@@ -19,8 +19,9 @@ const (
 // history collects everything that the witnesses and the callers know, and what Carillon says.
 func (tr *trial) history() *check.History {
 	tr.t.Helper()
+	left := tr.leaks()
 	h := &check.History{
-		Allowance: tr.allowance, Busy: tr.busy, Left: tr.leftovers(), Writes: tr.register.Writes(),
+		Allowance: tr.allowance, Busy: tr.busy, Left: left, Writes: tr.register.Writes(), Looks: tr.looks,
 	}
 	for _, f := range tr.faults {
 		h.Faults = append(h.Faults, *f)

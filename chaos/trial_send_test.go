@@ -20,21 +20,27 @@ var pooled = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mostIn
 
 // api is a client of any node.
 func (tr *trial) api() (*client.Client, error) {
+	c, _, err := tr.anyNode()
+	return c, err
+}
+
+// anyNode is a client of any node, and its address.
+func (tr *trial) anyNode() (c *client.Client, url string, err error) {
 	urls, token := tr.where()
 	if len(urls) == 0 {
-		return nil, errors.New("no node has an address")
+		return nil, "", errors.New("no node has an address")
 	}
-	url := urls[rand.IntN(len(urls))]
+	url = urls[rand.IntN(len(urls))]
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	if tr.clients[url] == nil {
 		c, err := client.New(client.Config{URL: url, Token: token, HTTP: pooled, Timeout: answerTime})
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		tr.clients[url] = c
 	}
-	return tr.clients[url], nil
+	return tr.clients[url], url, nil
 }
 
 // answerOf says what a caller knows after an error. A problem in what the caller asked for means that nothing
@@ -138,6 +144,9 @@ func (tr *trial) send(verb check.Verb, job carillon.JobID, run carillon.RunID, w
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.commands = append(tr.commands, c)
+	if c.Answer == check.AnswerOK && !c.Run.IsZero() {
+		tr.added = append(tr.added, c.Run)
+	}
 	return c.Answer
 }
 

@@ -37,6 +37,7 @@ type trial struct {
 	kind     string // of the store
 	db       *server.Server
 	seed     uint64
+	commit   string // of Carillon
 	length   time.Duration
 	began    time.Time
 	zero     time.Duration // began, on CLOCK_BOOTTIME
@@ -56,6 +57,9 @@ type trial struct {
 	delays   []time.Duration // how late the generator itself was
 	targets  []*target
 	faults   []*check.Fault
+	looks    []check.Look
+	added    []carillon.RunID // that callers asked for
+	files    map[string]int   // how many files each process had open when the load began, by its name
 }
 
 // mostInFlight bounds how many commands wait for an answer: the generator waits for none of the others.
@@ -91,6 +95,11 @@ func newTrial(t *testing.T, kind string, length time.Duration) *trial {
 		kind: kind, length: length, flight: make(chan struct{}, mostInFlight),
 		clients: map[string]*client.Client{}, paused: map[carillon.JobID]bool{},
 	}
+	tr.commit = "unknown"
+	describe := exec.Command("git", "describe", "--always", "--dirty", "--abbrev=7", "--exclude=*")
+	if out, err := describe.Output(); err == nil {
+		tr.commit = strings.TrimSpace(string(out))
+	}
 	store := ""
 	if kind != "sqlite" {
 		i := slices.IndexFunc(engines, func(e *engine) bool {
@@ -119,7 +128,7 @@ func (tr *trial) start() {
 	var args []string
 	if tr.db == nil {
 		nodes, commands = nodes[:1], nil
-		args = []string{"--concurrency", "8", "--queues", "commands"}
+		args = []string{"--concurrency", commandSlots, "--queues", "commands"}
 	}
 	for _, name := range nodes {
 		tr.atPoints(name)
@@ -166,19 +175,21 @@ func (tr *trial) worker(name, group string, start func() *Process, links ...*pro
 
 // run loads the cluster while faults happen, then lets everything come to its end.
 func (tr *trial) run() {
+	tr.files = tr.openFiles()
 	tr.began, tr.zero = time.Now(), executor.Boottime()
 	var load sync.WaitGroup
 	load.Go(func() { tr.generate(rand.New(rand.NewPCG(tr.seed, 1))) })
 	over := make(chan struct{})
-	points := sync.WaitGroup{}
-	points.Go(func() { tr.revivePoints(over) })
+	var beside sync.WaitGroup
+	beside.Go(func() { tr.revivePoints(over) })
+	beside.Go(func() { tr.look(over) })
 	tr.storms(rand.New(rand.NewPCG(tr.seed, 2)))
 	load.Wait()
 	tr.follows.Wait()
 	tr.resumeAll()
 	tr.settled()
 	close(over)
-	points.Wait()
+	beside.Wait()
 	tr.revived.Wait()
 }
 
@@ -203,11 +214,10 @@ func (tr *trial) judge() {
 	for _, f := range h.Faults {
 		count[f.Name]++
 	}
-	commit, _ := exec.Command("git", "rev-parse", "--short", "HEAD").Output()
 	tr.t.Log(tr.load(h))
 	judge(tr.t, h, check.Trial{
 		Store: tr.kind, Minutes: tr.length.Minutes(), Load: *rate, Seed: tr.seed,
-		Commit: strings.TrimSpace(string(commit)), Faults: count,
+		Commit: tr.commit, Faults: count,
 	})
 }
 
@@ -215,7 +225,7 @@ func (tr *trial) judge() {
 // machine is full.
 var safety = []check.Promise{
 	check.PromiseLost, check.PromiseConcurrent, check.PromiseStale, check.PromiseEarly,
-	check.PromiseOccurrence,
+	check.PromiseOccurrence, check.PromiseStates,
 }
 
 func judge(t *testing.T, h *check.History, of check.Trial) {
@@ -275,19 +285,4 @@ func (tr *trial) load(h *check.History) string {
 		worst = tr.delays[len(tr.delays)*99/100]
 	}
 	return fmt.Sprintf("commands: %v; the generator was up to %s late in 99 of 100 cases", count, worst)
-}
-
-// leftovers are the processes of job bodies of this trial that still live.
-func (tr *trial) leftovers() (left []string) {
-	mark := "WITNESS=" + tr.witness + "\x00"
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, name := range files {
-		env, err := os.ReadFile(name)
-		if err == nil && strings.Contains("\x00"+string(env), "\x00"+mark) {
-			text, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "status"))
-			head, _, _ := strings.Cut(string(text), "\nTgid")
-			left = append(left, filepath.Base(filepath.Dir(name))+" "+strings.ReplaceAll(head, "\n", ", "))
-		}
-	}
-	return left
 }

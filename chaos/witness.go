@@ -1,6 +1,6 @@
 // Package chaos runs real processes under faults. What happened is judged by package check, from what
-// witnesses wrote: job bodies append lines to one file, and write to a register outside of Carillon. No check
-// asks the system under test what happened.
+// witnesses wrote: job bodies append lines to one file, and write to a register outside of Carillon. What the
+// system under test says is compared with that, and never taken for true.
 package chaos
 
 import (

@@ -3,6 +3,7 @@ package check
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -152,9 +153,51 @@ func (j *judge) attempts(v *view) {
 			j.found(v, PromiseRetries, l.Run, "a witness saw attempt %d of %d", l.Attempt, r.Attempt)
 		case l.Kind == KindFail:
 			failed[l.Run] = l
-		case l.Kind == KindStart && is && l.Attempt == before.Attempt+1 && l.Mono-before.Mono < v.job.Delay:
-			j.found(v, PromiseRetries, l.Run, "attempt %d began %s after a failure, want %s", l.Attempt,
-				l.Mono-before.Mono, v.job.Delay)
+		case l.Kind == KindStart && is && l.Attempt == before.Attempt+1:
+			j.retryGap(v, before, l)
+		}
+	}
+}
+
+// mostJitter is the share of the delay by which the next attempt of a job with default settings can be put
+// off.
+const mostJitter = 0.2
+
+// retryGap checks how long a run waited between a failure and its next attempt: not less than its job says,
+// and at most a second more if nothing held it up. As for the first start, faults of nodes and of the store
+// excuse a delay until some time after them, and so do faults of the worker that saw the failure, and of the
+// one that has the next attempt.
+func (j *judge) retryGap(v *view, failed, again Line) {
+	if j.thawing(failed, failed.Mono) { // it had lost its run: that is no failure, and no delay follows
+		return
+	}
+	waited := again.Mono - failed.Mono
+	if waited < v.job.Delay {
+		j.found(v, PromiseRetries, again.Run, "attempt %d began %s after a failure, want %s", again.Attempt,
+			waited, v.job.Delay)
+	}
+	if v.job.Every != 0 || len(v.said(VerbPause)) > 0 {
+		return
+	}
+	due := failed.Mono + time.Duration(float64(v.job.Delay)*(1+mostJitter))
+	over, excused := j.others.near(failed.Mono-recovery, again.Mono)
+	for _, process := range []int32{failed.Process, again.Process} {
+		if until, hit := j.hit(process, failed.Mono-recovery, again.Mono); hit {
+			over, excused = max(over, until), true
+		}
+	}
+	switch {
+	case !excused:
+		if !j.onTimeFor(onTime, due, again.Mono) {
+			j.found(v, PromiseRetries, again.Run, "attempt %d began %s after a failure, with no fault near",
+				again.Attempt, waited)
+		}
+	case again.Mono-due > onTime:
+		j.report.Excused++
+		if !j.onTimeFor(recovery, max(over, due), again.Mono) {
+			j.found(v, PromiseRetries, again.Run,
+				"attempt %d began %s after a failure, %s after the last fault", again.Attempt, waited,
+				again.Mono-over)
 		}
 	}
 }

@@ -17,9 +17,11 @@ type History struct {
 	Commands []Command
 	Records  []Record
 	Faults   []Fault
-	Logs     []Log // of a sample of the runs whose bodies were commands
+	Logs     []Log  // of a sample of the runs whose bodies were commands
+	Looks    []Look // at a sample of the jobs and runs
 
-	// Left are processes of job bodies that still live although all runs have ended.
+	// Left are processes of job bodies and directories of attempts that are still there although all runs
+	// have ended, and files of nodes and workers that are still open.
 	Left []string
 	// Allowance is how much longer than on an idle machine something can have taken between two times.
 	Allowance func(from, to time.Duration) time.Duration
@@ -170,6 +172,7 @@ type view struct {
 	writes   []Write
 	commands []Command
 	records  []Record
+	looks    []Look
 }
 
 // views sorts the history by job, so that each job can be judged alone: that bounds memory.
@@ -187,7 +190,10 @@ func (h *History) views(visit func(v *view)) {
 	slices.SortStableFunc(h.Records, func(a, b Record) int {
 		return cmp.Or(cmp.Compare(a.ID.Job, b.ID.Job), cmp.Compare(a.ID.Due, b.ID.Due))
 	})
-	rest := remainder{h.Jobs, view{nil, h.Lines, h.Writes, h.Commands, h.Records}}
+	slices.SortStableFunc(h.Looks, func(a, b Look) int {
+		return cmp.Or(cmp.Compare(a.Run.Job, b.Run.Job), cmp.Compare(a.Asked, b.Asked))
+	})
+	rest := remainder{h.Jobs, view{nil, h.Lines, h.Writes, h.Commands, h.Records, h.Looks}}
 	for id := rest.first(); id != none; id = rest.first() {
 		v := view{}
 		if len(rest.jobs) > 0 && rest.jobs[0].ID == id {
@@ -197,6 +203,7 @@ func (h *History) views(visit func(v *view)) {
 		v.writes, rest.writes = split(rest.writes, func(w *Write) bool { return w.Run.Job == id })
 		v.commands, rest.commands = split(rest.commands, func(c *Command) bool { return c.Job == id })
 		v.records, rest.records = split(rest.records, func(r *Record) bool { return r.ID.Job == id })
+		v.looks, rest.looks = split(rest.looks, func(l *Look) bool { return l.Run.Job == id })
 		visit(&v)
 	}
 }
@@ -226,6 +233,9 @@ func (r *remainder) first() carillon.JobID {
 	}
 	if len(r.records) > 0 {
 		id = min(id, r.records[0].ID.Job)
+	}
+	if len(r.looks) > 0 {
+		id = min(id, r.looks[0].Run.Job)
 	}
 	return id
 }

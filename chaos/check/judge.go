@@ -23,14 +23,16 @@ const (
 	PromiseUnaccounted Promise = "unaccounted"    // each due time has a record, each record an explanation
 	PromiseRetries     Promise = "retries"        // attempts are failures and losses and one success
 	PromiseCommands    Promise = "disobeyed"      // a cancel is a cancel, an edit an edit, a pause a pause
+	PromiseStates      Promise = "states"         // what nodes say meanwhile is true, and goes only forward
 	PromiseLogs        Promise = "logs"           // what a command printed is in its log, in order
-	PromiseLeaks       Promise = "leaks"          // no process of a body outlives its run
+	PromiseLeaks       Promise = "leaks"          // all runs have ended, and nothing of them is left
 )
 
 // promises are in the order of the report.
 var promises = []Promise{
 	PromiseLost, PromiseConcurrent, PromiseStale, PromiseEarly, PromiseOccurrence, PromiseUnaccounted,
-	PromiseLate, PromiseTakeover, PromiseRetries, PromiseCommands, PromiseLogs, PromiseLeaks,
+	PromiseLate, PromiseTakeover, PromiseRetries, PromiseCommands, PromiseStates, PromiseLogs,
+	PromiseLeaks,
 }
 
 // Broken is one place where a history breaks a promise.
@@ -82,8 +84,8 @@ func Judge(h *History) Report {
 	}
 	j.unique()
 	h.views(j.judge)
-	for _, process := range h.Left {
-		j.found(&view{}, PromiseLeaks, carillon.RunID{}, "a process is left: %s", process)
+	for _, left := range h.Left {
+		j.found(&view{}, PromiseLeaks, carillon.RunID{}, "left behind: %s", left)
 	}
 	j.report.Jobs, j.report.Runs = len(h.Jobs), len(h.Records)
 	j.report.Late, j.report.Takeover = spreadOf(j.lates), spreadOf(j.takes)
@@ -113,7 +115,7 @@ func (j *judge) judge(v *view) {
 	}
 	for _, check := range []func(*view){
 		j.overlaps, j.stale, j.ends, j.attempts, j.dueTimes, j.obeyed, j.added, j.lateness, j.takeovers,
-		j.output,
+		j.looks, j.output,
 	} {
 		check(v)
 	}

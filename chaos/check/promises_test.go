@@ -127,6 +127,57 @@ func TestEachBrokenPromiseIsFound(t *testing.T) {
 			PromiseRetries,
 		},
 		{
+			"a retry too late",
+			of(
+				job(Job{ID: 1, Fails: 1, Delay: time.Second}, 0),
+				bodies(
+					body{run: first, attempt: 1, says: "START 0.1 FAIL 0.2"},
+					body{run: first, attempt: 2, claimed: 2.5, says: works(2.5)},
+				),
+				records(ended(first, succeeded, 2, 0, 1)),
+			),
+			PromiseRetries,
+		},
+		{
+			"a retry that a fault put off",
+			of(
+				job(Job{ID: 1, Fails: 1, Delay: time.Second}, 0),
+				happened(killing, 0.3, 1),
+				bodies(
+					body{run: first, attempt: 1, process: 7, says: "START 0.1 FAIL 0.2"},
+					body{run: first, attempt: 2, claimed: 5, says: works(5)},
+				),
+				records(ended(first, succeeded, 2, 0, 1)),
+			),
+			"",
+		},
+		{
+			"a retry minutes late, with a fault of another worker in between",
+			of(
+				job(Job{ID: 1, Fails: 1, Delay: time.Second}, 0),
+				happened(killing, 100, 101),
+				bodies(
+					body{run: first, attempt: 1, process: 8, says: "START 0.1 FAIL 0.2"},
+					body{run: first, attempt: 2, process: 8, claimed: 120, says: works(120)},
+				),
+				records(ended(first, succeeded, 2, 0, 1)),
+			),
+			PromiseRetries,
+		},
+		{
+			"a retry long after the fault that put it off",
+			of(
+				job(Job{ID: 1, Fails: 1, Delay: time.Second}, 0),
+				happened(killing, 0.3, 1),
+				bodies(
+					body{run: first, attempt: 1, process: 7, says: "START 0.1 FAIL 0.2"},
+					body{run: first, attempt: 2, claimed: 20, says: works(20)},
+				),
+				records(ended(first, succeeded, 2, 0, 1)),
+			),
+			PromiseRetries,
+		},
+		{
 			"a dead letter and its repetition",
 			of(
 				job(Job{ID: 1, Fatal: true}, 0),

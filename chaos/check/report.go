@@ -16,9 +16,11 @@ type Report struct {
 	// FrozenOverlap counts handlers that were frozen with their process and wrote a line after they thawed,
 	// at most 250 ms later, although another attempt had begun.
 	FrozenOverlap int
-	// Excused counts late starts and takeovers that a fault explains.
+	// Excused counts late starts, retries and takeovers that a fault explains.
 	Excused int
-	Busy    int // late starts and takeovers that only the busy machine explains
+	Busy    int // late starts, retries and takeovers that only the busy machine explains
+	Looks   int // at runs and jobs meanwhile
+	Open    int // those that saw a run that had not ended
 	Refused int // writes of attempts that were given up: the register turned them away
 	Broken  []Broken
 	count   map[Promise]int
@@ -64,11 +66,11 @@ func (r *Report) Line(of Trial) string {
 	}
 	return fmt.Sprintf(
 		"store=%s minutes=%.1f jobs=%d runs=%d load=%.0f/s p50_late=%s p99_late=%s max_late=%s faults{%s} "+
-			"%s frozen_overlap=%d refused=%d excused=%d busy=%d takeovers=%d takeover_p99=%s seed=%d "+
-			"commit=%s",
+			"%s frozen_overlap=%d looks=%d open=%d refused=%d excused=%d busy=%d takeovers=%d "+
+			"takeover_p99=%s seed=%d commit=%s",
 		of.Store, of.Minutes, r.Jobs, r.Runs, of.Load, short(r.Late.P50), short(r.Late.P99),
-		short(r.Late.Max), strings.Join(names, ","), strings.Join(counts, " "), r.FrozenOverlap, r.Refused,
-		r.Excused, r.Busy, r.Takeover.N, short(r.Takeover.P99), of.Seed, of.Commit,
+		short(r.Late.Max), strings.Join(names, ","), strings.Join(counts, " "), r.FrozenOverlap, r.Looks,
+		r.Open, r.Refused, r.Excused, r.Busy, r.Takeover.N, short(r.Takeover.P99), of.Seed, of.Commit,
 	)
 }
 

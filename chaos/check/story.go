@@ -21,8 +21,8 @@ const (
 	mostEvents = 60
 )
 
-// story tells everything about a run in order of time: lines of its body, writes, commands and the faults
-// around. Without a due time it tells about the whole job.
+// story tells everything about a run in order of time: lines of its body, writes, commands, answers of nodes
+// and the faults around. Without a due time it tells about the whole job.
 func (j *judge) story(v *view, run carillon.RunID) string {
 	var events []event
 	of := func(id carillon.RunID) bool { return run.Due == 0 || id == run }
@@ -48,6 +48,13 @@ func (j *judge) story(v *view, run carillon.RunID) string {
 				"%s %s %s, at %s", c.Verb, c.Answer, names(c.Run), c.Answered.Wall,
 			)},
 		)
+	}
+	for i := range v.looks {
+		if l := &v.looks[i]; l.ofJob() || of(l.Run) {
+			events = append(events, event{l.Answered, fmt.Sprintf(
+				"%s, asked %s before, said %s", l.Node, l.Answered-l.Asked, l,
+			)})
+		}
 	}
 	if len(events) > 0 {
 		byTime(events)

@@ -139,8 +139,19 @@ func (f Fault) takes() bool {
 
 // badLink says whether the link of a worker was hit at any moment between two times, and until when.
 func (j *judge) badLink(process int32, from, to time.Duration) (over time.Duration, any bool) {
-	for _, f := range j.hits[process] {
-		if f.Link && f.From <= to && f.end() >= from {
+	return lasted(j.hits[process], from, to, func(f Fault) bool { return f.Link })
+}
+
+// hit says whether a worker or its link was hit at any moment between two times, and until when.
+func (j *judge) hit(process int32, from, to time.Duration) (over time.Duration, any bool) {
+	return lasted(j.hits[process], from, to, func(Fault) bool { return true })
+}
+
+func lasted(
+	list []Fault, from, to time.Duration, counts func(f Fault) bool,
+) (over time.Duration, any bool) {
+	for _, f := range list {
+		if counts(f) && f.From <= to && f.end() >= from {
 			over, any = max(over, f.end()), true
 		}
 	}
