@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -50,8 +51,26 @@ func overloaded(held, p part, wait time.Duration) (retryAfter time.Duration, ref
 	if held.bytes+p.bytes <= bytes && held.jobs+p.jobs <= jobs && wait <= maxWait {
 		return 0, false
 	}
-	return min(max(wait.Round(time.Second), time.Second), 30*time.Second), true
+	return min(max(wait.Round(time.Second), time.Second), maxRetryAfter), true
 }
+
+const maxRetryAfter = 30 * time.Second
+
+// refusals are the answers to refused requests, by the seconds after which the caller should try again. They
+// are written once: under overload most requests get one, and what it costs is missing for the others.
+var refusals = func() (list [maxRetryAfter/time.Second + 1]problem) {
+	for i := range list {
+		p := &list[i]
+		*p = problem{
+			Type: wire.ProblemOverloaded, Title: "Too many jobs at once", Status: http.StatusTooManyRequests,
+			RetryAfter: time.Duration(i) * time.Second,
+		}
+		p.Detail = fmt.Sprintf("more jobs are submitted than the store can take now; "+
+			"nothing of this request was stored: try again in %s", p.RetryAfter)
+		p.text = p.encoded()
+	}
+	return list
+}()
 
 // take adds a part to the load, or refuses it. The caller gives back what it took.
 func (s *server) take(p part) error {
@@ -62,14 +81,7 @@ func (s *server) take(p part) error {
 	}
 	s.give(p)
 	s.Overloaded()
-	return problem{
-		Type: wire.ProblemOverloaded, Title: "Too many jobs at once", Status: http.StatusTooManyRequests,
-		Detail: fmt.Sprintf(
-			"more jobs are submitted than the store can take now; nothing of this request was stored: "+
-				"try again in %s", retryAfter,
-		),
-		RetryAfter: retryAfter,
-	}
+	return refusals[retryAfter/time.Second]
 }
 
 func (s *server) give(p part) {
@@ -98,11 +110,27 @@ func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part
 	watched, ok := w.(*watch)
 	if err != nil && ok && !watched.bodyRead && body <= largeBody && r.Header.Get("Expect") == "" {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadGrace))
-		_, unread := io.Copy(io.Discard, io.LimitReader(r.Body, largeBody+1))
-		watched.bodyRead = unread == nil
+		watched.bodyRead = skip(r.Body)
 	}
 	return p, err
 }
+
+// skip reads a body that is not large, and throws it away. It says whether it has read all of it. A few large
+// reads cost less than those of io.Discard.
+func skip(body io.Reader) bool {
+	buffer := skipped.Get().(*[16 << 10]byte)
+	defer skipped.Put(buffer)
+	for left := largeBody; left >= 0; {
+		n, err := body.Read(buffer[:])
+		if err != nil {
+			return err == io.EOF
+		}
+		left -= n
+	}
+	return false
+}
+
+var skipped = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
 // usualJobs is how many jobs a batch of this length has, if they are of the usual length.
 func usualJobs(body int64) int64 { return min(1+body/usualJob, wire.MaxBatch) }

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,11 +25,22 @@ type problem struct {
 	Reasons []string
 
 	RetryAfter time.Duration // for the header; 0: none
+
+	text []byte // what encoded returns, if it is known
 }
 
 func (p problem) Error() string { return p.Title + ": " + p.Detail }
 
 func (p problem) write(w http.ResponseWriter) {
+	if p.text == nil {
+		p.text = p.encoded()
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(p.text) // an error means that the caller has gone
+}
+
+func (p problem) encoded() []byte {
 	v := wire.Problem{
 		Type: wire.ProblemPrefix + p.Type, Title: p.Title, Status: p.Status, Detail: p.Detail,
 		Reasons: p.Reasons,
@@ -36,13 +49,13 @@ func (p problem) write(w http.ResponseWriter) {
 		v.Field, v.Given, v.Want = p.Fault.Field, jobjson.Shorten(p.Fault.Given, maxGiven), p.Fault.Want
 		v.Detail = p.Fault.Error()
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
-	encode(w, v)
+	var text bytes.Buffer
+	encode(&text, v)
+	return text.Bytes()
 }
 
 // encode leaves < > & as they are: people read the answer, and it is never put into a web page.
-func encode(w http.ResponseWriter, v any) {
+func encode(w io.Writer, v any) {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(v) // an error means that the caller has gone

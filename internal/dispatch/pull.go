@@ -37,7 +37,7 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	want.Queues = names
 	wait, cancel := context.WithTimeout(ctx, protocol.PullWait)
 	defer cancel()
-	w := &waiter{worker: p.Worker, wants: []carillon.Want{want}, room: p.Max, awaken: cancel}
+	w := &waiter{worker: p.Worker, wants: []carillon.Want{want}, asked: p.Max, room: p.Max, awaken: cancel}
 	d.reservations.wait(w)
 	if d.undeliverable(ctx, v) != nil { // it came to that before the pull could be told
 		d.reservations.endOne(w)
@@ -64,6 +64,7 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 		d.cfg.PushBack(back)
 	}
 	tasks = append(tasks, w.taken()...)
+	d.reservations.answered(w)
 	// The runs are pending until here: the worker cannot list what it has no answer about, however long a
 	// commit takes.
 	d.endPending(claimed, w.given)

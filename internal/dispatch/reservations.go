@@ -35,9 +35,10 @@ import (
 type reservations struct {
 	queue carillon.Queue
 
-	mu      sync.Mutex
-	waiters []*waiter // pulls that wait, longest waiting first
-	open    map[carillon.RunID]reservation
+	mu        sync.Mutex
+	waiters   []*waiter // pulls that wait, longest waiting first
+	answering []*waiter // pulls that claim runs from the queue and have not answered yet
+	open      map[carillon.RunID]reservation
 }
 
 // reservation is a slot of a pull that waits.
@@ -52,7 +53,8 @@ type waiter struct {
 	wants  []carillon.Want    // one; a list, because the queue asks for one
 	awaken context.CancelFunc // ends its wait at the queue
 
-	room     int             // slots that are neither reserved nor taken
+	asked    int             // slots
+	room     int             // those that are neither reserved nor taken
 	ended    bool            // its worker would not get the answer: it takes no more runs
 	given    []*inflight     // what this node remembers of the runs whose reservations were taken
 	tasks    []protocol.Task // of the same runs
@@ -75,13 +77,28 @@ func (r *reservations) wait(w *waiter) {
 func (r *reservations) close(w *waiter, got int) (surplus int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if i := slices.Index(r.waiters, w); i >= 0 {
-		r.waiters = slices.Delete(r.waiters, i, i+1)
-	}
+	r.waiters = remove(r.waiters, w)
 	if w.ended {
 		return got
 	}
-	return max(0, got-w.room)
+	if surplus = max(0, got-w.room); got > surplus {
+		r.answering = append(r.answering, w)
+	}
+	return surplus
+}
+
+// answered notes that a closed pull has its runs.
+func (r *reservations) answered(w *waiter) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answering = remove(r.answering, w)
+}
+
+func remove(list []*waiter, w *waiter) []*waiter {
+	if i := slices.Index(list, w); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
 }
 
 // taken waits until no reservation of a closed pull is open, and returns the runs that were committed.
@@ -227,6 +244,33 @@ func (r *reservations) waits(runs []carillon.Run) []bool {
 	return waits
 }
 
+// free is how many slots can be reserved for runs like this one. coming are those that pulls asked for which
+// want such a run, if they can take all due runs that wait for them within two rounds.
+func (r *reservations) free(run *carillon.Run) (slots, coming int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var wants []carillon.Want
+	claims := len(r.answering) > 0
+	for _, w := range r.answering {
+		if w.wants[0].Takes(run.Lane()) {
+			coming, wants = coming+w.asked, append(wants, w.wants...)
+		}
+	}
+	for _, w := range r.waiters {
+		if w.wants[0].Takes(run.Lane()) {
+			slots, coming, wants = slots+w.room, coming+w.asked, append(wants, w.wants...)
+			claims = claims || r.behind(w)
+		}
+	}
+	if claims {
+		slots = 0
+	}
+	if len(wants) > 0 && r.queue.Len(wants...) > 2*coming {
+		coming = 0
+	}
+	return slots, coming
+}
+
 // Reserve implements ledger.Slots.
 func (d *Dispatcher) Reserve(
 	run *carillon.Run, job *carillon.Job, now carillon.Time,
@@ -239,6 +283,9 @@ func (d *Dispatcher) Reserve(
 
 // Release implements ledger.Slots.
 func (d *Dispatcher) Release(ids []carillon.RunID) { d.reservations.release(ids) }
+
+// Free implements ledger.Slots.
+func (d *Dispatcher) Free(run *carillon.Run) (slots, coming int) { return d.reservations.free(run) }
 
 // Waits implements scheduler.Pulls.
 func (d *Dispatcher) Waits(runs []carillon.Run) []bool {

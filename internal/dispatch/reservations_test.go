@@ -27,7 +27,7 @@ func newPulls(t *testing.T) *pulls {
 func (p *pulls) pull(worker string, room int, queues ...string) (w *waiter, awake *bool) {
 	awake = new(bool)
 	w = &waiter{
-		worker: worker, wants: []carillon.Want{{Queues: queues}}, room: room,
+		worker: worker, wants: []carillon.Want{{Queues: queues}}, asked: room, room: room,
 		awaken: func() { *awake = true },
 	}
 	p.wait(w)
@@ -194,6 +194,43 @@ func TestSlotsBelongToDueRunsOfTheQueueFirst(t *testing.T) {
 	if _, worker := p.reserved(2); worker != "" {
 		t.Errorf("reserved at %q, before a run that is in the queue", worker)
 	}
+}
+
+func TestSlotsAreComingWhileDueRunsAreOnTheirWayToPulls(t *testing.T) {
+	p := newPulls(t)
+	expect := func(when string, slots, coming int) {
+		t.Helper()
+		run := p.run(100)
+		if free, more := p.free(&run); free != slots || more != coming {
+			t.Errorf("%s: %d slots and %d coming, want %d and %d", when, free, more, slots, coming)
+		}
+	}
+	push := func(from, to carillon.JobID) {
+		for id := from; id < to; id++ {
+			if _, err := p.queue.Push(t.Context(), []carillon.Run{p.run(id)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	p.pull("other", 9, "another queue")
+	expect("no pull wants it", 0, 0)
+	w, _ := p.pull("worker", 3)
+	p.reserved(1)
+	expect("a slot is reserved", 2, 3)
+	push(10, 16)
+	expect("the pull is about to get runs from the queue", 0, 3)
+	got, err := p.queue.Pull(t.Context(), carillon.Demand{Wants: w.wants, Max: 2})
+	if err != nil || len(got) != 2 {
+		t.Fatal(got, err)
+	}
+	if surplus := p.close(w, 2); surplus != 0 {
+		t.Errorf("%d runs too many", surplus)
+	}
+	expect("the pull claims runs from the queue", 0, 3)
+	push(20, 23)
+	expect("more due runs wait than it can take in two rounds", 0, 0)
+	p.answered(w)
+	expect("the pull has answered", 0, 0)
 }
 
 func TestEachRunNeedsASlotOfItsOwn(t *testing.T) {

@@ -56,6 +56,21 @@ func TestDefinitionsAreReadOnceIfTheyAreNeededAgain(t *testing.T) {
 	})
 }
 
+func TestTheDefinitionOfAOneOffThatIsClaimedAlreadyIsNotRemembered(t *testing.T) {
+	s, have := newStore(), &slots{}
+	withSlots(t, ledger.Config{Store: s}, have, func(t *testing.T, l *ledger.Ledger) {
+		waits := submit(t, l, nil)
+		have.Release(make([]carillon.RunID, 1))
+		claimed := submit(t, l, nil)
+		if !remembered(t, s, l, waits.ID) {
+			t.Error("the run waits, and its definition is not remembered")
+		}
+		if remembered(t, s, l, claimed.ID) {
+			t.Error("the run was claimed with its submit, and its definition is remembered")
+		}
+	}, func([]carillon.Change) {})
+}
+
 func remembered(t *testing.T, s *store, l *ledger.Ledger, id carillon.JobID) bool {
 	t.Helper()
 	before := s.reads

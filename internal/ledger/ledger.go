@@ -49,13 +49,16 @@ type Ledger struct {
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
 	broken  chan error            // capacity 1: the first permanent error
 
-	waiting    atomic.Int64 // the number of changes in starts and submits; written under mu
+	startsWaiting  atomic.Int64 // the number of changes in starts; written under mu
+	submitsWaiting atomic.Int64 // the number of changes in submits; written under mu
+
 	commitTime atomic.Int64 // nanoseconds of a commit lately: see Wait
 
 	mu        sync.Mutex
 	starts    entries // everything but submits and ends
 	submits   entries // behind starts: callers must not delay the runs of jobs that are accepted already
 	ends      entries
+	submitted time.Time // when submits were last taken
 	closed    bool
 	writing   int          // changes in a running commit, or in the wait after it: see groupcommit.go
 	skipWaits int          // commits until the ledger waits for callers again
@@ -138,8 +141,11 @@ func (l *Ledger) add(to *entries, e entry) {
 	}
 	e.since = time.Now()
 	*to = append(*to, e)
-	if to != &l.ends {
-		l.waiting.Add(int64(len(e.changes)))
+	switch to {
+	case &l.starts:
+		l.startsWaiting.Add(int64(len(e.changes)))
+	case &l.submits:
+		l.submitsWaiting.Add(int64(len(e.changes)))
 	}
 	l.mu.Unlock()
 	l.signal.Set()
@@ -205,7 +211,7 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	if !closing && !l.shouldFlush() {
 		return nil
 	}
-	batch = l.takeStarts()
+	batch = l.takeStarts(closing)
 	if len(l.ends) > 0 {
 		hold := !closing && l.starting() && time.Since(l.ends[0].since) < l.cfg.HoldEnds
 		switch {
@@ -219,19 +225,31 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 		l.closed = true
 	}
 	l.writing += entries(batch).count()
-	if len(l.starts)+len(l.submits)+len(l.ends) > 0 {
+	if len(batch) > 0 && len(l.starts)+len(l.submits)+len(l.ends) > 0 {
 		l.signal.Set() // another flusher may be free
 	}
 	return batch
 }
 
-// takeStarts removes starts, and then submits that fit into the same commit. The caller holds mu.
-func (l *Ledger) takeStarts() (batch []entry) {
+// takeStarts removes starts, and then submits that fit into the same commit, unless they are held back. The
+// caller holds mu.
+func (l *Ledger) takeStarts(closing bool) (batch []entry) {
 	batch = l.starts.take(l.cfg.MaxBatch)
-	if len(l.submits) > 0 {
-		batch = append(batch, l.submits.take(l.submitRoom(changesOf(batch)))...)
+	starts := changesOf(batch)
+	l.startsWaiting.Add(int64(-starts))
+	if len(l.submits) == 0 {
+		return batch
 	}
-	l.waiting.Add(int64(-changesOf(batch)))
+	room := l.submitRoom(starts)
+	if !closing {
+		room = l.crowdRoom(room)
+	}
+	if room > 0 {
+		submits := l.submits.take(room)
+		l.submitsWaiting.Add(int64(-changesOf(submits)))
+		l.submitted = time.Now()
+		batch = append(batch, submits...)
+	}
 	return batch
 }
 
@@ -322,6 +340,7 @@ func (l *Ledger) fail(err error) {
 // already been told of the run as a listener.
 func (l *Ledger) tell(c commit) {
 	if won := raise(c.all, c.lost); len(won) > 0 {
+		l.rememberDue(won)
 		for _, listener := range l.listeners {
 			listener(won)
 		}

@@ -27,8 +27,10 @@ func (l *Ledger) Submit(
 		// Each job is a separate allocation: one that is remembered must not keep the others in memory.
 		changes[i] = carillon.Submit(&carillon.Job{Namespace: namespace, ID: id, Definition: defs[i]}, now)
 	}
-	reserved := l.preclaim(changes, now)
-	l.rememberDue(changes, now)
+	var reserved []carillon.RunID
+	if !l.crowded() { // else those that came before have the next slots
+		reserved = l.preclaim(changes, now)
+	}
 	failpoint.At("submit.before")
 	to := &l.submits
 	if len(reserved) > 0 {
@@ -54,13 +56,19 @@ func (l *Ledger) Submit(
 	return jobs, nil
 }
 
-// rememberDue keeps the definitions that will be needed soon. Those of later runs would be pushed out before
-// they are needed.
-func (l *Ledger) rememberDue(changes []carillon.Change, now carillon.Time) {
-	soon := now.Add(time.Minute)
-	for i := range changes {
-		if c := &changes[i]; c.Runs[0].Wake <= soon {
-			l.Definitions.Remember(c.Job)
+// rememberDue keeps the definitions of new jobs that will be needed soon. Those of later runs would be pushed
+// out before they are needed; that of a one-off whose run is claimed already is needed no more.
+func (l *Ledger) rememberDue(committed []carillon.Change) {
+	soon := l.cfg.Clock.Now().Add(time.Minute)
+	var jobs []*carillon.Job
+	for i := range committed {
+		c := &committed[i]
+		if c.Job == nil || c.Job.Rev > 1 || len(c.Runs) == 0 || c.Runs[0].Wake > soon {
+			continue
+		}
+		if !c.Runs[0].State.Held() || c.Job.Schedule.Recurring() {
+			jobs = append(jobs, c.Job)
 		}
 	}
+	l.Definitions.Remember(jobs...)
 }

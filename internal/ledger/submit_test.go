@@ -17,6 +17,7 @@ import (
 type slots struct {
 	mu       sync.Mutex
 	free     int
+	coming   int  // more that will be free when due runs have theirs
 	starting bool // due runs wait, and some are on their way
 }
 
@@ -31,6 +32,12 @@ func (s *slots) Reserve(run *carillon.Run, _ *carillon.Job, _ carillon.Time) (st
 }
 
 func (s *slots) Starting() bool { return s.starting }
+
+func (s *slots) Free(*carillon.Run) (int, int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free, s.coming
+}
 
 func (s *slots) Release(ids []carillon.RunID) {
 	s.mu.Lock()
@@ -267,6 +274,59 @@ func TestAFailedSubmitGivesBackASlotThatItGotLate(t *testing.T) {
 	})
 	if have.free != 3 {
 		t.Errorf("%d slots are free, want 3", have.free)
+	}
+}
+
+func TestACrowdOfSubmitsWaitsForTheSlotsThatAreComing(t *testing.T) {
+	later := func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(time.Hour) }
+	for name, c := range map[string]struct {
+		coming  int
+		crowd   int
+		edit    func(*carillon.Definition)
+		after   time.Duration // slots become free
+		claimed int
+		took    time.Duration
+	}{
+		"slots are coming":             {100, 40, nil, 20 * time.Millisecond, 40, 20 * time.Millisecond},
+		"they are not free in time":    {100, 40, nil, time.Minute, 0, 250 * time.Millisecond},
+		"only a few are coming":        {4, 40, nil, time.Minute, 0, 0},
+		"it is no crowd":               {100, 10, nil, time.Minute, 0, 0},
+		"jobs that are not due":        {100, 40, later, time.Minute, 0, 0},
+		"slots are free, fewer coming": {0, 40, nil, 0, 40, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, have := newStore(), &slots{coming: c.coming}
+			claimed := 0
+			withSlots(t, ledger.Config{Store: s, MaxBatch: 64}, have, func(t *testing.T, l *ledger.Ledger) {
+				s.set(func(s *store) { s.gate = make(chan struct{}) })
+				var callers sync.WaitGroup
+				for range c.crowd {
+					callers.Go(func() { submit(t, l, c.edit) })
+					synctest.Wait()
+				}
+				free := func() { have.Release(make([]carillon.RunID, c.crowd)) }
+				begin := time.Now()
+				if c.after == 0 {
+					free()
+				} else {
+					time.AfterFunc(c.after, free)
+				}
+				close(s.gate)
+				callers.Wait()
+				if took := time.Since(begin); took < c.took || took > c.took+10*time.Millisecond {
+					t.Errorf("the crowd waited %s, want about %s", took, c.took)
+				}
+			}, func(committed []carillon.Change) {
+				for i := range committed {
+					if committed[i].Runs[0].State == carillon.StateClaimed {
+						claimed++
+					}
+				}
+			})
+			if claimed < c.claimed-1 || claimed > c.claimed { // the commit of the first one was under way
+				t.Errorf("%d runs were written claimed, want %d", claimed, c.claimed)
+			}
+		})
 	}
 }
 
