@@ -28,11 +28,18 @@ func (v *verdict) breaks(format string, args ...any) {
 // lease every 200 ms, and a body notices within a step that it is to stop. The rest is for their order.
 const afterThaw = 250*time.Millisecond + bodyStep
 
-func (w *world) unfinished(ctx context.Context) []carillon.Run {
-	page, err := w.store.FindRuns(ctx, carillon.RunQuery{
-		Namespace: carillon.DefaultNamespace, Limit: 100,
-		States: []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning},
-	})
+func (w *world) unfinished(ctx context.Context) (runs []carillon.Run) {
+	for _, tenant := range w.tenants {
+		runs = append(runs, w.find(ctx, carillon.RunQuery{
+			Namespace: tenant, Limit: 100,
+			States: []carillon.State{carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning},
+		})...)
+	}
+	return runs
+}
+
+func (w *world) find(ctx context.Context, q carillon.RunQuery) []carillon.Run {
+	page, err := w.store.FindRuns(ctx, q)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -48,6 +55,7 @@ func (w *world) check(ctx context.Context, settled bool) (v verdict) {
 	w.checkAttempts(&v)
 	w.checkProbes(&v)
 	w.checkTakeover(&v)
+	w.checkTenants(ctx, &v)
 	for _, o := range w.orders {
 		w.checkOrder(ctx, o, &v)
 	}
@@ -97,16 +105,11 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 	if o.job == 0 {
 		return // not answered: it may be there or not
 	}
-	page, err := w.store.FindRuns(ctx, carillon.RunQuery{
-		Namespace: carillon.DefaultNamespace, Job: o.job, Limit: 1000,
-	})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	v.runs += len(page.Runs)
+	all := w.find(ctx, carillon.RunQuery{Namespace: o.tenant, Job: o.job, Limit: 1000})
+	v.runs += len(all)
 	runs := map[carillon.RunID]carillon.Run{}
 	ended := map[carillon.RunID]bool{}
-	for _, run := range page.Runs {
+	for _, run := range all {
 		runs[run.ID] = run
 	}
 	for _, a := range w.journal.byStart() {
@@ -184,7 +187,7 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 	short := o.edits && manual > 0 && o.def.Overlap == carillon.OverlapReplace && done+replaced == want-1
 	if !o.asked && done+replaced != want && !short {
 		v.breaks("lost: %s of %s was accepted and ran %d times, want %d:", o.job, o.def.Name, done, want)
-		for _, run := range page.Runs {
+		for _, run := range all {
 			v.breaks("    %s", row(run))
 		}
 	}

@@ -25,6 +25,7 @@ type work struct {
 // attempt is what a witness saw of an attempt. Times are those of the bubble, which no process sets.
 type attempt struct {
 	process *process
+	tenant  string // whose run it is
 	run     carillon.RunID
 	number  int32
 	fence   int64
@@ -38,14 +39,16 @@ type attempt struct {
 
 // journal keeps what witnesses saw.
 type journal struct {
-	mu       sync.Mutex
-	attempts []*attempt
+	mu         sync.Mutex
+	attempts   []*attempt
+	trespasses []string // jobs about which a command of another tenant was accepted
 }
 
 // begin notes that an attempt begins; nil: its process was killed just before.
 func (j *journal) begin(p *process, task *executor.Task, asked work) *attempt {
 	a := &attempt{
-		process: p, run: task.Run.ID, number: task.Run.Attempt, fence: task.Run.Fence(),
+		process: p, tenant: task.Job.Namespace,
+		run: task.Run.ID, number: task.Run.Attempt, fence: task.Run.Fence(),
 		guarded: task.Run.Has(carillon.FlagGuarded), start: time.Now(), edited: asked.Edited,
 	}
 	j.mu.Lock()

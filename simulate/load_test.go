@@ -14,8 +14,9 @@ import (
 
 // order is a job that was submitted, and what its submitter knows of it.
 type order struct {
-	def  carillon.Definition
-	work work
+	tenant string
+	def    carillon.Definition
+	work   work
 
 	mu       sync.Mutex
 	job      carillon.JobID // zero: the submit was not answered
@@ -39,7 +40,7 @@ func (o *order) known() carillon.JobID {
 
 // submit sends a job of a random kind to a random node.
 func (w *world) submit(number int) *order {
-	o := &order{}
+	o := &order{tenant: w.tenants[number%len(w.tenants)]}
 	d := &o.def
 	d.Name, d.Type, d.Target.Handler = fmt.Sprintf("job-%d", number), "test", &carillon.Handler{}
 	d.Retry.MaxCrashes = 100
@@ -78,7 +79,7 @@ func (w *world) submit(number int) *order {
 			w.t.Error(err)
 			return
 		}
-		jobs, err := at.ledger.Submit(ctx, carillon.DefaultNamespace, []carillon.Definition{def})
+		jobs, err := at.ledger.Submit(ctx, o.tenant, []carillon.Definition{def})
 		if err != nil || at.pass(ctx) != nil || ctx.Err() != nil { // the answer must reach the caller in time
 			return
 		}
@@ -124,7 +125,7 @@ func (o *order) set(do func()) {
 func (w *world) cancel() {
 	w.command("cancel", func(ctx context.Context, at *node, o *order) error {
 		o.set(func() { o.asked = true })
-		_, err := at.ledger.CancelJob(ctx, carillon.DefaultNamespace, o.known(), false)
+		_, err := at.ledger.CancelJob(ctx, o.tenant, o.known(), false)
 		return err
 	}, func(o *order, err error) {
 		if err == nil && o.canceled == 0 {
@@ -143,7 +144,7 @@ func (w *world) pause() {
 		if again {
 			return errAgain
 		}
-		_, err := at.ledger.PauseJob(ctx, carillon.DefaultNamespace, o.known())
+		_, err := at.ledger.PauseJob(ctx, o.tenant, o.known())
 		return err
 	}, func(o *order, err error) {
 		if err == nil {
@@ -161,7 +162,7 @@ func (w *world) resume() {
 				o.resumed = sent
 			}
 		})
-		_, err := at.ledger.ResumeJob(ctx, carillon.DefaultNamespace, o.known())
+		_, err := at.ledger.ResumeJob(ctx, o.tenant, o.known())
 		return err
 	}, func(o *order, err error) {
 		// It can have come after a pause that was sent meanwhile, or without an answer after any pause. If it
@@ -183,7 +184,7 @@ func (w *world) edit() {
 		payload := o.work
 		payload.Edited = true
 		_, err := at.ledger.EditJob(
-			ctx, carillon.DefaultNamespace, o.known(), func(d *carillon.Definition) (err error) {
+			ctx, o.tenant, o.known(), func(d *carillon.Definition) (err error) {
 				d.Payload, err = json.Marshal(payload)
 				return err
 			},
@@ -200,7 +201,7 @@ func (w *world) edit() {
 func (w *world) runNow() {
 	var run carillon.Run
 	w.command("run now", func(ctx context.Context, at *node, o *order) (err error) {
-		run, err = at.ledger.RunNow(ctx, carillon.DefaultNamespace, o.known(), nil)
+		run, err = at.ledger.RunNow(ctx, o.tenant, o.known(), nil)
 		return err
 	}, func(o *order, err error) { o.heard(run, err) })
 }
@@ -232,11 +233,16 @@ type probe struct {
 const calm = 30 * time.Second
 
 // probe submits jobs for the next seconds, to the nodes in turn, when no other run is left: every one of them
-// must start on time. In one world of four they are due within a minute and a half.
+// must start on time, also if another tenant has flooded the nodes. In one world of four they are due within
+// a minute and a half.
 func (w *world) probe() {
 	within := 10 * time.Second
 	if w.random.IntN(4) == 0 {
 		within = 90 * time.Second
+	}
+	tenant := w.tenants[len(w.tenants)-1]
+	if len(w.tenants) > 1 && w.broken.IsZero() {
+		w.flood()
 	}
 	for i := range 10 {
 		d := carillon.Definition{Name: "probe", Type: "test", Payload: json.RawMessage(`{}`)}
@@ -249,7 +255,7 @@ func (w *world) probe() {
 			w.t.Fatal(err)
 		}
 		jobs, err := n.ledger.Submit(
-			context.Background(), carillon.DefaultNamespace, []carillon.Definition{d},
+			context.Background(), tenant, []carillon.Definition{d},
 		)
 		if err != nil {
 			w.t.Fatal(err)

@@ -163,7 +163,7 @@ func (w *world) accept(orders ...*order) {
 
 // written is an order that the script has.
 func written(name string, does work, set func(d *carillon.Definition)) *order {
-	o := &order{work: does}
+	o := &order{tenant: carillon.DefaultNamespace, work: does}
 	d := &o.def
 	d.Name, d.Type, d.Target.Handler = name, "test", &carillon.Handler{}
 	d.Retry.MaxCrashes, d.Retry.Delay = 100, carillon.Duration(time.Second)

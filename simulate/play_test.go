@@ -61,6 +61,9 @@ func (w *world) step(number int) heal {
 		w.submit(number)
 	case at < 7:
 		commands := []func(){w.cancel, w.pause, w.resume, w.resume, w.runNow, w.runNow, w.edit, w.edit}
+		if len(w.tenants) > 1 {
+			commands = append(commands, w.trespass, w.trespass)
+		}
 		commands[w.random.IntN(len(commands))]()
 	default:
 		what, undo := w.faults[w.random.IntN(len(w.faults))](w)
@@ -137,7 +140,7 @@ func (w *world) idle(ctx context.Context, most time.Duration) bool {
 						o.resumed = realTime()
 					}
 				})
-				_, _ = w.nodes[0].ledger.ResumeJob(ctx, carillon.DefaultNamespace, o.known())
+				_, _ = w.nodes[0].ledger.ResumeJob(ctx, o.tenant, o.known())
 			}
 		}
 	}

@@ -9,7 +9,8 @@ import (
 
 // process is a node or a worker: it can be frozen and killed.
 type process struct {
-	name string
+	name   string
+	serves string // the only namespace whose runs it may perform; empty: all
 
 	mu     sync.Mutex
 	thawed chan struct{} // closed while it is not frozen

@@ -105,7 +105,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, without: map[int]bool{}, random: random, began: time.Now(), store: mem.NewStore(),
 		coordinator: mem.NewCoordinator(), logs: mem.NewLogs(),
-		faults: some(random, faults), weathers: some(random, weathers),
+		faults: some(random, faults), weathers: some(random, weathers), tenants: tenantsOf(seed),
 	}
 	for _, step := range strings.Split(*without, ",") {
 		if n, err := strconv.Atoi(step); err == nil {

@@ -29,6 +29,7 @@ type world struct {
 	without     map[int]bool // steps that are left out
 	random      *rand.Rand   // of the test's goroutine
 	faults      []fault      // that come in this world
+	tenants     []string     // the namespaces of jobs; more than one in some worlds
 	weathers    []func(random *rand.Rand) weather
 	began       time.Time
 	store       *mem.Store
@@ -242,19 +243,32 @@ func (w *world) newWorker(
 	p *process, d protocol.Dispatcher, slots int, clock *carillon.Clock,
 ) *worker.Worker {
 	began := time.Now()
+	var serves []string
+	if p.serves != "" {
+		serves = []string{p.serves}
+	}
 	handlers := executor.NewFuncs()
 	handlers.Register("test", body{w, p}.perform)
 	return worker.New(worker.Config{
 		Dispatcher: d, Name: p.name, Host: p.name, Concurrency: slots, Logger: quiet, Inside: clock != nil,
-		Clock:     clock,
+		Clock: clock, Namespaces: serves,
 		Executors: map[string]executor.Executor{"handler": handlers},
 		Boottime:  func() time.Duration { return time.Since(began) },
 	})
 }
 
-// startWorker starts a worker that dials the nodes.
+// startWorker starts a worker that dials the nodes. If there are several tenants, it serves one of them.
 func (w *world) startWorker(slots int) *remoteWorker {
+	serves := ""
+	if len(w.tenants) > 1 {
+		serves = w.tenants[w.started%len(w.tenants)]
+	}
+	return w.startWorkerOf(serves, slots)
+}
+
+func (w *world) startWorkerOf(tenant string, slots int) *remoteWorker {
 	r := &remoteWorker{process: newProcess(w.name("worker"))}
+	r.serves = tenant
 	r.client = &client{}
 	for _, n := range w.nodes {
 		w.connect(r, n)
@@ -264,7 +278,7 @@ func (w *world) startWorker(slots int) *remoteWorker {
 	work := w.newWorker(r.process, r.client, slots, nil)
 	w.all.Go(func() { _ = work.Run(ctx) })
 	w.workers = append(w.workers, r)
-	w.tell("%s starts, %d slots", r.name, slots)
+	w.tell("%s starts, %d slots %s", r.name, slots, tenant)
 	return r
 }
 
