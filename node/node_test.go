@@ -124,25 +124,29 @@ func TestADirectoryOrATokenThatOthersReachIsRefused(t *testing.T) {
 			[]string{"DATA/token belongs to user 54321"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			data := t.TempDir()
-			open(t, Config{Data: data}).shut()
-			if err := c.spoil(data); errors.Is(err, os.ErrPermission) {
-				skip.Loudly(t, skip.KindRights, "only root can give files to another user; run the tests as root")
-			} else if err != nil {
-				t.Fatal(err)
-			}
-			n, err := Open(t.Context(), Config{Data: data, Logger: quiet})
-			if err == nil {
-				n.shut()
-				t.Fatal("it is used")
-			}
-			for _, want := range c.want {
-				if want = strings.ReplaceAll(want, "DATA", data); !strings.Contains(err.Error(), want) {
-					t.Errorf("got %v, want %q", err, want)
+		for where, store := range map[string]string{"the store is in it": "", "the store is not": "mem:"} {
+			t.Run(name+", "+where, func(t *testing.T) {
+				data := t.TempDir()
+				open(t, Config{Data: data, Store: store}).shut()
+				if err := c.spoil(data); errors.Is(err, os.ErrPermission) {
+					skip.Loudly(
+						t, skip.KindRights, "only root can give files to another user; run the tests as root",
+					)
+				} else if err != nil {
+					t.Fatal(err)
 				}
-			}
-		})
+				n, err := Open(t.Context(), Config{Data: data, Store: store, Logger: quiet})
+				if err == nil {
+					n.shut()
+					t.Fatal("it is used")
+				}
+				for _, want := range c.want {
+					if want = strings.ReplaceAll(want, "DATA", data); !strings.Contains(err.Error(), want) {
+						t.Errorf("got %v, want %q", err, want)
+					}
+				}
+			})
+		}
 	}
 }
 

@@ -30,6 +30,9 @@ func run(ctx context.Context, part string) error {
 	if err != nil {
 		return err
 	}
+	if err := limitMemory(); err != nil {
+		return err
+	}
 	var missed []string
 	tried := 0
 	for _, b := range bugs {
