@@ -127,16 +127,23 @@ func createPostgres(ctx context.Context, server *url.URL, database string) error
 }
 
 func createMariaDB(ctx context.Context, server *url.URL, database string) error {
+	db, err := openMariaDB(server)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, "CREATE DATABASE "+database)
+	return err
+}
+
+func openMariaDB(server *url.URL) (*sql.DB, error) {
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Net, cfg.Addr, cfg.DBName = server.User.Username(), "tcp", server.Host, strings.TrimPrefix(
 		server.Path, "/",
 	)
 	connector, err := mysql.NewConnector(cfg)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	db := sql.OpenDB(connector)
-	defer db.Close()
-	_, err = db.ExecContext(ctx, "CREATE DATABASE "+database)
-	return err
+	return sql.OpenDB(connector), nil
 }

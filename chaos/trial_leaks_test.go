@@ -1,10 +1,14 @@
 package chaos
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,6 +17,8 @@ const (
 	// moreFiles is how many more files a process can have open after a trial than before it: connections that
 	// it keeps for the next request.
 	moreFiles = 50
+	// moreGoroutines is how many more goroutines a node can have: two for each of these connections.
+	moreGoroutines = 2 * moreFiles
 	// endTime is how long a command that was told to stop can go on, and its supervisor after it.
 	endTime = 15 * time.Second
 	// idleTime is longer than a node keeps connections that no caller uses, and longer than a worker that was
@@ -21,11 +27,11 @@ const (
 )
 
 // leaks are what a trial has left behind although all runs have ended: processes of job bodies, directories
-// of attempts, files that are still open.
+// of attempts, files that are still open, goroutines, sessions of processes that are gone.
 func (tr *trial) leaks() []string {
 	pooled.CloseIdleConnections()
 	return append(tr.remain(endTime, tr.leftovers), tr.remain(idleTime, func() []string {
-		return append(tr.scratch(), tr.moreOpen()...)
+		return slices.Concat(tr.scratch(), tr.moreOpen(), tr.moreAtWork(), tr.moreSessions())
 	})...)
 }
 
@@ -82,4 +88,57 @@ func (tr *trial) moreOpen() (list []string) {
 		}
 	}
 	return list
+}
+
+// goroutines counts those of each node that answers, by its address.
+func (tr *trial) goroutines() map[string]int {
+	count := map[string]int{}
+	urls, token := tr.where()
+	for _, url := range urls {
+		if n, err := goroutinesOf(tr.ctx, url, token); err == nil {
+			count[url] = n
+		}
+	}
+	return count
+}
+
+func goroutinesOf(ctx context.Context, url, token string) (n int, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/metrics", nil)
+	if err != nil {
+		return 0, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	answer, err := pooled.Do(r)
+	if err != nil {
+		return 0, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(text), "\ngo_goroutines ")
+	_, err = fmt.Sscan(after, &n)
+	return n, err
+}
+
+// moreAtWork are the nodes that have more goroutines than when the load began, or do not say how many.
+func (tr *trial) moreAtWork() (list []string) {
+	now := tr.goroutines()
+	for url, before := range tr.atWork {
+		if n, answers := now[url]; !answers || n > before+moreGoroutines {
+			list = append(list, fmt.Sprintf("the node at %s has %d goroutines, %d before", url, n, before))
+		}
+	}
+	return list
+}
+
+// moreSessions are the sessions if there are more of them than processes. The worker inside of a node has one
+// of its own.
+func (tr *trial) moreSessions() []string {
+	ids := slices.DeleteFunc(tr.sessions(), func(id string) bool { return strings.HasPrefix(id, "inner") })
+	if len(ids) > len(tr.targets) {
+		return []string{fmt.Sprintf("%d processes have sessions: %s", len(tr.targets), ids)}
+	}
+	return nil
 }

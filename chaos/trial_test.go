@@ -60,6 +60,7 @@ type trial struct {
 	looks    []check.Look
 	added    []carillon.RunID // that callers asked for
 	files    map[string]int   // how many files each process had open when the load began, by its name
+	atWork   map[string]int   // how many goroutines each node had then, by its address
 }
 
 // mostInFlight bounds how many commands wait for an answer: the generator waits for none of the others.
@@ -175,7 +176,7 @@ func (tr *trial) worker(name, group string, start func() *Process, links ...*pro
 
 // run loads the cluster while faults happen, then lets everything come to its end.
 func (tr *trial) run() {
-	tr.files = tr.openFiles()
+	tr.files, tr.atWork = tr.openFiles(), tr.goroutines()
 	tr.began, tr.zero = time.Now(), executor.Boottime()
 	var load sync.WaitGroup
 	load.Go(func() { tr.generate(rand.New(rand.NewPCG(tr.seed, 1))) })

@@ -20,8 +20,8 @@ type History struct {
 	Logs     []Log  // of a sample of the runs whose bodies were commands
 	Looks    []Look // at a sample of the jobs and runs
 
-	// Left are processes of job bodies and directories of attempts that are still there although all runs
-	// have ended, and files of nodes and workers that are still open.
+	// Left is what is still there although all runs have ended: processes of job bodies, directories of
+	// attempts, open files, goroutines, sessions, rows.
 	Left []string
 	// Allowance is how much longer than on an idle machine something can have taken between two times.
 	Allowance func(from, to time.Duration) time.Duration
