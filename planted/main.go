@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/carillon-run/carillon/internal/overlay"
 )
 
 func main() {
@@ -30,7 +32,7 @@ func run(ctx context.Context, part string) error {
 	if err != nil {
 		return err
 	}
-	if err := limitMemory(); err != nil {
+	if err := overlay.LimitMemory(); err != nil {
 		return err
 	}
 	var missed []string

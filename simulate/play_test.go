@@ -116,12 +116,26 @@ func (w *world) breakForGood(p *process, links ...*link) {
 // settle waits until no run is unfinished, and none can come any more: a job that was on its way in a slow
 // request, whose caller has perhaps given up, can be stored after all other runs have ended.
 func (w *world) settle(ctx context.Context, most time.Duration) bool {
-	w.calls.Wait()
+	w.waitForCallers()
 	if !w.idle(ctx, most) {
 		return false
 	}
 	time.Sleep(calm)
 	return w.idle(ctx, most)
+}
+
+// waitForCallers waits until callers have their answers or give up. One that asked a node which is frozen for
+// good waits until the end of the world.
+func (w *world) waitForCallers() {
+	answered := make(chan struct{})
+	go func() {
+		w.calls.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(2 * calm):
+	}
 }
 
 // idle waits until no run is unfinished. It resumes jobs that are still paused.

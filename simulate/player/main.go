@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/carillon-run/carillon/internal/overlay"
 )
 
 var (
@@ -47,6 +49,9 @@ func run(ctx context.Context) error {
 	defer os.RemoveAll(dir)
 	program, err := build(ctx, dir)
 	if err != nil {
+		return err
+	}
+	if err := overlay.LimitMemory(); err != nil {
 		return err
 	}
 	p := player{program: program, test: *test}

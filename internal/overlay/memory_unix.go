@@ -1,0 +1,14 @@
+//go:build unix
+
+package overlay
+
+import "syscall"
+
+// maxMemory is many times what a test needs.
+const maxMemory = 6 << 30
+
+// LimitMemory bounds the memory of each process that this one starts from now on. A program that was edited
+// can get into a loop of no end, and would take all that the machine has.
+func LimitMemory() error {
+	return syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: maxMemory, Max: maxMemory})
+}
