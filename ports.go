@@ -74,7 +74,8 @@ type Queue interface {
 	// a run, Pull takes nothing and returns the error of ctx.
 	Pull(ctx context.Context, want Demand) ([]Run, error)
 	// Len is how many runs wait of lanes that any of the wants takes. Without wants that is all runs, and
-	// cheap: the ledger asks before every commit. Its callers hold locks, so it must not wait for anything.
+	// cheap: the ledger asks before every commit; with wants it asks only while many submits wait. Its
+	// callers hold locks, so it must not wait for anything.
 	Len(wants ...Want) int
 }
 

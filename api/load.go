@@ -57,7 +57,7 @@ func overloaded(held, p part, wait time.Duration) (retryAfter time.Duration, ref
 const maxRetryAfter = 30 * time.Second
 
 // refusals are the answers to refused requests, by the seconds after which the caller should try again. They
-// are written once: under overload most requests get one, and what it costs is missing for the others.
+// are encoded once: under overload most requests get one.
 var refusals = func() (list [maxRetryAfter/time.Second + 1]problem) {
 	for i := range list {
 		p := &list[i]

@@ -70,6 +70,23 @@ func (tr *trial) scratch() (left []string) {
 	return left
 }
 
+// baseline notes what each process has open, and each node at work, before the load begins.
+func (tr *trial) baseline() {
+	tr.t.Helper()
+	tr.files, tr.atWork = tr.openFiles(), tr.goroutines()
+	urls, _ := tr.where()
+	for _, url := range urls {
+		if tr.atWork[url] == 0 {
+			tr.t.Fatalf("the node at %s does not say how many goroutines it has", url)
+		}
+	}
+	for name, n := range tr.files {
+		if n == 0 {
+			tr.t.Fatalf("the open files of %s cannot be counted", name)
+		}
+	}
+}
+
 // openFiles counts the open files of each process, by its name.
 func (tr *trial) openFiles() map[string]int {
 	count := map[string]int{}

@@ -176,7 +176,7 @@ func (tr *trial) worker(name, group string, start func() *Process, links ...*pro
 
 // run loads the cluster while faults happen, then lets everything come to its end.
 func (tr *trial) run() {
-	tr.files, tr.atWork = tr.openFiles(), tr.goroutines()
+	tr.baseline()
 	tr.began, tr.zero = time.Now(), executor.Boottime()
 	var load sync.WaitGroup
 	load.Go(func() { tr.generate(rand.New(rand.NewPCG(tr.seed, 1))) })

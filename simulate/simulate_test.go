@@ -105,7 +105,12 @@ func newWorld(t *testing.T, seed uint64) *world {
 	w := &world{
 		t: t, seed: seed, without: map[int]bool{}, random: random, began: time.Now(), store: mem.NewStore(),
 		coordinator: mem.NewCoordinator(), logs: mem.NewLogs(),
-		faults: some(random, faults), weathers: some(random, weathers), tenants: tenantsOf(seed),
+		faults: some(random, faults), weathers: some(random, weathers),
+	}
+	more := rand.New(rand.NewPCG(seed, 1<<32)) // of its own, or all worlds would change with each addition
+	w.tenants = []string{carillon.DefaultNamespace, "other"}[:1+more.IntN(4)/3]
+	if more.IntN(4) == 0 {
+		w.maxBatch = 4
 	}
 	for _, step := range strings.Split(*without, ",") {
 		if n, err := strconv.Atoi(step); err == nil {

@@ -4,20 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/carillon-run/carillon"
 )
-
-// tenantsOf are the namespaces of a world: two in one world of four. It has a source of chance of its own.
-func tenantsOf(seed uint64) []string {
-	if rand.New(rand.NewPCG(seed, 1<<32)).IntN(4) > 0 {
-		return []string{carillon.DefaultNamespace}
-	}
-	return []string{carillon.DefaultNamespace, "other"}
-}
 
 // notOf is a tenant whose job it is not.
 func (w *world) notOf(o *order) string {
@@ -25,7 +16,8 @@ func (w *world) notOf(o *order) string {
 }
 
 // trespass sends a command about a job in the name of a tenant whose job it is not. It must be refused as if
-// there were no such job. If it has an effect all the same, the check finds that nobody asked for it.
+// there were no such job. If it has an effect all the same, the check finds that no caller asked for it in
+// the name of its tenant.
 func (w *world) trespass() {
 	command := w.random.IntN(5)
 	w.command("trespass", func(ctx context.Context, at *node, o *order) (err error) {

@@ -30,6 +30,7 @@ type world struct {
 	random      *rand.Rand   // of the test's goroutine
 	faults      []fault      // that come in this world
 	tenants     []string     // the namespaces of jobs; more than one in some worlds
+	maxBatch    int          // changes of a commit: so few in some worlds that submits are a crowd
 	weathers    []func(random *rand.Rand) weather
 	began       time.Time
 	store       *mem.Store
@@ -123,7 +124,7 @@ func (w *world) startNode(slots int) *node {
 	n.coordinator = coordinatorLink{n.toSessions, w.coordinator}
 	n.queue = carry.New(mem.NewQueue(mem.QueueConfig{}), quiet)
 	n.ledger = ledger.New(ledger.Config{
-		Store: store, Clock: &n.clock, IDs: idgen.New(number, carillon.Never),
+		Store: store, Clock: &n.clock, IDs: idgen.New(number, carillon.Never), MaxBatch: w.maxBatch,
 	})
 	n.scheduler = scheduler.New(scheduler.Config{
 		Store: store, Timeline: mem.NewTimeline(mem.TimelineConfig{}), Queue: n.queue,

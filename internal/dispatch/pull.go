@@ -51,6 +51,7 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 		d.reservations.endOne(w)
 	}
 	own := len(runs) - d.reservations.close(w, len(runs))
+	defer d.reservations.answered(w)
 	failed := err != nil && wait.Err() == nil
 	var tasks []protocol.Task
 	var claimed []inflight
@@ -64,7 +65,6 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 		d.cfg.PushBack(back)
 	}
 	tasks = append(tasks, w.taken()...)
-	d.reservations.answered(w)
 	// The runs are pending until here: the worker cannot list what it has no answer about, however long a
 	// commit takes.
 	d.endPending(claimed, w.given)
@@ -196,7 +196,13 @@ func (d *Dispatcher) claim(
 		}
 	}
 	claimed, candidates, changes = d.addPending(decided, changes)
-	defer d.dropUncommitted(claimed)
+	returned := false
+	defer func() {
+		d.dropUncommitted(claimed)
+		if !returned { // a panic: the pull never answers with these runs
+			d.endPending(claimed, nil)
+		}
+	}()
 	failpoint.At("claim.before")
 	lost, err := d.cfg.Ledger.Commit(ctx, changes)
 	failpoint.At("claim.after")
@@ -206,6 +212,7 @@ func (d *Dispatcher) claim(
 			d.cfg.Logger.Error("claim", "error", err, "runs", len(runs))
 			await.For(ctx, time.Second)
 		}
+		returned = true
 		return nil, claimed, heavy
 	}
 	var again []carillon.RunID
@@ -217,7 +224,8 @@ func (d *Dispatcher) claim(
 	d.cfg.Redecide(again)
 	tasks = d.tasks(claimed, candidates, changes, lost)
 	d.logAttempts(ctx, candidates, tasks)
-	return d.withOutputs(ctx, tasks), claimed, heavy
+	tasks, returned = d.withOutputs(ctx, tasks), true
+	return tasks, claimed, heavy
 }
 
 // addPending remembers the runs that are about to be claimed for a worker, each at the index of its change.
@@ -231,7 +239,7 @@ func (d *Dispatcher) addPending(
 	for i := range changes {
 		run, was := &changes[i].Runs[0], d.inflight.runs[changes[i].Runs[0].ID]
 		claims := run.State == carillon.StateClaimed && run.Worker == candidates[i].Worker
-		if claims && was != nil && was.pending && !was.committed {
+		if claims && was != nil && was.pending && !was.committed && was.run.Rev >= run.Rev {
 			continue // its commit can take long, and beats must list the claim until it is answered
 		}
 		if claims && (was == nil || !was.committed || was.run.Attempt < run.Attempt) { // else it will lose

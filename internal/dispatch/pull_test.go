@@ -1,6 +1,8 @@
 package dispatch_test
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,49 @@ func TestRunsThatAPullHandsBackToAFullLaneAreOfferedAgainWithoutASweep(t *testin
 		}
 		if got != 64 {
 			t.Errorf("%d of the 64 runs that were handed back come again", got)
+		}
+	})
+}
+
+// panicking panics when a payload is read.
+type panicking struct {
+	carillon.Store
+	now atomic.Bool
+}
+
+func (p *panicking) Runs(ctx context.Context, ids []carillon.RunID, outputs bool) ([]carillon.Run, error) {
+	if outputs && p.now.Load() {
+		panic("a bug")
+	}
+	return p.Store.Runs(ctx, ids, outputs)
+}
+
+func TestARunWhosePullPanicsIsTakenBackAndItsSlotsAreForgotten(t *testing.T) {
+	in(t, 0, func(h *house) {
+		store := &panicking{Store: h.store}
+		h.read = store
+		h.live()
+		n := h.nodes[0]
+		worker := h.register(n)
+		job := h.submit(n, func(d *carillon.Definition) {
+			d.Overlap, d.Schedule.Every = carillon.OverlapAllow, carillon.Duration(time.Hour)
+		})
+		run, err := n.ledger.RunNow(context.Background(), "default", job, []byte(`2`))
+		h.must(err)
+		store.now.Store(true)
+		for panicked := false; !panicked; {
+			func() {
+				defer func() { panicked = recover() != nil }()
+				h.pull(n, worker, 1)
+			}()
+		}
+		store.now.Store(false)
+		if slots, coming := n.Free(&run); slots+coming != 0 {
+			t.Errorf("%d slots are free and %d are coming, but no pull waits", slots, coming)
+		}
+		h.beat(n, worker, 10*time.Second)
+		if task := h.one(n, worker); task.Run.ID != run.ID || task.Run.Attempt != 2 {
+			t.Errorf("%s, attempt %d", task.Run.ID, task.Run.Attempt)
 		}
 	})
 }

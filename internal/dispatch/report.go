@@ -204,7 +204,7 @@ func (d *Dispatcher) keepLines(ctx context.Context, reports []protocol.Report, o
 	if err != nil && last && time.Since(began) < time.Second && await.For(ctx, appendAgain) {
 		err = d.cfg.Logs.Append(ctx, chunks)
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil { // a caller that gives up, as a run that stops does, sends them again
 		d.cfg.Logger.Error("keep output", "runs", len(chunks), "error", err)
 	}
 	return err == nil

@@ -87,7 +87,7 @@ func (r *reservations) close(w *waiter, got int) (surplus int) {
 	return surplus
 }
 
-// answered notes that a closed pull has its runs.
+// answered notes that a closed pull has claimed its runs, or cannot.
 func (r *reservations) answered(w *waiter) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,29 +244,37 @@ func (r *reservations) waits(runs []carillon.Run) []bool {
 	return waits
 }
 
-// free is how many slots can be reserved for runs like this one. coming are those that pulls asked for which
-// want such a run, if they can take all due runs that wait for them within two rounds.
+// free is how many slots can be reserved for runs like this one. coming is how many slots the pulls that want
+// such a run asked for, of those that wait and those that claim; 0 if more due runs wait for them than they
+// can take in two rounds.
 func (r *reservations) free(run *carillon.Run) (slots, coming int) {
+	lane := run.Lane()
+	var wants []carillon.Want
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var wants []carillon.Want
-	claims := len(r.answering) > 0
-	for _, w := range r.answering {
-		if w.wants[0].Takes(run.Lane()) {
-			coming, wants = coming+w.asked, append(wants, w.wants...)
+	for _, list := range [][]*waiter{r.answering, r.waiters} {
+		for _, w := range list {
+			want := &w.wants[0]
+			if w.ended || !want.Takes(lane) {
+				continue
+			}
+			coming += w.asked
+			if !slices.ContainsFunc(wants, want.Equal) {
+				wants = append(wants, *want)
+			}
 		}
+	}
+	waiting := 0
+	if len(wants) > 0 && r.queue.Len() > 0 {
+		waiting = r.queue.Len(wants...)
+	}
+	if waiting > 2*coming {
+		return 0, 0
 	}
 	for _, w := range r.waiters {
-		if w.wants[0].Takes(run.Lane()) {
-			slots, coming, wants = slots+w.room, coming+w.asked, append(wants, w.wants...)
-			claims = claims || r.behind(w)
+		if waiting == 0 && !w.ended && w.wants[0].Takes(lane) {
+			slots += w.room
 		}
-	}
-	if claims {
-		slots = 0
-	}
-	if len(wants) > 0 && r.queue.Len(wants...) > 2*coming {
-		coming = 0
 	}
 	return slots, coming
 }
@@ -285,7 +293,12 @@ func (d *Dispatcher) Reserve(
 func (d *Dispatcher) Release(ids []carillon.RunID) { d.reservations.release(ids) }
 
 // Free implements ledger.Slots.
-func (d *Dispatcher) Free(run *carillon.Run) (slots, coming int) { return d.reservations.free(run) }
+func (d *Dispatcher) Free(run *carillon.Run) (slots, coming int) {
+	if slots, coming = d.reservations.free(run); d.inHand.Load() > 0 {
+		slots = 0
+	}
+	return slots, coming
+}
 
 // Waits implements scheduler.Pulls.
 func (d *Dispatcher) Waits(runs []carillon.Run) []bool {

@@ -262,6 +262,16 @@ func TestAClaimThatIsUnderWayIsNotMadeAgain(t *testing.T) {
 	if second, _, rest := d.addPending(slices.Clone(candidates), again); len(second)+len(rest) > 0 {
 		t.Errorf("claimed again: %+v", rest)
 	}
+	newer := waiting
+	newer.Rev++ // another node wrote it: the first claim will lose
+	candidate := []carillon.Candidate{{Job: &job, Run: newer, Worker: "worker"}}
+	other := &Dispatcher{inflight: newInflightTable()}
+	other.addPending(slices.Clone(candidates), slices.Clone(changes))
+	if second, _, _ := other.addPending(candidate, []carillon.Change{
+		{Runs: []carillon.Run{newer.Claim("worker", now+1000)}},
+	}); len(second) != 1 {
+		t.Error("a run that another node has written meanwhile is not claimed")
+	}
 	if holds := d.withClaims("worker", nil); len(holds) != 1 || holds[0] != claim.Held() {
 		t.Errorf("beats list %v, want %v", holds, claim.Held())
 	}

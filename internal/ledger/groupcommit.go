@@ -34,9 +34,15 @@ func (w entries) tooOld() bool { return len(w) > 0 && time.Since(w[0].since) >= 
 // shouldFlush says whether the waiting changes should be written beside the running commits. If not, the
 // flusher that is writing takes them next, with all that come until then. The caller holds mu.
 func (l *Ledger) shouldFlush() bool {
-	return l.writing < smallBatch || l.writing >= largeBatch ||
-		l.starts.count()+l.submits.count()+l.ends.count() >= largeBatch ||
-		l.starts.tooOld() || l.submits.tooOld() || l.ends.tooOld()
+	if l.writing < smallBatch || l.writing >= largeBatch {
+		return true
+	}
+	submits := l.submits
+	if l.holding() {
+		submits = nil
+	}
+	return l.starts.count()+submits.count()+l.ends.count() >= largeBatch ||
+		l.starts.tooOld() || submits.tooOld() || l.ends.tooOld()
 }
 
 // flushTimer fires when a flusher must ask again whether the waiting changes are worthwhile; never if none

@@ -58,7 +58,7 @@ type Ledger struct {
 	starts    entries // everything but submits and ends
 	submits   entries // behind starts: callers must not delay the runs of jobs that are accepted already
 	ends      entries
-	submitted time.Time // when submits were last taken
+	crowd     crowd
 	closed    bool
 	writing   int          // changes in a running commit, or in the wait after it: see groupcommit.go
 	skipWaits int          // commits until the ledger waits for callers again
@@ -81,6 +81,7 @@ type entry struct {
 	posted  bool      // no caller waits for it
 	// reserved are the runs of a submit that have slots; nil for other changes.
 	reserved *[]carillon.RunID
+	due      int // how many runs of a submit could have had a slot when it came
 }
 
 func New(cfg Config) *Ledger {
@@ -146,6 +147,7 @@ func (l *Ledger) add(to *entries, e entry) {
 		l.startsWaiting.Add(int64(len(e.changes)))
 	case &l.submits:
 		l.submitsWaiting.Add(int64(len(e.changes)))
+		l.crowd.due.Add(int64(e.due))
 	}
 	l.mu.Unlock()
 	l.signal.Set()
@@ -176,6 +178,7 @@ func (l *Ledger) flushAll(ctx context.Context, committed chan<- commit) {
 	for ctx.Err() == nil {
 		if batch := l.take(false); len(batch) > 0 {
 			l.preclaimLate(batch)
+			l.left(batch)
 			l.flush(context.WithoutCancel(ctx), batch, committed) // a commit that has begun goes on
 			l.regroup(entries(batch))
 			continue
@@ -227,28 +230,6 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 	l.writing += entries(batch).count()
 	if len(batch) > 0 && len(l.starts)+len(l.submits)+len(l.ends) > 0 {
 		l.signal.Set() // another flusher may be free
-	}
-	return batch
-}
-
-// takeStarts removes starts, and then submits that fit into the same commit, unless they are held back. The
-// caller holds mu.
-func (l *Ledger) takeStarts(closing bool) (batch []entry) {
-	batch = l.starts.take(l.cfg.MaxBatch)
-	starts := changesOf(batch)
-	l.startsWaiting.Add(int64(-starts))
-	if len(l.submits) == 0 {
-		return batch
-	}
-	room := l.submitRoom(starts)
-	if !closing {
-		room = l.crowdRoom(room)
-	}
-	if room > 0 {
-		submits := l.submits.take(room)
-		l.submitsWaiting.Add(int64(-changesOf(submits)))
-		l.submitted = time.Now()
-		batch = append(batch, submits...)
 	}
 	return batch
 }

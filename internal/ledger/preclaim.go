@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"time"
-
-	"github.com/carillon-run/carillon"
-)
+import "github.com/carillon-run/carillon"
 
 // Slots are the free slots of workers whose pulls wait on this node.
 type Slots interface {
@@ -18,7 +14,8 @@ type Slots interface {
 	// The ledger then takes fewer submits, and with one flusher holds ends back. It asks before every commit.
 	Starting() bool
 	// Free is how many slots Reserve could give to runs like this one. More are coming when the due runs
-	// before it have their slots; none if so many due runs wait that this takes long.
+	// before it have their slots; none if so many due runs wait that this takes long. The caller holds a
+	// lock of the ledger.
 	Free(run *carillon.Run) (slots, coming int)
 }
 
@@ -36,7 +33,7 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 	var refused *carillon.Run
 	for i := range changes {
 		run := &changes[i].Runs[0]
-		if run.Wake > now || run.State.Held() || !run.NeedsNoDecision(now) {
+		if !claimable(run, now) {
 			continue
 		}
 		if refused != nil && refused.Lane() == run.Lane() {
@@ -56,35 +53,6 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 		changes[i].Runs = c.Runs
 	}
 	return reserved
-}
-
-// maxHold bounds how long a crowd of submits waits for slots.
-const maxHold = 250 * time.Millisecond
-
-// crowded says that more submits wait than fit into a commit of a busy ledger.
-func (l *Ledger) crowded() bool { return l.submitsWaiting.Load() > int64(l.cfg.MaxBatch/4) }
-
-// crowdRoom is how many submits the next commit takes, given how many fit. A crowd goes as slots become free.
-// No slot is reserved while due runs are on their way to slots; if submits were committed meanwhile, their
-// runs would be the next ones on their way. So under overload every run would need a claim, one write more
-// than a run that is submitted when a slot is free. The callers of a crowd wait for each other anyhow. The
-// caller holds mu.
-func (l *Ledger) crowdRoom(room int) int {
-	if l.slots == nil || !l.crowded() || time.Since(l.submitted) >= maxHold {
-		return room
-	}
-	next := &l.submits[0].changes[0].Runs[0]
-	if next.Wake > l.cfg.Clock.Now() {
-		return room
-	}
-	few := l.cfg.MaxBatch / 16 // so few slots are not worth a wait
-	switch free, coming := l.slots.Free(next); {
-	case free > few:
-		return min(room, free)
-	case coming > few:
-		return 0
-	}
-	return room
 }
 
 // preclaimLate claims due runs of submits that had to wait for their commit, and found no free slot when they

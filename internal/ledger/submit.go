@@ -32,12 +32,12 @@ func (l *Ledger) Submit(
 		reserved = l.preclaim(changes, now)
 	}
 	failpoint.At("submit.before")
-	to := &l.submits
-	if len(reserved) > 0 {
-		to = &l.starts // a pull waits for the commit
+	to, e := &l.starts, entry{changes: changes, reserved: &reserved}
+	if len(reserved) == 0 { // else a pull waits for the commit
+		to, e.due = &l.submits, l.countClaimable(changes, now)
 	}
 	// The commit goes on when the caller gives up: a run that was preclaimed begins all the same.
-	lost, err := l.commit(context.WithoutCancel(ctx), to, entry{changes: changes, reserved: &reserved})
+	lost, err := l.commit(context.WithoutCancel(ctx), to, e)
 	failpoint.At("submit.after")
 	if err == nil && len(lost) > 0 {
 		err = fmt.Errorf(

@@ -289,6 +289,7 @@ func TestACrowdOfSubmitsWaitsForTheSlotsThatAreComing(t *testing.T) {
 	}{
 		"slots are coming":             {100, 40, nil, 20 * time.Millisecond, 40, 20 * time.Millisecond},
 		"they are not free in time":    {100, 40, nil, time.Minute, 0, 250 * time.Millisecond},
+		"nor are they for many":        {100, 500, nil, time.Minute, 0, 250 * time.Millisecond},
 		"only a few are coming":        {4, 40, nil, time.Minute, 0, 0},
 		"it is no crowd":               {100, 10, nil, time.Minute, 0, 0},
 		"jobs that are not due":        {100, 40, later, time.Minute, 0, 0},
@@ -327,6 +328,33 @@ func TestACrowdOfSubmitsWaitsForTheSlotsThatAreComing(t *testing.T) {
 				t.Errorf("%d runs were written claimed, want %d", claimed, c.claimed)
 			}
 		})
+	}
+}
+
+func TestACrowdOfJobsForLaterKeepsNoSlotFromAJobForNow(t *testing.T) {
+	s, have := newStore(), &slots{coming: 100}
+	var order []carillon.State
+	withSlots(t, ledger.Config{Store: s, MaxBatch: 64}, have, func(t *testing.T, l *ledger.Ledger) {
+		s.set(func(s *store) { s.gate = make(chan struct{}) })
+		var callers sync.WaitGroup
+		for range 40 {
+			callers.Go(func() {
+				submit(t, l, func(d *carillon.Definition) { d.Schedule.After = carillon.Duration(time.Hour) })
+			})
+			synctest.Wait()
+		}
+		have.Release(make([]carillon.RunID, 1))
+		callers.Go(func() { submit(t, l, nil) })
+		synctest.Wait()
+		close(s.gate)
+		callers.Wait()
+	}, func(committed []carillon.Change) {
+		for i := range committed {
+			order = append(order, committed[i].Runs[0].State)
+		}
+	})
+	if at := slices.Index(order, carillon.StateClaimed); at != 1 { // one commit was under way
+		t.Errorf("the job for now is written as number %d, claimed: %v", at, order)
 	}
 }
 

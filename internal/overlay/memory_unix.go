@@ -10,5 +10,10 @@ const maxMemory = 6 << 30
 // LimitMemory bounds the memory of each process that this one starts from now on. A program that was edited
 // can get into a loop of no end, and would take all that the machine has.
 func LimitMemory() error {
-	return syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: maxMemory, Max: maxMemory})
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_DATA, &limit); err != nil {
+		return err
+	}
+	limit.Cur = min(limit.Max, maxMemory)
+	return syscall.Setrlimit(syscall.RLIMIT_DATA, &limit)
 }

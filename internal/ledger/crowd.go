@@ -1,0 +1,127 @@
+package ledger
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-run/carillon"
+)
+
+const (
+	// maxHold bounds how long a crowd of submits waits for slots.
+	maxHold = 250 * time.Millisecond
+	// holdAgain is how long no crowd is held back after one has waited in vain.
+	holdAgain = time.Second
+)
+
+// crowd is what the ledger knows of submits that wait although they are due. mu of the ledger guards all of
+// it.
+type crowd struct {
+	due     atomic.Int64 // changes that wait in submits, and could be claimed; read without mu
+	leaving int          // those of them that a flusher has taken, and not tried to claim yet
+	held    time.Time    // since when they are held back; zero: they are not
+	freely  time.Time    // until then they are not
+}
+
+// takeStarts removes starts, and then submits that fit into the same commit, unless they are held back. The
+// caller holds mu.
+func (l *Ledger) takeStarts(closing bool) (batch []entry) {
+	batch = l.starts.take(l.cfg.MaxBatch)
+	starts := changesOf(batch)
+	l.startsWaiting.Add(int64(-starts))
+	if len(l.submits) == 0 {
+		return batch
+	}
+	room := l.submitRoom(starts)
+	if !closing {
+		room = l.crowdRoom(room)
+	}
+	if room > 0 {
+		submits := l.submits.take(room)
+		l.submitsWaiting.Add(int64(-changesOf(submits)))
+		l.leave(submits)
+		batch = append(batch, submits...)
+	}
+	return batch
+}
+
+// claimable says that a run of a submit can be written already claimed.
+func claimable(run *carillon.Run, now carillon.Time) bool {
+	return run.Wake <= now && !run.State.Held() && run.NeedsNoDecision(now)
+}
+
+// countClaimable is how many changes of a submit could have had a slot.
+func (l *Ledger) countClaimable(changes []carillon.Change, now carillon.Time) (n int) {
+	for i := range changes {
+		if l.slots != nil && claimable(&changes[i].Runs[0], now) {
+			n++
+		}
+	}
+	return n
+}
+
+// crowded says that more due submits wait than a busy ledger takes in one commit.
+func (l *Ledger) crowded() bool { return l.crowd.due.Load() > int64(l.cfg.MaxBatch/4) }
+
+// crowdRoom is how many submits the next commit takes, given how many fit. A crowd goes as slots become free.
+// No slot is reserved while due runs are on their way to slots; if submits were committed meanwhile, their
+// runs would be the next ones on their way. So under overload every run would need a claim, one write more
+// than a run that is submitted when a slot is free. The callers of a crowd wait for each other anyhow. The
+// caller holds mu.
+func (l *Ledger) crowdRoom(room int) int {
+	now := time.Now()
+	held := l.crowd.held
+	l.crowd.held = time.Time{}
+	if !l.crowded() || l.submits[0].due == 0 || now.Before(l.crowd.freely) {
+		return room
+	}
+	few := l.cfg.MaxBatch / 16 // so few slots are not worth a wait
+	free, coming := l.slots.Free(l.submits[0].firstDue(l.cfg.Clock.Now()))
+	switch free -= l.crowd.leaving; {
+	case free > few:
+		return min(room, free)
+	case coming <= few:
+		return room
+	case held.IsZero():
+		held = now
+	case now.Sub(held) >= maxHold:
+		l.crowd.freely = now.Add(holdAgain)
+		return room
+	}
+	l.crowd.held = held
+	return 0
+}
+
+// firstDue is the first run of a submit that can be claimed.
+func (e *entry) firstDue(now carillon.Time) *carillon.Run {
+	i := slices.IndexFunc(e.changes, func(c carillon.Change) bool { return claimable(&c.Runs[0], now) })
+	return &e.changes[max(i, 0)].Runs[0]
+}
+
+// holding says that a crowd is held back, and need not be looked at before the running commit ends. The
+// caller holds mu.
+func (l *Ledger) holding() bool {
+	return !l.crowd.held.IsZero() && time.Since(l.crowd.held) < maxHold
+}
+
+// leave notes that submits were taken. The caller holds mu.
+func (l *Ledger) leave(submits []entry) {
+	for i := range submits {
+		l.crowd.due.Add(int64(-submits[i].due))
+		l.crowd.leaving += submits[i].due
+	}
+}
+
+// left notes that the submits of a batch were offered the free slots.
+func (l *Ledger) left(batch []entry) {
+	n := 0
+	for i := range batch {
+		n += batch[i].due
+	}
+	if n > 0 {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.crowd.leaving -= n
+	}
+}
