@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// The six ways in which a call can fail for a reason the caller can act on. Everything else is an outage.
+// The seven ways in which a call can fail for a reason the caller can act on. Everything else is an outage.
 var (
 	ErrNotFound  = errors.New("not found")
 	ErrInvalid   = errors.New("invalid")
 	ErrConflict  = errors.New("conflict")           // the thing is in a state that does not allow it
 	ErrPermanent = errors.New("will never succeed") // do not retry
 	ErrLost      = errors.New("lost")               // the attempt no longer holds its run
+	ErrFull      = errors.New("no room left")       // on the disk of a store; later there may be some
 	// ErrSessionOver says that the worker's session is over, so that it holds no run any more.
 	ErrSessionOver = errors.New("session over")
 )

@@ -118,6 +118,12 @@ func problemOf(err error) problem {
 			Detail: "stop the runs that began under it, register again, and report runs that have ended " +
 				"under the new id",
 		}
+	case errors.Is(err, carillon.ErrFull):
+		return problem{
+			Type: "full", Title: "The disk of the store is full", Status: http.StatusServiceUnavailable,
+			Detail: "make room on the disk of the store; the server then goes on by itself. It does not " +
+				"know whether this request changed something. Look, then try again",
+		}
 	case errors.Is(err, carillon.ErrInvalid):
 		return problem{
 			Type: "invalid", Title: "Invalid input", Status: http.StatusBadRequest,

@@ -413,6 +413,21 @@ func TestAnOutageIs503AndSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
+func TestAFullDiskIsNamed(t *testing.T) {
+	h := newHouse(t, func(c *api.Config) { c.Dispatcher = noRoom{c.Dispatcher} })
+	a := h.call("POST", "/v1/workers", `{}`).problem(503, "")
+	if a.text("type") != "urn:carillon:problem:full" || a.Header().Get("Retry-After") == "" {
+		t.Errorf("%v %s", a.Header(), a.Body)
+	}
+}
+
+// noRoom is a dispatcher whose store has no room.
+type noRoom struct{ protocol.Dispatcher }
+
+func (noRoom) Register(context.Context, protocol.Registration) (string, error) {
+	return "", fmt.Errorf("commit: %w", carillon.ErrFull)
+}
+
 // outage is a dispatcher whose store is away.
 type outage struct{ protocol.Dispatcher }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -91,8 +92,8 @@ func TestAFullDiskRefusesNewJobsAndLosesNothing(t *testing.T) {
 			return false
 		}
 		var problem *client.Problem
-		if !errors.As(err, &problem) || problem.Status != 503 {
-			t.Fatalf("a full disk: %v, want 503", err)
+		if !errors.As(err, &problem) || problem.Status != 503 || !strings.HasSuffix(problem.Type, ":full") {
+			t.Fatalf("a full disk: %v, want 503 that says so", err)
 		}
 		t.Logf("a submit is refused: %v", err)
 		return true

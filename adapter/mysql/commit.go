@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -36,6 +37,9 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 			return err
 		})
 	})
+	if n := number(err); n == diskFull || n == tableFull {
+		err = fmt.Errorf("%w: %w", carillon.ErrFull, err)
+	}
 	if err != nil {
 		return nil, tried("commit", err)
 	}

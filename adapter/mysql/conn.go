@@ -159,8 +159,10 @@ func (r row) name(column int) string {
 
 // The numbers of the server's errors.
 const (
+	diskFull          = 1021
 	noRightToDatabase = 1044
 	duplicate         = 1062
+	tableFull         = 1114 // what InnoDB says of a full disk
 	noRightToTable    = 1142
 	lockTimeout       = 1205
 	deadlock          = 1213

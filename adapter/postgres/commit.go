@@ -18,6 +18,9 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	for at := 0; at < len(changes); {
 		n := f.group(changes[at:])
 		some, err := s.commit(context.WithoutCancel(ctx), f, changes[at:at+n])
+		if code(err) == diskFull {
+			err = fmt.Errorf("%w: %w", carillon.ErrFull, err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("commit: %w", err)
 		}
@@ -28,6 +31,8 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	}
 	return lost, nil
 }
+
+const diskFull = "53100"
 
 // maxTries is how often a batch is tried again because other writers were quicker. Each time another writer
 // made progress.

@@ -56,6 +56,9 @@ func (s *Store) write(f func(w *writer) error) error {
 		)
 		return s.broken
 	}
+	if sqlite.ErrCode(err).ToPrimary() == sqlite.ResultFull {
+		return fmt.Errorf("%w: %w", carillon.ErrFull, err)
+	}
 	return err
 }
 

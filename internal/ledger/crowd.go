@@ -9,8 +9,10 @@ import (
 )
 
 const (
-	// maxHold bounds how long a crowd of submits waits for slots.
-	maxHold = 250 * time.Millisecond
+	// A crowd of submits waits for slots for maxHold, and until the ledger has looked for some minLooks
+	// times: no slot can become free during one long commit.
+	maxHold  = 250 * time.Millisecond
+	minLooks = 5
 	// holdAgain is how long no crowd is held back after one has waited in vain.
 	holdAgain = time.Second
 )
@@ -21,6 +23,7 @@ type crowd struct {
 	due     atomic.Int64 // changes that wait in submits, and could be claimed; read without mu
 	leaving int          // those of them that a flusher has taken, and not tried to claim yet
 	held    time.Time    // since when they are held back; zero: they are not
+	looks   int          // how often the ledger has found no slots since then
 	freely  time.Time    // until then they are not
 }
 
@@ -84,12 +87,13 @@ func (l *Ledger) crowdRoom(room int) int {
 	case coming <= few:
 		return room
 	case held.IsZero():
-		held = now
-	case now.Sub(held) >= maxHold:
+		held, l.crowd.looks = now, 0
+	case now.Sub(held) >= maxHold && l.crowd.looks >= minLooks:
 		l.crowd.freely = now.Add(holdAgain)
 		return room
 	}
 	l.crowd.held = held
+	l.crowd.looks++
 	return 0
 }
 
