@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// A crowd of submits waits for slots for maxHold, and until the ledger has looked for some minLooks
-	// times: no slot can become free during one long commit.
-	maxHold  = 250 * time.Millisecond
-	minLooks = 5
+	// maxHold bounds how long a crowd of submits waits for slots. A commit counts for maxLook at most: no
+	// slot can become free while it lasts.
+	maxHold = 250 * time.Millisecond
+	maxLook = 50 * time.Millisecond
 	// holdAgain is how long no crowd is held back after one has waited in vain.
 	holdAgain = time.Second
 )
@@ -22,9 +22,9 @@ const (
 type crowd struct {
 	due     atomic.Int64 // changes that wait in submits, and could be claimed; read without mu
 	leaving int          // those of them that a flusher has taken, and not tried to claim yet
-	held    time.Time    // since when they are held back; zero: they are not
-	looks   int          // how often the ledger has found no slots since then
-	freely  time.Time    // until then they are not
+	looked  time.Time    // when the ledger last found no slots for them; zero: they are not held back
+	waited  time.Duration
+	freely  time.Time // until then they are not held back
 }
 
 // takeStarts removes starts, and then submits that fit into the same commit, unless they are held back. The
@@ -74,8 +74,8 @@ func (l *Ledger) crowded() bool { return l.crowd.due.Load() > int64(l.cfg.MaxBat
 // caller holds mu.
 func (l *Ledger) crowdRoom(room int) int {
 	now := time.Now()
-	held := l.crowd.held
-	l.crowd.held = time.Time{}
+	looked := l.crowd.looked
+	l.crowd.looked = time.Time{}
 	if !l.crowded() || l.submits[0].due == 0 || now.Before(l.crowd.freely) {
 		return room
 	}
@@ -86,14 +86,16 @@ func (l *Ledger) crowdRoom(room int) int {
 		return min(room, free)
 	case coming <= few:
 		return room
-	case held.IsZero():
-		held, l.crowd.looks = now, 0
-	case now.Sub(held) >= maxHold && l.crowd.looks >= minLooks:
+	case looked.IsZero():
+		l.crowd.waited = 0
+	default:
+		l.crowd.waited += min(now.Sub(looked), maxLook)
+	}
+	if l.crowd.waited >= maxHold {
 		l.crowd.freely = now.Add(holdAgain)
 		return room
 	}
-	l.crowd.held = held
-	l.crowd.looks++
+	l.crowd.looked = now
 	return 0
 }
 
@@ -103,10 +105,9 @@ func (e *entry) firstDue(now carillon.Time) *carillon.Run {
 	return &e.changes[max(i, 0)].Runs[0]
 }
 
-// holding says that a crowd is held back, and need not be looked at before the running commit ends. The
-// caller holds mu.
+// holding says that a crowd is held back, and was looked at lately. The caller holds mu.
 func (l *Ledger) holding() bool {
-	return !l.crowd.held.IsZero() && time.Since(l.crowd.held) < maxHold
+	return !l.crowd.looked.IsZero() && time.Since(l.crowd.looked) < maxLook
 }
 
 // leave notes that submits were taken. The caller holds mu.

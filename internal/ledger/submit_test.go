@@ -331,6 +331,37 @@ func TestACrowdOfSubmitsWaitsForTheSlotsThatAreComing(t *testing.T) {
 	}
 }
 
+func TestALongCommitDoesNotEndTheWaitOfACrowd(t *testing.T) {
+	s, have := newStore(), &slots{coming: 100}
+	claimed := 0
+	withSlots(t, ledger.Config{Store: s, MaxBatch: 64}, have, func(t *testing.T, l *ledger.Ledger) {
+		s.set(func(s *store) { s.gate = make(chan struct{}) })
+		var callers sync.WaitGroup
+		for range 40 {
+			callers.Go(func() { submit(t, l, nil) })
+			synctest.Wait()
+		}
+		close(s.gate) // the others are held back now
+		synctest.Wait()
+		s.set(func(s *store) { s.gate = make(chan struct{}) })
+		callers.Go(func() { _, _ = l.Commit(t.Context(), []carillon.Change{{}}) })
+		synctest.Wait()
+		time.Sleep(400 * time.Millisecond)
+		close(s.gate)
+		time.AfterFunc(10*time.Millisecond, func() { have.Release(make([]carillon.RunID, 40)) })
+		callers.Wait()
+	}, func(committed []carillon.Change) {
+		for i := range committed {
+			if len(committed[i].Runs) > 0 && committed[i].Runs[0].State == carillon.StateClaimed {
+				claimed++
+			}
+		}
+	})
+	if claimed != 39 { // the commit of the first one was under way
+		t.Errorf("%d runs were written claimed, want 39", claimed)
+	}
+}
+
 func TestACrowdOfJobsForLaterKeepsNoSlotFromAJobForNow(t *testing.T) {
 	s, have := newStore(), &slots{coming: 100}
 	var order []carillon.State
