@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -21,12 +22,13 @@ type Queue struct {
 
 	mu     sync.Mutex
 	asking map[*carillon.Demand]bool // the pulls that wait here
-	wanted chan struct{}             // closed when a pull begins to wait
+	wanted chan struct{}             // closed when a pull begins to wait, and no other one wants the same
 }
 
 const (
-	most = 1000            // runs that travel at a time
-	wait = 2 * time.Second // how long a question waits until the other node has runs
+	most         = 1000            // runs that travel at a time
+	maxQuestions = 8               // to one node at a time
+	wait         = 2 * time.Second // how long a question waits until the other node has runs
 	// look is the time after which the giving node checks whether the runs that it gave away were claimed:
 	// the answer may have been lost.
 	look = 3 * time.Second
@@ -51,18 +53,36 @@ func (q *Queue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run,
 		return runs, err
 	}
 	if !want.Spare { // or nodes without work would ask each other in circles
-		defer q.ask(&want)()
+		defer q.ask(decisive(want))()
 	}
 	return q.Queue.Pull(ctx, want)
+}
+
+// decisive is a demand without what says nothing about runs: workers that differ only in their labels want
+// the same.
+func decisive(want carillon.Demand) *carillon.Demand {
+	want.Wants = slices.Clone(want.Wants)
+	for i := range want.Wants {
+		want.Wants[i].Labels = nil
+	}
+	return &want
 }
 
 // ask notes that a pull waits here, until done is called.
 func (q *Queue) ask(want *carillon.Demand) (done func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	known := false
+	for d := range q.asking {
+		if known = slices.EqualFunc(d.Wants, want.Wants, carillon.Want.Equal); known {
+			break
+		}
+	}
 	q.asking[want] = true
-	close(q.wanted)
-	q.wanted = make(chan struct{})
+	if !known { // else every question that has to be asked is asked already, or is about to be
+		close(q.wanted)
+		q.wanted = make(chan struct{})
+	}
 	return func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -70,24 +90,42 @@ func (q *Queue) ask(want *carillon.Demand) (done func()) {
 	}
 }
 
-// want sums up the pulls that wait here. ok says that there is one. Otherwise the caller waits for until.
-func (q *Queue) want() (w carillon.Demand, ok bool, until <-chan struct{}) {
+// want sums up the pulls that wait here for runs that no question asks for yet. ok says that there is one.
+// Otherwise the caller waits for until.
+func (q *Queue) want(questions []*carillon.Demand) (w carillon.Demand, ok bool, until <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	any := false
 	for d := range q.asking {
-		w.Max = min(w.Max+d.Max, most)
-		any = any || len(d.Wants) == 0
-		for _, want := range d.Wants {
-			if !slices.ContainsFunc(w.Wants, want.Equal) {
-				w.Wants = append(w.Wants, want)
+		all, more := len(d.Wants) == 0, false
+		if all && !asks(questions, nil) {
+			any, more = true, true
+		}
+		for i := range d.Wants {
+			want := &d.Wants[i]
+			if asks(questions, want) {
+				continue
 			}
+			more = true
+			if !slices.ContainsFunc(w.Wants, want.Equal) {
+				w.Wants = append(w.Wants, *want)
+			}
+		}
+		if more {
+			w.Max = min(w.Max+d.Max, most)
 		}
 	}
 	if any {
 		w.Wants = nil
 	}
 	return w, w.Max > 0, q.wanted
+}
+
+// asks says whether one of the questions asks for the runs that a pull wants; nil: for all runs.
+func asks(questions []*carillon.Demand, want *carillon.Want) bool {
+	return slices.ContainsFunc(questions, func(d *carillon.Demand) bool {
+		return len(d.Wants) == 0 || want != nil && slices.ContainsFunc(d.Wants, want.Equal)
+	})
 }
 
 // FetchFromEach fetches from every other node, each in a separate loop. addresses returns where they are.
@@ -121,32 +159,59 @@ func (q *Queue) FetchFromEach(
 	}
 }
 
-// Fetch takes runs from a carrier whenever a pull waits here. from names its other end in the log.
+// Fetch takes runs from a carrier whenever a pull waits here. from names its other end in the log. A question
+// waits at the other node for a while. A pull that comes meanwhile, and wants other runs, has its own
+// question: else a run that only this pull can take would be late.
 func (q *Queue) Fetch(ctx context.Context, from string, carrier carillon.Carrier) {
-	failed := false
+	f := fetching{to: q, from: from, carrier: carrier}
+	var open []*carillon.Demand
+	answered := make(chan *carillon.Demand)
+	var questions sync.WaitGroup
+	defer questions.Wait()
 	for ctx.Err() == nil {
-		want, ok, until := q.want()
-		if !ok {
-			select {
-			case <-until:
-			case <-ctx.Done():
-			}
+		want, ok, until := q.want(open)
+		if ok && len(open) < maxQuestions {
+			open = append(open, &want)
+			questions.Go(func() {
+				f.once(ctx, want)
+				select {
+				case answered <- &want:
+				case <-ctx.Done():
+				}
+			})
 			continue
 		}
-		runs, err := carrier.Fetch(ctx, want)
-		if err != nil && ctx.Err() == nil {
-			if !failed {
-				q.logger.Warn("ask another node for due runs: trying again", "node", from, "error", err)
-			}
-			failed = true
-			await.For(ctx, time.Second)
-			continue
+		select {
+		case <-until:
+		case question := <-answered:
+			open = slices.DeleteFunc(open, func(d *carillon.Demand) bool { return d == question })
+		case <-ctx.Done():
 		}
-		failed = false
-		if _, err := q.Push(ctx, runs); err != nil && ctx.Err() == nil {
-			// The other node takes care of these runs itself.
-			q.logger.Error("keep due runs of another node", "error", err, "runs", len(runs))
+	}
+}
+
+// fetching is what the questions to one node share.
+type fetching struct {
+	to      *Queue
+	from    string
+	carrier carillon.Carrier
+	failed  atomic.Bool // the last answer was an error
+}
+
+// once asks once. After an error it waits, so that the node is not asked again at once.
+func (f *fetching) once(ctx context.Context, want carillon.Demand) {
+	runs, err := f.carrier.Fetch(ctx, want)
+	if err != nil && ctx.Err() == nil {
+		if !f.failed.Swap(true) {
+			f.to.logger.Warn("ask another node for due runs: trying again", "node", f.from, "error", err)
 		}
+		await.For(ctx, time.Second)
+		return
+	}
+	f.failed.Store(false)
+	if _, err := f.to.Push(ctx, runs); err != nil && ctx.Err() == nil {
+		// The other node takes care of these runs itself.
+		f.to.logger.Error("keep due runs of another node", "error", err, "runs", len(runs))
 	}
 }
 
