@@ -97,10 +97,8 @@ func (q *Queue) want(questions []*carillon.Demand) (w carillon.Demand, ok bool, 
 	defer q.mu.Unlock()
 	any := false
 	for d := range q.asking {
-		all, more := len(d.Wants) == 0, false
-		if all && !asks(questions, nil) {
-			any, more = true, true
-		}
+		more := len(d.Wants) == 0 && !asks(questions, nil)
+		any = any || more
 		for i := range d.Wants {
 			want := &d.Wants[i]
 			if asks(questions, want) {

@@ -20,32 +20,29 @@ const (
 // crowd is what the ledger knows of submits that wait although they are due. mu of the ledger guards all of
 // it.
 type crowd struct {
-	due     atomic.Int64 // changes that wait in submits, and could be claimed; read without mu
-	leaving int          // those of them that a flusher has taken, and not tried to claim yet
-	looked  time.Time    // when the ledger last found no slots for them; zero: they are not held back
-	waited  time.Duration
-	freely  time.Time // until then they are not held back
+	due     atomic.Int64  // changes that wait in submits, and could be claimed; read without mu
+	leaving int           // those of them that a flusher has taken, and not tried to claim yet
+	looked  time.Time     // when the ledger last found no slots for them; zero: they are not held back
+	waited  time.Duration // since they are held back, as far as it counts
+	freely  time.Time     // until then they are not held back
 }
 
 // takeStarts removes starts, and then submits that fit into the same commit, unless they are held back. The
 // caller holds mu.
 func (l *Ledger) takeStarts(closing bool) (batch []entry) {
 	batch = l.starts.take(l.cfg.MaxBatch)
-	starts := changesOf(batch)
-	l.startsWaiting.Add(int64(-starts))
-	if len(l.submits) == 0 {
-		return batch
+	if len(l.submits) > 0 {
+		room := l.submitRoom(changesOf(batch))
+		if !closing {
+			room = l.crowdRoom(room)
+		}
+		if room > 0 {
+			submits := l.submits.take(room)
+			l.leave(submits)
+			batch = append(batch, submits...)
+		}
 	}
-	room := l.submitRoom(starts)
-	if !closing {
-		room = l.crowdRoom(room)
-	}
-	if room > 0 {
-		submits := l.submits.take(room)
-		l.submitsWaiting.Add(int64(-changesOf(submits)))
-		l.leave(submits)
-		batch = append(batch, submits...)
-	}
+	l.waiting.Add(int64(-changesOf(batch)))
 	return batch
 }
 

@@ -49,9 +49,7 @@ type Ledger struct {
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
 	broken  chan error            // capacity 1: the first permanent error
 
-	startsWaiting  atomic.Int64 // the number of changes in starts; written under mu
-	submitsWaiting atomic.Int64 // the number of changes in submits; written under mu
-
+	waiting    atomic.Int64 // the number of changes in starts and submits; written under mu
 	commitTime atomic.Int64 // nanoseconds of a commit lately: see Wait
 
 	mu        sync.Mutex
@@ -142,11 +140,8 @@ func (l *Ledger) add(to *entries, e entry) {
 	}
 	e.since = time.Now()
 	*to = append(*to, e)
-	switch to {
-	case &l.starts:
-		l.startsWaiting.Add(int64(len(e.changes)))
-	case &l.submits:
-		l.submitsWaiting.Add(int64(len(e.changes)))
+	if to != &l.ends {
+		l.waiting.Add(int64(len(e.changes)))
 		l.crowd.due.Add(int64(e.due))
 	}
 	l.mu.Unlock()

@@ -22,17 +22,16 @@ func (q queue) wait(now time.Time, flushers int) time.Duration {
 }
 
 // Wait is how long a change that comes now will probably wait until it is on disk, by the length of recent
-// commits. While no change waits it is 0, and costs two atomic reads.
+// commits. While no change waits it is 0, and costs one atomic read.
 func (l *Ledger) Wait(now time.Time) time.Duration {
-	waiting := l.startsWaiting.Load() + l.submitsWaiting.Load()
-	if waiting == 0 {
+	if l.waiting.Load() == 0 {
 		return 0
 	}
 	q := queue{commit: time.Duration(l.commitTime.Load())}
 	l.mu.Lock()
 	for _, waits := range []entries{l.starts, l.submits} {
 		if len(waits) > 0 && (q.changes == 0 || waits[0].since.Before(q.since)) {
-			q.changes, q.since = int(waiting), waits[0].since
+			q.changes, q.since = int(l.waiting.Load()), waits[0].since
 		}
 	}
 	q.room = l.submitRoom(changesOf(l.starts))
