@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -92,8 +93,10 @@ func TestARunOfAnotherNodeComesAtOnceThoughThatNodeWasAskedForOthersBefore(t *te
 func TestPullsThatWantTheSameAskAnotherNodeOnce(t *testing.T) {
 	with(t, func(t *testing.T, here *carry.Queue, there *other) {
 		ctx, cancel := context.WithCancel(t.Context())
-		for range 20 {
-			pull(ctx, here, demand("mail"))
+		for i := range 20 {
+			want := demand("mail")
+			want.Wants[0].Labels = map[string]string{"host": strconv.Itoa(i)} // no run asks for it
+			pull(ctx, here, want)
 		}
 		if n := there.asked.Load(); n != 1 {
 			t.Errorf("the other node was asked %d times", n)
