@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,7 +27,10 @@ type engine struct {
 	// quick settings lose the last commits when the machine crashes; kept settings lose none when the server
 	// is killed.
 	quick, kept []string
+	copied      []string // kept settings of a server that has a replica also need these
 	create      func(ctx context.Context, server *url.URL, database string) error
+	// replica starts a replica of a primary, which reads from the address of a stream.
+	replica func(t *testing.T, primary *server.Server, stream string, synchronous bool) (*server.Server, pair)
 
 	mu     sync.Mutex
 	shared *server.Server
@@ -35,14 +39,15 @@ type engine struct {
 
 var engines = []*engine{
 	{
-		name: "postgres", start: server.StartPostgres, create: createPostgres,
+		name: "postgres", start: server.StartPostgres, create: createPostgres, replica: replicaOfPostgres,
 		quick: []string{"fsync=off", "max_connections=600"},
 		kept:  []string{"fsync=off", "max_connections=600"},
 	},
 	{
-		name: "mariadb", start: server.StartMariaDB, create: createMariaDB,
-		quick: []string{"innodb_flush_log_at_trx_commit=0", "innodb_doublewrite=0", "max-connections=600"},
-		kept:  []string{"innodb_flush_log_at_trx_commit=1", "max-connections=600"},
+		name: "mariadb", start: server.StartMariaDB, create: createMariaDB, replica: replicaOfMariaDB,
+		quick:  []string{"innodb_flush_log_at_trx_commit=0", "innodb_doublewrite=0", "max-connections=600"},
+		kept:   []string{"innodb_flush_log_at_trx_commit=1", "max-connections=600"},
+		copied: []string{"server-id=1", "log-bin=binlog"},
 	},
 }
 
@@ -70,10 +75,10 @@ func onOne(t *testing.T, test func(t *testing.T, e *engine)) {
 }
 
 // own starts a server to which a test can do faults.
-func (e *engine) own(t *testing.T) *server.Server {
+func (e *engine) own(t *testing.T, settings ...string) *server.Server {
 	t.Helper()
 	e.mu.Lock() // two servers that start at once would disturb each other
-	s, err := e.start(context.Background(), "", e.kept...)
+	s, err := e.start(context.Background(), "", append(slices.Clone(e.kept), settings...)...)
 	e.mu.Unlock()
 	server.Need(t, err)
 	t.Cleanup(func() {

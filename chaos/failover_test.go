@@ -3,12 +3,9 @@ package chaos
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/chaos/check"
@@ -17,7 +14,7 @@ import (
 	"github.com/carillon-run/carillon/porttest/server"
 )
 
-// replicated is a PostgreSQL server with a replica. Nodes reach the primary at an address that stays.
+// replicated is a database with a replica. Nodes reach the primary at an address that stays.
 type replicated struct {
 	t       *testing.T
 	primary *server.Server
@@ -25,73 +22,48 @@ type replicated struct {
 	entry   *proxy.Proxy // in front of the primary
 	stream  *proxy.Proxy // between the replica and the primary
 	url     string       // of entry
+	pair    pair
 }
 
-// replicate starts a primary and a replica. Synchronous: the primary answers a commit when the replica has it
-// on disk.
-func replicate(t *testing.T, synchronous bool) *replicated {
+// pair is what a primary and its replica do in the way of their kind of database.
+type pair interface {
+	// caughtUp waits until the replica has what the primary has committed by now.
+	caughtUp(t *testing.T)
+	// promote lets the replica take writes, with all that it has received.
+	promote(t *testing.T)
+}
+
+// replicate starts a primary and a replica. Synchronous: the primary answers a commit when the replica has
+// it.
+func replicate(t *testing.T, e *engine, synchronous bool) *replicated {
 	t.Helper()
-	e := engines[0]
-	r := &replicated{t: t, primary: e.own(t)}
+	r := &replicated{t: t, primary: e.own(t, e.copied...)}
 	host := hostOf(t, r.primary.URL)
 	r.entry, r.stream = openProxy(t, host), openProxy(t, host)
 	r.url = through(t, r.primary.URL, r.entry)
-	_, port, _ := net.SplitHostPort(r.stream.Addr())
-	r.replica = server.Replica(
-		t, r.primary, "max_connections=600", "primary_conninfo=host=127.0.0.1 user=carillon port="+port,
-	)
-	if synchronous {
-		if err := r.primary.SetReplicas("*"); err != nil {
-			t.Fatal(err)
-		}
-		poll(t, t.Context(), "synchronous replication", func() bool {
-			return r.ask("SELECT coalesce(max(sync_state), 'none') FROM pg_stat_replication") == "sync"
-		})
-	}
+	r.replica, r.pair = e.replica(t, r.primary, r.stream.Addr(), synchronous)
 	return r
 }
 
-// ask reads one text from the primary.
-func (r *replicated) ask(sql string, args ...any) (answer string) {
-	r.t.Helper()
-	conn, err := pgx.Connect(r.t.Context(), r.primary.URL)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer conn.Close(r.t.Context())
-	if err := conn.QueryRow(r.t.Context(), sql, args...).Scan(&answer); err != nil {
-		r.t.Fatalf("%s: %v", sql, err)
-	}
-	return answer
-}
-
-// caughtUp waits until the replica has what the primary has committed by now.
-func (r *replicated) caughtUp() {
-	r.t.Helper()
-	now := r.ask("SELECT pg_current_wal_lsn()::text")
-	poll(r.t, r.t.Context(), "the replica to catch up", func() bool {
-		return r.ask("SELECT coalesce(bool_or(flush_lsn >= $1::text::pg_lsn), false)::text FROM pg_stat_replication",
-			now) == "true"
-	})
-}
-
 // failOver kills the primary and lets the replica take its place.
-func (r *replicated) failOver(ctx context.Context) {
+func (r *replicated) failOver() {
 	r.t.Helper()
 	if err := r.primary.Kill(); err != nil {
 		r.t.Fatal(err)
 	}
 	r.entry.Set(proxy.Closed)
-	if err := r.replica.Promote(ctx); err != nil {
-		r.t.Fatal(err)
-	}
+	r.pair.promote(r.t)
 	r.entry.SetTarget(hostOf(r.t, r.replica.URL))
 	r.entry.Heal()
 }
 
 func TestAFailoverToASynchronousReplicaLosesNothing(t *testing.T) {
 	t.Parallel()
-	db := replicate(t, true)
+	onEach(t, failsOverAndLosesNothing)
+}
+
+func failsOverAndLosesNothing(t *testing.T, e *engine) {
+	db := replicate(t, e, true)
 	c := newCluster(t, db.url, 2*time.Minute)
 	c.start("node-1", "node-2")
 	c.handlers("worker-1", "default")
@@ -100,8 +72,11 @@ func TestAFailoverToASynchronousReplicaLosesNothing(t *testing.T) {
 	accepted := c.submit(defs...)
 	load := c.trickle(50*time.Millisecond, handledJob("default", Work{For: carillon.Duration(time.Second)}))
 	last(c.ctx, time.Until(begin.Add(3*time.Second).Std()))
+	// What the replica does not get any more must not be answered either.
+	db.stream.Set(proxy.Cut)
+	last(c.ctx, 200*time.Millisecond)
 	killed := time.Now()
-	db.failOver(c.ctx)
+	db.failOver()
 	accepted = append(accepted, c.submit(handledJob("default", Work{}))...)
 	t.Logf("the cluster took a job %s after the kill", time.Since(killed).Round(time.Millisecond))
 	accepted = append(accepted, load()...)
@@ -117,7 +92,11 @@ func TestAFailoverToASynchronousReplicaLosesNothing(t *testing.T) {
 // again.
 func TestAFailoverToAReplicaThatIsBehindLosesExactlyWhatItHadNotReceived(t *testing.T) {
 	t.Parallel()
-	db := replicate(t, false)
+	onEach(t, failsOverToOneThatIsBehind)
+}
+
+func failsOverToOneThatIsBehind(t *testing.T, e *engine) {
+	db := replicate(t, e, false)
 	c := newCluster(t, db.url, 2*time.Minute)
 	c.start("node-1", "node-2")
 	c.handlers("worker-1", "default")
@@ -127,7 +106,7 @@ func TestAFailoverToAReplicaThatIsBehindLosesExactlyWhatItHadNotReceived(t *test
 		begin := carillon.Now().Add(ahead)
 		claimedLater = c.submit(everyFrom(begin, 10*time.Millisecond, time.Second)...)
 		received = append(received, claimedLater...)
-		db.caughtUp()
+		db.pair.caughtUp(t)
 		db.stream.Set(proxy.Cut)
 		if carillon.Now() < begin {
 			break
@@ -137,7 +116,7 @@ func TestAFailoverToAReplicaThatIsBehindLosesExactlyWhatItHadNotReceived(t *test
 	lost := c.submit(repeat(handledJob("default", Work{}), 20)...)
 	c.ended(runsOf(lost)...)
 	c.ended(runsOf(claimedLater)...)
-	db.failOver(c.ctx)
+	db.failOver()
 	later := c.submit(repeat(handledJob("default", Work{}), 20)...)
 
 	runs := c.all()
