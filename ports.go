@@ -15,7 +15,7 @@ type Store interface {
 	// returns the ascending indexes of the changes that lost. Changes are independent and applied in order;
 	// the rows of one change are written all together or not at all. When Commit returns, the applied changes
 	// survive a crash of process and machine. After an error the outcome is unknown: read again, then decide
-	// again.
+	// again. ErrFull says that there is no room, ErrPermanent that no further commit will succeed.
 	Commit(ctx context.Context, changes []Change) (lost []int, err error)
 
 	// Jobs returns the definitions that exist, in no promised order. Version 0 asks for the latest.

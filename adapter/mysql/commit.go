@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -37,13 +38,24 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 			return err
 		})
 	})
-	if n := number(err); n == diskFull || n == tableFull {
-		err = fmt.Errorf("%w: %w", carillon.ErrFull, err)
-	}
 	if err != nil {
-		return nil, tried("commit", err)
+		return nil, tried("commit", named(err))
 	}
 	return lost, nil
+}
+
+// named marks an error that says that the disk is full.
+func named(err error) error {
+	switch number(err) {
+	case diskFull, tableFull:
+	case writeFailed, engineFailed:
+		if !strings.Contains(err.Error(), "No space left") {
+			return err
+		}
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", carillon.ErrFull, err)
 }
 
 // insist runs a transaction again as long as other transactions are in its way.

@@ -160,6 +160,8 @@ func (r row) name(column int) string {
 // The numbers of the server's errors.
 const (
 	diskFull          = 1021
+	writeFailed       = 1026
+	engineFailed      = 1030
 	noRightToDatabase = 1044
 	duplicate         = 1062
 	tableFull         = 1114 // what InnoDB says of a full disk

@@ -18,11 +18,8 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	for at := 0; at < len(changes); {
 		n := f.group(changes[at:])
 		some, err := s.commit(context.WithoutCancel(ctx), f, changes[at:at+n])
-		if code(err) == diskFull {
-			err = fmt.Errorf("%w: %w", carillon.ErrFull, err)
-		}
 		if err != nil {
-			return nil, fmt.Errorf("commit: %w", err)
+			return nil, fmt.Errorf("commit: %w", named(err))
 		}
 		for _, i := range some {
 			lost = append(lost, at+i)
@@ -33,6 +30,14 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 }
 
 const diskFull = "53100"
+
+// named marks an error that says that the disk is full.
+func named(err error) error {
+	if code(err) == diskFull {
+		return fmt.Errorf("%w: %w", carillon.ErrFull, err)
+	}
+	return err
+}
 
 // maxTries is how often a batch is tried again because other writers were quicker. Each time another writer
 // made progress.
