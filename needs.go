@@ -1,7 +1,6 @@
 package carillon
 
 import (
-	"maps"
 	"slices"
 	"strings"
 )
@@ -40,10 +39,10 @@ func (w *Want) Takes(lane Lane) bool {
 	return within(w.Namespaces, lane.Namespace) && within(w.Queues, lane.Queue) && w.performs(lane.Needs)
 }
 
-// Equal says whether both lists the same.
-func (w Want) Equal(o Want) bool {
+// TakesSame says whether both take the same runs.
+func (w Want) TakesSame(o Want) bool {
 	return slices.Equal(w.Namespaces, o.Namespaces) && slices.Equal(w.Queues, o.Queues) &&
-		slices.Equal(w.Kinds, o.Kinds) && slices.Equal(w.Types, o.Types) && maps.Equal(w.Labels, o.Labels)
+		slices.Equal(w.Kinds, o.Kinds) && slices.Equal(w.Types, o.Types)
 }
 
 // performs says whether the worker has what a run needs. A run that was written before runs knew their needs

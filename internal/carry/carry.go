@@ -28,6 +28,7 @@ type Queue struct {
 const (
 	most         = 1000            // runs that travel at a time
 	maxQuestions = 8               // to one node at a time
+	maxNames     = 10_000          // in one question, unless a single pull has more
 	wait         = 2 * time.Second // how long a question waits until the other node has runs
 	// look is the time after which the giving node checks whether the runs that it gave away were claimed:
 	// the answer may have been lost.
@@ -53,19 +54,9 @@ func (q *Queue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run,
 		return runs, err
 	}
 	if !want.Spare { // or nodes without work would ask each other in circles
-		defer q.ask(decisive(want))()
+		defer q.ask(&want)()
 	}
 	return q.Queue.Pull(ctx, want)
-}
-
-// decisive is a demand without what says nothing about runs: workers that differ only in their labels want
-// the same.
-func decisive(want carillon.Demand) *carillon.Demand {
-	want.Wants = slices.Clone(want.Wants)
-	for i := range want.Wants {
-		want.Wants[i].Labels = nil
-	}
-	return &want
 }
 
 // ask notes that a pull waits here, until done is called.
@@ -74,7 +65,7 @@ func (q *Queue) ask(want *carillon.Demand) (done func()) {
 	defer q.mu.Unlock()
 	known := false
 	for d := range q.asking {
-		if known = slices.EqualFunc(d.Wants, want.Wants, carillon.Want.Equal); known {
+		if known = slices.EqualFunc(d.Wants, want.Wants, carillon.Want.TakesSame); known {
 			break
 		}
 	}
@@ -90,24 +81,29 @@ func (q *Queue) ask(want *carillon.Demand) (done func()) {
 	}
 }
 
-// want sums up the pulls that wait here for runs that no question asks for yet. ok says that there is one.
-// Otherwise the caller waits for until.
+// want sums up the pulls that wait here for runs that no question asks for yet, as many of them as fit into
+// one question. ok says that there is one. Otherwise the caller waits for until.
 func (q *Queue) want(questions []*carillon.Demand) (w carillon.Demand, ok bool, until <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	any := false
+	any, names := false, 0
 	for d := range q.asking {
 		more := len(d.Wants) == 0 && !asks(questions, nil)
 		any = any || more
 		for i := range d.Wants {
-			want := &d.Wants[i]
-			if asks(questions, want) {
+			want := d.Wants[i]
+			if asks(questions, &want) {
 				continue
 			}
-			more = true
-			if !slices.ContainsFunc(w.Wants, want.Equal) {
-				w.Wants = append(w.Wants, *want)
+			if !slices.ContainsFunc(w.Wants, want.TakesSame) {
+				has := len(want.Namespaces) + len(want.Queues) + len(want.Kinds) + len(want.Types)
+				if names > 0 && names+has > maxNames {
+					continue
+				}
+				want.Labels, names = nil, names+has
+				w.Wants = append(w.Wants, want)
 			}
+			more = true
 		}
 		if more {
 			w.Max = min(w.Max+d.Max, most)
@@ -122,7 +118,7 @@ func (q *Queue) want(questions []*carillon.Demand) (w carillon.Demand, ok bool, 
 // asks says whether one of the questions asks for the runs that a pull wants; nil: for all runs.
 func asks(questions []*carillon.Demand, want *carillon.Want) bool {
 	return slices.ContainsFunc(questions, func(d *carillon.Demand) bool {
-		return len(d.Wants) == 0 || want != nil && slices.ContainsFunc(d.Wants, want.Equal)
+		return len(d.Wants) == 0 || want != nil && slices.ContainsFunc(d.Wants, want.TakesSame)
 	})
 }
 
@@ -131,6 +127,8 @@ func (q *Queue) FetchFromEach(
 	ctx context.Context, addresses func() []string, carrier func(address string) carillon.Carrier,
 ) error {
 	loops := map[string]context.CancelFunc{}
+	var running sync.WaitGroup
+	defer running.Wait()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -140,7 +138,7 @@ func (q *Queue) FetchFromEach(
 			if loops[address] == nil {
 				loop, stop := context.WithCancel(ctx)
 				loops[address] = stop
-				go q.Fetch(loop, address, carrier(address))
+				running.Go(func() { q.Fetch(loop, address, carrier(address)) })
 			}
 		}
 		for address, stop := range loops {

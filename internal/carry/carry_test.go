@@ -3,6 +3,7 @@ package carry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"sync/atomic"
@@ -19,11 +20,25 @@ import (
 type other struct {
 	queue *mem.Queue
 	asked atomic.Int32
+	open  atomic.Int32 // questions that are not answered
+	names atomic.Int32 // in the longest question
 	away  atomic.Bool
+}
+
+func namesIn(want carillon.Demand) (n int) {
+	for _, w := range want.Wants {
+		n += len(w.Namespaces) + len(w.Queues) + len(w.Kinds) + len(w.Types)
+	}
+	return n
 }
 
 func (o *other) Fetch(ctx context.Context, want carillon.Demand) ([]carillon.Run, error) {
 	o.asked.Add(1)
+	o.open.Add(1)
+	defer o.open.Add(-1)
+	if names := namesIn(want); names > int(o.names.Load()) {
+		o.names.Store(int32(names))
+	}
 	if o.away.Load() {
 		return nil, errors.New("connection refused")
 	}
@@ -100,6 +115,34 @@ func TestPullsThatWantTheSameAskAnotherNodeOnce(t *testing.T) {
 		}
 		if n := there.asked.Load(); n != 1 {
 			t.Errorf("the other node was asked %d times", n)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestManyPullsThatWantDifferentRunsAskAFewShortQuestions(t *testing.T) {
+	with(t, func(t *testing.T, here *carry.Queue, there *other) {
+		ctx, cancel := context.WithCancel(t.Context())
+		for i := range 60 {
+			queues := make([]string, 1000)
+			for k := range queues {
+				queues[k] = fmt.Sprintf("q%d-%d", i, k)
+			}
+			pull(ctx, here, demand(queues...))
+		}
+		mails := pull(ctx, here, demand("mail"))
+		if n := there.open.Load(); n != 8 {
+			t.Errorf("%d questions are open", n)
+		}
+		if _, err := there.queue.Push(ctx, due("mail")); err != nil {
+			t.Fatal(err)
+		}
+		if runs := <-mails; len(runs) != 1 {
+			t.Errorf("%d runs", len(runs))
+		}
+		if n := there.names.Load(); n < 5000 || n > 10_000 { // the other node reads no more than a megabyte
+			t.Errorf("the longest question has %d names", n)
 		}
 		cancel()
 		synctest.Wait()

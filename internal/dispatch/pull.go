@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -39,6 +40,15 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	defer cancel()
 	w := &waiter{worker: p.Worker, wants: []carillon.Want{want}, asked: p.Max, room: p.Max, awaken: cancel}
 	d.reservations.wait(w)
+	var claimed []inflight
+	leave := sync.OnceFunc(func() {
+		d.reservations.close(w, 0)
+		w.taken()
+		d.reservations.answered(w)
+		d.endPending(claimed, w.given)
+	})
+	defer leave() // a pull that panics leaves nothing behind either
+
 	if d.undeliverable(ctx, v) != nil { // it came to that before the pull could be told
 		d.reservations.endOne(w)
 	}
@@ -51,10 +61,8 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 		d.reservations.endOne(w)
 	}
 	own := len(runs) - d.reservations.close(w, len(runs))
-	defer d.reservations.answered(w)
 	failed := err != nil && wait.Err() == nil
 	var tasks []protocol.Task
-	var claimed []inflight
 	back := runs[own:]
 	if own > 0 {
 		var heavy []carillon.Run
@@ -64,10 +72,10 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	if len(back) > 0 { // they go back to the queue; the next pull gets them
 		d.cfg.PushBack(back)
 	}
-	tasks = append(tasks, w.taken()...)
 	// The runs are pending until here: the worker cannot list what it has no answer about, however long a
 	// commit takes.
-	d.endPending(claimed, w.given)
+	leave()
+	tasks = append(tasks, w.taken()...)
 	switch why := d.undeliverable(ctx, v); {
 	case why != nil:
 		d.handBack(tasks, p.Worker, why)

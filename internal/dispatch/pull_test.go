@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -66,19 +67,58 @@ func TestARunWhosePullPanicsIsTakenBackAndItsSlotsAreForgotten(t *testing.T) {
 		run, err := n.ledger.RunNow(context.Background(), "default", job, []byte(`2`))
 		h.must(err)
 		store.now.Store(true)
-		for panicked := false; !panicked; {
+		panicked := false
+		for i := 0; i < 60 && !panicked; i++ {
 			func() {
 				defer func() { panicked = recover() != nil }()
 				h.pull(n, worker, 1)
 			}()
 		}
 		store.now.Store(false)
+		if !panicked {
+			t.Fatal("no pull panicked")
+		}
 		if slots, coming := n.Free(&run); slots+coming != 0 {
 			t.Errorf("%d slots are free and %d are coming, but no pull waits", slots, coming)
 		}
 		h.beat(n, worker, 10*time.Second)
 		if task := h.one(n, worker); task.Run.ID != run.ID || task.Run.Attempt != 2 {
 			t.Errorf("%s, attempt %d", task.Run.ID, task.Run.Attempt)
+		}
+	})
+}
+
+func TestARunThatWasSubmittedForAPullThatPanicsIsTakenBack(t *testing.T) {
+	in(t, 0, func(h *house) {
+		store := &panicking{Store: h.store}
+		store.now.Store(true)
+		h.read = store
+		h.live()
+		n := h.nodes[0]
+		worker := h.register(n)
+		other := h.submit(n, func(d *carillon.Definition) {
+			d.Overlap, d.Schedule.Every = carillon.OverlapAllow, carillon.Duration(time.Hour)
+		})
+		panicked := make(chan any, 1)
+		go func() {
+			defer func() { panicked <- recover() }()
+			h.pull(n, worker, 2)
+		}()
+		synctest.Wait()
+		job, run := h.reserve(n, worker)
+		_, err := n.ledger.RunNow(context.Background(), "default", other, []byte(`2`))
+		h.must(err)
+		time.Sleep(100 * time.Millisecond) // the pull gets it and panics
+		submitted := carillon.Change{Job: &job, Runs: []carillon.Run{run}}
+		_, err = n.ledger.Commit(context.Background(), []carillon.Change{submitted})
+		h.must(err)
+		if why := <-panicked; why == nil {
+			t.Error("the pull did not panic")
+		}
+		h.beat(n, worker, 10*time.Second)
+		synctest.Wait()
+		if run = h.run(job.ID); run.Losses == 0 {
+			t.Errorf("a run that its worker never heard of is not taken back: %+v", run)
 		}
 	})
 }

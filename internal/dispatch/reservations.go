@@ -249,7 +249,7 @@ func (r *reservations) waits(runs []carillon.Run) []bool {
 // can take in two rounds.
 func (r *reservations) free(run *carillon.Run) (slots, coming int) {
 	lane := run.Lane()
-	var wants []carillon.Want
+	var wants []carillon.Want // each once; few, though a thousand workers can differ in their labels
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, list := range [][]*waiter{r.answering, r.waiters} {
@@ -259,7 +259,7 @@ func (r *reservations) free(run *carillon.Run) (slots, coming int) {
 				continue
 			}
 			coming += w.asked
-			if !slices.ContainsFunc(wants, want.Equal) {
+			if !slices.ContainsFunc(wants, want.TakesSame) {
 				wants = append(wants, *want)
 			}
 		}
