@@ -9,10 +9,12 @@ import (
 )
 
 const (
-	// maxHold bounds how long a crowd of submits waits for slots. A commit counts for maxLook at most: no
-	// slot can become free while it lasts.
+	// maxHold bounds how long a crowd of submits waits for slots. From one look to the next maxLook counts
+	// at most: a flusher that commits does not look. However slow commits are, a crowd waits for maxHeld at
+	// most.
 	maxHold = 250 * time.Millisecond
 	maxLook = 50 * time.Millisecond
+	maxHeld = time.Second
 	// holdAgain is how long no crowd is held back after one has waited in vain.
 	holdAgain = time.Second
 )
@@ -23,7 +25,8 @@ type crowd struct {
 	due     atomic.Int64  // changes that wait in submits, and could be claimed; read without mu
 	leaving int           // those of them that a flusher has taken, and not tried to claim yet
 	looked  time.Time     // when the ledger last found no slots for them; zero: they are not held back
-	waited  time.Duration // since they are held back, as far as it counts
+	held    time.Time     // since when they are held back
+	waited  time.Duration // since then, as far as it counts
 	freely  time.Time     // until then they are not held back
 }
 
@@ -73,27 +76,57 @@ func (l *Ledger) crowdRoom(room int) int {
 	now := time.Now()
 	looked := l.crowd.looked
 	l.crowd.looked = time.Time{}
-	if !l.crowded() || l.submits[0].due == 0 || now.Before(l.crowd.freely) {
+	if !l.crowded() || now.Before(l.crowd.freely) {
 		return room
 	}
-	few := l.cfg.MaxBatch / 16 // so few slots are not worth a wait
-	free, coming := l.slots.Free(l.submits[0].firstDue(l.cfg.Clock.Now()))
-	switch free -= l.crowd.leaving; {
-	case free > few:
-		return min(room, free)
-	case coming <= few:
+	ahead, free, crowd := l.ahead(room)
+	free -= l.crowd.leaving
+	switch {
+	case !crowd:
 		return room
+	case free > l.few():
+		return min(room, ahead+free)
 	case looked.IsZero():
-		l.crowd.waited = 0
+		l.crowd.held, l.crowd.waited = now, 0
 	default:
 		l.crowd.waited += min(now.Sub(looked), maxLook)
 	}
-	if l.crowd.waited >= maxHold {
+	if l.crowd.waited >= maxHold || now.Sub(l.crowd.held) >= maxHeld {
 		l.crowd.freely = now.Add(holdAgain)
 		return room
 	}
 	l.crowd.looked = now
-	return 0
+	return ahead
+}
+
+// few is how many slots are not worth a wait.
+func (l *Ledger) few() int { return l.cfg.MaxBatch / 16 }
+
+// ahead is how many changes go before the crowd, of as many as fit: those of jobs for later, and of due jobs
+// whose workers have few slots. crowd says that the crowd comes next, and free how many slots there are for
+// runs like its first one. The caller holds mu.
+func (l *Ledger) ahead(room int) (ahead, free int, crowd bool) {
+	now := l.cfg.Clock.Now()
+	var scarce map[carillon.Lane]bool // lanes whose workers have few slots
+	for i := 0; i < len(l.submits) && ahead < room; i++ {
+		e := &l.submits[i]
+		if e.due > 0 {
+			run := e.firstDue(now)
+			lane := run.Lane()
+			if !scarce[lane] {
+				free, coming := l.slots.Free(run)
+				if coming > l.few() {
+					return ahead, free, true
+				}
+				if scarce == nil {
+					scarce = map[carillon.Lane]bool{}
+				}
+				scarce[lane] = true
+			}
+		}
+		ahead += len(e.changes)
+	}
+	return ahead, 0, false
 }
 
 // firstDue is the first run of a submit that can be claimed.

@@ -13,9 +13,9 @@ type Slots interface {
 	// Starting says that more starts are about to come: due runs wait, and some are on their way to a slot.
 	// The ledger then takes fewer submits, and with one flusher holds ends back. It asks before every commit.
 	Starting() bool
-	// Free is how many slots Reserve could give to runs like this one. More are coming when the due runs
-	// before it have their slots; none if so many due runs wait that this takes long. The caller holds a
-	// lock of the ledger.
+	// Free is how many slots Reserve could give to runs like this one. Coming is how many slots the pulls of
+	// these workers asked for in all, those that are free included; 0 if so many due runs wait for them that
+	// it takes long until one is free. The caller holds a lock of the ledger.
 	Free(run *carillon.Run) (slots, coming int)
 }
 

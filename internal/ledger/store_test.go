@@ -106,7 +106,7 @@ func within(
 
 // withSlots is within, with slots of a worker if they are not nil.
 func withSlots(
-	t *testing.T, cfg ledger.Config, have *slots, test func(t *testing.T, l *ledger.Ledger),
+	t *testing.T, cfg ledger.Config, have ledger.Slots, test func(t *testing.T, l *ledger.Ledger),
 	listeners ...func(committed []carillon.Change),
 ) {
 	t.Helper()
