@@ -32,7 +32,7 @@ func (tr *trial) history() *check.History {
 		found[job.Key] = job.ID
 	}
 	h.Records = tr.records()
-	h.Left = append(h.Left, tr.surplusRows(len(h.Jobs), len(h.Records))...)
+	h.Left = append(h.Left, tr.surplusRows(len(h.Jobs))...)
 	h.Logs = tr.output(h)
 	again := 0
 	for _, c := range tr.commands {

@@ -13,9 +13,9 @@ import (
 	"github.com/carillon-run/carillon/chaos/check"
 )
 
-// surplusRows are the tables that have more rows than the trial's jobs and ended runs need: what ended must
-// not stay where nodes look for what is due.
-func (tr *trial) surplusRows(jobs, runs int) (list []string) {
+// surplusRows are rows that the trial's jobs and ended runs do not need: what ended must not stay where nodes
+// look for what is due, and nothing must stay of a run that there is no record of.
+func (tr *trial) surplusRows(jobs int) (list []string) {
 	tr.t.Helper()
 	edits := 0
 	for _, c := range tr.commands {
@@ -23,50 +23,53 @@ func (tr *trial) surplusRows(jobs, runs int) (list []string) {
 			edits++
 		}
 	}
-	for table, most := range map[string]int{
-		"run": 0, "history": runs, "dead": runs, "result": runs, "checkpoint": runs, "run_payload": runs,
-		"job": jobs, "definition": jobs + edits, "guard": jobs,
+	const unrecorded = ` o WHERE NOT EXISTS (SELECT 1 FROM history h WHERE h.job = o.job AND h.due = o.due)
+		AND NOT EXISTS (SELECT 1 FROM dead d WHERE d.job = o.job AND d.due = o.due)`
+	for rows, most := range map[string]int{
+		"run": 0, "definition": jobs + edits, "guard": jobs,
+		"result" + unrecorded: 0, "checkpoint" + unrecorded: 0, "run_payload" + unrecorded: 0,
+		"(SELECT 1 FROM history GROUP BY job, due HAVING count(*) > 1) recorded_twice": 0,
 	} {
-		n, err := tr.count(table)
+		n, err := tr.count(rows)
 		if err != nil {
-			tr.t.Errorf("rows of %s: %v", table, err)
+			tr.t.Errorf("rows of %s: %v", rows, err)
 		} else if n > most {
-			list = append(list, fmt.Sprintf("%d rows of %s, at most %d are needed", n, table, most))
+			list = append(list, fmt.Sprintf("%d rows of %s, at most %d are needed", n, rows, most))
 		}
 	}
 	return list
 }
 
-// count is the number of rows of a table.
-func (tr *trial) count(table string) (n int, err error) {
+// count is the number of rows, given what follows FROM.
+func (tr *trial) count(rows string) (n int, err error) {
 	if file, ok := strings.CutPrefix(tr.store, "sqlite:"); ok {
-		return countSQLite(file, table)
+		return countSQLite(file, rows)
 	}
 	address, err := url.Parse(tr.store)
 	if err != nil {
 		return 0, err
 	}
 	if tr.kind == "postgres" {
-		return countPostgres(tr.ctx, address, "carillon."+table)
+		return countPostgres(tr.ctx, address, rows)
 	}
 	db, err := openMariaDB(address)
 	if err != nil {
 		return 0, err
 	}
 	defer db.Close()
-	err = db.QueryRowContext(tr.ctx, countRows+table).Scan(&n)
+	err = db.QueryRowContext(tr.ctx, countRows+rows).Scan(&n)
 	return n, err
 }
 
 const countRows = "SELECT count(*) FROM "
 
-func countSQLite(file, table string) (n int, err error) {
+func countSQLite(file, rows string) (n int, err error) {
 	conn, err := sqlite.OpenConn(file, sqlite.OpenReadOnly)
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close()
-	err = sqlitex.Execute(conn, countRows+table, &sqlitex.ExecOptions{
+	err = sqlitex.Execute(conn, countRows+rows, &sqlitex.ExecOptions{
 		ResultFunc: func(row *sqlite.Stmt) error {
 			n = row.ColumnInt(0)
 			return nil
@@ -75,12 +78,15 @@ func countSQLite(file, table string) (n int, err error) {
 	return n, err
 }
 
-func countPostgres(ctx context.Context, address *url.URL, table string) (n int, err error) {
+func countPostgres(ctx context.Context, address *url.URL, rows string) (n int, err error) {
 	conn, err := pgx.Connect(ctx, address.String())
 	if err != nil {
 		return 0, err
 	}
 	defer conn.Close(ctx)
-	err = conn.QueryRow(ctx, countRows+table).Scan(&n)
+	if _, err := conn.Exec(ctx, "SET search_path TO carillon"); err != nil {
+		return 0, err
+	}
+	err = conn.QueryRow(ctx, countRows+rows).Scan(&n)
 	return n, err
 }

@@ -30,9 +30,13 @@ func plant(ctx context.Context, b bug) (by string, err error) {
 	if err != nil {
 		return "", err
 	}
-	args := []string{"test", "-overlay", list, "-vet=off", "-failfast", "-timeout", limit}
-	test := exec.CommandContext(ctx, "go", append(args, b.tests...)...)
-	out, err := test.CombinedOutput()
+	return test(ctx, b.tests, "-overlay", list)
+}
+
+// test runs tests, and returns the one that failed; empty: none.
+func test(ctx context.Context, tests []string, flags ...string) (by string, err error) {
+	args := append([]string{"test", "-vet=off", "-failfast", "-timeout", limit}, flags...)
+	out, err := exec.CommandContext(ctx, "go", append(args, tests...)...).CombinedOutput()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
@@ -42,7 +46,7 @@ func plant(ctx context.Context, b bug) (by string, err error) {
 	case !errors.As(err, &exit):
 		return "", err
 	}
-	if by = culprit(string(out)); by == "" {
+	if by = culprit(string(out)); by == "" || strings.Contains(string(out), "[build failed]") {
 		return "", fmt.Errorf("the tests did not run:\n%s", out)
 	}
 	return by, nil

@@ -67,6 +67,19 @@ func (w *world) submit(number int) *order {
 		d.Overlap = overlaps[w.random.IntN(len(overlaps))]
 	}
 	at := w.nodes[w.random.IntN(len(w.nodes))]
+	w.send(o, at)
+	if w.maxBatch > 0 && d.Schedule == (carillon.Schedule{}) { // more than a commit takes: a crowd
+		for i := range 3 * w.maxBatch {
+			twin := &order{tenant: o.tenant, def: o.def, work: o.work}
+			twin.def.Name = fmt.Sprintf("%s-%d", d.Name, i)
+			w.send(twin, at)
+		}
+	}
+	return o
+}
+
+// send sends a job to a node.
+func (w *world) send(o *order, at *node) {
 	w.orders = append(w.orders, o)
 	w.calls.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -88,7 +101,6 @@ func (w *world) submit(number int) *order {
 		o.mu.Unlock()
 		w.tell("%s has accepted %s as %s", at.name, def.Name, jobs[0].ID)
 	})
-	return o
 }
 
 // command sends a command about a job that was accepted to a random node. do is called when the node gets it,

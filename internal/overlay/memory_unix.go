@@ -14,6 +14,6 @@ func LimitMemory() error {
 	if err := syscall.Getrlimit(syscall.RLIMIT_DATA, &limit); err != nil {
 		return err
 	}
-	limit.Cur = min(limit.Max, maxMemory)
+	limit.Cur = min(limit.Cur, maxMemory)
 	return syscall.Setrlimit(syscall.RLIMIT_DATA, &limit)
 }
