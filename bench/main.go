@@ -55,6 +55,7 @@ type bench struct {
 	dir     string // for data directories; each scenario has its own
 	profile string // empty: no profile
 	scale   float64
+	slots   int // of the worker under overload
 	hold    time.Duration
 	strict  bool // a figure that got worse is an error
 
@@ -77,6 +78,7 @@ func main() {
 	only := flag.String("only", "", "scenarios to run, or figures to measure with -before, comma-separated "+
 		"(default all)")
 	dir := flag.String("dir", "", "where to put data (default: a temporary directory)")
+	flag.IntVar(&b.slots, "slots", slots, "slots of the worker in the scenario overload")
 	flag.Float64Var(&b.scale, "scale", 1, "share of the jobs of each scenario, for a quick look")
 	flag.DurationVar(
 		&b.hold, "hold", 5*time.Minute, "how long the transaction of the scenario held has been open",

@@ -59,7 +59,7 @@ func (b *bench) offered(
 		started = p.begun
 	}
 	at, h, err := b.start(ctx, func(at place) node.Config {
-		cfg := at.config(slots)
+		cfg := at.config(b.slots)
 		cfg.Listen = loopback
 		return cfg
 	}, started)

@@ -232,12 +232,12 @@ func (l *Ledger) take(closing bool) (batch []entry) {
 // submitRoom is how many submits fit into a commit with so many starts. While runs start or end, submits get
 // a quarter of a commit: a longer commit keeps the slots of workers waiting. If due runs wait while others
 // are on their way to slots, more jobs are accepted than are begun: then submits get half as much as starts,
-// and at least a sixteenth of a commit. The caller holds mu.
+// and at least a 64th of a commit. The caller holds mu.
 func (l *Ledger) submitRoom(starts int) int {
 	room := l.cfg.MaxBatch
 	switch {
 	case l.slots != nil && l.slots.Starting():
-		room = min(max(starts/2, room/16), room/4)
+		room = min(max(starts/2, room/64), room/4)
 	case starts+len(l.ends) > 0:
 		room /= 4
 	}
