@@ -15,8 +15,10 @@ const (
 	maxHold = 250 * time.Millisecond
 	maxLook = 50 * time.Millisecond
 	maxHeld = time.Second
-	// holdAgain is how long no crowd is held back after one has waited in vain.
-	holdAgain = time.Second
+	// holdAgain is how long no crowd is held back after one has waited in vain. It doubles each time that the
+	// next one waits in vain too, up to maxAgain.
+	holdAgain = 100 * time.Millisecond
+	maxAgain  = 2 * time.Second
 )
 
 // crowd is what the ledger knows of submits that wait although they are due. mu of the ledger guards all of
@@ -28,6 +30,7 @@ type crowd struct {
 	held    time.Time     // since when they are held back
 	waited  time.Duration // since then, as far as it counts
 	freely  time.Time     // until then they are not held back
+	vain    time.Duration // how long that lasts if they wait in vain; zero: holdAgain
 }
 
 // takeStarts removes starts, and then submits that fit into the same commit, unless they are held back. The
@@ -85,6 +88,7 @@ func (l *Ledger) crowdRoom(room int) int {
 	case !crowd:
 		return room
 	case free > l.few():
+		l.crowd.vain = 0
 		return min(room, ahead+free)
 	case looked.IsZero():
 		l.crowd.held, l.crowd.waited = now, 0
@@ -92,7 +96,8 @@ func (l *Ledger) crowdRoom(room int) int {
 		l.crowd.waited += min(now.Sub(looked), maxLook)
 	}
 	if l.crowd.waited >= maxHold || now.Sub(l.crowd.held) >= maxHeld {
-		l.crowd.freely = now.Add(holdAgain)
+		l.crowd.vain = min(max(2*l.crowd.vain, holdAgain), maxAgain)
+		l.crowd.freely = now.Add(l.crowd.vain)
 		return room
 	}
 	l.crowd.looked = now
