@@ -40,6 +40,7 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	defer cancel()
 	w := &waiter{worker: p.Worker, wants: []carillon.Want{want}, asked: p.Max, room: p.Max, awaken: cancel}
 	d.reservations.wait(w)
+	d.cfg.Ledger.SlotsFree()
 	var claimed []inflight
 	leave := sync.OnceFunc(func() {
 		d.reservations.close(w, 0)
@@ -55,7 +56,11 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	size := min(p.Max, int(d.size.Load()))
 	runs, err := d.pull(wait, w.wants, shares, size)
 	d.inHand.Add(int64(len(runs)))
-	defer d.inHand.Add(-int64(len(runs)))
+	defer func() {
+		if d.inHand.Add(-int64(len(runs))) == 0 && len(runs) > 0 {
+			d.cfg.Ledger.SlotsFree()
+		}
+	}()
 	d.resize(size, len(runs))
 	if d.undeliverable(ctx, v) != nil {
 		d.reservations.endOne(w)

@@ -25,6 +25,7 @@ const (
 // it.
 type crowd struct {
 	due     atomic.Int64  // changes that wait in submits, and could be claimed; read without mu
+	waits   atomic.Bool   // for slots; read without mu
 	leaving int           // those of them that a flusher has taken, and not tried to claim yet
 	looked  time.Time     // when the ledger last found no slots for them; zero: they are not held back
 	held    time.Time     // since when they are held back
@@ -67,8 +68,8 @@ func (l *Ledger) countClaimable(changes []carillon.Change, now carillon.Time) (n
 	return n
 }
 
-// crowded says that more due submits wait than a busy ledger takes in one commit.
-func (l *Ledger) crowded() bool { return l.crowd.due.Load() > int64(l.cfg.MaxBatch/4) }
+// crowded says that so many due submits wait that they are worth a wait for slots.
+func (l *Ledger) crowded() bool { return l.crowd.due.Load() > int64(l.few()) }
 
 // crowdRoom is how many submits the next commit takes, given how many fit. A crowd goes as slots become free.
 // No slot is reserved while due runs are on their way to slots; if submits were committed meanwhile, their
@@ -79,6 +80,7 @@ func (l *Ledger) crowdRoom(room int) int {
 	now := time.Now()
 	looked := l.crowd.looked
 	l.crowd.looked = time.Time{}
+	defer func() { l.crowd.waits.Store(!l.crowd.looked.IsZero()) }()
 	if !l.crowded() || now.Before(l.crowd.freely) {
 		return room
 	}
@@ -104,7 +106,15 @@ func (l *Ledger) crowdRoom(room int) int {
 	return ahead
 }
 
-// few is how many slots are not worth a wait.
+// SlotsFree says that slots may have become free. Without it a crowd that waits for them would look for them
+// some milliseconds later.
+func (l *Ledger) SlotsFree() {
+	if l.crowd.waits.Load() {
+		l.signal.Set()
+	}
+}
+
+// few is how many slots, and how many due submits, are not worth a wait.
 func (l *Ledger) few() int { return l.cfg.MaxBatch / 16 }
 
 // ahead is how many changes go before the crowd, of as many as fit: those of jobs for later, and of due jobs
