@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestAHigherPriorityComesBeforeUntilTheOtherHasWaitedLonger(t *testing.T) {
+func TestAHigherPriorityComesBeforeAndThenTheOlderRun(t *testing.T) {
 	run := func(priority int8, wake time.Duration) Run {
 		return Run{ID: RunID{Job: JobID(priority)}, Priority: priority, Wake: Time(wake.Milliseconds())}
 	}
@@ -14,10 +14,10 @@ func TestAHigherPriorityComesBeforeUntilTheOtherHasWaitedLonger(t *testing.T) {
 		other Run
 		want  bool
 	}{
-		{run(5, AgeStep-time.Millisecond), true},
-		{run(5, AgeStep+time.Millisecond), false},
+		{run(5, time.Hour), true},
+		{run(4, -1*time.Millisecond), true},
 		{run(3, 0), false},
-		{run(4, 1), false},
+		{run(4, time.Millisecond), false},
 	} {
 		if got := c.other.Before(&low); got != c.want {
 			t.Errorf("priority %d of %d ms: %v", c.other.Priority, c.other.Wake, got)

@@ -69,9 +69,10 @@ type Queue interface {
 	// Push returns the indexes of the runs that their lane had no room for; they are still in the store.
 	Push(ctx context.Context, runs []Run) (refused []int, err error)
 	// Pull takes out up to want.Max runs, and waits until there is at least one. Runs of a lane come in the
-	// order in which they were pushed. Among lanes higher priorities come first, but every AgeStep of waiting
-	// weighs as much as one step of priority, so no run starves: see Run.Before. If ctx ends before there is
-	// a run, Pull takes nothing and returns the error of ctx.
+	// order in which they were pushed. Among lanes the highest priority comes first, and in it the earliest
+	// wake: see Run.Before. But one place in ten goes to the wanted run that has waited longest, whatever
+	// its priority, so no run waits for ever. If ctx ends before there is a run, Pull takes nothing and
+	// returns the error of ctx.
 	Pull(ctx context.Context, want Demand) ([]Run, error)
 	// Len is how many runs wait of lanes that any of the wants takes. Without wants that is all runs, and
 	// cheap: the ledger asks before every commit; with wants it asks only while many submits wait. Its
@@ -103,9 +104,6 @@ type Carrier interface {
 	// they arrive, the pull that wanted them can be gone: then they wait here for the next one.
 	Fetch(ctx context.Context, want Demand) ([]Run, error)
 }
-
-// AgeStep is the waiting time of a due run that weighs as much as one step of priority.
-const AgeStep = 10 * time.Second
 
 // Bus publishes events to listeners, at most once. Only speed depends on it.
 type Bus interface {

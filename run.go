@@ -222,12 +222,11 @@ func NewRun(job *Job, due Time) Run {
 
 func (j *Job) about() *About { return &About{Name: j.Name, Type: j.Type, Owner: j.Owner} }
 
-// Before says whether workers take this due run before the other one: see Queue.Pull.
+// Before says whether workers take this due run before the other one of the same queue, but for the places
+// that go to the run that has waited longest: see Queue.Pull.
 func (r *Run) Before(o *Run) bool {
-	if a, b := r.rank(), o.rank(); a != b {
-		return a < b
+	if r.Priority != o.Priority {
+		return r.Priority > o.Priority
 	}
 	return r.WakePos().Less(o.WakePos())
 }
-
-func (r *Run) rank() int64 { return int64(r.Wake) - int64(r.Priority)*AgeStep.Milliseconds() }

@@ -47,15 +47,18 @@ const (
 )
 
 // ahead counts the due runs of the same namespace, queue and needs that workers take before the given one, up
-// to wire.MaxAhead. It reads one lane after the other, because an older run of a lower priority can come
-// first: its age decides.
+// to wire.MaxAhead: those of higher priorities, and older ones of its own. The places that go to the run that
+// has waited longest are not counted.
 func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time) (n int, err error) {
 	pages := 0
-	for priority := int8(highest); priority >= 0; priority-- {
-		until := run.Wake.Add(time.Duration(priority-run.Priority) * carillon.AgeStep)
+	for priority := int8(highest); priority >= run.Priority; priority-- {
+		until := now
+		if priority == run.Priority {
+			until = min(now, run.Wake)
+		}
 		lane := run.Lane()
 		lane.Priority = priority
-		q := carillon.WakeQuery{Lane: &lane, Until: min(now, until), Limit: wire.MaxAhead}
+		q := carillon.WakeQuery{Lane: &lane, Until: until, Limit: wire.MaxAhead}
 		for {
 			if pages++; pages > maxLook {
 				return wire.MaxAhead, nil // so many runs are held or due that this one is far behind

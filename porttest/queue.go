@@ -3,7 +3,6 @@ package porttest
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
 
@@ -68,7 +67,9 @@ func Queue(t *testing.T, open func(t *testing.T, maxPerLane int) carillon.Queue)
 	run("no more than max come, and the rest comes next", 0, queueMax)
 	run("runs of a lane come in the order they were pushed", 0, queueFIFO)
 	run("higher priorities come first", 0, queuePriority)
-	run("ten seconds of waiting weigh one step of priority", 0, queueAgeing)
+	run("a higher priority comes first, however long others wait", 0, queueStrict)
+	run("one place in ten goes to the run that has waited longest", 0, queueTenth)
+	run("that is so for each worker that wants other runs", 0, queueTenthOfEach)
 	run("priority 0 does not starve under a flood of priority 9", 0, queueStarve)
 	run("a lane without room refuses, and another lane does not", 2, queueRoom)
 	run("the same run twice comes once, with the higher rev", 0, queueTwice)
@@ -124,48 +125,6 @@ func queueFIFO(t queueTest) {
 	t.push(want[:2]...)
 	t.push(want[2:]...)
 	same(t, "order", idsOf(t.pullAll(4)), idsOf(want))
-}
-
-func queuePriority(t queueTest) {
-	var pushed, want []carillon.Run
-	for p := range int8(10) {
-		pushed = append(pushed, in("q", p, int(p)+1, epoch))
-	}
-	want = slices.Clone(pushed)
-	slices.Reverse(want)
-	t.push(pushed...)
-	same(t, "one by one", idsOf(t.pullAll(10)), idsOf(want))
-	t.push(pushed...)
-	same(t, "at once", idsOf(t.pull(10)), idsOf(want))
-}
-
-func queueAgeing(t queueTest) {
-	for steps := int8(1); steps < 10; steps++ {
-		weight := carillon.Time(steps) * 10_000
-		old := in("q", 0, 1, epoch)
-		sooner, later := in("q", steps, 2, epoch+weight-1), in("q", steps, 2, epoch+weight+1)
-		t.push(old, sooner)
-		same(t, "waited for less than it weighs", t.pullAll(2), []carillon.Run{sooner, old})
-		t.push(later, old)
-		same(t, "waited for more than it weighs", t.pullAll(2), []carillon.Run{old, later})
-	}
-}
-
-// queueStarve pushes more than it pulls, so the lane of priority 9 is never empty.
-func queueStarve(t queueTest) {
-	const batch = 10
-	job, old := 1, in("q", 0, 1, epoch)
-	t.push(old)
-	for now := epoch; now < epoch+200_000; now += 1000 {
-		for range 2 * batch {
-			job++
-			t.push(in("q", 9, job, now))
-		}
-		if slices.Contains(idsOf(t.pull(batch)), old.ID) {
-			return
-		}
-	}
-	t.Fatal("not delivered after 200 s")
 }
 
 func queueRoom(t queueTest) {

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -39,6 +37,7 @@ type Queue struct {
 	turn    int64
 	grown   []*lane // the lanes that got runs since pullers were served
 	found   []*lane // the lanes that take chooses from, kept for the next call
+	aged    []*lane // the same, see order
 }
 
 type queued struct {
@@ -51,9 +50,10 @@ type lane struct {
 	carillon.Lane
 	head, tail int32
 	n          int
-	rank       int64 // of its first run, while take chooses
-	served     int64 // the value of Queue.turn when take last chose it
-	grew       bool  // it is in grown
+	wake       carillon.Time // of its first run, while take chooses
+	passed     int           // places that others got while this one had waited longest
+	served     int64         // the value of Queue.turn when take last chose it
+	grew       bool          // it is in grown
 }
 
 type puller struct {
@@ -221,90 +221,6 @@ func (q *Queue) find(lanes []*lane, want *carillon.Demand) {
 			q.found = append(q.found, l)
 		}
 	}
-}
-
-// takeFound removes up to most runs of the lanes in found. It chooses the lane whose first run has the
-// smallest rank, and takes from that lane until another one is next. Among equals it chooses the lane that it
-// chose longest ago.
-func (q *Queue) takeFound(most int) (runs []carillon.Run) {
-	all, total := q.found, 0
-	for _, l := range all {
-		total += l.n
-		l.rank = q.rank(l)
-	}
-	if total = min(total, most); total > 0 {
-		runs = make([]carillon.Run, 0, total)
-		q.order()
-	}
-	for len(runs) < total {
-		l, until := q.found[0], q.nextRank()
-		q.turn++
-		l.served = q.turn
-		for {
-			runs = append(runs, q.unlink(l, l.head))
-			if len(runs) == total || l.n == 0 {
-				break
-			}
-			if l.rank = q.rank(l); l.rank >= until {
-				break
-			}
-		}
-		if l.n == 0 {
-			last := len(q.found) - 1
-			q.found[0], q.found = q.found[last], q.found[:last]
-		}
-		q.sink(0)
-	}
-	clear(all)
-	q.found = all[:0]
-	if len(runs) > 0 {
-		q.shrink()
-	}
-	return runs
-}
-
-// step is the weight of one level of priority, in milliseconds of waiting.
-const step = int64(carillon.AgeStep / time.Millisecond)
-
-func (q *Queue) rank(l *lane) int64 {
-	return int64(q.runs.at(l.head).run.Wake) - int64(l.Priority)*step
-}
-
-// order makes found a heap: there can be thousands of lanes, one for each type of handler.
-func (q *Queue) order() {
-	for i := len(q.found)/2 - 1; i >= 0; i-- {
-		q.sink(i)
-	}
-}
-
-// nextRank is the rank at which another lane than the first becomes the next.
-func (q *Queue) nextRank() int64 {
-	next := int64(math.MaxInt64)
-	for _, l := range q.found[1:min(3, len(q.found))] {
-		next = min(next, l.rank)
-	}
-	return next
-}
-
-// sink moves the lane at i down the heap to where it belongs.
-func (q *Queue) sink(i int) {
-	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(q.found); c++ {
-			if q.found[c].before(q.found[least]) {
-				least = c
-			}
-		}
-		if least == i {
-			return
-		}
-		q.found[i], q.found[least] = q.found[least], q.found[i]
-		i = least
-	}
-}
-
-func (l *lane) before(o *lane) bool {
-	return l.rank < o.rank || l.rank == o.rank && l.served < o.served
 }
 
 // giveBack puts a run back at the front of its lane, even if the lane is full: the run had its place already.
