@@ -1,6 +1,7 @@
 package porttest
 
 import (
+	"math/rand/v2"
 	"slices"
 
 	"github.com/carillon-run/carillon"
@@ -98,4 +99,54 @@ func queueStarve(t queueTest) {
 		}
 	}
 	t.Fatal("not delivered after 200 s")
+}
+
+// queueModel compares the order of random pulls with that of a list: the first of the highest priority, but
+// each time that the oldest run was passed over nine times, that one. Only one place of a pull is chosen at a
+// time in the list.
+func queueModel(t queueTest) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var waiting []carillon.Run
+	passed := map[carillon.Lane]int{}
+	next := func() (run carillon.Run) {
+		oldest, first := 0, 0
+		for i := range waiting {
+			if waiting[i].Wake < waiting[oldest].Wake {
+				oldest = i
+			}
+			if waiting[i].Before(&waiting[first]) {
+				first = i
+			}
+		}
+		at := first
+		if lane := waiting[oldest].Lane(); lane.Priority < waiting[first].Priority {
+			if passed[lane]++; passed[lane] == 10 {
+				passed[lane], at = 0, oldest
+			}
+		}
+		run = waiting[at]
+		waiting = slices.Delete(waiting, at, at+1)
+		if !slices.ContainsFunc(waiting, func(o carillon.Run) bool { return o.Lane() == run.Lane() }) {
+			delete(passed, run.Lane())
+		}
+		return run
+	}
+	for job := 1; job < 3000; {
+		for range random.IntN(60) {
+			run := in("q", int8(random.IntN(10)), job, epoch+carillon.Time(job))
+			run.Needs = []string{"a", "b", "c", "d"}[random.IntN(4)]
+			t.push(run)
+			waiting = append(waiting, run)
+			job++
+		}
+		if len(waiting) == 0 {
+			continue
+		}
+		got := t.pull(1+random.IntN(50), "q")
+		var want []carillon.Run
+		for range got {
+			want = append(want, next())
+		}
+		same(t, "order", idsOf(got), idsOf(want))
+	}
 }

@@ -4,50 +4,38 @@ import "github.com/carillon-run/carillon"
 
 // takeFound removes up to most runs of the lanes in found: see carillon.Queue for the order.
 func (q *Queue) takeFound(most int) (runs []carillon.Run) {
-	found, total := q.found, 0
-	for _, l := range found {
+	total := 0
+	for _, l := range q.found {
 		total += l.n
+		l.wake = q.runs.at(l.head).run.Wake
 	}
 	if total = min(total, most); total > 0 {
 		runs = make([]carillon.Run, 0, total)
-		q.order()
+		found := q.found
+		q.aged = append(q.aged, found...)
 		aged := q.aged
+		heapify(found, urgent)
+		heapify(aged, older)
 		for len(runs) < total {
 			runs = append(runs, q.next())
 		}
 		clear(aged) // or a closed lane would stay in memory
-		q.aged = aged[:0]
+		q.found, q.aged = found, aged[:0]
 		q.shrink()
 	}
-	clear(found)
-	q.found = found[:0]
+	clear(q.found)
+	q.found = q.found[:0]
 	return runs
 }
 
-// order makes a heap of the lanes in found by urgency, and one of the same lanes by age, unless there is only
-// one lane. There can be thousands of them, one for each type of handler.
-func (q *Queue) order() {
-	for _, l := range q.found {
-		l.wake = q.runs.at(l.head).run.Wake
-	}
-	if len(q.found) > 1 {
-		q.aged = append(q.aged, q.found...)
-		heapify(q.found, (*lane).urgent)
-		heapify(q.aged, (*lane).older)
-	}
-}
-
-// next removes the run that is next, of lanes that are not all empty. Nine places of ten go to the highest
-// priority. If another lane has waited longer, it is passed over; the tenth time it gets the place.
+// next removes the run that is next. Nine places of ten go to the highest priority. If another lane has
+// waited longer, it is passed over; the tenth time it gets the place.
 func (q *Queue) next() carillon.Run {
 	l := q.found[0]
-	if len(q.aged) > 0 {
-		l = q.fresh(&q.found, (*lane).urgent)
-		if oldest := q.fresh(&q.aged, (*lane).older); oldest.wake < l.wake && oldest.Priority < l.Priority {
-			if oldest.passed++; oldest.passed == fairTurn {
-				oldest.passed = 0
-				l = oldest
-			}
+	if oldest := q.aged[0]; oldest.Priority < l.Priority {
+		if oldest.passed++; oldest.passed == fairTurn {
+			oldest.passed = 0
+			l = oldest
 		}
 	}
 	q.turn++
@@ -56,63 +44,74 @@ func (q *Queue) next() carillon.Run {
 	if l.n > 0 {
 		l.wake = q.runs.at(l.head).run.Wake
 	}
+	q.found, q.aged = moved(q.found, l, urgent), moved(q.aged, l, older)
 	return run
 }
 
 // fairTurn says that one place in so many goes to the run that has waited longest.
 const fairTurn = 10
 
-// fresh is the first lane of a heap that has runs. The first lane can have been served since it came there,
-// also by way of the other heap; then it belongs further down, or out.
-func (q *Queue) fresh(heap *[]*lane, before func(a, b *lane) bool) *lane {
-	for {
-		lanes := *heap
-		if first := lanes[0]; first.n == 0 {
-			last := len(lanes) - 1
-			lanes[0] = lanes[last]
-			*heap = lanes[:last]
-			sink(*heap, 0, before)
-			continue
-		}
-		first := lanes[0]
-		sink(lanes, 0, before)
-		if lanes[0] == first {
-			return first
-		}
+// ranking is the order of one of the two heaps of lanes that next chooses from. Each lane knows its place in
+// both. There can be thousands of lanes, one for each type of handler.
+type ranking int
+
+const (
+	urgent ranking = iota // by priority, then by age
+	older                 // by age; among equals the one that was served longest ago comes first
+)
+
+func (r ranking) before(a, b *lane) bool {
+	if r == urgent && a.Priority != b.Priority {
+		return a.Priority > b.Priority
 	}
+	return a.wake < b.wake || a.wake == b.wake && a.served < b.served
 }
 
-// urgent orders lanes by priority, then by age. Among equals the one that was served longest ago comes first.
-func (l *lane) urgent(o *lane) bool {
-	if l.Priority != o.Priority {
-		return l.Priority > o.Priority
+func heapify(lanes []*lane, r ranking) {
+	for i, l := range lanes {
+		l.at[r] = i
 	}
-	return l.older(o)
-}
-
-func (l *lane) older(o *lane) bool {
-	return l.wake < o.wake || l.wake == o.wake && l.served < o.served
-}
-
-func heapify(lanes []*lane, before func(a, b *lane) bool) {
 	for i := len(lanes)/2 - 1; i >= 0; i-- {
-		sink(lanes, i, before)
+		sink(lanes, i, r)
 	}
+}
+
+// moved puts a lane that was served where it belongs now: further down, perhaps up, or out if it is empty.
+func moved(lanes []*lane, l *lane, r ranking) []*lane {
+	i := l.at[r]
+	if l.n == 0 {
+		last := len(lanes) - 1
+		swap(lanes, i, last, r)
+		if lanes = lanes[:last]; i == last {
+			return lanes
+		}
+	}
+	for i > 0 && r.before(lanes[i], lanes[(i-1)/2]) {
+		swap(lanes, i, (i-1)/2, r)
+		i = (i - 1) / 2
+	}
+	sink(lanes, i, r)
+	return lanes
 }
 
 // sink moves the lane at i down the heap to where it belongs.
-func sink(lanes []*lane, i int, before func(a, b *lane) bool) {
+func sink(lanes []*lane, i int, r ranking) {
 	for {
 		least := i
 		for c := 2*i + 1; c <= 2*i+2 && c < len(lanes); c++ {
-			if before(lanes[c], lanes[least]) {
+			if r.before(lanes[c], lanes[least]) {
 				least = c
 			}
 		}
 		if least == i {
 			return
 		}
-		lanes[i], lanes[least] = lanes[least], lanes[i]
+		swap(lanes, i, least, r)
 		i = least
 	}
+}
+
+func swap(lanes []*lane, i, k int, r ranking) {
+	lanes[i], lanes[k] = lanes[k], lanes[i]
+	lanes[i].at[r], lanes[k].at[r] = i, k
 }

@@ -37,7 +37,7 @@ type Queue struct {
 	turn    int64
 	grown   []*lane // the lanes that got runs since pullers were served
 	found   []*lane // the lanes that take chooses from, kept for the next call
-	aged    []*lane // the same, see order
+	aged    []*lane // the same lanes, by age
 }
 
 type queued struct {
@@ -51,6 +51,7 @@ type lane struct {
 	head, tail int32
 	n          int
 	wake       carillon.Time // of its first run, while take chooses
+	at         [2]int        // its places in found and aged, while take chooses
 	passed     int           // places that others got while this one had waited longest
 	served     int64         // the value of Queue.turn when take last chose it
 	grew       bool          // it is in grown
