@@ -21,7 +21,8 @@ func TestEveryDefaultIsFilledIn(t *testing.T) {
 			MaxAttempts: 3, Backoff: carillon.BackoffExponential, Delay: carillon.Duration(time.Second),
 			MaxDelay: carillon.Duration(10 * time.Minute), Jitter: 0.2, MaxCrashes: 5,
 		},
-		Overlap: carillon.OverlapSkip,
+		FairWeight: 1,
+		Overlap:    carillon.OverlapSkip,
 		Misfire: carillon.Misfire{
 			Policy: carillon.MisfireOnce, Max: 100, Window: carillon.Duration(24 * time.Hour),
 		},
@@ -178,6 +179,11 @@ func TestEachBadFieldIsNamed(t *testing.T) {
 		{"payload", "{", "valid JSON", func(d *D) { d.Payload = []byte("{") }},
 		{"priority", "10", "0 to 9", func(d *D) { d.Priority = 10 }},
 		{"priority", "-2", "0 to 9", func(d *D) { d.Priority = -2 }},
+		{"fair_by", "a b", "at most 64 characters", func(d *D) { d.FairBy = "a b" }},
+		{"fair_by", "a*3", "at most 64 characters", func(d *D) { d.FairBy = "a*3" }},
+		{"fair_by", strings.Repeat("k", 65), "at most 64", func(d *D) { d.FairBy = strings.Repeat("k", 65) }},
+		{"fair_weight", "0", "1 to 100", func(d *D) { d.FairWeight = carillon.Zero }},
+		{"fair_weight", "101", "1 to 100", func(d *D) { d.FairWeight = 101 }},
 		{"timeout", "366d", "365d", func(d *D) { d.Timeout = year + carillon.Duration(24*time.Hour) }},
 		{"timeout", "1ns", "1ms", func(d *D) { d.Timeout = 1 }},
 		{

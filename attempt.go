@@ -70,7 +70,7 @@ func (r *Run) began(said, now Time) Time {
 // End makes the run terminal.
 func (r Run) End(state State, reason string, now Time) Run {
 	r.State, r.Reason, r.Ended, r.Wake, r.Flags = state, reason, now, 0, r.Flags&^(FlagOnHold|FlagStop)
-	r.Needs = ""
+	r.Needs, r.Share = "", ""
 	return r
 }
 

@@ -164,7 +164,7 @@ func (d Candidate) start(now Time) (Verdict, Change) {
 	run := d.Run.Claim(d.Worker, at)
 	// at can be ahead of the clock, but the watch loop must find the run by the clock.
 	run.Wake = min(d.Run.Wake, now)
-	run.Needs = d.Job.needs() // a row from before runs knew it
+	run.Needs, run.Share = d.Job.needs(), d.Job.share() // a row from before runs knew them
 	c := Change{Runs: []Run{run}}
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)

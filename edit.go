@@ -94,7 +94,7 @@ func (e *edit) move(moved bool) {
 
 func (r Run) moveTo(job *Job) Run {
 	r.Version, r.Queue, r.Priority, r.About = job.Version, job.Queue, int8(job.Priority), job.about()
-	r.Needs = job.needs()
+	r.Needs, r.Share = job.needs(), job.share()
 	if job.Misfire.Policy != MisfireOnce {
 		r.Flags |= FlagMisfirePolicy
 	}

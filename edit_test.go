@@ -31,13 +31,15 @@ func TestAnEditMovesWhatHasNotBegun(t *testing.T) {
 		behind(planned(job, minute(2))),
 		claimed(planned(job, minute(1))))
 	c := change(t, w, minute(4), func(d *carillon.Definition) {
-		d.Queue, d.Priority, d.Name = "mail", 8, "other"
+		d.Queue, d.Priority, d.Name, d.FairBy = "mail", 8, "other", "acme"
 		d.Target = carillon.Target{Command: &carillon.Command{Argv: []string{"true"}}}
 	})
 	expectChange(t, c, "job v2 active", "9m r5 v2 waiting guarded", "3m0.001s r5 v2 waiting guarded",
 		"2m r5 v2 waiting guarded planned wakes 2m30s", "turn r9 of 1m then 2m")
 	for _, run := range c.Runs {
-		lane := carillon.Lane{Namespace: job.Namespace, Queue: "mail", Needs: ":command", Priority: 8}
+		lane := carillon.Lane{
+			Namespace: job.Namespace, Queue: "mail", Needs: ":command", Share: "acme", Priority: 8,
+		}
 		if run.Lane() != lane || run.About.Name != "other" {
 			t.Errorf("%s: lane %v, name %q", since(run.ID.Due), run.Lane(), run.About.Name)
 		}

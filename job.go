@@ -66,20 +66,25 @@ const Zero = -1
 // Definition is the part of a job that users write. A field that is zero takes its default when the
 // definition is admitted.
 type Definition struct {
-	Name      string            `json:"name"`  // default: the type
-	Type      string            `json:"type"`  // what handlers register for; default: the kind of the target
-	Owner     string            `json:"owner"` // user or application; default "default"
-	Labels    map[string]string `json:"labels"`
-	Queue     string            `json:"queue"`    // default "default"
-	Priority  int               `json:"priority"` // 0-9, higher first; default 5; 0 is Zero
-	Payload   json.RawMessage   `json:"payload"`
-	Schedule  Schedule          `json:"schedule"`
-	Target    Target            `json:"target"`
-	Timeout   Duration          `json:"timeout"` // of one attempt; Zero: none. Default none, 30s for http
-	Retry     Retry             `json:"retry"`
-	Overlap   Overlap           `json:"overlap"` // default skip
-	Misfire   Misfire           `json:"misfire"` // default once
-	Retention Retention         `json:"retention"`
+	Name     string            `json:"name"`  // default: the type
+	Type     string            `json:"type"`  // what handlers register for; default: the kind of the target
+	Owner    string            `json:"owner"` // user or application; default "default"
+	Labels   map[string]string `json:"labels"`
+	Queue    string            `json:"queue"`    // default "default"
+	Priority int               `json:"priority"` // 0-9, higher first; default 5; 0 is Zero
+	// FairBy is a key, such as a customer: runs of different keys take turns in a queue, however many runs
+	// each of them has. "owner" stands for the job's owner. Default none: such jobs share one turn.
+	FairBy string `json:"fair_by,omitempty"`
+	// FairWeight is how many turns the key gets where others get one, 1 to 100. Default 1.
+	FairWeight int             `json:"fair_weight"`
+	Payload    json.RawMessage `json:"payload"`
+	Schedule   Schedule        `json:"schedule"`
+	Target     Target          `json:"target"`
+	Timeout    Duration        `json:"timeout"` // of one attempt; Zero: none. Default none, 30s for http
+	Retry      Retry           `json:"retry"`
+	Overlap    Overlap         `json:"overlap"` // default skip
+	Misfire    Misfire         `json:"misfire"` // default once
+	Retention  Retention       `json:"retention"`
 }
 
 // Retention is how long ended runs, their logs and dead letters are kept. A zero takes the server's
@@ -147,7 +152,7 @@ func (d *Definition) AdmitEdit(was *Definition, now Time) error {
 // defaults are the defaults that do not depend on other fields, except for the timeout of a target.
 func defaults(t *Target) Definition {
 	d := Definition{
-		Owner: "default", Queue: "default", Priority: 5, Overlap: OverlapSkip,
+		Owner: "default", Queue: "default", Priority: 5, FairWeight: 1, Overlap: OverlapSkip,
 		Retry: Retry{
 			MaxAttempts: 3, Backoff: BackoffExponential, Delay: Duration(time.Second), Jitter: 0.2,
 			MaxCrashes: 5,
@@ -165,6 +170,7 @@ func (d *Definition) fill(by Definition) {
 	d.Owner, d.Queue = cmp.Or(d.Owner, by.Owner), cmp.Or(d.Queue, by.Queue)
 	d.Overlap = cmp.Or(d.Overlap, by.Overlap)
 	fill(&d.Priority, by.Priority)
+	fill(&d.FairWeight, by.FairWeight)
 	fill(&d.Timeout, by.Timeout)
 	d.Retry.Backoff = cmp.Or(d.Retry.Backoff, by.Retry.Backoff)
 	fill(&d.Retry.MaxAttempts, by.Retry.MaxAttempts)
@@ -239,6 +245,10 @@ func (d *Definition) admitNames() *FieldError {
 			)
 		}
 	}
+	if d.FairBy != "" && !word(d.FairBy, 64) {
+		return invalid("fair_by", d.FairBy,
+			"at most 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit")
+	}
 	if len(d.Labels) > maxLabels {
 		return invalid("labels", len(d.Labels), "at most %d labels", maxLabels).
 			because("%d labels are given", len(d.Labels))
@@ -289,6 +299,8 @@ func (d *Definition) admitPolicies() *FieldError {
 	switch {
 	case d.Priority < 0 || d.Priority > 9:
 		return invalid("priority", d.Priority, "a number from 0 to 9")
+	case d.FairWeight < 1 || d.FairWeight > maxFairWeight:
+		return invalid("fair_weight", d.FairWeight, "a number from 1 to %d", maxFairWeight)
 	case d.Timeout > Duration(365*24*time.Hour):
 		return invalid("timeout", d.Timeout, `at most 365d, or "0s" for none`)
 	case d.Timeout > 0 && d.Timeout < Duration(time.Millisecond):

@@ -22,7 +22,7 @@ func (j *Job) needs() string {
 }
 
 // Lane is the lane of the job's runs.
-func (j *Job) Lane() Lane { return Lane{j.Namespace, j.Queue, j.needs(), int8(j.Priority)} }
+func (j *Job) Lane() Lane { return Lane{j.Namespace, j.Queue, j.needs(), j.share(), int8(j.Priority)} }
 
 // Want says which runs a worker takes. An empty list means any.
 type Want struct {

@@ -69,10 +69,11 @@ type Queue interface {
 	// Push returns the indexes of the runs that their lane had no room for; they are still in the store.
 	Push(ctx context.Context, runs []Run) (refused []int, err error)
 	// Pull takes out up to want.Max runs, and waits until there is at least one. Runs of a lane come in the
-	// order in which they were pushed. Among lanes the highest priority comes first, and in it the earliest
-	// wake: see Run.Before. But one place in ten goes to the wanted run that has waited longest, whatever
-	// its priority, so no run waits for ever. If ctx ends before there is a run, Pull takes nothing and
-	// returns the error of ctx.
+	// order in which they were pushed. Queues take turns. In a queue the highest priority comes first. In a
+	// priority namespaces take turns, in a namespace shares do, by their weights (see Lane.FairShare), and in
+	// a share the earliest wake comes first. But one place in ten of a queue goes to the wanted run that has
+	// waited longest, whatever its priority, so no run waits for ever. If ctx ends before there is a run,
+	// Pull takes nothing and returns the error of ctx.
 	Pull(ctx context.Context, want Demand) ([]Run, error)
 	// Len is how many runs wait of lanes that any of the wants takes. Without wants that is all runs, and
 	// cheap: the ledger asks before every commit; with wants it asks only while many submits wait. Its

@@ -16,6 +16,8 @@ type GuardQuery struct {
 type WakeQuery struct {
 	Shards []int // nil: all
 	Lane   *Lane // nil: all
+	// AnyShare says that Lane stands for all lanes that differ from it only in their share.
+	AnyShare bool
 	// Full are lanes without room for their waiting runs: a store may leave those runs out. A store may stop
 	// after it has skipped many such runs; it then returns the last one that it skipped, so that More reports
 	// true and the caller can resume there.
@@ -41,7 +43,7 @@ func (r *Run) WakePos() WakePos { return WakePos{r.Wake, r.ID} }
 func (q *WakeQuery) Wants(run *Run) bool {
 	lane := run.Lane()
 	return (q.Shards == nil || slices.Contains(q.Shards, run.ID.Job.Shard())) &&
-		(q.Lane == nil || *q.Lane == lane) &&
+		(q.Lane == nil || *q.Lane == lane || q.AnyShare && q.Lane.SameButShare(lane)) &&
 		!q.passes(run)
 }
 

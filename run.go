@@ -106,6 +106,7 @@ type Run struct {
 	Namespace string
 	Queue     string
 	Needs     string // what a worker must have to perform it, see Job.needs; empty if it has ended
+	Share     string // its share of the queue, see Lane.FairShare; empty if it has ended
 	Worker    string // the worker that holds it, or held it last
 	Reason    string // why it is in this state: the last error, what was skipped and why
 	About     *About // what history copies from the job; nil in the hot path until a caller needs it
@@ -147,11 +148,12 @@ type Output struct {
 
 // Lane groups the runs that travel together to workers: the same workers can perform all of them, in the
 // order of their wakes. Memory is bounded per lane, so that no backlog hides the runs of another namespace,
-// queue or type.
+// queue, type or share.
 type Lane struct {
 	Namespace string
 	Queue     string
 	Needs     string
+	Share     string
 	Priority  int8
 }
 
@@ -164,7 +166,7 @@ func (r *Run) ownPayload() []byte {
 	return r.Output.Payload
 }
 
-func (r *Run) Lane() Lane             { return Lane{r.Namespace, r.Queue, r.Needs, r.Priority} }
+func (r *Run) Lane() Lane             { return Lane{r.Namespace, r.Queue, r.Needs, r.Share, r.Priority} }
 func (r *Run) Has(f Flags) bool       { return r.Flags&f != 0 }
 func (r *Run) ByClock() bool          { return r.Covers != 0 && r.RetryOf == 0 }
 func (r *Run) Definition() JobVersion { return JobVersion{r.ID.Job, r.Version} }
@@ -205,7 +207,7 @@ func (r *Run) ready(now Time) Time {
 func NewRun(job *Job, due Time) Run {
 	r := Run{
 		ID: RunID{job.ID, due}, Namespace: job.Namespace, Queue: job.Queue, Priority: int8(job.Priority),
-		Needs: job.needs(), Version: job.Version,
+		Needs: job.needs(), Share: job.share(), Version: job.Version,
 		Wake: due, State: StateWaiting, About: job.about(),
 	}
 	if job.Schedule.Recurring() || job.Misfire.Policy != MisfireOnce {

@@ -37,7 +37,7 @@ func TestASubmittedJobIsReadBackWithItsDefaults(t *testing.T) {
 	}
 	var want map[string]any
 	if err := json.Unmarshal([]byte(`{"namespace":"blue","id":"`+id+`","version":1,"state":"active","name":"hello","type":"demo.hello",
-		"owner":"default","labels":{},"queue":"default","priority":5,"schedule":{"at":"2029-12-31T23:00:00.000Z"},
+		"owner":"default","labels":{},"queue":"default","priority":5,"fair_weight":1,"schedule":{"at":"2029-12-31T23:00:00.000Z"},
 		"target":{"command":{"argv":["echo","<hello>"]}},"timeout":"0s","overlap":"skip",
 		"retry":{"max_attempts":3,"backoff":"exponential","delay":"1s","max_delay":"10m","jitter":0.2,"max_crashes":5},
 		"misfire":{"policy":"skip","max":100,"window":"1d"},"retention":{"runs":"30d","logs":"1d","dead_letters":"90d"},"last_run":null}`), &want); err != nil {

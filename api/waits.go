@@ -47,8 +47,8 @@ const (
 )
 
 // ahead counts the due runs of the same namespace, queue and needs that workers take before the given one, up
-// to wire.MaxAhead: those of higher priorities, and older ones of its own. The places that go to the run that
-// has waited longest are not counted.
+// to wire.MaxAhead: those of higher priorities, and older ones of its own priority and share. The places that
+// go to other shares in turn, and to the run that has waited longest, are not counted.
 func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time) (n int, err error) {
 	pages := 0
 	for priority := int8(highest); priority >= run.Priority; priority-- {
@@ -58,7 +58,9 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 		}
 		lane := run.Lane()
 		lane.Priority = priority
-		q := carillon.WakeQuery{Lane: &lane, Until: until, Limit: wire.MaxAhead}
+		q := carillon.WakeQuery{
+			Lane: &lane, AnyShare: priority > run.Priority, Until: until, Limit: wire.MaxAhead,
+		}
 		for {
 			if pages++; pages > maxLook {
 				return wire.MaxAhead, nil // so many runs are held or due that this one is far behind
@@ -109,7 +111,7 @@ func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, laneOf fu
 	var seen map[carillon.Lane]bool
 	for i := range n {
 		lane := laneOf(i)
-		lane.Priority = 0 // or the same warning would come for each priority
+		lane.Priority, lane.Share = 0, "" // or the same warning would come for each of them
 		if _, none := waits.Unserved(lane, alive); !none || seen[lane] {
 			continue
 		}

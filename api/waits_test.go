@@ -136,6 +136,21 @@ func TestManyRunsBeforeOneAreCountedUpToABound(t *testing.T) {
 	}
 }
 
+func TestRunsOfOtherSharesComeBeforeOneOnlyWithAHigherPriority(t *testing.T) {
+	h := newHouse(t, func(c *api.Config) {
+		c.Members = lists(func() ([]carillon.Member, error) {
+			return []carillon.Member{{ID: "w", Kind: carillon.MemberWorker}}, nil
+		})
+	})
+	h.submitMany(5, `"fair_by":"large"`)
+	h.submitMany(2, `"fair_by":"large","priority":6`)
+	h.submitMany(1, `"fair_by":"small"`)
+	_, text := h.waits(h.submit(with(`"fair_by":"small"`)))
+	if want := `1 worker serves the queue "default"; 3 due runs come before it`; text != want {
+		t.Error(text)
+	}
+}
+
 // submitMany submits n equal jobs.
 func (h *house) submitMany(n int, fields string) {
 	h.t.Helper()

@@ -80,7 +80,9 @@ func (w *world) compareWakes() {
 		q.Lane = &carillon.Lane{
 			Namespace: pick(w.rand, namespaces...), Queue: pick(w.rand, queues...),
 			Needs: pick(w.rand, needs...), Priority: int8(pick(w.rand, priorities...)),
+			Share: pick(w.rand, shares...),
 		}
+		q.AnyShare = w.rand.IntN(3) == 0
 	}
 	if w.rand.IntN(3) == 0 {
 		for range 32 {

@@ -16,6 +16,7 @@ var (
 	queues     = []string{"default", "slow"}
 	priorities = []int{5, 9}
 	needs      = []string{":command", ":http", "mail.send"}
+	shares     = []string{"", "acme", "acme*3", "owner"}
 	owners     = []string{"anna", "billing"}
 	types      = []string{"mail.send", "report"}
 	labels     = []string{"team", "env"}
@@ -62,6 +63,7 @@ func (w *world) definition() carillon.Definition {
 	d.Type, d.Owner, d.Queue, d.Priority = pick(w.rand, types...), pick(
 		w.rand, owners...,
 	), pick(w.rand, queues...), pick(w.rand, priorities...)
+	d.FairBy, d.FairWeight = pick(w.rand, "", "acme", "owner"), pick(w.rand, 0, 1, 3)
 	d.Payload, _ = json.Marshal(map[string]int{"n": w.rand.IntN(1000)})
 	d.Target = pick(w.rand,
 		carillon.Target{Handler: &carillon.Handler{}},

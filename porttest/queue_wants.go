@@ -1,6 +1,11 @@
 package porttest
 
-import "github.com/carillon-run/carillon"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/carillon-run/carillon"
+)
 
 // needing returns a sample run of a namespace that needs something of a worker.
 func needing(namespace, needs string, job int) carillon.Run {
@@ -35,6 +40,7 @@ func queueWants(t queueTest) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		slices.SortFunc(runs, func(a, b carillon.Run) int { return cmp.Compare(a.ID.Job, b.ID.Job) })
 		same(t, "runs", idsOf(runs), idsOf(c.runs))
 	}
 }

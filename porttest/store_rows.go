@@ -131,7 +131,7 @@ func storeWholeRun(t *storeTest) {
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	run.Rev, run.About = 1, &carillon.About{Name: job.Name, Type: job.Type, Owner: job.Owner}
 	t.equal("inserted", t.run(run.ID), &run)
-	run.Needs = ":command"
+	run.Needs, run.Share = ":command", "other"
 	run.Queue, run.Worker, run.Reason, run.Wake, run.Claimed, run.Started = "slow", "w2", "exit code 2",
 		t.now+5, t.now+1, t.now+2
 	run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes = 3, 5, 3, 2, 2
@@ -144,7 +144,7 @@ func storeWholeRun(t *storeTest) {
 
 func storeWholeRecord(t *storeTest) {
 	run := sample(1000, 0)
-	run.Rev, run.State, run.Flags, run.Needs = 0, carillon.StateFailed, 0, ""
+	run.Rev, run.State, run.Flags, run.Needs, run.Share = 0, carillon.StateFailed, 0, "", ""
 	run.About = &carillon.About{Name: "nightly", Type: "report", Owner: "anna"}
 	run.Until, run.Ended, run.Expires, run.DeadExpires = t.now+1, t.now+2, t.now+3, t.now+4
 	t.win(carillon.Change{Runs: []carillon.Run{run}})

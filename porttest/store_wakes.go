@@ -194,15 +194,17 @@ func storeWakeNever(t *storeTest) {
 
 func storeWakeLane(t *storeTest) {
 	usual := carillon.Lane{Namespace: "default", Queue: "default", Needs: "mail.send", Priority: 5}
-	lanes := slices.Repeat([]carillon.Lane{usual}, 6)
+	lanes := slices.Repeat([]carillon.Lane{usual}, 8)
 	lanes[1].Priority, lanes[2].Queue, lanes[3].Namespace = 9, "slow", "other"
 	lanes[4].Needs, lanes[5].Needs = "mail.read", ":http"
+	lanes[6].Share, lanes[7].Share = "acme", "acme*3"
 	want := map[carillon.Lane][]carillon.RunID{}
-	for i := range 24 {
+	for i := range 32 {
 		lane := lanes[i%len(lanes)]
 		_, run := t.submit(func(j *carillon.Job) {
 			j.Namespace, j.Queue, j.Type = lane.Namespace, lane.Queue, lane.Needs
 			j.Priority, j.Schedule.At = int(lane.Priority), t.now+carillon.Time(i)
+			j.FairBy, j.FairWeight = lane.FairShare()
 			if lane.Needs == ":http" {
 				j.Type, j.Target = "call", carillon.Target{HTTP: &carillon.HTTP{URL: "http://localhost"}}
 			}
@@ -221,6 +223,13 @@ func storeWakeLane(t *storeTest) {
 		}
 		slices.SortFunc(got, func(a, b carillon.RunID) int { return int(a.Due - b.Due) })
 		t.equal("of the lane", got, want[lane])
+	}
+	any := t.wakes(carillon.WakeQuery{Lane: &lanes[7], AnyShare: true, Until: carillon.Never})
+	t.equal("of any share", len(any), len(want[lanes[0]])+len(want[lanes[6]])+len(want[lanes[7]]))
+	for i := range any {
+		if !lanes[7].SameButShare(any[i].Lane()) {
+			t.Errorf("of any share: %+v", any[i].Lane())
+		}
 	}
 	none := lanes[2]
 	none.Priority = 9

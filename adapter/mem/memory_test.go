@@ -1,6 +1,8 @@
 package mem_test
 
 import (
+	"context"
+	"fmt"
 	"runtime"
 	"testing"
 
@@ -82,5 +84,47 @@ func drain(t *testing.T, timeline *mem.Timeline, n int) {
 			t.Fatal(err)
 		}
 		n -= len(due)
+	}
+}
+
+// Each customer of a large service can have a share.
+func TestManySharesTakeLittleMemory(t *testing.T) {
+	const shares, each, limit = 20_000, 2, 30 << 20
+	queue := mem.NewQueue(mem.QueueConfig{})
+	all := runs("q", 1, shares*each)
+	for i := range all {
+		all[i].Share = fmt.Sprint("customer-", i%shares, "*3")
+	}
+	if n := held(func() { push(t, queue, all) }); n > limit {
+		t.Errorf("%d bytes are held", n)
+	}
+	places := map[string]int{}
+	for queue.Len() > 0 {
+		runs, err := queue.Pull(t.Context(), carillon.Demand{Max: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range runs {
+			places[runs[i].Share]++
+		}
+	}
+	if len(places) != shares {
+		t.Errorf("runs of %d shares came", len(places))
+	}
+}
+
+// Whatever the number of lanes, memory is bounded.
+func TestMemoryIsBoundedOverAllLanes(t *testing.T) {
+	const most = 100
+	queue := mem.NewQueue(mem.QueueConfig{MaxPerLane: most})
+	timeline := mem.NewTimeline(mem.TimelineConfig{MaxPerLane: most})
+	all := runs("q", 1, 30*most)
+	for i := range all {
+		all[i].Share = fmt.Sprint("share", i)
+	}
+	for _, add := range []func(context.Context, []carillon.Run) ([]int, error){queue.Push, timeline.Add} {
+		if refused, err := add(t.Context(), all); err != nil || len(refused) != 15*most {
+			t.Errorf("of %d lanes with one run %d were refused, %v", len(all), len(refused), err)
+		}
 	}
 }

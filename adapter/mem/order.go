@@ -2,116 +2,108 @@ package mem
 
 import "github.com/carillon-run/carillon"
 
-// takeFound removes up to most runs of the lanes in found: see carillon.Queue for the order.
+// takeFound removes up to most runs of the groups in found: see carillon.Queue for the order.
 func (q *Queue) takeFound(most int) (runs []carillon.Run) {
 	total := 0
-	for _, l := range q.found {
-		total += l.n
-		l.wake = q.runs.at(l.head).run.Wake
+	for _, g := range q.found {
+		total += g.n
 	}
 	if total = min(total, most); total > 0 {
 		runs = make([]carillon.Run, 0, total)
-		found := q.found
-		q.aged = append(q.aged, found...)
-		aged := q.aged
-		heapify(found, urgent)
-		heapify(aged, older)
-		for len(runs) < total {
-			runs = append(runs, q.next())
+		if g := q.found[0]; len(q.found) == 1 && len(g.fair) == 1 {
+			l := g.fair[0]
+			q.tree.charge(l, total)
+			for len(runs) < total {
+				runs = append(runs, q.unlink(l, l.head))
+			}
+		} else {
+			q.arrange()
+			for len(runs) < total {
+				runs = append(runs, q.next())
+			}
+			q.scatter()
 		}
-		clear(aged) // or a closed lane would stay in memory
-		q.found, q.aged = found, aged[:0]
 		q.shrink()
 	}
-	clear(q.found)
-	q.found = q.found[:0]
+	q.found = emptied(q.found)
 	return runs
 }
 
-// next removes the run that is next. Nine places of ten go to the highest priority. If another lane has
-// waited longer, it is passed over; the tenth time it gets the place.
+// arrange puts the found groups in the orders that next chooses by.
+func (q *Queue) arrange() {
+	for _, g := range q.found {
+		b := g.band
+		if len(b.found) == 0 {
+			if len(b.line.found) == 0 {
+				q.lines = append(q.lines, b.line)
+			}
+			b.line.found = append(b.line.found, b)
+		}
+		b.found, b.line.aged = append(b.found, g), append(b.line.aged, g)
+	}
+	for _, line := range q.lines {
+		for _, b := range line.found {
+			byTop.arrange(b.found)
+		}
+		byUrgency.arrange(line.found)
+		byOldest.arrange(line.aged)
+	}
+	byTurn.arrange(q.lines)
+}
+
+// scatter forgets the orders of arrange.
+func (q *Queue) scatter() {
+	for _, line := range q.lines {
+		for _, b := range line.found {
+			b.found = emptied(b.found)
+		}
+		line.found, line.aged = emptied(line.found), emptied(line.aged)
+	}
+	for _, g := range q.found {
+		g.at, g.agedAt = none, none
+	}
+	q.lines = emptied(q.lines)
+}
+
+// next removes the run that is next. In a queue nine places of ten go to the highest priority. If a run of
+// another one has waited longer, its group is passed over; the tenth time it gets the place.
 func (q *Queue) next() carillon.Run {
-	l := q.found[0]
-	if oldest := q.aged[0]; oldest.Priority < l.Priority {
+	line := q.lines[0]
+	b := line.found[0]
+	g := b.found[0]
+	l := g.fair[0]
+	if oldest := line.aged[0]; oldest.Priority < b.priority {
 		if oldest.passed++; oldest.passed == fairTurn {
 			oldest.passed = 0
-			l = oldest
+			b, g, l = oldest.band, oldest, oldest.old[0]
 		}
 	}
-	q.turn++
-	l.served = q.turn
+	s := l.share
+	q.tree.charge(l, 1)
 	run := q.unlink(l, l.head)
-	if l.n > 0 {
-		l.wake = q.runs.at(l.head).run.Wake
+	if g.n == 0 {
+		b.found, line.aged = byTop.remove(b.found, g), byOldest.remove(line.aged, g)
+	} else {
+		byTop.fix(b.found, g)
+		byOldest.fix(line.aged, g)
 	}
-	q.found, q.aged = moved(q.found, l, urgent), moved(q.aged, l, older)
+	for _, o := range s.lanes { // lanes of the share in other groups
+		if o.group.at != none {
+			byTop.fix(b.found, o.group)
+		}
+	}
+	if len(b.found) == 0 {
+		line.found = byUrgency.remove(line.found, b)
+	} else {
+		byUrgency.fix(line.found, b)
+	}
+	if len(line.found) == 0 {
+		q.lines = byTurn.remove(q.lines, line)
+	} else {
+		byTurn.fix(q.lines, line)
+	}
 	return run
 }
 
-// fairTurn says that one place in so many goes to the run that has waited longest.
+// fairTurn says that one place in so many of a queue goes to the run that has waited longest.
 const fairTurn = 10
-
-// ranking is the order of one of the two heaps of lanes that next chooses from. Each lane knows its place in
-// both. There can be thousands of lanes, one for each type of handler.
-type ranking int
-
-const (
-	urgent ranking = iota // by priority, then by age
-	older                 // by age; among equals the one that was served longest ago comes first
-)
-
-func (r ranking) before(a, b *lane) bool {
-	if r == urgent && a.Priority != b.Priority {
-		return a.Priority > b.Priority
-	}
-	return a.wake < b.wake || a.wake == b.wake && a.served < b.served
-}
-
-func heapify(lanes []*lane, r ranking) {
-	for i, l := range lanes {
-		l.at[r] = i
-	}
-	for i := len(lanes)/2 - 1; i >= 0; i-- {
-		sink(lanes, i, r)
-	}
-}
-
-// moved puts a lane that was served where it belongs now: further down, perhaps up, or out if it is empty.
-func moved(lanes []*lane, l *lane, r ranking) []*lane {
-	i := l.at[r]
-	if l.n == 0 {
-		last := len(lanes) - 1
-		swap(lanes, i, last, r)
-		if lanes = lanes[:last]; i == last {
-			return lanes
-		}
-	}
-	for i > 0 && r.before(lanes[i], lanes[(i-1)/2]) {
-		swap(lanes, i, (i-1)/2, r)
-		i = (i - 1) / 2
-	}
-	sink(lanes, i, r)
-	return lanes
-}
-
-// sink moves the lane at i down the heap to where it belongs.
-func sink(lanes []*lane, i int, r ranking) {
-	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(lanes); c++ {
-			if r.before(lanes[c], lanes[least]) {
-				least = c
-			}
-		}
-		if least == i {
-			return
-		}
-		swap(lanes, i, least, r)
-		i = least
-	}
-}
-
-func swap(lanes []*lane, i, k int, r ranking) {
-	lanes[i], lanes[k] = lanes[k], lanes[i]
-	lanes[i].at[r], lanes[k].at[r] = i, k
-}

@@ -17,7 +17,7 @@ type QueueConfig struct {
 }
 
 // Queue is a first-in-first-out list per lane. Lists are linked through a slab, so a drained lane leaves
-// nothing behind.
+// nothing behind. tree.go has the order of the lanes.
 //
 // A push hands its runs directly to waiting pullers. No puller is woken in vain, and a puller cannot miss a
 // run between checking the queue and going to sleep: whenever the lock is free, no puller waits for a lane
@@ -31,30 +31,19 @@ type Queue struct {
 	runs    slab[queued]
 	slots   map[carillon.RunID]int32
 	peak    int                     // largest len(slots) since the map was made
-	lanes   map[carillon.Lane]*lane // only lanes with runs
-	queues  map[string][]*lane      // the same
-	pullers []*puller               // waiting pullers, longest waiting first
-	turn    int64
-	grown   []*lane // the lanes that got runs since pullers were served
-	found   []*lane // the lanes that take chooses from, kept for the next call
-	aged    []*lane // the same lanes, by age
+	lanes   map[carillon.Lane]*lane // those with runs, and idle
+	idle    *lane                   // the only lane, without runs: most often the next run is of the same one
+	recent  *lane                   // the lane of the run that was pushed last; nil: it is closed
+	tree    tree
+	pullers []*puller // waiting pullers, longest waiting first
+	grown   []*group  // those that got runs since pullers were served
+	found   []*group  // those that take chooses from, kept for the next call
+	lines   []*line   // of those, while take chooses
 }
 
 type queued struct {
 	run        carillon.Run
 	prev, next int32
-}
-
-// lane is a list of runs. It is never empty, so head and tail are always valid.
-type lane struct {
-	carillon.Lane
-	head, tail int32
-	n          int
-	wake       carillon.Time // of its first run, while take chooses
-	at         [2]int        // its places in found and aged, while take chooses
-	passed     int           // places that others got while this one had waited longest
-	served     int64         // the value of Queue.turn when take last chose it
-	grew       bool          // it is in grown
 }
 
 type puller struct {
@@ -73,7 +62,7 @@ func NewQueue(cfg QueueConfig) *Queue {
 		maxPerLane: cmp.Or(cfg.MaxPerLane, 100_000),
 		slots:      map[carillon.RunID]int32{},
 		lanes:      map[carillon.Lane]*lane{},
-		queues:     map[string][]*lane{},
+		tree:       newTree(),
 	}
 }
 
@@ -85,11 +74,10 @@ func (q *Queue) Len(wants ...carillon.Want) (n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.findAll(&carillon.Demand{Wants: wants})
-	for _, l := range q.found {
-		n += l.n
+	for _, g := range q.found {
+		n += g.n
 	}
-	clear(q.found)
-	q.found = q.found[:0]
+	q.found = emptied(q.found)
 	return n
 }
 
@@ -116,14 +104,27 @@ func (q *Queue) push(run *carillon.Run) bool {
 			*old = *run // it keeps its place: a newer revision is no reason to wait longer
 			return true
 		}
-		q.unlink(q.lanes[old.Lane()], slot)
+		q.unlink(q.laneOf(old), slot)
 	}
-	l := q.lanes[run.Lane()]
-	if l != nil && !hasRoom(l.n, len(q.slots), q.maxPerLane) {
+	l := q.laneOf(run)
+	n := 0
+	if l != nil {
+		n = l.n
+	}
+	if !hasRoom(n, len(q.slots), q.maxPerLane) {
 		return false
 	}
 	q.link(l, run, false)
 	return true
+}
+
+// laneOf is the lane of a run; nil: it has no runs. Runs of one lane often come together.
+func (q *Queue) laneOf(run *carillon.Run) *lane {
+	key := run.Lane()
+	if q.recent != nil && q.recent.Lane == key {
+		return q.recent
+	}
+	return q.lanes[key]
 }
 
 func (q *Queue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run, error) {
@@ -168,11 +169,10 @@ func (q *Queue) leave(p *puller) {
 func (q *Queue) serve() {
 	q.serveThose(false)
 	q.serveThose(true)
-	for _, l := range q.grown {
-		l.grew = false
+	for _, g := range q.grown {
+		g.grew = false
 	}
-	clear(q.grown) // or a closed lane would stay in memory
-	q.grown = q.grown[:0]
+	q.grown = emptied(q.grown)
 }
 
 func (q *Queue) serveThose(spare bool) {
@@ -199,29 +199,35 @@ func (q *Queue) take(want *carillon.Demand) []carillon.Run {
 	return q.takeFound(want.Max)
 }
 
-// findAll adds all lanes that are wanted to found.
+// findAll adds all groups that are wanted to found.
 func (q *Queue) findAll(want *carillon.Demand) {
 	if len(want.Wants) == 1 && len(want.Wants[0].Queues) > 0 {
 		names := want.Wants[0].Queues
 		for i, name := range names {
-			if !slices.Contains(names[:i], name) {
-				q.find(q.queues[name], want)
+			if line := q.tree.lines[name]; line != nil && !slices.Contains(names[:i], name) {
+				q.find(line.groups, want)
 			}
 		}
 	} else {
-		for _, lanes := range q.queues {
-			q.find(lanes, want)
+		for _, line := range q.tree.lines {
+			q.find(line.groups, want)
 		}
 	}
 }
 
-// find adds the lanes that are wanted, and have runs, to found.
-func (q *Queue) find(lanes []*lane, want *carillon.Demand) {
-	for _, l := range lanes {
-		if l.n > 0 && want.Takes(l.Lane) {
-			q.found = append(q.found, l)
+// find adds the groups that are wanted, and have runs, to found.
+func (q *Queue) find(groups []*group, want *carillon.Demand) {
+	for _, g := range groups {
+		if g.n > 0 && want.Takes(g.Lane) {
+			q.found = append(q.found, g)
 		}
 	}
+}
+
+// emptied is a list without its items, which can be used again. A group that is gone must not stay in memory.
+func emptied[T any](list []*T) []*T {
+	clear(list)
+	return list[:0]
 }
 
 // giveBack puts a run back at the front of its lane, even if the lane is full: the run had its place already.
@@ -230,7 +236,7 @@ func (q *Queue) giveBack(run *carillon.Run) {
 		q.push(run)
 		return
 	}
-	q.link(q.lanes[run.Lane()], run, true)
+	q.link(q.laneOf(run), run, true)
 }
 
 // link adds a run to its lane. l is nil if the lane does not exist yet.
@@ -238,53 +244,69 @@ func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
 	slot := q.runs.put(queued{run: *run, prev: none, next: none})
 	q.slots[run.ID] = slot
 	q.peak = max(q.peak, len(q.slots))
-	if l == nil {
-		l = &lane{Lane: run.Lane(), head: slot, tail: slot}
+	switch {
+	case l == nil:
+		if q.idle != nil {
+			q.close(q.idle)
+		}
+		l = &lane{Lane: run.Lane(), head: slot, tail: slot, wake: run.Wake}
 		q.lanes[l.Lane] = l
-		q.queues[l.Queue] = append(q.queues[l.Queue], l)
-	} else if first {
+		q.tree.open(l)
+	case l.n == 0:
+		l.head, l.tail, l.wake = slot, slot, run.Wake
+	case first:
 		q.runs.at(slot).next, q.runs.at(l.head).prev = l.head, slot
 		l.head = slot
-	} else {
+		q.headed(l)
+	default:
 		q.runs.at(slot).prev, q.runs.at(l.tail).next = l.tail, slot
 		l.tail = slot
 	}
+	q.idle, q.recent = nil, l
 	l.n++
-	if !l.grew {
-		l.grew = true
-		q.grown = append(q.grown, l)
+	l.group.n++
+	if !l.group.grew {
+		l.group.grew = true
+		q.grown = append(q.grown, l.group)
 	}
 }
 
-// unlink takes a run out of its lane. With its last run the lane leaves the queue.
+// unlink takes a run out of its lane. With its last run the lane leaves the queue, unless it is the only one.
 func (q *Queue) unlink(l *lane, slot int32) carillon.Run {
 	v := q.runs.take(slot)
 	delete(q.slots, v.run.ID)
-	if v.prev != none {
-		q.runs.at(v.prev).next = v.next
-	} else {
-		l.head = v.next
-	}
 	if v.next != none {
 		q.runs.at(v.next).prev = v.prev
 	} else {
 		l.tail = v.prev
 	}
 	l.n--
-	if l.n == 0 {
+	l.group.n--
+	switch {
+	case l.n == 0 && len(q.lanes) == 1:
+		q.idle = l
+	case l.n == 0:
 		q.close(l)
+	case v.prev == none:
+		l.head = v.next
+		q.headed(l)
+	default:
+		q.runs.at(v.prev).next = v.next
 	}
 	return v.run
 }
 
 func (q *Queue) close(l *lane) {
-	delete(q.lanes, l.Lane)
-	lanes := slices.DeleteFunc(q.queues[l.Queue], func(other *lane) bool { return other == l })
-	if len(lanes) == 0 {
-		delete(q.queues, l.Queue)
-		return
+	if delete(q.lanes, l.Lane); q.recent == l {
+		q.recent = nil
 	}
-	q.queues[l.Queue] = lanes
+	q.tree.close(l)
+}
+
+// headed notes that a lane has another first run.
+func (q *Queue) headed(l *lane) {
+	l.wake = q.runs.at(l.head).run.Wake
+	l.group.moved(l)
 }
 
 // shrink gives memory back after a burst: maps never do that by themselves.

@@ -202,7 +202,8 @@ func ended(given *carillon.Run) carillon.Run {
 	if given.About != nil {
 		*run.About = *given.About
 	}
-	run.Rev, run.Wake, run.Flags, run.DeadExpires, run.Needs = 0, 0, 0, 0, ""
+	run.Rev, run.Wake, run.Flags, run.DeadExpires = 0, 0, 0, 0
+	run.Needs, run.Share = "", ""
 	return run
 }
 

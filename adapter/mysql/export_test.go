@@ -101,7 +101,7 @@ func Queries() map[string]Planned {
 			fill(wakesOfAll, 1, 2, 3, 1, 2, 1, 9, raw(`AND shard IN (1,2)`), 10), []string{"run_wake"}, false,
 		},
 		"wakesOfLane": {
-			fill(wakesOfLane, 1, 2, 3, 1, 2, 1, 9, raw(``), "n", "q", "t", 5, 10), []string{"run_lane"}, false,
+			fill(wakesOfLane, 1, 2, 3, 1, 2, 1, 9, raw(``), "n", "q", "t", 5, false, "s", 10), []string{"run_lane"}, false,
 		},
 		"guardsByKey":   {fill(guardsByKey, raw(`('a','b'),('a','c')`)), []string{"PRIMARY"}, false},
 		"guardsUntil":   {fill(guardsUntil, "a", "b", "c"), []string{"PRIMARY"}, false},

@@ -82,6 +82,7 @@ var runRow = []column[run]{
 	{"worker", "", func(r run) any { return r.Worker }},
 	{"reason", "", func(r run) any { return r.Reason }},
 	{"needs", "", func(r run) any { return r.Needs }},
+	{"share", "", func(r run) any { return r.Share }},
 }
 
 // endedRow has the columns of a record of history. A dead letter has the same ones, but another expiry.

@@ -10,17 +10,17 @@ import (
 // for each run, but a statement for each would cost six times as much.
 const (
 	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures,
-  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs`
+  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs, share`
 
 	insertRuns = `INSERT INTO run`
 
 	updateAlike = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?,
   version = ?, attempt = ?, failures = ?, losses = ?, crashes = ?, state = ?, priority = ?, flags = ?,
-  queue = ?, worker = ?, reason = ?, needs = ?
+  queue = ?, worker = ?, reason = ?, needs = ?, share = ?
 WHERE (due, job, rev) IN (`
 
 	updateRuns = `INSERT INTO run (due, job, shard, rev, wake, claimed, started, version, attempt, failures,
-  losses, crashes, state, priority, flags, queue, worker, reason, needs) VALUES `
+  losses, crashes, state, priority, flags, queue, worker, reason, needs, share) VALUES `
 	ifRun = ` ON DUPLICATE KEY UPDATE
   wake = IF(rev = VALUES(rev), VALUES(wake), wake),
   claimed = IF(rev = VALUES(rev), VALUES(claimed), claimed),
@@ -37,6 +37,7 @@ WHERE (due, job, rev) IN (`
   worker = IF(rev = VALUES(rev), VALUES(worker), worker),
   reason = IF(rev = VALUES(rev), VALUES(reason), reason),
   needs = IF(rev = VALUES(rev), VALUES(needs), needs),
+  share = IF(rev = VALUES(rev), VALUES(share), share),
   rev = rev + (rev = VALUES(rev))`
 
 	deleteRuns = `DELETE run FROM run FORCE INDEX (PRIMARY) WHERE (due, job, rev) IN (`
@@ -56,10 +57,10 @@ func (p *batch) putRuns() {
 		many(&p.statements, group.update, group.runs, comparedRun, `)`, 1)
 	}
 	many(&p.statements, updateRuns, different, func(b []byte, r *carillon.Run) []byte {
-		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(),
+		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(),
 			r.Rev, r.Wake, r.Claimed, r.Started,
 			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority,
-			r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason, r.Needs)
+			r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason, r.Needs, r.Share)
 	}, ifRun, changed)
 	many(&p.statements, deleteRuns, p.left, comparedRun, `)`, 1)
 }
@@ -86,7 +87,7 @@ func alike(runs []*carillon.Run) (groups []alikeRuns) {
 		b = appendSQL(b[:0], updateAlike, wake, run.Claimed, run.Started, run.Version, run.Attempt,
 			run.Failures, run.Losses, run.Crashes,
 			run.State, run.Priority, run.Flags&^carillon.FlagAdditional, run.Queue, run.Worker, run.Reason,
-			run.Needs)
+			run.Needs, run.Share)
 		i, known := index[string(b)]
 		if !known {
 			i = len(groups)
@@ -109,6 +110,7 @@ func (r row) unfinished() carillon.Run {
 		Failures: int32(r.int(11)), Losses: int32(r.int(12)), Crashes: int32(r.int(13)),
 		State: carillon.State(r.int(14)), Priority: int8(r.int(15)), Flags: carillon.Flags(r.int(16)),
 		Namespace: r.name(18), Queue: r.name(19), Worker: r.name(20), Reason: r.text(21), Needs: r.name(22),
+		Share: r.name(23),
 	}
 	if r.bool(17) {
 		run.Flags |= carillon.FlagAdditional

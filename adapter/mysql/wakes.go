@@ -17,7 +17,7 @@ const (
 	wakesOfAll = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_wake) WHERE ` + afterWake +
 		` ? ORDER BY wake, due, job LIMIT ?`
 	wakesOfLane = `SELECT ` + runColumns + ` FROM run FORCE INDEX (run_lane) WHERE ` + afterWake + ` ?
-  AND namespace = ? AND queue = ? AND needs = ? AND priority = ?
+  AND namespace = ? AND queue = ? AND needs = ? AND priority = ? AND (? OR share = ?)
 ORDER BY wake, due, job LIMIT ?`
 
 	// wakesHeld returns the held runs among the next runs in the order, wakesCut the last of those runs.
@@ -50,7 +50,8 @@ func (s *Store) Wakes(ctx context.Context, q carillon.WakeQuery) (found []carill
 	query, args := wakesOfAll, append(after(q.After, q.Until), shards)
 	if q.Lane != nil {
 		query = wakesOfLane
-		args = append(args, q.Lane.Namespace, q.Lane.Queue, q.Lane.Needs, q.Lane.Priority)
+		args = append(args, q.Lane.Namespace, q.Lane.Queue, q.Lane.Needs, q.Lane.Priority, q.AnyShare,
+			q.Lane.Share)
 	}
 	err = s.use(ctx, func(l *conn) error { return l.query(into(&found), query, append(args, limit)...) })
 	return found, tried("read wakes", err)

@@ -136,8 +136,8 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 		`{"target": {"handler": {}}}`:             `type: "" is not valid: want the type that a worker registered a handler for, e.g. email.send`,
 		with(
 			`"cron": "* * * * *"`,
-		): `cron: "cron" is not valid: want a known field: labels, misfire, name, overlap, owner, ` +
-			`payload, priority, queue, retention, retry, schedule, target, timeout, type`,
+		): `cron: "cron" is not valid: want a known field: fair_by, fair_weight, labels, misfire, name, ` +
+			`overlap, owner, payload, priority, queue, retention, retry, schedule, target, timeout, type`,
 		with(
 			`"type": "-x"`,
 		): `type: "-x" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit`,

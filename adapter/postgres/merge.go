@@ -194,9 +194,9 @@ func (m *merge) ask(ask *rows, s *stretch) {
 	ask.int(int64(s.after.ID.Job))
 	ask.int(int64(m.until))
 	if m.lanes != nil {
-		ask.lane(m.lanes.Lane)
+		ask.lane(m.lanes.Lane, m.lanes.AnyShare)
 	} else {
-		ask.lane(nil)
+		ask.lane(nil, false)
 	}
 	m.askFull(ask)
 	ask.int(int64(m.reach))
@@ -212,28 +212,28 @@ func (m *merge) askFull(ask *rows) {
 	}
 	switch len(full) {
 	case 0:
-		ask.lane(nil)
+		ask.lane(nil, false)
 		ask.null()
 	case 1:
-		ask.lane(&full[0])
+		ask.lane(&full[0], false)
 		ask.null()
 	default:
 		list := []byte{'\n'}
 		for _, lane := range full {
-			for _, name := range []string{lane.Namespace, lane.Queue, lane.Needs} {
+			for _, name := range []string{lane.Namespace, lane.Queue, lane.Needs, lane.Share} {
 				list = append(append(list, name...), '=')
 			}
 			list = append(strconv.AppendInt(list, int64(lane.Priority), 10), '\n')
 		}
-		ask.lane(nil)
+		ask.lane(nil, false)
 		ask.text(string(list))
 	}
 }
 
 // lane writes the columns of a lane; nil: none.
-func (r *rows) lane(lane *carillon.Lane) {
+func (r *rows) lane(lane *carillon.Lane, anyShare bool) {
 	if lane == nil {
-		for range 4 {
+		for range 5 {
 			r.null()
 		}
 		return
@@ -241,5 +241,10 @@ func (r *rows) lane(lane *carillon.Lane) {
 	r.text(lane.Namespace)
 	r.text(lane.Queue)
 	r.text(lane.Needs)
+	if anyShare {
+		r.null()
+	} else {
+		r.text(lane.Share)
+	}
 	r.int(int64(lane.Priority))
 }

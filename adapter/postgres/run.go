@@ -11,20 +11,22 @@ var (
 	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8,
   covers int8, claimed int8, started int8, retry_of int8, version int4, seq int4, attempt int4,
   failures int4, losses int4, crashes int4, state int2, priority int2, flags int2,
-  extra bool, namespace text, queue text, worker text, reason text, needs text`,
+  extra bool, namespace text, queue text, worker text, reason text, needs text, share text`,
 		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version,
   seq, attempt, failures, losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason,
-  needs)
+  needs, share)
 SELECT shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures,
-  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs FROM ROWS x`)
+  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs, share FROM ROWS x`)
 
 	updateRun = forRows("update_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8,
   claimed int8, started int8, version int4, attempt int4, failures int4, losses int4, crashes int4,
-  state int2, priority int2, flags int2, queue text, worker text, reason text, needs text`,
+  state int2, priority int2, flags int2, queue text, worker text, reason text, needs text,
+  share text`,
 		`WITH hit AS (UPDATE carillon.run r SET rev = r.rev + 1, wake = x.wake, claimed = x.claimed,
   started = x.started, version = x.version, attempt = x.attempt, failures = x.failures, losses = x.losses,
   crashes = x.crashes, state = x.state, priority = x.priority, flags = x.flags,
-  queue = x.queue, worker = x.worker, reason = x.reason, needs = x.needs
+  queue = x.queue, worker = x.worker, reason = x.reason, needs = x.needs,
+  share = x.share
   FROM ROWS x WHERE r.shard = ANY(ARRAY[x.shard]) AND r.due = x.due AND r.job = x.job
   AND r.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
@@ -71,6 +73,7 @@ func (r *rows) insertRun(run *carillon.Run, rev int64) {
 	r.textOrNull(run.Worker)
 	r.textOrNull(run.Reason)
 	r.textOrNull(run.Needs)
+	r.textOrNull(run.Share)
 }
 
 func (r *rows) runCounts(run *carillon.Run) {
@@ -95,6 +98,7 @@ func (r *rows) updateRun(run *carillon.Run) {
 	r.textOrNull(run.Worker)
 	r.textOrNull(run.Reason)
 	r.textOrNull(run.Needs)
+	r.textOrNull(run.Share)
 }
 
 func (r *rows) deleteRun(run *carillon.Run) {
@@ -105,7 +109,7 @@ func (r *rows) deleteRun(run *carillon.Run) {
 // runColumns are the columns that unfinished reads.
 const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retry_of, r.rev, r.version,
   r.seq, r.attempt, r.failures, r.losses, r.crashes, r.state, r.priority, r.flags, r.extra, r.namespace,
-  r.queue, r.worker, r.reason, r.needs`
+  r.queue, r.worker, r.reason, r.needs, r.share`
 
 // unfinished reads a row of the hot table, without About.
 func (r *row) unfinished() carillon.Run {
@@ -123,6 +127,6 @@ func (r *row) unfinished() carillon.Run {
 		run.Flags |= carillon.FlagAdditional
 	}
 	run.Namespace, run.Queue, run.Worker, run.Reason = r.name(), r.name(), r.name(), r.text()
-	run.Needs = r.name()
+	run.Needs, run.Share = r.name(), r.name()
 	return run
 }

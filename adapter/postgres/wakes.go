@@ -17,17 +17,19 @@ import (
 // dueInShards reads all runs by the primary key.
 const (
 	stretchRow = `shard int2 key, moved bool key, after_wake int8 key, after_due int8 key,
-  after_job int8 key, until int8, namespace text, queue text, needs text, priority int2,
-  full_namespace text, full_queue text, full_needs text, full_priority int2, full text, reach int8,
-  quota int8`
+  after_job int8 key, until int8, namespace text, queue text, needs text, share text, priority int2,
+  full_namespace text, full_queue text, full_needs text, full_share text, full_priority int2, full text,
+  reach int8, quota int8`
 
 	ofLane = `, row_number() OVER () = x.reach AS cut`
 	inLane = ` WHERE r.cut OR (x.queue IS NULL OR r.queue = x.queue AND r.priority = x.priority
-  AND r.namespace = x.namespace AND coalesce(r.needs, '') = x.needs)
+  AND r.namespace = x.namespace AND coalesce(r.needs, '') = x.needs
+  AND (x.share IS NULL OR coalesce(r.share, '') = x.share))
   AND NOT (r.state = 1 AND coalesce(r.queue = x.full_queue AND r.priority = x.full_priority
-  AND r.namespace = x.full_namespace AND coalesce(r.needs, '') = x.full_needs,
-    position(E'\n' || r.namespace || '=' || r.queue || '=' || coalesce(r.needs, '') || '=' || r.priority
-      || E'\n' IN x.full) > 0, false))
+  AND r.namespace = x.full_namespace AND coalesce(r.needs, '') = x.full_needs
+  AND coalesce(r.share, '') = x.full_share,
+    position(E'\n' || r.namespace || '=' || r.queue || '=' || coalesce(r.needs, '') || '='
+      || coalesce(r.share, '') || '=' || r.priority || E'\n' IN x.full) > 0, false))
   LIMIT x.quota) r`
 )
 

@@ -125,7 +125,7 @@ func stateBits(states []carillon.State) (bits int64) {
 
 // The indexes of the columns that a stream checks before it reads a row.
 const (
-	runWanted   = 23
+	runWanted   = 24
 	endedWanted = 25
 )
 

@@ -14,7 +14,7 @@ import (
 // stream by due time does not use ?3), and the stream goes up to ?4.
 type wakeOrder struct {
 	// all compares the lane itself, because the runs of one lane can lie behind many of another one. ?5 is
-	// NULL for all lanes.
+	// NULL for all lanes, ?9 for all shares.
 	all string
 	// held reads held runs up to the position (?4, ?5, ?6), and the run at that position whatever its state
 	// is. SQLite passes over waiting runs in a quarter of the time that it takes to return them.
@@ -29,7 +29,8 @@ var (
 	atDue = wakeOrder{
 		all: `SELECT ` + runColumns + ` FROM run
 WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due AND (?5 IS NULL OR queue = ?5 AND priority = ?6
-  AND namespace = ?7 AND coalesce(needs, '') = ?8) ORDER BY due, job`,
+  AND namespace = ?7 AND coalesce(needs, '') = ?8 AND (?9 IS NULL OR coalesce(share, '') = ?9))
+  ORDER BY due, job`,
 		held: `SELECT ` + runColumns + ` FROM run
 WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due
   AND (state <> 1 AND (due < ?4 OR job <= ?6) OR due = ?4 AND job = ?6) ORDER BY due, job`,
@@ -39,7 +40,8 @@ WHERE (due, job) > (?1, ?2) AND due <= ?4 AND wake = due ORDER BY due, job LIMIT
 	moved = wakeOrder{
 		all: `SELECT ` + runColumns + ` FROM run INDEXED BY run_wake
 WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due AND (?5 IS NULL OR queue = ?5
-  AND priority = ?6 AND namespace = ?7 AND coalesce(needs, '') = ?8) ORDER BY wake, due, job`,
+  AND priority = ?6 AND namespace = ?7 AND coalesce(needs, '') = ?8
+  AND (?9 IS NULL OR coalesce(share, '') = ?9)) ORDER BY wake, due, job`,
 		held: `SELECT ` + runColumns + ` FROM run INDEXED BY run_wake
 WHERE (wake, due, job) > (?1, ?2, ?3) AND wake <= ?4 AND wake <> due
   AND (state <> 1 AND (wake, due, job) <= (?4, ?5, ?6) OR wake = ?4 AND due = ?5 AND job = ?6)
@@ -122,6 +124,9 @@ func (r *reader) wakes(order *wakeOrder, q *carillon.WakeQuery, pass int) (w *wa
 		w.stmt.BindInt64(6, int64(q.Lane.Priority))
 		w.stmt.BindText(7, q.Lane.Namespace)
 		w.stmt.BindText(8, q.Lane.Needs)
+		if !q.AnyShare {
+			w.stmt.BindText(9, q.Lane.Share)
+		}
 	}
 	return w, w.next()
 }
@@ -243,6 +248,7 @@ func (w *wakeStream) passes() bool {
 	}
 	return slices.Contains(w.query.Full, carillon.Lane{
 		Namespace: w.reader.name(w.stmt, 18), Queue: w.reader.name(w.stmt, 19),
-		Needs: w.reader.name(w.stmt, 22), Priority: int8(w.stmt.ColumnInt32(15)),
+		Needs: w.reader.name(w.stmt, 22), Share: w.reader.name(w.stmt, 23),
+		Priority: int8(w.stmt.ColumnInt32(15)),
 	})
 }

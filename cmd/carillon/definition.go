@@ -74,6 +74,15 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 		flags, "priority", "priority", "0-9", number,
 		"priority of its runs; a higher one starts first (default 5)",
 	)
+	d.add(
+		flags, "fair-by", "fair_by", "word", text,
+		"key, such as a customer, whose runs take turns with those of other keys in the queue; "+
+			`"owner" is the job's owner`,
+	)
+	d.add(
+		flags, "fair-weight", "fair_weight", "1-100", number,
+		"number of turns of the key where others have one (default 1)",
+	)
 	d.add(flags, "label", "labels", "key=value", d.pairs("="), "label of the job; can be repeated")
 	d.add(
 		flags, "payload", "payload", "JSON", d.payload,

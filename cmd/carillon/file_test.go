@@ -18,7 +18,7 @@ func TestWhatJobPrintsCanBeSubmittedAgain(t *testing.T) {
 			`{"http":{"url":"https://example.com/?a=b","method":"PUT","headers":{"X-A":"b: c"},"body":"{\"n\": ${payload.n}}"}}`,
 			`{"handler":{}}`,
 		} {
-			h.in = `{"name":"# 1: a","type":"demo","owner":"ann","labels":{"null":"true","no":"","a":"1"},"queue":"mail","priority":0,
+			h.in = `{"name":"# 1: a","type":"demo","owner":"ann","labels":{"null":"true","no":"","a":"1"},"queue":"mail","priority":0,"fair_by":"acme","fair_weight":3,
 				"payload":{"big":123456789012345678901234567890,"small":1.10,"n":1e3,"list":[[],{},[1,[2]],{"a":null}],"text":"é\u2028\u0000 \"q\" "},
 				"schedule":{"cron":"0 3 * * *","timezone":"Europe/Berlin","starts_at":"2027-01-01T00:00:00Z","ends_at":"2028-01-01T00:00:00Z","max_runs":7},
 				"target":` + target + `,"timeout":"90s","retry":{"max_attempts":5,"backoff":"fixed","delay":"2s","max_delay":"1m","jitter":0.5,"max_crashes":2},
@@ -66,7 +66,7 @@ func (h *house) defined(id string) map[string]string {
 			texts[name] = string(value)
 		}
 	}
-	if len(texts) != 14 {
+	if len(texts) != 16 {
 		h.t.Fatalf("%d fields: %v", len(texts), texts)
 	}
 	return texts

@@ -87,6 +87,7 @@ func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits stri
 	t.facts("Target", targetLines(&job.Target))
 	t.fact("Payload", payloadText(job.Payload))
 	t.fact("Queue", fmt.Sprintf("%s, priority %d", job.Queue, job.Priority))
+	t.fact("Fair by", fairText(&job.Definition))
 	t.fact("Timeout", timeoutText(job.Timeout))
 	t.fact("Retry", retryText(&job.Retry))
 	t.fact("Overlap", overlapText(job.Overlap))
@@ -231,6 +232,14 @@ func retryText(r *carillon.Retry) string {
 		text += fmt.Sprintf(", plus up to %.0f%%", r.Jitter*100)
 	}
 	return text + fmt.Sprintf("; given up after %d crashed workers", r.MaxCrashes)
+}
+
+// fairText is empty for a job without a key.
+func fairText(d *carillon.Definition) string {
+	if d.FairBy == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s, weight %d", d.FairBy, d.FairWeight)
 }
 
 func overlapText(o carillon.Overlap) string {

@@ -24,6 +24,7 @@ var absent = map[reflect.Type]bool{
 var numbers = map[reflect.Type]map[string]string{
 	reflect.TypeFor[carillon.Definition](): {
 		"priority": "a number from 0 to 9, higher first", "timeout": "",
+		"fair_weight": "a number from 1 to 100",
 	},
 	reflect.TypeFor[carillon.Retry](): {
 		"max_attempts": "a number from 1 to 1000", "max_crashes": "a number from 1 to 1000",

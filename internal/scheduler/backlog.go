@@ -16,15 +16,28 @@ import (
 //   - paged: memory had no room for all of them. It has those before a position; from there on only the store
 //     has them, and the loader reads them page by page as there is room.
 //
-// Memory is bounded per lane, never over all lanes: the backlog of one lane must not hide another lane's run.
+// Memory is bounded per lane: the backlog of one lane must not hide another lane's run. Lanes that differ
+// only in their share are the exception: there can be millions of them. If more than maxPagedShares of them
+// are paged, all of them are paged together, in the order of wakes.
 // The backlog itself holds positions, no runs, and reads nothing.
 type backlog struct {
 	owns       func(shard int) bool // whether a shard is this node's own
 	overflowed await.Signal         // one more lane is paged
 
-	mu    sync.Mutex
-	lanes map[carillon.Lane]*lane
+	mu     sync.Mutex
+	lanes  map[laneKey]*lane
+	shares map[carillon.Lane]int // how many lanes with a share have an entry, by the lane without its share
 }
+
+// laneKey names a lane, or all lanes that differ from it only in their share.
+type laneKey struct {
+	carillon.Lane
+	anyShare bool
+}
+
+// maxPagedShares is how many lanes that differ only in their share are paged one by one. Each of them needs
+// reads of its own.
+const maxPagedShares = 256
 
 // lane is a lane that is paged, or whose next page is being read.
 type lane struct {
@@ -44,7 +57,10 @@ type tail struct {
 }
 
 func newBacklog(owns func(shard int) bool) *backlog {
-	return &backlog{owns: owns, overflowed: await.NewSignal(), lanes: map[carillon.Lane]*lane{}}
+	return &backlog{
+		owns: owns, overflowed: await.NewSignal(),
+		lanes: map[laneKey]*lane{}, shares: map[carillon.Lane]int{},
+	}
 }
 
 // admit leaves out runs that belong to the tail of their lane: if memory took them now, they would overtake
@@ -57,7 +73,7 @@ func (b *backlog) admit(runs []carillon.Run) []carillon.Run {
 	}
 	kept := make([]carillon.Run, 0, len(runs))
 	for i := range runs {
-		l := b.lanes[runs[i].Lane()]
+		l := b.lanes[b.keyOf(runs[i].Lane())]
 		if l == nil || !l.paged || runs[i].WakePos().Less(l.tail.from) {
 			kept = append(kept, runs[i])
 		} else if !b.owns(runs[i].ID.Job.Shard()) {
@@ -77,51 +93,99 @@ func (b *backlog) overflow(runs []carillon.Run, refused []int) {
 	defer b.mu.Unlock()
 	for _, i := range refused {
 		first := runs[i]
-		if b.cut(first.Lane(), tail{first.WakePos(), &first, !b.owns(first.ID.Job.Shard())}) {
+		key := b.keyOf(first.Lane())
+		if b.cut(key, tail{first.WakePos(), &first, !b.owns(first.ID.Job.Shard())}) {
 			b.overflowed.Set()
 		}
 	}
 }
 
+// keyOf is the key of a lane's entry: that of all its shares if they are paged together. The caller holds mu.
+func (b *backlog) keyOf(of carillon.Lane) laneKey {
+	if of.Share == "" {
+		return laneKey{Lane: of}
+	}
+	if together := (laneKey{withoutShare(of), true}); b.lanes[together] != nil {
+		return together
+	}
+	return laneKey{Lane: of}
+}
+
+func withoutShare(of carillon.Lane) carillon.Lane {
+	of.Share = ""
+	return of
+}
+
 // cut makes a lane paged from a position on, unless its tail begins earlier already. The caller holds mu.
-func (b *backlog) cut(key carillon.Lane, t tail) (earlier bool) {
+func (b *backlog) cut(key laneKey, t tail) (earlier bool) {
 	l := b.lanes[key]
 	if l == nil {
 		l = &lane{}
 		b.lanes[key] = l
+		if key.Share != "" {
+			b.shares[withoutShare(key.Lane)]++
+		}
 	}
 	t.foreign = t.foreign || l.tail.foreign
 	if earlier = !l.paged || t.from.Less(l.tail.from); earlier {
 		l.paged, l.tail = true, t
 	}
 	l.tail.foreign = t.foreign
+	if b.shares[withoutShare(key.Lane)] > maxPagedShares {
+		b.join(withoutShare(key.Lane))
+	}
 	return earlier
 }
 
+// join has all shares of a lane paged together, from the earliest of their tails on. A share whose page is
+// being read keeps its entry until it was read. The caller holds mu.
+func (b *backlog) join(of carillon.Lane) {
+	together := laneKey{of, true}
+	for key, l := range b.lanes {
+		if key.Share != "" && withoutShare(key.Lane) == of && l.paged {
+			b.drop(key)
+			b.cut(together, l.tail)
+		}
+	}
+}
+
+// drop removes the entry of a lane. The caller holds mu.
+func (b *backlog) drop(key laneKey) {
+	if b.lanes[key] == nil {
+		return
+	}
+	delete(b.lanes, key)
+	if of := withoutShare(key.Lane); key.Share != "" {
+		if b.shares[of]--; b.shares[of] == 0 {
+			delete(b.shares, of)
+		}
+	}
+}
+
 // paged lists the lanes that are paged.
-func (b *backlog) paged() []carillon.Lane {
+func (b *backlog) paged() []laneKey {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.DeleteFunc(slices.Collect(maps.Keys(b.lanes)), func(key carillon.Lane) bool {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(b.lanes)), func(key laneKey) bool {
 		return !b.lanes[key].paged
 	})
 }
 
 // pagedBefore lists the lanes whose tail begins at a position or before it: a reader that is there can pass
-// over their runs.
-func (b *backlog) pagedBefore(pos carillon.WakePos) (keys []carillon.Lane) {
+// over their runs. It leaves out lanes that are paged together.
+func (b *backlog) pagedBefore(pos carillon.WakePos) (lanes []carillon.Lane) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for key, l := range b.lanes {
-		if l.paged && !pos.Less(l.tail.from) {
-			keys = append(keys, key)
+		if l.paged && !key.anyShare && !pos.Less(l.tail.from) {
+			lanes = append(lanes, key.Lane)
 		}
 	}
-	return keys
+	return lanes
 }
 
 // first returns the run that a paged lane had no room for; nil: it is not known.
-func (b *backlog) first(key carillon.Lane) (first *carillon.Run, paged bool) {
+func (b *backlog) first(key laneKey) (first *carillon.Run, paged bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l := b.lanes[key]; l != nil && l.paged {
@@ -133,7 +197,7 @@ func (b *backlog) first(key carillon.Lane) (first *carillon.Run, paged bool) {
 // resume makes a paged lane live again. It returns the tail that it had, and how many runs of it to read now.
 // It comes before the read: memory admits runs that are committed from now on, and runs that were committed
 // before are in the page or after it. A run that comes both ways counts once.
-func (b *backlog) resume(key carillon.Lane) (was tail, size int) {
+func (b *backlog) resume(key laneKey) (was tail, size int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lanes[key]
@@ -162,14 +226,14 @@ func (l *lane) pageSize() int {
 
 // resumed says that a page of a tail was read and offered to memory. It says whether all of the page fitted
 // and the store has more.
-func (b *backlog) resumed(key carillon.Lane, was tail, page []carillon.Run, size int) (more bool) {
+func (b *backlog) resumed(key laneKey, was tail, page []carillon.Run, size int) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lanes[key]
 	full := l.paged // again: a part of the page, or of what was committed meanwhile, did not fit
 	switch {
 	case len(page) < size && !full:
-		delete(b.lanes, key)
+		b.drop(key)
 		return false
 	case len(page) < size:
 		l.fittedLast, l.fitted = 0, 0
@@ -187,7 +251,7 @@ func (b *backlog) resumed(key carillon.Lane, was tail, page []carillon.Run, size
 }
 
 // unread says that the page of a tail could not be read.
-func (b *backlog) unread(key carillon.Lane, was tail) {
+func (b *backlog) unread(key laneKey, was tail) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cut(key, was)

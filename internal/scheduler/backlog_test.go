@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -42,7 +43,7 @@ func wakes(runs []carillon.Run) (list []int) {
 	return list
 }
 
-var mailLane = func() carillon.Lane { run := mail(0); return run.Lane() }()
+var mailLane = func() laneKey { run := mail(0); return laneKey{Lane: run.Lane()} }()
 
 func TestALiveLaneAdmitsAllRuns(t *testing.T) {
 	b := freshBacklog()
@@ -232,5 +233,52 @@ func TestMemoryIsAWindowOverTheStore(t *testing.T) {
 		if read > 2*total {
 			t.Errorf("seed %d: %d runs were read of %d", seed, read, total)
 		}
+	}
+}
+
+func shared(share, wake int) carillon.Run {
+	run := mail(wake)
+	run.Share = fmt.Sprint("share", share)
+	return run
+}
+
+func TestVeryManySharesThatOverflowArePagedTogether(t *testing.T) {
+	b := freshBacklog()
+	for i := range maxPagedShares {
+		b.overflow([]carillon.Run{shared(i, 10+i)}, []int{0})
+	}
+	if n := len(b.paged()); n != maxPagedShares {
+		t.Fatalf("%d lanes are paged, want %d", n, maxPagedShares)
+	}
+	if got := wakes(b.admit([]carillon.Run{shared(-1, 1000)})); len(got) != 1 {
+		t.Error("a share that did not overflow is not admitted")
+	}
+	b.overflow([]carillon.Run{shared(1000, 5)}, []int{0})
+	together := laneKey{mailLane.Lane, true}
+	if got := b.paged(); !slices.Equal(got, []laneKey{together}) || len(b.shares) > 0 {
+		t.Fatalf("paged are %v", got)
+	}
+	if first, _ := b.first(together); first == nil || first.Wake != 5 {
+		t.Errorf("the first run without room is %v", first)
+	}
+	runs := []carillon.Run{shared(3, 4), shared(-1, 6), mail(7)}
+	if got := wakes(b.admit(runs)); !slices.Equal(got, []int{4, 7}) {
+		t.Errorf("admitted %v: want what comes before, and what has no share", got)
+	}
+	if lanes := b.pagedBefore(carillon.WakePos{Wake: 100}); len(lanes) > 0 {
+		t.Errorf("a store cannot pass over %v", lanes)
+	}
+	tail, size := b.resume(together)
+	b.overflow([]carillon.Run{shared(2000, 8)}, []int{0}) // a part of the page does not fit
+	if b.resumed(together, tail, []carillon.Run{shared(1, 6), shared(2000, 8)}, size) {
+		t.Error("all of the page fitted")
+	}
+	if first, _ := b.first(together); first == nil || first.Wake != 8 {
+		t.Errorf("after a page the first run without room is %v", first)
+	}
+	tail, size = b.resume(together)
+	b.resumed(together, tail, nil, size)
+	if len(b.lanes) > 0 {
+		t.Errorf("entries are left: %v", b.lanes)
 	}
 }

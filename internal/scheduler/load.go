@@ -16,6 +16,9 @@ const (
 	largePage = 20_000
 	pageWait  = 100 * time.Millisecond
 	retryWait = time.Second
+	// maxFull is how many full lanes a query names: a store compares each row with all of them. Memory does
+	// not admit the runs of the others.
+	maxFull = 32
 )
 
 // reading is how far the loader has come. It has read all runs up to until, except for the stretches in due
@@ -126,7 +129,8 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 		}
 	}
 	q := carillon.WakeQuery{
-		Shards: s.members.shards(), Full: st.lanes, After: st.after, Until: st.until, Limit: size,
+		Shards: s.members.shards(), Full: st.lanes[:min(len(st.lanes), maxFull)], After: st.after,
+		Until: st.until, Limit: size,
 	}
 	runs, err := s.cfg.Store.Wakes(ctx, q)
 	if err != nil {
@@ -199,7 +203,7 @@ func (s *Scheduler) readOn(ctx context.Context, end time.Time) (err error) {
 
 // readTail reads the next page of a paged lane, if there is room. It says whether there was room for the
 // whole page and there is more.
-func (s *Scheduler) readTail(ctx context.Context, key carillon.Lane) (more bool, err error) {
+func (s *Scheduler) readTail(ctx context.Context, key laneKey) (more bool, err error) {
 	first, paged := s.backlog.first(key)
 	if !paged || first != nil && !s.hasRoom(ctx, first) {
 		return false, nil
@@ -210,7 +214,8 @@ func (s *Scheduler) readTail(ctx context.Context, key carillon.Lane) (more bool,
 		shards = nil
 	}
 	page, err := s.cfg.Store.Wakes(ctx, carillon.WakeQuery{
-		Shards: shards, Lane: &key, After: before(tail.from), Until: s.reach(s.cfg.Clock.Now()), Limit: size,
+		Shards: shards, Lane: &key.Lane, AnyShare: key.anyShare, After: before(tail.from),
+		Until: s.reach(s.cfg.Clock.Now()), Limit: size,
 	})
 	if err != nil {
 		s.backlog.unread(key, tail)

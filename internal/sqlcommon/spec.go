@@ -17,6 +17,8 @@ type spec struct {
 	Labels    map[string]string   `json:"labels,omitempty"`
 	Queue     *string             `json:"queue,omitempty"`
 	Priority  *int                `json:"priority,omitempty"`
+	FairBy    *string             `json:"fair_by,omitempty"`
+	Weight    *int                `json:"fair_weight,omitempty"`
 	Schedule  *carillon.Schedule  `json:"schedule,omitempty"`
 	Target    *carillon.Target    `json:"target,omitempty"`
 	Timeout   *carillon.Duration  `json:"timeout,omitempty"`
@@ -30,7 +32,7 @@ type spec struct {
 // not taken from the defaults: if a default changes one day, stored definitions must not change
 // with it.
 var usual = carillon.Definition{
-	Queue: "default", Priority: 5, Timeout: 0, Overlap: "skip",
+	Queue: "default", Priority: 5, FairWeight: 1, Timeout: 0, Overlap: "skip",
 	Retry: carillon.Retry{
 		MaxAttempts: 3, Backoff: "exponential", Delay: carillon.Duration(time.Second),
 		MaxDelay: carillon.Duration(10 * time.Minute),
@@ -45,6 +47,8 @@ func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
 	differs := len(d.Labels) > 0
 	differs = unless(&s.Queue, &d.Queue, usual.Queue) || differs
 	differs = unless(&s.Priority, &d.Priority, usual.Priority) || differs
+	differs = unless(&s.FairBy, &d.FairBy, usual.FairBy) || differs
+	differs = unless(&s.Weight, &d.FairWeight, usual.FairWeight) || differs
 	differs = unlessEqual(&s.Schedule, &d.Schedule, carillon.Schedule{At: due}) || differs
 	differs = unless(&s.Timeout, &d.Timeout, usual.Timeout) || differs
 	differs = unlessEqual(&s.Retry, &d.Retry, usual.Retry) || differs
@@ -86,6 +90,7 @@ func unlessEqual[T interface{ Equal(T) bool }](to **T, value *T, usual T) bool {
 func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	d.Queue, d.Priority, d.Timeout, d.Retry, d.Overlap, d.Misfire, d.Retention =
 		usual.Queue, usual.Priority, usual.Timeout, usual.Retry, usual.Overlap, usual.Misfire, usual.Retention
+	d.FairBy, d.FairWeight = usual.FairBy, usual.FairWeight
 	d.Schedule = carillon.Schedule{At: due}
 	d.Target = carillon.Target{Handler: &carillon.Handler{}}
 	if len(b) == 0 {
@@ -101,6 +106,8 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	}
 	set(&d.Queue, s.Queue)
 	set(&d.Priority, s.Priority)
+	set(&d.FairBy, s.FairBy)
+	set(&d.FairWeight, s.Weight)
 	set(&d.Schedule, s.Schedule)
 	set(&d.Target, s.Target)
 	set(&d.Timeout, s.Timeout)

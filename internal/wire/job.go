@@ -62,7 +62,8 @@ func AppendBatch(b []byte, defs [][]byte) []byte {
 func MarshalDefinition(d *carillon.Definition) ([]byte, error) {
 	return json.Marshal(definition{
 		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue,
-		Priority: given(&d.Priority), Payload: d.Payload, Timeout: given(&d.Timeout),
+		Priority: given(&d.Priority), FairWeight: given(&d.FairWeight), Payload: d.Payload,
+		Timeout: given(&d.Timeout),
 		Retry: retry{
 			given(&d.Retry.MaxAttempts), d.Retry.Backoff, given(&d.Retry.Delay), given(&d.Retry.MaxDelay),
 			given(&d.Retry.Jitter), given(&d.Retry.MaxCrashes),
@@ -76,18 +77,19 @@ func MarshalDefinition(d *carillon.Definition) ([]byte, error) {
 // definition has fields that hide the embedded ones of the same name, to leave them out when they are zero.
 type definition struct {
 	*carillon.Definition
-	Name      string             `json:"name,omitempty"`
-	Type      string             `json:"type,omitempty"`
-	Owner     string             `json:"owner,omitempty"`
-	Labels    map[string]string  `json:"labels,omitempty"`
-	Queue     string             `json:"queue,omitempty"`
-	Priority  *int               `json:"priority,omitempty"`
-	Payload   json.RawMessage    `json:"payload,omitempty"`
-	Timeout   *carillon.Duration `json:"timeout,omitempty"`
-	Retry     retry              `json:"retry,omitzero"`
-	Overlap   carillon.Overlap   `json:"overlap,omitempty"`
-	Misfire   misfire            `json:"misfire,omitzero"`
-	Retention carillon.Retention `json:"retention,omitzero"`
+	Name       string             `json:"name,omitempty"`
+	Type       string             `json:"type,omitempty"`
+	Owner      string             `json:"owner,omitempty"`
+	Labels     map[string]string  `json:"labels,omitempty"`
+	Queue      string             `json:"queue,omitempty"`
+	Priority   *int               `json:"priority,omitempty"`
+	FairWeight *int               `json:"fair_weight,omitempty"`
+	Payload    json.RawMessage    `json:"payload,omitempty"`
+	Timeout    *carillon.Duration `json:"timeout,omitempty"`
+	Retry      retry              `json:"retry,omitzero"`
+	Overlap    carillon.Overlap   `json:"overlap,omitempty"`
+	Misfire    misfire            `json:"misfire,omitzero"`
+	Retention  carillon.Retention `json:"retention,omitzero"`
 }
 
 type retry struct {

@@ -22,7 +22,7 @@ type Wait struct {
 	Until carillon.Time  `json:"until_at,omitzero"` // WaitTime
 	Run   carillon.RunID `json:"run_id,omitzero"`   // WaitTurn: who has the turn, or is next in line
 	// Ahead is how many runs come before it: for WaitTurn unfinished runs of its job, else due runs of its
-	// namespace, queue and needs, up to MaxAhead.
+	// namespace, queue and needs, of higher priorities or of its own share, up to MaxAhead.
 	Ahead *int `json:"ahead,omitempty"`
 }
 

@@ -1,0 +1,2 @@
+-- The share of its queue that a run belongs to: a key, and behind a star its weight. NULL: none.
+ALTER TABLE run ADD COLUMN share TEXT;
