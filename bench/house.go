@@ -132,8 +132,15 @@ func definition(schedule carillon.Schedule) carillon.Definition {
 	return d
 }
 
-// fill submits n jobs in bulk, with four submitters and 1000 jobs at a time, and shows progress.
+// fill submits n jobs in bulk.
 func (b *bench) fill(ctx context.Context, h *house, n int, schedule carillon.Schedule) error {
+	return b.fillWith(ctx, h, n, func(int) carillon.Definition { return definition(schedule) })
+}
+
+// fillWith submits n jobs in bulk, with four submitters and 1000 jobs at a time, and shows progress.
+func (b *bench) fillWith(
+	ctx context.Context, h *house, n int, define func(i int) carillon.Definition,
+) error {
 	var left atomic.Int64
 	left.Store(int64(n))
 	var wg sync.WaitGroup
@@ -141,11 +148,15 @@ func (b *bench) fill(ctx context.Context, h *house, n int, schedule carillon.Sch
 	for range 4 {
 		wg.Go(func() {
 			for {
-				size := min(1000, left.Add(-1000)+1000)
-				if size <= 0 {
+				rest := left.Add(-1000) + 1000
+				if rest <= 0 {
 					return
 				}
-				if err := submit(ctx, h, int(size), schedule); err != nil {
+				defs := make([]carillon.Definition, min(1000, rest))
+				for i := range defs {
+					defs[i] = define(n - int(rest) + i)
+				}
+				if _, err := h.node.Submit(ctx, defs...); err != nil {
 					errs <- err
 					return
 				}

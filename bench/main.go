@@ -47,6 +47,7 @@ var scenarios = []scenario{
 	{"nodes", nodesScenario, true, false},
 	{"held", heldScenario, true, false},
 	{"overload", overloadScenario, false, true},
+	{"order", orderScenario, false, true},
 }
 
 type bench struct {

@@ -76,6 +76,9 @@ func (b *bench) report(out io.Writer, about string) {
 	if b.known("overload_max") != nil {
 		bars = slices.Concat(bars, overloadBars)
 	}
+	if b.known("flood_small_p99") != nil {
+		bars = slices.Concat(bars, orderBars)
+	}
 	for _, r := range bars {
 		f := b.known(r.figure)
 		switch {
