@@ -66,11 +66,13 @@ const Zero = -1
 // Definition is the part of a job that users write. A field that is zero takes its default when the
 // definition is admitted.
 type Definition struct {
-	Name     string            `json:"name"`  // default: the type
-	Type     string            `json:"type"`  // what handlers register for; default: the kind of the target
-	Owner    string            `json:"owner"` // user or application; default "default"
-	Labels   map[string]string `json:"labels"`
-	Queue    string            `json:"queue"`    // default "default"
+	Name   string            `json:"name"`  // default: the type
+	Type   string            `json:"type"`  // what handlers register for; default: the kind of the target
+	Owner  string            `json:"owner"` // user or application; default "default"
+	Labels map[string]string `json:"labels"`
+	Queue  string            `json:"queue"` // default "default"
+	// Needs are labels that a worker must have to perform runs of the job.
+	Needs    map[string]string `json:"needs,omitempty"`
 	Priority int               `json:"priority"` // 0-9, higher first; default 5; 0 is Zero
 	// FairBy is a key, such as a customer: runs of different keys take turns in a queue, however many runs
 	// each of them has. "owner" stands for the job's owner. Default none: such jobs share one turn.
@@ -184,6 +186,9 @@ func (d *Definition) fill(by Definition) {
 	if d.Labels == nil {
 		d.Labels = map[string]string{}
 	}
+	if len(d.Needs) == 0 {
+		d.Needs = nil // no map for jobs that need no label
+	}
 }
 
 func fill[T int | float64 | Duration](field *T, by T) {
@@ -220,7 +225,8 @@ func (d *Definition) admitAllButSchedule() *FieldError {
 		d.Payload = nil
 	}
 	for _, check := range []func() *FieldError{
-		d.admitNames, d.admitSizes, d.Retry.admit, d.Misfire.admit, d.admitPolicies, d.admitUnits,
+		d.admitNames, d.admitNeeds, d.admitSizes, d.Retry.admit, d.Misfire.admit, d.admitPolicies,
+		d.admitUnits,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -249,19 +255,7 @@ func (d *Definition) admitNames() *FieldError {
 		return invalid("fair_by", d.FairBy,
 			"at most 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit")
 	}
-	if len(d.Labels) > maxLabels {
-		return invalid("labels", len(d.Labels), "at most %d labels", maxLabels).
-			because("%d labels are given", len(d.Labels))
-	}
-	for key, value := range d.Labels {
-		if !word(key, 64) {
-			return invalid("labels", key, "keys of 1 to 64 characters of a-z A-Z 0-9 . _ - / @")
-		}
-		if value != "" && !printable(value, 128) {
-			return invalid("labels."+key, value, "at most 128 printable characters")
-		}
-	}
-	return nil
+	return checkLabels("labels", d.Labels, maxLabels)
 }
 
 func (d *Definition) admitSizes() *FieldError {

@@ -73,7 +73,7 @@ type Queue interface {
 	// priority namespaces take turns, in a namespace shares do, by their weights (see Lane.FairShare), and in
 	// a share the earliest wake comes first. But one place in ten of a queue goes to the wanted run that has
 	// waited longest, whatever its priority, so no run waits for ever. If ctx ends before there is a run,
-	// Pull takes nothing and returns the error of ctx.
+	// Pull takes nothing and returns the error of ctx. Demand.Partial has one more rule.
 	Pull(ctx context.Context, want Demand) ([]Run, error)
 	// Len is how many runs wait of lanes that any of the wants takes. Without wants that is all runs, and
 	// cheap: the ledger asks before every commit; with wants it asks only while many submits wait. Its
@@ -87,11 +87,36 @@ type Demand struct {
 	Max    int
 	NoWait bool // if there is no such run now, take none
 	Spare  bool // take only runs for which no Pull without Spare waits
+	// Partial says that Wants have only those labels of the workers that are Known: the labels that runs are
+	// known to need. Then, if there is no wanted run, but one that needs another label, Pull returns a copy
+	// of it, from each such lane one, and the runs stay in the queue: see Unknown. So a node whose thousand
+	// workers have a thousand labels asks other nodes one short question, until a run needs one of these.
+	Partial bool
+	Known   []Label
 }
 
 // Takes says whether runs of a lane are wanted.
 func (d *Demand) Takes(lane Lane) bool {
 	return len(d.Wants) == 0 || slices.ContainsFunc(d.Wants, func(w Want) bool { return w.Takes(lane) })
+}
+
+// Unknown says whether runs of a lane could be wanted, but need labels that are not known to be needed.
+func (d *Demand) Unknown(lane Lane) bool {
+	if !d.Partial {
+		return false
+	}
+	known, unknown := []Label(nil), false
+	for _, label := range lane.Labels() {
+		if slices.Contains(d.Known, label) {
+			known = append(known, label)
+		} else {
+			unknown = true
+		}
+	}
+	lane = lane.WithoutLabels()
+	return unknown && slices.ContainsFunc(d.Wants, func(w Want) bool {
+		return w.Takes(lane) && !slices.ContainsFunc(known, func(l Label) bool { return !w.Has(l) })
+	})
 }
 
 // Carrier brings due runs to this node from one place, such as another node. Its other end takes them from
@@ -177,7 +202,7 @@ type Member struct {
 }
 
 // Profile is what a process tells about itself when it joins: for people, and to explain why a run waits. No
-// decision uses it, and any of it can be missing.
+// decision uses it, and any of it can be missing: a pull says anew what the worker takes.
 type Profile struct {
 	Host    string `json:"host,omitempty"`
 	Version string `json:"version,omitempty"` // of the program

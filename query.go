@@ -91,7 +91,7 @@ type JobQuery struct {
 	WithLast    bool // each job with its last run
 }
 
-// Label is a label that a query asks for, with exactly this value, which can be empty.
+// Label is a label with exactly this value, which can be empty.
 type Label struct{ Key, Value string }
 
 // IndexedLabel is the label by which a store can find jobs: the first label, if the query names a namespace.

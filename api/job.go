@@ -40,6 +40,7 @@ func (s *server) getJob(w http.ResponseWriter, r *http.Request, _ *query) error 
 	if err != nil {
 		return err
 	}
+	s.giveReasons(r.Context(), view.LastRun, view.NextRun)
 	w.Header().Set("ETag", etag(job.Version))
 	return reply(w, http.StatusOK, view)
 }

@@ -98,6 +98,7 @@ func (s *server) listJobs(w http.ResponseWriter, r *http.Request, q *query) erro
 	if err != nil {
 		return err
 	}
+	s.giveReasons(r.Context(), found.Last...)
 	items := make([]wire.ListedJob, len(found.Jobs))
 	for i := range items {
 		items[i].Job = s.shown(found.Jobs[i])

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/waits"
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
@@ -55,6 +56,11 @@ func (s *server) replyRuns(w http.ResponseWriter, r *http.Request, q *query, wan
 	if err != nil {
 		return err
 	}
+	runs := make([]*carillon.Run, len(found.Runs))
+	for i := range found.Runs {
+		runs[i] = &found.Runs[i]
+	}
+	s.giveReasons(r.Context(), runs...)
 	return reply(w, http.StatusOK, wire.NewPage(found.Runs, q.nextCursor(found.Next)))
 }
 
@@ -79,7 +85,11 @@ func (s *server) getRun(w http.ResponseWriter, r *http.Request, _ *query) error 
 	if err != nil {
 		return err
 	}
-	return reply(w, http.StatusOK, wire.RunDetail{Run: run, WaitsFor: s.waitsFor(r.Context(), &run)})
+	wait := s.waitsFor(r.Context(), &run)
+	if wait != nil && wait.Kind == wire.WaitWorker {
+		run.Reason = waits.Reason(&run, wait.Text)
+	}
+	return reply(w, http.StatusOK, wire.RunDetail{Run: run, WaitsFor: wait})
 }
 
 func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, _ *query) error {

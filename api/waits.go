@@ -86,7 +86,53 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 	return n, nil
 }
 
-// freshFor is how long a list of members is good enough for warnings.
+// giveReasons gives each run that is due, and that no live worker takes, a reason that says so. It is not
+// stored: a worker that comes would have to change it in a million rows. Like warn, it costs nothing while
+// there are workers for the runs.
+func (s *server) giveReasons(ctx context.Context, runs ...*carillon.Run) {
+	if s.Alive == nil {
+		return
+	}
+	now, alive := s.Clock.Now(), s.Alive()
+	texts := map[carillon.Lane]string{}
+	for _, run := range runs {
+		if run == nil || !waits.Due(run, now) {
+			continue
+		}
+		lane := run.Lane()
+		lane.Priority, lane.Share = 0, ""
+		text, known := texts[lane]
+		if !known {
+			var err error
+			if text, err = s.unserved(ctx, lane, alive); err != nil {
+				s.Logger.WarnContext(ctx, "list the workers for runs that wait", "error", err)
+				return
+			}
+			texts[lane] = text
+		}
+		if text != "" {
+			run.Reason = waits.Reason(run, text)
+		}
+	}
+}
+
+// unserved says why no live worker takes the runs of a lane; "" if one does. It reads the members only if the
+// list that the node has in memory has no such worker.
+func (s *server) unserved(
+	ctx context.Context, lane carillon.Lane, alive []carillon.Member,
+) (text string, err error) {
+	if _, none := waits.Unserved(lane, alive); !none {
+		return "", nil
+	}
+	members, err := s.fresh(ctx)
+	if err != nil {
+		return "", err
+	}
+	text, _ = waits.Unserved(lane, members)
+	return text, nil
+}
+
+// freshFor is how long a list of members is good enough for warnings and reasons.
 const freshFor = 500 * time.Millisecond
 
 // recent is the list of members that was read last.
@@ -112,19 +158,19 @@ func (s *server) warnOf(w http.ResponseWriter, r *http.Request, n int, laneOf fu
 	for i := range n {
 		lane := laneOf(i)
 		lane.Priority, lane.Share = 0, "" // or the same warning would come for each of them
-		if _, none := waits.Unserved(lane, alive); !none || seen[lane] {
+		if seen[lane] {
 			continue
 		}
-		if seen == nil {
-			seen = map[carillon.Lane]bool{}
-		}
-		seen[lane] = true
-		members, err := s.fresh(r.Context())
+		text, err := s.unserved(r.Context(), lane, alive)
 		if err != nil {
 			s.Logger.WarnContext(r.Context(), "list the workers for a warning", "error", err)
 			return
 		}
-		if text, none := waits.Unserved(lane, members); none {
+		if text != "" {
+			if seen == nil {
+				seen = map[carillon.Lane]bool{}
+			}
+			seen[lane] = true
 			w.Header().Add(wire.WarningHeader, text)
 		}
 	}

@@ -38,13 +38,16 @@ func httpCarriers(token string) func(address string) carillon.Carrier {
 
 // question is what a node asks another node for.
 type question struct {
-	Wants []carillon.Want // none: any
-	Max   int
+	Wants   []carillon.Want // none: any
+	Max     int
+	Partial bool
+	Known   []carillon.Label
 }
 
 func (c *httpCarrier) Fetch(ctx context.Context, want carillon.Demand) (runs []carillon.Run, err error) {
 	var body bytes.Buffer
-	if err := gob.NewEncoder(&body).Encode(question{want.Wants, want.Max}); err != nil {
+	asked := question{want.Wants, want.Max, want.Partial, want.Known}
+	if err := gob.NewEncoder(&body).Encode(asked); err != nil {
 		return nil, err
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+carrierPath, &body)
@@ -80,7 +83,9 @@ func carrierHandler(
 			http.Error(w, "not understood: do all nodes have the same version?", http.StatusBadRequest)
 			return
 		}
-		want := carillon.Demand{Wants: asked.Wants, Max: asked.Max}
+		want := carillon.Demand{
+			Wants: asked.Wants, Max: asked.Max, Partial: asked.Partial, Known: asked.Known,
+		}
 		runs, err := carry.Give(r.Context(), queue, want, redecide)
 		if err != nil {
 			return // the other node has gone; no run was taken

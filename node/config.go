@@ -59,6 +59,8 @@ type Config struct {
 	Concurrency int
 	// Queues are the queues that the inner worker serves, "name" or "name=weight". None: all.
 	Queues []string
+	// Labels are those of the inner worker: it gets the runs that need them.
+	Labels map[string]string
 	// Drain is how long a stop waits for running work before it hands that work back. Default 10s.
 	Drain time.Duration
 	// Handlers are the functions that handler targets call, by job type.
@@ -95,6 +97,9 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	if c.Concurrency > 100_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number up to 100000", c.Concurrency)
+	}
+	if err := carillon.CheckLabels("labels", c.Labels, carillon.MaxWorkerLabels); err != nil {
+		return err
 	}
 	if err := c.validateBackend(); err != nil {
 		return err

@@ -3,6 +3,8 @@ package node
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -136,6 +138,32 @@ func newMetrics() *metrics {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.lane(carillon.DefaultNamespace, "default") // the queue of jobs that name none
 	return m
+}
+
+// unserved counts the due runs in a queue that no live worker takes, wherever it dialed in.
+func unserved(queue carillon.Queue, members []carillon.Member) int {
+	due := queue.Len()
+	if due == 0 {
+		return 0
+	}
+	var wants []carillon.Want
+	for i := range members {
+		if members[i].Kind != carillon.MemberWorker {
+			continue
+		}
+		want := members[i].Want
+		want.Queues = slices.Clone(want.Queues)
+		for k, name := range want.Queues {
+			want.Queues[k], _, _ = strings.Cut(name, "=") // from its weight
+		}
+		if !slices.ContainsFunc(wants, want.TakesSame) {
+			wants = append(wants, want)
+		}
+	}
+	if len(wants) == 0 {
+		return due
+	}
+	return max(0, due-queue.Len(wants...)) // a run can start between the two counts
 }
 
 // gauge adds a value that is read at every scrape.

@@ -169,7 +169,7 @@ func (n *Node) assemble(ctx context.Context) error {
 	if n.cfg.Concurrency > 0 {
 		n.worker = worker.New(worker.Config{
 			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise,
-			Executors: executors, Queues: n.cfg.Queues,
+			Executors: executors, Queues: n.cfg.Queues, Labels: n.cfg.Labels,
 			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain,
 			Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 		})
@@ -179,6 +179,11 @@ func (n *Node) assemble(ctx context.Context) error {
 	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 {
 		return float64(queue.Len())
 	})
+	n.metrics.gauge(
+		"carillon_unserved_runs", "Due runs of this node that no live worker can take.", func() float64 {
+			return float64(unserved(queue, n.scheduler.Members()))
+		},
+	)
 	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 {
 		held, _ := n.Running()
 		return float64(held)

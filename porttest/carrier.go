@@ -20,6 +20,7 @@ func Carrier(t *testing.T, open func(t *testing.T, from carillon.Queue) carillon
 	}
 	run("a run comes whole, and leaves the queue", carrierWhole)
 	run("runs of other queues stay", carrierQueues)
+	run("runs that need labels come to those that have them", carrierLabels)
 	run("no more than max come, and the rest stays", carrierMax)
 	run("fetch waits for a push", carrierWaits)
 	run("fetch returns an error when its context ends, and takes nothing", carrierCanceled)
@@ -60,6 +61,29 @@ func carrierQueues(t carrierTest) {
 	same(t, "of a", t.fetch(10, "a"), []carillon.Run{a})
 	same(t, "of a and b", t.fetch(10, "a", "b"), []carillon.Run{b})
 	same(t, "of c, which stayed", t.from.pull(10), []carillon.Run{c})
+}
+
+func carrierLabels(t carrierTest) {
+	gpu := labeled(1, map[string]string{"gpu": "true"})
+	t.from.push(gpu)
+	want := carillon.Demand{Wants: []carillon.Want{{Types: []string{"mail.send"}}}, Max: 10, Partial: true}
+	fetch := func() []carillon.Run {
+		t.Helper()
+		for ctx := patient(t); ; {
+			runs, err := t.Fetch(ctx, want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(runs) > 0 {
+				return runs
+			}
+		}
+	}
+	same(t, "a copy", fetch(), []carillon.Run{gpu})
+	same(t, "left", t.from.Len(), 1)
+	want.Wants[0].Labels, want.Known = map[string]string{"gpu": "true"}, gpu.Lane().Labels()
+	same(t, "the run", fetch(), []carillon.Run{gpu})
+	same(t, "left then", t.from.Len(), 0)
 }
 
 func carrierMax(t carrierTest) {

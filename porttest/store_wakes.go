@@ -61,6 +61,7 @@ func storeWakeFull(t *storeTest) {
 	for i := range 600 {
 		_, run := t.submit(func(j *carillon.Job) {
 			j.Schedule.At, j.Queue, j.Priority = t.now+carillon.Time(i), "full", 3
+			j.Needs = map[string]string{"a": "b=3"}
 			switch i % 100 {
 			case 40:
 				j.Queue = "ful"
@@ -74,6 +75,8 @@ func storeWakeFull(t *storeTest) {
 				j.Type = "mail.sen"
 			case 66:
 				j.Target = carillon.Target{HTTP: &carillon.HTTP{URL: "http://localhost"}}
+			case 68:
+				j.Needs = map[string]string{"a": "b"}
 			}
 		})
 		if i%100 == 70 {
@@ -82,11 +85,12 @@ func storeWakeFull(t *storeTest) {
 		if i%100 == 80 {
 			t.move(run.ID, t.now+1000)
 		}
-		if i%100 >= 40 && i%100 <= 70 && i%10 == 0 || i%100 > 60 && i%100 < 67 && i%2 == 0 {
+		if i%100 >= 40 && i%100 <= 70 && i%10 == 0 || i%100 > 60 && i%100 < 69 && i%2 == 0 {
 			want = append(want, run.ID)
 		}
 	}
-	lane := carillon.Lane{Namespace: "default", Queue: "full", Needs: "mail.send", Priority: 3}
+	lane := carillon.Lane{Namespace: "default", Queue: "full", Priority: 3}
+	lane.Needs = needsOf("mail.send", map[string]string{"a": "b=3"})
 	empty := lane
 	empty.Queue = "empty"
 	storeWakesBut(t, []carillon.Lane{lane}, want)
@@ -194,15 +198,18 @@ func storeWakeNever(t *storeTest) {
 
 func storeWakeLane(t *storeTest) {
 	usual := carillon.Lane{Namespace: "default", Queue: "default", Needs: "mail.send", Priority: 5}
-	lanes := slices.Repeat([]carillon.Lane{usual}, 8)
+	lanes := slices.Repeat([]carillon.Lane{usual}, 10)
+	needs := []map[string]string{8: {"gpu": "true"}, 9: {"gpu": "true", "zone": "é = \"1\" \\ '%"}}
+	lanes[8].Needs, lanes[9].Needs = needsOf("mail.send", needs[8]), needsOf("mail.send", needs[9])
 	lanes[1].Priority, lanes[2].Queue, lanes[3].Namespace = 9, "slow", "other"
 	lanes[4].Needs, lanes[5].Needs = "mail.read", ":http"
 	lanes[6].Share, lanes[7].Share = "acme", "acme*3"
 	want := map[carillon.Lane][]carillon.RunID{}
-	for i := range 32 {
+	for i := range 40 {
 		lane := lanes[i%len(lanes)]
 		_, run := t.submit(func(j *carillon.Job) {
-			j.Namespace, j.Queue, j.Type = lane.Namespace, lane.Queue, lane.Needs
+			j.Namespace, j.Queue, j.Type = lane.Namespace, lane.Queue, lane.WithoutLabels().Needs
+			j.Needs = needs[i%len(lanes)]
 			j.Priority, j.Schedule.At = int(lane.Priority), t.now+carillon.Time(i)
 			j.FairBy, j.FairWeight = lane.FairShare()
 			if lane.Needs == ":http" {

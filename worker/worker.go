@@ -37,7 +37,7 @@ type Config struct {
 	// Queues to serve, each "name" or "name=weight"; none: all. Weights divide the slots while several queues
 	// have work.
 	Queues      []string
-	Labels      map[string]string // more about the worker, such as its zone, for people
+	Labels      map[string]string // of the worker, such as its zone: jobs can need them
 	Concurrency int               // attempts at the same time; default 64
 	Drain       time.Duration     // how long a stop waits for running attempts; default 10s
 	Logger      *slog.Logger      // default slog.Default()

@@ -49,6 +49,7 @@ type queued struct {
 type puller struct {
 	want   carillon.Demand
 	runs   []carillon.Run
+	copies bool // of runs that are still in the queue, see carillon.Demand.Partial
 	served chan struct{}
 }
 
@@ -158,7 +159,9 @@ func (q *Queue) leave(p *puller) {
 		q.pullers = slices.Delete(q.pullers, i, i+1)
 	}
 	for i := range slices.Backward(p.runs) {
-		q.giveBack(&p.runs[i])
+		if !p.copies {
+			q.giveBack(&p.runs[i])
+		}
 	}
 	q.serve()
 	q.waiting.Store(int64(len(q.slots)))
@@ -185,6 +188,9 @@ func (q *Queue) serveThose(spare bool) {
 		}
 		q.find(q.grown, &p.want)
 		p.runs = q.takeFound(p.want.Max)
+		if len(p.runs) == 0 && p.want.Partial {
+			p.runs, p.copies = q.appendUnknown(nil, q.grown, &p.want), true
+		}
 		if len(p.runs) == 0 {
 			return false
 		}
@@ -196,7 +202,25 @@ func (q *Queue) serveThose(spare bool) {
 // take removes up to Max of the runs that are wanted.
 func (q *Queue) take(want *carillon.Demand) []carillon.Run {
 	q.findAll(want)
-	return q.takeFound(want.Max)
+	runs := q.takeFound(want.Max)
+	if len(runs) == 0 && want.Partial {
+		for _, line := range q.tree.lines {
+			runs = q.appendUnknown(runs, line.groups, want)
+		}
+	}
+	return runs
+}
+
+// appendUnknown copies the next run of each group that needs labels which the demand does not know of.
+func (q *Queue) appendUnknown(
+	copies []carillon.Run, groups []*group, want *carillon.Demand,
+) []carillon.Run {
+	for _, g := range groups {
+		if g.n > 0 && len(copies) < want.Max && want.Unknown(g.Lane) {
+			copies = append(copies, q.runs.at(g.fair[0].head).run)
+		}
+	}
+	return copies
 }
 
 // findAll adds all groups that are wanted to found.

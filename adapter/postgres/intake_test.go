@@ -136,7 +136,7 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 		`{"target": {"handler": {}}}`:             `type: "" is not valid: want the type that a worker registered a handler for, e.g. email.send`,
 		with(
 			`"cron": "* * * * *"`,
-		): `cron: "cron" is not valid: want a known field: fair_by, fair_weight, labels, misfire, name, ` +
+		): `cron: "cron" is not valid: want a known field: fair_by, fair_weight, labels, misfire, name, needs, ` +
 			`overlap, owner, payload, priority, queue, retention, retry, schedule, target, timeout, type`,
 		with(
 			`"type": "-x"`,

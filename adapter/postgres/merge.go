@@ -204,7 +204,7 @@ func (m *merge) ask(ask *rows, s *stretch) {
 }
 
 // askFull names the full lanes: a single one by its columns, which is faster to compare; several in a list,
-// each between two line breaks, because no name has a line break or a '=' in it.
+// each between two line breaks, because nothing of a lane has a line break in it, and only needs have a '='.
 func (m *merge) askFull(ask *rows) {
 	var full []carillon.Lane
 	if m.lanes != nil {

@@ -71,6 +71,10 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 		`queue of the job; workers choose the queues they serve (default "default")`,
 	)
 	d.add(
+		flags, "needs", "needs", "key=value", d.pairs("="),
+		"label that a worker must have to get the job's runs; can be repeated",
+	)
+	d.add(
 		flags, "priority", "priority", "0-9", number,
 		"priority of its runs; a higher one starts first (default 5)",
 	)

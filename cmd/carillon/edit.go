@@ -18,8 +18,8 @@ func (a *app) editCommand() *cobra.Command {
 		Long: `Change the fields of a job for which you give a flag. All other fields stay as they are. Runs that
 have not begun use the new definition; a run that has begun keeps the old one.
 
---label, --env and --header add an entry, or replace the one with the same key. "--label key-"
-removes an entry. --at, --after, --cron or --every replaces the one that the job had. An empty
+--label, --needs, --env and --header add an entry, or replace the one with the same key. "--label
+key-" removes an entry. --at, --after, --cron or --every replaces the one that the job had. An empty
 --starts-at, --ends-at, --max-runs or --tz removes that field.
 
 A time without an offset is in the zone of --tz; without --tz, in the zone of the job.`,
@@ -119,7 +119,7 @@ func changesTo(was carillon.Definition, given doc) (client.Changes, error) {
 			value = merged(without(present[field], change, whenFields), change)
 		case field == "target":
 			value = mergedTarget(present[field], change)
-		case field == "labels" && nested:
+		case (field == "labels" || field == "needs") && nested:
 			value = merged(present[field], change)
 		}
 		changes[field] = value

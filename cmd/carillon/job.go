@@ -88,6 +88,7 @@ func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits stri
 	t.fact("Payload", payloadText(job.Payload))
 	t.fact("Queue", fmt.Sprintf("%s, priority %d", job.Queue, job.Priority))
 	t.fact("Fair by", fairText(&job.Definition))
+	t.fact("Needs", pairsText(job.Needs))
 	t.fact("Timeout", timeoutText(job.Timeout))
 	t.fact("Retry", retryText(&job.Retry))
 	t.fact("Overlap", overlapText(job.Overlap))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,8 +24,9 @@ func (a *app) membersCommand() *cobra.Command {
 		Long: `List the nodes and workers that are alive.
 
 SLOTS shows how many slots of a worker were in use at its last beat, and how many it has.
-RUNNING shows the names of the jobs whose runs it performs. -o wide adds the machine, the version,
-the shards that a node owns, when it joined, and its last beat. -o json has the runs too.`,
+RUNNING shows the names of the jobs whose runs it performs. LABELS is there if any worker has one.
+-o wide adds the machine, the version, the shards that a node owns, when it joined, and its last
+beat. -o json has the runs too.`,
 		Example: `  carillon members
   carillon members -o wide
   carillon runs --worker worker_1d0e6f0b5c9a44f2a7b3`,
@@ -43,25 +45,38 @@ the shards that a node owns, when it joined, and its last beat. -o json has the 
 func (a *app) memberTable(members []client.Member) {
 	if a.wide() {
 		t := a.table(
-			"ID", "KIND", "ADDRESS OR NAME", "HOST", "VERSION", "QUEUES", "SLOTS", "SHARDS", "SINCE",
-			"LAST BEAT", "RUNNING",
+			"ID", "KIND", "ADDRESS OR NAME", "HOST", "VERSION", "QUEUES", "LABELS", "SLOTS", "SHARDS",
+			"SINCE", "LAST BEAT", "RUNNING",
 		)
 		for i := range members {
 			m := &members[i]
 			t.row(m.ID, m.Kind, cmp.Or(m.Addr, "-"), cmp.Or(m.Host, "-"), cmp.Or(m.Version, "-"), queuesOf(m),
-				slotsOf(m), shardsOf(m),
+				labelsOf(m), slotsOf(m), shardsOf(m),
 				a.ago(m.Joined), a.ago(m.Beat), runningOf(m))
 		}
 		t.end()
 		return
 	}
-	t := a.table("ID", "KIND", "ADDRESS OR NAME", "QUEUES", "SLOTS", "RUNNING")
+	header := []string{"ID", "KIND", "ADDRESS OR NAME", "QUEUES", "SLOTS", "RUNNING"}
+	labeled := slices.ContainsFunc(members, func(m client.Member) bool { return len(m.Labels) > 0 })
+	if labeled {
+		header = slices.Insert(header, 4, "LABELS")
+	}
+	t := a.table(header...)
 	for i := range members {
 		m := &members[i]
-		t.row(m.ID, m.Kind, a.cut(cmp.Or(m.Addr, "-"), 24), a.cut(queuesOf(m), 14), slotsOf(m), runningOf(m))
+		cells := []string{
+			m.ID, m.Kind, a.cut(cmp.Or(m.Addr, "-"), 24), a.cut(queuesOf(m), 14), slotsOf(m), runningOf(m),
+		}
+		if labeled {
+			cells = slices.Insert(cells, 4, a.cut(labelsOf(m), 30))
+		}
+		t.row(cells...)
 	}
 	t.end()
 }
+
+func labelsOf(m *client.Member) string { return cmp.Or(pairsText(m.Labels), "-") }
 
 func queuesOf(m *client.Member) string {
 	if m.Kind != carillon.MemberWorker {

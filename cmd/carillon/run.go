@@ -104,7 +104,7 @@ func (a *app) runDetail(detail *client.RunDetail) {
 	if wait := detail.WaitsFor; wait != nil && wait.Kind != client.WaitTime { // the times are shown below
 		t.fact("Waits", wait.Text)
 	}
-	t.fact("Reason", run.Reason)
+	t.fact("Reason", reasonBeside(run.Reason, detail.WaitsFor))
 	t.fact("Due", a.when(run.ID.Due))
 	if run.Covers != 0 && run.Covers != run.ID.Due {
 		t.fact("Stands for", a.when(run.Covers))
@@ -141,6 +141,17 @@ func (a *app) runDetail(detail *client.RunDetail) {
 		t.fact("Result", payloadText(run.Output.Result))
 		t.fact("Checkpoint", payloadText(run.Output.Checkpoint))
 	}
+}
+
+// reasonBeside is the reason of a run without the part that says what the run waits for.
+func reasonBeside(reason string, wait *client.Wait) string {
+	if wait == nil {
+		return reason
+	}
+	if rest, same := strings.CutPrefix(reason, wait.Text); same {
+		return strings.TrimPrefix(rest, "; ")
+	}
+	return reason
 }
 
 func ownPayloadText(payload json.RawMessage) string {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -52,9 +53,32 @@ func processLimit(given int) (int, error) {
 	return cmp.Or(given, -1), nil
 }
 
+// labelFlag is the help text of another such flag, and labelsIn reads it.
+const labelFlag = "`label` of this worker, as key=value: it gets the runs that need it; can be repeated, " +
+	"or several separated by commas"
+
+func labelsIn(given []string) (map[string]string, error) {
+	var labels map[string]string
+	for _, text := range given {
+		key, value, ok := strings.Cut(text, "=")
+		if !ok {
+			return nil, fmt.Errorf("label: %q is not valid: want key=value, such as gpu=true", text)
+		}
+		if _, twice := labels[key]; twice {
+			return nil, fmt.Errorf("label: %q is not valid: want each key only once", text)
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[key] = value
+	}
+	return labels, carillon.CheckLabels("label", labels, carillon.MaxWorkerLabels)
+}
+
 type serveFlags struct {
 	cfg       node.Config
 	config    string
+	labels    []string
 	httpAllow []string
 	logLevel  string
 	logFormat string
@@ -130,6 +154,7 @@ func serveCommand() *cobra.Command {
 		&f.cfg.Queues, "queues", nil,
 		"`queues` to serve, separated by commas; mail=3 gives one a weight (default all)",
 	)
+	flags.StringSliceVar(&f.labels, "label", nil, labelFlag)
 	flags.DurationVar(
 		&f.cfg.Drain, "drain", 10*time.Second,
 		"time that running runs have to finish when the server stops; then they run again elsewhere or later",
@@ -161,6 +186,9 @@ func (f *serveFlags) resolve(stderr io.Writer) error {
 		return err
 	}
 	if f.cfg.Logger, err = newLogger(stderr, f.logLevel, f.logFormat); err != nil {
+		return err
+	}
+	if f.cfg.Labels, err = labelsIn(f.labels); err != nil {
 		return err
 	}
 	if f.cfg.Drain < 0 {

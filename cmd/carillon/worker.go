@@ -39,6 +39,7 @@ After SIGTERM or Ctrl-C the worker takes no new runs. It lets running runs finis
 type workerFlags struct {
 	cfg       worker.Config
 	config    string
+	labels    []string
 	servers   []string
 	tokenFile string
 	data      string
@@ -57,7 +58,8 @@ func (a *app) workerCommand() *cobra.Command {
 		Use: "worker", Short: "Perform runs for servers", Long: workerLong, Args: none,
 		Example: "  carillon worker\n" +
 			"  carillon worker --server https://a.example:8420,https://b.example:8420 --token-file /etc/token\n" +
-			"  carillon worker --queues mail=3,reports --concurrency 200",
+			"  carillon worker --queues mail=3,reports --concurrency 200\n" +
+			"  carillon worker --label gpu=true --label zone=eu-1",
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			noteUnknown(cmd, os.Environ())
@@ -89,6 +91,7 @@ func (a *app) workerCommand() *cobra.Command {
 		&f.cfg.Queues, "queues", nil,
 		"`queues` to serve, separated by commas; mail=3 gives one a weight (default all)",
 	)
+	flags.StringSliceVar(&f.labels, "label", nil, labelFlag)
 	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "`number` of runs at the same time")
 	flags.DurationVar(
 		&f.cfg.Drain, "drain", 10*time.Second,
@@ -132,6 +135,9 @@ func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 			)
 		}
 	}
+	if f.cfg.Labels, err = labelsIn(f.labels); err != nil {
+		return err
+	}
 	if f.cfg.Drain < 0 {
 		return fmt.Errorf("drain: %s is not valid: want a duration such as 10s, not negative", f.cfg.Drain)
 	}
@@ -171,11 +177,15 @@ func (a *app) work(ctx context.Context, f *workerFlags) error {
 			f.cfg.Logger.Error("clean up", "error", err)
 		}
 	}()
-	fmt.Fprintf(a.out, "Carillon %s, a worker for %s\n\n  name    %s\n  queues  %s\n  slots   %d\n\n",
+	fmt.Fprintf(a.out, "Carillon %s, a worker for %s\n\n  name    %s\n  queues  %s\n  slots   %d\n",
 		thisBuild().Version,
 		strings.Join(servers, ", "), f.cfg.Name, cmp.Or(
 			strings.Join(f.cfg.Queues, ", "), "all",
 		), f.cfg.Concurrency)
+	if len(f.cfg.Labels) > 0 {
+		fmt.Fprintf(a.out, "  labels  %s\n", pairsText(f.cfg.Labels))
+	}
+	fmt.Fprintln(a.out)
 	f.cfg.Dispatcher, f.cfg.Executors = &hiring{Dispatcher: dispatcher, fail: fail, out: a.out}, executors
 	f.cfg.Version = thisBuild().Version
 	err = worker.New(f.cfg).Run(ctx)

@@ -21,8 +21,31 @@ type Queue struct {
 	logger *slog.Logger
 
 	mu     sync.Mutex
-	asking map[*carillon.Demand]bool // the pulls that wait here
-	wanted chan struct{}             // closed when a pull begins to wait, and no other one wants the same
+	asking map[*pull]bool // the pulls that wait here
+	wanted chan struct{}  // closed when a pull begins to wait, and no other one wants the same
+	labels labels
+}
+
+// pull is a pull that waits here.
+type pull struct {
+	carillon.Demand
+	asks    []carillon.Want // its wants, with the labels that runs are known to need
+	texts   []string        // of the labels of asks; nil: none has labels
+	partial bool            // without some of its labels
+}
+
+// question is what one other node is asked for.
+type question struct {
+	carillon.Demand
+	// labeled are its wants by the text of their labels: a thousand pulls can ask for a thousand labels.
+	labeled map[string][]carillon.Want
+}
+
+func (p *pull) text(i int) string {
+	if p.texts == nil {
+		return ""
+	}
+	return p.texts[i]
 }
 
 const (
@@ -42,7 +65,7 @@ const FetchTime = wait + 3*time.Second
 func New(queue carillon.Queue, logger *slog.Logger) *Queue {
 	return &Queue{
 		Queue: queue, logger: logger,
-		asking: map[*carillon.Demand]bool{}, wanted: make(chan struct{}),
+		asking: map[*pull]bool{}, wanted: make(chan struct{}),
 	}
 }
 
@@ -54,71 +77,97 @@ func (q *Queue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run,
 		return runs, err
 	}
 	if !want.Spare { // or nodes without work would ask each other in circles
-		defer q.ask(&want)()
+		defer q.ask(want)()
 	}
 	return q.Queue.Pull(ctx, want)
 }
 
 // ask notes that a pull waits here, until done is called.
-func (q *Queue) ask(want *carillon.Demand) (done func()) {
+func (q *Queue) ask(want carillon.Demand) (done func()) {
+	p := &pull{Demand: want}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.labels.cut(p)
 	known := false
-	for d := range q.asking {
-		if known = slices.EqualFunc(d.Wants, want.Wants, carillon.Want.TakesSame); known {
+	for other := range q.asking {
+		known = (other.partial || !p.partial) &&
+			slices.EqualFunc(other.asks, p.asks, carillon.Want.TakesSame)
+		if known {
 			break
 		}
 	}
-	q.asking[want] = true
+	q.asking[p] = true
 	if !known { // else every question that has to be asked is asked already, or is about to be
-		close(q.wanted)
-		q.wanted = make(chan struct{})
+		q.askNow()
 	}
 	return func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		delete(q.asking, want)
+		delete(q.asking, p)
 	}
+}
+
+// askNow lets the loops look for questions that have to be asked. The caller holds mu.
+func (q *Queue) askNow() {
+	close(q.wanted)
+	q.wanted = make(chan struct{})
 }
 
 // want sums up the pulls that wait here for runs that no question asks for yet, as many of them as fit into
 // one question. ok says that there is one. Otherwise the caller waits for until.
-func (q *Queue) want(questions []*carillon.Demand) (w carillon.Demand, ok bool, until <-chan struct{}) {
+func (q *Queue) want(questions []*question) (w question, ok bool, until <-chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.labels.expire(time.Now()) {
+		q.cutAll()
+	}
 	any, names := false, 0
-	for d := range q.asking {
-		more := len(d.Wants) == 0 && !asks(questions, nil)
+	w.labeled = map[string][]carillon.Want{}
+	for p := range q.asking {
+		more := len(p.asks) == 0 && !p.askedBy(questions, -1)
 		any = any || more
-		for i := range d.Wants {
-			want := d.Wants[i]
-			if asks(questions, &want) {
+		for i := range p.asks {
+			want, text := &p.asks[i], p.text(i)
+			if p.askedBy(questions, i) {
 				continue
 			}
-			if !slices.ContainsFunc(w.Wants, want.TakesSame) {
-				has := len(want.Namespaces) + len(want.Queues) + len(want.Kinds) + len(want.Types)
+			if !slices.ContainsFunc(w.labeled[text], want.TakesSame) {
+				has := namesIn(want)
 				if names > 0 && names+has > maxNames {
 					continue
 				}
-				want.Labels, names = nil, names+has
-				w.Wants = append(w.Wants, want)
+				names += has
+				w.Wants, w.labeled[text] = append(w.Wants, *want), append(w.labeled[text], *want)
 			}
 			more = true
 		}
 		if more {
-			w.Max = min(w.Max+d.Max, most)
+			w.Max, w.Partial = min(w.Max+p.Max, most), w.Partial || p.partial
 		}
 	}
 	if any {
 		w.Wants = nil
 	}
+	if w.Partial {
+		w.Known = q.labels.list
+	}
 	return w, w.Max > 0, q.wanted
 }
 
-// asks says whether one of the questions asks for the runs that a pull wants; nil: for all runs.
-func asks(questions []*carillon.Demand, want *carillon.Want) bool {
-	return slices.ContainsFunc(questions, func(d *carillon.Demand) bool {
-		return len(d.Wants) == 0 || want != nil && slices.ContainsFunc(d.Wants, want.TakesSame)
+// namesIn is how many names a want has. A long label counts for several.
+func namesIn(want *carillon.Want) int {
+	n := len(want.Namespaces) + len(want.Queues) + len(want.Kinds) + len(want.Types)
+	for key, value := range want.Labels {
+		n += 1 + (len(key)+len(value))/64
+	}
+	return n
+}
+
+// askedBy says whether one of the questions asks for the runs that a want of the pull takes; -1: for all.
+func (p *pull) askedBy(questions []*question, want int) bool {
+	return slices.ContainsFunc(questions, func(d *question) bool {
+		return len(d.Wants) == 0 || want >= 0 && (d.Partial || !p.partial) &&
+			slices.ContainsFunc(d.labeled[p.text(want)], p.asks[want].TakesSame)
 	})
 }
 
@@ -160,8 +209,8 @@ func (q *Queue) FetchFromEach(
 // question: else a run that only this pull can take would be late.
 func (q *Queue) Fetch(ctx context.Context, from string, carrier carillon.Carrier) {
 	f := fetching{to: q, from: from, carrier: carrier}
-	var open []*carillon.Demand
-	answered := make(chan *carillon.Demand)
+	var open []*question
+	answered := make(chan *question)
 	var questions sync.WaitGroup
 	defer questions.Wait()
 	for ctx.Err() == nil {
@@ -169,7 +218,7 @@ func (q *Queue) Fetch(ctx context.Context, from string, carrier carillon.Carrier
 		if ok && len(open) < maxQuestions {
 			open = append(open, &want)
 			questions.Go(func() {
-				f.once(ctx, want)
+				f.once(ctx, want.Demand)
 				select {
 				case answered <- &want:
 				case <-ctx.Done():
@@ -179,8 +228,8 @@ func (q *Queue) Fetch(ctx context.Context, from string, carrier carillon.Carrier
 		}
 		select {
 		case <-until:
-		case question := <-answered:
-			open = slices.DeleteFunc(open, func(d *carillon.Demand) bool { return d == question })
+		case ended := <-answered:
+			open = slices.DeleteFunc(open, func(d *question) bool { return d == ended })
 		case <-ctx.Done():
 		}
 	}
@@ -205,6 +254,7 @@ func (f *fetching) once(ctx context.Context, want carillon.Demand) {
 		return
 	}
 	f.failed.Store(false)
+	runs = f.to.learn(runs, &want)
 	if _, err := f.to.Push(ctx, runs); err != nil && ctx.Err() == nil {
 		// The other node takes care of these runs itself.
 		f.to.logger.Error("keep due runs of another node", "error", err, "runs", len(runs))
@@ -219,17 +269,20 @@ func Give(
 ) ([]carillon.Run, error) {
 	waits, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	runs, err := from.Pull(waits, carillon.Demand{Wants: want.Wants, Max: min(want.Max, most), Spare: true})
+	want.Max, want.NoWait, want.Spare = min(want.Max, most), false, true
+	runs, err := from.Pull(waits, want)
 	if err != nil && ctx.Err() != nil {
 		return nil, err
 	}
-	if len(runs) > 0 {
-		ids := make([]carillon.RunID, len(runs))
-		for i := range runs {
-			ids[i] = runs[i].ID
-			runs[i].About, runs[i].Output = nil, nil
+	var taken []carillon.RunID // not copies of runs that stay here
+	for i := range runs {
+		if want.Takes(runs[i].Lane()) {
+			taken = append(taken, runs[i].ID)
 		}
-		time.AfterFunc(look, func() { redecide(ids) })
+		runs[i].About, runs[i].Output = nil, nil
+	}
+	if len(taken) > 0 {
+		time.AfterFunc(look, func() { redecide(taken) })
 	}
 	return runs, nil
 }

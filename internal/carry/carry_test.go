@@ -27,7 +27,7 @@ type other struct {
 
 func namesIn(want carillon.Demand) (n int) {
 	for _, w := range want.Wants {
-		n += len(w.Namespaces) + len(w.Queues) + len(w.Kinds) + len(w.Types)
+		n += len(w.Namespaces) + len(w.Queues) + len(w.Kinds) + len(w.Types) + len(w.Labels)
 	}
 	return n
 }
@@ -115,6 +115,117 @@ func TestPullsThatWantTheSameAskAnotherNodeOnce(t *testing.T) {
 		}
 		if n := there.asked.Load(); n != 1 {
 			t.Errorf("the other node was asked %d times", n)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// hosts lets a thousand workers wait that differ in a label for people, and one that has a GPU too.
+func hosts(ctx context.Context, here *carry.Queue) (gpu <-chan []carillon.Run) {
+	for i := range 1000 {
+		want := demand("mail")
+		want.Wants[0].Labels = map[string]string{"host": strconv.Itoa(i)}
+		if i == 500 {
+			want.Wants[0].Labels["gpu"] = "true"
+			gpu = pull(ctx, here, want)
+		} else {
+			pull(ctx, here, want)
+		}
+	}
+	return gpu
+}
+
+func dueWith(labels map[string]string) []carillon.Run {
+	job := carillon.Job{}
+	job.Type, job.Needs, job.Target.Handler = "mail.send", labels, &carillon.Handler{}
+	runs := due("mail")
+	runs[0].Needs, runs[0].ID.Job = job.Lane().Needs, carillon.JobID(2+len(labels))
+	return runs
+}
+
+func TestARunThatNeedsALabelComesAtOnceToTheOneWorkerOfAThousandThatHasIt(t *testing.T) {
+	with(t, func(t *testing.T, here *carry.Queue, there *other) {
+		ctx, cancel := context.WithCancel(t.Context())
+		gpu := hosts(ctx, here)
+		if n := there.asked.Load(); n != 1 {
+			t.Errorf("the other node was asked %d times", n)
+		}
+		begin := time.Now()
+		if _, err := there.queue.Push(ctx, dueWith(map[string]string{"gpu": "true"})); err != nil {
+			t.Fatal(err)
+		}
+		if runs := <-gpu; len(runs) != 1 || time.Since(begin) > 0 || there.queue.Len() > 0 {
+			t.Errorf("%d runs after %s, %d are left", len(runs), time.Since(begin), there.queue.Len())
+		}
+		time.Sleep(9 * time.Second)
+		// One for each two seconds, and two more: to learn of the label, and since the first run has come.
+		if n := there.asked.Load(); n > 8 || there.open.Load() != 1 {
+			t.Errorf("the other node was asked %d times, %d open", n, there.open.Load())
+		}
+		if n := there.names.Load(); n > 3 {
+			t.Errorf("the longest question has %d names", n)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+func TestARunThatNeedsALabelOfNoWorkerHereStaysWhereItIs(t *testing.T) {
+	with(t, func(t *testing.T, here *carry.Queue, there *other) {
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, needs := range []map[string]string{{"host": "none"}, {"gpu": "true", "host": "1"}} {
+			if _, err := there.queue.Push(ctx, dueWith(needs)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		hosts(ctx, here)
+		plain := pull(ctx, here, demand("mail"))
+		time.Sleep(5 * time.Second)
+		if there.queue.Len() != 2 || here.Len() != 0 || there.asked.Load() > 10 {
+			t.Errorf("%d are left, %d came, after %d questions",
+				there.queue.Len(), here.Len(), there.asked.Load())
+		}
+		if _, err := there.queue.Push(ctx, due("mail")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		select {
+		case <-plain:
+		default:
+			if there.queue.Len() != 2 { // else one of the thousand got it
+				t.Error("the run that needs no label did not come")
+			}
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// Runs that need more labels than a question can list cost longer questions, but are not late.
+func TestRunsThatNeedManyDifferentLabelsCome(t *testing.T) {
+	with(t, func(t *testing.T, here *carry.Queue, there *other) {
+		ctx, cancel := context.WithCancel(t.Context())
+		hosts(ctx, here)
+		begin := time.Now()
+		for i := range 300 {
+			run := dueWith(map[string]string{"host": strconv.Itoa(i)})
+			run[0].ID.Job = carillon.JobID(i + 1)
+			if _, err := there.queue.Push(ctx, run); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for there.queue.Len() > 0 && time.Since(begin) < 10*time.Second {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if there.queue.Len() > 0 || time.Since(begin) > time.Second {
+			t.Errorf("%d are left after %s", there.queue.Len(), time.Since(begin))
+		}
+		time.Sleep(11 * time.Minute) // what was learned is forgotten
+		there.names.Store(0)
+		time.Sleep(4 * time.Second)
+		if n := there.names.Load(); n != 1 {
+			t.Errorf("the longest question then has %d names", n)
 		}
 		cancel()
 		synctest.Wait()

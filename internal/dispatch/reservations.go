@@ -249,18 +249,28 @@ func (r *reservations) waits(runs []carillon.Run) []bool {
 // can take in two rounds.
 func (r *reservations) free(run *carillon.Run) (slots, coming int) {
 	lane := run.Lane()
-	var wants []carillon.Want // each once; few, though a thousand workers can differ in their labels
+	// Each once. They are few, though a thousand workers can differ in their labels: only the labels that the
+	// run itself needs count. Due runs that need others, which some of these workers have, are not counted.
+	var wants []carillon.Want
+	var needed map[string]string
+	for _, label := range lane.Labels() {
+		if needed == nil {
+			needed = map[string]string{}
+		}
+		needed[label.Key] = label.Value
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, list := range [][]*waiter{r.answering, r.waiters} {
 		for _, w := range list {
-			want := &w.wants[0]
+			want := w.wants[0]
 			if w.ended || !want.Takes(lane) {
 				continue
 			}
 			coming += w.asked
+			want.Labels = needed
 			if !slices.ContainsFunc(wants, want.TakesSame) {
-				wants = append(wants, *want)
+				wants = append(wants, want)
 			}
 		}
 	}

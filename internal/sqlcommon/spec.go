@@ -16,6 +16,7 @@ import (
 type spec struct {
 	Labels    map[string]string   `json:"labels,omitempty"`
 	Queue     *string             `json:"queue,omitempty"`
+	Needs     map[string]string   `json:"needs,omitempty"`
 	Priority  *int                `json:"priority,omitempty"`
 	FairBy    *string             `json:"fair_by,omitempty"`
 	Weight    *int                `json:"fair_weight,omitempty"`
@@ -43,8 +44,8 @@ var usual = carillon.Definition{
 
 // Encode returns the spec of a definition whose job row holds due; nil if all values are usual.
 func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
-	s := spec{Labels: d.Labels}
-	differs := len(d.Labels) > 0
+	s := spec{Labels: d.Labels, Needs: d.Needs}
+	differs := len(d.Labels) > 0 || len(d.Needs) > 0
 	differs = unless(&s.Queue, &d.Queue, usual.Queue) || differs
 	differs = unless(&s.Priority, &d.Priority, usual.Priority) || differs
 	differs = unless(&s.FairBy, &d.FairBy, usual.FairBy) || differs
@@ -91,7 +92,7 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	d.Queue, d.Priority, d.Timeout, d.Retry, d.Overlap, d.Misfire, d.Retention =
 		usual.Queue, usual.Priority, usual.Timeout, usual.Retry, usual.Overlap, usual.Misfire, usual.Retention
 	d.FairBy, d.FairWeight = usual.FairBy, usual.FairWeight
-	d.Schedule = carillon.Schedule{At: due}
+	d.Needs, d.Schedule = nil, carillon.Schedule{At: due}
 	d.Target = carillon.Target{Handler: &carillon.Handler{}}
 	if len(b) == 0 {
 		d.Labels = map[string]string{}
@@ -104,6 +105,7 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	if d.Labels = s.Labels; d.Labels == nil {
 		d.Labels = map[string]string{}
 	}
+	d.Needs = s.Needs
 	set(&d.Queue, s.Queue)
 	set(&d.Priority, s.Priority)
 	set(&d.FairBy, s.FairBy)

@@ -51,6 +51,12 @@ func itsTurn(first carillon.RunID, ahead, place int) *wire.Wait {
 	return w
 }
 
+// Due says whether a run waits only for a worker, as far as the run itself tells. One that waits its turn has
+// a later wake.
+func Due(r *carillon.Run, now carillon.Time) bool {
+	return r.State == carillon.StateWaiting && !r.Has(carillon.FlagOnHold) && r.Wake <= now
+}
+
 // forWorker is for a run that is due, and whose turn it is.
 func forWorker(r *carillon.Run, a Surroundings) *wire.Wait {
 	if a.Blind {
@@ -125,13 +131,17 @@ const maxServed = 10
 // Unserved says whether no member takes the runs of a lane, with a sentence that says why.
 func Unserved(lane carillon.Lane, members []carillon.Member) (text string, none bool) {
 	workers, serving := 0, 0
+	plain := lane.WithoutLabels()
+	var able []*carillon.Member // they take such runs, but for their labels
 	for i := range members {
 		m := &members[i]
-		if m.Kind != carillon.MemberWorker {
+		switch {
+		case m.Kind != carillon.MemberWorker:
 			continue
-		}
-		if m.Takes(lane) {
+		case m.Takes(lane):
 			return "", false
+		case m.Takes(plain):
+			able = append(able, m)
 		}
 		workers++
 		if m.Serves(lane) {
@@ -141,18 +151,52 @@ func Unserved(lane carillon.Lane, members []carillon.Member) (text string, none 
 	switch {
 	case workers == 0:
 		return fmt.Sprintf("no worker is alive to serve the queue %q", lane.Queue), true
+	case len(able) > 0:
+		return fmt.Sprintf(
+			"no live worker that serves the queue %q has %s; %s it", lane.Queue,
+			missing(lane.Labels(), able), serves(len(able)),
+		), true
 	case serving > 0:
-		return fmt.Sprintf("no live worker that serves the queue %q %s", lane.Queue, lacks(lane.Needs)), true
+		return fmt.Sprintf("no live worker that serves the queue %q %s", lane.Queue, lacks(plain.Needs)), true
 	}
 	return notServed(lane, members), true
 }
 
-// lacks says what workers do not have that a run needs.
+// lacks says what workers do not have that a run needs, beside labels.
 func lacks(needs string) string {
 	if kind, other := strings.CutPrefix(needs, ":"); other {
 		return fmt.Sprintf("can perform %s targets", kind)
 	}
 	return fmt.Sprintf("has a handler for the type %q", needs)
+}
+
+// missing names the labels that none of the workers has. If each label is that of some worker, it names all
+// of them.
+func missing(needed []carillon.Label, workers []*carillon.Member) string {
+	var names, all []string
+	for _, label := range needed {
+		name := label.Key + "=" + label.Value
+		all = append(all, name)
+		if !slices.ContainsFunc(workers, func(m *carillon.Member) bool { return m.Has(label) }) {
+			names = append(names, name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return "all of the labels " + strings.Join(all, ", ")
+	case len(names) == 1:
+		return "the label " + names[0]
+	}
+	return "the labels " + strings.Join(names, ", ")
+}
+
+// Reason is the reason of a due run that no live worker takes: text is what Unserved says. The run can have
+// the reason of its last attempt.
+func Reason(r *carillon.Run, text string) string {
+	if r.Reason == "" {
+		return text
+	}
+	return text + "; its last attempt: " + r.Reason
 }
 
 // notServed names the queues that are served in place of the lane's.

@@ -10,6 +10,13 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
+// labeled is what runs of a job carry that needs labels.
+func labeled(labels map[string]string) string {
+	job := carillon.Job{}
+	job.Type, job.Needs, job.Target.Handler = "mail.send", labels, &carillon.Handler{}
+	return job.Lane().Needs
+}
+
 func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 	const now = carillon.Time(1_800_000_000_000)
 	worker := func(id string, slots int, queues ...string) carillon.Member {
@@ -123,6 +130,54 @@ func TestAWaitingRunSaysWhatItWaitsFor(t *testing.T) {
 				Kind: wire.WaitWorker,
 				Text: `no live worker that serves the queue "mail" has a handler for the type "mail.send"`,
 			},
+		},
+		"no worker with its label": {
+			with(func(r *carillon.Run) { r.Needs = labeled(map[string]string{"gpu": "true", "zone": "eu"}) }),
+			Surroundings{Members: []carillon.Member{
+				can(carillon.Want{Labels: map[string]string{"zone": "eu", "gpu": "false"}}),
+				can(carillon.Want{}), worker("b", 1, "x"), can(carillon.Want{Types: []string{"mail.read"}}),
+			}},
+			&wire.Wait{
+				Kind: wire.WaitWorker,
+				Text: `no live worker that serves the queue "mail" has the label gpu=true; 2 workers serve it`,
+			},
+		},
+		"no worker with any of its labels": {
+			with(func(r *carillon.Run) { r.Needs = labeled(map[string]string{"gpu": "true", "zone": "eu"}) }),
+			Surroundings{Members: []carillon.Member{worker("a", 1, "mail=2")}},
+			&wire.Wait{
+				Kind: wire.WaitWorker,
+				Text: `no live worker that serves the queue "mail" has the labels gpu=true, zone=eu; ` +
+					`1 worker serves it`,
+			},
+		},
+		"no worker with all of its labels": {
+			with(func(r *carillon.Run) { r.Needs = labeled(map[string]string{"gpu": "true", "zone": "eu"}) }),
+			Surroundings{Members: []carillon.Member{
+				can(carillon.Want{Labels: map[string]string{"zone": "eu"}}),
+				can(carillon.Want{Labels: map[string]string{"gpu": "true"}}),
+			}},
+			&wire.Wait{
+				Kind: wire.WaitWorker,
+				Text: `no live worker that serves the queue "mail" has all of the labels ` +
+					`gpu=true, zone=eu; 2 workers serve it`,
+			},
+		},
+		"neither its type nor its label": {
+			with(func(r *carillon.Run) { r.Needs = labeled(map[string]string{"gpu": "true"}) }),
+			Surroundings{Members: []carillon.Member{can(carillon.Want{Types: []string{"mail.read"}})}},
+			&wire.Wait{
+				Kind: wire.WaitWorker,
+				Text: `no live worker that serves the queue "mail" has a handler for the type "mail.send"`,
+			},
+		},
+		"a worker with its label": {
+			with(func(r *carillon.Run) { r.Needs = labeled(map[string]string{"gpu": "true"}) }),
+			Surroundings{Members: []carillon.Member{
+				can(carillon.Want{Labels: map[string]string{"zone": "eu", "gpu": "true"}}),
+				can(carillon.Want{}),
+			}},
+			&wire.Wait{Kind: wire.WaitClaim, Ahead: n(0), Text: `1 worker serves the queue "mail"`},
 		},
 		"the workers are not known": {
 			due,

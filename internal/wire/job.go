@@ -62,6 +62,7 @@ func AppendBatch(b []byte, defs [][]byte) []byte {
 func MarshalDefinition(d *carillon.Definition) ([]byte, error) {
 	return json.Marshal(definition{
 		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue,
+		Needs:    d.Needs,
 		Priority: given(&d.Priority), FairWeight: given(&d.FairWeight), Payload: d.Payload,
 		Timeout: given(&d.Timeout),
 		Retry: retry{
@@ -82,6 +83,7 @@ type definition struct {
 	Owner      string             `json:"owner,omitempty"`
 	Labels     map[string]string  `json:"labels,omitempty"`
 	Queue      string             `json:"queue,omitempty"`
+	Needs      map[string]string  `json:"needs,omitempty"`
 	Priority   *int               `json:"priority,omitempty"`
 	FairWeight *int               `json:"fair_weight,omitempty"`
 	Payload    json.RawMessage    `json:"payload,omitempty"`

@@ -21,7 +21,7 @@ type Registration struct {
 	Queues     []string          `json:"queues,omitempty"`     // "name" or "name=weight"; none: any
 	Kinds      []string          `json:"kinds,omitempty"`      // of targets; none: any
 	Types      []string          `json:"types,omitempty"`      // of handlers; none: any
-	Labels     map[string]string `json:"labels,omitempty"`     // for people
+	Labels     map[string]string `json:"labels,omitempty"`     // that jobs can need, such as gpu=true
 	Slots      int               `json:"slots,omitempty"`      // runs at the same time; default: not known
 }
 
@@ -55,7 +55,6 @@ const (
 	// slot.
 	maxSlots  = 50_000
 	maxNames  = 1000 // in each list of a Want
-	maxLabels = 64
 	maxWeight = 100
 )
 
@@ -103,7 +102,7 @@ type Pull struct {
 	Queues     []string `json:"queues,omitempty"`     // "name" or "name=weight"; none: any
 	Kinds      []string `json:"kinds,omitempty"`      // of targets; none: any
 	Types      []string `json:"types,omitempty"`      // of handlers; none: any
-	// Labels are those of the worker, for people.
+	// Labels are those of the worker: it gets runs that need only labels which it has.
 	Labels map[string]string `json:"labels,omitempty"`
 	Max    int               `json:"max"` // default 1
 }
@@ -157,15 +156,8 @@ func checkWant(want *carillon.Want) error {
 			}
 		}
 	}
-	if len(want.Labels) > maxLabels {
-		return invalid(
-			"labels", strconv.Itoa(len(want.Labels)), "at most "+strconv.Itoa(maxLabels)+" labels",
-		)
-	}
-	for key, value := range want.Labels {
-		if !word.MatchString(key) || utf8.RuneCountInString(value) > maxName {
-			return invalid("labels", key, "keys such as zone, and values of up to 200 characters")
-		}
+	if err := carillon.CheckLabels("labels", want.Labels, carillon.MaxWorkerLabels); err != nil {
+		return err
 	}
 	return checkQueues(want.Queues)
 }
