@@ -96,6 +96,47 @@ func TestNodesThatShareADatabaseAreACluster(t *testing.T) {
 	})
 }
 
+func TestARunGoesToTheNodeWhoseWorkerHasTheLabelsThatItNeeds(t *testing.T) {
+	onBoth(t, func(t *testing.T, store string) {
+		ran := make(chan string, 100)
+		member := func(name string, labels map[string]string) *Node {
+			n := open(t, Config{
+				Data: t.TempDir(), Store: store, Listen: "127.0.0.1:0", Concurrency: 4, Labels: labels,
+				Handlers: map[string]executor.Handler{
+					"test": func(context.Context, executor.Task) error { ran <- name; return nil },
+				},
+			})
+			start(t, n)
+			until(t, "the node is ready", func() bool { return n.ready() == nil })
+			return n
+		}
+		a := member("a", map[string]string{"host": "a", "gpu": "false"})
+		submit := func(n *Node, after time.Duration) {
+			def := definition("test", after)
+			def.Needs = map[string]string{"gpu": "true"}
+			if _, err := n.Submit(t.Context(), def); err != nil {
+				t.Fatal(err)
+			}
+		}
+		submit(a, 0)
+		until(t, "the run is unserved", func() bool { return unserved(a.carry, a.scheduler.Members()) == 1 })
+		b := member("b", map[string]string{"host": "b", "gpu": "true"})
+		for i := range 10 {
+			submit([]*Node{a, b}[i%2], time.Duration(i/4)*300*time.Millisecond)
+		}
+		for range 11 {
+			select {
+			case by := <-ran:
+				if by != "b" {
+					t.Errorf("the worker without the label performed a run")
+				}
+			case <-time.After(hang):
+				t.Fatal("not all runs were performed")
+			}
+		}
+	})
+}
+
 func TestANodeThatStopsLeavesItsShardsToTheOthers(t *testing.T) {
 	onBoth(t, func(t *testing.T, store string) {
 		ran := make(chan carillon.RunID, 10)

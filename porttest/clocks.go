@@ -10,10 +10,7 @@ import (
 
 // clocks are scenarios in which the machine's clock is set. SetAhead stands for that: it moves the time of
 // the house's clock, and does not change how durations are measured.
-var clocks = []struct {
-	name string
-	play func(*House)
-}{
+var clocks = []scenario{
 	{"a clock that is set forward stops nothing that runs, and starts nothing twice", func(h *House) {
 		h.Handle = sleepFor(time.Minute)
 		job := h.Submit(nil)

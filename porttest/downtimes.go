@@ -18,10 +18,7 @@ func misfire(policy carillon.MisfirePolicy) carillon.Misfire {
 }
 
 // downtimes are scenarios in which the whole system is down for a while.
-var downtimes = []struct {
-	name string
-	play func(*House)
-}{
+var downtimes = []scenario{
 	{
 		"misfire once: after downtime the last due time runs, late, and the others are one record",
 		func(h *House) {

@@ -75,7 +75,7 @@ func (h *House) Live(concurrency int) {
 	began := time.Now()
 	h.Worker = worker.New(worker.Config{
 		Dispatcher: dispatch.Local{Dispatcher: h.Dispatcher},
-		Executors:  map[string]executor.Executor{"handler": handlers{h}}, Concurrency: concurrency,
+		Executors:  map[string]executor.Executor{"handler": handlers{h: h}}, Concurrency: concurrency,
 		Logger: logger, Inside: true, Clock: &h.Clock,
 		Boottime: func() time.Duration { return time.Since(began) },
 	})
@@ -107,7 +107,10 @@ func (h *House) Down(d time.Duration) {
 }
 
 // handlers runs every handler target through the house's Handle, and keeps the attempts that it saw.
-type handlers struct{ h *House }
+type handlers struct {
+	h  *House
+	by *[]carillon.RunID // nil, or what this worker performed
+}
 
 func (x handlers) Execute(ctx context.Context, task executor.Task) carillon.Outcome {
 	seen := Seen{Run: task.Run.ID, Attempt: task.Run.Attempt, Fence: task.Run.Fence(), Start: carillon.Now()}
@@ -123,6 +126,9 @@ func (x handlers) Execute(ctx context.Context, task executor.Task) carillon.Outc
 	x.h.mu.Lock()
 	defer x.h.mu.Unlock()
 	x.h.seen = append(x.h.seen, seen)
+	if x.by != nil {
+		*x.by = append(*x.by, seen.Run)
+	}
 	return outcome
 }
 

@@ -15,12 +15,14 @@ var (
 	namespaces = []string{"default", "other"}
 	queues     = []string{"default", "slow"}
 	priorities = []int{5, 9}
-	needs      = []string{":command", ":http", "mail.send"}
-	shares     = []string{"", "acme", "acme*3", "owner"}
-	owners     = []string{"anna", "billing"}
-	types      = []string{"mail.send", "report"}
-	labels     = []string{"team", "env"}
-	workers    = []string{"worker-1", "worker-2"}
+	needs      = []string{
+		":command", ":http", "mail.send", needsOf("mail.send", map[string]string{"gpu": "a=b"}),
+	}
+	shares  = []string{"", "acme", "acme*3", "anna"}
+	owners  = []string{"anna", "billing"}
+	types   = []string{"mail.send", "report"}
+	labels  = []string{"team", "env"}
+	workers = []string{"worker-1", "worker-2"}
 )
 
 // change makes a decision by the rules on what the model holds now. Seldom it makes one that the rules would
@@ -84,6 +86,9 @@ func (w *world) definition() carillon.Definition {
 		w.rand, carillon.OverlapSkip, carillon.OverlapQueue, carillon.OverlapQueueAll,
 		carillon.OverlapReplace, carillon.OverlapAllow,
 	)
+	if w.rand.IntN(4) == 0 {
+		d.Needs = map[string]string{"gpu": pick(w.rand, "true", "a=b")}
+	}
 	d.Misfire.Policy = pick(w.rand, carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll)
 	if w.rand.IntN(2) == 0 {
 		d.Retry.MaxAttempts = 1

@@ -17,7 +17,7 @@ import (
 
 // EndToEnd runs whole scenarios on a house over the store: what users are promised, in their words.
 func EndToEnd(t *testing.T, open func(t *testing.T) carillon.Store) {
-	for _, s := range slices.Concat(scenarios, downtimes, clocks) {
+	for _, s := range slices.Concat(scenarios, downtimes, clocks, selective) {
 		t.Run(s.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &House{T: t, Store: open(t)}
@@ -31,10 +31,12 @@ func EndToEnd(t *testing.T, open func(t *testing.T) carillon.Store) {
 	}
 }
 
-var scenarios = []struct {
+type scenario struct {
 	name string
 	play func(*House)
-}{
+}
+
+var scenarios = []scenario{
 	{"a job for now runs at once, and once", func(h *House) {
 		job := h.Submit(nil)
 		time.Sleep(time.Second)

@@ -117,6 +117,9 @@ func (w *world) checkOrder(ctx context.Context, o *order, v *verdict) {
 			continue
 		}
 		ended[a.run] = ended[a.run] || a.ended
+		if o.def.Needs != nil && a.process.inside() != o.def.Needs["inside"] {
+			v.breaks("needs: a worker without the label performed\n%s", a)
+		}
 		if run, known := runs[a.run]; !known || a.number > run.Attempt {
 			v.breaks("unaccounted: a witness saw\n%s\n    of %s", a, row(run))
 		}

@@ -66,6 +66,9 @@ func (w *world) submit(number int) *order {
 		}
 		d.Overlap = overlaps[w.random.IntN(len(overlaps))]
 	}
+	if number%6 == 5 {
+		d.Needs = map[string]string{"inside": "true"}
+	}
 	at := w.nodes[w.random.IntN(len(w.nodes))]
 	w.send(o, at)
 	if w.maxBatch > 0 && d.Schedule == (carillon.Schedule{}) { // more than a commit takes: a crowd

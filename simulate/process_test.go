@@ -3,6 +3,8 @@ package simulate
 import (
 	"context"
 	"errors"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -17,6 +19,11 @@ type process struct {
 	frozen time.Time     // since when; zero: it is not
 	thaws  time.Time     // when it last thawed
 	killed chan struct{} // closed when it is dead
+}
+
+// inside is a label that the worker inside a node has, and that some jobs need.
+func (p *process) inside() string {
+	return strconv.FormatBool(strings.HasPrefix(p.name, "node_"))
 }
 
 var errKilled = errors.New("the process is dead")

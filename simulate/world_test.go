@@ -252,7 +252,7 @@ func (w *world) newWorker(
 	handlers.Register("test", body{w, p}.perform)
 	return worker.New(worker.Config{
 		Dispatcher: d, Name: p.name, Host: p.name, Concurrency: slots, Logger: quiet, Inside: clock != nil,
-		Clock: clock, Namespaces: serves,
+		Clock: clock, Namespaces: serves, Labels: map[string]string{"host": p.name, "inside": p.inside()},
 		Executors: map[string]executor.Executor{"handler": handlers},
 		Boottime:  func() time.Duration { return time.Since(began) },
 	})

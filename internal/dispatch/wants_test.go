@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 
@@ -115,6 +116,55 @@ func TestAJobThatNoWorkerCanPerformKeepsNoOtherOfItsBatchFromBeingPreclaimed(t *
 		h.must(err)
 		if tasks := <-answer; len(tasks) != 1 || tasks[0].Run.ID.Job != jobs[1].ID || tasks[0].Run.Rev != 1 {
 			t.Errorf("the pull got %+v, want a run that was inserted already claimed", tasks)
+		}
+	})
+}
+
+func gpu(d *carillon.Definition) { d.Needs = map[string]string{"gpu": "true"} }
+
+func TestASlotIsReservedOnlyAtAWorkerWithTheLabelsThatAJobNeeds(t *testing.T) {
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		without := h.waitingPull(n, h.register(n), carillon.Want{Labels: map[string]string{"gpu": "no"}})
+		with := h.waitingPull(n, h.register(n), carillon.Want{Labels: map[string]string{"gpu": "true"}})
+		wanted := h.submit(n, gpu)
+		if tasks := <-with; len(tasks) != 1 || tasks[0].Run.ID.Job != wanted || tasks[0].Run.Rev != 1 {
+			t.Errorf("the pull got %+v, want a run that was inserted already claimed", tasks)
+		}
+		if tasks := <-without; len(tasks) != 0 {
+			t.Errorf("the worker without the label got %d runs", len(tasks))
+		}
+	})
+}
+
+// A crowd of submits asks how many slots are free. Wants that differ only in labels that the run does not
+// need are one want.
+func TestFreeSlotsAreThoseOfWorkersWithTheLabelsThatAJobNeeds(t *testing.T) {
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		var answers []<-chan []protocol.Task
+		for i := range 1000 {
+			labels := map[string]string{"host": strconv.Itoa(i)}
+			if i < 3 {
+				labels["gpu"] = "true"
+			}
+			answers = append(answers, h.waitingPull(n, h.register(n), carillon.Want{Labels: labels}))
+		}
+		def := carillon.Definition{Type: "test", Target: carillon.Target{Handler: &carillon.Handler{}}}
+		h.must(def.Admit(h.clock.Now()))
+		for _, c := range []struct {
+			needs   map[string]string
+			workers int
+		}{{nil, 1000}, {map[string]string{"gpu": "true"}, 3}, {map[string]string{"gpu": "no"}, 0}} {
+			def.Needs = c.needs
+			job := carillon.Job{Namespace: carillon.DefaultNamespace, ID: 7, Definition: def}
+			run := carillon.NewRun(&job, h.clock.Now())
+			if slots, coming := n.Free(&run); slots != 1000*c.workers || coming != slots {
+				t.Errorf("needs %v: %d slots are free, %d coming", c.needs, slots, coming)
+			}
+		}
+		for _, answer := range answers {
+			<-answer
 		}
 	})
 }
