@@ -207,7 +207,9 @@ func BenchmarkTakes(b *testing.B) {
 		lane  Lane
 		takes bool
 	}{
-		{"plain", &want, plain, true}, {"labeled", &want, labeled, true}, {"any", &any, plain, true},
+		{"plain", &want, plain, true},
+		{"labeled", &want, labeled, true},
+		{"any", &any, plain, true},
 		{"other", &want, Lane{Namespace: "default", Queue: "mail", Needs: "other", Priority: 5}, false},
 	} {
 		b.Run(c.name, func(b *testing.B) {
