@@ -200,7 +200,7 @@ func (d *definition) add(
 ) {
 	f := &fieldFlag{
 		path: path, kind: kind, parse: parse,
-		many: slices.Contains([]string{"label", "env", "header", "fatal-exit-codes"}, name),
+		many: slices.Contains([]string{"label", "needs", "env", "header", "fatal-exit-codes"}, name),
 	}
 	d.fields = append(d.fields, f)
 	if d.edit { // a field that is not given keeps its value, so no default applies

@@ -91,6 +91,7 @@ func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {
 			`{"name":"n","owner":"o","queue":"q","target":{"handler":{}},"type":"email.send"}`,
 		},
 		{`--label a=b --label c= --payload {"n":1}`, `{"labels":{"a":"b","c":""},"payload":{"n":1}}`},
+		{`--needs gpu=true --needs zone=eu`, `{"needs":{"gpu":"true","zone":"eu"}}`},
 		{`--payload @` + payload, `{"payload":{"from":"file"}}`},
 		{`--payload -`, `{"payload":["standard","input"]}`},
 		{`--after 90s`, `{"schedule":{"after":"90s"}}`},
@@ -118,6 +119,7 @@ func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {
 func TestAnEditSendsWholeWhatTheServerReplacesWhole(t *testing.T) {
 	was := carillon.Definition{}
 	was.Labels = map[string]string{"team": "blue", "old": "1"}
+	was.Needs = map[string]string{"gpu": "true", "zone": "eu"}
 	was.Schedule = carillon.Schedule{Cron: "@daily", Timezone: "Europe/Berlin", MaxRuns: 7}
 	was.Target.Command = &carillon.Command{
 		Argv: []string{"date"}, Env: map[string]string{"A": "b", "C": "d"}, Dir: "/tmp",
@@ -129,6 +131,7 @@ func TestAnEditSendsWholeWhatTheServerReplacesWhole(t *testing.T) {
 		{`--priority 9`, `{"priority":9}`},
 		{`--max-attempts 5`, `{"retry":{"max_attempts":5}}`},
 		{`--label team=red --label old-`, `{"labels":{"team":"red"}}`},
+		{`--needs gpu- --needs zone=us`, `{"needs":{"zone":"us"}}`},
 		{`--tz UTC`, `{"schedule":{"cron":"@daily","max_runs":7,"timezone":"UTC"}}`},
 		{`--cron @hourly`, `{"schedule":{"cron":"@hourly","max_runs":7,"timezone":"Europe/Berlin"}}`},
 		{`--every 5m`, `{"schedule":{"every":"5m","max_runs":7}}`},
