@@ -1,5 +1,5 @@
--- carillon.submit knows the fields needs (labels that a worker must have), fair_by and fair_weight (a share of
--- the queue). Nothing else is different from 0008.
+-- carillon.submit knows the fields needs (labels that a worker must have), fair_by and fair_weight (a share
+-- of the queue). Nothing else is different from 0008.
 
 CREATE OR REPLACE FUNCTION carillon.check_job(job jsonb) RETURNS void LANGUAGE plpgsql STABLE AS $$
 DECLARE
