@@ -26,4 +26,17 @@ type Change struct {
 	Compared []GuardRev
 	// Retried are dead letters that a new run repeats. Each must exist; the change removes it.
 	Retried []RunID
+	// Joined ties the change to the one before it in the same commit: the store writes both or neither. So
+	// several jobs can be submitted as one. Changes that are joined name no row twice.
+	Joined bool
+}
+
+// JoinedFrom is how many changes, from the first one on, are written all together or not at all: the first
+// one and those that are joined to it.
+func JoinedFrom(changes []Change) int {
+	n := min(1, len(changes))
+	for n < len(changes) && changes[n].Joined {
+		n++
+	}
+	return n
 }

@@ -78,6 +78,7 @@ func (w *world) step() {
 			batch = append(batch, c)
 		}
 	}
+	w.join(batch)
 	w.commit(batch)
 }
 
@@ -110,6 +111,9 @@ func describe(batch []carillon.Change) string {
 	var b strings.Builder
 	for i, c := range batch {
 		fmt.Fprintf(&b, "%d:", i)
+		if c.Joined {
+			b.WriteString(" joined;")
+		}
 		if c.Job != nil {
 			fmt.Fprintf(&b, " job %s r%d v%d %s;", c.Job.ID, c.Job.Rev, c.Job.Version, c.Job.State)
 		}

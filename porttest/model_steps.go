@@ -259,6 +259,7 @@ func (w *world) hostile() (carillon.Change, bool) {
 		return carillon.Change{}, false
 	}
 	c := pick(w.rand, w.changes...)
+	c.Joined = false
 	switch w.rand.IntN(4) {
 	case 0:
 		if other := w.guard(); !sharesGuard(c, other) { // a change names no row twice
@@ -273,6 +274,34 @@ func (w *world) hostile() (carillon.Change, bool) {
 		c.Retried = []carillon.RunID{{Job: pick(w.rand, w.jobs...), Due: w.now}}
 	}
 	return c, true
+}
+
+// join joins some of the changes to the one before them. Joined changes name no row twice.
+func (w *world) join(batch []carillon.Change) {
+	first := 0
+	for i := 1; i < len(batch); i++ {
+		shares := slices.ContainsFunc(batch[first:i], func(c carillon.Change) bool {
+			return sharesJob(c, batch[i]) || sharesRun(c, batch[i]) || sharesGuard(c, batch[i]) ||
+				sharesDead(c, batch[i])
+		})
+		if batch[i].Joined = !shares && w.rand.IntN(4) == 0; !batch[i].Joined {
+			first = i
+		}
+	}
+}
+
+func sharesJob(a, b carillon.Change) bool {
+	return a.Job != nil && b.Job != nil && a.Job.ID == b.Job.ID
+}
+
+// sharesDead says that two changes may write the same dead letter.
+func sharesDead(a, b carillon.Change) bool {
+	writes := func(c carillon.Change) bool {
+		return len(c.Retried) > 0 || slices.ContainsFunc(c.Runs, func(r carillon.Run) bool {
+			return r.State == carillon.StateFailed
+		})
+	}
+	return writes(a) && writes(b)
 }
 
 func sharesRun(a, b carillon.Change) bool {

@@ -28,6 +28,8 @@ var storeRaces = []storeCase{
 	{"a submission is lost whole if a run of that name exists", storeLostSubmission},
 	{"changes are applied in order: a later one sees an earlier one", storeOrder},
 	{"lost changes are told by ascending index, and the others stand", storeLostIndexes},
+	{"joined changes are written all or none, whichever of them is lost", storeJoined},
+	{"joined changes of two commits, of which one can win", storeJoinedRace},
 	{"nothing of one namespace is found in another", storeNamespaces},
 	{"an empty commit is no error", func(t *storeTest) { t.win() }},
 	{"nothing is committed or read when the context has ended", storeCanceled},

@@ -69,17 +69,30 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range changes {
-		if s.stands(&changes[i]) {
-			s.apply(&changes[i])
-		} else {
-			lost = append(lost, i)
+	for at := 0; at < len(changes); {
+		end := at + carillon.JoinedFrom(changes[at:])
+		stand := s.stand(changes[at:end])
+		for ; at < end; at++ {
+			if stand {
+				s.apply(&changes[at])
+			} else {
+				lost = append(lost, at)
+			}
 		}
 	}
 	return lost, nil
 }
 
-// stands compares every row of a change before apply writes any.
+// stand compares every row of joined changes before apply writes any.
+func (s *Store) stand(joined []carillon.Change) bool {
+	for i := range joined {
+		if !s.stands(&joined[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 func (s *Store) stands(c *carillon.Change) bool {
 	if c.Job != nil && s.jobRev(c.Job.ID) != c.Job.Rev {
 		return false

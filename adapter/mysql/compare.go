@@ -22,11 +22,15 @@ func (l *conn) compare(p *batch, changes []carillon.Change) (lost []int, err err
 	if err != nil {
 		return nil, err
 	}
-	for i := range changes {
-		if now.Stand(&changes[i]) {
-			now.Apply(&changes[i])
-		} else {
-			lost = append(lost, i)
+	for at := 0; at < len(changes); {
+		end := at + carillon.JoinedFrom(changes[at:])
+		stand := now.Stand(changes[at:end])
+		for ; at < end; at++ {
+			if stand {
+				now.Apply(&changes[at])
+			} else {
+				lost = append(lost, at)
+			}
 		}
 	}
 	return lost, nil

@@ -74,14 +74,17 @@ func (f *batch) statements() []gathered {
 const maxWeight = 32 << 20
 
 // group is how many of the changes can be written at once: up to the first change that names a row which an
-// earlier change also names. It must see what the earlier change wrote.
+// earlier change also names. It must see what the earlier change wrote. Joined changes stay together.
 func (f *batch) group(changes []carillon.Change) int {
 	f.rows.Clear()
-	total := 0
+	total, first := 0, 0 // of the changes that are joined to the present one
 	for i := range changes {
+		if !changes[i].Joined {
+			first = i
+		}
 		total += weight(&changes[i])
-		if (!f.rows.Add(&changes[i]) || total > maxWeight) && i > 0 {
-			return i
+		if (!f.rows.Add(&changes[i]) || total > maxWeight) && first > 0 {
+			return first
 		}
 	}
 	return len(changes)

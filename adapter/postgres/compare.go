@@ -14,9 +14,13 @@ func compare(ctx context.Context, c *conn, changes []carillon.Change) (indexes [
 	if err := c.do(ctx, transaction{}, seeCalls(now, changes)...); err != nil {
 		return nil, err
 	}
-	for i := range changes {
-		if !now.Stand(&changes[i]) {
-			indexes = append(indexes, i)
+	for at := 0; at < len(changes); {
+		end := at + carillon.JoinedFrom(changes[at:])
+		stand := now.Stand(changes[at:end])
+		for ; at < end; at++ {
+			if !stand {
+				indexes = append(indexes, at)
+			}
 		}
 	}
 	return indexes, nil

@@ -97,25 +97,28 @@ func (w *writer) apply(changes []carillon.Change) (lost []int, err error) {
 	return putAll(changes, w.putWithCare)
 }
 
-func putAll(changes []carillon.Change, put func(*carillon.Change) (bool, error)) (lost []int, err error) {
-	for i := range changes {
-		won, err := put(&changes[i])
+func putAll(changes []carillon.Change, put func([]carillon.Change) (bool, error)) (lost []int, err error) {
+	for at := 0; at < len(changes); {
+		end := at + carillon.JoinedFrom(changes[at:])
+		won, err := put(changes[at:end])
 		if err != nil {
 			return nil, err
 		}
-		if !won {
-			lost = append(lost, i)
+		for ; at < end; at++ {
+			if !won {
+				lost = append(lost, at)
+			}
 		}
 	}
 	return lost, nil
 }
 
-// putWithCare writes a change so that it can be undone alone.
-func (w *writer) putWithCare(c *carillon.Change) (won bool, err error) {
+// putWithCare writes joined changes so that they can be undone alone.
+func (w *writer) putWithCare(joined []carillon.Change) (won bool, err error) {
 	if err := w.savepoint.exec(); err != nil {
 		return false, err
 	}
-	won, err = w.put(c)
+	won, err = w.put(joined)
 	if errors.Is(err, errTorn) {
 		won, err = false, w.rollbackTo.exec()
 	}
@@ -125,13 +128,22 @@ func (w *writer) putWithCare(c *carillon.Change) (won bool, err error) {
 	return won, w.release.exec()
 }
 
-// put writes a change row by row, each row only if it is still as it was when the change was decided. false:
-// the first row is not, and nothing was written.
-func (w *writer) put(c *carillon.Change) (won bool, err error) {
-	if same, err := w.compare(c.Compared); err != nil || !same {
-		return false, err
+// put writes joined changes row by row, each row only if it is still as it was when the change was decided.
+// false: the first row is not, and nothing was written.
+func (w *writer) put(joined []carillon.Change) (won bool, err error) {
+	for i := range joined {
+		if same, err := w.compare(joined[i].Compared); err != nil || !same {
+			return false, err
+		}
 	}
 	p := progress{}
+	for i := 0; i < len(joined) && p.on(); i++ {
+		w.putRows(&joined[i], &p)
+	}
+	return p.on(), p.err
+}
+
+func (w *writer) putRows(c *carillon.Change, p *progress) {
 	if c.Job != nil {
 		p.note(w.putJob(c.Job))
 	}
@@ -144,7 +156,6 @@ func (w *writer) put(c *carillon.Change) (won bool, err error) {
 	for i := 0; i < len(c.Retried) && p.on(); i++ {
 		p.note(w.removeDead(c.Retried[i]))
 	}
-	return p.on(), p.err
 }
 
 // progress says how many rows of a change have been written, and whether writing goes on.

@@ -31,8 +31,17 @@ func (v *Revisions) guard(namespace, key string) GuardKey {
 	return GuardKey{namespace, key}
 }
 
-// Stand says that all rows of a change are as they were when the change was decided.
-func (v *Revisions) Stand(c *carillon.Change) bool {
+// Stand says that all rows of joined changes are as they were when the changes were decided.
+func (v *Revisions) Stand(joined []carillon.Change) bool {
+	for i := range joined {
+		if !v.stands(&joined[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func (v *Revisions) stands(c *carillon.Change) bool {
 	if c.Job != nil && v.Jobs[c.Job.ID] != c.Job.Rev {
 		return false
 	}
