@@ -141,6 +141,27 @@ func (j *Job) has(l Label) bool {
 	return labeled && l.Value == value
 }
 
+// After is the job as it is once a change is committed that was decided on the snapshot.
+func (w JobSnapshot) After(c *Change) Job {
+	job := w.Job
+	if c.Job != nil {
+		job = *c.Job
+	}
+	left := len(w.Runs)
+	for i := range c.Runs {
+		switch ended, added := c.Runs[i].State.Ended(), c.Runs[i].Rev == 0; {
+		case ended && !added:
+			left--
+		case added && !ended:
+			left++
+		}
+	}
+	if job.State == JobActive && left == 0 {
+		job.State = JobFinished
+	}
+	return job
+}
+
 // StateOf is the state of a job, given its unfinished runs: an active job without one is Finished.
 func (j *Job) StateOf(unfinished []Run) JobState {
 	if j.State == JobActive && len(unfinished) == 0 {

@@ -39,7 +39,12 @@ type GuardKind string
 
 const (
 	GuardOverlap GuardKind = "overlap" // of a job: which run has the turn, and which runs wait for it
+	// GuardIdempotency is of a request: what its idempotency key was used for. It rules no runs.
+	GuardIdempotency GuardKind = "idempotency"
 )
+
+// RulesRuns says that later decisions about the runs of the same change need the guard.
+func (g *Guard) RulesRuns() bool { return g.Kind() != GuardIdempotency }
 
 // Kind is the first part of the key.
 func (g *Guard) Kind() GuardKind {

@@ -12,10 +12,11 @@ import (
 // returns up to DefaultLimit rows.
 type Store interface {
 	// Commit applies each change whose rows still have the revisions they carry (0: must not exist) and
-	// returns the ascending indexes of the changes that lost. Changes are independent, unless they are joined,
-	// and applied in order; the rows of one change are written all together or not at all. When Commit returns, the applied changes
-	// survive a crash of process and machine. After an error the outcome is unknown: read again, then decide
-	// again. ErrFull says that there is no room, ErrPermanent that no further commit will succeed.
+	// returns the ascending indexes of the changes that lost. Changes are applied in order. They are
+	// independent, unless they are joined; the rows of one change, or of joined ones, are written all
+	// together or not at all. When Commit returns, the applied changes survive a crash of process and
+	// machine. After an error the outcome is unknown: read again, then decide again. ErrFull says that there
+	// is no room, ErrPermanent that no further commit will succeed.
 	Commit(ctx context.Context, changes []Change) (lost []int, err error)
 
 	// Jobs returns the definitions that exist, in no promised order. Version 0 asks for the latest.

@@ -47,7 +47,8 @@ type Events interface {
 	Subscribe(ctx context.Context, filter carillon.EventFilter) (<-chan carillon.Event, error)
 }
 
-// Ledger is the one door for writes. The caller admits definitions before it passes them on.
+// Ledger is the one door for writes. The caller admits definitions before it passes them on. A write whose
+// context carries an idempotency key can return the errors of Used: see carillon.Once.
 type Ledger interface {
 	JobLedger
 	RunLedger
@@ -56,6 +57,9 @@ type Ledger interface {
 // JobLedger writes jobs. Errors wrap carillon's; a job of another namespace is not found.
 type JobLedger interface {
 	Submit(ctx context.Context, namespace string, defs []carillon.Definition) ([]carillon.Job, error)
+	// Used returns a *carillon.RepeatedError or a *carillon.KeyReusedError if the idempotency key that the
+	// context carries was used before.
+	Used(ctx context.Context, namespace string) error
 	// Wait is how long a job that is submitted now will probably wait until it is on disk.
 	Wait(now time.Time) time.Duration
 	// EditJob runs edit on a copy of the present definition. It runs edit again if another edit is quicker.

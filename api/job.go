@@ -115,15 +115,22 @@ func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error
 	if err != nil {
 		return err
 	}
+	return s.write(w, r, s.showJob, func() (job carillon.Job, _ carillon.Run, err error) {
+		job, err = s.edit(r, body)
+		return job, carillon.Run{}, err
+	})
+}
+
+func (s *server) edit(r *http.Request, body []byte) (carillon.Job, error) {
 	job, err := s.job(r)
 	if err != nil {
-		return err
+		return job, err
 	}
 	same, err := ifMatch(r, job)
 	if err != nil {
-		return err
+		return job, err
 	}
-	edited, err := s.Ledger.EditJob(r.Context(), namespace(r), job.ID, func(def *carillon.Definition) error {
+	return s.Ledger.EditJob(r.Context(), namespace(r), job.ID, func(def *carillon.Definition) error {
 		if !same(def) {
 			return mismatch("another request edited it just now")
 		}
@@ -133,10 +140,6 @@ func (s *server) editJob(w http.ResponseWriter, r *http.Request, _ *query) error
 		}
 		return def.AdmitEdit(&was, s.Clock.Now())
 	})
-	if err != nil {
-		return err
-	}
-	return s.replyPresent(w, r, edited)
 }
 
 // ifMatch returns a function that says whether a definition is the one that If-Match names. The ledger gives
@@ -179,21 +182,10 @@ func (s *server) cancelJob(w http.ResponseWriter, r *http.Request, q *query) err
 	if err != nil {
 		return err
 	}
-	job, err := s.Ledger.CancelJob(r.Context(), namespace(r), id, keep)
-	if err != nil {
-		return err
-	}
-	return s.replyJob(w, http.StatusOK, job)
-}
-
-// replyPresent answers with a job that existed before. The job may be finished, and the ledger does not know
-// that: it knows only what is stored.
-func (s *server) replyPresent(w http.ResponseWriter, r *http.Request, job carillon.Job) error {
-	view, err := s.view(r.Context(), job)
-	if err != nil {
-		return err
-	}
-	return s.replyJob(w, http.StatusOK, view.Job)
+	return s.write(w, r, s.showJob, func() (job carillon.Job, _ carillon.Run, err error) {
+		job, err = s.Ledger.CancelJob(r.Context(), namespace(r), id, keep)
+		return job, carillon.Run{}, err
+	})
 }
 
 // onJob returns the handler of a route that does one thing to the job in its path.
@@ -206,11 +198,10 @@ func (s *server) onJob(do func(ctx context.Context, namespace string, id carillo
 		if err != nil {
 			return err
 		}
-		job, err := do(r.Context(), namespace(r), id)
-		if err != nil {
-			return err
-		}
-		return s.replyPresent(w, r, job)
+		return s.write(w, r, s.showJob, func() (job carillon.Job, _ carillon.Run, err error) {
+			job, err = do(r.Context(), namespace(r), id)
+			return job, carillon.Run{}, err
+		})
 	}
 }
 
@@ -223,6 +214,7 @@ func (s *server) runNow(w http.ResponseWriter, r *http.Request, _ *query) error 
 	if err := readOptional(w, r, &want); err != nil {
 		return err
 	}
-	run, err := s.Ledger.RunNow(r.Context(), namespace(r), id, want.Payload)
-	return s.replyNew(w, r, run, err)
+	return s.writeRun(w, r, showNew, func() (carillon.Run, error) {
+		return s.Ledger.RunNow(r.Context(), namespace(r), id, want.Payload)
+	})
 }

@@ -16,11 +16,10 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error 
 	if err != nil {
 		return err
 	}
-	def, err := jobjson.Define(body, s.Clock.Now())
-	if err != nil {
-		return err
-	}
-	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), []carillon.Definition{def})
+	jobs, err := s.submitJobs(r, func(at carillon.Time) ([]carillon.Definition, error) {
+		def, err := jobjson.Define(body, at)
+		return []carillon.Definition{def}, err
+	})
 	if err != nil {
 		return err
 	}
@@ -34,16 +33,19 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	if err != nil {
 		return err
 	}
-	defs, err := jobjson.DefineBatch(body, s.Clock.Now())
-	if err != nil {
-		return err
-	}
-	rest, err := s.enterRest(body, len(defs))
-	if err != nil {
-		return err
-	}
-	defer s.give(rest)
-	jobs, err := s.Ledger.Submit(r.Context(), namespace(r), defs)
+	var rest part // of the load
+	defer func() { s.give(rest) }()
+	jobs, err := s.submitJobs(r, func(at carillon.Time) ([]carillon.Definition, error) {
+		defs, err := jobjson.DefineBatch(body, at)
+		if err != nil || rest.jobs > 0 {
+			return defs, err
+		}
+		more, err := s.enterRest(body, len(defs))
+		if err == nil {
+			rest = more
+		}
+		return defs, err
+	})
 	if err != nil {
 		return err
 	}

@@ -106,6 +106,13 @@ func (rt route) parameters(schemas schemas) []object {
 	for _, p := range rt.Headers {
 		add("header", p)
 	}
+	if rt.Keyed {
+		add("header", param{
+			wire.IdempotencyHeader, "1 to 255 printable ASCII characters that name this request: sent " +
+				"again with the same key within 24 hours, it changes nothing more and gets the same answer",
+			nil,
+		})
+	}
 	return parameters
 }
 
@@ -122,6 +129,11 @@ func (rt route) responses(schemas schemas) object {
 				"description": "seconds", "schema": object{"type": "integer"},
 			}},
 			"content": problemContent,
+		}
+	}
+	if rt.Keyed {
+		answers["422"] = object{
+			"description": "The idempotency key was used for another request", "content": problemContent,
 		}
 	}
 	for _, status := range []int{rt.Status, rt.Or} {

@@ -79,6 +79,10 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Type == "unavailable" && r.Method == http.MethodGet {
 		p.Detail = "the store does not answer now; try again"
 	}
+	if p.Type == "unavailable" && r.Header.Get(wire.IdempotencyHeader) != "" {
+		p.Detail = "the server could not finish the request; send it again with the same " +
+			wire.IdempotencyHeader
+	}
 	if p.Status == http.StatusServiceUnavailable {
 		p.RetryAfter = time.Second
 	}
@@ -91,9 +95,15 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 func problemOf(err error) problem {
 	var p problem
 	var fault *carillon.FieldError
+	var reused *carillon.KeyReusedError
 	switch {
 	case errors.As(err, &p):
 		return p
+	case errors.As(err, &reused):
+		return problem{
+			Type: wire.ProblemKeyReused, Title: "The idempotency key belongs to another request",
+			Status: http.StatusUnprocessableEntity, Detail: reused.Error(),
+		}
 	case errors.As(err, &fault):
 		return problem{Type: "invalid", Title: "Invalid input", Status: http.StatusBadRequest, Fault: fault}
 	case errors.Is(err, carillon.ErrNotFound):

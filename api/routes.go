@@ -31,13 +31,13 @@ func (s *server) jobRoutes() []route {
 	return []route{
 		{
 			Method: "POST", Pattern: "/v1/jobs", Summary: "Submit a job", Takes: carillon.Definition{},
-			Status: 201, Gives: job, Adds: true, handle: s.submit,
+			Status: 201, Gives: job, Adds: true, Keyed: true, handle: s.submit,
 		},
 		{
 			Method: "POST", Pattern: "/v1/jobs/batch",
 			Summary: "Submit up to 1000 jobs; if one is not valid, the server refuses all",
 			Takes:   wire.Batch{}, Status: 201, Gives: wire.List[carillon.Job]{}, Adds: true,
-			handle: s.submitBatch,
+			Keyed: true, handle: s.submitBatch,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs", Summary: "List jobs, newest first", Query: append([]param{
@@ -66,12 +66,12 @@ func (s *server) jobRoutes() []route {
 				{"If-Match", "the version to edit, as in the ETag; the server refuses the edit if the job " +
 					"has another version", nil},
 			},
-			Takes: carillon.Definition{}, Status: 200, Gives: job, handle: s.editJob,
+			Takes: carillon.Definition{}, Status: 200, Gives: job, Keyed: true, handle: s.editJob,
 		},
 		{
 			Method: "DELETE", Pattern: "/v1/jobs/{id}", Summary: "Cancel a job and its waiting runs",
 			Query:  []param{{"running", "what happens to running runs: stop (default) or keep", nil}},
-			Status: 200, Gives: job, handle: s.cancelJob,
+			Status: 200, Gives: job, Keyed: true, handle: s.cancelJob,
 		},
 	}
 }
@@ -82,17 +82,17 @@ func (s *server) jobActions() []route {
 		{
 			Method: "POST", Pattern: "/v1/jobs/{id}/pause",
 			Summary: "Pause a job: none of its runs starts until the job is resumed",
-			Status:  200, Gives: job, handle: s.onJob(s.Ledger.PauseJob),
+			Status:  200, Gives: job, Keyed: true, handle: s.onJob(s.Ledger.PauseJob),
 		},
 		{
 			Method: "POST", Pattern: "/v1/jobs/{id}/resume", Summary: "Resume a paused job",
-			Status: 200, Gives: job, handle: s.onJob(s.Ledger.ResumeJob),
+			Status: 200, Gives: job, Keyed: true, handle: s.onJob(s.Ledger.ResumeJob),
 		},
 		{
 			Method: "POST", Pattern: "/v1/jobs/{id}/run",
 			Summary: "Run a job now, besides its schedule; a given payload is for this run only",
 			Takes:   wire.RunRequest{}, MayTake: true, Status: 201, Gives: carillon.Run{}, Adds: true,
-			handle: s.runNow,
+			Keyed: true, handle: s.runNow,
 		},
 		{
 			Method: "GET", Pattern: "/v1/jobs/{id}/next", Summary: "Show the next due times of a job",
@@ -139,13 +139,13 @@ func (s *server) runActions() []route {
 		{
 			Method: "POST", Pattern: "/v1/runs/{id}/cancel",
 			Summary: "Cancel a waiting run, or ask a running one to stop",
-			Status:  200, Gives: run, handle: s.cancelRun,
+			Status:  200, Gives: run, Keyed: true, handle: s.cancelRun,
 		},
 		{
 			Method: "POST", Pattern: "/v1/runs/{id}/retry",
 			Summary: "Repeat an ended run with a new run (201), or start the next attempt of a waiting run " +
 				"now (200)",
-			Status: 201, Or: 200, Gives: run, handle: s.retryRun,
+			Status: 201, Or: 200, Gives: run, Keyed: true, handle: s.retryRun,
 		},
 		{
 			Method: "PUT", Pattern: "/v1/runs/{id}/checkpoint",
@@ -173,7 +173,7 @@ func (s *server) runActions() []route {
 		{
 			Method: "POST", Pattern: "/v1/dead-letters/{id}/retry",
 			Summary: "Repeat a dead letter with a new run, and take it off the list",
-			Status:  201, Gives: run, handle: s.retryDeadLetter,
+			Status:  201, Gives: run, Keyed: true, handle: s.retryDeadLetter,
 		},
 	}
 }

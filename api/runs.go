@@ -97,11 +97,10 @@ func (s *server) cancelRun(w http.ResponseWriter, r *http.Request, _ *query) err
 	if err != nil {
 		return err
 	}
-	run, err := s.Ledger.CancelRun(r.Context(), namespace(r), id)
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, run)
+	return s.write(w, r, showRun, func() (_ carillon.Job, run carillon.Run, err error) {
+		run, err = s.Ledger.CancelRun(r.Context(), namespace(r), id)
+		return carillon.Job{}, run, err
+	})
 }
 
 func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) error {
@@ -109,12 +108,15 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) erro
 	if err != nil {
 		return err
 	}
-	run, err := s.Ledger.RetryRun(r.Context(), namespace(r), id)
-	if err == nil && run.ID == id { // it waited for its next attempt, which can start now: no run was added
-		s.warnOf(w, r, 1, func(int) carillon.Lane { return run.Lane() })
-		return reply(w, http.StatusOK, run)
+	show := func(job *carillon.Job, run *carillon.Run) outcome {
+		if run.ID == id { // it waited for its next attempt, which can start now: no run was added
+			return showRun(job, run)
+		}
+		return showNew(job, run)
 	}
-	return s.replyNew(w, r, run, err)
+	return s.writeRun(w, r, show, func() (carillon.Run, error) {
+		return s.Ledger.RetryRun(r.Context(), namespace(r), id)
+	})
 }
 
 // retryDeadLetter accepts only dead letters, so that pressing the button twice gives one retry and one
@@ -124,17 +126,9 @@ func (s *server) retryDeadLetter(w http.ResponseWriter, r *http.Request, _ *quer
 	if err != nil {
 		return err
 	}
-	run, err := s.Ledger.RetryDeadLetter(r.Context(), namespace(r), id)
-	return s.replyNew(w, r, run, err)
-}
-
-func (s *server) replyNew(w http.ResponseWriter, r *http.Request, run carillon.Run, err error) error {
-	if err != nil {
-		return err
-	}
-	s.warnOf(w, r, 1, func(int) carillon.Lane { return run.Lane() })
-	w.Header().Set("Location", "/v1/runs/"+run.ID.String())
-	return reply(w, http.StatusCreated, run)
+	return s.writeRun(w, r, showNew, func() (carillon.Run, error) {
+		return s.Ledger.RetryDeadLetter(r.Context(), namespace(r), id)
+	})
 }
 
 func (s *server) saveCheckpoint(w http.ResponseWriter, r *http.Request, _ *query) error {

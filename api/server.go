@@ -34,6 +34,7 @@ type route struct {
 	Status  int  // of success
 	Or      int  // a second status of success, with the same answer; 0: none
 	Gives   any  // a value of the type of the answer; nil: see the summary
+	Keyed   bool // takes an Idempotency-Key: see carillon.Once
 	Adds    bool // adds jobs or runs; it is refused with 429 when too many wait for the store: see load
 	handle  handler
 }
@@ -115,6 +116,11 @@ func (s *server) answer(rt route, w http.ResponseWriter, r *http.Request) error 
 	q, err := readQuery(r, rt.Query)
 	if err != nil {
 		return err
+	}
+	if rt.Keyed {
+		if r, err = withOnce(r); err != nil {
+			return err
+		}
 	}
 	if rt.Takes == nil {
 		if err := readNothing(w, r); err != nil {

@@ -169,6 +169,9 @@ func (d *Dispatcher) refresh(holder carillon.RunID, guards carillon.Guards) {
 		return
 	}
 	for _, guard := range guards {
+		if !guard.RulesRuns() {
+			continue
+		}
 		if was := h.guards.Of(guard.Kind()); was == nil || was.Rev < guard.Rev {
 			h.guards = h.guards.With(guard)
 		}
@@ -179,6 +182,8 @@ func (d *Dispatcher) refresh(holder carillon.RunID, guards carillon.Guards) {
 func (h *inflight) confirm(c *carillon.Change) {
 	h.committed = true
 	for _, guard := range c.Guards {
-		h.guards = h.guards.With(guard)
+		if guard.RulesRuns() {
+			h.guards = h.guards.With(guard)
+		}
 	}
 }

@@ -20,7 +20,7 @@ var errTooBusy = errors.New("the job changes too quickly to decide about it; try
 func (l *Ledger) EditJob(
 	ctx context.Context, namespace string, id carillon.JobID, edit func(*carillon.Definition) error,
 ) (carillon.Job, error) {
-	return l.updateJob(ctx, namespace, id,
+	job, _, err := l.updateJob(ctx, namespace, id, ofJob(
 		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
 			def := w.Job.Definition
 			if err := edit(&def); err != nil {
@@ -32,7 +32,8 @@ func (l *Ledger) EditJob(
 				}
 			}
 			return w.Edit(def, now)
-		})
+		}))
+	return job, err
 }
 
 // ran is the latest scheduled time of a recurring job that has a record; see carillon.JobSnapshot. It skips
@@ -69,30 +70,32 @@ func (l *Ledger) ran(ctx context.Context, job *carillon.Job) (carillon.Time, err
 func (l *Ledger) CancelJob(
 	ctx context.Context, namespace string, id carillon.JobID, keepRunning bool,
 ) (carillon.Job, error) {
-	return l.updateJob(ctx, namespace, id,
+	job, _, err := l.updateJob(ctx, namespace, id, ofJob(
 		func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
 			return w.Cancel(keepRunning, now)
-		})
+		}))
+	return job, err
 }
 
 // PauseJob holds a job. No run of it is claimed after this has returned.
 func (l *Ledger) PauseJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error) {
-	return l.updateJob(ctx, namespace, id, carillon.JobSnapshot.Pause)
+	job, _, err := l.updateJob(ctx, namespace, id, ofJob(carillon.JobSnapshot.Pause))
+	return job, err
 }
 
 // ResumeJob lets a paused job go on.
 func (l *Ledger) ResumeJob(ctx context.Context, namespace string, id carillon.JobID) (carillon.Job, error) {
-	return l.updateJob(ctx, namespace, id, carillon.JobSnapshot.Resume)
+	job, _, err := l.updateJob(ctx, namespace, id, ofJob(carillon.JobSnapshot.Resume))
+	return job, err
 }
 
 // RunNow adds a run that is due at once. A payload that is not nil takes the place of the job's payload.
 func (l *Ledger) RunNow(
 	ctx context.Context, namespace string, id carillon.JobID, payload json.RawMessage,
-) (run carillon.Run, err error) {
-	_, err = l.updateJob(ctx, namespace, id,
-		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
-			c, run, err = w.RunNow(payload, now)
-			return c, err
+) (carillon.Run, error) {
+	_, run, err := l.updateJob(ctx, namespace, id,
+		func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, carillon.Run, error) {
+			return w.RunNow(payload, now)
 		})
 	return run, err
 }
@@ -113,18 +116,17 @@ func (l *Ledger) RetryDeadLetter(
 
 func (l *Ledger) retry(
 	ctx context.Context, namespace string, id carillon.RunID, onlyDead bool,
-) (run carillon.Run, err error) {
-	_, err = l.updateJob(ctx, namespace, id.Job,
-		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, err error) {
+) (carillon.Run, error) {
+	_, run, err := l.updateJob(ctx, namespace, id.Job,
+		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, run carillon.Run, err error) {
 			of, dead, err := l.ended(ctx, namespace, id)
 			if err == nil && onlyDead && !dead {
 				err = fmt.Errorf("%w: %s is not a dead letter", carillon.ErrNotFound, id)
 			}
 			if err != nil {
-				return c, err
+				return c, run, err
 			}
-			c, run, err = w.Retry(of, dead, now)
-			return c, err
+			return w.Retry(of, dead, now)
 		})
 	return run, err
 }
@@ -134,14 +136,15 @@ func (l *Ledger) CancelRun(ctx context.Context, namespace string, id carillon.Ru
 	if _, err := l.run(ctx, namespace, id); err != nil {
 		return carillon.Run{}, err
 	}
-	_, err := l.updateJob(ctx, namespace, id.Job,
-		func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
-			return w.CancelRun(id, now)
+	_, run, err := l.updateJob(ctx, namespace, id.Job,
+		func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, carillon.Run, error) {
+			c, err := w.CancelRun(id, now)
+			if err != nil {
+				return c, carillon.Run{}, err
+			}
+			return c, c.Runs[0], nil
 		})
-	if err != nil {
-		return carillon.Run{}, err
-	}
-	return l.run(ctx, namespace, id)
+	return run, err
 }
 
 // SaveCheckpoint keeps a checkpoint for the next attempt. It refuses the checkpoint of an attempt that no
@@ -171,31 +174,48 @@ func (l *Ledger) SaveCheckpoint(
 	return errTooBusy
 }
 
+// decide makes a decision about a job. The run is the one that the caller asked for, if there is one.
+type decide = func(carillon.JobSnapshot, carillon.Time) (carillon.Change, carillon.Run, error)
+
+func ofJob(rule func(carillon.JobSnapshot, carillon.Time) (carillon.Change, error)) decide {
+	return func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, carillon.Run, error) {
+		c, err := rule(w, now)
+		return c, carillon.Run{}, err
+	}
+}
+
 // updateJob reads the snapshot of a job, decides and commits. It does so again if another writer was quicker.
-func (l *Ledger) updateJob(ctx context.Context, namespace string, id carillon.JobID,
-	decide func(carillon.JobSnapshot, carillon.Time) (carillon.Change, error),
-) (carillon.Job, error) {
+// The job that it returns can be finished, which is not stored.
+func (l *Ledger) updateJob(
+	ctx context.Context, namespace string, id carillon.JobID, decide decide,
+) (job carillon.Job, run carillon.Run, err error) {
+	key := keyedBy(ctx, namespace)
 	for range maxTries {
 		snapshot, err := l.Snapshot(ctx, namespace, id)
 		if err != nil {
-			return carillon.Job{}, err
+			return job, run, err
 		}
-		change, err := decide(snapshot, l.cfg.Clock.Now())
+		now := l.cfg.Clock.Now()
+		change, asked, err := decide(snapshot, now)
 		if err != nil {
-			return carillon.Job{}, err
+			return job, run, err
+		}
+		changed := snapshot.After(&change)
+		if err := key.answer(&change, &changed, &asked, now); err != nil {
+			return job, run, err
 		}
 		lost, err := l.Commit(ctx, []carillon.Change{change})
 		if err != nil {
-			return carillon.Job{}, err
+			return job, run, err
 		}
 		if len(lost) == 0 {
-			if change.Job != nil {
-				return *change.Job, nil
-			}
-			return snapshot.Job, nil
+			return changed, asked, nil
+		}
+		if err := l.look(ctx, key); err != nil {
+			return job, run, err
 		}
 	}
-	return carillon.Job{}, errTooBusy
+	return job, run, errTooBusy
 }
 
 // Snapshot reads a job, then its unfinished runs, then its guard. The order matters: a run that is added

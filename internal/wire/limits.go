@@ -17,4 +17,6 @@ const (
 	FenceHeader   = "Carillon-Fence"   // of the attempt that saves a checkpoint
 	WarningHeader = "Carillon-Warning" // what can be wrong with a job that was accepted
 	RequestHeader = "X-Request-Id"     // finds the request in the server's log
+	// IdempotencyHeader names a request that changes something, so that it takes effect once.
+	IdempotencyHeader = "Idempotency-Key"
 )

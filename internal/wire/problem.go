@@ -36,12 +36,13 @@ type Problem struct {
 	RetryAfter time.Duration `json:"-"`
 }
 
-// ProblemPrefix begins the types of problems. ProblemLost, behind it, tells the two conflicts apart, and
-// ProblemOverloaded tells the server's 429 from that of a proxy.
+// ProblemPrefix begins the types of problems. ProblemLost, behind it, tells the two conflicts apart,
+// ProblemOverloaded tells the server's 429 from that of a proxy, and ProblemKeyReused its 422.
 const (
 	ProblemPrefix     = "urn:carillon:problem:"
 	ProblemLost       = "lost"
 	ProblemOverloaded = "overloaded"
+	ProblemKeyReused  = "idempotency-key-reused"
 )
 
 // MarshalJSON writes with a field also the given value, even if that is empty. It leaves < > & as they are:
@@ -92,7 +93,8 @@ func (p *Problem) Is(target error) bool {
 	case carillon.ErrNotFound:
 		return p.Status == http.StatusNotFound
 	case carillon.ErrInvalid:
-		return p.Status == http.StatusBadRequest || p.Status == http.StatusRequestEntityTooLarge
+		return p.Status == http.StatusBadRequest || p.Status == http.StatusRequestEntityTooLarge ||
+			p.Type == ProblemPrefix+ProblemKeyReused
 	case carillon.ErrConflict:
 		return p.Status == http.StatusConflict && !lost || p.Status == http.StatusPreconditionFailed
 	case carillon.ErrLost:
