@@ -100,7 +100,8 @@ func TestABadKeyIsRefusedAndNothingIsStored(t *testing.T) {
 	for _, keys := range [][]string{{""}, {"a", "b"}} {
 		r := httptest.NewRequest("POST", "/v1/jobs", strings.NewReader(echo))
 		r.Header = http.Header{
-			"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Idempotency-Key": keys,
+			"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"},
+			"Idempotency-Key": keys,
 		}
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
@@ -140,7 +141,8 @@ func TestARepeatedCommandGetsTheSameAnswer(t *testing.T) {
 				run := h.call("GET", "/v1/jobs/"+job, "").is(200).text("next_run.id")
 				dead := h.claim(h.submit(echo))
 				h.finish(dead, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"})
-				path := strings.NewReplacer("{job}", job, "{run}", run, "{dead}", dead.ID.String()).Replace(c.path)
+				names := strings.NewReplacer("{job}", job, "{run}", run, "{dead}", dead.ID.String())
+				path := names.Replace(c.path)
 				call := func() answer { return h.call(c.method, path, c.body, key, c.header) }
 				first := call().is(c.status)
 				same(t, "at once", first, call())
@@ -219,7 +221,8 @@ func TestEveryWriteOfPeopleTakesAKey(t *testing.T) {
 	keyed := 0
 	for path, methods := range described.Paths {
 		for method, route := range methods {
-			want := method != "get" && !strings.HasPrefix(path, "/v1/workers") && !strings.HasSuffix(path, "/checkpoint")
+			want := method != "get" && !strings.HasPrefix(path, "/v1/workers") &&
+				!strings.HasSuffix(path, "/checkpoint")
 			got := false
 			for _, p := range route.Parameters {
 				got = got || p.Name == "Idempotency-Key" && p.In == "header"

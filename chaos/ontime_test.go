@@ -142,6 +142,7 @@ func (tr *freezing) freeze(node string, length time.Duration) {
 func (tr *freezing) load(node string, over carillon.Time, rnd *rand.Rand) {
 	api, err := client.New(client.Config{
 		URL: "http://" + tr.address(node), Token: tr.nodes[node].Token, Timeout: 10 * time.Second,
+		Tries: 1,
 	})
 	if err != nil {
 		tr.t.Error(err)

@@ -97,7 +97,7 @@ func (s *Server) Ready(ctx context.Context) error {
 		if !ok || unready(url) != "" {
 			continue
 		}
-		c, err := client.New(client.Config{URL: url, Token: token})
+		c, err := client.New(client.Config{URL: url, Token: token, Tries: 1})
 		s.URL, s.Token, s.Client = url, token, c
 		return err
 	}

@@ -34,7 +34,9 @@ func (tr *trial) anyNode() (c *client.Client, url string, err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	if tr.clients[url] == nil {
-		c, err := client.New(client.Config{URL: url, Token: token, HTTP: pooled, Timeout: answerTime})
+		c, err := client.New(client.Config{
+			URL: url, Token: token, HTTP: pooled, Timeout: answerTime, Tries: 1,
+		})
 		if err != nil {
 			return nil, "", err
 		}

@@ -75,10 +75,9 @@ func NewBatcher(c *Client, cfg BatcherConfig) *Batcher {
 //
 // Timeout.
 //   - An invalid job fails only its own caller. It costs the other jobs of its request a second request each.
-//   - After any other error of a shared request, all callers of that request get the error. As with every
-//     write, the outcome is then unknown: the server may have taken all jobs, some or none.
-//   - If the server has too many jobs to store, all callers of the request get its Problem with status 429.
-//     The server has stored none of their jobs, and the Batcher does not try again.
+//   - A shared request is sent again as every write of the Client is. It has one idempotency key, so the
+//     server takes all its jobs or none. If it fails in the end, all its callers get the error.
+//   - A job with a key of its own (see WithIdempotencyKey) has a request of its own.
 //   - When ctx ends, Submit returns, and the jobs of other callers go on. If the request is not sent yet, the
 //     job will not be sent. Otherwise the server can still take it.
 //   - A shared request carries no values of its callers' contexts.
@@ -89,7 +88,8 @@ func (b *Batcher) Submit(ctx context.Context, def carillon.Definition) (carillon
 	if err != nil {
 		return carillon.Job{}, fmt.Errorf("write the body: %w", err)
 	}
-	if ctx.Err() != nil || len(body) > b.cfg.MaxJobBytes {
+	_, keyed := ctx.Value(idempotencyKey{}).(string)
+	if keyed || ctx.Err() != nil || len(body) > b.cfg.MaxJobBytes {
 		return b.client.submit(ctx, body)
 	}
 	own := &call{body: body}

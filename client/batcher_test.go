@@ -334,9 +334,10 @@ func TestALargeJobIsSentAlone(t *testing.T) {
 	})
 }
 
-func TestNothingIsRepeatedWhenTheOutcomeIsUnknown(t *testing.T) {
+func TestNothingIsRepeatedThatWasRefused(t *testing.T) {
 	for _, status := range []int{
-		http.StatusBadGateway, http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusUnauthorized,
+		http.StatusInternalServerError, http.StatusTooManyRequests, http.StatusRequestTimeout,
+		http.StatusUnauthorized,
 	} {
 		behindGate(t, client.BatcherConfig{}, func(t *testing.T, g *gate) {
 			g.status = status

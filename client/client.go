@@ -5,11 +5,15 @@
 //	job, err := c.Submit(ctx, carillon.Definition{Target: echo})
 //
 // If the server refuses a call, the error is a *Problem, which also is one of carillon's sentinel errors for
-// errors.Is. If the server does not answer, the error is an *Unreachable. The client never retries a call
-// that may have taken effect: after an error on a write the outcome is unknown, and the caller decides better
-// than this package what to do. A Problem with status 429 says that the server has too many jobs to store: it
-// has stored nothing of the call, and asks to try again after RetryAfter; the client leaves that to the
-// caller too. Only following a log, which changes nothing, reconnects after a broken
+// errors.Is. If the server does not answer, the error is an *Unreachable.
+//
+// A call that changes something has an idempotency key, a random one unless WithIdempotencyKey gives it. The
+// client sends such a call again, with the same key, if it could not connect, if the connection broke or no
+// answer came in time, if the server answered 429 with Retry-After (it has too many jobs to store), and after
+// 502, 503 and 504. The server performs it once, however often it arrives. The client waits longer before
+// each further try, at least as long as the server asks for, and gives up when Config.Tries, Config.Timeout
+// or the caller's context says so. The outcome is then unknown; the caller can send the call again later if
+// it chose the key. Calls that only read, and SaveCheckpoint, are sent once; following a log reconnects after a broken
 // connection.
 package client
 
@@ -39,8 +43,14 @@ type Config struct {
 	// Warn receives the server's warnings, for example that it took the job, but no live worker serves the
 	// job's queue. Default: warnings are ignored. Several goroutines can call Warn at the same time.
 	Warn func(text string)
-	// Timeout bounds each call except Logs. Default 1m.
+	// Timeout bounds each call except Logs, all its tries included. Default 1m.
 	Timeout time.Duration
+	// Tries is how often a call that changes something is sent at most. Default 5. With 1 it has no
+	// idempotency key of its own.
+	Tries int
+	// Retrying is called before each wait for a further try, with the reason. If it returns false, the call
+	// fails for that reason. Several goroutines can call it at the same time. Default: true.
+	Retrying func(reason error, wait time.Duration) bool
 }
 
 // Client talks to one server. Many goroutines can use it at once.
@@ -50,6 +60,9 @@ type Client struct {
 	http    *http.Client
 	timeout time.Duration
 	warn    func(text string)
+
+	tries    int
+	retrying func(reason error, wait time.Duration) bool
 }
 
 // New checks the address; it sends nothing.
@@ -61,9 +74,13 @@ func New(c Config) (*Client, error) {
 	if c.Warn == nil {
 		c.Warn = func(string) {}
 	}
+	if c.Retrying == nil {
+		c.Retrying = func(error, time.Duration) bool { return true }
+	}
 	return &Client{
 		base: base, token: c.Token, http: cmp.Or(c.HTTP, defaultHTTP()),
 		timeout: cmp.Or(c.Timeout, time.Minute), warn: c.Warn,
+		tries: max(cmp.Or(c.Tries, 5), 1), retrying: c.Retrying,
 	}, nil
 }
 

@@ -105,11 +105,11 @@ func TestARefusalReadsWellAndIsASentinel(t *testing.T) {
 	}
 }
 
-func TestNoCallIsRepeatedAndNoRedirectFollowed(t *testing.T) {
+func TestNoReadIsRepeatedAndNoRedirectFollowed(t *testing.T) {
 	var calls atomic.Int32
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		calls.Add(1)
-		if r.Method == http.MethodGet {
+		if r.URL.Path == "/readyz" {
 			http.Redirect(w, r, "/login", http.StatusFound)
 			return
 		}
@@ -117,7 +117,7 @@ func TestNoCallIsRepeatedAndNoRedirectFollowed(t *testing.T) {
 	}))
 	defer web.Close()
 	c := newClient(t, web.URL)
-	_, err := c.RunNow(t.Context(), 1, nil)
+	_, err := c.Job(t.Context(), 1)
 	var away *client.Unreachable
 	if !errors.As(err, &away) || calls.Load() != 1 {
 		t.Errorf("%d calls: %v", calls.Load(), err)

@@ -48,7 +48,7 @@ func (c *Client) SubmitJSON(ctx context.Context, def []byte) (carillon.Job, erro
 }
 
 func (c *Client) submit(ctx context.Context, body []byte) (job carillon.Job, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: "/v1/jobs", body: body}, &job)
+	err = c.write(ctx, request{method: http.MethodPost, path: "/v1/jobs", body: body}, &job)
 	return job, err
 }
 
@@ -69,7 +69,7 @@ func (c *Client) SubmitMany(ctx context.Context, defs []carillon.Definition) ([]
 func (c *Client) SubmitManyJSON(ctx context.Context, defs [][]byte) ([]carillon.Job, error) {
 	var answer wire.List[carillon.Job]
 	r := request{method: http.MethodPost, path: "/v1/jobs/batch", body: wire.AppendBatch(nil, defs)}
-	err := c.call(ctx, r, &answer)
+	err := c.write(ctx, r, &answer)
 	return answer.Items, err
 }
 
@@ -119,7 +119,7 @@ func (c *Client) Edit(
 	if version != 0 {
 		header.Set("If-Match", strconv.Quote(strconv.Itoa(int(version))))
 	}
-	err = c.call(
+	err = c.write(
 		ctx, request{method: http.MethodPatch, path: jobPath(id), header: header, body: changes}, &job,
 	)
 	return job, err
@@ -132,19 +132,19 @@ func (c *Client) Cancel(ctx context.Context, id carillon.JobID, keep bool) (job 
 	if keep {
 		query.Set("running", "keep")
 	}
-	err = c.call(ctx, request{method: http.MethodDelete, path: jobPath(id), query: query}, &job)
+	err = c.write(ctx, request{method: http.MethodDelete, path: jobPath(id), query: query}, &job)
 	return job, err
 }
 
 // Pause holds the job: no run of it is claimed until the job is resumed.
 func (c *Client) Pause(ctx context.Context, id carillon.JobID) (job carillon.Job, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: jobPath(id) + "/pause"}, &job)
+	err = c.write(ctx, request{method: http.MethodPost, path: jobPath(id) + "/pause"}, &job)
 	return job, err
 }
 
 // Resume lets the job go on.
 func (c *Client) Resume(ctx context.Context, id carillon.JobID) (job carillon.Job, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: jobPath(id) + "/resume"}, &job)
+	err = c.write(ctx, request{method: http.MethodPost, path: jobPath(id) + "/resume"}, &job)
 	return job, err
 }
 
@@ -156,7 +156,7 @@ func (c *Client) RunNow(
 	if payload != nil {
 		r.body = wire.RunRequest{Payload: payload}
 	}
-	err = c.call(ctx, r, &run)
+	err = c.write(ctx, r, &run)
 	return run, err
 }
 

@@ -125,21 +125,21 @@ func (c *Client) runPage(ctx context.Context, path string, p params) (page Page[
 
 // CancelRun ends a waiting run, or asks the worker that holds the run to stop it. The job's schedule goes on.
 func (c *Client) CancelRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: runPath(id) + "/cancel"}, &run)
+	err = c.write(ctx, request{method: http.MethodPost, path: runPath(id) + "/cancel"}, &run)
 	return run, err
 }
 
 // RetryRun adds a run that repeats an ended one. A run that waits for its next attempt makes that attempt
 // now, and RetryRun returns that same run.
 func (c *Client) RetryRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
-	err = c.call(ctx, request{method: http.MethodPost, path: runPath(id) + "/retry"}, &run)
+	err = c.write(ctx, request{method: http.MethodPost, path: runPath(id) + "/retry"}, &run)
 	return run, err
 }
 
 // RetryDeadLetter adds a run that repeats a dead letter, and takes the dead letter off the list. It fails if
 // the run is not a dead letter, or no longer one: of two callers one gets the new run.
 func (c *Client) RetryDeadLetter(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
-	err = c.call(
+	err = c.write(
 		ctx, request{method: http.MethodPost, path: "/v1/dead-letters/" + id.String() + "/retry"}, &run,
 	)
 	return run, err

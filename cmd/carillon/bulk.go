@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -15,15 +17,47 @@ import (
 // maxBatchBytes leaves room for the JSON around the jobs of one batch.
 const maxBatchBytes = wire.MaxLargeBody - 1<<20
 
+// submission is the jobs of one command.
+type submission struct {
+	file string
+	defs []written
+	key  string // idempotency key; empty: the command makes one
+}
+
+// context gives a request its idempotency key: the one of the command, or part of it if the command sends
+// several requests.
+func (s *submission) context(ctx context.Context, sent, batch int) context.Context {
+	if s.key == "" {
+		s.key = rand.Text()
+	}
+	key := s.key
+	if batch < len(s.defs) {
+		key = fmt.Sprintf("%s/%d", key, sent)
+	}
+	return client.WithIdempotencyKey(ctx, key)
+}
+
+// advice says how to give the command again after an error that does not say whether the jobs were
+// submitted; empty: it does.
+func (a *app) advice(s *submission, err error) string {
+	var problem *client.Problem
+	if errors.As(err, &problem) && problem.Status < 500 || !a.sent && noConnection(err) {
+		return ""
+	}
+	return "Give the same command again with --idempotency-key " + s.key +
+		": it submits what is missing, and nothing twice."
+}
+
 // submit sends all jobs, in as many batches as they need. With an error it returns the jobs that were
 // accepted before it.
 func (a *app) submit(
-	ctx context.Context, c *client.Client, file string, defs []written,
+	ctx context.Context, c *client.Client, s submission,
 ) (jobs []carillon.Job, err error) {
+	file, defs := s.file, s.defs
 	if len(defs) == 1 {
-		job, err := c.SubmitJSON(ctx, defs[0].body)
+		job, err := c.SubmitJSON(s.context(ctx, 0, 1), defs[0].body)
 		if err != nil {
-			return nil, inFile(file, defs, err)
+			return nil, withAdvice(inFile(file, defs, err), a.advice(&s, err))
 		}
 		return []carillon.Job{job}, nil
 	}
@@ -33,12 +67,12 @@ func (a *app) submit(
 		for i := range batch {
 			bodies[i] = batch[i].body
 		}
-		accepted, err := c.SubmitManyJSON(ctx, bodies)
+		accepted, err := c.SubmitManyJSON(s.context(ctx, len(jobs), len(batch)), bodies)
 		if err != nil {
 			a.clearProgress()
-			return jobs, &noted{
-				inFile(file, batch, err), []string{acceptedBefore(defs, len(jobs), len(batch), err)},
-			}
+			return jobs, withAdvice(
+				inFile(file, batch, err), acceptedBefore(defs, len(jobs), len(batch), err), a.advice(&s, err),
+			)
 		}
 		jobs = append(jobs, accepted...)
 		if a.errTerminal && len(defs) > wire.MaxBatch {
@@ -47,6 +81,15 @@ func (a *app) submit(
 	}
 	a.clearProgress()
 	return jobs, nil
+}
+
+// withAdvice is the error with lines to show below it.
+func withAdvice(err error, lines ...string) error {
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	if len(lines) == 0 {
+		return err
+	}
+	return &noted{err, lines}
 }
 
 func (a *app) clearProgress() {

@@ -183,7 +183,9 @@ func (a *app) connect() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Config{URL: to.url, Token: token, HTTP: a.http, Warn: a.warn})
+	c, err := client.New(client.Config{
+		URL: to.url, Token: token, HTTP: a.http, Warn: a.warn, Retrying: a.retrying,
+	})
 	if err != nil {
 		return nil, usage("%s: %v", to.from, err)
 	}

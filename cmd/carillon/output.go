@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 	"text/tabwriter"
+	"time"
 	"unicode/utf8"
+
+	"github.com/carillon-run/carillon/client"
 )
 
 var formats = []string{"table", "wide", "json", "yaml"}
@@ -60,6 +65,25 @@ func (a *app) done(value any, format string, args ...any) error {
 // warn shows a warning of the server. It goes to standard error, because a script can read the answer on
 // standard output.
 func (a *app) warn(text string) { fmt.Fprintln(a.err, "carillon: warning: "+oneLine(text)) }
+
+// retrying says that the server did not answer a request, which is sent again. If the command cannot even
+// connect at first, probably no server is running there: then it fails at once.
+func (a *app) retrying(reason error, wait time.Duration) bool {
+	if !a.sent && noConnection(reason) {
+		return false
+	}
+	a.sent = true
+	text := oneLine(reason.Error())
+	fmt.Fprintf(a.err, "carillon: %s; trying again in %s\n", text, wait.Round(time.Millisecond))
+	return true
+}
+
+// noConnection says that a request was not sent, because there was no connection.
+func noConnection(err error) bool {
+	var away *client.Unreachable
+	var dial *net.OpError
+	return errors.As(err, &away) && errors.As(err, &dial) && dial.Op == "dial"
+}
 
 // colour is an ANSI code of two digits. All codes have the same length, because tabwriter counts them as
 // width: a column stays straight only if every cell of it has the same number of codes.

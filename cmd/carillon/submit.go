@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) submitCommand() *cobra.Command {
-	var file string
+	var file, key string
 	var wait, quiet, late bool
 	cmd := &cobra.Command{
 		Use:   "submit [flags] [--] PROGRAM [ARG...]",
@@ -34,6 +34,11 @@ or several YAML documents. The server accepts all jobs of the file, or none if o
 More than 1000 jobs are sent 1000 at a time; if one is not valid, the error says how many were
 accepted before it. The output of "carillon job -o yaml" can be submitted again, as a new job.
 
+If the server does not answer, the command sends the job again for some seconds. The job has an
+idempotency key, so the server takes it once. With --idempotency-key you choose the key: the same
+command with the same key, given again within 24 hours, submits nothing more and prints the same
+job. So a script can be run again after a crash.
+
 With --wait, the log lines of the first run are shown as they come, and the exit code is 0 only if
 the run succeeded. Standard error says what the command waits for: the due time, a worker, the next
 attempt. Ctrl-C ends the command, not the run. With --wait and -q, standard output has only the id
@@ -51,6 +56,9 @@ of the job, and the exit code says how the run ended.`,
 	cmd.Flags().StringVarP(
 		&file, "file", "f", "", "submit the jobs in this `file`, JSON or YAML; - means standard input",
 	)
+	cmd.Flags().StringVar(
+		&key, "idempotency-key", "", "submit once, however often the command is given with this `key`",
+	)
 	cmd.Flags().BoolVar(&wait, "wait", false, "show the log, and wait until the run has ended")
 	cmd.Flags().BoolVarP(
 		&quiet, "quiet", "q", false, "print only the id of the job, even with --wait",
@@ -63,7 +71,7 @@ of the job, and the exit code says how the run ended.`,
 		if err := a.resolveTimes(given, nil); err != nil {
 			return err
 		}
-		defs, err := a.submission(file, given)
+		defs, err := a.definitions(file, given)
 		if err != nil {
 			return err
 		}
@@ -80,7 +88,10 @@ of the job, and the exit code says how the run ended.`,
 		if err != nil {
 			return err
 		}
-		jobs, err := a.submit(cmd.Context(), c, file, defs)
+		if cmd.Flags().Changed("idempotency-key") && key == "" {
+			return usage("--idempotency-key: it is empty: want 1 to 255 printable ASCII characters")
+		}
+		jobs, err := a.submit(cmd.Context(), c, submission{file: file, defs: defs, key: key})
 		if wait && err == nil {
 			return a.submitAndWait(cmd.Context(), c, jobs[0], quiet)
 		}
@@ -92,8 +103,8 @@ of the job, and the exit code says how the run ended.`,
 	return cmd
 }
 
-// submission is the jobs to send: the definitions in the file, or the one from the flags.
-func (a *app) submission(file string, given doc) ([]written, error) {
+// definitions are the jobs to send: the definitions in the file, or the one from the flags.
+func (a *app) definitions(file string, given doc) ([]written, error) {
 	if file != "" {
 		if len(given) > 0 {
 			return nil, usage(

@@ -140,7 +140,8 @@ func TestAKeyCanBeUsedAgainAfterADay(t *testing.T) {
 		} {
 			time.Sleep(c.after)
 			if c.forget {
-				if n, err := s.Forget(t.Context(), carillon.Retention{}, carillon.Now(), 10); n != 1 || err != nil {
+				n, err := s.Forget(t.Context(), carillon.Retention{}, carillon.Now(), 10)
+				if n != 1 || err != nil {
 					t.Errorf("forgot %d, %v", n, err)
 				}
 			}

@@ -1,0 +1,101 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"io"
+	mathrand "math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/carillon-run/carillon/internal/await"
+	"github.com/carillon-run/carillon/internal/wire"
+)
+
+// How long a write waits before it is sent again: firstWait, then waitFactor times as long each time, and up
+// to half as much again, so that callers do not come back all at once.
+const (
+	firstWait  = 100 * time.Millisecond
+	waitFactor = 3
+)
+
+type idempotencyKey struct{}
+
+// WithIdempotencyKey returns a context for one write whose idempotency key the caller chooses, for example
+// because it has stored the key, and will send the write again with the same key after a crash of its own.
+// The server performs the writes that have a key once within 24 hours, and refuses the key with another
+// request (ErrInvalid). Without this, each call has its own random key.
+func WithIdempotencyKey(ctx context.Context, key string) context.Context {
+	return context.WithValue(ctx, idempotencyKey{}, key)
+}
+
+// write performs a call that changes something. It sends the call again if that can help: see the comment of
+// the package.
+func (c *Client) write(ctx context.Context, r request, out any) error {
+	key, given := ctx.Value(idempotencyKey{}).(string)
+	if !given && c.tries > 1 {
+		key, given = rand.Text(), true
+	}
+	if r.header = r.header.Clone(); given {
+		if r.header == nil {
+			r.header = http.Header{}
+		}
+		r.header.Set(wire.IdempotencyHeader, key)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+	defer cancel()
+	for try, wait := 1, firstWait; ; try, wait = try+1, wait*waitFactor {
+		err := c.try(ctx, r, out, try == c.tries)
+		if err == nil || try == c.tries || ctx.Err() != nil || !again(err) {
+			return err
+		}
+		pause := wait + time.Duration(mathrand.Int64N(int64(wait)/2))
+		var problem *Problem
+		if errors.As(err, &problem) {
+			pause = max(pause, problem.RetryAfter)
+		}
+		if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= pause || !c.retrying(err, pause) {
+			return err
+		}
+		if !await.For(ctx, pause) {
+			return c.failed(ctx, err)
+		}
+	}
+}
+
+// try sends a call once. It leaves half of the time to later tries: a server that is gone may not even refuse
+// the connection.
+func (c *Client) try(ctx context.Context, r request, out any, last bool) error {
+	end, bounded := ctx.Deadline()
+	if last || !bounded {
+		return c.call(ctx, r, out)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Until(end)/2, errTimeout)
+	defer cancel()
+	return c.call(ctx, r, out)
+}
+
+// again says that a write can be sent again: there was no answer, or none of the server itself, or the server
+// asks for it.
+func again(err error) bool {
+	var problem *Problem
+	var away *Unreachable
+	var untrusted *tls.CertificateVerificationError
+	switch {
+	case errors.As(err, &problem):
+		switch problem.Status {
+		case http.StatusTooManyRequests:
+			return problem.RetryAfter > 0
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return true
+		}
+		return false
+	case errors.As(err, &untrusted):
+		return false
+	case errors.As(err, &away):
+		return true
+	}
+	return errors.Is(err, io.ErrUnexpectedEOF) // the connection broke in the middle of the answer
+}
