@@ -27,7 +27,7 @@ type Change struct {
 	// Retried are dead letters that a new run repeats. Each must exist; the change removes it.
 	Retried []RunID
 	// Joined ties the change to the one before it in the same commit: the store writes both or neither. So
-	// several jobs can be submitted as one. Changes that are joined name no row twice.
+	// several jobs can be submitted as one. Changes that are joined name no row twice, and have no folds.
 	Joined bool
 }
 

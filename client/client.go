@@ -13,8 +13,8 @@
 // 502, 503 and 504. The server performs it once, however often it arrives. The client waits longer before
 // each further try, at least as long as the server asks for, and gives up when Config.Tries, Config.Timeout
 // or the caller's context says so. The outcome is then unknown; the caller can send the call again later if
-// it chose the key. Calls that only read, and SaveCheckpoint, are sent once; following a log reconnects after a broken
-// connection.
+// it chose the key. Calls that only read, and SaveCheckpoint, are sent once; following a log reconnects after
+// a broken connection.
 package client
 
 import (

@@ -191,6 +191,12 @@ func (w *world) script() {
 		written("queue_all", takes, recurring(carillon.OverlapQueueAll)),
 		written("allow", takes, recurring(carillon.OverlapAllow)),
 	)
+	w.repeated(
+		written("keyed", work{}, func(d *carillon.Definition) {
+			d.Schedule.After, d.Overlap = carillon.Duration(time.Second), carillon.OverlapAllow
+		}),
+		written("keyed too", takes, atOnce),
+	)
 	// Not for ever: if the answer to its submit is lost, there is another one that is not stopped.
 	long := written("stopped", work{Takes: 5 * time.Minute}, atOnce)
 	canceled, paused := written("canceled", work{}, late), written("paused", work{}, recurring(carillon.OverlapSkip))

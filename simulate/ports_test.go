@@ -20,7 +20,7 @@ func (s storeLink) Commit(ctx context.Context, changes []carillon.Change) ([]int
 	for i, c := range changes {
 		sent[i] = carillon.Change{
 			Runs: slices.Clone(c.Runs), Guards: slices.Clone(c.Guards), Compared: slices.Clone(c.Compared),
-			Retried: slices.Clone(c.Retried),
+			Retried: slices.Clone(c.Retried), Joined: c.Joined,
 		}
 		if c.Job != nil {
 			job := *c.Job
