@@ -33,8 +33,7 @@ func withOnce(r *http.Request) (*http.Request, error) {
 		return r, err
 	}
 	body := &hashedBody{ReadCloser: r.Body, once: once, sum: sha256.New()}
-	// The key is in the hash too: guards are found by a hash of the key, and two keys can have the same one.
-	fmt.Fprintf(body.sum, "%q %s %q %q ", given[0], r.Method, r.URL.Path, r.URL.RawQuery)
+	_, _ = io.WriteString(body.sum, r.Method+" "+r.URL.EscapedPath()+"?"+r.URL.RawQuery+" ") // never fails
 	if r.ContentLength == 0 {
 		body.end()
 	}

@@ -73,12 +73,17 @@ func (b *bench) serving(ctx context.Context) (place, *house, error) {
 }
 
 // caller is a client that talks to the house over HTTP.
-func (h *house) caller() (*client.Client, error) {
+func (h *house) caller() (*client.Client, error) { return h.callerWith(0) }
+
+// callerWith is a caller that sends a write that often at most; with 1 it sends no idempotency keys.
+func (h *house) callerWith(tries int) (*client.Client, error) {
 	token, err := os.ReadFile(h.node.TokenFile())
 	if err != nil {
 		return nil, err
 	}
-	return client.New(client.Config{URL: h.node.URL(), Token: strings.TrimSpace(string(token))})
+	return client.New(client.Config{
+		URL: h.node.URL(), Token: strings.TrimSpace(string(token)), Tries: tries,
+	})
 }
 
 func (b *bench) start(

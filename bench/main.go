@@ -48,6 +48,7 @@ var scenarios = []scenario{
 	{"held", heldScenario, true, false},
 	{"overload", overloadScenario, false, true},
 	{"order", orderScenario, false, true},
+	{"keys", keysScenario, false, true},
 }
 
 type bench struct {

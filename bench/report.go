@@ -79,6 +79,9 @@ func (b *bench) report(out io.Writer, about string) {
 	if b.known("flood_small_p99") != nil {
 		bars = slices.Concat(bars, orderBars)
 	}
+	if b.known("keys_ratio") != nil {
+		bars = slices.Concat(bars, keysBars)
+	}
 	for _, r := range bars {
 		f := b.known(r.figure)
 		switch {

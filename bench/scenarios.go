@@ -64,12 +64,16 @@ func submitScenario(ctx context.Context, b *bench) error {
 
 // hammer lets a number of callers repeat the same call for five seconds.
 func hammer(callers int, do func() error) (rate float64, err error) {
+	return hammerFor(5*time.Second, callers, do)
+}
+
+func hammerFor(length time.Duration, callers int, do func() error) (rate float64, err error) {
 	var n atomic.Int64
 	var g errgroup.Group
 	start := time.Now()
 	for range callers {
 		g.Go(func() error {
-			for time.Since(start) < 5*time.Second {
+			for time.Since(start) < length {
 				if err := do(); err != nil {
 					return err
 				}

@@ -109,6 +109,11 @@ type request struct {
 func (c *Client) call(ctx context.Context, r request, out any) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	defer cancel()
+	return c.perform(ctx, r, out)
+}
+
+// perform is call without a bound of its own.
+func (c *Client) perform(ctx context.Context, r request, out any) error {
 	answer, err := c.send(ctx, r)
 	if err != nil {
 		return err

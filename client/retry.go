@@ -8,6 +8,7 @@ import (
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/carillon-run/carillon/internal/await"
@@ -31,18 +32,25 @@ func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, key)
 }
 
+// newKey is a key that no other write has. It begins with the time, so that keys of the same moment are
+// neighbours in the store: that costs the store much less than random ones.
+func newKey(now time.Time) string { return strconv.FormatInt(now.UnixMilli(), 16) + "-" + rand.Text() }
+
 // write performs a call that changes something. It sends the call again if that can help: see the comment of
 // the package.
 func (c *Client) write(ctx context.Context, r request, out any) error {
 	key, given := ctx.Value(idempotencyKey{}).(string)
 	if !given && c.tries > 1 {
-		key, given = rand.Text(), true
+		key, given = newKey(time.Now()), true
 	}
-	if r.header = r.header.Clone(); given {
+	if given {
 		if r.header == nil {
 			r.header = http.Header{}
 		}
-		r.header.Set(wire.IdempotencyHeader, key)
+		r.header[wire.IdempotencyHeader] = []string{key}
+	}
+	if c.tries == 1 {
+		return c.call(ctx, r, out)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
 	defer cancel()
@@ -68,13 +76,12 @@ func (c *Client) write(ctx context.Context, r request, out any) error {
 // try sends a call once. It leaves half of the time to later tries: a server that is gone may not even refuse
 // the connection.
 func (c *Client) try(ctx context.Context, r request, out any, last bool) error {
-	end, bounded := ctx.Deadline()
-	if last || !bounded {
-		return c.call(ctx, r, out)
+	if end, bounded := ctx.Deadline(); bounded && !last {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Until(end)/2, errTimeout)
+		defer cancel()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Until(end)/2, errTimeout)
-	defer cancel()
-	return c.call(ctx, r, out)
+	return c.perform(ctx, r, out)
 }
 
 // again says that a write can be sent again: there was no answer, or none of the server itself, or the server
