@@ -10,10 +10,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-var repeats = []struct {
-	name string
-	play func(*House)
-}{
+var repeats = []scenario{
 	{"a submit that many callers send with one key runs once", func(h *House) {
 		h.Handle = sleepFor(time.Minute)
 		heard := make([][]carillon.JobID, 64)
