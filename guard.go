@@ -27,6 +27,13 @@ const GuardGrace = time.Hour
 // it takes it. A guard that is remembered is read again once it has expired.
 func (g *Guard) Expired(now Time) bool { return g.Expires != 0 && g.Expires <= now }
 
+// Free says that the guard has expired, and that a change can still take it. Later Forget can remove the
+// guard before the change is written. If another writer made it again meanwhile, with the same Rev, both
+// would win.
+func (g *Guard) Free(now Time) bool {
+	return g.Expired(now) && now < g.Expires.Add(GuardGrace/2)
+}
+
 // GuardRev names a guard that a change only compares.
 type GuardRev struct {
 	Namespace string

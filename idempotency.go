@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -21,7 +20,7 @@ const maxIdempotencyKey = 255
 //
 // Its Context carries it to the ledger.
 type Once struct {
-	// Request is a hash of the whole request. The same key with another hash is refused.
+	// Request is a hash of all that the request says. The same key with another hash is refused.
 	Request string
 	// At is the time of a submit, at which its definitions were admitted.
 	At Time
@@ -85,15 +84,21 @@ func (o *Once) Guard(was Guard, use Use, now Time) Guard {
 }
 
 // Used returns nil if the key is free. Otherwise it returns a *RepeatedError for the request that the key was
-// used for, and a *KeyReusedError for every other request. guard is nil if there is none.
+// used for, and a *KeyReusedError for every other request. guard is nil if there is none. Any other error
+// says that it cannot be told now, and the caller should try again.
 func (o *Once) Used(guard *Guard, now Time) error {
-	if guard == nil || guard.Expired(now) {
+	switch {
+	case guard == nil || guard.Free(now):
 		return nil
+	case guard.Expired(now):
+		return fmt.Errorf(
+			"the guard of the idempotency key expired at %s and is about to be removed; try again",
+			guard.Expires,
+		)
 	}
 	var use Use
 	if err := json.Unmarshal(guard.Value, &use); err != nil {
-		// Only this file writes the value.
-		panic("idempotency guard " + guard.Key + " holds " + strconv.Quote(string(guard.Value)))
+		return fmt.Errorf("the guard %s does not say what its key was used for", guard.Key)
 	}
 	if use.Request != o.Request {
 		return &KeyReusedError{At: use.At}

@@ -33,7 +33,11 @@ func withOnce(r *http.Request) (*http.Request, error) {
 		return r, err
 	}
 	body := &hashedBody{ReadCloser: r.Body, once: once, sum: sha256.New()}
-	_, _ = io.WriteString(body.sum, r.Method+" "+r.URL.EscapedPath()+"?"+r.URL.RawQuery+" ") // never fails
+	for _, part := range []string{
+		r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Get("If-Match"),
+	} {
+		_, _ = io.WriteString(body.sum, part+"\n") // never fails
+	}
 	if r.ContentLength == 0 {
 		body.end()
 	}
@@ -61,7 +65,8 @@ func (h *hashedBody) Read(b []byte) (int, error) {
 func (h *hashedBody) end() { h.once.Request = hex.EncodeToString(h.sum.Sum(nil)[:16]) }
 
 // performed returns, in place of an error that refuses a request, a *carillon.RepeatedError if the request
-// was performed before. What it changed then can be why it is refused now: a job is paused once.
+// was performed before. What it changed then can be why it is refused now: a job is paused once. If the guard
+// of the key cannot be read, that is the error: a refusal would say that the request changed nothing.
 func (s *server) performed(r *http.Request, err error) error {
 	once := carillon.OnceOf(r.Context())
 	if err == nil || once == nil || once.Request == "" || problemOf(err).Status >= 500 {
@@ -72,8 +77,7 @@ func (s *server) performed(r *http.Request, err error) error {
 	if errors.As(err, &repeated) || errors.As(err, &reused) {
 		return err
 	}
-	used := s.Ledger.Used(r.Context(), namespace(r))
-	if errors.As(used, &repeated) || errors.As(used, &reused) {
+	if used := s.Ledger.Used(r.Context(), namespace(r)); used != nil {
 		return used
 	}
 	return err

@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/api"
 )
 
 // same fails the test unless two answers are the same, byte for byte.
@@ -237,5 +240,38 @@ func TestEveryWriteOfPeopleTakesAKey(t *testing.T) {
 	}
 	if keyed < 10 {
 		t.Errorf("only %d routes take a key", keyed)
+	}
+}
+
+// lostGuard is a ledger whose store cannot read the guard of a key.
+type lostGuard struct{ api.Ledger }
+
+func (lostGuard) Used(context.Context, string) error { return errors.New("the store is away") }
+
+func TestARefusalThatMayBeWrongIsNotGiven(t *testing.T) {
+	h := newHouse(t, func(c *api.Config) { c.Ledger = lostGuard{c.Ledger} })
+	id := h.submit(`{"target":{"command":{"argv":["true"]}},"schedule":{"every":"1h"}}`)
+	pause := func() int {
+		return h.call("POST", "/v1/jobs/"+id+"/pause", "", "Idempotency-Key: p").Code
+	}
+	if code := pause(); code != 200 {
+		t.Fatal(code)
+	}
+	// It was performed before, so it is refused now; the guard would tell, but cannot be read.
+	if code := pause(); code != 503 {
+		t.Errorf("the repeated pause is answered with %d", code)
+	}
+}
+
+func TestAKeyBelongsToOneVersion(t *testing.T) {
+	h := newHouse(t, nil)
+	id := h.submit(`{"target":{"command":{"argv":["true"]}},"schedule":{"every":"1h"}}`)
+	edit := func(version string) int {
+		return h.call(
+			"PATCH", "/v1/jobs/"+id, `{"name":"new"}`, "Idempotency-Key: e", `If-Match: "`+version+`"`,
+		).Code
+	}
+	if first, again, other := edit("1"), edit("1"), edit("2"); first != 200 || again != 200 || other != 422 {
+		t.Errorf("answered with %d, the same with %d, another version with %d", first, again, other)
 	}
 }

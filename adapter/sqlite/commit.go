@@ -143,15 +143,17 @@ func (w *writer) put(joined []carillon.Change) (won bool, err error) {
 	return p.on(), p.err
 }
 
+// putRows writes guards first: a request that is repeated with its idempotency key loses by them, and then no
+// row has to be undone.
 func (w *writer) putRows(c *carillon.Change, p *progress) {
-	if c.Job != nil {
+	for i := 0; i < len(c.Guards) && p.on(); i++ {
+		p.note(w.putGuard(&c.Guards[i]))
+	}
+	if c.Job != nil && p.on() {
 		p.note(w.putJob(c.Job))
 	}
 	for i := 0; i < len(c.Runs) && p.on(); i++ {
 		p.note(w.putRun(&c.Runs[i]))
-	}
-	for i := 0; i < len(c.Guards) && p.on(); i++ {
-		p.note(w.putGuard(&c.Guards[i]))
 	}
 	for i := 0; i < len(c.Retried) && p.on(); i++ {
 		p.note(w.removeDead(c.Retried[i]))

@@ -2,8 +2,10 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"maps"
+	"slices"
 
 	"github.com/carillon-run/carillon"
 )
@@ -55,6 +57,10 @@ func (l *Ledger) PostFolded(
 func (l *Ledger) addFolds(call *foldCall) {
 	if call.open = len(call.changes); call.open == 0 {
 		call.done(nil, nil)
+		return
+	}
+	if slices.ContainsFunc(call.changes, func(c carillon.Change) bool { return c.Joined }) {
+		call.done(nil, errors.New("a joined change cannot fold: merged changes do not keep the tie"))
 		return
 	}
 	l.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -209,7 +210,7 @@ func TestACommandWithAKeyIsPerformedOnceAndItsAnswerIsKept(t *testing.T) {
 		if n := len(unfinished(t, s, job.ID)); n != 2 { // by the clock, and this one
 			t.Errorf("%d runs", n)
 		}
-		// A pause that was refused is not remembered.
+		// A request that was refused is not remembered.
 		ctx := request(t, "pause", "r")
 		if _, err := l.ResumeJob(ctx, "default", job.ID); !errors.Is(err, carillon.ErrConflict) {
 			t.Errorf("resumed: %v", err)
@@ -226,13 +227,57 @@ func TestACommandWithAKeyIsPerformedOnceAndItsAnswerIsKept(t *testing.T) {
 	})
 }
 
-func TestWritesWithoutAKeyReadAndWriteNoGuard(t *testing.T) {
-	s := newStore()
+// guardless counts reads of guards.
+type guardless struct {
+	carillon.Store
+	reads atomic.Int32
+}
+
+func (s *guardless) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {
+	s.reads.Add(1)
+	return s.Store.Guards(ctx, q)
+}
+
+func TestASubmitReadsNoGuardAndWritesOneOnlyWithAKey(t *testing.T) {
+	s := &guardless{Store: newStore()}
 	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
 		submit(t, l, nil)
-		guards, err := s.Guards(t.Context(), carillon.GuardQuery{Namespace: "default"})
+		submit(t, l, nil)
+		guards, err := s.Store.Guards(t.Context(), carillon.GuardQuery{Namespace: "default"})
 		if err != nil || len(guards) != 0 {
 			t.Errorf("%v %v", guards, err)
+		}
+		if _, err := l.Submit(request(t, "k", "r"), "default", []carillon.Definition{define(t, nil)}); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.reads.Load(); n > 0 {
+			t.Errorf("%d reads of guards", n)
+		}
+	})
+}
+
+// Forget removes a guard an hour after it has expired, and a new one has the same revision. So a guard that
+// is about to be removed is not taken.
+func TestAGuardThatForgetCanRemoveIsNotTaken(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		use := func() error {
+			_, err := l.Submit(request(t, "k", "r"), "default", []carillon.Definition{define(t, nil)})
+			return err
+		}
+		if err := use(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(carillon.IdempotencyTime + carillon.GuardGrace/2)
+		if err := use(); err == nil || repeated(err) != nil || errors.Is(err, carillon.ErrInvalid) {
+			t.Fatalf("half an hour after it expired: %v", err)
+		}
+		time.Sleep(carillon.GuardGrace)
+		if _, err := s.Forget(t.Context(), carillon.Retention{}, carillon.Now(), 100); err != nil {
+			t.Fatal(err)
+		}
+		if err := use(); err != nil {
+			t.Errorf("after it was removed: %v", err)
 		}
 	})
 }

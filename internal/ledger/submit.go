@@ -27,7 +27,9 @@ func (l *Ledger) Submit(
 		}
 		return jobs, err
 	}
-	for try := range maxTries {
+	unexplained := 0 // tries that lost, though there was no guard before and after them
+	for range maxTries {
+		expected := key.was.Rev
 		jobs, lost, err := l.submit(ctx, namespace, defs, key)
 		if err != nil || lost == 0 {
 			return jobs, err
@@ -35,7 +37,10 @@ func (l *Ledger) Submit(
 		if err := l.look(ctx, key); err != nil {
 			return nil, err
 		}
-		if key.was.Rev == 0 && try > 0 { // the first time an expired guard may just have been removed
+		if expected == 0 && key.was.Rev == 0 {
+			unexplained++
+		}
+		if unexplained > 1 { // the first time an expired guard may just have been removed
 			return nil, sameIDs(lost, len(defs))
 		}
 	}
