@@ -59,7 +59,7 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 		lane := run.Lane()
 		lane.Priority = priority
 		q := carillon.WakeQuery{
-			Lane: &lane, AnyShare: priority > run.Priority, Until: until, Limit: wire.MaxAhead,
+			Lane: &lane, AnyShare: true, Until: until, Limit: wire.MaxAhead,
 		}
 		for {
 			if pages++; pages > maxLook {
@@ -71,7 +71,8 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 			}
 			for i := range page {
 				other := &page[i]
-				if other.State == carillon.StateWaiting && other.ID != run.ID && other.Before(run) {
+				if other.State == carillon.StateWaiting && other.ID != run.ID && other.Before(run) &&
+					(other.Share == run.Share || other.Priority > run.Priority) {
 					if n++; n == wire.MaxAhead {
 						return n, nil
 					}

@@ -22,6 +22,7 @@ const (
 var orderBars = []bar{
 	{figure: "flood_small_p99", limit: 50, atMost: true},
 	{figure: "flood_small_ratio", limit: 2, atMost: true},
+	{figure: "flood_of_3_small_p99", limit: 50, atMost: true},
 	{figure: "urgent_p99", limit: 100, atMost: true},
 	{figure: "urgent_low_places", limit: 8},
 	{figure: "shares_rss", limit: 300, atMost: true},

@@ -93,6 +93,9 @@ func (tr *trial) define(p *plan) carillon.Definition {
 		env["WITNESS_REGISTER"], env["WITNESS_EVERY"], env["WITNESS_MANNER"] = tr.socket, "50ms", p.manner
 	}
 	def.Name, def.Overlap = p.Key, p.Overlap
+	if last := p.Key[len(p.Key)-1:]; last < "5" { // a digit
+		def.FairBy, def.FairWeight = "share-"+last, 1+len(p.Key)%3
+	}
 	def.Retry.Delay, def.Retry.Backoff = carillon.Duration(retryDelay), carillon.BackoffFixed
 	if p.Every > 0 {
 		def.Schedule.Every, def.Schedule.MaxRuns = carillon.Duration(p.Every), p.MaxRuns

@@ -66,6 +66,9 @@ func (w *world) submit(number int) *order {
 		}
 		d.Overlap = overlaps[w.random.IntN(len(overlaps))]
 	}
+	if number%4 == 1 {
+		d.FairBy, d.FairWeight = fmt.Sprintf("share-%d", number%3), 1+number%5
+	}
 	if number%6 == 5 {
 		d.Needs = map[string]string{"inside": "true"}
 	}

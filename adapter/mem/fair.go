@@ -10,6 +10,7 @@ type contest struct {
 	// begins at now: it gets nothing for the time before.
 	now    int64
 	weight int64     // of the members that have runs
+	active int       // how many they are
 	left   []*member // those that have none, and may be ahead of now
 }
 
@@ -24,19 +25,22 @@ type member struct {
 // placeCost is what a place costs a member of weight 1.
 const placeCost = 1 << 20
 
+// maxLeft is how many members that have left are remembered, with two for each that has runs.
+const maxLeft = 1024
+
 // enter lets a member take part that has runs again. A member that left ahead of now comes back where it
 // left: otherwise it would gain by having only one run at a time.
 func (c *contest) enter(m *member) {
 	if !m.active {
 		m.active, m.time = true, max(m.time, c.now)
-		c.weight += m.weight
+		c.weight, c.active = c.weight+m.weight, c.active+1
 	}
 }
 
 // leave notes that a member has no more runs. The owner of the members keeps it until passed returns it.
 func (c *contest) leave(m *member) {
 	m.active = false
-	c.weight -= m.weight
+	c.weight, c.active = c.weight-m.weight, c.active-1
 	c.left = append(c.left, m)
 	if c.weight == 0 { // no member waits for a place, so none can be at a disadvantage
 		for _, m := range c.left {
@@ -54,9 +58,9 @@ func (c *contest) charge(m *member, n int) {
 }
 
 // passed takes out a member that has left and is no longer ahead of now; nil: there is none. It can return a
-// member twice.
+// member twice. If very many have left, the first of them is forgotten before its time: users name shares.
 func (c *contest) passed() *member {
-	for len(c.left) > 0 && (c.left[0].active || c.left[0].time <= c.now) {
+	for len(c.left) > 0 && (c.left[0].active || c.left[0].time <= c.now || len(c.left) > maxLeft+2*c.active) {
 		m := c.left[0]
 		c.left[0] = nil
 		if c.left = c.left[1:]; len(c.left) == 0 {

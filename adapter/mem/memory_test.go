@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/carillon-run/carillon"
@@ -111,20 +112,27 @@ func TestManySharesTakeLittleMemory(t *testing.T) {
 	if len(places) != shares {
 		t.Errorf("runs of %d shares came", len(places))
 	}
+	places, all = nil, nil
+	if n := held(func() { queue = mem.NewQueue(mem.QueueConfig{}) }); n < -1<<20 {
+		t.Errorf("the empty queue held %d bytes", -n)
+	}
 }
 
-// Whatever the number of lanes, memory is bounded.
-func TestMemoryIsBoundedOverAllLanes(t *testing.T) {
+// Whatever the number of shares, memory is bounded, and there is room for the runs of others.
+func TestSharesDoNotTakeTheRoomOfOthers(t *testing.T) {
 	const most = 100
 	queue := mem.NewQueue(mem.QueueConfig{MaxPerLane: most})
 	timeline := mem.NewTimeline(mem.TimelineConfig{MaxPerLane: most})
-	all := runs("q", 1, 30*most)
+	all, others := runs("q", 1, 30*most), runs("other", 10_000, 2)
 	for i := range all {
 		all[i].Share = fmt.Sprint("share", i)
 	}
 	for _, add := range []func(context.Context, []carillon.Run) ([]int, error){queue.Push, timeline.Add} {
-		if refused, err := add(t.Context(), all); err != nil || len(refused) != 15*most {
+		if refused, err := add(t.Context(), all); err != nil || len(refused) != 20*most {
 			t.Errorf("of %d lanes with one run %d were refused, %v", len(all), len(refused), err)
+		}
+		if refused, err := add(t.Context(), others); err != nil || !slices.Equal(refused, []int{1}) {
+			t.Errorf("of two runs of another lane those were refused: %v, %v", refused, err)
 		}
 	}
 }

@@ -65,8 +65,8 @@ func (q *Queue) scatter() {
 	q.lines = emptied(q.lines)
 }
 
-// next removes the run that is next. In a queue nine places of ten go to the highest priority. If a run of
-// another one has waited longer, its group is passed over; the tenth time it gets the place.
+// next removes the run that is next. In a queue nine places of ten go to the highest priority. If the run
+// that has waited longest is of a lower one, its group is passed over; the tenth time it gets the place.
 func (q *Queue) next() carillon.Run {
 	line := q.lines[0]
 	b := line.found[0]
@@ -78,7 +78,6 @@ func (q *Queue) next() carillon.Run {
 			b, g, l = oldest.band, oldest, oldest.old[0]
 		}
 	}
-	s := l.share
 	q.tree.charge(l, 1)
 	run := q.unlink(l, l.head)
 	if g.n == 0 {
@@ -86,11 +85,6 @@ func (q *Queue) next() carillon.Run {
 	} else {
 		byTop.fix(b.found, g)
 		byOldest.fix(line.aged, g)
-	}
-	for _, o := range s.lanes { // lanes of the share in other groups
-		if o.group.at != none {
-			byTop.fix(b.found, o.group)
-		}
 	}
 	if len(b.found) == 0 {
 		line.found = byUrgency.remove(line.found, b)

@@ -21,6 +21,8 @@ func (q *Queue) chosen(want *carillon.Demand) (first *lane) {
 			return x.priority > y.priority
 		case x.time != y.time:
 			return x.time < y.time
+		case x != y:
+			return q.top(want, x).older(q.top(want, y))
 		case a.share.time != b.share.time:
 			return a.share.time < b.share.time
 		}
@@ -36,6 +38,17 @@ func (q *Queue) chosen(want *carillon.Demand) (first *lane) {
 		return oldest
 	}
 	return first
+}
+
+// top is the lane of a band that is next.
+func (q *Queue) top(want *carillon.Demand, of *band) (top *lane) {
+	for _, l := range q.lanes {
+		if l.n > 0 && want.Takes(l.Lane) && l.group.band == of && (top == nil ||
+			l.share.time < top.share.time || l.share.time == top.share.time && l.older(top)) {
+			top = l
+		}
+	}
+	return top
 }
 
 // oldest is the wanted lane of a queue whose first run has waited longest.
@@ -114,8 +127,9 @@ func randomRun(random *rand.Rand, job int) carillon.Run {
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	return carillon.Run{
 		ID: carillon.RunID{Job: carillon.JobID(job), Due: wake}, Wake: wake, State: carillon.StateWaiting,
-		Namespace: pick("a", "a", "a", "b"), Queue: pick("q", "q", "r"), Needs: pick("x", "x", "y", "z"),
-		Share: pick("", "s", "t*3", "u*100", "v"), Priority: int8(pick("559")[random.IntN(3)] - '0'),
+		Namespace: pick("a", "a", "a", "b"), Queue: pick("q", "q", "r"),
+		Needs: pick("x", "x", "y", "z", "1", "2", "3", "4", "5"),
+		Share: pick("", "s", "s*2", "t*3", "u*100", "v"), Priority: int8(pick("559")[random.IntN(3)] - '0'),
 	}
 }
 

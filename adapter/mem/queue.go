@@ -49,11 +49,17 @@ type queued struct {
 type puller struct {
 	want   carillon.Demand
 	runs   []carillon.Run
-	copies bool // of runs that are still in the queue, see carillon.Demand.Partial
+	copies int // so many of the last runs are still in the queue, see carillon.Demand.Partial
 	served chan struct{}
 }
 
 const none = -1
+
+// maxCopies bounds how many runs a pull copies: see carillon.Demand.Partial.
+const maxCopies = 16
+
+// maxIdle is how many shares the group of an idle lane can have had at once.
+const maxIdle = 64
 
 var _ carillon.Queue = (*Queue)(nil)
 
@@ -108,15 +114,22 @@ func (q *Queue) push(run *carillon.Run) bool {
 		q.unlink(q.laneOf(old), slot)
 	}
 	l := q.laneOf(run)
-	n := 0
-	if l != nil {
-		n = l.n
-	}
-	if !hasRoom(n, len(q.slots), q.maxPerLane) {
+	if !q.hasRoom(l, run) {
 		return false
 	}
 	q.link(l, run, false)
 	return true
+}
+
+func (q *Queue) hasRoom(l *lane, run *carillon.Run) bool {
+	r := room{all: len(q.slots), maxPerLane: q.maxPerLane}
+	switch {
+	case l != nil:
+		r.lane, r.shares = l.n, l.group.n
+	case r.all >= 10*q.maxPerLane:
+		r.shares = q.tree.waiting(run.Lane())
+	}
+	return r.left()
 }
 
 // laneOf is the lane of a run; nil: it has no runs. Runs of one lane often come together.
@@ -158,10 +171,8 @@ func (q *Queue) leave(p *puller) {
 	if i := slices.Index(q.pullers, p); i >= 0 {
 		q.pullers = slices.Delete(q.pullers, i, i+1)
 	}
-	for i := range slices.Backward(p.runs) {
-		if !p.copies {
-			q.giveBack(&p.runs[i])
-		}
+	for i := range slices.Backward(p.runs[:len(p.runs)-p.copies]) {
+		q.giveBack(&p.runs[i])
 	}
 	q.serve()
 	q.waiting.Store(int64(len(q.slots)))
@@ -188,8 +199,10 @@ func (q *Queue) serveThose(spare bool) {
 		}
 		q.find(q.grown, &p.want)
 		p.runs = q.takeFound(p.want.Max)
-		if len(p.runs) == 0 && p.want.Partial {
-			p.runs, p.copies = q.appendUnknown(nil, q.grown, &p.want), true
+		if p.want.Partial {
+			taken := len(p.runs)
+			p.runs = q.appendUnknown(p.runs, q.grown, &p.want, taken+maxCopies)
+			p.copies = len(p.runs) - taken
 		}
 		if len(p.runs) == 0 {
 			return false
@@ -203,24 +216,25 @@ func (q *Queue) serveThose(spare bool) {
 func (q *Queue) take(want *carillon.Demand) []carillon.Run {
 	q.findAll(want)
 	runs := q.takeFound(want.Max)
-	if len(runs) == 0 && want.Partial {
+	if want.Partial {
+		most := len(runs) + maxCopies
 		for _, line := range q.tree.lines {
-			runs = q.appendUnknown(runs, line.groups, want)
+			runs = q.appendUnknown(runs, line.groups, want, most)
 		}
 	}
 	return runs
 }
 
-// appendUnknown copies the next run of each group that needs labels which the demand does not know of.
+// appendUnknown copies the next run of some groups that need labels which the demand does not know of.
 func (q *Queue) appendUnknown(
-	copies []carillon.Run, groups []*group, want *carillon.Demand,
+	runs []carillon.Run, groups []*group, want *carillon.Demand, most int,
 ) []carillon.Run {
 	for _, g := range groups {
-		if g.n > 0 && len(copies) < want.Max && want.Unknown(g.Lane) {
-			copies = append(copies, q.runs.at(g.fair[0].head).run)
+		if g.n > 0 && len(runs) < most && want.Unknown(g.Lane) {
+			runs = append(runs, q.runs.at(g.fair[0].head).run)
 		}
 	}
-	return copies
+	return runs
 }
 
 // findAll adds all groups that are wanted to found.
@@ -307,7 +321,7 @@ func (q *Queue) unlink(l *lane, slot int32) carillon.Run {
 	l.n--
 	l.group.n--
 	switch {
-	case l.n == 0 && len(q.lanes) == 1:
+	case l.n == 0 && len(q.lanes) == 1 && cap(l.group.fair) <= maxIdle: // else it keeps the memory of a burst
 		q.idle = l
 	case l.n == 0:
 		q.close(l)
@@ -341,7 +355,8 @@ func (q *Queue) shrink() {
 	if q.peak <= keptRoom || len(q.slots) > q.peak/4 {
 		return
 	}
-	slots := make(map[carillon.RunID]int32, len(q.slots))
+	slots, lanes := make(map[carillon.RunID]int32, len(q.slots)), make(map[carillon.Lane]*lane, len(q.lanes))
 	maps.Copy(slots, q.slots)
-	q.slots, q.peak = slots, len(slots)
+	maps.Copy(lanes, q.lanes)
+	q.slots, q.lanes, q.peak = slots, lanes, len(slots)
 }

@@ -3,6 +3,7 @@ package mem
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"sync"
 
@@ -11,7 +12,7 @@ import (
 
 // TimelineConfig says how many runs of the near future the timeline holds.
 type TimelineConfig struct {
-	MaxPerLane int // default 100,000; see hasRoom
+	MaxPerLane int // default 100,000; see room
 }
 
 // Timeline is a min-heap of runs by WakePos. The runs stay in place in a slab; the heap moves only their
@@ -19,13 +20,14 @@ type TimelineConfig struct {
 type Timeline struct {
 	maxPerLane int
 
-	mu    sync.Mutex
-	runs  slab[carillon.Run]
-	slots map[carillon.RunID]int32
-	lanes map[carillon.Lane]int
-	heap  []wake
-	place []int32 // by slot: its index in the heap
-	due   []int32 // the slots that Due takes out, kept for the next call
+	mu     sync.Mutex
+	runs   slab[carillon.Run]
+	slots  map[carillon.RunID]int32
+	lanes  map[carillon.Lane]int
+	shares map[carillon.Lane]int // of the lanes with a share, by the lane without it
+	heap   []wake
+	place  []int32 // by slot: its index in the heap
+	due    []int32 // the slots that Due takes out, kept for the next call
 }
 
 // wake is an entry of the heap: the key to compare and the slot of the run, so that ordering does not touch
@@ -41,6 +43,7 @@ func NewTimeline(cfg TimelineConfig) *Timeline {
 		maxPerLane: cmp.Or(cfg.MaxPerLane, 100_000),
 		slots:      map[carillon.RunID]int32{},
 		lanes:      map[carillon.Lane]int{},
+		shares:     map[carillon.Lane]int{},
 	}
 }
 
@@ -72,10 +75,17 @@ func (t *Timeline) add(run *carillon.Run) bool {
 	}
 	lane := run.Lane()
 	n := t.lanes[lane]
-	if !hasRoom(n, len(t.heap), t.maxPerLane) {
+	r := room{lane: n, shares: n, all: len(t.heap), maxPerLane: t.maxPerLane}
+	if lane.Share != "" {
+		r.shares = t.shares[withoutShare(lane)]
+	}
+	if !r.left() {
 		return false
 	}
 	t.lanes[lane] = n + 1
+	if lane.Share != "" {
+		t.shares[withoutShare(lane)]++
+	}
 	slot = t.runs.put(*run)
 	t.slots[run.ID] = slot
 	for int(slot) >= len(t.place) {
@@ -162,6 +172,13 @@ func (t *Timeline) forget(slot int32) carillon.Run {
 	} else {
 		delete(t.lanes, lane) // users name queues: a name must not stay for ever
 	}
+	if lane.Share != "" {
+		if all := withoutShare(lane); t.shares[all] > 1 {
+			t.shares[all]--
+		} else {
+			delete(t.shares, all)
+		}
+	}
 	return run
 }
 
@@ -179,7 +196,9 @@ func (t *Timeline) shrink() {
 	for _, w := range t.heap {
 		slots[w.pos.ID] = w.slot
 	}
-	t.slots = slots
+	lanes := make(map[carillon.Lane]int, len(t.lanes))
+	maps.Copy(lanes, t.lanes)
+	t.slots, t.lanes = slots, lanes
 	if cap(t.due) > keptRoom {
 		t.due = nil
 	}

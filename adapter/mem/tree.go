@@ -41,6 +41,7 @@ type band struct {
 	priority int8
 	shares   map[string]*share
 	contest  contest
+	behind   *share            // its lanes have an earlier time than it has; nil: no share is so
 	groups   map[string]*group // by needs
 
 	at    int      // in line.found, while take chooses
@@ -72,6 +73,7 @@ type lane struct {
 	head, tail int32
 	n          int
 	wake       carillon.Time // of its first run
+	time       int64         // of its share; a copy, so that in a heap one key changes at a time
 	served     int64         // the value of tree.turn when it was last served
 	share      *share
 	group      *group
@@ -82,8 +84,8 @@ type lane struct {
 var (
 	byShare = order[lane]{
 		func(a, b *lane) bool {
-			if a.share.time != b.share.time {
-				return a.share.time < b.share.time
+			if a.time != b.time {
+				return a.time < b.time
 			}
 			return a.older(b)
 		},
@@ -106,7 +108,7 @@ var (
 			if a.time != b.time {
 				return a.time < b.time
 			}
-			return byTop.before(a.found[0], b.found[0])
+			return a.found[0].fair[0].older(b.found[0].fair[0])
 		},
 		func(b *band) *int { return &b.at },
 	}
@@ -146,9 +148,23 @@ func (t *tree) open(l *lane) {
 		s.weight = int64(weight)
 	}
 	b.contest.enter(&s.member)
+	if b.behind != nil {
+		b.reorder(b.behind)
+		b.behind = nil
+	}
 	s.lanes = append(s.lanes, l)
-	l.share, l.group = s, b.group(l)
+	l.share, l.group, l.time = s, b.group(l), s.time
 	l.group.fair, l.group.old = byShare.push(l.group.fair, l), byAge.push(l.group.old, l)
+}
+
+// waiting is how many runs of a lane and all its shares there are.
+func (t *tree) waiting(of carillon.Lane) int {
+	if q := t.lines[of.Queue]; q != nil {
+		if b := q.level(of.Priority).bands[of.Namespace]; b != nil && b.groups[of.Needs] != nil {
+			return b.groups[of.Needs].n
+		}
+	}
+	return 0
 }
 
 // band is the band that a lane belongs to.
@@ -199,10 +215,24 @@ func (t *tree) charge(l *lane, n int) {
 	b.contest.charge(&l.share.member, n)
 	b.level().charge(&b.member, n)
 	t.contest.charge(&b.line.member, n)
-	for _, o := range l.share.lanes {
-		byShare.fix(o.group.fair, o)
+	if b.contest.weight > l.share.weight {
+		b.reorder(l.share)
+	} else { // its lanes keep their order until another share comes
+		b.behind = l.share
 	}
 	t.forget(b)
+}
+
+// reorder puts the lanes of a share that was charged where they belong, and their groups too while take
+// chooses. Each is put in its place before the next one changes.
+func (b *band) reorder(s *share) {
+	for _, l := range s.lanes {
+		l.time = s.time
+		byShare.fix(l.group.fair, l)
+		if l.group.at != none {
+			byTop.fix(b.found, l.group)
+		}
+	}
 }
 
 // close removes a lane that has no more runs, and what has none because of that.

@@ -15,8 +15,7 @@ type queueWeight struct {
 	weight int
 }
 
-// weightsOf reads "name" and "name=weight". Without any weight there are no shares: then priority and waiting
-// time alone decide over all queues.
+// weightsOf reads "name" and "name=weight". Without any weight there are no shares: the queues take turns.
 func weightsOf(queues []string) (names []string, shares []queueWeight) {
 	weighted := false
 	for _, q := range queues {

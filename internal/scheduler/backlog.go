@@ -229,6 +229,9 @@ func (l *lane) pageSize() int {
 func (b *backlog) resumed(key laneKey, was tail, page []carillon.Run, size int) (more bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.joined(key, tail{from: was.from, foreign: was.foreign}) {
+		return false
+	}
 	l := b.lanes[key]
 	full := l.paged // again: a part of the page, or of what was committed meanwhile, did not fit
 	switch {
@@ -254,6 +257,22 @@ func (b *backlog) resumed(key laneKey, was tail, page []carillon.Run, size int) 
 func (b *backlog) unread(key laneKey, was tail) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.joined(key, was) {
+		return
+	}
 	b.cut(key, was)
-	b.lanes[key].fittedLast, b.lanes[key].fitted = 0, 0
+	if l := b.lanes[key]; l != nil { // else that was one share too many, and it is paged with the others now
+		l.fittedLast, l.fitted = 0, 0
+	}
+}
+
+// joined says that the other shares of a lane came to be paged together while a page of this one was read.
+// Then it is read again with them, from t on. The caller holds mu.
+func (b *backlog) joined(key laneKey, t tail) bool {
+	if key.Share == "" || b.keyOf(key.Lane) == key {
+		return false
+	}
+	b.drop(key)
+	b.cut(b.keyOf(key.Lane), t)
+	return true
 }
