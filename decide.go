@@ -156,6 +156,12 @@ func (d Candidate) start(now Time) (Verdict, Change) {
 	if d.Worker == "" {
 		return VerdictReady, Change{}
 	}
+	// A node of another version may have planned it without all needs. Then this worker may not have them.
+	if needs := d.Job.needs(); d.Run.Needs != "" && d.Run.Needs != needs {
+		run := d.Run
+		run.Needs, run.Share = needs, d.Job.share()
+		return VerdictWait, Change{Runs: []Run{run}}
+	}
 	at, t := now, turns{}
 	if d.Run.Has(FlagGuarded) {
 		t = d.Guards.turns()

@@ -404,3 +404,22 @@ func TestARunThatAPersonAskedForAndThatReplacesTheLastOneLeavesRoomForAnother(t 
 		t.Errorf("verdict %d, no run at minute 3: %v", verdict, tell(c))
 	}
 }
+
+// A node of the version before does not know all that a job can need.
+func TestARunWithoutTheNeedsOfItsJobIsMendedAndNotClaimed(t *testing.T) {
+	job := newJob(t, func(d *carillon.Definition) {
+		d.Needs, d.FairBy = map[string]string{"gpu": "true"}, "acme"
+	})
+	run := carillon.NewRun(job, epoch)
+	right := run.Lane()
+	run.Rev, run.Needs, run.Share = 1, right.WithoutLabels().Needs, ""
+	verdict, c := carillon.Candidate{Job: job, Run: run, Worker: "w"}.Decide(epoch)
+	if verdict != carillon.VerdictWait || len(c.Runs) != 1 || c.Runs[0].State != carillon.StateWaiting ||
+		c.Runs[0].Lane() != right || c.Runs[0].Wake != run.Wake {
+		t.Errorf("verdict %d, %+v", verdict, c.Runs)
+	}
+	verdict, _ = carillon.Candidate{Job: job, Run: c.Runs[0], Worker: "w"}.Decide(epoch)
+	if verdict != carillon.VerdictClaim {
+		t.Errorf("then the verdict is %d", verdict)
+	}
+}

@@ -89,9 +89,10 @@ type Demand struct {
 	NoWait bool // if there is no such run now, take none
 	Spare  bool // take only runs for which no Pull without Spare waits
 	// Partial says that Wants have only those labels of the workers that are Known: the labels that runs are
-	// known to need. Then, if there is no wanted run, but one that needs another label, Pull returns a copy
-	// of it, from each such lane one, and the runs stay in the queue: see Unknown. So a node whose thousand
-	// workers have a thousand labels asks other nodes one short question, until a run needs one of these.
+	// known to need. If there are runs that need another label, see Unknown, Pull returns copies of some of
+	// them behind the wanted runs, one for each such lane, and these runs stay in the queue. So a node whose
+	// thousand workers have a thousand labels asks other nodes one short question, until a run needs one of
+	// these.
 	Partial bool
 	Known   []Label
 }

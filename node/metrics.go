@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -140,23 +141,33 @@ func newMetrics() *metrics {
 	return m
 }
 
-// unserved counts the due runs in a queue that no live worker takes, wherever it dialed in.
+// manyWorkers is the number of workers from which on unserved does not look at their labels: with a label of
+// its own for each of them, all runs would be compared with all workers while no pull is served.
+const manyWorkers = 1000
+
+// unserved counts the due runs in a queue that no live worker takes, wherever it dialed in. With very many
+// workers it leaves out runs that only lack a label.
 func unserved(queue carillon.Queue, members []carillon.Member) int {
 	due := queue.Len()
 	if due == 0 {
 		return 0
 	}
 	var wants []carillon.Want
+	known := map[string]bool{}
 	for i := range members {
 		if members[i].Kind != carillon.MemberWorker {
 			continue
 		}
 		want := members[i].Want
+		if len(members) > manyWorkers {
+			want.Labels = nil
+		}
 		want.Queues = slices.Clone(want.Queues)
 		for k, name := range want.Queues {
 			want.Queues[k], _, _ = strings.Cut(name, "=") // from its weight
 		}
-		if !slices.ContainsFunc(wants, want.TakesSame) {
+		if text := fmt.Sprint(want); !known[text] {
+			known[text] = true
 			wants = append(wants, want)
 		}
 	}

@@ -132,7 +132,7 @@ func queueUnknownLabels(t queueTest) {
 	pull("all labels are known")
 	want.Known = nil
 	t.push(plain)
-	pull("a run that is wanted comes first, and alone", plain)
+	pull("copies come also with a run that is wanted", gpu, zone, plain)
 	want.Wants[0].Queues = []string{"other"}
 	pull("those of another queue")
 	want.Partial, want.Wants[0] = false, carillon.Want{Labels: map[string]string{"gpu": "true", "zone": "eu"}}

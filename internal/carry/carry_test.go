@@ -171,6 +171,41 @@ func TestARunThatNeedsALabelComesAtOnceToTheOneWorkerOfAThousandThatHasIt(t *tes
 	})
 }
 
+// The other node always has runs that need no label.
+func TestARunThatNeedsALabelComesThoughThereAreOthersToCome(t *testing.T) {
+	with(t, func(t *testing.T, here *carry.Queue, there *other) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var plain []carillon.Run
+		for i := range 1000 {
+			run := due("mail")[0]
+			run.ID.Job = carillon.JobID(100 + i)
+			plain = append(plain, run)
+		}
+		all := append(plain, dueWith(map[string]string{"gpu": "true"})...)
+		if _, err := there.queue.Push(ctx, all); err != nil {
+			t.Fatal(err)
+		}
+		want := demand("mail")
+		want.Wants[0].Labels = map[string]string{"gpu": "true"}
+		for came := 0; ; {
+			for _, run := range <-pull(ctx, here, want) {
+				came++
+				if run.Lane().Labels() != nil {
+					if came > 900 {
+						t.Errorf("it came after %d others", came-1)
+					}
+					cancel()
+					synctest.Wait()
+					return
+				}
+			}
+			if came > 1000 {
+				t.Fatal("it did not come")
+			}
+		}
+	})
+}
+
 func TestARunThatNeedsALabelOfNoWorkerHereStaysWhereItIs(t *testing.T) {
 	with(t, func(t *testing.T, here *carry.Queue, there *other) {
 		ctx, cancel := context.WithCancel(t.Context())
