@@ -119,13 +119,17 @@ func (c *Client) perform(ctx context.Context, r request, out any) error {
 		return err
 	}
 	defer answer.Body.Close()
+	body := &body{Reader: answer.Body}
 	switch out := out.(type) {
 	case nil:
-		_, err = io.Copy(io.Discard, answer.Body) // so that the connection can be used again
+		_, err = io.Copy(io.Discard, body) // so that the connection can be used again
 	case *[]byte:
-		*out, err = readAll(answer)
+		*out, err = readAll(body, answer.ContentLength)
 	default:
-		err = json.NewDecoder(answer.Body).Decode(out)
+		err = json.NewDecoder(body).Decode(out)
+	}
+	if err != nil && body.failed != nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = &cutError{err}
 	}
 	if err != nil {
 		return c.failed(
@@ -135,13 +139,33 @@ func (c *Client) perform(ctx context.Context, r request, out any) error {
 	return nil
 }
 
-// readAll allocates once where the length is known: answers to pulls are large, and come all the time.
-func readAll(answer *http.Response) ([]byte, error) {
-	var b bytes.Buffer
-	if n := answer.ContentLength; n > 0 && n < 16<<20 {
-		b.Grow(int(n) + bytes.MinRead)
+// body is the body of an answer. It remembers that reading failed, because the error of a decoder does not
+// tell an answer that did not arrive as a whole from one that the client does not understand.
+type body struct {
+	io.Reader
+	failed error
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if err != io.EOF {
+		b.failed = err
 	}
-	_, err := b.ReadFrom(answer.Body)
+	return n, err
+}
+
+// cutError means that only a part of an answer arrived.
+type cutError struct{ error }
+
+func (e *cutError) Unwrap() error { return e.error }
+
+// readAll allocates once where the length is known: answers to pulls are large, and come all the time.
+func readAll(from io.Reader, length int64) ([]byte, error) {
+	var b bytes.Buffer
+	if length > 0 && length < 16<<20 {
+		b.Grow(int(length) + bytes.MinRead)
+	}
+	_, err := b.ReadFrom(from)
 	return b.Bytes(), err
 }
 

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"errors"
-	"io"
 	mathrand "math/rand/v2"
 	"net/http"
 	"strconv"
@@ -84,11 +83,12 @@ func (c *Client) try(ctx context.Context, r request, out any, last bool) error {
 	return c.perform(ctx, r, out)
 }
 
-// again says that a write can be sent again: there was no answer, or none of the server itself, or the server
-// asks for it.
+// again says that a write can be sent again: there was no answer, or a part of one, or none of the server itself, or
+// the server asks for it.
 func again(err error) bool {
 	var problem *Problem
 	var away *Unreachable
+	var cut *cutError
 	var untrusted *tls.CertificateVerificationError
 	switch {
 	case errors.As(err, &problem):
@@ -104,5 +104,5 @@ func again(err error) bool {
 	case errors.As(err, &away):
 		return true
 	}
-	return errors.Is(err, io.ErrUnexpectedEOF) // the connection broke in the middle of the answer
+	return errors.As(err, &cut)
 }

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -47,11 +50,26 @@ func answerLost(_ *http.Request, serve func() *http.Response) (*http.Response, e
 	return nil, errGone
 }
 
-func answerCut(_ *http.Request, serve func() *http.Response) (*http.Response, error) {
-	answer := serve()
-	half := io.LimitReader(answer.Body, 20)
-	answer.Body = io.NopCloser(io.MultiReader(half, iotest.ErrReader(io.ErrUnexpectedEOF)))
-	return answer, nil
+// answerCut performs the request; reading its answer fails after some bytes.
+func answerCut(after int64, with error) mishap {
+	return func(_ *http.Request, serve func() *http.Response) (*http.Response, error) {
+		answer := serve()
+		part := io.LimitReader(answer.Body, after)
+		answer.Body = io.NopCloser(io.MultiReader(part, iotest.ErrReader(with)))
+		return answer, nil
+	}
+}
+
+// reset is how a connection breaks whose other end has died.
+var reset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+
+// answers replaces the answer by a text.
+func answers(text string) mishap {
+	return func(_ *http.Request, serve func() *http.Response) (*http.Response, error) {
+		answer := serve()
+		answer.Body = io.NopCloser(strings.NewReader(text))
+		return answer, nil
+	}
 }
 
 func silence(r *http.Request, serve func() *http.Response) (*http.Response, error) {
@@ -141,12 +159,14 @@ func TestAWriteIsSentAgainUntilItIsAnsweredAndPerformedOnce(t *testing.T) {
 		"at once":                     {nil, 0, 0},
 		"no connection":               {[]mishap{noConnection}, 100 * time.Millisecond, 150 * time.Millisecond},
 		"the answer is lost":          {[]mishap{answerLost}, 100 * time.Millisecond, 150 * time.Millisecond},
-		"the answer is cut":           {[]mishap{answerCut}, 100 * time.Millisecond, 150 * time.Millisecond},
+		"the answer is cut":           {[]mishap{answerCut(20, io.ErrUnexpectedEOF)}, 100 * time.Millisecond, 150 * time.Millisecond},
+		"the answer is reset":         {[]mishap{answerCut(20, reset)}, 100 * time.Millisecond, 150 * time.Millisecond},
+		"the answer is empty":         {[]mishap{answerCut(0, io.EOF)}, 100 * time.Millisecond, 150 * time.Millisecond},
 		"a proxy without a server":    {[]mishap{status(502, ""), status(504, "")}, 400 * time.Millisecond, 600 * time.Millisecond},
 		"a server that is stopping":   {[]mishap{status(503, "1")}, time.Second, time.Second},
 		"too many jobs":               {[]mishap{status(429, "7")}, 7 * time.Second, 7 * time.Second},
 		"a server that went silent":   {[]mishap{silence}, 30 * time.Second, 31 * time.Second},
-		"all sorts of things, and it": {[]mishap{noConnection, answerLost, status(503, ""), answerCut}, 4 * time.Second, 6 * time.Second},
+		"all sorts of things, and it": {[]mishap{noConnection, answerLost, status(503, ""), answerCut(9, reset)}, 4 * time.Second, 6 * time.Second},
 	} {
 		t.Run(what, func(t *testing.T) {
 			onRoad(t, client.Config{}, c.mishaps, func(t *testing.T, way *road) {
@@ -244,6 +264,9 @@ func TestAWriteIsGivenUp(t *testing.T) {
 		"if the server names no time":   {client.Config{}, []mishap{status(429, "")}, time.Hour, 1, 0},
 		"if it is refused":              {client.Config{}, []mishap{status(409, "1")}, time.Hour, 1, 0},
 		"if the server cannot prove it": {client.Config{}, []mishap{untrusted}, time.Hour, 1, 0},
+		"if the answer is no JSON":      {client.Config{}, []mishap{answers("<html>")}, time.Hour, 1, 0},
+		"if the answer is no job":       {client.Config{}, []mishap{answers(`{"id":7}`)}, time.Hour, 1, 0},
+		"if the id is of no job":        {client.Config{}, []mishap{answers(`{"id":"run"}`)}, time.Hour, 1, 0},
 		"if every server is silent":     {client.Config{Tries: 3}, slices.Repeat([]mishap{silence}, 99), time.Hour, 3, time.Minute},
 	} {
 		t.Run(what, func(t *testing.T) {
