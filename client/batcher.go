@@ -82,7 +82,7 @@ func NewBatcher(c *Client, cfg BatcherConfig) *Batcher {
 //     job will not be sent. Otherwise the server can still take it.
 //   - A shared request carries no values of its callers' contexts.
 func (b *Batcher) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, b.client.timeout, errTimeout)
+	ctx, cancel := within(ctx, b.client.timeout)
 	defer cancel()
 	body, err := wire.MarshalDefinition(&def)
 	if err != nil {

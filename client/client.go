@@ -107,7 +107,7 @@ type request struct {
 
 // call performs a request and reads the answer into out, unless that is nil.
 func (c *Client) call(ctx context.Context, r request, out any) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+	ctx, cancel := within(ctx, c.timeout)
 	defer cancel()
 	return c.perform(ctx, r, out)
 }
@@ -224,16 +224,27 @@ func (c *Client) build(ctx context.Context, r request) (*http.Request, error) {
 	return req, nil
 }
 
-var errTimeout = errors.New("no answer in time")
+// timeout is why a context ended: no answer came within this time.
+type timeout time.Duration
+
+func (t timeout) Error() string {
+	waited := time.Duration(t)
+	return fmt.Sprintf("no answer in time: waited %s", waited.Round(min(waited, time.Second)/10))
+}
+
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, limit, timeout(limit))
+}
 
 // failed prefers the reason why the caller, or the timeout, gave up to the connection error that followed
 // from it.
 func (c *Client) failed(ctx context.Context, err error) error {
+	var late timeout
 	switch cause := context.Cause(ctx); {
 	case cause == nil:
 		return err
-	case errors.Is(cause, errTimeout):
-		return &Unreachable{URL: c.base.String(), Err: fmt.Errorf("%w: waited %s", cause, c.timeout)}
+	case errors.As(cause, &late):
+		return &Unreachable{URL: c.base.String(), Err: late}
 	case cause == ctx.Err():
 		return cause
 	default:

@@ -21,6 +21,9 @@ const (
 	waitFactor = 3
 )
 
+// leastTry is the least time that a try has for its answer, if other tries can follow.
+const leastTry = 10 * time.Second
+
 type idempotencyKey struct{}
 
 // WithIdempotencyKey returns a context for one write whose idempotency key the caller chooses, for example
@@ -51,7 +54,7 @@ func (c *Client) write(ctx context.Context, r request, out any) error {
 	if c.tries == 1 {
 		return c.call(ctx, r, out)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errTimeout)
+	ctx, cancel := within(ctx, c.timeout)
 	defer cancel()
 	for try, wait := 1, firstWait; ; try, wait = try+1, wait*waitFactor {
 		err := c.try(ctx, r, out, try == c.tries)
@@ -72,13 +75,16 @@ func (c *Client) write(ctx context.Context, r request, out any) error {
 	}
 }
 
-// try sends a call once. It leaves half of the time to later tries: a server that is gone may not even refuse
-// the connection.
+// try sends a call once. It leaves half of the time to later tries, because a server that is gone may not
+// even refuse the connection. If half of the time is less than leastTry, it takes all of it: otherwise a slow
+// server could answer none of the tries.
 func (c *Client) try(ctx context.Context, r request, out any, last bool) error {
 	if end, bounded := ctx.Deadline(); bounded && !last {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, time.Until(end)/2, errTimeout)
-		defer cancel()
+		if half := time.Until(end) / 2; half >= leastTry {
+			var cancel context.CancelFunc
+			ctx, cancel = within(ctx, half)
+			defer cancel()
+		}
 	}
 	return c.perform(ctx, r, out)
 }

@@ -286,6 +286,35 @@ func TestAWriteIsGivenUp(t *testing.T) {
 	}
 }
 
+func TestATryIsCutOnlyIfEnoughTimeRemainsForAnother(t *testing.T) {
+	slow := func(r *http.Request, serve func() *http.Response) (*http.Response, error) {
+		answer := serve()
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(600 * time.Millisecond):
+			return answer, nil
+		}
+	}
+	onRoad(t, client.Config{}, []mishap{slow}, func(t *testing.T, way *road) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := way.Submit(ctx, echoes(1)[0]); err != nil || len(way.keys) != 1 {
+			t.Errorf("%d tries: %v", len(way.keys), err)
+		}
+	})
+	onRoad(t, client.Config{}, slices.Repeat([]mishap{silence}, 9), func(t *testing.T, way *road) {
+		_, err := way.Submit(t.Context(), echoes(1)[0])
+		if len(way.told) != 2 || !strings.HasSuffix(way.told[0], "no answer in time: waited 30s") ||
+			!strings.Contains(way.told[1], "waited 14.9s") {
+			t.Errorf("told %q", way.told)
+		}
+		if err == nil || !strings.HasSuffix(err.Error(), "no answer in time: waited 1m0s") {
+			t.Error(err)
+		}
+	})
+}
+
 func TestACallerCanSayNoToAFurtherTry(t *testing.T) {
 	onRoad(t, client.Config{}, []mishap{noConnection}, func(t *testing.T, way *road) {
 		way.enough = true
