@@ -12,9 +12,10 @@
 // answer came in time, if the server answered 429 with Retry-After (it has too many jobs to store), and after
 // 502, 503 and 504. The server performs it once, however often it arrives. The client waits longer before
 // each further try, at least as long as the server asks for, and gives up when Config.Tries, Config.Timeout
-// or the caller's context says so. The outcome is then unknown; the caller can send the call again later if
-// it chose the key. Calls that only read, and SaveCheckpoint, are sent once; following a log reconnects after
-// a broken connection.
+// or the caller's context says so. The outcome is then unknown, unless the error is a *Problem with a status
+// below 500, or an *Unreachable that was NotSent; an *UnknownOutcome says that an earlier try makes it unknown
+// all the same. The caller can send the call again later if it chose the key. Calls that only read, and
+// SaveCheckpoint, are sent once; following a log reconnects after a broken connection.
 package client
 
 import (
@@ -27,7 +28,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-run/carillon/internal/wire"
@@ -171,7 +174,11 @@ func readAll(from io.Reader, length int64) ([]byte, error) {
 
 // send returns a 2xx answer, whose body the caller closes, or an error.
 func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
-	req, err := c.build(ctx, r)
+	// The error alone does not say it: on a connection that breaks, net/http sends a request that has an
+	// idempotency key again by itself, and reports that it could not connect for that.
+	var connected atomic.Bool
+	trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	req, err := c.build(httptrace.WithClientTrace(ctx, trace), r)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +188,9 @@ func (c *Client) send(ctx context.Context, r request) (*http.Response, error) {
 		if errors.As(err, &wrapped) {
 			err = wrapped.Err
 		}
-		return nil, c.failed(ctx, &Unreachable{URL: c.base.String(), Err: err})
+		return nil, c.failed(
+			ctx, &Unreachable{URL: c.base.String(), Err: err, connected: connected.Load()},
+		)
 	}
 	if answer.StatusCode/100 != 2 {
 		defer answer.Body.Close()

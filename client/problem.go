@@ -2,9 +2,11 @@ package client
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -48,9 +50,31 @@ func foreign(answer *http.Response, kind, body string) string {
 type Unreachable struct {
 	URL string
 	Err error
+
+	connected bool // there was a connection, so the request may have been sent
 }
 
 func (e *Unreachable) Error() string {
 	return fmt.Sprintf("cannot reach the server at %s: %v", e.URL, e.Err)
 }
 func (e *Unreachable) Unwrap() error { return e.Err }
+
+// NotSent says that there was no connection, so the request was not sent.
+func (e *Unreachable) NotSent() bool {
+	var dial *net.OpError
+	return !e.connected && errors.As(e.Err, &dial) && dial.Op == "dial"
+}
+
+// UnknownOutcome means that the last try of a call was not performed, but an earlier one may have been. For
+// errors.As it is both errors. A caller that chose the idempotency key can send the call again with it.
+type UnknownOutcome struct {
+	Last    error // for example a *Problem of status 429
+	Earlier error // of a try that had no answer of the server
+}
+
+func (e *UnknownOutcome) Error() string {
+	return fmt.Sprintf(
+		"it is not known whether the request took effect: the last try: %v; an earlier one: %v", e.Last, e.Earlier,
+	)
+}
+func (e *UnknownOutcome) Unwrap() []error { return []error{e.Last, e.Earlier} }

@@ -8,6 +8,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/carillon-run/carillon/internal/await"
@@ -56,10 +57,11 @@ func (c *Client) write(ctx context.Context, r request, out any) error {
 	}
 	ctx, cancel := within(ctx, c.timeout)
 	defer cancel()
+	var doubt error // why an earlier try may have been performed
 	for try, wait := 1, firstWait; ; try, wait = try+1, wait*waitFactor {
 		err := c.try(ctx, r, out, try == c.tries)
 		if err == nil || try == c.tries || ctx.Err() != nil || !again(err) {
-			return err
+			return outcome(err, doubt)
 		}
 		pause := wait + time.Duration(mathrand.Int64N(int64(wait)/2))
 		var problem *Problem
@@ -67,7 +69,10 @@ func (c *Client) write(ctx context.Context, r request, out any) error {
 			pause = max(pause, problem.RetryAfter)
 		}
 		if end, bounded := ctx.Deadline(); bounded && time.Until(end) <= pause || !c.retrying(err, pause) {
-			return err
+			return outcome(err, doubt)
+		}
+		if doubtful(err) {
+			doubt = err
 		}
 		if !await.For(ctx, pause) {
 			return c.failed(ctx, err)
@@ -89,8 +94,8 @@ func (c *Client) try(ctx context.Context, r request, out any, last bool) error {
 	return c.perform(ctx, r, out)
 }
 
-// again says that a write can be sent again: there was no answer, or a part of one, or none of the server itself, or
-// the server asks for it.
+// again says that a write can be sent again: there was no answer, or a part of one, or none of the server
+// itself, or the server asks for it.
 func again(err error) bool {
 	var problem *Problem
 	var away *Unreachable
@@ -111,4 +116,35 @@ func again(err error) bool {
 		return true
 	}
 	return errors.As(err, &cut)
+}
+
+// outcome is the error of a write whose last try ended with err. A refusal that says nothing of an earlier
+// try must not look as if the write was not performed.
+func outcome(err, doubt error) error {
+	if err == nil || doubt == nil || doubtful(err) || aboutAllTries(err) {
+		return err
+	}
+	return &UnknownOutcome{Last: err, Earlier: doubt}
+}
+
+// doubtful says that the server may have performed the try that ended with err.
+func doubtful(err error) bool {
+	var problem *Problem
+	var away *Unreachable
+	switch {
+	case errors.As(err, &problem):
+		return problem.Status >= http.StatusInternalServerError
+	case errors.As(err, &away):
+		return !away.NotSent()
+	}
+	return true
+}
+
+// aboutAllTries says that the server refuses the write whenever it comes, or has looked for its key before it
+// refused the last try. It does neither if it has too many jobs, or if the token is no longer valid. An answer
+// of something between the client and the server says nothing about earlier tries.
+func aboutAllTries(err error) bool {
+	var problem *Problem
+	return errors.As(err, &problem) && strings.HasPrefix(problem.Type, wire.ProblemPrefix) &&
+		problem.Status != http.StatusTooManyRequests && problem.Status != http.StatusUnauthorized
 }
