@@ -30,13 +30,16 @@ type idempotencyKey struct{}
 // WithIdempotencyKey returns a context for one write whose idempotency key the caller chooses, for example
 // because it has stored the key, and will send the write again with the same key after a crash of its own.
 // The server performs the writes that have a key once within 24 hours, and refuses the key with another
-// request (ErrInvalid). Without this, each call has its own random key.
+// request (ErrInvalid). Without this, each call has its own key, made by NewIdempotencyKey.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, key)
 }
 
-// newKey is a key that no other write has. It begins with the time, so that keys of the same moment are
-// neighbours in the store: that costs the store much less than random ones.
+// NewIdempotencyKey returns a key that no other write has, for WithIdempotencyKey. It begins with the time,
+// so that keys of the same moment are neighbours in the store: that costs the store much less than random
+// ones.
+func NewIdempotencyKey() string { return newKey(time.Now()) }
+
 func newKey(now time.Time) string { return strconv.FormatInt(now.UnixMilli(), 16) + "-" + rand.Text() }
 
 // write performs a call that changes something. It sends the call again if that can help: see the comment of
@@ -44,7 +47,7 @@ func newKey(now time.Time) string { return strconv.FormatInt(now.UnixMilli(), 16
 func (c *Client) write(ctx context.Context, r request, out any) error {
 	key, given := ctx.Value(idempotencyKey{}).(string)
 	if !given && c.tries > 1 {
-		key, given = newKey(time.Now()), true
+		key, given = NewIdempotencyKey(), true
 	}
 	if given {
 		if r.header == nil {
