@@ -1,10 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,27 +25,53 @@ type submission struct {
 	key  string // idempotency key; empty: the command makes one
 }
 
-// context gives a request its idempotency key: the one of the command, or part of it if the command sends
-// several requests.
-func (s *submission) context(ctx context.Context, sent, batch int) context.Context {
-	if s.key == "" {
-		s.key = rand.Text()
+// maxKey is how many characters the server takes as an idempotency key.
+const maxKey = 255
+
+// checkKey checks the key of the user for all requests of the command, before the first one is sent.
+func checkKey(key string, defs []written) error {
+	const flag = "--idempotency-key"
+	if _, err := carillon.NewOnce(flag, key); err != nil {
+		return err
 	}
-	key := s.key
-	if batch < len(s.defs) {
-		key = fmt.Sprintf("%s/%d", key, sent)
+	if len(nextBatch(defs)) == len(defs) {
+		return nil
 	}
-	return client.WithIdempotencyKey(ctx, key)
+	if room := maxKey - len(batchKey("", len(defs)-1)); len(key) > room {
+		return usage(
+			"%s: it has %d characters: want at most %d, because %d jobs need several requests, "+
+				"and each adds a number to the key", flag, len(key), room, len(defs),
+		)
+	}
+	return nil
 }
 
-// advice says how to give the command again after an error that does not say whether the jobs were
-// submitted; empty: it does.
-func (a *app) advice(s *submission, err error) string {
+// batchKey is the key of the request whose first job has the index from. The first request has the key as it
+// is, however many follow: so a file that grows beyond one request keeps it.
+func batchKey(key string, from int) string {
+	if from == 0 {
+		return key
+	}
+	return fmt.Sprintf("%s/%d", key, from)
+}
+
+// refusedAll says that the server has performed nothing of the request that failed with err.
+func refusedAll(err error) bool {
 	var problem *client.Problem
-	if errors.As(err, &problem) && problem.Status < 500 || !a.sent && noConnection(err) {
+	var unknown *client.UnknownOutcome
+	return !errors.As(err, &unknown) &&
+		(errors.As(err, &problem) && problem.Status < 500 || noConnection(err))
+}
+
+// advice says how to give the command again if it is not known which jobs were submitted, or if some were
+// and the others can be submitted as they are. Empty: there is nothing to say.
+func advice(key string, before int, err error) string {
+	var problem *client.Problem
+	wrong := errors.As(err, &problem) && problem.Status != http.StatusTooManyRequests
+	if refusedAll(err) && (before == 0 || wrong) {
 		return ""
 	}
-	return "Give the same command again with --idempotency-key " + s.key +
+	return "Give the same command again with --idempotency-key " + key +
 		": it submits what is missing, and nothing twice."
 }
 
@@ -53,11 +80,11 @@ func (a *app) advice(s *submission, err error) string {
 func (a *app) submit(
 	ctx context.Context, c *client.Client, s submission,
 ) (jobs []carillon.Job, err error) {
-	file, defs := s.file, s.defs
+	file, defs, key := s.file, s.defs, cmp.Or(s.key, client.NewIdempotencyKey())
 	if len(defs) == 1 {
-		job, err := c.SubmitJSON(s.context(ctx, 0, 1), defs[0].body)
+		job, err := c.SubmitJSON(client.WithIdempotencyKey(ctx, key), defs[0].body)
 		if err != nil {
-			return nil, withAdvice(inFile(file, defs, err), a.advice(&s, err))
+			return nil, withAdvice(inFile(file, defs, err), advice(key, 0, err))
 		}
 		return []carillon.Job{job}, nil
 	}
@@ -67,13 +94,17 @@ func (a *app) submit(
 		for i := range batch {
 			bodies[i] = batch[i].body
 		}
-		accepted, err := c.SubmitManyJSON(s.context(ctx, len(jobs), len(batch)), bodies)
+		accepted, err := c.SubmitManyJSON(
+			client.WithIdempotencyKey(ctx, batchKey(key, len(jobs))), bodies,
+		)
 		if err != nil {
 			a.clearProgress()
 			return jobs, withAdvice(
-				inFile(file, batch, err), acceptedBefore(defs, len(jobs), len(batch), err), a.advice(&s, err),
+				inFile(file, batch, err), acceptedBefore(defs, len(jobs), len(batch), err),
+				advice(key, len(jobs), err),
 			)
 		}
+		a.connected = true
 		jobs = append(jobs, accepted...)
 		if a.errTerminal && len(defs) > wire.MaxBatch {
 			fmt.Fprintf(a.rawErr, "\r%d of %d jobs submitted", len(jobs), len(defs))
@@ -145,14 +176,13 @@ func fileName(file string) string {
 
 // acceptedBefore says which jobs of a file were submitted when one batch failed.
 func acceptedBefore(defs []written, before, batch int, err error) string {
-	var problem *client.Problem
 	text := "Nothing of it was submitted."
 	if before > 0 {
 		text = fmt.Sprintf(
 			"The first %s submitted, %s; those after were not.", were(before), upTo(defs[:before]),
 		)
 	}
-	if errors.As(err, &problem) && problem.Status < 500 {
+	if refusedAll(err) {
 		return text
 	}
 	last := before + batch

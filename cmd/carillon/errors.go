@@ -72,12 +72,14 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 		return exitCode(err)
 	}
 	code, text := exitCode(err), err.Error()
+	var unknown *client.UnknownOutcome
 	var away *client.Unreachable
 	var problem *client.Problem
 	switch {
 	case !a.began:
 		code = exitUsage
 		text += fmt.Sprintf(" (see %q)", cmd.CommandPath()+" --help")
+	case errors.As(err, &unknown): // its text has both of its errors
 	case errors.As(err, &away):
 		text = a.describeUnreachable(away)
 	case errors.As(err, &problem) && problem.Status == http.StatusUnauthorized:
@@ -95,8 +97,11 @@ func (a *app) exit(ctx context.Context, cmd *cobra.Command, err error) int {
 
 func exitCode(err error) int {
 	var wrong *usageError
+	var unknown *client.UnknownOutcome
 	var away *client.Unreachable
 	switch {
+	case errors.As(err, &unknown) && !errors.As(unknown.Last, &away):
+		return exitFailed
 	case errors.As(err, &away):
 		return exitUnreachable
 	case errors.Is(err, carillon.ErrNotFound):

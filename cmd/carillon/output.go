@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -69,10 +68,10 @@ func (a *app) warn(text string) { fmt.Fprintln(a.err, "carillon: warning: "+oneL
 // retrying says that the server did not answer a request, which is sent again. If the command cannot even
 // connect at first, probably no server is running there: then it fails at once.
 func (a *app) retrying(reason error, wait time.Duration) bool {
-	if !a.sent && noConnection(reason) {
+	if !a.connected && noConnection(reason) {
 		return false
 	}
-	a.sent = true
+	a.connected = true
 	text := oneLine(reason.Error())
 	fmt.Fprintf(a.err, "carillon: %s; trying again in %s\n", text, wait.Round(time.Millisecond))
 	return true
@@ -81,8 +80,7 @@ func (a *app) retrying(reason error, wait time.Duration) bool {
 // noConnection says that a request was not sent, because there was no connection.
 func noConnection(err error) bool {
 	var away *client.Unreachable
-	var dial *net.OpError
-	return errors.As(err, &away) && errors.As(err, &dial) && dial.Op == "dial"
+	return errors.As(err, &away) && away.NotSent()
 }
 
 // colour is an ANSI code of two digits. All codes have the same length, because tabwriter counts them as

@@ -41,7 +41,7 @@ type app struct {
 
 	// raw and rawErr are out and err without safeTerminal around them, even if they are terminals.
 	raw, rawErr io.Writer
-	sent        bool // a request was sent that may have changed something, and was not answered
+	connected   bool // the command had a connection to a server
 	began       bool // the command itself was reached; an error before that is wrong usage
 }
 

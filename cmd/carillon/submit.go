@@ -84,12 +84,14 @@ of the job, and the exit code says how the run ended.`,
 		if wait && len(defs) != 1 {
 			return usage("--wait is for one job, not for %d", len(defs))
 		}
+		if cmd.Flags().Changed("idempotency-key") {
+			if err := checkKey(key, defs); err != nil {
+				return err
+			}
+		}
 		c, err := a.connect()
 		if err != nil {
 			return err
-		}
-		if cmd.Flags().Changed("idempotency-key") && key == "" {
-			return usage("--idempotency-key: it is empty: want 1 to 255 printable ASCII characters")
 		}
 		jobs, err := a.submit(cmd.Context(), c, submission{file: file, defs: defs, key: key})
 		if wait && err == nil {
