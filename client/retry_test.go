@@ -4,16 +4,15 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -85,6 +84,7 @@ func fine(_ *http.Request, serve func() *http.Response) (*http.Response, error) 
 type road struct {
 	*client.Client
 	store *mem.Store
+	door  *ledger.Ledger
 
 	mu      sync.Mutex
 	mishaps []mishap
@@ -97,12 +97,12 @@ func onRoad(t *testing.T, cfg client.Config, mishaps []mishap, play func(t *test
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		way := &road{store: mem.NewStore(), mishaps: mishaps}
-		door := ledger.New(ledger.Config{Store: way.store, IDs: idgen.New(1, carillon.Never)})
+		way.door = ledger.New(ledger.Config{Store: way.store, IDs: idgen.New(1, carillon.Never)})
 		ctx, stop := context.WithCancel(context.Background())
 		var running sync.WaitGroup
-		running.Go(func() { _ = door.Run(ctx) })
+		running.Go(func() { _ = way.door.Run(ctx) })
 		server := api.New(api.Config{
-			Ledger: door, Store: way.store, Logs: mem.NewLogs(),
+			Ledger: way.door, Store: way.store, Logs: mem.NewLogs(),
 			Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace, Name: "test"}},
 		})
 		cfg.URL, cfg.Token = "http://road.test", token
@@ -188,57 +188,116 @@ func TestAWriteIsSentAgainUntilItIsAnsweredAndPerformedOnce(t *testing.T) {
 	}
 }
 
+// effect is what writes have left in the store.
+type effect struct {
+	jobs    int
+	version int32 // of the first job
+	state   carillon.JobState
+	runs    []carillon.State // of that job, latest first
+}
+
+func (way *road) effect(t *testing.T, id carillon.JobID) effect {
+	t.Helper()
+	job := must(way.Job(t.Context(), id))(t)
+	e := effect{jobs: way.jobs(t), version: job.Version, state: job.State}
+	for _, run := range must(way.store.FindRuns(t.Context(), carillon.RunQuery{Job: id, Limit: 10}))(t).Runs {
+		e.runs = append(e.runs, run.State)
+	}
+	return e
+}
+
+// die makes the run a dead letter.
+func (way *road) die(t *testing.T, job *carillon.Job, id carillon.RunID) {
+	t.Helper()
+	for _, step := range []func(r *carillon.Run) carillon.Run{
+		func(r *carillon.Run) carillon.Run { return r.Claim("worker_1", carillon.Now()) },
+		func(r *carillon.Run) carillon.Run {
+			return r.Finish(job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, carillon.Now(), 0)
+		},
+	} {
+		run := must(way.store.Runs(t.Context(), []carillon.RunID{id}, true))(t)[0]
+		changes := []carillon.Change{{Runs: []carillon.Run{step(&run)}}}
+		if lost, err := way.door.Commit(t.Context(), changes); err != nil || len(lost) > 0 {
+			t.Fatal(lost, err)
+		}
+	}
+}
+
 func TestEveryWriteHasAKeyOfItsOwnAndIsPerformedOnce(t *testing.T) {
-	job := carillon.JobID(0)
-	var run carillon.RunID
-	for what, write := range map[string]func(ctx context.Context, way *road) error{
-		"submit many": func(ctx context.Context, way *road) error {
-			jobs, err := way.SubmitMany(ctx, echoes(3))
-			if err == nil && len(jobs) != 3 {
-				err = fmt.Errorf("%d jobs", len(jobs))
-			}
-			return err
-		},
-		"edit": func(ctx context.Context, way *road) error {
-			edited, err := way.Edit(ctx, job, client.Changes{"name": "new"}, 1)
-			if err == nil && edited.Version != 2 {
-				err = fmt.Errorf("version %d", edited.Version)
-			}
-			return err
-		},
-		"cancel":     func(ctx context.Context, way *road) error { _, err := way.Cancel(ctx, job, true); return err },
-		"pause":      func(ctx context.Context, way *road) error { _, err := way.Pause(ctx, job); return err },
-		"run now":    func(ctx context.Context, way *road) error { _, err := way.RunNow(ctx, job, []byte("1")); return err },
-		"cancel run": func(ctx context.Context, way *road) error { _, err := way.CancelRun(ctx, run); return err },
+	const active, paused, canceled = carillon.JobActive, carillon.JobPaused, carillon.JobCanceled
+	const waiting, ended, failed = carillon.StateWaiting, carillon.StateCanceled, carillon.StateFailed
+	type states = []carillon.State
+	type made struct {
+		*road
+		t   *testing.T
+		ctx context.Context
+		job carillon.Job
+		run carillon.RunID
+	}
+	for what, c := range map[string]struct {
+		before func(m made)
+		write  func(m made) (right bool, err error)
+		want   effect
+	}{
+		"submit many": {nil, func(m made) (bool, error) {
+			jobs, err := m.SubmitMany(m.ctx, echoes(3))
+			return len(jobs) == 3, err
+		}, effect{4, 1, active, states{waiting}}},
+		"edit": {nil, func(m made) (bool, error) {
+			job, err := m.Edit(m.ctx, m.job.ID, client.Changes{"name": "new"}, 1)
+			return job.Name == "new" && job.Version == 2, err
+		}, effect{1, 2, active, states{waiting}}},
+		"cancel": {nil, func(m made) (bool, error) {
+			job, err := m.Cancel(m.ctx, m.job.ID, true)
+			return job.State == canceled, err
+		}, effect{1, 1, canceled, states{ended}}},
+		"pause": {nil, func(m made) (bool, error) {
+			job, err := m.Pause(m.ctx, m.job.ID)
+			return job.State == paused, err
+		}, effect{1, 1, paused, states{waiting}}},
+		"resume": {func(m made) { must(m.Pause(m.ctx, m.job.ID))(m.t) }, func(m made) (bool, error) {
+			job, err := m.Resume(m.ctx, m.job.ID)
+			return job.State == active, err
+		}, effect{1, 1, active, states{waiting}}},
+		"run now": {nil, func(m made) (bool, error) {
+			run, err := m.RunNow(m.ctx, m.job.ID, []byte("1"))
+			return run.ID.Job == m.job.ID && run.ID != m.run, err
+		}, effect{1, 1, active, states{waiting, waiting}}},
+		"cancel run": {nil, func(m made) (bool, error) {
+			run, err := m.CancelRun(m.ctx, m.run)
+			return run.ID == m.run && run.State == ended, err
+		}, effect{1, 1, active, states{waiting, ended}}},
+		"retry run": {func(m made) { must(m.CancelRun(m.ctx, m.run))(m.t) }, func(m made) (bool, error) {
+			run, err := m.RetryRun(m.ctx, m.run)
+			return run.RetryOf == m.run.Due, err
+		}, effect{1, 1, active, states{waiting, ended, waiting}}},
+		"retry dead letter": {func(m made) { m.die(m.t, &m.job, m.run) }, func(m made) (bool, error) {
+			run, err := m.RetryDeadLetter(m.ctx, m.run)
+			return run.RetryOf == m.run.Due, err
+		}, effect{1, 1, active, states{failed, waiting}}},
 	} {
 		t.Run(what, func(t *testing.T) {
-			onRoad(t, client.Config{}, []mishap{fine, answerLost, answerLost}, func(t *testing.T, way *road) {
+			onRoad(t, client.Config{}, nil, func(t *testing.T, way *road) {
 				def := echoes(1)[0]
 				def.Schedule = carillon.Schedule{Every: carillon.Duration(time.Hour)}
 				def.Overlap = carillon.OverlapAllow
-				made, err := way.Submit(t.Context(), def)
-				if err != nil {
-					t.Fatal(err)
+				m := made{road: way, t: t, ctx: t.Context(), job: must(way.Submit(t.Context(), def))(t)}
+				m.run = must(way.store.FindRuns(m.ctx, carillon.RunQuery{Job: m.job.ID, Limit: 1}))(t).Runs[0].ID
+				if c.before != nil {
+					c.before(m)
 				}
-				job = made.ID
-				page, err := way.store.FindRuns(t.Context(), carillon.RunQuery{Job: job, Limit: 1})
-				if err != nil {
-					t.Fatal(err)
+				before := len(way.keys)
+				way.mishaps = []mishap{answerLost, answerLost}
+				if right, err := c.write(m); err != nil || !right {
+					t.Errorf("right answer: %v, %v", right, err)
 				}
-				run = page.Runs[0].ID
-				if err := write(t.Context(), way); err != nil {
-					t.Error(err)
+				keys := way.keys[before:]
+				if len(keys) != 3 || len(slices.Compact(slices.Clone(keys))) != 1 || keys[0] == "" ||
+					slices.Contains(way.keys[:before], keys[0]) {
+					t.Errorf("keys %q, before %q", keys, way.keys[:before])
 				}
-				different := slices.Compact(slices.Clone(way.keys))
-				if len(way.keys) != 4 || len(different) != 2 || way.keys[1] == "" {
-					t.Errorf("keys %q", way.keys)
-				}
-				if want := map[bool]int{false: 1, true: 4}[what == "submit many"]; way.jobs(t) != want {
-					t.Errorf("%d jobs, want %d", way.jobs(t), want)
-				}
-				page, _ = way.store.FindRuns(t.Context(), carillon.RunQuery{Job: job, Limit: 10})
-				if what == "run now" && len(page.Runs) != 2 {
-					t.Errorf("%d runs", len(page.Runs))
+				if got := way.effect(t, m.job.ID); !reflect.DeepEqual(got, c.want) {
+					t.Errorf("left %v, want %v", got, c.want)
 				}
 			})
 		})
@@ -284,83 +343,6 @@ func TestAWriteIsGivenUp(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func TestTheOutcomeIsUnknownIfAnEarlierTryMayHaveBeenPerformed(t *testing.T) {
-	dial := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-	refused := func(*http.Request, func() *http.Response) (*http.Response, error) { return nil, dial }
-	full := status(429, "1")
-	for what, c := range map[string]struct {
-		mishaps []mishap
-		unknown bool
-		status  int // of the problem; 0: none
-	}{
-		"ambiguous, then 429":           {[]mishap{answerLost, full, full, full, full}, true, 429},
-		"cut, then 429 without a time":  {[]mishap{answerCut(9, reset), status(429, "")}, true, 429},
-		"503, then no connection":       {[]mishap{status(503, ""), refused, refused, refused, refused}, true, 503},
-		"ambiguous, then a proxy's 404": {[]mishap{answerLost, status(404, "")}, true, 404},
-		"ambiguous, then a proxy's 400": {[]mishap{answerLost, status(400, "")}, true, 400},
-		"429 only":                      {[]mishap{full, full, full, full, full}, false, 429},
-		"no connection, then 429":       {[]mishap{refused, full, full, full, full}, false, 429},
-		"429, then ambiguous":           {[]mishap{full, full, full, full, answerLost}, false, 0}, // *Unreachable
-	} {
-		t.Run(what, func(t *testing.T) {
-			onRoad(t, client.Config{}, c.mishaps, func(t *testing.T, way *road) {
-				_, err := way.Submit(t.Context(), echoes(1)[0])
-				var unknown *client.UnknownOutcome
-				if errors.As(err, &unknown) != c.unknown || len(way.keys) != len(c.mishaps) {
-					t.Errorf("after %d tries: %v", len(way.keys), err)
-				}
-				var problem *client.Problem
-				if errors.As(err, &problem) != (c.status > 0) || c.status > 0 && problem.Status != c.status {
-					t.Errorf("want status %d: %v", c.status, err)
-				}
-				if c.unknown && !strings.Contains(err.Error(), "not known whether") {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-// A server that has looked at the key says what became of all tries.
-func TestTheOutcomeIsKnownIfTheServerRefusesAFurtherTry(t *testing.T) {
-	onRoad(t, client.Config{}, []mishap{fine, noConnection}, func(t *testing.T, way *road) {
-		ctx := client.WithIdempotencyKey(t.Context(), "order-17")
-		must(way.Submit(ctx, echoes(1)[0]))(t)
-		def := echoes(1)[0]
-		def.Name = "other"
-		_, err := way.Submit(ctx, def)
-		var unknown *client.UnknownOutcome
-		if !errors.Is(err, carillon.ErrInvalid) || errors.As(err, &unknown) || len(way.keys) != 3 {
-			t.Errorf("after %d tries: %v", len(way.keys), err)
-		}
-	})
-}
-
-// The transport itself repeats a request that has an idempotency key if the connection is an old one, so a
-// connection that is refused does not mean that the request was not sent.
-func TestARequestThatTheTransportRepeatsIsSent(t *testing.T) {
-	var web *httptest.Server
-	var calls atomic.Int64
-	web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls.Add(1) == 1 {
-			_, _ = w.Write([]byte("{}"))
-			return
-		}
-		_ = web.Listener.Close()
-		panic(http.ErrAbortHandler)
-	}))
-	defer web.Close()
-	c := must(client.New(client.Config{URL: web.URL, Tries: 1}))(t)
-	ctx := client.WithIdempotencyKey(t.Context(), "order-17")
-	_, err := c.Pause(ctx, 1)
-	_, err2 := c.Pause(ctx, 1)
-	_, err3 := c.Pause(ctx, 1)
-	var away, never *client.Unreachable
-	if err != nil || !errors.As(err2, &away) || away.NotSent() || !errors.As(err3, &never) || !never.NotSent() {
-		t.Errorf("%v; %v; %v", err, err2, err3)
 	}
 }
 
@@ -421,30 +403,6 @@ func TestACallerChoosesTheKey(t *testing.T) {
 		if !errors.As(err, &problem) || problem.Status != 422 || !errors.Is(err, carillon.ErrInvalid) ||
 			!strings.Contains(err.Error(), "used at") {
 			t.Errorf("another job: %v", err)
-		}
-	})
-}
-
-func TestJobsOfASharedRequestAreNotSubmittedAloneIfTheOutcomeIsUnknown(t *testing.T) {
-	late := func(_ *http.Request, serve func() *http.Response) (*http.Response, error) {
-		time.Sleep(time.Second) // until all other callers wait
-		return serve(), nil
-	}
-	onRoad(t, client.Config{}, []mishap{late, answerLost, status(400, "")}, func(t *testing.T, way *road) {
-		batcher := client.NewBatcher(way.Client, client.BatcherConfig{InFlight: 1})
-		var callers sync.WaitGroup
-		var unknown atomic.Int64
-		for _, def := range echoes(10) {
-			callers.Go(func() {
-				_, err := batcher.Submit(t.Context(), def)
-				if what := new(client.UnknownOutcome); errors.As(err, &what) {
-					unknown.Add(1)
-				}
-			})
-		}
-		callers.Wait()
-		if n := way.jobs(t); n != 10 || unknown.Load() != 9 {
-			t.Errorf("%d jobs, %d of unknown outcome", n, unknown.Load())
 		}
 	})
 }
