@@ -79,9 +79,14 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Type == "unavailable" && r.Method == http.MethodGet {
 		p.Detail = "the store does not answer now; try again"
 	}
-	if p.Type == "unavailable" && r.Header.Get(wire.IdempotencyHeader) != "" {
-		p.Detail = "the server could not finish the request; send it again with the same " +
-			wire.IdempotencyHeader
+	if r.Header.Get(wire.IdempotencyHeader) != "" {
+		switch p.Type {
+		case "unavailable":
+			p.Detail = "the server could not finish the request; send it again with the same " +
+				wire.IdempotencyHeader
+		case "full":
+			p.Detail = makeRoom + "Send the request again then, with the same " + wire.IdempotencyHeader
+		}
 	}
 	if p.Status == http.StatusServiceUnavailable {
 		p.RetryAfter = time.Second
@@ -91,6 +96,8 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p.write(w)
 }
+
+const makeRoom = "make room on the disk of the store; the server then goes on by itself. "
 
 func problemOf(err error) problem {
 	var p problem
@@ -131,8 +138,8 @@ func problemOf(err error) problem {
 	case errors.Is(err, carillon.ErrFull):
 		return problem{
 			Type: "full", Title: "The disk of the store is full", Status: http.StatusServiceUnavailable,
-			Detail: "make room on the disk of the store; the server then goes on by itself. It does not " +
-				"know whether this request changed something. Look, then try again",
+			Detail: makeRoom +
+				"It does not know whether this request changed something. Look, then try again",
 		}
 	case errors.Is(err, carillon.ErrInvalid):
 		return problem{
