@@ -107,7 +107,8 @@ func (b *Batcher) Submit(ctx context.Context, def carillon.Definition) (carillon
 	// One invalid job makes the server refuse all jobs of the request. So each caller submits its own job
 	// again, alone, and gets the error of that job, if it has one.
 	var unknown *UnknownOutcome // then the server may have taken the jobs
-	if errors.Is(shared.err, carillon.ErrInvalid) && !errors.As(shared.err, &unknown) && len(shared.calls) > 1 {
+	if errors.Is(shared.err, carillon.ErrInvalid) && !errors.As(shared.err, &unknown) &&
+		len(shared.calls) > 1 {
 		return b.client.submit(ctx, body)
 	}
 	if shared.err != nil {

@@ -13,9 +13,9 @@
 // 502, 503 and 504. The server performs it once, however often it arrives. The client waits longer before
 // each further try, at least as long as the server asks for, and gives up when Config.Tries, Config.Timeout
 // or the caller's context says so. The outcome is then unknown, unless the error is a *Problem with a status
-// below 500, or an *Unreachable that was NotSent; an *UnknownOutcome says that an earlier try makes it unknown
-// all the same. The caller can send the call again later if it chose the key. Calls that only read, and
-// SaveCheckpoint, are sent once; following a log reconnects after a broken connection.
+// below 500, or an *Unreachable that was NotSent; with an *UnknownOutcome around it, it is unknown all the
+// same, because of an earlier try. The caller can send the call again later if it chose the key. Calls that
+// only read, and SaveCheckpoint, are sent once; following a log reconnects after a broken connection.
 package client
 
 import (

@@ -87,7 +87,8 @@ func TestARequestThatTheTransportRepeatsIsSent(t *testing.T) {
 	_, err2 := c.Pause(ctx, 1)
 	_, err3 := c.Pause(ctx, 1)
 	var away, never *client.Unreachable
-	if err != nil || !errors.As(err2, &away) || away.NotSent() || !errors.As(err3, &never) || !never.NotSent() {
+	if err != nil || !errors.As(err2, &away) || away.NotSent() ||
+		!errors.As(err3, &never) || !never.NotSent() {
 		t.Errorf("%v; %v; %v", err, err2, err3)
 	}
 }

@@ -74,7 +74,8 @@ type UnknownOutcome struct {
 
 func (e *UnknownOutcome) Error() string {
 	return fmt.Sprintf(
-		"it is not known whether the request took effect: the last try: %v; an earlier one: %v", e.Last, e.Earlier,
+		"it is not known whether the request took effect: the last try: %v; an earlier one: %v",
+		e.Last, e.Earlier,
 	)
 }
 func (e *UnknownOutcome) Unwrap() []error { return []error{e.Last, e.Earlier} }

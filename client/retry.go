@@ -143,9 +143,9 @@ func doubtful(err error) bool {
 	return true
 }
 
-// aboutAllTries says that the server refuses the write whenever it comes, or has looked for its key before it
-// refused the last try. It does neither if it has too many jobs, or if the token is no longer valid. An answer
-// of something between the client and the server says nothing about earlier tries.
+// aboutAllTries says that the server refuses the write whenever it comes, or has looked for its key before
+// it refused the last try. It does neither if it has too many jobs, or if the token is no longer valid. An
+// answer of something between the client and the server says nothing about earlier tries.
 func aboutAllTries(err error) bool {
 	var problem *Problem
 	return errors.As(err, &problem) && strings.HasPrefix(problem.Type, wire.ProblemPrefix) &&

@@ -209,11 +209,10 @@ func (way *road) effect(t *testing.T, id carillon.JobID) effect {
 // die makes the run a dead letter.
 func (way *road) die(t *testing.T, job *carillon.Job, id carillon.RunID) {
 	t.Helper()
+	fatal := carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}
 	for _, step := range []func(r *carillon.Run) carillon.Run{
 		func(r *carillon.Run) carillon.Run { return r.Claim("worker_1", carillon.Now()) },
-		func(r *carillon.Run) carillon.Run {
-			return r.Finish(job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, carillon.Now(), 0)
-		},
+		func(r *carillon.Run) carillon.Run { return r.Finish(job, fatal, carillon.Now(), 0) },
 	} {
 		run := must(way.store.Runs(t.Context(), []carillon.RunID{id}, true))(t)[0]
 		changes := []carillon.Change{{Runs: []carillon.Run{step(&run)}}}
@@ -282,7 +281,8 @@ func TestEveryWriteHasAKeyOfItsOwnAndIsPerformedOnce(t *testing.T) {
 				def.Schedule = carillon.Schedule{Every: carillon.Duration(time.Hour)}
 				def.Overlap = carillon.OverlapAllow
 				m := made{road: way, t: t, ctx: t.Context(), job: must(way.Submit(t.Context(), def))(t)}
-				m.run = must(way.store.FindRuns(m.ctx, carillon.RunQuery{Job: m.job.ID, Limit: 1}))(t).Runs[0].ID
+				first := carillon.RunQuery{Job: m.job.ID, Limit: 1}
+				m.run = must(way.store.FindRuns(m.ctx, first))(t).Runs[0].ID
 				if c.before != nil {
 					c.before(m)
 				}

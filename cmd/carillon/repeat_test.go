@@ -210,7 +210,11 @@ func TestAServerThatRestartsBetweenTwoBatchesIsWaitedFor(t *testing.T) {
 func TestAKeyThatIsTooLongForAllBatchesIsRefusedBeforeTheFirst(t *testing.T) {
 	inHouse(t, "", func(h *house) {
 		for i, c := range []struct{ jobs, key, code int }{
-			{1001, 250, exitOK}, {1001, 251, exitUsage}, {1000, 255, exitOK}, {1, 255, exitOK}, {1, 256, exitUsage},
+			{1001, 250, exitOK},
+			{1001, 251, exitUsage},
+			{1000, 255, exitOK},
+			{1, 255, exitOK},
+			{1, 256, exitUsage},
 		} {
 			way := h.through()
 			h.in = jobLines(c.jobs)
