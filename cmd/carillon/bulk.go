@@ -40,7 +40,7 @@ func checkKey(key string, defs []written) error {
 	if room := maxKey - len(batchKey("", len(defs)-1)); len(key) > room {
 		return usage(
 			"%s: it has %d characters: want at most %d, because %d jobs need several requests, "+
-				"and each adds a number to the key", flag, len(key), room, len(defs),
+				"and all but the first add a number to the key", flag, len(key), room, len(defs),
 		)
 	}
 	return nil
