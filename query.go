@@ -43,7 +43,7 @@ func (r *Run) WakePos() WakePos { return WakePos{r.Wake, r.ID} }
 func (q *WakeQuery) Wants(run *Run) bool {
 	lane := run.Lane()
 	return (q.Shards == nil || slices.Contains(q.Shards, run.ID.Job.Shard())) &&
-		(q.Lane == nil || *q.Lane == lane || q.AnyShare && q.Lane.SameButShare(lane)) &&
+		(q.Lane == nil || *q.Lane == lane || q.AnyShare && q.Lane.WithoutShare() == lane.WithoutShare()) &&
 		!q.passes(run)
 }
 

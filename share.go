@@ -31,8 +31,8 @@ func (l *Lane) FairShare() (key string, weight int) {
 	return key, 1
 }
 
-// SameButShare says that two lanes differ at most in their share.
-func (l Lane) SameButShare(o Lane) bool {
-	l.Share = o.Share
-	return l == o
+// WithoutShare is the lane that stands for the lane and all that differ from it only in their share.
+func (l Lane) WithoutShare() Lane {
+	l.Share = ""
+	return l
 }

@@ -234,7 +234,7 @@ func storeWakeLane(t *storeTest) {
 	any := t.wakes(carillon.WakeQuery{Lane: &lanes[7], AnyShare: true, Until: carillon.Never})
 	t.equal("of any share", len(any), len(want[lanes[0]])+len(want[lanes[6]])+len(want[lanes[7]]))
 	for i := range any {
-		if !lanes[7].SameButShare(any[i].Lane()) {
+		if any[i].Lane().WithoutShare() != lanes[7].WithoutShare() {
 			t.Errorf("of any share: %+v", any[i].Lane())
 		}
 	}

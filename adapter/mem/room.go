@@ -1,7 +1,5 @@
 package mem
 
-import "github.com/carillon-run/carillon"
-
 // room says whether a lane takes one more run. A lane holds up to maxPerLane runs. But there can be a lane
 // for each type of handler in each namespace, so once all lanes together hold ten times as many, a lane holds
 // only a hundredth: enough for its workers until it is refilled. Lanes that differ only in their share count
@@ -13,10 +11,4 @@ type room struct {
 
 func (r room) left() bool {
 	return r.lane < r.maxPerLane && (r.all < 10*r.maxPerLane || r.shares < max(r.maxPerLane/100, 1))
-}
-
-// withoutShare is a lane with all its shares.
-func withoutShare(lane carillon.Lane) carillon.Lane {
-	lane.Share = ""
-	return lane
 }

@@ -77,14 +77,14 @@ func (t *Timeline) add(run *carillon.Run) bool {
 	n := t.lanes[lane]
 	r := room{lane: n, shares: n, all: len(t.heap), maxPerLane: t.maxPerLane}
 	if lane.Share != "" {
-		r.shares = t.shares[withoutShare(lane)]
+		r.shares = t.shares[lane.WithoutShare()]
 	}
 	if !r.left() {
 		return false
 	}
 	t.lanes[lane] = n + 1
 	if lane.Share != "" {
-		t.shares[withoutShare(lane)]++
+		t.shares[lane.WithoutShare()]++
 	}
 	slot = t.runs.put(*run)
 	t.slots[run.ID] = slot
@@ -173,7 +173,7 @@ func (t *Timeline) forget(slot int32) carillon.Run {
 		delete(t.lanes, lane) // users name queues: a name must not stay for ever
 	}
 	if lane.Share != "" {
-		if all := withoutShare(lane); t.shares[all] > 1 {
+		if all := lane.WithoutShare(); t.shares[all] > 1 {
 			t.shares[all]--
 		} else {
 			delete(t.shares, all)

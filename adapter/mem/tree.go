@@ -189,8 +189,9 @@ func (q *line) band(l *lane) *band {
 func (b *band) group(l *lane) *group {
 	g := b.groups[l.Needs]
 	if g == nil {
-		g = &group{Lane: l.Lane, band: b, in: len(b.line.groups), at: none, agedAt: none}
-		g.Share = ""
+		g = &group{
+			Lane: l.WithoutShare(), band: b, in: len(b.line.groups), at: none, agedAt: none,
+		}
 		b.groups[l.Needs] = g
 		b.line.groups = append(b.line.groups, g)
 	}

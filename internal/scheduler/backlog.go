@@ -105,15 +105,10 @@ func (b *backlog) keyOf(of carillon.Lane) laneKey {
 	if of.Share == "" {
 		return laneKey{Lane: of}
 	}
-	if together := (laneKey{withoutShare(of), true}); b.lanes[together] != nil {
+	if together := (laneKey{of.WithoutShare(), true}); b.lanes[together] != nil {
 		return together
 	}
 	return laneKey{Lane: of}
-}
-
-func withoutShare(of carillon.Lane) carillon.Lane {
-	of.Share = ""
-	return of
 }
 
 // cut makes a lane paged from a position on, unless its tail begins earlier already. The caller holds mu.
@@ -123,7 +118,7 @@ func (b *backlog) cut(key laneKey, t tail) (earlier bool) {
 		l = &lane{}
 		b.lanes[key] = l
 		if key.Share != "" {
-			b.shares[withoutShare(key.Lane)]++
+			b.shares[key.Lane.WithoutShare()]++
 		}
 	}
 	t.foreign = t.foreign || l.tail.foreign
@@ -131,8 +126,8 @@ func (b *backlog) cut(key laneKey, t tail) (earlier bool) {
 		l.paged, l.tail = true, t
 	}
 	l.tail.foreign = t.foreign
-	if b.shares[withoutShare(key.Lane)] > maxPagedShares {
-		b.join(withoutShare(key.Lane))
+	if b.shares[key.Lane.WithoutShare()] > maxPagedShares {
+		b.join(key.Lane.WithoutShare())
 	}
 	return earlier
 }
@@ -142,7 +137,7 @@ func (b *backlog) cut(key laneKey, t tail) (earlier bool) {
 func (b *backlog) join(of carillon.Lane) {
 	together := laneKey{of, true}
 	for key, l := range b.lanes {
-		if key.Share != "" && withoutShare(key.Lane) == of && l.paged {
+		if key.Share != "" && key.Lane.WithoutShare() == of && l.paged {
 			b.drop(key)
 			b.cut(together, l.tail)
 		}
@@ -155,7 +150,7 @@ func (b *backlog) drop(key laneKey) {
 		return
 	}
 	delete(b.lanes, key)
-	if of := withoutShare(key.Lane); key.Share != "" {
+	if of := key.Lane.WithoutShare(); key.Share != "" {
 		if b.shares[of]--; b.shares[of] == 0 {
 			delete(b.shares, of)
 		}
