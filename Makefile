@@ -92,9 +92,14 @@ else
 endif
 
 MINUTES ?= 5
-chaos: servers ## real processes under faults, and a checker: MINUTES=5, STORE=sqlite|postgres|mysql, SEED=n
+chaos: servers ## real processes under faults, and a checker: MINUTES=5 or RUNS=100000 (limits), STORE=…, SEED=n
+ifdef RUNS
+	go test ./chaos -count=1 -timeout 0 -v -run '^TestLimitsAre' -limit-runs $(RUNS) \
+	  $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED)) $(ARGS)
+else
 	go test ./chaos -count=1 -timeout 0 -v -run '^TestTrial$$' -minutes $(MINUTES) \
 	  $(if $(STORE),-store $(STORE)) $(if $(SEED),-seed $(SEED)) $(ARGS)
+endif
 
 planted: ## plant bugs one at a time: tests must catch each of them; BUG="lease" for those with that in the name
 	go run ./planted $(BUG)

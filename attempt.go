@@ -34,6 +34,7 @@ const (
 // even if the clock does, because the fence is made from it.
 func (r Run) Claim(worker string, now Time) Run {
 	r.Wake = min(r.Wake, now)
+	r.Hold, r.Flags = "", r.Flags&^FlagParked
 	r.State, r.Worker, r.Reason, r.Claimed, r.Started = StateClaimed, worker, "", max(now, r.Claimed), 0
 	r.Attempt++
 	return r
@@ -48,7 +49,7 @@ func (r *Run) NeedsOnlyGuard(now Time) bool { return r.Has(FlagGuarded) && !r.ma
 
 // mayBeMissed says that the misfire policy has to decide about a due run: see Candidate.missed.
 func (r *Run) mayBeMissed(now Time) bool {
-	return r.Has(FlagMisfirePolicy) && !r.Has(FlagPlanned) && r.Attempt == 0 && r.ByClock() &&
+	return r.Has(FlagMisfirePolicy) && !r.Has(FlagPlanned|FlagParked) && r.Attempt == 0 && r.ByClock() &&
 		now.Sub(r.Covers) >= minEvery
 }
 
@@ -70,7 +71,7 @@ func (r *Run) began(said, now Time) Time {
 // End makes the run terminal.
 func (r Run) End(state State, reason string, now Time) Run {
 	r.State, r.Reason, r.Ended, r.Wake, r.Flags = state, reason, now, 0, r.Flags&^(FlagOnHold|FlagStop)
-	r.Needs, r.Share = "", ""
+	r.Needs, r.Share, r.Hold = "", "", ""
 	return r
 }
 
@@ -117,14 +118,15 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 // that it cannot perform asks for a moment, or it could get the run again at once, again and again.
 func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
 	r.State, r.Worker, r.Wake = StateWaiting, "", min(r.ID.Due, now)
+	r.Hold = job.line()
 	switch {
 	case o.Kind == OutcomeRetriable:
 		r.Wake = now.Add(max(job.Retry.After(int(r.Failures), random), o.RetryAfter))
 	case o.Kind == OutcomeLost && o.RetryAfter > 0:
 		r.Wake = now.Add(o.RetryAfter)
 	}
-	if r.Has(FlagOnHold) && r.Wake <= now {
-		r.Wake = Never
+	if r.Has(FlagOnHold) {
+		r = r.hold(now)
 	}
 	return r
 }

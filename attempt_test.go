@@ -242,7 +242,7 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapQueueAll))
 	run := claimed(planned(job, minute(1)))
 	guard := line(job, minute(1), minute(2), minute(3))
-	c := carillon.EndChange(run.End(carillon.StateSucceeded, "", minute(4)), guard)
+	c := carillon.EndChange(job, run.End(carillon.StateSucceeded, "", minute(4)), guard)
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #1", "turn r9 then 2m then 3m")
 	if heir := carillon.Guards(
 		c.Guards,
@@ -251,13 +251,13 @@ func TestAnEndGivesUpTheTurn(t *testing.T) {
 	}
 	// A retry keeps the turn, and a run that is not guarded has none.
 	expectChange(
-		t, carillon.EndChange(retrying(run, minute(4)), guard),
+		t, carillon.EndChange(job, retrying(run, minute(4)), guard),
 		"1m r5 v1 waiting guarded planned #2 wakes 4m",
 	)
 	free := run
 	free.Flags &^= carillon.FlagGuarded
 	expectChange(
-		t, carillon.EndChange(free.End(carillon.StateFailed, "x", minute(4)), nil),
+		t, carillon.EndChange(job, free.End(carillon.StateFailed, "x", minute(4)), nil),
 		"1m r5 v1 failed planned #1: x",
 	)
 	if guard.Holder(job.ID).Due != minute(1) || !guard.NextInLine(job.ID).IsZero() {
@@ -283,7 +283,7 @@ func TestAHeldRunIsLookedAtFromItsClaimOn(t *testing.T) {
 				t.Fatalf("%s, wake %s", waits.State, waits.Wake)
 			}
 			free := carillon.EndChange(
-				first.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2)+1, 0),
+				job, first.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2)+1, 0),
 				behind.Guards,
 			).Guards[0]
 			verdict, c := carillon.Candidate{
@@ -341,7 +341,7 @@ func TestFencesRiseOverAllClaimsOfAJobWhateverTheClocksSay(t *testing.T) {
 			continue
 		}
 		if c := carillon.EndChange(
-			run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0),
+			job, run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(5), 0),
 			carillon.Guards{guard},
 		); len(c.Guards) > 0 {
 			guard = c.Guards[0]

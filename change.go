@@ -9,7 +9,8 @@ package carillon
 // The store writes a row as the change gives it, with these exceptions. It writes a job's definition only if
 // its Version is not the stored one; the stored one then moves to the older versions. Namespace and Created
 // of a job stay. A run keeps the Namespace, Covers, RetryOf, Seq and FlagAdditional that it is inserted with.
-// Only ended runs have Until, Ended and the two expiries; only unfinished runs have Rev, Wake and Flags.
+// Only ended runs have Until, Ended and the two expiries; only unfinished runs have Rev, Wake, Flags, Needs,
+// Share, Hold and Slots.
 // History keeps Expires, the dead letters keep DeadExpires. The store does not modify the rows that the
 // caller gives it, and a change names no row twice.
 //
@@ -24,6 +25,9 @@ type Change struct {
 	// Compared are guards that must be at their Rev, and that stay as they are. Any number of changes can
 	// compare a guard that exists at the same time.
 	Compared []GuardRev
+	// Folds are steps of guards that the change makes. The ledger adds the guards to what it gives the store,
+	// which never sees a Fold.
+	Folds []Fold
 	// Retried are dead letters that a new run repeats. Each must exist; the change removes it.
 	Retried []RunID
 	// Joined ties the change to the one before it in the same commit: the store writes both or neither. So

@@ -23,7 +23,8 @@ type JobSnapshot struct {
 	Ran Time
 }
 
-// Submit is the change that creates a new job, with its first run. The caller sets Namespace and ID.
+// Submit is the change that creates a new job, with its first run, and lets it take its unique key. The
+// caller sets Namespace and ID.
 func Submit(job *Job, now Time) Change {
 	job.Version, job.State, job.Created, job.Updated = 1, JobActive, now, now
 	due := job.Schedule.At
@@ -36,6 +37,9 @@ func Submit(job *Job, now Time) Change {
 	c := Change{Job: job, Runs: []Run{run}}
 	if run.Has(FlagGuarded) {
 		c.Guards = []Guard{job.OverlapGuard()}
+	}
+	if job.Unique.Key != "" {
+		c.Guards = append(c.Guards, job.TakeKey(Guard{}, now))
 	}
 	return c
 }
@@ -68,6 +72,7 @@ func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 	if guard := w.Guards.Of(GuardOverlap); guard != nil {
 		c.Guards = []Guard{t.guard(*guard)}
 	}
+	c.freeKeyOfCanceled(&job)
 	return c, nil
 }
 
@@ -89,9 +94,9 @@ func (w JobSnapshot) Pause(now Time) (Change, error) {
 }
 
 // hold keeps a run from being claimed. The delay before a retry stays: the pause of the job must not shorten
-// it.
+// it. The run leaves the line in which it waits: others must not wait for it.
 func (r Run) hold(now Time) Run {
-	r.Flags |= FlagOnHold
+	r.Hold, r.Flags = "", r.Flags&^FlagParked|FlagOnHold
 	if r.State == StateWaiting && (r.Attempt == 0 || r.Wake <= now) {
 		r.Wake = Never
 	}
@@ -122,6 +127,9 @@ func (w JobSnapshot) Resume(now Time) (Change, error) {
 		run.Flags &^= FlagOnHold
 		if run.State == StateWaiting && run.Wake == Never {
 			run.Wake = run.ready(now)
+		}
+		if run.State == StateWaiting && run.Attempt == 0 { // one that has begun has an older definition
+			run.Hold = job.line()
 		}
 		fresh := run.State == StateWaiting && run.Attempt == 0 && run.ByClock() && !run.Has(FlagPlanned)
 		if fresh && run.Covers <= now && job.Schedule.Recurring() {
@@ -367,5 +375,6 @@ func (w JobSnapshot) CancelRun(id RunID, now Time) (Change, error) {
 		}
 		c.Runs = append(c.Runs, *next)
 	}
+	c.freeKey(&w.Job)
 	return d.leaveTurn(c), nil
 }

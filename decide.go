@@ -13,6 +13,14 @@ type Candidate struct {
 	Guards Guards // of a guarded run
 	// Others are the unfinished runs among those that NeedsOthers names.
 	Others []Run
+	// Limits are those of the job, and those that operators set for it. Counters are their guards; a claim
+	// needs none, because it takes slots by folds.
+	Limits   []Limit
+	Counters []Guard
+	// Gate is the oldest closed gate that matches the job; nil: none. Line is the gate that Run.Hold names,
+	// as long as it is known.
+	Gate   *Gate
+	Line   *Gate
 	Worker string // the worker that wants to claim the run; empty: none yet, decide without a claim
 }
 
@@ -24,19 +32,23 @@ const (
 	VerdictClaim                    // the Change claims it for the worker
 	VerdictEnd                      // the Change ends it: skipped
 	VerdictWait                     // the Change makes it wait for its turn
-	VerdictHold                     // it is on hold: there is nothing to commit, and a resume passes it on
+	// it is on hold, or waits in a line already: there is nothing to commit, and what ends that passes it on
+	VerdictHold
 )
 
 // Decide says what happens to a due run at now. The misfire policy decides if the run is late, the overlap
 // policy if another run of its job is unfinished; otherwise the run starts. A claim of a run by the clock
 // plans its successor in the same change, so that a schedule can neither stop nor fork. A run on hold stays
-// as it is, whatever its wake.
+// as it is, whatever its wake. A run that comes to a closed gate waits there, or is skipped.
 func (d Candidate) Decide(now Time) (Verdict, Change) {
 	if d.Run.Has(FlagOnHold) {
 		return VerdictHold, Change{}
 	}
 	if first, missed := d.missed(now); missed {
 		return VerdictEnd, d.skipTo(first, now)
+	}
+	if verdict, c, decided := d.gated(now); decided {
+		return verdict, c
 	}
 	if !d.Run.Has(FlagGuarded) {
 		return d.start(now)
@@ -126,6 +138,10 @@ func (d Candidate) missed(now Time) (first Time, missed bool) {
 	if d.Run.Attempt > 0 || !d.Run.ByClock() || d.Run.Has(FlagPlanned) || !d.Run.Has(FlagMisfirePolicy) {
 		return 0, false
 	}
+	// It came in time, and waited in a line. A later due time in its place would wait again, at the end.
+	if d.Run.Has(FlagParked) {
+		return 0, false
+	}
 	first = d.Job.Misfire.first(&d.Job.Schedule, d.Run.Covers, now)
 	return first, first != d.Run.Covers
 }
@@ -149,17 +165,23 @@ func (d Candidate) skipTo(first, now Time) Change {
 	if next != 0 {
 		c.Runs = append(c.Runs, d.successor(next, false))
 	}
+	c.freeKey(d.Job)
 	return d.leaveTurn(c)
 }
 
 func (d Candidate) start(now Time) (Verdict, Change) {
 	if d.Worker == "" {
-		return VerdictReady, Change{}
+		return d.ready(now)
 	}
-	// A node of another version may have planned it without all needs. Then this worker may not have them.
-	if needs := d.Job.needs(); d.Run.Needs != "" && d.Run.Needs != needs {
+	// A node of another version may have planned it without all needs. Then this worker may not have them. Or
+	// it was not put in the line of its job, in which runs start in the order of their due times.
+	needs, line := d.Job.needs(), d.Job.line()
+	if d.Run.Needs != "" && d.Run.Needs != needs || d.Run.Hold == "" && line != "" {
 		run := d.Run
 		run.Needs, run.Share = needs, d.Job.share()
+		if run.Hold == "" {
+			run.Hold = line
+		}
 		return VerdictWait, Change{Runs: []Run{run}}
 	}
 	at, t := now, turns{}
@@ -175,12 +197,26 @@ func (d Candidate) start(now Time) (Verdict, Change) {
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
+	c.takeSlots(d.Limits, &d.Run)
 	if run.Has(FlagGuarded) && t.Holder != run.ID.Due { // a retry has its turn already
 		t = t.without(run.ID.Due)
 		t.Holder, t.Claimed = run.ID.Due, run.Claimed
 		c.setTurns(t, *d.Guards.Of(GuardOverlap))
 	}
 	return VerdictClaim, c
+}
+
+// ready says that the run may start, unless a limit has no room for it: then it waits in the line of that
+// limit. A limit that has room now can be full when a worker claims the run; then it is decided again.
+func (d Candidate) ready(now Time) (Verdict, Change) {
+	switch limit := d.full(now); {
+	case limit == nil:
+		return VerdictReady, Change{}
+	case d.Run.Hold == limit.Hold() && d.Run.Wake == Never:
+		return VerdictHold, Change{}
+	default:
+		return VerdictWait, d.Run.Park(limit.Hold())
+	}
 }
 
 func (d Candidate) skip(reason string, now Time) Change {
@@ -190,6 +226,7 @@ func (d Candidate) skip(reason string, now Time) Change {
 	if next := d.plan(&c.Runs[0], false); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
+	c.freeKey(d.Job)
 	// compared: the reason for the skip must still hold
 	c.setTurns(d.Guards.turns(), *d.Guards.Of(GuardOverlap))
 	return c
@@ -251,6 +288,7 @@ func (d Candidate) replace(t turns, now Time) Change {
 		}
 		c.Runs = append(c.Runs, other)
 	}
+	c.freeKey(d.Job)
 	line = line.before(d.Run.ID.Due, d.Others)
 	c.setTurns(line, was)
 	if line.free(d.Run.ID.Due) {
@@ -335,10 +373,12 @@ func (d Candidate) leaveTurn(c Change) Change {
 	return c
 }
 
-// EndChange is the change for a finished attempt: the run as Finish left it and, if the run has ended, its
-// guard without it.
-func EndChange(run Run, guards Guards) Change {
+// EndChange is the change for a finished attempt: the run as Finish left it, its slots given back and, if the
+// run has ended, its guard without it, and the job's unique key free.
+func EndChange(job *Job, run Run, guards Guards) Change {
 	c := Change{Runs: []Run{run}}
+	c.freeKey(job)
+	c.giveBack(&c.Runs[0])
 	if guard := guards.Of(GuardOverlap); guard != nil && run.State.Ended() && run.Has(FlagGuarded) {
 		c.setTurns(turnsOf(guard).ended(&run), *guard)
 	}

@@ -59,6 +59,8 @@ type edit struct {
 	begun   []Run
 	rest    []Run // not begun
 	guarded bool
+	// followed says that a begun run of a one-off gets another one beside it.
+	followed bool
 }
 
 // move moves the runs that have not begun to the new definition. moved says that the schedule has changed.
@@ -73,7 +75,7 @@ func (e *edit) move(moved bool) {
 			e.begun = append(e.begun, run)
 		case moved && planned && next != nil && next.Covers == run.Covers:
 			next = nil // the run stands for the same due time in both schedules
-			e.rest = append(e.rest, run.moveTo(&e.job))
+			e.rest = append(e.rest, run.moveTo(&e.job, e.now))
 		case moved && planned:
 			e.ended = append(
 				e.ended,
@@ -83,16 +85,40 @@ func (e *edit) move(moved bool) {
 			)
 			e.turns = e.turns.without(run.ID.Due)
 		default:
-			e.rest = append(e.rest, run.moveTo(&e.job))
+			e.rest = append(e.rest, run.moveTo(&e.job, e.now))
 		}
 	}
 	// If a one-off has begun already, it gets another run only at a time in the future.
 	if next != nil && (len(e.ended) > 0 || e.job.Schedule.Recurring() || e.job.Schedule.At > e.now) {
 		e.rest = append(e.rest, *next)
+		e.follow()
 	}
 }
 
-func (r Run) moveTo(job *Job) Run {
+// follow notes that the last run of rest comes beside a one-off's run that has begun, so that the end of
+// either does not free the job's unique key: see Change.freeKey. The change then contains the begun run: its
+// end, if it was decided before, must lose.
+func (e *edit) follow() {
+	if e.job.Unique.Key == "" || e.job.Schedule.Recurring() {
+		return
+	}
+	for i := range e.begun {
+		if run := &e.begun[i]; run.ByClock() {
+			run.Flags |= FlagPlanned
+			e.rest[len(e.rest)-1].Seq = run.Seq + 1
+			e.followed = true
+		}
+	}
+}
+
+func (r Run) moveTo(job *Job, now Time) Run {
+	if r.Parked() { // the new definition may have other limits
+		r.Wake = r.ready(now)
+	}
+	r.Flags &^= FlagParked
+	if r.Hold = job.line(); r.Has(FlagOnHold) {
+		r.Hold = ""
+	}
 	r.Version, r.Queue, r.Priority, r.About = job.Version, job.Queue, int8(job.Priority), job.about()
 	r.Needs, r.Share = job.needs(), job.share()
 	if job.Misfire.Policy != MisfireOnce {
@@ -150,7 +176,9 @@ func (e *edit) replan() *Run {
 // that waits for a retry: a claim of that run that was decided before the others were in its way must lose.
 func (e *edit) guard() {
 	begun := e.begun
-	e.begun = nil
+	if !e.followed {
+		e.begun = nil
+	}
 	e.guarded = e.job.Overlap != OverlapAllow &&
 		(e.job.Schedule.Recurring() || e.was.Guards.Of(GuardOverlap) != nil || len(begun)+len(e.rest) > 1)
 	if !e.guarded {

@@ -320,7 +320,9 @@ func TestWhoRanSideBySideBeforeAnEditWaitsForTheOthers(t *testing.T) {
 	if verdict, c := decide(other, first, other); verdict != carillon.VerdictWait {
 		t.Errorf("not its turn: verdict %d, %v", verdict, tell(c))
 	}
-	c := carillon.EndChange(first.Claim(worker, minute(7)).End(carillon.StateSucceeded, "", minute(7)), guard)
+	c := carillon.EndChange(
+		job, first.Claim(worker, minute(7)).End(carillon.StateSucceeded, "", minute(7)), guard,
+	)
 	expectChange(t, c, "1m r5 v1 succeeded guarded planned #2", "turn r9 of 2m")
 	// A run that is due meanwhile is skipped, or stops both.
 	_, c = carillon.Candidate{

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The seven ways in which a call can fail for a reason the caller can act on. Everything else is an outage.
+// The eight ways in which a call can fail for a reason the caller can act on. Everything else is an outage.
 var (
 	ErrNotFound  = errors.New("not found")
 	ErrInvalid   = errors.New("invalid")
@@ -15,6 +15,8 @@ var (
 	ErrPermanent = errors.New("will never succeed") // do not retry
 	ErrLost      = errors.New("lost")               // the attempt no longer holds its run
 	ErrFull      = errors.New("no room left")       // on the disk of a store; later there may be some
+	// ErrBusy says that other writers were quicker at each try. Nothing was written.
+	ErrBusy = errors.New("others change it too quickly")
 	// ErrSessionOver says that the worker's session is over, so that it holds no run any more.
 	ErrSessionOver = errors.New("session over")
 )

@@ -13,6 +13,9 @@ type Guard struct {
 	Key       string
 	Rev       int32
 	Value     []byte // nil: the change removes the guard, which must exist
+	// First is the Rev that a guard gets which a change makes (Rev 0); 0 stands for 1. A store does not
+	// return it.
+	First int32
 	// Expires is when the guard is no longer in force; zero: never. The store returns and compares an expired
 	// guard like any other until Forget removes it; rules treat it as free: see Expired.
 	Expires Time
@@ -48,15 +51,31 @@ const (
 	GuardOverlap GuardKind = "overlap" // of a job: which run has the turn, and which runs wait for it
 	// GuardIdempotency is of a request: what its idempotency key was used for. It rules no runs.
 	GuardIdempotency GuardKind = "idempotency"
+	// GuardLimit is of a limit: how much of it is taken, and whether runs wait for it. It changes by folds.
+	GuardLimit GuardKind = "limit"
+	// GuardUnique is of a unique key: the job that holds it. It rules no runs: it is compared by submits.
+	GuardUnique GuardKind = "unique"
+	// GuardOperation is the record of an operation, and GuardOpenOperation says that one is open: see
+	// OperationRecord. They rule no runs.
+	GuardOperation     GuardKind = "operation"
+	GuardOpenOperation GuardKind = "operating"
 )
 
 // RulesRuns says that later decisions about the runs of the same change need the guard.
-func (g *Guard) RulesRuns() bool { return g.Kind() != GuardIdempotency }
+func (g *Guard) RulesRuns() bool { return g.Kind() == GuardOverlap }
 
 // Kind is the first part of the key.
 func (g *Guard) Kind() GuardKind {
 	kind, _, _ := strings.Cut(g.Key, "/")
 	return GuardKind(kind)
+}
+
+// NextRev is the revision of the guard once it is written.
+func (g *Guard) NextRev() int32 {
+	if g.Rev == 0 {
+		return max(g.First, 1)
+	}
+	return g.Rev + 1
 }
 
 // Compare is the guard as a change compares it without writing it.

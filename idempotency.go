@@ -70,8 +70,20 @@ func (o *Once) Key() string { return o.key }
 type Use struct {
 	Request string          `json:"request"`
 	At      Time            `json:"at"`
-	Jobs    []JobID         `json:"jobs,omitempty"`   // that were submitted
+	Jobs    []JobID         `json:"jobs,omitempty"`   // the answer to a submit
+	Found   []UsedJob       `json:"found,omitempty"`  // of these, those that do not follow from the request
 	Answer  json.RawMessage `json:"answer,omitempty"` // to any other write
+}
+
+// UsedJob is a job in the answer to a submit that does not follow from the request alone: it existed before,
+// or another job of the request has the same unique key.
+type UsedJob struct {
+	Index    int      `json:"index"` // in Use.Jobs
+	Version  int32    `json:"version"`
+	State    JobState `json:"state"`
+	Created  Time     `json:"created"`
+	Updated  Time     `json:"updated"`
+	Existing bool     `json:"existing,omitempty"`
 }
 
 // Guard is the guard that remembers a use of the key from now on. was is the guard of an earlier use that has
@@ -106,14 +118,38 @@ func (o *Once) Used(guard *Guard, now Time) error {
 	return &RepeatedError{Use: use}
 }
 
+// FoundJobs are the versions of jobs that Submitted needs.
+func (u *Use) FoundJobs() (ids []JobVersion) {
+	for _, found := range u.Found {
+		if found.Index < len(u.Jobs) {
+			ids = append(ids, JobVersion{u.Jobs[found.Index], found.Version})
+		}
+	}
+	return ids
+}
+
 // Submitted returns the jobs as the first request was answered. The repeated request has brought their
 // definitions again, which the caller has admitted at use.At. So no answer has to be kept, and it does not
-// matter what has become of the jobs.
-func (u *Use) Submitted(namespace string, defs []Definition) []Job {
+// matter what has become of the jobs. stored are the jobs of Found, at their versions; one that is no longer
+// stored gets the definition that the request has for it.
+func (u *Use) Submitted(namespace string, defs []Definition, stored []Job) []Job {
 	jobs := make([]Job, min(len(defs), len(u.Jobs)))
 	for i := range jobs {
 		jobs[i] = Job{Namespace: namespace, ID: u.Jobs[i], Definition: defs[i]}
 		Submit(&jobs[i], u.At)
+	}
+	for _, found := range u.Found {
+		if found.Index >= len(jobs) {
+			continue
+		}
+		job := &jobs[found.Index]
+		for k := range stored {
+			if stored[k].ID == job.ID && stored[k].Version == found.Version {
+				job.Definition = stored[k].Definition
+			}
+		}
+		job.Version, job.State, job.Existing = found.Version, found.State, found.Existing
+		job.Created, job.Updated = found.Created, found.Updated
 	}
 	return jobs
 }

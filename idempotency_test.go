@@ -135,7 +135,7 @@ func TestDefinitionsThatAreAdmittedAgainAtTheSameTimeGiveTheSameJobs(t *testing.
 				*into, _ = json.Marshal(job)
 				continue
 			}
-			*into, _ = json.Marshal(use.Submitted("a", []carillon.Definition{def})[0])
+			*into, _ = json.Marshal(use.Submitted("a", []carillon.Definition{def}, nil)[0])
 		}
 		if string(first) != string(second) {
 			t.Errorf("%s\nthen %s", first, second)

@@ -41,6 +41,15 @@ func (s JobState) String() string                { return jobStates[s] }
 func (s JobState) MarshalText() ([]byte, error)  { return []byte(s.String()), nil }
 func (s *JobState) UnmarshalText(b []byte) error { return unmarshalState(s, jobStates, b) }
 
+// UnmarshalJSON is for the strict decoder, which asks types for it.
+func (s *JobState) UnmarshalJSON(b []byte) error {
+	var text string
+	if err := json.Unmarshal(b, &text); err != nil {
+		text = string(b)
+	}
+	return s.UnmarshalText([]byte(text))
+}
+
 // Job is what to do and when. Its definition is immutable per version: an edit adds one.
 type Job struct {
 	Namespace string   `json:"namespace"`
@@ -50,6 +59,8 @@ type Job struct {
 	State     JobState `json:"state"`
 	Created   Time     `json:"created_at"`
 	Updated   Time     `json:"updated_at"`
+	// Existing says, in the answer to a submit, that the job was there before: see Unique. It is not stored.
+	Existing bool `json:"existing,omitempty"`
 	Definition
 }
 
@@ -78,15 +89,19 @@ type Definition struct {
 	// each of them has. "owner" stands for the job's owner. Default none: such jobs share one turn.
 	FairBy string `json:"fair_by,omitempty"`
 	// FairWeight is how many turns the key gets where others get one, 1 to 100. Default 1.
-	FairWeight int             `json:"fair_weight"`
-	Payload    json.RawMessage `json:"payload"`
-	Schedule   Schedule        `json:"schedule"`
-	Target     Target          `json:"target"`
-	Timeout    Duration        `json:"timeout"` // of one attempt; Zero: none. Default none, 30s for http
-	Retry      Retry           `json:"retry"`
-	Overlap    Overlap         `json:"overlap"` // default skip
-	Misfire    Misfire         `json:"misfire"` // default once
-	Retention  Retention       `json:"retention"`
+	FairWeight int `json:"fair_weight"`
+	// Limits bound how many runs with a key are performed at the same time, or start in a time.
+	Limits []Limit `json:"limits,omitempty"`
+	// Unique is a key of which there is one job at a time. Default none.
+	Unique    Unique          `json:"unique,omitzero"`
+	Payload   json.RawMessage `json:"payload"`
+	Schedule  Schedule        `json:"schedule"`
+	Target    Target          `json:"target"`
+	Timeout   Duration        `json:"timeout"` // of one attempt; Zero: none. Default none, 30s for http
+	Retry     Retry           `json:"retry"`
+	Overlap   Overlap         `json:"overlap"` // default skip
+	Misfire   Misfire         `json:"misfire"` // default once
+	Retention Retention       `json:"retention"`
 }
 
 // Retention is how long ended runs, their logs and dead letters are kept. A zero takes the server's
@@ -136,6 +151,9 @@ func (d *Definition) Admit(now Time) error {
 // check would refuse the schedule, and with it an edit of only the name.
 func (d *Definition) AdmitEdit(was *Definition, now Time) error {
 	d.fill(Definition{})
+	if err := d.Unique.admitEdit(&was.Unique); err != nil {
+		return err
+	}
 	if was.Schedule.Recurring() != d.Schedule.Recurring() {
 		return otherKind(&d.Schedule)
 	}
@@ -225,8 +243,8 @@ func (d *Definition) admitAllButSchedule() *FieldError {
 		d.Payload = nil
 	}
 	for _, check := range []func() *FieldError{
-		d.admitNames, d.admitNeeds, d.admitSizes, d.Retry.admit, d.Misfire.admit, d.admitPolicies,
-		d.admitUnits,
+		d.admitNames, d.admitNeeds, d.admitLimits, d.admitUnique, d.admitSizes, d.Retry.admit,
+		d.Misfire.admit, d.admitPolicies, d.admitUnits,
 	} {
 		if err := check(); err != nil {
 			return err
@@ -246,9 +264,7 @@ func (d *Definition) admitNames() *FieldError {
 		{"type", d.Type}, {"queue", d.Queue}, {"owner", d.Owner},
 	} {
 		if !word(f.value, 64) {
-			return invalid(
-				f.field, f.value, "1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit",
-			)
+			return invalid(f.field, f.value, NameForm)
 		}
 	}
 	if d.FairBy != "" && !word(d.FairBy, 64) {
@@ -324,6 +340,7 @@ func (d *Definition) admitUnits() *FieldError {
 		{"misfire.window", d.Misfire.Window},
 		{"schedule.after", d.Schedule.After},
 		{"schedule.every", d.Schedule.Every},
+		{"unique.for", d.Unique.For},
 		{"retention.runs", d.Retention.Runs},
 		{"retention.logs", d.Retention.Logs},
 		{"retention.dead_letters", d.Retention.DeadLetters},
@@ -346,6 +363,12 @@ func (d *Definition) admitUnits() *FieldError {
 	}
 	return nil
 }
+
+// NameForm is what IsName accepts, for people.
+const NameForm = "1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit"
+
+// IsName says whether a text can be the name of a queue or a type.
+func IsName(s string) bool { return word(s, 64) }
 
 // word is the grammar of identifiers that end up in paths, metrics and queue names.
 func word(s string, limit int) bool {

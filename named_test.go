@@ -26,7 +26,7 @@ func TestThousandsOfRunsThatAreAskedForWhileTheClockStandsHaveNamesOfTheirOwn(t 
 			seen[run.ID] = true
 			run.Rev = 1
 			ended := carillon.EndChange(
-				run.Claim(worker, minute(2)).End(carillon.StateSucceeded, "", minute(2)), c.Guards,
+				c.Job, run.Claim(worker, minute(2)).End(carillon.StateSucceeded, "", minute(2)), c.Guards,
 			)
 			w.Job, w.Guards = *c.Job, c.Guards
 			if len(ended.Guards) > 0 {

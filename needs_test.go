@@ -113,11 +113,11 @@ func TestAnEditMovesRunsThatHaveNotBegunToTheNewNeeds(t *testing.T) {
 	run := NewRun(job, 1)
 	edited := needing(map[string]string{"zone": "eu"})
 	edited.Version = 2
-	if moved := run.moveTo(edited); moved.Lane() != edited.Lane() || moved.Lane() == run.Lane() {
+	if moved := run.moveTo(edited, 0); moved.Lane() != edited.Lane() || moved.Lane() == run.Lane() {
 		t.Errorf("%+v", moved.Lane())
 	}
 	edited.Needs = nil
-	if moved := run.moveTo(edited); moved.Needs != "mail.send" {
+	if moved := run.moveTo(edited, 0); moved.Needs != "mail.send" {
 		t.Errorf("%q", moved.Needs)
 	}
 }

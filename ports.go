@@ -33,6 +33,17 @@ type Store interface {
 	// Wakes returns unfinished runs ordered by (Wake, Due, Job), without About and Output.
 	Wakes(ctx context.Context, q WakeQuery) ([]Run, error)
 
+	// Line returns waiting runs that have the same Hold, ordered by (Due, Job), without About and Output.
+	Line(ctx context.Context, q LineQuery) ([]Run, error)
+
+	// Holds returns the names of lines that have a run, ordered by (Namespace, Hold), in pages. A line that
+	// gets or loses its only run meanwhile may be returned or not.
+	Holds(ctx context.Context, after HoldName, limit int) ([]HoldName, error)
+
+	// Counts counts the unfinished runs of a namespace that are due at now, for people: it may take long
+	// where millions of runs wait. Order is not promised.
+	Counts(ctx context.Context, namespace string, now Time) ([]QueueCount, error)
+
 	// FindJobs returns a page of jobs, newest first, each with the state that follows from its runs (Finished
 	// too).
 	FindJobs(ctx context.Context, q JobQuery) (JobPage, error)
@@ -70,11 +81,12 @@ type Queue interface {
 	// Push returns the indexes of the runs that their lane had no room for; they are still in the store.
 	Push(ctx context.Context, runs []Run) (refused []int, err error)
 	// Pull takes out up to want.Max runs, and waits until there is at least one. Runs of a lane come in the
-	// order in which they were pushed. Queues take turns. In a queue the highest priority comes first. In a
-	// priority namespaces take turns, in a namespace shares do, by their weights (see Lane.FairShare), and in
-	// a share the earliest wake comes first. But one place in ten of a queue goes to the wanted run that has
-	// waited longest, whatever its priority, so no run waits for ever. If ctx ends before there is a run,
-	// Pull takes nothing and returns the error of ctx. Demand.Partial has one more rule.
+	// order in which they were pushed. Queues take turns, by their weights if the implementation can be told
+	// any. In a queue the highest priority comes first. In a priority namespaces take turns, in a namespace
+	// shares do, by their weights (see Lane.FairShare), and in a share the earliest wake comes first. But one
+	// place in ten of a queue goes to the wanted run that has waited longest, whatever its priority, so no
+	// run waits for ever. If ctx ends before there is a run, Pull takes nothing and returns the error of ctx.
+	// Demand.Partial has one more rule.
 	Pull(ctx context.Context, want Demand) ([]Run, error)
 	// Len is how many runs wait of lanes that any of the wants takes. Without wants that is all runs, and
 	// cheap: the ledger asks before every commit; with wants it asks only while many submits wait. Its

@@ -254,6 +254,7 @@ func (l *life) end(h held, o carillon.Outcome) {
 		if l.commit(
 			what,
 			carillon.EndChange(
+				l.definition(h.run.Version),
 				h.run.Finish(l.definition(h.run.Version), o, l.now, l.rand.Float64()), h.guard,
 			),
 		) {
@@ -270,7 +271,7 @@ func (l *life) end(h held, o carillon.Outcome) {
 		l.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
 	run := runs[0].Finish(candidates[0].Job, o, l.now, l.rand.Float64())
-	if !l.commit(what+" again", carillon.EndChange(run, candidates[0].Guards)) {
+	if !l.commit(what+" again", carillon.EndChange(candidates[0].Job, run, candidates[0].Guards)) {
 		l.t.Errorf("%s: lost on fresh news", what)
 	}
 }

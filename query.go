@@ -73,6 +73,59 @@ func (p WakePos) Less(o WakePos) bool {
 	return p.ID.Job < o.ID.Job
 }
 
+// HoldName names the line of the runs of a namespace that have the same Hold.
+type HoldName struct {
+	Namespace string
+	Hold      string
+}
+
+// LineQuery asks for the first runs of lines. It leaves out runs that are due after Until, and runs whose
+// wake comes after Until, such as one that waits for a retry; but a run without a wake (Never) is wanted.
+type LineQuery struct {
+	Lines []HoldName // the answer has the runs of each of them together, in any order of lines
+	After RunID      // only runs after this one in the order (Due, Job); zero: from the first on
+	Until Time
+	Limit int // of the runs of each line
+}
+
+// Wants says whether a run of one of the lines is one that the query asks for, but for Limit.
+func (q *LineQuery) Wants(run *Run) bool {
+	return run.State == StateWaiting && run.ID.Due <= q.Until &&
+		(run.Wake <= q.Until || run.Wake == Never) &&
+		(q.After.IsZero() || q.After.Due < run.ID.Due ||
+			q.After.Due == run.ID.Due && q.After.Job < run.ID.Job)
+}
+
+// QueueCount says how many runs of a queue are in one situation: a worker holds them (State), or they wait
+// for a worker, for what Hold names, or until their job is resumed (Paused). A run that is not due yet counts
+// nowhere, and neither does one that waits for a retry.
+type QueueCount struct {
+	Queue  string
+	State  State
+	Hold   string // of parked runs, see Run.Parked
+	Paused bool
+	Runs   int
+	Oldest Time // the earliest due time among them
+}
+
+// CountOf is the situation of an unfinished run at now; false: it counts nowhere.
+func CountOf(r *Run, now Time) (c QueueCount, counts bool) {
+	c = QueueCount{Queue: r.Queue, State: r.State, Runs: 1, Oldest: r.ID.Due}
+	switch {
+	case r.State.Held():
+		return c, true
+	case r.ID.Due > now:
+		return c, false
+	case r.Has(FlagOnHold):
+		c.Paused = true
+		return c, r.Wake == Never
+	case r.Parked():
+		c.Hold = r.Hold
+		return c, true
+	}
+	return c, r.Wake <= now
+}
+
 // JobQuery asks for a page of jobs. Empty fields do not filter. States are of the job. Latest is what
 // LatestOf says about the job's runs: pending, running, succeeded, or failed, which stands for every other
 // end (failed, canceled or skipped).

@@ -56,7 +56,7 @@ func TestRetriedRunsWaitTheirTurnUnderEveryPolicy(t *testing.T) {
 				}
 			}
 			free := carillon.EndChange(
-				w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guards,
+				&w.Job, w.Runs[0].End(carillon.StateSucceeded, "", minute(6)), w.Guards,
 			).Guards[0]
 			verdict, _ := carillon.Candidate{
 				Job: job, Run: w.Runs[2], Guards: carillon.Guards{free}, Others: w.Runs[1:], Worker: worker,

@@ -39,13 +39,14 @@ type Status string
 const (
 	StatusQueued   Status = "queued"   // waiting, and its time has come
 	StatusPaused   Status = "paused"   // waiting until its job is resumed
+	StatusHeld     Status = "held"     // waiting for what its Hold names
 	StatusStopping Status = "stopping" // held, and asked to stop
 )
 
 // Within are the states that the runs of a status can be in; none: there is no such status.
 func (s Status) Within() []State {
 	switch s {
-	case StatusQueued, StatusPaused:
+	case StatusQueued, StatusPaused, StatusHeld:
 		return []State{StateWaiting}
 	case StatusStopping:
 		return []State{StateClaimed, StateRunning}
@@ -60,10 +61,18 @@ func (r *Run) Status(now Time) (s Status, any bool) {
 		return StatusStopping, true
 	case r.State == StateWaiting && r.Has(FlagOnHold):
 		return StatusPaused, true
+	case r.Parked():
+		return StatusHeld, true
 	case r.State == StateWaiting && r.Wake <= now:
 		return StatusQueued, true
 	}
 	return "", false
+}
+
+// Parked says that the run is in the line of what its Hold names, and that no wake ends its wait: the
+// scheduler passes it on when its turn has come.
+func (r *Run) Parked() bool {
+	return r.State == StateWaiting && r.Hold != "" && r.Wake == Never && !r.Has(FlagOnHold)
 }
 
 // Shown is the word that people see for the run at now: its status, else its state.
@@ -97,6 +106,7 @@ const (
 	// recurring, manual or retried, not a one-off's first run; in the job index
 	FlagAdditional
 	FlagOwnPayload // the caller gave it a payload in place of its job's; it is in Output
+	FlagParked     // it waits, or has waited, in a line since it became due: see Run.Park
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this
@@ -107,6 +117,8 @@ type Run struct {
 	Queue     string
 	Needs     string // what a worker must have to perform it, see Job.needs; empty if it has ended
 	Share     string // its share of the queue, see Lane.FairShare; empty if it has ended
+	Hold      string // what it waits for beside its wake, see Limit.Hold; empty: nothing, or it has ended
+	Slots     string // the slots of limits that its present attempt has taken, see slot; empty: none
 	Worker    string // the worker that holds it, or held it last
 	Reason    string // why it is in this state: the last error, what was skipped and why
 	About     *About // what history copies from the job; nil in the hot path until a caller needs it
@@ -207,7 +219,7 @@ func (r *Run) ready(now Time) Time {
 func NewRun(job *Job, due Time) Run {
 	r := Run{
 		ID: RunID{job.ID, due}, Namespace: job.Namespace, Queue: job.Queue, Priority: int8(job.Priority),
-		Needs: job.needs(), Share: job.share(), Version: job.Version,
+		Needs: job.needs(), Share: job.share(), Hold: job.line(), Version: job.Version,
 		Wake: due, State: StateWaiting, About: job.about(),
 	}
 	if job.Schedule.Recurring() || job.Misfire.Policy != MisfireOnce {

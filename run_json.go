@@ -32,6 +32,7 @@ type runJSON struct {
 	Ended       Time            `json:"ended_at"`
 	Worker      string          `json:"worker_id,omitempty"`
 	Reason      string          `json:"reason,omitempty"`
+	Hold        string          `json:"hold,omitempty"` // what a held run waits for
 	Stopping    bool            `json:"stopping,omitempty"`
 	RetryOf     RunID           `json:"retry_of,omitzero"`
 	Payload     json.RawMessage `json:"payload,omitempty"` // its own payload, not its job's
@@ -58,7 +59,9 @@ func (r Run) MarshalJSON() ([]byte, error) {
 		Started: r.Started, Ended: r.Ended, Worker: r.Worker, Reason: r.Reason,
 		Stopping: r.Has(FlagStop) && !r.State.Ended(),
 	}
-	if r.State == StateWaiting && !r.Has(FlagOnHold) {
+	if r.Parked() {
+		v.Hold = r.Hold
+	} else if r.State == StateWaiting && !r.Has(FlagOnHold) {
 		v.NextAttempt = max(r.Wake, r.ID.Due)
 	}
 	if r.RetryOf != 0 {
@@ -100,9 +103,11 @@ func (r *Run) UnmarshalJSON(b []byte) error {
 	if v.Stopping {
 		r.Flags |= FlagStop
 	}
-	if v.State == StateWaiting && v.NextAttempt == 0 { // only a paused job's run has no next attempt
-		r.Flags |= FlagOnHold
-		r.Wake = Never
+	if v.State == StateWaiting && v.NextAttempt == 0 { // only a held run, and that of a paused job
+		r.Wake, r.Hold = Never, v.Hold
+		if v.Hold == "" {
+			r.Flags |= FlagOnHold
+		}
 	}
 	return nil
 }

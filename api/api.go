@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/worker/protocol"
 )
 
@@ -35,6 +36,8 @@ type Config struct {
 	// Alive returns the nodes and workers as last heard, without a read. The API uses it to warn at once of a
 	// queue that no worker serves. Default: no such warnings.
 	Alive func() []carillon.Member
+	// Catalog has the weights of queues and the limits of operators. Default none: they cannot be set.
+	Catalog *catalog.Catalog
 	// Overloaded is called for each request that is refused because too many jobs wait for the store. It must
 	// be quick. Default: nothing.
 	Overloaded func()
@@ -52,6 +55,7 @@ type Events interface {
 type Ledger interface {
 	JobLedger
 	RunLedger
+	OperationLedger
 }
 
 // JobLedger writes jobs. Errors wrap carillon's; a job of another namespace is not found.
@@ -76,8 +80,11 @@ type JobLedger interface {
 	) (carillon.Run, error)
 }
 
-// RunLedger writes runs.
+// RunLedger writes runs, and reads what decisions about them are based on.
 type RunLedger interface {
+	// Candidates returns runs with what a decision about them needs. Without a worker that includes the
+	// guards of limits.
+	Candidates(ctx context.Context, runs []carillon.Run, worker string) ([]carillon.Candidate, error)
 	CancelRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// RetryRun adds a run that repeats an ended one. A repeated dead letter is no dead letter any more.
 	RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
@@ -85,6 +92,13 @@ type RunLedger interface {
 	RetryDeadLetter(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// SaveCheckpoint returns ErrLost unless fence is the fence of the present attempt.
 	SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error
+}
+
+// OperationLedger writes operations. Both fill in op before they make the answer of an idempotency key.
+type OperationLedger interface {
+	StartOperation(ctx context.Context, op *carillon.Operation) error
+	// CancelOperation ends the operation whose namespace and id op gives.
+	CancelOperation(ctx context.Context, op *carillon.Operation) error
 }
 
 // New returns the API as one handler. Time limits of connections belong to the http.Server around it.

@@ -21,7 +21,15 @@ func Routes(c Config) []RouteInfo {
 		if strings.HasPrefix(rt.Pattern, "/v1/jobs/") {
 			id = "job_" + strings.Repeat("0", 12) + "1"
 		}
-		info := RouteInfo{rt.Method, rt.Pattern, strings.ReplaceAll(rt.Pattern, "{id}", id), rt.Public, nil}
+		if strings.HasPrefix(rt.Pattern, "/v1/gates/") {
+			id = "gate_" + strings.Repeat("0", 9) + "1"
+		}
+		if strings.HasPrefix(rt.Pattern, "/v1/operations/") {
+			id = "op_" + strings.Repeat("0", 12) + "1"
+		}
+		names := strings.NewReplacer("{id}", id, "{name}", "mail", "{of}", "queue", "{key}", "mail")
+		path := names.Replace(rt.Pattern)
+		info := RouteInfo{rt.Method, rt.Pattern, path, rt.Public, nil}
 		for _, p := range rt.Query {
 			info.Query = append(info.Query, p.Name)
 		}

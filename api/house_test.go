@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
@@ -35,6 +36,7 @@ type house struct {
 	bus        *mem.Bus
 	queue      *mem.Queue
 	dispatcher *dispatch.Dispatcher
+	catalog    *catalog.Catalog
 	log        *bytes.Buffer
 }
 
@@ -52,6 +54,9 @@ func newHouse(t testing.TB, change func(*api.Config)) *house {
 		Logger: slog.New(slog.DiscardHandler),
 		Nodes:  func() []string { return []string{"http://node.test"} },
 	})
+	h.catalog = catalog.New(catalog.Config{Store: h.store, Ledger: h.ledger})
+	h.ledger.UseLimits(h.catalog.LimitsOf)
+	h.ledger.UseGates(h.catalog)
 	h.ledger.Listen(h.dispatcher.Notice, h.tell)
 	ctx, cancel := context.WithCancel(context.Background())
 	stopped := make(chan error)
@@ -64,7 +69,7 @@ func newHouse(t testing.TB, change func(*api.Config)) *house {
 	})
 	config := api.Config{
 		Ledger: h.ledger, Store: h.store, Logs: h.logs, Events: h.bus, Dispatcher: h.dispatcher,
-		Members: coordinator.Members,
+		Members: coordinator.Members, Catalog: h.catalog,
 		Tokens: map[string]api.Credential{
 			token: {Namespace: "blue", Name: "tester"}, otherToken: {Namespace: "red", Name: "stranger"},
 		},
@@ -236,7 +241,7 @@ func (h *house) finish(run carillon.Run, o carillon.Outcome) {
 		h.t.Fatalf("no definition of %s: %v", run.ID, err)
 	}
 	ended := runs[0].Finish(candidates[0].Job, o, carillon.Now(), 0)
-	change := carillon.EndChange(ended, candidates[0].Guards)
+	change := carillon.EndChange(candidates[0].Job, ended, candidates[0].Guards)
 	if lost, err := h.ledger.Commit(ctx, []carillon.Change{change}); err != nil || len(lost) > 0 {
 		h.t.Fatalf("end lost: %v %v", lost, err)
 	}

@@ -25,7 +25,15 @@ func (s *server) submit(w http.ResponseWriter, r *http.Request, _ *query) error 
 	}
 	s.warn(w, r, jobs...)
 	w.Header().Set("Location", "/v1/jobs/"+jobs[0].ID.String())
-	return s.replyJob(w, http.StatusCreated, jobs[0])
+	return s.replyJob(w, submitStatus(jobs), jobs[0])
+}
+
+// submitStatus tells whether a submit made a job.
+func submitStatus(jobs []carillon.Job) int {
+	if slices.ContainsFunc(jobs, func(job carillon.Job) bool { return !job.Existing }) {
+		return http.StatusCreated
+	}
+	return http.StatusOK
 }
 
 func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) error {
@@ -53,7 +61,7 @@ func (s *server) submitBatch(w http.ResponseWriter, r *http.Request, _ *query) e
 	for i := range jobs {
 		jobs[i] = s.shown(jobs[i])
 	}
-	return reply(w, http.StatusCreated, wire.List[carillon.Job]{Items: jobs})
+	return reply(w, submitStatus(jobs), wire.List[carillon.Job]{Items: jobs})
 }
 
 // shown returns the job with the values that the server decides for it.

@@ -418,10 +418,12 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 	h.finish(failed, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "secret"})
 	stranger := "Authorization: Bearer " + otherToken
 	run := "/v1/runs/" + failed.ID.String()
+	op := h.call("POST", "/v1/operations", `{"kind":"run","filter":{"all":true}}`).is(201).text("id")
 	for _, rt := range h.routes() {
-		path := strings.Replace(
-			strings.Replace(rt.Pattern, "/v1/jobs/{id}", "/v1/jobs/"+id, 1), "{id}", failed.ID.String(), 1,
-		)
+		path := strings.NewReplacer(
+			"/v1/jobs/{id}", "/v1/jobs/"+id, "/v1/operations/{id}", "/v1/operations/"+op,
+			"{id}", failed.ID.String(),
+		).Replace(rt.Pattern)
 		if !strings.Contains(rt.Pattern, "{id}") || strings.HasPrefix(rt.Pattern, "/v1/workers/") {
 			// Sessions of workers belong to no namespace; tokens decide what workers may say about runs.
 			continue
@@ -432,7 +434,9 @@ func TestAnotherNamespaceSeesNothing(t *testing.T) {
 		}
 		h.call(rt.Method, path, body, stranger, fence).problem(404, "")
 	}
-	for _, path := range []string{"/v1/jobs", "/v1/runs", "/v1/runs?job_id=" + id, "/v1/dead-letters"} {
+	for _, path := range []string{
+		"/v1/jobs", "/v1/runs", "/v1/runs?job_id=" + id, "/v1/dead-letters", "/v1/operations",
+	} {
 		if got := h.call("GET", path, "", stranger).is(200).items(); len(got) > 0 {
 			t.Errorf("%s shows %v", path, got)
 		}

@@ -103,7 +103,13 @@ func (s *server) submitJobs(
 	if defs, err = define(repeated.Use.At); err != nil {
 		return nil, err
 	}
-	return repeated.Use.Submitted(namespace(r), defs), nil
+	var stored []carillon.Job
+	if found := repeated.Use.FoundJobs(); len(found) > 0 {
+		if stored, err = s.Store.Jobs(r.Context(), found); err != nil {
+			return nil, err
+		}
+	}
+	return repeated.Use.Submitted(namespace(r), defs, stored), nil
 }
 
 // outcome is the answer to a write that is no submit, as the guard of its idempotency key keeps it.

@@ -97,6 +97,15 @@ func (rt route) parameters(schemas schemas) []object {
 		add("path", param{"id", "of the job", carillon.JobID(0)})
 	case strings.HasPrefix(rt.Pattern, "/v1/workers/{id}"):
 		add("path", param{"id", "of the worker, as it was told when it registered", nil})
+	case strings.Contains(rt.Pattern, "{name}"):
+		add("path", param{"name", "of the queue; a slash in it is written as %2F", nil})
+	case strings.Contains(rt.Pattern, "{key}"):
+		add("path", param{"of", "what the limit is for: queue, type or namespace", carillon.LimitOf("")})
+		add("path", param{"key", "the name of that; a slash in it is written as %2F", nil})
+	case strings.HasPrefix(rt.Pattern, "/v1/gates/{id}"):
+		add("path", param{"id", "of the gate; a slash in it is written as %2F", nil})
+	case strings.HasPrefix(rt.Pattern, "/v1/operations/{id}"):
+		add("path", param{"id", "of the operation", carillon.OperationID(0)})
 	case strings.Contains(rt.Pattern, "{id}"):
 		add("path", param{"id", "of the run", carillon.RunID{}})
 	}

@@ -141,6 +141,12 @@ func problemOf(err error) problem {
 			Detail: makeRoom +
 				"It does not know whether this request changed something. Look, then try again",
 		}
+	case errors.Is(err, carillon.ErrBusy):
+		return problem{
+			Type: "busy", Title: "Others change it too quickly", Status: http.StatusServiceUnavailable,
+			Detail: "other requests changed the same thing each time before this one could. This request " +
+				"changed nothing; send it again",
+		}
 	case errors.Is(err, carillon.ErrInvalid):
 		return problem{
 			Type: "invalid", Title: "Invalid input", Status: http.StatusBadRequest,

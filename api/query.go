@@ -149,7 +149,8 @@ func (q *query) states(name string, want *carillon.RunQuery) {
 }
 
 // runWords are the states of runs, and the statuses that stand for some runs of a state.
-const runWords = "waiting, queued, paused, claimed, running, stopping, succeeded, failed, canceled, skipped"
+const runWords = "waiting, queued, held, paused, claimed, running, stopping, succeeded, failed, canceled, " +
+	"skipped"
 
 // in remembers, under the parameter's name, an error from reading its value.
 func (q *query) in(name string, err error) {

@@ -21,8 +21,8 @@ var stateParam = param{"state", runWords + "; several separated by commas", nil}
 // table lists every route. The POST of an action answers with the job or run that it changed or added.
 func (s *server) table() []route {
 	return slices.Concat(
-		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workerRoutes(), s.refusedRoutes(),
-		s.otherRoutes(),
+		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.operationRoutes(), s.workerRoutes(),
+		s.queueRoutes(), s.limitRoutes(), s.gateRoutes(), s.refusedRoutes(), s.otherRoutes(),
 	)
 }
 
@@ -30,13 +30,16 @@ func (s *server) jobRoutes() []route {
 	var job carillon.Job
 	return []route{
 		{
-			Method: "POST", Pattern: "/v1/jobs", Summary: "Submit a job", Takes: carillon.Definition{},
-			Status: 201, Gives: job, Adds: true, Keyed: true, handle: s.submit,
+			Method: "POST", Pattern: "/v1/jobs",
+			Summary: "Submit a job (201); if a job with its unique key exists, get that one (200)",
+			Takes:   carillon.Definition{}, Status: 201, Or: 200, Gives: job, Adds: true, Keyed: true,
+			handle: s.submit,
 		},
 		{
 			Method: "POST", Pattern: "/v1/jobs/batch",
-			Summary: "Submit up to 1000 jobs; if one is not valid, the server refuses all",
-			Takes:   wire.Batch{}, Status: 201, Gives: wire.List[carillon.Job]{}, Adds: true,
+			Summary: "Submit up to 1000 jobs (201, or 200 if all of them exist already); if one is not " +
+				"valid, the server refuses all",
+			Takes: wire.Batch{}, Status: 201, Or: 200, Gives: wire.List[carillon.Job]{}, Adds: true,
 			Keyed: true, handle: s.submitBatch,
 		},
 		{

@@ -18,6 +18,7 @@ type server struct {
 	about  []byte         // the OpenAPI description
 	recent recent
 	load   load
+	counts counts
 }
 
 // route is one line of the table. It holds everything about a route that can be checked or described without

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"sync"
@@ -17,6 +18,13 @@ func (s *server) waitsFor(ctx context.Context, run *carillon.Run) *wire.Wait {
 		return nil
 	}
 	now, around := s.Clock.Now(), waits.Surroundings{}
+	if run.Parked() {
+		around.Held = cmp.Or(
+			s.heldBy(ctx, []*carillon.Run{run}, now)[run.ID], carillon.HoldWords(run.Hold), run.Hold,
+		)
+		around.Ahead = s.aheadInLine(ctx, run, now)
+		return waits.For(run, around, now)
+	}
 	if run.Has(carillon.FlagGuarded) {
 		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{
 			Namespace: run.Namespace, Keys: []string{run.ID.Job.OverlapKey()},
@@ -87,14 +95,63 @@ func (s *server) ahead(ctx context.Context, run *carillon.Run, now carillon.Time
 	return n, nil
 }
 
-// giveReasons gives each run that is due, and that no live worker takes, a reason that says so. It is not
-// stored: a worker that comes would have to change it in a million rows. Like warn, it costs nothing while
-// there are workers for the runs.
+// aheadInLine counts the runs before one that is parked, up to wire.MaxAhead.
+func (s *server) aheadInLine(ctx context.Context, run *carillon.Run, now carillon.Time) (ahead int) {
+	name := carillon.HoldName{Namespace: run.Namespace, Hold: run.Hold}
+	line, err := s.Store.Line(ctx, carillon.LineQuery{
+		Lines: []carillon.HoldName{name}, Until: now, Limit: wire.MaxAhead,
+	})
+	if err != nil {
+		s.Logger.WarnContext(ctx, "count the runs before one that waits in a line", "error", err)
+	}
+	for i := range line {
+		if line[i].ID.Due < run.ID.Due || line[i].ID.Due == run.ID.Due && line[i].ID.Job < run.ID.Job {
+			ahead++
+		}
+	}
+	return ahead
+}
+
+// heldBy says of parked runs what they wait for. The answer leaves out what cannot be read.
+func (s *server) heldBy(
+	ctx context.Context, runs []*carillon.Run, now carillon.Time,
+) map[carillon.RunID]string {
+	var parked []carillon.Run
+	for _, run := range runs {
+		if run != nil && run.Parked() {
+			parked = append(parked, *run)
+		}
+	}
+	if len(parked) == 0 {
+		return nil
+	}
+	candidates, err := s.Ledger.Candidates(ctx, parked, "")
+	if err != nil {
+		s.Logger.WarnContext(ctx, "read what runs wait for", "error", err)
+	}
+	words := make(map[carillon.RunID]string, len(candidates))
+	for i := range candidates {
+		words[candidates[i].Run.ID] = candidates[i].HeldBy(now)
+	}
+	return words
+}
+
+// giveReasons gives each run that is due, and that no live worker takes, a reason that says so, and each run
+// that is parked. It is not stored: what ends the wait would have to change it in a million rows. Like warn,
+// it costs nothing while there are workers for the runs.
 func (s *server) giveReasons(ctx context.Context, runs ...*carillon.Run) {
+	now := s.Clock.Now()
+	if held := s.heldBy(ctx, runs, now); held != nil {
+		for _, run := range runs {
+			if run != nil && held[run.ID] != "" {
+				run.Reason = waits.Reason(run, held[run.ID])
+			}
+		}
+	}
 	if s.Alive == nil {
 		return
 	}
-	now, alive := s.Clock.Now(), s.Alive()
+	alive := s.Alive()
 	texts := map[carillon.Lane]string{}
 	for _, run := range runs {
 		if run == nil || !waits.Due(run, now) {

@@ -48,25 +48,19 @@ func foldsScenario(ctx context.Context, b *bench) error {
 func (b *bench) fold(ctx context.Context, l *ledger.Ledger, size, guards int) error {
 	var last atomic.Int64
 	calls, err := hammer(16, func() error {
-		changes, folds := make([]carillon.Change, size), make([][]carillon.Fold, size)
+		changes := make([]carillon.Change, size)
 		for i := range changes {
 			n := last.Add(1)
 			changes[i].Guards = []carillon.Guard{{
 				Namespace: "bench", Key: fmt.Sprintf("%d/%d/%d", size, guards, n), Value: []byte("{}"),
 			}}
 			if guards > 0 {
-				folds[i] = []carillon.Fold{{
+				changes[i].Folds = []carillon.Fold{{
 					Namespace: "folds", Key: strconv.FormatInt(n%int64(guards), 10), Step: count,
 				}}
 			}
 		}
-		var lost []int
-		var err error
-		if guards > 0 {
-			lost, err = l.CommitFolded(ctx, changes, folds)
-		} else {
-			lost, err = l.Commit(ctx, changes)
-		}
+		lost, err := l.Commit(ctx, changes)
 		if err == nil && len(lost) > 0 {
 			err = fmt.Errorf("%d of %d changes lost", len(lost), size)
 		}

@@ -49,6 +49,8 @@ var scenarios = []scenario{
 	{"overload", overloadScenario, false, true},
 	{"order", orderScenario, false, true},
 	{"keys", keysScenario, false, true},
+	{"limits", limitsScenario, false, true},
+	{"gates", gatesScenario, false, true},
 }
 
 type bench struct {

@@ -237,9 +237,7 @@ func (b *bench) behindBacklog(
 			own.data = at.data
 		}
 		cfg := own.config(orderSlots / nodes)
-		if nodes > 1 {
-			cfg.Listen = loopback
-		}
+		cfg.Listen = loopback
 		h, err := open(cfg, r.started)
 		if err != nil {
 			return at, nil, err

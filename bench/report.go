@@ -82,6 +82,12 @@ func (b *bench) report(out io.Writer, about string) {
 	if b.known("keys_ratio") != nil {
 		bars = slices.Concat(bars, keysBars)
 	}
+	if b.known("limits_hot") != nil {
+		bars = slices.Concat(bars, limitsBars)
+	}
+	if b.known("gate_closed_after") != nil {
+		bars = slices.Concat(bars, gatesBars)
+	}
 	for _, r := range bars {
 		f := b.known(r.figure)
 		switch {

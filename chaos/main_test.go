@@ -54,6 +54,8 @@ func TestMain(m *testing.M) {
 		err = Body(os.Getenv("WITNESS"))
 	case os.Getenv("HANDLERS") != "":
 		err = handle(os.Getenv("HANDLERS"))
+	case os.Getenv("TAKERS") != "":
+		err = handleTaking(os.Getenv("TAKERS"))
 	default:
 		syscall.Umask(0o022) // other users must not be able to write in data directories
 		os.Exit(test(m))
@@ -109,6 +111,19 @@ func handle(witness string) error {
 	if err != nil {
 		return err
 	}
+	return performing(handler)
+}
+
+// handleTaking is a worker for jobs with limits: the main function of another process.
+func handleTaking(witness string) error {
+	handler, err := takingHandler(witness)
+	if err != nil {
+		return err
+	}
+	return performing(handler)
+}
+
+func performing(handler executor.Handler) error {
 	funcs := executor.NewFuncs()
 	funcs.Register(handled, handler)
 	dispatcher, err := client.NewDispatcher(client.DispatcherConfig{

@@ -74,7 +74,8 @@ func NewBatcher(c *Client, cfg BatcherConfig) *Batcher {
 //     an answer at most 100 us more, for callers that come back. The waiting counts towards the client's
 //
 // Timeout.
-//   - An invalid job fails only its own caller. It costs the other jobs of its request a second request each.
+//   - A job that is refused fails only its own caller. It costs the other jobs of its request a second
+//     request each.
 //   - A shared request is sent again as every write of the Client is. It has one idempotency key, so the
 //     server takes all its jobs or none. If it fails in the end, all its callers get the error.
 //   - A job with a key of its own (see WithIdempotencyKey) has a request of its own.
@@ -104,11 +105,12 @@ func (b *Batcher) Submit(ctx context.Context, def carillon.Definition) (carillon
 		b.leave(shared, own)
 		return carillon.Job{}, b.client.failed(ctx, ctx.Err())
 	}
-	// One invalid job makes the server refuse all jobs of the request. So each caller submits its own job
-	// again, alone, and gets the error of that job, if it has one.
+	// One job that is not valid, or whose unique key another job holds, makes the server refuse all jobs of
+	// the request. So each caller submits its own job again, alone, and gets the error of that job, if it has
+	// one.
 	var unknown *UnknownOutcome // then the server may have taken the jobs
-	if errors.Is(shared.err, carillon.ErrInvalid) && !errors.As(shared.err, &unknown) &&
-		len(shared.calls) > 1 {
+	refused := errors.Is(shared.err, carillon.ErrInvalid) || errors.Is(shared.err, carillon.ErrConflict)
+	if refused && !errors.As(shared.err, &unknown) && len(shared.calls) > 1 {
 		return b.client.submit(ctx, body)
 	}
 	if shared.err != nil {

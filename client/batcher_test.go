@@ -170,6 +170,27 @@ func TestAnInvalidJobFailsOnlyItsOwnCaller(t *testing.T) {
 	})
 }
 
+func TestAJobWhoseKeyIsHeldFailsOnlyItsOwnCaller(t *testing.T) {
+	behindGate(t, client.BatcherConfig{}, func(t *testing.T, g *gate) {
+		defs := echoes(10)
+		for _, i := range []int{3, 7} {
+			defs[i].Unique = carillon.Unique{
+				Key: "k", For: carillon.Duration(time.Hour), OnConflict: carillon.ConflictRefuse,
+			}
+		}
+		_, errs := g.submitAll(t.Context(), defs, g.batcher.Submit)
+		if held := []error{errs[3], errs[7]}; (held[0] == nil) == (held[1] == nil) ||
+			!errors.Is(errors.Join(held...), carillon.ErrConflict) {
+			t.Errorf("of two jobs with one key: %v", held)
+		}
+		for i, err := range errs {
+			if err != nil && i != 3 && i != 7 {
+				t.Errorf("job %d: %v", i, err)
+			}
+		}
+	})
+}
+
 func TestAJobThatWaitsAloneIsToldItsOwnField(t *testing.T) {
 	behindGate(t, client.BatcherConfig{}, func(t *testing.T, g *gate) {
 		defs := echoes(3) // two go at once

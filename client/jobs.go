@@ -31,8 +31,9 @@ type (
 type Changes map[string]any
 
 // Submit submits a job; when it returns without an error the job is on disk. The server fills in the defaults
-// of fields that are zero: see carillon.Definition. Each call is one request. Where many goroutines submit
-// one job each, a Batcher lets them share requests.
+// of fields that are zero: see carillon.Definition. If another job holds the job's unique key, Submit returns
+// that one, with Existing set, or ErrConflict: see carillon.Unique. Each call is one request. Where many
+// goroutines submit one job each, a Batcher lets them share requests.
 func (c *Client) Submit(ctx context.Context, def carillon.Definition) (carillon.Job, error) {
 	body, err := wire.MarshalDefinition(&def)
 	if err != nil {
@@ -52,7 +53,8 @@ func (c *Client) submit(ctx context.Context, body []byte) (job carillon.Job, err
 	return job, err
 }
 
-// SubmitMany submits up to 1000 jobs: all of them, or none if one is not valid.
+// SubmitMany submits up to 1000 jobs: all of them, or none if one is not valid, or is refused because of its
+// unique key.
 func (c *Client) SubmitMany(ctx context.Context, defs []carillon.Definition) ([]carillon.Job, error) {
 	list := make([][]byte, len(defs))
 	for i := range defs {

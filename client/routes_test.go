@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/client"
+	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
@@ -42,7 +43,8 @@ func newServer(t *testing.T) *server {
 	t.Cleanup(func() { stop(); <-ended })
 	web := httptest.NewServer(api.New(api.Config{
 		Ledger: s.door, Store: s.store, Logs: s.logs,
-		Tokens: map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace, Name: "test"}},
+		Catalog: catalog.New(catalog.Config{Store: s.store, Ledger: s.door}),
+		Tokens:  map[string]api.Credential{token: {Namespace: carillon.DefaultNamespace, Name: "test"}},
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("carillon_up 1\n"))
 		}),

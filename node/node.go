@@ -22,9 +22,11 @@ import (
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/carry"
+	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/internal/operations"
 	"github.com/carillon-run/carillon/internal/outage"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
@@ -40,8 +42,10 @@ type Node struct {
 	copy       *api.Replica // nil: none
 	bus        *mem.Bus
 	ledger     *ledger.Ledger
+	catalog    *catalog.Catalog
 	dispatcher *dispatch.Dispatcher
 	scheduler  *scheduler.Scheduler
+	operations *operations.Loop
 	worker     *worker.Worker // nil: no inner worker
 	carry      *carry.Queue   // nil: no other node uses the store
 	clock      clock
@@ -158,6 +162,13 @@ func (n *Node) assemble(ctx context.Context) error {
 		sched.Node = n.id
 	}
 	n.scheduler = scheduler.New(sched)
+	if err := n.openCatalog(ctx); err != nil {
+		return err
+	}
+	n.operations = operations.New(operations.Config{
+		Store: b.Store, Ledger: n.ledger, Owns: n.scheduler.Owns, Clock: &n.clock.Clock,
+		Logger: n.cfg.Logger,
+	})
 	n.dispatcher = dispatch.New(dispatch.Config{
 		Store: b.Store, Ledger: n.ledger, Queue: queue, Logs: b.Logs, Coordinator: b.Coordinator,
 		Redecide: n.scheduler.Redecide, PushBack: n.scheduler.PushBack,
@@ -183,6 +194,10 @@ func (n *Node) assemble(ctx context.Context) error {
 		"carillon_unserved_runs", "Due runs of this node that no live worker can take.", func() float64 {
 			return float64(unserved(queue, n.scheduler.Members()))
 		},
+	)
+	n.metrics.gauge(
+		"carillon_limit_differences", "Limits that did not count what their runs had taken; must stay 0.",
+		func() float64 { return float64(n.scheduler.LimitDifferences()) },
 	)
 	n.metrics.gauge("carillon_running_runs", "Runs that the worker holds.", func() float64 {
 		held, _ := n.Running()
@@ -290,7 +305,9 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	})
 	go func() { ended <- n.ledger.Run(written) }()
+	g.Go(func() error { return n.catalog.Run(ctx) })
 	g.Go(func() error { return n.scheduler.Run(ctx) })
+	g.Go(func() error { return n.operations.Run(ctx) })
 	if n.worker != nil {
 		g.Go(func() error { return n.worker.Run(ctx) })
 	}

@@ -56,7 +56,7 @@ func (n *Node) handler() http.Handler {
 			n.secrets.token: {Namespace: carillon.DefaultNamespace, Name: "token"},
 		},
 		Metrics: n.metrics.handler(), Ready: n.ready, Dispatcher: n.dispatcher, Secret: n.secrets.runs,
-		Replica: n.copy, Intake: n.backend.Intake,
+		Replica: n.copy, Intake: n.backend.Intake, Catalog: n.catalog,
 		Members: n.backend.Coordinator.Members, Alive: n.scheduler.Members,
 		Overloaded: n.metrics.refused.Inc,
 	})

@@ -1,7 +1,9 @@
 package porttest
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -14,6 +16,7 @@ func (w *world) compare(all bool) {
 	w.t.Helper()
 	w.compareRows(all)
 	w.compareWakes()
+	w.compareLines()
 	for range 3 {
 		w.compareJobPages()
 		w.compareRunPages()
@@ -101,6 +104,47 @@ func (w *world) compareWakes() {
 	}
 }
 
+func (w *world) compareLines() {
+	w.t.Helper()
+	ctx := context.Background()
+	q := carillon.LineQuery{
+		Lines: w.lines(), Until: pick(w.rand, w.now, w.now+600_000, carillon.Never),
+		Limit: pick(w.rand, 1, 2, 100),
+	}
+	if w.rand.IntN(3) == 0 {
+		q.After.Due = epoch + carillon.Time(w.rand.Int64N(int64(w.now-epoch)+1))
+	}
+	both(w, "lines", func(s carillon.Store) ([]carillon.Run, error) {
+		runs, err := s.Line(ctx, q)
+		slices.SortStableFunc(runs, func(a, b carillon.Run) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Hold, b.Hold))
+		})
+		return runs, err
+	})
+	limit := pick(w.rand, 1, 2, 0)
+	for after := (carillon.HoldName{}); ; {
+		names := both(w, "names of lines", func(s carillon.Store) ([]carillon.HoldName, error) {
+			return s.Holds(ctx, after, limit)
+		})
+		if len(names) == 0 {
+			break
+		}
+		after = names[len(names)-1]
+	}
+	namespace := pick(w.rand, namespaces...)
+	both(w, "counts", func(s carillon.Store) ([]carillon.QueueCount, error) {
+		counts, err := s.Counts(ctx, namespace, w.now)
+		return sortCounts(counts), err
+	})
+}
+
+func sortCounts(counts []carillon.QueueCount) []carillon.QueueCount {
+	slices.SortFunc(counts, func(a, b carillon.QueueCount) int {
+		return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))
+	})
+	return counts
+}
+
 func (w *world) compareJobPages() {
 	w.t.Helper()
 	maybe := func() bool { return w.rand.IntN(4) == 0 }
@@ -170,7 +214,10 @@ func (w *world) compareRunPages() {
 	}
 	if maybe() {
 		q.Statuses = []carillon.Status{
-			pick(w.rand, carillon.StatusQueued, carillon.StatusPaused, carillon.StatusStopping),
+			pick(
+				w.rand, carillon.StatusQueued, carillon.StatusPaused, carillon.StatusHeld,
+				carillon.StatusStopping,
+			),
 		}
 		q.Now = w.now
 	}

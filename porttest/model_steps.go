@@ -23,6 +23,7 @@ var (
 	types   = []string{"mail.send", "report"}
 	labels  = []string{"team", "env"}
 	workers = []string{"worker-1", "worker-2"}
+	keys    = []string{"a", "b"} // of limits
 )
 
 // change makes a decision by the rules on what the model holds now. Seldom it makes one that the rules would
@@ -31,8 +32,10 @@ func (w *world) change() (carillon.Change, bool) {
 	switch n := w.rand.IntN(100); {
 	case n < 22 || len(w.jobs) == 0:
 		return w.submit(), true
-	case n < 48:
+	case n < 44:
 		return w.claim()
+	case n < 50:
+		return w.park()
 	case n < 72:
 		return w.finish()
 	case n < 90:
@@ -89,6 +92,19 @@ func (w *world) definition() carillon.Definition {
 	if w.rand.IntN(4) == 0 {
 		d.Needs = map[string]string{"gpu": pick(w.rand, "true", "a=b")}
 	}
+	if w.rand.IntN(4) == 0 {
+		d.Unique.Key = fmt.Sprint("key", w.rand.IntN(20))
+		d.Unique.For = pick(w.rand, 0, carillon.Duration(time.Minute))
+	}
+	for _, key := range keys {
+		if w.rand.IntN(4) == 0 {
+			limit := carillon.Limit{Key: key, Concurrency: w.rand.IntN(3)}
+			if limit.Concurrency == 0 {
+				limit.Rate = carillon.Rate{Starts: 10, Per: time.Second}
+			}
+			d.Limits = append(d.Limits, limit)
+		}
+	}
 	d.Misfire.Policy = pick(w.rand, carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll)
 	if w.rand.IntN(2) == 0 {
 		d.Retry.MaxAttempts = 1
@@ -109,7 +125,9 @@ func (w *world) claim() (carillon.Change, bool) {
 	due, err := w.model.Wakes(context.Background(), carillon.WakeQuery{Until: w.now, Limit: 1000})
 	w.must(err)
 	due = slices.DeleteFunc(due, func(r carillon.Run) bool { return r.State != carillon.StateWaiting })
-	if len(due) == 0 {
+	lined, err := w.model.Line(context.Background(), carillon.LineQuery{Lines: w.lines(), Until: w.now})
+	w.must(err)
+	if due = append(due, lined...); len(due) == 0 {
 		return carillon.Change{}, false
 	}
 	run := pick(w.rand, due...)
@@ -119,6 +137,7 @@ func (w *world) claim() (carillon.Change, bool) {
 	}
 	d := carillon.Candidate{
 		Job: &snapshot.Job, Run: run, Guards: snapshot.Guards, Others: snapshot.Runs,
+		Limits: snapshot.Job.Limits,
 		Worker: pick(w.rand, workers...),
 	}
 	if run.Has(carillon.FlagGuarded) && d.Guards == nil {
@@ -126,6 +145,29 @@ func (w *world) claim() (carillon.Change, bool) {
 	}
 	verdict, c := d.Decide(w.now)
 	return c, verdict != carillon.VerdictHold
+}
+
+// park makes a due run wait in a line, of its job's limit or of another one.
+func (w *world) park() (carillon.Change, bool) {
+	due, err := w.model.Wakes(context.Background(), carillon.WakeQuery{Until: w.now, Limit: 1000})
+	w.must(err)
+	due = slices.DeleteFunc(due, func(r carillon.Run) bool { return r.State != carillon.StateWaiting })
+	if len(due) == 0 {
+		return carillon.Change{}, false
+	}
+	limit := carillon.Limit{Key: pick(w.rand, keys...)}
+	return pick(w.rand, due...).Park(limit.Hold()), true
+}
+
+// lines are all lines that the steps use.
+func (w *world) lines() (names []carillon.HoldName) {
+	for _, namespace := range namespaces {
+		for _, key := range keys {
+			limit := carillon.Limit{Key: key}
+			names = append(names, carillon.HoldName{Namespace: namespace, Hold: limit.Hold()})
+		}
+	}
+	return names
 }
 
 // finish lets a held run begin, end, or try again.
@@ -154,7 +196,8 @@ func (w *world) finish() (carillon.Change, bool) {
 	if o.Kind == carillon.OutcomeSuccess && w.rand.IntN(2) == 0 {
 		o.Output = &carillon.Output{Result: pick(w.rand, []byte(`{"a":1}`), []byte{})}
 	}
-	return carillon.EndChange(run.Finish(&snapshot.Job, o, w.now, w.rand.Float64()), snapshot.Guards), true
+	run = run.Finish(&snapshot.Job, o, w.now, w.rand.Float64())
+	return carillon.EndChange(&snapshot.Job, run, snapshot.Guards), true
 }
 
 // command gives a command on a job, as users do.

@@ -111,7 +111,7 @@ func newBenchWork(jobs int) benchWork {
 		run.Rev++
 		run.Started = now + 21
 		end := carillon.EndChange(
-			run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, now+22, 0), nil,
+			job, run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, now+22, 0), nil,
 		)
 		w.submits, w.claims, w.ends = append(w.submits, submit), append(w.claims, claim), append(w.ends, end)
 	}

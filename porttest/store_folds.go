@@ -16,8 +16,10 @@ import (
 var storeFolds = []storeCase{
 	{"folds: of a thousand takes at once exactly as many win as there are slots", func(t *storeTest) {
 		const takes, limit = 1000, 100
-		won := t.fold(takes, func(i int) (carillon.Change, []carillon.Fold) {
-			return t.note(i), []carillon.Fold{fold("limit", 1, limit)}
+		won := t.fold(takes, func(i int) carillon.Change {
+			c := t.note(i)
+			c.Folds = []carillon.Fold{fold("limit", 1, limit)}
+			return c
 		})
 		n := 0
 		for i := range won {
@@ -37,12 +39,14 @@ var storeFolds = []storeCase{
 		for i := range runs {
 			_, runs[i] = t.submit(nil)
 		}
-		won := t.fold(claims, func(i int) (carillon.Change, []carillon.Fold) {
+		won := t.fold(claims, func(i int) carillon.Change {
 			run := runs[i].Claim("worker_1", t.now)
 			if i < stale {
 				run.Rev += 5
 			}
-			return carillon.Change{Runs: []carillon.Run{run}}, []carillon.Fold{fold("limit", 1, limit)}
+			return carillon.Change{
+				Runs: []carillon.Run{run}, Folds: []carillon.Fold{fold("limit", 1, limit)},
+			}
 		})
 		for i := range won {
 			state := carillon.StateWaiting
@@ -65,16 +69,15 @@ var storeFolds = []storeCase{
 				of[i] = []string{keys[at], keys[(at+1)%3]}
 			}
 		}
-		won := t.fold(len(of), func(i int) (carillon.Change, []carillon.Fold) {
-			var folds []carillon.Fold
-			for _, key := range of[i] {
-				folds = append(folds, fold(key, 1, 60))
-			}
+		won := t.fold(len(of), func(i int) carillon.Change {
 			c := t.note(i)
 			if i%10 == 9 { // two changes of the same row: one of them loses
 				c = t.note(i - 1)
 			}
-			return c, folds
+			for _, key := range of[i] {
+				c.Folds = append(c.Folds, fold(key, 1, 60))
+			}
+			return c
 		})
 		for i := range won {
 			if i%10 == 9 && won[i] && won[i-1] {
@@ -110,7 +113,7 @@ func (t *storeTest) note(i int) carillon.Change {
 }
 
 // fold commits n changes at once through the ledgers of two nodes, and says which of them won.
-func (t *storeTest) fold(n int, change func(i int) (carillon.Change, []carillon.Fold)) []bool {
+func (t *storeTest) fold(n int, change func(i int) carillon.Change) []bool {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
 	var callers, running sync.WaitGroup
@@ -121,9 +124,9 @@ func (t *storeTest) fold(n int, change func(i int) (carillon.Change, []carillon.
 	}
 	won := make([]bool, n)
 	for i := range won {
-		c, folds := change(i)
+		c := change(i)
 		callers.Go(func() {
-			lost, err := nodes[i%2].CommitFolded(ctx, []carillon.Change{c}, [][]carillon.Fold{folds})
+			lost, err := nodes[i%2].Commit(ctx, []carillon.Change{c})
 			if err != nil {
 				t.Error(err)
 			}

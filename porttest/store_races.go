@@ -1,8 +1,10 @@
 package porttest
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -258,6 +260,7 @@ func storeCanceled(t *storeTest) {
 var storeConcurrent = []storeCase{
 	{"of many who write at the same time exactly one wins each revision", storeWriters},
 	{"what a commit wrote is there for every reader after it", storeReadYourWrites},
+	{"lines have their runs after many writers moved them at the same time", storeLineWriters},
 }
 
 // storeWriters counts with a guard: every writer reads it, adds one, and tries again when it lost.
@@ -312,4 +315,56 @@ func storeReadYourWrites(t *storeTest) {
 		})
 	}
 	all.Wait()
+}
+
+// storeLineWriters has writers that move the same few runs in and out of lines, together with runs that never
+// were in one. Most of their changes lose.
+func storeLineWriters(t *storeTest) {
+	const writers, rounds = 8, 12
+	holds := []string{"", "limit/key/a", "limit/key/b"}
+	var ids []carillon.RunID
+	for i := range 12 {
+		_, run := t.submit(nil)
+		if run.Hold = holds[i%len(holds)]; run.Hold != "" {
+			run = t.put(run)
+		}
+		ids = append(ids, run.ID)
+	}
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			for round := range rounds {
+				some := []carillon.RunID{ids[(writer+round)%len(ids)], ids[(5*writer+7*round+1)%len(ids)]}
+				if some[0] == some[1] {
+					some = some[:1]
+				}
+				runs, err := t.store.Runs(context.Background(), some, false)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var changes []carillon.Change
+				for _, run := range runs {
+					run.Hold = holds[(writer+round)%len(holds)]
+					changes = append(changes, carillon.Change{Runs: []carillon.Run{run}})
+				}
+				if _, err := t.store.Commit(context.Background(), changes); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	want := map[string][]carillon.RunID{}
+	for _, id := range ids {
+		hold := t.run(id).Hold
+		want[hold] = append(want[hold], id)
+	}
+	for _, hold := range holds[1:] {
+		slices.SortFunc(want[hold], func(a, b carillon.RunID) int {
+			return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.Job, b.Job))
+		})
+		t.equal(hold, t.lineIDs(hold), want[hold])
+	}
 }

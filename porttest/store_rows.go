@@ -3,6 +3,7 @@ package porttest
 import (
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -51,6 +52,10 @@ func storeWholeDefinition(t *storeTest) {
 			}
 		}
 		job.Schedule.Cron, job.Schedule.Timezone = "0 3 * * *", "Europe/Berlin"
+		job.Unique.Key += target    // each job has a key of its own
+		for i := range job.Limits { // a rate is a text, and operators' limits are no part of a definition
+			job.Limits[i].Rate, job.Limits[i].Of = carillon.Rate{Starts: i + 1, Per: time.Hour}, ""
+		}
 		c := carillon.Submit(job, t.now)
 		c.Runs[0].ID.Due = t.now // whatever schedule fill made
 		t.win(c)
@@ -131,7 +136,7 @@ func storeWholeRun(t *storeTest) {
 	t.win(carillon.Change{Runs: []carillon.Run{run}})
 	run.Rev, run.About = 1, &carillon.About{Name: job.Name, Type: job.Type, Owner: job.Owner}
 	t.equal("inserted", t.run(run.ID), &run)
-	run.Needs, run.Share = ":command", "other"
+	run.Needs, run.Share, run.Hold, run.Slots = ":command", "other", "limit/key/b", "key/a\nkey/b*2"
 	run.Queue, run.Worker, run.Reason, run.Wake, run.Claimed, run.Started = "slow", "w2", "exit code 2",
 		t.now+5, t.now+1, t.now+2
 	run.Version, run.Attempt, run.Failures, run.Losses, run.Crashes = 3, 5, 3, 2, 2
@@ -144,7 +149,8 @@ func storeWholeRun(t *storeTest) {
 
 func storeWholeRecord(t *storeTest) {
 	run := sample(1000, 0)
-	run.Rev, run.State, run.Flags, run.Needs, run.Share = 0, carillon.StateFailed, 0, "", ""
+	run.Rev, run.State, run.Flags = 0, carillon.StateFailed, 0
+	run.Needs, run.Share, run.Hold, run.Slots = "", "", "", ""
 	run.About = &carillon.About{Name: "nightly", Type: "report", Owner: "anna"}
 	run.Until, run.Ended, run.Expires, run.DeadExpires = t.now+1, t.now+2, t.now+3, t.now+4
 	t.win(carillon.Change{Runs: []carillon.Run{run}})

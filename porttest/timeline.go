@@ -19,8 +19,9 @@ const epoch carillon.Time = 1_800_000_000_000
 func sample(job int, wake carillon.Time) carillon.Run {
 	id := carillon.RunID{Job: carillon.JobID(job), Due: epoch - 1000}
 	return carillon.Run{
-		ID: id, Namespace: "default", Queue: "default", Needs: "mail.send", Share: "acme*3", Worker: "w1",
-		Reason: "exit code 1", Wake: wake, Covers: epoch - 2000,
+		ID: id, Namespace: "default", Queue: "default", Needs: "mail.send", Share: "acme*3",
+		Hold: "limit/key/a", Slots: "key/c*2", Worker: "w1", Reason: "exit code 1",
+		Wake: wake, Covers: epoch - 2000,
 		Claimed: epoch - 900, Started: epoch - 800, RetryOf: epoch - 5000, Rev: 3, Version: 2, Seq: 7,
 		Attempt: 4, Failures: 2,
 		Losses: 1, Crashes: 1, State: carillon.StateWaiting, Priority: 5,

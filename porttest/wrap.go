@@ -61,7 +61,10 @@ func Lossy(store carillon.Store, random *rand.Rand, share float64) *Faulty {
 
 func newFaulty(store carillon.Store, method string, calls []int, how fault) *Faulty {
 	if !slices.Contains(
-		[]string{"Commit", "Jobs", "Runs", "Guards", "Wakes", "FindJobs", "FindRuns", "Forget"}, method,
+		[]string{
+			"Commit", "Jobs", "Runs", "Guards", "Wakes", "Line", "Holds", "Counts", "FindJobs", "FindRuns",
+			"Forget",
+		}, method,
 	) {
 		panic("a store has no method " + method)
 	}
@@ -116,6 +119,24 @@ func (f *Faulty) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.
 
 func (f *Faulty) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run, error) {
 	return around(f, "Wakes", func() ([]carillon.Run, error) { return f.store.Wakes(ctx, q) })
+}
+
+func (f *Faulty) Line(ctx context.Context, q carillon.LineQuery) ([]carillon.Run, error) {
+	return around(f, "Line", func() ([]carillon.Run, error) { return f.store.Line(ctx, q) })
+}
+
+func (f *Faulty) Holds(
+	ctx context.Context, after carillon.HoldName, limit int,
+) ([]carillon.HoldName, error) {
+	return around(f, "Holds", func() ([]carillon.HoldName, error) { return f.store.Holds(ctx, after, limit) })
+}
+
+func (f *Faulty) Counts(
+	ctx context.Context, namespace string, now carillon.Time,
+) ([]carillon.QueueCount, error) {
+	return around(f, "Counts", func() ([]carillon.QueueCount, error) {
+		return f.store.Counts(ctx, namespace, now)
+	})
 }
 
 func (f *Faulty) FindJobs(ctx context.Context, q carillon.JobQuery) (carillon.JobPage, error) {

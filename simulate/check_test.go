@@ -56,6 +56,7 @@ func (w *world) check(ctx context.Context, settled bool) (v verdict) {
 	w.checkProbes(&v)
 	w.checkTakeover(&v)
 	w.checkTenants(ctx, &v)
+	w.checkLimits(ctx, settled, &v)
 	for _, o := range w.orders {
 		w.checkOrder(ctx, o, &v)
 	}
@@ -264,7 +265,7 @@ func (w *world) checkProbes(v *verdict) {
 const takeover = 10 * time.Second
 
 // checkTakeover checks that what was at work in a process which healCore froze or cut off began again in
-// time. A run of a job that was paused or canceled meanwhile need not.
+// time. A run of a job that was paused or canceled meanwhile need not, and one with limits waits for a slot.
 func (w *world) checkTakeover(v *verdict) {
 	commanded := map[carillon.JobID]bool{}
 	for _, o := range w.orders {
@@ -273,7 +274,7 @@ func (w *world) checkTakeover(v *verdict) {
 	all := w.journal.byStart()
 	for _, a := range all {
 		if w.broken.IsZero() || a.start.After(w.broken) || a.end.Before(w.broken) && !a.end.IsZero() ||
-			commanded[a.run.Job] || !w.isBroken(a.process) {
+			commanded[a.run.Job] || len(a.limits) > 0 || !w.isBroken(a.process) {
 			continue
 		}
 		again := slices.IndexFunc(all, func(b attempt) bool { return b.run == a.run && b.number > a.number })

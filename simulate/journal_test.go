@@ -35,6 +35,7 @@ type attempt struct {
 	thawed  time.Time // when its process last thawed, at the end
 	ended   bool      // by itself; otherwise it was stopped or killed
 	edited  bool      // it has the payload of an edit
+	limits  []carillon.Limit
 }
 
 // journal keeps what witnesses saw.
@@ -50,6 +51,7 @@ func (j *journal) begin(p *process, task *executor.Task, asked work) *attempt {
 		process: p, tenant: task.Job.Namespace,
 		run: task.Run.ID, number: task.Run.Attempt, fence: task.Run.Fence(),
 		guarded: task.Run.Has(carillon.FlagGuarded), start: time.Now(), edited: asked.Edited,
+		limits: task.Job.Limits,
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -69,6 +69,9 @@ func (w *world) submit(number int) *order {
 	if number%4 == 1 {
 		d.FairBy, d.FairWeight = fmt.Sprintf("share-%d", number%3), 1+number%5
 	}
+	if number%3 == 2 {
+		d.Limits = w.someLimits(number)
+	}
 	if number%6 == 5 {
 		d.Needs = map[string]string{"inside": "true"}
 	}
@@ -78,6 +81,7 @@ func (w *world) submit(number int) *order {
 		for i := range 3 * w.maxBatch {
 			twin := &order{tenant: o.tenant, def: o.def, work: o.work}
 			twin.def.Name = fmt.Sprintf("%s-%d", d.Name, i)
+			twin.def.Limits = nil // one after the other they would not end in the time of a world
 			w.send(twin, at)
 		}
 	}

@@ -54,6 +54,28 @@ func (s storeLink) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.
 	})
 }
 
+func (s storeLink) Line(ctx context.Context, q carillon.LineQuery) ([]carillon.Run, error) {
+	return call(ctx, s.link, func(ctx context.Context) ([]carillon.Run, error) {
+		return s.store.Line(ctx, q)
+	})
+}
+
+func (s storeLink) Holds(
+	ctx context.Context, after carillon.HoldName, limit int,
+) ([]carillon.HoldName, error) {
+	return call(ctx, s.link, func(ctx context.Context) ([]carillon.HoldName, error) {
+		return s.store.Holds(ctx, after, limit)
+	})
+}
+
+func (s storeLink) Counts(
+	ctx context.Context, namespace string, now carillon.Time,
+) ([]carillon.QueueCount, error) {
+	return call(ctx, s.link, func(ctx context.Context) ([]carillon.QueueCount, error) {
+		return s.store.Counts(ctx, namespace, now)
+	})
+}
+
 func (s storeLink) FindJobs(ctx context.Context, q carillon.JobQuery) (carillon.JobPage, error) {
 	return call(ctx, s.link, func(ctx context.Context) (carillon.JobPage, error) {
 		return s.store.FindJobs(ctx, q)

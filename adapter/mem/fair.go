@@ -37,6 +37,14 @@ func (c *contest) enter(m *member) {
 	}
 }
 
+// reweigh gives a member another weight, for the places that it gets from now on.
+func (c *contest) reweigh(m *member, weight int64) {
+	if m.active {
+		c.weight += weight - m.weight
+	}
+	m.weight = weight
+}
+
 // leave notes that a member has no more runs. The owner of the members keeps it until passed returns it.
 func (c *contest) leave(m *member) {
 	m.active = false

@@ -35,8 +35,12 @@ func held(f func()) int {
 	return int(after.HeapAlloc) - int(before.HeapAlloc)
 }
 
+// kept is how much a timeline or a queue can keep after a burst. What they keep is some thousand rooms for
+// runs, so it grows with carillon.Run: by 32 bytes a room when a run got Hold and Slots, to some 1.1 MB.
+const kept = 5 << 18
+
 func TestMemoryOfABurstGoesBack(t *testing.T) {
-	const many, limit = 50_000, 1 << 20 // a burst takes some 15 MB
+	const many, limit = 50_000, kept // a burst takes some 18 MB
 	t.Run("a timeline that has emptied", func(t *testing.T) {
 		timeline := mem.NewTimeline(mem.TimelineConfig{MaxPerLane: many})
 		if n := held(func() { burstOf(t, timeline, many); drain(t, timeline, many) }); n > limit {
@@ -113,7 +117,7 @@ func TestManySharesTakeLittleMemory(t *testing.T) {
 		t.Errorf("runs of %d shares came", len(places))
 	}
 	places, all = nil, nil
-	if n := held(func() { queue = mem.NewQueue(mem.QueueConfig{}) }); n < -1<<20 {
+	if n := held(func() { queue = mem.NewQueue(mem.QueueConfig{}) }); n < -kept {
 		t.Errorf("the empty queue held %d bytes", -n)
 	}
 }

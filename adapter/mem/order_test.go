@@ -78,7 +78,14 @@ func TestEachPlaceGoesToTheLaneThatALookAtAllLanesFinds(t *testing.T) {
 					}
 					job++
 				}
+				if random.IntN(3) == 0 {
+					weights := map[string]int{"q": random.IntN(4), "r": 1 + random.IntN(100)}
+					one.SetWeights(weights)
+					many.SetWeights(weights)
+				}
 				pullBoth(t, one, many, randomDemand(random))
+				checkWeights(t, one)
+				checkWeights(t, many)
 			}
 			for one.Len() > 0 {
 				pullBoth(t, one, many, carillon.Demand{Max: 50, NoWait: true})
@@ -97,6 +104,23 @@ func TestEachPlaceGoesToTheLaneThatALookAtAllLanesFinds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// checkWeights checks that the queues with runs, and no others, count with their present weights.
+func checkWeights(t *testing.T, q *Queue) {
+	t.Helper()
+	sum := int64(0)
+	for name, line := range q.tree.lines {
+		if want := int64(max(q.tree.weights[name], 1)); line.weight != want {
+			t.Fatalf("queue %s has weight %d, want %d", name, line.weight, want)
+		}
+		if len(line.groups) > 0 {
+			sum += line.weight
+		}
+	}
+	if q.tree.contest.weight != sum {
+		t.Fatalf("the queues with runs have weight %d, counted are %d", sum, q.tree.contest.weight)
 	}
 }
 

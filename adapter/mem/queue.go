@@ -73,6 +73,15 @@ func NewQueue(cfg QueueConfig) *Queue {
 	}
 }
 
+// SetWeights says how many places each queue gets for one of a queue with weight 1, while both have runs that
+// are wanted. A queue that is not named has weight 1. It can be called at any time, and is for the places
+// that are given from then on. Callers must not modify the map afterwards.
+func (q *Queue) SetWeights(weights map[string]int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tree.setWeights(weights)
+}
+
 // Len takes no lock if it is asked for all runs.
 func (q *Queue) Len(wants ...carillon.Want) (n int) {
 	if len(wants) == 0 {

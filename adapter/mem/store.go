@@ -20,6 +20,7 @@ type Store struct {
 	runs    map[carillon.RunID]carillon.Run // unfinished
 	dues    sorted[carillon.RunID]          // of runs, by (Due, Job)
 	wakes   sorted[carillon.WakePos]        // of runs
+	lines   sorted[linePos]                 // of runs with a Hold
 	ofJob   map[carillon.JobID]*sorted[carillon.Time]
 	history table
 	dead    table
@@ -46,6 +47,7 @@ func NewStore() *Store {
 		runs:    map[carillon.RunID]carillon.Run{},
 		dues:    sorted[carillon.RunID]{compare: compareDues},
 		wakes:   sorted[carillon.WakePos]{compare: compareWakes},
+		lines:   sorted[linePos]{compare: compareLines},
 		ofJob:   map[carillon.JobID]*sorted[carillon.Time]{},
 		history: newTable(),
 		dead:    newTable(),
@@ -140,7 +142,7 @@ func (s *Store) apply(c *carillon.Change) {
 			delete(s.guards, key)
 			continue
 		}
-		g.Rev++
+		g.Rev, g.First = g.NextRev(), 0
 		g.Value = bytes.Clone(g.Value)
 		s.guards[key] = g
 	}
@@ -178,6 +180,9 @@ func (s *Store) putRun(given *carillon.Run) {
 		s.runs[given.ID] = run
 		s.dues.add(given.ID)
 		s.wakes.add(given.WakePos())
+		if run.Hold != "" {
+			s.lines.add(lineOf(&run))
+		}
 		if s.ofJob[given.ID.Job] == nil {
 			s.ofJob[given.ID.Job] = &sorted[carillon.Time]{compare: cmp.Compare[carillon.Time]}
 		}
@@ -216,7 +221,7 @@ func ended(given *carillon.Run) carillon.Run {
 		*run.About = *given.About
 	}
 	run.Rev, run.Wake, run.Flags, run.DeadExpires = 0, 0, 0, 0
-	run.Needs, run.Share = "", ""
+	run.Needs, run.Share, run.Hold, run.Slots = "", "", "", ""
 	return run
 }
 
@@ -227,6 +232,9 @@ func (s *Store) removeRun(id carillon.RunID) {
 	}
 	s.dues.remove(id)
 	s.wakes.remove(was.WakePos())
+	if was.Hold != "" {
+		s.lines.remove(lineOf(&was))
+	}
 	if of := s.ofJob[id.Job]; of != nil {
 		if of.remove(id.Due); len(of.blocks) == 0 {
 			delete(s.ofJob, id.Job)
@@ -253,6 +261,7 @@ func (s *Store) putOutput(id carillon.RunID, given carillon.Output) {
 
 func cloneDefinition(d carillon.Definition) carillon.Definition {
 	d.Labels, d.Needs, d.Payload = maps.Clone(d.Labels), maps.Clone(d.Needs), slices.Clone(d.Payload)
+	d.Limits = slices.Clone(d.Limits)
 	if c := d.Target.Command; c != nil {
 		command := *c
 		command.Argv, command.Env = slices.Clone(c.Argv), maps.Clone(c.Env)

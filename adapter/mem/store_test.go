@@ -12,6 +12,10 @@ func TestStore(t *testing.T) {
 	porttest.Store(t, func(*testing.T) carillon.Store { return mem.NewStore() })
 }
 
+func TestLimits(t *testing.T) {
+	porttest.Limits(t, func(*testing.T) carillon.Store { return mem.NewStore() })
+}
+
 // TestStoreModel checks the check: the model must agree with itself.
 func TestStoreModel(t *testing.T) {
 	porttest.Model(t, func(*testing.T) carillon.Store { return mem.NewStore() })

@@ -10,8 +10,9 @@ import (
 // in a namespace its shares. See contest for how they do.
 type tree struct {
 	contest
-	lines map[string]*line // by queue
-	turn  int64            // places given
+	lines   map[string]*line // by queue
+	weights map[string]int   // of queues; see Queue.SetWeights
+	turn    int64            // places given
 }
 
 // line is one queue.
@@ -133,7 +134,7 @@ func newTree() tree { return tree{lines: map[string]*line{}} }
 func (t *tree) open(l *lane) {
 	q := t.lines[l.Queue]
 	if q == nil {
-		q = &line{member: member{key: l.Queue, weight: 1}}
+		q = &line{member: member{key: l.Queue, weight: t.weight(l.Queue)}}
 		t.lines[l.Queue] = q
 	}
 	t.enter(&q.member)
@@ -155,6 +156,17 @@ func (t *tree) open(l *lane) {
 	s.lanes = append(s.lanes, l)
 	l.share, l.group, l.time = s, b.group(l), s.time
 	l.group.fair, l.group.old = byShare.push(l.group.fair, l), byAge.push(l.group.old, l)
+}
+
+// weight is the weight of a queue.
+func (t *tree) weight(queue string) int64 { return int64(max(t.weights[queue], 1)) }
+
+// setWeights changes the weights of queues. Those that have no runs may still be remembered with a weight.
+func (t *tree) setWeights(weights map[string]int) {
+	t.weights = weights
+	for name, line := range t.lines {
+		t.reweigh(&line.member, t.weight(name))
+	}
 }
 
 // waiting is how many runs of a lane and all its shares there are.

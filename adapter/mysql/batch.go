@@ -11,6 +11,7 @@ import (
 type batch struct {
 	statements statements
 	jobs       map[carillon.JobID]storedJob // existing jobs that are edited
+	lined      bool                         // see lines.go
 	group
 }
 

@@ -28,13 +28,18 @@ func (s *Store) Commit(ctx context.Context, changes []carillon.Change) (lost []i
 		return nil, nil
 	}
 	err = s.useSoon(context.WithoutCancel(ctx), func(l *conn) error {
-		careful := false
+		how, assumed := care{lined: s.lined(changes)}, false
 		return l.insist(func() (err error) {
-			lost, err = l.write(changes, careful)
-			if missed(err) && len(changes) == 1 {
+			lost, err = l.write(changes, how)
+			switch {
+			case missed(err) && how.lined && len(changes) == 1:
 				lost, err = []int{0}, nil
+			case missed(err):
+				assumed = assumed || !how.lined
+				how = care{compare: len(changes) > 1, lined: true}
+			case err == nil && assumed && len(lost) == 0: // a hold was in the way, nothing else
+				s.wary.Store(wary)
 			}
-			careful = careful || missed(err)
 			return err
 		})
 	})
@@ -100,16 +105,21 @@ func (l *conn) pause(try int) error {
 // row that must not exist is locked by inserting it (see group).
 const beginWrite = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED; START TRANSACTION`
 
-// write writes the changes in a transaction. careful: it first reads which of them have lost; without
-// careful, an error says that one has lost.
-func (l *conn) write(changes []carillon.Change, careful bool) (lost []int, err error) {
-	p := batch{statements: statements{buf: l.store.buffer()}}
+// care is what a commit does not take for granted.
+type care struct {
+	compare bool // read first which changes have lost; else an error says that one has
+	lined   bool // see lines.go
+}
+
+// write writes the changes in a transaction.
+func (l *conn) write(changes []carillon.Change, how care) (lost []int, err error) {
+	p := batch{statements: statements{buf: l.store.buffer()}, lined: how.lined}
 	defer func() { l.store.buffers.Put(&p.statements.buf) }()
-	if edits := editedJobs(changes); careful || len(edits) > 0 {
+	if edits := editedJobs(changes); how.compare || len(edits) > 0 {
 		if err := l.exec([]byte(beginWrite)); err != nil {
 			return nil, err
 		}
-		if lost, err = l.lockCompared(&p, changes, edits, careful); err != nil {
+		if lost, err = l.lockCompared(&p, changes, edits, how.compare); err != nil {
 			return nil, l.end(err)
 		}
 		if len(lost) == len(changes) {
@@ -128,12 +138,12 @@ func (l *conn) write(changes []carillon.Change, careful bool) (lost []int, err e
 	return lost, nil
 }
 
-// lockCompared locks and reads what the batch has to know: the edited jobs and, with careful, every row that
-// the changes compare.
+// lockCompared locks and reads what the batch has to know: the edited jobs and, with all, every row that the
+// changes compare.
 func (l *conn) lockCompared(
-	p *batch, changes []carillon.Change, edits []carillon.JobID, careful bool,
+	p *batch, changes []carillon.Change, edits []carillon.JobID, all bool,
 ) (lost []int, err error) {
-	if careful {
+	if all {
 		return l.compare(p, changes)
 	}
 	if p.jobs, err = l.lockJobs(edits); err != nil {

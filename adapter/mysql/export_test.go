@@ -13,7 +13,7 @@ import (
 // Empty removes everything but the schema.
 func (s *Store) Empty(ctx context.Context) error {
 	const deleteAll = `DELETE FROM job; DELETE FROM definition; DELETE FROM job_label; DELETE FROM run; DELETE FROM history; DELETE FROM dead;
-DELETE FROM result; DELETE FROM checkpoint; DELETE FROM run_payload; DELETE FROM guard`
+DELETE FROM result; DELETE FROM checkpoint; DELETE FROM run_payload; DELETE FROM guard; DELETE FROM line`
 	return s.use(ctx, func(l *conn) error { return l.exec([]byte(deleteAll)) })
 }
 
@@ -80,6 +80,15 @@ func (s *Store) Query(ctx context.Context, query string) (answer [][]string, err
 	return answer, err
 }
 
+// Script returns the statements of a commit that finds all rows as the changes expect them.
+func (s *Store) Script(changes ...carillon.Change) string {
+	p := batch{lined: s.lined(changes)}
+	if err := p.write(changes, nil); err != nil {
+		return err.Error()
+	}
+	return string(p.statements.buf)
+}
+
 // Planned is a query as it is sent, and the indexes that it must use.
 type Planned struct {
 	Query string
@@ -103,6 +112,12 @@ func Queries() map[string]Planned {
 		"wakesOfLane": {
 			fill(wakesOfLane, 1, 2, 3, 1, 2, 1, 9, raw(``), "n", "q", "t", 5, false, "s", 10), []string{"run_lane"}, false,
 		},
+		"lineAfter": {
+			fill(lineAfter, "n", "h", 1, 2, 1, 9, 9, 99, 10), []string{"PRIMARY", "PRIMARY"}, false,
+		},
+		"holdsAfter":    {fill(holdsAfter, "n", "h", "n", 10), []string{"PRIMARY"}, false},
+		"deleteLines":   {deleteLines + `(1,2),(2,3))`, []string{"line_run"}, false},
+		"insertLines":   {insertLines + `(1,2),(2,3))`, []string{"PRIMARY"}, false},
 		"guardsByKey":   {fill(guardsByKey, raw(`('a','b'),('a','c')`)), []string{"PRIMARY"}, false},
 		"guardsUntil":   {fill(guardsUntil, "a", "b", "c"), []string{"PRIMARY"}, false},
 		"guardsFrom":    {fill(guardsFrom, "a", ""), []string{"PRIMARY"}, false},
@@ -150,8 +165,8 @@ func Queries() map[string]Planned {
 			false,
 		},
 		"lockDead":     {fill(lockDead, list(ids, pair)), []string{"PRIMARY"}, false},
-		"updateAlike":  {alike([]*carillon.Run{run})[0].update + three, []string{"PRIMARY"}, false},
-		"deleteRuns":   {deleteRuns + three, []string{"PRIMARY"}, false},
+		"updateAlike":  {(&batch{}).alike([]*carillon.Run{run})[0].update + three, []string{"PRIMARY"}, false},
+		"deleteRuns":   {deleteRuns + unheld + withRevs + three, []string{"PRIMARY"}, false},
 		"deleteDead":   {deleteDead + `(1,2),(2,3))`, []string{"PRIMARY"}, false},
 		"deleteGuards": {deleteGuards + `('a','b',1),('a','c',1))`, []string{"PRIMARY"}, false},
 		"updateJob":    {fill(updateJob, 1, 2, 3), []string{"PRIMARY"}, false},

@@ -83,7 +83,7 @@ func runsAfter(
 func (l *conn) findRuns(
 	q *carillon.RunQuery, from sqlcommon.RunSource, after carillon.RunPos, limit int,
 ) (found []sqlcommon.FoundRun, err error) {
-	const runWanted, endedWanted = 24, 25
+	const runWanted, endedWanted = 26, 25
 	query, args := runsAfter(q, from, after)
 	args = append(append([]any{wantedRuns(q)}, args...), limit)
 	err = l.query(func(r row) error {

@@ -14,7 +14,7 @@ import (
 // values for each row. The server counts two for a changed row, none for a row that was not as it was, and
 // one for a row that did not exist.
 const (
-	insertGuards = "INSERT INTO guard (namespace, `key`, value, expires) VALUES "
+	insertGuards = "INSERT INTO guard (namespace, `key`, rev, value, expires) VALUES "
 	updateGuards = "INSERT INTO guard (namespace, `key`, rev, value, expires) VALUES "
 	ifGuard      = " ON DUPLICATE KEY UPDATE value = IF(rev = VALUES(rev), VALUES(value), value)," +
 		" expires = IF(rev = VALUES(rev), VALUES(expires), expires), rev = rev + (rev = VALUES(rev))"
@@ -38,7 +38,9 @@ func (p *batch) putGuards() {
 	}
 	many(&p.statements, insertGuards, p.newGuards, func(b []byte, g *carillon.Guard) []byte {
 		// A guard without a value is only compared, and must not exist: see takeCompared.
-		return appendSQL(b, `(?,?,?,?)`, g.Namespace, g.Key, string(g.Value), or(g.Expires))
+		return appendSQL(
+			b, `(?,?,?,?,?)`, g.Namespace, g.Key, max(g.Rev, g.First, 1), string(g.Value), or(g.Expires),
+		)
 	}, ``, 0)
 	many(&p.statements, updateGuards, p.guards, func(b []byte, g *carillon.Guard) []byte {
 		return appendSQL(b, `(?,?,?,?,?)`, g.Namespace, g.Key, g.Rev, g.Value, or(g.Expires))

@@ -16,6 +16,9 @@ func TestPlans(t *testing.T) {
 	store := openAt(t, database(t))
 	changes := submits(t, 300, func(i int, job *carillon.Job) {
 		job.Labels = map[string]string{"k": strconv.Itoa(i)}
+		if i%2 == 1 {
+			job.Limits = []carillon.Limit{{Key: "k" + strconv.Itoa(i%10), Concurrency: 1}}
+		}
 	})
 	win(t, store, changes...)
 	for i, c := range changes[:200] {
@@ -140,6 +143,77 @@ func TestAPageOfWakesCostsItsOwnSize(t *testing.T) {
 	} {
 		if n := rowsRead(t, store, call); n > 6*limit {
 			t.Errorf("%s: %d rows read", name, n)
+		}
+	}
+}
+
+// Most runs never wait in a line: their commits have no statement for lines.
+func TestAPlainRunCostsNothingForLines(t *testing.T) {
+	store := openAt(t, database(t))
+	changes := submits(t, 20, nil)
+	claims, ends := make([]carillon.Change, 20), make([]carillon.Change, 20)
+	for i := range changes {
+		run := changes[i].Runs[0]
+		run.Rev = 1
+		claims[i].Runs = []carillon.Run{run.Claim("w", now)}
+		ends[i] = ended(changes[i], now)
+	}
+	for _, commit := range [][]carillon.Change{changes, claims, ends, claims[:1], ends[:1]} {
+		if script := store.Script(commit...); strings.Contains(script, "line") {
+			t.Errorf("%s", script)
+		}
+	}
+	// A run that leaves a line makes the next commits look for such runs.
+	changes[0].Runs[0].Hold = "limit/key/a"
+	win(t, store, changes[0])
+	win(t, store, claims[0])
+	if script := store.Script(claims[1:]...); !strings.Contains(script, "DELETE line") {
+		t.Errorf("%s", script)
+	}
+}
+
+// A long line must not make it slower to read its first runs, or the names of other lines.
+func TestAPageOfALineCostsItsOwnSize(t *testing.T) {
+	// One connection, because the server counts rows per connection.
+	store, err := mysql.Open(t.Context(), database(t), mysql.Config{Connections: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const runs, lines, limit = 20_000, 10_000, 10
+	var names []carillon.HoldName
+	changes := submits(t, runs+2*lines, func(i int, job *carillon.Job) {
+		key := "long"
+		if i >= runs {
+			key = "short" + strconv.Itoa(i%lines)
+		}
+		job.Limits = []carillon.Limit{{Key: key, Concurrency: 1}}
+	})
+	win(t, store, changes...)
+	for _, c := range []carillon.Change{changes[0], changes[runs], changes[runs+1]} {
+		names = append(names, carillon.HoldName{Namespace: "default", Hold: c.Runs[0].Hold})
+	}
+	for _, after := range []carillon.RunID{{}, changes[runs/2].Runs[0].ID} {
+		n := rowsRead(t, store, func() error {
+			found, err := store.Line(t.Context(), carillon.LineQuery{
+				Lines: names, After: after, Until: now, Limit: limit,
+			})
+			if err == nil && len(found) != limit+4 {
+				t.Errorf("%d runs", len(found))
+			}
+			return err
+		})
+		if n > 6*limit {
+			t.Errorf("%d rows read for a page after %v", n, after)
+		}
+	}
+	for _, after := range []carillon.HoldName{{}, names[0], names[1]} {
+		n := rowsRead(t, store, func() error {
+			_, err := store.Holds(t.Context(), after, limit)
+			return err
+		})
+		if n > 6*limit {
+			t.Errorf("%d rows read for names after %v", n, after)
 		}
 	}
 }

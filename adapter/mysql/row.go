@@ -83,6 +83,8 @@ var runRow = []column[run]{
 	{"reason", "", func(r run) any { return r.Reason }},
 	{"needs", "", func(r run) any { return r.Needs }},
 	{"share", "", func(r run) any { return r.Share }},
+	{"hold", "", func(r run) any { return r.Hold }},
+	{"slots", "", func(r run) any { return r.Slots }},
 }
 
 // endedRow has the columns of a record of history. A dead letter has the same ones, but another expiry.

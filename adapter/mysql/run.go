@@ -10,17 +10,18 @@ import (
 // for each run, but a statement for each would cost six times as much.
 const (
 	runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures,
-  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs, share`
+  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs, share,
+  hold, slots`
 
 	insertRuns = `INSERT INTO run`
 
 	updateAlike = `UPDATE run FORCE INDEX (PRIMARY) SET rev = rev + 1, wake = ?, claimed = ?, started = ?,
   version = ?, attempt = ?, failures = ?, losses = ?, crashes = ?, state = ?, priority = ?, flags = ?,
-  queue = ?, worker = ?, reason = ?, needs = ?, share = ?
-WHERE (due, job, rev) IN (`
+  queue = ?, worker = ?, reason = ?, needs = ?, share = ?, hold = ?, slots = ?
+WHERE ?(due, job, rev) IN (`
 
 	updateRuns = `INSERT INTO run (due, job, shard, rev, wake, claimed, started, version, attempt, failures,
-  losses, crashes, state, priority, flags, queue, worker, reason, needs, share) VALUES `
+  losses, crashes, state, priority, flags, queue, worker, reason, needs, share, hold, slots) VALUES `
 	ifRun = ` ON DUPLICATE KEY UPDATE
   wake = IF(rev = VALUES(rev), VALUES(wake), wake),
   claimed = IF(rev = VALUES(rev), VALUES(claimed), claimed),
@@ -38,9 +39,12 @@ WHERE (due, job, rev) IN (`
   reason = IF(rev = VALUES(rev), VALUES(reason), reason),
   needs = IF(rev = VALUES(rev), VALUES(needs), needs),
   share = IF(rev = VALUES(rev), VALUES(share), share),
-  rev = rev + (rev = VALUES(rev))`
+  slots = IF(rev = VALUES(rev), VALUES(slots), slots),
+  hold = `
+	raiseRev = `, rev = rev + (rev = VALUES(rev))`
 
-	deleteRuns = `DELETE run FROM run FORCE INDEX (PRIMARY) WHERE (due, job, rev) IN (`
+	deleteRuns = `DELETE run FROM run FORCE INDEX (PRIMARY) WHERE `
+	withRevs   = `(due, job, rev) IN (`
 )
 
 // few is for how many runs a separate statement does not pay.
@@ -49,7 +53,11 @@ const few = 6
 func (p *batch) putRuns() {
 	insert(&p.statements, insertRuns, runRow, p.newRuns, ``)
 	var different []*carillon.Run
-	for _, group := range alike(p.updated) {
+	update := ifRun + putHoldCheck + raiseRev
+	if p.lined {
+		update = ifRun + putHold + raiseRev
+	}
+	for _, group := range p.alike(p.updated) {
 		if len(group.runs) < few {
 			different = append(different, group.runs...)
 			continue
@@ -57,12 +65,16 @@ func (p *batch) putRuns() {
 		many(&p.statements, group.update, group.runs, comparedRun, `)`, 1)
 	}
 	many(&p.statements, updateRuns, different, func(b []byte, r *carillon.Run) []byte {
-		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job, r.ID.Job.Shard(),
-			r.Rev, r.Wake, r.Claimed, r.Started,
+		return appendSQL(b, `(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)`, r.ID.Due, r.ID.Job,
+			r.ID.Job.Shard(), r.Rev, r.Wake, r.Claimed, r.Started,
 			r.Version, r.Attempt, r.Failures, r.Losses, r.Crashes, r.State, r.Priority,
-			r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason, r.Needs, r.Share)
-	}, ifRun, changed)
-	many(&p.statements, deleteRuns, p.left, comparedRun, `)`, 1)
+			r.Flags&^carillon.FlagAdditional, r.Queue, r.Worker, r.Reason, r.Needs, r.Share,
+			r.Hold, r.Slots)
+	}, update, changed)
+	plain, lined := p.checked(p.left)
+	many(&p.statements, deleteRuns+unheld+withRevs, plain, comparedRun, `)`, 1)
+	many(&p.statements, deleteRuns+withRevs, lined, comparedRun, `)`, 1)
+	p.putLines()
 }
 
 // comparedRun writes the key of a run and its revision; a run that this commit inserts has revision 1.
@@ -76,7 +88,7 @@ type alikeRuns struct {
 	runs   []*carillon.Run
 }
 
-func alike(runs []*carillon.Run) (groups []alikeRuns) {
+func (p *batch) alike(runs []*carillon.Run) (groups []alikeRuns) {
 	index := map[string]int{}
 	var b []byte
 	for _, run := range runs {
@@ -87,7 +99,7 @@ func alike(runs []*carillon.Run) (groups []alikeRuns) {
 		b = appendSQL(b[:0], updateAlike, wake, run.Claimed, run.Started, run.Version, run.Attempt,
 			run.Failures, run.Losses, run.Crashes,
 			run.State, run.Priority, run.Flags&^carillon.FlagAdditional, run.Queue, run.Worker, run.Reason,
-			run.Needs, run.Share)
+			run.Needs, run.Share, run.Hold, run.Slots, p.check(run))
 		i, known := index[string(b)]
 		if !known {
 			i = len(groups)
@@ -110,7 +122,7 @@ func (r row) unfinished() carillon.Run {
 		Failures: int32(r.int(11)), Losses: int32(r.int(12)), Crashes: int32(r.int(13)),
 		State: carillon.State(r.int(14)), Priority: int8(r.int(15)), Flags: carillon.Flags(r.int(16)),
 		Namespace: r.name(18), Queue: r.name(19), Worker: r.name(20), Reason: r.text(21), Needs: r.name(22),
-		Share: r.name(23),
+		Share: r.name(23), Hold: r.name(24), Slots: r.name(25),
 	}
 	if r.bool(17) {
 		run.Flags |= carillon.FlagAdditional

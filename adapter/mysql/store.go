@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -43,6 +44,7 @@ type Store struct {
 	keep    bool
 	buffers sync.Pool // of *[]byte
 	forget  forgetter
+	wary    atomic.Int32 // how many more commits are lined
 
 	maxScan, bulk, bulkPieces int
 

@@ -21,6 +21,11 @@ func TestStore(t *testing.T) {
 	porttest.Store(t, func(t *testing.T) carillon.Store { return open(t) })
 }
 
+func TestLimits(t *testing.T) {
+	open := emptied(t)
+	porttest.Limits(t, func(t *testing.T) carillon.Store { return open(t) })
+}
+
 func TestModel(t *testing.T) {
 	open := emptied(t)
 	porttest.Model(t, func(t *testing.T) carillon.Store {

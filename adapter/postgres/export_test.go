@@ -61,7 +61,7 @@ func Statements() (all []Statement) {
 		seeJob, insertHistory, insertDead, deleteDead, seeDead, putResult, putCheckpoint, putPayload,
 		insertGuard, updateGuard, deleteGuard,
 		freeGuard, seeGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, payloadByKey,
-		wakesInShards, dueInShards, firstOfJobs,
+		wakesInShards, dueInShards, linesAfter, firstOfJobs,
 		extraOfJobs, latestBegun, deleteResults, deleteCheckpoints, deletePayloads, deleteJobs,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
@@ -73,7 +73,7 @@ func Statements() (all []Statement) {
 	for _, s := range []statement{
 		guardsByKey, guardsByPrefix, jobsByKey, olderByKey, aboutJobs, allEnded, allDead, allBad, jobEnded,
 		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners,
-		lockTurns, removeGuards,
+		lockTurns, removeGuards, holdsAfter,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
 	}

@@ -67,7 +67,7 @@ func (r *rows) guard(g *carillon.Guard) {
 
 func (r *rows) insertGuard(g *carillon.Guard) {
 	placed := *g
-	placed.Rev = 1
+	placed.Rev = g.NextRev()
 	r.guard(&placed)
 }
 

@@ -89,6 +89,8 @@ func leftIn(t testing.TB, intake *postgres.Intake) (ids []carillon.JobID) {
 	return ids
 }
 
+const aKey = "1 to 100 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit"
+
 const plainJob = `{"target": {"command": {"argv": ["true"]}}}`
 
 func TestASubmittedJobStandsAndFallsWithItsTransaction(t *testing.T) {
@@ -136,8 +138,9 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 		`{"target": {"handler": {}}}`:             `type: "" is not valid: want the type that a worker registered a handler for, e.g. email.send`,
 		with(
 			`"cron": "* * * * *"`,
-		): `cron: "cron" is not valid: want a known field: fair_by, fair_weight, labels, misfire, name, needs, ` +
-			`overlap, owner, payload, priority, queue, retention, retry, schedule, target, timeout, type`,
+		): `cron: "cron" is not valid: want a known field: fair_by, fair_weight, labels, limits, misfire, name, ` +
+			`needs, overlap, owner, payload, priority, queue, retention, retry, schedule, target, timeout, type, ` +
+			`unique`,
 		with(
 			`"type": "-x"`,
 		): `type: "-x" is not valid: want 1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit`,
@@ -203,6 +206,32 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 		with(
 			`"misfire": 5`,
 		): `misfire: "5" is not valid: want an object, or text`,
+		with(`"limits": {}`):    `limits: "an object" is not valid: want a list of objects`,
+		with(`"limits": [{}]`):  `limits[0].key: "" is not valid: want ` + aKey,
+		with(`"limits": ["a"]`): `limits[0]: "a" is not valid: want an object`,
+		with(
+			`"limits": [{"key": "a", "concurrency": 0}]`,
+		): `limits[0].concurrency: "0" is not valid: want a number from 1 to 1000000`,
+		with(`"limits": [{"key": "a", "concurrency": 1}, {"key": "b", "rate": "10 per s"}]`): `limits[1].rate: ` +
+			`"10 per s" is not valid: want a number of starts in a second, a minute or an hour, such as "10/s", ` +
+			`"100/m" or "5000/h"`,
+		with(
+			`"limits": [{"key": "a", "max": 1}]`,
+		): `limits[0].max: "max" is not valid: want a known field: burst, concurrency, key, rate, weight`,
+		with(`"limits": [{},{},{},{},{},{},{},{},{}]`): `limits: "9 limits" is not valid: want at most 8`,
+		with(`"unique": "a"`):                          `unique: "a" is not valid: want an object`,
+		with(`"unique": {"for": "1m"}`):                `unique.key: "" is not valid: want ` + aKey,
+		with(`"unique": {"key": "a b"}`):               `unique.key: "a b" is not valid: want ` + aKey,
+		with(`"unique": {"key": "a", "until": "done"}`): `unique.until: "done" is not valid: want ended; for a ` +
+			`time give for`,
+		with(`"unique": {"key": "a", "for": "1m", "until": "ended"}`): `unique: "for and until" is not valid: ` +
+			`want only one of for or until; none means until ended`,
+		with(
+			`"unique": {"key": "a", "on_conflict": "drop"}`,
+		): `unique.on_conflict: "drop" is not valid: want return, replace or refuse`,
+		with(
+			`"unique": {"keys": "a", "key": "b"}`,
+		): `unique.keys: "keys" is not valid: want a known field: for, key, on_conflict, until`,
 		with(`"schedule": "now"`): `schedule: "now" is not valid: want an object`,
 		with(
 			labels + "}",
@@ -237,7 +266,9 @@ func TestSubmitTakesWhatIsValid(t *testing.T) {
 		`{"target": {"http": {"url": "https://example.com"}}, "payload": null, "misfire": "skip"}`,
 		`{"name": "Übung ` + "\U0001F514" + `", "type": "email.send", "target": {"handler": {}}, "owner": "a/b@c", "queue": "Q-1_2.3", "priority": 0,
 		  "labels": {"a": "b"}, "schedule": {"cron": "0 3 * * *", "timezone": "Europe/Berlin"}, "timeout": "1h", "retry": {"max_attempts": 5},
-		  "overlap": "queue_all", "misfire": {"policy": "all", "max": 3}, "retention": {"runs": "1d"}, "payload": [1, {"a": null}]}`,
+		  "overlap": "queue_all", "misfire": {"policy": "all", "max": 3}, "retention": {"runs": "1d"}, "payload": [1, {"a": null}],
+		  "limits": [{"key": "a", "concurrency": 3}, {"key": "b", "rate": "10/s", "burst": 5, "weight": 2}], "unique": {"key": "a/b", "for": "10m", "on_conflict": "replace"}}`,
+		`{"target": {"handler": {}}, "type": "a", "limits": [], "unique": {"key": "a", "until": "ended"}}`,
 		`{"target": {"handler": {}}, "type": "a", "payload": "` + strings.Repeat("x", carillon.MaxPayload-2) +
 			`"}`,
 	} {

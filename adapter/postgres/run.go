@@ -11,22 +11,24 @@ var (
 	insertRun = forRows("insert_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8,
   covers int8, claimed int8, started int8, retry_of int8, version int4, seq int4, attempt int4,
   failures int4, losses int4, crashes int4, state int2, priority int2, flags int2,
-  extra bool, namespace text, queue text, worker text, reason text, needs text, share text`,
+  extra bool, namespace text, queue text, worker text, reason text, needs text, share text,
+  hold text, slots text`,
 		`INSERT INTO carillon.run (shard, due, job, wake, covers, claimed, started, retry_of, rev, version,
   seq, attempt, failures, losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason,
-  needs, share)
+  needs, share, hold, slots)
 SELECT shard, due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt, failures,
-  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs, share FROM ROWS x`)
+  losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs, share, hold,
+  slots FROM ROWS x`)
 
 	updateRun = forRows("update_run", `shard int2 key, due int8 key, job int8 key, rev int4, wake int8,
   claimed int8, started int8, version int4, attempt int4, failures int4, losses int4, crashes int4,
   state int2, priority int2, flags int2, queue text, worker text, reason text, needs text,
-  share text`,
+  share text, hold text, slots text`,
 		`WITH hit AS (UPDATE carillon.run r SET rev = r.rev + 1, wake = x.wake, claimed = x.claimed,
   started = x.started, version = x.version, attempt = x.attempt, failures = x.failures, losses = x.losses,
   crashes = x.crashes, state = x.state, priority = x.priority, flags = x.flags,
   queue = x.queue, worker = x.worker, reason = x.reason, needs = x.needs,
-  share = x.share
+  share = x.share, hold = x.hold, slots = x.slots
   FROM ROWS x WHERE r.shard = ANY(ARRAY[x.shard]) AND r.due = x.due AND r.job = x.job
   AND r.rev = x.rev RETURNING 1)
 SELECT 1 / (count(*) = COUNT)::int FROM hit`)
@@ -74,6 +76,8 @@ func (r *rows) insertRun(run *carillon.Run, rev int64) {
 	r.textOrNull(run.Reason)
 	r.textOrNull(run.Needs)
 	r.textOrNull(run.Share)
+	r.textOrNull(run.Hold)
+	r.textOrNull(run.Slots)
 }
 
 func (r *rows) runCounts(run *carillon.Run) {
@@ -99,6 +103,8 @@ func (r *rows) updateRun(run *carillon.Run) {
 	r.textOrNull(run.Reason)
 	r.textOrNull(run.Needs)
 	r.textOrNull(run.Share)
+	r.textOrNull(run.Hold)
+	r.textOrNull(run.Slots)
 }
 
 func (r *rows) deleteRun(run *carillon.Run) {
@@ -109,7 +115,7 @@ func (r *rows) deleteRun(run *carillon.Run) {
 // runColumns are the columns that unfinished reads.
 const runColumns = `r.due, r.job, r.wake, r.covers, r.claimed, r.started, r.retry_of, r.rev, r.version,
   r.seq, r.attempt, r.failures, r.losses, r.crashes, r.state, r.priority, r.flags, r.extra, r.namespace,
-  r.queue, r.worker, r.reason, r.needs, r.share`
+  r.queue, r.worker, r.reason, r.needs, r.share, r.hold, r.slots`
 
 // unfinished reads a row of the hot table, without About.
 func (r *row) unfinished() carillon.Run {
@@ -127,6 +133,6 @@ func (r *row) unfinished() carillon.Run {
 		run.Flags |= carillon.FlagAdditional
 	}
 	run.Namespace, run.Queue, run.Worker, run.Reason = r.name(), r.name(), r.name(), r.text()
-	run.Needs, run.Share = r.name(), r.name()
+	run.Needs, run.Share, run.Hold, run.Slots = r.name(), r.name(), r.name(), r.name()
 	return run
 }

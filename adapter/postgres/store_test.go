@@ -17,6 +17,11 @@ func TestStore(t *testing.T) {
 	porttest.Store(t, func(t *testing.T) carillon.Store { return emptied(t, url, postgres.Config{}) })
 }
 
+func TestLimits(t *testing.T) {
+	url := database(t)
+	porttest.Limits(t, func(t *testing.T) carillon.Store { return emptied(t, url, postgres.Config{}) })
+}
+
 func TestModel(t *testing.T) {
 	url := database(t)
 	porttest.Model(t, func(t *testing.T) carillon.Store {

@@ -125,7 +125,7 @@ func stateBits(states []carillon.State) (bits int64) {
 
 // The indexes of the columns that a stream checks before it reads a row.
 const (
-	runWanted   = 24
+	runWanted   = 26
 	endedWanted = 25
 )
 

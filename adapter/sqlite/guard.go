@@ -10,7 +10,7 @@ import (
 
 // All by primary key.
 const (
-	insertGuard = `INSERT INTO guard (namespace, key, rev, value, expires) VALUES (?, ?, 1, ?, ?)
+	insertGuard = `INSERT INTO guard (namespace, key, rev, value, expires) VALUES (?, ?, ?, ?, ?)
   ON CONFLICT DO NOTHING`
 	updateGuard = `UPDATE guard SET rev = rev + 1, value = ?3, expires = ?4 WHERE namespace = ?1
   AND key = ?2 AND rev = ?5`
@@ -28,8 +28,9 @@ func (w *writer) putGuard(g *carillon.Guard) (bool, error) {
 	case g.Rev == 0:
 		w.insertGuard.text(1, g.Namespace)
 		w.insertGuard.text(2, g.Key)
-		w.insertGuard.bytes(3, g.Value)
-		w.insertGuard.intOrNull(4, int64(g.Expires))
+		w.insertGuard.int(3, int64(g.NextRev()))
+		w.insertGuard.bytes(4, g.Value)
+		w.insertGuard.intOrNull(5, int64(g.Expires))
 		return w.insertGuard.hits()
 	}
 	w.updateGuard.text(1, g.Namespace)

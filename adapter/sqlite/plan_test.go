@@ -25,6 +25,8 @@ func TestPlans(t *testing.T) {
 		moved.all:  {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
 		moved.held: {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
 		moved.cut:  {"SEARCH run USING COVERING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
+		lineAfter:  {"SEARCH run USING INDEX run_hold (namespace=? AND hold=? AND (due,job)>(?,?) AND due<?)"},
+		nextHold:   {"SEARCH run USING COVERING INDEX run_hold ((namespace,hold)>(?,?))"},
 		guardsFrom: {"SEARCH guard USING PRIMARY KEY (namespace=? AND key>?)"},
 		jobsBefore: {"SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		jobsLabeled: {

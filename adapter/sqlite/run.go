@@ -10,12 +10,13 @@ import (
 const (
 	insertRun = `INSERT INTO run (due, job, wake, covers, claimed, started, retry_of, rev, version, seq,
   attempt, failures, losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs,
-  share)
-VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+  share, hold, slots)
+VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	updateRun = `UPDATE run SET rev = rev + 1, wake = ?4, claimed = ?5, started = ?6, version = ?7,
   attempt = ?8, failures = ?9, losses = ?10, crashes = ?11, state = ?12, priority = ?13, flags = ?14,
-  queue = ?15, worker = ?16, reason = ?17, needs = ?18, share = ?19
+  queue = ?15, worker = ?16, reason = ?17, needs = ?18, share = ?19, hold = ?20,
+  slots = ?21
 WHERE due = ?1 AND job = ?2 AND rev = ?3`
 
 	deleteRun = `DELETE FROM run WHERE due = ? AND job = ? AND rev = ?`
@@ -63,6 +64,8 @@ func (w *writer) insert(run *carillon.Run) (bool, error) {
 	stmt.textOrNull(21, run.Reason)
 	stmt.textOrNull(22, run.Needs)
 	stmt.textOrNull(23, run.Share)
+	stmt.textOrNull(24, run.Hold)
+	stmt.textOrNull(25, run.Slots)
 	return stmt.hits()
 }
 
@@ -87,6 +90,8 @@ func (w *writer) update(run *carillon.Run) (bool, error) {
 	stmt.textOrNull(17, run.Reason)
 	stmt.textOrNull(18, run.Needs)
 	stmt.textOrNull(19, run.Share)
+	stmt.textOrNull(20, run.Hold)
+	stmt.textOrNull(21, run.Slots)
 	return stmt.hits()
 }
 
@@ -117,7 +122,8 @@ func (w *writer) end(run *carillon.Run) (bool, error) {
 
 // runColumns are the columns that unfinished reads.
 const runColumns = `due, job, wake, covers, claimed, started, retry_of, rev, version, seq, attempt,
-  failures, losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs, share`
+  failures, losses, crashes, state, priority, flags, extra, namespace, queue, worker, reason, needs, share,
+  hold, slots`
 
 // unfinished reads a row of the hot table, without About.
 func (r *reader) unfinished(stmt *sqlite.Stmt) carillon.Run {
@@ -134,7 +140,8 @@ func (r *reader) unfinished(stmt *sqlite.Stmt) carillon.Run {
 		State: carillon.State(stmt.ColumnInt32(14)), Priority: int8(stmt.ColumnInt32(15)),
 		Flags:     carillon.Flags(stmt.ColumnInt32(16)),
 		Namespace: r.name(stmt, 18), Queue: r.name(stmt, 19), Worker: r.name(stmt, 20),
-		Reason: stmt.ColumnText(21), Needs: r.name(stmt, 22), Share: r.name(stmt, 23),
+		Reason: stmt.ColumnText(21), Needs: r.name(stmt, 22), Share: r.name(stmt, 23), Hold: r.name(stmt, 24),
+		Slots: r.name(stmt, 25),
 	}
 	if stmt.ColumnBool(17) {
 		run.Flags |= carillon.FlagAdditional

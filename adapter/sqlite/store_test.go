@@ -39,6 +39,10 @@ func TestStore(t *testing.T) {
 	porttest.Store(t, func(t *testing.T) carillon.Store { return open(t) })
 }
 
+func TestLimits(t *testing.T) {
+	porttest.Limits(t, func(t *testing.T) carillon.Store { return open(t) })
+}
+
 func TestModel(t *testing.T) {
 	porttest.Model(t, func(t *testing.T) carillon.Store { return open(t) })
 }

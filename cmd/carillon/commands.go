@@ -13,39 +13,68 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
+// inBulk says in the help of a command what it does if flags choose its jobs.
+const inBulk = `
+
+Given flags that choose jobs, such as --type, in place of ids, begin an operation that acts on all
+of these jobs, in the background. The command shows how many there are, asks, and waits for the end
+of the operation.`
+
 func (a *app) pauseCommand() *cobra.Command {
-	return &cobra.Command{
+	b := bulk{kind: carillon.OperationPause}
+	cmd := &cobra.Command{
 		Use:   "pause JOB...",
-		Short: "Pause a job: none of its runs starts until you resume it",
+		Short: "Pause a job, or many: none of its runs starts until you resume it",
 		Long: `Pause a job. A run that has started goes on to its end. Due times that pass while the job is paused
-are recorded as skipped.`,
+are recorded as skipped.` + inBulk,
 		Example: `  carillon pause report
-  carillon pause report job_0f8j2v5r3c000`,
+  carillon pause report job_0f8j2v5r3c000
+  carillon pause --type 'report.*' --dry-run
+  carillon pause --owner ann --label team=blue --rate 50`,
 		Args:              some("job, its id or name"),
 		ValidArgsFunction: a.completeJobs(carillon.JobActive),
-		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.each(args, func(name string) (any, string, error) {
-				return a.command(ctx, c, name, c.Pause, "paused")
-			})
-		}),
+	}
+	b.flags(cmd)
+	cmd.RunE = a.orInBulk(cmd, &b, func(ctx context.Context, c *client.Client, args []string) error {
+		return a.each(args, func(name string) (any, string, error) {
+			return a.command(ctx, c, name, c.Pause, "paused")
+		})
+	})
+	return cmd
+}
+
+// orInBulk is a command that begins an operation if flags choose its jobs.
+func (a *app) orInBulk(
+	cmd *cobra.Command, b *bulk, do func(ctx context.Context, c *client.Client, args []string) error,
+) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) error {
+		if b.chosen(cmd) {
+			return a.operate(cmd.Context(), cmd, b)
+		}
+		return a.reached(do)(cmd, args)
 	}
 }
 
 func (a *app) resumeCommand() *cobra.Command {
-	return &cobra.Command{
+	b := bulk{kind: carillon.OperationResume}
+	cmd := &cobra.Command{
 		Use:   "resume JOB...",
-		Short: "Resume a paused job",
-		Long:  `Resume a paused job with its next due time. A one-time job whose time has passed runs now.`,
+		Short: "Resume a paused job, or many",
+		Long: `Resume a paused job with its next due time. A one-time job whose time has passed runs now.` +
+			inBulk,
 		Example: `  carillon resume report
-  carillon resume job_0f8j2v5r3c000`,
+  carillon resume job_0f8j2v5r3c000
+  carillon resume --type 'report.*' --yes`,
 		Args:              some("job, its id or name"),
 		ValidArgsFunction: a.completeJobs(carillon.JobPaused),
-		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.each(args, func(name string) (any, string, error) {
-				return a.command(ctx, c, name, c.Resume, "resumed")
-			})
-		}),
 	}
+	b.flags(cmd)
+	cmd.RunE = a.orInBulk(cmd, &b, func(ctx context.Context, c *client.Client, args []string) error {
+		return a.each(args, func(name string) (any, string, error) {
+			return a.command(ctx, c, name, c.Resume, "resumed")
+		})
+	})
+	return cmd
 }
 
 // command applies one command to one job.
@@ -94,32 +123,34 @@ func (a *app) each(names []string, do func(name string) (thing any, said string,
 }
 
 func (a *app) cancelCommand() *cobra.Command {
-	var keep bool
+	b := bulk{kind: carillon.OperationCancel}
 	cmd := &cobra.Command{
 		Use:   "cancel {JOB | RUN}...",
-		Short: "Cancel a job for good, or a single run",
+		Short: "Cancel a job for good, or many, or a single run",
 		Long: `Cancel a job and its waiting runs. Carillon also stops the job's running runs; with --keep-running
 it lets them go on to their end.
 
-Given a run, cancel only this run. The job and its schedule stay as they are.`,
+Given a run, cancel only this run. The job and its schedule stay as they are.` + inBulk,
 		Example: `  carillon cancel report --keep-running
   carillon cancel job_0f8j2v5r3c000 job_0f8j2v5r3c001
-  carillon cancel run_0f8j2v5r3c0001jgq9k2w0m`,
+  carillon cancel run_0f8j2v5r3c0001jgq9k2w0m
+  carillon cancel --type 'import.*' --keep-running`,
 		Args:              some("job or run"),
 		ValidArgsFunction: a.completeEither(),
-		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			return a.each(args, func(name string) (any, string, error) {
-				if run, err := carillon.ParseRunID(name); err == nil {
-					return a.cancelRun(ctx, c, run, keep)
-				}
-				cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) {
-					return c.Cancel(ctx, id, keep)
-				}
-				return a.command(ctx, c, name, cancel, "canceled")
-			})
-		}),
 	}
-	cmd.Flags().BoolVar(&keep, "keep-running", false, "let running runs go on to their end")
+	b.flags(cmd)
+	cmd.RunE = a.orInBulk(cmd, &b, func(ctx context.Context, c *client.Client, args []string) error {
+		return a.each(args, func(name string) (any, string, error) {
+			if run, err := carillon.ParseRunID(name); err == nil {
+				return a.cancelRun(ctx, c, run, b.keep)
+			}
+			cancel := func(ctx context.Context, id carillon.JobID) (carillon.Job, error) {
+				return c.Cancel(ctx, id, b.keep)
+			}
+			return a.command(ctx, c, name, cancel, "canceled")
+		})
+	})
+	cmd.Flags().BoolVar(&b.keep, "keep-running", false, "let running runs go on to their end")
 	return cmd
 }
 

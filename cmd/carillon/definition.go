@@ -87,6 +87,12 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 		flags, "fair-weight", "fair_weight", "1-100", number,
 		"number of turns of the key where others have one (default 1)",
 	)
+	d.add(
+		flags, "limit", "limits", "key=number[,rate]", limits,
+		"bound on the runs with a key: how many at the same time, a rate of starts, or both, as in "+
+			"customer-42=3, api=10/s or api=3,100/m,burst=10,weight=2; can be repeated",
+	)
+	d.addUnique(flags)
 	d.add(flags, "label", "labels", "key=value", d.pairs("="), "label of the job; can be repeated")
 	d.add(
 		flags, "payload", "payload", "JSON", d.payload,
@@ -124,9 +130,29 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 	)
 	completeWords(cmd, "backoff", "exponential", "fixed")
 	completeWords(cmd, "overlap", "skip", "queue", "queue_all", "replace", "allow")
+	completeWords(cmd, "on-conflict", "return", "replace", "refuse")
 	completeWords(cmd, "misfire", "skip", "once", "all")
 	completeWords(cmd, "method", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 	return d
+}
+
+// addUnique adds the flags of the unique key. A job keeps the key that it was submitted with.
+func (d *definition) addUnique(flags *pflag.FlagSet) {
+	if !d.edit {
+		d.add(
+			flags, "unique", "unique.key", "word", text,
+			"key of which there is one job at a time",
+		)
+		d.add(
+			flags, "unique-for", "unique.for", "duration", duration,
+			"how long the job holds its unique key (default until it has ended)",
+		)
+	}
+	d.add(
+		flags, "on-conflict", "unique.on_conflict", "word", text,
+		"what a submit does if another job holds its unique key: return that job, replace it, or refuse "+
+			"(default return)",
+	)
 }
 
 func (d *definition) addTarget(flags *pflag.FlagSet) {

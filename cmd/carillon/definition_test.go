@@ -44,7 +44,7 @@ func parsed(t *testing.T, a *app, edit bool, args ...string) (doc, string) {
 // for files and the API, because few jobs need them.
 var withoutFlag = []string{
 	"target.command.argv", "retry.jitter", "retry.max_crashes", "misfire.max", "misfire.window",
-	"retention.runs", "retention.logs", "retention.dead_letters",
+	"retention.runs", "retention.logs", "retention.dead_letters", "unique.until",
 }
 
 func TestEveryFieldHasAFlagOrAReason(t *testing.T) {
@@ -105,6 +105,10 @@ func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {
 		{
 			`--max-attempts 5 --backoff fixed --retry-delay 2s --retry-max-delay 1m`,
 			`{"retry":{"backoff":"fixed","delay":"2s","max_attempts":5,"max_delay":"1m"}}`,
+		},
+		{
+			`--unique k --unique-for 10m --on-conflict replace`,
+			`{"unique":{"for":"10m","key":"k","on_conflict":"replace"}}`,
 		},
 		{`--overlap queue_all --misfire all`, `{"misfire":{"policy":"all"},"overlap":"queue_all"}`},
 	} {

@@ -25,9 +25,11 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/api"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
+	"github.com/carillon-run/carillon/internal/operations"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
 )
@@ -102,10 +104,19 @@ func serveHouse(listener net.Listener) (stop func()) {
 		Boottime:  func() time.Duration { return time.Since(began) },
 		Executors: map[string]executor.Executor{"command": pretend{}}, Logger: quiet,
 	})
+	known := catalog.New(catalog.Config{Store: store, Ledger: door, Logger: quiet})
+	door.UseLimits(known.LimitsOf)
+	door.UseGates(known)
+	sched.UseGates(known)
+	known.Listen(func(before, after *catalog.Snapshot) {
+		queue.SetWeights(after.Weights())
+		sched.LookAt(after.Lines(before)...)
+		sched.GatesChanged()
+	})
 	door.UseSlots(counter)
 	door.Listen(counter.Notice, work.Notice, sched.Route)
 	server := &http.Server{Handler: api.New(api.Config{
-		Ledger: door, Store: store, Logs: logs, Events: bus,
+		Ledger: door, Store: store, Logs: logs, Events: bus, Catalog: known,
 		Tokens: map[string]api.Credential{testToken: {Namespace: carillon.DefaultNamespace, Name: "test"}},
 	})}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -114,6 +125,8 @@ func serveHouse(listener net.Listener) (stop func()) {
 	last.Go(func() { _ = door.Run(written) })
 	parts.Go(func() { _ = work.Run(ctx) })
 	parts.Go(func() { _ = sched.Run(ctx) })
+	loop := operations.New(operations.Config{Store: store, Ledger: door, Logger: quiet})
+	parts.Go(func() { _ = loop.Run(ctx) })
 	parts.Go(func() { _ = server.Serve(listener) })
 	return func() {
 		_ = server.Close()

@@ -88,6 +88,8 @@ func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits stri
 	t.fact("Payload", payloadText(job.Payload))
 	t.fact("Queue", fmt.Sprintf("%s, priority %d", job.Queue, job.Priority))
 	t.fact("Fair by", fairText(&job.Definition))
+	t.fact("Limits", limitsText(job.Limits))
+	t.fact("Unique", uniqueText(&job.Unique))
 	t.fact("Needs", pairsText(job.Needs))
 	t.fact("Timeout", timeoutText(job.Timeout))
 	t.fact("Retry", retryText(&job.Retry))
@@ -241,6 +243,18 @@ func fairText(d *carillon.Definition) string {
 		return ""
 	}
 	return fmt.Sprintf("%s, weight %d", d.FairBy, d.FairWeight)
+}
+
+// uniqueText is empty for a job without a unique key.
+func uniqueText(u *carillon.Unique) string {
+	if u.Key == "" {
+		return ""
+	}
+	held := "until the job has ended"
+	if u.For != 0 {
+		held = "for " + u.For.String()
+	}
+	return fmt.Sprintf("%s, %s; on conflict %s", u.Key, held, u.OnConflict)
 }
 
 func overlapText(o carillon.Overlap) string {

@@ -97,14 +97,14 @@ const (
 	blue   colour = "34"
 )
 
-// stateColour is for the states of jobs and runs.
+// stateColour is for the states of jobs, runs and operations.
 func stateColour(state string) colour {
 	switch state {
-	case "succeeded", "active":
+	case "succeeded", "active", "done":
 		return green
 	case "failed":
 		return red
-	case "running", "claimed":
+	case "running", "claimed", "counting":
 		return blue
 	case "canceled", "skipped", "paused":
 		return yellow

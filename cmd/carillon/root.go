@@ -33,6 +33,7 @@ type app struct {
 	http     *http.Client   // nil: the client's own
 	// errTerminal says that err is a terminal, so that the command can show progress there.
 	errTerminal bool
+	inTerminal  bool // in is a terminal, so that the command can ask there
 
 	server, token, data string
 	tokenFile           string // of a worker
@@ -50,6 +51,7 @@ func newApp() *app {
 	return &app{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, env: os.Getenv, now: time.Now, zone: time.Local,
 		terminal: err == nil, width: width, errTerminal: term.IsTerminal(int(os.Stderr.Fd())),
+		inTerminal: term.IsTerminal(int(os.Stdin.Fd())),
 	}
 }
 
@@ -95,6 +97,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 	root.AddGroup(
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "runs", Title: "Runs:"},
+		&cobra.Group{ID: "queues", Title: "Queues and limits:"},
 		&cobra.Group{ID: "other", Title: "Server and tools:"},
 	)
 	root.SetFlagErrorFunc(flagError)
@@ -102,8 +105,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages ", wrapped))
 	a.globalFlags(root)
 	a.add(root, "jobs", a.submitCommand(), a.jobsCommand(), a.jobCommand(), a.editCommand(), a.pauseCommand(),
-		a.resumeCommand(), a.cancelCommand(), a.nextCommand(), a.refusedCommand())
+		a.resumeCommand(), a.cancelCommand(), a.operationsCommand(), a.nextCommand(), a.refusedCommand())
 	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
+	a.add(root, "queues", a.queueCommand(), a.limitCommand(), a.gateCommand())
 	a.add(
 		root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.membersCommand(),
 		a.cronCommand(), a.versionCommand(),
@@ -195,6 +199,14 @@ func nothingNamed(cmd *cobra.Command, args []string) error {
 		known = append(known, sub.Name())
 	}
 	return fmt.Errorf("there is no command %q%s", args[0], suggest.DidYouMean(args[0], known))
+}
+
+// subcommand is for a command that does nothing without one below it.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if err := nothingNamed(cmd, args); err != nil {
+		return usage("%s", err)
+	}
+	return nil
 }
 
 // flagError words an error about a flag as all other errors about a value are worded.

@@ -16,22 +16,26 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var now, wait bool
 	var payload string
+	b := bulk{kind: carillon.OperationRun}
 	cmd := &cobra.Command{
 		Use:   "run {RUN | --now JOB}",
-		Short: "Show a run, or run a job now",
+		Short: "Show a run, or run a job now, or many",
 		Long: `Show everything about a run. Given a job, show its latest run.
 
 With --now, add a run of the job that is due at once. The schedule of the job does not change. The
 overlap policy of the job applies to this run as to any other.
 
 With --payload, this run gets the given payload instead of the job's. So does a later retry of this
-run.`,
+run.` + inBulk + `
+Each job gets one run that is due at once.`,
 		Example: `  carillon run run_0f8j2v5r3c0001jgq9k2w0m
   carillon run report
   carillon run --now report --wait
-  carillon run --now report --payload '{"month":"2026-03"}'`,
+  carillon run --now report --payload '{"month":"2026-03"}'
+  carillon run --type 'report.*' --rate 5`,
 		Args: one("run, its id or its job"),
 	}
+	b.flags(cmd)
 	cmd.Flags().BoolVar(&now, "now", false, "add a run of the job that is due at once")
 	cmd.Flags().BoolVar(&wait, "wait", false, "with --now: show the log, and wait until the run has ended")
 	cmd.Flags().StringVar(
@@ -39,7 +43,7 @@ run.`,
 		"with --now: `JSON` payload of this run; @file reads it from a file, - from standard input",
 	)
 	cmd.ValidArgsFunction = a.completeEither()
-	cmd.RunE = a.reached(func(ctx context.Context, c *client.Client, args []string) error {
+	cmd.RunE = a.orInBulk(cmd, &b, func(ctx context.Context, c *client.Client, args []string) error {
 		switch {
 		case now:
 			own, err := a.ownPayload(cmd, payload)

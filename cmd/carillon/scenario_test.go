@@ -55,6 +55,33 @@ func TestAOneTimeJobFromSubmitToLog(t *testing.T) {
 	})
 }
 
+func TestAUniqueKeyOnTheCommandLine(t *testing.T) {
+	inHouse(t, "unique", func(h *house) {
+		submit := func(name string, flags ...string) {
+			h.carillon(append(append(
+				[]string{"submit", "--name", name, "--unique", "invoice-42"}, flags...,
+			), "--", "echo", name)...)
+		}
+		submit("first", "--after", "1h")
+		submit("second", "--after", "1h")
+		submit("third", "--after", "2h", "--on-conflict", "replace")
+		submit("fourth", "--on-conflict", "refuse")
+		submit("fifth", "--on-conflict", "drop")
+		submit("sixth", "--unique-for", "10 minutes")
+		h.carillon("job", "third")
+		h.carillon("edit", "third", "--on-conflict", "refuse")
+		h.in = `[{"target":{"command":{"argv":["echo"]}},"unique":{"key":"invoice-42"}},{"target":{"command":{"argv":["echo"]}},
+			"unique":{"key":"b","for":"10m"},"name":"b"}]`
+		h.carillon("submit", "-f", "-")
+		h.in = `[{"name":"x","target":{"command":{"argv":["echo"]}}},
+{"target":{"command":{"argv":["echo"]}},"unique":{"key":"b","on_conflict":"refuse"}}]`
+		h.carillon("submit", "-f", "-")
+		h.carillon("cancel", "third")
+		submit("last", "--wait")
+		submit("once more", "--wait", "--unique-for", "1h")
+	})
+}
+
 func TestLogsOfSeveralAttemptsAndRuns(t *testing.T) {
 	inHouse(t, "logs", func(h *house) {
 		h.in = `{"name":"flaky","retry":{"max_attempts":3,"backoff":"fixed","delay":"5s","jitter":0},"target":{"command":{"argv":["fail","no such host"]}}}`

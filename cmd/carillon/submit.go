@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,6 +40,11 @@ idempotency key, so the server takes it once. With --idempotency-key you choose 
 command with the same key, given again within 24 hours, submits nothing more and prints the same
 job. So a script can be run again after a crash.
 
+With --unique, there is one job at a time with that key. If another job holds the key, --on-conflict
+says what happens: the command prints that job (return), gives it the new definition if its run has
+not begun (replace), or fails (refuse). With "--unique K --on-conflict replace --after 5s" only the
+last of a burst of submits runs, when no other has come for 5 seconds.
+
 With --wait, the log lines of the first run are shown as they come, and the exit code is 0 only if
 the run succeeded. Standard error says what the command waits for: the due time, a worker, the next
 attempt. Ctrl-C ends the command, not the run. With --wait and -q, standard output has only the id
@@ -49,6 +55,7 @@ of the job, and the exit code says how the run ended.`,
   carillon submit --name remind --at "2026-11-18 09:00" --tz Europe/Berlin -- /opt/remind
   carillon submit --http https://example.com/hook --payload '{"n":1}' --every 30s --max-runs 10
   carillon submit --handler --type email.send --payload @mail.json
+  carillon submit --unique invoice-42 --unique-for 10m -- /opt/invoice 42
   carillon submit -f jobs.yaml`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -166,12 +173,27 @@ func (a *app) submitted(jobs []carillon.Job, many, quiet bool) error {
 		return nil
 	}
 	if many {
-		return a.show(wire.List[carillon.Job]{Items: jobs}, func() { a.jobTable(fresh(jobs)) })
+		return a.show(wire.List[carillon.Job]{Items: jobs}, func() {
+			a.jobTable(fresh(jobs))
+			if n := existing(jobs); n > 0 {
+				fmt.Fprintf(a.err, "carillon: %d of %s existed already\n", n, count(len(jobs), "job"))
+			}
+		})
 	}
 	return a.show(jobs[0], func() { a.submittedBlock(a.out, &jobs[0]) })
 }
 
-// fresh are new jobs as a list; none of them has run.
+// existing is how many jobs a submit found by their unique keys.
+func existing(jobs []carillon.Job) (n int) {
+	for i := range jobs {
+		if jobs[i].Existing {
+			n++
+		}
+	}
+	return n
+}
+
+// fresh are submitted jobs as a list, without their runs.
 func fresh(jobs []carillon.Job) []client.ListedJob {
 	list := make([]client.ListedJob, len(jobs))
 	for i := range jobs {
@@ -182,7 +204,12 @@ func fresh(jobs []carillon.Job) []client.ListedJob {
 
 func (a *app) submittedBlock(w io.Writer, job *carillon.Job) {
 	t := a.tableTo(w)
-	t.fact("Submitted", job.ID.String())
+	if job.Existing {
+		t.fact("Exists already", job.ID.String())
+		t.fact("Version", strconv.Itoa(int(job.Version)))
+	} else {
+		t.fact("Submitted", job.ID.String())
+	}
 	t.fact("Name", job.Name)
 	t.fact("Schedule", a.scheduleWords(&job.Schedule))
 	t.fact("See", "carillon job "+job.ID.String())

@@ -272,6 +272,33 @@ func TestQueuesGetTheirSharesWhileBothHaveWork(t *testing.T) {
 	})
 }
 
+// The weights of the server are for workers that give none. Those of a worker divide its own slots.
+func TestTheWeightsOfAWorkerTakePrecedenceOverThoseOfTheServer(t *testing.T) {
+	in(t, 1, func(h *house) {
+		n := h.nodes[0]
+		worker := h.register(n)
+		n.queue.SetWeights(map[string]int{"small": 7})
+		for i := range 800 {
+			queue := []string{"big", "small"}[i%2]
+			h.submit(n, func(d *carillon.Definition) { d.Queue = queue })
+		}
+		for _, c := range []struct {
+			queues []string
+			big    int
+		}{{[]string{"big=3", "small"}, 120}, {[]string{"big", "small"}, 20}, {nil, 20}} {
+			count := map[string]int{}
+			for range 20 {
+				for _, task := range h.pull(n, worker, 8, c.queues...) {
+					count[task.Run.Queue]++
+				}
+			}
+			if count["big"] < c.big-1 || count["big"] > c.big+1 || count["big"]+count["small"] != 160 {
+				t.Errorf("a worker of %v got %v, want %d of big", c.queues, count, c.big)
+			}
+		}
+	})
+}
+
 func TestOutputThatCannotBeKeptIsAskedForAgain(t *testing.T) {
 	in(t, 1, func(h *house) {
 		n := h.nodes[0]

@@ -56,6 +56,7 @@ type node struct {
 	*dispatch.Dispatcher
 	ledger    *ledger.Ledger
 	scheduler *scheduler.Scheduler
+	queue     *mem.Queue
 }
 
 // in runs a test in a bubble on the given number of nodes.
@@ -86,6 +87,7 @@ func (h *house) live() {
 	id, queue, quiet := fmt.Sprintf("node_%d", len(h.nodes)), boundedQueue{
 		mem.NewQueue(mem.QueueConfig{}), &h.lanes,
 	}, slog.New(slog.DiscardHandler)
+	n.queue = queue.Queue
 	n.ledger = ledger.New(ledger.Config{
 		Store: h.store, Clock: &h.clock, IDs: idgen.New(len(h.nodes)+1, carillon.Never),
 	})

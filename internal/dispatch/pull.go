@@ -179,8 +179,8 @@ func weight(candidate *carillon.Candidate) int {
 
 // claim asks the ledger for runs. It returns the runs that it got, which are pending, and those that were too
 // much for one answer. A claim that lost because the run changed needs no follow-up: the writer has routed
-// the run. But a claim can lose only because another run of the job changed the guard; then the scheduler
-// decides about the run again.
+// the run. But a claim can lose only because another run of the job changed the guard, or because a limit has
+// no room; then the scheduler decides about the run again.
 func (d *Dispatcher) claim(
 	ctx context.Context, runs []carillon.Run, worker string,
 ) (tasks []protocol.Task, claimed []inflight, heavy []carillon.Run) {
@@ -230,7 +230,7 @@ func (d *Dispatcher) claim(
 	}
 	var again []carillon.RunID
 	for _, i := range lost {
-		if candidates[i].Run.Has(carillon.FlagGuarded) {
+		if candidates[i].Run.Has(carillon.FlagGuarded) || len(changes[i].Folds) > 0 {
 			again = append(again, candidates[i].Run.ID)
 		}
 	}

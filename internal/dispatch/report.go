@@ -311,7 +311,7 @@ func (h *inflight) end(r *protocol.Report, now carillon.Time) carillon.Change {
 			r.End.Output.Checkpoint = r.Checkpoint
 		}
 	}
-	return carillon.EndChange(run.Finish(h.job, *r.End, now, rand.Float64()), h.guards)
+	return carillon.EndChange(h.job, run.Finish(h.job, *r.End, now, rand.Float64()), h.guards)
 }
 
 func (h *inflight) mark(r *protocol.Report, now carillon.Time) carillon.Change {

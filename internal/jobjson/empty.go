@@ -17,6 +17,9 @@ var absent = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.Definition](): true, reflect.TypeFor[carillon.Schedule](): true,
 	reflect.TypeFor[carillon.Command](): true, reflect.TypeFor[carillon.HTTP](): true,
 	reflect.TypeFor[carillon.Retry](): true, reflect.TypeFor[carillon.Misfire](): true,
+	reflect.TypeFor[carillon.Limit]():     true,
+	reflect.TypeFor[carillon.Unique]():    true,
+	reflect.TypeFor[carillon.JobFilter](): true, reflect.TypeFor[carillon.GateMatch](): true,
 }
 
 // numbers are the fields in which zero is what Go code leaves out, and carillon.Zero is 0. With them, what
@@ -51,15 +54,20 @@ func (f *fields) explicitZero(name string, v reflect.Value) error {
 
 // wantInstead says what would be right for some fields that were given empty.
 var wantInstead = map[string]string{
-	"cron":     "an expression such as 0 3 * * MON-FRI; leave the field out for a job that runs once",
-	"every":    "at least 1s; leave the field out for a job that runs once",
-	"shell":    "a line for /bin/sh; leave the field out where argv is given",
-	"type":     "a word such as email.send; a command or an HTTP request can leave the field out",
-	"url":      "an absolute http:// or https:// URL",
-	"max_runs": "a number above 0; leave the field out for no limit",
-	"body":     "a template; leave the field out to send the payload",
-	"backoff":  "exponential or fixed",
-	"policy":   "skip, once or all",
+	"cron":        "an expression such as 0 3 * * MON-FRI; leave the field out for a job that runs once",
+	"every":       "at least 1s; leave the field out for a job that runs once",
+	"shell":       "a line for /bin/sh; leave the field out where argv is given",
+	"type":        "a word such as email.send; a command or an HTTP request can leave the field out",
+	"url":         "an absolute http:// or https:// URL",
+	"max_runs":    "a number above 0; leave the field out for no limit",
+	"body":        "a template; leave the field out to send the payload",
+	"backoff":     "exponential or fixed",
+	"concurrency": "a number above 0; leave the field out where only a rate is given",
+	"burst":       "a number above 0; leave the field out for the weight",
+	"weight":      "a number above 0; leave the field out for 1",
+	"policy":      "skip, once or all",
+	"for":         "1s to 365d; leave the field out to hold the key until the job has ended",
+	"until":       "ended, or leave the field out",
 }
 
 // checkGiven refuses a field that was given but is empty.
@@ -75,6 +83,9 @@ func (f *fields) checkGiven(name string, v reflect.Value) error {
 		given = "0"
 	}
 	want := wantInstead[name]
+	if f.of == reflect.TypeFor[carillon.JobFilter]() {
+		want = "a value that is not empty; leave the field out if it does not matter"
+	}
 	if want == "" {
 		want = "a value that is not empty; leave the field out for its default"
 	}

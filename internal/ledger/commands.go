@@ -13,7 +13,7 @@ import (
 // maxTries bounds how often a decision is made again after another writer was quicker.
 const maxTries = 100
 
-var errTooBusy = errors.New("the job changes too quickly to decide about it; try again")
+var errTooBusy = fmt.Errorf("%w: %d tries lost; try again", carillon.ErrBusy, maxTries)
 
 // EditJob gives a job a new definition. edit works on a copy of the present definition, and can be called
 // more than once.
@@ -72,6 +72,20 @@ func (l *Ledger) CancelJob(
 ) (carillon.Job, error) {
 	job, _, err := l.updateJob(ctx, namespace, id, ofJob(
 		func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
+			return w.Cancel(keepRunning, now)
+		}))
+	return job, err
+}
+
+// CancelUnfinishedJob is CancelJob, but refuses a job that has finished.
+func (l *Ledger) CancelUnfinishedJob(
+	ctx context.Context, namespace string, id carillon.JobID, keepRunning bool,
+) (carillon.Job, error) {
+	job, _, err := l.updateJob(ctx, namespace, id, ofJob(
+		func(w carillon.JobSnapshot, now carillon.Time) (carillon.Change, error) {
+			if w.Job.StateOf(w.Runs) == carillon.JobFinished {
+				return carillon.Change{}, fmt.Errorf("%w: %s has finished", carillon.ErrConflict, id)
+			}
 			return w.Cancel(keepRunning, now)
 		}))
 	return job, err
@@ -216,6 +230,32 @@ func (l *Ledger) updateJob(
 		}
 	}
 	return job, run, errTooBusy
+}
+
+// Update performs a write that is about no job. decide reads what it needs and makes the change; it is called
+// again if another writer was quicker. The namespace is that of the caller's idempotency key.
+func (l *Ledger) Update(
+	ctx context.Context, namespace string, decide func(now carillon.Time) (carillon.Change, error),
+) error {
+	key := keyedBy(ctx, namespace)
+	for range maxTries {
+		now := l.cfg.Clock.Now()
+		change, err := decide(now)
+		if err != nil {
+			return err
+		}
+		if err := key.answer(&change, nil, nil, now); err != nil {
+			return err
+		}
+		lost, err := l.Commit(ctx, []carillon.Change{change})
+		if err != nil || len(lost) == 0 {
+			return err
+		}
+		if err := l.look(ctx, key); err != nil {
+			return err
+		}
+	}
+	return errTooBusy
 }
 
 // Snapshot reads a job, then its unfinished runs, then its guard. The order matters: a run that is added

@@ -53,15 +53,18 @@ func (l *Ledger) takeStarts(closing bool) (batch []entry) {
 	return batch
 }
 
-// claimable says that a run of a submit can be written already claimed.
-func claimable(run *carillon.Run, now carillon.Time) bool {
-	return run.Wake <= now && !run.State.Held() && run.NeedsNoDecision(now)
+// claimable says that the run of a submit can be written already claimed. One with limits takes its slots
+// when it is claimed, by folds, and one that a closed gate matches is decided then.
+func (l *Ledger) claimable(c *carillon.Change, now carillon.Time) bool {
+	run := &c.Runs[0]
+	return run.Wake <= now && !run.State.Held() && run.NeedsNoDecision(now) &&
+		len(l.limitsOf(c.Job)) == 0 && l.closedFor(c.Job) == nil
 }
 
 // countClaimable is how many changes of a submit could have had a slot.
 func (l *Ledger) countClaimable(changes []carillon.Change, now carillon.Time) (n int) {
 	for i := range changes {
-		if l.slots != nil && claimable(&changes[i].Runs[0], now) {
+		if l.slots != nil && l.claimable(&changes[i], now) {
 			n++
 		}
 	}
@@ -126,7 +129,7 @@ func (l *Ledger) ahead(room int) (ahead, free int, crowd bool) {
 	for i := 0; i < len(l.submits) && ahead < room; i++ {
 		e := &l.submits[i]
 		if e.due > 0 {
-			run := e.firstDue(now)
+			run := l.firstDue(e, now)
 			lane := run.Lane()
 			if !scarce[lane] {
 				free, coming := l.slots.Free(run)
@@ -145,8 +148,8 @@ func (l *Ledger) ahead(room int) (ahead, free int, crowd bool) {
 }
 
 // firstDue is the first run of a submit that can be claimed.
-func (e *entry) firstDue(now carillon.Time) *carillon.Run {
-	i := slices.IndexFunc(e.changes, func(c carillon.Change) bool { return claimable(&c.Runs[0], now) })
+func (l *Ledger) firstDue(e *entry, now carillon.Time) *carillon.Run {
+	i := slices.IndexFunc(e.changes, func(c carillon.Change) bool { return l.claimable(&c, now) })
 	return &e.changes[max(i, 0)].Runs[0]
 }
 

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/carillon-run/carillon"
 )
@@ -13,10 +14,9 @@ import (
 // Changes with folds have their own list and one goroutine: it is the only writer of their guards on this
 // node, and changes without folds wait neither for a lock nor for the read of a guard.
 
-// foldCall is a call of CommitFolded or PostFolded.
+// foldCall is the changes with folds of one call of Commit or Post.
 type foldCall struct {
 	changes []carillon.Change
-	folds   [][]carillon.Fold // of each change
 	done    func(lost []int, err error)
 	posted  bool // no caller waits for it
 
@@ -24,45 +24,64 @@ type foldCall struct {
 	lost []int
 }
 
-// CommitFolded is Commit for changes with folds: folds[i] are those of changes[i], and can be none. A change
-// has lost if a fold says no, or if a row of its own is not as it was decided on. It does not lose because
-// another writer changed a guard that it folds: then its folds are applied again. Changes are independent,
-// and the folds of one guard are applied in the order in which they came.
-func (l *Ledger) CommitFolded(
-	ctx context.Context, changes []carillon.Change, folds [][]carillon.Fold,
-) (lost []int, err error) {
-	type result struct {
-		lost []int
-		err  error
+// withFolds says that some of the changes fold guards.
+func withFolds(changes []carillon.Change) bool {
+	return slices.ContainsFunc(changes, func(c carillon.Change) bool { return len(c.Folds) > 0 })
+}
+
+// addSplit adds changes of which some fold guards, and calls done once, when all of them are settled. A
+// change has lost if a fold says no, or if a row of its own is not as it was decided on. It does not lose
+// because another writer changed a guard that it folds: then its folds are applied again. The folds of one
+// guard are applied in the order in which they came, but for those that are applied again: see apart.
+func (l *Ledger) addSplit(to *entries, e entry) {
+	var plain, folding part
+	for i := range e.changes {
+		if len(e.changes[i].Folds) > 0 {
+			folding.add(e.changes, i)
+		} else {
+			plain.add(e.changes, i)
+		}
 	}
-	done := make(chan result, 1)
-	l.addFolds(&foldCall{
-		changes: changes, folds: folds, done: func(lost []int, err error) { done <- result{lost, err} },
-	})
-	select {
-	case r := <-done:
-		return r.lost, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if slices.ContainsFunc(e.changes, func(c carillon.Change) bool { return c.Joined }) {
+		e.done(nil, errors.New("a joined change cannot fold: merged changes do not keep the tie"))
+		return
+	}
+	var mu sync.Mutex
+	var lost []int
+	var failed error
+	open := 1 + min(1, len(plain.changes))
+	settle := func(p *part) func([]int, error) {
+		return func(of []int, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, i := range of {
+				lost = append(lost, p.index[i])
+			}
+			failed = errors.Join(failed, err)
+			if open--; open == 0 {
+				slices.Sort(lost)
+				e.done(lost, failed)
+			}
+		}
+	}
+	l.addFolds(&foldCall{changes: folding.changes, posted: e.posted, done: settle(&folding)})
+	if len(plain.changes) > 0 {
+		l.add(to, entry{changes: plain.changes, posted: e.posted, done: settle(&plain)})
 	}
 }
 
-// PostFolded is Post for changes with folds.
-func (l *Ledger) PostFolded(
-	changes []carillon.Change, folds [][]carillon.Fold, done func(lost []int, err error),
-) {
-	l.addFolds(&foldCall{changes: changes, folds: folds, done: done, posted: true})
+// part is some of the changes of a call, each with its index there.
+type part struct {
+	changes []carillon.Change
+	index   []int
+}
+
+func (p *part) add(changes []carillon.Change, i int) {
+	p.changes, p.index = append(p.changes, changes[i]), append(p.index, i)
 }
 
 func (l *Ledger) addFolds(call *foldCall) {
-	if call.open = len(call.changes); call.open == 0 {
-		call.done(nil, nil)
-		return
-	}
-	if slices.ContainsFunc(call.changes, func(c carillon.Change) bool { return c.Joined }) {
-		call.done(nil, errors.New("a joined change cannot fold: merged changes do not keep the tie"))
-		return
-	}
+	call.open = len(call.changes)
 	l.mu.Lock()
 	if l.foldsClosed {
 		l.mu.Unlock()
@@ -175,8 +194,8 @@ func (l *Ledger) foldedGuards(
 	folded := map[guardKey]*foldedGuard{}
 	for _, g := range groups {
 		for _, item := range g.items {
-			for i := range item.folds {
-				key := keyOf(&item.folds[i])
+			for i := range item.change.Folds {
+				key := keyOf(&item.change.Folds[i])
 				none := carillon.Guard{Namespace: key.namespace, Key: key.key}
 				folded[key] = &foldedGuard{Guard: none, base: none}
 			}
@@ -233,7 +252,7 @@ func (l *Ledger) afterLoss(
 		switch {
 		case len(kept) == 0:
 		case len(kept) < len(g.items) || r.moved(g.expected):
-			again = append(again, &foldGroup{items: kept, tries: g.tries})
+			again = append(again, apart(kept, g.tries)...)
 		case len(kept) == 1:
 			r.lose(kept[0])
 		default:

@@ -7,10 +7,9 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// folding is one change with its folds.
+// folding is one change with folds.
 type folding struct {
 	change *carillon.Change
-	folds  []carillon.Fold
 	call   *foldCall
 	index  int // of the change in the call
 }
@@ -28,7 +27,7 @@ type foldGroup struct {
 }
 
 // groupFolds puts changes that fold the same guard into one group. A change with several folds joins the
-// groups of its guards. A change without folds is a group of its own.
+// groups of its guards.
 func groupFolds(batch []*foldCall) (groups []*foldGroup) {
 	var items []*folding
 	var leader []int // of each item: itself, or an earlier item of its group
@@ -43,10 +42,10 @@ func groupFolds(batch []*foldCall) (groups []*foldGroup) {
 	for _, call := range batch {
 		for i := range call.changes {
 			n := len(items)
-			items = append(items, &folding{&call.changes[i], call.folds[i], call, i})
+			items = append(items, &folding{&call.changes[i], call, i})
 			leader = append(leader, n)
-			for k := range call.folds[i] {
-				key := keyOf(&call.folds[i][k])
+			for k := range call.changes[i].Folds {
+				key := keyOf(&call.changes[i].Folds[k])
 				if other, known := first[key]; known {
 					a, b := lead(other), lead(n)
 					leader[max(a, b)] = min(a, b)
@@ -65,6 +64,29 @@ func groupFolds(batch []*foldCall) (groups []*foldGroup) {
 			groups = append(groups, g)
 		}
 		g.items = append(g.items, item)
+	}
+	return groups
+}
+
+// apart makes a group of each guard, for changes that lost because another writer changed one of the guards.
+// If changes that fold several guards kept all of them together, every writer of one of these guards would
+// make all of them lose, again and again on a slow store. The changes with several guards come last.
+func apart(items []*folding, tries int) (groups []*foldGroup) {
+	of, several := map[guardKey]*foldGroup{}, &foldGroup{tries: tries}
+	for _, item := range items {
+		key := keyOf(&item.change.Folds[0])
+		if slices.ContainsFunc(item.change.Folds, func(f carillon.Fold) bool { return keyOf(&f) != key }) {
+			several.items = append(several.items, item)
+			continue
+		}
+		if of[key] == nil {
+			of[key] = &foldGroup{tries: tries}
+			groups = append(groups, of[key])
+		}
+		of[key].items = append(of[key].items, item)
+	}
+	if len(several.items) > 0 {
+		groups = append(groups, several)
 	}
 	return groups
 }
@@ -107,7 +129,7 @@ func (r *round) fold(g *foldGroup) {
 		}
 		m.add(item)
 		for k := range next {
-			g := r.guards[keyOf(&item.folds[k])]
+			g := r.guards[keyOf(&item.change.Folds[k])]
 			if g.in == nil {
 				g.in = m
 				m.folded = append(m.folded, g)
@@ -123,7 +145,7 @@ func (r *round) fold(g *foldGroup) {
 
 // taken says that another merged change of this round folds a guard of the change.
 func (r *round) taken(item *folding, m *merged) bool {
-	return slices.ContainsFunc(item.folds, func(f carillon.Fold) bool {
+	return slices.ContainsFunc(item.change.Folds, func(f carillon.Fold) bool {
 		in := r.guards[keyOf(&f)].in
 		return in != nil && in != m
 	})
@@ -131,15 +153,15 @@ func (r *round) taken(item *folding, m *merged) bool {
 
 // step applies the folds of one change; all of them must be allowed.
 func (r *round) step(item *folding) (next []carillon.Guard, ok bool) {
-	next = make([]carillon.Guard, len(item.folds))
-	for i := range item.folds {
-		was := r.guards[keyOf(&item.folds[i])].Guard
+	next = make([]carillon.Guard, len(item.change.Folds))
+	for i := range item.change.Folds {
+		was := r.guards[keyOf(&item.change.Folds[i])].Guard
 		for k := range i { // a change can fold a guard twice
-			if keyOf(&item.folds[k]) == keyOf(&item.folds[i]) {
+			if keyOf(&item.change.Folds[k]) == keyOf(&item.change.Folds[i]) {
 				was = next[k]
 			}
 		}
-		if next[i], ok = item.folds[i].Step(was, r.now); !ok {
+		if next[i], ok = item.change.Folds[i].Step(was, r.now); !ok {
 			return nil, false
 		}
 	}
@@ -160,10 +182,6 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 	for i, m := range r.merged {
 		if len(lost) > 0 && lost[0] == i {
 			lost = lost[1:]
-			if len(m.folded) == 0 {
-				r.lose(m.items[0])
-				continue
-			}
 			next := &foldGroup{tries: m.tries}
 			for _, g := range m.expected {
 				behind[guardKey{g.Namespace, g.Key}] = next
@@ -180,12 +198,14 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 		}
 	}
 	for _, item := range r.refused {
-		i := slices.IndexFunc(item.folds, func(f carillon.Fold) bool { return behind[keyOf(&f)] != nil })
+		i := slices.IndexFunc(item.change.Folds, func(f carillon.Fold) bool {
+			return behind[keyOf(&f)] != nil
+		})
 		if i < 0 {
 			r.lose(item)
 			continue
 		}
-		g := behind[keyOf(&item.folds[i])]
+		g := behind[keyOf(&item.change.Folds[i])]
 		g.items = append(g.items, item)
 	}
 	again = append(again, r.later...)
@@ -264,8 +284,8 @@ func (m *merged) fits(item *folding) bool {
 			return false
 		}
 	}
-	for i := range item.folds {
-		if _, named := m.named[keyOf(&item.folds[i])]; named {
+	for i := range item.change.Folds {
+		if _, named := m.named[keyOf(&item.change.Folds[i])]; named {
 			return false
 		}
 	}
@@ -294,8 +314,8 @@ func (m *merged) add(item *folding) {
 		}
 		m.named[key] = g.Rev
 	}
-	for i := range item.folds {
-		m.folds[keyOf(&item.folds[i])] = true
+	for i := range item.change.Folds {
+		m.folds[keyOf(&item.change.Folds[i])] = true
 	}
 	m.change.Runs = append(m.change.Runs, c.Runs...)
 	m.change.Guards = append(m.change.Guards, c.Guards...)

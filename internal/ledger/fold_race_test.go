@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/carillon-run/carillon"
@@ -56,4 +57,43 @@ func TestTwoWritersOfAGuardCountEveryChange(t *testing.T) {
 			t.Errorf("%s slots are taken, want %d", g.Value, 25+others)
 		}
 	})
+}
+
+// A change that folds two guards ties their changes together. A writer that is always quicker at one of them
+// must not hold up those of the other.
+func TestAWriterOfOneGuardHoldsUpOnlyItsChanges(t *testing.T) {
+	s := &between{store: newStore()}
+	others := 0
+	s.writer = func() {
+		if others == 10 {
+			return
+		}
+		others++
+		g := guard(t, s, "a")
+		g.Namespace, g.Key, g.Value = "default", "a", []byte(strconv.Itoa(slotsTaken(g, 0)+1))
+		lost, err := s.Store.Commit(t.Context(), []carillon.Change{{Guards: []carillon.Guard{g}}})
+		if err != nil || len(lost) > 0 {
+			t.Errorf("the other writer lost %v, %v", lost, err)
+		}
+	}
+	var told []string
+	listen := func(committed []carillon.Change) {
+		for _, c := range committed {
+			for _, g := range c.Guards {
+				if strings.HasPrefix(g.Key, "note/") {
+					told = append(told, g.Key)
+				}
+			}
+		}
+	}
+	within(t, ledger.Config{Store: s}, func(t *testing.T, l *ledger.Ledger) {
+		both := []carillon.Fold{take("a", 100), take("b", 100)}
+		expectLost(t, l, notes(0, 3), [][]carillon.Fold{{take("a", 100)}, both, {take("b", 100)}})
+		if len(told) != 3 || told[0] != "note/2" {
+			t.Errorf("committed: %q", told)
+		}
+		if a, b := guard(t, s, "a"), guard(t, s, "b"); string(a.Value) != "12" || string(b.Value) != "2" {
+			t.Errorf("%s and %s slots are taken", a.Value, b.Value)
+		}
+	}, listen)
 }

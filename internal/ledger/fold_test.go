@@ -70,6 +70,14 @@ func expectGuard(t *testing.T, s carillon.Store, key, value string, rev int32) {
 	}
 }
 
+// folding gives changes their folds.
+func folding(changes []carillon.Change, folds [][]carillon.Fold) []carillon.Change {
+	for i := range changes {
+		changes[i].Folds = folds[i]
+	}
+	return changes
+}
+
 // same gives each of n changes the same folds.
 func same(n int, folds ...carillon.Fold) [][]carillon.Fold {
 	return slices.Repeat([][]carillon.Fold{folds}, n)
@@ -79,7 +87,7 @@ func expectLost(
 	t *testing.T, l *ledger.Ledger, changes []carillon.Change, folds [][]carillon.Fold, want ...int,
 ) {
 	t.Helper()
-	lost, err := l.CommitFolded(t.Context(), changes, folds)
+	lost, err := l.Commit(t.Context(), folding(changes, folds))
 	if err != nil || !slices.Equal(lost, want) {
 		t.Errorf("lost %v, %v; want %v", lost, err, want)
 	}
@@ -98,7 +106,7 @@ func TestManyTakesOfOneGuardAreOneCommitAndOneRow(t *testing.T) {
 		won := make([]bool, takes)
 		for i := range takes {
 			callers.Go(func() {
-				lost, err := l.CommitFolded(t.Context(), notes(i, 1), same(1, take("limit", limit)))
+				lost, err := l.Commit(t.Context(), folding(notes(i, 1), same(1, take("limit", limit))))
 				won[i] = len(lost) == 0 && err == nil
 			})
 		}
@@ -298,7 +306,7 @@ func TestAnErrorLeavesOnlyCallsWithoutAnAnswerUnknown(t *testing.T) {
 		callers.Go(func() { expectLost(t, l, notes(3, 1), same(1, take("a", 1)), 0) })
 		callers.Go(func() {
 			both := []carillon.Change{note("note/0", 0), note("c", 0)} // the first loses
-			lost, err := l.CommitFolded(t.Context(), both, same(2, take("c", 2)))
+			lost, err := l.Commit(t.Context(), folding(both, same(2, take("c", 2))))
 			if !errors.Is(err, away) || lost != nil {
 				t.Errorf("lost %v, %v", lost, err)
 			}
@@ -350,7 +358,7 @@ func TestChangesWithFoldsThatWaitWhenTheLedgerStopsAreCommitted(t *testing.T) {
 		stop()
 		all.Wait()
 		expectGuard(t, s, "limit", "3", 2)
-		if _, err := l.CommitFolded(t.Context(), notes(9, 1), same(1)); !errors.Is(err, ledger.ErrClosed) {
+		if _, err := l.Commit(t.Context(), folding(notes(9, 1), same(1))); !errors.Is(err, ledger.ErrClosed) {
 			t.Errorf("got %v", err)
 		}
 	})

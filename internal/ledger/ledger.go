@@ -42,7 +42,9 @@ type Config struct {
 // writes.
 type Ledger struct {
 	cfg         Config
-	slots       Slots // nil: none
+	slots       Slots                                // nil: none
+	limits      func(*carillon.Job) []carillon.Limit // nil: those of the job
+	gates       Gates                                // nil: there are none
 	listeners   []func(committed []carillon.Change)
 	Definitions *Definitions
 
@@ -67,6 +69,8 @@ type Ledger struct {
 	foldSignal  await.Signal
 
 	skipFoldWaits int // used by foldAll: commits until it waits for callers again
+
+	turns turns // of submits with unique keys
 }
 
 // entries holds the entries that wait to be committed.
@@ -101,7 +105,8 @@ func (l *Ledger) Listen(listeners ...func(committed []carillon.Change)) {
 }
 
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of changes that won
-// then carry their new Rev. If ctx ends first, the result is unknown.
+// then carry their new Rev. If ctx ends first, the result is unknown. Changes with folds have an order of
+// their own: see fold.go.
 func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
 	return l.commit(ctx, &l.starts, entry{changes: changes})
 }
@@ -116,7 +121,11 @@ func (l *Ledger) commit(ctx context.Context, to *entries, e entry) (lost []int, 
 	}
 	done := make(chan result, 1)
 	e.done = func(lost []int, err error) { done <- result{lost, err} }
-	l.add(to, e)
+	if withFolds(e.changes) {
+		l.addSplit(to, e)
+	} else {
+		l.add(to, e)
+	}
 	select {
 	case r := <-done:
 		return r.lost, r.err
@@ -128,7 +137,12 @@ func (l *Ledger) commit(ctx context.Context, to *entries, e entry) (lost []int, 
 // Post commits ends of runs without waiting. The ledger calls done from its own goroutine, so done must be
 // quick. Post many ends in pieces: the ledger keeps the changes of one call together.
 func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error)) {
-	l.add(&l.ends, entry{changes: changes, done: done, posted: true})
+	e := entry{changes: changes, done: done, posted: true}
+	if withFolds(changes) {
+		l.addSplit(&l.ends, e)
+	} else {
+		l.add(&l.ends, e)
+	}
 }
 
 func (l *Ledger) add(to *entries, e entry) {
@@ -350,7 +364,7 @@ func raise(all []carillon.Change, lost []int) []carillon.Change {
 			c.Runs[k].Output = nil
 		}
 		for k := range c.Guards {
-			c.Guards[k].Rev++
+			c.Guards[k].Rev = c.Guards[k].NextRev()
 		}
 		if len(won) != len(all) {
 			won = append(won, *c)

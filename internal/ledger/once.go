@@ -23,6 +23,14 @@ func keyedBy(ctx context.Context, namespace string) *keyed {
 	return &keyed{once: once, was: carillon.Guard{Namespace: namespace}}
 }
 
+// rev is the revision of the guard that was seen; 0 without a key.
+func (k *keyed) rev() int32 {
+	if k == nil {
+		return 0
+	}
+	return k.was.Rev
+}
+
 // answer lets a change remember the answer to its request.
 func (k *keyed) answer(c *carillon.Change, job *carillon.Job, run *carillon.Run, now carillon.Time) error {
 	if k == nil {

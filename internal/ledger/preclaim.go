@@ -33,7 +33,7 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 	var refused *carillon.Run
 	for i := range changes {
 		run := &changes[i].Runs[0]
-		if !claimable(run, now) {
+		if !l.claimable(&changes[i], now) {
 			continue
 		}
 		if refused != nil && refused.Lane() == run.Lane() {

@@ -196,7 +196,7 @@ func finish(t *testing.T, l *ledger.Ledger, run carillon.Run, o carillon.Outcome
 		t.Fatalf("%d candidates, %v", len(candidates), err)
 	}
 	ended := run.Finish(candidates[0].Job, o, carillon.Now(), 0)
-	change := carillon.EndChange(ended, candidates[0].Guards)
+	change := carillon.EndChange(candidates[0].Job, ended, candidates[0].Guards)
 	if lost, err := l.Commit(t.Context(), []carillon.Change{change}); err != nil || len(lost) > 0 {
 		t.Fatalf("lost %v, %v", lost, err)
 	}

@@ -15,36 +15,38 @@ import (
 //
 // A job that is due at once is written already claimed if a slot is free for it: see preclaim.
 //
-// With an idempotency key (see carillon.Once) all jobs are stored or none, together with the key's guard.
+// With an idempotency key (see carillon.Once), or if one of them has a unique key, all jobs are stored or
+// none. The answer for a job whose unique key another job holds can be that job: see carillon.Unique.
 func (l *Ledger) Submit(
 	ctx context.Context, namespace string, defs []carillon.Definition,
 ) ([]carillon.Job, error) {
-	key := keyedBy(ctx, namespace)
-	if key == nil {
-		jobs, lost, err := l.submit(ctx, namespace, defs, nil)
-		if err == nil && lost > 0 {
-			err = sameIDs(lost, len(defs))
-		}
-		return jobs, err
+	key, unique := keyedBy(ctx, namespace), withUnique(defs)
+	if key != nil || unique {
+		return l.perform(ctx, &submission{namespace: namespace, defs: defs, key: key, unique: unique})
 	}
-	unexplained := 0 // tries that lost, though there was no guard before and after them
-	for range maxTries {
-		expected := key.was.Rev
-		jobs, lost, err := l.submit(ctx, namespace, defs, key)
-		if err != nil || lost == 0 {
-			return jobs, err
-		}
-		if err := l.look(ctx, key); err != nil {
-			return nil, err
-		}
-		if expected == 0 && key.was.Rev == 0 {
-			unexplained++
-		}
-		if unexplained > 1 { // the first time an expired guard may just have been removed
-			return nil, sameIDs(lost, len(defs))
-		}
+	now := l.cfg.Clock.Now()
+	changes, err := l.submissions(namespace, defs, now, now)
+	if err != nil {
+		return nil, err
 	}
-	return nil, errTooBusy
+	lost, err := l.commitSubmits(ctx, changes, now)
+	if err == nil && lost > 0 {
+		err = sameIDs(lost, len(defs))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return submitted(changes), nil
+}
+
+// submitted are the jobs of changes that insert them, as copies: Definitions remembers and shares the
+// originals.
+func submitted(changes []carillon.Change) []carillon.Job {
+	jobs := make([]carillon.Job, len(changes))
+	for i := range changes {
+		jobs[i] = *changes[i].Job
+	}
+	return jobs
 }
 
 func sameIDs(lost, of int) error {
@@ -53,15 +55,26 @@ func sameIDs(lost, of int) error {
 	)
 }
 
-// submit makes one try, and returns how many changes lost.
-func (l *Ledger) submit(
-	ctx context.Context, namespace string, defs []carillon.Definition, key *keyed,
-) (jobs []carillon.Job, lost int, err error) {
-	now := l.cfg.Clock.Now()
-	changes, err := l.submissions(namespace, defs, key, now)
-	if err != nil {
-		return nil, 0, err
+// submissions makes the changes that submit jobs at a time, with ids of now.
+func (l *Ledger) submissions(
+	namespace string, defs []carillon.Definition, now, at carillon.Time,
+) ([]carillon.Change, error) {
+	changes := make([]carillon.Change, len(defs))
+	for i := range defs {
+		id, err := l.cfg.IDs.Next(now)
+		if err != nil {
+			return nil, err
+		}
+		// Each job is a separate allocation: one that is remembered must not keep the others in memory.
+		changes[i] = carillon.Submit(&carillon.Job{Namespace: namespace, ID: id, Definition: defs[i]}, at)
 	}
+	return changes, nil
+}
+
+// commitSubmits commits the changes that insert jobs, and returns how many lost.
+func (l *Ledger) commitSubmits(
+	ctx context.Context, changes []carillon.Change, now carillon.Time,
+) (lost int, err error) {
 	var reserved []carillon.RunID
 	if !l.crowded() { // else those that came before have the next slots
 		reserved = l.preclaim(changes, now)
@@ -76,42 +89,8 @@ func (l *Ledger) submit(
 	failpoint.At("submit.after")
 	if err != nil || len(gone) > 0 {
 		l.releaseSlots(reserved)
-		return nil, len(gone), err
 	}
-	jobs = make([]carillon.Job, len(changes)) // copies: Definitions remembers and shares the originals
-	for i := range changes {
-		jobs[i] = *changes[i].Job
-	}
-	return jobs, 0, nil
-}
-
-// submissions makes the changes that submit jobs. With a key the first one has its guard, and the others are
-// joined to it.
-func (l *Ledger) submissions(
-	namespace string, defs []carillon.Definition, key *keyed, now carillon.Time,
-) ([]carillon.Change, error) {
-	at := now
-	if key != nil {
-		at = key.once.At // so that a repeated request gives the same jobs
-	}
-	changes := make([]carillon.Change, len(defs))
-	use := carillon.Use{At: at}
-	for i := range defs {
-		id, err := l.cfg.IDs.Next(now)
-		if err != nil {
-			return nil, err
-		}
-		// Each job is a separate allocation: one that is remembered must not keep the others in memory.
-		changes[i] = carillon.Submit(&carillon.Job{Namespace: namespace, ID: id, Definition: defs[i]}, at)
-		if key != nil {
-			changes[i].Joined = i > 0
-			use.Jobs = append(use.Jobs, id)
-		}
-	}
-	if key != nil && len(changes) > 0 {
-		key.add(&changes[0], use, now)
-	}
-	return changes, nil
+	return len(gone), err
 }
 
 // rememberDue keeps the definitions of new jobs that will be needed soon. Those of later runs would be pushed

@@ -219,3 +219,39 @@ func TestRunsThatStartOvertakeSubmitsThatWait(t *testing.T) {
 		t.Errorf("the change is in commit %d of %v", paused, sizes)
 	}
 }
+
+// A run with a limit takes its slot of the limit when it is claimed: a submit does not claim it.
+func TestAJobThatALimitOfOperatorsBoundsIsNotSubmittedClaimed(t *testing.T) {
+	s, free := newStore(), &slots{free: 10}
+	withSlots(t, ledger.Config{Store: s}, free, func(t *testing.T, l *ledger.Ledger) {
+		l.UseLimits(func(job *carillon.Job) []carillon.Limit {
+			if job.Queue != "mail" {
+				return job.Limits
+			}
+			return append(job.Limits, carillon.Limit{
+				Of: carillon.LimitQueue, Key: "mail", Concurrency: 1, Weight: 1,
+			})
+		})
+		for queue, want := range map[string]carillon.State{
+			"mail": carillon.StateWaiting, "default": carillon.StateClaimed,
+		} {
+			job := submit(t, l, func(d *carillon.Definition) { d.Queue = queue })
+			run := unfinished(t, s, job.ID)[0]
+			if run.State != want {
+				t.Errorf("a run of the queue %s is %s", queue, run.State)
+			}
+			if run = claimedOf(t, l, run); queue == "mail" && run.Slots != "queue/mail" {
+				t.Errorf("its claim took the slots %q", run.Slots)
+			}
+		}
+	})
+}
+
+// claimedOf is the run, claimed if it was not yet.
+func claimedOf(t *testing.T, l *ledger.Ledger, run carillon.Run) carillon.Run {
+	t.Helper()
+	if run.State.Held() {
+		return run
+	}
+	return claim(t, l, run)
+}

@@ -60,6 +60,28 @@ func (s *store) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.Run
 	return runs, s.end(turn, read, err)
 }
 
+func (s *store) Line(ctx context.Context, q carillon.LineQuery) ([]carillon.Run, error) {
+	turn := s.begin()
+	runs, err := s.Store.Line(ctx, q)
+	return runs, s.end(turn, read, err)
+}
+
+func (s *store) Holds(
+	ctx context.Context, after carillon.HoldName, limit int,
+) ([]carillon.HoldName, error) {
+	turn := s.begin()
+	names, err := s.Store.Holds(ctx, after, limit)
+	return names, s.end(turn, read, err)
+}
+
+func (s *store) Counts(
+	ctx context.Context, namespace string, now carillon.Time,
+) ([]carillon.QueueCount, error) {
+	turn := s.begin()
+	counts, err := s.Store.Counts(ctx, namespace, now)
+	return counts, s.end(turn, search, err)
+}
+
 func (s *store) FindJobs(ctx context.Context, q carillon.JobQuery) (carillon.JobPage, error) {
 	turn := s.begin()
 	page, err := s.Store.FindJobs(ctx, q)

@@ -73,7 +73,7 @@ func (s *Scheduler) reread(ctx context.Context, ids []carillon.RunID) []carillon
 	}
 	now := s.cfg.Clock.Now()
 	return slices.DeleteFunc(waiting(runs), func(r carillon.Run) bool {
-		return r.Attempt > 0 && r.Wake > now
+		return r.Attempt > 0 && r.Wake > now && !r.Parked()
 	})
 }
 
@@ -85,19 +85,28 @@ func (s *Scheduler) decideBatch(ctx context.Context, runs []carillon.Run) error 
 		return err
 	}
 	now := s.cfg.Clock.Now()
-	var push []carillon.Run
+	var push, lined []carillon.Run
 	var changes []carillon.Change
 	var again []carillon.RunID
+	var left []carillon.HoldName
 	for _, candidate := range candidates {
 		switch verdict, c := candidate.Decide(now); verdict {
 		case carillon.VerdictReady:
-			push = append(push, candidate.Run)
+			if candidate.Run.Hold != "" {
+				lined = append(lined, candidate.Run)
+			} else {
+				push = append(push, candidate.Run)
+			}
 		case carillon.VerdictHold:
 		default:
 			changes, again = append(changes, c), append(again, candidate.Run.ID)
+			if candidate.Run.Hold != "" { // it may leave its line to the next one
+				left = append(left, lineOf(&candidate.Run))
+			}
 		}
 	}
 	s.enqueue(ctx, push)
+	s.lines.add(lined)
 	failpoint.At("plan.before")
 	lost, err := s.cfg.Ledger.Commit(ctx, changes)
 	failpoint.At("plan.after")
@@ -107,6 +116,7 @@ func (s *Scheduler) decideBatch(ctx context.Context, runs []carillon.Run) error 
 	for _, i := range lost {
 		s.redecides.add(again[i])
 	}
+	s.lines.look(left...)
 	if len(lost) > 0 {
 		await.For(ctx, time.Millisecond)
 	}

@@ -178,6 +178,16 @@ func (s *switched) Wakes(ctx context.Context, q carillon.WakeQuery) ([]carillon.
 	return s.use().Wakes(ctx, q)
 }
 
+func (s *switched) Line(ctx context.Context, q carillon.LineQuery) ([]carillon.Run, error) {
+	return s.use().Line(ctx, q)
+}
+
+func (s *switched) Holds(
+	ctx context.Context, after carillon.HoldName, limit int,
+) ([]carillon.HoldName, error) {
+	return s.use().Holds(ctx, after, limit)
+}
+
 func (s *switched) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.RunPage, error) {
 	return s.use().FindRuns(ctx, q)
 }

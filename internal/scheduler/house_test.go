@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
@@ -37,6 +38,7 @@ type house struct {
 	handle      func(task executor.Task)                  // default: it succeeds at once
 	outcome     func(task executor.Task) carillon.Outcome // default: success
 
+	operated bool            // nodes have a catalog
 	both     bool            // every node believes that all shards are its own
 	queues   []string        // that the workers serve; default all
 	pulls    scheduler.Pulls // that schedulers are told of; default those of the dispatcher
@@ -64,6 +66,7 @@ type node struct {
 	ledger     *ledger.Ledger
 	scheduler  *scheduler.Scheduler
 	worker     *worker.Worker
+	catalog    *catalog.Catalog // nil: none
 }
 
 // in runs a test on a house, then stops the house and checks what must hold in every house.
@@ -136,6 +139,16 @@ func (h *house) live() *node {
 		n.scheduler.UsePulls(h.pulls)
 	}
 	n.ledger.Listen(n.dispatcher.Notice, n.worker.Notice, n.scheduler.Route)
+	if h.operated {
+		n.catalog = catalog.New(catalog.Config{Store: n.store, Ledger: n.ledger, Logger: logger})
+		n.ledger.UseLimits(n.catalog.LimitsOf)
+		n.ledger.UseGates(n.catalog)
+		n.scheduler.UseGates(n.catalog)
+		n.catalog.Listen(func(before, after *catalog.Snapshot) {
+			n.scheduler.LookAt(after.Lines(before)...)
+			n.scheduler.GatesChanged()
+		})
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
@@ -144,6 +157,9 @@ func (h *house) live() *node {
 	}
 	parts.Go(func() { h.beat(ctx, n.id) })
 	door.Go(func() { n.ledger.Run(written) })
+	if h.operated {
+		parts.Go(func() { n.catalog.Run(ctx) })
+	}
 	parts.Go(func() { n.worker.Run(ctx) })
 	late := time.Duration(len(h.nodes)) * apart
 	parts.Go(func() { time.Sleep(late); n.scheduler.Run(ctx) })

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/carillon-run/carillon"
@@ -15,8 +17,9 @@ const (
 )
 
 // takeIn takes in the jobs that applications have left inside their own database transactions. After a crash
-// it admits a submission again that was admitted but not removed: its job then exists already, and admit only
-// removes the submission.
+// it takes in a submission again that was taken in but not removed. The ledger knows that: the job exists
+// already or, if the submission has a unique key, a guard says that it was decided. So nothing is done twice,
+// and takeIn only removes the submission.
 func (s *Scheduler) takeIn(ctx context.Context) error {
 	if s.cfg.Intake == nil {
 		return nil
@@ -42,10 +45,8 @@ func (s *Scheduler) takeInPage(ctx context.Context) (int, error) {
 	if err != nil || len(left) == 0 {
 		return 0, err
 	}
-	now := s.cfg.Clock.Now()
-	var changes []carillon.Change
-	var admitted []carillon.JobID
-	var refused []carillon.Submission
+	var jobs []carillon.Job
+	var taken, refused []carillon.Submission // taken: of jobs
 	for _, submission := range left {
 		def, err := jobjson.Define(submission.Body, submission.At)
 		if err != nil {
@@ -53,12 +54,25 @@ func (s *Scheduler) takeInPage(ctx context.Context) (int, error) {
 			refused = append(refused, submission)
 			continue
 		}
-		job := carillon.Job{Namespace: submission.Namespace, ID: submission.ID, Definition: def}
-		changes = append(changes, carillon.Submit(&job, now))
-		admitted = append(admitted, submission.ID)
+		jobs = append(jobs, carillon.Job{Namespace: submission.Namespace, ID: submission.ID, Definition: def})
+		taken = append(taken, submission)
 	}
-	if _, err := s.cfg.Ledger.Commit(ctx, changes); err != nil { // a job that lost exists already
+	held, err := s.cfg.Ledger.TakeIn(ctx, jobs)
+	if err != nil {
 		return len(left), err
 	}
-	return len(left), s.cfg.Intake.Acknowledge(ctx, admitted, refused)
+	var admitted []carillon.JobID
+	var stays error // of the first submission that stays: it holds up no others
+	for _, submission := range taken {
+		switch err := held[submission.ID]; {
+		case err == nil:
+			admitted = append(admitted, submission.ID)
+		case errors.Is(err, carillon.ErrConflict) || errors.Is(err, carillon.ErrInvalid):
+			submission.Reason = err.Error()
+			refused = append(refused, submission)
+		case stays == nil:
+			stays = fmt.Errorf("%s: %w", submission.ID, err)
+		}
+	}
+	return len(left), errors.Join(stays, s.cfg.Intake.Acknowledge(ctx, admitted, refused))
 }

@@ -14,8 +14,9 @@ import (
 
 // left is an intake in memory.
 type left struct {
-	mu   sync.Mutex
-	jobs []carillon.Submission
+	mu      sync.Mutex
+	jobs    []carillon.Submission
+	refused []carillon.Submission
 }
 
 func (l *left) Submissions(context.Context, carillon.SubmissionQuery) ([]carillon.Submission, error) {
@@ -24,12 +25,16 @@ func (l *left) Submissions(context.Context, carillon.SubmissionQuery) ([]carillo
 	return slices.Clone(l.jobs), nil
 }
 
-func (l *left) Acknowledge(_ context.Context, admitted []carillon.JobID, _ []carillon.Submission) error {
+func (l *left) Acknowledge(
+	_ context.Context, admitted []carillon.JobID, refused []carillon.Submission,
+) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.jobs = slices.DeleteFunc(l.jobs, func(s carillon.Submission) bool {
-		return slices.Contains(admitted, s.ID)
+		return slices.Contains(admitted, s.ID) ||
+			slices.ContainsFunc(refused, func(r carillon.Submission) bool { return r.ID == s.ID })
 	})
+	l.refused = append(l.refused, refused...)
 	return nil
 }
 
@@ -39,6 +44,31 @@ func leftOne() *left {
 		ID: 4711, Namespace: carillon.DefaultNamespace, At: carillon.Now(),
 		Body: []byte(`{"type": "test", "target": {"handler": {}}, "schedule": {"after": "1h"}}`),
 	}}}
+}
+
+func TestAJobOfTheIntakeWhoseUniqueKeyIsHeldIsRefused(t *testing.T) {
+	intake := &left{}
+	for i, on := range []string{"return", "refuse", "return"} {
+		intake.jobs = append(intake.jobs, carillon.Submission{
+			ID: carillon.JobID(4711 + i), Namespace: carillon.DefaultNamespace, At: carillon.Now(),
+			Body: []byte(`{"type": "test", "target": {"handler": {}}, "schedule": {"after": "1h"},
+				"unique": {"key": "k", "on_conflict": "` + on + `"}}`),
+		})
+	}
+	in(t, func(h *house) { h.intake = intake }, func(h *house) {
+		time.Sleep(time.Second)
+		intake.mu.Lock()
+		defer intake.mu.Unlock()
+		reason := "conflict: " + carillon.JobID(4711).String() + " holds the unique key k until it has ended"
+		if len(intake.jobs) != 0 || len(intake.refused) != 1 || intake.refused[0].ID != 4712 ||
+			intake.refused[0].Reason != reason {
+			t.Errorf("%d wait, refused: %+v", len(intake.jobs), intake.refused)
+		}
+		jobs, err := h.truth.Jobs(t.Context(), []carillon.JobVersion{{Job: 4711}, {Job: 4712}, {Job: 4713}})
+		if err != nil || len(jobs) != 1 || jobs[0].ID != 4711 {
+			t.Errorf("%d jobs, %v", len(jobs), err)
+		}
+	})
 }
 
 // refusing is a store that writes nothing for a while.
@@ -101,6 +131,48 @@ func TestASubmissionThatIsReadAgainIsTheSameJob(t *testing.T) {
 		waiting, _ := intake.Submissions(t.Context(), carillon.SubmissionQuery{})
 		page, err := h.truth.FindJobs(t.Context(), carillon.JobQuery{Limit: 100})
 		if err != nil || len(page.Jobs) != 1 || len(waiting) != 0 {
+			t.Errorf("%d jobs, %v, %d submissions", len(page.Jobs), err, len(waiting))
+		}
+	})
+}
+
+// unread is a store that cannot read the guard of a unique key for a while.
+type unread struct {
+	carillon.Store
+	is atomic.Bool
+}
+
+func (u *unread) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {
+	if u.is.Load() && slices.Contains(q.Keys, "unique/k") {
+		return nil, errors.New("no answer")
+	}
+	return u.Store.Guards(ctx, q)
+}
+
+func TestASubmissionThatCannotBeDecidedHoldsUpNoOthers(t *testing.T) {
+	intake, store := leftOne(), &unread{}
+	for _, id := range []carillon.JobID{1, 2} { // the second one finds that the first one holds the key
+		intake.jobs = append(intake.jobs, carillon.Submission{
+			ID: id, Namespace: carillon.DefaultNamespace, At: carillon.Now(),
+			Body: []byte(`{"type": "test", "target": {"handler": {}}, "schedule": {"after": "1h"},
+				"unique": {"key": "k"}}`),
+		})
+	}
+	store.is.Store(true)
+	in(t, func(h *house) {
+		store.Store, h.intake = h.truth, intake
+		h.store = store
+	}, func(h *house) {
+		time.Sleep(10 * time.Second)
+		waiting, _ := intake.Submissions(t.Context(), carillon.SubmissionQuery{})
+		if len(waiting) != 1 || waiting[0].ID != 2 || len(intake.refused) > 0 {
+			t.Errorf("%d wait, refused: %+v", len(waiting), intake.refused)
+		}
+		store.is.Store(false)
+		time.Sleep(time.Second)
+		waiting, _ = intake.Submissions(t.Context(), carillon.SubmissionQuery{})
+		page, err := h.truth.FindJobs(t.Context(), carillon.JobQuery{Limit: 100})
+		if err != nil || len(page.Jobs) != 2 || len(waiting) != 0 {
 			t.Errorf("%d jobs, %v, %d submissions", len(page.Jobs), err, len(waiting))
 		}
 	})

@@ -227,6 +227,9 @@ func (s *Scheduler) readTail(ctx context.Context, key laneKey) (more bool, err e
 
 // hasRoom tries to add a run where it belongs by now, and says whether the lane had room for it.
 func (s *Scheduler) hasRoom(ctx context.Context, run *carillon.Run) bool {
+	if run.Hold != "" {
+		return true // its line has room
+	}
 	if run.Wake <= s.cfg.Clock.Now() { // also if it needs a decision: the dispatcher decides when it claims
 		refused, err := s.cfg.Queue.Push(ctx, []carillon.Run{*run})
 		return err == nil && len(refused) == 0

@@ -100,6 +100,9 @@ func (s *Scheduler) Members() []carillon.Member {
 // Shards are the shards that this node owns; nil: all.
 func (s *Scheduler) Shards() []int { return s.members.shards() }
 
+// Owns says whether a shard belongs to this node.
+func (s *Scheduler) Owns(shard int) bool { return s.members.owns(shard) }
+
 // assemble waits a moment until no more nodes join: nodes that start together would otherwise each load, and
 // try to claim, runs that belong to the others. A node that seems to be alone waits less: most likely it is
 // alone.

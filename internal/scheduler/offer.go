@@ -51,7 +51,9 @@ func newOffers() offers {
 func (s *Scheduler) offer(
 	ctx context.Context, runs []carillon.Run, now carillon.Time,
 ) (others []carillon.Run) {
-	guarded, others := split(runs, func(r *carillon.Run) bool { return r.NeedsOnlyGuard(now) })
+	guarded, others := split(runs, func(r *carillon.Run) bool {
+		return r.NeedsOnlyGuard(now) && r.Hold == ""
+	})
 	if s.pulls == nil || len(guarded) == 0 {
 		return runs
 	}

@@ -1,8 +1,9 @@
 // Package scheduler makes sure that a loop handles every unfinished run when its wake has come. Each loop has
-// a file: load (store to timeline), wake (timeline to queue), decide (due runs that need a decision), members
-// (which members are alive, and which shards this node owns), watch (runs whose worker is dead or does not
-// know of them), sweep (runs that slipped through), intake (jobs that were left in the database) and forget
-// (records that retention no longer keeps).
+// a file: load (store to timeline), wake (timeline to queue), decide (due runs that need a decision), lines
+// (runs that wait for a limit), gates (runs that wait for a gate), audit (whether limits count what is
+// taken), members (which members are alive, and which shards this node owns), watch (runs whose worker is
+// dead or does not know of them), sweep (runs that slipped through), intake (jobs that were left in the
+// database) and forget (records that retention no longer keeps).
 package scheduler
 
 import (
@@ -59,6 +60,8 @@ type Scheduler struct {
 	undecided  *undecided
 	redecides  pile[carillon.RunID] // runs to read and decide again
 	nextInLine pile[carillon.RunID] // runs whose turn has come
+	lines      *lines
+	gates      gates
 	offers     offers
 	pulls      Pulls // nil: no pull ever waits
 	members    members
@@ -69,6 +72,8 @@ type Scheduler struct {
 	reload     await.Signal  // the nodes, and so this node's shards, may have changed
 
 	backlog *backlog
+
+	differences atomic.Int64 // that audits of limits found
 }
 
 func New(cfg Config) *Scheduler {
@@ -83,6 +88,7 @@ func New(cfg Config) *Scheduler {
 		cfg: cfg, woken: await.NewSignal(), gone: await.NewSignal(), reload: await.NewSignal(),
 		refreshing: make(chan struct{}, 1), undecided: newUndecided(), redecides: newPile[carillon.RunID](),
 		nextInLine: newPile[carillon.RunID](), offers: newOffers(), members: members{start: time.Now()},
+		lines: newLines(), gates: newGates(),
 	}
 	s.backlog = newBacklog(s.members.owns)
 	return s
@@ -107,9 +113,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.load(ctx) })
 	g.Go(func() error { return s.wake(ctx) })
 	g.Go(func() error { return s.decide(ctx) })
+	g.Go(func() error { return s.moveLines(ctx) })
+	g.Go(func() error { return s.followGates(ctx) })
 	g.Go(func() error { return s.followMembers(ctx) })
 	g.Go(func() error { return s.watch(ctx) })
 	g.Go(func() error { return s.sweep(ctx) })
+	g.Go(func() error { return s.audit(ctx) })
 	g.Go(func() error { return s.forget(ctx) })
 	g.Go(func() error { return s.takeIn(ctx) })
 	return g.Wait()
@@ -139,6 +148,11 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 	var due, near []carillon.Run
 	for i := range committed {
 		c := &committed[i]
+		for k := range c.Guards {
+			if g := &c.Guards[k]; g.HasLine() {
+				s.lines.look(carillon.HoldName{Namespace: g.Namespace, Hold: g.Key})
+			}
+		}
 		for k := range c.Runs {
 			run := &c.Runs[k]
 			if run.Has(carillon.FlagGuarded) {
@@ -146,7 +160,7 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 			}
 			switch {
 			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
-				if run.Wake <= now && run.NeedsNoDecision(now) {
+				if run.Wake <= now && run.NeedsNoDecision(now) && run.Hold == "" {
 					due = append(due, *run)
 				} else if run.Wake <= reach {
 					near = append(near, *run)
@@ -162,9 +176,13 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 	s.schedule(context.Background(), near)
 }
 
-// PushBack takes back due runs that the dispatcher pulled and did not claim. Guarded runs go to the decide
-// loop: they may have been offered without a decision.
+// PushBack takes back due runs that the dispatcher pulled and did not claim. Runs from lines go back to them,
+// guarded runs to the decide loop: they may have been offered without a decision.
 func (s *Scheduler) PushBack(runs []carillon.Run) {
+	lined, runs := split(runs, func(r *carillon.Run) bool { return r.Hold != "" })
+	for i := range lined {
+		s.lines.look(lineOf(&lined[i]))
+	}
 	guarded, plain := split(runs, func(r *carillon.Run) bool { return r.Has(carillon.FlagGuarded) })
 	s.enqueue(context.Background(), plain)
 	s.queueDecision(guarded)

@@ -14,6 +14,8 @@ const (
 	// sweepPage bounds how much one sweep reads: sweep goes round in pages instead of reading a long backlog
 	// at once.
 	sweepPage = 5000
+	// sweptLines is how many lines one sweep has looked at.
+	sweptLines = 1000
 	// overdue is how long after its wake a waiting run is passed on again.
 	overdue = 10 * time.Second
 )
@@ -22,7 +24,9 @@ const (
 // not a side index, so no run can be stuck for ever.
 func (s *Scheduler) sweep(ctx context.Context) error {
 	var pos carillon.WakePos
+	var line carillon.HoldName
 	for await.For(ctx, s.cfg.Sweep) {
+		line = s.sweepLines(ctx, line)
 		shards := s.members.shards()
 		if pos == (carillon.WakePos{}) || s.floor.isOfOther(shards) {
 			pos = s.floor.start(shards)
@@ -101,9 +105,26 @@ func (s *Scheduler) sweepNext(ctx context.Context, pos carillon.WakePos, shards 
 	}
 	s.floor.raise(pos, shards, runs, now)
 	late, _ := split(waiting(runs), func(r *carillon.Run) bool { return now.Sub(r.Wake) > overdue })
+	// Runs for which there is no worker come to a closed gate here: else they would wait there for a claim.
+	gated, late := split(late, s.mayBeGated)
+	s.queueDecision(gated)
 	s.schedule(ctx, late)
 	if len(runs) < sweepPage {
 		return carillon.WakePos{}
 	}
 	return runs[len(runs)-1].WakePos()
+}
+
+// sweepLines has the lines of one page looked at, in case the word that something became free for them was
+// lost. It returns where the next page begins: at the start again after the last page.
+func (s *Scheduler) sweepLines(ctx context.Context, after carillon.HoldName) carillon.HoldName {
+	names, err := s.cfg.Store.Holds(ctx, after, sweptLines)
+	if err != nil && ctx.Err() == nil {
+		s.cfg.Logger.Error("sweep lines", "error", err)
+	}
+	s.lookAtLines(names)
+	if len(names) < sweptLines {
+		return carillon.HoldName{}
+	}
+	return names[len(names)-1]
 }

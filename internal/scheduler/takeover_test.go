@@ -75,7 +75,7 @@ func (h *house) finishFor(id carillon.RunID, outcome carillon.Outcome) {
 		h.t.Fatalf("%d dues, %v", len(candidates), err)
 	}
 	c := carillon.EndChange(
-		runs[0].Finish(candidates[0].Job, outcome, h.clock.Now(), 0), candidates[0].Guards,
+		candidates[0].Job, runs[0].Finish(candidates[0].Job, outcome, h.clock.Now(), 0), candidates[0].Guards,
 	)
 	if lost, err := h.truth.Commit(context.Background(), []carillon.Change{c}); err != nil || len(lost) > 0 {
 		h.t.Fatalf("lost %v, %v", lost, err)

@@ -140,7 +140,7 @@ func (s *Scheduler) check(ctx context.Context, runs []carillon.Run, seen *heldSc
 	changes := make([]carillon.Change, 0, len(candidates))
 	for _, candidate := range candidates {
 		run := candidate.Run.Finish(candidate.Job, outcomes[candidate.Run.ID], now, rand.Float64())
-		changes = append(changes, carillon.EndChange(run, candidate.Guards))
+		changes = append(changes, carillon.EndChange(candidate.Job, run, candidate.Guards))
 	}
 	var lost []int
 	if err == nil {

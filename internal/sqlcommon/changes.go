@@ -89,7 +89,7 @@ func (v *Revisions) Apply(c *carillon.Change) {
 		if g.Value == nil {
 			delete(v.Guards, v.guard(g.Namespace, g.Key))
 		} else {
-			v.Guards[v.guard(g.Namespace, g.Key)] = g.Rev + 1
+			v.Guards[v.guard(g.Namespace, g.Key)] = g.NextRev()
 		}
 	}
 	for _, id := range c.Retried {

@@ -20,6 +20,8 @@ type spec struct {
 	Priority  *int                `json:"priority,omitempty"`
 	FairBy    *string             `json:"fair_by,omitempty"`
 	Weight    *int                `json:"fair_weight,omitempty"`
+	Limits    []carillon.Limit    `json:"limits,omitempty"`
+	Unique    *carillon.Unique    `json:"unique,omitempty"`
 	Schedule  *carillon.Schedule  `json:"schedule,omitempty"`
 	Target    *carillon.Target    `json:"target,omitempty"`
 	Timeout   *carillon.Duration  `json:"timeout,omitempty"`
@@ -44,12 +46,13 @@ var usual = carillon.Definition{
 
 // Encode returns the spec of a definition whose job row holds due; nil if all values are usual.
 func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
-	s := spec{Labels: d.Labels, Needs: d.Needs}
-	differs := len(d.Labels) > 0 || len(d.Needs) > 0
+	s := spec{Labels: d.Labels, Needs: d.Needs, Limits: d.Limits}
+	differs := len(d.Labels) > 0 || len(d.Needs) > 0 || len(d.Limits) > 0
 	differs = unless(&s.Queue, &d.Queue, usual.Queue) || differs
 	differs = unless(&s.Priority, &d.Priority, usual.Priority) || differs
 	differs = unless(&s.FairBy, &d.FairBy, usual.FairBy) || differs
 	differs = unless(&s.Weight, &d.FairWeight, usual.FairWeight) || differs
+	differs = unless(&s.Unique, &d.Unique, usual.Unique) || differs
 	differs = unlessEqual(&s.Schedule, &d.Schedule, carillon.Schedule{At: due}) || differs
 	differs = unless(&s.Timeout, &d.Timeout, usual.Timeout) || differs
 	differs = unlessEqual(&s.Retry, &d.Retry, usual.Retry) || differs
@@ -91,8 +94,8 @@ func unlessEqual[T interface{ Equal(T) bool }](to **T, value *T, usual T) bool {
 func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	d.Queue, d.Priority, d.Timeout, d.Retry, d.Overlap, d.Misfire, d.Retention =
 		usual.Queue, usual.Priority, usual.Timeout, usual.Retry, usual.Overlap, usual.Misfire, usual.Retention
-	d.FairBy, d.FairWeight = usual.FairBy, usual.FairWeight
-	d.Needs, d.Schedule = nil, carillon.Schedule{At: due}
+	d.FairBy, d.FairWeight, d.Unique = usual.FairBy, usual.FairWeight, usual.Unique
+	d.Needs, d.Limits, d.Schedule = nil, nil, carillon.Schedule{At: due}
 	d.Target = carillon.Target{Handler: &carillon.Handler{}}
 	if len(b) == 0 {
 		d.Labels = map[string]string{}
@@ -105,11 +108,12 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	if d.Labels = s.Labels; d.Labels == nil {
 		d.Labels = map[string]string{}
 	}
-	d.Needs = s.Needs
+	d.Needs, d.Limits = s.Needs, s.Limits
 	set(&d.Queue, s.Queue)
 	set(&d.Priority, s.Priority)
 	set(&d.FairBy, s.FairBy)
 	set(&d.FairWeight, s.Weight)
+	set(&d.Unique, s.Unique)
 	set(&d.Schedule, s.Schedule)
 	set(&d.Target, s.Target)
 	set(&d.Timeout, s.Timeout)

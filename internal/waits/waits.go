@@ -16,6 +16,7 @@ type Surroundings struct {
 	Members []carillon.Member // live members, with what they hold
 	Blind   bool              // Members could not be read
 	Ahead   int               // due runs that come before it, up to wire.MaxAhead
+	Held    string            // what a parked run waits for, in words
 }
 
 // For says what a waiting run waits for at now; nil if it does not wait.
@@ -25,6 +26,9 @@ func For(r *carillon.Run, a Surroundings, now carillon.Time) *wire.Wait {
 	}
 	if r.Has(carillon.FlagOnHold) {
 		return &wire.Wait{Kind: wire.WaitResume, Text: "its job is paused: it waits until the job is resumed"}
+	}
+	if r.Parked() {
+		return held(a)
 	}
 	if first, ahead, place := r.InLine(a.Guards); !first.IsZero() {
 		return itsTurn(first, ahead, place)
@@ -37,6 +41,22 @@ func For(r *carillon.Run, a Surroundings, now carillon.Time) *wire.Wait {
 		return &wire.Wait{Kind: wire.WaitTime, Until: r.Wake, Text: what + r.Wake.String()}
 	}
 	return forWorker(r, a)
+}
+
+// held is for a run that is parked.
+func held(a Surroundings) *wire.Wait {
+	w := &wire.Wait{Kind: wire.WaitHold, Ahead: &a.Ahead, Text: "it waits for " + a.Held}
+	switch {
+	case a.Ahead >= wire.MaxAhead:
+		w.Text += fmt.Sprintf("; %d or more runs wait before it", wire.MaxAhead)
+	case a.Ahead == 1:
+		w.Text += "; 1 run waits before it"
+	case a.Ahead > 1:
+		w.Text += fmt.Sprintf("; %d runs wait before it", a.Ahead)
+	default:
+		w.Text += "; it is the next"
+	}
+	return w
 }
 
 // itsTurn is for a run that has a place in the line of its job, behind the run first.

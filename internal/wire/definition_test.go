@@ -22,9 +22,12 @@ var samples = map[reflect.Type]any{
 	reflect.TypeFor[carillon.Overlap]():  carillon.OverlapQueue,
 	reflect.TypeFor[carillon.Backoff]():  carillon.BackoffFixed,
 
+	reflect.TypeFor[carillon.UniqueUntil]():   carillon.UntilEnded,
+	reflect.TypeFor[carillon.OnConflict]():    carillon.ConflictReplace,
 	reflect.TypeFor[carillon.MisfirePolicy](): carillon.MisfireAll,
 	reflect.TypeFor[map[string]string]():      map[string]string{"a": "b"},
 	reflect.TypeFor[json.RawMessage]():        json.RawMessage(`{"a":1}`),
+	reflect.TypeFor[[]carillon.Limit]():       []carillon.Limit{{Key: "a", Concurrency: 3, Weight: 2}},
 }
 
 // eachField calls f with the way to each field of a struct, and of the structs in it.

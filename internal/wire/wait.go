@@ -9,6 +9,7 @@ const (
 	WaitTime    WaitKind = "time"    // its due time or its next attempt
 	WaitResume  WaitKind = "resume"  // its job is paused
 	WaitTurn    WaitKind = "turn"    // another run of its job
+	WaitHold    WaitKind = "hold"    // what its hold names, such as a limit
 	WaitWorker  WaitKind = "worker"  // a worker that serves its queue and can perform it: there is none
 	WaitSlot    WaitKind = "slot"    // a free slot: all are taken
 	WaitClaim   WaitKind = "claim"   // a worker that could take it has not done so yet
@@ -21,8 +22,9 @@ type Wait struct {
 	Text  string         `json:"text"`              // a sentence for people
 	Until carillon.Time  `json:"until_at,omitzero"` // WaitTime
 	Run   carillon.RunID `json:"run_id,omitzero"`   // WaitTurn: who has the turn, or is next in line
-	// Ahead is how many runs come before it: for WaitTurn unfinished runs of its job, else due runs of its
-	// namespace, queue and needs, of higher priorities or of its own share, up to MaxAhead.
+	// Ahead is how many runs come before it: for WaitTurn unfinished runs of its job, for WaitHold runs that
+	// wait for the same, else due runs of its namespace, queue and needs, of higher priorities or of its own
+	// share, up to MaxAhead.
 	Ahead *int `json:"ahead,omitempty"`
 }
 

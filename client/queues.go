@@ -1,0 +1,79 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/wire"
+)
+
+// Queue is a queue as it stands, and Limit a limit that operators set.
+type (
+	Queue         = wire.Queue
+	QueueDetail   = wire.QueueDetail
+	QueueSettings = wire.QueueSettings
+	HeldRuns      = wire.HeldRuns
+	QueueWorker   = wire.QueueWorker
+	Limit         = wire.Limit
+)
+
+// Queues reads the queues that have due or running runs, or are named by a setting or by a worker.
+func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
+	var list wire.List[Queue]
+	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/queues"}, &list)
+	return list.Items, err
+}
+
+// Queue reads a queue with the workers that serve it. A queue that no job names is empty.
+func (c *Client) Queue(ctx context.Context, name string) (queue QueueDetail, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: queuePath(name)}, &queue)
+	return queue, err
+}
+
+// SetQueue sets the weight of a queue, 1 to 100. It is in force on every node within a second.
+func (c *Client) SetQueue(ctx context.Context, name string, weight int) (set QueueSettings, err error) {
+	err = c.write(ctx, request{
+		method: http.MethodPut, path: queuePath(name), body: wire.QueueRequest{Weight: &weight},
+	}, &set)
+	return set, err
+}
+
+// Limits reads the limits that operators set.
+func (c *Client) Limits(ctx context.Context) ([]Limit, error) {
+	var list wire.List[Limit]
+	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/limits"}, &list)
+	return list.Items, err
+}
+
+// SetLimit sets the limit of a queue, a type or a namespace: its Concurrency, Rate, such as "10/s", and
+// Burst. It is in force on every node within a second, and counts runs that start from then on.
+func (c *Client) SetLimit(ctx context.Context, l Limit) (set Limit, err error) {
+	var body wire.LimitRequest
+	if l.Concurrency != 0 {
+		body.Concurrency = &l.Concurrency
+	}
+	if l.Rate != "" {
+		body.Rate = &l.Rate
+	}
+	if l.Burst != 0 {
+		body.Burst = &l.Burst
+	}
+	err = c.write(ctx, request{method: http.MethodPut, path: limitPath(l.Of, l.Key), body: body}, &set)
+	return set, err
+}
+
+// RemoveLimit removes a limit, and returns it as it was. Runs that waited for it go on.
+func (c *Client) RemoveLimit(
+	ctx context.Context, of carillon.LimitOf, key string,
+) (removed Limit, err error) {
+	err = c.write(ctx, request{method: http.MethodDelete, path: limitPath(of, key)}, &removed)
+	return removed, err
+}
+
+func queuePath(name string) string { return "/v1/queues/" + url.PathEscape(name) }
+
+func limitPath(of carillon.LimitOf, key string) string {
+	return "/v1/limits/" + url.PathEscape(string(of)) + "/" + url.PathEscape(key)
+}

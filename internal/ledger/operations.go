@@ -1,0 +1,125 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-run/carillon"
+)
+
+// StartOperation stores an operation that the caller has admitted, for the nodes to perform. It fills in the
+// rest of op before it makes the answer of an idempotency key.
+func (l *Ledger) StartOperation(ctx context.Context, op *carillon.Operation) error {
+	key := keyedBy(ctx, op.Namespace)
+	for range maxTries {
+		if err := l.roomForOperation(ctx, op.Namespace); err != nil {
+			return err
+		}
+		now := l.cfg.Clock.Now()
+		id, err := l.cfg.IDs.Next(now)
+		if err != nil {
+			return err
+		}
+		op.ID, op.State, op.Created = carillon.OperationID(id), carillon.OperationCounting, now
+		record := carillon.OperationRecord{Operation: *op}
+		change := record.Save(now)
+		*op = record.Operation
+		if err := key.answer(&change, nil, nil, now); err != nil {
+			return err
+		}
+		lost, err := l.Commit(ctx, []carillon.Change{change})
+		if err != nil || len(lost) == 0 {
+			return err
+		}
+		if err := l.look(ctx, key); err != nil {
+			return err
+		}
+	}
+	return errTooBusy
+}
+
+// roomForOperation refuses an operation more if too many are open: a script that begins them in a loop must
+// not slow down all others.
+func (l *Ledger) roomForOperation(ctx context.Context, namespace string) error {
+	guards, err := l.cfg.Store.Guards(ctx, carillon.OpenOperationQuery())
+	if err != nil {
+		return err
+	}
+	open := 0
+	for i := range guards {
+		if of, _, err := carillon.OpenOperationOf(&guards[i]); err == nil && of == namespace {
+			open++
+		}
+	}
+	if open >= carillon.MaxOpenOperations {
+		return fmt.Errorf(
+			"%w: %d operations of the namespace are open, the most there can be; wait until some have "+
+				"ended, or cancel some", carillon.ErrConflict, open,
+		)
+	}
+	return nil
+}
+
+// CancelOperation ends an operation; op says which one by its namespace and id, and gets the rest. What it
+// has done stays. The node that performs it notices within a second. To cancel it again changes nothing.
+func (l *Ledger) CancelOperation(ctx context.Context, op *carillon.Operation) error {
+	namespace, id := op.Namespace, op.ID
+	key := keyedBy(ctx, namespace)
+	for range maxTries {
+		record, err := l.Operation(ctx, namespace, id)
+		if err != nil {
+			return err
+		}
+		*op = record.Operation
+		switch op.State {
+		case carillon.OperationCanceled:
+			return l.look(ctx, key) // a repeated request gets its own answer: the last turn may count since
+		case carillon.OperationDone, carillon.OperationFailed:
+			return fmt.Errorf("%w: %s is %s", carillon.ErrConflict, id, op.State)
+		}
+		now := l.cfg.Clock.Now()
+		record.State = carillon.OperationCanceled
+		change := record.Save(now)
+		*op = record.Operation
+		if err := key.answer(&change, nil, nil, now); err != nil {
+			return err
+		}
+		lost, err := l.Commit(ctx, []carillon.Change{change})
+		if err != nil || len(lost) == 0 {
+			return err
+		}
+		if err := l.look(ctx, key); err != nil {
+			return err
+		}
+	}
+	return errTooBusy
+}
+
+// Operation reads the record of an operation.
+func (l *Ledger) Operation(
+	ctx context.Context, namespace string, id carillon.OperationID,
+) (carillon.OperationRecord, error) {
+	guards, err := l.cfg.Store.Guards(ctx, carillon.GuardQuery{
+		Namespace: namespace, Keys: []string{id.Key()},
+	})
+	if err != nil {
+		return carillon.OperationRecord{}, err
+	}
+	if len(guards) == 0 {
+		return carillon.OperationRecord{}, fmt.Errorf(
+			"%w: there is no operation %s", carillon.ErrNotFound, id,
+		)
+	}
+	return carillon.OperationOf(&guards[0])
+}
+
+// SaveOperation writes a record, and says whether it won: if it did not, another node went on with the
+// operation, or the operation was canceled.
+func (l *Ledger) SaveOperation(ctx context.Context, r *carillon.OperationRecord) (won bool, err error) {
+	lost, err := l.Commit(ctx, []carillon.Change{r.Save(l.cfg.Clock.Now())})
+	if err != nil || len(lost) > 0 {
+		return false, err
+	}
+	r.Rev++
+	return true, nil
+}

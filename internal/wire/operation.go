@@ -1,0 +1,33 @@
+package wire
+
+import "github.com/carillon-run/carillon"
+
+// OperationRequest asks for an operation.
+type OperationRequest struct {
+	Kind   carillon.OperationKind `json:"kind"`
+	Filter carillon.JobFilter     `json:"filter"`
+	// Rate is how many jobs a second the operation acts on; 0: as many as it can. Default
+	// carillon.DefaultOperationRate.
+	Rate        *int `json:"rate,omitempty"`
+	KeepRunning bool `json:"keep_running,omitempty"` // with cancel: running runs go on to their end
+	DryRun      bool `json:"dry_run,omitempty"`      // only count the jobs
+}
+
+// OperationAnswer is an operation that has begun, or what a dry run has found.
+type OperationAnswer struct {
+	carillon.Operation
+	DryRun bool `json:"dry_run,omitempty"`
+	// AtLeast says that a dry run stopped before it had counted all jobs.
+	AtLeast bool        `json:"at_least,omitempty"`
+	Sample  []SampleJob `json:"sample,omitempty"` // some of the jobs that a dry run has found
+}
+
+// SampleJob is a job that an operation would act on.
+type SampleJob struct {
+	ID    carillon.JobID    `json:"id"`
+	Name  string            `json:"name"`
+	Type  string            `json:"type"`
+	Owner string            `json:"owner"`
+	Queue string            `json:"queue"`
+	State carillon.JobState `json:"state"`
+}
