@@ -421,3 +421,24 @@ func TestALineGoesOnWhenItsFirstRunIsCanceled(t *testing.T) {
 		h.expectLate(jobs[1:], 5100*time.Millisecond) // when the worker is free, or a second later
 	})
 }
+
+// A node died between the commit that made room and its look at the line: a sweep of another node finds it.
+func TestASweepFindsALineThatNoNodeLooksAt(t *testing.T) {
+	var jobs []carillon.Job
+	in(t, func(h *house) {
+		jobs = h.put(1, limited(after(0), slots("k", 2)))
+		run := h.runs(jobs[0].ID)[0].Park("limit/key/k").Runs[0]
+		lost, err := h.truth.Commit(context.Background(), []carillon.Change{{
+			Runs: []carillon.Run{run},
+			Guards: []carillon.Guard{{
+				Namespace: "default", Key: "limit/key/k", Value: []byte("0 1 1 0 0"),
+			}},
+		}})
+		if err != nil || len(lost) > 0 {
+			t.Fatal(lost, err)
+		}
+	}, func(h *house) {
+		time.Sleep(15 * time.Second)
+		h.expectAll(jobs, 1)
+	})
+}
