@@ -245,7 +245,7 @@ func judge(t *testing.T, h *check.History, of check.Trial) {
 // With -logs a trial keeps its history, so that a changed checker can judge it again.
 func TestAHistoryThatWasKeptIsJudgedAgain(t *testing.T) {
 	if *kept == "" {
-		t.Skip("only with -history")
+		t.Skip("nothing to judge: -history FILE names the kept history of a trial")
 	}
 	f, err := os.Open(*kept)
 	if err != nil {

@@ -53,7 +53,7 @@ func (c *Catalog) StoppedGate(ctx context.Context, g *carillon.Gate) error {
 	return c.changeGate(ctx, g, func(g *carillon.Gate) bool { g.Stopped = true; return false })
 }
 
-// changeGate edits or removes a gate, unless somebody else has changed it since it was read.
+// changeGate edits or removes a gate, unless another caller has changed it since it was read.
 func (c *Catalog) changeGate(
 	ctx context.Context, g *carillon.Gate, edit func(*carillon.Gate) (remove bool),
 ) error {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/carillon-run/carillon"
@@ -10,32 +11,24 @@ import (
 // StartOperation stores an operation that the caller has admitted, for the nodes to perform. It fills in the
 // rest of op before it makes the answer of an idempotency key.
 func (l *Ledger) StartOperation(ctx context.Context, op *carillon.Operation) error {
-	key := keyedBy(ctx, op.Namespace)
-	for range maxTries {
+	return l.Update(ctx, op.Namespace, func(now carillon.Time) (carillon.Change, error) {
 		if err := l.roomForOperation(ctx, op.Namespace); err != nil {
-			return err
+			return carillon.Change{}, err
 		}
-		now := l.cfg.Clock.Now()
 		id, err := l.cfg.IDs.Next(now)
 		if err != nil {
-			return err
+			return carillon.Change{}, err
 		}
 		op.ID, op.State, op.Created = carillon.OperationID(id), carillon.OperationCounting, now
-		record := carillon.OperationRecord{Operation: *op}
-		change := record.Save(now)
-		*op = record.Operation
-		if err := key.answer(&change, nil, nil, now); err != nil {
-			return err
-		}
-		lost, err := l.Commit(ctx, []carillon.Change{change})
-		if err != nil || len(lost) == 0 {
-			return err
-		}
-		if err := l.look(ctx, key); err != nil {
-			return err
-		}
-	}
-	return errTooBusy
+		return saved(op, carillon.OperationRecord{Operation: *op}, now), nil
+	})
+}
+
+// saved is the change that writes a record; op gets what it then says.
+func saved(op *carillon.Operation, record carillon.OperationRecord, now carillon.Time) carillon.Change {
+	change := record.Save(now)
+	*op = record.Operation
+	return change
 }
 
 // roomForOperation refuses an operation more if too many are open: a script that begins them in a loop must
@@ -64,36 +57,28 @@ func (l *Ledger) roomForOperation(ctx context.Context, namespace string) error {
 // has done stays. The node that performs it notices within a second. To cancel it again changes nothing.
 func (l *Ledger) CancelOperation(ctx context.Context, op *carillon.Operation) error {
 	namespace, id := op.Namespace, op.ID
-	key := keyedBy(ctx, namespace)
-	for range maxTries {
+	err := l.Update(ctx, namespace, func(now carillon.Time) (c carillon.Change, err error) {
 		record, err := l.Operation(ctx, namespace, id)
 		if err != nil {
-			return err
+			return c, err
 		}
 		*op = record.Operation
 		switch op.State {
 		case carillon.OperationCanceled:
-			return l.look(ctx, key) // a repeated request gets its own answer: the last turn may count since
+			return c, errCanceledBefore
 		case carillon.OperationDone, carillon.OperationFailed:
-			return fmt.Errorf("%w: %s is %s", carillon.ErrConflict, id, op.State)
+			return c, fmt.Errorf("%w: %s is %s", carillon.ErrConflict, id, op.State)
 		}
-		now := l.cfg.Clock.Now()
 		record.State = carillon.OperationCanceled
-		change := record.Save(now)
-		*op = record.Operation
-		if err := key.answer(&change, nil, nil, now); err != nil {
-			return err
-		}
-		lost, err := l.Commit(ctx, []carillon.Change{change})
-		if err != nil || len(lost) == 0 {
-			return err
-		}
-		if err := l.look(ctx, key); err != nil {
-			return err
-		}
+		return saved(op, record, now), nil
+	})
+	if errors.Is(err, errCanceledBefore) {
+		return l.Used(ctx, namespace) // a repeated request gets its own answer: the last turn may count since
 	}
-	return errTooBusy
+	return err
 }
+
+var errCanceledBefore = errors.New("the operation was canceled before")
 
 // Operation reads the record of an operation.
 func (l *Ledger) Operation(

@@ -12,7 +12,7 @@ import (
 )
 
 // closure is a time in which a gate was closed for certain: from a while after the close was answered until
-// somebody began to open it.
+// a caller began to open it.
 type closure struct {
 	match    carillon.GateMatch
 	from, to carillon.Time
