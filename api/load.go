@@ -115,10 +115,10 @@ func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part
 	return p, err
 }
 
-// skip reads a body that is not large, and throws it away. It says whether it has read all of it. A few large
-// reads cost less than those of io.Discard.
+// skip reads a body that is not large, and throws it away. It says whether it has read all of it. One large
+// read costs less than the many of io.Discard.
 func skip(body io.Reader) bool {
-	buffer := skipped.Get().(*[16 << 10]byte)
+	buffer := skipped.Get().(*[largeBody]byte)
 	defer skipped.Put(buffer)
 	for left := largeBody; left >= 0; {
 		n, err := body.Read(buffer[:])
@@ -130,7 +130,7 @@ func skip(body io.Reader) bool {
 	return false
 }
 
-var skipped = sync.Pool{New: func() any { return new([16 << 10]byte) }}
+var skipped = sync.Pool{New: func() any { return new([largeBody]byte) }}
 
 // usualJobs is how many jobs a batch of this length has, if they are of the usual length.
 func usualJobs(body int64) int64 { return min(1+body/usualJob, wire.MaxBatch) }

@@ -5,12 +5,21 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
+	"maps"
 	"net/http"
 	"runtime/debug"
 	"time"
 
 	"github.com/carillon-run/carillon/internal/wire"
 )
+
+// always are headers of every answer. Answers share the values: no handler may change them in place.
+var always = http.Header{
+	"X-Content-Type-Options":  {"nosniff"},
+	"Cache-Control":           {"no-store"},
+	"Content-Security-Policy": {"default-src 'none'; frame-ancestors 'none'"},
+}
 
 // guard wraps every route. It gives the request an id, keeps browsers from guessing types, from storing
 // answers and from being abused, turns a panic into an answer, and logs. It logs no headers, bodies or
@@ -26,18 +35,16 @@ func (s *server) guard(next http.Handler) http.Handler {
 	next = origin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started := time.Now()
-		head := w.Header()
-		head.Set(wire.RequestHeader, newRequestID())
-		head.Set("X-Content-Type-Options", "nosniff")
-		head.Set("Cache-Control", "no-store")
-		head.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		w.Header().Set(wire.RequestHeader, newRequestID())
+		maps.Copy(w.Header(), always)
 		watched := &watch{ResponseWriter: w, bodyRead: r.ContentLength == 0}
 		defer func() {
 			s.caught(watched, r, recover())
 			watched.leaveBody()
-			s.Logger.DebugContext(r.Context(), "request", "request", requestID(w), "method", r.Method,
-				"route", r.Pattern,
-				"status", watched.status, "took", time.Since(started))
+			if s.Logger.Enabled(r.Context(), slog.LevelDebug) { // the arguments cost more than a refusal should
+				s.Logger.DebugContext(r.Context(), "request", "request", requestID(w), "method", r.Method,
+					"route", r.Pattern, "status", watched.status, "took", time.Since(started))
+			}
 		}()
 		next.ServeHTTP(watched, r)
 	})
