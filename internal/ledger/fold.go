@@ -2,137 +2,11 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"maps"
-	"slices"
-	"sync"
 
 	"github.com/carillon-run/carillon"
 )
-
-// Changes with folds have their own list and one goroutine: it is the only writer of their guards on this
-// node, and changes without folds wait neither for a lock nor for the read of a guard.
-
-// foldCall is the changes with folds of one call of Commit or Post.
-type foldCall struct {
-	changes []carillon.Change
-	done    func(lost []int, err error)
-	posted  bool // no caller waits for it
-
-	open int // changes that are not settled yet
-	lost []int
-}
-
-// withFolds says that some of the changes fold guards.
-func withFolds(changes []carillon.Change) bool {
-	for i := range changes { // by index: every commit asks, and a change is large
-		if len(changes[i].Folds) > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// addSplit adds changes of which some fold guards, and calls done once, when all of them are settled. A
-// change has lost if a fold says no, or if a row of its own is not as it was decided on. It does not lose
-// because another writer changed a guard that it folds: then its folds are applied again. The folds of one
-// guard are applied in the order in which they came, but for those that are applied again: see apart.
-func (l *Ledger) addSplit(to *entries, e entry) {
-	var plain, folding part
-	for i := range e.changes {
-		if len(e.changes[i].Folds) > 0 {
-			folding.add(e.changes, i)
-		} else {
-			plain.add(e.changes, i)
-		}
-	}
-	if slices.ContainsFunc(e.changes, func(c carillon.Change) bool { return c.Joined }) {
-		e.done(nil, errors.New("a joined change cannot fold: merged changes do not keep the tie"))
-		return
-	}
-	var mu sync.Mutex
-	var lost []int
-	var failed error
-	open := 1 + min(1, len(plain.changes))
-	settle := func(p *part) func([]int, error) {
-		return func(of []int, err error) {
-			mu.Lock()
-			defer mu.Unlock()
-			for _, i := range of {
-				lost = append(lost, p.index[i])
-			}
-			failed = errors.Join(failed, err)
-			if open--; open == 0 {
-				slices.Sort(lost)
-				e.done(lost, failed)
-			}
-		}
-	}
-	l.addFolds(&foldCall{changes: folding.changes, posted: e.posted, done: settle(&folding)})
-	if len(plain.changes) > 0 {
-		l.add(to, entry{changes: plain.changes, posted: e.posted, done: settle(&plain)})
-	}
-}
-
-// part is some of the changes of a call, each with its index there.
-type part struct {
-	changes []carillon.Change
-	index   []int
-}
-
-func (p *part) add(changes []carillon.Change, i int) {
-	p.changes, p.index = append(p.changes, changes[i]), append(p.index, i)
-}
-
-func (l *Ledger) addFolds(call *foldCall) {
-	call.open = len(call.changes)
-	l.mu.Lock()
-	if l.foldsClosed {
-		l.mu.Unlock()
-		call.done(nil, ErrClosed)
-		return
-	}
-	l.folds = append(l.folds, call)
-	l.mu.Unlock()
-	l.foldSignal.Set()
-}
-
-// foldAll commits changes with folds until ctx ends, and then what is left.
-func (l *Ledger) foldAll(ctx context.Context, committed chan<- commit) {
-	for {
-		batch, closed := l.takeFolds(ctx.Err() != nil)
-		if closed {
-			return
-		}
-		if len(batch) > 0 {
-			l.settle(context.WithoutCancel(ctx), batch, committed)
-			l.regroupFolds(batch)
-			continue
-		}
-		select {
-		case <-l.foldSignal:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// takeFolds removes calls until they hold about MaxBatch changes.
-func (l *Ledger) takeFolds(closing bool) (batch []*foldCall, closed bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n, changes := 0, 0
-	for n < len(l.folds) && changes < l.cfg.MaxBatch {
-		changes += len(l.folds[n].changes)
-		n++
-	}
-	batch = l.folds[:n:n]
-	if l.folds = l.folds[n:]; len(l.folds) == 0 {
-		l.folds = nil
-	}
-	l.foldsClosed = closing && n == 0
-	return batch, l.foldsClosed
-}
 
 // maxFoldTries bounds how often folds are applied again because other nodes change the same guards. Each time
 // another writer made progress.
@@ -159,8 +33,8 @@ func (l *Ledger) settle(ctx context.Context, batch []*foldCall, committed chan<-
 func (l *Ledger) settleIn(ctx context.Context, batch []*foldCall, committed chan<- commit) (err error) {
 	groups := groupFolds(batch)
 	for try := 0; len(groups) > 0 && err == nil; try++ {
-		r := round{now: l.cfg.Clock.Now(), limit: l.cfg.MaxBatch}
-		groups, err = l.tryFolds(ctx, &r, groups, try)
+		r := newRound(l.cfg.Clock.Now(), l.cfg.MaxBatch)
+		groups, err = l.tryFolds(ctx, r, groups, try)
 		if len(r.won)+len(r.settled) > 0 {
 			committed <- commit{all: r.won, answers: r.settled}
 		}

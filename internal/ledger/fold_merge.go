@@ -98,12 +98,31 @@ type round struct {
 	now     carillon.Time
 	limit   int // of the changes that are merged into one
 	guards  map[guardKey]*foldedGuard
+	runs    map[carillon.RunID]*merged // the last merged change that names the run
+	named   map[guardKey]namedGuard    // guards that changes name beside those that they fold
 	merged  []*merged
 	refused []*folding   // the guards did not allow them
 	later   []*foldGroup // they wait for the next round
 
 	won     []carillon.Change // for the listeners
 	settled []*foldCall
+
+	next []carillon.Guard // of step, used again
+}
+
+// namedGuard is a guard that a change names.
+type namedGuard struct {
+	in  *merged // the last merged change that names it
+	rev int32   // that it is compared with; writtenGuard: it is written
+}
+
+const writtenGuard = -1
+
+func newRound(now carillon.Time, limit int) *round {
+	return &round{
+		now: now, limit: limit,
+		runs: map[carillon.RunID]*merged{}, named: map[guardKey]namedGuard{},
+	}
 }
 
 // foldedGuard is a guard after the folds so far.
@@ -116,9 +135,10 @@ type foldedGuard struct {
 // fold applies the folds of a group, and merges the changes that the guards allow. If a change cannot be
 // merged with those before it, this change and all behind it wait for the next round.
 func (r *round) fold(g *foldGroup) {
-	m := newMerged(g.tries)
+	m := &merged{tries: g.tries, items: make([]*folding, 0, len(g.items))}
+	m.change.Runs = make([]carillon.Run, 0, len(g.items))
 	for i, item := range g.items {
-		if len(m.items) == r.limit || !m.fits(item) || r.taken(item, m) {
+		if len(m.items) == r.limit || !r.fits(item, m) || r.taken(item, m) {
 			r.later = append(r.later, &foldGroup{items: g.items[i:], tries: g.tries})
 			break
 		}
@@ -127,7 +147,7 @@ func (r *round) fold(g *foldGroup) {
 			r.refused = append(r.refused, item)
 			continue
 		}
-		m.add(item)
+		r.add(item, m)
 		for k := range next {
 			g := r.guards[keyOf(&item.change.Folds[k])]
 			if g.in == nil {
@@ -153,7 +173,8 @@ func (r *round) taken(item *folding, m *merged) bool {
 
 // step applies the folds of one change; all of them must be allowed.
 func (r *round) step(item *folding) (next []carillon.Guard, ok bool) {
-	next = make([]carillon.Guard, len(item.change.Folds))
+	r.next = slices.Grow(r.next[:0], len(item.change.Folds))[:len(item.change.Folds)]
+	next = r.next
 	for i := range item.change.Folds {
 		was := r.guards[keyOf(&item.change.Folds[i])].Guard
 		for k := range i { // a change can fold a guard twice
@@ -241,81 +262,71 @@ type merged struct {
 	folded   []*foldedGuard
 	written  []carillon.Guard // of them
 	expected []carillon.GuardRev
-
-	runs  map[carillon.RunID]bool
-	named map[guardKey]int32 // guards that the changes themselves name; written: below 0
-	folds map[guardKey]bool
 }
 
-const writtenGuard = -1
-
-func newMerged(tries int) *merged {
-	return &merged{
-		tries: tries,
-		runs:  map[carillon.RunID]bool{}, named: map[guardKey]int32{}, folds: map[guardKey]bool{},
-	}
-}
-
-// fits says that the merged change would name no row twice.
-func (m *merged) fits(item *folding) bool {
+// fits says that the merged change, with this one, would name no row twice.
+func (r *round) fits(item *folding, m *merged) bool {
 	c := item.change
 	if c.Job != nil && m.change.Job != nil {
 		return false
 	}
 	for i := range c.Runs {
-		if m.runs[c.Runs[i].ID] {
+		if r.runs[c.Runs[i].ID] == m {
 			return false
 		}
 	}
 	for _, id := range c.Retried {
-		if m.runs[id] {
+		if r.runs[id] == m {
 			return false
 		}
 	}
 	for i := range c.Guards {
 		key := guardKey{c.Guards[i].Namespace, c.Guards[i].Key}
-		if _, named := m.named[key]; named || m.folds[key] {
+		if r.named[key].in == m || r.folds(key, m) {
 			return false
 		}
 	}
 	for _, g := range c.Compared {
 		key := guardKey{g.Namespace, g.Key}
-		if rev, named := m.named[key]; named && rev != g.Rev || m.folds[key] {
+		if named := r.named[key]; named.in == m && named.rev != g.Rev || r.folds(key, m) {
 			return false
 		}
 	}
-	for i := range item.change.Folds {
-		if _, named := m.named[keyOf(&item.change.Folds[i])]; named {
+	for i := range c.Folds {
+		if len(r.named) > 0 && r.named[keyOf(&c.Folds[i])].in == m {
 			return false
 		}
 	}
 	return true
 }
 
-func (m *merged) add(item *folding) {
+// folds says that the merged change folds the guard.
+func (r *round) folds(key guardKey, m *merged) bool {
+	g := r.guards[key]
+	return g != nil && g.in == m
+}
+
+func (r *round) add(item *folding, m *merged) {
 	c := item.change
 	m.items = append(m.items, item)
 	if c.Job != nil {
 		m.change.Job = c.Job
 	}
 	for i := range c.Runs {
-		m.runs[c.Runs[i].ID] = true
+		r.runs[c.Runs[i].ID] = m
 	}
 	for _, id := range c.Retried {
-		m.runs[id] = true
+		r.runs[id] = m
 	}
 	for i := range c.Guards {
-		m.named[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}] = writtenGuard
+		r.named[guardKey{c.Guards[i].Namespace, c.Guards[i].Key}] = namedGuard{m, writtenGuard}
 	}
 	for _, g := range c.Compared {
 		key := guardKey{g.Namespace, g.Key}
-		if _, named := m.named[key]; !named {
+		if r.named[key].in != m {
 			m.change.Compared = append(m.change.Compared, g)
 		}
-		m.named[key] = g.Rev
-	}
-	for i := range item.change.Folds {
-		m.folds[keyOf(&item.change.Folds[i])] = true
+		r.named[key] = namedGuard{m, g.Rev}
 	}
 	m.change.Runs = append(m.change.Runs, c.Runs...)
 	m.change.Guards = append(m.change.Guards, c.Guards...)

@@ -3,8 +3,11 @@ package ledger_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/carillon-run/carillon"
@@ -96,4 +99,43 @@ func TestAWriterOfOneGuardHoldsUpOnlyItsChanges(t *testing.T) {
 			t.Errorf("%s and %s slots are taken", a.Value, b.Value)
 		}
 	}, listen)
+}
+
+// With several flushers several goroutines fold. Changes that fold two guards tie guards of different lists
+// together, so two goroutines of one ledger write the same guard.
+func TestSeveralFoldingGoroutinesCountEveryChange(t *testing.T) {
+	s := newStore()
+	within(t, ledger.Config{Store: s, Flushers: 3, MaxBatch: 5}, func(t *testing.T, l *ledger.Ledger) {
+		const callers, calls, keys = 8, 20, 5
+		key := func(i int) string { return fmt.Sprint("limit/", i%keys) }
+		var want [keys]atomic.Int64
+		var all sync.WaitGroup
+		for caller := range callers {
+			all.Go(func() {
+				for call := range calls {
+					n := caller*calls + call
+					changes := folding(notes(3*n, 3), [][]carillon.Fold{
+						{take(key(n), 60)}, {take(key(n), 60), take(key(n+1), 60)}, nil,
+					})
+					lost, err := l.Commit(t.Context(), changes)
+					if err != nil || slices.Contains(lost, 2) {
+						t.Errorf("lost %v, %v", lost, err)
+					}
+					if !slices.Contains(lost, 0) {
+						want[n%keys].Add(1)
+					}
+					if !slices.Contains(lost, 1) {
+						want[n%keys].Add(1)
+						want[(n+1)%keys].Add(1)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for i := range want {
+			if g := guard(t, s, key(i)); slotsTaken(g, 0) != int(want[i].Load()) || want[i].Load() < 59 {
+				t.Errorf("%s: %s slots are taken, %d changes won", key(i), g.Value, want[i].Load())
+			}
+		}
+	})
 }

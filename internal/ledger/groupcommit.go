@@ -98,30 +98,3 @@ func (l *Ledger) queued() int {
 	defer l.mu.Unlock()
 	return len(l.starts) + len(l.submits)
 }
-
-// regroupFolds gives callers of changes with folds that were just answered a moment to come back.
-func (l *Ledger) regroupFolds(answered []*foldCall) {
-	callers := 0
-	for _, call := range answered {
-		if !call.posted {
-			callers++
-		}
-	}
-	if l.skipFoldWaits > 0 || callers < smallBatch || callers >= largeBatch {
-		l.skipFoldWaits = max(l.skipFoldWaits-1, 0)
-		return
-	}
-	begin := time.Now()
-	for try := 0; try < maxYields && l.queuedFolds() < callers && time.Since(begin) < groupWait; try++ {
-		runtime.Gosched()
-	}
-	if time.Since(begin) > 10*groupWait {
-		l.skipFoldWaits = skippedWaits
-	}
-}
-
-func (l *Ledger) queuedFolds() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.folds)
-}

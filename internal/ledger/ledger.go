@@ -64,11 +64,7 @@ type Ledger struct {
 	skipWaits int          // commits until the ledger waits for callers again
 	signal    await.Signal // there is something to flush
 
-	folds       []*foldCall // changes with folds: see fold.go
-	foldsClosed bool
-	foldSignal  await.Signal
-
-	skipFoldWaits int // used by foldAll: commits until it waits for callers again
+	folds []*foldList // of changes with folds: see fold_lists.go
 
 	turns turns // of submits with unique keys
 }
@@ -92,7 +88,7 @@ func New(cfg Config) *Ledger {
 	cfg.HoldEnds = cmp.Or(cfg.HoldEnds, 50*time.Millisecond)
 	return &Ledger{
 		cfg: cfg, Definitions: newDefinitions(cfg.Store), signal: await.NewSignal(),
-		broken: make(chan error, 1), foldSignal: await.NewSignal(),
+		broken: make(chan error, 1), folds: newFoldLists(cfg.Flushers),
 	}
 }
 
@@ -106,7 +102,7 @@ func (l *Ledger) Listen(listeners ...func(committed []carillon.Change)) {
 
 // Commit returns when the changes are on disk or have lost; see carillon.Store. The rows of changes that won
 // then carry their new Rev. If ctx ends first, the result is unknown. Changes with folds have an order of
-// their own: see fold.go.
+// their own: see fold_lists.go.
 func (l *Ledger) Commit(ctx context.Context, changes []carillon.Change) (lost []int, err error) {
 	return l.commit(ctx, &l.starts, entry{changes: changes})
 }
@@ -176,7 +172,9 @@ func (l *Ledger) Run(ctx context.Context) error {
 	for range l.cfg.Flushers {
 		flushing.Go(func() { l.flushAll(ctx, committed) })
 	}
-	flushing.Go(func() { l.foldAll(ctx, committed) })
+	for _, list := range l.folds {
+		flushing.Go(func() { l.foldAll(ctx, list, committed) })
+	}
 	flushing.Wait()
 	close(committed)
 	telling.Wait()
