@@ -14,12 +14,13 @@ const maxFoldTries = 100
 
 // settle commits a batch. A merged change that lost is folded again on what the store has by now, without
 // those of its changes that have lost themselves: see afterLoss.
-func (l *Ledger) settle(ctx context.Context, batch []*foldCall, committed chan<- commit) {
-	err := l.settleIn(ctx, batch, committed)
+func (l *Ledger) settle(ctx context.Context, f *foldList, batch []*foldCall, committed chan<- commit) {
+	err := l.settleIn(ctx, f, batch, committed)
 	if err == nil {
 		l.failing.Store(nil)
 		return
 	}
+	clear(f.recent) // what is stored is unknown
 	// Listeners have heard of the changes that were committed before the error. For the caller the outcome of
 	// the call is unknown, as after every error.
 	l.fail(err)
@@ -30,10 +31,12 @@ func (l *Ledger) settle(ctx context.Context, batch []*foldCall, committed chan<-
 	}
 }
 
-func (l *Ledger) settleIn(ctx context.Context, batch []*foldCall, committed chan<- commit) (err error) {
+func (l *Ledger) settleIn(
+	ctx context.Context, f *foldList, batch []*foldCall, committed chan<- commit,
+) (err error) {
 	groups := groupFolds(batch)
 	for try := 0; len(groups) > 0 && err == nil; try++ {
-		r := newRound(l.cfg.Clock.Now(), l.cfg.MaxBatch)
+		r := newRound(l.cfg.Clock.Now(), l.cfg.MaxBatch, f.recent)
 		groups, err = l.tryFolds(ctx, r, groups, try)
 		if len(r.won)+len(r.settled) > 0 {
 			committed <- commit{all: r.won, answers: r.settled}
@@ -46,7 +49,7 @@ func (l *Ledger) settleIn(ctx context.Context, batch []*foldCall, committed chan
 func (l *Ledger) tryFolds(
 	ctx context.Context, r *round, groups []*foldGroup, try int,
 ) (again []*foldGroup, err error) {
-	if r.guards, err = l.foldedGuards(ctx, groups); err != nil {
+	if err = l.foldedGuards(ctx, r, groups, try); err != nil {
 		return nil, err
 	}
 	if try > 0 {
@@ -66,24 +69,28 @@ func (l *Ledger) tryFolds(
 	return r.record(lost), nil
 }
 
-// foldedGuards reads each guard that some changes fold, once.
-func (l *Ledger) foldedGuards(
-	ctx context.Context, groups []*foldGroup,
-) (map[guardKey]*foldedGuard, error) {
-	folded := map[guardKey]*foldedGuard{}
+// foldedGuards reads each guard that some changes fold, once. The first try takes some from memory.
+func (l *Ledger) foldedGuards(ctx context.Context, r *round, groups []*foldGroup, try int) error {
+	unread := map[guardKey]bool{}
 	for _, g := range groups {
 		for _, item := range g.items {
 			for i := range item.change.Folds {
 				key := keyOf(&item.change.Folds[i])
-				none := carillon.Guard{Namespace: key.namespace, Key: key.key}
-				folded[key] = &foldedGuard{Guard: none, base: none}
+				if r.guards[key] != nil {
+					continue
+				}
+				guard, known := r.recent.get(key, r.now)
+				if known = known && try == 0; !known {
+					guard = carillon.Guard{Namespace: key.namespace, Key: key.key}
+					unread[key] = true
+				}
+				r.guards[key] = &foldedGuard{Guard: guard, base: guard, unread: known}
 			}
 		}
 	}
-	err := l.readGuards(ctx, maps.Keys(folded), func(g carillon.Guard) {
-		*folded[guardKey{g.Namespace, g.Key}] = foldedGuard{Guard: g, base: g}
+	return l.readGuards(ctx, maps.Keys(unread), func(g carillon.Guard) {
+		*r.guards[guardKey{g.Namespace, g.Key}] = foldedGuard{Guard: g, base: g}
 	})
-	return folded, err
 }
 
 func (l *Ledger) readGuards(

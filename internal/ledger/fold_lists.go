@@ -22,13 +22,15 @@ type foldList struct {
 	closed bool
 	signal await.Signal
 
-	skipWaits int // used by the list's goroutine: commits until it waits for callers again
+	// Used by the list's goroutine only:
+	recent    recentGuards
+	skipWaits int // commits until it waits for callers again
 }
 
 func newFoldLists(n int) []*foldList {
 	lists := make([]*foldList, n)
 	for i := range lists {
-		lists[i] = &foldList{signal: await.NewSignal()}
+		lists[i] = &foldList{signal: await.NewSignal(), recent: recentGuards{}}
 	}
 	return lists
 }
@@ -147,7 +149,7 @@ func (l *Ledger) foldAll(ctx context.Context, f *foldList, committed chan<- comm
 			return
 		}
 		if len(batch) > 0 {
-			l.settle(context.WithoutCancel(ctx), batch, committed)
+			l.settle(context.WithoutCancel(ctx), f, batch, committed)
 			f.regroup(batch)
 			continue
 		}

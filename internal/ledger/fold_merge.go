@@ -97,6 +97,7 @@ func apart(items []*folding, tries int) (groups []*foldGroup) {
 type round struct {
 	now     carillon.Time
 	limit   int // of the changes that are merged into one
+	recent  recentGuards
 	guards  map[guardKey]*foldedGuard
 	runs    map[carillon.RunID]*merged // the last merged change that names the run
 	named   map[guardKey]namedGuard    // guards that changes name beside those that they fold
@@ -118,9 +119,9 @@ type namedGuard struct {
 
 const writtenGuard = -1
 
-func newRound(now carillon.Time, limit int) *round {
+func newRound(now carillon.Time, limit int, recent recentGuards) *round {
 	return &round{
-		now: now, limit: limit,
+		now: now, limit: limit, recent: recent, guards: map[guardKey]*foldedGuard{},
 		runs: map[carillon.RunID]*merged{}, named: map[guardKey]namedGuard{},
 	}
 }
@@ -130,6 +131,14 @@ type foldedGuard struct {
 	carillon.Guard
 	base carillon.Guard // as it was read
 	in   *merged        // the merged change that folds it; nil: none
+	// unread says that the guard was not read in this round, so that another writer may have changed it.
+	unread bool
+}
+
+// changed says that the folds did not leave the guard as it was.
+func (g *foldedGuard) changed() bool {
+	return (g.Value == nil) != (g.base.Value == nil) || !bytes.Equal(g.Value, g.base.Value) ||
+		g.Expires != g.base.Expires
 }
 
 // fold applies the folds of a group, and merges the changes that the guards allow. If a change cannot be
@@ -203,6 +212,7 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 	for i, m := range r.merged {
 		if len(lost) > 0 && lost[0] == i {
 			lost = lost[1:]
+			r.recent.lost(m.expected)
 			next := &foldGroup{tries: m.tries}
 			for _, g := range m.expected {
 				behind[guardKey{g.Namespace, g.Key}] = next
@@ -214,11 +224,19 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 			r.won = append(r.won, *item.change)
 			r.settle(item)
 		}
+		for _, g := range m.folded {
+			r.recent.left(g, r.now)
+		}
 		if len(m.written) > 0 {
 			r.won = append(r.won, carillon.Change{Guards: m.written})
 		}
 	}
+	unread := &foldGroup{} // they may have room by what is stored
 	for _, item := range r.refused {
+		if r.anyUnread(item) {
+			unread.items = append(unread.items, item)
+			continue
+		}
 		i := slices.IndexFunc(item.change.Folds, func(f carillon.Fold) bool {
 			return behind[keyOf(&f)] != nil
 		})
@@ -229,8 +247,15 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 		g := behind[keyOf(&item.change.Folds[i])]
 		g.items = append(g.items, item)
 	}
+	again = append(again, unread)
 	again = append(again, r.later...)
 	return slices.DeleteFunc(again, func(g *foldGroup) bool { return len(g.items) == 0 })
+}
+
+func (r *round) anyUnread(item *folding) bool {
+	return slices.ContainsFunc(item.change.Folds, func(f carillon.Fold) bool {
+		return r.guards[keyOf(&f)].unread
+	})
 }
 
 func (r *round) lose(item *folding) {
@@ -337,8 +362,7 @@ func (r *round) add(item *folding, m *merged) {
 func (m *merged) close() {
 	for _, g := range m.folded {
 		m.expected = append(m.expected, g.base.Compare())
-		if (g.Value == nil) == (g.base.Value == nil) && bytes.Equal(g.Value, g.base.Value) &&
-			g.Expires == g.base.Expires {
+		if !g.changed() {
 			m.change.Compared = append(m.change.Compared, g.base.Compare())
 			continue
 		}
