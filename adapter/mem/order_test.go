@@ -83,6 +83,11 @@ func TestEachPlaceGoesToTheLaneThatALookAtAllLanesFinds(t *testing.T) {
 					one.SetWeights(weights)
 					many.SetWeights(weights)
 				}
+				if random.IntN(3) == 0 {
+					weights := map[string]int{"a": random.IntN(4), "b": 1 + random.IntN(100)}
+					one.SetNamespaceWeights(weights)
+					many.SetNamespaceWeights(weights)
+				}
 				pullBoth(t, one, many, randomDemand(random))
 				checkWeights(t, one)
 				checkWeights(t, many)
@@ -107,7 +112,8 @@ func TestEachPlaceGoesToTheLaneThatALookAtAllLanesFinds(t *testing.T) {
 	}
 }
 
-// checkWeights checks that the queues with runs, and no others, count with their present weights.
+// checkWeights checks that the queues with runs, and no others, count with their present weights, and in them
+// the namespaces.
 func checkWeights(t *testing.T, q *Queue) {
 	t.Helper()
 	sum := int64(0)
@@ -121,6 +127,22 @@ func checkWeights(t *testing.T, q *Queue) {
 	}
 	if q.tree.contest.weight != sum {
 		t.Fatalf("the queues with runs have weight %d, counted are %d", sum, q.tree.contest.weight)
+	}
+	for _, line := range q.tree.lines {
+		for i := range line.levels {
+			at, sum := &line.levels[i], int64(0)
+			for name, b := range at.bands {
+				if want := int64(max(q.tree.namespaces[name], 1)); b.weight != want {
+					t.Fatalf("namespace %s has weight %d, want %d", name, b.weight, want)
+				}
+				if len(b.groups) > 0 {
+					sum += b.weight
+				}
+			}
+			if at.contest.weight != sum {
+				t.Fatalf("the namespaces with runs have weight %d, counted are %d", sum, at.contest.weight)
+			}
+		}
 	}
 }
 

@@ -82,6 +82,14 @@ func (q *Queue) SetWeights(weights map[string]int) {
 	q.tree.setWeights(weights)
 }
 
+// SetNamespaceWeights says how many places of a queue each namespace gets for one of a namespace with weight
+// 1, while both have runs of the same priority that are wanted. Otherwise it is like SetWeights.
+func (q *Queue) SetNamespaceWeights(weights map[string]int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tree.setNamespaceWeights(weights)
+}
+
 // Len takes no lock if it is asked for all runs.
 func (q *Queue) Len(wants ...carillon.Want) (n int) {
 	if len(wants) == 0 {

@@ -10,9 +10,10 @@ import (
 // in a namespace its shares. See contest for how they do.
 type tree struct {
 	contest
-	lines   map[string]*line // by queue
-	weights map[string]int   // of queues; see Queue.SetWeights
-	turn    int64            // places given
+	lines      map[string]*line // by queue
+	weights    map[string]int   // of queues; see Queue.SetWeights
+	namespaces map[string]int   // their weights; see Queue.SetNamespaceWeights
+	turn       int64            // places given
 }
 
 // line is one queue.
@@ -134,11 +135,11 @@ func newTree() tree { return tree{lines: map[string]*line{}} }
 func (t *tree) open(l *lane) {
 	q := t.lines[l.Queue]
 	if q == nil {
-		q = &line{member: member{key: l.Queue, weight: t.weight(l.Queue)}}
+		q = &line{member: member{key: l.Queue, weight: weightOf(t.weights, l.Queue)}}
 		t.lines[l.Queue] = q
 	}
 	t.enter(&q.member)
-	b := q.band(l)
+	b := t.band(q, l)
 	name, weight := l.FairShare()
 	s := b.shares[name]
 	if s == nil {
@@ -158,14 +159,27 @@ func (t *tree) open(l *lane) {
 	l.group.fair, l.group.old = byShare.push(l.group.fair, l), byAge.push(l.group.old, l)
 }
 
-// weight is the weight of a queue.
-func (t *tree) weight(queue string) int64 { return int64(max(t.weights[queue], 1)) }
+// weightOf is the weight of a queue or a namespace.
+func weightOf(of map[string]int, name string) int64 { return int64(max(of[name], 1)) }
 
 // setWeights changes the weights of queues. Those that have no runs may still be remembered with a weight.
 func (t *tree) setWeights(weights map[string]int) {
 	t.weights = weights
 	for name, line := range t.lines {
-		t.reweigh(&line.member, t.weight(name))
+		t.reweigh(&line.member, weightOf(weights, name))
+	}
+}
+
+// setNamespaceWeights changes the weights of namespaces, in every queue and priority.
+func (t *tree) setNamespaceWeights(weights map[string]int) {
+	t.namespaces = weights
+	for _, line := range t.lines {
+		for i := range line.levels {
+			at := &line.levels[i]
+			for name, b := range at.bands {
+				at.reweigh(&b.member, weightOf(weights, name))
+			}
+		}
 	}
 }
 
@@ -179,14 +193,14 @@ func (t *tree) waiting(of carillon.Lane) int {
 	return 0
 }
 
-// band is the band that a lane belongs to.
-func (q *line) band(l *lane) *band {
+// band is the band of a queue that a lane belongs to.
+func (t *tree) band(q *line, l *lane) *band {
 	at := q.level(l.Priority)
 	b := at.bands[l.Namespace]
 	if b == nil {
 		b = &band{
-			member: member{key: l.Namespace, weight: 1}, line: q, priority: l.Priority,
-			shares: map[string]*share{}, groups: map[string]*group{},
+			member: member{key: l.Namespace, weight: weightOf(t.namespaces, l.Namespace)}, line: q,
+			priority: l.Priority, shares: map[string]*share{}, groups: map[string]*group{},
 		}
 		if at.bands == nil {
 			at.bands = map[string]*band{}
