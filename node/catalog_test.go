@@ -33,14 +33,34 @@ func (w *weighed) told(want map[string]int) bool {
 	return maps.Equal(w.weights, want)
 }
 
+// put writes a record of the catalog.
+func put[T any](t *testing.T, n *Node, kind catalog.Kind[T], name catalog.Name, value T) {
+	t.Helper()
+	if _, err := kind.Write(t.Context(), n.catalog, name, "ann",
+		func(_, next *catalog.Record[T]) (remove bool, err error) {
+			next.Value = value
+			return false, nil
+		}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func named(name string) catalog.Name {
 	return catalog.Name{Namespace: carillon.DefaultNamespace, Name: name}
 }
 
 func setLimit(t *testing.T, n *Node, concurrency int) {
 	t.Helper()
-	l := carillon.Limit{Of: carillon.LimitQueue, Key: "default", Concurrency: concurrency, Weight: 1}
-	if _, err := catalog.Limits.Put(t.Context(), n.catalog, named("queue/default"), "ann", l); err != nil {
+	put(t, n, catalog.Limits, named("queue/default"), carillon.Limit{
+		Of: carillon.LimitQueue, Key: "default", Concurrency: concurrency, Weight: 1,
+	})
+}
+
+func removeLimit(t *testing.T, n *Node) {
+	t.Helper()
+	_, err := catalog.Limits.Write(t.Context(), n.catalog, named("queue/default"), "ann",
+		func(_, _ *catalog.Record[carillon.Limit]) (remove bool, err error) { return true, nil })
+	if err != nil {
 		t.Fatal(err)
 	}
 }
@@ -56,9 +76,7 @@ func TestWhatOperatorsSetIsInForceAfterARestart(t *testing.T) {
 	}
 	n := open(t, cfg)
 	stop := start(t, n)
-	if _, err := catalog.Queues.Put(t.Context(), n.catalog, named("mail"), "", catalog.Queue{Weight: 3}); err != nil {
-		t.Fatal(err)
-	}
+	put(t, n, catalog.Queues, named("mail"), catalog.Queue{Weight: 3})
 	if !queue.told(map[string]int{"mail": 3}) {
 		t.Errorf("the queue knows the weights %v", queue.weights)
 	}
@@ -89,9 +107,7 @@ func TestWhatOperatorsSetIsInForceAfterARestart(t *testing.T) {
 	if len(begun) > 0 {
 		t.Error("the limit does not hold")
 	}
-	if _, err := catalog.Limits.Remove(t.Context(), n.catalog, named("queue/default"), ""); err != nil {
-		t.Fatal(err)
-	}
+	removeLimit(t, n)
 	<-begun
 	<-begun
 	close(end)
@@ -159,9 +175,7 @@ func TestNodesOfAClusterKnowWhatWasSetOnOneOfThem(t *testing.T) {
 			}
 			return held == 5 && running == 3
 		})
-		if _, err := catalog.Limits.Remove(t.Context(), b.catalog, named("queue/default"), ""); err != nil {
-			t.Fatal(err)
-		}
+		removeLimit(t, b)
 		until(t, "all of them run", func() bool { _, running := held(); return running == 8 })
 		close(end)
 		for range 8 {

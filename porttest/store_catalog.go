@@ -19,13 +19,13 @@ var storeCatalog = []storeCase{
 			for i := range records * edits {
 				name := catalog.Name{Namespace: "a/b", Name: fmt.Sprintf("queue/%d", i%records)}
 				writers.Go(func() {
-					_, err := catalog.Queues.Update(t.Context(), nodes[i%2], name, "ann",
-						func(was *catalog.Record[catalog.Queue]) (q catalog.Queue, err error) {
+					_, err := catalog.Queues.Write(t.Context(), nodes[i%2], name, "ann",
+						func(was, next *catalog.Record[catalog.Queue]) (remove bool, err error) {
 							if was != nil {
-								q = was.Value
+								next.Value = was.Value
 							}
-							q.Weight++
-							return q, nil
+							next.Value.Weight++
+							return false, nil
 						})
 					if err != nil {
 						t.Error(err)
@@ -34,7 +34,11 @@ var storeCatalog = []storeCase{
 			}
 			writers.Wait()
 			gone := catalog.Name{Namespace: "a/b", Name: "queue/0"}
-			if _, err := catalog.Queues.Remove(t.Context(), nodes[0], gone, "bob"); err != nil {
+			if _, err := catalog.Queues.Write(t.Context(), nodes[0], gone, "bob", func(
+				_, _ *catalog.Record[catalog.Queue],
+			) (remove bool, err error) {
+				return true, nil
+			}); err != nil {
 				t.Error(err)
 			}
 			later := catalog.New(catalog.Config{Store: t.store})

@@ -38,11 +38,34 @@ func within(t *testing.T, test func(t *testing.T, start func(carillon.Store) *ca
 	})
 }
 
+// put writes a value, whatever the record was.
+func put[T any](
+	ctx context.Context, c *catalog.Catalog, kind catalog.Kind[T], name catalog.Name, value T,
+) (catalog.Record[T], error) {
+	return kind.Write(ctx, c, name, "ann", func(_, next *catalog.Record[T]) (remove bool, err error) {
+		next.Value = value
+		return false, nil
+	})
+}
+
+// remove removes a record.
+func remove[T any](t *testing.T, c *catalog.Catalog, kind catalog.Kind[T], name catalog.Name) {
+	t.Helper()
+	if _, err := kind.Write(t.Context(), c, name, "bob", func(was, _ *catalog.Record[T]) (bool, error) {
+		if was == nil {
+			t.Errorf("%s is not there", name.Name)
+		}
+		return true, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func mail(of string) catalog.Name { return catalog.Name{Namespace: "default", Name: of} }
 
 func setWeight(t *testing.T, c *catalog.Catalog, queue string, weight int) catalog.Record[catalog.Queue] {
 	t.Helper()
-	r, err := catalog.Queues.Put(t.Context(), c, mail(queue), "ann", catalog.Queue{Weight: weight})
+	r, err := put(t.Context(), c, catalog.Queues, mail(queue), catalog.Queue{Weight: weight})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +98,7 @@ func TestAWriteIsInForceHereAtOnceAndElsewhereWithinASecond(t *testing.T) {
 		if got := weightOf(start(store), "mail"); got != 3 {
 			t.Errorf("a node that starts later knows the weight %d", got)
 		}
-		if _, err := catalog.Queues.Remove(t.Context(), there, mail("mail"), "bob"); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, there, catalog.Queues, mail("mail"))
 		if got := weightOf(there, "mail"); got != 0 {
 			t.Errorf("it is removed there, and its weight is %d", got)
 		}
@@ -123,13 +144,13 @@ func TestEditsOfTwoNodesDoNotGetLost(t *testing.T) {
 		var writers sync.WaitGroup
 		for i := range 40 {
 			writers.Go(func() {
-				_, err := catalog.Queues.Update(t.Context(), nodes[i%2], mail("mail"), "ann",
-					func(was *catalog.Record[catalog.Queue]) (q catalog.Queue, err error) {
+				_, err := catalog.Queues.Write(t.Context(), nodes[i%2], mail("mail"), "ann",
+					func(was, next *catalog.Record[catalog.Queue]) (remove bool, err error) {
 						if was != nil {
-							q = was.Value
+							next.Value = was.Value
 						}
-						q.Weight++
-						return q, nil
+						next.Value.Weight++
+						return false, nil
 					})
 				if err != nil {
 					t.Error(err)
@@ -170,8 +191,11 @@ func TestWritesOfDifferentRecordsAreAllInForce(t *testing.T) {
 func TestAnEditThatFailsWritesNothing(t *testing.T) {
 	within(t, func(t *testing.T, start func(carillon.Store) *catalog.Catalog) {
 		c, refused := start(mem.NewStore()), errors.New("no")
-		_, err := catalog.Queues.Update(t.Context(), c, mail("mail"), "ann",
-			func(*catalog.Record[catalog.Queue]) (catalog.Queue, error) { return catalog.Queue{}, refused })
+		_, err := catalog.Queues.Write(t.Context(), c, mail("mail"), "ann",
+			func(_, next *catalog.Record[catalog.Queue]) (remove bool, err error) {
+				next.Value.Weight = 3
+				return false, refused
+			})
 		if !errors.Is(err, refused) || weightOf(c, "mail") != 0 {
 			t.Errorf("%v, and the weight is %d", err, weightOf(c, "mail"))
 		}
@@ -183,13 +207,7 @@ func TestARemovedRecordGoesOnWithItsRevision(t *testing.T) {
 		store := mem.NewStore()
 		c := start(store)
 		setWeight(t, c, "mail", 3)
-		removed, err := catalog.Queues.Remove(t.Context(), c, mail("mail"), "bob")
-		if err != nil || removed.Value.Weight != 3 {
-			t.Fatal(removed, err)
-		}
-		if _, err := catalog.Queues.Remove(t.Context(), c, mail("mail"), "bob"); !errors.Is(err, carillon.ErrNotFound) {
-			t.Errorf("it is removed twice: %v", err)
-		}
+		remove(t, c, catalog.Queues, mail("mail"))
 		if again := setWeight(t, c, "mail", 5); again.Rev != 3 {
 			t.Errorf("made again it has revision %d", again.Rev)
 		}
@@ -203,9 +221,7 @@ func TestARemovedRecordGoesOnWithItsRevision(t *testing.T) {
 		if got := weightOf(start(store), "mail"); got != 5 {
 			t.Errorf("a record in force was forgotten: its weight is %d", got)
 		}
-		if _, err := catalog.Queues.Remove(t.Context(), c, mail("mail"), "bob"); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, c, catalog.Queues, mail("mail"))
 		forget()
 		if again := setWeight(t, c, "mail", 6); again.Rev != 1 {
 			t.Errorf("a removed record is kept for ever: made again it has revision %d", again.Rev)
@@ -219,7 +235,7 @@ func TestNamesWithSlashesStayApart(t *testing.T) {
 		c := start(store)
 		names := []catalog.Name{{"a", "b/c"}, {"a/b", "c"}, {"a", "b"}, {"a%2Fb", "c"}}
 		for i, name := range names {
-			if _, err := catalog.Queues.Put(t.Context(), c, name, "", catalog.Queue{Weight: i + 1}); err != nil {
+			if _, err := put(t.Context(), c, catalog.Queues, name, catalog.Queue{Weight: i + 1}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -247,11 +263,11 @@ func TestAnIdempotencyKeyIsHonoured(t *testing.T) {
 			return json.RawMessage(`"done"`), nil
 		}
 		ctx := once.Context(t.Context())
-		if _, err := catalog.Queues.Put(ctx, c, mail("mail"), "", catalog.Queue{Weight: 3}); err != nil {
+		if _, err := put(ctx, c, catalog.Queues, mail("mail"), catalog.Queue{Weight: 3}); err != nil {
 			t.Fatal(err)
 		}
 		setWeight(t, c, "mail", 4)
-		_, err = catalog.Queues.Put(ctx, c, mail("mail"), "", catalog.Queue{Weight: 3})
+		_, err = put(ctx, c, catalog.Queues, mail("mail"), catalog.Queue{Weight: 3})
 		var repeated *carillon.RepeatedError
 		if !errors.As(err, &repeated) || string(repeated.Use.Answer) != `"done"` || weightOf(c, "mail") != 4 {
 			t.Errorf("%v, and the weight is %d", err, weightOf(c, "mail"))
@@ -315,7 +331,7 @@ func TestAWriteIsInForceEvenIfItCannotBeReadAgain(t *testing.T) {
 func TestAWriteWithoutAnAnswerIsFollowedLikeAnyOther(t *testing.T) {
 	within(t, func(t *testing.T, start func(carillon.Store) *catalog.Catalog) {
 		c := start(porttest.Unknown(mem.NewStore(), "Commit", 1))
-		_, err := catalog.Queues.Put(t.Context(), c, mail("mail"), "", catalog.Queue{Weight: 3})
+		_, err := put(t.Context(), c, catalog.Queues, mail("mail"), catalog.Queue{Weight: 3})
 		if !errors.Is(err, porttest.ErrInjected) {
 			t.Errorf("%v", err)
 		}

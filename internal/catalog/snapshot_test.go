@@ -19,7 +19,7 @@ func setLimit(t *testing.T, c *catalog.Catalog, of carillon.LimitOf, key string,
 	if err := l.Admit("limit"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := catalog.Limits.Put(t.Context(), c, mail(catalog.LimitName(of, key)), "ann", l); err != nil {
+	if _, err := put(t.Context(), c, catalog.Limits, mail(catalog.LimitName(of, key)), l); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -78,9 +78,7 @@ func TestTheLinesOfLimitsThatChangedAreNamed(t *testing.T) {
 		before := there.Now()
 		setLimit(t, here, carillon.LimitQueue, "raised", 2)
 		setLimit(t, here, carillon.LimitNamespace, "default", 5)
-		if _, err := catalog.Limits.Remove(t.Context(), here, mail("type/removed"), ""); err != nil {
-			t.Fatal(err)
-		}
+		remove(t, here, catalog.Limits, mail("type/removed"))
 		setWeight(t, here, "mail", 4)
 		time.Sleep(time.Second)
 		lines := there.Now().Lines(before)
@@ -100,8 +98,8 @@ func TestOfTheWeightsOfNamespacesTheHighestCounts(t *testing.T) {
 	within(t, func(t *testing.T, start func(carillon.Store) *catalog.Catalog) {
 		c := start(mem.NewStore())
 		for namespace, weight := range map[string]int{"a": 2, "b": 7, "c": 3} {
-			name := catalog.Name{Namespace: namespace, Name: "mail"}
-			if _, err := catalog.Queues.Put(t.Context(), c, name, "", catalog.Queue{Weight: weight}); err != nil {
+			name, value := catalog.Name{Namespace: namespace, Name: "mail"}, catalog.Queue{Weight: weight}
+			if _, err := put(t.Context(), c, catalog.Queues, name, value); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -149,15 +147,19 @@ func TestARecordThatCannotBeReadCanBeSetAndRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := start(store)
-		_, err := catalog.Queues.Remove(t.Context(), c, mail("torn"), "ann")
-		if !errors.Is(err, carillon.ErrNotFound) {
+		if _, err := catalog.Queues.Write(t.Context(), c, mail("torn"), "ann", func(
+			was, _ *catalog.Record[catalog.Queue],
+		) (remove bool, err error) {
+			if was == nil {
+				return false, carillon.ErrNotFound
+			}
+			return true, nil
+		}); !errors.Is(err, carillon.ErrNotFound) {
 			t.Errorf("it is not in force, and to remove it is %v", err)
 		}
 		if set := setWeight(t, c, "torn", 3); set.Rev != 2 || weightOf(c, "torn") != 3 {
 			t.Errorf("set to %+v, in force is %d", set, weightOf(c, "torn"))
 		}
-		if _, err := catalog.Queues.Remove(t.Context(), c, mail("torn"), "ann"); err != nil {
-			t.Error(err)
-		}
+		remove(t, c, catalog.Queues, mail("torn"))
 	})
 }

@@ -9,47 +9,14 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Update writes the value that edit makes of the present record, which is nil if there is none. If another
-// writer is quicker, edit is called again. The record is in force on this node when Update returns, and on
-// every other node within a second. An error of edit is returned as it is. A write whose context carries an
-// idempotency key of the namespace of the record can return the errors of ledger.Ledger.Used.
-func (k Kind[T]) Update(
-	ctx context.Context, c *Catalog, name Name, by string, edit func(was *Record[T]) (T, error),
-) (Record[T], error) {
-	return k.Write(ctx, c, name, by, func(was, next *Record[T]) (remove bool, err error) {
-		next.Value, err = edit(was)
-		return false, err
-	})
-}
-
-// Put is Update with a value that does not depend on the present record.
-func (k Kind[T]) Put(
-	ctx context.Context, c *Catalog, name Name, by string, value T,
-) (Record[T], error) {
-	return k.Update(ctx, c, name, by, func(*Record[T]) (T, error) { return value, nil })
-}
-
-// Remove removes a record, and returns it as it was. If there is none, the error is carillon.ErrNotFound.
-func (k Kind[T]) Remove(
-	ctx context.Context, c *Catalog, name Name, by string,
-) (removed Record[T], err error) {
-	_, err = k.Write(ctx, c, name, by, func(was, _ *Record[T]) (remove bool, err error) {
-		if was == nil {
-			return false, k.missing(name)
-		}
-		removed = *was
-		return true, nil
-	})
-	return removed, err
-}
-
-func (k Kind[T]) missing(name Name) error {
-	return fmt.Errorf("%w: there is no %s %s", carillon.ErrNotFound, k.name, name.Name)
-}
-
-// Write is what the other writers are made of. decide sets the Value of next, or has the record removed. All
-// else of next is known already, but for its revision. So the answer to a write with an idempotency key can
-// say it, which is made before the write is committed.
+// Write writes what decide makes of the present record, which is nil if there is none: decide sets the Value
+// of next, or has the record removed. All else of next is known already, but for its revision. So the answer
+// to a write with an idempotency key, which is made before the write is committed, can say it.
+//
+// If another writer is quicker, decide is called again. The record is in force on this node when Write
+// returns, and on every other node within a second. An error of decide is returned as it is. A write whose
+// context carries an idempotency key of the namespace of the record can return the errors of
+// ledger.Ledger.Used.
 func (k Kind[T]) Write(
 	ctx context.Context, c *Catalog, name Name, by string,
 	decide func(was, next *Record[T]) (remove bool, err error),

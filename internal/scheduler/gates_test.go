@@ -24,7 +24,7 @@ func (h *house) closeGate(by *node, g carillon.Gate) {
 		h.t.Fatal(err)
 	}
 	name := catalog.Name{Namespace: "default", Name: g.ID}
-	if _, err := catalog.Gates.Put(context.Background(), by.catalog, name, "ann", g); err != nil {
+	if err := put(by, catalog.Gates, name, g); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -33,11 +33,11 @@ func (h *house) closeGate(by *node, g carillon.Gate) {
 func (h *house) openGate(by *node, id string, rate carillon.Rate) {
 	h.t.Helper()
 	name := catalog.Name{Namespace: "default", Name: id}
-	_, err := catalog.Gates.Update(context.Background(), by.catalog, name, "bob",
-		func(was *catalog.Record[carillon.Gate]) (carillon.Gate, error) {
-			g := was.Value
-			g.Opened, g.OpenedBy, g.Rate = h.clock.Now(), "bob", rate
-			return g, nil
+	_, err := catalog.Gates.Write(context.Background(), by.catalog, name, "bob",
+		func(was, next *catalog.Record[carillon.Gate]) (remove bool, err error) {
+			next.Value = was.Value
+			next.Value.Opened, next.Value.OpenedBy, next.Value.Rate = h.clock.Now(), "bob", rate
+			return false, nil
 		})
 	if err != nil {
 		h.t.Fatal(err)

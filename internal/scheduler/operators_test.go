@@ -18,18 +18,29 @@ func operated(h *house) {
 	h.handle = func(executor.Task) { time.Sleep(10 * time.Second) }
 }
 
+// put writes a record of the catalog through a node.
+func put[T any](by *node, kind catalog.Kind[T], name catalog.Name, value T) error {
+	_, err := kind.Write(context.Background(), by.catalog, name, "ann",
+		func(_, next *catalog.Record[T]) (remove bool, err error) {
+			next.Value = value
+			return false, nil
+		})
+	return err
+}
+
 // setLimit sets a limit of operators through a node; without a bound it removes the limit.
 func (h *house) setLimit(by *node, l carillon.Limit) {
 	h.t.Helper()
 	name := catalog.Name{Namespace: "default", Name: catalog.LimitName(l.Of, l.Key)}
 	var err error
 	if l.Concurrency == 0 && l.Rate.Starts == 0 {
-		_, err = catalog.Limits.Remove(context.Background(), by.catalog, name, "ann")
+		_, err = catalog.Limits.Write(context.Background(), by.catalog, name, "ann",
+			func(_, _ *catalog.Record[carillon.Limit]) (remove bool, err error) { return true, nil })
 	} else {
 		if err := l.Admit(""); err != nil {
 			h.t.Fatal(err)
 		}
-		_, err = catalog.Limits.Put(context.Background(), by.catalog, name, "ann", l)
+		err = put(by, catalog.Limits, name, l)
 	}
 	if err != nil {
 		h.t.Fatal(err)
