@@ -37,7 +37,8 @@ type Backend struct {
 	// Timeline is the near future, for this node alone. Default: in memory.
 	Timeline carillon.Timeline
 	// Queue orders the due runs of this node alone. If it has a method SetWeights(map[string]int), that is
-	// called with the weights of queues whenever operators change them. Default: in memory.
+	// called with the weights of queues whenever operators change them, and a method
+	// SetNamespaceWeights(map[string]int) with those of namespaces. Default: in memory.
 	Queue carillon.Queue
 	// Carrier brings due runs from the other nodes. Its other end takes them from their Queue. Default: HTTP,
 	// from each other node.

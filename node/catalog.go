@@ -12,10 +12,14 @@ func (n *Node) openCatalog(ctx context.Context) error {
 	n.ledger.UseLimits(n.catalog.LimitsOf)
 	n.ledger.UseGates(n.catalog)
 	n.scheduler.UseGates(n.catalog)
-	queue, weighs := n.backend.Queue.(interface{ SetWeights(map[string]int) })
+	queues, weighsQueues := n.backend.Queue.(interface{ SetWeights(map[string]int) })
+	namespaces, weighsNamespaces := n.backend.Queue.(interface{ SetNamespaceWeights(map[string]int) })
 	n.catalog.Listen(func(before, after *catalog.Snapshot) {
-		if weighs {
-			queue.SetWeights(after.Weights())
+		if weighsQueues {
+			queues.SetWeights(after.Weights())
+		}
+		if weighsNamespaces {
+			namespaces.SetNamespaceWeights(after.NamespaceWeights())
 		}
 		n.scheduler.LookAt(after.Lines(before)...)
 		n.scheduler.GatesChanged()

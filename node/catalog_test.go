@@ -17,20 +17,31 @@ import (
 // weighed is a queue that keeps the weights that it is told.
 type weighed struct {
 	carillon.Queue
-	mu      sync.Mutex
-	weights map[string]int
+	mu         sync.Mutex
+	queues     map[string]int
+	namespaces map[string]int
 }
 
 func (w *weighed) SetWeights(weights map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.weights = weights
+	w.queues = weights
 }
 
-func (w *weighed) told(want map[string]int) bool {
+func (w *weighed) SetNamespaceWeights(weights map[string]int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Equal(w.weights, want)
+	w.namespaces = weights
+}
+
+// told checks the weights that the queue knows.
+func (w *weighed) told(t *testing.T, queues, namespaces map[string]int) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !maps.Equal(w.queues, queues) || !maps.Equal(w.namespaces, namespaces) {
+		t.Errorf("the queue knows the weights %v of queues and %v of namespaces", w.queues, w.namespaces)
+	}
 }
 
 // put writes a record of the catalog.
@@ -77,17 +88,15 @@ func TestWhatOperatorsSetIsInForceAfterARestart(t *testing.T) {
 	n := open(t, cfg)
 	stop := start(t, n)
 	put(t, n, catalog.Queues, named("mail"), catalog.Queue{Weight: 3})
-	if !queue.told(map[string]int{"mail": 3}) {
-		t.Errorf("the queue knows the weights %v", queue.weights)
-	}
+	put(t, n, catalog.Namespaces, catalog.NamespaceName("red"), catalog.Namespace{Weight: 5})
+	queue.told(t, map[string]int{"mail": 3}, map[string]int{"red": 5})
 	setLimit(t, n, 1)
 	stop()
 
 	queue.SetWeights(nil)
+	queue.SetNamespaceWeights(nil)
 	n = open(t, cfg)
-	if !queue.told(map[string]int{"mail": 3}) {
-		t.Errorf("after a restart the queue knows the weights %v", queue.weights)
-	}
+	queue.told(t, map[string]int{"mail": 3}, map[string]int{"red": 5})
 	defer start(t, n)()
 	three := []carillon.Definition{definition("test", 0), definition("test", 0), definition("test", 0)}
 	if _, err := n.Submit(t.Context(), three...); err != nil {
@@ -111,6 +120,48 @@ func TestWhatOperatorsSetIsInForceAfterARestart(t *testing.T) {
 	<-begun
 	<-begun
 	close(end)
+}
+
+func TestNamespacesShareTheSlotsOfANodeByTheirWeights(t *testing.T) {
+	begun, end := make(chan string), make(chan struct{})
+	n := open(t, Config{
+		Data: t.TempDir(), Concurrency: 1,
+		Handlers: map[string]executor.Handler{
+			"test": func(_ context.Context, task executor.Task) error {
+				begun <- task.Run.Namespace
+				<-end
+				return nil
+			},
+		},
+	})
+	defer start(t, n)()
+	put(t, n, catalog.Namespaces, catalog.NamespaceName("blue"), catalog.Namespace{Weight: 3})
+	if _, err := n.Submit(t.Context(), definition("test", 0)); err != nil {
+		t.Fatal(err)
+	}
+	<-begun // the only slot is taken, so the other runs wait together
+	for _, namespace := range []string{"red", "blue"} {
+		many := make([]carillon.Definition, 100)
+		for i := range many {
+			many[i] = definition("test", 0)
+		}
+		if _, err := n.ledger.Submit(t.Context(), namespace, many); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "all of them wait in the queue", func() bool { return n.backend.Queue.Len() == 200 })
+	places := map[string]int{}
+	for range 100 {
+		end <- struct{}{}
+		places[<-begun]++
+	}
+	if blue := places["blue"]; blue < 73 || blue > 77 {
+		t.Errorf("of 100 places 75 are for blue: %v", places)
+	}
+	close(end)
+	for range 100 {
+		<-begun
+	}
 }
 
 func TestANodeWithoutTheSettingsDoesNotStart(t *testing.T) {

@@ -110,6 +110,7 @@ func serveHouse(listener net.Listener) (stop func()) {
 	sched.UseGates(known)
 	known.Listen(func(before, after *catalog.Snapshot) {
 		queue.SetWeights(after.Weights())
+		queue.SetNamespaceWeights(after.NamespaceWeights())
 		sched.LookAt(after.Lines(before)...)
 		sched.GatesChanged()
 	})

@@ -1,5 +1,5 @@
-// Package catalog keeps small named records that every node knows: weights of queues, limits of operators,
-// and what else people set for the whole system while it runs.
+// Package catalog keeps small named records that every node knows: weights of queues and namespaces, limits
+// of operators, and what else people set for the whole system while it runs.
 //
 // A record is a guard in a namespace of its own (Space), under the key catalog/<kind>/<namespace>/<name>. A
 // change that writes a record also folds the epoch, one more guard. Each node reads the epoch twice a second,

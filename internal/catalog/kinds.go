@@ -14,13 +14,23 @@ type Queue struct {
 	Weight int `json:"weight"`
 }
 
-// MaxWeight is the highest weight of a queue. The lowest, and the default, is 1.
+// Namespace is what operators set for a namespace. Its record belongs to that namespace, and has its name.
+type Namespace struct {
+	// Weight is how many places of a queue the namespace gets for each one of a namespace with weight 1,
+	// while both have due runs.
+	Weight int `json:"weight"`
+}
+
+// MaxWeight is the highest weight of a queue or a namespace. The lowest, and the default, is 1.
 const MaxWeight = 100
 
 // The kinds of records.
 var (
 	Queues = Kind[Queue]{
 		name: "queue", table: func(s *Snapshot) *Table[Queue] { return &s.Queues },
+	}
+	Namespaces = Kind[Namespace]{
+		name: "namespace", table: func(s *Snapshot) *Table[Namespace] { return &s.Namespaces },
 	}
 	// Limits are named by what they are for and its name, as in "queue/mail": see LimitName.
 	Limits = Kind[carillon.Limit]{
@@ -39,8 +49,13 @@ var (
 		name: "gate", table: func(s *Snapshot) *Table[carillon.Gate] { return &s.Gates },
 	}
 
-	kinds = map[string]anyKind{Queues.name: Queues, Limits.name: Limits, Gates.name: Gates}
+	kinds = map[string]anyKind{
+		Queues.name: Queues, Namespaces.name: Namespaces, Limits.name: Limits, Gates.name: Gates,
+	}
 )
+
+// NamespaceName names the record of a namespace.
+func NamespaceName(namespace string) Name { return Name{namespace, namespace} }
 
 // LimitName is the name of the record of a limit.
 func LimitName(of carillon.LimitOf, key string) string { return string(of) + "/" + key }

@@ -121,9 +121,10 @@ func (t *Table[T]) sort() {
 
 // Snapshot is all records as of one time. It never changes.
 type Snapshot struct {
-	Queues Table[Queue]
-	Limits Table[carillon.Limit]
-	Gates  Table[carillon.Gate]
+	Queues     Table[Queue]
+	Namespaces Table[Namespace]
+	Limits     Table[carillon.Limit]
+	Gates      Table[carillon.Gate]
 
 	guards map[string]carillon.Guard // that it was made from, by key
 	epoch  string
@@ -183,6 +184,7 @@ func (k Kind[T]) record(name Name, guard *carillon.Guard) (*Record[T], error) {
 // index makes what the hot path looks up.
 func (s *Snapshot) index() {
 	s.Queues.sort()
+	s.Namespaces.sort()
 	s.Limits.sort()
 	s.indexGates()
 	if len(s.Limits.sorted) > 0 {
@@ -254,6 +256,15 @@ func (s *Snapshot) Weights() map[string]int {
 	weights := make(map[string]int, len(s.Queues.sorted))
 	for _, r := range s.Queues.sorted {
 		weights[r.Name.Name] = max(weights[r.Name.Name], r.Value.Weight)
+	}
+	return weights
+}
+
+// NamespaceWeights are the weights of the namespaces that have one.
+func (s *Snapshot) NamespaceWeights() map[string]int {
+	weights := make(map[string]int, len(s.Namespaces.sorted))
+	for _, r := range s.Namespaces.sorted {
+		weights[r.Namespace] = r.Value.Weight
 	}
 	return weights
 }

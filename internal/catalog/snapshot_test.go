@@ -109,6 +109,31 @@ func TestOfTheWeightsOfNamespacesTheHighestCounts(t *testing.T) {
 	})
 }
 
+func TestTheWeightOfANamespaceIsKnownOnEveryNodeUntilItIsRemoved(t *testing.T) {
+	within(t, func(t *testing.T, start func(carillon.Store) *catalog.Catalog) {
+		store := mem.NewStore()
+		here, there := start(store), start(store)
+		for namespace, weight := range map[string]int{"default": 3, "a/b": 7, "gone": 2} {
+			name, value := catalog.NamespaceName(namespace), catalog.Namespace{Weight: weight}
+			if _, err := put(t.Context(), here, catalog.Namespaces, name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		remove(t, here, catalog.Namespaces, catalog.NamespaceName("gone"))
+		setWeight(t, here, "mail", 5) // of a queue, which is another thing
+		time.Sleep(time.Second)
+		want := map[string]int{"default": 3, "a/b": 7}
+		for _, c := range []*catalog.Catalog{here, there, start(store)} {
+			if got := c.Now().NamespaceWeights(); !reflect.DeepEqual(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+			if all := c.Now().Namespaces.All("a/b"); len(all) != 1 || all[0].By != "ann" || all[0].At == 0 {
+				t.Errorf("records %+v", all)
+			}
+		}
+	})
+}
+
 func TestRecordsThatCannotBeReadAreLeftOut(t *testing.T) {
 	within(t, func(t *testing.T, start func(carillon.Store) *catalog.Catalog) {
 		store := mem.NewStore()
