@@ -59,10 +59,10 @@ func limitName(r *http.Request) (of carillon.LimitOf, key string, err error) {
 	if key, err = pathName(r, "key"); err != nil {
 		return of, "", err
 	}
-	if own := namespace(r); of == carillon.LimitNamespace && key != own {
-		return of, "", invalid("key", key, own+", the namespace of the token")
+	if of == carillon.LimitNamespace {
+		err = ownNamespace(r, "key", key)
 	}
-	return of, key, nil
+	return of, key, err
 }
 
 func (s *server) setLimit(w http.ResponseWriter, r *http.Request, _ *query) error {

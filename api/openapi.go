@@ -97,6 +97,8 @@ func (rt route) parameters(schemas schemas) []object {
 		add("path", param{"id", "of the job", carillon.JobID(0)})
 	case strings.HasPrefix(rt.Pattern, "/v1/workers/{id}"):
 		add("path", param{"id", "of the worker, as it was told when it registered", nil})
+	case strings.HasPrefix(rt.Pattern, "/v1/namespaces/{name}"):
+		add("path", param{"name", "of the namespace; a slash in it is written as %2F", nil})
 	case strings.Contains(rt.Pattern, "{name}"):
 		add("path", param{"name", "of the queue; a slash in it is written as %2F", nil})
 	case strings.Contains(rt.Pattern, "{key}"):

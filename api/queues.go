@@ -30,7 +30,7 @@ func (s *server) queueRoutes() []route {
 		{
 			Method: "PUT", Pattern: "/v1/queues/{name}",
 			Summary: "Set the weight of a queue, 1 to 100; 1, the default, removes the setting",
-			Takes:   wire.QueueRequest{}, Status: 200, Gives: wire.QueueSettings{}, Keyed: true,
+			Takes:   wire.WeightRequest{}, Status: 200, Gives: wire.QueueSettings{}, Keyed: true,
 			handle: s.setQueue,
 		},
 	}
@@ -70,24 +70,9 @@ func (s *server) getQueue(w http.ResponseWriter, r *http.Request, _ *query) erro
 }
 
 func (s *server) setQueue(w http.ResponseWriter, r *http.Request, _ *query) error {
-	body, err := readJSON(w, r, wire.MaxBody)
+	name, weight, err := weightGiven(w, r)
 	if err != nil {
 		return err
-	}
-	name, err := pathName(r, "name")
-	if err != nil {
-		return err
-	}
-	var given wire.QueueRequest
-	if err := jobjson.Decode(body, &given); err != nil {
-		return err
-	}
-	want := fmt.Sprintf("a number from 1 to %d", catalog.MaxWeight)
-	switch {
-	case given.Weight == nil:
-		return &carillon.FieldError{Field: "weight", Want: want, Wrong: "it is missing"}
-	case *given.Weight < 1 || *given.Weight > catalog.MaxWeight:
-		return invalid("weight", strconv.Itoa(*given.Weight), want)
 	}
 	known, err := s.catalog()
 	if err != nil {
@@ -100,8 +85,8 @@ func (s *server) setQueue(w http.ResponseWriter, r *http.Request, _ *query) erro
 	}, func() error {
 		_, err := catalog.Queues.Write(r.Context(), known, of, credentialOf(r).Name,
 			func(_, next *catalog.Record[catalog.Queue]) (remove bool, err error) {
-				next.Value.Weight = *given.Weight
-				if set = *next; *given.Weight == 1 {
+				next.Value.Weight = weight
+				if set = *next; weight == 1 {
 					// The default needs no record. So a queue that an operator named by mistake can leave
 					// the list.
 					set.By, set.At = "", 0
@@ -111,6 +96,29 @@ func (s *server) setQueue(w http.ResponseWriter, r *http.Request, _ *query) erro
 			})
 		return err
 	})
+}
+
+// weightGiven reads a request that sets the weight of a queue or a namespace.
+func weightGiven(w http.ResponseWriter, r *http.Request) (name string, weight int, err error) {
+	body, err := readJSON(w, r, wire.MaxBody)
+	if err != nil {
+		return "", 0, err
+	}
+	if name, err = pathName(r, "name"); err != nil {
+		return "", 0, err
+	}
+	var given wire.WeightRequest
+	if err := jobjson.Decode(body, &given); err != nil {
+		return "", 0, err
+	}
+	want := fmt.Sprintf("a number from 1 to %d", catalog.MaxWeight)
+	switch {
+	case given.Weight == nil:
+		return "", 0, &carillon.FieldError{Field: "weight", Want: want, Wrong: "it is missing"}
+	case *given.Weight < 1 || *given.Weight > catalog.MaxWeight:
+		return "", 0, invalid("weight", strconv.Itoa(*given.Weight), want)
+	}
+	return name, *given.Weight, nil
 }
 
 // writeRecord is write for a record of the catalog. show is called before the record is committed.

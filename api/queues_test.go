@@ -126,6 +126,43 @@ func (h *house) waiting(job string) carillon.Run {
 	return page.Runs[0]
 }
 
+func TestANamespaceIsShownWithItsWeightAndItsLimit(t *testing.T) {
+	h := newHouse(t, nil)
+	red := "Authorization: Bearer " + otherToken
+	plain := wire.Namespace{Name: "blue", Weight: 1}
+	if got := read[wire.Namespace](h.call("GET", "/v1/namespaces/blue", "").is(200)); got != plain {
+		t.Errorf("without settings: %+v", got)
+	}
+	set := read[wire.Namespace](h.call("PUT", "/v1/namespaces/blue", `{"weight":3}`).is(200))
+	h.call("PUT", "/v1/namespaces/red", `{"weight":100}`, red).is(200)
+	limit := read[wire.Limit](h.call("PUT", "/v1/limits/namespace/blue", `{"concurrency":2}`).is(200))
+	if set.SetAt == 0 {
+		t.Errorf("set: %+v", set)
+	}
+	want := wire.Namespace{Name: "blue", Weight: 3, SetBy: "tester", SetAt: set.SetAt}
+	if diff := cmp.Diff(want, set); diff != "" {
+		t.Errorf("(-want +set):\n%s", diff)
+	}
+	want.Limit = &limit
+	got := read[wire.Namespace](h.call("GET", "/v1/namespaces/blue", "").is(200))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	list := read[wire.List[wire.Namespace]](h.call("GET", "/v1/namespaces", "").is(200))
+	if diff := cmp.Diff([]wire.Namespace{want}, list.Items); diff != "" {
+		t.Errorf("(-want +listed):\n%s", diff)
+	}
+	for range 2 { // the default removes the setting, also where there is none
+		set := read[wire.Namespace](h.call("PUT", "/v1/namespaces/blue", `{"weight":1}`).is(200))
+		if plain.Limit = &limit; !cmp.Equal(set, plain) {
+			t.Errorf("removed: %+v", set)
+		}
+	}
+	if got := h.catalog.Now().NamespaceWeights(); !cmp.Equal(got, map[string]int{"red": 100}) {
+		t.Errorf("the weights are %v", got)
+	}
+}
+
 func TestLimitsAreSetListedAndRemoved(t *testing.T) {
 	h := newHouse(t, nil)
 	for path, body := range map[string]string{
@@ -165,10 +202,11 @@ func TestSettingsThatAreNotValidAreRefusedByField(t *testing.T) {
 	h := newHouse(t, nil)
 	for body, field := range map[string]string{
 		`{}`: "weight", `{"weight":0}`: "weight", `{"weight":-1}`: "weight", `{"weight":101}`: "weight",
-		`{"weight":null}`: "weight", `{"weight":"3"}`: "weight", `{"weight":1.5}`: "weight",
+		`{"weight":null}`: "weight", `{"weight":"x"}`: "weight", `{"weight":1.5}`: "weight",
 		`{"wieght":3}`: "wieght", `{"weight":1,"weight":2}`: "weight", `[]`: "body", `{"weight":1} x`: "body",
 	} {
 		h.call("PUT", "/v1/queues/mail", body).problem(400, field)
+		h.call("PUT", "/v1/namespaces/blue", body).problem(400, field)
 	}
 	for body, field := range map[string]string{
 		`{}`: "body", `{"concurrency":0}`: "concurrency", `{"concurrency":-1}`: "concurrency",
@@ -190,7 +228,15 @@ func TestSettingsThatAreNotValidAreRefusedByField(t *testing.T) {
 	h.call("PUT", "/v1/queues/-mail", `{"weight":1}`).problem(400, "name")
 	h.call("GET", "/v1/queues/-mail", "").problem(400, "name")
 	h.call("PUT", "/v1/queues/mail", `{"weight":1}`, "Content-Type: text/plain").problem(415, "Content-Type")
-	if n := len(h.catalog.Now().Queues.All("blue")) + len(h.catalog.Now().Limits.All("blue")); n != 0 {
+	for _, name := range []string{"red", "-blue", "bl%20ue"} {
+		h.call("PUT", "/v1/namespaces/"+name, `{"weight":2}`).problem(400, "name")
+	}
+	h.call("GET", "/v1/namespaces/-blue", "").problem(400, "name")
+	h.call("GET", "/v1/namespaces/red", "").problem(404, "")
+	h.call("PUT", "/v1/namespaces/blue", `{"weight":2}`, "Content-Type: text/plain").problem(415, "Content-Type")
+	now := h.catalog.Now()
+	n := len(now.Queues.All("blue")) + len(now.Limits.All("blue"))
+	if n += len(now.NamespaceWeights()); n != 0 {
 		t.Errorf("%d settings were written", n)
 	}
 }
@@ -207,6 +253,16 @@ func TestASettingWithAKeyIsWrittenOnce(t *testing.T) {
 		t.Errorf("the weight is %d", got.Value.Weight)
 	}
 	h.call("PUT", "/v1/queues/mail", `{"weight":5}`, key).problem(422, "")
+
+	const other = "Idempotency-Key: namespace"
+	first = h.call("PUT", "/v1/namespaces/blue", `{"weight":3}`, other).is(200).Body.String()
+	h.call("PUT", "/v1/namespaces/blue", `{"weight":4}`).is(200)
+	if again := h.call("PUT", "/v1/namespaces/blue", `{"weight":3}`, other).is(200).Body.String(); again != first {
+		t.Errorf("answered %s, and first %s", again, first)
+	}
+	if got := h.catalog.Now().NamespaceWeights()["blue"]; got != 4 {
+		t.Errorf("the weight is %d", got)
+	}
 
 	h.call("PUT", "/v1/limits/queue/mail", `{"concurrency":1}`).is(200)
 	gone := h.call("DELETE", "/v1/limits/queue/mail", "", "Idempotency-Key: gone").is(200).Body.String()
@@ -272,7 +328,9 @@ func TestAServerWithoutACatalogShowsQueuesAndSetsNothing(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 	h.call("GET", "/v1/limits", "").is(200)
+	h.call("GET", "/v1/namespaces/blue", "").is(200)
 	h.call("PUT", "/v1/queues/mail", `{"weight":1}`).problem(404, "")
+	h.call("PUT", "/v1/namespaces/blue", `{"weight":1}`).problem(404, "")
 	h.call("PUT", "/v1/limits/queue/mail", `{"concurrency":1}`).problem(404, "")
 	h.call("DELETE", "/v1/limits/queue/mail", "").problem(404, "")
 }

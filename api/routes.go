@@ -22,7 +22,8 @@ var stateParam = param{"state", runWords + "; several separated by commas", nil}
 func (s *server) table() []route {
 	return slices.Concat(
 		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.operationRoutes(), s.workerRoutes(),
-		s.queueRoutes(), s.limitRoutes(), s.gateRoutes(), s.refusedRoutes(), s.otherRoutes(),
+		s.queueRoutes(), s.namespaceRoutes(), s.limitRoutes(), s.gateRoutes(), s.refusedRoutes(),
+		s.otherRoutes(),
 	)
 }
 

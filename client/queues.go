@@ -9,13 +9,15 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// Queue is a queue as it stands, and Limit a limit that operators set.
+// Queue is a queue as it stands, Namespace what operators set for a namespace, and Limit a limit that they
+// set.
 type (
 	Queue         = wire.Queue
 	QueueDetail   = wire.QueueDetail
 	QueueSettings = wire.QueueSettings
 	HeldRuns      = wire.HeldRuns
 	QueueWorker   = wire.QueueWorker
+	Namespace     = wire.Namespace
 	Limit         = wire.Limit
 )
 
@@ -35,7 +37,29 @@ func (c *Client) Queue(ctx context.Context, name string) (queue QueueDetail, err
 // SetQueue sets the weight of a queue, 1 to 100. It is in force on every node within a second.
 func (c *Client) SetQueue(ctx context.Context, name string, weight int) (set QueueSettings, err error) {
 	err = c.write(ctx, request{
-		method: http.MethodPut, path: queuePath(name), body: wire.QueueRequest{Weight: &weight},
+		method: http.MethodPut, path: queuePath(name), body: wire.WeightRequest{Weight: &weight},
+	}, &set)
+	return set, err
+}
+
+// Namespaces reads what operators set for the namespaces of the token: there is one.
+func (c *Client) Namespaces(ctx context.Context) ([]Namespace, error) {
+	var list wire.List[Namespace]
+	err := c.call(ctx, request{method: http.MethodGet, path: "/v1/namespaces"}, &list)
+	return list.Items, err
+}
+
+// Namespace reads what operators set for a namespace, which must be that of the token.
+func (c *Client) Namespace(ctx context.Context, name string) (of Namespace, err error) {
+	err = c.call(ctx, request{method: http.MethodGet, path: namespacePath(name)}, &of)
+	return of, err
+}
+
+// SetNamespace sets the weight of a namespace, 1 to 100, which must be that of the token. It is in force on
+// every node within a second.
+func (c *Client) SetNamespace(ctx context.Context, name string, weight int) (set Namespace, err error) {
+	err = c.write(ctx, request{
+		method: http.MethodPut, path: namespacePath(name), body: wire.WeightRequest{Weight: &weight},
 	}, &set)
 	return set, err
 }
@@ -73,6 +97,8 @@ func (c *Client) RemoveLimit(
 }
 
 func queuePath(name string) string { return "/v1/queues/" + url.PathEscape(name) }
+
+func namespacePath(name string) string { return "/v1/namespaces/" + url.PathEscape(name) }
 
 func limitPath(of carillon.LimitOf, key string) string {
 	return "/v1/limits/" + url.PathEscape(string(of)) + "/" + url.PathEscape(key)

@@ -46,3 +46,31 @@ func TestQueuesAndLimitsOfARealServer(t *testing.T) {
 		t.Errorf("weight 0: %v", err)
 	}
 }
+
+func TestNamespacesOfARealServer(t *testing.T) {
+	s, ctx := newServer(t), t.Context()
+	plain := []client.Namespace{{Name: "default", Weight: 1}}
+	if diff := cmp.Diff(plain, must(s.Namespaces(ctx))(t)); diff != "" {
+		t.Errorf("without settings (-want +listed):\n%s", diff)
+	}
+	set := must(s.SetNamespace(ctx, "default", 3))(t)
+	if set.Name != "default" || set.Weight != 3 || set.SetBy != "test" || set.SetAt == 0 || set.Limit != nil {
+		t.Errorf("set %+v", set)
+	}
+	limit := must(s.SetLimit(ctx, client.Limit{
+		Of: carillon.LimitNamespace, Key: "default", Concurrency: 2,
+	}))(t)
+	set.Limit = &limit
+	if diff := cmp.Diff(set, must(s.Namespace(ctx, "default"))(t)); diff != "" {
+		t.Errorf("(-set +read):\n%s", diff)
+	}
+	if diff := cmp.Diff([]client.Namespace{set}, must(s.Namespaces(ctx))(t)); diff != "" {
+		t.Errorf("(-set +listed):\n%s", diff)
+	}
+	var problem *client.Problem
+	for name, weight := range map[string]int{"default": 0, "other": 2} {
+		if _, err := s.SetNamespace(ctx, name, weight); !errors.As(err, &problem) {
+			t.Errorf("weight %d of %s: %v", weight, name, err)
+		}
+	}
+}

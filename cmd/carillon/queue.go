@@ -135,11 +135,7 @@ func (a *app) printQueue(q *client.QueueDetail) {
 		t.fact("Reason", q.Gate.Reason)
 	}
 	t.fact("Weight", strconv.Itoa(q.Weight)+a.setBy(q.SetBy, q.SetAt))
-	limit := "none"
-	if q.Limit != nil {
-		limit = limitShort(q.Limit) + a.setBy(q.Limit.SetBy, q.Limit.SetAt)
-	}
-	t.fact("Limit", limit)
+	t.fact("Limit", a.limitFact(q.Limit))
 	waiting := strconv.Itoa(q.Depth)
 	if q.Depth > 0 {
 		waiting += ", the oldest due at " + a.when(q.OldestDue)
@@ -158,6 +154,14 @@ func (a *app) printQueue(q *client.QueueDetail) {
 	t.fact("Paused", strconv.Itoa(q.Paused))
 	t.facts("Workers", workerLines(q))
 	t.fact("Counted", a.when(q.Counted))
+}
+
+// limitFact is a limit with who set it, and when.
+func (a *app) limitFact(l *client.Limit) string {
+	if l == nil {
+		return "none"
+	}
+	return limitShort(l) + a.setBy(l.SetBy, l.SetAt)
 }
 
 // setBy says who set something, and when.

@@ -47,3 +47,28 @@ func TestQueuesAndLimits(t *testing.T) {
 		h.carillon("limit", "set", "queue")
 	})
 }
+
+func TestNamespaces(t *testing.T) {
+	inHouse(t, "namespaces", func(h *house) {
+		h.carillon("namespace", "list")
+		h.carillon("namespace", "show", "default")
+		h.carillon("namespace", "set", "default", "--weight", "3")
+		h.carillon("limit", "set", "namespace", "default", "--concurrency", "5", "--rate", "100/m")
+		h.carillon("namespaces", "list")
+		h.carillon("namespace", "list", "-o", "json")
+		h.carillon("namespace", "show", "default")
+		h.carillon("namespace", "show", "default", "-o", "yaml")
+		h.carillon("namespace", "set", "default", "--weight", "7", "-o", "json")
+		h.carillon("namespace", "set", "default", "--weight", "1")
+		h.carillon("namespace", "show", "default")
+		h.carillon("namespace", "set", "other", "--weight", "2")
+		h.carillon("namespace", "show", "other")
+		h.carillon("namespace", "lst")
+		h.carillon("namespace", "show")
+		h.carillon("namespace", "set", "default")
+		h.carillon("namespace", "set", "default", "--weight", "0")
+		h.carillon("namespace", "set", "default", "--weight", "101")
+		h.carillon("namespace", "set", "default", "--weight", "x")
+		h.carillon("namespace", "set", "/default", "--weight", "2")
+	})
+}

@@ -107,7 +107,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage or input, 3 not found, 4 no server r
 	a.add(root, "jobs", a.submitCommand(), a.jobsCommand(), a.jobCommand(), a.editCommand(), a.pauseCommand(),
 		a.resumeCommand(), a.cancelCommand(), a.operationsCommand(), a.nextCommand(), a.refusedCommand())
 	a.add(root, "runs", a.runsCommand(), a.runCommand(), a.logsCommand(), a.retryCommand(), a.deadCommand())
-	a.add(root, "queues", a.queueCommand(), a.limitCommand(), a.gateCommand())
+	a.add(root, "queues", a.queueCommand(), a.namespaceCommand(), a.limitCommand(), a.gateCommand())
 	a.add(
 		root, "other", serveCommand(), migrateCommand(), a.workerCommand(), a.membersCommand(),
 		a.cronCommand(), a.versionCommand(),

@@ -11,9 +11,19 @@ type QueueSettings struct {
 	SetAt carillon.Time `json:"set_at,omitzero"`
 }
 
-// QueueRequest sets a queue.
-type QueueRequest struct {
+// WeightRequest sets the weight of a queue or a namespace.
+type WeightRequest struct {
 	Weight *int `json:"weight"`
+}
+
+// Namespace is what operators set for a namespace.
+type Namespace struct {
+	Name   string `json:"name"`
+	Weight int    `json:"weight"` // its part of the places of a queue, while others have due runs too
+	// SetBy and SetAt say who set the weight, and when. They are left out if no operator did.
+	SetBy string        `json:"set_by,omitempty"`
+	SetAt carillon.Time `json:"set_at,omitzero"`
+	Limit *Limit        `json:"limit,omitempty"` // that operators set; left out if there is none
 }
 
 // Queue is a queue as it stands. Runs that are not due yet count nowhere.
