@@ -44,6 +44,11 @@ type GuardRev struct {
 	Rev       int32 // 0: the guard must not exist
 }
 
+// SystemNamespace is the namespace of guards that belong to no tenant: the numbers and the secrets of nodes,
+// and which operations are open. No caller can have it: see IsNamespace. Nodes of all versions find these
+// guards under this name, so it never changes.
+const SystemNamespace = "system"
+
 // GuardKind is what a guard is for.
 type GuardKind string
 

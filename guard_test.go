@@ -15,3 +15,14 @@ func TestAGuardIsInForceUntilItExpires(t *testing.T) {
 		}
 	}
 }
+
+func TestNoCallerHasANamespaceOfTheSystem(t *testing.T) {
+	for namespace, want := range map[string]bool{
+		"default": true, "a/b": true, "systems": true, "System": true,
+		"": false, carillon.SystemNamespace: false, "/catalog": false, "a b": false,
+	} {
+		if got := carillon.IsNamespace(namespace); got != want {
+			t.Errorf("IsNamespace(%q) is %v", namespace, got)
+		}
+	}
+}

@@ -370,6 +370,12 @@ const NameForm = "1 to 64 characters of a-z A-Z 0-9 . _ - / @, the first a lette
 // IsName says whether a text can be the name of a queue or a type.
 func IsName(s string) bool { return word(s, 64) }
 
+// NamespaceForm is what IsNamespace accepts, for people.
+const NamespaceForm = NameForm + `, but not "` + SystemNamespace + `"`
+
+// IsNamespace says whether a text can be the namespace of a caller and its jobs.
+func IsNamespace(s string) bool { return IsName(s) && s != SystemNamespace }
+
 // word is the grammar of identifiers that end up in paths, metrics and queue names.
 func word(s string, limit int) bool {
 	for i, r := range s {

@@ -201,8 +201,6 @@ type OperationRecord struct {
 	over bool // when it was read
 }
 
-const openNamespace = "system" // of guards that belong to no tenant
-
 // Key is the key of the record's guard.
 func (id OperationID) Key() string { return string(GuardOperation) + "/" + id.String() }
 
@@ -217,7 +215,7 @@ func (r *OperationRecord) Save(now Time) Change {
 	}
 	value, _ := json.Marshal(r) // of text and numbers
 	guard := Guard{Namespace: r.Namespace, Key: r.ID.Key(), Rev: r.Rev, Value: value}
-	open := Guard{Namespace: openNamespace, Key: r.ID.openKey()}
+	open := Guard{Namespace: SystemNamespace, Key: r.ID.openKey()}
 	c := Change{Guards: []Guard{guard}}
 	switch {
 	case r.Rev == 0:
@@ -250,7 +248,7 @@ func OperationQuery(namespace string) GuardQuery {
 
 // OpenOperationQuery asks for the guards of all open operations; see OpenOperationOf.
 func OpenOperationQuery() GuardQuery {
-	return GuardQuery{Namespace: openNamespace, Prefix: string(GuardOpenOperation) + "/"}
+	return GuardQuery{Namespace: SystemNamespace, Prefix: string(GuardOpenOperation) + "/"}
 }
 
 // OpenOperationOf is which operation the guard of an open one stands for.

@@ -6,6 +6,8 @@ import (
 	"crypto/subtle"
 	"net/http"
 	"strings"
+
+	"github.com/carillon-run/carillon"
 )
 
 // Credential is the identity behind a token. Everything that a request touches is in its namespace.
@@ -21,11 +23,11 @@ type key struct {
 }
 
 // hashTokens leaves out entries that could let a caller in by accident: an empty token, or a credential
-// without a namespace.
+// without a namespace that callers can have.
 func hashTokens(tokens map[string]Credential) []key {
 	var keys []key
 	for token, credential := range tokens {
-		if token != "" && credential.Namespace != "" {
+		if token != "" && carillon.IsNamespace(credential.Namespace) {
 			keys = append(keys, key{sha256.Sum256([]byte(token)), credential})
 		}
 	}

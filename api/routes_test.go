@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/api"
+	"github.com/carillon-run/carillon/internal/catalog"
 )
 
 func (h *house) routes() []api.RouteInfo {
@@ -54,6 +55,8 @@ func TestWithoutTokensNoRequestGetsIn(t *testing.T) {
 	for name, tokens := range map[string]map[string]api.Credential{
 		"none": nil, "an empty one": {"": {Namespace: "blue"}},
 		"one without a namespace": {"x": {Name: "unknown"}},
+		"one of the nodes' own":   {"x": {Namespace: carillon.SystemNamespace}},
+		"one of the catalog's":    {"x": {Namespace: catalog.Space}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, func(c *api.Config) { c.Tokens = tokens })

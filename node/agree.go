@@ -32,12 +32,12 @@ func (n *Node) agree(ctx context.Context) error {
 	}
 	for range 10 {
 		guards, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{
-			Namespace: numberSpace, Keys: []string{coordinatorKey},
+			Namespace: carillon.SystemNamespace, Keys: []string{coordinatorKey},
 		})
 		if err != nil {
 			return err
 		}
-		said := carillon.Guard{Namespace: numberSpace, Key: coordinatorKey}
+		said := carillon.Guard{Namespace: carillon.SystemNamespace, Key: coordinatorKey}
 		if len(guards) > 0 {
 			said = guards[0]
 		}
@@ -60,7 +60,9 @@ func (n *Node) agree(ctx context.Context) error {
 
 // alone returns an error if another node holds a number: it may be running, with another coordinator.
 func (n *Node) alone(ctx context.Context, mine, theirs string) error {
-	guards, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Prefix: "node/"})
+	guards, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{
+		Namespace: carillon.SystemNamespace, Prefix: "node/",
+	})
 	if err != nil {
 		return err
 	}

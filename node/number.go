@@ -18,7 +18,6 @@ const (
 	numberLease = 10 * time.Minute
 	numberRenew = 2 * time.Minute
 	numberLook  = 15 * time.Second
-	numberSpace = "system" // namespace of guards that belong to no tenant
 )
 
 type numberHolder struct {
@@ -34,7 +33,9 @@ func leaseNumber(
 ) (carillon.Guard, *idgen.IDs, error) {
 	for range 10 {
 		now := clock.Now()
-		guards, err := store.Guards(ctx, carillon.GuardQuery{Namespace: numberSpace, Prefix: "node/"})
+		guards, err := store.Guards(ctx, carillon.GuardQuery{
+			Namespace: carillon.SystemNamespace, Prefix: "node/",
+		})
 		if err != nil {
 			return carillon.Guard{}, nil, err
 		}
@@ -70,7 +71,7 @@ func freeNumber(taken map[string]carillon.Guard, now carillon.Time, shared bool)
 	for n := range numbers {
 		g, ok := taken[numberKey(n)]
 		if !ok {
-			return n, carillon.Guard{Namespace: numberSpace, Key: numberKey(n)}, true
+			return n, carillon.Guard{Namespace: carillon.SystemNamespace, Key: numberKey(n)}, true
 		}
 		if holderOfNumber(g).Until < now {
 			return n, g, true
@@ -152,7 +153,7 @@ func (n *Node) writeNumber(ctx context.Context, until carillon.Time) (won bool, 
 			return err == nil, err
 		}
 		guards, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{
-			Namespace: numberSpace, Keys: []string{n.number.Key},
+			Namespace: carillon.SystemNamespace, Keys: []string{n.number.Key},
 		})
 		if err != nil || len(guards) == 0 || holderOfNumber(guards[0]).Node != n.id {
 			return false, err

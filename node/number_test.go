@@ -38,12 +38,12 @@ func TestTheLowestFreeNumberIsTaken(t *testing.T) {
 func write(t *testing.T, store carillon.Store, n int, until carillon.Time) {
 	t.Helper()
 	guards, err := store.Guards(t.Context(), carillon.GuardQuery{
-		Namespace: numberSpace, Keys: []string{numberKey(n)},
+		Namespace: carillon.SystemNamespace, Keys: []string{numberKey(n)},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := carillon.Guard{Namespace: numberSpace, Key: numberKey(n)}
+	guard := carillon.Guard{Namespace: carillon.SystemNamespace, Key: numberKey(n)}
 	if len(guards) > 0 {
 		guard = guards[0]
 	}

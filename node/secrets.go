@@ -34,7 +34,7 @@ type sharedSecrets struct {
 func (n *Node) share(ctx context.Context) (secrets, error) {
 	for range 10 {
 		guards, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{
-			Namespace: numberSpace, Keys: []string{secretKey},
+			Namespace: carillon.SystemNamespace, Keys: []string{secretKey},
 		})
 		if err != nil {
 			return secrets{}, fmt.Errorf("read the cluster's secrets: %w", err)
@@ -64,7 +64,7 @@ func (n *Node) makeSecrets() (carillon.Guard, error) {
 	root := make([]byte, 32)
 	rand.Read(root)
 	value, err := json.Marshal(sharedSecrets{Token: own, Root: root})
-	return carillon.Guard{Namespace: numberSpace, Key: secretKey, Value: value}, err
+	return carillon.Guard{Namespace: carillon.SystemNamespace, Key: secretKey, Value: value}, err
 }
 
 func (n *Node) keep(g carillon.Guard) (secrets, error) {

@@ -131,7 +131,7 @@ func (n *Node) reachable() error {
 		ctx, cancel := context.WithTimeout(context.Background(), maxSilence)
 		defer cancel()
 		if _, err := n.backend.Store.Guards(ctx, carillon.GuardQuery{
-			Namespace: numberSpace, Keys: []string{coordinatorKey},
+			Namespace: carillon.SystemNamespace, Keys: []string{coordinatorKey},
 		}); err != nil {
 			n.cfg.Logger.Error("not ready: the store does not answer", "error", err)
 			return errors.New("the store does not answer")

@@ -13,8 +13,7 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// Space is the namespace of the guards of all records. No caller can have it: names begin with a letter or a
-// digit.
+// Space is the namespace of the guards of all records. No caller can have it: see carillon.IsNamespace.
 const Space = "/catalog"
 
 const (

@@ -48,7 +48,7 @@ func (s *Scheduler) takeInPage(ctx context.Context) (int, error) {
 	var jobs []carillon.Job
 	var taken, refused []carillon.Submission // taken: of jobs
 	for _, submission := range left {
-		def, err := jobjson.Define(submission.Body, submission.At)
+		def, err := define(&submission)
 		if err != nil {
 			submission.Reason = err.Error()
 			refused = append(refused, submission)
@@ -75,4 +75,14 @@ func (s *Scheduler) takeInPage(ctx context.Context) (int, error) {
 		}
 	}
 	return len(left), errors.Join(stays, s.cfg.Intake.Acknowledge(ctx, admitted, refused))
+}
+
+// define reads the definition of a job that an application left.
+func define(s *carillon.Submission) (carillon.Definition, error) {
+	if !carillon.IsNamespace(s.Namespace) {
+		return carillon.Definition{}, &carillon.FieldError{
+			Field: "namespace", Given: s.Namespace, Want: carillon.NamespaceForm,
+		}
+	}
+	return jobjson.Define(s.Body, s.At)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/catalog"
 )
 
 // left is an intake in memory.
@@ -67,6 +68,31 @@ func TestAJobOfTheIntakeWhoseUniqueKeyIsHeldIsRefused(t *testing.T) {
 		jobs, err := h.truth.Jobs(t.Context(), []carillon.JobVersion{{Job: 4711}, {Job: 4712}, {Job: 4713}})
 		if err != nil || len(jobs) != 1 || jobs[0].ID != 4711 {
 			t.Errorf("%d jobs, %v", len(jobs), err)
+		}
+	})
+}
+
+func TestAJobOfTheIntakeForANamespaceThatNoCallerCanHaveIsRefused(t *testing.T) {
+	intake := leftOne()
+	for _, namespace := range []string{carillon.SystemNamespace, catalog.Space, "sales"} {
+		next := intake.jobs[0]
+		next.ID, next.Namespace = next.ID+carillon.JobID(len(intake.jobs)), namespace
+		intake.jobs = append(intake.jobs, next)
+	}
+	in(t, func(h *house) { h.intake = intake }, func(*house) {
+		time.Sleep(time.Second)
+		intake.mu.Lock()
+		defer intake.mu.Unlock()
+		var refused []string
+		for _, s := range intake.refused {
+			refused = append(refused, s.Reason)
+		}
+		want := []string{
+			`namespace: "system" is not valid: want ` + carillon.NamespaceForm,
+			`namespace: "/catalog" is not valid: want ` + carillon.NamespaceForm,
+		}
+		if len(intake.jobs) != 0 || !slices.Equal(refused, want) {
+			t.Errorf("%d wait, refused: %q", len(intake.jobs), refused)
 		}
 	})
 }
