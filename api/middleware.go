@@ -41,7 +41,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 		defer func() {
 			s.caught(watched, r, recover())
 			watched.leaveBody()
-			if s.Logger.Enabled(r.Context(), slog.LevelDebug) { // the arguments cost more than a refusal should
+			if s.Logger.Enabled(r.Context(), slog.LevelDebug) { // its arguments cost more than a refusal
 				s.Logger.DebugContext(r.Context(), "request", "request", requestID(w), "method", r.Method,
 					"route", r.Pattern, "status", watched.status, "took", time.Since(started))
 			}
