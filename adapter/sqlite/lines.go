@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/carillon-run/carillon"
 	"zombiezen.com/go/sqlite"
@@ -41,9 +42,11 @@ func (s *Store) Line(ctx context.Context, q carillon.LineQuery) (found []carillo
 	return found, err
 }
 
-// nextHold finds the line after (?1, ?2) by run_hold. It passes over all runs of a line at once.
+// nextHold finds the line after (?1, ?2) by run_hold. It passes over all runs of a line at once: no run is due
+// at ?3, the highest number. SQLite begins a search for rows above some columns at the first row that is equal
+// in them, so without that column it would read the whole line.
 const nextHold = `SELECT namespace, hold FROM run INDEXED BY run_hold
-WHERE hold IS NOT NULL AND (namespace, hold) > (?1, ?2) ORDER BY namespace, hold LIMIT 1`
+WHERE hold IS NOT NULL AND (namespace, hold, due) > (?1, ?2, ?3) ORDER BY namespace, hold LIMIT 1`
 
 // Holds implements carillon.Store.
 func (s *Store) Holds(
@@ -56,6 +59,7 @@ func (s *Store) Holds(
 			err := r.rows(nextHold, func(stmt *sqlite.Stmt) {
 				stmt.BindText(1, after.Namespace)
 				stmt.BindText(2, after.Hold)
+				stmt.BindInt64(3, math.MaxInt64)
 			}, func(stmt *sqlite.Stmt) (bool, error) {
 				after, found = carillon.HoldName{Namespace: r.name(stmt, 0), Hold: stmt.ColumnText(1)}, true
 				names = append(names, after)

@@ -26,7 +26,7 @@ func TestPlans(t *testing.T) {
 		moved.held: {"SEARCH run USING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
 		moved.cut:  {"SEARCH run USING COVERING INDEX run_wake ((wake,due,job)>(?,?,?) AND wake<?)"},
 		lineAfter:  {"SEARCH run USING INDEX run_hold (namespace=? AND hold=? AND (due,job)>(?,?) AND due<?)"},
-		nextHold:   {"SEARCH run USING COVERING INDEX run_hold ((namespace,hold)>(?,?))"},
+		nextHold:   {"SEARCH run USING COVERING INDEX run_hold ((namespace,hold,due)>(?,?,?))"},
 		guardsFrom: {"SEARCH guard USING PRIMARY KEY (namespace=? AND key>?)"},
 		jobsBefore: {"SEARCH j USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"},
 		jobsLabeled: {
