@@ -13,6 +13,12 @@ const (
   share, hold, slots)
 VALUES (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
+	// insertNew is insertRun for most of the runs that submits bring. Values that are the same for all of
+	// them are part of the statement: a parameter costs SQLite more, even one that stays bound.
+	insertNew = `INSERT INTO run (due, job, wake, covers, claimed, started, retry_of, rev, version, seq,
+  attempt, failures, losses, crashes, state, priority, flags, extra, namespace, queue, needs)
+VALUES (?1, ?2, ?1, ?1, 0, 0, 0, 1, ?3, 0, 0, 0, 0, 0, 1, ?4, ?5, 0, ?6, ?7, ?8) ON CONFLICT DO NOTHING`
+
 	updateRun = `UPDATE run SET rev = rev + 1, wake = ?4, claimed = ?5, started = ?6, version = ?7,
   attempt = ?8, failures = ?9, losses = ?10, crashes = ?11, state = ?12, priority = ?13, flags = ?14,
   queue = ?15, worker = ?16, reason = ?17, needs = ?18, share = ?19, hold = ?20,
@@ -40,6 +46,9 @@ func (w *writer) putRun(run *carillon.Run) (hit bool, err error) {
 }
 
 func (w *writer) insert(run *carillon.Run) (bool, error) {
+	if isNew(run) {
+		return w.insertFirst(run)
+	}
 	stmt := &w.insertRun
 	stmt.int(1, int64(run.ID.Due))
 	stmt.int(2, int64(run.ID.Job))
@@ -66,6 +75,29 @@ func (w *writer) insert(run *carillon.Run) (bool, error) {
 	stmt.textOrNull(23, run.Share)
 	stmt.textOrNull(24, run.Hold)
 	stmt.textOrNull(25, run.Slots)
+	return stmt.hits()
+}
+
+// isNew says whether insertNew writes the run as it is: all that it leaves out is zero, and stays so.
+func isNew(run *carillon.Run) bool {
+	return *run == carillon.Run{
+		ID: run.ID, Wake: run.ID.Due, Covers: run.ID.Due, State: carillon.StateWaiting,
+		Namespace: run.Namespace, Queue: run.Queue, Needs: run.Needs, Version: run.Version,
+		Priority: run.Priority, Flags: run.Flags &^ carillon.FlagAdditional,
+		About: run.About, Output: run.Output, // which are in no column of this table
+	}
+}
+
+func (w *writer) insertFirst(run *carillon.Run) (bool, error) {
+	stmt := &w.insertNew
+	stmt.int(1, int64(run.ID.Due))
+	stmt.int(2, int64(run.ID.Job))
+	stmt.int(3, int64(run.Version))
+	stmt.int(4, int64(run.Priority))
+	stmt.int(5, int64(run.Flags))
+	stmt.text(6, run.Namespace)
+	stmt.text(7, run.Queue)
+	stmt.textOrNull(8, run.Needs)
 	return stmt.hits()
 }
 

@@ -14,7 +14,7 @@ type writer struct {
 
 	insertJob, updateJob, readJob, moveJob, defineJob statement
 	insertLabel, deleteLabel                          statement
-	insertRun, updateRun, deleteRun                   statement
+	insertRun, insertNew, updateRun, deleteRun        statement
 	insertHistory, insertDead, deleteDead             statement
 	putResult, putCheckpoint, putPayload              statement
 	insertGuard, updateGuard, deleteGuard             statement
@@ -45,6 +45,7 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 		{&w.insertLabel, insertLabel},
 		{&w.deleteLabel, deleteLabel},
 		{&w.insertRun, insertRun},
+		{&w.insertNew, insertNew},
 		{&w.updateRun, updateRun},
 		{&w.deleteRun, deleteRun},
 		{&w.insertHistory, insertHistory},
