@@ -39,6 +39,10 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 		if refused != nil && refused.Lane() == run.Lane() {
 			continue // the same workers can perform it, and had no slot
 		}
+		if !isSoon(run.Wake, changes[i].Job.Created) { // it has waited for its commit until it was due
+			job := *changes[i].Job // the original is in the answer to the caller: see submissions
+			changes[i].Job = &job
+		}
 		worker, ok := l.slots.Reserve(run, changes[i].Job, now)
 		if !ok {
 			refused = run // a run of another lane can still have a slot

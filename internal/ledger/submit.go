@@ -25,7 +25,7 @@ func (l *Ledger) Submit(
 		return l.perform(ctx, &submission{namespace: namespace, defs: defs, key: key, unique: unique})
 	}
 	now := l.cfg.Clock.Now()
-	changes, err := l.submissions(namespace, defs, now, now)
+	changes, answer, err := l.submissions(namespace, defs, now, now)
 	if err != nil {
 		return nil, err
 	}
@@ -36,17 +36,18 @@ func (l *Ledger) Submit(
 	if err != nil {
 		return nil, err
 	}
-	return submitted(changes), nil
+	return submitted(changes, answer), nil
 }
 
-// submitted are the jobs of changes that insert them, as copies: Definitions remembers and shares the
-// originals.
-func submitted(changes []carillon.Change) []carillon.Job {
-	jobs := make([]carillon.Job, len(changes))
+// submitted completes the answer with copies of the jobs that are not in it: Definitions remembers and shares
+// the originals.
+func submitted(changes []carillon.Change, answer []carillon.Job) []carillon.Job {
 	for i := range changes {
-		jobs[i] = *changes[i].Job
+		if changes[i].Job != &answer[i] {
+			answer[i] = *changes[i].Job
+		}
 	}
-	return jobs
+	return answer
 }
 
 func sameIDs(lost, of int) error {
@@ -55,21 +56,31 @@ func sameIDs(lost, of int) error {
 	)
 }
 
-// submissions makes the changes that submit jobs at a time, with ids of now.
+// submissions makes the changes that submit jobs at a time, with ids of now. A job for later, which only the
+// caller will keep, is in the answer already: that saves a copy. A job that others will keep is a separate
+// allocation: the caller can change the answer, and such a job must not keep the others in memory.
 func (l *Ledger) submissions(
 	namespace string, defs []carillon.Definition, now, at carillon.Time,
-) ([]carillon.Change, error) {
-	changes := make([]carillon.Change, len(defs))
+) (changes []carillon.Change, answer []carillon.Job, err error) {
+	changes, answer = make([]carillon.Change, len(defs)), make([]carillon.Job, len(defs))
 	for i := range defs {
 		id, err := l.cfg.IDs.Next(now)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		// Each job is a separate allocation: one that is remembered must not keep the others in memory.
-		changes[i] = carillon.Submit(&carillon.Job{Namespace: namespace, ID: id, Definition: defs[i]}, at)
+		job := &answer[i]
+		if defs[i].Schedule.Recurring() || isSoon(defs[i].Schedule.At, at) {
+			job = new(carillon.Job)
+		}
+		job.Namespace, job.ID, job.Definition = namespace, id, defs[i]
+		changes[i] = carillon.Submit(job, at)
 	}
-	return changes, nil
+	return changes, answer, nil
 }
+
+// isSoon says that the definition of a job that was submitted at a time will be needed soon for its first
+// run.
+func isSoon(wake, submitted carillon.Time) bool { return wake <= submitted.Add(time.Minute) }
 
 // commitSubmits commits the changes that insert jobs, and returns how many lost.
 func (l *Ledger) commitSubmits(
@@ -96,11 +107,10 @@ func (l *Ledger) commitSubmits(
 // rememberDue keeps the definitions of new jobs that will be needed soon. Those of later runs would be pushed
 // out before they are needed; that of a one-off whose run is claimed already is needed no more.
 func (l *Ledger) rememberDue(committed []carillon.Change) {
-	soon := l.cfg.Clock.Now().Add(time.Minute)
 	var jobs []*carillon.Job
 	for i := range committed {
 		c := &committed[i]
-		if c.Job == nil || c.Job.Rev > 1 || len(c.Runs) == 0 || c.Runs[0].Wake > soon {
+		if c.Job == nil || c.Job.Rev > 1 || len(c.Runs) == 0 || !isSoon(c.Runs[0].Wake, c.Job.Created) {
 			continue
 		}
 		if !c.Runs[0].State.Held() || c.Job.Schedule.Recurring() {

@@ -149,7 +149,9 @@ type draft struct {
 	now      carillon.Time
 	changes  []carillon.Change
 	replaces bool // some changes do not insert a job
-	// The answer; nil: the jobs of the changes.
+	// The answer without unique keys: see submissions.
+	submitted []carillon.Job
+	// The answer with them.
 	jobs     []*carillon.Job
 	existing []bool
 }
@@ -172,7 +174,7 @@ func (l *Ledger) draft(s *submission, now carillon.Time) (*draft, error) {
 	d := &draft{now: now}
 	if !s.unique {
 		var err error
-		if d.changes, err = l.submissions(s.namespace, s.defs, now, at); err != nil {
+		if d.changes, d.submitted, err = l.submissions(s.namespace, s.defs, now, at); err != nil {
 			return nil, err
 		}
 		d.join(s, at)
@@ -350,7 +352,7 @@ func (s *submission) sharesKey(i int) bool {
 
 func (d *draft) answer() []carillon.Job {
 	if d.jobs == nil {
-		return submitted(d.changes)
+		return submitted(d.changes, d.submitted)
 	}
 	jobs := make([]carillon.Job, len(d.jobs)) // copies: Definitions remembers and shares the originals
 	for i := range jobs {
