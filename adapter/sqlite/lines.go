@@ -42,9 +42,9 @@ func (s *Store) Line(ctx context.Context, q carillon.LineQuery) (found []carillo
 	return found, err
 }
 
-// nextHold finds the line after (?1, ?2) by run_hold. It passes over all runs of a line at once: no run is due
-// at ?3, the highest number. SQLite begins a search for rows above some columns at the first row that is equal
-// in them, so without that column it would read the whole line.
+// nextHold finds the line after (?1, ?2) by run_hold. It passes over all runs of a line at once: no run is
+// due at ?3, the highest number. SQLite begins a search for rows above some columns at the first row that is
+// equal in them, so without that column it would read the whole line.
 const nextHold = `SELECT namespace, hold FROM run INDEXED BY run_hold
 WHERE hold IS NOT NULL AND (namespace, hold, due) > (?1, ?2, ?3) ORDER BY namespace, hold LIMIT 1`
 
