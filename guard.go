@@ -60,10 +60,12 @@ const (
 	GuardLimit GuardKind = "limit"
 	// GuardUnique is of a unique key: the job that holds it. It rules no runs: it is compared by submits.
 	GuardUnique GuardKind = "unique"
-	// GuardOperation is the record of an operation, and GuardOpenOperation says that one is open: see
-	// OperationRecord. They rule no runs.
+	// GuardOperation is the record of an operation, and GuardOpenOperation says that one is open, or
+	// GuardOpenRelease that a release is: see OperationRecord. They rule no runs, but runs that leave a gate
+	// fold the record.
 	GuardOperation     GuardKind = "operation"
 	GuardOpenOperation GuardKind = "operating"
+	GuardOpenRelease   GuardKind = "releasing"
 )
 
 // RulesRuns says that later decisions about the runs of the same change need the guard.

@@ -14,14 +14,15 @@ import (
 type Operation struct {
 	ID     OperationID   `json:"id,omitzero"`
 	Kind   OperationKind `json:"kind"`
-	Filter JobFilter     `json:"filter"`
-	Rate   int           `json:"rate"`         // things a second; 0: as many as it can
-	By     string        `json:"by,omitempty"` // name of the credential that began it
+	Filter JobFilter     `json:"filter,omitzero"` // of kinds that act on jobs
+	Rate   int           `json:"rate"`            // things a second, rounded up; 0: as many as it can
+	By     string        `json:"by,omitempty"`    // name of the credential that began it
 	// KeepRunning says that a cancel lets running runs go on to their end.
-	KeepRunning bool `json:"keep_running,omitempty"`
+	KeepRunning bool         `json:"keep_running,omitempty"`
+	Release     *GateRelease `json:"release,omitempty"` // of the kind release: which gate
 
 	State  OperationState `json:"state,omitempty"`
-	Reason string         `json:"reason,omitempty"` // why it failed as a whole
+	Reason string         `json:"reason,omitempty"` // why it ended like this
 	// Total is how many things match. It rises while the operation is counting. Things can change before
 	// their turn comes, so the sum of Done, Failed and Skipped can end below it or above it.
 	Total   int              `json:"total"`
@@ -66,13 +67,16 @@ const (
 	OperationResume OperationKind = "resume"
 	OperationCancel OperationKind = "cancel"
 	OperationRun    OperationKind = "run" // adds a run that is due at once
+	// OperationRelease lets the runs leave that a gate held. It begins when the gate opens: see GateRelease.
+	OperationRelease OperationKind = "release"
 )
 
 // actsOn says on jobs in which states a kind acts: by default, and if the filter names further ones.
 type actsOn struct{ states, further []JobState }
 
-// operationKinds lists the kinds. A kind that acts on other things than jobs needs a filter of its own beside
-// Operation.Filter, and a way to find and change these things: see internal/operations.
+// operationKinds lists the kinds that callers begin. A kind that acts on other things than jobs needs a
+// filter of its own beside Operation.Filter, and a way to find and change these things: see
+// internal/operations.
 var operationKinds = map[OperationKind]actsOn{
 	OperationPause:  {states: []JobState{JobActive}},
 	OperationResume: {states: []JobState{JobPaused}},
@@ -134,6 +138,9 @@ func (id OperationID) Shard() int { return JobID(id).Shard() }
 func (o *Operation) Admit() error {
 	acts, known := operationKinds[o.Kind]
 	switch {
+	case o.Kind == OperationRelease:
+		return invalid("kind", o.Kind, "pause, resume, cancel or run").
+			because("a release begins when a gate opens")
 	case !known:
 		return invalid("kind", o.Kind, "pause, resume, cancel or run")
 	case o.Rate < 0 || o.Rate > maxOperationRate:
@@ -204,18 +211,21 @@ type OperationRecord struct {
 // Key is the key of the record's guard.
 func (id OperationID) Key() string { return string(GuardOperation) + "/" + id.String() }
 
-func (id OperationID) openKey() string { return string(GuardOpenOperation) + "/" + id.String() }
+// openKey is the key of the guard of an open operation. Releases have a kind of their own, which the loop of
+// operations does not look for.
+func (r *OperationRecord) openKey() string {
+	kind := GuardOpenOperation
+	if r.Kind == OperationRelease {
+		kind = GuardOpenRelease
+	}
+	return string(kind) + "/" + r.ID.String()
+}
 
 // Save is the change that writes a record which was read at its Rev. The change also adds the guard of an
 // open operation when it begins, and removes it when the operation ends.
 func (r *OperationRecord) Save(now Time) Change {
-	r.Updated = now
-	if r.State.Over() && r.Ended == 0 {
-		r.Ended = now
-	}
-	value, _ := json.Marshal(r) // of text and numbers
-	guard := Guard{Namespace: r.Namespace, Key: r.ID.Key(), Rev: r.Rev, Value: value}
-	open := Guard{Namespace: SystemNamespace, Key: r.ID.openKey()}
+	guard := Guard{Namespace: r.Namespace, Key: r.ID.Key(), Rev: r.Rev, Value: r.value(now)}
+	open := Guard{Namespace: SystemNamespace, Key: r.openKey()}
 	c := Change{Guards: []Guard{guard}}
 	switch {
 	case r.Rev == 0:

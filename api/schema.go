@@ -22,7 +22,7 @@ var plain = map[reflect.Type]object{
 		"type": "string", "pattern": "^op_[0-9a-hjkmnp-tv-z]{13}$",
 	},
 	reflect.TypeFor[carillon.OperationKind](): words(carillon.OperationPause, carillon.OperationResume,
-		carillon.OperationCancel, carillon.OperationRun),
+		carillon.OperationCancel, carillon.OperationRun, carillon.OperationRelease),
 	reflect.TypeFor[carillon.OperationState](): words(carillon.OperationStates...),
 	reflect.TypeFor[json.RawMessage]():         {"description": "any JSON"},
 	reflect.TypeFor[[]byte]():                  {"type": "string", "contentEncoding": "base64"},
