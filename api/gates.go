@@ -30,8 +30,9 @@ func (s *server) gateRoutes() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/gates/{id}/open",
-			Summary: "Open a gate: the runs that it holds leave in the order of their due times, by a rate",
-			Takes:   wire.OpenRequest{}, MayTake: true, Status: 200, Gives: gate, Keyed: true,
+			Summary: "Open a gate: the runs that it holds leave in the order of their due times, by a " +
+				"rate; with dry_run only count them",
+			Takes: wire.OpenRequest{}, MayTake: true, Status: 200, Gives: gate, Keyed: true,
 			handle: s.openGate,
 		},
 		{
@@ -48,8 +49,9 @@ func (s *server) gateRoutes() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/queues/{name}/resume",
-			Summary: "Resume a queue: its held runs leave in the order of their due times, by a rate",
-			Takes:   wire.OpenRequest{}, MayTake: true, Status: 200, Gives: gate, Keyed: true,
+			Summary: "Resume a queue: its held runs leave in the order of their due times, by a rate; with " +
+				"dry_run only count them",
+			Takes: wire.OpenRequest{}, MayTake: true, Status: 200, Gives: gate, Keyed: true,
 			handle: s.resumeQueue,
 		},
 	}
@@ -132,17 +134,20 @@ func (s *server) closeGate(w http.ResponseWriter, r *http.Request, _ *query) err
 		return reply(w, http.StatusOK, wire.Gate{Gate: gate, Would: &effect})
 	}
 	return s.writeGate(w, r, gate.ID, http.StatusCreated, func(
-		_ *carillon.Gate, now carillon.Time,
+		_ *carillon.Gate, now carillon.Time, _ *carillon.Change,
 	) (carillon.Gate, error) {
 		gate.At = now
 		return gate, nil
 	})
 }
 
+// gateEdit makes the next gate of the present one; nil: there is none. It adds to beside what has to be
+// written in the same change.
+type gateEdit func(was *carillon.Gate, now carillon.Time, beside *carillon.Change) (carillon.Gate, error)
+
 // writeGate writes a gate, and answers with it.
 func (s *server) writeGate(
-	w http.ResponseWriter, r *http.Request, id string, status int,
-	edit func(was *carillon.Gate, now carillon.Time) (carillon.Gate, error), more ...func(*wire.Gate),
+	w http.ResponseWriter, r *http.Request, id string, status int, edit gateEdit, more ...func(*wire.Gate),
 ) error {
 	known, err := s.catalog()
 	if err != nil {
@@ -161,15 +166,9 @@ func (s *server) writeGate(
 	}, func() (carillon.Job, carillon.Run, error) {
 		name := catalog.Name{Namespace: namespace(r), Name: id}
 		_, err := catalog.Gates.Write(r.Context(), known, name, credentialOf(r).Name, func(
-			was, next *catalog.Record[carillon.Gate],
+			was, next *catalog.Record[carillon.Gate], beside *carillon.Change,
 		) (remove bool, err error) {
-			var present *carillon.Gate
-			if was != nil {
-				copied := was.Value
-				copied.ID, copied.Namespace = id, name.Namespace
-				present = &copied
-			}
-			next.Value, err = edit(present, next.At)
+			next.Value, err = edit(catalog.GateIn(was), next.At, beside)
 			shown = wire.Gate{Gate: next.Value, State: next.Value.State(next.At)}
 			return false, err
 		})
@@ -199,18 +198,39 @@ func (s *server) open(w http.ResponseWriter, r *http.Request, id string, missing
 		}
 		rate = parsed
 	}
+	if given.DryRun {
+		return s.wouldOpen(w, r, id, missing)
+	}
+	known, err := s.catalog()
+	if err != nil {
+		return err
+	}
 	return s.writeGate(w, r, id, http.StatusOK, func(
-		was *carillon.Gate, now carillon.Time,
+		was *carillon.Gate, now carillon.Time, beside *carillon.Change,
 	) (carillon.Gate, error) {
 		if was == nil {
 			return carillon.Gate{}, missing
 		}
-		g := *was
-		if g.Rate = rate; g.Opened == 0 {
-			g.Opened, g.OpenedBy = now, credentialOf(r).Name
-		}
-		return g, nil
+		how := catalog.Opening{By: credentialOf(r).Name, Rate: rate, At: now}
+		err := known.OpenGate(r.Context(), was, how, beside)
+		return *was, err
 	})
+}
+
+// wouldOpen answers with how many runs would leave a gate if it were opened now.
+func (s *server) wouldOpen(w http.ResponseWriter, r *http.Request, id string, missing error) error {
+	record := s.settings().Gates.Get(namespace(r), id)
+	if record == nil {
+		return missing
+	}
+	now := s.Clock.Now()
+	counts, err := s.Store.Counts(r.Context(), namespace(r), now)
+	if err != nil {
+		return err
+	}
+	shown := shownGate(&record.Value, counts, now)
+	shown.WouldRelease, shown.Held = shown.Held, nil
+	return reply(w, http.StatusOK, shown)
 }
 
 func (s *server) pauseQueue(w http.ResponseWriter, r *http.Request, _ *query) error {
@@ -248,8 +268,12 @@ func (s *server) pause(w http.ResponseWriter, r *http.Request, drain bool) error
 			active += counts[i].Runs
 		}
 	}
+	known, err := s.catalog()
+	if err != nil {
+		return err
+	}
 	return s.writeGate(w, r, gate.ID, http.StatusOK, func(
-		was *carillon.Gate, now carillon.Time,
+		was *carillon.Gate, now carillon.Time, beside *carillon.Change,
 	) (carillon.Gate, error) {
 		switch closed := was != nil && was.State(now) == carillon.GateClosed; {
 		case closed && drain && given == (wire.PauseRequest{}):
@@ -259,7 +283,12 @@ func (s *server) pause(w http.ResponseWriter, r *http.Request, drain bool) error
 				was.By, was.At)
 		}
 		gate.At = now
-		return gate, nil
+		if was == nil {
+			return gate, nil
+		}
+		return gate, known.EndRelease(r.Context(), was, catalog.Ending{
+			State: carillon.OperationCanceled, Reason: catalog.ClosedAgain(gate.ID, gate.By), At: now,
+		}, beside)
 	}, func(g *wire.Gate) { g.Active = &active })
 }
 

@@ -90,7 +90,7 @@ func (s *server) setLimit(w http.ResponseWriter, r *http.Request, _ *query) erro
 	var set catalog.Record[carillon.Limit]
 	return s.writeRecord(w, r, func() any { return shownLimit(&set) }, func() error {
 		_, err := catalog.Limits.Write(r.Context(), known, name, credentialOf(r).Name,
-			func(_, next *catalog.Record[carillon.Limit]) (remove bool, err error) {
+			func(_, next *catalog.Record[carillon.Limit], _ *carillon.Change) (remove bool, err error) {
 				next.Value = limit
 				set = *next
 				return false, nil
@@ -143,7 +143,7 @@ func (s *server) removeLimit(w http.ResponseWriter, r *http.Request, _ *query) e
 	var removed catalog.Record[carillon.Limit]
 	return s.writeRecord(w, r, func() any { return shownLimit(&removed) }, func() error {
 		_, err := catalog.Limits.Write(r.Context(), known, name, credentialOf(r).Name,
-			func(was, _ *catalog.Record[carillon.Limit]) (remove bool, err error) {
+			func(was, _ *catalog.Record[carillon.Limit], _ *carillon.Change) (remove bool, err error) {
 				if was == nil {
 					return false, notFound("limit of " + string(of) + " " + key)
 				}

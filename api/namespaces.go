@@ -86,7 +86,7 @@ func (s *server) setNamespace(w http.ResponseWriter, r *http.Request, _ *query) 
 	var set catalog.Record[catalog.Namespace]
 	return s.writeRecord(w, r, func() any { return s.shownNamespace(name, &set) }, func() error {
 		_, err := catalog.Namespaces.Write(r.Context(), known, of, credentialOf(r).Name,
-			func(_, next *catalog.Record[catalog.Namespace]) (remove bool, err error) {
+			func(_, next *catalog.Record[catalog.Namespace], _ *carillon.Change) (remove bool, err error) {
 				next.Value.Weight = weight
 				if set = *next; weight == 1 { // the default needs no record
 					set.By, set.At = "", 0

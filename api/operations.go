@@ -35,8 +35,9 @@ func (s *server) operationRoutes() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/operations/{id}/cancel",
-			Summary: "Cancel an operation: it stops within a second, and what it has done stays",
-			Status:  200, Gives: op, Keyed: true, handle: s.cancelOperation,
+			Summary: "Cancel an operation: it stops within a second, and what it has done stays; the gate " +
+				"of a release is closed again",
+			Status: 200, Gives: op, Keyed: true, handle: s.cancelOperation,
 		},
 	}
 }
@@ -164,32 +165,45 @@ func (s *server) listOperations(w http.ResponseWriter, r *http.Request, q *query
 }
 
 func (s *server) getOperation(w http.ResponseWriter, r *http.Request, _ *query) error {
-	id, err := carillon.ParseOperationID(r.PathValue("id"))
+	op, err := s.operation(r)
 	if err != nil {
 		return err
+	}
+	return reply(w, http.StatusOK, op)
+}
+
+// operation reads the operation that the path names.
+func (s *server) operation(r *http.Request) (op carillon.Operation, err error) {
+	id, err := carillon.ParseOperationID(r.PathValue("id"))
+	if err != nil {
+		return op, err
 	}
 	guards, err := s.Store.Guards(r.Context(), carillon.GuardQuery{
 		Namespace: namespace(r), Keys: []string{id.Key()},
 	})
 	if err != nil {
-		return err
+		return op, err
 	}
 	if len(guards) == 0 {
-		return notFound("operation " + id.String())
+		return op, notFound("operation " + id.String())
 	}
 	record, err := carillon.OperationOf(&guards[0])
-	if err != nil {
-		return err
-	}
-	return reply(w, http.StatusOK, record.Operation)
+	return record.Operation, err
 }
 
 func (s *server) cancelOperation(w http.ResponseWriter, r *http.Request, _ *query) error {
-	id, err := carillon.ParseOperationID(r.PathValue("id"))
+	op, err := s.operation(r)
 	if err != nil {
 		return err
 	}
-	op := carillon.Operation{Namespace: namespace(r), ID: id}
-	return s.writeOperation(w, r, func() outcome { return newOutcome(http.StatusOK, op) },
-		func() error { return s.Ledger.CancelOperation(r.Context(), &op) })
+	return s.writeOperation(w, r, func() outcome { return newOutcome(http.StatusOK, op) }, func() error {
+		if op.Kind != carillon.OperationRelease {
+			return s.Ledger.CancelOperation(r.Context(), &op)
+		}
+		known, err := s.catalog()
+		if err != nil {
+			return err
+		}
+		return known.CancelRelease(r.Context(), &op, credentialOf(r).Name)
+	})
 }

@@ -84,7 +84,7 @@ func (s *server) setQueue(w http.ResponseWriter, r *http.Request, _ *query) erro
 		return wire.QueueSettings{Name: name, Weight: set.Value.Weight, SetBy: set.By, SetAt: set.At}
 	}, func() error {
 		_, err := catalog.Queues.Write(r.Context(), known, of, credentialOf(r).Name,
-			func(_, next *catalog.Record[catalog.Queue]) (remove bool, err error) {
+			func(_, next *catalog.Record[catalog.Queue], _ *carillon.Change) (remove bool, err error) {
 				next.Value.Weight = weight
 				if set = *next; weight == 1 {
 					// The default needs no record. So a queue that an operator named by mistake can leave

@@ -81,7 +81,8 @@ func gatesScenario(ctx context.Context, b *bench) error {
 	more := b.known("gate_closed_cpu").value - b.known("gate_idle_cpu").value
 	b.figure("gate_closed_more", more, "%_of_a_core")
 
-	if _, err := caller.OpenGate(ctx, gate.ID, fmt.Sprint(gateRate, "/s")); err != nil {
+	rate := fmt.Sprint(gateRate, "/s")
+	if _, err := caller.OpenGate(ctx, gate.ID, client.OpenRequest{Rate: rate}); err != nil {
 		return err
 	}
 	if err := until(ctx, func() bool { return int(r.others.Load()) > began }); err != nil {

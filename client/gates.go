@@ -8,11 +8,12 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// Gate is a gate as it stands; GateRequest closes one, PauseRequest pauses a queue.
+// Gate is a gate as it stands; GateRequest closes one, OpenRequest opens one, PauseRequest pauses a queue.
 type (
 	Gate         = wire.Gate
 	GateEffect   = wire.GateEffect
 	GateRequest  = wire.GateRequest
+	OpenRequest  = wire.OpenRequest
 	PauseRequest = wire.PauseRequest
 )
 
@@ -37,11 +38,10 @@ func (c *Client) Gate(ctx context.Context, id string) (gate Gate, err error) {
 }
 
 // OpenGate opens a gate. The runs that it holds leave in the order of their due times, by a rate such as
-// "5000/s"; "" means as fast as it goes.
-func (c *Client) OpenGate(ctx context.Context, id, rate string) (gate Gate, err error) {
-	err = c.write(ctx, request{
-		method: http.MethodPost, path: gatePath(id) + "/open", body: wire.OpenRequest{Rate: rate},
-	}, &gate)
+// "5000/s", or as fast as it goes. Operation of the answer names their release: see Client.Operation. With
+// DryRun the gate stays as it is, and the answer says in WouldRelease how many runs would leave.
+func (c *Client) OpenGate(ctx context.Context, id string, how OpenRequest) (gate Gate, err error) {
+	err = c.write(ctx, request{method: http.MethodPost, path: gatePath(id) + "/open", body: how}, &gate)
 	return gate, err
 }
 
@@ -63,10 +63,8 @@ func (c *Client) DrainQueue(ctx context.Context, name string, want PauseRequest)
 }
 
 // ResumeQueue opens the gate of a queue, as OpenGate does.
-func (c *Client) ResumeQueue(ctx context.Context, name, rate string) (gate Gate, err error) {
-	err = c.write(ctx, request{
-		method: http.MethodPost, path: queuePath(name) + "/resume", body: wire.OpenRequest{Rate: rate},
-	}, &gate)
+func (c *Client) ResumeQueue(ctx context.Context, name string, how OpenRequest) (gate Gate, err error) {
+	err = c.write(ctx, request{method: http.MethodPost, path: queuePath(name) + "/resume", body: how}, &gate)
 	return gate, err
 }
 

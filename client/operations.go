@@ -34,7 +34,8 @@ func (c *Client) Operation(
 	return op, err
 }
 
-// CancelOperation ends an operation. What it has done stays.
+// CancelOperation ends an operation. What it has done stays. The gate of a release is closed again, for the
+// runs that still wait.
 func (c *Client) CancelOperation(
 	ctx context.Context, id carillon.OperationID,
 ) (op carillon.Operation, err error) {

@@ -48,7 +48,7 @@ func (w *weighed) told(t *testing.T, queues, namespaces map[string]int) {
 func put[T any](t *testing.T, n *Node, kind catalog.Kind[T], name catalog.Name, value T) {
 	t.Helper()
 	if _, err := kind.Write(t.Context(), n.catalog, name, "ann",
-		func(_, next *catalog.Record[T]) (remove bool, err error) {
+		func(_, next *catalog.Record[T], _ *carillon.Change) (remove bool, err error) {
 			next.Value = value
 			return false, nil
 		}); err != nil {
@@ -70,7 +70,7 @@ func setLimit(t *testing.T, n *Node, concurrency int) {
 func removeLimit(t *testing.T, n *Node) {
 	t.Helper()
 	_, err := catalog.Limits.Write(t.Context(), n.catalog, named("queue/default"), "ann",
-		func(_, _ *catalog.Record[carillon.Limit]) (remove bool, err error) { return true, nil })
+		func(_, _ *catalog.Record[carillon.Limit], _ *carillon.Change) (remove bool, err error) { return true, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/internal/ledger"
 )
@@ -20,7 +21,9 @@ var storeCatalog = []storeCase{
 				name := catalog.Name{Namespace: "a/b", Name: fmt.Sprintf("queue/%d", i%records)}
 				writers.Go(func() {
 					_, err := catalog.Queues.Write(t.Context(), nodes[i%2], name, "ann",
-						func(was, next *catalog.Record[catalog.Queue]) (remove bool, err error) {
+						func(
+							was, next *catalog.Record[catalog.Queue], _ *carillon.Change,
+						) (remove bool, err error) {
 							if was != nil {
 								next.Value = was.Value
 							}
@@ -35,7 +38,7 @@ var storeCatalog = []storeCase{
 			writers.Wait()
 			gone := catalog.Name{Namespace: "a/b", Name: "queue/0"}
 			if _, err := catalog.Queues.Write(t.Context(), nodes[0], gone, "bob", func(
-				_, _ *catalog.Record[catalog.Queue],
+				_, _ *catalog.Record[catalog.Queue], _ *carillon.Change,
 			) (remove bool, err error) {
 				return true, nil
 			}); err != nil {

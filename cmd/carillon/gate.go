@@ -176,32 +176,48 @@ func matchWords(m *carillon.GateMatch) string {
 }
 
 func (a *app) gateOpenCommand() *cobra.Command {
-	var rate string
+	var how client.OpenRequest
 	cmd := &cobra.Command{
 		Use:   "open GATE",
 		Short: "Open a gate: the runs that it holds leave",
 		Long: `Open a gate. The runs that it holds leave in the order of their due times, as fast as it goes or by
-a rate. "carillon gate show" says how many are left; after the last one the gate is gone. To change
-the rate of a gate that opens, open it again.`,
-		Example: `  carillon gate open gate_0f8j2v5r3c
+a rate. Their release is an operation: "carillon operations" shows its progress, and if you cancel
+it, the gate is closed again for the runs that still wait. After the last run the gate is gone. To
+change the rate of a gate that opens, open it again.`,
+		Example: `  carillon gate open gate_0f8j2v5r3c --dry-run
+  carillon gate open gate_0f8j2v5r3c
   carillon gate open gate_0f8j2v5r3c --rate 5000/s`,
 		Args:              aGate,
 		ValidArgsFunction: a.completeGates(),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			gate, err := c.OpenGate(ctx, args[0], rate)
+			gate, err := c.OpenGate(ctx, args[0], how)
 			if err != nil {
 				return err
 			}
-			return a.done(gate, "gate %s opens%s", gate.ID, rateWords(&gate))
+			return a.opened(&gate, "gate "+gate.ID+" opens")
 		}),
 	}
-	rateFlag(cmd, &rate)
+	openFlags(cmd, &how)
 	return cmd
 }
 
-func rateFlag(cmd *cobra.Command, rate *string) {
-	cmd.Flags().StringVar(rate, "rate", "",
+// openFlags are the flags of commands that open a gate.
+func openFlags(cmd *cobra.Command, how *client.OpenRequest) {
+	cmd.Flags().StringVar(&how.Rate, "rate", "",
 		"number of held runs that leave in a `time`: 5000/s, 100/m or 10/h (default as fast as it goes)")
+	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "only show how many runs would leave")
+}
+
+// opened shows what a command has done that opens a gate, or would do.
+func (a *app) opened(g *client.Gate, what string) error {
+	if n := g.WouldRelease; n != nil {
+		return a.show(g, func() { fmt.Fprintf(a.out, "%s would leave gate %s\n", count(*n, "run"), g.ID) })
+	}
+	what += rateWords(g)
+	if g.Operation != 0 {
+		what += " (operation " + g.Operation.String() + ")"
+	}
+	return a.done(*g, "%s", what)
 }
 
 func rateWords(g *client.Gate) string {
@@ -297,6 +313,9 @@ func (a *app) printGate(g *client.Gate) {
 	}
 	if g.Opened != 0 {
 		t.fact("Opened", "at "+a.when(g.Opened)+by(g.OpenedBy))
+	}
+	if g.Operation != 0 {
+		t.fact("Operation", g.Operation.String())
 	}
 	t.fact("Held", strconv.Itoa(held(g)))
 }

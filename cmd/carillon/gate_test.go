@@ -51,3 +51,30 @@ func TestGatesAndPausedQueues(t *testing.T) {
 		h.carillon("gate", "list", "x")
 	})
 }
+
+func TestTheReleaseOfAGateIsAnOperation(t *testing.T) {
+	inHouse(t, "releases", func(h *house) {
+		h.run("queue", "pause", "mail", "--reason", "the relay is down")
+		for range 5 {
+			h.run("submit", "--queue", "mail", "--", "true")
+		}
+		h.later(2 * time.Second)
+		h.carillon("gate", "open", "queue/mail", "--rate", "30/m", "--dry-run")
+		h.carillon("queue", "resume", "mail", "--dry-run", "-o", "json")
+		op := idIn(h.carillon("gate", "open", "queue/mail", "--rate", "30/m"), "op_")
+		h.later(3 * time.Second)
+		h.carillon("operations")
+		h.carillon("operations", op)
+		h.carillon("gate", "show", "queue/mail")
+		h.carillon("operations", "cancel", op)
+		h.later(10 * time.Second)
+		h.carillon("operations", op)
+		h.carillon("gate", "show", "queue/mail")
+		op = idIn(h.carillon("queue", "resume", "mail"), "op_")
+		h.carillon("operations", op, "--wait")
+		h.carillon("operations", op, "-o", "json")
+		h.carillon("operations")
+		h.carillon("operations", "cancel", op)
+		h.carillon("gate", "open", "queue/mail", "--dry-run")
+	})
+}

@@ -19,12 +19,13 @@ func (a *app) operationsCommand() *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "operations [OPERATION]",
-		Short: "List operations: actions on many jobs, with their progress",
+		Short: "List operations: actions on many jobs or runs, with their progress",
 		Long: `List the operations of the last 30 days, newest first. Given an operation, show it with its progress
 and its first errors.
 
 "carillon pause", "resume", "cancel" and "run" begin an operation if flags such as --type choose
-their jobs. The server performs it, also after a restart.`,
+their jobs, and a gate or a queue that opens begins the release of the runs that it held. The server
+performs it, also after a restart.`,
 		Example: `  carillon operations
   carillon operations --state running
   carillon operations op_0f8j2v5r3c000 --wait
@@ -61,9 +62,10 @@ their jobs. The server performs it, also after a restart.`,
 	p.flags(cmd)
 	completeWords(cmd, "state", words...)
 	cmd.AddCommand(&cobra.Command{
-		Use:               "cancel OPERATION...",
-		Short:             "Cancel an operation: what it has done stays",
-		Long:              `Cancel an operation. It stops within a second. What it has done stays as it is.`,
+		Use:   "cancel OPERATION...",
+		Short: "Cancel an operation: what it has done stays",
+		Long: `Cancel an operation. It stops within a second. What it has done stays as it is. If it is the release
+of a gate, the gate is closed again for the runs that still wait.`,
 		Example:           `  carillon operations cancel op_0f8j2v5r3c000`,
 		Args:              some("running operation, its id"),
 		ValidArgsFunction: a.completeOperations(carillon.OperationCounting, carillon.OperationRunning),
@@ -87,7 +89,7 @@ func (a *app) completeOperations(states ...carillon.OperationState) cobra.Comple
 		for i := range page.Items {
 			op := &page.Items[i]
 			choices = append(choices, cobra.CompletionWithDesc(
-				op.ID.String(), fmt.Sprintf("%s %s, %s", op.Kind, filterWords(op), op.State),
+				op.ID.String(), fmt.Sprintf("%s %s, %s", op.Kind, thingWords(op), op.State),
 			))
 		}
 		return choices
@@ -107,12 +109,12 @@ func (a *app) listOperations(ctx context.Context, c *client.Client, p paging, st
 		return err
 	}
 	return showList(a, list, "operations", func(list []carillon.Operation) {
-		t := a.table("ID", "KIND", "STATE", "DONE", "FAILED", "BEGAN", "JOBS")
+		t := a.table("ID", "KIND", "STATE", "DONE", "FAILED", "BEGAN", "ACTS ON")
 		for i := range list {
 			op := &list[i]
 			t.row(op.ID.String(), string(op.Kind), string(op.State),
 				fmt.Sprintf("%d of %d", op.Done+op.Skipped, op.Total), fmt.Sprint(op.Failed),
-				a.ago(op.Created), filterWords(op))
+				a.ago(op.Created), thingWords(op))
 		}
 		t.end()
 	})
@@ -138,12 +140,19 @@ func (a *app) operationDetail(op *carillon.Operation) {
 	defer t.end()
 	t.fact("Operation", op.ID.String())
 	t.fact("Kind", string(op.Kind))
-	t.fact("Jobs", filterWords(op))
+	if op.Release != nil {
+		t.fact("Gate", op.Release.Gate)
+	} else {
+		t.fact("Jobs", filterWords(op))
+	}
 	t.fact("State", string(op.State))
 	t.fact("Reason", op.Reason)
 	t.fact("Progress", progressOf(op))
 	rate := "as many as possible"
-	if op.Rate > 0 {
+	switch {
+	case op.Release != nil && op.Release.Rate.Starts > 0:
+		rate = op.Release.Rate.String()
+	case op.Rate > 0:
 		rate = fmt.Sprintf("at most %d a second", op.Rate)
 	}
 	t.fact("Rate", rate)
@@ -158,6 +167,14 @@ func (a *app) operationDetail(op *carillon.Operation) {
 	if lines := errorLines(op); len(lines) > 0 {
 		t.facts("Errors", lines)
 	}
+}
+
+// thingWords describes what an operation acts on.
+func thingWords(op *carillon.Operation) string {
+	if op.Release != nil {
+		return "gate " + op.Release.Gate
+	}
+	return filterWords(op)
 }
 
 // filterWords describes which jobs an operation chooses.
@@ -186,10 +203,17 @@ func filterWords(op *carillon.Operation) string {
 
 // progressOf says how far an operation is.
 func progressOf(op *carillon.Operation) string {
-	if op.State == carillon.OperationCounting {
-		return count(op.Total, "job") + " so far"
+	thing := "job"
+	if op.Kind == carillon.OperationRelease {
+		thing = "run"
 	}
-	text := fmt.Sprintf("%d of %s %s", op.Done, count(op.Total, "job"), doneWord(op.Kind))
+	if op.State == carillon.OperationCounting {
+		return count(op.Total, thing) + " so far"
+	}
+	text := fmt.Sprintf("%d of %s %s", op.Done, count(op.Total, thing), doneWord(op.Kind))
+	if op.Kind == carillon.OperationRelease && op.Total == 0 { // they were not counted
+		text = count(op.Done, thing) + " " + doneWord(op.Kind)
+	}
 	if op.Failed > 0 {
 		text += fmt.Sprintf(", %d failed", op.Failed)
 	}
@@ -227,6 +251,8 @@ func doneWord(kind carillon.OperationKind) string {
 		return "canceled"
 	case carillon.OperationRun:
 		return "run now"
+	case carillon.OperationRelease:
+		return "released"
 	}
 	return string(kind)
 }

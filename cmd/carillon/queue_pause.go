@@ -139,24 +139,25 @@ func (a *app) awaitDrained(ctx context.Context, c *client.Client, name string, s
 }
 
 func (a *app) queueResumeCommand() *cobra.Command {
-	var rate string
+	var how client.OpenRequest
 	cmd := &cobra.Command{
 		Use:   "resume QUEUE",
 		Short: "Resume a paused queue: its held runs leave",
 		Long: `Resume a queue. Its held runs leave in the order of their due times, as fast as it goes or by a
-rate. "carillon queue show" says how many are left.`,
+rate. Their release is an operation: "carillon operations" shows its progress, and if you cancel it,
+the queue is paused again.`,
 		Example: `  carillon queue resume mail
   carillon queue resume mail --rate 100/s`,
 		Args:              aQueue,
 		ValidArgsFunction: a.completeQueues(),
 		RunE: a.reached(func(ctx context.Context, c *client.Client, args []string) error {
-			gate, err := c.ResumeQueue(ctx, args[0], rate)
+			gate, err := c.ResumeQueue(ctx, args[0], how)
 			if err != nil {
 				return err
 			}
-			return a.done(gate, "queue %s resumed%s", args[0], rateWords(&gate))
+			return a.opened(&gate, "queue "+args[0]+" resumed")
 		}),
 	}
-	rateFlag(cmd, &rate)
+	openFlags(cmd, &how)
 	return cmd
 }

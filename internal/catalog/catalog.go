@@ -35,6 +35,11 @@ type Ledger interface {
 	Update(
 		ctx context.Context, namespace string, decide func(now carillon.Time) (carillon.Change, error),
 	) error
+	Used(ctx context.Context, namespace string) error
+	NextOperation(now carillon.Time) (carillon.OperationID, error)
+	Operation(
+		ctx context.Context, namespace string, id carillon.OperationID,
+	) (carillon.OperationRecord, error)
 }
 
 // Catalog is what one node knows of the records.

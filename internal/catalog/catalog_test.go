@@ -42,7 +42,7 @@ func within(t *testing.T, test func(t *testing.T, start func(carillon.Store) *ca
 func put[T any](
 	ctx context.Context, c *catalog.Catalog, kind catalog.Kind[T], name catalog.Name, value T,
 ) (catalog.Record[T], error) {
-	return kind.Write(ctx, c, name, "ann", func(_, next *catalog.Record[T]) (remove bool, err error) {
+	return kind.Write(ctx, c, name, "ann", func(_, next *catalog.Record[T], _ *carillon.Change) (remove bool, err error) {
 		next.Value = value
 		return false, nil
 	})
@@ -51,7 +51,9 @@ func put[T any](
 // remove removes a record.
 func remove[T any](t *testing.T, c *catalog.Catalog, kind catalog.Kind[T], name catalog.Name) {
 	t.Helper()
-	if _, err := kind.Write(t.Context(), c, name, "bob", func(was, _ *catalog.Record[T]) (bool, error) {
+	if _, err := kind.Write(t.Context(), c, name, "bob", func(
+		was, _ *catalog.Record[T], _ *carillon.Change,
+	) (bool, error) {
 		if was == nil {
 			t.Errorf("%s is not there", name.Name)
 		}
@@ -145,7 +147,7 @@ func TestEditsOfTwoNodesDoNotGetLost(t *testing.T) {
 		for i := range 40 {
 			writers.Go(func() {
 				_, err := catalog.Queues.Write(t.Context(), nodes[i%2], mail("mail"), "ann",
-					func(was, next *catalog.Record[catalog.Queue]) (remove bool, err error) {
+					func(was, next *catalog.Record[catalog.Queue], _ *carillon.Change) (remove bool, err error) {
 						if was != nil {
 							next.Value = was.Value
 						}
@@ -192,7 +194,7 @@ func TestAnEditThatFailsWritesNothing(t *testing.T) {
 	within(t, func(t *testing.T, start func(carillon.Store) *catalog.Catalog) {
 		c, refused := start(mem.NewStore()), errors.New("no")
 		_, err := catalog.Queues.Write(t.Context(), c, mail("mail"), "ann",
-			func(_, next *catalog.Record[catalog.Queue]) (remove bool, err error) {
+			func(_, next *catalog.Record[catalog.Queue], _ *carillon.Change) (remove bool, err error) {
 				next.Value.Weight = 3
 				return false, refused
 			})

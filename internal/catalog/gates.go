@@ -42,29 +42,51 @@ func (c *Catalog) MayBeClosed(run *carillon.Run) bool {
 
 func gateName(g *carillon.Gate) Name { return Name{g.Namespace, g.ID} }
 
-// ForgetGate removes a gate that is opening, and whose runs have left. If it is closed again meanwhile, or
-// gone, it stays so.
+// ForgetGate removes a gate that is opening, and whose runs have left; its release is done. If it is closed
+// again meanwhile, or gone, it stays so.
 func (c *Catalog) ForgetGate(ctx context.Context, g *carillon.Gate) error {
-	return c.changeGate(ctx, g, func(_ *carillon.Gate) bool { return true })
+	return c.changeGate(ctx, g, func(
+		g *carillon.Gate, now carillon.Time, beside *carillon.Change,
+	) (remove bool, err error) {
+		return true, c.EndRelease(ctx, g, Ending{State: carillon.OperationDone, At: now}, beside)
+	})
 }
 
 // StoppedGate notes that the runs that a gate has to stop were asked to.
 func (c *Catalog) StoppedGate(ctx context.Context, g *carillon.Gate) error {
-	return c.changeGate(ctx, g, func(g *carillon.Gate) bool { g.Stopped = true; return false })
+	return c.changeGate(ctx, g, func(
+		g *carillon.Gate, _ carillon.Time, _ *carillon.Change,
+	) (remove bool, err error) {
+		g.Stopped = true
+		return false, nil
+	})
 }
 
 // changeGate edits or removes a gate, unless another caller has changed it since it was read.
 func (c *Catalog) changeGate(
-	ctx context.Context, g *carillon.Gate, edit func(*carillon.Gate) (remove bool),
+	ctx context.Context, g *carillon.Gate,
+	edit func(g *carillon.Gate, now carillon.Time, beside *carillon.Change) (remove bool, err error),
 ) error {
 	_, err := Gates.Write(ctx, c, gateName(g), "", func(
-		was, next *Record[carillon.Gate],
+		was, next *Record[carillon.Gate], beside *carillon.Change,
 	) (remove bool, err error) {
-		if was == nil || was.Value.At != g.At || was.Value.Opened != g.Opened {
+		present := GateIn(was)
+		if present == nil || present.At != g.At || present.Opened != g.Opened {
 			return false, fmt.Errorf("%w: gate %s has changed", carillon.ErrConflict, g.ID)
 		}
-		next.By, next.Value = was.By, was.Value
-		return edit(&next.Value), nil
+		remove, err = edit(present, next.At, beside)
+		next.By, next.Value = was.By, *present
+		return remove, err
 	})
 	return err
+}
+
+// GateIn is a copy of the gate of a record that was read from the store; nil if there is none.
+func GateIn(r *Record[carillon.Gate]) *carillon.Gate {
+	if r == nil {
+		return nil
+	}
+	g := r.Value
+	g.ID, g.Namespace = r.Name.Name, r.Namespace
+	return &g
 }

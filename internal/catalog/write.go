@@ -11,7 +11,8 @@ import (
 
 // Write writes what decide makes of the present record, which is nil if there is none: decide sets the Value
 // of next, or has the record removed. All else of next is known already, but for its revision. So the answer
-// to a write with an idempotency key, which is made before the write is committed, can say it.
+// to a write with an idempotency key, which is made before the write is committed, can say it. decide
+// adds to beside what has to be written in the same change.
 //
 // If another writer is quicker, decide is called again. The record is in force on this node when Write
 // returns, and on every other node within a second. An error of decide is returned as it is. A write whose
@@ -19,7 +20,7 @@ import (
 // ledger.Ledger.Used.
 func (k Kind[T]) Write(
 	ctx context.Context, c *Catalog, name Name, by string,
-	decide func(was, next *Record[T]) (remove bool, err error),
+	decide func(was, next *Record[T], beside *carillon.Change) (remove bool, err error),
 ) (next Record[T], err error) {
 	key := name.key(k.name)
 	var guard carillon.Guard
@@ -41,16 +42,17 @@ func (k Kind[T]) Write(
 			}
 		}
 		next = Record[T]{Name: name, By: by, At: now}
-		removed, err := decide(was, &next)
+		var change carillon.Change
+		removed, err := decide(was, &next, &change)
 		if err != nil {
 			return carillon.Change{}, err
 		}
 		if err := next.into(&guard, removed); err != nil {
 			return carillon.Change{}, err
 		}
-		return carillon.Change{
-			Guards: []carillon.Guard{guard}, Folds: []carillon.Fold{newEpoch()},
-		}, nil
+		change.Guards = append(change.Guards, guard)
+		change.Folds = append(change.Folds, newEpoch())
+		return change, nil
 	})
 	if err != nil {
 		return next, err

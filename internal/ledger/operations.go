@@ -15,13 +15,19 @@ func (l *Ledger) StartOperation(ctx context.Context, op *carillon.Operation) err
 		if err := l.roomForOperation(ctx, op.Namespace); err != nil {
 			return carillon.Change{}, err
 		}
-		id, err := l.cfg.IDs.Next(now)
+		id, err := l.NextOperation(now)
 		if err != nil {
 			return carillon.Change{}, err
 		}
-		op.ID, op.State, op.Created = carillon.OperationID(id), carillon.OperationCounting, now
+		op.ID, op.State, op.Created = id, carillon.OperationCounting, now
 		return saved(op, carillon.OperationRecord{Operation: *op}, now), nil
 	})
+}
+
+// NextOperation is an id that no other operation has.
+func (l *Ledger) NextOperation(now carillon.Time) (carillon.OperationID, error) {
+	id, err := l.cfg.IDs.Next(now)
+	return carillon.OperationID(id), err
 }
 
 // saved is the change that writes a record; op gets what it then says.
@@ -53,8 +59,9 @@ func (l *Ledger) roomForOperation(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// CancelOperation ends an operation; op says which one by its namespace and id, and gets the rest. What it
-// has done stays. The node that performs it notices within a second. To cancel it again changes nothing.
+// CancelOperation ends an operation that is no release; op says which one by its namespace and id, and gets
+// the rest. What it has done stays. The node that performs it notices within a second. To cancel it again
+// changes nothing.
 func (l *Ledger) CancelOperation(ctx context.Context, op *carillon.Operation) error {
 	namespace, id := op.Namespace, op.ID
 	err := l.Update(ctx, namespace, func(now carillon.Time) (c carillon.Change, err error) {
@@ -68,6 +75,9 @@ func (l *Ledger) CancelOperation(ctx context.Context, op *carillon.Operation) er
 			return c, errCanceledBefore
 		case carillon.OperationDone, carillon.OperationFailed:
 			return c, fmt.Errorf("%w: %s is %s", carillon.ErrConflict, id, op.State)
+		}
+		if op.Kind == carillon.OperationRelease {
+			return c, fmt.Errorf("%w: only its gate ends the release %s", carillon.ErrInvalid, id)
 		}
 		record.State = carillon.OperationCanceled
 		return saved(op, record, now), nil

@@ -21,11 +21,8 @@ const (
 	// gateSettled is after how long no node stops runs at a gate that was opened, even if its clock is
 	// behind.
 	gateSettled = skew
-	releasePage = 1000
-	// releaseEvery is how often runs leave a gate by its rate.
-	releaseEvery = 50 * time.Millisecond
-	// maxBehind bounds how many runs leave at once after the store has not answered for a while.
-	maxBehind = time.Second
+	// tidyEvery is how often the scheduler looks for releases that an older node has left behind.
+	tidyEvery = 10 * time.Second
 )
 
 // Gates are the gates that this node knows.
@@ -38,6 +35,10 @@ type Gates interface {
 	ForgetGate(ctx context.Context, g *carillon.Gate) error
 	// StoppedGate notes that the runs that a gate has to stop were asked to.
 	StoppedGate(ctx context.Context, g *carillon.Gate) error
+	// BeginRelease makes the release of a gate that opens an operation, if it is none.
+	BeginRelease(ctx context.Context, g *carillon.Gate) error
+	// TidyReleases ends the operations of releases whose gate is gone, or does not name them.
+	TidyReleases(ctx context.Context, owns func(shard int) bool) error
 }
 
 // gates is what the scheduler does for gates: it lets the runs leave that waited for one, and asks running
@@ -49,6 +50,7 @@ type gates struct {
 	mu    sync.Mutex
 	swept map[carillon.HoldName]bool // lines of gates, that a sweep has found
 	busy  map[carillon.HoldName]bool // that a goroutine works for
+	tidy  carillon.Time              // when the operations of releases are looked at next
 }
 
 func newGates() gates {
@@ -120,7 +122,7 @@ func (s *Scheduler) gateWork(now carillon.Time) map[carillon.HoldName]func(conte
 		name := carillon.HoldName{Namespace: g.Namespace, Hold: g.Hold()}
 		switch opened := g.OpenedAt(now); {
 		case !s.members.owns(g.Shard()):
-		case opened != 0 && (s.cfg.Node == "" || now.Sub(opened) >= gateHeard):
+		case opened != 0:
 			todo[name] = func(ctx context.Context) error { return s.release(ctx, name) }
 		case opened == 0 && g.Running == carillon.GateStop && !g.Stopped:
 			todo[name] = func(ctx context.Context) error { return s.stopFor(ctx, g) }
@@ -136,6 +138,12 @@ func (s *Scheduler) gateWork(now carillon.Time) map[carillon.HoldName]func(conte
 		}
 	}
 	clear(s.gates.swept)
+	if now >= s.gates.tidy {
+		s.gates.tidy = now.Add(tidyEvery)
+		todo[carillon.HoldName{}] = func(ctx context.Context) error {
+			return s.gates.known.TidyReleases(ctx, s.members.owns)
+		}
+	}
 	maps.DeleteFunc(todo, func(name carillon.HoldName, _ func(context.Context) error) bool {
 		return s.gates.busy[name]
 	})
@@ -150,95 +158,6 @@ func (g *gates) done(name carillon.HoldName) {
 	defer g.mu.Unlock()
 	delete(g.busy, name)
 }
-
-// release lets the runs leave that wait for a gate, in the order of their due times and by its rate, and
-// forgets the gate after the last one. The gate may be gone already: a node that had not heard of that has
-// stopped a run there. Everything that a release must know is in the store, so any node can go on with it.
-func (s *Scheduler) release(ctx context.Context, name carillon.HoldName) error {
-	id, _ := carillon.GateOfHold(name.Hold)
-	pace, after := pace{last: time.Now(), owed: 1}, carillon.RunID{}
-	for ctx.Err() == nil {
-		now, g := s.cfg.Clock.Now(), s.gates.known.GateOf(name.Namespace, id)
-		var rate carillon.Rate
-		if g != nil {
-			rate = g.Rate
-		}
-		owner := carillon.Gate{ID: id, Namespace: name.Namespace}
-		if g != nil && g.State(now) == carillon.GateClosed || !s.members.owns(owner.Shard()) {
-			return nil // it was closed again, or another node goes on
-		}
-		room, wait := pace.room(rate, time.Now())
-		if room == 0 {
-			await.For(ctx, wait)
-			continue
-		}
-		first := after.IsZero()
-		left, last, err := s.releaseNext(ctx, name, after, room)
-		if err != nil {
-			return err
-		}
-		pace.took(left)
-		switch after = last; {
-		case left > 0:
-		case !last.IsZero(): // all of them have changed meanwhile
-			await.For(ctx, releaseEvery)
-		case !first: // from the beginning: others may have come
-		case g == nil:
-			return nil
-		case now.Sub(g.OpenedAt(now)) >= gateSettled:
-			return s.gates.known.ForgetGate(ctx, g)
-		default:
-			await.For(ctx, releaseEvery)
-		}
-	}
-	return nil
-}
-
-// releaseNext lets the first runs of a line behind another one leave. It returns how many left, and the last
-// one that was there; zero: none was.
-func (s *Scheduler) releaseNext(
-	ctx context.Context, name carillon.HoldName, after carillon.RunID, limit int,
-) (left int, last carillon.RunID, err error) {
-	runs, err := s.cfg.Store.Line(ctx, carillon.LineQuery{
-		Lines: []carillon.HoldName{name}, After: after, Until: carillon.Never, Limit: limit,
-	})
-	if err != nil || len(runs) == 0 {
-		return 0, carillon.RunID{}, err
-	}
-	candidates, err := s.cfg.Ledger.Candidates(ctx, runs, "")
-	if err != nil {
-		return 0, carillon.RunID{}, err
-	}
-	changes, now := make([]carillon.Change, len(candidates)), s.cfg.Clock.Now()
-	for i := range candidates {
-		changes[i] = candidates[i].Release(now)
-	}
-	lost, err := s.cfg.Ledger.Commit(ctx, changes) // a run that lost has changed, and is read again
-	return len(changes) - len(lost), runs[len(runs)-1].ID, err
-}
-
-// pace says how many runs may leave by a rate.
-type pace struct {
-	last time.Time
-	owed float64 // runs that may leave now
-}
-
-// room is how many runs may leave now, and if there are none, after how long some may.
-func (p *pace) room(rate carillon.Rate, now time.Time) (n int, wait time.Duration) {
-	if rate.Starts == 0 {
-		return releasePage, 0
-	}
-	perSecond := float64(rate.Starts) / rate.Per.Seconds()
-	p.owed = min(p.owed+now.Sub(p.last).Seconds()*perSecond, max(1, maxBehind.Seconds()*perSecond))
-	p.last = now
-	if p.owed < 1 {
-		wait := time.Duration((1 - p.owed) / perSecond * float64(time.Second))
-		return 0, min(max(wait, releaseEvery), followEvery) // the rate can change, or the gate
-	}
-	return min(int(p.owed), releasePage), 0
-}
-
-func (p *pace) took(n int) { p.owed = max(p.owed-float64(n), 0) }
 
 // stopFor asks the runs to stop that workers hold and a gate matches, until there are none and all nodes know
 // that the gate is closed.

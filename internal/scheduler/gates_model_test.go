@@ -57,6 +57,11 @@ func TestGatesHoldWhileEverythingFails(t *testing.T) {
 				h.expectOnce(&job)
 			}
 			h.expectGone()
+			for _, op := range h.releases() {
+				if op.State != carillon.OperationDone {
+					t.Errorf("a release has not ended: %+v", op)
+				}
+			}
 		})
 		if t.Failed() {
 			t.Fatalf("round %d of seed %d", round, seed)

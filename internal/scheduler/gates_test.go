@@ -33,12 +33,15 @@ func (h *house) closeGate(by *node, g carillon.Gate) {
 func (h *house) openGate(by *node, id string, rate carillon.Rate) {
 	h.t.Helper()
 	name := catalog.Name{Namespace: "default", Name: id}
-	_, err := catalog.Gates.Write(context.Background(), by.catalog, name, "bob",
-		func(was, next *catalog.Record[carillon.Gate]) (remove bool, err error) {
-			next.Value = was.Value
-			next.Value.Opened, next.Value.OpenedBy, next.Value.Rate = h.clock.Now(), "bob", rate
-			return false, nil
-		})
+	_, err := catalog.Gates.Write(context.Background(), by.catalog, name, "bob", func(
+		was, next *catalog.Record[carillon.Gate], beside *carillon.Change,
+	) (remove bool, err error) {
+		g := catalog.GateIn(was)
+		how := catalog.Opening{By: "bob", Rate: rate, At: h.clock.Now()}
+		err = by.catalog.OpenGate(context.Background(), g, how, beside)
+		next.Value = *g
+		return false, err
+	})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func operated(h *house) {
 // put writes a record of the catalog through a node.
 func put[T any](by *node, kind catalog.Kind[T], name catalog.Name, value T) error {
 	_, err := kind.Write(context.Background(), by.catalog, name, "ann",
-		func(_, next *catalog.Record[T]) (remove bool, err error) {
+		func(_, next *catalog.Record[T], _ *carillon.Change) (remove bool, err error) {
 			next.Value = value
 			return false, nil
 		})
@@ -35,7 +35,7 @@ func (h *house) setLimit(by *node, l carillon.Limit) {
 	var err error
 	if l.Concurrency == 0 && l.Rate.Starts == 0 {
 		_, err = catalog.Limits.Write(context.Background(), by.catalog, name, "ann",
-			func(_, _ *catalog.Record[carillon.Limit]) (remove bool, err error) { return true, nil })
+			func(_, _ *catalog.Record[carillon.Limit], _ *carillon.Change) (remove bool, err error) { return true, nil })
 	} else {
 		if err := l.Admit(""); err != nil {
 			h.t.Fatal(err)

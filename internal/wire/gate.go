@@ -10,8 +10,10 @@ type Gate struct {
 	Held *int `json:"held,omitempty"`
 	// Active is how many runs of the queue workers hold, in the answer to a pause or a drain of a queue.
 	Active *int `json:"active,omitempty"`
-	// Would is the answer to dry_run.
+	// Would is the answer to dry_run of closing a gate.
 	Would *GateEffect `json:"would_hit,omitempty"`
+	// WouldRelease is the answer to dry_run of opening it: how many runs would leave.
+	WouldRelease *int `json:"would_release,omitempty"`
 }
 
 // GateEffect says what a gate would stop. A number with AtLeast can be higher: looking further would take too
@@ -38,7 +40,8 @@ type GateRequest struct {
 // OpenRequest opens a gate.
 type OpenRequest struct {
 	// Rate is how many held runs leave in a time, such as 5000/s. Default: as fast as it goes.
-	Rate string `json:"rate,omitempty"`
+	Rate   string `json:"rate,omitempty"`
+	DryRun bool   `json:"dry_run,omitempty"` // only count the runs that would leave
 }
 
 // PauseRequest pauses a queue.
