@@ -113,7 +113,7 @@ func (a *app) listOperations(ctx context.Context, c *client.Client, p paging, st
 		for i := range list {
 			op := &list[i]
 			t.row(op.ID.String(), string(op.Kind), string(op.State),
-				fmt.Sprintf("%d of %d", op.Done+op.Skipped, op.Total), fmt.Sprint(op.Failed),
+				doneOf(op), fmt.Sprint(op.Failed),
 				a.ago(op.Created), thingWords(op))
 		}
 		t.end()
@@ -167,6 +167,15 @@ func (a *app) operationDetail(op *carillon.Operation) {
 	if lines := errorLines(op); len(lines) > 0 {
 		t.facts("Errors", lines)
 	}
+}
+
+// doneOf says on how many things of how many an operation has acted. A release that could not count its runs
+// in time has no total.
+func doneOf(op *carillon.Operation) string {
+	if op.Release != nil && op.Total == 0 {
+		return fmt.Sprint(op.Done)
+	}
+	return fmt.Sprintf("%d of %d", op.Done+op.Skipped, op.Total)
 }
 
 // thingWords describes what an operation acts on.
