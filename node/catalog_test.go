@@ -70,7 +70,9 @@ func setLimit(t *testing.T, n *Node, concurrency int) {
 func removeLimit(t *testing.T, n *Node) {
 	t.Helper()
 	_, err := catalog.Limits.Write(t.Context(), n.catalog, named("queue/default"), "ann",
-		func(_, _ *catalog.Record[carillon.Limit], _ *carillon.Change) (remove bool, err error) { return true, nil })
+		func(_, _ *catalog.Record[carillon.Limit], _ *carillon.Change) (remove bool, err error) {
+			return true, nil
+		})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -173,7 +173,7 @@ func TestARecordThatCannotBeReadCanBeSetAndRemoved(t *testing.T) {
 		}
 		c := start(store)
 		if _, err := catalog.Queues.Write(t.Context(), c, mail("torn"), "ann", func(
-			was, _ *catalog.Record[catalog.Queue],
+			was, _ *catalog.Record[catalog.Queue], _ *carillon.Change,
 		) (remove bool, err error) {
 			if was == nil {
 				return false, carillon.ErrNotFound

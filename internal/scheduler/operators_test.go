@@ -35,7 +35,9 @@ func (h *house) setLimit(by *node, l carillon.Limit) {
 	var err error
 	if l.Concurrency == 0 && l.Rate.Starts == 0 {
 		_, err = catalog.Limits.Write(context.Background(), by.catalog, name, "ann",
-			func(_, _ *catalog.Record[carillon.Limit], _ *carillon.Change) (remove bool, err error) { return true, nil })
+			func(_, _ *catalog.Record[carillon.Limit], _ *carillon.Change) (remove bool, err error) {
+				return true, nil
+			})
 	} else {
 		if err := l.Admit(""); err != nil {
 			h.t.Fatal(err)

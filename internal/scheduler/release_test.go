@@ -209,13 +209,14 @@ func TestReleasesThatAnOlderNodeHasTouched(t *testing.T) {
 	in(t, gatedHouse, func(h *house) {
 		old := func(id string, edit func(*carillon.Gate)) {
 			name := catalog.Name{Namespace: "default", Name: id}
-			_, err := catalog.Gates.Update(context.Background(), h.nodes[0].catalog, name, "old",
-				func(was *catalog.Record[carillon.Gate]) (carillon.Gate, error) {
-					g := was.Value
-					g.Operation = 0
-					edit(&g)
-					return g, nil
-				})
+			_, err := catalog.Gates.Write(context.Background(), h.nodes[0].catalog, name, "old", func(
+				was, next *catalog.Record[carillon.Gate], _ *carillon.Change,
+			) (remove bool, err error) {
+				next.Value = was.Value
+				next.Value.Operation = 0
+				edit(&next.Value)
+				return false, nil
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
