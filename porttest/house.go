@@ -11,11 +11,13 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
+	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
 	"github.com/carillon-run/carillon/internal/scheduler"
 	"github.com/carillon-run/carillon/worker"
+	"github.com/carillon-run/carillon/worker/protocol"
 )
 
 // House is a whole system in a synctest bubble: ledger, scheduler and worker over the store under test, and
@@ -35,6 +37,15 @@ type House struct {
 	Coordinator carillon.Coordinator
 	// Logger gets the logs of all parts. Default: they are discarded.
 	Logger *slog.Logger
+	// Node is the id of this node in a cluster whose nodes share Store and Coordinator, and Number makes the
+	// ids of its jobs unique. Default: it is the only node, with the number 1.
+	Node   string
+	Number int
+	// Carriers wraps the timeline and the queue. Default: they lose nothing.
+	Carriers func(carillon.Timeline, carillon.Queue) (carillon.Timeline, carillon.Queue)
+	// Catalog is made at the start if Operated is set. Default: operators cannot set anything.
+	Operated bool
+	Catalog  *catalog.Catalog
 
 	stop func()
 	mu   sync.Mutex
@@ -54,22 +65,27 @@ type Seen struct {
 func (h *House) Live(concurrency int) {
 	h.T.Helper()
 	logger := cmp.Or(h.Logger, slog.New(slog.DiscardHandler))
-	ids := idgen.New(1, carillon.Never)
-	timeline, coordinator := mem.NewTimeline(mem.TimelineConfig{}), h.Coordinator
+	ids := idgen.New(cmp.Or(h.Number, 1), carillon.Never)
+	coordinator := h.Coordinator
 	if coordinator == nil {
 		inMemory := mem.NewCoordinator()
 		inMemory.Clock = &h.Clock
 		coordinator = inMemory
 	}
 	h.Queue = mem.NewQueue(mem.QueueConfig{})
+	var timeline carillon.Timeline = mem.NewTimeline(mem.TimelineConfig{})
+	var queue carillon.Queue = h.Queue
+	if h.Carriers != nil {
+		timeline, queue = h.Carriers(timeline, queue)
+	}
 	logs := mem.NewLogs()
 	h.Ledger = ledger.New(ledger.Config{Store: h.Store, IDs: ids, Clock: &h.Clock})
 	sched := scheduler.New(scheduler.Config{
-		Store: h.Store, Timeline: timeline, Queue: h.Queue, Coordinator: coordinator, Logs: logs,
-		Ledger: h.Ledger, Clock: &h.Clock, Logger: logger,
+		Store: h.Store, Timeline: timeline, Queue: queue, Coordinator: coordinator, Logs: logs,
+		Ledger: h.Ledger, Clock: &h.Clock, Logger: logger, Node: h.Node,
 	})
 	h.Dispatcher = dispatch.New(dispatch.Config{
-		Store: h.Store, Ledger: h.Ledger, Queue: h.Queue, Logs: logs, Coordinator: coordinator,
+		Store: h.Store, Ledger: h.Ledger, Queue: queue, Logs: logs, Coordinator: coordinator,
 		Clock: &h.Clock, Logger: logger, Redecide: sched.Redecide, PushBack: sched.PushBack,
 	})
 	began := time.Now()
@@ -85,7 +101,14 @@ func (h *House) Live(concurrency int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
+	if h.Operated {
+		h.operate(ctx, sched, logger)
+		parts.Go(func() { h.Catalog.Run(ctx) })
+	}
 	door.Go(func() { h.Ledger.Run(written) })
+	if h.Node != "" {
+		parts.Go(func() { h.join(ctx) })
+	}
 	parts.Go(func() { h.Worker.Run(ctx) })
 	parts.Go(func() { sched.Run(ctx) })
 	h.stop = func() {
@@ -93,6 +116,40 @@ func (h *House) Live(concurrency int) {
 		parts.Wait()
 		flush()
 		door.Wait()
+	}
+}
+
+// operate makes a catalog and reads it, as a node does before anything depends on it.
+func (h *House) operate(ctx context.Context, sched *scheduler.Scheduler, logger *slog.Logger) {
+	c := catalog.New(catalog.Config{Store: h.Store, Ledger: h.Ledger, Logger: logger})
+	h.Ledger.UseLimits(c.LimitsOf)
+	h.Ledger.UseGates(c)
+	sched.UseGates(c)
+	c.Listen(func(before, after *catalog.Snapshot) {
+		sched.LookAt(after.Lines(before)...)
+		sched.GatesChanged()
+	})
+	for c.Load(ctx) != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	h.Catalog = c
+}
+
+// join keeps the session of the node until ctx ends.
+func (h *House) join(ctx context.Context) {
+	for h.Coordinator.Join(ctx, []carillon.Member{{ID: h.Node, Kind: carillon.MemberNode}}) != nil {
+		time.Sleep(10 * time.Millisecond)
+	}
+	tick := time.NewTicker(protocol.BeatEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			_, _ = h.Coordinator.Beat(ctx, []carillon.Beat{{ID: h.Node}}) // the next one follows
+		case <-ctx.Done():
+			_ = h.Coordinator.Leave(context.Background(), []string{h.Node}) // else its session ends by itself
+			return
+		}
 	}
 }
 

@@ -16,6 +16,10 @@ func TestLimits(t *testing.T) {
 	porttest.Limits(t, func(*testing.T) carillon.Store { return mem.NewStore() })
 }
 
+func TestGates(t *testing.T) {
+	porttest.Gates(t, func(*testing.T) carillon.Store { return mem.NewStore() })
+}
+
 // TestStoreModel checks the check: the model must agree with itself.
 func TestStoreModel(t *testing.T) {
 	porttest.Model(t, func(*testing.T) carillon.Store { return mem.NewStore() })

@@ -26,6 +26,11 @@ func TestLimits(t *testing.T) {
 	porttest.Limits(t, func(t *testing.T) carillon.Store { return open(t) })
 }
 
+func TestGates(t *testing.T) {
+	open := emptied(t)
+	porttest.Gates(t, func(t *testing.T) carillon.Store { return open(t) })
+}
+
 func TestModel(t *testing.T) {
 	open := emptied(t)
 	porttest.Model(t, func(t *testing.T) carillon.Store {

@@ -22,6 +22,11 @@ func TestLimits(t *testing.T) {
 	porttest.Limits(t, func(t *testing.T) carillon.Store { return emptied(t, url, postgres.Config{}) })
 }
 
+func TestGates(t *testing.T) {
+	url := database(t)
+	porttest.Gates(t, func(t *testing.T) carillon.Store { return emptied(t, url, postgres.Config{}) })
+}
+
 func TestModel(t *testing.T) {
 	url := database(t)
 	porttest.Model(t, func(t *testing.T) carillon.Store {

@@ -43,6 +43,10 @@ func TestLimits(t *testing.T) {
 	porttest.Limits(t, func(t *testing.T) carillon.Store { return open(t) })
 }
 
+func TestGates(t *testing.T) {
+	porttest.Gates(t, func(t *testing.T) carillon.Store { return open(t) })
+}
+
 func TestModel(t *testing.T) {
 	porttest.Model(t, func(t *testing.T) carillon.Store { return open(t) })
 }

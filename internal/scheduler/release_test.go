@@ -235,7 +235,11 @@ func TestReleasesThatAnOlderNodeHasTouched(t *testing.T) {
 		time.Sleep(3500 * time.Millisecond)
 		old("b", func(g *carillon.Gate) { g.Rate = perSecond(2) })
 		name := catalog.Name{Namespace: "default", Name: "c"}
-		if _, err := catalog.Gates.Remove(context.Background(), h.nodes[0].catalog, name, "old"); err != nil {
+		if _, err := catalog.Gates.Write(context.Background(), h.nodes[0].catalog, name, "old", func(
+			_, _ *catalog.Record[carillon.Gate], _ *carillon.Change,
+		) (remove bool, err error) {
+			return true, nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
