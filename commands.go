@@ -182,6 +182,8 @@ func (w JobSnapshot) tryNow(run Run, now Time) (Change, Run, error) {
 	case run.Attempt == 0:
 		why = "has not begun; it is due at " + run.ID.Due.String() +
 			". To run the job now as well, add a run with \"carillon run --now " + w.Job.ID.String() + "\""
+	case run.Parked(): // it does not wait for a time, and keeps its place in the line
+		return Change{Runs: []Run{run}}, run, nil
 	default:
 		run.Wake = min(run.Wake, now) // a lost run is due already, and keeps its place in the queue
 		return Change{Runs: []Run{run}}, run, nil

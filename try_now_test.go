@@ -20,6 +20,19 @@ func TestARunThatWaitsForItsNextAttemptIsTriedNow(t *testing.T) {
 	expectChange(t, c, "1m r5 v1 waiting guarded planned #1 wakes 5m")
 }
 
+// With a wake it would leave the line when the gate opens before runs that were due earlier.
+func TestARunThatWaitsInALineKeepsItsPlaceWhenItIsTriedNow(t *testing.T) {
+	job := newJob(t, minutely(carillon.OverlapSkip))
+	run := retrying(planned(job, minute(1)), carillon.Never)
+	run.Hold = "gate/g"
+	_, tried, err := whole(
+		job, line(job, minute(1)), run, planned(job, minute(6)),
+	).Retry(run, false, minute(5))
+	if err != nil || tried.Wake != carillon.Never || tried.Hold != run.Hold {
+		t.Errorf("%+v, %v", tried, err)
+	}
+}
+
 func TestWhatIsNoRetryIsRefusedAndSaysWhy(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapSkip))
 	onHold := retrying(planned(job, minute(1)), carillon.Never)

@@ -147,7 +147,9 @@ func TestEditsOfTwoNodesDoNotGetLost(t *testing.T) {
 		for i := range 40 {
 			writers.Go(func() {
 				_, err := catalog.Queues.Write(t.Context(), nodes[i%2], mail("mail"), "ann",
-					func(was, next *catalog.Record[catalog.Queue], _ *carillon.Change) (remove bool, err error) {
+					func(
+						was, next *catalog.Record[catalog.Queue], _ *carillon.Change,
+					) (remove bool, err error) {
 						if was != nil {
 							next.Value = was.Value
 						}
