@@ -26,7 +26,8 @@ type Gate struct {
 	OpenedBy string `json:"opened_by,omitempty"`
 	// Rate is how many held runs leave in a time. Default: as fast as it goes.
 	Rate Rate `json:"rate,omitzero"`
-	// Operation is the release of the held runs; 0: no run has waited, or an older node opened the gate.
+	// Operation is the release of the held runs; 0: the gate is closed, no run has waited, or an older node
+	// opened it.
 	Operation OperationID `json:"operation,omitzero"`
 
 	// Stopped says that all running runs were asked to stop, if Running asks for that.

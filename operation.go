@@ -47,6 +47,9 @@ type OperationError struct {
 const (
 	// OperationTime is how long the record of an operation is kept after its end.
 	OperationTime = 30 * 24 * time.Hour
+	// ReleaseTime is the same for a release. People begin other operations, but a program can pause and
+	// resume a queue all day.
+	ReleaseTime = 24 * time.Hour
 	// DefaultOperationRate is the rate of an operation for which the caller chooses none.
 	DefaultOperationRate = 100
 

@@ -11,8 +11,8 @@ import (
 // operation in step:
 //
 //   - One change writes both when the release begins, and when it ends.
-//   - Each run that leaves folds the record: see Gate.Left. So Done is exact at every time, also after a
-//     crash, and if two nodes perform the same release for a while.
+//   - Each run that leaves by an operation folds its record: see Gate.Left. So Done is exact at every time,
+//     also after a crash, and if two nodes perform the same release for a while.
 //   - Once the operation is over, no run can leave by it.
 
 // GateRelease is what an operation of the kind release acts on.
@@ -77,7 +77,7 @@ func (g *Gate) Left() Fold {
 // that they were not counted.
 func (g *Gate) Counted(held int) Fold {
 	return g.foldRelease(func(r *OperationRecord) bool {
-		if r.State == OperationCounting {
+		if r.State == OperationCounting || r.Total+r.Done == 0 { // another node may have given up counting
 			r.State, r.Total = OperationRunning, held
 		}
 		return true
@@ -94,8 +94,8 @@ func (g *Gate) Rated() Fold {
 	})
 }
 
-// foldRelease steps the record of the gate's operation. A record that is gone, or that cannot be read, counts
-// nothing: runs must be able to leave nevertheless.
+// foldRelease steps the record of the gate's operation. A record that is gone, or that this version cannot
+// read, stays as it is.
 func (g *Gate) foldRelease(step func(*OperationRecord) bool) Fold {
 	next := func(was Guard, now Time) (Guard, bool) {
 		r, err := OperationOf(&was)
@@ -124,7 +124,7 @@ func (r *OperationRecord) EndRelease(state OperationState, reason string, now Ti
 		if was.Value == nil || err != nil || r.over {
 			return was, false
 		}
-		was.Value, was.Expires = end(&r, now), now.Add(OperationTime)
+		was.Value, was.Expires = end(&r, now), now.Add(ReleaseTime)
 		return was, true
 	}
 	return Change{

@@ -73,7 +73,7 @@ func TestTheReleaseOfAGateIsAnOperation(t *testing.T) {
 	late := fold(t, g.Left(), guard, 139) // it leaves before the end is written
 	over := fold(t, end.Folds[0], late, 141)
 	if r := record(t, over); r.State != carillon.OperationDone || r.Done != 3 || r.Ended != 141 ||
-		over.Expires != carillon.Time(141).Add(carillon.OperationTime) {
+		over.Expires != carillon.Time(141).Add(carillon.ReleaseTime) {
 		t.Errorf("ended: %+v, expires %s", r, over.Expires)
 	}
 	if open := end.Guards; len(open) != 1 || open[0].Value != nil || open[0].Rev != 1 {

@@ -121,7 +121,8 @@ func (s *server) dryRun(ctx context.Context, op carillon.Operation) (wire.Operat
 	}
 }
 
-// listOperations reads the records of all operations, which are those of a month: people begin them.
+// listOperations reads the records of all operations: those of a month that people began, and the releases of
+// a day.
 func (s *server) listOperations(w http.ResponseWriter, r *http.Request, q *query) error {
 	var states []carillon.OperationState
 	for _, word := range q.list("state") {

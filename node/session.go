@@ -48,7 +48,7 @@ func (n *Node) beat(ctx context.Context) error {
 		}
 		err := n.beatOnce(ctx)
 		if err != nil {
-			n.ledger.Definitions.ForgetAll() // only this tells an idle node that the store failed over
+			n.ledger.Forget() // only this tells an idle node that the store failed over
 		}
 		if err != nil && !failing && ctx.Err() == nil {
 			n.cfg.Logger.Error("prolong the node's session: trying again", "error", err)

@@ -21,7 +21,8 @@ type Config struct {
 	// of history and of logs are still added and dropped, if the role has the right to.
 	KeepSchema bool
 	// Writers is how many writes are in flight at once, each on its own connection: two commits keep a server
-	// busy, and the other, rare writes must not wait for them. Default 4.
+	// busy, two more can be of changes with folds, and the other, rare writes must not wait for them. Default
+	// 6.
 	Writers int
 	// Readers is how many reads are in flight at once. Default 4.
 	Readers int
@@ -56,7 +57,7 @@ func Open(ctx context.Context, url string, config Config) (*Store, error) {
 	}
 	s.batches.New = func() any { return newBatch() }
 	var err error
-	if s.writers, err = connect(url, cmp.Or(config.Writers, 4)); err != nil {
+	if s.writers, err = connect(url, cmp.Or(config.Writers, 6)); err != nil {
 		return nil, err
 	}
 	if s.readers, err = connect(url, cmp.Or(config.Readers, 4)); err != nil {

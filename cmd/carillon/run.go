@@ -199,8 +199,8 @@ func (a *app) retryCommand() *cobra.Command {
 		Long: `Add a new run that repeats an ended run, however that one ended. The record of the ended run
 does not change, but a dead letter leaves the list of dead letters.
 
-If the run waits for its next attempt, start that attempt now instead. Given a job, take its latest
-run.`,
+If the run waits for its next attempt, start that attempt now instead; a run that waits for a gate
+or a limit keeps its place there. Given a job, take its latest run.`,
 		Example: `  carillon retry run_0f8j2v5r3c0001jgq9k2w0m
   carillon retry report --wait`,
 		Args: one("run, its id or its job"),

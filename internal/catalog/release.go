@@ -170,7 +170,7 @@ func ClosedAgain(gate, by string) string {
 
 // TidyReleases ends the open releases of this node whose gate does not name them: see
 // carillon.OperationRecord.Orphaned.
-func (c *Catalog) TidyReleases(ctx context.Context, owns func(shard int) bool) error {
+func (c *Catalog) TidyReleases(ctx context.Context, owns func(shard int) bool) (failed error) {
 	guards, err := c.cfg.Store.Guards(ctx, carillon.OpenReleaseQuery())
 	if err != nil {
 		return err
@@ -183,11 +183,11 @@ func (c *Catalog) TidyReleases(ctx context.Context, owns func(shard int) bool) e
 		err = c.cfg.Ledger.Update(ctx, namespace, func(now carillon.Time) (carillon.Change, error) {
 			return c.tidy(ctx, namespace, id, now)
 		})
-		if err != nil && !errors.Is(err, errTidy) {
-			return err
+		if err != nil && !errors.Is(err, errTidy) { // go on: the others can be in order
+			failed = errors.Join(failed, fmt.Errorf("release %s: %w", id, err))
 		}
 	}
-	return nil
+	return failed
 }
 
 var errTidy = errors.New("the release is in order")

@@ -13,14 +13,17 @@ import (
 const maxFoldTries = 100
 
 // settle commits a batch. A merged change that lost is folded again on what the store has by now, without
-// those of its changes that have lost themselves: see afterLoss.
+// those of its changes that have lost for a reason of their own: see afterLoss.
 func (l *Ledger) settle(ctx context.Context, f *foldList, batch []*foldCall, committed chan<- commit) {
+	if n := l.forgets.Load(); n != f.forgets {
+		clear(f.recent)
+		f.forgets = n
+	}
 	err := l.settleIn(ctx, f, batch, committed)
 	if err == nil {
 		l.failing.Store(nil)
 		return
 	}
-	clear(f.recent) // what is stored is unknown
 	// Listeners have heard of the changes that were committed before the error. For the caller the outcome of
 	// the call is unknown, as after every error.
 	l.fail(err)
@@ -49,13 +52,18 @@ func (l *Ledger) settleIn(
 func (l *Ledger) tryFolds(
 	ctx context.Context, r *round, groups []*foldGroup, try int,
 ) (again []*foldGroup, err error) {
+	var stored ownRevs
+	if try > 0 {
+		if stored, err = l.ownRevs(ctx, groups); err != nil {
+			return nil, err
+		}
+	}
+	// Read last: the shorter the time until the commit, the fewer other writers come in between.
 	if err = l.foldedGuards(ctx, r, groups, try); err != nil {
 		return nil, err
 	}
 	if try > 0 {
-		if groups, err = l.afterLoss(ctx, r, groups); err != nil {
-			return nil, err
-		}
+		groups = r.afterLoss(groups, stored)
 	}
 	for _, g := range groups {
 		r.fold(g)
@@ -71,7 +79,7 @@ func (l *Ledger) tryFolds(
 
 // foldedGuards reads each guard that some changes fold, once. The first try takes some from memory.
 func (l *Ledger) foldedGuards(ctx context.Context, r *round, groups []*foldGroup, try int) error {
-	unread := map[guardKey]bool{}
+	toRead := map[guardKey]bool{}
 	for _, g := range groups {
 		for _, item := range g.items {
 			for i := range item.change.Folds {
@@ -82,13 +90,13 @@ func (l *Ledger) foldedGuards(ctx context.Context, r *round, groups []*foldGroup
 				guard, known := r.recent.get(key, r.now)
 				if known = known && try == 0; !known {
 					guard = carillon.Guard{Namespace: key.namespace, Key: key.key}
-					unread[key] = true
+					toRead[key] = true
 				}
-				r.guards[key] = &foldedGuard{Guard: guard, base: guard, unread: known}
+				r.guards[key] = &foldedGuard{Guard: guard, base: guard, remembered: known}
 			}
 		}
 	}
-	return l.readGuards(ctx, maps.Keys(unread), func(g carillon.Guard) {
+	return l.readGuards(ctx, maps.Keys(toRead), func(g carillon.Guard) {
 		*r.guards[guardKey{g.Namespace, g.Key}] = foldedGuard{Guard: g, base: g}
 	})
 }
@@ -115,13 +123,7 @@ func (l *Ledger) readGuards(
 // afterLoss prepares merged changes that lost for another try. Changes whose own rows have changed have lost
 // for good. If there is none of them, and no folded guard has changed, one of the changes lost for a reason
 // that was not read; halves of the group will tell which one.
-func (l *Ledger) afterLoss(
-	ctx context.Context, r *round, groups []*foldGroup,
-) (again []*foldGroup, err error) {
-	stored, err := l.ownRevs(ctx, groups)
-	if err != nil {
-		return nil, err
-	}
+func (r *round) afterLoss(groups []*foldGroup, stored ownRevs) (again []*foldGroup) {
 	for _, g := range groups {
 		if g.expected == nil {
 			again = append(again, g)
@@ -149,7 +151,7 @@ func (l *Ledger) afterLoss(
 			)
 		}
 	}
-	return again, nil
+	return again
 }
 
 // ownRevs are the stored revisions of rows that changes name. Rows that do not exist are left out.

@@ -14,8 +14,9 @@ import (
 
 // foldList holds the calls that wait for one of the goroutines that commit changes with folds. Such changes
 // have lists of their own, so changes without folds wait neither for a lock nor for the read of a guard. The
-// guard of a change's first fold decides about its list: so folds of one guard are merged, and two goroutines
-// write the same guard only if a change folds several.
+// guard of a change's last fold decides about its list, so folds of one guard are merged. The last fold is
+// that of the limit that most jobs share: a change with a key of its own and a limit of its namespace goes to
+// the list of the namespace. Two goroutines write the same guard only if it is not always the last one.
 type foldList struct {
 	mu     sync.Mutex
 	calls  []*foldCall
@@ -24,7 +25,8 @@ type foldList struct {
 
 	// Used by the list's goroutine only:
 	recent    recentGuards
-	skipWaits int // commits until it waits for callers again
+	forgets   int64 // of the ledger, when recent was last used
+	skipWaits int   // commits until it waits for callers again
 }
 
 func newFoldLists(n int) []*foldList {
@@ -103,7 +105,7 @@ func (l *Ledger) addSplit(to *entries, e entry) {
 	}
 }
 
-// foldListOf is the index of the list of a change; that behind the last list if the change has no folds.
+// foldListOf is the index of the list of a change; len(l.folds) if the change has no folds.
 func (l *Ledger) foldListOf(c *carillon.Change) int {
 	switch {
 	case len(c.Folds) == 0:
@@ -112,7 +114,7 @@ func (l *Ledger) foldListOf(c *carillon.Change) int {
 		return 0
 	}
 	hash := uint32(2166136261) // FNV-1a
-	for _, b := range []byte(c.Folds[0].Key) {
+	for _, b := range []byte(c.Folds[len(c.Folds)-1].Key) {
 		hash = (hash ^ uint32(b)) * 16777619
 	}
 	return int(hash % uint32(len(l.folds)))

@@ -131,8 +131,8 @@ type foldedGuard struct {
 	carillon.Guard
 	base carillon.Guard // as it was read
 	in   *merged        // the merged change that folds it; nil: none
-	// unread says that the guard was not read in this round, so that another writer may have changed it.
-	unread bool
+	// remembered says that the guard was not read in this round: another writer may have changed it.
+	remembered bool
 }
 
 // changed says that the folds did not leave the guard as it was.
@@ -231,10 +231,10 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 			r.won = append(r.won, carillon.Change{Guards: m.written})
 		}
 	}
-	unread := &foldGroup{} // they may have room by what is stored
+	unsure := &foldGroup{} // they may have room by what is stored
 	for _, item := range r.refused {
-		if r.anyUnread(item) {
-			unread.items = append(unread.items, item)
+		if r.anyRemembered(item) {
+			unsure.items = append(unsure.items, item)
 			continue
 		}
 		i := slices.IndexFunc(item.change.Folds, func(f carillon.Fold) bool {
@@ -247,14 +247,14 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 		g := behind[keyOf(&item.change.Folds[i])]
 		g.items = append(g.items, item)
 	}
-	again = append(again, unread)
+	again = append(again, unsure)
 	again = append(again, r.later...)
 	return slices.DeleteFunc(again, func(g *foldGroup) bool { return len(g.items) == 0 })
 }
 
-func (r *round) anyUnread(item *folding) bool {
+func (r *round) anyRemembered(item *folding) bool {
 	return slices.ContainsFunc(item.change.Folds, func(f carillon.Fold) bool {
-		return r.guards[keyOf(&f)].unread
+		return r.guards[keyOf(&f)].remembered
 	})
 }
 

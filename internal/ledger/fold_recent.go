@@ -13,13 +13,16 @@ type recentGuards map[guardKey]recentGuard
 
 type recentGuard struct {
 	carillon.Guard
-	at    carillon.Time // when it was written
+	at    carillon.Time // shortly before it was written
 	alone int           // how many times in a row no other writer came in between
 }
 
 const (
 	// Guards that other nodes write too are read: most changes would lose otherwise.
 	minAlone = 3
+	// A guard is read at every so many writes. Without a read a node is quicker than all others, which have
+	// to read: it would never see one of them win.
+	readEvery = 8
 	// recentFor is much less than the time after which an unused guard is removed. A guard that was removed
 	// and made anew could have the same revision and another value.
 	recentFor = time.Second
@@ -31,7 +34,8 @@ func (r recentGuards) get(key guardKey, now carillon.Time) (g carillon.Guard, ok
 	recent := r[key]
 	fresh := recent.at <= now && now < recent.at.Add(recentFor)
 	kept := recent.Expires == 0 || now.Add(recentFor) < recent.Expires
-	return recent.Guard, recent.alone >= minAlone && fresh && kept
+	alone := recent.alone >= minAlone && recent.alone%readEvery != 0
+	return recent.Guard, alone && fresh && kept
 }
 
 // left notes the guard of a change that won.
@@ -44,6 +48,10 @@ func (r recentGuards) left(g *foldedGuard, now carillon.Time) {
 	}
 	if g.changed() {
 		next.Rev = g.NextRev()
+	}
+	if g.Value == nil {
+		delete(r, key) // there is no row
+		return
 	}
 	if !known && len(r) >= maxRecent {
 		clear(r)

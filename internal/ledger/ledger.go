@@ -26,9 +26,9 @@ type Config struct {
 	IDs   *idgen.IDs      // for Submit
 	Clock *carillon.Clock // default this machine's
 
-	// Flushers is how many commits can run at the same time: more than one where the store can use it. Then
-	// listeners can hear of two commits in either order, and no end is held back: it delays no start. Default
-	// 1.
+	// Flushers is how many commits can run at the same time: more than one where the store can use it. As
+	// many commits of changes with folds can run beside them. With several, listeners can hear of two commits
+	// in either order, and no end is held back: it delays no start. Default 1.
 	Flushers int
 	// MaxBatch bounds the changes of one commit: with a larger commit all callers wait longer for little
 	// gain. Default 4000.
@@ -50,6 +50,7 @@ type Ledger struct {
 
 	failing atomic.Pointer[error] // of the last commit; nil: it went well
 	broken  chan error            // capacity 1: the first permanent error
+	forgets atomic.Int64          // counts calls of Forget
 
 	waiting    atomic.Int64 // the number of changes in starts and submits; written under mu
 	commitTime atomic.Int64 // nanoseconds of a commit lately: see Wait
@@ -313,9 +314,16 @@ func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- comm
 	committed <- commit{batch: batch, all: all, lost: lost}
 }
 
+// Forget drops what the ledger remembers of the store: the store was away, and may have lost commits that it
+// had confirmed.
+func (l *Ledger) Forget() {
+	l.forgets.Add(1)
+	l.Definitions.ForgetAll()
+}
+
 func (l *Ledger) fail(err error) {
 	l.failing.Store(&err)
-	l.Definitions.ForgetAll()
+	l.Forget()
 	if errors.Is(err, carillon.ErrPermanent) {
 		select {
 		case l.broken <- err:

@@ -59,9 +59,9 @@ func (l *Ledger) roomForOperation(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// CancelOperation ends an operation that is no release; op says which one by its namespace and id, and gets
-// the rest. What it has done stays. The node that performs it notices within a second. To cancel it again
-// changes nothing.
+// CancelOperation ends an operation that is not a release; op says which one by its namespace and id, and
+// gets the rest. What it has done stays. The node that performs it notices within a second. To cancel it
+// again changes nothing.
 func (l *Ledger) CancelOperation(ctx context.Context, op *carillon.Operation) error {
 	namespace, id := op.Namespace, op.ID
 	err := l.Update(ctx, namespace, func(now carillon.Time) (c carillon.Change, err error) {

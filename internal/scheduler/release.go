@@ -118,7 +118,7 @@ func (s *Scheduler) countHeld(ctx context.Context, name carillon.HoldName, g *ca
 	counting, cancel := context.WithTimeout(ctx, countTime)
 	defer cancel()
 	counts, err := s.cfg.Store.Counts(counting, name.Namespace, s.cfg.Clock.Now())
-	if err != nil && counting.Err() == nil {
+	if err != nil && (counting.Err() == nil || ctx.Err() != nil) { // the next node counts
 		return err
 	}
 	held := 0

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-run/carillon"
+	"github.com/carillon-run/carillon/internal/await"
 	"github.com/carillon-run/carillon/internal/catalog"
 	"github.com/carillon-run/carillon/porttest"
 )
@@ -356,4 +357,32 @@ func TestReleasesCountExactlyWhileEverythingFails(t *testing.T) {
 			t.Fatalf("round %d of seed %d", round, seed)
 		}
 	}
+}
+
+// slowCounts takes three seconds to count.
+type slowCounts struct{ carillon.Store }
+
+func (s slowCounts) Counts(ctx context.Context, ns string, now carillon.Time) ([]carillon.QueueCount, error) {
+	if !await.For(ctx, 3*time.Second) {
+		return nil, ctx.Err()
+	}
+	return s.Store.Counts(ctx, ns, now)
+}
+
+func TestANodeThatStopsWhileItCountsLeavesTheTotalToTheNext(t *testing.T) {
+	in(t, func(h *house) { gatedHouse(h); h.store = slowCounts{h.truth} }, func(h *house) {
+		h.live()
+		time.Sleep(5 * time.Second)
+		h.closeGate(h.nodes[0], carillon.Gate{ID: "g", Match: carillon.GateMatch{All: true}})
+		time.Sleep(time.Second)
+		jobs := h.submit(100, after(0))
+		time.Sleep(2 * time.Second)
+		h.openGate(h.nodes[0], "g", perSecond(10))
+		time.Sleep(2 * time.Second)
+		h.stop[0]()
+		h.stop = h.stop[1:]
+		time.Sleep(40 * time.Second)
+		h.expectAll(jobs, 1)
+		h.expectReleases("g by bob: done, 100 of 100")
+	})
 }
