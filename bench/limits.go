@@ -32,6 +32,11 @@ func limitsScenario(ctx context.Context, b *bench) error {
 		{"limits_hot", func(int) []carillon.Limit {
 			return []carillon.Limit{{Key: "hot", Concurrency: 10_000}}
 		}},
+		{"limits_shared", func(i int) []carillon.Limit { // a key of a thousand, and one that all share
+			return []carillon.Limit{
+				{Key: fmt.Sprint("customer-", i%1000), Concurrency: 10}, {Key: "all", Concurrency: 10_000},
+			}
+		}},
 		{"limits_tight", func(i int) []carillon.Limit { // most runs have to wait for one of ten slots
 			return []carillon.Limit{{Key: fmt.Sprint("tight-", i%10), Concurrency: 10}}
 		}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"maps"
+	"slices"
 
 	"github.com/carillon-run/carillon"
 )
@@ -37,9 +38,9 @@ func (l *Ledger) settle(ctx context.Context, f *foldList, batch []*foldCall, com
 func (l *Ledger) settleIn(
 	ctx context.Context, f *foldList, batch []*foldCall, committed chan<- commit,
 ) (err error) {
-	groups := groupFolds(batch)
+	groups, changes := groupFolds(batch), countChanges(batch)
 	for try := 0; len(groups) > 0 && err == nil; try++ {
-		r := newRound(l.cfg.Clock.Now(), l.cfg.MaxBatch, f.recent)
+		r := newRound(l.cfg.Clock.Now(), l.cfg.MaxBatch, changes, f.recent)
 		groups, err = l.tryFolds(ctx, r, groups, try)
 		if len(r.won)+len(r.settled) > 0 {
 			committed <- commit{all: r.won, answers: r.settled}
@@ -79,7 +80,7 @@ func (l *Ledger) tryFolds(
 
 // foldedGuards reads each guard that some changes fold, once. The first try takes some from memory.
 func (l *Ledger) foldedGuards(ctx context.Context, r *round, groups []*foldGroup, try int) error {
-	toRead := map[guardKey]bool{}
+	var toRead []guardKey
 	for _, g := range groups {
 		for _, item := range g.items {
 			for i := range item.change.Folds {
@@ -90,13 +91,13 @@ func (l *Ledger) foldedGuards(ctx context.Context, r *round, groups []*foldGroup
 				guard, known := r.recent.get(key, r.now)
 				if known = known && try == 0; !known {
 					guard = carillon.Guard{Namespace: key.namespace, Key: key.key}
-					toRead[key] = true
+					toRead = append(toRead, key)
 				}
 				r.guards[key] = &foldedGuard{Guard: guard, base: guard, remembered: known}
 			}
 		}
 	}
-	return l.readGuards(ctx, maps.Keys(toRead), func(g carillon.Guard) {
+	return l.readGuards(ctx, slices.Values(toRead), func(g carillon.Guard) {
 		*r.guards[guardKey{g.Namespace, g.Key}] = foldedGuard{Guard: g, base: g}
 	})
 }

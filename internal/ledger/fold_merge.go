@@ -29,8 +29,9 @@ type foldGroup struct {
 // groupFolds puts changes that fold the same guard into one group. A change with several folds joins the
 // groups of its guards.
 func groupFolds(batch []*foldCall) (groups []*foldGroup) {
-	var items []*folding
-	var leader []int // of each item: itself, or an earlier item of its group
+	n := countChanges(batch)
+	items := make([]folding, 0, n)
+	leader := make([]int, 0, n) // of each item: itself, or an earlier item of its group
 	lead := func(i int) int {
 		for leader[i] != i {
 			leader[i] = leader[leader[i]]
@@ -38,11 +39,11 @@ func groupFolds(batch []*foldCall) (groups []*foldGroup) {
 		}
 		return i
 	}
-	first := map[guardKey]int{} // the item that folds it first
+	first := make(map[guardKey]int, n) // the item that folds it first
 	for _, call := range batch {
 		for i := range call.changes {
 			n := len(items)
-			items = append(items, &folding{&call.changes[i], call, i})
+			items = append(items, folding{&call.changes[i], call, i})
 			leader = append(leader, n)
 			for k := range call.changes[i].Folds {
 				key := keyOf(&call.changes[i].Folds[k])
@@ -55,17 +56,24 @@ func groupFolds(batch []*foldCall) (groups []*foldGroup) {
 			}
 		}
 	}
-	of := map[int]*foldGroup{}
-	for i, item := range items {
+	of := make([]*foldGroup, len(items)) // by leader
+	for i := range items {
 		g := of[lead(i)]
 		if g == nil {
 			g = &foldGroup{}
 			of[lead(i)] = g
 			groups = append(groups, g)
 		}
-		g.items = append(g.items, item)
+		g.items = append(g.items, &items[i])
 	}
 	return groups
+}
+
+func countChanges(batch []*foldCall) (n int) {
+	for _, call := range batch {
+		n += len(call.changes)
+	}
+	return n
 }
 
 // apart makes a group of each guard, for changes that lost because another writer changed one of the guards.
@@ -119,10 +127,12 @@ type namedGuard struct {
 
 const writtenGuard = -1
 
-func newRound(now carillon.Time, limit int, recent recentGuards) *round {
+// newRound makes a round for about so many changes.
+func newRound(now carillon.Time, limit, changes int, recent recentGuards) *round {
 	return &round{
-		now: now, limit: limit, recent: recent, guards: map[guardKey]*foldedGuard{},
-		runs: map[carillon.RunID]*merged{}, named: map[guardKey]namedGuard{},
+		now: now, limit: limit, recent: recent, guards: make(map[guardKey]*foldedGuard, changes),
+		runs: make(map[carillon.RunID]*merged, changes), named: map[guardKey]namedGuard{},
+		won: make([]carillon.Change, 0, changes),
 	}
 }
 
