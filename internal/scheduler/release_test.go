@@ -187,21 +187,30 @@ func TestTwoNodesThatBothReleaseCountEachRunOnce(t *testing.T) {
 }
 
 func TestTheNextNodeGoesOnCountingWhereTheLastOneStopped(t *testing.T) {
-	in(t, gatedHouse, func(h *house) {
-		h.live()
-		time.Sleep(5 * time.Second)
-		h.closeGate(h.nodes[0], carillon.Gate{ID: "g", Match: carillon.GateMatch{All: true}})
-		time.Sleep(time.Second)
-		jobs := h.submit(100, after(0))
-		time.Sleep(2 * time.Second)
-		h.openGate(h.nodes[0], "g", perSecond(10))
-		time.Sleep(5 * time.Second)
-		h.stop[0]()
-		h.stop = h.stop[1:]
-		time.Sleep(30 * time.Second)
-		h.expectAll(jobs, 1)
-		h.expectReleases("g by bob: done, 100 of 100")
-	})
+	in(t, gatedHouse, func(h *house) { h.releaseByTwo(5 * time.Second) })
+}
+
+func TestANodeThatStopsWhileItCountsLeavesTheTotalToTheNext(t *testing.T) {
+	slow := func(h *house) { gatedHouse(h); h.store = slowCounts{h.truth} }
+	in(t, slow, func(h *house) { h.releaseByTwo(2 * time.Second) })
+}
+
+// releaseByTwo opens a gate that holds a hundred runs. The node that releases them stops a while after, and
+// the other one goes on.
+func (h *house) releaseByTwo(while time.Duration) {
+	h.live()
+	time.Sleep(5 * time.Second)
+	h.closeGate(h.nodes[0], carillon.Gate{ID: "g", Match: carillon.GateMatch{All: true}})
+	time.Sleep(time.Second)
+	jobs := h.submit(100, after(0))
+	time.Sleep(2 * time.Second)
+	h.openGate(h.nodes[0], "g", perSecond(10))
+	time.Sleep(while)
+	h.stop[0]()
+	h.stop = h.stop[1:]
+	time.Sleep(40 * time.Second)
+	h.expectAll(jobs, 1)
+	h.expectReleases("g by bob: done, 100 of 100")
 }
 
 // An older node writes the gate without an operation, or drops the operation that it names, or forgets the
@@ -367,22 +376,4 @@ func (s slowCounts) Counts(ctx context.Context, ns string, now carillon.Time) ([
 		return nil, ctx.Err()
 	}
 	return s.Store.Counts(ctx, ns, now)
-}
-
-func TestANodeThatStopsWhileItCountsLeavesTheTotalToTheNext(t *testing.T) {
-	in(t, func(h *house) { gatedHouse(h); h.store = slowCounts{h.truth} }, func(h *house) {
-		h.live()
-		time.Sleep(5 * time.Second)
-		h.closeGate(h.nodes[0], carillon.Gate{ID: "g", Match: carillon.GateMatch{All: true}})
-		time.Sleep(time.Second)
-		jobs := h.submit(100, after(0))
-		time.Sleep(2 * time.Second)
-		h.openGate(h.nodes[0], "g", perSecond(10))
-		time.Sleep(2 * time.Second)
-		h.stop[0]()
-		h.stop = h.stop[1:]
-		time.Sleep(40 * time.Second)
-		h.expectAll(jobs, 1)
-		h.expectReleases("g by bob: done, 100 of 100")
-	})
 }
