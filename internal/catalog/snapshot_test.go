@@ -141,7 +141,7 @@ func TestRecordsThatCannotBeReadAreLeftOut(t *testing.T) {
 		for key, value := range map[string]string{
 			"catalog/queue/default/torn":   `{"value":`,
 			"catalog/queue/default/type":   `{"value":{"weight":"much"}}`,
-			"catalog/limit/default/nobody": `{"value":{"concurrency":1}}`,
+			"catalog/limit/default/kindless": `{"value":{"concurrency":1}}`,
 			"catalog/later/default/x":      `{"value":[]}`, // of a later version
 			"catalog/short":                `1`,
 			"other":                        `1`,
