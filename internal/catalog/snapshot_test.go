@@ -139,12 +139,12 @@ func TestRecordsThatCannotBeReadAreLeftOut(t *testing.T) {
 		store := mem.NewStore()
 		setWeight(t, start(store), "mail", 3)
 		for key, value := range map[string]string{
-			"catalog/queue/default/torn":   `{"value":`,
-			"catalog/queue/default/type":   `{"value":{"weight":"much"}}`,
+			"catalog/queue/default/torn":     `{"value":`,
+			"catalog/queue/default/type":     `{"value":{"weight":"much"}}`,
 			"catalog/limit/default/kindless": `{"value":{"concurrency":1}}`,
-			"catalog/later/default/x":      `{"value":[]}`, // of a later version
-			"catalog/short":                `1`,
-			"other":                        `1`,
+			"catalog/later/default/x":        `{"value":[]}`, // of a later version
+			"catalog/short":                  `1`,
+			"other":                          `1`,
 		} {
 			lost, err := store.Commit(t.Context(), []carillon.Change{{Guards: []carillon.Guard{
 				{Namespace: catalog.Space, Key: key, Value: []byte(value)},
