@@ -41,6 +41,9 @@ type Config struct {
 	// Overloaded is called for each request that is refused because too many jobs wait for the store. It must
 	// be quick. Default: nothing.
 	Overloaded func()
+	// Refuser takes over connections whose submits are refused because of overload. The http.Server of the
+	// API must serve it too. Default none: net/http answers all requests.
+	Refuser *Refuser
 
 	Logger *slog.Logger // default discards
 }

@@ -44,3 +44,8 @@ func OverloadedRule(heldBytes, heldJobs, bytes, jobs int64, large bool, wait tim
 ) {
 	return overloaded(part{bytes: heldBytes, jobs: heldJobs}, part{bytes, jobs, large}, wait)
 }
+
+func PlainSubmit(head []byte) (batch bool, length int64, ok bool) {
+	r, ok := plainSubmit(head)
+	return r.batch, r.length, ok
+}

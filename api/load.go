@@ -73,15 +73,13 @@ var refusals = func() (list [maxRetryAfter/time.Second + 1]problem) {
 }()
 
 // take adds a part to the load, or refuses it. The caller gives back what it took.
-func (s *server) take(p part) error {
+func (s *server) take(p part) (retryAfter time.Duration, refused bool) {
 	held := part{bytes: s.load.bytes.Add(p.bytes) - p.bytes, jobs: s.load.jobs.Add(p.jobs) - p.jobs}
-	retryAfter, refused := overloaded(held, p, s.Ledger.Wait(time.Now()))
-	if !refused {
-		return nil
+	if retryAfter, refused = overloaded(held, p, s.Ledger.Wait(time.Now())); refused {
+		s.give(p)
+		s.Overloaded()
 	}
-	s.give(p)
-	s.Overloaded()
-	return refusals[retryAfter/time.Second]
+	return retryAfter, refused
 }
 
 func (s *server) give(p part) {
@@ -89,30 +87,44 @@ func (s *server) give(p part) {
 	s.load.jobs.Add(-p.jobs)
 }
 
-// enter takes the request into the load before its body is read. If the request is refused and not large,
-// enter reads the body all the same, if it comes soon: then the connection stays open. A new connection costs
-// more than the rest of a refused request. A caller that asks first whether to send the body is told no.
-func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part, err error) {
+// enter takes the request into the load before its body is read. ok is false if the request is refused: with
+// the error to answer with, or without one if the Refuser has answered. If the request is not large, enter
+// reads the body all the same, if it comes soon: then the connection stays open. A new connection costs more
+// than the rest of a refused request. A caller that asks first whether to send the body is told no.
+func (s *server) enter(rt route, w http.ResponseWriter, r *http.Request) (p part, ok bool, err error) {
 	_, batch := rt.Takes.(wire.Batch)
-	body := min(r.ContentLength, wire.MaxLargeBody)
+	p = submitPart(batch, r.ContentLength)
+	retryAfter, refused := s.take(p)
+	if !refused {
+		return p, true, nil
+	}
+	if watched, ok := w.(*watch); ok && !p.large && r.Header.Get("Expect") == "" {
+		if !watched.bodyRead {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadGrace))
+			watched.bodyRead = skip(r.Body)
+		}
+		if watched.bodyRead && s.takeOver(w, r, retryAfter) {
+			return p, false, nil
+		}
+	}
+	return p, false, refusals[retryAfter/time.Second]
+}
+
+// submitPart is the part of a request whose body has a length; -1: the length is not announced.
+func submitPart(batch bool, length int64) part {
+	body := min(length, wire.MaxLargeBody)
 	switch {
 	case body < 0 && batch:
-		body = wire.MaxLargeBody // not announced
+		body = wire.MaxLargeBody
 	case body < 0:
 		body = wire.MaxBody
 	}
-	p = part{jobs: 1, large: body > largeBody}
+	p := part{jobs: 1, large: body > largeBody}
 	if batch {
 		p.jobs = usualJobs(body)
 	}
 	p.bytes = requestSize + body + p.jobs*jobSize
-	err = s.take(p)
-	watched, ok := w.(*watch)
-	if err != nil && ok && !watched.bodyRead && body <= largeBody && r.Header.Get("Expect") == "" {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadGrace))
-		watched.bodyRead = skip(r.Body)
-	}
-	return p, err
+	return p
 }
 
 // skip reads a body that is not large, and throws it away. It says whether it has read all of it. One large
@@ -143,5 +155,8 @@ func (s *server) enterRest(body []byte, jobs int) (p part, err error) {
 		return p, nil
 	}
 	p.bytes = p.jobs * jobSize
-	return p, s.take(p)
+	if retryAfter, refused := s.take(p); refused {
+		return p, refusals[retryAfter/time.Second]
+	}
+	return p, nil
 }

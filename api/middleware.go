@@ -116,9 +116,13 @@ func (w *watch) Write(b []byte) (int, error) {
 func (w *watch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func newRequestID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
+	b := requestBytes()
 	return hex.EncodeToString(b[:])
+}
+
+func requestBytes() (b [8]byte) {
+	_, _ = rand.Read(b[:]) // never fails
+	return b
 }
 
 func requestID(w http.ResponseWriter) string { return w.Header().Get(wire.RequestHeader) }

@@ -35,10 +35,12 @@ func (p problem) write(w http.ResponseWriter) {
 	if p.text == nil {
 		p.text = p.encoded()
 	}
-	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Content-Type", problemType)
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(p.text) // an error means that the caller has gone
 }
+
+const problemType = "application/problem+json"
 
 func (p problem) encoded() []byte {
 	v := wire.Problem{
@@ -92,10 +94,13 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		p.RetryAfter = time.Second
 	}
 	if p.RetryAfter > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(p.RetryAfter.Seconds())))
+		w.Header().Set("Retry-After", retrySeconds(p.RetryAfter))
 	}
 	p.write(w)
 }
+
+// retrySeconds is the value of the header Retry-After.
+func retrySeconds(after time.Duration) string { return strconv.Itoa(int(after.Seconds())) }
 
 const makeRoom = "make room on the disk of the store; the server then goes on by itself. "
 

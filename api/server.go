@@ -129,8 +129,8 @@ func (s *server) answer(rt route, w http.ResponseWriter, r *http.Request) error 
 		}
 	}
 	if rt.Adds {
-		entered, err := s.enter(rt, w, r)
-		if err != nil {
+		entered, ok, err := s.enter(rt, w, r)
+		if !ok {
 			return err
 		}
 		defer s.give(entered)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/api"
+	"golang.org/x/sync/errgroup"
 )
 
 // serve answers API requests until ctx ends. Requests in progress then get a moment to finish; followers of
@@ -19,8 +20,9 @@ func (n *Node) serve(ctx context.Context) error {
 	}
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
+	refuser := api.NewRefuser()
 	server := &http.Server{
-		Handler:           n.handler(),
+		Handler:           n.handler(refuser),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute, WriteTimeout: time.Minute,
 		IdleTimeout:    2 * time.Minute,
@@ -36,7 +38,16 @@ func (n *Node) serve(ctx context.Context) error {
 			server.Close()
 		}
 	})
-	if err := server.Serve(n.listener); !errors.Is(err, http.ErrServerClosed) {
+	var g errgroup.Group
+	for _, from := range []net.Listener{n.listener, refuser} {
+		g.Go(func() error {
+			if err := server.Serve(from); !errors.Is(err, http.ErrServerClosed) {
+				return errors.Join(err, server.Close())
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return err
 	}
 	<-stopped
@@ -44,7 +55,7 @@ func (n *Node) serve(ctx context.Context) error {
 }
 
 // handler returns the API, and beside it the route by which nodes ask each other for due runs.
-func (n *Node) handler() http.Handler {
+func (n *Node) handler(refuser *api.Refuser) http.Handler {
 	var events api.Events = n.bus
 	if n.backend.Bus != nil {
 		events = relay{n.bus, n.backend.Bus}
@@ -58,7 +69,7 @@ func (n *Node) handler() http.Handler {
 		Metrics: n.metrics.handler(), Ready: n.ready, Dispatcher: n.dispatcher, Secret: n.secrets.runs,
 		Replica: n.copy, Intake: n.backend.Intake, Catalog: n.catalog,
 		Members: n.backend.Coordinator.Members, Alive: n.scheduler.Members,
-		Overloaded: n.metrics.refused.Inc,
+		Overloaded: n.metrics.refused.Inc, Refuser: refuser,
 	})
 	if n.carry == nil {
 		return public
