@@ -40,7 +40,9 @@ func counterOf(g *Guard) (c counter) {
 	return c
 }
 
-func (c counter) guard(g Guard, now Time) Guard {
+// guard is the guard with this count. A counter that changes does not expire: the audit lets it expire when
+// nothing uses it. If ends did that, and claims took it back, each of them would write an index of the store.
+func (c counter) guard(g Guard) Guard {
 	b := make([]byte, 0, 32)
 	for i, n := range []int64{c.Used, c.Line, c.Lined, c.Claims, c.Next} {
 		if i > 0 {
@@ -48,11 +50,19 @@ func (c counter) guard(g Guard, now Time) Guard {
 		}
 		b = strconv.AppendInt(b, n, 10)
 	}
-	g.Value = b
-	if g.Expires = 0; c.Used == 0 && c.Line == 0 {
-		g.Expires = max(now, Time(c.Next/int64(time.Millisecond))).Add(limitTime) // the rate counts longer
-	}
+	g.Value, g.Expires = b, 0
 	return g
+}
+
+// ExpireUnused is the change that lets the guard of a limit expire. It is false if runs use the limit or wait
+// for it, or if the guard expires already.
+func (g Guard) ExpireUnused(now Time) (Change, bool) {
+	c := counterOf(&g)
+	if c.Used != 0 || c.Line != 0 || g.Expires != 0 {
+		return Change{}, false
+	}
+	g.Expires = max(now, Time(c.Next/int64(time.Millisecond))).Add(limitTime) // the rate counts longer
+	return Change{Guards: []Guard{g}}, true
 }
 
 // allows says whether a run has room. waited says that the run comes from a line: others may wait behind it,
@@ -113,24 +123,24 @@ func (l Limit) take(waited bool) func(Guard, Time) (Guard, bool) {
 		if !c.allows(&l, waited, now) {
 			return g, false
 		}
-		return c.take(&l, now).guard(g, now), true
+		return c.take(&l, now).guard(g), true
 	}
 }
 
 // giveSlot is the step of an end.
 func giveSlot(weight int) func(Guard, Time) (Guard, bool) {
-	return func(g Guard, now Time) (Guard, bool) {
+	return func(g Guard, _ Time) (Guard, bool) {
 		c := counterOf(&g)
 		c.Used = max(c.Used-int64(weight), 0)
-		return c.guard(g, now), true
+		return c.guard(g), true
 	}
 }
 
 // lineUp is the step of a run that begins to wait.
-func lineUp(g Guard, now Time) (Guard, bool) {
+func lineUp(g Guard, _ Time) (Guard, bool) {
 	c := counterOf(&g)
 	c.Line, c.Lined = 1, c.Lined+1
-	return c.guard(g, now), true
+	return c.guard(g), true
 }
 
 // takeSlots lets a claim take what the limits of the run ask for. was is the run before its claim.
@@ -294,13 +304,13 @@ func (l *LimitLine) Closed() (Change, bool) {
 	}
 	lined := l.count.Lined
 	return Change{Folds: []Fold{{
-		Namespace: l.name.Namespace, Key: l.name.Hold, Step: func(g Guard, now Time) (Guard, bool) {
+		Namespace: l.name.Namespace, Key: l.name.Hold, Step: func(g Guard, _ Time) (Guard, bool) {
 			c := counterOf(&g)
 			if c.Line == 0 || c.Lined != lined {
 				return g, true
 			}
 			c.Line = 0
-			return c.guard(g, now), true
+			return c.guard(g), true
 		},
 	}}}, true
 }
@@ -327,8 +337,8 @@ func (u Used) Of(guard *Guard) int { return u[HoldName{guard.Namespace, guard.Ke
 func (g *Guard) UsedSlots() int { return int(counterOf(g).Used) }
 
 // Correct is the change that sets a guard that differs right, unless it has changed meanwhile.
-func (u Used) Correct(guard Guard, now Time) Change {
+func (u Used) Correct(guard Guard) Change {
 	c := counterOf(&guard)
 	c.Used = int64(u.Of(&guard))
-	return Change{Guards: []Guard{c.guard(guard, now)}}
+	return Change{Guards: []Guard{c.guard(guard)}}
 }

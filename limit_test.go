@@ -93,7 +93,7 @@ func TestAnAttemptGivesBackWhatItHasTaken(t *testing.T) {
 	end := EndChange(job, claim.Runs[0].Finish(job, Outcome{Kind: OutcomeSuccess}, 3000, 0), nil)
 	fold(t, guards, end.Folds, 3000, true)
 	for key, g := range guards {
-		if counterOf(&g).Used != 0 || g.Expires == 0 {
+		if counterOf(&g).Used != 0 || g.Expires != 0 {
 			t.Errorf("%s is %s, and expires at %s", key, g.Value, g.Expires)
 		}
 	}
@@ -184,9 +184,39 @@ func TestARateThatIsRaisedIsInForceAtOnce(t *testing.T) {
 // The guard of a rate is kept for as long as it says something.
 func TestTheGuardOfASlowRateIsKeptForLonger(t *testing.T) {
 	l := Limit{Key: "k", Rate: Rate{1, time.Hour}, Weight: 10, Burst: 10}
-	g, ok := l.take(false)(Guard{Key: l.Hold()}, 1e12)
-	if !ok || g.Expires < Time(1e12).Add(10*time.Hour) {
-		t.Errorf("it expires %s after a start that counts for 10h", g.Expires.Sub(1e12))
+	g, _ := l.take(false)(Guard{Key: l.Hold()}, 1e12)
+	c, ok := g.ExpireUnused(1e12)
+	if !ok || c.Guards[0].Expires < Time(1e12).Add(10*time.Hour) {
+		t.Errorf("%t: %+v expires before a start that counts for 10h", ok, c.Guards)
+	}
+}
+
+// Only a counter that nothing uses can expire, and one that is used again must not: Forget would remove it
+// with the slots that it counts.
+func TestTheGuardOfALimitExpiresWhileNothingUsesIt(t *testing.T) {
+	l := Limit{Key: "k", Concurrency: 2, Weight: 1}
+	took, _ := l.take(false)(Guard{Namespace: "a", Key: l.Hold(), Rev: 7}, 1e12)
+	lined, _ := lineUp(Guard{Key: l.Hold()}, 1e12)
+	for _, used := range []Guard{took, lined} {
+		if c, ok := used.ExpireUnused(1e12); ok {
+			t.Errorf("%s expires at %s", used.Value, c.Guards[0].Expires)
+		}
+	}
+	given, _ := giveSlot(1)(took, 1e12)
+	c, ok := given.ExpireUnused(1e12)
+	if !ok || c.Guards[0].Expires != Time(1e12).Add(time.Hour) || c.Guards[0].Rev != 7 {
+		t.Fatalf("%t, the change is %+v", ok, c)
+	}
+	if _, again := c.Guards[0].ExpireUnused(1e12 + 1000); again {
+		t.Error("it expires later and later")
+	}
+	for name, step := range map[string]func(Guard, Time) (Guard, bool){
+		"take": l.take(false), "give": giveSlot(1), "line up": lineUp,
+		"a start by the rate": (Limit{Key: "k", Rate: Rate{1, time.Second}, Weight: 1, Burst: 1}).take(false),
+	} {
+		if g, ok := step(c.Guards[0], 1e12+1000); !ok || g.Expires != 0 {
+			t.Errorf("%s: it expires at %s", name, g.Expires)
+		}
 	}
 }
 
@@ -254,7 +284,7 @@ func TestALineIsNotOvertaken(t *testing.T) {
 	if after, ok := closed.Folds[0].Step(another, 3); !ok || !after.HasLine() {
 		t.Errorf("a line that got a run meanwhile is closed: %s", after.Value)
 	}
-	if after, ok := closed.Folds[0].Step(g, 3); !ok || after.HasLine() || after.Expires == 0 {
+	if after, ok := closed.Folds[0].Step(g, 3); !ok || after.HasLine() || after.Expires != 0 {
 		t.Errorf("an empty line stays open: %s", after.Value)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 // GuardQuery asks for guards by key, or for all keys that begin with Prefix.
 type GuardQuery struct {
-	Namespace string
+	Namespace string // empty, without Keys: all namespaces
 	Keys      []string
 	Prefix    string
 }

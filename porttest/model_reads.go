@@ -58,12 +58,15 @@ func (w *world) compareRows(all bool) {
 			return sortRuns(runs), err
 		})
 	}
-	for _, namespace := range namespaces {
+	for _, namespace := range append([]string{""}, namespaces...) {
 		for _, prefix := range []string{"", "overlap/", "limit/", "limit/b"} {
 			both(w, "guards "+prefix, func(s carillon.Store) ([]carillon.Guard, error) {
 				guards, err := s.Guards(ctx, carillon.GuardQuery{Namespace: namespace, Prefix: prefix})
 				return sortGuards(guards), err
 			})
+		}
+		if namespace == "" {
+			continue // keys are those of a namespace
 		}
 		both(w, "guards by key", func(s carillon.Store) ([]carillon.Guard, error) {
 			guards, err := s.Guards(ctx, carillon.GuardQuery{

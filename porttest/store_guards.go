@@ -34,6 +34,14 @@ var storeGuards = []storeCase{
 		}
 		t.equal("all", len(t.guardKeys(carillon.GuardQuery{Namespace: "a"})), 10)
 	}},
+	{"without a namespace, guards of all namespaces are found by prefix", func(t *storeTest) {
+		t.putGuards("a", "limit/x", "limit", "m")
+		t.putGuards("b", "other/x")
+		t.putGuards("é", "limit/y", "limit/x")
+		t.equal("limit/", t.guardKeys(carillon.GuardQuery{Prefix: "limit/"}),
+			[]string{"a limit/x", "é limit/x", "é limit/y"})
+		t.equal("all", len(t.guardKeys(carillon.GuardQuery{})), 6)
+	}},
 	{"a guard without a value is removed, and may come again", func(t *storeTest) {
 		t.putGuards("a", "x")
 		t.win(carillon.Change{Guards: []carillon.Guard{{Namespace: "a", Key: "x", Rev: 1}}})

@@ -110,11 +110,13 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.G
 		return found, nil
 	}
 	for key, g := range s.guards {
-		if key.namespace == q.Namespace && strings.HasPrefix(key.key, q.Prefix) {
+		if (q.Namespace == "" || key.namespace == q.Namespace) && strings.HasPrefix(key.key, q.Prefix) {
 			take(g)
 		}
 	}
-	slices.SortFunc(found, func(a, b carillon.Guard) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(found, func(a, b carillon.Guard) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Key, b.Key))
+	})
 	return found, nil
 }
 

@@ -72,12 +72,16 @@ func (p *batch) compareGuards() {
 	}
 }
 
-// By primary key. guardsFrom and guardsUntil read a range of it.
+// By primary key. guardsFrom and guardsUntil read a range of it. nextNamespace is the first one behind
+// another.
 const (
 	readGuards  = "SELECT namespace, `key`, rev, value, expires FROM guard FORCE INDEX (PRIMARY) WHERE "
 	guardsByKey = readGuards + "(namespace, `key`) IN (?)"
 	guardsFrom  = readGuards + "namespace = ? AND `key` >= ? ORDER BY `key`"
 	guardsUntil = readGuards + "namespace = ? AND `key` >= ? AND `key` < ? ORDER BY `key`"
+
+	nextNamespace = "SELECT namespace FROM guard FORCE INDEX (PRIMARY) WHERE namespace > ?" +
+		" ORDER BY namespace LIMIT 1"
 )
 
 // Guards implements carillon.Store.
@@ -90,11 +94,18 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 		return nil
 	}
 	err = s.use(ctx, func(l *conn) error {
-		if len(q.Keys) == 0 {
-			if end := afterAll(q.Prefix); end != "" {
-				return l.query(take, guardsUntil, q.Namespace, q.Prefix, end)
+		if len(q.Keys) == 0 && q.Namespace != "" {
+			return l.guardsFrom(take, q)
+		}
+		for all := len(q.Keys) == 0; all; {
+			next := ""
+			err := l.query(func(r row) error { next = r.name(0); return nil }, nextNamespace, q.Namespace)
+			if q.Namespace = next; err != nil || next == "" {
+				return err
 			}
-			return l.query(take, guardsFrom, q.Namespace, q.Prefix)
+			if err := l.guardsFrom(take, q); err != nil {
+				return err
+			}
 		}
 		for some := range slices.Chunk(q.Keys, most) {
 			keys := list(some, func(b []byte, key string) []byte {
@@ -107,6 +118,14 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 		return nil
 	})
 	return found, tried("read guards", err)
+}
+
+// guardsFrom reads the guards of a namespace whose keys begin with a prefix.
+func (l *conn) guardsFrom(take func(row) error, q carillon.GuardQuery) error {
+	if end := afterAll(q.Prefix); end != "" {
+		return l.query(take, guardsUntil, q.Namespace, q.Prefix, end)
+	}
+	return l.query(take, guardsFrom, q.Namespace, q.Prefix)
 }
 
 // afterAll returns the first text behind all texts that begin with a prefix; empty if there is none.

@@ -78,7 +78,7 @@ func (r *rows) guardRev(g carillon.GuardRev) {
 	r.int(int64(g.Rev))
 }
 
-// By primary key; the second reads a range of it.
+// By primary key; the second reads a range of it, the third such a range of each namespace.
 var (
 	guardsByKey = statement{"guards_by_key", `SELECT g.* FROM unnest($2::text[]) k(key)
 CROSS JOIN LATERAL (SELECT g.namespace, g.key, g.rev, g.value, g.expires FROM carillon.guard g
@@ -87,16 +87,30 @@ CROSS JOIN LATERAL (SELECT g.namespace, g.key, g.rev, g.value, g.expires FROM ca
 	guardsByPrefix = statement{"guards_by_prefix", `SELECT g.namespace, g.key, g.rev, g.value, g.expires
 FROM carillon.guard g WHERE g.namespace = $1::text AND g.key >= $2::text AND starts_with(g.key, $2::text)
   AND ($3::text IS NULL OR g.key < $3::text) ORDER BY g.key`}
+
+	guardsEverywhere = statement{"guards_everywhere", `WITH RECURSIVE spaces AS (
+  (SELECT min(namespace) AS namespace FROM carillon.guard)
+  UNION ALL
+  SELECT (SELECT min(g.namespace) FROM carillon.guard g WHERE g.namespace > s.namespace)
+    FROM spaces s WHERE s.namespace IS NOT NULL)
+SELECT g.* FROM spaces s CROSS JOIN LATERAL (
+  SELECT g.namespace, g.key, g.rev, g.value, g.expires FROM carillon.guard g
+    WHERE g.namespace = s.namespace AND g.key >= $1::text AND starts_with(g.key, $1::text)
+      AND ($2::text IS NULL OR g.key < $2::text) ORDER BY g.key) g`}
 )
 
 // Guards implements carillon.Store.
 func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []carillon.Guard, err error) {
 	ask := call{statement: &guardsByKey, params: [][]byte{textParam(q.Namespace), textArray(q.Keys)}}
-	if len(q.Keys) == 0 {
+	switch {
+	case len(q.Keys) > 0:
+	case q.Namespace != "":
 		ask = call{
 			statement: &guardsByPrefix,
 			params:    [][]byte{textParam(q.Namespace), textParam(q.Prefix), behind(q.Prefix)},
 		}
+	default:
+		ask = call{statement: &guardsEverywhere, params: [][]byte{textParam(q.Prefix), behind(q.Prefix)}}
 	}
 	ask.row = func(r *row) error {
 		found = append(found, carillon.Guard{

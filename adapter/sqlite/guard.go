@@ -53,28 +53,30 @@ func (w *writer) compare(guards []carillon.GuardRev) (bool, error) {
 	return true, nil
 }
 
-// By primary key. guardsFrom reads a range of it, until a key no longer begins with the prefix.
+// By primary key. guardsFrom reads a range of it, until a key no longer begins with the prefix. nextNamespace
+// is the first one behind another.
 const (
 	guardByKey = `SELECT namespace, key, rev, value, expires FROM guard WHERE namespace = ? AND key = ?`
 	guardsFrom = `SELECT namespace, key, rev, value, expires FROM guard WHERE namespace = ? AND key >= ?
   ORDER BY key`
+	nextNamespace = `SELECT min(namespace) FROM guard WHERE namespace > ?`
 )
 
 // Guards implements carillon.Store.
 func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []carillon.Guard, err error) {
 	err = s.read(ctx, func(r *reader) error {
-		if len(q.Keys) == 0 {
-			return r.rows(guardsFrom, func(stmt *sqlite.Stmt) {
-				stmt.BindText(1, q.Namespace)
-				stmt.BindText(2, q.Prefix)
-			}, func(stmt *sqlite.Stmt) (bool, error) {
-				g := r.guard(stmt)
-				if !strings.HasPrefix(g.Key, q.Prefix) {
-					return false, nil
-				}
-				found = append(found, g)
-				return true, nil
-			})
+		if len(q.Keys) == 0 && q.Namespace != "" {
+			found, err = r.guardsFrom(found, q)
+			return err
+		}
+		for all := len(q.Keys) == 0; all; {
+			q.Namespace, err = r.nextNamespace(q.Namespace)
+			if err != nil || q.Namespace == "" {
+				return err
+			}
+			if found, err = r.guardsFrom(found, q); err != nil {
+				return err
+			}
 		}
 		for _, key := range q.Keys {
 			err := r.rows(guardByKey, func(stmt *sqlite.Stmt) {
@@ -91,6 +93,32 @@ func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) (found []cari
 		return nil
 	})
 	return found, err
+}
+
+// guardsFrom appends the guards of a namespace whose keys begin with a prefix.
+func (r *reader) guardsFrom(found []carillon.Guard, q carillon.GuardQuery) ([]carillon.Guard, error) {
+	err := r.rows(guardsFrom, func(stmt *sqlite.Stmt) {
+		stmt.BindText(1, q.Namespace)
+		stmt.BindText(2, q.Prefix)
+	}, func(stmt *sqlite.Stmt) (bool, error) {
+		g := r.guard(stmt)
+		if !strings.HasPrefix(g.Key, q.Prefix) {
+			return false, nil
+		}
+		found = append(found, g)
+		return true, nil
+	})
+	return found, err
+}
+
+// nextNamespace is the first namespace with guards behind another; empty: there is none.
+func (r *reader) nextNamespace(after string) (next string, err error) {
+	err = r.rows(nextNamespace, func(stmt *sqlite.Stmt) { stmt.BindText(1, after) },
+		func(stmt *sqlite.Stmt) (bool, error) {
+			next = stmt.ColumnText(0)
+			return true, nil
+		})
+	return next, err
 }
 
 func (r *reader) guard(stmt *sqlite.Stmt) carillon.Guard {

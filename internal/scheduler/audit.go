@@ -14,7 +14,8 @@ const auditEvery = time.Minute
 
 // audit compares what the guards of limits count with the slots that held runs have taken. Both change
 // together, in one commit, so they never differ; if they do after all, the difference is reported and mended:
-// a slot that is counted and not taken would never come back. One node audits, the owner of the first shard.
+// a slot that is counted and not taken would never come back. It also lets guards expire that nothing uses.
+// One node audits, the owner of the first shard.
 func (s *Scheduler) audit(ctx context.Context) error {
 	for await.For(ctx, auditEvery) {
 		if !s.members.owns(0) {
@@ -32,43 +33,61 @@ func (s *Scheduler) audit(ctx context.Context) error {
 func (s *Scheduler) auditLimits(ctx context.Context) error {
 	// Held runs have wakes that have come, by the clock of the node that claimed them. This node's clock may
 	// be behind, so a difference is believed only if all unfinished runs say the same, twice.
-	differing, used, err := s.differing(ctx, s.cfg.Clock.Now().Add(skew))
-	if err != nil || len(differing) == 0 {
-		return err
-	}
-	before, were, err := s.differing(ctx, carillon.Never-1)
+	first, err := s.seeLimits(ctx, s.cfg.Clock.Now().Add(skew))
 	if err != nil {
 		return err
 	}
-	if differing, used, err = s.differing(ctx, carillon.Never-1); err != nil {
+	if err := s.expireUnused(ctx, first.guards); err != nil || len(first.differing()) == 0 {
 		return err
 	}
-	differing = slices.DeleteFunc(differing, func(g carillon.Guard) bool {
-		return used.Of(&g) != were.Of(&g) || !slices.ContainsFunc(before, func(b carillon.Guard) bool {
-			return b.Compare() == g.Compare()
-		})
-	})
-	mends := make([]carillon.Change, 0, len(differing))
-	for _, guard := range differing {
+	second, err := s.seeLimits(ctx, carillon.Never-1)
+	if err != nil {
+		return err
+	}
+	third, err := s.seeLimits(ctx, carillon.Never-1)
+	if err != nil {
+		return err
+	}
+	before := second.differing()
+	var mends []carillon.Change
+	for _, guard := range third.differing() {
+		same := func(b carillon.Guard) bool { return b.Compare() == guard.Compare() }
+		if third.used.Of(&guard) != second.used.Of(&guard) || !slices.ContainsFunc(before, same) {
+			continue
+		}
 		s.differences.Add(1)
 		s.cfg.Logger.Error("a limit does not count what its runs have taken; it is corrected",
-			"limit", guard.Key, "counts", string(guard.Value), "taken", used.Of(&guard))
-		mends = append(mends, used.Correct(guard, s.cfg.Clock.Now()))
+			"limit", guard.Key, "counts", string(guard.Value), "taken", third.used.Of(&guard))
+		mends = append(mends, third.used.Correct(guard))
 	}
 	_, err = s.cfg.Ledger.Commit(ctx, mends)
 	return err
 }
 
-// differing returns the guards of limits that differ from what held runs with wakes up to until have taken.
-func (s *Scheduler) differing(
-	ctx context.Context, until carillon.Time,
-) (guards []carillon.Guard, used carillon.Used, err error) {
+// limitsSeen is what one look at all limits found.
+type limitsSeen struct {
+	guards []carillon.Guard // those that did not change while the held runs were read
+	used   carillon.Used
+}
+
+// differing are the guards that count something else than held runs have taken.
+func (l *limitsSeen) differing() (guards []carillon.Guard) {
+	for i := range l.guards {
+		if guard := &l.guards[i]; l.used.Of(guard) != guard.UsedSlots() {
+			guards = append(guards, *guard)
+		}
+	}
+	return guards
+}
+
+// seeLimits reads the guards of limits, and what held runs with wakes up to until have taken.
+func (s *Scheduler) seeLimits(ctx context.Context, until carillon.Time) (seen limitsSeen, err error) {
 	before, err := s.limitGuards(ctx)
 	if err != nil || len(before) == 0 {
-		return nil, nil, err
+		return seen, err
 	}
-	if used, err = s.usedSlots(ctx, until); err != nil {
-		return nil, nil, err
+	if seen.used, err = s.usedSlots(ctx, until); err != nil {
+		return seen, err
 	}
 	after, err := s.limitGuards(ctx)
 	for key, guard := range after {
@@ -76,18 +95,35 @@ func (s *Scheduler) differing(
 		if guard.HasLine() {
 			s.lines.look(key)
 		}
-		if was, known := before[key]; known && was.Rev == guard.Rev && used.Of(&guard) != guard.UsedSlots() {
-			guards = append(guards, guard)
+		if was, known := before[key]; known && was.Rev == guard.Rev {
+			seen.guards = append(seen.guards, guard)
 		}
 	}
-	return guards, used, err
+	return seen, err
 }
 
-// limitGuards reads the guards of all limits that were used lately.
+// expireBatch is how many guards of limits one commit lets expire.
+const expireBatch = 500
+
+// expireUnused lets the guards of limits expire that nothing uses. One that is used again meanwhile stays.
+func (s *Scheduler) expireUnused(ctx context.Context, guards []carillon.Guard) error {
+	var changes []carillon.Change
+	for _, guard := range guards {
+		if c, unused := guard.ExpireUnused(s.cfg.Clock.Now()); unused {
+			changes = append(changes, c)
+		}
+	}
+	for some := range slices.Chunk(changes, expireBatch) {
+		if _, err := s.cfg.Ledger.Commit(ctx, some); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limitGuards reads the guards of all limits that were used lately, in all namespaces.
 func (s *Scheduler) limitGuards(ctx context.Context) (map[carillon.HoldName]carillon.Guard, error) {
-	guards, err := s.cfg.Store.Guards(ctx, carillon.GuardQuery{
-		Namespace: carillon.DefaultNamespace, Prefix: string(carillon.GuardLimit) + "/",
-	})
+	guards, err := s.cfg.Store.Guards(ctx, carillon.GuardQuery{Prefix: string(carillon.GuardLimit) + "/"})
 	found := make(map[carillon.HoldName]carillon.Guard, len(guards))
 	for _, g := range guards {
 		found[carillon.HoldName{Namespace: g.Namespace, Hold: g.Key}] = g

@@ -76,3 +76,36 @@ func TestAnAuditCountsRunsThatWereClaimedByAClockAheadOfItsOwn(t *testing.T) {
 		}
 	})
 }
+
+// A slot that is counted and that no run has taken would never come back, whichever tenant it belongs to.
+func TestAnAuditMendsTheLimitsOfEveryNamespace(t *testing.T) {
+	ctx := context.Background()
+	in(t, nil, func(h *house) {
+		counts := func(namespace string) carillon.Guard {
+			return carillon.Guard{Namespace: namespace, Key: "limit/key/k", Value: []byte("1 0 0 0 0")}
+		}
+		lost, err := h.truth.Commit(ctx, []carillon.Change{
+			{Guards: []carillon.Guard{counts("default")}}, {Guards: []carillon.Guard{counts("blue")}},
+		})
+		if err != nil || len(lost) > 0 {
+			t.Fatal(lost, err)
+		}
+		time.Sleep(3 * time.Minute)
+		if n := h.nodes[0].scheduler.LimitDifferences(); n != 2 {
+			t.Errorf("%d differences, want 2", n)
+		}
+		guards, err := h.truth.Guards(ctx, carillon.GuardQuery{Prefix: "limit/"})
+		if err != nil || len(guards) != 2 {
+			t.Fatal(guards, err)
+		}
+		for _, g := range guards {
+			if g.UsedSlots() != 0 || g.Expires == 0 {
+				t.Errorf("%s %s is %s, and expires at %s", g.Namespace, g.Key, g.Value, g.Expires)
+			}
+		}
+		time.Sleep(3 * time.Hour)
+		if guards, err = h.truth.Guards(ctx, carillon.GuardQuery{}); len(guards) > 0 || err != nil {
+			t.Errorf("%v (%v) is left of limits that nothing uses", guards, err)
+		}
+	})
+}

@@ -169,7 +169,7 @@ func TestARemovedLimitFreesItsLineOnEveryNode(t *testing.T) {
 		h.expectRunning(200)
 		time.Sleep(90 * time.Second)
 		h.expectAll(jobs, 1)
-		time.Sleep(20 * time.Second)
+		time.Sleep(2 * time.Minute)
 		guards, err := h.truth.Guards(context.Background(), carillon.GuardQuery{
 			Namespace: "default", Prefix: "limit/",
 		})
