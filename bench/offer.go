@@ -98,8 +98,8 @@ func offer(o orders, what offering) (all offered, err error) {
 			if what.Rate > 0 && now.Sub(due) > time.Second {
 				continue
 			}
-			c := idle[len(idle)-1]
-			idle, waiting = idle[:len(idle)-1], append(waiting, c)
+			c := idle[0] // each in turn: a server closes connections that are idle for minutes
+			idle, waiting = idle[1:], append(waiting, c)
 			all.Sent++
 			c.begin(now)
 		}
