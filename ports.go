@@ -92,6 +92,9 @@ type Queue interface {
 	// cheap: the ledger asks before every commit; with wants it asks only while many submits wait. Its
 	// callers hold locks, so it must not wait for anything.
 	Len(wants ...Want) int
+	// Lone says whether a run of this lane that came now would be lone for a pull with these wants, see
+	// Demand.Lone; it does not ask Busy. Its callers hold locks, so it must not wait for anything.
+	Lone(lane Lane, wants ...Want) bool
 }
 
 // Demand says which due runs are wanted, and how.
@@ -100,6 +103,12 @@ type Demand struct {
 	Max    int
 	NoWait bool // if there is no such run now, take none
 	Spare  bool // take only runs for which no Pull without Spare waits
+	// Lone says to take only lone runs, for which no other Pull waits. The first run of a lane is lone if the
+	// lane has had no place since it had no runs, if no wanted run of a higher priority waits in its queue,
+	// and if the lane is not Busy. A worker asks so for the slots that it keeps: those who have a backlog
+	// do not get them.
+	Lone bool
+	Busy func(Lane) bool // it is called under locks, and must not wait for anything; nil: none is
 	// Partial says that Wants have only those labels of the workers that are Known: the labels that runs are
 	// known to need. If there are runs that need another label, see Unknown, Pull returns copies of some of
 	// them behind the wanted runs, one for each such lane, and these runs stay in the queue. So a node whose

@@ -38,7 +38,9 @@ func gatesScenario(ctx context.Context, b *bench) error {
 	if err := b.idleNodes(ctx, nodes, r); err != nil {
 		return err
 	}
-	at, houses, err := b.behindBacklog(ctx, n, nodes, r, func(d *carillon.Definition) { d.Type = "bench" })
+	at, houses, err := b.behindBacklog(ctx, n, flood{nodes: nodes}, r, func(d *carillon.Definition) {
+		d.Type = "bench"
+	})
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func gatesScenario(ctx context.Context, b *bench) error {
 
 // idleNodes measures nodes that have no runs.
 func (b *bench) idleNodes(ctx context.Context, nodes int, r *rival) error {
-	at, houses, err := b.behindBacklog(ctx, 0, nodes, r, nil)
+	at, houses, err := b.behindBacklog(ctx, 0, flood{nodes: nodes}, r, nil)
 	if err != nil {
 		return err
 	}

@@ -14,15 +14,18 @@ import (
 const (
 	orderSlots = 64                   // of all nodes together
 	orderTakes = 4 * time.Millisecond // a run of the flood
-	orderProbe = 200                  // jobs of the one that must not wait
+	// keptTakes is a run of the flood where slots are kept: a call of another service, say.
+	keptTakes  = 50 * time.Millisecond
+	orderProbe = 200 // jobs of the one that must not wait
 	orderEvery = 100 * time.Millisecond
 )
 
 // orderBars are the same for every store.
 var orderBars = []bar{
 	{figure: "flood_small_p99", limit: 50, atMost: true},
-	{figure: "flood_small_ratio", limit: 2, atMost: true},
 	{figure: "flood_of_3_small_p99", limit: 50, atMost: true},
+	{figure: "kept_small_ratio", limit: 2, atMost: true},
+	{figure: "kept_of_3_small_ratio", limit: 2, atMost: true},
 	{figure: "urgent_p99", limit: 100, atMost: true},
 	{figure: "urgent_low_places", limit: 8},
 	{figure: "shares_rss", limit: 300, atMost: true},
@@ -35,11 +38,12 @@ func orderScenario(ctx context.Context, b *bench) error {
 	if err := b.manyShares(ctx); err != nil {
 		return err
 	}
-	if err := b.flood(ctx, "flood", 1); err != nil {
-		return err
-	}
+	floods := []flood{{"flood", 1, orderTakes, 0}, {"kept", 1, keptTakes, 1}}
 	if b.kind.shared {
-		if err := b.flood(ctx, "flood_of_3", 3); err != nil {
+		floods = append(floods, flood{"flood_of_3", 3, orderTakes, 0}, flood{"kept_of_3", 3, keptTakes, 1})
+	}
+	for _, f := range floods {
+		if err := b.flood(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -73,11 +77,12 @@ type rival struct {
 	is     func(*carillon.Run) bool
 	define func(*carillon.Definition)
 	begun  chan time.Time
-	others atomic.Int64 // starts of other runs
+	takes  time.Duration // another run
+	others atomic.Int64  // starts of other runs
 }
 
 func newRival(is func(*carillon.Run) bool, define func(*carillon.Definition)) *rival {
-	return &rival{is: is, define: define, begun: make(chan time.Time, 1)}
+	return &rival{is: is, define: define, begun: make(chan time.Time, 1), takes: orderTakes}
 }
 
 func (r *rival) started(run *carillon.Run) {
@@ -86,7 +91,7 @@ func (r *rival) started(run *carillon.Run) {
 		return
 	}
 	r.others.Add(1)
-	time.Sleep(orderTakes)
+	time.Sleep(r.takes)
 }
 
 // waits submits single jobs of the rival at one node, and says how long each waited for its start.
@@ -109,16 +114,25 @@ func (r *rival) waits(ctx context.Context, h *house, n int) (waits []time.Durati
 	return waits, nil
 }
 
-// flood measures the waits of a share that has one job at a time, alone and beside a share with a million.
-func (b *bench) flood(ctx context.Context, name string, nodes int) error {
+// flood is a share with a million jobs beside one that has one job at a time.
+type flood struct {
+	name  string
+	nodes int
+	takes time.Duration // a run of the million
+	keep  int           // slots of each node that are kept: see worker.Config
+}
+
+// flood measures the waits of the share that has one job at a time, alone and beside the other one.
+func (b *bench) flood(ctx context.Context, f flood) error {
 	r := newRival(
 		func(run *carillon.Run) bool { return run.Share == "small" },
 		func(d *carillon.Definition) { d.FairBy = "small" },
 	)
+	r.takes = f.takes
 	n := b.count(1_000_000)
 	var alone float64
 	for _, backlog := range []int{0, n} {
-		at, houses, err := b.behindBacklog(ctx, backlog, nodes, r, func(d *carillon.Definition) {
+		at, houses, err := b.behindBacklog(ctx, backlog, f, r, func(d *carillon.Definition) {
 			d.FairBy = "large"
 		})
 		if err != nil {
@@ -132,11 +146,11 @@ func (b *bench) flood(ctx context.Context, name string, nodes int) error {
 			return fmt.Errorf("the backlog was over before the probes were")
 		}
 		if backlog == 0 {
-			b.percentiles(name+"_alone", waits, time.Millisecond, "ms")
-			alone = b.known(name + "_alone_p99").value
+			b.percentiles(f.name+"_alone", waits, time.Millisecond, "ms")
+			alone = b.known(f.name + "_alone_p99").value
 		} else {
-			b.percentiles(name+"_small", waits, time.Millisecond, "ms")
-			b.figure(name+"_small_ratio", b.known(name+"_small_p99").value/alone, "x")
+			b.percentiles(f.name+"_small", waits, time.Millisecond, "ms")
+			b.figure(f.name+"_small_ratio", b.known(f.name+"_small_p99").value/alone, "x")
 		}
 		if err := b.leaveAll(ctx, at, houses); err != nil {
 			return err
@@ -153,7 +167,8 @@ func (b *bench) urgent(ctx context.Context) error {
 		func(d *carillon.Definition) { d.Priority = 9 },
 	)
 	old := carillon.Now().Add(-2 * time.Minute)
-	at, houses, err := b.behindBacklog(ctx, b.count(1_000_000), 1, r, func(d *carillon.Definition) {
+	backlog := b.count(1_000_000)
+	at, houses, err := b.behindBacklog(ctx, backlog, flood{nodes: 1}, r, func(d *carillon.Definition) {
 		d.Priority, d.Schedule = carillon.Zero, carillon.Schedule{At: old}
 	})
 	if err != nil {
@@ -209,7 +224,7 @@ func placesOfLow(ctx context.Context, h *house, n int) (low, all int, err error)
 
 // behindBacklog opens nodes on a place in which jobs wait already, and waits until some of them have begun.
 func (b *bench) behindBacklog(
-	ctx context.Context, backlog, nodes int, r *rival, define func(*carillon.Definition),
+	ctx context.Context, backlog int, f flood, r *rival, define func(*carillon.Definition),
 ) (at place, houses []*house, err error) {
 	if at, err = b.fresh(ctx); err != nil {
 		return at, nil, err
@@ -230,14 +245,14 @@ func (b *bench) behindBacklog(
 		return at, nil, err
 	}
 	r.others.Store(0)
-	for i := range nodes {
+	for i := range f.nodes {
 		own := at
 		own.data = filepath.Join(at.data, fmt.Sprint("node", i))
-		if nodes == 1 {
+		if f.nodes == 1 {
 			own.data = at.data
 		}
-		cfg := own.config(orderSlots / nodes)
-		cfg.Listen = loopback
+		cfg := own.config(orderSlots / f.nodes)
+		cfg.Listen, cfg.Keep = loopback, f.keep
 		h, err := open(cfg, r.started)
 		if err != nil {
 			return at, nil, err

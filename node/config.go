@@ -57,6 +57,8 @@ type Config struct {
 	// Concurrency is how many runs the inner worker performs at the same time. Default 64; negative: no inner
 	// worker.
 	Concurrency int
+	// Keep is how many of them the inner worker keeps for lone runs: see worker.Config. Default none.
+	Keep int
 	// Queues are the queues that the inner worker serves, "name" or "name=weight". None: all.
 	Queues []string
 	// Labels are those of the inner worker: it gets the runs that need them.
@@ -97,6 +99,12 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	if c.Concurrency > 100_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number up to 100000", c.Concurrency)
+	}
+	if c.Keep < 0 || c.Keep > 0 && c.Keep >= c.Concurrency {
+		return fmt.Errorf(
+			"keep: %d is not valid: want a number from 0 to %d, below the concurrency", c.Keep,
+			max(c.Concurrency-1, 0),
+		)
 	}
 	if err := carillon.CheckLabels("labels", c.Labels, carillon.MaxWorkerLabels); err != nil {
 		return err

@@ -181,7 +181,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		n.worker = worker.New(worker.Config{
 			Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Inside: true, Name: n.advertise,
 			Executors: executors, Queues: n.cfg.Queues, Labels: n.cfg.Labels,
-			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Drain: n.cfg.Drain,
+			Version: n.cfg.Version, Concurrency: n.cfg.Concurrency, Keep: n.cfg.Keep, Drain: n.cfg.Drain,
 			Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 		})
 		n.ledger.Listen(n.worker.Notice)

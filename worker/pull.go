@@ -28,14 +28,16 @@ func (w *Worker) pull(ctx context.Context) {
 			await.For(ctx, tendEvery)
 			continue
 		}
-		n := w.slots.take(ctx)
-		if n == 0 {
+		asks := w.slots.take(ctx)
+		if asks.n == 0 {
 			return
 		}
 		sent := w.cfg.Boottime()
 		id := w.ID()
-		tasks, err := w.cfg.Dispatcher.Pull(ctx, protocol.Pull{Worker: id, Want: want, Max: n})
-		tasks = tasks[:min(n, len(tasks))] // no dispatcher returns more
+		tasks, err := w.cfg.Dispatcher.Pull(ctx, protocol.Pull{
+			Worker: id, Want: want, Max: asks.n, Lone: asks.lone,
+		})
+		tasks = tasks[:min(asks.n, len(tasks))] // no dispatcher returns more
 		if len(tasks) > 0 {
 			failpoint.At("pull.after")
 		}
@@ -43,7 +45,7 @@ func (w *Worker) pull(ctx context.Context) {
 		for i := range tasks {
 			bytes += weigh(&tasks[i])
 		}
-		w.slots.answered(n, len(tasks), bytes)
+		w.slots.answered(asks, len(tasks), bytes)
 		late := "the worker is stopping"
 		if ctx.Err() == nil {
 			late = w.begin(tasks, id, sent)

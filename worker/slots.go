@@ -23,42 +23,65 @@ const (
 type slots struct {
 	mu         sync.Mutex
 	total      int
+	keep       int // so many of the free slots are for lone runs: see carillon.Demand
 	free       int // neither asked for nor running
 	asked      int // by pulls that are under way
+	askedLone  int // those of them that are kept
 	unrecorded int // ended, without a receipt; these need no slot
 	more       await.Signal
 
 	runningBytes, unrecordedBytes int
 }
 
-func newSlots(n int) slots { return slots{total: n, free: n, more: await.NewSignal()} }
+func newSlots(n, keep int) slots {
+	return slots{total: n, keep: keep, free: n, more: await.NewSignal()}
+}
 
-// take waits until runs can be asked for, and takes up to half of the free slots; it returns 0 when ctx has
+// asking is the slots that one pull asks for.
+type asking struct {
+	n    int
+	lone bool // they are kept
+}
+
+// take waits until runs can be asked for, and takes up to half of the free slots; it takes none when ctx has
 // ended. The other half is for the other pull loops: while one batch of claims is being written, they can ask
-// for the next.
-func (s *slots) take(ctx context.Context) int {
+// for the next. The last free slots are those that are kept.
+func (s *slots) take(ctx context.Context) asking {
 	for {
 		s.mu.Lock()
-		n := 0
-		if room := s.room(); room >= min(s.free, fewRuns) {
-			n = min((s.free+1)/2, room, maxUnrecorded/4)
+		a := s.next()
+		s.free -= a.n
+		s.asked += a.n
+		if a.lone {
+			s.askedLone += a.n
 		}
-		s.free -= n
-		s.asked += n
 		left := s.free > 0
 		s.mu.Unlock()
-		if n > 0 {
+		if a.n > 0 {
 			if left {
 				s.more.Set()
 			}
-			return n
+			return a
 		}
 		select {
 		case <-s.more:
 		case <-ctx.Done():
-			return 0
+			return asking{}
 		}
 	}
+}
+
+// next is what the next pull asks for. The caller holds mu.
+func (s *slots) next() asking {
+	room := s.room()
+	if room < min(s.free, fewRuns) {
+		return asking{}
+	}
+	kept := s.keep - s.askedLone // that no pull asks for yet
+	if s.free <= kept {
+		return asking{min(s.free, room), true}
+	}
+	return asking{min((s.free-kept+1)/2, room, maxUnrecorded/4), false}
 }
 
 // room is how many runs can be asked for. Attempts that run count too, because they can all end at once, but
@@ -72,11 +95,14 @@ func (s *slots) room() int {
 	return maxUnrecorded - s.unrecorded - s.asked - min(running, maxUnrecorded/2)
 }
 
-// answered says that a pull that asked for n runs got some of them.
-func (s *slots) answered(n, got, bytes int) {
+// answered says that a pull got some of the runs that it asked for.
+func (s *slots) answered(a asking, got, bytes int) {
 	s.mu.Lock()
-	s.asked -= n
-	s.free += n - got
+	s.asked -= a.n
+	if a.lone {
+		s.askedLone -= a.n
+	}
+	s.free += a.n - got
 	s.runningBytes += bytes
 	s.mu.Unlock()
 	s.more.Set()

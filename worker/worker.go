@@ -39,8 +39,11 @@ type Config struct {
 	Queues      []string
 	Labels      map[string]string // of the worker, such as its zone: jobs can need them
 	Concurrency int               // attempts at the same time; default 64
-	Drain       time.Duration     // how long a stop waits for running attempts; default 10s
-	Logger      *slog.Logger      // default slog.Default()
+	// Keep is how many of these slots are kept for lone runs (carillon.Demand): those of a queue, namespace,
+	// share or priority of which no other run waits. Default none: all slots are for all runs.
+	Keep   int
+	Drain  time.Duration // how long a stop waits for running attempts; default 10s
+	Logger *slog.Logger  // default slog.Default()
 
 	// Inside says that the dispatcher is in the same process. Its answers cannot be lost, so it does not
 	// matter how long they take.
@@ -91,7 +94,7 @@ func New(cfg Config) *Worker {
 	}
 	w := &Worker{
 		cfg: cfg, held: map[carillon.RunID]*attempt{}, dropped: await.NewSignal(),
-		beatSoon: await.NewSignal(), slots: newSlots(cfg.Concurrency),
+		beatSoon: await.NewSignal(), slots: newSlots(cfg.Concurrency, cfg.Keep),
 	}
 	w.kinds = slices.Sorted(maps.Keys(cfg.Executors))
 	if handlers, lists := cfg.Executors["handler"].(interface{ Types() []string }); lists {
@@ -128,7 +131,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		loops.Go(func() { w.report(tending) })
 	}
 	var pullers sync.WaitGroup
-	for range pullLoops {
+	pulls := pullLoops
+	if w.cfg.Keep > 0 {
+		pulls++ // one of them waits for a lone run most of the time
+	}
+	for range pulls {
 		pullers.Go(func() { w.pull(ctx) })
 	}
 	pullers.Wait()

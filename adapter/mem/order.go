@@ -2,13 +2,16 @@ package mem
 
 import "github.com/carillon-run/carillon"
 
-// takeFound removes up to most runs of the groups in found: see carillon.Queue for the order.
-func (q *Queue) takeFound(most int) (runs []carillon.Run) {
+// takeFound removes up to want.Max runs of the groups in found: see carillon.Queue for the order.
+func (q *Queue) takeFound(want *carillon.Demand) (runs []carillon.Run) {
+	if want.Lone {
+		return q.takeLone(want)
+	}
 	total := 0
 	for _, g := range q.found {
 		total += g.n
 	}
-	if total = min(total, most); total > 0 {
+	if total = min(total, want.Max); total > 0 {
 		runs = make([]carillon.Run, 0, total)
 		if g := q.found[0]; len(q.found) == 1 && len(g.fair) == 1 {
 			l := g.fair[0]
@@ -27,6 +30,42 @@ func (q *Queue) takeFound(most int) (runs []carillon.Run) {
 	}
 	q.found = emptied(q.found)
 	return runs
+}
+
+// takeLone removes up to want.Max lone runs of the groups in found, those that have waited longest first.
+func (q *Queue) takeLone(want *carillon.Demand) (runs []carillon.Run) {
+	for len(runs) < want.Max {
+		var next *lane
+		for _, g := range q.found {
+			l := g.fresh
+			for l != nil && want.Busy != nil && want.Busy(l.Lane) {
+				l = l.behind
+			}
+			if l != nil && (next == nil || l.older(next)) && !g.band.line.hasAbove(g.Priority, want) {
+				next = l
+			}
+		}
+		if next == nil {
+			break
+		}
+		q.tree.charge(next, 1)
+		runs = append(runs, q.unlink(next, next.head))
+	}
+	if len(runs) > 0 {
+		q.shrink()
+	}
+	q.found = emptied(q.found)
+	return runs
+}
+
+// hasAbove says that wanted runs of a higher priority wait in the queue.
+func (q *line) hasAbove(priority int8, want *carillon.Demand) bool {
+	for _, g := range q.groups {
+		if g.Priority > priority && g.n > 0 && want.Takes(g.Lane) {
+			return true
+		}
+	}
+	return false
 }
 
 // arrange puts the found groups in the orders that next chooses by.

@@ -105,6 +105,17 @@ func (q *Queue) Len(wants ...carillon.Want) (n int) {
 	return n
 }
 
+// Lone implements carillon.Queue.
+func (q *Queue) Lone(of carillon.Lane, wants ...carillon.Want) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.lanes[of]; l != nil && l.n > 0 {
+		return false
+	}
+	line := q.tree.lines[of.Queue]
+	return line == nil || !line.hasAbove(of.Priority, &carillon.Demand{Wants: wants})
+}
+
 func (q *Queue) Push(_ context.Context, runs []carillon.Run) (refused []int, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,26 +207,44 @@ func (q *Queue) leave(p *puller) {
 }
 
 // serve hands runs of the lanes that have grown to the waiting pullers, longest waiting first. Pullers that
-// want only spare runs come last.
+// want only lone runs come later, those that want only spare ones last.
 func (q *Queue) serve() {
-	q.serveThose(false)
-	q.serveThose(true)
+	for rank := rankAny; rank <= rankSpare; rank++ {
+		q.serveThose(rank)
+	}
 	for _, g := range q.grown {
 		g.grew = false
 	}
 	q.grown = emptied(q.grown)
 }
 
-func (q *Queue) serveThose(spare bool) {
+// The ranks of pullers.
+const (
+	rankAny = iota
+	rankLone
+	rankSpare
+)
+
+func rankOf(want *carillon.Demand) int {
+	switch {
+	case want.Spare:
+		return rankSpare
+	case want.Lone:
+		return rankLone
+	}
+	return rankAny
+}
+
+func (q *Queue) serveThose(rank int) {
 	if len(q.pullers) == 0 {
 		return
 	}
 	q.pullers = slices.DeleteFunc(q.pullers, func(p *puller) bool {
-		if len(q.slots) == 0 || p.want.Spare != spare {
+		if len(q.slots) == 0 || rankOf(&p.want) != rank {
 			return false
 		}
 		q.find(q.grown, &p.want)
-		p.runs = q.takeFound(p.want.Max)
+		p.runs = q.takeFound(&p.want)
 		if p.want.Partial {
 			taken := len(p.runs)
 			p.runs = q.appendUnknown(p.runs, q.grown, &p.want, taken+maxCopies)
@@ -232,7 +261,7 @@ func (q *Queue) serveThose(spare bool) {
 // take removes up to Max of the runs that are wanted.
 func (q *Queue) take(want *carillon.Demand) []carillon.Run {
 	q.findAll(want)
-	runs := q.takeFound(want.Max)
+	runs := q.takeFound(want)
 	if want.Partial {
 		most := len(runs) + maxCopies
 		for _, line := range q.tree.lines {
@@ -309,6 +338,7 @@ func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
 		q.tree.open(l)
 	case l.n == 0:
 		l.head, l.tail, l.wake = slot, slot, run.Wake
+		l.group.addFresh(l)
 	case first:
 		q.runs.at(slot).next, q.runs.at(l.head).prev = l.head, slot
 		l.head = slot
@@ -340,6 +370,7 @@ func (q *Queue) unlink(l *lane, slot int32) carillon.Run {
 	switch {
 	case l.n == 0 && len(q.lanes) == 1 && cap(l.group.fair) <= maxIdle: // else it keeps the memory of a burst
 		q.idle = l
+		l.group.dropFresh(l)
 	case l.n == 0:
 		q.close(l)
 	case v.prev == none:

@@ -63,6 +63,7 @@ type group struct {
 	n             int     // runs
 	fair          []*lane // in the order in which they are served
 	old           []*lane // by age
+	fresh, newest *lane   // the first and the last that has had no place yet: see carillon.Demand.Lone
 	passed        int     // places that others got while a run of this group had waited longest
 	grew          bool    // it is in Queue.grown
 	in            int     // its index in line.groups
@@ -80,6 +81,9 @@ type lane struct {
 	share      *share
 	group      *group
 	at, oldAt  int // in group.fair and group.old
+
+	fresh          bool // it is in the list of its group
+	before, behind *lane
 }
 
 // The orders of the heaps.
@@ -157,6 +161,36 @@ func (t *tree) open(l *lane) {
 	s.lanes = append(s.lanes, l)
 	l.share, l.group, l.time = s, b.group(l), s.time
 	l.group.fair, l.group.old = byShare.push(l.group.fair, l), byAge.push(l.group.old, l)
+	l.group.addFresh(l)
+}
+
+// addFresh notes that a lane has got its first run.
+func (g *group) addFresh(l *lane) {
+	l.fresh, l.before, l.behind = true, g.newest, nil
+	if g.newest != nil {
+		g.newest.behind = l
+	} else {
+		g.fresh = l
+	}
+	g.newest = l
+}
+
+// dropFresh notes that a lane has got a place, or has no runs.
+func (g *group) dropFresh(l *lane) {
+	if !l.fresh {
+		return
+	}
+	if l.before != nil {
+		l.before.behind = l.behind
+	} else {
+		g.fresh = l.behind
+	}
+	if l.behind != nil {
+		l.behind.before = l.before
+	} else {
+		g.newest = l.before
+	}
+	l.fresh, l.before, l.behind = false, nil, nil
 }
 
 // weightOf is the weight of a queue or a namespace.
@@ -238,6 +272,7 @@ func (g *group) moved(l *lane) {
 func (t *tree) charge(l *lane, n int) {
 	t.turn++
 	l.served = t.turn
+	l.group.dropFresh(l)
 	b := l.group.band
 	b.contest.charge(&l.share.member, n)
 	b.level().charge(&b.member, n)
@@ -265,6 +300,7 @@ func (b *band) reorder(s *share) {
 // close removes a lane that has no more runs, and what has none because of that.
 func (t *tree) close(l *lane) {
 	g, s, b := l.group, l.share, l.group.band
+	g.dropFresh(l)
 	g.fair, g.old = byShare.remove(g.fair, l), byAge.remove(g.old, l)
 	s.lanes = slices.DeleteFunc(s.lanes, func(o *lane) bool { return o == l })
 	if len(s.lanes) == 0 {

@@ -150,6 +150,7 @@ func serveCommand() *cobra.Command {
 		&f.cfg.Concurrency, "concurrency", 64,
 		"`number` of runs at the same time; 0 means none: only workers in other processes run jobs",
 	)
+	flags.IntVar(&f.cfg.Keep, "keep", 0, keepFlag)
 	flags.StringSliceVar(
 		&f.cfg.Queues, "queues", nil,
 		"`queues` to serve, separated by commas; mail=3 gives one a weight (default all)",
@@ -196,6 +197,9 @@ func (f *serveFlags) resolve(stderr io.Writer) error {
 	}
 	if f.cfg.Concurrency < 0 || f.cfg.Concurrency > 100_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number from 0 to 100000", f.cfg.Concurrency)
+	}
+	if err := checkKeep(f.cfg.Keep, f.cfg.Concurrency); err != nil {
+		return err
 	}
 	if f.cfg.Concurrency == 0 {
 		f.cfg.Concurrency = -1

@@ -49,6 +49,7 @@ var settings = map[string][3]string{
 	"data":                   {"/file", "/env", "/flag"},
 	"drain":                  {"11s", "12s", "13s"},
 	"http-allow":             {"10.1.0.0/16", "10.2.0.0/16", "10.3.0.0/16"},
+	"keep":                   {"1", "2", "3"},
 	"label":                  {"gpu=file", "gpu=env", "gpu=flag"},
 	"listen":                 {"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"},
 	"log-format":             {"json", "JSON", "text2"},

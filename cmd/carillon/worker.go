@@ -93,6 +93,7 @@ func (a *app) workerCommand() *cobra.Command {
 	)
 	flags.StringSliceVar(&f.labels, "label", nil, labelFlag)
 	flags.IntVar(&f.cfg.Concurrency, "concurrency", 64, "`number` of runs at the same time")
+	flags.IntVar(&f.cfg.Keep, "keep", 0, keepFlag)
 	flags.DurationVar(
 		&f.cfg.Drain, "drain", 10*time.Second,
 		"time that running runs have to finish when the worker stops; then they run again elsewhere",
@@ -114,6 +115,18 @@ func (a *app) workerCommand() *cobra.Command {
 	)
 	flags.StringVar(&f.logFormat, "log-format", "text", "`format` of log lines: text or json")
 	return cmd
+}
+
+const keepFlag = "`number` of these slots that only a run of a tenant, share, queue or priority with no " +
+	"other waiting run can take, so that a backlog cannot take all slots"
+
+func checkKeep(keep, concurrency int) error {
+	if most := max(concurrency-1, 0); keep < 0 || keep > most {
+		return fmt.Errorf(
+			"keep: %d is not valid: want a number from 0 to %d, below the concurrency", keep, most,
+		)
+	}
+	return nil
 }
 
 // share is a queue, optionally with a weight.
@@ -143,6 +156,9 @@ func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 	}
 	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 40_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 40000", f.cfg.Concurrency)
+	}
+	if err := checkKeep(f.cfg.Keep, f.cfg.Concurrency); err != nil {
+		return err
 	}
 	if f.maxProcesses, err = processLimit(f.maxProcesses); err != nil {
 		return err

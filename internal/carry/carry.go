@@ -76,7 +76,8 @@ func (q *Queue) Pull(ctx context.Context, want carillon.Demand) ([]carillon.Run,
 	if runs, err := q.Queue.Pull(ctx, now); len(runs) > 0 || err != nil || want.NoWait {
 		return runs, err
 	}
-	if !want.Spare { // or nodes without work would ask each other in circles
+	// With Spare, nodes without work would ask each other in circles. A lone run starts where it is due.
+	if !want.Spare && !want.Lone {
 		defer q.ask(want)()
 	}
 	return q.Queue.Pull(ctx, want)

@@ -67,8 +67,9 @@ func New(cfg Config) *Dispatcher {
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() []string { return nil }
 	}
+	flying := newInflightTable()
 	d := &Dispatcher{
-		cfg: cfg, reservations: newReservations(cfg.Queue), inflight: newInflightTable(),
+		cfg: cfg, reservations: newReservations(cfg.Queue, flying.performed), inflight: flying,
 		workers: map[string]*session{},
 	}
 	d.size.Store(firstClaim)

@@ -27,12 +27,15 @@ type inflight struct {
 // inflightTable holds the runs in flight from this node, by run and by worker. It is only a memory: where an
 // entry is missing or old, the dispatcher asks the store. The caller holds the dispatcher's mu.
 type inflightTable struct {
-	runs map[carillon.RunID]*inflight
-	of   map[string]*inflight // the first entry of each worker that has any
+	runs      map[carillon.RunID]*inflight
+	of        map[string]*inflight // the first entry of each worker that has any
+	performed *performed
 }
 
 func newInflightTable() inflightTable {
-	return inflightTable{runs: map[carillon.RunID]*inflight{}, of: map[string]*inflight{}}
+	return inflightTable{
+		runs: map[carillon.RunID]*inflight{}, of: map[string]*inflight{}, performed: newPerformed(),
+	}
 }
 
 func (m *inflightTable) put(h *inflight) {
@@ -40,6 +43,7 @@ func (m *inflightTable) put(h *inflight) {
 		m.drop(old)
 	}
 	m.runs[h.run.ID] = h
+	m.performed.begin(&h.run)
 	h.since = time.Now()
 	first := m.of[h.run.Worker]
 	h.before, h.after = nil, first
@@ -51,6 +55,7 @@ func (m *inflightTable) put(h *inflight) {
 
 func (m *inflightTable) drop(h *inflight) {
 	delete(m.runs, h.run.ID)
+	m.performed.end(h.run.ID)
 	m.unlink(h)
 	h.release()
 }
@@ -76,6 +81,7 @@ func (m *inflightTable) unlink(h *inflight) {
 func (m *inflightTable) dropAll(worker string) {
 	for h := m.of[worker]; h != nil; h = h.after {
 		delete(m.runs, h.run.ID)
+		m.performed.end(h.run.ID)
 		h.release()
 	}
 	delete(m.of, worker)

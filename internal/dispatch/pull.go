@@ -38,7 +38,10 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	want.Queues = names
 	wait, cancel := context.WithTimeout(ctx, protocol.PullWait)
 	defer cancel()
-	w := &waiter{worker: p.Worker, wants: []carillon.Want{want}, asked: p.Max, room: p.Max, awaken: cancel}
+	w := &waiter{
+		worker: p.Worker, wants: []carillon.Want{want}, lone: p.Lone, asked: p.Max, room: p.Max,
+		awaken: cancel,
+	}
 	d.reservations.wait(w)
 	d.cfg.Ledger.SlotsFree()
 	var claimed []inflight
@@ -54,9 +57,17 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 		d.reservations.endOne(w)
 	}
 	size := min(p.Max, int(d.size.Load()))
-	runs, err := d.pull(wait, w.wants, shares, size)
+	demand := carillon.Demand{Wants: w.wants, Max: size}
+	if p.Lone {
+		d.countPerformed()
+		demand.Lone, shares = true, nil // the slot is for the run that comes first
+		demand.Busy = func(lane carillon.Lane) bool { return d.inflight.performed.any(p.Worker, lane) }
+	}
+	runs, err := d.pull(wait, demand, shares)
 	d.inHand.Add(int64(len(runs)))
+	d.reservations.come(runs, 1)
 	defer func() {
+		d.reservations.come(runs, -1)
 		if d.inHand.Add(-int64(len(runs))) == 0 && len(runs) > 0 {
 			d.cfg.Ledger.SlotsFree()
 		}

@@ -16,7 +16,9 @@ import (
 //
 //   - It is made by reserve, before the commit of the submit, if a pull waits that wants the run, has room,
 //     and takes no run that is in the queue: older due runs come first. For the same reason none is made
-//     while any pull of this node that got runs from the queue has not answered.
+//     while a pull of this node that got runs of the same lane from the queue has not answered. Runs of other
+//     lanes that are on their way have a slot already: they do not need this one. A slot that its worker
+//     keeps is reserved if no other can be, and the run is lone (carillon.Demand).
 //   - It is taken by settle, when the ledger tells that the run was committed as claimed: the run is in
 //     flight from then on, and pending until the pull has answered. The pull stops waiting and answers with
 //     it, also if the caller of the submit is gone.
@@ -33,11 +35,13 @@ import (
 // takes the run back. If a session ends between reserve and the commit, the pull still waits for the commit,
 // and then hands the run back as a loss.
 type reservations struct {
-	queue carillon.Queue
+	queue     carillon.Queue
+	performed *performed
 
 	mu        sync.Mutex
-	waiters   []*waiter // pulls that wait, longest waiting first
-	answering []*waiter // pulls that claim runs from the queue and have not answered yet
+	waiters   []*waiter             // pulls that wait, longest waiting first
+	answering []*waiter             // pulls that claim runs from the queue and have not answered yet
+	coming    map[carillon.Lane]int // runs from the queue of pulls that have not answered yet
 	open      map[carillon.RunID]reservation
 }
 
@@ -53,6 +57,7 @@ type waiter struct {
 	wants  []carillon.Want    // one; a list, because the queue asks for one
 	awaken context.CancelFunc // ends its wait at the queue
 
+	lone     bool            // its slots are kept for lone runs: see carillon.Demand
 	asked    int             // slots
 	room     int             // those that are neither reserved nor taken
 	ended    bool            // its worker would not get the answer: it takes no more runs
@@ -61,8 +66,28 @@ type waiter struct {
 	reserved sync.WaitGroup  // its open reservations
 }
 
-func newReservations(queue carillon.Queue) reservations {
-	return reservations{queue: queue, open: map[carillon.RunID]reservation{}}
+func newReservations(queue carillon.Queue, performed *performed) reservations {
+	return reservations{
+		queue: queue, performed: performed,
+		coming: map[carillon.Lane]int{}, open: map[carillon.RunID]reservation{},
+	}
+}
+
+// come adds runs that a pull got from the queue to those that are on their way to a slot, or with -1 removes
+// them.
+func (r *reservations) come(runs []carillon.Run, sign int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for from := 0; from < len(runs); {
+		lane, to := runs[from].Lane(), from+1 // runs of one lane come together
+		for to < len(runs) && runs[to].Lane() == lane {
+			to++
+		}
+		if r.coming[lane] += sign * (to - from); r.coming[lane] == 0 {
+			delete(r.coming, lane)
+		}
+		from = to
+	}
 }
 
 // wait adds a pull whose slots can be reserved.
@@ -130,15 +155,40 @@ func (r *reservations) reserve(
 ) (worker string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, w := range r.waiters {
-		if w.takes(run) && !r.behind(w) {
-			w.room--
-			w.reserved.Add(1)
-			r.open[run.ID] = reservation{&inflight{run: run.Claim(w.worker, now), job: job}, w}
-			return w.worker, true
+	if len(r.coming) > 0 && r.coming[run.Lane()] > 0 {
+		return "", false
+	}
+	w := r.find(func(w *waiter) bool { return !w.lone && w.takes(run) && !r.behind(w) })
+	if w == nil {
+		w = r.find(func(w *waiter) bool { return w.lone && w.takes(run) && r.isLone(run, w) })
+	}
+	if w == nil {
+		return "", false
+	}
+	w.room--
+	w.reserved.Add(1)
+	r.open[run.ID] = reservation{&inflight{run: run.Claim(w.worker, now), job: job}, w}
+	return w.worker, true
+}
+
+// isLone says that a run is lone for a pull, see carillon.Demand. The caller holds mu.
+func (r *reservations) isLone(run *carillon.Run, w *waiter) bool {
+	lane := run.Lane()
+	for _, one := range r.open { // those of a burst are of few lanes
+		if one.waiter.worker == w.worker && one.entry.run.Lane() == lane {
+			return false
 		}
 	}
-	return "", false
+	return !r.performed.any(w.worker, lane) && r.queue.Lone(lane, w.wants...)
+}
+
+// find returns the pull that has waited longest of those that a rule allows; nil: there is none. The caller
+// holds mu.
+func (r *reservations) find(allows func(*waiter) bool) *waiter {
+	if i := slices.IndexFunc(r.waiters, allows); i >= 0 {
+		return r.waiters[i]
+	}
+	return nil
 }
 
 // settle ends the reservations of runs that were committed. It gives those that were committed as claimed to
@@ -228,7 +278,7 @@ func (r *reservations) waits(runs []carillon.Run) []bool {
 	room := make(map[*waiter]int, len(r.waiters)) // beside the runs before
 	for i := range runs {
 		for _, w := range r.waiters {
-			if !w.takes(&runs[i]) {
+			if w.lone || !w.takes(&runs[i]) {
 				continue
 			}
 			left, asked := room[w]
@@ -264,7 +314,7 @@ func (r *reservations) free(run *carillon.Run) (slots, coming int) {
 	for _, list := range [][]*waiter{r.answering, r.waiters} {
 		for _, w := range list {
 			want := w.wants[0]
-			if w.ended || !want.Takes(lane) {
+			if w.ended || w.lone || !want.Takes(lane) {
 				continue
 			}
 			coming += w.asked
@@ -282,7 +332,7 @@ func (r *reservations) free(run *carillon.Run) (slots, coming int) {
 		return 0, 0
 	}
 	for _, w := range r.waiters {
-		if waiting == 0 && !w.ended && w.wants[0].Takes(lane) {
+		if waiting == 0 && !w.ended && !w.lone && w.wants[0].Takes(lane) {
 			slots += w.room
 		}
 	}
@@ -293,9 +343,6 @@ func (r *reservations) free(run *carillon.Run) (slots, coming int) {
 func (d *Dispatcher) Reserve(
 	run *carillon.Run, job *carillon.Job, now carillon.Time,
 ) (worker string, ok bool) {
-	if d.inHand.Load() > 0 {
-		return "", false
-	}
 	return d.reservations.reserve(run, job, now)
 }
 

@@ -20,7 +20,7 @@ type pulls struct {
 }
 
 func newPulls(t *testing.T) *pulls {
-	return &pulls{T: t, reservations: newReservations(mem.NewQueue(mem.QueueConfig{}))}
+	return &pulls{T: t, reservations: newReservations(mem.NewQueue(mem.QueueConfig{}), newPerformed())}
 }
 
 // pull begins a pull with room for some runs.
@@ -70,6 +70,103 @@ func TestSlotsAreReservedWhereTheRunIsWantedUntilNoneIsLeft(t *testing.T) {
 	}
 	if want := []string{"first", "first", "second", ""}; !slices.Equal(got, want) {
 		t.Errorf("reserved at %q", got)
+	}
+}
+
+// queued puts runs of a share into the queue, and returns a run of that share that is submitted later.
+func (p *pulls) queued(share string, runs int) carillon.Run {
+	for i := range carillon.JobID(runs) {
+		run := p.run(100 + i)
+		run.Share = share
+		if _, err := p.queue.Push(p.Context(), []carillon.Run{run}); err != nil {
+			p.Fatal(err)
+		}
+	}
+	run := p.run(200)
+	run.Share = share
+	return run
+}
+
+func TestASlotThatIsKeptIsReservedForALoneRunOnly(t *testing.T) {
+	p := newPulls(t)
+	kept, _ := p.pull("keeps", 1)
+	kept.lone = true
+	ofFlood := p.queued("flood", 2)
+	if _, ok := p.reserve(&ofFlood, &carillon.Job{}, now); ok {
+		t.Error("a kept slot is reserved for a run of a backlog")
+	}
+	lone, higher := p.run(1), p.run(2)
+	higher.Priority++
+	if _, err := p.queue.Push(t.Context(), []carillon.Run{higher}); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := p.reserve(&lone, &carillon.Job{}, now); ok {
+		t.Error("a kept slot is reserved for a run below a higher priority")
+	}
+	if _, err := p.queue.Pull(t.Context(), carillon.Demand{Max: 3}); err != nil {
+		t.Fatal(err)
+	}
+	p.pull("any", 1)
+	kept.room = 2
+	for i, want := range []string{"any", "keeps", ""} { // those that are not kept come first
+		run := p.run(carillon.JobID(10 + i))
+		if worker, _ := p.reserve(&run, &carillon.Job{}, now); worker != want {
+			t.Errorf("a slot of %q is reserved, want %q", worker, want)
+		}
+	}
+}
+
+// A worker that performs runs of a lane has no kept slot for another one, until they have ended.
+func TestASlotThatIsKeptIsNotForALaneThatItsWorkerPerforms(t *testing.T) {
+	p := newPulls(t)
+	table := newInflightTable()
+	p.performed = table.performed
+	p.performed.on.Store(true)
+	kept, _ := p.pull("keeps", 1)
+	kept.lone = true
+	var entries []*inflight
+	for id := range carillon.JobID(3) {
+		entries = append(entries, &inflight{run: p.run(10+id).Claim("keeps", now)})
+		table.put(entries[id])
+	}
+	table.put(&inflight{run: entries[2].run}) // again, as when its commit is heard of
+	table.put(&inflight{run: p.run(20).Claim("another", now)})
+	other := p.run(1)
+	other.Share = "other"
+	if _, ok := p.reserve(&other, &carillon.Job{}, now); !ok {
+		t.Error("another lane gets no slot")
+	}
+	p.release([]carillon.RunID{other.ID})
+	same := p.run(2)
+	for i := range 2 {
+		table.drop(table.runs[entries[i].run.ID])
+		if _, ok := p.reserve(&same, &carillon.Job{}, now); ok {
+			t.Errorf("the same lane gets a slot while %d runs of it are performed", 2-i)
+		}
+	}
+	table.dropAll("keeps")
+	if _, ok := p.reserve(&same, &carillon.Job{}, now); !ok || len(p.performed.lane) != 1 {
+		t.Errorf("a lane of which nothing is performed: %v, %v", ok, p.performed.lane)
+	}
+}
+
+// Runs that are on their way have a slot already. Only those of the same lane would be overtaken.
+func TestRunsOnTheirWayKeepOnlyTheirLaneFromASlot(t *testing.T) {
+	p := newPulls(t)
+	p.pull("worker", 9)
+	a, b := p.run(1), p.run(2)
+	a.Share = "a"
+	p.come([]carillon.Run{a, a, b}, 1)
+	p.come([]carillon.Run{b}, -1)
+	if _, ok := p.reserve(&a, &carillon.Job{}, now); ok {
+		t.Error("a run overtakes those of its lane")
+	}
+	if _, ok := p.reserve(&b, &carillon.Job{}, now); !ok {
+		t.Error("a run waits for those of another lane")
+	}
+	p.come([]carillon.Run{a, a}, -1)
+	if _, ok := p.reserve(&a, &carillon.Job{}, now); !ok || len(p.coming) > 0 {
+		t.Errorf("nothing is on its way: %v, %v", ok, p.coming)
 	}
 }
 

@@ -35,12 +35,12 @@ func weightsOf(queues []string) (names []string, shares []queueWeight) {
 // pull takes the wanted runs from the queues by their shares, then from any of them, and waits only if there
 // are none at all.
 func (d *Dispatcher) pull(
-	ctx context.Context, all []carillon.Want, shares []queueWeight, max int,
+	ctx context.Context, all carillon.Demand, shares []queueWeight,
 ) (runs []carillon.Run, err error) {
-	want := all[0]
 	if shares == nil {
-		return d.cfg.Queue.Pull(ctx, carillon.Demand{Wants: all, Max: max})
+		return d.cfg.Queue.Pull(ctx, all)
 	}
+	want := all.Wants[0]
 	take := func(queues []string, n int) {
 		if err != nil || n <= 0 {
 			return
@@ -53,17 +53,17 @@ func (d *Dispatcher) pull(
 		})
 		runs = append(runs, more...)
 	}
-	for i, n := range apportion(shares, max) {
+	for i, n := range apportion(shares, all.Max) {
 		take([]string{shares[i].queue}, n)
 	}
 	if len(runs) > 0 {
-		take(want.Queues, max-len(runs))
+		take(want.Queues, all.Max-len(runs))
 		return runs, nil // after an error the next pull gets the rest
 	}
 	if err != nil {
 		return nil, err
 	}
-	return d.cfg.Queue.Pull(ctx, carillon.Demand{Wants: all, Max: max})
+	return d.cfg.Queue.Pull(ctx, all)
 }
 
 // apportion draws a queue for each of n places, so that the shares come out right also over many small pulls.

@@ -5,8 +5,8 @@ import "github.com/carillon-run/carillon"
 // Slots are the free slots of workers whose pulls wait on this node.
 type Slots interface {
 	// Reserve takes a free slot for a run that is about to be submitted, unless a due run waits that could
-	// take the slot, or due runs are on their way to a slot. When the run is committed as claimed, the owner
-	// of the slot begins it; nothing has to be handed over afterwards.
+	// take the slot, or due runs of the same lane are on their way to a slot. When the run is committed as
+	// claimed, the owner of the slot begins it; nothing has to be handed over afterwards.
 	Reserve(run *carillon.Run, job *carillon.Job, now carillon.Time) (worker string, ok bool)
 	// Release gives back slots that were reserved for runs that were not committed.
 	Release(ids []carillon.RunID)

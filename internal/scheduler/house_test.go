@@ -35,6 +35,7 @@ type house struct {
 	intake      carillon.Intake      // default none
 	nodes       []*node
 	concurrency int
+	keep        int                                       // slots that are kept
 	handle      func(task executor.Task)                  // default: it succeeds at once
 	outcome     func(task executor.Task) carillon.Outcome // default: success
 
@@ -128,7 +129,8 @@ func (h *house) live() *node {
 	})
 	began := time.Now()
 	n.worker = worker.New(worker.Config{
-		Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Concurrency: h.concurrency, Queues: h.queues,
+		Dispatcher: dispatch.Local{Dispatcher: n.dispatcher}, Concurrency: h.concurrency, Keep: h.keep,
+		Queues:    h.queues,
 		Executors: map[string]executor.Executor{"handler": handlers{h}},
 		Logger:    logger, Inside: true, Clock: &h.clock,
 		Boottime: func() time.Duration { return time.Since(began) },

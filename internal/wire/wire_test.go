@@ -321,7 +321,7 @@ func TestARegistrationAndAPullAreReadAsTheyWereWritten(t *testing.T) {
 	if got, err := ReadRegistration(body); err != nil || !cmp.Equal(got, r) {
 		t.Errorf("%s is read as %+v, %v", body, got, err)
 	}
-	p := protocol.Pull{Want: want, Max: 17}
+	p := protocol.Pull{Want: want, Max: 17, Lone: true}
 	body, _ = json.Marshal(NewPull(p))
 	compareFields(t, NewPull(p))
 	if got, err := ReadPull(body); err != nil || !cmp.Equal(got, p) {

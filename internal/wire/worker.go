@@ -105,11 +105,13 @@ type Pull struct {
 	// Labels are those of the worker: it gets runs that need only labels which it has.
 	Labels map[string]string `json:"labels,omitempty"`
 	Max    int               `json:"max"` // default 1
+	// Lone says that these are slots that the worker keeps for lone runs: see carillon.Demand.
+	Lone bool `json:"lone,omitempty"`
 }
 
 // NewPull returns the message for a pull.
 func NewPull(p protocol.Pull) Pull {
-	return Pull{p.Namespaces, p.Queues, p.Kinds, p.Types, p.Labels, min(p.Max, MaxPull)}
+	return Pull{p.Namespaces, p.Queues, p.Kinds, p.Types, p.Labels, min(p.Max, MaxPull), p.Lone}
 }
 
 // ReadPull reads and checks a pull. The request's path has its Worker.
@@ -125,7 +127,7 @@ func ReadPull(body []byte) (p protocol.Pull, err error) {
 		Want: carillon.Want{
 			Namespaces: given.Namespaces, Queues: given.Queues, Kinds: given.Kinds, Types: given.Types,
 			Labels: given.Labels,
-		}, Max: given.Max,
+		}, Max: given.Max, Lone: given.Lone,
 	}
 	return p, checkWant(&p.Want)
 }

@@ -60,6 +60,7 @@ type Pull struct {
 	Worker        string
 	carillon.Want // a queue is "name" or "name=weight"
 	Max           int
+	Lone          bool // for slots that the worker keeps: see carillon.Demand
 }
 
 // Task is a run that was claimed for a worker, with what the worker needs to perform it.
