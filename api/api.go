@@ -42,7 +42,8 @@ type Config struct {
 	// be quick. Default: nothing.
 	Overloaded func()
 	// Refuser takes over connections whose submits are refused because of overload. The http.Server of the
-	// API must serve it too. Default none: net/http answers all requests.
+	// API must serve it too, and wait for it when it stops. It passes by handlers around the API. Default
+	// none: net/http answers all requests.
 	Refuser *Refuser
 
 	Logger *slog.Logger // default discards

@@ -3,6 +3,8 @@ package api
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,18 +18,23 @@ import (
 // requests of the caller. As long as they are submits that are refused too, it answers them. At the first
 // request that is anything else, it gives the connection back: the http.Server of the API must also serve the
 // Refuser, which is a listener that returns such connections.
+//
+// The Refuser passes by every handler around the API, so it is only for a server whose handler is the API.
 type Refuser struct {
 	returned chan net.Conn
 	closed   chan struct{}
+	ended    chan struct{} // closed when it is closed, and has no connection any more
 
 	mu    sync.Mutex
-	conns map[net.Conn]bool // those that the Refuser reads from; nil: it is closed
+	held  int               // connections that the Refuser has
+	conns map[net.Conn]bool // those that it waits for; nil: it is closed
 }
 
 // NewRefuser returns a Refuser for one API.
 func NewRefuser() *Refuser {
 	return &Refuser{
-		returned: make(chan net.Conn), closed: make(chan struct{}), conns: map[net.Conn]bool{},
+		returned: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{}),
+		conns: map[net.Conn]bool{},
 	}
 }
 
@@ -41,8 +48,8 @@ func (r *Refuser) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements net.Listener. The Refuser closes its connections; an answer that it is writing is
-// completed.
+// Close implements net.Listener. The Refuser closes its connections. Those whose request has begun to come
+// are answered first: see Wait.
 func (r *Refuser) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +61,30 @@ func (r *Refuser) Close() error {
 		_ = conn.SetReadDeadline(longAgo)
 	}
 	r.conns = nil
+	if r.held == 0 {
+		close(r.ended)
+	}
 	return nil
+}
+
+// Wait waits until a Refuser that is closed has no connection any more, or until ctx ends.
+// http.Server.Shutdown does not know these connections.
+func (r *Refuser) Wait(ctx context.Context) error {
+	select {
+	case <-r.ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// hold counts a connection that the Refuser takes, or with -1 one that it leaves.
+func (r *Refuser) hold(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.held += n; r.held == 0 && r.conns == nil {
+		close(r.ended)
+	}
 }
 
 var longAgo = time.Unix(1, 0)
@@ -76,7 +106,7 @@ func (r *Refuser) add(conn net.Conn) bool {
 	}
 	r.conns[conn] = true
 	// With mu held, so that it does not replace the deadline that Close sets.
-	return conn.SetDeadline(time.Now().Add(refuserIdle)) == nil
+	return conn.SetReadDeadline(time.Now().Add(refuserIdle)) == nil
 }
 
 func (r *Refuser) remove(conn net.Conn) {
@@ -106,21 +136,39 @@ func (c *givenBack) Read(b []byte) (int, error) {
 		return c.Conn.Read(b)
 	}
 	n := copy(b, c.unused)
-	c.unused = c.unused[n:]
+	if c.unused = c.unused[n:]; len(c.unused) == 0 {
+		c.unused = nil
+	}
 	return n, nil
 }
 
-// refuserIdle is how long the Refuser waits for the next request of a connection, and for its answer to be
-// taken. It is that of the http.Server.
-const refuserIdle = 2 * time.Minute
+// CloseWrite lets net/http end its side first, as it does with a connection of its own.
+func (c *givenBack) CloseWrite() error { return closeWrite(c.Conn) }
+
+func closeWrite(conn net.Conn) error {
+	if half, ok := conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// How long the Refuser waits for the next request of a connection, and for its answer to be taken: as long as
+// the http.Server of a node.
+const (
+	refuserIdle  = 2 * time.Minute
+	refuserWrite = time.Minute
+)
 
 // takeOver passes the connection of a refused request to the Refuser, and returns when the Refuser has
-// finished with it. It returns false if there is no Refuser, or the connection cannot be had: then net/http
-// must answer. The body was read. With a debug log every request is logged, which only net/http's way does.
+// finished with it. It returns false if there is no Refuser, or net/http does not hand the connection over:
+// then net/http must answer. The body was read. With a debug log every request is logged, which only
+// net/http's way does.
 func (s *server) takeOver(w http.ResponseWriter, r *http.Request, after time.Duration) bool {
-	if s.Refuser == nil || r.ProtoMajor != 1 || r.Close || s.Logger.Enabled(r.Context(), slog.LevelDebug) {
+	if s.Refuser == nil || r.Close || !plainRead(r) || s.Logger.Enabled(r.Context(), slog.LevelDebug) {
 		return false
 	}
+	s.Refuser.hold(1) // before net/http forgets the connection
+	defer s.Refuser.hold(-1)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return false
@@ -128,11 +176,16 @@ func (s *server) takeOver(w http.ResponseWriter, r *http.Request, after time.Dur
 	if was, ok := conn.(*givenBack); ok && len(was.unused) == 0 {
 		conn = was.Conn
 	}
-	unused, ok := s.refuseAll(conn, buffered.Reader, after)
-	if ok {
+	var unused []byte
+	back := false
+	defer func() { // also after a panic: net/http has forgotten the connection
+		if !back {
+			conn.Close()
+		}
+	}()
+	unused, back = s.refuseAll(conn, buffered.Reader, after)
+	if back {
 		s.Refuser.giveBack(conn, unused)
-	} else {
-		conn.Close()
 	}
 	return true
 }
@@ -145,14 +198,13 @@ func (s *server) refuseAll(
 	defer s.Refuser.remove(conn)
 	answer := make([]byte, 0, 1<<10)
 	for {
-		answer = appendRefusal(answer[:0], after, time.Now())
-		if _, err := conn.Write(answer); err != nil || !s.Refuser.add(conn) {
+		if !writeRefusal(conn, after, true, answer) || !s.Refuser.add(conn) {
 			return nil, false
 		}
 		if in.Buffered() == 0 {
 			in.Reset(conn) // not through net/http
 		}
-		head, err := nextHead(conn, in)
+		head, err := nextHead(in)
 		if err != nil {
 			return nil, false
 		}
@@ -166,9 +218,27 @@ func (s *server) refuseAll(
 		}
 		_, _ = in.Discard(len(head))
 		if !skipBody(conn, in, request.length) {
+			if writeRefusal(conn, after, false, answer) {
+				linger(conn)
+			}
 			return nil, false
 		}
 	}
+}
+
+// writeRefusal has a time limit of its own: the Refuser can have waited for the request until its deadline.
+func writeRefusal(conn net.Conn, after time.Duration, keep bool, buffer []byte) bool {
+	now := time.Now()
+	_ = conn.SetWriteDeadline(now.Add(refuserWrite))
+	_, err := conn.Write(appendRefusal(buffer[:0], after, keep, now))
+	return err == nil
+}
+
+// linger reads what still comes for a moment, so that a reset does not overtake the answer.
+func linger(conn net.Conn) {
+	_ = closeWrite(conn)
+	_ = conn.SetReadDeadline(time.Now().Add(unreadGrace))
+	_, _ = io.Copy(io.Discard, io.LimitReader(conn, largeBody))
 }
 
 // refuses says whether a submit is refused now. One that is not takes nothing yet: net/http reads it again.
@@ -180,21 +250,35 @@ func (s *server) refuses(request plainRequest) (after time.Duration, refused boo
 	return after, refused
 }
 
-// nextHead waits for the next request, and returns its head with the empty line behind it; nil: the head is
-// longer than the buffer.
-func nextHead(conn net.Conn, in *bufio.Reader) (head []byte, err error) {
+// nextHead waits for the next request, and returns its head with the empty line behind it. It returns nil as
+// soon as the request cannot be a plain submit: net/http can have an answer to it before its head ends.
+func nextHead(in *bufio.Reader) (head []byte, err error) {
 	for {
 		got, _ := in.Peek(in.Buffered())
+		// As net/http does: some callers send an empty line behind the body of a POST.
+		if n := len(got) - len(bytes.TrimLeft(got, "\r\n")); n > 0 {
+			_, _ = in.Discard(n)
+			continue
+		}
 		if end := bytes.Index(got, endOfHead); end >= 0 {
 			return got[:end+len(endOfHead)], nil
 		}
-		if len(got) == in.Size() {
+		if len(got) == in.Size() || !plainSoFar(got) {
 			return nil, nil
 		}
 		if _, err := in.Peek(len(got) + 1); err != nil {
 			return nil, err
 		}
 	}
+}
+
+// plainSoFar says whether a head that begins so can be that of a plain submit. Its lines end with CR LF:
+// net/http also takes LF, and would see the end of a head where the Refuser waits for more.
+func plainSoFar(head []byte) bool {
+	const start = "POST /v1/jobs"
+	n := min(len(head), len(start))
+	return string(head[:n]) == start[:n] &&
+		bytes.Count(head, []byte("\n")) == bytes.Count(head, []byte("\r\n"))
 }
 
 var endOfHead = []byte("\r\n\r\n")

@@ -40,7 +40,7 @@ func plainSubmit(head []byte) (r plainRequest, ok bool) {
 			break
 		}
 		name, value, ok := bytes.Cut(line, []byte(":"))
-		if !ok || !isToken(name) || !isPrintable(value) {
+		if !ok || !isPlainName(name) || !isPrintable(value) {
 			return r, false
 		}
 		value = bytes.Trim(value, " \t")
@@ -73,8 +73,8 @@ func named(name []byte, header string) bool {
 	return len(name) == len(header) && bytes.EqualFold(name, []byte(header))
 }
 
-// isToken says that the name of a header has only letters, digits and hyphens.
-func isToken(name []byte) bool {
+// isPlainName says that the name of a header has only letters, digits and hyphens.
+func isPlainName(name []byte) bool {
 	for _, c := range name {
 		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-') {
 			return false
@@ -123,11 +123,23 @@ var refusalHeads = func() (list [len(refusals)][]byte) {
 }()
 
 // appendRefusal appends the answer to a refused request, as net/http would write it.
-func appendRefusal(b []byte, after time.Duration, now time.Time) []byte {
+func appendRefusal(b []byte, after time.Duration, keep bool, now time.Time) []byte {
 	i := after / time.Second
 	b = now.UTC().AppendFormat(append(b, refusalHeads[i]...), http.TimeFormat)
 	b = append(b, "\r\n"+wire.RequestHeader+": "...)
 	id := requestBytes()
-	b = append(hex.AppendEncode(b, id[:]), endOfHead...)
+	b = hex.AppendEncode(b, id[:])
+	if !keep {
+		b = append(b, "\r\nConnection: close"...)
+	}
+	b = append(b, endOfHead...)
 	return append(b, refusals[i].text...)
+}
+
+// plainRead says whether a request that net/http has read is one that the Refuser could have read. Where the
+// Refuser would give back every request of a caller, it must not take the connection: a connection that
+// changes hands costs more than an answer of net/http.
+func plainRead(r *http.Request) bool {
+	return r.Proto == "HTTP/1.1" && (r.RequestURI == "/v1/jobs" || r.RequestURI == "/v1/jobs/batch") &&
+		!slices.ContainsFunc(unusual, func(name string) bool { return r.Header[name] != nil })
 }

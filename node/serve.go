@@ -34,7 +34,7 @@ func (n *Node) serve(ctx context.Context) error {
 		time.AfterFunc(time.Second, end)
 		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Second)
 		defer cancel()
-		if err := server.Shutdown(stop); err != nil {
+		if err := errors.Join(server.Shutdown(stop), refuser.Wait(stop)); err != nil {
 			server.Close()
 		}
 	})
