@@ -295,9 +295,9 @@ type commit struct {
 func (l *Ledger) flush(ctx context.Context, batch []entry, committed chan<- commit) {
 	all := batch[0].changes
 	if len(batch) > 1 {
-		all = nil
-		for _, e := range batch {
-			all = append(all, e.changes...)
+		all = make([]carillon.Change, 0, changesOf(batch))
+		for i := range batch {
+			all = append(all, batch[i].changes...)
 		}
 	}
 	begin := time.Now()

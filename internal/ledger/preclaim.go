@@ -53,6 +53,9 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 			l.slots.Release([]carillon.RunID{run.ID})
 			continue
 		}
+		if reserved == nil {
+			reserved = make([]carillon.RunID, 0, len(changes)-i)
+		}
 		reserved = append(reserved, run.ID)
 		changes[i].Runs = c.Runs
 	}
