@@ -84,7 +84,7 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 		r.Started = r.began(o.Started, now)
 	}
 	stop := r.Reason // why it was asked to stop, if it was
-	r.About, r.Reason = job.about(), o.Reason
+	r.About, r.Reason = r.aboutOf(job), o.Reason
 	switch o.Kind {
 	case OutcomeSuccess:
 		return r.End(StateSucceeded, "", now).expire(job)

@@ -222,6 +222,23 @@ func TestEndsExpireByTheRuleOfTheirDefinition(t *testing.T) {
 	}
 }
 
+func TestAnEndTellsOfTheJobAsItsDefinitionSays(t *testing.T) {
+	job := newJob(t, nil)
+	run := claimed(planned(job, minute(1)))
+	renamed := *job
+	renamed.Name = "renamed"
+	for _, job := range []*carillon.Job{job, &renamed} {
+		got := run.Finish(job, carillon.Outcome{Kind: carillon.OutcomeSuccess}, minute(2), 0)
+		want := carillon.About{Name: job.Name, Type: job.Type, Owner: job.Owner}
+		if *got.About != want {
+			t.Errorf("%+v, want %+v", *got.About, want)
+		}
+	}
+	if run.About.Name != job.Name {
+		t.Errorf("the end has changed what the run before it tells: %+v", *run.About)
+	}
+}
+
 func TestAnOutputIsKeptIfThereIsOne(t *testing.T) {
 	job := newJob(t, nil)
 	run := claimed(planned(job, minute(1)))

@@ -236,6 +236,15 @@ func NewRun(job *Job, due Time) Run {
 
 func (j *Job) about() *About { return &About{Name: j.Name, Type: j.Type, Owner: j.Owner} }
 
+// aboutOf is what the run knows of its job already, if that is still right: a run that ends soon after its
+// submit needs no second copy.
+func (r *Run) aboutOf(job *Job) *About {
+	if r.About != nil && *r.About == (About{Name: job.Name, Type: job.Type, Owner: job.Owner}) {
+		return r.About
+	}
+	return job.about()
+}
+
 // Before says whether workers take this due run before the other one of the same queue, but for the places
 // that go to the run that has waited longest: see Queue.Pull.
 func (r *Run) Before(o *Run) bool {
