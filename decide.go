@@ -22,6 +22,8 @@ type Candidate struct {
 	Gate   *Gate
 	Line   *Gate
 	Worker string // the worker that wants to claim the run; empty: none yet, decide without a claim
+	// Reuse is a list that the change of a claim can take for its runs, with what is in it; nil: a new list.
+	Reuse []Run
 }
 
 // Verdict is the result of a decision.
@@ -134,7 +136,7 @@ func (d Candidate) policy(now Time) Overlap {
 }
 
 // missed applies the misfire policy to a run by the clock that was never claimed.
-func (d Candidate) missed(now Time) (first Time, missed bool) {
+func (d *Candidate) missed(now Time) (first Time, missed bool) {
 	if d.Run.Attempt > 0 || !d.Run.ByClock() || d.Run.Has(FlagPlanned) || !d.Run.Has(FlagMisfirePolicy) {
 		return 0, false
 	}
@@ -169,7 +171,7 @@ func (d Candidate) skipTo(first, now Time) Change {
 	return d.leaveTurn(c)
 }
 
-func (d Candidate) start(now Time) (Verdict, Change) {
+func (d *Candidate) start(now Time) (Verdict, Change) {
 	if d.Worker == "" {
 		return d.ready(now)
 	}
@@ -193,7 +195,7 @@ func (d Candidate) start(now Time) (Verdict, Change) {
 	// at can be ahead of the clock, but the watch loop must find the run by the clock.
 	run.Wake = min(d.Run.Wake, now)
 	run.Needs, run.Share = d.Job.needs(), d.Job.share() // a row from before runs knew them
-	c := Change{Runs: []Run{run}}
+	c := Change{Runs: append(d.Reuse[:0], run)}
 	if next := d.plan(&c.Runs[0], true); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
@@ -208,7 +210,7 @@ func (d Candidate) start(now Time) (Verdict, Change) {
 
 // ready says that the run may start, unless a limit has no room for it: then it waits in the line of that
 // limit. A limit that has room now can be full when a worker claims the run; then it is decided again.
-func (d Candidate) ready(now Time) (Verdict, Change) {
+func (d *Candidate) ready(now Time) (Verdict, Change) {
 	switch limit := d.full(now); {
 	case limit == nil:
 		return VerdictReady, Change{}

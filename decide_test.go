@@ -38,6 +38,26 @@ func TestAClaimPlansTheNextRunInTheSameChange(t *testing.T) {
 	)
 }
 
+func TestAClaimCanTakeTheListOfItsSubmit(t *testing.T) {
+	for name, edit := range map[string]func(*carillon.Definition){
+		"one-off": once(minute(1)), "recurring": minutely(carillon.OverlapAllow),
+	} {
+		t.Run(name, func(t *testing.T) {
+			submit := carillon.Submit(newJob(t, edit), epoch)
+			d := carillon.Candidate{Job: submit.Job, Run: submit.Runs[0], Worker: worker}
+			_, want := d.Decide(minute(1))
+			d.Reuse = submit.Runs
+			verdict, got := d.Decide(minute(1))
+			if diff := cmp.Diff(want, got); verdict != carillon.VerdictClaim || diff != "" {
+				t.Errorf("verdict %d (-want +got):\n%s", verdict, diff)
+			}
+			if len(got.Runs) == 1 && &got.Runs[0] != &submit.Runs[0] {
+				t.Error("the claim has made a new list")
+			}
+		})
+	}
+}
+
 func TestWithoutAWorkerADueRunIsOnlyPassedOn(t *testing.T) {
 	job := newJob(t, minutely(carillon.OverlapAllow))
 	verdict, c := carillon.Candidate{Job: job, Run: planned(job, minute(1))}.Decide(minute(1))

@@ -211,7 +211,7 @@ func (g *Gate) words() string {
 }
 
 // gated decides about a run that waits for a gate, or that a closed gate matches.
-func (d Candidate) gated(now Time) (verdict Verdict, c Change, decided bool) {
+func (d *Candidate) gated(now Time) (verdict Verdict, c Change, decided bool) {
 	switch {
 	case d.Run.heldByGate() && d.Line != nil && d.Run.Wake == Never:
 		return VerdictHold, Change{}, true // the release passes it on when its turn has come

@@ -48,7 +48,9 @@ func (l *Ledger) preclaim(changes []carillon.Change, now carillon.Time) (reserve
 			refused = run // a run of another lane can still have a slot
 			continue
 		}
-		verdict, c := carillon.Candidate{Job: changes[i].Job, Run: *run, Worker: worker}.Decide(now)
+		verdict, c := carillon.Candidate{
+			Job: changes[i].Job, Run: *run, Worker: worker, Reuse: changes[i].Runs, // not needed any more
+		}.Decide(now)
 		if verdict != carillon.VerdictClaim {
 			l.slots.Release([]carillon.RunID{run.ID})
 			continue
