@@ -63,13 +63,9 @@ func askAgain(reports []protocol.Report, receipts []protocol.Receipt) {
 	}
 }
 
-func without(open []int, receipts []protocol.Receipt) (rest []int) {
-	for _, i := range open {
-		if receipts[i] == "" {
-			rest = append(rest, i)
-		}
-	}
-	return rest
+// without removes the reports that have a receipt, in place.
+func without(open []int, receipts []protocol.Receipt) []int {
+	return slices.DeleteFunc(open, func(i int) bool { return receipts[i] != "" })
 }
 
 // recall makes sure that the run of each report is remembered. It reads runs that are not remembered, or all
