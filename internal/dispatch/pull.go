@@ -91,7 +91,11 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	// The runs are pending until here: the worker cannot list what it has no answer about, however long a
 	// commit takes.
 	leave()
-	tasks = append(tasks, w.taken()...)
+	if taken := w.taken(); len(tasks) > 0 {
+		tasks = append(tasks, taken...)
+	} else {
+		tasks = taken
+	}
 	switch why := d.undeliverable(ctx, v); {
 	case why != nil:
 		d.handBack(tasks, p.Worker, why)

@@ -211,12 +211,23 @@ func (r *reservations) settle(committed []carillon.Change, put func(*inflight)) 
 			delete(r.open, run.ID)
 			h.run, h.committed, h.pending = *run, true, true
 			put(h)
-			one.waiter.given = append(one.waiter.given, h)
-			one.waiter.tasks = append(one.waiter.tasks, protocol.Task{Run: h.run, Job: h.job})
+			one.waiter.give(h)
 			one.waiter.awaken()
 			one.waiter.reserved.Done()
 		}
 	}
+}
+
+// give adds a run to the answer of the pull. The first one makes room for all that are reserved by then: most
+// of them come with the same commit. Tasks are large, and a list of them that grows costs several times as
+// much. The caller holds mu of the reservations.
+func (w *waiter) give(h *inflight) {
+	if w.tasks == nil {
+		reserved := w.asked - w.room
+		w.given, w.tasks = make([]*inflight, 0, reserved), make([]protocol.Task, 0, reserved)
+	}
+	w.given = append(w.given, h)
+	w.tasks = append(w.tasks, protocol.Task{Run: h.run, Job: h.job})
 }
 
 // release hands back the slots of runs that were not committed, as far as they are still reserved.
