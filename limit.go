@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -165,16 +166,11 @@ func cut(s string) string {
 	return s
 }
 
-// name is the key behind what it is of; it is part of the guard's key and of Run.Slots.
-func (l *Limit) name() string {
-	if l.Of == "" {
-		return "key/" + l.Key
-	}
-	return string(l.Of) + "/" + l.Key
+// Hold is what a run waits for that the limit has no room for: the key of the limit's guard. Run.Slots has it
+// too, without the kind of the guard.
+func (l *Limit) Hold() string {
+	return string(GuardLimit) + "/" + cmp.Or(string(l.Of), "key") + "/" + l.Key
 }
-
-// Hold is what a run waits for that the limit has no room for: the key of the limit's guard.
-func (l *Limit) Hold() string { return string(GuardLimit) + "/" + l.name() }
 
 // LimitHold returns the words for a hold by a limit, as in "limit customer-42" or "limit of queue mail";
 // false for other holds.

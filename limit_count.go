@@ -1,7 +1,10 @@
 package carillon
 
 import (
+	"bytes"
 	"fmt"
+	"iter"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -29,15 +32,31 @@ func counterOf(g *Guard) (c counter) {
 	if len(g.Value) == 0 {
 		return c
 	}
-	rest, err := string(g.Value), error(nil)
-	for _, n := range []*int64{&c.Used, &c.Line, &c.Lined, &c.Claims, &c.Next} {
-		var word string
-		word, rest, _ = strings.Cut(rest, " ")
-		if *n, err = strconv.ParseInt(word, 10, 64); err != nil { // only this file writes the value
+	rest, ok := g.Value, false
+	for _, n := range [...]*int64{&c.Used, &c.Line, &c.Lined, &c.Claims, &c.Next} {
+		if *n, rest, ok = cutNumber(rest); !ok { // only this file writes the value
 			panic("limit guard " + g.Key + " holds " + strconv.Quote(string(g.Value)))
 		}
 	}
 	return c
+}
+
+// cutNumber reads the number before the first space. It leaves only unusual numbers to strconv, which costs
+// three times as much.
+func cutNumber(b []byte) (n int64, rest []byte, ok bool) {
+	for i, c := range b {
+		switch digit := int64(c) - '0'; {
+		case c == ' ':
+			return n, b[i+1:], i > 0
+		case digit < 0 || digit > 9 || n > (math.MaxInt64-digit)/10:
+			word, rest, _ := bytes.Cut(b, []byte{' '})
+			n, err := strconv.ParseInt(string(word), 10, 64)
+			return n, rest, err == nil
+		default:
+			n = 10*n + digit
+		}
+	}
+	return n, nil, len(b) > 0
 }
 
 // guard is the guard with this count. A counter that changes does not expire: the audit lets it expire when
@@ -116,14 +135,14 @@ func (c counter) take(l *Limit, now Time) counter {
 	return c
 }
 
-// take is the step of a claim.
-func (l Limit) take(waited bool) func(Guard, Time) (Guard, bool) {
+// take is the step of a claim. It refers to the limit, which is part of a definition and never changes.
+func (l *Limit) take(waited bool) func(Guard, Time) (Guard, bool) {
 	return func(g Guard, now Time) (Guard, bool) {
 		c := counterOf(&g)
-		if !c.allows(&l, waited, now) {
+		if !c.allows(l, waited, now) {
 			return g, false
 		}
-		return c.take(&l, now).guard(g), true
+		return c.take(l, now).guard(g), true
 	}
 }
 
@@ -149,21 +168,24 @@ func (c *Change) takeSlots(limits []Limit, was *Run) {
 		return
 	}
 	run := &c.Runs[0]
-	var slots []string
+	run.Slots = ""
 	for i := range limits {
 		l := &limits[i]
-		take := l.take(was.waitedFor(l))
-		c.Folds = append(c.Folds, Fold{Namespace: run.Namespace, Key: l.Hold(), Step: take})
-		if l.Concurrency > 0 {
-			slots = append(slots, slot{l.name(), l.Weight}.String())
+		hold, take := l.Hold(), l.take(was.waitedFor(l))
+		c.Folds = append(c.Folds, Fold{Namespace: run.Namespace, Key: hold, Step: take})
+		if l.Concurrency == 0 {
+			continue
 		}
+		if run.Slots != "" {
+			run.Slots += "\n"
+		}
+		run.Slots += slot{strings.TrimPrefix(hold, string(GuardLimit)+"/"), l.Weight}.String()
 	}
-	run.Slots = strings.Join(slots, "\n")
 }
 
 // giveBack returns the slots that the attempt of a run has taken.
 func (c *Change) giveBack(run *Run) {
-	for _, s := range run.slots() {
+	for s := range run.slots() {
 		c.Folds = append(c.Folds, Fold{
 			Namespace: run.Namespace, Key: string(GuardLimit) + "/" + s.limit, Step: giveSlot(s.weight),
 		})
@@ -185,25 +207,31 @@ func (s slot) String() string {
 	return s.limit + "*" + strconv.Itoa(s.weight)
 }
 
-func (r *Run) slots() (list []slot) {
-	if r.Slots == "" {
-		return nil
-	}
-	for text := range strings.SplitSeq(r.Slots, "\n") {
-		limit, weight, weighted := strings.Cut(text, "*")
-		s := slot{limit, 1}
-		if n, err := strconv.Atoi(weight); weighted && err == nil {
-			s.weight = n
+func (r *Run) slots() iter.Seq[slot] {
+	return func(yield func(slot) bool) {
+		for rest := r.Slots; rest != ""; {
+			var text string
+			text, rest, _ = strings.Cut(rest, "\n")
+			limit, weight, weighted := strings.Cut(text, "*")
+			s := slot{limit, 1}
+			if weighted {
+				if n, err := strconv.Atoi(weight); err == nil {
+					s.weight = n
+				}
+			}
+			if !yield(s) {
+				return
+			}
 		}
-		list = append(list, s)
 	}
-	return list
 }
 
 // waitedFor says that the run need not go behind the line of a limit: it comes from that line. A run that was
 // parked in another line has waited too: if it had to go to the end of the next line each time, it could go
 // from one to the other for ever.
-func (r *Run) waitedFor(l *Limit) bool { return r.Has(FlagParked) || r.Hold == l.Hold() }
+func (r *Run) waitedFor(l *Limit) bool {
+	return r.Has(FlagParked) || r.Hold != "" && r.Hold == l.Hold()
+}
 
 // full is the first limit that has no room for the run, by the guards of its limits.
 func (d *Candidate) full(now Time) *Limit {
@@ -325,7 +353,7 @@ type Used map[HoldName]int
 
 // Add counts the slots that the attempt of a run has taken.
 func (u Used) Add(run *Run) {
-	for _, s := range run.slots() {
+	for s := range run.slots() {
 		u[HoldName{run.Namespace, string(GuardLimit) + "/" + s.limit}] += s.weight
 	}
 }

@@ -2,6 +2,7 @@ package carillon
 
 import (
 	"encoding/json"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -212,7 +213,7 @@ func TestTheGuardOfALimitExpiresWhileNothingUsesIt(t *testing.T) {
 	}
 	for name, step := range map[string]func(Guard, Time) (Guard, bool){
 		"take": l.take(false), "give": giveSlot(1), "line up": lineUp,
-		"a start by the rate": (Limit{Key: "k", Rate: Rate{1, time.Second}, Weight: 1, Burst: 1}).take(false),
+		"a start by the rate": (&Limit{Key: "k", Rate: Rate{1, time.Second}, Weight: 1, Burst: 1}).take(false),
 	} {
 		if g, ok := step(c.Guards[0], 1e12+1000); !ok || g.Expires != 0 {
 			t.Errorf("%s: it expires at %s", name, g.Expires)
@@ -310,5 +311,24 @@ func TestOnlyJobsWithASingleSlotHaveALineFromTheBeginning(t *testing.T) {
 	job.Limits = append(slices.Clone(job.Limits), Limit{Key: "c", Concurrency: 1})
 	if run := NewRun(job, 1); run.Hold != "limit/key/c" || run.Parked() {
 		t.Errorf("%q", run.Hold)
+	}
+}
+
+func TestACounterIsReadAsItIsWritten(t *testing.T) {
+	for _, c := range []counter{
+		{},
+		{1, 0, 0, 12345, 0},
+		{10, 1, 2, 3, 1_800_000_000_000_000_000},
+		{math.MaxInt64, math.MaxInt64, math.MaxInt64 - 1, 9, math.MaxInt64},
+		{-1, 0, math.MinInt64, 1, -5},
+	} {
+		if g := c.guard(Guard{}); counterOf(&g) != c {
+			t.Errorf("%+v is written as %q and read as %+v", c, g.Value, counterOf(&g))
+		}
+	}
+	for _, b := range []string{"", " ", "x", "1x", "9223372036854775808", " 1", "--1"} {
+		if n, _, ok := cutNumber([]byte(b)); ok {
+			t.Errorf("%q is read as %d", b, n)
+		}
 	}
 }
