@@ -101,6 +101,10 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 		d.Labels = map[string]string{}
 		return nil
 	}
+	if limits, only := onlyLimits(b); only {
+		d.Labels, d.Limits = map[string]string{}, limits
+		return nil
+	}
 	var s spec
 	if err := json.Unmarshal(b, &s); err != nil {
 		return fmt.Errorf("read the definition: %w", err)
