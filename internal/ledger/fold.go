@@ -93,7 +93,9 @@ func (l *Ledger) foldedGuards(ctx context.Context, r *round, groups []*foldGroup
 					guard = carillon.Guard{Namespace: key.namespace, Key: key.key}
 					toRead = append(toRead, key)
 				}
-				r.guards[key] = &foldedGuard{Guard: guard, base: guard, remembered: known}
+				folded := r.read.new()
+				*folded = foldedGuard{Guard: guard, base: guard, remembered: known}
+				r.guards[key] = folded
 			}
 		}
 	}

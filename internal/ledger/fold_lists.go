@@ -67,10 +67,7 @@ func (l *Ledger) addSplit(to *entries, e entry) {
 		e.done(nil, errors.New("a joined change cannot fold: merged changes do not keep the tie"))
 		return
 	}
-	parts := make([]part, len(l.folds)+1) // the last one: without folds
-	for i := range e.changes {
-		parts[l.foldListOf(&e.changes[i])].add(e.changes, i)
-	}
+	parts := l.split(e.changes)
 	var mu sync.Mutex
 	var lost []int
 	var failed error
@@ -126,8 +123,25 @@ type part struct {
 	index   []int
 }
 
-func (p *part) add(changes []carillon.Change, i int) {
-	p.changes, p.index = append(p.changes, changes[i]), append(p.index, i)
+// split returns the part of each list, and as the last one the changes without folds. It counts first: a
+// change is large, and a list that grows would copy it again and again.
+func (l *Ledger) split(changes []carillon.Change) []part {
+	parts, of := make([]part, len(l.folds)+1), make([]int, len(changes))
+	counts := make([]int, len(parts))
+	for i := range changes {
+		of[i] = l.foldListOf(&changes[i])
+		counts[of[i]]++
+	}
+	for i, n := range counts {
+		if n > 0 {
+			parts[i] = part{make([]carillon.Change, 0, n), make([]int, 0, n)}
+		}
+	}
+	for i := range changes {
+		p := &parts[of[i]]
+		p.changes, p.index = append(p.changes, changes[i]), append(p.index, i)
+	}
+	return parts
 }
 
 func (f *foldList) add(call *foldCall) {

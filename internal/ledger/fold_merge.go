@@ -7,98 +7,6 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// folding is one change with folds.
-type folding struct {
-	change *carillon.Change
-	call   *foldCall
-	index  int // of the change in the call
-}
-
-type guardKey struct{ namespace, key string }
-
-func keyOf(f *carillon.Fold) guardKey { return guardKey{f.Namespace, f.Key} }
-
-// foldGroup is changes that are merged, in the order in which they came.
-type foldGroup struct {
-	items []*folding
-	// expected are the guards that the group folds, as the try that lost expected them; nil: no try lost.
-	expected []carillon.GuardRev
-	tries    int // that lost
-}
-
-// groupFolds puts changes that fold the same guard into one group. A change with several folds joins the
-// groups of its guards.
-func groupFolds(batch []*foldCall) (groups []*foldGroup) {
-	n := countChanges(batch)
-	items := make([]folding, 0, n)
-	leader := make([]int, 0, n) // of each item: itself, or an earlier item of its group
-	lead := func(i int) int {
-		for leader[i] != i {
-			leader[i] = leader[leader[i]]
-			i = leader[i]
-		}
-		return i
-	}
-	first := make(map[guardKey]int, n) // the item that folds it first
-	for _, call := range batch {
-		for i := range call.changes {
-			n := len(items)
-			items = append(items, folding{&call.changes[i], call, i})
-			leader = append(leader, n)
-			for k := range call.changes[i].Folds {
-				key := keyOf(&call.changes[i].Folds[k])
-				if other, known := first[key]; known {
-					a, b := lead(other), lead(n)
-					leader[max(a, b)] = min(a, b)
-				} else {
-					first[key] = n
-				}
-			}
-		}
-	}
-	of := make([]*foldGroup, len(items)) // by leader
-	for i := range items {
-		g := of[lead(i)]
-		if g == nil {
-			g = &foldGroup{}
-			of[lead(i)] = g
-			groups = append(groups, g)
-		}
-		g.items = append(g.items, &items[i])
-	}
-	return groups
-}
-
-func countChanges(batch []*foldCall) (n int) {
-	for _, call := range batch {
-		n += len(call.changes)
-	}
-	return n
-}
-
-// apart makes a group of each guard, for changes that lost because another writer changed one of the guards.
-// If changes that fold several guards kept all of them together, every writer of one of these guards would
-// make all of them lose, again and again on a slow store. The changes with several guards come last.
-func apart(items []*folding, tries int) (groups []*foldGroup) {
-	of, several := map[guardKey]*foldGroup{}, &foldGroup{tries: tries}
-	for _, item := range items {
-		key := keyOf(&item.change.Folds[0])
-		if slices.ContainsFunc(item.change.Folds, func(f carillon.Fold) bool { return keyOf(&f) != key }) {
-			several.items = append(several.items, item)
-			continue
-		}
-		if of[key] == nil {
-			of[key] = &foldGroup{tries: tries}
-			groups = append(groups, of[key])
-		}
-		of[key].items = append(of[key].items, item)
-	}
-	if len(several.items) > 0 {
-		groups = append(groups, several)
-	}
-	return groups
-}
-
 // round is one try to commit changes with folds. It writes each guard at most once. A second change could
 // only expect the guard as the first one leaves it, and it would win if the first one lost and another node
 // wrote that revision of the guard.
@@ -107,9 +15,11 @@ type round struct {
 	limit   int // of the changes that are merged into one
 	recent  recentGuards
 	guards  map[guardKey]*foldedGuard
+	read    slab[foldedGuard]
 	runs    map[carillon.RunID]*merged // the last merged change that names the run
 	named   map[guardKey]namedGuard    // guards that changes name beside those that they fold
 	merged  []*merged
+	made    slab[merged]
 	refused []*folding   // the guards did not allow them
 	later   []*foldGroup // they wait for the next round
 
@@ -132,8 +42,25 @@ func newRound(now carillon.Time, limit, changes int, recent recentGuards) *round
 	return &round{
 		now: now, limit: limit, recent: recent, guards: make(map[guardKey]*foldedGuard, changes),
 		runs: make(map[carillon.RunID]*merged, changes), named: map[guardKey]namedGuard{},
-		won: make([]carillon.Change, 0, changes),
+		made: slab[merged]{size: min(changes, maxSlab)}, read: slab[foldedGuard]{size: min(changes, maxSlab)},
 	}
+}
+
+// slab allocates many values of a round a piece at a time.
+type slab[T any] struct {
+	free []T
+	size int // of a piece
+}
+
+const maxSlab = 64
+
+func (s *slab[T]) new() *T {
+	if len(s.free) == 0 {
+		s.free = make([]T, max(s.size, 1))
+	}
+	v := &s.free[0]
+	s.free = s.free[1:]
+	return v
 }
 
 // foldedGuard is a guard after the folds so far.
@@ -154,8 +81,12 @@ func (g *foldedGuard) changed() bool {
 // fold applies the folds of a group, and merges the changes that the guards allow. If a change cannot be
 // merged with those before it, this change and all behind it wait for the next round.
 func (r *round) fold(g *foldGroup) {
-	m := &merged{tries: g.tries, items: make([]*folding, 0, len(g.items))}
-	m.change.Runs = make([]carillon.Run, 0, len(g.items))
+	m := r.made.new()
+	// Items that stay move to the front of the group's own list: those that wait are always behind them.
+	m.tries, m.items, m.folded = g.tries, g.items[:0], m.one[:0]
+	if len(g.items) > 1 {
+		m.change.Runs = make([]carillon.Run, 0, len(g.items))
+	}
 	for i, item := range g.items {
 		if len(m.items) == r.limit || !r.fits(item, m) || r.taken(item, m) {
 			r.later = append(r.later, &foldGroup{items: g.items[i:], tries: g.tries})
@@ -208,7 +139,8 @@ func (r *round) step(item *folding) (next []carillon.Guard, ok bool) {
 	return next, true
 }
 
-func (r *round) changes() (changes []carillon.Change) {
+func (r *round) changes() []carillon.Change {
+	changes := make([]carillon.Change, 0, len(r.merged))
 	for _, m := range r.merged {
 		changes = append(changes, m.change)
 	}
@@ -219,15 +151,20 @@ func (r *round) changes() (changes []carillon.Change) {
 // of each change as it was given, and then of the guards.
 func (r *round) record(lost []int) (again []*foldGroup) {
 	behind := map[guardKey]*foldGroup{} // changes that a guard did not allow because of a change that lost
+	n := 0
+	for _, m := range r.merged {
+		n += len(m.items) + 1
+	}
+	r.won = make([]carillon.Change, 0, n) // a change is large: a list that grows would copy it
 	for i, m := range r.merged {
 		if len(lost) > 0 && lost[0] == i {
 			lost = lost[1:]
-			r.recent.lost(m.expected)
-			next := &foldGroup{tries: m.tries}
-			for _, g := range m.expected {
+			expected, next := m.expected(), &foldGroup{tries: m.tries}
+			r.recent.lost(expected)
+			for _, g := range expected {
 				behind[guardKey{g.Namespace, g.Key}] = next
 			}
-			again = append(again, &foldGroup{m.items, m.expected, m.tries + 1}, next)
+			again = append(again, &foldGroup{m.items, expected, m.tries + 1}, next)
 			continue
 		}
 		for _, item := range m.items {
@@ -291,12 +228,21 @@ func (r *round) moved(expected []carillon.GuardRev) bool {
 
 // merged is several changes as one.
 type merged struct {
-	tries    int
-	change   carillon.Change
-	items    []*folding
-	folded   []*foldedGuard
-	written  []carillon.Guard // of them
-	expected []carillon.GuardRev
+	tries   int
+	change  carillon.Change
+	items   []*folding
+	folded  []*foldedGuard
+	one     [1]*foldedGuard  // room for folded: most changes fold one guard
+	written []carillon.Guard // of folded; the last ones of the change
+}
+
+// expected are the folded guards as they were read.
+func (m *merged) expected() []carillon.GuardRev {
+	expected := make([]carillon.GuardRev, 0, len(m.folded))
+	for _, g := range m.folded {
+		expected = append(expected, g.base.Compare())
+	}
+	return expected
 }
 
 // fits says that the merged change, with this one, would name no row twice.
@@ -363,20 +309,25 @@ func (r *round) add(item *folding, m *merged) {
 		}
 		r.named[key] = namedGuard{m, g.Rev}
 	}
-	m.change.Runs = append(m.change.Runs, c.Runs...)
+	if m.change.Runs == nil { // the only change: the store does not modify its runs
+		m.change.Runs = c.Runs[:len(c.Runs):len(c.Runs)]
+	} else {
+		m.change.Runs = append(m.change.Runs, c.Runs...)
+	}
 	m.change.Guards = append(m.change.Guards, c.Guards...)
 	m.change.Retried = append(m.change.Retried, c.Retried...)
 }
 
 // close adds the guards. A guard that the folds left as it was is only compared.
 func (m *merged) close() {
+	own := len(m.change.Guards)
+	m.change.Guards = slices.Grow(m.change.Guards, len(m.folded))
 	for _, g := range m.folded {
-		m.expected = append(m.expected, g.base.Compare())
 		if !g.changed() {
 			m.change.Compared = append(m.change.Compared, g.base.Compare())
 			continue
 		}
-		m.written = append(m.written, g.Guard)
+		m.change.Guards = append(m.change.Guards, g.Guard)
 	}
-	m.change.Guards = append(m.change.Guards, m.written...)
+	m.written = m.change.Guards[own:]
 }
