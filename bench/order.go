@@ -14,8 +14,8 @@ import (
 const (
 	orderSlots = 64                   // of all nodes together
 	orderTakes = 4 * time.Millisecond // a run of the flood
-	// keptTakes is a run of the flood where slots are kept: a call of another service, say.
-	keptTakes  = 50 * time.Millisecond
+	// keptTakes is a run of the flood where slots are kept.
+	keptTakes  = time.Second
 	orderProbe = 200 // jobs of the one that must not wait
 	orderEvery = 100 * time.Millisecond
 )
