@@ -16,6 +16,7 @@ type performed struct {
 	mu   sync.Mutex
 	lane map[carillon.RunID]workerLane
 	runs map[workerLane]int
+	idle []workerLane // those that have no run any more, since takeIdle
 }
 
 type workerLane struct {
@@ -59,7 +60,19 @@ func (p *performed) remove(id carillon.RunID) {
 	delete(p.lane, id)
 	if p.runs[of]--; p.runs[of] == 0 {
 		delete(p.runs, of)
+		p.idle = append(p.idle, of)
 	}
+}
+
+// takeIdle returns the lanes of which workers performed the last run since it was called before.
+func (p *performed) takeIdle() (idle []workerLane) {
+	if !p.on.Load() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	idle, p.idle = p.idle, nil
+	return idle
 }
 
 // any says whether a worker performs runs of a lane.
@@ -67,6 +80,14 @@ func (p *performed) any(worker string, lane carillon.Lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.runs[workerLane{worker, lane}] > 0
+}
+
+// lookAgain lets pulls for kept slots look again for runs of lanes that their workers performed until now. The
+// caller holds mu.
+func (d *Dispatcher) lookAgain() {
+	for _, of := range d.inflight.performed.takeIdle() {
+		d.reservations.lookAgain(of)
+	}
 }
 
 // countPerformed begins to count, when the first worker asks for a slot that it keeps.

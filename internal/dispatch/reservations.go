@@ -182,6 +182,18 @@ func (r *reservations) isLone(run *carillon.Run, w *waiter) bool {
 	return !r.performed.any(w.worker, lane) && r.queue.Lone(lane, w.wants...)
 }
 
+// lookAgain ends the waits of a worker's pulls for kept slots if runs of a lane wait that was in their way.
+// Then the worker pulls again.
+func (r *reservations) lookAgain(of workerLane) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, w := range r.waiters {
+		if w.lone && w.worker == of.worker && !r.queue.Lone(of.Lane, w.wants...) {
+			w.awaken()
+		}
+	}
+}
+
 // find returns the pull that has waited longest of those that a rule allows; nil: there is none. The caller
 // holds mu.
 func (r *reservations) find(allows func(*waiter) bool) *waiter {

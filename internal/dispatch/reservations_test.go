@@ -150,6 +150,41 @@ func TestASlotThatIsKeptIsNotForALaneThatItsWorkerPerforms(t *testing.T) {
 	}
 }
 
+// A pull for kept slots passed over a lane because its worker performed a run of it. When that run has ended,
+// no push may come that would serve the pull.
+func TestAPullForKeptSlotsLooksAgainWhenItsLaneIsIdle(t *testing.T) {
+	p := newPulls(t)
+	table := newInflightTable()
+	d := &Dispatcher{inflight: table, reservations: newReservations(p.queue, table.performed)}
+	table.performed.on.Store(true)
+	p.queued("busy", 2)
+	awake := map[string]*bool{}
+	for _, worker := range []string{"keeps", "another"} {
+		var w *waiter
+		w, awake[worker] = p.pull(worker, 1)
+		w.lone = true
+		d.reservations.wait(w)
+	}
+	for id, share := range []string{"busy", "busy", "other"} {
+		run := p.run(carillon.JobID(1+id)).Claim("keeps", now)
+		run.Share, run.Rev = share, 1
+		d.inflight.put(&inflight{run: run})
+	}
+	end := func(id carillon.JobID, want bool) {
+		t.Helper()
+		run := p.run(id)
+		run.State, run.Rev = carillon.StateSucceeded, 2
+		d.Notice([]carillon.Change{{Runs: []carillon.Run{run}}})
+		if *awake["keeps"] != want || *awake["another"] {
+			t.Errorf("after the end of %s the pulls look again: %v, %v", run.ID, *awake["keeps"],
+				*awake["another"])
+		}
+	}
+	end(3, false) // no run of its lane waits
+	end(1, false) // its worker performs another one
+	end(2, true)
+}
+
 // Runs that are on their way have a slot already. Only those of the same lane would be overtaken.
 func TestRunsOnTheirWayKeepOnlyTheirLaneFromASlot(t *testing.T) {
 	p := newPulls(t)
