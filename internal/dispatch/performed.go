@@ -82,8 +82,8 @@ func (p *performed) any(worker string, lane carillon.Lane) bool {
 	return p.runs[workerLane{worker, lane}] > 0
 }
 
-// lookAgain lets pulls for kept slots look again for runs of lanes that their workers performed until now. The
-// caller holds mu.
+// lookAgain lets pulls for kept slots look again for runs of lanes that their workers performed until now.
+// The caller holds mu.
 func (d *Dispatcher) lookAgain() {
 	for _, of := range d.inflight.performed.takeIdle() {
 		d.reservations.lookAgain(of)
