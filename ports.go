@@ -105,8 +105,8 @@ type Demand struct {
 	Spare  bool // take only runs for which no Pull without Spare waits
 	// Lone says to take only lone runs, for which no other Pull waits. The first run of a lane is lone if the
 	// lane has had no place since it had no runs, if no wanted run of a higher priority waits in its queue,
-	// and if the lane is not Busy. A worker asks so for the slots that it keeps: those who have a backlog
-	// do not get them.
+	// and if the lane is not Busy. A worker asks so for the slots that it keeps: a lane with a backlog does
+	// not get them.
 	Lone bool
 	Busy func(Lane) bool // it is called under locks, and must not wait for anything; nil: none is
 	// Partial says that Wants have only those labels of the workers that are Known: the labels that runs are
