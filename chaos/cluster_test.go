@@ -78,7 +78,7 @@ func newCluster(t *testing.T, store string, limit time.Duration) *cluster {
 	c := &cluster{
 		t: t, ctx: ctx, binary: binary, store: store, dir: dir, logDir: logDir,
 		witness: filepath.Join(logDir, "witness"),
-		machine: watchMachine(t), nodes: map[string]*Server{}, addresses: map[string]string{},
+		machine: watchMachine(), nodes: map[string]*Server{}, addresses: map[string]string{},
 		logs: map[string]*os.File{},
 	}
 	_ = os.Remove(c.witness) // of an earlier test with the same -logs

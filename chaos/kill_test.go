@@ -71,7 +71,7 @@ func TestKillNineAtAnyTimeLosesNothingAndRunsNothingTwiceAtOnce(t *testing.T) {
 	binary, data := buildBinary(t), t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), hang+time.Duration(*kills)*time.Second)
 	defer cancel()
-	l := &load{witness: filepath.Join(t.TempDir(), "witness"), rnd: random(t), machine: watchMachine(t)}
+	l := &load{witness: filepath.Join(t.TempDir(), "witness"), rnd: random(t), machine: watchMachine()}
 	for i := range *kills {
 		if i%5 == 4 { // kill it also while it starts
 			if err := StartAndKill(binary, data, l.life()/5); err != nil {

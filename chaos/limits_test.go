@@ -81,9 +81,9 @@ func limitedKeys() (keys []*limitedKey) {
 }
 
 // Three nodes, or one on SQLite, and four workers perform one-offs with limits. Every second one of these
-// processes is killed and started again.
+// processes is killed and started again. It takes all the processors there are, so it is not parallel: tests
+// beside it that judge times would judge this one.
 func TestLimitsAreNeverExceededThoughNodesAndWorkersAreKilled(t *testing.T) {
-	t.Parallel()
 	test := func(t *testing.T, store string) {
 		tr := newLimitsTrial(t, store)
 		began := time.Now()

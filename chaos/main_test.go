@@ -75,7 +75,7 @@ func test(m *testing.M) (code int) {
 	was := parallel.Value.String()
 	flag.Parse()
 	if parallel.Value.String() == was {
-		_ = parallel.Value.Set("8")
+		_ = parallel.Value.Set("5")
 	}
 	races, err := os.MkdirTemp("", "carillon-races-")
 	if err != nil {

@@ -60,7 +60,7 @@ func TestPoisonJobsHarmNoNeighborAndEndWithTheirReason(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), hang)
 	defer cancel()
-	witness, machine := filepath.Join(t.TempDir(), "witness"), watchMachine(t)
+	witness, machine := filepath.Join(t.TempDir(), "witness"), watchMachine()
 	s, err := Start(ctx, buildBinary(t), t.TempDir(), "--max-processes", "200", "--concurrency", "32")
 	if err != nil {
 		t.Fatal(err)
