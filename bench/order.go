@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"path/filepath"
 	"runtime/debug"
 	"sync/atomic"
@@ -11,19 +12,31 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-const (
-	orderSlots = 64                   // of all nodes together
-	orderTakes = 4 * time.Millisecond // a run of the flood
-	// keptTakes is a run of the flood where slots are kept.
-	keptTakes  = time.Second
-	orderProbe = 200 // jobs of the one that must not wait
-	orderEvery = 100 * time.Millisecond
+const orderSlots = 64 // of all nodes together
+
+// pace is how quickly things happen in a flood.
+type pace struct {
+	takes  time.Duration // a run of the flood
+	probes int           // single jobs of the one that must not wait
+	every  time.Duration // from one of them to the next
+}
+
+var (
+	orderPace = pace{4 * time.Millisecond, 200, 100 * time.Millisecond}
+	// Where slots are kept, runs of the flood take longer, and so it lasts for more probes: their p99 is
+	// compared with that of another measurement.
+	keptPace = pace{time.Second, 1000, 40 * time.Millisecond}
 )
+
+// about is between half and one and a half of a time. Runs that all took the same would end, and the next ones
+// begin, in one burst after the other, which none of the probes would meet, or all of them.
+func about(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // orderBars are the same for every store.
 var orderBars = []bar{
 	{figure: "flood_small_p99", limit: 50, atMost: true},
 	{figure: "flood_of_3_small_p99", limit: 50, atMost: true},
+	{figure: "limited_small_p99", limit: 50, atMost: true},
 	{figure: "kept_small_ratio", limit: 2, atMost: true},
 	{figure: "kept_of_3_small_ratio", limit: 2, atMost: true},
 	{figure: "urgent_p99", limit: 100, atMost: true},
@@ -38,9 +51,15 @@ func orderScenario(ctx context.Context, b *bench) error {
 	if err := b.manyShares(ctx); err != nil {
 		return err
 	}
-	floods := []flood{{"flood", 1, orderTakes, 0}, {"kept", 1, keptTakes, 1}}
+	floods := []flood{
+		{name: "flood", nodes: 1, pace: orderPace},
+		{name: "limited", nodes: 1, pace: orderPace, limit: orderSlots / 2},
+		{name: "kept", nodes: 1, pace: keptPace, keep: 1},
+	}
 	if b.kind.shared {
-		floods = append(floods, flood{"flood_of_3", 3, orderTakes, 0}, flood{"kept_of_3", 3, keptTakes, 1})
+		floods = append(floods,
+			flood{name: "flood_of_3", nodes: 3, pace: orderPace},
+			flood{name: "kept_of_3", nodes: 3, pace: keptPace, keep: 1})
 	}
 	for _, f := range floods {
 		if err := b.flood(ctx, f); err != nil {
@@ -77,12 +96,12 @@ type rival struct {
 	is     func(*carillon.Run) bool
 	define func(*carillon.Definition)
 	begun  chan time.Time
-	takes  time.Duration // another run
-	others atomic.Int64  // starts of other runs
+	pace   pace
+	others atomic.Int64 // starts of other runs
 }
 
 func newRival(is func(*carillon.Run) bool, define func(*carillon.Definition)) *rival {
-	return &rival{is: is, define: define, begun: make(chan time.Time, 1), takes: orderTakes}
+	return &rival{is: is, define: define, begun: make(chan time.Time, 1), pace: orderPace}
 }
 
 func (r *rival) started(run *carillon.Run) {
@@ -91,14 +110,14 @@ func (r *rival) started(run *carillon.Run) {
 		return
 	}
 	r.others.Add(1)
-	time.Sleep(r.takes)
+	time.Sleep(about(r.pace.takes))
 }
 
 // waits submits single jobs of the rival at one node, and says how long each waited for its start.
-func (r *rival) waits(ctx context.Context, h *house, n int) (waits []time.Duration, err error) {
+func (r *rival) waits(ctx context.Context, h *house) (waits []time.Duration, err error) {
 	d := definition(carillon.Schedule{})
 	r.define(&d)
-	for range n {
+	for range r.pace.probes {
 		begin := time.Now()
 		if _, err := h.node.Submit(ctx, d); err != nil {
 			return nil, err
@@ -109,7 +128,7 @@ func (r *rival) waits(ctx context.Context, h *house, n int) (waits []time.Durati
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		time.Sleep(orderEvery)
+		time.Sleep(about(r.pace.every))
 	}
 	return waits, nil
 }
@@ -118,8 +137,9 @@ func (r *rival) waits(ctx context.Context, h *house, n int) (waits []time.Durati
 type flood struct {
 	name  string
 	nodes int
-	takes time.Duration // a run of the million
-	keep  int           // slots of each node that are kept: see worker.Config
+	pace  pace
+	keep  int // slots of each node that are kept: see worker.Config
+	limit int // how many of the million may run at once; 0: no limit
 }
 
 // flood measures the waits of the share that has one job at a time, alone and beside the other one.
@@ -128,17 +148,20 @@ func (b *bench) flood(ctx context.Context, f flood) error {
 		func(run *carillon.Run) bool { return run.Share == "small" },
 		func(d *carillon.Definition) { d.FairBy = "small" },
 	)
-	r.takes = f.takes
+	r.pace = f.pace
 	n := b.count(1_000_000)
 	var alone float64
 	for _, backlog := range []int{0, n} {
 		at, houses, err := b.behindBacklog(ctx, backlog, f, r, func(d *carillon.Definition) {
 			d.FairBy = "large"
+			if f.limit > 0 {
+				d.Limits = []carillon.Limit{{Key: "large", Concurrency: f.limit}}
+			}
 		})
 		if err != nil {
 			return err
 		}
-		waits, err := r.waits(ctx, houses[0], orderProbe)
+		waits, err := r.waits(ctx, houses[0])
 		if err != nil {
 			return err
 		}
@@ -174,7 +197,7 @@ func (b *bench) urgent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	waits, err := r.waits(ctx, houses[0], orderProbe)
+	waits, err := r.waits(ctx, houses[0])
 	if err != nil {
 		return err
 	}
