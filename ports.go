@@ -92,10 +92,16 @@ type Queue interface {
 	// cheap: the ledger asks before every commit; with wants it asks only while many submits wait. Its
 	// callers hold locks, so it must not wait for anything.
 	Len(wants ...Want) int
-	// Lone says whether a run of this lane that came now would be lone for a pull with these wants, see
-	// Demand.Lone; it does not ask Busy. Its callers hold locks, so it must not wait for anything.
-	Lone(lane Lane, wants ...Want) bool
+	// Has says whether runs wait of the sharer of a lane, see Lane.Sharer. Its callers hold locks, so it must
+	// not wait for anything.
+	Has(lane Lane) bool
+	// Freed says that sharers were Busy and are no longer: a Pull for lone runs that waits may take one of
+	// theirs now. Its callers hold locks, so it must not wait for anything.
+	Freed(sharers []Lane)
 }
+
+// LoneWait is how many runs of a sharer can wait of which the first is still lone: see Demand.Lone.
+const LoneWait = 4
 
 // Demand says which due runs are wanted, and how.
 type Demand struct {
@@ -103,12 +109,13 @@ type Demand struct {
 	Max    int
 	NoWait bool // if there is no such run now, take none
 	Spare  bool // take only runs for which no Pull without Spare waits
-	// Lone says to take only lone runs, for which no other Pull waits. The first run of a lane is lone if the
-	// lane has had no place since it had no runs, if no wanted run of a higher priority waits in its queue,
-	// and if the lane is not Busy. A worker asks so for the slots that it keeps: a lane with a backlog does
-	// not get them.
+	// Lone says to take only lone runs, for which no other Pull waits, one of each sharer: see Lane.Sharer.
+	// The first run of a sharer is lone if at most LoneWait of its runs wait, and the sharer is not Busy. A
+	// worker asks so for the slots that it keeps: a flood has more runs that wait, or has some that are
+	// performed. Lone runs come in the order of other pulls, except that sharers with the same needs take
+	// turns, and that none gets a place for its age.
 	Lone bool
-	Busy func(Lane) bool // it is called under locks, and must not wait for anything; nil: none is
+	Busy func(sharer Lane) bool // it is called under locks, and must not wait for anything; nil: none is
 	// Partial says that Wants have only those labels of the workers that are Known: the labels that runs are
 	// known to need. If there are runs that need another label, see Unknown, Pull returns copies of some of
 	// them behind the wanted runs, one for each such lane, and these runs stay in the queue. So a node whose

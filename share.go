@@ -31,6 +31,14 @@ func (l *Lane) FairShare() (key string, weight int) {
 	return key, 1
 }
 
+// Sharer is the lane that stands for all lanes of a queue, a namespace, a share and a priority, whatever
+// their runs need.
+func (l Lane) Sharer() Lane {
+	l.Share, _ = l.FairShare()
+	l.Needs = ""
+	return l
+}
+
 // WithoutShare is the lane that stands for the lane and all that differ from it only in their share.
 func (l Lane) WithoutShare() Lane {
 	l.Share = ""

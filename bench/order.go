@@ -28,8 +28,8 @@ var (
 	keptPace = pace{time.Second, 1000, 40 * time.Millisecond}
 )
 
-// about is between half and one and a half of a time. Runs that all took the same would end, and the next ones
-// begin, in one burst after the other, which none of the probes would meet, or all of them.
+// about is between half and one and a half of a time. Runs that all took the same would end, and the next
+// ones begin, in one burst after the other, which none of the probes would meet, or all of them.
 func about(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // orderBars are the same for every store.

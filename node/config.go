@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/owned"
+	"github.com/carillon-run/carillon/worker"
 )
 
 // Config says what a node is made of. The zero value is a complete system on ./carillon-data, without an API
@@ -100,11 +101,8 @@ func (c Config) validate() error {
 	if c.Concurrency > 100_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number up to 100000", c.Concurrency)
 	}
-	if c.Keep < 0 || c.Keep > 0 && c.Keep >= c.Concurrency {
-		return fmt.Errorf(
-			"keep: %d is not valid: want a number from 0 to %d, below the concurrency", c.Keep,
-			max(c.Concurrency-1, 0),
-		)
+	if err := worker.CheckKeep(c.Keep, c.Concurrency); err != nil {
+		return err
 	}
 	if err := carillon.CheckLabels("labels", c.Labels, carillon.MaxWorkerLabels); err != nil {
 		return err

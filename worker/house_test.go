@@ -35,6 +35,7 @@ type house struct {
 	scheduler   *scheduler.Scheduler
 
 	concurrency int                 // default 4
+	keep        int                 // slots that are kept
 	alone       bool                // each attempt in a goroutine of its own
 	before      func(executor.Task) // called by the executor itself, before it calls the handler
 	between     *wire               // between worker and dispatcher; nil: the worker is inside
@@ -101,8 +102,8 @@ func newHouse(t *testing.T, build func(*house)) *house {
 	}
 	h.worker = worker.New(worker.Config{
 		Dispatcher: counter, Executors: map[string]executor.Executor{"handler": h.executor()},
-		Concurrency: h.concurrency,
-		Drain:       h.drain, Logger: logger, Inside: h.between == nil,
+		Concurrency: h.concurrency, Keep: h.keep,
+		Drain: h.drain, Logger: logger, Inside: h.between == nil,
 		Boottime: func() time.Duration { return time.Since(began) },
 	})
 	h.ledger.UseSlots(h.dispatcher)

@@ -55,7 +55,13 @@ func (w *Worker) pull(ctx context.Context) {
 				w.handBack(tasks[i], late)
 			}
 		}
-		if err != nil && ctx.Err() == nil {
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case asks.lone && errors.Is(err, carillon.ErrInvalid): // an older server does not know the field
+			if w.slots.keepNone() {
+				w.cfg.Logger.Warn("the server does not know kept slots: all are for all runs", "error", err)
+			}
+		default:
 			w.silent("ask for runs", err)
 		}
 		if err != nil || late != "" {

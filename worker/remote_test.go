@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ type wire struct {
 	away    bool          // reports do not arrive
 	deaf    bool          // reports arrive, their answers do not
 	unheard bool          // the dispatcher does not notice that a pull was given up
+	older   bool          // the dispatcher does not know kept slots
 	reports int
 	beat    func(context.Context, carillon.Beat) (protocol.Orders, error) // nil: the dispatcher's
 }
@@ -32,6 +34,9 @@ func (w *wire) set(f func()) {
 }
 
 func (w *wire) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task, error) {
+	if w.older && p.Lone {
+		return nil, fmt.Errorf("%w: lone: unknown field", carillon.ErrInvalid)
+	}
 	if w.unheard {
 		return w.pullUnheard(ctx, p)
 	}

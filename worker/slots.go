@@ -26,7 +26,7 @@ type slots struct {
 	keep       int // so many of the free slots are for lone runs: see carillon.Demand
 	free       int // neither asked for nor running
 	asked      int // by pulls that are under way
-	askedLone  int // those of them that are kept
+	askedLone  int // those of them that are kept: of one pull, so that the other loops are for other runs
 	unrecorded int // ended, without a receipt; these need no slot
 	more       await.Signal
 
@@ -78,10 +78,22 @@ func (s *slots) next() asking {
 		return asking{}
 	}
 	kept := s.keep - s.askedLone // that no pull asks for yet
-	if s.free <= kept {
-		return asking{min(s.free, room), true}
+	switch {
+	case s.free > kept:
+		return asking{min((s.free-kept+1)/2, room, maxUnrecorded/4), false}
+	case s.askedLone > 0:
+		return asking{}
 	}
-	return asking{min((s.free-kept+1)/2, room, maxUnrecorded/4), false}
+	return asking{min(s.free, room), true}
+}
+
+// keepNone lets all slots be for all runs, and says whether some were kept.
+func (s *slots) keepNone() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.keep > 0
+	s.keep = 0
+	return kept
 }
 
 // room is how many runs can be asked for. Attempts that run count too, because they can all end at once, but

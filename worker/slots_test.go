@@ -264,3 +264,16 @@ func TestAHandlerThatEndsItsGoroutineWhenToldToStopLosesNoAttempt(t *testing.T) 
 		}
 	})
 }
+
+// A worker with kept slots at a server that does not know them uses all its slots for all runs.
+func TestAnOlderServerHasAllSlotsOfAWorkerThatKeepsSome(t *testing.T) {
+	in(t, func(h *house) {
+		h.keep, h.between, h.handle = 2, &wire{older: true}, slow(time.Hour)
+	}, func(h *house) {
+		h.submit(8, after(0))
+		time.Sleep(time.Minute)
+		if h.most != 4 {
+			t.Errorf("%d runs at once, want 4", h.most)
+		}
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -39,8 +40,8 @@ type Config struct {
 	Queues      []string
 	Labels      map[string]string // of the worker, such as its zone: jobs can need them
 	Concurrency int               // attempts at the same time; default 64
-	// Keep is how many of these slots are kept for lone runs (carillon.Demand): those of a queue, namespace,
-	// share or priority of which no other run waits. Default none: all slots are for all runs.
+	// Keep is how many of these slots are kept for lone runs (carillon.Demand), so that a flood cannot take
+	// all of them; at least one slot is for all runs. Default none: all slots are.
 	Keep   int
 	Drain  time.Duration // how long a stop waits for running attempts; default 10s
 	Logger *slog.Logger  // default slog.Default()
@@ -82,8 +83,22 @@ type Worker struct {
 	beatSoon await.Signal // beat now
 }
 
+// CheckKeep says whether a worker with so many slots can keep some of them.
+func CheckKeep(keep, concurrency int) error {
+	switch most := concurrency - 1; {
+	case keep > 0 && most < 1:
+		return fmt.Errorf("keep: %d is not valid: want 0, for the concurrency is %d", keep, concurrency)
+	case keep < 0 || keep > 0 && keep > most:
+		return fmt.Errorf(
+			"keep: %d is not valid: want a number from 0 to %d, below the concurrency", keep, most,
+		)
+	}
+	return nil
+}
+
 func New(cfg Config) *Worker {
 	cfg.Concurrency = cmp.Or(cfg.Concurrency, 64)
+	cfg.Keep = min(max(cfg.Keep, 0), cfg.Concurrency-1)
 	cfg.Drain = cmp.Or(cfg.Drain, 10*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if cfg.Host == "" {
@@ -133,7 +148,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var pullers sync.WaitGroup
 	pulls := pullLoops
 	if w.cfg.Keep > 0 {
-		pulls++ // one of them waits for a lone run most of the time
+		pulls++ // one of them waits for lone runs most of the time
 	}
 	for range pulls {
 		pullers.Go(func() { w.pull(ctx) })

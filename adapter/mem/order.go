@@ -32,42 +32,6 @@ func (q *Queue) takeFound(want *carillon.Demand) (runs []carillon.Run) {
 	return runs
 }
 
-// takeLone removes up to want.Max lone runs of the groups in found, those that have waited longest first.
-func (q *Queue) takeLone(want *carillon.Demand) (runs []carillon.Run) {
-	for len(runs) < want.Max {
-		var next *lane
-		for _, g := range q.found {
-			l := g.fresh
-			for l != nil && want.Busy != nil && want.Busy(l.Lane) {
-				l = l.behind
-			}
-			if l != nil && (next == nil || l.older(next)) && !g.band.line.hasAbove(g.Priority, want) {
-				next = l
-			}
-		}
-		if next == nil {
-			break
-		}
-		q.tree.charge(next, 1)
-		runs = append(runs, q.unlink(next, next.head))
-	}
-	if len(runs) > 0 {
-		q.shrink()
-	}
-	q.found = emptied(q.found)
-	return runs
-}
-
-// hasAbove says that wanted runs of a higher priority wait in the queue.
-func (q *line) hasAbove(priority int8, want *carillon.Demand) bool {
-	for _, g := range q.groups {
-		if g.Priority > priority && g.n > 0 && want.Takes(g.Lane) {
-			return true
-		}
-	}
-	return false
-}
-
 // arrange puts the found groups in the orders that next chooses by.
 func (q *Queue) arrange() {
 	for _, g := range q.found {

@@ -21,7 +21,7 @@ type QueueConfig struct {
 //
 // A push hands its runs directly to waiting pullers. No puller is woken in vain, and a puller cannot miss a
 // run between checking the queue and going to sleep: whenever the lock is free, no puller waits for a lane
-// that has a run. So a push offers the waiting pullers only the lanes that it added to, however many runs
+// that has a run, except one for lone runs (lone.go). So a push offers the waiting pullers only the lanes that it added to, however many runs
 // wait in other lanes for a worker that can perform them.
 type Queue struct {
 	maxPerLane int
@@ -103,17 +103,6 @@ func (q *Queue) Len(wants ...carillon.Want) (n int) {
 	}
 	q.found = emptied(q.found)
 	return n
-}
-
-// Lone implements carillon.Queue.
-func (q *Queue) Lone(of carillon.Lane, wants ...carillon.Want) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if l := q.lanes[of]; l != nil && l.n > 0 {
-		return false
-	}
-	line := q.tree.lines[of.Queue]
-	return line == nil || !line.hasAbove(of.Priority, &carillon.Demand{Wants: wants})
 }
 
 func (q *Queue) Push(_ context.Context, runs []carillon.Run) (refused []int, err error) {
@@ -338,7 +327,6 @@ func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
 		q.tree.open(l)
 	case l.n == 0:
 		l.head, l.tail, l.wake = slot, slot, run.Wake
-		l.group.addFresh(l)
 	case first:
 		q.runs.at(slot).next, q.runs.at(l.head).prev = l.head, slot
 		l.head = slot
@@ -348,11 +336,15 @@ func (q *Queue) link(l *lane, run *carillon.Run, first bool) {
 		l.tail = slot
 	}
 	q.idle, q.recent = nil, l
-	l.n++
-	l.group.n++
-	if !l.group.grew {
-		l.group.grew = true
-		q.grown = append(q.grown, l.group)
+	l.count(1)
+	q.noteGrown(l.group)
+}
+
+// noteGrown lets serve offer a group to the waiting pullers.
+func (q *Queue) noteGrown(g *group) {
+	if !g.grew {
+		g.grew = true
+		q.grown = append(q.grown, g)
 	}
 }
 
@@ -365,12 +357,10 @@ func (q *Queue) unlink(l *lane, slot int32) carillon.Run {
 	} else {
 		l.tail = v.prev
 	}
-	l.n--
-	l.group.n--
+	l.count(-1)
 	switch {
 	case l.n == 0 && len(q.lanes) == 1 && cap(l.group.fair) <= maxIdle: // else it keeps the memory of a burst
 		q.idle = l
-		l.group.dropFresh(l)
 	case l.n == 0:
 		q.close(l)
 	case v.prev == none:

@@ -54,7 +54,11 @@ type band struct {
 type share struct {
 	member
 	lanes []*lane
+	n     int // runs
 }
+
+// few says that so few runs of the share wait that the first can be lone: see carillon.Demand.
+func (s *share) few() bool { return s.n <= carillon.LoneWait }
 
 // group is the lanes of a band with the same needs. A worker wants all of them or none.
 type group struct {
@@ -63,14 +67,14 @@ type group struct {
 	n             int     // runs
 	fair          []*lane // in the order in which they are served
 	old           []*lane // by age
-	fresh, newest *lane   // the first and the last that has had no place yet: see carillon.Demand.Lone
+	lone, last    *lane   // the list of those whose share has few runs, in the order of their turns: see lone.go
 	passed        int     // places that others got while a run of this group had waited longest
 	grew          bool    // it is in Queue.grown
 	in            int     // its index in line.groups
 	at, agedAt    int     // in band.found and line.aged, while take chooses; none: it is not wanted
 }
 
-// lane is a list of runs. It is never empty, so head and tail are always valid.
+// lane is a list of runs. It is empty only while it is idle: see Queue.
 type lane struct {
 	carillon.Lane
 	head, tail int32
@@ -82,7 +86,7 @@ type lane struct {
 	group      *group
 	at, oldAt  int // in group.fair and group.old
 
-	fresh          bool // it is in the list of its group
+	listed         bool // in the list of its group, between these two
 	before, behind *lane
 }
 
@@ -161,36 +165,6 @@ func (t *tree) open(l *lane) {
 	s.lanes = append(s.lanes, l)
 	l.share, l.group, l.time = s, b.group(l), s.time
 	l.group.fair, l.group.old = byShare.push(l.group.fair, l), byAge.push(l.group.old, l)
-	l.group.addFresh(l)
-}
-
-// addFresh notes that a lane has got its first run.
-func (g *group) addFresh(l *lane) {
-	l.fresh, l.before, l.behind = true, g.newest, nil
-	if g.newest != nil {
-		g.newest.behind = l
-	} else {
-		g.fresh = l
-	}
-	g.newest = l
-}
-
-// dropFresh notes that a lane has got a place, or has no runs.
-func (g *group) dropFresh(l *lane) {
-	if !l.fresh {
-		return
-	}
-	if l.before != nil {
-		l.before.behind = l.behind
-	} else {
-		g.fresh = l.behind
-	}
-	if l.behind != nil {
-		l.behind.before = l.before
-	} else {
-		g.newest = l.before
-	}
-	l.fresh, l.before, l.behind = false, nil, nil
 }
 
 // weightOf is the weight of a queue or a namespace.
@@ -272,7 +246,7 @@ func (g *group) moved(l *lane) {
 func (t *tree) charge(l *lane, n int) {
 	t.turn++
 	l.served = t.turn
-	l.group.dropFresh(l)
+	l.toEnd()
 	b := l.group.band
 	b.contest.charge(&l.share.member, n)
 	b.level().charge(&b.member, n)
@@ -300,7 +274,6 @@ func (b *band) reorder(s *share) {
 // close removes a lane that has no more runs, and what has none because of that.
 func (t *tree) close(l *lane) {
 	g, s, b := l.group, l.share, l.group.band
-	g.dropFresh(l)
 	g.fair, g.old = byShare.remove(g.fair, l), byAge.remove(g.old, l)
 	s.lanes = slices.DeleteFunc(s.lanes, func(o *lane) bool { return o == l })
 	if len(s.lanes) == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/owned"
 	"github.com/carillon-run/carillon/node"
+	"github.com/carillon-run/carillon/worker"
 )
 
 const serveLong = `Serve the API, schedule jobs, and run them. One server can be the whole system, or one node of a
@@ -198,7 +199,7 @@ func (f *serveFlags) resolve(stderr io.Writer) error {
 	if f.cfg.Concurrency < 0 || f.cfg.Concurrency > 100_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number from 0 to 100000", f.cfg.Concurrency)
 	}
-	if err := checkKeep(f.cfg.Keep, f.cfg.Concurrency); err != nil {
+	if err := worker.CheckKeep(f.cfg.Keep, f.cfg.Concurrency); err != nil {
 		return err
 	}
 	if f.cfg.Concurrency == 0 {

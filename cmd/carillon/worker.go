@@ -117,17 +117,8 @@ func (a *app) workerCommand() *cobra.Command {
 	return cmd
 }
 
-const keepFlag = "`number` of these slots that only a run of a tenant, share, queue or priority with no " +
-	"other waiting run can take, so that a backlog cannot take all slots"
-
-func checkKeep(keep, concurrency int) error {
-	if most := max(concurrency-1, 0); keep < 0 || keep > most {
-		return fmt.Errorf(
-			"keep: %d is not valid: want a number from 0 to %d, below the concurrency", keep, most,
-		)
-	}
-	return nil
-}
+const keepFlag = "`number` of the slots that take only lone runs: those of a queue, namespace, share and " +
+	"priority of which nothing runs and at most 4 runs wait, so that a flood cannot take all slots"
 
 // share is a queue, optionally with a weight.
 var share = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}(=([1-9][0-9]?|100))?$`)
@@ -157,7 +148,7 @@ func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 	if f.cfg.Concurrency < 1 || f.cfg.Concurrency > 40_000 {
 		return fmt.Errorf("concurrency: %d is not valid: want a number from 1 to 40000", f.cfg.Concurrency)
 	}
-	if err := checkKeep(f.cfg.Keep, f.cfg.Concurrency); err != nil {
+	if err := worker.CheckKeep(f.cfg.Keep, f.cfg.Concurrency); err != nil {
 		return err
 	}
 	if f.maxProcesses, err = processLimit(f.maxProcesses); err != nil {

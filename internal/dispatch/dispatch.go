@@ -142,7 +142,7 @@ func (d *Dispatcher) Notice(committed []carillon.Change) {
 	for i, holder := range holders {
 		d.refresh(holder, committed[i].Guards)
 	}
-	d.lookAgain()
+	d.tellFreed()
 }
 
 // holdersOf returns the run that has the turn for each change that writes the guards of a job, by the index

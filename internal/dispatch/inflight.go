@@ -133,6 +133,7 @@ func (d *Dispatcher) forget(worker string) {
 	}
 	d.inflight.dropAll(worker)
 	d.reservations.end(worker)
+	d.tellFreed()
 }
 
 // touch notes that a worker's session is alive. It drops workers that were silent for long: they are gone, or

@@ -7,25 +7,21 @@ import (
 	"github.com/carillon-run/carillon"
 )
 
-// performed knows of which lanes each worker performs runs, as far as this node gave them to it. It is for
-// slots that workers keep: they are not for a lane of which the worker performs a run already. Until the
-// first worker asks for such a slot, nothing is counted. It is called under other locks, and calls nothing.
+// performed knows of which sharers (carillon.Lane) the workers of this node perform runs, as far as this node
+// gave them to them. It is for slots that workers keep: they are not for a sharer of which a run is performed
+// already. Until the first worker asks for such a slot, nothing is counted. It is called under other locks,
+// and calls nothing.
 type performed struct {
 	on atomic.Bool
 
-	mu   sync.Mutex
-	lane map[carillon.RunID]workerLane
-	runs map[workerLane]int
-	idle []workerLane // those that have no run any more, since takeIdle
-}
-
-type workerLane struct {
-	worker string
-	carillon.Lane
+	mu    sync.Mutex
+	of    map[carillon.RunID]carillon.Lane
+	runs  map[carillon.Lane]int
+	freed []carillon.Lane // those that have no run any more, since takeFreed
 }
 
 func newPerformed() *performed {
-	return &performed{lane: map[carillon.RunID]workerLane{}, runs: map[workerLane]int{}}
+	return &performed{of: map[carillon.RunID]carillon.Lane{}, runs: map[carillon.Lane]int{}}
 }
 
 // begin notes that a worker has got a run.
@@ -33,12 +29,12 @@ func (p *performed) begin(run *carillon.Run) {
 	if !p.on.Load() {
 		return
 	}
+	sharer := run.Lane().Sharer()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.add(sharer, 1) // first, so that a run that is here already frees nothing
 	p.remove(run.ID)
-	of := workerLane{run.Worker, run.Lane()}
-	p.lane[run.ID] = of
-	p.runs[of]++
+	p.of[run.ID] = sharer
 }
 
 // end notes that this node no longer knows of the run.
@@ -51,42 +47,54 @@ func (p *performed) end(id carillon.RunID) {
 	p.remove(id)
 }
 
-// remove takes a run out of the count. The caller holds mu.
-func (p *performed) remove(id carillon.RunID) {
-	of, known := p.lane[id]
-	if !known {
-		return
-	}
-	delete(p.lane, id)
-	if p.runs[of]--; p.runs[of] == 0 {
-		delete(p.runs, of)
-		p.idle = append(p.idle, of)
+// come notes that runs are on their way to kept slots, or with -1 that they are not any more: then they have
+// begun, or will not.
+func (p *performed) come(runs []carillon.Run, sign int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range runs {
+		p.add(runs[i].Lane().Sharer(), sign)
 	}
 }
 
-// takeIdle returns the lanes of which workers performed the last run since it was called before.
-func (p *performed) takeIdle() (idle []workerLane) {
+// remove takes a run out of the count. The caller holds mu.
+func (p *performed) remove(id carillon.RunID) {
+	if sharer, known := p.of[id]; known {
+		delete(p.of, id)
+		p.add(sharer, -1)
+	}
+}
+
+// add counts runs of a sharer. The caller holds mu.
+func (p *performed) add(sharer carillon.Lane, n int) {
+	if p.runs[sharer] += n; p.runs[sharer] == 0 {
+		delete(p.runs, sharer)
+		p.freed = append(p.freed, sharer)
+	}
+}
+
+// takeFreed returns the sharers of which the last run has ended since it was called before.
+func (p *performed) takeFreed() (freed []carillon.Lane) {
 	if !p.on.Load() {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	idle, p.idle = p.idle, nil
-	return idle
+	freed, p.freed = p.freed, nil
+	return freed
 }
 
-// any says whether a worker performs runs of a lane.
-func (p *performed) any(worker string, lane carillon.Lane) bool {
+// any says whether runs of a sharer are performed.
+func (p *performed) any(sharer carillon.Lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.runs[workerLane{worker, lane}] > 0
+	return p.runs[sharer] > 0
 }
 
-// lookAgain lets pulls for kept slots look again for runs of lanes that their workers performed until now.
-// The caller holds mu.
-func (d *Dispatcher) lookAgain() {
-	for _, of := range d.inflight.performed.takeIdle() {
-		d.reservations.lookAgain(of)
+// tellFreed lets pulls for kept slots look again for runs of sharers that were performed until now.
+func (d *Dispatcher) tellFreed() {
+	if freed := d.inflight.performed.takeFreed(); len(freed) > 0 {
+		d.cfg.Queue.Freed(freed)
 	}
 }
 
@@ -97,7 +105,9 @@ func (d *Dispatcher) countPerformed() {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.inflight.performed.on.Store(true)
+	if d.inflight.performed.on.Swap(true) {
+		return
+	}
 	for _, h := range d.inflight.runs {
 		d.inflight.performed.begin(&h.run)
 	}

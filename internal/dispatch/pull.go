@@ -36,6 +36,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	want := p.Want
 	names, shares := weightsOf(p.Queues)
 	want.Queues = names
+	if p.Lone {
+		d.countPerformed() // before one of its slots can be reserved
+	}
 	wait, cancel := context.WithTimeout(ctx, protocol.PullWait)
 	defer cancel()
 	w := &waiter{
@@ -59,11 +62,17 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 	size := min(p.Max, int(d.size.Load()))
 	demand := carillon.Demand{Wants: w.wants, Max: size}
 	if p.Lone {
-		d.countPerformed()
-		demand.Lone, shares = true, nil // the slot is for the run that comes first
-		demand.Busy = func(lane carillon.Lane) bool { return d.inflight.performed.any(p.Worker, lane) }
+		demand.Lone, demand.Busy = true, d.inflight.performed.any
+		shares = nil // queues take turns by their weights on the node
 	}
 	runs, err := d.pull(wait, demand, shares)
+	if p.Lone {
+		d.inflight.performed.come(runs, 1)
+		defer func() {
+			d.inflight.performed.come(runs, -1)
+			d.tellFreed()
+		}()
+	}
 	d.inHand.Add(int64(len(runs)))
 	d.reservations.come(runs, 1)
 	defer func() {
@@ -72,7 +81,9 @@ func (d *Dispatcher) Pull(ctx context.Context, p protocol.Pull) ([]protocol.Task
 			d.cfg.Ledger.SlotsFree()
 		}
 	}()
-	d.resize(size, len(runs))
+	if !p.Lone {
+		d.resize(size, len(runs))
+	}
 	if d.undeliverable(ctx, v) != nil {
 		d.reservations.endOne(w)
 	}
@@ -333,6 +344,7 @@ func (d *Dispatcher) dropUncommitted(claimed []inflight) {
 			d.inflight.drop(h)
 		}
 	}
+	d.tellFreed()
 }
 
 // endPending notes that a pull answers with these runs: from now on its worker can list them.

@@ -127,6 +127,7 @@ func (d *Dispatcher) drop(held carillon.Held) {
 	defer d.mu.Unlock()
 	if h := d.inflight.runs[held.Run]; h != nil && h.run.Held() == held && !h.pending {
 		d.inflight.drop(h)
+		d.tellFreed()
 	}
 }
 

@@ -30,6 +30,9 @@ import (
 // open, and a pull that is closed, or whose worker would not get the answer, gets no new ones; so a
 // reservation never outlives its pull.
 //
+// Locks are taken in this order: that of the ledger or of the dispatcher, mu here, that of the queue, that of
+// performed.
+//
 // What can go wrong: if the answer to a commit is lost, release hands the slot back although the run may be
 // committed as claimed. The worker does not list that run in its beats, so the watch loop of the scheduler
 // takes the run back. If a session ends between reserve and the commit, the pull still waits for the commit,
@@ -160,9 +163,9 @@ func (r *reservations) reserve(
 	}
 	w := r.find(func(w *waiter) bool { return !w.lone && w.takes(run) && !r.behind(w) })
 	if w == nil {
-		w = r.find(func(w *waiter) bool { return w.lone && w.takes(run) && r.isLone(run, w) })
+		w = r.find(func(w *waiter) bool { return w.lone && w.takes(run) })
 	}
-	if w == nil {
+	if w == nil || w.lone && !r.isLone(run) {
 		return "", false
 	}
 	w.room--
@@ -171,27 +174,16 @@ func (r *reservations) reserve(
 	return w.worker, true
 }
 
-// isLone says that a run is lone for a pull, see carillon.Demand. The caller holds mu.
-func (r *reservations) isLone(run *carillon.Run, w *waiter) bool {
-	lane := run.Lane()
-	for _, one := range r.open { // those of a burst are of few lanes
-		if one.waiter.worker == w.worker && one.entry.run.Lane() == lane {
+// isLone says that a run is lone, see carillon.Demand, and that none of its sharer is about to begin. The
+// caller holds mu.
+func (r *reservations) isLone(run *carillon.Run) bool {
+	sharer := run.Lane().Sharer()
+	for _, one := range r.open { // those of a burst are of few sharers
+		if one.entry.run.Lane().Sharer() == sharer {
 			return false
 		}
 	}
-	return !r.performed.any(w.worker, lane) && r.queue.Lone(lane, w.wants...)
-}
-
-// lookAgain ends the waits of a worker's pulls for kept slots if runs of a lane wait that was in their way.
-// Then the worker pulls again.
-func (r *reservations) lookAgain(of workerLane) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, w := range r.waiters {
-		if w.lone && w.worker == of.worker && !r.queue.Lone(of.Lane, w.wants...) {
-			w.awaken()
-		}
-	}
+	return !r.performed.any(sharer) && !r.queue.Has(sharer)
 }
 
 // find returns the pull that has waited longest of those that a rule allows; nil: there is none. The caller

@@ -75,10 +75,10 @@ func (l *Ledger) countClaimable(changes []carillon.Change, now carillon.Time) (n
 func (l *Ledger) crowded() bool { return l.crowd.due.Load() > int64(l.few()) }
 
 // crowdRoom is how many submits the next commit takes, given how many fit. A crowd goes as slots become free.
-// No slot is reserved while due runs are on their way to slots; if submits were committed meanwhile, their
-// runs would be the next ones on their way. So under overload every run would need a claim, one write more
-// than a run that is submitted when a slot is free. The callers of a crowd wait for each other anyhow. The
-// caller holds mu.
+// No slot is free for a crowd while due runs are on their way to slots; if submits were committed meanwhile,
+// their runs would be the next ones on their way. So under overload every run would need a claim, one write
+// more than a run that is submitted when a slot is free. The callers of a crowd wait for each other anyhow.
+// The caller holds mu.
 func (l *Ledger) crowdRoom(room int) int {
 	now := time.Now()
 	looked := l.crowd.looked

@@ -39,25 +39,38 @@ func TestAFloodDoesNotTakeTheSlotsThatAreKept(t *testing.T) {
 		h.expectLate(small, 1100*time.Millisecond) // the one before it takes a second
 		h.expectAll(small[1:], 1)
 		h.expectAll(small[:1], 20)
-		time.Sleep(24 * time.Hour)
+		time.Sleep(6 * time.Hour)
 		h.expectAll(large, 1)
 	})
 }
 
-func TestAKeptSlotIsNotForLowerPriorities(t *testing.T) {
+// A flood of a higher priority cannot have the kept slots, so they are not closed to others.
+func TestAFloodOfAHighPriorityDoesNotCloseTheKeptSlots(t *testing.T) {
 	in(t, keeping, func(h *house) {
-		high := func(d *carillon.Definition) { fairBy("large", after(0))(d); d.Priority = 9 }
-		large := h.submit(20, high)
+		large := h.submit(20, func(d *carillon.Definition) { fairBy("large", after(0))(d); d.Priority = 9 })
 		time.Sleep(time.Second)
 		h.expectRunning(6)
 		low := h.submit(1, fairBy("small", after(0)))
-		same := h.submit(1, func(d *carillon.Definition) { fairBy("small", after(0))(d); d.Priority = 9 })
-		time.Sleep(time.Minute)
-		h.expectAll(same, 1)
-		if run := h.runs(low[0].ID)[0]; run.State != carillon.StateWaiting {
-			t.Errorf("a run of a lower priority is %s", run.State)
-		}
-		time.Sleep(24 * time.Hour)
-		h.expectAll(append(large, low...), 1)
+		time.Sleep(2 * time.Second)
+		h.expectAll(low, 1)
+		time.Sleep(6 * time.Hour)
+		h.expectAll(large, 1)
+	})
+}
+
+// A share with a few jobs at once has a kept slot for one after the other.
+func TestAFewJobsOfAShareTakeAKeptSlotOneAfterTheOther(t *testing.T) {
+	in(t, keeping, func(h *house) {
+		large := h.submit(20, fairBy("large", after(0)))
+		time.Sleep(time.Second)
+		few := h.submit(3, fairBy("small", after(time.Second)))
+		few = append(few, h.submit(1, fairBy("small", after(time.Second)))...)
+		time.Sleep(2500 * time.Millisecond)
+		h.expectRunning(7) // one of them
+		time.Sleep(3 * time.Second)
+		h.expectAll(few, 1)
+		h.expectLate(few, 3100*time.Millisecond)
+		time.Sleep(6 * time.Hour)
+		h.expectAll(large, 1)
 	})
 }
