@@ -21,8 +21,8 @@ type QueueConfig struct {
 //
 // A push hands its runs directly to waiting pullers. No puller is woken in vain, and a puller cannot miss a
 // run between checking the queue and going to sleep: whenever the lock is free, no puller waits for a lane
-// that has a run, except one for lone runs (lone.go). So a push offers the waiting pullers only the lanes that it added to, however many runs
-// wait in other lanes for a worker that can perform them.
+// that has a run, except for lone ones (lone.go). So a push offers the waiting pullers only the lanes that it
+// added to, however many runs wait in other lanes for a worker that can perform them.
 type Queue struct {
 	maxPerLane int
 	waiting    atomic.Int64

@@ -67,7 +67,7 @@ type group struct {
 	n             int     // runs
 	fair          []*lane // in the order in which they are served
 	old           []*lane // by age
-	lone, last    *lane   // the list of those whose share has few runs, in the order of their turns: see lone.go
+	lone, last    *lane   // the list of those whose share has few runs, by their turns: see lone.go
 	passed        int     // places that others got while a run of this group had waited longest
 	grew          bool    // it is in Queue.grown
 	in            int     // its index in line.groups
