@@ -189,7 +189,7 @@ func (tr *limitsTrial) taker(name string) *victim {
 		of = &takingWitness{path: fmt.Sprintf("%s-%d", tr.witness, len(tr.witnesses))}
 		tr.witnesses = append(tr.witnesses, of)
 		tr.mu.Unlock()
-		return tr.handlers(name, "default", "HANDLERS=", "TAKERS="+of.path, "SLOTS=200")
+		return tr.handlers(name, "default", "HANDLERS=", "TAKERS="+of.path, "SLOTS=200", "KEEP=50")
 	}
 	return &victim{start(), start}
 }

@@ -137,11 +137,15 @@ func performing(handler executor.Handler) error {
 	if err != nil {
 		return err
 	}
+	keep, err := strconv.Atoi(cmp.Or(os.Getenv("KEEP"), "0"))
+	if err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	return worker.New(worker.Config{
 		Dispatcher: dispatcher, Name: os.Getenv("NAME"), Queues: strings.Split(os.Getenv("QUEUES"), ","),
-		Concurrency: slots, Drain: 4 * time.Second,
+		Concurrency: slots, Keep: keep, Drain: 4 * time.Second,
 		Executors: map[string]executor.Executor{"handler": funcs},
 	}).Run(ctx)
 }

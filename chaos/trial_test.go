@@ -152,9 +152,9 @@ func (tr *trial) start() {
 	tr.members(carillon.MemberNode, len(nodes))
 	for _, name := range []string{"handlers-1", "handlers-2", "handlers-3"} {
 		tr.worker(name, "handlers", func() *Process {
-			// One healthy worker has slots for all runs.
+			// One healthy worker has slots for all runs, beside those that it keeps.
 			return tr.handlers(
-				name, "default", "WITNESS_REGISTER="+tr.socket, "WITNESS_EVERY=50ms", "SLOTS=200",
+				name, "default", "WITNESS_REGISTER="+tr.socket, "WITNESS_EVERY=50ms", "SLOTS=250", "KEEP=50",
 				"THROUGH="+tr.workerLink(name).Addr(),
 			)
 		}, tr.workerLink(name))
