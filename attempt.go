@@ -101,9 +101,9 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 		return r.End(StateCanceled, o.Reason, now).expire(job)
 	case r.Has(FlagStop): // it ended otherwise before it could be stopped
 		return r.End(StateCanceled, stop+": "+o.Reason, now).expire(job)
-	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && int(r.Failures) >= job.Retry.MaxAttempts:
+	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && r.Failures >= job.Retry.MaxAttempts:
 		return r.End(StateFailed, o.Reason, now).expire(job)
-	case int(r.Crashes) >= job.Retry.MaxCrashes:
+	case r.Crashes >= job.Retry.MaxCrashes:
 		return r.End(
 			StateFailed, "quarantined: its worker died "+plural(int(r.Crashes), "time")+" while it ran", now,
 		).expire(job)

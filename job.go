@@ -50,17 +50,18 @@ func (s *JobState) UnmarshalJSON(b []byte) error {
 	return s.UnmarshalText([]byte(text))
 }
 
-// Job is what to do and when. Its definition is immutable per version: an edit adds one.
+// Job is what to do and when. Its definition is immutable per version: an edit adds one. A node reads one for
+// each run of a one-off, so a test bounds its size: what is above costs the garbage collector much more.
 type Job struct {
 	Namespace string   `json:"namespace"`
 	ID        JobID    `json:"id"`
 	Rev       int32    `json:"-"`       // compared by Commit, rises with every write of the row
 	Version   int32    `json:"version"` // of the definition
 	State     JobState `json:"state"`
-	Created   Time     `json:"created_at"`
-	Updated   Time     `json:"updated_at"`
 	// Existing says, in the answer to a submit, that the job was there before: see Unique. It is not stored.
 	Existing bool `json:"existing,omitempty"`
+	Created  Time `json:"created_at"`
+	Updated  Time `json:"updated_at"`
 	Definition
 }
 
@@ -209,7 +210,7 @@ func (d *Definition) fill(by Definition) {
 	}
 }
 
-func fill[T int | float64 | Duration](field *T, by T) {
+func fill[T int | int32 | float64 | Duration](field *T, by T) {
 	switch *field {
 	case 0:
 		*field = by

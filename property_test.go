@@ -113,9 +113,9 @@ func (l *life) shuffle(def *carillon.Definition) {
 	def.Misfire.Policy = pick(r, carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll)
 	def.Misfire.Max = pick(r, 1, 3, 100)
 	def.Misfire.Window = carillon.Duration(pick(r, time.Millisecond, time.Minute, time.Hour))
-	def.Retry.MaxAttempts = pick(r, 1, 2, 4)
+	def.Retry.MaxAttempts = pick[int32](r, 1, 2, 4)
 	def.Retry.Delay = carillon.Duration(pick(r, carillon.Zero, time.Second, time.Minute))
-	def.Retry.MaxCrashes = pick(r, 1, 3)
+	def.Retry.MaxCrashes = pick[int32](r, 1, 3)
 	def.Priority = pick(r, carillon.Zero, 1, 5, 9)
 }
 

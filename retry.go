@@ -7,15 +7,15 @@ import (
 
 // Retry says how often a failing run is tried again, and how long it waits between two attempts.
 type Retry struct {
-	MaxAttempts int      `json:"max_attempts"` // failures after which the run is a dead letter; default 3
-	Backoff     Backoff  `json:"backoff"`      // default exponential
-	Delay       Duration `json:"delay"`        // before the second attempt; Zero: none. Default 1s
-	MaxDelay    Duration `json:"max_delay"`    // cap before jitter; default 10m, or Delay if longer
-	// Jitter is up to which share is added, never taken away; Zero: none. Default 0.2.
-	Jitter float64 `json:"jitter"`
+	MaxAttempts int32 `json:"max_attempts"` // failures after which the run is a dead letter; default 3
 	// MaxCrashes ends a run whose worker died this often while it ran: the run would take down the next
 	// worker too. Default 5.
-	MaxCrashes int `json:"max_crashes"`
+	MaxCrashes int32    `json:"max_crashes"`
+	Backoff    Backoff  `json:"backoff"`   // default exponential
+	Delay      Duration `json:"delay"`     // before the second attempt; Zero: none. Default 1s
+	MaxDelay   Duration `json:"max_delay"` // cap before jitter; default 10m, or Delay if longer
+	// Jitter is up to which share is added, never taken away; Zero: none. Default 0.2.
+	Jitter float64 `json:"jitter"`
 }
 
 // Equal says that two retry rules are the same.

@@ -19,7 +19,7 @@ import (
 type poison struct {
 	name, script string
 	timeout      time.Duration
-	attempts     int
+	attempts     int32
 	reason       string // with which it fails for good
 	says         string // a line that its log must have; empty: any
 }
@@ -95,7 +95,7 @@ func TestPoisonJobsHarmNoNeighborAndEndWithTheirReason(t *testing.T) {
 	}
 	for i, p := range poisons {
 		run := endOf(t, ctx, s.Client, bad[i])
-		if run.State != carillon.StateFailed || int(run.Failures) != p.attempts || run.Losses != 0 ||
+		if run.State != carillon.StateFailed || run.Failures != p.attempts || run.Losses != 0 ||
 			run.Reason != p.reason {
 			t.Errorf("%s: want it failed for good with %q: %s", p.name, p.reason, row(run))
 		}

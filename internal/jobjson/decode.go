@@ -258,7 +258,7 @@ func (d *decoder) scalar(v reflect.Value) error {
 			return wrong(token, "true or false")
 		}
 		v.SetBool(is)
-	case reflect.Int:
+	case reflect.Int, reflect.Int32:
 		n, err := strconv.ParseInt(number(token), 10, v.Type().Bits())
 		if err != nil {
 			return wrong(token, "a whole number")

@@ -79,7 +79,7 @@ func (f *fields) checkGiven(name string, v reflect.Value) error {
 	given := ""
 	if text, ok := v.Interface().(interface{ String() string }); ok && v.Kind() != reflect.String {
 		given = text.String()
-	} else if v.Kind() == reflect.Int {
+	} else if v.CanInt() {
 		given = "0"
 	}
 	want := wantInstead[name]

@@ -16,6 +16,7 @@ import (
 var samples = map[reflect.Type]any{
 	reflect.TypeFor[string]():            "sample",
 	reflect.TypeFor[int]():               3,
+	reflect.TypeFor[int32]():             int32(3),
 	reflect.TypeFor[float64]():           0.5,
 	reflect.TypeFor[carillon.Duration](): carillon.Duration(5 * time.Second),
 	reflect.TypeFor[carillon.Time]():     carillon.Time(2_000_000_000_000),

@@ -66,8 +66,8 @@ func MarshalDefinition(d *carillon.Definition) ([]byte, error) {
 		Priority: given(&d.Priority), FairWeight: given(&d.FairWeight), Payload: d.Payload,
 		Timeout: given(&d.Timeout),
 		Retry: retry{
-			given(&d.Retry.MaxAttempts), d.Retry.Backoff, given(&d.Retry.Delay), given(&d.Retry.MaxDelay),
-			given(&d.Retry.Jitter), given(&d.Retry.MaxCrashes),
+			given(&d.Retry.MaxAttempts), given(&d.Retry.MaxCrashes), d.Retry.Backoff, given(&d.Retry.Delay),
+			given(&d.Retry.MaxDelay), given(&d.Retry.Jitter),
 		},
 		Overlap:   d.Overlap,
 		Misfire:   misfire{d.Misfire.Policy, given(&d.Misfire.Max), given(&d.Misfire.Window)},
@@ -95,12 +95,12 @@ type definition struct {
 }
 
 type retry struct {
-	MaxAttempts *int               `json:"max_attempts,omitempty"`
+	MaxAttempts *int32             `json:"max_attempts,omitempty"`
+	MaxCrashes  *int32             `json:"max_crashes,omitempty"`
 	Backoff     carillon.Backoff   `json:"backoff,omitempty"`
 	Delay       *carillon.Duration `json:"delay,omitempty"`
 	MaxDelay    *carillon.Duration `json:"max_delay,omitempty"`
 	Jitter      *float64           `json:"jitter,omitempty"`
-	MaxCrashes  *int               `json:"max_crashes,omitempty"`
 }
 
 type misfire struct {
@@ -110,7 +110,7 @@ type misfire struct {
 }
 
 // given is nil for a number that is not given.
-func given[T int | float64 | carillon.Duration](n *T) *T {
+func given[T int | int32 | float64 | carillon.Duration](n *T) *T {
 	switch *n {
 	case 0:
 		return nil
