@@ -39,7 +39,7 @@ func TestAFloodDoesNotTakeTheSlotsThatAreKept(t *testing.T) {
 		h.expectLate(small, 1100*time.Millisecond) // the one before it takes a second
 		h.expectAll(small[1:], 1)
 		h.expectAll(small[:1], 20)
-		time.Sleep(6 * time.Hour)
+		time.Sleep(9 * time.Hour)
 		h.expectAll(large, 1)
 	})
 }
