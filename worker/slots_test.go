@@ -272,6 +272,8 @@ func TestAnOlderServerHasAllSlotsOfAWorkerThatKeepsSome(t *testing.T) {
 	}, func(h *house) {
 		h.submit(8, after(0))
 		time.Sleep(time.Minute)
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		if h.most != 4 {
 			t.Errorf("%d runs at once, want 4", h.most)
 		}
