@@ -100,8 +100,8 @@ type Queue interface {
 	Freed(sharers []Lane)
 }
 
-// LoneWait is how many runs of a sharer can wait of which the first is still lone: see Demand.Lone.
-const LoneWait = 4
+// MaxLone is how many runs of a sharer wait at most, if the first of them is lone: see Demand.Lone.
+const MaxLone = 4
 
 // Demand says which due runs are wanted, and how.
 type Demand struct {
@@ -110,7 +110,7 @@ type Demand struct {
 	NoWait bool // if there is no such run now, take none
 	Spare  bool // take only runs for which no Pull without Spare waits
 	// Lone says to take only lone runs, for which no other Pull waits, one of each sharer: see Lane.Sharer.
-	// The first run of a sharer is lone if at most LoneWait of its runs wait, and the sharer is not Busy. A
+	// The first run of a sharer is lone if at most MaxLone of its runs wait, and the sharer is not Busy. A
 	// worker asks so for the slots that it keeps: a flood has more runs that wait, or has some that are
 	// performed. Lone runs come in the order of other pulls, except that sharers with the same needs take
 	// turns, and that none gets a place for its age.

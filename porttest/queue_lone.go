@@ -15,7 +15,7 @@ func inShare(share string, priority int8, job int) carillon.Run {
 
 // manyOf returns more runs of a share than a lone one can have beside it.
 func manyOf(share string, from int) (runs []carillon.Run) {
-	for i := range carillon.LoneWait + 1 {
+	for i := range carillon.MaxLone + 1 {
 		runs = append(runs, inShare(share, 5, from+i))
 	}
 	return runs

@@ -58,7 +58,7 @@ type share struct {
 }
 
 // few says that so few runs of the share wait that the first can be lone: see carillon.Demand.
-func (s *share) few() bool { return s.n <= carillon.LoneWait }
+func (s *share) few() bool { return s.n <= carillon.MaxLone }
 
 // group is the lanes of a band with the same needs. A worker wants all of them or none.
 type group struct {

@@ -178,12 +178,15 @@ func (r *reservations) reserve(
 // caller holds mu.
 func (r *reservations) isLone(run *carillon.Run) bool {
 	sharer := run.Lane().Sharer()
-	for _, one := range r.open { // those of a burst are of few sharers
+	if r.performed.any(sharer) || r.queue.Has(sharer) {
+		return false
+	}
+	for _, one := range r.open { // last: there can be one for each slot
 		if one.entry.run.Lane().Sharer() == sharer {
 			return false
 		}
 	}
-	return !r.performed.any(sharer) && !r.queue.Has(sharer)
+	return true
 }
 
 // find returns the pull that has waited longest of those that a rule allows; nil: there is none. The caller

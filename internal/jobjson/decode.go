@@ -259,8 +259,12 @@ func (d *decoder) scalar(v reflect.Value) error {
 		}
 		v.SetBool(is)
 	case reflect.Int, reflect.Int32:
-		n, err := strconv.ParseInt(number(token), 10, v.Type().Bits())
-		if err != nil {
+		bits := v.Type().Bits()
+		n, err := strconv.ParseInt(number(token), 10, bits)
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return wrong(token, fmt.Sprint("a whole number up to ", uint64(1)<<(bits-1)-1))
+		case err != nil:
 			return wrong(token, "a whole number")
 		}
 		v.SetInt(n)

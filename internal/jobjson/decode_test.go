@@ -148,6 +148,8 @@ func TestAnUnknownFieldSaysWhatWasPerhapsMeant(t *testing.T) {
 func TestAFaultSaysWhatWasGiven(t *testing.T) {
 	for _, c := range []struct{ body, given, want string }{
 		{`{"name":5}`, "5", `text, in quotes: "5"`},
+		{`{"retry":{"max_attempts":5000000000}}`, "5000000000", "a whole number up to 2147483647"},
+		{`{"retry":{"max_attempts":2.5}}`, "2.5", "a whole number"},
 		{`{"name":null}`, "null", "text"},
 		{`{"name":{}}`, "an object", "text"},
 		{`{"name":[]}`, "a list", "text"},
