@@ -38,7 +38,7 @@ func Submit(job *Job, now Time) Change {
 	if run.Has(FlagGuarded) {
 		c.Guards = []Guard{job.OverlapGuard()}
 	}
-	if job.Unique.Key != "" {
+	if job.Unique != nil {
 		c.Guards = append(c.Guards, job.TakeKey(Guard{}, now))
 	}
 	return c

@@ -99,7 +99,7 @@ func (e *edit) move(moved bool) {
 // either does not free the job's unique key: see Change.freeKey. The change then contains the begun run: its
 // end, if it was decided before, must lose.
 func (e *edit) follow() {
-	if e.job.Unique.Key == "" || e.job.Schedule.Recurring() {
+	if e.job.Unique == nil || e.job.Schedule.Recurring() {
 		return
 	}
 	for i := range e.begun {

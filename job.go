@@ -94,7 +94,7 @@ type Definition struct {
 	// Limits bound how many runs with a key are performed at the same time, or start in a time.
 	Limits []Limit `json:"limits,omitempty"`
 	// Unique is a key of which there is one job at a time. Default none.
-	Unique    Unique          `json:"unique,omitzero"`
+	Unique    *Unique         `json:"unique,omitempty"`
 	Payload   json.RawMessage `json:"payload"`
 	Schedule  Schedule        `json:"schedule"`
 	Target    Target          `json:"target"`
@@ -152,7 +152,7 @@ func (d *Definition) Admit(now Time) error {
 // check would refuse the schedule, and with it an edit of only the name.
 func (d *Definition) AdmitEdit(was *Definition, now Time) error {
 	d.fill(Definition{})
-	if err := d.Unique.admitEdit(&was.Unique); err != nil {
+	if err := d.admitUniqueEdit(was); err != nil {
 		return err
 	}
 	if was.Schedule.Recurring() != d.Schedule.Recurring() {
@@ -341,7 +341,7 @@ func (d *Definition) admitUnits() *FieldError {
 		{"misfire.window", d.Misfire.Window},
 		{"schedule.after", d.Schedule.After},
 		{"schedule.every", d.Schedule.Every},
-		{"unique.for", d.Unique.For},
+		{"unique.for", d.uniqueFor()},
 		{"retention.runs", d.Retention.Runs},
 		{"retention.logs", d.Retention.Logs},
 		{"retention.dead_letters", d.Retention.DeadLetters},

@@ -48,10 +48,12 @@ const (
 
 // admitUnique checks the unique key of a job, and fills in the defaults.
 func (d *Definition) admitUnique() *FieldError {
-	u := &d.Unique
-	if *u == (Unique{}) {
+	if d.Unique == nil {
 		return nil
 	}
+	unique := *d.Unique // the caller can use it for another job
+	d.Unique = &unique
+	u := d.Unique
 	if !word(u.Key, maxUniqueKey) {
 		return invalid("unique.key", cut(u.Key),
 			"1 to %d characters of a-z A-Z 0-9 . _ - / @, the first a letter or digit", maxUniqueKey)
@@ -76,8 +78,15 @@ func (d *Definition) admitUnique() *FieldError {
 	return nil
 }
 
-// admitEdit refuses an edit of what the guard of the key says: only a submit writes the guard.
-func (u *Unique) admitEdit(was *Unique) *FieldError {
+// admitUniqueEdit refuses an edit of what the guard of the key says: only a submit writes the guard.
+func (d *Definition) admitUniqueEdit(before *Definition) *FieldError {
+	var u, was Unique
+	if d.Unique != nil {
+		u = *d.Unique
+	}
+	if before.Unique != nil {
+		was = *before.Unique
+	}
 	field, given := "", ""
 	switch {
 	case u.Key != was.Key:
@@ -93,12 +102,28 @@ func (u *Unique) admitEdit(was *Unique) *FieldError {
 		because("the job got its unique key with its submit; an edit can only change on_conflict")
 }
 
+// UniqueName is the job's unique key as its definition says it; empty: the job has none.
+func (d *Definition) UniqueName() string {
+	if d.Unique == nil {
+		return ""
+	}
+	return d.Unique.Key
+}
+
 // UniqueKey is the key of the guard of the job's unique key; empty: the job has none.
 func (d *Definition) UniqueKey() string {
-	if d.Unique.Key == "" {
+	if d.Unique == nil {
 		return ""
 	}
 	return string(GuardUnique) + "/" + d.Unique.Key
+}
+
+// uniqueFor is how long the job holds its unique key; zero: it has none, or holds it until it has ended.
+func (d *Definition) uniqueFor() Duration {
+	if d.Unique == nil {
+		return 0
+	}
+	return d.Unique.For
 }
 
 // keyHold is the value of the guard of a unique key: the job that holds it.
@@ -197,7 +222,7 @@ func (w JobSnapshot) replaceable() bool {
 // one-off by its schedule. Other changes do not know which runs are left: then the next submit with the key
 // finds out that the job has ended.
 func (c *Change) freeKey(job *Job) {
-	if job.Unique.Until != UntilEnded || job.Schedule.Recurring() {
+	if job.Unique == nil || job.Unique.Until != UntilEnded || job.Schedule.Recurring() {
 		return
 	}
 	for i := range c.Runs {
@@ -212,7 +237,7 @@ func (c *Change) freeKey(job *Job) {
 // freeKeyOfCanceled is freeKey for the cancel of the job. A key that is held until the job has ended is held
 // while a worker still has a run.
 func (c *Change) freeKeyOfCanceled(job *Job) {
-	if job.Unique.Key == "" {
+	if job.Unique == nil {
 		return
 	}
 	goesOn := false

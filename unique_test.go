@@ -18,7 +18,7 @@ func keyOf(job *carillon.Job) carillon.Guard {
 
 func withKey(edits ...func(*carillon.Definition)) func(*carillon.Definition) {
 	return func(d *carillon.Definition) {
-		d.Unique.Key = "invoice/7"
+		d.Unique = &carillon.Unique{Key: "invoice/7"}
 		for _, edit := range edits {
 			edit(d)
 		}
@@ -28,12 +28,12 @@ func withKey(edits ...func(*carillon.Definition)) func(*carillon.Definition) {
 func forAnHour(d *carillon.Definition) { d.Unique.For = carillon.Duration(time.Hour) }
 
 func TestAUniqueKeyIsAdmitted(t *testing.T) {
-	if got := define(t, withKey()).Unique; got != (carillon.Unique{
+	if got := define(t, withKey()).Unique; *got != (carillon.Unique{
 		Key: "invoice/7", Until: carillon.UntilEnded, OnConflict: carillon.ConflictReturn,
 	}) {
 		t.Errorf("the defaults are %+v", got)
 	}
-	if got := define(t, withKey(forAnHour)).Unique; got != (carillon.Unique{
+	if got := define(t, withKey(forAnHour)).Unique; *got != (carillon.Unique{
 		Key: "invoice/7", For: carillon.Duration(time.Hour), OnConflict: carillon.ConflictReturn,
 	}) {
 		t.Errorf("with a time %+v", got)
@@ -57,7 +57,7 @@ func TestAUniqueKeyIsAdmitted(t *testing.T) {
 			Key: "a", OnConflict: "drop",
 		},
 	} {
-		def := carillon.Definition{Type: "test", Target: carillon.Target{Handler: &carillon.Handler{}}, Unique: u}
+		def := carillon.Definition{Type: "test", Target: carillon.Target{Handler: &carillon.Handler{}}, Unique: &u}
 		if err := def.Admit(epoch); err == nil || !strings.HasPrefix(err.Error(), want) ||
 			!errors.Is(err, carillon.ErrInvalid) {
 			t.Errorf("%+v: %v\nwant %s", u, err, want)
@@ -73,8 +73,9 @@ func TestAnEditLeavesTheUniqueKeyOfAJob(t *testing.T) {
 		"unique.until": func(u *carillon.Unique) { u.Until = "" },
 		"":             func(u *carillon.Unique) { u.OnConflict = carillon.ConflictReplace },
 	} {
-		def := was
-		edit(&def.Unique)
+		def, unique := was, *was.Unique
+		edit(&unique)
+		def.Unique = &unique
 		err := def.AdmitEdit(&was, epoch)
 		var fault *carillon.FieldError
 		if errors.As(err, &fault); field == "" != (err == nil) || err != nil && fault.Field != field {

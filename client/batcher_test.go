@@ -174,7 +174,7 @@ func TestAJobWhoseKeyIsHeldFailsOnlyItsOwnCaller(t *testing.T) {
 	behindGate(t, client.BatcherConfig{}, func(t *testing.T, g *gate) {
 		defs := echoes(10)
 		for _, i := range []int{3, 7} {
-			defs[i].Unique = carillon.Unique{
+			defs[i].Unique = &carillon.Unique{
 				Key: "k", For: carillon.Duration(time.Hour), OnConflict: carillon.ConflictRefuse,
 			}
 		}

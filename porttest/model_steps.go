@@ -93,8 +93,9 @@ func (w *world) definition() carillon.Definition {
 		d.Needs = map[string]string{"gpu": pick(w.rand, "true", "a=b")}
 	}
 	if w.rand.IntN(4) == 0 {
-		d.Unique.Key = fmt.Sprint("key", w.rand.IntN(20))
-		d.Unique.For = pick(w.rand, 0, carillon.Duration(time.Minute))
+		d.Unique = &carillon.Unique{
+			Key: fmt.Sprint("key", w.rand.IntN(20)), For: pick(w.rand, 0, carillon.Duration(time.Minute)),
+		}
 	}
 	for _, key := range keys {
 		if w.rand.IntN(4) == 0 {

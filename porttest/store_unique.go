@@ -161,7 +161,7 @@ func (w *uniqueWorld) step() {
 }
 
 func (w *uniqueWorld) define(u carillon.Unique) carillon.Definition {
-	d := carillon.Definition{Type: "test", Target: carillon.Target{Handler: &carillon.Handler{}}, Unique: u}
+	d := carillon.Definition{Type: "test", Target: carillon.Target{Handler: &carillon.Handler{}}, Unique: &u}
 	d.Schedule = pick(w.rand,
 		carillon.Schedule{}, carillon.Schedule{After: carillon.Duration(30 * time.Second)},
 		carillon.Schedule{After: carillon.Duration(200 * time.Second)},
@@ -374,7 +374,7 @@ func (w *uniqueWorld) check() {
 	holders := map[string]carillon.JobID{}
 	for _, id := range w.jobs {
 		s := w.snapshot(id)
-		if w.beside[id] || s.Job.Unique.Until != carillon.UntilEnded || !goesOn(s) {
+		if w.beside[id] || s.Job.Unique == nil || s.Job.Unique.Until != carillon.UntilEnded || !goesOn(s) {
 			continue
 		}
 		if other := holders[s.Job.Unique.Key]; other != 0 {

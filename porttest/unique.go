@@ -23,7 +23,7 @@ var uniques = []scenario{
 		var job carillon.Job
 		for i := range 100 {
 			job = h.Submit(func(d *carillon.Definition) {
-				d.Unique = carillon.Unique{Key: "report/7", OnConflict: carillon.ConflictReplace}
+				d.Unique = &carillon.Unique{Key: "report/7", OnConflict: carillon.ConflictReplace}
 				d.Schedule.After = carillon.Duration(5 * time.Second)
 				d.Payload = []byte{'0' + byte(i/10), '0' + byte(i%10)}
 				if i < 10 {
@@ -43,7 +43,7 @@ var uniques = []scenario{
 			h.T.Errorf("the last submit was at %s; attempts %+v of %v", last, seen, payloads)
 		}
 		next := h.Submit(func(d *carillon.Definition) {
-			d.Unique = carillon.Unique{Key: "report/7", OnConflict: carillon.ConflictReplace}
+			d.Unique = &carillon.Unique{Key: "report/7", OnConflict: carillon.ConflictReplace}
 		})
 		time.Sleep(time.Second)
 		if next.Existing || next.ID == job.ID || len(h.Seen()) != 2 {
@@ -61,7 +61,7 @@ var uniques = []scenario{
 					time.Sleep(time.Duration(300+70*i) * time.Millisecond)
 					def := carillon.Definition{Type: "test"}
 					def.Target.Handler = &carillon.Handler{}
-					def.Unique = carillon.Unique{Key: "account/7", OnConflict: carillon.ConflictRefuse}
+					def.Unique = &carillon.Unique{Key: "account/7", OnConflict: carillon.ConflictRefuse}
 					if err := def.Admit(h.Clock.Now()); err != nil {
 						h.T.Error(err)
 					}

@@ -262,6 +262,10 @@ func (s *Store) putOutput(id carillon.RunID, given carillon.Output) {
 func cloneDefinition(d carillon.Definition) carillon.Definition {
 	d.Labels, d.Needs, d.Payload = maps.Clone(d.Labels), maps.Clone(d.Needs), slices.Clone(d.Payload)
 	d.Limits = slices.Clone(d.Limits)
+	if d.Unique != nil {
+		unique := *d.Unique
+		d.Unique = &unique
+	}
 	if c := d.Target.Command; c != nil {
 		command := *c
 		command.Argv, command.Env = slices.Clone(c.Argv), maps.Clone(c.Env)

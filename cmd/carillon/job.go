@@ -89,7 +89,7 @@ func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits stri
 	t.fact("Queue", fmt.Sprintf("%s, priority %d", job.Queue, job.Priority))
 	t.fact("Fair by", fairText(&job.Definition))
 	t.fact("Limits", limitsText(job.Limits))
-	t.fact("Unique", uniqueText(&job.Unique))
+	t.fact("Unique", uniqueText(job.Unique))
 	t.fact("Needs", pairsText(job.Needs))
 	t.fact("Timeout", timeoutText(job.Timeout))
 	t.fact("Retry", retryText(&job.Retry))
@@ -247,7 +247,7 @@ func fairText(d *carillon.Definition) string {
 
 // uniqueText is empty for a job without a unique key.
 func uniqueText(u *carillon.Unique) string {
-	if u.Key == "" {
+	if u == nil {
 		return ""
 	}
 	held := "until the job has ended"

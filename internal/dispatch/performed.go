@@ -91,8 +91,8 @@ func (p *performed) any(sharer carillon.Lane) bool {
 	return p.runs[sharer] > 0
 }
 
-// tellFreed lets pulls for kept slots look again for runs of sharers that were performed until now. The caller
-// may hold mu.
+// tellFreed lets pulls for kept slots look again for runs of sharers that were performed until now. The
+// caller may hold mu.
 func (d *Dispatcher) tellFreed() {
 	if freed := d.inflight.performed.takeFreed(); len(freed) > 0 {
 		d.cfg.Queue.Freed(freed)

@@ -61,7 +61,10 @@ func (d *decoder) value(v reflect.Value) error {
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		fresh := reflect.New(v.Type().Elem())
+		fresh := reflect.New(v.Type().Elem()) // others can have what v points to
+		if !v.IsNil() {
+			fresh.Elem().Set(v.Elem()) // an edit gives only what changes
+		}
 		v.Set(fresh)
 		return d.value(fresh.Elem())
 	case reflect.Struct:

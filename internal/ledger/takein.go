@@ -26,7 +26,7 @@ func (l *Ledger) TakeIn(
 	changes := make([]carillon.Change, len(jobs))
 	for i := range jobs {
 		changes[i] = carillon.Submit(&jobs[i], now)
-		if jobs[i].Unique.Key == "" {
+		if jobs[i].Unique == nil {
 			continue
 		}
 		key, err := takenOnce(&jobs[i], now)
@@ -43,7 +43,7 @@ func (l *Ledger) TakeIn(
 	waits := map[uniqueKey]bool{}
 	for _, i := range lost {
 		job := &jobs[i]
-		key := uniqueKey{job.Namespace, job.Unique.Key}
+		key := uniqueKey{job.Namespace, job.UniqueName()}
 		if key.key == "" { // it is stored already
 			continue
 		}

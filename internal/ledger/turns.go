@@ -90,7 +90,7 @@ func (l *Ledger) wait(ctx context.Context, s *submission, lost int) error {
 func (l *Ledger) takeTurns(ctx context.Context, s *submission) error {
 	var keys []uniqueKey
 	for i := range s.defs {
-		if key := s.defs[i].Unique.Key; key != "" {
+		if key := s.defs[i].UniqueName(); key != "" {
 			keys = append(keys, uniqueKey{s.namespace, key})
 		}
 	}
@@ -115,6 +115,6 @@ func (l *Ledger) giveTurns(s *submission) {
 // replaces says that the submit changes a job that holds one of its keys.
 func (s *submission) replaces() bool {
 	return slices.ContainsFunc(s.defs, func(def carillon.Definition) bool {
-		return def.Unique.Key != "" && def.Unique.OnConflict == carillon.ConflictReplace
+		return def.Unique != nil && def.Unique.OnConflict == carillon.ConflictReplace
 	})
 }

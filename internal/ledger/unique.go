@@ -31,7 +31,7 @@ type foundKey struct {
 
 func withUnique(defs []carillon.Definition) bool {
 	for i := range defs {
-		if defs[i].Unique.Key != "" {
+		if defs[i].Unique != nil {
 			return true
 		}
 	}
@@ -200,12 +200,13 @@ func (l *Ledger) claimants(s *submission, now carillon.Time) (all []*claimant, e
 	byKey := map[string]*claimant{}
 	for i := range s.defs {
 		def := &s.defs[i]
-		c := byKey[def.Unique.Key]
+		key := def.UniqueName()
+		c := byKey[key]
 		if c == nil {
-			c = &claimant{found: s.found[def.Unique.Key]}
+			c = &claimant{found: s.found[key]}
 			all = append(all, c)
-			if def.Unique.Key != "" {
-				byKey[def.Unique.Key] = c
+			if key != "" {
+				byKey[key] = c
 			}
 		}
 		if err := c.add(def, i); err != nil {
@@ -341,9 +342,9 @@ func (d *draft) use(s *submission, at carillon.Time) carillon.Use {
 
 // sharesKey says that another definition of the submit has the same unique key.
 func (s *submission) sharesKey(i int) bool {
-	key := s.defs[i].Unique.Key
+	key := s.defs[i].UniqueName()
 	for k := range s.defs {
-		if key != "" && k != i && s.defs[k].Unique.Key == key {
+		if key != "" && k != i && s.defs[k].UniqueName() == key {
 			return true
 		}
 	}

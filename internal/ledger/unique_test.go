@@ -20,7 +20,7 @@ func unique(
 	key string, on carillon.OnConflict, edits ...func(*carillon.Definition),
 ) func(*carillon.Definition) {
 	return func(d *carillon.Definition) {
-		d.Unique = carillon.Unique{Key: key, OnConflict: on}
+		d.Unique = &carillon.Unique{Key: key, OnConflict: on}
 		d.Schedule.After = carillon.Duration(time.Hour)
 		for _, edit := range edits {
 			edit(d)

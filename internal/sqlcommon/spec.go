@@ -46,13 +46,12 @@ var usual = carillon.Definition{
 
 // Encode returns the spec of a definition whose job row holds due; nil if all values are usual.
 func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
-	s := spec{Labels: d.Labels, Needs: d.Needs, Limits: d.Limits}
-	differs := len(d.Labels) > 0 || len(d.Needs) > 0 || len(d.Limits) > 0
+	s := spec{Labels: d.Labels, Needs: d.Needs, Limits: d.Limits, Unique: d.Unique}
+	differs := len(d.Labels) > 0 || len(d.Needs) > 0 || len(d.Limits) > 0 || d.Unique != nil
 	differs = unless(&s.Queue, &d.Queue, usual.Queue) || differs
 	differs = unless(&s.Priority, &d.Priority, usual.Priority) || differs
 	differs = unless(&s.FairBy, &d.FairBy, usual.FairBy) || differs
 	differs = unless(&s.Weight, &d.FairWeight, usual.FairWeight) || differs
-	differs = unless(&s.Unique, &d.Unique, usual.Unique) || differs
 	differs = unlessEqual(&s.Schedule, &d.Schedule, carillon.Schedule{At: due}) || differs
 	differs = unless(&s.Timeout, &d.Timeout, usual.Timeout) || differs
 	differs = unlessEqual(&s.Retry, &d.Retry, usual.Retry) || differs
@@ -94,7 +93,7 @@ func unlessEqual[T interface{ Equal(T) bool }](to **T, value *T, usual T) bool {
 func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	d.Queue, d.Priority, d.Timeout, d.Retry, d.Overlap, d.Misfire, d.Retention =
 		usual.Queue, usual.Priority, usual.Timeout, usual.Retry, usual.Overlap, usual.Misfire, usual.Retention
-	d.FairBy, d.FairWeight, d.Unique = usual.FairBy, usual.FairWeight, usual.Unique
+	d.FairBy, d.FairWeight, d.Unique = usual.FairBy, usual.FairWeight, nil
 	d.Needs, d.Limits, d.Schedule = nil, nil, carillon.Schedule{At: due}
 	d.Target = carillon.Target{Handler: &carillon.Handler{}}
 	if len(b) == 0 {
@@ -112,12 +111,11 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	if d.Labels = s.Labels; d.Labels == nil {
 		d.Labels = map[string]string{}
 	}
-	d.Needs, d.Limits = s.Needs, s.Limits
+	d.Needs, d.Limits, d.Unique = s.Needs, s.Limits, s.Unique
 	set(&d.Queue, s.Queue)
 	set(&d.Priority, s.Priority)
 	set(&d.FairBy, s.FairBy)
 	set(&d.FairWeight, s.Weight)
-	set(&d.Unique, s.Unique)
 	set(&d.Schedule, s.Schedule)
 	set(&d.Target, s.Target)
 	set(&d.Timeout, s.Timeout)

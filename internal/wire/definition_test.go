@@ -23,8 +23,9 @@ var samples = map[reflect.Type]any{
 	reflect.TypeFor[carillon.Overlap]():  carillon.OverlapQueue,
 	reflect.TypeFor[carillon.Backoff]():  carillon.BackoffFixed,
 
-	reflect.TypeFor[carillon.UniqueUntil]():   carillon.UntilEnded,
-	reflect.TypeFor[carillon.OnConflict]():    carillon.ConflictReplace,
+	reflect.TypeFor[*carillon.Unique](): &carillon.Unique{
+		Key: "a", For: carillon.Duration(time.Minute), OnConflict: carillon.ConflictReplace,
+	},
 	reflect.TypeFor[carillon.MisfirePolicy](): carillon.MisfireAll,
 	reflect.TypeFor[map[string]string]():      map[string]string{"a": "b"},
 	reflect.TypeFor[json.RawMessage]():        json.RawMessage(`{"a":1}`),
