@@ -49,10 +49,13 @@ var mayImport = map[string][]string{
 		".", "adapter/mem", "executor", "internal/catalog", "internal/dispatch", "internal/idgen",
 		"internal/ledger", "internal/operations", "internal/scheduler", "worker", "worker/protocol",
 	},
-	"internal/jobjson":    {".", "internal/suggest"},
-	"internal/wire":       {".", "internal/jobjson", "worker/protocol"},
-	"internal/waits":      {".", "internal/wire"},
-	"internal/catalog":    {".", "internal/await"},
+	"internal/jobjson": {".", "internal/suggest"},
+	"internal/wire":    {".", "internal/jobjson", "worker/protocol"},
+	"internal/waits":   {".", "internal/wire"},
+	"internal/catalog": {".", "internal/await"},
+	"internal/conductor": {
+		".", "internal/await", "internal/failpoint", "internal/idgen", "internal/ledger",
+	},
 	"internal/operations": {".", "internal/await", "internal/ledger"},
 	"internal/outage":     {"."},
 	"internal/carry":      {".", "internal/await"},
@@ -63,7 +66,7 @@ var mayImport = map[string][]string{
 	"porttest/server":     {"porttest/skip"},
 	"node": {
 		".", "adapter/*", "api", "executor", "internal/await", "internal/carry", "internal/catalog",
-		"internal/cluster",
+		"internal/cluster", "internal/conductor",
 		"internal/dispatch", "internal/idgen", "internal/ledger", "internal/operations", "internal/outage",
 		"internal/owned", "internal/scheduler", "worker", "worker/protocol",
 	},
@@ -86,6 +89,7 @@ var mayImport = map[string][]string{
 // outside lists the libraries that a folder may use beyond the standard library. The core uses none.
 var outside = map[string][]string{
 	"internal/scheduler": {"golang.org/x/sync"},
+	"internal/conductor": {"golang.org/x/sync"},
 	"executor":           {"golang.org/x/sys"},
 	"chaos":              {"golang.org/x/sys"},
 	"adapter/sqlite":     {"zombiezen.com/go/sqlite", "modernc.org/sqlite"},

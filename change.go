@@ -28,6 +28,9 @@ type Change struct {
 	// Folds are steps of guards that the change makes. The ledger adds the guards to what it gives the store,
 	// which never sees a Fold.
 	Folds []Fold
+	// Parts are the ends of runs in the change that are parts of workflows. The ledger turns them into folds;
+	// the store never sees them.
+	Parts []PartEnd
 	// Retried are dead letters that a new run repeats. Each must exist; the change removes it.
 	Retried []RunID
 	// Joined ties the change to the one before it in the same commit: the store writes both or neither. So

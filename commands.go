@@ -72,6 +72,7 @@ func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 	if guard := w.Guards.Of(GuardOverlap); guard != nil {
 		c.Guards = []Guard{t.guard(*guard)}
 	}
+	c.endParts(&job)
 	c.freeKeyOfCanceled(&job)
 	return c, nil
 }
@@ -377,6 +378,6 @@ func (w JobSnapshot) CancelRun(id RunID, now Time) (Change, error) {
 		}
 		c.Runs = append(c.Runs, *next)
 	}
-	c.freeKey(&w.Job)
+	c.settle(&w.Job)
 	return d.leaveTurn(c), nil
 }

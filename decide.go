@@ -167,7 +167,7 @@ func (d Candidate) skipTo(first, now Time) Change {
 	if next != 0 {
 		c.Runs = append(c.Runs, d.successor(next, false))
 	}
-	c.freeKey(d.Job)
+	c.settle(d.Job)
 	return d.leaveTurn(c)
 }
 
@@ -228,7 +228,7 @@ func (d Candidate) skip(reason string, now Time) Change {
 	if next := d.plan(&c.Runs[0], false); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
-	c.freeKey(d.Job)
+	c.settle(d.Job)
 	// compared: the reason for the skip must still hold
 	c.setTurns(d.Guards.turns(), *d.Guards.Of(GuardOverlap))
 	return c
@@ -290,7 +290,7 @@ func (d Candidate) replace(t turns, now Time) Change {
 		}
 		c.Runs = append(c.Runs, other)
 	}
-	c.freeKey(d.Job)
+	c.settle(d.Job)
 	line = line.before(d.Run.ID.Due, d.Others)
 	c.setTurns(line, was)
 	if line.free(d.Run.ID.Due) {
@@ -379,7 +379,7 @@ func (d Candidate) leaveTurn(c Change) Change {
 // run has ended, its guard without it, and the job's unique key free.
 func EndChange(job *Job, run Run, guards Guards) Change {
 	c := Change{Runs: []Run{run}}
-	c.freeKey(job)
+	c.settle(job)
 	c.giveBack(&c.Runs[0])
 	if guard := guards.Of(GuardOverlap); guard != nil && run.State.Ended() && run.Has(FlagGuarded) {
 		c.setTurns(turnsOf(guard).ended(&run), *guard)

@@ -15,6 +15,10 @@ func (w JobSnapshot) Edit(def Definition, now Time) (Change, error) {
 		return Change{}, fmt.Errorf("%w: %s is canceled; only a job that is not canceled can be changed",
 			ErrConflict, w.Job.ID)
 	}
+	if part, is := w.Job.Part(); is {
+		return Change{}, fmt.Errorf("%w: %s is a node of the workflow run %s; edit the workflow",
+			ErrConflict, w.Job.ID, part.Run)
+	}
 	e := edit{was: w, job: w.Job, turns: w.Guards.turns(), now: now}
 	e.job.Definition, e.job.Updated = def, max(now, e.job.Updated)
 	e.job.Version++

@@ -41,13 +41,22 @@ func TestAJobsWeightCountsEveryTextOfItsTarget(t *testing.T) {
 	for i := range target.NumField() {
 		kind := target.Field(i).Type.Elem()
 		for j := range kind.NumField() {
+			if !kind.Field(j).IsExported() {
+				continue
+			}
 			given := reflect.New(kind)
 			switch field := given.Elem().Field(j); field.Kind() {
 			case reflect.String:
 				field.SetString(text)
 			case reflect.Map:
 				field.Set(reflect.ValueOf(map[string]string{"key": text}))
+			case reflect.Int64: // a duration
+				continue
 			case reflect.Slice:
+				if nodes, is := field.Addr().Interface().(*[]carillon.WorkflowNode); is {
+					*nodes = []carillon.WorkflowNode{{Definition: carillon.Definition{Name: text}}}
+					break
+				}
 				if field.Type().Elem().Kind() != reflect.String {
 					continue
 				}
@@ -69,6 +78,12 @@ func TestEveryKindOfTargetIsItsOnlyName(t *testing.T) {
 		"command": {Command: &carillon.Command{Shell: "true"}},
 		"http":    {HTTP: &carillon.HTTP{URL: "http://target.test"}},
 		"handler": {Handler: &carillon.Handler{}},
+		"workflow": {Workflow: &carillon.Workflow{Nodes: []carillon.WorkflowNode{{
+			Definition: carillon.Definition{
+				Name: "a", Type: "test", Target: carillon.Target{Handler: &carillon.Handler{}},
+			},
+		}}}},
+		"wait": {Wait: &carillon.Wait{For: 1e9}},
 	}
 	for _, kind := range porttest.TargetKinds() {
 		target, known := kinds[kind]
@@ -76,6 +91,10 @@ func TestEveryKindOfTargetIsItsOnlyName(t *testing.T) {
 			t.Errorf("Target.Kind of a target with %s is %q (target.go), and this test has one: %t", kind, got, known)
 		}
 		def := carillon.Definition{Type: "test", Target: target}
+		if kind == carillon.KindWait { // only a node of a workflow can wait
+			def.Name, def.Type, def.Target = "wait", "", kinds["workflow"]
+			def.Target.Workflow.Nodes[0].Target = target
+		}
 		if err := def.Admit(minute(1)); err != nil {
 			t.Errorf("a job with the target %s is refused: %v", kind, err)
 		}

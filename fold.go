@@ -13,4 +13,7 @@ type Fold struct {
 	// because the ledger repeats it when another writer was quicker, and it must not modify the Value that
 	// it is given.
 	Step func(guard Guard, now Time) (Guard, bool)
+	// Insert returns further changes that only insert jobs and runs, because of what Step made of the guard.
+	// The store writes them together with the change, or not at all. Insert is pure too. nil: there are none.
+	Insert func(was, is *Guard, now Time) []Change
 }

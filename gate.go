@@ -235,6 +235,7 @@ func (d Candidate) drop(now Time) Change {
 	if next := d.plan(&c.Runs[0], false); next != nil {
 		c.Runs = append(c.Runs, *next)
 	}
+	c.settle(d.Job)
 	return d.leaveTurn(c)
 }
 

@@ -66,6 +66,10 @@ const (
 	GuardOperation     GuardKind = "operation"
 	GuardOpenOperation GuardKind = "operating"
 	GuardOpenRelease   GuardKind = "releasing"
+	// GuardWorkflow is of a run of a workflow: see Progress. It changes by folds.
+	GuardWorkflow GuardKind = "workflow"
+	// GuardSignal is of a signal that was sent to a run of a workflow: its payload.
+	GuardSignal GuardKind = "signal"
 )
 
 // RulesRuns says that later decisions about the runs of the same change need the guard.

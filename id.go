@@ -97,3 +97,18 @@ func parseDigits(s string, digits int) (n uint64, ok bool) {
 	}
 	return n, true
 }
+
+// The parts of an id: 41 bits of milliseconds, then these. See internal/idgen.
+const (
+	idNodeBits    = 10
+	idCounterBits = 12
+)
+
+// Nth is the id with this place in a block of ids that begins with id: see idgen.IDs.Block.
+func (id JobID) Nth(n int) JobID {
+	node := int64(id) >> idCounterBits & (1<<idNodeBits - 1)
+	count := int64(id)>>(idNodeBits+idCounterBits)<<idCounterBits | int64(id)&(1<<idCounterBits-1)
+	count += int64(n)
+	return JobID(count>>idCounterBits<<(idNodeBits+idCounterBits) | node<<idCounterBits |
+		count&(1<<idCounterBits-1))
+}

@@ -105,37 +105,6 @@ type Definition struct {
 	Retention Retention       `json:"retention"`
 }
 
-// Retention is how long ended runs, their logs and dead letters are kept. A zero takes the server's
-// default.
-type Retention struct {
-	Runs        Duration `json:"runs"`         // ended runs, and one-off jobs with them
-	Logs        Duration `json:"logs"`         // what runs printed
-	DeadLetters Duration `json:"dead_letters"` // runs that failed for good
-}
-
-// DefaultRetention is the retention of a server that is not configured otherwise.
-var DefaultRetention = Retention{
-	Runs: Duration(30 * 24 * time.Hour), Logs: Duration(7 * 24 * time.Hour),
-	DeadLetters: Duration(90 * 24 * time.Hour),
-}
-
-// Equal says that two retentions are the same.
-func (r Retention) Equal(other Retention) bool { return r == other }
-
-// Or fills the fields that are not set from the server's retention.
-func (r Retention) Or(server Retention) Retention {
-	if r.Runs == 0 {
-		r.Runs = server.Runs
-	}
-	if r.Logs == 0 {
-		r.Logs = server.Logs
-	}
-	if r.DeadLetters == 0 {
-		r.DeadLetters = server.DeadLetters
-	}
-	return r
-}
-
 // Admit fills in the defaults, checks a definition and resolves what depends on now ("after" becomes "at").
 // Every definition passes it once, whether the API, the command line or a Go caller submits it, so a stored
 // definition is always sound. In an admitted definition 0 is written as 0, not as Zero.
@@ -164,7 +133,7 @@ func (d *Definition) AdmitEdit(was *Definition, now Time) error {
 		}
 		return nil
 	}
-	if err := d.admitAllButSchedule(); err != nil {
+	if err := d.admitNoNode(); err != nil {
 		return err
 	}
 	return nil
@@ -182,6 +151,9 @@ func defaults(t *Target) Definition {
 	}
 	if t.HTTP != nil {
 		d.Timeout = Duration(30 * time.Second)
+	}
+	if t.Workflow != nil {
+		d.Retry.MaxAttempts = 1 // its nodes have retries of their own
 	}
 	return d
 }
@@ -220,7 +192,7 @@ func fill[T int | int32 | float64 | Duration](field *T, by T) {
 }
 
 func (d *Definition) admit(now Time) *FieldError {
-	if err := d.admitAllButSchedule(); err != nil {
+	if err := d.admitNoNode(); err != nil {
 		return err
 	}
 	return d.Schedule.admit(now)
@@ -282,6 +254,13 @@ func (d *Definition) admitSizes() *FieldError {
 	// A byte of text takes up to 6 in JSON, as \u003c, and the names of fields less than 200 in all. A target
 	// that is small even so is not written out only to be measured.
 	if 6*d.Target.weight()+200 <= maxTarget {
+		return nil
+	}
+	if d.Target.Workflow != nil {
+		if size := d.Target.Workflow.weight(); size > maxWorkflow {
+			return invalid("target.workflow", byteCount(size), "at most 8 MiB").
+				because("it has %s", byteCount(size))
+		}
 		return nil
 	}
 	if target, _ := json.Marshal(d.Target); len(target) > maxTarget {

@@ -107,6 +107,7 @@ const (
 	FlagAdditional
 	FlagOwnPayload // the caller gave it a payload in place of its job's; it is in Output
 	FlagParked     // it waits, or has waited, in a line since it became due: see Run.Park
+	FlagPart       // its end is the end of a node of a workflow: see Part
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this
@@ -177,6 +178,13 @@ func (r *Run) ownPayload() []byte {
 	}
 	return r.Output.Payload
 }
+
+// Unattended is the worker of runs that no worker holds: those of workflows, and of nodes that wait. They
+// go by their wake alone, whatever members there are: see internal/conductor.
+const Unattended = "carillon"
+
+// Unattended says that the run is going on, and that no worker holds it.
+func (r *Run) Unattended() bool { return r.Worker == Unattended && r.State.Held() }
 
 func (r *Run) Lane() Lane             { return Lane{r.Namespace, r.Queue, r.Needs, r.Share, r.Priority} }
 func (r *Run) Has(f Flags) bool       { return r.Flags&f != 0 }

@@ -13,6 +13,9 @@ type Target struct {
 	Command *Command `json:"command,omitempty"`
 	HTTP    *HTTP    `json:"http,omitempty"`
 	Handler *Handler `json:"handler,omitempty"`
+	// Workflow and Wait are performed by nodes, not by workers. Only a node of a workflow can be a Wait.
+	Workflow *Workflow `json:"workflow,omitempty"`
+	Wait     *Wait     `json:"wait,omitempty"`
 }
 
 // Command is a process: argv, or a line for /bin/sh.
@@ -47,6 +50,10 @@ func (t Target) Kind() string {
 		return "http"
 	case t.Handler != nil:
 		return "handler"
+	case t.Workflow != nil:
+		return KindWorkflow
+	case t.Wait != nil:
+		return KindWait
 	}
 	return ""
 }
@@ -68,22 +75,41 @@ func (t *Target) weight() (n int) {
 			n += len(name) + len(value) + 1
 		}
 	}
+	if t.Workflow != nil {
+		n += t.Workflow.weight()
+	}
+	if t.Wait != nil {
+		n += len(t.Wait.Signal)
+	}
 	return n
 }
+
+// The kinds of targets whose runs no worker holds.
+const (
+	KindWorkflow = "workflow"
+	KindWait     = "wait"
+)
 
 func (t *Target) admit() *FieldError {
 	var set []string
 	for _, kind := range []struct {
 		name string
 		is   bool
-	}{{"command", t.Command != nil}, {"handler", t.Handler != nil}, {"http", t.HTTP != nil}} {
+	}{
+		{"command", t.Command != nil},
+		{"handler", t.Handler != nil},
+		{"http", t.HTTP != nil},
+		{KindWorkflow, t.Workflow != nil},
+		{KindWait, t.Wait != nil},
+	} {
 		if kind.is {
 			set = append(set, kind.name)
 		}
 	}
 	if len(set) != 1 {
 		given := strings.Join(set, " and ")
-		err := invalid("target", given, "exactly one of command, http or handler").because("none is given")
+		err := invalid("target", given, "exactly one of command, http, handler or workflow").
+			because("none is given")
 		if given != "" {
 			err = err.because("%s are given", given)
 		}
@@ -97,6 +123,11 @@ func (t *Target) admit() *FieldError {
 	if t.HTTP != nil {
 		if err := t.HTTP.admit(); err != nil {
 			return err.In("target.http")
+		}
+	}
+	if t.Wait != nil {
+		if err := t.Wait.admit(); err != nil {
+			return err.In("target.wait")
 		}
 	}
 	return nil

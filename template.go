@@ -20,8 +20,25 @@ type template struct{ parts []templatePart }
 // templatePart is literal text, or a placeholder.
 type templatePart struct {
 	literal string
-	name    string // "run.id"; "payload" with steps
+	name    string // "run.id"; "payload", "item" or "nodes" with steps
+	node    string // of "nodes": whose result
 	steps   []templateStep
+}
+
+// text is the placeholder as it was written.
+func (p *templatePart) text() string {
+	text := "${" + p.name
+	if p.name == nodesPlaceholder {
+		text += "." + p.node + "." + resultWord
+	}
+	for _, step := range p.steps {
+		if step.key != "" {
+			text += "." + step.key
+		} else {
+			text += "[" + strconv.Itoa(step.index) + "]"
+		}
+	}
+	return text + "}"
 }
 
 // templateStep is one step into the payload: a key, or an index when key is empty.
@@ -42,7 +59,14 @@ var placeholders = []string{
 	"run.id", "run.attempt", "run.fence", "run.due_at", "run.covers_at", "job.id", "job.name", "job.type",
 }
 
-const payloadPlaceholder = "payload"
+const (
+	payloadPlaceholder = "payload"
+	// These are for nodes of workflows: see workflow_values.go.
+	nodesPlaceholder = "nodes"
+	itemPlaceholder  = "item"
+	indexPlaceholder = "index"
+	resultWord       = "result"
+)
 
 // templateError says what is wrong with a template, and what would be right.
 type templateError struct{ wrong, want string }
@@ -114,6 +138,9 @@ func parsePlaceholder(name string) (templatePart, error) {
 	if slices.Contains(placeholders, name) {
 		return templatePart{name: name}, nil
 	}
+	if part, is := parseNodePlaceholder(name); is {
+		return part, nil
+	}
 	path, ok := strings.CutPrefix(name, payloadPlaceholder)
 	steps, valid := parseSteps(path)
 	if !ok || !valid {
@@ -178,6 +205,8 @@ func (t template) expand(run *Run, job *Job) ([]byte, error) {
 		switch {
 		case part.name == "":
 			b.WriteString(part.literal)
+		case part.ofNode():
+			b.WriteString("null") // the node that handed the run out has filled it in
 		case part.name != payloadPlaceholder:
 			b.WriteString(jsonText(fact(part.name, run, job)))
 		case len(job.Payload) == 0:

@@ -59,6 +59,7 @@ type Events interface {
 type Ledger interface {
 	JobLedger
 	RunLedger
+	WorkflowLedger
 	OperationLedger
 }
 
@@ -96,6 +97,17 @@ type RunLedger interface {
 	RetryDeadLetter(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// SaveCheckpoint returns ErrLost unless fence is the fence of the present attempt.
 	SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error
+}
+
+// WorkflowLedger writes runs of workflows.
+type WorkflowLedger interface {
+	Signal(
+		ctx context.Context, namespace string, id carillon.RunID, name string, payload json.RawMessage,
+	) (carillon.Run, error)
+	RetryNode(ctx context.Context, namespace string, id carillon.RunID, name string) (carillon.Run, error)
+	SkipNode(ctx context.Context, namespace string, id carillon.RunID, name string) (carillon.Run, error)
+	// ResumeRun adds a run that goes on where one that did not succeed ended.
+	ResumeRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 }
 
 // OperationLedger writes operations. Both fill in op before they make the answer of an idempotency key.

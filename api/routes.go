@@ -21,7 +21,8 @@ var stateParam = param{"state", runWords + "; several separated by commas", nil}
 // table lists every route. The POST of an action answers with the job or run that it changed or added.
 func (s *server) table() []route {
 	return slices.Concat(
-		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.operationRoutes(), s.workerRoutes(),
+		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workflowRoutes(),
+		s.operationRoutes(), s.workerRoutes(),
 		s.queueRoutes(), s.namespaceRoutes(), s.limitRoutes(), s.gateRoutes(), s.refusedRoutes(),
 		s.otherRoutes(),
 	)

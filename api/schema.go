@@ -43,6 +43,12 @@ var plain = map[reflect.Type]object{
 	reflect.TypeFor[carillon.OnConflict](): words(
 		carillon.ConflictReturn, carillon.ConflictReplace, carillon.ConflictRefuse,
 	),
+	reflect.TypeFor[carillon.On]():   words(carillon.OnSuccess, carillon.OnFailure, carillon.OnAny),
+	reflect.TypeFor[carillon.Join](): words(carillon.JoinAll, carillon.JoinAny),
+	reflect.TypeFor[carillon.NodeState](): words(
+		carillon.NodePending, carillon.NodeActive, carillon.NodeExpanding, carillon.NodeSucceeded,
+		carillon.NodeFailed, carillon.NodeCanceled, carillon.NodeSkipped, carillon.NodePassed,
+	),
 	reflect.TypeFor[carillon.Backoff](): words(carillon.BackoffExponential, carillon.BackoffFixed),
 }
 

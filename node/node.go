@@ -23,6 +23,7 @@ import (
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/carry"
 	"github.com/carillon-run/carillon/internal/catalog"
+	"github.com/carillon-run/carillon/internal/conductor"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
@@ -46,6 +47,7 @@ type Node struct {
 	dispatcher *dispatch.Dispatcher
 	scheduler  *scheduler.Scheduler
 	operations *operations.Loop
+	conductor  *conductor.Conductor
 	worker     *worker.Worker // nil: no inner worker
 	carry      *carry.Queue   // nil: no other node uses the store
 	clock      clock
@@ -169,9 +171,14 @@ func (n *Node) assemble(ctx context.Context) error {
 		Store: b.Store, Ledger: n.ledger, Owns: n.scheduler.Owns, Clock: &n.clock.Clock,
 		Logger: n.cfg.Logger,
 	})
+	n.conductor = conductor.New(conductor.Config{
+		Store: b.Store, Queue: b.Queue, Ledger: n.ledger, IDs: n.ids, Clock: &n.clock.Clock,
+		Redecide: n.scheduler.Redecide, Retention: n.cfg.Retention, Logger: n.cfg.Logger,
+	})
 	n.dispatcher = dispatch.New(dispatch.Config{
 		Store: b.Store, Ledger: n.ledger, Queue: queue, Logs: b.Logs, Coordinator: b.Coordinator,
 		Redecide: n.scheduler.Redecide, PushBack: n.scheduler.PushBack,
+		Fill:  conductor.NewValues(b.Store, n.ledger).Fill,
 		Nodes: n.addresses, Clock: &n.clock.Clock, Logger: n.cfg.Logger,
 	})
 	n.ledger.UseSlots(n.dispatcher)
@@ -186,7 +193,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		})
 		n.ledger.Listen(n.worker.Notice)
 	}
-	n.ledger.Listen(n.scheduler.Route, n.metrics.count, n.publish)
+	n.ledger.Listen(n.scheduler.Route, n.conductor.Notice, n.metrics.count, n.publish)
 	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 {
 		return float64(queue.Len())
 	})
@@ -308,6 +315,7 @@ func (n *Node) Run(ctx context.Context) error {
 	g.Go(func() error { return n.catalog.Run(ctx) })
 	g.Go(func() error { return n.scheduler.Run(ctx) })
 	g.Go(func() error { return n.operations.Run(ctx) })
+	g.Go(func() error { return n.conductor.Run(ctx) })
 	if n.worker != nil {
 		g.Go(func() error { return n.worker.Run(ctx) })
 	}

@@ -180,8 +180,12 @@ func (w *world) equal(what string, got, want any) {
 	}
 }
 
-// rows compares rows of a store: a parsed schedule is not part of a row, and nil equals empty.
-var rows = []gocmp.Option{cmpopts.IgnoreUnexported(carillon.Schedule{}), cmpopts.EquateEmpty()}
+// rows compares rows of a store: what was parsed of a schedule or a workflow is not part of a row, and nil
+// equals empty.
+var rows = []gocmp.Option{
+	cmpopts.IgnoreUnexported(carillon.Schedule{}, carillon.Workflow{}, carillon.WorkflowNode{}),
+	cmpopts.EquateEmpty(),
+}
 
 func sortRuns(runs []carillon.Run) []carillon.Run {
 	slices.SortFunc(runs, func(a, b carillon.Run) int {

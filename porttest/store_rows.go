@@ -1,6 +1,8 @@
 package porttest
 
 import (
+	"encoding/json"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -92,6 +94,10 @@ func shared(a, b reflect.Value) bool {
 // fill gives every exported field its own value that is not zero and survives JSON.
 func fill(v reflect.Value, n *int) {
 	*n++
+	if node, is := v.Addr().Interface().(*carillon.WorkflowNode); is { // a definition has a target, and so on
+		fillNode(node, *n)
+		return
+	}
 	switch v.Kind() {
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -126,6 +132,17 @@ func fill(v reflect.Value, n *int) {
 		v.SetInt(int64(*n) * 1_000_000_000) // whole milliseconds as a duration, and a time after 1970
 	default:
 		v.SetInt(int64(*n))
+	}
+}
+
+// fillNode makes a node of a workflow that was admitted, with values that are not usual.
+func fillNode(node *carillon.WorkflowNode, n int) {
+	text := fmt.Sprintf(`{"name": "node%d", "type": "é", "priority": 0, "queue": "other", "payload": {"a":1.50},
+  "labels": {"a": "b"}, "needs": {"gpu": "yes"}, "timeout": "3s", "after": [{"node": "x", "on": "any"}],
+  "join": "any", "map": "${payload.a}", "retry": {"max_attempts": 7, "jitter": 0},
+  "limits": [{"key": "a", "concurrency": 3, "weight": 1}], "target": {"wait": {"for": "1s"}}}`, n)
+	if err := json.Unmarshal([]byte(text), node); err != nil {
+		panic(err)
 	}
 }
 

@@ -277,5 +277,17 @@ func cloneDefinition(d carillon.Definition) carillon.Definition {
 		request.Headers = maps.Clone(h.Headers)
 		d.Target.HTTP = &request
 	}
+	if w := d.Target.Workflow; w != nil {
+		workflow := &carillon.Workflow{Nodes: slices.Clone(w.Nodes), Deadline: w.Deadline}
+		for i := range workflow.Nodes {
+			node := &workflow.Nodes[i]
+			node.After, node.Definition = slices.Clone(node.After), cloneDefinition(node.Definition)
+		}
+		d.Target.Workflow = workflow
+	}
+	if d.Target.Wait != nil {
+		wait := *d.Target.Wait
+		d.Target.Wait = &wait
+	}
 	return d
 }

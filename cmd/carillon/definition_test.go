@@ -45,6 +45,8 @@ func parsed(t *testing.T, a *app, edit bool, args ...string) (doc, string) {
 var withoutFlag = []string{
 	"target.command.argv", "retry.jitter", "retry.max_crashes", "misfire.max", "misfire.window",
 	"retention.runs", "retention.logs", "retention.dead_letters", "unique.until",
+	"target.workflow.nodes", "target.workflow.deadline", "target.wait.for", "target.wait.signal",
+	"target.wait.timeout",
 }
 
 func TestEveryFieldHasAFlagOrAReason(t *testing.T) {

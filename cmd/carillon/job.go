@@ -158,8 +158,50 @@ func targetLines(target *carillon.Target) []string {
 		return lines
 	case target.Handler != nil:
 		return []string{"the handler of the type"}
+	case target.Workflow != nil:
+		return workflowLines(target.Workflow)
+	case target.Wait != nil:
+		return []string{waitText(target.Wait)}
 	}
 	return []string{"-"}
+}
+
+// workflowLines lists the first nodes of a workflow.
+func workflowLines(w *carillon.Workflow) []string {
+	const most = 20
+	lines := []string{"a workflow of " + count(len(w.Nodes), "node")}
+	if w.Deadline != 0 {
+		lines[0] += ", deadline " + w.Deadline.String()
+	}
+	for i := range w.Nodes[:min(len(w.Nodes), most)] {
+		node := &w.Nodes[i]
+		line := node.Name
+		for k, edge := range node.After {
+			if k == 0 {
+				line += " after "
+			} else {
+				line += ", "
+			}
+			if line += edge.Node; edge.On != carillon.OnSuccess {
+				line += " (" + string(edge.On) + ")"
+			}
+		}
+		lines = append(lines, shorten(line, 200))
+	}
+	if more := len(w.Nodes) - most; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return lines
+}
+
+func waitText(wait *carillon.Wait) string {
+	switch {
+	case wait.Signal == "":
+		return "waits for " + wait.For.String()
+	case wait.Timeout == 0:
+		return "waits for the signal " + wait.Signal
+	}
+	return "waits for the signal " + wait.Signal + ", " + wait.Timeout.String() + " at most"
 }
 
 func commandLines(command *carillon.Command) []string {

@@ -263,7 +263,7 @@ func (d *Dispatcher) claim(
 	d.cfg.Redecide(again)
 	tasks = d.tasks(claimed, candidates, changes, lost)
 	d.logAttempts(ctx, candidates, tasks)
-	tasks, returned = d.withOutputs(ctx, tasks), true
+	tasks, returned = d.withValues(ctx, d.withOutputs(ctx, tasks), worker), true
 	return tasks, claimed, heavy
 }
 

@@ -39,3 +39,21 @@ func TestWithoutALeaseOfItsNumberANodeMakesNoIDs(t *testing.T) {
 		t.Errorf("after it was renewed: %v", err)
 	}
 }
+
+func TestTheIDsOfABlockFollowEachOther(t *testing.T) {
+	ids := idgen.New(1000, carillon.Never)
+	const n = 10_000 // more than a millisecond has
+	first, err := ids.Block(1_900_000_000_000, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := ids.Next(1_900_000_000_000)
+	if err != nil || first.Nth(n) != next {
+		t.Errorf("%s follows the block that begins with %s, want %s: %v", next, first, first.Nth(n), err)
+	}
+	for i := range n {
+		if first.Nth(i) >= first.Nth(i+1) {
+			t.Fatalf("id %d of the block does not rise", i)
+		}
+	}
+}

@@ -46,12 +46,29 @@ func (g *IDs) Next(now carillon.Time) (carillon.JobID, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	next := max(g.last+1, (int64(now)-idEpoch)<<counterBits)
-	ms, counter := next>>counterBits, next&(1<<counterBits-1)
-	if carillon.Time(ms+idEpoch) >= g.until {
+	if carillon.Time(next>>counterBits+idEpoch) >= g.until {
 		return 0, fmt.Errorf("the lease of node number %d ran out at %s", g.node, g.until)
 	}
 	g.last = next // only now: a clock that is wrong for a moment must not stop ids for longer
-	return carillon.JobID(ms<<(nodeBits+counterBits) | g.node<<counterBits | counter), nil
+	return g.id(next), nil
+}
+
+// Block returns the first of n new ids; the others follow by carillon.JobID.Nth.
+func (g *IDs) Block(now carillon.Time, n int) (carillon.JobID, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	first := max(g.last+1, (int64(now)-idEpoch)<<counterBits)
+	last := first + int64(max(n, 1)) - 1
+	if carillon.Time(last>>counterBits+idEpoch) >= g.until {
+		return 0, fmt.Errorf("the lease of node number %d ran out at %s", g.node, g.until)
+	}
+	g.last = last
+	return g.id(first), nil
+}
+
+func (g *IDs) id(count int64) carillon.JobID {
+	ms, counter := count>>counterBits, count&(1<<counterBits-1)
+	return carillon.JobID(ms<<(nodeBits+counterBits) | g.node<<counterBits | counter)
 }
 
 // First is the lowest id that could be made at a time: all ids made before are lower.

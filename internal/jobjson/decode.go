@@ -56,6 +56,8 @@ func (d *decoder) value(v reflect.Value) error {
 	switch into := v.Addr().Interface().(type) {
 	case *json.RawMessage:
 		return d.raw(into)
+	case *carillon.WorkflowNode: // its own reader is for what the store has
+		return d.object(v)
 	case json.Unmarshaler:
 		return d.own(into)
 	}
@@ -118,7 +120,7 @@ func (d *decoder) object(v reflect.Value) error {
 		return err
 	}
 	if text, ok := token.(string); ok && shorthand[v.Type()] != "" {
-		v.Field(fields.index[shorthand[v.Type()]]).SetString(text)
+		v.FieldByIndex(fields.index[shorthand[v.Type()]]).SetString(text)
 		return nil
 	}
 	if token != json.Delim('{') {
@@ -130,19 +132,20 @@ func (d *decoder) object(v reflect.Value) error {
 	another := oneWhen(v.Type())
 	return d.members(len(fields.names), func(given []byte) error {
 		name := string(given)
-		i, ok := fields.index[name]
+		at, ok := fields.index[name]
 		if !ok {
 			return under(field(given), fault(name, fields.hint(name), "unknown field"))
 		}
 		if err := another(name); err != nil {
 			return err
 		}
-		err := d.value(v.Field(i))
+		into := v.FieldByIndex(at)
+		err := d.value(into)
 		if err == nil {
-			err = fields.checkGiven(name, v.Field(i))
+			err = fields.checkGiven(name, into)
 		}
 		if err == nil {
-			err = fields.explicitZero(name, v.Field(i))
+			err = fields.explicitZero(name, into)
 		}
 		if err != nil {
 			return under(field(given), err)

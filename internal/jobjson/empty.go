@@ -20,6 +20,8 @@ var absent = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.Limit]():     true,
 	reflect.TypeFor[carillon.Unique]():    true,
 	reflect.TypeFor[carillon.JobFilter](): true, reflect.TypeFor[carillon.GateMatch](): true,
+	reflect.TypeFor[carillon.WorkflowNode](): true, reflect.TypeFor[carillon.Edge](): true,
+	reflect.TypeFor[carillon.Workflow](): true, reflect.TypeFor[carillon.Wait](): true,
 }
 
 // numbers are the fields in which zero is what Go code leaves out, and carillon.Zero is 0. With them, what
@@ -73,7 +75,7 @@ var wantInstead = map[string]string{
 // checkGiven refuses a field that was given but is empty.
 func (f *fields) checkGiven(name string, v reflect.Value) error {
 	// A null in a Time means no time.
-	if !absent[f.of] || !v.IsZero() || !f.leftOut[name] || v.Type() == reflect.TypeFor[carillon.Time]() {
+	if !f.absent[name] || !v.IsZero() || !f.leftOut[name] || v.Type() == reflect.TypeFor[carillon.Time]() {
 		return nil
 	}
 	given := ""

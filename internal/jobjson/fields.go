@@ -12,8 +12,9 @@ import (
 type fields struct {
 	of      reflect.Type
 	names   []string
-	index   map[string]int
+	index   map[string][]int
 	leftOut map[string]bool // zero stands for "not given"
+	absent  map[string]bool // it belongs to a type in absent
 	numbers map[string]string
 }
 
@@ -23,18 +24,34 @@ func fieldsOf(t reflect.Type) *fields {
 	if f, ok := known.Load(t); ok {
 		return f.(*fields)
 	}
-	f := &fields{of: t, index: map[string]int{}, leftOut: map[string]bool{}, numbers: numbers[t]}
+	f := &fields{
+		of: t, index: map[string][]int{}, leftOut: map[string]bool{}, absent: map[string]bool{},
+		numbers: map[string]string{},
+	}
+	f.add(t, nil)
+	known.Store(t, f)
+	return f
+}
+
+// add adds the fields of a struct, and those of a struct that is embedded in it.
+func (f *fields) add(t reflect.Type, at []int) {
+	for name, want := range numbers[t] {
+		f.numbers[name] = want
+	}
 	for i := range t.NumField() {
+		at := append(at[:len(at):len(at)], i)
 		name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		if t.Field(i).IsExported() && name != "" && name != "-" {
-			f.index[name] = i
+		switch {
+		case t.Field(i).Anonymous && name == "":
+			f.add(t.Field(i).Type, at)
+		case t.Field(i).IsExported() && name != "" && name != "-":
+			f.index[name] = at
 			f.names = append(f.names, name)
+			f.absent[name] = absent[t]
 			f.leftOut[name] = t.Field(i).Type.Kind() == reflect.String ||
 				options == "omitzero" && name != "after"
 		}
 	}
-	known.Store(t, f)
-	return f
 }
 
 // hint says what to write in place of an unknown field: a field with a similar name, or a field of that name
@@ -52,7 +69,7 @@ func (f *fields) hint(name string) string {
 
 func (f *fields) below(name string) string {
 	for _, parent := range f.names {
-		t := f.of.Field(f.index[parent]).Type
+		t := f.of.FieldByIndex(f.index[parent]).Type
 		if t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}

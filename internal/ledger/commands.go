@@ -140,6 +140,9 @@ func (l *Ledger) retry(
 			if err != nil {
 				return c, run, err
 			}
+			if _, part := w.Job.Part(); part && of.State.Ended() {
+				return l.retryPart(ctx, &w, &of, dead, now)
+			}
 			return w.Retry(of, dead, now)
 		})
 	return run, err

@@ -61,7 +61,7 @@ func (d *Definitions) Get(ctx context.Context, ids []carillon.JobVersion) ([]*ca
 		}
 	}
 	for _, job := range found {
-		if job.Schedule.Recurring() { // its next run needs it again; a one-off has no next run
+		if neededAgain(job) {
 			job.Schedule.Ready()
 			d.Remember(job)
 		}
@@ -79,11 +79,17 @@ func (d *Definitions) lookup(ids []carillon.JobVersion) (
 		switch jobs[i] = d.known[id]; {
 		case jobs[i] == nil:
 			missing = append(missing, id)
-		case !jobs[i].Schedule.Recurring(): // its run is claimed now, and most need no second attempt
+		case !neededAgain(jobs[i]): // its run is claimed now, and most need no second attempt
 			d.forget(id)
 		}
 	}
 	return jobs, missing
+}
+
+// neededAgain says that a definition is needed more than once: by the next run of a recurring job, or by each
+// node of a workflow that ends.
+func neededAgain(job *carillon.Job) bool {
+	return job.Schedule.Recurring() || job.Target.Workflow != nil
 }
 
 // Remember keeps a definition until newer ones push it out.

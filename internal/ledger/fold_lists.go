@@ -219,3 +219,12 @@ func (f *foldList) waiting() int {
 	defer f.mu.Unlock()
 	return len(f.calls)
 }
+
+// addAny adds changes to the lists that they belong to.
+func (l *Ledger) addAny(to *entries, e entry) {
+	if withFolds(e.changes) {
+		l.addSplit(to, e)
+	} else {
+		l.add(to, e)
+	}
+}

@@ -26,7 +26,16 @@ type round struct {
 	won     []carillon.Change // for the listeners
 	settled []*foldCall
 
-	next []carillon.Guard // of step, used again
+	next, were []carillon.Guard // of step, used again
+}
+
+// insert adds the changes that only insert, because of a step of the folds of one change.
+func (m *merged) insert(item *folding, was, is []carillon.Guard, now carillon.Time) {
+	for k := range item.change.Folds {
+		if insert := item.change.Folds[k].Insert; insert != nil {
+			m.inserts = append(m.inserts, insert(&was[k], &is[k], now)...)
+		}
+	}
 }
 
 // namedGuard is a guard that a change names.
@@ -98,6 +107,7 @@ func (r *round) fold(g *foldGroup) {
 			continue
 		}
 		r.add(item, m)
+		m.insert(item, r.were, next, r.now)
 		for k := range next {
 			g := r.guards[keyOf(&item.change.Folds[k])]
 			if g.in == nil {
@@ -124,6 +134,7 @@ func (r *round) taken(item *folding, m *merged) bool {
 // step applies the folds of one change; all of them must be allowed.
 func (r *round) step(item *folding) (next []carillon.Guard, ok bool) {
 	r.next = slices.Grow(r.next[:0], len(item.change.Folds))[:len(item.change.Folds)]
+	r.were = slices.Grow(r.were[:0], len(item.change.Folds))[:len(item.change.Folds)]
 	next = r.next
 	for i := range item.change.Folds {
 		was := r.guards[keyOf(&item.change.Folds[i])].Guard
@@ -132,6 +143,7 @@ func (r *round) step(item *folding) (next []carillon.Guard, ok bool) {
 				was = next[k]
 			}
 		}
+		r.were[i] = was
 		if next[i], ok = item.change.Folds[i].Step(was, r.now); !ok {
 			return nil, false
 		}
@@ -140,9 +152,18 @@ func (r *round) step(item *folding) (next []carillon.Guard, ok bool) {
 }
 
 func (r *round) changes() []carillon.Change {
-	changes := make([]carillon.Change, 0, len(r.merged))
+	n := 0
 	for _, m := range r.merged {
+		n += 1 + len(m.inserts)
+	}
+	changes := make([]carillon.Change, 0, n)
+	for _, m := range r.merged {
+		m.at = len(changes)
 		changes = append(changes, m.change)
+		for i := range m.inserts {
+			m.inserts[i].Joined = true
+			changes = append(changes, m.inserts[i])
+		}
 	}
 	return changes
 }
@@ -153,12 +174,14 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 	behind := map[guardKey]*foldGroup{} // changes that a guard did not allow because of a change that lost
 	n := 0
 	for _, m := range r.merged {
-		n += len(m.items) + 1
+		n += len(m.items) + 1 + len(m.inserts)
 	}
 	r.won = make([]carillon.Change, 0, n) // a change is large: a list that grows would copy it
-	for i, m := range r.merged {
-		if len(lost) > 0 && lost[0] == i {
-			lost = lost[1:]
+	for _, m := range r.merged {
+		for len(lost) > 0 && lost[0] < m.at {
+			lost = lost[1:] // joined to one before it
+		}
+		if len(lost) > 0 && lost[0] == m.at {
 			expected, next := m.expected(), &foldGroup{tries: m.tries}
 			r.recent.lost(expected)
 			for _, g := range expected {
@@ -177,6 +200,7 @@ func (r *round) record(lost []int) (again []*foldGroup) {
 		if len(m.written) > 0 {
 			r.won = append(r.won, carillon.Change{Guards: m.written})
 		}
+		r.won = append(r.won, m.inserts...)
 	}
 	unsure := &foldGroup{} // they may have room by what is stored
 	for _, item := range r.refused {
@@ -232,8 +256,10 @@ type merged struct {
 	change  carillon.Change
 	items   []*folding
 	folded  []*foldedGuard
-	one     [1]*foldedGuard  // room for folded: most changes fold one guard
-	written []carillon.Guard // of folded; the last ones of the change
+	one     [1]*foldedGuard   // room for folded: most changes fold one guard
+	written []carillon.Guard  // of folded; the last ones of the change
+	inserts []carillon.Change // written together with the change
+	at      int               // where the change is in the commit
 }
 
 // expected are the folded guards as they were read.

@@ -112,17 +112,16 @@ func (l *Ledger) commit(ctx context.Context, to *entries, e entry) (lost []int, 
 	if len(e.changes) == 0 {
 		return nil, nil
 	}
+	if e.changes, err = l.foldParts(ctx, e.changes); err != nil {
+		return nil, err
+	}
 	type result struct {
 		lost []int
 		err  error
 	}
 	done := make(chan result, 1)
 	e.done = func(lost []int, err error) { done <- result{lost, err} }
-	if withFolds(e.changes) {
-		l.addSplit(to, e)
-	} else {
-		l.add(to, e)
-	}
+	l.addAny(to, e)
 	select {
 	case r := <-done:
 		return r.lost, r.err
@@ -134,12 +133,12 @@ func (l *Ledger) commit(ctx context.Context, to *entries, e entry) (lost []int, 
 // Post commits ends of runs without waiting. The ledger calls done from its own goroutine, so done must be
 // quick. Post many ends in pieces: the ledger keeps the changes of one call together.
 func (l *Ledger) Post(changes []carillon.Change, done func(lost []int, err error)) {
-	e := entry{changes: changes, done: done, posted: true}
-	if withFolds(changes) {
-		l.addSplit(&l.ends, e)
-	} else {
-		l.add(&l.ends, e)
+	changes, err := l.foldParts(context.Background(), changes)
+	if err != nil {
+		done(nil, err)
+		return
 	}
+	l.addAny(&l.ends, entry{changes: changes, done: done, posted: true})
 }
 
 func (l *Ledger) add(to *entries, e entry) {

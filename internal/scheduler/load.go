@@ -137,7 +137,7 @@ func (s *Scheduler) loadPage(ctx context.Context, st *stretch, size int) (more b
 		return true, err
 	}
 	wanted, _ := split(runs, q.Wants) // a store can return other runs too
-	s.schedule(ctx, waiting(wanted))
+	s.schedule(ctx, woken(wanted))
 	s.check(ctx, runs, nil)
 	if !q.More(runs) {
 		return false, nil
@@ -221,7 +221,7 @@ func (s *Scheduler) readTail(ctx context.Context, key laneKey) (more bool, err e
 		s.backlog.unread(key, tail)
 		return false, err
 	}
-	s.schedule(ctx, waiting(page))
+	s.schedule(ctx, woken(page))
 	return s.backlog.resumed(key, tail, page, size), nil
 }
 

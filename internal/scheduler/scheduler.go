@@ -165,6 +165,8 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 				} else if run.Wake <= reach {
 					near = append(near, *run)
 				}
+			case run.Unattended() && run.Wake <= reach:
+				near = append(near, *run)
 			case run.State.Ended() && run.Has(carillon.FlagGuarded):
 				if next := carillon.Guards(c.Guards).NextInLine(run.ID.Job); !next.IsZero() {
 					s.nextInLine.add(next)
@@ -221,6 +223,15 @@ func (s *Scheduler) schedule(ctx context.Context, runs []carillon.Run) {
 func waiting(runs []carillon.Run) []carillon.Run {
 	kept, _ := split(runs, func(r *carillon.Run) bool {
 		return r.State == carillon.StateWaiting && !r.Has(carillon.FlagOnHold)
+	})
+	return kept
+}
+
+// woken are the runs that a loop looks at when their wake has come: those that wait, and those that go on
+// unattended. The conductor gets both from the queue.
+func woken(runs []carillon.Run) []carillon.Run {
+	kept, _ := split(runs, func(r *carillon.Run) bool {
+		return r.State == carillon.StateWaiting && !r.Has(carillon.FlagOnHold) || r.Unattended()
 	})
 	return kept
 }

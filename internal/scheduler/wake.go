@@ -41,7 +41,9 @@ func (s *Scheduler) wake(ctx context.Context) error {
 // runs that a pull waits for go there too, and are decided when they are claimed. All others go to the decide
 // loop, and so do runs that wait for a gate and have got a wake, because a caller wants to try them now.
 func (s *Scheduler) enqueueOrDecide(ctx context.Context, runs []carillon.Run, now carillon.Time) {
-	plain, others := split(runs, func(r *carillon.Run) bool { return r.NeedsNoDecision(now) && !ofGate(r) })
+	plain, others := split(runs, func(r *carillon.Run) bool {
+		return r.NeedsNoDecision(now) && !ofGate(r) || r.Unattended()
+	})
 	lined, plain := split(plain, func(r *carillon.Run) bool { return r.Hold != "" })
 	s.lines.add(lined)
 	s.enqueue(ctx, plain)

@@ -168,7 +168,9 @@ func (s *Scheduler) abandoned(
 ) (map[carillon.RunID]carillon.Outcome, error) {
 	alone, unknown := s.cfg.Node == "", false
 	for i := range runs {
-		unknown = unknown || runs[i].State.Held() && !s.members.has(runs[i].Worker, alone)
+		run := &runs[i]
+		unknown = unknown ||
+			run.State.Held() && !run.Unattended() && !s.members.has(run.Worker, alone)
 	}
 	if unknown {
 		if err := s.refreshMembers(ctx, 0); err != nil {
@@ -186,7 +188,7 @@ func (s *Scheduler) abandoned(
 	outcomes := map[carillon.RunID]carillon.Outcome{}
 	for i := range runs {
 		switch run := &runs[i]; {
-		case !run.State.Held():
+		case !run.State.Held() || run.Unattended():
 		case !s.members.has(run.Worker, alone):
 			outcomes[run.ID] = carillon.Outcome{
 				Kind: carillon.OutcomeCrashed, Reason: "its worker " + run.Worker + " died",

@@ -1,0 +1,54 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-run/carillon"
+)
+
+// foldParts turns the ends of parts of workflows into folds of their progress. It returns the changes as they
+// are if none of them ends a part.
+func (l *Ledger) foldParts(ctx context.Context, changes []carillon.Change) ([]carillon.Change, error) {
+	first := -1
+	for i := range changes { // by index: every commit asks, and a change is large
+		if len(changes[i].Parts) > 0 {
+			first = i
+			break
+		}
+	}
+	if first < 0 {
+		return changes, nil
+	}
+	var ids []carillon.JobVersion
+	of := map[carillon.JobVersion]*carillon.Job{}
+	for i := first; i < len(changes); i++ {
+		for _, end := range changes[i].Parts {
+			id := carillon.JobVersion{Job: end.Run.Job, Version: end.Version}
+			if _, known := of[id]; !known {
+				of[id] = nil
+				ids = append(ids, id)
+			}
+		}
+	}
+	jobs, err := l.Definitions.Get(ctx, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read the workflows of nodes that ended: %w", err)
+	}
+	for i, id := range ids {
+		of[id] = jobs[i]
+	}
+	for i := first; i < len(changes); i++ {
+		c := &changes[i]
+		for k := range c.Parts {
+			end := &c.Parts[k]
+			workflow := of[carillon.JobVersion{Job: end.Run.Job, Version: end.Version}]
+			if workflow == nil || workflow.Target.Workflow == nil || workflow.Namespace != end.Namespace {
+				continue // retention was over: nothing follows
+			}
+			c.Folds = append(c.Folds, end.EndOf(workflow))
+		}
+		c.Parts = nil
+	}
+	return changes, nil
+}
