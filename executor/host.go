@@ -10,6 +10,7 @@ type host struct {
 	tokens float64   // the retries that can be sent now
 	filled time.Time // up to when time has added to them
 
+	good     int           // requests in a row that the host answered well
 	failures int           // requests in a row that say that the host is dead or overloaded
 	last     string        // why the last of these failed
 	open     bool          // the circuit is open: only probes are sent
@@ -22,9 +23,12 @@ type host struct {
 const (
 	// A host has fewTokens at first, and time adds one every tokenEvery, but never more than fewTokens in
 	// all: so a host that is rarely called gets its few retries too. First requests can add up to maxTokens.
+	// While a host is well, its last wellAfter requests were answered well, and retries need no token: those
+	// that waited for the end of an outage do not have to wait for each other.
 	fewTokens  = 10
 	tokenEvery = 10 * time.Second
 	maxTokens  = 100
+	wellAfter  = 50
 
 	// The circuit opens after maxFailures in a row. minCool is how long it then leaves the host alone, twice
 	// as long after each probe that fails, and maxCool at most. A host can ask for up to maxPause.
@@ -62,7 +66,7 @@ func (h *host) ask(retry bool, share float64, now time.Time, random float64) per
 		h.until = now.Add(h.cool)
 		h.spend(retry, share)
 		return permit{probe: true}
-	case retry && h.tokens < 1:
+	case retry && h.tokens < 1 && h.good < wellAfter:
 		missing := time.Duration((1 - h.tokens) * float64(tokenEvery))
 		return permit{wait: h.wait(now.Add(max(missing, minRetryWait)), now, random)}
 	}
@@ -78,13 +82,14 @@ func (h *host) fill(now time.Time) {
 	h.filled = now
 }
 
-// spend takes the token of a retry, or adds what a first request is worth. Only a probe can be a retry
-// without a token.
+// spend takes the token of a retry, or adds what a first request is worth. Probes, and retries while the host
+// is well, can be sent without a token.
 func (h *host) spend(retry bool, share float64) {
-	if retry {
-		h.tokens = max(h.tokens-1, 0)
-	} else if h.tokens < maxTokens {
+	switch {
+	case !retry:
 		h.tokens = min(h.tokens+share, maxTokens)
+	case h.good < wellAfter:
+		h.tokens = max(h.tokens-1, 0)
 	}
 }
 
@@ -109,14 +114,23 @@ type health uint8
 
 const (
 	healthUnknown health = iota // it was broken off here, or never sent
-	healthAlive                 // the host has answered, whatever it says
+	healthWell                  // the host has done what it was asked, or refused it for good
+	healthIll                   // the host has answered, but the request has to be repeated
 	healthDead                  // dead or overloaded: no answer, or one that asks for fewer requests
 )
 
 // ended counts a request that has ended at now. pause is what the host asked for, if anything.
 func (h *host) ended(is health, why string, p permit, pause time.Duration, now time.Time) {
 	switch is {
-	case healthAlive:
+	case healthUnknown:
+		return
+	case healthWell:
+		h.good++
+	default:
+		h.good = 0
+	}
+	switch is {
+	case healthWell, healthIll:
 		h.open, h.failures, h.last = false, 0, ""
 		if h.cool /= 2; h.cool < minCool { // not at once: a host that comes and goes is left alone longer
 			h.cool = 0

@@ -72,10 +72,35 @@ func TestARetryNeedsATokenWhichTenFirstRequestsOrTenSecondsBring(t *testing.T) {
 	}
 }
 
+func TestWhileAHostIsWellRetriesNeedNoToken(t *testing.T) {
+	h := newHost(start)
+	for h.ask(true, 0.1, start, 0) == (permit{}) {
+	}
+	for range wellAfter - 1 {
+		h.ended(healthWell, "", permit{}, 0, start)
+	}
+	if p := h.ask(true, 0.1, start, 0); p.wait == 0 {
+		t.Errorf("a retry after %d good answers: %+v", wellAfter-1, p)
+	}
+	h.ended(healthWell, "", permit{}, 0, start)
+	for range 1000 {
+		if p := h.ask(true, 0.1, start, 0); p != (permit{}) {
+			t.Fatalf("a retry after %d good answers: %+v", wellAfter, p)
+		}
+	}
+	for _, is := range []health{healthIll, healthDead} {
+		h.good = wellAfter
+		h.ended(is, "no", permit{}, 0, start)
+		if p := h.ask(true, 0.1, start, 0); p.wait == 0 {
+			t.Errorf("a retry after a failure: %+v", p)
+		}
+	}
+}
+
 func TestTheCircuitOpensAfterFailuresInARowAndClosesWithAnAnswer(t *testing.T) {
 	h, now := newHost(start), start
 	h.fails(maxFailures-1, now)
-	h.ended(healthAlive, "", permit{}, 0, now)
+	h.ended(healthIll, "", permit{}, 0, now)
 	h.fails(maxFailures-1, now)
 	h.ended(healthUnknown, "stopped on request", permit{}, 0, now)
 	if p := h.ask(false, 0.1, now, 0); p != (permit{}) {
@@ -104,7 +129,7 @@ func TestTheCircuitOpensAfterFailuresInARowAndClosesWithAnAnswer(t *testing.T) {
 			break
 		}
 	}
-	h.ended(healthAlive, "", permit{}, 0, now) // even if it is none of the probes
+	h.ended(healthWell, "", permit{}, 0, now) // even if it is none of the probes
 	for range 100 {
 		if p := h.ask(false, 0.1, now, 0); p != (permit{}) {
 			t.Fatalf("after an answer: %+v", p)
@@ -115,7 +140,7 @@ func TestTheCircuitOpensAfterFailuresInARowAndClosesWithAnAnswer(t *testing.T) {
 		t.Errorf("a host that came for one answer rests %s, want a minute", got)
 	}
 	for range 10 {
-		h.ended(healthAlive, "", permit{}, 0, now)
+		h.ended(healthWell, "", permit{}, 0, now)
 	}
 	h.fails(maxFailures, now)
 	if got := h.until.Sub(now); got != time.Second {
@@ -174,8 +199,7 @@ func TestTheMoreRunsWaitForAHostTheLongerEachWaits(t *testing.T) {
 type flood struct {
 	host    *host
 	random  *rand.Rand
-	answers func(now time.Time) health
-	fine    func(now time.Time) bool // the attempt succeeds
+	answers func() health
 	runs    comings
 
 	asked, firsts, retries, probes int
@@ -240,9 +264,10 @@ func (c *flood) step(r *coming) bool {
 		r.request, r.at = &p, now.Add(time.Duration(1+c.random.IntN(200))*time.Millisecond)
 		return true
 	}
-	c.host.ended(c.answers(now), "no", *r.request, 0, now)
+	is := c.answers()
+	c.host.ended(is, "no", *r.request, 0, now)
 	r.request = nil
-	if c.fine(now) {
+	if is == healthWell {
 		c.succeeded++
 		return false
 	}
@@ -263,15 +288,8 @@ func (c *flood) come(n int, from time.Time, over time.Duration) {
 
 func TestAFloodForADeadHostIsAFewProbesAndDoesNotTroubleTheStore(t *testing.T) {
 	back := start.Add(time.Hour)
-	dead := func(now time.Time) health {
-		if now.Before(back) {
-			return healthDead
-		}
-		return healthAlive
-	}
 	c := &flood{
-		host: newHost(start), random: draw(t), answers: dead,
-		fine: func(now time.Time) bool { return dead(now) == healthAlive },
+		host: newHost(start), random: draw(t), answers: func() health { return healthDead },
 	}
 	const runs = 10_000
 	c.come(runs, start, 10*time.Second)
@@ -288,6 +306,7 @@ func TestAFloodForADeadHostIsAFewProbesAndDoesNotTroubleTheStore(t *testing.T) {
 	if c.asked > runs*(3600/60) {
 		t.Errorf("each run was claimed %d times in an hour", c.asked/runs)
 	}
+	c.answers = func() health { return healthWell }
 	c.play(back.Add(time.Hour))
 	if late := c.end.Sub(back); c.succeeded+c.failed != runs || late > 5*time.Minute {
 		t.Errorf("%d runs succeeded and %d failed, the last one %s after the host was back",
@@ -300,22 +319,25 @@ func TestAFloodForADeadHostIsAFewProbesAndDoesNotTroubleTheStore(t *testing.T) {
 
 func TestAHalfBrokenHostGetsATenthMoreRequests(t *testing.T) {
 	random := draw(t)
-	c := &flood{
-		host: newHost(start), random: random, answers: func(time.Time) health { return healthAlive },
-		fine: func(time.Time) bool { return random.IntN(2) == 0 },
-	}
-	const minutes = 10
-	c.come(minutes*60*100, start, minutes*time.Minute)
-	c.play(start.Add(minutes * time.Minute))
-	most := c.firsts/10 + fewTokens + minutes*6
-	if c.retries > most || c.retries < most*9/10 || c.firsts != minutes*60*100 {
-		t.Errorf("%d first requests and %d retries, want up to %d", c.firsts, c.retries, most)
-	}
-	c.answers = func(time.Time) health { return []health{healthAlive, healthDead}[random.IntN(2)] }
-	c.come(minutes*60*100, start.Add(minutes*time.Minute), minutes*time.Minute)
-	c.play(start.Add(2 * minutes * time.Minute))
-	if most := c.firsts/10 + fewTokens + 2*minutes*6; c.retries > most+c.probes {
-		t.Errorf("%d first requests and %d retries, want up to %d", c.firsts, c.retries, most)
+	const minutes, a = 5, 100 // runs a second
+	for _, percent := range []int{20, 50, 80} {
+		for _, bad := range []health{healthIll, healthDead} {
+			c := &flood{host: newHost(start), random: random, answers: func() health {
+				if random.IntN(100) < percent {
+					return bad
+				}
+				return healthWell
+			}}
+			c.come(minutes*60*a, start, minutes*time.Minute)
+			c.play(start.Add(minutes * time.Minute))
+			// The hundredth is for the moments in which the host is well.
+			most := c.firsts/10 + c.firsts/100 + fewTokens + minutes*6 + c.probes
+			least := c.firsts / 10
+			if bad == healthIll && c.firsts != minutes*60*a || c.retries > most || c.retries < least {
+				t.Errorf("%d%% are bad: %d first requests and %d retries, want %d to %d",
+					percent, c.firsts, c.retries, least, most)
+			}
+		}
 	}
 }
 
@@ -331,18 +353,18 @@ func TestWhateverHappensAHostKeepsItsRules(t *testing.T) {
 			now = now.Add(time.Duration(random.ExpFloat64() * float64(time.Second) * random.Float64()))
 			if len(under) > 0 && random.IntN(2) == 0 {
 				i := random.IntN(len(under))
-				p, is := under[i], health(random.IntN(3))
+				p, is := under[i], health(random.IntN(4))
 				if random.IntN(3) > 0 {
 					is = healthDead
 				}
 				under = append(under[:i], under[i+1:]...)
 				h.ended(is, "no", p, time.Duration(random.IntN(3))*time.Second, now)
-				if is == healthAlive && h.open {
+				if (is == healthWell || is == healthIll) && h.open {
 					t.Fatalf("open after an answer: %+v", h)
 				}
 				continue
 			}
-			open, until, cool := h.open, h.until, h.cool
+			open, until, cool, well := h.open, h.until, h.cool, h.good >= wellAfter
 			retry := random.IntN(3) == 0
 			p := h.ask(retry, share, now, random.Float64())
 			if p.wait > 0 {
@@ -362,7 +384,7 @@ func TestWhateverHappensAHostKeepsItsRules(t *testing.T) {
 			case p.probe:
 				probes++
 				last = now
-			case retry:
+			case retry && !well:
 				retries++
 			}
 			if !retry {

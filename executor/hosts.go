@@ -187,20 +187,20 @@ const maxLast = 200
 // host is alive, even a 500: one job's payload can be the cause of it. The statuses of gateways, of overload
 // and of rate limits ask for fewer requests.
 func healthOf(o *carillon.Outcome, response *http.Response) health {
-	if response == nil {
-		if o.Kind == carillon.OutcomeRetriable { // no answer, or not in time
-			return healthDead
-		}
-		return healthUnknown // stopped, handed back, or an address that jobs may not reach
+	switch again := o.Kind == carillon.OutcomeRetriable; {
+	case response == nil && again: // no answer, or not in time
+		return healthDead
+	case response == nil: // stopped, handed back, or an address that jobs may not reach
+		return healthUnknown
+	case !again:
+		return healthWell
 	}
 	switch response.StatusCode {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout:
-		if o.Kind == carillon.OutcomeRetriable { // and the target does not say otherwise
-			return healthDead
-		}
+		return healthDead
 	}
-	return healthAlive
+	return healthIll
 }
 
 // figures are how many circuits of hosts that runs want to call are open, and how often a run had to wait.

@@ -73,17 +73,18 @@ func TestWhatAnAnswerSaysAboutTheHost(t *testing.T) {
 		response *http.Response
 		want     health
 	}{
-		{ended(carillon.OutcomeSuccess), status(200), healthAlive},
-		{ended(carillon.OutcomeFatal), status(404), healthAlive},
-		{ended(carillon.OutcomeFatal), status(301), healthAlive},
-		{ended(carillon.OutcomeRetriable), status(409), healthAlive},
-		{ended(carillon.OutcomeRetriable), status(500), healthAlive},
+		{ended(carillon.OutcomeSuccess), status(200), healthWell},
+		{ended(carillon.OutcomeFatal), status(404), healthWell},
+		{ended(carillon.OutcomeFatal), status(301), healthWell},
+		{ended(carillon.OutcomeRetriable), status(409), healthIll},
+		{ended(carillon.OutcomeRetriable), status(500), healthIll},
+		{ended(carillon.OutcomeRetriable), status(200), healthIll}, // Carillon-Outcome
 		{ended(carillon.OutcomeRetriable), status(429), healthDead},
 		{ended(carillon.OutcomeRetriable), status(502), healthDead},
 		{ended(carillon.OutcomeRetriable), status(503), healthDead},
 		{ended(carillon.OutcomeRetriable), status(504), healthDead},
-		{ended(carillon.OutcomeFatal), status(503), healthAlive}, // the program says so: Carillon-Outcome
-		{ended(carillon.OutcomeSuccess), status(503), healthAlive},
+		{ended(carillon.OutcomeFatal), status(503), healthWell}, // the program says so: Carillon-Outcome
+		{ended(carillon.OutcomeSuccess), status(503), healthWell},
 		{ended(carillon.OutcomeRetriable), nil, healthDead}, // no answer, a part of one, timed out
 		{ended(carillon.OutcomeFatal), nil, healthUnknown},  // a refused address
 		{ended(carillon.OutcomeStopped), nil, healthUnknown},
