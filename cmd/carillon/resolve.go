@@ -32,8 +32,8 @@ func parsePrefix(s string) (netip.Prefix, error) {
 }
 
 // retryBudgetFlag is the help text of --retry-budget, and retryBudget reads it.
-const retryBudgetFlag = "`share` of retries in the requests of http targets to one host, such as 10%; others " +
-	"wait, and so does nearly everything while the host does not answer. off: nothing waits"
+const retryBudgetFlag = "`share` of retries in the requests of http targets to one host, such as 10%; the " +
+	"others wait, and so does nearly everything while the host does not answer. off: nothing waits"
 
 func retryBudget(given string) (float64, error) {
 	if given == "off" {
