@@ -235,6 +235,14 @@ func TestBadValuesAreRefusedWithWhatIsWanted(t *testing.T) {
 	}
 }
 
+func TestARetryBudgetIsAPercentageOrOff(t *testing.T) {
+	for given, want := range map[string]float64{"10%": 0.1, "2.5%": 0.025, "100%": 1, "off": -1} {
+		if got, err := retryBudget(given); got != want || err != nil {
+			t.Errorf("%s is %v, %v, want %v", given, got, err, want)
+		}
+	}
+}
+
 func TestABadValueFromTheFileIsRefusedWithItsPlace(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "carillon.yaml")
 	for key, value := range map[string]string{
