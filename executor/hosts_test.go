@@ -212,3 +212,15 @@ func TestWithoutARetryBudgetEveryRequestIsSent(t *testing.T) {
 		}
 	}
 }
+
+func TestACountOfARequestThatIsAnsweredAllocatesNothing(t *testing.T) {
+	hs := newHosts(0, nil)
+	task, u := to("https://example.com/path?query", 0)
+	success, response := carillon.Outcome{Kind: carillon.OutcomeSuccess}, &http.Response{StatusCode: 200}
+	if allocs := testing.AllocsPerRun(1000, func() {
+		sent, _ := hs.ask(task, u)
+		sent.ended(success, response)
+	}); allocs != 0 {
+		t.Errorf("%v allocations", allocs)
+	}
+}
