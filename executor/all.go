@@ -16,6 +16,8 @@ import (
 type AllConfig struct {
 	Handlers  map[string]Handler // by job type
 	HTTPAllow []netip.Prefix     // private networks that http targets may call
+	// RetryBudget bounds the retries of http targets: see HTTPConfig.
+	RetryBudget float64
 	// Leash and TempDir are a file and a directory that no other process uses. All makes both if they do not
 	// exist, and empties the directory. Without them this process does not run command targets.
 	Leash, TempDir string
@@ -39,7 +41,9 @@ func All(ctx context.Context, c AllConfig) (all map[string]Executor, release fun
 	for jobType, handler := range c.Handlers {
 		funcs.Register(jobType, handler)
 	}
-	all = map[string]Executor{"handler": funcs, "http": NewHTTP(HTTPConfig{Allow: c.HTTPAllow})}
+	all = map[string]Executor{"handler": funcs, "http": NewHTTP(HTTPConfig{
+		Allow: c.HTTPAllow, RetryBudget: c.RetryBudget, Logger: c.Logger,
+	})}
 	if c.Leash == "" {
 		return all, func() error { return nil }, nil
 	}

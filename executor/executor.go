@@ -183,10 +183,12 @@ func fatal(format string, args ...any) carillon.Outcome {
 // maxReason keeps an error that quotes a whole document out of the run's row.
 const maxReason = 1000
 
-func reason(err error) string {
-	s := clean(err.Error())
-	if len(s) > maxReason {
-		s = strings.ToValidUTF8(s[:maxReason], "") + "…"
+func reason(err error) string { return cut(clean(err.Error()), maxReason) }
+
+// cut shortens text to so many bytes.
+func cut(s string, most int) string {
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
 	return s
 }

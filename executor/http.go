@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -21,6 +22,10 @@ import (
 type HTTPConfig struct {
 	// Allow names networks that jobs may reach although they are private, loopback or otherwise special.
 	Allow []netip.Prefix
+	// RetryBudget is the share of retries in the first requests to a host, at most: others wait. While a host
+	// does not answer, nearly all requests wait. Default DefaultRetryBudget; negative: no request waits.
+	RetryBudget float64
+	Logger      *slog.Logger // default slog.Default()
 
 	resolver *net.Resolver // for tests
 }
@@ -29,6 +34,7 @@ type HTTPConfig struct {
 type HTTP struct {
 	pooled *http.Client
 	fresh  *http.Client // a connection for each request
+	hosts  *hosts
 }
 
 // NewHTTP makes an executor with its own connection pool. Jobs do not share cookies, follow redirects or use
@@ -56,8 +62,13 @@ func NewHTTP(config HTTPConfig) *HTTP {
 	return &HTTP{
 		pooled: &http.Client{Transport: transport, CheckRedirect: stay},
 		fresh:  &http.Client{Transport: once, CheckRedirect: stay},
+		hosts:  newHosts(config.RetryBudget, config.Logger),
 	}
 }
+
+// Hosts says how many hosts get no requests now but probes, because they do not answer, and how often a run
+// had to wait for its host.
+func (h *HTTP) Hosts() (open int, waits int64) { return h.hosts.figures() }
 
 // client is the client that sends a request only once. When a pooled connection breaks, net/http repeats
 // requests that it takes to be harmless, and a GET that starts something is common: a job that allows one
@@ -82,26 +93,33 @@ func (h *HTTP) Execute(ctx context.Context, task Task) carillon.Outcome {
 	if err != nil {
 		return fatal("%w", err)
 	}
+	sent, wait := h.hosts.ask(task, request.URL)
+	if wait != nil {
+		return *wait
+	}
 	began := time.Now()
 	response, err := h.client(request.Method).Do(request)
 	took := time.Since(began).Round(time.Millisecond)
 	where := request.Method + " " + shown(request.URL)
 	if err != nil {
-		return unanswered(ctx, task, where, err)
+		return sent.ended(unanswered(ctx, task, where, err), nil)
 	}
 	defer response.Body.Close()
 	task.remark("%s -> %d in %s", where, response.StatusCode, took)
 	body, err := readBody(task, response.Body)
 	saveCheckpoint(ctx, task, response.Header.Get("Carillon-Checkpoint"))
 	if err != nil && ctx.Err() != nil {
-		return task.ended(context.Cause(ctx))
+		return sent.ended(task.ended(context.Cause(ctx)), nil)
 	}
 	o := answered(task, response)
 	if err != nil && o.Kind == carillon.OutcomeSuccess {
 		o = retriable("the response broke off: %w", err) // it is unknown whether the target has done its work
 	}
 	o.Output = outputOf(body)
-	return o
+	if err != nil {
+		return sent.ended(o, nil)
+	}
+	return sent.ended(o, response)
 }
 
 func newRequest(ctx context.Context, task Task) (*http.Request, error) {

@@ -77,6 +77,9 @@ type Config struct {
 	MaxProcesses int
 	// HTTPAllow are private networks that http targets may call.
 	HTTPAllow []netip.Prefix
+	// RetryBudget is the share of retries in the first requests of http targets to a host: see
+	// executor.HTTPConfig. Default executor.DefaultRetryBudget; negative: no bound.
+	RetryBudget float64
 
 	// Retention is for ended runs, logs and dead letters of jobs that set none. Default
 	// carillon.DefaultRetention.

@@ -182,6 +182,22 @@ func (m *metrics) gauge(name, help string, value func() float64) {
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 }
 
+// hosts adds what the worker knows of the hosts that http targets call. Their names are no labels: any caller
+// can make up names.
+func (m *metrics) hosts(figures func() (open int, waits int64)) {
+	m.gauge("carillon_http_hosts_open", "Hosts that get only probes, because they do not answer.",
+		func() float64 {
+			open, _ := figures()
+			return float64(open)
+		})
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "carillon_http_waits_total", Help: "Attempts of http targets that were handed back to wait.",
+	}, func() float64 {
+		_, waits := figures()
+		return float64(waits)
+	}))
+}
+
 // count is called for every commit, one commit at a time.
 func (m *metrics) count(committed []carillon.Change) {
 	m.commits.Observe(float64(len(committed)))

@@ -214,6 +214,9 @@ func (n *Node) assemble(ctx context.Context) error {
 		_, slots := n.Running()
 		return float64(slots)
 	})
+	if hosts, any := executors["http"].(*executor.HTTP); any {
+		n.metrics.hosts(hosts.Hosts)
+	}
 	return nil
 }
 
@@ -264,7 +267,7 @@ func eventsOf(committed []carillon.Change) iter.Seq[carillon.Event] {
 func (n *Node) executors(ctx context.Context) (map[string]executor.Executor, error) {
 	cfg := executor.AllConfig{
 		Handlers: n.cfg.Handlers, HTTPAllow: n.cfg.HTTPAllow, AllowSetuid: n.cfg.AllowSetuid,
-		MaxProcesses: n.cfg.MaxProcesses, Logger: n.cfg.Logger,
+		MaxProcesses: n.cfg.MaxProcesses, RetryBudget: n.cfg.RetryBudget, Logger: n.cfg.Logger,
 	}
 	if n.cfg.Commands && n.cfg.Concurrency > 0 {
 		cfg.Leash, cfg.TempDir = filepath.Join(n.cfg.Data, leashFile), filepath.Join(n.cfg.Data, tempDir)

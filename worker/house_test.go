@@ -41,6 +41,7 @@ type house struct {
 	between     *wire               // between worker and dispatcher; nil: the worker is inside
 	drain       time.Duration       // default: the worker's default
 	handle      executor.Handler
+	http        executor.Executor // of http targets; nil: none
 
 	parts, door sync.WaitGroup
 	ctx         context.Context
@@ -100,9 +101,12 @@ func newHouse(t *testing.T, build func(*house)) *house {
 		h.between.Dispatcher = h.dispatcher
 		counter = h.between
 	}
+	executors := map[string]executor.Executor{"handler": h.executor()}
+	if h.http != nil {
+		executors["http"] = h.http
+	}
 	h.worker = worker.New(worker.Config{
-		Dispatcher: counter, Executors: map[string]executor.Executor{"handler": h.executor()},
-		Concurrency: h.concurrency, Keep: h.keep,
+		Dispatcher: counter, Executors: executors, Concurrency: h.concurrency, Keep: h.keep,
 		Drain: h.drain, Logger: logger, Inside: h.between == nil,
 		Boottime: func() time.Duration { return time.Since(began) },
 	})

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -28,6 +29,22 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	}
 	addr, err := netip.ParseAddr(s)
 	return netip.PrefixFrom(addr, addr.BitLen()), err
+}
+
+// retryBudgetFlag is the help text of --retry-budget, and retryBudget reads it.
+const retryBudgetFlag = "`share` of retries in the requests of http targets to one host, such as 10%; the " +
+	"others wait, and so does nearly everything while the host does not answer. off: nothing waits"
+
+func retryBudget(given string) (float64, error) {
+	if given == "off" {
+		return -1, nil
+	}
+	number, percent := strings.CutSuffix(given, "%")
+	share, err := strconv.ParseFloat(number, 64)
+	if err != nil || !percent || !(share >= 0.1 && share <= 100) {
+		return 0, fmt.Errorf("retry-budget: %q is not valid: want 0.1%% to 100%%, or off", given)
+	}
+	return share / 100, nil
 }
 
 // newLogger reads --log-level and --log-format.

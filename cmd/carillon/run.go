@@ -172,7 +172,7 @@ func attemptsText(run *carillon.Run) string {
 		bad = append(bad, fmt.Sprintf("%d failed", run.Failures))
 	}
 	if run.Losses > 0 {
-		bad = append(bad, fmt.Sprintf("%d lost with the worker", run.Losses))
+		bad = append(bad, fmt.Sprintf("%d without a result", run.Losses))
 	}
 	text := strconv.Itoa(int(run.Attempt))
 	if len(bad) > 0 {

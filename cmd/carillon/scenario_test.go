@@ -288,14 +288,18 @@ func TestAWaitSaysEachThingOnce(t *testing.T) {
 	w.tell(&run)
 	run.State, run.Attempt, run.Losses, run.Reason, run.WaitsFor = carillon.StateRunning, 3, 1, "", nil
 	w.tell(&run)
-	run.State, run.WaitsFor = carillon.StateWaiting, &client.Wait{
+	run.State, run.Losses, run.Reason = carillon.StateWaiting, 2, "example.com:443 gets no request"
+	run.WaitsFor = &client.Wait{Kind: client.WaitTime, Until: run.Wake}
+	w.tell(&run)
+	run.WaitsFor = &client.Wait{
 		Kind: client.WaitResume, Text: "it waits until its job is resumed",
 	}
 	w.tell(&run)
 	if diff := cmp.Diff(`carillon: waiting for RUN, due 2026-03-26 13:00:00 UTC (in 1h)
 carillon: all 3 slots are taken; 2 due runs come before it
 carillon: attempt 1 failed: exit code 1; next attempt at 2026-03-26 12:05:00 UTC (in 5m)
-carillon: attempt 2 was lost with its worker; attempt 3 has begun
+carillon: attempt 2 ended without a result; attempt 3 has begun
+carillon: attempt 3 ended without a result: example.com:443 gets no request; next attempt at 2026-03-26 12:05:00 UTC (in 5m)
 carillon: it waits until its job is resumed
 `, strings.ReplaceAll(out.String(), id.String(), "RUN")); diff != "" {
 		t.Error(diff)

@@ -83,6 +83,8 @@ type serveFlags struct {
 	httpAllow []string
 	logLevel  string
 	logFormat string
+
+	retryBudget string
 }
 
 func serveCommand() *cobra.Command {
@@ -165,6 +167,7 @@ func serveCommand() *cobra.Command {
 		&f.httpAllow, "http-allow", nil,
 		"private `networks` that http targets can call, such as 10.0.0.0/8,127.0.0.1/32",
 	)
+	flags.StringVar(&f.retryBudget, "retry-budget", "10%", retryBudgetFlag)
 	flags.BoolVar(&f.cfg.AllowSetuid, "allow-setuid", false, allowSetuid)
 	flags.IntVar(&f.cfg.MaxProcesses, "max-processes", executor.DefaultMaxProcesses, maxProcesses)
 	f.cfg.Retention = carillon.DefaultRetention
@@ -185,6 +188,9 @@ func serveCommand() *cobra.Command {
 func (f *serveFlags) resolve(stderr io.Writer) error {
 	var err error
 	if f.cfg.HTTPAllow, err = networks(f.httpAllow); err != nil {
+		return err
+	}
+	if f.cfg.RetryBudget, err = retryBudget(f.retryBudget); err != nil {
 		return err
 	}
 	if f.cfg.Logger, err = newLogger(stderr, f.logLevel, f.logFormat); err != nil {

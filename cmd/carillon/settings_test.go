@@ -60,6 +60,7 @@ var settings = map[string][3]string{
 	"retention-dead-letters": {"11h", "12h", "13h"},
 	"retention-logs":         {"14h", "15h", "16h"},
 	"retention-runs":         {"17h", "18h", "19h"},
+	"retry-budget":           {"11%", "12%", "off"},
 	"store":                  {"sqlite:/file", "sqlite:/env", "sqlite:/flag"},
 	"store-listen":           {"postgres://file", "postgres://env", "postgres://flag"},
 	"store-replica":          {"postgres://file", "postgres://env", "postgres://flag"},
@@ -218,6 +219,10 @@ func TestBadValuesAreRefusedWithWhatIsWanted(t *testing.T) {
 		{"listen", "8420", "host:port"},
 		{"drain", "-5s", "drain"},
 		{"retention-runs", "-5s", "retention-runs"},
+		{"retry-budget", "0%", "0.1% to 100%, or off"},
+		{"retry-budget", "0.1", "0.1% to 100%, or off"},
+		{"retry-budget", "101%", "0.1% to 100%, or off"},
+		{"retry-budget", "NaN%", "0.1% to 100%, or off"},
 	} {
 		t.Run(c[0]+" "+c[1], func(t *testing.T) {
 			message := refuse(t, "--"+c[0]+"="+c[1])
@@ -227,6 +232,14 @@ func TestBadValuesAreRefusedWithWhatIsWanted(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestARetryBudgetIsAPercentageOrOff(t *testing.T) {
+	for given, want := range map[string]float64{"10%": 0.1, "2.5%": 0.025, "100%": 1, "off": -1} {
+		if got, err := retryBudget(given); got != want || err != nil {
+			t.Errorf("%s is %v, %v, want %v", given, got, err, want)
+		}
 	}
 }
 

@@ -180,8 +180,10 @@ func (w *watcher) ended(run *carillon.Run) string {
 		return fmt.Sprintf("attempt %d failed: %s", run.Failures+run.Losses, run.Reason)
 	case run.Failures > w.failures:
 		return fmt.Sprintf("attempt %d failed", run.Failures+run.Losses)
+	case run.Losses > w.losses && run.Reason != "" && !run.State.Held():
+		return fmt.Sprintf("attempt %d ended without a result: %s", run.Failures+run.Losses, run.Reason)
 	case run.Losses > w.losses:
-		return fmt.Sprintf("attempt %d was lost with its worker", run.Failures+run.Losses)
+		return fmt.Sprintf("attempt %d ended without a result", run.Failures+run.Losses)
 	}
 	return ""
 }

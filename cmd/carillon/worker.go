@@ -50,6 +50,8 @@ type workerFlags struct {
 
 	allowSetuid  bool
 	maxProcesses int
+	retryBudget  string
+	retries      float64 // what it says
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -107,6 +109,7 @@ func (a *app) workerCommand() *cobra.Command {
 		&f.httpAllow, "http-allow", nil,
 		"private `networks` that http targets can call, such as 10.0.0.0/8,127.0.0.1/32",
 	)
+	flags.StringVar(&f.retryBudget, "retry-budget", "10%", retryBudgetFlag)
 	flags.BoolVar(&f.allowSetuid, "allow-setuid", false, allowSetuid)
 	flags.IntVar(&f.maxProcesses, "max-processes", executor.DefaultMaxProcesses, maxProcesses)
 	flags.StringVar(
@@ -126,6 +129,9 @@ var share = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._/@-]{0,63}(=([1-9][0-9]?
 // resolve parses the flags that are text into the worker's configuration.
 func (f *workerFlags) resolve(stderr io.Writer) (err error) {
 	if f.networks, err = networks(f.httpAllow); err != nil {
+		return err
+	}
+	if f.retries, err = retryBudget(f.retryBudget); err != nil {
 		return err
 	}
 	if f.cfg.Logger, err = newLogger(stderr, f.logLevel, f.logFormat); err != nil {
@@ -261,7 +267,7 @@ func (f *workerFlags) executorsIn(ctx context.Context, dir string) (
 		return nil, nil, err
 	}
 	return executor.All(ctx, executor.AllConfig{
-		HTTPAllow: f.networks, Leash: filepath.Join(dir, "worker.lock"),
+		HTTPAllow: f.networks, RetryBudget: f.retries, Leash: filepath.Join(dir, "worker.lock"),
 		TempDir:     filepath.Join(dir, "worker-tmp"),
 		AllowSetuid: f.allowSetuid, MaxProcesses: f.maxProcesses, Logger: f.cfg.Logger,
 	})

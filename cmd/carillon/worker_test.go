@@ -179,6 +179,7 @@ func TestAWorkerThatIsRefusedSaysWhy(t *testing.T) {
 		{[]string{"--concurrency", "40001"}, exitUsage, "from 1 to 40000"},
 		{[]string{"--drain", "-1s"}, exitUsage, "not negative"},
 		{[]string{"--http-allow", "example.com"}, exitUsage, "a network"},
+		{[]string{"--retry-budget", "ten"}, exitUsage, "0.1% to 100%, or off"},
 		{[]string{"--log-level", "loud"}, exitUsage, "debug, info, warn or error"},
 		{[]string{"--log-format", "xml"}, exitUsage, "text or json"},
 		{[]string{"--config", "/nowhere/worker.yaml"}, exitUsage, "/nowhere/worker.yaml"},
