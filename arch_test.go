@@ -46,7 +46,8 @@ var mayImport = map[string][]string{
 	},
 	"client": {".", "internal/await", "internal/wire", "worker/protocol"},
 	"porttest": {
-		".", "adapter/mem", "executor", "internal/catalog", "internal/dispatch", "internal/idgen",
+		".", "adapter/mem", "executor", "internal/catalog", "internal/conductor", "internal/dispatch",
+		"internal/idgen",
 		"internal/ledger", "internal/operations", "internal/scheduler", "worker", "worker/protocol",
 	},
 	"internal/jobjson": {".", "internal/suggest"},

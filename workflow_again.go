@@ -3,6 +3,7 @@ package carillon
 import (
 	"fmt"
 	"slices"
+	"time"
 )
 
 // reopen takes back the end of a node, and of those that were skipped because of it. It returns the ended
@@ -60,9 +61,12 @@ func (p *Progress) pass(w *Workflow, node int) {
 	p.settle(w, ended)
 }
 
+// unusedProgress is how long the progress of a run is kept that has not begun.
+const unusedProgress = 365 * 24 * time.Hour
+
 // Resume is the guard of a run that goes on where one with this progress ended: nodes that succeeded, or were
 // skipped by a caller, are not begun again. base is the first of a block of ids, one for each node.
-func (p *Progress) Resume(run *Run, base JobID) (Guard, error) {
+func (p *Progress) Resume(run *Run, base JobID, now Time) (Guard, error) {
 	next := &Progress{Bases: append([]JobID{base}, p.Bases...), nodes: make([]byte, len(p.nodes))}
 	if len(next.Bases) > maxGenerations {
 		return Guard{}, fmt.Errorf("%w: the workflow was resumed %d times in a row: retry it from the "+
@@ -71,12 +75,16 @@ func (p *Progress) Resume(run *Run, base JobID) (Guard, error) {
 	next.Open = len(p.nodes)
 	for i, b := range p.nodes {
 		if state := p.State(i); state == NodeSucceeded || state == NodePassed {
-			next.nodes[i] = b&nodeHasJob | byte(int(b>>generationBit)+1)<<generationBit
-			next.set(i, state)
+			// Not by set, which would note that its job is of this run.
+			next.nodes[i] = byte(state) | b&nodeHasJob | (b>>generationBit+1)<<generationBit
+			next.Open--
 			if m := p.Map(i); m != nil {
 				next.Maps = append(next.Maps, *m)
 			}
 		}
 	}
-	return Guard{Namespace: run.Namespace, Key: run.ID.WorkflowKey(), Value: next.Value()}, nil
+	return Guard{
+		Namespace: run.Namespace, Key: run.ID.WorkflowKey(), Value: next.Value(),
+		Expires: now.Add(unusedProgress), // the run can be canceled before it begins
+	}, nil
 }

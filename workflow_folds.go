@@ -86,6 +86,7 @@ func StartOf(workflow *Job, run *Run, base JobID) Fold {
 		if len(g.Value) == 0 {
 			g.Value = NewProgress(len(f.workflow().Nodes), base).Value()
 		}
+		g.Expires = 0
 		return g
 	}
 	fold.Step = func(g Guard, now Time) (Guard, bool) { return step(first(g), now) }

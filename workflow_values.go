@@ -73,7 +73,10 @@ func (v *Values) get(part *templatePart) (value any, known bool) {
 	key := part.name + "." + part.node
 	whole, done := v.decoded[key]
 	if !done {
-		whole, _ = decodeNumbers(of) // results and payloads are valid JSON
+		var err error
+		if whole, err = decodeNumbers(of); err != nil || !json.Valid(of) {
+			whole = strings.ToValidUTF8(string(of), "\uFFFD") // a result can be any text
+		}
 		if v.decoded == nil {
 			v.decoded = map[string]any{}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-run/carillon/adapter/mem"
 	"github.com/carillon-run/carillon/executor"
 	"github.com/carillon-run/carillon/internal/catalog"
+	"github.com/carillon-run/carillon/internal/conductor"
 	"github.com/carillon-run/carillon/internal/dispatch"
 	"github.com/carillon-run/carillon/internal/idgen"
 	"github.com/carillon-run/carillon/internal/ledger"
@@ -87,6 +88,7 @@ func (h *House) Live(concurrency int) {
 	h.Dispatcher = dispatch.New(dispatch.Config{
 		Store: h.Store, Ledger: h.Ledger, Queue: queue, Logs: logs, Coordinator: coordinator,
 		Clock: &h.Clock, Logger: logger, Redecide: sched.Redecide, PushBack: sched.PushBack,
+		Fill: conductor.NewValues(h.Store, h.Ledger).Fill,
 	})
 	began := time.Now()
 	h.Worker = worker.New(worker.Config{
@@ -97,7 +99,11 @@ func (h *House) Live(concurrency int) {
 	})
 	h.Ledger.UseSlots(h.Dispatcher)
 	sched.UsePulls(h.Dispatcher)
-	h.Ledger.Listen(h.Dispatcher.Notice, h.Worker.Notice, sched.Route)
+	conduct := conductor.New(conductor.Config{
+		Store: h.Store, Queue: queue, Ledger: h.Ledger, IDs: ids, Clock: &h.Clock,
+		Redecide: sched.Redecide, Logger: logger,
+	})
+	h.Ledger.Listen(h.Dispatcher.Notice, h.Worker.Notice, sched.Route, conduct.Notice)
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup
@@ -110,6 +116,7 @@ func (h *House) Live(concurrency int) {
 		parts.Go(func() { h.join(ctx) })
 	}
 	parts.Go(func() { h.Worker.Run(ctx) })
+	parts.Go(func() { conduct.Run(ctx) })
 	parts.Go(func() { sched.Run(ctx) })
 	h.stop = func() {
 		cancel()

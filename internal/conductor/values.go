@@ -140,6 +140,17 @@ func (v *Values) latest(ctx context.Context, namespace string, id carillon.JobID
 	return runs[0].Output.Result, nil
 }
 
+// jsonOf is a result as an item of a list: a result that is no JSON becomes a text.
+func jsonOf(result []byte) []byte {
+	switch {
+	case len(result) == 0:
+		return []byte("null")
+	case json.Valid(result):
+		return result
+	}
+	return must(json.Marshal(string(result)))
+}
+
 // resultsPage is how many results are read at a time.
 const resultsPage = 500
 
@@ -165,11 +176,7 @@ func (v *Values) results(ctx context.Context, namespace string, m *carillon.MapP
 			if first+i > 0 {
 				list.WriteByte(',')
 			}
-			if result := found[id.Job]; len(result) > 0 {
-				list.Write(result)
-			} else {
-				list.WriteString("null")
-			}
+			list.Write(jsonOf(found[id.Job]))
 		}
 	}
 	list.WriteByte(']')

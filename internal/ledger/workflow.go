@@ -256,7 +256,7 @@ func (l *Ledger) ResumeRun(
 			if c, run, err = w.Retry(of, dead, now); err != nil {
 				return c, run, err
 			}
-			guard, err := p.Resume(&run, base)
+			guard, err := p.Resume(&run, base, now)
 			c.Guards = append(slices.Clip(c.Guards), guard)
 			return c, run, err
 		})
