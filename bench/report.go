@@ -88,6 +88,9 @@ func (b *bench) report(out io.Writer, about string) {
 	if b.known("gate_closed_after") != nil {
 		bars = slices.Concat(bars, gatesBars)
 	}
+	if b.known("workflow_fan_1000") != nil {
+		bars = slices.Concat(bars, workflowBars(b.kind.name))
+	}
 	for _, r := range bars {
 		f := b.known(r.figure)
 		switch {
