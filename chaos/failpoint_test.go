@@ -32,6 +32,7 @@ func TestKillNineAtEveryFailpointLosesNothingAndRunsNothingTwiceAtOnce(t *testin
 		c.trickle(50*time.Millisecond, handledJob("default", Work{})),
 		c.trickle(250*time.Millisecond, c.commandJob("commands", 0)),
 		c.trickle(500*time.Millisecond, guarded), // its runs overlap, so the scheduler decides about them
+		c.trickle(250*time.Millisecond, smallFlow()),
 	}
 	for _, name := range []string{"node-1", "node-2"} {
 		c.nodes[name].Kill()

@@ -12,20 +12,24 @@ import "strings"
 
 // Points are the names of all points.
 var Points = []string{
-	"submit.before",   // a node is about to commit new jobs
-	"submit.after",    // it has committed them, and has not answered yet
-	"plan.before",     // the scheduler is about to commit a decision without a claim: a skip, or a turn
-	"plan.after",      // it has committed it
-	"claim.before",    // a node is about to commit claims; they plan the next run of a recurring job
-	"claim.after",     // it has committed them
-	"pull.before",     // it is about to answer a pull with the claimed runs
-	"pull.after",      // a worker has got that answer, and has begun nothing
-	"end.before",      // a node is about to commit ends that a worker reported
-	"end.after",       // it has committed them
-	"receipt.before",  // it is about to answer with the receipts
-	"receipt.after",   // a worker has got the receipts, and still holds the runs
-	"takeback.before", // a node is about to take back runs that no worker holds
-	"takeback.after",  // it has committed that
+	"submit.before",         // a node is about to commit new jobs
+	"submit.after",          // it has committed them, and has not answered yet
+	"plan.before",           // the scheduler is about to commit a decision without a claim: a skip, or a turn
+	"plan.after",            // it has committed it
+	"claim.before",          // a node is about to commit claims; they plan the next run of a recurring job
+	"claim.after",           // it has committed them
+	"pull.before",           // it is about to answer a pull with the claimed runs
+	"pull.after",            // a worker has got that answer, and has begun nothing
+	"end.before",            // a node is about to commit ends that a worker reported
+	"end.after",             // it has committed them
+	"receipt.before",        // it is about to answer with the receipts
+	"receipt.after",         // a worker has got the receipts, and still holds the runs
+	"takeback.before",       // a node is about to take back runs that no worker holds
+	"takeback.after",        // it has committed that
+	"workflow.start.before", // the conductor is about to commit starts of unattended runs
+	"workflow.start.after",  // it has committed them
+	"workflow.end.before",   // it is about to commit the end of an unattended run
+	"workflow.end.after",    // it has committed it
 }
 
 // Everywhere is a value of FAILPOINTS: every point, with the same chance.
