@@ -179,7 +179,8 @@ func (w *Want) performsLabeled(needs string) bool {
 		needs = needs[:len(needs)-len(labels)]
 	}
 	if kind, other := strings.CutPrefix(needs, ":"); other {
-		return within(w.Kinds, kind)
+		// A worker that names no kinds performs all that workers can perform.
+		return within(w.Kinds, kind) && kind != KindWorkflow && kind != KindWait
 	}
 	return within(w.Kinds, "handler") && within(w.Types, needs)
 }

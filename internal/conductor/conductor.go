@@ -114,7 +114,7 @@ func (c *Conductor) start(ctx context.Context, runs []carillon.Run) error {
 	}
 	now := c.cfg.Clock.Now()
 	var changes []carillon.Change
-	var ids []carillon.RunID
+	var ids, waits []carillon.RunID
 	for _, candidate := range candidates {
 		candidate.Limits = nil // they are for what workers perform
 		verdict, change := candidate.Decide(now)
@@ -124,6 +124,9 @@ func (c *Conductor) start(ctx context.Context, runs []carillon.Run) error {
 		if verdict == carillon.VerdictClaim {
 			if err := c.begin(&change, candidate.Job, now); err != nil {
 				return err
+			}
+			if candidate.Job.Target.Wait != nil {
+				waits = append(waits, candidate.Run.ID)
 			}
 		}
 		changes, ids = append(changes, change), append(ids, candidate.Run.ID)
@@ -139,10 +142,8 @@ func (c *Conductor) start(ctx context.Context, runs []carillon.Run) error {
 		again = append(again, ids[i])
 	}
 	c.cfg.Redecide(again)
-	for i := range changes {
-		if run := &changes[i].Runs[0]; run.Unattended() {
-			c.lookAt(run.ID) // a wait may be over already
-		}
+	for _, id := range waits {
+		c.lookAt(id) // it may be over already
 	}
 	return nil
 }

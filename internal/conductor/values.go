@@ -21,35 +21,74 @@ type Values struct {
 // NewValues returns a reader.
 func NewValues(store carillon.Store, ledger *ledger.Ledger) *Values { return &Values{store, ledger} }
 
-// Fill returns the job of a node with its values, for a run that is handed out. It returns the job itself if
-// it needs none. bad says why the run cannot be performed with these values.
-func (v *Values) Fill(ctx context.Context, job *carillon.Job) (filled *carillon.Job, bad, err error) {
-	nodes, needs := job.NeedsValues()
-	part, is := job.Part()
-	if !needs || !is {
-		return job, nil, nil
+// Fill puts values in the place of the placeholders of nodes, for runs that are handed out. Each job is a
+// copy where something was filled in. bad says, by the index of the job, why a run cannot be performed
+// with its values. What several jobs need is read once.
+func (v *Values) Fill(
+	ctx context.Context, jobs []*carillon.Job,
+) (filled []*carillon.Job, bad map[int]error, err error) {
+	filled, bad = make([]*carillon.Job, len(jobs)), map[int]error{}
+	flows := map[carillon.Part]*flow{}
+	for i, job := range jobs {
+		filled[i] = job
+		nodes, needs := job.NeedsValues()
+		part, is := job.Part()
+		if !needs || !is {
+			continue
+		}
+		part.Node, part.Item = 0, 0
+		if flows[part] == nil {
+			if flows[part], err = v.open(ctx, job.Namespace, part); err != nil {
+				return nil, nil, err
+			}
+		}
+		values, err := flows[part].read(ctx, nodes)
+		if unusable := (*unusableError)(nil); errors.As(err, &unusable) {
+			bad[i] = unusable
+			continue
+		} else if err != nil {
+			return nil, nil, err
+		}
+		own := *job
+		if err := own.Fill(values); err != nil {
+			bad[i] = err
+			continue
+		}
+		filled[i] = &own
 	}
-	of := carillon.JobVersion{Job: part.Run.Job, Version: part.Version}
-	jobs, err := v.ledger.Definitions.Get(ctx, []carillon.JobVersion{of})
+	return filled, bad, nil
+}
+
+// unusableError says why a node has no values: no later try will find them.
+type unusableError struct{ why string }
+
+func (e *unusableError) Error() string { return e.why }
+
+// flow is one run of a workflow, and what was read of it.
+type flow struct {
+	*Values
+	id       carillon.RunID
+	job      *carillon.Job
+	progress *carillon.Progress
+
+	payload *[]byte // nil: not read
+	results map[string][]byte
+}
+
+// open reads the definition and the progress of a run. A flow without them has no values.
+func (v *Values) open(ctx context.Context, namespace string, part carillon.Part) (*flow, error) {
+	f := &flow{Values: v, id: part.Run, results: map[string][]byte{}}
+	jobs, err := v.ledger.Definitions.Get(ctx, []carillon.JobVersion{{
+		Job: part.Run.Job, Version: part.Version,
+	}})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	if jobs[0] == nil || jobs[0].Target.Workflow == nil || jobs[0].Namespace != job.Namespace {
-		return nil, errors.New("the workflow of the node is gone"), nil
+	if jobs[0] != nil && jobs[0].Target.Workflow != nil && jobs[0].Namespace == namespace {
+		f.job = jobs[0]
+		f.progress, err = v.progress(ctx, namespace, part.Run)
 	}
-	p, err := v.progress(ctx, job.Namespace, part.Run)
-	if err != nil || p == nil {
-		return nil, errors.New("the progress of the workflow is gone"), err
-	}
-	values, err := v.read(ctx, jobs[0], part.Run, p, nodes)
-	if err != nil {
-		return nil, nil, err
-	}
-	own := *job
-	if err := own.Fill(values); err != nil {
-		return nil, err, nil
-	}
-	return &own, nil, nil
+	return f, err
 }
 
 // progress reads the progress of a run; nil: there is none.
@@ -66,78 +105,143 @@ func (v *Values) progress(
 }
 
 // list is the list that a map stands for. bad says why it is none.
-func (v *Values) list(
-	ctx context.Context, workflow *carillon.Job, id carillon.RunID, p *carillon.Progress, of string,
-) (items []json.RawMessage, bad, err error) {
-	node := carillon.Definition{Payload: json.RawMessage(must(json.Marshal(of)))}
+func (f *flow) list(ctx context.Context, of string) (items []json.RawMessage, bad, err error) {
+	node := carillon.Definition{Payload: jsonText(of)}
 	names, _ := node.NeedsValues()
-	values, err := v.read(ctx, workflow, id, p, names)
-	if err != nil {
+	values, err := f.read(ctx, names)
+	if unusable := (*unusableError)(nil); errors.As(err, &unusable) {
+		return nil, unusable, nil
+	} else if err != nil {
 		return nil, nil, err
 	}
 	items, bad = values.List(of)
 	return items, bad, nil
 }
 
-func must(b []byte, _ error) []byte { return b } // a text can be written
-
-// read reads the payload of a run and the results of nodes.
-func (v *Values) read(
-	ctx context.Context, workflow *carillon.Job, id carillon.RunID, p *carillon.Progress, nodes []string,
-) (*carillon.Values, error) {
-	values := &carillon.Values{Results: map[string][]byte{}}
-	if p.Payload {
-		runs, err := v.store.Runs(ctx, []carillon.RunID{id}, true)
-		if err != nil {
-			return nil, err
-		}
-		values.Payload = workflow.Payload
-		if len(runs) > 0 && runs[0].Output != nil && runs[0].Output.Payload != nil {
-			values.Payload = runs[0].Output.Payload
-		}
+// read reads the payload of the run and the results of nodes, unless it has read them before.
+func (f *flow) read(ctx context.Context, nodes []string) (*carillon.Values, error) {
+	if f.job == nil || f.progress == nil {
+		return nil, &unusableError{"the workflow of the node is gone"}
+	}
+	if err := f.readPayload(ctx); err != nil {
+		return nil, err
 	}
 	for _, name := range nodes {
-		node, known := workflow.Target.Workflow.NodeIndex(name)
-		if !known {
+		node, known := f.job.Target.Workflow.NodeIndex(name)
+		if _, done := f.results[name]; done || !known {
 			continue
 		}
-		result, err := v.result(ctx, workflow.Namespace, p, node)
+		result, err := f.result(ctx, node)
 		if err != nil {
 			return nil, fmt.Errorf("read the result of %s: %w", name, err)
 		}
-		values.Results[name] = result
+		f.results[name] = result
 	}
-	return values, nil
+	return &carillon.Values{Payload: *f.payload, Results: f.results}, nil
+}
+
+func (f *flow) readPayload(ctx context.Context) error {
+	if f.payload != nil {
+		return nil
+	}
+	f.payload = new([]byte)
+	if !f.progress.Payload {
+		return nil
+	}
+	*f.payload = f.job.Payload
+	runs, err := f.store.Runs(ctx, []carillon.RunID{f.id}, true)
+	if len(runs) > 0 && runs[0].Output != nil && runs[0].Output.Payload != nil {
+		*f.payload = runs[0].Output.Payload
+	}
+	return err
 }
 
 // result is the result of a node that succeeded; nil: it has none. That of a node which maps over a list is
 // the list of the results of its items.
-func (v *Values) result(
-	ctx context.Context, namespace string, p *carillon.Progress, node int,
-) ([]byte, error) {
-	if m := p.Map(node); m != nil {
-		return v.results(ctx, namespace, m)
-	}
-	id, has := p.JobOf(node)
-	if !has || p.State(node) != carillon.NodeSucceeded {
+func (f *flow) result(ctx context.Context, node int) ([]byte, error) {
+	id, has := f.progress.JobOf(node)
+	if !has || f.progress.State(node) != carillon.NodeSucceeded {
 		return nil, nil
 	}
-	return v.latest(ctx, namespace, id)
-}
-
-// latest is the result of the latest run of a job that succeeded.
-func (v *Values) latest(ctx context.Context, namespace string, id carillon.JobID) ([]byte, error) {
-	page, err := v.store.FindRuns(ctx, carillon.RunQuery{
-		Namespace: namespace, Job: id, States: []carillon.State{carillon.StateSucceeded}, Limit: 1,
+	if m := f.progress.Map(node); m != nil {
+		return f.items(ctx, m)
+	}
+	page, err := f.store.FindRuns(ctx, carillon.RunQuery{
+		Namespace: f.job.Namespace, Job: id, States: []carillon.State{carillon.StateSucceeded}, Limit: 1,
 	})
-	if err != nil || len(page.Runs) == 0 {
+	if err != nil {
 		return nil, err
 	}
-	runs, err := v.store.Runs(ctx, []carillon.RunID{page.Runs[0].ID}, true)
+	if len(page.Runs) == 0 { // null in its place would be a lie
+		return nil, &unusableError{"the result of " + f.job.Target.Workflow.Nodes[node].Name +
+			" is no longer kept: retention.runs of the workflow is shorter than its run"}
+	}
+	runs, err := f.store.Runs(ctx, []carillon.RunID{page.Runs[0].ID}, true)
 	if err != nil || len(runs) == 0 || runs[0].Output == nil {
 		return nil, err
 	}
 	return runs[0].Output.Result, nil
+}
+
+// itemsPage is how many results are read at a time.
+const itemsPage = 500
+
+// items is the list of the results of items, null for one that has none.
+func (f *flow) items(ctx context.Context, m *carillon.MapProgress) ([]byte, error) {
+	list := bytes.NewBufferString("[")
+	for first := 0; first < m.Items; first += itemsPage {
+		ids := make([]carillon.RunID, 0, itemsPage)
+		for i := first; i < min(first+itemsPage, m.Items); i++ {
+			ids = append(ids, carillon.RunID{Job: m.Base.Nth(i), Due: m.Due})
+		}
+		found, err := f.itemResults(ctx, ids)
+		if err != nil {
+			return nil, err
+		}
+		for i, id := range ids {
+			if first+i > 0 {
+				list.WriteByte(',')
+			}
+			list.Write(jsonOf(found[id.Job]))
+		}
+		if list.Len() > carillon.MaxPayload { // no payload has room for it
+			return nil, &unusableError{"the results of the items have more than 256 KiB"}
+		}
+	}
+	list.WriteByte(']')
+	return list.Bytes(), nil
+}
+
+// itemResults are the results of the first runs of items. An item that was retried has a later run.
+func (f *flow) itemResults(
+	ctx context.Context, ids []carillon.RunID,
+) (map[carillon.JobID][]byte, error) {
+	runs, err := f.store.Runs(ctx, ids, true)
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[carillon.JobID][]byte, len(runs))
+	for i := range runs {
+		run := &runs[i]
+		if run.State != carillon.StateSucceeded {
+			page, err := f.store.FindRuns(ctx, carillon.RunQuery{
+				Namespace: f.job.Namespace, Job: run.ID.Job, Limit: 1,
+				States: []carillon.State{carillon.StateSucceeded},
+			})
+			if err != nil || len(page.Runs) == 0 {
+				return nil, err
+			}
+			again, err := f.store.Runs(ctx, []carillon.RunID{page.Runs[0].ID}, true)
+			if err != nil || len(again) == 0 {
+				return nil, err
+			}
+			run = &again[0]
+		}
+		if run.Output != nil {
+			found[run.ID.Job] = run.Output.Result
+		}
+	}
+	return found, nil
 }
 
 // jsonOf is a result as an item of a list: a result that is no JSON becomes a text.
@@ -148,37 +252,10 @@ func jsonOf(result []byte) []byte {
 	case json.Valid(result):
 		return result
 	}
-	return must(json.Marshal(string(result)))
+	return jsonText(string(result))
 }
 
-// resultsPage is how many results are read at a time.
-const resultsPage = 500
-
-// results is the list of the results of items, null for one that has none.
-func (v *Values) results(ctx context.Context, namespace string, m *carillon.MapProgress) ([]byte, error) {
-	list := bytes.NewBufferString("[")
-	for first := 0; first < m.Items; first += resultsPage {
-		ids := make([]carillon.RunID, 0, resultsPage)
-		for i := first; i < min(first+resultsPage, m.Items); i++ {
-			ids = append(ids, carillon.RunID{Job: m.Base.Nth(i), Due: m.Due})
-		}
-		runs, err := v.store.Runs(ctx, ids, true)
-		if err != nil {
-			return nil, err
-		}
-		found := make(map[carillon.JobID][]byte, len(runs))
-		for i := range runs {
-			if runs[i].State == carillon.StateSucceeded && runs[i].Output != nil {
-				found[runs[i].ID.Job] = runs[i].Output.Result
-			}
-		}
-		for i, id := range ids {
-			if first+i > 0 {
-				list.WriteByte(',')
-			}
-			list.Write(jsonOf(found[id.Job]))
-		}
-	}
-	list.WriteByte(']')
-	return list.Bytes(), nil
+func jsonText(s string) []byte {
+	b, _ := json.Marshal(s) // a text can be written
+	return b
 }

@@ -2,8 +2,11 @@ package conductor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-run/carillon"
 )
@@ -90,39 +93,42 @@ func (c *Conductor) stop(ctx context.Context, of *carillon.Candidate, why carill
 
 // stopNodes cancels the jobs of the nodes that have not ended. To cancel one again does no harm.
 func (c *Conductor) stopNodes(ctx context.Context, of *carillon.Candidate, p *carillon.Progress) error {
-	cancel := func(id carillon.JobID) error {
-		_, err := c.cfg.Ledger.CancelJob(ctx, of.Run.Namespace, id, false)
-		return err
+	var stops errgroup.Group
+	stops.SetLimit(width)
+	cancel := func(id carillon.JobID) {
+		stops.Go(func() error {
+			_, err := c.cfg.Ledger.CancelUnfinishedJob(ctx, of.Run.Namespace, id, false)
+			if errors.Is(err, carillon.ErrConflict) || errors.Is(err, carillon.ErrNotFound) {
+				return nil // it has ended
+			}
+			return err
+		})
 	}
 	for node := range p.Nodes() {
 		if p.State(node) != carillon.NodeActive {
 			continue
 		}
-		m := p.Map(node)
-		if m == nil {
-			id, _ := p.JobOf(node)
-			if err := cancel(id); err != nil {
-				return err
+		if m := p.Map(node); m != nil {
+			for i := range m.Items {
+				cancel(m.Base.Nth(i))
 			}
 			continue
 		}
-		for i := range m.Items {
-			if err := cancel(m.Base.Nth(i)); err != nil {
-				return err
-			}
-		}
+		id, _ := p.JobOf(node)
+		cancel(id)
 	}
-	return nil
+	return stops.Wait()
 }
 
 // expandAll reads the lists of nodes that can begin, and inserts a run for each item.
 func (c *Conductor) expandAll(ctx context.Context, of *carillon.Candidate, p *carillon.Progress) error {
 	w := of.Job.Target.Workflow
+	f := &flow{Values: c.values, id: of.Run.ID, job: of.Job, progress: p, results: map[string][]byte{}}
 	for node := range p.Nodes() {
 		if p.State(node) != carillon.NodeExpanding {
 			continue
 		}
-		items, bad, err := c.values.list(ctx, of.Job, of.Run.ID, p, w.Nodes[node].Map)
+		items, bad, err := f.list(ctx, w.Nodes[node].Map)
 		if err != nil {
 			return err
 		}

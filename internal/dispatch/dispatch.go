@@ -37,9 +37,9 @@ type Config struct {
 	// their lane has no room for by now. Default: they go to the queue, and those without room wait until a
 	// sweep finds them.
 	PushBack func(runs []carillon.Run)
-	// Fill returns the job of a node of a workflow with the values of its placeholders. bad says why the run
-	// cannot be performed with them. Default: jobs stay as they are.
-	Fill func(ctx context.Context, job *carillon.Job) (filled *carillon.Job, bad, err error)
+	// Fill returns the jobs of nodes of workflows with the values of their placeholders. The map says, by
+	// the index of a job, why its run cannot be performed with them. Default: jobs stay as they are.
+	Fill func(ctx context.Context, jobs []*carillon.Job) ([]*carillon.Job, map[int]error, error)
 	// Nodes are the addresses that workers can dial.
 	Nodes  func() []string
 	Logger *slog.Logger // default slog.Default()

@@ -194,11 +194,16 @@ func (d *Dispatcher) checkSession(ctx context.Context, worker string) (*session,
 // maxBytes bounds the payloads of one answer: a thousand of the largest would not arrive in time.
 const maxBytes = 16 << 20
 
-// weight is what a run adds to an answer. A run's own payload is read after the claim: until then it counts
-// as a large one.
+// weight is what a run adds to an answer. A run's own payload, and the values of a node, are read after the
+// claim: until then they count as large ones.
 func weight(candidate *carillon.Candidate) int {
 	if candidate.Run.Has(carillon.FlagOwnPayload) {
 		return carillon.MaxPayload
+	}
+	if candidate.Run.Has(carillon.FlagPart) {
+		if _, needs := candidate.Job.NeedsValues(); needs {
+			return carillon.MaxPayload
+		}
 	}
 	return len(candidate.Job.Payload)
 }

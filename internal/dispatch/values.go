@@ -14,33 +14,38 @@ import (
 func (d *Dispatcher) withValues(
 	ctx context.Context, tasks []protocol.Task, worker string,
 ) []protocol.Task {
-	isPart := func(t protocol.Task) bool { return t.Run.Has(carillon.FlagPart) }
-	if d.cfg.Fill == nil || !slices.ContainsFunc(tasks, isPart) {
+	if d.cfg.Fill == nil {
 		return tasks
 	}
-	var failed []protocol.Report
-	unread := map[carillon.RunID]bool{}
+	var parts []int
+	var jobs []*carillon.Job
 	for i := range tasks {
-		if !isPart(tasks[i]) {
-			continue
+		if tasks[i].Run.Has(carillon.FlagPart) {
+			parts, jobs = append(parts, i), append(jobs, tasks[i].Job)
 		}
-		job, bad, err := d.cfg.Fill(ctx, tasks[i].Job)
-		switch {
-		case err != nil:
-			d.cfg.Logger.Error("read the values of a node", "error", err, "run", tasks[i].Run.ID)
-			unread[tasks[i].Run.ID] = true
-		case bad != nil:
-			unread[tasks[i].Run.ID] = true
+	}
+	if len(parts) == 0 {
+		return tasks
+	}
+	filled, bad, err := d.cfg.Fill(ctx, jobs)
+	if err != nil {
+		d.cfg.Logger.Error("read the values of nodes", "error", err, "runs", len(parts))
+		return slices.DeleteFunc(tasks, func(t protocol.Task) bool { return t.Run.Has(carillon.FlagPart) })
+	}
+	var failed []protocol.Report
+	left := map[carillon.RunID]bool{}
+	for k, i := range parts {
+		tasks[i].Job = filled[k]
+		if bad[k] != nil {
+			left[tasks[i].Run.ID] = true
 			failed = append(failed, protocol.Report{
 				Held: tasks[i].Held(),
-				End:  &carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: bad.Error()},
+				End:  &carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: bad[k].Error()},
 			})
-		default:
-			tasks[i].Job = job
 		}
 	}
 	if len(failed) > 0 {
 		go d.recordLost(worker, failed)
 	}
-	return slices.DeleteFunc(tasks, func(t protocol.Task) bool { return unread[t.Run.ID] })
+	return slices.DeleteFunc(tasks, func(t protocol.Task) bool { return left[t.Run.ID] })
 }
