@@ -27,7 +27,7 @@ func TestAnOperationIsAdmittedOrSaysWhatIsWrong(t *testing.T) {
 		{
 			"no kind",
 			carillon.Operation{Filter: all},
-			"kind: it is empty: want pause, resume, cancel or run",
+			"kind: it is empty: want pause, resume, cancel, run or redrive",
 		},
 		{
 			"no filter",

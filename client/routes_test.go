@@ -261,7 +261,7 @@ func TestRunsAreCanceledRetriedAndGiven(t *testing.T) {
 	if _, err := s.RetryRun(ctx, again.ID); !errors.Is(err, carillon.ErrConflict) {
 		t.Errorf("retry of a waiting run: %v", err)
 	}
-	if _, err := s.RetryDeadLetter(ctx, id); !errors.Is(err, carillon.ErrNotFound) {
+	if _, err := s.RetryDeadLetter(ctx, id, nil); !errors.Is(err, carillon.ErrNotFound) {
 		t.Errorf("retry of no dead letter: %v", err)
 	}
 }
@@ -286,14 +286,14 @@ func TestDeadLettersAndCheckpoints(t *testing.T) {
 	s.commit(s.first(job.ID).Finish(
 		&job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, carillon.Now(), 0,
 	))
-	dead := collect(t, s.DeadLetters(ctx, 1))
+	dead := collect(t, s.DeadLetters(ctx, carillon.DeadFilter{}, 1))
 	if len(dead) != 1 || dead[0].ID != claimed.ID || dead[0].Reason != "no" {
 		t.Fatalf("dead letters %+v", dead)
 	}
-	if run := must(s.RetryDeadLetter(ctx, claimed.ID))(t); run.RetryOf != claimed.ID.Due {
+	if run := must(s.RetryDeadLetter(ctx, claimed.ID, nil))(t); run.RetryOf != claimed.ID.Due {
 		t.Errorf("retried %+v", run)
 	}
-	if dead := collect(t, s.DeadLetters(ctx, 0)); len(dead) != 0 {
+	if dead := collect(t, s.DeadLetters(ctx, carillon.DeadFilter{}, 0)); len(dead) != 0 {
 		t.Errorf("still dead: %+v", dead)
 	}
 }

@@ -174,7 +174,7 @@ var scenarios = []scenario{
 		time.Sleep(10 * time.Minute)
 		mended.Store(true)
 		for _, letter := range h.Runs(job.ID) {
-			if _, err := h.Ledger.RetryDeadLetter(context.Background(), "default", letter.ID); err != nil {
+			if _, err := h.Ledger.RetryDeadLetter(context.Background(), "default", letter.ID, nil); err != nil {
 				h.T.Fatal(err)
 			}
 		}

@@ -100,7 +100,10 @@ func (s *Store) prepare(ctx context.Context, settings *mysql.Config) error {
 	if err := s.addDays(ctx, now); err != nil {
 		return err
 	}
-	return s.addLogDays(ctx, now)
+	if err := s.addLogDays(ctx, now); err != nil || s.keep {
+		return err
+	}
+	return s.alone(ctx, "forgetting", s.tendGroups)
 }
 
 // Close closes the connections. Committed changes are safe without it.

@@ -45,7 +45,7 @@ type Config struct {
 	Clock  *carillon.Clock // default this machine's
 	// Owns says whether a shard belongs to this node. Default: all do.
 	Owns   func(shard int) bool
-	Kinds  map[carillon.OperationKind]Kind // default those that act on jobs
+	Kinds  map[carillon.OperationKind]Kind // default those that act on jobs and on dead letters
 	Logger *slog.Logger                    // default slog.Default()
 
 	// Look is how often the loop looks which operations are open. A canceled one is not. Default 500 ms.
@@ -97,7 +97,8 @@ func New(cfg Config) *Loop {
 		jobs := &jobs{store: cfg.Store, ledger: cfg.Ledger, clock: cfg.Clock}
 		cfg.Kinds = map[carillon.OperationKind]Kind{
 			carillon.OperationPause: jobs, carillon.OperationResume: jobs, carillon.OperationCancel: jobs,
-			carillon.OperationRun: jobs,
+			carillon.OperationRun:     jobs,
+			carillon.OperationRedrive: &letters{store: cfg.Store, ledger: cfg.Ledger},
 		}
 	}
 	return &Loop{cfg: cfg, open: map[carillon.OperationID]*work{}}
