@@ -51,6 +51,7 @@ var scenarios = []scenario{
 	{"keys", keysScenario, false, true},
 	{"limits", limitsScenario, false, true},
 	{"gates", gatesScenario, false, true},
+	{"dead", deadScenario, false, true},
 }
 
 type bench struct {

@@ -88,6 +88,9 @@ func (b *bench) report(out io.Writer, about string) {
 	if b.known("gate_closed_after") != nil {
 		bars = slices.Concat(bars, gatesBars)
 	}
+	if b.known("redrive_rate") != nil {
+		bars = slices.Concat(bars, deadBars)
+	}
 	for _, r := range bars {
 		f := b.known(r.figure)
 		switch {

@@ -32,23 +32,30 @@ func (l *letters) Find(
 	return items, page.Next, nil
 }
 
-// Do retries one letter. The commit compares that it is still a dead letter, so none is retried twice. A
+// Do retries one letter.
+func (l *letters) Do(ctx context.Context, op *carillon.Operation, item string) error {
+	return l.DoAll(ctx, op, []string{item})[0]
+}
+
+// DoAll retries letters. The commit compares that each is still a dead letter, so none is retried twice. A
 // letter that is gone counts as done if a run repeats it since the operation began: most likely an earlier try
 // has added that.
-func (l *letters) Do(ctx context.Context, op *carillon.Operation, item string) error {
-	id, err := carillon.ParseRunID(item)
-	if err != nil {
-		return err
+func (l *letters) DoAll(ctx context.Context, op *carillon.Operation, items []string) []error {
+	ids := make([]carillon.RunID, len(items))
+	for i, item := range items {
+		ids[i], _ = carillon.ParseRunID(item) // Find has written it
 	}
-	_, err = l.ledger.RetryDeadLetter(ctx, op.Namespace, id, nil)
-	if !errors.Is(err, carillon.ErrNotFound) {
-		return err
+	results := l.ledger.RetryDeadLetters(ctx, op.Namespace, ids)
+	for i, err := range results {
+		if !errors.Is(err, carillon.ErrNotFound) {
+			continue
+		}
+		repeated, err := l.repeated(ctx, op, ids[i])
+		if results[i] = err; err == nil && !repeated {
+			results[i] = ErrSkipped
+		}
 	}
-	repeated, err := l.repeated(ctx, op, id)
-	if err == nil && !repeated {
-		return ErrSkipped
-	}
-	return err
+	return results
 }
 
 // clocksApart is more than the clocks of two nodes can differ.
