@@ -29,11 +29,21 @@ func TestErrorsThatDifferOnlyInDetailsHaveOneFingerprint(t *testing.T) {
 			"POST https://shop.example.com/orders/17?x=1 answered 500 Internal Server Error",
 			"POST https://[::1]:8080/a answered 503 Internal Server Error",
 		},
-		"exit status #":                  {"exit status 1", "exit status 127"},
-		"signal: killed (exit #)":        {"signal: killed (exit -9)", "signal: killed (exit 9)"},
-		"invalid order # for customer #": {"invalid order 4711 for customer 9", "invalid order 1 for customer 12"},
-		"object # is locked":             {"object 550e8400-e29b-41d4-a716-446655440000 is locked", "object 0x7ffd3a21 is locked", "object deadbee5 is locked", "object 5f2b9c is locked"},
-		"no handler for run_#":           {"no handler for run_0f8j2v5r3c0001jgq9k2w0m", "no handler for run_0f9zzzzzzz0001jgq9k2w0m"},
+		"exit status #":           {"exit status 1", "exit status 127"},
+		"signal: killed (exit #)": {"signal: killed (exit -9)", "signal: killed (exit 9)"},
+		"invalid order # for customer #": {
+			"invalid order 4711 for customer 9", "invalid order 1 for customer 12",
+		},
+		"object # is locked": {
+			"object 550e8400-e29b-41d4-a716-446655440000 is locked",
+			"object 0x7ffd3a21 is locked",
+			"object deadbee5 is locked",
+			"object 5f2b9c is locked",
+		},
+		"no handler for run_#": {
+			"no handler for run_0f8j2v5r3c0001jgq9k2w0m",
+			"no handler for run_0f9zzzzzzz0001jgq9k2w0m",
+		},
 		"runtime error: index out of range [#] with length #": {
 			"runtime error: index out of range [5] with length 3",
 			"runtime error: index out of range [17] with length 0",
@@ -45,17 +55,37 @@ func TestErrorsThatDifferOnlyInDetailsHaveOneFingerprint(t *testing.T) {
 			"ValueError: invalid literal for int() with base 10: 'it's'",
 			"ValueError: invalid literal for int() with base 10: ''",
 		},
-		"can't open '…'":                     {"can't open 'a'", "can’t open ‘b c’", "can't open 'd/e'"},
-		"unknown column `…` in '…'":          {"unknown column `a` in 'field list'", "unknown column `b.c` in 'where'"},
-		`bad value "…" here`:                 {`bad value "a \"b\" c" here`, `bad value "" here`},
-		"timed out after #":                  {"timed out after 1m30s", "timed out after 2.5s", "timed out after 10 "},
-		"sha# of utf# text: tcp# and I/O":    {"sha256 of utf8 text: tcp4 and I/O"},
-		"at main.go:#: panic":                {"at main.go:12: panic", "at main.go:7: panic"},
-		"token # expired at #-#-#:#:#":       {"token a1b2c3d4e5 expired at 2026-03-01T10:00:00Z", "token z9y8x7w6v5 expired at 2025-12-31T23:59:59.123Z"},
-		"the text is \" open":                {"the text is \" open"},
-		"Zeile # ist ungültig: Größe":        {"Zeile 7 ist ungültig: Größe"},
-		"first line second line #":           {"first line\n  second line 3\n", "first line\x00second line 4", "first line\xff\xfesecond line 5"},
-		strings.Repeat("long ", 39) + "long": {strings.Repeat("long ", 100), strings.Repeat("long ", 1000)},
+		"can't open '…'": {
+			"can't open 'a'",
+			"can’t open ‘b c’",
+			"can't open 'd/e'",
+		},
+		"unknown column `…` in '…'": {
+			"unknown column `a` in 'field list'",
+			"unknown column `b.c` in 'where'",
+		},
+		`bad value "…" here`: {`bad value "a \"b\" c" here`, `bad value "" here`},
+		"timed out after #": {
+			"timed out after 1m30s",
+			"timed out after 2.5s",
+			"timed out after 10 ",
+		},
+		"sha# of utf# text: tcp# and I/O": {"sha256 of utf8 text: tcp4 and I/O"},
+		"at main.go:#: panic":             {"at main.go:12: panic", "at main.go:7: panic"},
+		"token # expired at #-#-#:#:#": {
+			"token a1b2c3d4e5 expired at 2026-03-01T10:00:00Z",
+			"token z9y8x7w6v5 expired at 2025-12-31T23:59:59.123Z",
+		},
+		"the text is \" open":         {"the text is \" open"},
+		"Zeile # ist ungültig: Größe": {"Zeile 7 ist ungültig: Größe"},
+		"first line second line #": {
+			"first line\n  second line 3\n",
+			"first line\x00second line 4",
+			"first line\xff\xfesecond line 5",
+		},
+		strings.Repeat("long ", 39) + "long": {
+			strings.Repeat("long ", 100), strings.Repeat("long ", 1000),
+		},
 	} {
 		for _, reason := range reasons {
 			f, text := carillon.FingerprintOf(reason)

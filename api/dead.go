@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -22,7 +21,10 @@ func (s *server) deadRoutes() []route {
 				{"type", "only of this type; * stands for any characters", nil},
 				{"owner", "only of this owner", nil},
 				{"queue", "only of this queue", nil},
-				{"label", "key:value, exactly this label of the job; given several times, all of them", []string{}},
+				{
+					"label", "key:value, exactly this label of the job; given several times, all of them",
+					[]string{},
+				},
 				{"error", "only with this text in the reason; upper and lower case are the same", nil},
 				{"fingerprint", "only with a reason of this group, see /v1/dead-letters/groups", nil},
 				{"from", "ended at or after this time", run.Ended},
@@ -35,7 +37,7 @@ func (s *server) deadRoutes() []route {
 			Summary: "Group dead letters by their errors, those with the most letters first",
 			Query: []param{
 				{"type", "only of exactly this type", nil},
-				{"limit", fmt.Sprintf("number of groups, 1 to %d, default %d", wire.MaxPage, defaultLimit), 0},
+				{"limit", "the most groups, 1 to 1000, default 100", 0},
 			},
 			Status: 200, Gives: wire.List[carillon.DeadGroup]{}, handle: s.listDeadGroups,
 		},
@@ -46,8 +48,8 @@ func (s *server) deadRoutes() []route {
 		},
 		{
 			Method: "POST", Pattern: "/v1/dead-letters/{id}/retry",
-			Summary: "Repeat a dead letter with a new run, with another payload if one is given, and take it " +
-				"off the list",
+			Summary: "Repeat a dead letter with a new run, with another payload if one is given, and take " +
+				"it off the list",
 			Takes: wire.RunRequest{}, MayTake: true, Status: 201, Gives: run, Keyed: true,
 			handle: s.retryDeadLetter,
 		},
@@ -161,6 +163,7 @@ func (s *server) getDeadLetter(w http.ResponseWriter, r *http.Request, _ *query)
 	}
 	if len(jobs) > 0 {
 		letter.JobDefinition = &jobs[0].Definition
+		letter.JobDefinition.Retention = letter.JobDefinition.Retention.Or(s.Retention)
 	}
 	if letter.Log, err = s.lastLines(r.Context(), &letter.Run, wire.DeadLetterLines); err != nil {
 		return err

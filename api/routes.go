@@ -22,8 +22,8 @@ var stateParam = param{"state", runWords + "; several separated by commas", nil}
 func (s *server) table() []route {
 	return slices.Concat(
 		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.deadRoutes(), s.operationRoutes(),
-		s.workerRoutes(), s.queueRoutes(), s.namespaceRoutes(), s.limitRoutes(), s.gateRoutes(), s.refusedRoutes(),
-		s.otherRoutes(),
+		s.workerRoutes(), s.queueRoutes(), s.namespaceRoutes(), s.limitRoutes(), s.gateRoutes(),
+		s.refusedRoutes(), s.otherRoutes(),
 	)
 }
 

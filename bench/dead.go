@@ -26,7 +26,8 @@ const (
 )
 
 // deadScenario: a million dead letters with a thousand different errors. How long does it take to group them?
-// Then 100,000 dead letters are redriven at 1,000 a second, with a cancel and a restart of the node in between.
+// Then 100,000 dead letters are redriven at 1,000 a second, with a cancel and a restart of the node in
+// between.
 func deadScenario(ctx context.Context, b *bench) error {
 	if err := b.groups(ctx); err != nil {
 		return err
@@ -211,8 +212,8 @@ func (b *bench) cancelRedrive(ctx context.Context, h *house, caller *client.Clie
 	return nil
 }
 
-// paced waits until an operation has acted on a number of things, or is over, and returns its rate by what its
-// record says: from the first record with progress that is read to the last.
+// paced waits until an operation has acted on a number of things, or is over, and returns its rate by what
+// its record says: from the first record with progress that is read to the last.
 func paced(
 	ctx context.Context, caller *client.Client, id carillon.OperationID, goal int,
 ) (rate float64, err error) {

@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// OperationRequest says what to do with which jobs or dead letters. OperationAnswer is the operation that has begun, or what
-// a dry run has found.
+// OperationRequest says what to do with which jobs or dead letters. OperationAnswer is the operation that has
+// begun, or what a dry run has found.
 type (
 	OperationRequest = wire.OperationRequest
 	OperationAnswer  = wire.OperationAnswer

@@ -64,6 +64,7 @@ func storeDeadFilters(t *storeTest) {
 	print, _ := carillon.FingerprintOf(refused.Reason)
 	other, _ := carillon.FingerprintOf("no letter has this reason")
 	type f = carillon.DeadFilter
+	type labelsOf = map[string]string
 	for name, c := range map[string]struct {
 		filter f
 		want   []carillon.Run
@@ -77,12 +78,12 @@ func storeDeadFilters(t *storeTest) {
 		"type that is not there":   {f{Type: "mail"}, nil},
 		"owner":                    {f{Owner: "ann"}, []carillon.Run{status, refused}},
 		"queue":                    {f{Queue: "net"}, []carillon.Run{refused}},
-		"label":                    {f{Labels: map[string]string{"team": "a"}}, []carillon.Run{again, refused}},
-		"labels":                   {f{Labels: map[string]string{"team": "a", "tier": ""}}, []carillon.Run{refused}},
-		"label of another value":   {f{Labels: map[string]string{"team": "b"}}, nil},
-		"label and type":           {f{Type: "mail.read", Labels: map[string]string{"team": "a"}}, []carillon.Run{again}},
-		"label and fingerprint":    {f{Fingerprint: print, Labels: map[string]string{"tier": ""}}, []carillon.Run{refused}},
-		"label and job":            {f{Job: status.ID.Job, Labels: map[string]string{"team": "a"}}, nil},
+		"label":                    {f{Labels: labelsOf{"team": "a"}}, []carillon.Run{again, refused}},
+		"labels":                   {f{Labels: labelsOf{"team": "a", "tier": ""}}, []carillon.Run{refused}},
+		"label of another value":   {f{Labels: labelsOf{"team": "b"}}, nil},
+		"label and type":           {f{Type: "mail.read", Labels: labelsOf{"team": "a"}}, []carillon.Run{again}},
+		"label and fingerprint":    {f{Fingerprint: print, Labels: labelsOf{"tier": ""}}, []carillon.Run{refused}},
+		"label and job":            {f{Job: status.ID.Job, Labels: labelsOf{"team": "a"}}, nil},
 		"error":                    {f{Error: "connection REFUSED"}, []carillon.Run{again, refused}},
 		"error with its details":   {f{Error: "10.0.0.2:81"}, []carillon.Run{again}},
 		"fingerprint":              {f{Fingerprint: print}, []carillon.Run{again, refused}},
@@ -109,7 +110,10 @@ func storeDeadRare(t *storeTest) {
 		t.die(fmt.Sprint("frequent ", i), nil)
 	}
 	for _, f := range []carillon.DeadFilter{
-		{Owner: "ann"}, {Error: "rare"}, {Labels: map[string]string{"a": "b"}}, {To: rare.Ended + 1, Owner: "ann"},
+		{Owner: "ann"},
+		{Error: "rare"},
+		{Labels: map[string]string{"a": "b"}},
+		{To: rare.Ended + 1, Owner: "ann"},
 	} {
 		t.equal(fmt.Sprint(f), t.letters(f, 3), []carillon.RunID{rare.ID})
 	}
@@ -121,7 +125,8 @@ func (t *storeTest) deadGroups(q carillon.DeadGroupQuery) (groups []carillon.Dea
 	q.Namespace = cmp.Or(q.Namespace, carillon.DefaultNamespace)
 	groups, err := t.store.DeadGroups(context.Background(), q)
 	t.must(err)
-	if !slices.IsSortedFunc(groups, func(a, b carillon.DeadGroup) int { return cmp.Compare(b.Count, a.Count) }) {
+	byCount := func(a, b carillon.DeadGroup) int { return cmp.Compare(b.Count, a.Count) }
+	if !slices.IsSortedFunc(groups, byCount) {
 		t.Errorf("groups are not sorted by their counts: %v", groups)
 	}
 	slices.SortStableFunc(groups, func(a, b carillon.DeadGroup) int { return cmp.Compare(a.Error, b.Error) })
@@ -223,7 +228,8 @@ func storeDeadGroupsLost(t *storeTest) {
 	// One that wins stands between them.
 	ended := run.End(carillon.StateFailed, "killed", t.now)
 	t.equal("lost", t.commit(
-		carillon.Change{Job: job, Retried: []carillon.RunID{letter.ID}}, carillon.Change{Runs: []carillon.Run{ended}},
+		carillon.Change{Job: job, Retried: []carillon.RunID{letter.ID}},
+		carillon.Change{Runs: []carillon.Run{ended}},
 	), []int{0})
 	t.equal("groups", t.groupCounts(), map[string]int{"exit status #": 1, "killed": 1})
 }

@@ -11,12 +11,13 @@ import (
 )
 
 // Letters that leave are locked before they are counted, by primary key: otherwise two transactions could
-// both count one letter that only one of them deletes. ? says which letters.
+// both count one letter that only one of them deletes. The condition says which letters.
 const (
 	lockLetters = `UPDATE dead FORCE INDEX (PRIMARY) SET bucket = bucket WHERE `
-	uncountDead = groupColumns + ` SELECT namespace, fingerprint, type, bucket, -COUNT(*), MIN(ended), MAX(ended)
-FROM dead FORCE INDEX (PRIMARY) WHERE fingerprint IS NOT NULL AND `
-	byGroup      = `) GROUP BY namespace, fingerprint, type, bucket ORDER BY namespace, fingerprint, type, bucket`
+	uncountDead = groupColumns + ` SELECT namespace, fingerprint, type, bucket, -COUNT(*), MIN(ended),
+  MAX(ended) FROM dead FORCE INDEX (PRIMARY) WHERE fingerprint IS NOT NULL AND `
+	byGroup = `) GROUP BY namespace, fingerprint, type, bucket
+  ORDER BY namespace, fingerprint, type, bucket`
 	groupColumns = `INSERT INTO dead_group (namespace, fingerprint, type, bucket, letters, first, last)`
 	addLetters   = ` ON DUPLICATE KEY UPDATE letters = letters + VALUES(letters)`
 	countDead    = groupColumns + ` VALUES `
@@ -160,14 +161,16 @@ func (l *conn) describe(q *carillon.DeadGroupQuery, groups []carillon.DeadGroup)
 const (
 	missingPrints = `SELECT job, due, place, reason FROM dead FORCE INDEX (dead_fingerprint)
 WHERE fingerprint IS NULL LIMIT ?`
-	fillPrint = `UPDATE dead FORCE INDEX (PRIMARY) SET fingerprint = ? WHERE job = ? AND due = ? AND place = ?`
+	fillPrint = `UPDATE dead FORCE INDEX (PRIMARY) SET fingerprint = ?
+WHERE job = ? AND due = ? AND place = ?`
 )
 
 // Letters that are not counted as they should be: an older node deletes letters, and does not know that they
 // are counted. Both tables are read as they were at one moment, so the difference is right whatever other
 // nodes write meanwhile. It is added, like all other counts.
 const (
-	miscounted = `SELECT namespace, fingerprint, type, bucket, CAST(SUM(n) AS SIGNED) d, MIN(f), MAX(l) FROM (
+	miscounted = `SELECT namespace, fingerprint, type, bucket, CAST(SUM(n) AS SIGNED) d, MIN(f), MAX(l)
+FROM (
   SELECT namespace, fingerprint, type, bucket, COUNT(*) n, MIN(ended) f, MAX(ended) l FROM dead
   WHERE fingerprint IS NOT NULL GROUP BY namespace, fingerprint, type, bucket
   UNION ALL SELECT namespace, fingerprint, type, bucket, -letters, first, last FROM dead_group) x
@@ -227,8 +230,8 @@ func (f *forgetter) recount(must bool) bool {
 	return true
 }
 
-// fillFingerprints computes the fingerprints of the letters that have none, and leaves it to the next count to
-// count them.
+// fillFingerprints computes the fingerprints of the letters that have none, and leaves it to the next count
+// to count them.
 func (l *conn) fillFingerprints() (filled int, err error) {
 	for {
 		var s statements

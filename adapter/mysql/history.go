@@ -20,7 +20,7 @@ func (p *batch) putEnded() {
 	uncount(&p.statements, withKeys, p.retried, jobDue)
 	many(&p.statements, deleteDead, p.retried, jobDue, `)`, 1)
 	insert(&p.statements, insertHistory, historyRow, p.ended, ``)
-	uncount(&p.statements, withKeys, p.failed, func(b []byte, run *carillon.Run) []byte { return jobDue(b, run.ID) })
+	uncount(&p.statements, withKeys, p.failed, func(b []byte, r run) []byte { return jobDue(b, r.ID) })
 	insert(&p.statements, replaceDead, deadRow, p.failed, ``)
 	p.count(p.failed)
 }

@@ -41,7 +41,8 @@ func (s *Store) DeadGroups(
 	samples := map[carillon.Fingerprint]string{}
 	err = s.view(ctx, func(ctx context.Context, v *view) error {
 		var prints []int64
-		err := v.read(ctx, call{&deadGroups, [][]byte{namespace, textOrNull(q.Type), limit}, func(r *row) error {
+		params := [][]byte{namespace, textOrNull(q.Type), limit}
+		err := v.read(ctx, call{&deadGroups, params, func(r *row) error {
 			print := r.int()
 			prints = append(prints, print)
 			groups = append(groups, carillon.DeadGroup{
@@ -53,7 +54,7 @@ func (s *Store) DeadGroups(
 		if err != nil || len(groups) == 0 {
 			return err
 		}
-		params := [][]byte{namespace, int8Array(prints)}
+		params = [][]byte{namespace, int8Array(prints)}
 		return v.read(ctx, call{&groupTypes, params, func(r *row) error {
 			print, kind := carillon.Fingerprint(r.int()), r.name()
 			if types[print] == nil {

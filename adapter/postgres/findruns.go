@@ -89,8 +89,8 @@ WHERE job = $1::bigint AND due <= $2::bigint AND (due, place) < ($2::bigint, $3:
 )
 
 // Dead letters before the place $1, $2 at most: all by the primary key, those of a job by dead_run, of a
-// fingerprint by dead_fingerprint, of a type by dead_type. The last column says whether the job has the labels
-// with the keys $3 and the values $4.
+// fingerprint by dead_fingerprint, of a type by dead_type. The last column says whether the job has the
+// labels with the keys $3 and the values $4.
 const selectDead = `SELECT place, ` + endedColumns + `, NOT EXISTS (
   SELECT FROM unnest($3::text[], $4::text[]) w(key, value) WHERE NOT EXISTS (
     SELECT FROM carillon.job_label l WHERE l.namespace = d.namespace AND l.key = w.key

@@ -14,7 +14,8 @@ const (
   worker text, reason text`
 
 	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, ` +
-		`attempt, failures, losses, crashes, state, priority, namespace, queue, name, type, owner, worker, reason`
+		`attempt, failures, losses, crashes, state, priority, namespace, queue, name, type, owner, ` +
+		`worker, reason`
 	deadColumns = endedColumns + `, fingerprint`
 
 	// placeNow is the first place of the present millisecond by the server's clock, and place is a place in

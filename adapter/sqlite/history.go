@@ -6,8 +6,8 @@ import (
 )
 
 // The history is appended to. A dead letter replaces one of the same run: that one is found by dead_run and
-// deleted before, because REPLACE would delete it without the trigger that counts it. A retry finds its letter
-// by the same index.
+// deleted before, because REPLACE would delete it without the trigger that counts it. A retry finds its
+// letter by the same index.
 const (
 	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version,
   seq, attempt, failures, losses, crashes, state, priority, queue, name, type, owner, worker, reason`

@@ -30,7 +30,9 @@ var choosingDead = []string{"job", "type", "owner", "queue", "label", "error", "
 func (f *deadFlags) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.job, "job", "", "choose dead letters of this `job`, its id or name")
-	flags.StringVar(&f.filter.Type, "type", "", "choose dead letters of this `type`; * stands for any characters")
+	flags.StringVar(
+		&f.filter.Type, "type", "", "choose dead letters of this `type`; * stands for any characters",
+	)
 	flags.StringVar(&f.filter.Owner, "owner", "", "choose dead letters of jobs of this `owner`")
 	flags.StringVar(&f.filter.Queue, "queue", "", "choose dead letters of this `queue`")
 	flags.StringArrayVar(
@@ -42,7 +44,9 @@ func (f *deadFlags) flags(cmd *cobra.Command) {
 		&f.fingerprint, "fingerprint", "",
 		"choose dead letters of this `group` of errors, see \"carillon dead groups\"",
 	)
-	flags.StringVar(&f.from, "from", "", "choose runs that ended at or after this `time`; 24h means 24 hours ago")
+	flags.StringVar(
+		&f.from, "from", "", "choose runs that ended at or after this `time`; 24h means 24 hours ago",
+	)
 	flags.StringVar(&f.to, "to", "", "choose runs that ended before this `time`")
 }
 
@@ -160,21 +164,27 @@ FIRST and LAST are when the error was seen first and last.`,
 			if err != nil {
 				return err
 			}
-			return showList(a, wire.NewPage(groups, ""), "dead letters", func(groups []carillon.DeadGroup) {
-				t := a.table("FINGERPRINT", "COUNT", "FIRST", "LAST", "TYPES", "ERROR")
-				for _, g := range groups {
-					t.row(
-						g.Fingerprint.String(), strconv.Itoa(g.Count), a.ago(g.First), a.ago(g.Last),
-						a.cut(strings.Join(g.Types, ", "), 30), cmp.Or(g.Error, "-"),
-					)
-				}
-				t.end()
-			})
+			return a.show(wire.List[carillon.DeadGroup]{Items: groups}, func() { a.groupTable(groups) })
 		}),
 	}
 	cmd.Flags().StringVar(&ofType, "type", "", "group only dead letters of exactly this `type`")
 	cmd.Flags().Var(&most, "limit", "show at most this `number` of groups; 0 means the first 1000")
 	return cmd
+}
+
+func (a *app) groupTable(groups []carillon.DeadGroup) {
+	if len(groups) == 0 {
+		fmt.Fprintln(a.err, "no dead letters")
+		return
+	}
+	t := a.table("FINGERPRINT", "COUNT", "FIRST", "LAST", "TYPES", "ERROR")
+	for _, g := range groups {
+		t.row(
+			g.Fingerprint.String(), strconv.Itoa(g.Count), a.ago(g.First), a.ago(g.Last),
+			a.cut(strings.Join(g.Types, ", "), 30), cmp.Or(g.Error, "-"),
+		)
+	}
+	t.end()
 }
 
 func (a *app) deadShowCommand() *cobra.Command {
@@ -202,8 +212,8 @@ expires, and the last 100 lines of its log. Given a job, show its latest dead le
 }
 
 func (a *app) deadDetail(letter *client.DeadLetterDetail) {
-	a.runDetail(&client.RunDetail{Run: letter.Run})
 	t := a.tableTo(a.out)
+	a.runFacts(t, &client.RunDetail{Run: letter.Run})
 	t.fact("Group", fmt.Sprintf("%s %s", letter.Fingerprint, letter.Error))
 	expires := "never"
 	if letter.ExpiresAt != 0 {
@@ -223,7 +233,7 @@ func (a *app) deadDetail(letter *client.DeadLetterDetail) {
 	if len(letter.Log) == 0 {
 		return
 	}
-	fmt.Fprintf(a.out, "\nThe last %s of its log:\n", count(len(letter.Log), "line"))
+	fmt.Fprintln(a.out, "\nThe end of its log:")
 	for _, line := range letter.Log {
 		if a.printLine(line, false) != nil {
 			return

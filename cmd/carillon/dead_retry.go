@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -45,9 +46,11 @@ The exit code is then 1.`,
 				"give %q, or flags such as --%s that choose dead letters, but not both", args[0], chosen,
 			)
 		case chosen != "" && cmd.Flags().Changed("payload"):
-			return fmt.Errorf("--payload is only for a single dead letter")
+			return errors.New("--payload is only for a single dead letter")
 		case chosen == "" && len(args) != 1:
-			return fmt.Errorf("give a run or a job, or flags that choose dead letters, such as --type or --all")
+			return errors.New(
+				"give a run or a job, or flags that choose dead letters, such as --type or --all",
+			)
 		case chosen == "" && settled != "":
 			return fmt.Errorf(
 				"--%s is only for flags that choose dead letters, such as --type or --all", settled,

@@ -169,8 +169,8 @@ func (a *app) perform(ctx context.Context, want client.OperationRequest, how man
 	asks := a.inTerminal && a.errTerminal
 	if !how.dryRun && !how.yes && !asks {
 		return usage(
-			"give --yes to act on all chosen %ss, or --dry-run to see them: there is no terminal on which to "+
-				"ask", thingOf(want.Kind),
+			"give --yes to act on all chosen %ss, or --dry-run to see them: there is no terminal on "+
+				"which to ask", thingOf(want.Kind),
 		)
 	}
 	c, err := a.connect()

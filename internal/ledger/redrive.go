@@ -11,8 +11,8 @@ import (
 const readers = 8
 
 // RetryDeadLetters is RetryDeadLetter for many letters, with few reads and one commit. It returns an error
-// for each letter, or nil. Letters of which it knows too little to decide, and those that lose, it retries one
-// by one; so it does with the second and later letters of a job, which would lose against the first.
+// for each letter, or nil. Letters of which it knows too little to decide, and those that lose, it retries
+// one by one; so it does with the second and later letters of a job, which would lose against the first.
 func (l *Ledger) RetryDeadLetters(
 	ctx context.Context, namespace string, ids []carillon.RunID,
 ) []error {

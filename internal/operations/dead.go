@@ -38,8 +38,8 @@ func (l *letters) Do(ctx context.Context, op *carillon.Operation, item string) e
 }
 
 // DoAll retries letters. The commit compares that each is still a dead letter, so none is retried twice. A
-// letter that is gone counts as done if a run repeats it since the operation began: most likely an earlier try
-// has added that.
+// letter that is gone counts as done if a run repeats it since the operation began: most likely an earlier
+// try has added that.
 func (l *letters) DoAll(ctx context.Context, op *carillon.Operation, items []string) []error {
 	ids := make([]carillon.RunID, len(items))
 	for i, item := range items {

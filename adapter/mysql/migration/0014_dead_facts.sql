@@ -1,5 +1,5 @@
--- The fingerprint of a dead letter's reason. Nodes fill in the missing ones of letters that older nodes wrote:
--- they alone can compute them. bucket says in which row of dead_group the letter is counted.
+-- The fingerprint of a dead letter's reason. Nodes fill in those of letters that older nodes wrote: the
+-- database cannot compute them. bucket says in which row of dead_group the letter is counted.
 SET @step = (SELECT IF(COUNT(*) = 0,
   'ALTER TABLE dead ADD fingerprint BIGINT, ADD bucket TINYINT NOT NULL DEFAULT 0,
     ADD INDEX dead_fingerprint (fingerprint, namespace, place), ADD INDEX dead_type (namespace, type, place)',
@@ -11,8 +11,8 @@ EXECUTE step;
 DEALLOCATE PREPARE step;
 
 -- How many dead letters there are of each fingerprint and type. Each commit that writes or deletes letters
--- counts them (see dead.go): a trigger would need a right that most accounts do not have. Connections count in
--- different buckets: a million runs that fail with one error must not wait for one row.
+-- counts them (see dead.go): a trigger would need a right that most accounts do not have. Connections count
+-- in different buckets: a million runs that fail with one error must not wait for one row.
 CREATE TABLE IF NOT EXISTS dead_group (
   namespace   VARBINARY(255) NOT NULL,
   fingerprint BIGINT         NOT NULL,

@@ -1,5 +1,5 @@
--- The fingerprint of a dead letter's reason. Nodes fill in the missing ones of letters that older nodes wrote:
--- they alone can compute them. bucket says in which row of dead_group the letter is counted.
+-- The fingerprint of a dead letter's reason. Nodes fill in those of letters that older nodes wrote: the
+-- database cannot compute them. bucket says in which row of dead_group the letter is counted.
 ALTER TABLE carillon.dead ADD COLUMN fingerprint bigint, ADD COLUMN bucket smallint NOT NULL DEFAULT 0;
 ALTER TABLE carillon.dead ALTER COLUMN bucket SET DEFAULT (pg_backend_pid() & 15)::smallint;
 CREATE INDEX dead_fingerprint ON carillon.dead (namespace, fingerprint, place);
@@ -37,7 +37,8 @@ BEGIN
   SELECT namespace, fingerprint, type, bucket, -count(*), min(ended), max(ended)
   FROM removed WHERE fingerprint IS NOT NULL GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
   ON CONFLICT (namespace, fingerprint, type, bucket) DO UPDATE SET letters = g.letters + excluded.letters;
-  DELETE FROM carillon.dead_group g USING (SELECT DISTINCT namespace, fingerprint, type, bucket FROM removed) r
+  DELETE FROM carillon.dead_group g
+  USING (SELECT DISTINCT namespace, fingerprint, type, bucket FROM removed) r
   WHERE g.namespace = ANY(ARRAY[r.namespace]) AND g.fingerprint = r.fingerprint AND g.type = r.type
     AND g.bucket = r.bucket AND g.letters = 0;
   RETURN NULL;
