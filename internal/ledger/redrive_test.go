@@ -79,7 +79,8 @@ func TestEachOfManyLettersGetsItsOwnAnswer(t *testing.T) {
 		given := append([]carillon.RunID{retried, canceled, raced, fine, unknown}, both...)
 		results := l.RetryDeadLetters(t.Context(), "default", given)
 		for i, want := range []error{
-			carillon.ErrNotFound, carillon.ErrConflict, carillon.ErrNotFound, nil, carillon.ErrNotFound, nil, nil,
+			carillon.ErrNotFound, carillon.ErrConflict, carillon.ErrNotFound, nil, carillon.ErrNotFound, nil,
+			nil,
 		} {
 			if !errors.Is(results[i], want) {
 				t.Errorf("letter %d: %v, want %v", i, results[i], want)
