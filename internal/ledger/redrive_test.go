@@ -70,7 +70,7 @@ func TestEachOfManyLettersGetsItsOwnAnswer(t *testing.T) {
 			finish(t, l, run, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"})
 			both = append(both, run.ID)
 		}
-		meanwhile(s, "find runs", 2, func() { // another caller is quicker
+		meanwhile(s, "guards", 1, func() { // another caller is quicker
 			if _, err := l.RetryDeadLetter(t.Context(), "default", raced, nil); err != nil {
 				t.Error(err)
 			}
