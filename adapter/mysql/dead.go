@@ -193,8 +193,7 @@ func (s *Store) tendGroups(l *conn) error {
 		return err
 	}
 	var counts []*deadCount
-	err = s.view(l.ctx, func(l *conn) error {
-		counts = nil
+	err = l.view(func(l *conn) error {
 		return l.query(func(r row) error {
 			counts = append(counts, &deadCount{
 				deadGroup: deadGroup{r.text(0), carillon.Fingerprint(r.int(1)), r.text(2), r.int(3)},
