@@ -76,7 +76,8 @@ var mayImport = map[string][]string{
 		"worker", "worker/protocol",
 	},
 	"bench": {
-		".", "adapter/mysql", "adapter/postgres", "adapter/sqlite", "client", "executor", "internal/ledger",
+		".", "adapter/mysql", "adapter/postgres", "adapter/sqlite", "client", "executor", "internal/idgen",
+		"internal/ledger",
 		"internal/wire", "node", "porttest/server", "worker",
 	},
 	"bench/part":        {".", "executor", "node"},

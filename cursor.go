@@ -95,7 +95,8 @@ func parseRunPos(s string) (RunPos, bool) {
 	return RunPos{}, false
 }
 
-// Wants says whether the query asks for a run, wherever the store read it from.
+// Wants says whether the query asks for a run, wherever the store read it from. It does not check Labels,
+// which are the job's.
 func (q *RunQuery) Wants(r *Run) bool {
 	return (q.Namespace == "" || q.Namespace == r.Namespace) &&
 		(q.Job == 0 || q.Job == r.ID.Job) &&
@@ -103,7 +104,8 @@ func (q *RunQuery) Wants(r *Run) bool {
 		(q.Worker == "" || q.Worker == r.Worker) &&
 		(q.From == 0 || r.ID.Due >= q.From) &&
 		(q.To == 0 || r.ID.Due < q.To) &&
-		(!q.Present || r.State != StateWaiting || min(r.ID.Due, r.Wake) <= q.Now)
+		(!q.Present || r.State != StateWaiting || min(r.ID.Due, r.Wake) <= q.Now) &&
+		(!q.Dead || q.wantsDead(r))
 }
 
 func (q *RunQuery) wantsState(r *Run) bool {

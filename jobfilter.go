@@ -37,7 +37,7 @@ func (f *JobFilter) admit() *FieldError {
 	if f.Labels != nil && len(f.Labels) == 0 {
 		return invalid("labels", "", "at least one label; leave the field out for none")
 	}
-	narrow := f.Type != "" || f.Name != "" || f.Owner != "" || f.Queue != "" || len(f.Labels) > 0
+	narrow := f.narrow()
 	switch {
 	case !narrow && !f.All:
 		return invalid("", "", `type, name, owner, queue or labels; "all": true chooses all jobs`).
@@ -46,6 +46,14 @@ func (f *JobFilter) admit() *FieldError {
 		return invalid("all", "true", "only states beside it").because("the filter has other fields")
 	}
 	return nil
+}
+
+func (f *JobFilter) narrow() bool {
+	return f.Type != "" || f.Name != "" || f.Owner != "" || f.Queue != "" || len(f.Labels) > 0
+}
+
+func (f *JobFilter) empty() bool {
+	return !f.narrow() && !f.All && f.Labels == nil && f.States == nil
 }
 
 // Query is a page of the jobs that the filter can choose among those that were created up to a time. The

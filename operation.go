@@ -15,6 +15,7 @@ type Operation struct {
 	ID     OperationID   `json:"id,omitzero"`
 	Kind   OperationKind `json:"kind"`
 	Filter JobFilter     `json:"filter,omitzero"` // of kinds that act on jobs
+	Dead   *DeadFilter   `json:"dead,omitempty"`  // of the kind redrive: which dead letters
 	Rate   int           `json:"rate"`            // things a second, rounded up; 0: as many as it can
 	By     string        `json:"by,omitempty"`    // name of the credential that began it
 	// KeepRunning says that a cancel lets running runs go on to their end.
@@ -70,6 +71,8 @@ const (
 	OperationResume OperationKind = "resume"
 	OperationCancel OperationKind = "cancel"
 	OperationRun    OperationKind = "run" // adds a run that is due at once
+	// OperationRedrive retries dead letters.
+	OperationRedrive OperationKind = "redrive"
 	// OperationRelease lets the runs leave that a gate held. It begins when the gate opens: see GateRelease.
 	OperationRelease OperationKind = "release"
 )
@@ -77,9 +80,9 @@ const (
 // actsOn says on jobs in which states a kind acts: by default, and if the filter names further ones.
 type actsOn struct{ states, further []JobState }
 
-// operationKinds lists the kinds that callers begin. A kind that acts on other things than jobs needs a
-// filter of its own beside Operation.Filter, and a way to find and change these things: see
-// internal/operations.
+// operationKinds lists the kinds that callers begin and that act on jobs. A kind that acts on other things,
+// such as redrive, needs a filter of its own beside Operation.Filter, and a way to find and change these
+// things: see internal/operations.
 var operationKinds = map[OperationKind]actsOn{
 	OperationPause:  {states: []JobState{JobActive}},
 	OperationResume: {states: []JobState{JobPaused}},
@@ -139,18 +142,24 @@ func (id OperationID) Shard() int { return JobID(id).Shard() }
 
 // Admit checks what a caller asks for.
 func (o *Operation) Admit() error {
-	acts, known := operationKinds[o.Kind]
+	const kinds = "pause, resume, cancel, run or redrive"
+	acts, ofJobs := operationKinds[o.Kind]
 	switch {
 	case o.Kind == OperationRelease:
-		return invalid("kind", o.Kind, "pause, resume, cancel or run").
-			because("a release begins when a gate opens")
-	case !known:
-		return invalid("kind", o.Kind, "pause, resume, cancel or run")
+		return invalid("kind", o.Kind, kinds).because("a release begins when a gate opens")
+	case !ofJobs && o.Kind != OperationRedrive:
+		return invalid("kind", o.Kind, kinds)
 	case o.Rate < 0 || o.Rate > maxOperationRate:
 		return invalid("rate", o.Rate, "a number from 1 to %d, or 0 for as many as it can", maxOperationRate)
 	}
 	if o.KeepRunning && o.Kind != OperationCancel {
 		return invalid("keep_running", "true", "it only with cancel").because("the kind is %s", o.Kind)
+	}
+	if o.Kind == OperationRedrive {
+		return o.admitRedrive()
+	}
+	if o.Dead != nil {
+		return invalid("dead", "", "it only with redrive").because("the kind is %s", o.Kind)
 	}
 	if err := o.Filter.admit(); err != nil {
 		return err.In("filter")
@@ -165,6 +174,19 @@ func (o *Operation) Admit() error {
 	}
 	if len(o.Filter.States) == 0 {
 		o.Filter.States = acts.states
+	}
+	return nil
+}
+
+func (o *Operation) admitRedrive() error {
+	if !o.Filter.empty() {
+		return invalid("filter", "", "the filter of a redrive in dead").because("it chooses jobs")
+	}
+	if o.Dead == nil {
+		o.Dead = &DeadFilter{}
+	}
+	if err := o.Dead.admitAction(); err != nil {
+		return err.In("dead")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/carillon-run/carillon"
 )
@@ -27,7 +28,7 @@ func TestAnOperationIsAdmittedOrSaysWhatIsWrong(t *testing.T) {
 		{
 			"no kind",
 			carillon.Operation{Filter: all},
-			"kind: it is empty: want pause, resume, cancel or run",
+			"kind: it is empty: want pause, resume, cancel, run or redrive",
 		},
 		{
 			"no filter",
@@ -190,5 +191,66 @@ func TestTheRecordOfAnOperationIsOpenUntilItsEnd(t *testing.T) {
 	after := r.Save(40)
 	if len(after.Guards) != 1 || r.Ended != 30 || after.Guards[0].Expires != end.Guards[0].Expires {
 		t.Errorf("a write after the end: %v, ended %s", after.Guards, r.Ended)
+	}
+}
+
+func TestARedriveIsAdmittedOrSaysWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		op   carillon.Operation
+		want string
+	}{
+		{"all letters", carillon.Operation{Kind: "redrive", Dead: &carillon.DeadFilter{All: true}}, ""},
+		{"some letters", carillon.Operation{Kind: "redrive", Dead: &carillon.DeadFilter{Fingerprint: 7}}, ""},
+		{
+			"no filter",
+			carillon.Operation{Kind: "redrive"},
+			"dead: it chooses no dead letters: want job_id, type, owner, queue, labels, error, fingerprint, " +
+				`from or to; "all": true chooses all dead letters`,
+		},
+		{
+			"a filter of jobs",
+			carillon.Operation{Kind: "redrive", Filter: carillon.JobFilter{All: true}},
+			"filter: it chooses jobs: want the filter of a redrive in dead",
+		},
+		{
+			"times in the wrong order",
+			carillon.Operation{Kind: "redrive", Dead: &carillon.DeadFilter{From: 2000, To: 2000}},
+			`dead.to: "1970-01-01T00:00:02.000Z" is not valid: want a time after from, 1970-01-01T00:00:02.000Z`,
+		},
+		{
+			"letters with pause",
+			carillon.Operation{
+				Kind: "pause", Filter: carillon.JobFilter{All: true}, Dead: &carillon.DeadFilter{All: true},
+			},
+			"dead: the kind is pause: want it only with redrive",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := ""
+			if err := c.op.Admit(); err != nil {
+				got = err.Error()
+			}
+			if got != c.want {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestADeadLetterExpiresByItsOwnTimeOrByTheServersRule(t *testing.T) {
+	day := carillon.Duration(24 * time.Hour)
+	for _, c := range []struct {
+		run    carillon.Run
+		server carillon.Duration
+		want   carillon.Time
+	}{
+		{carillon.Run{Ended: 1000}, day, carillon.Time(1000).Add(day.Std())},
+		{carillon.Run{Ended: 1000, DeadExpires: 7000}, day, 7000},
+		{carillon.Run{Ended: 1000}, 0, 0},
+	} {
+		if got := c.run.DeadExpiry(c.server); got != c.want {
+			t.Errorf("%+v expires at %s, want %s", c.run, got, c.want)
+		}
 	}
 }

@@ -53,6 +53,10 @@ type Store interface {
 	// latest first. Records that nodes wrote in the same millisecond can come in any order.
 	FindRuns(ctx context.Context, q RunQuery) (RunPage, error)
 
+	// DeadGroups groups the dead letters of a namespace by the fingerprints of their reasons, those with the
+	// most letters first. It is quick where a million letters have a thousand reasons.
+	DeadGroups(ctx context.Context, q DeadGroupQuery) ([]DeadGroup, error)
+
 	// Forget removes up to limit ended runs and dead letters that neither their own expiry nor the rule
 	// (0: for ever) keeps at now, then guards that expired GuardGrace ago or earlier, and returns how many; 0
 	// means that nothing is left to remove. A guard that is written with a later expiry meanwhile stays. If a

@@ -223,8 +223,19 @@ type RunQuery struct {
 	Dead      bool // dead letters only
 	From      Time // due at or after
 	To        Time // due before
-	After     string
-	Limit     int
+	// The following are only for dead letters, see DeadFilter. A store finds letters by Fingerprint, and by a
+	// Type without a star, with an index, if the query names a namespace.
+	Type        string
+	Owner       string
+	Queue       string
+	Labels      []Label // all of them are labels of the job now
+	Error       string
+	Fingerprint Fingerprint
+	EndedFrom   Time // ended at or after
+	EndedTo     Time // ended before
+
+	After string
+	Limit int
 }
 
 // RunPage is a page of runs; Next, if not empty, is the After of the following page, as in JobPage.

@@ -165,7 +165,7 @@ func TestAReleaseThatAnOlderNodeLeftBehindEnds(t *testing.T) {
 
 func TestACallerCannotBeginARelease(t *testing.T) {
 	op := carillon.Operation{Kind: carillon.OperationRelease, Filter: carillon.JobFilter{All: true}}
-	want := "kind: a release begins when a gate opens: want pause, resume, cancel or run"
+	want := "kind: a release begins when a gate opens: want pause, resume, cancel, run or redrive"
 	if err := op.Admit(); err == nil || err.Error() != want {
 		t.Errorf("%v", err)
 	}

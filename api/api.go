@@ -94,7 +94,10 @@ type RunLedger interface {
 	// RetryRun adds a run that repeats an ended one. A repeated dead letter is no dead letter any more.
 	RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
 	// RetryDeadLetter is RetryRun for dead letters only; anything else is not found.
-	RetryDeadLetter(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error)
+	// A payload that is not nil takes the place of the one that the letter had.
+	RetryDeadLetter(
+		ctx context.Context, namespace string, id carillon.RunID, payload json.RawMessage,
+	) (carillon.Run, error)
 	// SaveCheckpoint returns ErrLost unless fence is the fence of the present attempt.
 	SaveCheckpoint(ctx context.Context, namespace string, id carillon.RunID, fence int64, data []byte) error
 }

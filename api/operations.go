@@ -17,8 +17,8 @@ func (s *server) operationRoutes() []route {
 	return []route{
 		{
 			Method: "POST", Pattern: "/v1/operations",
-			Summary: "Pause, resume, cancel or run all jobs that match a filter, in the background (201); " +
-				"with dry_run only count them (200)",
+			Summary: "Pause, resume, cancel or run all jobs that match a filter, or retry all such dead " +
+				"letters, in the background (201); with dry_run only count them (200)",
 			Takes: wire.OperationRequest{}, Status: 201, Or: 200, Gives: wire.OperationAnswer{}, Keyed: true,
 			handle: s.startOperation,
 		},
@@ -53,7 +53,7 @@ func (s *server) startOperation(w http.ResponseWriter, r *http.Request, _ *query
 	}
 	op := carillon.Operation{
 		Namespace: namespace(r), Kind: want.Kind, Filter: want.Filter, Rate: carillon.DefaultOperationRate,
-		KeepRunning: want.KeepRunning, By: credentialOf(r).Name,
+		Dead: want.Dead, KeepRunning: want.KeepRunning, By: credentialOf(r).Name,
 	}
 	if want.Rate != nil {
 		op.Rate = *want.Rate
@@ -89,8 +89,11 @@ const (
 	dryRunSample = 10
 )
 
-// dryRun counts the jobs that an operation would act on if it began now.
+// dryRun counts what an operation would act on if it began now.
 func (s *server) dryRun(ctx context.Context, op carillon.Operation) (wire.OperationAnswer, error) {
+	if op.Kind == carillon.OperationRedrive {
+		return s.dryRedrive(ctx, op)
+	}
 	answer := wire.OperationAnswer{Operation: op, DryRun: true}
 	q := op.Filter.Query(op.Namespace, s.Clock.Now())
 	q.Limit = dryRunPage

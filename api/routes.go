@@ -21,10 +21,9 @@ var stateParam = param{"state", runWords + "; several separated by commas", nil}
 // table lists every route. The POST of an action answers with the job or run that it changed or added.
 func (s *server) table() []route {
 	return slices.Concat(
-		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workflowRoutes(),
-		s.operationRoutes(), s.workerRoutes(),
-		s.queueRoutes(), s.namespaceRoutes(), s.limitRoutes(), s.gateRoutes(), s.refusedRoutes(),
-		s.otherRoutes(),
+		s.jobRoutes(), s.jobActions(), s.runRoutes(), s.runActions(), s.workflowRoutes(), s.deadRoutes(),
+		s.operationRoutes(), s.workerRoutes(), s.queueRoutes(), s.namespaceRoutes(), s.limitRoutes(),
+		s.gateRoutes(), s.refusedRoutes(), s.otherRoutes(),
 	)
 }
 
@@ -169,16 +168,6 @@ func (s *server) runActions() []route {
 				{"after", "only lines after the one of this attempt and offset, such as 1:41", nil},
 			},
 			Status: 200, Gives: wire.List[carillon.Line]{}, handle: s.getLogs,
-		},
-		{
-			Method: "GET", Pattern: "/v1/dead-letters",
-			Summary: "List the runs that failed for good, latest first", Query: paging,
-			Status: 200, Gives: wire.Page[carillon.Run]{}, handle: s.listDeadLetters,
-		},
-		{
-			Method: "POST", Pattern: "/v1/dead-letters/{id}/retry",
-			Summary: "Repeat a dead letter with a new run, and take it off the list",
-			Status:  201, Gives: run, Keyed: true, handle: s.retryDeadLetter,
 		},
 	}
 }

@@ -41,10 +41,6 @@ func (s *server) listJobRuns(w http.ResponseWriter, r *http.Request, q *query) e
 	return s.replyRuns(w, r, q, want)
 }
 
-func (s *server) listDeadLetters(w http.ResponseWriter, r *http.Request, q *query) error {
-	return s.replyRuns(w, r, q, carillon.RunQuery{Dead: true})
-}
-
 func (s *server) replyRuns(w http.ResponseWriter, r *http.Request, q *query, want carillon.RunQuery) error {
 	want.Namespace, want.After, want.Limit = namespace(r), q.cursor(), q.limit()
 	if q.err != nil {
@@ -116,18 +112,6 @@ func (s *server) retryRun(w http.ResponseWriter, r *http.Request, _ *query) erro
 	}
 	return s.writeRun(w, r, show, func() (carillon.Run, error) {
 		return s.Ledger.RetryRun(r.Context(), namespace(r), id)
-	})
-}
-
-// retryDeadLetter accepts only dead letters, so that pressing the button twice gives one retry and one
-// refusal.
-func (s *server) retryDeadLetter(w http.ResponseWriter, r *http.Request, _ *query) error {
-	id, err := carillon.ParseRunID(r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	return s.writeRun(w, r, showNew, func() (carillon.Run, error) {
-		return s.Ledger.RetryDeadLetter(r.Context(), namespace(r), id)
 	})
 }
 

@@ -52,6 +52,7 @@ var scenarios = []scenario{
 	{"limits", limitsScenario, false, true},
 	{"gates", gatesScenario, false, true},
 	{"workflow", workflowScenario, false, true},
+	{"dead", deadScenario, false, true},
 }
 
 type bench struct {

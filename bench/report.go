@@ -91,6 +91,9 @@ func (b *bench) report(out io.Writer, about string) {
 	if b.known("workflow_fan_1000") != nil {
 		bars = slices.Concat(bars, workflowBars(b.kind.name))
 	}
+	if b.known("redrive_rate") != nil {
+		bars = slices.Concat(bars, deadBars)
+	}
 	for _, r := range bars {
 		f := b.known(r.figure)
 		switch {

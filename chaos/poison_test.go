@@ -104,7 +104,7 @@ func TestPoisonJobsHarmNoNeighborAndEndWithTheirReason(t *testing.T) {
 		}
 	}
 	dead := map[carillon.JobID]bool{}
-	for run, err := range s.Client.DeadLetters(ctx, 100) {
+	for run, err := range s.Client.DeadLetters(ctx, carillon.DeadFilter{}, 100) {
 		if err != nil {
 			t.Fatal(err)
 		}

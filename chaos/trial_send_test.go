@@ -171,7 +171,7 @@ func perform(
 	case check.VerbRunNow:
 		added, err = api.RunNow(ctx, c.Job, nil)
 	case check.VerbRedrive:
-		added, err = api.RetryDeadLetter(ctx, run)
+		added, err = api.RetryDeadLetter(ctx, run, nil)
 	}
 	return added.ID, err
 }

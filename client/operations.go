@@ -9,16 +9,17 @@ import (
 	"github.com/carillon-run/carillon/internal/wire"
 )
 
-// OperationRequest says what to do with which jobs. OperationAnswer is the operation that has begun, or what
-// a dry run has found.
+// OperationRequest says what to do with which jobs or dead letters. OperationAnswer is the operation that has
+// begun, or what a dry run has found.
 type (
 	OperationRequest = wire.OperationRequest
 	OperationAnswer  = wire.OperationAnswer
 	SampleJob        = wire.SampleJob
+	SampleLetter     = wire.SampleLetter
 )
 
 // StartOperation begins an operation, which the server performs in the background. With DryRun it only counts
-// the jobs.
+// the jobs or dead letters.
 func (c *Client) StartOperation(
 	ctx context.Context, want OperationRequest,
 ) (answer OperationAnswer, err error) {

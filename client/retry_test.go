@@ -271,7 +271,7 @@ func TestEveryWriteHasAKeyOfItsOwnAndIsPerformedOnce(t *testing.T) {
 			return run.RetryOf == m.run.Due, err
 		}, effect{1, 1, active, states{waiting, ended, waiting}}},
 		"retry dead letter": {func(m made) { m.die(m.t, &m.job, m.run) }, func(m made) (bool, error) {
-			run, err := m.RetryDeadLetter(m.ctx, m.run)
+			run, err := m.RetryDeadLetter(m.ctx, m.run, nil)
 			return run.RetryOf == m.run.Due, err
 		}, effect{1, 1, active, states{failed, waiting}}},
 	} {

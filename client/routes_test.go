@@ -261,7 +261,7 @@ func TestRunsAreCanceledRetriedAndGiven(t *testing.T) {
 	if _, err := s.RetryRun(ctx, again.ID); !errors.Is(err, carillon.ErrConflict) {
 		t.Errorf("retry of a waiting run: %v", err)
 	}
-	if _, err := s.RetryDeadLetter(ctx, id); !errors.Is(err, carillon.ErrNotFound) {
+	if _, err := s.RetryDeadLetter(ctx, id, nil); !errors.Is(err, carillon.ErrNotFound) {
 		t.Errorf("retry of no dead letter: %v", err)
 	}
 }
@@ -286,14 +286,37 @@ func TestDeadLettersAndCheckpoints(t *testing.T) {
 	s.commit(s.first(job.ID).Finish(
 		&job, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"}, carillon.Now(), 0,
 	))
-	dead := collect(t, s.DeadLetters(ctx, 1))
+	dead := collect(t, s.DeadLetters(ctx, carillon.DeadFilter{}, 1))
 	if len(dead) != 1 || dead[0].ID != claimed.ID || dead[0].Reason != "no" {
 		t.Fatalf("dead letters %+v", dead)
 	}
-	if run := must(s.RetryDeadLetter(ctx, claimed.ID))(t); run.RetryOf != claimed.ID.Due {
+	print, _ := carillon.FingerprintOf("no")
+	now := carillon.Now()
+	for _, f := range []carillon.DeadFilter{
+		{Job: job.ID, Type: job.Type, Owner: job.Owner, Queue: job.Queue, Labels: job.Labels, Error: "n"},
+		{Fingerprint: print, From: now.Add(-time.Hour), To: now.Add(time.Hour)},
+	} {
+		if found := collect(t, s.DeadLetters(ctx, f, 0)); len(found) != 1 {
+			t.Errorf("%+v finds %+v", f, found)
+		}
+	}
+	if found := collect(t, s.DeadLetters(ctx, carillon.DeadFilter{Queue: "other"}, 0)); len(found) != 0 {
+		t.Errorf("another queue has %+v", found)
+	}
+	groups := must(s.DeadGroups(ctx, job.Type, 5))(t)
+	if len(groups) != 1 || groups[0].Fingerprint != print || groups[0].Count != 1 {
+		t.Errorf("groups %+v", groups)
+	}
+	letter := must(s.DeadLetter(ctx, claimed.ID))(t)
+	if string(letter.Output.Checkpoint) != `{"page":17}` || letter.JobDefinition.Name != "doomed" ||
+		letter.ExpiresAt != dead[0].ExpiresAt || letter.ExpiresAt <= now || letter.Error != "no" {
+		t.Errorf("letter %+v", letter)
+	}
+	run := must(s.RetryDeadLetter(ctx, claimed.ID, []byte(`{"page":18}`)))(t)
+	if run.RetryOf != claimed.ID.Due || string(run.Output.Payload) != `{"page":18}` {
 		t.Errorf("retried %+v", run)
 	}
-	if dead := collect(t, s.DeadLetters(ctx, 0)); len(dead) != 0 {
+	if dead := collect(t, s.DeadLetters(ctx, carillon.DeadFilter{}, 0)); len(dead) != 0 {
 		t.Errorf("still dead: %+v", dead)
 	}
 }

@@ -85,19 +85,6 @@ func (c *Client) RunsOfPage(
 	return c.runPage(ctx, jobPath(q.Job)+"/runs", p)
 }
 
-// DeadLetters goes over the runs that failed for good, latest first. limit is the size of a page (0: the
-// server's choice).
-func (c *Client) DeadLetters(ctx context.Context, limit int) iter.Seq2[carillon.Run, error] {
-	return pages(ctx, func(ctx context.Context, cursor Cursor) (Page[carillon.Run], error) {
-		return c.DeadLetterPage(ctx, limit, cursor)
-	})
-}
-
-// DeadLetterPage reads one page of DeadLetters; the first has no cursor.
-func (c *Client) DeadLetterPage(ctx context.Context, limit int, cursor Cursor) (Page[carillon.Run], error) {
-	return c.runPage(ctx, "/v1/dead-letters", newParams(cursor, limit))
-}
-
 // Refusal is a job that an application submitted inside its database and that was not admitted, with the
 // reason.
 type Refusal = wire.Refusal
@@ -133,15 +120,6 @@ func (c *Client) CancelRun(ctx context.Context, id carillon.RunID) (run carillon
 // now, and RetryRun returns that same run.
 func (c *Client) RetryRun(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
 	err = c.write(ctx, request{method: http.MethodPost, path: runPath(id) + "/retry"}, &run)
-	return run, err
-}
-
-// RetryDeadLetter adds a run that repeats a dead letter, and takes the dead letter off the list. It fails if
-// the run is not a dead letter, or no longer one: of two callers one gets the new run.
-func (c *Client) RetryDeadLetter(ctx context.Context, id carillon.RunID) (run carillon.Run, err error) {
-	err = c.write(
-		ctx, request{method: http.MethodPost, path: "/v1/dead-letters/" + id.String() + "/retry"}, &run,
-	)
 	return run, err
 }
 

@@ -139,6 +139,7 @@ func (w *world) compareLines() {
 		counts, err := s.Counts(ctx, namespace, w.now)
 		return sortCounts(counts), err
 	})
+	w.compareDeadGroups()
 }
 
 func sortCounts(counts []carillon.QueueCount) []carillon.QueueCount {
@@ -236,7 +237,54 @@ func (w *world) compareRunPages() {
 	if maybe() {
 		q.To = epoch + carillon.Time(w.rand.Int64N(int64(w.now-epoch)+600_000))
 	}
+	if q.Dead {
+		w.narrowDead(&q)
+	}
 	w.compareRunPagesOf(q)
+}
+
+// narrowDead adds filters that are only for dead letters.
+func (w *world) narrowDead(q *carillon.RunQuery) {
+	maybe := func() bool { return w.rand.IntN(4) == 0 }
+	if maybe() {
+		q.Type = pick(w.rand, append(types, "*a*", "none")...)
+	}
+	if maybe() {
+		q.Owner, q.Queue = pick(w.rand, owners...), pick(w.rand, queues...)
+	}
+	if maybe() {
+		q.Labels = []carillon.Label{{Key: "all"}}
+	}
+	if maybe() {
+		q.Error = pick(w.rand, "STATUS", "so", "none")
+	}
+	if maybe() {
+		q.Fingerprint, _ = carillon.FingerprintOf(pick(w.rand, reasons...))
+	}
+	if maybe() {
+		q.EndedFrom = epoch + carillon.Time(w.rand.Int64N(int64(w.now-epoch)+1))
+	}
+	if maybe() {
+		q.EndedTo = epoch + carillon.Time(w.rand.Int64N(int64(w.now-epoch)+1))
+	}
+}
+
+// compareDeadGroups compares what is promised exactly.
+func (w *world) compareDeadGroups() {
+	w.t.Helper()
+	q := carillon.DeadGroupQuery{
+		Namespace: pick(w.rand, namespaces...), Type: pick(w.rand, append(types, "", "", "none")...),
+	}
+	both(w, "groups of dead letters", func(s carillon.Store) ([]carillon.DeadGroup, error) {
+		groups, err := s.DeadGroups(context.Background(), q)
+		for i := range groups {
+			groups[i].First, groups[i].Last, groups[i].Sample = 0, 0, ""
+		}
+		slices.SortFunc(groups, func(a, b carillon.DeadGroup) int {
+			return cmp.Compare(a.Fingerprint, b.Fingerprint)
+		})
+		return slices.Clip(groups), err
+	})
 }
 
 func (w *world) compareRunPagesOf(q carillon.RunQuery) {

@@ -24,6 +24,7 @@ var (
 	labels  = []string{"team", "env"}
 	workers = []string{"worker-1", "worker-2"}
 	keys    = []string{"a", "b"} // of limits
+	reasons = []string{"it was so", "exit status 1", "exit status 2", "open /a: gone"}
 )
 
 // change makes a decision by the rules on what the model holds now. Seldom it makes one that the rules would
@@ -190,7 +191,7 @@ func (w *world) finish() (carillon.Change, bool) {
 		run.Wake = w.now + 60_000
 		return carillon.Change{Runs: []carillon.Run{run}}, true
 	}
-	o := carillon.Outcome{Kind: carillon.OutcomeKind(1 + w.rand.IntN(6)), Reason: "it was so"}
+	o := carillon.Outcome{Kind: carillon.OutcomeKind(1 + w.rand.IntN(6)), Reason: pick(w.rand, reasons...)}
 	if w.rand.IntN(3) == 0 {
 		o.Output = &carillon.Output{Checkpoint: fmt.Appendf(nil, "%d", w.rand.IntN(1000))}
 	}

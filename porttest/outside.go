@@ -116,6 +116,14 @@ func (o *outside) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.R
 	})
 }
 
+func (o *outside) DeadGroups(
+	ctx context.Context, q carillon.DeadGroupQuery,
+) ([]carillon.DeadGroup, error) {
+	return across(ctx, o, func(ctx context.Context) ([]carillon.DeadGroup, error) {
+		return o.store.DeadGroups(ctx, q)
+	})
+}
+
 func (o *outside) Forget(
 	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
 ) (int, error) {

@@ -174,7 +174,8 @@ var scenarios = []scenario{
 		time.Sleep(10 * time.Minute)
 		mended.Store(true)
 		for _, letter := range h.Runs(job.ID) {
-			if _, err := h.Ledger.RetryDeadLetter(context.Background(), "default", letter.ID); err != nil {
+			_, err := h.Ledger.RetryDeadLetter(context.Background(), "default", letter.ID, nil)
+			if err != nil {
 				h.T.Fatal(err)
 			}
 		}

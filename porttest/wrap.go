@@ -63,7 +63,7 @@ func newFaulty(store carillon.Store, method string, calls []int, how fault) *Fau
 	if !slices.Contains(
 		[]string{
 			"Commit", "Jobs", "Runs", "Guards", "Wakes", "Line", "Holds", "Counts", "FindJobs", "FindRuns",
-			"Forget",
+			"DeadGroups", "Forget",
 		}, method,
 	) {
 		panic("a store has no method " + method)
@@ -145,6 +145,12 @@ func (f *Faulty) FindJobs(ctx context.Context, q carillon.JobQuery) (carillon.Jo
 
 func (f *Faulty) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.RunPage, error) {
 	return around(f, "FindRuns", func() (carillon.RunPage, error) { return f.store.FindRuns(ctx, q) })
+}
+
+func (f *Faulty) DeadGroups(
+	ctx context.Context, q carillon.DeadGroupQuery,
+) ([]carillon.DeadGroup, error) {
+	return around(f, "DeadGroups", func() ([]carillon.DeadGroup, error) { return f.store.DeadGroups(ctx, q) })
 }
 
 func (f *Faulty) Forget(

@@ -233,7 +233,7 @@ func (w *world) script() {
 		return err
 	})
 	w.onRun(dead, carillon.StateFailed, "redrive", func(ctx context.Context, n *node, id carillon.RunID) error {
-		run, err := n.ledger.RetryDeadLetter(ctx, carillon.DefaultNamespace, id)
+		run, err := n.ledger.RetryDeadLetter(ctx, carillon.DefaultNamespace, id, nil)
 		dead.heard(run, err)
 		return err
 	})

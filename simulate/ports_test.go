@@ -88,6 +88,14 @@ func (s storeLink) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.
 	})
 }
 
+func (s storeLink) DeadGroups(
+	ctx context.Context, q carillon.DeadGroupQuery,
+) ([]carillon.DeadGroup, error) {
+	return call(ctx, s.link, func(ctx context.Context) ([]carillon.DeadGroup, error) {
+		return s.store.DeadGroups(ctx, q)
+	})
+}
+
 func (s storeLink) Forget(
 	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
 ) (int, error) {

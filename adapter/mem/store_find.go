@@ -75,7 +75,7 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 	var page carillon.RunPage
 	var reached carillon.RunPos
 	for pos, run := range s.runsAfter(&q, start) {
-		if !q.Wants(&run) {
+		if !q.Wants(&run) || !s.labeled(&q, run.ID.Job) {
 			continue
 		}
 		if len(page.Runs) == limit {
@@ -85,6 +85,18 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 		page.Runs, reached = append(page.Runs, run), pos
 	}
 	return page, nil
+}
+
+// labeled says whether a job has the labels of a query for dead letters.
+func (s *Store) labeled(q *carillon.RunQuery, id carillon.JobID) bool {
+	if !q.Dead || len(q.Labels) == 0 {
+		return true
+	}
+	job := s.jobs[id]
+	return job != nil && !slices.ContainsFunc(q.Labels, func(l carillon.Label) bool {
+		value, has := job.Labels[l.Key]
+		return !has || value != l.Value
+	})
 }
 
 // runsAfter yields all runs that a query can choose from, in its order.

@@ -97,21 +97,23 @@ func (l *conn) query(each func(r row) error, query string, args ...any) error {
 // view runs a function that sees one state of all tables from its first query to its last. If partitions were
 // changed after that state, view runs the function once more, so the function must begin afresh.
 func (s *Store) view(ctx context.Context, f func(l *conn) error) error {
-	const begin = `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
-  START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`
-	look := func(l *conn) error {
-		if err := l.exec([]byte(begin)); err != nil {
-			return err
-		}
-		return l.end(f(l))
-	}
 	return s.use(ctx, func(l *conn) error {
-		err := look(l)
+		err := l.view(f)
 		if number(err) == tableChanged {
-			err = look(l)
+			err = l.view(f)
 		}
 		return err
 	})
+}
+
+// view is the same on a connection that the caller uses already.
+func (l *conn) view(f func(l *conn) error) error {
+	const begin = `SET TRANSACTION ISOLATION LEVEL REPEATABLE READ;
+  START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY`
+	if err := l.exec([]byte(begin)); err != nil {
+		return err
+	}
+	return l.end(f(l))
 }
 
 // end ends a transaction that wrote nothing, or whose statements failed. If the rollback fails too, the

@@ -12,7 +12,7 @@ import (
 
 // Empty removes everything but the schema.
 func (s *Store) Empty(ctx context.Context) error {
-	const deleteAll = `DELETE FROM job; DELETE FROM definition; DELETE FROM job_label; DELETE FROM run; DELETE FROM history; DELETE FROM dead;
+	const deleteAll = `DELETE FROM job; DELETE FROM definition; DELETE FROM job_label; DELETE FROM run; DELETE FROM history; DELETE FROM dead; DELETE FROM dead_group;
 DELETE FROM result; DELETE FROM checkpoint; DELETE FROM run_payload; DELETE FROM guard; DELETE FROM line`
 	return s.use(ctx, func(l *conn) error { return l.exec([]byte(deleteAll)) })
 }
@@ -147,6 +147,14 @@ func Queries() map[string]Planned {
 		"jobUnfinished": {fill(jobUnfinished, wanted, 5, 9, 10), []string{"run_job"}, false},
 		"jobEnded":      {fill(jobEnded, wanted, 5, 7, 9, 7, 10), []string{"history_job"}, false},
 		"jobDead":       {fill(jobDead, wanted, 9, 5, 10), []string{"PRIMARY"}, true},
+		"deadPrinted":   {fill(deadPrinted, wanted, 9, 5, "a", 10), []string{"dead_fingerprint"}, false},
+		"deadTyped":     {fill(deadTyped, wanted, 9, "t", "a", 10), []string{"dead_type"}, false},
+		"groupSample":   {fill(groupSample, 5, "a"), []string{"dead_fingerprint"}, false},
+		"groupTypes":    {fill(groupTypes, "a", raw(`1,2`)), []string{"PRIMARY"}, false},
+		"deadGroups":    {fill(deadGroups, "a", raw(`1`), 10), []string{"PRIMARY"}, true},
+		"missingPrints": {fill(missingPrints, 10), []string{"dead_fingerprint"}, false},
+		"lockLetters":   {lockLetters + withKeys + `(1,2),(2,3))`, []string{"PRIMARY"}, false},
+		"uncountDead":   {uncountDead + withKeys + `(1,2),(2,3)` + byGroup + addLetters, []string{"PRIMARY"}, true},
 		"historyByRule": {fill(historyByRule, 9, 10), []string{"history_expires"}, false},
 		"historyByOwn":  {fill(historyByOwn, 9, 10), []string{"history_expires"}, false},
 		"deadByRule":    {fill(deadByRule, 9, 10), []string{"dead_expires"}, false},

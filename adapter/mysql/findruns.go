@@ -57,6 +57,14 @@ WHERE job = ? AND (due = ? AND place < ? OR due < ?) ORDER BY due DESC, place DE
 		`FROM dead FORCE INDEX (PRIMARY) WHERE place < ? AND job = ? ORDER BY place DESC LIMIT ?`
 )
 
+// Dead letters with a fingerprint or a type, in the order of an index.
+const (
+	deadPrinted = selectEnded + `FROM dead FORCE INDEX (dead_fingerprint)
+WHERE place < ? AND fingerprint = ? AND namespace = ? ORDER BY place DESC LIMIT ?`
+	deadTyped = selectEnded + `FROM dead FORCE INDEX (dead_type)
+WHERE place < ? AND type = ? AND namespace = ? ORDER BY place DESC LIMIT ?`
+)
+
 // runsAfter returns the query of a source and its arguments, except the first and the last.
 func runsAfter(
 	q *carillon.RunQuery, from sqlcommon.RunSource, after carillon.RunPos,
@@ -75,6 +83,10 @@ func runsAfter(
 		return allEnded, []any{after.Place}
 	case from.Job != 0:
 		return jobDead, []any{after.Place, from.Job}
+	case from.Fingerprint != 0:
+		return deadPrinted, []any{after.Place, int64(from.Fingerprint), q.Namespace}
+	case from.Type != "":
+		return deadTyped, []any{after.Place, from.Type, q.Namespace}
 	}
 	return allDead, []any{after.Place}
 }
@@ -110,6 +122,10 @@ func wantedRuns(q *carillon.RunQuery) raw {
 	all.time(`due < ?`, q.To)
 	if states := q.Within(); len(states) > 0 {
 		all.add(`state IN (?)`, ints(states))
+	}
+	for _, label := range q.Labels {
+		all.add("EXISTS (SELECT 1 FROM job_label l FORCE INDEX (PRIMARY) WHERE l.namespace = dead.namespace"+
+			" AND l.`key` = ? AND l.value = ? AND l.job = dead.job)", label.Key, label.Value)
 	}
 	return all.all()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/sqlcommon"
@@ -15,6 +16,8 @@ type forgetter struct {
 	day    string
 	passed int64
 	ahead  carillon.Time // days have been made up to here
+
+	counted time.Time // when all dead letters were counted
 }
 
 // Forget implements carillon.Store. One node at a time forgets; another node finds nothing to do meanwhile. A
@@ -32,6 +35,9 @@ func (s *Store) Forget(
 		until := carillon.Time(0)
 		if rule.Runs != 0 {
 			until = now.Add(-rule.Runs.Std())
+		}
+		if err := s.tendGroups(l); err != nil {
+			return err
 		}
 		if rule.Runs != 0 && !s.history.areFixed() {
 			var err error
@@ -155,12 +161,11 @@ func (l *conn) remove(found []sqlcommon.Past) error {
 		&p.statements, deleteHistory, found[:i],
 		func(b []byte, f sqlcommon.Past) []byte { return appendSQL(b, `(?,?)`, f.Place, f.Ended) }, `)`, 0,
 	)
-	many(
-		&p.statements, deleteLetters, found[i:],
-		func(b []byte, f sqlcommon.Past) []byte {
-			return appendSQL(b, `(?,?,?)`, f.ID.Job, f.ID.Due, f.Place)
-		}, `)`, 0,
-	)
+	key := func(b []byte, f sqlcommon.Past) []byte {
+		return appendSQL(b, `(?,?,?)`, f.ID.Job, f.ID.Due, f.Place)
+	}
+	uncount(&p.statements, `(job, due, place) IN (`, found[i:], key)
+	many(&p.statements, deleteLetters, found[i:], key, `)`, 0)
 	err := l.send(&p.statements)
 	if err == nil {
 		err = l.clean(found, `1`)

@@ -17,9 +17,12 @@ const (
 
 // putEnded writes ended runs from memory: nothing is read back.
 func (p *batch) putEnded() {
+	uncount(&p.statements, withKeys, p.retried, jobDue)
 	many(&p.statements, deleteDead, p.retried, jobDue, `)`, 1)
 	insert(&p.statements, insertHistory, historyRow, p.ended, ``)
+	uncount(&p.statements, withKeys, p.failed, func(b []byte, r run) []byte { return jobDue(b, r.ID) })
 	insert(&p.statements, replaceDead, deadRow, p.failed, ``)
+	p.count(p.failed)
 }
 
 // ended reads place and endedColumns. dead says which of the run's two expiries the row carries.

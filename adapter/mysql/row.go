@@ -126,7 +126,11 @@ func about(r run) *carillon.About {
 
 var (
 	historyRow = endedRow(func(r run) carillon.Time { return r.Expires })
-	deadRow    = endedRow(func(r run) carillon.Time { return r.DeadExpires })
+	deadRow    = append(
+		endedRow(func(r run) carillon.Time { return r.DeadExpires }),
+		column[run]{"fingerprint", unusual{}, func(r run) any { return int64(printOf(r)) }},
+		column[run]{"bucket", unusual{}, func(run) any { return bucket }},
+	)
 )
 
 // newJob is a job with the part of its definition that is stored beside the columns.

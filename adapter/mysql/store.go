@@ -100,7 +100,14 @@ func (s *Store) prepare(ctx context.Context, settings *mysql.Config) error {
 	if err := s.addDays(ctx, now); err != nil {
 		return err
 	}
-	return s.addLogDays(ctx, now)
+	if err := s.addLogDays(ctx, now); err != nil || s.keep {
+		return err
+	}
+	// It has no time limit: there can be a million letters of an older version.
+	return s.connect(ctx, s.others, func(l *conn) error {
+		_, err := l.alone("forgetting", 0, func() error { return s.tendGroups(l) })
+		return err
+	})
 }
 
 // Close closes the connections. Committed changes are safe without it.

@@ -201,7 +201,7 @@ func (f *batch) end(run *carillon.Run) {
 	if run.State.Ended() {
 		f.insertHistory.record(run, run.Expires)
 		if run.State == carillon.StateFailed {
-			f.insertDead.record(run, run.DeadExpires)
+			f.insertDead.bury(run)
 		}
 	}
 	if run.Output == nil {

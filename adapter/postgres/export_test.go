@@ -22,7 +22,7 @@ func (s *Store) Direct(ctx context.Context) (direct bool, err error) {
 // Empty removes everything, on a connection that the store already has.
 func (s *Store) Empty(ctx context.Context) error {
 	_, err := s.writers.Exec(ctx, `DELETE FROM carillon.job; DELETE FROM carillon.definition; DELETE FROM carillon.job_label;
-DELETE FROM carillon.run; DELETE FROM carillon.history; DELETE FROM carillon.dead; DELETE FROM carillon.result;
+DELETE FROM carillon.run; DELETE FROM carillon.history; DELETE FROM carillon.dead; DELETE FROM carillon.dead_group; DELETE FROM carillon.result;
 DELETE FROM carillon.checkpoint; DELETE FROM carillon.run_payload; DELETE FROM carillon.guard`, pgx.QueryExecModeSimpleProtocol)
 	return err
 }
@@ -62,7 +62,7 @@ func Statements() (all []Statement) {
 		insertGuard, updateGuard, deleteGuard,
 		freeGuard, seeGuard, runsByKey, historyByKey, deadByKey, resultByKey, checkpointByKey, payloadByKey,
 		wakesInShards, dueInShards, linesAfter, firstOfJobs,
-		extraOfJobs, latestBegun, deleteResults, deleteCheckpoints, deletePayloads, deleteJobs,
+		extraOfJobs, latestBegun, fillPrints, deleteResults, deleteCheckpoints, deletePayloads, deleteJobs,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
 	}
@@ -73,11 +73,11 @@ func Statements() (all []Statement) {
 	for _, s := range []statement{
 		guardsByKey, guardsByPrefix, jobsByKey, olderByKey, aboutJobs, allEnded, allDead, allBad, jobEnded,
 		historyByRule, historyByOwn, deadByRule, deadByOwn, deleteHistory, deleteLetters, lockOwners,
-		lockTurns, removeGuards, holdsAfter,
+		lockTurns, removeGuards, holdsAfter, deadPrinted, deadTyped, missingPrints, groupTypes, groupSamples,
 	} {
 		all = append(all, Statement{s.name, s.sql, false})
 	}
-	for _, s := range []statement{jobsBefore, jobsLabeled, jobUnfinished, jobDead} {
+	for _, s := range []statement{jobsBefore, jobsLabeled, jobUnfinished, jobDead, deadGroups} {
 		all = append(all, Statement{s.name, s.sql, true})
 	}
 	return all

@@ -22,7 +22,7 @@ func (s *Store) FindRuns(ctx context.Context, q carillon.RunQuery) (page carillo
 				}
 				return sqlcommon.NewPagedRuns(&q, start,
 					func(after carillon.RunPos, limit int) ([]sqlcommon.FoundRun, error) {
-						return v.findRuns(ctx, from, after, limit)
+						return v.findRuns(ctx, &q, from, after, limit)
 					}), nil
 			})
 		if err != nil {
@@ -59,18 +59,12 @@ func (v *view) unfinished(
 
 func byDue(run *carillon.Run) carillon.WakePos { return carillon.WakePos{Wake: run.ID.Due, ID: run.ID} }
 
-// Ended runs and dead letters of all jobs before a place, by the primary key; or those of one state, by
-// history_bad.
+// Ended runs of all jobs before a place, by the primary key; or those of one state, by history_bad.
 var (
 	allEnded = statement{
 		"all_ended",
 		`SELECT place, ` + endedColumns +
 			` FROM carillon.history WHERE place < $1::bigint ORDER BY place DESC LIMIT $2::bigint`,
-	}
-	allDead = statement{
-		"all_dead",
-		`SELECT place, ` + endedColumns +
-			` FROM carillon.dead WHERE place < $1::bigint ORDER BY place DESC LIMIT $2::bigint`,
 	}
 	allBad = statement{"all_bad", `SELECT place, ` + endedColumns + ` FROM carillon.history
 WHERE state = $3::smallint AND state <> 4 AND place < $1::bigint ORDER BY state DESC, place DESC
@@ -78,8 +72,7 @@ WHERE state = $3::smallint AND state <> 4 AND place < $1::bigint ORDER BY state 
 )
 
 // Runs of one job before (due, place), latest first: the run of a one-off by its key and the others by
-// run_job, the ended by history_job, the dead letters by dead_run. All but the ended are few enough to be
-// sorted.
+// run_job, the ended by history_job. The unfinished are few enough to be sorted.
 var (
 	jobUnfinished = statement{"job_unfinished", `SELECT * FROM (
   SELECT r.* FROM carillon.job j CROSS JOIN LATERAL (
@@ -93,13 +86,56 @@ WHERE r.due < $3::bigint ORDER BY r.due DESC LIMIT $4::bigint`}
 	jobEnded = statement{"job_ended", `SELECT place, ` + endedColumns + ` FROM carillon.history
 WHERE job = $1::bigint AND due <= $2::bigint AND (due, place) < ($2::bigint, $3::bigint)
   ORDER BY job DESC, due DESC, place DESC LIMIT $4::bigint`}
-
-	jobDead = statement{"job_dead", `SELECT place, ` + endedColumns + ` FROM carillon.dead
-WHERE job = $1::bigint AND place < $2::bigint ORDER BY place DESC LIMIT $3::bigint`}
 )
 
+// Dead letters before the place $1, $2 at most: all by the primary key, those of a job by dead_run, of a
+// fingerprint by dead_fingerprint, of a type by dead_type. The last column says whether the job has the
+// labels with the keys $3 and the values $4.
+const selectDead = `SELECT place, ` + endedColumns + `, NOT EXISTS (
+  SELECT FROM unnest($3::text[], $4::text[]) w(key, value) WHERE NOT EXISTS (
+    SELECT FROM carillon.job_label l WHERE l.namespace = d.namespace AND l.key = w.key
+    AND l.value = w.value AND l.job = d.job OFFSET 0))
+FROM carillon.dead d WHERE place < $1::bigint `
+
+var (
+	allDead = statement{"all_dead", selectDead + `ORDER BY place DESC LIMIT $2::bigint`}
+	jobDead = statement{
+		"job_dead", selectDead + `AND job = $5::bigint ORDER BY place DESC LIMIT $2::bigint`,
+	}
+	deadPrinted = statement{
+		"dead_printed", selectDead + `AND namespace = $5::text AND fingerprint = $6::bigint
+  ORDER BY namespace DESC, fingerprint DESC, place DESC LIMIT $2::bigint`,
+	}
+	deadTyped = statement{
+		"dead_typed", selectDead + `AND namespace = $5::text AND type = $6::text
+  ORDER BY namespace DESC, type DESC, place DESC LIMIT $2::bigint`,
+	}
+)
+
+// deadAfter returns the call that reads dead letters.
+func deadAfter(q *carillon.RunQuery, from sqlcommon.RunSource, after carillon.RunPos, limit int) call {
+	keys, values := make([]string, len(q.Labels)), make([]string, len(q.Labels))
+	for i, label := range q.Labels {
+		keys[i], values[i] = label.Key, label.Value
+	}
+	ask := call{statement: &allDead, params: [][]byte{
+		int8Param(after.Place), int8Param(int64(limit)), textArray(keys), textArray(values),
+	}}
+	switch {
+	case from.Job != 0:
+		ask.statement, ask.params = &jobDead, append(ask.params, int8Param(int64(from.Job)))
+	case from.Fingerprint != 0:
+		ask.statement = &deadPrinted
+		ask.params = append(ask.params, textParam(q.Namespace), int8Param(int64(from.Fingerprint)))
+	case from.Type != "":
+		ask.statement = &deadTyped
+		ask.params = append(ask.params, textParam(q.Namespace), textParam(from.Type))
+	}
+	return ask
+}
+
 // runsAfter returns the call that reads rows of a source after a position. Unfinished runs of all jobs are
-// read by unfinished.
+// read by unfinished, dead letters by deadAfter.
 func runsAfter(from sqlcommon.RunSource, after carillon.RunPos, limit int) call {
 	job, due, place := int8Param(int64(from.Job)), int8Param(int64(after.Due)), int8Param(after.Place)
 	most := int8Param(int64(limit))
@@ -110,25 +146,28 @@ func runsAfter(from sqlcommon.RunSource, after carillon.RunPos, limit int) call 
 		return call{statement: &jobEnded, params: [][]byte{job, due, place, most}}
 	case from.Table == sqlcommon.TableHistory && from.State != 0:
 		return call{statement: &allBad, params: [][]byte{place, most, int2Param(int(from.State))}}
-	case from.Table == sqlcommon.TableHistory:
-		return call{statement: &allEnded, params: [][]byte{place, most}}
-	case from.Job != 0:
-		return call{statement: &jobDead, params: [][]byte{job, place, most}}
 	}
-	return call{statement: &allDead, params: [][]byte{place, most}}
+	return call{statement: &allEnded, params: [][]byte{place, most}}
 }
 
 // findRuns reads rows of a source after a position.
 func (v *view) findRuns(
-	ctx context.Context, from sqlcommon.RunSource, after carillon.RunPos, limit int,
+	ctx context.Context, q *carillon.RunQuery, from sqlcommon.RunSource, after carillon.RunPos, limit int,
 ) (found []sqlcommon.FoundRun, err error) {
 	ask := runsAfter(from, after, limit)
+	if from.Table == sqlcommon.TableDead {
+		ask = deadAfter(q, from, after, limit)
+	}
 	ask.row = func(r *row) error {
 		next, place := sqlcommon.FoundRun{Wanted: true}, carillon.Unended
-		if from.Table == sqlcommon.TableRun {
+		switch from.Table {
+		case sqlcommon.TableRun:
 			next.Run = r.unfinished()
-		} else {
-			next.Run, place = r.ended(from.Table == sqlcommon.TableDead)
+		case sqlcommon.TableHistory:
+			next.Run, place = r.ended(false)
+		case sqlcommon.TableDead:
+			next.Run, place = r.ended(true)
+			next.Wanted = r.bool()
 		}
 		next.Pos = sqlcommon.PosIn(after.Part, next.Run.ID, place)
 		found = append(found, next)

@@ -41,6 +41,9 @@ func (s *Store) Forget(
 	if err == nil && len(found) < limit {
 		err = s.removeGuards(ctx, now.Add(-carillon.GuardGrace), limit-len(found), &forgotten)
 	}
+	if err == nil {
+		err = s.fillFingerprints(ctx)
+	}
 	if err == nil && time.Since(s.forget.days) > time.Hour {
 		s.forget.days = time.Now()
 		err = s.tendDays(ctx)

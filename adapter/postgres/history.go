@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"strings"
+
 	"github.com/carillon-run/carillon"
 )
 
@@ -11,8 +13,10 @@ const (
   crashes int4, state int2, priority int2, namespace text, queue text, name text, type text, owner text,
   worker text, reason text`
 
-	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq,
-  attempt, failures, losses, crashes, state, priority, namespace, queue, name, type, owner, worker, reason`
+	endedColumns = `job, due, covers, until, claimed, started, ended, expires, retry_of, version, seq, ` +
+		`attempt, failures, losses, crashes, state, priority, namespace, queue, name, type, owner, ` +
+		`worker, reason`
+	deadColumns = endedColumns + `, fingerprint`
 
 	// placeNow is the first place of the present millisecond by the server's clock, and place is a place in
 	// that millisecond.
@@ -29,9 +33,10 @@ var (
 		`INSERT INTO carillon.history (place, `+endedColumns+`)
 SELECT `+place+`, `+endedColumns+` FROM ROWS x`)
 
-	insertDead = forRows("insert_dead", endedRow, `INSERT INTO carillon.dead (place, `+endedColumns+`)
-SELECT `+place+`, `+endedColumns+` FROM ROWS x
-ON CONFLICT (job, due) DO UPDATE SET (place, `+endedColumns+`) = (SELECT excluded.*)`)
+	insertDead = forRows("insert_dead", endedRow+`, fingerprint int8`, `INSERT INTO carillon.dead (place,
+  `+deadColumns+`) SELECT `+place+`, `+deadColumns+` FROM ROWS x
+ON CONFLICT (job, due) DO UPDATE SET (place, bucket, `+deadColumns+`) = (SELECT excluded.place,
+  excluded.bucket, excluded.`+strings.ReplaceAll(deadColumns, ", ", ", excluded.")+`)`)
 
 	// deleteDead removes dead letters, each of which must exist; by dead_run.
 	deleteDead = forRows("deleteDead", `job int8 key, due int8 key`,
@@ -76,6 +81,13 @@ func (r *rows) record(run *carillon.Run, expires carillon.Time) {
 	r.text(about.Owner)
 	r.textOrNull(run.Worker)
 	r.textOrNull(run.Reason)
+}
+
+// bury writes a dead letter.
+func (r *rows) bury(run *carillon.Run) {
+	r.record(run, run.DeadExpires)
+	print, _ := carillon.FingerprintOf(run.Reason)
+	r.int(int64(print))
 }
 
 func (r *rows) deadKey(id carillon.RunID) {

@@ -16,11 +16,15 @@ import (
 var (
 	// A join filter with = means that only a part of a key was looked up.
 	reads = regexp.MustCompile(
-		`Seq Scan on (run|job|history|dead|guard|definition|result|checkpoint|run_payload)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`,
+		`Seq Scan on (run|job|history|dead|dead_group|guard|definition|result|checkpoint|run_payload)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`,
 	)
 	sorts = regexp.MustCompile(`(?m)(^|->) *Sort  `)
 	// A read of another index would find the same rows among all others.
-	goesBy = map[string]string{"lines_after": "using run_hold", "holds_after": "using run_hold"}
+	goesBy = map[string]string{
+		"lines_after": "using run_hold", "holds_after": "using run_hold",
+		"dead_printed": "using dead_fingerprint", "dead_typed": "using dead_type",
+		"group_samples": "using dead_fingerprint", "missing_prints": "using dead_missing",
+	}
 )
 
 // A plan is made while a table is empty, and kept while the table grows; there may be no ANALYZE in between.

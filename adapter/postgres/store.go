@@ -76,7 +76,10 @@ func (s *Store) prepare(ctx context.Context, config Config) error {
 		return err
 	}
 	s.forget.days = time.Now()
-	return s.addDays(ctx)
+	if err := s.addDays(ctx); err != nil {
+		return err
+	}
+	return s.fillFingerprints(ctx)
 }
 
 // Close waits for calls in flight. Committed changes are safe without it.

@@ -58,11 +58,15 @@ WHERE job = ?6 AND (due, place) < (?7, ?8) ORDER BY due DESC, place DESC`
 )
 
 // Dead letters before ?6: by the primary key, or those of the job ?7 by dead_run; one job has few enough to
-// sort them.
+// sort them. Those of a namespace with the fingerprint or the type ?7 are in the order of an index.
 const (
 	allDead = selectEnded + ` FROM dead WHERE place < ?6 ORDER BY place DESC`
 	jobDead = selectEnded + ` FROM dead INDEXED BY dead_run WHERE job = ?7 AND due >= ?4 AND due < ?5
   AND place < ?6 ORDER BY place DESC`
+	deadPrinted = selectEnded + ` FROM dead INDEXED BY dead_fingerprint
+WHERE namespace = ?1 AND fingerprint = ?7 AND place < ?6 ORDER BY place DESC`
+	deadTyped = selectEnded + ` FROM dead INDEXED BY dead_type
+WHERE namespace = ?1 AND type = ?7 AND place < ?6 ORDER BY place DESC`
 )
 
 // runStream is a sqlcommon.RunStream.
@@ -73,6 +77,7 @@ type runStream struct {
 	part   carillon.RunPart
 	pos    carillon.RunPos
 	wanted bool
+	labels []carillon.Label // of the jobs of dead letters
 }
 
 func (r *reader) stream(
@@ -91,7 +96,14 @@ func (r *reader) stream(
 	for i, arg := range args {
 		stmt.BindInt64(6+i, arg)
 	}
-	return &runStream{reader: r, stmt: stmt, table: from.Table, part: start.Part}, nil
+	if from.Type != "" {
+		stmt.BindText(7, from.Type)
+	}
+	stream := &runStream{reader: r, stmt: stmt, table: from.Table, part: start.Part}
+	if from.Table == sqlcommon.TableDead {
+		stream.labels = q.Labels
+	}
+	return stream, nil
 }
 
 // runsAfter returns the query of a source and its arguments from ?6 on.
@@ -112,6 +124,10 @@ func runsAfter(
 		return allEnded, []int64{start.Place}
 	case from.Job != 0:
 		return jobDead, []int64{start.Place, int64(from.Job)}
+	case from.Fingerprint != 0:
+		return deadPrinted, []int64{start.Place, int64(from.Fingerprint)}
+	case from.Type != "":
+		return deadTyped, []int64{start.Place}
 	}
 	return allDead, []int64{start.Place}
 }
@@ -164,5 +180,6 @@ func (s *runStream) Run() (run carillon.Run, read bool, err error) {
 		return run, true, s.reader.fillAbout(&run)
 	}
 	run, _ = s.reader.ended(s.stmt, s.table == sqlcommon.TableDead)
-	return run, true, nil
+	read, err = s.reader.labeled(&run, s.labels)
+	return run, read, err
 }

@@ -5,17 +5,29 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
-// The history is appended to. A dead letter replaces one of the same run by dead_run; a retry finds its
-// letter by it too.
+// The history is appended to. A dead letter replaces one of the same run: that one is found by dead_run and
+// deleted before, because REPLACE would delete it without the trigger that counts it. A retry finds its
+// letter by the same index.
 const (
 	endedColumns = `namespace, job, due, covers, until, claimed, started, ended, expires, retry_of, version,
   seq, attempt, failures, losses, crashes, state, priority, queue, name, type, owner, worker, reason`
 	endedValues = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	deadValues  = `(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	insertHistory = `INSERT INTO history (` + endedColumns + `) VALUES ` + endedValues
-	insertDead    = `INSERT OR REPLACE INTO dead (` + endedColumns + `) VALUES ` + endedValues
+	insertDead    = `INSERT INTO dead (` + endedColumns + `, fingerprint) VALUES ` + deadValues
 	deleteDead    = `DELETE FROM dead WHERE job = ? AND due = ?`
 )
+
+// bury writes a dead letter.
+func (w *writer) bury(run *carillon.Run) error {
+	if _, err := w.removeDead(run.ID); err != nil {
+		return err
+	}
+	print, _ := carillon.FingerprintOf(run.Reason)
+	w.insertDead.int(25, int64(print))
+	return w.record(&w.insertDead, run, run.DeadExpires)
+}
 
 // record writes an ended run from memory: nothing is read back.
 func (w *writer) record(stmt *statement, run *carillon.Run, expires carillon.Time) error {

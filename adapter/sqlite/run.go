@@ -149,7 +149,7 @@ func (w *writer) end(run *carillon.Run) (bool, error) {
 	if run.State != carillon.StateFailed {
 		return true, nil
 	}
-	return true, w.record(&w.insertDead, run, run.DeadExpires)
+	return true, w.bury(run)
 }
 
 // runColumns are the columns that unfinished reads.

@@ -68,6 +68,9 @@ func Open(path string) (*Store, error) {
 		s.idle <- &reader{conn: conn, names: sqlcommon.Names{}}
 		s.opened++
 	}
+	if err := s.fillFingerprints(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", path, err), s.Close())
+	}
 	return s, nil
 }
 

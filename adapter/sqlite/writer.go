@@ -15,7 +15,7 @@ type writer struct {
 	insertJob, updateJob, readJob, moveJob, defineJob statement
 	insertLabel, deleteLabel                          statement
 	insertRun, insertNew, updateRun, deleteRun        statement
-	insertHistory, insertDead, deleteDead             statement
+	insertHistory, insertDead, deleteDead, fillPrint  statement
 	putResult, putCheckpoint, putPayload              statement
 	insertGuard, updateGuard, deleteGuard             statement
 	seeRun, seeGuard                                  statement
@@ -51,6 +51,7 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 		{&w.insertHistory, insertHistory},
 		{&w.insertDead, insertDead},
 		{&w.deleteDead, deleteDead},
+		{&w.fillPrint, fillPrint},
 		{&w.putResult, putResult},
 		{&w.putCheckpoint, putCheckpoint},
 		{&w.putPayload, putPayload},

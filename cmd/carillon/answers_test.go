@@ -57,7 +57,7 @@ func TestTheHelpOfACommandIsFound(t *testing.T) {
 	a, out := offline()
 	a.out = out
 	if code := a.run(t.Context(), []string{"help", "dead", "retry"}); code != 0 ||
-		!strings.Contains(out.String(), "carillon dead retry {RUN | JOB | --all}") {
+		!strings.Contains(out.String(), "carillon dead retry {RUN | JOB}") {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }

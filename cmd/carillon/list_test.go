@@ -67,6 +67,8 @@ func TestJSONOfTheCommandLineIsThatOfTheAPI(t *testing.T) {
 			"runs good --limit 1":    "/v1/jobs/" + job + "/runs?limit=1",
 			"run " + run:             "/v1/runs/" + run,
 			"dead":                   "/v1/dead-letters",
+			"dead --type none":       "/v1/dead-letters?type=none",
+			"dead groups":            "/v1/dead-letters/groups",
 			"refused":                "/v1/refused",
 		} {
 			out, code := h.run(append(strings.Fields(command), "-o", "json")...)

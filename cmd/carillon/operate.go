@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/client"
@@ -21,10 +22,24 @@ type bulk struct {
 	filter carillon.JobFilter
 	labels []string
 	status []string
+	keep   bool // of cancel
+	manner
+}
 
+// manner are the flags that say how an operation is performed.
+type manner struct {
 	dryRun, yes, noWait bool
 	rate                int
-	keep                bool // of cancel
+}
+
+func (m *manner) flags(f *pflag.FlagSet, things string) {
+	f.BoolVar(&m.dryRun, "dry-run", false, "only show which "+things+" would be chosen")
+	f.BoolVar(&m.yes, "yes", false, "do not ask before acting on the chosen "+things)
+	f.BoolVar(&m.noWait, "no-wait", false, "begin the operation, and do not wait for its end")
+	f.IntVar(
+		&m.rate, "rate", carillon.DefaultOperationRate,
+		"act on at most this `number` of "+things+" a second; 0 means as many as possible",
+	)
 }
 
 // choosing are the flags that choose jobs, settling the flags that say how.
@@ -47,13 +62,7 @@ func (b *bulk) flags(cmd *cobra.Command) {
 	f.StringSliceVar(
 		&b.status, "status", nil, "choose jobs in these `states`, separated by commas "+statesOf(b.kind),
 	)
-	f.BoolVar(&b.dryRun, "dry-run", false, "only show which jobs would be chosen")
-	f.BoolVar(&b.yes, "yes", false, "do not ask before acting on the chosen jobs")
-	f.BoolVar(&b.noWait, "no-wait", false, "begin the operation, and do not wait for its end")
-	f.IntVar(
-		&b.rate, "rate", carillon.DefaultOperationRate,
-		"act on at most this `number` of jobs a second; 0 means as many as possible",
-	)
+	b.manner.flags(f, "jobs")
 	one := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		switch chosen := anyGiven(cmd, choosing); {
@@ -96,15 +105,8 @@ func (b *bulk) chosen(cmd *cobra.Command) bool { return anyGiven(cmd, choosing) 
 
 func (b *bulk) request() (want client.OperationRequest, err error) {
 	want = client.OperationRequest{Kind: b.kind, Filter: b.filter, Rate: &b.rate}
-	for _, label := range b.labels {
-		key, value, ok := strings.Cut(label, "=")
-		if !ok || key == "" {
-			return want, usage("--label: %q is not valid: want key=value", label)
-		}
-		if want.Filter.Labels == nil {
-			want.Filter.Labels = map[string]string{}
-		}
-		want.Filter.Labels[key] = value
+	if want.Filter.Labels, err = labelFlags(b.labels); err != nil {
+		return want, err
 	}
 	for _, status := range b.status {
 		var state carillon.JobState
@@ -118,15 +120,28 @@ func (b *bulk) request() (want client.OperationRequest, err error) {
 	return want, nil
 }
 
+// labelFlags reads --label; nil if there is none.
+func labelFlags(given []string) (labels map[string]string, err error) {
+	for _, label := range given {
+		key, value, ok := strings.Cut(label, "=")
+		if !ok || key == "" {
+			return nil, usage("--label: %q is not valid: want key=value", label)
+		}
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[key] = value
+	}
+	return labels, nil
+}
+
 // operate performs the command on all jobs that its flags choose.
 func (a *app) operate(ctx context.Context, cmd *cobra.Command, b *bulk) error {
 	if name := anyGiven(cmd, []string{"payload", "wait"}); name != "" {
 		return usage("--%s is only for a single run", name)
 	}
-	for _, name := range choosing { // an empty variable of a script must not choose more jobs
-		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
-			return usage("--%s: it is empty: want a value; leave the flag out for any", name)
-		}
+	if err := noneEmpty(cmd, choosing); err != nil {
+		return err
 	}
 	if cmd.Flags().Changed("status") && len(b.status) == 0 {
 		return usage("--status: it is empty: want a value; leave the flag out for the default")
@@ -136,22 +151,39 @@ func (a *app) operate(ctx context.Context, cmd *cobra.Command, b *bulk) error {
 		return err
 	}
 	want.KeepRunning = b.keep
+	return a.perform(ctx, want, b.manner)
+}
+
+// noneEmpty refuses empty flags: an empty variable of a script must not choose more.
+func noneEmpty(cmd *cobra.Command, flags []string) error {
+	for _, name := range flags {
+		if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+			return usage("--%s: it is empty: want a value; leave the flag out for any", name)
+		}
+	}
+	return nil
+}
+
+// perform begins an operation, after it has asked the user, and follows it.
+func (a *app) perform(ctx context.Context, want client.OperationRequest, how manner) error {
 	asks := a.inTerminal && a.errTerminal
-	if !b.dryRun && !b.yes && !asks {
-		return usage("give --yes to act on all chosen jobs, or --dry-run to see them: there is no terminal " +
-			"on which to ask")
+	if !how.dryRun && !how.yes && !asks {
+		return usage(
+			"give --yes to act on all chosen %ss, or --dry-run to see them: there is no terminal on "+
+				"which to ask", thingOf(want.Kind),
+		)
 	}
 	c, err := a.connect()
 	if err != nil {
 		return err
 	}
-	if b.dryRun || !b.yes {
+	if how.dryRun || !how.yes {
 		want.DryRun = true
 		found, err := c.StartOperation(ctx, want)
 		if err != nil {
 			return err
 		}
-		if b.dryRun {
+		if how.dryRun {
 			return a.show(found, func() { a.printDryRun(&found) })
 		}
 		if sure, err := a.confirm(ctx, &found); !sure || err != nil {
@@ -163,7 +195,7 @@ func (a *app) operate(ctx context.Context, cmd *cobra.Command, b *bulk) error {
 	if err != nil {
 		return err
 	}
-	if b.noWait {
+	if how.noWait {
 		return a.done(began.Operation, "%s %s", began.ID, began.State)
 	}
 	return a.awaitOperation(ctx, c, began.ID)
@@ -172,11 +204,11 @@ func (a *app) operate(ctx context.Context, cmd *cobra.Command, b *bulk) error {
 // confirm asks the user.
 func (a *app) confirm(ctx context.Context, found *client.OperationAnswer) (bool, error) {
 	if found.Total == 0 {
-		fmt.Fprintln(a.err, "no jobs match")
+		fmt.Fprintf(a.err, "no %ss match\n", thingOf(found.Kind))
 		return false, nil
 	}
 	a.printSample(a.err, found)
-	fmt.Fprintf(a.err, "%s %s? [y/N] ", firstUpper(verbOf(found.Kind)), jobsFound(found))
+	fmt.Fprintf(a.err, "%s %s? [y/N] ", firstUpper(verbOf(found.Kind)), thingsFound(found))
 	line := make(chan string, 1)
 	go func() {
 		text, _ := bufio.NewReader(a.in).ReadString('\n')
@@ -195,34 +227,41 @@ func (a *app) confirm(ctx context.Context, found *client.OperationAnswer) (bool,
 	}
 }
 
-func jobsFound(found *client.OperationAnswer) string {
+func thingsFound(found *client.OperationAnswer) string {
+	text := count(found.Total, thingOf(found.Kind))
 	if found.AtLeast {
-		return "at least " + count(found.Total, "job")
+		return "at least " + text
 	}
-	return count(found.Total, "job")
+	return text
 }
 
-// printSample shows some of the jobs.
+// printSample shows some of the jobs or dead letters.
 func (a *app) printSample(w io.Writer, found *client.OperationAnswer) {
 	t := a.tableTo(w)
 	for _, job := range found.Sample {
 		fmt.Fprintf(t.w, "  %s\t%s\t%s\t%s\n", job.ID, a.cut(job.Name, 30), job.Type, job.State)
 	}
+	for _, letter := range found.Letters {
+		fmt.Fprintf(
+			t.w, "  %s\t%s\t%s\t%s\n", letter.ID, a.cut(letter.Name, 30), letter.Type,
+			a.cut(oneLine(letter.Reason), 60),
+		)
+	}
 	t.end()
-	if more := found.Total - len(found.Sample); more > 0 {
+	if more := found.Total - len(found.Sample) - len(found.Letters); more > 0 {
 		fmt.Fprintf(w, "  … and %d more\n", more)
 	}
 }
 
 func (a *app) printDryRun(found *client.OperationAnswer) {
-	fmt.Fprintf(a.out, "%s would be %s\n", jobsFound(found), doneWord(found.Kind))
+	fmt.Fprintf(a.out, "%s would be %s\n", thingsFound(found), doneWord(found.Kind))
 	a.printSample(a.out, found)
 }
 
 // followEvery is how often the command reads the operation that it follows.
 const followEvery = 270 * time.Millisecond
 
-// awaitOperation follows an operation to its end. Only an operation that is done, and has failed for no job,
+// awaitOperation follows an operation to its end. Only an operation that is done, and has failed for nothing,
 // is a nil error.
 func (a *app) awaitOperation(ctx context.Context, c *client.Client, id carillon.OperationID) error {
 	op, err := a.followOperation(ctx, c, id)

@@ -24,8 +24,8 @@ func (a *app) operationsCommand() *cobra.Command {
 and its first errors.
 
 "carillon pause", "resume", "cancel" and "run" begin an operation if flags such as --type choose
-their jobs, and a gate or a queue that opens begins the release of the runs that it held. The server
-performs it, also after a restart.`,
+their jobs, "carillon dead retry" if flags choose dead letters, and a gate or a queue that opens
+begins the release of the runs that it held. The server performs it, also after a restart.`,
 		Example: `  carillon operations
   carillon operations --state running
   carillon operations op_0f8j2v5r3c000 --wait
@@ -89,7 +89,7 @@ func (a *app) completeOperations(states ...carillon.OperationState) cobra.Comple
 		for i := range page.Items {
 			op := &page.Items[i]
 			choices = append(choices, cobra.CompletionWithDesc(
-				op.ID.String(), fmt.Sprintf("%s %s, %s", op.Kind, thingWords(op), op.State),
+				op.ID.String(), fmt.Sprintf("%s %s, %s", op.Kind, a.thingWords(op), op.State),
 			))
 		}
 		return choices
@@ -114,7 +114,7 @@ func (a *app) listOperations(ctx context.Context, c *client.Client, p paging, st
 			op := &list[i]
 			t.row(op.ID.String(), string(op.Kind), string(op.State),
 				doneOf(op), fmt.Sprint(op.Failed),
-				a.ago(op.Created), thingWords(op))
+				a.ago(op.Created), a.thingWords(op))
 		}
 		t.end()
 	})
@@ -140,9 +140,12 @@ func (a *app) operationDetail(op *carillon.Operation) {
 	defer t.end()
 	t.fact("Operation", op.ID.String())
 	t.fact("Kind", string(op.Kind))
-	if op.Release != nil {
+	switch {
+	case op.Release != nil:
 		t.fact("Gate", op.Release.Gate)
-	} else {
+	case op.Dead != nil:
+		t.fact("Dead letters", a.deadWords(op.Dead))
+	default:
 		t.fact("Jobs", filterWords(op))
 	}
 	t.fact("State", string(op.State))
@@ -179,11 +182,25 @@ func doneOf(op *carillon.Operation) string {
 }
 
 // thingWords describes what an operation acts on.
-func thingWords(op *carillon.Operation) string {
-	if op.Release != nil {
+func (a *app) thingWords(op *carillon.Operation) string {
+	switch {
+	case op.Release != nil:
 		return "gate " + op.Release.Gate
+	case op.Dead != nil:
+		return "dead letters: " + a.deadWords(op.Dead)
 	}
 	return filterWords(op)
+}
+
+// thingOf names one of the things that a kind acts on.
+func thingOf(kind carillon.OperationKind) string {
+	switch kind {
+	case carillon.OperationRelease:
+		return "run"
+	case carillon.OperationRedrive:
+		return "dead letter"
+	}
+	return "job"
 }
 
 // filterWords describes which jobs an operation chooses.
@@ -212,10 +229,7 @@ func filterWords(op *carillon.Operation) string {
 
 // progressOf says how far an operation is.
 func progressOf(op *carillon.Operation) string {
-	thing := "job"
-	if op.Kind == carillon.OperationRelease {
-		thing = "run"
-	}
+	thing := thingOf(op.Kind)
 	if op.State == carillon.OperationCounting {
 		return count(op.Total, thing) + " so far"
 	}
@@ -242,10 +256,13 @@ func errorLines(op *carillon.Operation) (lines []string) {
 	return lines
 }
 
-// verbOf and doneWord name what an operation does to a job.
+// verbOf and doneWord name what an operation does to a thing.
 func verbOf(kind carillon.OperationKind) string {
-	if kind == carillon.OperationRun {
+	switch kind {
+	case carillon.OperationRun:
 		return "run now"
+	case carillon.OperationRedrive:
+		return "retry"
 	}
 	return string(kind)
 }
@@ -262,6 +279,8 @@ func doneWord(kind carillon.OperationKind) string {
 		return "run now"
 	case carillon.OperationRelease:
 		return "released"
+	case carillon.OperationRedrive:
+		return "retried"
 	}
 	return string(kind)
 }

@@ -12,7 +12,7 @@ func TestRetriedRunsWaitForEachOtherAndAManualRunThatWouldBeSkippedIsRefused(t *
 			"--", "fail", "no answer",
 		)
 		h.later(time.Minute)
-		h.carillon("dead", "retry", "--all")
+		h.carillon("dead", "retry", "--all", "--yes")
 		h.later(time.Minute)
 		h.carillon("runs", "ping")
 		h.carillon("submit", "-q", "--name", "slow", "--", "sleep", "1h")

@@ -99,9 +99,13 @@ func (a *app) started(ctx context.Context, c *client.Client, run carillon.Run, e
 }
 
 func (a *app) runDetail(detail *client.RunDetail) {
-	run := &detail.Run
 	t := a.tableTo(a.out)
 	defer t.end()
+	a.runFacts(t, detail)
+}
+
+func (a *app) runFacts(t *table, detail *client.RunDetail) {
+	run := &detail.Run
 	t.fact("Run", run.ID.String())
 	t.fact("Job", strings.TrimPrefix(runName(run)+", "+run.ID.Job.String(), "-, "))
 	t.fact("State", a.stateWord(run))

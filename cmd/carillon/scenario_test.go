@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -146,7 +147,49 @@ func TestARunThatFailsForGoodIsADeadLetter(t *testing.T) {
 		h.carillon("runs", "--state", "failed", "--limit", "1")
 		h.carillon("cancel", "import")
 		h.carillon("dead", "retry", "--all")
+		h.carillon("dead", "retry", "--all", "--yes")
 		h.carillon("dead", "-o", "yaml", "--limit", "0")
+	})
+}
+
+func TestDeadLettersAreChosenGroupedShownAndExported(t *testing.T) {
+	inHouse(t, "dead-letters", func(h *house) {
+		for i := range 3 {
+			h.carillon(
+				"submit", "-q", "--name", fmt.Sprint("import-", i), "--type", "import", "--owner", "ann",
+				"--label", "team=blue", "--max-attempts", "1", "--payload", fmt.Sprintf(`{"month":%d}`, i),
+				"--", "fail", fmt.Sprintf("open /data/%d.csv: no such file", i),
+			)
+		}
+		h.in = "{name: sync, target: {command: {argv: [fail, no route]}}, retry: {max_attempts: 1}, " +
+			"retention: {dead_letters: 2d}, payload: {region: eu}}"
+		h.carillon("submit", "-q", "-f", "-")
+		h.in = ""
+		h.later(5 * time.Second)
+		h.carillon("dead", "groups")
+		h.carillon("dead", "groups", "--type", "import", "-o", "json")
+		h.carillon("dead", "--type", "imp*", "--owner", "ann", "--label", "team=blue", "--error", "EXIT")
+		h.carillon("dead", "--job", "sync", "-o", "wide")
+		h.carillon("dead", "--from", "2024-01-01", "--to", "2024-01-02")
+		h.carillon("dead", "--fingerprint", "x")
+		h.carillon("dead", "--owner", "")
+		h.carillon("dead", "show", "sync")
+		h.carillon("dead", "show", "import-1", "-o", "json")
+		h.carillon("dead", "export", "--job", "import-2")
+		out := h.carillon("dead", "--job", "import-0")
+		old := idIn(out, "run_")
+		h.carillon("dead", "retry", old, "--payload", `{"month":7}`)
+		h.later(5 * time.Second)
+		h.carillon("run", old)
+		h.carillon("run", "import-0")
+		h.carillon("dead", "retry", "--type", "import", "--dry-run")
+		h.carillon("dead", "retry", "--type", "import", "--rate", "2", "--yes")
+		h.carillon("operations")
+		h.carillon("operations", idIn(h.carillon("operations", "-o", "json"), "op_"))
+		h.carillon("dead", "retry", "--type", "import", "--payload", "1", "--yes")
+		h.carillon("dead", "retry", "import-1", "--yes")
+		h.carillon("dead", "retry", "import-1", "--all")
+		h.carillon("dead", "retry", "--type", "none", "--yes")
 	})
 }
 

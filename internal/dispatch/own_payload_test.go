@@ -47,7 +47,7 @@ func TestEveryAttemptAndRepetitionOfARunGetsThePayloadThatItWasAskedForWith(t *t
 		h.report(n, worker, end(second, carillon.OutcomeRetriable, "no"))
 
 		// on the other node
-		again, err := h.nodes[1].ledger.RetryDeadLetter(context.Background(), "default", run.ID)
+		again, err := h.nodes[1].ledger.RetryDeadLetter(context.Background(), "default", run.ID, nil)
 		h.must(err)
 		h.beat(n, worker, 3*time.Second)
 		other := h.register(h.nodes[1])

@@ -2,6 +2,7 @@ package jobjson
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,6 +61,8 @@ func (d *decoder) value(v reflect.Value) error {
 		return d.object(v)
 	case json.Unmarshaler:
 		return d.own(into)
+	case encoding.TextUnmarshaler:
+		return d.own(textual{into})
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -77,6 +80,17 @@ func (d *decoder) value(v reflect.Value) error {
 		return d.list(v)
 	}
 	return d.scalar(v)
+}
+
+// textual is a type that reads a text, such as an id.
+type textual struct{ encoding.TextUnmarshaler }
+
+func (t textual) UnmarshalJSON(b []byte) error {
+	var text string
+	if err := json.Unmarshal(b, &text); err != nil {
+		text = string(b)
+	}
+	return t.UnmarshalText([]byte(text))
 }
 
 // own lets a type read its own grammar. All such types are texts, numbers or words.

@@ -22,6 +22,7 @@ var absent = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.JobFilter](): true, reflect.TypeFor[carillon.GateMatch](): true,
 	reflect.TypeFor[carillon.WorkflowNode](): true, reflect.TypeFor[carillon.Edge](): true,
 	reflect.TypeFor[carillon.Workflow](): true, reflect.TypeFor[carillon.Wait](): true,
+	reflect.TypeFor[carillon.DeadFilter](): true,
 }
 
 // numbers are the fields in which zero is what Go code leaves out, and carillon.Zero is 0. With them, what
@@ -85,7 +86,7 @@ func (f *fields) checkGiven(name string, v reflect.Value) error {
 		given = "0"
 	}
 	want := wantInstead[name]
-	if f.of == reflect.TypeFor[carillon.JobFilter]() {
+	if f.of == reflect.TypeFor[carillon.JobFilter]() || f.of == reflect.TypeFor[carillon.DeadFilter]() {
 		want = "a value that is not empty; leave the field out if it does not matter"
 	}
 	if want == "" {

@@ -117,33 +117,42 @@ func (l *Ledger) RunNow(
 // RetryRun adds a run that repeats an ended one; a dead letter is then no longer one. If the run still
 // waits for its next attempt, that attempt becomes due now, and RetryRun returns the run itself.
 func (l *Ledger) RetryRun(ctx context.Context, namespace string, id carillon.RunID) (carillon.Run, error) {
-	return l.retry(ctx, namespace, id, false)
+	_, run, err := l.updateJob(ctx, namespace, id.Job,
+		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, run carillon.Run, err error) {
+			of, dead, err := l.ended(ctx, namespace, id)
+			if err != nil {
+				return c, run, err
+			}
+			if _, part := w.Job.Part(); part && of.State.Ended() {
+				return l.retryPart(ctx, &w, &of, func() (carillon.Change, carillon.Run, error) {
+					return w.Retry(of, dead, now)
+				})
+			}
+			return w.Retry(of, dead, now)
+		})
+	return run, err
 }
 
 // RetryDeadLetter is RetryRun for dead letters only: of two concurrent calls, one finds that the run is no
-// longer a dead letter.
+// longer a dead letter. A payload that is not nil takes the place of the one that the letter had.
 func (l *Ledger) RetryDeadLetter(
-	ctx context.Context, namespace string, id carillon.RunID,
-) (carillon.Run, error) {
-	return l.retry(ctx, namespace, id, true)
-}
-
-func (l *Ledger) retry(
-	ctx context.Context, namespace string, id carillon.RunID, onlyDead bool,
+	ctx context.Context, namespace string, id carillon.RunID, payload json.RawMessage,
 ) (carillon.Run, error) {
 	_, run, err := l.updateJob(ctx, namespace, id.Job,
 		func(w carillon.JobSnapshot, now carillon.Time) (c carillon.Change, run carillon.Run, err error) {
 			of, dead, err := l.ended(ctx, namespace, id)
-			if err == nil && onlyDead && !dead {
+			if err == nil && !dead {
 				err = fmt.Errorf("%w: %s is not a dead letter", carillon.ErrNotFound, id)
 			}
 			if err != nil {
 				return c, run, err
 			}
-			if _, part := w.Job.Part(); part && of.State.Ended() {
-				return l.retryPart(ctx, &w, &of, dead, now)
+			if _, part := w.Job.Part(); part {
+				return l.retryPart(ctx, &w, &of, func() (carillon.Change, carillon.Run, error) {
+					return w.Redrive(of, payload, now)
+				})
 			}
-			return w.Retry(of, dead, now)
+			return w.Redrive(of, payload, now)
 		})
 	return run, err
 }

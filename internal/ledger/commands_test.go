@@ -206,11 +206,11 @@ func TestADeadLetterIsRedrivenOnce(t *testing.T) {
 		run := claim(t, l, unfinished(t, s, job.ID)[0])
 		finish(t, l, run, carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no"})
 		meanwhile(s, "find runs", 2, func() { // another caller retries it before it is looked up
-			if _, err := l.RetryDeadLetter(t.Context(), "default", run.ID); err != nil {
+			if _, err := l.RetryDeadLetter(t.Context(), "default", run.ID, nil); err != nil {
 				t.Error(err)
 			}
 		})
-		if again, err := l.RetryDeadLetter(t.Context(), "default", run.ID); !errors.Is(err, carillon.ErrNotFound) {
+		if again, err := l.RetryDeadLetter(t.Context(), "default", run.ID, nil); !errors.Is(err, carillon.ErrNotFound) {
 			t.Errorf("a second time: %v, %v", again.ID, err)
 		}
 		if again, err := l.RetryRun(t.Context(), "default", run.ID); err != nil ||

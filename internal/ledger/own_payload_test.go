@@ -36,7 +36,7 @@ func TestARepetitionHasThePayloadOfItsRunAlsoWhereHistoryHasForgottenThat(t *tes
 						t.Fatal(n, err)
 					}
 				}
-				again, err := l.RetryDeadLetter(t.Context(), "default", run.ID)
+				again, err := l.RetryDeadLetter(t.Context(), "default", run.ID, nil)
 				if err != nil || again.RetryOf != run.ID.Due || again.Output == nil ||
 					string(again.Output.Payload) != `{"n":1}` {
 					t.Errorf("%+v, %v", again, err)

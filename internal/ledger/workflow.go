@@ -177,9 +177,10 @@ func (l *Ledger) SkipNode(
 	})
 }
 
-// retryPart is RetryRun for a run that is a part of a workflow.
+// retryPart is RetryRun for a run that is a part of a workflow. retry makes the change that adds the run.
 func (l *Ledger) retryPart(
-	ctx context.Context, w *carillon.JobSnapshot, of *carillon.Run, dead bool, now carillon.Time,
+	ctx context.Context, w *carillon.JobSnapshot, of *carillon.Run,
+	retry func() (carillon.Change, carillon.Run, error),
 ) (c carillon.Change, run carillon.Run, err error) {
 	part, _ := w.Job.Part()
 	runs, err := l.cfg.Store.Runs(ctx, []carillon.RunID{part.Run}, false)
@@ -203,7 +204,7 @@ func (l *Ledger) retryPart(
 	if err != nil {
 		return c, run, err
 	}
-	if c, run, err = w.Retry(*of, dead, now); err != nil || of.State == carillon.StateSucceeded {
+	if c, run, err = retry(); err != nil || of.State == carillon.StateSucceeded {
 		return c, run, err // what succeeded is repeated beside the workflow
 	}
 	if state != carillon.NodeFailed && state != carillon.NodeCanceled &&

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/carillon-run/carillon"
 )
 
 // act acts on pending things until none is left, or until the time has come. Things on which it could not act
@@ -12,13 +14,7 @@ import (
 func (l *Loop) act(ctx context.Context, kind Kind, w *work, until time.Time) (acted int, outage error) {
 	r := &w.record
 	for len(r.Pending) > 0 && outage == nil {
-		some := r.Pending[:min(width, len(r.Pending))]
-		results := make([]error, len(some))
-		var acting sync.WaitGroup
-		for i, item := range some {
-			acting.Go(func() { results[i] = kind.Do(ctx, &r.Operation, item) })
-		}
-		acting.Wait()
+		some, results := each(ctx, kind, r)
 		var left []string
 		for i, item := range some {
 			if !w.counted(item, results[i]) {
@@ -32,6 +28,21 @@ func (l *Loop) act(ctx context.Context, kind Kind, w *work, until time.Time) (ac
 		}
 	}
 	return acted, outage
+}
+
+// each acts on some of the pending things.
+func each(ctx context.Context, kind Kind, r *carillon.OperationRecord) (some []string, results []error) {
+	if kind, ok := kind.(Together); ok {
+		return r.Pending, kind.DoAll(ctx, &r.Operation, r.Pending)
+	}
+	some = r.Pending[:min(width, len(r.Pending))]
+	results = make([]error, len(some))
+	var acting sync.WaitGroup
+	for i, item := range some {
+		acting.Go(func() { results[i] = kind.Do(ctx, &r.Operation, item) })
+	}
+	acting.Wait()
+	return some, results
 }
 
 // counted adds the result of one thing to the record. It returns false if the thing must be tried again. A

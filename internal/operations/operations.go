@@ -35,6 +35,12 @@ type Kind interface {
 	Do(ctx context.Context, op *carillon.Operation, item string) error
 }
 
+// Together is a Kind that acts on many things with less effort than on each of them alone.
+type Together interface {
+	// DoAll is Do for many things, with one error for each.
+	DoAll(ctx context.Context, op *carillon.Operation, items []string) []error
+}
+
 // ErrSkipped says that the action does not apply to a thing any more.
 var ErrSkipped = errors.New("skipped")
 
@@ -45,7 +51,7 @@ type Config struct {
 	Clock  *carillon.Clock // default this machine's
 	// Owns says whether a shard belongs to this node. Default: all do.
 	Owns   func(shard int) bool
-	Kinds  map[carillon.OperationKind]Kind // default those that act on jobs
+	Kinds  map[carillon.OperationKind]Kind // default those that act on jobs and on dead letters
 	Logger *slog.Logger                    // default slog.Default()
 
 	// Look is how often the loop looks which operations are open. A canceled one is not. Default 500 ms.
@@ -64,6 +70,8 @@ const (
 	// turnsPerSecond is in how many parts an operation with a rate spreads the things of a second.
 	turnsPerSecond = 4
 	countPage      = 500
+	// maxLate is how much lateness an operation with a rate makes up for.
+	maxLate = time.Second
 	// maxTries is how often an action is tried on a thing while everything else works.
 	maxTries = 30
 )
@@ -97,7 +105,8 @@ func New(cfg Config) *Loop {
 		jobs := &jobs{store: cfg.Store, ledger: cfg.Ledger, clock: cfg.Clock}
 		cfg.Kinds = map[carillon.OperationKind]Kind{
 			carillon.OperationPause: jobs, carillon.OperationResume: jobs, carillon.OperationCancel: jobs,
-			carillon.OperationRun: jobs,
+			carillon.OperationRun:     jobs,
+			carillon.OperationRedrive: &letters{store: cfg.Store, ledger: cfg.Ledger},
 		}
 	}
 	return &Loop{cfg: cfg, open: map[carillon.OperationID]*work{}}
@@ -160,7 +169,7 @@ func (l *Loop) first() (first *work) {
 
 // take gives an operation a turn. It sets when its next one may begin before anything can fail.
 func (l *Loop) take(ctx context.Context, w *work) {
-	began := time.Now()
+	began, planned := time.Now(), w.next
 	w.next = began.Add(l.cfg.Retry)
 	acted, err := l.turn(ctx, w)
 	if ctx.Err() != nil {
@@ -173,8 +182,14 @@ func (l *Loop) take(ctx context.Context, w *work) {
 		return
 	}
 	w.next = time.Now() // behind all others that wait
-	if rate := w.record.Rate; rate > 0 {
-		w.next = began.Add(time.Duration(acted) * time.Second / time.Duration(rate))
+	if rate := w.record.Rate; rate > 0 && acted > 0 {
+		// A turn that began or ended late does not lower the rate: the next turns come sooner, until the
+		// operation is where it should be. But a long standstill is not made up for.
+		from := planned
+		if late := began.Add(-maxLate); from.Before(late) {
+			from = late
+		}
+		w.next = from.Add(time.Duration(acted) * time.Second / time.Duration(rate))
 	}
 }
 

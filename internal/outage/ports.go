@@ -95,6 +95,14 @@ func (s *store) FindRuns(ctx context.Context, q carillon.RunQuery) (carillon.Run
 }
 
 // Forget removes many rows at a time, and counts as a search: it can take too long by itself.
+func (s *store) DeadGroups(
+	ctx context.Context, q carillon.DeadGroupQuery,
+) ([]carillon.DeadGroup, error) {
+	turn := s.begin()
+	groups, err := s.Store.DeadGroups(ctx, q)
+	return groups, s.end(turn, search, err)
+}
+
 func (s *store) Forget(
 	ctx context.Context, rule carillon.Retention, now carillon.Time, limit int,
 ) (int, error) {

@@ -26,6 +26,9 @@ type RunSource struct {
 	Table RunTable
 	Job   carillon.JobID // of this job only; 0: of all jobs
 	State carillon.State // in this state only, never StateSucceeded; 0: in any state
+	// Fingerprint or Type says that only dead letters of the query's namespace that have it are read.
+	Fingerprint carillon.Fingerprint
+	Type        string
 }
 
 // RunStream yields rows in the order of FindRuns. Before the first Next it stands before the first row.
@@ -81,7 +84,7 @@ func runParts(q *carillon.RunQuery, start carillon.RunPos) (parts []runPart) {
 	past := len(states) == 0 || slices.ContainsFunc(states, carillon.State.Ended)
 	switch start.Part {
 	case carillon.RunPartDead:
-		return []runPart{{start, []RunSource{{Table: TableDead, Job: q.Job}}}}
+		return []runPart{{start, []RunSource{deadSource(q)}}}
 	case carillon.RunPartJob:
 		ofJob := runPart{start: start}
 		if hot {
@@ -101,6 +104,17 @@ func runParts(q *carillon.RunQuery, start carillon.RunPos) (parts []runPart) {
 		parts = append(parts, runPart{start, endedSources(states)})
 	}
 	return parts
+}
+
+// deadSource reads dead letters by the index that leaves out most of them.
+func deadSource(q *carillon.RunQuery) RunSource {
+	switch {
+	case q.Job != 0 || q.Namespace == "":
+		return RunSource{Table: TableDead, Job: q.Job}
+	case q.Fingerprint != 0:
+		return RunSource{Table: TableDead, Fingerprint: q.Fingerprint}
+	}
+	return RunSource{Table: TableDead, Type: q.WantedType()}
 }
 
 // endedSources reads the few runs that did not succeed by their own index if the query wants only those.

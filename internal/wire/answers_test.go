@@ -22,6 +22,14 @@ func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 		&JobDetail{Job: job, LastRun: &run, NextRun: &run},
 		&ListedJob{Job: job, LastRun: &run},
 		&RunDetail{Run: run, WaitsFor: &Wait{Kind: WaitUnknown}},
+		&DeadLetter{Run: run, DeadFacts: DeadFacts{Fingerprint: 7, ExpiresAt: now}},
+		&DeadLetterDetail{
+			Run: run, DeadFacts: DeadFacts{Fingerprint: 7, ExpiresAt: now},
+			DeadStory: DeadStory{
+				Error: "a", JobDefinition: &job.Definition,
+				Log: []carillon.Line{{At: now, Stream: "stdout", Text: "b", Attempt: 1}},
+			},
+		},
 		&DueTimes{Timezone: "UTC", Items: []DueTime{{Due: now, Local: "then", Offset: "+00:00"}}},
 		&RunRequest{Payload: []byte(`{"a":1}`)},
 		&Refusal{ID: 7, At: now, Reason: "no", Job: []byte(`{}`)},
