@@ -9,6 +9,8 @@ import (
 // Outcome is how one attempt ended, as its executor saw it.
 type Outcome struct {
 	Kind       OutcomeKind
+	Exit       uint8  // the exit code of a command that failed; 0: none
+	Status     uint16 // the status that an http target answered as it failed; 0: none
 	Reason     string
 	Output     *Output
 	Started    Time          // when the executor began
@@ -82,6 +84,9 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	}
 	if r.Started == 0 {
 		r.Started = r.began(o.Started, now)
+	}
+	if r.Attempt > 1 || o.Kind != OutcomeSuccess {
+		r.record(&o, now)
 	}
 	stop := r.Reason // why it was asked to stop, if it was
 	r.About, r.Reason = r.aboutOf(job), o.Reason

@@ -150,12 +150,15 @@ type About struct {
 	Name, Type, Owner string
 }
 
-// Output is what a run returns, and the payload that was given to it alone. It is stored beside the run, not
-// in its hot row: a nil field means no change.
+// Output is what a run returns, the payload that was given to it alone, and the record of an attempt. It is
+// stored beside the run, not in its hot row: a nil field means no change.
 type Output struct {
 	Result     []byte
 	Checkpoint []byte
 	Payload    []byte // JSON, see FlagOwnPayload; written with the insert of the run
+	// Attempt is the record of the attempt that this write ends; nil: none. Store.Attempts reads it, not
+	// Store.Runs. A record of the same attempt takes the place of the one before.
+	Attempt *Attempt
 }
 
 // Lane groups the runs that travel together to workers: the same workers can perform all of them, in the
