@@ -26,6 +26,9 @@ func answered(task Task, response *http.Response) carillon.Outcome {
 	default:
 		task.remark("Carillon-Outcome: %q is ignored: want success, retriable or fatal", said)
 	}
+	if o.Kind != carillon.OutcomeSuccess {
+		o.Status = uint16(response.StatusCode)
+	}
 	if o.Kind == carillon.OutcomeRetriable {
 		o.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
 	}
