@@ -79,6 +79,10 @@ func (r Run) End(state State, reason string, now Time) Run {
 
 // Finish applies an outcome to a held run: the run ends, or waits for its next attempt. random is from [0,1).
 func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
+	rule := job.Retry.Rules.of(&o)
+	if rule != nil {
+		o.Kind = rule.kind()
+	}
 	if o.Output != nil {
 		r.Output = o.Output
 	}
@@ -106,7 +110,7 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 		return r.End(StateCanceled, o.Reason, now).expire(job)
 	case r.Has(FlagStop): // it ended otherwise before it could be stopped
 		return r.End(StateCanceled, stop+": "+o.Reason, now).expire(job)
-	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && r.Failures >= job.Retry.MaxAttempts:
+	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && r.Failures >= job.Retry.attempts(rule):
 		return r.End(StateFailed, o.Reason, now).expire(job)
 	case r.Crashes >= job.Retry.MaxCrashes:
 		return r.End(
@@ -115,18 +119,19 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	case r.Has(FlagNoRetry):
 		return r.End(StateCanceled, afterCancel+o.Reason, now).expire(job)
 	}
-	return r.again(job, o, now, random)
+	return r.again(job, o, now, job.Retry.afterRule(rule, int(r.Failures), random))
 }
 
 // again puts the run back to waiting. A lost run does not wait, because the loss was not its fault: it wakes
 // at its due time, so that it comes before every run that is due later. But a worker that was given a run
 // that it cannot perform asks for a moment, or it could get the run again at once, again and again.
-func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
+// delay is that of the job after a failure.
+func (r Run) again(job *Job, o Outcome, now Time, delay time.Duration) Run {
 	r.State, r.Worker, r.Wake = StateWaiting, "", min(r.ID.Due, now)
 	r.Hold = job.line()
 	switch {
 	case o.Kind == OutcomeRetriable:
-		r.Wake = now.Add(max(job.Retry.After(int(r.Failures), random), o.RetryAfter))
+		r.Wake = now.Add(max(delay, o.RetryAfter))
 	case o.Kind == OutcomeLost && o.RetryAfter > 0:
 		r.Wake = now.Add(o.RetryAfter)
 	}

@@ -345,9 +345,10 @@ func TestANodeThatDoesNotKnowExitAndStatusLearnsTheEnd(t *testing.T) {
 	for range 2 {
 		c.due(mail())
 		task := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t)[0]
-		reports = append(reports, protocol.Report{Held: task.Held(), Token: task.Token, End: &carillon.Outcome{
+		end := carillon.Outcome{
 			Kind: carillon.OutcomeRetriable, Reason: "exit code 75", Exit: 75, Status: 503,
-		}})
+		}
+		reports = append(reports, protocol.Report{Held: task.Held(), Token: task.Token, End: &end})
 	}
 	receipts := must(d.Report(ctx, worker, reports))(t)
 	for i := range reports {

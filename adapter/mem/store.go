@@ -279,7 +279,7 @@ func (s *Store) putAttempt(id carillon.RunID, given carillon.Attempt) {
 
 func cloneDefinition(d carillon.Definition) carillon.Definition {
 	d.Labels, d.Needs, d.Payload = maps.Clone(d.Labels), maps.Clone(d.Needs), slices.Clone(d.Payload)
-	d.Limits = slices.Clone(d.Limits)
+	d.Limits, d.Retry.Rules = slices.Clone(d.Limits), d.Retry.Rules.Clone()
 	if d.Unique != nil {
 		unique := *d.Unique
 		d.Unique = &unique

@@ -93,6 +93,7 @@ func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits stri
 	t.fact("Needs", pairsText(job.Needs))
 	t.fact("Timeout", timeoutText(job.Timeout))
 	t.fact("Retry", retryText(&job.Retry))
+	t.facts("Retry rules", retryRuleLines(job.Retry.Rules))
 	t.fact("Overlap", overlapText(job.Overlap))
 	t.fact("Misfire", misfireText(&job.Misfire))
 	t.fact(

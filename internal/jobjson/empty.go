@@ -18,6 +18,7 @@ var absent = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.Command](): true, reflect.TypeFor[carillon.HTTP](): true,
 	reflect.TypeFor[carillon.Retry](): true, reflect.TypeFor[carillon.Misfire](): true,
 	reflect.TypeFor[carillon.Limit]():     true,
+	reflect.TypeFor[carillon.RetryRule](): true,
 	reflect.TypeFor[carillon.Unique]():    true,
 	reflect.TypeFor[carillon.JobFilter](): true, reflect.TypeFor[carillon.GateMatch](): true,
 }
@@ -66,6 +67,8 @@ var wantInstead = map[string]string{
 	"burst":       "a number above 0; leave the field out for the weight",
 	"weight":      "a number above 0; leave the field out for 1",
 	"policy":      "skip, once or all",
+	"fatal":       "true, or leave the field out",
+	"retry":       "true, or leave the field out",
 	"for":         "1s to 365d; leave the field out to hold the key until the job has ended",
 	"until":       "ended, or leave the field out",
 }
@@ -81,6 +84,8 @@ func (f *fields) checkGiven(name string, v reflect.Value) error {
 		given = text.String()
 	} else if v.CanInt() {
 		given = "0"
+	} else if v.Kind() == reflect.Bool {
+		given = "false"
 	}
 	want := wantInstead[name]
 	if f.of == reflect.TypeFor[carillon.JobFilter]() {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/suggest"
 )
 
@@ -30,7 +31,7 @@ func fieldsOf(t reflect.Type) *fields {
 			f.index[name] = i
 			f.names = append(f.names, name)
 			f.leftOut[name] = t.Field(i).Type.Kind() == reflect.String ||
-				options == "omitzero" && name != "after"
+				options == "omitzero" && !(name == "after" && t == reflect.TypeFor[carillon.Schedule]())
 		}
 	}
 	known.Store(t, f)

@@ -67,7 +67,7 @@ func MarshalDefinition(d *carillon.Definition) ([]byte, error) {
 		Timeout: given(&d.Timeout),
 		Retry: retry{
 			given(&d.Retry.MaxAttempts), given(&d.Retry.MaxCrashes), d.Retry.Backoff, given(&d.Retry.Delay),
-			given(&d.Retry.MaxDelay), given(&d.Retry.Jitter),
+			given(&d.Retry.MaxDelay), given(&d.Retry.Jitter), d.Retry.Rules,
 		},
 		Overlap:   d.Overlap,
 		Misfire:   misfire{d.Misfire.Policy, given(&d.Misfire.Max), given(&d.Misfire.Window)},
@@ -101,6 +101,8 @@ type retry struct {
 	Delay       *carillon.Duration `json:"delay,omitempty"`
 	MaxDelay    *carillon.Duration `json:"max_delay,omitempty"`
 	Jitter      *float64           `json:"jitter,omitempty"`
+
+	Rules *carillon.RetryRules `json:"rules,omitempty"`
 }
 
 type misfire struct {
