@@ -111,15 +111,22 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 	case r.Has(FlagStop): // it ended otherwise before it could be stopped
 		return r.End(StateCanceled, stop+": "+o.Reason, now).expire(job)
 	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && r.Failures >= job.Retry.attempts(rule):
-		return r.End(StateFailed, o.Reason, now).expire(job)
+		return r.fail(job, o.Reason, now)
 	case r.Crashes >= job.Retry.MaxCrashes:
-		return r.End(
-			StateFailed, "quarantined: its worker died "+plural(int(r.Crashes), "time")+" while it ran", now,
-		).expire(job)
+		died := plural(int(r.Crashes), "time")
+		return r.fail(job, "quarantined: its worker died "+died+" while it ran", now)
 	case r.Has(FlagNoRetry):
 		return r.End(StateCanceled, afterCancel+o.Reason, now).expire(job)
 	}
 	return r.again(job, o, now, job.Retry.afterRule(rule, int(r.Failures), random))
+}
+
+// fail ends the run for good: it becomes a dead letter.
+func (r Run) fail(job *Job, reason string, now Time) Run {
+	if job.PauseAfter > 0 {
+		r.Flags |= FlagPauseAfter
+	}
+	return r.End(StateFailed, reason, now).expire(job)
 }
 
 // again puts the run back to waiting. A lost run does not wait, because the loss was not its fault: it wakes

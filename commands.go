@@ -72,6 +72,7 @@ func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 	if guard := w.Guards.Of(GuardOverlap); guard != nil {
 		c.Guards = []Guard{t.guard(*guard)}
 	}
+	c.dropPause(&w)
 	c.freeKeyOfCanceled(&job)
 	return c, nil
 }
@@ -142,6 +143,7 @@ func (w JobSnapshot) Resume(now Time) (Change, error) {
 		}
 		c.Runs = append(c.Runs, run)
 	}
+	c.resumed(&w, now)
 	return c, nil
 }
 

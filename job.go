@@ -90,7 +90,10 @@ type Definition struct {
 	// each of them has. "owner" stands for the job's owner. Default none: such jobs share one turn.
 	FairBy string `json:"fair_by,omitempty"`
 	// FairWeight is how many turns the key gets where others get one, 1 to 100. Default 1.
-	FairWeight int `json:"fair_weight"`
+	FairWeight int32 `json:"fair_weight"`
+	// PauseAfter pauses the job when so many of its runs in a row have failed for good, 1 to 1000. Default
+	// none.
+	PauseAfter int32 `json:"pause_after,omitempty"`
 	// Limits bound how many runs with a key are performed at the same time, or start in a time.
 	Limits []Limit `json:"limits,omitempty"`
 	// Unique is a key of which there is one job at a time. Default none.
@@ -103,37 +106,6 @@ type Definition struct {
 	Overlap   Overlap         `json:"overlap"` // default skip
 	Misfire   Misfire         `json:"misfire"` // default once
 	Retention Retention       `json:"retention"`
-}
-
-// Retention is how long ended runs, their logs and dead letters are kept. A zero takes the server's
-// default.
-type Retention struct {
-	Runs        Duration `json:"runs"`         // ended runs, and one-off jobs with them
-	Logs        Duration `json:"logs"`         // what runs printed
-	DeadLetters Duration `json:"dead_letters"` // runs that failed for good
-}
-
-// DefaultRetention is the retention of a server that is not configured otherwise.
-var DefaultRetention = Retention{
-	Runs: Duration(30 * 24 * time.Hour), Logs: Duration(7 * 24 * time.Hour),
-	DeadLetters: Duration(90 * 24 * time.Hour),
-}
-
-// Equal says that two retentions are the same.
-func (r Retention) Equal(other Retention) bool { return r == other }
-
-// Or fills the fields that are not set from the server's retention.
-func (r Retention) Or(server Retention) Retention {
-	if r.Runs == 0 {
-		r.Runs = server.Runs
-	}
-	if r.Logs == 0 {
-		r.Logs = server.Logs
-	}
-	if r.DeadLetters == 0 {
-		r.DeadLetters = server.DeadLetters
-	}
-	return r
 }
 
 // Admit fills in the defaults, checks a definition and resolves what depends on now ("after" becomes "at").
@@ -192,6 +164,7 @@ func (d *Definition) fill(by Definition) {
 	d.Overlap = cmp.Or(d.Overlap, by.Overlap)
 	fill(&d.Priority, by.Priority)
 	fill(&d.FairWeight, by.FairWeight)
+	fill(&d.PauseAfter, by.PauseAfter)
 	fill(&d.Timeout, by.Timeout)
 	d.Retry.Backoff = cmp.Or(d.Retry.Backoff, by.Retry.Backoff)
 	fill(&d.Retry.MaxAttempts, by.Retry.MaxAttempts)
@@ -312,6 +285,8 @@ func (d *Definition) admitPolicies() *FieldError {
 		return invalid("priority", d.Priority, "a number from 0 to 9")
 	case d.FairWeight < 1 || d.FairWeight > maxFairWeight:
 		return invalid("fair_weight", d.FairWeight, "a number from 1 to %d", maxFairWeight)
+	case d.PauseAfter < 0 || d.PauseAfter > maxPauseAfter:
+		return invalid("pause_after", d.PauseAfter, "a number from 1 to %d, or 0 for none", maxPauseAfter)
 	case d.Timeout > Duration(365*24*time.Hour):
 		return invalid("timeout", d.Timeout, `at most 365d, or "0s" for none`)
 	case d.Timeout > 0 && d.Timeout < Duration(time.Millisecond):

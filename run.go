@@ -107,6 +107,8 @@ const (
 	FlagAdditional
 	FlagOwnPayload // the caller gave it a payload in place of its job's; it is in Output
 	FlagParked     // it waits, or has waited, in a line since it became due: see Run.Park
+	// FlagPauseAfter is of a run that failed for good, in the change that ends it: its job has pause_after
+	FlagPauseAfter
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this

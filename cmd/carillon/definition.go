@@ -125,6 +125,10 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 			"max_attempts=10,match=timeout; the first that matches decides; can be repeated",
 	)
 	d.add(
+		flags, "pause-after", "pause_after", "number", number,
+		"number of failed runs in a row after which the job is paused; 0 means never (default never)",
+	)
+	d.add(
 		flags, "overlap", "overlap", "word", text,
 		"policy for a run that is due while another one is unfinished: skip, queue, queue_all, replace or "+
 			"allow (default skip)",

@@ -29,6 +29,7 @@ var numbers = map[reflect.Type]map[string]string{
 	reflect.TypeFor[carillon.Definition](): {
 		"priority": "a number from 0 to 9, higher first", "timeout": "",
 		"fair_weight": "a number from 1 to 100",
+		"pause_after": "a number from 1 to 1000, or 0 for none",
 	},
 	reflect.TypeFor[carillon.Retry](): {
 		"max_attempts": "a number from 1 to 1000", "max_crashes": "a number from 1 to 1000",

@@ -19,7 +19,7 @@ func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 	job := carillon.Job{ID: 7, Namespace: "blue", State: carillon.JobActive, Definition: definitionOfAll(t)}
 	seven := 7
 	for _, answer := range []any{
-		&JobDetail{Job: job, LastRun: &run, NextRun: &run},
+		&JobDetail{Job: job, LastRun: &run, NextRun: &run, Reason: "its last 3 runs failed"},
 		&ListedJob{Job: job, LastRun: &run},
 		&RunDetail{Run: run, WaitsFor: &Wait{Kind: WaitUnknown}},
 		&DueTimes{Timezone: "UTC", Items: []DueTime{{Due: now, Local: "then", Offset: "+00:00"}}},
