@@ -49,11 +49,14 @@ func (w JobSnapshot) PauseFailing(ended []Run, now Time) (Change, bool) {
 	if w.Job.State != JobActive || w.Job.PauseAfter == 0 {
 		return Change{}, false
 	}
-	since := max(w.Job.Updated, pauseRecordOf(w.Guards.Of(GuardPause)).Since)
+	since := pauseRecordOf(w.Guards.Of(GuardPause)).Since
 	failed, last := int32(0), ""
 	for i := range ended {
 		run := &ended[i]
-		if run.Ended <= since || run.State != StateFailed && run.State != StateSucceeded {
+		if run.Ended < w.Job.Updated || run.Ended <= since {
+			continue
+		}
+		if run.State != StateFailed && run.State != StateSucceeded {
 			continue
 		}
 		if run.State == StateSucceeded {
@@ -65,8 +68,7 @@ func (w JobSnapshot) PauseFailing(ended []Run, now Time) (Change, bool) {
 		if failed == w.Job.PauseAfter {
 			c, err := w.Pause(now)
 			c.setPause(&w, pauseRecord{
-				Since:  since,
-				Reason: fmt.Sprintf("%s, the last one: %s", inARow(failed), last),
+				Since: since, Reason: inARow(failed) + ": " + last,
 			}, now)
 			return c, err == nil
 		}
@@ -78,7 +80,7 @@ func inARow(failed int32) string {
 	if failed == 1 {
 		return "its last run failed"
 	}
-	return fmt.Sprintf("its last %d runs failed", failed)
+	return fmt.Sprintf("its last %d runs failed, the last one", failed)
 }
 
 // resumed lets failures count from now on. A job without pause_after that has no record gets none.

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -107,4 +108,27 @@ func TestAttemptsOfWhatIsNotThere(t *testing.T) {
 	h.call("GET", "/v1/runs/nonsense/attempts", "").problem(400, "id")
 	h.call("GET", "/v1/runs/"+run+"/attempts?cursor=x", "").problem(400, "cursor")
 	h.call("GET", "/v1/runs/"+run+"/attempts?limit=0", "").problem(400, "limit")
+}
+
+func TestAJobSaysWhyCarillonPausedIt(t *testing.T) {
+	h := newHouse(t, nil)
+	job := h.submit(with(`"pause_after":1`))
+	h.finish(h.claim(job), carillon.Outcome{Kind: carillon.OutcomeFatal, Reason: "no luck"})
+	id, err := carillon.ParseJobID(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if paused, err := h.ledger.PauseFailing(t.Context(), "blue", id); err != nil || !paused {
+		t.Fatal(paused, err)
+	}
+	if a := h.call("GET", "/v1/jobs/"+job, "").is(200); a.text("state") != "paused" ||
+		a.text("reason") != "its last run failed: no luck" {
+		t.Errorf("%s", a.Body)
+	}
+	h.call("POST", "/v1/jobs/"+job+"/resume", "").is(200)
+	h.call("POST", "/v1/jobs/"+job+"/pause", "").is(200)
+	if a := h.call("GET", "/v1/jobs/"+job, "").is(200); a.text("state") != "paused" ||
+		strings.Contains(a.Body.String(), "its last run failed") {
+		t.Errorf("a caller paused it: %s", a.Body)
+	}
 }

@@ -186,7 +186,7 @@ func (n *Node) assemble(ctx context.Context) error {
 		})
 		n.ledger.Listen(n.worker.Notice)
 	}
-	n.ledger.Listen(n.scheduler.Route, n.scheduler.NoteFailures, n.metrics.count, n.publish)
+	n.ledger.Listen(n.scheduler.Route, n.metrics.count, n.publish)
 	n.metrics.gauge("carillon_due_runs", "Due runs that wait for a worker.", func() float64 {
 		return float64(queue.Len())
 	})

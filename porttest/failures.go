@@ -42,12 +42,14 @@ var failures = []scenario{
 		time.Sleep(time.Minute)
 		h.Down(time.Minute)
 		time.Sleep(time.Minute)
-		if _, err := h.Ledger.CancelRun(context.Background(), "default", h.Runs(job.ID)[0].ID); err != nil {
+		run := h.Runs(job.ID)[0].ID
+		if _, err := h.Ledger.CancelRun(context.Background(), "default", run); err != nil {
 			h.T.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		h.expectAttempts(
-			job.ID, "1 lost the worker was shutting down", "2 stopped stopped on request: canceled by request",
+			job.ID, "1 lost the worker was shutting down",
+			"2 stopped stopped on request: canceled by request",
 		)
 	}},
 	{"a retry rule decides by the reason whether and when a run is tried again", func(h *House) {

@@ -97,7 +97,7 @@ func (h *House) Live(concurrency int) {
 	})
 	h.Ledger.UseSlots(h.Dispatcher)
 	sched.UsePulls(h.Dispatcher)
-	h.Ledger.Listen(h.Dispatcher.Notice, h.Worker.Notice, sched.Route, sched.NoteFailures)
+	h.Ledger.Listen(h.Dispatcher.Notice, h.Worker.Notice, sched.Route)
 	ctx, cancel := context.WithCancel(context.Background())
 	written, flush := context.WithCancel(context.Background())
 	var parts, door sync.WaitGroup

@@ -148,7 +148,7 @@ func (w *world) startNode(slots int) *node {
 		listeners = append(listeners, in.Notice)
 		inner.Go(func() { _ = in.Run(ctx) })
 	}
-	n.ledger.Listen(append(listeners, n.scheduler.Route, n.scheduler.NoteFailures)...)
+	n.ledger.Listen(append(listeners, n.scheduler.Route)...)
 	written, flush := context.WithCancel(context.Background())
 	parts.Go(func() { w.beatNode(ctx, n) })
 	parts.Go(func() { _ = n.scheduler.Run(ctx) })

@@ -224,6 +224,9 @@ func timeoutText(timeout carillon.Duration) string {
 }
 
 func retryText(r *carillon.Retry) string {
+	if r.MaxAttempts == 1 && r.Rules != nil {
+		return "never, except by rules"
+	}
 	if r.MaxAttempts == 1 {
 		return "never"
 	}

@@ -140,7 +140,7 @@ func (h *house) live() *node {
 	if h.pulls != nil {
 		n.scheduler.UsePulls(h.pulls)
 	}
-	n.ledger.Listen(n.dispatcher.Notice, n.worker.Notice, n.scheduler.Route, n.scheduler.NoteFailures)
+	n.ledger.Listen(n.dispatcher.Notice, n.worker.Notice, n.scheduler.Route)
 	if h.operated {
 		n.catalog = catalog.New(catalog.Config{Store: n.store, Ledger: n.ledger, Logger: logger})
 		n.ledger.UseLimits(n.catalog.LimitsOf)

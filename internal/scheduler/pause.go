@@ -8,16 +8,10 @@ import (
 	"github.com/carillon-run/carillon/internal/await"
 )
 
-// NoteFailures takes the committed changes from the ledger, and has the pause loop look at the jobs with
-// pause_after that got a failed run. No run of another job costs more than the look at its state.
-func (s *Scheduler) NoteFailures(committed []carillon.Change) {
-	for i := range committed {
-		for k := range committed[i].Runs {
-			run := &committed[i].Runs[k]
-			if run.State == carillon.StateFailed && run.Has(carillon.FlagPauseAfter) {
-				s.failing.add(jobName{run.Namespace, run.ID.Job})
-			}
-		}
+// noteFailure has the pause loop look at the job of a run that has failed for good, if it has pause_after.
+func (s *Scheduler) noteFailure(run *carillon.Run) {
+	if run.State == carillon.StateFailed && run.Has(carillon.FlagPauseAfter) {
+		s.failing.add(jobName{run.Namespace, run.ID.Job})
 	}
 }
 

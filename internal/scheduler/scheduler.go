@@ -161,6 +161,7 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 			if run.Has(carillon.FlagGuarded) {
 				s.offers.close(run)
 			}
+			s.noteFailure(run)
 			switch {
 			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
 				if run.Wake <= now && run.NeedsNoDecision(now) && run.Hold == "" {

@@ -93,7 +93,7 @@ func TestWhatIsEmptyInAnAnswer(t *testing.T) {
 func definitionOfAll(t *testing.T) carillon.Definition {
 	t.Helper()
 	def, err := jobjson.Define([]byte(`{"name":"n","type":"t","owner":"o","labels":{"a":"b"},"queue":"q","priority":7,
-		"needs":{"gpu":"true"},"fair_by":"f","fair_weight":2,
+		"needs":{"gpu":"true"},"fair_by":"f","fair_weight":2,"pause_after":3,
 		"limits":[{"key":"a","concurrency":3,"rate":"10/m","burst":5,"weight":2}],
 		"unique":{"key":"k","for":"5s"},
 		"payload":{"a":[1]},"timeout":"5s","schedule":{"cron":"0 3 * * *"},"target":{"handler":{}},
