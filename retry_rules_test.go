@@ -50,14 +50,16 @@ func TestTheFirstRuleThatMatchesAFailureDecides(t *testing.T) {
 			outcome{Kind: fatal, Exit: 75}, 0, carillon.StateWaiting, 5 * time.Minute, retriable,
 		},
 		"the target asks for a longer pause": {
-			outcome{Kind: retriable, Exit: 75, RetryAfter: time.Hour}, 0, carillon.StateWaiting, time.Hour,
+			outcome{Kind: retriable, Exit: 75, RetryAfter: time.Hour},
+			0, carillon.StateWaiting, time.Hour,
 			retriable,
 		},
 		"both conditions": {
 			outcome{Kind: retriable, Exit: 77, Reason: "no room"}, 0, carillon.StateFailed, 0, fatal,
 		},
 		"one of two conditions": {
-			outcome{Kind: retriable, Exit: 77, Reason: "there is no room"}, 0, carillon.StateWaiting,
+			outcome{Kind: retriable, Exit: 77, Reason: "there is no room"},
+			0, carillon.StateWaiting,
 			time.Second, retriable,
 		},
 		"a status that is fatal without the rule": {
@@ -68,7 +70,8 @@ func TestTheFirstRuleThatMatchesAFailureDecides(t *testing.T) {
 		"more attempts, the last": {outcome{Kind: retriable, Reason: "it timed out"}, 9, carillon.StateFailed, 0, retriable},
 		"fewer attempts":          {outcome{Kind: retriable, Status: 503}, 0, carillon.StateFailed, 0, retriable},
 		"a loss is no failure": {
-			outcome{Kind: carillon.OutcomeLost, Reason: "timeout", Exit: 77}, 0, carillon.StateWaiting, 0,
+			outcome{Kind: carillon.OutcomeLost, Reason: "timeout", Exit: 77},
+			0, carillon.StateWaiting, 0,
 			carillon.OutcomeLost,
 		},
 	} {
