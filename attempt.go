@@ -9,6 +9,8 @@ import (
 // Outcome is how one attempt ended, as its executor saw it.
 type Outcome struct {
 	Kind       OutcomeKind
+	Exit       uint8  // the exit code of a command that failed; 0: none
+	Status     uint16 // the status that an http target answered as it failed; 0: none
 	Reason     string
 	Output     *Output
 	Started    Time          // when the executor began
@@ -77,11 +79,18 @@ func (r Run) End(state State, reason string, now Time) Run {
 
 // Finish applies an outcome to a held run: the run ends, or waits for its next attempt. random is from [0,1).
 func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
+	rule := job.Retry.Rules.of(&o)
+	if rule != nil {
+		o.Kind = rule.kind()
+	}
 	if o.Output != nil {
 		r.Output = o.Output
 	}
 	if r.Started == 0 {
 		r.Started = r.began(o.Started, now)
+	}
+	if r.Attempt > 1 || o.Kind != OutcomeSuccess {
+		r.record(&o, now)
 	}
 	stop := r.Reason // why it was asked to stop, if it was
 	r.About, r.Reason = r.aboutOf(job), o.Reason
@@ -101,27 +110,35 @@ func (r Run) Finish(job *Job, o Outcome, now Time, random float64) Run {
 		return r.End(StateCanceled, o.Reason, now).expire(job)
 	case r.Has(FlagStop): // it ended otherwise before it could be stopped
 		return r.End(StateCanceled, stop+": "+o.Reason, now).expire(job)
-	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && r.Failures >= job.Retry.MaxAttempts:
-		return r.End(StateFailed, o.Reason, now).expire(job)
+	case o.Kind == OutcomeFatal, o.Kind == OutcomeRetriable && r.Failures >= job.Retry.attempts(rule):
+		return r.fail(job, o.Reason, now)
 	case r.Crashes >= job.Retry.MaxCrashes:
-		return r.End(
-			StateFailed, "quarantined: its worker died "+plural(int(r.Crashes), "time")+" while it ran", now,
-		).expire(job)
+		died := plural(int(r.Crashes), "time")
+		return r.fail(job, "quarantined: its worker died "+died+" while it ran", now)
 	case r.Has(FlagNoRetry):
 		return r.End(StateCanceled, afterCancel+o.Reason, now).expire(job)
 	}
-	return r.again(job, o, now, random)
+	return r.again(job, o, now, job.Retry.afterRule(rule, int(r.Failures), random))
+}
+
+// fail ends the run for good: it becomes a dead letter.
+func (r Run) fail(job *Job, reason string, now Time) Run {
+	if job.PauseAfter > 0 {
+		r.Flags |= FlagPauseAfter
+	}
+	return r.End(StateFailed, reason, now).expire(job)
 }
 
 // again puts the run back to waiting. A lost run does not wait, because the loss was not its fault: it wakes
 // at its due time, so that it comes before every run that is due later. But a worker that was given a run
 // that it cannot perform asks for a moment, or it could get the run again at once, again and again.
-func (r Run) again(job *Job, o Outcome, now Time, random float64) Run {
+// delay is that of the job after a failure.
+func (r Run) again(job *Job, o Outcome, now Time, delay time.Duration) Run {
 	r.State, r.Worker, r.Wake = StateWaiting, "", min(r.ID.Due, now)
 	r.Hold = job.line()
 	switch {
 	case o.Kind == OutcomeRetriable:
-		r.Wake = now.Add(max(job.Retry.After(int(r.Failures), random), o.RetryAfter))
+		r.Wake = now.Add(max(delay, o.RetryAfter))
 	case o.Kind == OutcomeLost && o.RetryAfter > 0:
 		r.Wake = now.Add(o.RetryAfter)
 	}

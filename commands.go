@@ -73,6 +73,7 @@ func (w JobSnapshot) Cancel(keep bool, now Time) (Change, error) {
 		c.Guards = []Guard{t.guard(*guard)}
 	}
 	c.endParts(&job)
+	c.dropPause(&w)
 	c.freeKeyOfCanceled(&job)
 	return c, nil
 }
@@ -143,6 +144,7 @@ func (w JobSnapshot) Resume(now Time) (Change, error) {
 		}
 		c.Runs = append(c.Runs, run)
 	}
+	c.resumed(&w, now)
 	return c, nil
 }
 

@@ -60,6 +60,9 @@ const (
 	GuardLimit GuardKind = "limit"
 	// GuardUnique is of a unique key: the job that holds it. It rules no runs: it is compared by submits.
 	GuardUnique GuardKind = "unique"
+	// GuardPause is of a job with pause_after: since when its failures count, and why Carillon paused it. It
+	// rules no runs: a pause by failures and a resume write it.
+	GuardPause GuardKind = "pause"
 	// GuardOperation is the record of an operation, and GuardOpenOperation says that one is open, or
 	// GuardOpenRelease that a release is: see OperationRecord. They rule no runs, but runs that leave a gate
 	// fold the record.

@@ -90,7 +90,10 @@ type Definition struct {
 	// each of them has. "owner" stands for the job's owner. Default none: such jobs share one turn.
 	FairBy string `json:"fair_by,omitempty"`
 	// FairWeight is how many turns the key gets where others get one, 1 to 100. Default 1.
-	FairWeight int `json:"fair_weight"`
+	FairWeight int32 `json:"fair_weight"`
+	// PauseAfter pauses the job when so many of its runs in a row have failed for good, 1 to 1000. Default
+	// none.
+	PauseAfter int32 `json:"pause_after,omitempty"`
 	// Limits bound how many runs with a key are performed at the same time, or start in a time.
 	Limits []Limit `json:"limits,omitempty"`
 	// Unique is a key of which there is one job at a time. Default none.
@@ -164,6 +167,7 @@ func (d *Definition) fill(by Definition) {
 	d.Overlap = cmp.Or(d.Overlap, by.Overlap)
 	fill(&d.Priority, by.Priority)
 	fill(&d.FairWeight, by.FairWeight)
+	fill(&d.PauseAfter, by.PauseAfter)
 	fill(&d.Timeout, by.Timeout)
 	d.Retry.Backoff = cmp.Or(d.Retry.Backoff, by.Retry.Backoff)
 	fill(&d.Retry.MaxAttempts, by.Retry.MaxAttempts)
@@ -291,6 +295,8 @@ func (d *Definition) admitPolicies() *FieldError {
 		return invalid("priority", d.Priority, "a number from 0 to 9")
 	case d.FairWeight < 1 || d.FairWeight > maxFairWeight:
 		return invalid("fair_weight", d.FairWeight, "a number from 1 to %d", maxFairWeight)
+	case d.PauseAfter < 0 || d.PauseAfter > maxPauseAfter:
+		return invalid("pause_after", d.PauseAfter, "a number from 1 to %d, or 0 for none", maxPauseAfter)
 	case d.Timeout > Duration(365*24*time.Hour):
 		return invalid("timeout", d.Timeout, `at most 365d, or "0s" for none`)
 	case d.Timeout > 0 && d.Timeout < Duration(time.Millisecond):

@@ -24,8 +24,12 @@ type Store interface {
 
 	// Runs returns the runs that exist, in no promised order, with About filled in. For each id that is the
 	// unfinished run, else the last run of that name in history, else, if history has forgotten it, the dead
-	// letter. whole adds Output.
+	// letter. whole adds Output, but for records of attempts.
 	Runs(ctx context.Context, ids []RunID, whole bool) ([]Run, error)
+
+	// Attempts returns the records of attempts of a run whose number is above after, in the order of their
+	// numbers: see Run.Attempts.
+	Attempts(ctx context.Context, run RunID, after int32, limit int) ([]Attempt, error)
 
 	// Guards returns the guards that exist.
 	Guards(ctx context.Context, q GuardQuery) ([]Guard, error)
@@ -60,9 +64,9 @@ type Store interface {
 	// Forget removes up to limit ended runs and dead letters that neither their own expiry nor the rule
 	// (0: for ever) keeps at now, then guards that expired GuardGrace ago or earlier, and returns how many; 0
 	// means that nothing is left to remove. A guard that is written with a later expiry meanwhile stays. If a
-	// whole large partition of history may go, a store may drop it at once. Output goes with the last record
-	// of its run. A one-off job goes, with its definitions and its overlap guard, when no run, record or dead
-	// letter of it is left.
+	// whole large partition of history may go, a store may drop it at once. Output and attempts go with the
+	// last record of their run. A one-off job goes, with its definitions and its overlap guard, when no run,
+	// record or dead letter of it is left.
 	Forget(ctx context.Context, rule Retention, now Time, limit int) (int, error)
 }
 

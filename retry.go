@@ -16,10 +16,16 @@ type Retry struct {
 	MaxDelay   Duration `json:"max_delay"` // cap before jitter; default 10m, or Delay if longer
 	// Jitter is up to which share is added, never taken away; Zero: none. Default 0.2.
 	Jitter float64 `json:"jitter"`
+	// Rules make exceptions for some failures. Behind a pointer, because few jobs have any. Default none.
+	Rules *RetryRules `json:"rules,omitempty"`
 }
 
-// Equal says that two retry rules are the same.
-func (r Retry) Equal(other Retry) bool { return r == other }
+// Equal says that two retry policies are the same.
+func (r Retry) Equal(other Retry) bool {
+	same := r.Rules.equal(other.Rules)
+	r.Rules, other.Rules = nil, nil
+	return same && r == other
+}
 
 // Backoff is how the delay grows from one failure to the next.
 type Backoff string
@@ -37,11 +43,35 @@ func (r Retry) After(failures int, random float64) time.Duration {
 	if r.Backoff == BackoffExponential {
 		delay *= math.Pow(2, float64(max(failures-1, 0)))
 	}
-	delay = min(delay, float64(r.MaxDelay))
+	return r.jittered(min(delay, float64(r.MaxDelay)), random)
+}
+
+func (r Retry) jittered(delay, random float64) time.Duration {
 	return time.Duration(delay * (1 + r.Jitter*random)).Truncate(time.Millisecond)
 }
 
+// attempts is how many failures a run can have if the last one matches the rule (nil: none).
+func (r *Retry) attempts(rule *RetryRule) int32 {
+	if rule == nil || rule.MaxAttempts == 0 {
+		return r.MaxAttempts
+	}
+	return rule.MaxAttempts
+}
+
+// afterRule is After for a failure that matches the rule (nil: none).
+func (r *Retry) afterRule(rule *RetryRule, failures int, random float64) time.Duration {
+	if rule == nil || rule.After == 0 {
+		return r.After(failures, random)
+	}
+	return r.jittered(float64(rule.After), random)
+}
+
 func (r *Retry) admit() *FieldError {
+	if len(r.Rules.list()) == 0 {
+		r.Rules = nil
+	} else if err := r.Rules.admit(); err != nil {
+		return err.In("retry")
+	}
 	if r.MaxDelay == 0 {
 		r.MaxDelay = max(Duration(10*time.Minute), r.Delay)
 	}

@@ -108,6 +108,8 @@ const (
 	FlagOwnPayload // the caller gave it a payload in place of its job's; it is in Output
 	FlagParked     // it waits, or has waited, in a line since it became due: see Run.Park
 	FlagPart       // its end is the end of a node of a workflow: see Part
+	// FlagPauseAfter is of a run that failed for good, in the change that ends it: its job has pause_after
+	FlagPauseAfter
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this
@@ -151,12 +153,15 @@ type About struct {
 	Name, Type, Owner string
 }
 
-// Output is what a run returns, and the payload that was given to it alone. It is stored beside the run, not
-// in its hot row: a nil field means no change.
+// Output is what a run returns, the payload that was given to it alone, and the record of an attempt. It is
+// stored beside the run, not in its hot row: a nil field means no change.
 type Output struct {
 	Result     []byte
 	Checkpoint []byte
 	Payload    []byte // JSON, see FlagOwnPayload; written with the insert of the run
+	// Attempt is the record of the attempt that this write ends; nil: none. Store.Attempts reads it, not
+	// Store.Runs. A record of the same attempt takes the place of the one before.
+	Attempt *Attempt
 }
 
 // Lane groups the runs that travel together to workers: the same workers can perform all of them, in the

@@ -18,7 +18,7 @@ func (j *Job) share() string {
 	if key == "" || j.FairWeight <= 1 {
 		return key
 	}
-	return key + "*" + strconv.Itoa(j.FairWeight)
+	return key + "*" + strconv.Itoa(int(j.FairWeight))
 }
 
 // FairShare is the key by which the runs of the lane share their queue with others of their namespace and

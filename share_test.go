@@ -23,7 +23,7 @@ func TestTheShareOfARunIsTheKeyOfItsJobAndTheWeight(t *testing.T) {
 		{"owner", 2, "anna*2", "anna", 2},
 	} {
 		job := carillon.Job{}
-		job.Owner, job.FairBy, job.FairWeight = "anna", c.by, c.weight
+		job.Owner, job.FairBy, job.FairWeight = "anna", c.by, int32(c.weight)
 		lane := job.Lane()
 		key, weight := lane.FairShare()
 		if lane.Share != c.share || key != c.key || weight != c.counts {

@@ -186,6 +186,8 @@ func (d *Definition) admitWorkflow() *FieldError {
 	case d.Retry.MaxAttempts > 1:
 		return invalid("retry.max_attempts", d.Retry.MaxAttempts,
 			"1: the nodes of a workflow are tried again, each by its own retry")
+	case d.Retry.Rules != nil:
+		return invalid("retry.rules", "rules", "rules of its nodes: each is tried again by its own retry")
 	case len(d.Limits) > 0:
 		return invalid("limits", len(d.Limits), "limits of its nodes: no worker performs the workflow itself")
 	case len(d.Needs) > 0:

@@ -138,6 +138,7 @@ func TestAWorkflowThatIsWrongIsRefusedByField(t *testing.T) {
 		// the workflow itself
 		{top(`"timeout":"5s"`), "timeout: "},
 		{top(`"retry":{"max_attempts":3}`), "retry.max_attempts: "},
+		{top(`"retry":{"rules":[{"match":"x","retry":true}]}`), "retry.rules: "},
 		{top(`"needs":{"gpu":"yes"}`), "needs: "},
 		{top(`"limits":[{"key":"a","concurrency":1}]`), "limits: "},
 		{top(`"labels":{"carillon/workflow":"run_x"}`), "labels: "},

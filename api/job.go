@@ -48,6 +48,15 @@ func (s *server) getJob(w http.ResponseWriter, r *http.Request, _ *query) error 
 // view adds the runs that people look for first. Unfinished runs also tell whether an active job is finished.
 func (s *server) view(ctx context.Context, job carillon.Job) (wire.JobDetail, error) {
 	view := wire.JobDetail{Job: s.shown(job)}
+	if job.State == carillon.JobPaused {
+		guards, err := s.Store.Guards(ctx, carillon.GuardQuery{
+			Namespace: job.Namespace, Keys: []string{job.ID.PauseKey()},
+		})
+		if err != nil {
+			return view, err
+		}
+		view.Reason = job.PauseReason(guards)
+	}
 	var unfinished []carillon.Run
 	err := s.eachRun(ctx, ofJob(job, carillon.StateWaiting, carillon.StateClaimed, carillon.StateRunning),
 		func(run carillon.Run) bool {

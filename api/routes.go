@@ -134,6 +134,11 @@ func (s *server) runRoutes() []route {
 			Summary: "Read a run with its result, checkpoint and own payload, and what it waits for",
 			Status:  200, Gives: wire.RunDetail{}, handle: s.getRun,
 		},
+		{
+			Method: "GET", Pattern: "/v1/runs/{id}/attempts",
+			Summary: "List the attempts of a run, the first one first", Query: paging,
+			Status: 200, Gives: wire.Page[carillon.Attempt]{}, handle: s.listAttempts,
+		},
 	}
 }
 

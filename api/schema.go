@@ -39,6 +39,13 @@ var plain = map[reflect.Type]object{
 	reflect.TypeFor[carillon.Rate](): {
 		"type": "string", "examples": []string{"10/s", "100/m", "5000/h"},
 	},
+	reflect.TypeFor[carillon.Statuses](): {
+		"type":     []string{"array", "string", "integer"},
+		"items":    object{"type": []string{"string", "integer"}},
+		"examples": []any{"4xx", []string{"404", "500-599"}},
+	},
+	reflect.TypeFor[carillon.OutcomeKind](): words(carillon.OutcomeSuccess, carillon.OutcomeRetriable,
+		carillon.OutcomeFatal, carillon.OutcomeStopped, carillon.OutcomeLost, carillon.OutcomeCrashed),
 	reflect.TypeFor[carillon.UniqueUntil](): words(carillon.UntilEnded),
 	reflect.TypeFor[carillon.OnConflict](): words(
 		carillon.ConflictReturn, carillon.ConflictReplace, carillon.ConflictRefuse,

@@ -94,7 +94,7 @@ func (tr *trial) define(p *plan) carillon.Definition {
 	}
 	def.Name, def.Overlap = p.Key, p.Overlap
 	if last := p.Key[len(p.Key)-1:]; last < "5" { // a digit
-		def.FairBy, def.FairWeight = "share-"+last, 1+len(p.Key)%3
+		def.FairBy, def.FairWeight = "share-"+last, 1+int32(len(p.Key)%3)
 	}
 	def.Retry.Delay, def.Retry.Backoff = carillon.Duration(retryDelay), carillon.BackoffFixed
 	if p.Every > 0 {

@@ -28,6 +28,7 @@ func (tr *trial) surplusRows(jobs int) (list []string) {
 	for rows, most := range map[string]int{
 		"run": 0, "definition": jobs + edits, "guard": jobs,
 		"result" + unrecorded: 0, "checkpoint" + unrecorded: 0, "run_payload" + unrecorded: 0,
+		"attempt" + unrecorded: 0,
 		"(SELECT 1 FROM history GROUP BY job, due HAVING count(*) > 1) recorded_twice": 0,
 	} {
 		n, err := tr.count(rows)

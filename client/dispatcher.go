@@ -128,6 +128,9 @@ func (d *Dispatcher) Report(
 		case errors.Is(err, carillon.ErrInvalid) && n > 1:
 			most = 1
 			continue
+		case errors.Is(err, carillon.ErrInvalid) && hasFacts(&pieces[sent]):
+			pieces[sent].End = withoutFacts(pieces[sent].End)
+			continue
 		case errors.Is(err, carillon.ErrInvalid) && reducible(&pieces[sent]):
 			pieces[sent] = reduced(&pieces[sent], err)
 			continue
@@ -159,6 +162,16 @@ func (d *Dispatcher) report(
 		err = fmt.Errorf("%d receipts came for %d reports", len(answer.Receipts), n)
 	}
 	return answer.Receipts, err
+}
+
+// hasFacts says that the report tells an exit code or a status. A node of a version before these fields
+// refuses them, and must still learn how the attempt ended.
+func hasFacts(r *protocol.Report) bool { return r.End != nil && (r.End.Exit != 0 || r.End.Status != 0) }
+
+func withoutFacts(o *carillon.Outcome) *carillon.Outcome {
+	less := *o
+	less.Exit, less.Status = 0, 0
+	return &less
 }
 
 // reducible says that the report still has parts to leave out.

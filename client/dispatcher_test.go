@@ -1,9 +1,11 @@
 package client_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"net"
@@ -195,8 +197,8 @@ func TestAReportComesOverTheWireWhole(t *testing.T) {
 		},
 		End: &carillon.Outcome{
 			Kind: carillon.OutcomeRetriable, Reason: "no \n route", Started: 1_800_000_000_001,
-			RetryAfter: 1500 * time.Millisecond,
-			Output:     &carillon.Output{Result: []byte(`{"a":1,"a":2}` + "\n")},
+			RetryAfter: 1500 * time.Millisecond, Exit: 255, Status: 599,
+			Output: &carillon.Output{Result: []byte(`{"a":1,"a":2}` + "\n")},
 		},
 	}
 	for _, kind := range []carillon.OutcomeKind{
@@ -319,6 +321,42 @@ func TestAReportThatIsRefusedHoldsUpNoOther(t *testing.T) {
 		Namespace: carillon.DefaultNamespace, Run: reports[0].Run, AfterOffset: -1,
 	}))(t); len(lines) != 2 {
 		t.Errorf("the log is %+v", lines)
+	}
+}
+
+func TestANodeThatDoesNotKnowExitAndStatusLearnsTheEnd(t *testing.T) {
+	c, ctx := newCluster(t), t.Context()
+	present, _ := c.serve()
+	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err == nil && (bytes.Contains(body, []byte(`"exit"`)) || bytes.Contains(body, []byte(`"status"`))) {
+			w.Header().Set("Content-Type", "application/problem+json")
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"type":"urn:carillon:problem:invalid","field":"reports[0].end.exit"}`)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		present.Config.Handler.ServeHTTP(w, r)
+	}))
+	defer old.Close()
+	d := newDispatcher(t, old.URL)
+	worker := must(d.Register(ctx, protocol.Registration{Name: "test"}))(t)
+	var reports []protocol.Report
+	for range 2 {
+		c.due(mail())
+		task := must(d.Pull(ctx, protocol.Pull{Worker: worker, Max: 1}))(t)[0]
+		end := carillon.Outcome{
+			Kind: carillon.OutcomeRetriable, Reason: "exit code 75", Exit: 75, Status: 503,
+		}
+		reports = append(reports, protocol.Report{Held: task.Held(), Token: task.Token, End: &end})
+	}
+	receipts := must(d.Report(ctx, worker, reports))(t)
+	for i := range reports {
+		run := must(c.store.Runs(ctx, []carillon.RunID{reports[i].Run}, false))(t)[0]
+		if run.State != carillon.StateWaiting || run.Reason != "exit code 75" ||
+			receipts[i] != protocol.ReceiptRecorded {
+			t.Errorf("the end is %s, the run %s: %s", receipts[i], run.State, run.Reason)
+		}
 	}
 }
 

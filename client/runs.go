@@ -35,6 +35,26 @@ func (c *Client) Run(ctx context.Context, id carillon.RunID) (run RunDetail, err
 	return run, err
 }
 
+// Attempts goes over the attempts of a run, the first one first. The last one can be going on: it has neither
+// an end nor an outcome. limit is the size of a page (0: the server's choice).
+func (c *Client) Attempts(
+	ctx context.Context, id carillon.RunID, limit int,
+) iter.Seq2[carillon.Attempt, error] {
+	return pages(ctx, func(ctx context.Context, cursor Cursor) (Page[carillon.Attempt], error) {
+		return c.AttemptPage(ctx, id, limit, cursor)
+	})
+}
+
+// AttemptPage reads one page of Attempts; the first has no cursor.
+func (c *Client) AttemptPage(
+	ctx context.Context, id carillon.RunID, limit int, cursor Cursor,
+) (page Page[carillon.Attempt], err error) {
+	err = c.call(ctx, request{
+		method: http.MethodGet, path: runPath(id) + "/attempts", query: newParams(cursor, limit).Values,
+	}, &page)
+	return page, err
+}
+
 // Runs goes over the matching runs: the unfinished ones, earliest due first, then the ended ones, latest
 // end first. For a single job the order is latest due first. Without States it leaves out runs that are due
 // in the future. Limit is the size of a page; Namespace, Dead and After do not apply.

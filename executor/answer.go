@@ -26,7 +26,8 @@ func answered(task Task, response *http.Response) carillon.Outcome {
 	default:
 		task.remark("Carillon-Outcome: %q is ignored: want success, retriable or fatal", said)
 	}
-	if o.Kind == carillon.OutcomeRetriable {
+	if o.Kind != carillon.OutcomeSuccess { // a rule of the job can retry what is fatal here
+		o.Status = uint16(response.StatusCode)
 		o.RetryAfter = retryAfter(response.Header.Get("Retry-After"), time.Now())
 	}
 	return o

@@ -165,8 +165,14 @@ func exited(status syscall.WaitStatus, fatalCodes []int) carillon.Outcome {
 	case code == 0:
 		return carillon.Outcome{Kind: carillon.OutcomeSuccess}
 	case slices.Contains(fatalCodes, code):
-		return fatal("exit code %d", code)
+		return exitCode(fatal, code)
 	default:
-		return retriable("exit code %d", code)
+		return exitCode(retriable, code)
 	}
+}
+
+func exitCode(class func(format string, args ...any) carillon.Outcome, code int) carillon.Outcome {
+	o := class("exit code %d", code)
+	o.Exit = uint8(code)
+	return o
 }

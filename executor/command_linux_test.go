@@ -42,11 +42,11 @@ func TestExitClasses(t *testing.T) {
 		want    carillon.Outcome
 	}{
 		{"0 is success", carillon.Command{Shell: "exit 0"}, carillon.Outcome{Kind: carillon.OutcomeSuccess}},
-		{"others are retriable", carillon.Command{Shell: "exit 3"}, retriable("exit code 3")},
+		{"others are retriable", carillon.Command{Shell: "exit 3"}, exitCode(retriable, 3)},
 		{
 			"some are fatal",
 			carillon.Command{Shell: "exit 3", FatalExitCodes: []int{2, 3}},
-			fatal("exit code 3"),
+			exitCode(fatal, 3),
 		},
 		{
 			"death by signal is retriable",
@@ -195,7 +195,7 @@ func TestCheckpoints(t *testing.T) {
 			`cat $CARILLON_CHECKPOINT_FILE; printf 'step 2' > $CARILLON_CHECKPOINT_FILE; exit 1`,
 		))
 		task.Checkpoint = []byte("step 1\n")
-		same(t, run(t, CommandConfig{}, task), retriable("exit code 1"))
+		same(t, run(t, CommandConfig{}, task), exitCode(retriable, 1))
 		if r.output() != "stdout: step 1" || !slices.Equal(r.saved, []string{"step 2"}) {
 			t.Errorf("%q, saved %q", r.output(), r.saved)
 		}
@@ -288,7 +288,7 @@ func TestResults(t *testing.T) {
 		"a failed attempt may have one": {
 			`printf no > $CARILLON_RESULT_FILE; exit 1`, "",
 			carillon.Outcome{
-				Kind: carillon.OutcomeRetriable, Reason: "exit code 1",
+				Kind: carillon.OutcomeRetriable, Reason: "exit code 1", Exit: 1,
 				Output: &carillon.Output{Result: []byte("no")},
 			},
 		},
@@ -344,7 +344,7 @@ func TestManyCommandsAtOnceEachHaveTheirOwnEnd(t *testing.T) {
 				o := c.Execute(context.Background(), task)
 				want := carillon.Outcome{Kind: carillon.OutcomeSuccess}
 				if code > 0 {
-					want = retriable("exit code %d", code)
+					want = exitCode(retriable, code)
 				}
 				if o != want || r.output() != fmt.Sprint("stdout: ", i, "/", j) {
 					t.Errorf("%+v %q", o, r.output())

@@ -69,7 +69,7 @@ func TestHTTPAnswers(t *testing.T) {
 		},
 		{304, nil, fatal(`HTTP 304 Not Modified: redirects are not followed, this one leads to ""`)},
 		{400, nil, fatal("HTTP 400 Bad Request")},
-		{404, header("Retry-After", "5"), fatal("HTTP 404 Not Found")},
+		{404, header("Retry-After", "5"), wait(carillon.OutcomeFatal, "HTTP 404 Not Found", 5*time.Second)},
 		{499, nil, fatal("HTTP 499")},
 		{408, nil, retriable("HTTP 408 Request Timeout")},
 		{409, nil, retriable("HTTP 409 Conflict")},
@@ -110,6 +110,9 @@ func TestHTTPAnswers(t *testing.T) {
 					}
 					w.WriteHeader(c.status)
 				})
+			if c.want.Kind != carillon.OutcomeSuccess {
+				c.want.Status = uint16(c.status)
+			}
 			same(t, o, c.want)
 			line := regexp.MustCompile(
 				`^carillon: POST http://127\.0\.0\.1:\d+/path\?… -> ` + strconv.Itoa(c.status) +

@@ -119,7 +119,7 @@ func same(t *testing.T, got, want carillon.Outcome) {
 		wantResult = string(want.Output.Result)
 	}
 	if got.Kind != want.Kind || got.Reason != want.Reason || got.RetryAfter != want.RetryAfter ||
-		gotResult != wantResult {
+		got.Exit != want.Exit || got.Status != want.Status || gotResult != wantResult {
 		t.Fatalf("got %+v with result %q\nwant %+v with result %q", got, gotResult, want, wantResult)
 	}
 }

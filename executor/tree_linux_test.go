@@ -257,7 +257,7 @@ func TestWhatACommandLeavesBehindIsKilledWhenItEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	task.Job.Target.Command.Env = life.env()
-	same(t, run(t, CommandConfig{}, task), retriable("exit code 3"))
+	same(t, run(t, CommandConfig{}, task), exitCode(retriable, 3))
 	life.write.Close()
 	buf := make([]byte, 100)
 	if n, _ := life.read.Read(buf); string(buf[:n]) != "ready\n" {

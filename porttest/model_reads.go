@@ -58,6 +58,14 @@ func (w *world) compareRows(all bool) {
 			return sortRuns(runs), err
 		})
 	}
+	for _, id := range ids {
+		if !all && !w.touched[id.Job] {
+			continue
+		}
+		both(w, "attempts", func(s carillon.Store) ([]carillon.Attempt, error) {
+			return s.Attempts(ctx, id, 0, 100)
+		})
+	}
 	for _, namespace := range append([]string{""}, namespaces...) {
 		for _, prefix := range []string{"", "overlap/", "limit/", "limit/b"} {
 			both(w, "guards "+prefix, func(s carillon.Store) ([]carillon.Guard, error) {

@@ -69,7 +69,7 @@ func (w *world) definition() carillon.Definition {
 	d.Type, d.Owner, d.Queue, d.Priority = pick(w.rand, types...), pick(
 		w.rand, owners...,
 	), pick(w.rand, queues...), pick(w.rand, priorities...)
-	d.FairBy, d.FairWeight = pick(w.rand, "", "acme", "owner"), pick(w.rand, 0, 1, 3)
+	d.FairBy, d.FairWeight = pick(w.rand, "", "acme", "owner"), pick[int32](w.rand, 0, 1, 3)
 	d.Payload, _ = json.Marshal(map[string]int{"n": w.rand.IntN(1000)})
 	d.Target = pick(w.rand,
 		carillon.Target{Handler: &carillon.Handler{}},
@@ -106,6 +106,10 @@ func (w *world) definition() carillon.Definition {
 			}
 			d.Limits = append(d.Limits, limit)
 		}
+	}
+	d.PauseAfter = pick[int32](w.rand, 0, 0, 2)
+	if w.rand.IntN(4) == 0 {
+		d.Retry.Rules = &carillon.RetryRules{{Match: "so$", Retry: true, MaxAttempts: 2}}
 	}
 	d.Misfire.Policy = pick(w.rand, carillon.MisfireSkip, carillon.MisfireOnce, carillon.MisfireAll)
 	if w.rand.IntN(2) == 0 {
@@ -273,7 +277,7 @@ func (w *world) whole(id carillon.JobID) (snapshot carillon.JobSnapshot, ok bool
 	w.must(err)
 	snapshot.Runs = page.Runs
 	snapshot.Guards, err = w.model.Guards(ctx, carillon.GuardQuery{
-		Namespace: snapshot.Job.Namespace, Keys: []string{id.OverlapKey()},
+		Namespace: snapshot.Job.Namespace, Keys: []string{id.OverlapKey(), id.PauseKey()},
 	})
 	w.must(err)
 	return snapshot, true

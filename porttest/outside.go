@@ -74,6 +74,14 @@ func (o *outside) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([
 	})
 }
 
+func (o *outside) Attempts(
+	ctx context.Context, run carillon.RunID, after int32, limit int,
+) ([]carillon.Attempt, error) {
+	return across(ctx, o, func(ctx context.Context) ([]carillon.Attempt, error) {
+		return o.store.Attempts(ctx, run, after, limit)
+	})
+}
+
 func (o *outside) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {
 	return across(ctx, o, func(ctx context.Context) ([]carillon.Guard, error) {
 		return o.store.Guards(ctx, q)

@@ -113,7 +113,9 @@ func storeForgetJob(t *storeTest) {
 	job, run := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
 	other, _ := t.submit(func(j *carillon.Job) { j.Labels = map[string]string{"team": "a"} })
 	job.Version = 2
-	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("1")}
+	run.Output = &carillon.Output{
+		Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("1"), Attempt: attemptOf(run.ID, 1),
+	}
 	t.win(carillon.Change{
 		Job: &job, Runs: []carillon.Run{run}, Guards: []carillon.Guard{job.OverlapGuard()},
 	})
@@ -136,13 +138,14 @@ func storeForgetJob(t *storeTest) {
 	// A new run of that name has nothing of the old one.
 	t.win(carillon.Change{Job: &other, Runs: []carillon.Run{run}})
 	t.equal("output", t.run(run.ID).Output, (*carillon.Output)(nil))
+	t.equal("attempts", t.attempts(run.ID, 0, 0), []carillon.Attempt(nil))
 }
 
 func storeForgetKept(t *storeTest) {
 	job, run := t.submit(nil)
 	edited := job
 	edited.Version = 2
-	run.Output = &carillon.Output{Checkpoint: []byte("c")}
+	run.Output = &carillon.Output{Checkpoint: []byte("c"), Attempt: attemptOf(run.ID, 1)}
 	t.win(carillon.Change{Job: &edited, Runs: []carillon.Run{run}})
 	run.Rev, run.Output = 2, nil
 	run = t.end(run, carillon.StateFailed)
@@ -152,6 +155,7 @@ func storeForgetKept(t *storeTest) {
 	t.equal("records", t.findRuns(carillon.RunQuery{}), []carillon.Run(nil))
 	run.Output = &carillon.Output{Checkpoint: []byte("c")}
 	t.equal("run", t.run(run.ID), &run)
+	t.equal("attempts", t.attempts(run.ID, 0, 0), []carillon.Attempt{*attemptOf(run.ID, 1)})
 	t.equal("definition", t.jobAt(job.ID, 1).Payload, job.Payload)
 	t.equal("forgotten", t.forget(hour), 1)
 	t.equal("run", t.run(run.ID), (*carillon.Run)(nil))

@@ -32,6 +32,9 @@ var storeRows = []storeCase{
 	{"the last result and the last checkpoint are kept, and only shown when asked for", storeOutputs},
 	{"an empty result is a result", storeEmptyOutput},
 	{"a payload of a run's own stays beside it, whatever else the run hands back", storeOwnPayload},
+	{"records of attempts are kept in the order of their numbers, the last one of each", storeAttempts},
+	{"records of attempts are read in pages", storeAttemptPages},
+	{"a record of an attempt is written with its change or not at all", storeAttemptLost},
 	{"what does not exist is left out", func(t *storeTest) {
 		job, run := t.submit(nil)
 		t.equal("job", t.jobAt(job.ID, 7), (*carillon.Job)(nil))

@@ -211,7 +211,8 @@ func storeWakeLane(t *storeTest) {
 			j.Namespace, j.Queue, j.Type = lane.Namespace, lane.Queue, lane.WithoutLabels().Needs
 			j.Needs = needs[i%len(lanes)]
 			j.Priority, j.Schedule.At = int(lane.Priority), t.now+carillon.Time(i)
-			j.FairBy, j.FairWeight = lane.FairShare()
+			key, weight := lane.FairShare()
+			j.FairBy, j.FairWeight = key, int32(weight)
 			if lane.Needs == ":http" {
 				j.Type, j.Target = "call", carillon.Target{HTTP: &carillon.HTTP{URL: "http://localhost"}}
 			}

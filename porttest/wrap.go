@@ -62,8 +62,8 @@ func Lossy(store carillon.Store, random *rand.Rand, share float64) *Faulty {
 func newFaulty(store carillon.Store, method string, calls []int, how fault) *Faulty {
 	if !slices.Contains(
 		[]string{
-			"Commit", "Jobs", "Runs", "Guards", "Wakes", "Line", "Holds", "Counts", "FindJobs", "FindRuns",
-			"DeadGroups", "Forget",
+			"Commit", "Jobs", "Runs", "Attempts", "Guards", "Wakes", "Line", "Holds", "Counts", "FindJobs",
+			"FindRuns", "DeadGroups", "Forget",
 		}, method,
 	) {
 		panic("a store has no method " + method)
@@ -111,6 +111,14 @@ func (f *Faulty) Jobs(ctx context.Context, ids []carillon.JobVersion) ([]carillo
 
 func (f *Faulty) Runs(ctx context.Context, ids []carillon.RunID, whole bool) ([]carillon.Run, error) {
 	return around(f, "Runs", func() ([]carillon.Run, error) { return f.store.Runs(ctx, ids, whole) })
+}
+
+func (f *Faulty) Attempts(
+	ctx context.Context, run carillon.RunID, after int32, limit int,
+) ([]carillon.Attempt, error) {
+	return around(f, "Attempts", func() ([]carillon.Attempt, error) {
+		return f.store.Attempts(ctx, run, after, limit)
+	})
 }
 
 func (f *Faulty) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {

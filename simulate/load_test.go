@@ -67,7 +67,7 @@ func (w *world) submit(number int) *order {
 		d.Overlap = overlaps[w.random.IntN(len(overlaps))]
 	}
 	if number%4 == 1 {
-		d.FairBy, d.FairWeight = fmt.Sprintf("share-%d", number%3), 1+number%5
+		d.FairBy, d.FairWeight = fmt.Sprintf("share-%d", number%3), 1+int32(number%5)
 	}
 	if number%3 == 2 {
 		d.Limits = w.someLimits(number)

@@ -42,6 +42,14 @@ func (s storeLink) Runs(ctx context.Context, ids []carillon.RunID, whole bool) (
 	})
 }
 
+func (s storeLink) Attempts(
+	ctx context.Context, run carillon.RunID, after int32, limit int,
+) ([]carillon.Attempt, error) {
+	return call(ctx, s.link, func(ctx context.Context) ([]carillon.Attempt, error) {
+		return s.store.Attempts(ctx, run, after, limit)
+	})
+}
+
 func (s storeLink) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {
 	return call(ctx, s.link, func(ctx context.Context) ([]carillon.Guard, error) {
 		return s.store.Guards(ctx, q)

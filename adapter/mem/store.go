@@ -25,7 +25,9 @@ type Store struct {
 	history table
 	dead    table
 	outputs map[carillon.RunID]carillon.Output
-	guards  map[guardKey]carillon.Guard
+	// attempts are the records of attempts of each run, by number.
+	attempts map[carillon.RunID][]carillon.Attempt
+	guards   map[guardKey]carillon.Guard
 }
 
 var _ carillon.Store = (*Store)(nil)
@@ -42,17 +44,18 @@ type guardKey struct{ namespace, key string }
 // NewStore returns an empty store.
 func NewStore() *Store {
 	return &Store{
-		jobs:    map[carillon.JobID]*job{},
-		ids:     sorted[carillon.JobID]{compare: cmp.Compare[carillon.JobID]},
-		runs:    map[carillon.RunID]carillon.Run{},
-		dues:    sorted[carillon.RunID]{compare: compareDues},
-		wakes:   sorted[carillon.WakePos]{compare: compareWakes},
-		lines:   sorted[linePos]{compare: compareLines},
-		ofJob:   map[carillon.JobID]*sorted[carillon.Time]{},
-		history: newTable(),
-		dead:    newTable(),
-		outputs: map[carillon.RunID]carillon.Output{},
-		guards:  map[guardKey]carillon.Guard{},
+		jobs:     map[carillon.JobID]*job{},
+		ids:      sorted[carillon.JobID]{compare: cmp.Compare[carillon.JobID]},
+		runs:     map[carillon.RunID]carillon.Run{},
+		dues:     sorted[carillon.RunID]{compare: compareDues},
+		wakes:    sorted[carillon.WakePos]{compare: compareWakes},
+		lines:    sorted[linePos]{compare: compareLines},
+		ofJob:    map[carillon.JobID]*sorted[carillon.Time]{},
+		history:  newTable(),
+		dead:     newTable(),
+		outputs:  map[carillon.RunID]carillon.Output{},
+		attempts: map[carillon.RunID][]carillon.Attempt{},
+		guards:   map[guardKey]carillon.Guard{},
 	}
 }
 
@@ -254,14 +257,29 @@ func (s *Store) putOutput(id carillon.RunID, given carillon.Output) {
 	if given.Payload != nil {
 		kept.Payload = bytes.Clone(given.Payload)
 	}
+	if given.Attempt != nil {
+		s.putAttempt(id, *given.Attempt)
+	}
 	if kept.Result != nil || kept.Checkpoint != nil || kept.Payload != nil {
 		s.outputs[id] = kept
 	}
 }
 
+func (s *Store) putAttempt(id carillon.RunID, given carillon.Attempt) {
+	kept := s.attempts[id]
+	i, found := slices.BinarySearchFunc(kept, given.Number, func(a carillon.Attempt, number int32) int {
+		return cmp.Compare(a.Number, number)
+	})
+	if found {
+		kept[i] = given
+		return
+	}
+	s.attempts[id] = slices.Insert(kept, i, given)
+}
+
 func cloneDefinition(d carillon.Definition) carillon.Definition {
 	d.Labels, d.Needs, d.Payload = maps.Clone(d.Labels), maps.Clone(d.Needs), slices.Clone(d.Payload)
-	d.Limits = slices.Clone(d.Limits)
+	d.Limits, d.Retry.Rules = slices.Clone(d.Limits), d.Retry.Rules.Clone()
 	if d.Unique != nil {
 		unique := *d.Unique
 		d.Unique = &unique

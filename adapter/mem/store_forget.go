@@ -87,6 +87,7 @@ func overdue(
 func (s *Store) clean(id carillon.RunID) {
 	if _, exists := s.run(id); !exists {
 		delete(s.outputs, id)
+		delete(s.attempts, id)
 	}
 	j := s.jobs[id.Job]
 	if j == nil || !j.oneOff || s.ofJob[id.Job] != nil || s.history.ofJob[id.Job] != nil ||

@@ -89,6 +89,24 @@ func withOwnAbout(run carillon.Run) carillon.Run {
 	return run
 }
 
+// Attempts implements carillon.Store.
+func (s *Store) Attempts(
+	ctx context.Context, run carillon.RunID, after int32, limit int,
+) ([]carillon.Attempt, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []carillon.Attempt
+	for _, a := range s.attempts[run] {
+		if a.Number > after && len(found) < cmp.Or(limit, carillon.DefaultLimit) {
+			found = append(found, a)
+		}
+	}
+	return found, nil
+}
+
 // Guards implements carillon.Store.
 func (s *Store) Guards(ctx context.Context, q carillon.GuardQuery) ([]carillon.Guard, error) {
 	if err := ctx.Err(); err != nil {

@@ -128,5 +128,6 @@ func (p *batch) flush() error {
 	p.putGuards()
 	p.putEnded()
 	p.putOutputs()
+	p.putAttempts()
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 // Empty removes everything but the schema.
 func (s *Store) Empty(ctx context.Context) error {
 	const deleteAll = `DELETE FROM job; DELETE FROM definition; DELETE FROM job_label; DELETE FROM run; DELETE FROM history; DELETE FROM dead; DELETE FROM dead_group;
-DELETE FROM result; DELETE FROM checkpoint; DELETE FROM run_payload; DELETE FROM guard; DELETE FROM line`
+DELETE FROM result; DELETE FROM checkpoint; DELETE FROM run_payload; DELETE FROM attempt; DELETE FROM guard; DELETE FROM line`
 	return s.use(ctx, func(l *conn) error { return l.exec([]byte(deleteAll)) })
 }
 

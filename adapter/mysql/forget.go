@@ -210,6 +210,7 @@ func (l *conn) clean(found []sqlcommon.Past, still raw) error {
 		s.add(deleteResults, ids, still)
 		s.add(deleteCheckpoints, ids, still)
 		s.add(deletePayloads, ids, still)
+		s.add(deleteAttempts, ids, still)
 		if err := l.send(&s); err != nil {
 			return err
 		}

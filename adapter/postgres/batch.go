@@ -14,7 +14,7 @@ type batch struct {
 	insertJob, keepDefinition, dropLabels, addLabel, updateJob, insertLabel rows
 	insertRun, freeRun, updateRun, deleteRun                                rows
 	insertHistory, insertDead, deleteDead                                   rows
-	putResult, putCheckpoint, putPayload                                    rows
+	putResult, putCheckpoint, putPayload, putAttempt                        rows
 	insertGuard, freeGuard, compareGuard, lockGuard                         rows
 	updateGuard, deleteGuard                                                rows
 
@@ -66,6 +66,7 @@ func (f *batch) statements() []gathered {
 		{&f.putResult, putResult},
 		{&f.putCheckpoint, putCheckpoint},
 		{&f.putPayload, putPayload},
+		{&f.putAttempt, putAttempt},
 	}
 }
 
@@ -98,6 +99,9 @@ func weight(c *carillon.Change) (bytes int) {
 		bytes += len(c.Runs[i].Reason)
 		if out := c.Runs[i].Output; out != nil {
 			bytes += len(out.Result) + len(out.Checkpoint) + len(out.Payload)
+			if out.Attempt != nil {
+				bytes += len(out.Attempt.Reason)
+			}
 		}
 	}
 	for i := range c.Guards {
@@ -215,6 +219,9 @@ func (f *batch) end(run *carillon.Run) {
 	}
 	if run.Output.Payload != nil {
 		f.putPayload.output(run, run.Output.Payload)
+	}
+	if run.Output.Attempt != nil {
+		f.putAttempt.attempt(run, run.Output.Attempt)
 	}
 }
 

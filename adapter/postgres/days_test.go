@@ -168,6 +168,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	submit.Runs[0] = submit.Runs[0].Claim("w", now).End(carillon.StateFailed, "because", now)
 	submit.Runs[0].Output = &carillon.Output{
 		Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p"),
+		Attempt: &carillon.Attempt{Number: 1},
 	}
 	submit.Guards = []carillon.Guard{submit.Job.OverlapGuard()}
 	commit(t, store, submit)
@@ -182,7 +183,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	}
 	for _, table := range []string{
 		"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "run_payload",
-		"guard",
+		"attempt", "guard",
 	} {
 		if got := number(t, url, `SELECT count(*) FROM carillon.`+table); got != 0 {
 			t.Errorf("%d rows left in %s", got, table)

@@ -23,7 +23,7 @@ func (s *Store) Direct(ctx context.Context) (direct bool, err error) {
 func (s *Store) Empty(ctx context.Context) error {
 	_, err := s.writers.Exec(ctx, `DELETE FROM carillon.job; DELETE FROM carillon.definition; DELETE FROM carillon.job_label;
 DELETE FROM carillon.run; DELETE FROM carillon.history; DELETE FROM carillon.dead; DELETE FROM carillon.dead_group; DELETE FROM carillon.result;
-DELETE FROM carillon.checkpoint; DELETE FROM carillon.run_payload; DELETE FROM carillon.guard`, pgx.QueryExecModeSimpleProtocol)
+DELETE FROM carillon.checkpoint; DELETE FROM carillon.run_payload; DELETE FROM carillon.attempt; DELETE FROM carillon.guard`, pgx.QueryExecModeSimpleProtocol)
 	return err
 }
 

@@ -169,9 +169,8 @@ DELETE FROM carillon.guard g USING gone WHERE g.namespace = ANY(ARRAY[gone.names
 // remove deletes records, and the rows that were kept only for them, in one transaction.
 func (s *Store) remove(ctx context.Context, found []sqlcommon.Past) (forgotten int, err error) {
 	var history, letters []int64
-	results, checkpoints, payloads := newRows(deleteResults), newRows(
-		deleteCheckpoints,
-	), newRows(deletePayloads)
+	results, checkpoints := newRows(deleteResults), newRows(deleteCheckpoints)
+	payloads, attempts := newRows(deletePayloads), newRows(deleteAttempts)
 	var jobs []carillon.JobID
 	for _, p := range found {
 		if p.Dead {
@@ -182,6 +181,7 @@ func (s *Store) remove(ctx context.Context, found []sqlcommon.Past) (forgotten i
 		results.runKey(p.ID)
 		checkpoints.runKey(p.ID)
 		payloads.runKey(p.ID)
+		attempts.runKey(p.ID)
 		jobs = append(jobs, p.ID.Job)
 	}
 	slices.Sort(jobs) // so that all transactions lock jobs in one order
@@ -201,7 +201,7 @@ func (s *Store) remove(ctx context.Context, found []sqlcommon.Past) (forgotten i
 		{&lockTurns, [][]byte{int8Array(jobs), textArray(turns)}, nil},
 		{&deleteHistory, [][]byte{int8Array(history)}, count},
 		{&deleteLetters, [][]byte{int8Array(letters)}, count},
-		results.call(), checkpoints.call(), payloads.call(), owners.call(),
+		results.call(), checkpoints.call(), payloads.call(), attempts.call(), owners.call(),
 	}
 	err = s.with(ctx, s.writers, func(ctx context.Context, c *conn) error {
 		err := c.do(ctx, transaction{}, calls...)

@@ -16,7 +16,7 @@ import (
 var (
 	// A join filter with = means that only a part of a key was looked up.
 	reads = regexp.MustCompile(
-		`Seq Scan on (run|job|history|dead|dead_group|guard|definition|result|checkpoint|run_payload)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`,
+		`Seq Scan on (run|job|history|dead|dead_group|guard|definition|result|checkpoint|run_payload|attempt)|Hash|Merge Join|Bitmap|Join Filter: .* = .*`,
 	)
 	sorts = regexp.MustCompile(`(?m)(^|->) *Sort  `)
 	// A read of another index would find the same rows among all others.

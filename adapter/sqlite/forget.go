@@ -190,7 +190,9 @@ func (w *writer) remove(p sqlcommon.Past, forgotten *int) error {
 		return err
 	}
 	*forgotten++
-	for _, output := range []*statement{&w.deleteResult, &w.deleteCheckpoint, &w.deletePayload} {
+	for _, output := range []*statement{
+		&w.deleteResult, &w.deleteCheckpoint, &w.deletePayload, &w.deleteAttempts,
+	} {
 		output.int(1, int64(p.ID.Job))
 		output.int(2, int64(p.ID.Due))
 		if err := output.exec(); err != nil {

@@ -122,5 +122,8 @@ func (w *writer) putOutput(run *carillon.Run) error {
 			return err
 		}
 	}
+	if run.Output.Attempt != nil {
+		return w.recordAttempt(run, run.Output.Attempt)
+	}
 	return nil
 }

@@ -40,6 +40,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	edited.Rev, edited.Version, edited.Labels = 1, 2, map[string]string{"team": "b"}
 	run.Rev = 1
 	run.Output = &carillon.Output{Result: []byte("r"), Checkpoint: []byte("c"), Payload: []byte("p")}
+	run.Output.Attempt = &carillon.Attempt{Run: run.ID, Number: 1}
 	ended := run.End(carillon.StateFailed, "", now)
 	commit(carillon.Change{
 		Job: &edited, Runs: []carillon.Run{ended}, Guards: []carillon.Guard{job.OverlapGuard()},
@@ -55,7 +56,7 @@ func TestWhatIsForgottenLeavesNothingBehind(t *testing.T) {
 	}
 	for _, table := range []string{
 		"job", "definition", "job_label", "run", "history", "dead", "result", "checkpoint", "run_payload",
-		"guard",
+		"attempt", "guard",
 	} {
 		if n := count(t, store, table); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)

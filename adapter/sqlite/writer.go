@@ -16,12 +16,13 @@ type writer struct {
 	insertLabel, deleteLabel                          statement
 	insertRun, insertNew, updateRun, deleteRun        statement
 	insertHistory, insertDead, deleteDead, fillPrint  statement
-	putResult, putCheckpoint, putPayload              statement
+	putResult, putCheckpoint, putPayload, putAttempt  statement
 	insertGuard, updateGuard, deleteGuard             statement
 	seeRun, seeGuard                                  statement
 
 	lastHistory, deleteHistory, deleteLetter      statement
 	deleteResult, deleteCheckpoint, deletePayload statement
+	deleteAttempts                                statement
 	deleteJob, deleteDefinitions, dropGuard       statement
 }
 
@@ -55,6 +56,7 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 		{&w.putResult, putResult},
 		{&w.putCheckpoint, putCheckpoint},
 		{&w.putPayload, putPayload},
+		{&w.putAttempt, putAttempt},
 		{&w.insertGuard, insertGuard},
 		{&w.updateGuard, updateGuard},
 		{&w.deleteGuard, deleteGuard},
@@ -66,6 +68,7 @@ func newWriter(conn *sqlite.Conn) (*writer, error) {
 		{&w.deleteResult, deleteResult},
 		{&w.deleteCheckpoint, deleteCheckpoint},
 		{&w.deletePayload, deletePayload},
+		{&w.deleteAttempts, deleteAttempts},
 		{&w.deleteJob, deleteJob},
 		{&w.deleteDefinitions, deleteDefinitions},
 		{&w.dropGuard, dropGuard},

@@ -120,6 +120,15 @@ func (a *app) definitionFlags(cmd *cobra.Command, edit bool) *definition {
 		"longest delay between attempts (default 10m)",
 	)
 	d.add(
+		flags, "retry-rule", "retry.rules", "rule", retryRules,
+		"what follows some failures, as in exit=75,after=5m or status=4xx,fatal or "+
+			"max_attempts=10,match=timeout; the first that matches decides; can be repeated",
+	)
+	d.add(
+		flags, "pause-after", "pause_after", "number", number,
+		"number of failed runs in a row after which the job is paused; 0 means never (default never)",
+	)
+	d.add(
 		flags, "overlap", "overlap", "word", text,
 		"policy for a run that is due while another one is unfinished: skip, queue, queue_all, replace or "+
 			"allow (default skip)",
@@ -226,7 +235,9 @@ func (d *definition) add(
 ) {
 	f := &fieldFlag{
 		path: path, kind: kind, parse: parse,
-		many: slices.Contains([]string{"label", "needs", "env", "header", "fatal-exit-codes"}, name),
+		many: slices.Contains(
+			[]string{"label", "needs", "limit", "env", "header", "fatal-exit-codes", "retry-rule"}, name,
+		),
 	}
 	d.fields = append(d.fields, f)
 	if d.edit { // a field that is not given keeps its value, so no default applies

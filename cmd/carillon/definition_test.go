@@ -109,6 +109,12 @@ func TestFlagsBecomeFieldsAndOnlyThoseGiven(t *testing.T) {
 			`{"retry":{"backoff":"fixed","delay":"2s","max_attempts":5,"max_delay":"1m"}}`,
 		},
 		{
+			`--retry-rule exit=75,exit=76,after=5m --retry-rule status=4xx,fatal ` +
+				`--retry-rule status=404,retry --retry-rule max_attempts=10,match=a,b=c`,
+			`{"retry":{"rules":[{"after":"5m","exit":[75,76]},{"fatal":true,"status":["4xx"]},` +
+				`{"retry":true,"status":["404"]},{"match":"a,b=c","max_attempts":10}]}}`,
+		},
+		{
 			`--unique k --unique-for 10m --on-conflict replace`,
 			`{"unique":{"for":"10m","key":"k","on_conflict":"replace"}}`,
 		},

@@ -153,7 +153,7 @@ func (pretend) Execute(ctx context.Context, task executor.Task) carillon.Outcome
 		task.Print("stdout", string(task.Job.Payload))
 	case "fail":
 		task.Print("stderr", strings.Join(argv[1:], " "))
-		return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit code 1"}
+		return carillon.Outcome{Kind: carillon.OutcomeRetriable, Reason: "exit code 1", Exit: 1}
 	case "sleep":
 		pause, _ := time.ParseDuration(argv[1])
 		select {

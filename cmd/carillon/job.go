@@ -77,6 +77,7 @@ func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits stri
 	t.fact("Job", job.ID.String())
 	t.fact("Name", job.Name)
 	t.fact("State", job.State.String())
+	t.fact("Reason", job.Reason)
 	t.fact("Type", job.Type)
 	t.fact("Owner", job.Owner)
 	t.fact("Labels", pairsText(job.Labels))
@@ -93,6 +94,8 @@ func (a *app) jobDetail(job *client.JobDetail, next []client.DueTime, waits stri
 	t.fact("Needs", pairsText(job.Needs))
 	t.fact("Timeout", timeoutText(job.Timeout))
 	t.fact("Retry", retryText(&job.Retry))
+	t.facts("Retry rules", retryRuleLines(job.Retry.Rules))
+	t.fact("Pause after", pauseText(job.PauseAfter))
 	t.fact("Overlap", overlapText(job.Overlap))
 	t.fact("Misfire", misfireText(&job.Misfire))
 	t.fact(
@@ -263,6 +266,9 @@ func timeoutText(timeout carillon.Duration) string {
 }
 
 func retryText(r *carillon.Retry) string {
+	if r.MaxAttempts == 1 && r.Rules != nil {
+		return "never, except by rules"
+	}
 	if r.MaxAttempts == 1 {
 		return "never"
 	}
@@ -277,6 +283,17 @@ func retryText(r *carillon.Retry) string {
 		text += fmt.Sprintf(", plus up to %.0f%%", r.Jitter*100)
 	}
 	return text + fmt.Sprintf("; given up after %d crashed workers", r.MaxCrashes)
+}
+
+// pauseText is empty for a job that is never paused because of its failures.
+func pauseText(after int32) string {
+	switch after {
+	case 0:
+		return ""
+	case 1:
+		return "a failed run"
+	}
+	return fmt.Sprintf("%d failed runs in a row", after)
 }
 
 // fairText is empty for a job without a key.

@@ -20,7 +20,8 @@ func (a *app) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run {RUN | --now JOB}",
 		Short: "Show a run, or run a job now, or many",
-		Long: `Show everything about a run. Given a job, show its latest run.
+		Long: `Show everything about a run, and how each of its attempts ended (the last 20). Given a job, show its
+latest run.
 
 With --now, add a run of the job that is due at once. The schedule of the job does not change. The
 overlap policy of the job applies to this run as to any other.
@@ -69,7 +70,14 @@ Each job gets one run that is due at once.`,
 		if err != nil {
 			return err
 		}
-		return a.show(run, func() { a.runDetail(&run) })
+		attempts, err := a.attempts(ctx, c, &run.Run)
+		if err != nil {
+			return err
+		}
+		return a.show(run, func() {
+			a.runDetail(&run)
+			a.attemptTable(attempts)
+		})
 	})
 	return cmd
 }

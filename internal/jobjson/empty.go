@@ -18,6 +18,7 @@ var absent = map[reflect.Type]bool{
 	reflect.TypeFor[carillon.Command](): true, reflect.TypeFor[carillon.HTTP](): true,
 	reflect.TypeFor[carillon.Retry](): true, reflect.TypeFor[carillon.Misfire](): true,
 	reflect.TypeFor[carillon.Limit]():     true,
+	reflect.TypeFor[carillon.RetryRule](): true,
 	reflect.TypeFor[carillon.Unique]():    true,
 	reflect.TypeFor[carillon.JobFilter](): true, reflect.TypeFor[carillon.GateMatch](): true,
 	reflect.TypeFor[carillon.WorkflowNode](): true, reflect.TypeFor[carillon.Edge](): true,
@@ -31,6 +32,7 @@ var numbers = map[reflect.Type]map[string]string{
 	reflect.TypeFor[carillon.Definition](): {
 		"priority": "a number from 0 to 9, higher first", "timeout": "",
 		"fair_weight": "a number from 1 to 100",
+		"pause_after": "a number from 1 to 1000, or 0 for none",
 	},
 	reflect.TypeFor[carillon.Retry](): {
 		"max_attempts": "a number from 1 to 1000", "max_crashes": "a number from 1 to 1000",
@@ -69,6 +71,8 @@ var wantInstead = map[string]string{
 	"burst":       "a number above 0; leave the field out for the weight",
 	"weight":      "a number above 0; leave the field out for 1",
 	"policy":      "skip, once or all",
+	"fatal":       "true, or leave the field out",
+	"retry":       "true, or leave the field out",
 	"for":         "1s to 365d; leave the field out to hold the key until the job has ended",
 	"until":       "ended, or leave the field out",
 }
@@ -84,6 +88,8 @@ func (f *fields) checkGiven(name string, v reflect.Value) error {
 		given = text.String()
 	} else if v.CanInt() {
 		given = "0"
+	} else if v.Kind() == reflect.Bool {
+		given = "false"
 	}
 	want := wantInstead[name]
 	if f.of == reflect.TypeFor[carillon.JobFilter]() || f.of == reflect.TypeFor[carillon.DeadFilter]() {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/carillon-run/carillon"
 	"github.com/carillon-run/carillon/internal/suggest"
 )
 
@@ -49,7 +50,7 @@ func (f *fields) add(t reflect.Type, at []int) {
 			f.names = append(f.names, name)
 			f.absent[name] = absent[t]
 			f.leftOut[name] = t.Field(i).Type.Kind() == reflect.String ||
-				options == "omitzero" && name != "after"
+				options == "omitzero" && !(name == "after" && t == reflect.TypeFor[carillon.Schedule]())
 		}
 	}
 }

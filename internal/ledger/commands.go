@@ -270,7 +270,7 @@ func (l *Ledger) Update(
 	return errTooBusy
 }
 
-// Snapshot reads a job, then its unfinished runs, then its guard. The order matters: a run that is added
+// Snapshot reads a job, then its unfinished runs, then its guards. The order matters: a run that is added
 // after the job was read raises the Rev of the job or of a run read here, so a decision that has not seen the
 // new run loses.
 func (l *Ledger) Snapshot(
@@ -289,7 +289,7 @@ func (l *Ledger) Snapshot(
 		return w, err
 	}
 	w.Guards, err = l.cfg.Store.Guards(ctx, carillon.GuardQuery{
-		Namespace: namespace, Keys: []string{id.OverlapKey()},
+		Namespace: namespace, Keys: []string{id.OverlapKey(), id.PauseKey()},
 	})
 	return w, err
 }

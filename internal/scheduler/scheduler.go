@@ -3,7 +3,8 @@
 // (runs that wait for a limit), gates (runs that wait for a gate), audit (whether limits count what is
 // taken), members (which members are alive, and which shards this node owns), watch (runs whose worker is
 // dead or does not know of them), sweep (runs that slipped through), intake (jobs that were left in the
-// database) and forget (records that retention no longer keeps).
+// database), pause (jobs whose runs fail again and again) and forget (records that retention no longer
+// keeps).
 package scheduler
 
 import (
@@ -60,6 +61,7 @@ type Scheduler struct {
 	undecided  *undecided
 	redecides  pile[carillon.RunID] // runs to read and decide again
 	nextInLine pile[carillon.RunID] // runs whose turn has come
+	failing    pile[jobName]        // jobs with pause_after of which a run has failed for good
 	lines      *lines
 	gates      gates
 	offers     offers
@@ -88,7 +90,7 @@ func New(cfg Config) *Scheduler {
 		cfg: cfg, woken: await.NewSignal(), gone: await.NewSignal(), reload: await.NewSignal(),
 		refreshing: make(chan struct{}, 1), undecided: newUndecided(), redecides: newPile[carillon.RunID](),
 		nextInLine: newPile[carillon.RunID](), offers: newOffers(), members: members{start: time.Now()},
-		lines: newLines(), gates: newGates(),
+		lines: newLines(), gates: newGates(), failing: newPile[jobName](),
 	}
 	s.backlog = newBacklog(s.members.owns)
 	return s
@@ -121,6 +123,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.audit(ctx) })
 	g.Go(func() error { return s.forget(ctx) })
 	g.Go(func() error { return s.takeIn(ctx) })
+	g.Go(func() error { return s.pauseFailing(ctx) })
 	return g.Wait()
 }
 
@@ -158,6 +161,7 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 			if run.Has(carillon.FlagGuarded) {
 				s.offers.close(run)
 			}
+			s.noteFailure(run)
 			switch {
 			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
 				if run.Wake <= now && run.NeedsNoDecision(now) && run.Hold == "" {

@@ -19,7 +19,8 @@ type spec struct {
 	Needs     map[string]string   `json:"needs,omitempty"`
 	Priority  *int                `json:"priority,omitempty"`
 	FairBy    *string             `json:"fair_by,omitempty"`
-	Weight    *int                `json:"fair_weight,omitempty"`
+	Weight    *int32              `json:"fair_weight,omitempty"`
+	Pause     *int32              `json:"pause_after,omitempty"`
 	Limits    []carillon.Limit    `json:"limits,omitempty"`
 	Unique    *carillon.Unique    `json:"unique,omitempty"`
 	Schedule  *carillon.Schedule  `json:"schedule,omitempty"`
@@ -52,6 +53,7 @@ func Encode(d *carillon.Definition, due carillon.Time) ([]byte, error) {
 	differs = unless(&s.Priority, &d.Priority, usual.Priority) || differs
 	differs = unless(&s.FairBy, &d.FairBy, usual.FairBy) || differs
 	differs = unless(&s.Weight, &d.FairWeight, usual.FairWeight) || differs
+	differs = unless(&s.Pause, &d.PauseAfter, usual.PauseAfter) || differs
 	differs = unlessEqual(&s.Schedule, &d.Schedule, carillon.Schedule{At: due}) || differs
 	differs = unless(&s.Timeout, &d.Timeout, usual.Timeout) || differs
 	differs = unlessEqual(&s.Retry, &d.Retry, usual.Retry) || differs
@@ -94,6 +96,7 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	d.Queue, d.Priority, d.Timeout, d.Retry, d.Overlap, d.Misfire, d.Retention =
 		usual.Queue, usual.Priority, usual.Timeout, usual.Retry, usual.Overlap, usual.Misfire, usual.Retention
 	d.FairBy, d.FairWeight, d.Unique = usual.FairBy, usual.FairWeight, nil
+	d.PauseAfter = usual.PauseAfter
 	d.Needs, d.Limits, d.Schedule = nil, nil, carillon.Schedule{At: due}
 	d.Target = carillon.Target{Handler: &carillon.Handler{}}
 	if len(b) == 0 {
@@ -116,6 +119,7 @@ func Decode(b []byte, due carillon.Time, d *carillon.Definition) error {
 	set(&d.Priority, s.Priority)
 	set(&d.FairBy, s.FairBy)
 	set(&d.FairWeight, s.Weight)
+	set(&d.PauseAfter, s.Pause)
 	set(&d.Schedule, s.Schedule)
 	set(&d.Target, s.Target)
 	set(&d.Timeout, s.Timeout)

@@ -19,7 +19,7 @@ func TestAnAnswerIsReadAsItWasWritten(t *testing.T) {
 	job := carillon.Job{ID: 7, Namespace: "blue", State: carillon.JobActive, Definition: definitionOfAll(t)}
 	seven := 7
 	for _, answer := range []any{
-		&JobDetail{Job: job, LastRun: &run, NextRun: &run},
+		&JobDetail{Job: job, LastRun: &run, NextRun: &run, Reason: "its last 3 runs failed"},
 		&ListedJob{Job: job, LastRun: &run},
 		&RunDetail{Run: run, WaitsFor: &Wait{Kind: WaitUnknown}},
 		&DeadLetter{Run: run, DeadFacts: DeadFacts{Fingerprint: 7, ExpiresAt: now}},
@@ -101,7 +101,7 @@ func TestWhatIsEmptyInAnAnswer(t *testing.T) {
 func definitionOfAll(t *testing.T) carillon.Definition {
 	t.Helper()
 	def, err := jobjson.Define([]byte(`{"name":"n","type":"t","owner":"o","labels":{"a":"b"},"queue":"q","priority":7,
-		"needs":{"gpu":"true"},"fair_by":"f","fair_weight":2,
+		"needs":{"gpu":"true"},"fair_by":"f","fair_weight":2,"pause_after":3,
 		"limits":[{"key":"a","concurrency":3,"rate":"10/m","burst":5,"weight":2}],
 		"unique":{"key":"k","for":"5s"},
 		"payload":{"a":[1]},"timeout":"5s","schedule":{"cron":"0 3 * * *"},"target":{"handler":{}},

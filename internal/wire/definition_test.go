@@ -14,7 +14,12 @@ import (
 
 // samples are values of the fields of a definition, by type.
 var samples = map[reflect.Type]any{
-	reflect.TypeFor[string]():            "sample",
+	reflect.TypeFor[string](): "sample",
+	reflect.TypeFor[*carillon.RetryRules](): &carillon.RetryRules{
+		{Exit: []int{75, 76}, After: carillon.Duration(5 * time.Minute)},
+		{Status: carillon.Statuses{"4xx", "500-599"}, Match: "no .*", Retry: true, MaxAttempts: 10},
+		{Match: "x", Fatal: true},
+	},
 	reflect.TypeFor[int]():               3,
 	reflect.TypeFor[int32]():             int32(3),
 	reflect.TypeFor[float64]():           0.5,

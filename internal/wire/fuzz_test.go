@@ -50,6 +50,10 @@ func FuzzRoundTrip(f *testing.F) {
 			r.End.Reason = strings.ReplaceAll(proof, "\x00", "")
 			r.End.Output = &carillon.Output{Result: payload}
 			r.End.RetryAfter = time.Duration(uint32(n)) * time.Millisecond
+			r.End.Exit, r.End.Status = kind, 0
+			if n > 0 {
+				r.End.Status = 100 + uint16(n%900)
+			}
 		}
 		if len(proof) > maxReason ||
 			len(payload) > carillon.MaxResult || len(bytes) > carillon.MaxCheckpoint {

@@ -13,6 +13,8 @@ type JobDetail struct {
 	carillon.Job
 	LastRun *carillon.Run `json:"last_run"` // held by a worker, else the latest that has begun; nil: none
 	NextRun *carillon.Run `json:"next_run"` // the waiting run that is due first
+	// Reason is why Carillon paused the job; empty: it is not paused, or a caller paused it.
+	Reason string `json:"reason,omitempty"`
 }
 
 // ListedJob is a job in a list.
@@ -63,11 +65,12 @@ func MarshalDefinition(d *carillon.Definition) ([]byte, error) {
 	return json.Marshal(definition{
 		Definition: d, Name: d.Name, Type: d.Type, Owner: d.Owner, Labels: d.Labels, Queue: d.Queue,
 		Needs:    d.Needs,
-		Priority: given(&d.Priority), FairWeight: given(&d.FairWeight), Payload: d.Payload,
+		Priority: given(&d.Priority), FairWeight: given(&d.FairWeight),
+		PauseAfter: given(&d.PauseAfter), Payload: d.Payload,
 		Timeout: given(&d.Timeout),
 		Retry: retry{
 			given(&d.Retry.MaxAttempts), given(&d.Retry.MaxCrashes), d.Retry.Backoff, given(&d.Retry.Delay),
-			given(&d.Retry.MaxDelay), given(&d.Retry.Jitter),
+			given(&d.Retry.MaxDelay), given(&d.Retry.Jitter), d.Retry.Rules,
 		},
 		Overlap:   d.Overlap,
 		Misfire:   misfire{d.Misfire.Policy, given(&d.Misfire.Max), given(&d.Misfire.Window)},
@@ -85,7 +88,8 @@ type definition struct {
 	Queue      string             `json:"queue,omitempty"`
 	Needs      map[string]string  `json:"needs,omitempty"`
 	Priority   *int               `json:"priority,omitempty"`
-	FairWeight *int               `json:"fair_weight,omitempty"`
+	FairWeight *int32             `json:"fair_weight,omitempty"`
+	PauseAfter *int32             `json:"pause_after,omitempty"`
 	Payload    json.RawMessage    `json:"payload,omitempty"`
 	Timeout    *carillon.Duration `json:"timeout,omitempty"`
 	Retry      retry              `json:"retry,omitzero"`
@@ -101,6 +105,8 @@ type retry struct {
 	Delay       *carillon.Duration `json:"delay,omitempty"`
 	MaxDelay    *carillon.Duration `json:"max_delay,omitempty"`
 	Jitter      *float64           `json:"jitter,omitempty"`
+
+	Rules *carillon.RetryRules `json:"rules,omitempty"`
 }
 
 type misfire struct {

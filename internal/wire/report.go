@@ -42,6 +42,8 @@ type ReportEnd struct {
 	ResultBase64 string            `json:"result_base64,omitempty"`
 	Started      carillon.Time     `json:"started_at,omitzero"`
 	RetryAfter   carillon.Duration `json:"retry_after,omitzero"`
+	Exit         int               `json:"exit,omitempty"`   // of a command that failed
+	Status       int               `json:"status,omitempty"` // that an http target answered as it failed
 }
 
 // Receipts is the answer to Reports, in their order.
@@ -132,7 +134,17 @@ func appendEnd(b []byte, o *carillon.Outcome) []byte {
 		))
 		b = append(append(append(b, `,"retry_after":"`...), wait.String()...), '"')
 	}
+	b = appendNumber(b, `,"exit":`, int64(o.Exit))
+	b = appendNumber(b, `,"status":`, int64(o.Status))
 	return append(b, '}')
+}
+
+// appendNumber leaves a zero out.
+func appendNumber(b []byte, name string, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, name...), n, 10)
 }
 
 const maxWait = 100 * 365 * 24 * time.Hour // a longer wait means for ever

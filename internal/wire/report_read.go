@@ -152,6 +152,9 @@ func bytesOf(field string, raw json.RawMessage, text string, most int) ([]byte, 
 	return raw, nil
 }
 
+// maxStatus is the highest status that an HTTP answer can have: three digits.
+const maxStatus = 999
+
 // maxReason is where a reason is cut. Refusing a report with a long traceback would make the worker send it
 // again and again.
 const maxReason = 1 << 10
@@ -167,9 +170,20 @@ func (e *ReportEnd) outcome() (*carillon.Outcome, *carillon.FieldError) {
 	if fault != nil {
 		return nil, fault
 	}
+	switch {
+	case e.Exit < 0 || e.Exit > math.MaxUint8:
+		return nil, &carillon.FieldError{
+			Field: "exit", Given: strconv.Itoa(e.Exit), Want: "the exit code of a command, 1 to 255",
+		}
+	case e.Status != 0 && (e.Status < 100 || e.Status > maxStatus):
+		return nil, &carillon.FieldError{
+			Field: "status", Given: strconv.Itoa(e.Status), Want: "the status of an HTTP answer, 100 to 999",
+		}
+	}
 	o := &carillon.Outcome{
 		Kind: carillon.OutcomeKind(kind), Reason: jobjson.Shorten(withoutNUL(e.Reason), maxReason),
 		Started: e.Started, RetryAfter: e.RetryAfter.Std(),
+		Exit: uint8(e.Exit), Status: uint16(e.Status),
 	}
 	if result != nil {
 		o.Output = &carillon.Output{Result: result}
@@ -246,6 +260,12 @@ func (s *scan) end() *ReportEnd {
 	}
 	if s.has(`,"retry_after":"`) {
 		e.RetryAfter = s.duration()
+	}
+	if s.has(`,"exit":`) {
+		e.Exit = s.number(math.MaxUint8)
+	}
+	if s.has(`,"status":`) {
+		e.Status = s.number(maxStatus)
 	}
 	s.must(`}`)
 	return e

@@ -45,6 +45,7 @@ func fullReport() protocol.Report {
 		},
 		End: &carillon.Outcome{
 			Kind: carillon.OutcomeRetriable, Reason: "no route", Started: now + 2, RetryAfter: time.Second,
+			Exit: 75, Status: 503,
 			Output: &carillon.Output{Result: []byte("done")},
 		},
 	}
