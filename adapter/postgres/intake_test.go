@@ -139,7 +139,8 @@ func TestSubmitSaysWhatIsWrong(t *testing.T) {
 		with(
 			`"cron": "* * * * *"`,
 		): `cron: "cron" is not valid: want a known field: fair_by, fair_weight, labels, limits, misfire, name, ` +
-			`needs, overlap, owner, payload, priority, queue, retention, retry, schedule, target, timeout, type, ` +
+			`needs, overlap, owner, pause_after, payload, priority, queue, retention, retry, schedule, target, ` +
+			`timeout, type, ` +
 			`unique`,
 		with(
 			`"type": "-x"`,

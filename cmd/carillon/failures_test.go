@@ -7,12 +7,10 @@ import (
 
 func TestFailuresAreExplained(t *testing.T) {
 	inHouse(t, "failures", func(h *house) {
-		// So short a delay that the jitter, which is random, adds less than the millisecond that is shown.
-		h.carillon(
-			"submit", "-q", "--name", "import", "--every", "1m", "--pause-after", "2", "--max-attempts", "1",
-			"--retry-rule", "exit=1,after=4ms,max_attempts=2", "--retry-rule", "status=4xx,fatal",
-			"--", "fail", "no",
-		)
+		h.in = "name: import\nschedule: {every: 1m}\npause_after: 2\ntarget: {command: {argv: [fail, no]}}\n" +
+			"retry: {max_attempts: 1, jitter: 0, rules: [{exit: [1], after: 10s, max_attempts: 2}, " +
+			"{status: 4xx, fatal: true}]}\n"
+		h.carillon("submit", "-q", "-f", "-")
 		h.later(10 * time.Minute)
 		h.carillon("job", "import")
 		h.carillon("run", "import")
