@@ -108,6 +108,7 @@ const (
 	FlagOwnPayload // the caller gave it a payload in place of its job's; it is in Output
 	FlagParked     // it waits, or has waited, in a line since it became due: see Run.Park
 	FlagPart       // its end is the end of a node of a workflow: see Part
+	FlagLate       // it has not started, and its job's late hook was not told of it yet: see Late
 )
 
 // Run is one run of a job. The row, the queue message, what a worker holds and what a person sees are this
@@ -238,6 +239,9 @@ func NewRun(job *Job, due Time) Run {
 		if job.Overlap != OverlapAllow {
 			r.Flags |= FlagGuarded
 		}
+	}
+	if job.Late != nil {
+		r.Flags |= FlagLate
 	}
 	return r
 }

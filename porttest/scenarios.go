@@ -17,7 +17,7 @@ import (
 
 // EndToEnd runs whole scenarios on a house over the store: what users are promised, in their words.
 func EndToEnd(t *testing.T, open func(t *testing.T) carillon.Store) {
-	for _, s := range slices.Concat(scenarios, downtimes, clocks, selective, repeats, uniques) {
+	for _, s := range slices.Concat(scenarios, downtimes, clocks, selective, repeats, uniques, hooks) {
 		t.Run(s.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &House{T: t, Store: open(t)}

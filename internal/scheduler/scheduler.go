@@ -3,7 +3,7 @@
 // (runs that wait for a limit), gates (runs that wait for a gate), audit (whether limits count what is
 // taken), members (which members are alive, and which shards this node owns), watch (runs whose worker is
 // dead or does not know of them), sweep (runs that slipped through), intake (jobs that were left in the
-// database) and forget (records that retention no longer keeps).
+// database), late (runs that did not start in time) and forget (records that retention no longer keeps).
 package scheduler
 
 import (
@@ -61,6 +61,7 @@ type Scheduler struct {
 	redecides  pile[carillon.RunID] // runs to read and decide again
 	nextInLine pile[carillon.RunID] // runs whose turn has come
 	lines      *lines
+	lates      *lates
 	gates      gates
 	offers     offers
 	pulls      Pulls // nil: no pull ever waits
@@ -88,7 +89,7 @@ func New(cfg Config) *Scheduler {
 		cfg: cfg, woken: await.NewSignal(), gone: await.NewSignal(), reload: await.NewSignal(),
 		refreshing: make(chan struct{}, 1), undecided: newUndecided(), redecides: newPile[carillon.RunID](),
 		nextInLine: newPile[carillon.RunID](), offers: newOffers(), members: members{start: time.Now()},
-		lines: newLines(), gates: newGates(),
+		lines: newLines(), lates: newLates(), gates: newGates(),
 	}
 	s.backlog = newBacklog(s.members.owns)
 	return s
@@ -121,6 +122,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	g.Go(func() error { return s.audit(ctx) })
 	g.Go(func() error { return s.forget(ctx) })
 	g.Go(func() error { return s.takeIn(ctx) })
+	g.Go(func() error { return s.tellLate(ctx) })
 	return g.Wait()
 }
 
@@ -146,6 +148,7 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 	now := s.cfg.Clock.Now()
 	reach := s.reach(now)
 	var due, near []carillon.Run
+	watched := s.lates.any()
 	for i := range committed {
 		c := &committed[i]
 		for k := range c.Guards {
@@ -157,6 +160,9 @@ func (s *Scheduler) Route(committed []carillon.Change) {
 			run := &c.Runs[k]
 			if run.Has(carillon.FlagGuarded) {
 				s.offers.close(run)
+			}
+			if watched || run.Has(carillon.FlagLate) {
+				s.lates.see(run, reach)
 			}
 			switch {
 			case run.State == carillon.StateWaiting && !run.Has(carillon.FlagOnHold):
