@@ -28,12 +28,12 @@ type HookJob struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Queue    string            `json:"queue,omitempty"` // default: that of the run's job
 	Needs    map[string]string `json:"needs,omitempty"`
-	Priority int               `json:"priority,omitzero"` // default: that of the run's job
+	Priority int               `json:"priority,omitempty"` // default: that of the run's job
 	Limits   []Limit           `json:"limits,omitempty"`
 	Payload  json.RawMessage   `json:"payload,omitempty"` // the facts have it under "payload"
 	Target   Target            `json:"target"`
-	Timeout  Duration          `json:"timeout,omitzero"`
-	Retry    Retry             `json:"retry,omitzero"`
+	Timeout  Duration          `json:"timeout,omitempty"`
+	Retry    Retry             `json:"retry"`
 }
 
 // Webhook is a URL that gets the facts of a run by POST, signed as Standard Webhooks says.
