@@ -22,7 +22,7 @@ type Hook struct {
 // their meaning in Definition; retention and share are those of the run's job. A field that is zero takes its
 // default when the job is submitted, so Zero stays in it.
 type HookJob struct {
-	Name     string            `json:"name,omitempty"`  // default: that of the run's job, with the hook's name
+	Name     string            `json:"name,omitempty"`  // default: the hook, and that of the run's job
 	Type     string            `json:"type,omitempty"`  // default: the kind of the target
 	Owner    string            `json:"owner,omitempty"` // default: that of the run's job
 	Labels   map[string]string `json:"labels,omitempty"`

@@ -26,7 +26,9 @@ type retryJSON struct {
 
 // MarshalJSON writes the fields that were given.
 func (j HookJob) MarshalJSON() ([]byte, error) {
-	v := hookJobJSON{plainHookJob: (*plainHookJob)(&j), Priority: given(j.Priority), Timeout: given(j.Timeout)}
+	v := hookJobJSON{
+		plainHookJob: (*plainHookJob)(&j), Priority: given(j.Priority), Timeout: given(j.Timeout),
+	}
 	if r := &j.Retry; !r.Equal(Retry{}) {
 		v.Retry = &retryJSON{
 			Retry: r, MaxAttempts: given(r.MaxAttempts), MaxCrashes: given(r.MaxCrashes), Backoff: r.Backoff,

@@ -156,7 +156,10 @@ func TestAnEditLetsWaitingRunsBeLateOrNot(t *testing.T) {
 		from, to *carillon.Job
 		told     bool
 		want     bool
-	}{{without, with, false, true}, {with, without, false, false}, {with, with, false, true}, {with, with, true, false}} {
+	}{
+		{without, with, false, true}, {with, without, false, false},
+		{with, with, false, true}, {with, with, true, false},
+	} {
 		run := carillon.NewRun(c.from, 5000)
 		if c.told {
 			run.Flags &^= carillon.FlagLate

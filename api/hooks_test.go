@@ -21,10 +21,12 @@ func TestNoAnswerShowsTheSecretOfAHookAndAnEditWithItsMaskKeepsIt(t *testing.T) 
 	edited := h.call("PATCH", "/v1/jobs/"+id, `{"name":"other","on_failure":`+string(masked)+`}`).is(200)
 	for name, got := range map[string]answer{
 		"submit": submitted, "edit": edited, "read": h.call("GET", "/v1/jobs/"+id, "").is(200),
-		"list": h.call("GET", "/v1/jobs", "").is(200), "pause": h.call("POST", "/v1/jobs/"+id+"/pause", "").is(200),
+		"list":  h.call("GET", "/v1/jobs", "").is(200),
+		"pause": h.call("POST", "/v1/jobs/"+id+"/pause", "").is(200),
 		"batch": h.call("POST", "/v1/jobs/batch", `{"jobs":[`+with(hook)+`]}`).is(201),
 	} {
-		if body := got.Body.String(); strings.Contains(body, secret) || !strings.Contains(body, carillon.SecretMask) {
+		body := got.Body.String()
+		if strings.Contains(body, secret) || !strings.Contains(body, carillon.SecretMask) {
 			t.Errorf("%s shows the secret, or no mask: %s", name, body)
 		}
 	}
@@ -33,7 +35,8 @@ func TestNoAnswerShowsTheSecretOfAHookAndAnEditWithItsMaskKeepsIt(t *testing.T) 
 		t.Fatal(err)
 	}
 	stored, err := h.store.Jobs(t.Context(), []carillon.JobVersion{{Job: job}})
-	if err != nil || len(stored) != 1 || stored[0].OnFailure.Webhook.Secret != secret || stored[0].Name != "other" {
+	if err != nil || len(stored) != 1 || stored[0].Name != "other" ||
+		stored[0].OnFailure.Webhook.Secret != secret {
 		t.Errorf("stored: %+v, %v", stored, err)
 	}
 	removed := h.call("PATCH", "/v1/jobs/"+id, `{"on_failure":{}}`).is(200)

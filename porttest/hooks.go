@@ -82,7 +82,9 @@ var hooks = []scenario{
 		h.hooked(sleeping(45 * time.Second))
 		limit := []carillon.Limit{{Key: "one", Concurrency: 1}}
 		h.Submit(func(d *carillon.Definition) { d.Limits = limit })
-		lined := h.Submit(func(d *carillon.Definition) { d.Limits, d.Late = limit, lateAfter(20*time.Second) })
+		lined := h.Submit(func(d *carillon.Definition) {
+			d.Limits, d.Late = limit, lateAfter(20*time.Second)
+		})
 		turns := h.Submit(func(d *carillon.Definition) {
 			every10s(carillon.OverlapQueue, 2)(d)
 			d.Late = lateAfter(20 * time.Second)
@@ -121,6 +123,15 @@ var hooks = []scenario{
 		})
 		h.Down(time.Hour)
 		time.Sleep(5 * time.Minute)
+		h.expect(job.ID, "succeeded 1")
+		h.expectHooks(h.Runs(job.ID)[0].ID, "succeeded 1")
+	}},
+	{"late: a run that is late when it is submitted is told of, although a slot is free", func(h *House) {
+		h.hooked(nil)
+		job := h.Submit(func(d *carillon.Definition) {
+			d.Late, d.Schedule.At = lateAfter(time.Minute), carillon.Now().Add(-time.Hour)
+		})
+		time.Sleep(time.Minute)
 		h.expect(job.ID, "succeeded 1")
 		h.expectHooks(h.Runs(job.ID)[0].ID, "succeeded 1")
 	}},

@@ -14,7 +14,8 @@ import (
 func Store(t *testing.T, open func(t *testing.T) carillon.Store) {
 	for _, group := range [][]storeCase{
 		storeRows, storeRaces, storeGuards, storeWakes, storeJobs, storeRuns, storeForget, storeConcurrent,
-		storeFolds, storeHooks, storeCatalog, storeLines, storeUnique, storeKeys, storeOperations, storeReleases,
+		storeFolds, storeHooks, storeCatalog, storeLines, storeUnique, storeKeys, storeOperations,
+		storeReleases,
 	} {
 		for _, c := range group {
 			t.Run(c.name, func(t *testing.T) {

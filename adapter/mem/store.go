@@ -309,7 +309,8 @@ func cloneHook(h *carillon.Hook) *carillon.Hook {
 	hook := *h
 	if h.Job != nil {
 		job := *h.Job
-		job.Labels, job.Needs, job.Limits = maps.Clone(job.Labels), maps.Clone(job.Needs), slices.Clone(job.Limits)
+		job.Labels, job.Needs = maps.Clone(job.Labels), maps.Clone(job.Needs)
+		job.Limits = slices.Clone(job.Limits)
 		job.Payload, job.Target = slices.Clone(job.Payload), cloneTarget(job.Target)
 		hook.Job = &job
 	}
